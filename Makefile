@@ -1,0 +1,81 @@
+# Builds, tests and runs infcgi. `make help` lists the targets. Objects go to build/$(V)/.
+V       ?= release
+B       := build/$(V)
+MAKEFLAGS += --no-builtin-rules
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+# --- flags: one line per build variant ---------------------------------------------------------------------------
+HARDEN      := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fcf-protection -fPIE
+opt-release := -O2 -g $(HARDEN)
+opt-debug   := -O0 -g3 -fPIE
+opt-asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+opt-tsan    := -O1 -g -fsanitize=thread
+opt-cov     := -O0 -g --coverage
+ld-release  := -pie -Wl,-z,relro,-z,now
+CSTD  := -std=c17 -D_GNU_SOURCE
+WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wwrite-strings
+FP    := -ffp-contract=off -fno-math-errno
+CC    := gcc
+override CFLAGS  := $(CSTD) $(WARN) $(FP) $(opt-$(V)) $(CFLAGS)
+override LDFLAGS := $(opt-$(V)) $(ld-$(V)) $(LDFLAGS)
+ifeq ($(opt-$(V)),)
+$(error V=$(V) is not a variant: release debug asan tsan cov)
+endif
+ifdef CI
+WARN += -Werror
+endif
+
+# --- ISA flags: the last _word of a file name picks them; everything else is built for the baseline CPU -----------
+isa-avx2   := -mavx2 -mfma -mf16c
+isa-avx512 := $(isa-avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+isa = $(isa-$(lastword $(subst _, ,$(basename $(notdir $1)))))
+
+# --- sources: found, not listed ----------------------------------------------------------------------------------
+ENGINE  := $(sort $(shell find engine -name '*.c'))
+FCGI    := $(sort $(shell find fcgi -name '*.c'))
+UNIT    := $(sort $(shell find tests/unit -name '*.c'))
+SUPPORT := $(sort $(shell find tests/support -name '*.c'))
+KERNELS := $(sort $(shell find tests/kernels -name '*.c'))
+obj      = $(patsubst %.c,$(B)/%.o,$1)
+ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS)
+
+LIBS      := -ljansson -lm -lpthread
+FCGI_LIBS := -lfcgi
+UNIT_LIBS := -lcheck -lsubunit -lrt -lpcre2-8
+
+all: $(B)/infcgi                        ## build the FastCGI process, build/<variant>/infcgi
+$(B)/infcgi: $(call obj,$(ENGINE) $(FCGI))
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(LIBS)
+
+# Unit tests: each <stem>_test.c defines `Suite *<stem>_suite(void)`; the list of suites is generated from the names.
+$(B)/unit_suites.c: $(UNIT)
+	@mkdir -p $(@D)
+	@{ echo '#include <check.h>'; \
+	   for f in $(filter %_test.c,$(UNIT)); do s=$$(basename $$f _test.c)_suite; echo "Suite *$$s(void);"; done; \
+	   echo 'typedef Suite *(*suite_fn)(void);'; echo 'extern const suite_fn unit_suites[];'; \
+	   echo 'const suite_fn unit_suites[] = {'; \
+	   for f in $(filter %_test.c,$(UNIT)); do echo "    $$(basename $$f _test.c)_suite,"; done; echo '    0};'; } > $@
+$(B)/unit_suites.o: $(B)/unit_suites.c
+	@$(CC) $(CFLAGS) -c -o $@ $<
+$(B)/unittests: $(call obj,$(ENGINE) $(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $(SUPPORT)) $(B)/unit_suites.o
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
+$(B)/checkkern: $(call obj,$(ENGINE) $(KERNELS))
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(B)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	@echo "  CC $<"; $(CC) -I. $(CFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
+
+unit: $(B)/unittests                    ## unit tests (Check); SUITE=name runs one
+	$(B)/unittests $(SUITE)
+kern: $(B)/checkkern                    ## every kernel of every ISA against ref
+	$(B)/checkkern
+lint:                                   ## layers, banned functions, sizes, docs; silent when all is well
+	@sh tests/lint/lint.sh
+clean:                                  ## remove build/
+	rm -rf build
+help:                                   ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+.PHONY: all unit kern lint clean help
+-include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

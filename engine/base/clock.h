@@ -1,0 +1,11 @@
+/* Time. Durations come from the monotonic clock, so setting the wall clock ends no request early.
+ * Threads: pure reads. */
+#ifndef INFCGI_BASE_CLOCK_H
+#define INFCGI_BASE_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t clock_now_ns(void);      /* monotonic, from an arbitrary start */
+int64_t clock_unix_seconds(void); /* wall clock, for "created" fields and logs */
+
+#endif

@@ -1,0 +1,13 @@
+/* Attributes in one place, so that the rest of the tree stays plain C17. */
+#ifndef INFCGI_BASE_COMPILER_H
+#define INFCGI_BASE_COMPILER_H
+
+#define MUST_CHECK __attribute__((warn_unused_result))
+#define PRINTF_LIKE(fmt_arg, first_arg) __attribute__((format(printf, fmt_arg, first_arg)))
+#define CACHE_LINE_BYTES 64 /* x86-64 and the arm64 servers we know; padding only, never a correctness matter */
+
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
+#define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
+
+#endif

@@ -1,0 +1,79 @@
+/* The error table and the two functions that fill an err_info. Does no logging. */
+#include "engine/base/err.h"
+
+#include "engine/base/utf8.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+struct err_row {
+    const char *code;
+    const char *type;
+    const char *text;
+    int http_status;
+};
+
+static const struct err_row err_rows[ERR_COUNT] = {
+#define ERR_ROW(name, code_, status_, type_, text_)                                                                    \
+    [name] = {.code = (code_), .type = (type_), .text = (text_), .http_status = (status_)},
+    ERR_LIST(ERR_ROW)
+#undef ERR_ROW
+};
+
+static const struct err_row *row_of(enum err code)
+{
+    return &err_rows[(unsigned)code < ERR_COUNT ? code : ERR_INTERNAL];
+}
+
+const char *err_code(enum err code) { return row_of(code)->code; }
+const char *err_text(enum err code) { return row_of(code)->text; }
+const char *err_type(enum err code) { return row_of(code)->type; }
+int err_http_status(enum err code) { return row_of(code)->http_status; }
+
+/* Formats into out[cap], cut at a UTF-8 border. */
+static void format_cut(char *out, size_t cap, const char *fmt, va_list args)
+{
+    int n = vsnprintf(out, cap, fmt, args);
+    if (n >= 0 && (size_t)n >= cap) {
+        size_t kept = cap - 1;
+        kept -= utf8_incomplete_tail(out, kept);
+        out[kept] = '\0';
+    }
+}
+
+static enum err fill(struct err_info *info, enum err code, const char *where, uint64_t offset, const char *fmt,
+                     va_list args)
+{
+    if (info == NULL) {
+        return code;
+    }
+    info->code = code;
+    info->offset = offset;
+    info->where[0] = '\0';
+    if (where != NULL) {
+        snprintf(info->where, sizeof info->where, "%s", where);
+        size_t n = strlen(info->where);
+        info->where[n - utf8_incomplete_tail(info->where, n)] = '\0';
+    }
+    format_cut(info->text, sizeof info->text, fmt, args);
+    return code;
+}
+
+enum err err_set(struct err_info *info, enum err code, const char *where, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fill(info, code, where, ERR_NO_OFFSET, fmt, args);
+    va_end(args);
+    return code;
+}
+
+enum err err_set_at(struct err_info *info, enum err code, uint64_t offset, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fill(info, code, NULL, offset, fmt, args);
+    va_end(args);
+    return code;
+}

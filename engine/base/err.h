@@ -1,0 +1,131 @@
+/* Error values: one list gives the enum, the wire code, the HTTP status and the OpenAI error type.
+ *
+ * A function that can fail returns `enum err`; ERR_OK is 0. ERR_AGAIN (not now) and ERR_NONE (nothing to do) are
+ * results, not failures. Boundary calls also fill a `struct err_info` that says what was expected, what was found and
+ * where. Threads: all functions are safe anywhere; an err_info belongs to its caller. */
+#ifndef INFCGI_BASE_ERR_H
+#define INFCGI_BASE_ERR_H
+
+#include "engine/base/compiler.h"
+
+#include <stdint.h>
+
+/* X(enum, code on the wire, HTTP status, OpenAI error type, default text).
+ * Model file codes are the ones `infcgi inspect --check` prints. docs/ops/errors.md lists every row (checked by lint). */
+#define ERR_LIST(X)                                                                                                    \
+    X(ERR_OK, "ok", 200, "", "no error")                                                                               \
+    X(ERR_AGAIN, "again", 503, "server_error", "not ready yet")                                                        \
+    X(ERR_NONE, "none", 404, "invalid_request_error", "nothing to do")                                                 \
+    /* the process and its surroundings */                                                                             \
+    X(ERR_NOMEM, "out_of_memory", 500, "server_error", "out of memory")                                                \
+    X(ERR_IO, "io_error", 500, "server_error", "input/output error")                                                   \
+    X(ERR_INTERNAL, "internal_error", 500, "server_error", "internal error")                                           \
+    X(ERR_NUMERICAL, "numerical_error", 500, "server_error", "the model produced values that are not finite")          \
+    X(ERR_CANCELLED, "cancelled", 499, "server_error", "the request was cancelled")                                    \
+    X(ERR_DEADLINE, "deadline_exceeded", 504, "timeout_error", "the request ran past its deadline")                    \
+    X(ERR_OVERLOADED, "server_overloaded", 503, "server_error", "the queue is full")                                   \
+    X(ERR_DRAINING, "draining", 503, "server_error", "the server is shutting down")                                    \
+    X(ERR_LOADING, "model_loading", 503, "unavailable_error", "the model is loading")                                  \
+    X(ERR_UNSUPPORTED_CPU, "unsupported_cpu", 500, "server_error", "this CPU lacks the instructions asked for")        \
+    /* requests */                                                                                                     \
+    X(ERR_INVALID_JSON, "invalid_json", 400, "invalid_request_error", "the body is not valid JSON")                    \
+    X(ERR_INVALID_UTF8, "invalid_utf8", 400, "invalid_request_error", "the body is not valid UTF-8")                   \
+    X(ERR_JSON_TOO_DEEP, "json_too_deep", 400, "invalid_request_error", "the JSON is nested too deeply")               \
+    X(ERR_DUPLICATE_FIELD, "duplicate_key", 400, "invalid_request_error", "a JSON key stands twice")                   \
+    X(ERR_MISSING_PARAMETER, "missing_required_parameter", 400, "invalid_request_error", "a parameter is missing")     \
+    X(ERR_INVALID_TYPE, "invalid_type", 400, "invalid_request_error", "a parameter has the wrong type")                \
+    X(ERR_INVALID_VALUE, "invalid_value", 400, "invalid_request_error", "a parameter is out of range")                 \
+    X(ERR_UNKNOWN_PARAMETER, "unknown_parameter", 400, "invalid_request_error", "a parameter is not known")            \
+    X(ERR_UNSUPPORTED_PARAMETER, "unsupported_parameter", 400, "invalid_request_error", "a parameter is not supported") \
+    X(ERR_CONTEXT_LENGTH, "context_length_exceeded", 400, "invalid_request_error", "the prompt is too long")           \
+    X(ERR_TEMPLATE, "template_error", 400, "invalid_request_error", "the chat template failed")                        \
+    X(ERR_API_KEY, "invalid_api_key", 401, "invalid_request_error", "the API key is missing or wrong")                 \
+    X(ERR_MODEL_NOT_FOUND, "model_not_found", 404, "invalid_request_error", "no such model")                           \
+    X(ERR_UNKNOWN_URL, "unknown_url", 404, "invalid_request_error", "no such URL")                                     \
+    X(ERR_METHOD, "method_not_allowed", 405, "invalid_request_error", "this URL does not take that method")            \
+    X(ERR_TOO_LARGE, "request_too_large", 413, "invalid_request_error", "the request body is too large")               \
+    X(ERR_MEDIA_TYPE, "unsupported_media_type", 415, "invalid_request_error", "the content type is not JSON")          \
+    /* configuration */                                                                                                \
+    X(ERR_CONFIG, "bad_config", 500, "server_error", "the configuration is wrong")                                     \
+    X(ERR_ADDRESS_IN_USE, "address_in_use", 500, "server_error", "the address is in use")                              \
+    /* model files */                                                                                                  \
+    X(ERR_FILE, "not_a_regular_file", 500, "server_error", "not a readable regular file")                              \
+    X(ERR_TRUNCATED_HEADER, "truncated_header", 500, "server_error", "the file ends inside its header")                \
+    X(ERR_BAD_MAGIC, "bad_magic", 500, "server_error", "not a GGUF file")                                              \
+    X(ERR_BAD_VERSION, "bad_version", 500, "server_error", "unknown GGUF version")                                     \
+    X(ERR_WRONG_ENDIANNESS, "wrong_endianness", 500, "server_error", "the file has the other byte order")              \
+    X(ERR_COUNT_EXCEEDS_FILE, "count_exceeds_file", 500, "server_error", "a count cannot fit in the file")             \
+    X(ERR_TRUNCATED, "truncated", 500, "server_error", "the file ends too early")                                      \
+    X(ERR_BAD_KEY, "bad_key", 500, "server_error", "a metadata key is malformed")                                      \
+    X(ERR_DUPLICATE_KEY, "duplicate_key", 500, "server_error", "a metadata key stands twice")                          \
+    X(ERR_BAD_VALUE_TYPE, "bad_value_type", 500, "server_error", "unknown metadata value type")                        \
+    X(ERR_BAD_BOOL, "bad_bool", 500, "server_error", "a bool is neither 0 nor 1")                                      \
+    X(ERR_NESTED_ARRAY, "nested_array_unsupported", 500, "server_error", "arrays of arrays are not supported")         \
+    X(ERR_STRING_EXCEEDS_FILE, "string_exceeds_file", 500, "server_error", "a string cannot fit in the file")          \
+    X(ERR_BAD_STRING, "bad_string", 500, "server_error", "a string is malformed")                                      \
+    X(ERR_BAD_ALIGNMENT, "bad_alignment", 500, "server_error", "the alignment is not a power of two in range")         \
+    X(ERR_BAD_TENSOR_NAME, "bad_tensor_name", 500, "server_error", "a tensor name is malformed or stands twice")       \
+    X(ERR_BAD_DIMS, "bad_dims", 500, "server_error", "a tensor has an impossible number of dimensions")                \
+    X(ERR_BAD_SHAPE, "bad_shape", 500, "server_error", "a tensor has an impossible shape")                             \
+    X(ERR_UNSUPPORTED_TYPE, "unsupported_type", 500, "server_error", "a tensor type is not supported")                 \
+    X(ERR_BAD_OFFSET, "bad_offset", 500, "server_error", "a tensor lies outside the file or is not aligned")           \
+    X(ERR_TENSOR_OVERLAP, "tensor_overlap", 500, "server_error", "tensors overlap or leave a hole")                    \
+    X(ERR_BAD_HPARAM, "bad_hparam", 500, "server_error", "a hyper-parameter is missing or out of range")               \
+    X(ERR_UNSUPPORTED_ARCH, "unsupported_architecture", 500, "server_error", "this model family is not known")         \
+    X(ERR_MISSING_TENSOR, "missing_tensor", 500, "server_error", "a tensor is missing")                                \
+    X(ERR_BAD_TENSOR_SHAPE, "bad_tensor_shape", 500, "server_error", "a tensor has the wrong shape")                   \
+    X(ERR_BAD_SPLIT, "bad_split", 500, "server_error", "split GGUF files are not supported yet")                       \
+    X(ERR_BAD_TYPE, "bad_type", 500, "server_error", "a metadata value has the wrong type or length")                  \
+    X(ERR_BAD_VOCAB, "bad_vocab", 500, "server_error", "the vocabulary is malformed")                                  \
+    X(ERR_BAD_SPECIAL_TOKEN, "bad_special_token", 500, "server_error", "a special token id is out of range")           \
+    X(ERR_BAD_BYTE_TOKEN, "bad_byte_token", 500, "server_error", "a byte token is malformed or missing")               \
+    X(ERR_BAD_MERGE, "bad_merge", 500, "server_error", "a merge rule is malformed")                                    \
+    X(ERR_UNSUPPORTED_TOKENIZER, "unsupported_tokenizer", 500, "server_error", "this tokenizer model is not known")    \
+    X(ERR_UNSUPPORTED_PRETOKENIZER, "unsupported_pretokenizer", 500, "server_error", "this pre-tokenizer is not known") \
+    X(ERR_MEMORY_LIMIT, "memory_limit", 500, "server_error", "the model does not fit in the memory limit")
+
+enum err {
+#define ERR_ENUM(name, code, status, type, text) name,
+    ERR_LIST(ERR_ENUM)
+#undef ERR_ENUM
+        ERR_COUNT
+};
+
+enum {
+    ERR_TEXT_BYTES = 512, /* longer messages are cut at a UTF-8 border */
+    ERR_WHERE_BYTES = 128,
+};
+#define ERR_NO_OFFSET UINT64_MAX
+
+/* What went wrong, for people. Zero-initialise; filled by err_set / err_set_at. */
+struct err_info {
+    enum err code;
+    uint64_t offset;             /* byte offset in a file, or ERR_NO_OFFSET */
+    char where[ERR_WHERE_BYTES]; /* request parameter ("messages[0].role"), tensor or metadata key; "" when there is none */
+    char text[ERR_TEXT_BYTES];   /* one sentence without a newline: what was expected and what was found */
+};
+
+/* Fills *info (OPTIONAL, may be NULL) and returns `code`, so that `return err_set(...)` reads well.
+ *   where   OPTIONAL NUL-terminated name of the parameter, tensor or key; cut to fit
+ *   fmt     printf format of the sentence */
+enum err err_set(struct err_info *info, enum err code, const char *where, const char *fmt, ...) PRINTF_LIKE(4, 5);
+
+/* As err_set, for a position in a file: offset in bytes from its start. */
+enum err err_set_at(struct err_info *info, enum err code, uint64_t offset, const char *fmt, ...) PRINTF_LIKE(4, 5);
+
+/* Columns of ERR_LIST; static strings. A value outside the enum reads as ERR_INTERNAL. */
+const char *err_code(enum err code);   /* "invalid_json" */
+const char *err_text(enum err code);   /* "the body is not valid JSON" */
+const char *err_type(enum err code);   /* "invalid_request_error" */
+int err_http_status(enum err code);    /* 400 */
+
+/* Forwards a failure to the caller. */
+#define TRY(expr)                                                                                                      \
+    do {                                                                                                               \
+        enum err try_err_ = (expr);                                                                                    \
+        if (try_err_ != ERR_OK) {                                                                                      \
+            return try_err_;                                                                                           \
+        }                                                                                                              \
+    } while (0)
+
+#endif

@@ -1,0 +1,148 @@
+/* open, fstat, mmap and read behind one seam that can be told to fail. O_NONBLOCK makes the open of a FIFO return at
+ * once; the fstat behind it then refuses it. */
+#include "engine/base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static atomic_long fail_countdown = -1;
+static atomic_int fail_errno;
+static atomic_bool fault_fired;
+
+void io_fail_at(long n, int errno_value)
+{
+    atomic_store(&fault_fired, false);
+    atomic_store(&fail_errno, errno_value);
+    atomic_store(&fail_countdown, n);
+}
+
+bool io_fault_fired(void) { return atomic_load(&fault_fired); }
+
+static bool must_fail(void)
+{
+    if (atomic_load_explicit(&fail_countdown, memory_order_relaxed) < 0 || atomic_fetch_sub(&fail_countdown, 1) != 0) {
+        return false;
+    }
+    atomic_store(&fault_fired, true);
+    errno = atomic_load(&fail_errno);
+    return true;
+}
+
+static const char *kind_of(mode_t mode)
+{
+    if (S_ISDIR(mode)) {
+        return "a directory";
+    }
+    if (S_ISFIFO(mode)) {
+        return "a FIFO";
+    }
+    if (S_ISSOCK(mode)) {
+        return "a socket";
+    }
+    return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "not a regular file";
+}
+
+/* Opens path and checks that it is a regular file; *st is filled. */
+static enum err open_regular(const char *path, int *fd, struct stat *st, struct err_info *info)
+{
+    int f = must_fail() ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (f < 0) {
+        return err_set(info, ERR_FILE, NULL, "expected a readable file, found: %s", strerror(errno));
+    }
+    enum err err = ERR_OK;
+    if (must_fail() || fstat(f, st) != 0) {
+        err = err_set(info, ERR_IO, NULL, "cannot stat the file: %s", strerror(errno));
+    } else if (!S_ISREG(st->st_mode)) {
+        err = err_set(info, ERR_FILE, NULL, "expected a regular file, found %s", kind_of(st->st_mode));
+    }
+    if (err != ERR_OK) {
+        close(f);
+        return err;
+    }
+    *fd = f;
+    return ERR_OK;
+}
+
+enum err io_map_open(const char *path, struct io_map *out, struct err_info *info)
+{
+    *out = (struct io_map){.fd = -1};
+    int fd;
+    struct stat st;
+    TRY(open_regular(path, &fd, &st, info));
+    void *p = NULL;
+    if (st.st_size > 0) {
+        p = must_fail() ? MAP_FAILED : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) {
+            enum err err = err_set(info, errno == ENOMEM ? ERR_NOMEM : ERR_IO, NULL, "cannot map the file: %s",
+                                   strerror(errno));
+            close(fd);
+            return err;
+        }
+    }
+    *out = (struct io_map){.data = p, .bytes = (size_t)st.st_size, .fd = fd};
+    return ERR_OK;
+}
+
+void io_map_close(struct io_map *map)
+{
+    if (map->data != NULL) {
+        munmap((void *)map->data, map->bytes);
+    }
+    if (map->fd >= 0) {
+        close(map->fd);
+    }
+    *map = (struct io_map){.fd = -1};
+}
+
+void io_map_drop(const struct io_map *map, size_t offset, size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t from = (offset + page - 1) / page * page; /* only whole pages inside the range */
+    size_t to = (offset + n) / page * page;
+    if (map->data != NULL && from < to && to <= map->bytes) {
+        (void)madvise((void *)(map->data + from), to - from, MADV_DONTNEED); /* a hint */
+    }
+}
+
+bool io_map_shrunk(const struct io_map *map)
+{
+    struct stat st;
+    return map->fd >= 0 && (fstat(map->fd, &st) != 0 || (size_t)st.st_size < map->bytes);
+}
+
+enum err io_read_file(const char *path, size_t limit_bytes, struct buf *out, struct err_info *info)
+{
+    int fd;
+    struct stat st;
+    TRY(open_regular(path, &fd, &st, info));
+    enum err err = ERR_OK;
+    char block[16384];
+    for (;;) {
+        ssize_t n = must_fail() ? -1 : read(fd, block, sizeof block);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            err = err_set(info, ERR_IO, NULL, "cannot read %s: %s", path, strerror(errno));
+            break;
+        }
+        if (n == 0) {
+            break;
+        }
+        if ((size_t)n > limit_bytes - MIN_OF(out->len, limit_bytes)) {
+            err = err_set(info, ERR_TOO_LARGE, NULL, "%s: expected at most %zu bytes", path, limit_bytes);
+            break;
+        }
+        buf_append(out, block, (size_t)n);
+        if ((err = buf_ok(out)) != ERR_OK) {
+            break;
+        }
+    }
+    close(fd);
+    return err;
+}

@@ -1,0 +1,38 @@
+/* The only door to files: read-only maps of model files and small whole-file reads. Refuses everything that is not a
+ * regular file without blocking on it. Threads: safe anywhere; a map may be read by all threads. */
+#ifndef INFCGI_BASE_IO_H
+#define INFCGI_BASE_IO_H
+
+#include "engine/base/buf.h"
+#include "engine/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct io_map {
+    const unsigned char *data; /* `bytes` bytes, read-only; NULL for an empty file */
+    size_t bytes;
+    int fd; /* kept open so that io_map_changed can look; -1 when closed */
+};
+
+/* Maps the file at `path`. ERR_FILE (missing, directory, FIFO, device, socket, unreadable: info names which),
+ * ERR_IO, ERR_NOMEM. The caller owns *out until io_unmap. */
+MUST_CHECK enum err io_map_open(const char *path, struct io_map *out, struct err_info *info);
+void io_map_close(struct io_map *map);
+
+/* Tells the system that bytes [offset, offset+n) will not be needed again, so that they stop counting as resident. */
+void io_map_drop(const struct io_map *map, size_t offset, size_t n);
+
+/* True when the file has become shorter than the map (reading there would raise SIGBUS). */
+bool io_map_shrunk(const struct io_map *map);
+
+/* Reads a whole regular file of at most limit_bytes into `out` (initialised by the caller).
+ * ERR_FILE, ERR_TOO_LARGE, ERR_IO, ERR_NOMEM. */
+MUST_CHECK enum err io_read_file(const char *path, size_t limit_bytes, struct buf *out, struct err_info *info);
+
+/* Tests: makes the n-th system call of this module from now on (0 = the next) fail with `errno_value`, once. */
+void io_fail_at(long n, int errno_value);
+bool io_fault_fired(void);
+
+#endif

@@ -1,0 +1,21 @@
+/* Writing JSON [RFC 8259] into a buf. Reading is jansson's job (docs/adr/0002-jansson.md).
+ * Threads: a buf belongs to one thread. */
+#ifndef INFCGI_BASE_JSON_WRITE_H
+#define INFCGI_BASE_JSON_WRITE_H
+
+#include "engine/base/buf.h"
+
+/* s[0..n) as a quoted JSON string. Control characters, quote and backslash are escaped; invalid UTF-8 bytes become
+ * U+FFFD; everything else passes through as UTF-8. */
+void json_write_string(struct buf *b, const char *s, size_t n);
+
+/* The same for a NUL-terminated s; NULL writes null. */
+void json_write_cstr(struct buf *b, const char *s);
+
+/* Shortest of %.9g forms that is a JSON number; NaN and infinities, which JSON has not, become -9999.0 (what clients
+ * expect of a log-probability of minus infinity). */
+void json_write_float(struct buf *b, double v);
+
+void json_write_int(struct buf *b, int64_t v);
+
+#endif

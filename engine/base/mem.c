@@ -1,0 +1,249 @@
+/* Counted allocation. A 16-byte header before each heap block holds its size and purpose, which is what makes the live
+ * figures exact without a second table. */
+#include "engine/base/mem.h"
+
+#include "engine/base/ck.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { HEADER_BYTES = 16, ARENA_ALIGN = 16 };
+
+struct header {
+    size_t bytes;
+    enum mem_purpose purpose;
+};
+_Static_assert(sizeof(struct header) <= HEADER_BYTES, "the header must keep blocks 16-byte aligned");
+
+static atomic_size_t live_bytes[MEM_PURPOSE_COUNT]; /* relaxed: counters only, they order nothing */
+static atomic_long fail_countdown = -1;
+static atomic_bool fault_fired;
+
+void mem_fail_at(long n)
+{
+    atomic_store(&fault_fired, false);
+    atomic_store(&fail_countdown, n);
+}
+
+bool mem_fault_fired(void) { return atomic_load(&fault_fired); }
+
+/* Counts this allocation against the planned fault. */
+static bool must_fail(void)
+{
+    if (atomic_load_explicit(&fail_countdown, memory_order_relaxed) < 0) {
+        return false;
+    }
+    if (atomic_fetch_sub(&fail_countdown, 1) != 0) {
+        return false;
+    }
+    atomic_store(&fault_fired, true);
+    return true;
+}
+
+static void count(enum mem_purpose purpose, size_t add, size_t sub)
+{
+    atomic_fetch_add_explicit(&live_bytes[purpose], add - sub, memory_order_relaxed);
+}
+
+static void *finish(struct header *h, size_t bytes, enum mem_purpose purpose)
+{
+    h->bytes = bytes;
+    h->purpose = purpose;
+    count(purpose, bytes, 0);
+    return (char *)h + HEADER_BYTES;
+}
+
+void *mem_alloc(size_t bytes, enum mem_purpose purpose)
+{
+    if (bytes > SIZE_MAX / 2 || must_fail()) {
+        return NULL;
+    }
+    struct header *h = malloc(bytes + HEADER_BYTES);
+    return h == NULL ? NULL : finish(h, bytes, purpose);
+}
+
+void *mem_zalloc(size_t bytes, enum mem_purpose purpose)
+{
+    if (bytes > SIZE_MAX / 2 || must_fail()) {
+        return NULL;
+    }
+    struct header *h = calloc(1, bytes + HEADER_BYTES);
+    return h == NULL ? NULL : finish(h, bytes, purpose);
+}
+
+void *mem_zalloc_array(size_t n, size_t size, enum mem_purpose purpose)
+{
+    size_t bytes;
+    return ck_mul_size(n, size, &bytes) ? mem_zalloc(bytes, purpose) : NULL;
+}
+
+void *mem_realloc(void *p, size_t bytes, enum mem_purpose purpose)
+{
+    if (p == NULL) {
+        return mem_alloc(bytes, purpose);
+    }
+    if (bytes > SIZE_MAX / 2 || must_fail()) {
+        return NULL;
+    }
+    struct header *old = (struct header *)((char *)p - HEADER_BYTES);
+    struct header before = *old;
+    struct header *h = realloc(old, bytes + HEADER_BYTES);
+    if (h == NULL) {
+        return NULL;
+    }
+    h->bytes = bytes;
+    count(before.purpose, bytes, before.bytes);
+    return (char *)h + HEADER_BYTES;
+}
+
+void mem_free(void *p)
+{
+    if (p == NULL) {
+        return;
+    }
+    struct header *h = (struct header *)((char *)p - HEADER_BYTES);
+    count(h->purpose, 0, h->bytes);
+    free(h);
+}
+
+char *mem_dup(const char *s, size_t n, enum mem_purpose purpose)
+{
+    if (n == SIZE_MAX) {
+        return NULL;
+    }
+    char *copy = mem_alloc(n + 1, purpose);
+    if (copy != NULL) {
+        if (n != 0) {
+            memcpy(copy, s, n);
+        }
+        copy[n] = '\0';
+    }
+    return copy;
+}
+
+void *mem_map(size_t bytes, enum mem_purpose purpose)
+{
+    if (bytes == 0 || must_fail()) {
+        return NULL;
+    }
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        return NULL;
+    }
+#ifdef MADV_HUGEPAGE
+    (void)madvise(p, bytes, MADV_HUGEPAGE); /* a hint: without huge pages everything works, slower */
+#endif
+    count(purpose, bytes, 0);
+    return p;
+}
+
+void mem_unmap(void *p, size_t bytes, enum mem_purpose purpose)
+{
+    if (p != NULL) {
+        munmap(p, bytes);
+        count(purpose, 0, bytes);
+    }
+}
+
+size_t mem_live_of(enum mem_purpose purpose)
+{
+    return atomic_load_explicit(&live_bytes[purpose], memory_order_relaxed);
+}
+
+size_t mem_live(void)
+{
+    size_t sum = 0;
+    for (int i = 0; i < MEM_PURPOSE_COUNT; i++) {
+        sum += mem_live_of((enum mem_purpose)i);
+    }
+    return sum;
+}
+
+const char *mem_purpose_name(enum mem_purpose purpose)
+{
+    static const char *const names[MEM_PURPOSE_COUNT] = {"general", "model", "weights", "kv", "scratch", "request"};
+    return names[purpose];
+}
+
+/* --- arena ------------------------------------------------------------------------------------------------------- */
+
+struct arena_chunk {
+    struct arena_chunk *next;
+    size_t capacity; /* bytes behind this struct */
+    size_t used;
+    size_t pad; /* keeps data[] 16-byte aligned */
+};
+_Static_assert(sizeof(struct arena_chunk) % ARENA_ALIGN == 0, "chunk data must be aligned");
+
+void arena_init(struct arena *a, size_t chunk_bytes, size_t limit_bytes, enum mem_purpose purpose)
+{
+    *a = (struct arena){.chunk_bytes = chunk_bytes, .limit_bytes = limit_bytes, .purpose = purpose};
+}
+
+void *arena_alloc(struct arena *a, size_t bytes)
+{
+    if (bytes > SIZE_MAX / 2) {
+        return NULL;
+    }
+    bytes = (bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
+    if (a->limit_bytes != 0 && bytes > a->limit_bytes - MIN_OF(a->used_bytes, a->limit_bytes)) {
+        return NULL;
+    }
+    struct arena_chunk *c = a->head;
+    if (c == NULL || c->capacity - c->used < bytes) {
+        size_t capacity = MAX_OF(bytes, a->chunk_bytes);
+        c = mem_alloc(sizeof *c + capacity, a->purpose);
+        if (c == NULL) {
+            return NULL;
+        }
+        *c = (struct arena_chunk){.next = a->head, .capacity = capacity};
+        a->head = c;
+    }
+    void *p = (char *)(c + 1) + c->used;
+    c->used += bytes;
+    a->used_bytes += bytes;
+    return p;
+}
+
+void *arena_zalloc(struct arena *a, size_t bytes)
+{
+    void *p = arena_alloc(a, bytes);
+    if (p != NULL) {
+        memset(p, 0, bytes);
+    }
+    return p;
+}
+
+char *arena_dup(struct arena *a, const char *s, size_t n)
+{
+    char *copy = n == SIZE_MAX ? NULL : arena_alloc(a, n + 1);
+    if (copy != NULL) {
+        if (n != 0) {
+            memcpy(copy, s, n);
+        }
+        copy[n] = '\0';
+    }
+    return copy;
+}
+
+void arena_reset(struct arena *a)
+{
+    while (a->head != NULL && a->head->next != NULL) {
+        struct arena_chunk *next = a->head->next;
+        mem_free(a->head);
+        a->head = next;
+    }
+    if (a->head != NULL) {
+        a->head->used = 0;
+    }
+    a->used_bytes = 0;
+}
+
+void arena_fini(struct arena *a)
+{
+    arena_reset(a);
+    mem_free(a->head);
+    a->head = NULL;
+}

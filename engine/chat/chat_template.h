@@ -1,0 +1,57 @@
+/* Chat templates: a Jinja interpreter for the templates that model files carry.
+ *
+ * Rendering follows Hugging Face transformers' settings of jinja2 (trim_blocks and lstrip_blocks on, final newline
+ * dropped, sandboxed) byte for byte. Templates are untrusted data: parser and evaluator use explicit stacks, and
+ * steps, depth, memory and output are limited. No host object, file or network can be reached.
+ *
+ * Strings that come from the context under "messages", "tools" and "documents" are marked as user text; the marks
+ * follow the bytes through every operation, so that the caller can keep special tokens from being parsed there.
+ *
+ * Threads: a template is read-only after chat_template_new and may be rendered by many threads at once. */
+#ifndef INFCGI_CHAT_CHAT_TEMPLATE_H
+#define INFCGI_CHAT_CHAT_TEMPLATE_H
+
+#include "engine/base/buf.h"
+#include "engine/base/err.h"
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct chat_template;
+
+/* Limits of one render; tested at the limit and one beyond. */
+enum {
+    CHAT_MAX_SOURCE_BYTES = 256 << 10,
+    CHAT_MAX_DEPTH = 64,         /* nesting of blocks, expressions and macro calls */
+    CHAT_MAX_STEPS = 1000000,    /* evaluated nodes */
+    CHAT_MAX_OUTPUT_BYTES = 4 << 20,
+    CHAT_MAX_ARENA_BYTES = 16 << 20,
+};
+
+/* Parses source[0..n). ERR_TEMPLATE with "line:column: what was expected, what was found" in info, ERR_NOMEM. */
+MUST_CHECK enum err chat_template_new(const char *source, size_t n, struct chat_template **out, struct err_info *info);
+void chat_template_free(struct chat_template **t);
+
+/* A byte range of the output that came from user text. */
+struct chat_span {
+    size_t from, to;
+};
+
+/* Zero-initialise; free with chat_output_fini. */
+struct chat_output {
+    char *text; /* len bytes, then a NUL */
+    size_t len;
+    struct chat_span *user; /* sorted, not overlapping, not empty */
+    size_t n_user;
+};
+void chat_output_fini(struct chat_output *o);
+
+/* Renders with the variables of `context`, a JSON object, borrowed ("messages", "add_generation_prompt", "bos_token",
+ * "tools", ...). strftime_now uses `now`, seconds since 1970 in UTC.
+ * ERR_TEMPLATE: the template failed (raise_exception's text, undefined attribute, a limit; info says where), ERR_NOMEM.
+ * On failure *out is empty. */
+MUST_CHECK enum err chat_template_render(const struct chat_template *t, const json_t *context, int64_t now,
+                                         struct chat_output *out, struct err_info *info);
+
+#endif

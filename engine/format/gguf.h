@@ -1,0 +1,126 @@
+/* Reading a GGUF model file, version 2 or 3 [GGUF specification, ggml docs/gguf.md]: metadata and a tensor directory over
+ * a read-only map. Every count, offset and size is checked against the file before anything is allocated; data is never
+ * copied. Refuses split files by name.
+ *
+ * Threads: after gguf_open the object is read-only and may be shared. */
+#ifndef INFCGI_FORMAT_GGUF_H
+#define INFCGI_FORMAT_GGUF_H
+
+#include "engine/base/err.h"
+#include "engine/base/io.h"
+#include "engine/tensor/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Metadata value types; values are the file's ids. */
+enum gguf_type {
+    GGUF_U8 = 0,
+    GGUF_I8 = 1,
+    GGUF_U16 = 2,
+    GGUF_I16 = 3,
+    GGUF_U32 = 4,
+    GGUF_I32 = 5,
+    GGUF_F32 = 6,
+    GGUF_BOOL = 7,
+    GGUF_STRING = 8,
+    GGUF_ARRAY = 9,
+    GGUF_U64 = 10,
+    GGUF_I64 = 11,
+    GGUF_F64 = 12,
+    GGUF_TYPE_COUNT
+};
+
+/* Limits of the reader; a file beyond them is refused by name (docs/formats/gguf.md). */
+enum {
+    GGUF_MAX_DIMS = 4,
+    GGUF_MAX_KEYS = 65536,
+    GGUF_MAX_KEY_BYTES = 256,
+    GGUF_MAX_STRING_BYTES = 16 << 20,
+    GGUF_MAX_ARRAY = 1 << 24,
+    GGUF_MAX_TENSORS = 65536,
+    GGUF_MAX_TENSOR_NAME_BYTES = 63,
+};
+
+/* Bytes borrowed from the map; not NUL-terminated. */
+struct gguf_str {
+    const char *data;
+    size_t len;
+};
+
+struct gguf_kv {
+    struct gguf_str key;
+    enum gguf_type type;       /* GGUF_ARRAY for arrays */
+    enum gguf_type elem_type;  /* of an array; else == type */
+    uint64_t n;                /* elements; 1 for a scalar */
+    const unsigned char *data; /* first element in the map, unaligned, little-endian */
+    uint64_t offset;           /* of the record in the file, for messages */
+};
+
+struct gguf_tensor {
+    struct gguf_str name;
+    enum dtype type;
+    int n_dims;                /* 1..4 */
+    uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is the row length (fastest); unused ones are 1 */
+    const void *data;          /* in the map, aligned to the file's alignment */
+    uint64_t bytes;            /* exact size */
+    uint64_t offset;           /* of the data in the file */
+};
+
+struct gguf;
+
+/* Opens and checks the file at `path`. Any code of the "model files" part of ERR_LIST, ERR_NOMEM, ERR_IO; info->offset is
+ * the byte where the trouble starts. The caller owns *out until gguf_close. */
+MUST_CHECK enum err gguf_open(const char *path, struct gguf **out, struct err_info *info);
+void gguf_close(struct gguf **g);
+
+/* Parses bytes already in memory (tests, fuzzing). `data` is borrowed until gguf_close. */
+MUST_CHECK enum err gguf_open_memory(const void *data, size_t n, struct gguf **out, struct err_info *info);
+
+uint32_t gguf_version(const struct gguf *g);
+uint64_t gguf_alignment(const struct gguf *g);
+uint64_t gguf_file_bytes(const struct gguf *g);
+uint64_t gguf_data_offset(const struct gguf *g);      /* where tensor data starts */
+const struct io_map *gguf_map(const struct gguf *g);  /* for io_map_drop and io_map_shrunk; fd -1 for memory */
+
+size_t gguf_n_kv(const struct gguf *g);
+const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
+/* NULL when there is none; O(log n). */
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
+
+size_t gguf_n_tensors(const struct gguf *g);
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
+
+/* Typed getters. *_or give `fallback` when the key is absent; the plain ones then return ERR_BAD_HPARAM. A key of another
+ * type is ERR_BAD_TYPE (any integer type is taken for an integer when the value fits; f32 and f64 for a float).
+ * info names the key, what was expected and what was found, and the offset. */
+MUST_CHECK enum err gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out, struct err_info *info);
+MUST_CHECK enum err gguf_get_u64_or(const struct gguf *g, const char *key, uint64_t fallback, uint64_t *out,
+                                    struct err_info *info);
+MUST_CHECK enum err gguf_get_f64(const struct gguf *g, const char *key, double *out, struct err_info *info);
+MUST_CHECK enum err gguf_get_f64_or(const struct gguf *g, const char *key, double fallback, double *out,
+                                    struct err_info *info);
+MUST_CHECK enum err gguf_get_bool_or(const struct gguf *g, const char *key, bool fallback, bool *out,
+                                     struct err_info *info);
+MUST_CHECK enum err gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, struct err_info *info);
+/* *out = {NULL, 0} when absent. */
+MUST_CHECK enum err gguf_get_str_or_null(const struct gguf *g, const char *key, struct gguf_str *out,
+                                         struct err_info *info);
+
+/* The array `key` with elements of exactly `elem_type`; n in *out->n. ERR_BAD_HPARAM when absent. */
+MUST_CHECK enum err gguf_get_array(const struct gguf *g, const char *key, enum gguf_type elem_type,
+                                   const struct gguf_kv **out, struct err_info *info);
+
+/* Walks a string array in order: *cursor starts as kv->data; returns the next string and moves the cursor.
+ * Call at most kv->n times; lengths were checked when the file was opened. */
+struct gguf_str gguf_next_str(const unsigned char **cursor);
+
+/* Element i of a numeric array (i < kv->n), as a double or a signed integer (u64 beyond INT64_MAX saturates). */
+double gguf_elem_f64(const struct gguf_kv *kv, uint64_t i);
+int64_t gguf_elem_i64(const struct gguf_kv *kv, uint64_t i);
+
+const char *gguf_type_name(enum gguf_type type); /* "u32" */
+
+#endif

@@ -1,0 +1,123 @@
+/* The type table (sizes from ggml's block structs, llama.cpp b11434) and the 16-bit float conversions. */
+#include "engine/tensor/dtype.h"
+
+#include "engine/base/ck.h"
+
+#include <string.h>
+
+enum { K = 256 }; /* elements of a "K" super-block */
+
+/* A block is: scales first or last as the format has it, then codes; only its size matters here. */
+static const struct dtype_info dtype_rows[DTYPE_COUNT] = {
+    [DTYPE_F32] = {"F32", 1, 4},
+    [DTYPE_F16] = {"F16", 1, 2},
+    [DTYPE_Q4_0] = {"Q4_0", 32, 2 + 16},
+    [DTYPE_Q4_1] = {"Q4_1", 32, 2 + 2 + 16},
+    [DTYPE_Q5_0] = {"Q5_0", 32, 2 + 4 + 16},
+    [DTYPE_Q5_1] = {"Q5_1", 32, 2 + 2 + 4 + 16},
+    [DTYPE_Q8_0] = {"Q8_0", 32, 2 + 32},
+    [DTYPE_Q8_1] = {"Q8_1", 32, 2 + 2 + 32},
+    [DTYPE_Q2_K] = {"Q2_K", K, 2 + 2 + K / 16 + K / 4},
+    [DTYPE_Q3_K] = {"Q3_K", K, 2 + K / 4 + K / 8 + 12},
+    [DTYPE_Q4_K] = {"Q4_K", K, 2 + 2 + K / 2 + 12},
+    [DTYPE_Q5_K] = {"Q5_K", K, 2 + 2 + K / 2 + K / 8 + 12},
+    [DTYPE_Q6_K] = {"Q6_K", K, 2 + K / 2 + K / 4 + K / 16},
+    [DTYPE_Q8_K] = {"Q8_K", K, 4 + K + K / 8},
+    [DTYPE_IQ2_XXS] = {"IQ2_XXS", K, 2 + K / 4},
+    [DTYPE_IQ2_XS] = {"IQ2_XS", K, 2 + K / 4 + K / 32},
+    [DTYPE_IQ3_XXS] = {"IQ3_XXS", K, 2 + K / 4 + K / 8},
+    [DTYPE_IQ1_S] = {"IQ1_S", K, 2 + K / 8 + K / 16},
+    [DTYPE_IQ4_NL] = {"IQ4_NL", 32, 2 + 16},
+    [DTYPE_IQ3_S] = {"IQ3_S", K, 2 + K / 4 + K / 8 + K / 32 + 4},
+    [DTYPE_IQ2_S] = {"IQ2_S", K, 2 + K / 4 + K / 16},
+    [DTYPE_IQ4_XS] = {"IQ4_XS", K, 2 + 2 + K / 2 + K / 64},
+    [DTYPE_I8] = {"I8", 1, 1},
+    [DTYPE_I16] = {"I16", 1, 2},
+    [DTYPE_I32] = {"I32", 1, 4},
+    [DTYPE_I64] = {"I64", 1, 8},
+    [DTYPE_F64] = {"F64", 1, 8},
+    [DTYPE_IQ1_M] = {"IQ1_M", K, K / 8 + K / 16 + K / 32},
+    [DTYPE_BF16] = {"BF16", 1, 2},
+    [DTYPE_TQ1_0] = {"TQ1_0", K, 2 + 4 * 13},
+    [DTYPE_TQ2_0] = {"TQ2_0", K, 2 + 64},
+    [DTYPE_MXFP4] = {"MXFP4", 32, 1 + 16},
+    [DTYPE_NVFP4] = {"NVFP4", 64, 4 + 32},
+    [DTYPE_Q1_0] = {"Q1_0", 128, 2 + 16},
+    [DTYPE_Q2_0] = {"Q2_0", 64, 2 + 16},
+};
+
+const struct dtype_info *dtype_info(uint32_t id)
+{
+    return id < DTYPE_COUNT && dtype_rows[id].name != NULL ? &dtype_rows[id] : NULL;
+}
+
+bool dtype_row_bytes(enum dtype type, uint64_t n, uint64_t *bytes)
+{
+    const struct dtype_info *t = &dtype_rows[type];
+    return n % t->block_elems == 0 && ck_mul(n / t->block_elems, t->block_bytes, bytes);
+}
+
+bool dtype_tensor_bytes(enum dtype type, uint64_t n, uint64_t n_rows, uint64_t *bytes)
+{
+    uint64_t row;
+    return dtype_row_bytes(type, n, &row) && ck_mul(row, n_rows, bytes);
+}
+
+static float bits_to_float(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static uint32_t float_to_bits(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+float dtype_f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t exponent = h >> 10 & 0x1Fu;
+    uint32_t fraction = h & 0x3FFu;
+    if (exponent == 0x1F) { /* infinity or NaN */
+        return bits_to_float(sign | 0x7F800000u | fraction << 13);
+    }
+    if (exponent == 0) { /* zero or subnormal: fraction * 2^-24, exact in f32 */
+        float magnitude = (float)fraction * 0x1p-24f;
+        return sign != 0 ? -magnitude : magnitude;
+    }
+    return bits_to_float(sign | (exponent + 112) << 23 | fraction << 13); /* 112 = 127 - 15, the bias difference */
+}
+
+uint16_t dtype_f32_to_f16(float f)
+{
+    uint32_t bits = float_to_bits(f);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
+    uint32_t magnitude = bits & 0x7FFFFFFFu;
+    if (magnitude > 0x7F800000u) { /* NaN stays NaN, quiet */
+        return (uint16_t)(sign | 0x7E00u | (magnitude >> 13 & 0x1FFu));
+    }
+    if (magnitude >= 0x47800000u) { /* 65536 and more */
+        return (uint16_t)(sign | 0x7C00u);
+    }
+    if (magnitude < 0x38800000u) { /* below 2^-14: subnormal; adding 0.5 aligns the fraction so that the FPU rounds */
+        float shifted = bits_to_float(magnitude) + 0.5f;
+        return (uint16_t)(sign | (float_to_bits(shifted) - 0x3F000000u));
+    }
+    uint32_t odd = magnitude >> 13 & 1u;
+    return (uint16_t)(sign | ((magnitude + 0xFFFu + odd - 0x38000000u) >> 13)); /* may carry into infinity: right */
+}
+
+float dtype_bf16_to_f32(uint16_t b) { return bits_to_float((uint32_t)b << 16); }
+
+uint16_t dtype_f32_to_bf16(float f)
+{
+    uint32_t bits = float_to_bits(f);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) {
+        return (uint16_t)(bits >> 16 | 0x40u); /* NaN stays NaN, quiet */
+    }
+    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}

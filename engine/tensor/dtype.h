@@ -1,0 +1,74 @@
+/* The table of tensor types: every type a GGUF file can name, with its block size.
+ *
+ * A quantised row is a run of blocks; a block holds `block_elems` consecutive elements in `block_bytes` bytes
+ * [ggml: ggml-common.h, GGUF specification]. Whether a type can be executed is the kernels' matter (kern_quant.h).
+ * Threads: constant data. */
+#ifndef INFCGI_TENSOR_DTYPE_H
+#define INFCGI_TENSOR_DTYPE_H
+
+#include "engine/base/compiler.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Values are the GGUF type ids. Ids 4, 5, 31..33 and 36..38 were removed from the format. */
+enum dtype {
+    DTYPE_F32 = 0,
+    DTYPE_F16 = 1,
+    DTYPE_Q4_0 = 2,
+    DTYPE_Q4_1 = 3,
+    DTYPE_Q5_0 = 6,
+    DTYPE_Q5_1 = 7,
+    DTYPE_Q8_0 = 8,
+    DTYPE_Q8_1 = 9,
+    DTYPE_Q2_K = 10,
+    DTYPE_Q3_K = 11,
+    DTYPE_Q4_K = 12,
+    DTYPE_Q5_K = 13,
+    DTYPE_Q6_K = 14,
+    DTYPE_Q8_K = 15,
+    DTYPE_IQ2_XXS = 16,
+    DTYPE_IQ2_XS = 17,
+    DTYPE_IQ3_XXS = 18,
+    DTYPE_IQ1_S = 19,
+    DTYPE_IQ4_NL = 20,
+    DTYPE_IQ3_S = 21,
+    DTYPE_IQ2_S = 22,
+    DTYPE_IQ4_XS = 23,
+    DTYPE_I8 = 24,
+    DTYPE_I16 = 25,
+    DTYPE_I32 = 26,
+    DTYPE_I64 = 27,
+    DTYPE_F64 = 28,
+    DTYPE_IQ1_M = 29,
+    DTYPE_BF16 = 30,
+    DTYPE_TQ1_0 = 34,
+    DTYPE_TQ2_0 = 35,
+    DTYPE_MXFP4 = 39,
+    DTYPE_NVFP4 = 40,
+    DTYPE_Q1_0 = 41,
+    DTYPE_Q2_0 = 42,
+    DTYPE_COUNT
+};
+
+struct dtype_info {
+    const char *name;     /* "Q4_1"; NULL for ids that do not exist */
+    uint32_t block_elems; /* elements in a block, 1 for plain types */
+    uint32_t block_bytes;
+};
+
+/* The row of a GGUF type id, or NULL when no such type exists. */
+const struct dtype_info *dtype_info(uint32_t id);
+
+/* Bytes of a row of n elements, or of a tensor of n_rows such rows. False when n is not a multiple of the block or the
+ * product does not fit in 64 bits. `type` must exist. */
+MUST_CHECK bool dtype_row_bytes(enum dtype type, uint64_t n, uint64_t *bytes);
+MUST_CHECK bool dtype_tensor_bytes(enum dtype type, uint64_t n, uint64_t n_rows, uint64_t *bytes);
+
+/* IEEE half and bfloat16 conversions; round to nearest even; exact both ways where the value fits. */
+float dtype_f16_to_f32(uint16_t h);
+uint16_t dtype_f32_to_f16(float f);
+float dtype_bf16_to_f32(uint16_t b);
+uint16_t dtype_f32_to_bf16(float f);
+
+#endif
