@@ -1,0 +1,77 @@
+/* The table of ISAs, ascending. Selecting one runs the init functions of it and of all below it, so a kernel that an ISA
+ * lacks comes from the next lower one. */
+#include "engine/kernels/isa.h"
+
+#include "engine/kernels/kern.h"
+
+#include <string.h>
+
+struct isa_row {
+    const char *name;
+    bool (*is_there)(void);
+    void (*init)(struct kern_table *t);
+};
+
+static bool always(void) { return true; }
+
+#if defined(__x86_64__)
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
+static const struct isa_row isa_rows[] = {
+    {"ref", always, kern_init_ref},
+#if defined(__x86_64__)
+    {"avx2", has_avx2, kern_init_avx2},
+    {"avx512", has_avx512, kern_init_avx512},
+#endif
+};
+
+enum { N_ISA = ARRAY_LEN(isa_rows) };
+
+const char *kern_isa_name(int i) { return i >= 0 && i < N_ISA ? isa_rows[i].name : NULL; }
+
+bool kern_isa_is_there(int i) { return i >= 0 && i < N_ISA && isa_rows[i].is_there(); }
+
+/* Names of the ISAs this CPU has, separated by spaces. */
+static void list_isas(char *out, size_t cap)
+{
+    out[0] = '\0';
+    for (int i = 0; i < N_ISA; i++) {
+        if (isa_rows[i].is_there()) {
+            strncat(out, i == 0 ? "" : " ", cap - strlen(out) - 1);
+            strncat(out, isa_rows[i].name, cap - strlen(out) - 1);
+        }
+    }
+}
+
+enum err kern_select(const char *name, struct kern_table *out, struct err_info *info)
+{
+    bool best = name == NULL || strcmp(name, "auto") == 0;
+    int wanted = -1;
+    for (int i = 0; i < N_ISA; i++) {
+        if (best ? isa_rows[i].is_there() : strcmp(name, isa_rows[i].name) == 0) {
+            wanted = i;
+        }
+    }
+    if (wanted < 0 || !isa_rows[wanted].is_there()) {
+        char have[128];
+        list_isas(have, sizeof have);
+        return err_set(info, ERR_UNSUPPORTED_CPU, "cpu", "expected one of: auto %s; found '%s', which %s", have, name,
+                       wanted < 0 ? "is not a known name" : "this CPU does not have");
+    }
+    *out = (struct kern_table){.isa = isa_rows[wanted].name};
+    for (int i = 0; i <= wanted; i++) {
+        isa_rows[i].init(out);
+    }
+    return ERR_OK;
+}

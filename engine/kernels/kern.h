@@ -1,0 +1,132 @@
+/* The kernel table: every operation the CPU back end runs on numbers, as function pointers that are filled with the scalar
+ * `ref` versions and then overwritten by each ISA the CPU has (engine/kernels/isa.c). ref is the truth: tests/kernels
+ * checks every entry of every ISA against it.
+ *
+ * A result never depends on how many rows, panels or heads one call covers: for each output element the order of
+ * operations is fixed by the element alone. ISAs may differ from one another within the bound each operation states.
+ * K inputs, T rows, d head width. All f32 buffers are 64-byte aligned unless said otherwise; none may alias.
+ * Threads: pure functions; the table is constant after kern_select. */
+#ifndef INFCGI_KERNELS_KERN_H
+#define INFCGI_KERNELS_KERN_H
+
+#include "engine/base/err.h"
+#include "engine/kernels/panel.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* --- quantised activation rows ------------------------------------------------------------------------------------
+ * int8 per 32 inputs, scale amax/127, rounded to nearest even. One row of K inputs, n_blocks = ceil(K/32):
+ *   q     int8 [n_blocks*32]     inputs beyond K are 0
+ *   d     f32  [n_blocks]        scale; 0 for an all-zero block
+ *   s     f32  [n_blocks]        d * sum of q over the block (for minimums)
+ *   nsum  i32  [n_blocks*2]      minus the sum of q over each half block of 16 (for zero points)
+ * in this order, each part at a multiple of 64 bytes from the row's start. */
+size_t kern_qrow_bytes(size_t k); /* a multiple of 64 */
+size_t kern_qrow_d_offset(size_t k);
+size_t kern_qrow_s_offset(size_t k);
+size_t kern_qrow_nsum_offset(size_t k);
+
+/* out[T][n_panels*16] = rows * panels^T.
+ * Quantised kinds, per element and in this order over blocks b = 0..: with acc the exact integer sum of c*q
+ *   zero point (32):  out = fma(scale_b * (float)(acc + z*nsum), d_b, out)
+ *   zero point (16):  two such steps, first half then second half of the block
+ *   minimum:          out = fma(scale_b * (float)acc, d_b, out); then out = fma(min_b, s_b, out)
+ * float kinds: out = fma(w_k, x_k, out) for k = 0..K-1, weights widened to f32. out starts from 0.
+ * Bound vs ref: quantised 1e-6 * sum |terms| (ISAs with FMA are exact to ref, which uses fmaf); float kinds equal. */
+struct kern_matmul_args {
+    const void *panels; /* n_panels panels, panel_bytes apart, 64-byte aligned */
+    int n_panels;
+    size_t k;
+    const void *rows; /* n_rows rows, row_bytes apart: f32 [K] for float kinds, else quantised activation rows */
+    size_t row_bytes;
+    int n_rows;
+    float *out; /* [n_rows][out_stride]; elements 0 .. n_panels*16-1 of each row are written */
+    size_t out_stride;
+};
+typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
+
+/* --- attention ----------------------------------------------------------------------------------------------------
+ * Keys and values live in pages of KERN_PAGE_TOKENS positions. For one layer and one KV head a page holds
+ *   K  f16 [d][KERN_PAGE_TOKENS]   transposed: one load gives the same component of 32 keys
+ *   V  f16 [KERN_PAGE_TOKENS][d]   right behind K
+ * Page p of a sequence holds positions 32p .. 32p+31; its bytes start at base + pages[p] * page_stride.
+ * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1; online softmax: Milakov 2018],
+ * one page after the other from the first visible one. Row r, at position pos[r], sees positions
+ * max(0, pos[r]-window+1) .. pos[r] (window 0: all). Positions are ascending. Cannot fail.
+ * Bound vs ref: 4e-6 * sum |p*v| per element (ref computes in double). */
+enum { KERN_PAGE_TOKENS = 32 };
+
+struct kern_attention_args {
+    const float *q;   /* row r, head g at q + r*q_stride + g*d; any alignment */
+    size_t q_stride;  /* floats between rows */
+    float *out;       /* same shape with out_stride */
+    size_t out_stride;
+    const int32_t *pos; /* [n_rows] */
+    int n_rows;
+    int n_group; /* query heads that share this KV head */
+    int d;       /* head width, a multiple of 4, at most KERN_MAX_HEAD */
+    const unsigned char *base; /* this layer's and KV head's part of page 0 */
+    size_t page_stride;        /* bytes between pages of the pool */
+    const int32_t *pages;      /* page table of the sequence, indexed by position / 32 */
+    int window;                /* 0 = none */
+    float scale;
+    float softcap; /* 0 = none; else s = softcap * tanh(s / softcap) */
+};
+enum { KERN_MAX_HEAD = 512 };
+
+/* Bytes of K and V of one head in one page. */
+static inline size_t kern_kv_head_bytes(int d)
+{
+    return (size_t)d * KERN_PAGE_TOKENS * 2 * sizeof(uint16_t);
+}
+
+enum kern_act { KERN_ACT_SILU, KERN_ACT_GELU_TANH, KERN_ACT_GELU, KERN_ACT_RELU, KERN_ACT_COUNT };
+
+struct kern_table {
+    const char *isa; /* name of the highest ISA that filled an entry */
+
+    kern_matmul_fn matmul[PANEL_KIND_COUNT];
+
+    /* Quantises x[k] into a row of kern_qrow_bytes(k) bytes at `row` (64-byte aligned). Exact to ref. */
+    void (*quantize_row)(const float *x, size_t k, void *row);
+
+    /* out = x / sqrt(mean(x^2) + eps) * w; w may be NULL (all ones); out may be x. [Zhang & Sennrich 2019]
+     * The sum runs in 16 interleaved partial sums, then pairwise. Bound: 4e-7 * |out| * (1 + K/16 * 6e-8). */
+    void (*rmsnorm)(const float *x, const float *w, float eps, size_t k, float *out);
+
+    /* dst += src; exact. */
+    void (*add)(float *dst, const float *src, size_t n);
+
+    /* out = act(gate) * up; out may be gate. Bound: 2e-6 * |act(gate) * up| + 1e-30. */
+    void (*glu)(enum kern_act act, const float *gate, const float *up, size_t n, float *out);
+
+    /* Rotates the first n_rot components of one head vector x, in place, by cos[n_rot/2], sin[n_rot/2] [Su 2021].
+     * neox: pairs (i, i + n_rot/2); else pairs (2i, 2i+1). Exact to ref: a*cos - b*sin and a*sin + b*cos without FMA. */
+    void (*rope)(float *x, int n_rot, bool neox, const float *cos, const float *sin);
+
+    /* Stores one key and one value vector (d floats each, rounded to f16) at slot 0..31 of a page's head part. Exact. */
+    void (*kv_store)(const float *k, const float *v, int d, int slot, unsigned char *head_page);
+
+    void (*attention)(const struct kern_attention_args *a);
+
+    /* Index of the largest of x[n], n >= 1, the lowest among equals; NaNs lose. Exact. x need not be aligned. */
+    int32_t (*argmax)(const float *x, int32_t n);
+
+    /* Largest value of x[n]; then log(sum exp(x - max)) + max, summed in 16 interleaved partial sums in double.
+     * Returns the log-sum-exp. NaN when an element is NaN or +inf. Bound: 2e-6 * (1 + |result|). */
+    float (*logsumexp)(const float *x, int32_t n, float *max);
+};
+
+/* --- ISA selection ------------------------------------------------------------------------------------------------ */
+
+/* Fills *out for the ISA `name` ("ref", "avx2", "avx512"; NULL or "auto" = the best the CPU has).
+ * ERR_UNSUPPORTED_CPU when the CPU lacks it or the name is unknown; info lists what there is. */
+MUST_CHECK enum err kern_select(const char *name, struct kern_table *out, struct err_info *info);
+
+/* ISAs in ascending order; NULL beyond the last. is_there tells whether this CPU has it. */
+const char *kern_isa_name(int i);
+bool kern_isa_is_there(int i);
+
+#endif

@@ -1,0 +1,32 @@
+/* What is known of each executable weight type: how to dequantise a row (the truth) and how to take a block apart for
+ * packing. One file engine/kernels/ref/<type>.c and one row in quant.c each.  Threads: pure functions. */
+#ifndef INFCGI_KERNELS_QUANT_H
+#define INFCGI_KERNELS_QUANT_H
+
+#include "engine/kernels/panel.h"
+#include "engine/tensor/dtype.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Codes of 32 consecutive inputs in the panel kind's terms: `block` 32 uses scale[0] (and min[0]); 16 uses both. */
+struct quant_block {
+    uint8_t codes[PANEL_BLOCK]; /* unsigned, zero point of the panel kind included */
+    float scale[2];
+    float min[2];
+};
+
+struct quant_ops {
+    enum panel_kind panel;
+
+    /* out[0..n) = the values of a row of n elements (a multiple of the type's block). src: the row's bytes, unaligned. */
+    void (*dequantize)(const void *src, size_t n, float *out);
+
+    /* Takes inputs 32*i_block .. +31 of the row apart. NULL for float types. */
+    void (*unpack)(const void *src, size_t i_block, struct quant_block *out);
+};
+
+/* NULL when the type cannot be executed. */
+const struct quant_ops *quant_ops(enum dtype type);
+
+#endif
