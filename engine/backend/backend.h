@@ -1,0 +1,85 @@
+/* What runs a plan. A back end keeps the weights in its own form, owns the memory of the KV cache, and computes one batch
+ * of token rows at a time; pages are named by the scheduler, a back end only reads and writes them.
+ *
+ * Promise: what a row computes depends on its token, its position and the rows before it in its own sequence, and on
+ * nothing else: not on its neighbours, the size of the batch, or the number of threads.
+ * Threads: forward is called by one thread at a time (the scheduler's). */
+#ifndef INFCGI_BACKEND_BACKEND_H
+#define INFCGI_BACKEND_BACKEND_H
+
+#include "engine/base/err.h"
+#include "engine/plan/plan.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BACKEND_PAGE_TOKENS = 32 }; /* positions in a KV page, for every back end */
+
+struct backend_config {
+    const char *cpu;   /* ISA for the CPU kernels; NULL = best there is */
+    int n_threads;     /* >= 1 */
+    int32_t n_pages;   /* KV pages; page ids are 0 .. n_pages-1 */
+    int32_t max_rows;  /* T of the largest batch */
+    int32_t max_logits; /* S of the largest batch */
+    /* OPTIONAL: called while weights are prepared, with 0..1, from the opening thread. */
+    void (*progress)(void *arg, float fraction);
+    void *progress_arg;
+    /* OPTIONAL: called when the file bytes [offset, offset+n) are no longer needed. */
+    void (*weight_done)(void *arg, uint64_t offset, uint64_t n);
+    void *weight_done_arg;
+};
+
+/* What is known of a row of logits without a second pass. */
+struct backend_row_stats {
+    int32_t argmax;  /* lowest index among equals */
+    float max;
+    float logsumexp; /* NaN when the row holds NaN or +inf */
+};
+
+/* One unit of work. Rows of one sequence stand together, at consecutive positions. All arrays are borrowed for the call. */
+struct backend_batch {
+    int32_t n_rows;
+    const int32_t *tokens; /* [n_rows] ids, in range */
+    const int32_t *pos;    /* [n_rows] position in the sequence */
+    const int32_t *seq;    /* [n_rows] index into page_tables, ascending */
+    int32_t n_seqs;
+    const int32_t *const *page_tables; /* [n_seqs] page of position p = table[p / BACKEND_PAGE_TOKENS] */
+    int32_t n_logits;                  /* S, may be 0 */
+    const int32_t *logit_rows;         /* [n_logits] ascending row indexes */
+    float *logits;                     /* out [n_logits][V] */
+    struct backend_row_stats *stats;   /* out [n_logits] */
+};
+
+struct backend_model; /* a plan made ready by one back end */
+
+/* What a back end holds and runs, for -V, /health and `inspect`. */
+struct backend_info {
+    const char *kernels;   /* "avx512" */
+    size_t weight_bytes;   /* packed */
+    size_t kv_bytes;       /* the whole pool */
+    size_t kv_page_bytes;  /* one page, all layers */
+    size_t scratch_bytes;
+};
+
+struct backend {
+    const char *name;
+    const char *description;
+
+    /* Prepares the plan (borrowed until close). ERR_NOMEM, ERR_UNSUPPORTED_TYPE, ERR_UNSUPPORTED_CPU. */
+    enum err (*open)(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
+                     struct err_info *info);
+    /* Computes a batch; all of it or, on failure, nothing anyone may use. */
+    enum err (*forward)(struct backend_model *m, const struct backend_batch *batch, struct err_info *info);
+    void (*info)(const struct backend_model *m, struct backend_info *out);
+    void (*close)(struct backend_model **m);
+};
+
+extern const struct backend backend_ref; /* scalar, double accumulators, f32 KV: the truth */
+extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, f16 KV */
+
+/* By name, or NULL; i-th of the table, or NULL beyond the last. */
+const struct backend *backend_find(const char *name);
+const struct backend *backend_at(int i);
+
+#endif

@@ -1,0 +1,202 @@
+/* infcgi's engine: the only door for programs. Opens a model, takes token prompts, gives text and tokens back.
+ *
+ * One engine = one model. Requests are independent streams; the same request with the same seed gives the same bytes
+ * whatever else runs. Nothing here prints or exits.
+ * Threads: every function may be called from any thread, except that one stream belongs to one thread at a time
+ * (engine_cancel alone may come from another). */
+#ifndef INFCGI_ENGINE_H
+#define INFCGI_ENGINE_H
+
+#include "engine/base/buf.h"
+#include "engine/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct engine;
+struct engine_stream;
+
+/* Limits of a request; the server's field table uses the same names. */
+enum {
+    ENGINE_MAX_STOPS = 16,
+    ENGINE_MAX_STOP_BYTES = 256,
+    ENGINE_MAX_TOP_LOGPROBS = 20,
+    ENGINE_MAX_BIAS = 1024,
+};
+
+/* Zero means "choose for me" wherever it is said so. Strings are borrowed for the call of engine_open. */
+struct engine_config {
+    const char *model_path;
+    const char *backend;         /* NULL = "cpu" */
+    const char *cpu;             /* ISA: NULL or "auto", "ref", "avx2", "avx512" */
+    int n_threads;               /* 0 = CPUs this process may run on */
+    uint32_t n_ctx;              /* longest sequence in tokens; 0 = the model's training context, at most 32768 */
+    uint64_t kv_tokens;          /* tokens the KV pool holds, for all sequences; 0 = 32768, at least n_ctx */
+    int max_seqs;                /* sequences in one batch; 0 = 16 */
+    int max_batch_rows;          /* token rows in one step; 0 = 512 */
+    int queue_max_requests;      /* waiting requests before 503; 0 = 256 */
+    uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
+    /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open. */
+    void (*progress)(void *arg, float fraction);
+    void *progress_arg;
+};
+
+/* Borrowed from the engine, constant while it is open. */
+struct engine_model_info {
+    const char *file;           /* path as given */
+    const char *name;           /* general.name, else the file's base name without .gguf */
+    const char *architecture;   /* "llama" */
+    const char *backend;        /* "cpu" */
+    const char *kernels;        /* "avx512" */
+    const char *quantization;   /* the type most weights have: "Q4_1" */
+    uint64_t n_params;
+    uint64_t file_bytes;
+    uint64_t weight_bytes;      /* packed */
+    uint64_t kv_bytes;          /* the pool */
+    uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
+    int32_t bos, eos;           /* ids, -1 = none */
+    const char *bos_text, *eos_text; /* NUL-terminated, "" = none: bos_token and eos_token of chat templates */
+    const char *chat_template;  /* source, NUL-terminated; NULL = none */
+    size_t chat_template_len;
+    uint64_t fingerprint;       /* of metadata and tensor directory: same file, same value */
+    int n_threads;
+};
+
+/* Opens a model. Fails with any model file code, ERR_NOMEM, ERR_MEMORY_LIMIT, ERR_UNSUPPORTED_CPU, ERR_CONFIG. */
+MUST_CHECK enum err engine_open(const struct engine_config *cfg, struct engine **out, struct err_info *info);
+
+/* Stops the scheduler (running streams end with ERR_CANCELLED) and frees all. Streams must have been closed. */
+void engine_close(struct engine **e);
+
+const struct engine_model_info *engine_model(const struct engine *e);
+
+/* From now on engine_submit answers ERR_DRAINING; what was admitted goes on. */
+void engine_drain(struct engine *e);
+
+/* --- text and tokens ---------------------------------------------------------------------------------------------- */
+
+/* A byte range of a text, [from, to). */
+struct engine_span {
+    size_t from, to;
+};
+
+/* Ids of text[0..n). add_special: BOS/EOS as the vocabulary asks; parse_special: find special tokens, but never inside
+ * `plain` (sorted spans of user text, may be NULL). *ids is freed by the caller with mem_free; on failure NULL.
+ * ERR_CONTEXT_LENGTH when more than max_tokens come out. */
+MUST_CHECK enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special,
+                                    bool parse_special, const struct engine_span *plain, size_t n_plain,
+                                    size_t max_tokens, int32_t **ids, size_t *n_ids);
+
+/* Appends the text of ids (each in range, else ERR_INVALID_VALUE) as whole UTF-8; special tokens show their text. */
+MUST_CHECK enum err engine_detokenize(const struct engine *e, const int32_t *ids, size_t n, struct buf *out);
+
+/* Appends the raw bytes of one id, which may be part of a UTF-8 sequence. */
+void engine_token_bytes(const struct engine *e, int32_t id, struct buf *out);
+
+/* --- requests ----------------------------------------------------------------------------------------------------- */
+
+struct engine_bias {
+    int32_t id;
+    float bias; /* added to the logit; -100 and below bans the token */
+};
+
+/* Everything that shapes one generated sequence. engine_params_init gives the neutral values named below. */
+struct engine_params {
+    float temperature;       /* 1; 0 = greedy */
+    int32_t top_k;           /* 0 = off */
+    float top_p;             /* 1 = off */
+    float min_p;             /* 0 = off */
+    float typical_p;         /* 1 = off */
+    float repeat_penalty;    /* 1 = off; over the last repeat_last_n tokens, prompt included */
+    int32_t repeat_last_n;   /* 64; -1 = all */
+    float presence_penalty;  /* 0 = off; over generated tokens */
+    float frequency_penalty; /* 0 = off; over generated tokens */
+    uint64_t seed;           /* engine_params_init draws a fresh one */
+    uint32_t choice;         /* 0; index of this sequence among the n of a request: its own random stream */
+    int32_t max_tokens;      /* -1 = until the context is full; 0 = prefill only */
+    int32_t min_tokens;      /* 0; no end token before */
+    bool ignore_eos;
+    int32_t n_logprobs;      /* -1 = none, 0 = the chosen token's, 1..20 = and that many best */
+    bool prompt_logprobs;    /* also log-probabilities of the prompt's tokens (events of kind ENGINE_PROMPT_TOKEN) */
+    bool show_special;       /* control tokens appear in the text */
+    const struct engine_bias *bias; /* n_bias entries */
+    size_t n_bias;
+    const char *stop[ENGINE_MAX_STOPS]; /* length-counted; NUL is data */
+    size_t stop_len[ENGINE_MAX_STOPS];  /* 1 .. ENGINE_MAX_STOP_BYTES */
+    size_t n_stop;
+    const int32_t *stop_ids; /* further ids that end the generation */
+    size_t n_stop_ids;
+    const char *cache_salt;  /* OPTIONAL: prefixes are shared only between requests of the same salt */
+    uint64_t deadline_ns;    /* on clock_now_ns; 0 = none */
+    uint64_t request_id;     /* for the log */
+};
+void engine_params_init(struct engine_params *p);
+
+enum engine_finish { ENGINE_FINISH_NONE, ENGINE_FINISH_STOP, ENGINE_FINISH_LENGTH };
+
+enum engine_event_kind {
+    ENGINE_PROMPT_TOKEN, /* a prompt token with its log-probability, in order, before anything else */
+    ENGINE_TOKEN,        /* a generated token all of whose text may be shown */
+    ENGINE_END,          /* the last event of a stream */
+};
+
+struct engine_logprob {
+    int32_t id;
+    float logprob;
+};
+
+/* Pointers are borrowed until the next engine_next or engine_stream_close of the stream. */
+struct engine_event {
+    enum engine_event_kind kind;
+    int32_t id;                 /* TOKEN, PROMPT_TOKEN */
+    const char *text;           /* text this event adds, whole UTF-8 sequences, may be empty; END: what was held back */
+    size_t text_len;
+    float logprob;              /* NaN = not asked for, or the prompt's first token */
+    const struct engine_logprob *top; /* [n_top] best first */
+    int32_t n_top;
+    enum engine_finish finish;  /* END */
+    const char *stop_match;     /* END by a stop string: which; else NULL */
+    enum err err;               /* END: ERR_OK, or why the stream broke off */
+};
+
+/* Queues a sequence. ids: 1 .. n_ctx-1 prompt tokens in range (copied). ERR_INVALID_VALUE (empty prompt, id out of range),
+ * ERR_CONTEXT_LENGTH (prompt does not fit; info holds both counts), ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
+MUST_CHECK enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
+                                  struct engine_stream **out, struct err_info *info);
+
+/* Waits up to timeout_ms for the next event. ERR_AGAIN: nothing yet; ERR_NONE: the stream has ended. */
+MUST_CHECK enum err engine_next(struct engine_stream *s, int timeout_ms, struct engine_event *out);
+
+/* Asks the scheduler to drop the sequence: no further step computes it and its KV pages are freed within one step. Safe
+ * from any thread while the stream is open. */
+void engine_cancel(struct engine_stream *s);
+
+/* Counts so far; exact after ENGINE_END. */
+struct engine_usage {
+    int32_t prompt_tokens;
+    int32_t cached_tokens;     /* of the prompt, found in the KV cache */
+    int32_t completion_tokens; /* sampled, end token included, cut text excluded */
+    uint64_t queue_ns, prefill_ns, decode_ns;
+};
+void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out);
+
+/* Cancels if still running, and frees. */
+void engine_stream_close(struct engine_stream **s);
+
+/* --- statistics --------------------------------------------------------------------------------------------------- */
+
+struct engine_stats {
+    uint64_t n_running, n_waiting;         /* sequences now */
+    uint64_t kv_pages_used, kv_pages_cached, kv_pages_total; /* held by sequences / kept for reuse only / all */
+    uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
+    uint64_t steps, step_rows;             /* batches run, and rows in them */
+    uint64_t step_ns;                      /* time in the back end */
+    uint64_t cancelled_queue, cancelled_prefill, cancelled_decode;
+    uint64_t preempted;
+    uint64_t estimated_wait_ms;            /* until a new request would start; for Retry-After */
+    uint64_t last_step_age_ms;             /* since the scheduler last made progress; 0 when idle */
+};
+void engine_get_stats(const struct engine *e, struct engine_stats *out);
+
+#endif
