@@ -1,0 +1,148 @@
+/* The CPU back end: opening and closing. Weights are packed (cpu_weights.c), steps fused (cpu_steps.c) and run
+ * (cpu_exec.c); all memory is taken here, once. */
+#include "engine/backend/cpu/cpu_internal.h"
+
+#include "engine/base/ck.h"
+#include "engine/base/mem.h"
+
+enum { ALIGN = 64 };
+
+static size_t align_up(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* Cuts `bytes` off the scratch mapping; with m->scratch_memory still NULL it only counts. */
+static void *take(struct backend_model *m, size_t *at, size_t bytes)
+{
+    void *p = m->scratch_memory != NULL ? m->scratch_memory + *at : NULL;
+    *at += align_up(bytes);
+    return p;
+}
+
+/* Lays all activations and per-thread scratch out; called twice, first to count. Returns the bytes needed. */
+static size_t lay_out_scratch(struct backend_model *m)
+{
+    const struct plan *p = m->plan;
+    size_t at = 0, rows = (size_t)m->cfg.max_rows;
+    uint32_t widest = 0;
+    for (int32_t i = 0; i < p->n_bufs; i++) {
+        m->strides[i] = align_up(p->bufs[i].width * sizeof(float)) / sizeof(float);
+        m->bufs[i] = take(m, &at, rows * m->strides[i] * sizeof(float));
+        widest = MAX_OF(widest, p->bufs[i].width);
+    }
+    for (int32_t i = 0; i < p->n_ropes; i++) {
+        m->rope_cos[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
+        m->rope_sin[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
+    }
+    for (int t = 0; t < m->cfg.n_threads; t++) {
+        struct cpu_scratch s = {
+            .normed = take(m, &at, CPU_TILE_ROWS * align_up(widest * sizeof(float))),
+            .rows = take(m, &at, CPU_TILE_ROWS * kern_qrow_bytes(widest)),
+            .tile = {take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float)),
+                     take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float))},
+        };
+        m->scratch[t] = s;
+    }
+    return at;
+}
+
+static enum err allocate(struct backend_model *m, struct err_info *info)
+{
+    const struct plan *p = m->plan;
+    m->scratch = mem_zalloc_array((size_t)m->cfg.n_threads, sizeof *m->scratch, MEM_SCRATCH);
+    if (m->scratch == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the scratch table");
+    }
+    m->scratch_bytes = lay_out_scratch(m);
+    m->scratch_memory = mem_map(m->scratch_bytes, MEM_SCRATCH);
+    m->kv_head_bytes = kern_kv_head_bytes((int)p->head_dim);
+    m->kv_page_stride = m->kv_head_bytes * p->n_kv_heads;
+    uint64_t layer, all;
+    bool ok = ck_mul(m->kv_page_stride, (uint64_t)m->cfg.n_pages, &layer) && ck_mul(layer, p->n_layers, &all);
+    m->kv_layer_bytes = ok ? (size_t)layer : 0;
+    m->kv_bytes = ok ? (size_t)all : 0;
+    m->kv = ok ? mem_map(m->kv_bytes, MEM_KV) : NULL;
+    if (m->scratch_memory == NULL || m->kv == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of activations and %zu bytes of KV cache",
+                       m->scratch_bytes, m->kv_bytes);
+    }
+    lay_out_scratch(m);
+    return ERR_OK;
+}
+
+static void cpu_close(struct backend_model **model)
+{
+    struct backend_model *m = *model;
+    if (m == NULL) {
+        return;
+    }
+    pool_free(&m->pool);
+    cpu_weights_free(m);
+    mem_unmap(m->kv, m->kv_bytes, MEM_KV);
+    mem_unmap(m->scratch_memory, m->scratch_bytes, MEM_SCRATCH);
+    mem_free(m->scratch);
+    mem_free(m->steps);
+    mem_free(m->tasks);
+    mem_free(m->blocks);
+    mem_free(m);
+    *model = NULL;
+}
+
+static enum err cpu_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
+                         struct err_info *info)
+{
+    *out = NULL;
+    struct backend_model *m = mem_zalloc(sizeof *m, MEM_MODEL);
+    if (m == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the CPU back end");
+    }
+    m->plan = plan;
+    m->cfg = *cfg;
+    enum err err = kern_select(cfg->cpu, &m->kern, info);
+    if (err == ERR_OK) {
+        err = pool_new(cfg->n_threads, &m->pool, info);
+    }
+    if (err == ERR_OK) {
+        err = cpu_steps_compile(m, info);
+    }
+    if (err == ERR_OK) {
+        err = allocate(m, info);
+    }
+    if (err == ERR_OK) {
+        err = cpu_weights_pack(m, info);
+    }
+    if (err != ERR_OK) {
+        cpu_close(&m);
+        return err;
+    }
+    *out = m;
+    return ERR_OK;
+}
+
+static enum err cpu_forward(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
+{
+    if (batch->n_rows > m->cfg.max_rows || batch->n_logits > m->cfg.max_logits) {
+        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned",
+                       batch->n_rows, batch->n_logits);
+    }
+    cpu_exec_run(m, batch);
+    return ERR_OK;
+}
+
+static void cpu_info(const struct backend_model *m, struct backend_info *out)
+{
+    *out = (struct backend_info){
+        .kernels = m->kern.isa,
+        .weight_bytes = m->packed_bytes,
+        .kv_bytes = m->kv_bytes,
+        .kv_page_bytes = m->kv_page_stride * m->plan->n_layers,
+        .scratch_bytes = m->scratch_bytes,
+    };
+}
+
+const struct backend backend_cpu = {
+    .name = "cpu",
+    .description = "packed weights, SIMD kernels, worker pool, f16 KV cache",
+    .open = cpu_open,
+    .forward = cpu_forward,
+    .info = cpu_info,
+    .close = cpu_close,
+};

@@ -1,0 +1,436 @@
+/* Running a batch: every thread walks the steps; barriers stand only where a thread reads what another wrote.
+ * A tile (some token rows x some output panels) is computed into the thread's own memory and then finished by the step's
+ * epilogue, so that bias, RoPE, KV store, residual and activation never cost a pass over memory of their own. */
+#include "engine/backend/cpu/cpu_internal.h"
+
+#include "engine/backend/rope_angles.h"
+
+#include <math.h>
+#include <string.h>
+
+_Static_assert((int)BACKEND_PAGE_TOKENS == (int)KERN_PAGE_TOKENS, "kernels and scheduler must agree on the page");
+_Static_assert((int)PLAN_RELU == (int)KERN_ACT_RELU, "plan and kernels must agree on the activations");
+
+/* One thread's view of one batch. */
+struct exec {
+    struct backend_model *m;
+    const struct backend_batch *batch;
+    struct cpu_scratch *scratch;
+    const struct cpu_step *step;
+    int thread, n_threads;
+    int32_t n_rows;  /* rows of the current step */
+    bool is_by_rows; /* how the current step is split */
+};
+
+/* What a tile is multiplied with: rows [row, row + n) in the forms its weights want. */
+struct operand {
+    int32_t row, n;
+    const float *f32; /* rows f32_bytes apart */
+    size_t f32_bytes;
+    const unsigned char *q; /* rows q_bytes apart; NULL when no weight of the step is quantised */
+    size_t q_bytes;
+};
+
+static float *row_of(const struct exec *e, plan_buf_id id, int32_t row)
+{
+    return e->m->bufs[id] + (size_t)row * e->m->strides[id];
+}
+
+static const float *vector_of(const struct exec *e, plan_weight_id id)
+{
+    return id == PLAN_NONE ? NULL : e->m->weights[id].vector;
+}
+
+/* --- operands and tiles -------------------------------------------------------------------------------------------- */
+
+static bool wants_quantised(const struct exec *e)
+{
+    for (int i = 0; i < 3; i++) {
+        plan_weight_id id = e->step->step->w[i];
+        if (id != PLAN_NONE && !panel_info(e->m->weights[id].kind)->is_float) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Normalises and quantises rows [row, row + n), n <= CPU_TILE_ROWS, as the step asks. */
+static struct operand prepare(const struct exec *e, int32_t row, int32_t n)
+{
+    const struct cpu_step *s = e->step;
+    size_t width = e->m->plan->bufs[s->src].width;
+    size_t stride = e->m->strides[s->src];
+    struct operand o = {.row = row, .n = n, .f32 = row_of(e, s->src, row), .f32_bytes = stride * sizeof(float)};
+    if (s->has_norm) {
+        for (int32_t i = 0; i < n; i++) {
+            e->m->kern.rmsnorm(row_of(e, s->src, row + i), vector_of(e, s->norm), s->norm_eps, width,
+                               e->scratch->normed + (size_t)i * stride);
+        }
+        o.f32 = e->scratch->normed;
+    }
+    if (wants_quantised(e)) {
+        o.q = e->scratch->rows;
+        o.q_bytes = kern_qrow_bytes(width);
+        for (int32_t i = 0; i < n; i++) {
+            e->m->kern.quantize_row(o.f32 + (size_t)i * stride, width, e->scratch->rows + (size_t)i * o.q_bytes);
+        }
+    }
+    return o;
+}
+
+/* tile[n][n_panels*16] = operand rows times panels [panel, panel + n_panels) of w. */
+static void multiply(const struct exec *e, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
+                     const struct operand *o, float *tile)
+{
+    bool is_float = panel_info(w->kind)->is_float;
+    const struct kern_matmul_args a = {
+        .panels = w->panels + (size_t)panel * w->panel_bytes,
+        .n_panels = (int)n_panels,
+        .k = w->n_in,
+        .rows = is_float ? (const void *)o->f32 : o->q,
+        .row_bytes = is_float ? o->f32_bytes : o->q_bytes,
+        .n_rows = o->n,
+        .out = tile,
+        .out_stride = (size_t)n_panels * PANEL_ROWS,
+    };
+    e->m->kern.matmul[w->kind](&a);
+}
+
+/* Adds bias[column..) to each row of a tile of `columns` outputs; bias may be NULL. */
+static void add_bias(const struct exec *e, float *tile, size_t tile_stride, int32_t n, const float *bias,
+                     uint32_t column, uint32_t columns)
+{
+    for (int32_t i = 0; i < n && bias != NULL; i++) {
+        e->m->kern.add(tile + (size_t)i * tile_stride, bias + column, columns);
+    }
+}
+
+/* --- epilogues ----------------------------------------------------------------------------------------------------- */
+
+static void write_logits(const struct exec *e, const struct operand *o, const float *tile, size_t tile_stride,
+                         uint32_t column, uint32_t columns)
+{
+    const struct plan_step *s = e->step->step;
+    for (int32_t i = 0; i < o->n; i++) {
+        const float *y = tile + (size_t)i * tile_stride;
+        float *out = e->batch->logits + (size_t)(o->row + i) * e->m->plan->n_vocab + column;
+        if (s->scale == 1.0f && s->softcap == 0) {
+            memcpy(out, y, columns * sizeof *out);
+            continue;
+        }
+        for (uint32_t j = 0; j < columns; j++) {
+            float v = y[j] * s->scale;
+            out[j] = s->softcap != 0 ? s->softcap * tanhf(v / s->softcap) : v;
+        }
+    }
+}
+
+/* Columns [column, column + columns) of a finished STORE, ADD, GLU or LOGITS tile go where they belong. */
+static void finish_tile(const struct exec *e, const struct operand *o, size_t tile_stride, uint32_t column,
+                        uint32_t columns)
+{
+    const struct plan_step *s = e->step->step;
+    float *tile = e->scratch->tile[0], *up = e->scratch->tile[1];
+    add_bias(e, tile, tile_stride, o->n, vector_of(e, s->bias[0]), column, columns);
+    if (s->epilogue == PLAN_LOGITS) {
+        write_logits(e, o, tile, tile_stride, column, columns);
+        return;
+    }
+    if (s->epilogue == PLAN_GLU) {
+        add_bias(e, up, tile_stride, o->n, vector_of(e, s->bias[1]), column, columns);
+    }
+    for (int32_t i = 0; i < o->n; i++) {
+        const float *y = tile + (size_t)i * tile_stride;
+        float *out = row_of(e, s->dst, o->row + i) + column;
+        if (s->epilogue == PLAN_ADD) {
+            e->m->kern.add(out, y, columns);
+        } else if (s->epilogue == PLAN_GLU) {
+            e->m->kern.glu((enum kern_act)s->act, y, up + (size_t)i * tile_stride, columns, out);
+        } else {
+            memcpy(out, y, columns * sizeof *out);
+        }
+    }
+}
+
+/* Norm and RoPE of one row's head vector. */
+static void finish_head(const struct exec *e, float *head, plan_weight_id norm, int32_t row)
+{
+    const struct plan_step *s = e->step->step;
+    const struct plan_rope *rope = &e->m->plan->ropes[s->rope];
+    if (norm != PLAN_NONE) {
+        e->m->kern.rmsnorm(head, vector_of(e, norm), s->eps, e->m->plan->head_dim, head);
+    }
+    if (rope->n_rot != 0) {
+        size_t half = rope->n_rot / 2;
+        e->m->kern.rope(head, (int)rope->n_rot, rope->is_neox, e->m->rope_cos[s->rope] + (size_t)row * half,
+                        e->m->rope_sin[s->rope] + (size_t)row * half);
+    }
+}
+
+/* The K and V part of a page that belongs to one KV head of one layer. */
+static unsigned char *head_page(const struct exec *e, int32_t layer, uint32_t kv_head, int32_t page)
+{
+    const struct backend_model *m = e->m;
+    return m->kv + (size_t)layer * m->kv_layer_bytes + (size_t)page * m->kv_page_stride + kv_head * m->kv_head_bytes;
+}
+
+static void query_tile(const struct exec *e, const struct operand *o, uint32_t head)
+{
+    const struct plan_step *s = e->step->step;
+    const struct cpu_weight *w = &e->m->weights[s->w[0]];
+    uint32_t d = e->m->plan->head_dim;
+    size_t stride = (size_t)w->group_panels * PANEL_ROWS;
+    float *tile = e->scratch->tile[0];
+    multiply(e, w, head * w->group_panels, w->group_panels, o, tile);
+    for (int32_t i = 0; i < o->n; i++) {
+        float *q = tile + (size_t)i * stride;
+        if (s->bias[0] != PLAN_NONE) {
+            const float *bias = vector_of(e, s->bias[0]) + head * d; /* not aligned for odd head widths */
+            for (uint32_t j = 0; j < d; j++) {
+                q[j] += bias[j];
+            }
+        }
+        finish_head(e, q, s->q_norm, o->row + i);
+        memcpy(row_of(e, s->dst, o->row + i) + head * d, q, d * sizeof *q);
+    }
+}
+
+static void key_value_tile(const struct exec *e, const struct operand *o, uint32_t kv_head)
+{
+    const struct plan_step *s = e->step->step;
+    uint32_t d = e->m->plan->head_dim;
+    for (int part = 1; part <= 2; part++) {
+        const struct cpu_weight *w = &e->m->weights[s->w[part]];
+        multiply(e, w, kv_head * w->group_panels, w->group_panels, o, e->scratch->tile[part - 1]);
+        const float *bias = vector_of(e, s->bias[part]);
+        for (int32_t i = 0; i < o->n && bias != NULL; i++) {
+            float *y = e->scratch->tile[part - 1] + (size_t)i * w->group_panels * PANEL_ROWS;
+            for (uint32_t j = 0; j < d; j++) {
+                y[j] += bias[kv_head * d + j];
+            }
+        }
+    }
+    size_t stride = (size_t)e->m->weights[s->w[1]].group_panels * PANEL_ROWS;
+    for (int32_t i = 0; i < o->n; i++) {
+        int32_t row = o->row + i, pos = e->batch->pos[row];
+        float *k = e->scratch->tile[0] + (size_t)i * stride;
+        finish_head(e, k, s->k_norm, row);
+        int32_t page = e->batch->page_tables[e->batch->seq[row]][pos / KERN_PAGE_TOKENS];
+        e->m->kern.kv_store(k, e->scratch->tile[1] + (size_t)i * stride, (int)d, pos % KERN_PAGE_TOKENS,
+                            head_page(e, s->layer, kv_head, page));
+    }
+}
+
+/* --- steps --------------------------------------------------------------------------------------------------------- */
+
+/* This thread's rows and columns (panels, or heads for QKV) of a matmul step with n_columns of them. */
+static void share_matmul(const struct exec *e, int n_columns, int *row_from, int *row_to, int *from, int *to)
+{
+    *row_from = 0;
+    *row_to = e->n_rows;
+    *from = 0;
+    *to = n_columns;
+    if (e->is_by_rows) {
+        pool_share(e->n_rows, e->thread, e->n_threads, row_from, row_to);
+    } else {
+        pool_share(n_columns, e->thread, e->n_threads, from, to);
+    }
+}
+
+/* Columns of QKV are counted in head tiles: a query head is one, a KV head (keys and values) two. A KV head belongs to the
+ * thread in whose share it begins. */
+static void run_qkv(const struct exec *e)
+{
+    int n_heads = (int)e->m->plan->n_heads, n_kv_heads = (int)e->m->plan->n_kv_heads;
+    int row, row_to, from, to;
+    share_matmul(e, n_heads + 2 * n_kv_heads, &row, &row_to, &from, &to);
+    if (from == to) {
+        return;
+    }
+    for (; row < row_to; row += CPU_TILE_ROWS) {
+        struct operand o = prepare(e, row, MIN_OF(row_to - row, (int)CPU_TILE_ROWS));
+        for (int c = from; c < to; c++) {
+            if (c < n_heads) {
+                query_tile(e, &o, (uint32_t)c);
+            } else if ((c - n_heads) % 2 == 0) {
+                key_value_tile(e, &o, (uint32_t)(c - n_heads) / 2);
+            }
+        }
+    }
+}
+
+static void run_matmul(const struct exec *e)
+{
+    const struct plan_step *s = e->step->step;
+    if (s->epilogue == PLAN_QKV) {
+        run_qkv(e);
+        return;
+    }
+    const struct cpu_weight *w = &e->m->weights[s->w[0]];
+    int row, row_to, from, to;
+    share_matmul(e, (int)w->n_panels, &row, &row_to, &from, &to);
+    int group = (int)(CPU_TILE_BYTES / w->panel_bytes);
+    group = MAX_OF(1, MIN_OF(group, (int)CPU_TILE_PANELS));
+    for (; row < row_to && from < to; row += CPU_TILE_ROWS) {
+        struct operand o = prepare(e, row, MIN_OF(row_to - row, (int)CPU_TILE_ROWS));
+        for (int panel = from; panel < to; panel += group) {
+            int n_panels = MIN_OF(group, to - panel);
+            multiply(e, w, (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[0]);
+            if (s->epilogue == PLAN_GLU) {
+                multiply(e, &e->m->weights[s->w[1]], (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[1]);
+            }
+            uint32_t column = (uint32_t)panel * PANEL_ROWS;
+            finish_tile(e, &o, (size_t)n_panels * PANEL_ROWS, column,
+                        MIN_OF((uint32_t)n_panels * PANEL_ROWS, w->n_out - column));
+        }
+    }
+}
+
+static void embed_row(const struct exec *e, int32_t i)
+{
+    const struct plan_step *s = e->step->step;
+    const struct cpu_weight *w = &e->m->weights[s->w[0]];
+    uint32_t token = (uint32_t)e->batch->tokens[i];
+    float *out = row_of(e, s->dst, i);
+    panel_unpack_row(w->kind, w->panels + (size_t)(token / PANEL_ROWS) * w->panel_bytes, w->n_in,
+                     (int)(token % PANEL_ROWS), out);
+    for (uint32_t k = 0; k < w->n_in && s->scale != 1.0f; k++) {
+        out[k] *= s->scale;
+    }
+    for (int32_t r = 0; r < e->m->plan->n_ropes; r++) {
+        const struct plan_rope *rope = &e->m->plan->ropes[r];
+        size_t at = (size_t)i * rope->n_rot / 2;
+        rope_angles(rope, e->batch->pos[i], e->m->rope_cos[r] + at, e->m->rope_sin[r] + at);
+    }
+}
+
+/* Steps that go row by row whatever the split: embedding (and RoPE angles), norms that nothing took in, the gather. */
+static void run_rows(const struct exec *e)
+{
+    const struct plan_step *s = e->step->step;
+    int from, to;
+    pool_share(e->n_rows, e->thread, e->n_threads, &from, &to);
+    for (int i = from; i < to; i++) {
+        if (s->op == PLAN_EMBED) {
+            embed_row(e, i);
+        } else if (s->op == PLAN_NORM) {
+            e->m->kern.rmsnorm(row_of(e, s->src, i), vector_of(e, s->w[0]), s->eps, e->m->plan->bufs[s->src].width,
+                               row_of(e, s->dst, i));
+        } else {
+            memcpy(row_of(e, s->dst, i), row_of(e, s->src, e->batch->logit_rows[i]),
+                   e->m->plan->bufs[s->src].width * sizeof(float));
+        }
+    }
+}
+
+/* Tasks (a block of rows x a KV head) are taken from a shared counter, the long ones (late rows) first. */
+static void run_attention(const struct exec *e)
+{
+    const struct backend_model *m = e->m;
+    const struct plan *p = m->plan;
+    const struct plan_step *s = e->step->step;
+    uint32_t group = p->n_heads / p->n_kv_heads;
+    int n_tasks = m->n_blocks * (int)p->n_kv_heads;
+    atomic_int *next = &m->tasks[e->step - m->steps]; /* relaxed: the barriers around the step order the data */
+    for (int t; (t = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < n_tasks;) {
+        const struct cpu_block *b = &m->blocks[m->n_blocks - 1 - t / (int)p->n_kv_heads];
+        uint32_t kv_head = (uint32_t)t % p->n_kv_heads;
+        size_t column = (size_t)kv_head * group * p->head_dim;
+        const struct kern_attention_args a = {
+            .q = row_of(e, s->src, b->row) + column,
+            .q_stride = m->strides[s->src],
+            .out = row_of(e, s->dst, b->row) + column,
+            .out_stride = m->strides[s->dst],
+            .pos = e->batch->pos + b->row,
+            .n_rows = b->n_rows,
+            .n_group = (int)group,
+            .d = (int)p->head_dim,
+            .base = head_page(e, s->layer, kv_head, 0),
+            .page_stride = m->kv_page_stride,
+            .pages = e->batch->page_tables[e->batch->seq[b->row]],
+            .window = s->window,
+            .scale = s->scale,
+            .softcap = s->softcap,
+        };
+        m->kern.attention(&a);
+    }
+}
+
+/* --- the walk ------------------------------------------------------------------------------------------------------ */
+
+/* Does the step behind the current one read what other threads wrote in it? */
+static bool needs_barrier(const struct exec *e)
+{
+    const struct backend_model *m = e->m;
+    enum plan_op op = e->step->step->op;
+    if (!e->is_by_rows || op == PLAN_ATTENTION || op == PLAN_GATHER || e->step + 1 == m->steps + m->n_steps) {
+        return true;
+    }
+    enum plan_op next = e->step[1].step->op;
+    return next == PLAN_ATTENTION || next == PLAN_GATHER;
+}
+
+static void row_stats(const struct exec *e)
+{
+    int from, to;
+    int32_t n_vocab = (int32_t)e->m->plan->n_vocab;
+    pool_share(e->batch->n_logits, e->thread, e->n_threads, &from, &to);
+    for (int i = from; i < to; i++) {
+        const float *x = e->batch->logits + (size_t)i * (size_t)n_vocab;
+        struct backend_row_stats *s = &e->batch->stats[i];
+        s->argmax = e->m->kern.argmax(x, n_vocab);
+        s->logsumexp = e->m->kern.logsumexp(x, n_vocab, &s->max);
+    }
+}
+
+static void run_thread(void *arg, int thread, int n_threads)
+{
+    struct exec e = *(struct exec *)arg;
+    struct backend_model *m = e.m;
+    e.scratch = &m->scratch[thread];
+    e.thread = thread;
+    e.n_threads = n_threads;
+    for (e.step = m->steps; e.step < m->steps + m->n_steps; e.step++) {
+        e.n_rows = e.step->after_gather ? e.batch->n_logits : e.batch->n_rows;
+        e.is_by_rows = e.n_rows >= CPU_ROWS_PER_THREAD * n_threads;
+        switch (e.step->step->op) {
+        case PLAN_MATMUL:
+            run_matmul(&e);
+            break;
+        case PLAN_ATTENTION:
+            run_attention(&e);
+            break;
+        default:
+            run_rows(&e);
+            break;
+        }
+        if (needs_barrier(&e)) {
+            pool_barrier(m->pool);
+        }
+    }
+    row_stats(&e);
+}
+
+/* Cuts the rows into attention blocks: of one sequence each, at most CPU_ATTENTION_ROWS. */
+static void list_blocks(struct backend_model *m, const struct backend_batch *batch)
+{
+    m->n_blocks = 0;
+    for (int32_t i = 0; i < batch->n_rows; i++) {
+        struct cpu_block *last = m->n_blocks > 0 ? &m->blocks[m->n_blocks - 1] : NULL;
+        if (last == NULL || batch->seq[i] != batch->seq[i - 1] || last->n_rows == CPU_ATTENTION_ROWS) {
+            m->blocks[m->n_blocks++] = (struct cpu_block){.row = i, .n_rows = 1};
+        } else {
+            last->n_rows++;
+        }
+    }
+}
+
+void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch)
+{
+    list_blocks(m, batch);
+    for (int i = 0; i < m->n_steps; i++) {
+        atomic_store_explicit(&m->tasks[i], 0, memory_order_relaxed);
+    }
+    struct exec e = {.m = m, .batch = batch};
+    pool_run(m->pool, run_thread, &e);
+}

@@ -1,0 +1,92 @@
+/* Shared by the files of the CPU back end, and by nobody else.
+ *
+ * A step runs in one of two ways, with the same bits either way:
+ *   by columns (few rows): each thread computes its share of the output panels for all rows, and a barrier follows;
+ *   by rows (many rows): each thread takes its share of the rows through all output panels, and only steps that read other
+ *   threads' rows (attention) need barriers. */
+#ifndef INFCGI_BACKEND_CPU_CPU_INTERNAL_H
+#define INFCGI_BACKEND_CPU_CPU_INTERNAL_H
+
+#include "engine/backend/backend.h"
+#include "engine/base/pool.h"
+#include "engine/kernels/kern.h"
+
+#include <stdatomic.h>
+
+enum {
+    CPU_TILE_ROWS = 64,   /* token rows quantised and multiplied at a time: 64 rows of 576 inputs fit L1 and L2 */
+    CPU_TILE_BYTES = 256 << 10, /* weights of one tile: a quarter of a 1 MiB L2 */
+    CPU_TILE_COLUMNS = PLAN_MAX_HEAD, /* widest tile in outputs: the widest head */
+    CPU_TILE_PANELS = 8,              /* panels of a tile elsewhere: 64 rows x 128 outputs are 32 KiB */
+    CPU_ROWS_PER_THREAD = 16, /* from this many rows a thread, steps run by rows [measured: docs/internals/cpu.md] */
+    CPU_ATTENTION_ROWS = 32,  /* rows of one attention task */
+};
+
+/* A packed matrix, or an f32 vector (norms, biases). */
+struct cpu_weight {
+    const unsigned char *panels; /* [n_panels] panels, panel_bytes apart; NULL for vectors */
+    size_t panel_bytes;
+    enum panel_kind kind;
+    uint32_t n_out, n_in;
+    uint32_t group_rows;   /* output rows that share no panel with others: head_dim for Q, K and V, else n_out */
+    uint32_t group_panels; /* panels of such a group */
+    uint32_t n_panels;
+    float *vector; /* [n_in], 64-byte aligned */
+};
+
+/* A plan step with what the CPU back end found out about it. */
+struct cpu_step {
+    const struct plan_step *step;
+    plan_weight_id norm; /* RMSNorm fused in front of a matmul: src is then what the norm reads */
+    float norm_eps;
+    bool has_norm;
+    plan_buf_id src;
+    bool after_gather; /* works on S rows */
+};
+
+/* Rows of one sequence that one attention task takes. */
+struct cpu_block {
+    int32_t row, n_rows;
+};
+
+/* Per-thread memory. */
+struct cpu_scratch {
+    float *normed;       /* [CPU_TILE_ROWS][widest norm] f32 operand rows */
+    unsigned char *rows; /* [n][qrow bytes of the widest input] quantised operand rows */
+    float *tile[2];      /* [CPU_TILE_ROWS][CPU_TILE_COLUMNS] outputs of a tile */
+};
+
+struct backend_model {
+    const struct plan *plan;
+    struct backend_config cfg;
+    struct kern_table kern;
+    struct pool *pool;
+    struct cpu_weight *weights; /* [plan->n_weights] */
+    unsigned char *packed;      /* all panels and vectors */
+    size_t packed_bytes;
+    struct cpu_step *steps;
+    int n_steps;
+    unsigned char *kv; /* [layer][page][K heads][K then V of the page, kern.h] */
+    size_t kv_bytes, kv_layer_bytes, kv_page_stride, kv_head_bytes;
+    float *bufs[PLAN_MAX_BUFS]; /* [max_rows][stride] */
+    size_t strides[PLAN_MAX_BUFS]; /* floats, multiples of 16 */
+    float *rope_cos[PLAN_MAX_ROPES], *rope_sin[PLAN_MAX_ROPES]; /* [max_rows][n_rot/2] of this batch */
+    struct cpu_scratch *scratch; /* [n_threads] */
+    unsigned char *scratch_memory;
+    size_t scratch_bytes;
+    atomic_int *tasks; /* [n_steps] next attention task of a step, zeroed before each batch */
+    struct cpu_block *blocks; /* [max_rows] of this batch */
+    int32_t n_blocks;
+};
+
+/* Packs all weights of the plan into m->weights (cpu_weights.c). ERR_NOMEM, ERR_UNSUPPORTED_TYPE. */
+MUST_CHECK enum err cpu_weights_pack(struct backend_model *m, struct err_info *info);
+void cpu_weights_free(struct backend_model *m);
+
+/* Lists the steps with norms fused in front of matmuls (cpu_steps.c). ERR_NOMEM. */
+MUST_CHECK enum err cpu_steps_compile(struct backend_model *m, struct err_info *info);
+
+/* Runs a batch on all threads (cpu_exec.c). Cannot fail. */
+void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch);
+
+#endif

@@ -1,0 +1,425 @@
+/* The reference back end: the plan run by the plainest code there is, on weights dequantised row by row, with activations
+ * in f32, sums in double and keys and values in f32. It is the truth the fast back ends are held against, and slow.
+ *
+ * Work is split over the pool's threads by output rows or by token rows; sums never depend on the split. */
+#include "engine/backend/backend.h"
+
+#include "engine/backend/rope_angles.h"
+#include "engine/base/ck.h"
+#include "engine/base/mem.h"
+#include "engine/base/pool.h"
+#include "engine/kernels/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+struct backend_model {
+    const struct plan *plan;
+    struct pool *pool;
+    struct backend_config cfg;
+    float *kv; /* [layer][page][slot][2][K*d]: keys, then values, of a position */
+    size_t kv_bytes;
+    float *bufs[PLAN_MAX_BUFS]; /* [max_rows][width] */
+    float *scratch;             /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
+    size_t scratch_floats;      /* of one thread */
+};
+
+/* One call of forward, as all threads see it. */
+struct run {
+    struct backend_model *m;
+    const struct backend_batch *batch;
+    const struct plan_step *step;
+};
+
+/* Rows a step works on: S after the gather, T before. */
+static int32_t rows_at(const struct run *r)
+{
+    for (const struct plan_step *s = r->m->plan->steps; s < r->step; s++) {
+        if (s->op == PLAN_GATHER) {
+            return r->batch->n_logits;
+        }
+    }
+    return r->batch->n_rows;
+}
+
+static float *row_of(const struct run *r, plan_buf_id id, int32_t row)
+{
+    return r->m->bufs[id] + (size_t)row * r->m->plan->bufs[id].width;
+}
+
+static const float *vector_of(const struct run *r, plan_weight_id id)
+{
+    return id == PLAN_NONE ? NULL : r->m->plan->weights[id].data; /* checked to be F32 by the plan */
+}
+
+static void dequantize_row(const struct plan_weight *w, uint32_t row, float *out)
+{
+    quant_ops(w->type)->dequantize((const char *)w->data + (size_t)row * w->row_bytes, w->n_in, out);
+}
+
+static float dot(const float *a, const float *b, uint32_t n)
+{
+    double sum[4] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        sum[i % 4] += (double)a[i] * b[i];
+    }
+    return (float)((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+static void rmsnorm(const float *x, const float *w, float eps, uint32_t n, float *out)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += (double)x[i] * x[i];
+    }
+    double scale = 1.0 / sqrt(sum / n + (double)eps);
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = (float)(x[i] * scale * (w == NULL ? 1.0 : (double)w[i]));
+    }
+}
+
+static float *kv_at(const struct run *r, int32_t layer, int32_t seq, int32_t pos)
+{
+    const struct plan *p = r->m->plan;
+    int32_t page = r->batch->page_tables[seq][pos / BACKEND_PAGE_TOKENS];
+    size_t slot = ((size_t)layer * (size_t)r->m->cfg.n_pages + (size_t)page) * BACKEND_PAGE_TOKENS +
+                  (size_t)(pos % BACKEND_PAGE_TOKENS);
+    return r->m->kv + slot * 2 * p->n_kv_heads * p->head_dim;
+}
+
+/* --- steps --------------------------------------------------------------------------------------------------------- */
+
+static void run_embed(const struct run *r, int from, int to)
+{
+    const struct plan_weight *w = &r->m->plan->weights[r->step->w[0]];
+    for (int i = from; i < to; i++) {
+        float *out = row_of(r, r->step->dst, i);
+        dequantize_row(w, (uint32_t)r->batch->tokens[i], out);
+        for (uint32_t k = 0; k < w->n_in; k++) {
+            out[k] *= r->step->scale;
+        }
+    }
+}
+
+static void run_norm(const struct run *r, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        rmsnorm(row_of(r, r->step->src, i), vector_of(r, r->step->w[0]), r->step->eps,
+                r->m->plan->bufs[r->step->src].width, row_of(r, r->step->dst, i));
+    }
+}
+
+static float activate(enum plan_act act, float x)
+{
+    double v = x;
+    switch (act) {
+    case PLAN_SILU:
+        return (float)(v / (1.0 + exp(-v)));
+    case PLAN_GELU_TANH: /* 0.7978845608 = sqrt(2/pi) [Hendrycks & Gimpel 2016] */
+        return (float)(0.5 * v * (1.0 + tanh(0.7978845608028654 * (v + 0.044715 * v * v * v))));
+    case PLAN_GELU:
+        return (float)(0.5 * v * (1.0 + erf(v * 0.7071067811865476)));
+    case PLAN_RELU:
+        return x > 0 ? x : 0;
+    }
+    return x;
+}
+
+/* Puts output element n of token row i where the step's epilogue wants it. */
+static void store(const struct run *r, int32_t i, uint32_t n, float y)
+{
+    const struct plan_step *s = r->step;
+    switch (s->epilogue) {
+    case PLAN_ADD:
+        row_of(r, s->dst, i)[n] += y;
+        break;
+    case PLAN_LOGITS:
+        y *= s->scale;
+        r->batch->logits[(size_t)i * r->m->plan->n_vocab + n] =
+            s->softcap != 0 ? s->softcap * tanhf(y / s->softcap) : y;
+        break;
+    default:
+        row_of(r, s->dst, i)[n] = y;
+        break;
+    }
+}
+
+/* Output rows [from, to) of a STORE, ADD, GLU or LOGITS matmul, for all token rows. */
+static void run_matmul(const struct run *r, int from, int to, float *scratch)
+{
+    const struct plan_step *s = r->step;
+    const struct plan_weight *w0 = &r->m->plan->weights[s->w[0]];
+    const float *bias0 = vector_of(r, s->bias[0]);
+    const float *bias1 = vector_of(r, s->bias[1]);
+    int32_t n_rows = rows_at(r);
+    float *row0 = scratch, *row1 = scratch + w0->n_in;
+    for (uint32_t n = (uint32_t)from; n < (uint32_t)to; n++) {
+        dequantize_row(w0, n, row0);
+        if (s->epilogue == PLAN_GLU) {
+            dequantize_row(&r->m->plan->weights[s->w[1]], n, row1);
+        }
+        for (int32_t i = 0; i < n_rows; i++) {
+            const float *x = row_of(r, s->src, i);
+            float y = dot(x, row0, w0->n_in) + (bias0 != NULL ? bias0[n] : 0);
+            if (s->epilogue == PLAN_GLU) {
+                y = activate(s->act, y) * (dot(x, row1, w0->n_in) + (bias1 != NULL ? bias1[n] : 0));
+            }
+            store(r, i, n, y);
+        }
+    }
+}
+
+/* Norm and RoPE of one head vector, in place. */
+static void finish_head(const struct run *r, float *head, plan_weight_id norm, int32_t pos)
+{
+    const struct plan_rope *rope = &r->m->plan->ropes[r->step->rope];
+    uint32_t half = rope->n_rot / 2;
+    if (norm != PLAN_NONE) {
+        rmsnorm(head, vector_of(r, norm), r->step->eps, r->m->plan->head_dim, head);
+    }
+    float cos_row[PLAN_MAX_HEAD / 2], sin_row[PLAN_MAX_HEAD / 2];
+    rope_angles(rope, pos, cos_row, sin_row);
+    for (uint32_t i = 0; i < half; i++) {
+        float *a = head + (rope->is_neox ? i : 2 * i);
+        float *b = head + (rope->is_neox ? i + half : 2 * i + 1);
+        float a0 = *a, b0 = *b;
+        *a = a0 * cos_row[i] - b0 * sin_row[i];
+        *b = a0 * sin_row[i] + b0 * cos_row[i];
+    }
+}
+
+/* Heads [from, to) of Q (0 .. H-1), K (H .. H+K-1) and V for all token rows. */
+static void run_qkv(const struct run *r, int from, int to, float *scratch)
+{
+    const struct plan *p = r->m->plan;
+    const struct plan_step *s = r->step;
+    uint32_t d = p->head_dim;
+    for (uint32_t head = (uint32_t)from; head < (uint32_t)to; head++) {
+        int part = head < p->n_heads ? 0 : head < p->n_heads + p->n_kv_heads ? 1 : 2;
+        uint32_t h = part == 0 ? head : (head - p->n_heads) % p->n_kv_heads;
+        const struct plan_weight *w = &p->weights[s->w[part]];
+        const float *bias = vector_of(r, s->bias[part]);
+        for (uint32_t n = 0; n < d; n++) {
+            dequantize_row(w, h * d + n, scratch);
+            for (int32_t i = 0; i < r->batch->n_rows; i++) {
+                float y = dot(row_of(r, s->src, i), scratch, w->n_in) + (bias != NULL ? bias[h * d + n] : 0);
+                float *out = part == 0 ? row_of(r, s->dst, i)
+                                       : kv_at(r, s->layer, r->batch->seq[i], r->batch->pos[i]) +
+                                             (part == 2 ? p->n_kv_heads * d : 0);
+                out[h * d + n] = y;
+            }
+        }
+        for (int32_t i = 0; i < r->batch->n_rows && part != 2; i++) {
+            float *out = part == 0 ? row_of(r, s->dst, i) : kv_at(r, s->layer, r->batch->seq[i], r->batch->pos[i]);
+            finish_head(r, out + h * d, part == 0 ? s->q_norm : s->k_norm, r->batch->pos[i]);
+        }
+    }
+}
+
+/* One head of one row: softmax over the visible positions. Two passes, so that no score is kept. */
+static void attend(const struct run *r, int32_t i, uint32_t h)
+{
+    const struct plan *p = r->m->plan;
+    const struct plan_step *s = r->step;
+    uint32_t d = p->head_dim, kv_head = h / (p->n_heads / p->n_kv_heads);
+    const float *q = row_of(r, s->src, i) + h * d;
+    int32_t pos = r->batch->pos[i];
+    int32_t first = s->window > 0 && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
+    double max = -INFINITY, sum = 0, acc[PLAN_MAX_HEAD] = {0};
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t t = first; t <= pos; t++) {
+            const float *kv = kv_at(r, s->layer, r->batch->seq[i], t);
+            double score = 0;
+            for (uint32_t j = 0; j < d; j++) {
+                score += (double)q[j] * kv[kv_head * d + j];
+            }
+            score *= s->scale;
+            score = s->softcap != 0 ? s->softcap * tanh(score / s->softcap) : score;
+            if (pass == 0) {
+                max = score > max ? score : max;
+                continue;
+            }
+            double weight = exp(score - max);
+            sum += weight;
+            const float *v = kv + (p->n_kv_heads + kv_head) * d;
+            for (uint32_t j = 0; j < d; j++) {
+                acc[j] += weight * v[j];
+            }
+        }
+    }
+    float *out = row_of(r, s->dst, i) + h * d;
+    for (uint32_t j = 0; j < d; j++) {
+        out[j] = (float)(acc[j] / sum);
+    }
+}
+
+static void row_stats(const struct run *r, int32_t i)
+{
+    const float *x = r->batch->logits + (size_t)i * r->m->plan->n_vocab;
+    int32_t best = 0;
+    for (uint32_t n = 1; n < r->m->plan->n_vocab; n++) {
+        best = x[n] > x[best] ? (int32_t)n : best;
+    }
+    double sum = 0;
+    for (uint32_t n = 0; n < r->m->plan->n_vocab; n++) {
+        sum += exp((double)x[n] - x[best]);
+    }
+    r->batch->stats[i] =
+        (struct backend_row_stats){.argmax = best, .max = x[best], .logsumexp = (float)(log(sum) + x[best])};
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------- */
+
+/* Items the step is split into: output rows, heads, or token rows. */
+static int n_items(const struct run *r)
+{
+    const struct plan *p = r->m->plan;
+    const struct plan_step *s = r->step;
+    if (s->op == PLAN_ATTENTION) {
+        return r->batch->n_rows * (int)p->n_heads;
+    }
+    if (s->op != PLAN_MATMUL) {
+        return rows_at(r);
+    }
+    return s->epilogue == PLAN_QKV ? (int)(p->n_heads + 2 * p->n_kv_heads) : (int)p->weights[s->w[0]].n_out;
+}
+
+static void run_step(const struct run *r, int from, int to, float *scratch)
+{
+    const struct plan_step *s = r->step;
+    switch (s->op) {
+    case PLAN_EMBED:
+        run_embed(r, from, to);
+        break;
+    case PLAN_NORM:
+        run_norm(r, from, to);
+        break;
+    case PLAN_MATMUL:
+        (s->epilogue == PLAN_QKV ? run_qkv : run_matmul)(r, from, to, scratch);
+        break;
+    case PLAN_ATTENTION:
+        for (int i = from; i < to; i++) {
+            attend(r, i / (int)r->m->plan->n_heads, (uint32_t)(i % (int)r->m->plan->n_heads));
+        }
+        break;
+    case PLAN_GATHER:
+        for (int i = from; i < to; i++) {
+            memcpy(row_of(r, s->dst, i), row_of(r, s->src, r->batch->logit_rows[i]),
+                   r->m->plan->bufs[s->src].width * sizeof(float));
+        }
+        break;
+    case PLAN_OP_COUNT:
+        break;
+    }
+}
+
+static void run_thread(void *arg, int thread, int n_threads)
+{
+    struct run r = *(struct run *)arg;
+    const struct plan *p = r.m->plan;
+    int from, to;
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        r.step = &p->steps[i];
+        pool_share(n_items(&r), thread, n_threads, &from, &to);
+        run_step(&r, from, to, r.m->scratch + (size_t)thread * r.m->scratch_floats);
+        pool_barrier(r.m->pool);
+    }
+    pool_share(r.batch->n_logits, thread, n_threads, &from, &to);
+    for (int i = from; i < to; i++) {
+        row_stats(&r, i);
+    }
+}
+
+static enum err ref_forward(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
+{
+    if (batch->n_rows > m->cfg.max_rows || batch->n_logits > m->cfg.max_logits) {
+        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows is larger than planned", batch->n_rows);
+    }
+    struct run run = {.m = m, .batch = batch};
+    pool_run(m->pool, run_thread, &run);
+    return ERR_OK;
+}
+
+static void ref_close(struct backend_model **model)
+{
+    struct backend_model *m = *model;
+    if (m == NULL) {
+        return;
+    }
+    pool_free(&m->pool);
+    mem_unmap(m->kv, m->kv_bytes, MEM_KV);
+    for (int i = 0; i < PLAN_MAX_BUFS; i++) {
+        mem_free(m->bufs[i]);
+    }
+    mem_free(m->scratch);
+    mem_free(m);
+    *model = NULL;
+}
+
+static enum err allocate(struct backend_model *m, struct err_info *info)
+{
+    const struct plan *p = m->plan;
+    uint64_t slot = 2ull * p->n_kv_heads * p->head_dim * sizeof(float), bytes;
+    uint32_t widest = 0;
+    bool ok = ck_mul(slot, (uint64_t)m->cfg.n_pages * BACKEND_PAGE_TOKENS, &bytes) && ck_mul(bytes, p->n_layers, &bytes);
+    m->kv_bytes = ok ? (size_t)bytes : 0;
+    m->kv = ok ? mem_map(m->kv_bytes, MEM_KV) : NULL;
+    ok = ok && m->kv != NULL;
+    for (int32_t i = 0; i < p->n_bufs && ok; i++) {
+        m->bufs[i] = mem_zalloc_array((size_t)m->cfg.max_rows * p->bufs[i].width, sizeof(float), MEM_SCRATCH);
+        ok = m->bufs[i] != NULL;
+        widest = MAX_OF(widest, p->bufs[i].width);
+    }
+    m->scratch_floats = 2 * (size_t)widest;
+    m->scratch = ok ? mem_zalloc_array(m->scratch_floats * (size_t)m->cfg.n_threads, sizeof(float), MEM_SCRATCH) : NULL;
+    return m->scratch != NULL ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the reference back end");
+}
+
+static enum err ref_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
+                         struct err_info *info)
+{
+    *out = NULL;
+    for (int32_t i = 0; i < plan->n_weights; i++) {
+        const struct plan_weight *w = &plan->weights[i];
+        if (quant_ops(w->type) == NULL) {
+            return err_set(info, ERR_UNSUPPORTED_TYPE, w->name, "%s: weights of type %s cannot be executed", w->name,
+                           dtype_info(w->type)->name);
+        }
+    }
+    struct backend_model *m = mem_zalloc(sizeof *m, MEM_MODEL);
+    if (m == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the reference back end");
+    }
+    m->plan = plan;
+    m->cfg = *cfg;
+    enum err err = allocate(m, info);
+    if (err == ERR_OK) {
+        err = pool_new(cfg->n_threads, &m->pool, info);
+    }
+    if (err != ERR_OK) {
+        ref_close(&m);
+        return err;
+    }
+    *out = m;
+    return ERR_OK;
+}
+
+static void ref_info(const struct backend_model *m, struct backend_info *out)
+{
+    *out = (struct backend_info){.kernels = "ref", .kv_bytes = m->kv_bytes, .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        out->weight_bytes += (size_t)m->plan->weights[i].row_bytes * m->plan->weights[i].n_out;
+    }
+    for (int32_t i = 0; i < m->plan->n_bufs; i++) {
+        out->scratch_bytes += (size_t)m->cfg.max_rows * m->plan->bufs[i].width * sizeof(float);
+    }
+}
+
+const struct backend backend_ref = {
+    .name = "ref",
+    .description = "scalar reference: f32 activations and KV, sums in double",
+    .open = ref_open,
+    .forward = ref_forward,
+    .info = ref_info,
+    .close = ref_close,
+};

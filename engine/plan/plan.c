@@ -1,0 +1,240 @@
+/* Building a plan and checking that its steps fit together. Knows nothing of families or of how steps are run. */
+#include "engine/plan/plan.h"
+
+#include <string.h>
+
+enum { ARENA_CHUNK_BYTES = 64 << 10 };
+
+enum err plan_new(struct plan **out)
+{
+    *out = mem_zalloc(sizeof **out, MEM_MODEL);
+    if (*out == NULL) {
+        return ERR_NOMEM;
+    }
+    arena_init(&(*out)->arena, ARENA_CHUNK_BYTES, 0, MEM_MODEL);
+    return ERR_OK;
+}
+
+void plan_free(struct plan **p)
+{
+    if (*p != NULL) {
+        arena_fini(&(*p)->arena);
+        mem_free((*p)->weights);
+        mem_free((*p)->steps);
+        mem_free(*p);
+        *p = NULL;
+    }
+}
+
+/* Makes room for one more element of `size` bytes in *array. */
+static enum err grow(void **array, int32_t n, int32_t *cap, size_t size)
+{
+    if (n < *cap) {
+        return ERR_OK;
+    }
+    int32_t wanted = *cap == 0 ? 64 : *cap * 2;
+    void *p = mem_realloc(*array, (size_t)wanted * size, MEM_MODEL);
+    if (p == NULL) {
+        return ERR_NOMEM;
+    }
+    *array = p;
+    *cap = wanted;
+    return ERR_OK;
+}
+
+enum err plan_add_weight(struct plan *p, const struct plan_weight *w, plan_weight_id *id)
+{
+    TRY(grow((void **)&p->weights, p->n_weights, &p->cap_weights, sizeof *p->weights));
+    char *name = arena_dup(&p->arena, w->name, strlen(w->name));
+    if (name == NULL) {
+        return ERR_NOMEM;
+    }
+    p->weights[p->n_weights] = *w;
+    p->weights[p->n_weights].name = name;
+    *id = p->n_weights++;
+    return ERR_OK;
+}
+
+enum err plan_add_buf(struct plan *p, const char *name, uint32_t width, plan_buf_id *id)
+{
+    if (p->n_bufs == PLAN_MAX_BUFS) {
+        return ERR_INTERNAL; /* a builder's mistake: no file decides how many buffers there are */
+    }
+    char *copy = arena_dup(&p->arena, name, strlen(name));
+    if (copy == NULL) {
+        return ERR_NOMEM;
+    }
+    p->bufs[p->n_bufs] = (struct plan_buf){.name = copy, .width = width};
+    *id = p->n_bufs++;
+    return ERR_OK;
+}
+
+enum err plan_add_rope(struct plan *p, const struct plan_rope *r, int32_t *id)
+{
+    if (p->n_ropes == PLAN_MAX_ROPES) {
+        return ERR_INTERNAL;
+    }
+    struct plan_rope *to = &p->ropes[p->n_ropes];
+    *to = *r;
+    size_t bytes = r->n_rot / 2 * sizeof(float);
+    float *inv_freq = arena_alloc(&p->arena, bytes);
+    if (inv_freq == NULL) {
+        return ERR_NOMEM;
+    }
+    if (bytes != 0) {
+        memcpy(inv_freq, r->inv_freq, bytes);
+    }
+    to->inv_freq = inv_freq;
+    *id = p->n_ropes++;
+    return ERR_OK;
+}
+
+enum err plan_add_step(struct plan *p, const struct plan_step *s)
+{
+    TRY(grow((void **)&p->steps, p->n_steps, &p->cap_steps, sizeof *p->steps));
+    p->steps[p->n_steps++] = *s;
+    return ERR_OK;
+}
+
+struct plan_step plan_step_of(enum plan_op op)
+{
+    return (struct plan_step){
+        .op = op,
+        .layer = -1,
+        .src = PLAN_NONE,
+        .dst = PLAN_NONE,
+        .w = {PLAN_NONE, PLAN_NONE, PLAN_NONE},
+        .bias = {PLAN_NONE, PLAN_NONE, PLAN_NONE},
+        .scale = 1.0f,
+        .q_norm = PLAN_NONE,
+        .k_norm = PLAN_NONE,
+        .rope = PLAN_NONE,
+    };
+}
+
+const char *plan_op_name(enum plan_op op)
+{
+    static const char *const names[PLAN_OP_COUNT] = {"embed", "norm", "matmul", "attention", "gather"};
+    return names[op];
+}
+
+/* --- checking ------------------------------------------------------------------------------------------------------ */
+
+/* Where a check stands, for messages. */
+struct check {
+    const struct plan *plan;
+    const struct plan_step *step;
+    struct err_info *info;
+};
+
+static uint32_t buf_width(const struct check *c, plan_buf_id id)
+{
+    return id >= 0 && id < c->plan->n_bufs ? c->plan->bufs[id].width : 0;
+}
+
+/* Weight `id` must be [n_out][n_in]; n_out 0 takes any. PLAN_NONE is fine when `optional`. */
+static enum err check_weight(const struct check *c, plan_weight_id id, uint32_t n_out, uint32_t n_in, bool optional)
+{
+    if (id == PLAN_NONE && optional) {
+        return ERR_OK;
+    }
+    if (id < 0 || id >= c->plan->n_weights) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step lacks a weight", plan_op_name(c->step->op));
+    }
+    const struct plan_weight *w = &c->plan->weights[id];
+    if ((n_out != 0 && w->n_out != n_out) || w->n_in != n_in) {
+        return err_set(c->info, ERR_BAD_TENSOR_SHAPE, w->name, "%s: expected [%u, %u] (columns, rows), found [%u, %u]",
+                       w->name, n_in, n_out != 0 ? n_out : w->n_out, w->n_in, w->n_out);
+    }
+    return ERR_OK;
+}
+
+/* A vector of n floats: a norm's weight or a bias. */
+static enum err check_vector(const struct check *c, plan_weight_id id, uint32_t n, bool optional)
+{
+    TRY(check_weight(c, id, 1, n, optional));
+    if (id != PLAN_NONE && c->plan->weights[id].type != DTYPE_F32) {
+        const struct plan_weight *w = &c->plan->weights[id];
+        return err_set(c->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
+                       dtype_info(w->type)->name);
+    }
+    return ERR_OK;
+}
+
+static enum err check_width(const struct check *c, plan_buf_id id, uint32_t width)
+{
+    if (buf_width(c, id) != width) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step expects a buffer of width %u, found %u",
+                       plan_op_name(c->step->op), width, buf_width(c, id));
+    }
+    return ERR_OK;
+}
+
+static enum err check_qkv(const struct check *c)
+{
+    const struct plan *p = c->plan;
+    const struct plan_step *s = c->step;
+    uint32_t in = buf_width(c, s->src);
+    uint32_t rows[3] = {p->n_heads * p->head_dim, p->n_kv_heads * p->head_dim, p->n_kv_heads * p->head_dim};
+    for (int i = 0; i < 3; i++) {
+        TRY(check_weight(c, s->w[i], rows[i], in, false));
+        TRY(check_vector(c, s->bias[i], rows[i], true));
+    }
+    TRY(check_vector(c, s->q_norm, p->head_dim, true));
+    TRY(check_vector(c, s->k_norm, p->head_dim, true));
+    if (s->rope < 0 || s->rope >= p->n_ropes || s->layer < 0 || (uint32_t)s->layer >= p->n_layers) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's QKV step lacks a RoPE table or a layer");
+    }
+    return check_width(c, s->dst, rows[0]);
+}
+
+static enum err check_matmul(const struct check *c)
+{
+    const struct plan *p = c->plan;
+    const struct plan_step *s = c->step;
+    uint32_t in = buf_width(c, s->src);
+    if (s->epilogue == PLAN_QKV) {
+        return check_qkv(c);
+    }
+    if (s->epilogue == PLAN_LOGITS) {
+        return check_weight(c, s->w[0], p->n_vocab, in, false);
+    }
+    uint32_t out = buf_width(c, s->dst);
+    for (int i = 0; i < (s->epilogue == PLAN_GLU ? 2 : 1); i++) {
+        TRY(check_weight(c, s->w[i], out, in, false));
+        TRY(check_vector(c, s->bias[i], out, true));
+    }
+    return ERR_OK;
+}
+
+static enum err check_step(const struct check *c)
+{
+    const struct plan *p = c->plan;
+    const struct plan_step *s = c->step;
+    switch (s->op) {
+    case PLAN_EMBED:
+        return check_weight(c, s->w[0], p->n_vocab, buf_width(c, s->dst), false);
+    case PLAN_NORM:
+        TRY(check_width(c, s->dst, buf_width(c, s->src)));
+        return check_vector(c, s->w[0], buf_width(c, s->src), false);
+    case PLAN_MATMUL:
+        return check_matmul(c);
+    case PLAN_ATTENTION:
+        TRY(check_width(c, s->src, p->n_heads * p->head_dim));
+        return check_width(c, s->dst, p->n_heads * p->head_dim);
+    case PLAN_GATHER:
+        return check_width(c, s->dst, buf_width(c, s->src));
+    case PLAN_OP_COUNT:
+        break;
+    }
+    return err_set(c->info, ERR_INTERNAL, NULL, "the plan holds an unknown step");
+}
+
+enum err plan_check(const struct plan *p, struct err_info *info)
+{
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        struct check c = {.plan = p, .step = &p->steps[i], .info = info};
+        TRY(check_step(&c));
+    }
+    return ERR_OK;
+}
