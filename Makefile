@@ -38,7 +38,7 @@ UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 SUPPORT := $(sort $(shell find tests/support -name '*.c'))
 KERNELS := $(sort $(shell find tests/kernels -name '*.c'))
 obj      = $(patsubst %.c,$(B)/%.o,$1)
-ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS)
+ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) tests/golden/golden.c
 
 LIBS      := -ljansson -lm -lpthread
 FCGI_LIBS := -lfcgi
@@ -63,6 +63,9 @@ $(B)/unittests: $(call obj,$(ENGINE) $(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $
 $(B)/checkkern: $(call obj,$(ENGINE) $(KERNELS))
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(B)/golden: $(call obj,$(ENGINE) tests/golden/golden.c)
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo "  CC $<"; $(CC) -I. $(CFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
@@ -71,11 +74,13 @@ unit: $(B)/unittests                    ## unit tests (Check); SUITE=name runs o
 	$(B)/unittests $(SUITE)
 kern: $(B)/checkkern                    ## every kernel of every ISA against ref
 	$(B)/checkkern
+golden: $(B)/golden                     ## every family on every back end and ISA against transformers
+	$(B)/golden
 lint:                                   ## layers, banned functions, sizes, docs; silent when all is well
 	@sh tests/lint/lint.sh
 clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern lint clean help
+.PHONY: all unit kern golden lint clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -1,0 +1,316 @@
+/* Golden tests: every model of tests/golden/models on every back end and ISA against what Hugging Face transformers
+ * computed in float32 (make_golden.py). Prints a table, then `N passed, N failed`.
+ *
+ * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share of
+ * the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the bits are
+ * the same however the prompt is cut into batches, with 1 and 2 threads, alone and beside another sequence. */
+#include "engine/backend/backend.h"
+#include "engine/base/mem.h"
+#include "engine/format/gguf.h"
+#include "engine/kernels/kern.h"
+#include "engine/model/model.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PROMPT = 128, N_GREEDY = 12, MAX_MODELS = 64, N_PAGES = 16, MAX_ROWS = 96 };
+
+/* What is allowed, by back end. ref differs from float32 only by its sums in double. cpu keeps keys and values in f16;
+ * on quantised weights it quantises activations to 8 bits, which is what the third pair allows for. */
+static const struct bound {
+    const char *backend;
+    double logits, logprobs;             /* float weights: share of the spread, absolute */
+    double quant_logits, quant_logprobs; /* quantised weights */
+} bounds[] = {
+    {"ref", 2e-4, 1e-3, 2e-4, 1e-3},
+    {"cpu", 4e-3, 1e-2, 8e-2, 2e-1},
+};
+
+struct prompt {
+    int n;
+    const int32_t *ids, *greedy;
+    const float *logits, *logprobs;
+};
+
+/* One model on one back end. */
+struct subject {
+    const char *name;
+    const struct backend *backend;
+    const char *cpu;
+    const struct bound *bound;
+    struct plan *plan;
+    bool is_quantised;
+    struct backend_model *model;
+    int32_t n_vocab;
+    float *logits; /* [MAX_ROWS][V] */
+    struct backend_row_stats stats[MAX_ROWS];
+};
+
+static int n_passed, n_failed;
+
+static void report(const struct subject *s, bool ok, const char *what, double found, double allowed)
+{
+    n_passed += ok;
+    n_failed += !ok;
+    if (!ok) {
+        printf("FAILED %s on %s/%s: %s: found %g, allowed %g\n", s->name, s->backend->name, s->cpu, what, found, allowed);
+    }
+}
+
+static const void *tensor(const struct gguf *g, int i, const char *what)
+{
+    char name[64];
+    snprintf(name, sizeof name, "prompt.%d.%s", i, what);
+    const struct gguf_tensor *t = gguf_find_tensor(g, name);
+    return t == NULL ? NULL : t->data;
+}
+
+/* Runs rows [from, to) of ids as sequence 0 beside `companion` rows of a second sequence; logits of all rows of sequence 0
+ * go to s->logits from row 0 on. */
+static enum err forward(struct subject *s, const int32_t *ids, int from, int to, int companion)
+{
+    static const int32_t pages[2][8] = {{3, 1, 4, 7, 5}, {2, 6, 0, 8, 9}}; /* in no order, so that tables matter */
+    const int32_t *tables[2] = {pages[0], pages[1]};
+    int32_t tokens[MAX_ROWS], pos[MAX_ROWS], seq[MAX_ROWS], rows[MAX_ROWS];
+    int n = to - from;
+    for (int i = 0; i < n; i++) {
+        tokens[i] = ids[from + i];
+        pos[i] = from + i;
+        seq[i] = 0;
+        rows[i] = i;
+    }
+    for (int i = 0; i < companion; i++) {
+        tokens[n + i] = (i * 37 + 5) % s->n_vocab;
+        pos[n + i] = i;
+        seq[n + i] = 1;
+    }
+    struct backend_batch b = {.n_rows = n + companion,
+                              .tokens = tokens,
+                              .pos = pos,
+                              .seq = seq,
+                              .n_seqs = 2,
+                              .page_tables = tables,
+                              .n_logits = n,
+                              .logit_rows = rows,
+                              .logits = s->logits,
+                              .stats = s->stats};
+    struct err_info info = {0};
+    enum err err = s->backend->forward(s->model, &b, &info);
+    if (err != ERR_OK) {
+        printf("FAILED %s: forward: %s\n", s->name, info.text);
+    }
+    return err;
+}
+
+static void check_values(struct subject *s, const struct prompt *p)
+{
+    const float *last = s->logits + (size_t)(p->n - 1) * (size_t)s->n_vocab;
+    double mean = 0, var = 0, worst = 0, worst_lp = 0;
+    for (int v = 0; v < s->n_vocab; v++) {
+        mean += p->logits[v] / s->n_vocab;
+    }
+    for (int v = 0; v < s->n_vocab; v++) {
+        var += (p->logits[v] - mean) * (p->logits[v] - mean) / s->n_vocab;
+        double off = fabs((double)last[v] - p->logits[v]);
+        worst = off > worst || isnan(off) ? off : worst;
+    }
+    for (int t = 1; t < p->n; t++) {
+        const float *row = s->logits + (size_t)(t - 1) * (size_t)s->n_vocab;
+        double off = fabs((double)row[p->ids[t]] - s->stats[t - 1].logsumexp - p->logprobs[t]);
+        worst_lp = off > worst_lp || isnan(off) ? off : worst_lp;
+    }
+    double allowed = s->is_quantised ? s->bound->quant_logits : s->bound->logits;
+    double allowed_lp = s->is_quantised ? s->bound->quant_logprobs : s->bound->logprobs;
+    report(s, worst / sqrt(var) <= allowed, "last logits, share of their spread", worst / sqrt(var), allowed);
+    report(s, worst_lp <= allowed_lp, "prompt log-probabilities", worst_lp, allowed_lp);
+    printf("  %-18s %-4s %-7s prompt %3d  logits %.1e  log-probabilities %.1e\n", s->name, s->backend->name, s->cpu, p->n,
+           worst / sqrt(var), worst_lp);
+}
+
+/* The rest of the golden checks need the logits of the whole prompt computed at once, which the caller left in s->logits. */
+static void check_bits(struct subject *s, const struct prompt *p)
+{
+    static const int chunks[] = {1, 5, 16, 31, 48};
+    size_t row_bytes = (size_t)s->n_vocab * sizeof(float);
+    float *whole = malloc((size_t)p->n * row_bytes);
+    memcpy(whole, s->logits, (size_t)p->n * row_bytes);
+    int differing = 0;
+    for (size_t c = 0; c < ARRAY_LEN(chunks); c++) {
+        for (int from = 0; from < p->n; from += chunks[c]) {
+            int to = MIN_OF(from + chunks[c], p->n);
+            if (forward(s, p->ids, from, to, (int)c * 4) != ERR_OK) {
+                break;
+            }
+            differing += memcmp(whole + (size_t)from * (size_t)s->n_vocab, s->logits, (size_t)(to - from) * row_bytes) != 0;
+        }
+    }
+    report(s, differing == 0, "batches whose bits differ from the whole prompt's", differing, 0);
+    free(whole);
+}
+
+static void check_greedy(struct subject *s, const struct prompt *p)
+{
+    int32_t ids[MAX_PROMPT];
+    memcpy(ids, p->ids, (size_t)p->n * sizeof *ids);
+    int32_t next = s->stats[p->n - 1].argmax;
+    int wrong = 0;
+    for (int i = 0; i < N_GREEDY; i++) {
+        wrong += next != p->greedy[i];
+        ids[p->n + i] = next;
+        if (i + 1 < N_GREEDY && forward(s, ids, p->n + i, p->n + i + 1, 0) != ERR_OK) {
+            wrong++;
+            break;
+        }
+        next = s->stats[0].argmax;
+    }
+    report(s, wrong == 0, "wrong tokens in the greedy continuation", wrong, 0);
+}
+
+static void check_prompt(struct subject *s, const struct gguf *expect, int i)
+{
+    struct prompt p = {.ids = tensor(expect, i, "ids"),
+                       .greedy = tensor(expect, i, "greedy"),
+                       .logits = tensor(expect, i, "logits"),
+                       .logprobs = tensor(expect, i, "logprobs")};
+    char name[32];
+    snprintf(name, sizeof name, "prompt.%d.ids", i);
+    const struct gguf_tensor *ids = gguf_find_tensor(expect, name);
+    if (ids == NULL || p.greedy == NULL || p.logits == NULL || p.logprobs == NULL || ids->dims[0] + N_GREEDY > MAX_PROMPT) {
+        report(s, false, "expected results present", 0, 1);
+        return;
+    }
+    p.n = (int)ids->dims[0];
+    if (forward(s, p.ids, 0, p.n, 0) != ERR_OK) {
+        report(s, false, "forward", 0, 1);
+        return;
+    }
+    check_values(s, &p);
+    if (!s->is_quantised || strcmp(s->backend->name, "ref") == 0) {
+        check_greedy(s, &p); /* activation quantisation may move a quantised model's choice */
+        forward(s, p.ids, 0, p.n, 0);
+    }
+    check_bits(s, &p);
+}
+
+/* Opens the subject's back end with `n_threads` and runs all prompts. */
+static void check_backend(struct subject *s, const struct gguf *expect, int n_threads)
+{
+    struct backend_config cfg = {
+        .cpu = s->cpu, .n_threads = n_threads, .n_pages = N_PAGES, .max_rows = MAX_ROWS, .max_logits = MAX_ROWS};
+    struct err_info info = {0};
+    if (s->backend->open(s->plan, &cfg, &s->model, &info) != ERR_OK) {
+        printf("FAILED %s on %s/%s: open: %s\n", s->name, s->backend->name, s->cpu, info.text);
+        n_failed++;
+        return;
+    }
+    uint64_t n_prompts = 0;
+    if (gguf_get_u64(expect, "golden.n_prompts", &n_prompts, &info) != ERR_OK || n_prompts == 0) {
+        report(s, false, "prompts in the expected results", 0, 1);
+    }
+    for (int i = 0; i < (int)n_prompts; i++) {
+        check_prompt(s, expect, i);
+    }
+    s->backend->close(&s->model);
+}
+
+static const struct bound *bound_of(const struct backend *b)
+{
+    for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
+        if (strcmp(bounds[i].backend, b->name) == 0) {
+            return &bounds[i];
+        }
+    }
+    return NULL;
+}
+
+static void check_model(const char *folder, const char *name)
+{
+    char path[512];
+    struct gguf *g = NULL, *expect = NULL;
+    struct subject s = {.name = name, .backend = backend_at(0), .cpu = "-"};
+    struct err_info info = {0};
+    snprintf(path, sizeof path, "%s/%s.gguf", folder, name);
+    enum err err = gguf_open(path, &g, &info);
+    snprintf(path, sizeof path, "%s/%s.expect.gguf", folder, name);
+    err = err != ERR_OK ? err : gguf_open(path, &expect, &info);
+    err = err != ERR_OK ? err : model_build(g, &s.plan, &info);
+    if (err != ERR_OK) {
+        printf("FAILED %s: %s: %s\n", name, err_code(err), info.text);
+        n_failed++;
+        gguf_close(&g);
+        gguf_close(&expect);
+        return;
+    }
+    s.n_vocab = (int32_t)s.plan->n_vocab;
+    s.logits = malloc((size_t)MAX_ROWS * (size_t)s.n_vocab * sizeof(float));
+    for (int32_t i = 0; i < s.plan->n_weights; i++) {
+        s.is_quantised |= dtype_info(s.plan->weights[i].type)->block_elems > 1;
+    }
+    for (int b = 0; (s.backend = backend_at(b)) != NULL; b++) {
+        s.bound = bound_of(s.backend);
+        bool has_isas = s.backend == &backend_cpu;
+        for (int isa = 0; s.bound != NULL && (has_isas ? kern_isa_name(isa) != NULL : isa == 0); isa++) {
+            s.cpu = has_isas ? kern_isa_name(isa) : "-";
+            if (has_isas && !kern_isa_is_there(isa)) {
+                printf("  %-18s %-4s %-7s this CPU does not have it\n", name, s.backend->name, s.cpu);
+                continue;
+            }
+            check_backend(&s, expect, 1);
+            check_backend(&s, expect, 2);
+        }
+        if (s.bound == NULL) {
+            printf("FAILED %s: no bound for back end %s\n", name, s.backend->name);
+            n_failed++;
+        }
+    }
+    free(s.logits);
+    plan_free(&s.plan);
+    gguf_close(&g);
+    gguf_close(&expect);
+}
+
+/* Every family of the table must have a golden model. */
+static void check_families(const char *folder, char names[][64], int n_names)
+{
+    for (int f = 0; model_family_at(f) != NULL; f++) {
+        const char *arch = model_family_at(f)->arch;
+        bool found = false;
+        for (int i = 0; i < n_names; i++) {
+            found |= strncmp(names[i], arch, strlen(arch)) == 0;
+        }
+        n_passed += found;
+        n_failed += !found;
+        if (!found) {
+            printf("FAILED: no golden model %s/%s-*.gguf\n", folder, arch);
+        }
+    }
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(a, b); }
+
+int main(int argc, char **argv)
+{
+    const char *folder = argc > 1 ? argv[1] : "tests/golden/models";
+    static char names[MAX_MODELS][64];
+    int n = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL && n < MAX_MODELS;) {
+        const char *dot = strchr(e->d_name, '.');
+        if (dot != NULL && strcmp(dot, ".gguf") == 0 && dot - e->d_name < 64) {
+            snprintf(names[n++], sizeof names[0], "%.*s", (int)(dot - e->d_name), e->d_name);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    qsort(names, (size_t)n, sizeof names[0], by_name);
+    for (int i = 0; i < n; i++) {
+        check_model(folder, names[i]);
+    }
+    check_families(folder, names, n);
+    printf("%d passed, %d failed\n", n_passed, n_failed);
+    return n_failed == 0 && n > 0 ? 0 : 1;
+}

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Makes the golden models and their expected results: tiny random-weight models of every family, run by Hugging Face
+transformers in float32, an implementation that shares nothing with ours.
+
+    python3 -m venv v && v/bin/pip install -r tests/golden/requirements.txt
+    v/bin/python tests/golden/make_golden.py tests/golden/models
+
+For each model NAME it writes NAME.gguf (weights, as a converter would) and NAME.expect.gguf: for each prompt the ids, the
+logits behind its last token, the log-probability of each prompt token, and the greedy continuation of 12 tokens.
+"""
+import sys
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType as T
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+PROMPT_LENGTHS = [1, 7, 33, 70]
+CONTINUATION = 12
+MARGIN = 0.05  # of logits whose spread is about 1: ISA differences must not decide a token
+VOCAB = 288  # 256 byte tokens and some special ones
+K_BLOCK = 256
+
+
+def permute(w, n_head):
+    """Rows of Q and K from half-split to interleaved RoPE pairs, as llama.cpp's converter does for the llama family."""
+    return w.reshape(n_head, 2, w.shape[0] // n_head // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def random_k_blocks(rng, n_rows, n_cols, qtype, spread):
+    """Random bytes of a K-quant (gguf-py cannot quantise to these) whose scales give weights of about `spread`."""
+    block_size, type_size = gguf.GGML_QUANT_SIZES[qtype]
+    blocks = rng.integers(0, 256, (n_rows * n_cols // block_size, type_size), dtype=np.uint8)
+    scale = np.float16(spread / 400).tobytes()  # a sub-block scale is up to 63, a code up to 15: +-400 in round numbers
+    minimum = np.float16(spread / 60).tobytes()
+    if qtype in (T.Q4_K, T.Q5_K):
+        blocks[:, 0:2] = np.frombuffer(scale, np.uint8)
+        blocks[:, 2:4] = np.frombuffer(minimum, np.uint8)
+    else:  # Q6_K: scale last, sub-block scales signed 8 bit
+        blocks[:, -2:] = np.frombuffer(np.float16(spread / 1000).tobytes(), np.uint8)
+    return blocks.reshape(n_rows, -1)
+
+
+def quantise(rng, w, qtype):
+    """(raw data for the file, the float32 values it stands for)"""
+    if qtype in (T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0):
+        raw = gguf.quants.quantize(w.astype(np.float32), qtype)
+    else:
+        raw = random_k_blocks(rng, w.shape[0], w.shape[1], qtype, float(w.std()))
+    return raw, gguf.quants.dequantize(raw, qtype).astype(np.float32).reshape(w.shape)
+
+
+def write_tokenizer(out):
+    """A byte-level vocabulary without merges: enough to open the file with every tool."""
+    alphabet = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    text, extra = {}, 0
+    for b in range(256):
+        text[b] = chr(b) if b in alphabet else chr(256 + extra)
+        extra += b not in alphabet
+    tokens = [text[b] for b in range(256)] + [f"<|special_{i}|>" for i in range(VOCAB - 256)]
+    out.add_tokenizer_model("gpt2")
+    out.add_tokenizer_pre("gpt-2")
+    out.add_token_list(tokens)
+    out.add_token_types([1] * 256 + [3] * (VOCAB - 256))
+    out.add_token_merges([])
+    out.add_bos_token_id(256)
+    out.add_eos_token_id(257)
+    out.add_add_bos_token(False)
+
+
+SLOTS = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+}
+
+
+def gguf_name(name):
+    fixed = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
+             "lm_head.weight": "output.weight"}
+    if name in fixed:
+        return fixed[name]
+    _, _, layer, rest = name.split(".", 3)
+    slot, kind = rest.rsplit(".", 1)
+    return f"blk.{layer}.{SLOTS[slot]}.{kind}"
+
+
+def write_model(path, arch, model, types, rng):
+    """Writes the GGUF and sets the model's weights to what the file stands for."""
+    c = model.config
+    head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    rope = c.rope_parameters
+    out = gguf.GGUFWriter(path, arch)
+    out.add_name("golden " + path.rsplit("/", 1)[-1])
+    out.add_block_count(c.num_hidden_layers)
+    out.add_context_length(c.max_position_embeddings)
+    out.add_embedding_length(c.hidden_size)
+    out.add_feed_forward_length(c.intermediate_size)
+    out.add_head_count(c.num_attention_heads)
+    out.add_head_count_kv(c.num_key_value_heads)
+    out.add_key_length(head_dim)
+    out.add_value_length(head_dim)
+    out.add_rope_dimension_count(head_dim)
+    out.add_rope_freq_base(rope["rope_theta"])
+    out.add_layer_norm_rms_eps(c.rms_norm_eps)
+    if rope["rope_type"] == "linear":
+        out.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        out.add_rope_scaling_factor(rope["factor"])
+    write_tokenizer(out)
+    if rope["rope_type"] == "llama3":  # the factors that turn plain frequencies into the scaled ones
+        plain = rope["rope_theta"] ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+        scaled = model.model.rotary_emb.inv_freq.double().numpy()
+        out.add_tensor("rope_freqs.weight", (plain / scaled).astype(np.float32))
+    state = model.state_dict()
+    for name, value in state.items():
+        if name == "lm_head.weight" and c.tie_word_embeddings:
+            continue
+        w, target = value.numpy().copy(), gguf_name(name)
+        if w.ndim == 1:
+            w = w.astype(np.float32)
+        if arch == "llama" and ".attn_q." in target:
+            w = permute(w, c.num_attention_heads)
+        if arch == "llama" and ".attn_k." in target:
+            w = permute(w, c.num_key_value_heads)
+        if w.ndim == 1:
+            out.add_tensor(target, w)
+            continue
+        slot = target.split(".")[-2]
+        qtype = types.get(slot, types["default"])
+        raw, back = quantise(rng, w, qtype)
+        out.add_tensor(target, raw, raw_dtype=qtype)
+        if arch == "llama" and slot in ("attn_q", "attn_k"):
+            heads = c.num_attention_heads if slot == "attn_q" else c.num_key_value_heads
+            back = back.reshape(heads, back.shape[0] // heads // 2, 2, -1).swapaxes(1, 2).reshape(back.shape)
+        value.copy_(torch.from_numpy(back))
+    model.load_state_dict(state)
+    model.tie_weights()
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def run(model, rng):
+    """Expected results of all prompts, and the smallest distance between best and second token on the way."""
+    prompts, margin = [], 1e9
+    with torch.no_grad():
+        for n in PROMPT_LENGTHS:
+            ids = torch.from_numpy(rng.integers(0, VOCAB, (1, n)))
+            logits = model(ids).logits[0]
+            lp = torch.log_softmax(logits.double(), -1)
+            seq, continuation = ids, []
+            for _ in range(CONTINUATION):
+                last = model(seq).logits[0, -1]
+                top = torch.topk(last, 2).values
+                margin = min(margin, float(top[0] - top[1]))
+                continuation.append(int(last.argmax()))
+                seq = torch.cat([seq, last.argmax().reshape(1, 1)], 1)
+            prompts.append({
+                "ids": ids[0].numpy().astype(np.int32),
+                "logits": logits[-1].numpy().astype(np.float32),
+                "logprobs": np.array([0.0] + [float(lp[t - 1, ids[0, t]]) for t in range(1, n)], np.float32),
+                "greedy": np.array(continuation, np.int32)})
+    return prompts, margin
+
+
+def write_expected(path, prompts):
+    out = gguf.GGUFWriter(path, "golden")
+    out.add_uint32("golden.n_prompts", len(prompts))
+    for i, prompt in enumerate(prompts):
+        for key, value in prompt.items():
+            out.add_tensor(f"prompt.{i}.{key}", value)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def spread_out(model, gen):
+    """Larger weights than the default initialisation: attention that attends, logits that differ."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            scale = 0.35 if "q_proj.weight" in name or "k_proj.weight" in name else 0.15
+            noise = torch.randn(p.shape, generator=gen)
+            p.copy_(1 + 0.2 * noise if "norm" in name else scale * noise)
+
+
+def rope(kind="default", theta=10000.0, **more):
+    return {"rope_type": kind, "rope_theta": theta, **more}
+
+
+COMMON = dict(vocab_size=VOCAB, max_position_embeddings=512, attn_implementation="eager")
+F16 = {"default": T.F16}
+MODELS = {
+    # GQA, tied embeddings
+    "llama-gqa-tied": ("llama", F16, lambda: LlamaForCausalLM(LlamaConfig(
+        hidden_size=64, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        tie_word_embeddings=True, rope_parameters=rope(), **COMMON))),
+    # Llama 3's frequency scaling, one KV head, heads x head width != hidden size, untied, f32
+    "llama-rope3-mqa": ("llama", {"default": T.F32}, lambda: LlamaForCausalLM(LlamaConfig(
+        hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
+        head_dim=24, tie_word_embeddings=False, rope_parameters=rope(
+            "llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=64), **COMMON))),
+    # linear scaling, full attention, odd head width, bf16
+    "llama-linear-odd": ("llama", {"default": T.BF16}, lambda: LlamaForCausalLM(LlamaConfig(
+        hidden_size=60, intermediate_size=100, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=3,
+        head_dim=20, tie_word_embeddings=False, rope_parameters=rope("linear", factor=2.0), **COMMON))),
+    # biases, half-split pairs
+    "qwen2-bias": ("qwen2", F16, lambda: Qwen2ForCausalLM(Qwen2Config(
+        hidden_size=64, intermediate_size=144, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1,
+        tie_word_embeddings=False, rope_parameters=rope("default", 1000000.0), **COMMON))),
+    # every quantised type in one model
+    "llama-quants": ("llama", {"default": T.Q8_0, "attn_q": T.Q4_K, "attn_k": T.Q5_K, "attn_v": T.Q6_K, "attn_output": T.Q4_0,
+                               "ffn_gate": T.Q4_1, "ffn_up": T.Q5_0, "ffn_down": T.Q5_1}, lambda: LlamaForCausalLM(
+        LlamaConfig(hidden_size=K_BLOCK, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+                    num_key_value_heads=2, tie_word_embeddings=True, rope_parameters=rope(), **COMMON))),
+}
+
+
+def main():
+    folder = sys.argv[1]
+    wanted = sys.argv[2:]
+    for number, (name, (arch, types, make)) in enumerate(MODELS.items()):
+        if wanted and name not in wanted:
+            continue
+        for seed in range(1000 * number, 1000 * number + 1000):  # until no greedy step is a near tie
+            rng = np.random.default_rng(seed)
+            model = make().float().eval()
+            spread_out(model, torch.Generator().manual_seed(seed))
+            write_model(f"{folder}/{name}.gguf", arch, model, types, rng)
+            prompts, margin = run(model, rng)
+            if margin >= MARGIN:
+                break
+        print(f"{name}: seed {seed}, smallest greedy margin {margin:.3f}")
+        write_expected(f"{folder}/{name}.expect.gguf", prompts)
+
+
+main()
