@@ -1,0 +1,295 @@
+/* The GGUF object: opening, looking things up, typed getters. Parsing is in gguf_parse.c. */
+#include "engine/format/gguf_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} types[GGUF_TYPE_COUNT] = {
+    [GGUF_U8] = {"u8", 1},       [GGUF_I8] = {"i8", 1},      [GGUF_U16] = {"u16", 2}, [GGUF_I16] = {"i16", 2},
+    [GGUF_U32] = {"u32", 4},     [GGUF_I32] = {"i32", 4},    [GGUF_F32] = {"f32", 4}, [GGUF_BOOL] = {"bool", 1},
+    [GGUF_STRING] = {"string", 0}, [GGUF_ARRAY] = {"array", 0}, [GGUF_U64] = {"u64", 8}, [GGUF_I64] = {"i64", 8},
+    [GGUF_F64] = {"f64", 8},
+};
+
+const char *gguf_type_name(enum gguf_type type) { return types[type].name; }
+size_t gguf_type_bytes(enum gguf_type type) { return types[type].bytes; }
+
+static enum err open_map(struct gguf *g, struct gguf **out, struct err_info *info)
+{
+    enum err err = gguf_parse(g, info);
+    if (err != ERR_OK) {
+        gguf_close(&g);
+    }
+    *out = g;
+    return err;
+}
+
+enum err gguf_open(const char *path, struct gguf **out, struct err_info *info)
+{
+    *out = NULL;
+    struct gguf *g = mem_zalloc(sizeof *g, MEM_MODEL);
+    if (g == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the model file");
+    }
+    g->map.fd = -1;
+    enum err err = io_map_open(path, &g->map, info);
+    if (err != ERR_OK) {
+        gguf_close(&g);
+        return err;
+    }
+    return open_map(g, out, info);
+}
+
+enum err gguf_open_memory(const void *data, size_t n, struct gguf **out, struct err_info *info)
+{
+    *out = NULL;
+    struct gguf *g = mem_zalloc(sizeof *g, MEM_MODEL);
+    if (g == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the model file");
+    }
+    g->is_borrowed = true;
+    g->map = (struct io_map){.data = data, .bytes = n, .fd = -1};
+    return open_map(g, out, info);
+}
+
+void gguf_close(struct gguf **gguf)
+{
+    struct gguf *g = *gguf;
+    if (g == NULL) {
+        return;
+    }
+    if (!g->is_borrowed) {
+        io_map_close(&g->map);
+    }
+    mem_free(g->kv);
+    mem_free(g->kv_by_key);
+    mem_free(g->tensors);
+    mem_free(g->tensors_by_name);
+    mem_free(g);
+    *gguf = NULL;
+}
+
+uint32_t gguf_version(const struct gguf *g) { return g->version; }
+uint64_t gguf_alignment(const struct gguf *g) { return g->alignment; }
+uint64_t gguf_file_bytes(const struct gguf *g) { return g->map.bytes; }
+uint64_t gguf_data_offset(const struct gguf *g) { return g->data_offset; }
+const struct io_map *gguf_map(const struct gguf *g) { return &g->map; }
+size_t gguf_n_kv(const struct gguf *g) { return g->n_kv; }
+const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i) { return &g->kv[i]; }
+size_t gguf_n_tensors(const struct gguf *g) { return g->n_tensors; }
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i) { return &g->tensors[i]; }
+
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *key)
+{
+    struct gguf_str wanted = {key, strlen(key)};
+    size_t from = 0, to = g->n_kv;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        const struct gguf_kv *kv = &g->kv[g->kv_by_key[middle]];
+        int order = gguf_str_order(wanted, kv->key);
+        if (order == 0) {
+            return kv;
+        }
+        *(order < 0 ? &to : &from) = order < 0 ? middle : middle + 1;
+    }
+    return NULL;
+}
+
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name)
+{
+    struct gguf_str wanted = {name, strlen(name)};
+    size_t from = 0, to = g->n_tensors;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        const struct gguf_tensor *t = &g->tensors[g->tensors_by_name[middle]];
+        int order = gguf_str_order(wanted, t->name);
+        if (order == 0) {
+            return t;
+        }
+        *(order < 0 ? &to : &from) = order < 0 ? middle : middle + 1;
+    }
+    return NULL;
+}
+
+/* --- elements ------------------------------------------------------------------------------------------------------ */
+
+int64_t gguf_elem_i64(const struct gguf_kv *kv, uint64_t i)
+{
+    const unsigned char *p = kv->data + i * types[kv->elem_type].bytes;
+    union {
+        int8_t i8;
+        int16_t i16;
+        int32_t i32;
+        int64_t i64;
+        uint16_t u16;
+        uint32_t u32;
+        uint64_t u64;
+    } v = {0};
+    memcpy(&v, p, types[kv->elem_type].bytes);
+    switch (kv->elem_type) {
+    case GGUF_U8:
+    case GGUF_BOOL:
+        return *p;
+    case GGUF_I8:
+        return v.i8;
+    case GGUF_U16:
+        return v.u16;
+    case GGUF_I16:
+        return v.i16;
+    case GGUF_U32:
+        return v.u32;
+    case GGUF_I32:
+        return v.i32;
+    case GGUF_U64:
+        return v.u64 > INT64_MAX ? INT64_MAX : (int64_t)v.u64;
+    case GGUF_I64:
+        return v.i64;
+    default:
+        return 0;
+    }
+}
+
+double gguf_elem_f64(const struct gguf_kv *kv, uint64_t i)
+{
+    const unsigned char *p = kv->data + i * types[kv->elem_type].bytes;
+    if (kv->elem_type == GGUF_F32) {
+        float f;
+        memcpy(&f, p, sizeof f);
+        return f;
+    }
+    if (kv->elem_type == GGUF_F64) {
+        double d;
+        memcpy(&d, p, sizeof d);
+        return d;
+    }
+    return (double)gguf_elem_i64(kv, i);
+}
+
+struct gguf_str gguf_next_str(const unsigned char **cursor)
+{
+    uint64_t n;
+    memcpy(&n, *cursor, sizeof n);
+    struct gguf_str s = {(const char *)*cursor + sizeof n, (size_t)n};
+    *cursor += sizeof n + n;
+    return s;
+}
+
+/* --- typed getters ------------------------------------------------------------------------------------------------- */
+
+static enum err missing(const char *key, struct err_info *info)
+{
+    return err_set(info, ERR_BAD_HPARAM, key, "%s: expected a value, found none", key);
+}
+
+static enum err wrong_type(const char *key, const struct gguf_kv *kv, const char *expected, struct err_info *info)
+{
+    enum err err = err_set_at(info, ERR_BAD_TYPE, kv->offset, "%s: expected %s, found %s%s", key, expected,
+                              kv->type == GGUF_ARRAY ? "an array of " : "", gguf_type_name(kv->elem_type));
+    return err;
+}
+
+static bool is_integer(enum gguf_type t)
+{
+    return t != GGUF_F32 && t != GGUF_F64 && t != GGUF_STRING && t != GGUF_ARRAY && t != GGUF_BOOL;
+}
+
+enum err gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out, struct err_info *info)
+{
+    const struct gguf_kv *kv = gguf_find(g, key);
+    if (kv == NULL) {
+        return missing(key, info);
+    }
+    if (!is_integer(kv->type)) {
+        return wrong_type(key, kv, "an integer", info);
+    }
+    int64_t v = gguf_elem_i64(kv, 0);
+    if (v < 0) {
+        return err_set_at(info, ERR_BAD_HPARAM, kv->offset, "%s: expected 0 or more, found %" PRId64, key, v);
+    }
+    *out = (uint64_t)v;
+    return ERR_OK;
+}
+
+enum err gguf_get_u64_or(const struct gguf *g, const char *key, uint64_t fallback, uint64_t *out, struct err_info *info)
+{
+    *out = fallback;
+    return gguf_find(g, key) == NULL ? ERR_OK : gguf_get_u64(g, key, out, info);
+}
+
+enum err gguf_get_f64(const struct gguf *g, const char *key, double *out, struct err_info *info)
+{
+    const struct gguf_kv *kv = gguf_find(g, key);
+    if (kv == NULL) {
+        return missing(key, info);
+    }
+    if (kv->type != GGUF_F32 && kv->type != GGUF_F64) {
+        return wrong_type(key, kv, "a float", info);
+    }
+    double v = gguf_elem_f64(kv, 0);
+    if (!isfinite(v)) {
+        return err_set_at(info, ERR_BAD_HPARAM, kv->offset, "%s: expected a finite number, found %g", key, v);
+    }
+    *out = v;
+    return ERR_OK;
+}
+
+enum err gguf_get_f64_or(const struct gguf *g, const char *key, double fallback, double *out, struct err_info *info)
+{
+    *out = fallback;
+    return gguf_find(g, key) == NULL ? ERR_OK : gguf_get_f64(g, key, out, info);
+}
+
+enum err gguf_get_bool_or(const struct gguf *g, const char *key, bool fallback, bool *out, struct err_info *info)
+{
+    *out = fallback;
+    const struct gguf_kv *kv = gguf_find(g, key);
+    if (kv == NULL) {
+        return ERR_OK;
+    }
+    if (kv->type != GGUF_BOOL) {
+        return wrong_type(key, kv, "a bool", info);
+    }
+    *out = kv->data[0] != 0;
+    return ERR_OK;
+}
+
+enum err gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, struct err_info *info)
+{
+    TRY(gguf_get_str_or_null(g, key, out, info));
+    return out->data == NULL ? missing(key, info) : ERR_OK;
+}
+
+enum err gguf_get_str_or_null(const struct gguf *g, const char *key, struct gguf_str *out, struct err_info *info)
+{
+    *out = (struct gguf_str){0};
+    const struct gguf_kv *kv = gguf_find(g, key);
+    if (kv == NULL) {
+        return ERR_OK;
+    }
+    if (kv->type != GGUF_STRING) {
+        return wrong_type(key, kv, "a string", info);
+    }
+    const unsigned char *cursor = kv->data;
+    *out = gguf_next_str(&cursor);
+    return ERR_OK;
+}
+
+enum err gguf_get_array(const struct gguf *g, const char *key, enum gguf_type elem_type, const struct gguf_kv **out,
+                        struct err_info *info)
+{
+    const struct gguf_kv *kv = gguf_find(g, key);
+    if (kv == NULL) {
+        return missing(key, info);
+    }
+    if (kv->type != GGUF_ARRAY || kv->elem_type != elem_type) {
+        char expected[32] = "an array of ";
+        strncat(expected, gguf_type_name(elem_type), 8);
+        return wrong_type(key, kv, expected, info);
+    }
+    *out = kv;
+    return ERR_OK;
+}

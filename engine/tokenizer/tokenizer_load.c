@@ -1,0 +1,484 @@
+/* Reading and checking a vocabulary. Every array's type and length is checked, every id is in range, and all tables are
+ * sized from counts that the file has already proved. */
+#include "engine/tokenizer/tokenizer_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What is being loaded, for messages. */
+struct loader {
+    const struct gguf *g;
+    struct tokenizer *t;
+    struct err_info *info;
+};
+
+uint32_t byte_alphabet_cp(unsigned char b)
+{
+    bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+    if (printable) {
+        return b;
+    }
+    return b < 33 ? 256u + b : b < 161 ? 256u + 33 + (b - 127u) : 256u + 67; /* 33 below '!', 34 from DEL on, then 173 */
+}
+
+int byte_alphabet_byte(uint32_t cp)
+{
+    if (cp < 256) {
+        return byte_alphabet_cp((unsigned char)cp) == cp ? (int)cp : -1;
+    }
+    if (cp < 256 + 33) {
+        return (int)(cp - 256);
+    }
+    if (cp < 256 + 67) {
+        return (int)(cp - 256 - 33 + 127);
+    }
+    return cp == 256 + 67 ? 173 : -1;
+}
+
+static uint32_t power_of_two_above(uint32_t n)
+{
+    uint32_t p = 16;
+    while (p < n) {
+        p *= 2;
+    }
+    return p;
+}
+
+static uint64_t hash_bytes(const char *s, size_t n)
+{
+    uint64_t h = 0x9E3779B97F4A7C15u ^ n; /* FNV-1a with a better start and end */
+    for (size_t i = 0; i < n; i++) {
+        h = (h ^ (unsigned char)s[i]) * 0x100000001B3u;
+    }
+    return h ^ h >> 29;
+}
+
+static uint64_t hash_u64(uint64_t v)
+{
+    v *= 0x9E3779B97F4A7C15u;
+    return v ^ v >> 32;
+}
+
+int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
+{
+    for (uint32_t at = (uint32_t)hash_bytes(s, n) & t->text_mask;; at = (at + 1) & t->text_mask) {
+        int32_t id = t->by_text[at];
+        if (id < 0 || (t->text[id].len == n && memcmp(t->text[id].data, s, n) == 0)) {
+            return id < 0 ? TOKENIZER_NO_TOKEN : id;
+        }
+    }
+}
+
+static const struct merge *find_merge(const struct tokenizer *t, int32_t left, int32_t right)
+{
+    uint32_t at = (uint32_t)hash_u64((uint64_t)(uint32_t)left << 32 | (uint32_t)right) & t->merge_mask;
+    while (t->merges[at].left >= 0 && (t->merges[at].left != left || t->merges[at].right != right)) {
+        at = (at + 1) & t->merge_mask;
+    }
+    return &t->merges[at];
+}
+
+/* A float as an integer with the same order, high scores first. */
+static uint32_t score_key(float score)
+{
+    uint32_t bits;
+    memcpy(&bits, &score, sizeof bits);
+    uint32_t ascending = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+    return ~ascending - 1; /* never UINT32_MAX, which means no pair; scores are finite */
+}
+
+int32_t tokenizer_pair(const struct tokenizer *t, const char *word, const struct symbol *a, const struct symbol *b,
+                       uint32_t *key)
+{
+    *key = UINT32_MAX;
+    if (!t->is_spm) {
+        const struct merge *m = find_merge(t, a->id, b->id);
+        if (m->left < 0) {
+            return TOKENIZER_NO_TOKEN;
+        }
+        *key = (uint32_t)m->rank;
+        return m->result;
+    }
+    int32_t id = tokenizer_find(t, word + a->from, a->len + b->len);
+    if (id < 0 || (t->kinds[id] != TOKEN_NORMAL && t->kinds[id] != TOKEN_USER_DEFINED)) {
+        return TOKENIZER_NO_TOKEN; /* control tokens never come out of plain text */
+    }
+    *key = score_key(t->scores[id]);
+    return id;
+}
+
+/* --- tables -------------------------------------------------------------------------------------------------------- */
+
+static enum err no_memory(const struct loader *l)
+{
+    return err_set(l->info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
+}
+
+static enum err read_tokens(struct loader *l)
+{
+    struct tokenizer *t = l->t;
+    const struct gguf_kv *kv;
+    TRY(gguf_get_array(l->g, "tokenizer.ggml.tokens", GGUF_STRING, &kv, l->info));
+    if (kv->n == 0 || kv->n > TOKENIZER_MAX_VOCAB) {
+        return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset, "tokenizer.ggml.tokens: expected 1 to %d tokens, found %" PRIu64,
+                          TOKENIZER_MAX_VOCAB, kv->n);
+    }
+    t->n_vocab = (int32_t)kv->n;
+    t->text_mask = power_of_two_above((uint32_t)kv->n * 2) - 1;
+    t->text = mem_zalloc_array(kv->n, sizeof *t->text, MEM_MODEL);
+    t->kinds = mem_zalloc_array(kv->n, 1, MEM_MODEL);
+    t->is_eog = mem_zalloc_array(kv->n, 1, MEM_MODEL);
+    t->by_text = mem_alloc(((size_t)t->text_mask + 1) * sizeof *t->by_text, MEM_MODEL);
+    if (t->text == NULL || t->kinds == NULL || t->is_eog == NULL || t->by_text == NULL) {
+        return no_memory(l);
+    }
+    memset(t->by_text, 0xFF, ((size_t)t->text_mask + 1) * sizeof *t->by_text);
+    const unsigned char *cursor = kv->data;
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        t->text[id] = gguf_next_str(&cursor);
+        if (t->text[id].len > TOKENIZER_MAX_TOKEN_BYTES) {
+            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset, "tokenizer.ggml.tokens[%d]: expected at most %d bytes, found %zu",
+                              id, TOKENIZER_MAX_TOKEN_BYTES, t->text[id].len);
+        }
+        uint32_t at = (uint32_t)hash_bytes(t->text[id].data, t->text[id].len) & t->text_mask;
+        if (tokenizer_find(t, t->text[id].data, t->text[id].len) >= 0) {
+            continue; /* of duplicates the first id is found by text */
+        }
+        while (t->by_text[at] >= 0) {
+            at = (at + 1) & t->text_mask;
+        }
+        t->by_text[at] = id;
+    }
+    return ERR_OK;
+}
+
+static enum err read_kinds(struct loader *l)
+{
+    struct tokenizer *t = l->t;
+    const struct gguf_kv *kv;
+    memset(t->kinds, TOKEN_NORMAL, (size_t)t->n_vocab);
+    if (gguf_find(l->g, "tokenizer.ggml.token_type") == NULL) {
+        return ERR_OK;
+    }
+    TRY(gguf_get_array(l->g, "tokenizer.ggml.token_type", GGUF_I32, &kv, l->info));
+    if (kv->n != (uint64_t)t->n_vocab) {
+        return err_set_at(l->info, ERR_BAD_TYPE, kv->offset, "tokenizer.ggml.token_type: expected %d elements, found %" PRIu64,
+                          t->n_vocab, kv->n);
+    }
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        int64_t kind = gguf_elem_i64(kv, (uint64_t)id);
+        if (kind < TOKEN_NORMAL || kind > TOKEN_BYTE) {
+            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset, "tokenizer.ggml.token_type[%d]: expected 1 to 6, found %" PRId64,
+                              id, kind);
+        }
+        t->kinds[id] = (unsigned char)kind;
+    }
+    return ERR_OK;
+}
+
+static enum err read_scores(struct loader *l)
+{
+    struct tokenizer *t = l->t;
+    const struct gguf_kv *kv;
+    TRY(gguf_get_array(l->g, "tokenizer.ggml.scores", GGUF_F32, &kv, l->info));
+    if (kv->n != (uint64_t)t->n_vocab) {
+        return err_set_at(l->info, ERR_BAD_TYPE, kv->offset, "tokenizer.ggml.scores: expected %d elements, found %" PRIu64,
+                          t->n_vocab, kv->n);
+    }
+    t->scores = mem_alloc((size_t)t->n_vocab * sizeof *t->scores, MEM_MODEL);
+    if (t->scores == NULL) {
+        return no_memory(l);
+    }
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        t->scores[id] = (float)gguf_elem_f64(kv, (uint64_t)id);
+        if (!(t->scores[id] > -1e30f && t->scores[id] < 1e30f)) {
+            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset, "tokenizer.ggml.scores[%d]: expected a finite number", id);
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, uint64_t offset)
+{
+    struct tokenizer *t = l->t;
+    const char *space = s.len > 1 ? memchr(s.data + 1, ' ', s.len - 1) : NULL; /* a part is never empty */
+    size_t left_len = space != NULL ? (size_t)(space - s.data) : 0;
+    char joined[512];
+    int32_t left = -1, right = -1, result = -1;
+    if (space != NULL && s.len - left_len - 1 > 0 && s.len <= sizeof joined) {
+        memcpy(joined, s.data, left_len);
+        memcpy(joined + left_len, space + 1, s.len - left_len - 1);
+        left = tokenizer_find(t, s.data, left_len);
+        right = tokenizer_find(t, space + 1, s.len - left_len - 1);
+        result = tokenizer_find(t, joined, s.len - 1);
+    }
+    if (left < 0 || right < 0 || result < 0) {
+        return err_set_at(l->info, ERR_BAD_MERGE, offset,
+                          "tokenizer.ggml.merges[%d]: expected two tokens separated by a space whose union is a token, found '%.*s'",
+                          rank, (int)MIN_OF(s.len, (size_t)64), s.data);
+    }
+    struct merge *m = (struct merge *)find_merge(t, left, right);
+    if (m->left < 0) { /* of duplicates the first rank counts */
+        *m = (struct merge){.left = left, .right = right, .rank = rank, .result = result};
+    }
+    return ERR_OK;
+}
+
+static enum err read_merges(struct loader *l)
+{
+    struct tokenizer *t = l->t;
+    const struct gguf_kv *kv;
+    TRY(gguf_get_array(l->g, "tokenizer.ggml.merges", GGUF_STRING, &kv, l->info));
+    if (kv->n > TOKENIZER_MAX_MERGES) {
+        return err_set_at(l->info, ERR_BAD_MERGE, kv->offset, "tokenizer.ggml.merges: expected at most %d, found %" PRIu64,
+                          TOKENIZER_MAX_MERGES, kv->n);
+    }
+    t->merge_mask = power_of_two_above((uint32_t)kv->n * 2) - 1;
+    t->merges = mem_alloc(((size_t)t->merge_mask + 1) * sizeof *t->merges, MEM_MODEL);
+    if (t->merges == NULL) {
+        return no_memory(l);
+    }
+    memset(t->merges, 0xFF, ((size_t)t->merge_mask + 1) * sizeof *t->merges);
+    const unsigned char *cursor = kv->data;
+    for (uint64_t i = 0; i < kv->n; i++) {
+        TRY(add_merge(l, gguf_next_str(&cursor), (int32_t)i, kv->offset));
+    }
+    return ERR_OK;
+}
+
+/* --- single bytes -------------------------------------------------------------------------------------------------- */
+
+static void find_alphabet(struct tokenizer *t)
+{
+    for (int b = 0; b < 256; b++) {
+        uint32_t cp = byte_alphabet_cp((unsigned char)b);
+        char s[2] = {(char)cp, 0};
+        size_t n = 1;
+        if (cp >= 0x80) {
+            s[0] = (char)(0xC0 | cp >> 6);
+            s[1] = (char)(0x80 | (cp & 0x3F));
+            n = 2;
+        }
+        t->byte_ids[b] = tokenizer_find(t, s, n); /* some vocabularies lack bytes that no UTF-8 text holds */
+    }
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Byte tokens are exactly <0xNN>. */
+static enum err find_byte_tokens(struct loader *l)
+{
+    struct tokenizer *t = l->t;
+    memset(t->byte_ids, 0xFF, sizeof t->byte_ids);
+    int found = 0;
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        if (t->kinds[id] != TOKEN_BYTE) {
+            continue;
+        }
+        struct gguf_str s = t->text[id];
+        bool shaped = s.len == 6 && memcmp(s.data, "<0x", 3) == 0 && s.data[5] == '>' && hex_digit(s.data[3]) >= 0 &&
+                      hex_digit(s.data[4]) >= 0;
+        if (!shaped) {
+            return err_set(l->info, ERR_BAD_BYTE_TOKEN, "tokenizer.ggml.tokens", "token %d: expected a byte token <0xNN>, found '%.*s'",
+                           id, (int)MIN_OF(s.len, (size_t)32), s.data);
+        }
+        int byte = hex_digit(s.data[3]) * 16 + hex_digit(s.data[4]);
+        found += t->byte_ids[byte] < 0;
+        t->byte_ids[byte] = id;
+    }
+    if (found != 0 && found != 256) {
+        return err_set(l->info, ERR_BAD_BYTE_TOKEN, "tokenizer.ggml.tokens", "expected byte tokens for all 256 bytes or none, found %d",
+                       found);
+    }
+    return ERR_OK;
+}
+
+/* --- special tokens ------------------------------------------------------------------------------------------------ */
+
+/* "tokenizer.ggml.<name>_token_id": an id of the vocabulary, or -1 when absent. */
+static enum err read_special(struct loader *l, const char *key, int32_t *out)
+{
+    uint64_t id;
+    *out = TOKENIZER_NO_TOKEN;
+    const struct gguf_kv *kv = gguf_find(l->g, key);
+    if (kv == NULL) {
+        return ERR_OK;
+    }
+    if (gguf_get_u64(l->g, key, &id, l->info) != ERR_OK || id >= (uint64_t)l->t->n_vocab) {
+        return err_set_at(l->info, ERR_BAD_SPECIAL_TOKEN, kv->offset, "%s: expected an id of 0 to %d, found %" PRId64, key,
+                          l->t->n_vocab - 1, kv->type == GGUF_STRING ? -1 : gguf_elem_i64(kv, 0));
+    }
+    *out = (int32_t)id;
+    return ERR_OK;
+}
+
+static enum err read_specials(struct loader *l)
+{
+    /* Texts that end a turn in known families, whatever else the file says. */
+    static const char *const eog_texts[] = {
+        "<|eot_id|>", "<|im_end|>",    "<|end|>",         "<|return|>",     "<end_of_turn>", "<|endoftext|>",
+        "<|eom_id|>", "<EOT>",         "<|end_of_text|>", "<end_of_utterance>", "<turn|>",   "[EOS]",
+    };
+    struct tokenizer *t = l->t;
+    int32_t eot, eom;
+    TRY(read_special(l, "tokenizer.ggml.bos_token_id", &t->bos));
+    TRY(read_special(l, "tokenizer.ggml.eos_token_id", &t->eos));
+    TRY(read_special(l, "tokenizer.ggml.unknown_token_id", &t->unk));
+    TRY(read_special(l, "tokenizer.ggml.eot_token_id", &eot));
+    TRY(read_special(l, "tokenizer.ggml.eom_token_id", &eom));
+    const int32_t ends[] = {t->eos, eot, eom};
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        if (ends[i] >= 0) {
+            t->is_eog[ends[i]] = 1;
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(eog_texts); i++) {
+        int32_t id = tokenizer_find(t, eog_texts[i], strlen(eog_texts[i]));
+        if (id >= 0) {
+            t->is_eog[id] = 1;
+            t->kinds[id] = TOKEN_CONTROL;
+        }
+    }
+    TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_bos_token", t->is_spm || t->pre->adds_bos, &t->adds_bos, l->info));
+    TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_eos_token", false, &t->adds_eos, l->info));
+    TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_space_prefix", t->is_spm, &t->adds_space_prefix, l->info));
+    if ((t->adds_bos && t->bos < 0) || (t->adds_eos && t->eos < 0)) {
+        return err_set(l->info, ERR_BAD_SPECIAL_TOKEN, t->adds_bos ? "tokenizer.ggml.bos_token_id" : "tokenizer.ggml.eos_token_id",
+                       "the vocabulary asks for a BOS or EOS token to be added, but names none");
+    }
+    return ERR_OK;
+}
+
+/* Follows or adds the edge (node, byte). */
+static uint32_t trie_step(struct tokenizer *t, uint32_t node, unsigned char byte)
+{
+    uint64_t key = ((uint64_t)node << 8 | byte) + 1;
+    uint32_t at = (uint32_t)hash_u64(key) & t->edge_mask;
+    while (t->edges[at].key != 0 && t->edges[at].key != key) {
+        at = (at + 1) & t->edge_mask;
+    }
+    if (t->edges[at].key == 0) {
+        t->edges[at] = (struct trie_edge){.key = key, .node = t->n_nodes};
+        t->node_ids[t->n_nodes++] = TOKENIZER_NO_TOKEN;
+    }
+    return t->edges[at].node;
+}
+
+static bool is_matched(const struct tokenizer *t, int32_t id)
+{
+    return t->text[id].len > 0 &&
+           (t->kinds[id] == TOKEN_CONTROL || t->kinds[id] == TOKEN_USER_DEFINED || t->kinds[id] == TOKEN_UNKNOWN);
+}
+
+static enum err build_trie(struct loader *l)
+{
+    struct tokenizer *t = l->t;
+    size_t bytes = 1;
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        bytes += is_matched(t, id) ? t->text[id].len : 0;
+    }
+    if (bytes > UINT32_MAX / 4) {
+        return err_set(l->info, ERR_BAD_VOCAB, "tokenizer.ggml.tokens", "the special tokens hold %zu bytes", bytes);
+    }
+    t->edge_mask = power_of_two_above((uint32_t)bytes * 2) - 1;
+    t->edges = mem_zalloc_array((size_t)t->edge_mask + 1, sizeof *t->edges, MEM_MODEL);
+    t->node_ids = mem_alloc((bytes + 1) * sizeof *t->node_ids, MEM_MODEL);
+    if (t->edges == NULL || t->node_ids == NULL) {
+        return no_memory(l);
+    }
+    t->node_ids[t->n_nodes++] = TOKENIZER_NO_TOKEN; /* the root */
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        uint32_t node = 0;
+        for (size_t i = 0; is_matched(t, id) && i < t->text[id].len; i++) {
+            node = trie_step(t, node, (unsigned char)t->text[id].data[i]);
+        }
+        if (node != 0 && t->node_ids[node] < 0) {
+            t->node_ids[node] = id;
+        }
+    }
+    return ERR_OK;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------- */
+
+static enum err read_model_name(struct loader *l)
+{
+    struct gguf_str model, pre;
+    TRY(gguf_get_str(l->g, "tokenizer.ggml.model", &model, l->info));
+    TRY(gguf_get_str_or_null(l->g, "tokenizer.ggml.pre", &pre, l->info));
+    l->t->is_spm = model.len == 5 && memcmp(model.data, "llama", 5) == 0;
+    if (l->t->is_spm) {
+        return ERR_OK;
+    }
+    if (model.len != 4 || memcmp(model.data, "gpt2", 4) != 0) {
+        return err_set(l->info, ERR_UNSUPPORTED_TOKENIZER, "tokenizer.ggml.model", "tokenizer.ggml.model: expected gpt2 or llama, found '%.*s'",
+                       (int)MIN_OF(model.len, (size_t)32), model.data);
+    }
+    l->t->pre = pre.data == NULL ? NULL : pretokenizer_find(pre.data, pre.len);
+    if (l->t->pre == NULL) {
+        char known[256] = "";
+        for (size_t i = 0; pretokenizer_at(i) != NULL; i++) {
+            strncat(known, i == 0 ? "" : ", ", sizeof known - strlen(known) - 1);
+            strncat(known, pretokenizer_at(i)->name, sizeof known - strlen(known) - 1);
+        }
+        return err_set(l->info, ERR_UNSUPPORTED_PRETOKENIZER, "tokenizer.ggml.pre", "tokenizer.ggml.pre: expected one of %s; found '%.*s'",
+                       known, (int)MIN_OF(pre.len, (size_t)32), pre.data != NULL ? pre.data : "");
+    }
+    return ERR_OK;
+}
+
+static enum err load(struct loader *l)
+{
+    TRY(read_model_name(l));
+    TRY(read_tokens(l));
+    TRY(read_kinds(l));
+    if (l->t->is_spm) {
+        TRY(read_scores(l));
+        TRY(find_byte_tokens(l));
+    } else {
+        TRY(read_merges(l));
+        find_alphabet(l->t);
+    }
+    TRY(read_specials(l));
+    return build_trie(l);
+}
+
+enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_info *info)
+{
+    *out = NULL;
+    struct tokenizer *t = mem_zalloc(sizeof *t, MEM_MODEL);
+    if (t == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
+    }
+    struct loader l = {.g = g, .t = t, .info = info};
+    enum err err = load(&l);
+    if (err != ERR_OK) {
+        tokenizer_free(&t);
+    }
+    *out = t;
+    return err;
+}
+
+void tokenizer_free(struct tokenizer **tokenizer)
+{
+    struct tokenizer *t = *tokenizer;
+    if (t == NULL) {
+        return;
+    }
+    mem_free(t->text);
+    mem_free(t->scores);
+    mem_free(t->kinds);
+    mem_free(t->is_eog);
+    mem_free(t->by_text);
+    mem_free(t->merges);
+    mem_free(t->edges);
+    mem_free(t->node_ids);
+    mem_free(t);
+    *tokenizer = NULL;
+}

@@ -1,0 +1,152 @@
+/* Merging neighbours in order of rank: a plain scan for the short words that text is made of, a heap for long ones, so
+ * that a word of n symbols costs n log n. Ties go to the left. */
+#include "engine/tokenizer/tokenizer_internal.h"
+
+#include <string.h>
+
+enum { SHORT_WORD = 32 };
+#define NO_KEY UINT32_MAX
+
+struct merger_node {
+    int32_t prev, next;
+    uint32_t key;   /* of the pair (this, next), or NO_KEY */
+    int32_t result; /* of that pair */
+};
+
+enum err merger_reserve(struct merger *m, size_t n)
+{
+    if (n <= m->cap) {
+        return ERR_OK;
+    }
+    if (n > INT32_MAX / 4) {
+        return ERR_NOMEM;
+    }
+    size_t cap = MAX_OF(n, (size_t)256);
+    merger_fini(m);
+    m->symbols = mem_alloc(cap * sizeof *m->symbols, MEM_REQUEST);
+    m->nodes = mem_alloc(cap * sizeof *m->nodes, MEM_REQUEST);
+    m->heap = mem_alloc(3 * cap * sizeof *m->heap, MEM_REQUEST); /* n pairs at first, at most two more per merge */
+    m->cap = m->symbols != NULL && m->nodes != NULL && m->heap != NULL ? cap : 0;
+    return m->cap != 0 ? ERR_OK : ERR_NOMEM;
+}
+
+void merger_fini(struct merger *m)
+{
+    mem_free(m->symbols);
+    mem_free(m->nodes);
+    mem_free(m->heap);
+    m->symbols = NULL;
+    m->nodes = NULL;
+    m->heap = NULL;
+    m->cap = 0;
+}
+
+static void run_short(struct merger *m)
+{
+    uint32_t keys[SHORT_WORD];
+    int32_t results[SHORT_WORD];
+    struct symbol *s = m->symbols;
+    for (uint32_t i = 0; i + 1 < m->n; i++) {
+        results[i] = tokenizer_pair(m->t, m->word, &s[i], &s[i + 1], &keys[i]);
+    }
+    while (m->n > 1) {
+        uint32_t best = 0, pairs = m->n - 1;
+        for (uint32_t i = 1; i < pairs; i++) {
+            best = keys[i] < keys[best] ? i : best;
+        }
+        if (keys[best] == NO_KEY) {
+            return;
+        }
+        s[best].id = results[best];
+        s[best].len += s[best + 1].len;
+        memmove(&s[best + 1], &s[best + 2], (m->n - best - 2) * sizeof *s);
+        memmove(&keys[best], &keys[best + 1], (pairs - best - 1) * sizeof *keys);
+        memmove(&results[best], &results[best + 1], (pairs - best - 1) * sizeof *results);
+        m->n--;
+        if (best + 1 < m->n) {
+            results[best] = tokenizer_pair(m->t, m->word, &s[best], &s[best + 1], &keys[best]);
+        }
+        if (best > 0) {
+            results[best - 1] = tokenizer_pair(m->t, m->word, &s[best - 1], &s[best], &keys[best - 1]);
+        }
+    }
+}
+
+/* --- long words: linked list and binary heap of key << 32 | position ---------------------------------------------- */
+
+static void heap_push(uint64_t *heap, size_t *n, uint64_t entry)
+{
+    size_t at = (*n)++;
+    while (at > 0 && heap[(at - 1) / 2] > entry) {
+        heap[at] = heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap[at] = entry;
+}
+
+static uint64_t heap_pop(uint64_t *heap, size_t *n)
+{
+    uint64_t top = heap[0], last = heap[--*n];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < *n; at = child) {
+        child += child + 1 < *n && heap[child + 1] < heap[child];
+        if (heap[child] >= last) {
+            break;
+        }
+        heap[at] = heap[child];
+    }
+    heap[at] = last;
+    return top;
+}
+
+/* Looks the pair that starts at symbol i up anew and queues it. */
+static void look_up(struct merger *m, int32_t i, size_t *n_heap)
+{
+    struct merger_node *node = &m->nodes[i];
+    node->key = NO_KEY;
+    if (node->next >= 0) {
+        node->result = tokenizer_pair(m->t, m->word, &m->symbols[i], &m->symbols[node->next], &node->key);
+    }
+    if (node->key != NO_KEY) {
+        heap_push(m->heap, n_heap, (uint64_t)node->key << 32 | (uint32_t)i);
+    }
+}
+
+static void run_long(struct merger *m)
+{
+    size_t n_heap = 0;
+    for (uint32_t i = 0; i < m->n; i++) {
+        m->nodes[i].prev = (int32_t)i - 1;
+        m->nodes[i].next = i + 1 < m->n ? (int32_t)i + 1 : -1;
+    }
+    for (uint32_t i = 0; i < m->n; i++) {
+        look_up(m, (int32_t)i, &n_heap);
+    }
+    while (n_heap > 0) {
+        uint64_t entry = heap_pop(m->heap, &n_heap);
+        int32_t i = (int32_t)(uint32_t)entry;
+        struct merger_node *node = &m->nodes[i];
+        if (node->key == NO_KEY || node->key != entry >> 32) {
+            continue; /* the pair has changed since */
+        }
+        struct merger_node *gone = &m->nodes[node->next];
+        m->symbols[i].id = node->result;
+        m->symbols[i].len += m->symbols[node->next].len;
+        gone->key = NO_KEY;
+        node->next = gone->next;
+        if (node->next >= 0) {
+            m->nodes[node->next].prev = i;
+        }
+        look_up(m, i, &n_heap);
+        if (node->prev >= 0) {
+            look_up(m, node->prev, &n_heap);
+        }
+    }
+    uint32_t n = 0;
+    for (int32_t i = 0; i >= 0 && m->n > 0; i = m->nodes[i].next) {
+        m->symbols[n++] = m->symbols[i];
+    }
+    m->n = n;
+}
+
+void merger_run(struct merger *m) { (m->n <= SHORT_WORD ? run_short : run_long)(m); }
