@@ -16,6 +16,9 @@ void kern_ops_init_ref(struct kern_table *t);
 void kern_ops_init_avx2(struct kern_table *t);
 void kern_ops_init_avx512(struct kern_table *t);
 
+struct kern_attention_args;
+void kern_attention_ref(const struct kern_attention_args *a);
+
 /* ref: matmul for every panel kind; quantize_row. */
 void kern_matmul_init_ref(struct kern_table *t);
 void kern_quantize_row_ref(const float *x, size_t k, void *row);
