@@ -4,6 +4,15 @@
 
 #define MUST_CHECK __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt_arg, first_arg) __attribute__((format(printf, fmt_arg, first_arg)))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+/* Unrolls the next loop, whose trip count is a constant of at most 16, so that small arrays live in registers. */
+#if defined(__clang__)
+#define UNROLL_FULLY _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL_FULLY _Pragma("GCC unroll 16")
+#endif
+
 #define CACHE_LINE_BYTES 64 /* x86-64 and the arm64 servers we know; padding only, never a correctness matter */
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))

@@ -3,10 +3,32 @@
 #ifndef INFCGI_KERNELS_ISA_H
 #define INFCGI_KERNELS_ISA_H
 
+#include <stddef.h>
+
 struct kern_table;
 
 void kern_init_ref(struct kern_table *t); /* fills every entry */
 void kern_init_avx2(struct kern_table *t);
 void kern_init_avx512(struct kern_table *t);
+
+/* The entries that are not matrix products or quantisation; each kern_init_* calls its own. */
+void kern_ops_init_ref(struct kern_table *t);
+void kern_ops_init_avx2(struct kern_table *t);
+void kern_ops_init_avx512(struct kern_table *t);
+
+struct kern_attention_args;
+void kern_attention_ref(const struct kern_attention_args *a);
+
+/* ref: matmul for every panel kind; quantize_row. */
+void kern_matmul_init_ref(struct kern_table *t);
+void kern_quantize_row_ref(const float *x, size_t k, void *row);
+
+void kern_matmul_init_avx2(struct kern_table *t);
+void kern_matmul_float_init_avx2(struct kern_table *t); /* called by the line above */
+void kern_quantize_row_avx2(const float *x, size_t k, void *row);
+
+void kern_matmul_init_avx512(struct kern_table *t);
+void kern_matmul_float_init_avx512(struct kern_table *t); /* called by the line above */
+void kern_quantize_row_avx512(const float *x, size_t k, void *row);
 
 #endif

@@ -17,8 +17,11 @@
 #include <stdint.h>
 
 /* --- quantised activation rows ------------------------------------------------------------------------------------
- * int8 per 32 inputs, scale amax/127, rounded to nearest even. One row of K inputs, n_blocks = ceil(K/32):
- *   q     int8 [n_blocks*32]     inputs beyond K are 0
+ * int8 per 32 inputs: with amax the largest |x| of the block, d = amax / 127 and q = round to nearest even of
+ * x * (127 / amax), both divisions in f32. A block with amax < 2^-119 (where d would be subnormal) is all zero; in a block
+ * with a NaN or infinity d and s are NaN and q is 0, so that every product with the row is NaN and can be noticed.
+ * One row of K inputs, n_blocks = ceil(K/32):
+ *   q     int8 [n_blocks*32]     -127 .. 127; inputs beyond K are 0
  *   d     f32  [n_blocks]        scale; 0 for an all-zero block
  *   s     f32  [n_blocks]        d * sum of q over the block (for minimums)
  *   nsum  i32  [n_blocks*2]      minus the sum of q over each half block of 16 (for zero points)

@@ -26,7 +26,7 @@ static const struct bound {
     double quant_logits, quant_logprobs; /* quantised weights */
 } bounds[] = {
     {"ref", 2e-4, 1e-3, 2e-4, 1e-3},
-    {"cpu", 4e-3, 1e-2, 8e-2, 2e-1},
+    {"cpu", 1e-2, 2e-2, 8e-2, 2e-1},
 };
 
 struct prompt {

@@ -179,9 +179,10 @@ def write_expected(path, prompts):
 
 def spread_out(model, gen):
     """Larger weights than the default initialisation: attention that attends, logits that differ."""
+    narrow = min(1.0, (64 / model.config.hidden_size) ** 0.5)  # wide models would attend to one position only
     with torch.no_grad():
         for name, p in model.named_parameters():
-            scale = 0.35 if "q_proj.weight" in name or "k_proj.weight" in name else 0.15
+            scale = narrow * 0.35 if "q_proj.weight" in name or "k_proj.weight" in name else narrow * 0.15
             noise = torch.randn(p.shape, generator=gen)
             p.copy_(1 + 0.2 * noise if "norm" in name else scale * noise)
 

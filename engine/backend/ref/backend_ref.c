@@ -31,10 +31,10 @@ struct run {
     const struct plan_step *step;
 };
 
-/* Rows a step works on: S after the gather, T before. */
+/* Rows a step works on: S from the gather on, T before. */
 static int32_t rows_at(const struct run *r)
 {
-    for (const struct plan_step *s = r->m->plan->steps; s < r->step; s++) {
+    for (const struct plan_step *s = r->m->plan->steps; s <= r->step; s++) {
         if (s->op == PLAN_GATHER) {
             return r->batch->n_logits;
         }

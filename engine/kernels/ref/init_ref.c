@@ -1,0 +1,11 @@
+/* What the ISA `ref` fills in. */
+#include "engine/kernels/isa.h"
+
+#include "engine/kernels/kern.h"
+
+void kern_init_ref(struct kern_table *t)
+{
+    t->quantize_row = kern_quantize_row_ref;
+    kern_matmul_init_ref(t);
+    kern_ops_init_ref(t);
+}

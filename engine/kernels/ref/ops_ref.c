@@ -1,0 +1,104 @@
+/* Reference versions of the small operations: plain loops, libm, sums in double. */
+#include "engine/kernels/isa.h"
+#include "engine/kernels/kern.h"
+
+#include "engine/tensor/dtype.h"
+
+#include <math.h>
+
+static void rmsnorm(const float *x, const float *w, float eps, size_t k, float *out)
+{
+    double sum = 0;
+    for (size_t i = 0; i < k; i++) {
+        sum += (double)x[i] * x[i];
+    }
+    double scale = 1.0 / sqrt(sum / (double)k + (double)eps);
+    for (size_t i = 0; i < k; i++) {
+        out[i] = (float)(x[i] * scale * (w == NULL ? 1.0 : (double)w[i]));
+    }
+}
+
+static void add(float *dst, const float *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        dst[i] += src[i];
+    }
+}
+
+static double activate(enum kern_act act, double x)
+{
+    switch (act) {
+    case KERN_ACT_SILU:
+        return x / (1.0 + exp(-x));
+    case KERN_ACT_GELU_TANH: /* x * sigmoid(2u) = x/2 * (1 + tanh u), u = sqrt(2/pi) * (x + 0.044715 x^3) */
+        return x / (1.0 + exp(-2.0 * 0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case KERN_ACT_GELU:
+        return 0.5 * x * (1.0 + erf(x * 0.7071067811865476));
+    default:
+        return x > 0 ? x : 0;
+    }
+}
+
+static void glu(enum kern_act act, const float *gate, const float *up, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i] = (float)(activate(act, gate[i]) * up[i]);
+    }
+}
+
+static void rope(float *x, int n_rot, bool neox, const float *cos_row, const float *sin_row)
+{
+    int half = n_rot / 2;
+    for (int i = 0; i < half; i++) {
+        float *a = x + (neox ? i : 2 * i), *b = x + (neox ? i + half : 2 * i + 1);
+        float a0 = *a, b0 = *b;
+        *a = a0 * cos_row[i] - b0 * sin_row[i];
+        *b = a0 * sin_row[i] + b0 * cos_row[i];
+    }
+}
+
+static uint16_t saturated_half(float f)
+{
+    const float largest = 65504.0f; /* of a half: an infinity in the cache would spoil rows that must not see it */
+    return dtype_f32_to_f16(f > largest ? largest : f < -largest ? -largest : f);
+}
+
+static void kv_store(const float *k, const float *v, int d, int slot, unsigned char *head_page)
+{
+    uint16_t *keys = (uint16_t *)(void *)head_page, *values = keys + (size_t)d * KERN_PAGE_TOKENS;
+    for (int i = 0; i < d; i++) {
+        keys[(size_t)i * KERN_PAGE_TOKENS + (size_t)slot] = saturated_half(k[i]);
+        values[(size_t)slot * (size_t)d + (size_t)i] = saturated_half(v[i]);
+    }
+}
+
+static int32_t argmax(const float *x, int32_t n)
+{
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++) {
+        best = x[i] > x[best] || (isnan(x[best]) && !isnan(x[i])) ? i : best;
+    }
+    return best;
+}
+
+static float logsumexp(const float *x, int32_t n, float *max)
+{
+    *max = x[argmax(x, n)];
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        sum += exp((double)x[i] - *max);
+    }
+    return (float)(log(sum) + *max);
+}
+
+void kern_ops_init_ref(struct kern_table *t)
+{
+    t->rmsnorm = rmsnorm;
+    t->add = add;
+    t->glu = glu;
+    t->rope = rope;
+    t->kv_store = kv_store;
+    t->attention = kern_attention_ref;
+    t->argmax = argmax;
+    t->logsumexp = logsumexp;
+}

@@ -1,0 +1,17 @@
+/* Q4_1: 32 inputs in 20 bytes, halves d and m, then 16 bytes of nibbles; w = d * code + m [ggml-common.h, llama.cpp
+ * b11434]. */
+#include "engine/kernels/ref/quant_types.h"
+
+enum { Q4_1_BYTES = 20 };
+
+static void unpack(const void *src, size_t i_block, struct quant_block *out)
+{
+    const uint8_t *b = (const uint8_t *)src + i_block * Q4_1_BYTES;
+    out->scale[0] = quant_half(b);
+    out->min[0] = quant_half(b + 2);
+    quant_nibbles(b + 4, out->codes);
+}
+
+static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U4_MIN, src, n, out); }
+
+const struct quant_ops quant_q4_1 = {.panel = PANEL_U4_MIN, .dequantize = dequantize, .unpack = unpack};

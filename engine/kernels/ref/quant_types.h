@@ -1,0 +1,86 @@
+/* The list of executable weight types: quant.c makes its table of it. A new type is one file here that defines its
+ * `struct quant_ops` and one row in this list.  Threads: constant data and pure functions. */
+#ifndef INFCGI_KERNELS_REF_QUANT_TYPES_H
+#define INFCGI_KERNELS_REF_QUANT_TYPES_H
+
+#include "engine/base/compiler.h"
+#include "engine/kernels/quant.h"
+
+#include <string.h>
+
+/* X(type, name of its const struct quant_ops) */
+#define QUANT_TYPES(X)                                                                                                 \
+    X(DTYPE_F32, quant_f32)                                                                                            \
+    X(DTYPE_F16, quant_f16)                                                                                            \
+    X(DTYPE_BF16, quant_bf16)                                                                                          \
+    X(DTYPE_Q4_0, quant_q4_0)                                                                                          \
+    X(DTYPE_Q4_1, quant_q4_1)                                                                                          \
+    X(DTYPE_Q5_0, quant_q5_0)                                                                                          \
+    X(DTYPE_Q5_1, quant_q5_1)                                                                                          \
+    X(DTYPE_Q8_0, quant_q8_0)                                                                                          \
+    X(DTYPE_Q4_K, quant_q4_k)                                                                                          \
+    X(DTYPE_Q5_K, quant_q5_k)                                                                                          \
+    X(DTYPE_Q6_K, quant_q6_k)
+
+#define QUANT_DECLARE(type, ops) extern const struct quant_ops ops;
+QUANT_TYPES(QUANT_DECLARE)
+#undef QUANT_DECLARE
+
+/* The row of a quantised type, block by block as `unpack` takes it apart: out = scale * (code - zero point) + min, in
+ * f32 without FMA, which is bit for bit what ggml's dequantize_row_* compute (b11434, ggml-quants.c). */
+static ALWAYS_INLINE void quant_dequantize(void (*unpack)(const void *, size_t, struct quant_block *),
+                                           enum panel_kind kind, const void *src, size_t n, float *out)
+{
+    const struct panel_info *info = panel_info(kind);
+    struct quant_block b;
+    for (size_t i = 0; i < n; i++) {
+        size_t in = i % PANEL_BLOCK;
+        if (in == 0) {
+            unpack(src, i / PANEL_BLOCK, &b);
+        }
+        size_t part = in / info->block;
+        float product = b.scale[part] * (float)(b.codes[in] - info->zero_point);
+        out[i] = info->has_min ? product + b.min[part] : product;
+    }
+}
+
+/* The half at p, unaligned, little-endian as in every GGUF file we read. */
+static ALWAYS_INLINE float quant_half(const uint8_t *p)
+{
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return dtype_f16_to_f32(h);
+}
+
+/* 32 codes of 4 bits from 16 bytes: low nibbles are the first 16 inputs, high nibbles the last. */
+static ALWAYS_INLINE void quant_nibbles(const uint8_t *bytes, uint8_t *codes)
+{
+    for (int i = 0; i < 16; i++) {
+        codes[i] = bytes[i] & 0x0F;
+        codes[i + 16] = bytes[i] >> 4;
+    }
+}
+
+/* Adds `add` and the fifth bit of each code (bit i of the little-endian word at `high` belongs to input i). */
+static ALWAYS_INLINE void quant_fifth_bits(const uint8_t *high, uint8_t add, uint8_t *codes)
+{
+    for (int i = 0; i < PANEL_BLOCK; i++) {
+        codes[i] = (uint8_t)((codes[i] | (high[i / 8] >> i % 8 & 1) << 4) + add);
+    }
+}
+
+/* Six-bit scale and minimum number j (0..7) of a Q4_K or Q5_K super-block from its 12 packed bytes. The first four of
+ * each kind are the low six bits of bytes j and j+4; the rest have their low four bits in byte j+4 and their high two
+ * in the top bits of bytes j-4 and j. */
+static ALWAYS_INLINE void quant_k_scale(const uint8_t *packed, size_t j, float *scale, float *min)
+{
+    if (j < 4) {
+        *scale = (float)(packed[j] & 63);
+        *min = (float)(packed[j + 4] & 63);
+    } else {
+        *scale = (float)((packed[j + 4] & 15) | (packed[j - 4] >> 6) << 4);
+        *min = (float)(packed[j + 4] >> 4 | (packed[j] >> 6) << 4);
+    }
+}
+
+#endif

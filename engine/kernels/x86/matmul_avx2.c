@@ -1,0 +1,250 @@
+/* out = rows * panels^T with AVX2, quantised kinds. There is no byte dot product here, so codes are multiplied in
+ * nibbles: vpmaddubsw adds two products of a nibble (0..15) and an activation (-127..127) in 16 bits, and eight of
+ * those still fit (8 * 2 * 15 * 127 = 30,480), so a block needs widening only once. An 8-bit code is two nibbles, so no
+ * code saturates. A panel is done in two halves of 8 lanes. The order of float operations is that of kern.h, as in
+ * matmul_avx512.c. */
+#include "engine/kernels/isa.h"
+
+#include "engine/kernels/kern.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+/* Activation rows that are taken through all panels at a time: they stay in the second-level cache (256 KiB and more on
+ * CPUs with AVX2) while the panels stream past. */
+enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, HALVES = 2 };
+
+/* What a tile needs to know of the call. */
+struct job {
+    size_t n_blocks;
+    size_t row_bytes;
+    size_t scales, mins; /* offsets in a panel */
+    size_t d, s, nsum;   /* offsets in an activation row */
+    size_t out_stride;
+};
+
+/* What differs between the quantised kinds; always compile-time constants. */
+struct shape {
+    int bits; /* 4 or 8 */
+    int zero_point;
+    bool has_min;
+    int parts; /* scales per block of 32: 1 or 2 */
+};
+
+static ALWAYS_INLINE __m256 half_row(const unsigned char *p)
+{
+    return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p));
+}
+
+static ALWAYS_INLINE int32_t int_at(const unsigned char *p)
+{
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static ALWAYS_INLINE __m256 float_at(const unsigned char *p)
+{
+    float v;
+    memcpy(&v, p, sizeof v);
+    return _mm256_set1_ps(v);
+}
+
+/* sum += nibbles * four activation bytes, in pairs */
+static ALWAYS_INLINE __m256i add_pairs(__m256i sum, __m256i nibbles, const unsigned char *q)
+{
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(nibbles, _mm256_set1_epi32(int_at(q))));
+}
+
+/* acc[r] += codes . q over one block of 4-bit codes, 8 lanes. */
+static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, const unsigned char *q, size_t row_bytes, int n,
+                                    __m256i *acc)
+{
+    const __m256i mask = _mm256_set1_epi8(15);
+    __m256i pairs[TILE_ROWS] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                                _mm256_setzero_si256()};
+    UNROLL_FULLY
+    for (int j = 0; j < 4; j++) {
+        __m256i both = _mm256_load_si256((const __m256i *)(const void *)(codes + 64 * j));
+        __m256i low = _mm256_and_si256(both, mask);
+        __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            pairs[r] = add_pairs(pairs[r], low, q + (size_t)r * row_bytes + 8 * j);
+            pairs[r] = add_pairs(pairs[r], high, q + (size_t)r * row_bytes + 8 * j + 4);
+        }
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        acc[r] = _mm256_add_epi32(acc[r], _mm256_madd_epi16(pairs[r], _mm256_set1_epi16(1)));
+    }
+}
+
+/* The same for `steps` times four inputs of 8-bit codes. */
+static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, const unsigned char *q, size_t row_bytes, int n,
+                                    int steps, __m256i *acc)
+{
+    const __m256i mask = _mm256_set1_epi8(15);
+    __m256i low_pairs[TILE_ROWS], high_pairs[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        low_pairs[r] = high_pairs[r] = _mm256_setzero_si256();
+    }
+    UNROLL_FULLY
+    for (int j = 0; j < steps; j++) {
+        __m256i both = _mm256_load_si256((const __m256i *)(const void *)(codes + 64 * j));
+        __m256i low = _mm256_and_si256(both, mask);
+        __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            low_pairs[r] = add_pairs(low_pairs[r], low, q + (size_t)r * row_bytes + 4 * j);
+            high_pairs[r] = add_pairs(high_pairs[r], high, q + (size_t)r * row_bytes + 4 * j);
+        }
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        __m256i low = _mm256_madd_epi16(low_pairs[r], _mm256_set1_epi16(1));
+        __m256i high = _mm256_madd_epi16(high_pairs[r], _mm256_set1_epi16(16)); /* weight of the high nibble */
+        acc[r] = _mm256_add_epi32(acc[r], _mm256_add_epi32(low, high));
+    }
+}
+
+/* One block's part of a tile for one half of the lanes: integer dot, then the float steps kern.h prescribes. */
+static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, const unsigned char *rows,
+                                    size_t b, int part, int half, int n, struct shape k, __m256 *sum)
+{
+    size_t at = b * (size_t)k.parts + (size_t)part;
+    const unsigned char *codes = panel + b * (size_t)(k.bits * 64) + 32 * half;
+    const unsigned char *q = rows + b * PANEL_BLOCK;
+    __m256i acc[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        acc[r] = _mm256_setzero_si256();
+        if (k.zero_point != 0) {
+            const unsigned char *nsum = rows + (size_t)r * g->row_bytes + g->nsum + b * 8;
+            int32_t minus_sum = k.parts == 2 ? int_at(nsum + 4 * part) : int_at(nsum) + int_at(nsum + 4);
+            acc[r] = _mm256_set1_epi32(minus_sum * k.zero_point);
+        }
+    }
+    if (k.bits == 4) {
+        dot_4_bit(codes, q, g->row_bytes, n, acc);
+    } else {
+        int steps = 8 / k.parts;
+        dot_8_bit(codes + 64 * part * steps, q + 4 * part * steps, g->row_bytes, n, steps, acc);
+    }
+    __m256 scale = half_row(panel + g->scales + at * 32 + 16 * (size_t)half);
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        __m256 d = float_at(rows + (size_t)r * g->row_bytes + g->d + b * 4);
+        sum[r] = _mm256_fmadd_ps(_mm256_mul_ps(scale, _mm256_cvtepi32_ps(acc[r])), d, sum[r]);
+    }
+    if (k.has_min) {
+        __m256 min = half_row(panel + g->mins + at * 32 + 16 * (size_t)half);
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            sum[r] = _mm256_fmadd_ps(min, float_at(rows + (size_t)r * g->row_bytes + g->s + b * 4), sum[r]);
+        }
+    }
+}
+
+static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
+                               int n, struct shape k)
+{
+    __m256 sum[HALVES][TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        sum[0][r] = sum[1][r] = _mm256_setzero_ps();
+    }
+    for (size_t b = 0; b < g->n_blocks; b++) {
+        for (int part = 0; part < k.parts; part++) {
+            tile_part(g, panel, rows, b, part, 0, n, k, sum[0]);
+            tile_part(g, panel, rows, b, part, 1, n, k, sum[1]);
+        }
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        _mm256_storeu_ps(out + (size_t)r * g->out_stride, sum[0][r]);
+        _mm256_storeu_ps(out + (size_t)r * g->out_stride + 8, sum[1][r]);
+    }
+}
+
+/* All rows of a chunk against one panel. */
+static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
+                                     float *out, struct shape k)
+{
+    int r = 0;
+    for (; r + 4 <= n; r += 4) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 4, k);
+    }
+    if (n - r >= 2) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 2, k);
+        r += 2;
+    }
+    if (n - r >= 1) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 1, k);
+    }
+}
+
+/* Rows in a chunk: a multiple of a tile that fits the cache. */
+static int chunk_rows(size_t row_bytes)
+{
+    size_t n = ROWS_IN_CACHE_BYTES / (row_bytes + 1) / TILE_ROWS * TILE_ROWS;
+    return n < TILE_ROWS ? TILE_ROWS : (int)n;
+}
+
+static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
+{
+    const struct job g = {.n_blocks = a->k / PANEL_BLOCK,
+                          .row_bytes = a->row_bytes,
+                          .scales = panel_scale_offset(kind, a->k),
+                          .mins = panel_min_offset(kind, a->k),
+                          .d = kern_qrow_d_offset(a->k),
+                          .s = kern_qrow_s_offset(a->k),
+                          .nsum = kern_qrow_nsum_offset(a->k),
+                          .out_stride = a->out_stride};
+    size_t bytes = panel_bytes(kind, a->k);
+    int step = chunk_rows(a->row_bytes);
+    for (int r = 0; r < a->n_rows; r += step) {
+        const unsigned char *rows = (const unsigned char *)a->rows + (size_t)r * a->row_bytes;
+        int n = MIN_OF(step, a->n_rows - r);
+        for (int p = 0; p < a->n_panels; p++) {
+            panel_rows(&g, (const unsigned char *)a->panels + (size_t)p * bytes, rows, n,
+                       a->out + (size_t)r * a->out_stride + (size_t)p * PANEL_ROWS, k);
+        }
+    }
+}
+
+static void matmul_u4(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U4, (struct shape){.bits = 4, .zero_point = 8, .parts = 1});
+}
+
+static void matmul_u4_min(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U4_MIN, (struct shape){.bits = 4, .has_min = true, .parts = 1});
+}
+
+static void matmul_u8(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U8, (struct shape){.bits = 8, .zero_point = 128, .parts = 1});
+}
+
+static void matmul_u8_min(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U8_MIN, (struct shape){.bits = 8, .has_min = true, .parts = 1});
+}
+
+static void matmul_u8_b16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U8_B16, (struct shape){.bits = 8, .zero_point = 128, .parts = 2});
+}
+
+void kern_matmul_init_avx2(struct kern_table *t)
+{
+    t->matmul[PANEL_U4] = matmul_u4;
+    t->matmul[PANEL_U4_MIN] = matmul_u4_min;
+    t->matmul[PANEL_U8] = matmul_u8;
+    t->matmul[PANEL_U8_MIN] = matmul_u8_min;
+    t->matmul[PANEL_U8_B16] = matmul_u8_b16;
+    kern_matmul_float_init_avx2(t);
+}

@@ -1,0 +1,230 @@
+/* out = rows * panels^T with AVX-512 VNNI, quantised kinds: lane = output row of the panel.
+ *
+ * A tile is 8 (4, 2, 1) activation rows times one panel; its sums stay in registers. vpdpbusd takes 4 unsigned codes a
+ * lane and 4 activation bytes that are broadcast from memory, so the activations need no rearranging. Every tile shape
+ * runs the same operations in the same order for an element, so results do not depend on the shape of a call. Float
+ * kinds follow the same plan with one FMA per input. */
+#include "engine/kernels/isa.h"
+
+#include "engine/kernels/kern.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+/* Activation rows that are taken through all panels at a time: they stay in the second-level cache (1 MiB on Zen 4 and
+ * later, at least that on AVX-512 Intel servers) while the panels stream past. */
+enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8 };
+
+/* What a tile needs to know of the call. */
+struct job {
+    size_t n_blocks;
+    size_t row_bytes;
+    size_t scales, mins; /* offsets in a panel */
+    size_t d, s, nsum;   /* offsets in an activation row */
+    size_t out_stride;
+};
+
+/* What differs between the quantised kinds; always compile-time constants. */
+struct shape {
+    int bits;       /* 4 or 8 */
+    int zero_shift; /* log2 of the zero point, 0 = none */
+    bool has_min;
+    int parts; /* scales per block of 32: 1 or 2 */
+};
+
+static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
+{
+    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
+}
+
+/* Four activation bytes in every lane. */
+static ALWAYS_INLINE __m512i four_bytes(const unsigned char *q)
+{
+    int32_t v;
+    memcpy(&v, q, sizeof v);
+    return _mm512_set1_epi32(v);
+}
+
+static ALWAYS_INLINE int32_t int_at(const unsigned char *p)
+{
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static ALWAYS_INLINE __m512 float_at(const unsigned char *p)
+{
+    float v;
+    memcpy(&v, p, sizeof v);
+    return _mm512_set1_ps(v);
+}
+
+/* acc[r] += codes . q over one block (4-bit) or one part of a block (8-bit). q: the block's bytes of the first row. */
+static ALWAYS_INLINE void dot(const unsigned char *codes, const unsigned char *q, size_t row_bytes, int n,
+                              struct shape k, int part, __m512i *acc)
+{
+    const __m512i mask = _mm512_set1_epi8(15);
+    if (k.bits == 4) {
+        UNROLL_FULLY
+        for (int j = 0; j < 4; j++) {
+            __m512i both = _mm512_load_si512(codes + 64 * j);
+            __m512i low = _mm512_and_si512(both, mask);
+            __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+            UNROLL_FULLY
+            for (int r = 0; r < n; r++) {
+                acc[r] = _mm512_dpbusd_epi32(acc[r], low, four_bytes(q + (size_t)r * row_bytes + 8 * j));
+            }
+            UNROLL_FULLY
+            for (int r = 0; r < n; r++) {
+                acc[r] = _mm512_dpbusd_epi32(acc[r], high, four_bytes(q + (size_t)r * row_bytes + 8 * j + 4));
+            }
+        }
+        return;
+    }
+    int steps = 8 / k.parts;
+    UNROLL_FULLY
+    for (int j = 0; j < steps; j++) {
+        int at = part * steps + j;
+        __m512i c = _mm512_load_si512(codes + 64 * at);
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            acc[r] = _mm512_dpbusd_epi32(acc[r], c, four_bytes(q + (size_t)r * row_bytes + 4 * at));
+        }
+    }
+}
+
+/* One block's part of a tile: integer dot, then the float steps kern.h prescribes. */
+static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, const unsigned char *rows,
+                                    size_t b, int part, int n, struct shape k, __m512 *sum)
+{
+    size_t at = b * (size_t)k.parts + (size_t)part;
+    const unsigned char *codes = panel + b * (size_t)(k.bits * 64);
+    __m512 scale = half_row(panel + g->scales + at * 32);
+    __m512i acc[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        acc[r] = _mm512_setzero_si512();
+        if (k.zero_shift != 0) {
+            const unsigned char *nsum = rows + (size_t)r * g->row_bytes + g->nsum + b * 8;
+            int32_t minus_sum = k.parts == 2 ? int_at(nsum + 4 * part) : int_at(nsum) + int_at(nsum + 4);
+            acc[r] = _mm512_slli_epi32(_mm512_set1_epi32(minus_sum), (unsigned)k.zero_shift);
+        }
+    }
+    dot(codes, rows + b * PANEL_BLOCK, g->row_bytes, n, k, part, acc);
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        __m512 d = float_at(rows + (size_t)r * g->row_bytes + g->d + b * 4);
+        sum[r] = _mm512_fmadd_ps(_mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r])), d, sum[r]);
+    }
+    if (k.has_min) {
+        __m512 min = half_row(panel + g->mins + at * 32);
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            sum[r] = _mm512_fmadd_ps(min, float_at(rows + (size_t)r * g->row_bytes + g->s + b * 4), sum[r]);
+        }
+    }
+}
+
+static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
+                               int n, struct shape k)
+{
+    __m512 sum[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        sum[r] = _mm512_setzero_ps();
+    }
+    for (size_t b = 0; b < g->n_blocks; b++) {
+        for (int part = 0; part < k.parts; part++) {
+            tile_part(g, panel, rows, b, part, n, k, sum);
+        }
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        _mm512_storeu_ps(out + (size_t)r * g->out_stride, sum[r]);
+    }
+}
+
+/* All rows of a chunk against one panel. */
+static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
+                                     float *out, struct shape k)
+{
+    int r = 0;
+    for (; r + 8 <= n; r += 8) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 8, k);
+    }
+    if (n - r >= 4) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 4, k);
+        r += 4;
+    }
+    if (n - r >= 2) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 2, k);
+        r += 2;
+    }
+    if (n - r >= 1) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 1, k);
+    }
+}
+
+/* Rows in a chunk: a multiple of a tile that fits the cache. */
+static int chunk_rows(size_t row_bytes)
+{
+    size_t n = ROWS_IN_CACHE_BYTES / (row_bytes + 1) / TILE_ROWS * TILE_ROWS;
+    return n < TILE_ROWS ? TILE_ROWS : (int)n;
+}
+
+static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
+{
+    const struct job g = {.n_blocks = a->k / PANEL_BLOCK,
+                          .row_bytes = a->row_bytes,
+                          .scales = panel_scale_offset(kind, a->k),
+                          .mins = panel_min_offset(kind, a->k),
+                          .d = kern_qrow_d_offset(a->k),
+                          .s = kern_qrow_s_offset(a->k),
+                          .nsum = kern_qrow_nsum_offset(a->k),
+                          .out_stride = a->out_stride};
+    size_t bytes = panel_bytes(kind, a->k);
+    int step = chunk_rows(a->row_bytes);
+    for (int r = 0; r < a->n_rows; r += step) {
+        const unsigned char *rows = (const unsigned char *)a->rows + (size_t)r * a->row_bytes;
+        int n = MIN_OF(step, a->n_rows - r);
+        for (int p = 0; p < a->n_panels; p++) {
+            panel_rows(&g, (const unsigned char *)a->panels + (size_t)p * bytes, rows, n,
+                       a->out + (size_t)r * a->out_stride + (size_t)p * PANEL_ROWS, k);
+        }
+    }
+}
+
+static void matmul_u4(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U4, (struct shape){.bits = 4, .zero_shift = 3, .parts = 1});
+}
+
+static void matmul_u4_min(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U4_MIN, (struct shape){.bits = 4, .has_min = true, .parts = 1});
+}
+
+static void matmul_u8(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U8, (struct shape){.bits = 8, .zero_shift = 7, .parts = 1});
+}
+
+static void matmul_u8_min(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U8_MIN, (struct shape){.bits = 8, .has_min = true, .parts = 1});
+}
+
+static void matmul_u8_b16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U8_B16, (struct shape){.bits = 8, .zero_shift = 7, .parts = 2});
+}
+
+void kern_matmul_init_avx512(struct kern_table *t)
+{
+    t->matmul[PANEL_U4] = matmul_u4;
+    t->matmul[PANEL_U4_MIN] = matmul_u4_min;
+    t->matmul[PANEL_U8] = matmul_u8;
+    t->matmul[PANEL_U8_MIN] = matmul_u8_min;
+    t->matmul[PANEL_U8_B16] = matmul_u8_b16;
+    kern_matmul_float_init_avx512(t);
+}

@@ -1,0 +1,12 @@
+/* The small operations and attention for avx2: the shared bodies over avx2's vector. */
+#include "engine/kernels/x86/vec_avx2.h"
+
+#include "engine/kernels/isa.h"
+#include "engine/kernels/x86/attention_vec.h"
+#include "engine/kernels/x86/ops_vec.h"
+
+void kern_ops_init_avx2(struct kern_table *t)
+{
+    ops_vec_init(t);
+    t->attention = vec_attention;
+}

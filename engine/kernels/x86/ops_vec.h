@@ -1,0 +1,159 @@
+/* The small operations, once for every x86 ISA: include after a vec_<isa>.h, call ops_vec_init from the ISA's init.
+ * Each output element goes through the same operations whatever n is, so tails are part-loaded, not special. */
+#ifndef INFCGI_KERNELS_X86_OPS_VEC_H
+#define INFCGI_KERNELS_X86_OPS_VEC_H
+
+#include "engine/kernels/kern.h"
+#include "engine/kernels/x86/exp_vec.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* Sixteen partial sums whatever the vector is wide: lane i of block b holds elements 16b + i. */
+enum { SUM_VECS = 16 / VEC_LANES };
+
+static void vec_rmsnorm(const float *x, const float *w, float eps, size_t k, float *out)
+{
+    vec sums[SUM_VECS];
+    for (int j = 0; j < SUM_VECS; j++) {
+        sums[j] = vec_set1(0);
+    }
+    for (size_t i = 0; i < k; i += 16) {
+        for (int j = 0; j < SUM_VECS; j++) {
+            size_t at = i + (size_t)j * VEC_LANES;
+            if (at < k) {
+                vec v = vec_load_part(x + at, k - at);
+                sums[j] = vec_fma(v, v, sums[j]);
+            }
+        }
+    }
+    vec sum = SUM_VECS == 1 ? sums[0] : vec_add(sums[0], sums[SUM_VECS - 1]);
+    float scale = 1.0f / sqrtf(vec_sum(sum) / (float)k + eps);
+    for (size_t i = 0; i < k; i += VEC_LANES) {
+        vec v = vec_mul(vec_load_part(x + i, k - i), vec_set1(scale));
+        if (w != NULL) {
+            v = vec_mul(v, vec_load_part(w + i, k - i));
+        }
+        vec_store_part(out + i, v, k - i);
+    }
+}
+
+static void vec_add_into(float *dst, const float *src, size_t n)
+{
+    for (size_t i = 0; i < n; i += VEC_LANES) {
+        vec_store_part(dst + i, vec_add(vec_load_part(dst + i, n - i), vec_load_part(src + i, n - i)), n - i);
+    }
+}
+
+/* x * sigmoid(u) */
+static inline vec vec_gate(vec x, vec u)
+{
+    return vec_div(x, vec_add(vec_set1(1.0f), vec_exp(vec_sub(vec_set1(0), u))));
+}
+
+static inline vec vec_gelu_tanh_arg(vec x) /* 2 * sqrt(2/pi) * (x + 0.044715 x^3) */
+{
+    vec cube = vec_mul(vec_mul(x, x), x);
+    return vec_mul(vec_set1(1.5957691216057308f), vec_fma(cube, vec_set1(0.044715f), x));
+}
+
+static void vec_glu(enum kern_act act, const float *gate, const float *up, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i += VEC_LANES) {
+        vec g = vec_load_part(gate + i, n - i), y = vec_max(vec_set1(0), g);
+        if (act == KERN_ACT_SILU) {
+            y = vec_gate(g, g);
+        } else if (act == KERN_ACT_GELU_TANH) {
+            y = vec_gate(g, vec_gelu_tanh_arg(g));
+        } else if (act == KERN_ACT_GELU) {
+            float lanes[VEC_LANES];
+            vec_store(lanes, g);
+            for (int j = 0; j < VEC_LANES; j++) {
+                lanes[j] = (float)(0.5 * lanes[j] * (1.0 + erf(lanes[j] * 0.7071067811865476)));
+            }
+            y = vec_load(lanes);
+        }
+        vec_store_part(out + i, vec_mul(y, vec_load_part(up + i, n - i)), n - i);
+    }
+}
+
+static inline vec vec_saturate_half(vec v)
+{
+    return vec_min(vec_set1(65504.0f), vec_max(vec_set1(-65504.0f), v));
+}
+
+static void vec_kv_store(const float *k, const float *v, int d, int slot, unsigned char *head_page)
+{
+    uint16_t *keys = (uint16_t *)(void *)head_page, *values = keys + (size_t)d * KERN_PAGE_TOKENS;
+    for (size_t i = 0; i < (size_t)d; i += VEC_LANES) {
+        size_t n = (size_t)d - i < VEC_LANES ? (size_t)d - i : VEC_LANES;
+        uint16_t key[VEC_LANES];
+        vec_store_f16_part(key, vec_saturate_half(vec_load_part(k + i, n)), n);
+        for (size_t j = 0; j < n; j++) {
+            keys[(i + j) * KERN_PAGE_TOKENS + (size_t)slot] = key[j];
+        }
+        vec_store_f16_part(values + (size_t)slot * (size_t)d + i, vec_saturate_half(vec_load_part(v + i, n)), n);
+    }
+}
+
+/* Largest of x[n], NaNs left out; -inf when there is nothing else. */
+static float vec_max_of(const float *x, int32_t n)
+{
+    vec m[4];
+    for (int j = 0; j < 4; j++) {
+        m[j] = vec_set1(-INFINITY);
+    }
+    int32_t i = 0;
+    for (; i + 4 * VEC_LANES <= n; i += 4 * VEC_LANES) {
+        for (int j = 0; j < 4; j++) {
+            m[j] = vec_max(vec_load(x + i + j * VEC_LANES), m[j]);
+        }
+    }
+    float best = vec_max_lane(vec_max(vec_max(m[0], m[1]), vec_max(m[2], m[3])));
+    for (; i < n; i++) {
+        best = x[i] > best ? x[i] : best;
+    }
+    return best;
+}
+
+static int32_t vec_argmax(const float *x, int32_t n)
+{
+    float best = vec_max_of(x, n);
+    for (int32_t i = 0; i < n; i++) {
+        if (x[i] == best) {
+            return i;
+        }
+    }
+    return 0; /* all NaN */
+}
+
+static float vec_logsumexp(const float *x, int32_t n, float *max)
+{
+    *max = vec_max_of(x, n);
+    vec shift = vec_set1(*max), spoilt = vec_set1(0);
+    struct vec_sum64 sum = vec_sum64_zero();
+    int32_t i = 0;
+    for (; i + VEC_LANES <= n; i += VEC_LANES) {
+        vec v = vec_load(x + i);
+        spoilt = vec_fma(vec_max(vec_set1(0), v), vec_set1(0), spoilt); /* NaN once v holds NaN or +inf */
+        vec_sum64_add(&sum, vec_exp(vec_sub(v, shift)));
+    }
+    double total = vec_sum64_total(&sum);
+    for (; i < n; i++) {
+        total += exp((double)x[i] - *max);
+    }
+    return (float)(log(total) + *max) + vec_sum(spoilt);
+}
+
+static void ops_vec_init(struct kern_table *t)
+{
+    t->rmsnorm = vec_rmsnorm;
+    t->add = vec_add_into;
+    t->glu = vec_glu;
+    t->kv_store = vec_kv_store;
+    t->argmax = vec_argmax;
+    t->logsumexp = vec_logsumexp;
+}
+
+#endif

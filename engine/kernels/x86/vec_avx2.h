@@ -1,0 +1,101 @@
+/* Eight floats of AVX2 with FMA and F16C, under the names that the shared kernel bodies (ops_vec.h, attention_vec.h) use.
+ * Everything is static: AVX2 code must not leak into objects built for the baseline CPU. */
+#ifndef INFCGI_KERNELS_X86_VEC_AVX2_H
+#define INFCGI_KERNELS_X86_VEC_AVX2_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef __m256 vec;
+enum { VEC_LANES = 8, VEC_TILE = 2 }; /* VEC_TILE: queries of an attention tile; 2 x 4 score registers of 16 */
+
+static inline __m256i vec_mask(size_t n)
+{
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n >= 8 ? 8 : (int)n), lane);
+}
+static inline vec vec_set1(float f) { return _mm256_set1_ps(f); }
+static inline vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline void vec_store(float *p, vec v) { _mm256_storeu_ps(p, v); }
+static inline vec vec_load_part(const float *p, size_t n) { return _mm256_maskload_ps(p, vec_mask(n)); }
+static inline void vec_store_part(float *p, vec v, size_t n) { _mm256_maskstore_ps(p, vec_mask(n), v); }
+static inline vec vec_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+static inline vec vec_load_f16_part(const uint16_t *p, size_t n)
+{
+    uint16_t h[8] = {0};
+    memcpy(h, p, (n >= 8 ? 8 : n) * sizeof *h);
+    return vec_load_f16(h);
+}
+static inline void vec_store_f16_part(uint16_t *p, vec v, size_t n)
+{
+    uint16_t h[8];
+    _mm_storeu_si128((__m128i *)h, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    memcpy(p, h, (n >= 8 ? 8 : n) * sizeof *h);
+}
+static inline vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
+static inline vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
+static inline vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
+static inline vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
+static inline vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); } /* a*b + c */
+/* A NaN in b comes through; one in a does not. */
+static inline vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); }
+static inline vec vec_min(vec a, vec b) { return _mm256_min_ps(a, b); }
+
+/* v where from <= lane index + first <= last, else `other`. */
+static inline vec vec_keep_range(vec v, vec other, int32_t first, int32_t from, int32_t last)
+{
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i t = _mm256_add_epi32(lane, _mm256_set1_epi32(first));
+    __m256i out = _mm256_or_si256(_mm256_cmpgt_epi32(t, _mm256_set1_epi32(last)), _mm256_cmpgt_epi32(_mm256_set1_epi32(from), t));
+    return _mm256_blendv_ps(v, other, _mm256_castsi256_ps(out));
+}
+
+/* Sum by halves: lanes i and i + 4, then i + 2, i + 1. */
+static inline float vec_sum(vec v)
+{
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+static inline float vec_max_lane(vec v)
+{
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
+/* v rounded to integers, and x * 2^n for integral n in [-126, 127]. */
+static inline vec vec_round(vec v) { return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline vec vec_scale2(vec x, vec n)
+{
+    __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    return _mm256_mul_ps(x, _mm256_castsi256_ps(power));
+}
+
+/* a where x < y, else b. */
+static inline vec vec_if_less(vec x, vec y, vec a, vec b) { return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_LT_OQ)); }
+
+/* Sums of doubles. */
+struct vec_sum64 {
+    __m256d half[2];
+};
+static inline struct vec_sum64 vec_sum64_zero(void)
+{
+    return (struct vec_sum64){{_mm256_setzero_pd(), _mm256_setzero_pd()}};
+}
+static inline void vec_sum64_add(struct vec_sum64 *s, vec v)
+{
+    s->half[0] = _mm256_add_pd(s->half[0], _mm256_cvtps_pd(_mm256_castps256_ps128(v)));
+    s->half[1] = _mm256_add_pd(s->half[1], _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)));
+}
+static inline double vec_sum64_total(const struct vec_sum64 *s)
+{
+    double d[4];
+    _mm256_storeu_pd(d, _mm256_add_pd(s->half[0], s->half[1]));
+    return (d[0] + d[2]) + (d[1] + d[3]);
+}
+
+#endif

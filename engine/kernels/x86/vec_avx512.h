@@ -1,0 +1,85 @@
+/* Sixteen floats of AVX-512, under the names that the shared kernel bodies (ops_vec.h, attention_vec.h) use.
+ * Everything is static: AVX-512 code must not leak into objects built for the baseline CPU. */
+#ifndef INFCGI_KERNELS_X86_VEC_AVX512_H
+#define INFCGI_KERNELS_X86_VEC_AVX512_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef __m512 vec;
+enum { VEC_LANES = 16, VEC_TILE = 8 }; /* VEC_TILE: queries of an attention tile; 8 x 2 score registers of 32 */
+
+static inline __mmask16 vec_mask(size_t n) { return n >= 16 ? 0xFFFF : (__mmask16)((1u << n) - 1); }
+static inline vec vec_set1(float f) { return _mm512_set1_ps(f); }
+static inline vec vec_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void vec_store(float *p, vec v) { _mm512_storeu_ps(p, v); }
+static inline vec vec_load_part(const float *p, size_t n) { return _mm512_maskz_loadu_ps(vec_mask(n), p); }
+static inline void vec_store_part(float *p, vec v, size_t n) { _mm512_mask_storeu_ps(p, vec_mask(n), v); }
+static inline vec vec_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+static inline vec vec_load_f16_part(const uint16_t *p, size_t n)
+{
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(vec_mask(n), p));
+}
+static inline void vec_store_f16_part(uint16_t *p, vec v, size_t n)
+{
+    _mm256_mask_storeu_epi16(p, vec_mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+static inline vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
+static inline vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
+static inline vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
+static inline vec vec_div(vec a, vec b) { return _mm512_div_ps(a, b); }
+static inline vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); } /* a*b + c */
+/* A NaN in b comes through; one in a does not. */
+static inline vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); }
+static inline vec vec_min(vec a, vec b) { return _mm512_min_ps(a, b); }
+
+/* v where lane index + first <= last, else `other`. */
+static inline vec vec_keep_range(vec v, vec other, int32_t first, int32_t from, int32_t last)
+{
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i t = _mm512_add_epi32(lane, _mm512_set1_epi32(first));
+    __mmask16 m = _mm512_cmple_epi32_mask(t, _mm512_set1_epi32(last)) & _mm512_cmpge_epi32_mask(t, _mm512_set1_epi32(from));
+    return _mm512_mask_blend_ps(m, other, v);
+}
+
+/* Sum by halves: lanes i and i + 8, then i + 4, i + 2, i + 1. */
+static inline float vec_sum(vec v)
+{
+    __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+static inline float vec_max_lane(vec v) { return _mm512_reduce_max_ps(v); }
+
+/* v rounded to integers, and x * 2^n for integral n in [-127, 127]. */
+static inline vec vec_round(vec v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+static inline vec vec_scale2(vec x, vec n) { return _mm512_scalef_ps(x, n); }
+
+/* a where x < y, else b. */
+static inline vec vec_if_less(vec x, vec y, vec a, vec b)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_LT_OQ), b, a);
+}
+
+/* Sums of doubles. */
+struct vec_sum64 {
+    __m512d half[2];
+};
+static inline struct vec_sum64 vec_sum64_zero(void)
+{
+    return (struct vec_sum64){{_mm512_setzero_pd(), _mm512_setzero_pd()}};
+}
+static inline void vec_sum64_add(struct vec_sum64 *s, vec v)
+{
+    s->half[0] = _mm512_add_pd(s->half[0], _mm512_cvtps_pd(_mm512_castps512_ps256(v)));
+    s->half[1] = _mm512_add_pd(s->half[1], _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)));
+}
+static inline double vec_sum64_total(const struct vec_sum64 *s)
+{
+    return _mm512_reduce_add_pd(_mm512_add_pd(s->half[0], s->half[1]));
+}
+
+#endif

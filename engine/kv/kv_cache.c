@@ -1,0 +1,242 @@
+/* One array of page records; free pages and kept pages are linked through it, identities through a chained hash table. */
+#include "engine/kv/kv_cache.h"
+
+#include "engine/base/mem.h"
+#include "engine/base/rng.h"
+
+#include <string.h>
+
+struct page {
+    int32_t n_held;
+    int32_t n_children;     /* named pages whose parent this is */
+    int32_t parent;         /* KV_NO_PAGE for a first page */
+    int32_t prev, next;     /* free list (next only), or list of kept pages, oldest first */
+    int32_t chain;          /* next page of the same hash slot */
+    bool is_named, is_filled, is_kept;
+    uint64_t salt, hash, owner;
+    int32_t tokens[KV_PAGE_TOKENS];
+};
+
+struct kv_cache {
+    struct page *pages;
+    int32_t n_pages, n_held, n_kept, n_free;
+    int32_t free; /* first free page */
+    int32_t oldest, newest;
+    int32_t *slots; /* [mask + 1] first page of each hash slot */
+    uint32_t mask;
+    uint64_t key; /* of the hash, drawn at start */
+};
+
+enum err kv_cache_new(int32_t n_pages, struct kv_cache **out)
+{
+    *out = NULL;
+    struct kv_cache *kv = mem_zalloc(sizeof *kv, MEM_KV);
+    if (kv == NULL) {
+        return ERR_NOMEM;
+    }
+    uint32_t n_slots = 16;
+    while (n_slots < (uint32_t)n_pages * 2) {
+        n_slots *= 2;
+    }
+    *kv = (struct kv_cache){.n_pages = n_pages, .n_free = n_pages, .oldest = KV_NO_PAGE, .newest = KV_NO_PAGE,
+                            .mask = n_slots - 1, .key = rng_fresh_seed()};
+    kv->pages = mem_zalloc_array((size_t)n_pages, sizeof *kv->pages, MEM_KV);
+    kv->slots = mem_alloc(n_slots * sizeof *kv->slots, MEM_KV);
+    if (kv->pages == NULL || kv->slots == NULL) {
+        kv_cache_free(&kv);
+        return ERR_NOMEM;
+    }
+    memset(kv->slots, 0xFF, n_slots * sizeof *kv->slots);
+    for (int32_t i = 0; i < n_pages; i++) {
+        kv->pages[i].next = i + 1 < n_pages ? i + 1 : KV_NO_PAGE;
+    }
+    *out = kv;
+    return ERR_OK;
+}
+
+void kv_cache_free(struct kv_cache **kv)
+{
+    if (*kv != NULL) {
+        mem_free((*kv)->pages);
+        mem_free((*kv)->slots);
+        mem_free(*kv);
+        *kv = NULL;
+    }
+}
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 32;
+}
+
+static uint64_t hash_of(const struct kv_cache *kv, uint64_t salt, int32_t parent, const int32_t *tokens)
+{
+    uint64_t h = mix(mix(kv->key, salt), (uint64_t)(int64_t)parent);
+    for (int i = 0; i < KV_PAGE_TOKENS; i++) {
+        h = mix(h, (uint64_t)(uint32_t)tokens[i]);
+    }
+    return h;
+}
+
+uint64_t kv_cache_salt(const struct kv_cache *kv, const char *text)
+{
+    uint64_t h = kv->key;
+    for (; text != NULL && *text != '\0'; text++) {
+        h = mix(h, (unsigned char)*text);
+    }
+    return h;
+}
+
+/* --- kept pages ---------------------------------------------------------------------------------------------------- */
+
+static void keep(struct kv_cache *kv, int32_t id)
+{
+    struct page *p = &kv->pages[id];
+    p->is_kept = true;
+    p->prev = kv->newest;
+    p->next = KV_NO_PAGE;
+    *(kv->newest == KV_NO_PAGE ? &kv->oldest : &kv->pages[kv->newest].next) = id;
+    kv->newest = id;
+    kv->n_kept++;
+}
+
+static void unkeep(struct kv_cache *kv, int32_t id)
+{
+    struct page *p = &kv->pages[id];
+    *(p->prev == KV_NO_PAGE ? &kv->oldest : &kv->pages[p->prev].next) = p->next;
+    *(p->next == KV_NO_PAGE ? &kv->newest : &kv->pages[p->next].prev) = p->prev;
+    p->is_kept = false;
+    kv->n_kept--;
+}
+
+/* --- names --------------------------------------------------------------------------------------------------------- */
+
+static void unname(struct kv_cache *kv, int32_t id)
+{
+    struct page *p = &kv->pages[id];
+    int32_t *link = &kv->slots[p->hash & kv->mask];
+    while (*link != id) {
+        link = &kv->pages[*link].chain;
+    }
+    *link = p->chain;
+    if (p->parent != KV_NO_PAGE) {
+        kv->pages[p->parent].n_children--;
+    }
+    p->is_named = p->is_filled = false;
+    p->owner = KV_NO_OWNER;
+}
+
+static void release(struct kv_cache *kv, int32_t id)
+{
+    kv->pages[id].next = kv->free;
+    kv->free = id;
+    kv->n_free++;
+}
+
+int32_t kv_cache_find(const struct kv_cache *kv, uint64_t salt, int32_t parent, const int32_t *tokens)
+{
+    uint64_t hash = hash_of(kv, salt, parent, tokens);
+    for (int32_t id = kv->slots[hash & kv->mask]; id != KV_NO_PAGE; id = kv->pages[id].chain) {
+        const struct page *p = &kv->pages[id];
+        if (p->hash == hash && p->parent == parent && p->salt == salt &&
+            memcmp(p->tokens, tokens, sizeof p->tokens) == 0) {
+            return id;
+        }
+    }
+    return KV_NO_PAGE;
+}
+
+bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t parent, const int32_t *tokens, uint64_t owner)
+{
+    if (kv_cache_find(kv, salt, parent, tokens) != KV_NO_PAGE) {
+        return false;
+    }
+    struct page *p = &kv->pages[page];
+    p->salt = salt;
+    p->parent = parent;
+    p->hash = hash_of(kv, salt, parent, tokens);
+    p->owner = owner;
+    p->is_named = true;
+    p->is_filled = false;
+    p->n_children = 0;
+    memcpy(p->tokens, tokens, sizeof p->tokens);
+    p->chain = kv->slots[p->hash & kv->mask];
+    kv->slots[p->hash & kv->mask] = page;
+    if (parent != KV_NO_PAGE) {
+        kv->pages[parent].n_children++;
+    }
+    return true;
+}
+
+void kv_cache_fill(struct kv_cache *kv, int32_t page)
+{
+    kv->pages[page].is_filled = true;
+    kv->pages[page].owner = KV_NO_OWNER;
+}
+
+bool kv_cache_is_named(const struct kv_cache *kv, int32_t page) { return kv->pages[page].is_named; }
+bool kv_cache_is_filled(const struct kv_cache *kv, int32_t page) { return kv->pages[page].is_filled; }
+uint64_t kv_cache_owner(const struct kv_cache *kv, int32_t page) { return kv->pages[page].owner; }
+void kv_cache_set_owner(struct kv_cache *kv, int32_t page, uint64_t owner) { kv->pages[page].owner = owner; }
+
+/* --- holding ------------------------------------------------------------------------------------------------------- */
+
+/* Frees the oldest kept page that no other page hangs from. Sequences drop their last pages first, so it is near the
+ * front of the list. */
+static bool evict_one(struct kv_cache *kv)
+{
+    for (int32_t id = kv->oldest; id != KV_NO_PAGE; id = kv->pages[id].next) {
+        if (kv->pages[id].n_children == 0) {
+            unkeep(kv, id);
+            unname(kv, id);
+            release(kv, id);
+            return true;
+        }
+    }
+    return false;
+}
+
+int32_t kv_cache_take(struct kv_cache *kv)
+{
+    if (kv->n_free == 0 && !evict_one(kv)) {
+        return KV_NO_PAGE;
+    }
+    int32_t id = kv->free;
+    kv->free = kv->pages[id].next;
+    kv->n_free--;
+    kv->n_held++;
+    kv->pages[id] = (struct page){.n_held = 1, .parent = KV_NO_PAGE};
+    return id;
+}
+
+void kv_cache_hold(struct kv_cache *kv, int32_t page)
+{
+    struct page *p = &kv->pages[page];
+    if (p->n_held++ == 0) {
+        unkeep(kv, page);
+        kv->n_held++;
+    }
+}
+
+void kv_cache_drop(struct kv_cache *kv, int32_t page)
+{
+    struct page *p = &kv->pages[page];
+    if (--p->n_held > 0) {
+        return;
+    }
+    kv->n_held--;
+    if (p->is_named && p->is_filled) {
+        keep(kv, page);
+        return;
+    }
+    if (p->is_named) {
+        unname(kv, page); /* empty: nobody holds its children either, as they would hold it too */
+    }
+    release(kv, page);
+}
+
+int32_t kv_cache_n_available(const struct kv_cache *kv) { return kv->n_free + kv->n_kept; }
+int32_t kv_cache_n_held(const struct kv_cache *kv) { return kv->n_held; }
+int32_t kv_cache_n_kept(const struct kv_cache *kv) { return kv->n_kept; }
+int32_t kv_cache_n_pages(const struct kv_cache *kv) { return kv->n_pages; }

@@ -1,0 +1,62 @@
+/* Pages of the KV cache: who holds them, and which prefix each one stands for.
+ *
+ * A page holds KV_PAGE_TOKENS consecutive positions of a sequence. Pages are counted, so sequences with the same prefix
+ * share them; a page nobody holds stays findable until its memory is needed (least recently used first). A page's identity
+ * is its parent page and its tokens, compared token by token; hashes only find candidates.
+ *
+ *   salt -> page [t0..t31] -> page [t32..t63] -> ...      the prefix tree; an edge is "parent page"
+ *
+ * A page may be named before it is computed: the sequence that computes it owns it until kv_cache_fill, and others with the
+ * same prefix wait for it instead of computing it again.
+ * Threads: one (the scheduler's). Source of paging: Kwon 2023, "PagedAttention"; of the tree: Zheng 2024, "SGLang". */
+#ifndef INFCGI_KV_KV_CACHE_H
+#define INFCGI_KV_KV_CACHE_H
+
+#include "engine/base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { KV_PAGE_TOKENS = 32, KV_NO_PAGE = -1, KV_NO_OWNER = 0 };
+
+struct kv_cache;
+
+/* n_pages pages with ids 0 .. n_pages-1, all free. ERR_NOMEM. */
+MUST_CHECK enum err kv_cache_new(int32_t n_pages, struct kv_cache **out);
+void kv_cache_free(struct kv_cache **kv);
+
+/* Takes a page for the caller alone (held once, without identity); evicts the least recently used page nobody holds when
+ * none is free. KV_NO_PAGE when all are held. */
+int32_t kv_cache_take(struct kv_cache *kv);
+
+/* Holds a page once more / lets it go. An unheld page with an identity and content stays findable; others become free. */
+void kv_cache_hold(struct kv_cache *kv, int32_t page);
+void kv_cache_drop(struct kv_cache *kv, int32_t page);
+
+/* The page with this identity, or KV_NO_PAGE. parent: KV_NO_PAGE for the first page of a prompt; salt then tells tenants
+ * apart. tokens: KV_PAGE_TOKENS ids. */
+int32_t kv_cache_find(const struct kv_cache *kv, uint64_t salt, int32_t parent, const int32_t *tokens);
+
+/* Gives a held page without identity its identity, unless another page has it (then false). The parent must be held and
+ * have an identity. owner: who computes it (not KV_NO_OWNER); the page counts as empty until kv_cache_fill. */
+bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t parent, const int32_t *tokens, uint64_t owner);
+
+/* Tells that the page's content is complete: it has no owner any more. */
+void kv_cache_fill(struct kv_cache *kv, int32_t page);
+
+bool kv_cache_is_named(const struct kv_cache *kv, int32_t page);
+bool kv_cache_is_filled(const struct kv_cache *kv, int32_t page);
+uint64_t kv_cache_owner(const struct kv_cache *kv, int32_t page);
+/* Sets who computes a named, empty page: a waiter that takes over, or KV_NO_OWNER when the owner leaves. */
+void kv_cache_set_owner(struct kv_cache *kv, int32_t page, uint64_t owner);
+
+/* Pages that kv_cache_take could give now; held by sequences; kept for reuse only; in all. */
+int32_t kv_cache_n_available(const struct kv_cache *kv);
+int32_t kv_cache_n_held(const struct kv_cache *kv);
+int32_t kv_cache_n_kept(const struct kv_cache *kv);
+int32_t kv_cache_n_pages(const struct kv_cache *kv);
+
+/* A salt from text (NULL = none), keyed so that clients cannot aim at collisions. */
+uint64_t kv_cache_salt(const struct kv_cache *kv, const char *text);
+
+#endif

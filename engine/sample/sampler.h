@@ -1,0 +1,92 @@
+/* From a row of logits to a token: penalties, bias, truncation, temperature, a draw.
+ *
+ * Stages run in llama.cpp's order: bias and bans, repetition, presence and frequency penalties, top-k, typical-p, top-p,
+ * min-p, temperature. The draw is rng_uniform(seed, choice, position), so it depends on the request alone. Sums run in a
+ * fixed order in double. Nothing here allocates. Threads: pure functions on the caller's scratch. */
+#ifndef INFCGI_SAMPLE_SAMPLER_H
+#define INFCGI_SAMPLE_SAMPLER_H
+
+#include "engine/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SAMPLER_MAX_TOP = 20 };
+
+struct sampler_bias {
+    int32_t id;
+    float bias; /* <= SAMPLER_BAN bans */
+};
+#define SAMPLER_BAN (-100.0f) /* OpenAI: "values like -100 should result in a ban" */
+
+/* Neutral values in brackets. */
+struct sampler_params {
+    float temperature;       /* [1]; 0 = greedy */
+    int32_t top_k;           /* [0 = off] */
+    float top_p;             /* [1 = off] */
+    float min_p;             /* [0 = off] share of the best token's probability */
+    float typical_p;         /* [1 = off] [Meister 2023, "Locally typical sampling"] */
+    float repeat_penalty;    /* [1 = off] over the last repeat_last_n tokens [Keskar 2019, CTRL] */
+    int32_t repeat_last_n;   /* [64], -1 = all */
+    float presence_penalty;  /* [0 = off] once for each generated token [OpenAI API] */
+    float frequency_penalty; /* [0 = off] for each time it was generated */
+    uint64_t seed;
+    uint32_t choice;
+    int32_t n_top;           /* [-1 = no log-probabilities]; 0..SAMPLER_MAX_TOP alternatives wanted */
+    const struct sampler_bias *bias; /* [n_bias], ids in range */
+    size_t n_bias;
+    const int32_t *ends;     /* [n_ends] ids that end a sequence, for ban_ends */
+    size_t n_ends;
+};
+
+/* A row of logits and what the back end found in it. */
+struct sampler_row {
+    const float *logits; /* [n_vocab] */
+    int32_t n_vocab;
+    int32_t argmax;
+    float max, logsumexp;
+};
+
+/* What was said so far: prompt and generated tokens in one array. */
+struct sampler_history {
+    const int32_t *tokens; /* [n_tokens] */
+    int32_t n_prompt, n_tokens;
+    bool ban_ends; /* no end token now (ignore_eos, min_tokens) */
+};
+
+struct sampler_top {
+    int32_t id;
+    float logprob;
+};
+
+struct sampler_result {
+    int32_t id;
+    float logprob; /* of id in the model's own distribution; NaN when not asked for */
+    int32_t n_top;
+    struct sampler_top top[SAMPLER_MAX_TOP]; /* best first, ties by lower id */
+};
+
+struct sampler_candidate {
+    int32_t id;
+    float logit;
+};
+
+/* Scratch for one thread; sizes fixed by the vocabulary. */
+struct sampler_scratch {
+    float *logits;                     /* [n_vocab] */
+    struct sampler_candidate *cands;   /* [n_vocab] */
+    unsigned char *seen;               /* [n_vocab] zero between calls */
+};
+MUST_CHECK enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab);
+void sampler_scratch_fini(struct sampler_scratch *s);
+
+/* Picks the token behind history. ERR_NUMERICAL: the row holds NaN or +inf; ERR_INVALID_VALUE: every token is banned. */
+MUST_CHECK enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *row,
+                                 const struct sampler_history *h, struct sampler_scratch *scratch,
+                                 struct sampler_result *out);
+
+/* Log-probability of `id` and the n_top best of a row, as for a prompt token. */
+void sampler_logprobs(const struct sampler_row *row, int32_t id, int32_t n_top, struct sampler_result *out);
+
+#endif

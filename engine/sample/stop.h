@@ -1,0 +1,29 @@
+/* Stop strings over a stream of text pieces: which bytes may be shown, and where a match begins. Holds back only what may
+ * still become a match. Threads: a matcher belongs to one thread. */
+#ifndef INFCGI_SAMPLE_STOP_H
+#define INFCGI_SAMPLE_STOP_H
+
+#include "engine/base/buf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { STOP_MAX = 16 };
+
+/* Zero-initialise and fill in strings; `held` by buf_init. */
+struct stop {
+    const char *strings[STOP_MAX];
+    size_t lens[STOP_MAX]; /* 1 or more */
+    size_t n;
+    struct buf held; /* text not yet released */
+};
+
+/* Adds text[0..n). *releasable = bytes at the start of s->held that may be shown. True when a stop string begins right
+ * behind them: *which is its index (earliest match; of those at the same place the first in the list). Failures to
+ * allocate stick in s->held. */
+bool stop_push(struct stop *s, const char *text, size_t n, size_t *releasable, size_t *which);
+
+/* Drops the first n bytes of s->held: they were shown. */
+void stop_release(struct stop *s, size_t n);
+
+#endif

@@ -1,0 +1,460 @@
+/* The scheduler's outside: queue, rings, the thread's loop. What a step does is in sched_step.c, where pages come from in
+ * sched_admit.c. */
+#include "engine/sched/sched_internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+/* --- sequences ----------------------------------------------------------------------------------------------------- */
+
+static void seq_free(struct sched_seq *q)
+{
+    pthread_mutex_destroy(&q->lock);
+    pthread_cond_destroy(&q->ready);
+    mem_free((void *)q->sampling.bias);
+    mem_free((void *)q->sampling.ends);
+    mem_free(q->tokens);
+    mem_free(q->pages);
+    mem_free(q->ring);
+    mem_free(q->tops);
+    mem_free(q);
+}
+
+static void seq_unref(struct sched_seq *q)
+{
+    if (atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) == 1) {
+        seq_free(q);
+    }
+}
+
+/* Copies n * size bytes; NULL for none. False when out of memory. */
+static bool copy_array(const void *from, size_t n, size_t size, void *to)
+{
+    void *p = NULL;
+    if (n != 0) {
+        p = mem_alloc(n * size, MEM_REQUEST);
+        if (p == NULL) {
+            return false;
+        }
+        memcpy(p, from, n * size);
+    }
+    memcpy(to, &p, sizeof p);
+    return true;
+}
+
+static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)
+{
+    int64_t total = r->max_tokens < 0 ? s->cfg.n_ctx : (int64_t)r->n_tokens + r->max_tokens;
+    q->max_total = (int32_t)MIN_OF(total, (int64_t)s->cfg.n_ctx);
+    q->n_prompt = q->n_tokens = r->n_tokens;
+    q->min_tokens = r->min_tokens;
+    q->ignore_ends = r->ignore_ends;
+    q->prompt_logprobs = q->is_private = r->prompt_logprobs;
+    q->deadline_ns = r->deadline_ns;
+    q->salt = kv_cache_salt(s->kv, r->salt);
+    q->sampling = r->sampling;
+    q->sampling.bias = NULL;
+    q->sampling.ends = NULL;
+    q->usage.prompt_tokens = r->n_tokens;
+    size_t n_tokens = (size_t)q->max_total + 1;
+    size_t n_top = (size_t)MAX_OF(r->sampling.n_top, 1);
+    q->tokens = mem_alloc(n_tokens * sizeof *q->tokens, MEM_REQUEST);
+    q->pages = mem_alloc((n_tokens / BACKEND_PAGE_TOKENS + 1) * sizeof *q->pages, MEM_REQUEST);
+    q->ring = mem_zalloc_array(SCHED_RING, sizeof *q->ring, MEM_REQUEST);
+    q->tops = mem_zalloc_array(SCHED_RING * n_top, sizeof *q->tops, MEM_REQUEST);
+    bool ok = copy_array(r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias, &q->sampling.bias) &&
+              copy_array(r->sampling.ends, r->sampling.n_ends, sizeof *r->sampling.ends, &q->sampling.ends);
+    if (!ok || q->tokens == NULL || q->pages == NULL || q->ring == NULL || q->tops == NULL) {
+        return false;
+    }
+    memcpy(q->tokens, r->tokens, (size_t)r->n_tokens * sizeof *q->tokens);
+    return true;
+}
+
+enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out, struct err_info *info)
+{
+    *out = NULL;
+    struct sched_seq *q = mem_zalloc(sizeof *q, MEM_REQUEST);
+    if (q == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
+    }
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&q->ready, &attr);
+    pthread_condattr_destroy(&attr);
+    q->sched = s;
+    atomic_init(&q->refs, 2);
+    if (!seq_fill(s, q, r)) {
+        seq_free(q);
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for a request of %d tokens", r->n_tokens);
+    }
+    q->submit_ns = clock_now_ns();
+    pthread_mutex_lock(&s->lock);
+    enum err err = s->is_draining || s->is_stopping      ? ERR_DRAINING
+                   : s->n_queued >= s->cfg.queue_max ? ERR_OVERLOADED
+                                                       : ERR_OK;
+    if (err == ERR_OK) {
+        q->number = ++s->next_number;
+        *s->submitted_end = q;
+        s->submitted_end = &q->next;
+        s->n_queued++;
+        atomic_store(&s->has_news, true);
+        pthread_cond_signal(&s->wake);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (err != ERR_OK) {
+        seq_free(q);
+        return err_set(info, err, NULL,
+                       err == ERR_DRAINING ? "the server is shutting down" : "the queue of %d requests is full", s->cfg.queue_max);
+    }
+    *out = q;
+    return ERR_OK;
+}
+
+void sched_cancel(struct sched_seq *q)
+{
+    struct sched *s = q->sched;
+    if (atomic_exchange(&q->cancelled, true)) {
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->has_news, true);
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sched_release(struct sched_seq **seq)
+{
+    struct sched_seq *q = *seq;
+    if (q == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&q->lock);
+    bool ended = q->has_ended;
+    pthread_mutex_unlock(&q->lock);
+    if (!ended) {
+        sched_cancel(q);
+    }
+    seq_unref(q);
+    *seq = NULL;
+}
+
+/* --- rings --------------------------------------------------------------------------------------------------------- */
+
+uint32_t sched_ring_room(struct sched_seq *q)
+{
+    pthread_mutex_lock(&q->lock);
+    uint32_t room = SCHED_RING - SCHED_RING_RESERVE - (q->n_put - q->n_got);
+    pthread_mutex_unlock(&q->lock);
+    return room;
+}
+
+void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const struct sampler_result *r)
+{
+    pthread_mutex_lock(&q->lock);
+    uint32_t at = q->n_put++ % SCHED_RING;
+    q->ring[at] = (struct sched_slot){.kind = kind, .id = r->id, .logprob = r->logprob, .n_top = r->n_top};
+    if (r->n_top > 0) {
+        memcpy(q->tops + (size_t)at * (size_t)q->sampling.n_top, r->top, (size_t)r->n_top * sizeof *r->top);
+    }
+    pthread_cond_signal(&q->ready);
+    pthread_mutex_unlock(&q->lock);
+}
+
+static void put_end(struct sched_seq *q, enum sched_finish finish, enum err err)
+{
+    pthread_mutex_lock(&q->lock);
+    q->ring[q->n_put++ % SCHED_RING] = (struct sched_slot){.kind = SCHED_END, .finish = finish, .err = err};
+    q->has_ended = true;
+    uint64_t now = clock_now_ns();
+    if (q->first_ns != 0) {
+        q->usage.decode_ns = now - q->first_ns;
+    }
+    pthread_cond_signal(&q->ready);
+    pthread_mutex_unlock(&q->lock);
+}
+
+enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out)
+{
+    uint64_t until = clock_now_ns() + (uint64_t)MAX_OF(timeout_ms, 0) * 1000000u;
+    struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    enum err err = ERR_OK;
+    pthread_mutex_lock(&q->lock);
+    while (q->n_got == q->n_put && err == ERR_OK) {
+        if (q->has_ended) {
+            err = ERR_NONE;
+        } else if (timeout_ms <= 0 || pthread_cond_timedwait(&q->ready, &q->lock, &at) == ETIMEDOUT) {
+            err = q->n_got == q->n_put ? ERR_AGAIN : ERR_OK;
+        }
+    }
+    if (err == ERR_OK) {
+        uint32_t i = q->n_got++ % SCHED_RING;
+        const struct sched_slot *e = &q->ring[i];
+        *out = (struct sched_event){.kind = e->kind, .finish = e->finish, .err = e->err};
+        out->token.id = e->id;
+        out->token.logprob = e->logprob;
+        out->token.n_top = e->n_top;
+        if (e->n_top > 0) {
+            memcpy(out->token.top, q->tops + (size_t)i * (size_t)q->sampling.n_top, (size_t)e->n_top * sizeof *out->token.top);
+        }
+    }
+    bool was_full = err == ERR_OK && q->n_put - q->n_got == SCHED_RING / 2; /* half empty again: worth a look */
+    pthread_mutex_unlock(&q->lock);
+    if (was_full) {
+        pthread_mutex_lock(&q->sched->lock);
+        atomic_store(&q->sched->has_news, true);
+        pthread_cond_signal(&q->sched->wake);
+        pthread_mutex_unlock(&q->sched->lock);
+    }
+    return err;
+}
+
+void sched_seq_usage(struct sched_seq *q, struct sched_usage *out)
+{
+    pthread_mutex_lock(&q->lock);
+    *out = q->usage;
+    pthread_mutex_unlock(&q->lock);
+}
+
+void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err)
+{
+    bool in_queue = !q->was_admitted, in_prefill = q->n_tokens == q->n_prompt;
+    sched_drop_pages(s, q);
+    pthread_mutex_lock(&s->lock);
+    if (err == ERR_CANCELLED) {
+        *(in_queue ? &s->stats.cancelled_queue : in_prefill ? &s->stats.cancelled_prefill : &s->stats.cancelled_decode) += 1;
+    }
+    s->stats.pages_held = (uint64_t)kv_cache_n_held(s->kv);
+    s->stats.pages_kept = (uint64_t)kv_cache_n_kept(s->kv);
+    pthread_mutex_unlock(&s->lock);
+    put_end(q, finish, err);
+    seq_unref(q);
+}
+
+/* --- the thread ---------------------------------------------------------------------------------------------------- */
+
+static void take_submitted(struct sched *s)
+{
+    struct sched_seq **end = &s->waiting;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->has_news, false);
+    *end = s->submitted;
+    s->submitted = NULL;
+    s->submitted_end = &s->submitted;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Why a sequence must go now, or ERR_OK. */
+static enum err must_go(const struct sched *s, const struct sched_seq *q, uint64_t now, bool stopping)
+{
+    if (stopping || atomic_load_explicit(&q->cancelled, memory_order_acquire)) {
+        return ERR_CANCELLED;
+    }
+    if (q->deadline_ns != 0 && now > q->deadline_ns) {
+        return ERR_DEADLINE;
+    }
+    return q->stalled_since != 0 && now - q->stalled_since > s->cfg.stall_ns ? ERR_CANCELLED : ERR_OK;
+}
+
+/* Ends what must go; returns how many were in the list. */
+static int32_t sweep(struct sched *s, struct sched_seq **list, bool stopping)
+{
+    uint64_t now = clock_now_ns();
+    int32_t n = 0;
+    while (*list != NULL) {
+        struct sched_seq *q = *list;
+        enum err err = must_go(s, q, now, stopping);
+        if (err == ERR_OK) {
+            list = &q->next;
+            continue;
+        }
+        *list = q->next;
+        n++;
+        sched_end(s, q, SCHED_FINISH_NONE, err);
+    }
+    return n;
+}
+
+static bool read_stopping(struct sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool stopping = s->is_stopping;
+    pthread_mutex_unlock(&s->lock);
+    return stopping;
+}
+
+static void update_stats(struct sched *s, int32_t n_swept_waiting)
+{
+    int32_t n_waiting = 0;
+    double rows = 0;
+    for (const struct sched_seq *q = s->waiting; q != NULL; q = q->next) {
+        n_waiting++;
+        rows += q->n_tokens;
+    }
+    for (const struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        rows += q->n_tokens - q->n_computed;
+    }
+    pthread_mutex_lock(&s->lock);
+    s->n_queued -= n_swept_waiting;
+    s->stats.n_running = (uint64_t)s->n_running;
+    s->stats.n_waiting = (uint64_t)n_waiting;
+    s->stats.pages_held = (uint64_t)kv_cache_n_held(s->kv);
+    s->stats.pages_kept = (uint64_t)kv_cache_n_kept(s->kv);
+    s->stats.estimated_wait_ms = (uint64_t)(rows * s->ns_per_row / 1e6);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Sleeps until there is news; with sequences paused by slow readers, or waiting for a deadline, at most 10 ms. */
+static void wait_for_news(struct sched *s, bool has_work)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_nsec += 10000000;
+    at.tv_sec += at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    atomic_store(&s->last_step_ns, 0);
+    pthread_mutex_lock(&s->lock);
+    while (!atomic_load(&s->has_news) && !s->is_stopping) {
+        if (!has_work) {
+            pthread_cond_wait(&s->wake, &s->lock);
+        } else if (pthread_cond_timedwait(&s->wake, &s->lock, &at) == ETIMEDOUT) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void *thread_main(void *arg)
+{
+    struct sched *s = arg;
+    for (;;) {
+        bool stopping = read_stopping(s);
+        take_submitted(s);
+        int32_t n_gone = sweep(s, &s->waiting, stopping);
+        s->n_running -= sweep(s, &s->running, stopping);
+        if (stopping) {
+            return NULL;
+        }
+        int32_t running_before = s->n_running;
+        sched_admit_all(s);
+        n_gone += s->n_running - running_before;
+        update_stats(s, n_gone);
+        atomic_store(&s->last_step_ns, clock_now_ns());
+        if (!sched_step(s)) {
+            wait_for_news(s, s->waiting != NULL || s->running != NULL);
+        }
+    }
+}
+
+/* --- start and stop ------------------------------------------------------------------------------------------------ */
+
+static bool allocate(struct sched *s)
+{
+    const struct sched_config *c = &s->cfg;
+    size_t rows = (size_t)c->max_rows, seqs = (size_t)c->max_seqs, logits = (size_t)c->max_logits;
+    s->tokens = mem_zalloc_array(rows, sizeof *s->tokens, MEM_SCRATCH);
+    s->pos = mem_zalloc_array(rows, sizeof *s->pos, MEM_SCRATCH);
+    s->seq = mem_zalloc_array(rows, sizeof *s->seq, MEM_SCRATCH);
+    s->logit_rows = mem_zalloc_array(logits, sizeof *s->logit_rows, MEM_SCRATCH);
+    s->tables = mem_zalloc_array(seqs, sizeof *s->tables, MEM_SCRATCH);
+    s->batch_seqs = mem_zalloc_array(seqs, sizeof *s->batch_seqs, MEM_SCRATCH);
+    s->logits = mem_map(logits * (size_t)c->n_vocab * sizeof *s->logits, MEM_SCRATCH);
+    s->row_stats = mem_zalloc_array(logits, sizeof *s->row_stats, MEM_SCRATCH);
+    return s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL && s->tables != NULL &&
+           s->batch_seqs != NULL && s->logits != NULL && s->row_stats != NULL &&
+           sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK && kv_cache_new(c->n_pages, &s->kv) == ERR_OK;
+}
+
+enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info)
+{
+    *out = NULL;
+    if (cfg->max_logits < cfg->max_seqs || cfg->max_rows < cfg->max_seqs ||
+        (int64_t)cfg->n_pages * BACKEND_PAGE_TOKENS < cfg->n_ctx) {
+        return err_set(info, ERR_CONFIG, NULL,
+                       "expected room for %d sequences in a batch of %d rows, and for %d tokens in %d KV pages",
+                       cfg->max_seqs, cfg->max_rows, cfg->n_ctx, cfg->n_pages);
+    }
+    struct sched *s = mem_zalloc(sizeof *s, MEM_GENERAL);
+    if (s == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the scheduler");
+    }
+    s->cfg = *cfg;
+    s->cfg.step_budget_ns = cfg->step_budget_ns != 0 ? cfg->step_budget_ns : SCHED_DEFAULT_BUDGET_NS;
+    s->cfg.stall_ns = cfg->stall_ns != 0 ? cfg->stall_ns : SCHED_DEFAULT_STALL_NS;
+    s->submitted_end = &s->submitted;
+    s->stats.pages_total = (uint64_t)cfg->n_pages;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    if (!allocate(s)) {
+        sched_free(&s);
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the scheduler");
+    }
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int rc = pthread_create(&s->thread, NULL, thread_main, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0) {
+        sched_free(&s);
+        return err_set(info, ERR_INTERNAL, NULL, "cannot start the scheduler's thread: %s", strerror(rc));
+    }
+    s->is_started = true;
+    *out = s;
+    return ERR_OK;
+}
+
+void sched_free(struct sched **sched)
+{
+    struct sched *s = *sched;
+    if (s == NULL) {
+        return;
+    }
+    if (s->is_started) {
+        pthread_mutex_lock(&s->lock);
+        s->is_stopping = true;
+        pthread_cond_signal(&s->wake);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+    }
+    mem_unmap(s->logits, (size_t)s->cfg.max_logits * (size_t)s->cfg.n_vocab * sizeof *s->logits, MEM_SCRATCH);
+    mem_free(s->tokens);
+    mem_free(s->pos);
+    mem_free(s->seq);
+    mem_free(s->logit_rows);
+    mem_free(s->tables);
+    mem_free(s->batch_seqs);
+    mem_free(s->row_stats);
+    sampler_scratch_fini(&s->scratch);
+    kv_cache_free(&s->kv);
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->wake);
+    mem_free(s);
+    *sched = NULL;
+}
+
+void sched_drain(struct sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->is_draining = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sched_get_stats(struct sched *s, struct sched_stats *out)
+{
+    uint64_t last = atomic_load(&s->last_step_ns), now = clock_now_ns();
+    pthread_mutex_lock(&s->lock);
+    *out = s->stats;
+    pthread_mutex_unlock(&s->lock);
+    out->last_step_age_ms = last == 0 || now < last ? 0 : (now - last) / 1000000u;
+}

@@ -1,0 +1,99 @@
+/* The scheduler: continuous batching at iteration level [Yu 2022, "Orca"] with chunked prefill [Agrawal 2024, "Sarathi"].
+ *
+ * One thread owns the batch, the KV pages and sampling. Each step takes a row of every decoding sequence first and fills
+ * the rest of the batch with chunks of prompts, as many as fit the step's time budget. Requests come in through a bounded
+ * queue; tokens go out through a bounded ring per sequence, so that a slow reader pauses its own sequence and nobody else's.
+ * What a sequence gives does not depend on any of this: the back end computes a row the same in every batch.
+ *
+ * Threads: sched_submit, sched_cancel, sched_get_stats, sched_drain from anywhere; sched_next and sched_release of a
+ * sequence from one thread at a time. */
+#ifndef INFCGI_SCHED_SCHED_H
+#define INFCGI_SCHED_SCHED_H
+
+#include "engine/backend/backend.h"
+#include "engine/base/err.h"
+#include "engine/sample/sampler.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sched;
+struct sched_seq;
+
+struct sched_config {
+    const struct backend *backend;
+    struct backend_model *model; /* borrowed; opened with the three limits below */
+    int32_t n_vocab;
+    int32_t n_ctx;               /* longest sequence in tokens */
+    int32_t n_pages;             /* KV pages; at least n_ctx / BACKEND_PAGE_TOKENS rounded up */
+    int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
+    int32_t max_seqs;            /* sequences running at once */
+    int32_t queue_max;           /* sequences waiting */
+    uint64_t step_budget_ns;     /* how long a step may take while others decode; 0 = 100 ms */
+    uint64_t stall_ns;           /* a reader that takes nothing for so long loses its sequence; 0 = 30 s */
+};
+
+/* One sequence to generate. Everything is copied. */
+struct sched_request {
+    const int32_t *tokens; /* [n_tokens] the prompt, ids in range, 1 .. n_ctx-1 of them */
+    int32_t n_tokens;
+    int32_t max_tokens;    /* 0 = prefill only, -1 = until n_ctx */
+    int32_t min_tokens;
+    bool ignore_ends;
+    bool prompt_logprobs;
+    struct sampler_params sampling; /* bias and ends are copied too; ends = all ids that end this sequence */
+    const char *salt;      /* OPTIONAL */
+    uint64_t deadline_ns;  /* clock_now_ns, 0 = none */
+};
+
+enum sched_event_kind { SCHED_PROMPT_TOKEN, SCHED_TOKEN, SCHED_END };
+enum sched_finish { SCHED_FINISH_NONE, SCHED_FINISH_STOP, SCHED_FINISH_LENGTH };
+
+struct sched_event {
+    enum sched_event_kind kind;
+    enum sched_finish finish; /* END */
+    enum err err;             /* END: why it broke off, or ERR_OK */
+    struct sampler_result token; /* TOKEN, PROMPT_TOKEN; the end token itself is not given out */
+};
+
+struct sched_usage {
+    int32_t prompt_tokens, cached_tokens, completion_tokens;
+    uint64_t queue_ns, prefill_ns, decode_ns;
+};
+
+struct sched_stats {
+    uint64_t n_running, n_waiting;
+    uint64_t pages_held, pages_kept, pages_total;
+    uint64_t prompt_tokens, cached_tokens, generated_tokens;
+    uint64_t steps, step_rows, step_ns;
+    uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;
+    uint64_t estimated_wait_ms, last_step_age_ms;
+};
+
+/* Starts the scheduler's thread. ERR_NOMEM, ERR_CONFIG, ERR_INTERNAL. */
+MUST_CHECK enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info);
+
+/* Ends all sequences with ERR_CANCELLED, stops the thread, frees. All sequences must have been released before. */
+void sched_free(struct sched **s);
+
+/* Refuses new sequences from now on (ERR_DRAINING). */
+void sched_drain(struct sched *s);
+
+/* Queues a sequence; *out is the caller's until sched_release. ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
+MUST_CHECK enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out,
+                                 struct err_info *info);
+
+/* Waits up to timeout_ms for an event. ERR_AGAIN: none yet. ERR_NONE: SCHED_END was given out. */
+MUST_CHECK enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out);
+
+/* The sequence is dropped within one step. */
+void sched_cancel(struct sched_seq *q);
+
+void sched_seq_usage(struct sched_seq *q, struct sched_usage *out);
+
+/* Cancels if need be, and lets go; sets *q to NULL. */
+void sched_release(struct sched_seq **q);
+
+void sched_get_stats(struct sched *s, struct sched_stats *out);
+
+#endif

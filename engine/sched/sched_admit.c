@@ -1,0 +1,175 @@
+/* Where pages come from: admission with shared prefixes, growth while decoding, preemption when there are none left. */
+#include "engine/sched/sched_internal.h"
+
+_Static_assert((int)KV_PAGE_TOKENS == (int)BACKEND_PAGE_TOKENS, "pool and back ends must agree on the page");
+
+static int32_t pages_for(int32_t n_positions) { return (n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
+
+/* Lets all pages go, the last first, so that a prefix outlives what hangs from it. Pages it was computing lose their owner. */
+void sched_drop_pages(struct sched *s, struct sched_seq *q)
+{
+    while (q->n_pages > 0) {
+        int32_t page = q->pages[--q->n_pages];
+        if (kv_cache_is_named(s->kv, page) && kv_cache_owner(s->kv, page) == q->number) {
+            kv_cache_set_owner(s->kv, page, KV_NO_OWNER);
+        }
+        kv_cache_drop(s->kv, page);
+    }
+    q->n_computed = 0;
+}
+
+/* Holds or takes the pages of q's tokens. Whole pages in front of the last token are shared where another sequence has
+ * them, filled or not. False, with all let go, when the pool cannot give them. */
+static bool take_pages(struct sched *s, struct sched_seq *q)
+{
+    int32_t wanted = pages_for(q->n_tokens), n_shareable = q->is_private ? 0 : (q->n_tokens - 1) / KV_PAGE_TOKENS;
+    int32_t parent = KV_NO_PAGE;
+    bool is_chained = true; /* the pages so far have names */
+    while (q->n_pages < wanted) {
+        const int32_t *tokens = q->tokens + q->n_pages * KV_PAGE_TOKENS;
+        bool may_share = is_chained && q->n_pages < n_shareable;
+        int32_t page = may_share ? kv_cache_find(s->kv, q->salt, parent, tokens) : KV_NO_PAGE;
+        if (page != KV_NO_PAGE) {
+            kv_cache_hold(s->kv, page);
+        } else {
+            page = kv_cache_take(s->kv);
+            if (page == KV_NO_PAGE) {
+                sched_drop_pages(s, q);
+                return false;
+            }
+            is_chained = may_share && kv_cache_name(s->kv, page, q->salt, parent, tokens, q->number);
+        }
+        q->pages[q->n_pages++] = page;
+        parent = page;
+    }
+    return true;
+}
+
+/* Puts q into a list that is in order of number. The oldest comes first everywhere, so it always moves on. */
+static void insert(struct sched_seq **list, struct sched_seq *q)
+{
+    while (*list != NULL && (*list)->number < q->number) {
+        list = &(*list)->next;
+    }
+    q->next = *list;
+    *list = q;
+}
+
+void sched_admit_all(struct sched *s)
+{
+    while (s->waiting != NULL && s->n_running < s->cfg.max_seqs) {
+        struct sched_seq *q = s->waiting;
+        /* One page more than the prompt needs, so that admitting does not at once lead to preempting. */
+        bool has_room = s->running == NULL || kv_cache_n_available(s->kv) > pages_for(q->n_tokens);
+        if (!has_room || !take_pages(s, q)) {
+            return;
+        }
+        s->waiting = q->next;
+        insert(&s->running, q);
+        s->n_running++;
+        if (!q->was_admitted) {
+            q->was_admitted = true;
+            q->admit_ns = clock_now_ns();
+            pthread_mutex_lock(&q->lock);
+            q->usage.queue_ns = q->admit_ns - q->submit_ns;
+            pthread_mutex_unlock(&q->lock);
+            pthread_mutex_lock(&s->lock);
+            s->stats.prompt_tokens += (uint64_t)q->n_prompt;
+            pthread_mutex_unlock(&s->lock);
+        }
+    }
+}
+
+/* Takes the pages of the youngest running sequence, if it is younger than `older` and not in the batch, and sends it back
+ * to wait in its old place. */
+static bool preempt_youngest(struct sched *s, const struct sched_seq *older)
+{
+    struct sched_seq **link = &s->running;
+    while (*link != NULL && (*link)->next != NULL) {
+        link = &(*link)->next;
+    }
+    struct sched_seq *q = *link;
+    if (q == NULL || q->number <= older->number || q->n_chunk != 0) {
+        return false;
+    }
+    *link = NULL;
+    s->n_running--;
+    sched_drop_pages(s, q);
+    insert(&s->waiting, q);
+    pthread_mutex_lock(&s->lock);
+    s->n_queued++;
+    s->stats.preempted++;
+    pthread_mutex_unlock(&s->lock);
+    return true;
+}
+
+bool sched_grow(struct sched *s, struct sched_seq *q, int32_t n_positions)
+{
+    while (q->n_pages < pages_for(n_positions)) {
+        int32_t page = kv_cache_take(s->kv);
+        if (page != KV_NO_PAGE) {
+            q->pages[q->n_pages++] = page;
+        } else if (!preempt_youngest(s, q)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
+{
+    while (q->n_computed % KV_PAGE_TOKENS == 0 && q->n_computed / KV_PAGE_TOKENS < q->n_pages) {
+        int32_t page = q->pages[q->n_computed / KV_PAGE_TOKENS];
+        if (!kv_cache_is_named(s->kv, page)) {
+            break;
+        }
+        if (!kv_cache_is_filled(s->kv, page)) {
+            uint64_t owner = kv_cache_owner(s->kv, page);
+            if (owner != KV_NO_OWNER && owner != q->number) {
+                return 0; /* somebody else is computing it */
+            }
+            kv_cache_set_owner(s->kv, page, q->number);
+            break;
+        }
+        q->n_computed += KV_PAGE_TOKENS;
+        if (q->n_tokens == q->n_prompt) { /* what a preempted sequence finds again was not the client's saving */
+            pthread_mutex_lock(&q->lock);
+            q->usage.cached_tokens += KV_PAGE_TOKENS;
+            pthread_mutex_unlock(&q->lock);
+            pthread_mutex_lock(&s->lock);
+            s->stats.cached_tokens += KV_PAGE_TOKENS;
+            pthread_mutex_unlock(&s->lock);
+        }
+    }
+    /* Up to the next page that somebody else computes. */
+    int32_t end = q->n_computed;
+    while (end < q->n_tokens) {
+        int32_t page = q->pages[end / KV_PAGE_TOKENS];
+        uint64_t owner = kv_cache_is_named(s->kv, page) ? kv_cache_owner(s->kv, page) : q->number;
+        if (owner == KV_NO_OWNER && !kv_cache_is_filled(s->kv, page)) {
+            kv_cache_set_owner(s->kv, page, q->number);
+            owner = q->number;
+        }
+        if (owner != q->number) {
+            break;
+        }
+        end = MIN_OF((end / KV_PAGE_TOKENS + 1) * KV_PAGE_TOKENS, q->n_tokens);
+    }
+    return end - q->n_computed;
+}
+
+void sched_named_pages_filled(struct sched *s, struct sched_seq *q)
+{
+    int32_t before = q->n_computed - q->n_chunk;
+    for (int32_t i = before / KV_PAGE_TOKENS; i < q->n_computed / KV_PAGE_TOKENS; i++) {
+        int32_t page = q->pages[i], parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
+        bool can_name = !q->is_private && !kv_cache_is_named(s->kv, page) &&
+                        (parent == KV_NO_PAGE || kv_cache_is_filled(s->kv, parent));
+        if (can_name) {
+            (void)kv_cache_name(s->kv, page, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number);
+        }
+        if (kv_cache_is_named(s->kv, page)) {
+            kv_cache_fill(s->kv, page);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+/* Shared by the files of the scheduler. */
+#ifndef INFCGI_SCHED_SCHED_INTERNAL_H
+#define INFCGI_SCHED_SCHED_INTERNAL_H
+
+#include "engine/sched/sched.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/mem.h"
+#include "engine/kv/kv_cache.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    SCHED_RING = 256,       /* events a reader may be behind; a power of two */
+    SCHED_RING_RESERVE = 1, /* kept free for SCHED_END */
+    SCHED_MIN_CHUNK = 16,   /* prompt rows a step takes at least, so that prompts always move */
+};
+#define SCHED_DEFAULT_BUDGET_NS 100000000ull
+#define SCHED_DEFAULT_STALL_NS 30000000000ull
+
+/* Ring entry: an event with room for its alternatives only where they were asked for. */
+struct sched_slot {
+    enum sched_event_kind kind;
+    enum sched_finish finish;
+    enum err err;
+    int32_t id, n_top;
+    float logprob;
+};
+
+/* A sequence. Fields are the scheduler thread's, but for those marked (lock) and atomics. */
+struct sched_seq {
+    struct sched *sched;
+    struct sched_seq *next; /* in the queue of submitted or waiting ones, or in the list of running ones */
+    uint64_t number;        /* submit order, from 1: age, and who owns KV pages */
+    atomic_int refs;        /* reader and scheduler */
+    atomic_bool cancelled;  /* set by anyone, read by the scheduler each step */
+
+    struct sampler_params sampling;
+    int32_t *tokens;        /* [cap_tokens] prompt and what was generated */
+    int32_t n_prompt, n_tokens, max_total, min_tokens;
+    bool ignore_ends, prompt_logprobs, is_private; /* private: shares no pages */
+    uint64_t salt, deadline_ns;
+
+    int32_t *pages;         /* page table */
+    int32_t n_pages;
+    int32_t n_computed;     /* positions whose keys and values are in the cache */
+    int32_t n_chunk;        /* rows in the current batch */
+    int32_t n_prompt_given; /* prompt tokens given out with their log-probabilities */
+    uint64_t stalled_since; /* 0: the reader keeps up */
+    bool was_admitted, has_ended;
+
+    pthread_mutex_t lock;
+    pthread_cond_t ready;
+    struct sched_slot *ring;    /* [SCHED_RING] (lock) */
+    struct sampler_top *tops;   /* [SCHED_RING][n_top] (lock) */
+    uint32_t n_put, n_got;      /* (lock) */
+    struct sched_usage usage;   /* (lock) */
+    uint64_t submit_ns, admit_ns, first_ns;
+};
+
+struct sched {
+    struct sched_config cfg;
+    struct kv_cache *kv;
+    struct sampler_scratch scratch;
+    pthread_t thread;
+    bool is_started;
+
+    pthread_mutex_t lock; /* guards the four below and stats */
+    pthread_cond_t wake;
+    struct sched_seq *submitted, **submitted_end;
+    int32_t n_queued;     /* submitted and waiting */
+    bool is_draining, is_stopping;
+    struct sched_stats stats;
+    uint64_t next_number;
+    atomic_bool has_news; /* something was submitted or cancelled */
+
+    /* The thread's own. */
+    struct sched_seq *waiting; /* in order of number */
+    struct sched_seq *running; /* in order of number */
+    int32_t n_running;
+    double ns_per_row;         /* moving average of prefill steps */
+    atomic_ullong last_step_ns;
+
+    /* The batch; arrays of max_rows, max_seqs or max_logits. */
+    int32_t *tokens, *pos, *seq, *logit_rows;
+    const int32_t **tables;
+    struct sched_seq **batch_seqs;
+    float *logits;
+    struct backend_row_stats *row_stats;
+};
+
+/* sched_step.c */
+bool sched_step(struct sched *s); /* one step; false when there is nothing to compute now */
+
+/* sched_admit.c */
+void sched_admit_all(struct sched *s);                       /* from waiting to running while pages and places last */
+bool sched_grow(struct sched *s, struct sched_seq *q, int32_t n_positions); /* pages for so many positions; may preempt */
+int32_t sched_ready_rows(struct sched *s, struct sched_seq *q); /* rows q could compute now, after using shared pages */
+void sched_named_pages_filled(struct sched *s, struct sched_seq *q); /* after a step: publish what is complete */
+void sched_drop_pages(struct sched *s, struct sched_seq *q);
+
+/* sched.c */
+uint32_t sched_ring_room(struct sched_seq *q);
+void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const struct sampler_result *r);
+void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err); /* q leaves the scheduler */
+
+#endif

@@ -1,0 +1,268 @@
+/* One step: choose rows, run them, sample, tell the readers. */
+#include "engine/sched/sched_internal.h"
+
+#include <math.h>
+
+/* A batch being put together. */
+struct batch {
+    int32_t n_rows, n_seqs, n_logits;
+};
+
+/* Does the sequence sample a token when its last row is computed? */
+static bool wants_token(const struct sched_seq *q) { return q->n_tokens < q->max_total; }
+
+/* Notes whether the reader of q leaves room for `events` more; a sequence without room is left out of the step. */
+static bool has_room(struct sched_seq *q, uint32_t events)
+{
+    if (sched_ring_room(q) >= events) {
+        q->stalled_since = 0;
+        return true;
+    }
+    if (q->stalled_since == 0) {
+        q->stalled_since = clock_now_ns();
+    }
+    return false;
+}
+
+/* Adds n rows of q and the logits it wants of them. */
+static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        int32_t at = q->n_computed + i, row = b->n_rows++;
+        s->tokens[row] = q->tokens[at];
+        s->pos[row] = at;
+        s->seq[row] = b->n_seqs;
+        bool is_last = at == q->n_tokens - 1;
+        bool for_prompt = q->prompt_logprobs && at < q->n_prompt - 1;
+        if (for_prompt || (is_last && wants_token(q))) {
+            s->logit_rows[b->n_logits++] = row;
+        }
+    }
+    q->n_chunk = n;
+    s->tables[b->n_seqs] = q->pages;
+    s->batch_seqs[b->n_seqs++] = q;
+}
+
+static bool is_decoding(const struct sched_seq *q)
+{
+    return q->n_tokens > q->n_prompt && q->n_computed == q->n_tokens - 1;
+}
+
+/* A row of each sequence that generates. Growing may preempt younger ones, which lie behind in the list. */
+static void add_decoding(struct sched *s, struct batch *b)
+{
+    for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        bool can_run = is_decoding(q) && has_room(q, 1) && b->n_rows < s->cfg.max_rows;
+        if (can_run && sched_grow(s, q, q->n_tokens)) {
+            add_rows(s, b, q, 1);
+        }
+    }
+}
+
+/* Rows of prompts a step may take beside the decoding ones. */
+static int32_t prefill_budget(const struct sched *s, const struct batch *b)
+{
+    int32_t room = s->cfg.max_rows - b->n_rows;
+    if (b->n_rows == 0 || s->ns_per_row <= 0) {
+        return room;
+    }
+    double rows = (double)s->cfg.step_budget_ns / s->ns_per_row;
+    return MIN_OF(room, MAX_OF((int32_t)MIN_OF(rows, 1e6), (int32_t)SCHED_MIN_CHUNK));
+}
+
+static void add_prefill(struct sched *s, struct batch *b)
+{
+    int32_t budget = prefill_budget(s, b);
+    for (struct sched_seq *q = s->running; q != NULL && budget > 0; q = q->next) {
+        if (is_decoding(q) || q->n_chunk != 0) {
+            continue;
+        }
+        int32_t n = MIN_OF(sched_ready_rows(s, q), budget);
+        int32_t logits_left = s->cfg.max_logits - b->n_logits - (s->n_running - b->n_seqs); /* one kept for each other */
+        if (q->prompt_logprobs) {
+            n = MIN_OF(n, MIN_OF(logits_left, SCHED_RING / 2));
+        }
+        if (n <= 0 || !has_room(q, q->prompt_logprobs ? (uint32_t)n + 1 : 1)) {
+            continue;
+        }
+        add_rows(s, b, q, n);
+        budget -= n;
+    }
+}
+
+/* --- results ------------------------------------------------------------------------------------------------------- */
+
+static bool is_end(const struct sched_seq *q, int32_t id)
+{
+    for (size_t i = 0; i < q->sampling.n_ends; i++) {
+        if (q->sampling.ends[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct sampler_row row_at(const struct sched *s, int32_t i)
+{
+    const struct backend_row_stats *st = &s->row_stats[i];
+    return (struct sampler_row){.logits = s->logits + (size_t)i * (size_t)s->cfg.n_vocab,
+                                .n_vocab = s->cfg.n_vocab,
+                                .argmax = st->argmax,
+                                .max = st->max,
+                                .logsumexp = st->logsumexp};
+}
+
+static void note_first_token(struct sched_seq *q)
+{
+    if (q->first_ns == 0) {
+        q->first_ns = clock_now_ns();
+        pthread_mutex_lock(&q->lock);
+        q->usage.prefill_ns = q->first_ns - q->admit_ns;
+        pthread_mutex_unlock(&q->lock);
+    }
+}
+
+/* Samples behind the last token. *finish tells whether the sequence is complete. */
+static enum err sample_next(struct sched *s, struct sched_seq *q, int32_t i_logits, enum sched_finish *finish)
+{
+    struct sampler_row row = row_at(s, i_logits);
+    int32_t n_generated = q->n_tokens - q->n_prompt;
+    struct sampler_history h = {.tokens = q->tokens,
+                                .n_prompt = q->n_prompt,
+                                .n_tokens = q->n_tokens,
+                                .ban_ends = q->ignore_ends || n_generated < q->min_tokens};
+    struct sampler_result r;
+    TRY(sampler_pick(&q->sampling, &row, &h, &s->scratch, &r));
+    note_first_token(q);
+    q->tokens[q->n_tokens++] = r.id;
+    pthread_mutex_lock(&q->lock);
+    q->usage.completion_tokens++;
+    pthread_mutex_unlock(&q->lock);
+    if (is_end(q, r.id)) {
+        *finish = SCHED_FINISH_STOP;
+        return ERR_OK;
+    }
+    sched_put_token(q, SCHED_TOKEN, &r);
+    if (q->n_tokens >= q->max_total) {
+        *finish = SCHED_FINISH_LENGTH;
+    }
+    return ERR_OK;
+}
+
+/* Log-probability of the prompt token at position pos, from the logits of the row before it. */
+static void give_prompt_token(struct sched *s, struct sched_seq *q, int32_t i_logits, int32_t pos)
+{
+    struct sampler_result r = {.id = q->tokens[pos], .logprob = NAN};
+    if (i_logits >= 0) {
+        struct sampler_row row = row_at(s, i_logits);
+        sampler_logprobs(&row, q->tokens[pos], q->sampling.n_top, &r);
+    }
+    if (pos == q->n_prompt_given) { /* not again after a preemption */
+        q->n_prompt_given++;
+        sched_put_token(q, SCHED_PROMPT_TOKEN, &r);
+    }
+}
+
+/* What q's rows gave; its logits begin at *i_logits, which moves on. True: q has ended (and is gone). */
+static bool finish_rows(struct sched *s, struct sched_seq *q, int32_t *i_logits)
+{
+    int32_t first = q->n_computed;
+    q->n_computed += q->n_chunk;
+    sched_named_pages_filled(s, q);
+    enum sched_finish finish = SCHED_FINISH_NONE;
+    enum err err = ERR_OK;
+    if (q->prompt_logprobs && first == 0) {
+        give_prompt_token(s, q, -1, 0);
+    }
+    for (int32_t at = first; q->prompt_logprobs && at < q->n_computed && at < q->n_prompt - 1; at++) {
+        err = isfinite(s->row_stats[*i_logits].logsumexp) ? err : ERR_NUMERICAL;
+        give_prompt_token(s, q, (*i_logits)++, at + 1);
+    }
+    if (err == ERR_OK && q->n_computed == q->n_tokens) {
+        if (wants_token(q)) {
+            err = sample_next(s, q, (*i_logits)++, &finish);
+        } else {
+            note_first_token(q);
+            finish = SCHED_FINISH_LENGTH;
+        }
+    }
+    q->n_chunk = 0;
+    if (err == ERR_OK && finish == SCHED_FINISH_NONE) {
+        return false;
+    }
+    struct sched_seq **link = &s->running;
+    while (*link != q) {
+        link = &(*link)->next;
+    }
+    *link = q->next;
+    s->n_running--;
+    sched_end(s, q, finish, err);
+    return true;
+}
+
+static void fail_batch(struct sched *s, const struct batch *b, enum err err)
+{
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        struct sched_seq **link = &s->running;
+        while (*link != s->batch_seqs[i]) {
+            link = &(*link)->next;
+        }
+        *link = s->batch_seqs[i]->next;
+        s->n_running--;
+        sched_end(s, s->batch_seqs[i], SCHED_FINISH_NONE, err);
+    }
+}
+
+static void count_step(struct sched *s, const struct batch *b, uint64_t ns, uint64_t n_generated)
+{
+    if (b->n_rows >= SCHED_MIN_CHUNK) {
+        double now = (double)ns / b->n_rows;
+        s->ns_per_row = s->ns_per_row == 0 ? now : 0.8 * s->ns_per_row + 0.2 * now;
+    }
+    pthread_mutex_lock(&s->lock);
+    s->stats.steps++;
+    s->stats.step_rows += (uint64_t)b->n_rows;
+    s->stats.step_ns += ns;
+    s->stats.generated_tokens += n_generated;
+    pthread_mutex_unlock(&s->lock);
+}
+
+bool sched_step(struct sched *s)
+{
+    struct batch b = {0};
+    for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        q->n_chunk = 0;
+    }
+    add_decoding(s, &b);
+    add_prefill(s, &b);
+    if (b.n_rows == 0) {
+        return false;
+    }
+    struct backend_batch batch = {.n_rows = b.n_rows,
+                                  .tokens = s->tokens,
+                                  .pos = s->pos,
+                                  .seq = s->seq,
+                                  .n_seqs = b.n_seqs,
+                                  .page_tables = s->tables,
+                                  .n_logits = b.n_logits,
+                                  .logit_rows = s->logit_rows,
+                                  .logits = s->logits,
+                                  .stats = s->row_stats};
+    uint64_t start = clock_now_ns();
+    struct err_info info = {0};
+    enum err err = s->cfg.backend->forward(s->cfg.model, &batch, &info);
+    uint64_t ns = clock_now_ns() - start;
+    if (err != ERR_OK) {
+        fail_batch(s, &b, err);
+        return true;
+    }
+    int32_t i_logits = 0;
+    uint64_t n_generated = 0;
+    for (int32_t i = 0; i < b.n_seqs; i++) {
+        struct sched_seq *q = s->batch_seqs[i];
+        n_generated += q->n_computed + q->n_chunk == q->n_tokens && wants_token(q);
+        (void)finish_rows(s, q, &i_logits);
+    }
+    count_step(s, &b, ns, n_generated);
+    return true;
+}
