@@ -156,7 +156,7 @@ static ALWAYS_INLINE void prefetch(const struct job *g, const unsigned char *pan
     uintptr_t at = (uintptr_t)panel + g->ahead + b * (size_t)share;     /* may lie behind the last panel: harmless */
     UNROLL_FULLY
     for (int line = 0; line < share; line += 64) {
-        _mm_prefetch((const char *)(at + (uintptr_t)line), _MM_HINT_T1);
+        _mm_prefetch((const char *)(at + (uintptr_t)line), _MM_HINT_T0);
     }
 }
 
