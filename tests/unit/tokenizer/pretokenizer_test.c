@@ -6,6 +6,7 @@
 #include "engine/base/compiler.h"
 #include "engine/base/utf8.h"
 #include "engine/tokenizer/unicode_table.h"
+#include "tests/unit/tokenizer/vocab_file.h"
 
 #include <check.h>
 #include <pcre2.h>
@@ -32,15 +33,6 @@ static const struct published {
 };
 
 enum { MAX_TEXT = 512, N_TEXTS = 30000, PCRE2_SPACE_ONLY = 0x180E }; /* \s of PCRE2 has U+180E, White_Space has not */
-
-/* SplitMix64 [Steele et al. 2014]. */
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
 
 struct expression {
     pcre2_code *code;
@@ -110,7 +102,7 @@ static uint32_t random_char(uint64_t *seed)
         0x2028, 0x200D, 0xFE0F, 0x3000,  0x4E00,  0x65E5,  0x3042,   0xAC00, 0x1F600, 0x1F468, 0xFFFD, 0xFEFF,
         0x1680, 0x202F, 0x2581, 0x1D7D8, 0x20000, 0xE0001, 0x10FFFF, 0x378,
     };
-    uint64_t r = next_random(seed);
+    uint64_t r = vocab_random(seed);
     if (r % 16 != 0) {
         return likely[(r >> 8) % ARRAY_LEN(likely)];
     }
@@ -120,10 +112,10 @@ static uint32_t random_char(uint64_t *seed)
 
 static size_t random_text(uint64_t *seed, char *s)
 {
-    size_t n_chars = next_random(seed) % 40, n = 0;
+    size_t n_chars = vocab_random(seed) % 40, n = 0;
     while (n_chars-- > 0 && n + 32 < MAX_TEXT) {
         uint32_t cp = random_char(seed);
-        size_t repeat = next_random(seed) % 8 == 0 ? 1 + next_random(seed) % 7 : 1;
+        size_t repeat = vocab_random(seed) % 8 == 0 ? 1 + vocab_random(seed) % 7 : 1;
         while (repeat-- > 0) {
             n += utf8_encode(cp, s + n);
         }
@@ -218,9 +210,9 @@ START_TEST(bytes_that_are_no_text_still_make_words)
     uint64_t seed = 7;
     char s[64];
     for (int i = 0; i < 20000; i++) {
-        size_t n = 1 + next_random(&seed) % sizeof s;
+        size_t n = 1 + vocab_random(&seed) % sizeof s;
         for (size_t k = 0; k < n; k++) {
-            s[k] = (char)(next_random(&seed) >> (next_random(&seed) % 2 == 0 ? 24 : 57));
+            s[k] = (char)(vocab_random(&seed) >> (vocab_random(&seed) % 2 == 0 ? 24 : 57));
         }
         for (size_t row = 0; row < ARRAY_LEN(published); row++) {
             const struct pretokenizer *p = pretokenizer_find(published[row].name, strlen(published[row].name));
