@@ -1,5 +1,7 @@
 /* out = rows * panels^T with AVX2, float kinds: one FMA per input, inputs in ascending order. Since an element's sum is
- * one chain of FMAs, speed comes from many elements at a time: 4 rows x 1 panel, or 4 panels when there is one row. */
+ * one chain of FMAs, speed comes from many elements at a time: 4 rows x 1 panel, or 4 panels when there is one row.
+ * Functions with more than five parameters: shapes and counts are constants that the compiler folds into each tile; in
+ * a struct with the others it would load them in the inner loop. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
