@@ -2,7 +2,9 @@
  * nibbles: vpmaddubsw adds two products of a nibble (0..15) and an activation (-127..127) in 16 bits, and eight of
  * those still fit (8 * 2 * 15 * 127 = 30,480), so a block needs widening only once. An 8-bit code is two nibbles, so no
  * code saturates. A panel is done in two halves of 8 lanes. The order of float operations is that of kern.h, as in
- * matmul_avx512.c. */
+ * matmul_avx512.c.
+ * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
+ * the inlined function, and are kept apart from what is only known at run time. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

@@ -3,7 +3,9 @@
  * A tile is 8 (4, 2, 1) activation rows times one panel; its sums stay in registers. vpdpbusd takes 4 unsigned codes a
  * lane and 4 activation bytes that are broadcast from memory, so the activations need no rearranging. Every tile shape
  * runs the same operations in the same order for an element, so results do not depend on the shape of a call. Float
- * kinds follow the same plan with one FMA per input. */
+ * kinds: matmul_float_avx512.c.
+ * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
+ * the inlined function, and are kept apart from what is only known at run time. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
