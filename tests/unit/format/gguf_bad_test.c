@@ -220,6 +220,7 @@ static const struct {
     {DTYPE_I8, {274177, 67280421310721, 1, 1}},  /* 2^64 + 1, which wraps to 1 */
     {DTYPE_F32, {1ull << 31, 1ull << 31, 4, 1}}, /* 2^64, which wraps to 0 */
     {DTYPE_F32, {1ull << 31, 1ull << 31, 1, 1}}, /* 2^62 elements fit, their 2^64 bytes do not */
+    {DTYPE_Q1_0, {128, 1ull << 56, 1, 1}},       /* 2^63 elements in less than 2^61 bytes */
     {DTYPE_Q8_0, {33, 1, 1, 1}},                 /* a row is no multiple of the block */
     {DTYPE_Q4_K, {32, 8, 1, 1}},                 /* the tensor is a multiple, its row is not */
 };
@@ -377,7 +378,8 @@ static const struct {
     {"G17 shape", shape, 5, ERR_BAD_SHAPE},
     {"G17 shape", shape, 6, ERR_BAD_SHAPE},
     {"G17 shape", shape, 7, ERR_BAD_SHAPE},
-    {"G18 row", shape, 8, ERR_BAD_SHAPE},
+    {"G17 shape", shape, 8, ERR_BAD_SHAPE},
+    {"G18 row", shape, 10, ERR_BAD_SHAPE},
     {"G18 row", shape, 9, ERR_BAD_SHAPE},
     {"G19 tensor type", tensor_type, 4, ERR_UNSUPPORTED_TYPE},
     {"G19 tensor type", tensor_type, 5, ERR_UNSUPPORTED_TYPE},
