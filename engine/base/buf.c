@@ -6,10 +6,11 @@
 #include <string.h>
 
 enum { FIRST_BYTES = 128 };
+#define NO_LIMIT (SIZE_MAX / 4) /* so that lengths can be added and doubled without overflow */
 
 void buf_init(struct buf *b, size_t limit_bytes, enum mem_purpose purpose)
 {
-    *b = (struct buf){.limit_bytes = limit_bytes == 0 ? SIZE_MAX / 4 : limit_bytes, .purpose = purpose};
+    *b = (struct buf){.limit_bytes = limit_bytes == 0 ? NO_LIMIT : MIN_OF(limit_bytes, NO_LIMIT), .purpose = purpose};
 }
 
 void buf_fini(struct buf *b)
@@ -22,6 +23,9 @@ void buf_fini(struct buf *b)
 void buf_reset(struct buf *b)
 {
     b->len = 0;
+    if (b->data != NULL) {
+        b->data[0] = '\0';
+    }
     b->err = ERR_OK;
 }
 

@@ -15,7 +15,7 @@ struct buf {
     char *data; /* len bytes, then a NUL; NULL while nothing was appended */
     size_t len;
     size_t cap;
-    size_t limit_bytes; /* appends beyond it fail; SIZE_MAX = none */
+    size_t limit_bytes; /* appends beyond it fail; SIZE_MAX / 4 stands for none */
     enum mem_purpose purpose;
     enum err err; /* first failure: ERR_NOMEM or ERR_TOO_LARGE; later appends do nothing */
 };

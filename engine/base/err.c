@@ -4,6 +4,7 @@
 #include "engine/base/utf8.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,15 +32,37 @@ const char *err_text(enum err code) { return row_of(code)->text; }
 const char *err_type(enum err code) { return row_of(code)->type; }
 int err_http_status(enum err code) { return row_of(code)->http_status; }
 
+/* Makes s printable in place: messages quote names out of files and requests, and go to terminals and logs as one line.
+ * ASCII controls become '?', as does each byte that is no UTF-8; of C1 controls (C2 80 .. C2 9F) the second byte turns
+ * into a plain Latin-1 sign, which keeps the length. */
+static void make_printable(char *s)
+{
+    size_t n = strlen(s);
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        bool valid;
+        size_t used = utf8_decode(s + i, n - i, &cp, &valid);
+        if (!valid || cp < 0x20 || cp == 0x7F) {
+            s[i] = '?';
+        } else if (cp >= 0x80 && cp < 0xA0) {
+            s[i + 1] = (char)0xBF; /* U+00BF, an inverted question mark */
+        }
+        i += used;
+    }
+}
+
 /* Formats into out[cap], cut at a UTF-8 border. */
 static void format_cut(char *out, size_t cap, const char *fmt, va_list args)
 {
     int n = vsnprintf(out, cap, fmt, args);
-    if (n >= 0 && (size_t)n >= cap) {
+    if (n < 0) {
+        out[0] = '\0';
+    } else if ((size_t)n >= cap) {
         size_t kept = cap - 1;
         kept -= utf8_incomplete_tail(out, kept);
         out[kept] = '\0';
     }
+    make_printable(out);
 }
 
 static enum err fill(struct err_info *info, enum err code, const char *where, uint64_t offset, const char *fmt,
@@ -55,6 +78,7 @@ static enum err fill(struct err_info *info, enum err code, const char *where, ui
         snprintf(info->where, sizeof info->where, "%s", where);
         size_t n = strlen(info->where);
         info->where[n - utf8_incomplete_tail(info->where, n)] = '\0';
+        make_printable(info->where);
     }
     format_cut(info->text, sizeof info->text, fmt, args);
     return code;

@@ -105,7 +105,8 @@ struct err_info {
     char text[ERR_TEXT_BYTES];   /* one sentence without a newline: what was expected and what was found */
 };
 
-/* Fills *info (OPTIONAL, may be NULL) and returns `code`, so that `return err_set(...)` reads well.
+/* Fills *info (OPTIONAL, may be NULL) and returns `code`, so that `return err_set(...)` reads well. Control characters
+ * and bytes that are not UTF-8 are replaced, so text and where can be printed whatever they quote.
  *   where   OPTIONAL NUL-terminated name of the parameter, tensor or key; cut to fit
  *   fmt     printf format of the sentence */
 enum err err_set(struct err_info *info, enum err code, const char *where, const char *fmt, ...) PRINTF_LIKE(4, 5);

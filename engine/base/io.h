@@ -13,11 +13,11 @@
 struct io_map {
     const unsigned char *data; /* `bytes` bytes, read-only; NULL for an empty file */
     size_t bytes;
-    int fd; /* kept open so that io_map_changed can look; -1 when closed */
+    int fd; /* kept open so that io_map_shrunk can look; -1 when closed */
 };
 
 /* Maps the file at `path`. ERR_FILE (missing, directory, FIFO, device, socket, unreadable: info names which),
- * ERR_IO, ERR_NOMEM. The caller owns *out until io_unmap. */
+ * ERR_IO, ERR_NOMEM. The caller owns *out until io_map_close. */
 MUST_CHECK enum err io_map_open(const char *path, struct io_map *out, struct err_info *info);
 void io_map_close(struct io_map *map);
 
@@ -27,7 +27,7 @@ void io_map_drop(const struct io_map *map, size_t offset, size_t n);
 /* True when the file has become shorter than the map (reading there would raise SIGBUS). */
 bool io_map_shrunk(const struct io_map *map);
 
-/* Reads a whole regular file of at most limit_bytes into `out` (initialised by the caller).
+/* Appends a whole regular file to `out` (initialised by the caller), which may then hold limit_bytes at most.
  * ERR_FILE, ERR_TOO_LARGE, ERR_IO, ERR_NOMEM. */
 MUST_CHECK enum err io_read_file(const char *path, size_t limit_bytes, struct buf *out, struct err_info *info);
 

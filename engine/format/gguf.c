@@ -9,8 +9,8 @@ static const struct {
     const char *name;
     size_t bytes;
 } types[GGUF_TYPE_COUNT] = {
-    [GGUF_U8] = {"u8", 1},       [GGUF_I8] = {"i8", 1},      [GGUF_U16] = {"u16", 2}, [GGUF_I16] = {"i16", 2},
-    [GGUF_U32] = {"u32", 4},     [GGUF_I32] = {"i32", 4},    [GGUF_F32] = {"f32", 4}, [GGUF_BOOL] = {"bool", 1},
+    [GGUF_U8] = {"u8", 1},         [GGUF_I8] = {"i8", 1},       [GGUF_U16] = {"u16", 2}, [GGUF_I16] = {"i16", 2},
+    [GGUF_U32] = {"u32", 4},       [GGUF_I32] = {"i32", 4},     [GGUF_F32] = {"f32", 4}, [GGUF_BOOL] = {"bool", 1},
     [GGUF_STRING] = {"string", 0}, [GGUF_ARRAY] = {"array", 0}, [GGUF_U64] = {"u64", 8}, [GGUF_I64] = {"i64", 8},
     [GGUF_F64] = {"f64", 8},
 };
@@ -28,6 +28,28 @@ static enum err open_map(struct gguf *g, struct gguf **out, struct err_info *inf
     return err;
 }
 
+/* Is `path` named as one part of several, "-00002-of-00003.gguf" [llama.cpp, gguf-split]? *n_parts is their number. */
+static bool named_as_part(const char *path, unsigned *n_parts)
+{
+    static const char pattern[] = "-#####-of-#####.gguf";
+    size_t n = strlen(path), len = sizeof pattern - 1;
+    if (n < len) {
+        return false;
+    }
+    const char *s = path + n - len;
+    *n_parts = 0;
+    for (size_t i = 0; i < len; i++) {
+        bool is_digit = s[i] >= '0' && s[i] <= '9';
+        if (pattern[i] == '#' ? !is_digit : s[i] != pattern[i]) {
+            return false;
+        }
+        if (pattern[i] == '#' && i > 6) { /* the second number */
+            *n_parts = *n_parts * 10 + (unsigned)(s[i] - '0');
+        }
+    }
+    return true;
+}
+
 enum err gguf_open(const char *path, struct gguf **out, struct err_info *info)
 {
     *out = NULL;
@@ -37,6 +59,12 @@ enum err gguf_open(const char *path, struct gguf **out, struct err_info *info)
     }
     g->map.fd = -1;
     enum err err = io_map_open(path, &g->map, info);
+    unsigned n_parts;
+    if (err == ERR_OK && named_as_part(path, &n_parts) && n_parts != 1) { /* 1 of 1 is a whole model */
+        err = err_set(info, ERR_BAD_SPLIT, NULL,
+                      "expected a whole model, found a file named as one part of %u; split files are not supported yet",
+                      n_parts);
+    }
     if (err != ERR_OK) {
         gguf_close(&g);
         return err;
@@ -115,7 +143,8 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
     return NULL;
 }
 
-/* --- elements ------------------------------------------------------------------------------------------------------ */
+/* --- elements ------------------------------------------------------------------------------------------------------
+ */
 
 int64_t gguf_elem_i64(const struct gguf_kv *kv, uint64_t i)
 {
@@ -178,7 +207,8 @@ struct gguf_str gguf_next_str(const unsigned char **cursor)
     return s;
 }
 
-/* --- typed getters ------------------------------------------------------------------------------------------------- */
+/* --- typed getters -------------------------------------------------------------------------------------------------
+ */
 
 static enum err missing(const char *key, struct err_info *info)
 {
@@ -187,9 +217,8 @@ static enum err missing(const char *key, struct err_info *info)
 
 static enum err wrong_type(const char *key, const struct gguf_kv *kv, const char *expected, struct err_info *info)
 {
-    enum err err = err_set_at(info, ERR_BAD_TYPE, kv->offset, "%s: expected %s, found %s%s", key, expected,
-                              kv->type == GGUF_ARRAY ? "an array of " : "", gguf_type_name(kv->elem_type));
-    return err;
+    return err_set_at(info, ERR_BAD_TYPE, kv->offset, "%s: expected %s, found %s%s", key, expected,
+                      kv->type == GGUF_ARRAY ? "an array of " : "", gguf_type_name(kv->elem_type));
 }
 
 static bool is_integer(enum gguf_type t)
@@ -205,6 +234,10 @@ enum err gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out, stru
     }
     if (!is_integer(kv->type)) {
         return wrong_type(key, kv, "an integer", info);
+    }
+    if (kv->type == GGUF_U64) { /* gguf_elem_i64 would saturate */
+        memcpy(out, kv->data, sizeof *out);
+        return ERR_OK;
     }
     int64_t v = gguf_elem_i64(kv, 0);
     if (v < 0) {

@@ -1,6 +1,6 @@
-/* Reading a GGUF model file, version 2 or 3 [GGUF specification, ggml docs/gguf.md]: metadata and a tensor directory over
- * a read-only map. Every count, offset and size is checked against the file before anything is allocated; data is never
- * copied. Refuses split files by name.
+/* Reading a GGUF model file, version 2 or 3 [GGUF specification, ggml docs/gguf.md]: metadata and a tensor directory
+ * over a read-only map. Every count, offset and size is checked against the file before anything is allocated; data is
+ * never copied. Refuses split files by name.
  *
  * Threads: after gguf_open the object is read-only and may be shared. */
 #ifndef INFCGI_FORMAT_GGUF_H
@@ -61,17 +61,17 @@ struct gguf_kv {
 struct gguf_tensor {
     struct gguf_str name;
     enum dtype type;
-    int n_dims;                /* 1..4 */
+    int n_dims;                   /* 1..4 */
     uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is the row length (fastest); unused ones are 1 */
-    const void *data;          /* in the map, aligned to the file's alignment */
-    uint64_t bytes;            /* exact size */
-    uint64_t offset;           /* of the data in the file */
+    const void *data;             /* in the map, aligned to the file's alignment */
+    uint64_t bytes;               /* exact size */
+    uint64_t offset;              /* of the data in the file */
 };
 
 struct gguf;
 
-/* Opens and checks the file at `path`. Any code of the "model files" part of ERR_LIST, ERR_NOMEM, ERR_IO; info->offset is
- * the byte where the trouble starts. The caller owns *out until gguf_close. */
+/* Opens and checks the file at `path`. Any code of the "model files" part of ERR_LIST, ERR_NOMEM, ERR_IO; info->offset
+ * is the byte where the trouble starts. The caller owns *out until gguf_close. */
 MUST_CHECK enum err gguf_open(const char *path, struct gguf **out, struct err_info *info);
 void gguf_close(struct gguf **g);
 
@@ -81,8 +81,8 @@ MUST_CHECK enum err gguf_open_memory(const void *data, size_t n, struct gguf **o
 uint32_t gguf_version(const struct gguf *g);
 uint64_t gguf_alignment(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
-uint64_t gguf_data_offset(const struct gguf *g);      /* where tensor data starts */
-const struct io_map *gguf_map(const struct gguf *g);  /* for io_map_drop and io_map_shrunk; fd -1 for memory */
+uint64_t gguf_data_offset(const struct gguf *g);     /* where tensor data starts */
+const struct io_map *gguf_map(const struct gguf *g); /* for io_map_drop and io_map_shrunk; fd -1 for memory */
 
 size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
@@ -93,8 +93,8 @@ size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
 
-/* Typed getters. *_or give `fallback` when the key is absent; the plain ones then return ERR_BAD_HPARAM. A key of another
- * type is ERR_BAD_TYPE (any integer type is taken for an integer when the value fits; f32 and f64 for a float).
+/* Typed getters. *_or give `fallback` when the key is absent; the plain ones then return ERR_BAD_HPARAM. A key of
+ * another type is ERR_BAD_TYPE (any integer type is taken for an integer when the value fits; f32 and f64 for a float).
  * info names the key, what was expected and what was found, and the offset. */
 MUST_CHECK enum err gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out, struct err_info *info);
 MUST_CHECK enum err gguf_get_u64_or(const struct gguf *g, const char *key, uint64_t fallback, uint64_t *out,

@@ -21,10 +21,11 @@ struct gguf {
 
 enum {
     GGUF_HEADER_BYTES = 24,       /* magic, version, two counts */
-    GGUF_MIN_KV_BYTES = 13,       /* key length 8, one key byte... at least a type 4 and a value 1 */
-    GGUF_MIN_TENSOR_BYTES = 24,   /* name length 8, n_dims 4, type 4, offset 8 */
+    GGUF_MIN_KV_BYTES = 13,       /* the least a record was seen to take: key length 8, type 4, value 1 */
+    GGUF_MIN_TENSOR_BYTES = 24,   /* name length 8, dimension count 4, type 4, offset 8 */
     GGUF_DEFAULT_ALIGNMENT = 32,  /* GGUF specification */
-    GGUF_MAX_ALIGNMENT = 1 << 20,
+    GGUF_MIN_ALIGNMENT = 8,       /* GGUF specification: a multiple of 8 */
+    GGUF_MAX_ALIGNMENT = 1 << 20, /* ours: well above any page or cache line */
 };
 
 /* Bytes of a scalar type in the file; 0 for strings and arrays. */
@@ -32,6 +33,14 @@ size_t gguf_type_bytes(enum gguf_type type);
 
 /* Parses g->map into the directory (gguf_parse.c). */
 MUST_CHECK enum err gguf_parse(struct gguf *g, struct err_info *info);
+
+/* gguf_layout.c. Both need all records of their kind; info->offset is where the later record stands.
+ * gguf_index_keys: fills kv_by_key. ERR_DUPLICATE_KEY.
+ * gguf_place_tensors: fills tensors_by_name, checks the layout, turns each tensor's offset from the data section's into
+ * the file's and sets its data. records_end: offset behind the last tensor record.
+ * ERR_BAD_TENSOR_NAME (twice), ERR_BAD_OFFSET, ERR_TENSOR_OVERLAP (or a hole, or bytes of no tensor), ERR_TRUNCATED. */
+MUST_CHECK enum err gguf_index_keys(struct gguf *g, struct err_info *info);
+MUST_CHECK enum err gguf_place_tensors(struct gguf *g, uint64_t records_end, struct err_info *info);
 
 /* Order of two strings: bytes, then length. */
 int gguf_str_order(struct gguf_str a, struct gguf_str b);

@@ -6,7 +6,6 @@
 #include "engine/base/utf8.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A read position; all reads go through take(). */
@@ -50,95 +49,142 @@ static enum err take_u64(struct cursor *c, const char *what, uint64_t *out)
     return ERR_OK;
 }
 
-static enum err take_str(struct cursor *c, const char *what, uint64_t max_bytes, struct gguf_str *out)
+/* A length-counted string value. A length that no value may have cannot come from a cut file, so it gets its own code;
+ * any other length that runs past the end means that the file was cut. */
+static enum err take_str(struct cursor *c, const char *what, struct gguf_str *out)
 {
     uint64_t at = c->at, n;
     TRY(take_u64(c, what, &n));
-    if (n > left(c)) {
-        return err_set_at(c->info, ERR_STRING_EXCEEDS_FILE, at,
-                          "%s: declared as %" PRIu64 " bytes, only %" PRIu64 " are left in the file", what, n, left(c));
+    if (n > GGUF_MAX_STRING_BYTES) {
+        bool fits = n <= left(c);
+        return err_set_at(c->info, fits ? ERR_BAD_STRING : ERR_STRING_EXCEEDS_FILE, at,
+                          "%s: expected at most %d bytes, found %" PRIu64 " with %" PRIu64 " left in the file", what,
+                          GGUF_MAX_STRING_BYTES, n, left(c));
     }
-    if (n > max_bytes) {
-        return err_set_at(c->info, ERR_BAD_STRING, at, "%s: expected at most %" PRIu64 " bytes, found %" PRIu64, what,
-                          max_bytes, n);
+    const unsigned char *p = take(c, n, what);
+    if (p == NULL) {
+        return ERR_TRUNCATED;
     }
-    out->data = (const char *)c->data + c->at;
-    out->len = (size_t)n;
-    c->at += n;
+    *out = (struct gguf_str){(const char *)p, (size_t)n};
     return ERR_OK;
 }
 
-/* --- header -------------------------------------------------------------------------------------------------------- */
+/* The name of a key or a tensor: 1 to max_bytes bytes of UTF-8 without NUL; else `code`. */
+static enum err take_name(struct cursor *c, const char *what, uint64_t max_bytes, enum err code, struct gguf_str *out)
+{
+    uint64_t at = c->at, n;
+    TRY(take_u64(c, what, &n));
+    if (n == 0 || n > max_bytes) {
+        return err_set_at(c->info, code, at, "%s: expected 1 to %" PRIu64 " bytes, found %" PRIu64, what, max_bytes, n);
+    }
+    const char *p = (const char *)take(c, n, what);
+    if (p == NULL) {
+        return ERR_TRUNCATED;
+    }
+    size_t bad = 0;
+    if (memchr(p, 0, (size_t)n) != NULL) {
+        return err_set_at(c->info, code, at, "%s: expected text, found a NUL byte in it", what);
+    }
+    if (!utf8_valid(p, (size_t)n, &bad)) {
+        return err_set_at(c->info, code, at, "%s: expected UTF-8, found byte 0x%02X", what, (unsigned char)p[bad]);
+    }
+    *out = (struct gguf_str){p, (size_t)n};
+    return ERR_OK;
+}
 
-/* What a file that is no GGUF looks like. */
+/* --- header --------------------------------------------------------------------------------------------------------
+ */
+
+/* What a file of n bytes that is no GGUF looks like, by its first bytes; NULL when it looks like nothing known. */
 static const char *guess_kind(const unsigned char *p, uint64_t n)
 {
     static const struct {
+        size_t at;
+        size_t len;
         const char *bytes;
         const char *kind;
     } kinds[] = {
-        {"GGML", "an old GGML file"},  {"lmgg", "an old GGML file"}, {"tjgg", "an old GGJT file"},
-        {"ggjt", "an old GGJT file"},  {"fmgg", "an old GGMF file"}, {"PK\3\4", "a ZIP archive (PyTorch?)"},
-        {"\x7f" "ELF", "a program"},   {"\x1f\x8b", "a gzip file"},  {"<!DO", "an HTML page"},
-        {"<htm", "an HTML page"},      {"vers", "a Git LFS pointer"}, {"\x80\2", "a Python pickle"},
+        {0, 4, "GGML", "a GGML file, the format before GGUF"},
+        {0, 4, "lmgg", "a GGML file, the format before GGUF"}, /* the old formats wrote the magic as a number, */
+        {0, 4, "ggjt", "a GGJT file, the format before GGUF"}, /* so its letters stand in reverse */
+        {0, 4, "tjgg", "a GGJT file, the format before GGUF"},
+        {0, 4, "ggmf", "a GGMF file, the format before GGUF"},
+        {0, 4, "fmgg", "a GGMF file, the format before GGUF"},
+        {0, 4, "ggla", "a GGLA adapter file"},
+        {0, 4, "algg", "a GGLA adapter file"},
+        {0, 4, "PK\3\4", "a zip archive, such as PyTorch writes"},
+        {0, 2, "\x80\2", "a Python pickle"},
+        {0, 2, "\x80\3", "a Python pickle"},
+        {0, 2, "\x80\4", "a Python pickle"},
+        {0, 2, "\x80\5", "a Python pickle"},
+        {8, 2, "{\"", "a safetensors file"}, /* behind the length of its header */
+        {0, 9, "<!DOCTYPE", "an HTML page"},
+        {0, 9, "<!doctype", "an HTML page"},
+        {0, 5, "<html", "an HTML page"},
+        {0, 5, "<HTML", "an HTML page"},
+        {0, 4, "\x7f\x45LF", "an ELF program or library"},
+        {0, 2, "\x1f\x8b", "a gzip archive"},
+        {0, 12, "version http", "a Git LFS pointer; fetch the file itself"},
+        {0, 1, "{", "a JSON file"},
     };
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        if (memcmp(p, kinds[i].bytes, strlen(kinds[i].bytes)) == 0) {
+        if (kinds[i].at + kinds[i].len <= n && memcmp(p + kinds[i].at, kinds[i].bytes, kinds[i].len) == 0) {
             return kinds[i].kind;
         }
     }
-    return n > 9 && p[8] == '{' ? "a SafeTensors file" : "something else";
+    return NULL;
+}
+
+static enum err check_magic(const struct cursor *c)
+{
+    static const char magic[4] = "GGUF";
+    uint64_t n = MIN_OF(c->end, sizeof magic);
+    bool is_gguf = n == 0 || memcmp(c->data, magic, (size_t)n) == 0;
+    const char *kind = is_gguf ? NULL : guess_kind(c->data, c->end);
+    if (c->end >= sizeof magic && memcmp(c->data, "FUGG", sizeof magic) == 0) {
+        return err_set_at(c->info, ERR_WRONG_ENDIANNESS, 0, "expected the magic GGUF, found it in reverse: FUGG");
+    }
+    if (kind != NULL || (!is_gguf && c->end >= GGUF_HEADER_BYTES)) {
+        return err_set_at(c->info, ERR_BAD_MAGIC, 0, "expected a GGUF file, found %s",
+                          kind != NULL ? kind : "none of the formats known here");
+    }
+    if (c->end < GGUF_HEADER_BYTES) {
+        return err_set_at(c->info, ERR_TRUNCATED_HEADER, c->end, "expected a header of %d bytes, found %" PRIu64 "%s",
+                          GGUF_HEADER_BYTES, c->end, is_gguf ? "" : ", and they do not begin like GGUF");
+    }
+    return ERR_OK;
+}
+
+static enum err check_version(const struct cursor *c, uint32_t version)
+{
+    if (version == 2 || version == 3) {
+        return ERR_OK;
+    }
+    if (version >= 0x01000000u && (version & 0x00FFFFFFu) == 0 && version >> 24 <= 3) {
+        return err_set_at(c->info, ERR_WRONG_ENDIANNESS, 4, "expected a little-endian file, found a big-endian one");
+    }
+    return err_set_at(c->info, ERR_BAD_VERSION, 4, "expected version 2 or 3, found %" PRIu32, version);
 }
 
 static enum err parse_header(struct gguf *g, struct cursor *c, uint64_t *n_tensors, uint64_t *n_kv)
 {
-    if (c->end < GGUF_HEADER_BYTES) {
-        if (c->end >= 4 && memcmp(c->data, "GGUF", 4) != 0) {
-            return err_set_at(c->info, ERR_BAD_MAGIC, 0, "expected the magic GGUF, found %s",
-                              guess_kind(c->data, c->end));
-        }
-        return err_set_at(c->info, ERR_TRUNCATED_HEADER, c->end, "expected a header of %d bytes, found %" PRIu64,
-                          GGUF_HEADER_BYTES, c->end);
-    }
-    if (memcmp(c->data, "GGUF", 4) != 0) {
-        return err_set_at(c->info, ERR_BAD_MAGIC, 0, "expected the magic GGUF, found %s", guess_kind(c->data, c->end));
-    }
+    TRY(check_magic(c));
     c->at = 4;
     TRY(take_u32(c, "the version", &g->version));
-    if (g->version == 0x02000000u || g->version == 0x03000000u) {
-        return err_set_at(c->info, ERR_WRONG_ENDIANNESS, 4, "expected a little-endian file, found a big-endian one");
-    }
-    if (g->version != 2 && g->version != 3) {
-        return err_set_at(c->info, ERR_BAD_VERSION, 4, "expected version 2 or 3, found %" PRIu32, g->version);
-    }
+    TRY(check_version(c, g->version));
     TRY(take_u64(c, "the tensor count", n_tensors));
-    TRY(take_u64(c, "the metadata count", n_kv));
-    if (*n_tensors > left(c) / GGUF_MIN_TENSOR_BYTES || *n_tensors > GGUF_MAX_TENSORS) {
-        return err_set_at(c->info, ERR_COUNT_EXCEEDS_FILE, 8,
-                          "%" PRIu64 " tensors: expected at most %d, and %d bytes for each in the file", *n_tensors,
-                          GGUF_MAX_TENSORS, GGUF_MIN_TENSOR_BYTES);
-    }
-    if (*n_kv > left(c) / GGUF_MIN_KV_BYTES || *n_kv > GGUF_MAX_KEYS) {
-        return err_set_at(c->info, ERR_COUNT_EXCEEDS_FILE, 16,
-                          "%" PRIu64 " metadata keys: expected at most %d, and %d bytes for each in the file", *n_kv,
-                          GGUF_MAX_KEYS, GGUF_MIN_KV_BYTES);
-    }
-    return ERR_OK;
+    return take_u64(c, "the metadata count", n_kv);
 }
 
-/* --- metadata ------------------------------------------------------------------------------------------------------ */
-
-/* Is the key one that people can read and programs can compare? */
-static bool key_ok(struct gguf_str key)
-{
-    return key.len > 0 && memchr(key.data, 0, key.len) == NULL && utf8_valid(key.data, key.len, NULL);
-}
+/* --- metadata ------------------------------------------------------------------------------------------------------
+ */
 
 static enum err check_bools(struct cursor *c, const unsigned char *p, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
         if (p[i] > 1) {
-            return err_set_at(c->info, ERR_BAD_BOOL, (uint64_t)(p + i - c->data), "expected 0 or 1, found %d", p[i]);
+            return err_set_at(c->info, ERR_BAD_BOOL, (uint64_t)(p + i - c->data), "a bool: expected 0 or 1, found %d",
+                              p[i]);
         }
     }
     return ERR_OK;
@@ -151,7 +197,7 @@ static enum err parse_elements(struct cursor *c, struct gguf_kv *kv)
     if (kv->elem_type == GGUF_STRING) {
         struct gguf_str ignored;
         for (uint64_t i = 0; i < kv->n; i++) {
-            TRY(take_str(c, "a string", GGUF_MAX_STRING_BYTES, &ignored));
+            TRY(take_str(c, "a string", &ignored));
         }
         return ERR_OK;
     }
@@ -166,53 +212,65 @@ static enum err parse_array_head(struct cursor *c, struct gguf_kv *kv)
 {
     uint64_t at = c->at;
     uint32_t elem_type;
-    TRY(take_u32(c, "an array's type", &elem_type));
-    if (elem_type >= GGUF_TYPE_COUNT) {
-        return err_set_at(c->info, ERR_BAD_VALUE_TYPE, at, "expected an array type of 0 to %d, found %" PRIu32,
-                          GGUF_TYPE_COUNT - 1, elem_type);
-    }
-    if (elem_type == GGUF_ARRAY) {
-        return err_set_at(c->info, ERR_NESTED_ARRAY, at, "expected an array of plain values, found an array of arrays");
+    TRY(take_u32(c, "an array's element type", &elem_type));
+    if (elem_type >= GGUF_TYPE_COUNT || elem_type == GGUF_ARRAY) {
+        return err_set_at(c->info, ERR_NESTED_ARRAY, at,
+                          "key '%.*s': expected an array of plain values, found element type %" PRIu32 "%s",
+                          (int)kv->key.len, kv->key.data, elem_type, elem_type == GGUF_ARRAY ? " (array)" : "");
     }
     kv->elem_type = (enum gguf_type)elem_type;
     at = c->at;
     TRY(take_u64(c, "an array's length", &kv->n));
-    uint64_t least = elem_type == GGUF_STRING ? 8 : gguf_type_bytes(kv->elem_type);
-    if (kv->n > left(c) / least || kv->n > GGUF_MAX_ARRAY) {
+    if (kv->n > GGUF_MAX_ARRAY) {
         return err_set_at(c->info, ERR_COUNT_EXCEEDS_FILE, at,
-                          "an array of %" PRIu64 " elements: expected at most %d, and %" PRIu64 " bytes are left", kv->n,
-                          GGUF_MAX_ARRAY, left(c));
+                          "key '%.*s': expected an array of at most %d elements, found %" PRIu64 " with %" PRIu64
+                          " bytes left in the file",
+                          (int)kv->key.len, kv->key.data, GGUF_MAX_ARRAY, kv->n, left(c));
+    }
+    uint64_t least = kv->elem_type == GGUF_STRING ? 8 : gguf_type_bytes(kv->elem_type); /* a string's length is 8 */
+    if (kv->n > left(c) / least) {
+        return err_set_at(c->info, ERR_TRUNCATED, c->end,
+                          "key '%.*s': expected an array of %" PRIu64 " elements, found %" PRIu64 " bytes for it",
+                          (int)kv->key.len, kv->key.data, kv->n, left(c));
     }
     return ERR_OK;
 }
 
+/* Does the key hold a step up in a path? Keys become file names and labels in other people's tools. */
+static bool has_path_step(struct gguf_str key)
+{
+    for (size_t i = 0; i + 3 <= key.len; i++) {
+        if (memcmp(key.data + i, "../", 3) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static enum err parse_kv(struct cursor *c, struct gguf_kv *kv)
 {
-    kv->offset = c->at;
-    uint64_t at = c->at;
-    enum err err = take_str(c, "a metadata key", UINT64_MAX, &kv->key);
-    if (err != ERR_OK || kv->key.len > GGUF_MAX_KEY_BYTES || !key_ok(kv->key)) {
-        return err == ERR_TRUNCATED ? err
-                                    : err_set_at(c->info, ERR_BAD_KEY, at,
-                                                 "a metadata key: expected 1 to %d bytes of UTF-8 without NUL",
-                                                 GGUF_MAX_KEY_BYTES);
+    *kv = (struct gguf_kv){.offset = c->at, .n = 1};
+    TRY(take_name(c, "a metadata key", GGUF_MAX_KEY_BYTES, ERR_BAD_KEY, &kv->key));
+    if (has_path_step(kv->key)) {
+        return err_set_at(c->info, ERR_BAD_KEY, kv->offset, "a metadata key: expected a name, found the path '%.*s'",
+                          (int)kv->key.len, kv->key.data);
     }
     uint32_t type;
-    at = c->at;
+    uint64_t at = c->at;
     TRY(take_u32(c, "a value's type", &type));
     if (type >= GGUF_TYPE_COUNT) {
         return err_set_at(c->info, ERR_BAD_VALUE_TYPE, at, "key '%.*s': expected a type of 0 to %d, found %" PRIu32,
                           (int)kv->key.len, kv->key.data, GGUF_TYPE_COUNT - 1, type);
     }
     kv->type = kv->elem_type = (enum gguf_type)type;
-    kv->n = 1;
     if (type == GGUF_ARRAY) {
         TRY(parse_array_head(c, kv));
     }
     return parse_elements(c, kv);
 }
 
-/* --- tensors ------------------------------------------------------------------------------------------------------- */
+/* --- tensors -------------------------------------------------------------------------------------------------------
+ */
 
 static enum err parse_shape(struct cursor *c, struct gguf_tensor *t)
 {
@@ -232,9 +290,10 @@ static enum err parse_shape(struct cursor *c, struct gguf_tensor *t)
             TRY(take_u64(c, "a tensor's dimension", &t->dims[i]));
         }
         if (t->dims[i] == 0 || !ck_mul(n_elems, t->dims[i], &n_elems) || n_elems > INT64_MAX) {
-            return err_set_at(c->info, ERR_BAD_SHAPE, at,
-                              "tensor '%.*s': dimension %d is %" PRIu64 ", expected 1 or more and a product below 2^63",
-                              (int)t->name.len, t->name.data, i, t->dims[i]);
+            return err_set_at(
+                c->info, ERR_BAD_SHAPE, at,
+                "tensor '%.*s': expected dimensions of 1 or more and a product below 2^63, found dims[%d] %" PRIu64,
+                (int)t->name.len, t->name.data, i, t->dims[i]);
         }
     }
     return ERR_OK;
@@ -248,158 +307,73 @@ static enum err parse_type(struct cursor *c, struct gguf_tensor *t)
     TRY(take_u32(c, "a tensor's type", &type));
     const struct dtype_info *info = dtype_info(type);
     if (info == NULL) {
-        return err_set_at(c->info, ERR_UNSUPPORTED_TYPE, at, "tensor '%.*s': type %" PRIu32 " does not exist",
-                          (int)t->name.len, t->name.data, type);
+        return err_set_at(c->info, ERR_UNSUPPORTED_TYPE, at,
+                          "tensor '%.*s': expected a type of GGUF, found id %" PRIu32, (int)t->name.len, t->name.data,
+                          type);
     }
     t->type = (enum dtype)type;
-    if (!dtype_tensor_bytes(t->type, t->dims[0], t->dims[1] * t->dims[2] * t->dims[3], &t->bytes)) {
+    if (t->dims[0] % info->block_elems != 0) {
         return err_set_at(c->info, ERR_BAD_SHAPE, at,
-                          "tensor '%.*s': a row of %" PRIu64 " is no multiple of %s's block of %" PRIu32,
-                          (int)t->name.len, t->name.data, t->dims[0], info->name, info->block_elems);
+                          "tensor '%.*s': expected rows of a multiple of %" PRIu32 " elements (%s), found %" PRIu64,
+                          (int)t->name.len, t->name.data, info->block_elems, info->name, t->dims[0]);
+    }
+    if (!dtype_tensor_bytes(t->type, t->dims[0], t->dims[1] * t->dims[2] * t->dims[3], &t->bytes)) {
+        return err_set_at(c->info, ERR_BAD_SHAPE, at, "tensor '%.*s': expected a size below 2^64 bytes, found more",
+                          (int)t->name.len, t->name.data);
     }
     return take_u64(c, "a tensor's offset", &t->offset);
 }
 
 static enum err parse_tensor(struct cursor *c, struct gguf_tensor *t)
 {
-    uint64_t at = c->at;
-    enum err err = take_str(c, "a tensor name", UINT64_MAX, &t->name);
-    if (err != ERR_OK || t->name.len > GGUF_MAX_TENSOR_NAME_BYTES || !key_ok(t->name)) {
-        return err == ERR_TRUNCATED ? err
-                                    : err_set_at(c->info, ERR_BAD_TENSOR_NAME, at,
-                                                 "a tensor name: expected 1 to %d bytes of UTF-8 without NUL",
-                                                 GGUF_MAX_TENSOR_NAME_BYTES);
-    }
+    *t = (struct gguf_tensor){0};
+    TRY(take_name(c, "a tensor name", GGUF_MAX_TENSOR_NAME_BYTES, ERR_BAD_TENSOR_NAME, &t->name));
     TRY(parse_shape(c, t));
     return parse_type(c, t);
 }
 
-/* --- indexes and placement ----------------------------------------------------------------------------------------- */
+/* --- counts --------------------------------------------------------------------------------------------------------
+ */
 
-int gguf_str_order(struct gguf_str a, struct gguf_str b)
+/* The header promises more records than the file can hold: was the file cut, or is the count wrong? Walks what is there
+ * without keeping anything. Records that are whole up to the end of the file tell of a cut. */
+static enum err explain_counts(struct cursor c, uint64_t n_tensors, uint64_t n_kv, bool kv_fit)
 {
-    int order = memcmp(a.data, b.data, MIN_OF(a.len, b.len));
-    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
-}
-
-/* Heap sort of indexes: n log n on any input, unlike qsort, and without a global for the context. */
-static void sort_indexes(uint32_t *index, size_t n, int (*order)(const void *table, uint32_t a, uint32_t b),
-                         const void *table)
-{
-    for (size_t i = 0; i < n; i++) {
-        index[i] = (uint32_t)i;
+    struct gguf_kv kv;
+    struct gguf_tensor t;
+    uint64_t room = left(&c);
+    enum err err = ERR_OK;
+    for (uint64_t i = 0; i < n_kv && err == ERR_OK; i++) {
+        err = parse_kv(&c, &kv);
     }
-    size_t start = n / 2, end = n;
-    while (end > 1) {
-        if (start > 0) {
-            start--;
-        } else {
-            end--;
-            uint32_t top = index[0];
-            index[0] = index[end];
-            index[end] = top;
-        }
-        for (size_t root = start, child; (child = 2 * root + 1) < end; root = child) {
-            if (child + 1 < end && order(table, index[child], index[child + 1]) < 0) {
-                child++;
-            }
-            if (order(table, index[root], index[child]) >= 0) {
-                break;
-            }
-            uint32_t swap = index[root];
-            index[root] = index[child];
-            index[child] = swap;
-        }
+    for (uint64_t i = 0; i < n_tensors && err == ERR_OK; i++) {
+        err = parse_tensor(&c, &t);
     }
+    if (err == ERR_TRUNCATED) {
+        return err;
+    }
+    uint64_t most = kv_fit ? (room - n_kv * GGUF_MIN_KV_BYTES) / GGUF_MIN_TENSOR_BYTES : room / GGUF_MIN_KV_BYTES;
+    return err_set_at(c.info, ERR_COUNT_EXCEEDS_FILE, kv_fit ? 8 : 16,
+                      "%s: expected at most %" PRIu64 " in the %" PRIu64 " bytes that follow, found %" PRIu64,
+                      kv_fit ? "tensor count" : "metadata count", most, room, kv_fit ? n_tensors : n_kv);
 }
 
-static int order_keys(const void *table, uint32_t a, uint32_t b)
+static enum err check_counts(const struct cursor *c, uint64_t n_tensors, uint64_t n_kv)
 {
-    const struct gguf_kv *kv = table;
-    return gguf_str_order(kv[a].key, kv[b].key);
+    if (n_tensors > GGUF_MAX_TENSORS) {
+        return err_set_at(c->info, ERR_COUNT_EXCEEDS_FILE, 8, "tensor count: expected at most %d, found %" PRIu64,
+                          GGUF_MAX_TENSORS, n_tensors);
+    }
+    if (n_kv > GGUF_MAX_KEYS) {
+        return err_set_at(c->info, ERR_COUNT_EXCEEDS_FILE, 16, "metadata count: expected at most %d, found %" PRIu64,
+                          GGUF_MAX_KEYS, n_kv);
+    }
+    uint64_t least = n_kv * GGUF_MIN_KV_BYTES + n_tensors * GGUF_MIN_TENSOR_BYTES; /* small, by the two limits */
+    return least <= left(c) ? ERR_OK : explain_counts(*c, n_tensors, n_kv, n_kv <= left(c) / GGUF_MIN_KV_BYTES);
 }
 
-static int order_names(const void *table, uint32_t a, uint32_t b)
-{
-    const struct gguf_tensor *t = table;
-    return gguf_str_order(t[a].name, t[b].name);
-}
-
-static int order_offsets(const void *table, uint32_t a, uint32_t b)
-{
-    const struct gguf_tensor *t = table;
-    return (t[a].offset > t[b].offset) - (t[a].offset < t[b].offset);
-}
-
-static enum err index_keys(struct gguf *g, struct err_info *info)
-{
-    sort_indexes(g->kv_by_key, g->n_kv, order_keys, g->kv);
-    for (size_t i = 1; i < g->n_kv; i++) {
-        const struct gguf_kv *kv = &g->kv[g->kv_by_key[i]];
-        if (order_keys(g->kv, g->kv_by_key[i - 1], g->kv_by_key[i]) == 0) {
-            return err_set_at(info, ERR_DUPLICATE_KEY, kv->offset, "key '%.*s' stands twice", (int)kv->key.len,
-                              kv->key.data);
-        }
-    }
-    return ERR_OK;
-}
-
-/* Tensors must lie in the file one behind the other, with nothing but alignment padding between them. */
-static enum err check_tiling(const struct gguf *g, struct err_info *info)
-{
-    uint64_t expected = 0;
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        const struct gguf_tensor *t = &g->tensors[g->tensors_by_name[i]]; /* sorted by offset while this runs */
-        if (t->offset != expected) {
-            return err_set_at(info, ERR_TENSOR_OVERLAP, g->data_offset + t->offset,
-                              "tensor '%.*s': expected at data offset %" PRIu64 ", found at %" PRIu64 " (%s)",
-                              (int)t->name.len, t->name.data, expected, t->offset,
-                              t->offset < expected ? "overlap" : "hole");
-        }
-        if (!ck_add(expected, t->bytes, &expected) || !ck_align(expected, g->alignment, &expected)) {
-            return err_set_at(info, ERR_BAD_OFFSET, g->data_offset, "the tensors' sizes add up to more than 2^64");
-        }
-    }
-    return ERR_OK;
-}
-
-static enum err place_tensors(struct gguf *g, struct err_info *info)
-{
-    uint64_t file = g->map.bytes;
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        struct gguf_tensor *t = &g->tensors[i];
-        uint64_t end;
-        if (t->offset % g->alignment != 0) {
-            return err_set_at(info, ERR_BAD_OFFSET, t->offset, "tensor '%.*s': offset %" PRIu64 " is not a multiple of %" PRIu64,
-                              (int)t->name.len, t->name.data, t->offset, g->alignment);
-        }
-        if (!ck_add(t->offset, g->data_offset, &end) || end > file) {
-            return err_set_at(info, ERR_BAD_OFFSET, MIN_OF(t->offset, file),
-                              "tensor '%.*s': offset %" PRIu64 " lies outside the file of %" PRIu64 " bytes",
-                              (int)t->name.len, t->name.data, t->offset, file);
-        }
-        if (!ck_add(end, t->bytes, &end) || end > file) {
-            return err_set_at(info, ERR_TRUNCATED, file,
-                              "tensor '%.*s' has %" PRIu64 " bytes from %" PRIu64 " on, the file ends at %" PRIu64,
-                              (int)t->name.len, t->name.data, t->bytes, g->data_offset + t->offset, file);
-        }
-    }
-    sort_indexes(g->tensors_by_name, g->n_tensors, order_offsets, g->tensors);
-    TRY(check_tiling(g, info));
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        g->tensors[i].offset += g->data_offset;
-        g->tensors[i].data = g->map.data + g->tensors[i].offset;
-    }
-    sort_indexes(g->tensors_by_name, g->n_tensors, order_names, g->tensors);
-    for (size_t i = 1; i < g->n_tensors; i++) {
-        if (order_names(g->tensors, g->tensors_by_name[i - 1], g->tensors_by_name[i]) == 0) {
-            const struct gguf_tensor *t = &g->tensors[g->tensors_by_name[i]];
-            return err_set_at(info, ERR_BAD_TENSOR_NAME, t->offset, "tensor '%.*s' stands twice", (int)t->name.len,
-                              t->name.data);
-        }
-    }
-    return ERR_OK;
-}
+/* --- the whole file -------------------------------------------------------------------------------------------------
+ */
 
 static enum err read_alignment(struct gguf *g, struct err_info *info)
 {
@@ -408,13 +382,31 @@ static enum err read_alignment(struct gguf *g, struct err_info *info)
     if (kv == NULL) {
         return ERR_OK;
     }
-    uint64_t a = kv->type == GGUF_U32 ? (uint64_t)gguf_elem_i64(kv, 0) : 0;
-    if (a == 0 || a > GGUF_MAX_ALIGNMENT || (a & (a - 1)) != 0 || a % 8 != 0) {
+    if (kv->type != GGUF_U32) {
+        return err_set_at(info, ERR_BAD_ALIGNMENT, kv->offset, "general.alignment: expected a u32, found %s",
+                          gguf_type_name(kv->type));
+    }
+    uint64_t a = (uint64_t)gguf_elem_i64(kv, 0);
+    if (a < GGUF_MIN_ALIGNMENT || a > GGUF_MAX_ALIGNMENT || (a & (a - 1)) != 0) {
         return err_set_at(info, ERR_BAD_ALIGNMENT, kv->offset,
-                          "general.alignment: expected a u32 power of two from 8 to %d, found %s %" PRIu64,
-                          GGUF_MAX_ALIGNMENT, gguf_type_name(kv->type), a);
+                          "general.alignment: expected a power of two from %d to %d, found %" PRIu64,
+                          GGUF_MIN_ALIGNMENT, GGUF_MAX_ALIGNMENT, a);
     }
     g->alignment = a;
+    return ERR_OK;
+}
+
+/* split.count of a whole model is 1 or missing. */
+static enum err refuse_parts(const struct gguf *g, struct err_info *info)
+{
+    const struct gguf_kv *kv = gguf_find(g, "split.count");
+    uint64_t n;
+    TRY(gguf_get_u64_or(g, "split.count", 1, &n, info));
+    if (n > 1) {
+        return err_set_at(
+            info, ERR_BAD_SPLIT, kv->offset,
+            "split.count: expected a whole model, found one part of %" PRIu64 "; split files are not supported yet", n);
+    }
     return ERR_OK;
 }
 
@@ -435,24 +427,19 @@ enum err gguf_parse(struct gguf *g, struct err_info *info)
     struct cursor c = {.data = g->map.data, .end = g->map.bytes, .info = info};
     uint64_t n_tensors = 0, n_kv = 0;
     TRY(parse_header(g, &c, &n_tensors, &n_kv));
+    TRY(check_counts(&c, n_tensors, n_kv));
     TRY(allocate(g, n_tensors, n_kv, info));
     for (; g->n_kv < n_kv; g->n_kv++) {
         TRY(parse_kv(&c, &g->kv[g->n_kv]));
     }
-    TRY(index_keys(g, info));
-    const struct gguf_kv *split = gguf_find(g, "split.count");
-    if (split != NULL && split->type != GGUF_ARRAY && split->type != GGUF_STRING && gguf_elem_i64(split, 0) > 1) {
-        return err_set_at(info, ERR_BAD_SPLIT, split->offset,
-                          "expected a whole model, found one part of %" PRId64 "; split files are not supported yet",
-                          gguf_elem_i64(split, 0));
-    }
+    TRY(gguf_index_keys(g, info));
+    TRY(refuse_parts(g, info));
     TRY(read_alignment(g, info));
     for (; g->n_tensors < n_tensors; g->n_tensors++) {
         TRY(parse_tensor(&c, &g->tensors[g->n_tensors]));
     }
-    if (!ck_align(c.at, g->alignment, &g->data_offset) || (g->data_offset > c.end && n_tensors > 0)) {
-        return err_set_at(info, ERR_TRUNCATED, c.end, "expected tensor data at byte %" PRIu64 ", the file ends before",
-                          g->data_offset);
+    if (!ck_align(c.at, g->alignment, &g->data_offset)) {
+        return err_set_at(info, ERR_BAD_OFFSET, c.at, "expected a header that ends below 2^64, found more");
     }
-    return place_tensors(g, info);
+    return gguf_place_tensors(g, c.at, info);
 }

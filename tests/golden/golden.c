@@ -19,14 +19,15 @@
 enum { MAX_PROMPT = 128, N_GREEDY = 12, MAX_MODELS = 64, N_PAGES = 16, MAX_ROWS = 96 };
 
 /* What is allowed, by back end. ref differs from float32 only by its sums in double. cpu keeps keys and values in f16;
- * on quantised weights it quantises activations to 8 bits, which is what the third pair allows for. */
+ * on quantised weights it quantises activations to 8 bits (about 0.5 % of noise a product), which is what the second pair
+ * allows for. Errors are the largest for float weights and on ref, the root mean square for noise. */
 static const struct bound {
     const char *backend;
     double logits, logprobs;             /* float weights: share of the spread, absolute */
     double quant_logits, quant_logprobs; /* quantised weights */
 } bounds[] = {
     {"ref", 2e-4, 1e-3, 2e-4, 1e-3},
-    {"cpu", 1e-2, 2e-2, 8e-2, 2e-1},
+    {"cpu", 1e-2, 2e-2, 1e-1, 1.5e-1},
 };
 
 struct prompt {
@@ -108,7 +109,8 @@ static enum err forward(struct subject *s, const int32_t *ids, int from, int to,
 static void check_values(struct subject *s, const struct prompt *p)
 {
     const float *last = s->logits + (size_t)(p->n - 1) * (size_t)s->n_vocab;
-    double mean = 0, var = 0, worst = 0, worst_lp = 0;
+    bool is_noise = s->is_quantised && s->bound->quant_logits > s->bound->logits;
+    double mean = 0, var = 0, worst = 0, worst_lp = 0, square = 0, square_lp = 0;
     for (int v = 0; v < s->n_vocab; v++) {
         mean += p->logits[v] / s->n_vocab;
     }
@@ -116,12 +118,16 @@ static void check_values(struct subject *s, const struct prompt *p)
         var += (p->logits[v] - mean) * (p->logits[v] - mean) / s->n_vocab;
         double off = fabs((double)last[v] - p->logits[v]);
         worst = off > worst || isnan(off) ? off : worst;
+        square += off * off / s->n_vocab;
     }
     for (int t = 1; t < p->n; t++) {
         const float *row = s->logits + (size_t)(t - 1) * (size_t)s->n_vocab;
         double off = fabs((double)row[p->ids[t]] - s->stats[t - 1].logsumexp - p->logprobs[t]);
         worst_lp = off > worst_lp || isnan(off) ? off : worst_lp;
+        square_lp += off * off / (p->n - 1);
     }
+    worst = is_noise ? sqrt(square) : worst;
+    worst_lp = is_noise ? sqrt(square_lp) : worst_lp;
     double allowed = s->is_quantised ? s->bound->quant_logits : s->bound->logits;
     double allowed_lp = s->is_quantised ? s->bound->quant_logprobs : s->bound->logprobs;
     report(s, worst / sqrt(var) <= allowed, "last logits, share of their spread", worst / sqrt(var), allowed);
