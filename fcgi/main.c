@@ -13,6 +13,7 @@ static const struct {
     const char *help; /* one line */
 } commands[] = {
     {"inspect", cmd_inspect, "show or check what is in a model file"},
+    {"tokenize", cmd_tokenize, "show the token ids of a text"},
 };
 
 static void print_usage(FILE *out)

@@ -158,7 +158,6 @@ enum err special_find(const struct tokenizer *t, const char *text, size_t n, boo
         unsigned char byte = (unsigned char)text[i];
         while (n_plain > 0 && i < plain[n_plain - 1].from) {
             n_plain--;
-            in_control = 0;
         }
         bool is_plain = n_plain > 0 && i < plain[n_plain - 1].to;
         in_control = parses_control && !is_plain ? step(control, in_control, byte) : 0;

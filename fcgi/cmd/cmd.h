@@ -16,4 +16,7 @@ enum {
 /* infcgi inspect [--check | --kv | --tensors | --template] MODEL: what is in a model file. */
 int cmd_inspect(int argc, char **argv);
 
+/* infcgi tokenize MODEL [--ids] [--no-bos] [--parse-special] [TEXT|-]: the token ids of a text. */
+int cmd_tokenize(int argc, char **argv);
+
 #endif
