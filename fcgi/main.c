@@ -12,7 +12,11 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *help; /* one line */
 } commands[] = {
+    {"serve", cmd_serve, "serve a model over FastCGI"},
+    {"generate", cmd_generate, "continue one prompt"},
+    {"bench", cmd_bench, "measure prefill and decode speed"},
     {"inspect", cmd_inspect, "show or check what is in a model file"},
+    {"tokenize", cmd_tokenize, "show the token ids of a text"},
     {"tokenize", cmd_tokenize, "show the token ids of a text"},
 };
 

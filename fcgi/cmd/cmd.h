@@ -5,6 +5,10 @@
 #ifndef INFCGI_CMD_CMD_H
 #define INFCGI_CMD_CMD_H
 
+#include "engine/chat/chat_template.h"
+#include "engine/engine.h"
+#include "fcgi/conf.h"
+
 /* Exit statuses [BSD sysexits]. */
 enum {
     CMD_OK = 0,
@@ -18,5 +22,29 @@ int cmd_inspect(int argc, char **argv);
 
 /* infcgi tokenize MODEL [--ids] [--no-bos] [--parse-special] [TEXT|-]: the token ids of a text. */
 int cmd_tokenize(int argc, char **argv);
+
+/* infcgi serve -m MODEL [OPTIONS]: the FastCGI process. */
+int cmd_serve(int argc, char **argv);
+
+/* infcgi generate -m MODEL -p TEXT [OPTIONS]: one continuation on stdout. */
+int cmd_generate(int argc, char **argv);
+
+/* infcgi bench -m MODEL [-p N] [-n N] [-t N] [-r N] [-o md|csv|json]: prefill and decode speed, as llama-bench's rows. */
+int cmd_bench(int argc, char **argv);
+
+/* --- shared by the subcommands that open a model ------------------------------------------------------------------ */
+
+/* Reads options into *conf, which the caller ends with conf_fini. CMD_OK; -1 when --help was answered; else the exit status,
+ * with the reason on stderr. */
+int cmd_read_conf(struct conf *conf, int argc, char **argv);
+
+struct engine_config cmd_engine_config(const struct conf *c);
+
+/* Prints `error: <file>: <code> at byte <offset>: <sentence>` and returns the exit status. */
+int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info);
+
+/* The template of --chat-template-file, else the model's. ERR_TEMPLATE when there is none. */
+MUST_CHECK enum err cmd_load_template(const struct conf *conf, const struct engine *e, struct chat_template **out,
+                                      struct err_info *info);
 
 #endif

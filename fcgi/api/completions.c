@@ -1,0 +1,282 @@
+/* POST /v1/completions: prompts as text or token ids, and OpenAI's text shapes with prompt log-probabilities. */
+#include "fcgi/api/generation.h"
+
+#include "engine/base/json_write.h"
+#include "engine/base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_PROMPTS = 256 };
+
+/* Prompts of a request, tokenised. */
+struct prompts {
+    int32_t *ids[MAX_PROMPTS]; /* owned */
+    size_t n_ids[MAX_PROMPTS];
+    size_t n;
+};
+
+/* --- prompts ------------------------------------------------------------------------------------------------------- */
+
+static enum err bad_prompt(struct err_info *info, enum err code, const char *found)
+{
+    return err_set(info, code, "prompt",
+                   "prompt: expected a string, an array of at most %d strings, an array of token ids, or an array of such arrays; "
+                   "found %s",
+                   MAX_PROMPTS, found);
+}
+
+static enum err add_text(const struct call *c, struct prompts *p, const json_t *v, struct err_info *info)
+{
+    size_t i = p->n++;
+    enum err err = engine_tokenize(c->engine, json_string_value(v), json_string_length(v), true, true, NULL, 0, SIZE_MAX,
+                                   &p->ids[i], &p->n_ids[i]);
+    if (err == ERR_OK && p->n_ids[i] == 0) {
+        err = err_set(info, ERR_INVALID_VALUE, "prompt", "prompt: expected at least one token, found an empty text");
+    }
+    return err;
+}
+
+static enum err add_ids(const struct call *c, struct prompts *p, const json_t *array, struct err_info *info)
+{
+    size_t n = json_array_size(array), i = p->n++;
+    p->ids[i] = mem_zalloc_array(n + 1, sizeof **p->ids, MEM_REQUEST);
+    if (p->ids[i] == NULL) {
+        return ERR_NOMEM;
+    }
+    for (size_t k = 0; k < n; k++) {
+        const json_t *v = json_array_get(array, k);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= engine_model(c->engine)->n_vocab) {
+            char where[ERR_WHERE_BYTES];
+            snprintf(where, sizeof where, "prompt[%zu]", k);
+            return err_set(info, ERR_INVALID_VALUE, where, "%s: expected a token id of this model, 0 to %u, found %s", where,
+                           engine_model(c->engine)->n_vocab - 1, json_is_integer(v) ? "another number" : json_in_type_name(v));
+        }
+        p->ids[i][k] = (int32_t)json_integer_value(v);
+    }
+    p->n_ids[i] = n;
+    return ERR_OK;
+}
+
+static enum err read_prompts(const struct call *c, const json_t *root, struct prompts *p, struct err_info *info)
+{
+    const json_t *prompt = json_in_get(root, "prompt");
+    if (prompt == NULL) {
+        return bad_prompt(info, ERR_MISSING_PARAMETER, "none");
+    }
+    if (json_is_string(prompt)) {
+        return add_text(c, p, prompt, info);
+    }
+    size_t n = json_array_size(prompt);
+    if (!json_is_array(prompt) || n == 0) {
+        return bad_prompt(info, json_is_array(prompt) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE,
+                          json_is_array(prompt) ? "an empty array" : json_in_type_name(prompt));
+    }
+    if (json_is_integer(json_array_get(prompt, 0))) {
+        return add_ids(c, p, prompt, info);
+    }
+    if (n > MAX_PROMPTS) {
+        return bad_prompt(info, ERR_INVALID_VALUE, "more");
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(prompt, i);
+        if (!json_is_string(v) && !json_is_array(v)) {
+            return bad_prompt(info, ERR_INVALID_TYPE, json_in_type_name(v));
+        }
+        TRY(json_is_string(v) ? add_text(c, p, v, info) : add_ids(c, p, v, info));
+    }
+    return ERR_OK;
+}
+
+/* --- shapes -------------------------------------------------------------------------------------------------------- */
+
+enum { TOKENS, LOGPROBS, TOPS, OFFSETS }; /* the four arrays of the legacy log-probability object */
+
+static void append_buf(struct buf *out, const struct buf *b)
+{
+    buf_append(out, b->data != NULL ? b->data : "", b->len);
+}
+
+static void write_or_null(struct buf *out, float logprob)
+{
+    if (isnan(logprob)) {
+        buf_puts(out, "null");
+    } else {
+        json_write_float(out, logprob);
+    }
+}
+
+/* Adds a token to the four arrays; offset is where its text begins. */
+static void add_logprob(struct generation *g, const struct engine_event *ev, size_t offset, struct buf arrays[4])
+{
+    for (int i = 0; i < 4; i++) {
+        buf_puts(&arrays[i], arrays[i].len == 0 ? "" : ",");
+    }
+    generation_write_token(g, ev->id, &arrays[TOKENS]);
+    write_or_null(&arrays[LOGPROBS], ev->logprob);
+    if (isnan(ev->logprob)) {
+        buf_puts(&arrays[TOPS], "null");
+    } else {
+        buf_putc(&arrays[TOPS], '{');
+        for (int32_t i = 0; i < ev->n_top; i++) {
+            buf_puts(&arrays[TOPS], i == 0 ? "" : ",");
+            generation_write_token(g, ev->top[i].id, &arrays[TOPS]);
+            buf_putc(&arrays[TOPS], ':');
+            json_write_float(&arrays[TOPS], ev->top[i].logprob);
+        }
+        buf_putc(&arrays[TOPS], '}');
+    }
+    buf_printf(&arrays[OFFSETS], "%zu", offset);
+}
+
+static void write_logprobs(const struct generation *g, const struct buf arrays[4], struct buf *out)
+{
+    static const char *const names[4] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
+    if (g->params->logprobs < 0) {
+        buf_puts(out, "null");
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        buf_printf(out, "%c\"%s\":[", i == 0 ? '{' : ',', names[i]);
+        append_buf(out, &arrays[i]);
+        buf_putc(out, ']');
+    }
+    buf_putc(out, '}');
+}
+
+/* echo without log-probabilities: the prompt's text. */
+static void echo_prompt(const struct generation *g, const struct choice *c, struct buf *out)
+{
+    if (g->params->echo && g->params->logprobs < 0 &&
+        engine_detokenize(g->call->engine, c->prompt, c->n_prompt, out) != ERR_OK) {
+        out->err = ERR_NOMEM;
+    }
+}
+
+static void write_prompt_ids(const struct choice *c, struct buf *out)
+{
+    buf_puts(out, ",\"prompt_token_ids\":[");
+    for (size_t i = 0; i < c->n_prompt; i++) {
+        buf_printf(out, "%s%d", i == 0 ? "" : ",", c->prompt[i]);
+    }
+    buf_putc(out, ']');
+}
+
+static void completion_open(struct generation *g, struct choice *c, struct buf *out)
+{
+    struct buf text;
+    buf_init(&text, 0, MEM_REQUEST);
+    echo_prompt(g, c, &text);
+    if (text.len > 0) {
+        generation_chunk_open(g, out);
+        buf_printf(out, "{\"index\":%d,\"text\":", c->index);
+        json_write_string(out, text.data, text.len);
+        buf_puts(out, ",\"logprobs\":null,\"finish_reason\":null}");
+        generation_chunk_close(g, out);
+        c->n_text += text.len;
+    }
+    buf_fini(&text);
+}
+
+static void completion_token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
+{
+    bool has_logprobs = g->params->logprobs >= 0 && ev->kind != ENGINE_END;
+    if (ev->text_len == 0 && !has_logprobs && !g->params->return_token_ids) {
+        return;
+    }
+    generation_chunk_open(g, out);
+    buf_printf(out, "{\"index\":%d,\"text\":", c->index);
+    json_write_string(out, ev->text, ev->text_len);
+    buf_puts(out, ",\"logprobs\":");
+    struct buf arrays[4];
+    for (int i = 0; i < 4; i++) {
+        buf_init(&arrays[i], 0, MEM_REQUEST);
+    }
+    if (has_logprobs) {
+        add_logprob(g, ev, c->n_text, arrays);
+        write_logprobs(g, arrays, out);
+    } else {
+        buf_puts(out, "null");
+    }
+    for (int i = 0; i < 4; i++) {
+        buf_fini(&arrays[i]);
+    }
+    if (g->params->return_token_ids && ev->kind == ENGINE_TOKEN) {
+        buf_printf(out, ",\"token_ids\":[%d]", ev->id);
+    }
+    buf_puts(out, ",\"finish_reason\":null}");
+    generation_chunk_close(g, out);
+}
+
+static void completion_finish(struct generation *g, struct choice *c, struct buf *out)
+{
+    generation_chunk_open(g, out);
+    buf_printf(out, "{\"index\":%d,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"%s\"}", c->index,
+               generation_finish_reason(c));
+    generation_chunk_close(g, out);
+}
+
+static void completion_gather(struct generation *g, struct choice *c, const struct engine_event *ev)
+{
+    if (c->n_text == 0 && ev->kind != ENGINE_PROMPT_TOKEN) {
+        echo_prompt(g, c, &c->text);
+        c->n_text = c->text.len;
+    }
+    if (g->params->logprobs >= 0 && ev->kind != ENGINE_END) {
+        add_logprob(g, ev, c->n_text, c->parts);
+    }
+    buf_append(&c->text, ev->text, ev->text_len);
+}
+
+static void completion_choice(struct generation *g, struct choice *c, struct buf *out)
+{
+    if (c->n_text == 0) {
+        echo_prompt(g, c, &c->text); /* nothing was generated */
+    }
+    buf_printf(out, "{\"index\":%d,\"text\":", c->index);
+    json_write_string(out, c->text.data != NULL ? c->text.data : "", c->text.len);
+    buf_puts(out, ",\"logprobs\":");
+    write_logprobs(g, c->parts, out);
+    if (g->params->return_token_ids) {
+        buf_puts(out, ",\"token_ids\":[");
+        append_buf(out, &c->ids);
+        buf_putc(out, ']');
+        write_prompt_ids(c, out);
+    }
+    buf_printf(out, ",\"finish_reason\":\"%s\"}", generation_finish_reason(c));
+}
+
+static const struct shape completion_shape = {
+    .id_prefix = "cmpl-",
+    .object = "text_completion",
+    .chunk_object = "text_completion",
+    .open = completion_open,
+    .token = completion_token,
+    .finish = completion_finish,
+    .gather = completion_gather,
+    .choice = completion_choice,
+};
+
+void api_completions(struct call *c)
+{
+    struct err_info info = {0};
+    struct params p = {0};
+    json_t *root = NULL;
+    struct prompts *prompts = mem_zalloc(sizeof *prompts, MEM_REQUEST);
+    enum err err = prompts == NULL ? ERR_NOMEM : json_in_parse(c->body.data, c->body.len, &root, &info);
+    err = err != ERR_OK ? err : params_read(&p, root, false, c->server->conf->strict_api, c->engine, &info);
+    err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
+    err = err != ERR_OK ? err : read_prompts(c, root, prompts, &info);
+    if (err != ERR_OK) {
+        reply_error(&c->reply, err, &info);
+    } else {
+        generation_run(c, &p, &completion_shape, (const int32_t *const *)prompts->ids, prompts->n_ids, prompts->n);
+    }
+    for (size_t i = 0; prompts != NULL && i < prompts->n; i++) {
+        mem_free(prompts->ids[i]);
+    }
+    mem_free(prompts);
+    params_fini(&p);
+    json_decref(root);
+}

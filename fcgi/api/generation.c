@@ -1,0 +1,374 @@
+/* Streams are read in turn; what is there is written in one go. A client that leaves cancels all of them through the
+ * watcher, whatever this thread is doing. */
+#include "fcgi/api/generation.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/json_write.h"
+#include "engine/base/mem.h"
+#include "engine/base/rng.h"
+#include "fcgi/log.h"
+#include "fcgi/metrics.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { POLL_MS = 5, MAX_CHOICES = 1024 };
+
+/* --- pieces of JSON ------------------------------------------------------------------------------------------------ */
+
+static void write_envelope(const struct generation *g, const char *object, struct buf *out)
+{
+    buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", g->id, object, g->created);
+    json_write_cstr(out, g->call->server->model_id);
+    buf_printf(out, ",\"system_fingerprint\":\"fp_%016" PRIx64 "\",\"choices\":[", engine_model(g->call->engine)->fingerprint);
+}
+
+void generation_chunk_open(const struct generation *g, struct buf *out)
+{
+    buf_puts(out, "data: ");
+    write_envelope(g, g->shape->chunk_object, out);
+}
+
+void generation_chunk_close(const struct generation *g, struct buf *out)
+{
+    buf_puts(out, g->params->include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+}
+
+static void write_usage(const struct generation *g, struct buf *out)
+{
+    int64_t prompt = 0, cached = 0, completion = 0;
+    for (size_t i = 0; i < g->n_choices; i++) {
+        const struct engine_usage *u = &g->choices[i].usage;
+        completion += u->completion_tokens;
+        if (i % (size_t)g->params->n == 0) { /* a prompt counts once, whatever n is */
+            prompt += u->prompt_tokens;
+            cached += u->cached_tokens;
+        }
+    }
+    buf_printf(out,
+               "\"usage\":{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64 ",\"total_tokens\":%" PRId64
+               ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRId64 "},\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
+               prompt, completion, prompt + completion, cached);
+}
+
+const char *generation_finish_reason(const struct choice *c)
+{
+    return c->end.finish == ENGINE_FINISH_LENGTH ? "length" : "stop";
+}
+
+void generation_write_token(const struct generation *g, int32_t id, struct buf *out)
+{
+    struct buf bytes;
+    buf_init(&bytes, 0, MEM_REQUEST);
+    engine_token_bytes(g->call->engine, id, &bytes);
+    json_write_string(out, bytes.data != NULL ? bytes.data : "", bytes.len);
+    buf_fini(&bytes);
+}
+
+void generation_write_bytes(const struct generation *g, int32_t id, struct buf *out)
+{
+    struct buf bytes;
+    buf_init(&bytes, 0, MEM_REQUEST);
+    engine_token_bytes(g->call->engine, id, &bytes);
+    buf_putc(out, '[');
+    for (size_t i = 0; i < bytes.len; i++) {
+        buf_printf(out, "%s%d", i == 0 ? "" : ",", (unsigned char)bytes.data[i]);
+    }
+    buf_putc(out, ']');
+    buf_fini(&bytes);
+}
+
+enum err generation_check_model(const struct server *s, const char *asked, struct err_info *info)
+{
+    if (asked == NULL || asked[0] == '\0' || strcmp(asked, s->model_id) == 0) {
+        return ERR_OK;
+    }
+    return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected '%.128s', found '%.128s'", s->model_id, asked);
+}
+
+/* --- streams ------------------------------------------------------------------------------------------------------- */
+
+/* From the watcher: the client has left. */
+static void on_gone(void *arg)
+{
+    struct generation *g = arg;
+    pthread_mutex_lock(&g->lock);
+    g->is_gone = true;
+    for (size_t i = 0; i < g->n_choices; i++) {
+        if (g->choices[i].stream != NULL) {
+            engine_cancel(g->choices[i].stream);
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+static bool is_gone(struct generation *g)
+{
+    pthread_mutex_lock(&g->lock);
+    bool gone = g->is_gone;
+    pthread_mutex_unlock(&g->lock);
+    return gone;
+}
+
+static enum err submit_all(struct generation *g, struct err_info *info)
+{
+    struct engine_params gen = g->params->gen;
+    int64_t timeout_s = g->call->server->conf->timeout_s;
+    gen.deadline_ns = timeout_s != 0 ? g->call->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
+    for (size_t i = 0; i < g->n_choices; i++) {
+        struct choice *c = &g->choices[i];
+        struct engine_stream *stream;
+        gen.choice = (uint32_t)(i % (size_t)g->params->n);
+        TRY(engine_submit(g->call->engine, c->prompt, c->n_prompt, &gen, &stream, info));
+        pthread_mutex_lock(&g->lock);
+        c->stream = stream;
+        pthread_mutex_unlock(&g->lock);
+    }
+    return ERR_OK;
+}
+
+static void note_token(struct generation *g, struct choice *c)
+{
+    uint64_t now = clock_now_ns();
+    if (g->first_token_ns == 0) {
+        g->first_token_ns = now;
+        metrics_observe(METRIC_TTFT, (double)(now - g->call->reply.arrived_ns) / 1e9);
+    }
+    if (c->last_token_ns != 0) {
+        metrics_observe(METRIC_ITL, (double)(now - c->last_token_ns) / 1e9);
+    }
+    c->last_token_ns = now;
+}
+
+static void note_id(const struct generation *g, struct choice *c, int32_t id)
+{
+    if (g->params->return_token_ids) {
+        buf_printf(&c->ids, "%s%d", c->ids.len == 0 ? "" : ",", id);
+    }
+}
+
+/* Takes one event of c; timeout_ms for the first. False: nothing came. */
+static bool take_event(struct generation *g, struct choice *c, int timeout_ms, struct buf *out)
+{
+    struct engine_event ev;
+    if (c->has_ended || engine_next(c->stream, timeout_ms, &ev) != ERR_OK) {
+        return false;
+    }
+    if (ev.kind == ENGINE_TOKEN) {
+        note_token(g, c);
+        note_id(g, c, ev.id);
+    }
+    if (ev.kind == ENGINE_END) {
+        c->end = ev;
+        c->has_ended = true;
+        engine_stream_usage(c->stream, &c->usage);
+    }
+    if (ev.kind != ENGINE_END || ev.text_len > 0) {
+        if (g->params->stream) {
+            g->shape->token(g, c, &ev, out);
+        } else {
+            g->shape->gather(g, c, &ev);
+        }
+        c->n_text += ev.text_len;
+    }
+    if (ev.kind == ENGINE_END && ev.err == ERR_OK && g->params->stream) {
+        g->shape->finish(g, c, out);
+    }
+    return true;
+}
+
+/* Takes what is there from all choices, waiting up to wait_ms for something. *n_open counts the choices that go on. */
+static bool take_events(struct generation *g, int wait_ms, struct buf *out, size_t *n_open)
+{
+    bool any = false;
+    struct choice *waited_for = NULL;
+    *n_open = 0;
+    for (size_t i = 0; i < g->n_choices; i++) {
+        struct choice *c = &g->choices[i];
+        while (take_event(g, c, 0, out)) {
+            any = true;
+        }
+        *n_open += !c->has_ended;
+        waited_for = waited_for == NULL && !c->has_ended ? c : waited_for;
+    }
+    if (any || waited_for == NULL) {
+        return any;
+    }
+    /* Alone, a choice can be waited for as long as we like; among others only a moment. */
+    return take_event(g, waited_for, *n_open > 1 ? POLL_MS : wait_ms, out);
+}
+
+static enum err first_error(const struct generation *g)
+{
+    for (size_t i = 0; i < g->n_choices; i++) {
+        if (g->choices[i].end.err != ERR_OK) {
+            return g->choices[i].end.err;
+        }
+    }
+    return ERR_OK;
+}
+
+/* --- answers ------------------------------------------------------------------------------------------------------- */
+
+/* Writes events until all choices have ended or the client has left. */
+static void stream_answer(struct generation *g, struct buf *out)
+{
+    int ping_ms = (int)g->call->server->conf->ping_s * 1000;
+    bool connected = reply_start_events(&g->call->reply);
+    for (size_t i = 0; i < g->n_choices; i++) {
+        g->shape->open(g, &g->choices[i], out);
+    }
+    if (out->len == 0) {
+        buf_puts(out, ": ok\n\n");
+    }
+    connected = connected && reply_push(&g->call->reply, out);
+    uint64_t last_write_ns = clock_now_ns();
+    for (size_t n_open = 1; connected && n_open > 0 && first_error(g) == ERR_OK;) {
+        buf_reset(out);
+        if (!take_events(g, ping_ms, out, &n_open) && clock_now_ns() - last_write_ns >= (uint64_t)ping_ms * 1000000u) {
+            buf_puts(out, ": ping\n\n");
+        }
+        if (out->len > 0) {
+            connected = reply_push(&g->call->reply, out);
+            last_write_ns = clock_now_ns();
+        }
+    }
+    buf_reset(out);
+    enum err err = first_error(g);
+    if (connected && err != ERR_OK) { /* in the stream, and then no [DONE] */
+        buf_puts(out, "data: ");
+        reply_write_error(out, err, NULL);
+        buf_puts(out, "\n\n");
+    } else if (connected) {
+        if (g->params->include_usage) {
+            buf_puts(out, "data: ");
+            write_envelope(g, g->shape->chunk_object, out);
+            buf_puts(out, "],");
+            write_usage(g, out);
+            buf_puts(out, "}\n\n");
+        }
+        buf_puts(out, "data: [DONE]\n\n");
+    }
+    if (!connected || !reply_push(&g->call->reply, out)) {
+        on_gone(g);
+    }
+}
+
+static void whole_answer(struct generation *g, struct buf *out)
+{
+    for (size_t n_open = 1; n_open > 0 && first_error(g) == ERR_OK;) {
+        take_events(g, 1000, out, &n_open);
+    }
+    enum err err = first_error(g);
+    if (err != ERR_OK) {
+        reply_error(&g->call->reply, err, NULL);
+        return;
+    }
+    write_envelope(g, g->shape->object, out);
+    for (size_t i = 0; i < g->n_choices; i++) {
+        buf_puts(out, i == 0 ? "" : ",");
+        g->shape->choice(g, &g->choices[i], out);
+    }
+    buf_puts(out, "],");
+    write_usage(g, out);
+    buf_putc(out, '}');
+    if (buf_ok(out) != ERR_OK) {
+        reply_error(&g->call->reply, ERR_NOMEM, NULL);
+    } else {
+        reply_send(&g->call->reply, 200, "application/json", out);
+    }
+}
+
+static void log_generation(struct generation *g)
+{
+    const struct engine_usage *u = &g->choices[0].usage;
+    uint64_t arrived = g->call->reply.arrived_ns, now = clock_now_ns();
+    metrics_observe(METRIC_E2E, (double)(now - arrived) / 1e9);
+    metrics_observe(METRIC_QUEUE_TIME, (double)u->queue_ns / 1e9);
+    log_line("info",
+             "generation id=%s stream=%d choices=%zu prompt_tokens=%d cached_tokens=%d completion_tokens=%d ttft_ms=%" PRIu64
+             " total_ms=%" PRIu64 " gone=%d",
+             g->call->reply.id, g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
+             g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0, (now - arrived) / 1000000u, is_gone(g));
+}
+
+static void close_choices(struct generation *g)
+{
+    for (size_t i = 0; i < g->n_choices; i++) {
+        struct choice *c = &g->choices[i];
+        pthread_mutex_lock(&g->lock);
+        struct engine_stream *stream = c->stream;
+        c->stream = NULL;
+        pthread_mutex_unlock(&g->lock);
+        engine_stream_close(&stream);
+        buf_fini(&c->text);
+        buf_fini(&c->ids);
+        for (size_t k = 0; k < ARRAY_LEN(c->parts); k++) {
+            buf_fini(&c->parts[k]);
+        }
+    }
+    mem_free(g->choices);
+}
+
+static void set_retry_after(struct call *c)
+{
+    struct engine_stats s;
+    engine_get_stats(c->engine, &s);
+    c->reply.retry_after_s = (int)MIN_OF(s.estimated_wait_ms / 1000 + 1, (uint64_t)60);
+}
+
+static void answer(struct generation *g)
+{
+    struct err_info info = {0};
+    struct buf out;
+    buf_init(&out, 0, MEM_REQUEST);
+    enum err err = submit_all(g, &info);
+    if (err != ERR_OK) {
+        if (err == ERR_OVERLOADED) {
+            set_retry_after(g->call);
+        }
+        reply_error(&g->call->reply, err, &info);
+    } else {
+        fastcgi_watch(g->call->reply.request, on_gone, g);
+        (g->params->stream ? stream_answer : whole_answer)(g, &out);
+        fastcgi_watch(g->call->reply.request, NULL, NULL);
+        log_generation(g);
+    }
+    buf_fini(&out);
+}
+
+void generation_run(struct call *c, struct params *p, const struct shape *shape, const int32_t *const *prompts,
+                    const size_t *n_ids, size_t n_prompts)
+{
+    struct generation g = {.call = c, .params = p, .shape = shape, .created = clock_unix_seconds()};
+    struct err_info info = {0};
+    size_t n = n_prompts * (size_t)p->n;
+    if (n > MAX_CHOICES) {
+        err_set(&info, ERR_INVALID_VALUE, "n", "expected at most %d sequences in one request, found %zu", MAX_CHOICES, n);
+        reply_error(&c->reply, ERR_INVALID_VALUE, &info);
+        return;
+    }
+    snprintf(g.id, sizeof g.id, "%s%016" PRIx64 "%08" PRIx32, shape->id_prefix, rng_fresh_seed(), (uint32_t)rng_fresh_seed());
+    g.choices = mem_zalloc_array(n, sizeof *g.choices, MEM_REQUEST);
+    if (g.choices == NULL) {
+        reply_error(&c->reply, ERR_NOMEM, NULL);
+        return;
+    }
+    g.n_choices = n;
+    for (size_t i = 0; i < n; i++) {
+        struct choice *choice = &g.choices[i];
+        choice->index = (int)i;
+        choice->prompt = prompts[i / (size_t)p->n];
+        choice->n_prompt = n_ids[i / (size_t)p->n];
+        buf_init(&choice->text, 0, MEM_REQUEST);
+        buf_init(&choice->ids, 0, MEM_REQUEST);
+        for (size_t k = 0; k < ARRAY_LEN(choice->parts); k++) {
+            buf_init(&choice->parts[k], 0, MEM_REQUEST);
+        }
+    }
+    pthread_mutex_init(&g.lock, NULL);
+    answer(&g);
+    close_choices(&g);
+    pthread_mutex_destroy(&g.lock);
+}

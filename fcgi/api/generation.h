@@ -1,0 +1,73 @@
+/* Running the sequences of one request and writing them out, streamed or whole; chat.c and completions.c say in which shape.
+ * Threads: the request's, but for the watcher's cancel. */
+#ifndef INFCGI_FCGI_API_GENERATION_H
+#define INFCGI_FCGI_API_GENERATION_H
+
+#include "fcgi/api/params.h"
+#include "fcgi/route.h"
+
+#include <pthread.h>
+
+/* One sequence. */
+struct choice {
+    int index;
+    const int32_t *prompt; /* borrowed ids */
+    size_t n_prompt;
+    struct engine_stream *stream;
+    struct buf text;       /* whole answers: what was said so far */
+    struct buf parts[4];   /* whole answers: JSON of log-probabilities, as the shape needs it */
+    struct buf ids;        /* JSON of the token ids, when asked for */
+    size_t n_text;         /* bytes said so far, streamed or not */
+    uint64_t last_token_ns;
+    struct engine_event end;
+    struct engine_usage usage;
+    bool has_ended;
+};
+
+struct generation;
+
+/* What an endpoint writes. All append to `out`. */
+struct shape {
+    const char *id_prefix; /* "chatcmpl-" */
+    const char *object;    /* "chat.completion" */
+    const char *chunk_object;
+    void (*open)(struct generation *g, struct choice *c, struct buf *out);   /* streamed: what comes first, may append nothing */
+    void (*token)(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out); /* streamed event */
+    void (*finish)(struct generation *g, struct choice *c, struct buf *out); /* streamed: the chunk with finish_reason */
+    void (*gather)(struct generation *g, struct choice *c, const struct engine_event *ev); /* whole: keep what choice needs */
+    void (*choice)(struct generation *g, struct choice *c, struct buf *out); /* whole: the object in "choices" */
+};
+
+struct generation {
+    struct call *call;
+    struct params *params;
+    const struct shape *shape;
+    struct choice *choices; /* [n_choices] */
+    size_t n_choices;
+    char id[48];
+    int64_t created;
+    bool is_gone;
+    bool has_lock;
+    pthread_mutex_t lock; /* guards the streams against the watcher */
+    uint64_t first_token_ns;
+};
+
+/* Makes n_prompts * params->n choices over the prompts (ids borrowed until the end), submits, answers. Frees what it made. */
+void generation_run(struct call *c, struct params *p, const struct shape *shape, const int32_t *const *prompts,
+                    const size_t *n_ids, size_t n_prompts);
+
+/* Appends `data: {"id":...,"object":...,"created":...,"model":...,"choices":[` and its counterpart `]}\n\n`. */
+void generation_chunk_open(const struct generation *g, struct buf *out);
+void generation_chunk_close(const struct generation *g, struct buf *out);
+
+/* "stop" or "length". */
+const char *generation_finish_reason(const struct choice *c);
+
+/* Appends a token's text as a JSON string (invalid UTF-8 as U+FFFD), or its bytes as an array of numbers. */
+void generation_write_token(const struct generation *g, int32_t id, struct buf *out);
+void generation_write_bytes(const struct generation *g, int32_t id, struct buf *out);
+
+/* Checks the model a request names. */
+MUST_CHECK enum err generation_check_model(const struct server *s, const char *asked, struct err_info *info);
+
+#endif

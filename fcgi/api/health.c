@@ -1,0 +1,54 @@
+/* GET /health and /metrics: answered without the scheduler, whatever it is doing. */
+#include "fcgi/route.h"
+
+#include "engine/base/json_write.h"
+#include "fcgi/metrics.h"
+
+#include <inttypes.h>
+
+enum { STUCK_MS = 10000 }; /* a step that takes longer than this on a CPU that works is not a step any more */
+
+void api_health(struct call *c)
+{
+    struct buf out;
+    buf_init(&out, 0, MEM_REQUEST);
+    int status = 200;
+    if (c->engine == NULL) {
+        status = 503;
+        c->reply.retry_after_s = 1;
+        int progress = atomic_load(&c->server->progress);
+        buf_printf(&out,
+                   "{\"status\":\"loading\",\"progress\":%.3f,\"error\":{\"message\":\"Loading model\",\"type\":\"unavailable_error\","
+                   "\"param\":null,\"code\":\"model_loading\"}}",
+                   progress / 1000.0);
+    } else {
+        const struct engine_model_info *m = engine_model(c->engine);
+        struct engine_stats s;
+        engine_get_stats(c->engine, &s);
+        bool is_draining = atomic_load(&c->server->is_draining), is_stuck = s.last_step_age_ms > STUCK_MS;
+        status = is_draining || is_stuck ? 503 : 200;
+        buf_printf(&out, "{\"status\":\"%s\",\"model\":", is_draining ? "draining" : is_stuck ? "stuck" : "ok");
+        json_write_cstr(&out, c->server->model_id);
+        buf_printf(&out,
+                   ",\"backend\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"running\":%" PRIu64 ",\"waiting\":%" PRIu64
+                   ",\"weight_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64 "}",
+                   m->backend, m->kernels, m->n_threads, s.n_running, s.n_waiting, m->weight_bytes, m->kv_bytes);
+    }
+    reply_send(&c->reply, status, "application/json", &out);
+    buf_fini(&out);
+}
+
+void api_metrics(struct call *c)
+{
+    const char *names[METRICS_MAX_ROUTES];
+    int n = 0;
+    while (n < METRICS_MAX_ROUTES && route_at(n) != NULL) {
+        names[n] = route_at(n)->path;
+        n++;
+    }
+    struct buf out;
+    buf_init(&out, 0, MEM_REQUEST);
+    metrics_write(&out, c->engine, names, n);
+    reply_send(&c->reply, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+    buf_fini(&out);
+}

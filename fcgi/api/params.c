@@ -1,0 +1,265 @@
+/* The tables, and stop, logit_bias, stop_token_ids, stream_options and response_format. */
+#include "fcgi/api/params.h"
+
+#include "engine/base/mem.h"
+
+#include <math.h>
+#include <string.h>
+
+#define AT(member) offsetof(struct params, member)
+#define INT32_TOP 2147483647.0
+
+/* Rows of both endpoints. llama.cpp's and vLLM's names stand beside OpenAI's. */
+#define SHARED_FIELDS                                                                                                  \
+    {"model", FIELD_STRING, AT(model), 0, 4096}, {"temperature", FIELD_FLOAT, AT(gen.temperature), 0, 2},              \
+        {"top_p", FIELD_FLOAT, AT(gen.top_p), 0, 1}, {"top_k", FIELD_INT32, AT(gen.top_k), -1, INT32_TOP},             \
+        {"min_p", FIELD_FLOAT, AT(gen.min_p), 0, 1}, {"typical_p", FIELD_FLOAT, AT(gen.typical_p), 0, 1},              \
+        {"repeat_penalty", FIELD_FLOAT, AT(gen.repeat_penalty), 0.01, 10},                                             \
+        {"repetition_penalty", FIELD_FLOAT, AT(gen.repeat_penalty), 0.01, 10},                                         \
+        {"repeat_last_n", FIELD_INT32, AT(gen.repeat_last_n), -1, INT32_TOP},                                          \
+        {"presence_penalty", FIELD_FLOAT, AT(gen.presence_penalty), -2, 2},                                            \
+        {"frequency_penalty", FIELD_FLOAT, AT(gen.frequency_penalty), -2, 2}, {"seed", FIELD_UINT64, AT(gen.seed), 0, 0}, \
+        {"n", FIELD_INT, AT(n), 1, PARAMS_MAX_N}, {"max_tokens", FIELD_INT, AT(max_tokens), 0, INT32_TOP},             \
+        {"n_predict", FIELD_INT, AT(max_tokens), -1, INT32_TOP}, {"min_tokens", FIELD_INT32, AT(gen.min_tokens), 0, INT32_TOP}, \
+        {"ignore_eos", FIELD_BOOL, AT(gen.ignore_eos), 0, 0}, {"stream", FIELD_BOOL, AT(stream), 0, 0},                \
+        {"cache_salt", FIELD_STRING, AT(gen.cache_salt), 0, 256},                                                      \
+        {"return_token_ids", FIELD_BOOL, AT(return_token_ids), 0, 0}, {"stop", FIELD_CUSTOM, 0, 0, 0},                 \
+        {"stop_token_ids", FIELD_CUSTOM, 0, 0, 0}, {"logit_bias", FIELD_CUSTOM, 0, 0, 0},                              \
+        {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_IGNORED, 0, 0, 0}, {"metadata", FIELD_IGNORED, 0, 0, 0}, \
+        {"grammar", FIELD_REFUSED, 0, 0, 0}, {"json_schema", FIELD_REFUSED, 0, 0, 0},                                  \
+        {"guided_json", FIELD_REFUSED, 0, 0, 0}, {"guided_regex", FIELD_REFUSED, 0, 0, 0},                             \
+        {"structured_outputs", FIELD_REFUSED, 0, 0, 0}, {"chat_template", FIELD_REFUSED, 0, 0, 0}
+
+static const struct field chat_fields[] = {
+    SHARED_FIELDS,
+    {"messages", FIELD_CUSTOM, 0, 0, 0},
+    {"max_completion_tokens", FIELD_INT, AT(max_tokens), 0, INT32_TOP},
+    {"logprobs", FIELD_BOOL, AT(want_logprobs), 0, 0},
+    {"top_logprobs", FIELD_INT, AT(top_logprobs), 0, ENGINE_MAX_TOP_LOGPROBS},
+    {"add_generation_prompt", FIELD_BOOL, AT(add_generation_prompt), 0, 0},
+    {"response_format", FIELD_CUSTOM, 0, 0, 0},
+    {"tools", FIELD_CUSTOM, 0, 0, 0},
+    {"tool_choice", FIELD_CUSTOM, 0, 0, 0},
+    {"chat_template_kwargs", FIELD_CUSTOM, 0, 0, 0},
+    {"parallel_tool_calls", FIELD_IGNORED, 0, 0, 0},
+    {"reasoning_effort", FIELD_IGNORED, 0, 0, 0},
+    {"store", FIELD_IGNORED, 0, 0, 0},
+    {"service_tier", FIELD_IGNORED, 0, 0, 0},
+    {"safety_identifier", FIELD_IGNORED, 0, 0, 0},
+    {"prompt_cache_key", FIELD_IGNORED, 0, 0, 0},
+    {"verbosity", FIELD_IGNORED, 0, 0, 0},
+    {"prediction", FIELD_IGNORED, 0, 0, 0},
+    {"audio", FIELD_REFUSED, 0, 0, 0},
+    {"functions", FIELD_REFUSED, 0, 0, 0},
+    {"function_call", FIELD_REFUSED, 0, 0, 0},
+    {"web_search_options", FIELD_REFUSED, 0, 0, 0},
+};
+
+static const struct field completion_fields[] = {
+    SHARED_FIELDS,
+    {"prompt", FIELD_CUSTOM, 0, 0, 0},
+    {"echo", FIELD_BOOL, AT(echo), 0, 0},
+    {"logprobs", FIELD_INT, AT(logprobs), 0, ENGINE_MAX_TOP_LOGPROBS},
+    {"best_of", FIELD_INT, AT(best_of), 1, PARAMS_MAX_N},
+    {"suffix", FIELD_REFUSED, 0, 0, 0},
+};
+
+const struct field *params_field(bool is_chat, int i)
+{
+    const struct field *table = is_chat ? chat_fields : completion_fields;
+    int n = is_chat ? (int)ARRAY_LEN(chat_fields) : (int)ARRAY_LEN(completion_fields);
+    return i >= 0 && i < n ? &table[i] : NULL;
+}
+
+/* --- fields with code of their own --------------------------------------------------------------------------------- */
+
+static enum err add_stop(struct params *p, const json_t *v, struct err_info *info)
+{
+    size_t n = json_is_string(v) ? json_string_length(v) : 0;
+    if (n == 0 || n > ENGINE_MAX_STOP_BYTES || p->gen.n_stop == ENGINE_MAX_STOPS) {
+        return err_set(info, json_is_string(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop",
+                       "stop: expected at most %d strings of 1 to %d bytes, found %s%s", ENGINE_MAX_STOPS, ENGINE_MAX_STOP_BYTES,
+                       json_in_type_name(v), json_is_string(v) ? " beyond that" : "");
+    }
+    p->gen.stop[p->gen.n_stop] = json_string_value(v);
+    p->gen.stop_len[p->gen.n_stop++] = n;
+    return ERR_OK;
+}
+
+static enum err read_stop(struct params *p, struct err_info *info)
+{
+    const json_t *stop = json_in_get(p->root, "stop");
+    if (stop == NULL || !json_is_array(stop)) {
+        return stop == NULL ? ERR_OK : add_stop(p, stop, info);
+    }
+    for (size_t i = 0; i < json_array_size(stop); i++) {
+        TRY(add_stop(p, json_array_get(stop, i), info));
+    }
+    return ERR_OK;
+}
+
+static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct err_info *info)
+{
+    const json_t *ids = json_in_get(p->root, "stop_token_ids");
+    if (ids == NULL) {
+        return ERR_OK;
+    }
+    if (!json_is_array(ids) || json_array_size(ids) > PARAMS_MAX_STOP_IDS) {
+        return err_set(info, json_is_array(ids) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop_token_ids",
+                       "stop_token_ids: expected an array of at most %d token ids", PARAMS_MAX_STOP_IDS);
+    }
+    p->stop_ids = mem_zalloc_array(json_array_size(ids) + 1, sizeof *p->stop_ids, MEM_REQUEST);
+    if (p->stop_ids == NULL) {
+        return ERR_NOMEM;
+    }
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        const json_t *v = json_array_get(ids, i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= n_vocab) {
+            return err_set(info, ERR_INVALID_VALUE, "stop_token_ids", "stop_token_ids[%zu]: expected a token id of 0 to %lld", i,
+                           (long long)n_vocab - 1);
+        }
+        p->stop_ids[p->gen.n_stop_ids++] = (int32_t)json_integer_value(v);
+    }
+    p->gen.stop_ids = p->stop_ids;
+    return ERR_OK;
+}
+
+static enum err add_bias(struct params *p, int64_t id, const json_t *value, int64_t n_vocab, struct err_info *info)
+{
+    bool is_ban = json_is_false(value);
+    if (id < 0 || id >= n_vocab) {
+        return err_set(info, ERR_INVALID_VALUE, "logit_bias", "logit_bias: expected token ids of 0 to %lld as keys, found another",
+                       (long long)n_vocab - 1);
+    }
+    double bias = is_ban ? -100 : json_number_value(value);
+    if ((!is_ban && !json_is_number(value)) || !(bias >= -100 && bias <= 100)) {
+        return err_set(info, json_is_number(value) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "logit_bias",
+                       "logit_bias: expected numbers of -100 to 100 as values, found %s", json_in_type_name(value));
+    }
+    p->bias[p->gen.n_bias++] = (struct engine_bias){.id = (int32_t)id, .bias = (float)bias};
+    return ERR_OK;
+}
+
+/* Decimal digits only: "1e3", "+5" and " 5" are no token ids. */
+static int64_t parse_id(const char *s)
+{
+    int64_t id = 0;
+    if (*s == '\0') {
+        return -1;
+    }
+    for (; *s != '\0'; s++) {
+        if (*s < '0' || *s > '9' || id > 100000000) {
+            return -1;
+        }
+        id = id * 10 + (*s - '0');
+    }
+    return id;
+}
+
+/* OpenAI's map from id strings, or llama.cpp's array of [id, bias] pairs (bias false = ban). */
+static enum err read_bias(struct params *p, int64_t n_vocab, struct err_info *info)
+{
+    const json_t *bias = json_in_get(p->root, "logit_bias");
+    if (bias == NULL) {
+        return ERR_OK;
+    }
+    size_t n = json_is_array(bias) ? json_array_size(bias) : json_object_size(bias);
+    if ((!json_is_object(bias) && !json_is_array(bias)) || n > ENGINE_MAX_BIAS) {
+        return err_set(info, json_is_object(bias) || json_is_array(bias) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "logit_bias",
+                       "logit_bias: expected an object with at most %d entries", ENGINE_MAX_BIAS);
+    }
+    p->bias = mem_zalloc_array(n + 1, sizeof *p->bias, MEM_REQUEST);
+    if (p->bias == NULL) {
+        return ERR_NOMEM;
+    }
+    p->gen.bias = p->bias;
+    for (size_t i = 0; json_is_array(bias) && i < n; i++) {
+        const json_t *pair = json_array_get(bias, i), *id = json_array_get(pair, 0);
+        TRY(add_bias(p, json_is_integer(id) ? json_integer_value(id) : -1,
+                     json_array_size(pair) == 2 ? json_array_get(pair, 1) : bias, n_vocab, info));
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)bias, key, value)
+    {
+        TRY(add_bias(p, parse_id(key), value, n_vocab, info));
+    }
+    return ERR_OK;
+}
+
+static enum err read_stream_options(struct params *p, struct err_info *info)
+{
+    const json_t *options = json_in_get(p->root, "stream_options");
+    if (options == NULL) {
+        return ERR_OK;
+    }
+    const json_t *usage = json_in_get(options, "include_usage");
+    if (!json_is_object(options) || (usage != NULL && !json_is_boolean(usage))) {
+        return err_set(info, ERR_INVALID_TYPE, "stream_options", "stream_options: expected an object with a boolean include_usage");
+    }
+    if (!p->stream) {
+        return err_set(info, ERR_INVALID_VALUE, "stream_options", "stream_options: expected only with \"stream\": true");
+    }
+    p->include_usage = json_is_true(usage);
+    return ERR_OK;
+}
+
+/* Text only: an answer that ignored a schema would be worse than none. */
+static enum err read_response_format(const struct params *p, struct err_info *info)
+{
+    const json_t *format = json_in_get(p->root, "response_format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
+        return ERR_OK;
+    }
+    return err_set(info, ERR_UNSUPPORTED_PARAMETER, "response_format", "response_format: only {\"type\": \"text\"} is supported");
+}
+
+static enum err read_logprobs(struct params *p, bool is_chat, struct err_info *info)
+{
+    if (!is_chat) {
+        p->gen.n_logprobs = (int32_t)p->logprobs;
+        p->gen.prompt_logprobs = p->echo && p->logprobs >= 0;
+        if (p->best_of != 0 && p->best_of != p->n) {
+            return err_set(info, ERR_UNSUPPORTED_PARAMETER, "best_of", "best_of: only the value of n is supported");
+        }
+        return ERR_OK;
+    }
+    if (p->top_logprobs >= 0 && !p->want_logprobs) {
+        return err_set(info, ERR_INVALID_VALUE, "top_logprobs", "top_logprobs: expected only with \"logprobs\": true");
+    }
+    if (p->want_logprobs) {
+        p->gen.n_logprobs = p->top_logprobs > 0 ? (int32_t)p->top_logprobs : 0;
+    }
+    return ERR_OK;
+}
+
+enum err params_read(struct params *p, const json_t *root, bool is_chat, bool strict, const struct engine *e,
+                     struct err_info *info)
+{
+    int64_t n_vocab = engine_model(e)->n_vocab;
+    *p = (struct params){.n = 1, .max_tokens = is_chat ? -1 : 16, .logprobs = -1, .top_logprobs = -1, .root = root,
+                         .add_generation_prompt = true};
+    engine_params_init(&p->gen);
+    TRY(json_in_fields(root, is_chat ? chat_fields : completion_fields,
+                       is_chat ? ARRAY_LEN(chat_fields) : ARRAY_LEN(completion_fields), strict, p, info));
+    TRY(read_stop(p, info));
+    TRY(read_stop_ids(p, n_vocab, info));
+    TRY(read_bias(p, n_vocab, info));
+    TRY(read_stream_options(p, info));
+    TRY(read_logprobs(p, is_chat, info));
+    if (is_chat) {
+        TRY(read_response_format(p, info));
+    }
+    p->gen.top_k = p->gen.top_k < 0 ? 0 : p->gen.top_k;
+    p->gen.max_tokens = (int32_t)p->max_tokens;
+    return ERR_OK;
+}
+
+void params_fini(struct params *p)
+{
+    mem_free(p->bias);
+    mem_free(p->stop_ids);
+    p->bias = NULL;
+    p->stop_ids = NULL;
+}

@@ -1,0 +1,36 @@
+/* The request fields that chat and text completions share: their table, and the ones that need code of their own.
+ * Ranges are in docs/api.md. Threads: pure functions. */
+#ifndef INFCGI_FCGI_API_PARAMS_H
+#define INFCGI_FCGI_API_PARAMS_H
+
+#include "engine/engine.h"
+#include "fcgi/json_in.h"
+
+struct params {
+    struct engine_params gen;
+    const char *model;     /* as asked for, or NULL */
+    int64_t n;             /* choices of a prompt, 1 .. PARAMS_MAX_N */
+    int64_t max_tokens;    /* -1 = until the context is full */
+    int64_t best_of;       /* 0 = absent */
+    int64_t logprobs;      /* completions: 0..20, -1 = absent */
+    int64_t top_logprobs;  /* chat: 0..20, -1 = absent */
+    bool want_logprobs;    /* chat */
+    bool stream, echo, include_usage, return_token_ids;
+    bool add_generation_prompt;
+    struct engine_bias *bias;  /* owned */
+    int32_t *stop_ids;         /* owned */
+    const json_t *root;    /* borrowed: strings above point into it */
+};
+
+enum { PARAMS_MAX_N = 128, PARAMS_MAX_STOP_IDS = 64 };
+
+/* Reads the fields of `root` into *p, whose defaults are set first. is_chat chooses the table.
+ * On failure info->where is the field; params_fini frees in any case. */
+MUST_CHECK enum err params_read(struct params *p, const json_t *root, bool is_chat, bool strict, const struct engine *e,
+                                struct err_info *info);
+void params_fini(struct params *p);
+
+/* Fields of the chat or the completion table, for tests and docs checks; NULL beyond the last. */
+const struct field *params_field(bool is_chat, int i);
+
+#endif

@@ -1,0 +1,120 @@
+/* POST /tokenize and /detokenize, in llama.cpp's shapes ("content" / "tokens") and vLLM's ("prompt" / "tokens", "prompt"). */
+#include "fcgi/api/generation.h"
+
+#include "engine/base/json_write.h"
+#include "engine/base/mem.h"
+
+#include <string.h>
+
+struct tokenize_fields {
+    bool add_special, parse_special, with_pieces, add_special_tokens;
+    const char *model;
+};
+
+static const struct field fields[] = {
+    {"model", FIELD_STRING, offsetof(struct tokenize_fields, model), 0, 4096},
+    {"add_special", FIELD_BOOL, offsetof(struct tokenize_fields, add_special), 0, 0},
+    {"add_special_tokens", FIELD_BOOL, offsetof(struct tokenize_fields, add_special_tokens), 0, 0},
+    {"parse_special", FIELD_BOOL, offsetof(struct tokenize_fields, parse_special), 0, 0},
+    {"with_pieces", FIELD_BOOL, offsetof(struct tokenize_fields, with_pieces), 0, 0},
+    {"content", FIELD_CUSTOM, 0, 0, 0},
+    {"prompt", FIELD_CUSTOM, 0, 0, 0},
+    {"tokens", FIELD_CUSTOM, 0, 0, 0},
+};
+
+static void write_tokens(const struct call *c, const int32_t *ids, size_t n, bool with_pieces, struct buf *out)
+{
+    const struct generation g = {.call = (struct call *)c};
+    buf_puts(out, "{\"tokens\":[");
+    for (size_t i = 0; i < n; i++) {
+        buf_puts(out, i == 0 ? "" : ",");
+        if (with_pieces) {
+            buf_printf(out, "{\"id\":%d,\"piece\":", ids[i]);
+            generation_write_token(&g, ids[i], out);
+            buf_putc(out, '}');
+        } else {
+            json_write_int(out, ids[i]);
+        }
+    }
+    buf_printf(out, "],\"count\":%zu,\"max_model_len\":%u}", n, engine_model(c->engine)->n_ctx);
+}
+
+static enum err tokenize(struct call *c, const json_t *root, struct buf *out, struct err_info *info)
+{
+    struct tokenize_fields f = {.parse_special = true, .add_special_tokens = true};
+    TRY(json_in_fields(root, fields, ARRAY_LEN(fields), c->server->conf->strict_api, &f, info));
+    TRY(generation_check_model(c->server, f.model, info));
+    const json_t *content = json_in_get(root, "content"), *prompt = json_in_get(root, "prompt");
+    const json_t *text = content != NULL ? content : prompt;
+    if (text == NULL || !json_is_string(text)) {
+        return err_set(info, text == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, "content",
+                       "content (or prompt): expected a string, found %s", text == NULL ? "none" : json_in_type_name(text));
+    }
+    int32_t *ids;
+    size_t n;
+    /* llama.cpp's default adds no special tokens, vLLM's does. */
+    bool add_special = content != NULL ? f.add_special : f.add_special_tokens;
+    TRY(engine_tokenize(c->engine, json_string_value(text), json_string_length(text), add_special, f.parse_special, NULL, 0,
+                        SIZE_MAX, &ids, &n));
+    write_tokens(c, ids, n, f.with_pieces, out);
+    mem_free(ids);
+    return buf_ok(out);
+}
+
+static enum err detokenize(struct call *c, const json_t *root, struct buf *out, struct err_info *info)
+{
+    struct tokenize_fields f = {0};
+    TRY(json_in_fields(root, fields, ARRAY_LEN(fields), c->server->conf->strict_api, &f, info));
+    TRY(generation_check_model(c->server, f.model, info));
+    const json_t *tokens = json_in_get(root, "tokens");
+    if (tokens == NULL || !json_is_array(tokens)) {
+        return err_set(info, tokens == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, "tokens",
+                       "tokens: expected an array of token ids, found %s", tokens == NULL ? "none" : json_in_type_name(tokens));
+    }
+    size_t n = json_array_size(tokens);
+    int32_t *ids = mem_zalloc_array(n + 1, sizeof *ids, MEM_REQUEST);
+    struct buf text;
+    buf_init(&text, 0, MEM_REQUEST);
+    enum err err = ids == NULL ? ERR_NOMEM : ERR_OK;
+    for (size_t i = 0; i < n && err == ERR_OK; i++) {
+        const json_t *v = json_array_get(tokens, i);
+        bool ok = json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < engine_model(c->engine)->n_vocab;
+        ids[i] = ok ? (int32_t)json_integer_value(v) : 0;
+        err = ok ? ERR_OK
+                 : err_set(info, ERR_INVALID_VALUE, "tokens", "tokens[%zu]: expected a token id of 0 to %u", i,
+                           engine_model(c->engine)->n_vocab - 1);
+    }
+    err = err != ERR_OK ? err : engine_detokenize(c->engine, ids, n, &text);
+    if (err == ERR_OK) {
+        const char *data = text.data != NULL ? text.data : "";
+        buf_puts(out, "{\"content\":");
+        json_write_string(out, data, text.len);
+        buf_puts(out, ",\"prompt\":");
+        json_write_string(out, data, text.len);
+        buf_putc(out, '}');
+        err = buf_ok(out);
+    }
+    buf_fini(&text);
+    mem_free(ids);
+    return err;
+}
+
+static void run(struct call *c, enum err (*work)(struct call *, const json_t *, struct buf *, struct err_info *))
+{
+    struct err_info info = {0};
+    json_t *root = NULL;
+    struct buf out;
+    buf_init(&out, 0, MEM_REQUEST);
+    enum err err = json_in_parse(c->body.data, c->body.len, &root, &info);
+    err = err != ERR_OK ? err : work(c, root, &out, &info);
+    if (err != ERR_OK) {
+        reply_error(&c->reply, err, &info);
+    } else {
+        reply_send(&c->reply, 200, "application/json", &out);
+    }
+    buf_fini(&out);
+    json_decref(root);
+}
+
+void api_tokenize(struct call *c) { run(c, tokenize); }
+void api_detokenize(struct call *c) { run(c, detokenize); }

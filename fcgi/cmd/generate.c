@@ -1,0 +1,89 @@
+/* `infcgi generate`: one prompt, its continuation on stdout, figures on stderr. */
+#include "fcgi/cmd/cmd.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/mem.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The prompt's ids: as it is, or as one user message in the model's chat template. */
+static enum err read_prompt(const struct conf *conf, struct engine *e, int32_t **ids, size_t *n, struct err_info *info)
+{
+    const struct engine_model_info *m = engine_model(e);
+    if (!conf->chat) {
+        return engine_tokenize(e, conf->prompt, strlen(conf->prompt), true, true, NULL, 0, SIZE_MAX, ids, n);
+    }
+    struct chat_template *t = NULL;
+    struct chat_output text = {0};
+    json_t *context = json_pack("{s:[{s:s,s:s}],s:b,s:s,s:s}", "messages", "role", "user", "content", conf->prompt,
+                                "add_generation_prompt", 1, "bos_token", m->bos_text, "eos_token", m->eos_text);
+    enum err err = context == NULL ? err_set(info, ERR_INVALID_UTF8, "prompt", "prompt: expected valid UTF-8")
+                                   : cmd_load_template(conf, e, &t, info);
+    err = err != ERR_OK ? err : chat_template_render(t, context, clock_unix_seconds(), &text, info);
+    if (err == ERR_OK) {
+        err = engine_tokenize(e, text.text, text.len, false, true, (const struct engine_span *)(const void *)text.user,
+                              text.n_user, SIZE_MAX, ids, n);
+    }
+    chat_output_fini(&text);
+    chat_template_free(&t);
+    json_decref(context);
+    return err;
+}
+
+static enum err run(const struct conf *conf, struct engine *e, struct err_info *info)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    struct engine_stream *s = NULL;
+    struct engine_params p;
+    engine_params_init(&p);
+    p.temperature = (float)conf->temperature;
+    p.max_tokens = (int32_t)conf->n_predict;
+    p.seed = conf->seed != 0 ? (uint64_t)conf->seed : p.seed;
+    enum err err = read_prompt(conf, e, &ids, &n, info);
+    err = err != ERR_OK ? err : engine_submit(e, ids, n, &p, &s, info);
+    struct engine_event ev = {0};
+    while (err == ERR_OK && ev.kind != ENGINE_END) {
+        err = engine_next(s, 1000, &ev);
+        err = err == ERR_AGAIN ? ERR_OK : err;
+        if (err == ERR_OK) {
+            fwrite(ev.text, 1, ev.text_len, stdout);
+            fflush(stdout);
+            ev.text_len = 0;
+        }
+    }
+    if (err == ERR_OK) {
+        struct engine_usage u;
+        engine_stream_usage(s, &u);
+        err = ev.err;
+        fprintf(stderr, "\n%d prompt tokens, %d generated; first token after %.1f ms, then %.1f tokens/s\n", u.prompt_tokens,
+                u.completion_tokens, (double)u.prefill_ns / 1e6,
+                u.decode_ns > 0 ? (u.completion_tokens - 1) / ((double)u.decode_ns / 1e9) : 0.0);
+    }
+    engine_stream_close(&s);
+    mem_free(ids);
+    return err;
+}
+
+int cmd_generate(int argc, char **argv)
+{
+    struct conf conf;
+    int rc = cmd_read_conf(&conf, argc, argv);
+    if (rc == CMD_OK && conf.prompt == NULL) {
+        fprintf(stderr, "error: generate: expected --prompt TEXT, found none\n");
+        rc = CMD_USAGE;
+    }
+    if (rc == CMD_OK) {
+        struct err_info info = {0};
+        struct engine_config cfg = cmd_engine_config(&conf);
+        struct engine *e = NULL;
+        enum err err = engine_open(&cfg, &e, &info);
+        err = err != ERR_OK ? err : run(&conf, e, &info);
+        rc = err == ERR_OK ? CMD_OK : cmd_fail(&conf, err, &info);
+        engine_close(&e);
+    }
+    conf_fini(&conf);
+    return rc < 0 ? CMD_OK : rc;
+}

@@ -1,0 +1,238 @@
+/* `infcgi serve`: loads the model while /health already answers, serves until SIGTERM or SIGINT, drains, and goes.
+ * SIGHUP reads the API keys again. */
+#include "fcgi/cmd/cmd.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/io.h"
+#include "fcgi/apikey.h"
+#include "fcgi/fastcgi.h"
+#include "fcgi/log.h"
+#include "fcgi/route.h"
+#include "fcgi/server.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+struct server server_state;
+
+static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+
+int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info)
+{
+    bool is_config = err == ERR_CONFIG || err == ERR_UNSUPPORTED_CPU || err == ERR_ADDRESS_IN_USE;
+    fprintf(stderr, "error: ");
+    if (!is_config && conf->model != NULL) {
+        fprintf(stderr, "%s: ", conf->model);
+    }
+    fprintf(stderr, "%s", err_code(err));
+    if (info->offset != ERR_NO_OFFSET && info->code != ERR_OK && !is_config) {
+        fprintf(stderr, " at byte %" PRIu64, info->offset);
+    }
+    fprintf(stderr, ": %s\n", info->text[0] != '\0' ? info->text : err_text(err));
+    return is_config ? CMD_USAGE : CMD_BAD_DATA;
+}
+
+struct engine_config cmd_engine_config(const struct conf *c)
+{
+    return (struct engine_config){
+        .model_path = c->model,
+        .backend = c->backend,
+        .cpu = c->cpu,
+        .n_threads = (int)c->threads,
+        .n_ctx = (uint32_t)c->ctx_size,
+        .kv_tokens = (uint64_t)c->kv_tokens,
+        .max_seqs = (int)c->parallel,
+        .max_batch_rows = (int)c->batch_size,
+        .queue_max_requests = (int)c->queue_max,
+        .memory_limit_bytes = (uint64_t)c->memory_limit_mib << 20,
+    };
+}
+
+static void on_progress(void *arg, float fraction)
+{
+    (void)arg;
+    atomic_store(&server_state.progress, (int)(fraction * 1000));
+}
+
+enum err cmd_load_template(const struct conf *conf, const struct engine *e, struct chat_template **out, struct err_info *info)
+{
+    const struct engine_model_info *m = engine_model(e);
+    *out = NULL;
+    if (conf->chat_template_file != NULL) {
+        struct buf text;
+        buf_init(&text, 0, MEM_GENERAL);
+        enum err err = io_read_file(conf->chat_template_file, CHAT_MAX_SOURCE_BYTES, &text, info);
+        err = err != ERR_OK ? err : chat_template_new(text.data != NULL ? text.data : "", text.len, out, info);
+        buf_fini(&text);
+        return err;
+    }
+    if (m->chat_template == NULL) {
+        return err_set(info, ERR_TEMPLATE, NULL,
+                       "the model file has no chat template; give one with --chat-template-file, or use /v1/completions");
+    }
+    return chat_template_new(m->chat_template, m->chat_template_len, out, info);
+}
+
+/* Loads the model and publishes it. */
+static enum err load(struct err_info *info)
+{
+    const struct conf *conf = server_state.conf;
+    struct engine_config cfg = cmd_engine_config(conf);
+    cfg.progress = on_progress;
+    struct engine *e;
+    uint64_t start = clock_now_ns();
+    TRY(engine_open(&cfg, &e, info));
+    const struct engine_model_info *m = engine_model(e);
+    server_state.model_id = conf->alias != NULL ? conf->alias : m->name;
+    struct err_info template_info = {0};
+    if (cmd_load_template(conf, e, &server_state.chat_template, &template_info) != ERR_OK) {
+        snprintf(server_state.template_error, sizeof server_state.template_error, "%s", template_info.text);
+        log_line("warn", "chat_template_unusable reason=\"%s\"", template_info.text);
+    }
+    atomic_store_explicit(&server_state.engine, e, memory_order_release);
+    log_line("info", "ready model=\"%s\" backend=%s kernels=%s threads=%d ctx=%u weights_mib=%" PRIu64 " kv_mib=%" PRIu64 " load_ms=%" PRIu64,
+             server_state.model_id, m->backend, m->kernels, m->n_threads, m->n_ctx, m->weight_bytes >> 20, m->kv_bytes >> 20,
+             (clock_now_ns() - start) / 1000000u);
+    return ERR_OK;
+}
+
+/* Waits until no request is left, or for as long as the operator allows. */
+static void drain(void)
+{
+    uint64_t until = clock_now_ns() + (uint64_t)server_state.conf->drain_s * 1000000000u;
+    while (fastcgi_n_active() > 0 && clock_now_ns() < until) {
+        struct timespec pause = {.tv_nsec = 10000000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* Serves until told to end. */
+static void wait_for_end(const sigset_t *set)
+{
+    for (int signal;;) {
+        if (sigwait(set, &signal) != 0 || signal != SIGHUP) {
+            return;
+        }
+        struct err_info info = {0};
+        const char *path = server_state.conf->api_key_file;
+        if (path != NULL && apikey_load(path, &info) != ERR_OK) {
+            log_line("error", "api_keys_kept reason=\"%s\"", info.text);
+        } else if (path != NULL) {
+            log_line("info", "api_keys_reloaded");
+        }
+    }
+}
+
+static void raise_limits(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    (void)prctl(PR_SET_DUMPABLE, 0); /* prompts do not belong in core files */
+}
+
+static int serve(const struct conf *conf, const sigset_t *set)
+{
+    struct err_info info = {0};
+    int fd;
+    enum err err = conf->api_key_file != NULL ? apikey_load(conf->api_key_file, &info) : ERR_OK;
+    err = err != ERR_OK ? err : fastcgi_listen(conf->socket, &fd, &info);
+    err = err != ERR_OK ? err : log_start();
+    err = err != ERR_OK ? err : fastcgi_start(fd, (int)conf->max_connections, route_request, &server_state, &info);
+    err = err != ERR_OK ? err : load(&info);
+    if (err != ERR_OK) {
+        log_stop();
+        return cmd_fail(conf, err, &info);
+    }
+    wait_for_end(set);
+    log_line("info", "draining active=%d", fastcgi_n_active());
+    struct engine *e = atomic_load(&server_state.engine);
+    atomic_store(&server_state.is_draining, true);
+    fastcgi_stop();
+    drain();
+    engine_drain(e);
+    int left = fastcgi_n_active();
+    log_line("info", "stopped unfinished=%d", left);
+    if (left == 0) {
+        chat_template_free(&server_state.chat_template);
+        engine_close(&e);
+    }
+    log_stop();
+    if (conf->socket != NULL) {
+        unlink(conf->socket);
+    }
+    return CMD_OK;
+}
+
+/* Everything serve would need, without serving. */
+static int check_config(const struct conf *conf)
+{
+    struct err_info info = {0};
+    struct engine_config cfg = cmd_engine_config(conf);
+    struct engine *e = NULL;
+    struct chat_template *t = NULL;
+    enum err err = conf->api_key_file != NULL ? apikey_load(conf->api_key_file, &info) : ERR_OK;
+    err = err != ERR_OK ? err : engine_open(&cfg, &e, &info);
+    if (err == ERR_OK && conf->chat_template_file != NULL) {
+        err = cmd_load_template(conf, e, &t, &info);
+    }
+    chat_template_free(&t);
+    engine_close(&e);
+    if (err != ERR_OK) {
+        return cmd_fail(conf, err, &info);
+    }
+    printf("configuration ok: %s\n", conf->model);
+    return CMD_OK;
+}
+
+int cmd_read_conf(struct conf *conf, int argc, char **argv)
+{
+    struct err_info info = {0};
+    enum err err = conf_load(conf, argc, argv, &info);
+    if (err != ERR_OK) {
+        return cmd_fail(conf, ERR_CONFIG, &info);
+    }
+    if (conf->help) {
+        struct buf help;
+        buf_init(&help, 0, MEM_GENERAL);
+        conf_help(&help);
+        printf("usage: infcgi %s -m MODEL [OPTIONS]\n\n%s", argv[0], help.data);
+        buf_fini(&help);
+        return -1;
+    }
+    if (conf->model == NULL) {
+        fprintf(stderr, "error: %s: expected --model FILE, found none; --help lists the options\n", argv[0]);
+        return CMD_USAGE;
+    }
+    return CMD_OK;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    static struct conf conf; /* outlives detached threads at exit */
+    int rc = cmd_read_conf(&conf, argc, argv);
+    if (rc == CMD_OK) {
+        sigset_t set;
+        sigemptyset(&set);
+        for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
+            sigaddset(&set, signals[i]);
+        }
+        pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread starts, so that all inherit it */
+        raise_limits();
+        server_state.conf = &conf;
+        server_state.started = clock_unix_seconds();
+        rc = conf.check_config ? check_config(&conf) : serve(&conf, &set);
+    }
+    return rc < 0 ? CMD_OK : rc;
+}

@@ -1,0 +1,130 @@
+/* Heads are written with a reason phrase always (nginx passes a bare status on as a malformed line), bodies with their length
+ * only when they are whole in memory. */
+#include "fcgi/reply.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/json_write.h"
+#include "engine/base/rng.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    int status;
+    const char *reason;
+} reasons[] = {
+    {200, "OK"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {413, "Content Too Large"},
+    {415, "Unsupported Media Type"},
+    {429, "Too Many Requests"},
+    {499, "Client Closed Request"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {503, "Service Unavailable"},
+    {504, "Gateway Timeout"},
+};
+
+const char *reply_reason(int status)
+{
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
+        if (reasons[i].status == status) {
+            return reasons[i].reason;
+        }
+    }
+    return "Error";
+}
+
+/* Letters, digits, '-', '_', '.', ':' only, at most what the buffer takes: nothing that could break a header or a log. */
+static bool is_sane_id(const char *id)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:";
+    size_t n = id != NULL ? strspn(id, allowed) : 0;
+    return n > 0 && n < sizeof((struct reply *)0)->id && id[n] == '\0';
+}
+
+void reply_init(struct reply *r, struct fastcgi_request *request)
+{
+    *r = (struct reply){.request = request, .arrived_ns = clock_now_ns()};
+    const char *id = fastcgi_param(request, "HTTP_X_REQUEST_ID");
+    id = is_sane_id(id) ? id : fastcgi_param(request, "REQUEST_ID");
+    if (is_sane_id(id)) {
+        snprintf(r->id, sizeof r->id, "%s", id);
+    } else {
+        snprintf(r->id, sizeof r->id, "%016" PRIx64, rng_fresh_seed());
+    }
+}
+
+static void write_head(struct reply *r, struct buf *head, int status, const char *content_type)
+{
+    r->status = status;
+    buf_printf(head, "Status: %d %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\nX-Request-Id: %s\r\n", status,
+               reply_reason(status), content_type, r->id);
+    buf_printf(head, "OpenAI-Version: 2020-10-01\r\nOpenAI-Processing-Ms: %" PRIu64 "\r\n",
+               (clock_now_ns() - r->arrived_ns) / 1000000u);
+    if (r->allow != NULL) {
+        buf_printf(head, "Allow: %s\r\n", r->allow);
+    }
+    if (r->retry_after_s > 0) {
+        buf_printf(head, "Retry-After: %d\r\n", r->retry_after_s);
+    }
+    if (status == 401) {
+        buf_puts(head, "WWW-Authenticate: Bearer\r\n");
+    }
+    if (status >= 500 && status != 503) {
+        buf_puts(head, "X-Should-Retry: false\r\n"); /* clients would run a deterministic failure three times */
+    }
+}
+
+void reply_send(struct reply *r, int status, const char *content_type, const struct buf *body)
+{
+    struct buf head;
+    buf_init(&head, 0, MEM_REQUEST);
+    write_head(r, &head, status, content_type);
+    buf_printf(&head, "Content-Length: %zu\r\n\r\n", body->len);
+    if (buf_ok(&head) == ERR_OK && fastcgi_write(r->request, head.data, head.len) && body->len > 0) {
+        fastcgi_write(r->request, body->data, body->len);
+    }
+    buf_fini(&head);
+}
+
+void reply_write_error(struct buf *out, enum err code, const struct err_info *info)
+{
+    buf_puts(out, "{\"error\":{\"message\":");
+    json_write_cstr(out, info != NULL && info->text[0] != '\0' ? info->text : err_text(code));
+    buf_printf(out, ",\"type\":\"%s\",\"param\":", err_type(code));
+    json_write_cstr(out, info != NULL && info->where[0] != '\0' ? info->where : NULL);
+    buf_printf(out, ",\"code\":\"%s\"}}", err_code(code));
+}
+
+void reply_error(struct reply *r, enum err code, const struct err_info *info)
+{
+    struct buf body;
+    buf_init(&body, 0, MEM_REQUEST);
+    if (err_http_status(code) == 503 && r->retry_after_s == 0) {
+        r->retry_after_s = 1;
+    }
+    reply_write_error(&body, code, info);
+    reply_send(r, err_http_status(code), "application/json", &body);
+    buf_fini(&body);
+}
+
+bool reply_start_events(struct reply *r)
+{
+    struct buf head;
+    buf_init(&head, 0, MEM_REQUEST);
+    write_head(r, &head, 200, "text/event-stream; charset=utf-8");
+    buf_puts(&head, "X-Accel-Buffering: no\r\n\r\n");
+    bool ok = buf_ok(&head) == ERR_OK && fastcgi_write(r->request, head.data, head.len) && fastcgi_flush(r->request);
+    buf_fini(&head);
+    return ok;
+}
+
+bool reply_push(struct reply *r, const struct buf *text)
+{
+    return buf_ok(text) == ERR_OK && fastcgi_write(r->request, text->data, text->len) && fastcgi_flush(r->request);
+}

@@ -1,0 +1,40 @@
+/* Writing answers: status line and headers, JSON bodies, errors in OpenAI's shape, server-sent events.
+ * Threads: as the request. */
+#ifndef INFCGI_FCGI_REPLY_H
+#define INFCGI_FCGI_REPLY_H
+
+#include "engine/base/buf.h"
+#include "engine/base/err.h"
+#include "fcgi/fastcgi.h"
+
+/* A request being answered. Zero-initialise but for the first three. */
+struct reply {
+    struct fastcgi_request *request;
+    char id[64];          /* x-request-id: the client's, nginx's, or our own */
+    uint64_t arrived_ns;
+    int status;           /* sent, 0 = none yet */
+    const char *allow;    /* for 405: methods */
+    int retry_after_s;    /* for 503 and 429 */
+};
+
+/* Fills id from the request's headers (sane ones only) or draws one, and arrived_ns. */
+void reply_init(struct reply *r, struct fastcgi_request *request);
+
+/* Sends a whole body. */
+void reply_send(struct reply *r, int status, const char *content_type, const struct buf *body);
+
+/* Sends {"error": ...} with the code's status. info OPTIONAL. */
+void reply_error(struct reply *r, enum err code, const struct err_info *info);
+
+/* Appends the error object. */
+void reply_write_error(struct buf *out, enum err code, const struct err_info *info);
+
+/* Sends the head of a text/event-stream. False when the client has gone (as all below). */
+bool reply_start_events(struct reply *r);
+/* Sends text as it is, and flushes. */
+bool reply_push(struct reply *r, const struct buf *text);
+
+/* Reason phrase of a status we use. */
+const char *reply_reason(int status);
+
+#endif

@@ -1,0 +1,159 @@
+/* The route table and what every request goes through: path, method, key, content type, body. */
+#include "fcgi/route.h"
+
+#include "engine/base/clock.h"
+#include "fcgi/apikey.h"
+#include "fcgi/log.h"
+#include "fcgi/metrics.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <strings.h>
+
+enum { MAX_PATH_BYTES = 1024 };
+
+static const struct route routes[] = {
+    {"POST", "/v1/chat/completions", api_chat, false, true, true, "chat-completions"},
+    {"POST", "/chat/completions", api_chat, false, true, true, "chat-completions"},
+    {"POST", "/v1/completions", api_completions, false, true, true, "completions"},
+    {"POST", "/completions", api_completions, false, true, true, "completions"},
+    {"GET", "/v1/models", api_models, false, true, true, "models"},
+    {"GET", "/models", api_models, false, true, true, "models"},
+    {"GET", "/v1/models/", api_model, true, true, true, "models"},
+    {"POST", "/tokenize", api_tokenize, false, true, true, "tokenize"},
+    {"POST", "/detokenize", api_detokenize, false, true, true, "detokenize"},
+    {"GET", "/health", api_health, false, false, false, "health"},
+    {"GET", "/v1/health", api_health, false, false, false, "health"},
+    {"GET", "/metrics", api_metrics, false, false, false, "metrics"},
+};
+
+const struct route *route_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(routes) ? &routes[i] : NULL; }
+
+static bool path_matches(const struct route *r, const char *path)
+{
+    return r->is_prefix ? strncmp(path, r->path, strlen(r->path)) == 0 && path[strlen(r->path)] != '\0'
+                        : strcmp(path, r->path) == 0;
+}
+
+const struct route *route_find(const char *method, const char *path, const char **allow)
+{
+    *allow = "";
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+        if (!path_matches(&routes[i], path)) {
+            continue;
+        }
+        /* HEAD is GET without its body, which nginx drops. */
+        bool is_head = strcmp(method, "HEAD") == 0 && strcmp(routes[i].method, "GET") == 0;
+        if (is_head || strcmp(method, routes[i].method) == 0) {
+            return &routes[i];
+        }
+        *allow = routes[i].method;
+    }
+    return NULL;
+}
+
+static int hex(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool route_decode_path(const char *uri, char *out, size_t cap)
+{
+    size_t n = 0;
+    for (const char *p = uri; *p != '\0' && *p != '?'; p++) {
+        int byte = (unsigned char)*p;
+        if (*p == '%') {
+            if (hex(p[1]) < 0 || hex(p[2]) < 0) {
+                return false;
+            }
+            byte = hex(p[1]) * 16 + hex(p[2]);
+            p += 2;
+        }
+        if (byte == 0 || n + 1 >= cap) {
+            return false;
+        }
+        out[n++] = (char)byte;
+    }
+    out[n] = '\0';
+    return n > 0;
+}
+
+static bool is_json(const char *content_type)
+{
+    static const char json[] = "application/json";
+    size_t n = sizeof json - 1;
+    return content_type == NULL || content_type[0] == '\0' ||
+           (strncasecmp(content_type, json, n) == 0 && (content_type[n] == '\0' || content_type[n] == ';' || content_type[n] == ' '));
+}
+
+/* Everything before the handler; ERR_OK when it may run. */
+static enum err admit(struct call *c, const struct route *route, struct err_info *info)
+{
+    struct fastcgi_request *r = c->reply.request;
+    if (route->needs_key && !apikey_check(fastcgi_param(r, "HTTP_AUTHORIZATION"), fastcgi_param(r, "HTTP_X_API_KEY"))) {
+        return err_set(info, ERR_API_KEY, NULL, "expected a valid API key in the header `Authorization: Bearer KEY`");
+    }
+    const char *encoding = fastcgi_param(r, "HTTP_CONTENT_ENCODING");
+    bool is_plain = encoding == NULL || encoding[0] == '\0' || strcasecmp(encoding, "identity") == 0;
+    if (strcmp(route->method, "POST") == 0 && (!is_json(fastcgi_param(r, "CONTENT_TYPE")) || !is_plain)) {
+        return err_set(info, ERR_MEDIA_TYPE, NULL, "expected Content-Type application/json without Content-Encoding");
+    }
+    size_t limit = (size_t)c->server->conf->body_limit_kib * 1024;
+    enum err err = fastcgi_read_body(r, limit, &c->body);
+    if (err == ERR_TOO_LARGE) {
+        return err_set(info, err, NULL, "expected a body of at most %zu bytes", limit);
+    }
+    if (err != ERR_OK) {
+        return err;
+    }
+    if (c->engine == NULL && route->needs_model) {
+        return err_set(info, ERR_LOADING, NULL, "the model is loading (%d %%)", atomic_load(&c->server->progress) / 10);
+    }
+    return ERR_OK;
+}
+
+static void dispatch(struct call *c, const char *method, const char *uri, int *route_index)
+{
+    char path[MAX_PATH_BYTES];
+    struct err_info info = {0};
+    const struct route *route = NULL;
+    const char *allow = "";
+    if (route_decode_path(uri, path, sizeof path)) {
+        route = route_find(method, path, &allow);
+    }
+    if (route == NULL) {
+        enum err err = allow[0] != '\0' ? ERR_METHOD : ERR_UNKNOWN_URL;
+        c->reply.allow = allow[0] != '\0' ? allow : NULL;
+        err_set(&info, err, NULL, err == ERR_METHOD ? "expected %s for this URL, found %.16s" : "no such URL: %s%.16s",
+                err == ERR_METHOD ? allow : "", err == ERR_METHOD ? method : "");
+        reply_error(&c->reply, err, &info);
+        return;
+    }
+    *route_index = (int)(route - routes);
+    c->path = path;
+    enum err err = admit(c, route, &info);
+    if (err != ERR_OK) {
+        reply_error(&c->reply, err, &info);
+        return;
+    }
+    route->handle(c);
+}
+
+void route_request(struct fastcgi_request *r, void *arg)
+{
+    struct server *server = arg;
+    struct call c = {.server = server, .engine = atomic_load_explicit(&server->engine, memory_order_acquire)};
+    int route_index = -1;
+    reply_init(&c.reply, r);
+    buf_init(&c.body, 0, MEM_REQUEST);
+    const char *method = fastcgi_param(r, "REQUEST_METHOD"), *uri = fastcgi_param(r, "REQUEST_URI");
+    uri = uri != NULL ? uri : fastcgi_param(r, "DOCUMENT_URI");
+    dispatch(&c, method != NULL ? method : "", uri != NULL ? uri : "", &route_index);
+    metrics_count_request(route_index, c.reply.status);
+    if (route_index < 0 || routes[route_index].needs_key) {
+        log_line("info", "request id=%s route=%s status=%d total_ms=%" PRIu64, c.reply.id,
+                 route_index >= 0 ? routes[route_index].path : "-", c.reply.status,
+                 (clock_now_ns() - c.reply.arrived_ns) / 1000000u);
+    }
+    buf_fini(&c.body);
+}

@@ -1,0 +1,48 @@
+/* Endpoints: one table. The route decides before the body is read who may call and how. Threads: handlers run in the
+ * request's thread. */
+#ifndef INFCGI_FCGI_ROUTE_H
+#define INFCGI_FCGI_ROUTE_H
+
+#include "fcgi/reply.h"
+#include "fcgi/server.h"
+
+/* A call of an endpoint. */
+struct call {
+    struct server *server;
+    struct engine *engine; /* NULL only where the route does not need the model */
+    struct reply reply;
+    const char *path;      /* decoded, without query */
+    struct buf body;       /* read already */
+};
+
+struct route {
+    const char *method; /* "GET" or "POST" */
+    const char *path;   /* exact, or a prefix when it ends with "/" and is_prefix */
+    void (*handle)(struct call *c);
+    bool is_prefix, needs_model, needs_key;
+    const char *doc; /* heading in docs/api.md */
+};
+
+/* Handles one FastCGI request. arg: the struct server. */
+void route_request(struct fastcgi_request *r, void *arg);
+
+/* i-th row; NULL beyond the last. */
+const struct route *route_at(int i);
+
+/* The row for method and path, or NULL; then *allow lists the methods the path takes ("" = unknown path). */
+const struct route *route_find(const char *method, const char *path, const char **allow);
+
+/* Decodes %XX in path[0..n) up to '?' into out[cap]; false when it does not fit or holds a bad or NUL escape. */
+bool route_decode_path(const char *uri, char *out, size_t cap);
+
+/* fcgi/api: the handlers. */
+void api_chat(struct call *c);
+void api_completions(struct call *c);
+void api_models(struct call *c);
+void api_model(struct call *c);
+void api_tokenize(struct call *c);
+void api_detokenize(struct call *c);
+void api_health(struct call *c);
+void api_metrics(struct call *c);
+
+#endif
