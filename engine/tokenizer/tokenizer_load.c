@@ -515,7 +515,7 @@ static enum err read_model_name(struct loader *l)
     }
     if (model.len != 4 || memcmp(model.data, "gpt2", 4) != 0) {
         return err_set(l->info, ERR_UNSUPPORTED_TOKENIZER, "tokenizer.ggml.model",
-                       "tokenizer.ggml.model: expected gpt2 or llama, found '%.*s'", (int)MIN_OF(model.len, (size_t)32),
+                       "tokenizer.ggml.model: found '%.*s', expected gpt2 or llama", (int)MIN_OF(model.len, (size_t)32),
                        model.data);
     }
     l->t->pre = pre.data == NULL ? NULL : pretokenizer_find(pre.data, pre.len);

@@ -135,7 +135,7 @@ static void check_vocabulary(const char *path, const char *name)
     }
     int n_texts = 0, n_bad = 0;
     if (err == ERR_UNSUPPORTED_TOKENIZER || err == ERR_UNSUPPORTED_PRETOKENIZER) {
-        printf("unsupported  %-32s %s\n", name, info.text);
+        printf("unsupported  %-32s %.*s\n", name, (int)strcspn(info.text, ","), info.text);
     } else if (err != ERR_OK) {
         n_failed++;
         printf("FAILED       %-32s %s: %s\n", name, err_code(err), info.text);
