@@ -38,7 +38,8 @@ UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 SUPPORT := $(sort $(shell find tests/support -name '*.c'))
 KERNELS := $(sort $(shell find tests/kernels -name '*.c'))
 obj      = $(patsubst %.c,$(B)/%.o,$1)
-ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) tests/golden/golden.c
+GOLDEN_TOK := tests/golden/tokenizer_vectors.c
+ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) tests/golden/golden.c $(GOLDEN_TOK)
 
 LIBS      := -ljansson -lm -lpthread
 FCGI_LIBS := -lfcgi
@@ -66,6 +67,9 @@ $(B)/checkkern: $(call obj,$(ENGINE) $(KERNELS))
 $(B)/golden: $(call obj,$(ENGINE) tests/golden/golden.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(B)/tokenizer_vectors: $(call obj,$(ENGINE) $(GOLDEN_TOK))
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo "  CC $<"; $(CC) -I. $(CFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
@@ -76,6 +80,8 @@ kern: $(B)/checkkern                    ## every kernel of every ISA against ref
 	$(B)/checkkern
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
+vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
+	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
 lint:                                   ## layers, banned functions, sizes, docs; silent when all is well
 	@sh tests/lint/lint.sh
 
@@ -121,5 +127,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern golden lint deps run test test-e2e check-asan ci install clean help
+.PHONY: all unit kern golden vectors lint deps run test test-e2e check-asan ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

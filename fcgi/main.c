@@ -1,8 +1,45 @@
-/* The program `infcgi`: picks the subcommand. */
-#include <stdio.h>
+/* The program `infcgi`: picks the subcommand. Does nothing else; see fcgi/cmd/. */
+#include "fcgi/cmd/cmd.h"
 
-int main(void)
+#include "engine/base/compiler.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Adding a subcommand: its file in fcgi/cmd/, its declaration in cmd.h, a row here. */
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help; /* one line */
+} commands[] = {
+    {"inspect", cmd_inspect, "show or check what is in a model file"},
+    {"tokenize", cmd_tokenize, "show the token ids of a text"},
+};
+
+static void print_usage(FILE *out)
 {
-    puts("infcgi");
-    return 0;
+    fputs("usage: infcgi COMMAND [ARGUMENTS]\n\ncommands:\n", out);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
+    }
+    fputs("\n`infcgi COMMAND --help` tells about one command.\n", out);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs("error: expected a command; `infcgi --help` lists them\n", stderr);
+        return CMD_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_usage(stdout);
+        return fflush(stdout) == 0 ? CMD_OK : CMD_BAD_OUTPUT;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    fprintf(stderr, "error: unknown command '%s'; `infcgi --help` lists them\n", argv[1]);
+    return CMD_USAGE;
 }

@@ -84,7 +84,8 @@ static inline void store_u8(const uint8_t *codes, unsigned char *dst, int lane)
     }
 }
 
-/* One block of every lane: codes to `codes`, scales and minimums (parts per block) to `scales` and `mins`. */
+/* One block of every lane: codes to `codes`, scales and minimums (parts per block) to `scales` and `mins`. The many
+ * parameters are the two sides of a copy; the loop over blocks is the only caller. */
 static void pack_block(const struct quant_ops *ops, const struct panel_info *info, const unsigned char *src,
                        size_t row_bytes, int n_rows, size_t i_block, unsigned char *codes, uint16_t *scales,
                        uint16_t *mins)

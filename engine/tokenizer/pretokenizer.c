@@ -1,5 +1,5 @@
-/* The scanners. A pattern's alternatives are tried in its order at each position, as the regular expression would; every
- * alternative here runs forward only, so a scan is linear. */
+/* The scanners. A pattern's alternatives are tried in its order at each position, as the regular expression would;
+ * every alternative here runs forward only, so a scan is linear. */
 #include "engine/tokenizer/pretokenizer.h"
 
 #include "engine/base/compiler.h"
@@ -77,7 +77,8 @@ static size_t contraction(const char *s, size_t n, bool any_case)
             return 1 + len;
         }
     }
-    return 0;
+    /* U+017F, the long s, is an s to a match in any case [Unicode CaseFolding.txt] */
+    return any_case && n >= 3 && memcmp(s + 1, "\xC5\xBF", 2) == 0 ? 3 : 0;
 }
 
 /* \s+(?!\S)|\s+ at s, which starts with a space: all spaces, less the last one when something follows them. */
@@ -170,21 +171,53 @@ static size_t llama3_next(const char *s, size_t n) { return llama3_like_next(s, 
 static size_t qwen2_next(const char *s, size_t n) { return llama3_like_next(s, n, 1); }
 
 #define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-/* Digits first, then GPT-2 between them: one pattern with the same words, since a space run before a number is one word. */
-#define SMOLLM_PATTERN                                                                                                 \
-    "\\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?=\\p{N})|\\s+(?!\\S)|\\s+"
+/* Digits first, then GPT-2 between them: one pattern with the same words, since a space run before a number is one
+ * word. */
+#define SMOLLM_PATTERN "\\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?=\\p{N})|\\s+(?!\\S)|\\s+"
 #define LLAMA3_PATTERN(digits)                                                                                         \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits                                         \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
+/* Names that llama.cpp b11434 (src/llama-vocab.cpp) gives the same expression and flags have rows of their own. */
 static const struct pretokenizer rows[] = {
     {"gpt-2", GPT2_PATTERN, false, false, gpt2_next},
+    {"phi-2", GPT2_PATTERN, false, false, gpt2_next},
+    {"mpt", GPT2_PATTERN, false, false, gpt2_next},
+    {"olmo", GPT2_PATTERN, false, false, gpt2_next},
+    {"jais", GPT2_PATTERN, false, false, gpt2_next},
+    {"gigachat", GPT2_PATTERN, false, false, gpt2_next},
+    {"trillion", GPT2_PATTERN, false, false, gpt2_next},
+    {"granite-docling", GPT2_PATTERN, false, false, gpt2_next},
+    {"exaone4", GPT2_PATTERN, false, false, gpt2_next},
+    {"a.x-4.0", GPT2_PATTERN, false, false, gpt2_next},
+    {"mellum", GPT2_PATTERN, false, false, gpt2_next},
     {"smollm", SMOLLM_PATTERN, false, false, smollm_next},
+    {"starcoder", SMOLLM_PATTERN, false, false, smollm_next},
+    {"refact", SMOLLM_PATTERN, false, false, smollm_next},
+    {"command-r", SMOLLM_PATTERN, false, false, smollm_next},
+    {"codeshell", SMOLLM_PATTERN, false, false, smollm_next},
+    {"exaone", SMOLLM_PATTERN, false, false, smollm_next},
+    {"minerva-7b", SMOLLM_PATTERN, false, false, smollm_next},
+    {"mellum2", SMOLLM_PATTERN, false, false, smollm_next},
     {"llama-bpe", LLAMA3_PATTERN("{1,3}"), true, true, llama3_next},
     {"llama3", LLAMA3_PATTERN("{1,3}"), true, true, llama3_next},
     {"llama-v3", LLAMA3_PATTERN("{1,3}"), true, true, llama3_next},
+    {"falcon3", LLAMA3_PATTERN("{1,3}"), true, true, llama3_next},
+    {"falcon-h1", LLAMA3_PATTERN("{1,3}"), true, true, llama3_next},
+    {"pixtral", LLAMA3_PATTERN("{1,3}"), true, true, llama3_next},
+    {"midm-2.0", LLAMA3_PATTERN("{1,3}"), true, true, llama3_next},
+    {"lfm2", LLAMA3_PATTERN("{1,3}"), true, true, llama3_next},
+    {"dbrx", LLAMA3_PATTERN("{1,3}"), false, false, llama3_next},
+    {"smaug-bpe", LLAMA3_PATTERN("{1,3}"), false, false, llama3_next},
     {"qwen2", LLAMA3_PATTERN(""), false, false, qwen2_next},
     {"deepseek-r1-qwen", LLAMA3_PATTERN(""), false, false, qwen2_next},
+    {"kormo", LLAMA3_PATTERN(""), false, false, qwen2_next},
+    {"f2llmv2", LLAMA3_PATTERN(""), false, false, qwen2_next},
+    {"stablelm2", LLAMA3_PATTERN(""), false, false, qwen2_next},
+    {"megrez", LLAMA3_PATTERN(""), false, false, qwen2_next},
+    {"hunyuan", LLAMA3_PATTERN(""), false, false, qwen2_next},
+    {"solar-open", LLAMA3_PATTERN(""), false, false, qwen2_next},
+    {"grok-2", LLAMA3_PATTERN(""), false, false, qwen2_next},
 };
 
 const struct pretokenizer *pretokenizer_at(size_t i) { return i < ARRAY_LEN(rows) ? &rows[i] : NULL; }

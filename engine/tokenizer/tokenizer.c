@@ -1,4 +1,5 @@
-/* Encoding and decoding. Text is first cut at special tokens (never inside user text), then into words, then merged. */
+/* Encoding and decoding. Text is first cut at special tokens (never inside user text), then into words, then merged.
+ * What cannot be merged across is cut early, since short words merge fastest. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
 #include "engine/base/utf8.h"
@@ -6,7 +7,11 @@
 #include <string.h>
 
 static const char spm_space[] = "\xE2\x96\x81"; /* U+2581, which stands for a space in SentencePiece vocabularies */
-enum { SPM_SPACE_BYTES = 3, WORD_LOOKUP_BYTES = 128 };
+enum {
+    SPM_SPACE_BYTES = 3,
+    WORD_LOOKUP_BYTES = 128,
+    TOKENIZER_MAX_TEXT = 1 << 28, /* keeps all offsets in 32 bits; no context holds as much */
+};
 
 void token_list_fini(struct token_list *l)
 {
@@ -29,7 +34,8 @@ enum err token_list_push(struct token_list *l, int32_t id)
     return ERR_OK;
 }
 
-/* --- encoding ------------------------------------------------------------------------------------------------------ */
+/* --- encoding ------------------------------------------------------------------------------------------------------
+ */
 
 /* One call of tokenizer_encode. */
 struct encoder {
@@ -37,12 +43,11 @@ struct encoder {
     const char *text;
     size_t n;
     unsigned flags;
-    const struct tokenizer_span *plain;
-    size_t n_plain, i_plain;
     size_t max_tokens;
     struct token_list *out;
     struct merger merger;
-    struct buf escaped; /* SPM: the text with spaces as U+2581 */
+    struct special_matches specials;
+    struct buf rewritten; /* the text as the vocabulary spells it, where that differs */
 };
 
 static enum err emit(struct encoder *e, int32_t id)
@@ -50,7 +55,8 @@ static enum err emit(struct encoder *e, int32_t id)
     return e->out->n >= e->max_tokens ? ERR_CONTEXT_LENGTH : token_list_push(e->out, id);
 }
 
-/* A single byte that no token holds: its byte token, or nothing where the vocabulary has none (as other tokenizers do). */
+/* A single byte that no token holds: its byte token, or nothing where the vocabulary has none (as other tokenizers do).
+ */
 static enum err emit_byte(struct encoder *e, unsigned char byte)
 {
     int32_t id = e->t->byte_ids[byte];
@@ -67,6 +73,10 @@ static enum err emit_symbols(struct encoder *e)
         const struct symbol *s = &m->symbols[i];
         if (s->id >= 0) {
             TRY(emit(e, s->id));
+            continue;
+        }
+        if (e->t->is_spm && e->t->byte_ids[0] < 0) { /* no byte tokens: one unknown token a character */
+            TRY(emit_byte(e, 0));
             continue;
         }
         for (uint32_t k = 0; k < s->len; k++) {
@@ -95,9 +105,12 @@ static enum err encode_bpe_word(struct encoder *e, const char *word, size_t n)
     const struct tokenizer *t = e->t;
     if (t->pre->ignores_merges) {
         int32_t id = whole_word(t, word, n);
-        if (id >= 0) {
+        if (id >= 0 && tokenizer_is_text(t, id)) {
             return emit(e, id);
         }
+    }
+    if (n == 1) {
+        return emit_byte(e, (unsigned char)word[0]);
     }
     TRY(merger_reserve(&e->merger, n));
     e->merger.word = word;
@@ -112,97 +125,98 @@ static enum err encode_bpe_word(struct encoder *e, const char *word, size_t n)
     return emit_symbols(e);
 }
 
-static enum err encode_spm(struct encoder *e, const char *s, size_t n, bool is_prefixed)
+/* Ends the word of m->n symbols. */
+static enum err end_spm_word(struct encoder *e)
 {
-    const struct tokenizer *t = e->t;
-    buf_reset(&e->escaped);
-    if (is_prefixed) {
-        buf_append(&e->escaped, spm_space, SPM_SPACE_BYTES);
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (s[i] == ' ') {
-            buf_append(&e->escaped, spm_space, SPM_SPACE_BYTES);
-        } else {
-            buf_putc(&e->escaped, s[i]);
-        }
-    }
-    TRY(buf_ok(&e->escaped));
-    TRY(merger_reserve(&e->merger, e->escaped.len));
-    struct merger *m = &e->merger;
-    m->word = e->escaped.data;
-    m->n = 0;
-    for (size_t at = 0; at < e->escaped.len;) {
-        uint32_t cp;
-        size_t len = utf8_decode(m->word + at, e->escaped.len - at, &cp, NULL);
-        int32_t id = tokenizer_find(t, m->word + at, len);
-        id = id >= 0 && t->kinds[id] != TOKEN_NORMAL && t->kinds[id] != TOKEN_USER_DEFINED ? TOKENIZER_NO_TOKEN : id;
-        m->symbols[m->n++] = (struct symbol){.id = id, .from = (uint32_t)at, .len = (uint32_t)len};
-        at += len;
-    }
-    merger_run(m);
-    return emit_symbols(e);
+    merger_run(&e->merger);
+    TRY(emit_symbols(e));
+    e->merger.n = 0;
+    return ERR_OK;
 }
 
-/* Text between special tokens. */
-static enum err encode_text(struct encoder *e, size_t from, size_t to, bool after_special)
+/* s is spelt as the vocabulary spells it. A word goes on while a token could hold both its last character and the next.
+ */
+static enum err encode_spm(struct encoder *e, const char *s, size_t n)
 {
+    const struct tokenizer *t = e->t;
+    struct merger *m = &e->merger;
+    TRY(merger_reserve(m, n));
+    m->word = s;
+    m->n = 0;
+    int before = 0;
+    for (size_t at = 0; at < n;) {
+        uint32_t cp;
+        size_t len = (unsigned char)s[at] < 0x80 ? 1 : utf8_decode(s + at, n - at, &cp, NULL);
+        if (m->n > 0 && t->joins[before][spm_side_after(s + at, len)] == 0) {
+            TRY(end_spm_word(e));
+        }
+        int32_t id = tokenizer_find(t, s + at, len);
+        id = id >= 0 && !tokenizer_is_text(t, id) ? TOKENIZER_NO_TOKEN : id;
+        m->symbols[m->n++] = (struct symbol){.id = id, .from = (uint32_t)at, .len = (uint32_t)len};
+        before = spm_side_before(s + at, len);
+        at += len;
+    }
+    return end_spm_word(e);
+}
+
+/* Rewrites s[0..n) into e->rewritten: SPM's spaces (one in front when is_prefixed), and U+FFFD for bytes that are not
+ * valid UTF-8 and have no token. */
+static enum err rewrite(struct encoder *e, const char *s, size_t n, bool is_prefixed)
+{
+    const struct tokenizer *t = e->t;
+    struct buf *out = &e->rewritten;
+    buf_reset(out);
+    if (is_prefixed) {
+        buf_append(out, spm_space, SPM_SPACE_BYTES);
+    }
+    for (size_t at = 0, len; at < n; at += len) {
+        size_t ascii = at;
+        while (ascii < n && (unsigned char)s[ascii] < 0x80 && s[ascii] != ' ') {
+            ascii++;
+        }
+        len = ascii - at;
+        if (len > 0) {
+            buf_append(out, s + at, len);
+            continue;
+        }
+        uint32_t cp;
+        bool valid;
+        len = utf8_decode(s + at, n - at, &cp, &valid);
+        if (s[at] == ' ' && t->is_spm) {
+            buf_append(out, spm_space, SPM_SPACE_BYTES);
+        } else if (!valid && t->byte_ids[(unsigned char)s[at]] < 0) {
+            buf_append(out, "\xEF\xBF\xBD", 3);
+        } else {
+            buf_append(out, s + at, len);
+        }
+    }
+    return buf_ok(out);
+}
+
+/* Text between special tokens, where SPM puts its leading space. */
+static enum err encode_text(struct encoder *e, size_t from, size_t to)
+{
+    const struct tokenizer *t = e->t;
     const char *s = e->text + from;
     size_t n = to - from;
     if (n == 0) {
         return ERR_OK;
     }
-    if (e->t->is_spm) {
-        return encode_spm(e, s, n, e->t->adds_space_prefix && after_special);
+    if (t->is_spm || (t->lacks_high_bytes && !utf8_valid(s, n, NULL))) {
+        TRY(rewrite(e, s, n, t->is_spm && t->adds_space_prefix));
+        s = e->rewritten.data;
+        n = e->rewritten.len;
+    }
+    if (t->is_spm) {
+        return encode_spm(e, s, n);
     }
     while (n > 0) {
-        size_t len = pretokenizer_next(e->t->pre, s, n);
+        size_t len = pretokenizer_next(t->pre, s, n);
         TRY(encode_bpe_word(e, s, len));
         s += len;
         n -= len;
     }
     return ERR_OK;
-}
-
-/* Does [from, to) touch text in which no special token may be found? Spans are walked along with the text. */
-static bool touches_plain(struct encoder *e, size_t from, size_t to)
-{
-    while (e->i_plain < e->n_plain && e->plain[e->i_plain].to <= from) {
-        e->i_plain++;
-    }
-    for (size_t i = e->i_plain; i < e->n_plain && e->plain[i].from < to; i++) {
-        if (e->plain[i].from < e->plain[i].to) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The longest special token that starts at `at` and may be found there; 0 bytes when none. */
-static size_t match_special(struct encoder *e, size_t at, int32_t *id)
-{
-    const struct tokenizer *t = e->t;
-    size_t longest = 0;
-    uint32_t node = 0;
-    for (size_t i = at; i < e->n; i++) {
-        uint64_t key = ((uint64_t)node << 8 | (unsigned char)e->text[i]) + 1;
-        uint64_t h = key * 0x9E3779B97F4A7C15u;
-        uint32_t slot = (uint32_t)(h ^ h >> 32) & t->edge_mask;
-        while (t->edges[slot].key != 0 && t->edges[slot].key != key) {
-            slot = (slot + 1) & t->edge_mask;
-        }
-        if (t->edges[slot].key == 0) {
-            break;
-        }
-        node = t->edges[slot].node;
-        int32_t found = t->node_ids[node];
-        bool is_text = found >= 0 && t->kinds[found] == TOKEN_USER_DEFINED;
-        bool is_wanted = is_text || (found >= 0 && (e->flags & TOKENIZE_PARSE_SPECIAL) != 0 && !touches_plain(e, at, i + 1));
-        if (is_wanted) {
-            longest = i + 1 - at;
-            *id = found;
-        }
-    }
-    return longest;
 }
 
 static enum err encode_all(struct encoder *e)
@@ -212,22 +226,17 @@ static enum err encode_all(struct encoder *e)
     if (adds && t->adds_bos) {
         TRY(emit(e, t->bos));
     }
-    bool after_special = true;
     size_t from = 0;
-    for (size_t at = 0; at < e->n;) {
-        int32_t id = TOKENIZER_NO_TOKEN;
-        size_t len = t->n_nodes > 1 ? match_special(e, at, &id) : 0;
-        if (len == 0) {
-            at++;
-            continue;
+    for (size_t i = e->specials.n; i-- > 0;) {
+        struct special_match m = e->specials.at[i];
+        if (m.from < from) {
+            continue; /* inside the token before */
         }
-        TRY(encode_text(e, from, at, after_special));
-        TRY(emit(e, id));
-        after_special = true;
-        at += len;
-        from = at;
+        TRY(encode_text(e, from, m.from));
+        TRY(emit(e, m.id));
+        from = m.from + t->text[m.id].len;
     }
-    TRY(encode_text(e, from, e->n, after_special));
+    TRY(encode_text(e, from, e->n));
     return adds && t->adds_eos ? emit(e, t->eos) : ERR_OK;
 }
 
@@ -239,22 +248,27 @@ enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
                         .text = text,
                         .n = n,
                         .flags = flags,
-                        .plain = plain,
-                        .n_plain = n_plain,
                         .max_tokens = max_tokens > SIZE_MAX - before ? SIZE_MAX : before + max_tokens,
                         .out = out,
                         .merger = {.t = t}};
-    buf_init(&e.escaped, 0, MEM_REQUEST);
-    enum err err = n > UINT32_MAX / 8 ? ERR_CONTEXT_LENGTH : encode_all(&e);
+    buf_init(&e.rewritten, 0, MEM_REQUEST);
+    bool parses = (flags & TOKENIZE_PARSE_SPECIAL) != 0;
+    enum err err =
+        n > TOKENIZER_MAX_TEXT ? ERR_CONTEXT_LENGTH : special_find(t, text, n, parses, plain, n_plain, &e.specials);
+    if (err == ERR_OK) {
+        err = encode_all(&e);
+    }
     if (err != ERR_OK) {
         out->n = before;
     }
     merger_fini(&e.merger);
-    buf_fini(&e.escaped);
+    mem_free(e.specials.at);
+    buf_fini(&e.rewritten);
     return err;
 }
 
-/* --- decoding ------------------------------------------------------------------------------------------------------ */
+/* --- decoding ------------------------------------------------------------------------------------------------------
+ */
 
 static void bpe_piece(struct gguf_str text, struct buf *out)
 {
@@ -291,11 +305,7 @@ void tokenizer_piece(const struct tokenizer *t, int32_t id, bool show_special, s
         buf_append(out, text.data, text.len);
         break;
     case TOKEN_BYTE:
-        for (int b = 0; b < 256; b++) {
-            if (t->byte_ids[b] == id) {
-                buf_putc(out, (char)b);
-            }
-        }
+        buf_putc(out, (char)tokenizer_byte_of(text));
         break;
     case TOKEN_NORMAL:
         (t->is_spm ? spm_piece : bpe_piece)(text, out);
@@ -347,14 +357,18 @@ void detokenizer_finish(struct detokenizer *d, struct buf *out)
     d->n_held = 0;
 }
 
-/* --- facts --------------------------------------------------------------------------------------------------------- */
+/* --- facts ---------------------------------------------------------------------------------------------------------
+ */
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t) { return t->n_vocab; }
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 int32_t tokenizer_eos(const struct tokenizer *t) { return t->eos; }
 bool tokenizer_adds_bos(const struct tokenizer *t) { return t->adds_bos; }
 bool tokenizer_adds_eos(const struct tokenizer *t) { return t->adds_eos; }
-bool tokenizer_is_eog(const struct tokenizer *t, int32_t id) { return id >= 0 && id < t->n_vocab && t->is_eog[id] != 0; }
+bool tokenizer_is_eog(const struct tokenizer *t, int32_t id)
+{
+    return id >= 0 && id < t->n_vocab && t->is_eog[id] != 0;
+}
 const char *tokenizer_model_name(const struct tokenizer *t) { return t->is_spm ? "llama" : "gpt2"; }
 const char *tokenizer_pre_name(const struct tokenizer *t) { return t->is_spm ? "" : t->pre->name; }
 enum token_kind tokenizer_kind(const struct tokenizer *t, int32_t id) { return (enum token_kind)t->kinds[id]; }

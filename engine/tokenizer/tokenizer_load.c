@@ -2,6 +2,8 @@
  * sized from counts that the file has already proved. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
+#include "engine/base/utf8.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,7 +20,9 @@ uint32_t byte_alphabet_cp(unsigned char b)
     if (printable) {
         return b;
     }
-    return b < 33 ? 256u + b : b < 161 ? 256u + 33 + (b - 127u) : 256u + 67; /* 33 below '!', 34 from DEL on, then 173 */
+    return b < 33    ? 256u + b
+           : b < 161 ? 256u + 33 + (b - 127u)
+                     : 256u + 67; /* 33 below '!', 34 from DEL on, then 173 */
 }
 
 int byte_alphabet_byte(uint32_t cp)
@@ -44,13 +48,21 @@ static uint32_t power_of_two_above(uint32_t n)
     return p;
 }
 
-static uint64_t hash_bytes(const char *s, size_t n)
+enum { HASH_SHIFT = 29 };
+
+/* FNV-1a with a better end; continues from h, so that a text can come in parts. */
+static uint64_t hash_more(uint64_t h, const char *s, size_t n)
 {
-    uint64_t h = 0x9E3779B97F4A7C15u ^ n; /* FNV-1a with a better start and end */
     for (size_t i = 0; i < n; i++) {
         h = (h ^ (unsigned char)s[i]) * 0x100000001B3u;
     }
-    return h ^ h >> 29;
+    return h;
+}
+
+static uint64_t hash_bytes(const char *s, size_t n)
+{
+    uint64_t h = hash_more(0x9E3779B97F4A7C15u, s, n);
+    return h ^ h >> HASH_SHIFT;
 }
 
 static uint64_t hash_u64(uint64_t v)
@@ -69,6 +81,23 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
     }
 }
 
+/* The id whose text is a followed by b. */
+static int32_t find_joined(const struct tokenizer *t, struct gguf_str a, struct gguf_str b)
+{
+    uint64_t h = hash_more(hash_more(0x9E3779B97F4A7C15u, a.data, a.len), b.data, b.len);
+    for (uint32_t at = (uint32_t)(h ^ h >> HASH_SHIFT) & t->text_mask;; at = (at + 1) & t->text_mask) {
+        int32_t id = t->by_text[at];
+        if (id < 0) {
+            return TOKENIZER_NO_TOKEN;
+        }
+        struct gguf_str text = t->text[id];
+        if (text.len == a.len + b.len && memcmp(text.data, a.data, a.len) == 0 &&
+            memcmp(text.data + a.len, b.data, b.len) == 0) {
+            return id;
+        }
+    }
+}
+
 static const struct merge *find_merge(const struct tokenizer *t, int32_t left, int32_t right)
 {
     uint32_t at = (uint32_t)hash_u64((uint64_t)(uint32_t)left << 32 | (uint32_t)right) & t->merge_mask;
@@ -82,6 +111,7 @@ static const struct merge *find_merge(const struct tokenizer *t, int32_t left, i
 static uint32_t score_key(float score)
 {
     uint32_t bits;
+    score += 0.0f; /* -0 and 0 are the same score */
     memcpy(&bits, &score, sizeof bits);
     uint32_t ascending = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
     return ~ascending - 1; /* never UINT32_MAX, which means no pair; scores are finite */
@@ -100,14 +130,15 @@ int32_t tokenizer_pair(const struct tokenizer *t, const char *word, const struct
         return m->result;
     }
     int32_t id = tokenizer_find(t, word + a->from, a->len + b->len);
-    if (id < 0 || (t->kinds[id] != TOKEN_NORMAL && t->kinds[id] != TOKEN_USER_DEFINED)) {
+    if (id < 0 || !tokenizer_is_text(t, id)) {
         return TOKENIZER_NO_TOKEN; /* control tokens never come out of plain text */
     }
     *key = score_key(t->scores[id]);
     return id;
 }
 
-/* --- tables -------------------------------------------------------------------------------------------------------- */
+/* --- tables --------------------------------------------------------------------------------------------------------
+ */
 
 static enum err no_memory(const struct loader *l)
 {
@@ -120,8 +151,8 @@ static enum err read_tokens(struct loader *l)
     const struct gguf_kv *kv;
     TRY(gguf_get_array(l->g, "tokenizer.ggml.tokens", GGUF_STRING, &kv, l->info));
     if (kv->n == 0 || kv->n > TOKENIZER_MAX_VOCAB) {
-        return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset, "tokenizer.ggml.tokens: expected 1 to %d tokens, found %" PRIu64,
-                          TOKENIZER_MAX_VOCAB, kv->n);
+        return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset,
+                          "tokenizer.ggml.tokens: expected 1 to %d tokens, found %" PRIu64, TOKENIZER_MAX_VOCAB, kv->n);
     }
     t->n_vocab = (int32_t)kv->n;
     t->text_mask = power_of_two_above((uint32_t)kv->n * 2) - 1;
@@ -137,8 +168,9 @@ static enum err read_tokens(struct loader *l)
     for (int32_t id = 0; id < t->n_vocab; id++) {
         t->text[id] = gguf_next_str(&cursor);
         if (t->text[id].len > TOKENIZER_MAX_TOKEN_BYTES) {
-            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset, "tokenizer.ggml.tokens[%d]: expected at most %d bytes, found %zu",
-                              id, TOKENIZER_MAX_TOKEN_BYTES, t->text[id].len);
+            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset,
+                              "tokenizer.ggml.tokens[%d]: expected at most %d bytes, found %zu", id,
+                              TOKENIZER_MAX_TOKEN_BYTES, t->text[id].len);
         }
         uint32_t at = (uint32_t)hash_bytes(t->text[id].data, t->text[id].len) & t->text_mask;
         if (tokenizer_find(t, t->text[id].data, t->text[id].len) >= 0) {
@@ -162,16 +194,41 @@ static enum err read_kinds(struct loader *l)
     }
     TRY(gguf_get_array(l->g, "tokenizer.ggml.token_type", GGUF_I32, &kv, l->info));
     if (kv->n != (uint64_t)t->n_vocab) {
-        return err_set_at(l->info, ERR_BAD_TYPE, kv->offset, "tokenizer.ggml.token_type: expected %d elements, found %" PRIu64,
-                          t->n_vocab, kv->n);
+        return err_set_at(l->info, ERR_BAD_TYPE, kv->offset,
+                          "tokenizer.ggml.token_type: expected %d elements, found %" PRIu64, t->n_vocab, kv->n);
     }
     for (int32_t id = 0; id < t->n_vocab; id++) {
         int64_t kind = gguf_elem_i64(kv, (uint64_t)id);
         if (kind < TOKEN_NORMAL || kind > TOKEN_BYTE) {
-            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset, "tokenizer.ggml.token_type[%d]: expected 1 to 6, found %" PRId64,
-                              id, kind);
+            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset,
+                              "tokenizer.ggml.token_type[%d]: expected 1 to 6, found %" PRId64, id, kind);
         }
         t->kinds[id] = (unsigned char)kind;
+    }
+    return ERR_OK;
+}
+
+/* A token without text could be matched nowhere and would end no loop: only fillers may be empty. */
+static enum err check_texts(struct loader *l)
+{
+    const struct tokenizer *t = l->t;
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        if (t->text[id].len == 0 && t->kinds[id] != TOKEN_UNUSED && t->kinds[id] != TOKEN_CONTROL) {
+            return err_set(l->info, ERR_BAD_VOCAB, "tokenizer.ggml.tokens",
+                           "tokenizer.ggml.tokens[%d]: expected a text, found none", id);
+        }
+    }
+    return ERR_OK;
+}
+
+/* The embedding has one row a token; a file that disagrees would give logits without a token. */
+static enum err check_embedding(struct loader *l)
+{
+    const struct gguf_tensor *e = gguf_find_tensor(l->g, "token_embd.weight");
+    if (e != NULL && e->dims[1] != (uint64_t)l->t->n_vocab) {
+        return err_set(l->info, ERR_BAD_VOCAB, "tokenizer.ggml.tokens",
+                       "tokenizer.ggml.tokens: expected %" PRIu64 " tokens, the rows of token_embd.weight, found %d",
+                       e->dims[1], l->t->n_vocab);
     }
     return ERR_OK;
 }
@@ -182,8 +239,8 @@ static enum err read_scores(struct loader *l)
     const struct gguf_kv *kv;
     TRY(gguf_get_array(l->g, "tokenizer.ggml.scores", GGUF_F32, &kv, l->info));
     if (kv->n != (uint64_t)t->n_vocab) {
-        return err_set_at(l->info, ERR_BAD_TYPE, kv->offset, "tokenizer.ggml.scores: expected %d elements, found %" PRIu64,
-                          t->n_vocab, kv->n);
+        return err_set_at(l->info, ERR_BAD_TYPE, kv->offset,
+                          "tokenizer.ggml.scores: expected %d elements, found %" PRIu64, t->n_vocab, kv->n);
     }
     t->scores = mem_alloc((size_t)t->n_vocab * sizeof *t->scores, MEM_MODEL);
     if (t->scores == NULL) {
@@ -192,7 +249,8 @@ static enum err read_scores(struct loader *l)
     for (int32_t id = 0; id < t->n_vocab; id++) {
         t->scores[id] = (float)gguf_elem_f64(kv, (uint64_t)id);
         if (!(t->scores[id] > -1e30f && t->scores[id] < 1e30f)) {
-            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset, "tokenizer.ggml.scores[%d]: expected a finite number", id);
+            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset, "tokenizer.ggml.scores[%d]: expected a finite number",
+                              id);
         }
     }
     return ERR_OK;
@@ -202,20 +260,20 @@ static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, uin
 {
     struct tokenizer *t = l->t;
     const char *space = s.len > 1 ? memchr(s.data + 1, ' ', s.len - 1) : NULL; /* a part is never empty */
-    size_t left_len = space != NULL ? (size_t)(space - s.data) : 0;
-    char joined[512];
-    int32_t left = -1, right = -1, result = -1;
-    if (space != NULL && s.len - left_len - 1 > 0 && s.len <= sizeof joined) {
-        memcpy(joined, s.data, left_len);
-        memcpy(joined + left_len, space + 1, s.len - left_len - 1);
-        left = tokenizer_find(t, s.data, left_len);
-        right = tokenizer_find(t, space + 1, s.len - left_len - 1);
-        result = tokenizer_find(t, joined, s.len - 1);
+    int32_t left = TOKENIZER_NO_TOKEN, right = TOKENIZER_NO_TOKEN, result = TOKENIZER_NO_TOKEN;
+    if (space != NULL && space + 1 < s.data + s.len) {
+        struct gguf_str a = {s.data, (size_t)(space - s.data)};
+        struct gguf_str b = {space + 1, s.len - a.len - 1};
+        left = tokenizer_find(t, a.data, a.len);
+        right = tokenizer_find(t, b.data, b.len);
+        result = left >= 0 && right >= 0 ? find_joined(t, a, b) : TOKENIZER_NO_TOKEN;
     }
-    if (left < 0 || right < 0 || result < 0) {
-        return err_set_at(l->info, ERR_BAD_MERGE, offset,
-                          "tokenizer.ggml.merges[%d]: expected two tokens separated by a space whose union is a token, found '%.*s'",
-                          rank, (int)MIN_OF(s.len, (size_t)64), s.data);
+    if (result < 0 || t->kinds[result] == TOKEN_CONTROL) { /* control tokens never come out of plain text */
+        return err_set_at(
+            l->info, ERR_BAD_MERGE, offset,
+            "tokenizer.ggml.merges[%d]: expected two tokens and a space between whose union is a token of "
+            "text, found '%.*s'",
+            rank, (int)MIN_OF(s.len, (size_t)64), s.data);
     }
     struct merge *m = (struct merge *)find_merge(t, left, right);
     if (m->left < 0) { /* of duplicates the first rank counts */
@@ -230,8 +288,8 @@ static enum err read_merges(struct loader *l)
     const struct gguf_kv *kv;
     TRY(gguf_get_array(l->g, "tokenizer.ggml.merges", GGUF_STRING, &kv, l->info));
     if (kv->n > TOKENIZER_MAX_MERGES) {
-        return err_set_at(l->info, ERR_BAD_MERGE, kv->offset, "tokenizer.ggml.merges: expected at most %d, found %" PRIu64,
-                          TOKENIZER_MAX_MERGES, kv->n);
+        return err_set_at(l->info, ERR_BAD_MERGE, kv->offset,
+                          "tokenizer.ggml.merges: expected at most %d, found %" PRIu64, TOKENIZER_MAX_MERGES, kv->n);
     }
     t->merge_mask = power_of_two_above((uint32_t)kv->n * 2) - 1;
     t->merges = mem_alloc(((size_t)t->merge_mask + 1) * sizeof *t->merges, MEM_MODEL);
@@ -246,7 +304,8 @@ static enum err read_merges(struct loader *l)
     return ERR_OK;
 }
 
-/* --- single bytes -------------------------------------------------------------------------------------------------- */
+/* --- single bytes --------------------------------------------------------------------------------------------------
+ */
 
 static void find_alphabet(struct tokenizer *t)
 {
@@ -260,6 +319,7 @@ static void find_alphabet(struct tokenizer *t)
             n = 2;
         }
         t->byte_ids[b] = tokenizer_find(t, s, n); /* some vocabularies lack bytes that no UTF-8 text holds */
+        t->lacks_high_bytes = t->lacks_high_bytes || (b >= 0x80 && t->byte_ids[b] < 0);
     }
 }
 
@@ -271,35 +331,78 @@ static int hex_digit(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Byte tokens are exactly <0xNN>. */
-static enum err find_byte_tokens(struct loader *l)
+int tokenizer_byte_of(struct gguf_str s)
+{
+    bool is_shaped = s.len == 6 && memcmp(s.data, "<0x", 3) == 0 && s.data[5] == '>';
+    int high = is_shaped ? hex_digit(s.data[3]) : -1, low = is_shaped ? hex_digit(s.data[4]) : -1;
+    return high >= 0 && low >= 0 ? high * 16 + low : -1;
+}
+
+/* Byte tokens of either model are exactly <0xNN>; SPM has one for each byte or none. */
+static enum err read_byte_tokens(struct loader *l)
 {
     struct tokenizer *t = l->t;
-    memset(t->byte_ids, 0xFF, sizeof t->byte_ids);
-    int found = 0;
+    int32_t ids[256], found = 0;
+    memset(ids, 0xFF, sizeof ids);
     for (int32_t id = 0; id < t->n_vocab; id++) {
         if (t->kinds[id] != TOKEN_BYTE) {
             continue;
         }
         struct gguf_str s = t->text[id];
-        bool shaped = s.len == 6 && memcmp(s.data, "<0x", 3) == 0 && s.data[5] == '>' && hex_digit(s.data[3]) >= 0 &&
-                      hex_digit(s.data[4]) >= 0;
-        if (!shaped) {
-            return err_set(l->info, ERR_BAD_BYTE_TOKEN, "tokenizer.ggml.tokens", "token %d: expected a byte token <0xNN>, found '%.*s'",
-                           id, (int)MIN_OF(s.len, (size_t)32), s.data);
+        int byte = tokenizer_byte_of(s);
+        if (byte < 0 || ids[byte] >= 0) {
+            return err_set(l->info, ERR_BAD_BYTE_TOKEN, "tokenizer.ggml.tokens",
+                           "token %d: expected a byte token <0xNN> that does not stand twice, found '%.*s'", id,
+                           (int)MIN_OF(s.len, (size_t)32), s.data);
         }
-        int byte = hex_digit(s.data[3]) * 16 + hex_digit(s.data[4]);
-        found += t->byte_ids[byte] < 0;
-        t->byte_ids[byte] = id;
+        ids[byte] = id;
+        found++;
     }
+    if (!t->is_spm) {
+        return ERR_OK;
+    }
+    memcpy(t->byte_ids, ids, sizeof ids);
+    t->lacks_high_bytes = found == 0;
     if (found != 0 && found != 256) {
-        return err_set(l->info, ERR_BAD_BYTE_TOKEN, "tokenizer.ggml.tokens", "expected byte tokens for all 256 bytes or none, found %d",
-                       found);
+        return err_set(l->info, ERR_BAD_BYTE_TOKEN, "tokenizer.ggml.tokens",
+                       "expected byte tokens for all 256 bytes or none, found %d", found);
     }
     return ERR_OK;
 }
 
-/* --- special tokens ------------------------------------------------------------------------------------------------ */
+/* --- SPM: borders that no token crosses -----------------------------------------------------------------------------
+ */
+
+static bool is_escape(const char *s, size_t len) { return len == 3 && memcmp(s, "\xE2\x96\x81", 3) == 0; }
+
+int spm_side_before(const char *s, size_t len) { return is_escape(s, len) ? SPM_ESCAPE : (unsigned char)s[len - 1]; }
+int spm_side_after(const char *s, size_t len) { return is_escape(s, len) ? SPM_ESCAPE : (unsigned char)s[0]; }
+
+static enum err find_joins(struct loader *l)
+{
+    struct tokenizer *t = l->t;
+    t->joins = mem_zalloc_array(SPM_SIDES, sizeof *t->joins, MEM_MODEL);
+    if (t->joins == NULL) {
+        return no_memory(l);
+    }
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        struct gguf_str s = t->text[id];
+        int before = -1;
+        for (size_t at = 0; at < s.len && tokenizer_is_text(t, id);) {
+            uint32_t cp;
+            size_t len = utf8_decode(s.data + at, s.len - at, &cp, NULL);
+            if (before >= 0) {
+                t->joins[before][spm_side_after(s.data + at, len)] = 1;
+            }
+            before = spm_side_before(s.data + at, len);
+            at += len;
+        }
+    }
+    return ERR_OK;
+}
+
+/* --- special tokens ------------------------------------------------------------------------------------------------
+ */
 
 /* "tokenizer.ggml.<name>_token_id": an id of the vocabulary, or -1 when absent. */
 static enum err read_special(struct loader *l, const char *key, int32_t *out)
@@ -310,102 +413,96 @@ static enum err read_special(struct loader *l, const char *key, int32_t *out)
     if (kv == NULL) {
         return ERR_OK;
     }
-    if (gguf_get_u64(l->g, key, &id, l->info) != ERR_OK || id >= (uint64_t)l->t->n_vocab) {
-        return err_set_at(l->info, ERR_BAD_SPECIAL_TOKEN, kv->offset, "%s: expected an id of 0 to %d, found %" PRId64, key,
-                          l->t->n_vocab - 1, kv->type == GGUF_STRING ? -1 : gguf_elem_i64(kv, 0));
+    enum err err = gguf_get_u64(l->g, key, &id, l->info);
+    if (err == ERR_BAD_TYPE) {
+        return err;
+    }
+    if (err != ERR_OK || id >= (uint64_t)l->t->n_vocab) {
+        return err_set_at(l->info, ERR_BAD_SPECIAL_TOKEN, kv->offset, "%s: expected an id of 0 to %d, found %" PRId64,
+                          key, l->t->n_vocab - 1, gguf_elem_i64(kv, 0));
     }
     *out = (int32_t)id;
     return ERR_OK;
 }
 
+/* Marks what ends a generation by its text. The first list ends a turn in known families whatever else the file says
+ * and is never text; words of the second are also used as text, so they count only where the file calls them control
+ * tokens [the names: llama.cpp b11434, src/llama-vocab.cpp]. */
+static void mark_known_ends(struct tokenizer *t)
+{
+    static const char *const always[] = {
+        "<|eot_id|>",    "<|im_end|>", "<|end|>",         "<|return|>",         "<end_of_turn>",
+        "<|endoftext|>", "<|eom_id|>", "<|end_of_text|>", "<end_of_utterance>",
+    };
+    static const char *const if_control[] = {
+        "</s>", "<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<turn|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(always); i++) {
+        int32_t id = tokenizer_find(t, always[i], strlen(always[i]));
+        if (id >= 0) {
+            t->is_eog[id] = 1;
+            t->kinds[id] = TOKEN_CONTROL;
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(if_control); i++) {
+        int32_t id = tokenizer_find(t, if_control[i], strlen(if_control[i]));
+        if (id >= 0 && t->kinds[id] == TOKEN_CONTROL) {
+            t->is_eog[id] = 1;
+        }
+    }
+}
+
 static enum err read_specials(struct loader *l)
 {
-    /* Texts that end a turn in known families, whatever else the file says. */
-    static const char *const eog_texts[] = {
-        "<|eot_id|>", "<|im_end|>",    "<|end|>",         "<|return|>",     "<end_of_turn>", "<|endoftext|>",
-        "<|eom_id|>", "<EOT>",         "<|end_of_text|>", "<end_of_utterance>", "<turn|>",   "[EOS]",
-    };
     struct tokenizer *t = l->t;
-    int32_t eot, eom;
-    TRY(read_special(l, "tokenizer.ggml.bos_token_id", &t->bos));
-    TRY(read_special(l, "tokenizer.ggml.eos_token_id", &t->eos));
-    TRY(read_special(l, "tokenizer.ggml.unknown_token_id", &t->unk));
-    TRY(read_special(l, "tokenizer.ggml.eot_token_id", &eot));
-    TRY(read_special(l, "tokenizer.ggml.eom_token_id", &eom));
+    int32_t eot, eom, ignored;
+    const struct {
+        const char *key;
+        int32_t *id;
+    } keys[] = {
+        {"tokenizer.ggml.bos_token_id", &t->bos},     {"tokenizer.ggml.eos_token_id", &t->eos},
+        {"tokenizer.ggml.unknown_token_id", &t->unk}, {"tokenizer.ggml.eot_token_id", &eot},
+        {"tokenizer.ggml.eom_token_id", &eom},        {"tokenizer.ggml.padding_token_id", &ignored},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        TRY(read_special(l, keys[i].key, keys[i].id));
+    }
     const int32_t ends[] = {t->eos, eot, eom};
     for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
         if (ends[i] >= 0) {
             t->is_eog[ends[i]] = 1;
         }
     }
-    for (size_t i = 0; i < ARRAY_LEN(eog_texts); i++) {
-        int32_t id = tokenizer_find(t, eog_texts[i], strlen(eog_texts[i]));
-        if (id >= 0) {
-            t->is_eog[id] = 1;
-            t->kinds[id] = TOKEN_CONTROL;
-        }
-    }
-    TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_bos_token", t->is_spm || t->pre->adds_bos, &t->adds_bos, l->info));
+    mark_known_ends(t);
+    bool bos_by_default = t->bos >= 0 && (t->is_spm || t->pre->adds_bos);
+    TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_bos_token", bos_by_default, &t->adds_bos, l->info));
     TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_eos_token", false, &t->adds_eos, l->info));
     TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_space_prefix", t->is_spm, &t->adds_space_prefix, l->info));
-    if ((t->adds_bos && t->bos < 0) || (t->adds_eos && t->eos < 0)) {
-        return err_set(l->info, ERR_BAD_SPECIAL_TOKEN, t->adds_bos ? "tokenizer.ggml.bos_token_id" : "tokenizer.ggml.eos_token_id",
-                       "the vocabulary asks for a BOS or EOS token to be added, but names none");
+    bool lacks_bos = t->adds_bos && t->bos < 0;
+    if (lacks_bos || (t->adds_eos && t->eos < 0)) {
+        const char *key = lacks_bos ? "tokenizer.ggml.bos_token_id" : "tokenizer.ggml.eos_token_id";
+        return err_set(l->info, ERR_BAD_SPECIAL_TOKEN, key,
+                       "%s: expected an id, since the vocabulary asks for that token to be added, found none", key);
     }
     return ERR_OK;
 }
 
-/* Follows or adds the edge (node, byte). */
-static uint32_t trie_step(struct tokenizer *t, uint32_t node, unsigned char byte)
-{
-    uint64_t key = ((uint64_t)node << 8 | byte) + 1;
-    uint32_t at = (uint32_t)hash_u64(key) & t->edge_mask;
-    while (t->edges[at].key != 0 && t->edges[at].key != key) {
-        at = (at + 1) & t->edge_mask;
-    }
-    if (t->edges[at].key == 0) {
-        t->edges[at] = (struct trie_edge){.key = key, .node = t->n_nodes};
-        t->node_ids[t->n_nodes++] = TOKENIZER_NO_TOKEN;
-    }
-    return t->edges[at].node;
-}
-
-static bool is_matched(const struct tokenizer *t, int32_t id)
-{
-    return t->text[id].len > 0 &&
-           (t->kinds[id] == TOKEN_CONTROL || t->kinds[id] == TOKEN_USER_DEFINED || t->kinds[id] == TOKEN_UNKNOWN);
-}
-
-static enum err build_trie(struct loader *l)
+static enum err build_sets(struct loader *l)
 {
     struct tokenizer *t = l->t;
-    size_t bytes = 1;
-    for (int32_t id = 0; id < t->n_vocab; id++) {
-        bytes += is_matched(t, id) ? t->text[id].len : 0;
+    enum err err = special_build(&t->control, t, false);
+    if (err == ERR_OK) {
+        err = special_build(&t->user_defined, t, true);
     }
-    if (bytes > UINT32_MAX / 4) {
-        return err_set(l->info, ERR_BAD_VOCAB, "tokenizer.ggml.tokens", "the special tokens hold %zu bytes", bytes);
+    if (err == ERR_BAD_VOCAB) {
+        return err_set(l->info, err, "tokenizer.ggml.tokens", "expected special tokens of at most %d bytes in all",
+                       TOKENIZER_MAX_SPECIAL_BYTES);
     }
-    t->edge_mask = power_of_two_above((uint32_t)bytes * 2) - 1;
-    t->edges = mem_zalloc_array((size_t)t->edge_mask + 1, sizeof *t->edges, MEM_MODEL);
-    t->node_ids = mem_alloc((bytes + 1) * sizeof *t->node_ids, MEM_MODEL);
-    if (t->edges == NULL || t->node_ids == NULL) {
-        return no_memory(l);
-    }
-    t->node_ids[t->n_nodes++] = TOKENIZER_NO_TOKEN; /* the root */
-    for (int32_t id = 0; id < t->n_vocab; id++) {
-        uint32_t node = 0;
-        for (size_t i = 0; is_matched(t, id) && i < t->text[id].len; i++) {
-            node = trie_step(t, node, (unsigned char)t->text[id].data[i]);
-        }
-        if (node != 0 && t->node_ids[node] < 0) {
-            t->node_ids[node] = id;
-        }
-    }
-    return ERR_OK;
+    return err == ERR_NOMEM ? no_memory(l) : err;
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------------- */
+/* --- opening -------------------------------------------------------------------------------------------------------
+ */
 
 static enum err read_model_name(struct loader *l)
 {
@@ -417,18 +514,20 @@ static enum err read_model_name(struct loader *l)
         return ERR_OK;
     }
     if (model.len != 4 || memcmp(model.data, "gpt2", 4) != 0) {
-        return err_set(l->info, ERR_UNSUPPORTED_TOKENIZER, "tokenizer.ggml.model", "tokenizer.ggml.model: expected gpt2 or llama, found '%.*s'",
-                       (int)MIN_OF(model.len, (size_t)32), model.data);
+        return err_set(l->info, ERR_UNSUPPORTED_TOKENIZER, "tokenizer.ggml.model",
+                       "tokenizer.ggml.model: expected gpt2 or llama, found '%.*s'", (int)MIN_OF(model.len, (size_t)32),
+                       model.data);
     }
     l->t->pre = pre.data == NULL ? NULL : pretokenizer_find(pre.data, pre.len);
     if (l->t->pre == NULL) {
-        char known[256] = "";
+        char known[ERR_TEXT_BYTES - 128] = "";
         for (size_t i = 0; pretokenizer_at(i) != NULL; i++) {
             strncat(known, i == 0 ? "" : ", ", sizeof known - strlen(known) - 1);
             strncat(known, pretokenizer_at(i)->name, sizeof known - strlen(known) - 1);
         }
-        return err_set(l->info, ERR_UNSUPPORTED_PRETOKENIZER, "tokenizer.ggml.pre", "tokenizer.ggml.pre: expected one of %s; found '%.*s'",
-                       known, (int)MIN_OF(pre.len, (size_t)32), pre.data != NULL ? pre.data : "");
+        return err_set(l->info, ERR_UNSUPPORTED_PRETOKENIZER, "tokenizer.ggml.pre",
+                       "tokenizer.ggml.pre: found '%.*s', expected one of %s", (int)MIN_OF(pre.len, (size_t)32),
+                       pre.data != NULL ? pre.data : "", known);
     }
     return ERR_OK;
 }
@@ -437,16 +536,19 @@ static enum err load(struct loader *l)
 {
     TRY(read_model_name(l));
     TRY(read_tokens(l));
+    TRY(check_embedding(l));
     TRY(read_kinds(l));
+    TRY(check_texts(l));
+    TRY(read_byte_tokens(l));
     if (l->t->is_spm) {
         TRY(read_scores(l));
-        TRY(find_byte_tokens(l));
+        TRY(find_joins(l));
     } else {
         TRY(read_merges(l));
         find_alphabet(l->t);
     }
     TRY(read_specials(l));
-    return build_trie(l);
+    return build_sets(l);
 }
 
 enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_info *info)
@@ -477,8 +579,9 @@ void tokenizer_free(struct tokenizer **tokenizer)
     mem_free(t->is_eog);
     mem_free(t->by_text);
     mem_free(t->merges);
-    mem_free(t->edges);
-    mem_free(t->node_ids);
+    mem_free(t->joins);
+    special_fini(&t->control);
+    special_fini(&t->user_defined);
     mem_free(t);
     *tokenizer = NULL;
 }

@@ -9,8 +9,9 @@ enum { SHORT_WORD = 32 };
 
 struct merger_node {
     int32_t prev, next;
-    uint32_t key;   /* of the pair (this, next), or NO_KEY */
-    int32_t result; /* of that pair */
+    uint32_t key;    /* of the pair (this, next), or NO_KEY */
+    uint32_t queued; /* key of its entry in the heap, or NO_KEY */
+    int32_t result;  /* of that pair */
 };
 
 enum err merger_reserve(struct merger *m, size_t n)
@@ -25,7 +26,7 @@ enum err merger_reserve(struct merger *m, size_t n)
     merger_fini(m);
     m->symbols = mem_alloc(cap * sizeof *m->symbols, MEM_REQUEST);
     m->nodes = mem_alloc(cap * sizeof *m->nodes, MEM_REQUEST);
-    m->heap = mem_alloc(3 * cap * sizeof *m->heap, MEM_REQUEST); /* n pairs at first, at most two more per merge */
+    m->heap = mem_alloc(3 * cap * sizeof *m->heap, MEM_REQUEST); /* an entry a pair: n at first, two more per merge */
     m->cap = m->symbols != NULL && m->nodes != NULL && m->heap != NULL ? cap : 0;
     return m->cap != 0 ? ERR_OK : ERR_NOMEM;
 }
@@ -99,47 +100,76 @@ static uint64_t heap_pop(uint64_t *heap, size_t *n)
     return top;
 }
 
-/* Looks the pair that starts at symbol i up anew and queues it. */
-static void look_up(struct merger *m, int32_t i, size_t *n_heap)
+/* Looks the pair that starts at symbol i up anew. */
+static void look_up(struct merger *m, int32_t i)
 {
     struct merger_node *node = &m->nodes[i];
     node->key = NO_KEY;
     if (node->next >= 0) {
         node->result = tokenizer_pair(m->t, m->word, &m->symbols[i], &m->symbols[node->next], &node->key);
     }
-    if (node->key != NO_KEY) {
+}
+
+/* Queues the pair at i when it comes before both pairs that it overlaps. No other pair can be the next to merge, and so
+ * the heap stays small: a megabyte of one character keeps one entry in it. */
+static void queue_if_first(struct merger *m, int32_t i, size_t *n_heap)
+{
+    if (i < 0) {
+        return;
+    }
+    struct merger_node *node = &m->nodes[i];
+    bool is_first = node->key != NO_KEY && (node->prev < 0 || m->nodes[node->prev].key > node->key) &&
+                    m->nodes[node->next].key >= node->key;
+    if (is_first && node->queued != node->key) {
+        node->queued = node->key;
         heap_push(m->heap, n_heap, (uint64_t)node->key << 32 | (uint32_t)i);
     }
+}
+
+/* Merges symbol i with the next one and looks at the pairs around. */
+static void merge_at(struct merger *m, int32_t i, size_t *n_heap)
+{
+    struct merger_node *node = &m->nodes[i];
+    struct merger_node *gone = &m->nodes[node->next];
+    m->symbols[i].id = node->result;
+    m->symbols[i].len += m->symbols[node->next].len;
+    gone->key = NO_KEY;
+    node->next = gone->next;
+    if (node->next >= 0) {
+        m->nodes[node->next].prev = i;
+    }
+    look_up(m, i);
+    if (node->prev >= 0) {
+        look_up(m, node->prev);
+        queue_if_first(m, m->nodes[node->prev].prev, n_heap);
+        queue_if_first(m, node->prev, n_heap);
+    }
+    queue_if_first(m, i, n_heap);
+    queue_if_first(m, node->next, n_heap);
 }
 
 static void run_long(struct merger *m)
 {
     size_t n_heap = 0;
     for (uint32_t i = 0; i < m->n; i++) {
-        m->nodes[i].prev = (int32_t)i - 1;
-        m->nodes[i].next = i + 1 < m->n ? (int32_t)i + 1 : -1;
+        m->nodes[i] = (struct merger_node){
+            .prev = (int32_t)i - 1, .next = i + 1 < m->n ? (int32_t)i + 1 : -1, .key = NO_KEY, .queued = NO_KEY};
     }
     for (uint32_t i = 0; i < m->n; i++) {
-        look_up(m, (int32_t)i, &n_heap);
+        look_up(m, (int32_t)i);
+    }
+    for (uint32_t i = 0; i < m->n; i++) {
+        queue_if_first(m, (int32_t)i, &n_heap);
     }
     while (n_heap > 0) {
         uint64_t entry = heap_pop(m->heap, &n_heap);
         int32_t i = (int32_t)(uint32_t)entry;
         struct merger_node *node = &m->nodes[i];
-        if (node->key == NO_KEY || node->key != entry >> 32) {
-            continue; /* the pair has changed since */
+        if (node->queued == entry >> 32) {
+            node->queued = NO_KEY;
         }
-        struct merger_node *gone = &m->nodes[node->next];
-        m->symbols[i].id = node->result;
-        m->symbols[i].len += m->symbols[node->next].len;
-        gone->key = NO_KEY;
-        node->next = gone->next;
-        if (node->next >= 0) {
-            m->nodes[node->next].prev = i;
-        }
-        look_up(m, i, &n_heap);
-        if (node->prev >= 0) {
-            look_up(m, node->prev, &n_heap);
+        if (node->key != NO_KEY && node->key == entry >> 32) { /* else the pair has changed since */
+            merge_at(m, i, &n_heap);
         }
     }
     uint32_t n = 0;

@@ -96,7 +96,7 @@ def test_api_keys(ctx):
 
 
 def test_full_queue(ctx):
-    s = ctx.start(*ctx.ARGS, "--max-seqs", "1", "--queue-max", "1")
+    s = ctx.start(*ctx.ARGS, "--parallel", "1", "--queue-max", "1")
     body = {"messages": HI, "max_tokens": 100 if ctx.is_slow else 400, "ignore_eos": True}
     replies = harness.at_once([lambda: s.post(CHAT, body) for _ in range(8)])
     statuses = sorted(r.status for r in replies)

@@ -156,7 +156,7 @@ def test_memory(ctx):
     harness.at_once([lambda b=b: s.post(CHAT, b) for b in bodies])
     status = pathlib.Path(f"/proc/{s.engine.pid}/status").read_text()
     peak = int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024
-    kv = s.metrics()["infcgi_kv_bytes"]
+    kv = s.metrics()['infcgi_memory_bytes{purpose="kv"}']
     limit = ctx.model.stat().st_size + kv + 64 * 2**20
     print(f"     peak {peak / 2**20:.0f} MiB, limit {limit / 2**20:.0f} MiB (file + KV {kv / 2**20:.0f} MiB + 64 MiB)")
     assert peak <= limit

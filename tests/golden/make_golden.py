@@ -238,4 +238,5 @@ def main():
         write_expected(f"{folder}/{name}.expect.gguf", prompts)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -42,6 +42,7 @@ struct cpu_step {
     bool has_norm;
     plan_buf_id src;
     bool after_gather; /* works on S rows */
+    int terms;         /* quantised rows an operand row becomes: 1, or 2 where 8 bits are too coarse (logits) */
 };
 
 /* Rows of one sequence that one attention task takes. */

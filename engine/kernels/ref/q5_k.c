@@ -16,8 +16,9 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
         b + NIBBLES + j / 2 * 32;   /* two blocks share 32 bytes: even ones the low nibbles, odd the high */
     const uint8_t *high = b + HIGH; /* bit j of byte i belongs to input i of block j */
     int shift = j % 2 != 0 ? 4 : 0;
-    for (int i = 0; i < PANEL_BLOCK; i++) {
-        out->codes[i] = (uint8_t)((q[i] >> shift & 0x0F) | (high[i] >> j & 1) << 4);
+    for (int i = 0; i < PANEL_BLOCK; i += 8) {
+        uint64_t v = quant_bits(q + i, shift, 0x0F) | quant_bits(high + i, (int)j, 1) << 4;
+        memcpy(out->codes + i, &v, sizeof v);
     }
 }
 

@@ -18,8 +18,10 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     out->scale[0] = d * (float)scales[0];
     out->scale[1] = d * (float)scales[1];
     out->min[0] = out->min[1] = 0;
-    for (int i = 0; i < PANEL_BLOCK; i++) {
-        out->codes[i] = (uint8_t)(((low[i] >> low_shift & 0x0F) | (high[i] >> high_shift & 3) << 4) + TO_ZERO_POINT);
+    for (int i = 0; i < PANEL_BLOCK; i += 8) {
+        uint64_t v = quant_bits(low + i, low_shift, 0x0F) | quant_bits(high + i, high_shift, 3) << 4;
+        v += QUANT_EACH_BYTE(TO_ZERO_POINT);
+        memcpy(out->codes + i, &v, sizeof v);
     }
 }
 

@@ -52,20 +52,37 @@ static ALWAYS_INLINE float quant_half(const uint8_t *p)
     return dtype_f16_to_f32(h);
 }
 
+#define QUANT_EACH_BYTE(b) ((uint64_t)(b)*0x0101010101010101u)
+
+/* Eight bytes at p, each shifted right by `shift` bits and masked: what a neighbour shifts in the mask takes away, so
+ * codes are taken apart eight at a time (packing runs over gigabytes when a model is loaded). */
+static ALWAYS_INLINE uint64_t quant_bits(const uint8_t *p, int shift, uint8_t mask)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v >> shift & QUANT_EACH_BYTE(mask);
+}
+
 /* 32 codes of 4 bits from 16 bytes: low nibbles are the first 16 inputs, high nibbles the last. */
 static ALWAYS_INLINE void quant_nibbles(const uint8_t *bytes, uint8_t *codes)
 {
-    for (int i = 0; i < 16; i++) {
-        codes[i] = bytes[i] & 0x0F;
-        codes[i + 16] = bytes[i] >> 4;
+    for (int i = 0; i < 4; i++) {
+        uint64_t v = quant_bits(bytes + i % 2 * 8, i / 2 * 4, 0x0F);
+        memcpy(codes + 8 * i, &v, sizeof v);
     }
 }
 
-/* Adds `add` and the fifth bit of each code (bit i of the little-endian word at `high` belongs to input i). */
+/* Adds `add` and the fifth bit of each code (bit i of the little-endian word at `high` belongs to input i). A byte of
+ * eight bits is copied to eight bytes, of which each keeps its own bit; adding 0x7F carries any bit into the top one.
+ */
 static ALWAYS_INLINE void quant_fifth_bits(const uint8_t *high, uint8_t add, uint8_t *codes)
 {
-    for (int i = 0; i < PANEL_BLOCK; i++) {
-        codes[i] = (uint8_t)((codes[i] | (high[i / 8] >> i % 8 & 1) << 4) + add);
+    for (int i = 0; i < 4; i++) {
+        uint64_t v, own = QUANT_EACH_BYTE(high[i]) & 0x8040201008040201u;
+        uint64_t fifth = ((own + QUANT_EACH_BYTE(0x7F)) & QUANT_EACH_BYTE(0x80)) >> 3;
+        memcpy(&v, codes + 8 * i, sizeof v);
+        v = (v | fifth) + QUANT_EACH_BYTE(add);
+        memcpy(codes + 8 * i, &v, sizeof v);
     }
 }
 

@@ -2,7 +2,9 @@
  * nibbles: vpmaddubsw adds two products of a nibble (0..15) and an activation (-127..127) in 16 bits, and eight of
  * those still fit (8 * 2 * 15 * 127 = 30,480), so a block needs widening only once. An 8-bit code is two nibbles, so no
  * code saturates. A panel is done in two halves of 8 lanes. The order of float operations is that of kern.h, as in
- * matmul_avx512.c. */
+ * matmul_avx512.c.
+ * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
+ * the inlined function, and are kept apart from what is only known at run time. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
@@ -12,7 +14,7 @@
 
 /* Activation rows that are taken through all panels at a time: they stay in the second-level cache (256 KiB and more on
  * CPUs with AVX2) while the panels stream past. */
-enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, HALVES = 2 };
+enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, HALVES = 2, PREFETCH_BYTES = 4096 };
 
 /* What a tile needs to know of the call. */
 struct job {
@@ -20,6 +22,7 @@ struct job {
     size_t row_bytes;
     size_t scales, mins; /* offsets in a panel */
     size_t d, s, nsum;   /* offsets in an activation row */
+    size_t ahead;        /* distance at which panels are prefetched, whole panels */
     size_t out_stride;
 };
 
@@ -50,10 +53,11 @@ static ALWAYS_INLINE __m256 float_at(const unsigned char *p)
     return _mm256_set1_ps(v);
 }
 
-/* sum += nibbles * four activation bytes, in pairs */
+/* sum += nibbles * four activation bytes, in pairs. Nothing saturates; but a saturating addition keeps the compiler
+ * from reordering the sum, for which gcc 12 held all products at once and spilt them (a third slower). */
 static ALWAYS_INLINE __m256i add_pairs(__m256i sum, __m256i nibbles, const unsigned char *q)
 {
-    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(nibbles, _mm256_set1_epi32(int_at(q))));
+    return _mm256_adds_epi16(sum, _mm256_maddubs_epi16(nibbles, _mm256_set1_epi32(int_at(q))));
 }
 
 /* acc[r] += codes . q over one block of 4-bit codes, 8 lanes. */
@@ -147,8 +151,20 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *pa
     }
 }
 
-static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
-                               int n, struct shape k)
+/* Asks for the lines that lie `ahead` of block b's share of the panel; see matmul_avx512.c. */
+static ALWAYS_INLINE void prefetch(const struct job *g, const unsigned char *panel, size_t b, struct shape k)
+{
+    const int share = k.bits * 64 + 32 * k.parts * (k.has_min ? 2 : 1); /* bytes of a block */
+    uintptr_t at = (uintptr_t)panel + g->ahead + b * (size_t)share;     /* may lie behind the last panel: harmless */
+    UNROLL_FULLY
+    for (int line = 0; line < share; line += 64) {
+        _mm_prefetch((const char *)(at + (uintptr_t)line), _MM_HINT_T0);
+    }
+}
+
+/* Both halves of the lanes, block by block: few rows, whose panels stream from memory. */
+static ALWAYS_INLINE void thin_tile(const struct job *g, const unsigned char *panel, const unsigned char *rows,
+                                    float *out, int n, struct shape k)
 {
     __m256 sum[HALVES][TILE_ROWS];
     UNROLL_FULLY
@@ -156,6 +172,7 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
         sum[0][r] = sum[1][r] = _mm256_setzero_ps();
     }
     for (size_t b = 0; b < g->n_blocks; b++) {
+        prefetch(g, panel, b, k);
         for (int part = 0; part < k.parts; part++) {
             tile_part(g, panel, rows, b, part, 0, n, k, sum[0]);
             tile_part(g, panel, rows, b, part, 1, n, k, sum[1]);
@@ -168,20 +185,43 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     }
 }
 
+/* One half of the lanes after the other, so that everything stays in 16 registers. */
+static ALWAYS_INLINE void full_tile(const struct job *g, const unsigned char *panel, const unsigned char *rows,
+                                    float *out, struct shape k)
+{
+    for (int half = 0; half < HALVES; half++) {
+        __m256 sum[TILE_ROWS];
+        UNROLL_FULLY
+        for (int r = 0; r < TILE_ROWS; r++) {
+            sum[r] = _mm256_setzero_ps();
+        }
+        for (size_t b = 0; b < g->n_blocks; b++) {
+            prefetch(g, panel, b, k);
+            for (int part = 0; part < k.parts; part++) {
+                tile_part(g, panel, rows, b, part, half, TILE_ROWS, k, sum);
+            }
+        }
+        UNROLL_FULLY
+        for (int r = 0; r < TILE_ROWS; r++) {
+            _mm256_storeu_ps(out + (size_t)r * g->out_stride + 8 * half, sum[r]);
+        }
+    }
+}
+
 /* All rows of a chunk against one panel. */
 static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
                                      float *out, struct shape k)
 {
     int r = 0;
-    for (; r + 4 <= n; r += 4) {
-        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 4, k);
+    for (; r + TILE_ROWS <= n; r += TILE_ROWS) {
+        full_tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, k);
     }
     if (n - r >= 2) {
-        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 2, k);
+        thin_tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 2, k);
         r += 2;
     }
     if (n - r >= 1) {
-        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 1, k);
+        thin_tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 1, k);
     }
 }
 
@@ -194,6 +234,7 @@ static int chunk_rows(size_t row_bytes)
 
 static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
 {
+    size_t bytes = panel_bytes(kind, a->k);
     const struct job g = {.n_blocks = a->k / PANEL_BLOCK,
                           .row_bytes = a->row_bytes,
                           .scales = panel_scale_offset(kind, a->k),
@@ -201,8 +242,8 @@ static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_ki
                           .d = kern_qrow_d_offset(a->k),
                           .s = kern_qrow_s_offset(a->k),
                           .nsum = kern_qrow_nsum_offset(a->k),
+                          .ahead = (PREFETCH_BYTES + bytes - 1) / bytes * bytes,
                           .out_stride = a->out_stride};
-    size_t bytes = panel_bytes(kind, a->k);
     int step = chunk_rows(a->row_bytes);
     for (int r = 0; r < a->n_rows; r += step) {
         const unsigned char *rows = (const unsigned char *)a->rows + (size_t)r * a->row_bytes;

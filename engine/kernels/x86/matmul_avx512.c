@@ -3,7 +3,9 @@
  * A tile is 8 (4, 2, 1) activation rows times one panel; its sums stay in registers. vpdpbusd takes 4 unsigned codes a
  * lane and 4 activation bytes that are broadcast from memory, so the activations need no rearranging. Every tile shape
  * runs the same operations in the same order for an element, so results do not depend on the shape of a call. Float
- * kinds follow the same plan with one FMA per input. */
+ * kinds: matmul_float_avx512.c.
+ * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
+ * the inlined function, and are kept apart from what is only known at run time. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
@@ -13,7 +15,7 @@
 
 /* Activation rows that are taken through all panels at a time: they stay in the second-level cache (1 MiB on Zen 4 and
  * later, at least that on AVX-512 Intel servers) while the panels stream past. */
-enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8 };
+enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8, PREFETCH_BYTES = 4096 };
 
 /* What a tile needs to know of the call. */
 struct job {
@@ -21,6 +23,7 @@ struct job {
     size_t row_bytes;
     size_t scales, mins; /* offsets in a panel */
     size_t d, s, nsum;   /* offsets in an activation row */
+    size_t ahead;        /* distance at which panels are prefetched, whole panels */
     size_t out_stride;
 };
 
@@ -125,6 +128,20 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *pa
     }
 }
 
+/* Asks for the lines that lie `ahead` of block b's share of the panel: the next panel, in the order of its addresses. A
+ * panel's codes, scales and minimums are three streams, too many and too short for the hardware's prefetchers. On Zen 4
+ * one row of 4-bit codes, K 1536, streams from memory at 27 GB/s with this, at 15 without, and at 17 when each of the
+ * three streams is prefetched a fixed distance ahead. */
+static ALWAYS_INLINE void prefetch(const struct job *g, const unsigned char *panel, size_t b, struct shape k)
+{
+    const int share = k.bits * 64 + 32 * k.parts * (k.has_min ? 2 : 1); /* bytes of a block */
+    uintptr_t at = (uintptr_t)panel + g->ahead + b * (size_t)share;     /* may lie behind the last panel: harmless */
+    UNROLL_FULLY
+    for (int line = 0; line < share; line += 64) {
+        _mm_prefetch((const char *)(at + (uintptr_t)line), _MM_HINT_T0);
+    }
+}
+
 static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
                                int n, struct shape k)
 {
@@ -134,6 +151,7 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
         sum[r] = _mm512_setzero_ps();
     }
     for (size_t b = 0; b < g->n_blocks; b++) {
+        prefetch(g, panel, b, k);
         for (int part = 0; part < k.parts; part++) {
             tile_part(g, panel, rows, b, part, n, k, sum);
         }
@@ -174,6 +192,7 @@ static int chunk_rows(size_t row_bytes)
 
 static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
 {
+    size_t bytes = panel_bytes(kind, a->k);
     const struct job g = {.n_blocks = a->k / PANEL_BLOCK,
                           .row_bytes = a->row_bytes,
                           .scales = panel_scale_offset(kind, a->k),
@@ -181,8 +200,8 @@ static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_ki
                           .d = kern_qrow_d_offset(a->k),
                           .s = kern_qrow_s_offset(a->k),
                           .nsum = kern_qrow_nsum_offset(a->k),
+                          .ahead = (PREFETCH_BYTES + bytes - 1) / bytes * bytes,
                           .out_stride = a->out_stride};
-    size_t bytes = panel_bytes(kind, a->k);
     int step = chunk_rows(a->row_bytes);
     for (int r = 0; r < a->n_rows; r += step) {
         const unsigned char *rows = (const unsigned char *)a->rows + (size_t)r * a->row_bytes;

@@ -1,5 +1,7 @@
 /* out = rows * panels^T with AVX2, float kinds: one FMA per input, inputs in ascending order. Since an element's sum is
- * one chain of FMAs, speed comes from many elements at a time: 4 rows x 1 panel, or 4 panels when there is one row. */
+ * one chain of FMAs, speed comes from many elements at a time: 4 rows x 1 panel, or 4 panels when there is one row.
+ * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
+ * the inlined function, and are kept apart from what is only known at run time. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

@@ -1,6 +1,7 @@
 /* out = rows * panels^T with AVX-512, float kinds: one FMA per input, inputs in ascending order. Since an element's sum
  * is one chain of FMAs, speed comes from many elements at a time: 8 rows x 2 panels, or 8 panels when there is one row.
- */
+ * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
+ * the inlined function, and are kept apart from what is only known at run time. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

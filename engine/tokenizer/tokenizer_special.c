@@ -1,0 +1,175 @@
+/* Finding special tokens in text in linear time, however the tokens overlap: an Aho-Corasick automaton [Aho 1975] over
+ * the tokens spelt backwards. Read from the end of the text to its start, its state at a byte tells the longest token
+ * that starts there; a walk forward over these then takes the leftmost, longest ones. */
+#include "engine/tokenizer/tokenizer_internal.h"
+
+#include <string.h>
+
+/* Where the edge (node, byte) is, or the empty slot where it would be. Node 0, the root, is never a child. */
+static uint32_t *edge_slot(const struct special_set *s, uint32_t node, unsigned char byte)
+{
+    uint64_t h = ((uint64_t)node << 8 | byte) * 0x9E3779B97F4A7C15u;
+    uint32_t at = (uint32_t)(h >> 32) & s->edge_mask;
+    while (s->edges[at] != 0 && (s->nodes[s->edges[at]].parent != node || s->nodes[s->edges[at]].byte != byte)) {
+        at = (at + 1) & s->edge_mask;
+    }
+    return &s->edges[at];
+}
+
+/* The state after `byte` in `state`. Amortised constant: each step back was paid for by a step forward. */
+static uint32_t step(const struct special_set *s, uint32_t state, unsigned char byte)
+{
+    for (; state != 0; state = s->nodes[state].fail) {
+        uint32_t child = *edge_slot(s, state, byte);
+        if (child != 0) {
+            return child;
+        }
+    }
+    return s->from_root[byte];
+}
+
+static void add_token(struct special_set *s, struct gguf_str text, int32_t id)
+{
+    uint32_t node = 0;
+    for (size_t i = text.len; i > 0; i--) {
+        unsigned char byte = (unsigned char)text.data[i - 1];
+        uint32_t *child = edge_slot(s, node, byte);
+        if (*child == 0) {
+            *child = s->n_nodes;
+            s->nodes[s->n_nodes] = (struct special_node){.parent = node, .byte = byte, .id = TOKENIZER_NO_TOKEN};
+            s->nodes[s->n_nodes].depth = s->nodes[node].depth + 1;
+            if (node == 0) {
+                s->from_root[byte] = s->n_nodes;
+            }
+            s->n_nodes++;
+        }
+        node = *child;
+    }
+    if (s->nodes[node].id < 0) { /* of duplicates the first id counts */
+        s->nodes[node].id = id;
+    }
+}
+
+/* Sets `fail` (the longest other suffix that is a state) and hands ids down: a state without a token of its own ends
+ * with the longest one of its suffixes. `order` holds the nodes by depth, so that suffixes come first. */
+static void link_suffixes(struct special_set *s, const uint32_t *order)
+{
+    for (uint32_t i = 0; i < s->n_nodes; i++) {
+        struct special_node *n = &s->nodes[order[i]];
+        if (n->depth > 1) {
+            n->fail = step(s, s->nodes[n->parent].fail, n->byte);
+        }
+        if (n->depth > 0 && n->id < 0) {
+            n->id = s->nodes[n->fail].id;
+        }
+    }
+}
+
+/* Counting sort of the nodes by depth into order[n_nodes]; first[max_depth + 2] is scratch, zeroed. */
+static void sort_by_depth(const struct special_set *s, uint32_t *order, uint32_t *first, uint32_t max_depth)
+{
+    for (uint32_t i = 0; i < s->n_nodes; i++) {
+        first[s->nodes[i].depth + 1]++;
+    }
+    for (uint32_t d = 0; d <= max_depth; d++) {
+        first[d + 1] += first[d];
+    }
+    for (uint32_t i = 0; i < s->n_nodes; i++) {
+        order[first[s->nodes[i].depth]++] = i;
+    }
+}
+
+static bool is_member(const struct tokenizer *t, int32_t id, bool user_defined)
+{
+    unsigned char kind = t->kinds[id];
+    bool is_special = kind == TOKEN_CONTROL || kind == TOKEN_UNKNOWN;
+    return t->text[id].len > 0 && (user_defined ? kind == TOKEN_USER_DEFINED : is_special);
+}
+
+enum err special_build(struct special_set *s, const struct tokenizer *t, bool user_defined)
+{
+    size_t bytes = 0;
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        bytes += is_member(t, id, user_defined) ? t->text[id].len : 0;
+    }
+    if (bytes == 0) {
+        return ERR_OK;
+    }
+    if (bytes > TOKENIZER_MAX_SPECIAL_BYTES) {
+        return ERR_BAD_VOCAB;
+    }
+    uint32_t edges = 16;
+    while (edges < 2 * bytes) {
+        edges *= 2;
+    }
+    s->edge_mask = edges - 1;
+    s->edges = mem_zalloc_array(edges, sizeof *s->edges, MEM_MODEL);
+    s->nodes = mem_alloc((bytes + 1) * sizeof *s->nodes, MEM_MODEL);
+    uint32_t *order = mem_alloc((bytes + 1) * sizeof *order, MEM_MODEL);
+    uint32_t *first = mem_zalloc_array(TOKENIZER_MAX_TOKEN_BYTES + 2, sizeof *first, MEM_MODEL);
+    bool ok = s->edges != NULL && s->nodes != NULL && order != NULL && first != NULL;
+    if (ok) {
+        s->nodes[0] = (struct special_node){.id = TOKENIZER_NO_TOKEN};
+        s->n_nodes = 1;
+        for (int32_t id = 0; id < t->n_vocab; id++) {
+            if (is_member(t, id, user_defined)) {
+                add_token(s, t->text[id], id);
+            }
+        }
+        sort_by_depth(s, order, first, TOKENIZER_MAX_TOKEN_BYTES);
+        link_suffixes(s, order);
+    }
+    mem_free(order);
+    mem_free(first);
+    return ok ? ERR_OK : ERR_NOMEM;
+}
+
+void special_fini(struct special_set *s)
+{
+    mem_free(s->edges);
+    mem_free(s->nodes);
+    *s = (struct special_set){0};
+}
+
+static enum err add_match(struct special_matches *m, size_t from, int32_t id)
+{
+    if (m->n == m->cap) {
+        size_t cap = m->cap == 0 ? 64 : m->cap * 2;
+        struct special_match *p = mem_realloc(m->at, cap * sizeof *p, MEM_REQUEST);
+        if (p == NULL) {
+            return ERR_NOMEM;
+        }
+        m->at = p;
+        m->cap = cap;
+    }
+    m->at[m->n++] = (struct special_match){.from = from, .id = id};
+    return ERR_OK;
+}
+
+enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_control,
+                      const struct tokenizer_span *plain, size_t n_plain, struct special_matches *out)
+{
+    const struct special_set *control = &t->control, *user = &t->user_defined;
+    if (!(parses_control && control->n_nodes > 0) && user->n_nodes == 0) {
+        return ERR_OK;
+    }
+    uint32_t in_control = 0, in_user = 0;
+    for (size_t i = n; i-- > 0;) {
+        unsigned char byte = (unsigned char)text[i];
+        while (n_plain > 0 && i < plain[n_plain - 1].from) {
+            n_plain--;
+        }
+        bool is_plain = n_plain > 0 && i < plain[n_plain - 1].to;
+        in_control = parses_control && !is_plain ? step(control, in_control, byte) : 0;
+        in_user = step(user, in_user, byte);
+        int32_t id = in_control != 0 ? control->nodes[in_control].id : TOKENIZER_NO_TOKEN;
+        int32_t text_id = in_user != 0 ? user->nodes[in_user].id : TOKENIZER_NO_TOKEN;
+        if (text_id >= 0 && (id < 0 || t->text[text_id].len > t->text[id].len)) {
+            id = text_id;
+        }
+        if (id >= 0) {
+            TRY(add_match(out, i, id));
+        }
+    }
+    return ERR_OK;
+}

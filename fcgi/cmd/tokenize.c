@@ -1,0 +1,201 @@
+/* `infcgi tokenize`: the token ids of a text, as the model sees it. Reads the model file's directory only, never the
+ * weights. Pieces are escaped, since a token may be part of a character or act on a terminal. */
+#include "fcgi/cmd/cmd.h"
+
+#include "engine/base/utf8.h"
+#include "engine/format/gguf.h"
+#include "engine/tokenizer/tokenizer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_TEXT_BYTES = 256 << 20 };
+
+struct options {
+    const char *path, *text; /* text NULL: standard input */
+    bool ids, no_bos, parse_special, help;
+};
+
+static const char usage[] =
+    "usage: infcgi tokenize MODEL [--ids] [--no-bos] [--parse-special] [--] [TEXT|-]\n"
+    "\n"
+    "One line a token: its id, a tab, its text with everything escaped that is not plain text.\n"
+    "Without TEXT, or with -, the text is read from standard input.\n"
+    "  --ids            the ids alone, as a JSON array\n"
+    "  --no-bos         add no BOS or EOS, whatever the model asks for\n"
+    "  --parse-special  take <|im_start|> and the like in the text for the tokens they name\n";
+
+static int usage_error(const char *problem, const char *argument)
+{
+    fprintf(stderr, "error: tokenize: %s", problem);
+    if (argument != NULL) {
+        fprintf(stderr, " '%s'", argument);
+    }
+    fputs("; `infcgi tokenize --help` tells more\n", stderr);
+    return CMD_USAGE;
+}
+
+static int parse_options(int argc, char **argv, struct options *o)
+{
+    const struct {
+        const char *name;
+        bool *flag;
+    } flags[] = {{"--ids", &o->ids},
+                 {"--no-bos", &o->no_bos},
+                 {"--parse-special", &o->parse_special},
+                 {"--help", &o->help},
+                 {"-h", &o->help}};
+    bool has_text = false, options_end = false;
+    *o = (struct options){0};
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        bool is_option = !options_end && arg[0] == '-' && arg[1] != '\0';
+        if (is_option && strcmp(arg, "--") == 0) {
+            options_end = true;
+            continue;
+        }
+        size_t k = 0;
+        while (is_option && k < ARRAY_LEN(flags) && strcmp(arg, flags[k].name) != 0) {
+            k++;
+        }
+        if (is_option && k == ARRAY_LEN(flags)) {
+            return usage_error("unknown option", arg);
+        }
+        if (is_option) {
+            *flags[k].flag = true;
+        } else if (o->path == NULL) {
+            o->path = arg;
+        } else if (has_text) {
+            return usage_error("expected one text, found another:", arg);
+        } else {
+            has_text = true;
+            o->text = strcmp(arg, "-") == 0 && !options_end ? NULL : arg;
+        }
+    }
+    return o->path == NULL && !o->help ? usage_error("expected a model file", NULL) : CMD_OK;
+}
+
+/* Would cp act on a terminal rather than show: a control, a line separator, or a change of writing direction? */
+static bool acts_on_terminal(uint32_t cp)
+{
+    return cp < 0x20 || (cp >= 0x7F && cp < 0xA0) || cp == 0x200E || cp == 0x200F || (cp >= 0x2028 && cp <= 0x202E) ||
+           (cp >= 0x2066 && cp <= 0x2069);
+}
+
+static void print_escaped(FILE *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        bool valid;
+        size_t used = utf8_decode(s + i, n - i, &cp, &valid);
+        if (!valid) {
+            fprintf(out, "\\x%02x", (unsigned char)s[i]);
+        } else if (cp == '\n' || cp == '\t' || cp == '\r' || cp == '\\') {
+            fputs(cp == '\n' ? "\\n" : cp == '\t' ? "\\t" : cp == '\r' ? "\\r" : "\\\\", out);
+        } else if (acts_on_terminal(cp)) {
+            fprintf(out, "\\u%04" PRIx32, cp);
+        } else {
+            fwrite(s + i, 1, used, out);
+        }
+        i += used;
+    }
+}
+
+static int data_error(const char *path, enum err code, const struct err_info *info)
+{
+    fputs("error: ", stderr);
+    print_escaped(stderr, path, strlen(path));
+    fprintf(stderr, ": %s", err_code(code));
+    if (info->offset != ERR_NO_OFFSET) {
+        fprintf(stderr, " at byte %" PRIu64, info->offset);
+    }
+    fputs(": ", stderr);
+    print_escaped(stderr, info->text, strlen(info->text));
+    fputc('\n', stderr);
+    return CMD_BAD_DATA;
+}
+
+/* The whole of standard input into `in`. */
+static enum err read_input(struct buf *in)
+{
+    static char chunk[64 << 10];
+    for (size_t n; (n = fread(chunk, 1, sizeof chunk, stdin)) > 0;) {
+        buf_append(in, chunk, n);
+        TRY(buf_ok(in));
+    }
+    return ferror(stdin) ? ERR_IO : ERR_OK;
+}
+
+static void print_tokens(const struct tokenizer *t, const struct token_list *ids, bool ids_only)
+{
+    struct buf piece;
+    buf_init(&piece, 0, MEM_GENERAL);
+    for (size_t i = 0; i < ids->n; i++) {
+        if (ids_only) {
+            printf("%s%" PRId32, i == 0 ? "" : ", ", ids->ids[i]);
+            continue;
+        }
+        buf_reset(&piece);
+        tokenizer_piece(t, ids->ids[i], true, &piece);
+        printf("%" PRId32 "\t", ids->ids[i]);
+        print_escaped(stdout, piece.len > 0 ? piece.data : "", piece.len);
+        putchar('\n');
+    }
+    buf_fini(&piece);
+}
+
+/* Encodes and prints o->text or standard input. */
+static int tokenize(const struct tokenizer *t, const struct options *o)
+{
+    struct buf in;
+    struct token_list ids = {0};
+    buf_init(&in, MAX_TEXT_BYTES, MEM_GENERAL);
+    enum err err = o->text == NULL ? read_input(&in) : ERR_OK;
+    const char *text = o->text != NULL ? o->text : in.len > 0 ? in.data : "";
+    size_t n = o->text != NULL ? strlen(o->text) : in.len;
+    unsigned flags = (o->no_bos ? 0u : TOKENIZE_ADD_SPECIAL) | (o->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
+    if (err == ERR_OK) {
+        err = tokenizer_encode(t, text, n, flags, NULL, 0, INT32_MAX, &ids);
+    }
+    int rc = CMD_OK;
+    if (err == ERR_OK) {
+        fputs(o->ids ? "[" : "", stdout);
+        print_tokens(t, &ids, o->ids);
+        fputs(o->ids ? "]\n" : "", stdout);
+    } else {
+        fprintf(stderr, "error: tokenize: %s: %s\n", err_code(err), err_text(err));
+        rc = CMD_BAD_DATA;
+    }
+    token_list_fini(&ids);
+    buf_fini(&in);
+    return rc;
+}
+
+int cmd_tokenize(int argc, char **argv)
+{
+    struct options o;
+    int rc = parse_options(argc, argv, &o);
+    if (rc != CMD_OK) {
+        return rc;
+    }
+    struct gguf *g = NULL;
+    struct tokenizer *t = NULL;
+    struct err_info info = {.offset = ERR_NO_OFFSET};
+    if (o.help) {
+        fputs(usage, stdout);
+    } else {
+        enum err err = gguf_open(o.path, &g, &info);
+        if (err == ERR_OK) {
+            err = tokenizer_new(g, &t, &info);
+        }
+        rc = err == ERR_OK ? tokenize(t, &o) : data_error(o.path, err, &info);
+    }
+    tokenizer_free(&t);
+    gguf_close(&g);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fputs("error: tokenize: cannot write the output\n", stderr);
+        return CMD_BAD_OUTPUT;
+    }
+    return rc;
+}

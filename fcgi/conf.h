@@ -1,0 +1,41 @@
+/* Options of the program: one table gives parsing, bounds, environment variables, configuration file keys and --help.
+ * Precedence: command line, environment (INFCGI_<NAME>), file, default. Threads: read-only after conf_load. */
+#ifndef INFCGI_FCGI_CONF_H
+#define INFCGI_FCGI_CONF_H
+
+#include "engine/base/buf.h"
+#include "engine/base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct conf {
+    const char *model;
+    const char *alias;
+    const char *socket;
+    const char *api_key_file;
+    const char *cpu;
+    const char *backend;
+    const char *config;
+    const char *chat_template_file;
+    const char *prompt;
+    int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib;
+    int64_t max_connections, body_limit_kib, drain_s, ping_s, timeout_s;
+    int64_t n_predict, seed;
+    double temperature;
+    bool check_config, strict_api, help, version, chat;
+    struct buf file; /* text of --config, which the strings above may point into */
+};
+
+/* Reads argv[1..argc) after the file and the environment. ERR_CONFIG: info names the option, what was expected and what was
+ * found. conf_fini frees. */
+MUST_CHECK enum err conf_load(struct conf *c, int argc, char **argv, struct err_info *info);
+void conf_fini(struct conf *c);
+
+/* Appends a line per option: names, default, range, help. */
+void conf_help(struct buf *out);
+
+/* The i-th option's name and help, for docs checks; NULL beyond the last. */
+const char *conf_option_name(int i);
+
+#endif

@@ -1,0 +1,51 @@
+/* Reading request bodies: JSON with our limits, and a table-driven reader of typed fields.
+ *
+ * null equals absent everywhere; unknown fields are ignored unless the server is strict. Lone surrogates are refused, \u0000
+ * is data, a UTF-8 byte order mark is refused. Threads: pure functions. */
+#ifndef INFCGI_FCGI_JSON_IN_H
+#define INFCGI_FCGI_JSON_IN_H
+
+#include "engine/base/err.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { JSON_IN_MAX_DEPTH = 64, JSON_IN_MAX_FIELDS = 256 };
+
+/* Parses text[0..n) as one JSON object. ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD. The
+ * caller decrefs *out. */
+MUST_CHECK enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info *info);
+
+enum field_kind {
+    FIELD_BOOL,   /* bool */
+    FIELD_INT,    /* int64_t in [min, max] */
+    FIELD_INT32,  /* int32_t in [min, max] */
+    FIELD_UINT64, /* uint64_t: any JSON integer, two's complement */
+    FIELD_FLOAT,  /* float in [min, max] */
+    FIELD_STRING, /* const char *, NUL-terminated, borrowed from the JSON; at most max bytes, none of them NUL */
+    FIELD_IGNORED, /* known, has no effect */
+    FIELD_CUSTOM, /* known, read by the endpoint's own code */
+    FIELD_REFUSED, /* not supported: ERR_UNSUPPORTED_PARAMETER unless null, false, or an empty array */
+};
+
+struct field {
+    const char *name;
+    enum field_kind kind;
+    size_t offset; /* of the member in the target struct */
+    double min, max;
+};
+
+/* Reads the fields of `object` that the table of n rows knows into `target`. ERR_INVALID_TYPE, ERR_INVALID_VALUE,
+ * ERR_UNSUPPORTED_PARAMETER, ERR_UNKNOWN_PARAMETER (strict only); info->where is the field. */
+MUST_CHECK enum err json_in_fields(const json_t *object, const struct field *table, size_t n, bool strict, void *target,
+                                   struct err_info *info);
+
+/* The member, or NULL when absent or null. */
+const json_t *json_in_get(const json_t *object, const char *name);
+
+/* "a string", "an object", ... for messages. */
+const char *json_in_type_name(const json_t *v);
+
+#endif

@@ -1,0 +1,130 @@
+/* Prometheus exposition [text format 0.0.4]. Buckets are those of vLLM's histograms, so that its dashboards fit. */
+#include "fcgi/metrics.h"
+
+#include "engine/base/mem.h"
+#include "fcgi/fastcgi.h"
+#include "fcgi/log.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+static const double bounds[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640};
+enum { N_BOUNDS = ARRAY_LEN(bounds), STATUS_CLASSES = 6 };
+
+static struct {
+    atomic_ullong buckets[N_BOUNDS + 1];
+    atomic_ullong sum_us;
+} histograms[METRIC_HISTOGRAM_COUNT];
+
+static atomic_ullong requests[METRICS_MAX_ROUTES][STATUS_CLASSES]; /* by hundreds of the status */
+
+void metrics_observe(enum metric_histogram h, double seconds)
+{
+    int i = 0;
+    while (i < N_BOUNDS && seconds > bounds[i]) {
+        i++;
+    }
+    atomic_fetch_add_explicit(&histograms[h].buckets[i], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&histograms[h].sum_us, (unsigned long long)(seconds * 1e6), memory_order_relaxed);
+}
+
+void metrics_count_request(int route, int http_status)
+{
+    int class = http_status / 100;
+    if (route >= 0 && route < METRICS_MAX_ROUTES && class > 0 && class < STATUS_CLASSES) {
+        atomic_fetch_add_explicit(&requests[route][class], 1, memory_order_relaxed);
+    }
+}
+
+static void write_head(struct buf *out, const char *name, const char *type, const char *help)
+{
+    buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void write_histogram(struct buf *out, enum metric_histogram h, const char *name, const char *help)
+{
+    unsigned long long total = 0;
+    write_head(out, name, "histogram", help);
+    for (int i = 0; i <= N_BOUNDS; i++) {
+        total += atomic_load_explicit(&histograms[h].buckets[i], memory_order_relaxed);
+        if (i < N_BOUNDS) {
+            buf_printf(out, "%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], total);
+        }
+    }
+    double sum = (double)atomic_load_explicit(&histograms[h].sum_us, memory_order_relaxed) / 1e6;
+    buf_printf(out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.6f\n%s_count %llu\n", name, total, name, sum, name, total);
+}
+
+static void write_requests(struct buf *out, const char *const *route_names, int n_routes)
+{
+    write_head(out, "infcgi_requests_total", "counter", "Requests answered, by endpoint and class of status.");
+    for (int r = 0; r < n_routes; r++) {
+        for (int c = 1; c < STATUS_CLASSES; c++) {
+            unsigned long long n = atomic_load_explicit(&requests[r][c], memory_order_relaxed);
+            if (n != 0) {
+                buf_printf(out, "infcgi_requests_total{endpoint=\"%s\",status=\"%dxx\"} %llu\n", route_names[r], c, n);
+            }
+        }
+    }
+}
+
+/* One row per number the engine gives. */
+static const struct {
+    const char *name, *type, *help;
+    size_t offset;
+} engine_rows[] = {
+#define ROW(field, name, type, help) {name, type, help, offsetof(struct engine_stats, field)}
+    ROW(n_running, "infcgi_requests_running", "gauge", "Sequences being computed."),
+    ROW(n_waiting, "infcgi_requests_waiting", "gauge", "Sequences in the queue."),
+    ROW(kv_pages_used, "infcgi_kv_pages_used", "gauge", "KV cache pages held by sequences."),
+    ROW(kv_pages_cached, "infcgi_kv_pages_cached", "gauge", "KV cache pages kept for reuse only."),
+    ROW(kv_pages_total, "infcgi_kv_pages_total", "gauge", "KV cache pages."),
+    ROW(prompt_tokens, "infcgi_prompt_tokens_total", "counter", "Prompt tokens of admitted requests."),
+    ROW(cached_tokens, "infcgi_cached_tokens_total", "counter", "Prompt tokens found in the KV cache."),
+    ROW(generated_tokens, "infcgi_generated_tokens_total", "counter", "Tokens generated."),
+    ROW(steps, "infcgi_steps_total", "counter", "Batches computed."),
+    ROW(step_rows, "infcgi_step_rows_total", "counter", "Token rows computed."),
+    ROW(preempted, "infcgi_preemptions_total", "counter", "Sequences that lost their pages and were computed again."),
+    ROW(estimated_wait_ms, "infcgi_estimated_wait_milliseconds", "gauge", "Until a new request would start."),
+#undef ROW
+};
+
+static void write_engine(struct buf *out, const struct engine *e)
+{
+    struct engine_stats s;
+    engine_get_stats(e, &s);
+    for (size_t i = 0; i < ARRAY_LEN(engine_rows); i++) {
+        write_head(out, engine_rows[i].name, engine_rows[i].type, engine_rows[i].help);
+        uint64_t v = *(const uint64_t *)(const void *)((const char *)&s + engine_rows[i].offset);
+        buf_printf(out, "%s %" PRIu64 "\n", engine_rows[i].name, v);
+    }
+    write_head(out, "infcgi_cancelled_total", "counter", "Sequences dropped before their end, by where they were.");
+    buf_printf(out, "infcgi_cancelled_total{where=\"queue\"} %" PRIu64 "\n", s.cancelled_queue);
+    buf_printf(out, "infcgi_cancelled_total{where=\"prefill\"} %" PRIu64 "\n", s.cancelled_prefill);
+    buf_printf(out, "infcgi_cancelled_total{where=\"decode\"} %" PRIu64 "\n", s.cancelled_decode);
+    write_head(out, "infcgi_step_seconds_total", "counter", "Time spent computing.");
+    buf_printf(out, "infcgi_step_seconds_total %.6f\n", (double)s.step_ns / 1e9);
+}
+
+void metrics_write(struct buf *out, const struct engine *e, const char *const *route_names, int n_routes)
+{
+    write_head(out, "infcgi_up", "gauge", "1 once the model is loaded.");
+    buf_printf(out, "infcgi_up %d\n", e != NULL);
+    write_requests(out, route_names, n_routes);
+    if (e != NULL) {
+        write_engine(out, e);
+    }
+#define METRIC_WRITE(id, name, help) write_histogram(out, id, name, help);
+    METRIC_HISTOGRAM_LIST(METRIC_WRITE)
+#undef METRIC_WRITE
+    write_head(out, "infcgi_memory_bytes", "gauge", "Memory held, by purpose.");
+    for (int i = 0; i < MEM_PURPOSE_COUNT; i++) {
+        buf_printf(out, "infcgi_memory_bytes{purpose=\"%s\"} %zu\n", mem_purpose_name((enum mem_purpose)i),
+                   mem_live_of((enum mem_purpose)i));
+    }
+    write_head(out, "infcgi_connections", "gauge", "FastCGI requests being handled.");
+    buf_printf(out, "infcgi_connections %d\n", fastcgi_n_active());
+    write_head(out, "infcgi_log_dropped_total", "counter", "Log lines lost because stderr was blocked.");
+    buf_printf(out, "infcgi_log_dropped_total %" PRIu64 "\n", log_dropped());
+}

@@ -1,0 +1,35 @@
+/* Counters and histograms of the server, and their Prometheus text. One list gives name, type and help of each; what the
+ * engine counts is read from it at scrape time. Threads: safe anywhere. */
+#ifndef INFCGI_FCGI_METRICS_H
+#define INFCGI_FCGI_METRICS_H
+
+#include "engine/base/buf.h"
+#include "engine/engine.h"
+
+#include <stdint.h>
+
+/* X(enum, name, help): histograms in seconds. */
+#define METRIC_HISTOGRAM_LIST(X)                                                                                       \
+    X(METRIC_TTFT, "infcgi_time_to_first_token_seconds", "From the request's arrival to its first token.")             \
+    X(METRIC_ITL, "infcgi_inter_token_latency_seconds", "Between two tokens of one stream.")                           \
+    X(METRIC_E2E, "infcgi_request_duration_seconds", "From the request's arrival to its last byte.")                   \
+    X(METRIC_QUEUE_TIME, "infcgi_queue_time_seconds", "From the request's arrival to its first step.")
+
+enum metric_histogram {
+#define METRIC_ENUM(name, text, help) name,
+    METRIC_HISTOGRAM_LIST(METRIC_ENUM)
+#undef METRIC_ENUM
+        METRIC_HISTOGRAM_COUNT
+};
+
+/* Counts a value, in seconds. */
+void metrics_observe(enum metric_histogram h, double seconds);
+
+/* Counts an answered request. route: index of its row in the route table, below METRICS_MAX_ROUTES. */
+enum { METRICS_MAX_ROUTES = 32 };
+void metrics_count_request(int route, int http_status);
+
+/* Appends the exposition, format 0.0.4. e OPTIONAL: NULL while the model loads. */
+void metrics_write(struct buf *out, const struct engine *e, const char *const *route_names, int n_routes);
+
+#endif

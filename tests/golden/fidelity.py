@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Makes the reference for tests/golden/fidelity: next-token logits of Hugging Face transformers in float32 on the
+dequantised weights of a GGUF file, over a mixed text (English, code, German, Japanese, emoji).
+
+    python3 tests/golden/fidelity.py MODEL.gguf OUT [N_TOKENS]
+
+The text is tokenised by `build/release/infcgi tokenize --ids` from the repository root. Needs requirements.txt.
+"""
+import json
+import struct
+import subprocess
+import sys
+
+import gguf
+import numpy as np
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+sys.path.insert(0, __file__.rsplit("/", 1)[0])
+from make_golden import SLOTS  # noqa: E402
+
+CLASSES = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen2": (Qwen2Config, Qwen2ForCausalLM)}
+
+
+def unpermute(w, n_head):
+    return w.reshape(n_head, w.shape[0] // n_head // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def load(path):
+    r = gguf.GGUFReader(path)
+    arch = r.fields["general.architecture"].contents()
+
+    def key(name, default=None):
+        field = r.fields.get(f"{arch}.{name}")
+        return default if field is None else field.contents()
+
+    tensors = {t.name: t for t in r.tensors}
+    heads, kv_heads = key("attention.head_count"), key("attention.head_count_kv")
+    config_class, model_class = CLASSES[arch]
+    config = config_class(
+        vocab_size=int(tensors["token_embd.weight"].shape[1]), hidden_size=key("embedding_length"),
+        intermediate_size=key("feed_forward_length"), num_hidden_layers=key("block_count"), num_attention_heads=heads,
+        num_key_value_heads=kv_heads, rms_norm_eps=key("attention.layer_norm_rms_epsilon"),
+        max_position_embeddings=key("context_length"), tie_word_embeddings="output.weight" not in tensors,
+        rope_parameters={"rope_type": "default", "rope_theta": key("rope.freq_base", 10000.0)})
+    model = model_class(config).float().eval()
+    names = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
+             "output.weight": "lm_head.weight"}
+    back = {v: k for k, v in SLOTS.items()}
+    state = {}
+    for name, t in tensors.items():
+        w = gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
+        if name.startswith("blk."):
+            _, layer, slot, kind = name.split(".")
+            target = f"model.layers.{layer}.{back[slot]}.{kind}"
+            if arch == "llama" and slot in ("attn_q", "attn_k"):
+                w = unpermute(w, heads if slot == "attn_q" else kv_heads)
+        else:
+            target = names[name]
+        state[target] = torch.from_numpy(w.copy())
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    assert not unexpected and all("lm_head" in m for m in missing), (missing, unexpected)
+    model.tie_weights()
+    return model
+
+
+def main():
+    path, out = sys.argv[1], sys.argv[2]
+    n_tokens = int(sys.argv[3]) if len(sys.argv) > 3 else 1200
+    text = open(__file__.rsplit("/", 1)[0] + "/fidelity.txt", encoding="utf-8").read()
+    ids = json.loads(subprocess.run(["build/release/infcgi", "tokenize", path, "--ids", "-"], input=text.encode(),
+                                    stdout=subprocess.PIPE, check=True).stdout)[:n_tokens]
+    model = load(path)
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0].numpy()
+    with open(out, "wb") as f:
+        f.write(struct.pack("<2i", len(ids), logits.shape[1]))
+        f.write(np.array(ids, np.int32).tobytes())
+        f.write(logits.astype(np.float32).tobytes())
+    print(f"{len(ids)} tokens, vocabulary {logits.shape[1]}")
+
+
+if __name__ == "__main__":
+    main()

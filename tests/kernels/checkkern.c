@@ -1,0 +1,129 @@
+/* The kernel checker's main program: runs the tables of operations and ISAs, the planted faults, or the timings. */
+#include "tests/kernels/checkkern.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK_GROUP_ROW(group) group,
+static const struct check_op *const groups[] = {CHECK_GROUPS(CHECK_GROUP_ROW)};
+#undef CHECK_GROUP_ROW
+
+struct options {
+    uint64_t seed;
+    const char *isa, *op; /* only these; NULL = all. op: a prefix */
+    bool bench, csv;
+};
+
+static struct kern_table select_table(const char *isa)
+{
+    struct kern_table t;
+    struct err_info info = {0};
+    if (kern_select(isa, &t, &info) != ERR_OK) {
+        fprintf(stderr, "checkkern: %s\n", info.text);
+        exit(2);
+    }
+    return t;
+}
+
+static bool is_wanted(const char *only, const char *name, size_t n)
+{
+    return only == NULL || strncmp(only, name, n) == 0;
+}
+
+/* The operation on one ISA. Returns whether it passed. */
+static bool run_op(const struct check_op *op, const char *isa, const struct options *o)
+{
+    struct kern_table ref = select_table("ref"), t = select_table(isa);
+    struct check c = {.t = &t, .ref = &ref, .op = op->name, .isa = isa, .seed = o->seed};
+    if (o->bench) {
+        if (op->bench != NULL) {
+            op->bench(&c, op->arg);
+        }
+        return true;
+    }
+    op->check(&c, op->arg);
+    printf("%-6s %-16s %-7s %6ld cases, %ld failed\n", c.n_failed == 0 ? "ok" : "FAILED", op->name, isa, c.n_cases,
+           c.n_failed);
+    return c.n_failed == 0 && c.n_cases > 0;
+}
+
+/* Planted faults: each variant must be noticed. */
+static void run_planted(const struct check_op *op, const struct options *o, int *n_passed, int *n_failed)
+{
+    for (int variant = 0;; variant++) {
+        struct kern_table ref = select_table("ref"), t = ref;
+        if (!op->plant(&t, op->arg, variant)) {
+            if (variant == 0) {
+                printf("FAILED %-16s has no planted fault\n", op->name);
+                ++*n_failed;
+            }
+            return;
+        }
+        struct check c = {.t = &t, .ref = &ref, .op = op->name, .isa = "planted", .seed = o->seed, .planted = true};
+        op->check(&c, op->arg);
+        printf("%-6s %-16s planted fault %d: noticed in %ld of %ld cases\n", c.n_failed > 0 ? "ok" : "FAILED", op->name,
+               variant, c.n_failed, c.n_cases);
+        *(c.n_failed > 0 ? n_passed : n_failed) += 1;
+    }
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: checkkern [--seed N] [--isa NAME] [--op PREFIX] [--bench] [--csv]\n");
+    return 2;
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+    for (int i = 1; i < argc; i++) {
+        bool has_value = i + 1 < argc;
+        if (strcmp(argv[i], "--bench") == 0) {
+            o->bench = true;
+        } else if (strcmp(argv[i], "--csv") == 0) {
+            o->csv = true;
+        } else if (strcmp(argv[i], "--seed") == 0 && has_value) {
+            o->seed = strtoull(argv[++i], NULL, 0);
+        } else if (strcmp(argv[i], "--isa") == 0 && has_value) {
+            o->isa = argv[++i];
+        } else if (strcmp(argv[i], "--op") == 0 && has_value) {
+            o->op = argv[++i];
+        } else {
+            return usage();
+        }
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = {.seed = 20260101};
+    if (parse(argc, argv, &o) != 0) {
+        return 2;
+    }
+    if (o.bench) {
+        check_bench_begin(o.csv);
+    } else {
+        printf("seed %llu\n", (unsigned long long)o.seed);
+    }
+    int n_passed = 0, n_failed = 0;
+    for (size_t g = 0; g < ARRAY_LEN(groups); g++) {
+        for (const struct check_op *op = groups[g]; op->name != NULL; op++) {
+            if (!is_wanted(o.op, op->name, o.op != NULL ? strlen(o.op) : 0)) {
+                continue;
+            }
+            for (int i = 0; kern_isa_name(i) != NULL; i++) {
+                if (kern_isa_is_there(i) && is_wanted(o.isa, kern_isa_name(i), sizeof "avx512")) {
+                    *(run_op(op, kern_isa_name(i), &o) ? &n_passed : &n_failed) += 1;
+                }
+            }
+            if (!o.bench) {
+                run_planted(op, &o, &n_passed, &n_failed);
+            }
+        }
+    }
+    if (!o.bench) {
+        printf("%d passed, %d failed\n", n_passed, n_failed);
+    }
+    return n_failed == 0 && n_passed > 0 ? 0 : 1;
+}

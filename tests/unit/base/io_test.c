@@ -1,0 +1,196 @@
+/* Files: maps, whole reads, limits, things that are no files, and faults at each system call. */
+#include "engine/base/io.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+Suite *io_suite(void);
+
+static char folder[32], path[64];
+
+static void setup(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/infcgi-io-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/file", folder);
+}
+
+static void teardown(void)
+{
+    unlink(path);
+    rmdir(folder);
+}
+
+/* A file of n bytes that count up. */
+static void write_file(size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    for (size_t i = 0; i < n; i++) {
+        fputc((int)(i % 251), f);
+    }
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+static bool counts_up(const unsigned char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != i % 251) {
+            return false;
+        }
+    }
+    return true;
+}
+
+START_TEST(a_map_shows_the_file)
+{
+    static const size_t sizes[] = {0, 1, 4096, 100001};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        write_file(sizes[i]);
+        struct io_map m;
+        ck_assert_int_eq(io_map_open(path, &m, NULL), ERR_OK);
+        ck_assert_uint_eq(m.bytes, sizes[i]);
+        ck_assert((m.data == NULL) == (sizes[i] == 0));
+        ck_assert(counts_up(m.data, m.bytes));
+        io_map_drop(&m, 0, m.bytes);
+        io_map_drop(&m, 1, 5000);              /* beyond a small file: nothing happens */
+        ck_assert(counts_up(m.data, m.bytes)); /* dropped pages come back from the file */
+        ck_assert(!io_map_shrunk(&m));
+        if (sizes[i] > 0) {
+            ck_assert_int_eq(truncate(path, (off_t)sizes[i] - 1), 0);
+            ck_assert(io_map_shrunk(&m));
+            ck_assert_int_eq(truncate(path, (off_t)sizes[i] + 10), 0);
+            ck_assert(!io_map_shrunk(&m)); /* longer is no danger */
+        }
+        io_map_close(&m);
+        ck_assert_int_eq(m.fd, -1);
+        ck_assert_ptr_null(m.data);
+        io_map_close(&m); /* twice does no harm */
+        ck_assert(!io_map_shrunk(&m));
+    }
+}
+END_TEST
+
+START_TEST(reads_keep_to_the_limit)
+{
+    static const size_t sizes[] = {0, 1, 16384, 16385, 70000};
+    struct buf b;
+    buf_init(&b, 0, MEM_GENERAL);
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        write_file(sizes[i]);
+        buf_reset(&b);
+        ck_assert_int_eq(io_read_file(path, sizes[i], &b, NULL), ERR_OK);
+        ck_assert_uint_eq(b.len, sizes[i]);
+        ck_assert(counts_up((const unsigned char *)b.data, b.len));
+        struct err_info info = {0};
+        buf_reset(&b);
+        if (sizes[i] > 0) {
+            ck_assert_int_eq(io_read_file(path, sizes[i] - 1, &b, &info), ERR_TOO_LARGE);
+            ck_assert_int_eq(info.code, ERR_TOO_LARGE);
+        }
+    }
+    buf_fini(&b);
+}
+END_TEST
+
+START_TEST(what_is_no_regular_file_is_refused_without_waiting)
+{
+    struct io_map m;
+    struct buf b;
+    buf_init(&b, 0, MEM_GENERAL);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    const char *const paths[] = {folder, path, "/dev/zero", "/dev/null", "", "/tmp/no/such/file"};
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        struct err_info info = {0};
+        ck_assert_msg(io_map_open(paths[i], &m, &info) == ERR_FILE, "%s", paths[i]);
+        ck_assert_int_eq(m.fd, -1);
+        ck_assert_ptr_nonnull(strstr(info.text, "expected a re"));
+        ck_assert_msg(io_read_file(paths[i], 100, &b, NULL) == ERR_FILE, "%s", paths[i]);
+    }
+    buf_fini(&b);
+}
+END_TEST
+
+static int count_open_files(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 64; fd++) {
+        struct stat st;
+        n += fstat(fd, &st) == 0;
+    }
+    return n;
+}
+
+START_TEST(every_call_may_fail)
+{
+    write_file(40000);
+    int open_files = count_open_files();
+    size_t live = mem_live();
+    int n_faults = 0;
+    bool fired = true;
+    for (long n = 0; fired; n++) {
+        struct io_map m;
+        io_fail_at(n, EIO);
+        enum err err = io_map_open(path, &m, NULL);
+        fired = io_fault_fired();
+        ck_assert_int_eq(err, !fired ? ERR_OK : n == 0 ? ERR_FILE : ERR_IO);
+        io_map_close(&m);
+        ck_assert_int_eq(count_open_files(), open_files);
+        n_faults += fired;
+    }
+    ck_assert_int_eq(n_faults, 3); /* open, fstat, mmap */
+    n_faults = 0;
+    fired = true;
+    for (long n = 0; fired; n++) {
+        struct buf b;
+        struct err_info info = {0};
+        buf_init(&b, 0, MEM_GENERAL);
+        io_fail_at(n, EIO);
+        enum err err = io_read_file(path, 100000, &b, &info);
+        fired = io_fault_fired();
+        ck_assert_int_eq(err, !fired ? ERR_OK : n == 0 ? ERR_FILE : ERR_IO);
+        ck_assert(!fired || strstr(info.text, strerror(EIO)) != NULL);
+        buf_fini(&b);
+        ck_assert_int_eq(count_open_files(), open_files);
+        ck_assert_uint_eq(mem_live(), live);
+        n_faults += fired;
+    }
+    ck_assert_int_eq(n_faults, 6); /* open, fstat, three blocks and the end */
+    struct buf b;
+    buf_init(&b, 0, MEM_GENERAL);
+    io_fail_at(3, EINTR); /* a signal in the middle costs nothing */
+    ck_assert_int_eq(io_read_file(path, 100000, &b, NULL), ERR_OK);
+    ck_assert(io_fault_fired());
+    ck_assert(b.len == 40000 && counts_up((const unsigned char *)b.data, b.len));
+    buf_reset(&b);
+    buf_fini(&b);
+    buf_init(&b, 0, MEM_GENERAL);
+    mem_fail_at(0);
+    ck_assert_int_eq(io_read_file(path, 100000, &b, NULL), ERR_NOMEM);
+    mem_fail_at(-1);
+    buf_fini(&b);
+    struct io_map m;
+    io_fail_at(2, ENOMEM);
+    ck_assert_int_eq(io_map_open(path, &m, NULL), ERR_NOMEM);
+    io_fail_at(-1, 0);
+    ck_assert_int_eq(count_open_files(), open_files);
+}
+END_TEST
+
+Suite *io_suite(void)
+{
+    Suite *s = suite_create("io");
+    TCase *c = tcase_create("io");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, a_map_shows_the_file);
+    tcase_add_test(c, reads_keep_to_the_limit);
+    tcase_add_test(c, what_is_no_regular_file_is_refused_without_waiting);
+    tcase_add_test(c, every_call_may_fail);
+    suite_add_tcase(s, c);
+    return s;
+}

@@ -1,0 +1,198 @@
+/* `infcgi inspect` as its user meets it: exit status, one error line, no control byte on the terminal. */
+#include "fcgi/cmd/cmd.h"
+
+#include "tests/support/gguf_writer.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+Suite *inspect_suite(void);
+
+static char folder[32], model[64], out_path[64], err_path[64];
+static char out[65536], errors[4096]; /* what the last run printed */
+
+static void setup(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/infcgi-inspect-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(model, sizeof model, "%s/m.gguf", folder);
+    snprintf(out_path, sizeof out_path, "%s/out", folder);
+    snprintf(err_path, sizeof err_path, "%s/err", folder);
+}
+
+static void teardown(void)
+{
+    unlink(model);
+    unlink(out_path);
+    unlink(err_path);
+    rmdir(folder);
+}
+
+static size_t slurp(const char *path, char *text, size_t cap)
+{
+    FILE *f = fopen(path, "rb");
+    ck_assert_ptr_nonnull(f);
+    size_t n = fread(text, 1, cap - 1, f);
+    text[n] = '\0';
+    fclose(f);
+    return n;
+}
+
+/* Runs inspect with up to three arguments; Check has forked, so the streams are ours to redirect. */
+static int run(const char *a, const char *b, const char *c, size_t *n_out)
+{
+    char name[] = "inspect";
+    char *argv[] = {name, (char *)a, (char *)b, (char *)c, NULL};
+    int argc = 1;
+    while (argc < 4 && argv[argc] != NULL) {
+        argc++;
+    }
+    ck_assert_ptr_nonnull(freopen(out_path, "wb", stdout));
+    ck_assert_ptr_nonnull(freopen(err_path, "wb", stderr));
+    int rc = cmd_inspect(argc, argv);
+    fflush(stdout);
+    fflush(stderr);
+    size_t n = slurp(out_path, out, sizeof out);
+    slurp(err_path, errors, sizeof errors);
+    if (n_out != NULL) {
+        *n_out = n;
+    }
+    return rc;
+}
+
+/* A model with text that would drive a terminal. `cut` bytes are left off its end. */
+static void save_model(size_t cut)
+{
+    struct gguf_writer w;
+    struct buf file;
+    gguf_writer_init(&w);
+    buf_init(&file, 0, MEM_GENERAL);
+    gguf_writer_str(&w, "general.architecture", "llama");
+    gguf_writer_str(&w, "general.name", "red \x1B[31m \x07 \xC2\x9B bad \xFF \xE2\x80\xAE end");
+    gguf_writer_u32(&w, "llama.block_count", 7);
+    gguf_writer_array(&w, "llama.attention.head_count", GGUF_I32, 2, (int32_t[]){4, 8});
+    gguf_writer_str(&w, "key\x1B[2J", "x");
+    gguf_writer_u64(&w, "big", UINT64_MAX);
+    gguf_writer_array(&w, "nine", GGUF_U8, 9, "\1\2\3\4\5\6\7\10\11");
+    gguf_writer_str_array(&w, "tokenizer.ggml.tokens", 3, (const char *const[]){"<s>", "\n", "a\"b"});
+    gguf_writer_str(&w, "tokenizer.chat_template", "{{ x }}\x1B\n");
+    gguf_writer_tensor(&w, "w\x1B", DTYPE_Q8_0, 2, (uint64_t[]){64, 3}, NULL);
+    gguf_writer_finish(&w, &file);
+    file.len -= cut;
+    ck_assert(buf_ok(&file) == ERR_OK && gguf_writer_save(&file, model));
+    buf_fini(&file);
+    gguf_writer_fini(&w);
+}
+
+static bool holds_control(const char *s)
+{
+    for (; *s != '\0'; s++) {
+        if (((unsigned char)*s < 0x20 && *s != '\n') || *s == 0x7F || strncmp(s, "\xC2\x9B", 2) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+START_TEST(the_summary_names_what_matters)
+{
+    save_model(0);
+    ck_assert_int_eq(run(model, NULL, NULL, NULL), CMD_OK);
+    static const char *const lines[] = {
+        "architecture    \"llama\"\n",  "red \\u001b[31m \\u0007 \\u009b bad \\xff \\u202e end",
+        "layers          7\n",          "heads           2 values, one a layer\n",
+        "parameters      192 (0.0 M)",  "vocabulary      3\n",
+        "chat template   yes, 9 bytes", "  Q8_0          1, 204 bytes\n",
+        "context length  -\n"};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        ck_assert_msg(strstr(out, lines[i]) != NULL, "no '%s' in:\n%s", lines[i], out);
+    }
+    ck_assert(!holds_control(out));
+    ck_assert_str_eq(errors, "");
+}
+END_TEST
+
+START_TEST(lists_escape_what_the_file_says)
+{
+    save_model(0);
+    ck_assert_int_eq(run("--kv", "--tensors", model, NULL), CMD_OK);
+    static const char *const lines[] = {"key\\u001b[2J  string = \"x\"\n", "big  u64 = 18446744073709551615\n",
+                                        "nine  u8[9] = [1, 2, 3, 4, 5, 6, 7, 8, ...]\n",
+                                        "tokens  string[3] = [\"<s>\", \"\\n\", \"a\\\"b\"]\n",
+                                        "w\\u001b  Q8_0  [64, 3]  offset "};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        ck_assert_msg(strstr(out, lines[i]) != NULL, "no '%s' in:\n%s", lines[i], out);
+    }
+    ck_assert(!holds_control(out));
+}
+END_TEST
+
+START_TEST(the_template_is_printed_byte_for_byte)
+{
+    size_t n;
+    save_model(0);
+    ck_assert_int_eq(run(model, "--template", NULL, &n), CMD_OK);
+    ck_assert_uint_eq(n, 9);
+    ck_assert_str_eq(out, "{{ x }}\x1B\n");
+}
+END_TEST
+
+START_TEST(check_is_silent_or_one_line)
+{
+    size_t n;
+    save_model(0);
+    ck_assert_int_eq(run("--check", model, NULL, &n), CMD_OK);
+    ck_assert_uint_eq(n, 0);
+    ck_assert_str_eq(errors, "");
+    save_model(1);
+    ck_assert_int_eq(run("--check", model, NULL, &n), CMD_BAD_DATA);
+    ck_assert_uint_eq(n, 0);
+    char start[128];
+    snprintf(start, sizeof start, "error: %s: truncated at byte ", model);
+    ck_assert_msg(strncmp(errors, start, strlen(start)) == 0, "%s", errors);
+    ck_assert_ptr_eq(strchr(errors, '\n'), errors + strlen(errors) - 1);
+    ck_assert(!holds_control(errors));
+    unlink(model);
+    ck_assert_int_eq(run("--check", model, NULL, NULL), CMD_BAD_DATA);
+    snprintf(start, sizeof start, "error: %s: not_a_regular_file: ", model); /* no offset to tell */
+    ck_assert_msg(strncmp(errors, start, strlen(start)) == 0, "%s", errors);
+}
+END_TEST
+
+START_TEST(wrong_usage_is_named)
+{
+    static const struct {
+        const char *args[3];
+        const char *hint;
+    } runs[] = {{{NULL}, "expected a model file"},
+                {{"--chek", "m"}, "unknown option '--chek'"},
+                {{"-x", "m"}, "unknown option '-x'"},
+                {{"a", "b"}, "second 'b'"},
+                {{"--check", "--kv", "m"}, "--check"}};
+    for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
+        ck_assert_int_eq(run(runs[i].args[0], runs[i].args[1], runs[i].args[2], NULL), CMD_USAGE);
+        ck_assert_msg(strstr(errors, runs[i].hint) != NULL, "%s", errors);
+        ck_assert_str_eq(out, "");
+    }
+    ck_assert_int_eq(run("--help", NULL, NULL, NULL), CMD_OK);
+    ck_assert_ptr_nonnull(strstr(out, "--template"));
+    ck_assert_int_eq(run("--", "--kv", NULL, NULL), CMD_BAD_DATA); /* a file of that name */
+}
+END_TEST
+
+Suite *inspect_suite(void)
+{
+    Suite *s = suite_create("inspect");
+    TCase *c = tcase_create("inspect");
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, the_summary_names_what_matters);
+    tcase_add_test(c, lists_escape_what_the_file_says);
+    tcase_add_test(c, the_template_is_printed_byte_for_byte);
+    tcase_add_test(c, check_is_silent_or_one_line);
+    tcase_add_test(c, wrong_usage_is_named);
+    suite_add_tcase(s, c);
+    return s;
+}
