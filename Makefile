@@ -83,7 +83,7 @@ golden: $(B)/golden                     ## every family on every back end and IS
 vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
 lint:                                   ## layers, banned functions, sizes, docs; silent when all is well
-	@sh tests/lint/lint.sh
+	@bash tests/lint/lint.sh
 
 # --- running, testing, installing ---------------------------------------------------------------------------------
 VENV   := build/venv

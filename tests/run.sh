@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 # name|command. To add a runner, add a line.
 runners='
-lint|sh tests/lint/lint.sh && echo "1 passed, 0 failed"
+lint|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
 unit|build/release/unittests
 kernels|build/release/checkkern
 golden|build/release/golden
