@@ -83,10 +83,49 @@ golden: $(B)/golden                     ## every family on every back end and IS
 vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
 lint:                                   ## layers, banned functions, sizes, docs; silent when all is well
-	@sh tests/lint/lint.sh
+	@bash tests/lint/lint.sh
+
+# --- running, testing, installing ---------------------------------------------------------------------------------
+VENV   := build/venv
+PREFIX ?= /usr/local
+DEST    = $(DESTDIR)$(PREFIX)
+JOBS    = -j$(shell nproc)
+e2e     = $(VENV)/bin/python tests/e2e/run.py --variant
+
+# The tools must be there before the sources are compiled, so these targets call make again.
+deps:                                   ## install the Debian packages that are missing (root or sudo)
+	@sh tests/support/deps.sh test
+$(VENV)/.ok: tests/e2e/requirements.txt
+	@echo "  VENV $(VENV)"; rm -rf $(VENV); mkdir -p build; python3 -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
+run:                                    ## serve on nginx; MODEL=path PORT=8080 ARGS='options of infcgi serve'
+	@sh tests/support/deps.sh run
+	@$(MAKE) -s $(JOBS) all
+	@V=$(V) MODEL='$(MODEL)' PORT='$(PORT)' exec bash nginx/run.sh $(ARGS)
+test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests)
+	@bash tests/run.sh
+test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
+	@$(MAKE) $(JOBS) all $(VENV)/.ok
+	@$(e2e) $(V) $(ONLY)
+check-asan: deps                        ## unit and e2e tests under ASan+UBSan
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests) $(VENV)/.ok
+	@bash tests/run.sh unit-asan e2e-asan
+ci:                                     ## what CI runs
+	@bash .ci/run
+install: all                            ## into PREFIX=/usr/local (DESTDIR= for packagers)
+	install -D -m 755 $(B)/infcgi $(DEST)/bin/infcgi
+	install -d $(DEST)/share/infcgi/html $(DEST)/share/infcgi/nginx $(DEST)/lib/systemd/system $(DEST)/share/doc/infcgi/ops
+	install -m 644 nginx/html/* $(DEST)/share/infcgi/html
+	install -m 644 nginx/infcgi.conf $(DEST)/share/infcgi/nginx/infcgi.conf
+	sed 's|/usr/share/infcgi|$(PREFIX)/share/infcgi|' nginx/infcgi-http.conf > $(DEST)/share/infcgi/nginx/infcgi-http.conf
+	install -m 644 nginx/systemd/infcgi.socket $(DEST)/lib/systemd/system/infcgi.socket
+	sed 's|/usr/|$(PREFIX)/|' nginx/systemd/infcgi.service > $(DEST)/lib/systemd/system/infcgi.service
+	install -m 644 docs/ops/*.md $(DEST)/share/doc/infcgi/ops
 clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern golden vectors lint clean help
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+.PHONY: all unit kern golden vectors lint deps run test test-e2e check-asan ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -1,0 +1,107 @@
+#!/bin/bash
+# Runs one engine behind an nginx of its own, in the foreground, until Ctrl-C or SIGTERM: what `make run` calls.
+#   MODEL=path (default: the model of fetch-model.sh)  PORT=8080  HOST=127.0.0.1  V=release
+#   run.sh [options for `infcgi serve`]
+# Prints one line when ready. Everything it makes lies in one temporary folder, which goes when it ends. Exit status: 65 when
+# the model is not one, 1 for other errors, 0 after a stop.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+port=${PORT:-8080}
+host=${HOST:-127.0.0.1}
+binary=$here/../build/${V:-release}/infcgi
+grace_s=30   # how long running answers may go on after a stop was asked for
+
+fail() {
+    echo "error: $1" >&2
+    exit "${2:-1}"
+}
+
+if ! [[ $port =~ ^[0-9]{1,5}$ ]] || ((10#$port < 1 || 10#$port > 65535)); then
+    fail "PORT=$port is not a port (1 to 65535)"
+fi
+[ -x "$binary" ] || fail "$binary is not built; run make"
+if (exec 3<>"/dev/tcp/$host/$port") 2>/dev/null; then
+    fail "port $port of $host is in use; stop what listens there, or choose another: make run PORT=$((10#$port + 1))"
+fi
+
+model=${MODEL:-}
+if [ -z "$model" ]; then
+    model=$("$here/fetch-model.sh") || fail "the default model could not be fetched; give one: make run MODEL=path"
+fi
+
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/infcgi.XXXXXX") || exit 1
+engine=
+nginx=
+stopping=0
+gone() { [ -z "$1" ] || ! kill -0 "$1" 2>/dev/null; }
+
+# shellcheck disable=SC2317 # called by a trap
+# Ends both, the engine first so that running answers can still leave through nginx. A second signal cuts this short.
+stop_all() {
+    local tenths=$((grace_s * 10))
+    gone "$engine" || kill -TERM "$engine" 2>/dev/null
+    while ! gone "$engine" && ((tenths-- > 0 && stopping < 2)); do sleep 0.1; done
+    gone "$engine" || kill -KILL "$engine" 2>/dev/null
+    gone "$nginx" || kill -TERM "$nginx" 2>/dev/null
+    tenths=50
+    while ! gone "$nginx" && ((tenths-- > 0)); do sleep 0.1; done
+    gone "$nginx" || kill -KILL "$nginx" 2>/dev/null
+    rm -rf "$tmp"
+}
+trap 'stop_all' EXIT
+trap 'stopping=$((stopping + 1))' INT TERM HUP
+
+# Own sessions: Ctrl-C reaches this script alone, which then stops them in order.
+setsid spawn-fcgi -n -s "$tmp/infcgi.sock" -M 0660 -- "$binary" serve --model "$model" "$@" </dev/null &
+engine=$!
+
+engine_ended() {
+    wait "$engine"
+    local status=$?
+    engine=
+    ((stopping > 0)) && exit 0
+    # What was wrong with the model or an option, the engine has said itself.
+    case $status in
+    64 | 65 | 78) exit $status ;;
+    esac
+    fail "the engine ended with status $status"
+}
+nginx_ended() {
+    wait "$nginx"
+    nginx=
+    ((stopping > 0)) && exit 0
+    fail "nginx ended; is port $port of $host in use?"
+}
+
+sh "$here/conf.sh" "$tmp" "$host:$port" || exit 1
+setsid nginx -p "$tmp" -c "$tmp/nginx.conf" -e stderr </dev/null &
+nginx=$!
+
+shown=
+show() { # one line that is written over, on a terminal only
+    [ -t 2 ] && printf '\r%-60s\r%s' '' "$1" >&2 && shown=$1
+}
+base=http://$host:$port
+until [ "$(curl -s -m 5 -o "$tmp/health" -w '%{http_code}' "$base/health")" = 200 ]; do
+    ((stopping > 0)) && exit 0
+    gone "$engine" && engine_ended
+    gone "$nginx" && nginx_ended
+    progress=$(sed -n 's/.*"progress": *\([0-9.]*\).*/\1/p' "$tmp/health" 2>/dev/null)
+    [ -z "$progress" ] || show "loading the model: $(awk -v p="$progress" 'BEGIN { printf "%d", p * 100 }') %"
+    sleep 0.05
+done
+gone "$nginx" && nginx_ended   # then it was another server that answered
+[ -z "$shown" ] || show ''
+
+name=$(sed -n 's/.*"model": *"\([^"]*\)".*/\1/p' "$tmp/health")
+[ -n "$name" ] || name=$(curl -s -m 5 "$base/v1/models" | sed -n 's/.*"data": *\[{"id": *"\([^"]*\)".*/\1/p')
+[ -n "$name" ] || name=$(basename "$model" .gguf)
+echo "infcgi ready: $base/v1 (model $name)"
+
+while ((stopping == 0)); do
+    wait -n "$engine" "$nginx"
+    ((stopping > 0)) && break
+    gone "$engine" && engine_ended
+    gone "$nginx" && nginx_ended
+done
+exit 0

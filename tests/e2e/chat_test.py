@@ -1,0 +1,192 @@
+"""/v1/chat/completions with the openai package: answers, streams, logprobs, stop strings, n, seeds, leaving."""
+import math
+import time
+
+import harness
+
+FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
+COUNT = [{"role": "user", "content": "Count from one to fifty in words."}]
+
+
+def test_answer_is_sensible(ctx):
+    r = ctx.server.client().chat.completions.create(model=model_id(ctx), messages=FRANCE, temperature=0, max_tokens=40)
+    assert "Paris" in r.choices[0].message.content, r
+    assert r.choices[0].message.role == "assistant"
+    assert r.choices[0].finish_reason in ("stop", "length")
+    assert r.object == "chat.completion" and r.id.startswith("chatcmpl-") and r.model == model_id(ctx)
+    assert r.usage.total_tokens == r.usage.prompt_tokens + r.usage.completion_tokens
+    assert 0 <= r.usage.prompt_tokens_details.cached_tokens < r.usage.prompt_tokens
+
+
+def model_id(ctx):
+    return ctx.server.request("GET", "/v1/models").json()["data"][0]["id"]
+
+
+def test_stream_equals_answer(ctx):
+    client = ctx.server.client()
+    whole = client.chat.completions.create(model=model_id(ctx), messages=FRANCE, temperature=0, max_tokens=40)
+    chunks = list(client.chat.completions.create(model=model_id(ctx), messages=FRANCE, temperature=0, max_tokens=40, stream=True))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert all(len(c.choices) == 1 for c in chunks), "a chunk without a choice, and nobody asked for usage"
+    assert len({c.id for c in chunks}) == 1 and len({c.created for c in chunks}) == 1
+    assert all(c.choices[0].delta.content != "" for c in chunks[1:])
+    assert "".join(c.choices[0].delta.content or "" for c in chunks) == whole.choices[0].message.content
+    assert [c.choices[0].finish_reason for c in chunks if c.choices[0].finish_reason] == [whole.choices[0].finish_reason]
+
+
+def test_stream_include_usage(ctx):
+    chunks = list(ctx.server.client().chat.completions.create(
+        model=model_id(ctx), messages=FRANCE, temperature=0, max_tokens=8, stream=True, stream_options={"include_usage": True}))
+    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens >= 1
+    assert all(c.usage is None for c in chunks[:-1])
+
+
+def test_logprobs(ctx):
+    r = ctx.server.client().chat.completions.create(
+        model=model_id(ctx), messages=FRANCE, temperature=0, max_tokens=6, logprobs=True, top_logprobs=3)
+    content = r.choices[0].logprobs.content
+    assert len(content) == 6
+    for entry in content:
+        assert len(entry.top_logprobs) == 3 and entry.logprob <= 0
+        best = [t.logprob for t in entry.top_logprobs]
+        assert best == sorted(best, reverse=True)
+        assert math.isclose(entry.logprob, best[0], abs_tol=1e-6), "greedy takes the best"
+        assert sum(map(math.exp, best)) <= 1.0001
+    assert b"".join(bytes(e.bytes) for e in content).decode(errors="replace") == r.choices[0].message.content
+
+
+def test_stream_logprobs_equal_answer(ctx):
+    client = ctx.server.client()
+    ask = dict(model=model_id(ctx), messages=FRANCE, temperature=0, max_tokens=6, logprobs=True, top_logprobs=0)
+    whole = [(e.token, e.logprob) for e in client.chat.completions.create(**ask).choices[0].logprobs.content]
+    got = []
+    for c in client.chat.completions.create(**ask, stream=True):
+        if c.choices[0].logprobs:
+            got += [(e.token, e.logprob) for e in c.choices[0].logprobs.content]
+    assert got == whole
+
+
+def test_stop_string_is_cut_across_tokens(ctx):
+    client = ctx.server.client()
+    ask = dict(model=model_id(ctx), messages=FRANCE, temperature=0, max_tokens=40)
+    text = client.chat.completions.create(**ask).choices[0].message.content
+    middle = len(text) // 2
+    stop = text[middle - 3:middle + 2]
+    for stream in (False, True):
+        if stream:
+            chunks = list(client.chat.completions.create(**ask, stop=[stop, "never there"], stream=True))
+            got = "".join(c.choices[0].delta.content or "" for c in chunks)
+            reason = chunks[-1].choices[0].finish_reason
+        else:
+            choice = client.chat.completions.create(**ask, stop=[stop, "never there"]).choices[0]
+            got, reason = choice.message.content, choice.finish_reason
+        assert got == text[:text.index(stop)], (stream, got)
+        assert reason == "stop"
+
+
+def test_max_tokens(ctx):
+    for field in ("max_tokens", "max_completion_tokens"):
+        r = ctx.server.client().chat.completions.create(model=model_id(ctx), messages=COUNT, temperature=0, **{field: 5})
+        assert r.choices[0].finish_reason == "length" and r.usage.completion_tokens == 5
+
+
+def test_n(ctx):
+    r = ctx.server.client().chat.completions.create(
+        model=model_id(ctx), messages=FRANCE, temperature=1.2, seed=1, max_tokens=24, n=3)
+    assert [c.index for c in r.choices] == [0, 1, 2]
+    assert len({c.message.content for c in r.choices}) > 1, "each choice has a random stream of its own"
+    stream = ctx.server.client().chat.completions.create(
+        model=model_id(ctx), messages=FRANCE, temperature=1.2, seed=1, max_tokens=24, n=3, stream=True)
+    texts = ["", "", ""]
+    for chunk in stream:
+        texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+    assert texts == [c.message.content for c in r.choices]
+
+
+def test_seed(ctx):
+    def ask(seed):
+        return ctx.server.client().chat.completions.create(
+            model=model_id(ctx), messages=FRANCE, temperature=1.5, seed=seed, max_tokens=24).choices[0].message.content
+    assert ask(7) == ask(7)
+    assert len({ask(seed) for seed in range(5)}) > 1
+
+
+def test_null_equals_absent(ctx):
+    nulls = dict.fromkeys(["temperature", "top_p", "n", "stop", "logit_bias", "stream", "stream_options", "max_tokens", "tools",
+                           "response_format", "user", "logprobs", "top_logprobs", "presence_penalty"])
+    body = {"messages": FRANCE, "seed": 3, "max_completion_tokens": 8}
+    plain = ctx.server.post("/v1/chat/completions", body)
+    with_nulls = ctx.server.post("/v1/chat/completions", {**body, **nulls})
+    assert with_nulls.status == 200, with_nulls.body
+    assert with_nulls.json()["choices"] == plain.json()["choices"]
+
+
+def test_message_shapes(ctx):
+    parts = [{"type": "text", "text": "What is the capital"}, {"type": "text", "text": " of France?"}]
+    r = ctx.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": parts}], "temperature": 0, "max_tokens": 30})
+    assert r.status == 200 and "Paris" in r.json()["choices"][0]["message"]["content"], r.body
+    r = ctx.server.post("/v1/chat/completions", {"messages": [{"role": "developer", "content": "Be brief."}, *FRANCE], "max_tokens": 3})
+    assert r.status == 200, r.body
+
+
+def test_logit_bias_bans(ctx):
+    client = ctx.server.client()
+    ask = dict(model=model_id(ctx), messages=FRANCE, temperature=0, max_tokens=1)
+    first = client.chat.completions.create(**ask).choices[0].message.content
+    ids = ctx.server.post("/tokenize", {"content": first}).json()["tokens"]
+    other = client.chat.completions.create(**ask, logit_bias={str(ids[0]): -100}).choices[0].message.content
+    assert other != first
+
+
+def test_leaving_frees_pages(ctx):
+    s = ctx.server
+    assert harness.until(s.idle), s.metrics()
+    for _ in range(3):
+        connection, response = s.stream("/v1/chat/completions", {"messages": COUNT, "max_tokens": 1500, "ignore_eos": True})
+        assert response.status == 200
+        response.fp.readline()
+        assert harness.until(lambda: s.metrics()["infcgi_requests_running"] == 1), s.metrics()
+        response.close()
+        connection.close()
+        start = time.monotonic()
+        assert harness.until(s.idle, 5), s.metrics()
+        assert ctx.is_slow or time.monotonic() - start < 1.0
+
+
+def test_leaving_a_whole_answer_frees_pages(ctx):
+    s = ctx.server
+    assert harness.until(s.idle), s.metrics()
+    import http.client
+    import json
+    connection = http.client.HTTPConnection("127.0.0.1", s.port)
+    connection.request("POST", "/v1/chat/completions", json.dumps({"messages": COUNT, "max_tokens": 1500, "ignore_eos": True}),
+                       {"Content-Type": "application/json"})
+    assert harness.until(lambda: s.metrics()["infcgi_requests_running"] == 1), s.metrics()
+    connection.close()
+    assert harness.until(s.idle, 5), s.metrics()
+
+
+def test_same_bytes_alone_and_among_others(ctx):
+    s = ctx.server
+    tokens = 12 if ctx.is_slow else 40
+    asks = [{"messages": [{"role": "user", "content": f"Tell me {i + 2} things about {topic}."}], "temperature": 0.9, "seed": i,
+             "max_tokens": tokens, "logprobs": True, "top_logprobs": 2}
+            for i, topic in enumerate(["rivers", "Ärger", "日本", "code", "😀", "salt", "bees", "iron"] * 2)]
+
+    def ask(body):
+        r = s.post("/v1/chat/completions", body, timeout=280)
+        assert r.status == 200, r.body
+        return r.json()["choices"]
+    alone = [ask(b) for b in asks]
+    together = harness.at_once([lambda b=b: ask(b) for b in asks])
+    for i, (a, b) in enumerate(zip(alone, together)):
+        assert a == b, f"request {i} alone:\n{a}\namong others:\n{b}"
+
+
+def test_cached_prefix_gives_the_same_bytes(ctx):
+    long_prompt = "The quick brown fox jumps over the lazy dog. " * 30
+    body = {"messages": [{"role": "user", "content": long_prompt + "How many animals?"}], "temperature": 0.8, "seed": 5, "max_tokens": 20,
+            "logprobs": True}
+    first, second = (ctx.server.post("/v1/chat/completions", body).json() for _ in range(2))
+    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] > 100, second["usage"]
+    assert first["choices"] == second["choices"]

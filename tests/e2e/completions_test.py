@@ -1,0 +1,97 @@
+"""/v1/completions: every prompt shape, echo with logprobs, max_tokens 0; /tokenize and /detokenize."""
+import math
+
+TEXT = "The capital of France is"
+
+
+def tokens_of(ctx, text):
+    r = ctx.server.post("/tokenize", {"content": text})
+    assert r.status == 200, r.body
+    return r.json()["tokens"]
+
+
+def complete(ctx, **body):
+    r = ctx.server.post("/v1/completions", {"temperature": 0, "max_tokens": 4, **body})
+    assert r.status == 200, r.body
+    return r.json()
+
+
+def test_openai_package(ctx):
+    r = ctx.server.client().completions.create(model=ctx.server.client().models.list().data[0].id, prompt=TEXT, temperature=0, max_tokens=4)
+    assert "Paris" in r.choices[0].text, r
+    assert r.object == "text_completion" and r.id.startswith("cmpl-")
+
+
+def test_prompt_shapes_agree(ctx):
+    ids = tokens_of(ctx, TEXT)
+    want = complete(ctx, prompt=TEXT)["choices"][0]["text"]
+    assert complete(ctx, prompt=[TEXT])["choices"][0]["text"] == want
+    assert complete(ctx, prompt=ids)["choices"][0]["text"] == want
+    assert complete(ctx, prompt=[ids])["choices"][0]["text"] == want
+    both = complete(ctx, prompt=[TEXT, "Two and two make"])["choices"]
+    assert [c["index"] for c in both] == [0, 1] and both[0]["text"] == want
+    both = complete(ctx, prompt=[ids, tokens_of(ctx, "Two and two make")], n=2)["choices"]
+    assert [c["index"] for c in both] == [0, 1, 2, 3] and both[0]["text"] == both[1]["text"] == want
+
+
+def test_stream(ctx):
+    client = ctx.server.client()
+    model = client.models.list().data[0].id
+    chunks = list(client.completions.create(model=model, prompt=TEXT, temperature=0, max_tokens=12, stream=True))
+    assert "".join(c.choices[0].text for c in chunks) == complete(ctx, prompt=TEXT, max_tokens=12)["choices"][0]["text"]
+    assert chunks[-1].choices[0].finish_reason == "length"
+
+
+def test_echo_logprobs_of_the_prompt(ctx):
+    ids = tokens_of(ctx, TEXT)
+    r = complete(ctx, prompt=TEXT, echo=True, logprobs=1, max_tokens=0)
+    choice = r["choices"][0]
+    assert choice["text"] == TEXT and r["usage"]["completion_tokens"] == 0
+    lp = choice["logprobs"]
+    assert len(lp["tokens"]) == len(lp["token_logprobs"]) == len(lp["text_offset"]) == len(ids)
+    assert "".join(lp["tokens"]) == TEXT and lp["token_logprobs"][0] is None
+    assert all(v <= 0 for v in lp["token_logprobs"][1:])
+    assert [TEXT[o:o + len(t)] for o, t in zip(lp["text_offset"], lp["tokens"])] == lp["tokens"]
+    # The same tokens generated must have the same log-probabilities as when they are echoed.
+    made = complete(ctx, prompt=TEXT, logprobs=0, max_tokens=3)["choices"][0]
+    again = complete(ctx, prompt=TEXT + made["text"], echo=True, logprobs=0, max_tokens=0)["choices"][0]
+    if "".join(again["logprobs"]["tokens"][-3:]) == made["text"]:
+        for a, b in zip(made["logprobs"]["token_logprobs"], again["logprobs"]["token_logprobs"][-3:]):
+            assert math.isclose(a, b, abs_tol=1e-6), (a, b)
+
+
+def test_echo_with_generation(ctx):
+    plain = complete(ctx, prompt=TEXT)["choices"][0]["text"]
+    assert complete(ctx, prompt=TEXT, echo=True)["choices"][0]["text"] == TEXT + plain
+
+
+def test_max_tokens_zero(ctx):
+    r = complete(ctx, prompt=TEXT, max_tokens=0)
+    assert r["choices"][0]["text"] == "" and r["usage"]["completion_tokens"] == 0
+    assert r["usage"]["prompt_tokens"] == len(tokens_of(ctx, TEXT))
+
+
+def test_return_token_ids(ctx):
+    choice = complete(ctx, prompt=TEXT, return_token_ids=True)["choices"][0]
+    assert choice["prompt_token_ids"] == tokens_of(ctx, TEXT)
+    assert len(choice["token_ids"]) == 4
+    text = ctx.server.post("/detokenize", {"tokens": choice["token_ids"]}).json()
+    assert text.get("content", text.get("prompt")) == choice["text"]
+
+
+def test_tokenize_round_trip(ctx):
+    for text in ["", "Hello, world!", "Größe — naïve", "日本語のテキスト", "👩‍👩‍👧‍👦 emoji", "a\u0000b", "\tif x:\n\t\treturn 1\n", "<|im_start|>"]:
+        r = ctx.server.post("/detokenize", {"tokens": tokens_of(ctx, text)})
+        assert r.status == 200, r.body
+        answer = r.json()
+        assert answer.get("content", answer.get("prompt")) == text, (text, answer)
+
+
+def test_text_of_users_holds_no_special_tokens(ctx):
+    assert len(tokens_of(ctx, "<|im_start|>")) > 1
+
+
+def test_detokenize_bad_id(ctx):
+    for ids in ([10**9], [-1]):
+        r = ctx.server.post("/detokenize", {"tokens": ids})
+        assert r.status == 400 and r.error()["param"], r.body

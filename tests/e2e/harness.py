@@ -1,0 +1,288 @@
+"""A real nginx with nginx/infcgi.conf, a real spawn-fcgi and the engine, on a free port, for the end-to-end tests.
+
+Test functions are named test_*, live in *_test.py and take one argument, the Context: ctx.server is shared by the tests of a
+run; a test that kills or configures an engine starts its own with ctx.start(). What is started ends with the run.
+"""
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|runtime error:")
+
+
+class Skip(Exception):
+    """This test says nothing about this variant."""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def until(condition, seconds=10.0, every=0.02):
+    """Waits until condition() is true; returns its value, or the last one when time is up."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value or time.monotonic() > end:
+            return value
+        time.sleep(every)
+
+
+class Response:
+    """Status, headers and body of a request through http.client."""
+
+    def __init__(self, raw):
+        self.status = raw.status
+        self.headers = raw.headers
+        self.body = raw.read()
+
+    def json(self):
+        return json.loads(self.body)
+
+    def error(self):
+        """The error object; fails when the body is not an error in the API's shape."""
+        assert self.headers["Content-Type"].startswith("application/json"), self.headers["Content-Type"]
+        error = self.json()["error"]
+        assert set(error) >= {"message", "type", "param", "code"}, error
+        assert isinstance(error["message"], str) and error["message"], error
+        return error
+
+
+def events(lines):
+    """The JSON objects of an SSE stream given as lines of bytes; None for [DONE]."""
+    for line in lines:
+        if line.startswith(b"data: "):
+            data = line[6:].strip()
+            yield None if data == b"[DONE]" else json.loads(data)
+
+
+class Server:
+    """nginx and the engine in one temporary folder."""
+
+    def __init__(self, variant, model, args=(), wait=True):
+        self.binary = ROOT / "build" / variant / "infcgi"
+        self.model = model
+        self.args = list(args)
+        self.dir = tempfile.mkdtemp(prefix="infcgi-e2e.")
+        self.port = free_port()
+        self.base = f"http://127.0.0.1:{self.port}"
+        self.log_path = pathlib.Path(self.dir) / "engine.log"
+        self.engine = None
+        self.nginx = None
+        subprocess.run(["sh", ROOT / "nginx/conf.sh", self.dir, f"127.0.0.1:{self.port}", f"{self.dir}/error.log",
+                        f"{self.dir}/access.log"], check=True)
+        self.start_engine()
+        self.nginx = subprocess.Popen(["nginx", "-p", self.dir, "-c", f"{self.dir}/nginx.conf", "-e",
+                                       f"{self.dir}/error.log"], stdin=subprocess.DEVNULL)
+        if wait:
+            try:
+                self.wait_ready()
+            except BaseException:
+                self.engine.kill()
+                self.nginx.kill()
+                raise
+
+    def start_engine(self):
+        with open(self.log_path, "ab") as log:
+            self.engine = subprocess.Popen(
+                ["spawn-fcgi", "-n", "-s", f"{self.dir}/infcgi.sock", "-M", "0660", "--", str(self.binary), "serve",
+                 "--model", str(self.model), *self.args],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def wait_ready(self, seconds=60):
+        def ready():
+            if self.engine.poll() is not None:
+                raise AssertionError(f"the engine ended with {self.engine.returncode}:\n{self.log()}")
+            if self.nginx.poll() is not None:
+                raise AssertionError(f"nginx ended:\n{(pathlib.Path(self.dir) / 'error.log').read_text()}")
+            try:
+                return self.request("GET", "/health", timeout=5).status == 200
+            except OSError:
+                return False
+        assert until(ready, seconds), f"not ready after {seconds} s:\n{self.log()}"
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def stop(self):
+        """Ends both; fails when the engine did not end well or a sanitizer spoke."""
+        status = None
+        if self.engine.poll() is None:
+            self.engine.terminate()
+            try:
+                status = self.engine.wait(40)
+            except subprocess.TimeoutExpired:
+                self.engine.kill()
+                status = "no end within 40 s of SIGTERM"
+        if self.nginx and self.nginx.poll() is None:
+            self.nginx.terminate()
+            self.nginx.wait(10)
+        log = self.log()
+        shutil.rmtree(self.dir, ignore_errors=True)
+        assert status in (None, 0), f"the engine ended with {status}:\n{log[-3000:]}"
+        report = SANITIZER_REPORT.search(log)
+        assert not report, log[report.start():report.start() + 6000]
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        """One request; a body that is not bytes is sent as JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        headers = dict(headers or {})
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            headers.setdefault("Content-Type", "application/json")
+        try:
+            connection.request(method, path, body, headers)
+            return Response(connection.getresponse())
+        finally:
+            connection.close()
+
+    def post(self, path, body, **kw):
+        return self.request("POST", path, body, **kw)
+
+    def raw(self, data, timeout=20):
+        """Sends bytes as they are and returns all that comes back until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as s:
+            s.sendall(data)
+            got = b""
+            while True:
+                try:
+                    part = s.recv(65536)
+                except (ConnectionResetError, socket.timeout):
+                    return got
+                if not part:
+                    return got
+                got += part
+
+    def stream(self, path, body, timeout=120):
+        """Opens a stream; returns (connection, response). Closing the connection is leaving."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection.request("POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
+        return connection, connection.getresponse()
+
+    def metrics(self):
+        """All samples of /metrics: {'name{labels}': value}."""
+        samples = {}
+        for line in self.request("GET", "/metrics").body.decode().splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                samples[name] = float(value)
+        return samples
+
+    def idle(self):
+        """True when no sequence runs or waits and none holds a page."""
+        m = self.metrics()
+        return m["infcgi_requests_running"] == m["infcgi_requests_waiting"] == m["infcgi_kv_pages_used"] == 0
+
+    def client(self, key="none", **kw):
+        import openai
+        return openai.OpenAI(base_url=f"{self.base}/v1", api_key=key, max_retries=0, timeout=120, **kw)
+
+
+class Context:
+    """What a test may use. Servers are started when first asked for."""
+
+    # One small configuration for most tests: a context that a test can fill, a pool that sixteen streams fit in.
+    ARGS = ("--threads", "2", "--ctx-size", "2048", "--kv-tokens", "16384")
+
+    def __init__(self, variant):
+        self.variant = variant
+        self.binary = ROOT / "build" / variant / "infcgi"
+        self.is_slow = variant != "release"   # sanitizers: fewer rounds, no figures
+        self.cleanups = []
+        self._model = None
+        self._server = None
+        self._broken = False
+
+    @property
+    def model(self):
+        """Path of the default model, fetched as `make run` does."""
+        if not self._model:
+            run = subprocess.run([ROOT / "nginx/fetch-model.sh"], stdout=subprocess.PIPE, text=True, check=True)
+            self._model = pathlib.Path(run.stdout.strip())
+        return self._model
+
+    @property
+    def server(self):
+        if self._server and self._server.engine.poll() is not None:
+            log = self._server.log()
+            self._server = None
+            raise AssertionError(f"the engine died during the test before this one:\n{log[-6000:]}")
+        if self._broken:
+            raise AssertionError("the shared server did not start; see the first failure")
+        if not self._server:
+            self._broken = True
+            self._server = Server(self.variant, self.model, self.ARGS)
+            self._broken = False
+        return self._server
+
+    def start(self, *args, model=None, wait=True):
+        """A server of this test's own; stopped after it, and its end checked."""
+        server = Server(self.variant, model or self.model, args or self.ARGS, wait=False)
+        self.cleanups.append(server.stop)
+        if wait:
+            server.wait_ready()
+        return server
+
+    def run_sh(self, port, *args, **env):
+        """nginx/run.sh, as `make run` calls it, with its output to read; killed after the test."""
+        process = subprocess.Popen(
+            ["bash", ROOT / "nginx/run.sh", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            env={**os.environ, "V": self.variant, "PORT": str(port), "MODEL": str(self.model), **env})
+
+        def end():
+            if process.poll() is None:
+                process.terminate()
+                process.wait(60)
+        self.cleanups.append(end)
+        return process
+
+    def after_test(self):
+        """Ends what the test started, last first; raises the first thing that went wrong after all are ended."""
+        problem = None
+        while self.cleanups:
+            try:
+                self.cleanups.pop()()
+            except Exception as e:  # noqa: BLE001 the others must end too
+                problem = problem or e
+        if problem:
+            raise problem
+
+    def close(self):
+        if self._server:
+            server, self._server = self._server, None
+            server.stop()
+
+
+def at_once(functions, seconds=300):
+    """Runs the functions in threads, returns their results in order; raises the first exception."""
+    results = [None] * len(functions)
+    problems = []
+
+    def call(i):
+        try:
+            results[i] = functions[i]()
+        except Exception as e:  # noqa: BLE001 raised below
+            problems.append(e)
+    threads = [threading.Thread(target=call, args=(i,), daemon=True) for i in range(len(functions))]
+    for t in threads:
+        t.start()
+    end = time.monotonic() + seconds
+    for t in threads:
+        t.join(max(0, end - time.monotonic()))
+        assert not t.is_alive(), f"no answer within {seconds} s"
+    if problems:
+        raise problems[0]
+    return results

@@ -1,0 +1,168 @@
+"""nginx/infcgi.conf: streaming without buffering, JSON for every error that nginx makes, CORS, limits, odd requests."""
+import json
+import re
+import socket
+import subprocess
+import time
+
+import harness
+
+CHAT = "/v1/chat/completions"
+HI = [{"role": "user", "content": "Hi"}]
+
+
+def split(reply):
+    """Status, headers (lower case) and body of raw reply bytes."""
+    head, _, body = reply.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines[1:])
+    return int(lines[0].split()[1]), headers, body
+
+
+def check_json_error(reply, status):
+    got, headers, body = split(reply)
+    assert got == status, reply[:300]
+    assert headers["content-type"].startswith("application/json"), reply[:300]
+    if headers.get("transfer-encoding") == "chunked":
+        body = body.split(b"\r\n")[1]
+    error = json.loads(body)["error"]
+    assert error["message"] and error["type"] and error["code"] and "param" in error, error
+
+
+def test_curl_streams_early_and_in_whole_characters(ctx):
+    body = json.dumps({"messages": [{"role": "user", "content": "Write three lines of Japanese with emoji."}], "stream": True,
+                       "temperature": 1.3, "seed": 4, "max_tokens": 60, "ignore_eos": True})
+    start = time.monotonic()
+    curl = subprocess.Popen(["curl", "-sN", f"{ctx.server.base}{CHAT}", "-H", "Content-Type: application/json", "-d", body],
+                            stdout=subprocess.PIPE)
+    first = None
+    pieces = []
+    while True:
+        piece = curl.stdout.read1(65536)
+        if not piece:
+            break
+        first = first or time.monotonic() - start
+        pieces.append(piece)
+    whole = time.monotonic() - start
+    assert curl.wait(10) == 0
+    assert first < whole / 2, f"first byte after {first:.2f} s of {whole:.2f} s"
+    assert len(pieces) > 10, f"{len(pieces)} pieces: something buffers"
+    text = b"".join(pieces)
+    for event in harness.events(text.split(b"\n")):
+        if event and event["choices"][0]["delta"].get("content"):
+            event["choices"][0]["delta"]["content"].encode("utf-8")   # no half of a surrogate pair
+    assert text.endswith(b"data: [DONE]\n\n"), text[-200:]
+    text.decode("utf-8")
+
+
+def test_stream_headers(ctx):
+    connection, r = ctx.server.stream(CHAT, {"messages": HI, "max_tokens": 2})
+    assert r.headers["Content-Type"].startswith("text/event-stream")
+    assert "no-store" in r.headers["Cache-Control"] or "no-cache" in r.headers["Cache-Control"]
+    assert re.fullmatch("[0-9a-f]{32}", r.headers["X-Request-Id"])
+    r.read()
+    connection.close()
+
+
+def test_request_id_of_the_client(ctx):
+    r = ctx.server.request("GET", "/v1/models", headers={"X-Request-Id": "mine-42"})
+    assert r.headers.get_all("X-Request-Id") == ["mine-42"]
+    r = ctx.server.request("GET", "/v1/models", headers={"X-Request-Id": "bad id\"<"})
+    assert re.fullmatch("[0-9a-f]{32}", r.headers["X-Request-Id"])
+
+
+def test_errors_of_nginx_are_json(ctx):
+    s = ctx.server
+    port = s.port
+    host = f"Host: 127.0.0.1:{port}\r\nConnection: close\r\n".encode()
+    check_json_error(s.raw(b"GET /nothing HTTP/1.1\r\n" + host + b"\r\n"), 404)
+    check_json_error(s.raw(b"GET /v1 HTTP/1.1\r\n" + host + b"\r\n"), 404)
+    check_json_error(s.raw(b"POST / HTTP/1.1\r\n" + host + b"Content-Length: 0\r\n\r\n"), 405)
+    check_json_error(s.raw(b"TRACE /v1/models HTTP/1.1\r\n" + host + b"\r\n"), 405)
+    check_json_error(s.raw(b"GET /v1/models HTTP/1.1\r\nno colon\r\n\r\n"), 400)
+    check_json_error(s.raw(b"GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n"), 400)
+    check_json_error(s.raw(b"GET /v1/models HTTP/1.1\r\n" + host + b"X: " + b"a" * 40000 + b"\r\n\r\n"), 400)
+    check_json_error(s.raw(b"GET /v1/models?" + b"a" * 40000 + b" HTTP/1.1\r\n" + host + b"\r\n"), 414)
+    check_json_error(s.raw(b"POST /v1/completions HTTP/1.1\r\n" + host + b"Content-Length: 99999999\r\n\r\n"), 413)
+    check_json_error(s.raw(b"POST /v1/completions HTTP/1.1\r\n" + host + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400)
+
+
+def test_metrics_are_local_only(ctx):
+    text = (harness.ROOT / "nginx/infcgi.conf").read_text()
+    block = re.search(r"location = /metrics \{(.*?)\n\}", text, re.S).group(1)
+    assert "allow 127.0.0.1;" in block and "deny all;" in block
+
+
+def test_paths_that_are_no_routes(ctx):
+    for path in ("//v1/models", "/V1/models", "/v1/../admin", "/v1/models/..%2f..%2fetc", "/v1/models;x", "/v1/models%00", "/v1/models%0a/x",
+                 "/.git/config", "/../chat.js", "/html/chat.js", "/infcgi-error", "/v1/chat/completions/"):
+        reply = ctx.server.raw(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        status, headers, _ = split(reply)
+        assert status in (400, 404), (path, reply[:200])
+        assert headers["content-type"].startswith("application/json"), (path, reply[:200])
+
+
+def test_cors(ctx):
+    s = ctx.server
+    mine = {"Origin": "http://localhost:3000", "Access-Control-Request-Method": "POST"}
+    r = s.request("OPTIONS", CHAT, headers=mine)
+    assert r.status == 204 and r.headers["Access-Control-Allow-Origin"] == mine["Origin"]
+    assert "Authorization" in r.headers["Access-Control-Allow-Headers"]
+    r = s.request("GET", "/v1/models", headers=mine)
+    assert r.headers.get_all("Access-Control-Allow-Origin") == [mine["Origin"]]
+    for origin in ("https://elsewhere.example", "http://localhost.elsewhere.example", "null"):
+        r = s.request("OPTIONS", CHAT, headers={**mine, "Origin": origin})
+        assert r.headers["Access-Control-Allow-Origin"] is None, origin
+        assert s.request("GET", "/nothing", headers={"Origin": origin}).headers["Access-Control-Allow-Origin"] is None
+
+
+def test_large_and_chunked_bodies(ctx):
+    s = ctx.server
+    text = "x " * 500_000
+    r = s.post("/v1/completions", {"prompt": text})
+    assert r.status == 400 and r.error()["code"] == "context_length_exceeded", r.body[:300]
+    body = json.dumps({"messages": HI, "max_tokens": 1}).encode()
+    chunked = b"".join(b"%x\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7)) + b"0\r\n\r\n"
+    reply = s.raw(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                  "Transfer-Encoding: chunked\r\n\r\n".encode() + chunked)
+    assert split(reply)[0] == 200, reply[:300]
+
+
+def test_http_1_0_and_expect(ctx):
+    s = ctx.server
+    assert split(s.raw(b"GET /v1/models HTTP/1.0\r\n\r\n"))[0] == 200
+    body = json.dumps({"messages": HI, "max_tokens": 1}).encode()
+    reply = s.raw(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n"
+                  f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    assert b" 200 " in reply.split(b"\r\n")[0] or b"\r\nHTTP/1.1 200" in reply, reply[:300]
+
+
+def test_pipelined_requests(ctx):
+    one = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
+    reply = ctx.server.raw(one * 3 + b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert reply.count(b"HTTP/1.1 200 OK") == 4, reply[:500]
+
+
+def test_slow_reader_holds_up_nobody(ctx):
+    s = ctx.server
+    body = json.dumps({"messages": HI, "stream": True, "max_tokens": 60 if ctx.is_slow else 400, "ignore_eos": True, "logprobs": True,
+                       "top_logprobs": 20}).encode()
+    slow = socket.socket()
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.connect(("127.0.0.1", s.port))
+    slow.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    r = s.post(CHAT, {"messages": HI, "max_tokens": 8})
+    assert r.status == 200, r.body
+    slow.close()
+    assert harness.until(s.idle, 60), s.metrics()
+
+
+def test_access_log_holds_no_prompt(ctx):
+    s = ctx.start()
+    secret = "xyzzysecret"
+    s.post(CHAT + f"?q={secret}", {"messages": [{"role": "user", "content": secret}], "max_tokens": 1})
+    import pathlib
+    lines = harness.until(lambda: (pathlib.Path(s.dir) / "access.log").read_text())
+    entry = json.loads(lines.splitlines()[-1])
+    assert entry["uri"] == CHAT and entry["id"]
+    assert secret not in lines and secret not in s.log()

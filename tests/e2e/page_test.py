@@ -1,0 +1,150 @@
+"""The chat page in headless Chromium: streaming, stop, keyboard, settings, errors."""
+import re
+
+import harness
+from browser import ENTER, ESCAPE, SHIFT, Browser
+
+LONG = "Count from one to five hundred in words, one number a line."
+
+
+def opened(ctx, server=None):
+    b = Browser()
+    ctx.cleanups.append(b.close)
+    b.open((server or ctx.server).base + "/")
+    b.wait(lambda: b.text("#model")[0] not in ("", "connecting…"), "the page finds the model")
+    return b
+
+
+def answers(b):
+    return b.text(".message.assistant .text")
+
+
+def is_done(b):
+    return bool(answers(b)) and b.visible("#send")
+
+
+def test_ask_with_the_keyboard(ctx):
+    b = opened(ctx)
+    b.run("document.querySelector('#temperature').value = 0; document.querySelector('#temperature').dispatchEvent(new Event('input'))")
+    assert b.run("return document.activeElement.id") == "input", "the input has the focus from the start"
+    b.keys("What is the capital" + SHIFT + ENTER + "of France?" + ENTER)
+    assert b.text(".message.user .text")[0] == "What is the capital\nof France?"
+    b.wait(lambda: is_done(b), "an answer")
+    assert "Paris" in answers(b)[0], answers(b)
+    assert re.fullmatch(r"\d+ tokens · \d+\.\d tokens/s · first after \d+\.\d\d s", b.text("#stats")[0]), b.text("#stats")
+    assert b.run("return document.activeElement.id") == "input"
+    assert "Answer complete" in b.text("#status")[0]
+    # The second question sees the first; both outlive a reload.
+    b.keys("And of Italy?" + ENTER)
+    b.wait(lambda: len(answers(b)) == 2 and b.visible("#send"), "a second answer")
+    b.open(ctx.server.base + "/")
+    b.wait(lambda: len(b.text(".message")) == 4, "the conversation after a reload")
+    b.click("#new")
+    assert b.text(".message") == [] and b.visible("#hello")
+    assert [m for m in b.console() if not m.startswith("INFO")] == []
+
+
+def test_text_appears_as_it_streams_and_stop_stops(ctx):
+    b = opened(ctx)
+    for how in ("button", "key"):
+        b.click("#new")
+        b.keys(LONG + ENTER)
+        b.wait(lambda: answers(b) and answers(b)[0], "the first words")
+        first = answers(b)[0]
+        b.wait(lambda: len(answers(b)[0]) > len(first), "more words")
+        assert b.visible("#stop") and not b.visible("#send")
+        b.click("#stop") if how == "button" else b.keys(ESCAPE)
+        b.wait(lambda: b.visible("#send"), "the stop")
+        kept = answers(b)[0]
+        assert len(kept) >= len(first) and b.text("#stats")[0].endswith("stopped")
+        assert harness.until(ctx.server.idle, 10), "the engine goes on after a stop"
+        assert answers(b)[0] == kept
+    assert [m for m in b.console() if not m.startswith("INFO")] == []
+
+
+def test_markup_stays_text(ctx):
+    b = opened(ctx)
+    evil = "<img src=x onerror=\"document.title='owned'\"> ```js"
+    b.run("localStorage.setItem('infcgi.history', JSON.stringify([{role: 'user', content: arguments[0]},"
+          "{role: 'assistant', content: 'Look:\\n```html\\n<script>document.title=\"owned\"</script>\\n```\\nand `<b>x</b>`'}]))", evil)
+    b.open(ctx.server.base + "/")
+    b.wait(lambda: len(b.text(".message")) == 2, "the stored conversation")
+    assert b.text(".message.user .text")[0] == evil
+    assert b.text(".message.assistant pre code") == ['<script>document.title="owned"</script>']
+    assert b.text(".message.assistant p code") == ["<b>x</b>"]
+    assert b.run("return document.title") == "infcgi chat" and b.run("return document.querySelectorAll('main img, main script').length") == 0
+    b.run("localStorage.clear()")
+
+
+def test_scripts_of_others_are_refused(ctx):
+    policy = ctx.server.request("GET", "/").headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy and "unsafe" not in policy
+    for path in ("/", "/chat.js", "/chat.css", "/icon.svg"):
+        r = ctx.server.request("GET", path)
+        assert r.status == 200 and r.headers["X-Content-Type-Options"] == "nosniff"
+        assert not re.search(rb"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:)?//", r.body), f"{path} fetches from elsewhere"
+
+
+def test_narrow_screen_and_settings(ctx):
+    b = opened(ctx)
+    b.resize(380, 640)
+    assert b.run("return document.documentElement.scrollWidth <= window.innerWidth"), "it scrolls sideways"
+    b.click("#settings-open")
+    assert b.visible("#settings")
+    b.click("#max-tokens")
+    b.keys("3")
+    b.click("#settings-close")
+    assert not b.visible("#settings")
+    b.keys(LONG + ENTER)
+    b.wait(lambda: is_done(b), "an answer")
+    assert "cut at the longest answer" in b.text("#stats")[0] and b.text("#stats")[0].startswith("3 tokens")
+    b.run("localStorage.clear()")
+
+
+def test_errors_are_shown_and_the_question_comes_back(ctx):
+    s = ctx.start()
+    b = opened(ctx, s)
+    s.engine.kill()
+    s.engine.wait()
+    b.keys("Hello?" + ENTER)
+    b.wait(lambda: b.visible("#error"), "an error")
+    assert "engine is not running" in b.text("#error")[0], b.text("#error")
+    assert b.run("return document.querySelector('#input').value") == "Hello?"
+    s.start_engine()
+    s.wait_ready()
+    b.keys(ENTER)
+    b.wait(lambda: is_done(b), "an answer after the restart")
+    assert not b.visible("#error")
+
+
+def test_engine_killed_during_an_answer(ctx):
+    s = ctx.start()
+    b = opened(ctx, s)
+    b.keys(LONG + ENTER)
+    b.wait(lambda: answers(b) and answers(b)[0], "the first words")
+    s.engine.kill()
+    s.engine.wait()
+    b.wait(lambda: b.visible("#error") and b.visible("#send"), "an error")
+    assert "broke off" in b.text("#error")[0] or "reached" in b.text("#error")[0], b.text("#error")
+    assert answers(b)[0]
+
+
+def test_api_key(ctx):
+    import tempfile
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+        keys.write("sk-page\n")
+        keys.flush()
+        s = ctx.start(*ctx.ARGS, "--api-key-file", keys.name)
+        b = opened(ctx, s)
+        assert b.text("#model")[0] == "needs an API key"
+        b.keys("Hi" + ENTER)
+        b.wait(lambda: b.visible("#error"), "an error")
+        assert "API key" in b.text("#error")[0] and "Settings" in b.text("#error")[0]
+        b.click("#settings-open")
+        b.click("#key")
+        b.keys("sk-page")
+        b.click("#settings-close")
+        b.wait(lambda: b.text("#model")[0] != "needs an API key", "the model's name")
+        b.keys(ENTER)
+        b.wait(lambda: is_done(b), "an answer")
+        assert b.run("return localStorage.getItem('infcgi.key')") is None

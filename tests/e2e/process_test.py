@@ -1,0 +1,188 @@
+"""Starting and ending: bad model files, a port that is taken, kill -9, SIGTERM, run.sh, memory, time to the first token."""
+import http.client
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import harness
+
+CHAT = "/v1/chat/completions"
+COUNT = [{"role": "user", "content": "Count from one to fifty in words."}]
+
+
+def test_bad_model_files_end_with_65_at_once(ctx):
+    cut = pathlib.Path(ctx.server.dir) / "cut.gguf"
+    with open(ctx.model, "rb") as whole:
+        cut.write_bytes(whole.read(3_000_000))
+    empty = pathlib.Path(ctx.server.dir) / "empty.gguf"
+    empty.write_bytes(b"")
+    for path in (harness.ROOT / "README.md", cut, empty, harness.ROOT, "/nowhere/model.gguf"):
+        start = time.monotonic()
+        run = ctx.run_sh(harness.free_port(), MODEL=str(path))
+        out, err = run.communicate(timeout=30)
+        seconds = time.monotonic() - start
+        lines = [line for line in err.splitlines() if line]
+        assert run.returncode == 65, (path, run.returncode, err)
+        assert len(lines) == 1 and lines[0].startswith("error: ") and str(path) in lines[0], (path, err)
+        assert out == ""
+        assert seconds < (5 if ctx.is_slow else 1), f"{path}: {seconds:.2f} s"
+
+
+def test_inspect_check(ctx):
+    def check(path):
+        return subprocess.run([ctx.binary, "inspect", "--check", str(path)], capture_output=True, text=True)
+    assert check(ctx.model).returncode == 0
+    bad = check(harness.ROOT / "README.md")
+    assert bad.returncode == 65
+    assert re.fullmatch(r"error: .*README\.md: bad_magic at byte \d+: .+\n", bad.stdout + bad.stderr), bad
+
+
+def test_port_in_use(ctx):
+    run = ctx.run_sh(ctx.server.port)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == 1 and out == ""
+    assert err.count("\n") == 1 and f"port {ctx.server.port}" in err and "in use" in err, err
+    assert ctx.server.request("GET", "/health").status == 200
+
+
+def processes_with(text):
+    found = []
+    for p in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if text in (p / "cmdline").read_bytes().decode(errors="replace"):
+                found.append(int(p.name))
+        except OSError:
+            pass
+    return found
+
+
+def started(ctx, *args, **env):
+    """run.sh up to its ready line: the process, its port and its temporary folder."""
+    port = harness.free_port()
+    tmp = pathlib.Path(ctx.server.dir) / f"tmp{port}"
+    tmp.mkdir()
+    run = ctx.run_sh(port, *args, TMPDIR=str(tmp), **env)
+    line = run.stdout.readline()
+    assert re.fullmatch(rf"infcgi ready: http://127\.0\.0\.1:{port}/v1 \(model \S+\)\n", line), (line, run.poll() and run.stderr.read())
+    return run, port, tmp
+
+
+def test_run_sh_stops_cleanly(ctx):
+    for how in (signal.SIGTERM, signal.SIGINT):
+        run, port, tmp = started(ctx, "--threads", "1")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/v1/models")
+        assert connection.getresponse().status == 200
+        connection.close()
+        run.send_signal(how)
+        out, err = run.communicate(timeout=40)
+        assert run.returncode == 0, (how, run.returncode, err)
+        assert out == "", f"one line is all it prints: {out}"
+        assert list(tmp.iterdir()) == []
+        assert processes_with(str(tmp)) == []
+
+
+def test_run_sh_ends_with_its_engine(ctx):
+    run, _, tmp = started(ctx, "--threads", "1")
+    engine = [p for p in processes_with(f"{ctx.variant}/infcgi") if run_is_parent(run.pid, p)]
+    assert len(engine) == 1, engine
+    os.kill(engine[0], signal.SIGKILL)
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == 1 and "the engine ended" in err, (run.returncode, err)
+    assert list(tmp.iterdir()) == [] and processes_with(str(tmp)) == []
+
+
+def run_is_parent(parent, child):
+    status = pathlib.Path(f"/proc/{child}/status").read_text()
+    return re.search(r"PPid:\s+(\d+)", status).group(1) == str(parent)
+
+
+def test_run_sh_refuses_bad_options(ctx):
+    run = ctx.run_sh(harness.free_port(), "--no-such-option")
+    out, err = run.communicate(timeout=30)
+    assert run.returncode not in (0, 65) and "no-such-option" in err, (run.returncode, err)
+    run = ctx.run_sh(harness.free_port(), PORT="eighty")
+    out, err = run.communicate(timeout=30)
+    assert run.returncode == 1 and "eighty" in err, err
+
+
+def test_killed_engine_gives_json_and_the_next_start_works(ctx):
+    s = ctx.start()
+    opened = [s.stream(CHAT, {"messages": COUNT, "max_tokens": 1000, "ignore_eos": True}) for _ in range(6)]
+    for _, response in opened:
+        response.fp.readline()
+    s.engine.kill()
+    s.engine.wait()
+    for connection, response in opened:
+        try:
+            assert b"[DONE]" not in response.read()
+        except http.client.HTTPException:
+            pass
+        connection.close()
+    r = s.post(CHAT, {"messages": COUNT})
+    assert r.status in (502, 503) and r.error() and int(r.headers["Retry-After"]) >= 1, (r.status, r.body)
+    assert s.request("GET", "/health").status in (502, 503)
+    s.start_engine()
+    s.wait_ready()
+    assert s.post(CHAT, {"messages": COUNT, "max_tokens": 2}).status == 200
+
+
+def test_sigterm_lets_running_streams_end(ctx):
+    s = ctx.start()
+    tokens = 60 if ctx.is_slow else 300
+    opened = [s.stream(CHAT, {"messages": COUNT, "max_tokens": tokens, "ignore_eos": True}) for _ in range(4)]
+    for _, response in opened:
+        response.fp.readline()
+    s.engine.terminate()
+    late = s.post(CHAT, {"messages": COUNT, "max_tokens": 2})
+    assert late.status in (502, 503) and late.error(), (late.status, late.body)
+    for connection, response in opened:
+        got = list(harness.events(response.read().split(b"\n")))
+        assert got[-1] is None, got[-2:]
+        reasons = [c["finish_reason"] for e in got if e for c in e["choices"] if c["finish_reason"]]
+        assert reasons == ["length"], reasons
+        connection.close()
+    assert s.engine.wait(20) == 0
+
+
+def test_memory(ctx):
+    if ctx.is_slow:
+        raise harness.Skip("figures are of the release build")
+    s = ctx.start("--threads", "2", "--kv-tokens", "32768")
+    bodies = [{"messages": [{"role": "user", "content": f"{i} " + "word " * 600}], "max_tokens": 20} for i in range(8)]
+    harness.at_once([lambda b=b: s.post(CHAT, b) for b in bodies])
+    status = pathlib.Path(f"/proc/{s.engine.pid}/status").read_text()
+    peak = int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024
+    kv = s.metrics()['infcgi_memory_bytes{purpose="kv"}']
+    limit = ctx.model.stat().st_size + kv + 64 * 2**20
+    print(f"     peak {peak / 2**20:.0f} MiB, limit {limit / 2**20:.0f} MiB (file + KV {kv / 2**20:.0f} MiB + 64 MiB)")
+    assert peak <= limit
+
+
+def test_start_to_first_token(ctx):
+    if ctx.is_slow:
+        raise harness.Skip("figures are of the release build")
+    best = 99.0
+    for _ in range(3):
+        start = time.monotonic()
+        s = ctx.start("--threads", "2", wait=False)
+        s.wait_ready()
+        connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 1})
+        for event in harness.events(iter(response.fp.readline, b"")):
+            if event is None or event["choices"][0]["delta"].get("content"):
+                break
+        best = min(best, time.monotonic() - start)
+        connection.close()
+    print(f"     {best:.2f} s from start to first token")
+    assert best <= 1.0, f"{best:.2f} s"
+
+
+def test_second_engine_on_a_socket_is_refused(ctx):
+    s = ctx.server
+    second = subprocess.run(["spawn-fcgi", "-n", "-s", f"{s.dir}/infcgi.sock", "--", str(ctx.binary), "serve", "--model", str(ctx.model)],
+                            capture_output=True, text=True, timeout=30)
+    assert second.returncode != 0 and "in use" in second.stdout + second.stderr, second
+    assert s.request("GET", "/health").status == 200

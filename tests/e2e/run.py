@@ -1,0 +1,72 @@
+"""Runs the end-to-end tests. The last line is `N passed, N failed`.
+
+    run.py [--variant release|asan|...] [WORD...]    only tests whose `file.function` holds one of the words
+"""
+import argparse
+import importlib
+import pathlib
+import sys
+import time
+import traceback
+
+import harness
+
+
+def find(words):
+    for path in sorted(pathlib.Path(__file__).parent.glob("*_test.py")):
+        module = importlib.import_module(path.stem)
+        for name, function in vars(module).items():
+            full = f"{path.stem}.{name}"
+            if name.startswith("test_") and (not words or any(w in full for w in words)):
+                yield full, function
+
+
+def run_one(ctx, function):
+    """None when it passed, else why not."""
+    try:
+        try:
+            function(ctx)
+        finally:
+            ctx.after_test()
+    except harness.Skip:
+        raise
+    except Exception:  # noqa: BLE001 any failure is reported the same way
+        return traceback.format_exc()
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--variant", default="release")
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
+    ctx = harness.Context(options.variant)
+    passed = failed = 0
+
+    def report(name, problem, seconds):
+        nonlocal passed, failed
+        if problem:
+            failed += 1
+            print(f"FAIL {name}\n{problem}", flush=True)
+        else:
+            passed += 1
+            print(f"ok   {name} {seconds:.2f} s", flush=True)
+
+    for name, function in find(options.words):
+        start = time.monotonic()
+        try:
+            problem = run_one(ctx, function)
+        except harness.Skip as e:
+            print(f"skip {name}: {e}", flush=True)
+            continue
+        report(name, problem, time.monotonic() - start)
+    try:
+        ctx.close()
+    except Exception:  # noqa: BLE001
+        report("the shared server's end", traceback.format_exc(), 0)
+    print(f"{passed} passed, {failed} failed")
+    return 0 if failed == 0 and passed > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Installs the Debian packages that are missing; does nothing, silently, when all are there.
+#   deps.sh run    what building and running needs
+#   deps.sh test   that, and what the tests need
+set -eu
+run='gcc libc6-dev make pkg-config libfcgi-dev libjansson-dev nginx spawn-fcgi curl ca-certificates python3 python3-pip'
+tests='check libsubunit-dev libpcre2-dev python3-venv python3-jinja2 universal-ctags shellcheck chromium chromium-driver'
+
+case ${1:-run} in
+run) want=$run ;;
+test) want="$run $tests" ;;
+*) echo "usage: deps.sh run|test" >&2; exit 64 ;;
+esac
+if ! command -v dpkg-query >/dev/null; then
+    echo "note: not a Debian system; needed are: $want" >&2
+    exit 0
+fi
+
+missing=
+for p in $want; do
+    case $(dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null || true) in
+    ii*) ;;
+    *) missing="$missing $p" ;;
+    esac
+done
+[ -n "$missing" ] || exit 0
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "error: these packages are missing and neither root nor sudo is at hand:$missing" >&2
+        exit 1
+    fi
+    as_root=sudo
+fi
+
+echo "installing:$missing"
+# The nginx package starts a server of its own on port 80 where no policy says otherwise; we only want the program.
+policy=/usr/sbin/policy-rc.d
+own_policy=
+if [ ! -e $policy ]; then
+    own_policy=1
+    trap '$as_root rm -f $policy' EXIT
+    printf '#!/bin/sh\nexit 101\n' | $as_root tee $policy >/dev/null
+    $as_root chmod 755 $policy
+fi
+log=$(mktemp)
+install() {
+    # shellcheck disable=SC2086 # a list of words
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >"$log" 2>&1
+}
+# Package lists may be old or, in an image, not there at all: fetch them only when the install fails without.
+if ! install; then
+    $as_root apt-get update -q >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+    install || { tail -n 30 "$log" >&2; exit 1; }
+fi
+rm -f "$log"
+[ -z "$own_policy" ] || $as_root rm -f $policy
+trap - EXIT
