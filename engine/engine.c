@@ -64,16 +64,15 @@ static const char *keep_token(struct engine *e, int32_t id)
 
 static void describe_name(struct engine *e, const char *path)
 {
-    struct gguf_str name;
-    struct err_info ignored;
-    if (gguf_get_str_or_null(e->gguf, "general.name", &name, &ignored) == ERR_OK && name.len > 0 && name.len < 256) {
-        e->info.name = keep(e, name.data, name.len);
-        return;
-    }
     const char *slash = strrchr(path, '/'), *base = slash != NULL ? slash + 1 : path;
     size_t n = strlen(base);
     n -= n > 5 && strcmp(base + n - 5, ".gguf") == 0 ? 5 : 0;
-    e->info.name = keep(e, base, n);
+    e->info.id = keep(e, base, n);
+    struct gguf_str name;
+    struct err_info ignored;
+    bool has_name = gguf_get_str_or_null(e->gguf, "general.name", &name, &ignored) == ERR_OK && name.len > 0 &&
+                    name.len < 256;
+    e->info.name = has_name ? keep(e, name.data, name.len) : e->info.id;
 }
 
 /* Parameter count, the type most of them have, and a fingerprint of names, types and shapes. */

@@ -45,7 +45,8 @@ struct engine_config {
 /* Borrowed from the engine, constant while it is open. */
 struct engine_model_info {
     const char *file;           /* path as given */
-    const char *name;           /* general.name, else the file's base name without .gguf */
+    const char *id;             /* the file's base name without .gguf */
+    const char *name;           /* general.name, else the id */
     const char *architecture;   /* "llama" */
     const char *backend;        /* "cpu" */
     const char *kernels;        /* "avx512" */

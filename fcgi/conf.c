@@ -27,7 +27,7 @@ struct option {
 
 static const struct option options[] = {
     {"model", "-m", STRING, AT(model), 0, 0, 0, "GGUF file to serve"},
-    {"alias", "-a", STRING, AT(alias), 0, 0, 0, "model id the API shows; default: the file's general.name"},
+    {"alias", "-a", STRING, AT(alias), 0, 0, 0, "model id the API shows; default: the file's name without .gguf"},
     {"socket", NULL, STRING, AT(socket), 0, 0, 0, "unix socket to listen on; default: the socket on descriptor 0"},
     {"config", NULL, STRING, AT(config), 0, 0, 0, "file of `name = value` lines, one option each"},
     {"api-key-file", NULL, STRING, AT(api_key_file), 0, 0, 0, "file of API keys, one a line; SIGHUP reads it again"},
@@ -61,8 +61,7 @@ const char *conf_option_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(option
 
 static void *field(struct conf *c, const struct option *o) { return (char *)c + o->offset; }
 
-/* Decimal integer with an optional minus; false for anything else or when it does not fit. */
-static bool parse_integer(const char *s, int64_t *out)
+bool conf_parse_integer(const char *s, int64_t *out)
 {
     bool negative = *s == '-';
     int64_t v = 0;
@@ -105,7 +104,7 @@ static enum err set_value(struct conf *c, const struct option *o, const char *va
         *(bool *)field(c, o) = strcmp(value, "on") == 0;
         return ERR_OK;
     case INTEGER:
-        if (!parse_integer(value, &i) || (double)i < o->min || (double)i > o->max) {
+        if (!conf_parse_integer(value, &i) || (double)i < o->min || (double)i > o->max) {
             return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected an integer of %.0f to %.0f, found '%.64s'", o->name,
                            from, o->min, o->max, value);
         }

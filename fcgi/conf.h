@@ -35,6 +35,9 @@ void conf_fini(struct conf *c);
 /* Appends a line per option: names, default, range, help. */
 void conf_help(struct buf *out);
 
+/* Decimal integer with an optional minus; false, and *out unchanged, for anything else or when it does not fit. */
+MUST_CHECK bool conf_parse_integer(const char *s, int64_t *out);
+
 /* The i-th option's name and help, for docs checks; NULL beyond the last. */
 const char *conf_option_name(int i);
 

@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_SEQS = 64, MAX_REPEATS = 100, MAX_BATCH = 2048, MAX_TOKENS = 1 << 20 };
@@ -251,9 +250,8 @@ static int read_options(struct options *o, int argc, char **argv)
             *(const char **)to = value;
             continue;
         }
-        char *end;
-        long v = strtol(value, &end, 10);
-        if (*value == '\0' || *end != '\0' || v < rows[k].min || v > rows[k].max) {
+        int64_t v;
+        if (!conf_parse_integer(value, &v) || v < rows[k].min || v > rows[k].max) {
             fprintf(stderr, "error: bench: %s: expected an integer of %d to %d, found '%s'\n", rows[k].name, rows[k].min, rows[k].max,
                     value);
             return CMD_USAGE;

@@ -92,14 +92,16 @@ static enum err load(struct err_info *info)
     uint64_t start = clock_now_ns();
     TRY(engine_open(&cfg, &e, info));
     const struct engine_model_info *m = engine_model(e);
-    server_state.model_id = conf->alias != NULL ? conf->alias : m->name;
+    server_state.model_id = conf->alias != NULL ? conf->alias : m->id;
     struct err_info template_info = {0};
     if (cmd_load_template(conf, e, &server_state.chat_template, &template_info) != ERR_OK) {
         snprintf(server_state.template_error, sizeof server_state.template_error, "%s", template_info.text);
         log_line("warn", "chat_template_unusable reason=\"%s\"", template_info.text);
     }
     atomic_store_explicit(&server_state.engine, e, memory_order_release);
-    log_line("info", "ready model=\"%s\" backend=%s kernels=%s threads=%d ctx=%u weights_mib=%" PRIu64 " kv_mib=%" PRIu64 " load_ms=%" PRIu64,
+    log_line("info",
+             "ready model=\"%s\" backend=%s kernels=%s threads=%d ctx=%u weights_mib=%" PRIu64 " kv_mib=%" PRIu64
+             " load_ms=%" PRIu64,
              server_state.model_id, m->backend, m->kernels, m->n_threads, m->n_ctx, m->weight_bytes >> 20, m->kv_bytes >> 20,
              (clock_now_ns() - start) / 1000000u);
     return ERR_OK;
