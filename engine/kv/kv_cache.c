@@ -5,6 +5,7 @@
 #include "engine/base/rng.h"
 
 #include <string.h>
+#include <sys/random.h>
 
 struct page {
     int32_t n_held;
@@ -13,6 +14,7 @@ struct page {
     int32_t prev, next;     /* free list (next only), or list of kept pages, oldest first */
     int32_t chain;          /* next page of the same hash slot */
     bool is_named, is_filled, is_kept;
+    bool is_forgotten;      /* named, for those that hang from it, but not in its hash slot any more */
     uint64_t salt, hash, owner;
     int32_t tokens[KV_PAGE_TOKENS];
 };
@@ -27,6 +29,13 @@ struct kv_cache {
     uint64_t key; /* of the hash, drawn at start */
 };
 
+/* Unknown to clients, so that they cannot aim at a hash slot or at another tenant's salt. */
+static uint64_t fresh_key(void)
+{
+    uint64_t key = 0;
+    return getrandom(&key, sizeof key, GRND_NONBLOCK) == (ssize_t)sizeof key ? key : rng_fresh_seed();
+}
+
 enum err kv_cache_new(int32_t n_pages, struct kv_cache **out)
 {
     *out = NULL;
@@ -39,7 +48,7 @@ enum err kv_cache_new(int32_t n_pages, struct kv_cache **out)
         n_slots *= 2;
     }
     *kv = (struct kv_cache){.n_pages = n_pages, .n_free = n_pages, .oldest = KV_NO_PAGE, .newest = KV_NO_PAGE,
-                            .mask = n_slots - 1, .key = rng_fresh_seed()};
+                            .mask = n_slots - 1, .key = fresh_key()};
     kv->pages = mem_zalloc_array((size_t)n_pages, sizeof *kv->pages, MEM_KV);
     kv->slots = mem_alloc(n_slots * sizeof *kv->slots, MEM_KV);
     if (kv->pages == NULL || kv->slots == NULL) {
@@ -112,7 +121,8 @@ static void unkeep(struct kv_cache *kv, int32_t id)
 
 /* --- names --------------------------------------------------------------------------------------------------------- */
 
-static void unname(struct kv_cache *kv, int32_t id)
+/* Takes a page out of its hash slot. */
+static void unchain(struct kv_cache *kv, int32_t id)
 {
     struct page *p = &kv->pages[id];
     int32_t *link = &kv->slots[p->hash & kv->mask];
@@ -120,6 +130,14 @@ static void unname(struct kv_cache *kv, int32_t id)
         link = &kv->pages[*link].chain;
     }
     *link = p->chain;
+}
+
+static void unname(struct kv_cache *kv, int32_t id)
+{
+    struct page *p = &kv->pages[id];
+    if (!p->is_forgotten) {
+        unchain(kv, id);
+    }
     if (p->parent != KV_NO_PAGE) {
         kv->pages[p->parent].n_children--;
     }
@@ -158,7 +176,7 @@ bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t par
     p->hash = hash_of(kv, salt, parent, tokens);
     p->owner = owner;
     p->is_named = true;
-    p->is_filled = false;
+    p->is_filled = p->is_forgotten = false;
     p->n_children = 0;
     memcpy(p->tokens, tokens, sizeof p->tokens);
     p->chain = kv->slots[p->hash & kv->mask];
@@ -175,7 +193,17 @@ void kv_cache_fill(struct kv_cache *kv, int32_t page)
     kv->pages[page].owner = KV_NO_OWNER;
 }
 
+void kv_cache_forget(struct kv_cache *kv, int32_t page)
+{
+    struct page *p = &kv->pages[page];
+    if (p->is_named && p->is_filled && !p->is_forgotten) {
+        unchain(kv, page);
+        p->is_forgotten = true;
+    }
+}
+
 bool kv_cache_is_named(const struct kv_cache *kv, int32_t page) { return kv->pages[page].is_named; }
+bool kv_cache_is_held(const struct kv_cache *kv, int32_t page) { return kv->pages[page].n_held > 0; }
 bool kv_cache_is_filled(const struct kv_cache *kv, int32_t page) { return kv->pages[page].is_filled; }
 uint64_t kv_cache_owner(const struct kv_cache *kv, int32_t page) { return kv->pages[page].owner; }
 void kv_cache_set_owner(struct kv_cache *kv, int32_t page, uint64_t owner) { kv->pages[page].owner = owner; }

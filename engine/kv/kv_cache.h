@@ -44,7 +44,12 @@ bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t par
 /* Tells that the page's content is complete: it has no owner any more. */
 void kv_cache_fill(struct kv_cache *kv, int32_t page);
 
+/* Makes a page unfindable, as its content is not to be trusted. Who holds it keeps it, and it is reused when its turn comes;
+ * whatever hangs from it cannot be reached any more either. Pages without identity or content are left alone. */
+void kv_cache_forget(struct kv_cache *kv, int32_t page);
+
 bool kv_cache_is_named(const struct kv_cache *kv, int32_t page);
+bool kv_cache_is_held(const struct kv_cache *kv, int32_t page);
 bool kv_cache_is_filled(const struct kv_cache *kv, int32_t page);
 uint64_t kv_cache_owner(const struct kv_cache *kv, int32_t page);
 /* Sets who computes a named, empty page: a waiter that takes over, or KV_NO_OWNER when the owner leaves. */

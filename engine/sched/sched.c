@@ -73,9 +73,38 @@ static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_re
     return true;
 }
 
+/* Puts q behind the others, or says why not. */
+static enum err enqueue(struct sched *s, struct sched_seq *q)
+{
+    const struct sched_config *c = &s->cfg;
+    uint64_t n_tokens = (uint64_t)q->n_tokens;
+    pthread_mutex_lock(&s->lock);
+    bool is_full = s->n_queued >= c->queue_max ||
+                   (c->queue_max_tokens != 0 && s->n_queued_tokens + n_tokens > c->queue_max_tokens);
+    enum err err = s->is_draining || s->is_stopping ? ERR_DRAINING : is_full ? ERR_OVERLOADED : ERR_OK;
+    if (err == ERR_OK) {
+        q->number = ++s->next_number;
+        *s->submitted_end = q;
+        s->submitted_end = &q->next;
+        s->n_queued++;
+        s->n_queued_tokens += n_tokens;
+        atomic_store(&s->has_news, true);
+        pthread_cond_signal(&s->wake);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return err;
+}
+
 enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out, struct err_info *info)
 {
     *out = NULL;
+    if (r->n_tokens < 1) {
+        return err_set(info, ERR_INVALID_VALUE, "prompt", "prompt: expected at least one token, found none");
+    }
+    if (r->n_tokens > s->cfg.n_ctx) {
+        return err_set(info, ERR_CONTEXT_LENGTH, "prompt", "prompt: expected at most %d tokens, found %d", s->cfg.n_ctx,
+                       r->n_tokens);
+    }
     struct sched_seq *q = mem_zalloc(sizeof *q, MEM_REQUEST);
     if (q == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
@@ -93,23 +122,10 @@ enum err sched_submit(struct sched *s, const struct sched_request *r, struct sch
         return err_set(info, ERR_NOMEM, NULL, "out of memory for a request of %d tokens", r->n_tokens);
     }
     q->submit_ns = clock_now_ns();
-    pthread_mutex_lock(&s->lock);
-    enum err err = s->is_draining || s->is_stopping      ? ERR_DRAINING
-                   : s->n_queued >= s->cfg.queue_max ? ERR_OVERLOADED
-                                                       : ERR_OK;
-    if (err == ERR_OK) {
-        q->number = ++s->next_number;
-        *s->submitted_end = q;
-        s->submitted_end = &q->next;
-        s->n_queued++;
-        atomic_store(&s->has_news, true);
-        pthread_cond_signal(&s->wake);
-    }
-    pthread_mutex_unlock(&s->lock);
+    enum err err = enqueue(s, q);
     if (err != ERR_OK) {
         seq_free(q);
-        return err_set(info, err, NULL,
-                       err == ERR_DRAINING ? "the server is shutting down" : "the queue of %d requests is full", s->cfg.queue_max);
+        return err_set(info, err, NULL, "%s", err_text(err));
     }
     *out = q;
     return ERR_OK;
@@ -223,6 +239,9 @@ void sched_seq_usage(struct sched_seq *q, struct sched_usage *out)
 void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err)
 {
     bool in_queue = !q->was_admitted, in_prefill = q->n_tokens == q->n_prompt;
+    if (err == ERR_NUMERICAL) {
+        sched_forget_pages(s, q); /* whatever went wrong may lie in them */
+    }
     sched_drop_pages(s, q);
     pthread_mutex_lock(&s->lock);
     if (err == ERR_CANCELLED) {
@@ -292,19 +311,21 @@ static bool read_stopping(struct sched *s)
 
 static void update_stats(struct sched *s, int32_t n_swept_waiting)
 {
-    int32_t n_waiting = 0;
-    double rows = 0;
+    uint64_t n_tokens = 0;
     for (const struct sched_seq *q = s->waiting; q != NULL; q = q->next) {
-        n_waiting++;
-        rows += q->n_tokens;
+        n_tokens += (uint64_t)q->n_tokens;
     }
+    double rows = (double)n_tokens;
     for (const struct sched_seq *q = s->running; q != NULL; q = q->next) {
         rows += q->n_tokens - q->n_computed;
     }
     pthread_mutex_lock(&s->lock);
     s->n_queued -= n_swept_waiting;
+    for (const struct sched_seq *q = s->submitted; q != NULL; q = q->next) {
+        n_tokens += (uint64_t)q->n_tokens;
+    }
+    s->n_queued_tokens = n_tokens;
     s->stats.n_running = (uint64_t)s->n_running;
-    s->stats.n_waiting = (uint64_t)n_waiting;
     s->stats.pages_held = (uint64_t)kv_cache_n_held(s->kv);
     s->stats.pages_kept = (uint64_t)kv_cache_n_kept(s->kv);
     s->stats.estimated_wait_ms = (uint64_t)(rows * s->ns_per_row / 1e6);
@@ -455,6 +476,7 @@ void sched_get_stats(struct sched *s, struct sched_stats *out)
     uint64_t last = atomic_load(&s->last_step_ns), now = clock_now_ns();
     pthread_mutex_lock(&s->lock);
     *out = s->stats;
+    out->n_waiting = (uint64_t)s->n_queued;
     pthread_mutex_unlock(&s->lock);
     out->last_step_age_ms = last == 0 || now < last ? 0 : (now - last) / 1000000u;
 }

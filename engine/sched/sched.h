@@ -25,17 +25,18 @@ struct sched_config {
     struct backend_model *model; /* borrowed; opened with the three limits below */
     int32_t n_vocab;
     int32_t n_ctx;               /* longest sequence in tokens */
-    int32_t n_pages;             /* KV pages; at least n_ctx / BACKEND_PAGE_TOKENS rounded up */
+    int32_t n_pages;             /* KV pages; at least n_ctx / BACKEND_PAGE_TOKENS rounded up, so any sequence fits */
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
     int32_t max_seqs;            /* sequences running at once */
     int32_t queue_max;           /* sequences waiting */
+    uint64_t queue_max_tokens;   /* and their tokens; 0 = no limit */
     uint64_t step_budget_ns;     /* how long a step may take while others decode; 0 = 100 ms */
     uint64_t stall_ns;           /* a reader that takes nothing for so long loses its sequence; 0 = 30 s */
 };
 
 /* One sequence to generate. Everything is copied. */
 struct sched_request {
-    const int32_t *tokens; /* [n_tokens] the prompt, ids in range, 1 .. n_ctx-1 of them */
+    const int32_t *tokens; /* [n_tokens] the prompt, ids in range, 1 .. n_ctx of them */
     int32_t n_tokens;
     int32_t max_tokens;    /* 0 = prefill only, -1 = until n_ctx */
     int32_t min_tokens;
@@ -79,7 +80,8 @@ void sched_free(struct sched **s);
 /* Refuses new sequences from now on (ERR_DRAINING). */
 void sched_drain(struct sched *s);
 
-/* Queues a sequence; *out is the caller's until sched_release. ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
+/* Queues a sequence; *out is the caller's until sched_release. ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM; ERR_INVALID_VALUE
+ * (no tokens), ERR_CONTEXT_LENGTH (more than n_ctx). */
 MUST_CHECK enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out,
                                  struct err_info *info);
 

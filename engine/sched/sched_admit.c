@@ -45,6 +45,21 @@ static bool take_pages(struct sched *s, struct sched_seq *q)
     return true;
 }
 
+/* Pages that admitting q would take from what is available: shared ones that somebody holds cost nothing. */
+static int32_t pages_missing(const struct sched *s, const struct sched_seq *q)
+{
+    int32_t n = pages_for(q->n_tokens), n_shareable = q->is_private ? 0 : (q->n_tokens - 1) / KV_PAGE_TOKENS;
+    int32_t parent = KV_NO_PAGE;
+    for (int32_t i = 0; i < n_shareable; i++) {
+        parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS);
+        if (parent == KV_NO_PAGE) {
+            break;
+        }
+        n -= kv_cache_is_held(s->kv, parent);
+    }
+    return n;
+}
+
 /* Puts q into a list that is in order of number. The oldest comes first everywhere, so it always moves on. */
 static void insert(struct sched_seq **list, struct sched_seq *q)
 {
@@ -59,8 +74,8 @@ void sched_admit_all(struct sched *s)
 {
     while (s->waiting != NULL && s->n_running < s->cfg.max_seqs) {
         struct sched_seq *q = s->waiting;
-        /* One page more than the prompt needs, so that admitting does not at once lead to preempting. */
-        bool has_room = s->running == NULL || kv_cache_n_available(s->kv) > pages_for(q->n_tokens);
+        /* One page more than it needs now, so that admitting does not at once lead to preempting. */
+        bool has_room = s->running == NULL || kv_cache_n_available(s->kv) > pages_missing(s, q);
         if (!has_room || !take_pages(s, q)) {
             return;
         }
@@ -95,6 +110,8 @@ static bool preempt_youngest(struct sched *s, const struct sched_seq *older)
     *link = NULL;
     s->n_running--;
     sched_drop_pages(s, q);
+    q->was_preempted = true;
+    q->stalled_since = 0; /* not its reader's fault while it waits */
     insert(&s->waiting, q);
     pthread_mutex_lock(&s->lock);
     s->n_queued++;
@@ -132,7 +149,7 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
             break;
         }
         q->n_computed += KV_PAGE_TOKENS;
-        if (q->n_tokens == q->n_prompt) { /* what a preempted sequence finds again was not the client's saving */
+        if (!q->was_preempted) { /* what a preempted sequence finds again was counted or computed before */
             pthread_mutex_lock(&q->lock);
             q->usage.cached_tokens += KV_PAGE_TOKENS;
             pthread_mutex_unlock(&q->lock);
@@ -156,6 +173,13 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
         end = MIN_OF((end / KV_PAGE_TOKENS + 1) * KV_PAGE_TOKENS, q->n_tokens);
     }
     return end - q->n_computed;
+}
+
+void sched_forget_pages(struct sched *s, struct sched_seq *q)
+{
+    for (int32_t i = 0; i < q->n_pages; i++) {
+        kv_cache_forget(s->kv, q->pages[i]);
+    }
 }
 
 void sched_named_pages_filled(struct sched *s, struct sched_seq *q)

@@ -46,9 +46,10 @@ struct sched_seq {
     int32_t n_pages;
     int32_t n_computed;     /* positions whose keys and values are in the cache */
     int32_t n_chunk;        /* rows in the current batch */
+    int32_t i_logits;       /* first of its rows of logits in the current batch */
     int32_t n_prompt_given; /* prompt tokens given out with their log-probabilities */
     uint64_t stalled_since; /* 0: the reader keeps up */
-    bool was_admitted, has_ended;
+    bool was_admitted, was_preempted, has_ended;
 
     pthread_mutex_t lock;
     pthread_cond_t ready;
@@ -66,10 +67,11 @@ struct sched {
     pthread_t thread;
     bool is_started;
 
-    pthread_mutex_t lock; /* guards the four below and stats */
+    pthread_mutex_t lock; /* guards the fields down to next_number */
     pthread_cond_t wake;
     struct sched_seq *submitted, **submitted_end;
     int32_t n_queued;     /* submitted and waiting */
+    uint64_t n_queued_tokens; /* theirs; a little high between a step's admissions and its end */
     bool is_draining, is_stopping;
     struct sched_stats stats;
     uint64_t next_number;
@@ -99,6 +101,7 @@ bool sched_grow(struct sched *s, struct sched_seq *q, int32_t n_positions); /* p
 int32_t sched_ready_rows(struct sched *s, struct sched_seq *q); /* rows q could compute now, after using shared pages */
 void sched_named_pages_filled(struct sched *s, struct sched_seq *q); /* after a step: publish what is complete */
 void sched_drop_pages(struct sched *s, struct sched_seq *q);
+void sched_forget_pages(struct sched *s, struct sched_seq *q); /* nobody shall find what q has computed */
 
 /* sched.c */
 uint32_t sched_ring_room(struct sched_seq *q);

@@ -27,6 +27,7 @@ static bool has_room(struct sched_seq *q, uint32_t events)
 /* Adds n rows of q and the logits it wants of them. */
 static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int32_t n)
 {
+    int32_t first_logits = b->n_logits;
     for (int32_t i = 0; i < n; i++) {
         int32_t at = q->n_computed + i, row = b->n_rows++;
         s->tokens[row] = q->tokens[at];
@@ -39,6 +40,7 @@ static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int3
         }
     }
     q->n_chunk = n;
+    q->i_logits = first_logits;
     s->tables[b->n_seqs] = q->pages;
     s->batch_seqs[b->n_seqs++] = q;
 }
@@ -78,12 +80,19 @@ static void add_prefill(struct sched *s, struct batch *b)
             continue;
         }
         int32_t n = MIN_OF(sched_ready_rows(s, q), budget);
-        int32_t logits_left = s->cfg.max_logits - b->n_logits - (s->n_running - b->n_seqs); /* one kept for each other */
+        int32_t logits_left = s->cfg.max_logits - b->n_logits - (s->n_running - b->n_seqs - 1); /* one for each other */
         if (q->prompt_logprobs) {
             n = MIN_OF(n, MIN_OF(logits_left, SCHED_RING / 2));
         }
-        if (n <= 0 || !has_room(q, q->prompt_logprobs ? (uint32_t)n + 1 : 1)) {
+        if (n <= 0) {
             continue;
+        }
+        if (!has_room(q, q->prompt_logprobs ? (uint32_t)n + 1 : 1)) {
+            /* Others may wait for its shared pages, which lie before its last token and give no event. */
+            n = q->prompt_logprobs ? 0 : MIN_OF(n, q->n_tokens - 1 - q->n_computed);
+            if (n == 0) {
+                continue;
+            }
         }
         add_rows(s, b, q, n);
         budget -= n;
@@ -163,33 +172,9 @@ static void give_prompt_token(struct sched *s, struct sched_seq *q, int32_t i_lo
     }
 }
 
-/* What q's rows gave; its logits begin at *i_logits, which moves on. True: q has ended (and is gone). */
-static bool finish_rows(struct sched *s, struct sched_seq *q, int32_t *i_logits)
+/* Takes q, which has ended, out of the running ones. */
+static void end_running(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err)
 {
-    int32_t first = q->n_computed;
-    q->n_computed += q->n_chunk;
-    sched_named_pages_filled(s, q);
-    enum sched_finish finish = SCHED_FINISH_NONE;
-    enum err err = ERR_OK;
-    if (q->prompt_logprobs && first == 0) {
-        give_prompt_token(s, q, -1, 0);
-    }
-    for (int32_t at = first; q->prompt_logprobs && at < q->n_computed && at < q->n_prompt - 1; at++) {
-        err = isfinite(s->row_stats[*i_logits].logsumexp) ? err : ERR_NUMERICAL;
-        give_prompt_token(s, q, (*i_logits)++, at + 1);
-    }
-    if (err == ERR_OK && q->n_computed == q->n_tokens) {
-        if (wants_token(q)) {
-            err = sample_next(s, q, (*i_logits)++, &finish);
-        } else {
-            note_first_token(q);
-            finish = SCHED_FINISH_LENGTH;
-        }
-    }
-    q->n_chunk = 0;
-    if (err == ERR_OK && finish == SCHED_FINISH_NONE) {
-        return false;
-    }
     struct sched_seq **link = &s->running;
     while (*link != q) {
         link = &(*link)->next;
@@ -197,19 +182,44 @@ static bool finish_rows(struct sched *s, struct sched_seq *q, int32_t *i_logits)
     *link = q->next;
     s->n_running--;
     sched_end(s, q, finish, err);
-    return true;
+}
+
+/* What q's rows gave; it may end. */
+static void finish_rows(struct sched *s, struct sched_seq *q)
+{
+    int32_t first = q->n_computed, i_logits = q->i_logits;
+    q->n_computed += q->n_chunk;
+    sched_named_pages_filled(s, q);
+    enum sched_finish finish = SCHED_FINISH_NONE;
+    enum err err = ERR_OK;
+    if (q->prompt_logprobs && first == 0) {
+        give_prompt_token(s, q, -1, 0);
+    }
+    for (int32_t at = first; q->prompt_logprobs && at < q->n_computed && at < q->n_prompt - 1 && err == ERR_OK; at++) {
+        if (isfinite(s->row_stats[i_logits].logsumexp)) {
+            give_prompt_token(s, q, i_logits++, at + 1);
+        } else {
+            err = ERR_NUMERICAL;
+        }
+    }
+    if (err == ERR_OK && q->n_computed == q->n_tokens) {
+        if (wants_token(q)) {
+            err = sample_next(s, q, i_logits, &finish);
+        } else {
+            note_first_token(q);
+            finish = SCHED_FINISH_LENGTH;
+        }
+    }
+    q->n_chunk = 0;
+    if (err != ERR_OK || finish != SCHED_FINISH_NONE) {
+        end_running(s, q, finish, err);
+    }
 }
 
 static void fail_batch(struct sched *s, const struct batch *b, enum err err)
 {
     for (int32_t i = 0; i < b->n_seqs; i++) {
-        struct sched_seq **link = &s->running;
-        while (*link != s->batch_seqs[i]) {
-            link = &(*link)->next;
-        }
-        *link = s->batch_seqs[i]->next;
-        s->n_running--;
-        sched_end(s, s->batch_seqs[i], SCHED_FINISH_NONE, err);
+        end_running(s, s->batch_seqs[i], SCHED_FINISH_NONE, err);
     }
 }
 
@@ -256,12 +266,11 @@ bool sched_step(struct sched *s)
         fail_batch(s, &b, err);
         return true;
     }
-    int32_t i_logits = 0;
     uint64_t n_generated = 0;
     for (int32_t i = 0; i < b.n_seqs; i++) {
         struct sched_seq *q = s->batch_seqs[i];
         n_generated += q->n_computed + q->n_chunk == q->n_tokens && wants_token(q);
-        (void)finish_rows(s, q, &i_logits);
+        finish_rows(s, q);
     }
     count_step(s, &b, ns, n_generated);
     return true;

@@ -1,0 +1,158 @@
+/* Checks every rule of struct backend_batch on the way; a broken one is counted, not fatal, as forward runs in the
+ * scheduler's thread. */
+#include "tests/support/fake_backend.h"
+
+#include "engine/base/mem.h"
+
+#include <math.h>
+#include <time.h>
+
+static void sleep_us(long us) { nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL); }
+
+struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_t max_logits)
+{
+    struct backend_model *m = mem_zalloc(sizeof *m, MEM_GENERAL);
+    size_t n = (size_t)n_pages * BACKEND_PAGE_TOKENS;
+    if (m == NULL || (m->slots = mem_zalloc_array(n, sizeof *m->slots, MEM_GENERAL)) == NULL) {
+        mem_free(m);
+        return NULL;
+    }
+    m->n_pages = n_pages;
+    m->max_rows = max_rows;
+    m->max_logits = max_logits;
+    atomic_init(&m->fail_token, -1);
+    atomic_init(&m->nan_token, -1);
+    return m;
+}
+
+void fake_backend_free(struct backend_model **m)
+{
+    if (*m != NULL) {
+        mem_free((*m)->slots);
+        mem_free(*m);
+        *m = NULL;
+    }
+}
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ (v + 0x9E3779B97F4A7C15u)) * 0xBF58476D1CE4E5B9u;
+    return h ^ h >> 29;
+}
+
+static uint64_t fold(uint64_t h, int32_t token, int32_t at)
+{
+    return mix(mix(h, (uint64_t)at), (uint64_t)(uint32_t)token);
+}
+
+static void logits_of(uint64_t h, float *logits)
+{
+    for (int i = 0; i < FAKE_VOCAB; i++) {
+        logits[i] = (float)(mix(h, (uint64_t)i) >> 40) / (float)(1 << 21); /* 0 to 8 */
+    }
+}
+
+void fake_backend_logits(const int32_t *tokens, int32_t n, float *logits)
+{
+    uint64_t h = 1;
+    for (int32_t i = 0; i < n; i++) {
+        h = fold(h, tokens[i], i);
+    }
+    logits_of(h, logits);
+}
+
+static struct fake_slot *slot(struct backend_model *m, const int32_t *table, int32_t pos)
+{
+    int32_t page = table[pos / BACKEND_PAGE_TOKENS];
+    if (page < 0 || page >= m->n_pages) {
+        m->n_faults++;
+        page = 0;
+    }
+    return &m->slots[page * BACKEND_PAGE_TOKENS + pos % BACKEND_PAGE_TOKENS];
+}
+
+static void check_rules(struct backend_model *m, const struct backend_batch *b)
+{
+    bool ok = b->n_rows >= 1 && b->n_rows <= m->max_rows && b->n_logits >= 0 && b->n_logits <= m->max_logits;
+    for (int32_t i = 0; ok && i < b->n_rows; i++) {
+        ok = b->tokens[i] >= 0 && b->tokens[i] < FAKE_VOCAB && b->seq[i] >= 0 && b->seq[i] < b->n_seqs;
+        if (ok && i > 0) {
+            ok = b->seq[i] == b->seq[i - 1] ? b->pos[i] == b->pos[i - 1] + 1 : b->seq[i] == b->seq[i - 1] + 1;
+        }
+    }
+    for (int32_t i = 0; ok && i < b->n_logits; i++) {
+        ok = b->logit_rows[i] >= 0 && b->logit_rows[i] < b->n_rows &&
+             (i == 0 || b->logit_rows[i] > b->logit_rows[i - 1]);
+    }
+    m->n_faults += !ok;
+}
+
+static struct backend_row_stats stats_of(const float *logits)
+{
+    struct backend_row_stats st = {.max = logits[0]};
+    double sum = 0;
+    for (int i = 1; i < FAKE_VOCAB; i++) {
+        if (logits[i] > logits[st.argmax]) {
+            st.argmax = i;
+        }
+    }
+    st.max = logits[st.argmax];
+    for (int i = 0; i < FAKE_VOCAB; i++) {
+        sum += exp((double)logits[i] - st.max);
+    }
+    st.logsumexp = (float)(st.max + log(sum));
+    return st;
+}
+
+static void compute_row(struct backend_model *m, const struct backend_batch *b, int32_t i_logits)
+{
+    int32_t row = b->logit_rows[i_logits];
+    uint64_t h = 1;
+    for (int32_t pos = 0; pos <= b->pos[row]; pos++) {
+        const struct fake_slot *s = slot(m, b->page_tables[b->seq[row]], pos);
+        h = fold(h, s->token, pos);
+        if (h != s->hash) {
+            m->n_faults++; /* not written, or written by another sequence */
+            h = ~h;
+        }
+    }
+    float *logits = b->logits + (size_t)i_logits * FAKE_VOCAB;
+    logits_of(h, logits);
+    if (b->tokens[row] == m->nan_token) {
+        logits[3] = NAN;
+    }
+    b->stats[i_logits] = stats_of(logits);
+}
+
+static enum err forward(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
+{
+    atomic_store(&m->is_inside, true);
+    while (atomic_load(&m->is_held)) {
+        sleep_us(200);
+    }
+    if (atomic_load(&m->delay_us) != 0) {
+        sleep_us(m->delay_us);
+    }
+    check_rules(m, b);
+    enum err err = ERR_OK;
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        const int32_t *table = b->page_tables[b->seq[i]];
+        uint64_t before = b->pos[i] == 0 ? 1 : slot(m, table, b->pos[i] - 1)->hash;
+        *slot(m, table, b->pos[i]) = (struct fake_slot){b->tokens[i], fold(before, b->tokens[i], b->pos[i])};
+        if (b->tokens[i] == m->fail_token) {
+            err = err_set(info, ERR_INTERNAL, NULL, "told to fail");
+        }
+    }
+    for (int32_t i = 0; err == ERR_OK && i < b->n_logits; i++) {
+        compute_row(m, b, i);
+    }
+    m->n_rows += b->n_rows;
+    m->n_steps++;
+    if (b->n_seqs > m->n_wide) {
+        m->n_wide = b->n_seqs;
+    }
+    atomic_store(&m->is_inside, false);
+    return err;
+}
+
+const struct backend fake_backend = {.name = "fake", .description = "a hash instead of a model", .forward = forward};

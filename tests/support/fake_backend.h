@@ -1,0 +1,43 @@
+/* A back end without a model, for tests of the scheduler. Its "KV cache" holds, for each position of each page, the
+ * token and a hash of everything before it; the logits of a row are a hash of all tokens of its sequence, read back
+ * through the page table and checked on the way. So a page that is mixed up, freed too early, never computed or shared
+ * under another prefix shows as a fault and as a wrong token; fake_backend_logits says what the right ones are.
+ *
+ * Threads: forward on the scheduler's thread; the counters and knobs may be used from any other. */
+#ifndef INFCGI_TEST_FAKE_BACKEND_H
+#define INFCGI_TEST_FAKE_BACKEND_H
+
+#include "engine/backend/backend.h"
+
+#include <stdatomic.h>
+
+enum { FAKE_VOCAB = 64 };
+
+struct fake_slot {
+    int32_t token;
+    uint64_t hash; /* of the sequence up to here; 0 = never written */
+};
+
+struct backend_model {
+    struct fake_slot *slots; /* [n_pages][BACKEND_PAGE_TOKENS] */
+    int32_t n_pages, max_rows, max_logits;
+    atomic_long n_rows, n_steps,
+        n_faults;          /* rows and batches run; rules of struct backend_batch broken, or pages wrong */
+    atomic_int n_wide;     /* most sequences seen in one batch */
+    atomic_int delay_us;   /* knob: how long a batch takes */
+    atomic_int fail_token; /* knob: a batch with this token fails; -1 = none */
+    atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
+    atomic_bool is_held;   /* knob: forward waits until it is false again */
+    atomic_bool is_inside; /* forward runs now */
+};
+
+extern const struct backend fake_backend;
+
+/* A model with room for the limits given / its end. NULL when out of memory. */
+struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_t max_logits);
+void fake_backend_free(struct backend_model **m);
+
+/* Logits of the row behind tokens[0..n), as forward computes them. */
+void fake_backend_logits(const int32_t *tokens, int32_t n, float *logits);
+
+#endif

@@ -1,0 +1,187 @@
+/* Compares in plain C and reports the first difference: an assertion a token would be slow. */
+#include "tests/support/sched_rig.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/mem.h"
+#include "engine/base/rng.h"
+
+#include <check.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+struct rig rig_open(struct rig_limits l)
+{
+    l.n_pages = l.n_pages != 0 ? l.n_pages : 64;
+    l.n_ctx = l.n_ctx != 0 ? l.n_ctx : 320;
+    l.max_rows = l.max_rows != 0 ? l.max_rows : 64;
+    l.max_seqs = l.max_seqs != 0 ? l.max_seqs : 16;
+    l.max_logits = l.max_logits != 0 ? l.max_logits : l.max_seqs + 4;
+    struct rig r = {.model = fake_backend_new(l.n_pages, l.max_rows, l.max_logits)};
+    struct sched_config cfg = {.backend = &fake_backend,
+                               .model = r.model,
+                               .n_vocab = FAKE_VOCAB,
+                               .n_ctx = l.n_ctx,
+                               .n_pages = l.n_pages,
+                               .max_rows = l.max_rows,
+                               .max_logits = l.max_logits,
+                               .max_seqs = l.max_seqs,
+                               .queue_max = l.queue_max != 0 ? l.queue_max : 64,
+                               .queue_max_tokens = l.queue_max_tokens,
+                               .stall_ns = l.stall_ns};
+    struct err_info info = {0};
+    if (r.model == NULL || sched_new(&cfg, &r.sched, &info) != ERR_OK) {
+        ck_abort_msg("no scheduler: %s", info.text);
+    }
+    return r;
+}
+
+struct sched_stats rig_stats(struct rig *r)
+{
+    struct sched_stats st;
+    sched_get_stats(r->sched, &st);
+    return st;
+}
+
+void rig_wait_idle(struct rig *r)
+{
+    uint64_t until = clock_now_ns() + 20000000000ull;
+    struct sched_stats st = rig_stats(r);
+    while (st.n_running != 0 || st.n_waiting != 0 || st.pages_held != 0) {
+        if (clock_now_ns() > until) {
+            ck_abort_msg("not idle: %d running, %d waiting, %d pages held", (int)st.n_running, (int)st.n_waiting,
+                         (int)st.pages_held);
+        }
+        nanosleep(&(struct timespec){0, 500000}, NULL);
+        st = rig_stats(r);
+    }
+}
+
+void rig_close(struct rig *r)
+{
+    rig_wait_idle(r);
+    sched_free(&r->sched);
+    ck_assert_int_eq(r->model->n_faults, 0);
+    fake_backend_free(&r->model);
+}
+
+struct sched_request rig_request(const int32_t *tokens, int32_t n_tokens, int32_t max_tokens)
+{
+    return (struct sched_request){
+        .tokens = tokens,
+        .n_tokens = n_tokens,
+        .max_tokens = max_tokens,
+        .sampling = {.top_p = 1, .typical_p = 1, .repeat_penalty = 1, .repeat_last_n = 64, .n_top = -1}};
+}
+
+void rig_prompt(int32_t *tokens, int32_t n, uint64_t which)
+{
+    for (int32_t i = 0; i < n; i++) {
+        tokens[i] = (int32_t)(rng_uniform(which, 7, (uint64_t)i) * FAKE_VOCAB);
+    }
+}
+
+struct sched_seq *rig_submit(struct rig *r, const struct sched_request *q)
+{
+    struct sched_seq *seq;
+    struct err_info info = {0};
+    if (sched_submit(r->sched, q, &seq, &info) != ERR_OK) {
+        ck_abort_msg("not accepted: %s", info.text);
+    }
+    return seq;
+}
+
+void rig_collect(struct sched_seq **q, struct rig_output *out)
+{
+    struct sched_event ev = {0};
+    memset(out, 0, sizeof *out);
+    while (ev.kind != SCHED_END) {
+        enum err err = sched_next(*q, 20000, &ev);
+        if (err != ERR_OK || out->n >= RIG_MAX_OUT) {
+            ck_abort_msg("no event: %s after %d tokens", err_code(err), out->n);
+        }
+        if (ev.kind == SCHED_TOKEN) {
+            out->ids[out->n++] = ev.token.id;
+        }
+        out->n_prompt_events += ev.kind == SCHED_PROMPT_TOKEN;
+    }
+    out->finish = ev.finish;
+    out->err = ev.err;
+    ck_assert_int_eq(sched_next(*q, 0, &ev), ERR_NONE);
+    sched_seq_usage(*q, &out->usage);
+    sched_release(q);
+    ck_assert_ptr_null(*q);
+}
+
+static struct sampler_row row_of(const float *logits)
+{
+    struct sampler_row row = {.logits = logits, .n_vocab = FAKE_VOCAB};
+    double sum = 0;
+    for (int i = 1; i < FAKE_VOCAB; i++) {
+        row.argmax = logits[i] > logits[row.argmax] ? i : row.argmax;
+    }
+    row.max = logits[row.argmax];
+    for (int i = 0; i < FAKE_VOCAB; i++) {
+        sum += exp((double)logits[i] - row.max);
+    }
+    row.logsumexp = (float)(row.max + log(sum));
+    return row;
+}
+
+/* One token behind h; false when it ends the sequence. */
+static bool expect_one(const struct sched_request *q, const struct sampler_history *h, struct sampler_scratch *scratch,
+                       int32_t *id)
+{
+    float logits[FAKE_VOCAB];
+    fake_backend_logits(h->tokens, h->n_tokens, logits);
+    struct sampler_row row = row_of(logits);
+    struct sampler_result r;
+    ck_assert_int_eq(sampler_pick(&q->sampling, &row, h, scratch, &r), ERR_OK);
+    *id = r.id;
+    for (size_t i = 0; i < q->sampling.n_ends; i++) {
+        if (q->sampling.ends[i] == r.id) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void rig_expect(const struct sched_request *q, int32_t n_ctx, struct rig_output *out)
+{
+    static int32_t tokens[RIG_MAX_OUT * 2];
+    struct sampler_scratch scratch;
+    memset(out, 0, sizeof *out);
+    memcpy(tokens, q->tokens, (size_t)q->n_tokens * sizeof *tokens);
+    ck_assert_int_eq(sampler_scratch_init(&scratch, FAKE_VOCAB), ERR_OK);
+    int32_t total = q->max_tokens < 0 || q->n_tokens + q->max_tokens > n_ctx ? n_ctx : q->n_tokens + q->max_tokens;
+    out->finish = SCHED_FINISH_LENGTH;
+    for (int32_t n = q->n_tokens; n < total; n++) {
+        struct sampler_history h = {.tokens = tokens,
+                                    .n_prompt = q->n_tokens,
+                                    .n_tokens = n,
+                                    .ban_ends = q->ignore_ends || n - q->n_tokens < q->min_tokens};
+        if (!expect_one(q, &h, &scratch, &tokens[n])) {
+            out->finish = SCHED_FINISH_STOP;
+            break;
+        }
+        out->ids[out->n++] = tokens[n];
+    }
+    out->n_prompt_events = q->prompt_logprobs ? q->n_tokens : 0;
+    sampler_scratch_fini(&scratch);
+}
+
+void rig_compare(const struct rig_output *got, const struct rig_output *expected, const char *what)
+{
+    if (got->err != expected->err || got->finish != expected->finish || got->n != expected->n) {
+        ck_abort_msg("%s: %d tokens, finish %d, %s; expected %d tokens, finish %d, %s", what, got->n, (int)got->finish,
+                     err_code(got->err), expected->n, (int)expected->finish, err_code(expected->err));
+    }
+    for (int32_t i = 0; i < got->n; i++) {
+        if (got->ids[i] != expected->ids[i]) {
+            ck_abort_msg("%s: token %d is %d, expected %d", what, i, got->ids[i], expected->ids[i]);
+        }
+    }
+    if (got->n_prompt_events != expected->n_prompt_events) {
+        ck_abort_msg("%s: %d prompt tokens told, expected %d", what, got->n_prompt_events, expected->n_prompt_events);
+    }
+}

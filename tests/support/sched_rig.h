@@ -1,0 +1,60 @@
+/* A scheduler over the fake back end, and what a sequence should give according to a plain loop without a scheduler. */
+#ifndef INFCGI_TEST_SCHED_RIG_H
+#define INFCGI_TEST_SCHED_RIG_H
+
+#include "engine/sched/sched.h"
+#include "tests/support/fake_backend.h"
+
+enum { RIG_MAX_OUT = 1024 };
+
+struct rig {
+    struct backend_model *model;
+    struct sched *sched;
+};
+
+/* Limits of a rig; zero means: 64 pages, 320 tokens a sequence, 64 rows, max_logits = max_seqs + 4, 16 sequences, 64
+ * waiting. */
+struct rig_limits {
+    int32_t n_pages, n_ctx, max_rows, max_logits, max_seqs, queue_max;
+    uint64_t queue_max_tokens, stall_ns;
+};
+
+/* Fails the running test when it cannot be started. */
+struct rig rig_open(struct rig_limits limits);
+
+/* Checks that nothing is left (no page held, no rule of the back end broken), then frees all. */
+void rig_close(struct rig *r);
+
+/* Waits until no sequence is left and no page held; fails the test after some seconds. */
+void rig_wait_idle(struct rig *r);
+
+struct sched_stats rig_stats(struct rig *r);
+
+/* A request for greedy tokens, everything else off. */
+struct sched_request rig_request(const int32_t *tokens, int32_t n_tokens, int32_t max_tokens);
+
+/* Fills tokens[0..n) with a prompt that depends on `which` alone. */
+void rig_prompt(int32_t *tokens, int32_t n, uint64_t which);
+
+struct sched_seq *rig_submit(struct rig *r, const struct sched_request *q);
+
+/* What came out of a sequence. */
+struct rig_output {
+    int32_t n;
+    int32_t ids[RIG_MAX_OUT];
+    int32_t n_prompt_events;
+    enum sched_finish finish;
+    enum err err;
+    struct sched_usage usage;
+};
+
+/* Reads a sequence to its end and releases it. */
+void rig_collect(struct sched_seq **q, struct rig_output *out);
+
+/* What a request should give when nothing interferes. */
+void rig_expect(const struct sched_request *q, int32_t n_ctx, struct rig_output *out);
+
+/* Fails the test when the two differ in tokens, finish or error. */
+void rig_compare(const struct rig_output *got, const struct rig_output *expected, const char *what);
+
+#endif
