@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.." || exit 1
 # name|command. To add a runner, add a line.
 runners='
 lint|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
+lint-bites|bash tests/lint/lint_test.sh
 unit|build/release/unittests
 kernels|build/release/checkkern
 golden|build/release/golden

@@ -1,0 +1,60 @@
+#!/bin/bash
+# Shows that lint bites: breaks each rule in a copy of the tree and looks for the findings. Last line: N passed, N failed.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+git ls-files -co --exclude-standard | grep -v '\.gguf$' | tar -cf - -T - | tar -xf - -C "$copy"
+git -C "$copy" init -q
+passed=0
+failed=0
+
+names=()
+patterns=()
+check() { # NAME FILE TEXT PATTERN: lint must say PATTERN once TEXT stands at the end of FILE (which may be new)
+    mkdir -p "$(dirname "$copy/$2")"
+    printf '%b\n' "$3" >>"$copy/$2"
+    names+=("$1")
+    patterns+=("$4")
+}
+
+many_lines=$(printf 'int f%.0s;\\n' $(seq 1001))
+long_function="void long_one(void)\\n{\\n$(printf '    ;\\n%.0s' $(seq 110))}"
+check 'an include upwards' engine/base/buf.c '#include "engine/plan/plan.h"' 'engine/base/buf.c:[0-9]+: engine/base may not include'
+check 'an include past the door' fcgi/conf.c '#include "engine/kv/kv.h"' 'fcgi/conf.c:[0-9]+: fcgi may not include'
+check 'malloc' engine/plan/plan.c 'void *f(void) { return malloc(1); }' 'plan.c:[0-9]+: heap memory'
+check 'malloc beside comments' engine/plan/x_new.c '/* malloc(1) */\nint g = sizeof("free(x)");\nvoid *f(void) { return malloc(3); }' 'x_new.c:3: heap'
+check 'strcpy' fcgi/conf.c 'void f(char *a) { strcpy(a, "x"); }' 'conf.c:[0-9]+: a banned function'
+check 'printf in the engine' engine/plan/plan.c 'void f(void) { printf("x"); }' 'plan.c:[0-9]+: the engine prints nothing'
+check 'open' engine/plan/plan.c 'int f(void) { return open("x", 0); }' 'plan.c:[0-9]+: files are read'
+check 'exit' engine/plan/plan.c 'void f(void) { exit(1); }' 'plan.c:[0-9]+: only main ends'
+check 'getenv' engine/plan/plan.c 'char *f(void) { return getenv("x"); }' 'plan.c:[0-9]+: the environment'
+check 'strtol' fcgi/conf.c 'long f(char *s) { return strtol(s, 0, 0); }' 'conf.c:[0-9]+: numbers in text'
+check 'intrinsics' engine/plan/plan.c '#include <immintrin.h>' 'plan.c:[0-9]+: intrinsics'
+check 'libfcgi elsewhere' fcgi/conf.c '#include <fcgiapp.h>' 'conf.c:[0-9]+: libfcgi'
+check 'a long file' engine/plan/long.c "$many_lines" 'long.c:1: 100[0-9] lines'
+check 'a long function' engine/plan/long.c "$long_function" 'long.c:1: long_one has 11[0-9] lines'
+check 'a header that needs another' engine/plan/needy.h 'struct x { uint32_t a; };' 'needy.h:1: does not compile alone'
+check 'a path of one machine' docs/non-goals.md "see /ho""me/me/notes" 'non-goals.md:[0-9]+: a path'
+check 'two files of a name' fcgi/plan.h '' 'plan.h:1: two files'
+check 'an error without a page' engine/base/err.h '    X(ERR_NEW, "brand_new", 500, "", "")' 'error brand_new is not listed'
+check 'an option without a page' fcgi/conf.c '    {"brand-new", NULL, FLAG, 0}' 'option --brand-new is not listed'
+check 'a dead link' README.md '[x](docs/nowhere.md)' 'README.md:1: link to docs/nowhere.md'
+
+said=$(bash "$copy/tests/lint/lint.sh" 2>&1)
+for i in "${!names[@]}"; do
+    if grep -qE "${patterns[i]}" <<<"$said"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "lint did not see: ${names[i]}"
+    fi
+done
+if grep -q 'x_new.c:[12]:' <<<"$said"; then
+    failed=$((failed + 1))
+    echo 'lint takes words in comments or literals for calls'
+else
+    passed=$((passed + 1))
+fi
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
