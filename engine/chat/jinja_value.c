@@ -405,7 +405,7 @@ int64_t jv_len(struct jv v)
     case JV_RANGE:
         return v.range->n;
     case JV_LOOP:
-        return v.loop->items->n;
+        return v.loop->n;
     default:
         return -1;
     }

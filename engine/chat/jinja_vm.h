@@ -29,14 +29,14 @@ struct jscope {
 
 struct jv_loop {
     struct jv_loop *outer;
-    struct jv_list *items;
+    struct jv of; /* what it runs over: list, tuple, view, range or dict of n items */
+    uint32_t n;
     struct jv_list *kept; /* when it sifts */
     struct jscope *scope; /* around the loop */
     uint32_t index;       /* of the current item; UINT32_MAX before the first */
     uint32_t depth;
     struct jv changed; /* last arguments of loop.changed(), JV_ABSENT before */
-    bool ran, escaped;
-    struct jv lazy; /* the generator, when items are its own (unused otherwise) */
+    bool ran, escaped; /* escaped: a variable may refer to it, never reuse */
 };
 
 struct jv_macro {
@@ -104,6 +104,9 @@ MUST_CHECK enum err jop_item(struct jvm *vm, struct jv v, struct jv key, struct 
 MUST_CHECK enum err jop_slice(struct jvm *vm, struct jv v, struct jv from, struct jv to, struct jv step, struct jv *out);
 /* format % args (jinja_format.c). */
 MUST_CHECK enum err jop_format(struct jvm *vm, const struct jstr *format, struct jv args, struct jv *out);
+/* str.format (jinja_format.c). */
+struct jcall;
+MUST_CHECK enum err jcall_format(struct jvm *vm, struct jcall *c, struct jv *out);
 
 /* --- calls ---------------------------------------------------------------------------------------------------------- */
 
@@ -150,6 +153,29 @@ MUST_CHECK enum err jcall_str(struct jvm *vm, struct jv v, const char *what, con
 MUST_CHECK enum err jcall_int(struct jvm *vm, struct jv v, const char *what, int64_t *out);
 /* Truth of an argument that may be absent. */
 bool jcall_flag(struct jv v, bool otherwise);
+
+/* The part of make_attrgetter: v's item or attribute by a dotted path of names and indexes; an int is an index. */
+MUST_CHECK enum err jcall_getter(struct jvm *vm, struct jv v, struct jv path, struct jv *out);
+/* Runs the filter (or test) called `name` on v with the arguments of c from position `from` on. */
+MUST_CHECK enum err jcall_named(struct jvm *vm, const struct jbuiltin *table, struct jv name, struct jv v,
+                                const struct jcall *c, uint32_t from, struct jv *out);
+/* Sorts by Python's order, stable, case-insensitive when asked. keys[i] belongs to items[i]. */
+MUST_CHECK enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse);
+/* int() and str.upper() and the like, shared by filters and methods. */
+MUST_CHECK enum err jstr_case(struct jvm *vm, const struct jstr *s, int to, struct jv *out); /* enum ju_to */
+enum jstr_side { JSIDE_LEFT = 1, JSIDE_RIGHT = 2 };
+/* chars: OPTIONAL set to take away instead of white space. */
+MUST_CHECK enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *chars, int sides, struct jv *out);
+MUST_CHECK enum err jstr_replace(struct jvm *vm, const struct jstr *s, const struct jstr *from, const struct jstr *to,
+                                 int64_t count, struct jv *out);
+MUST_CHECK enum err jstr_lines(struct jvm *vm, const struct jstr *s, bool keep_ends, struct jv *out);
+MUST_CHECK enum err jstr_pad(struct jvm *vm, const struct jstr *s, int64_t width, const struct jstr *fill, int sides, struct jv *out);
+MUST_CHECK enum err jstr_capitalize(struct jvm *vm, const struct jstr *s, struct jv *out);
+
+/* Item i < n of the loop. */
+struct jv jloop_item(const struct jv_loop *l, uint32_t i);
+/* s with & < > ' " as HTML entities (jinja_ops.c). */
+MUST_CHECK enum err jv_escape(struct jvm *vm, const struct jstr *s, struct jv *out);
 
 /* Attribute of the loop variable (jinja_functions.c). *out is JV_ABSENT when there is none of that name. */
 MUST_CHECK enum err jloop_attr(struct jvm *vm, struct jv_loop *l, const struct jstr *name, struct jv *out);
