@@ -9,7 +9,8 @@
 #include <string.h>
 
 typedef __m256 vec;
-enum { VEC_LANES = 8, VEC_TILE = 2 }; /* VEC_TILE: queries of an attention tile; 2 x 4 score registers of 16 */
+enum { VEC_LANES = 8 };
+#define VEC_TILE 4 /* queries of an attention tile: 4 x 2 sums, 2 widened, 1 broadcast of 16 registers; the preprocessor compares it */
 
 static inline __m256i vec_mask(size_t n)
 {
@@ -34,6 +35,7 @@ static inline void vec_store_f16_part(uint16_t *p, vec v, size_t n)
     _mm_storeu_si128((__m128i *)h, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     memcpy(p, h, (n >= 8 ? 8 : n) * sizeof *h);
 }
+static inline void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 static inline vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 static inline vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
