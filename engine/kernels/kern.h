@@ -96,13 +96,15 @@ struct kern_table {
     void (*quantize_row)(const float *x, size_t k, void *row);
 
     /* out = x / sqrt(mean(x^2) + eps) * w; w may be NULL (all ones); out may be x. [Zhang & Sennrich 2019]
-     * The sum runs in 16 interleaved partial sums, then pairwise. Bound: 4e-7 * |out| * (1 + K/16 * 6e-8). */
+     * eps > 0; squares below 1e-38 count as 0. The sum runs in 16 interleaved partial sums, then pairwise.
+     * Bound: (4e-7 + K/32 * 6e-8) * |out| + 1e-44. */
     void (*rmsnorm)(const float *x, const float *w, float eps, size_t k, float *out);
 
     /* dst += src; exact. */
     void (*add)(float *dst, const float *src, size_t n);
 
-    /* out = act(gate) * up; out may be gate. Bound: 2e-6 * |act(gate) * up| + 1e-30. */
+    /* out = act(gate) * up; out may be gate. A NaN in gives NaN. Bound: 2e-6 * |act(gate) * up| + 2e-36 * |up| + 1e-44;
+     * GELU_TANH, whose exponent u = 1.6 (x + 0.045 x^3) is rounded to f32, 5e-7 * (4 + min(|u|, 88)) for 2e-6. */
     void (*glu)(enum kern_act act, const float *gate, const float *up, size_t n, float *out);
 
     /* Rotates the first n_rot components of one head vector x, in place, by cos[n_rot/2], sin[n_rot/2] [Su 2021].

@@ -218,10 +218,19 @@ static void att_values(struct att_tile *t, struct att_span s)
     }
 }
 
-static inline vec att_softcap(vec s, float cap) /* cap * tanh(s / cap) = cap - 2 cap / (exp(2 s / cap) + 1) */
+/* cap * tanh(s / cap) = cap - 2 cap / (exp(2 s / cap) + 1); that cancels near 0, where s / cap goes through a
+ * polynomial instead [coefficients: Cephes tanhf, Moshier 1989]. */
+static inline vec att_softcap(vec s, float cap)
 {
-    vec e = vec_exp(vec_mul(s, vec_set1(2.0f / cap)));
-    return vec_sub(vec_set1(cap), vec_div(vec_set1(2.0f * cap), vec_add(e, vec_set1(1.0f))));
+    vec x = vec_mul(s, vec_set1(1.0f / cap)), z = vec_mul(x, x), p = vec_set1(-5.70498872745e-3f);
+    p = vec_fma(p, z, vec_set1(2.06390887954e-2f));
+    p = vec_fma(p, z, vec_set1(-5.37397155531e-2f));
+    p = vec_fma(p, z, vec_set1(1.33314422036e-1f));
+    p = vec_fma(p, z, vec_set1(-3.33332819422e-1f));
+    p = vec_fma(vec_mul(p, z), s, s);
+    vec e = vec_exp(vec_add(x, x));
+    vec far = vec_sub(vec_set1(cap), vec_div(vec_set1(2.0f * cap), vec_add(e, vec_set1(1.0f))));
+    return vec_if_less(z, vec_set1(0.390625f), p, far); /* 0.625^2; NaN: far, NaN too */
 }
 
 /* Caps and masks the scores of query i; returns its maximum up to and with this page, NaNs left out. */
