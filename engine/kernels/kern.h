@@ -58,7 +58,9 @@ typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
  * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1; online softmax: Milakov 2018],
  * one page after the other from the first visible one. Row r, at position pos[r], sees positions
  * max(0, pos[r]-window+1) .. pos[r] (window 0: all). Positions are ascending. Cannot fail.
- * Bound vs ref: 4e-6 * sum |p*v| per element (ref computes in double). */
+ * Slots of a page that a row does not see may hold anything, even NaN; a NaN that it sees shows in its output.
+ * Bound vs ref (which computes in double): (4e-6 + 4e-7 * A) * sum |p*v| per element, A the largest scale * sum |q*K| of a
+ * visible position: a rounded score is a wrong weight. */
 enum { KERN_PAGE_TOKENS = 32 };
 
 struct kern_attention_args {
