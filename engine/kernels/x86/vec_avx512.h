@@ -9,7 +9,9 @@
 
 typedef __m512 vec;
 enum { VEC_LANES = 16 };
-#define VEC_TILE 8 /* queries of an attention tile: 8 x 2 sums, 2 widened, 1 broadcast of 32 registers; the preprocessor compares it */
+#define VEC_TILE                                                                                                       \
+    8 /* queries of an attention tile: 8 x 2 sums, 2 widened, 1 broadcast of 32 registers; the preprocessor compares   \
+         it */
 
 static inline __mmask16 vec_mask(size_t n) { return n >= 16 ? 0xFFFF : (__mmask16)((1u << n) - 1); }
 static inline vec vec_set1(float f) { return _mm512_set1_ps(f); }
@@ -41,7 +43,8 @@ static inline vec vec_keep_range(vec v, vec other, int32_t first, int32_t from, 
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     __m512i t = _mm512_add_epi32(lane, _mm512_set1_epi32(first));
-    __mmask16 m = _mm512_cmple_epi32_mask(t, _mm512_set1_epi32(last)) & _mm512_cmpge_epi32_mask(t, _mm512_set1_epi32(from));
+    __mmask16 m =
+        _mm512_cmple_epi32_mask(t, _mm512_set1_epi32(last)) & _mm512_cmpge_epi32_mask(t, _mm512_set1_epi32(from));
     return _mm512_mask_blend_ps(m, other, v);
 }
 
