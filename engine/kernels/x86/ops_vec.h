@@ -155,19 +155,17 @@ static int32_t vec_argmax(const float *x, int32_t n)
 static float vec_logsumexp(const float *x, int32_t n, float *max)
 {
     *max = vec_max_of(x, n);
-    vec shift = vec_set1(*max), spoilt = vec_set1(0);
+    vec shift = vec_set1(*max);
     struct vec_sum64 sum = vec_sum64_zero();
     int32_t i = 0;
     for (; i + VEC_LANES <= n; i += VEC_LANES) {
-        vec v = vec_load(x + i);
-        spoilt = vec_fma(vec_max(vec_set1(0), v), vec_set1(0), spoilt); /* NaN once v holds NaN or +inf */
-        vec_sum64_add(&sum, vec_exp(vec_sub(v, shift)));
+        vec_sum64_add(&sum, vec_exp(vec_sub(vec_load(x + i), shift))); /* NaN for NaN, and for inf - inf */
     }
     double total = vec_sum64_total(&sum);
     for (; i < n; i++) {
         total += exp((double)x[i] - *max);
     }
-    return (float)(log(total) + *max) + vec_sum(spoilt);
+    return (float)(log(total) + *max);
 }
 
 static void ops_vec_init(struct kern_table *t)
