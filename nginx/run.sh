@@ -26,6 +26,7 @@ fi
 
 model=${MODEL:-}
 if [ -z "$model" ]; then
+    set -- --temp 0.2 --top-p 0.9 "$@"   # what the model's card recommends
     model=$("$here/fetch-model.sh") || fail "the default model could not be fetched; give one: make run MODEL=path"
 fi
 

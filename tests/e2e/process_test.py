@@ -113,7 +113,7 @@ def test_killed_engine_gives_json_and_the_next_start_works(ctx):
     s = ctx.start()
     opened = [s.stream(CHAT, {"messages": COUNT, "max_tokens": 1000, "ignore_eos": True}) for _ in range(6)]
     for _, response in opened:
-        response.fp.readline()
+        response.readline()
     s.engine.kill()
     s.engine.wait()
     for connection, response in opened:
