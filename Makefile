@@ -39,7 +39,8 @@ SUPPORT := $(sort $(shell find tests/support -name '*.c'))
 KERNELS := $(sort $(shell find tests/kernels -name '*.c'))
 obj      = $(patsubst %.c,$(B)/%.o,$1)
 GOLDEN_TOK := tests/golden/tokenizer_vectors.c
-ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) tests/golden/golden.c $(GOLDEN_TOK)
+CHAT    := tests/golden/chat_render.c
+ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) tests/golden/golden.c $(GOLDEN_TOK) $(CHAT)
 
 LIBS      := -ljansson -lm -lpthread
 FCGI_LIBS := -lfcgi
@@ -67,6 +68,9 @@ $(B)/checkkern: $(call obj,$(ENGINE) $(KERNELS))
 $(B)/golden: $(call obj,$(ENGINE) tests/golden/golden.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(B)/chat_render: $(call obj,$(ENGINE) $(CHAT))
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 $(B)/tokenizer_vectors: $(call obj,$(ENGINE) $(GOLDEN_TOK))
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -80,6 +84,8 @@ kern: $(B)/checkkern                    ## every kernel of every ISA against ref
 	$(B)/checkkern
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
+chat: $(B)/chat_render                  ## chat templates against Python's jinja2 (python3-jinja2)
+	/usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render
 vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
 lint:                                   ## layers, banned functions, sizes, docs; silent when all is well
@@ -103,8 +109,8 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) MODEL='$(MODEL)' PORT='$(PORT)' exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden) $(VENV)/.ok
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests)
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests chat_render)
 	@bash tests/run.sh
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(VENV)/.ok
@@ -127,5 +133,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern golden vectors lint deps run test test-e2e check-asan ci install clean help
+.PHONY: all unit kern golden chat vectors lint deps run test test-e2e check-asan ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))
