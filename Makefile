@@ -15,15 +15,15 @@ opt-cov     := -O0 -g --coverage
 ld-release  := -pie -Wl,-z,relro,-z,now
 CSTD  := -std=c17 -D_GNU_SOURCE
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wwrite-strings
+ifdef CI
+WARN += -Werror
+endif
 FP    := -ffp-contract=off -fno-math-errno
 CC    := gcc
 override CFLAGS  := $(CSTD) $(WARN) $(FP) $(opt-$(V)) $(CFLAGS)
 override LDFLAGS := $(opt-$(V)) $(ld-$(V)) $(LDFLAGS)
 ifeq ($(opt-$(V)),)
 $(error V=$(V) is not a variant: release debug asan tsan cov)
-endif
-ifdef CI
-WARN += -Werror
 endif
 
 # --- ISA flags: the last _word of a file name picks them; everything else is built for the baseline CPU -----------

@@ -124,7 +124,7 @@ enum err jcall_getter(struct jvm *vm, struct jv v, struct jv path, struct jv *ou
 enum err jcall_named(struct jvm *vm, const struct jbuiltin *table, struct jv name, struct jv v, const struct jcall *c,
                      uint32_t from, struct jv *out)
 {
-    const struct jstr *s;
+    const struct jstr *s = NULL;
     TRY(jcall_str(vm, name, table == jinja_filters ? "the name of a filter" : "the name of a test", &s));
     int row = jbuiltin_find(table, s->p, s->len);
     if (row < 0) {

@@ -1,0 +1,146 @@
+/* The door of the interpreter: parse once, then render with the variables of a JSON object. */
+#include "engine/chat/chat_template.h"
+
+#include "engine/base/mem.h"
+#include "engine/base/rng.h"
+#include "engine/base/utf8.h"
+#include "engine/chat/jinja_vm.h"
+
+#include <string.h>
+
+enum { ARENA_CHUNK_BYTES = 64 << 10 };
+
+struct chat_template {
+    struct jprogram prog;
+};
+
+/* Newlines become \n and one at the end goes, as jinja2 does with keep_trailing_newline off. */
+static size_t normalise(const char *s, size_t n, char *out)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] != '\r') {
+            out[k++] = s[i];
+        } else {
+            out[k++] = '\n';
+            i += i + 1 < n && s[i + 1] == '\n';
+        }
+    }
+    return k > 0 && out[k - 1] == '\n' ? k - 1 : k;
+}
+
+enum err chat_template_new(const char *source, size_t n, struct chat_template **out, struct err_info *info)
+{
+    size_t bad;
+    *out = NULL;
+    if (n > CHAT_MAX_SOURCE_BYTES) {
+        return err_set(info, ERR_TEMPLATE, NULL, "the chat template has %zu bytes; the limit is %d", n, CHAT_MAX_SOURCE_BYTES);
+    }
+    if (!utf8_valid(source, n, &bad)) {
+        return err_set(info, ERR_TEMPLATE, NULL, "the chat template is not UTF-8 at byte %zu", bad);
+    }
+    struct chat_template *t = mem_zalloc(sizeof *t, MEM_GENERAL);
+    char *text = mem_alloc(n + 1, MEM_GENERAL);
+    if (t == NULL || text == NULL) {
+        mem_free(t);
+        mem_free(text);
+        return err_set(info, ERR_NOMEM, NULL, "no memory for the chat template");
+    }
+    t->prog.source = text;
+    t->prog.n_source = normalise(source, n, text);
+    enum err e = jprogram_parse(&t->prog, info);
+    if (e != ERR_OK) {
+        chat_template_free(&t);
+    }
+    *out = t;
+    return e;
+}
+
+void chat_template_free(struct chat_template **t)
+{
+    if (*t != NULL) {
+        jprogram_fini(&(*t)->prog);
+        mem_free(*t);
+        *t = NULL;
+    }
+}
+
+void chat_output_fini(struct chat_output *o)
+{
+    mem_free(o->text);
+    mem_free(o->user);
+    *o = (struct chat_output){0};
+}
+
+/* --- rendering ------------------------------------------------------------------------------------------------------- */
+
+static bool is_user(const char *name)
+{
+    return strcmp(name, "messages") == 0 || strcmp(name, "tools") == 0 || strcmp(name, "documents") == 0;
+}
+
+/* Builtin functions first, then the context, which may hide them. Names that the template never uses are left out. */
+static enum err fill_globals(struct jvm *vm, const json_t *context)
+{
+    for (size_t i = 0; i < vm->prog->n_names; i++) {
+        const struct jstr *name = vm->prog->names[i];
+        int row = jbuiltin_find(jinja_functions, name->p, name->len);
+        vm->globals[i] = (struct jv){.kind = JV_ABSENT};
+        if (row >= 0) {
+            vm->globals[i] = (struct jv){.kind = JV_FUNC, .func = &jinja_functions[row]};
+        }
+        const char *key = NULL;
+        const json_t *value = NULL;
+        for (void *it = json_object_iter((json_t *)(uintptr_t)context); it != NULL && value == NULL;
+             it = json_object_iter_next((json_t *)(uintptr_t)context, it)) {
+            key = json_object_iter_key(it);
+            value = jstr_is(name, key) ? json_object_iter_value(it) : NULL;
+        }
+        if (value != NULL) {
+            TRY(jvm_from_json(vm, value, is_user(key), &vm->globals[i]));
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err run(struct jvm *vm, const json_t *context)
+{
+    TRY(jv_alloc(vm, JVM_STACK_VALUES * sizeof *vm->stack, &vm->stack));
+    TRY(jv_alloc(vm, JVM_MAX_CAPTURES * sizeof *vm->captures, &vm->captures));
+    TRY(jv_alloc(vm, vm->prog->n_names * sizeof *vm->globals, &vm->globals));
+    TRY(fill_globals(vm, context));
+    TRY(jvm_run(vm));
+    if (vm->out.text.data == NULL) { /* an empty text has its NUL too */
+        buf_append(&vm->out.text, "", 1);
+        vm->out.text.len = 0;
+    }
+    return jrope_ok(vm, &vm->out);
+}
+
+enum err chat_template_render(const struct chat_template *t, const json_t *context, int64_t now, struct chat_output *out,
+                              struct err_info *info)
+{
+    *out = (struct chat_output){0};
+    struct jvm *vm = mem_zalloc(sizeof *vm, MEM_REQUEST);
+    if (vm == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "no memory to render the chat template");
+    }
+    vm->prog = &t->prog;
+    vm->info = info;
+    vm->now = now;
+    vm->hash_seed = rng_fresh_seed();
+    vm->steps_left = CHAT_MAX_STEPS;
+    arena_init(&vm->arena, ARENA_CHUNK_BYTES, CHAT_MAX_ARENA_BYTES, MEM_REQUEST);
+    jrope_init(&vm->out);
+    jrope_init(&vm->tmp);
+    enum err e = run(vm, context);
+    if (e == ERR_OK) { /* hand the rope's own memory over */
+        *out = (struct chat_output){vm->out.text.data, vm->out.text.len, vm->out.user, vm->out.n_user};
+        vm->out = (struct jrope){0};
+    }
+    jrope_fini(&vm->out);
+    jrope_fini(&vm->tmp);
+    arena_fini(&vm->arena);
+    mem_free(vm);
+    return e;
+}
