@@ -35,7 +35,7 @@ static json_t *render(const json_t *one)
     }
     json_t *answer = e == ERR_OK ? success(&out) : failure(e, &info);
     chat_output_fini(&out);
-    chat_template_free(t);
+    chat_template_free(&t);
     return answer;
 }
 
