@@ -8,6 +8,7 @@
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
+#include "engine/tensor/dtype.h"
 #include "fcgi/cmd/bench_report.h"
 
 #include <stdio.h>
@@ -152,6 +153,31 @@ static enum err open_all(struct bench *b, struct err_info *info)
     return ERR_OK;
 }
 
+/* The model's type as llama-bench words it, its bytes and parameters. */
+static void describe(struct bench_report *r, const struct gguf *model)
+{
+    uint64_t elems_of[DTYPE_COUNT] = {0};
+    enum dtype most = DTYPE_F32;
+    r->model_bytes = r->n_params = 0;
+    for (size_t i = 0; i < gguf_n_tensors(model); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(model, i);
+        uint64_t elems = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
+        r->n_params += elems;
+        r->model_bytes += t->bytes;
+        elems_of[t->type] += elems;
+        most = elems_of[t->type] > elems_of[most] ? t->type : most;
+    }
+    struct gguf_str arch = {"?", 1};
+    struct err_info ignored = {0};
+    if (gguf_get_str(model, "general.architecture", &arch, &ignored) != ERR_OK) {
+        arch = (struct gguf_str){"?", 1};
+    }
+    bool is_billion = r->n_params >= 1000000000;
+    snprintf(r->model_type, sizeof r->model_type, "%.*s %.*f%c %s", (int)(arch.len < 40 ? arch.len : 40), arch.data,
+             is_billion ? 2 : 0, (double)r->n_params / (is_billion ? 1e9 : 1e6), is_billion ? 'B' : 'M',
+             dtype_info(most)->name);
+}
+
 static void open_report(struct bench *b)
 {
     const struct options *o = &b->o;
@@ -162,7 +188,8 @@ static void open_report(struct bench *b)
                                       .n_threads = o->n_threads,
                                       .has_seqs = o->n_seqs > 1};
     b->report.format = strcmp(o->output, "md") == 0 ? BENCH_MD : strcmp(o->output, "csv") == 0 ? BENCH_CSV : BENCH_JSON;
-    bench_report_describe(&b->report, b->gguf);
+    describe(&b->report, b->gguf);
+    bench_report_cpu(&b->report);
     bench_report_head(&b->report);
 }
 

@@ -2,7 +2,6 @@
  * list. */
 #include "fcgi/cmd/bench_report.h"
 
-#include "engine/tensor/dtype.h"
 #include "fcgi/cmd/cmd.h"
 
 #include <inttypes.h>
@@ -253,9 +252,10 @@ void bench_report_foot(struct bench_report *r)
 /* --- what is measured ----------------------------------------------------------------------------------------------
  */
 
-/* The CPU's name as Linux gives it; "" where it gives none. */
-static void read_cpu_info(char *out, size_t size)
+void bench_report_cpu(struct bench_report *r)
 {
+    char *out = r->cpu_info;
+    size_t size = sizeof r->cpu_info;
     static const char key[] = "model name";
     char line[256];
     out[0] = '\0';
@@ -269,29 +269,4 @@ static void read_cpu_info(char *out, size_t size)
     if (f != NULL) {
         fclose(f);
     }
-}
-
-void bench_report_describe(struct bench_report *r, const struct gguf *model)
-{
-    uint64_t elems_of[DTYPE_COUNT] = {0};
-    enum dtype most = DTYPE_F32;
-    r->model_bytes = r->n_params = 0;
-    for (size_t i = 0; i < gguf_n_tensors(model); i++) {
-        const struct gguf_tensor *t = gguf_tensor_at(model, i);
-        uint64_t elems = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
-        r->n_params += elems;
-        r->model_bytes += t->bytes;
-        elems_of[t->type] += elems;
-        most = elems_of[t->type] > elems_of[most] ? t->type : most;
-    }
-    struct gguf_str arch = {"?", 1};
-    struct err_info ignored = {0};
-    if (gguf_get_str(model, "general.architecture", &arch, &ignored) != ERR_OK) {
-        arch = (struct gguf_str){"?", 1};
-    }
-    bool is_billion = r->n_params >= 1000000000;
-    snprintf(r->model_type, sizeof r->model_type, "%.*s %.*f%c %s", (int)(arch.len < 40 ? arch.len : 40), arch.data,
-             is_billion ? 2 : 0, (double)r->n_params / (is_billion ? 1e9 : 1e6), is_billion ? 'B' : 'M',
-             dtype_info(most)->name);
-    read_cpu_info(r->cpu_info, sizeof r->cpu_info);
 }

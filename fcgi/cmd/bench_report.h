@@ -7,7 +7,6 @@
 #define INFCGI_CMD_BENCH_REPORT_H
 
 #include "engine/base/compiler.h"
-#include "engine/format/gguf.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,8 +35,8 @@ struct bench_row {
     const uint64_t *samples_ns;
 };
 
-/* Fills cpu_info, model_type, model_bytes and n_params. */
-void bench_report_describe(struct bench_report *r, const struct gguf *model);
+/* Fills cpu_info with the CPU's name as Linux gives it; "" where it gives none. */
+void bench_report_cpu(struct bench_report *r);
 
 void bench_report_head(struct bench_report *r);
 void bench_report_row(struct bench_report *r, const struct bench_row *row);
