@@ -4,7 +4,7 @@ import re
 import harness
 from browser import ENTER, ESCAPE, SHIFT, Browser
 
-LONG = "Count from one to five hundred in words, one number a line."
+LONG = "Write the numbers from 1 to 1000, one a line."
 
 
 def opened(ctx, server=None):
