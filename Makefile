@@ -39,7 +39,7 @@ SUPPORT := $(sort $(shell find tests/support -name '*.c'))
 KERNELS := $(sort $(shell find tests/kernels -name '*.c'))
 obj      = $(patsubst %.c,$(B)/%.o,$1)
 GOLDEN_TOK := tests/golden/tokenizer_vectors.c
-ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) tests/golden/golden.c $(GOLDEN_TOK)
+ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) tests/golden/golden.c tests/golden/fidelity.c $(GOLDEN_TOK)
 
 LIBS      := -ljansson -lm -lpthread
 FCGI_LIBS := -lfcgi
@@ -67,6 +67,13 @@ $(B)/checkkern: $(call obj,$(ENGINE) $(KERNELS))
 $(B)/golden: $(call obj,$(ENGINE) tests/golden/golden.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(B)/fidelity: $(call obj,$(ENGINE) tests/golden/fidelity.c)
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+GOLD := build/venv-golden
+$(GOLD)/.ok: tests/golden/requirements.txt
+	@echo "  VENV $(GOLD)"; rm -rf $(GOLD); mkdir -p build; python3 -m venv $(GOLD)
+	@$(GOLD)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
+
 $(B)/tokenizer_vectors: $(call obj,$(ENGINE) $(GOLDEN_TOK))
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -80,6 +87,10 @@ kern: $(B)/checkkern                    ## every kernel of every ISA against ref
 	$(B)/checkkern
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
+fidelity: $(B)/fidelity $(GOLD)/.ok     ## MODEL=file.gguf: distance to transformers in float32 (fetches 1 GB of packages once)
+	@test -n '$(MODEL)' || { echo 'error: fidelity: expected MODEL=file.gguf' >&2; exit 64; }
+	$(GOLD)/bin/python tests/golden/fidelity.py '$(MODEL)' $(B)/fidelity.ref
+	for b in cpu ref; do $(B)/fidelity '$(MODEL)' $(B)/fidelity.ref --backend $$b || exit; done
 vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
 lint:                                   ## layers, banned functions, sizes, docs; silent when all is well
@@ -103,7 +114,7 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) MODEL='$(MODEL)' PORT='$(PORT)' exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden tokenizer_vectors) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests)
 	@bash tests/run.sh
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
@@ -127,5 +138,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern golden vectors lint deps run test test-e2e check-asan ci install clean help
+.PHONY: all unit kern golden fidelity vectors lint deps run test test-e2e check-asan ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

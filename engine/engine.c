@@ -97,6 +97,38 @@ static void describe_tensors(struct engine *e)
     e->info.fingerprint = h ^ e->info.file_bytes;
 }
 
+static enum err describe_sampling(struct engine *e, const struct engine_sampling *wanted, struct err_info *info)
+{
+    struct engine_sampling *s = &e->info.sampling;
+    double top_k = 0;
+    const struct {
+        const char *key;
+        double *to, fallback, min, max;
+    } rows[] = {{"general.sampling.temp", &s->temperature, 1, 0, 2},
+                {"general.sampling.top_p", &s->top_p, 1, 0, 1},
+                {"general.sampling.min_p", &s->min_p, 0, 0, 1},
+                {"general.sampling.top_k", &top_k, 0, -1, INT32_MAX}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const struct gguf_kv *kv = gguf_find(e->gguf, rows[i].key);
+        *rows[i].to = rows[i].fallback;
+        if (kv != NULL && kv->type != GGUF_ARRAY && kv->type != GGUF_STRING) {
+            *rows[i].to = kv->type == GGUF_F32 || kv->type == GGUF_F64 ? gguf_elem_f64(kv, 0) : (double)gguf_elem_i64(kv, 0);
+        }
+        if (!(*rows[i].to >= rows[i].min && *rows[i].to <= rows[i].max)) {
+            return err_set(info, ERR_BAD_HPARAM, rows[i].key, "%s: expected %g to %g, found %g", rows[i].key, rows[i].min,
+                           rows[i].max, *rows[i].to);
+        }
+    }
+    s->top_k = (int32_t)MAX_OF(top_k, 0.0);
+    if (wanted != NULL) {
+        s->temperature = wanted->temperature >= 0 ? wanted->temperature : s->temperature;
+        s->top_p = wanted->top_p >= 0 ? wanted->top_p : s->top_p;
+        s->min_p = wanted->min_p >= 0 ? wanted->min_p : s->min_p;
+        s->top_k = wanted->top_k >= 0 ? wanted->top_k : s->top_k;
+    }
+    return ERR_OK;
+}
+
 static enum err describe(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     struct gguf_str arch, chat;
@@ -107,6 +139,7 @@ static enum err describe(struct engine *e, const struct engine_config *cfg, stru
     e->info.file_bytes = gguf_file_bytes(e->gguf);
     describe_name(e, cfg->model_path);
     describe_tensors(e);
+    TRY(describe_sampling(e, cfg->sampling, info));
     e->info.n_vocab = e->plan->n_vocab;
     e->info.n_embd = e->plan->n_embd;
     e->info.n_layers = e->plan->n_layers;
@@ -212,9 +245,8 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     return ERR_OK;
 }
 
-static enum err open_all(struct engine *e, const struct engine_config *cfg, struct err_info *info)
+static enum err read_file(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
-    struct sched_config sc = {0};
     TRY(gguf_open(cfg->model_path, &e->gguf, info));
     TRY(model_build(e->gguf, &e->plan, info));
     TRY(tokenizer_new(e->gguf, &e->tokenizer, info));
@@ -223,7 +255,13 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
                        "tokenizer.ggml.tokens: expected %u tokens, as token_embd.weight has rows; found %d", e->plan->n_vocab,
                        tokenizer_n_vocab(e->tokenizer));
     }
-    TRY(describe(e, cfg, info));
+    return describe(e, cfg, info);
+}
+
+static enum err open_all(struct engine *e, const struct engine_config *cfg, struct err_info *info)
+{
+    struct sched_config sc = {0};
+    TRY(read_file(e, cfg, info));
     TRY(list_ends(e, info));
     TRY(plan_limits(e, cfg, &sc, info));
     TRY(check_memory_limit(e, cfg, &sc, info));
@@ -246,6 +284,19 @@ enum err engine_open(const struct engine_config *cfg, struct engine **out, struc
     }
     *out = e;
     return ERR_OK;
+}
+
+enum err engine_check(const char *path, struct err_info *info)
+{
+    struct engine_config cfg = {.model_path = path};
+    struct engine *e = mem_zalloc(sizeof *e, MEM_MODEL);
+    if (e == NULL) {
+        return no_memory(info);
+    }
+    arena_init(&e->arena, 4096, 0, MEM_MODEL);
+    enum err err = read_file(e, &cfg, info);
+    engine_close(&e);
+    return err;
 }
 
 void engine_close(struct engine **engine)
@@ -339,10 +390,13 @@ struct engine_stream {
     struct sched_usage usage; /* frozen at the end */
 };
 
-void engine_params_init(struct engine_params *p)
+void engine_params_init(const struct engine *e, struct engine_params *p)
 {
-    *p = (struct engine_params){.temperature = 1,
-                                .top_p = 1,
+    const struct engine_sampling *s = &e->info.sampling;
+    *p = (struct engine_params){.temperature = (float)s->temperature,
+                                .top_k = s->top_k,
+                                .top_p = (float)s->top_p,
+                                .min_p = (float)s->min_p,
                                 .typical_p = 1,
                                 .repeat_penalty = 1,
                                 .repeat_last_n = 64,

@@ -25,6 +25,12 @@ enum {
     ENGINE_MAX_BIAS = 1024,
 };
 
+/* Sampling that applies where a request says nothing. */
+struct engine_sampling {
+    double temperature, top_p, min_p; /* a negative value means "not set" */
+    int32_t top_k;
+};
+
 /* Zero means "choose for me" wherever it is said so. Strings are borrowed for the call of engine_open. */
 struct engine_config {
     const char *model_path;
@@ -37,6 +43,7 @@ struct engine_config {
     int max_batch_rows;          /* token rows in one step; 0 = 512 */
     int queue_max_requests;      /* waiting requests before 503; 0 = 256 */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
+    const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
     /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open. */
     void (*progress)(void *arg, float fraction);
     void *progress_arg;
@@ -60,12 +67,17 @@ struct engine_model_info {
     const char *bos_text, *eos_text; /* NUL-terminated, "" = none: bos_token and eos_token of chat templates */
     const char *chat_template;  /* source, NUL-terminated; NULL = none */
     size_t chat_template_len;
+    struct engine_sampling sampling; /* all set: the configuration's, else the file's, else 1, 1, 0, 0 (OpenAI's) */
     uint64_t fingerprint;       /* of metadata and tensor directory: same file, same value */
     int n_threads;
 };
 
 /* Opens a model. Fails with any model file code, ERR_NOMEM, ERR_MEMORY_LIMIT, ERR_UNSUPPORTED_CPU, ERR_CONFIG. */
 MUST_CHECK enum err engine_open(const struct engine_config *cfg, struct engine **out, struct err_info *info);
+
+/* Checks what can be known of a model file without reading its weights: layout, hyper-parameters, tensors, vocabulary.
+ * Fails as engine_open does. */
+MUST_CHECK enum err engine_check(const char *path, struct err_info *info);
 
 /* Stops the scheduler (running streams end with ERR_CANCELLED) and frees all. Streams must have been closed. */
 void engine_close(struct engine **e);
@@ -102,7 +114,8 @@ struct engine_bias {
     float bias; /* added to the logit; -100 and below bans the token */
 };
 
-/* Everything that shapes one generated sequence. engine_params_init gives the neutral values named below. */
+/* Everything that shapes one generated sequence. engine_params_init gives the values named below, but for temperature,
+ * top_k, top_p and min_p, where the model's own (engine_model_info.sampling) stand. */
 struct engine_params {
     float temperature;       /* 1; 0 = greedy */
     int32_t top_k;           /* 0 = off */
@@ -132,7 +145,7 @@ struct engine_params {
     uint64_t deadline_ns;    /* on clock_now_ns; 0 = none */
     uint64_t request_id;     /* for the log */
 };
-void engine_params_init(struct engine_params *p);
+void engine_params_init(const struct engine *e, struct engine_params *p);
 
 enum engine_finish { ENGINE_FINISH_NONE, ENGINE_FINISH_STOP, ENGINE_FINISH_LENGTH };
 

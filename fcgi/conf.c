@@ -54,7 +54,10 @@ static const struct option options[] = {
     {"prompt", "-p", STRING, AT(prompt), 0, 0, 0, "generate: the prompt"},
     {"n-predict", "-n", INTEGER, AT(n_predict), -1, 1 << 30, 128,
      "generate: tokens at most; -1: until the context is full"},
-    {"temp", NULL, REAL, AT(temperature), 0, 2, 0, "generate: temperature; 0: greedy"},
+    {"temp", NULL, REAL, AT(temperature), -1, 2, -1, "temperature of requests that name none; 0: greedy; -1: the model's, else 1"},
+    {"top-k", NULL, INTEGER, AT(top_k), -1, INT32_MAX, -1, "the same for top_k; 0: off; -1: the model's, else off"},
+    {"top-p", NULL, REAL, AT(top_p), -1, 1, -1, "the same for top_p; -1: the model's, else 1"},
+    {"min-p", NULL, REAL, AT(min_p), -1, 1, -1, "the same for min_p; -1: the model's, else 0"},
     {"seed", "-s", INTEGER, AT(seed), 0, 9e15, 0, "generate: seed of the random numbers"},
     {"chat", NULL, FLAG, AT(chat), 0, 0, 0, "generate: wrap the prompt in the model's chat template"},
     {"check-config", NULL, FLAG, AT(check_config), 0, 0, 0, "serve: check options, model file and keys, then exit"},
@@ -141,15 +144,27 @@ static const struct option *find(const char *name, size_t n)
     return NULL;
 }
 
+/* The value of INFCGI_<NAME>, or NULL; name[NAME_BYTES] receives that name. */
+static const char *environment_of(const char *option, char *name)
+{
+    snprintf(name, NAME_BYTES, "INFCGI_%s", option);
+    for (char *p = name; *p != '\0'; p++) {
+        *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+    }
+    return getenv(name);
+}
+
+const char *conf_environment(const char *option)
+{
+    char name[NAME_BYTES];
+    return environment_of(option, name);
+}
+
 static enum err read_environment(struct conf *c, struct err_info *info)
 {
     for (size_t i = 0; i < ARRAY_LEN(options); i++) {
         char name[NAME_BYTES];
-        snprintf(name, sizeof name, "INFCGI_%s", options[i].name);
-        for (char *p = name; *p != '\0'; p++) {
-            *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
-        }
-        const char *value = getenv(name);
+        const char *value = environment_of(options[i].name, name);
         if (value != NULL) {
             TRY(set_value(c, &options[i], value, name, info));
         }

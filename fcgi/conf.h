@@ -22,7 +22,8 @@ struct conf {
     int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib;
     int64_t max_connections, body_limit_kib, drain_s, ping_s, timeout_s;
     int64_t n_predict, seed;
-    double temperature;
+    double temperature, top_p, min_p; /* negative: not set */
+    int64_t top_k;
     bool check_config, strict_api, help, version, chat;
     struct buf file; /* text of --config, which the strings above may point into */
 };
@@ -34,6 +35,9 @@ void conf_fini(struct conf *c);
 
 /* Appends a line per option: names, default, range, help. */
 void conf_help(struct buf *out);
+
+/* The value of the environment variable of an option ("cpu": INFCGI_CPU), or NULL. */
+const char *conf_environment(const char *option);
 
 /* Decimal integer with an optional minus; false, and *out unchanged, for anything else or when it does not fit. */
 MUST_CHECK bool conf_parse_integer(const char *s, int64_t *out);

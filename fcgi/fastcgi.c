@@ -2,6 +2,7 @@
  * silent local peer two seconds there. Keep-alive stays off: an idle connection would hold a thread for nothing. */
 #include "fcgi/fastcgi.h"
 
+#include "fcgi/conf.h"
 #include "fcgi/log.h"
 
 #include <errno.h>
@@ -147,16 +148,29 @@ const char *fastcgi_param(const struct fastcgi_request *r, const char *name)
     return FCGX_GetParam(name, r->fcgx.envp);
 }
 
+/* Is CONTENT_LENGTH, where the server gave it, the number of bytes that came? */
+static bool is_length_right(const struct fastcgi_request *r, size_t n)
+{
+    const char *length = fastcgi_param(r, "CONTENT_LENGTH");
+    int64_t v;
+    return length == NULL || *length == '\0' || (conf_parse_integer(length, &v) && *length != '-' && (uint64_t)v == n);
+}
+
 enum err fastcgi_read_body(struct fastcgi_request *r, size_t limit_bytes, struct buf *out)
 {
     char block[16384];
+    size_t before = out->len;
     for (int n; (n = FCGX_GetStr(block, sizeof block, r->fcgx.in)) > 0;) {
         if ((size_t)n > limit_bytes - MIN_OF(out->len, limit_bytes)) {
             return ERR_TOO_LARGE;
         }
         buf_append(out, block, (size_t)n);
     }
-    return FCGX_GetError(r->fcgx.in) != 0 ? ERR_CANCELLED : buf_ok(out);
+    if (FCGX_GetError(r->fcgx.in) != 0) {
+        return ERR_CANCELLED;
+    }
+    TRY(buf_ok(out));
+    return is_length_right(r, out->len - before) ? ERR_OK : ERR_INVALID_VALUE;
 }
 
 bool fastcgi_write(struct fastcgi_request *r, const void *data, size_t n)

@@ -30,7 +30,8 @@ int fastcgi_n_active(void);
 /* A parameter of the request, or NULL; borrowed. */
 const char *fastcgi_param(const struct fastcgi_request *r, const char *name);
 
-/* Appends the whole body. ERR_TOO_LARGE beyond limit_bytes, ERR_NOMEM, ERR_CANCELLED (cut off). */
+/* Appends the whole body. ERR_TOO_LARGE beyond limit_bytes, ERR_NOMEM, ERR_CANCELLED (cut off),
+ * ERR_INVALID_VALUE (as many bytes as CONTENT_LENGTH says did not come). */
 MUST_CHECK enum err fastcgi_read_body(struct fastcgi_request *r, size_t limit_bytes, struct buf *out);
 
 /* Queues bytes / sends what is queued. False once the client has gone: nothing more will reach it. */

@@ -17,7 +17,6 @@ static const struct {
     {"bench", cmd_bench, "measure prefill and decode speed"},
     {"inspect", cmd_inspect, "show or check what is in a model file"},
     {"tokenize", cmd_tokenize, "show the token ids of a text"},
-    {"tokenize", cmd_tokenize, "show the token ids of a text"},
 };
 
 static void print_usage(FILE *out)
@@ -26,7 +25,9 @@ static void print_usage(FILE *out)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
     }
-    fputs("\n`infcgi COMMAND --help` tells about one command.\n", out);
+    fputs("\n`infcgi COMMAND --help` tells about one command. `infcgi -t OPTIONS` checks the options of serve and the model file\n"
+          "and exits; `infcgi -V` tells the version and the kernels of this CPU.\n",
+          out);
 }
 
 int main(int argc, char **argv)
@@ -38,6 +39,14 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_usage(stdout);
         return fflush(stdout) == 0 ? CMD_OK : CMD_BAD_OUTPUT;
+    }
+    if (strcmp(argv[1], "-t") == 0 || strcmp(argv[1], "--check-config") == 0) {
+        static char check[] = "--check-config"; /* -t is the number of threads everywhere else */
+        argv[1] = check;
+        return cmd_serve(argc, argv);
+    }
+    if (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0) {
+        return cmd_version();
     }
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {

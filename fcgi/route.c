@@ -107,6 +107,9 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
     if (err == ERR_TOO_LARGE) {
         return err_set(info, err, NULL, "expected a body of at most %zu bytes", limit);
     }
+    if (err == ERR_INVALID_VALUE) {
+        return err_set(info, err, NULL, "expected a body as long as Content-Length says, found %zu bytes", c->body.len);
+    }
     if (err != ERR_OK) {
         return err;
     }

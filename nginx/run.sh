@@ -26,8 +26,11 @@ fi
 
 model=${MODEL:-}
 if [ -z "$model" ]; then
+    set -- --temp 0.2 --top-p 0.9 "$@"   # what the model's card recommends
     model=$("$here/fetch-model.sh") || fail "the default model could not be fetched; give one: make run MODEL=path"
 fi
+
+"$binary" inspect --check -- "$model" || exit   # before nginx has anything to say
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/infcgi.XXXXXX") || exit 1
 engine=

@@ -257,7 +257,7 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
                          .top_logprobs = -1,
                          .root = root,
                          .add_generation_prompt = true};
-    engine_params_init(&p->gen);
+    engine_params_init(e, &p->gen);
     TRY(json_in_fields(root, is_chat ? chat_fields : completion_fields,
                        is_chat ? ARRAY_LEN(chat_fields) : ARRAY_LEN(completion_fields), strict, p, info));
     TRY(read_stop(p, info));

@@ -269,7 +269,7 @@ static int read_options(struct options *o, int argc, char **argv)
 int cmd_bench(int argc, char **argv)
 {
     struct bench b = {.o = {.output = "md", .backend = "cpu", .n_prompt = 512, .n_gen = 128, .n_seqs = 1, .n_batch = 512,
-                            .n_threads = pool_cpu_count(), .repeats = 5}};
+                            .n_threads = pool_cpu_count(), .repeats = 5, .cpu = conf_environment("cpu")}};
     int rc = read_options(&b.o, argc, argv);
     if (rc != CMD_OK) {
         return rc < 0 ? CMD_OK : rc;

@@ -9,6 +9,8 @@
 #include "engine/engine.h"
 #include "fcgi/conf.h"
 
+#define CMD_VERSION "0.1.0"
+
 /* Exit statuses [BSD sysexits]. */
 enum {
     CMD_OK = 0,
@@ -32,13 +34,17 @@ int cmd_generate(int argc, char **argv);
 /* infcgi bench -m MODEL [-p N] [-n N] [-t N] [-r N] [-o md|csv|json]: prefill and decode speed, as llama-bench's rows. */
 int cmd_bench(int argc, char **argv);
 
+/* infcgi --version: version and kernels. */
+int cmd_version(void);
+
 /* --- shared by the subcommands that open a model ------------------------------------------------------------------ */
 
 /* Reads options into *conf, which the caller ends with conf_fini. CMD_OK; -1 when --help was answered; else the exit status,
  * with the reason on stderr. */
 int cmd_read_conf(struct conf *conf, int argc, char **argv);
 
-struct engine_config cmd_engine_config(const struct conf *c);
+/* The engine options of *c; *sampling must outlive the result. */
+struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampling *sampling);
 
 /* Prints `error: <file>: <code> at byte <offset>: <sentence>` and returns the exit status. */
 int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info);

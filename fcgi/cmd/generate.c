@@ -38,8 +38,8 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
     size_t n = 0;
     struct engine_stream *s = NULL;
     struct engine_params p;
-    engine_params_init(&p);
-    p.temperature = (float)conf->temperature;
+    engine_params_init(e, &p);
+    p.temperature = (float)MAX_OF(conf->temperature, 0.0);
     p.max_tokens = (int32_t)conf->n_predict;
     p.seed = conf->seed != 0 ? (uint64_t)conf->seed : p.seed;
     enum err err = read_prompt(conf, e, &ids, &n, info);
@@ -77,7 +77,8 @@ int cmd_generate(int argc, char **argv)
     }
     if (rc == CMD_OK) {
         struct err_info info = {0};
-        struct engine_config cfg = cmd_engine_config(&conf);
+        struct engine_sampling sampling;
+        struct engine_config cfg = cmd_engine_config(&conf, &sampling);
         struct engine *e = NULL;
         enum err err = engine_open(&cfg, &e, &info);
         err = err != ERR_OK ? err : run(&conf, e, &info);

@@ -29,7 +29,7 @@ static const char usage[] = "usage: infcgi inspect MODEL [--kv] [--tensors] [--t
                             "  --kv        every metadata key with type and value\n"
                             "  --tensors   every tensor with type, shape, offset and bytes\n"
                             "  --template  the chat template, byte for byte\n"
-                            "  --check     say nothing and exit 0 when the file is whole, else one line and exit 65\n";
+                            "  --check     say nothing and exit 0 when the file is whole and can be served, else one line and exit 65\n";
 
 /* --- text from the file --------------------------------------------------------------------------------------------
  */
@@ -326,9 +326,6 @@ static int print_template(const struct gguf *g, const char *path)
 
 static int print_wanted(const struct gguf *g, const struct options *o)
 {
-    if (o->check) {
-        return CMD_OK;
-    }
     if (!o->kv && !o->tensors && !o->template) {
         print_summary(g, o->path);
     }
@@ -354,6 +351,13 @@ int cmd_inspect(int argc, char **argv)
     }
     struct gguf *g = NULL;
     struct err_info info = {.offset = ERR_NO_OFFSET};
+    if (o.check) {
+        bool is_whole = engine_check(o.path, &info) == ERR_OK;
+        if (!is_whole) {
+            print_error(o.path, &info);
+        }
+        return is_whole ? CMD_OK : CMD_BAD_DATA;
+    }
     if (gguf_open(o.path, &g, &info) != ERR_OK) {
         print_error(o.path, &info);
         return CMD_BAD_DATA;

@@ -41,9 +41,11 @@ int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info)
     return is_config ? CMD_USAGE : CMD_BAD_DATA;
 }
 
-struct engine_config cmd_engine_config(const struct conf *c)
+struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampling *sampling)
 {
+    *sampling = (struct engine_sampling){c->temperature, c->top_p, c->min_p, (int32_t)c->top_k};
     return (struct engine_config){
+        .sampling = sampling,
         .model_path = c->model,
         .backend = c->backend,
         .cpu = c->cpu,
@@ -86,7 +88,8 @@ enum err cmd_load_template(const struct conf *conf, const struct engine *e, stru
 static enum err load(struct err_info *info)
 {
     const struct conf *conf = server_state.conf;
-    struct engine_config cfg = cmd_engine_config(conf);
+    struct engine_sampling sampling;
+    struct engine_config cfg = cmd_engine_config(conf, &sampling);
     cfg.progress = on_progress;
     struct engine *e;
     uint64_t start = clock_now_ns();
@@ -181,7 +184,8 @@ static int serve(const struct conf *conf, const sigset_t *set)
 static int check_config(const struct conf *conf)
 {
     struct err_info info = {0};
-    struct engine_config cfg = cmd_engine_config(conf);
+    struct engine_sampling sampling;
+    struct engine_config cfg = cmd_engine_config(conf, &sampling);
     struct engine *e = NULL;
     struct chat_template *t = NULL;
     enum err err = conf->api_key_file != NULL ? apikey_load(conf->api_key_file, &info) : ERR_OK;
@@ -204,6 +208,10 @@ int cmd_read_conf(struct conf *conf, int argc, char **argv)
     enum err err = conf_load(conf, argc, argv, &info);
     if (err != ERR_OK) {
         return cmd_fail(conf, ERR_CONFIG, &info);
+    }
+    if (conf->version) {
+        (void)cmd_version();
+        return -1;
     }
     if (conf->help) {
         struct buf help;

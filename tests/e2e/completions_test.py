@@ -4,8 +4,8 @@ import math
 TEXT = "The capital of France is"
 
 
-def tokens_of(ctx, text):
-    r = ctx.server.post("/tokenize", {"content": text})
+def tokens_of(ctx, text, **fields):
+    r = ctx.server.post("/tokenize", {"content": text, **fields})
     assert r.status == 200, r.body
     return r.json()["tokens"]
 
@@ -88,7 +88,11 @@ def test_tokenize_round_trip(ctx):
 
 
 def test_text_of_users_holds_no_special_tokens(ctx):
-    assert len(tokens_of(ctx, "<|im_start|>")) > 1
+    assert len(tokens_of(ctx, "<|im_start|>", parse_special=False)) > 1
+    def prompt_tokens(text):
+        r = ctx.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": text}], "max_tokens": 1})
+        return r.json()["usage"]["prompt_tokens"]
+    assert prompt_tokens("<|im_start|>") > prompt_tokens("a")
 
 
 def test_detokenize_bad_id(ctx):

@@ -71,10 +71,11 @@ def events(lines):
 class Server:
     """nginx and the engine in one temporary folder."""
 
-    def __init__(self, variant, model, args=(), wait=True):
+    def __init__(self, variant, model, args=(), wait=True, env=None):
         self.binary = ROOT / "build" / variant / "infcgi"
         self.model = model
         self.args = list(args)
+        self.env = {**os.environ, **(env or {})}
         self.dir = tempfile.mkdtemp(prefix="infcgi-e2e.")
         self.port = free_port()
         self.base = f"http://127.0.0.1:{self.port}"
@@ -99,7 +100,7 @@ class Server:
             self.engine = subprocess.Popen(
                 ["spawn-fcgi", "-n", "-s", f"{self.dir}/infcgi.sock", "-M", "0660", "--", str(self.binary), "serve",
                  "--model", str(self.model), *self.args],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=self.env)
 
     def wait_ready(self, seconds=60):
         def ready():
@@ -227,9 +228,9 @@ class Context:
             self._broken = False
         return self._server
 
-    def start(self, *args, model=None, wait=True):
+    def start(self, *args, model=None, wait=True, env=None):
         """A server of this test's own; stopped after it, and its end checked."""
-        server = Server(self.variant, model or self.model, args or self.ARGS, wait=False)
+        server = Server(self.variant, model or self.model, args or self.ARGS, wait=False, env=env)
         self.cleanups.append(server.stop)
         if wait:
             server.wait_ready()

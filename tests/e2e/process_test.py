@@ -135,12 +135,13 @@ def test_sigterm_lets_running_streams_end(ctx):
     tokens = 60 if ctx.is_slow else 300
     opened = [s.stream(CHAT, {"messages": COUNT, "max_tokens": tokens, "ignore_eos": True}) for _ in range(4)]
     for _, response in opened:
-        response.fp.readline()
+        response.readline()
     s.engine.terminate()
+    assert harness.until(lambda: " draining " in s.log(), 10)
     late = s.post(CHAT, {"messages": COUNT, "max_tokens": 2})
     assert late.status in (502, 503) and late.error(), (late.status, late.body)
     for connection, response in opened:
-        got = list(harness.events(response.read().split(b"\n")))
+        got = list(harness.events(iter(response.readline, b"")))
         assert got[-1] is None, got[-2:]
         reasons = [c["finish_reason"] for e in got if e for c in e["choices"] if c["finish_reason"]]
         assert reasons == ["length"], reasons

@@ -81,11 +81,17 @@ def test_records_of_every_wrong_kind(ctx):
              begin() + begin() + params(**HEALTH) + record(STDIN), begin() + record(ABORT), record(ABORT), begin() + record(ABORT) * 2,
              begin() + record(STDIN) + params(**HEALTH), begin() + record(DATA, b"x") + params(**HEALTH) + record(STDIN),
              begin() + record(PARAMS, b"\x05\x05ab") + record(PARAMS) + record(STDIN), begin() + record(PARAMS, b"\xff"),
-             begin() + record(PARAMS, length=65535, padding=255), record(GET_VALUES, pair(b"FCGI_MAX_CONNS", b""), request=0),
+             begin() + record(PARAMS, length=65535, padding=255),
              whole + whole, os.urandom(4096), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"]
     for data in wrong:
         talk(s, data, seconds=3)
         fine(s)
+
+
+def test_get_values(ctx):
+    s = ctx.start(env={"ASAN_OPTIONS": "detect_leaks=0"})   # libfcgi 2.4.2 loses 48 bytes each time
+    talk(s, record(GET_VALUES, pair(b"FCGI_MAX_CONNS", b""), request=0), seconds=3)
+    fine(s)
 
 
 def test_cut_at_every_byte_of_the_start(ctx):

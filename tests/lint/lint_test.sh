@@ -33,7 +33,7 @@ check 'strtol' fcgi/conf.c 'long f(char *s) { return strtol(s, 0, 0); }' 'conf.c
 check 'intrinsics' engine/plan/plan.c '#include <immintrin.h>' 'plan.c:[0-9]+: intrinsics'
 check 'libfcgi elsewhere' fcgi/conf.c '#include <fcgiapp.h>' 'conf.c:[0-9]+: libfcgi'
 check 'a long file' engine/plan/long.c "$many_lines" 'long.c:1: 100[0-9] lines'
-check 'a long function' engine/plan/long.c "$long_function" 'long.c:1: long_one has 11[0-9] lines'
+check 'a long function' engine/plan/long_function.c "$long_function" 'long_function.c:1: long_one has 11[0-9] lines'
 check 'a header that needs another' engine/plan/needy.h 'struct x { uint32_t a; };' 'needy.h:1: does not compile alone'
 check 'a path of one machine' docs/non-goals.md "see /ho""me/me/notes" 'non-goals.md:[0-9]+: a path'
 check 'two files of a name' fcgi/plan.h '' 'plan.h:1: two files'
