@@ -63,6 +63,7 @@ static const struct {
     {"drain-timeout", offsetof(struct conf, drain_s), 0, 86400, 30},
     {"sse-ping-interval", offsetof(struct conf, ping_s), 1, 3600, 10},
     {"timeout", offsetof(struct conf, timeout_s), 0, 86400, 0},
+    {"top-k", offsetof(struct conf, top_k), -1, INT32_MAX, -1},
     {"n-predict", offsetof(struct conf, n_predict), -1, 1 << 30, 128},
     {"seed", offsetof(struct conf, seed), 0, 9000000000000000, 0},
 };
@@ -110,17 +111,34 @@ START_TEST(integers_keep_their_bounds)
 }
 END_TEST
 
-START_TEST(a_real_number_keeps_its_bounds)
+START_TEST(real_numbers_keep_their_bounds)
 {
-    static const char *const bad[] = {"-0.1", "2.01", "nan", "inf", "-inf", "1e400",
-                                      "warm", "1 ",   " 1",  "",    "1,5",  "0x1"};
-    accept("--temp", "0.75");
-    ck_assert_double_eq(c.temperature, 0.75);
-    accept("--temp", "0");
-    accept("--temp", "2");
-    accept("--temp", "1e-3");
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        refuse("--temp", bad[i], "expected a number of 0 to 2");
+    static const struct {
+        const char *name;
+        size_t offset;
+        double max;
+    } reals[] = {{"temp", offsetof(struct conf, temperature), 2},
+                 {"top-p", offsetof(struct conf, top_p), 1},
+                 {"min-p", offsetof(struct conf, min_p), 1}};
+    static const char *const good[] = {"0.75", "0", "-1", "1", "1e-3", "+.5", "5E-1"};
+    static const char *const bad[] = {"-1.1", "2.01", "nan", "inf", "-inf", "1e400", "warm",
+                                      "1 ",   " 1",   "",    "1,5", "0x1",  "1e",    "."};
+    for (size_t i = 0; i < ARRAY_LEN(reals); i++) {
+        const double *v = (const double *)(const void *)((const char *)&c + reals[i].offset);
+        char option[32];
+        ck_assert_int_eq(load(NULL, NULL, NULL), ERR_OK);
+        ck_assert_double_eq(*v, -1); /* not set */
+        snprintf(option, sizeof option, "--%s", reals[i].name);
+        for (size_t k = 0; k < ARRAY_LEN(good); k++) {
+            accept(option, good[k]);
+            ck_assert_double_eq(*v, strtod(good[k], NULL));
+        }
+        for (size_t k = 0; k < ARRAY_LEN(bad); k++) {
+            refuse(option, bad[k], "expected a number of -1 to ");
+        }
+        char text[32];
+        snprintf(text, sizeof text, "%.3f", reals[i].max + 0.001);
+        refuse(option, text, "expected a number");
     }
 }
 END_TEST
@@ -236,7 +254,7 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
         ck_assert_msg(is_text ? err == ERR_OK : err != ERR_OK, "%s: %s", text, err_code(err));
         unsetenv(text);
     }
-    ck_assert_int_eq(n, 29);
+    ck_assert_int_eq(n, 32);
     ck_assert_ptr_null(conf_option_name(-1));
     ck_assert_ptr_null(conf_option_name(n));
     buf_fini(&help);
@@ -332,7 +350,7 @@ Suite *conf_suite(void)
     TCase *t = tcase_create("conf");
     tcase_add_checked_fixture(t, NULL, teardown);
     tcase_add_test(t, integers_keep_their_bounds);
-    tcase_add_test(t, a_real_number_keeps_its_bounds);
+    tcase_add_test(t, real_numbers_keep_their_bounds);
     tcase_add_test(t, flags_are_on_or_off);
     tcase_add_test(t, texts_are_taken_as_they_are);
     tcase_add_test(t, short_names_are_the_long_ones);

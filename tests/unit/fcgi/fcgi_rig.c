@@ -227,13 +227,13 @@ static void put_request(struct buf *out, const char *method, const char *uri, co
     char length[32];
     buf_init(&params, 0, MEM_GENERAL);
     snprintf(length, sizeof length, "%zu", n);
-    put_param(&params, "REQUEST_METHOD", 14, method);
-    put_param(&params, "REQUEST_URI", 11, uri);
-    put_param(&params, "CONTENT_LENGTH", 14, length);
     for (; extra != NULL && *extra != NULL; extra++) {
         size_t n_name = strcspn(*extra, "=");
         put_param(&params, *extra, n_name, *extra + n_name + 1);
     }
+    put_param(&params, "REQUEST_METHOD", 14, method);
+    put_param(&params, "REQUEST_URI", 11, uri);
+    put_param(&params, "CONTENT_LENGTH", 14, length);
     put_record(out, BEGIN, responder, sizeof responder);
     put_record(out, PARAMS, params.data, params.len);
     put_record(out, PARAMS, "", 0);

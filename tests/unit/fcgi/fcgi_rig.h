@@ -38,7 +38,8 @@ struct rig_reply {
     bool has_end; /* the server ended the request */
 };
 
-/* Connects and sends a request; extra: "NAME=value" parameters, NULL-terminated, may be NULL. Returns the socket. */
+/* Connects and sends a request; extra: "NAME=value" parameters, NULL-terminated, may be NULL;
+ * they go before CONTENT_LENGTH and the rest, so they win. Returns the socket. */
 int rig_send(const char *method, const char *uri, const char *const *extra, const void *body, size_t n_body);
 /* Reads to the end and closes the socket. */
 void rig_receive(int fd, struct rig_reply *out);

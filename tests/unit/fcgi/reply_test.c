@@ -283,6 +283,24 @@ START_TEST(bodies_have_a_limit)
 }
 END_TEST
 
+START_TEST(bodies_are_as_long_as_they_say)
+{
+    static const struct {
+        const char *length;
+        int status;
+    } cases[] = {{"CONTENT_LENGTH=5", 200}, {"CONTENT_LENGTH=", 200},
+                 {"CONTENT_LENGTH=4", 400}, {"CONTENT_LENGTH=6", 400},
+                 {"CONTENT_LENGTH=0", 400}, {"CONTENT_LENGTH=-5", 400},
+                 {"CONTENT_LENGTH=x", 400}, {"CONTENT_LENGTH=99999999999999999999", 400}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *const extra[] = {cases[i].length, NULL};
+        rig_reply_fini(&got);
+        rig_call("POST", "/body/100", extra, "hello", 5, &got);
+        ck_assert_msg(got.status == cases[i].status, "%s: %d", cases[i].length, got.status);
+    }
+}
+END_TEST
+
 static void wait_for(atomic_bool *what)
 {
     for (int i = 0; i < 500 && !atomic_load(what); i++) {
@@ -378,6 +396,7 @@ Suite *reply_suite(void)
     tcase_add_test(t, errors_without_details);
     tcase_add_test(t, an_event_stream);
     tcase_add_test(t, bodies_have_a_limit);
+    tcase_add_test(t, bodies_are_as_long_as_they_say);
     tcase_add_test(t, a_client_that_leaves_is_told_once);
     tcase_add_test(t, more_clients_than_first_threads);
     tcase_add_test(t, stopping_lets_requests_end);
