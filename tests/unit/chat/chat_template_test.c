@@ -272,7 +272,7 @@ START_TEST(bytes_of_memory)
         "{% set ns = namespace(l=[]) %}{% for i in range(99999) %}{% set ns.l = [ns.l, '%500s' % i] %}{% endfor %}",
         "{}", "bytes of memory");
     expect_failure("{{ [1] * 9999999 }}", "{}", "longer than");
-    char *list = repeated("{\"l\": [1", ", 1", 750000, "]}");
+    char *list = repeated("{\"l\": [1", ", 1", 1045000, "]}");
     expect_failure("{{ l|length }}", list, "bytes of memory");
     expect("{{ other }}", list, ""); /* what the template does not name costs nothing */
     mem_free(list);
