@@ -431,9 +431,9 @@ static enum err copy_stops(struct engine_stream *s, const struct engine_params *
 {
     size_t bytes = 0;
     for (size_t i = 0; i < p->n_stop; i++) {
-        bytes += p->stop_len[i];
+        bytes += p->stop_len[i] + 1;
     }
-    s->stop_text = mem_alloc(bytes + 1, MEM_REQUEST);
+    s->stop_text = mem_zalloc(bytes + 1, MEM_REQUEST);
     if (s->stop_text == NULL) {
         return ERR_NOMEM;
     }
@@ -442,7 +442,7 @@ static enum err copy_stops(struct engine_stream *s, const struct engine_params *
         memcpy(s->stop_text + at, p->stop[i], p->stop_len[i]);
         s->stop.strings[i] = s->stop_text + at;
         s->stop.lens[i] = p->stop_len[i];
-        at += p->stop_len[i];
+        at += p->stop_len[i] + 1; /* a NUL stays behind each */
     }
     s->stop.n = p->n_stop;
     return ERR_OK;

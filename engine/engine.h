@@ -170,7 +170,7 @@ struct engine_event {
     const struct engine_logprob *top; /* [n_top] best first */
     int32_t n_top;
     enum engine_finish finish;  /* END */
-    const char *stop_match;     /* END by a stop string: which; else NULL */
+    const char *stop_match;     /* END by a stop string: which (a NUL follows); else NULL */
     enum err err;               /* END: ERR_OK, or why the stream broke off */
 };
 

@@ -3,30 +3,49 @@
 
 #include <string.h>
 
+/* The stop string that is complete first in the held text; of those complete at the same byte the longest. */
+static bool find_match(const struct stop *s, size_t *at, size_t *which)
+{
+    for (size_t end = 1; end <= s->held.len; end++) {
+        size_t longest = 0;
+        for (size_t i = 0; i < s->n; i++) {
+            size_t len = s->lens[i];
+            if (len > longest && len <= end && memcmp(s->held.data + end - len, s->strings[i], len) == 0) {
+                longest = len;
+                *which = i;
+            }
+        }
+        if (longest != 0) {
+            *at = end - longest;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Does the text from `at` on begin a stop string? */
+static bool may_match(const struct stop *s, size_t at)
+{
+    size_t left = s->held.len - at;
+    for (size_t i = 0; i < s->n; i++) {
+        if (left < s->lens[i] && memcmp(s->held.data + at, s->strings[i], left) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool stop_push(struct stop *s, const char *text, size_t n, size_t *releasable, size_t *which)
 {
     buf_append(&s->held, text, n);
-    for (size_t at = 0; at < s->held.len; at++) {
-        size_t left = s->held.len - at;
-        bool may_match = false;
-        for (size_t i = 0; i < s->n; i++) {
-            size_t shared = s->lens[i] < left ? s->lens[i] : left;
-            if (memcmp(s->held.data + at, s->strings[i], shared) != 0) {
-                continue;
-            }
-            if (shared == s->lens[i]) {
-                *releasable = at;
-                *which = i;
-                return true;
-            }
-            may_match = true;
-        }
-        if (may_match) {
-            *releasable = at;
-            return false;
-        }
+    if (find_match(s, releasable, which)) {
+        return true;
     }
-    *releasable = s->held.len;
+    size_t at = 0;
+    while (at < s->held.len && !may_match(s, at)) {
+        at++;
+    }
+    *releasable = at;
     return false;
 }
 
