@@ -119,6 +119,11 @@ test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai
 check-asan: deps                        ## unit and e2e tests under ASan+UBSan
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests) $(VENV)/.ok
 	@bash tests/run.sh unit-asan e2e-asan
+bench-peer:                             ## speed against llama.cpp; MODEL= ROUNDS=5 THREADS=2 PEER_BIN=folder OUT=file DOCS=file
+	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
+	@$(MAKE) -s $(JOBS) all
+	@V='$(V)' MODEL='$(MODEL)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' DOCS='$(DOCS)' \
+	 exec bash tests/bench/peer.sh
 ci:                                     ## what CI runs
 	@bash .ci/run
 install: all                            ## into PREFIX=/usr/local (DESTDIR= for packagers)
@@ -134,5 +139,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern golden fidelity chat vectors lint deps run test test-e2e check-asan ci install clean help
+.PHONY: all unit kern golden fidelity chat vectors lint deps run test test-e2e check-asan bench-peer ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))
