@@ -102,11 +102,15 @@ static enum err float_op(struct jvm *vm, enum jbin op, double a, double b, struc
     default: {
         double mod = fmod(a, b);
         double quotient = (a - mod) / b;
-        if (mod != 0 && (mod < 0) != (b < 0)) {
+        if (mod == 0) {
+            mod = copysign(0, b);
+        } else if ((mod < 0) != (b < 0)) {
             mod += b;
             quotient -= 1;
         }
-        r = op == JB_MOD ? mod : floor(quotient + 0.5); /* the quotient is whole up to rounding */
+        double whole = floor(quotient); /* the quotient is whole up to rounding */
+        whole += quotient - whole > 0.5 ? 1 : 0;
+        r = op == JB_MOD ? mod : quotient == 0 ? copysign(0, a / b) : whole;
     }
     }
     *out = jv_float(r);

@@ -545,6 +545,10 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ 'a' is string 'b' }}
 {{ n is eq n + 1 }}
 {{ nums|length is gt 2 }} {{ s|upper is upper }} {{ n + 1 is eq 8 }} {{ -1 is number }} {{ not n is string }} {{ n ~ 1 is string }} {{ n * 2 is even }} {{ 2 ** 2 is even }}
+{{ 3.0 % -7 }} {{ 3.0 % -3 }} {{ (-3.0) % 3 }} {{ 0.0 // -1 }} {{ -0.0 // 1 }} {{ 1e16 // -3 }} {{ 0.0 // 1 }}
+{{ {(1, [2]): 3} }}
+{{ {}.get((1, {})) }}
+{{ {(1, (2, 3)): 4}[(1, (2, 3))] }} {{ (html|safe)|list|first }} {{ [('<'|safe)[0]] }}
 # filters on text
 {{ s|upper }} {{ s|lower }} {{ uni|upper }} {{ uni|lower }} {{ 'hELLO wORLD'|capitalize }} {{ 'ǆabc'|capitalize }} {{ 'éA'|capitalize }} {{ ''|capitalize }}| {{ "hello world-foo (bar) it's ÀB"|title }} {{ 'ǆ ß x1y'|title }} {{ n|upper }} {{ none|upper }} {{ undefined_thing|upper }}|
 {{ ws|trim }}| {{ 'xxaxx'|trim('x') }} {{ '日a日'|trim('日') }} {{ '\u00a0\u2003a\u3000\x1c'|trim }}| {{ ''|trim }}| {{ n|trim }} {{ 'abcba'|trim('ab') }} {{ undefined_thing|trim }}| {{ 'a'|trim(none) }} {{ ' a'|trim(chars=' ') }}

@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+import warnings
 
 import jinja2
 import jinja2.ext
@@ -32,7 +33,7 @@ UNICODE = "14.0.0"  # of the interpreter's tables (engine/chat/jinja_unicode_tab
 
 # What infcgi documents as its own limit (docs/internals/chat_template.md); such a failure is no difference.
 OWN_LIMITS = re.compile(r"does not fit in 64 bits|takes more than \d+ steps|nested more than \d+ levels|bytes of memory"
-                        r"|longer than \d+|are not supported|not a finite number")
+                        r"|longer than \d+|are not supported|not a finite number|object cannot be sliced")
 # What Python prints as the address of an object, which nobody can compare.
 ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
 
@@ -178,6 +179,7 @@ def main():
     cases += chat_fuzz.generate(args.seed, args.fuzz)
     answers, alive = render_all(args.program, cases)
 
+    warnings.simplefilter("ignore", SyntaxWarning)  # of the code that jinja2 generates
     env = environment()
     passed = failed = skipped = both_failed = 0
     groups = {}
