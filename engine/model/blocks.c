@@ -70,10 +70,13 @@ enum err blocks_read_hparams(struct blocks *b)
     uint32_t value_dim;
     TRY(blocks_get_u32(b, "attention.value_length", h->head_dim, h->head_dim, h->head_dim, &value_dim));
     TRY(blocks_get_u32(b, "rope.dimension_count", 2, h->head_dim, h->head_dim, &h->n_rot));
-    if (h->head_dim % 4 != 0 || h->n_rot % 2 != 0) {
+    if (h->head_dim % 4 != 0) {
         return err_set(b->info, ERR_BAD_HPARAM, "attention.key_length",
-                       "%s: expected a head width that is a multiple of 4 and an even rope.dimension_count, found %u and %u",
-                       b->arch, h->head_dim, h->n_rot);
+                       "%s.attention.key_length: expected a multiple of 4, found %u", b->arch, h->head_dim);
+    }
+    if (h->n_rot % 2 != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "rope.dimension_count",
+                       "%s.rope.dimension_count: expected an even number, found %u", b->arch, h->n_rot);
     }
     TRY(blocks_get_f32(b, "attention.layer_norm_rms_epsilon", 1e-12, 1.0, NAN, &h->eps));
     TRY(blocks_get_f32(b, "rope.freq_base", 1.0, 1e12, 10000.0, &h->freq_base));

@@ -52,18 +52,19 @@ def quantise(rng, w, qtype):
 
 
 def write_tokenizer(out):
-    """A byte-level vocabulary without merges: enough to open the file with every tool."""
+    """A byte-level vocabulary with one merge (gguf-py leaves an empty list out): enough to open the file with every tool."""
     alphabet = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
     text, extra = {}, 0
     for b in range(256):
         text[b] = chr(b) if b in alphabet else chr(256 + extra)
         extra += b not in alphabet
-    tokens = [text[b] for b in range(256)] + [f"<|special_{i}|>" for i in range(VOCAB - 256)]
+    n_special = VOCAB - 257
+    tokens = [text[b] for b in range(256)] + [f"<|special_{i}|>" for i in range(n_special)] + ["ab"]
     out.add_tokenizer_model("gpt2")
     out.add_tokenizer_pre("gpt-2")
     out.add_token_list(tokens)
-    out.add_token_types([1] * 256 + [3] * (VOCAB - 256))
-    out.add_token_merges([])
+    out.add_token_types([1] * 256 + [3] * n_special + [1])
+    out.add_token_merges(["a b"])
     out.add_bos_token_id(256)
     out.add_eos_token_id(257)
     out.add_add_bos_token(False)

@@ -1,0 +1,453 @@
+/* The whole engine on tiny models, on every back end and ISA this machine has: what a request gives, to the last bit of
+ * every log-probability, does not depend on what runs beside it, on threads, on how prompts are cut into batches, on
+ * what the cache holds, or on being thrown out of the cache in the middle. Then stop strings, refusals, and an engine
+ * that fails at any allocation. */
+#include "engine/engine.h"
+
+#include "engine/base/mem.h"
+#include "engine/kernels/kern.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+Suite *engine_suite(void);
+
+enum { N_REQUESTS = 17, MAX_PROMPT = 120, MAX_OUT = 10, N_TOP = 3, N_CTX = 160, PAGE_TOKENS = 32 };
+
+static const char *const models[] = {"tests/golden/models/llama-quants.gguf", "tests/golden/models/qwen2-bias.gguf",
+                                     "tests/golden/models/llama-linear-odd.gguf"};
+
+/* Back ends and ISAs; `cpu` is skipped where the machine lacks it. */
+static const struct {
+    const char *backend, *cpu;
+} subjects[] = {{"ref", NULL}, {"cpu", "ref"}, {"cpu", "avx2"}, {"cpu", "avx512"}};
+
+static bool has_isa(const char *name)
+{
+    for (int i = 0; name != NULL && kern_isa_name(i) != NULL; i++) {
+        if (strcmp(kern_isa_name(i), name) == 0) {
+            return kern_isa_is_there(i);
+        }
+    }
+    return name == NULL;
+}
+
+static struct engine *open_engine(struct engine_config cfg)
+{
+    struct engine *e;
+    struct err_info info = {0};
+    cfg.n_ctx = cfg.n_ctx == 0 ? N_CTX : cfg.n_ctx;
+    cfg.n_threads = cfg.n_threads == 0 ? 1 : cfg.n_threads;
+    enum err err = engine_open(&cfg, &e, &info);
+    ck_assert_msg(err == ERR_OK, "%s: %s", cfg.model_path, info.text);
+    return e;
+}
+
+static struct engine_stats stats_of(struct engine *e)
+{
+    struct engine_stats st;
+    engine_get_stats(e, &st);
+    return st;
+}
+
+/* Waits until nothing runs and no page is held. */
+static void wait_idle(struct engine *e)
+{
+    for (int i = 0; i < 20000; i++) {
+        struct engine_stats st = stats_of(e);
+        if (st.n_running == 0 && st.n_waiting == 0 && st.kv_pages_used == 0) {
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    }
+    ck_abort_msg("the engine does not come to rest");
+}
+
+/* --- requests --------------------------------------------------------------------------------------------------------
+ */
+
+struct request {
+    int32_t ids[MAX_PROMPT];
+    size_t n;
+    struct engine_bias bias[2];
+    struct engine_params p;
+};
+
+/* Prompts of 1 to MAX_PROMPT tokens, some with the same beginning, with every kind of sampling among them. */
+static void make_request(const struct engine *e, struct request *r, int which)
+{
+    static const size_t lengths[] = {1, 31, 32, 33, 64, 65, 97, 120, 100, 100, 7, 70, 16, 17, 45, 96, 3};
+    r->n = lengths[which];
+    for (size_t i = 0; i < r->n; i++) {
+        r->ids[i] = (int32_t)((i * 29 + 11 + (i > 66 || which < 7 ? (size_t)which * 5 : 0)) % 250);
+    }
+    engine_params_init(e, &r->p);
+    r->p.max_tokens = MAX_OUT - which % 5;
+    r->p.ignore_eos = true;
+    r->p.n_logprobs = N_TOP;
+    r->p.seed = 99 + (uint64_t)which;
+    r->p.temperature = which % 4 == 0 ? 0 : 0.5f + 0.1f * (float)which;
+    r->p.top_k = which % 5 == 1 ? 40 : 0;
+    r->p.top_p = which % 3 == 1 ? 0.9f : 1;
+    r->p.min_p = which % 7 == 2 ? 0.05f : 0;
+    r->p.repeat_penalty = which % 6 == 3 ? 1.2f : 1;
+    r->p.prompt_logprobs = which % 8 == 5;
+    r->bias[0] = (struct engine_bias){5, -100};
+    r->bias[1] = (struct engine_bias){77, 2};
+    r->p.bias = r->bias;
+    r->p.n_bias = which % 4 == 2 ? 2 : 0;
+}
+
+/* All that a request gave, comparable byte by byte: zeroed first, no pointers. */
+struct outcome {
+    int32_t n, n_prompt, finish, err;
+    int32_t ids[MAX_OUT];
+    float logprobs[MAX_OUT], prompt_logprobs[MAX_PROMPT];
+    struct engine_logprob top[MAX_OUT][N_TOP], prompt_top[MAX_PROMPT][N_TOP];
+    size_t n_text;
+    char text[MAX_OUT * 32];
+};
+
+static void collect(struct engine_stream **s, struct outcome *o, struct engine_usage *usage)
+{
+    struct engine_event ev = {0};
+    memset(o, 0, sizeof *o);
+    do {
+        enum err err = engine_next(*s, 20000, &ev);
+        ck_assert_msg(err == ERR_OK, "engine_next: %s", err_code(err));
+        ck_assert(ev.n_top <= N_TOP && o->n_text + ev.text_len <= sizeof o->text);
+        if (ev.kind == ENGINE_PROMPT_TOKEN) {
+            ck_assert_int_lt(o->n_prompt, MAX_PROMPT);
+            o->prompt_logprobs[o->n_prompt] = ev.logprob;
+            memcpy(o->prompt_top[o->n_prompt++], ev.top, (size_t)ev.n_top * sizeof *ev.top);
+            continue;
+        }
+        memcpy(o->text + o->n_text, ev.text, ev.text_len);
+        o->n_text += ev.text_len;
+        if (ev.kind == ENGINE_TOKEN) {
+            ck_assert_int_lt(o->n, MAX_OUT);
+            o->ids[o->n] = ev.id;
+            o->logprobs[o->n] = ev.logprob;
+            memcpy(o->top[o->n++], ev.top, (size_t)ev.n_top * sizeof *ev.top);
+        }
+    } while (ev.kind != ENGINE_END);
+    o->finish = (int32_t)ev.finish;
+    o->err = (int32_t)ev.err;
+    ck_assert_int_eq(engine_next(*s, 0, &ev), ERR_NONE);
+    engine_stream_usage(*s, usage);
+    engine_stream_close(s);
+    ck_assert_ptr_null(*s);
+}
+
+static struct engine_stream *submit(struct engine *e, const struct request *r)
+{
+    struct engine_stream *s;
+    struct err_info info = {0};
+    enum err err = engine_submit(e, r->ids, r->n, &r->p, &s, &info);
+    ck_assert_msg(err == ERR_OK, "engine_submit: %s", info.text);
+    return s;
+}
+
+/* Each request on its own, one after the other; `salt` NULL shares the cache. */
+static void run_alone(struct engine *e, struct request *r, const char *salt, struct outcome *o,
+                      struct engine_usage *usage)
+{
+    for (int i = 0; i < N_REQUESTS; i++) {
+        char own[16];
+        snprintf(own, sizeof own, "%s%d", salt != NULL ? salt : "", i);
+        r[i].p.cache_salt = salt != NULL ? own : NULL;
+        struct engine_stream *s = submit(e, &r[i]);
+        collect(&s, &o[i], &usage[i]);
+        wait_idle(e); /* its pages are let go before the next one looks */
+    }
+}
+
+/* All requests at once. */
+static void run_together(struct engine *e, struct request *r, const char *salt, struct outcome *o,
+                         struct engine_usage *usage)
+{
+    struct engine_stream *s[N_REQUESTS];
+    for (int i = 0; i < N_REQUESTS; i++) {
+        r[i].p.cache_salt = salt;
+        s[i] = submit(e, &r[i]);
+    }
+    for (int i = 0; i < N_REQUESTS; i++) {
+        collect(&s[i], &o[i], &usage[i]);
+    }
+    wait_idle(e);
+}
+
+static void compare(const struct outcome *got, const struct outcome *expected, const char *how)
+{
+    for (int i = 0; i < N_REQUESTS; i++) {
+        if (memcmp(&got[i], &expected[i], sizeof got[i]) != 0) {
+            int at = 0;
+            while (at < expected[i].n && got[i].ids[at] == expected[i].ids[at] &&
+                   got[i].logprobs[at] == expected[i].logprobs[at]) {
+                at++;
+            }
+            ck_abort_msg("%s: request %d differs: %d tokens (expected %d), %s, first difference at token %d: %d %.9g, "
+                         "expected %d %.9g",
+                         how, i, got[i].n, expected[i].n, err_code((enum err)got[i].err), at, got[i].ids[at],
+                         (double)got[i].logprobs[at], expected[i].ids[at], (double)expected[i].logprobs[at]);
+        }
+    }
+}
+
+static void check_outcomes(const struct request *r, const struct outcome *o)
+{
+    for (int i = 0; i < N_REQUESTS; i++) {
+        ck_assert_int_eq(o[i].err, ERR_OK);
+        ck_assert_int_eq(o[i].finish, ENGINE_FINISH_LENGTH);
+        ck_assert_int_eq(o[i].n, r[i].p.max_tokens);
+        ck_assert_int_eq(o[i].n_prompt, r[i].p.prompt_logprobs ? (int)r[i].n : 0);
+        for (int k = 0; k < o[i].n; k++) {
+            ck_assert(isfinite(o[i].logprobs[k]) && o[i].top[k][0].logprob >= o[i].top[k][1].logprob);
+            ck_assert(r[i].p.temperature > 0 || r[i].p.n_bias > 0 || r[i].p.repeat_penalty > 1 ||
+                      o[i].top[k][0].id == o[i].ids[k]);
+        }
+    }
+}
+
+/* --- the same bits
+ * ----------------------------------------------------------------------------------------------------- */
+
+static struct request requests[N_REQUESTS];
+static struct outcome expected[N_REQUESTS], outcomes[N_REQUESTS];
+static struct engine_usage usages[N_REQUESTS];
+
+/* One engine in one shape: together, together with a filled cache, alone with a filled cache. */
+static void check_shape(const struct engine_config *cfg, bool is_tight, bool is_slow)
+{
+    char how[160];
+    struct engine *e = open_engine(*cfg);
+    uint64_t steps = 0, preempted = 0;
+    for (int round = 0; round < (is_slow ? 1 : 2); round++) {
+        snprintf(how, sizeof how, "%s %s/%s, %d threads, %d rows, round %d", cfg->model_path, cfg->backend,
+                 cfg->cpu != NULL ? cfg->cpu : "-", cfg->n_threads, cfg->max_batch_rows, round);
+        run_together(e, requests, NULL, outcomes, usages);
+        compare(outcomes, expected, how);
+        steps = stats_of(e).steps;
+        preempted = stats_of(e).preempted;
+    }
+    ck_assert_uint_gt(steps, 0);
+    ck_assert_msg(!is_tight || preempted > 0, "%s: the pool was never too small", how);
+    if (is_tight || is_slow) {
+        engine_close(&e);
+        return;
+    }
+    run_alone(e, requests, NULL, outcomes, usages);
+    compare(outcomes, expected, "alone, from the cache");
+    for (int i = 0; i < N_REQUESTS; i++) {
+        int32_t whole_pages = ((int32_t)requests[i].n - 1) / PAGE_TOKENS * PAGE_TOKENS;
+        ck_assert_int_eq(usages[i].cached_tokens, requests[i].p.prompt_logprobs ? 0 : whole_pages);
+        ck_assert_int_eq(usages[i].completion_tokens, requests[i].p.max_tokens);
+        ck_assert_int_eq(usages[i].prompt_tokens, (int32_t)requests[i].n);
+    }
+    engine_close(&e);
+    ck_assert_ptr_null(e);
+}
+
+enum { N_SUBJECTS = sizeof subjects / sizeof *subjects, N_MODELS = sizeof models / sizeof *models };
+
+START_TEST(a_request_gives_the_same_bits_whatever_happens_around_it)
+{
+    const char *backend = subjects[_i % N_SUBJECTS].backend, *cpu = subjects[_i % N_SUBJECTS].cpu;
+    if (!has_isa(cpu)) {
+        return;
+    }
+    struct engine_config cfg = {.model_path = models[_i / N_SUBJECTS],
+                                .backend = backend,
+                                .cpu = cpu,
+                                .n_threads = 1,
+                                .max_seqs = N_REQUESTS,
+                                .max_batch_rows = 512,
+                                .kv_tokens = 8192};
+    struct engine *e = open_engine(cfg);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        make_request(e, &requests[i], i);
+    }
+    run_alone(e, requests, "cold", expected, usages);
+    check_outcomes(requests, expected);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        ck_assert_int_eq(usages[i].cached_tokens, 0);
+    }
+    uint64_t alone_steps = stats_of(e).steps, steps;
+    int tries = 0;
+    do { /* really in one batch: far fewer steps than alone */
+        steps = stats_of(e).steps;
+        char salt[16];
+        snprintf(salt, sizeof salt, "try %d", tries);
+        run_together(e, requests, salt, outcomes, usages);
+        compare(outcomes, expected, "together");
+        steps = stats_of(e).steps - steps;
+    } while (steps * 3 > alone_steps && ++tries < 50);
+    ck_assert_msg(steps * 3 <= alone_steps, "%lu steps together, %lu alone", (unsigned long)steps,
+                  (unsigned long)alone_steps);
+    engine_close(&e);
+    static const struct {
+        int threads, rows, seqs;
+        uint64_t kv_tokens;
+    } shapes[] = {{2, 512, N_REQUESTS, 8192},
+                  {1, 17, N_REQUESTS, 8192},
+                  {2, 50, N_REQUESTS, 8192},
+                  {1, 3, 3, 8192},
+                  {2, 1, 1, 8192},
+                  {2, 64, N_REQUESTS, 480}};
+    bool is_ref = strcmp(backend, "ref") == 0 || strcmp(cpu, "ref") == 0; /* slow: less of everything */
+    bool is_first = _i < N_SUBJECTS;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        cfg.n_threads = shapes[i].threads;
+        cfg.max_batch_rows = shapes[i].rows;
+        cfg.max_seqs = shapes[i].seqs;
+        cfg.kv_tokens = shapes[i].kv_tokens;
+        if (is_ref ? i == 2 : is_first || i % 3 == 2) {
+            check_shape(&cfg, shapes[i].kv_tokens < 1000, is_ref);
+        }
+    }
+}
+END_TEST
+
+/* --- stop strings
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* Every short piece of what a request gives, as its stop string: the text ends where it first stands. */
+START_TEST(a_stop_string_ends_the_text_right_before_it)
+{
+    struct engine *e = open_engine((struct engine_config){.model_path = models[_i]});
+    struct outcome whole, cut;
+    struct engine_usage usage;
+    int n_tried = 0;
+    for (int which = 0; which < N_REQUESTS; which += 3) {
+        struct request r;
+        make_request(e, &r, which);
+        r.p.prompt_logprobs = false;
+        struct engine_stream *s = submit(e, &r);
+        collect(&s, &whole, &usage);
+        for (size_t at = 0; at + 1 < whole.n_text; at += 2) {
+            size_t len = 1 + at % 5;
+            len = at + len > whole.n_text ? whole.n_text - at : len;
+            char stop[8], end[8];
+            memcpy(stop, whole.text + at, len);
+            memset(end, 'z', sizeof end);
+            r.p.stop[0] = end; /* never met */
+            r.p.stop_len[0] = sizeof end;
+            r.p.stop[1] = stop;
+            r.p.stop_len[1] = len;
+            r.p.n_stop = 2;
+            s = submit(e, &r);
+            collect(&s, &cut, &usage);
+            const char *first = memmem(whole.text, whole.n_text, stop, len);
+            size_t n = (size_t)(first - whole.text);
+            ck_assert_int_eq(cut.finish, ENGINE_FINISH_STOP);
+            ck_assert_int_eq(cut.err, ERR_OK);
+            ck_assert_msg(cut.n_text == n && memcmp(cut.text, whole.text, n) == 0, "%zu bytes, expected %zu",
+                          cut.n_text, n);
+            ck_assert(cut.n <= whole.n && memcmp(cut.ids, whole.ids, (size_t)cut.n * sizeof *cut.ids) == 0);
+            n_tried++;
+        }
+    }
+    ck_assert_int_gt(n_tried, 20);
+    wait_idle(e);
+    engine_close(&e);
+}
+END_TEST
+
+/* --- refusals and failures
+ * --------------------------------------------------------------------------------------------- */
+
+START_TEST(what_cannot_be_is_refused_with_a_reason)
+{
+    struct engine *e = NULL;
+    struct err_info info = {0};
+    struct engine_config good = {.model_path = models[1], .n_threads = 1};
+    struct {
+        struct engine_config cfg;
+        enum err err;
+        const char *word; /* stands in the message */
+    } cases[] = {{good, ERR_CONFIG, "nope"},      {good, ERR_UNSUPPORTED_CPU, "mmx"}, {good, ERR_CONFIG, "513"},
+                 {good, ERR_CONFIG, "kv-tokens"}, {good, ERR_MEMORY_LIMIT, "MiB"},    {good, ERR_FILE, "No such file"}};
+    cases[0].cfg.backend = "nope";
+    cases[1].cfg.cpu = "mmx";
+    cases[2].cfg.n_ctx = 513;
+    cases[3].cfg.kv_tokens = 100;
+    cases[4].cfg.memory_limit_bytes = 1000;
+    cases[5].cfg.model_path = "there-is-no.gguf";
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        enum err err = engine_open(&cases[i].cfg, &e, &info);
+        ck_assert_msg(err == cases[i].err, "case %zu: %s %s", i, err_code(err), info.text);
+        ck_assert_msg(strstr(info.text, cases[i].word) != NULL, "case %zu: '%s'", i, info.text);
+        ck_assert_ptr_null(e);
+    }
+    e = open_engine(good);
+    struct request r;
+    make_request(e, &r, 5);
+    struct engine_stream *s;
+    ck_assert_int_eq(engine_submit(e, r.ids, 0, &r.p, &s, &info), ERR_INVALID_VALUE);
+    r.ids[3] = 288;
+    ck_assert_int_eq(engine_submit(e, r.ids, r.n, &r.p, &s, &info), ERR_INVALID_VALUE);
+    ck_assert_ptr_nonnull(strstr(info.text, "288"));
+    r.ids[3] = -1;
+    ck_assert_int_eq(engine_submit(e, r.ids, r.n, &r.p, &s, &info), ERR_INVALID_VALUE);
+    int32_t many[N_CTX + 1] = {0};
+    ck_assert_int_eq(engine_submit(e, many, N_CTX, &r.p, &s, &info), ERR_CONTEXT_LENGTH);
+    ck_assert(strstr(info.text, "160") != NULL);
+    r.p.max_tokens = 0;
+    ck_assert_int_eq(engine_submit(e, many, N_CTX + 1, &r.p, &s, &info), ERR_CONTEXT_LENGTH);
+    ck_assert_ptr_null(s);
+    engine_drain(e);
+    r.ids[3] = 1;
+    ck_assert_int_eq(engine_submit(e, r.ids, r.n, &r.p, &s, &info), ERR_DRAINING);
+    engine_close(&e);
+}
+END_TEST
+
+START_TEST(an_engine_that_cannot_have_its_memory_says_so_and_leaves_nothing)
+{
+    size_t live = mem_live();
+    struct engine *e = NULL;
+    struct err_info info = {0};
+    struct engine_config cfg = {.model_path = models[_i], .n_threads = 2, .n_ctx = 64, .kv_tokens = 64, .max_seqs = 1};
+    long n = 0;
+    for (; e == NULL; n++) {
+        mem_fail_at(n);
+        enum err err = engine_open(&cfg, &e, &info);
+        mem_fail_at(-1);
+        ck_assert_msg(err == (e == NULL ? ERR_NOMEM : ERR_OK), "allocation %ld: %s", n, err_code(err));
+        ck_assert_msg(e != NULL || (info.code == ERR_NOMEM && mem_live() == live), "allocation %ld: %zu bytes left, %s",
+                      n, mem_live() - live, info.text);
+        ck_assert_int_lt(n, 2000);
+    }
+    ck_assert_int_gt(n, 20);
+    struct request r;
+    make_request(e, &r, 3);
+    struct engine_stream *s = NULL;
+    for (n = 0; s == NULL; n++) {
+        mem_fail_at(n);
+        enum err err = engine_submit(e, r.ids, r.n, &r.p, &s, &info);
+        mem_fail_at(-1);
+        ck_assert_int_eq(err, s == NULL ? ERR_NOMEM : ERR_OK);
+        ck_assert_int_lt(n, 100);
+    }
+    engine_stream_close(&s);
+    engine_close(&e);
+    ck_assert_uint_eq(mem_live(), live);
+}
+END_TEST
+
+Suite *engine_suite(void)
+{
+    Suite *s = suite_create("engine");
+    TCase *c = tcase_create("engine");
+    tcase_add_loop_test(c, a_request_gives_the_same_bits_whatever_happens_around_it, 0, N_SUBJECTS * N_MODELS);
+    tcase_add_loop_test(c, a_stop_string_ends_the_text_right_before_it, 0, N_MODELS);
+    tcase_add_test(c, what_cannot_be_is_refused_with_a_reason);
+    tcase_add_loop_test(c, an_engine_that_cannot_have_its_memory_says_so_and_leaves_nothing, 0, 2);
+    tcase_set_timeout(c, 120);
+    suite_add_tcase(s, c);
+    return s;
+}

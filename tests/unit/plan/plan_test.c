@@ -1,0 +1,282 @@
+/* plan_check on plans made by hand: a good one of every kind of step, then one wrong thing at a time; and plans that
+ * grow past their first size or run out of memory. */
+#include "engine/plan/plan.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *plan_suite(void);
+
+/* Widths all differ, so that a mix-up shows. */
+enum { V = 40, D = 24, H = 6, K = 2, HEAD = 8, F = 20 };
+
+/* Ids in the order in which make_plan adds them. */
+enum weight_id {
+    W_EMBD,
+    W_NORM,
+    W_Q,
+    W_K,
+    W_V,
+    W_OUT,
+    W_GATE,
+    W_UP,
+    W_DOWN,
+    W_HEAD_NORM,
+    B_Q,
+    B_K,
+    B_OUT,
+    B_GATE,
+    N_WEIGHTS
+};
+enum buf_id { X, NORMED, Q, ATT, FF, LAST, N_BUFS };
+enum step_id { S_EMBED, S_NORM, S_QKV, S_ATTENTION, S_OUT, S_GLU, S_DOWN, S_GATHER, S_LOGITS, N_STEPS };
+
+static void add_weight(struct plan *p, const char *name, uint32_t n_out, uint32_t n_in)
+{
+    plan_weight_id id;
+    char local[32];
+    snprintf(local, sizeof local, "%s", name); /* the plan must copy it */
+    struct plan_weight w = {.name = local, .type = DTYPE_F32, .n_out = n_out, .n_in = n_in};
+    ck_assert_int_eq(plan_add_weight(p, &w, &id), ERR_OK);
+    ck_assert_int_eq(id, p->n_weights - 1);
+    memset(local, 0, sizeof local);
+}
+
+static void add_step(struct plan *p, enum plan_op op, enum plan_epilogue epilogue, plan_buf_id src, plan_buf_id dst,
+                     plan_weight_id w0, plan_weight_id w1, plan_weight_id w2)
+{
+    struct plan_step s = plan_step_of(op);
+    s.epilogue = epilogue;
+    s.src = src;
+    s.dst = dst;
+    s.w[0] = w0;
+    s.w[1] = w1;
+    s.w[2] = w2;
+    ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
+}
+
+static struct plan *make_plan(void)
+{
+    static const struct {
+        const char *name;
+        uint32_t n_out, n_in;
+    } weights[N_WEIGHTS] = {
+        {"embd", V, D},     {"norm", 1, D},         {"q", H * HEAD, D},      {"k", K * HEAD, D},
+        {"v", K * HEAD, D}, {"out", D, H * HEAD},   {"gate", F, D},          {"up", F, D},
+        {"down", D, F},     {"head_norm", 1, HEAD}, {"q_bias", 1, H * HEAD}, {"k_bias", 1, K * HEAD},
+        {"out_bias", 1, D}, {"gate_bias", 1, F},
+    };
+    static const uint32_t widths[N_BUFS] = {D, D, H * HEAD, H * HEAD, F, D};
+    static const float inv_freq[HEAD / 2] = {1, 0.1f, 0.01f, 0.001f};
+    struct plan *p;
+    ck_assert_int_eq(plan_new(&p), ERR_OK);
+    p->n_vocab = V;
+    p->n_embd = D;
+    p->n_layers = 1;
+    p->n_heads = H;
+    p->n_kv_heads = K;
+    p->head_dim = HEAD;
+    for (int i = 0; i < N_WEIGHTS; i++) {
+        add_weight(p, weights[i].name, weights[i].n_out, weights[i].n_in);
+    }
+    for (int i = 0; i < N_BUFS; i++) {
+        plan_buf_id id;
+        ck_assert_int_eq(plan_add_buf(p, "buffer", widths[i], &id), ERR_OK);
+        ck_assert_int_eq(id, i);
+    }
+    int32_t rope;
+    struct plan_rope r = {.n_rot = HEAD, .mscale = 1, .inv_freq = inv_freq};
+    ck_assert_int_eq(plan_add_rope(p, &r, &rope), ERR_OK);
+    ck_assert(p->ropes[rope].inv_freq != inv_freq && memcmp(p->ropes[rope].inv_freq, inv_freq, sizeof inv_freq) == 0);
+    add_step(p, PLAN_EMBED, 0, PLAN_NONE, X, W_EMBD, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_NORM, 0, X, NORMED, W_NORM, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_MATMUL, PLAN_QKV, NORMED, Q, W_Q, W_K, W_V);
+    add_step(p, PLAN_ATTENTION, 0, Q, ATT, PLAN_NONE, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_MATMUL, PLAN_ADD, ATT, X, W_OUT, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_MATMUL, PLAN_GLU, X, FF, W_GATE, W_UP, PLAN_NONE);
+    add_step(p, PLAN_MATMUL, PLAN_STORE, FF, X, W_DOWN, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_GATHER, 0, X, LAST, PLAN_NONE, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_MATMUL, PLAN_LOGITS, LAST, PLAN_NONE, W_EMBD, PLAN_NONE, PLAN_NONE);
+    struct plan_step *s = p->steps;
+    s[S_QKV].layer = s[S_ATTENTION].layer = 0;
+    s[S_QKV].rope = rope;
+    s[S_QKV].q_norm = s[S_QKV].k_norm = W_HEAD_NORM;
+    s[S_QKV].bias[0] = B_Q;
+    s[S_QKV].bias[1] = s[S_QKV].bias[2] = B_K;
+    s[S_OUT].bias[0] = B_OUT;
+    s[S_GLU].bias[0] = s[S_GLU].bias[1] = B_GATE;
+    return p;
+}
+
+START_TEST(a_plan_that_fits_together_passes)
+{
+    struct plan *p = make_plan();
+    struct err_info info = {0};
+    enum err err = plan_check(p, &info);
+    ck_assert_msg(err == ERR_OK, "%s", info.text);
+    for (int i = 0; i < PLAN_OP_COUNT; i++) {
+        ck_assert(strlen(plan_op_name((enum plan_op)i)) > 0);
+    }
+    plan_free(&p);
+    ck_assert_ptr_null(p);
+    plan_free(&p);
+}
+END_TEST
+
+/* --- one wrong thing -------------------------------------------------------------------------------------------------
+ */
+
+static void check_fails(struct plan *p, enum err expected, const char *word)
+{
+    struct err_info info = {0};
+    enum err err = plan_check(p, &info);
+    ck_assert_msg(err == expected, "%s: %s (%s), expected %s", word, err_code(err), info.text, err_code(expected));
+    ck_assert_msg(info.code == expected && strstr(info.text, word) != NULL, "'%s' does not name '%s'", info.text, word);
+    plan_free(&p);
+}
+
+START_TEST(a_weight_of_another_shape_is_named)
+{
+    for (int i = 0; i < N_WEIGHTS; i++) {
+        for (int which = 0; which < 2; which++) {
+            struct plan *p = make_plan();
+            struct plan_weight *w = &p->weights[i];
+            *(which == 0 ? &w->n_out : &w->n_in) += 1;
+            char words[32];
+            snprintf(words, sizeof words, "%s: expected", w->name);
+            check_fails(p, ERR_BAD_TENSOR_SHAPE, words);
+        }
+    }
+}
+END_TEST
+
+START_TEST(norms_and_biases_are_f32)
+{
+    static const int vectors[] = {W_NORM, W_HEAD_NORM, B_Q, B_K, B_OUT, B_GATE};
+    for (size_t i = 0; i < ARRAY_LEN(vectors); i++) {
+        struct plan *p = make_plan();
+        p->weights[vectors[i]].type = DTYPE_F16;
+        check_fails(p, ERR_UNSUPPORTED_TYPE, "expected F32, found F16");
+    }
+    struct plan *p = make_plan(); /* a matrix may be anything */
+    struct err_info info;
+    p->weights[W_Q].type = DTYPE_Q4_K;
+    ck_assert_int_eq(plan_check(p, &info), ERR_OK);
+    plan_free(&p);
+}
+END_TEST
+
+START_TEST(a_step_that_lacks_something_is_the_builders_mistake)
+{
+    for (int i = 0; i < 26; i++) {
+        struct plan *p = make_plan();
+        struct plan_step *s = p->steps;
+        static const struct {
+            int step, w;
+        } needed[] = {{S_EMBED, 0}, {S_NORM, 0}, {S_QKV, 0}, {S_QKV, 1},  {S_QKV, 2},
+                      {S_OUT, 0},   {S_GLU, 0},  {S_GLU, 1}, {S_DOWN, 0}, {S_LOGITS, 0}};
+        if (i < 20) {
+            s[needed[i / 2].step].w[needed[i / 2].w] = i % 2 == 0 ? PLAN_NONE : N_WEIGHTS;
+            check_fails(p, ERR_INTERNAL, plan_op_name(s[needed[i / 2].step].op));
+            continue;
+        }
+        s[S_QKV].rope = i == 20 ? PLAN_NONE : i == 21 ? 1 : 0;
+        s[S_QKV].layer = i == 22 ? -1 : i == 23 ? 1 : 0;
+        s[S_NORM].bias[0] = 0; /* norms have none: not looked at */
+        s[S_GLU].op = i == 24 ? PLAN_OP_COUNT : PLAN_MATMUL;
+        s[S_OUT].bias[0] = i == 25 ? N_WEIGHTS : PLAN_NONE;
+        check_fails(p, ERR_INTERNAL, "plan");
+    }
+}
+END_TEST
+
+START_TEST(a_buffer_of_another_width_is_the_builders_mistake)
+{
+    for (int i = 0; i < 7; i++) {
+        struct plan *p = make_plan();
+        struct plan_step *s = p->steps;
+        switch (i) {
+        case 0:
+            s[S_NORM].dst = Q;
+            break;
+        case 1:
+            s[S_QKV].dst = NORMED;
+            break;
+        case 2:
+            s[S_ATTENTION].src = X;
+            break;
+        case 3:
+            s[S_ATTENTION].dst = X;
+            break;
+        case 4:
+            s[S_GATHER].dst = FF;
+            break;
+        case 5:
+            s[S_ATTENTION].dst = N_BUFS;
+            break;
+        default:
+            s[S_GATHER].dst = -7;
+            break;
+        }
+        check_fails(p, ERR_INTERNAL, "buffer of width");
+    }
+    struct plan *p = make_plan(); /* a matrix cannot tell whose fault it is: the file's is likelier */
+    p->steps[S_DOWN].dst = Q;
+    check_fails(p, ERR_BAD_TENSOR_SHAPE, "down");
+}
+END_TEST
+
+/* --- growth
+ * ------------------------------------------------------------------------------------------------------------ */
+
+START_TEST(plans_grow_and_say_when_they_cannot)
+{
+    size_t live = mem_live();
+    struct plan *p = NULL;
+    mem_fail_at(0);
+    ck_assert_int_eq(plan_new(&p), ERR_NOMEM);
+    mem_fail_at(-1);
+    ck_assert_ptr_null(p);
+    ck_assert_int_eq(plan_new(&p), ERR_OK);
+    for (int i = 0; i < 500; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        add_weight(p, name, 1, (uint32_t)i + 1);
+        add_step(p, PLAN_NORM, 0, 0, 0, i, PLAN_NONE, PLAN_NONE);
+    }
+    for (int i = 0; i < 500; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        ck_assert_str_eq(p->weights[i].name, name);
+        ck_assert(p->weights[i].n_in == (uint32_t)i + 1 && p->steps[i].w[0] == i);
+    }
+    plan_buf_id buf;
+    for (int i = 0; i < PLAN_MAX_BUFS; i++) {
+        ck_assert_int_eq(plan_add_buf(p, "b", 4, &buf), ERR_OK);
+    }
+    ck_assert_int_eq(plan_add_buf(p, "b", 4, &buf), ERR_INTERNAL);
+    int32_t rope;
+    struct plan_rope none = {.n_rot = 0, .mscale = 1};
+    for (int i = 0; i < PLAN_MAX_ROPES; i++) {
+        ck_assert_int_eq(plan_add_rope(p, &none, &rope), ERR_OK);
+    }
+    ck_assert_int_eq(plan_add_rope(p, &none, &rope), ERR_INTERNAL);
+    plan_free(&p);
+    ck_assert_uint_eq(mem_live(), live);
+}
+END_TEST
+
+Suite *plan_suite(void)
+{
+    Suite *s = suite_create("plan");
+    TCase *c = tcase_create("plan");
+    tcase_add_test(c, a_plan_that_fits_together_passes);
+    tcase_add_test(c, a_weight_of_another_shape_is_named);
+    tcase_add_test(c, norms_and_biases_are_f32);
+    tcase_add_test(c, a_step_that_lacks_something_is_the_builders_mistake);
+    tcase_add_test(c, a_buffer_of_another_width_is_the_builders_mistake);
+    tcase_add_test(c, plans_grow_and_say_when_they_cannot);
+    suite_add_tcase(s, c);
+    return s;
+}
