@@ -262,9 +262,9 @@ START_TEST(prompt_log_probabilities_come_in_order)
     struct rig r = rig_open((struct rig_limits){.max_seqs = 2, .max_logits = 2});
     rig_prompt(tokens, 150, 5);
     struct sched_request other = rig_request(tokens, 150, 170), q = rig_request(tokens, 150, 2);
+    atomic_store(&r.model->delay_us, 1000); /* the neighbour shall not be done before the other begins */
     struct sched_seq *neighbour =
         rig_submit(&r, &other); /* decodes all the while and takes one of the two logit rows */
-    atomic_store(&r.model->delay_us, 500);
     q.prompt_logprobs = true;
     q.sampling.n_top = 2;
     struct sched_seq *seq = rig_submit(&r, &q);
