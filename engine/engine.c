@@ -20,9 +20,12 @@ enum {
     EXTRA_LOGITS = 48, /* rows of logits beyond one per sequence: what a prompt's log-probabilities take at a time */
 };
 
-/* --- opening ------------------------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------------------------- */
 
-static enum err no_memory(struct err_info *info) { return err_set(info, ERR_NOMEM, NULL, "out of memory for the model"); }
+static enum err no_memory(struct err_info *info)
+{
+    return err_set(info, ERR_NOMEM, NULL, "out of memory for the model");
+}
 
 /* A NUL-terminated copy that lives as long as the engine. */
 static const char *keep(struct engine *e, const char *s, size_t n)
@@ -48,8 +51,8 @@ static void describe_name(struct engine *e, const char *path)
     e->info.id = keep(e, base, n);
     struct gguf_str name;
     struct err_info ignored;
-    bool has_name = gguf_get_str_or_null(e->gguf, "general.name", &name, &ignored) == ERR_OK && name.len > 0 &&
-                    name.len < 256;
+    bool has_name =
+        gguf_get_str_or_null(e->gguf, "general.name", &name, &ignored) == ERR_OK && name.len > 0 && name.len < 256;
     e->info.name = has_name ? keep(e, name.data, name.len) : e->info.id;
 }
 
@@ -90,11 +93,12 @@ static enum err describe_sampling(struct engine *e, const struct engine_sampling
         const struct gguf_kv *kv = gguf_find(e->gguf, rows[i].key);
         *rows[i].to = rows[i].fallback;
         if (kv != NULL && kv->type != GGUF_ARRAY && kv->type != GGUF_STRING) {
-            *rows[i].to = kv->type == GGUF_F32 || kv->type == GGUF_F64 ? gguf_elem_f64(kv, 0) : (double)gguf_elem_i64(kv, 0);
+            *rows[i].to =
+                kv->type == GGUF_F32 || kv->type == GGUF_F64 ? gguf_elem_f64(kv, 0) : (double)gguf_elem_i64(kv, 0);
         }
         if (!(*rows[i].to >= rows[i].min && *rows[i].to <= rows[i].max)) {
-            return err_set(info, ERR_BAD_HPARAM, rows[i].key, "%s: expected %g to %g, found %g", rows[i].key, rows[i].min,
-                           rows[i].max, *rows[i].to);
+            return err_set(info, ERR_BAD_HPARAM, rows[i].key, "%s: expected %g to %g, found %g", rows[i].key,
+                           rows[i].min, rows[i].max, *rows[i].to);
         }
     }
     s->top_k = (int32_t)MAX_OF(top_k, 0.0);
@@ -157,7 +161,8 @@ static void drop_file_pages(void *arg, uint64_t offset, uint64_t n)
 }
 
 /* Limits of the scheduler and the back end, from what the operator asked for and the model has. */
-static enum err plan_limits(struct engine *e, const struct engine_config *cfg, struct sched_config *sc, struct err_info *info)
+static enum err plan_limits(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+                            struct err_info *info)
 {
     uint32_t n_ctx = cfg->n_ctx != 0 ? cfg->n_ctx : MIN_OF(e->plan->n_ctx_train, (uint32_t)DEFAULT_MAX_CTX);
     if (n_ctx < 2 || n_ctx > e->plan->n_ctx_train) {
@@ -166,7 +171,8 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     }
     uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : MAX_OF((uint64_t)n_ctx, (uint64_t)DEFAULT_KV_TOKENS);
     if (kv_tokens < n_ctx || kv_tokens > (uint64_t)INT32_MAX - BACKEND_PAGE_TOKENS) {
-        return err_set(info, ERR_CONFIG, "kv-tokens", "kv-tokens: expected ctx-size %u or more, found %" PRIu64, n_ctx, kv_tokens);
+        return err_set(info, ERR_CONFIG, "kv-tokens", "kv-tokens: expected ctx-size %u or more, found %" PRIu64, n_ctx,
+                       kv_tokens);
     }
     e->info.n_ctx = n_ctx;
     sc->n_ctx = (int32_t)n_ctx;
@@ -180,8 +186,8 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
 }
 
 /* Refuses before anything large is taken when weights, KV and activations exceed the operator's limit. */
-static enum err check_memory_limit(const struct engine *e, const struct engine_config *cfg, const struct sched_config *sc,
-                                   struct err_info *info)
+static enum err check_memory_limit(const struct engine *e, const struct engine_config *cfg,
+                                   const struct sched_config *sc, struct err_info *info)
 {
     uint64_t kv = 2ull * 2 * e->plan->n_kv_heads * e->plan->head_dim * e->plan->n_layers * BACKEND_PAGE_TOKENS;
     uint64_t logits = (uint64_t)sc->max_logits * e->plan->n_vocab * sizeof(float), need = e->info.file_bytes;
@@ -194,7 +200,8 @@ static enum err check_memory_limit(const struct engine *e, const struct engine_c
                    cfg->memory_limit_bytes >> 20);
 }
 
-static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc, struct err_info *info)
+static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+                             struct err_info *info)
 {
     const char *name = cfg->backend != NULL ? cfg->backend : "cpu";
     e->backend = backend_find(name);
@@ -230,8 +237,8 @@ static enum err read_file(struct engine *e, const struct engine_config *cfg, str
     TRY(tokenizer_new(e->gguf, &e->tokenizer, info));
     if ((uint32_t)tokenizer_n_vocab(e->tokenizer) != e->plan->n_vocab) {
         return err_set(info, ERR_BAD_VOCAB, "tokenizer.ggml.tokens",
-                       "tokenizer.ggml.tokens: expected %u tokens, as token_embd.weight has rows; found %d", e->plan->n_vocab,
-                       tokenizer_n_vocab(e->tokenizer));
+                       "tokenizer.ggml.tokens: expected %u tokens, as token_embd.weight has rows; found %d",
+                       e->plan->n_vocab, tokenizer_n_vocab(e->tokenizer));
     }
     return describe(e, cfg, info);
 }
@@ -299,19 +306,20 @@ void engine_close(struct engine **engine)
 const struct engine_model_info *engine_model(const struct engine *e) { return &e->info; }
 void engine_drain(struct engine *e) { sched_drain(e->sched); }
 
-/* --- text and tokens ----------------------------------------------------------------------------------------------- */
+/* --- text and tokens -------------------------------------------------------------------------------------------- */
 
 _Static_assert(sizeof(struct engine_span) == sizeof(struct tokenizer_span), "spans pass through");
 
 enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special, bool parse_special,
-                         const struct engine_span *plain, size_t n_plain, size_t max_tokens, int32_t **ids, size_t *n_ids)
+                         const struct engine_span *plain, size_t n_plain, size_t max_tokens, int32_t **ids,
+                         size_t *n_ids)
 {
     struct token_list list = {0};
     unsigned flags = (add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     *ids = NULL;
     *n_ids = 0;
-    enum err err = tokenizer_encode(e->tokenizer, text, n, flags, (const struct tokenizer_span *)(const void *)plain, n_plain,
-                                    max_tokens, &list);
+    enum err err = tokenizer_encode(e->tokenizer, text, n, flags, (const struct tokenizer_span *)(const void *)plain,
+                                    n_plain, max_tokens, &list);
     if (err != ERR_OK) {
         token_list_fini(&list);
         return err;

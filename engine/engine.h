@@ -51,24 +51,24 @@ struct engine_config {
 
 /* Borrowed from the engine, constant while it is open. */
 struct engine_model_info {
-    const char *file;           /* path as given */
-    const char *id;             /* the file's base name without .gguf */
-    const char *name;           /* general.name, else the id */
-    const char *architecture;   /* "llama" */
-    const char *backend;        /* "cpu" */
-    const char *kernels;        /* "avx512" */
-    const char *quantization;   /* the type most weights have: "Q4_1" */
+    const char *file;         /* path as given */
+    const char *id;           /* the file's base name without .gguf */
+    const char *name;         /* general.name, else the id */
+    const char *architecture; /* "llama" */
+    const char *backend;      /* "cpu" */
+    const char *kernels;      /* "avx512" */
+    const char *quantization; /* the type most weights have: "Q4_1" */
     uint64_t n_params;
     uint64_t file_bytes;
-    uint64_t weight_bytes;      /* packed */
-    uint64_t kv_bytes;          /* the pool */
+    uint64_t weight_bytes; /* packed */
+    uint64_t kv_bytes;     /* the pool */
     uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
-    int32_t bos, eos;           /* ids, -1 = none */
+    int32_t bos, eos;                /* ids, -1 = none */
     const char *bos_text, *eos_text; /* NUL-terminated, "" = none: bos_token and eos_token of chat templates */
-    const char *chat_template;  /* source, NUL-terminated; NULL = none */
+    const char *chat_template;       /* source, NUL-terminated; NULL = none */
     size_t chat_template_len;
     struct engine_sampling sampling; /* all set: the configuration's, else the file's, else 1, 1, 0, 0 (OpenAI's) */
-    uint64_t fingerprint;       /* of metadata and tensor directory: same file, same value */
+    uint64_t fingerprint;            /* of metadata and tensor directory: same file, same value */
     int n_threads;
 };
 
@@ -87,7 +87,7 @@ const struct engine_model_info *engine_model(const struct engine *e);
 /* From now on engine_submit answers ERR_DRAINING; what was admitted goes on. */
 void engine_drain(struct engine *e);
 
-/* --- text and tokens ---------------------------------------------------------------------------------------------- */
+/* --- text and tokens -------------------------------------------------------------------------------------------- */
 
 /* A byte range of a text, [from, to). */
 struct engine_span {
@@ -107,7 +107,7 @@ MUST_CHECK enum err engine_detokenize(const struct engine *e, const int32_t *ids
 /* Appends the raw bytes of one id, which may be part of a UTF-8 sequence. */
 void engine_token_bytes(const struct engine *e, int32_t id, struct buf *out);
 
-/* --- requests ----------------------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------------------------- */
 
 struct engine_bias {
     int32_t id;
@@ -131,9 +131,9 @@ struct engine_params {
     int32_t max_tokens;      /* -1 = until the context is full; 0 = prefill only */
     int32_t min_tokens;      /* 0; no end token before */
     bool ignore_eos;
-    int32_t n_logprobs;      /* -1 = none, 0 = the chosen token's, 1..20 = and that many best */
-    bool prompt_logprobs;    /* also log-probabilities of the prompt's tokens (events of kind ENGINE_PROMPT_TOKEN) */
-    bool show_special;       /* control tokens appear in the text */
+    int32_t n_logprobs;   /* -1 = none, 0 = the chosen token's, 1..20 = and that many best */
+    bool prompt_logprobs; /* also log-probabilities of the prompt's tokens (events of kind ENGINE_PROMPT_TOKEN) */
+    bool show_special;    /* control tokens appear in the text */
     const struct engine_bias *bias; /* n_bias entries */
     size_t n_bias;
     const char *stop[ENGINE_MAX_STOPS]; /* length-counted; NUL is data */
@@ -141,9 +141,9 @@ struct engine_params {
     size_t n_stop;
     const int32_t *stop_ids; /* further ids that end the generation */
     size_t n_stop_ids;
-    const char *cache_salt;  /* OPTIONAL: prefixes are shared only between requests of the same salt */
-    uint64_t deadline_ns;    /* on clock_now_ns; 0 = none */
-    uint64_t request_id;     /* for the log */
+    const char *cache_salt; /* OPTIONAL: prefixes are shared only between requests of the same salt */
+    uint64_t deadline_ns;   /* on clock_now_ns; 0 = none */
+    uint64_t request_id;    /* for the log */
 };
 void engine_params_init(const struct engine *e, struct engine_params *p);
 
@@ -163,19 +163,19 @@ struct engine_logprob {
 /* Pointers are borrowed until the next engine_next or engine_stream_close of the stream. */
 struct engine_event {
     enum engine_event_kind kind;
-    int32_t id;                 /* TOKEN, PROMPT_TOKEN */
-    const char *text;           /* text this event adds, whole UTF-8 sequences, may be empty; END: what was held back */
+    int32_t id;       /* TOKEN, PROMPT_TOKEN */
+    const char *text; /* text this event adds, whole UTF-8 sequences, may be empty; END: what was held back */
     size_t text_len;
-    float logprob;              /* NaN = not asked for, or the prompt's first token */
+    float logprob;                    /* NaN = not asked for, or the prompt's first token */
     const struct engine_logprob *top; /* [n_top] best first */
     int32_t n_top;
-    enum engine_finish finish;  /* END */
-    const char *stop_match;     /* END by a stop string: which (a NUL follows); else NULL */
-    enum err err;               /* END: ERR_OK, or why the stream broke off */
+    enum engine_finish finish; /* END */
+    const char *stop_match;    /* END by a stop string: which (a NUL follows); else NULL */
+    enum err err;              /* END: ERR_OK, or why the stream broke off */
 };
 
-/* Queues a sequence. ids: 1 .. n_ctx-1 prompt tokens in range (copied). ERR_INVALID_VALUE (empty prompt, id out of range),
- * ERR_CONTEXT_LENGTH (prompt does not fit; info holds both counts), ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
+/* Queues a sequence. ids: 1 .. n_ctx-1 prompt tokens in range (copied). ERR_INVALID_VALUE (empty prompt, id out of
+ * range), ERR_CONTEXT_LENGTH (prompt does not fit; info holds both counts), ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
 MUST_CHECK enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
                                   struct engine_stream **out, struct err_info *info);
 
@@ -198,18 +198,18 @@ void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out
 /* Cancels if still running, and frees. */
 void engine_stream_close(struct engine_stream **s);
 
-/* --- statistics --------------------------------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------------------------- */
 
 struct engine_stats {
-    uint64_t n_running, n_waiting;         /* sequences now */
+    uint64_t n_running, n_waiting;                           /* sequences now */
     uint64_t kv_pages_used, kv_pages_cached, kv_pages_total; /* held by sequences / kept for reuse only / all */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
-    uint64_t steps, step_rows;             /* batches run, and rows in them */
-    uint64_t step_ns;                      /* time in the back end */
+    uint64_t steps, step_rows;                               /* batches run, and rows in them */
+    uint64_t step_ns;                                        /* time in the back end */
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode;
     uint64_t preempted;
-    uint64_t estimated_wait_ms;            /* until a new request would start; for Retry-After */
-    uint64_t last_step_age_ms;             /* since the scheduler last made progress; 0 when idle */
+    uint64_t estimated_wait_ms; /* until a new request would start; for Retry-After */
+    uint64_t last_step_age_ms;  /* since the scheduler last made progress; 0 when idle */
 };
 void engine_get_stats(const struct engine *e, struct engine_stats *out);
 

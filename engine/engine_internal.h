@@ -16,8 +16,8 @@ struct engine {
     struct backend_model *model;
     struct sched *sched;
     struct engine_model_info info;
-    struct arena arena;   /* strings of info */
-    int32_t *ends;        /* [n_ends] ids that end a generation */
+    struct arena arena; /* strings of info */
+    int32_t *ends;      /* [n_ends] ids that end a generation */
     size_t n_ends;
     uint32_t max_seqs;
 };

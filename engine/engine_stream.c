@@ -1,5 +1,5 @@
-/* Streams: sampled tokens become text and events. Stop strings and detokenising happen here, in the reader's thread, so that
- * the scheduler deals in ids alone. */
+/* Streams: sampled tokens become text and events. Stop strings and detokenising happen here, in the reader's thread, so
+ * that the scheduler deals in ids alone. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/rng.h"
@@ -23,17 +23,17 @@ struct engine_stream {
     struct sched_seq *seq;
     struct detokenizer detok;
     struct stop stop;
-    char *stop_text;       /* the stop strings, owned */
+    char *stop_text; /* the stop strings, owned */
     bool show_special, has_ended, is_stopped;
-    size_t n_decoded;      /* bytes of text so far, released or held */
-    size_t n_released;     /* bytes given out */
+    size_t n_decoded;  /* bytes of text so far, released or held */
+    size_t n_released; /* bytes given out */
     struct pending pending[MAX_PENDING];
     int n_pending;
-    struct buf text;       /* of the event last given out */
-    struct buf decoded;    /* scratch */
+    struct buf text;    /* of the event last given out */
+    struct buf decoded; /* scratch */
     struct engine_logprob top[SAMPLER_MAX_TOP];
-    struct engine_event end; /* what ENGINE_END will say, once is_stopped */
-    int32_t n_cut;         /* tokens sampled but cut off by a stop string */
+    struct engine_event end;  /* what ENGINE_END will say, once is_stopped */
+    int32_t n_cut;            /* tokens sampled but cut off by a stop string */
     struct sched_usage usage; /* frozen at the end */
 };
 
@@ -60,15 +60,16 @@ static enum err check_prompt(const struct engine *e, const int32_t *ids, size_t 
     }
     size_t room = e->info.n_ctx - (p->max_tokens == 0 ? 0 : 1);
     if (n > room) {
-        return err_set(info, ERR_CONTEXT_LENGTH, "prompt",
-                       "This model's maximum context length is %u tokens; the prompt of %zu tokens exceeds the available "
-                       "context size",
-                       e->info.n_ctx, n);
+        return err_set(
+            info, ERR_CONTEXT_LENGTH, "prompt",
+            "This model's maximum context length is %u tokens; the prompt of %zu tokens exceeds the available "
+            "context size",
+            e->info.n_ctx, n);
     }
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= e->info.n_vocab) {
-            return err_set(info, ERR_INVALID_VALUE, "prompt", "prompt[%zu]: expected a token id of 0 to %u, found %d", i,
-                           e->info.n_vocab - 1, ids[i]);
+            return err_set(info, ERR_INVALID_VALUE, "prompt", "prompt[%zu]: expected a token id of 0 to %u, found %d",
+                           i, e->info.n_vocab - 1, ids[i]);
         }
     }
     return ERR_OK;
@@ -112,8 +113,8 @@ static enum err list_request_ends(const struct engine *e, const struct engine_pa
 
 _Static_assert(sizeof(struct engine_bias) == sizeof(struct sampler_bias), "biases pass through");
 
-static enum err submit(struct engine *e, struct engine_stream *s, const int32_t *ids, size_t n, const struct engine_params *p,
-                       struct err_info *info)
+static enum err submit(struct engine *e, struct engine_stream *s, const int32_t *ids, size_t n,
+                       const struct engine_params *p, struct err_info *info)
 {
     int32_t *ends;
     size_t n_ends;
@@ -240,7 +241,8 @@ static bool look_for_stop(struct engine_stream *s, size_t *releasable)
     return found;
 }
 
-/* How much of the held text may be shown now: all of it once the stream is over, up to a stop string once one was found. */
+/* How much of the held text may be shown now: all of it once the stream is over, up to a stop string once one was
+ * found. */
 static size_t releasable_now(struct engine_stream *s)
 {
     size_t releasable = 0, which;
@@ -269,7 +271,8 @@ static void take_end(struct engine_stream *s, const struct sched_event *ev)
         s->end = (struct engine_event){.finish = (enum engine_finish)ev->finish, .err = ev->err};
     }
     if (s->n_pending > 0) {
-        s->pending[s->n_pending - 1].text_end = s->n_decoded; /* what was held of a character goes with the last token */
+        s->pending[s->n_pending - 1].text_end =
+            s->n_decoded; /* what was held of a character goes with the last token */
     }
 }
 

@@ -28,8 +28,8 @@ struct conf {
     struct buf file; /* text of --config, which the strings above may point into */
 };
 
-/* Reads argv[1..argc) after the file and the environment. ERR_CONFIG: info names the option, what was expected and what was
- * found. conf_fini frees. */
+/* Reads argv[1..argc) after the file and the environment. ERR_CONFIG: info names the option, what was expected and what
+ * was found. conf_fini frees. */
 MUST_CHECK enum err conf_load(struct conf *c, int argc, char **argv, struct err_info *info);
 void conf_fini(struct conf *c);
 

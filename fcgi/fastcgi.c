@@ -1,5 +1,6 @@
-/* libfcgi at work. Its calls block, so each connection has a thread; one more always waits in accept, since libfcgi gives a
- * silent local peer two seconds there. Keep-alive stays off: an idle connection would hold a thread for nothing. */
+/* libfcgi at work. Its calls block, so each connection has a thread; one more always waits in accept, since libfcgi
+ * gives a silent local peer two seconds there. Keep-alive stays off: an idle connection would hold a thread for
+ * nothing. */
 #include "fcgi/fastcgi.h"
 
 #include "fcgi/conf.h"
@@ -20,8 +21,8 @@
 #include <unistd.h>
 
 enum {
-    BACKLOG = 4096,            /* capped by net.core.somaxconn; a full backlog is an instant 502 from nginx */
-    STACK_BYTES = 512 << 10,   /* JSON is read at most 64 levels deep */
+    BACKLOG = 4096,          /* capped by net.core.somaxconn; a full backlog is an instant 502 from nginx */
+    STACK_BYTES = 512 << 10, /* JSON is read at most 64 levels deep */
     FIRST_THREADS = 4,
     LISTEN_FD = 0,
 };
@@ -29,8 +30,8 @@ enum {
 
 struct fastcgi_request {
     FCGX_Request fcgx;
-    bool is_gone;                 /* a write failed */
-    pthread_mutex_t watch_lock;   /* held while `gone` runs */
+    bool is_gone;               /* a write failed */
+    pthread_mutex_t watch_lock; /* held while `gone` runs */
     void (*gone)(void *arg);
     void *gone_arg;
     bool is_watched;
@@ -44,18 +45,20 @@ static struct {
     atomic_bool is_stopping;
     pthread_mutex_t lock;
     pthread_t *threads; /* [max_threads], guarded by lock; never joined, so that ids stay valid for fastcgi_stop */
-    struct fastcgi_request *requests; /* [max_threads], one a thread; never freed: the watcher may still hold an event of one */
+    struct fastcgi_request
+        *requests; /* [max_threads], one a thread; never freed: the watcher may still hold an event of one */
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* --- listening ----------------------------------------------------------------------------------------------------- */
+/* --- listening -------------------------------------------------------------------------------------------------- */
 
 static enum err check_inherited(struct err_info *info)
 {
     int is_listening = 0;
     socklen_t n = sizeof is_listening;
     if (getsockopt(LISTEN_FD, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &n) != 0 || is_listening == 0) {
-        return err_set(info, ERR_CONFIG, "socket",
-                       "expected a listening socket on descriptor 0 (from spawn-fcgi or systemd) or --socket PATH, found neither");
+        return err_set(
+            info, ERR_CONFIG, "socket",
+            "expected a listening socket on descriptor 0 (from spawn-fcgi or systemd) or --socket PATH, found neither");
     }
     return ERR_OK;
 }
@@ -99,14 +102,14 @@ enum err fastcgi_listen(const char *path, int *fd, struct err_info *info)
         if (s >= 0) {
             close(s);
         }
-        return err_set(info, reason == EADDRINUSE ? ERR_ADDRESS_IN_USE : ERR_IO, "socket", "cannot listen on %s: %s", path,
-                       strerror(reason));
+        return err_set(info, reason == EADDRINUSE ? ERR_ADDRESS_IN_USE : ERR_IO, "socket", "cannot listen on %s: %s",
+                       path, strerror(reason));
     }
     *fd = s;
     return ERR_OK;
 }
 
-/* --- clients that leave -------------------------------------------------------------------------------------------- */
+/* --- clients that leave ----------------------------------------------------------------------------------------- */
 
 static void *watcher(void *arg)
 {
@@ -135,14 +138,15 @@ void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg
     pthread_mutex_unlock(&r->watch_lock);
     struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = r};
     if (gone != NULL && r->fcgx.ipcFd >= 0) {
-        r->is_watched = epoll_ctl(server.epoll_fd, r->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, r->fcgx.ipcFd, &event) == 0;
+        r->is_watched =
+            epoll_ctl(server.epoll_fd, r->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, r->fcgx.ipcFd, &event) == 0;
     } else if (r->is_watched) {
         epoll_ctl(server.epoll_fd, EPOLL_CTL_DEL, r->fcgx.ipcFd, &event);
         r->is_watched = false;
     }
 }
 
-/* --- requests ------------------------------------------------------------------------------------------------------ */
+/* --- requests --------------------------------------------------------------------------------------------------- */
 
 const char *fastcgi_param(const struct fastcgi_request *r, const char *name)
 {
@@ -192,7 +196,7 @@ bool fastcgi_flush(struct fastcgi_request *r)
     return !r->is_gone;
 }
 
-/* --- threads ------------------------------------------------------------------------------------------------------- */
+/* --- threads ---------------------------------------------------------------------------------------------------- */
 
 static bool start_thread(void);
 

@@ -1,5 +1,5 @@
-/* FastCGI through libfcgi: the only file that includes its header. A thread a connection; a watcher tells when a client has
- * gone, because nginx then closes the connection and sends nothing [measured: docs/internals/fastcgi.md].
+/* FastCGI through libfcgi: the only file that includes its header. A thread a connection; a watcher tells when a client
+ * has gone, because nginx then closes the connection and sends nothing [measured: docs/internals/fastcgi.md].
  *
  * Threads: a request belongs to the thread its handler runs in; fastcgi_stop may come from any. */
 #ifndef INFCGI_FCGI_FASTCGI_H
@@ -15,11 +15,13 @@ struct fastcgi_request;
 typedef void (*fastcgi_handler)(struct fastcgi_request *r, void *arg);
 
 /* Opens a listening unix socket at `path`, mode 0660; a stale socket there is replaced, a live one refused
- * (ERR_ADDRESS_IN_USE). path NULL: descriptor 0 must be a listening socket (spawn-fcgi, systemd); ERR_CONFIG otherwise. */
+ * (ERR_ADDRESS_IN_USE). path NULL: descriptor 0 must be a listening socket (spawn-fcgi, systemd); ERR_CONFIG otherwise.
+ */
 MUST_CHECK enum err fastcgi_listen(const char *path, int *fd, struct err_info *info);
 
 /* Starts serving on fd with at most max_connections threads. ERR_INTERNAL when threads cannot be started. */
-MUST_CHECK enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, void *arg, struct err_info *info);
+MUST_CHECK enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, void *arg,
+                                  struct err_info *info);
 
 /* Accepts nothing more; returns when no thread waits for a connection. Requests go on. */
 void fastcgi_stop(void);
@@ -38,8 +40,8 @@ MUST_CHECK enum err fastcgi_read_body(struct fastcgi_request *r, size_t limit_by
 bool fastcgi_write(struct fastcgi_request *r, const void *data, size_t n);
 bool fastcgi_flush(struct fastcgi_request *r);
 
-/* Calls gone(arg), once, from the watcher's thread, when the client has gone. Call after the body is read. With NULL the
- * watch ends: when this returns, gone is not running and will not run. */
+/* Calls gone(arg), once, from the watcher's thread, when the client has gone. Call after the body is read. With NULL
+ * the watch ends: when this returns, gone is not running and will not run. */
 void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg);
 
 #endif

@@ -130,8 +130,7 @@ const json_t *json_in_get(const json_t *object, const char *name)
     return v == NULL || json_is_null(v) ? NULL : v;
 }
 
-/* --- fields --------------------------------------------------------------------------------------------------------
- */
+/* --- fields ----------------------------------------------------------------------------------------------------- */
 
 static enum err wrong_type(const struct field *f, const char *expected, const json_t *v, struct err_info *info)
 {

@@ -1,7 +1,7 @@
 /* Reading request bodies: JSON with our limits, and a table-driven reader of typed fields.
  *
- * null equals absent everywhere; unknown fields are ignored unless the server is strict. Lone surrogates are refused, \u0000
- * is data, a UTF-8 byte order mark is refused. Threads: pure functions. */
+ * null equals absent everywhere; unknown fields are ignored unless the server is strict. Lone surrogates are refused,
+ * \u0000 is data, a UTF-8 byte order mark is refused. Threads: pure functions. */
 #ifndef INFCGI_FCGI_JSON_IN_H
 #define INFCGI_FCGI_JSON_IN_H
 
@@ -15,18 +15,19 @@
 enum { JSON_IN_MAX_DEPTH = 64, JSON_IN_MAX_FIELDS = 256 };
 
 /* Parses text[0..n) as one JSON object. ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD,
- * ERR_INVALID_VALUE (a number that neither 64 bits nor a double hold; info->where is its field). The caller decrefs *out. */
+ * ERR_INVALID_VALUE (a number that neither 64 bits nor a double hold; info->where is its field). The caller decrefs
+ * *out. */
 MUST_CHECK enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info *info);
 
 enum field_kind {
-    FIELD_BOOL,   /* bool */
-    FIELD_INT,    /* int64_t in [min, max] */
-    FIELD_INT32,  /* int32_t in [min, max] */
-    FIELD_UINT64, /* uint64_t: any JSON integer, two's complement */
-    FIELD_FLOAT,  /* float in [min, max] */
-    FIELD_STRING, /* const char *, NUL-terminated, borrowed from the JSON; at most max bytes, none of them NUL */
+    FIELD_BOOL,    /* bool */
+    FIELD_INT,     /* int64_t in [min, max] */
+    FIELD_INT32,   /* int32_t in [min, max] */
+    FIELD_UINT64,  /* uint64_t: any JSON integer, two's complement */
+    FIELD_FLOAT,   /* float in [min, max] */
+    FIELD_STRING,  /* const char *, NUL-terminated, borrowed from the JSON; at most max bytes, none of them NUL */
     FIELD_IGNORED, /* known, has no effect */
-    FIELD_CUSTOM, /* known, read by the endpoint's own code */
+    FIELD_CUSTOM,  /* known, read by the endpoint's own code */
     FIELD_REFUSED, /* not supported: ERR_UNSUPPORTED_PARAMETER unless null, false, or an empty array */
 };
 

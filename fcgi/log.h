@@ -1,5 +1,6 @@
 /* Structured log lines on stderr, never holding prompt or completion text. Lines go through a bounded ring and a writer
- * thread, so that a blocked stderr never blocks a request; lines that do not fit are counted. Threads: safe anywhere. */
+ * thread, so that a blocked stderr never blocks a request; lines that do not fit are counted. Threads: safe anywhere.
+ */
 #ifndef INFCGI_FCGI_LOG_H
 #define INFCGI_FCGI_LOG_H
 

@@ -25,7 +25,8 @@ static void print_usage(FILE *out)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
     }
-    fputs("\n`infcgi COMMAND --help` tells about one command. `infcgi -t OPTIONS` checks the options of serve and the model file\n"
+    fputs("\n`infcgi COMMAND --help` tells about one command. `infcgi -t OPTIONS` checks the options of serve and the "
+          "model file\n"
           "and exits; `infcgi -V` tells the version and the kernels of this CPU.\n",
           out);
 }

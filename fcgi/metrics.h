@@ -1,5 +1,5 @@
-/* Counters and histograms of the server, and their Prometheus text. One list gives name, type and help of each; what the
- * engine counts is read from it at scrape time. Threads: safe anywhere. */
+/* Counters and histograms of the server, and their Prometheus text. One list gives name, type and help of each; what
+ * the engine counts is read from it at scrape time. Threads: safe anywhere. */
 #ifndef INFCGI_FCGI_METRICS_H
 #define INFCGI_FCGI_METRICS_H
 

@@ -1,5 +1,5 @@
-/* Heads are written with a reason phrase always (nginx passes a bare status on as a malformed line), bodies with their length
- * only when they are whole in memory. */
+/* Heads are written with a reason phrase always (nginx passes a bare status on as a malformed line), bodies with their
+ * length only when they are whole in memory. */
 #include "fcgi/reply.h"
 
 #include "engine/base/clock.h"
@@ -39,7 +39,8 @@ const char *reply_reason(int status)
     return "Error";
 }
 
-/* Letters, digits, '-', '_', '.', ':' only, at most what the buffer takes: nothing that could break a header or a log. */
+/* Letters, digits, '-', '_', '.', ':' only, at most what the buffer takes: nothing that could break a header or a log.
+ */
 static bool is_sane_id(const char *id)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:";

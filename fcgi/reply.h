@@ -10,11 +10,11 @@
 /* A request being answered. Zero-initialise but for the first three. */
 struct reply {
     struct fastcgi_request *request;
-    char id[64];          /* x-request-id: the client's, nginx's, or our own */
+    char id[64]; /* x-request-id: the client's, nginx's, or our own */
     uint64_t arrived_ns;
-    int status;           /* sent, 0 = none yet */
-    const char *allow;    /* for 405: methods */
-    int retry_after_s;    /* for 503 and 429 */
+    int status;        /* sent, 0 = none yet */
+    const char *allow; /* for 405: methods */
+    int retry_after_s; /* for 503 and 429 */
 };
 
 /* Fills id from the request's headers (sane ones only) or draws one, and arrived_ns. */

@@ -11,8 +11,8 @@ struct call {
     struct server *server;
     struct engine *engine; /* NULL only where the route does not need the model */
     struct reply reply;
-    const char *path;      /* decoded, without query */
-    struct buf body;       /* read already */
+    const char *path; /* decoded, without query */
+    struct buf body;  /* read already */
 };
 
 struct route {

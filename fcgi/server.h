@@ -1,5 +1,5 @@
-/* What the request handlers share: options, the engine, the chat template. Threads: fields marked "set once" are written
- * before serving or published by `engine`. */
+/* What the request handlers share: options, the engine, the chat template. Threads: fields marked "set once" are
+ * written before serving or published by `engine`. */
 #ifndef INFCGI_FCGI_SERVER_H
 #define INFCGI_FCGI_SERVER_H
 
@@ -10,14 +10,14 @@
 #include <stdatomic.h>
 
 struct server {
-    const struct conf *conf;                /* set once */
-    _Atomic(struct engine *) engine;        /* NULL while the model loads; release/acquire: template and model_id before it */
-    struct chat_template *chat_template;    /* set once, NULL when the model has none that can be used */
-    char template_error[ERR_TEXT_BYTES];    /* why not */
-    const char *model_id;                   /* set once */
-    atomic_int progress;                    /* per mille of the model prepared */
+    const struct conf *conf;         /* set once */
+    _Atomic(struct engine *) engine; /* NULL while the model loads; release/acquire: template and model_id before it */
+    struct chat_template *chat_template; /* set once, NULL when the model has none that can be used */
+    char template_error[ERR_TEXT_BYTES]; /* why not */
+    const char *model_id;                /* set once */
+    atomic_int progress;                 /* per mille of the model prepared */
     atomic_bool is_draining;
-    int64_t started;                        /* seconds since 1970 */
+    int64_t started; /* seconds since 1970 */
 };
 
 extern struct server server_state;

@@ -1,5 +1,5 @@
-/* What runs a plan. A back end keeps the weights in its own form, owns the memory of the KV cache, and computes one batch
- * of token rows at a time; pages are named by the scheduler, a back end only reads and writes them.
+/* What runs a plan. A back end keeps the weights in its own form, owns the memory of the KV cache, and computes one
+ * batch of token rows at a time; pages are named by the scheduler, a back end only reads and writes them.
  *
  * Promise: what a row computes depends on its token, its position and the rows before it in its own sequence, and on
  * nothing else: not on its neighbours, the size of the batch, or the number of threads.
@@ -17,10 +17,10 @@
 enum { BACKEND_PAGE_TOKENS = 32 }; /* positions in a KV page, for every back end */
 
 struct backend_config {
-    const char *cpu;   /* ISA for the CPU kernels; NULL = best there is */
-    int n_threads;     /* >= 1 */
-    int32_t n_pages;   /* KV pages; page ids are 0 .. n_pages-1 */
-    int32_t max_rows;  /* T of the largest batch */
+    const char *cpu;    /* ISA for the CPU kernels; NULL = best there is */
+    int n_threads;      /* >= 1 */
+    int32_t n_pages;    /* KV pages; page ids are 0 .. n_pages-1 */
+    int32_t max_rows;   /* T of the largest batch */
     int32_t max_logits; /* S of the largest batch */
     /* OPTIONAL: called while weights are prepared, with 0..1, from the opening thread. */
     void (*progress)(void *arg, float fraction);
@@ -32,12 +32,13 @@ struct backend_config {
 
 /* What is known of a row of logits without a second pass. */
 struct backend_row_stats {
-    int32_t argmax;  /* lowest index among equals */
+    int32_t argmax; /* lowest index among equals */
     float max;
     float logsumexp; /* NaN when the row holds NaN or +inf */
 };
 
-/* One unit of work. Rows of one sequence stand together, at consecutive positions. All arrays are borrowed for the call. */
+/* One unit of work. Rows of one sequence stand together, at consecutive positions. All arrays are borrowed for the
+ * call. */
 struct backend_batch {
     int32_t n_rows;
     const int32_t *tokens; /* [n_rows] ids, in range */
@@ -55,10 +56,10 @@ struct backend_model; /* a plan made ready by one back end */
 
 /* What a back end holds and runs, for -V, /health and `inspect`. */
 struct backend_info {
-    const char *kernels;   /* "avx512" */
-    size_t weight_bytes;   /* packed */
-    size_t kv_bytes;       /* the whole pool */
-    size_t kv_page_bytes;  /* one page, all layers */
+    const char *kernels;  /* "avx512" */
+    size_t weight_bytes;  /* packed */
+    size_t kv_bytes;      /* the whole pool */
+    size_t kv_page_bytes; /* one page, all layers */
     size_t scratch_bytes;
 };
 

@@ -4,8 +4,8 @@
 
 #include "engine/plan/plan.h"
 
-/* cos[n_rot/2], sin[n_rot/2] of position pos, times mscale. The angle is the f32 product pos * inv_freq, as the reference
- * implementations have it [Hugging Face transformers, modeling_llama.py]. */
+/* cos[n_rot/2], sin[n_rot/2] of position pos, times mscale. The angle is the f32 product pos * inv_freq, as the
+ * reference implementations have it [Hugging Face transformers, modeling_llama.py]. */
 void rope_angles(const struct plan_rope *r, int32_t pos, float *cos, float *sin);
 
 #endif

@@ -2,9 +2,9 @@
 #ifndef INFCGI_BASE_COMPILER_H
 #define INFCGI_BASE_COMPILER_H
 
-#define MUST_CHECK __attribute__((warn_unused_result))
+#define MUST_CHECK                      __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt_arg, first_arg) __attribute__((format(printf, fmt_arg, first_arg)))
-#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define ALWAYS_INLINE                   inline __attribute__((always_inline))
 
 /* Unrolls the next loop, whose trip count is a constant of at most 16, so that small arrays live in registers. */
 #if defined(__clang__)

@@ -11,7 +11,8 @@
 #include <stdint.h>
 
 /* X(enum, code on the wire, HTTP status, OpenAI error type, default text).
- * Model file codes are the ones `infcgi inspect --check` prints. docs/ops/errors.md lists every row (checked by lint). */
+ * Model file codes are the ones `infcgi inspect --check` prints. docs/ops/errors.md lists every row (checked by lint).
+ */
 #define ERR_LIST(X)                                                                                                    \
     X(ERR_OK, "ok", 200, "", "no error")                                                                               \
     X(ERR_AGAIN, "again", 503, "server_error", "not ready yet")                                                        \
@@ -36,7 +37,8 @@
     X(ERR_INVALID_TYPE, "invalid_type", 400, "invalid_request_error", "a parameter has the wrong type")                \
     X(ERR_INVALID_VALUE, "invalid_value", 400, "invalid_request_error", "a parameter is out of range")                 \
     X(ERR_UNKNOWN_PARAMETER, "unknown_parameter", 400, "invalid_request_error", "a parameter is not known")            \
-    X(ERR_UNSUPPORTED_PARAMETER, "unsupported_parameter", 400, "invalid_request_error", "a parameter is not supported") \
+    X(ERR_UNSUPPORTED_PARAMETER, "unsupported_parameter", 400, "invalid_request_error",                                \
+      "a parameter is not supported")                                                                                  \
     X(ERR_CONTEXT_LENGTH, "context_length_exceeded", 400, "invalid_request_error", "the prompt is too long")           \
     X(ERR_TEMPLATE, "template_error", 400, "invalid_request_error", "the chat template failed")                        \
     X(ERR_API_KEY, "invalid_api_key", 401, "invalid_request_error", "the API key is missing or wrong")                 \
@@ -81,7 +83,8 @@
     X(ERR_BAD_BYTE_TOKEN, "bad_byte_token", 500, "server_error", "a byte token is malformed or missing")               \
     X(ERR_BAD_MERGE, "bad_merge", 500, "server_error", "a merge rule is malformed")                                    \
     X(ERR_UNSUPPORTED_TOKENIZER, "unsupported_tokenizer", 500, "server_error", "this tokenizer model is not known")    \
-    X(ERR_UNSUPPORTED_PRETOKENIZER, "unsupported_pretokenizer", 500, "server_error", "this pre-tokenizer is not known") \
+    X(ERR_UNSUPPORTED_PRETOKENIZER, "unsupported_pretokenizer", 500, "server_error",                                   \
+      "this pre-tokenizer is not known")                                                                               \
     X(ERR_MEMORY_LIMIT, "memory_limit", 500, "server_error", "the model does not fit in the memory limit")
 
 enum err {
@@ -101,7 +104,8 @@ enum {
 struct err_info {
     enum err code;
     uint64_t offset;             /* byte offset in a file, or ERR_NO_OFFSET */
-    char where[ERR_WHERE_BYTES]; /* request parameter ("messages[0].role"), tensor or metadata key; "" when there is none */
+    char where[ERR_WHERE_BYTES]; /* request parameter ("messages[0].role"), tensor or metadata key; "" when there is
+                                    none */
     char text[ERR_TEXT_BYTES];   /* one sentence without a newline: what was expected and what was found */
 };
 
@@ -115,10 +119,10 @@ enum err err_set(struct err_info *info, enum err code, const char *where, const 
 enum err err_set_at(struct err_info *info, enum err code, uint64_t offset, const char *fmt, ...) PRINTF_LIKE(4, 5);
 
 /* Columns of ERR_LIST; static strings. A value outside the enum reads as ERR_INTERNAL. */
-const char *err_code(enum err code);   /* "invalid_json" */
-const char *err_text(enum err code);   /* "the body is not valid JSON" */
-const char *err_type(enum err code);   /* "invalid_request_error" */
-int err_http_status(enum err code);    /* 400 */
+const char *err_code(enum err code); /* "invalid_json" */
+const char *err_text(enum err code); /* "the body is not valid JSON" */
+const char *err_type(enum err code); /* "invalid_request_error" */
+int err_http_status(enum err code);  /* 400 */
 
 /* Forwards a failure to the caller. */
 #define TRY(expr)                                                                                                      \

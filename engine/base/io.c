@@ -78,8 +78,8 @@ enum err io_map_open(const char *path, struct io_map *out, struct err_info *info
     if (st.st_size > 0) {
         p = must_fail() ? MAP_FAILED : mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED) {
-            enum err err = err_set(info, errno == ENOMEM ? ERR_NOMEM : ERR_IO, NULL, "cannot map the file: %s",
-                                   strerror(errno));
+            enum err err =
+                err_set(info, errno == ENOMEM ? ERR_NOMEM : ERR_IO, NULL, "cannot map the file: %s", strerror(errno));
             close(fd);
             return err;
         }

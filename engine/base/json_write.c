@@ -10,8 +10,8 @@
 /* Appends the escape of one ASCII character that JSON may not hold as it is. */
 static void write_escape(struct buf *b, unsigned char c)
 {
-    static const char *const short_forms[0x20] = {['\b'] = "\\b", ['\t'] = "\\t", ['\n'] = "\\n", ['\f'] = "\\f",
-                                                  ['\r'] = "\\r"};
+    static const char *const short_forms[0x20] = {
+        ['\b'] = "\\b", ['\t'] = "\\t", ['\n'] = "\\n", ['\f'] = "\\f", ['\r'] = "\\r"};
     if (c == '"') {
         buf_puts(b, "\\\"");
     } else if (c == '\\') {

@@ -31,7 +31,8 @@ MUST_CHECK void *mem_zalloc(size_t bytes, enum mem_purpose purpose);
 /* Zeroed array of n elements of `size` bytes; NULL also when n * size overflows. */
 MUST_CHECK void *mem_zalloc_array(size_t n, size_t size, enum mem_purpose purpose);
 
-/* Grows or shrinks p (OPTIONAL) from mem_alloc, keeping purpose (of p, else `purpose`). NULL on failure, p stays valid. */
+/* Grows or shrinks p (OPTIONAL) from mem_alloc, keeping purpose (of p, else `purpose`). NULL on failure, p stays valid.
+ */
 MUST_CHECK void *mem_realloc(void *p, size_t bytes, enum mem_purpose purpose);
 
 /* Frees p; NULL is ignored. */

@@ -8,8 +8,8 @@
 enum { ROUNDS = 10 };
 #define MULTIPLIER_0 0xD2511F53u
 #define MULTIPLIER_1 0xCD9E8D57u
-#define WEYL_0 0x9E3779B9u
-#define WEYL_1 0xBB67AE85u
+#define WEYL_0       0x9E3779B9u
+#define WEYL_1       0xBB67AE85u
 
 void rng_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4])
 {

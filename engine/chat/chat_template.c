@@ -34,7 +34,8 @@ enum err chat_template_new(const char *source, size_t n, struct chat_template **
     size_t bad;
     *out = NULL;
     if (n > CHAT_MAX_SOURCE_BYTES) {
-        return err_set(info, ERR_TEMPLATE, NULL, "the chat template has %zu bytes; the limit is %d", n, CHAT_MAX_SOURCE_BYTES);
+        return err_set(info, ERR_TEMPLATE, NULL, "the chat template has %zu bytes; the limit is %d", n,
+                       CHAT_MAX_SOURCE_BYTES);
     }
     if (!utf8_valid(source, n, &bad)) {
         return err_set(info, ERR_TEMPLATE, NULL, "the chat template is not UTF-8 at byte %zu", bad);
@@ -72,7 +73,7 @@ void chat_output_fini(struct chat_output *o)
     *o = (struct chat_output){0};
 }
 
-/* --- rendering ------------------------------------------------------------------------------------------------------- */
+/* --- rendering -------------------------------------------------------------------------------------------------- */
 
 static bool is_user(const char *name)
 {
@@ -117,8 +118,8 @@ static enum err run(struct jvm *vm, const json_t *context)
     return jrope_ok(vm, &vm->out);
 }
 
-enum err chat_template_render(const struct chat_template *t, const json_t *context, int64_t now, struct chat_output *out,
-                              struct err_info *info)
+enum err chat_template_render(const struct chat_template *t, const json_t *context, int64_t now,
+                              struct chat_output *out, struct err_info *info)
 {
     *out = (struct chat_output){0};
     struct jvm *vm = mem_zalloc(sizeof *vm, MEM_REQUEST);

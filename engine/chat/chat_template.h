@@ -23,8 +23,8 @@ struct chat_template;
 /* Limits of one render; tested at the limit and one beyond. */
 enum {
     CHAT_MAX_SOURCE_BYTES = 256 << 10,
-    CHAT_MAX_DEPTH = 64,         /* nesting of blocks, expressions and macro calls */
-    CHAT_MAX_STEPS = 1000000,    /* evaluated nodes */
+    CHAT_MAX_DEPTH = 64,      /* nesting of blocks, expressions and macro calls */
+    CHAT_MAX_STEPS = 1000000, /* evaluated nodes */
     CHAT_MAX_OUTPUT_BYTES = 4 << 20,
     CHAT_MAX_ARENA_BYTES = 16 << 20,
 };

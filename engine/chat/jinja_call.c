@@ -39,7 +39,8 @@ enum err jcall_run(struct jvm *vm, const struct jbuiltin *fn, struct jcall *c, s
     uint32_t n_params;
     parameter(fn->params, NULL, &n_params);
     if (c->n_pos > n_params) {
-        return jvm_fail(vm, "%s takes at most %u argument(s), %u were given", fn->name, (unsigned)n_params, (unsigned)c->n_pos);
+        return jvm_fail(vm, "%s takes at most %u argument(s), %u were given", fn->name, (unsigned)n_params,
+                        (unsigned)c->n_pos);
     }
     for (uint32_t i = 0; i < JCALL_PARAMS; i++) {
         c->arg[i] = i < c->n_pos ? c->pos[i] : (struct jv){.kind = JV_ABSENT};
@@ -128,12 +129,17 @@ enum err jcall_named(struct jvm *vm, const struct jbuiltin *table, struct jv nam
     TRY(jcall_str(vm, name, table == jinja_filters ? "the name of a filter" : "the name of a test", &s));
     int row = jbuiltin_find(table, s->p, s->len);
     if (row < 0) {
-        return jvm_fail(vm, "no %s named '%.*s'", table == jinja_filters ? "filter" : "test", (int)MIN_OF(s->len, 80u), s->p);
+        return jvm_fail(vm, "no %s named '%.*s'", table == jinja_filters ? "filter" : "test", (int)MIN_OF(s->len, 80u),
+                        s->p);
     }
     if (vm->builtin_depth == MAX_BUILTIN_DEPTH) {
         return jvm_fail(vm, "filters are nested more than %d levels deep", MAX_BUILTIN_DEPTH);
     }
-    struct jcall inner = {.self = v, .pos = c->pos + from, .n_pos = c->n_pos - from, .kw = c->kw, .kw_names = c->kw_names,
+    struct jcall inner = {.self = v,
+                          .pos = c->pos + from,
+                          .n_pos = c->n_pos - from,
+                          .kw = c->kw,
+                          .kw_names = c->kw_names,
                           .n_kw = c->n_kw};
     vm->builtin_depth++;
     enum err e = jcall_run(vm, &table[row], &inner, out);

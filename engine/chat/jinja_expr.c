@@ -103,7 +103,7 @@ static void reduce(struct jparser *p, int prec)
     }
 }
 
-/* --- operands ------------------------------------------------------------------------------------------------------ */
+/* --- operands --------------------------------------------------------------------------------------------------- */
 
 static void literal_string(struct jparser *p)
 {
@@ -235,7 +235,7 @@ static void operand(struct jparser *p, enum state *s)
     jp_expected(p, "an expression");
 }
 
-/* --- arguments ----------------------------------------------------------------------------------------------------- */
+/* --- arguments -------------------------------------------------------------------------------------------------- */
 
 static void emit_call(struct jparser *p, const struct jent *e)
 {
@@ -368,9 +368,10 @@ static void test(struct jparser *p, enum state *s)
         return;
     }
     const struct jtok *t = jp_tok(p);
-    bool has_arg = t->kind == JT_STRING || t->kind == JT_INT || t->kind == JT_FLOAT || jp_is_op(p, '[') || jp_is_op(p, '{');
-    has_arg = has_arg ||
-              (t->kind == JT_NAME && !jp_is_name(p, "else") && !jp_is_name(p, "or") && !jp_is_name(p, "and"));
+    bool has_arg =
+        t->kind == JT_STRING || t->kind == JT_INT || t->kind == JT_FLOAT || jp_is_op(p, '[') || jp_is_op(p, '{');
+    has_arg =
+        has_arg || (t->kind == JT_NAME && !jp_is_name(p, "else") && !jp_is_name(p, "or") && !jp_is_name(p, "and"));
     *s = OPERATOR;
     if (jp_is_op(p, '(')) {
         open_call(p, JE_TEST, e, s);
@@ -389,7 +390,7 @@ static void test(struct jparser *p, enum state *s)
     }
 }
 
-/* --- subscripts ---------------------------------------------------------------------------------------------------- */
+/* --- subscripts ------------------------------------------------------------------------------------------------- */
 
 static void close_sub(struct jparser *p, enum state *s)
 {
@@ -466,7 +467,7 @@ static void postfix(struct jparser *p, enum state *s)
     }
 }
 
-/* --- ends ------------------------------------------------------------------------------------------------------------ */
+/* --- ends ------------------------------------------------------------------------------------------------------- */
 
 /* The condition of an inline if is complete. */
 static void finish_cond(struct jparser *p)
@@ -499,7 +500,8 @@ static void finish_expr(struct jparser *p)
 static bool tuple_ends(const struct jparser *p)
 {
     unsigned kind = jp_tok(p)->kind;
-    return kind == JT_PRINT_END || kind == JT_BLOCK_END || kind == JT_EOF || jp_is_op(p, ')') || jp_is_name(p, "recursive");
+    return kind == JT_PRINT_END || kind == JT_BLOCK_END || kind == JT_EOF || jp_is_op(p, ')') ||
+           jp_is_name(p, "recursive");
 }
 
 static void tuple_item(struct jparser *p, struct jent *e)
@@ -646,7 +648,7 @@ static void end_of_operand(struct jparser *p, enum state *s)
     }
 }
 
-/* --- operators ------------------------------------------------------------------------------------------------------ */
+/* --- operators -------------------------------------------------------------------------------------------------- */
 
 static void compare(struct jparser *p, enum jcmp op, int n_tokens, enum state *s)
 {
@@ -700,8 +702,8 @@ static bool symbol(struct jparser *p, unsigned op, enum state *s)
         unsigned op;
         enum jbin bin;
         int prec;
-    } binaries[] = {{'+', JB_ADD, P_ADD}, {'-', JB_SUB, P_ADD}, {'*', JB_MUL, P_MUL},
-                    {'/', JB_DIV, P_MUL}, {'%', JB_MOD, P_MUL}, {JO_FLOORDIV, JB_FLOORDIV, P_MUL},
+    } binaries[] = {{'+', JB_ADD, P_ADD},   {'-', JB_SUB, P_ADD}, {'*', JB_MUL, P_MUL},
+                    {'/', JB_DIV, P_MUL},   {'%', JB_MOD, P_MUL}, {JO_FLOORDIV, JB_FLOORDIV, P_MUL},
                     {JO_POW, JB_POW, P_POW}};
     static const struct {
         unsigned op;

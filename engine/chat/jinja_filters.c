@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- numbers ----------------------------------------------------------------------------------------------------------- */
+/* --- numbers
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static enum err filter_abs(struct jvm *vm, struct jcall *c, struct jv *out)
 {
@@ -143,7 +144,8 @@ static enum err filter_float(struct jvm *vm, struct jcall *c, struct jv *out) /*
     return ERR_OK;
 }
 
-/* --- text --------------------------------------------------------------------------------------------------------------- */
+/* --- text
+ * --------------------------------------------------------------------------------------------------------------- */
 
 static enum err filter_string(struct jvm *vm, struct jcall *c, struct jv *out) { return jv_to_str(vm, c->self, out); }
 
@@ -331,7 +333,8 @@ static enum err filter_format(struct jvm *vm, struct jcall *c, struct jv *out)
     return jop_format(vm, s.str, args, out);
 }
 
-/* --- any value ------------------------------------------------------------------------------------------------------------ */
+/* --- any value
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static enum err filter_length(struct jvm *vm, struct jcall *c, struct jv *out)
 {
@@ -362,9 +365,11 @@ static enum err json_separator(struct jvm *vm, struct jv pair, uint32_t i, struc
     return jcall_str(vm, pair.list->at[i], "tojson", out);
 }
 
-static enum err filter_tojson(struct jvm *vm, struct jcall *c, struct jv *out) /* ensure_ascii indent separators sort_keys */
+static enum err filter_tojson(struct jvm *vm, struct jcall *c,
+                              struct jv *out) /* ensure_ascii indent separators sort_keys */
 {
-    struct jjson_style style = {.ensure_ascii = jcall_flag(c->arg[0], false), .sort_keys = jcall_flag(c->arg[3], false)};
+    struct jjson_style style = {.ensure_ascii = jcall_flag(c->arg[0], false),
+                                .sort_keys = jcall_flag(c->arg[3], false)};
     struct jv indent;
     if (c->arg[1].kind != JV_ABSENT && c->arg[1].kind != JV_NONE) {
         TRY(indention(vm, c->arg[1], 0, &indent));

@@ -168,7 +168,8 @@ static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool
 }
 
 /* Fresh lists of the items of v and of their keys. */
-static enum err keyed(struct jvm *vm, struct jv v, struct jv attribute, bool case_sensitive, struct jv *items, struct jv *keys)
+static enum err keyed(struct jvm *vm, struct jv v, struct jv attribute, bool case_sensitive, struct jv *items,
+                      struct jv *keys)
 {
     struct jv_iter it;
     TRY(jv_iter_init(vm, v, &it));

@@ -25,7 +25,7 @@ struct field {
 static const struct jstr space = {.p = " ", .len = 1, .chars = 1};
 static const struct jstr zero = {.p = "0", .len = 1, .chars = 1};
 
-/* --- one value into vm->tmp ----------------------------------------------------------------------------------------- */
+/* --- one value into vm->tmp ------------------------------------------------------------------------------------- */
 
 static void fill(struct jvm *vm, const struct jstr *with, int64_t n)
 {
@@ -186,7 +186,8 @@ static enum err put_char(struct jvm *vm, const struct field *f, struct jv v)
     return put_text(vm, f, &s);
 }
 
-/* --- % ------------------------------------------------------------------------------------------------------------------ */
+/* --- %
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 struct args {
     struct jv all;
@@ -326,7 +327,8 @@ static enum err conversion(struct jvm *vm, const struct jstr *s, size_t *at, str
         return ERR_OK;
     }
     if (f.type == '\0' || strchr("srcdiuxXoeEfFgG", f.type) == NULL) {
-        return jvm_fail(vm, "unsupported format character 0x%02x at index %zu", (unsigned)(unsigned char)f.type, *at - 1);
+        return jvm_fail(vm, "unsupported format character 0x%02x at index %zu", (unsigned)(unsigned char)f.type,
+                        *at - 1);
     }
     if (strchr("src", f.type) != NULL) {
         f.fill = space;
@@ -360,7 +362,8 @@ enum err jop_format(struct jvm *vm, const struct jstr *format, struct jv args, s
     return format->safe ? jv_mark_safe(vm, out->str, out) : ERR_OK;
 }
 
-/* --- str.format ------------------------------------------------------------------------------------------------------------ */
+/* --- str.format
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* [[fill]align][sign][#][0][width][group][.precision][type], all of s[at..end). */
 static enum err read_spec(struct jvm *vm, const struct jstr *s, size_t at, size_t end, struct field *f)
@@ -437,8 +440,8 @@ struct numbering {
 };
 
 /* The argument that s[at..end) names: "", "0", "name", then .attribute and [item] parts. */
-static enum err find_field(struct jvm *vm, struct jcall *c, const struct jstr *s, size_t at, size_t end, struct numbering *auto_n,
-                           struct jv *out)
+static enum err find_field(struct jvm *vm, struct jcall *c, const struct jstr *s, size_t at, size_t end,
+                           struct numbering *auto_n, struct jv *out)
 {
     size_t to = at;
     uint32_t i = 0;
@@ -501,7 +504,8 @@ static enum err replacement(struct jvm *vm, struct jcall *c, const struct jstr *
         end++;
     }
     if (end == s->len || s->p[end] == '{') {
-        return jvm_fail(vm, end == s->len ? "expected '}' before end of string" : "fields inside fields are not supported");
+        return jvm_fail(vm,
+                        end == s->len ? "expected '}' before end of string" : "fields inside fields are not supported");
     }
     size_t name_end = *at;
     while (name_end < end && s->p[name_end] != ':' && s->p[name_end] != '!') {

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-/* --- functions ---------------------------------------------------------------------------------------------------- */
+/* --- functions -------------------------------------------------------------------------------------------------- */
 
 static enum err fn_range(struct jvm *vm, struct jcall *c, struct jv *out) /* start stop step */
 {
@@ -155,7 +155,7 @@ const struct jbuiltin jinja_functions[] = {
     {NULL, NULL, NULL, 0},
 };
 
-/* --- cycler --------------------------------------------------------------------------------------------------------- */
+/* --- cycler ----------------------------------------------------------------------------------------------------- */
 
 static enum err cycler_next(struct jvm *vm, struct jcall *c, struct jv *out)
 {
@@ -180,7 +180,8 @@ const struct jbuiltin jinja_cycler_methods[] = {
     {NULL, NULL, NULL, 0},
 };
 
-/* --- the loop variable ------------------------------------------------------------------------------------------------ */
+/* --- the loop variable
+ * ------------------------------------------------------------------------------------------------ */
 
 static enum err loop_cycle(struct jvm *vm, struct jcall *c, struct jv *out)
 {
@@ -225,14 +226,10 @@ enum err jloop_attr(struct jvm *vm, struct jv_loop *l, const struct jstr *name, 
         const char *name;
         struct jv value;
     } rows[] = {
-        {"index", jv_int(i + 1)},
-        {"index0", jv_int(i)},
-        {"revindex", jv_int(n - i)},
-        {"revindex0", jv_int(n - i - 1)},
-        {"first", jv_bool(i == 0)},
-        {"last", jv_bool(i == n - 1)},
-        {"length", jv_int(n)},
-        {"depth", jv_int(1)}, /* only recursive loops, which are refused, go deeper */
+        {"index", jv_int(i + 1)},    {"index0", jv_int(i)},
+        {"revindex", jv_int(n - i)}, {"revindex0", jv_int(n - i - 1)},
+        {"first", jv_bool(i == 0)},  {"last", jv_bool(i == n - 1)},
+        {"length", jv_int(n)},       {"depth", jv_int(1)}, /* only recursive loops, which are refused, go deeper */
         {"depth0", jv_int(0)},
     };
     *out = (struct jv){.kind = JV_ABSENT};

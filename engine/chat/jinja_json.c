@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- out ------------------------------------------------------------------------------------------------------------ */
+/* --- out -------------------------------------------------------------------------------------------------------- */
 
 static void write_string(struct jrope *r, const struct jstr *s, bool ascii)
 {
@@ -132,7 +132,8 @@ enum err jv_write_json(struct jvm *vm, struct jrope *r, struct jv v, const struc
         } else {
             TRY(write_flat(vm, r, v, style, false));
         }
-        while (n > 0 && stack[n - 1].at == (stack[n - 1].v.kind == JV_DICT ? stack[n - 1].v.dict->n : stack[n - 1].v.list->n)) {
+        while (n > 0 &&
+               stack[n - 1].at == (stack[n - 1].v.kind == JV_DICT ? stack[n - 1].v.dict->n : stack[n - 1].v.list->n)) {
             n--;
             new_line(r, style, n);
             jrope_puts(r, stack[n].v.kind == JV_DICT ? "}" : "]");
@@ -155,7 +156,7 @@ enum err jv_write_json(struct jvm *vm, struct jrope *r, struct jv v, const struc
     }
 }
 
-/* --- in ------------------------------------------------------------------------------------------------------------- */
+/* --- in --------------------------------------------------------------------------------------------------------- */
 
 static enum err begin_value(struct jvm *vm, const json_t *j, bool user, struct jv *out)
 {
@@ -205,7 +206,7 @@ enum err jvm_from_json(struct jvm *vm, const json_t *j, bool user, struct jv *ou
             stack[n++].at = 0;
         }
         while (n > 0 && (stack[n - 1].v.kind == JV_DICT ? stack[n - 1].iter == NULL
-                                                         : stack[n - 1].at == json_array_size(stack[n - 1].j))) {
+                                                        : stack[n - 1].at == json_array_size(stack[n - 1].j))) {
             n--;
         }
         if (n == 0) {

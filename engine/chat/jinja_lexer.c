@@ -50,8 +50,8 @@ static enum err push(struct lexer *l, enum jtok_kind kind, size_t from, size_t t
         t->at = at;
         t->cap = cap;
     }
-    t->at[t->n++] = (struct jtok){
-        .kind = (uint8_t)kind, .op = (uint16_t)op, .from = (uint32_t)from, .to = (uint32_t)to};
+    t->at[t->n++] =
+        (struct jtok){.kind = (uint8_t)kind, .op = (uint16_t)op, .from = (uint32_t)from, .to = (uint32_t)to};
     return ERR_OK;
 }
 
@@ -221,7 +221,8 @@ static enum err lex_number(struct lexer *l)
         }
     }
     char base = at_char(l, from + 1) | 0x20;
-    if (!is_float && l->s[from] == '0' && (base == 'x' || base == 'o' || base == 'b') && is_word(at_char(l, from + 2))) {
+    if (!is_float && l->s[from] == '0' && (base == 'x' || base == 'o' || base == 'b') &&
+        is_word(at_char(l, from + 2))) {
         end = from + 2;
         while (is_word(at_char(l, end))) {
             end++;
@@ -246,7 +247,8 @@ static enum err lex_string(struct lexer *l)
         at += l->s[at] == '\\' ? 2 : 1;
     }
     if (at >= l->n) {
-        return jinja_fail_at(l->s, from, l->info, "expected the closing quote of a string, found the end of the template");
+        return jinja_fail_at(l->s, from, l->info,
+                             "expected the closing quote of a string, found the end of the template");
     }
     l->i = at + 1;
     return push(l, JT_STRING, from, at + 1, 0);
@@ -320,8 +322,8 @@ static enum err lex_all(struct lexer *l)
 {
     while (l->i < l->n) {
         size_t tag = l->i;
-        while (tag < l->n && !(l->s[tag] == '{' && tag + 1 < l->n && strchr("{%#", l->s[tag + 1]) != NULL &&
-                               l->s[tag + 1] != '\0')) {
+        while (tag < l->n &&
+               !(l->s[tag] == '{' && tag + 1 < l->n && strchr("{%#", l->s[tag + 1]) != NULL && l->s[tag + 1] != '\0')) {
             tag++;
         }
         if (tag == l->n) {

@@ -1,5 +1,6 @@
 /* Methods of strings, dicts and lists, with Python's behaviour. To add one: a function and a row.
- * A row without function is a method that changes its object: it is undefined here, as in jinja2's immutable sandbox. */
+ * A row without function is a method that changes its object: it is undefined here, as in jinja2's immutable sandbox.
+ */
 #include "engine/chat/jinja_vm.h"
 
 #include "engine/base/utf8.h"
@@ -7,7 +8,8 @@
 
 #include <string.h>
 
-/* --- strings: case, white space, width -------------------------------------------------------------------------------- */
+/* --- strings: case, white space, width
+ * -------------------------------------------------------------------------------- */
 
 static enum err str_upper(struct jvm *vm, struct jcall *c, struct jv *out)
 {
@@ -52,8 +54,14 @@ static enum err recase(struct jvm *vm, const struct jstr *s, bool is_title, stru
     return jrope_take(vm, &vm->tmp, 0, out);
 }
 
-static enum err str_title(struct jvm *vm, struct jcall *c, struct jv *out) { return recase(vm, c->self.str, true, out); }
-static enum err str_swapcase(struct jvm *vm, struct jcall *c, struct jv *out) { return recase(vm, c->self.str, false, out); }
+static enum err str_title(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    return recase(vm, c->self.str, true, out);
+}
+static enum err str_swapcase(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    return recase(vm, c->self.str, false, out);
+}
 
 static enum err strip(struct jvm *vm, struct jcall *c, int sides, const char *what, struct jv *out)
 {
@@ -68,8 +76,14 @@ static enum err str_strip(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     return strip(vm, c, JSIDE_LEFT | JSIDE_RIGHT, "strip", out);
 }
-static enum err str_lstrip(struct jvm *vm, struct jcall *c, struct jv *out) { return strip(vm, c, JSIDE_LEFT, "lstrip", out); }
-static enum err str_rstrip(struct jvm *vm, struct jcall *c, struct jv *out) { return strip(vm, c, JSIDE_RIGHT, "rstrip", out); }
+static enum err str_lstrip(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    return strip(vm, c, JSIDE_LEFT, "lstrip", out);
+}
+static enum err str_rstrip(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    return strip(vm, c, JSIDE_RIGHT, "rstrip", out);
+}
 
 static enum err pad(struct jvm *vm, struct jcall *c, int sides, struct jv *out) /* width fill */
 {
@@ -86,7 +100,10 @@ static enum err pad(struct jvm *vm, struct jcall *c, int sides, struct jv *out) 
     return jstr_pad(vm, c->self.str, width, fill, sides, out);
 }
 
-static enum err str_center(struct jvm *vm, struct jcall *c, struct jv *out) { return pad(vm, c, JSIDE_LEFT | JSIDE_RIGHT, out); }
+static enum err str_center(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    return pad(vm, c, JSIDE_LEFT | JSIDE_RIGHT, out);
+}
 static enum err str_rjust(struct jvm *vm, struct jcall *c, struct jv *out) { return pad(vm, c, JSIDE_LEFT, out); }
 static enum err str_ljust(struct jvm *vm, struct jcall *c, struct jv *out) { return pad(vm, c, JSIDE_RIGHT, out); }
 
@@ -107,7 +124,8 @@ static enum err str_zfill(struct jvm *vm, struct jcall *c, struct jv *out) /* wi
     return jv_concat(vm, sign.str, rest.str, out);
 }
 
-/* --- strings: questions ------------------------------------------------------------------------------------------------- */
+/* --- strings: questions
+ * ------------------------------------------------------------------------------------------------- */
 
 static bool is_ascii(uint32_t cp) { return cp < 0x80; }
 
@@ -141,11 +159,11 @@ static enum err case_is(struct jcall *c, bool (*is)(uint32_t), bool (*is_not)(ui
     return ERR_OK;
 }
 
-#define QUESTION(name, is)                                                                                                      \
-    static enum err name(struct jvm *vm, struct jcall *c, struct jv *out)                                                       \
-    {                                                                                                                           \
-        TRY(jvm_pay_bytes(vm, c->self.str->len));                                                                               \
-        return all_are(c, is, out);                                                                                             \
+#define QUESTION(name, is)                                                                                             \
+    static enum err name(struct jvm *vm, struct jcall *c, struct jv *out)                                              \
+    {                                                                                                                  \
+        TRY(jvm_pay_bytes(vm, c->self.str->len));                                                                      \
+        return all_are(c, is, out);                                                                                    \
     }
 QUESTION(str_isalpha, ju_alpha)
 QUESTION(str_isalnum, ju_alnum)
@@ -200,7 +218,8 @@ static enum err str_islower(struct jvm *vm, struct jcall *c, struct jv *out)
     return case_is(c, ju_is_lower, ju_is_upper, out);
 }
 
-/* --- strings: finding ------------------------------------------------------------------------------------------------------ */
+/* --- strings: finding
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* self[start:end] for arguments `at` and at+1, and the code point where it begins; *exists is false when start lies
  * behind the end of the string. */
@@ -325,7 +344,8 @@ static enum err affix(struct jvm *vm, struct jcall *c, bool at_end, struct jv *o
 static enum err str_startswith(struct jvm *vm, struct jcall *c, struct jv *out) { return affix(vm, c, false, out); }
 static enum err str_endswith(struct jvm *vm, struct jcall *c, struct jv *out) { return affix(vm, c, true, out); }
 
-/* --- strings: parts ----------------------------------------------------------------------------------------------------------- */
+/* --- strings: parts
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static enum err str_removeprefix(struct jvm *vm, struct jcall *c, struct jv *out)
 {
@@ -583,7 +603,9 @@ const struct jbuiltin jinja_str_methods[] = {
     {NULL, NULL, NULL, 0},
 };
 
-/* --- dicts ------------------------------------------------------------------------------------------------------------------------ */
+/* --- dicts
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
 static enum err dict_get(struct jvm *vm, struct jcall *c, struct jv *out) /* key default */
 {
@@ -611,7 +633,10 @@ static enum err dict_view(struct jvm *vm, struct jcall *c, enum jv_view view, st
 }
 
 static enum err dict_keys(struct jvm *vm, struct jcall *c, struct jv *out) { return dict_view(vm, c, JV_KEYS, out); }
-static enum err dict_values(struct jvm *vm, struct jcall *c, struct jv *out) { return dict_view(vm, c, JV_VALUES, out); }
+static enum err dict_values(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    return dict_view(vm, c, JV_VALUES, out);
+}
 static enum err dict_items(struct jvm *vm, struct jcall *c, struct jv *out) { return dict_view(vm, c, JV_ITEMS, out); }
 
 /* Values never change, so sharing is copying. */
@@ -623,20 +648,14 @@ static enum err copy(struct jvm *vm, struct jcall *c, struct jv *out)
 }
 
 const struct jbuiltin jinja_dict_methods[] = {
-    {"clear", NULL, "", 0},
-    {"copy", copy, "", 0},
-    {"get", dict_get, "key default", 1},
-    {"items", dict_items, "", 0},
-    {"keys", dict_keys, "", 0},
-    {"pop", NULL, "", 0},
-    {"popitem", NULL, "", 0},
-    {"setdefault", NULL, "", 0},
-    {"update", NULL, "", 0},
-    {"values", dict_values, "", 0},
-    {NULL, NULL, NULL, 0},
+    {"clear", NULL, "", 0},         {"copy", copy, "", 0},       {"get", dict_get, "key default", 1},
+    {"items", dict_items, "", 0},   {"keys", dict_keys, "", 0},  {"pop", NULL, "", 0},
+    {"popitem", NULL, "", 0},       {"setdefault", NULL, "", 0}, {"update", NULL, "", 0},
+    {"values", dict_values, "", 0}, {NULL, NULL, NULL, 0},
 };
 
-/* --- lists, tuples and ranges -------------------------------------------------------------------------------------------------------- */
+/* --- lists, tuples and ranges
+ * -------------------------------------------------------------------------------------------------------- */
 
 static enum err seq_count(struct jvm *vm, struct jcall *c, struct jv *out) /* value */
 {
@@ -670,16 +689,8 @@ static enum err seq_index(struct jvm *vm, struct jcall *c, struct jv *out) /* va
 }
 
 const struct jbuiltin jinja_list_methods[] = {
-    {"append", NULL, "", 0},
-    {"clear", NULL, "", 0},
-    {"copy", copy, "", 0},
-    {"count", seq_count, "value", 1},
-    {"extend", NULL, "", 0},
-    {"index", seq_index, "value", 1},
-    {"insert", NULL, "", 0},
-    {"pop", NULL, "", 0},
-    {"remove", NULL, "", 0},
-    {"reverse", NULL, "", 0},
-    {"sort", NULL, "", 0},
-    {NULL, NULL, NULL, 0},
+    {"append", NULL, "", 0},          {"clear", NULL, "", 0},  {"copy", copy, "", 0},
+    {"count", seq_count, "value", 1}, {"extend", NULL, "", 0}, {"index", seq_index, "value", 1},
+    {"insert", NULL, "", 0},          {"pop", NULL, "", 0},    {"remove", NULL, "", 0},
+    {"reverse", NULL, "", 0},         {"sort", NULL, "", 0},   {NULL, NULL, NULL, 0},
 };

@@ -6,13 +6,14 @@
 #include <math.h>
 #include <string.h>
 
-/* --- arithmetic ------------------------------------------------------------------------------------------------------ */
+/* --- arithmetic ------------------------------------------------------------------------------------------------- */
 
 static const char *const op_names[] = {"+", "-", "*", "/", "//", "%", "**"};
 
 static enum err unsupported(struct jvm *vm, enum jbin op, struct jv a, struct jv b)
 {
-    return jvm_fail(vm, "unsupported operand type(s) for %s: '%s' and '%s'", op_names[op], jv_type_name(a), jv_type_name(b));
+    return jvm_fail(vm, "unsupported operand type(s) for %s: '%s' and '%s'", op_names[op], jv_type_name(a),
+                    jv_type_name(b));
 }
 
 static enum err overflow(struct jvm *vm) { return jvm_fail(vm, "the result does not fit in 64 bits"); }
@@ -54,7 +55,7 @@ static enum err int_op(struct jvm *vm, enum jbin op, int64_t a, int64_t b, struc
         break;
     case JB_POW:
         return int_power(vm, a, b, out); /* b >= 0 */
-    default:     /* JB_FLOORDIV, JB_MOD: towards minus infinity */
+    default:                             /* JB_FLOORDIV, JB_MOD: towards minus infinity */
         if (b == 0) {
             return jvm_fail(vm, "integer division or modulo by zero");
         }
@@ -243,7 +244,7 @@ enum err jop_negate(struct jvm *vm, struct jv v, struct jv *out)
     return int_op(vm, JB_SUB, 0, jv_as_int(v), out);
 }
 
-/* --- comparing ------------------------------------------------------------------------------------------------------- */
+/* --- comparing -------------------------------------------------------------------------------------------------- */
 
 enum err jop_contains(struct jvm *vm, struct jv item, struct jv in, bool *out)
 {
@@ -300,7 +301,8 @@ enum err jop_compare(struct jvm *vm, enum jcmp op, struct jv a, struct jv b, boo
     }
 }
 
-/* --- attributes and items ---------------------------------------------------------------------------------------------- */
+/* --- attributes and items
+ * ---------------------------------------------------------------------------------------------- */
 
 static const struct jbuiltin *methods_of(struct jv v)
 {
@@ -446,7 +448,8 @@ enum err jop_item(struct jvm *vm, struct jv v, struct jv key, struct jv *out)
     return ERR_OK;
 }
 
-/* --- slices ------------------------------------------------------------------------------------------------------------ */
+/* --- slices
+ * ------------------------------------------------------------------------------------------------------------ */
 
 /* One bound of a slice: an int, or none for its default. */
 static enum err bound(struct jvm *vm, struct jv v, int64_t none, int64_t *out)
@@ -474,7 +477,8 @@ static int64_t clamp(int64_t i, int64_t n, bool backwards)
     return i < low ? low : i > high ? high : i;
 }
 
-static enum err slice_str(struct jvm *vm, const struct jstr *s, int64_t from, int64_t step, uint32_t count, struct jv *out)
+static enum err slice_str(struct jvm *vm, const struct jstr *s, int64_t from, int64_t step, uint32_t count,
+                          struct jv *out)
 {
     if (step == 1) {
         size_t a = offset_of(s, (uint32_t)from);
@@ -520,7 +524,8 @@ enum err jop_slice(struct jvm *vm, struct jv v, struct jv from_v, struct jv to_v
     from = from_v.kind == JV_NONE && back ? n - 1 : clamp(from, n, back);
     to = to_v.kind == JV_NONE && back ? -1 : clamp(to, n, back);
     step = step > INT32_MAX ? INT32_MAX : step < -INT32_MAX ? -INT32_MAX : step; /* longer than any sequence */
-    int64_t count = back ? (from > to ? (from - to - step - 1) / -step : 0) : (to > from ? (to - from + step - 1) / step : 0);
+    int64_t count =
+        back ? (from > to ? (from - to - step - 1) / -step : 0) : (to > from ? (to - from + step - 1) / step : 0);
     if (v.kind == JV_STR) {
         return slice_str(vm, v.str, from, step, (uint32_t)count, out);
     }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- tokens and messages ------------------------------------------------------------------------------------------- */
+/* --- tokens and messages ---------------------------------------------------------------------------------------- */
 
 const struct jtok *jp_tok(const struct jparser *p) { return &p->toks.at[p->i]; }
 
@@ -78,7 +78,7 @@ static void expect_end(struct jparser *p)
     }
 }
 
-/* --- emitting ------------------------------------------------------------------------------------------------------- */
+/* --- emitting --------------------------------------------------------------------------------------------------- */
 
 /* Room for one more element; false, with the error recorded, when there is none. */
 static bool grow(struct jparser *p, void *array, size_t n, size_t *cap, size_t size)
@@ -159,7 +159,7 @@ static int32_t name_of(struct jparser *p, const char *s, size_t n)
 
 int32_t jp_name(struct jparser *p, const struct jtok *t) { return name_of(p, p->p->source + t->from, t->to - t->from); }
 
-/* --- string literals ------------------------------------------------------------------------------------------------ */
+/* --- string literals -------------------------------------------------------------------------------------------- */
 
 static int hex(char c)
 {
@@ -247,7 +247,7 @@ bool jp_unquote(struct jparser *p, const struct jtok *t, const char **out, size_
     return true;
 }
 
-/* --- assignment targets --------------------------------------------------------------------------------------------- */
+/* --- assignment targets ----------------------------------------------------------------------------------------- */
 
 /* Moves over a target; stops at the first token that belongs to none. */
 static void skip_target(struct jparser *p)
@@ -331,7 +331,7 @@ static void target(struct jparser *p, size_t end, bool attributes)
     p->p->code[open[0].unpack].n = open[0].comma ? open[0].n : 0; /* 0: not a tuple, nothing to unpack */
 }
 
-/* --- blocks ---------------------------------------------------------------------------------------------------------- */
+/* --- blocks ----------------------------------------------------------------------------------------------------- */
 
 static struct jblock *top(struct jparser *p) { return &p->blocks[p->n_blocks - 1]; }
 
@@ -715,7 +715,8 @@ static void tag_endmacro(struct jparser *p, uint32_t pos)
     }
 }
 
-/* --- the template ----------------------------------------------------------------------------------------------------- */
+/* --- the template
+ * ----------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

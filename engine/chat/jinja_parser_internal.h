@@ -37,9 +37,9 @@ enum jent_kind {
 struct jent {
     uint8_t kind, prec; /* prec 0: not an operator */
     uint8_t op;         /* jbin or jcmp */
-    bool flag;          /* JE_TEST*: negated; JE_EXPR: may have an inline if; JE_BASE: may be a tuple; JE_SUB: has a colon;
-                           JE_CALL: stands behind a filter */
-    bool is_kw;         /* JE_CALL, _FILTER, _TEST: the argument in progress is named */
+    bool flag;  /* JE_TEST*: negated; JE_EXPR: may have an inline if; JE_BASE: may be a tuple; JE_SUB: has a colon;
+                   JE_CALL: stands behind a filter */
+    bool is_kw; /* JE_CALL, _FILTER, _TEST: the argument in progress is named */
     int32_t patch;
     uint32_t n, n_kw, kw_from;
     int32_t row, name; /* of a filter or test; name: literal when unknown */
@@ -64,7 +64,7 @@ struct jparser {
     enum err err;
     struct jent ents[JPARSER_MAX_ENTS];
     uint32_t n_ents;
-    int depth; /* of brackets and prefix operators */
+    int depth;    /* of brackets and prefix operators */
     bool in_sift; /* in the condition of a for block, where `loop` is the loop around it */
     struct jv keywords[JPARSER_MAX_KEYWORDS];
     uint32_t n_keywords;

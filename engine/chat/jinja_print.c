@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- numbers ------------------------------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------------------------------------- */
 
 void jv_float_text(double f, char out[JV_FLOAT_BYTES])
 {
@@ -142,7 +142,9 @@ bool jv_parse_int(const char *s, size_t n, int base, int64_t *out, bool *overflo
     }
     uint64_t value = 0;
     for (; *p != '\0'; p++) {
-        int d = *p >= '0' && *p <= '9' ? *p - '0' : (*p | 0x20) >= 'a' && (*p | 0x20) <= 'z' ? (*p | 0x20) - 'a' + 10 : 99;
+        int d = *p >= '0' && *p <= '9'                     ? *p - '0'
+                : (*p | 0x20) >= 'a' && (*p | 0x20) <= 'z' ? (*p | 0x20) - 'a' + 10
+                                                           : 99;
         if (d >= base) {
             return false;
         }
@@ -160,7 +162,7 @@ bool jv_parse_int(const char *s, size_t n, int base, int64_t *out, bool *overflo
     return true;
 }
 
-/* --- repr ----------------------------------------------------------------------------------------------------------- */
+/* --- repr ------------------------------------------------------------------------------------------------------- */
 
 static void repr_str(struct jrope *r, const struct jstr *s)
 {

@@ -35,7 +35,7 @@ uint32_t jstr_span_at(const struct jstr *s, size_t at);
 /* True when byte `at` of s is user text; *from_span is a hint carried between calls with rising `at` (start with 0). */
 bool jstr_user_at(const struct jstr *s, size_t at, uint32_t *from_span);
 
-/* --- values as text (jinja_print.c) ------------------------------------------------------------------------------- */
+/* --- values as text (jinja_print.c) ----------------------------------------------------------------------------- */
 
 /* str(v). ERR_TEMPLATE: nested too deeply. */
 MUST_CHECK enum err jv_write_str(struct jvm *vm, struct jrope *r, struct jv v);

@@ -84,8 +84,8 @@ enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *cha
     return jv_substr(vm, s, from, to, out);
 }
 
-enum err jstr_replace(struct jvm *vm, const struct jstr *s, const struct jstr *from, const struct jstr *to, int64_t count,
-                      struct jv *out)
+enum err jstr_replace(struct jvm *vm, const struct jstr *s, const struct jstr *from, const struct jstr *to,
+                      int64_t count, struct jv *out)
 {
     size_t at = 0;
     TRY(jvm_pay_bytes(vm, s->len));
@@ -149,7 +149,8 @@ enum err jstr_lines(struct jvm *vm, const struct jstr *s, bool keep_ends, struct
     return ERR_OK;
 }
 
-enum err jstr_pad(struct jvm *vm, const struct jstr *s, int64_t width, const struct jstr *fill, int sides, struct jv *out)
+enum err jstr_pad(struct jvm *vm, const struct jstr *s, int64_t width, const struct jstr *fill, int sides,
+                  struct jv *out)
 {
     if (width > CHAT_MAX_OUTPUT_BYTES) {
         return jvm_fail(vm, "a text is longer than %d bytes", CHAT_MAX_OUTPUT_BYTES);

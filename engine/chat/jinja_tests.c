@@ -177,7 +177,10 @@ static enum err has_case(struct jvm *vm, struct jv v, bool lower, struct jv *out
 }
 
 static enum err test_lower(struct jvm *vm, struct jcall *c, struct jv *out) { return has_case(vm, c->self, true, out); }
-static enum err test_upper(struct jvm *vm, struct jcall *c, struct jv *out) { return has_case(vm, c->self, false, out); }
+static enum err test_upper(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    return has_case(vm, c->self, false, out);
+}
 
 static enum err known(struct jvm *vm, const struct jbuiltin *table, struct jv name, struct jv *out)
 {
@@ -186,48 +189,34 @@ static enum err known(struct jvm *vm, const struct jbuiltin *table, struct jv na
     return yes(out, jbuiltin_find(table, s->p, s->len) >= 0);
 }
 
-static enum err test_filter(struct jvm *vm, struct jcall *c, struct jv *out) { return known(vm, jinja_filters, c->self, out); }
-static enum err test_test(struct jvm *vm, struct jcall *c, struct jv *out) { return known(vm, jinja_tests, c->self, out); }
+static enum err test_filter(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    return known(vm, jinja_filters, c->self, out);
+}
+static enum err test_test(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    return known(vm, jinja_tests, c->self, out);
+}
 
 const struct jbuiltin jinja_tests[] = {
-    {"defined", test_defined, "", 0},
-    {"undefined", test_undefined, "", 0},
-    {"none", test_none, "", 0},
-    {"string", test_string, "", 0},
-    {"number", test_number, "", 0},
-    {"integer", test_integer, "", 0},
-    {"float", test_float, "", 0},
-    {"boolean", test_boolean, "", 0},
-    {"true", test_true, "", 0},
-    {"false", test_false, "", 0},
-    {"mapping", test_mapping, "", 0},
-    {"sequence", test_sequence, "", 0},
-    {"iterable", test_iterable, "", 0},
-    {"callable", test_callable, "", 0},
-    {"escaped", test_escaped, "", 0},
-    {"odd", test_odd, "", 0},
-    {"even", test_even, "", 0},
-    {"divisibleby", test_divisibleby, "num", 1},
-    {"eq", test_eq, "other", 1},
-    {"equalto", test_eq, "other", 1},
-    {"==", test_eq, "other", 1},
-    {"ne", test_ne, "other", 1},
-    {"!=", test_ne, "other", 1},
-    {"lt", test_lt, "other", 1},
-    {"lessthan", test_lt, "other", 1},
-    {"<", test_lt, "other", 1},
-    {"le", test_le, "other", 1},
-    {"<=", test_le, "other", 1},
-    {"gt", test_gt, "other", 1},
-    {"greaterthan", test_gt, "other", 1},
-    {">", test_gt, "other", 1},
-    {"ge", test_ge, "other", 1},
-    {">=", test_ge, "other", 1},
-    {"in", test_in, "seq", 1},
-    {"sameas", test_sameas, "other", 1},
-    {"lower", test_lower, "", 0},
-    {"upper", test_upper, "", 0},
-    {"filter", test_filter, "", 0},
-    {"test", test_test, "", 0},
-    {NULL, NULL, NULL, 0},
+    {"defined", test_defined, "", 0},    {"undefined", test_undefined, "", 0},
+    {"none", test_none, "", 0},          {"string", test_string, "", 0},
+    {"number", test_number, "", 0},      {"integer", test_integer, "", 0},
+    {"float", test_float, "", 0},        {"boolean", test_boolean, "", 0},
+    {"true", test_true, "", 0},          {"false", test_false, "", 0},
+    {"mapping", test_mapping, "", 0},    {"sequence", test_sequence, "", 0},
+    {"iterable", test_iterable, "", 0},  {"callable", test_callable, "", 0},
+    {"escaped", test_escaped, "", 0},    {"odd", test_odd, "", 0},
+    {"even", test_even, "", 0},          {"divisibleby", test_divisibleby, "num", 1},
+    {"eq", test_eq, "other", 1},         {"equalto", test_eq, "other", 1},
+    {"==", test_eq, "other", 1},         {"ne", test_ne, "other", 1},
+    {"!=", test_ne, "other", 1},         {"lt", test_lt, "other", 1},
+    {"lessthan", test_lt, "other", 1},   {"<", test_lt, "other", 1},
+    {"le", test_le, "other", 1},         {"<=", test_le, "other", 1},
+    {"gt", test_gt, "other", 1},         {"greaterthan", test_gt, "other", 1},
+    {">", test_gt, "other", 1},          {"ge", test_ge, "other", 1},
+    {">=", test_ge, "other", 1},         {"in", test_in, "seq", 1},
+    {"sameas", test_sameas, "other", 1}, {"lower", test_lower, "", 0},
+    {"upper", test_upper, "", 0},        {"filter", test_filter, "", 0},
+    {"test", test_test, "", 0},          {NULL, NULL, NULL, 0},
 };

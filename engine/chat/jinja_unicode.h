@@ -22,8 +22,8 @@ struct ju_special {
 
 extern const struct ju_range ju_alpha_ranges[], ju_numeric_ranges[], ju_digit_ranges[], ju_printable_ranges[],
     ju_uppercase_ranges[], ju_lowercase_ranges[], ju_titlecase_ranges[];
-extern const size_t n_ju_alpha_ranges, n_ju_numeric_ranges, n_ju_digit_ranges, n_ju_printable_ranges, n_ju_uppercase_ranges,
-    n_ju_lowercase_ranges, n_ju_titlecase_ranges;
+extern const size_t n_ju_alpha_ranges, n_ju_numeric_ranges, n_ju_digit_ranges, n_ju_printable_ranges,
+    n_ju_uppercase_ranges, n_ju_lowercase_ranges, n_ju_titlecase_ranges;
 extern const struct ju_case ju_lower_rows[], ju_upper_rows[];
 extern const size_t n_ju_lower_rows, n_ju_upper_rows;
 extern const struct ju_special ju_upper_special[], ju_title_special[];

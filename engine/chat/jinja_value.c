@@ -22,7 +22,7 @@ enum err jv_alloc(struct jvm *vm, size_t bytes, void *out)
     return ERR_OK;
 }
 
-/* --- strings ------------------------------------------------------------------------------------------------------ */
+/* --- strings ---------------------------------------------------------------------------------------------------- */
 
 uint32_t jstr_count(const char *p, size_t n)
 {
@@ -71,7 +71,8 @@ enum err jv_substr(struct jvm *vm, const struct jstr *s, size_t from, size_t to,
         struct chat_span *spans;
         TRY(jv_alloc(vm, (last - first) * sizeof *spans, &spans));
         for (uint32_t i = first; i < last; i++) {
-            spans[i - first] = (struct chat_span){MAX_OF(s->user[i].from, from) - from, MIN_OF(s->user[i].to, to) - from};
+            spans[i - first] =
+                (struct chat_span){MAX_OF(s->user[i].from, from) - from, MIN_OF(s->user[i].to, to) - from};
         }
         sub.user = spans;
         sub.n_user = last - first;
@@ -145,9 +146,12 @@ int jstr_cmp(const struct jstr *a, const struct jstr *b)
     return c != 0 ? c : (a->len > b->len) - (a->len < b->len);
 }
 
-bool jstr_is(const struct jstr *s, const char *word) { return strlen(word) == s->len && memcmp(s->p, word, s->len) == 0; }
+bool jstr_is(const struct jstr *s, const char *word)
+{
+    return strlen(word) == s->len && memcmp(s->p, word, s->len) == 0;
+}
 
-/* --- lists --------------------------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------------------------ */
 
 enum err jv_list_new(struct jvm *vm, enum jv_kind kind, size_t cap, struct jv *out)
 {
@@ -198,7 +202,7 @@ enum err jv_gen_new(struct jvm *vm, struct jv_list *items, struct jv *out)
     return ERR_OK;
 }
 
-/* --- dicts --------------------------------------------------------------------------------------------------------- */
+/* --- dicts ------------------------------------------------------------------------------------------------------ */
 
 static uint64_t mix(uint64_t h) /* the finaliser of MurmurHash3 [Appleby, public domain] */
 {
@@ -403,18 +407,20 @@ enum err jv_dict_put(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv
     return add_hashed(vm, d, key, h, value);
 }
 
-/* --- types and truth ----------------------------------------------------------------------------------------------- */
+/* --- types and truth -------------------------------------------------------------------------------------------- */
 
 double jv_as_float(struct jv v) { return v.kind == JV_FLOAT ? v.f : (double)jv_as_int(v); }
 
 const char *jv_type_name(struct jv v)
 {
     static const char *const names[JV_KINDS] = {
-        [JV_ABSENT] = "missing", [JV_UNDEF] = "Undefined", [JV_NONE] = "NoneType",       [JV_BOOL] = "bool",
-        [JV_INT] = "int",        [JV_FLOAT] = "float",     [JV_STR] = "str",             [JV_LIST] = "list",
-        [JV_TUPLE] = "tuple",    [JV_DICT] = "dict",       [JV_VIEW] = "dict view",      [JV_GEN] = "generator",
-        [JV_RANGE] = "range",    [JV_MACRO] = "macro",     [JV_NAMESPACE] = "namespace", [JV_LOOP] = "loop context",
-        [JV_FUNC] = "function",  [JV_METHOD] = "method",   [JV_CYCLER] = "cycler",       [JV_JOINER] = "joiner"};
+        [JV_ABSENT] = "missing",    [JV_UNDEF] = "Undefined", [JV_NONE] = "NoneType",
+        [JV_BOOL] = "bool",         [JV_INT] = "int",         [JV_FLOAT] = "float",
+        [JV_STR] = "str",           [JV_LIST] = "list",       [JV_TUPLE] = "tuple",
+        [JV_DICT] = "dict",         [JV_VIEW] = "dict view",  [JV_GEN] = "generator",
+        [JV_RANGE] = "range",       [JV_MACRO] = "macro",     [JV_NAMESPACE] = "namespace",
+        [JV_LOOP] = "loop context", [JV_FUNC] = "function",   [JV_METHOD] = "method",
+        [JV_CYCLER] = "cycler",     [JV_JOINER] = "joiner"};
     return names[v.kind];
 }
 
@@ -456,7 +462,7 @@ bool jv_truth(struct jv v)
     }
 }
 
-/* --- comparing ----------------------------------------------------------------------------------------------------- */
+/* --- comparing -------------------------------------------------------------------------------------------------- */
 
 /* Compares numbers without losing bits of a large int. -2: unordered. */
 static int order_numbers(struct jv a, struct jv b)
@@ -620,7 +626,7 @@ enum err jv_order(struct jvm *vm, struct jv a, struct jv b, const char *op, int 
     }
 }
 
-/* --- iterating ----------------------------------------------------------------------------------------------------- */
+/* --- iterating -------------------------------------------------------------------------------------------------- */
 
 enum err jv_iter_init(struct jvm *vm, struct jv of, struct jv_iter *it)
 {

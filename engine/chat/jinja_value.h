@@ -126,13 +126,16 @@ static inline struct jv jv_none(void) { return (struct jv){.kind = JV_NONE}; }
 static inline struct jv jv_bool(bool b) { return (struct jv){.kind = JV_BOOL, .b = b}; }
 static inline struct jv jv_int(int64_t i) { return (struct jv){.kind = JV_INT, .i = i}; }
 static inline struct jv jv_float(double f) { return (struct jv){.kind = JV_FLOAT, .f = f}; }
-static inline struct jv jv_hint(const char *hint) { return (struct jv){.kind = JV_UNDEF, .sub = JU_OTHER, .hint = hint}; }
+static inline struct jv jv_hint(const char *hint)
+{
+    return (struct jv){.kind = JV_UNDEF, .sub = JU_OTHER, .hint = hint};
+}
 static inline bool jv_is_str(struct jv v) { return v.kind == JV_STR; }
 static inline bool jv_is_seq(struct jv v) { return v.kind == JV_LIST || v.kind == JV_TUPLE; }
 static inline bool jv_is_number(struct jv v) { return v.kind == JV_BOOL || v.kind == JV_INT || v.kind == JV_FLOAT; }
 static inline bool jv_is_int(struct jv v) { return v.kind == JV_BOOL || v.kind == JV_INT; }
 static inline int64_t jv_as_int(struct jv v) { return v.kind == JV_BOOL ? v.b : v.i; } /* jv_is_int only */
-double jv_as_float(struct jv v);                                                        /* jv_is_number only */
+double jv_as_float(struct jv v);                                                       /* jv_is_number only */
 
 /* Memory of the render. ERR_TEMPLATE at CHAT_MAX_ARENA_BYTES, ERR_NOMEM. */
 MUST_CHECK enum err jv_alloc(struct jvm *vm, size_t bytes, void *out);
@@ -161,7 +164,7 @@ MUST_CHECK enum err jv_dict_find(struct jvm *vm, struct jv_dict *d, struct jv ke
 /* The same by bytes. */
 struct jv *jv_dict_get(const struct jv_dict *d, const char *key, size_t n);
 
-/* --- looking at values ------------------------------------------------------------------------------------------- */
+/* --- looking at values ------------------------------------------------------------------------------------------ */
 
 const char *jv_type_name(struct jv v); /* Python's: "str", "dict", "NoneType" */
 bool jv_truth(struct jv v);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- failing and paying ---------------------------------------------------------------------------------------------- */
+/* --- failing and paying ----------------------------------------------------------------------------------------- */
 
 enum err jvm_fail(struct jvm *vm, const char *fmt, ...)
 {
@@ -66,7 +66,8 @@ enum err jvm_pay(struct jvm *vm, uint64_t n)
 
 enum err jvm_pay_bytes(struct jvm *vm, size_t n) { return jvm_pay(vm, n / JVM_BYTES_PER_STEP); }
 
-/* --- stack and scopes -------------------------------------------------------------------------------------------------- */
+/* --- stack and scopes
+ * -------------------------------------------------------------------------------------------------- */
 
 static enum err push(struct jvm *vm, struct jv v)
 {
@@ -200,7 +201,8 @@ static enum err do_unpack(struct jvm *vm, const struct jins *in)
     return ERR_OK;
 }
 
-/* --- loops ----------------------------------------------------------------------------------------------------------------- */
+/* --- loops
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 struct jv jloop_item(const struct jv_loop *l, uint32_t i)
 {
@@ -228,7 +230,8 @@ static enum err do_for(struct jvm *vm, const struct jins *in)
     } else {
         TRY(jv_alloc(vm, sizeof *l, &l));
     }
-    *l = (struct jv_loop){.outer = vm->loop, .of = of, .n = (uint32_t)jv_len(of), .scope = vm->scope, .index = UINT32_MAX};
+    *l = (struct jv_loop){
+        .outer = vm->loop, .of = of, .n = (uint32_t)jv_len(of), .scope = vm->scope, .index = UINT32_MAX};
     l->changed = (struct jv){.kind = JV_ABSENT};
     vm->loop = l;
     if (in->n != 0) {
@@ -269,9 +272,11 @@ static void end_loop(struct jvm *vm)
     }
 }
 
-/* --- calls ------------------------------------------------------------------------------------------------------------------ */
+/* --- calls
+ * ------------------------------------------------------------------------------------------------------------------ */
 
-static enum err bind_macro(struct jvm *vm, struct jv_macro *m, const struct jv *args, uint32_t n, const struct jv_list *names)
+static enum err bind_macro(struct jvm *vm, struct jv_macro *m, const struct jv *args, uint32_t n,
+                           const struct jv_list *names)
 {
     const struct jmacro_code *code = m->code;
     const struct jstr *name = vm->prog->names[code->name];
@@ -304,7 +309,10 @@ static enum err call_macro(struct jvm *vm, struct jv_macro *m, const struct jins
     }
     uint32_t n_args = in->n + n_kw;
     struct jframe *f = &vm->frames[vm->n_frames++];
-    *f = (struct jframe){.return_to = *next, .n_stack = vm->n_stack - n_args - 1, .scope = vm->scope, .loop = vm->loop,
+    *f = (struct jframe){.return_to = *next,
+                         .n_stack = vm->n_stack - n_args - 1,
+                         .scope = vm->scope,
+                         .loop = vm->loop,
                          .n_captures = vm->n_captures};
     TRY(open_scope(vm, m->closure));
     const struct jv_list *names = in->b < 0 ? NULL : vm->prog->consts[in->b].list;
@@ -342,7 +350,8 @@ static enum err do_macro(struct jvm *vm, const struct jins *in)
 }
 
 /* Runs a builtin on the arguments on top of the stack, which it takes off. */
-static enum err run_builtin(struct jvm *vm, const struct jins *in, const struct jbuiltin *fn, struct jv self, struct jv *out)
+static enum err run_builtin(struct jvm *vm, const struct jins *in, const struct jbuiltin *fn, struct jv self,
+                            struct jv *out)
 {
     struct jcall c = {.self = self, .n_pos = in->n};
     if (in->b >= 0) {
@@ -390,7 +399,8 @@ static enum err do_filter(struct jvm *vm, const struct jins *in)
 {
     if (in->a < 0) {
         const struct jstr *name = vm->prog->consts[in->c].str;
-        return jvm_fail(vm, "no %s named '%.*s'", in->op == JI_FILTER ? "filter" : "test", (int)MIN_OF(name->len, 80u), name->p);
+        return jvm_fail(vm, "no %s named '%.*s'", in->op == JI_FILTER ? "filter" : "test", (int)MIN_OF(name->len, 80u),
+                        name->p);
     }
     uint32_t n_kw = in->b < 0 ? 0 : vm->prog->consts[in->b].list->n;
     struct jv self = vm->stack[vm->n_stack - in->n - n_kw - 1];
@@ -400,7 +410,8 @@ static enum err do_filter(struct jvm *vm, const struct jins *in)
     return ERR_OK;
 }
 
-/* --- values ------------------------------------------------------------------------------------------------------------------ */
+/* --- values
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 static enum err do_concat(struct jvm *vm, const struct jins *in)
 {
@@ -481,7 +492,8 @@ static enum err do_operator(struct jvm *vm, const struct jins *in, uint32_t *nex
     }
 }
 
-/* --- the machine ------------------------------------------------------------------------------------------------------------- */
+/* --- the machine
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static enum err print(struct jvm *vm, const struct jins *in)
 {
@@ -584,7 +596,8 @@ static enum err step(struct jvm *vm, const struct jins *in, uint32_t *next)
         return jop_attr(vm, *top(vm), vm->prog->consts[in->a], top(vm));
     case JI_SLICE:
         vm->n_stack -= 3;
-        return jop_slice(vm, *top(vm), vm->stack[vm->n_stack], vm->stack[vm->n_stack + 1], vm->stack[vm->n_stack + 2], top(vm));
+        return jop_slice(vm, *top(vm), vm->stack[vm->n_stack], vm->stack[vm->n_stack + 1], vm->stack[vm->n_stack + 2],
+                         top(vm));
     case JI_SEQ_NEW:
     case JI_SEQ_START:
     case JI_SEQ_ADD:

@@ -9,8 +9,8 @@
 #include <jansson.h>
 
 enum {
-    JVM_STACK_VALUES = 8192, /* every pending operand of every open macro call */
-    JVM_MAX_RANGE = 100000,  /* the sandbox of jinja2 has the same */
+    JVM_STACK_VALUES = 8192,  /* every pending operand of every open macro call */
+    JVM_MAX_RANGE = 100000,   /* the sandbox of jinja2 has the same */
     JVM_BYTES_PER_STEP = 512, /* bytes that a string operation may touch for one step */
 };
 
@@ -78,7 +78,7 @@ struct jvm {
     int builtin_depth; /* map of map of ... */
 };
 
-/* --- failing and paying ------------------------------------------------------------------------------------------ */
+/* --- failing and paying ----------------------------------------------------------------------------------------- */
 
 /* ERR_TEMPLATE, "line:column: message" in info. */
 MUST_CHECK enum err jvm_fail(struct jvm *vm, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -92,7 +92,7 @@ MUST_CHECK enum err jvm_pay_bytes(struct jvm *vm, size_t n);
 /* Converts JSON (explicit stack). user: strings and keys are user text. */
 MUST_CHECK enum err jvm_from_json(struct jvm *vm, const json_t *j, bool user, struct jv *out);
 
-/* --- operators (jinja_ops.c) ------------------------------------------------------------------------------------- */
+/* --- operators (jinja_ops.c) ------------------------------------------------------------------------------------ */
 
 MUST_CHECK enum err jop_binary(struct jvm *vm, enum jbin op, struct jv a, struct jv b, struct jv *out);
 MUST_CHECK enum err jop_compare(struct jvm *vm, enum jcmp op, struct jv a, struct jv b, bool *out);
@@ -101,14 +101,15 @@ MUST_CHECK enum err jop_contains(struct jvm *vm, struct jv item, struct jv in, b
 /* v.name and v[key], in jinja2's order of look-ups. */
 MUST_CHECK enum err jop_attr(struct jvm *vm, struct jv v, struct jv name, struct jv *out);
 MUST_CHECK enum err jop_item(struct jvm *vm, struct jv v, struct jv key, struct jv *out);
-MUST_CHECK enum err jop_slice(struct jvm *vm, struct jv v, struct jv from, struct jv to, struct jv step, struct jv *out);
+MUST_CHECK enum err jop_slice(struct jvm *vm, struct jv v, struct jv from, struct jv to, struct jv step,
+                              struct jv *out);
 /* format % args (jinja_format.c). */
 MUST_CHECK enum err jop_format(struct jvm *vm, const struct jstr *format, struct jv args, struct jv *out);
 /* str.format (jinja_format.c). */
 struct jcall;
 MUST_CHECK enum err jcall_format(struct jvm *vm, struct jcall *c, struct jv *out);
 
-/* --- calls ---------------------------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------------------------ */
 
 enum { JCALL_PARAMS = 6 };
 
@@ -161,16 +162,19 @@ MUST_CHECK enum err jcall_named(struct jvm *vm, const struct jbuiltin *table, st
                                 const struct jcall *c, uint32_t from, struct jv *out);
 /* Sorts by Python's order, stable. keys[i] belongs to items[i]. equal_first: keys that are equal need no order, as when
  * Python compares lists of one key. */
-MUST_CHECK enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse, bool equal_first);
+MUST_CHECK enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse,
+                            bool equal_first);
 /* int() and str.upper() and the like, shared by filters and methods. */
 MUST_CHECK enum err jstr_case(struct jvm *vm, const struct jstr *s, int to, struct jv *out); /* enum ju_to */
 enum jstr_side { JSIDE_LEFT = 1, JSIDE_RIGHT = 2 };
 /* chars: OPTIONAL set to take away instead of white space. */
-MUST_CHECK enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *chars, int sides, struct jv *out);
+MUST_CHECK enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *chars, int sides,
+                               struct jv *out);
 MUST_CHECK enum err jstr_replace(struct jvm *vm, const struct jstr *s, const struct jstr *from, const struct jstr *to,
                                  int64_t count, struct jv *out);
 MUST_CHECK enum err jstr_lines(struct jvm *vm, const struct jstr *s, bool keep_ends, struct jv *out);
-MUST_CHECK enum err jstr_pad(struct jvm *vm, const struct jstr *s, int64_t width, const struct jstr *fill, int sides, struct jv *out);
+MUST_CHECK enum err jstr_pad(struct jvm *vm, const struct jstr *s, int64_t width, const struct jstr *fill, int sides,
+                             struct jv *out);
 MUST_CHECK enum err jstr_capitalize(struct jvm *vm, const struct jstr *s, struct jv *out);
 
 /* Item i < n of the loop. */

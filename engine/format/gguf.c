@@ -143,8 +143,7 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
     return NULL;
 }
 
-/* --- elements ------------------------------------------------------------------------------------------------------
- */
+/* --- elements --------------------------------------------------------------------------------------------------- */
 
 int64_t gguf_elem_i64(const struct gguf_kv *kv, uint64_t i)
 {
@@ -207,8 +206,7 @@ struct gguf_str gguf_next_str(const unsigned char **cursor)
     return s;
 }
 
-/* --- typed getters -------------------------------------------------------------------------------------------------
- */
+/* --- typed getters ---------------------------------------------------------------------------------------------- */
 
 static enum err missing(const char *key, struct err_info *info)
 {

@@ -92,8 +92,7 @@ static enum err take_name(struct cursor *c, const char *what, uint64_t max_bytes
     return ERR_OK;
 }
 
-/* --- header --------------------------------------------------------------------------------------------------------
- */
+/* --- header ----------------------------------------------------------------------------------------------------- */
 
 /* What a file of n bytes that is no GGUF looks like, by its first bytes; NULL when it looks like nothing known. */
 static const char *guess_kind(const unsigned char *p, uint64_t n)
@@ -176,8 +175,7 @@ static enum err parse_header(struct gguf *g, struct cursor *c, uint64_t *n_tenso
     return take_u64(c, "the metadata count", n_kv);
 }
 
-/* --- metadata ------------------------------------------------------------------------------------------------------
- */
+/* --- metadata --------------------------------------------------------------------------------------------------- */
 
 static enum err check_bools(struct cursor *c, const unsigned char *p, uint64_t n)
 {
@@ -269,8 +267,7 @@ static enum err parse_kv(struct cursor *c, struct gguf_kv *kv)
     return parse_elements(c, kv);
 }
 
-/* --- tensors -------------------------------------------------------------------------------------------------------
- */
+/* --- tensors ---------------------------------------------------------------------------------------------------- */
 
 static enum err parse_shape(struct cursor *c, struct gguf_tensor *t)
 {
@@ -332,8 +329,7 @@ static enum err parse_tensor(struct cursor *c, struct gguf_tensor *t)
     return parse_type(c, t);
 }
 
-/* --- counts --------------------------------------------------------------------------------------------------------
- */
+/* --- counts ----------------------------------------------------------------------------------------------------- */
 
 /* The header promises more records than the file can hold: was the file cut, or is the count wrong? Walks what is there
  * without keeping anything. Records that are whole up to the end of the file tell of a cut. */
@@ -372,8 +368,7 @@ static enum err check_counts(const struct cursor *c, uint64_t n_tensors, uint64_
     return least <= left(c) ? ERR_OK : explain_counts(*c, n_tensors, n_kv, n_kv <= left(c) / GGUF_MIN_KV_BYTES);
 }
 
-/* --- the whole file -------------------------------------------------------------------------------------------------
- */
+/* --- the whole file --------------------------------------------------------------------------------------------- */
 
 static enum err read_alignment(struct gguf *g, struct err_info *info)
 {

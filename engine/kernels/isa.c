@@ -1,5 +1,5 @@
-/* The table of ISAs, ascending. Selecting one runs the init functions of it and of all below it, so a kernel that an ISA
- * lacks comes from the next lower one. */
+/* The table of ISAs, ascending. Selecting one runs the init functions of it and of all below it, so a kernel that an
+ * ISA lacks comes from the next lower one. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

@@ -124,7 +124,7 @@ struct kern_table {
     float (*logsumexp)(const float *x, int32_t n, float *max);
 };
 
-/* --- ISA selection ------------------------------------------------------------------------------------------------ */
+/* --- ISA selection ---------------------------------------------------------------------------------------------- */
 
 /* Fills *out for the ISA `name` ("ref", "avx2", "avx512"; NULL or "auto" = the best the CPU has).
  * ERR_UNSUPPORTED_CPU when the CPU lacks it or the name is unknown; info lists what there is. */

@@ -1,8 +1,9 @@
 /* Packed weights: the one form in which the CPU back end keeps matrices, for one activation row and for many.
  *
- * A matrix W [N][K] (N output rows) becomes ceil(N/16) panels of 16 output rows. In a panel, lane = output row; rows that
- * do not exist have zero scales (quantised kinds) or zero weights (float kinds). Quantised kinds hold unsigned codes c in
- * blocks of inputs with a half-precision scale d and either a minimum m (w = d*c + m) or a fixed zero point (w = d*(c-z)).
+ * A matrix W [N][K] (N output rows) becomes ceil(N/16) panels of 16 output rows. In a panel, lane = output row; rows
+ * that do not exist have zero scales (quantised kinds) or zero weights (float kinds). Quantised kinds hold unsigned
+ * codes c in blocks of inputs with a half-precision scale d and either a minimum m (w = d*c + m) or a fixed zero point
+ * (w = d*(c-z)).
  *
  *   panel of a quantised kind, n_blocks = K/32:
  *     codes   [n_blocks][block bytes]   64-byte aligned
@@ -59,9 +60,8 @@ size_t panel_bytes(enum panel_kind kind, size_t k);
 size_t panel_scale_offset(enum panel_kind kind, size_t k);
 size_t panel_min_offset(enum panel_kind kind, size_t k);
 
-/* Packs output rows src[0..n_rows) (n_rows <= 16) of type `type`, each of k elements at `row_bytes` apart, into one panel.
- *   dst   panel_bytes(kind, k), 64-byte aligned, fully written
- * `kind` must be quant_ops(type)->panel. */
+/* Packs output rows src[0..n_rows) (n_rows <= 16) of type `type`, each of k elements at `row_bytes` apart, into one
+ * panel. dst   panel_bytes(kind, k), 64-byte aligned, fully written `kind` must be quant_ops(type)->panel. */
 void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, size_t k, void *dst);
 
 /* Unpacks lane `lane` of a panel into out[k] f32: what the packed form stands for. */

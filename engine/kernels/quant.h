@@ -19,7 +19,8 @@ struct quant_block {
 struct quant_ops {
     enum panel_kind panel;
 
-    /* out[0..n) = the values of a row of n elements (a multiple of the type's block). src: the row's bytes, unaligned. */
+    /* out[0..n) = the values of a row of n elements (a multiple of the type's block). src: the row's bytes, unaligned.
+     */
     void (*dequantize)(const void *src, size_t n, float *out);
 
     /* Takes inputs 32*i_block .. +31 of the row apart. NULL for float types. */

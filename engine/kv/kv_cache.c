@@ -1,4 +1,5 @@
-/* One array of page records; free pages and kept pages are linked through it, identities through a chained hash table. */
+/* One array of page records; free pages and kept pages are linked through it, identities through a chained hash table.
+ */
 #include "engine/kv/kv_cache.h"
 
 #include "engine/base/mem.h"
@@ -9,12 +10,12 @@
 
 struct page {
     int32_t n_held;
-    int32_t n_children;     /* named pages whose parent this is */
-    int32_t parent;         /* KV_NO_PAGE for a first page */
-    int32_t prev, next;     /* free list (next only), or list of kept pages, oldest first */
-    int32_t chain;          /* next page of the same hash slot */
+    int32_t n_children; /* named pages whose parent this is */
+    int32_t parent;     /* KV_NO_PAGE for a first page */
+    int32_t prev, next; /* free list (next only), or list of kept pages, oldest first */
+    int32_t chain;      /* next page of the same hash slot */
     bool is_named, is_filled, is_kept;
-    bool is_forgotten;      /* named, for those that hang from it, but not in its hash slot any more */
+    bool is_forgotten; /* named, for those that hang from it, but not in its hash slot any more */
     uint64_t salt, hash, owner;
     int32_t tokens[KV_PAGE_TOKENS];
 };
@@ -47,8 +48,12 @@ enum err kv_cache_new(int32_t n_pages, struct kv_cache **out)
     while (n_slots < (uint32_t)n_pages * 2) {
         n_slots *= 2;
     }
-    *kv = (struct kv_cache){.n_pages = n_pages, .n_free = n_pages, .oldest = KV_NO_PAGE, .newest = KV_NO_PAGE,
-                            .mask = n_slots - 1, .key = fresh_key()};
+    *kv = (struct kv_cache){.n_pages = n_pages,
+                            .n_free = n_pages,
+                            .oldest = KV_NO_PAGE,
+                            .newest = KV_NO_PAGE,
+                            .mask = n_slots - 1,
+                            .key = fresh_key()};
     kv->pages = mem_zalloc_array((size_t)n_pages, sizeof *kv->pages, MEM_KV);
     kv->slots = mem_alloc(n_slots * sizeof *kv->slots, MEM_KV);
     if (kv->pages == NULL || kv->slots == NULL) {
@@ -97,7 +102,7 @@ uint64_t kv_cache_salt(const struct kv_cache *kv, const char *text)
     return h;
 }
 
-/* --- kept pages ---------------------------------------------------------------------------------------------------- */
+/* --- kept pages ------------------------------------------------------------------------------------------------- */
 
 static void keep(struct kv_cache *kv, int32_t id)
 {
@@ -119,7 +124,7 @@ static void unkeep(struct kv_cache *kv, int32_t id)
     kv->n_kept--;
 }
 
-/* --- names --------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------------------------ */
 
 /* Takes a page out of its hash slot. */
 static void unchain(struct kv_cache *kv, int32_t id)
@@ -165,7 +170,8 @@ int32_t kv_cache_find(const struct kv_cache *kv, uint64_t salt, int32_t parent, 
     return KV_NO_PAGE;
 }
 
-bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t parent, const int32_t *tokens, uint64_t owner)
+bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t parent, const int32_t *tokens,
+                   uint64_t owner)
 {
     if (kv_cache_find(kv, salt, parent, tokens) != KV_NO_PAGE) {
         return false;
@@ -208,7 +214,7 @@ bool kv_cache_is_filled(const struct kv_cache *kv, int32_t page) { return kv->pa
 uint64_t kv_cache_owner(const struct kv_cache *kv, int32_t page) { return kv->pages[page].owner; }
 void kv_cache_set_owner(struct kv_cache *kv, int32_t page, uint64_t owner) { kv->pages[page].owner = owner; }
 
-/* --- holding ------------------------------------------------------------------------------------------------------- */
+/* --- holding ---------------------------------------------------------------------------------------------------- */
 
 /* Frees the oldest kept page that no other page hangs from. Sequences drop their last pages first, so it is near the
  * front of the list. */

@@ -1,14 +1,14 @@
 /* Pages of the KV cache: who holds them, and which prefix each one stands for.
  *
  * A page holds KV_PAGE_TOKENS consecutive positions of a sequence. Pages are counted, so sequences with the same prefix
- * share them; a page nobody holds stays findable until its memory is needed (least recently used first). A page's identity
- * is its parent page and its tokens, compared token by token; hashes only find candidates.
+ * share them; a page nobody holds stays findable until its memory is needed (least recently used first). A page's
+ * identity is its parent page and its tokens, compared token by token; hashes only find candidates.
  *
  *   salt -> page [t0..t31] -> page [t32..t63] -> ...      the prefix tree; an edge is "parent page"
  *
- * A page may be named before it is computed: the sequence that computes it owns it until kv_cache_fill, and others with the
- * same prefix wait for it instead of computing it again.
- * Threads: one (the scheduler's). Source of paging: Kwon 2023, "PagedAttention"; of the tree: Zheng 2024, "SGLang". */
+ * A page may be named before it is computed: the sequence that computes it owns it until kv_cache_fill, and others with
+ * the same prefix wait for it instead of computing it again. Threads: one (the scheduler's). Source of paging: Kwon
+ * 2023, "PagedAttention"; of the tree: Zheng 2024, "SGLang". */
 #ifndef INFCGI_KV_KV_CACHE_H
 #define INFCGI_KV_KV_CACHE_H
 
@@ -25,27 +25,29 @@ struct kv_cache;
 MUST_CHECK enum err kv_cache_new(int32_t n_pages, struct kv_cache **out);
 void kv_cache_free(struct kv_cache **kv);
 
-/* Takes a page for the caller alone (held once, without identity); evicts the least recently used page nobody holds when
- * none is free. KV_NO_PAGE when all are held. */
+/* Takes a page for the caller alone (held once, without identity); evicts the least recently used page nobody holds
+ * when none is free. KV_NO_PAGE when all are held. */
 int32_t kv_cache_take(struct kv_cache *kv);
 
-/* Holds a page once more / lets it go. An unheld page with an identity and content stays findable; others become free. */
+/* Holds a page once more / lets it go. An unheld page with an identity and content stays findable; others become free.
+ */
 void kv_cache_hold(struct kv_cache *kv, int32_t page);
 void kv_cache_drop(struct kv_cache *kv, int32_t page);
 
-/* The page with this identity, or KV_NO_PAGE. parent: KV_NO_PAGE for the first page of a prompt; salt then tells tenants
- * apart. tokens: KV_PAGE_TOKENS ids. */
+/* The page with this identity, or KV_NO_PAGE. parent: KV_NO_PAGE for the first page of a prompt; salt then tells
+ * tenants apart. tokens: KV_PAGE_TOKENS ids. */
 int32_t kv_cache_find(const struct kv_cache *kv, uint64_t salt, int32_t parent, const int32_t *tokens);
 
 /* Gives a held page without identity its identity, unless another page has it (then false). The parent must be held and
  * have an identity. owner: who computes it (not KV_NO_OWNER); the page counts as empty until kv_cache_fill. */
-bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t parent, const int32_t *tokens, uint64_t owner);
+bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t parent, const int32_t *tokens,
+                   uint64_t owner);
 
 /* Tells that the page's content is complete: it has no owner any more. */
 void kv_cache_fill(struct kv_cache *kv, int32_t page);
 
-/* Makes a page unfindable, as its content is not to be trusted. Who holds it keeps it, and it is reused when its turn comes;
- * whatever hangs from it cannot be reached any more either. Pages without identity or content are left alone. */
+/* Makes a page unfindable, as its content is not to be trusted. Who holds it keeps it, and it is reused when its turn
+ * comes; whatever hangs from it cannot be reached any more either. Pages without identity or content are left alone. */
 void kv_cache_forget(struct kv_cache *kv, int32_t page);
 
 bool kv_cache_is_named(const struct kv_cache *kv, int32_t page);

@@ -163,8 +163,8 @@ static enum err scale_rope(struct blocks *b, float *inv_freq)
         float factor;
         memcpy(&factor, (const char *)w->data + i * sizeof factor, sizeof factor);
         if (!(factor > 0) || !isfinite(factor)) {
-            return err_set(b->info, ERR_BAD_HPARAM, w->name, "rope_freqs.weight[%u]: expected a positive factor, found %g",
-                           i, (double)factor);
+            return err_set(b->info, ERR_BAD_HPARAM, w->name,
+                           "rope_freqs.weight[%u]: expected a positive factor, found %g", i, (double)factor);
         }
         inv_freq[i] /= factor;
     }

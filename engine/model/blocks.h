@@ -1,5 +1,5 @@
-/* What families share: reading hyper-parameters with ranges, binding tensors by name and shape, and the pre-norm decoder
- * that most of them are. Threads: a builder belongs to one thread. */
+/* What families share: reading hyper-parameters with ranges, binding tensors by name and shape, and the pre-norm
+ * decoder that most of them are. Threads: a builder belongs to one thread. */
 #ifndef INFCGI_MODEL_BLOCKS_H
 #define INFCGI_MODEL_BLOCKS_H
 
@@ -19,7 +19,8 @@ struct blocks {
     struct plan *plan;
     struct blocks_hparams h;
     struct err_info *info;
-    plan_buf_id x, norm, q, att, ff, last; /* [D] stream, [D] normed, [H*d] queries, [H*d] attention out, [F], [D] of the S rows */
+    plan_buf_id x, norm, q, att, ff,
+        last; /* [D] stream, [D] normed, [H*d] queries, [H*d] attention out, [F], [D] of the S rows */
     int32_t rope;
 };
 
@@ -39,8 +40,9 @@ MUST_CHECK enum err blocks_read_hparams(struct blocks *b);
 MUST_CHECK enum err blocks_bind(struct blocks *b, const char *name, int layer, uint32_t n_out, uint32_t n_in,
                                 bool optional, plan_weight_id *id);
 
-/* The RoPE table of a model without per-layer differences: freq_base, linear scaling, and the factors of rope_freqs.weight
- * (Llama 3's scaling, baked by the converter). ERR_BAD_HPARAM for scaling types that are not known. */
+/* The RoPE table of a model without per-layer differences: freq_base, linear scaling, and the factors of
+ * rope_freqs.weight (Llama 3's scaling, baked by the converter). ERR_BAD_HPARAM for scaling types that are not known.
+ */
 MUST_CHECK enum err blocks_add_rope(struct blocks *b, bool is_neox);
 
 /* The whole pre-norm decoder: embed; L times (norm, QKV + RoPE, attention, output + residual, norm, gated feed-forward,

@@ -18,12 +18,12 @@
 
 /* A weight as the file has it, or some rows of it (fused tensors are taken apart by row ranges). */
 struct plan_weight {
-    const char *name;  /* NUL-terminated tensor name, for messages; lives as long as the plan */
+    const char *name; /* NUL-terminated tensor name, for messages; lives as long as the plan */
     enum dtype type;
-    const void *data;  /* first row; borrowed from the file's map */
+    const void *data; /* first row; borrowed from the file's map */
     uint64_t row_bytes;
-    uint32_t n_out;    /* rows */
-    uint32_t n_in;     /* columns */
+    uint32_t n_out;       /* rows */
+    uint32_t n_in;        /* columns */
     uint64_t file_offset; /* of data in the file, so that its pages can be dropped once packed */
 };
 
@@ -46,7 +46,8 @@ enum plan_epilogue {
     PLAN_STORE,  /* dst = y + bias */
     PLAN_ADD,    /* dst += y + bias (residual) */
     PLAN_GLU,    /* dst = act(src w[0]^T + bias[0]) * (src w[1]^T + bias[1]) */
-    PLAN_QKV,    /* w[0..2] = Q, K, V: add biases, norm heads (q_norm, k_norm), RoPE; queries to dst, K and V to the KV cache */
+    PLAN_QKV,    /* w[0..2] = Q, K, V: add biases, norm heads (q_norm, k_norm), RoPE; queries to dst, K and V to the KV
+                    cache */
     PLAN_LOGITS, /* logits = softcap(scale * y) */
     PLAN_EPILOGUE_COUNT
 };
@@ -68,14 +69,14 @@ struct plan_step {
     plan_buf_id src;             /* PLAN_NONE for PLAN_EMBED */
     plan_buf_id dst;             /* PLAN_NONE for PLAN_LOGITS */
     plan_weight_id w[3];
-    plan_weight_id bias[3];      /* f32 [1][n_out of w[i]] */
-    enum plan_act act;           /* PLAN_GLU */
-    float scale;                 /* PLAN_EMBED, PLAN_ATTENTION (of q.k), PLAN_LOGITS */
-    float eps;                   /* PLAN_NORM; PLAN_QKV's head norms */
-    float softcap;               /* PLAN_ATTENTION, PLAN_LOGITS; 0 = none */
-    int32_t window;              /* PLAN_ATTENTION: positions a row sees, itself included; 0 = all before it */
+    plan_weight_id bias[3];        /* f32 [1][n_out of w[i]] */
+    enum plan_act act;             /* PLAN_GLU */
+    float scale;                   /* PLAN_EMBED, PLAN_ATTENTION (of q.k), PLAN_LOGITS */
+    float eps;                     /* PLAN_NORM; PLAN_QKV's head norms */
+    float softcap;                 /* PLAN_ATTENTION, PLAN_LOGITS; 0 = none */
+    int32_t window;                /* PLAN_ATTENTION: positions a row sees, itself included; 0 = all before it */
     plan_weight_id q_norm, k_norm; /* PLAN_QKV: f32 [1][d], or PLAN_NONE */
-    int32_t rope;                /* PLAN_QKV: index into plan.ropes */
+    int32_t rope;                  /* PLAN_QKV: index into plan.ropes */
 };
 
 struct plan_buf {
@@ -95,13 +96,13 @@ enum {
 };
 
 struct plan {
-    struct arena arena; /* owns everything the pointers below reach, but not weight data */
-    uint32_t n_vocab;   /* V */
-    uint32_t n_embd;    /* D */
-    uint32_t n_layers;  /* L */
-    uint32_t n_heads;   /* H */
+    struct arena arena;  /* owns everything the pointers below reach, but not weight data */
+    uint32_t n_vocab;    /* V */
+    uint32_t n_embd;     /* D */
+    uint32_t n_layers;   /* L */
+    uint32_t n_heads;    /* H */
     uint32_t n_kv_heads; /* K */
-    uint32_t head_dim;  /* d */
+    uint32_t head_dim;   /* d */
     uint32_t n_ctx_train;
     struct plan_weight *weights;
     int32_t n_weights, cap_weights;

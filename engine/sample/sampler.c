@@ -7,7 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { FIRST_CANDIDATES = 256 }; /* selected at first when only top-p or min-p truncate; 8 times more at each further try */
+enum {
+    FIRST_CANDIDATES = 256
+}; /* selected at first when only top-p or min-p truncate; 8 times more at each further try */
 
 enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab)
 {
@@ -30,7 +32,7 @@ void sampler_scratch_fini(struct sampler_scratch *s)
     *s = (struct sampler_scratch){0};
 }
 
-/* --- order and heap ------------------------------------------------------------------------------------------------ */
+/* --- order and heap --------------------------------------------------------------------------------------------- */
 
 /* Better first: higher logit, then lower id. */
 static bool is_better(struct sampler_candidate a, struct sampler_candidate b)
@@ -54,7 +56,8 @@ static void sink(struct sampler_candidate *heap, int32_t n, int32_t at, bool wor
     heap[at] = c;
 }
 
-/* The k best of logits[n], best first, into cands[k]; returns how many there are (banned ones are -inf and left out). */
+/* The k best of logits[n], best first, into cands[k]; returns how many there are (banned ones are -inf and left out).
+ */
 static int32_t select_best(const float *logits, int32_t n, int32_t k, struct sampler_candidate *cands)
 {
     int32_t m = 0;
@@ -90,7 +93,7 @@ static int32_t select_best(const float *logits, int32_t n, int32_t k, struct sam
     return m;
 }
 
-/* --- penalties ----------------------------------------------------------------------------------------------------- */
+/* --- penalties -------------------------------------------------------------------------------------------------- */
 
 static bool changes_logits(const struct sampler_params *p, const struct sampler_history *h)
 {
@@ -113,7 +116,8 @@ static void penalise_repeats(const struct sampler_params *p, const struct sample
     }
 }
 
-static void penalise_generated(const struct sampler_params *p, const struct sampler_history *h, struct sampler_scratch *s)
+static void penalise_generated(const struct sampler_params *p, const struct sampler_history *h,
+                               struct sampler_scratch *s)
 {
     for (int32_t i = h->n_prompt; i < h->n_tokens; i++) {
         int32_t id = h->tokens[i];
@@ -126,12 +130,13 @@ static void penalise_generated(const struct sampler_params *p, const struct samp
 }
 
 /* Leaves the changed logits in the scratch. */
-static void change_logits(const struct sampler_params *p, const struct sampler_row *row, const struct sampler_history *h,
-                          struct sampler_scratch *s)
+static void change_logits(const struct sampler_params *p, const struct sampler_row *row,
+                          const struct sampler_history *h, struct sampler_scratch *s)
 {
     memcpy(s->logits, row->logits, (size_t)row->n_vocab * sizeof *s->logits);
     for (size_t i = 0; i < p->n_bias; i++) {
-        s->logits[p->bias[i].id] = p->bias[i].bias <= SAMPLER_BAN ? -INFINITY : s->logits[p->bias[i].id] + p->bias[i].bias;
+        s->logits[p->bias[i].id] =
+            p->bias[i].bias <= SAMPLER_BAN ? -INFINITY : s->logits[p->bias[i].id] + p->bias[i].bias;
     }
     for (size_t i = 0; h->ban_ends && i < p->n_ends; i++) {
         s->logits[p->ends[i]] = -INFINITY;
@@ -144,7 +149,7 @@ static void change_logits(const struct sampler_params *p, const struct sampler_r
     }
 }
 
-/* --- truncation: each keeps the first of n candidates, which are sorted best first -------------------------------- */
+/* --- truncation: each keeps the first of n candidates, which are sorted best first ------------------------------ */
 
 static double mass(const struct sampler_candidate *c, int32_t n, float max)
 {
@@ -178,8 +183,8 @@ static int32_t keep_min_p(const struct sampler_candidate *c, int32_t n, float mi
     return kept;
 }
 
-/* Keeps the tokens whose surprise is nearest to the entropy until they hold typical_p of the mass. The candidates' logits
- * are put back in order afterwards, so that later stages see them sorted. */
+/* Keeps the tokens whose surprise is nearest to the entropy until they hold typical_p of the mass. The candidates'
+ * logits are put back in order afterwards, so that later stages see them sorted. */
 static int32_t keep_typical(struct sampler_candidate *c, int32_t n, float typical_p)
 {
     double total = mass(c, n, c[0].logit), log_total = log(total) + c[0].logit, entropy = 0;
@@ -204,7 +209,7 @@ static int32_t keep_typical(struct sampler_candidate *c, int32_t n, float typica
     return to - from;
 }
 
-/* --- the draw ------------------------------------------------------------------------------------------------------ */
+/* --- the draw --------------------------------------------------------------------------------------------------- */
 
 static int32_t draw(const struct sampler_params *p, const struct sampler_candidate *c, int32_t n, float max, double u)
 {
@@ -246,9 +251,10 @@ static int32_t draw_untruncated(const struct sampler_params *p, const float *log
     return last;
 }
 
-/* The candidates that top-p and min-p keep of the whole vocabulary, best first. They are few as a rule, so ever more of the
- * best ones are selected until the stages end within them. */
-static int32_t select_head(const struct sampler_params *p, const float *logits, int32_t n_vocab, struct sampler_candidate *c)
+/* The candidates that top-p and min-p keep of the whole vocabulary, best first. They are few as a rule, so ever more of
+ * the best ones are selected until the stages end within them. */
+static int32_t select_head(const struct sampler_params *p, const float *logits, int32_t n_vocab,
+                           struct sampler_candidate *c)
 {
     double total = 0;
     float max = -INFINITY;

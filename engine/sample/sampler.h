@@ -1,8 +1,8 @@
 /* From a row of logits to a token: penalties, bias, truncation, temperature, a draw.
  *
- * Stages run in llama.cpp's order: bias and bans, repetition, presence and frequency penalties, top-k, typical-p, top-p,
- * min-p, temperature. The draw is rng_uniform(seed, choice, position), so it depends on the request alone. Sums run in a
- * fixed order in double. Nothing here allocates. Threads: pure functions on the caller's scratch. */
+ * Stages run in llama.cpp's order: bias and bans, repetition, presence and frequency penalties, top-k, typical-p,
+ * top-p, min-p, temperature. The draw is rng_uniform(seed, choice, position), so it depends on the request alone. Sums
+ * run in a fixed order in double. Nothing here allocates. Threads: pure functions on the caller's scratch. */
 #ifndef INFCGI_SAMPLE_SAMPLER_H
 #define INFCGI_SAMPLE_SAMPLER_H
 
@@ -33,10 +33,10 @@ struct sampler_params {
     float frequency_penalty; /* [0 = off] for each time it was generated */
     uint64_t seed;
     uint32_t choice;
-    int32_t n_top;           /* [-1 = no log-probabilities]; 0..SAMPLER_MAX_TOP alternatives wanted */
+    int32_t n_top;                   /* [-1 = no log-probabilities]; 0..SAMPLER_MAX_TOP alternatives wanted */
     const struct sampler_bias *bias; /* [n_bias], ids in range */
     size_t n_bias;
-    const int32_t *ends;     /* [n_ends] ids that end a sequence, for ban_ends */
+    const int32_t *ends; /* [n_ends] ids that end a sequence, for ban_ends */
     size_t n_ends;
 };
 
@@ -74,14 +74,15 @@ struct sampler_candidate {
 
 /* Scratch for one thread; sizes fixed by the vocabulary. */
 struct sampler_scratch {
-    float *logits;                     /* [n_vocab] */
-    struct sampler_candidate *cands;   /* [n_vocab] */
-    unsigned char *seen;               /* [n_vocab] zero between calls */
+    float *logits;                   /* [n_vocab] */
+    struct sampler_candidate *cands; /* [n_vocab] */
+    unsigned char *seen;             /* [n_vocab] zero between calls */
 };
 MUST_CHECK enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab);
 void sampler_scratch_fini(struct sampler_scratch *s);
 
-/* Picks the token behind history. ERR_NUMERICAL: the row holds NaN or +inf; ERR_INVALID_VALUE: every token is banned. */
+/* Picks the token behind history. ERR_NUMERICAL: the row holds NaN or +inf; ERR_INVALID_VALUE: every token is banned.
+ */
 MUST_CHECK enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *row,
                                  const struct sampler_history *h, struct sampler_scratch *scratch,
                                  struct sampler_result *out);

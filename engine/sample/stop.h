@@ -1,5 +1,5 @@
-/* Stop strings over a stream of text pieces: which bytes may be shown, and where a match begins. Holds back only what may
- * still become a match. Threads: a matcher belongs to one thread. */
+/* Stop strings over a stream of text pieces: which bytes may be shown, and where a match begins. Holds back only what
+ * may still become a match. Threads: a matcher belongs to one thread. */
 #ifndef INFCGI_SAMPLE_STOP_H
 #define INFCGI_SAMPLE_STOP_H
 
@@ -19,9 +19,9 @@ struct stop {
 };
 
 /* Adds text[0..n). *releasable = bytes at the start of s->held that may be shown. True when a stop string begins right
- * behind them: *which is its index. It is the one that is complete first (of those complete at the same byte the longest,
- * then the first in the list), so the answer does not depend on where pieces end, and text that is held never contains a
- * whole stop string. Failures to allocate stick in s->held. */
+ * behind them: *which is its index. It is the one that is complete first (of those complete at the same byte the
+ * longest, then the first in the list), so the answer does not depend on where pieces end, and text that is held never
+ * contains a whole stop string. Failures to allocate stick in s->held. */
 bool stop_push(struct stop *s, const char *text, size_t n, size_t *releasable, size_t *which);
 
 /* Drops the first n bytes of s->held: they were shown. */

@@ -1,5 +1,5 @@
-/* The scheduler's outside: queue, rings, the thread's loop. What a step does is in sched_step.c, where pages come from in
- * sched_admit.c. */
+/* The scheduler's outside: queue, rings, the thread's loop. What a step does is in sched_step.c, where pages come from
+ * in sched_admit.c. */
 #include "engine/sched/sched_internal.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* --- sequences ----------------------------------------------------------------------------------------------------- */
+/* --- sequences -------------------------------------------------------------------------------------------------- */
 
 static void seq_free(struct sched_seq *q)
 {
@@ -159,7 +159,7 @@ void sched_release(struct sched_seq **seq)
     *seq = NULL;
 }
 
-/* --- rings --------------------------------------------------------------------------------------------------------- */
+/* --- rings ------------------------------------------------------------------------------------------------------ */
 
 uint32_t sched_ring_room(struct sched_seq *q)
 {
@@ -215,7 +215,8 @@ enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out
         out->token.logprob = e->logprob;
         out->token.n_top = e->n_top;
         if (e->n_top > 0) {
-            memcpy(out->token.top, q->tops + (size_t)i * (size_t)q->sampling.n_top, (size_t)e->n_top * sizeof *out->token.top);
+            memcpy(out->token.top, q->tops + (size_t)i * (size_t)q->sampling.n_top,
+                   (size_t)e->n_top * sizeof *out->token.top);
         }
     }
     bool was_full = err == ERR_OK && q->n_put - q->n_got == SCHED_RING / 2; /* half empty again: worth a look */
@@ -245,7 +246,9 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
     sched_drop_pages(s, q);
     pthread_mutex_lock(&s->lock);
     if (err == ERR_CANCELLED) {
-        *(in_queue ? &s->stats.cancelled_queue : in_prefill ? &s->stats.cancelled_prefill : &s->stats.cancelled_decode) += 1;
+        *(in_queue     ? &s->stats.cancelled_queue
+          : in_prefill ? &s->stats.cancelled_prefill
+                       : &s->stats.cancelled_decode) += 1;
     }
     s->stats.pages_held = (uint64_t)kv_cache_n_held(s->kv);
     s->stats.pages_kept = (uint64_t)kv_cache_n_kept(s->kv);
@@ -254,7 +257,7 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
     seq_unref(q);
 }
 
-/* --- the thread ---------------------------------------------------------------------------------------------------- */
+/* --- the thread ------------------------------------------------------------------------------------------------- */
 
 static void take_submitted(struct sched *s)
 {
@@ -374,7 +377,7 @@ static void *thread_main(void *arg)
     }
 }
 
-/* --- start and stop ------------------------------------------------------------------------------------------------ */
+/* --- start and stop --------------------------------------------------------------------------------------------- */
 
 static bool allocate(struct sched *s)
 {

@@ -1,9 +1,11 @@
-/* The scheduler: continuous batching at iteration level [Yu 2022, "Orca"] with chunked prefill [Agrawal 2024, "Sarathi"].
+/* The scheduler: continuous batching at iteration level [Yu 2022, "Orca"] with chunked prefill [Agrawal 2024,
+ * "Sarathi"].
  *
- * One thread owns the batch, the KV pages and sampling. Each step takes a row of every decoding sequence first and fills
- * the rest of the batch with chunks of prompts, as many as fit the step's time budget. Requests come in through a bounded
- * queue; tokens go out through a bounded ring per sequence, so that a slow reader pauses its own sequence and nobody else's.
- * What a sequence gives does not depend on any of this: the back end computes a row the same in every batch.
+ * One thread owns the batch, the KV pages and sampling. Each step takes a row of every decoding sequence first and
+ * fills the rest of the batch with chunks of prompts, as many as fit the step's time budget. Requests come in through a
+ * bounded queue; tokens go out through a bounded ring per sequence, so that a slow reader pauses its own sequence and
+ * nobody else's. What a sequence gives does not depend on any of this: the back end computes a row the same in every
+ * batch.
  *
  * Threads: sched_submit, sched_cancel, sched_get_stats, sched_drain from anywhere; sched_next and sched_release of a
  * sequence from one thread at a time. */
@@ -24,27 +26,27 @@ struct sched_config {
     const struct backend *backend;
     struct backend_model *model; /* borrowed; opened with the three limits below */
     int32_t n_vocab;
-    int32_t n_ctx;               /* longest sequence in tokens */
-    int32_t n_pages;             /* KV pages; at least n_ctx / BACKEND_PAGE_TOKENS rounded up, so any sequence fits */
+    int32_t n_ctx;                /* longest sequence in tokens */
+    int32_t n_pages;              /* KV pages; at least n_ctx / BACKEND_PAGE_TOKENS rounded up, so any sequence fits */
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
-    int32_t max_seqs;            /* sequences running at once */
-    int32_t queue_max;           /* sequences waiting */
-    uint64_t queue_max_tokens;   /* and their tokens; 0 = no limit */
-    uint64_t step_budget_ns;     /* how long a step may take while others decode; 0 = 100 ms */
-    uint64_t stall_ns;           /* a reader that takes nothing for so long loses its sequence; 0 = 30 s */
+    int32_t max_seqs;             /* sequences running at once */
+    int32_t queue_max;            /* sequences waiting */
+    uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */
+    uint64_t step_budget_ns;      /* how long a step may take while others decode; 0 = 100 ms */
+    uint64_t stall_ns;            /* a reader that takes nothing for so long loses its sequence; 0 = 30 s */
 };
 
 /* One sequence to generate. Everything is copied. */
 struct sched_request {
     const int32_t *tokens; /* [n_tokens] the prompt, ids in range, 1 .. n_ctx of them */
     int32_t n_tokens;
-    int32_t max_tokens;    /* 0 = prefill only, -1 = until n_ctx */
+    int32_t max_tokens; /* 0 = prefill only, -1 = until n_ctx */
     int32_t min_tokens;
     bool ignore_ends;
     bool prompt_logprobs;
     struct sampler_params sampling; /* bias and ends are copied too; ends = all ids that end this sequence */
-    const char *salt;      /* OPTIONAL */
-    uint64_t deadline_ns;  /* clock_now_ns, 0 = none */
+    const char *salt;               /* OPTIONAL */
+    uint64_t deadline_ns;           /* clock_now_ns, 0 = none */
 };
 
 enum sched_event_kind { SCHED_PROMPT_TOKEN, SCHED_TOKEN, SCHED_END };
@@ -52,8 +54,8 @@ enum sched_finish { SCHED_FINISH_NONE, SCHED_FINISH_STOP, SCHED_FINISH_LENGTH };
 
 struct sched_event {
     enum sched_event_kind kind;
-    enum sched_finish finish; /* END */
-    enum err err;             /* END: why it broke off, or ERR_OK */
+    enum sched_finish finish;    /* END */
+    enum err err;                /* END: why it broke off, or ERR_OK */
     struct sampler_result token; /* TOKEN, PROMPT_TOKEN; the end token itself is not given out */
 };
 
@@ -80,8 +82,8 @@ void sched_free(struct sched **s);
 /* Refuses new sequences from now on (ERR_DRAINING). */
 void sched_drain(struct sched *s);
 
-/* Queues a sequence; *out is the caller's until sched_release. ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM; ERR_INVALID_VALUE
- * (no tokens), ERR_CONTEXT_LENGTH (more than n_ctx). */
+/* Queues a sequence; *out is the caller's until sched_release. ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM;
+ * ERR_INVALID_VALUE (no tokens), ERR_CONTEXT_LENGTH (more than n_ctx). */
 MUST_CHECK enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out,
                                  struct err_info *info);
 

@@ -5,7 +5,8 @@ _Static_assert((int)KV_PAGE_TOKENS == (int)BACKEND_PAGE_TOKENS, "pool and back e
 
 static int32_t pages_for(int32_t n_positions) { return (n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 
-/* Lets all pages go, the last first, so that a prefix outlives what hangs from it. Pages it was computing lose their owner. */
+/* Lets all pages go, the last first, so that a prefix outlives what hangs from it. Pages it was computing lose their
+ * owner. */
 void sched_drop_pages(struct sched *s, struct sched_seq *q)
 {
     while (q->n_pages > 0) {
@@ -95,8 +96,8 @@ void sched_admit_all(struct sched *s)
     }
 }
 
-/* Takes the pages of the youngest running sequence, if it is younger than `older` and not in the batch, and sends it back
- * to wait in its old place. */
+/* Takes the pages of the youngest running sequence, if it is younger than `older` and not in the batch, and sends it
+ * back to wait in its old place. */
 static bool preempt_youngest(struct sched *s, const struct sched_seq *older)
 {
     struct sched_seq **link = &s->running;

@@ -17,7 +17,7 @@ enum {
     SCHED_MIN_CHUNK = 16,   /* prompt rows a step takes at least, so that prompts always move */
 };
 #define SCHED_DEFAULT_BUDGET_NS 100000000ull
-#define SCHED_DEFAULT_STALL_NS 30000000000ull
+#define SCHED_DEFAULT_STALL_NS  30000000000ull
 
 /* Ring entry: an event with room for its alternatives only where they were asked for. */
 struct sched_slot {
@@ -37,12 +37,12 @@ struct sched_seq {
     atomic_bool cancelled;  /* set by anyone, read by the scheduler each step */
 
     struct sampler_params sampling;
-    int32_t *tokens;        /* [cap_tokens] prompt and what was generated */
+    int32_t *tokens; /* [cap_tokens] prompt and what was generated */
     int32_t n_prompt, n_tokens, max_total, min_tokens;
     bool ignore_ends, prompt_logprobs, is_private; /* private: shares no pages */
     uint64_t salt, deadline_ns;
 
-    int32_t *pages;         /* page table */
+    int32_t *pages; /* page table */
     int32_t n_pages;
     int32_t n_computed;     /* positions whose keys and values are in the cache */
     int32_t n_chunk;        /* rows in the current batch */
@@ -53,10 +53,10 @@ struct sched_seq {
 
     pthread_mutex_t lock;
     pthread_cond_t ready;
-    struct sched_slot *ring;    /* [SCHED_RING] (lock) */
-    struct sampler_top *tops;   /* [SCHED_RING][n_top] (lock) */
-    uint32_t n_put, n_got;      /* (lock) */
-    struct sched_usage usage;   /* (lock) */
+    struct sched_slot *ring;  /* [SCHED_RING] (lock) */
+    struct sampler_top *tops; /* [SCHED_RING][n_top] (lock) */
+    uint32_t n_put, n_got;    /* (lock) */
+    struct sched_usage usage; /* (lock) */
     uint64_t submit_ns, admit_ns, first_ns;
 };
 
@@ -70,7 +70,7 @@ struct sched {
     pthread_mutex_t lock; /* guards the fields down to next_number */
     pthread_cond_t wake;
     struct sched_seq *submitted, **submitted_end;
-    int32_t n_queued;     /* submitted and waiting */
+    int32_t n_queued;         /* submitted and waiting */
     uint64_t n_queued_tokens; /* theirs; a little high between a step's admissions and its end */
     bool is_draining, is_stopping;
     struct sched_stats stats;
@@ -81,7 +81,7 @@ struct sched {
     struct sched_seq *waiting; /* in order of number */
     struct sched_seq *running; /* in order of number */
     int32_t n_running;
-    double ns_per_row;         /* moving average of prefill steps */
+    double ns_per_row; /* moving average of prefill steps */
     atomic_ullong last_step_ns;
 
     /* The batch; arrays of max_rows, max_seqs or max_logits. */
@@ -96,8 +96,9 @@ struct sched {
 bool sched_step(struct sched *s); /* one step; false when there is nothing to compute now */
 
 /* sched_admit.c */
-void sched_admit_all(struct sched *s);                       /* from waiting to running while pages and places last */
-bool sched_grow(struct sched *s, struct sched_seq *q, int32_t n_positions); /* pages for so many positions; may preempt */
+void sched_admit_all(struct sched *s); /* from waiting to running while pages and places last */
+bool sched_grow(struct sched *s, struct sched_seq *q,
+                int32_t n_positions);                           /* pages for so many positions; may preempt */
 int32_t sched_ready_rows(struct sched *s, struct sched_seq *q); /* rows q could compute now, after using shared pages */
 void sched_named_pages_filled(struct sched *s, struct sched_seq *q); /* after a step: publish what is complete */
 void sched_drop_pages(struct sched *s, struct sched_seq *q);
@@ -106,6 +107,7 @@ void sched_forget_pages(struct sched *s, struct sched_seq *q); /* nobody shall f
 /* sched.c */
 uint32_t sched_ring_room(struct sched_seq *q);
 void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const struct sampler_result *r);
-void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err); /* q leaves the scheduler */
+void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish,
+               enum err err); /* q leaves the scheduler */
 
 #endif

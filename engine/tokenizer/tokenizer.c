@@ -34,8 +34,7 @@ enum err token_list_push(struct token_list *l, int32_t id)
     return ERR_OK;
 }
 
-/* --- encoding ------------------------------------------------------------------------------------------------------
- */
+/* --- encoding --------------------------------------------------------------------------------------------------- */
 
 /* One call of tokenizer_encode. */
 struct encoder {
@@ -267,8 +266,7 @@ enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
     return err;
 }
 
-/* --- decoding ------------------------------------------------------------------------------------------------------
- */
+/* --- decoding --------------------------------------------------------------------------------------------------- */
 
 static void bpe_piece(struct gguf_str text, struct buf *out)
 {
@@ -357,8 +355,7 @@ void detokenizer_finish(struct detokenizer *d, struct buf *out)
     d->n_held = 0;
 }
 
-/* --- facts ---------------------------------------------------------------------------------------------------------
- */
+/* --- facts ------------------------------------------------------------------------------------------------------ */
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t) { return t->n_vocab; }
 int32_t tokenizer_bos(const struct tokenizer *t) { return t->bos; }

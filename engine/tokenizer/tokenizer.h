@@ -1,8 +1,8 @@
 /* Text to token ids and back, from the vocabulary in a GGUF file.
  *
  * Two models: byte-level BPE ("gpt2": pre-tokenizer, byte alphabet, ranked merges [Sennrich 2016; GPT-2]) and
- * SentencePiece-style BPE ("llama": scores, byte fallback [Kudo 2018]). Pre-tokenizers are linear scanners of our own, one
- * row each in pretokenizer.c. Encoding never parses special tokens in text that came from a user.
+ * SentencePiece-style BPE ("llama": scores, byte fallback [Kudo 2018]). Pre-tokenizers are linear scanners of our own,
+ * one row each in pretokenizer.c. Encoding never parses special tokens in text that came from a user.
  *
  * Threads: a tokenizer is read-only after tokenizer_new and may be shared; a detokenizer belongs to one thread. */
 #ifndef INFCGI_TOKENIZER_TOKENIZER_H
@@ -30,9 +30,9 @@ enum token_kind {
     TOKEN_BYTE = 6,
 };
 
-/* Reads tokenizer.ggml.* of g and checks it (T rows of the catalogue of bad inputs). The gguf must outlive the tokenizer.
- * ERR_BAD_VOCAB, ERR_BAD_TYPE, ERR_BAD_SPECIAL_TOKEN, ERR_BAD_BYTE_TOKEN, ERR_BAD_MERGE, ERR_UNSUPPORTED_TOKENIZER,
- * ERR_UNSUPPORTED_PRETOKENIZER, ERR_BAD_HPARAM, ERR_NOMEM. */
+/* Reads tokenizer.ggml.* of g and checks it (T rows of the catalogue of bad inputs). The gguf must outlive the
+ * tokenizer. ERR_BAD_VOCAB, ERR_BAD_TYPE, ERR_BAD_SPECIAL_TOKEN, ERR_BAD_BYTE_TOKEN, ERR_BAD_MERGE,
+ * ERR_UNSUPPORTED_TOKENIZER, ERR_UNSUPPORTED_PRETOKENIZER, ERR_BAD_HPARAM, ERR_NOMEM. */
 MUST_CHECK enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_info *info);
 void tokenizer_free(struct tokenizer **t);
 
@@ -85,7 +85,7 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t n);
  * `show_special`. id must be in range. */
 void tokenizer_piece(const struct tokenizer *t, int32_t id, bool show_special, struct buf *out);
 
-/* --- streaming detokenizer --------------------------------------------------------------------------------------- */
+/* --- streaming detokenizer -------------------------------------------------------------------------------------- */
 
 /* Bytes not yet given out. Zero-initialise; nothing to free. */
 struct detokenizer {

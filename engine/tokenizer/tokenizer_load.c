@@ -137,8 +137,7 @@ int32_t tokenizer_pair(const struct tokenizer *t, const char *word, const struct
     return id;
 }
 
-/* --- tables --------------------------------------------------------------------------------------------------------
- */
+/* --- tables ----------------------------------------------------------------------------------------------------- */
 
 static enum err no_memory(const struct loader *l)
 {
@@ -304,8 +303,7 @@ static enum err read_merges(struct loader *l)
     return ERR_OK;
 }
 
-/* --- single bytes --------------------------------------------------------------------------------------------------
- */
+/* --- single bytes ----------------------------------------------------------------------------------------------- */
 
 static void find_alphabet(struct tokenizer *t)
 {
@@ -370,8 +368,7 @@ static enum err read_byte_tokens(struct loader *l)
     return ERR_OK;
 }
 
-/* --- SPM: borders that no token crosses -----------------------------------------------------------------------------
- */
+/* --- SPM: borders that no token crosses ------------------------------------------------------------------------- */
 
 static bool is_escape(const char *s, size_t len) { return len == 3 && memcmp(s, "\xE2\x96\x81", 3) == 0; }
 
@@ -401,8 +398,7 @@ static enum err find_joins(struct loader *l)
     return ERR_OK;
 }
 
-/* --- special tokens ------------------------------------------------------------------------------------------------
- */
+/* --- special tokens --------------------------------------------------------------------------------------------- */
 
 /* "tokenizer.ggml.<name>_token_id": an id of the vocabulary, or -1 when absent. */
 static enum err read_special(struct loader *l, const char *key, int32_t *out)
@@ -501,8 +497,7 @@ static enum err build_sets(struct loader *l)
     return err == ERR_NOMEM ? no_memory(l) : err;
 }
 
-/* --- opening -------------------------------------------------------------------------------------------------------
- */
+/* --- opening ---------------------------------------------------------------------------------------------------- */
 
 static enum err read_model_name(struct loader *l)
 {

@@ -73,7 +73,7 @@ static void run_short(struct merger *m)
     }
 }
 
-/* --- long words: linked list and binary heap of key << 32 | position ---------------------------------------------- */
+/* --- long words: linked list and binary heap of key << 32 | position -------------------------------------------- */
 
 static void heap_push(uint64_t *heap, size_t *n, uint64_t entry)
 {

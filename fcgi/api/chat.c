@@ -10,8 +10,7 @@
 
 enum { MAX_MESSAGES = 4096 };
 
-/* --- messages ------------------------------------------------------------------------------------------------------
- */
+/* --- messages --------------------------------------------------------------------------------------------------- */
 
 static enum err bad_message(size_t i, const char *field, enum err code, const char *expected, struct err_info *info)
 {
@@ -108,8 +107,7 @@ static enum err check_messages(json_t *root, struct err_info *info)
     return ERR_OK;
 }
 
-/* --- the prompt ----------------------------------------------------------------------------------------------------
- */
+/* --- the prompt ------------------------------------------------------------------------------------------------- */
 
 /* Adds scalars of chat_template_kwargs to the context; never the variables the server sets. */
 static enum err add_kwargs(const json_t *root, json_t *context, struct err_info *info)
@@ -197,8 +195,7 @@ static enum err make_prompt(const struct call *c, const struct params *p, int32_
     return err;
 }
 
-/* --- shapes --------------------------------------------------------------------------------------------------------
- */
+/* --- shapes ----------------------------------------------------------------------------------------------------- */
 
 static void write_logprob(struct generation *g, int32_t id, float logprob, struct buf *out)
 {

@@ -17,8 +17,7 @@ struct prompts {
     size_t n;
 };
 
-/* --- prompts -------------------------------------------------------------------------------------------------------
- */
+/* --- prompts ---------------------------------------------------------------------------------------------------- */
 
 static enum err bad_prompt(struct err_info *info, enum err code, const char *found)
 {
@@ -94,8 +93,7 @@ static enum err read_prompts(const struct call *c, const json_t *root, struct pr
     return ERR_OK;
 }
 
-/* --- shapes --------------------------------------------------------------------------------------------------------
- */
+/* --- shapes ----------------------------------------------------------------------------------------------------- */
 
 enum { TOKENS, LOGPROBS, TOPS, OFFSETS }; /* the four arrays of the legacy log-probability object */
 

@@ -15,8 +15,7 @@
 
 enum { POLL_MS = 5, MAX_CHOICES = 1024 };
 
-/* --- pieces of JSON ------------------------------------------------------------------------------------------------
- */
+/* --- pieces of JSON --------------------------------------------------------------------------------------------- */
 
 static void write_envelope(const struct generation *g, const char *object, struct buf *out)
 {
@@ -90,8 +89,7 @@ enum err generation_check_model(const struct server *s, const char *asked, struc
     return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected '%.128s', found '%.128s'", s->model_id, asked);
 }
 
-/* --- streams -------------------------------------------------------------------------------------------------------
- */
+/* --- streams ---------------------------------------------------------------------------------------------------- */
 
 /* From the watcher: the client has left. */
 static void on_gone(void *arg)
@@ -213,8 +211,7 @@ static enum err first_error(const struct generation *g)
     return ERR_OK;
 }
 
-/* --- answers -------------------------------------------------------------------------------------------------------
- */
+/* --- answers ---------------------------------------------------------------------------------------------------- */
 
 /* Writes events until all choices have ended or the client has left. */
 static void stream_answer(struct generation *g, struct buf *out)

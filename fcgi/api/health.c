@@ -18,7 +18,8 @@ void api_health(struct call *c)
         c->reply.retry_after_s = 1;
         int progress = atomic_load(&c->server->progress);
         buf_printf(&out,
-                   "{\"status\":\"loading\",\"progress\":%.3f,\"error\":{\"message\":\"Loading model\",\"type\":\"unavailable_error\","
+                   "{\"status\":\"loading\",\"progress\":%.3f,\"error\":{\"message\":\"Loading "
+                   "model\",\"type\":\"unavailable_error\","
                    "\"param\":null,\"code\":\"model_loading\"}}",
                    progress / 1000.0);
     } else {

@@ -1,4 +1,5 @@
-/* GET /v1/models and /v1/models/{id}: the one model, in OpenAI's shape with what llama.cpp's and vLLM's clients read. */
+/* GET /v1/models and /v1/models/{id}: the one model, in OpenAI's shape with what llama.cpp's and vLLM's clients read.
+ */
 #include "fcgi/api/generation.h"
 
 #include "engine/base/json_write.h"
@@ -11,11 +12,11 @@ static void write_model(const struct call *c, struct buf *out)
     const struct engine_model_info *m = engine_model(c->engine);
     buf_puts(out, "{\"id\":");
     json_write_cstr(out, c->server->model_id);
-    buf_printf(out, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"infcgi\",\"max_model_len\":%u", c->server->started,
-               m->n_ctx);
+    buf_printf(out, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"infcgi\",\"max_model_len\":%u",
+               c->server->started, m->n_ctx);
     buf_printf(out,
-               ",\"meta\":{\"architecture\":\"%s\",\"quantization\":\"%s\",\"n_ctx_train\":%u,\"n_embd\":%u,\"n_params\":%" PRIu64
-               ",\"size\":%" PRIu64 ",\"n_vocab\":%u}}",
+               ",\"meta\":{\"architecture\":\"%s\",\"quantization\":\"%s\",\"n_ctx_train\":%u,\"n_embd\":%u,\"n_"
+               "params\":%" PRIu64 ",\"size\":%" PRIu64 ",\"n_vocab\":%u}}",
                m->architecture, m->quantization, m->n_ctx_train, m->n_embd, m->n_params, m->file_bytes, m->n_vocab);
 }
 

@@ -8,18 +8,18 @@
 
 struct params {
     struct engine_params gen;
-    const char *model;     /* as asked for, or NULL */
-    int64_t n;             /* choices of a prompt, 1 .. PARAMS_MAX_N */
-    int64_t max_tokens;    /* -1 = until the context is full */
-    int64_t best_of;       /* 0 = absent */
-    int64_t logprobs;      /* completions: 0..20, -1 = absent */
-    int64_t top_logprobs;  /* chat: 0..20, -1 = absent */
-    bool want_logprobs;    /* chat */
+    const char *model;    /* as asked for, or NULL */
+    int64_t n;            /* choices of a prompt, 1 .. PARAMS_MAX_N */
+    int64_t max_tokens;   /* -1 = until the context is full */
+    int64_t best_of;      /* 0 = absent */
+    int64_t logprobs;     /* completions: 0..20, -1 = absent */
+    int64_t top_logprobs; /* chat: 0..20, -1 = absent */
+    bool want_logprobs;   /* chat */
     bool stream, echo, include_usage, return_token_ids;
     bool add_generation_prompt;
-    struct engine_bias *bias;  /* owned */
-    int32_t *stop_ids;         /* owned */
-    const json_t *root;    /* borrowed: strings above point into it */
+    struct engine_bias *bias; /* owned */
+    int32_t *stop_ids;        /* owned */
+    const json_t *root;       /* borrowed: strings above point into it */
 };
 
 enum { PARAMS_MAX_N = 128, PARAMS_MAX_STOP_IDS = 64 };

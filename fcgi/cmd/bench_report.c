@@ -47,8 +47,7 @@ static void add_real(struct fields *f, const char *name, double value)
     snprintf(to->value, sizeof to->value, "%.6f", value);
 }
 
-/* --- numbers of a row ----------------------------------------------------------------------------------------------
- */
+/* --- numbers of a row ------------------------------------------------------------------------------------------- */
 
 static double sample_ts(const struct bench_row *row, int i)
 {
@@ -126,8 +125,7 @@ static void fill(struct fields *f, const struct bench_report *r, const struct be
     }
 }
 
-/* --- formats -------------------------------------------------------------------------------------------------------
- */
+/* --- formats ---------------------------------------------------------------------------------------------------- */
 
 static void csv_text(FILE *out, const char *s)
 {
@@ -249,8 +247,7 @@ void bench_report_foot(struct bench_report *r)
     }
 }
 
-/* --- what is measured ----------------------------------------------------------------------------------------------
- */
+/* --- what is measured ------------------------------------------------------------------------------------------- */
 
 void bench_report_cpu(struct bench_report *r)
 {

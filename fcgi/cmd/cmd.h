@@ -31,16 +31,17 @@ int cmd_serve(int argc, char **argv);
 /* infcgi generate -m MODEL -p TEXT [OPTIONS]: one continuation on stdout. */
 int cmd_generate(int argc, char **argv);
 
-/* infcgi bench -m MODEL [-p N] [-n N] [-t N] [-r N] [-o md|csv|json]: prefill and decode speed, as llama-bench's rows. */
+/* infcgi bench -m MODEL [-p N] [-n N] [-t N] [-r N] [-o md|csv|json]: prefill and decode speed, as llama-bench's rows.
+ */
 int cmd_bench(int argc, char **argv);
 
 /* infcgi --version: version and kernels. */
 int cmd_version(void);
 
-/* --- shared by the subcommands that open a model ------------------------------------------------------------------ */
+/* --- shared by the subcommands that open a model ---------------------------------------------------------------- */
 
-/* Reads options into *conf, which the caller ends with conf_fini. CMD_OK; -1 when --help was answered; else the exit status,
- * with the reason on stderr. */
+/* Reads options into *conf, which the caller ends with conf_fini. CMD_OK; -1 when --help was answered; else the exit
+ * status, with the reason on stderr. */
 int cmd_read_conf(struct conf *conf, int argc, char **argv);
 
 /* The engine options of *c; *sampling must outlive the result. */

@@ -58,8 +58,8 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
         struct engine_usage u;
         engine_stream_usage(s, &u);
         err = ev.err;
-        fprintf(stderr, "\n%d prompt tokens, %d generated; first token after %.1f ms, then %.1f tokens/s\n", u.prompt_tokens,
-                u.completion_tokens, (double)u.prefill_ns / 1e6,
+        fprintf(stderr, "\n%d prompt tokens, %d generated; first token after %.1f ms, then %.1f tokens/s\n",
+                u.prompt_tokens, u.completion_tokens, (double)u.prefill_ns / 1e6,
                 u.decode_ns > 0 ? (u.completion_tokens - 1) / ((double)u.decode_ns / 1e9) : 0.0);
     }
     engine_stream_close(&s);

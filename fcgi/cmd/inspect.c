@@ -22,17 +22,17 @@ struct options {
     bool check, kv, tensors, template, help;
 };
 
-static const char usage[] = "usage: infcgi inspect MODEL [--kv] [--tensors] [--template]\n"
-                            "       infcgi inspect --check MODEL\n"
-                            "\n"
-                            "Without an option: a summary of the model file.\n"
-                            "  --kv        every metadata key with type and value\n"
-                            "  --tensors   every tensor with type, shape, offset and bytes\n"
-                            "  --template  the chat template, byte for byte\n"
-                            "  --check     say nothing and exit 0 when the file is whole and can be served, else one line and exit 65\n";
+static const char usage[] =
+    "usage: infcgi inspect MODEL [--kv] [--tensors] [--template]\n"
+    "       infcgi inspect --check MODEL\n"
+    "\n"
+    "Without an option: a summary of the model file.\n"
+    "  --kv        every metadata key with type and value\n"
+    "  --tensors   every tensor with type, shape, offset and bytes\n"
+    "  --template  the chat template, byte for byte\n"
+    "  --check     say nothing and exit 0 when the file is whole and can be served, else one line and exit 65\n";
 
-/* --- text from the file --------------------------------------------------------------------------------------------
- */
+/* --- text from the file ----------------------------------------------------------------------------------------- */
 
 /* Would cp act on a terminal rather than show: a control, a line separator, or a change of writing direction? */
 static bool acts_on_terminal(uint32_t cp)
@@ -91,8 +91,7 @@ static void print_error(const char *path, const struct err_info *info)
     fprintf(stderr, ": %s\n", info->text);
 }
 
-/* --- --kv and --tensors --------------------------------------------------------------------------------------------
- */
+/* --- --kv and --tensors ----------------------------------------------------------------------------------------- */
 
 static void print_element(const struct gguf_kv *kv, uint64_t i, const unsigned char **cursor)
 {
@@ -148,8 +147,7 @@ static void print_tensor(const struct gguf_tensor *t)
     printf("]  offset %" PRIu64 "  bytes %" PRIu64 "\n", t->offset, t->bytes);
 }
 
-/* --- the summary ---------------------------------------------------------------------------------------------------
- */
+/* --- the summary ------------------------------------------------------------------------------------------------ */
 
 static void print_label(const char *label) { printf("%-16s", label); }
 
@@ -261,8 +259,7 @@ static void print_summary(const struct gguf *g, const char *path)
     print_tensor_types(g);
 }
 
-/* --- the command ---------------------------------------------------------------------------------------------------
- */
+/* --- the command ------------------------------------------------------------------------------------------------ */
 
 static int usage_error(const char *problem, const char *argument)
 {

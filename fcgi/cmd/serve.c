@@ -65,7 +65,8 @@ static void on_progress(void *arg, float fraction)
     atomic_store(&server_state.progress, (int)(fraction * 1000));
 }
 
-enum err cmd_load_template(const struct conf *conf, const struct engine *e, struct chat_template **out, struct err_info *info)
+enum err cmd_load_template(const struct conf *conf, const struct engine *e, struct chat_template **out,
+                           struct err_info *info)
 {
     const struct engine_model_info *m = engine_model(e);
     *out = NULL;
@@ -78,8 +79,9 @@ enum err cmd_load_template(const struct conf *conf, const struct engine *e, stru
         return err;
     }
     if (m->chat_template == NULL) {
-        return err_set(info, ERR_TEMPLATE, NULL,
-                       "the model file has no chat template; give one with --chat-template-file, or use /v1/completions");
+        return err_set(
+            info, ERR_TEMPLATE, NULL,
+            "the model file has no chat template; give one with --chat-template-file, or use /v1/completions");
     }
     return chat_template_new(m->chat_template, m->chat_template_len, out, info);
 }
@@ -105,8 +107,8 @@ static enum err load(struct err_info *info)
     log_line("info",
              "ready model=\"%s\" backend=%s kernels=%s threads=%d ctx=%u weights_mib=%" PRIu64 " kv_mib=%" PRIu64
              " load_ms=%" PRIu64,
-             server_state.model_id, m->backend, m->kernels, m->n_threads, m->n_ctx, m->weight_bytes >> 20, m->kv_bytes >> 20,
-             (clock_now_ns() - start) / 1000000u);
+             server_state.model_id, m->backend, m->kernels, m->n_threads, m->n_ctx, m->weight_bytes >> 20,
+             m->kv_bytes >> 20, (clock_now_ns() - start) / 1000000u);
     return ERR_OK;
 }
 

@@ -68,8 +68,15 @@ static int compare(const struct backend *b, struct backend_model *m, const struc
             rows[i] = i;
         }
         const int32_t *tables[1] = {pages};
-        struct backend_batch batch = {.n_rows = count, .tokens = ids + from, .pos = pos, .seq = seq, .n_seqs = 1,
-                                      .page_tables = tables, .n_logits = count, .logit_rows = rows, .logits = logits,
+        struct backend_batch batch = {.n_rows = count,
+                                      .tokens = ids + from,
+                                      .pos = pos,
+                                      .seq = seq,
+                                      .n_seqs = 1,
+                                      .page_tables = tables,
+                                      .n_logits = count,
+                                      .logit_rows = rows,
+                                      .logits = logits,
                                       .stats = stats};
         struct err_info info = {0};
         if (b->forward(m, &batch, &info) != ERR_OK) {
@@ -111,8 +118,12 @@ int main(int argc, char **argv)
     err = err != ERR_OK ? err : model_build(g, &plan, &info);
     err = err != ERR_OK ? err : io_map_open(argv[2], &reference, &info);
     if (err == ERR_OK) {
-        struct backend_config cfg = {.cpu = cpu, .n_threads = n_threads, .max_rows = CHUNK, .max_logits = CHUNK,
-                                     .n_pages = ((const int32_t *)(const void *)reference.data)[0] / BACKEND_PAGE_TOKENS + 1};
+        struct backend_config cfg = {.cpu = cpu,
+                                     .n_threads = n_threads,
+                                     .max_rows = CHUNK,
+                                     .max_logits = CHUNK,
+                                     .n_pages =
+                                         ((const int32_t *)(const void *)reference.data)[0] / BACKEND_PAGE_TOKENS + 1};
         err = b->open(plan, &cfg, &m, &info);
     }
     if (err != ERR_OK) {

@@ -1,9 +1,9 @@
 /* Golden tests: every model of tests/golden/models on every back end and ISA against what Hugging Face transformers
  * computed in float32 (make_golden.py). Prints a table, then `N passed, N failed`.
  *
- * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share of
- * the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the bits are
- * the same however the prompt is cut into batches, with 1 and 2 threads, alone and beside another sequence. */
+ * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share
+ * of the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the
+ * bits are the same however the prompt is cut into batches, with 1 and 2 threads, alone and beside another sequence. */
 #include "engine/backend/backend.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
@@ -19,8 +19,8 @@
 enum { MAX_PROMPT = 128, N_GREEDY = 12, MAX_MODELS = 64, N_PAGES = 16, MAX_ROWS = 96 };
 
 /* What is allowed, by back end: the largest error of a logit as a share of the logits' spread, and that of a
- * log-probability. ref differs from float32 only by its sums in double; cpu keeps keys and values in f16 and, on quantised
- * weights, activations in 16 bits. */
+ * log-probability. ref differs from float32 only by its sums in double; cpu keeps keys and values in f16 and, on
+ * quantised weights, activations in 16 bits. */
 static const struct bound {
     const char *backend;
     double logits, logprobs;
@@ -59,7 +59,8 @@ static void report(const struct subject *s, bool ok, const char *what, double fo
     n_passed += ok;
     n_failed += !ok;
     if (!ok) {
-        printf("FAILED %s on %s/%s: %s: found %g, allowed %g\n", s->name, s->backend->name, s->cpu, what, found, allowed);
+        printf("FAILED %s on %s/%s: %s: found %g, allowed %g\n", s->name, s->backend->name, s->cpu, what, found,
+               allowed);
     }
 }
 
@@ -71,8 +72,8 @@ static const void *tensor(const struct gguf *g, int i, const char *what)
     return t == NULL ? NULL : t->data;
 }
 
-/* Runs rows [from, to) of ids as sequence 0 beside `companion` rows of a second sequence; logits of all rows of sequence 0
- * go to s->logits from row 0 on. */
+/* Runs rows [from, to) of ids as sequence 0 beside `companion` rows of a second sequence; logits of all rows of
+ * sequence 0 go to s->logits from row 0 on. */
 static enum err forward(struct subject *s, const int32_t *ids, int from, int to, int companion)
 {
     static const int32_t pages[2][8] = {{3, 1, 4, 7, 5}, {2, 6, 0, 8, 9}}; /* in no order, so that tables matter */
@@ -125,10 +126,11 @@ static void check_values(struct subject *s, const struct prompt *p)
         double off = fabs((double)row[p->ids[t]] - s->stats[t - 1].logsumexp - p->logprobs[t]);
         worst_lp = off > worst_lp || isnan(off) ? off : worst_lp;
     }
-    report(s, worst / sqrt(var) <= s->bound->logits, "last logits, share of their spread", worst / sqrt(var), s->bound->logits);
+    report(s, worst / sqrt(var) <= s->bound->logits, "last logits, share of their spread", worst / sqrt(var),
+           s->bound->logits);
     report(s, worst_lp <= s->bound->logprobs, "prompt log-probabilities", worst_lp, s->bound->logprobs);
-    printf("  %-18s %-4s %-7s prompt %3d  logits %.1e  log-probabilities %.1e\n", s->name, s->backend->name, s->cpu, p->n,
-           worst / sqrt(var), worst_lp);
+    printf("  %-18s %-4s %-7s prompt %3d  logits %.1e  log-probabilities %.1e\n", s->name, s->backend->name, s->cpu,
+           p->n, worst / sqrt(var), worst_lp);
 }
 
 /* One thread and two must give the same bits. */
@@ -146,7 +148,8 @@ static void check_threads(struct subject *s, const struct prompt *p, int i)
     }
 }
 
-/* The rest of the golden checks need the logits of the whole prompt computed at once, which the caller left in s->logits. */
+/* The rest of the golden checks need the logits of the whole prompt computed at once, which the caller left in
+ * s->logits. */
 static void check_bits(struct subject *s, const struct prompt *p)
 {
     static const int chunks[] = {1, 5, 16, 31, 48};
@@ -160,7 +163,8 @@ static void check_bits(struct subject *s, const struct prompt *p)
             if (forward(s, p->ids, from, to, (int)c * 4) != ERR_OK) {
                 break;
             }
-            differing += memcmp(whole + (size_t)from * (size_t)s->n_vocab, s->logits, (size_t)(to - from) * row_bytes) != 0;
+            differing +=
+                memcmp(whole + (size_t)from * (size_t)s->n_vocab, s->logits, (size_t)(to - from) * row_bytes) != 0;
         }
     }
     report(s, differing == 0, "batches whose bits differ from the whole prompt's", differing, 0);
@@ -194,7 +198,8 @@ static void check_prompt(struct subject *s, const struct gguf *expect, int i)
     char name[32];
     snprintf(name, sizeof name, "prompt.%d.ids", i);
     const struct gguf_tensor *ids = gguf_find_tensor(expect, name);
-    if (ids == NULL || p.greedy == NULL || p.logits == NULL || p.logprobs == NULL || ids->dims[0] + N_GREEDY > MAX_PROMPT) {
+    if (ids == NULL || p.greedy == NULL || p.logits == NULL || p.logprobs == NULL ||
+        ids->dims[0] + N_GREEDY > MAX_PROMPT) {
         report(s, false, "expected results present", 0, 1);
         return;
     }
@@ -226,7 +231,8 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
     }
     uint64_t n_prompts = 0;
     s->n_threads = n_threads;
-    if (gguf_get_u64(expect, "golden.n_prompts", &n_prompts, &info) != ERR_OK || n_prompts == 0 || n_prompts > MAX_PROMPTS) {
+    if (gguf_get_u64(expect, "golden.n_prompts", &n_prompts, &info) != ERR_OK || n_prompts == 0 ||
+        n_prompts > MAX_PROMPTS) {
         n_prompts = 0;
         report(s, false, "prompts in the expected results", 0, 1);
     }

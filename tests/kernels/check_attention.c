@@ -63,7 +63,7 @@ static uint16_t garbage(struct check *c)
     return all[check_random(c) >> 62];
 }
 
-/* --- a case ------------------------------------------------------------------------------------------------------- */
+/* --- a case ----------------------------------------------------------------------------------------------------- */
 
 static float random_element(struct check *c, enum kind kind, bool is_value)
 {
@@ -310,7 +310,7 @@ static void check_attention(struct check *c, int arg)
     }
 }
 
-/* --- planted faults ----------------------------------------------------------------------------------------------- */
+/* --- planted faults --------------------------------------------------------------------------------------------- */
 
 static void (*honest)(const struct kern_attention_args *a);
 
@@ -403,7 +403,7 @@ static bool plant_attention(struct kern_table *t, int arg, int variant)
     return true;
 }
 
-/* --- timing ------------------------------------------------------------------------------------------------------- */
+/* --- timing ----------------------------------------------------------------------------------------------------- */
 
 struct bench_arg {
     const struct kern_table *t, *ref;

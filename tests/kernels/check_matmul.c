@@ -235,7 +235,7 @@ static void check_matmul(struct check *c, int kind)
     check_random_shapes(c, (enum panel_kind)kind);
 }
 
-/* --- planted faults ----------------------------------------------------------------------------------------------- */
+/* --- planted faults --------------------------------------------------------------------------------------------- */
 
 static kern_matmul_fn honest;
 
@@ -282,7 +282,7 @@ static bool plant_matmul(struct kern_table *t, int kind, int variant)
     return true;
 }
 
-/* --- timing ------------------------------------------------------------------------------------------------------- */
+/* --- timing ----------------------------------------------------------------------------------------------------- */
 
 struct bench_arg {
     const struct check *c;

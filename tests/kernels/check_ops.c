@@ -54,7 +54,7 @@ static const char *fill_name(int kind)
 
 static float *floats(size_t n) { return check_buffer(n * sizeof(float), 64); }
 
-/* --- rmsnorm ------------------------------------------------------------------------------------------------------ */
+/* --- rmsnorm ---------------------------------------------------------------------------------------------------- */
 
 static void check_norm_row(struct check *c, const float *x, const float *w, float eps, size_t k, const float *got)
 {
@@ -89,7 +89,7 @@ static void rmsnorm_case(struct check *c, size_t k, int kind)
     check_guards(c);
 }
 
-/* --- add ---------------------------------------------------------------------------------------------------------- */
+/* --- add -------------------------------------------------------------------------------------------------------- */
 
 static void add_case(struct check *c, size_t n, int kind)
 {
@@ -104,7 +104,7 @@ static void add_case(struct check *c, size_t n, int kind)
     check_guards(c);
 }
 
-/* --- glu ---------------------------------------------------------------------------------------------------------- */
+/* --- glu -------------------------------------------------------------------------------------------------------- */
 
 static double activation(enum kern_act act, double x, double *bound)
 {
@@ -168,7 +168,7 @@ static void glu_sweep(struct check *c, enum kern_act act)
     check_guards(c);
 }
 
-/* --- rope --------------------------------------------------------------------------------------------------------- */
+/* --- rope ------------------------------------------------------------------------------------------------------- */
 
 static void rope_case(struct check *c, size_t n_rot, bool neox, int kind)
 {
@@ -212,7 +212,7 @@ static void check_rope(struct check *c, int arg)
     }
 }
 
-/* --- kv_store ----------------------------------------------------------------------------------------------------- */
+/* --- kv_store --------------------------------------------------------------------------------------------------- */
 
 static uint16_t half_of(float f) /* saturated: no infinity may enter a page */
 {
@@ -258,7 +258,7 @@ static void check_kv_store(struct check *c, int arg)
     }
 }
 
-/* --- argmax and logsumexp ----------------------------------------------------------------------------------------- */
+/* --- argmax and logsumexp --------------------------------------------------------------------------------------- */
 
 static int32_t best_of(const float *x, int32_t n)
 {
@@ -330,7 +330,7 @@ static void logsumexp_case(struct check *c, size_t n, int kind)
     check_guards(c);
 }
 
-/* --- rows --------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------------------------- */
 
 enum op { OP_RMSNORM, OP_ADD, OP_GLU, OP_ARGMAX = OP_GLU + KERN_ACT_COUNT, OP_LOGSUMEXP };
 
@@ -359,7 +359,7 @@ static void check_sizes(struct check *c, int op)
     }
 }
 
-/* --- planted faults ----------------------------------------------------------------------------------------------- */
+/* --- planted faults --------------------------------------------------------------------------------------------- */
 
 static struct kern_table honest;
 
@@ -505,7 +505,7 @@ static bool plant_kv_store(struct kern_table *t, int arg, int variant)
     return variant < 2;
 }
 
-/* --- timing ------------------------------------------------------------------------------------------------------- */
+/* --- timing ----------------------------------------------------------------------------------------------------- */
 
 struct bench_arg {
     const struct kern_table *t, *ref;

@@ -89,7 +89,7 @@ static void check_quantize(struct check *c, int arg)
     }
 }
 
-/* --- planted faults ----------------------------------------------------------------------------------------------- */
+/* --- planted faults --------------------------------------------------------------------------------------------- */
 
 static void (*honest)(const float *x, size_t k, void *row);
 
@@ -121,7 +121,7 @@ static bool plant_quantize(struct kern_table *t, int arg, int variant)
     return true;
 }
 
-/* --- timing ------------------------------------------------------------------------------------------------------- */
+/* --- timing ----------------------------------------------------------------------------------------------------- */
 
 struct bench_arg {
     const struct check *c;

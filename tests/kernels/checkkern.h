@@ -50,7 +50,7 @@ struct check_op {
 CHECK_GROUPS(CHECK_DECLARE)
 #undef CHECK_DECLARE
 
-/* --- a case ------------------------------------------------------------------------------------------------------- */
+/* --- a case ----------------------------------------------------------------------------------------------------- */
 
 /* Begins a case: names its size, forgets the buffers of the last one and reseeds from seed, operation and case number,
  * so that the same seed gives the same case on every ISA. */
@@ -66,7 +66,7 @@ bool check_near_f32(struct check *c, const char *what, const float *got, const d
                     size_t n);
 bool check_same_bytes(struct check *c, const char *what, const void *got, const void *want, size_t n);
 
-/* --- buffers ------------------------------------------------------------------------------------------------------ */
+/* --- buffers ---------------------------------------------------------------------------------------------------- */
 
 enum { CHECK_BUFFERS = 16, CHECK_BUFFER_BYTES = 4 << 20 }; /* buffers in a case; size of the largest */
 
@@ -78,7 +78,7 @@ void *check_buffer(size_t bytes, size_t align);
 /* Fails the case when a byte around a buffer was written. */
 bool check_guards(struct check *c);
 
-/* --- numbers ------------------------------------------------------------------------------------------------------ */
+/* --- numbers ---------------------------------------------------------------------------------------------------- */
 
 uint64_t check_random(struct check *c);         /* 64 bits */
 int check_random_below(struct check *c, int n); /* 0 .. n-1 */
@@ -97,7 +97,7 @@ enum check_fill {
 const char *check_fill_name(enum check_fill fill);
 void check_fill_f32(struct check *c, enum check_fill fill, float *x, size_t n);
 
-/* --- timing ------------------------------------------------------------------------------------------------------- */
+/* --- timing ----------------------------------------------------------------------------------------------------- */
 
 /* What one call does, for the columns of the report; 0 = leave the column empty. */
 struct check_work {

@@ -1,6 +1,6 @@
 /* Running a batch: every thread walks the steps; barriers stand only where a thread reads what another wrote.
- * A tile (some token rows x some output panels) is computed into the thread's own memory and then finished by the step's
- * epilogue, so that bias, RoPE, KV store, residual and activation never cost a pass over memory of their own. */
+ * A tile (some token rows x some output panels) is computed into the thread's own memory and then finished by the
+ * step's epilogue, so that bias, RoPE, KV store, residual and activation never cost a pass over memory of their own. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/backend/rope_angles.h"
@@ -22,8 +22,8 @@ struct exec {
     bool is_by_rows; /* how the current step is split */
 };
 
-/* What a tile is multiplied with: rows [row, row + n) in the forms its weights want. With two terms, quantised row 2i holds
- * row i and 2i + 1 what its quantisation left over. */
+/* What a tile is multiplied with: rows [row, row + n) in the forms its weights want. With two terms, quantised row 2i
+ * holds row i and 2i + 1 what its quantisation left over. */
 struct operand {
     int32_t row, n;
     int terms;
@@ -43,7 +43,7 @@ static const float *vector_of(const struct exec *e, plan_weight_id id)
     return id == PLAN_NONE ? NULL : e->m->weights[id].vector;
 }
 
-/* --- operands and tiles -------------------------------------------------------------------------------------------- */
+/* --- operands and tiles ----------------------------------------------------------------------------------------- */
 
 static bool wants_quantised(const struct exec *e)
 {
@@ -84,7 +84,8 @@ static struct operand prepare(const struct exec *e, int32_t row, int32_t n)
     size_t stride = e->m->strides[s->src];
     bool is_quantised = wants_quantised(e);
     bool is_private = s->has_norm || (is_quantised && s->terms == 2);
-    struct operand o = {.row = row, .n = n, .terms = 1, .f32 = row_of(e, s->src, row), .f32_bytes = stride * sizeof(float)};
+    struct operand o = {
+        .row = row, .n = n, .terms = 1, .f32 = row_of(e, s->src, row), .f32_bytes = stride * sizeof(float)};
     for (int32_t i = 0; is_private && i < n; i++) {
         float *own = e->scratch->normed + (size_t)i * stride;
         if (s->has_norm) {
@@ -142,7 +143,7 @@ static void add_bias(const struct exec *e, float *tile, size_t tile_stride, int3
     }
 }
 
-/* --- epilogues ----------------------------------------------------------------------------------------------------- */
+/* --- epilogues -------------------------------------------------------------------------------------------------- */
 
 static void write_logits(const struct exec *e, const struct operand *o, const float *tile, size_t tile_stride,
                          uint32_t column, uint32_t columns)
@@ -258,7 +259,7 @@ static void key_value_tile(const struct exec *e, const struct operand *o, uint32
     }
 }
 
-/* --- steps --------------------------------------------------------------------------------------------------------- */
+/* --- steps ------------------------------------------------------------------------------------------------------ */
 
 /* This thread's rows and columns (panels, or heads for QKV) of a matmul step with n_columns of them. */
 static void share_matmul(const struct exec *e, int n_columns, int *row_from, int *row_to, int *from, int *to)
@@ -274,8 +275,8 @@ static void share_matmul(const struct exec *e, int n_columns, int *row_from, int
     }
 }
 
-/* Columns of QKV are counted in head tiles: a query head is one, a KV head (keys and values) two. A KV head belongs to the
- * thread in whose share it begins. */
+/* Columns of QKV are counted in head tiles: a query head is one, a KV head (keys and values) two. A KV head belongs to
+ * the thread in whose share it begins. */
 static void run_qkv(const struct exec *e)
 {
     int n_heads = (int)e->m->plan->n_heads, n_kv_heads = (int)e->m->plan->n_kv_heads;
@@ -393,7 +394,7 @@ static void run_attention(const struct exec *e)
     }
 }
 
-/* --- the walk ------------------------------------------------------------------------------------------------------ */
+/* --- the walk --------------------------------------------------------------------------------------------------- */
 
 /* Does the step behind the current one read what other threads wrote in it? */
 static bool needs_barrier(const struct exec *e)

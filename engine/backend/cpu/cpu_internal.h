@@ -2,8 +2,8 @@
  *
  * A step runs in one of two ways, with the same bits either way:
  *   by columns (few rows): each thread computes its share of the output panels for all rows, and a barrier follows;
- *   by rows (many rows): each thread takes its share of the rows through all output panels, and only steps that read other
- *   threads' rows (attention) need barriers. */
+ *   by rows (many rows): each thread takes its share of the rows through all output panels, and only steps that read
+ * other threads' rows (attention) need barriers. */
 #ifndef INFCGI_BACKEND_CPU_CPU_INTERNAL_H
 #define INFCGI_BACKEND_CPU_CPU_INTERNAL_H
 
@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 
 enum {
-    CPU_TILE_ROWS = 64,   /* token rows quantised and multiplied at a time: 64 rows of 576 inputs fit L1 and L2 */
+    CPU_TILE_ROWS = 64,         /* token rows quantised and multiplied at a time: 64 rows of 576 inputs fit L1 and L2 */
     CPU_TILE_BYTES = 256 << 10, /* weights of one tile: a quarter of a 1 MiB L2 */
     CPU_TILE_COLUMNS = PLAN_MAX_HEAD, /* widest tile in outputs: the widest head */
     CPU_TILE_PANELS = 8,              /* panels of a tile elsewhere: 64 rows x 128 outputs are 32 KiB */
@@ -69,13 +69,13 @@ struct backend_model {
     int n_steps;
     unsigned char *kv; /* [layer][page][K heads][K then V of the page, kern.h] */
     size_t kv_bytes, kv_layer_bytes, kv_page_stride, kv_head_bytes;
-    float *bufs[PLAN_MAX_BUFS]; /* [max_rows][stride] */
-    size_t strides[PLAN_MAX_BUFS]; /* floats, multiples of 16 */
+    float *bufs[PLAN_MAX_BUFS];                                 /* [max_rows][stride] */
+    size_t strides[PLAN_MAX_BUFS];                              /* floats, multiples of 16 */
     float *rope_cos[PLAN_MAX_ROPES], *rope_sin[PLAN_MAX_ROPES]; /* [max_rows][n_rot/2] of this batch */
-    struct cpu_scratch *scratch; /* [n_threads] */
+    struct cpu_scratch *scratch;                                /* [n_threads] */
     unsigned char *scratch_memory;
     size_t scratch_bytes;
-    atomic_int *tasks; /* [n_steps] next attention task of a step, zeroed before each batch */
+    atomic_int *tasks;        /* [n_steps] next attention task of a step, zeroed before each batch */
     struct cpu_block *blocks; /* [max_rows] of this batch */
     int32_t n_blocks;
 };

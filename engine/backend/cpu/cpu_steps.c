@@ -50,9 +50,9 @@ enum err cpu_steps_compile(struct backend_model *m, struct err_info *info)
         }
         c->after_gather = after_gather || c->step->op == PLAN_GATHER;
         after_gather = c->after_gather;
-        /* 8 bits for an activation flip near ties of small models: with one term the mean KL on SmolLM2 Q4_1 is 3.5e-3, with
-         * two for QKV and the head alone 1.8e-3 (tests/golden/fidelity), and "The capital of France" comes out in French.
-         * Weights are read and unpacked once for both terms. */
+        /* 8 bits for an activation flip near ties of small models: with one term the mean KL on SmolLM2 Q4_1 is 3.5e-3,
+         * with two for QKV and the head alone 1.8e-3 (tests/golden/fidelity), and "The capital of France" comes out in
+         * French. Weights are read and unpacked once for both terms. */
         c->terms = 2;
     }
     return ERR_OK;

@@ -1,5 +1,5 @@
-/* Packing weights into panels at load: in parallel, weight by weight, telling the owner of the file which bytes will not
- * be read again. All packed weights share one mapping, so that huge pages can cover them. */
+/* Packing weights into panels at load: in parallel, weight by weight, telling the owner of the file which bytes will
+ * not be read again. All packed weights share one mapping, so that huge pages can cover them. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/ck.h"

@@ -1,5 +1,6 @@
-/* The reference back end: the plan run by the plainest code there is, on weights dequantised row by row, with activations
- * in f32, sums in double and keys and values in f32. It is the truth the fast back ends are held against, and slow.
+/* The reference back end: the plan run by the plainest code there is, on weights dequantised row by row, with
+ * activations in f32, sums in double and keys and values in f32. It is the truth the fast back ends are held against,
+ * and slow.
  *
  * Work is split over the pool's threads by output rows or by token rows; sums never depend on the split. */
 #include "engine/backend/backend.h"
@@ -87,7 +88,7 @@ static float *kv_at(const struct run *r, int32_t layer, int32_t seq, int32_t pos
     return r->m->kv + slot * 2 * p->n_kv_heads * p->head_dim;
 }
 
-/* --- steps --------------------------------------------------------------------------------------------------------- */
+/* --- steps ------------------------------------------------------------------------------------------------------ */
 
 static void run_embed(const struct run *r, int from, int to)
 {
@@ -268,7 +269,7 @@ static void row_stats(const struct run *r, int32_t i)
         (struct backend_row_stats){.argmax = best, .max = x[best], .logsumexp = (float)(log(sum) + x[best])};
 }
 
-/* --- running ------------------------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------------------------- */
 
 /* Items the step is split into: output rows, heads, or token rows. */
 static int n_items(const struct run *r)
@@ -361,7 +362,8 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     const struct plan *p = m->plan;
     uint64_t slot = 2ull * p->n_kv_heads * p->head_dim * sizeof(float), bytes;
     uint32_t widest = 0;
-    bool ok = ck_mul(slot, (uint64_t)m->cfg.n_pages * BACKEND_PAGE_TOKENS, &bytes) && ck_mul(bytes, p->n_layers, &bytes);
+    bool ok =
+        ck_mul(slot, (uint64_t)m->cfg.n_pages * BACKEND_PAGE_TOKENS, &bytes) && ck_mul(bytes, p->n_layers, &bytes);
     m->kv_bytes = ok ? (size_t)bytes : 0;
     m->kv = ok ? mem_map(m->kv_bytes, MEM_KV) : NULL;
     ok = ok && m->kv != NULL;
@@ -406,7 +408,8 @@ static enum err ref_open(const struct plan *plan, const struct backend_config *c
 
 static void ref_info(const struct backend_model *m, struct backend_info *out)
 {
-    *out = (struct backend_info){.kernels = "ref", .kv_bytes = m->kv_bytes, .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
+    *out = (struct backend_info){
+        .kernels = "ref", .kv_bytes = m->kv_bytes, .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         out->weight_bytes += (size_t)m->plan->weights[i].row_bytes * m->plan->weights[i].n_out;
     }

@@ -29,8 +29,9 @@ END_TEST
 
 START_TEST(bad_sequences_are_refused_at_their_first_byte)
 {
-    static const char *const bad[] = {"\x80",         "\xC0\x80", "\xC1\xBF",         "\xE0\x80\x80",     "\xED\xA0\x80",
-                                      "\xF0\x80\x80\x80", "\xF5\x80", "\xF4\x90\x80\x80", "\xFE", "\xE2\x28\xA1"};
+    static const char *const bad[] = {"\x80",         "\xC0\x80",         "\xC1\xBF", "\xE0\x80\x80",
+                                      "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF5\x80", "\xF4\x90\x80\x80",
+                                      "\xFE",         "\xE2\x28\xA1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char s[16] = "ok";
         strncat(s, bad[i], 8);

@@ -79,8 +79,7 @@ static char *repeated(const char *head, const char *unit, size_t n, const char *
     return s;
 }
 
-/* --- limits --------------------------------------------------------------------------------------------------------
- */
+/* --- limits ----------------------------------------------------------------------------------------------------- */
 
 static void expect_fits(char *source, const char *context, bool fits, const char *message)
 {
@@ -299,8 +298,7 @@ START_TEST(nesting_of_data)
 }
 END_TEST
 
-/* --- user text ------------------------------------------------------------------------------------------------------
- */
+/* --- user text -------------------------------------------------------------------------------------------------- */
 
 /* The user's strings are u, v (in messages); expects each '#' of `want` under a user byte and each '.' under another.
  */

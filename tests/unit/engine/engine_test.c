@@ -67,8 +67,7 @@ static void wait_idle(struct engine *e)
     ck_abort_msg("the engine does not come to rest");
 }
 
-/* --- requests --------------------------------------------------------------------------------------------------------
- */
+/* --- requests --------------------------------------------------------------------------------------------------- */
 
 struct request {
     int32_t ids[MAX_PROMPT];

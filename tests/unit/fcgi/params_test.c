@@ -56,8 +56,7 @@ static void refuse_value(const char *name, const char *value, bool is_chat, enum
     refuse(text, is_chat, code, name);
 }
 
-/* --- the tables ----------------------------------------------------------------------------------------------------
- */
+/* --- the tables ------------------------------------------------------------------------------------------------- */
 
 static bool takes(enum field_kind kind, char type)
 {
@@ -235,8 +234,7 @@ START_TEST(seeds)
 }
 END_TEST
 
-/* --- fields with code of their own ---------------------------------------------------------------------------------
- */
+/* --- fields with code of their own ------------------------------------------------------------------------------ */
 
 /* prefix, n times part with commas between, suffix. */
 static const char *repeated(const char *prefix, const char *part, int n, const char *suffix)

@@ -18,8 +18,7 @@ Suite *reply_suite(void);
 
 static struct rig_reply got;
 
-/* --- what the handler does, by path --------------------------------------------------------------------------------
- */
+/* --- what the handler does, by path ----------------------------------------------------------------------------- */
 
 static atomic_int n_gone;
 static atomic_bool is_over;
@@ -159,8 +158,7 @@ static const char *header(const char *name)
     return value;
 }
 
-/* --- tests ---------------------------------------------------------------------------------------------------------
- */
+/* --- tests ------------------------------------------------------------------------------------------------------ */
 
 START_TEST(a_whole_body)
 {

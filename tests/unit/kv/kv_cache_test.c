@@ -258,8 +258,7 @@ START_TEST(failed_allocations_leave_nothing)
 }
 END_TEST
 
-/* --- random use against a plain model ------------------------------------------------------------------------------
- */
+/* --- random use against a plain model --------------------------------------------------------------------------- */
 
 enum { N_PAGES = 24, N_SEQS = 8, MAX_SEQ_PAGES = 6, N_KINDS = 3, N_STEPS = 60000 };
 

@@ -154,8 +154,7 @@ static struct plan *build(const struct file *f)
     return p;
 }
 
-/* --- good files ------------------------------------------------------------------------------------------------------
- */
+/* --- good files ------------------------------------------------------------------------------------------------- */
 
 static const char *weight_name(const struct plan *p, plan_weight_id id)
 {
@@ -267,8 +266,7 @@ START_TEST(rope_follows_the_file)
 }
 END_TEST
 
-/* --- bad files -------------------------------------------------------------------------------------------------------
- */
+/* --- bad files -------------------------------------------------------------------------------------------------- */
 
 static void check_bad(const struct file *f, size_t i, enum err expected, const char *word)
 {

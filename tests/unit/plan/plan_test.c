@@ -124,8 +124,7 @@ START_TEST(a_plan_that_fits_together_passes)
 }
 END_TEST
 
-/* --- one wrong thing -------------------------------------------------------------------------------------------------
- */
+/* --- one wrong thing -------------------------------------------------------------------------------------------- */
 
 static void check_fails(struct plan *p, enum err expected, const char *word)
 {

@@ -66,8 +66,7 @@ static int32_t pick_id(const struct sampler_params *p, const float *logits, int3
     return r.id;
 }
 
-/* --- the plain sampler ---------------------------------------------------------------------------------------------
- */
+/* --- the plain sampler ------------------------------------------------------------------------------------------ */
 
 struct plain {
     int32_t id;
@@ -233,8 +232,7 @@ static int32_t plain_pick(const struct sampler_params *p, const float *logits, i
     return c[kept - 1].id;
 }
 
-/* --- at random ------------------------------------------------------------------------------------------------------
- */
+/* --- at random -------------------------------------------------------------------------------------------------- */
 
 static uint64_t draws;
 static double uniform(double from, double to) { return from + (to - from) * rng_uniform(161803, 0, draws++); }
@@ -314,8 +312,7 @@ START_TEST(every_mix_of_stages_agrees_with_the_plain_sampler)
 }
 END_TEST
 
-/* --- edges ----------------------------------------------------------------------------------------------------------
- */
+/* --- edges ------------------------------------------------------------------------------------------------------ */
 
 START_TEST(greedy_takes_the_lowest_of_equals)
 {
@@ -428,8 +425,7 @@ START_TEST(rows_that_are_not_finite_are_errors)
 }
 END_TEST
 
-/* --- bias, bans, penalties ------------------------------------------------------------------------------------------
- */
+/* --- bias, bans, penalties -------------------------------------------------------------------------------------- */
 
 START_TEST(bias_of_100_forces_and_of_minus_100_bans)
 {
@@ -525,8 +521,7 @@ START_TEST(penalties_by_hand)
 }
 END_TEST
 
-/* --- what is drawn ---------------------------------------------------------------------------------------------------
- */
+/* --- what is drawn ---------------------------------------------------------------------------------------------- */
 
 START_TEST(a_draw_depends_on_seed_choice_and_position_alone)
 {

@@ -11,8 +11,7 @@
 
 Suite *tokenizer_load_suite(void);
 
-/* --- one change each to a good vocabulary ----------------------------------------------------------------------------
- */
+/* --- one change each to a good vocabulary ----------------------------------------------------------------------- */
 
 static void add(struct vocab *v, const char *text, int kind) { vocab_add(v, text, strlen(text), kind, 0); }
 static void merge(struct vocab *v, const char *m) { vocab_add_merge(v, m, strlen(m)); }

@@ -50,8 +50,7 @@ static const char *spelt(const struct vocab *v, const struct token_list *ids)
     return s;
 }
 
-/* --- a plain model of merging: strings, first best pair, start again -------------------------------------------------
- */
+/* --- a plain model of merging: strings, first best pair, start again -------------------------------------------- */
 
 struct part {
     size_t from, len;
@@ -211,8 +210,7 @@ START_TEST(spm_merges_as_the_definition_says)
 }
 END_TEST
 
-/* --- the two models by example ---------------------------------------------------------------------------------------
- */
+/* --- the two models by example ---------------------------------------------------------------------------------- */
 
 START_TEST(bpe_splits_words_and_keeps_every_byte)
 {
@@ -327,8 +325,7 @@ START_TEST(spm_spells_spaces_falls_back_to_bytes_and_prefixes)
 }
 END_TEST
 
-/* --- special tokens --------------------------------------------------------------------------------------------------
- */
+/* --- special tokens --------------------------------------------------------------------------------------------- */
 
 START_TEST(special_tokens_are_found_outside_plain_spans_only)
 {
@@ -447,8 +444,7 @@ START_TEST(overlapping_special_tokens_are_taken_leftmost_and_longest)
 }
 END_TEST
 
-/* --- hostile text ----------------------------------------------------------------------------------------------------
- */
+/* --- hostile text ----------------------------------------------------------------------------------------------- */
 
 /* Seconds for n bytes of `unit` repeated. */
 static double time_of(const struct vocab *v, const char *unit, size_t unit_bytes, size_t n, unsigned flags,
