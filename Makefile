@@ -38,8 +38,9 @@ UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 SUPPORT := $(sort $(shell find tests/support -name '*.c'))
 KERNELS := $(sort $(shell find tests/kernels -name '*.c'))
 obj      = $(patsubst %.c,$(B)/%.o,$1)
-GOLDEN_TOK := tests/golden/tokenizer_vectors.c
-ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) tests/golden/golden.c $(GOLDEN_TOK)
+GOLD    := build/venv-golden
+GOLDEN  := $(basename $(notdir $(wildcard tests/golden/*.c)))
+ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) $(wildcard tests/golden/*.c)
 
 LIBS      := -ljansson -lm -lpthread
 FCGI_LIBS := -lfcgi
@@ -64,10 +65,7 @@ $(B)/unittests: $(call obj,$(ENGINE) $(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $
 $(B)/checkkern: $(call obj,$(ENGINE) $(KERNELS))
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-$(B)/golden: $(call obj,$(ENGINE) tests/golden/golden.c)
-	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
-
-$(B)/tokenizer_vectors: $(call obj,$(ENGINE) $(GOLDEN_TOK))
+$(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(call obj,$(ENGINE))
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(B)/%.o: %.c Makefile
@@ -80,8 +78,17 @@ kern: $(B)/checkkern                    ## every kernel of every ISA against ref
 	$(B)/checkkern
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
+fidelity: $(B)/fidelity $(GOLD)/.ok all ## MODEL=file.gguf: distance to transformers in float32 (fetches 1 GB of packages once)
+	@test -n '$(MODEL)' || { echo 'error: fidelity: expected MODEL=file.gguf' >&2; exit 64; }
+	$(GOLD)/bin/python tests/golden/fidelity.py '$(MODEL)' $(B)/fidelity.ref
+	for b in cpu ref; do $(B)/fidelity '$(MODEL)' $(B)/fidelity.ref --backend $$b || exit; done
+chat: $(B)/chat_render                  ## chat templates against Python's jinja2 (python3-jinja2)
+	/usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render
 vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
+$(GOLD)/.ok: tests/golden/requirements.txt
+	@echo "  VENV $(GOLD)"; rm -rf $(GOLD); mkdir -p build; python3 -m venv $(GOLD)
+	@$(GOLD)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
 lint:                                   ## layers, banned functions, sizes, docs; silent when all is well
 	@bash tests/lint/lint.sh
 
@@ -103,8 +110,8 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) MODEL='$(MODEL)' PORT='$(PORT)' exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden) $(VENV)/.ok
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests)
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden tokenizer_vectors chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests chat_render)
 	@bash tests/run.sh
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(VENV)/.ok
@@ -112,6 +119,11 @@ test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai
 check-asan: deps                        ## unit and e2e tests under ASan+UBSan
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests) $(VENV)/.ok
 	@bash tests/run.sh unit-asan e2e-asan
+bench-peer:                             ## speed against llama.cpp; MODEL= ROUNDS=5 THREADS=2 PEER_BIN=folder OUT=file DOCS=file
+	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
+	@$(MAKE) -s $(JOBS) all
+	@V='$(V)' MODEL='$(MODEL)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' DOCS='$(DOCS)' \
+	 exec bash tests/bench/peer.sh
 ci:                                     ## what CI runs
 	@bash .ci/run
 install: all                            ## into PREFIX=/usr/local (DESTDIR= for packagers)
@@ -127,5 +139,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern golden vectors lint deps run test test-e2e check-asan ci install clean help
+.PHONY: all unit kern golden fidelity chat vectors lint deps run test test-e2e check-asan bench-peer ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

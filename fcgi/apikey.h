@@ -7,7 +7,8 @@
 
 #include <stdbool.h>
 
-/* Reads the file and replaces the keys. On failure the old ones stay. ERR_FILE, ERR_IO, ERR_CONFIG (no key in it). */
+/* Reads the file and replaces the keys. On failure the old ones stay. ERR_FILE, ERR_IO, ERR_CONFIG (no key in
+ * it, or a line that can be none), ERR_NOMEM. */
 MUST_CHECK enum err apikey_load(const char *path, struct err_info *info);
 
 /* True when no keys were loaded, or `authorization` ("Bearer KEY") or `x_api_key` (both OPTIONAL) holds one of them. */

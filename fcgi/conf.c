@@ -31,14 +31,18 @@ static const struct option options[] = {
     {"socket", NULL, STRING, AT(socket), 0, 0, 0, "unix socket to listen on; default: the socket on descriptor 0"},
     {"config", NULL, STRING, AT(config), 0, 0, 0, "file of `name = value` lines, one option each"},
     {"api-key-file", NULL, STRING, AT(api_key_file), 0, 0, 0, "file of API keys, one a line; SIGHUP reads it again"},
-    {"chat-template-file", NULL, STRING, AT(chat_template_file), 0, 0, 0, "Jinja chat template instead of the model file's"},
+    {"chat-template-file", NULL, STRING, AT(chat_template_file), 0, 0, 0,
+     "Jinja chat template instead of the model file's"},
     {"threads", "-t", INTEGER, AT(threads), 0, 256, 0, "worker threads; 0: as many as CPUs"},
-    {"ctx-size", "-c", INTEGER, AT(ctx_size), 0, 1 << 30, 0, "longest sequence in tokens; 0: the model's, at most 32768"},
-    {"kv-tokens", NULL, INTEGER, AT(kv_tokens), 0, 1 << 30, 0, "tokens the KV cache holds in all; 0: 32768 or ctx-size"},
+    {"ctx-size", "-c", INTEGER, AT(ctx_size), 0, 1 << 30, 0,
+     "longest sequence in tokens; 0: the model's, at most 32768"},
+    {"kv-tokens", NULL, INTEGER, AT(kv_tokens), 0, 1 << 30, 0,
+     "tokens the KV cache holds in all; 0: 32768 or ctx-size"},
     {"parallel", "-np", INTEGER, AT(parallel), 0, 1024, 0, "sequences computed at once; 0: 16"},
     {"batch-size", "-b", INTEGER, AT(batch_size), 0, 8192, 0, "token rows in one step; 0: 512"},
     {"queue-max", NULL, INTEGER, AT(queue_max), 0, 100000, 0, "waiting sequences before 503; 0: 256"},
-    {"memory-limit", NULL, INTEGER, AT(memory_limit_mib), 0, 1 << 30, 0, "refuse to start above so many MiB; 0: no limit"},
+    {"memory-limit", NULL, INTEGER, AT(memory_limit_mib), 0, 1 << 30, 0,
+     "refuse to start above so many MiB; 0: no limit"},
     {"cpu", NULL, STRING, AT(cpu), 0, 0, 0, "instruction set of the kernels: auto, ref, avx2, avx512"},
     {"backend", NULL, STRING, AT(backend), 0, 0, 0, "cpu or ref"},
     {"max-connections", NULL, INTEGER, AT(max_connections), 2, 65536, 1024, "FastCGI connections served at once"},
@@ -48,8 +52,10 @@ static const struct option options[] = {
     {"timeout", NULL, INTEGER, AT(timeout_s), 0, 86400, 0, "seconds a request may take, queue included; 0: no limit"},
     {"strict-api", NULL, FLAG, AT(strict_api), 0, 0, 0, "refuse unknown request fields"},
     {"prompt", "-p", STRING, AT(prompt), 0, 0, 0, "generate: the prompt"},
-    {"n-predict", "-n", INTEGER, AT(n_predict), -1, 1 << 30, 128, "generate: tokens at most; -1: until the context is full"},
-    {"temp", NULL, REAL, AT(temperature), -1, 2, -1, "temperature of requests that name none; 0: greedy; -1: the model's, else 1"},
+    {"n-predict", "-n", INTEGER, AT(n_predict), -1, 1 << 30, 128,
+     "generate: tokens at most; -1: until the context is full"},
+    {"temp", NULL, REAL, AT(temperature), -1, 2, -1,
+     "temperature of requests that name none; 0: greedy; -1: the model's, else 1"},
     {"top-k", NULL, INTEGER, AT(top_k), -1, INT32_MAX, -1, "the same for top_k; 0: off; -1: the model's, else off"},
     {"top-p", NULL, REAL, AT(top_p), -1, 1, -1, "the same for top_p; -1: the model's, else 1"},
     {"min-p", NULL, REAL, AT(min_p), -1, 1, -1, "the same for min_p; -1: the model's, else 0"},
@@ -73,7 +79,7 @@ bool conf_parse_integer(const char *s, int64_t *out)
         return false;
     }
     for (; *s != '\0'; s++) {
-        if (*s < '0' || *s > '9' || v > (INT64_MAX - 9) / 10) {
+        if (*s < '0' || *s > '9' || v > (INT64_MAX - (*s - '0')) / 10) {
             return false;
         }
         v = v * 10 + (*s - '0');
@@ -85,38 +91,43 @@ bool conf_parse_integer(const char *s, int64_t *out)
 static bool parse_real(const char *s, double *out)
 {
     char *end;
-    if (*s == '\0' || isspace((unsigned char)*s)) {
+    if (*s == '\0' || s[strspn(s, "+-.0123456789eE")] != '\0') { /* strtod takes spaces, "nan" and hexadecimal too */
         return false;
     }
     *out = strtod(s, &end);
     return *end == '\0' && isfinite(*out);
 }
 
-static enum err set_value(struct conf *c, const struct option *o, const char *value, const char *from, struct err_info *info)
+static enum err set_value(struct conf *c, const struct option *o, const char *value, const char *from,
+                          struct err_info *info)
 {
     int64_t i = 0;
     double d = 0;
     switch (o->kind) {
     case STRING:
+        if (*value == '\0' && o->offset != AT(prompt)) { /* an unset shell variable, not a path or name */
+            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected a text, found an empty one", o->name, from);
+        }
         *(const char **)field(c, o) = value;
         return ERR_OK;
     case FLAG:
         if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0) {
-            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected on or off, found '%.64s'", o->name, from, value);
+            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected on or off, found '%.64s'", o->name, from,
+                           value);
         }
         *(bool *)field(c, o) = strcmp(value, "on") == 0;
         return ERR_OK;
     case INTEGER:
         if (!conf_parse_integer(value, &i) || (double)i < o->min || (double)i > o->max) {
-            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected an integer of %.0f to %.0f, found '%.64s'", o->name,
-                           from, o->min, o->max, value);
+            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected an integer of %.0f to %.0f, found '%.64s'",
+                           o->name, from, o->min, o->max, value);
         }
         *(int64_t *)field(c, o) = i;
         return ERR_OK;
     case REAL:
         if (!parse_real(value, &d) || d < o->min || d > o->max) {
-            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected a number of %g to %g, found '%.64s'", o->name, from,
-                           o->min, o->max, value);
+            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected a number of %g to %g, found '%.64s'", o->name,
+                           from, o->min, o->max, value);
         }
         *(double *)field(c, o) = d;
         return ERR_OK;
@@ -179,6 +190,9 @@ static char *trim(char *s)
 static enum err read_file(struct conf *c, const char *path, struct err_info *info)
 {
     TRY(io_read_file(path, FILE_LIMIT_BYTES, &c->file, info));
+    if (c->file.len > 0 && memchr(c->file.data, 0, c->file.len) != NULL) { /* what stands behind it would be lost */
+        return err_set(info, ERR_CONFIG, "config", "config: expected a text file, found a NUL byte in %.128s", path);
+    }
     int line = 0;
     char where[NAME_BYTES];
     for (char *s = c->file.data, *next; s != NULL && *s != '\0'; s = next) {
@@ -275,8 +289,8 @@ void conf_help(struct buf *out)
         const struct option *o = &options[i];
         char name[NAME_BYTES];
         static const char *const kinds[] = {" TEXT", " N", " X", ""};
-        snprintf(name, sizeof name, "%s%s--%s%s", o->brief != NULL ? o->brief : "", o->brief != NULL ? ", " : "    ", o->name,
-                 kinds[o->kind]);
+        snprintf(name, sizeof name, "%s%s--%s%s", o->brief != NULL ? o->brief : "", o->brief != NULL ? ", " : "    ",
+                 o->name, kinds[o->kind]);
         buf_printf(out, "  %-30s %s", name, o->help);
         if (o->kind == INTEGER || o->kind == REAL) {
             buf_printf(out, " [%g]", o->fallback);

@@ -44,6 +44,7 @@ static struct {
     atomic_bool is_stopping;
     pthread_mutex_t lock;
     pthread_t *threads; /* [max_threads], guarded by lock; never joined, so that ids stay valid for fastcgi_stop */
+    struct fastcgi_request *requests; /* [max_threads], one a thread; never freed: the watcher may still hold an event of one */
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- listening ----------------------------------------------------------------------------------------------------- */
@@ -224,22 +225,21 @@ static void *connection_thread(void *arg)
         }
     }
     FCGX_Free(&r->fcgx, 1);
-    pthread_mutex_destroy(&r->watch_lock);
-    mem_free(r);
     atomic_fetch_sub(&server.n_waiting, 1);
     return NULL;
 }
 
 static bool start_thread(void)
 {
-    struct fastcgi_request *r = NULL;
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     pthread_mutex_lock(&server.lock);
     int i = atomic_load(&server.n_threads);
-    bool ok = i < server.max_threads && (r = mem_zalloc(sizeof *r, MEM_GENERAL)) != NULL;
+    bool ok = i < server.max_threads;
     if (ok) {
+        struct fastcgi_request *r = &server.requests[i];
+        *r = (struct fastcgi_request){.is_gone = false};
         pthread_mutex_init(&r->watch_lock, NULL);
         FCGX_InitRequest(&r->fcgx, server.fd, FCGI_FAIL_ACCEPT_ON_INTR);
         atomic_fetch_add(&server.n_waiting, 1);
@@ -248,7 +248,6 @@ static bool start_thread(void)
             atomic_fetch_add(&server.n_threads, 1);
         } else {
             atomic_fetch_sub(&server.n_waiting, 1);
-            mem_free(r);
         }
     }
     pthread_mutex_unlock(&server.lock);
@@ -265,6 +264,7 @@ enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, voi
     server.arg = arg;
     server.max_threads = max_connections;
     server.threads = mem_zalloc_array((size_t)max_connections, sizeof *server.threads, MEM_GENERAL);
+    server.requests = mem_zalloc_array((size_t)max_connections, sizeof *server.requests, MEM_GENERAL);
     server.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct sigaction wake = {.sa_handler = on_wake}; /* without SA_RESTART: accept must return */
     sigaction(WAKE_SIGNAL, &wake, NULL);
@@ -272,7 +272,7 @@ enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, voi
     sigaction(SIGPIPE, &ignore, NULL);
     setenv("LIBFCGI_OS_CLOSE_POLL_TIMEOUT", "100", 0); /* ms libfcgi waits for nginx to close; 2,000 by default */
     pthread_t thread;
-    bool ok = server.threads != NULL && server.epoll_fd >= 0 && FCGX_Init() == 0 &&
+    bool ok = server.threads != NULL && server.requests != NULL && server.epoll_fd >= 0 && FCGX_Init() == 0 &&
               pthread_create(&thread, NULL, watcher, NULL) == 0 && pthread_detach(thread) == 0;
     for (int i = 0; i < MIN_OF(FIRST_THREADS, max_connections) && ok; i++) {
         ok = start_thread();

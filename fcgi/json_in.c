@@ -4,6 +4,7 @@
 #include "engine/base/compiler.h"
 #include "engine/base/utf8.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Deepest nesting of the text, strings skipped. Malformed text gives any number: the parser judges it later. */
@@ -36,9 +37,36 @@ static enum err code_of(const json_error_t *e)
         return ERR_JSON_TOO_DEEP;
     case json_error_out_of_memory:
         return ERR_NOMEM;
+    case json_error_numeric_overflow:
+        return ERR_INVALID_VALUE;
     default:
         return ERR_INVALID_JSON;
     }
+}
+
+/* Copies the name, as written, of the outermost field that text[0..n) ends in; "" when it ends in none. */
+static void field_at(const char *s, size_t n, char *name, size_t cap)
+{
+    size_t depth = 0, from = 0, len = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '"') {
+            size_t start = i + 1;
+            for (i = start; i < n && s[i] != '"'; i++) {
+                i += s[i] == '\\';
+            }
+            if (depth == 1 && i < n) {
+                from = start; /* a value's text takes the place of its name for a moment: a comma or brace follows */
+                len = i - start;
+            }
+            continue;
+        }
+        if (depth == 1 && s[i] == ',') {
+            len = 0;
+        }
+        depth += s[i] == '[' || s[i] == '{';
+        depth -= depth > 0 && (s[i] == ']' || s[i] == '}');
+    }
+    snprintf(name, cap, "%.*s", (int)MIN_OF(len, cap - 1), s + from);
 }
 
 enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info *info)
@@ -56,11 +84,19 @@ enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info
     }
     json_error_t e;
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
+    if (root == NULL && code_of(&e) == ERR_INVALID_VALUE) {
+        char name[ERR_WHERE_BYTES];
+        field_at(text, MIN_OF((size_t)MAX_OF(e.position, 0), n), name, sizeof name);
+        return err_set(info, ERR_INVALID_VALUE, name, "%s: the number at line %d, column %d is too large", name, e.line,
+                       e.column);
+    }
     if (root == NULL) {
-        return err_set(info, code_of(&e), NULL, "the body is not valid JSON: line %d, column %d: %s", e.line, e.column, e.text);
+        return err_set(info, code_of(&e), NULL, "the body is not valid JSON: line %d, column %d: %s", e.line, e.column,
+                       e.text);
     }
     if (!json_is_object(root)) {
-        enum err err = err_set(info, ERR_INVALID_JSON, NULL, "expected a JSON object, found %s", json_in_type_name(root));
+        enum err err =
+            err_set(info, ERR_INVALID_JSON, NULL, "expected a JSON object, found %s", json_in_type_name(root));
         json_decref(root);
         return err;
     }
@@ -94,11 +130,13 @@ const json_t *json_in_get(const json_t *object, const char *name)
     return v == NULL || json_is_null(v) ? NULL : v;
 }
 
-/* --- fields -------------------------------------------------------------------------------------------------------- */
+/* --- fields --------------------------------------------------------------------------------------------------------
+ */
 
 static enum err wrong_type(const struct field *f, const char *expected, const json_t *v, struct err_info *info)
 {
-    return err_set(info, ERR_INVALID_TYPE, f->name, "%s: expected %s, found %s", f->name, expected, json_in_type_name(v));
+    return err_set(info, ERR_INVALID_TYPE, f->name, "%s: expected %s, found %s", f->name, expected,
+                   json_in_type_name(v));
 }
 
 static enum err read_integer(const struct field *f, const json_t *v, void *to, struct err_info *info)
@@ -112,8 +150,8 @@ static enum err read_integer(const struct field *f, const json_t *v, void *to, s
         return ERR_OK;
     }
     if ((double)i < f->min || (double)i > f->max) {
-        return err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected %.0f to %.0f, found %lld", f->name, f->min, f->max,
-                       (long long)i);
+        return err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected %.0f to %.0f, found %lld", f->name, f->min,
+                       f->max, (long long)i);
     }
     if (f->kind == FIELD_INT32) {
         *(int32_t *)to = (int32_t)i;
@@ -143,8 +181,8 @@ static enum err read_string(const struct field *f, const json_t *v, void *to, st
     }
     size_t n = json_string_length(v);
     if ((double)n > f->max || memchr(json_string_value(v), 0, n) != NULL) {
-        return err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected at most %.0f bytes without NUL, found %zu bytes", f->name,
-                       f->max, n);
+        return err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected at most %.0f bytes without NUL, found %zu bytes",
+                       f->name, f->max, n);
     }
     *(const char **)to = json_string_value(v);
     return ERR_OK;
@@ -153,7 +191,8 @@ static enum err read_string(const struct field *f, const json_t *v, void *to, st
 static enum err refuse(const struct field *f, const json_t *v, struct err_info *info)
 {
     bool is_off = json_is_false(v) || (json_is_array(v) && json_array_size(v) == 0);
-    return is_off ? ERR_OK : err_set(info, ERR_UNSUPPORTED_PARAMETER, f->name, "%s is not supported by this server", f->name);
+    return is_off ? ERR_OK
+                  : err_set(info, ERR_UNSUPPORTED_PARAMETER, f->name, "%s is not supported by this server", f->name);
 }
 
 static enum err read_field(const struct field *f, const json_t *v, void *target, struct err_info *info)

@@ -14,8 +14,8 @@
 
 enum { JSON_IN_MAX_DEPTH = 64, JSON_IN_MAX_FIELDS = 256 };
 
-/* Parses text[0..n) as one JSON object. ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD. The
- * caller decrefs *out. */
+/* Parses text[0..n) as one JSON object. ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD,
+ * ERR_INVALID_VALUE (a number that neither 64 bits nor a double hold; info->where is its field). The caller decrefs *out. */
 MUST_CHECK enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info *info);
 
 enum field_kind {

@@ -9,7 +9,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-static const double bounds[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640};
+static const double bounds[] = {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75,
+                                1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640};
 enum { N_BOUNDS = ARRAY_LEN(bounds), STATUS_CLASSES = 6 };
 
 static struct {
@@ -22,6 +23,7 @@ static atomic_ullong requests[METRICS_MAX_ROUTES][STATUS_CLASSES]; /* by hundred
 void metrics_observe(enum metric_histogram h, double seconds)
 {
     int i = 0;
+    seconds = seconds > 0 ? seconds : 0; /* NaN too: one odd value must not spoil the sum for good */
     while (i < N_BOUNDS && seconds > bounds[i]) {
         i++;
     }
@@ -32,7 +34,7 @@ void metrics_observe(enum metric_histogram h, double seconds)
 void metrics_count_request(int route, int http_status)
 {
     int class = http_status / 100;
-    if (route >= 0 && route < METRICS_MAX_ROUTES && class > 0 && class < STATUS_CLASSES) {
+    if (route >= 0 && route<METRICS_MAX_ROUTES &&class> 0 && class < STATUS_CLASSES) {
         atomic_fetch_add_explicit(&requests[route][class], 1, memory_order_relaxed);
     }
 }
@@ -74,12 +76,15 @@ static const struct {
     const char *name, *type, *help;
     size_t offset;
 } engine_rows[] = {
-#define ROW(field, name, type, help) {name, type, help, offsetof(struct engine_stats, field)}
+#define ROW(field, name, type, help)                                                                                   \
+    {                                                                                                                  \
+        name, type, help, offsetof(struct engine_stats, field)                                                         \
+    }
     ROW(n_running, "infcgi_requests_running", "gauge", "Sequences being computed."),
     ROW(n_waiting, "infcgi_requests_waiting", "gauge", "Sequences in the queue."),
     ROW(kv_pages_used, "infcgi_kv_pages_used", "gauge", "KV cache pages held by sequences."),
     ROW(kv_pages_cached, "infcgi_kv_pages_cached", "gauge", "KV cache pages kept for reuse only."),
-    ROW(kv_pages_total, "infcgi_kv_pages_total", "gauge", "KV cache pages."),
+    ROW(kv_pages_total, "infcgi_kv_pages", "gauge", "KV cache pages."),
     ROW(prompt_tokens, "infcgi_prompt_tokens_total", "counter", "Prompt tokens of admitted requests."),
     ROW(cached_tokens, "infcgi_cached_tokens_total", "counter", "Prompt tokens found in the KV cache."),
     ROW(generated_tokens, "infcgi_generated_tokens_total", "counter", "Tokens generated."),

@@ -47,14 +47,17 @@ const struct route *route_find(const char *method, const char *path, const char 
         if (is_head || strcmp(method, routes[i].method) == 0) {
             return &routes[i];
         }
-        *allow = routes[i].method;
+        *allow = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
     }
     return NULL;
 }
 
 static int hex(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 bool route_decode_path(const char *uri, char *out, size_t cap)
@@ -83,7 +86,8 @@ static bool is_json(const char *content_type)
     static const char json[] = "application/json";
     size_t n = sizeof json - 1;
     return content_type == NULL || content_type[0] == '\0' ||
-           (strncasecmp(content_type, json, n) == 0 && (content_type[n] == '\0' || content_type[n] == ';' || content_type[n] == ' '));
+           (strncasecmp(content_type, json, n) == 0 &&
+            (content_type[n] == '\0' || content_type[n] == ';' || content_type[n] == ' '));
 }
 
 /* Everything before the handler; ERR_OK when it may run. */
@@ -124,12 +128,14 @@ static void dispatch(struct call *c, const char *method, const char *uri, int *r
     if (route_decode_path(uri, path, sizeof path)) {
         route = route_find(method, path, &allow);
     }
+    if (route == NULL && allow[0] != '\0') {
+        c->reply.allow = allow;
+        reply_error(&c->reply, err_set(&info, ERR_METHOD, NULL, "expected %s for this URL, found %.16s", allow, method),
+                    &info);
+        return;
+    }
     if (route == NULL) {
-        enum err err = allow[0] != '\0' ? ERR_METHOD : ERR_UNKNOWN_URL;
-        c->reply.allow = allow[0] != '\0' ? allow : NULL;
-        err_set(&info, err, NULL, err == ERR_METHOD ? "expected %s for this URL, found %.16s" : "no such URL: %s%.16s",
-                err == ERR_METHOD ? allow : "", err == ERR_METHOD ? method : "");
-        reply_error(&c->reply, err, &info);
+        reply_error(&c->reply, err_set(&info, ERR_UNKNOWN_URL, NULL, "no such URL: %.128s", uri), &info);
         return;
     }
     *route_index = (int)(route - routes);

@@ -30,6 +30,8 @@ if [ -z "$model" ]; then
     model=$("$here/fetch-model.sh") || fail "the default model could not be fetched; give one: make run MODEL=path"
 fi
 
+"$binary" inspect --check -- "$model" || exit   # before nginx has anything to say
+
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/infcgi.XXXXXX") || exit 1
 engine=
 nginx=

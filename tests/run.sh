@@ -12,8 +12,11 @@ lint-bites|bash tests/lint/lint_test.sh
 unit|build/release/unittests
 kernels|build/release/checkkern
 golden|build/release/golden
+vectors|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
+chat|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render
 e2e|build/venv/bin/python tests/e2e/run.py --variant release
 unit-asan|build/asan/unittests
+chat-asan|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render
 e2e-asan|build/venv/bin/python tests/e2e/run.py --variant asan
 '
 

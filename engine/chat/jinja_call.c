@@ -141,7 +141,18 @@ enum err jcall_named(struct jvm *vm, const struct jbuiltin *table, struct jv nam
     return e;
 }
 
-enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse)
+static enum err key_order(struct jvm *vm, struct jv a, struct jv b, bool equal_first, int *out)
+{
+    bool same = false;
+    *out = 0;
+    TRY(jvm_pay(vm, 1));
+    if (equal_first) {
+        TRY(jv_equal(vm, a, b, &same));
+    }
+    return same ? ERR_OK : jv_order(vm, a, b, "<", out);
+}
+
+enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse, bool equal_first)
 {
     struct jv *buffer;
     TRY(jv_alloc(vm, (size_t)n * 2 * sizeof *buffer, &buffer));
@@ -157,8 +168,7 @@ enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, 
                 bool take_b = a == mid;
                 if (!take_b && b < end) {
                     int c;
-                    TRY(jv_order(vm, keys[a], keys[b], "<", &c));
-                    TRY(jvm_pay(vm, 1));
+                    TRY(key_order(vm, keys[a], keys[b], equal_first, &c));
                     take_b = reverse ? c == -1 : c == 1; /* equal ones keep their order */
                 }
                 uint32_t k = take_b ? b++ : a++;

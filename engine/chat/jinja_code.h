@@ -13,10 +13,10 @@ enum jop {
     JI_AND,          /* v -- [v]        -> a keeping v when false */
     JI_OR,           /* v -- [v]        -> a keeping v when true */
     JI_TEXT,         /*                 prints literal a */
-    JI_PRINT,        /* v -- */
+    JI_PRINT,        /* v --            n: v must be a string */
     JI_CONST,        /* -- v            literal a */
     JI_UNDEF,        /* -- v            value of an inline if without else */
-    JI_LOAD,         /* -- v            name a */
+    JI_LOAD,         /* -- v            name a, from outside the innermost scope when n is 1 */
     JI_STORE,        /* v --            name a */
     JI_STORE_ATTR,   /* v --            attribute literal b of the namespace name a */
     JI_UNPACK,       /* seq -- vn..v1   n items, the first on top */

@@ -175,7 +175,8 @@ static void operand_name(struct jparser *p, enum state *s)
     } else if (jp_is_name(p, "none") || jp_is_name(p, "None")) {
         jp_emit(p, JI_CONST, 0, JPARSER_NONE_CONST, 0, t->from);
     } else {
-        jp_emit(p, JI_LOAD, 0, jp_name(p, t), 0, t->from);
+        int32_t name = jp_name(p, t);
+        jp_emit(p, JI_LOAD, p->in_sift && name == JNAME_LOOP, name, 0, t->from);
     }
     p->i++;
 }

@@ -56,7 +56,10 @@ static enum err filter_round(struct jvm *vm, struct jcall *c, struct jv *out) /*
         if (up || jstr_is(method, "floor")) {
             double scale = pow(10, (double)precision);
             double r = up ? ceil(f * scale) : floor(f * scale);
-            *out = jv_float(r / scale);
+            if (r - r != 0) {
+                return jvm_fail(vm, "cannot round a number that is not finite");
+            }
+            *out = jv_float((r == 0 ? 0 : r) / scale); /* Python's ceil and floor give an int, which has no -0 */
             return ERR_OK;
         }
         if (!jstr_is(method, "common")) {
@@ -101,6 +104,9 @@ static enum err filter_int(struct jvm *vm, struct jcall *c, struct jv *out) /* d
         return ERR_OK;
     }
     if (v.kind == JV_FLOAT) {
+        if (isinf(v.f)) {
+            return jvm_fail(vm, "cannot convert float infinity to integer");
+        }
         return float_to_int(vm, v.f, otherwise, out);
     }
     *out = otherwise;
@@ -281,27 +287,17 @@ static enum err filter_indent(struct jvm *vm, struct jcall *c, struct jv *out) /
     return jrope_take(vm, &vm->tmp, 0, out);
 }
 
-static enum err mark_safe(struct jvm *vm, const struct jstr *s, struct jv *out)
-{
-    struct jstr *copy;
-    TRY(jv_alloc(vm, sizeof *copy, &copy));
-    *copy = *s;
-    copy->safe = true;
-    *out = (struct jv){.kind = JV_STR, .str = copy};
-    return ERR_OK;
-}
-
 static enum err filter_safe(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     TRY(jv_to_str(vm, c->self, out));
-    return mark_safe(vm, out->str, out);
+    return jv_mark_safe(vm, out->str, out);
 }
 
 static enum err filter_forceescape(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     TRY(jv_to_str(vm, c->self, out));
     TRY(jv_escape(vm, out->str, out));
-    return mark_safe(vm, out->str, out);
+    return jv_mark_safe(vm, out->str, out);
 }
 
 static enum err filter_escape(struct jvm *vm, struct jcall *c, struct jv *out)

@@ -20,8 +20,8 @@ enum err jfilter_first(struct jvm *vm, struct jcall *c, struct jv *out)
 enum err jfilter_last(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     struct jv_list *l;
-    if (c->self.kind == JV_GEN || c->self.kind == JV_UNDEF) {
-        return c->self.kind == JV_GEN ? jvm_fail(vm, "'generator' object is not reversible") : jvm_fail_undefined(vm, c->self);
+    if (c->self.kind == JV_GEN) {
+        return jvm_fail(vm, "'generator' object is not reversible");
     }
     TRY(jv_to_list(vm, c->self, &l));
     *out = l->n > 0 ? l->at[l->n - 1] : jv_hint("no last item, the sequence was empty");
@@ -69,6 +69,13 @@ static struct jv keyword(const struct jcall *c, const char *name)
     return (struct jv){.kind = JV_ABSENT};
 }
 
+/* jinja2's map and select look whether there is anything before they look at its type: none and 0 give nothing. */
+static enum err iter_unless_false(struct jvm *vm, struct jv v, struct jv_iter *it)
+{
+    struct jv nothing = {.kind = JV_UNDEF};
+    return jv_iter_init(vm, jv_truth(v) ? v : nothing, it);
+}
+
 /* map('filter', args...) or map(attribute='a', default=d) */
 enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out)
 {
@@ -80,7 +87,7 @@ enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out)
     }
     struct jv_iter it;
     struct jv list;
-    TRY(jv_iter_init(vm, c->self, &it));
+    TRY(iter_unless_false(vm, c->self, &it));
     TRY(jv_list_new(vm, JV_LIST, 0, &list));
     for (;;) {
         struct jv item;
@@ -106,7 +113,7 @@ static enum err choose(struct jvm *vm, struct jcall *c, bool want, bool by_attri
     if (by_attribute && c->n_pos == 0) {
         return jvm_fail(vm, "the filter expects the name of an attribute");
     }
-    TRY(jv_iter_init(vm, c->self, &it));
+    TRY(iter_unless_false(vm, c->self, &it));
     TRY(jv_list_new(vm, JV_LIST, 0, &list));
     for (;;) {
         struct jv item;
@@ -185,7 +192,7 @@ enum err jfilter_sort(struct jvm *vm, struct jcall *c, struct jv *out) /* revers
 {
     struct jv keys;
     TRY(keyed(vm, c->self, c->arg[2], jcall_flag(c->arg[1], false), out, &keys));
-    return jv_sort(vm, keys.list->at, out->list->at, out->list->n, jcall_flag(c->arg[0], false));
+    return jv_sort(vm, keys.list->at, out->list->at, out->list->n, jcall_flag(c->arg[0], false), true);
 }
 
 enum err jfilter_unique(struct jvm *vm, struct jcall *c, struct jv *out) /* case_sensitive attribute */
@@ -239,7 +246,7 @@ enum err jfilter_dictsort(struct jvm *vm, struct jcall *c, struct jv *out) /* ca
     struct jv keys;
     TRY(pairs(vm, c->self.dict, &list));
     TRY(keyed(vm, list, jv_int(by_value), jcall_flag(c->arg[0], false), out, &keys));
-    return jv_sort(vm, keys.list->at, out->list->at, out->list->n, jcall_flag(c->arg[2], false));
+    return jv_sort(vm, keys.list->at, out->list->at, out->list->n, jcall_flag(c->arg[2], false), false);
 }
 
 enum err jfilter_items(struct jvm *vm, struct jcall *c, struct jv *out)
@@ -312,6 +319,9 @@ enum err jfilter_sum(struct jvm *vm, struct jcall *c, struct jv *out) /* attribu
 {
     struct jv_iter it;
     *out = c->arg[1].kind == JV_ABSENT ? jv_int(0) : c->arg[1];
+    if (jv_is_str(*out)) {
+        return jvm_fail(vm, "sum adds no strings; use join");
+    }
     TRY(jv_iter_init(vm, c->self, &it));
     for (;;) {
         struct jv item;

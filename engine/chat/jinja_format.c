@@ -17,6 +17,7 @@ struct field {
     char group;       /* ',' or '_' between thousands, or 0 */
     char type;        /* 0: none given */
     bool alternate;   /* # */
+    bool escape;      /* the format is Markup: texts are escaped */
     int width;
     int precision; /* -1: none given */
 };
@@ -227,13 +228,13 @@ static enum err put_percent(struct jvm *vm, struct field *f, struct jv v)
     struct jv text;
     switch (f->type) {
     case 's':
-        TRY(jv_to_str(vm, v, &text));
-        return put_text(vm, f, text.str);
-    case 'r':
-    case 'a': {
+    case 'r': {
         size_t from = vm->tmp.text.len;
-        TRY(jv_write_repr(vm, &vm->tmp, v));
+        TRY(f->type == 's' ? jv_write_str(vm, &vm->tmp, v) : jv_write_repr(vm, &vm->tmp, v));
         TRY(jrope_take(vm, &vm->tmp, from, &text));
+        if (f->escape && !(f->type == 's' && jv_is_str(v) && v.str->safe)) {
+            TRY(jv_escape(vm, text.str, &text));
+        }
         return put_text(vm, f, text.str);
     }
     case 'c':
@@ -287,7 +288,7 @@ static enum err read_flags(const struct jstr *s, size_t *at, struct field *f)
 /* One conversion; *at is behind its %. */
 static enum err conversion(struct jvm *vm, const struct jstr *s, size_t *at, struct args *a)
 {
-    struct field f = {.fill = space, .align = '>', .precision = -1};
+    struct field f = {.fill = space, .align = '>', .precision = -1, .escape = s->safe};
     struct jv v = {.kind = JV_ABSENT};
     if (*at < s->len && s->p[*at] == '(') {
         const char *end = memchr(s->p + *at, ')', s->len - *at);
@@ -324,10 +325,10 @@ static enum err conversion(struct jvm *vm, const struct jstr *s, size_t *at, str
         jrope_puts(&vm->tmp, "%");
         return ERR_OK;
     }
-    if (f.type == '\0' || strchr("sracdiuxXoeEfFgG", f.type) == NULL) {
+    if (f.type == '\0' || strchr("srcdiuxXoeEfFgG", f.type) == NULL) {
         return jvm_fail(vm, "unsupported format character 0x%02x at index %zu", (unsigned)(unsigned char)f.type, *at - 1);
     }
-    if (strchr("srac", f.type) != NULL) {
+    if (strchr("src", f.type) != NULL) {
         f.fill = space;
         f.align = f.align == '=' ? '>' : f.align;
     }
@@ -355,7 +356,8 @@ enum err jop_format(struct jvm *vm, const struct jstr *format, struct jv args, s
     if (!may_remain && a.next < (a.is_tuple ? args.list->n : 1)) {
         return jvm_fail(vm, "not all arguments converted during string formatting");
     }
-    return jrope_take(vm, &vm->tmp, from, out);
+    TRY(jrope_take(vm, &vm->tmp, from, out));
+    return format->safe ? jv_mark_safe(vm, out->str, out) : ERR_OK;
 }
 
 /* --- str.format ------------------------------------------------------------------------------------------------------------ */
@@ -534,6 +536,9 @@ enum err jcall_format(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *s = c->self.str;
     struct numbering auto_n = {0};
+    if (s->safe) {
+        return jvm_fail(vm, "format on text that is marked safe is not supported");
+    }
     size_t begin = vm->tmp.text.len;
     for (size_t at = 0; at < s->len;) {
         size_t from = at;

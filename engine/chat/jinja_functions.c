@@ -28,7 +28,7 @@ static enum err fn_range(struct jvm *vm, struct jcall *c, struct jv *out) /* sta
     }
     struct jv_range *r;
     TRY(jv_alloc(vm, sizeof *r, &r));
-    *r = (struct jv_range){.start = v[0], .step = v[2], .n = (uint32_t)n};
+    *r = (struct jv_range){.start = v[0], .stop = v[1], .step = v[2], .n = (uint32_t)n};
     *out = (struct jv){.kind = JV_RANGE, .range = r};
     return ERR_OK;
 }

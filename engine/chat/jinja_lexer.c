@@ -143,6 +143,10 @@ static enum err lex_comment(struct lexer *l)
             return ERR_OK;
         }
     }
+    if (begin + 2 + (sign == '-' || sign == '+') == l->n) { /* jinja2 takes this for an empty comment */
+        move_to(l, l->n);
+        return ERR_OK;
+    }
     return jinja_fail_at(l->s, begin, l->info, "expected the end of the comment, found the end of the template");
 }
 
@@ -162,6 +166,9 @@ static enum err lex_raw(struct lexer *l, size_t body)
 {
     size_t begin = l->i;
     move_to(l, body);
+    if (body == l->n) {
+        return ERR_OK; /* as with comments */
+    }
     for (size_t at = body; at + 2 <= l->n; at++) {
         if (!has(l, at, "{%")) {
             continue;
@@ -217,6 +224,12 @@ static enum err lex_number(struct lexer *l)
     if (!is_float && l->s[from] == '0' && (base == 'x' || base == 'o' || base == 'b') && is_word(at_char(l, from + 2))) {
         end = from + 2;
         while (is_word(at_char(l, end))) {
+            end++;
+        }
+    }
+    if (!is_float && l->s[from] == '0' && is_digit(l->s[end - 1]) && !(base == 'x' || base == 'o' || base == 'b')) {
+        end = from; /* 007 is 00 and 7 */
+        while (at_char(l, end) == '0' || (at_char(l, end) == '_' && at_char(l, end + 1) == '0')) {
             end++;
         }
     }

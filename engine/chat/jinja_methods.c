@@ -34,9 +34,14 @@ static enum err recase(struct jvm *vm, const struct jstr *s, bool is_title, stru
         uint32_t mapped[3];
         size_t n = utf8_decode(s->p + i, s->len - i, &cp, NULL);
         bool is_upper = ju_is_upper(cp);
-        bool has_case = is_upper || ju_is_lower(cp);
+        bool has_case = is_upper || ju_is_lower(cp) || ju_is_title(cp);
         enum ju_to to = is_title ? (in_word ? JU_LOWER : JU_TITLE) : is_upper ? JU_LOWER : JU_UPPER;
-        size_t k = ju_map(cp, to, mapped);
+        size_t k = 1;
+        if (is_title || (has_case && !ju_is_title(cp))) {
+            k = ju_map(cp, to, mapped);
+        } else {
+            mapped[0] = cp;
+        }
         bool user = jstr_user_at(s, i, &span);
         for (size_t m = 0; m < k; m++) {
             jrope_cp(&vm->tmp, mapped[m], user);
@@ -120,7 +125,7 @@ static enum err all_are(struct jcall *c, bool (*is)(uint32_t), struct jv *out)
     return ERR_OK;
 }
 
-/* True when some characters have the case and none the other. */
+/* True when some characters have the case and none another. */
 static enum err case_is(struct jcall *c, bool (*is)(uint32_t), bool (*is_not)(uint32_t), struct jv *out)
 {
     const struct jstr *s = c->self.str;
@@ -130,7 +135,7 @@ static enum err case_is(struct jcall *c, bool (*is)(uint32_t), bool (*is_not)(ui
         uint32_t cp;
         i += utf8_decode(s->p + i, s->len - i, &cp, NULL);
         some = some || is(cp);
-        other = is_not(cp);
+        other = is_not(cp) || ju_is_title(cp);
     }
     *out = jv_bool(some && !other);
     return ERR_OK;
@@ -146,6 +151,7 @@ QUESTION(str_isalpha, ju_alpha)
 QUESTION(str_isalnum, ju_alnum)
 QUESTION(str_isdigit, ju_digit)
 QUESTION(str_isspace, ju_space)
+QUESTION(str_isnumeric, ju_numeric)
 #undef QUESTION
 
 static enum err str_isascii(struct jvm *vm, struct jcall *c, struct jv *out)
@@ -153,6 +159,33 @@ static enum err str_isascii(struct jvm *vm, struct jcall *c, struct jv *out)
     (void)vm;
     *out = jv_bool(true);
     return c->self.str->len == 0 ? ERR_OK : all_are(c, is_ascii, out);
+}
+
+static enum err str_isprintable(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    (void)vm;
+    *out = jv_bool(true);
+    return c->self.str->len == 0 ? ERR_OK : all_are(c, ju_printable, out);
+}
+
+/* Upper case only at the beginning of words, lower case only inside of them, and at least one word. */
+static enum err str_istitle(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    const struct jstr *s = c->self.str;
+    bool inside = false;
+    bool some = false;
+    bool ok = true;
+    for (size_t i = 0; i < s->len && ok;) {
+        uint32_t cp;
+        i += utf8_decode(s->p + i, s->len - i, &cp, NULL);
+        bool upper = ju_is_upper(cp) || ju_is_title(cp);
+        bool lower = !upper && ju_is_lower(cp);
+        ok = upper ? !inside : !lower || inside;
+        inside = upper || lower;
+        some = some || inside;
+    }
+    *out = jv_bool(ok && some);
+    return jvm_pay_bytes(vm, s->len);
 }
 
 static enum err str_isupper(struct jvm *vm, struct jcall *c, struct jv *out)
@@ -520,7 +553,10 @@ const struct jbuiltin jinja_str_methods[] = {
     {"isascii", str_isascii, "", 0},
     {"isdigit", str_isdigit, "", 0},
     {"islower", str_islower, "", 0},
+    {"isnumeric", str_isnumeric, "", 0},
+    {"isprintable", str_isprintable, "", 0},
     {"isspace", str_isspace, "", 0},
+    {"istitle", str_istitle, "", 0},
     {"isupper", str_isupper, "", 0},
     {"join", str_join, "iterable", 1},
     {"ljust", str_ljust, "width fillchar", 1},

@@ -102,11 +102,15 @@ static enum err float_op(struct jvm *vm, enum jbin op, double a, double b, struc
     default: {
         double mod = fmod(a, b);
         double quotient = (a - mod) / b;
-        if (mod != 0 && (mod < 0) != (b < 0)) {
+        if (mod == 0) {
+            mod = copysign(0, b);
+        } else if ((mod < 0) != (b < 0)) {
             mod += b;
             quotient -= 1;
         }
-        r = op == JB_MOD ? mod : floor(quotient + 0.5); /* the quotient is whole up to rounding */
+        double whole = floor(quotient); /* the quotient is whole up to rounding */
+        whole += quotient - whole > 0.5 ? 1 : 0;
+        r = op == JB_MOD ? mod : quotient == 0 ? copysign(0, a / b) : whole;
     }
     }
     *out = jv_float(r);
@@ -128,6 +132,16 @@ static enum err add_lists(struct jvm *vm, struct jv a, struct jv b, struct jv *o
     return ERR_OK;
 }
 
+enum err jv_mark_safe(struct jvm *vm, const struct jstr *s, struct jv *out)
+{
+    struct jstr *copy;
+    TRY(jv_alloc(vm, sizeof *copy, &copy));
+    *copy = *s;
+    copy->safe = true;
+    *out = (struct jv){.kind = JV_STR, .str = copy};
+    return ERR_OK;
+}
+
 static enum err repeat(struct jvm *vm, struct jv v, int64_t times, struct jv *out)
 {
     uint64_t n = times > 0 ? (uint64_t)times : 0;
@@ -142,7 +156,8 @@ static enum err repeat(struct jvm *vm, struct jv v, int64_t times, struct jv *ou
         for (uint64_t i = 0; i < n; i++) {
             jrope_str(&vm->tmp, v.str);
         }
-        return jrope_take(vm, &vm->tmp, 0, out);
+        TRY(jrope_take(vm, &vm->tmp, 0, out));
+        return v.str->safe ? jv_mark_safe(vm, out->str, out) : ERR_OK;
     }
     TRY(jv_list_new(vm, (enum jv_kind)v.kind, (size_t)(n * one), out));
     for (uint64_t i = 0; i < n; i++) {
@@ -155,6 +170,7 @@ static enum err repeat(struct jvm *vm, struct jv v, int64_t times, struct jv *ou
 enum err jv_escape(struct jvm *vm, const struct jstr *s, struct jv *out)
 {
     uint32_t span = 0;
+    size_t from = vm->tmp.text.len;
     for (size_t i = 0; i < s->len; i++) {
         const char *e = s->p[i] == '&'    ? "&amp;"
                         : s->p[i] == '<'  ? "&lt;"
@@ -165,7 +181,7 @@ enum err jv_escape(struct jvm *vm, const struct jstr *s, struct jv *out)
         bool user = jstr_user_at(s, i, &span);
         jrope_put(&vm->tmp, e != NULL ? e : s->p + i, e != NULL ? strlen(e) : 1, user);
     }
-    return jrope_take(vm, &vm->tmp, 0, out);
+    return jrope_take(vm, &vm->tmp, from, out);
 }
 
 /* Markup's +: text that is not safe yet is escaped, and the sum is safe. */
@@ -179,14 +195,7 @@ static enum err add_strings(struct jvm *vm, struct jv a, struct jv b, struct jv 
         TRY(jv_escape(vm, b.str, &b));
     }
     TRY(jv_concat(vm, a.str, b.str, out));
-    if (safe && !out->str->safe) {
-        struct jstr *copy;
-        TRY(jv_alloc(vm, sizeof *copy, &copy));
-        *copy = *out->str;
-        copy->safe = true;
-        out->str = copy;
-    }
-    return ERR_OK;
+    return safe && !out->str->safe ? jv_mark_safe(vm, out->str, out) : ERR_OK;
 }
 
 enum err jop_binary(struct jvm *vm, enum jbin op, struct jv a, struct jv b, struct jv *out)
@@ -328,6 +337,10 @@ static enum err own_attr(struct jvm *vm, struct jv v, struct jv name, struct jv 
     }
     if (v.kind == JV_MACRO && jstr_is(name.str, "name")) {
         *out = (struct jv){.kind = JV_STR, .str = vm->prog->names[v.macro->code->name]};
+        return ERR_OK;
+    }
+    if (v.kind == JV_CYCLER && jstr_is(name.str, "current")) {
+        *out = v.gen->items->at[v.gen->pos];
         return ERR_OK;
     }
     const struct jbuiltin *table = methods_of(v);
@@ -492,8 +505,7 @@ enum err jop_slice(struct jvm *vm, struct jv v, struct jv from_v, struct jv to_v
     }
     int64_t n = jv_len(v);
     if (!jv_is_str(v) && !jv_is_seq(v) && v.kind != JV_RANGE) {
-        *out = (struct jv){.kind = JV_UNDEF, .sub = JU_ELEM, .aux = v.kind};
-        return ERR_OK;
+        return jvm_fail(vm, "'%s' object cannot be sliced", jv_type_name(v));
     }
     int64_t step;
     int64_t from;
@@ -516,7 +528,10 @@ enum err jop_slice(struct jvm *vm, struct jv v, struct jv from_v, struct jv to_v
     if (v.kind == JV_RANGE) {
         struct jv_range *r;
         TRY(jv_alloc(vm, sizeof *r, &r));
-        *r = (struct jv_range){v.range->start + from * v.range->step, v.range->step * step, (uint32_t)count};
+        *r = (struct jv_range){.start = v.range->start + from * v.range->step,
+                               .stop = v.range->start + to * v.range->step,
+                               .step = v.range->step * step,
+                               .n = (uint32_t)count};
         *out = (struct jv){.kind = JV_RANGE, .range = r};
         return ERR_OK;
     }

@@ -190,6 +190,9 @@ static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
         *n_out = utf8_encode(cp, out);
         return used;
     }
+    if (s[1] == 'N') { /* by name: would need the names of all characters */
+        return 0;
+    }
     size_t digits = s[1] == 'x' ? 2 : s[1] == 'u' ? 4 : s[1] == 'U' ? 8 : 0;
     if (digits == 0) {
         out[0] = '\\'; /* an unknown escape stands for itself */
@@ -201,7 +204,7 @@ static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
         }
         cp = cp << 4 | (uint32_t)hex(s[used]);
     }
-    if (cp > 0x10FFFF) {
+    if (cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF)) {
         return 0;
     }
     *n_out = utf8_encode(cp, out);
@@ -263,6 +266,9 @@ static void target_name(struct jparser *p, bool attributes)
         if (jp_is_name(p, constants[i])) {
             jp_expected(p, "a name to assign to");
         }
+    }
+    if (!attributes && jp_is_name(p, "loop")) {
+        jp_fail(p, t->from, "expected a name to assign to, found 'loop', which the for block sets itself");
     }
     int32_t name = jp_name(p, t);
     p->i++;
@@ -469,7 +475,9 @@ static void tag_for(struct jparser *p, uint32_t pos)
         p->i = end;
         if (pass == 0 || (filtered && !sift)) {
             p->i = at_cond;
+            p->in_sift = true;
             jp_expression(p, false, true);
+            p->in_sift = false;
             end = p->i;
             jp_emit(p, pass == 0 ? JI_SIFT_KEEP : JI_JUMP_FALSE, 0, next, 0, pos);
         }
@@ -612,7 +620,7 @@ static void tag_endfilter(struct jparser *p, uint32_t pos)
     if (p->err == ERR_OK && jp_tok(p)->kind != JT_BLOCK_END) {
         jp_expected(p, "'%}'");
     }
-    jp_emit(p, JI_PRINT, 0, 0, 0, pos);
+    jp_emit(p, JI_PRINT, 1, 0, 0, pos);
     jp_emit(p, JI_SCOPE_END, 0, 0, 0, pos);
     p->i = p->err == ERR_OK ? end : p->i;
     p->n_blocks--;
@@ -644,6 +652,11 @@ static void parameters(struct jparser *p, uint32_t *names, uint32_t *n)
             return;
         }
         int32_t name = jp_name(p, t);
+        for (uint32_t i = 0; i < *n; i++) {
+            if (names[i] == (uint32_t)name) {
+                jp_fail(p, t->from, "the parameter stands twice");
+            }
+        }
         names[(*n)++] = (uint32_t)name;
         p->i++;
         if (jp_is_op(p, '=')) {

@@ -65,6 +65,7 @@ struct jparser {
     struct jent ents[JPARSER_MAX_ENTS];
     uint32_t n_ents;
     int depth; /* of brackets and prefix operators */
+    bool in_sift; /* in the condition of a for block, where `loop` is the loop around it */
     struct jv keywords[JPARSER_MAX_KEYWORDS];
     uint32_t n_keywords;
     struct jblock blocks[CHAT_MAX_DEPTH];

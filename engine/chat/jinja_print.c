@@ -196,7 +196,9 @@ static bool repr_flat(struct jrope *r, struct jv v)
     char text[96];
     switch (v.kind) {
     case JV_STR:
+        jrope_puts(r, v.str->safe ? "Markup(" : "");
         repr_str(r, v.str);
+        jrope_puts(r, v.str->safe ? ")" : "");
         return true;
     case JV_LIST:
     case JV_TUPLE:
@@ -217,8 +219,7 @@ static bool repr_flat(struct jrope *r, struct jv v)
         jv_float_text(v.f, text);
         break;
     case JV_RANGE: {
-        long long stop = v.range->start + (int64_t)v.range->n * v.range->step;
-        int n = snprintf(text, sizeof text, "range(%lld, %lld", (long long)v.range->start, stop);
+        int n = snprintf(text, sizeof text, "range(%lld, %lld", (long long)v.range->start, (long long)v.range->stop);
         if (v.range->step != 1) {
             n += snprintf(text + n, sizeof text - (size_t)n, ", %lld", (long long)v.range->step);
         }
@@ -231,6 +232,9 @@ static bool repr_flat(struct jrope *r, struct jv v)
     case JV_UNDEF:
         jrope_puts(r, "Undefined");
         return true;
+    case JV_LOOP:
+        snprintf(text, sizeof text, "<LoopContext %u/%u>", (unsigned)v.loop->index + 1, (unsigned)v.loop->n);
+        break;
     default:
         snprintf(text, sizeof text, "<%s>", jv_type_name(v));
     }

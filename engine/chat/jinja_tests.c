@@ -167,7 +167,7 @@ static enum err has_case(struct jvm *vm, struct jv v, bool lower, struct jv *out
     for (size_t i = 0; i < v.str->len;) {
         uint32_t cp;
         i += utf8_decode(v.str->p + i, v.str->len - i, &cp, NULL);
-        if (lower ? ju_is_upper(cp) : ju_is_lower(cp)) {
+        if (ju_is_title(cp) || (lower ? ju_is_upper(cp) : ju_is_lower(cp))) {
             return yes(out, false);
         }
         any = any || (lower ? ju_is_lower(cp) : ju_is_upper(cp));

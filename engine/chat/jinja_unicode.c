@@ -26,7 +26,9 @@ bool ju_space(uint32_t cp)
 
 bool ju_alpha(uint32_t cp) { return in_ranges(ju_alpha_ranges, n_ju_alpha_ranges, cp); }
 
-bool ju_alnum(uint32_t cp) { return ju_alpha(cp) || in_ranges(ju_numeric_ranges, n_ju_numeric_ranges, cp); }
+bool ju_alnum(uint32_t cp) { return ju_alpha(cp) || ju_numeric(cp); }
+
+bool ju_numeric(uint32_t cp) { return in_ranges(ju_numeric_ranges, n_ju_numeric_ranges, cp); }
 
 bool ju_digit(uint32_t cp) { return in_ranges(ju_digit_ranges, n_ju_digit_ranges, cp); }
 
@@ -51,9 +53,11 @@ static uint32_t map_case(const struct ju_case *r, size_t n, uint32_t cp)
     return cp;
 }
 
-bool ju_is_upper(uint32_t cp) { return map_case(ju_lower_rows, n_ju_lower_rows, cp) != cp; }
+bool ju_is_upper(uint32_t cp) { return in_ranges(ju_uppercase_ranges, n_ju_uppercase_ranges, cp); }
 
-bool ju_is_lower(uint32_t cp) { return map_case(ju_upper_rows, n_ju_upper_rows, cp) != cp || cp == 0xDF; }
+bool ju_is_lower(uint32_t cp) { return in_ranges(ju_lowercase_ranges, n_ju_lowercase_ranges, cp); }
+
+bool ju_is_title(uint32_t cp) { return in_ranges(ju_titlecase_ranges, n_ju_titlecase_ranges, cp); }
 
 static size_t map_special(const struct ju_special *s, size_t n, uint32_t cp, uint32_t out[3])
 {

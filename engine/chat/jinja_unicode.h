@@ -20,8 +20,10 @@ struct ju_special {
     uint32_t cp, to[3];
 };
 
-extern const struct ju_range ju_alpha_ranges[], ju_numeric_ranges[], ju_digit_ranges[], ju_printable_ranges[];
-extern const size_t n_ju_alpha_ranges, n_ju_numeric_ranges, n_ju_digit_ranges, n_ju_printable_ranges;
+extern const struct ju_range ju_alpha_ranges[], ju_numeric_ranges[], ju_digit_ranges[], ju_printable_ranges[],
+    ju_uppercase_ranges[], ju_lowercase_ranges[], ju_titlecase_ranges[];
+extern const size_t n_ju_alpha_ranges, n_ju_numeric_ranges, n_ju_digit_ranges, n_ju_printable_ranges, n_ju_uppercase_ranges,
+    n_ju_lowercase_ranges, n_ju_titlecase_ranges;
 extern const struct ju_case ju_lower_rows[], ju_upper_rows[];
 extern const size_t n_ju_lower_rows, n_ju_upper_rows;
 extern const struct ju_special ju_upper_special[], ju_title_special[];
@@ -30,10 +32,12 @@ extern const size_t n_ju_upper_special, n_ju_title_special;
 bool ju_space(uint32_t cp); /* str.isspace and what str.strip() takes away */
 bool ju_alpha(uint32_t cp);
 bool ju_alnum(uint32_t cp);
+bool ju_numeric(uint32_t cp);
 bool ju_digit(uint32_t cp);
 bool ju_printable(uint32_t cp); /* repr() shows it as it is */
 bool ju_is_upper(uint32_t cp);
 bool ju_is_lower(uint32_t cp);
+bool ju_is_title(uint32_t cp); /* a digraph whose first letter alone is upper case; neither of the above */
 
 enum ju_to { JU_LOWER, JU_UPPER, JU_TITLE };
 

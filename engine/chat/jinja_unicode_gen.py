@@ -52,7 +52,9 @@ def main():
         hexes = lambda r: [f"0x{x:X}" for x in r]
         special = lambda r: [f"0x{r[0]:X}", "{" + ", ".join(f"0x{x:X}" for x in r[1:]) + "}"]
         for name, pred in (("ju_alpha_ranges", str.isalpha), ("ju_numeric_ranges", lambda c: c.isnumeric()),
-                           ("ju_digit_ranges", str.isdigit), ("ju_printable_ranges", str.isprintable)):
+                           ("ju_digit_ranges", str.isdigit), ("ju_printable_ranges", str.isprintable),
+                           ("ju_uppercase_ranges", str.isupper), ("ju_lowercase_ranges", str.islower),
+                           ("ju_titlecase_ranges", lambda c: unicodedata.category(c) == "Lt")):
             emit(f, "ju_range", name, ranges(pred), hexes, 6)
         row = lambda r: [f"0x{r[0]:X}", f"0x{r[1]:X}", str(r[2]), str(r[3])]
         lower, lower_special = mapping(str.lower)
@@ -60,7 +62,9 @@ def main():
         emit(f, "ju_case", "ju_lower_rows", lower, row, 4)
         emit(f, "ju_case", "ju_upper_rows", upper, row, 4)
         emit(f, "ju_special", "ju_upper_special", upper_special, special, 4)
-        _, title_special = mapping(str.title)
+        # One-to-one title forms that are not the upper ones (Dz, Georgian) go into the list of exceptions.
+        title_special = [[c] + [ord(x) for x in chr(c).title()] + [0] * (3 - len(chr(c).title()))
+                         for c in CPS if chr(c).title() != chr(c).upper() or len(chr(c).title()) > 1]
         emit(f, "ju_special", "ju_title_special", title_special, special, 4)
         assert [r[0] for r in lower_special] == [0x130], lower_special
         f.write("/* clang-format on */\n")

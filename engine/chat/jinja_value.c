@@ -222,6 +222,35 @@ static uint64_t hash_bytes(uint64_t seed, const char *p, size_t n)
     return mix(h ^ w);
 }
 
+/* Fails when there is a list or dict in the tuple, however deep. */
+static enum err hashable(struct jvm *vm, const struct jv_list *tuple)
+{
+    const struct jv_list *stack[JV_MAX_NEST];
+    uint32_t at[JV_MAX_NEST];
+    int n = 0;
+    stack[n] = tuple;
+    at[n++] = 0;
+    while (n > 0) {
+        if (at[n - 1] == stack[n - 1]->n) {
+            n--;
+            continue;
+        }
+        struct jv v = stack[n - 1]->at[at[n - 1]++];
+        TRY(jvm_pay(vm, 1));
+        if (v.kind == JV_LIST || v.kind == JV_DICT) {
+            return jvm_fail(vm, "unhashable type: '%s'", jv_type_name(v));
+        }
+        if (v.kind == JV_TUPLE) {
+            if (n == JV_MAX_NEST) {
+                return jvm_fail(vm, "data is nested more than %d levels deep", JV_MAX_NEST);
+            }
+            stack[n] = v.list;
+            at[n++] = 0;
+        }
+    }
+    return ERR_OK;
+}
+
 /* Equal values have equal hashes; so 1, 1.0 and true share one. */
 static enum err hash(struct jvm *vm, struct jv key, uint64_t *out)
 {
@@ -246,7 +275,7 @@ static enum err hash(struct jvm *vm, struct jv key, uint64_t *out)
         return jvm_fail(vm, "unhashable type: '%s'", jv_type_name(key));
     case JV_TUPLE:
         *out = mix(key.list->n);
-        return ERR_OK;
+        return hashable(vm, key.list);
     default:
         *out = key.kind;
         return ERR_OK;
@@ -622,7 +651,9 @@ enum err jv_iter_next(struct jvm *vm, struct jv_iter *it, struct jv *item, bool 
         }
         uint32_t cp;
         size_t n = utf8_decode(of.str->p + it->pos, of.str->len - it->pos, &cp, NULL);
-        TRY(jv_substr(vm, of.str, it->pos, it->pos + n, item));
+        struct jstr plain = *of.str; /* the characters of Markup are no Markup */
+        plain.safe = false;
+        TRY(jv_substr(vm, &plain, it->pos, it->pos + n, item));
         it->pos += (uint32_t)n;
         break;
     }

@@ -111,7 +111,7 @@ struct jv_gen {
 };
 
 struct jv_range {
-    int64_t start, step;
+    int64_t start, stop, step; /* stop only shows when the range is printed */
     uint32_t n;
 };
 

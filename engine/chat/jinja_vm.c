@@ -143,9 +143,9 @@ static enum err store(struct jvm *vm, uint32_t name, struct jv v)
     return ERR_OK;
 }
 
-static struct jv load(struct jvm *vm, uint32_t name)
+static struct jv load(struct jvm *vm, struct jscope *from, uint32_t name)
 {
-    for (struct jscope *s = vm->scope; s != NULL; s = s->parent) {
+    for (struct jscope *s = from; s != NULL; s = s->parent) {
         struct jv *v = find_in(s, name);
         if (v != NULL && v->kind == JV_ABSENT) {
             return (struct jv){.kind = JV_UNDEF, .sub = JU_PARAM, .name = vm->prog->names[name]};
@@ -162,7 +162,7 @@ static struct jv load(struct jvm *vm, uint32_t name)
 
 static enum err do_load(struct jvm *vm, const struct jins *in)
 {
-    struct jv v = load(vm, (uint32_t)in->a);
+    struct jv v = load(vm, in->n == 1 ? vm->scope->parent : vm->scope, (uint32_t)in->a);
     if (v.kind == JV_LOOP && vm->prog->code[vm->pc + 1].op != JI_ATTR) {
         v.loop->escaped = true; /* something other than loop.x: it may be kept */
     }
@@ -171,7 +171,7 @@ static enum err do_load(struct jvm *vm, const struct jins *in)
 
 static enum err do_store_attr(struct jvm *vm, const struct jins *in)
 {
-    struct jv ns = load(vm, (uint32_t)in->a);
+    struct jv ns = load(vm, vm->scope, (uint32_t)in->a);
     struct jv name = vm->prog->consts[in->b];
     if (ns.kind != JV_NAMESPACE) {
         return jvm_fail(vm, "cannot assign attribute on non-namespace object");
@@ -483,8 +483,11 @@ static enum err do_operator(struct jvm *vm, const struct jins *in, uint32_t *nex
 
 /* --- the machine ------------------------------------------------------------------------------------------------------------- */
 
-static enum err print(struct jvm *vm)
+static enum err print(struct jvm *vm, const struct jins *in)
 {
+    if (in->n == 1 && !jv_is_str(*top(vm))) {
+        return jvm_fail(vm, "the filters of the block gave '%s', not a string", jv_type_name(*top(vm)));
+    }
     TRY(jv_write_str(vm, &vm->out, pop(vm)));
     return jrope_ok(vm, &vm->out);
 }
@@ -560,7 +563,7 @@ static enum err step(struct jvm *vm, const struct jins *in, uint32_t *next)
         jrope_str(&vm->out, vm->prog->consts[in->a].str);
         return jrope_ok(vm, &vm->out);
     case JI_PRINT:
-        return print(vm);
+        return print(vm, in);
     case JI_CONST:
         return push(vm, vm->prog->consts[in->a]);
     case JI_UNDEF:

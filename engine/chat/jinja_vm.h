@@ -159,8 +159,9 @@ MUST_CHECK enum err jcall_getter(struct jvm *vm, struct jv v, struct jv path, st
 /* Runs the filter (or test) called `name` on v with the arguments of c from position `from` on. */
 MUST_CHECK enum err jcall_named(struct jvm *vm, const struct jbuiltin *table, struct jv name, struct jv v,
                                 const struct jcall *c, uint32_t from, struct jv *out);
-/* Sorts by Python's order, stable, case-insensitive when asked. keys[i] belongs to items[i]. */
-MUST_CHECK enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse);
+/* Sorts by Python's order, stable. keys[i] belongs to items[i]. equal_first: keys that are equal need no order, as when
+ * Python compares lists of one key. */
+MUST_CHECK enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse, bool equal_first);
 /* int() and str.upper() and the like, shared by filters and methods. */
 MUST_CHECK enum err jstr_case(struct jvm *vm, const struct jstr *s, int to, struct jv *out); /* enum ju_to */
 enum jstr_side { JSIDE_LEFT = 1, JSIDE_RIGHT = 2 };
@@ -174,6 +175,8 @@ MUST_CHECK enum err jstr_capitalize(struct jvm *vm, const struct jstr *s, struct
 
 /* Item i < n of the loop. */
 struct jv jloop_item(const struct jv_loop *l, uint32_t i);
+/* s as what |safe gives (jinja_ops.c). */
+MUST_CHECK enum err jv_mark_safe(struct jvm *vm, const struct jstr *s, struct jv *out);
 /* s with & < > ' " as HTML entities (jinja_ops.c). */
 MUST_CHECK enum err jv_escape(struct jvm *vm, const struct jstr *s, struct jv *out);
 

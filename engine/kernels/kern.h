@@ -1,6 +1,6 @@
-/* The kernel table: every operation the CPU back end runs on numbers, as function pointers that are filled with the scalar
- * `ref` versions and then overwritten by each ISA the CPU has (engine/kernels/isa.c). ref is the truth: tests/kernels
- * checks every entry of every ISA against it.
+/* The kernel table: every operation the CPU back end runs on numbers, as function pointers that are filled with the
+ * scalar `ref` versions and then overwritten by each ISA the CPU has (engine/kernels/isa.c). ref is the truth:
+ * tests/kernels checks every entry of every ISA against it.
  *
  * A result never depends on how many rows, panels or heads one call covers: for each output element the order of
  * operations is fixed by the element alone. ISAs may differ from one another within the bound each operation states.
@@ -18,10 +18,9 @@
 
 /* --- quantised activation rows ------------------------------------------------------------------------------------
  * int8 per 32 inputs: with amax the largest |x| of the block, d = amax / 127 and q = round to nearest even of
- * x * (127 / amax), both divisions in f32. A block with amax < 2^-119 (where d would be subnormal) is all zero; in a block
- * with a NaN or infinity d and s are NaN and q is 0, so that every product with the row is NaN and can be noticed.
- * One row of K inputs, n_blocks = ceil(K/32):
- *   q     int8 [n_blocks*32]     -127 .. 127; inputs beyond K are 0
+ * x * (127 / amax), both divisions in f32. A block with amax < 2^-119 (where d would be subnormal) is all zero; in a
+ * block with a NaN or infinity d and s are NaN and q is 0, so that every product with the row is NaN and can be
+ * noticed. One row of K inputs, n_blocks = ceil(K/32): q     int8 [n_blocks*32]     -127 .. 127; inputs beyond K are 0
  *   d     f32  [n_blocks]        scale; 0 for an all-zero block
  *   s     f32  [n_blocks]        d * sum of q over the block (for minimums)
  *   nsum  i32  [n_blocks*2]      minus the sum of q over each half block of 16 (for zero points)
@@ -55,21 +54,23 @@ typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
  *   K  f16 [d][KERN_PAGE_TOKENS]   transposed: one load gives the same component of 32 keys
  *   V  f16 [KERN_PAGE_TOKENS][d]   right behind K
  * Page p of a sequence holds positions 32p .. 32p+31; its bytes start at base + pages[p] * page_stride.
- * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1; online softmax: Milakov 2018],
- * one page after the other from the first visible one. Row r, at position pos[r], sees positions
- * max(0, pos[r]-window+1) .. pos[r] (window 0: all). Positions are ascending. Cannot fail.
- * Bound vs ref: 4e-6 * sum |p*v| per element (ref computes in double). */
+ * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1; online softmax: Milakov
+ * 2018], one page after the other from the first visible one. Row r, at position pos[r], sees positions max(0,
+ * pos[r]-window+1) .. pos[r] (window 0: all). Positions are ascending. Cannot fail. Slots of a page that a row does not
+ * see may hold anything, even NaN; a NaN that it sees shows in its output. Bound vs ref (which computes in double):
+ * (4e-6 + 4e-7 * A) * sum |p*v| per element, A the largest scale * sum |q*K| of a visible position: a rounded score is
+ * a wrong weight. */
 enum { KERN_PAGE_TOKENS = 32 };
 
 struct kern_attention_args {
-    const float *q;   /* row r, head g at q + r*q_stride + g*d; any alignment */
-    size_t q_stride;  /* floats between rows */
-    float *out;       /* same shape with out_stride */
+    const float *q;  /* row r, head g at q + r*q_stride + g*d; any alignment */
+    size_t q_stride; /* floats between rows */
+    float *out;      /* same shape with out_stride */
     size_t out_stride;
     const int32_t *pos; /* [n_rows] */
     int n_rows;
-    int n_group; /* query heads that share this KV head */
-    int d;       /* head width, a multiple of 4, at most KERN_MAX_HEAD */
+    int n_group;               /* query heads that share this KV head */
+    int d;                     /* head width, a multiple of 4, at most KERN_MAX_HEAD */
     const unsigned char *base; /* this layer's and KV head's part of page 0 */
     size_t page_stride;        /* bytes between pages of the pool */
     const int32_t *pages;      /* page table of the sequence, indexed by position / 32 */
@@ -80,10 +81,7 @@ struct kern_attention_args {
 enum { KERN_MAX_HEAD = 512 };
 
 /* Bytes of K and V of one head in one page. */
-static inline size_t kern_kv_head_bytes(int d)
-{
-    return (size_t)d * KERN_PAGE_TOKENS * 2 * sizeof(uint16_t);
-}
+static inline size_t kern_kv_head_bytes(int d) { return (size_t)d * KERN_PAGE_TOKENS * 2 * sizeof(uint16_t); }
 
 enum kern_act { KERN_ACT_SILU, KERN_ACT_GELU_TANH, KERN_ACT_GELU, KERN_ACT_RELU, KERN_ACT_COUNT };
 
@@ -96,20 +94,24 @@ struct kern_table {
     void (*quantize_row)(const float *x, size_t k, void *row);
 
     /* out = x / sqrt(mean(x^2) + eps) * w; w may be NULL (all ones); out may be x. [Zhang & Sennrich 2019]
-     * The sum runs in 16 interleaved partial sums, then pairwise. Bound: 4e-7 * |out| * (1 + K/16 * 6e-8). */
+     * eps > 0; squares below 1e-38 count as 0. The sum runs in 16 interleaved partial sums, then pairwise.
+     * Bound: (4e-7 + K/32 * 6e-8) * |out| + 1e-44. */
     void (*rmsnorm)(const float *x, const float *w, float eps, size_t k, float *out);
 
     /* dst += src; exact. */
     void (*add)(float *dst, const float *src, size_t n);
 
-    /* out = act(gate) * up; out may be gate. Bound: 2e-6 * |act(gate) * up| + 1e-30. */
+    /* out = act(gate) * up; out may be gate. A NaN in gives NaN. Bound: 2e-6 * |act(gate) * up| + 2e-36 * |up| + 1e-44;
+     * GELU_TANH, whose exponent u = 1.6 (x + 0.045 x^3) is rounded to f32, 5e-7 * (4 + min(|u|, 88)) for 2e-6. */
     void (*glu)(enum kern_act act, const float *gate, const float *up, size_t n, float *out);
 
     /* Rotates the first n_rot components of one head vector x, in place, by cos[n_rot/2], sin[n_rot/2] [Su 2021].
-     * neox: pairs (i, i + n_rot/2); else pairs (2i, 2i+1). Exact to ref: a*cos - b*sin and a*sin + b*cos without FMA. */
+     * neox: pairs (i, i + n_rot/2); else pairs (2i, 2i+1). Exact to ref: a*cos - b*sin and a*sin + b*cos without FMA.
+     */
     void (*rope)(float *x, int n_rot, bool neox, const float *cos, const float *sin);
 
-    /* Stores one key and one value vector (d floats each, rounded to f16) at slot 0..31 of a page's head part. Exact. */
+    /* Stores one key and one value vector (d floats each, rounded to f16) at slot 0..31 of a page's head part. Exact.
+     */
     void (*kv_store)(const float *k, const float *v, int d, int slot, unsigned char *head_page);
 
     void (*attention)(const struct kern_attention_args *a);

@@ -10,7 +10,8 @@
 
 enum { MAX_MESSAGES = 4096 };
 
-/* --- messages ------------------------------------------------------------------------------------------------------ */
+/* --- messages ------------------------------------------------------------------------------------------------------
+ */
 
 static enum err bad_message(size_t i, const char *field, enum err code, const char *expected, struct err_info *info)
 {
@@ -36,7 +37,8 @@ static json_t *join_parts(const json_t *parts, size_t i, struct err_info *info)
     }
     json_t *joined = NULL;
     if (!ok) {
-        bad_message(i, "content", ERR_INVALID_VALUE, "a string or an array of parts of type text: this model reads text only", info);
+        bad_message(i, "content", ERR_INVALID_VALUE,
+                    "a string or an array of parts of type text: this model reads text only", info);
     } else if (buf_ok(&text) == ERR_OK) {
         joined = json_stringn_nocheck(text.data != NULL ? text.data : "", text.len);
     }
@@ -50,14 +52,24 @@ static enum err check_message(json_t *message, size_t i, struct err_info *info)
     if (!json_is_object(message)) {
         return bad_message(i, "", ERR_INVALID_TYPE, "an object", info);
     }
-    const char *role = json_string_value(json_object_get(message, "role"));
+    const json_t *said = json_in_get(message, "role");
+    const char *role = json_string_value(said);
     bool known = false;
     for (size_t k = 0; role != NULL && k < ARRAY_LEN(roles); k++) {
         known = known || strcmp(role, roles[k]) == 0;
     }
     if (!known) {
-        return bad_message(i, "role", role == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_VALUE,
+        return bad_message(i, "role",
+                           said == NULL   ? ERR_MISSING_PARAMETER
+                           : role == NULL ? ERR_INVALID_TYPE
+                                          : ERR_INVALID_VALUE,
                            "one of system, developer, user, assistant, tool", info);
+    }
+    if (strcmp(role, "developer") == 0) { /* templates know it as system */
+        role = "system";
+        if (json_object_set_new(message, "role", json_string(role)) != 0) {
+            return ERR_NOMEM;
+        }
     }
     json_t *content = json_object_get(message, "content");
     if (json_is_array(content)) {
@@ -68,12 +80,10 @@ static enum err check_message(json_t *message, size_t i, struct err_info *info)
         return json_object_set_new(message, "content", joined) == 0 ? ERR_OK : ERR_NOMEM;
     }
     bool may_lack = strcmp(role, "assistant") == 0; /* tool calls only */
-    if (!json_is_string(content) && !(may_lack && (content == NULL || json_is_null(content)))) {
-        return bad_message(i, "content", content == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
+    bool lacks = content == NULL || json_is_null(content);
+    if (!json_is_string(content) && !(may_lack && lacks)) {
+        return bad_message(i, "content", lacks ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
                            "a string or an array of text parts", info);
-    }
-    if (strcmp(role, "developer") == 0) { /* templates know it as system */
-        return json_object_set_new(message, "role", json_string("system")) == 0 ? ERR_OK : ERR_NOMEM;
     }
     return ERR_OK;
 }
@@ -85,11 +95,12 @@ static enum err check_messages(json_t *root, struct err_info *info)
         return err_set(info, ERR_MISSING_PARAMETER, "messages", "messages: expected an array of messages, found none");
     }
     if (!json_is_array(messages)) {
-        return err_set(info, ERR_INVALID_TYPE, "messages", "messages: expected an array, found %s", json_in_type_name(messages));
+        return err_set(info, ERR_INVALID_TYPE, "messages", "messages: expected an array, found %s",
+                       json_in_type_name(messages));
     }
     if (json_array_size(messages) == 0 || json_array_size(messages) > MAX_MESSAGES) {
-        return err_set(info, ERR_INVALID_VALUE, "messages", "messages: expected 1 to %d messages, found %zu", MAX_MESSAGES,
-                       json_array_size(messages));
+        return err_set(info, ERR_INVALID_VALUE, "messages", "messages: expected 1 to %d messages, found %zu",
+                       MAX_MESSAGES, json_array_size(messages));
     }
     for (size_t i = 0; i < json_array_size(messages); i++) {
         TRY(check_message(json_array_get(messages, i), i, info));
@@ -97,23 +108,25 @@ static enum err check_messages(json_t *root, struct err_info *info)
     return ERR_OK;
 }
 
-/* --- the prompt ---------------------------------------------------------------------------------------------------- */
+/* --- the prompt ----------------------------------------------------------------------------------------------------
+ */
 
 /* Adds scalars of chat_template_kwargs to the context; never the variables the server sets. */
 static enum err add_kwargs(const json_t *root, json_t *context, struct err_info *info)
 {
     const json_t *kwargs = json_in_get(root, "chat_template_kwargs");
     if (kwargs != NULL && !json_is_object(kwargs)) {
-        return err_set(info, ERR_INVALID_TYPE, "chat_template_kwargs", "chat_template_kwargs: expected an object, found %s",
-                       json_in_type_name(kwargs));
+        return err_set(info, ERR_INVALID_TYPE, "chat_template_kwargs",
+                       "chat_template_kwargs: expected an object, found %s", json_in_type_name(kwargs));
     }
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)kwargs, name, value)
     {
         if (json_is_object(value) || json_is_array(value) || json_object_get(context, name) != NULL) {
-            return err_set(info, ERR_UNSUPPORTED_PARAMETER, "chat_template_kwargs",
-                           "chat_template_kwargs.%.64s: expected a string, number or boolean that the server does not set", name);
+            return err_set(
+                info, ERR_UNSUPPORTED_PARAMETER, "chat_template_kwargs",
+                "chat_template_kwargs.%.64s: expected a string, number or boolean that the server does not set", name);
         }
         if (json_object_set(context, name, value) != 0) {
             return ERR_NOMEM;
@@ -129,8 +142,15 @@ static enum err add_tools(const json_t *root, json_t *context, struct err_info *
     if (tools != NULL && !json_is_array(tools)) {
         return err_set(info, ERR_INVALID_TYPE, "tools", "tools: expected an array, found %s", json_in_type_name(tools));
     }
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        if (!json_is_object(json_array_get(tools, i))) {
+            return err_set(info, ERR_INVALID_TYPE, "tools", "tools[%zu]: expected an object, found %s", i,
+                           json_in_type_name(json_array_get(tools, i)));
+        }
+    }
     if (choice != NULL && (how == NULL || (strcmp(how, "none") != 0 && strcmp(how, "auto") != 0))) {
-        return err_set(info, ERR_UNSUPPORTED_PARAMETER, "tool_choice", "tool_choice: only \"none\" and \"auto\" are supported");
+        return err_set(info, ERR_UNSUPPORTED_PARAMETER, "tool_choice",
+                       "tool_choice: only \"none\" and \"auto\" are supported");
     }
     bool wanted = tools != NULL && json_array_size(tools) > 0 && (how == NULL || strcmp(how, "none") != 0);
     return wanted && json_object_set(context, "tools", (json_t *)tools) != 0 ? ERR_NOMEM : ERR_OK;
@@ -153,7 +173,8 @@ static enum err make_context(const struct call *c, const struct params *p, json_
 _Static_assert(sizeof(struct chat_span) == sizeof(struct engine_span), "spans pass through");
 
 /* Renders and tokenises; what users wrote is never parsed for special tokens. */
-static enum err make_prompt(const struct call *c, const struct params *p, int32_t **ids, size_t *n, struct err_info *info)
+static enum err make_prompt(const struct call *c, const struct params *p, int32_t **ids, size_t *n,
+                            struct err_info *info)
 {
     const struct engine_model_info *m = engine_model(c->engine);
     if (c->server->chat_template == NULL) {
@@ -169,14 +190,15 @@ static enum err make_prompt(const struct call *c, const struct params *p, int32_
     if (err == ERR_OK) {
         size_t bos_len = strlen(m->bos_text);
         bool has_bos = bos_len > 0 && text.len >= bos_len && memcmp(text.text, m->bos_text, bos_len) == 0;
-        err = engine_tokenize(c->engine, text.text, text.len, !has_bos, true, (const struct engine_span *)(const void *)text.user,
-                              text.n_user, SIZE_MAX, ids, n);
+        err = engine_tokenize(c->engine, text.text, text.len, !has_bos, true,
+                              (const struct engine_span *)(const void *)text.user, text.n_user, SIZE_MAX, ids, n);
     }
     chat_output_fini(&text);
     return err;
 }
 
-/* --- shapes -------------------------------------------------------------------------------------------------------- */
+/* --- shapes --------------------------------------------------------------------------------------------------------
+ */
 
 static void write_logprob(struct generation *g, int32_t id, float logprob, struct buf *out)
 {
@@ -283,6 +305,7 @@ static const struct shape chat_shape = {
     .id_prefix = "chatcmpl-",
     .object = "chat.completion",
     .chunk_object = "chat.completion.chunk",
+    .prompt_field = "messages",
     .open = chat_open,
     .token = chat_token,
     .finish = chat_finish,

@@ -17,21 +17,23 @@ struct prompts {
     size_t n;
 };
 
-/* --- prompts ------------------------------------------------------------------------------------------------------- */
+/* --- prompts -------------------------------------------------------------------------------------------------------
+ */
 
 static enum err bad_prompt(struct err_info *info, enum err code, const char *found)
 {
-    return err_set(info, code, "prompt",
-                   "prompt: expected a string, an array of at most %d strings, an array of token ids, or an array of such arrays; "
-                   "found %s",
-                   MAX_PROMPTS, found);
+    return err_set(
+        info, code, "prompt",
+        "prompt: expected a string, an array of at most %d strings, an array of token ids, or an array of such arrays; "
+        "found %s",
+        MAX_PROMPTS, found);
 }
 
 static enum err add_text(const struct call *c, struct prompts *p, const json_t *v, struct err_info *info)
 {
     size_t i = p->n++;
-    enum err err = engine_tokenize(c->engine, json_string_value(v), json_string_length(v), true, true, NULL, 0, SIZE_MAX,
-                                   &p->ids[i], &p->n_ids[i]);
+    enum err err = engine_tokenize(c->engine, json_string_value(v), json_string_length(v), true, true, NULL, 0,
+                                   SIZE_MAX, &p->ids[i], &p->n_ids[i]);
     if (err == ERR_OK && p->n_ids[i] == 0) {
         err = err_set(info, ERR_INVALID_VALUE, "prompt", "prompt: expected at least one token, found an empty text");
     }
@@ -47,11 +49,14 @@ static enum err add_ids(const struct call *c, struct prompts *p, const json_t *a
     }
     for (size_t k = 0; k < n; k++) {
         const json_t *v = json_array_get(array, k);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= engine_model(c->engine)->n_vocab) {
+        if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+            json_integer_value(v) >= engine_model(c->engine)->n_vocab) {
             char where[ERR_WHERE_BYTES];
             snprintf(where, sizeof where, "prompt[%zu]", k);
-            return err_set(info, ERR_INVALID_VALUE, where, "%s: expected a token id of this model, 0 to %u, found %s", where,
-                           engine_model(c->engine)->n_vocab - 1, json_is_integer(v) ? "another number" : json_in_type_name(v));
+            return err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where,
+                           "%s: expected a token id of this model, 0 to %u, found %s", where,
+                           engine_model(c->engine)->n_vocab - 1,
+                           json_is_integer(v) ? "another number" : json_in_type_name(v));
         }
         p->ids[i][k] = (int32_t)json_integer_value(v);
     }
@@ -89,7 +94,8 @@ static enum err read_prompts(const struct call *c, const json_t *root, struct pr
     return ERR_OK;
 }
 
-/* --- shapes -------------------------------------------------------------------------------------------------------- */
+/* --- shapes --------------------------------------------------------------------------------------------------------
+ */
 
 enum { TOKENS, LOGPROBS, TOPS, OFFSETS }; /* the four arrays of the legacy log-probability object */
 
@@ -251,6 +257,7 @@ static const struct shape completion_shape = {
     .id_prefix = "cmpl-",
     .object = "text_completion",
     .chunk_object = "text_completion",
+    .prompt_field = "prompt",
     .open = completion_open,
     .token = completion_token,
     .finish = completion_finish,

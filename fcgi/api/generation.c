@@ -15,13 +15,15 @@
 
 enum { POLL_MS = 5, MAX_CHOICES = 1024 };
 
-/* --- pieces of JSON ------------------------------------------------------------------------------------------------ */
+/* --- pieces of JSON ------------------------------------------------------------------------------------------------
+ */
 
 static void write_envelope(const struct generation *g, const char *object, struct buf *out)
 {
     buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", g->id, object, g->created);
     json_write_cstr(out, g->call->server->model_id);
-    buf_printf(out, ",\"system_fingerprint\":\"fp_%016" PRIx64 "\",\"choices\":[", engine_model(g->call->engine)->fingerprint);
+    buf_printf(out, ",\"system_fingerprint\":\"fp_%016" PRIx64 "\",\"choices\":[",
+               engine_model(g->call->engine)->fingerprint);
 }
 
 void generation_chunk_open(const struct generation *g, struct buf *out)
@@ -48,7 +50,8 @@ static void write_usage(const struct generation *g, struct buf *out)
     }
     buf_printf(out,
                "\"usage\":{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64 ",\"total_tokens\":%" PRId64
-               ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRId64 "},\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
+               ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRId64
+               "},\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
                prompt, completion, prompt + completion, cached);
 }
 
@@ -87,7 +90,8 @@ enum err generation_check_model(const struct server *s, const char *asked, struc
     return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected '%.128s', found '%.128s'", s->model_id, asked);
 }
 
-/* --- streams ------------------------------------------------------------------------------------------------------- */
+/* --- streams -------------------------------------------------------------------------------------------------------
+ */
 
 /* From the watcher: the client has left. */
 static void on_gone(void *arg)
@@ -209,7 +213,8 @@ static enum err first_error(const struct generation *g)
     return ERR_OK;
 }
 
-/* --- answers ------------------------------------------------------------------------------------------------------- */
+/* --- answers -------------------------------------------------------------------------------------------------------
+ */
 
 /* Writes events until all choices have ended or the client has left. */
 static void stream_answer(struct generation *g, struct buf *out)
@@ -286,11 +291,12 @@ static void log_generation(struct generation *g)
     uint64_t arrived = g->call->reply.arrived_ns, now = clock_now_ns();
     metrics_observe(METRIC_E2E, (double)(now - arrived) / 1e9);
     metrics_observe(METRIC_QUEUE_TIME, (double)u->queue_ns / 1e9);
-    log_line("info",
-             "generation id=%s stream=%d choices=%zu prompt_tokens=%d cached_tokens=%d completion_tokens=%d ttft_ms=%" PRIu64
-             " total_ms=%" PRIu64 " gone=%d",
-             g->call->reply.id, g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
-             g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0, (now - arrived) / 1000000u, is_gone(g));
+    log_line(
+        "info",
+        "generation id=%s stream=%d choices=%zu prompt_tokens=%d cached_tokens=%d completion_tokens=%d ttft_ms=%" PRIu64
+        " total_ms=%" PRIu64 " gone=%d",
+        g->call->reply.id, g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
+        g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0, (now - arrived) / 1000000u, is_gone(g));
 }
 
 static void close_choices(struct generation *g)
@@ -328,6 +334,9 @@ static void answer(struct generation *g)
         if (err == ERR_OVERLOADED) {
             set_retry_after(g->call);
         }
+        if (strcmp(info.where, "prompt") == 0) { /* the engine knows one word for it */
+            snprintf(info.where, sizeof info.where, "%s", g->shape->prompt_field);
+        }
         reply_error(&g->call->reply, err, &info);
     } else {
         fastcgi_watch(g->call->reply.request, on_gone, g);
@@ -345,11 +354,13 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
     struct err_info info = {0};
     size_t n = n_prompts * (size_t)p->n;
     if (n > MAX_CHOICES) {
-        err_set(&info, ERR_INVALID_VALUE, "n", "expected at most %d sequences in one request, found %zu", MAX_CHOICES, n);
+        err_set(&info, ERR_INVALID_VALUE, "n", "expected at most %d sequences in one request, found %zu", MAX_CHOICES,
+                n);
         reply_error(&c->reply, ERR_INVALID_VALUE, &info);
         return;
     }
-    snprintf(g.id, sizeof g.id, "%s%016" PRIx64 "%08" PRIx32, shape->id_prefix, rng_fresh_seed(), (uint32_t)rng_fresh_seed());
+    snprintf(g.id, sizeof g.id, "%s%016" PRIx64 "%08" PRIx32, shape->id_prefix, rng_fresh_seed(),
+             (uint32_t)rng_fresh_seed());
     g.choices = mem_zalloc_array(n, sizeof *g.choices, MEM_REQUEST);
     if (g.choices == NULL) {
         reply_error(&c->reply, ERR_NOMEM, NULL);

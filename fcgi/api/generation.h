@@ -1,5 +1,5 @@
-/* Running the sequences of one request and writing them out, streamed or whole; chat.c and completions.c say in which shape.
- * Threads: the request's, but for the watcher's cancel. */
+/* Running the sequences of one request and writing them out, streamed or whole; chat.c and completions.c say in which
+ * shape. Threads: the request's, but for the watcher's cancel. */
 #ifndef INFCGI_FCGI_API_GENERATION_H
 #define INFCGI_FCGI_API_GENERATION_H
 
@@ -14,10 +14,10 @@ struct choice {
     const int32_t *prompt; /* borrowed ids */
     size_t n_prompt;
     struct engine_stream *stream;
-    struct buf text;       /* whole answers: what was said so far */
-    struct buf parts[4];   /* whole answers: JSON of log-probabilities, as the shape needs it */
-    struct buf ids;        /* JSON of the token ids, when asked for */
-    size_t n_text;         /* bytes said so far, streamed or not */
+    struct buf text;     /* whole answers: what was said so far */
+    struct buf parts[4]; /* whole answers: JSON of log-probabilities, as the shape needs it */
+    struct buf ids;      /* JSON of the token ids, when asked for */
+    size_t n_text;       /* bytes said so far, streamed or not */
     uint64_t last_token_ns;
     struct engine_event end;
     struct engine_usage usage;
@@ -31,10 +31,15 @@ struct shape {
     const char *id_prefix; /* "chatcmpl-" */
     const char *object;    /* "chat.completion" */
     const char *chunk_object;
-    void (*open)(struct generation *g, struct choice *c, struct buf *out);   /* streamed: what comes first, may append nothing */
-    void (*token)(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out); /* streamed event */
-    void (*finish)(struct generation *g, struct choice *c, struct buf *out); /* streamed: the chunk with finish_reason */
-    void (*gather)(struct generation *g, struct choice *c, const struct engine_event *ev); /* whole: keep what choice needs */
+    const char *prompt_field; /* whose fault it is when the prompt is too long */
+    void (*open)(struct generation *g, struct choice *c,
+                 struct buf *out); /* streamed: what comes first, may append nothing */
+    void (*token)(struct generation *g, struct choice *c, const struct engine_event *ev,
+                  struct buf *out); /* streamed event */
+    void (*finish)(struct generation *g, struct choice *c,
+                   struct buf *out); /* streamed: the chunk with finish_reason */
+    void (*gather)(struct generation *g, struct choice *c,
+                   const struct engine_event *ev);                           /* whole: keep what choice needs */
     void (*choice)(struct generation *g, struct choice *c, struct buf *out); /* whole: the object in "choices" */
 };
 
@@ -52,7 +57,8 @@ struct generation {
     uint64_t first_token_ns;
 };
 
-/* Makes n_prompts * params->n choices over the prompts (ids borrowed until the end), submits, answers. Frees what it made. */
+/* Makes n_prompts * params->n choices over the prompts (ids borrowed until the end), submits, answers. Frees what it
+ * made. */
 void generation_run(struct call *c, struct params *p, const struct shape *shape, const int32_t *const *prompts,
                     const size_t *n_ids, size_t n_prompts);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define AT(member) offsetof(struct params, member)
-#define INT32_TOP 2147483647.0
+#define INT32_TOP  2147483647.0
 
 /* Rows of both endpoints. llama.cpp's and vLLM's names stand beside OpenAI's. */
 #define SHARED_FIELDS                                                                                                  \
@@ -18,17 +18,22 @@
         {"repetition_penalty", FIELD_FLOAT, AT(gen.repeat_penalty), 0.01, 10},                                         \
         {"repeat_last_n", FIELD_INT32, AT(gen.repeat_last_n), -1, INT32_TOP},                                          \
         {"presence_penalty", FIELD_FLOAT, AT(gen.presence_penalty), -2, 2},                                            \
-        {"frequency_penalty", FIELD_FLOAT, AT(gen.frequency_penalty), -2, 2}, {"seed", FIELD_UINT64, AT(gen.seed), 0, 0}, \
-        {"n", FIELD_INT, AT(n), 1, PARAMS_MAX_N}, {"max_tokens", FIELD_INT, AT(max_tokens), 0, INT32_TOP},             \
-        {"n_predict", FIELD_INT, AT(max_tokens), -1, INT32_TOP}, {"min_tokens", FIELD_INT32, AT(gen.min_tokens), 0, INT32_TOP}, \
+        {"frequency_penalty", FIELD_FLOAT, AT(gen.frequency_penalty), -2, 2},                                          \
+        {"seed", FIELD_UINT64, AT(gen.seed), 0, 0}, {"n", FIELD_INT, AT(n), 1, PARAMS_MAX_N},                          \
+        {"max_tokens", FIELD_INT, AT(max_tokens), 0, INT32_TOP},                                                       \
+        {"n_predict", FIELD_INT, AT(max_tokens), -1, INT32_TOP},                                                       \
+        {"min_tokens", FIELD_INT32, AT(gen.min_tokens), 0, INT32_TOP},                                                 \
         {"ignore_eos", FIELD_BOOL, AT(gen.ignore_eos), 0, 0}, {"stream", FIELD_BOOL, AT(stream), 0, 0},                \
         {"cache_salt", FIELD_STRING, AT(gen.cache_salt), 0, 256},                                                      \
         {"return_token_ids", FIELD_BOOL, AT(return_token_ids), 0, 0}, {"stop", FIELD_CUSTOM, 0, 0, 0},                 \
         {"stop_token_ids", FIELD_CUSTOM, 0, 0, 0}, {"logit_bias", FIELD_CUSTOM, 0, 0, 0},                              \
-        {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_IGNORED, 0, 0, 0}, {"metadata", FIELD_IGNORED, 0, 0, 0}, \
-        {"grammar", FIELD_REFUSED, 0, 0, 0}, {"json_schema", FIELD_REFUSED, 0, 0, 0},                                  \
-        {"guided_json", FIELD_REFUSED, 0, 0, 0}, {"guided_regex", FIELD_REFUSED, 0, 0, 0},                             \
-        {"structured_outputs", FIELD_REFUSED, 0, 0, 0}, {"chat_template", FIELD_REFUSED, 0, 0, 0}
+        {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_IGNORED, 0, 0, 0},                                   \
+        {"metadata", FIELD_IGNORED, 0, 0, 0}, {"grammar", FIELD_REFUSED, 0, 0, 0},                                     \
+        {"json_schema", FIELD_REFUSED, 0, 0, 0}, {"guided_json", FIELD_REFUSED, 0, 0, 0},                              \
+        {"guided_regex", FIELD_REFUSED, 0, 0, 0}, {"structured_outputs", FIELD_REFUSED, 0, 0, 0},                      \
+    {                                                                                                                  \
+        "chat_template", FIELD_REFUSED, 0, 0, 0                                                                        \
+    }
 
 static const struct field chat_fields[] = {
     SHARED_FIELDS,
@@ -71,15 +76,16 @@ const struct field *params_field(bool is_chat, int i)
     return i >= 0 && i < n ? &table[i] : NULL;
 }
 
-/* --- fields with code of their own --------------------------------------------------------------------------------- */
+/* --- fields with code of their own ---------------------------------------------------------------------------------
+ */
 
 static enum err add_stop(struct params *p, const json_t *v, struct err_info *info)
 {
     size_t n = json_is_string(v) ? json_string_length(v) : 0;
     if (n == 0 || n > ENGINE_MAX_STOP_BYTES || p->gen.n_stop == ENGINE_MAX_STOPS) {
         return err_set(info, json_is_string(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop",
-                       "stop: expected at most %d strings of 1 to %d bytes, found %s%s", ENGINE_MAX_STOPS, ENGINE_MAX_STOP_BYTES,
-                       json_in_type_name(v), json_is_string(v) ? " beyond that" : "");
+                       "stop: expected at most %d strings of 1 to %d bytes, found %s%s", ENGINE_MAX_STOPS,
+                       ENGINE_MAX_STOP_BYTES, json_in_type_name(v), json_is_string(v) ? " beyond that" : "");
     }
     p->gen.stop[p->gen.n_stop] = json_string_value(v);
     p->gen.stop_len[p->gen.n_stop++] = n;
@@ -115,8 +121,8 @@ static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct err_info
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *v = json_array_get(ids, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= n_vocab) {
-            return err_set(info, ERR_INVALID_VALUE, "stop_token_ids", "stop_token_ids[%zu]: expected a token id of 0 to %lld", i,
-                           (long long)n_vocab - 1);
+            return err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop_token_ids",
+                           "stop_token_ids[%zu]: expected a token id of 0 to %lld", i, (long long)n_vocab - 1);
         }
         p->stop_ids[p->gen.n_stop_ids++] = (int32_t)json_integer_value(v);
     }
@@ -128,8 +134,8 @@ static enum err add_bias(struct params *p, int64_t id, const json_t *value, int6
 {
     bool is_ban = json_is_false(value);
     if (id < 0 || id >= n_vocab) {
-        return err_set(info, ERR_INVALID_VALUE, "logit_bias", "logit_bias: expected token ids of 0 to %lld as keys, found another",
-                       (long long)n_vocab - 1);
+        return err_set(info, ERR_INVALID_VALUE, "logit_bias",
+                       "logit_bias: expected token ids of 0 to %lld as keys, found another", (long long)n_vocab - 1);
     }
     double bias = is_ban ? -100 : json_number_value(value);
     if ((!is_ban && !json_is_number(value)) || !(bias >= -100 && bias <= 100)) {
@@ -165,8 +171,8 @@ static enum err read_bias(struct params *p, int64_t n_vocab, struct err_info *in
     }
     size_t n = json_is_array(bias) ? json_array_size(bias) : json_object_size(bias);
     if ((!json_is_object(bias) && !json_is_array(bias)) || n > ENGINE_MAX_BIAS) {
-        return err_set(info, json_is_object(bias) || json_is_array(bias) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "logit_bias",
-                       "logit_bias: expected an object with at most %d entries", ENGINE_MAX_BIAS);
+        return err_set(info, json_is_object(bias) || json_is_array(bias) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE,
+                       "logit_bias", "logit_bias: expected an object with at most %d entries", ENGINE_MAX_BIAS);
     }
     p->bias = mem_zalloc_array(n + 1, sizeof *p->bias, MEM_REQUEST);
     if (p->bias == NULL) {
@@ -175,15 +181,15 @@ static enum err read_bias(struct params *p, int64_t n_vocab, struct err_info *in
     p->gen.bias = p->bias;
     for (size_t i = 0; json_is_array(bias) && i < n; i++) {
         const json_t *pair = json_array_get(bias, i), *id = json_array_get(pair, 0);
-        TRY(add_bias(p, json_is_integer(id) ? json_integer_value(id) : -1,
-                     json_array_size(pair) == 2 ? json_array_get(pair, 1) : bias, n_vocab, info));
+        if (!json_is_integer(id) || json_array_size(pair) != 2) {
+            return err_set(info, ERR_INVALID_TYPE, "logit_bias", "logit_bias[%zu]: expected a pair [token id, number]",
+                           i);
+        }
+        TRY(add_bias(p, json_integer_value(id), json_array_get(pair, 1), n_vocab, info));
     }
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)bias, key, value)
-    {
-        TRY(add_bias(p, parse_id(key), value, n_vocab, info));
-    }
+    json_object_foreach((json_t *)bias, key, value) { TRY(add_bias(p, parse_id(key), value, n_vocab, info)); }
     return ERR_OK;
 }
 
@@ -195,10 +201,12 @@ static enum err read_stream_options(struct params *p, struct err_info *info)
     }
     const json_t *usage = json_in_get(options, "include_usage");
     if (!json_is_object(options) || (usage != NULL && !json_is_boolean(usage))) {
-        return err_set(info, ERR_INVALID_TYPE, "stream_options", "stream_options: expected an object with a boolean include_usage");
+        return err_set(info, ERR_INVALID_TYPE, "stream_options",
+                       "stream_options: expected an object with a boolean include_usage");
     }
     if (!p->stream) {
-        return err_set(info, ERR_INVALID_VALUE, "stream_options", "stream_options: expected only with \"stream\": true");
+        return err_set(info, ERR_INVALID_VALUE, "stream_options",
+                       "stream_options: expected only with \"stream\": true");
     }
     p->include_usage = json_is_true(usage);
     return ERR_OK;
@@ -212,7 +220,12 @@ static enum err read_response_format(const struct params *p, struct err_info *in
     if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
         return ERR_OK;
     }
-    return err_set(info, ERR_UNSUPPORTED_PARAMETER, "response_format", "response_format: only {\"type\": \"text\"} is supported");
+    if (type == NULL) {
+        return err_set(info, ERR_INVALID_TYPE, "response_format",
+                       "response_format: expected an object with a string type");
+    }
+    return err_set(info, ERR_UNSUPPORTED_PARAMETER, "response_format",
+                   "response_format: only {\"type\": \"text\"} is supported");
 }
 
 static enum err read_logprobs(struct params *p, bool is_chat, struct err_info *info)
@@ -238,7 +251,11 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
                      struct err_info *info)
 {
     int64_t n_vocab = engine_model(e)->n_vocab;
-    *p = (struct params){.n = 1, .max_tokens = is_chat ? -1 : 16, .logprobs = -1, .top_logprobs = -1, .root = root,
+    *p = (struct params){.n = 1,
+                         .max_tokens = is_chat ? -1 : 16,
+                         .logprobs = -1,
+                         .top_logprobs = -1,
+                         .root = root,
                          .add_generation_prompt = true};
     engine_params_init(e, &p->gen);
     TRY(json_in_fields(root, is_chat ? chat_fields : completion_fields,

@@ -1,4 +1,5 @@
-/* POST /tokenize and /detokenize, in llama.cpp's shapes ("content" / "tokens") and vLLM's ("prompt" / "tokens", "prompt"). */
+/* POST /tokenize and /detokenize, in llama.cpp's shapes ("content" / "tokens") and vLLM's ("prompt" / "tokens",
+ * "prompt"). */
 #include "fcgi/api/generation.h"
 
 #include "engine/base/json_write.h"
@@ -47,15 +48,17 @@ static enum err tokenize(struct call *c, const json_t *root, struct buf *out, st
     const json_t *content = json_in_get(root, "content"), *prompt = json_in_get(root, "prompt");
     const json_t *text = content != NULL ? content : prompt;
     if (text == NULL || !json_is_string(text)) {
-        return err_set(info, text == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, "content",
-                       "content (or prompt): expected a string, found %s", text == NULL ? "none" : json_in_type_name(text));
+        return err_set(info, text == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
+                       text == prompt && text != NULL ? "prompt" : "content",
+                       "content (or prompt): expected a string, found %s",
+                       text == NULL ? "none" : json_in_type_name(text));
     }
     int32_t *ids;
     size_t n;
     /* llama.cpp's default adds no special tokens, vLLM's does. */
     bool add_special = content != NULL ? f.add_special : f.add_special_tokens;
-    TRY(engine_tokenize(c->engine, json_string_value(text), json_string_length(text), add_special, f.parse_special, NULL, 0,
-                        SIZE_MAX, &ids, &n));
+    TRY(engine_tokenize(c->engine, json_string_value(text), json_string_length(text), add_special, f.parse_special,
+                        NULL, 0, SIZE_MAX, &ids, &n));
     write_tokens(c, ids, n, f.with_pieces, out);
     mem_free(ids);
     return buf_ok(out);
@@ -69,7 +72,8 @@ static enum err detokenize(struct call *c, const json_t *root, struct buf *out, 
     const json_t *tokens = json_in_get(root, "tokens");
     if (tokens == NULL || !json_is_array(tokens)) {
         return err_set(info, tokens == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, "tokens",
-                       "tokens: expected an array of token ids, found %s", tokens == NULL ? "none" : json_in_type_name(tokens));
+                       "tokens: expected an array of token ids, found %s",
+                       tokens == NULL ? "none" : json_in_type_name(tokens));
     }
     size_t n = json_array_size(tokens);
     int32_t *ids = mem_zalloc_array(n + 1, sizeof *ids, MEM_REQUEST);
@@ -78,11 +82,12 @@ static enum err detokenize(struct call *c, const json_t *root, struct buf *out, 
     enum err err = ids == NULL ? ERR_NOMEM : ERR_OK;
     for (size_t i = 0; i < n && err == ERR_OK; i++) {
         const json_t *v = json_array_get(tokens, i);
-        bool ok = json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < engine_model(c->engine)->n_vocab;
+        bool ok = json_is_integer(v) && json_integer_value(v) >= 0 &&
+                  json_integer_value(v) < engine_model(c->engine)->n_vocab;
         ids[i] = ok ? (int32_t)json_integer_value(v) : 0;
         err = ok ? ERR_OK
-                 : err_set(info, ERR_INVALID_VALUE, "tokens", "tokens[%zu]: expected a token id of 0 to %u", i,
-                           engine_model(c->engine)->n_vocab - 1);
+                 : err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "tokens",
+                           "tokens[%zu]: expected a token id of 0 to %u", i, engine_model(c->engine)->n_vocab - 1);
     }
     err = err != ERR_OK ? err : engine_detokenize(c->engine, ids, n, &text);
     if (err == ERR_OK) {

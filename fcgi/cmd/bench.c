@@ -1,5 +1,5 @@
-/* `infcgi bench`: how fast a model's back end prefills and decodes, printed as llama-bench prints it, so that rows of both
- * can stand in one table. Runs the back end itself: no scheduler, no sampling. */
+/* `infcgi bench`: how fast a model's back end prefills and decodes, printed as llama-bench prints it, so that rows of
+ * both can stand in one table. Runs the back end itself: no scheduler, no sampling. */
 #include "fcgi/cmd/cmd.h"
 
 #include "engine/backend/backend.h"
@@ -8,9 +8,9 @@
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
+#include "engine/tensor/dtype.h"
+#include "fcgi/cmd/bench_report.h"
 
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,8 @@ struct bench {
     const struct backend *backend;
     struct backend_model *model;
     struct backend_info info;
-    int32_t *pages;      /* [n_seqs][pages of a sequence] */
+    struct bench_report report;
+    int32_t *pages; /* [n_seqs][pages of a sequence] */
     int32_t seq_pages;
     int32_t *tokens, *pos, *seq; /* [n_batch] */
     int32_t *logit_rows;
@@ -40,9 +41,16 @@ struct bench {
 
 static enum err forward(struct bench *b, int n_rows, int n_seqs, int n_logits, struct err_info *info)
 {
-    struct backend_batch batch = {.n_rows = n_rows, .tokens = b->tokens, .pos = b->pos, .seq = b->seq, .n_seqs = n_seqs,
-                                  .page_tables = b->tables, .n_logits = n_logits, .logit_rows = b->logit_rows,
-                                  .logits = b->logits, .stats = b->stats};
+    struct backend_batch batch = {.n_rows = n_rows,
+                                  .tokens = b->tokens,
+                                  .pos = b->pos,
+                                  .seq = b->seq,
+                                  .n_seqs = n_seqs,
+                                  .page_tables = b->tables,
+                                  .n_logits = n_logits,
+                                  .logit_rows = b->logit_rows,
+                                  .logits = b->logits,
+                                  .stats = b->stats};
     return b->backend->forward(b->model, &batch, info);
 }
 
@@ -82,55 +90,10 @@ static enum err decode(struct bench *b, int from, int n, struct err_info *info)
     return ERR_OK;
 }
 
-static void print_row(const struct bench *b, const char *test, int n_prompt, int n_gen, const double *tps)
-{
-    double mean = 0, square = 0;
-    for (int i = 0; i < b->o.repeats; i++) {
-        mean += tps[i] / b->o.repeats;
-    }
-    for (int i = 0; i < b->o.repeats; i++) {
-        square += (tps[i] - mean) * (tps[i] - mean);
-    }
-    double spread = b->o.repeats > 1 ? sqrt(square / (b->o.repeats - 1)) : 0;
-    uint64_t n_params = 0;
-    for (size_t i = 0; i < gguf_n_tensors(b->gguf); i++) {
-        const struct gguf_tensor *t = gguf_tensor_at(b->gguf, i);
-        n_params += t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
-    }
-    const char *slash = strrchr(b->o.model, '/'), *name = slash != NULL ? slash + 1 : b->o.model;
-    double mib = (double)gguf_file_bytes(b->gguf) / (1 << 20);
-    if (strcmp(b->o.output, "md") == 0) {
-        printf("| %-40s | %7.2f MiB | %8.2f M | %-10s | %7d | %15s | %10.2f ± %.2f |\n", name, mib, (double)n_params / 1e6,
-               b->info.kernels, b->o.n_threads, test, mean, spread);
-    } else if (strcmp(b->o.output, "csv") == 0) {
-        printf("\"%s\",%" PRIu64 ",%" PRIu64 ",\"%s\",%d,%d,%d,%d,%d,%.6f,%.6f\n", name, gguf_file_bytes(b->gguf), n_params,
-               b->info.kernels, b->o.n_threads, n_prompt, n_gen, b->o.n_depth, b->o.n_seqs, mean, spread);
-    } else {
-        printf("{\"model_filename\":\"%s\",\"model_size\":%" PRIu64 ",\"model_n_params\":%" PRIu64
-               ",\"backends\":\"%s\",\"n_threads\":%d,\"n_prompt\":%d,\"n_gen\":%d,\"n_depth\":%d,\"n_seqs\":%d,\"avg_ts\":%.6f,"
-               "\"stddev_ts\":%.6f}\n",
-               name, gguf_file_bytes(b->gguf), n_params, b->info.kernels, b->o.n_threads, n_prompt, n_gen, b->o.n_depth,
-               b->o.n_seqs, mean, spread);
-    }
-    fflush(stdout);
-}
-
-static void print_head(const struct options *o)
-{
-    if (strcmp(o->output, "md") == 0) {
-        printf("| %-40s | %11s | %10s | %-10s | %7s | %15s | %17s |\n", "model", "size", "params", "backend", "threads", "test", "t/s");
-        printf("| ---------------------------------------- | ----------: | ---------: | ---------- | ------: | --------------: | "
-               "----------------: |\n");
-    } else if (strcmp(o->output, "csv") == 0) {
-        puts("model_filename,model_size,model_n_params,backends,n_threads,n_prompt,n_gen,n_depth,n_seqs,avg_ts,stddev_ts");
-    }
-}
-
 /* One untimed and `repeats` timed runs of one test. */
 static enum err measure(struct bench *b, bool is_prefill, struct err_info *info)
 {
-    double tps[MAX_REPEATS];
-    char test[48], depth[16] = "";
+    uint64_t samples_ns[MAX_REPEATS];
     int n = is_prefill ? b->o.n_prompt : b->o.n_gen;
     for (int s = 0; s < b->o.n_seqs && b->o.n_depth > 0; s++) {
         TRY(prefill(b, s, 0, b->o.n_depth, false, info));
@@ -138,20 +101,18 @@ static enum err measure(struct bench *b, bool is_prefill, struct err_info *info)
     for (int i = -1; i < b->o.repeats; i++) {
         uint64_t start = clock_now_ns();
         TRY(is_prefill ? prefill(b, 0, b->o.n_depth, n, true, info) : decode(b, b->o.n_depth, n, info));
-        double seconds = (double)(clock_now_ns() - start) / 1e9;
+        uint64_t elapsed_ns = clock_now_ns() - start;
         if (i >= 0) {
-            tps[i] = (is_prefill ? n : n * b->o.n_seqs) / seconds;
+            samples_ns[i] = MAX_OF(elapsed_ns, 1);
         }
     }
-    if (b->o.n_depth > 0) {
-        snprintf(depth, sizeof depth, " @ d%d", b->o.n_depth);
-    }
-    if (!is_prefill && b->o.n_seqs > 1) {
-        snprintf(test, sizeof test, "tg%d x %d%s", n, b->o.n_seqs, depth);
-    } else {
-        snprintf(test, sizeof test, "%s%d%s", is_prefill ? "pp" : "tg", n, depth);
-    }
-    print_row(b, test, is_prefill ? n : 0, is_prefill ? 0 : n, tps);
+    struct bench_row row = {.n_prompt = is_prefill ? n : 0,
+                            .n_gen = is_prefill ? 0 : n,
+                            .n_depth = b->o.n_depth,
+                            .n_seqs = is_prefill ? 1 : b->o.n_seqs,
+                            .n_samples = b->o.repeats,
+                            .samples_ns = samples_ns};
+    bench_report_row(&b->report, &row);
     return ERR_OK;
 }
 
@@ -166,8 +127,11 @@ static enum err open_all(struct bench *b, struct err_info *info)
     TRY(model_build(b->gguf, &b->plan, info));
     b->seq_pages = (o->n_depth + MAX_OF(o->n_prompt, o->n_gen)) / BACKEND_PAGE_TOKENS + 1;
     int n_rows = MAX_OF(o->n_batch, o->n_seqs);
-    struct backend_config cfg = {.cpu = o->cpu, .n_threads = o->n_threads, .n_pages = b->seq_pages * o->n_seqs,
-                                 .max_rows = n_rows, .max_logits = o->n_seqs};
+    struct backend_config cfg = {.cpu = o->cpu,
+                                 .n_threads = o->n_threads,
+                                 .n_pages = b->seq_pages * o->n_seqs,
+                                 .max_rows = n_rows,
+                                 .max_logits = o->n_seqs};
     TRY(b->backend->open(b->plan, &cfg, &b->model, info));
     b->backend->info(b->model, &b->info);
     b->pages = mem_zalloc_array((size_t)(b->seq_pages * o->n_seqs), sizeof *b->pages, MEM_GENERAL);
@@ -176,7 +140,8 @@ static enum err open_all(struct bench *b, struct err_info *info)
     b->seq = mem_zalloc_array((size_t)n_rows, sizeof *b->seq, MEM_GENERAL);
     b->logit_rows = mem_zalloc_array((size_t)n_rows, sizeof *b->logit_rows, MEM_GENERAL);
     b->logits = mem_zalloc_array((size_t)o->n_seqs * b->plan->n_vocab, sizeof *b->logits, MEM_GENERAL);
-    if (b->pages == NULL || b->tokens == NULL || b->pos == NULL || b->seq == NULL || b->logit_rows == NULL || b->logits == NULL) {
+    if (b->pages == NULL || b->tokens == NULL || b->pos == NULL || b->seq == NULL || b->logit_rows == NULL ||
+        b->logits == NULL) {
         return ERR_NOMEM;
     }
     for (int32_t i = 0; i < b->seq_pages * o->n_seqs; i++) {
@@ -186,6 +151,46 @@ static enum err open_all(struct bench *b, struct err_info *info)
         b->tables[s] = b->pages + (size_t)s * (size_t)b->seq_pages;
     }
     return ERR_OK;
+}
+
+/* The model's type as llama-bench words it, its bytes and parameters. */
+static void describe(struct bench_report *r, const struct gguf *model)
+{
+    uint64_t elems_of[DTYPE_COUNT] = {0};
+    enum dtype most = DTYPE_F32;
+    r->model_bytes = r->n_params = 0;
+    for (size_t i = 0; i < gguf_n_tensors(model); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(model, i);
+        uint64_t elems = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
+        r->n_params += elems;
+        r->model_bytes += t->bytes;
+        elems_of[t->type] += elems;
+        most = elems_of[t->type] > elems_of[most] ? t->type : most;
+    }
+    struct gguf_str arch = {"?", 1};
+    struct err_info ignored = {0};
+    if (gguf_get_str(model, "general.architecture", &arch, &ignored) != ERR_OK) {
+        arch = (struct gguf_str){"?", 1};
+    }
+    bool is_billion = r->n_params >= 1000000000;
+    snprintf(r->model_type, sizeof r->model_type, "%.*s %.*f%c %s", (int)(arch.len < 40 ? arch.len : 40), arch.data,
+             is_billion ? 2 : 0, (double)r->n_params / (is_billion ? 1e9 : 1e6), is_billion ? 'B' : 'M',
+             dtype_info(most)->name);
+}
+
+static void open_report(struct bench *b)
+{
+    const struct options *o = &b->o;
+    b->report = (struct bench_report){.out = stdout,
+                                      .model_path = o->model,
+                                      .kernels = b->info.kernels,
+                                      .n_batch = o->n_batch,
+                                      .n_threads = o->n_threads,
+                                      .has_seqs = o->n_seqs > 1};
+    b->report.format = strcmp(o->output, "md") == 0 ? BENCH_MD : strcmp(o->output, "csv") == 0 ? BENCH_CSV : BENCH_JSON;
+    describe(&b->report, b->gguf);
+    bench_report_cpu(&b->report);
+    bench_report_head(&b->report);
 }
 
 static void close_all(struct bench *b)
@@ -209,7 +214,10 @@ static const struct {
     int min, max; /* max 0: text */
     const char *help;
 } rows[] = {
-#define ROW(brief, name, member, min, max, help) {brief, name, offsetof(struct options, member), min, max, help}
+#define ROW(brief, name, member, min, max, help)                                                                       \
+    {                                                                                                                  \
+        brief, name, offsetof(struct options, member), min, max, help                                                  \
+    }
     ROW("-m", "--model", model, 0, 0, "GGUF file"),
     ROW("-p", "--n-prompt", n_prompt, 0, MAX_TOKENS, "prompt tokens to prefill [512]"),
     ROW("-n", "--n-gen", n_gen, 0, MAX_TOKENS, "tokens to decode [128]"),
@@ -224,6 +232,19 @@ static const struct {
 #undef ROW
 };
 
+/* The row an argument names, else ARRAY_LEN(rows); *value is what stands behind `--name=`, or NULL. */
+static size_t find_option(const char *arg, const char **value)
+{
+    const char *equals = strncmp(arg, "--", 2) == 0 ? strchr(arg, '=') : NULL;
+    size_t len = equals != NULL ? (size_t)(equals - arg) : strlen(arg), k = 0;
+    while (k < ARRAY_LEN(rows) && strcmp(arg, rows[k].brief) != 0 &&
+           (strlen(rows[k].name) != len || memcmp(arg, rows[k].name, len) != 0)) {
+        k++;
+    }
+    *value = equals != NULL ? equals + 1 : NULL;
+    return k;
+}
+
 /* CMD_OK, -1 after --help, or CMD_USAGE. */
 static int read_options(struct options *o, int argc, char **argv)
 {
@@ -235,25 +256,23 @@ static int read_options(struct options *o, int argc, char **argv)
             }
             return -1;
         }
-        size_t k = 0;
-        while (k < ARRAY_LEN(rows) && strcmp(argv[i], rows[k].brief) != 0 && strcmp(argv[i], rows[k].name) != 0) {
-            k++;
-        }
-        if (k == ARRAY_LEN(rows) || i + 1 == argc) {
+        const char *value;
+        size_t k = find_option(argv[i], &value);
+        if (k == ARRAY_LEN(rows) || (value == NULL && i + 1 == argc)) {
             fprintf(stderr, "error: bench: %s '%s'; --help lists the options\n",
                     k == ARRAY_LEN(rows) ? "unknown option" : "expected a value behind", argv[i]);
             return CMD_USAGE;
         }
         void *to = (char *)o + rows[k].offset;
-        const char *value = argv[++i];
+        value = value != NULL ? value : argv[++i];
         if (rows[k].max == 0) {
             *(const char **)to = value;
             continue;
         }
         int64_t v;
         if (!conf_parse_integer(value, &v) || v < rows[k].min || v > rows[k].max) {
-            fprintf(stderr, "error: bench: %s: expected an integer of %d to %d, found '%s'\n", rows[k].name, rows[k].min, rows[k].max,
-                    value);
+            fprintf(stderr, "error: bench: %s: expected an integer of %d to %d, found '%s'\n", rows[k].name,
+                    rows[k].min, rows[k].max, value);
             return CMD_USAGE;
         }
         *(int *)to = (int)v;
@@ -268,8 +287,15 @@ static int read_options(struct options *o, int argc, char **argv)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct bench b = {.o = {.output = "md", .backend = "cpu", .n_prompt = 512, .n_gen = 128, .n_seqs = 1, .n_batch = 512,
-                            .n_threads = pool_cpu_count(), .repeats = 5, .cpu = conf_environment("cpu")}};
+    struct bench b = {.o = {.output = "md",
+                            .backend = "cpu",
+                            .n_prompt = 512,
+                            .n_gen = 128,
+                            .n_seqs = 1,
+                            .n_batch = 512,
+                            .n_threads = pool_cpu_count(),
+                            .repeats = 5,
+                            .cpu = conf_environment("cpu")}};
     int rc = read_options(&b.o, argc, argv);
     if (rc != CMD_OK) {
         return rc < 0 ? CMD_OK : rc;
@@ -278,11 +304,14 @@ int cmd_bench(int argc, char **argv)
     struct conf conf = {.model = b.o.model};
     enum err err = open_all(&b, &info);
     if (err == ERR_OK) {
-        print_head(&b.o);
+        open_report(&b);
         err = b.o.n_prompt > 0 ? measure(&b, true, &info) : ERR_OK;
     }
     if (err == ERR_OK && b.o.n_gen > 0) {
         err = measure(&b, false, &info);
+    }
+    if (err == ERR_OK) {
+        bench_report_foot(&b.report);
     }
     close_all(&b);
     return err == ERR_OK ? CMD_OK : cmd_fail(&conf, err, &info);

@@ -4,7 +4,7 @@ import re
 import harness
 from browser import ENTER, ESCAPE, SHIFT, Browser
 
-LONG = "Count from one to five hundred in words, one number a line."
+LONG = "Write the numbers from 1 to 1000, one a line."
 
 
 def opened(ctx, server=None):
@@ -13,6 +13,10 @@ def opened(ctx, server=None):
     b.open((server or ctx.server).base + "/")
     b.wait(lambda: b.text("#model")[0] not in ("", "connecting…"), "the page finds the model")
     return b
+
+
+def set_greedy(b):
+    b.run("document.querySelector('#temperature').value = 0; document.querySelector('#temperature').dispatchEvent(new Event('input'))")
 
 
 def answers(b):
@@ -25,7 +29,7 @@ def is_done(b):
 
 def test_ask_with_the_keyboard(ctx):
     b = opened(ctx)
-    b.run("document.querySelector('#temperature').value = 0; document.querySelector('#temperature').dispatchEvent(new Event('input'))")
+    set_greedy(b)
     assert b.run("return document.activeElement.id") == "input", "the input has the focus from the start"
     b.keys("What is the capital" + SHIFT + ENTER + "of France?" + ENTER)
     assert b.text(".message.user .text")[0] == "What is the capital\nof France?"
@@ -46,6 +50,7 @@ def test_ask_with_the_keyboard(ctx):
 
 def test_text_appears_as_it_streams_and_stop_stops(ctx):
     b = opened(ctx)
+    set_greedy(b)
     for how in ("button", "key"):
         b.click("#new")
         b.keys(LONG + ENTER)

@@ -42,7 +42,9 @@ struct check_op {
 /* The groups of operations. */
 #define CHECK_GROUPS(X)                                                                                                \
     X(check_matmul_ops)                                                                                                \
-    X(check_quantize_ops)
+    X(check_quantize_ops)                                                                                              \
+    X(check_ops_ops)                                                                                                   \
+    X(check_attention_ops)
 
 #define CHECK_DECLARE(group) extern const struct check_op group[];
 CHECK_GROUPS(CHECK_DECLARE)

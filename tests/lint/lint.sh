@@ -96,7 +96,7 @@ scripts() {
     shellcheck -f gcc $(sources .ci/run nginx tests | grep -E '\.sh$|^\.ci/run$') | grep -v ': note:'
 }
 
-# What users meet is in docs/ops: each error, each option, each metric.
+# What users meet is in docs: each error, each option, each metric, each request field and path.
 documented() {
     local word
     if [ -f docs/ops/errors.md ]; then
@@ -112,6 +112,17 @@ documented() {
     if [ -f docs/ops/metrics.md ] && [ -f fcgi/metrics.c ]; then
         for word in $(grep -ohE '"infcgi_[a-z_]+"' fcgi/metrics.[ch] | tr -d '"' | sort -u); do
             grep -qF "\`$word\`" docs/ops/metrics.md || echo "docs/ops/metrics.md:1: metric $word is not listed"
+        done
+    fi
+    if [ -f docs/api.md ] && [ -f fcgi/route.c ]; then
+        for word in $(cat fcgi/api/*.c | grep -oE '\{"[a-z0-9_]+", *FIELD_' | cut -d'"' -f2 | sort -u); do
+            grep -qF "\`$word\`" docs/api.md || echo "docs/api.md:1: request field $word is not listed"
+        done
+        for word in $(sed -nE 's/^ *\{"(GET|POST)", "([^"]+)".*/\2/p' fcgi/route.c); do
+            grep -qE "\`$word(\{id\})?\`" docs/api.md || echo "docs/api.md:1: path $word is not listed"
+        done
+        for word in $(sed -nE 's/^ *\{"(GET|POST)", .*, "([a-z-]+)"\},$/\2/p' fcgi/route.c | sort -u); do
+            grep -qi "^## ${word//-/ }\$" docs/api.md || echo "docs/api.md:1: there is no heading for $word"
         done
     fi
 }

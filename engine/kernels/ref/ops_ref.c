@@ -33,9 +33,9 @@ static double activate(enum kern_act act, double x)
     case KERN_ACT_GELU_TANH: /* x * sigmoid(2u) = x/2 * (1 + tanh u), u = sqrt(2/pi) * (x + 0.044715 x^3) */
         return x / (1.0 + exp(-2.0 * 0.7978845608028654 * (x + 0.044715 * x * x * x)));
     case KERN_ACT_GELU:
-        return 0.5 * x * (1.0 + erf(x * 0.7071067811865476));
+        return 0.5 * x * erfc(x * -0.7071067811865476); /* 1 + erf would cancel for x < 0 */
     default:
-        return x > 0 ? x : 0;
+        return x < 0 ? 0 : x; /* a NaN stays one */
     }
 }
 

@@ -1,5 +1,5 @@
-/* Eight floats of AVX2 with FMA and F16C, under the names that the shared kernel bodies (ops_vec.h, attention_vec.h) use.
- * Everything is static: AVX2 code must not leak into objects built for the baseline CPU. */
+/* Eight floats of AVX2 with FMA and F16C, under the names that the shared kernel bodies (ops_vec.h, attention_vec.h)
+ * use. Everything is static: AVX2 code must not leak into objects built for the baseline CPU. */
 #ifndef INFCGI_KERNELS_X86_VEC_AVX2_H
 #define INFCGI_KERNELS_X86_VEC_AVX2_H
 
@@ -9,7 +9,10 @@
 #include <string.h>
 
 typedef __m256 vec;
-enum { VEC_LANES = 8, VEC_TILE = 2 }; /* VEC_TILE: queries of an attention tile; 2 x 4 score registers of 16 */
+enum { VEC_LANES = 8 };
+#define VEC_TILE                                                                                                       \
+    4 /* queries of an attention tile: 4 x 2 sums, 2 widened, 1 broadcast of 16 registers; the preprocessor compares   \
+         it */
 
 static inline __m256i vec_mask(size_t n)
 {
@@ -19,8 +22,20 @@ static inline __m256i vec_mask(size_t n)
 static inline vec vec_set1(float f) { return _mm256_set1_ps(f); }
 static inline vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void vec_store(float *p, vec v) { _mm256_storeu_ps(p, v); }
-static inline vec vec_load_part(const float *p, size_t n) { return _mm256_maskload_ps(p, vec_mask(n)); }
-static inline void vec_store_part(float *p, vec v, size_t n) { _mm256_maskstore_ps(p, vec_mask(n), v); }
+/* Masked stores are slow (add of 1536 floats: 740 ns with them, 120 without, Zen 4), so whole vectors go without a
+ * mask. */
+static inline vec vec_load_part(const float *p, size_t n)
+{
+    return n >= 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, vec_mask(n));
+}
+static inline void vec_store_part(float *p, vec v, size_t n)
+{
+    if (n >= 8) {
+        _mm256_storeu_ps(p, v);
+    } else {
+        _mm256_maskstore_ps(p, vec_mask(n), v);
+    }
+}
 static inline vec vec_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 static inline vec vec_load_f16_part(const uint16_t *p, size_t n)
 {
@@ -34,6 +49,7 @@ static inline void vec_store_f16_part(uint16_t *p, vec v, size_t n)
     _mm_storeu_si128((__m128i *)h, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     memcpy(p, h, (n >= 8 ? 8 : n) * sizeof *h);
 }
+static inline void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 static inline vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 static inline vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
@@ -48,7 +64,8 @@ static inline vec vec_keep_range(vec v, vec other, int32_t first, int32_t from, 
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     __m256i t = _mm256_add_epi32(lane, _mm256_set1_epi32(first));
-    __m256i out = _mm256_or_si256(_mm256_cmpgt_epi32(t, _mm256_set1_epi32(last)), _mm256_cmpgt_epi32(_mm256_set1_epi32(from), t));
+    __m256i out =
+        _mm256_or_si256(_mm256_cmpgt_epi32(t, _mm256_set1_epi32(last)), _mm256_cmpgt_epi32(_mm256_set1_epi32(from), t));
     return _mm256_blendv_ps(v, other, _mm256_castsi256_ps(out));
 }
 
@@ -76,7 +93,10 @@ static inline vec vec_scale2(vec x, vec n)
 }
 
 /* a where x < y, else b. */
-static inline vec vec_if_less(vec x, vec y, vec a, vec b) { return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_LT_OQ)); }
+static inline vec vec_if_less(vec x, vec y, vec a, vec b)
+{
+    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_LT_OQ));
+}
 
 /* Sums of doubles. */
 struct vec_sum64 {

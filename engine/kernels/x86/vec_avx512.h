@@ -8,7 +8,10 @@
 #include <stdint.h>
 
 typedef __m512 vec;
-enum { VEC_LANES = 16, VEC_TILE = 8 }; /* VEC_TILE: queries of an attention tile; 8 x 2 score registers of 32 */
+enum { VEC_LANES = 16 };
+#define VEC_TILE                                                                                                       \
+    8 /* queries of an attention tile: 8 x 2 sums, 2 widened, 1 broadcast of 32 registers; the preprocessor compares   \
+         it */
 
 static inline __mmask16 vec_mask(size_t n) { return n >= 16 ? 0xFFFF : (__mmask16)((1u << n) - 1); }
 static inline vec vec_set1(float f) { return _mm512_set1_ps(f); }
@@ -25,6 +28,7 @@ static inline void vec_store_f16_part(uint16_t *p, vec v, size_t n)
 {
     _mm256_mask_storeu_epi16(p, vec_mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+static inline void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 static inline vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
 static inline vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
@@ -34,12 +38,13 @@ static inline vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c)
 static inline vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); }
 static inline vec vec_min(vec a, vec b) { return _mm512_min_ps(a, b); }
 
-/* v where lane index + first <= last, else `other`. */
+/* v where from <= lane index + first <= last, else `other`. */
 static inline vec vec_keep_range(vec v, vec other, int32_t first, int32_t from, int32_t last)
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     __m512i t = _mm512_add_epi32(lane, _mm512_set1_epi32(first));
-    __mmask16 m = _mm512_cmple_epi32_mask(t, _mm512_set1_epi32(last)) & _mm512_cmpge_epi32_mask(t, _mm512_set1_epi32(from));
+    __mmask16 m =
+        _mm512_cmple_epi32_mask(t, _mm512_set1_epi32(last)) & _mm512_cmpge_epi32_mask(t, _mm512_set1_epi32(from));
     return _mm512_mask_blend_ps(m, other, v);
 }
 

@@ -1,0 +1,353 @@
+/* Streams: sampled tokens become text and events. Stop strings and detokenising happen here, in the reader's thread, so that
+ * the scheduler deals in ids alone. */
+#include "engine/engine_internal.h"
+
+#include "engine/base/rng.h"
+#include "engine/sample/stop.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_TEXT_BYTES = 1 << 30 };
+
+/* A token whose text is not all released yet. */
+struct pending {
+    struct sampler_result token;
+    size_t text_end; /* offset behind its text, counted from the start of the stream's text */
+};
+
+enum { MAX_PENDING = ENGINE_MAX_STOP_BYTES + 8 }; /* each held-back token but the last few holds a byte at least */
+
+struct engine_stream {
+    struct engine *engine;
+    struct sched_seq *seq;
+    struct detokenizer detok;
+    struct stop stop;
+    char *stop_text;       /* the stop strings, owned */
+    bool show_special, has_ended, is_stopped;
+    size_t n_decoded;      /* bytes of text so far, released or held */
+    size_t n_released;     /* bytes given out */
+    struct pending pending[MAX_PENDING];
+    int n_pending;
+    struct buf text;       /* of the event last given out */
+    struct buf decoded;    /* scratch */
+    struct engine_logprob top[SAMPLER_MAX_TOP];
+    struct engine_event end; /* what ENGINE_END will say, once is_stopped */
+    int32_t n_cut;         /* tokens sampled but cut off by a stop string */
+    struct sched_usage usage; /* frozen at the end */
+};
+
+void engine_params_init(const struct engine *e, struct engine_params *p)
+{
+    const struct engine_sampling *s = &e->info.sampling;
+    *p = (struct engine_params){.temperature = (float)s->temperature,
+                                .top_k = s->top_k,
+                                .top_p = (float)s->top_p,
+                                .min_p = (float)s->min_p,
+                                .typical_p = 1,
+                                .repeat_penalty = 1,
+                                .repeat_last_n = 64,
+                                .seed = rng_fresh_seed(),
+                                .max_tokens = -1,
+                                .n_logprobs = -1};
+}
+
+static enum err check_prompt(const struct engine *e, const int32_t *ids, size_t n, const struct engine_params *p,
+                             struct err_info *info)
+{
+    if (n == 0) {
+        return err_set(info, ERR_INVALID_VALUE, "prompt", "prompt: expected at least one token, found none");
+    }
+    size_t room = e->info.n_ctx - (p->max_tokens == 0 ? 0 : 1);
+    if (n > room) {
+        return err_set(info, ERR_CONTEXT_LENGTH, "prompt",
+                       "This model's maximum context length is %u tokens; the prompt of %zu tokens exceeds the available "
+                       "context size",
+                       e->info.n_ctx, n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= e->info.n_vocab) {
+            return err_set(info, ERR_INVALID_VALUE, "prompt", "prompt[%zu]: expected a token id of 0 to %u, found %d", i,
+                           e->info.n_vocab - 1, ids[i]);
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err copy_stops(struct engine_stream *s, const struct engine_params *p)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < p->n_stop; i++) {
+        bytes += p->stop_len[i] + 1;
+    }
+    s->stop_text = mem_zalloc(bytes + 1, MEM_REQUEST);
+    if (s->stop_text == NULL) {
+        return ERR_NOMEM;
+    }
+    size_t at = 0;
+    for (size_t i = 0; i < p->n_stop; i++) {
+        memcpy(s->stop_text + at, p->stop[i], p->stop_len[i]);
+        s->stop.strings[i] = s->stop_text + at;
+        s->stop.lens[i] = p->stop_len[i];
+        at += p->stop_len[i] + 1; /* a NUL stays behind each */
+    }
+    s->stop.n = p->n_stop;
+    return ERR_OK;
+}
+
+/* All ids that end this sequence: the model's and the request's. */
+static enum err list_request_ends(const struct engine *e, const struct engine_params *p, int32_t **out, size_t *n)
+{
+    *n = e->n_ends + p->n_stop_ids;
+    *out = mem_alloc((*n + 1) * sizeof **out, MEM_REQUEST);
+    if (*out == NULL) {
+        return ERR_NOMEM;
+    }
+    memcpy(*out, e->ends, e->n_ends * sizeof **out);
+    if (p->n_stop_ids != 0) {
+        memcpy(*out + e->n_ends, p->stop_ids, p->n_stop_ids * sizeof **out);
+    }
+    return ERR_OK;
+}
+
+_Static_assert(sizeof(struct engine_bias) == sizeof(struct sampler_bias), "biases pass through");
+
+static enum err submit(struct engine *e, struct engine_stream *s, const int32_t *ids, size_t n, const struct engine_params *p,
+                       struct err_info *info)
+{
+    int32_t *ends;
+    size_t n_ends;
+    if (copy_stops(s, p) != ERR_OK || list_request_ends(e, p, &ends, &n_ends) != ERR_OK) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
+    }
+    struct sched_request r = {
+        .tokens = ids,
+        .n_tokens = (int32_t)n,
+        .max_tokens = p->max_tokens,
+        .min_tokens = p->min_tokens,
+        .ignore_ends = p->ignore_eos,
+        .prompt_logprobs = p->prompt_logprobs,
+        .sampling = {.temperature = p->temperature,
+                     .top_k = p->top_k,
+                     .top_p = p->top_p,
+                     .min_p = p->min_p,
+                     .typical_p = p->typical_p,
+                     .repeat_penalty = p->repeat_penalty,
+                     .repeat_last_n = p->repeat_last_n,
+                     .presence_penalty = p->presence_penalty,
+                     .frequency_penalty = p->frequency_penalty,
+                     .seed = p->seed,
+                     .choice = p->choice,
+                     .n_top = p->prompt_logprobs && p->n_logprobs < 0 ? 0 : p->n_logprobs,
+                     .bias = (const struct sampler_bias *)(const void *)p->bias,
+                     .n_bias = p->n_bias,
+                     .ends = ends,
+                     .n_ends = n_ends},
+        .salt = p->cache_salt,
+        .deadline_ns = p->deadline_ns,
+    };
+    enum err err = sched_submit(e->sched, &r, &s->seq, info);
+    mem_free(ends);
+    return err;
+}
+
+enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
+                       struct engine_stream **out, struct err_info *info)
+{
+    *out = NULL;
+    TRY(check_prompt(e, ids, n_ids, p, info));
+    struct engine_stream *s = mem_zalloc(sizeof *s, MEM_REQUEST);
+    if (s == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
+    }
+    s->engine = e;
+    s->show_special = p->show_special;
+    s->detok.started = true; /* a completion's leading space is its own */
+    buf_init(&s->text, MAX_TEXT_BYTES, MEM_REQUEST);
+    buf_init(&s->decoded, MAX_TEXT_BYTES, MEM_REQUEST);
+    buf_init(&s->stop.held, MAX_TEXT_BYTES, MEM_REQUEST);
+    enum err err = submit(e, s, ids, n_ids, p, info);
+    if (err != ERR_OK) {
+        engine_stream_close(&s);
+    }
+    *out = s;
+    return err;
+}
+
+static void fill_token(struct engine_stream *s, const struct sampler_result *r, struct engine_event *out)
+{
+    out->id = r->id;
+    out->logprob = r->logprob;
+    out->n_top = r->n_top;
+    out->top = s->top;
+    for (int32_t i = 0; i < r->n_top; i++) {
+        s->top[i] = (struct engine_logprob){r->top[i].id, r->top[i].logprob};
+    }
+}
+
+/* Moves n bytes of held text into the event. */
+static void release_text(struct engine_stream *s, size_t n, struct engine_event *out)
+{
+    buf_reset(&s->text);
+    buf_append(&s->text, s->stop.held.data, n);
+    stop_release(&s->stop, n);
+    s->n_released += n;
+    out->text = s->text.data != NULL ? s->text.data : "";
+    out->text_len = s->text.len;
+}
+
+/* Gives out the oldest pending token if all its text may be shown; `releasable` bytes of the held text may. */
+static bool give_pending(struct engine_stream *s, size_t releasable, struct engine_event *out)
+{
+    if (s->n_pending == 0 || s->pending[0].text_end > s->n_released + releasable) {
+        return false;
+    }
+    *out = (struct engine_event){.kind = ENGINE_TOKEN};
+    fill_token(s, &s->pending[0].token, out);
+    release_text(s, s->pending[0].text_end - s->n_released, out);
+    memmove(&s->pending[0], &s->pending[1], (size_t)(s->n_pending - 1) * sizeof s->pending[0]);
+    s->n_pending--;
+    return true;
+}
+
+static void freeze_usage(struct engine_stream *s)
+{
+    sched_seq_usage(s->seq, &s->usage);
+    s->usage.completion_tokens -= s->n_cut;
+}
+
+/* The end: whatever text is held and may be shown goes with it. */
+static void give_end(struct engine_stream *s, size_t releasable, struct engine_event *out)
+{
+    *out = s->end;
+    out->kind = ENGINE_END;
+    release_text(s, releasable, out);
+    s->has_ended = true;
+    freeze_usage(s);
+}
+
+/* Adds text to what stop strings are looked for in; true when one begins behind *releasable bytes. */
+static bool look_for_stop(struct engine_stream *s, size_t *releasable)
+{
+    size_t which = 0;
+    bool found = stop_push(&s->stop, s->decoded.data, s->decoded.len, releasable, &which);
+    s->n_decoded += s->decoded.len;
+    if (found) {
+        s->is_stopped = true;
+        s->end = (struct engine_event){.finish = ENGINE_FINISH_STOP, .stop_match = s->stop.strings[which]};
+        sched_cancel(s->seq);
+    }
+    return found;
+}
+
+/* How much of the held text may be shown now: all of it once the stream is over, up to a stop string once one was found. */
+static size_t releasable_now(struct engine_stream *s)
+{
+    size_t releasable = 0, which;
+    buf_reset(&s->decoded);
+    (void)stop_push(&s->stop, "", 0, &releasable, &which);
+    return releasable;
+}
+
+static void take_token(struct engine_stream *s, const struct sampler_result *r)
+{
+    buf_reset(&s->decoded);
+    detokenizer_push(&s->detok, s->engine->tokenizer, r->id, s->show_special, &s->decoded);
+    size_t releasable;
+    look_for_stop(s, &releasable);
+    s->pending[s->n_pending++] = (struct pending){.token = *r, .text_end = s->n_decoded};
+}
+
+static void take_end(struct engine_stream *s, const struct sched_event *ev)
+{
+    buf_reset(&s->decoded);
+    detokenizer_finish(&s->detok, &s->decoded);
+    size_t releasable;
+    bool found = look_for_stop(s, &releasable);
+    if (!found) {
+        s->is_stopped = true;
+        s->end = (struct engine_event){.finish = (enum engine_finish)ev->finish, .err = ev->err};
+    }
+    if (s->n_pending > 0) {
+        s->pending[s->n_pending - 1].text_end = s->n_decoded; /* what was held of a character goes with the last token */
+    }
+}
+
+_Static_assert((int)ENGINE_FINISH_LENGTH == (int)SCHED_FINISH_LENGTH, "finish reasons pass through");
+
+/* Events that need nothing new from the scheduler; true when *out was filled. */
+static bool give_ready(struct engine_stream *s, struct engine_event *out)
+{
+    if (s->n_pending == 0 && !s->is_stopped) {
+        return false;
+    }
+    bool is_cut = s->is_stopped && s->end.stop_match != NULL;
+    size_t releasable = s->is_stopped && !is_cut ? s->stop.held.len : releasable_now(s);
+    if (give_pending(s, releasable, out)) {
+        return true;
+    }
+    if (!s->is_stopped) {
+        return s->n_pending == MAX_PENDING && give_pending(s, s->stop.held.len, out);
+    }
+    s->n_cut = is_cut ? s->n_pending : 0; /* tokens that lie wholly or partly in the stop string's cut */
+    s->n_cut -= is_cut && s->n_pending > 0 && releasable > 0 ? 1 : 0;
+    give_end(s, releasable, out);
+    return true;
+}
+
+enum err engine_next(struct engine_stream *s, int timeout_ms, struct engine_event *out)
+{
+    if (s->has_ended) {
+        return ERR_NONE;
+    }
+    while (!give_ready(s, out)) {
+        struct sched_event ev;
+        TRY(sched_next(s->seq, timeout_ms, &ev));
+        if (ev.kind == SCHED_PROMPT_TOKEN) {
+            *out = (struct engine_event){.kind = ENGINE_PROMPT_TOKEN, .text = ""};
+            fill_token(s, &ev.token, out);
+            buf_reset(&s->text);
+            tokenizer_piece(s->engine->tokenizer, ev.token.id, true, &s->text);
+            out->text = s->text.data != NULL ? s->text.data : "";
+            out->text_len = s->text.len;
+            return ERR_OK;
+        }
+        if (ev.kind == SCHED_TOKEN) {
+            take_token(s, &ev.token);
+        } else {
+            take_end(s, &ev);
+        }
+    }
+    return ERR_OK;
+}
+
+void engine_cancel(struct engine_stream *s) { sched_cancel(s->seq); }
+
+void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out)
+{
+    struct sched_usage u = s->usage;
+    if (!s->has_ended) {
+        sched_seq_usage(s->seq, &u);
+    }
+    *out = (struct engine_usage){.prompt_tokens = u.prompt_tokens,
+                                 .cached_tokens = u.cached_tokens,
+                                 .completion_tokens = u.completion_tokens,
+                                 .queue_ns = u.queue_ns,
+                                 .prefill_ns = u.prefill_ns,
+                                 .decode_ns = u.decode_ns};
+}
+
+void engine_stream_close(struct engine_stream **stream)
+{
+    struct engine_stream *s = *stream;
+    if (s == NULL) {
+        return;
+    }
+    sched_release(&s->seq);
+    mem_free(s->stop_text);
+    buf_fini(&s->text);
+    buf_fini(&s->decoded);
+    buf_fini(&s->stop.held);
+    mem_free(s);
+    *stream = NULL;
+}

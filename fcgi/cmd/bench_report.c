@@ -1,0 +1,272 @@
+/* Rows of `infcgi bench` as Markdown, CSV and JSON. The fields are written once, in fill(); each format prints that
+ * list. */
+#include "fcgi/cmd/bench_report.h"
+
+#include "fcgi/cmd/cmd.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_FIELDS = 48, VALUE_BYTES = 48 };
+enum kind { TEXT, NUMBER, BOOLEAN }; /* how JSON writes the value */
+
+struct field {
+    const char *name, *text; /* text: NULL when the value is in `value` */
+    enum kind kind;
+    char value[VALUE_BYTES];
+};
+
+struct fields {
+    int n;
+    struct field at[MAX_FIELDS];
+};
+
+static void add_text(struct fields *f, const char *name, const char *text)
+{
+    f->at[f->n++] = (struct field){.name = name, .text = text, .kind = TEXT};
+}
+
+static void add_bool(struct fields *f, const char *name, bool value)
+{
+    f->at[f->n++] = (struct field){.name = name, .text = value ? "1" : "0", .kind = BOOLEAN};
+}
+
+static void add_int(struct fields *f, const char *name, uint64_t value)
+{
+    struct field *to = &f->at[f->n++];
+    *to = (struct field){.name = name, .kind = NUMBER};
+    snprintf(to->value, sizeof to->value, "%" PRIu64, value);
+}
+
+static void add_real(struct fields *f, const char *name, double value)
+{
+    struct field *to = &f->at[f->n++];
+    *to = (struct field){.name = name, .kind = NUMBER};
+    snprintf(to->value, sizeof to->value, "%.6f", value);
+}
+
+/* --- numbers of a row ----------------------------------------------------------------------------------------------
+ */
+
+static double sample_ts(const struct bench_row *row, int i)
+{
+    return (row->n_prompt + (double)row->n_gen * row->n_seqs) * 1e9 / (double)row->samples_ns[i];
+}
+
+struct spread {
+    double mean, deviation; /* of the sample, n - 1 */
+};
+
+static struct spread spread_of(const struct bench_row *row, bool is_ts)
+{
+    struct spread s = {0, 0};
+    for (int i = 0; i < row->n_samples; i++) {
+        s.mean += (is_ts ? sample_ts(row, i) : (double)row->samples_ns[i]) / row->n_samples;
+    }
+    for (int i = 0; i < row->n_samples; i++) {
+        double off = (is_ts ? sample_ts(row, i) : (double)row->samples_ns[i]) - s.mean;
+        s.deviation += off * off;
+    }
+    s.deviation = row->n_samples > 1 ? sqrt(s.deviation / (row->n_samples - 1)) : 0;
+    return s;
+}
+
+/* llama-bench's fields in its order. Those of options that infcgi has not carry the value that says so. `when` is
+ * test_time's buffer and must outlive *f. */
+static void fill(struct fields *f, const struct bench_report *r, const struct bench_row *row, const char *when)
+{
+    struct spread ns = spread_of(row, false), ts = spread_of(row, true);
+    f->n = 0;
+    add_text(f, "build_commit", CMD_VERSION);
+    add_int(f, "build_number", 0);
+    add_text(f, "cpu_info", r->cpu_info);
+    add_text(f, "gpu_info", "");
+    add_text(f, "backends", r->kernels);
+    add_text(f, "model_filename", r->model_path);
+    add_text(f, "model_type", r->model_type);
+    add_int(f, "model_size", r->model_bytes);
+    add_int(f, "model_n_params", r->n_params);
+    add_int(f, "n_batch", (uint64_t)r->n_batch);
+    add_int(f, "n_ubatch", (uint64_t)r->n_batch);
+    add_int(f, "n_threads", (uint64_t)r->n_threads);
+    add_text(f, "cpu_mask", "0x0");
+    add_bool(f, "cpu_strict", false);
+    add_int(f, "poll", 0);
+    add_text(f, "type_k", "f16");
+    add_text(f, "type_v", "f16");
+    add_int(f, "n_gpu_layers", 0);
+    add_int(f, "n_cpu_moe", 0);
+    add_text(f, "split_mode", "none");
+    add_int(f, "main_gpu", 0);
+    add_bool(f, "no_kv_offload", false);
+    add_int(f, "flash_attn", 1);
+    add_text(f, "devices", "none");
+    add_text(f, "tensor_split", "0.00");
+    add_text(f, "tensor_buft_overrides", "none");
+    add_text(f, "load_mode", "mmap");
+    add_text(f, "lazy_mode", "off");
+    add_bool(f, "embeddings", false);
+    add_int(f, "no_op_offload", 0);
+    add_bool(f, "no_host", false);
+    add_bool(f, "repack", true);
+    add_int(f, "fit_target", 0);
+    add_int(f, "fit_min_ctx", 0);
+    add_int(f, "n_prompt", (uint64_t)row->n_prompt);
+    add_int(f, "n_gen", (uint64_t)row->n_gen);
+    add_int(f, "n_depth", (uint64_t)row->n_depth);
+    add_text(f, "test_time", when);
+    add_int(f, "avg_ns", (uint64_t)ns.mean);
+    add_int(f, "stddev_ns", (uint64_t)ns.deviation);
+    add_real(f, "avg_ts", ts.mean);
+    add_real(f, "stddev_ts", ts.deviation);
+    if (r->has_seqs) {
+        add_int(f, "n_seqs", (uint64_t)row->n_seqs);
+    }
+}
+
+/* --- formats -------------------------------------------------------------------------------------------------------
+ */
+
+static void csv_text(FILE *out, const char *s)
+{
+    putc('"', out);
+    for (; *s != '\0'; s++) {
+        fputs(*s == '"' ? "\"\"" : (char[]){*s, '\0'}, out);
+    }
+    putc('"', out);
+}
+
+static void json_text(FILE *out, const char *s)
+{
+    putc('"', out);
+    for (; *s != '\0'; s++) {
+        if (*s == '"' || *s == '\\') {
+            fprintf(out, "\\%c", *s);
+        } else if ((unsigned char)*s < 0x20) {
+            fprintf(out, "\\u%04x", (unsigned char)*s);
+        } else {
+            putc(*s, out);
+        }
+    }
+    putc('"', out);
+}
+
+static void print_csv(const struct bench_report *r, const struct fields *f)
+{
+    for (int i = 0; r->n_rows == 0 && i < f->n; i++) {
+        fprintf(r->out, "%s%s", f->at[i].name, i + 1 < f->n ? "," : "\n");
+    }
+    for (int i = 0; i < f->n; i++) {
+        csv_text(r->out, f->at[i].text != NULL ? f->at[i].text : f->at[i].value);
+        putc(i + 1 < f->n ? ',' : '\n', r->out);
+    }
+}
+
+static void print_json(const struct bench_report *r, const struct fields *f, const struct bench_row *row)
+{
+    fputs(r->n_rows == 0 ? "  {\n" : ",\n  {\n", r->out);
+    for (int i = 0; i < f->n; i++) {
+        const struct field *at = &f->at[i];
+        fprintf(r->out, "    \"%s\": ", at->name);
+        if (at->kind == TEXT) {
+            json_text(r->out, at->text);
+        } else {
+            fputs(at->kind == NUMBER ? at->value : *at->text == '1' ? "true" : "false", r->out);
+        }
+        fputs(",\n", r->out);
+    }
+    fputs("    \"samples_ns\": [ ", r->out);
+    for (int i = 0; i < row->n_samples; i++) {
+        fprintf(r->out, "%s%" PRIu64, i > 0 ? ", " : "", row->samples_ns[i]);
+    }
+    fputs(" ],\n    \"samples_ts\": [ ", r->out);
+    for (int i = 0; i < row->n_samples; i++) {
+        fprintf(r->out, "%s%g", i > 0 ? ", " : "", sample_ts(row, i));
+    }
+    fputs(" ]\n  }", r->out);
+}
+
+static void print_md(const struct bench_report *r, const struct bench_row *row)
+{
+    static const double kib = 1024.0, mib = kib * kib, gib = mib * kib;
+    char size[32], params[32], seqs[16] = "", depth[24] = "", test[80], speed[64];
+    bool is_gib = (double)r->model_bytes >= gib, is_billion = r->n_params >= 1000000000;
+    snprintf(size, sizeof size, "%.2f %s", (double)r->model_bytes / (is_gib ? gib : mib), is_gib ? "GiB" : "MiB");
+    snprintf(params, sizeof params, "%.2f %c", (double)r->n_params / (is_billion ? 1e9 : 1e6), is_billion ? 'B' : 'M');
+    if (row->n_seqs > 1) {
+        snprintf(seqs, sizeof seqs, " x %d", row->n_seqs);
+    }
+    if (row->n_depth > 0) {
+        snprintf(depth, sizeof depth, " @ d%d", row->n_depth);
+    }
+    snprintf(test, sizeof test, "%s%d%s%s", row->n_prompt > 0 ? "pp" : "tg", row->n_prompt + row->n_gen, seqs, depth);
+    struct spread ts = spread_of(row, true);
+    snprintf(speed, sizeof speed, "%.2f ± %.2f", ts.mean, ts.deviation);
+    fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7d | %15s | %21s |\n", r->model_type, size, params, r->kernels,
+            r->n_threads, test, speed); /* 21: the plus-minus sign is two bytes wide and one column */
+}
+
+void bench_report_head(struct bench_report *r)
+{
+    if (r->format == BENCH_MD) {
+        fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7s | %15s | %20s |\n", "model", "size", "params", "backend",
+                "threads", "test", "t/s");
+        fputs("| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: | "
+              "-------------------: |\n",
+              r->out);
+    } else if (r->format == BENCH_JSON) {
+        fputs("[\n", r->out);
+    }
+}
+
+void bench_report_row(struct bench_report *r, const struct bench_row *row)
+{
+    char when[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    struct fields f;
+    fill(&f, r, row, when);
+    if (r->format == BENCH_MD) {
+        print_md(r, row);
+    } else if (r->format == BENCH_CSV) {
+        print_csv(r, &f);
+    } else {
+        print_json(r, &f, row);
+    }
+    r->n_rows++;
+    fflush(r->out);
+}
+
+void bench_report_foot(struct bench_report *r)
+{
+    if (r->format == BENCH_MD) {
+        fprintf(r->out, "\nbuild: infcgi %s\n", CMD_VERSION);
+    } else if (r->format == BENCH_JSON) {
+        fputs("\n]\n", r->out);
+    }
+}
+
+/* --- what is measured ----------------------------------------------------------------------------------------------
+ */
+
+void bench_report_cpu(struct bench_report *r)
+{
+    char *out = r->cpu_info;
+    size_t size = sizeof r->cpu_info;
+    static const char key[] = "model name";
+    char line[256];
+    out[0] = '\0';
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f != NULL && out[0] == '\0' && fgets(line, sizeof line, f) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, key, sizeof key - 1) == 0 && colon != NULL) {
+            snprintf(out, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+}

@@ -1,0 +1,45 @@
+/* The rows that `infcgi bench` prints: llama-bench's Markdown columns, its CSV and JSON fields by the same names in the
+ * same order [llama.cpp b11434: tools/llama-bench], so that scripts which read the one read the other.
+ *
+ * Two things differ, since there is nothing to compare with: a run of many sequences adds a field `n_seqs` behind the
+ * last and prints its test as `tg64 x 16`; and `backend` names the kernels. Threads: one at a time. */
+#ifndef INFCGI_CMD_BENCH_REPORT_H
+#define INFCGI_CMD_BENCH_REPORT_H
+
+#include "engine/base/compiler.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON };
+
+/* What is the same for all rows. Pointers are borrowed. */
+struct bench_report {
+    FILE *out;
+    enum bench_format format;
+    const char *model_path;
+    const char *kernels; /* "avx512" */
+    char cpu_info[128];  /* the CPU's name for itself */
+    char model_type[96]; /* "llama 135M Q4_1": architecture, parameters, the type of most weights */
+    uint64_t model_bytes, n_params;
+    int n_batch, n_threads;
+    bool has_seqs; /* a field n_seqs */
+    int n_rows;    /* printed so far */
+};
+
+/* One test. samples_ns [n_samples]: the time of each run, each > 0; n_samples >= 1. One of n_prompt and n_gen is 0. */
+struct bench_row {
+    int n_prompt, n_gen, n_depth, n_seqs;
+    int n_samples;
+    const uint64_t *samples_ns;
+};
+
+/* Fills cpu_info with the CPU's name as Linux gives it; "" where it gives none. */
+void bench_report_cpu(struct bench_report *r);
+
+void bench_report_head(struct bench_report *r);
+void bench_report_row(struct bench_report *r, const struct bench_row *row);
+void bench_report_foot(struct bench_report *r);
+
+#endif

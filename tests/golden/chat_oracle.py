@@ -1,0 +1,211 @@
+#!/usr/bin/python3
+"""Renders the same chat templates with Python's jinja2 and with infcgi's interpreter and compares byte for byte.
+
+    chat_oracle.py CHAT_RENDER [--templates FOLDER] [--seed N] [--fuzz N] [-v]
+
+jinja2 is set up as Hugging Face transformers does it (utils/chat_template_utils.py): sandboxed, trim_blocks,
+lstrip_blocks, loopcontrols, {% generation %}, tojson without HTML escapes, raise_exception, strftime_now. Where one side
+fails the other must fail too; the messages are not compared. --templates adds the *.jinja files of a folder, each over
+the matrix of conversations. The last line is `N passed, N failed`.
+"""
+import argparse
+import datetime
+import functools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import unicodedata
+import warnings
+
+import jinja2
+import jinja2.ext
+import jinja2.sandbox
+import markupsafe
+
+import chat_cases
+import chat_fuzz
+
+NOW = 1767323045  # Fri Jan  2 03:04:05 2026 UTC: each field of strftime differs from the others
+
+UNICODE = "14.0.0"  # of the interpreter's tables (engine/chat/jinja_unicode_tables.c)
+
+# What infcgi documents as its own limit (docs/internals/chat_template.md); such a failure is no difference.
+OWN_LIMITS = re.compile(r"does not fit in 64 bits|takes more than \d+ steps|nested more than \d+ levels|bytes of memory"
+                        r"|longer than \d+|are not supported|not a finite number|object cannot be sliced")
+# What Python prints as the address of an object, which nobody can compare.
+ADDRESS = re.compile(r" at 0x[0-9a-f]+>")
+
+
+class Generation(jinja2.ext.Extension):
+    """{% generation %}...{% endgeneration %}: a scope of its own, otherwise transparent."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_support"), [], [], body).set_lineno(line)
+
+    @jinja2.pass_eval_context
+    def _support(self, context, caller):
+        return caller()
+
+
+def raise_exception(message):
+    raise jinja2.exceptions.TemplateError(message)
+
+
+def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def strftime_now(form):
+    return datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).replace(tzinfo=None).strftime(form)
+
+
+class Namespace(jinja2.utils.Namespace):
+    """transformers refuses attributes with an underscore in front."""
+
+    def __setitem__(self, name, value):
+        if isinstance(name, str) and name.startswith("_"):
+            raise jinja2.exceptions.SecurityError(name)
+        super().__setitem__(name, value)
+
+
+def environment():
+    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+    env.filters["tojson"] = tojson
+    env.globals.update(raise_exception=raise_exception, strftime_now=strftime_now, namespace=Namespace)
+    return env
+
+
+@functools.lru_cache(16)
+def compiled(env, source):
+    return env.from_string(source)
+
+
+def render_python(env, case):
+    try:  # a copy of the context, because jinja2 3.1.2 lets templates change lists by pop
+        return compiled(env, case["template"]).render(**json.loads(json.dumps(case["context"]))), None
+    except (Exception, RecursionError) as e:  # whatever a template does wrong
+        return None, f"{type(e).__name__}: {e}"
+
+
+def render_all(program, cases):
+    lines = "".join(json.dumps({"template": c["template"], "context": c["context"], "now": NOW}) + "\n" for c in cases)
+    done = subprocess.run([program], input=lines.encode(), capture_output=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode != 0 or len(answers) != len(cases):
+        print(done.stderr.decode(errors="replace")[-4000:])
+        print(f"{program} ended with {done.returncode} after {len(answers)} of {len(cases)} cases")
+        if len(answers) < len(cases):
+            print("in the case:", json.dumps(cases[len(answers)])[:3000])
+        return answers, False
+    return answers, True
+
+
+def strings_of(data):
+    if isinstance(data, str):
+        return {data}
+    if isinstance(data, dict):
+        return set(data).union(*map(strings_of, data.values()))
+    return set().union(*map(strings_of, data)) if isinstance(data, list) else set()
+
+
+def wrong_marks(text, spans, context):
+    """Where the ranges of user text are wrong. Users write in ideographs: each must be marked, and a range holds nothing
+    else, unless it is a part of one string of the user's data (a role, a key), as it is, as JSON, as HTML or in capitals."""
+    data = text.encode()
+    user = strings_of([context.get(k) for k in ("messages", "tools", "documents")])
+    user |= {json.dumps(u, ensure_ascii=ascii) for u in user for ascii in (False, True)}
+    user = "\0".join(user | {u.upper() for u in user} | {str(markupsafe.escape(u)) for u in user})
+    marked = bytearray(len(data))
+    for a, b in spans:
+        part = data[a:b].decode()
+        if part not in user and re.search("[^\u4e00-\u9fff]", part):
+            return f"bytes {a} to {b}, {part!r}, are marked"
+        marked[a:b] = b"\x01" * (b - a)
+    at = 0
+    for char in text:
+        n = len(char.encode())
+        if "\u4e00" <= char <= "\u9fff" and 0 in marked[at:at + n]:
+            return f"byte {at}, {char!r}, is not marked"
+        at += n
+    return None
+
+
+def check(env, case, answer):
+    """None when both agree, else what differs. 'skip' when they cannot be compared."""
+    if case.get("refused"):
+        refused = answer.get("code") == "template_error"
+        return None if refused else f"expected a refusal\nfound    {answer.get('ok')!r}"
+    text, error = render_python(env, case)
+    if "error" in answer:
+        if answer["code"] != "template_error":
+            return f"failed with {answer['code']}: {answer['error']}"
+        if error is not None:
+            return None
+        return "skip" if OWN_LIMITS.search(answer["error"]) else f"expected {text!r}\nfound    {answer['error']}"
+    if error is not None:
+        return f"expected {error}\nfound    {answer['ok']!r}"
+    if ADDRESS.search(text):
+        return "skip"
+    if text != answer["ok"]:
+        return f"expected {text!r}\nfound    {answer['ok']!r}"
+    if case.get("marks"):
+        wrong = wrong_marks(text, answer["user"], case["context"])
+        return f"{wrong} in {text!r}" if wrong else None
+    return None
+
+
+def main():
+    args = argparse.ArgumentParser()
+    args.add_argument("program")
+    args.add_argument("--templates", type=pathlib.Path, help="a folder of more *.jinja files")
+    args.add_argument("--seed", type=int, default=1)
+    args.add_argument("--fuzz", type=int, default=1500, help="how many generated cases of each kind")
+    args.add_argument("-v", action="store_true", help="a line for each template file")
+    args = args.parse_args()
+
+    here = pathlib.Path(__file__).resolve().parent.parent / "data" / "templates"
+    files = sorted(here.glob("*.jinja")) + (sorted(args.templates.glob("*.jinja")) if args.templates else [])
+    cases = [c for f in files for c in chat_cases.conversations(f.name, f.read_bytes().decode())]
+    cases += chat_cases.features()
+    if unicodedata.unidata_version == UNICODE:
+        cases += chat_cases.characters()
+    cases += chat_fuzz.generate(args.seed, args.fuzz)
+    answers, alive = render_all(args.program, cases)
+
+    warnings.simplefilter("ignore", SyntaxWarning)  # of the code that jinja2 generates
+    env = environment()
+    passed = failed = skipped = both_failed = 0
+    groups = {}
+    for case, answer in zip(cases, answers):
+        wrong = check(env, case, answer)
+        both_failed += wrong is None and "error" in answer
+        skipped += wrong == "skip"
+        bad = wrong is not None and wrong != "skip"
+        passed += wrong is None
+        failed += bad
+        count = groups.setdefault(case["group"], [0, 0, 0])
+        for i, hit in enumerate((wrong is None, bad, wrong is None and "error" in answer)):
+            count[i] += hit
+        if bad and failed <= 400:
+            print(f"FAILED {case['group']}: {case['name']}")
+            if len(case["template"]) < 400:
+                print("template", repr(case["template"]))
+            print(wrong[:1500])
+    for group, (ok, bad, errors) in groups.items():
+        if args.v or bad > 0:
+            print(f"{group:52} {ok:5} equal ({errors} failed on both sides), {bad} not")
+    print(f"{both_failed} of them failed on both sides, {skipped} could not be compared")
+    failed += not alive
+    print(f"{passed} passed, {failed} failed")
+    return 0 if failed == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+/* Renders chat templates for chat_oracle.py. Reads one JSON object a line from standard input,
+ *   {"template": text, "context": object, "now": seconds since 1970}
+ * and writes one a line: {"ok": text, "user": [[from, to], ...]} with byte ranges, or {"error": text, "code": word}. */
+#include "engine/base/mem.h"
+#include "engine/chat/chat_template.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *failure(enum err e, const struct err_info *info)
+{
+    return json_pack("{ss, ss}", "error", info->text, "code", err_code(e));
+}
+
+static json_t *success(const struct chat_output *out)
+{
+    json_t *user = json_array();
+    for (size_t i = 0; i < out->n_user; i++) {
+        json_array_append_new(user, json_pack("[II]", (json_int_t)out->user[i].from, (json_int_t)out->user[i].to));
+    }
+    return json_pack("{so, so}", "ok", json_stringn(out->text, out->len), "user", user);
+}
+
+static json_t *render(const json_t *one)
+{
+    const json_t *source = json_object_get(one, "template");
+    struct chat_template *t = NULL;
+    struct chat_output out = {0};
+    struct err_info info = {0};
+    enum err e = chat_template_new(json_string_value(source), json_string_length(source), &t, &info);
+    if (e == ERR_OK) {
+        int64_t now = json_integer_value(json_object_get(one, "now"));
+        e = chat_template_render(t, json_object_get(one, "context"), now, &out, &info);
+    }
+    json_t *answer = e == ERR_OK ? success(&out) : failure(e, &info);
+    chat_output_fini(&out);
+    chat_template_free(&t);
+    return answer;
+}
+
+int main(void)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    for (ssize_t n; (n = getline(&line, &cap, stdin)) > 0;) {
+        json_error_t error;
+        json_t *one = json_loadb(line, (size_t)n, JSON_ALLOW_NUL, &error);
+        if (!json_is_string(json_object_get(one, "template")) || !json_is_object(json_object_get(one, "context"))) {
+            fprintf(stderr, "not a case: %s\n", error.text);
+            return 2;
+        }
+        json_t *answer = render(one);
+        char *text = json_dumps(answer, JSON_COMPACT);
+        if (text == NULL) {
+            fprintf(stderr, "the output is not valid UTF-8\n");
+            return 2;
+        }
+        puts(text);
+        free(text);
+        json_decref(answer);
+        json_decref(one);
+    }
+    free(line);
+    if (mem_live() != 0) {
+        fprintf(stderr, "%zu bytes were not freed\n", mem_live());
+        return 2;
+    }
+    return 0;
+}

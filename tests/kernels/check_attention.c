@@ -1,0 +1,490 @@
+/* Attention over pages. Truth is softmax(q.k) . v in double, computed here. Whatever a row does not see is NaN or
+ * infinity: slots behind its position, before its window, other pages of the pool; pages before every window have no
+ * valid number in the page table. A row alone must give the bits that it gives among others. */
+#include "tests/kernels/checkkern.h"
+
+#include "engine/base/mem.h"
+#include "engine/tensor/dtype.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* first: position of row 0; gap: from one row's position to the next one's. */
+struct shape {
+    int d, n_group, n_rows, first, gap, window;
+    float softcap;
+};
+
+static const struct shape shapes[] = {
+    {16, 1, 1, 0, 1, 0, 0},     {4, 1, 1, 31, 1, 0, 0},   {8, 2, 2, 31, 1, 0, 0},    {12, 3, 3, 30, 1, 0, 0},
+    {16, 4, 4, 62, 1, 0, 0},    {20, 5, 5, 0, 1, 0, 0},   {24, 6, 2, 63, 1, 7, 0},   {28, 7, 1, 64, 1, 0, 0},
+    {32, 8, 3, 95, 1, 33, 0},   {36, 9, 2, 17, 1, 0, 50}, {40, 1, 8, 24, 1, 1, 0},   {48, 2, 4, 40, 1, 0, 30},
+    {64, 3, 9, 28, 1, 0, 0},    {64, 1, 33, 0, 1, 0, 0},  {72, 4, 3, 33, 1, 0, 0},   {80, 1, 7, 60, 1, 0, 0},
+    {80, 5, 3, 90, 1, 32, 0},   {96, 2, 4, 10, 1, 0, 0},  {112, 1, 3, 45, 1, 0, 0},  {128, 6, 2, 100, 1, 0, 0},
+    {128, 1, 16, 20, 1, 16, 0}, {144, 1, 2, 5, 1, 0, 0},  {192, 3, 1, 33, 1, 0, 50}, {256, 4, 2, 40, 1, 24, 0},
+    {256, 1, 3, 31, 1, 0, 0},   {512, 1, 2, 32, 1, 0, 0}, {64, 2, 4, 3, 50, 0, 0},   {32, 1, 8, 0, 33, 40, 0},
+    {16, 3, 5, 200, 1, 64, 0},  {64, 1, 1, 300, 1, 0, 0}, {64, 1, 2, 250, 1, 5, 20}, {48, 16, 1, 12, 1, 0, 0},
+};
+
+static const int widths[] = {4, 16, 20, 32, 44, 64, 80, 96, 128, 256};
+enum { RANDOM_SHAPES = 24, MAX_TABLE = 512, HEADS_IN_A_PAGE = 2, LONG = 8192 };
+
+enum kind { UNIFORM, PEAKED, SPREAD, SUBNORMAL, HUGE_VALUES, KIND_COUNT };
+static const char *const kind_names[] = {"uniform", "peaked", "spread", "subnormal", "huge values"};
+
+static struct {
+    struct kern_attention_args a;
+    int32_t pos[64], pages[MAX_TABLE];
+    unsigned char *pool;
+    size_t pool_bytes;
+} k; /* the case */
+
+static int32_t from_of(const struct kern_attention_args *a, int32_t pos)
+{
+    return a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
+}
+
+/* Where component j of the key or value of position t lies. */
+static uint16_t *key_at(const struct kern_attention_args *a, int32_t t, int j)
+{
+    uint16_t *page = (uint16_t *)(void *)(uintptr_t)(a->base + (size_t)a->pages[t / 32] * a->page_stride);
+    return page + (size_t)j * KERN_PAGE_TOKENS + (size_t)(t % 32);
+}
+static uint16_t *value_at(const struct kern_attention_args *a, int32_t t, int j)
+{
+    uint16_t *page = (uint16_t *)(void *)(uintptr_t)(a->base + (size_t)a->pages[t / 32] * a->page_stride);
+    return page + (size_t)a->d * KERN_PAGE_TOKENS + (size_t)(t % 32) * (size_t)a->d + (size_t)j;
+}
+
+static uint16_t garbage(struct check *c)
+{
+    static const uint16_t all[] = {0x7E00, 0xFE01, 0x7C00, 0xFC00};
+    return all[check_random(c) >> 62];
+}
+
+/* --- a case ------------------------------------------------------------------------------------------------------- */
+
+static float random_element(struct check *c, enum kind kind, bool is_value)
+{
+    double u = check_random_between(c, -1, 1);
+    switch (kind) {
+    case PEAKED:
+        return (float)(is_value ? u : 8 * u);
+    case SPREAD:
+        return (float)ldexp(u, check_random_below(c, 30) - 24);
+    case SUBNORMAL:
+        return (float)(is_value ? ldexp(u, -14 - check_random_below(c, 9)) : u);
+    case HUGE_VALUES:
+        return (float)(is_value ? copysign(65504, u) : u);
+    default:
+        return (float)u;
+    }
+}
+
+static void fill_position(struct check *c, enum kind kind, int32_t t)
+{
+    for (int j = 0; j < k.a.d; j++) {
+        *key_at(&k.a, t, j) = dtype_f32_to_f16(random_element(c, kind, false));
+        *value_at(&k.a, t, j) = dtype_f32_to_f16(random_element(c, kind, true));
+    }
+}
+
+/* Pages in disorder, HEADS_IN_A_PAGE heads a page of which the last is ours; only what some row sees is a number. */
+static void make_pages(struct check *c, enum kind kind)
+{
+    int32_t first = from_of(&k.a, k.pos[0]), last = k.pos[k.a.n_rows - 1];
+    int n_used = last / 32 - first / 32 + 1, n_pool = n_used + 1;
+    size_t head_bytes = kern_kv_head_bytes(k.a.d);
+    k.a.page_stride = head_bytes * HEADS_IN_A_PAGE;
+    k.pool_bytes = k.a.page_stride * (size_t)n_pool;
+    k.pool = check_buffer(k.pool_bytes, 64);
+    k.a.base = k.pool + head_bytes * (HEADS_IN_A_PAGE - 1);
+    k.a.pages = k.pages;
+    for (size_t i = 0; i < k.pool_bytes; i += 2) {
+        uint16_t h = garbage(c);
+        memcpy(k.pool + i, &h, 2);
+    }
+    for (int i = 0; i < MAX_TABLE; i++) {
+        k.pages[i] = 1 << 28; /* far outside the pool */
+    }
+    int turn = check_random_below(c, n_pool);
+    for (int i = 0; i < n_used; i++) {
+        k.pages[first / 32 + i] = n_pool - 1 - (i + turn) % n_pool;
+    }
+    for (int r = 0; r < k.a.n_rows; r++) {
+        int32_t from = from_of(&k.a, k.pos[r]);
+        from = r > 0 ? MAX_OF(from, k.pos[r - 1] + 1) : from;
+        for (int32_t t = from; t <= k.pos[r]; t++) {
+            fill_position(c, kind, t);
+        }
+    }
+}
+
+static void make_case(struct check *c, enum kind kind, const struct shape *s)
+{
+    size_t width = (size_t)(s->n_group * s->d), stride = width + 3; /* rows are not aligned */
+    float *q = check_buffer(stride * (size_t)s->n_rows * sizeof *q, 4);
+    k.a = (struct kern_attention_args){.q = q,
+                                       .q_stride = stride,
+                                       .out = check_buffer(stride * (size_t)s->n_rows * sizeof *q, 4),
+                                       .out_stride = stride,
+                                       .pos = k.pos,
+                                       .n_rows = s->n_rows,
+                                       .n_group = s->n_group,
+                                       .d = s->d,
+                                       .window = s->window,
+                                       .scale = 1.0f / sqrtf((float)s->d),
+                                       .softcap = s->softcap};
+    for (size_t i = 0; i < stride * (size_t)s->n_rows; i++) {
+        q[i] = i % stride < width ? (kind == PEAKED ? 8.0f : 1.0f) * (float)check_random_between(c, -1, 1) : NAN;
+    }
+    for (int r = 0; r < s->n_rows; r++) {
+        k.pos[r] = s->first + r * s->gap;
+    }
+    make_pages(c, kind);
+}
+
+/* Row r, head g in double. want, limit: [d]. */
+static void truth(int r, int g, double *want, double *limit)
+{
+    const struct kern_attention_args *a = &k.a;
+    const float *q = a->q + (size_t)r * a->q_stride + (size_t)(g * a->d);
+    static double score[LONG], sum_abs[KERN_MAX_HEAD];
+    double largest = -INFINITY, sum = 0, magnitude = 0;
+    int32_t from = from_of(a, a->pos[r]), n = a->pos[r] - from + 1;
+    for (int32_t i = 0; i < n; i++) {
+        double dot = 0, size = 0;
+        for (int j = 0; j < a->d; j++) {
+            double term = (double)q[j] * (double)dtype_f16_to_f32(*key_at(a, from + i, j)) * (double)a->scale;
+            dot += term;
+            size += fabs(term);
+        }
+        score[i] = a->softcap != 0 ? (double)a->softcap * tanh(dot / (double)a->softcap) : dot;
+        largest = fmax(largest, score[i]);
+        magnitude = fmax(magnitude, size);
+    }
+    memset(want, 0, (size_t)a->d * sizeof *want);
+    memset(sum_abs, 0, sizeof sum_abs);
+    for (int32_t i = 0; i < n; i++) {
+        double p = exp(score[i] - largest);
+        sum += p;
+        for (int j = 0; j < a->d; j++) {
+            double v = (double)dtype_f16_to_f32(*value_at(a, from + i, j));
+            want[j] += p * v;
+            sum_abs[j] += p * fabs(v);
+        }
+    }
+    for (int j = 0; j < a->d; j++) {
+        want[j] /= sum;
+        limit[j] = (4e-6 + 4e-7 * magnitude) * sum_abs[j] / sum + 1e-44; /* the bound in kern.h */
+    }
+}
+
+static void check_truth(struct check *c)
+{
+    static double want[KERN_MAX_HEAD], limit[KERN_MAX_HEAD];
+    for (int r = 0; r < k.a.n_rows; r++) {
+        const float *row = k.a.out + (size_t)r * k.a.out_stride;
+        for (int g = 0; g < k.a.n_group; g++) {
+            truth(r, g, want, limit);
+            if (!check_near_f32(c, "output", row + g * k.a.d, want, limit, (size_t)k.a.d)) {
+                return;
+            }
+        }
+        unsigned char canaries[3 * sizeof(float)];
+        memset(canaries, CHECK_CANARY, sizeof canaries);
+        size_t width = (size_t)(k.a.n_group * k.a.d);
+        if (!check_same_bytes(c, "bytes between rows", row + width, canaries, sizeof canaries)) {
+            return;
+        }
+    }
+}
+
+/* Makes NaN of every position that row r does not see. */
+static void spoil_unseen(struct check *c, int r)
+{
+    int32_t first = from_of(&k.a, k.pos[0]), last = k.pos[k.a.n_rows - 1];
+    for (int32_t t = first / 32 * 32; t <= last / 32 * 32 + 31; t++) {
+        for (int j = 0; (t < from_of(&k.a, k.pos[r]) || t > k.pos[r]) && j < k.a.d; j++) {
+            *key_at(&k.a, t, j) = garbage(c);
+            *value_at(&k.a, t, j) = garbage(c);
+        }
+    }
+}
+
+/* Rows r .. r+n_rows-1 and heads g .. g+n_group-1 alone: the same bits. */
+static bool check_part(struct check *c, int r, int n_rows, int g, int n_group)
+{
+    struct kern_attention_args part = k.a;
+    float *out = check_buffer((size_t)(n_rows * n_group * k.a.d) * sizeof *out, 4);
+    part.q += (size_t)r * part.q_stride + (size_t)(g * part.d);
+    part.pos += r;
+    part.n_rows = n_rows;
+    part.n_group = n_group;
+    part.out = out;
+    part.out_stride = (size_t)(n_group * part.d);
+    c->t->attention(&part);
+    for (int i = 0; i < n_rows; i++) {
+        const float *whole = k.a.out + (size_t)(r + i) * k.a.out_stride + (size_t)(g * k.a.d);
+        if (!check_same_f32(c, "part of the call alone", out + (size_t)i * part.out_stride, whole, part.out_stride)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void check_invariance(struct check *c)
+{
+    for (int trial = 0; trial < 2; trial++) {
+        int r = check_random_below(c, k.a.n_rows), g = check_random_below(c, k.a.n_group);
+        int n_rows = 1 + check_random_below(c, k.a.n_rows - r), n_group = 1 + check_random_below(c, k.a.n_group - g);
+        if (!check_part(c, r, n_rows, g, n_group)) {
+            return;
+        }
+    }
+    int r = check_random_below(c, k.a.n_rows); /* last, as it spoils what others see */
+    spoil_unseen(c, r);
+    check_part(c, r, 1, check_random_below(c, k.a.n_group), 1);
+}
+
+/* A NaN that a row does see must show, in that row and in no row before it. */
+static void check_seen_nan(struct check *c)
+{
+    int last = k.a.n_rows - 1, j = check_random_below(c, k.a.d);
+    bool in_key = (check_random(c) & 1) != 0;
+    size_t n = k.a.out_stride * (size_t)k.a.n_rows;
+    const float *before = k.a.out;
+    k.a.out = check_buffer(n * sizeof *k.a.out, 4);
+    *(in_key ? key_at : value_at)(&k.a, k.pos[last], j) = 0x7E00;
+    c->t->attention(&k.a);
+    check_same_f32(c, "rows before a NaN", k.a.out, before, k.a.out_stride * (size_t)last);
+    for (int g = 0; g < k.a.n_group; g++) {
+        for (int i = 0; i < k.a.d; i++) {
+            size_t at = (size_t)last * k.a.out_stride + (size_t)(g * k.a.d + i);
+            if (isnan(k.a.out[at]) != (in_key || i == j)) {
+                check_fail(c, "NaN", at, (double)k.a.out[at], in_key || i == j ? NAN : (double)before[at]);
+                return;
+            }
+        }
+    }
+}
+
+static void run_case(struct check *c)
+{
+    c->t->attention(&k.a);
+    check_truth(c);
+    check_seen_nan(c);
+    c->t->attention(&k.a); /* the NaN stays, for the parts to hit */
+    check_invariance(c);
+    check_guards(c);
+}
+
+static void check_attention(struct check *c, int arg)
+{
+    (void)arg;
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        enum kind kind = (enum kind)(i % KIND_COUNT);
+        const struct shape *s = &shapes[i];
+        check_case(c, "d %d, %d heads, %d rows from %d, window %d, cap %g, %s", s->d, s->n_group, s->n_rows, s->first,
+                   s->window, (double)s->softcap, kind_names[kind]);
+        make_case(c, kind, s);
+        run_case(c);
+    }
+    for (int i = 0; i < RANDOM_SHAPES; i++) {
+        check_case(c, "random shape %d", i);
+        struct shape s = {.d = widths[check_random_below(c, (int)ARRAY_LEN(widths))],
+                          .n_group = 1 + check_random_below(c, 6),
+                          .n_rows = 1 + check_random_below(c, 6),
+                          .first = check_random_below(c, 80),
+                          .gap = check_random_below(c, 4) == 0 ? 20 : 1,
+                          .window = check_random_below(c, 2) * (1 + check_random_below(c, 70)),
+                          .softcap = (float)(check_random_below(c, 3) / 2 * 30)};
+        make_case(c, (enum kind)check_random_below(c, KIND_COUNT), &s);
+        run_case(c);
+    }
+    if (!c->planted) {
+        check_case(c, "%d positions", LONG);
+        make_case(c, UNIFORM, &(struct shape){16, 2, 2, LONG - 2, 1, 0, 0});
+        run_case(c);
+    }
+}
+
+/* --- planted faults ----------------------------------------------------------------------------------------------- */
+
+static void (*honest)(const struct kern_attention_args *a);
+
+static void wrong_position(const struct kern_attention_args *a) /* sees nothing of its own position */
+{
+    int32_t pos[64];
+    struct kern_attention_args b = *a;
+    for (int r = 0; r < a->n_rows; r++) {
+        pos[r] = MAX_OF(a->pos[r] - 1, 0);
+    }
+    b.pos = pos;
+    honest(&b);
+}
+
+static void wrong_window(const struct kern_attention_args *a)
+{
+    struct kern_attention_args b = *a;
+    b.window = a->window > 1 ? a->window - 1 : a->window;
+    honest(&b);
+}
+
+static void wrong_in_a_batch(const struct kern_attention_args *a)
+{
+    honest(a);
+    if (a->n_rows > 2) {
+        a->out[1] = nextafterf(a->out[1], INFINITY);
+    }
+}
+
+static void wrong_unseen(const struct kern_attention_args *a) /* a masked value with weight 0, which NaN survives */
+{
+    honest(a);
+    for (int r = 0; r < a->n_rows; r++) {
+        a->out[(size_t)r * a->out_stride] += 0 * dtype_f16_to_f32(*value_at(a, a->pos[r] | 31, 0));
+    }
+}
+
+static void wrong_heads(const struct kern_attention_args *a)
+{
+    honest(a);
+    for (int j = 0; a->n_group > 1 && j < a->d; j++) {
+        float first = a->out[j];
+        a->out[j] = a->out[a->d + j];
+        a->out[a->d + j] = first;
+    }
+}
+
+static void wrong_cap(const struct kern_attention_args *a)
+{
+    struct kern_attention_args b = *a;
+    b.softcap = 0;
+    honest(&b);
+}
+
+static void wrong_scale(const struct kern_attention_args *a)
+{
+    struct kern_attention_args b = *a;
+    b.scale *= 1.0001f;
+    honest(&b);
+}
+
+static void wrong_width(const struct kern_attention_args *a)
+{
+    honest(a);
+    if (a->n_rows > 1) {
+        a->out[(size_t)(a->n_group * a->d)] = 0;
+    }
+}
+
+static void wrong_nan(const struct kern_attention_args *a)
+{
+    honest(a);
+    for (int i = 0; i < a->n_group * a->d; i++) {
+        float *x = &a->out[(size_t)(a->n_rows - 1) * a->out_stride + (size_t)i];
+        *x = isnan(*x) ? 0 : *x;
+    }
+}
+
+static bool plant_attention(struct kern_table *t, int arg, int variant)
+{
+    (void)arg;
+    void (*const wrong[])(const struct kern_attention_args *) = {wrong_position, wrong_window, wrong_in_a_batch,
+                                                                 wrong_unseen,   wrong_heads,  wrong_cap,
+                                                                 wrong_scale,    wrong_width,  wrong_nan};
+    if ((size_t)variant >= ARRAY_LEN(wrong)) {
+        return false;
+    }
+    honest = t->attention;
+    t->attention = wrong[variant];
+    return true;
+}
+
+/* --- timing ------------------------------------------------------------------------------------------------------- */
+
+struct bench_arg {
+    const struct kern_table *t, *ref;
+    struct kern_attention_args a;
+};
+
+static void run(void *arg)
+{
+    struct bench_arg *b = arg;
+    b->t->attention(&b->a);
+}
+
+static void run_ref(void *arg) /* the last row, one head: ref is slow */
+{
+    struct bench_arg *b = arg;
+    struct kern_attention_args a = b->a;
+    a.pos += a.n_rows - 1;
+    a.n_rows = 1;
+    a.n_group = 1;
+    b->ref->attention(&a);
+}
+
+static void bench_shape(struct check *c, const struct shape *s)
+{
+    int n_pages = (s->first + s->n_rows + 31) / 32;
+    size_t head_bytes = kern_kv_head_bytes(s->d), n = (size_t)(s->n_rows * s->n_group * s->d);
+    size_t pool_bytes = head_bytes * 3 * (size_t)n_pages, q_bytes = 2 * n * sizeof(float);
+    unsigned char *pool = mem_map(pool_bytes, MEM_GENERAL);
+    float *q = mem_map(q_bytes, MEM_GENERAL);
+    if (pool != NULL && q != NULL) {
+        memset(pool, 0x2C, pool_bytes); /* halves of 0.067 */
+        check_fill_f32(c, CHECK_UNIFORM, q, n);
+        for (int i = 0; i < n_pages; i++) {
+            k.pages[i] = (i * 7 + 3) % n_pages; /* in disorder; distinct unless 7 divides n_pages */
+        }
+        double seen = 0;
+        for (int r = 0; r < s->n_rows; r++) {
+            k.pos[r] = s->first + r;
+            seen += s->first + r + 1;
+        }
+        size_t stride = (size_t)(s->n_group * s->d);
+        struct bench_arg b = {.t = c->t, .ref = c->ref};
+        b.a = (struct kern_attention_args){.q = q,
+                                           .q_stride = stride,
+                                           .out = q + n,
+                                           .out_stride = stride,
+                                           .pos = k.pos,
+                                           .n_rows = s->n_rows,
+                                           .n_group = s->n_group,
+                                           .d = s->d,
+                                           .base = pool,
+                                           .page_stride = 3 * head_bytes,
+                                           .pages = k.pages,
+                                           .scale = 0.1f};
+        char size[64];
+        snprintf(size, sizeof size, "d %d g %d rows %d at %d", s->d, s->n_group, s->n_rows, s->first);
+        struct check_work w = {.size = size,
+                               .bytes = (double)(head_bytes * (size_t)n_pages),
+                               .f32_ops = 4 * seen * s->d * s->n_group,
+                               .ref_scale = seen * s->n_group / (s->first + s->n_rows)};
+        check_bench_row(c, &w, run, run_ref, &b);
+    }
+    mem_unmap(pool, pool_bytes, MEM_GENERAL);
+    mem_unmap(q, q_bytes, MEM_GENERAL);
+}
+
+static void bench_attention(struct check *c, int arg)
+{
+    (void)arg;
+    static const struct shape all[] = {
+        {64, 3, 1, 512, 1, 0, 0},    {64, 3, 1, 4096, 1, 0, 0},  {64, 3, 32, 0, 1, 0, 0},
+        {64, 3, 32, 4096, 1, 0, 0},  {128, 6, 1, 512, 1, 0, 0},  {128, 6, 1, 4096, 1, 0, 0},
+        {128, 6, 32, 4096, 1, 0, 0}, {256, 4, 1, 4096, 1, 0, 0}, {256, 4, 32, 512, 1, 0, 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        check_case(c, "bench");
+        bench_shape(c, &all[i]);
+    }
+}
+
+const struct check_op check_attention_ops[] = {
+    {.name = "attention", .check = check_attention, .plant = plant_attention, .bench = bench_attention},
+    {.name = NULL},
+};

@@ -1,0 +1,565 @@
+/* The small operations: norm, addition, gated activations, rotation, storing into pages, arg-max and log-sum-exp.
+ * Truth is the formula in double, computed here; what kern.h calls exact is also compared with ref bit for bit. */
+#include "tests/kernels/checkkern.h"
+
+#include "engine/tensor/dtype.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const int sizes[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 63, 64, 65, 100, 577, 1000};
+
+static const float specials[] = {0.0f,     -0.0f,     1.0f,    -1.0f,           88.2f,    88.4f,     -87.2f,  -87.4f,
+                                 -88.8f,   -104.0f,   104.0f,  -1e4f,           1e4f,     -1e20f,    1e20f,   -FLT_MAX,
+                                 FLT_MAX,  FLT_MIN,   -1e-40f, 65504.0f,        65519.0f, -65536.0f, 6.2e-5f, -2.9e-8f,
+                                 INFINITY, -INFINITY, NAN,     0.333251953125f, 2049.0f,  -2051.0f};
+
+/* Some elements of x become special values: infinities, NaN, ends of ranges. */
+static void sprinkle(struct check *c, float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (check_random_below(c, 3) == 0) {
+            x[i] = specials[check_random_below(c, (int)ARRAY_LEN(specials))];
+        }
+    }
+}
+
+/* A result that may leave the range of f32 or be NaN. */
+static bool is_near(float got, double want, double limit)
+{
+    if (isnan(want)) {
+        return isnan(got);
+    }
+    if (fabs(want) + limit > 3.4e38) {
+        return want > 0 ? got >= 3.3e38f : got <= -3.3e38f;
+    }
+    return fabs((double)got - want) <= limit;
+}
+
+/* As check_fill_f32; the kind after the last one mixes in special values. */
+static void fill(struct check *c, int kind, float *x, size_t n)
+{
+    check_fill_f32(c, kind < CHECK_FILL_COUNT ? (enum check_fill)kind : CHECK_UNIFORM, x, n);
+    if (kind == CHECK_FILL_COUNT) {
+        sprinkle(c, x, n);
+    }
+}
+
+static const char *fill_name(int kind)
+{
+    return kind < CHECK_FILL_COUNT ? check_fill_name((enum check_fill)kind) : "special values";
+}
+
+static float *floats(size_t n) { return check_buffer(n * sizeof(float), 64); }
+
+/* --- rmsnorm ------------------------------------------------------------------------------------------------------ */
+
+static void check_norm_row(struct check *c, const float *x, const float *w, float eps, size_t k, const float *got)
+{
+    double sum = 0;
+    for (size_t i = 0; i < k; i++) {
+        sum += (double)x[i] * (double)x[i];
+    }
+    double scale = 1 / sqrt(sum / (double)k + (double)eps), bound = 4e-7 + (double)k / 32 * 6e-8;
+    for (size_t i = 0; i < k; i++) {
+        double want = (double)x[i] * scale * (w == NULL ? 1 : (double)w[i]);
+        if (!is_near(got[i], want, bound * fabs(want) + 1e-44)) {
+            check_fail(c, "norm", i, (double)got[i], want);
+            return;
+        }
+    }
+}
+
+static void rmsnorm_case(struct check *c, size_t k, int kind)
+{
+    static const float all_eps[] = {1e-5f, 1e-6f, 0.5f};
+    float *x = floats(k), *w = floats(k), *out = floats(k), eps = all_eps[check_random_below(c, 3)];
+    fill(c, kind, x, k);
+    check_fill_f32(c, CHECK_UNIFORM, w, k);
+    c->t->rmsnorm(x, w, eps, k, out);
+    check_norm_row(c, x, w, eps, k, out);
+    c->t->rmsnorm(x, NULL, eps, k, out);
+    check_norm_row(c, x, NULL, eps, k, out);
+    float *in_place = floats(k);
+    memcpy(in_place, x, k * sizeof *x);
+    c->t->rmsnorm(in_place, NULL, eps, k, in_place);
+    check_same_f32(c, "norm in place", in_place, out, k);
+    check_guards(c);
+}
+
+/* --- add ---------------------------------------------------------------------------------------------------------- */
+
+static void add_case(struct check *c, size_t n, int kind)
+{
+    float *dst = floats(n), *src = floats(n), *want = floats(n);
+    fill(c, kind, dst, n);
+    fill(c, kind, src, n);
+    for (size_t i = 0; i < n; i++) {
+        want[i] = dst[i] + src[i];
+    }
+    c->t->add(dst, src, n);
+    check_same_f32(c, "sum", dst, want, n);
+    check_guards(c);
+}
+
+/* --- glu ---------------------------------------------------------------------------------------------------------- */
+
+static double activation(enum kern_act act, double x, double *bound)
+{
+    double u = 2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    *bound = act == KERN_ACT_GELU_TANH ? 5e-7 * (4 + fmin(fabs(u), 88)) : 2e-6;
+    switch (act) {
+    case KERN_ACT_SILU:
+        return x / (1 + exp(-x));
+    case KERN_ACT_GELU_TANH:
+        return x / (1 + exp(-u));
+    case KERN_ACT_GELU:
+        return x / 2 * erfc(-x / M_SQRT2);
+    default:
+        return isnan(x) ? x : fmax(x, 0);
+    }
+}
+
+static void check_glu_row(struct check *c, enum kern_act act, const float *gate, const float *up, size_t n,
+                          const float *got)
+{
+    for (size_t i = 0; i < n; i++) {
+        double bound, y = activation(act, (double)gate[i], &bound), want = y * (double)up[i];
+        double limit = bound * fabs(want) + 2e-36 * fabs((double)up[i]) + 1e-44;
+        /* 0 times infinity: whether act underflows first is within the bound */
+        if (!is_near(got[i], want, limit) && !(isinf(up[i]) && fabs(y) < 2e-36)) {
+            check_fail(c, "glu", i, (double)got[i], want);
+            return;
+        }
+    }
+}
+
+static void glu_case(struct check *c, enum kern_act act, size_t n, int kind)
+{
+    float *gate = floats(n), *up = floats(n), *out = floats(n), *part = floats(n);
+    fill(c, kind, gate, n);
+    fill(c, kind == CHECK_FILL_COUNT ? CHECK_UNIFORM : kind, up, n);
+    c->t->glu(act, gate, up, n, out);
+    check_glu_row(c, act, gate, up, n, out);
+    if (n > 16) { /* a piece alone gives the same bits */
+        c->t->glu(act, gate + 16, up + 16, n - 16, part);
+        check_same_f32(c, "piece alone", part, out + 16, n - 16);
+    }
+    c->t->glu(act, gate, up, n, gate);
+    check_same_f32(c, "glu in place", gate, out, n);
+    check_guards(c);
+}
+
+/* The whole range of the exponential, value by value. */
+static void glu_sweep(struct check *c, enum kern_act act)
+{
+    enum { N = 4000 };
+    float *gate = floats(N), *up = floats(N), *out = floats(N);
+    for (int part = 0; part < 10; part++) {
+        for (int i = 0; i < N; i++) {
+            gate[i] = (float)(-110 + 220.0 * (part * N + i) / (10 * N));
+            up[i] = i % 2 == 0 ? 1.0f : -1e6f;
+        }
+        c->t->glu(act, gate, up, N, out);
+        check_glu_row(c, act, gate, up, N, out);
+    }
+    check_guards(c);
+}
+
+/* --- rope --------------------------------------------------------------------------------------------------------- */
+
+static void rope_case(struct check *c, size_t n_rot, bool neox, int kind)
+{
+    size_t half = n_rot / 2, n = n_rot + 5; /* 5 that are not rotated */
+    float *x = floats(n), *cosine = floats(half), *sine = floats(half), *got = floats(n), *want = floats(n);
+    fill(c, kind, x, n);
+    for (size_t i = 0; i < half; i++) {
+        double angle = check_random_between(c, 0, 7);
+        cosine[i] = (float)cos(angle);
+        sine[i] = (float)sin(angle);
+    }
+    memcpy(got, x, n * sizeof *x);
+    memcpy(want, x, n * sizeof *x);
+    c->t->rope(got, (int)n_rot, neox, cosine, sine);
+    c->ref->rope(want, (int)n_rot, neox, cosine, sine);
+    check_same_f32(c, "rotated", got, want, n);
+    check_same_bytes(c, "beyond n_rot", got + n_rot, x + n_rot, 5 * sizeof *x);
+    for (size_t i = 0; i < half; i++) {
+        size_t ia = neox ? i : 2 * i, ib = neox ? i + half : 2 * i + 1;
+        double a = (double)x[ia], b = (double)x[ib], co = (double)cosine[i], si = (double)sine[i];
+        double limit = 0x1p-23 * (fabs(a) + fabs(b)) + 1e-44;
+        if (!is_near(got[ia], a * co - b * si, limit) || !is_near(got[ib], a * si + b * co, limit)) {
+            check_fail(c, "rotation in double", ia, (double)got[ia], a * co - b * si);
+            break;
+        }
+    }
+    check_guards(c);
+}
+
+static void check_rope(struct check *c, int arg)
+{
+    (void)arg;
+    static const int all_rot[] = {2, 4, 6, 14, 16, 18, 30, 32, 34, 64, 80, 96, 128, 256};
+    for (size_t i = 0; i < ARRAY_LEN(all_rot); i++) {
+        for (int kind = 0; kind < CHECK_FILL_COUNT; kind++) {
+            check_case(c, "n_rot %d, %s", all_rot[i], fill_name(kind));
+            rope_case(c, (size_t)all_rot[i], false, kind);
+            check_case(c, "n_rot %d, neox, %s", all_rot[i], fill_name(kind));
+            rope_case(c, (size_t)all_rot[i], true, kind);
+        }
+    }
+}
+
+/* --- kv_store ----------------------------------------------------------------------------------------------------- */
+
+static uint16_t half_of(float f) /* saturated: no infinity may enter a page */
+{
+    return dtype_f32_to_f16(isnan(f) ? f : (float)fmax(-65504, fmin(65504, (double)f)));
+}
+
+static bool is_same_half(uint16_t a, uint16_t b)
+{
+    return a == b || ((a & 0x7FFF) > 0x7C00 && (b & 0x7FFF) > 0x7C00); /* two NaNs */
+}
+
+static void kv_case(struct check *c, size_t d, size_t slot, int kind)
+{
+    size_t n = d * KERN_PAGE_TOKENS;
+    float *k = floats(d), *v = floats(d);
+    uint16_t *page = check_buffer(2 * n * sizeof *page, 64), *want = check_buffer(2 * n * sizeof *want, 64);
+    fill(c, kind, k, d);
+    fill(c, kind, v, d);
+    for (size_t i = 0; i < d; i++) {
+        want[i * KERN_PAGE_TOKENS + slot] = half_of(k[i]);
+        want[n + slot * d + i] = half_of(v[i]);
+    }
+    c->t->kv_store(k, v, (int)d, (int)slot, (unsigned char *)page);
+    for (size_t i = 0; i < 2 * n; i++) {
+        if (!is_same_half(page[i], want[i])) {
+            check_fail(c, "half", i, page[i], want[i]);
+            break;
+        }
+    }
+    check_guards(c);
+}
+
+static void check_kv_store(struct check *c, int arg)
+{
+    (void)arg;
+    static const int widths[] = {1, 4, 7, 8, 9, 12, 15, 16, 17, 20, 31, 33, 64, 80, 128, 256};
+    for (size_t i = 0; i < ARRAY_LEN(widths); i++) {
+        for (int kind = 0; kind <= CHECK_FILL_COUNT; kind++) {
+            int slot = kind == 0 ? 0 : kind == 1 ? KERN_PAGE_TOKENS - 1 : kind * 5 % KERN_PAGE_TOKENS;
+            check_case(c, "d %d, slot %d, %s", widths[i], slot, fill_name(kind));
+            kv_case(c, (size_t)widths[i], (size_t)slot, kind);
+        }
+    }
+}
+
+/* --- argmax and logsumexp ----------------------------------------------------------------------------------------- */
+
+static int32_t best_of(const float *x, int32_t n)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < n; i++) {
+        if (!isnan(x[i]) && (best < 0 || x[i] > x[best])) {
+            best = i;
+        }
+    }
+    return best < 0 ? 0 : best;
+}
+
+static void argmax_case(struct check *c, size_t n, int kind)
+{
+    float *x = check_buffer((n + 1) * sizeof *x, 4); /* not aligned */
+    fill(c, kind, x, n + 1);
+    for (int trial = 0; trial < 7; trial++) {
+        const float *from = x + trial % 2;
+        if (trial == 2) { /* the largest twice */
+            x[check_random_below(c, (int)n)] = x[best_of(x, (int32_t)n)];
+        } else if (trial == 3) { /* the largest in front, then at the end */
+            x[1] = 2 * fabsf(x[best_of(x, (int32_t)n)]);
+        } else if (trial == 4) {
+            x[n - 1] = INFINITY;
+        } else if (trial >= 5) { /* nothing but NaN, and -inf among it */
+            for (size_t i = 0; i <= n; i++) {
+                x[i] = trial == 5 && i % 3 == 2 ? -INFINITY : NAN;
+            }
+        }
+        int32_t got = c->t->argmax(from, (int32_t)n), want = best_of(from, (int32_t)n);
+        if (got != want) {
+            check_fail(c, "index", (size_t)trial, got, want);
+        }
+    }
+    check_guards(c);
+}
+
+static void check_sum(struct check *c, const float *x, size_t n)
+{
+    double largest = (double)x[best_of(x, (int32_t)n)], sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += exp((double)x[i] - largest);
+    }
+    float max;
+    double got = (double)c->t->logsumexp(x, (int32_t)n, &max), want = log(sum) + largest;
+    if (!is_near((float)got, want, 2e-6 * (1 + fabs(want)))) {
+        check_fail(c, "log-sum-exp", 0, got, want);
+    }
+    if (!isnan(want) && (double)max != largest) {
+        check_fail(c, "max", 0, (double)max, largest);
+    }
+}
+
+static void logsumexp_case(struct check *c, size_t n, int kind)
+{
+    float *x = floats(n);
+    fill(c, kind, x, n);
+    check_sum(c, x, n);
+    for (size_t i = 0; i < n; i++) { /* logits: many of them count */
+        x[i] = (float)check_random_between(c, -12, 12);
+    }
+    check_sum(c, x, n);
+    for (size_t i = 0; i < n; i += 2) {
+        x[(size_t)check_random_below(c, (int)n)] = -INFINITY; /* banned tokens */
+    }
+    check_sum(c, x, n);
+    x[check_random_below(c, (int)n)] = kind % 2 == 0 ? NAN : INFINITY;
+    check_sum(c, x, n);
+    check_guards(c);
+}
+
+/* --- rows --------------------------------------------------------------------------------------------------------- */
+
+enum op { OP_RMSNORM, OP_ADD, OP_GLU, OP_ARGMAX = OP_GLU + KERN_ACT_COUNT, OP_LOGSUMEXP };
+
+static void check_sizes(struct check *c, int op)
+{
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        for (int kind = 0; kind <= CHECK_FILL_COUNT; kind++) {
+            size_t n = (size_t)sizes[i];
+            check_case(c, "n %zu, %s", n, fill_name(kind));
+            if (op == OP_RMSNORM) {
+                rmsnorm_case(c, n, kind);
+            } else if (op == OP_ADD) {
+                add_case(c, n, kind);
+            } else if (op == OP_ARGMAX) {
+                argmax_case(c, n, kind);
+            } else if (op == OP_LOGSUMEXP) {
+                logsumexp_case(c, n, kind);
+            } else {
+                glu_case(c, (enum kern_act)(op - OP_GLU), n, kind);
+            }
+        }
+    }
+    if (op >= OP_GLU && op < OP_ARGMAX) {
+        check_case(c, "sweep of -110 .. 110");
+        glu_sweep(c, (enum kern_act)(op - OP_GLU));
+    }
+}
+
+/* --- planted faults ----------------------------------------------------------------------------------------------- */
+
+static struct kern_table honest;
+
+static void wrong_norm_last(const float *x, const float *w, float eps, size_t k, float *out)
+{
+    honest.rmsnorm(x, w, eps, k, out);
+    out[k - 1] *= 1.00001f;
+}
+static void wrong_norm_eps(const float *x, const float *w, float eps, size_t k, float *out)
+{
+    honest.rmsnorm(x, w, 2 * eps, k, out);
+}
+static void wrong_norm_overflow(const float *x, const float *w, float eps, size_t k, float *out)
+{
+    float sum = 0;
+    for (size_t i = 0; i < k; i++) {
+        sum += x[i] * x[i];
+    }
+    honest.rmsnorm(x, w, isinf(sum) ? sum : eps, k, out);
+}
+
+static void wrong_add_beyond(float *dst, const float *src, size_t n)
+{
+    honest.add(dst, src, n);
+    if (n % 16 != 0) { /* else the next element is unreadable */
+        dst[n] = 0;
+    }
+}
+static void wrong_add_last(float *dst, const float *src, size_t n) { honest.add(dst, src, n - 1); }
+
+static void wrong_glu_tail(enum kern_act act, const float *gate, const float *up, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) { /* an exponential that stops growing at e^88 */
+        float g = gate[i], u = up[i];
+        honest.glu(act, &g, &u, 1, &out[i]);
+        out[i] = g < -88 ? g * 4.5e-39f * u : out[i];
+    }
+}
+static void wrong_glu_last(enum kern_act act, const float *gate, const float *up, size_t n, float *out)
+{
+    honest.glu(act, gate, up, n, out);
+    out[n - 1] *= 1.000005f;
+}
+static void wrong_glu_nan(enum kern_act act, const float *gate, const float *up, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = isnan(gate[i]) ? 0 : gate[i], u = up[i];
+        honest.glu(act, &g, &u, 1, &out[i]);
+    }
+}
+static void wrong_glu_act(enum kern_act act, const float *gate, const float *up, size_t n, float *out)
+{
+    honest.glu((act + 1) % KERN_ACT_COUNT, gate, up, n, out);
+}
+
+static void wrong_rope_kind(float *x, int n_rot, bool neox, const float *cosine, const float *sine)
+{
+    honest.rope(x, n_rot, !neox, cosine, sine);
+}
+static void wrong_rope_beyond(float *x, int n_rot, bool neox, const float *cosine, const float *sine)
+{
+    honest.rope(x, n_rot, neox, cosine, sine);
+    x[n_rot] += 1;
+}
+
+static void wrong_kv_slot(const float *k, const float *v, int d, int slot, unsigned char *page)
+{
+    honest.kv_store(k, v, d, slot ^ 1, page);
+}
+static void wrong_kv_infinity(const float *k, const float *v, int d, int slot, unsigned char *page)
+{
+    honest.kv_store(k, v, d, slot, page);
+    uint16_t *value = (uint16_t *)(void *)page + (size_t)d * (size_t)(KERN_PAGE_TOKENS + slot);
+    for (int i = 0; i < d; i++) {
+        value[i] = v[i] > 65504 ? 0x7C00 : value[i];
+    }
+}
+
+static int32_t wrong_argmax_tie(const float *x, int32_t n)
+{
+    int32_t best = honest.argmax(x, n);
+    for (int32_t i = best; i < n; i++) {
+        best = x[i] == x[best] ? i : best;
+    }
+    return best;
+}
+static int32_t wrong_argmax_last(const float *x, int32_t n) { return honest.argmax(x, n > 1 ? n - 1 : n); }
+
+static float wrong_sum_last(const float *x, int32_t n, float *max)
+{
+    float sum = honest.logsumexp(x, n > 1 ? n - 1 : n, max);
+    *max = x[honest.argmax(x, n)];
+    return sum;
+}
+static float wrong_sum_infinity(const float *x, int32_t n, float *max)
+{
+    float sum = honest.logsumexp(x, n, max);
+    return isnan(sum) ? *max : sum;
+}
+
+static bool plant(struct kern_table *t, int op, int variant)
+{
+    honest = *t;
+    if (op == OP_RMSNORM && variant < 3) {
+        t->rmsnorm = variant == 0 ? wrong_norm_last : variant == 1 ? wrong_norm_eps : wrong_norm_overflow;
+        return true;
+    }
+    if (op == OP_ADD && variant < 2) {
+        t->add = variant == 0 ? wrong_add_beyond : wrong_add_last;
+        return true;
+    }
+    if (op == OP_ARGMAX && variant < 2) {
+        t->argmax = variant == 0 ? wrong_argmax_tie : wrong_argmax_last;
+        return true;
+    }
+    if (op == OP_LOGSUMEXP && variant < 2) {
+        t->logsumexp = variant == 0 ? wrong_sum_last : wrong_sum_infinity;
+        return true;
+    }
+    if (op >= OP_GLU && op < OP_ARGMAX && variant < 4) {
+        t->glu = variant == 0   ? wrong_glu_tail
+                 : variant == 1 ? wrong_glu_last
+                 : variant == 2 ? wrong_glu_nan
+                                : wrong_glu_act;
+        return true;
+    }
+    return false;
+}
+
+static bool plant_rope(struct kern_table *t, int arg, int variant)
+{
+    (void)arg;
+    honest = *t;
+    t->rope = variant == 0 ? wrong_rope_kind : wrong_rope_beyond;
+    return variant < 2;
+}
+
+static bool plant_kv_store(struct kern_table *t, int arg, int variant)
+{
+    (void)arg;
+    honest = *t;
+    t->kv_store = variant == 0 ? wrong_kv_slot : wrong_kv_infinity;
+    return variant < 2;
+}
+
+/* --- timing ------------------------------------------------------------------------------------------------------- */
+
+struct bench_arg {
+    const struct kern_table *t, *ref;
+    int op;
+    size_t n;
+    float *x, *y, *out;
+};
+
+static void run_with(const struct kern_table *t, const struct bench_arg *b)
+{
+    float max;
+    if (b->op == OP_RMSNORM) {
+        t->rmsnorm(b->x, b->y, 1e-5f, b->n, b->out);
+    } else if (b->op == OP_ADD) {
+        t->add(b->out, b->x, b->n);
+    } else if (b->op == OP_ARGMAX) {
+        b->out[0] = (float)t->argmax(b->x, (int32_t)b->n);
+    } else if (b->op == OP_LOGSUMEXP) {
+        b->out[0] = t->logsumexp(b->x, (int32_t)b->n, &max);
+    } else {
+        t->glu((enum kern_act)(b->op - OP_GLU), b->x, b->y, b->n, b->out);
+    }
+}
+static void run(void *arg) { run_with(((struct bench_arg *)arg)->t, arg); }
+static void run_ref(void *arg) { run_with(((struct bench_arg *)arg)->ref, arg); }
+
+static void bench(struct check *c, int op)
+{
+    check_case(c, "bench");
+    size_t n = op >= OP_ARGMAX ? 152064 : 1536; /* a large vocabulary; an ffn width */
+    struct bench_arg b = {.t = c->t, .ref = c->ref, .op = op, .n = n, .x = floats(n), .y = floats(n), .out = floats(n)};
+    check_fill_f32(c, CHECK_UNIFORM, b.x, n);
+    check_fill_f32(c, CHECK_UNIFORM, b.y, n);
+    memset(b.out, 0, n * sizeof *b.out);
+    char size[32];
+    snprintf(size, sizeof size, "n %zu", n);
+    struct check_work w = {.size = size, .bytes = (double)(n * sizeof(float)) * (op >= OP_ARGMAX ? 1 : 3)};
+    check_bench_row(c, &w, run, run_ref, &b);
+}
+
+#define OPS_ROW(label, op)                                                                                             \
+    {                                                                                                                  \
+        .name = label, .arg = op, .check = check_sizes, .plant = plant, .bench = bench                                 \
+    }
+const struct check_op check_ops_ops[] = {
+    OPS_ROW("rmsnorm", OP_RMSNORM),
+    OPS_ROW("add", OP_ADD),
+    OPS_ROW("glu_silu", OP_GLU + KERN_ACT_SILU),
+    OPS_ROW("glu_gelu_tanh", OP_GLU + KERN_ACT_GELU_TANH),
+    OPS_ROW("glu_gelu", OP_GLU + KERN_ACT_GELU),
+    OPS_ROW("glu_relu", OP_GLU + KERN_ACT_RELU),
+    {.name = "rope", .check = check_rope, .plant = plant_rope},
+    {.name = "kv_store", .check = check_kv_store, .plant = plant_kv_store},
+    OPS_ROW("argmax", OP_ARGMAX),
+    OPS_ROW("logsumexp", OP_LOGSUMEXP),
+    {.name = NULL},
+};

@@ -1,0 +1,193 @@
+/* Keys from a file: what counts as one, what is refused, and what a reload keeps. */
+#include "fcgi/apikey.h"
+
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *apikey_suite(void);
+
+static struct err_info info;
+
+static void teardown(void) { rig_clean(); }
+
+static enum err load_n(const char *text, size_t n)
+{
+    info = (struct err_info){0};
+    return apikey_load(rig_file("keys", text, n), &info);
+}
+
+static enum err load(const char *text) { return load_n(text, strlen(text)); }
+
+static bool bearer(const char *key)
+{
+    char header[1024];
+    snprintf(header, sizeof header, "Bearer %s", key);
+    return apikey_check(header, NULL);
+}
+
+START_TEST(without_keys_all_may_pass)
+{
+    ck_assert(apikey_check(NULL, NULL));
+    ck_assert(apikey_check("Bearer x", "y"));
+}
+END_TEST
+
+START_TEST(comments_blank_lines_and_line_ends)
+{
+    ck_assert_int_eq(load("# sk-comment\r\n\r\n  sk-one  \r\n\t\n\tsk-two\n#sk-three\nsk-last"), ERR_OK);
+    ck_assert(bearer("sk-one") && bearer("sk-two") && bearer("sk-last"));
+    static const char *const wrong[] = {"",         "sk-comment", "# sk-comment",  "sk-three", "#sk-three",
+                                        "sk-on",    "sk-onee",    "SK-ONE",        "sk-one ",  "sk-one\r",
+                                        "sk-two\n", "sk-",        "sk-one,sk-two", "sk-lasT",  "k-one"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        ck_assert_msg(!bearer(wrong[i]), "'%s' passed", wrong[i]);
+        ck_assert_msg(!apikey_check(NULL, wrong[i]), "'%s' passed as x-api-key", wrong[i]);
+    }
+}
+END_TEST
+
+START_TEST(headers)
+{
+    ck_assert_int_eq(load("sk-one\n"), ERR_OK);
+    ck_assert(!apikey_check(NULL, NULL));
+    ck_assert(!apikey_check("", ""));
+    ck_assert(!apikey_check("sk-one", NULL));
+    ck_assert(!apikey_check("Basic sk-one", NULL));
+    ck_assert(!apikey_check("Bearer", NULL));
+    ck_assert(!apikey_check("Bearersk-one", NULL));
+    ck_assert(apikey_check("bearer sk-one", NULL));   /* schemes have no case [RFC 9110, 11.1] */
+    ck_assert(apikey_check("Bearer   sk-one", NULL)); /* one or more spaces [RFC 6750, 2.1] */
+    ck_assert(apikey_check(NULL, "sk-one"));
+    ck_assert(apikey_check("Bearer wrong", "sk-one"));
+    ck_assert(apikey_check("Bearer sk-one", "wrong"));
+    char key[2000];
+    memset(key, 'k', sizeof key - 1);
+    key[sizeof key - 1] = '\0';
+    ck_assert(!apikey_check(NULL, key));
+}
+END_TEST
+
+START_TEST(long_keys)
+{
+    char text[600];
+    memset(text, 'k', sizeof text);
+    text[512] = '\0';
+    ck_assert_int_eq(load(text), ERR_OK);
+    ck_assert(bearer(text));
+    text[511] = 'x';
+    ck_assert(!bearer(text)); /* the last byte counts */
+    text[511] = '\0';
+    ck_assert(!bearer(text));
+    memset(text, 'k', sizeof text);
+    text[513] = '\0';
+    ck_assert_int_eq(load(text), ERR_CONFIG);
+    ck_assert_msg(strstr(info.text, "line 1") != NULL, "%s", info.text);
+}
+END_TEST
+
+/* UTF-16 would fall apart into keys of one letter, a key with a comment behind it could never match. */
+START_TEST(what_cannot_be_a_key_is_refused_with_its_line)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+    } bad[] = {{"sk-ok\ns\0k\0-\0o\0", 14},
+               {"sk-ok\n\0\n", 8},
+               {"sk-ok\nsk-two # two\n", 19},
+               {"sk-ok\n\x01k\n", 9},
+               {"sk-ok\nschl\xC3\xBCssel\n", 17}};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        ck_assert_msg(load_n(bad[i].text, bad[i].n) == ERR_CONFIG, "case %zu is taken", i);
+        ck_assert_msg(strstr(info.text, "line 2") != NULL, "case %zu: %s", i, info.text);
+        ck_assert_msg(strstr(info.text, "sk-") == NULL && strstr(info.text, "schl") == NULL, "a key is shown: %s",
+                      info.text);
+    }
+    ck_assert(apikey_check(NULL, NULL)); /* nothing was loaded */
+}
+END_TEST
+
+START_TEST(a_reload_replaces_all_or_nothing)
+{
+    static char big[(1 << 20) + 1];
+    memset(big, 'k', sizeof big);
+    ck_assert_int_eq(load("sk-old\nsk-both\n"), ERR_OK);
+    ck_assert_int_eq(load("# none\n\n"), ERR_CONFIG);
+    ck_assert_int_eq(load(""), ERR_CONFIG);
+    ck_assert_int_eq(apikey_load(rig_file("absent", NULL, 0), &info), ERR_FILE);
+    ck_assert_int_ne(apikey_load(rig_folder(), &info), ERR_OK);
+    ck_assert_int_ne(load_n(big, sizeof big), ERR_OK);
+    ck_assert(bearer("sk-old") && bearer("sk-both"));
+    ck_assert_int_eq(load("sk-both\nsk-new\n"), ERR_OK);
+    ck_assert(!bearer("sk-old"));
+    ck_assert(bearer("sk-both") && bearer("sk-new"));
+}
+END_TEST
+
+START_TEST(a_full_file_loses_no_key)
+{
+    static char text[1 << 20];
+    for (size_t i = 0; i < sizeof text; i += 16) { /* the last line has no end */
+        char line[17];
+        snprintf(line, sizeof line, "%015zu\n", i);
+        memcpy(text + i, line, 16);
+    }
+    text[sizeof text - 1] = 'z';
+    enum err err = load_n(text, sizeof text);
+    ck_assert_msg(err == ERR_OK, "%s: %s", err_code(err), info.text);
+    ck_assert(bearer("000000000000000"));
+    ck_assert(bearer("000000001048560z"));
+    ck_assert(!bearer("000000001048560"));
+}
+END_TEST
+
+static atomic_int n_refused;
+static atomic_bool is_over;
+
+static void *ask(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&is_over)) {
+        atomic_fetch_add(&n_refused, !bearer("sk-both") || bearer("sk-wrong"));
+    }
+    return NULL;
+}
+
+START_TEST(checks_and_reloads_at_once)
+{
+    static const char *const texts[] = {"sk-both\nsk-a\n", "sk-b\nsk-both\nsk-c\n"};
+    ck_assert_int_eq(load(texts[0]), ERR_OK);
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, ask, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        if (load(texts[i % 2]) != ERR_OK) {
+            ck_abort_msg("reload %d failed", i);
+        }
+    }
+    atomic_store(&is_over, true);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(atomic_load(&n_refused), 0);
+}
+END_TEST
+
+Suite *apikey_suite(void)
+{
+    Suite *s = suite_create("apikey");
+    TCase *t = tcase_create("apikey");
+    tcase_add_checked_fixture(t, NULL, teardown);
+    tcase_add_test(t, without_keys_all_may_pass);
+    tcase_add_test(t, comments_blank_lines_and_line_ends);
+    tcase_add_test(t, headers);
+    tcase_add_test(t, long_keys);
+    tcase_add_test(t, what_cannot_be_a_key_is_refused_with_its_line);
+    tcase_add_test(t, a_reload_replaces_all_or_nothing);
+    tcase_add_test(t, a_full_file_loses_no_key);
+    tcase_add_test(t, checks_and_reloads_at_once);
+    suite_add_tcase(s, t);
+    return s;
+}

@@ -1,0 +1,120 @@
+/* The rows of `infcgi bench` against llama-bench's: the same fields in the same order, valid JSON and CSV. */
+#include "fcgi/cmd/bench_report.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *bench_report_suite(void);
+
+/* What llama-bench of llama.cpp b11434 prints as the head of its CSV. */
+static const char peer_head[] =
+    "build_commit,build_number,cpu_info,gpu_info,backends,model_filename,model_type,model_size,model_n_params,n_batch,"
+    "n_ubatch,n_threads,cpu_mask,cpu_strict,poll,type_k,type_v,n_gpu_layers,n_cpu_moe,split_mode,main_gpu,no_kv_"
+    "offload,"
+    "flash_attn,devices,tensor_split,tensor_buft_overrides,load_mode,lazy_mode,embeddings,no_op_offload,no_host,repack,"
+    "fit_target,fit_min_ctx,n_prompt,n_gen,n_depth,test_time,avg_ns,stddev_ns,avg_ts,stddev_ts";
+
+static const uint64_t samples_ns[] = {1000000000, 2000000000};
+static const struct bench_row prefill = {.n_prompt = 512, .n_seqs = 1, .n_samples = 2, .samples_ns = samples_ns};
+static const struct bench_row decode = {
+    .n_gen = 64, .n_depth = 16, .n_seqs = 16, .n_samples = 1, .samples_ns = samples_ns};
+
+/* Two rows in one format; the caller frees the text. */
+static char *print(enum bench_format format, bool has_seqs)
+{
+    char *text = NULL;
+    size_t n = 0;
+    struct bench_report r = {.format = format,
+                             .model_path = "a\"b\\c\n.gguf",
+                             .kernels = "avx2",
+                             .cpu_info = "A CPU",
+                             .model_type = "llama 135M Q4_1",
+                             .model_bytes = 96576768,
+                             .n_params = 134515008,
+                             .n_batch = 512,
+                             .n_threads = 2,
+                             .has_seqs = has_seqs};
+    r.out = open_memstream(&text, &n);
+    ck_assert_ptr_nonnull(r.out);
+    bench_report_head(&r);
+    bench_report_row(&r, &prefill);
+    bench_report_row(&r, &decode);
+    bench_report_foot(&r);
+    fclose(r.out);
+    return text;
+}
+
+START_TEST(csv_has_the_peers_fields)
+{
+    char *text = print(BENCH_CSV, false);
+    char *eol = strchr(text, '\n');
+    ck_assert_ptr_nonnull(eol);
+    *eol = '\0';
+    ck_assert_str_eq(text, peer_head);
+    ck_assert_ptr_nonnull(strstr(eol + 1, "\"a\"\"b\\c\n.gguf\",\"llama 135M Q4_1\",\"96576768\",\"134515008\""));
+    ck_assert_ptr_nonnull(strstr(eol + 1, "\"512\",\"0\",\"0\","));
+    free(text);
+    text = print(BENCH_CSV, true);
+    ck_assert_ptr_nonnull(strstr(text, "stddev_ts,n_seqs\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\"1024.000000\",\"0.000000\",\"16\"\n"));
+    free(text);
+}
+END_TEST
+
+START_TEST(json_has_the_peers_fields)
+{
+    char *text = print(BENCH_JSON, false), head[2048] = "";
+    json_error_t why;
+    json_t *all = json_loads(text, 0, &why);
+    ck_assert_msg(all != NULL, "%s", why.text);
+    ck_assert_uint_eq(json_array_size(all), 2);
+    json_t *row = json_array_get(all, 0), *value;
+    const char *key;
+    size_t n = 0;
+    json_object_foreach(row, key, value)
+    {
+        n += (size_t)snprintf(head + n, sizeof head - n, "%s%s", n > 0 ? "," : "", key);
+    }
+    char want[2048];
+    snprintf(want, sizeof want, "%s,samples_ns,samples_ts", peer_head);
+    ck_assert_str_eq(head, want);
+    ck_assert_str_eq(json_string_value(json_object_get(row, "model_filename")), "a\"b\\c\n.gguf");
+    ck_assert(json_is_true(json_object_get(row, "repack")) && json_is_integer(json_object_get(row, "n_batch")));
+    ck_assert_double_eq_tol(json_real_value(json_object_get(row, "avg_ts")), 384, 1e-6);
+    ck_assert_double_eq_tol(json_real_value(json_object_get(row, "stddev_ts")), 181.019336, 1e-6);
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "avg_ns")), 1500000000);
+    ck_assert_int_eq(json_integer_value(json_array_get(json_object_get(row, "samples_ns"), 1)), 2000000000);
+    ck_assert_double_eq_tol(json_number_value(json_array_get(json_object_get(row, "samples_ts"), 1)), 256, 1e-6);
+    json_decref(all);
+    free(text);
+}
+END_TEST
+
+START_TEST(markdown_has_the_peers_columns)
+{
+    char *text = print(BENCH_MD, true);
+    ck_assert_ptr_nonnull(strstr(text,
+                                 "| model                          |       size |     params | backend    | threads |"
+                                 "            test |                  t/s |\n"
+                                 "| ------------------------------ | ---------: | ---------: | ---------- | ------: |"
+                                 " --------------: | -------------------: |\n"));
+    ck_assert_ptr_nonnull(strstr(text,
+                                 "| llama 135M Q4_1                |  92.10 MiB |   134.52 M | avx2       |       2 |"
+                                 "           pp512 |      384.00 ± 181.02 |\n"));
+    ck_assert_ptr_nonnull(strstr(text, "| tg64 x 16 @ d16 |       1024.00 ± 0.00 |\n"));
+    free(text);
+}
+END_TEST
+
+Suite *bench_report_suite(void)
+{
+    Suite *s = suite_create("bench_report");
+    TCase *t = tcase_create("rows");
+    tcase_add_test(t, csv_has_the_peers_fields);
+    tcase_add_test(t, json_has_the_peers_fields);
+    tcase_add_test(t, markdown_has_the_peers_columns);
+    suite_add_tcase(s, t);
+    return s;
+}

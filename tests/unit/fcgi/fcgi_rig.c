@@ -1,0 +1,314 @@
+/* The tiny model is a Llama of one layer with weights from a fixed formula: what it says means nothing and never
+ * changes. */
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include "engine/base/utf8.h"
+#include "fcgi/route.h"
+#include "tests/support/gguf_writer.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { WIDTH = 32, HEADS = 2, FF = 64, CONNECTIONS = 8 };
+
+static char folder[64];
+static int listener = -1;
+static struct conf conf;
+static struct engine *served;
+
+/* --- files ---------------------------------------------------------------------------------------------------------
+ */
+
+const char *rig_folder(void)
+{
+    if (folder[0] == '\0') {
+        snprintf(folder, sizeof folder, "/tmp/infcgi-unit-XXXXXX");
+        ck_assert_ptr_nonnull(mkdtemp(folder));
+    }
+    return folder;
+}
+
+const char *rig_file(const char *name, const void *text, size_t n)
+{
+    static char paths[2][128];
+    static int turn;
+    char *path = paths[turn ^= 1];
+    snprintf(path, sizeof paths[0], "%s/%s", rig_folder(), name);
+    if (text != NULL) {
+        FILE *f = fopen(path, "wb");
+        ck_assert(f != NULL && fwrite(text, 1, n, f) == n && fclose(f) == 0);
+    }
+    return path;
+}
+
+void rig_clean(void)
+{
+    DIR *d = folder[0] != '\0' ? opendir(folder) : NULL;
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        if (e->d_name[0] != '.') {
+            unlink(rig_file(e->d_name, NULL, 0));
+        }
+    }
+    if (d != NULL) {
+        closedir(d);
+        rmdir(folder);
+    }
+    folder[0] = '\0';
+}
+
+/* --- the model -----------------------------------------------------------------------------------------------------
+ */
+
+static void add_weight(struct gguf_writer *w, const char *name, uint64_t n_in, uint64_t n_out)
+{
+    static float values[WIDTH * RIG_VOCAB];
+    uint64_t n = n_in * (n_out > 0 ? n_out : 1), dims[2] = {n_in, n_out};
+    uint32_t x = (uint32_t)strlen(name) * 2654435761u;
+    ck_assert(n <= ARRAY_LEN(values));
+    for (uint64_t i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        values[i] = n_out == 0 ? 1.0f : ((float)(x >> 8) / 8388608.0f - 1.0f) * 0.5f;
+    }
+    gguf_writer_tensor(w, name, DTYPE_F32, n_out == 0 ? 1 : 2, dims, values);
+}
+
+static void add_vocab(struct gguf_writer *w)
+{
+    static char texts[RIG_VOCAB][16];
+    const char *tokens[RIG_VOCAB];
+    int32_t kinds[RIG_VOCAB];
+    uint32_t next = 256;
+    for (uint32_t b = 0; b < RIG_VOCAB; b++) { /* the alphabet of GPT-2's bytes_to_unicode */
+        bool shown = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+        texts[b][utf8_encode(shown ? b : next++, texts[b])] = '\0';
+        tokens[b] = texts[b];
+        kinds[b] = b < 256 ? 1 : 3; /* normal, control */
+    }
+    tokens[256] = "<|im_start|>";
+    tokens[RIG_EOS] = "<|im_end|>";
+    gguf_writer_str(w, "tokenizer.ggml.model", "gpt2");
+    gguf_writer_str(w, "tokenizer.ggml.pre", "gpt-2");
+    gguf_writer_str_array(w, "tokenizer.ggml.tokens", RIG_VOCAB, tokens);
+    gguf_writer_array(w, "tokenizer.ggml.token_type", GGUF_I32, RIG_VOCAB, kinds);
+    gguf_writer_str_array(w, "tokenizer.ggml.merges", 0, NULL);
+    gguf_writer_u32(w, "tokenizer.ggml.eos_token_id", RIG_EOS);
+    gguf_writer_bool(w, "tokenizer.ggml.add_bos_token", false);
+}
+
+static void write_model(const char *path)
+{
+    static const struct {
+        const char *name;
+        uint64_t n_in, n_out; /* n_out 0: a vector */
+    } weights[] = {
+        {"token_embd.weight", WIDTH, RIG_VOCAB},    {"output_norm.weight", WIDTH, 0},
+        {"blk.0.attn_norm.weight", WIDTH, 0},       {"blk.0.attn_q.weight", WIDTH, WIDTH},
+        {"blk.0.attn_k.weight", WIDTH, WIDTH},      {"blk.0.attn_v.weight", WIDTH, WIDTH},
+        {"blk.0.attn_output.weight", WIDTH, WIDTH}, {"blk.0.ffn_norm.weight", WIDTH, 0},
+        {"blk.0.ffn_gate.weight", WIDTH, FF},       {"blk.0.ffn_up.weight", WIDTH, FF},
+        {"blk.0.ffn_down.weight", FF, WIDTH},
+    };
+    struct gguf_writer w;
+    struct buf bytes;
+    gguf_writer_init(&w);
+    buf_init(&bytes, 0, MEM_GENERAL);
+    gguf_writer_str(&w, "general.architecture", "llama");
+    gguf_writer_str(&w, "general.name", "Tiny");
+    gguf_writer_u32(&w, "llama.embedding_length", WIDTH);
+    gguf_writer_u32(&w, "llama.block_count", 1);
+    gguf_writer_u32(&w, "llama.context_length", RIG_CTX);
+    gguf_writer_u32(&w, "llama.feed_forward_length", FF);
+    gguf_writer_u32(&w, "llama.attention.head_count", HEADS);
+    gguf_writer_f32(&w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    add_vocab(&w);
+    for (size_t i = 0; i < ARRAY_LEN(weights); i++) {
+        add_weight(&w, weights[i].name, weights[i].n_in, weights[i].n_out);
+    }
+    gguf_writer_finish(&w, &bytes);
+    ck_assert(gguf_writer_save(&bytes, path));
+    gguf_writer_fini(&w);
+    buf_fini(&bytes);
+}
+
+struct engine *rig_engine(void)
+{
+    struct err_info info = {0};
+    struct engine *e = NULL;
+    const char *path = rig_file("tiny.gguf", NULL, 0);
+    write_model(path);
+    struct engine_config cfg = {.model_path = path, .backend = "ref", .n_threads = 1, .kv_tokens = 4096};
+    enum err err = engine_open(&cfg, &e, &info);
+    ck_assert_msg(err == ERR_OK, "%s: %s", err_code(err), info.text);
+    return e;
+}
+
+/* --- the server ----------------------------------------------------------------------------------------------------
+ */
+
+void rig_listen(fastcgi_handler handler, void *arg)
+{
+    struct err_info info = {0};
+    ck_assert_msg(fastcgi_listen(rig_file("socket", NULL, 0), &listener, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(fastcgi_start(listener, CONNECTIONS, handler, arg, &info) == ERR_OK, "%s", info.text);
+}
+
+void rig_stop(void)
+{
+    fastcgi_stop();
+    for (int i = 0; i < 500 && fastcgi_n_active() > 0; i++) {
+        usleep(10000);
+    }
+    ck_assert_int_eq(fastcgi_n_active(), 0);
+    close(listener);
+    rig_clean();
+}
+
+struct server *rig_serve(bool is_strict, bool is_loading)
+{
+    static const char chatml[] =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    struct err_info info = {0};
+    conf = (struct conf){.body_limit_kib = 256, .ping_s = 1, .strict_api = is_strict};
+    server_state = (struct server){.conf = &conf, .model_id = "tiny", .started = 1};
+    served = rig_engine();
+    ck_assert_msg(chat_template_new(chatml, sizeof chatml - 1, &server_state.chat_template, &info) == ERR_OK, "%s",
+                  info.text);
+    atomic_store(&server_state.engine, is_loading ? NULL : served);
+    rig_listen(route_request, &server_state);
+    return &server_state;
+}
+
+void rig_unserve(void)
+{
+    rig_stop();
+    chat_template_free(&server_state.chat_template);
+    engine_close(&served);
+}
+
+/* --- the client ----------------------------------------------------------------------------------------------------
+ */
+
+enum { BEGIN = 1, END = 3, PARAMS = 4, STDIN = 5, STDOUT = 6, PART = 32768 };
+
+static void put_record(struct buf *out, int type, const void *data, size_t n)
+{
+    const unsigned char head[8] = {1, (unsigned char)type, 0, 1, (unsigned char)(n >> 8), (unsigned char)n, 0, 0};
+    buf_append(out, head, sizeof head);
+    buf_append(out, data, n);
+}
+
+static void put_length(struct buf *out, size_t n)
+{
+    const unsigned char four[4] = {(unsigned char)(n >> 24 | 0x80), (unsigned char)(n >> 16), (unsigned char)(n >> 8),
+                                   (unsigned char)n};
+    buf_append(out, n < 128 ? &four[3] : four, n < 128 ? 1 : 4);
+}
+
+static void put_param(struct buf *out, const char *name, size_t n_name, const char *value)
+{
+    put_length(out, n_name);
+    put_length(out, strlen(value));
+    buf_append(out, name, n_name);
+    buf_puts(out, value);
+}
+
+static void put_request(struct buf *out, const char *method, const char *uri, const char *const *extra,
+                        const void *body, size_t n)
+{
+    static const unsigned char responder[8] = {0, 1, 0};
+    struct buf params;
+    char length[32];
+    buf_init(&params, 0, MEM_GENERAL);
+    snprintf(length, sizeof length, "%zu", n);
+    for (; extra != NULL && *extra != NULL; extra++) {
+        size_t n_name = strcspn(*extra, "=");
+        put_param(&params, *extra, n_name, *extra + n_name + 1);
+    }
+    put_param(&params, "REQUEST_METHOD", 14, method);
+    put_param(&params, "REQUEST_URI", 11, uri);
+    put_param(&params, "CONTENT_LENGTH", 14, length);
+    put_record(out, BEGIN, responder, sizeof responder);
+    put_record(out, PARAMS, params.data, params.len);
+    put_record(out, PARAMS, "", 0);
+    for (size_t at = 0; at < n; at += PART) {
+        put_record(out, STDIN, (const char *)body + at, MIN_OF(n - at, (size_t)PART));
+    }
+    put_record(out, STDIN, "", 0);
+    buf_fini(&params);
+}
+
+int rig_send(const char *method, const char *uri, const char *const *extra, const void *body, size_t n_body)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", rig_file("socket", NULL, 0));
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    ck_assert(fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0);
+    struct buf out;
+    buf_init(&out, 0, MEM_GENERAL);
+    put_request(&out, method, uri, extra, body, n_body);
+    for (size_t at = 0; at < out.len;) { /* a server that has read enough may close before all is sent */
+        ssize_t n = send(fd, out.data + at, out.len - at, MSG_NOSIGNAL);
+        if (n <= 0) {
+            break;
+        }
+        at += (size_t)n;
+    }
+    buf_fini(&out);
+    return fd;
+}
+
+static bool read_exactly(int fd, void *to, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        ssize_t k = recv(fd, (char *)to + at, n - at, 0);
+        if (k <= 0) {
+            return false;
+        }
+        at += (size_t)k;
+    }
+    return true;
+}
+
+void rig_receive(int fd, struct rig_reply *out)
+{
+    static unsigned char data[65536 + 256];
+    unsigned char head[8];
+    *out = (struct rig_reply){0};
+    buf_init(&out->raw, 0, MEM_GENERAL);
+    while (!out->has_end && read_exactly(fd, head, sizeof head)) {
+        size_t n = (size_t)head[4] << 8 | head[5];
+        if (!read_exactly(fd, data, n + head[6])) {
+            break;
+        }
+        if (head[1] == STDOUT) {
+            buf_append(&out->raw, data, n);
+        }
+        out->has_end = head[1] == END;
+    }
+    close(fd);
+    buf_putc(&out->raw, '\0');
+    out->raw.len--;
+    if (strncmp(out->raw.data, "Status: ", 8) == 0) {
+        out->status = (int)strtol(out->raw.data + 8, NULL, 10);
+    }
+    const char *end = strstr(out->raw.data, "\r\n\r\n");
+    if (end != NULL) {
+        out->body = end + 4;
+        out->n_body = out->raw.len - (size_t)(out->body - out->raw.data);
+    }
+}
+
+void rig_reply_fini(struct rig_reply *r) { buf_fini(&r->raw); }
+
+void rig_call(const char *method, const char *uri, const char *const *extra, const void *body, size_t n_body,
+              struct rig_reply *out)
+{
+    rig_receive(rig_send(method, uri, extra, body, n_body), out);
+}

@@ -1,0 +1,52 @@
+/* What the tests of fcgi/ share: a tiny model, a server on a socket of its own, and a FastCGI client
+ * that speaks the protocol itself [FastCGI 1.0 specification, sections 3 to 5].
+ * Threads: one test at a time; Check forks, so each test has its own server. */
+#ifndef INFCGI_TESTS_FCGI_RIG_H
+#define INFCGI_TESTS_FCGI_RIG_H
+
+#include "engine/engine.h"
+#include "fcgi/fastcgi.h"
+#include "fcgi/server.h"
+
+/* The model: 256 byte tokens, then <|im_start|> and <|im_end|> (the end token); no BOS. */
+enum { RIG_VOCAB = 258, RIG_CTX = 128, RIG_EOS = 257 };
+
+/* Opens it; fails the running test when that fails. Close with engine_close. */
+struct engine *rig_engine(void);
+
+/* A folder for the test's files, made on the first call, removed with what is in it by rig_clean. */
+const char *rig_folder(void);
+/* Path of a file in it, written when text is not NULL; in a static buffer that lives until the next call but one. */
+const char *rig_file(const char *name, const void *text, size_t n);
+void rig_clean(void);
+
+/* A server that answers with `handler`, and its end. */
+void rig_listen(fastcgi_handler handler, void *arg);
+void rig_stop(void);
+
+/* The whole API: route_request over rig_engine, with a ChatML template. is_loading: no engine yet. Ends with
+ * rig_unserve. */
+struct server *rig_serve(bool is_strict, bool is_loading);
+void rig_unserve(void);
+
+/* What came back. */
+struct rig_reply {
+    struct buf raw;   /* head and body, NUL-terminated */
+    int status;       /* of the Status line; 0 = none */
+    const char *body; /* in raw; NULL when the head has no end */
+    size_t n_body;
+    bool has_end; /* the server ended the request */
+};
+
+/* Connects and sends a request; extra: "NAME=value" parameters, NULL-terminated, may be NULL;
+ * they go before CONTENT_LENGTH and the rest, so they win. Returns the socket. */
+int rig_send(const char *method, const char *uri, const char *const *extra, const void *body, size_t n_body);
+/* Reads to the end and closes the socket. */
+void rig_receive(int fd, struct rig_reply *out);
+void rig_reply_fini(struct rig_reply *r);
+
+/* Both. */
+void rig_call(const char *method, const char *uri, const char *const *extra, const void *body, size_t n_body,
+              struct rig_reply *out);
+
+#endif

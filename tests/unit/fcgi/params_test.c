@@ -1,0 +1,395 @@
+/* Every request field against wrong types and values beyond its range; then the fields that have code of their own. */
+#include "fcgi/api/params.h"
+
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *params_suite(void);
+
+static struct engine *engine;
+static struct err_info info;
+static struct params p;
+static json_t *root;
+
+static void setup(void) { engine = rig_engine(); }
+static void teardown(void)
+{
+    params_fini(&p);
+    json_decref(root);
+    engine_close(&engine);
+    rig_clean();
+}
+
+static enum err read_n(const char *text, size_t n, bool is_chat)
+{
+    params_fini(&p);
+    json_decref(root);
+    info = (struct err_info){0};
+    enum err err = json_in_parse(text, n, &root, &info);
+    return err != ERR_OK ? err : params_read(&p, root, is_chat, true, engine, &info);
+}
+
+static void accept(const char *text, bool is_chat)
+{
+    enum err err = read_n(text, strlen(text), is_chat);
+    ck_assert_msg(err == ERR_OK, "%s (%s): %s: %s", text, is_chat ? "chat" : "completion", err_code(err), info.text);
+}
+
+static void refuse(const char *text, bool is_chat, enum err code, const char *param)
+{
+    enum err err = read_n(text, strlen(text), is_chat);
+    ck_assert_msg(err == code, "%s (%s): expected %s, found %s", text, is_chat ? "chat" : "completion", err_code(code),
+                  err_code(err));
+    ck_assert_int_eq(err_http_status(err), 400);
+    ck_assert_msg(strcmp(info.where, param) == 0, "%s: expected param %s, found '%s'", text, param, info.where);
+    ck_assert_msg(strstr(info.text, param) != NULL, "%s: the message does not name it: %s", text, info.text);
+}
+
+static void refuse_value(const char *name, const char *value, bool is_chat, enum err code)
+{
+    char text[512];
+    snprintf(text, sizeof text, "{\"%s\":%s}", name, value);
+    refuse(text, is_chat, code, name);
+}
+
+/* --- the tables ----------------------------------------------------------------------------------------------------
+ */
+
+static bool takes(enum field_kind kind, char type)
+{
+    switch (kind) {
+    case FIELD_BOOL:
+        return type == 'b';
+    case FIELD_INT:
+    case FIELD_INT32:
+    case FIELD_UINT64:
+        return type == 'i';
+    case FIELD_FLOAT:
+        return type == 'i' || type == 'r';
+    case FIELD_STRING:
+        return type == 's';
+    default:
+        return true;
+    }
+}
+
+START_TEST(every_field_refuses_other_types)
+{
+    static const struct {
+        char type;
+        const char *text;
+    } values[] = {{'b', "true"}, {'b', "false"}, {'i', "1"},   {'r', "1.5"}, {'s', "\"1\""},
+                  {'s', "\"\""}, {'a', "[]"},    {'a', "[1]"}, {'o', "{}"},  {'o', "{\"a\":1}"}};
+    for (int is_chat = 0; is_chat <= 1; is_chat++) {
+        const struct field *f;
+        for (int i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
+            for (size_t k = 0; k < ARRAY_LEN(values); k++) {
+                if (!takes(f->kind, values[k].type)) {
+                    refuse_value(f->name, values[k].text, is_chat, ERR_INVALID_TYPE);
+                }
+            }
+        }
+    }
+    ck_assert_ptr_null(params_field(true, -1));
+    ck_assert_ptr_null(params_field(false, 10000));
+}
+END_TEST
+
+START_TEST(every_number_refuses_what_is_out_of_range)
+{
+    int n_checked = 0;
+    for (int is_chat = 0; is_chat <= 1; is_chat++) {
+        const struct field *f;
+        for (int i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
+            char text[64];
+            bool is_integer = f->kind == FIELD_INT || f->kind == FIELD_INT32;
+            if (!is_integer && f->kind != FIELD_FLOAT) {
+                continue;
+            }
+            ck_assert_msg(f->min < f->max && f->max <= INT32_MAX, "%s: %g to %g", f->name, f->min, f->max);
+            const double step = is_integer ? 1 : 0.001;
+            snprintf(text, sizeof text, "%.*f", is_integer ? 0 : 4, f->min - step);
+            refuse_value(f->name, text, is_chat, ERR_INVALID_VALUE);
+            snprintf(text, sizeof text, "%.*f", is_integer ? 0 : 4, f->max + step);
+            refuse_value(f->name, text, is_chat, ERR_INVALID_VALUE);
+            refuse_value(f->name, "1e400", is_chat, ERR_INVALID_VALUE);
+            refuse_value(f->name, "-1e400", is_chat, ERR_INVALID_VALUE);
+            refuse_value(f->name, "99999999999999999999", is_chat, ERR_INVALID_VALUE);
+            refuse_value(f->name, "9223372036854775807", is_chat, ERR_INVALID_VALUE);
+            refuse_value(f->name, "-9223372036854775808", is_chat, ERR_INVALID_VALUE);
+            refuse_value(f->name, "1e308", is_chat, is_integer ? ERR_INVALID_TYPE : ERR_INVALID_VALUE);
+            n_checked++;
+        }
+    }
+    ck_assert_int_gt(n_checked, 24);
+    refuse_value("seed", "18446744073709551615", true, ERR_INVALID_VALUE); /* 63 bits and a sign */
+}
+END_TEST
+
+START_TEST(every_field_takes_null_as_absent)
+{
+    for (int is_chat = 0; is_chat <= 1; is_chat++) {
+        struct buf text;
+        const struct field *f;
+        buf_init(&text, 0, MEM_GENERAL);
+        for (int i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
+            buf_printf(&text, "%c\"%s\":null", i == 0 ? '{' : ',', f->name);
+        }
+        buf_putc(&text, '}');
+        accept("{}", is_chat);
+        struct params absent = p;
+        accept(text.data, is_chat);
+        ck_assert(p.n == 1 && p.max_tokens == absent.max_tokens && p.logprobs == -1 && p.top_logprobs == -1 &&
+                  !p.stream);
+        ck_assert(p.gen.temperature == absent.gen.temperature && p.gen.top_k == 0 && p.gen.top_p == 1 &&
+                  p.gen.min_p == 0);
+        ck_assert(p.gen.n_stop == 0 && p.gen.n_stop_ids == 0 && p.gen.n_bias == 0 && p.gen.n_logprobs == -1);
+        ck_assert(p.model == NULL && p.gen.cache_salt == NULL && !p.gen.ignore_eos && p.gen.repeat_last_n == 64);
+        ck_assert_int_eq(p.gen.max_tokens, is_chat ? -1 : 16);
+        buf_fini(&text);
+    }
+}
+END_TEST
+
+START_TEST(field_names_stand_once)
+{
+    for (int is_chat = 0; is_chat <= 1; is_chat++) {
+        const struct field *a, *b;
+        for (int i = 0; (a = params_field(is_chat, i)) != NULL; i++) {
+            for (int k = i + 1; (b = params_field(is_chat, k)) != NULL; k++) {
+                ck_assert_str_ne(a->name, b->name);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(refused_fields_may_be_off)
+{
+    static const char *const off[] = {"null", "false", "[]"}, *const on[] = {"true", "\"x\"", "{}", "[1]", "0"};
+    int n = 0;
+    for (int is_chat = 0; is_chat <= 1; is_chat++) {
+        const struct field *f;
+        for (int i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
+            for (size_t k = 0; f->kind == FIELD_REFUSED && k < ARRAY_LEN(on); k++) {
+                refuse_value(f->name, on[k], is_chat, ERR_UNSUPPORTED_PARAMETER);
+            }
+            for (size_t k = 0; f->kind == FIELD_REFUSED && k < ARRAY_LEN(off); k++, n++) {
+                char text[64];
+                snprintf(text, sizeof text, "{\"%s\":%s}", f->name, off[k]);
+                accept(text, is_chat);
+            }
+        }
+    }
+    ck_assert_int_gt(n, 3 * 10);
+}
+END_TEST
+
+START_TEST(values_arrive)
+{
+    accept("{\"model\":\"m\",\"temperature\":0.25,\"top_p\":0.5,\"top_k\":40,\"min_p\":0.125,\"typical_p\":0.75,"
+           "\"repeat_penalty\":1.5,"
+           "\"repeat_last_n\":-1,\"presence_penalty\":-2,\"frequency_penalty\":2,\"seed\":-1,\"n\":128,\"max_"
+           "completion_tokens\":7,"
+           "\"min_tokens\":3,\"ignore_eos\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true},\"cache_"
+           "salt\":\"t\","
+           "\"return_token_ids\":true,\"logprobs\":true,\"top_logprobs\":20,\"add_generation_prompt\":false}",
+           true);
+    ck_assert_str_eq(p.model, "m");
+    ck_assert_str_eq(p.gen.cache_salt, "t");
+    ck_assert(p.gen.temperature == 0.25f && p.gen.top_p == 0.5f && p.gen.top_k == 40 && p.gen.min_p == 0.125f);
+    ck_assert(p.gen.typical_p == 0.75f && p.gen.repeat_penalty == 1.5f && p.gen.repeat_last_n == -1);
+    ck_assert(p.gen.presence_penalty == -2 && p.gen.frequency_penalty == 2 && p.gen.seed == UINT64_MAX && p.n == 128);
+    ck_assert(p.gen.max_tokens == 7 && p.gen.min_tokens == 3 && p.gen.ignore_eos && p.stream && p.include_usage);
+    ck_assert(p.return_token_ids && p.gen.n_logprobs == 20 && !p.gen.prompt_logprobs && !p.add_generation_prompt);
+    accept("{\"echo\":true,\"logprobs\":5,\"max_tokens\":0,\"best_of\":2,\"n\":2}", false);
+    ck_assert(p.echo && p.gen.prompt_logprobs && p.gen.n_logprobs == 5 && p.gen.max_tokens == 0);
+    accept("{\"echo\":true,\"logprobs\":0}", false);
+    ck_assert(p.gen.prompt_logprobs && p.gen.n_logprobs == 0);
+    accept("{\"echo\":true}", false);
+    ck_assert(!p.gen.prompt_logprobs && p.gen.n_logprobs == -1);
+    accept("{\"n_predict\":-1,\"top_k\":-1,\"repetition_penalty\":0.5}", false);
+    ck_assert(p.gen.max_tokens == -1 && p.gen.top_k == 0 && p.gen.repeat_penalty == 0.5f);
+    accept("{\"temperature\":-0.0,\"top_p\":-0,\"presence_penalty\":-0.0}", true);
+    ck_assert(p.gen.temperature == 0 && p.gen.top_p == 0);
+    accept("{\"logprobs\":true}", true);
+    ck_assert_int_eq(p.gen.n_logprobs, 0);
+    accept("{\"logprobs\":false}", true);
+    ck_assert_int_eq(p.gen.n_logprobs, -1);
+}
+END_TEST
+
+/* Without a seed two requests differ, with one they do not. */
+START_TEST(seeds)
+{
+    accept("{}", true);
+    uint64_t first = p.gen.seed;
+    accept("{}", true);
+    ck_assert(p.gen.seed != first);
+    accept("{\"seed\":0}", true);
+    ck_assert(p.gen.seed == 0);
+}
+END_TEST
+
+/* --- fields with code of their own ---------------------------------------------------------------------------------
+ */
+
+/* prefix, n times part with commas between, suffix. */
+static const char *repeated(const char *prefix, const char *part, int n, const char *suffix)
+{
+    static char text[65536];
+    size_t at = (size_t)snprintf(text, sizeof text, "%s", prefix);
+    for (int i = 0; i < n; i++) {
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i == 0 ? "" : ",", part);
+    }
+    snprintf(text + at, sizeof text - at, "%s", suffix);
+    return text;
+}
+
+START_TEST(stop)
+{
+    char longest[ENGINE_MAX_STOP_BYTES + 2], text[ENGINE_MAX_STOP_BYTES + 32];
+    memset(longest, 's', sizeof longest);
+    longest[ENGINE_MAX_STOP_BYTES] = '\0';
+    snprintf(text, sizeof text, "{\"stop\":\"%s\"}", longest);
+    accept(text, true);
+    ck_assert(p.gen.n_stop == 1 && p.gen.stop_len[0] == ENGINE_MAX_STOP_BYTES);
+    longest[ENGINE_MAX_STOP_BYTES] = 's';
+    longest[ENGINE_MAX_STOP_BYTES + 1] = '\0';
+    snprintf(text, sizeof text, "{\"stop\":\"%s\"}", longest);
+    refuse(text, true, ERR_INVALID_VALUE, "stop");
+    accept("{\"stop\":[]}", true);
+    accept("{\"stop\":[\"a\",\"\\u0000b\",\"\xE2\x82\xAC\"]}", false);
+    ck_assert(p.gen.n_stop == 3 && p.gen.stop_len[1] == 2 && p.gen.stop[1][1] == 'b' && p.gen.stop_len[2] == 3);
+    accept(repeated("{\"stop\":[", "\"x\"", ENGINE_MAX_STOPS, "]}"), true);
+    refuse(repeated("{\"stop\":[", "\"x\"", ENGINE_MAX_STOPS + 1, "]}"), true, ERR_INVALID_VALUE, "stop");
+    static const char *const wrong_types[] = {"5", "true", "{}", "[5]", "[\"a\",null]", "[[\"a\"]]", "1.5"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong_types); i++) {
+        refuse_value("stop", wrong_types[i], true, ERR_INVALID_TYPE);
+    }
+    refuse_value("stop", "\"\"", true, ERR_INVALID_VALUE);
+    refuse_value("stop", "[\"a\",\"\"]", true, ERR_INVALID_VALUE);
+}
+END_TEST
+
+START_TEST(stop_token_ids)
+{
+    accept("{\"stop_token_ids\":[0,257]}", true);
+    ck_assert(p.gen.n_stop_ids == 2 && p.gen.stop_ids[0] == 0 && p.gen.stop_ids[1] == 257);
+    accept("{\"stop_token_ids\":[]}", true);
+    accept(repeated("{\"stop_token_ids\":[", "1", PARAMS_MAX_STOP_IDS, "]}"), true);
+    refuse(repeated("{\"stop_token_ids\":[", "1", PARAMS_MAX_STOP_IDS + 1, "]}"), true, ERR_INVALID_VALUE,
+           "stop_token_ids");
+    static const char *const bad[] = {"[258]", "[-1]", "[4294967296]", "[1e400]"};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        refuse_value("stop_token_ids", bad[i], false, ERR_INVALID_VALUE);
+    }
+    static const char *const wrong_types[] = {"5", "\"5\"", "{}", "true", "[\"5\"]", "[1.0]", "[null]", "[[1]]"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong_types); i++) {
+        refuse_value("stop_token_ids", wrong_types[i], false, ERR_INVALID_TYPE);
+    }
+}
+END_TEST
+
+START_TEST(logit_bias)
+{
+    accept("{\"logit_bias\":{\"0\":-100,\"257\":100.0,\"7\":-0.5,\"8\":false}}", true);
+    ck_assert_uint_eq(p.gen.n_bias, 4);
+    ck_assert(p.gen.bias[1].id == 257 && p.gen.bias[1].bias == 100 && p.gen.bias[2].bias == -0.5f);
+    ck_assert(p.gen.bias[3].id == 8 && p.gen.bias[3].bias == -100);
+    accept("{\"logit_bias\":[[5,1],[6,false]]}", true);
+    ck_assert(p.gen.n_bias == 2 && p.gen.bias[0].id == 5 && p.gen.bias[1].bias == -100);
+    accept("{\"logit_bias\":{}}", true);
+    accept("{\"logit_bias\":[]}", true);
+    accept(repeated("{\"logit_bias\":[", "[1,1]", ENGINE_MAX_BIAS, "]}"), true);
+    refuse(repeated("{\"logit_bias\":[", "[1,1]", ENGINE_MAX_BIAS + 1, "]}"), true, ERR_INVALID_VALUE, "logit_bias");
+    static const char *const values[] = {"{\"258\":1}",
+                                         "{\"-1\":1}",
+                                         "{\"1e2\":1}",
+                                         "{\" 5\":1}",
+                                         "{\"+5\":1}",
+                                         "{\"\":1}",
+                                         "{\"AI\":1}",
+                                         "{\"5\":101}",
+                                         "{\"5\":-100.5}",
+                                         "{\"5\":1e400}",
+                                         "{\"99999999999999999999\":1}",
+                                         "[[258,1]]",
+                                         "[[5,100.1]]",
+                                         "{\"5x\":1}",
+                                         "{\"0x5\":1}"};
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        refuse_value("logit_bias", values[i], true, ERR_INVALID_VALUE);
+    }
+    static const char *const wrong_types[] = {
+        "5",     "\"5\"", "true",      "{\"5\":\"1\"}", "{\"5\":true}", "{\"5\":null}", "{\"5\":[1]}",
+        "[5,1]", "[[5]]", "[[5,1,1]]", "[[\"5\",1]]",   "[[5.0,1]]",    "[{}]",         "[[5,\"1\"]]"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong_types); i++) {
+        refuse_value("logit_bias", wrong_types[i], true, ERR_INVALID_TYPE);
+    }
+}
+END_TEST
+
+START_TEST(stream_options)
+{
+    accept("{\"stream\":true,\"stream_options\":{}}", true);
+    ck_assert(!p.include_usage);
+    accept("{\"stream\":true,\"stream_options\":{\"include_usage\":null}}", true);
+    accept("{\"stream\":true,\"stream_options\":{\"include_usage\":false}}", false);
+    accept("{\"stream\":false,\"stream_options\":null}", false);
+    refuse("{\"stream_options\":{\"include_usage\":true}}", true, ERR_INVALID_VALUE, "stream_options");
+    static const char *const bad[] = {
+        "5", "true", "[]", "\"x\"", "{\"include_usage\":1}", "{\"include_usage\":\"true\"}"};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "{\"stream\":true,\"stream_options\":%s}", bad[i]);
+        refuse(text, true, ERR_INVALID_TYPE, "stream_options");
+    }
+}
+END_TEST
+
+START_TEST(what_belongs_together)
+{
+    refuse("{\"top_logprobs\":5}", true, ERR_INVALID_VALUE, "top_logprobs");
+    refuse("{\"logprobs\":false,\"top_logprobs\":0}", true, ERR_INVALID_VALUE, "top_logprobs");
+    refuse("{\"best_of\":3,\"n\":2}", false, ERR_UNSUPPORTED_PARAMETER, "best_of");
+    refuse("{\"best_of\":2}", false, ERR_UNSUPPORTED_PARAMETER, "best_of");
+    accept("{\"best_of\":1}", false);
+    accept("{\"response_format\":{\"type\":\"text\"}}", true);
+    refuse_value("response_format", "{\"type\":\"json_object\"}", true, ERR_UNSUPPORTED_PARAMETER);
+    refuse_value("response_format", "{\"type\":\"json_schema\",\"json_schema\":{}}", true, ERR_UNSUPPORTED_PARAMETER);
+    static const char *const no_formats[] = {"\"text\"", "5", "[]", "true", "{}", "{\"type\":5}"};
+    for (size_t i = 0; i < ARRAY_LEN(no_formats); i++) {
+        refuse_value("response_format", no_formats[i], true, ERR_INVALID_TYPE);
+    }
+    refuse_value("tool_call", "5", true, ERR_UNKNOWN_PARAMETER); /* strict */
+    refuse_value("prompt", "\"x\"", true, ERR_UNKNOWN_PARAMETER);
+    refuse_value("messages", "[]", false, ERR_UNKNOWN_PARAMETER);
+}
+END_TEST
+
+Suite *params_suite(void)
+{
+    Suite *s = suite_create("params");
+    TCase *t = tcase_create("params");
+    tcase_set_timeout(t, 20);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, every_field_refuses_other_types);
+    tcase_add_test(t, every_number_refuses_what_is_out_of_range);
+    tcase_add_test(t, every_field_takes_null_as_absent);
+    tcase_add_test(t, field_names_stand_once);
+    tcase_add_test(t, refused_fields_may_be_off);
+    tcase_add_test(t, values_arrive);
+    tcase_add_test(t, seeds);
+    tcase_add_test(t, stop);
+    tcase_add_test(t, stop_token_ids);
+    tcase_add_test(t, logit_bias);
+    tcase_add_test(t, stream_options);
+    tcase_add_test(t, what_belongs_together);
+    suite_add_tcase(s, t);
+    return s;
+}

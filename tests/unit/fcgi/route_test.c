@@ -1,0 +1,674 @@
+/* The route table, and every endpoint through FastCGI over a tiny model: status, shape, and who is refused before what.
+ */
+#include "fcgi/route.h"
+
+#include "fcgi/apikey.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+Suite *route_suite(void);
+
+/* --- the table -----------------------------------------------------------------------------------------------------
+ */
+
+START_TEST(methods_and_paths)
+{
+    static const struct {
+        const char *method, *path, *found, *allow; /* found NULL: none; allow "" = 404 */
+    } cases[] = {
+        {"POST", "/v1/chat/completions", "/v1/chat/completions", ""},
+        {"POST", "/chat/completions", "/chat/completions", ""},
+        {"POST", "/v1/completions", "/v1/completions", ""},
+        {"POST", "/tokenize", "/tokenize", ""},
+        {"POST", "/detokenize", "/detokenize", ""},
+        {"GET", "/v1/models", "/v1/models", ""},
+        {"HEAD", "/v1/models", "/v1/models", ""},
+        {"GET", "/v1/models/a", "/v1/models/", ""},
+        {"GET", "/v1/models/a/b", "/v1/models/", ""},
+        {"GET", "/health", "/health", ""},
+        {"GET", "/metrics", "/metrics", ""},
+        {"GET", "/v1/chat/completions", NULL, "POST"},
+        {"HEAD", "/v1/chat/completions", NULL, "POST"},
+        {"POST", "/v1/models", NULL, "GET, HEAD"},
+        {"DELETE", "/v1/models/a", NULL, "GET, HEAD"},
+        {"get", "/health", NULL, "GET, HEAD"}, /* methods have case */
+        {"", "/health", NULL, "GET, HEAD"},
+        {"GET", "/v1/models/", NULL, ""},
+        {"GET", "/v1/modelsx", NULL, ""},
+        {"GET", "/V1/models", NULL, ""},
+        {"GET", "/v1//models", NULL, ""},
+        {"POST", "/v1/chat/completions/", NULL, ""},
+        {"POST", "v1/chat/completions", NULL, ""},
+        {"GET", "/", NULL, ""},
+        {"GET", "", NULL, ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *allow;
+        const struct route *r = route_find(cases[i].method, cases[i].path, &allow);
+        ck_assert_msg((r != NULL) == (cases[i].found != NULL), "%s %s", cases[i].method, cases[i].path);
+        if (r != NULL) {
+            ck_assert_str_eq(r->path, cases[i].found);
+        } else {
+            ck_assert_msg(strcmp(allow, cases[i].allow) == 0, "%s %s: allow %s", cases[i].method, cases[i].path, allow);
+        }
+    }
+}
+END_TEST
+
+START_TEST(rows)
+{
+    int n = 0;
+    for (const struct route *r; (r = route_at(n)) != NULL; n++) {
+        const char *allow;
+        ck_assert(strcmp(r->method, "GET") == 0 || strcmp(r->method, "POST") == 0);
+        ck_assert(r->path[0] == '/' && r->handle != NULL && r->doc != NULL);
+        ck_assert_msg(r->is_prefix || route_find(r->method, r->path, &allow) == r, "%s is hidden by a row before",
+                      r->path);
+        /* what costs or tells something needs a key; what only watches does not */
+        ck_assert_msg(r->needs_key == (strstr(r->path, "health") == NULL && strcmp(r->path, "/metrics") != 0), "%s",
+                      r->path);
+    }
+    ck_assert_int_gt(n, 8);
+    ck_assert_int_le(n, 32);
+    ck_assert_ptr_null(route_at(-1));
+}
+END_TEST
+
+START_TEST(paths_are_decoded_once)
+{
+    static const struct {
+        const char *uri, *path; /* NULL: refused */
+    } cases[] = {
+        {"/health", "/health"},
+        {"/health?a=b", "/health"},
+        {"/health?", "/health"},
+        {"/a%20b%2Fc%2fd", "/a b/c/d"},
+        {"/%2541", "/%41"},
+        {"/a+b", "/a+b"},
+        {"/%C3%A9", "/\xC3\xA9"},
+        {"/a%3Fb?c", "/a?b"},
+        {"/%", NULL},
+        {"/%4", NULL},
+        {"/%4g", NULL},
+        {"/%g4", NULL},
+        {"/a%00b", NULL},
+        {"", NULL},
+        {"?a", NULL},
+        {"/%?1", NULL},
+    };
+    char out[16];
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        bool ok = route_decode_path(cases[i].uri, out, sizeof out);
+        ck_assert_msg(ok == (cases[i].path != NULL), "%s", cases[i].uri);
+        ck_assert_msg(!ok || strcmp(out, cases[i].path) == 0, "%s gave %s", cases[i].uri, out);
+    }
+    ck_assert(route_decode_path("/23456789012345", out, sizeof out)); /* 15 and the NUL */
+    ck_assert(!route_decode_path("/234567890123456", out, sizeof out));
+}
+END_TEST
+
+/* --- calls ---------------------------------------------------------------------------------------------------------
+ */
+
+static struct rig_reply got;
+static json_t *answer;
+
+static void setup(void) { rig_serve(false, false); }
+static void setup_strict(void) { rig_serve(true, false); }
+static void setup_loading(void) { rig_serve(false, true); }
+
+static void forget(void)
+{
+    rig_reply_fini(&got);
+    json_decref(answer);
+    got = (struct rig_reply){0};
+    answer = NULL;
+}
+
+static void teardown(void)
+{
+    forget();
+    rig_unserve();
+}
+
+static int call_with(const char *method, const char *uri, const char *const *extra, const char *body, size_t n)
+{
+    forget();
+    rig_call(method, uri, extra, body, n, &got);
+    ck_assert_msg(got.has_end && got.body != NULL, "%s %s: cut off", method, uri);
+    answer = json_loadb(got.body, got.n_body, JSON_ALLOW_NUL, NULL);
+    return got.status;
+}
+
+static int post(const char *uri, const char *body) { return call_with("POST", uri, NULL, body, strlen(body)); }
+static int get(const char *uri) { return call_with("GET", uri, NULL, "", 0); }
+
+/* The member at a path like "choices.0.message"; NULL when it is not there. */
+static json_t *at(const char *path)
+{
+    json_t *v = answer;
+    char part[64];
+    for (const char *p = path; v != NULL && *p != '\0';) {
+        size_t n = strcspn(p, ".");
+        snprintf(part, sizeof part, "%.*s", (int)n, p);
+        v = json_is_array(v) ? json_array_get(v, strtoul(part, NULL, 10)) : json_object_get(v, part);
+        p += n + (p[n] == '.');
+    }
+    return v;
+}
+
+static const char *text_at(const char *path)
+{
+    const char *s = json_string_value(at(path));
+    ck_assert_msg(s != NULL, "no text at %s in %s", path, got.body);
+    return s;
+}
+
+static json_int_t number_at(const char *path)
+{
+    ck_assert_msg(json_is_integer(at(path)), "no integer at %s in %s", path, got.body);
+    return json_integer_value(at(path));
+}
+
+static void refuse(const char *uri, const char *body, int status, const char *code, const char *param)
+{
+    int found = post(uri, body);
+    ck_assert_msg(found == status && answer != NULL, "%s %.200s: expected %d, found %d %s", uri, body, status, found,
+                  got.body);
+    ck_assert_msg(strcmp(text_at("error.code"), code) == 0, "%s %.200s: %s", uri, body, got.body);
+    if (param == NULL) {
+        ck_assert_msg(json_is_null(at("error.param")), "%s %.200s: %s", uri, body, got.body);
+    } else {
+        ck_assert_msg(strcmp(text_at("error.param"), param) == 0, "%s %.200s: %s", uri, body, got.body);
+    }
+    ck_assert_str_eq(text_at("error.type"), "invalid_request_error");
+    ck_assert_msg(strlen(text_at("error.message")) > 10, "%s", got.body);
+}
+
+#define CHAT "/v1/chat/completions"
+#define HI   "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]"
+
+START_TEST(wrong_urls_methods_and_types)
+{
+    ck_assert_int_eq(get("/nothing"), 404);
+    ck_assert_str_eq(text_at("error.code"), "unknown_url");
+    ck_assert_msg(strstr(text_at("error.message"), "/nothing") != NULL, "%s", got.body);
+    ck_assert_int_eq(get("/%00"), 404);
+    ck_assert_int_eq(get("/%1b[2J"), 404);
+    ck_assert_int_eq(get(CHAT), 405);
+    ck_assert_msg(strstr(got.raw.data, "\r\nAllow: POST\r\n") != NULL, "%s", got.raw.data);
+    ck_assert_int_eq(post("/health", "{}"), 405);
+    ck_assert_msg(strstr(got.raw.data, "\r\nAllow: GET, HEAD\r\n") != NULL, "%s", got.raw.data);
+    static const struct {
+        const char *header;
+        int status;
+    } types[] = {{"CONTENT_TYPE=application/json", 200},
+                 {"CONTENT_TYPE=Application/JSON; charset=utf-8", 200},
+                 {"CONTENT_TYPE=", 200},
+                 {"CONTENT_TYPE=text/plain", 415},
+                 {"CONTENT_TYPE=application/jsonl", 415},
+                 {"CONTENT_TYPE=application/x-www-form-urlencoded", 415},
+                 {"HTTP_CONTENT_ENCODING=gzip", 415},
+                 {"HTTP_CONTENT_ENCODING=identity", 200}};
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        const char *const extra[] = {types[i].header, NULL};
+        int status = call_with("POST", "/tokenize", extra, "{\"content\":\"x\"}", 15);
+        ck_assert_msg(status == types[i].status, "%s: %d", types[i].header, status);
+    }
+    static char big[256 * 1024 + 2];
+    memset(big, ' ', sizeof big - 1);
+    ck_assert_int_eq(post("/tokenize", big), 413);
+    ck_assert_str_eq(text_at("error.code"), "request_too_large");
+}
+END_TEST
+
+START_TEST(keys)
+{
+    struct err_info info = {0};
+    static const char *const good[] = {"HTTP_AUTHORIZATION=Bearer sk-one", NULL},
+                             *const x[] = {"HTTP_X_API_KEY=sk-one", NULL},
+                             *const bad[] = {"HTTP_AUTHORIZATION=Bearer sk-two", NULL};
+    ck_assert_int_eq(apikey_load(rig_file("keys", "sk-one\n", 7), &info), ERR_OK);
+    ck_assert_int_eq(get("/v1/models"), 401);
+    ck_assert_str_eq(text_at("error.code"), "invalid_api_key");
+    ck_assert_msg(strstr(got.raw.data, "\r\nWWW-Authenticate: Bearer\r\n") != NULL, "%s", got.raw.data);
+    ck_assert_int_eq(call_with("GET", "/v1/models", bad, "", 0), 401);
+    ck_assert_int_eq(call_with("GET", "/v1/models", good, "", 0), 200);
+    ck_assert_int_eq(call_with("GET", "/v1/models", x, "", 0), 200);
+    ck_assert_int_eq(call_with("POST", CHAT, bad, "{", 1), 401); /* before the body is looked at */
+    ck_assert_int_eq(get("/health"), 200);
+    ck_assert_int_eq(get("/metrics"), 200);
+}
+END_TEST
+
+START_TEST(while_the_model_loads)
+{
+    ck_assert_int_eq(post(CHAT, "{" HI "}"), 503);
+    ck_assert_str_eq(text_at("error.code"), "model_loading");
+    ck_assert_msg(strstr(got.raw.data, "\r\nRetry-After: 1\r\n") != NULL, "%s", got.raw.data);
+    ck_assert_int_eq(get("/v1/models"), 503);
+    ck_assert_int_eq(get("/health"), 503);
+    ck_assert_str_eq(text_at("status"), "loading");
+    ck_assert_int_eq(get("/metrics"), 200);
+    ck_assert_msg(strstr(got.body, "\ninfcgi_up 0\n") != NULL, "%s", got.body);
+}
+END_TEST
+
+START_TEST(health_models_and_metrics)
+{
+    ck_assert_int_eq(get("/health"), 200);
+    ck_assert_str_eq(text_at("status"), "ok");
+    ck_assert_str_eq(text_at("model"), "tiny");
+    ck_assert_int_eq(get("/v1/models"), 200);
+    ck_assert_str_eq(text_at("object"), "list");
+    ck_assert_str_eq(text_at("data.0.id"), "tiny");
+    ck_assert_int_eq(number_at("data.0.max_model_len"), RIG_CTX);
+    ck_assert_int_eq(number_at("data.0.meta.n_vocab"), RIG_VOCAB);
+    ck_assert_int_eq(get("/v1/models/tiny?x=1"), 200);
+    ck_assert_str_eq(text_at("object"), "model");
+    ck_assert_int_eq(get("/v1/models/tin%79"), 200);
+    ck_assert_int_eq(get("/v1/models/other"), 404);
+    ck_assert_str_eq(text_at("error.code"), "model_not_found");
+    ck_assert_int_eq(get("/metrics"), 200);
+    ck_assert_msg(strstr(got.body, "infcgi_requests_total{endpoint=\"/v1/models/\",status=\"2xx\"} 2\n") != NULL, "%s",
+                  got.body);
+    server_state.is_draining = true;
+    ck_assert_int_eq(get("/health"), 503);
+    ck_assert_str_eq(text_at("status"), "draining");
+}
+END_TEST
+
+START_TEST(tokens_there_and_back)
+{
+    ck_assert_int_eq(post("/tokenize", "{\"content\":\"a\xC3\xA9<|im_end|>\",\"with_pieces\":true}"), 200);
+    ck_assert_int_eq(number_at("count"), 4);
+    ck_assert_int_eq(number_at("tokens.3.id"), RIG_EOS);
+    ck_assert_str_eq(text_at("tokens.3.piece"), "<|im_end|>");
+    ck_assert_int_eq(post("/tokenize", "{\"prompt\":\"a<|im_end|>\",\"parse_special\":false}"), 200);
+    ck_assert_int_eq(number_at("count"), 11);
+    ck_assert_int_eq(post("/tokenize", "{\"content\":\"\"}"), 200);
+    ck_assert_int_eq(number_at("count"), 0);
+    ck_assert_int_eq(post("/detokenize", "{\"tokens\":[97,195,169,257,195]}"), 200);
+    ck_assert_str_eq(text_at("content"), "a\xC3\xA9<|im_end|>\xEF\xBF\xBD");
+    ck_assert_str_eq(text_at("prompt"), text_at("content"));
+    ck_assert_int_eq(post("/detokenize", "{\"tokens\":[]}"), 200);
+    refuse("/tokenize", "{}", 400, "missing_required_parameter", "content");
+    refuse("/tokenize", "{\"content\":null}", 400, "missing_required_parameter", "content");
+    refuse("/tokenize", "{\"content\":5}", 400, "invalid_type", "content");
+    refuse("/tokenize", "{\"prompt\":[\"x\"]}", 400, "invalid_type", "prompt");
+    refuse("/tokenize", "{\"content\":\"x\",\"add_special\":1}", 400, "invalid_type", "add_special");
+    refuse("/tokenize", "{\"content\":\"x\",\"model\":\"other\"}", 404, "model_not_found", "model");
+    refuse("/detokenize", "{}", 400, "missing_required_parameter", "tokens");
+    refuse("/detokenize", "{\"tokens\":\"x\"}", 400, "invalid_type", "tokens");
+    refuse("/detokenize", "{\"tokens\":[1,258]}", 400, "invalid_value", "tokens");
+    refuse("/detokenize", "{\"tokens\":[-1]}", 400, "invalid_value", "tokens");
+    refuse("/detokenize", "{\"tokens\":[\"1\"]}", 400, "invalid_type", "tokens");
+}
+END_TEST
+
+START_TEST(bad_messages)
+{
+    static const struct {
+        const char *messages, *code, *param;
+    } cases[] = {
+        {"null", "missing_required_parameter", "messages"},
+        {"\"Hi\"", "invalid_type", "messages"},
+        {"{}", "invalid_type", "messages"},
+        {"[]", "invalid_value", "messages"},
+        {"[5]", "invalid_type", "messages[0]"},
+        {"[null]", "invalid_type", "messages[0]"},
+        {"[{}]", "missing_required_parameter", "messages[0].role"},
+        {"[{\"role\":5,\"content\":\"x\"}]", "invalid_type", "messages[0].role"},
+        {"[{\"role\":\"king\",\"content\":\"x\"}]", "invalid_value", "messages[0].role"},
+        {"[{\"role\":\"user\"}]", "missing_required_parameter", "messages[0].content"},
+        {"[{\"role\":\"user\",\"content\":null}]", "missing_required_parameter", "messages[0].content"},
+        {"[{\"role\":\"user\",\"content\":5}]", "invalid_type", "messages[0].content"},
+        {"[{\"role\":\"user\",\"content\":{}}]", "invalid_type", "messages[0].content"},
+        {"[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":true}]", "invalid_type",
+         "messages[1].content"},
+        {"[{\"role\":\"user\",\"content\":[5]}]", "invalid_value", "messages[0].content"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", "invalid_value", "messages[0].content"},
+        {"[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]", "invalid_value", "messages[0].content"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}]}]", "invalid_value",
+         "messages[0].content"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char body[512];
+        snprintf(body, sizeof body, "{\"messages\":%s}", cases[i].messages);
+        refuse(CHAT, body, 400, cases[i].code, cases[i].param);
+    }
+    refuse(CHAT, "{}", 400, "missing_required_parameter", "messages");
+    refuse(CHAT, "{" HI ",\"tools\":{}}", 400, "invalid_type", "tools");
+    refuse(CHAT, "{" HI ",\"tools\":[5]}", 400, "invalid_type", "tools");
+    refuse(CHAT, "{" HI ",\"tool_choice\":\"required\"}", 400, "unsupported_parameter", "tool_choice");
+    refuse(CHAT, "{" HI ",\"chat_template_kwargs\":5}", 400, "invalid_type", "chat_template_kwargs");
+    refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"messages\":5}}", 400, "unsupported_parameter",
+           "chat_template_kwargs");
+    refuse(CHAT, "{" HI ",\"temperature\":3}", 400, "invalid_value", "temperature");
+    refuse(CHAT, "{" HI ",\"temperature\":1e400}", 400, "invalid_value", "temperature");
+    refuse(CHAT, "{" HI ",\"model\":\"gpt-9\"}", 404, "model_not_found", "model");
+    refuse(CHAT, "", 400, "invalid_json", NULL);
+    refuse(CHAT, "{\"n\":1,\"n\":1}", 400, "duplicate_key", NULL);
+    refuse(CHAT, "{\"a\":\"\xFF\"}", 400, "invalid_utf8", NULL);
+}
+END_TEST
+
+START_TEST(bad_prompts)
+{
+    static const struct {
+        const char *prompt, *code, *param;
+    } cases[] = {
+        {"null", "missing_required_parameter", "prompt"},
+        {"5", "invalid_type", "prompt"},
+        {"{}", "invalid_type", "prompt"},
+        {"[]", "invalid_value", "prompt"},
+        {"\"\"", "invalid_value", "prompt"},
+        {"[\"\"]", "invalid_value", "prompt"},
+        {"[[]]", "invalid_value", "prompt"},
+        {"[null]", "invalid_type", "prompt"},
+        {"[\"a\",5]", "invalid_type", "prompt"},
+        {"[5,\"a\"]", "invalid_type", "prompt[1]"},
+        {"[5,1.5]", "invalid_type", "prompt[1]"},
+        {"[5,258]", "invalid_value", "prompt[1]"},
+        {"[-1]", "invalid_value", "prompt[0]"},
+        {"[[5],[\"a\"]]", "invalid_type", "prompt[0]"},
+        {"[[5],[[5]]]", "invalid_type", "prompt[0]"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char body[128];
+        snprintf(body, sizeof body, "{\"prompt\":%s}", cases[i].prompt);
+        refuse("/v1/completions", body, 400, cases[i].code, cases[i].param);
+    }
+    struct buf many;
+    buf_init(&many, 0, MEM_GENERAL);
+    for (int i = 0; i < 257; i++) {
+        buf_puts(&many, i == 0 ? "{\"prompt\":[\"a\"" : ",\"a\"");
+    }
+    buf_puts(&many, "]}");
+    refuse("/v1/completions", many.data, 400, "invalid_value", "prompt");
+    buf_fini(&many);
+    refuse("/v1/completions", "{\"prompt\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"],\"n\":128}", 400,
+           "invalid_value", "n");
+    char text[RIG_CTX * 2 + 32];
+    memset(text, 'a', sizeof text);
+    memcpy(text, "{\"prompt\":\"", 11);
+    memcpy(text + sizeof text - 3, "\"}", 3);
+    refuse("/v1/completions", text, 400, "context_length_exceeded", "prompt");
+    ck_assert_msg(strstr(text_at("error.message"), "128") != NULL, "%s", got.body);
+    char chat[RIG_CTX * 2 + 64];
+    snprintf(chat, sizeof chat, "{\"messages\":[{\"role\":\"user\",\"content\":\"%.*s\"}]}", RIG_CTX, text + 11);
+    refuse(CHAT, chat, 400, "context_length_exceeded", "messages");
+}
+END_TEST
+
+START_TEST(unknown_fields_when_strict)
+{
+    refuse(CHAT, "{" HI ",\"temperatur\":1}", 400, "unknown_parameter", "temperatur");
+    refuse("/v1/completions", "{\"prompt\":\"a\",\"x\":null}", 400, "unknown_parameter", "x");
+    refuse("/tokenize", "{\"content\":\"a\",\"x\":1}", 400, "unknown_parameter", "x");
+    ck_assert_int_eq(post(CHAT, "{" HI ",\"max_tokens\":1,\"user\":\"u\",\"store\":true}"), 200);
+}
+END_TEST
+
+/* --- answers -------------------------------------------------------------------------------------------------------
+ */
+
+START_TEST(a_whole_chat_answer)
+{
+    ck_assert_int_eq(post(CHAT,
+                          "{" HI ",\"max_tokens\":4,\"temperature\":0,\"ignore_eos\":true,\"n\":2,\"logprobs\":true,"
+                          "\"top_logprobs\":2,\"return_token_ids\":true,\"unknown\":1}"),
+                     200);
+    ck_assert_msg(strncmp(text_at("id"), "chatcmpl-", 9) == 0, "%s", got.body);
+    ck_assert_str_eq(text_at("object"), "chat.completion");
+    ck_assert_str_eq(text_at("model"), "tiny");
+    ck_assert_msg(strncmp(text_at("system_fingerprint"), "fp_", 3) == 0, "%s", got.body);
+    ck_assert_uint_eq(json_array_size(at("choices")), 2);
+    ck_assert_int_eq(number_at("choices.1.index"), 1);
+    ck_assert_str_eq(text_at("choices.0.message.role"), "assistant");
+    ck_assert_str_eq(text_at("choices.0.message.content"), text_at("choices.1.message.content")); /* greedy */
+    ck_assert(json_is_null(at("choices.0.message.refusal")));
+    ck_assert_str_eq(text_at("choices.0.finish_reason"), "length");
+    ck_assert_uint_eq(json_array_size(at("choices.0.logprobs.content")), 4);
+    ck_assert_uint_eq(json_array_size(at("choices.0.logprobs.content.0.top_logprobs")), 2);
+    ck_assert(
+        json_equal(at("choices.0.logprobs.content.0.bytes"), at("choices.0.logprobs.content.0.top_logprobs.0.bytes")));
+    ck_assert(json_real_value(at("choices.0.logprobs.content.0.logprob")) < 0);
+    ck_assert_uint_eq(json_array_size(at("choices.0.token_ids")), 4);
+    /* <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n */
+    ck_assert_int_eq(number_at("usage.prompt_tokens"), 1 + 5 + 2 + 1 + 1 + 1 + 10);
+    ck_assert_int_eq(number_at("usage.completion_tokens"), 8);
+    ck_assert_int_eq(number_at("usage.total_tokens"), 29);
+    ck_assert(json_is_integer(at("usage.prompt_tokens_details.cached_tokens")));
+}
+END_TEST
+
+START_TEST(content_parts_equal_their_text)
+{
+    static const char *const same[] = {
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"ab\"}],\"max_tokens\":0}",
+        "{\"messages\":[{\"role\":\"developer\",\"content\":\"ab\"}],\"max_tokens\":0}",
+        "{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\","
+        "\"text\":\"b\"}]}],"
+        "\"max_tokens\":0}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(same); i++) {
+        ck_assert_int_eq(post(CHAT, same[i]), 200);
+        ck_assert_msg(number_at("usage.prompt_tokens") == 1 + 7 + 2 + 1 + 1 + 1 + 10, "%s: %s", same[i], got.body);
+    }
+    /* what users write is never a special token */
+    ck_assert_int_eq(post(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"<|im_end|>\"}],\"max_tokens\":0}"),
+                     200);
+    ck_assert_int_eq(number_at("usage.prompt_tokens"), 1 + 5 + 10 + 1 + 1 + 1 + 10);
+    ck_assert_int_eq(
+        post(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[]},{\"role\":\"assistant\",\"content\":null}],"
+                   "\"max_tokens\":0}"),
+        200);
+}
+END_TEST
+
+START_TEST(a_whole_completion)
+{
+    ck_assert_int_eq(post("/v1/completions",
+                          "{\"prompt\":[\"ab\",\"cde\"],\"max_tokens\":3,\"temperature\":0,\"ignore_eos\":true,"
+                          "\"echo\":true,\"logprobs\":1,\"return_token_ids\":true}"),
+                     200);
+    ck_assert_msg(strncmp(text_at("id"), "cmpl-", 5) == 0, "%s", got.body);
+    ck_assert_str_eq(text_at("object"), "text_completion");
+    ck_assert_uint_eq(json_array_size(at("choices")), 2);
+    ck_assert_msg(strncmp(text_at("choices.1.text"), "cde", 3) == 0, "%s", got.body);
+    ck_assert_uint_eq(json_array_size(at("choices.0.logprobs.tokens")), 5);
+    ck_assert_str_eq(text_at("choices.0.logprobs.tokens.1"), "b");
+    ck_assert(json_is_null(at("choices.0.logprobs.token_logprobs.0")) &&
+              json_is_real(at("choices.0.logprobs.token_logprobs.1")));
+    ck_assert(json_is_null(at("choices.0.logprobs.top_logprobs.0")));
+    ck_assert_int_eq(number_at("choices.0.logprobs.text_offset.2"), 2);
+    ck_assert_uint_eq(json_array_size(at("choices.1.prompt_token_ids")), 3);
+    ck_assert_int_eq(number_at("choices.1.prompt_token_ids.0"), 'c');
+    ck_assert_int_eq(number_at("usage.prompt_tokens"), 5);
+    ck_assert_int_eq(number_at("usage.completion_tokens"), 6);
+    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":[97,98],\"max_tokens\":0,\"echo\":true}"), 200);
+    ck_assert_str_eq(text_at("choices.0.text"), "ab");
+    ck_assert_int_eq(number_at("usage.completion_tokens"), 0);
+    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":[[97],[98]],\"max_tokens\":1}"), 200);
+    ck_assert_uint_eq(json_array_size(at("choices")), 2);
+}
+END_TEST
+
+/* Each event is one `data:` line and a blank one; all but the last hold JSON. Returns how many. */
+static int check_events(json_t **last)
+{
+    int n = 0;
+    *last = NULL;
+    const char *p = got.body, *end;
+    for (; strcmp(p, "data: [DONE]\n\n") != 0; p = end + 2) {
+        end = strstr(p, "\n\n");
+        ck_assert_msg(end != NULL && strncmp(p, "data: {", 7) == 0, "no event: %.200s", p);
+        json_decref(*last);
+        *last = json_loadb(p + 6, (size_t)(end - p) - 6, JSON_ALLOW_NUL, NULL);
+        ck_assert_msg(*last != NULL, "no JSON: %.*s", (int)(end - p), p);
+        n++;
+    }
+    return n;
+}
+
+START_TEST(a_streamed_chat_answer)
+{
+    json_t *last;
+    ck_assert_int_eq(
+        post(CHAT, "{" HI
+                   ",\"max_tokens\":6,\"temperature\":0,\"logit_bias\":{\"120\":100},\"logprobs\":true,\"stream\":true,"
+                   "\"stream_options\":{\"include_usage\":true}}"),
+        200);
+    ck_assert_msg(strstr(got.raw.data, "\r\nContent-Type: text/event-stream; charset=utf-8\r\n") != NULL, "%s",
+                  got.raw.data);
+    ck_assert_int_eq(check_events(&last), 1 + 6 + 1 + 1); /* role, tokens, finish, usage */
+    ck_assert_uint_eq(json_array_size(json_object_get(last, "choices")), 0);
+    ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(last, "usage"), "completion_tokens")), 6);
+    json_decref(last);
+    static const char first[] = "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":null},";
+    ck_assert_msg(strstr(got.body, first) != NULL, "%s", got.body);
+    ck_assert_int_eq(post(CHAT, "{" HI ",\"max_tokens\":2,\"ignore_eos\":true,\"stream\":true,\"n\":3}"), 200);
+    check_events(&last);
+    json_decref(last);
+    ck_assert_msg(strstr(got.body, "\"usage\"") == NULL, "%s", got.body);
+    int finished = 0;
+    for (const char *p = got.body; (p = strstr(p, "\"finish_reason\":\"length\"")) != NULL; p++) {
+        finished++;
+    }
+    ck_assert_int_eq(finished, 3);
+}
+END_TEST
+
+START_TEST(a_streamed_answer_says_what_a_whole_one_says)
+{
+    static const char rest[] = ",\"max_tokens\":24,\"temperature\":1,\"seed\":7,\"ignore_eos\":true";
+    char body[256];
+    snprintf(body, sizeof body, "{\"prompt\":\"ab\"%s}", rest);
+    ck_assert_int_eq(post("/v1/completions", body), 200);
+    struct buf whole, joined;
+    buf_init(&whole, 0, MEM_GENERAL);
+    buf_init(&joined, 0, MEM_GENERAL);
+    buf_append(&whole, json_string_value(at("choices.0.text")), json_string_length(at("choices.0.text")));
+    ck_assert_uint_ge(whole.len, 24);
+    snprintf(body, sizeof body, "{\"prompt\":\"ab\"%s,\"stream\":true}", rest);
+    ck_assert_int_eq(post("/v1/completions", body), 200);
+    ck_assert_msg(strncmp(got.body, ": ok\n\n", 6) == 0, "%s",
+                  got.body); /* the head is pushed before the first token */
+    for (const char *p = got.body + 6, *end; strncmp(p, "data: {", 7) == 0; p = end + 2) {
+        end = strstr(p, "\n\n");
+        json_t *event = json_loadb(p + 6, (size_t)(end - p) - 6, JSON_ALLOW_NUL, NULL);
+        json_t *text = json_object_get(json_array_get(json_object_get(event, "choices"), 0), "text");
+        buf_append(&joined, json_string_value(text), json_string_length(text));
+        json_decref(event);
+    }
+    ck_assert(joined.len == whole.len && memcmp(joined.data, whole.data, whole.len) == 0);
+    buf_fini(&joined);
+    buf_fini(&whole);
+}
+END_TEST
+
+START_TEST(stop_strings_and_ids_end_a_generation)
+{
+    ck_assert_int_eq(
+        post("/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":8,\"temperature\":0,\"logit_bias\":{\"120\":100}}"),
+        200);
+    ck_assert_str_eq(text_at("choices.0.text"), "xxxxxxxx");
+    ck_assert_int_eq(
+        post("/v1/completions",
+             "{\"prompt\":\"ab\",\"max_tokens\":8,\"temperature\":0,\"logit_bias\":{\"120\":100},\"stop\":\"xxx\"}"),
+        200);
+    ck_assert_str_eq(text_at("choices.0.text"), "");
+    ck_assert_str_eq(text_at("choices.0.finish_reason"), "stop");
+    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":8,\"temperature\":0,\"logit_bias\":[["
+                                             "120,100]],\"stop_token_ids\":[120]}"),
+                     200);
+    ck_assert_str_eq(text_at("choices.0.finish_reason"), "stop");
+    ck_assert_int_eq(number_at("usage.completion_tokens"), 1);
+}
+END_TEST
+
+/* A client that leaves in the middle: the sequence is dropped, its pages are free, the next one is served. */
+START_TEST(a_client_that_leaves_costs_no_pages)
+{
+    static const char body[] = "{\"prompt\":\"ab\",\"n\":8,\"n_predict\":-1,\"ignore_eos\":true,\"logit_bias\":{"
+                               "\"257\":-100},\"stream\":true}";
+    for (int i = 0; i < 4; i++) {
+        close(rig_send("POST", "/v1/completions", NULL, body, sizeof body - 1));
+    }
+    struct engine_stats s = {.n_running = 1};
+    for (int i = 0; i < 500 && (s.n_running + s.n_waiting + s.kv_pages_used > 0 || fastcgi_n_active() > 0); i++) {
+        usleep(10000);
+        engine_get_stats(atomic_load(&server_state.engine), &s);
+    }
+    ck_assert(s.n_running == 0 && s.n_waiting == 0 && s.kv_pages_used == 0);
+    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":1}"), 200);
+}
+END_TEST
+
+START_TEST(requests_leave_no_memory_behind)
+{
+    static const char *const bodies[] = {
+        "{" HI ",\"max_tokens\":4,\"logprobs\":true,\"top_logprobs\":3,\"n\":3,\"stop\":[\"q\"]}",
+        "{" HI ",\"max_tokens\":4,\"stream\":true,\"logit_bias\":{\"1\":2}}",
+        "{" HI ",\"top_p\":7}",
+        "{\"messages\":[{\"role\":\"user\",\"content\":[5]}]}",
+        "{",
+        "{" HI ",\"stop_token_ids\":[1,-1]}"};
+    size_t live_before = mem_live_of(MEM_REQUEST);
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
+            post(CHAT, bodies[i]);
+        }
+        post("/v1/completions", "{\"prompt\":[\"a\",5]}");
+        post("/v1/completions", "{\"prompt\":[\"a\",\"b\"],\"max_tokens\":2,\"logprobs\":2,\"echo\":true}");
+        /* The scheduler frees a sequence after its stream is closed. */
+        for (int i = 0; i < 300 && (fastcgi_n_active() > 0 || mem_live_of(MEM_REQUEST) > live_before); i++) {
+            usleep(10000);
+        }
+        size_t live = mem_live_of(MEM_REQUEST);
+        ck_assert_msg(live <= live_before, "%zu bytes of requests, %zu before", live, live_before);
+    }
+}
+END_TEST
+
+Suite *route_suite(void)
+{
+    Suite *s = suite_create("route");
+    TCase *table = tcase_create("table"), *api = tcase_create("api"), *strict = tcase_create("strict"),
+          *loading = tcase_create("loading");
+    tcase_add_test(table, methods_and_paths);
+    tcase_add_test(table, rows);
+    tcase_add_test(table, paths_are_decoded_once);
+    tcase_set_timeout(api, 30);
+    tcase_add_checked_fixture(api, setup, teardown);
+    tcase_add_test(api, wrong_urls_methods_and_types);
+    tcase_add_test(api, keys);
+    tcase_add_test(api, health_models_and_metrics);
+    tcase_add_test(api, tokens_there_and_back);
+    tcase_add_test(api, bad_messages);
+    tcase_add_test(api, bad_prompts);
+    tcase_add_test(api, a_whole_chat_answer);
+    tcase_add_test(api, content_parts_equal_their_text);
+    tcase_add_test(api, a_whole_completion);
+    tcase_add_test(api, a_streamed_chat_answer);
+    tcase_add_test(api, a_streamed_answer_says_what_a_whole_one_says);
+    tcase_add_test(api, stop_strings_and_ids_end_a_generation);
+    tcase_add_test(api, a_client_that_leaves_costs_no_pages);
+    tcase_add_test(api, requests_leave_no_memory_behind);
+    tcase_add_checked_fixture(strict, setup_strict, teardown);
+    tcase_add_test(strict, unknown_fields_when_strict);
+    tcase_add_checked_fixture(loading, setup_loading, teardown);
+    tcase_add_test(loading, while_the_model_loads);
+    suite_add_tcase(s, table);
+    suite_add_tcase(s, api);
+    suite_add_tcase(s, strict);
+    suite_add_tcase(s, loading);
+    return s;
+}
