@@ -95,7 +95,7 @@ static struct operand prepare(const struct exec *e, int32_t row, int32_t n)
     }
     o.f32 = is_private ? e->scratch->normed : o.f32;
     if (is_quantised) {
-        o.terms = n > 3 ? s->terms : 1;
+        o.terms = s->terms;
         o.q = e->scratch->rows;
         o.q_bytes = kern_qrow_bytes(width);
         for (int32_t i = 0; i < n; i++) {
