@@ -33,6 +33,7 @@ struct engine_stream {
     struct buf decoded; /* scratch */
     struct engine_logprob top[SAMPLER_MAX_TOP];
     struct engine_event end;  /* what ENGINE_END will say, once is_stopped */
+    int32_t n_taken;          /* tokens read from the scheduler */
     int32_t n_cut;            /* tokens sampled but cut off by a stop string */
     struct sched_usage usage; /* frozen at the end */
 };
@@ -214,7 +215,9 @@ static bool give_pending(struct engine_stream *s, size_t releasable, struct engi
 static void freeze_usage(struct engine_stream *s)
 {
     sched_seq_usage(s->seq, &s->usage);
-    s->usage.completion_tokens -= s->n_cut;
+    if (s->end.stop_match != NULL) { /* the scheduler may have been some tokens ahead of us: those do not count */
+        s->usage.completion_tokens = s->n_taken - s->n_cut;
+    }
 }
 
 /* The end: whatever text is held and may be shown goes with it. */
@@ -257,6 +260,7 @@ static void take_token(struct engine_stream *s, const struct sampler_result *r)
     detokenizer_push(&s->detok, s->engine->tokenizer, r->id, s->show_special, &s->decoded);
     size_t releasable;
     look_for_stop(s, &releasable);
+    s->n_taken++;
     s->pending[s->n_pending++] = (struct pending){.token = *r, .text_end = s->n_decoded};
 }
 

@@ -107,7 +107,7 @@ struct outcome {
     int32_t ids[MAX_OUT];
     float logprobs[MAX_OUT], prompt_logprobs[MAX_PROMPT];
     struct engine_logprob top[MAX_OUT][N_TOP], prompt_top[MAX_PROMPT][N_TOP];
-    size_t n_text;
+    size_t n_text, n_end_text; /* in all; of these with the end event */
     char text[MAX_OUT * 32];
 };
 
@@ -134,6 +134,7 @@ static void collect(struct engine_stream **s, struct outcome *o, struct engine_u
             memcpy(o->top[o->n++], ev.top, (size_t)ev.n_top * sizeof *ev.top);
         }
     } while (ev.kind != ENGINE_END);
+    o->n_end_text = ev.text_len;
     o->finish = (int32_t)ev.finish;
     o->err = (int32_t)ev.err;
     ck_assert_int_eq(engine_next(*s, 0, &ev), ERR_NONE);
@@ -347,6 +348,7 @@ START_TEST(a_stop_string_ends_the_text_right_before_it)
             ck_assert_msg(cut.n_text == n && memcmp(cut.text, whole.text, n) == 0, "%zu bytes, expected %zu",
                           cut.n_text, n);
             ck_assert(cut.n <= whole.n && memcmp(cut.ids, whole.ids, (size_t)cut.n * sizeof *cut.ids) == 0);
+            ck_assert_int_eq(usage.completion_tokens, cut.n + (cut.n_end_text > 0)); /* no token behind the cut */
             n_tried++;
         }
     }
