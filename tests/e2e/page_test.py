@@ -23,6 +23,12 @@ def answers(b):
     return b.text(".message.assistant .text")
 
 
+def ask(b, text):
+    """Types a question into the input, which gets the focus back by itself after a dialog or a button."""
+    b.wait(lambda: b.run("return document.activeElement.id") == "input", "the focus on the input")
+    b.keys(text + ENTER)
+
+
 def is_done(b):
     return bool(answers(b)) and b.visible("#send")
 
@@ -31,7 +37,7 @@ def test_ask_with_the_keyboard(ctx):
     b = opened(ctx)
     set_greedy(b)
     assert b.run("return document.activeElement.id") == "input", "the input has the focus from the start"
-    b.keys("What is the capital" + SHIFT + ENTER + "of France?" + ENTER)
+    ask(b, "What is the capital" + SHIFT + ENTER + "of France?")
     assert b.text(".message.user .text")[0] == "What is the capital\nof France?"
     b.wait(lambda: is_done(b), "an answer")
     assert "Paris" in answers(b)[0], answers(b)
@@ -39,7 +45,7 @@ def test_ask_with_the_keyboard(ctx):
     assert b.run("return document.activeElement.id") == "input"
     assert "Answer complete" in b.text("#status")[0]
     # The second question sees the first; both outlive a reload.
-    b.keys("And of Italy?" + ENTER)
+    ask(b, "And of Italy?")
     b.wait(lambda: len(answers(b)) == 2 and b.visible("#send"), "a second answer")
     b.open(ctx.server.base + "/")
     b.wait(lambda: len(b.text(".message")) == 4, "the conversation after a reload")
@@ -53,7 +59,7 @@ def test_text_appears_as_it_streams_and_stop_stops(ctx):
     set_greedy(b)
     for how in ("button", "key"):
         b.click("#new")
-        b.keys(LONG + ENTER)
+        ask(b, LONG)
         b.wait(lambda: answers(b) and answers(b)[0], "the first words")
         first = answers(b)[0]
         b.wait(lambda: len(answers(b)[0]) > len(first), "more words")
@@ -100,7 +106,7 @@ def test_narrow_screen_and_settings(ctx):
     b.keys("3")
     b.click("#settings-close")
     assert not b.visible("#settings")
-    b.keys(LONG + ENTER)
+    ask(b, LONG)
     b.wait(lambda: is_done(b), "an answer")
     assert "cut at the longest answer" in b.text("#stats")[0] and b.text("#stats")[0].startswith("3 tokens")
     b.run("localStorage.clear()")
@@ -111,7 +117,7 @@ def test_errors_are_shown_and_the_question_comes_back(ctx):
     b = opened(ctx, s)
     s.engine.kill()
     s.engine.wait()
-    b.keys("Hello?" + ENTER)
+    ask(b, "Hello?")
     b.wait(lambda: b.visible("#error"), "an error")
     assert "engine is not running" in b.text("#error")[0], b.text("#error")
     assert b.run("return document.querySelector('#input').value") == "Hello?"
@@ -125,7 +131,7 @@ def test_errors_are_shown_and_the_question_comes_back(ctx):
 def test_engine_killed_during_an_answer(ctx):
     s = ctx.start()
     b = opened(ctx, s)
-    b.keys(LONG + ENTER)
+    ask(b, LONG)
     b.wait(lambda: answers(b) and answers(b)[0], "the first words")
     s.engine.kill()
     s.engine.wait()
@@ -142,7 +148,7 @@ def test_api_key(ctx):
         s = ctx.start(*ctx.ARGS, "--api-key-file", keys.name)
         b = opened(ctx, s)
         assert b.text("#model")[0] == "needs an API key"
-        b.keys("Hi" + ENTER)
+        ask(b, "Hi")
         b.wait(lambda: b.visible("#error"), "an error")
         assert "API key" in b.text("#error")[0] and "Settings" in b.text("#error")[0]
         b.click("#settings-open")
