@@ -18,7 +18,7 @@ enum {
     CPU_TILE_BYTES = 256 << 10, /* weights of one tile: a quarter of a 1 MiB L2 */
     CPU_TILE_COLUMNS = PLAN_MAX_HEAD, /* widest tile in outputs: the widest head */
     CPU_TILE_PANELS = 8,              /* panels of a tile elsewhere: 64 rows x 128 outputs are 32 KiB */
-    CPU_ROWS_PER_THREAD = 16, /* from this many rows a thread, steps run by rows [measured: docs/internals/cpu.md] */
+    CPU_ROWS_PER_THREAD = 8, /* from this many rows a thread, steps run by rows [measured: docs/internals/cpu.md] */
     CPU_ATTENTION_ROWS = 32,  /* rows of one attention task */
 };
 
