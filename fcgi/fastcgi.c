@@ -1,21 +1,26 @@
-/* libfcgi at work. Its calls block, so each connection has a thread; one more always waits in accept, since libfcgi
- * gives a silent local peer two seconds there. Keep-alive stays off: an idle connection would hold a thread for
- * nothing. */
+/* libfcgi at work. Its calls block, so each request has a thread; but accepting, and waiting until a connection says
+ * something, is the poller's work: libfcgi would hold a thread for every peer that connects and is silent. The poller
+ * also tells when a client has gone. Keep-alive stays off: an idle connection would hold a thread for nothing. */
 #include "fcgi/fastcgi.h"
 
+#include "engine/base/clock.h"
 #include "fcgi/conf.h"
 #include "fcgi/log.h"
 
 #include <errno.h>
 #include <fcgiapp.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,10 +28,10 @@
 enum {
     BACKLOG = 4096,          /* capped by net.core.somaxconn; a full backlog is an instant 502 from nginx */
     STACK_BYTES = 512 << 10, /* JSON is read at most 64 levels deep */
-    FIRST_THREADS = 4,
     LISTEN_FD = 0,
+    SILENT_MS = 10000, /* nginx speaks at once; what has said nothing for so long is closed */
+    READ_S = 60,       /* a request that stops in its middle is given up */
 };
-#define WAKE_SIGNAL SIGUSR2 /* makes a blocking accept return */
 
 struct fastcgi_request {
     FCGX_Request fcgx;
@@ -37,17 +42,32 @@ struct fastcgi_request {
     bool is_watched;
 };
 
+/* A connection that has not said anything yet. */
+struct silent {
+    int fd;
+    uint64_t since_ns;
+};
+
+/* What an epoll event is about, in the upper half of its data; the lower half is an index or a descriptor. */
+enum about { ABOUT_LISTENER, ABOUT_WAKE, ABOUT_SILENT, ABOUT_REQUEST };
+
 static struct {
-    int fd, epoll_fd, max_threads;
+    int fd, epoll_fd, wake_fd, max_connections;
     fastcgi_handler handler;
     void *arg;
-    atomic_int n_threads, n_waiting, n_active;
-    atomic_bool is_stopping;
-    pthread_mutex_t lock;
-    pthread_t *threads; /* [max_threads], guarded by lock; never joined, so that ids stay valid for fastcgi_stop */
-    struct fastcgi_request
-        *requests; /* [max_threads], one a thread; never freed: the watcher may still hold an event of one */
-} server = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct fastcgi_request *requests; /* [max_connections], one a thread; never freed, an event may still name one */
+    struct silent *silent;            /* [max_connections], the poller's */
+    int n_silent;
+    atomic_int n_active;  /* ready or being served */
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t has_ready, has_stopped;
+    int *ready; /* ring [max_connections] of connections that a thread should take */
+    int first_ready, n_ready;
+    int n_open; /* silent, ready or being served */
+    int n_threads, n_idle;
+    bool is_listening, is_stopping;
+} server = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .has_ready = PTHREAD_COND_INITIALIZER, .has_stopped = PTHREAD_COND_INITIALIZER};
 
 /* --- listening -------------------------------------------------------------------------------------------------- */
 
@@ -109,23 +129,175 @@ enum err fastcgi_listen(const char *path, int *fd, struct err_info *info)
     return ERR_OK;
 }
 
-/* --- clients that leave ----------------------------------------------------------------------------------------- */
+/* --- the poller --------------------------------------------------------------------------------------------------- */
 
-static void *watcher(void *arg)
+static uint64_t about(enum about what, int which) { return (uint64_t)what << 32 | (uint32_t)which; }
+
+static bool poll_add(int fd, uint32_t events, uint64_t data)
+{
+    struct epoll_event event = {.events = events, .data.u64 = data};
+    return epoll_ctl(server.epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+static void poll_drop(int fd)
+{
+    struct epoll_event unused;
+    epoll_ctl(server.epoll_fd, EPOLL_CTL_DEL, fd, &unused);
+}
+
+static void *connection_thread(void *arg);
+
+/* Called with the lock held. */
+static void start_thread(void)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    struct fastcgi_request *r = &server.requests[server.n_threads];
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_mutex_init(&r->watch_lock, NULL);
+    if (pthread_create(&thread, &attr, connection_thread, r) == 0) {
+        server.n_threads++;
+        server.n_idle++;
+    } else {
+        log_line("warn", "no_thread running=%d", server.n_threads); /* the connection waits for one that runs */
+    }
+    pthread_attr_destroy(&attr);
+}
+
+static void hand_over(int fd)
+{
+    pthread_mutex_lock(&server.lock);
+    server.ready[(server.first_ready + server.n_ready++) % server.max_connections] = fd;
+    atomic_fetch_add(&server.n_active, 1);
+    if (server.n_ready > server.n_idle && server.n_threads < server.max_connections) {
+        start_thread();
+    }
+    pthread_cond_signal(&server.has_ready);
+    pthread_mutex_unlock(&server.lock);
+}
+
+/* Takes the listener into the poll or out of it, as there is room for connections. Called with the lock held. */
+static void listen_if_room(void)
+{
+    bool want = !server.is_stopping && server.n_open < server.max_connections;
+    if (want && !server.is_listening) {
+        server.is_listening = poll_add(server.fd, EPOLLIN, about(ABOUT_LISTENER, 0));
+    } else if (!want && server.is_listening) {
+        poll_drop(server.fd);
+        server.is_listening = false;
+    }
+}
+
+static void count_open(int change)
+{
+    pthread_mutex_lock(&server.lock);
+    server.n_open += change;
+    listen_if_room();
+    pthread_mutex_unlock(&server.lock);
+}
+
+static void accept_one(void)
+{
+    int fd = accept4(server.fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            log_line("warn", "accept_failed errno=%d", errno);
+            struct timespec pause = {.tv_nsec = 50000000};
+            nanosleep(&pause, NULL);
+        }
+        return;
+    }
+    struct timeval limit = {.tv_sec = READ_S};
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    if (!poll_add(fd, EPOLLIN | EPOLLRDHUP, about(ABOUT_SILENT, fd))) {
+        close(fd);
+        return;
+    }
+    count_open(1);
+    server.silent[server.n_silent++] = (struct silent){.fd = fd, .since_ns = clock_now_ns()};
+}
+
+/* Takes entry i off the list of silent connections. */
+static int forget_silent(int i)
+{
+    int fd = server.silent[i].fd;
+    server.silent[i] = server.silent[--server.n_silent];
+    poll_drop(fd);
+    return fd;
+}
+
+static void close_silent(uint64_t older_than_ns)
+{
+    for (int i = server.n_silent - 1; i >= 0; i--) {
+        if (server.silent[i].since_ns < older_than_ns) {
+            close(forget_silent(i));
+            count_open(-1);
+        }
+    }
+}
+
+static void tell_gone(struct fastcgi_request *r, uint32_t events)
+{
+    pthread_mutex_lock(&r->watch_lock);
+    if (r->gone != NULL && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+        r->gone(r->gone_arg);
+        r->gone = NULL;
+    }
+    pthread_mutex_unlock(&r->watch_lock);
+}
+
+static void stop_listening(void)
+{
+    uint64_t unused;
+    (void)!read(server.wake_fd, &unused, sizeof unused);
+    close_silent(UINT64_MAX);
+    pthread_mutex_lock(&server.lock);
+    listen_if_room();
+    close(server.fd); /* who comes now is refused at once, or waits for a successor that has the socket too */
+    server.fd = -1;
+    pthread_cond_broadcast(&server.has_stopped);
+    pthread_mutex_unlock(&server.lock);
+}
+
+static void handle_event(const struct epoll_event *e)
+{
+    int which = (int)(uint32_t)e->data.u64;
+    switch ((enum about)(e->data.u64 >> 32)) {
+    case ABOUT_LISTENER:
+        if (server.fd >= 0) {
+            accept_one();
+        }
+        break;
+    case ABOUT_WAKE:
+        stop_listening();
+        break;
+    case ABOUT_SILENT:
+        for (int i = 0; i < server.n_silent; i++) {
+            if (server.silent[i].fd == which) {
+                hand_over(forget_silent(i));
+                break;
+            }
+        }
+        break;
+    case ABOUT_REQUEST:
+        tell_gone(&server.requests[which], e->events);
+        break;
+    }
+}
+
+static void *poller(void *arg)
 {
     (void)arg;
     for (;;) {
         struct epoll_event events[64];
-        int n = epoll_wait(server.epoll_fd, events, (int)ARRAY_LEN(events), -1);
+        int n = epoll_wait(server.epoll_fd, events, (int)ARRAY_LEN(events), server.n_silent > 0 ? 1000 : -1);
         for (int i = 0; i < n; i++) {
-            struct fastcgi_request *r = events[i].data.ptr;
-            pthread_mutex_lock(&r->watch_lock);
-            if (r->gone != NULL && (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
-                r->gone(r->gone_arg);
-                r->gone = NULL;
-            }
-            pthread_mutex_unlock(&r->watch_lock);
+            handle_event(&events[i]);
         }
+        uint64_t now = clock_now_ns(), limit = (uint64_t)SILENT_MS * 1000000u;
+        close_silent(now > limit ? now - limit : 0);
     }
     return NULL;
 }
@@ -136,7 +308,8 @@ void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg
     r->gone = gone;
     r->gone_arg = arg;
     pthread_mutex_unlock(&r->watch_lock);
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = r};
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT,
+                                .data.u64 = about(ABOUT_REQUEST, (int)(r - server.requests))};
     if (gone != NULL && r->fcgx.ipcFd >= 0) {
         r->is_watched =
             epoll_ctl(server.epoll_fd, r->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, r->fcgx.ipcFd, &event) == 0;
@@ -196,108 +369,82 @@ bool fastcgi_flush(struct fastcgi_request *r)
     return !r->is_gone;
 }
 
-/* --- threads ---------------------------------------------------------------------------------------------------- */
+/* --- threads ------------------------------------------------------------------------------------------------------ */
 
-static bool start_thread(void);
-
-static void serve_one(struct fastcgi_request *r)
+/* libfcgi reads the head of a request from the connection it is given, instead of accepting one. */
+static void serve_connection(struct fastcgi_request *r, int fd)
 {
-    atomic_fetch_add(&server.n_active, 1);
-    /* The last waiting thread has just got a connection: let another one wait. */
-    if (atomic_fetch_sub(&server.n_waiting, 1) == 1 && !atomic_load(&server.is_stopping)) {
-        (void)start_thread();
-    }
+    FCGX_InitRequest(&r->fcgx, -1, FCGI_FAIL_ACCEPT_ON_INTR);
+    r->fcgx.ipcFd = fd;
+    r->fcgx.keepConnection = 1; /* or it would close the connection before reading */
     r->is_gone = false;
+    if (FCGX_Accept_r(&r->fcgx) != 0) {
+        return; /* not FastCGI, or cut off; closed, and there was no socket to accept another from */
+    }
     server.handler(r, server.arg);
     fastcgi_watch(r, NULL, NULL);
+    r->fcgx.keepConnection = 0;
     FCGX_Finish_r(&r->fcgx);
-    atomic_fetch_sub(&server.n_active, 1);
-    atomic_fetch_add(&server.n_waiting, 1);
 }
 
 static void *connection_thread(void *arg)
 {
-    struct fastcgi_request *r = arg;
-    while (!atomic_load(&server.is_stopping)) {
-        int rc = FCGX_Accept_r(&r->fcgx);
-        if (rc == 0) {
-            serve_one(r);
-        } else if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOBUFS) {
-            log_line("warn", "accept_failed errno=%d", -rc);
-            struct timespec pause = {.tv_nsec = 50000000};
-            nanosleep(&pause, NULL);
+    pthread_mutex_lock(&server.lock);
+    for (;;) {
+        while (server.n_ready == 0) {
+            pthread_cond_wait(&server.has_ready, &server.lock);
         }
+        int fd = server.ready[server.first_ready];
+        server.first_ready = (server.first_ready + 1) % server.max_connections;
+        server.n_ready--;
+        server.n_idle--;
+        pthread_mutex_unlock(&server.lock);
+        serve_connection(arg, fd);
+        atomic_fetch_sub(&server.n_active, 1);
+        pthread_mutex_lock(&server.lock);
+        server.n_idle++;
+        server.n_open--;
+        listen_if_room();
     }
-    FCGX_Free(&r->fcgx, 1);
-    atomic_fetch_sub(&server.n_waiting, 1);
     return NULL;
 }
-
-static bool start_thread(void)
-{
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
-    pthread_mutex_lock(&server.lock);
-    int i = atomic_load(&server.n_threads);
-    bool ok = i < server.max_threads;
-    if (ok) {
-        struct fastcgi_request *r = &server.requests[i];
-        *r = (struct fastcgi_request){.is_gone = false};
-        pthread_mutex_init(&r->watch_lock, NULL);
-        FCGX_InitRequest(&r->fcgx, server.fd, FCGI_FAIL_ACCEPT_ON_INTR);
-        atomic_fetch_add(&server.n_waiting, 1);
-        ok = pthread_create(&server.threads[i], &attr, connection_thread, r) == 0;
-        if (ok) {
-            atomic_fetch_add(&server.n_threads, 1);
-        } else {
-            atomic_fetch_sub(&server.n_waiting, 1);
-        }
-    }
-    pthread_mutex_unlock(&server.lock);
-    pthread_attr_destroy(&attr);
-    return ok;
-}
-
-static void on_wake(int signal) { (void)signal; }
 
 enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, void *arg, struct err_info *info)
 {
     server.fd = fd;
     server.handler = handler;
     server.arg = arg;
-    server.max_threads = max_connections;
-    server.threads = mem_zalloc_array((size_t)max_connections, sizeof *server.threads, MEM_GENERAL);
+    server.max_connections = max_connections;
     server.requests = mem_zalloc_array((size_t)max_connections, sizeof *server.requests, MEM_GENERAL);
+    server.silent = mem_zalloc_array((size_t)max_connections, sizeof *server.silent, MEM_GENERAL);
+    server.ready = mem_zalloc_array((size_t)max_connections, sizeof *server.ready, MEM_GENERAL);
     server.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    struct sigaction wake = {.sa_handler = on_wake}; /* without SA_RESTART: accept must return */
-    sigaction(WAKE_SIGNAL, &wake, NULL);
+    server.wake_fd = eventfd(0, EFD_CLOEXEC);
+    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); /* a client may give up between poll and accept */
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGPIPE, &ignore, NULL);
     setenv("LIBFCGI_OS_CLOSE_POLL_TIMEOUT", "100", 0); /* ms libfcgi waits for nginx to close; 2,000 by default */
     pthread_t thread;
-    bool ok = server.threads != NULL && server.requests != NULL && server.epoll_fd >= 0 && FCGX_Init() == 0 &&
-              pthread_create(&thread, NULL, watcher, NULL) == 0 && pthread_detach(thread) == 0;
-    for (int i = 0; i < MIN_OF(FIRST_THREADS, max_connections) && ok; i++) {
-        ok = start_thread();
-    }
+    bool ok = server.requests != NULL && server.silent != NULL && server.ready != NULL && server.epoll_fd >= 0 &&
+              server.wake_fd >= 0 && FCGX_Init() == 0 && poll_add(server.wake_fd, EPOLLIN, about(ABOUT_WAKE, 0));
+    count_open(0);
+    ok = ok && server.is_listening && pthread_create(&thread, NULL, poller, NULL) == 0 && pthread_detach(thread) == 0;
     return ok ? ERR_OK : err_set(info, ERR_INTERNAL, NULL, "cannot start the FastCGI threads: %s", strerror(errno));
 }
 
 void fastcgi_stop(void)
 {
-    atomic_store(&server.is_stopping, true);
-    while (atomic_load(&server.n_waiting) > 0) { /* a signal may come just before accept: send until all have seen it */
-        pthread_mutex_lock(&server.lock);
-        for (int i = 0; i < atomic_load(&server.n_threads) && atomic_load(&server.n_waiting) > 0; i++) {
-            if (server.threads[i] != 0) {
-                pthread_kill(server.threads[i], WAKE_SIGNAL);
-            }
-        }
-        pthread_mutex_unlock(&server.lock);
-        struct timespec pause = {.tv_nsec = 5000000};
-        nanosleep(&pause, NULL);
+    uint64_t one = 1;
+    pthread_mutex_lock(&server.lock);
+    bool was_stopping = server.is_stopping;
+    server.is_stopping = true;
+    if (!was_stopping) {
+        (void)!write(server.wake_fd, &one, sizeof one);
     }
+    while (server.fd >= 0) {
+        pthread_cond_wait(&server.has_stopped, &server.lock);
+    }
+    pthread_mutex_unlock(&server.lock);
 }
 
 int fastcgi_n_active(void) { return atomic_load(&server.n_active); }

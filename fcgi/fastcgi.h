@@ -1,5 +1,6 @@
-/* FastCGI through libfcgi: the only file that includes its header. A thread a connection; a watcher tells when a client
- * has gone, because nginx then closes the connection and sends nothing [measured: docs/internals/fastcgi.md].
+/* FastCGI through libfcgi: the only file that includes its header. A thread a request; a poller accepts, waits until a
+ * connection says something, and tells when a client has gone, because nginx then closes the connection and sends
+ * nothing [measured: docs/internals/fastcgi.md].
  *
  * Threads: a request belongs to the thread its handler runs in; fastcgi_stop may come from any. */
 #ifndef INFCGI_FCGI_FASTCGI_H
@@ -23,7 +24,7 @@ MUST_CHECK enum err fastcgi_listen(const char *path, int *fd, struct err_info *i
 MUST_CHECK enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, void *arg,
                                   struct err_info *info);
 
-/* Accepts nothing more; returns when no thread waits for a connection. Requests go on. */
+/* Accepts nothing more and closes the socket; connections that have said something, and requests, go on. */
 void fastcgi_stop(void);
 
 /* Requests being handled now. */
