@@ -1,5 +1,5 @@
 /* Streams are read in turn; what is there is written in one go. A client that leaves cancels all of them through the
- * watcher, whatever this thread is doing. */
+ * poller, whatever this thread is doing. */
 #include "fcgi/api/generation.h"
 
 #include "engine/base/clock.h"
@@ -91,7 +91,7 @@ enum err generation_check_model(const struct server *s, const char *asked, struc
 
 /* --- streams ---------------------------------------------------------------------------------------------------- */
 
-/* From the watcher: the client has left. */
+/* From the poller: the client has left. */
 static void on_gone(void *arg)
 {
     struct generation *g = arg;

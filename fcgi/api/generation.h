@@ -1,5 +1,5 @@
 /* Running the sequences of one request and writing them out, streamed or whole; chat.c and completions.c say in which
- * shape. Threads: the request's, but for the watcher's cancel. */
+ * shape. Threads: the request's, but for the poller's cancel. */
 #ifndef INFCGI_FCGI_API_GENERATION_H
 #define INFCGI_FCGI_API_GENERATION_H
 
@@ -53,7 +53,7 @@ struct generation {
     int64_t created;
     bool is_gone;
     bool has_lock;
-    pthread_mutex_t lock; /* guards the streams against the watcher */
+    pthread_mutex_t lock; /* guards the streams against the poller */
     uint64_t first_token_ns;
 };
 
