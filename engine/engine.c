@@ -5,6 +5,7 @@
 #include "engine/base/ck.h"
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
+#include "engine/kernels/quant.h"
 #include "engine/model/model.h"
 
 #include <inttypes.h>
@@ -280,6 +281,13 @@ enum err engine_check(const char *path, struct err_info *info)
     }
     arena_init(&e->arena, 4096, 0, MEM_MODEL);
     enum err err = read_file(e, &cfg, info);
+    for (int32_t i = 0; err == ERR_OK && i < e->plan->n_weights; i++) {
+        const struct plan_weight *w = &e->plan->weights[i];
+        if (quant_ops(w->type) == NULL) {
+            err = err_set(info, ERR_UNSUPPORTED_TYPE, w->name, "%s: weights of type %s cannot be executed", w->name,
+                          dtype_info(w->type)->name);
+        }
+    }
     engine_close(&e);
     return err;
 }

@@ -63,7 +63,7 @@ void rig_clean(void)
 
 /* --- the model -------------------------------------------------------------------------------------------------- */
 
-static void add_weight(struct gguf_writer *w, const char *name, uint64_t n_in, uint64_t n_out)
+static void add_weight(struct gguf_writer *w, const char *name, uint64_t n_in, uint64_t n_out, uint32_t type)
 {
     static float values[WIDTH * RIG_VOCAB];
     uint64_t n = n_in * (n_out > 0 ? n_out : 1), dims[2] = {n_in, n_out};
@@ -73,7 +73,7 @@ static void add_weight(struct gguf_writer *w, const char *name, uint64_t n_in, u
         x = x * 1664525u + 1013904223u;
         values[i] = n_out == 0 ? 1.0f : ((float)(x >> 8) / 8388608.0f - 1.0f) * 0.5f;
     }
-    gguf_writer_tensor(w, name, DTYPE_F32, n_out == 0 ? 1 : 2, dims, values);
+    gguf_writer_tensor(w, name, type, n_out == 0 ? 1 : 2, dims, values);
 }
 
 static void add_vocab(struct gguf_writer *w)
@@ -99,7 +99,8 @@ static void add_vocab(struct gguf_writer *w)
     gguf_writer_bool(w, "tokenizer.ggml.add_bos_token", false);
 }
 
-static void write_model(const char *path)
+/* type: that of blk.0.ffn_down.weight; bytes of other types than F32 mean nothing. */
+static void write_model(const char *path, uint32_t type)
 {
     static const struct {
         const char *name;
@@ -126,7 +127,8 @@ static void write_model(const char *path)
     gguf_writer_f32(&w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     add_vocab(&w);
     for (size_t i = 0; i < ARRAY_LEN(weights); i++) {
-        add_weight(&w, weights[i].name, weights[i].n_in, weights[i].n_out);
+        add_weight(&w, weights[i].name, weights[i].n_in, weights[i].n_out,
+                   i + 1 < ARRAY_LEN(weights) ? DTYPE_F32 : type);
     }
     gguf_writer_finish(&w, &bytes);
     ck_assert(gguf_writer_save(&bytes, path));
@@ -134,12 +136,19 @@ static void write_model(const char *path)
     buf_fini(&bytes);
 }
 
+const char *rig_model(uint32_t type)
+{
+    const char *path = rig_file("model.gguf", NULL, 0);
+    write_model(path, type);
+    return path;
+}
+
 struct engine *rig_engine(void)
 {
     struct err_info info = {0};
     struct engine *e = NULL;
     const char *path = rig_file("tiny.gguf", NULL, 0);
-    write_model(path);
+    write_model(path, DTYPE_F32);
     struct engine_config cfg = {.model_path = path, .backend = "ref", .n_threads = 1, .kv_tokens = 4096};
     enum err err = engine_open(&cfg, &e, &info);
     ck_assert_msg(err == ERR_OK, "%s: %s", err_code(err), info.text);

@@ -11,6 +11,9 @@
 /* The model: 256 byte tokens, then <|im_start|> and <|im_end|> (the end token); no BOS. */
 enum { RIG_VOCAB = 258, RIG_CTX = 128, RIG_EOS = 257 };
 
+/* Writes it with one matrix of another type (enum dtype), whose values then mean nothing; the path, as rig_file's. */
+const char *rig_model(uint32_t type);
+
 /* Opens it; fails the running test when that fails. Close with engine_close. */
 struct engine *rig_engine(void);
 

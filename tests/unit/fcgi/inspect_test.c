@@ -1,5 +1,6 @@
 /* `infcgi inspect` as its user meets it: exit status, one error line, no control byte on the terminal. */
 #include "fcgi/cmd/cmd.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
 
 #include "tests/support/gguf_writer.h"
 
@@ -143,7 +144,13 @@ END_TEST
 START_TEST(check_says_one_line)
 {
     size_t n;
-    save_model(0); /* whole, but of no family that can be served; the e2e tests check one that can */
+    ck_assert_int_eq(run("--check", rig_model(DTYPE_F32), NULL, &n), CMD_OK);
+    ck_assert_uint_eq(n, 0);
+    ck_assert_str_eq(errors, "");
+    ck_assert_int_eq(run("--check", rig_model(DTYPE_IQ4_NL), NULL, &n), CMD_BAD_DATA); /* no kernel executes it */
+    ck_assert_msg(strstr(errors, ": unsupported_type: blk.0.ffn_down.weight: ") != NULL, "%s", errors);
+    rig_clean();
+    save_model(0); /* whole, but of no family that can be served */
     ck_assert_int_eq(run("--check", model, NULL, &n), CMD_BAD_DATA);
     ck_assert_msg(strstr(errors, ": missing_tensor: ") != NULL, "%s", errors);
     save_model(1);
