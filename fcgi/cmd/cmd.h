@@ -38,6 +38,10 @@ int cmd_bench(int argc, char **argv);
 /* infcgi --version: version and kernels. */
 int cmd_version(void);
 
+/* For commands that run no kernels: checks `--cpu NAME` and takes it out of argv. CMD_OK, or CMD_USAGE with the reason
+ * on stderr when this CPU has no such kernels. */
+int cmd_take_cpu(int *argc, char **argv);
+
 /* --- shared by the subcommands that open a model ---------------------------------------------------------------- */
 
 /* Reads options into *conf, which the caller ends with conf_fini. CMD_OK; -1 when --help was answered; else the exit

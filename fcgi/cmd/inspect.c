@@ -30,7 +30,8 @@ static const char usage[] =
     "  --kv        every metadata key with type and value\n"
     "  --tensors   every tensor with type, shape, offset and bytes\n"
     "  --template  the chat template, byte for byte\n"
-    "  --check     say nothing and exit 0 when the file is whole and can be served, else one line and exit 65\n";
+    "  --check     say nothing and exit 0 when the file is whole and can be served, else one line and exit 65\n"
+    "  --cpu NAME  as in other commands; no kernel runs here\n";
 
 /* --- text from the file ----------------------------------------------------------------------------------------- */
 
@@ -338,7 +339,8 @@ static int print_wanted(const struct gguf *g, const struct options *o)
 int cmd_inspect(int argc, char **argv)
 {
     struct options o;
-    int rc = parse_options(argc, argv, &o);
+    int rc = cmd_take_cpu(&argc, argv);
+    rc = rc != CMD_OK ? rc : parse_options(argc, argv, &o);
     if (rc != CMD_OK) {
         return rc;
     }

@@ -24,7 +24,8 @@ static const char usage[] =
     "Without TEXT, or with -, the text is read from standard input.\n"
     "  --ids            the ids alone, as a JSON array\n"
     "  --no-bos         add no BOS or EOS, whatever the model asks for\n"
-    "  --parse-special  take <|im_start|> and the like in the text for the tokens they name\n";
+    "  --parse-special  take <|im_start|> and the like in the text for the tokens they name\n"
+    "  --cpu NAME       as in other commands; no kernel runs here\n";
 
 static int usage_error(const char *problem, const char *argument)
 {
@@ -175,7 +176,8 @@ static int tokenize(const struct tokenizer *t, const struct options *o)
 int cmd_tokenize(int argc, char **argv)
 {
     struct options o;
-    int rc = parse_options(argc, argv, &o);
+    int rc = cmd_take_cpu(&argc, argv);
+    rc = rc != CMD_OK ? rc : parse_options(argc, argv, &o);
     if (rc != CMD_OK) {
         return rc;
     }
