@@ -117,8 +117,8 @@ test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai
 	@$(MAKE) $(JOBS) all $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
 check-asan: deps                        ## unit and e2e tests under ASan+UBSan
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests) $(VENV)/.ok
-	@bash tests/run.sh unit-asan e2e-asan
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests chat_render) $(VENV)/.ok
+	@bash tests/run.sh unit-asan chat-asan e2e-asan
 bench-peer:                             ## speed against llama.cpp; MODEL= ROUNDS=5 THREADS=2 PEER_BIN=folder OUT=file DOCS=file
 	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
 	@$(MAKE) -s $(JOBS) all
