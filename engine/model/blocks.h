@@ -36,8 +36,8 @@ struct blocks {
     struct err_info *info;
     plan_buf_id x, norm, q, att, ff,
         last; /* [D] stream, [D] normed, [H*d] queries, [H*d] attention out, [F], [D] of the S rows */
-    int32_t rope,
-        local_rope; /* tables of global and of local layers; local_rope is PLAN_NONE where no layer is local */
+    int32_t rope;       /* table of global layers */
+    int32_t local_rope; /* of local ones; PLAN_NONE where there are none */
 };
 
 /* Reads "<arch>.<key>" as an integer in [min, max]. An absent key gives `fallback`; pass UINT64_MAX to require it.
