@@ -35,7 +35,7 @@ struct blocks {
     struct blocks_style style;
     struct err_info *info;
     plan_buf_id x, norm, q, att, ff,
-        last; /* [D] stream, [D] normed, [H*d] queries, [H*d] attention out, [F], [D] of the S rows */
+        last;           /* [D] stream, [D] normed, [H*d] queries, [H*d] attention out, [F], [D] of the S rows */
     int32_t rope;       /* table of global layers */
     int32_t local_rope; /* of local ones; PLAN_NONE where there are none */
 };
