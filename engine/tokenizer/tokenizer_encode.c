@@ -11,18 +11,19 @@ enum {
     WORD_LOOKUP_BYTES = 128,      /* longer words are never taken whole before merges */
     TOKENIZER_MAX_TEXT = 1 << 28, /* keeps all offsets in 32 bits; no context holds as much */
     SEEN_MAX_BYTES = 255,         /* longer units are not remembered */
+    SEEN_IDS = 2,
     SEEN_SLOTS_MIN = 64,
-    SEEN_SLOTS_MAX = 16384, /* 256 KiB, a quarter of a level-2 cache */
+    SEEN_SLOTS_MAX = 8192,  /* 256 KiB, a quarter of a level-2 cache */
     SEEN_TEXT_PER_SLOT = 8, /* bytes */
 };
 
-/* A unit seen before in this text and where its ids stand in the output. */
+/* A unit seen before in this text, and what it became. */
 struct seen {
-    uint32_t tag; /* high half of its hash */
-    uint32_t at;  /* in encoder.base */
-    uint32_t out; /* behind encoder.first */
-    uint16_t len; /* bytes; 0: empty */
-    uint16_t n;   /* ids */
+    uint64_t a,
+        b;        /* up to 16 bytes: these (tokenizer_short). More: the hash, and where they are, behind encoder.base */
+    uint32_t len; /* bytes; 0: empty */
+    uint32_t n;   /* ids */
+    int32_t ids[SEEN_IDS]; /* up to as many; more stand in the output: ids[0] tells where, behind encoder.first */
 };
 
 /* One call of tokenizer_encode. */
@@ -103,8 +104,8 @@ static enum err merge_unit(struct encoder *e, const char *s, size_t n)
         int32_t id = t->byte_ids[(unsigned char)s[at]];
         if (t->is_spm) {
             len = tokenizer_chr(s + at, n - at, &cp);
-            id = words_find(t, s + at, len, tokenizer_hash(s + at, len));
-            id = id >= 0 && t->keys[id] == NO_KEY ? TOKENIZER_NO_TOKEN : id;
+            const struct word *word = words_find(&t->words, s + at, len, tokenizer_hash(s + at, len));
+            id = word == NULL || word->key == NO_KEY ? TOKENIZER_NO_TOKEN : word->id;
         } else if (id < 0) {
             continue;
         }
@@ -114,64 +115,77 @@ static enum err merge_unit(struct encoder *e, const char *s, size_t n)
     return emit_symbols(e);
 }
 
-/* A unit on its way: where it may have been seen, and the token whose bytes it has. */
+/* A unit on its way. */
 struct unit {
     const char *s;
     size_t n;
-    uint64_t hash;
-    size_t from; /* ids in out before it */
-    struct seen *slot;
-    int32_t id;          /* or TOKENIZER_NO_TOKEN */
-    unsigned char known; /* enum word_stands of id */
+    uint64_t a, b;     /* as in struct seen */
+    size_t from;       /* ids in out before it */
+    struct seen *slot; /* where it may have been seen */
+    struct word *word; /* OPTIONAL token of the same bytes */
 };
 
 /* Keeps what the unit became, the last ids of out. */
 static void remember(struct encoder *e, const struct unit *u)
 {
-    if (e->base != NULL && u->n <= SEEN_MAX_BYTES) {
-        *u->slot = (struct seen){.tag = (uint32_t)(u->hash >> 32),
-                                 .at = (uint32_t)(u->s - e->base),
-                                 .out = (uint32_t)(u->from - e->first),
-                                 .len = (uint16_t)u->n,
-                                 .n = (uint16_t)(e->out->n - u->from)};
+    if (e->base == NULL || u->n > SEEN_MAX_BYTES) {
+        return;
+    }
+    size_t n = e->out->n - u->from;
+    *u->slot = (struct seen){.a = u->a, .b = u->b, .len = (uint32_t)u->n, .n = (uint32_t)n};
+    if (n > SEEN_IDS) {
+        u->slot->ids[0] = (int32_t)(u->from - e->first);
+    }
+    for (size_t i = 0; i < n && n <= SEEN_IDS; i++) {
+        u->slot->ids[i] = e->out->ids[u->from + i];
     }
 }
 
 /* As remember, after merging; notes also whether a token's text becomes that token, which is so in every thread. */
 static void learn(struct encoder *e, const struct unit *u)
 {
-    if (u->known == STANDS_UNKNOWN) {
-        bool is_alone = e->out->n == u->from + 1 && e->out->ids[u->from] == u->id;
-        atomic_store_explicit(&e->t->words.stands[u->id], is_alone ? STANDS_ALONE : STANDS_NOT, memory_order_relaxed);
+    if (u->word != NULL) {
+        bool is_alone = e->out->n == u->from + 1 && e->out->ids[u->from] == u->word->id;
+        atomic_store_explicit(&u->word->stands, is_alone ? STANDS_ALONE : STANDS_NOT, memory_order_relaxed);
     }
     remember(e, u);
 }
 
-static enum err emit_again(struct encoder *e, const struct seen *seen)
+static enum err emit_seen(struct encoder *e, const struct seen *seen)
 {
     for (uint32_t i = 0; i < seen->n; i++) {
-        TRY(emit(e, e->out->ids[e->first + seen->out + i]));
+        TRY(emit(e, seen->n <= SEEN_IDS ? seen->ids[i] : e->out->ids[e->first + (size_t)seen->ids[0] + i]));
     }
     return ERR_OK;
 }
 
 /* Begins a unit. *is_done: it was seen, or it is a token whose text is known to become that token; with takes_whole any
  * token of text will do. */
-static enum err begin_unit(struct encoder *e, const char *s, size_t n, bool takes_whole, struct unit *u, bool *is_done)
+static inline enum err begin_unit(struct encoder *e, const char *s, size_t n, bool takes_whole, struct unit *u,
+                                  bool *is_done)
 {
-    const struct tokenizer *t = e->t;
-    uint64_t hash = tokenizer_hash(s, n);
+    uint64_t hash, a, b;
+    if (n <= 16) {
+        tokenizer_short(s, n, &a, &b);
+        hash = tokenizer_hash(s, n);
+    } else {
+        hash = tokenizer_hash(s, n);
+        a = hash;
+        b = (uint64_t)(s - e->base);
+    }
     struct seen *slot = &e->seen[hash & e->seen_mask];
     *is_done = true;
-    if (slot->len == n && slot->tag == hash >> 32 && e->base != NULL && tokenizer_same(e->base + slot->at, s, n)) {
-        return emit_again(e, slot);
+    if (slot->len == n && slot->a == a && e->base != NULL &&
+        (n <= 16 ? slot->b == b : memcmp(e->base + slot->b, s, n) == 0)) {
+        return emit_seen(e, slot);
     }
-    *u = (struct unit){.s = s, .n = n, .hash = hash, .from = e->out->n, .slot = slot, .known = STANDS_NOT};
-    u->id = words_find(t, s, n, hash);
-    if (u->id >= 0) {
-        u->known = atomic_load_explicit(&t->words.stands[u->id], memory_order_relaxed);
-        if (u->known == STANDS_ALONE || (takes_whole && n <= WORD_LOOKUP_BYTES && tokenizer_is_text(t, u->id))) {
-            TRY(emit(e, u->id));
+    *u = (struct unit){.s = s, .n = n, .a = a, .b = b, .from = e->out->n, .slot = slot};
+    u->word = words_find(&e->t->words, s, n, hash);
+    if (u->word != NULL) {
+        uint32_t stands = atomic_load_explicit(&u->word->stands, memory_order_relaxed);
+        bool is_taken = takes_whole && n <= WORD_LOOKUP_BYTES && u->word->key != NO_KEY;
+        if (stands == STANDS_ALONE || is_taken) {
+            TRY(emit(e, u->word->id));
             remember(e, u);
             return ERR_OK;
         }

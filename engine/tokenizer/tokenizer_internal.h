@@ -38,31 +38,43 @@ struct special_set {
     uint32_t from_root[256];
 };
 
-/* Slot of a table from texts to ids; id < 0: empty. The tag spares most looks at the text. */
+/* Slot of the table of texts; id < 0: empty. The tag spares most looks at the text. */
 struct text_slot {
     uint32_t tag; /* high half of the hash */
     int32_t id;
 };
 
+/* A token as words are compared with it, in one place since a vocabulary is larger than the caches. */
+struct word {
+    int32_t id;
+    uint32_t
+        key; /* SPM: order of merges, lower first. NO_KEY for what text does not give: control tokens and the like */
+    uint32_t len;
+    /* Does the text of the token, as a word, become that token? Found out as words come by; any thread may write what
+     * any other would. */
+    _Atomic uint32_t stands; /* enum word_stands */
+    char bytes[];            /* [len] what it stands for; SPM: its text, in which spaces are U+2581 */
+};
+enum word_stands { STANDS_UNKNOWN, STANDS_ALONE, STANDS_NOT };
+
 /* What tokenizer_words.c knows of words. */
 struct words {
-    /* BPE: the bytes that token id stands for are bytes[at[id] .. at[id + 1]). */
-    char *bytes;
-    uint32_t *at;
-    struct text_slot *by_bytes; /* [by_bytes_mask + 1]; tokens of the byte alphabet alone */
-    uint32_t by_bytes_mask;
-    /* Does the text of token id, as a word, become that token? Found out as words come by; any thread may write what
-     * any other would. */
-    _Atomic unsigned char *stands; /* [n_vocab] enum word_stands */
+    struct word_slot *slots; /* [mask + 1] */
+    uint32_t mask;
+    unsigned char *pool; /* words at multiples of WORD_ALIGN; the first is not used */
     /* Characters that are neighbours inside some token. ascii: exact, bit b of a's row. pairs: bits by a hash of both
      * code points, so some pairs seem to be neighbours that are not. */
     uint32_t ascii[128][4];
-    uint64_t *pairs; /* [pairs_bits / 64] */
-    int pairs_shift; /* 64 - log2(pairs_bits) */
+    uint64_t *pairs; /* [2^(64 - pairs_shift) / 64] */
+    int pairs_shift;
     uint32_t cut_bytes[256]
                       [8]; /* BPE: last byte of one and first byte of the next, where a token holds part of either */
 };
-enum word_stands { STANDS_UNKNOWN, STANDS_ALONE, STANDS_NOT };
+struct word_slot {
+    uint32_t tag;
+    uint32_t at; /* in pool, in units of WORD_ALIGN; 0: empty */
+};
+enum { WORD_ALIGN = 8 };
 
 /* Open-addressing tables; sizes are powers of two, at most half full. */
 struct tokenizer {
@@ -71,10 +83,9 @@ struct tokenizer {
     int32_t n_vocab;
     struct gguf_str *text;     /* [n_vocab], in the file's map */
     float *scores;             /* SPM, while loading: [n_vocab] */
-    uint32_t *keys;            /* SPM: [n_vocab] order of merges, lower first; NO_KEY for what is not text */
     unsigned char *kinds;      /* [n_vocab] enum token_kind */
     unsigned char *is_eog;     /* [n_vocab] */
-    struct text_slot *by_text; /* [text_mask + 1] */
+    struct text_slot *by_text; /* [text_mask + 1]; SPM: while loading, words.slots later */
     uint32_t text_mask;
     struct merge *merges; /* BPE: [merge_mask + 1] */
     uint32_t merge_mask;
@@ -129,45 +140,52 @@ static inline uint64_t tokenizer_load(const char *s, size_t n) /* n bytes, 4 or 
     return v;
 }
 
-/* Of s[0..n). Reads nothing outside; short words take two loads. Not for what strangers could make collide at a cost:
- * tables from files are fixed, and the table of words seen forgets. */
-static inline uint64_t tokenizer_hash(const char *s, size_t n)
+/* Up to 16 bytes as two numbers that, with n, tell them all. Reads nothing outside. */
+static inline void tokenizer_short(const char *s, size_t n, uint64_t *a, uint64_t *b)
 {
-    uint64_t h = (n + 1) * 0x9E3779B97F4A7C15u, a, b = 0;
-    for (; n > 16; n -= 8, s += 8) {
-        h = (h ^ tokenizer_load(s, 8)) * 0xD6E8FEB86659FD93u;
-        h ^= h >> 32;
-    }
+    *b = 0;
     if (n >= 8) {
-        a = tokenizer_load(s, 8);
-        b = tokenizer_load(s + n - 8, 8);
+        *a = tokenizer_load(s, 8);
+        *b = tokenizer_load(s + n - 8, 8);
     } else if (n >= 4) {
-        a = tokenizer_load(s, 4) << 32 | tokenizer_load(s + n - 4, 4);
+        *a = tokenizer_load(s, 4) << 32 | tokenizer_load(s + n - 4, 4);
+    } else if (n > 0) {
+        *a = (uint64_t)(unsigned char)s[0] << 16 | (uint64_t)(unsigned char)s[n / 2] << 8 | (unsigned char)s[n - 1];
     } else {
-        a = n == 0 ? 0
-                   : (uint64_t)(unsigned char)s[0] << 16 | (uint64_t)(unsigned char)s[n / 2] << 8 |
-                         (unsigned char)s[n - 1];
+        *a = 0;
     }
+}
+
+static inline uint64_t tokenizer_mix(uint64_t a, uint64_t b, uint64_t h)
+{
     h = (h ^ a) * 0xD6E8FEB86659FD93u;
     h = (h ^ h >> 32 ^ b) * 0xCA5A826395121157u;
     return h ^ h >> 32;
 }
 
-/* Are n bytes the same? */
-static inline bool tokenizer_same(const char *a, const char *b, size_t n)
+/* Of s[0..n). Not for tables that strangers fill and whose chains they would lengthen: those of the vocabulary are
+ * fixed, and that of words seen has no chains. */
+static inline uint64_t tokenizer_hash(const char *s, size_t n)
 {
+    uint64_t h = (n + 1) * 0x9E3779B97F4A7C15u, a, b;
+    for (; n > 16; n -= 8, s += 8) {
+        h = (h ^ tokenizer_load(s, 8)) * 0xD6E8FEB86659FD93u;
+        h ^= h >> 32;
+    }
+    tokenizer_short(s, n, &a, &b);
+    return tokenizer_mix(a, b, h);
+}
+
+/* Are n bytes the same? */
+static inline bool tokenizer_same(const char *x, const char *y, size_t n)
+{
+    uint64_t xa, xb, ya, yb;
     if (n > 16) {
-        return memcmp(a, b, n) == 0;
+        return memcmp(x, y, n) == 0;
     }
-    if (n >= 8) {
-        return tokenizer_load(a, 8) == tokenizer_load(b, 8) &&
-               tokenizer_load(a + n - 8, 8) == tokenizer_load(b + n - 8, 8);
-    }
-    if (n >= 4) {
-        return tokenizer_load(a, 4) == tokenizer_load(b, 4) &&
-               tokenizer_load(a + n - 4, 4) == tokenizer_load(b + n - 4, 4);
-    }
-    return n == 0 || (a[0] == b[0] && a[n / 2] == b[n / 2] && a[n - 1] == b[n - 1]);
+    tokenizer_short(x, n, &xa, &xb);
+    tokenizer_short(y, n, &ya, &yb);
+    return xa == ya && xb == yb;
 }
 
 /* As utf8_decode without `valid`. */
@@ -195,8 +213,22 @@ static inline size_t tokenizer_chr(const char *str, size_t n, uint32_t *cp)
 MUST_CHECK enum err words_build(struct tokenizer *t);
 void words_fini(struct words *w);
 
-/* The token whose bytes, for SPM whose text, are s[0..n), or TOKENIZER_NO_TOKEN; hash is of these bytes. */
-int32_t words_find(const struct tokenizer *t, const char *s, size_t n, uint64_t hash);
+/* The token whose bytes, for SPM whose text, are s[0..n), or NULL; hash is of these bytes. */
+static inline struct word *words_find(const struct words *w, const char *s, size_t n, uint64_t hash)
+{
+    for (uint32_t at = (uint32_t)hash & w->mask;; at = (at + 1) & w->mask) {
+        struct word_slot slot = w->slots[at];
+        if (slot.at == 0) {
+            return NULL;
+        }
+        if (slot.tag == hash >> 32) {
+            struct word *word = (struct word *)(void *)(w->pool + (size_t)slot.at * WORD_ALIGN);
+            if (word->len == n && tokenizer_same(word->bytes, s, n)) {
+                return word;
+            }
+        }
+    }
+}
 
 /* Can a token of SPM hold code point a with b behind it? */
 static inline bool words_may_join(const struct words *w, uint32_t a, uint32_t b)

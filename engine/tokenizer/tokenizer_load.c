@@ -50,6 +50,10 @@ static uint32_t power_of_two_above(uint32_t n)
 int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
 {
     uint64_t h = tokenizer_hash(s, n);
+    if (t->by_text == NULL) {
+        const struct word *word = words_find(&t->words, s, n, h);
+        return word != NULL ? word->id : TOKENIZER_NO_TOKEN;
+    }
     for (uint32_t at = (uint32_t)h & t->text_mask;; at = (at + 1) & t->text_mask) {
         struct text_slot slot = t->by_text[at];
         if (slot.id < 0) {
@@ -59,16 +63,6 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
             return slot.id;
         }
     }
-}
-
-/* A float as an integer with the same order, high scores first. */
-static uint32_t score_key(float score)
-{
-    uint32_t bits;
-    score += 0.0f; /* -0 and 0 are the same score */
-    memcpy(&bits, &score, sizeof bits);
-    uint32_t ascending = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
-    return ~ascending - 1; /* never NO_KEY; scores are finite */
 }
 
 /* --- tables ----------------------------------------------------------------------------------------------------- */
@@ -319,22 +313,6 @@ static enum err read_byte_tokens(struct loader *l)
     return ERR_OK;
 }
 
-/* Once the kinds are final: the order of SPM's merges. */
-static enum err rank_scores(struct loader *l)
-{
-    struct tokenizer *t = l->t;
-    t->keys = mem_alloc((size_t)t->n_vocab * sizeof *t->keys, MEM_MODEL);
-    if (t->keys == NULL) {
-        return no_memory(l);
-    }
-    for (int32_t id = 0; id < t->n_vocab; id++) {
-        t->keys[id] = tokenizer_is_text(t, id) ? score_key(t->scores[id]) : NO_KEY;
-    }
-    mem_free(t->scores);
-    t->scores = NULL;
-    return ERR_OK;
-}
-
 /* --- special tokens --------------------------------------------------------------------------------------------- */
 
 /* "tokenizer.ggml.<name>_token_id": an id of the vocabulary, or -1 when absent. */
@@ -486,9 +464,6 @@ static enum err load(struct loader *l)
         find_alphabet(l->t);
     }
     TRY(read_specials(l));
-    if (l->t->is_spm) {
-        TRY(rank_scores(l));
-    }
     return build_sets(l);
 }
 
@@ -522,7 +497,6 @@ void tokenizer_free(struct tokenizer **tokenizer)
     mem_free(t->is_eog);
     mem_free(t->by_text);
     mem_free(t->merges);
-    mem_free(t->keys);
     words_fini(&t->words);
     special_fini(&t->control);
     special_fini(&t->user_defined);

@@ -17,9 +17,9 @@ static inline int32_t pair_of(const struct merger *m, const struct symbol *a, co
     }
     const char *s = m->word + a->from;
     size_t n = a->len + b->len;
-    int32_t id = words_find(t, s, n, tokenizer_hash(s, n));
-    *key = id < 0 ? NO_KEY : t->keys[id]; /* NO_KEY for control tokens: they never come out of plain text */
-    return id;
+    const struct word *word = words_find(&t->words, s, n, tokenizer_hash(s, n));
+    *key = word == NULL ? NO_KEY : word->key; /* NO_KEY for control tokens too: they never come out of plain text */
+    return word == NULL ? TOKENIZER_NO_TOKEN : word->id;
 }
 
 struct merger_node {

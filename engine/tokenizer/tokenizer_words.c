@@ -10,33 +10,10 @@ enum {
 
 void words_fini(struct words *w)
 {
-    mem_free(w->bytes);
-    mem_free(w->at);
-    mem_free(w->by_bytes);
-    mem_free((void *)w->stands);
+    mem_free(w->slots);
+    mem_free(w->pool);
     mem_free(w->pairs);
     *w = (struct words){0};
-}
-
-int32_t words_find(const struct tokenizer *t, const char *s, size_t n, uint64_t hash)
-{
-    const struct words *w = &t->words;
-    const struct text_slot *slots = t->is_spm ? t->by_text : w->by_bytes;
-    uint32_t mask = t->is_spm ? t->text_mask : w->by_bytes_mask;
-    for (uint32_t at = (uint32_t)hash & mask;; at = (at + 1) & mask) {
-        struct text_slot slot = slots[at];
-        if (slot.id < 0) {
-            return TOKENIZER_NO_TOKEN;
-        }
-        if (slot.tag != hash >> 32) {
-            continue;
-        }
-        size_t len = t->is_spm ? t->text[slot.id].len : w->at[slot.id + 1] - w->at[slot.id];
-        const char *bytes = t->is_spm ? t->text[slot.id].data : w->bytes + w->at[slot.id];
-        if (len == n && tokenizer_same(bytes, s, n)) {
-            return slot.id;
-        }
-    }
 }
 
 /* --- the bytes of BPE's tokens ---------------------------------------------------------------------------------- */
@@ -61,21 +38,14 @@ static size_t undo_alphabet(struct gguf_str text, const int16_t *byte_of, char *
     return n;
 }
 
-static void add_bytes(struct tokenizer *t, int32_t id)
+/* A float as an integer with the same order, high scores first. */
+static uint32_t score_key(float score)
 {
-    struct words *w = &t->words;
-    const char *s = w->bytes + w->at[id];
-    size_t n = w->at[id + 1] - w->at[id];
-    uint64_t h = tokenizer_hash(s, n);
-    uint32_t at = (uint32_t)h & w->by_bytes_mask;
-    for (; w->by_bytes[at].id >= 0; at = (at + 1) & w->by_bytes_mask) {
-        int32_t other = w->by_bytes[at].id;
-        if (w->by_bytes[at].tag == h >> 32 && w->at[other + 1] - w->at[other] == n &&
-            memcmp(w->bytes + w->at[other], s, n) == 0) {
-            return; /* of duplicates the first id counts */
-        }
-    }
-    w->by_bytes[at] = (struct text_slot){.tag = (uint32_t)(h >> 32), .id = id};
+    uint32_t bits;
+    score += 0.0f; /* -0 and 0 are the same score */
+    memcpy(&bits, &score, sizeof bits);
+    uint32_t ascending = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+    return ~ascending - 1; /* never NO_KEY; scores are finite */
 }
 
 /* --- neighbours ------------------------------------------------------------------------------------------------- */
@@ -149,66 +119,89 @@ size_t words_cut(const struct tokenizer *t, const char *s, size_t n)
 
 /* --- building --------------------------------------------------------------------------------------------------- */
 
-static enum err build_bpe(struct tokenizer *t, size_t n_bytes)
+static size_t word_units(size_t len) { return (sizeof(struct word) + len + WORD_ALIGN - 1) / WORD_ALIGN; }
+
+/* Enters the word at `at` of the pool, unless one of the same bytes is there: of duplicates the first id counts. True
+ * when it was entered. */
+static bool enter(struct words *w, uint32_t at)
+{
+    const struct word *word = (const struct word *)(const void *)(w->pool + (size_t)at * WORD_ALIGN);
+    uint64_t h = tokenizer_hash(word->bytes, word->len);
+    if (words_find(w, word->bytes, word->len, h) != NULL) {
+        return false;
+    }
+    uint32_t i = (uint32_t)h & w->mask;
+    while (w->slots[i].at != 0) {
+        i = (i + 1) & w->mask;
+    }
+    w->slots[i] = (struct word_slot){.tag = (uint32_t)(h >> 32), .at = at};
+    return true;
+}
+
+static void add_words(struct tokenizer *t)
 {
     struct words *w = &t->words;
-    uint32_t slots = 16;
-    while (slots < 2 * (uint32_t)t->n_vocab) {
-        slots *= 2;
-    }
-    w->by_bytes_mask = slots - 1;
-    w->bytes = mem_alloc(n_bytes, MEM_MODEL);
-    w->at = mem_alloc(((size_t)t->n_vocab + 1) * sizeof *w->at, MEM_MODEL);
-    w->by_bytes = mem_alloc(slots * sizeof *w->by_bytes, MEM_MODEL);
-    if (w->bytes == NULL || w->at == NULL || w->by_bytes == NULL) {
-        return ERR_NOMEM;
-    }
-    memset(w->by_bytes, 0xFF, slots * sizeof *w->by_bytes);
     int16_t byte_of[ALPHABET_END];
     for (uint32_t cp = 0; cp < ALPHABET_END; cp++) {
         byte_of[cp] = (int16_t)byte_alphabet_byte(cp);
     }
-    w->at[0] = 0;
+    uint32_t at = 1; /* 0 means an empty slot */
     for (int32_t id = 0; id < t->n_vocab; id++) {
-        bool is_pure;
-        char *bytes = w->bytes + w->at[id];
-        size_t n = undo_alphabet(t->text[id], byte_of, bytes, &is_pure);
-        w->at[id + 1] = w->at[id] + (uint32_t)n;
-        if (is_pure) {
-            add_bytes(t, id);
-            join_bpe(w, bytes, n);
+        struct gguf_str text = t->text[id];
+        struct word *word = (struct word *)(void *)(w->pool + (size_t)at * WORD_ALIGN);
+        bool is_text = tokenizer_is_text(t, id), is_pure = true;
+        word->id = id;
+        word->key = !is_text ? NO_KEY : t->is_spm ? score_key(t->scores[id]) : 0;
+        if (t->is_spm) {
+            memcpy(word->bytes, text.data, text.len);
+            word->len = (uint32_t)text.len;
+        } else {
+            word->len = (uint32_t)undo_alphabet(text, byte_of, word->bytes, &is_pure);
+        }
+        if (is_pure && enter(w, at)) {
+            at += (uint32_t)word_units(word->len);
+        }
+        if (t->is_spm && is_text) {
+            join_spm(w, text);
+        } else if (!t->is_spm && is_pure) {
+            join_bpe(w, word->bytes, word->len);
         }
     }
-    return ERR_OK;
 }
 
 enum err words_build(struct tokenizer *t)
 {
     struct words *w = &t->words;
-    size_t n_bytes = 0;
+    size_t n_bytes = 0, n_units = 1;
     for (int32_t id = 0; id < t->n_vocab; id++) {
         n_bytes += t->text[id].len;
+        n_units += word_units(t->text[id].len);
     }
     if (n_bytes > TOKENIZER_MAX_BYTES) {
         return ERR_BAD_VOCAB;
     }
+    uint32_t slots = 16;
+    while (slots < 2 * (uint32_t)t->n_vocab) {
+        slots *= 2;
+    }
     int log2_bits = 6;
-    while (log2_bits < 40 && (uint64_t)1 << log2_bits < (uint64_t)t->n_vocab * PAIR_BITS_PER_TOKEN) {
+    while ((uint64_t)1 << log2_bits < (uint64_t)t->n_vocab * PAIR_BITS_PER_TOKEN) {
         log2_bits++;
     }
+    w->mask = slots - 1;
     w->pairs_shift = 64 - log2_bits;
+    w->slots = mem_zalloc_array(slots, sizeof *w->slots, MEM_MODEL);
     w->pairs = mem_zalloc_array((size_t)1 << (log2_bits - 6), sizeof *w->pairs, MEM_MODEL);
-    w->stands = mem_zalloc((size_t)t->n_vocab, MEM_MODEL);
-    if (w->pairs == NULL || w->stands == NULL) {
+    w->pool = mem_zalloc_array(n_units, WORD_ALIGN, MEM_MODEL);
+    if (w->slots == NULL || w->pairs == NULL || w->pool == NULL) {
         return ERR_NOMEM;
     }
-    if (!t->is_spm) {
-        return build_bpe(t, n_bytes);
-    }
-    for (int32_t id = 0; id < t->n_vocab; id++) {
-        if (tokenizer_is_text(t, id)) {
-            join_spm(w, t->text[id]);
-        }
+    add_words(t);
+    if (t->is_spm) { /* the words have all texts, and the order of merges */
+        mem_free(t->by_text);
+        mem_free(t->scores);
+        t->by_text = NULL;
+        t->scores = NULL;
     }
     return ERR_OK;
 }
