@@ -256,8 +256,8 @@ static enum err encode_spm(struct encoder *e, const char *s, size_t n)
 static enum err reserve_spelling(struct encoder *e)
 {
     size_t n_spaces = 0;
-    for (size_t i = 0; i < e->n; i++) {
-        n_spaces += e->text[i] == ' ';
+    for (const char *s = e->text, *end = s + e->n; s < end && (s = memchr(s, ' ', (size_t)(end - s))) != NULL; s++) {
+        n_spaces++;
     }
     size_t n_grows = e->t->lacks_high_bytes ? e->n : n_spaces;
     e->spelt = mem_alloc(e->n + 2 * n_grows + SPM_SPACE_BYTES * (e->specials.n + 1), MEM_REQUEST);
@@ -312,14 +312,21 @@ static enum err repair(struct encoder *e, const char *s, size_t n)
     return buf_ok(&e->repaired);
 }
 
-/* Is s[0..n) UTF-8? Most text is ASCII, eight bytes at a time. */
+/* Is s[0..n) UTF-8? */
 static bool is_valid(const char *s, size_t n)
 {
-    while (n >= 8 && (tokenizer_load(s, 8) & 0x8080808080808080u) == 0) {
-        s += 8;
-        n -= 8;
+    for (size_t at = 0; at < n;) {
+        while (n - at >= 8 && (tokenizer_load(s + at, 8) & 0x8080808080808080u) == 0) {
+            at += 8;
+        }
+        uint32_t cp;
+        size_t len = at < n ? tokenizer_chr(s + at, n - at, &cp) : 1;
+        if (len == 1 && at < n && (unsigned char)s[at] >= 0x80) {
+            return false;
+        }
+        at += len;
     }
-    return utf8_valid(s, n, NULL);
+    return true;
 }
 
 /* --- texts ------------------------------------------------------------------------------------------------------ */

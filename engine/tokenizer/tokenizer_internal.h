@@ -89,6 +89,9 @@ struct tokenizer {
     uint32_t text_mask;
     struct merge *merges; /* BPE: [merge_mask + 1] */
     uint32_t merge_mask;
+    uint64_t
+        *merge_bits; /* BPE: a bit for the hash of each merge; most pairs do not merge, and this stays in the caches */
+    int merge_bits_shift;
     int32_t byte_ids[256];      /* token of a single byte, or -1 */
     bool lacks_high_bytes;      /* byte_ids has no token for some byte of 0x80 .. 0xFF */
     struct special_set control; /* control and unknown tokens */
@@ -188,7 +191,7 @@ static inline bool tokenizer_same(const char *x, const char *y, size_t n)
     return xa == ya && xb == yb;
 }
 
-/* As utf8_decode without `valid`. */
+/* As utf8_decode; an invalid byte is U+FFFD of one byte. */
 static inline size_t tokenizer_chr(const char *str, size_t n, uint32_t *cp)
 {
     const unsigned char *s = (const unsigned char *)str;
@@ -196,15 +199,26 @@ static inline size_t tokenizer_chr(const char *str, size_t n, uint32_t *cp)
         *cp = s[0];
         return 1;
     }
-    if (n >= 2 && s[0] >= 0xC2 && s[0] < 0xE0 && (s[1] & 0xC0) == 0x80) {
-        *cp = (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
-        return 2;
+    if (s[0] < 0xE0) {
+        if (n >= 2 && s[0] >= 0xC2 && (s[1] & 0xC0) == 0x80) {
+            *cp = (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
+            return 2;
+        }
+    } else if (s[0] < 0xF0) {
+        if (n >= 3 && (s[1] & 0xC0) == 0x80 && (s[2] & 0xC0) == 0x80) {
+            *cp = (s[0] & 0xFu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
+            if (*cp >= 0x800 && (*cp < 0xD800 || *cp > 0xDFFF)) {
+                return 3;
+            }
+        }
+    } else if (n >= 4 && (s[1] & 0xC0) == 0x80 && (s[2] & 0xC0) == 0x80 && (s[3] & 0xC0) == 0x80) {
+        *cp = (s[0] & 0xFu) << 18 | (s[1] & 0x3Fu) << 12 | (s[2] & 0x3Fu) << 6 | (s[3] & 0x3Fu);
+        if (*cp >= 0x10000 && *cp <= 0x10FFFF) {
+            return 4;
+        }
     }
-    if (n >= 3 && s[0] > 0xE0 && s[0] < 0xED && (s[1] & 0xC0) == 0x80 && (s[2] & 0xC0) == 0x80) {
-        *cp = (s[0] & 0xFu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
-        return 3;
-    }
-    return utf8_decode(str, n, cp, NULL);
+    *cp = UTF8_REPLACEMENT;
+    return 1;
 }
 
 /* --- words ------------------------------------------------------------------------------------------------------ */
@@ -266,11 +280,24 @@ MUST_CHECK enum err merger_reserve(struct merger *m, size_t n);
 void merger_run(struct merger *m);
 void merger_fini(struct merger *m);
 
-/* The merge of two tokens, or the empty slot where it would be. */
-static inline struct merge *tokenizer_find_merge(const struct tokenizer *t, int32_t left, int32_t right)
+static inline uint64_t tokenizer_pair_hash(int32_t left, int32_t right)
 {
     uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
-    uint32_t at = (uint32_t)(h ^ h >> 32) & t->merge_mask;
+    return h ^ h >> 32;
+}
+
+/* Where the bit of a hash is. */
+static inline uint64_t *tokenizer_merge_bit(const struct tokenizer *t, uint64_t hash, uint64_t *bit)
+{
+    uint64_t at = (hash * 0xD6E8FEB86659FD93u) >> t->merge_bits_shift;
+    *bit = (uint64_t)1 << (at & 63);
+    return &t->merge_bits[at >> 6];
+}
+
+/* The merge of two tokens, or the empty slot where it would be. */
+static inline struct merge *tokenizer_merge_slot(const struct tokenizer *t, int32_t left, int32_t right, uint64_t hash)
+{
+    uint32_t at = (uint32_t)hash & t->merge_mask;
     while (t->merges[at].left >= 0 && (t->merges[at].left != left || t->merges[at].right != right)) {
         at = (at + 1) & t->merge_mask;
     }

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { MERGE_BITS = 8 }; /* a merge; 1 pair of 9 that do not merge is looked up all the same */
+
 /* What is being loaded, for messages. */
 struct loader {
     const struct gguf *g;
@@ -219,7 +221,9 @@ static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, uin
             "text, found '%.*s'",
             rank, (int)MIN_OF(s.len, (size_t)64), s.data);
     }
-    struct merge *m = tokenizer_find_merge(t, left, right);
+    uint64_t hash = tokenizer_pair_hash(left, right), bit;
+    struct merge *m = tokenizer_merge_slot(t, left, right, hash);
+    *tokenizer_merge_bit(t, hash, &bit) |= bit;
     if (m->left < 0) { /* of duplicates the first rank counts */
         *m = (struct merge){.left = left, .right = right, .rank = rank, .result = result};
     }
@@ -237,7 +241,13 @@ static enum err read_merges(struct loader *l)
     }
     t->merge_mask = power_of_two_above((uint32_t)kv->n * 2) - 1;
     t->merges = mem_alloc(((size_t)t->merge_mask + 1) * sizeof *t->merges, MEM_MODEL);
-    if (t->merges == NULL) {
+    int log2_bits = 6;
+    while ((uint64_t)1 << log2_bits < kv->n * MERGE_BITS) {
+        log2_bits++;
+    }
+    t->merge_bits_shift = 64 - log2_bits;
+    t->merge_bits = mem_zalloc_array((size_t)1 << (log2_bits - 6), sizeof *t->merge_bits, MEM_MODEL);
+    if (t->merges == NULL || t->merge_bits == NULL) {
         return no_memory(l);
     }
     memset(t->merges, 0xFF, ((size_t)t->merge_mask + 1) * sizeof *t->merges);
@@ -497,6 +507,7 @@ void tokenizer_free(struct tokenizer **tokenizer)
     mem_free(t->is_eog);
     mem_free(t->by_text);
     mem_free(t->merges);
+    mem_free(t->merge_bits);
     words_fini(&t->words);
     special_fini(&t->control);
     special_fini(&t->user_defined);

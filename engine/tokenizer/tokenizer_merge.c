@@ -11,7 +11,12 @@ static inline int32_t pair_of(const struct merger *m, const struct symbol *a, co
 {
     const struct tokenizer *t = m->t;
     if (!t->is_spm) {
-        const struct merge *merge = tokenizer_find_merge(t, a->id, b->id);
+        uint64_t hash = tokenizer_pair_hash(a->id, b->id), bit;
+        if ((*tokenizer_merge_bit(t, hash, &bit) & bit) == 0) {
+            *key = NO_KEY;
+            return TOKENIZER_NO_TOKEN;
+        }
+        const struct merge *merge = tokenizer_merge_slot(t, a->id, b->id, hash);
         *key = merge->left < 0 ? NO_KEY : (uint32_t)merge->rank;
         return merge->result;
     }
