@@ -139,6 +139,21 @@ struct kern_table {
     /* Largest value of x[n]; then log(sum exp(x - max)) + max, summed in 16 interleaved partial sums in double.
      * Returns the log-sum-exp. NaN when an element is NaN or +inf. Bound: 2e-6 * (1 + |result|). */
     float (*logsumexp)(const float *x, int32_t n, float *max);
+
+    /* The three below read x[n] in blocks of `block` elements, a multiple of 16; the last block may be shorter. x need
+     * not be aligned. n_blocks = ceil(n / block). */
+
+    /* max[n_blocks]: largest of each block, NaNs left out; -inf for a block of nothing else. Exact. */
+    void (*block_max)(const float *x, int32_t n, int32_t block, float *max);
+
+    /* sum[n_blocks]: sum of exp((x - shift) * scale) over each block, for x <= shift and 0 < scale <= FLT_MAX. No
+     * NaNs. Relative error at most 2e-6 + 3e-7 * the mean of |(x - shift) * scale|, weighted by the terms; arguments
+     * below -87.3 count as 0. */
+    void (*block_expsum)(const float *x, int32_t n, int32_t block, float shift, float scale, double *sum);
+
+    /* Indices of the elements that are at least `least`, ascending, into ids[n]; returns how many. NaNs are not.
+     * Exact. */
+    int32_t (*collect)(const float *x, int32_t n, float least, int32_t *ids);
 };
 
 /* --- ISA selection ---------------------------------------------------------------------------------------------- */
