@@ -252,6 +252,7 @@ static ALWAYS_INLINE void tile_block(const struct job *g, const unsigned char *p
     for (int r = 0; r < n; r++) {
         any |= block_of(g, rows, r, b)->fine;
     }
+    UNROLL_FULLY
     for (int part = 0; part < k.parts; part++) {
         if (any != 0) {
             tile_part(g, panel, t, rows, b, part, half, n, k, true, sum);
