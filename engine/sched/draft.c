@@ -149,6 +149,9 @@ void draft_costs_get(const struct draft_costs *c, double *ns)
         }
         last = is_known ? n : last;
     }
+    for (int32_t n = DRAFT_MAX; n >= 1; n--) { /* fewer rows never take longer: one slow sample shall not say so */
+        ns[n] = MIN_OF(ns[n], ns[n + 1]);
+    }
 }
 
 /* The offer whose next token is likeliest to be of use, or -1; chances[i] = that of all tokens taken from offer i. */

@@ -37,6 +37,10 @@ extern const struct backend fake_backend;
 struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_t max_logits);
 void fake_backend_free(struct backend_model **m);
 
+/* From now on logits come from the last n tokens, and only in their last bits from all, so that texts repeat
+ * themselves; 0, as at first: from all alike. */
+void fake_backend_remember(int32_t n);
+
 /* Logits of the row behind tokens[0..n), as forward computes them. */
 void fake_backend_logits(const int32_t *tokens, int32_t n, float *logits);
 
