@@ -6,10 +6,10 @@
 
 enum {
     MAX_HEADS = 1 << 20,
-    FIRST_WEIGHT = 4, /* guesses that the start value of a rate stands for */
-    LAST_WEIGHT = 16, /* and how many the rate remembers later */
-    STALE_STEPS = 512,
-    BASE_ROWS = 8, /* a step of n rows is guessed to take n + BASE_ROWS units: 16 rows 2.7 times as long as one */
+    FIRST_WEIGHT = 4,  /* guesses that the start value of a rate stands for */
+    LAST_WEIGHT = 16,  /* and how many the rate remembers later */
+    STALE_STEPS = 256, /* contexts grow and other work comes and goes: what was measured before says nothing */
+    BASE_ROWS = 8,     /* a step of n rows is guessed to take n + BASE_ROWS units: 16 rows 2.7 times as long as one */
 };
 #define LEAST_GAIN 1.05 /* drafting must promise so much more than a plain step: costs are measured with noise */
 
@@ -132,7 +132,7 @@ void draft_costs_note(struct draft_costs *c, int32_t n_rows, uint64_t ns)
     } else if (now < *at) {
         *at += (now - *at) / 4;
     } else { /* the machine may have been busy with something else */
-        *at += (MIN_OF(now, 2 * *at) - *at) / 16;
+        *at += (MIN_OF(now, 2 * *at) - *at) / 8;
     }
     c->seen_at[n_rows] = c->n_steps;
 }

@@ -33,7 +33,7 @@ struct draft {
     int32_t n_seen[DRAFT_LEVELS];
 };
 
-/* Room for a sequence of n_max tokens: 8 to 12 bytes for each. ERR_NOMEM. */
+/* Room for a sequence of n_max tokens: 6 to 8 bytes for each. ERR_NOMEM. */
 MUST_CHECK enum err draft_init(struct draft *d, int32_t n_max);
 void draft_fini(struct draft *d);
 

@@ -2,8 +2,6 @@
  * wants: rows of a step that no prompt needs, rows of logits, and pages while every running sequence could have one. */
 #include "engine/sched/sched_internal.h"
 
-#include <string.h>
-
 _Static_assert((int)DRAFT_MAX < (int)KV_PAGE_TOKENS, "a draft needs one page more at most");
 
 /* Tokens q could have drafted: not beyond its end, nor more than its reader and its pages have room for. The token
@@ -16,16 +14,6 @@ static int32_t draft_room(struct sched *s, struct sched_seq *q)
     return MAX_OF(MIN_OF(n, (int32_t)sched_ring_room(q) - 1), 0);
 }
 
-static bool is_end(const struct sched_seq *q, int32_t id)
-{
-    for (size_t i = 0; i < q->sampling.n_ends; i++) {
-        if (q->sampling.ends[i] == id) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Puts n guessed tokens behind those of q. The guess may run into tokens it has just put there, as in a text that
  * repeats itself. Nothing follows an end, so none is drafted. */
 static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
@@ -33,7 +21,7 @@ static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
     if (n > 0 && !sched_grow(s, q, q->n_tokens + n)) {
         return;
     }
-    for (int32_t i = 0; i < n && !is_end(q, q->tokens[q->draft.source + i]); i++) {
+    for (int32_t i = 0; i < n && !sched_is_end(q, q->tokens[q->draft.source + i]); i++) {
         q->tokens[q->n_tokens + i] = q->tokens[q->draft.source + i];
         q->n_draft++;
     }

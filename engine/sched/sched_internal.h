@@ -100,6 +100,8 @@ struct sched {
 /* sched_step.c */
 bool sched_step(struct sched *s); /* one step; false when there is nothing to compute now */
 
+bool sched_is_end(const struct sched_seq *q, int32_t id); /* does the token end the sequence? */
+
 /* sched_admit.c */
 void sched_admit_all(struct sched *s); /* from waiting to running while pages and places last */
 bool sched_grow(struct sched *s, struct sched_seq *q,

@@ -122,7 +122,7 @@ static void add_prefill(struct sched *s, struct batch *b)
 
 /* --- results ---------------------------------------------------------------------------------------------------- */
 
-static bool is_end(const struct sched_seq *q, int32_t id)
+bool sched_is_end(const struct sched_seq *q, int32_t id)
 {
     for (size_t i = 0; i < q->sampling.n_ends; i++) {
         if (q->sampling.ends[i] == id) {
@@ -169,7 +169,7 @@ static enum err sample_next(struct sched *s, struct sched_seq *q, int32_t i_logi
     pthread_mutex_lock(&q->lock);
     q->usage.completion_tokens++;
     pthread_mutex_unlock(&q->lock);
-    if (is_end(q, r.id)) {
+    if (sched_is_end(q, r.id)) {
         *finish = SCHED_FINISH_STOP;
         return ERR_OK;
     }

@@ -141,6 +141,7 @@ static void compute_row(struct backend_model *m, const struct backend_batch *b, 
 
 static enum err forward(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
 {
+    atomic_store(&m->n_last, b->n_rows);
     atomic_store(&m->is_inside, true);
     while (atomic_load(&m->is_held)) {
         sleep_us(200);

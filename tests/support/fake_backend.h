@@ -24,6 +24,7 @@ struct backend_model {
     atomic_long n_rows, n_steps,
         n_faults;          /* rows and batches run; rules of struct backend_batch broken, or pages wrong */
     atomic_int n_wide;     /* most sequences seen in one batch */
+    atomic_int n_last;     /* rows of the batch that runs, or ran last */
     atomic_int delay_us;   /* knob: how long a batch takes */
     atomic_int fail_token; /* knob: a batch with this token fails; -1 = none */
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
