@@ -101,6 +101,16 @@ static void check_rules(struct backend_model *m, const struct backend_batch *b)
     m->n_faults += !ok;
 }
 
+/* A prompt's rows beside a draft, when no prompt's log-probabilities are asked for. */
+static bool is_mixed(const struct backend_batch *b)
+{
+    bool has_draft = false;
+    for (int32_t i = 1; i < b->n_logits; i++) {
+        has_draft = has_draft || b->seq[b->logit_rows[i]] == b->seq[b->logit_rows[i - 1]];
+    }
+    return has_draft && b->n_logits < b->n_rows;
+}
+
 static struct backend_row_stats stats_of(const float *logits)
 {
     struct backend_row_stats st = {.max = logits[0]};
@@ -164,6 +174,7 @@ static enum err forward(struct backend_model *m, const struct backend_batch *b, 
     }
     m->n_rows += b->n_rows;
     m->n_steps++;
+    m->n_mixed += is_mixed(b);
     if (b->n_seqs > m->n_wide) {
         m->n_wide = b->n_seqs;
     }

@@ -25,6 +25,7 @@ struct backend_model {
         n_faults;          /* rows and batches run; rules of struct backend_batch broken, or pages wrong */
     atomic_int n_wide;     /* most sequences seen in one batch */
     atomic_int n_last;     /* rows of the batch that runs, or ran last */
+    atomic_int n_mixed;    /* batches with rows without logits and a sequence with several that want them */
     atomic_int delay_us;   /* knob: how long a batch takes */
     atomic_int fail_token; /* knob: a batch with this token fails; -1 = none */
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
