@@ -50,6 +50,7 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
         .backend = c->backend,
         .cpu = c->cpu,
         .high_precision = c->high_precision,
+        .pin = c->pin,
         .n_threads = (int)c->threads,
         .n_ctx = (uint32_t)c->ctx_size,
         .kv_tokens = (uint64_t)c->kv_tokens,
