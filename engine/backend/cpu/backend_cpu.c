@@ -17,6 +17,17 @@ static void *take(struct backend_model *m, size_t *at, size_t bytes)
     return p;
 }
 
+/* Does any step write the buffer `second`? */
+static bool has_second(const struct backend_model *m, cpu_buf_id second)
+{
+    for (int i = 0; i < m->n_steps; i++) {
+        if (m->steps[i].has_post && m->steps[i].renewed == second) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Lays all activations and per-thread scratch out; called twice, first to count. Returns the bytes needed. */
 static size_t lay_out_scratch(struct backend_model *m)
 {
@@ -26,6 +37,9 @@ static size_t lay_out_scratch(struct backend_model *m)
     for (int32_t i = 0; i < p->n_bufs; i++) {
         m->strides[i] = align_up(p->bufs[i].width * sizeof(float)) / sizeof(float);
         m->bufs[i] = take(m, &at, rows * m->strides[i] * sizeof(float));
+        m->strides[i + PLAN_MAX_BUFS] = m->strides[i];
+        m->bufs[i + PLAN_MAX_BUFS] =
+            has_second(m, i + PLAN_MAX_BUFS) ? take(m, &at, rows * m->strides[i] * sizeof(float)) : NULL;
         widest = MAX_OF(widest, p->bufs[i].width);
     }
     for (int32_t i = 0; i < p->n_ropes; i++) {

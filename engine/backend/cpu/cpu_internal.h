@@ -36,15 +36,25 @@ struct cpu_weight {
     float *vector; /* [n_in], 64-byte aligned */
 };
 
+/* A buffer of the plan, or, from PLAN_MAX_BUFS on, the second one that takes turns with it: a step that renews rows
+ * which other threads are still reading writes them there. */
+typedef int32_t cpu_buf_id;
+enum { CPU_MAX_BUFS = 2 * PLAN_MAX_BUFS };
+
 /* A plan step with what the CPU back end found out about it. */
 struct cpu_step {
     const struct plan_step *step;
+    /* An adding norm fused in front of the norm: renewed = src + rmsnorm(added) * post, and that is what is normed. */
+    bool has_post;
+    plan_weight_id post;
+    float post_eps;
+    cpu_buf_id added, renewed;
     plan_weight_id norm; /* RMSNorm fused in front of a matmul: src is then what the norm reads */
     float norm_eps;
     bool has_norm;
-    plan_buf_id src;
-    bool after_gather; /* works on S rows */
-    float fine;        /* which blocks of a quantised operand row get a second term (kern.h) */
+    cpu_buf_id src, dst; /* PLAN_NONE where the step has none */
+    bool after_gather;   /* works on S rows */
+    float fine;          /* which blocks of a quantised operand row get a second term (kern.h) */
 };
 
 /* Rows of one sequence that one attention task takes. */
@@ -71,8 +81,8 @@ struct backend_model {
     int n_steps;
     unsigned char *kv; /* [layer][page][K heads][K then V of the page, kern.h] */
     size_t kv_bytes, kv_layer_bytes, kv_page_stride, kv_head_bytes;
-    float *bufs[PLAN_MAX_BUFS];                                 /* [max_rows][stride] */
-    size_t strides[PLAN_MAX_BUFS];                              /* floats, multiples of 16 */
+    float *bufs[CPU_MAX_BUFS];                                  /* [max_rows][stride] */
+    size_t strides[CPU_MAX_BUFS];                               /* floats, multiples of 16 */
     float *rope_cos[PLAN_MAX_ROPES], *rope_sin[PLAN_MAX_ROPES]; /* [max_rows][n_rot/2] of this batch */
     struct cpu_scratch *scratch;                                /* [n_threads] */
     unsigned char *scratch_memory;
