@@ -15,6 +15,7 @@ struct conf {
     const char *socket;
     const char *api_key_file;
     const char *cpu;
+    bool high_precision;
     const char *backend;
     const char *config;
     const char *chat_template_file;

@@ -17,8 +17,10 @@
 enum { BACKEND_PAGE_TOKENS = 32 }; /* positions in a KV page, for every back end */
 
 struct backend_config {
-    const char *cpu;    /* ISA for the CPU kernels; NULL = best there is */
-    int n_threads;      /* >= 1 */
+    const char *cpu; /* ISA for the CPU kernels; NULL = best there is */
+    int n_threads;   /* >= 1 */
+    /* Activations in 16 bits everywhere instead of where they matter most: nearer to float32, slower in prefill. */
+    bool high_precision;
     int32_t n_pages;    /* KV pages; page ids are 0 .. n_pages-1 */
     int32_t max_rows;   /* T of the largest batch */
     int32_t max_logits; /* S of the largest batch */

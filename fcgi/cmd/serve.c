@@ -49,6 +49,7 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
         .model_path = c->model,
         .backend = c->backend,
         .cpu = c->cpu,
+        .high_precision = c->high_precision,
         .n_threads = (int)c->threads,
         .n_ctx = (uint32_t)c->ctx_size,
         .kv_tokens = (uint64_t)c->kv_tokens,

@@ -96,7 +96,9 @@ static void make_case(struct check *c, enum panel_kind kind, enum check_fill fil
         if (is_float) {
             memcpy(rows + (size_t)r * row_bytes, x, k * sizeof *x);
         } else {
-            c->ref->quantize_row(x, k, rows + (size_t)r * row_bytes);
+            /* no second term, some, in every block */
+            static const float fine[] = {INFINITY, 3, 1, 0};
+            c->ref->quantize_row(x, k, fine[check_random_below(c, 4)], (void *)(rows + (size_t)r * row_bytes));
         }
     }
     size_t stride = (size_t)s->n_panels * PANEL_ROWS + 16; /* 16 floats between rows that nobody may write */
@@ -118,11 +120,12 @@ static double truth(int r, const float *w, const float *min, double *limit)
 {
     const unsigned char *row = (const unsigned char *)args.rows + (size_t)r * args.row_bytes;
     const float *x = (const float *)(const void *)row;
-    const float *d = (const float *)(const void *)(row + kern_qrow_d_offset(args.k));
+    const struct kern_qblock *q = (const void *)row;
     bool is_float = panel_info(kind_of_case)->is_float;
     double sum = 0, magnitude = 0;
     for (size_t i = 0; i < args.k; i++) {
-        double in = is_float ? (double)x[i] : (double)((const int8_t *)row)[i] * (double)d[i / 32];
+        double in =
+            is_float ? (double)x[i] : (q[i / 32].hi[i % 32] + q[i / 32].lo[i % 32] / 256.0) * (double)q[i / 32].d;
         double extra = min != NULL ? 2 * fabs((double)min[i / 32]) : 0;
         sum += (double)w[i] * in;
         magnitude += (fabs((double)w[i]) + extra) * fabs(in);
@@ -323,7 +326,7 @@ static void bench_shape(struct check *c, enum panel_kind kind, size_t k, int n_r
             if (is_float) {
                 memcpy(rows + (size_t)r * row_bytes, x, k * sizeof *x);
             } else {
-                c->t->quantize_row(x, k, rows + (size_t)r * row_bytes);
+                c->t->quantize_row(x, k, INFINITY, (void *)(rows + (size_t)r * row_bytes));
             }
         }
         b.a = (struct kern_matmul_args){.panels = panels,

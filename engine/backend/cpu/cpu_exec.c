@@ -22,11 +22,9 @@ struct exec {
     bool is_by_rows; /* how the current step is split */
 };
 
-/* What a tile is multiplied with: rows [row, row + n) in the forms its weights want. With two terms, quantised row 2i
- * holds row i and 2i + 1 what its quantisation left over. */
+/* What a tile is multiplied with: rows [row, row + n) in the forms its weights want. */
 struct operand {
     int32_t row, n;
-    int terms;
     const float *f32; /* rows f32_bytes apart */
     size_t f32_bytes;
     const unsigned char *q; /* rows q_bytes apart; NULL when no weight of the step is quantised */
@@ -56,59 +54,28 @@ static bool wants_quantised(const struct exec *e)
     return false;
 }
 
-/* x -= what its quantised row stands for. */
-static void subtract_quantised(float *x, size_t width, const unsigned char *row)
-{
-    const int8_t *q = (const int8_t *)row;
-    const float *d = (const float *)(const void *)(row + kern_qrow_d_offset(width));
-    for (size_t i = 0; i < width; i++) {
-        x[i] -= d[i / PANEL_BLOCK] * (float)q[i];
-    }
-}
-
-/* Quantises one operand row into its term rows; x may be overwritten when there are two. */
-static void quantise(const struct exec *e, float *x, size_t width, int terms, unsigned char *rows, size_t row_bytes)
-{
-    e->m->kern.quantize_row(x, width, rows);
-    if (terms == 2) {
-        subtract_quantised(x, width, rows);
-        e->m->kern.quantize_row(x, width, rows + row_bytes);
-    }
-}
-
-/* Normalises and quantises rows [row, row + n), n <= tile_rows, as the step asks. */
+/* Normalises and quantises rows [row, row + n), n <= CPU_TILE_ROWS, as the step asks. */
 static struct operand prepare(const struct exec *e, int32_t row, int32_t n)
 {
     const struct cpu_step *s = e->step;
     size_t width = e->m->plan->bufs[s->src].width;
     size_t stride = e->m->strides[s->src];
-    bool is_quantised = wants_quantised(e);
-    bool is_private = s->has_norm || (is_quantised && s->terms == 2);
-    struct operand o = {
-        .row = row, .n = n, .terms = 1, .f32 = row_of(e, s->src, row), .f32_bytes = stride * sizeof(float)};
-    for (int32_t i = 0; is_private && i < n; i++) {
+    struct operand o = {.row = row, .n = n, .f32 = row_of(e, s->src, row), .f32_bytes = stride * sizeof(float)};
+    for (int32_t i = 0; s->has_norm && i < n; i++) {
         float *own = e->scratch->normed + (size_t)i * stride;
-        if (s->has_norm) {
-            e->m->kern.rmsnorm(row_of(e, s->src, row + i), vector_of(e, s->norm), s->norm_eps, width, own);
-        } else {
-            memcpy(own, row_of(e, s->src, row + i), width * sizeof *own);
-        }
+        e->m->kern.rmsnorm(row_of(e, s->src, row + i), vector_of(e, s->norm), s->norm_eps, width, own);
     }
-    o.f32 = is_private ? e->scratch->normed : o.f32;
-    if (is_quantised) {
-        o.terms = s->terms;
+    o.f32 = s->has_norm ? e->scratch->normed : o.f32;
+    if (wants_quantised(e)) {
         o.q = e->scratch->rows;
         o.q_bytes = kern_qrow_bytes(width);
         for (int32_t i = 0; i < n; i++) {
-            quantise(e, (float *)o.f32 + (size_t)i * stride, width, o.terms,
-                     e->scratch->rows + (size_t)(i * o.terms) * o.q_bytes, o.q_bytes);
+            e->m->kern.quantize_row(o.f32 + (size_t)i * stride, width, s->fine,
+                                    (void *)(e->scratch->rows + (size_t)i * o.q_bytes));
         }
     }
     return o;
 }
-
-/* Rows of a tile of the current step. */
-static int32_t tile_rows(const struct exec *e) { return (int32_t)CPU_TILE_ROWS / e->step->terms; }
 
 /* tile[n][n_panels*16] = operand rows times panels [panel, panel + n_panels) of w. */
 static void multiply(const struct exec *e, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
@@ -122,16 +89,11 @@ static void multiply(const struct exec *e, const struct cpu_weight *w, uint32_t 
         .k = w->n_in,
         .rows = is_float ? (const void *)o->f32 : o->q,
         .row_bytes = is_float ? o->f32_bytes : o->q_bytes,
-        .n_rows = is_float ? o->n : o->n * o->terms,
+        .n_rows = o->n,
         .out = tile,
         .out_stride = columns,
     };
     e->m->kern.matmul[w->kind](&a);
-    for (int32_t i = 0; a.n_rows > o->n && i < o->n; i++) {
-        float *sum = tile + (size_t)(2 * i) * columns;
-        e->m->kern.add(sum, sum + columns, columns);
-        memmove(tile + (size_t)i * columns, sum, columns * sizeof *sum);
-    }
 }
 
 /* Adds bias[column..) to each row of a tile of `columns` outputs; bias may be NULL. */
@@ -285,8 +247,8 @@ static void run_qkv(const struct exec *e)
     if (from == to) {
         return;
     }
-    for (; row < row_to; row += tile_rows(e)) {
-        struct operand o = prepare(e, row, MIN_OF(row_to - row, tile_rows(e)));
+    for (; row < row_to; row += (int32_t)CPU_TILE_ROWS) {
+        struct operand o = prepare(e, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS));
         for (int c = from; c < to; c++) {
             if (c < n_heads) {
                 query_tile(e, &o, (uint32_t)c);
@@ -309,8 +271,8 @@ static void run_matmul(const struct exec *e)
     share_matmul(e, (int)w->n_panels, &row, &row_to, &from, &to);
     int group = (int)(CPU_TILE_BYTES / w->panel_bytes);
     group = MAX_OF(1, MIN_OF(group, (int)CPU_TILE_PANELS));
-    for (; row < row_to && from < to; row += tile_rows(e)) {
-        struct operand o = prepare(e, row, MIN_OF(row_to - row, tile_rows(e)));
+    for (; row < row_to && from < to; row += (int32_t)CPU_TILE_ROWS) {
+        struct operand o = prepare(e, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS));
         for (int panel = from; panel < to; panel += group) {
             int n_panels = MIN_OF(group, to - panel);
             multiply(e, w, (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[0]);

@@ -19,7 +19,7 @@ enum {
     CPU_TILE_COLUMNS = PLAN_MAX_HEAD, /* widest tile in outputs: the widest head */
     CPU_TILE_PANELS = 8,              /* panels of a tile elsewhere: 64 rows x 128 outputs are 32 KiB */
     CPU_ROWS_PER_THREAD = 8, /* from this many rows a thread, steps run by rows [measured: docs/internals/cpu.md] */
-    CPU_ATTENTION_ROWS = 32,  /* rows of one attention task */
+    CPU_ATTENTION_ROWS = 32, /* rows of one attention task */
 };
 
 /* A packed matrix, or an f32 vector (norms, biases). */
@@ -42,7 +42,7 @@ struct cpu_step {
     bool has_norm;
     plan_buf_id src;
     bool after_gather; /* works on S rows */
-    int terms;         /* quantised rows an operand row becomes: 1, or 2 where 8 bits are too coarse (logits) */
+    float fine;        /* which blocks of a quantised operand row get a second term (kern.h) */
 };
 
 /* Rows of one sequence that one attention task takes. */

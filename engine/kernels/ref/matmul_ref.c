@@ -14,38 +14,33 @@ static int code_at(const unsigned char *codes, int bits, int in, int lane)
     return in % 8 < 4 ? byte & 15 : byte >> 4;
 }
 
-/* Sum of code * q over inputs from .. from+n-1 of a block, exact. */
-static int32_t dot(const unsigned char *codes, int bits, const int8_t *q, int from, int n, int lane)
+/* Sum of (code - zero point) * (256 * hi + lo) over inputs from .. from+n-1 of a block, exact. */
+static int32_t dot(const struct panel_info *info, const unsigned char *codes, const struct kern_qblock *q, int from,
+                   int n, int lane)
 {
     int32_t acc = 0;
     for (int in = from; in < from + n; in++) {
-        acc += code_at(codes, bits, in, lane) * q[in];
+        acc += (code_at(codes, info->bits, in, lane) - info->zero_point) * (256 * q->hi[in] + q->lo[in]);
     }
     return acc;
 }
 
-static float quant_element(enum panel_kind kind, const unsigned char *panel, size_t k, const unsigned char *row,
+static float quant_element(enum panel_kind kind, const unsigned char *panel, size_t k, const struct kern_qblock *row,
                            int lane)
 {
     const struct panel_info *info = panel_info(kind);
     const uint16_t *scales = (const uint16_t *)(const void *)(panel + panel_scale_offset(kind, k)) + lane;
     const uint16_t *mins = (const uint16_t *)(const void *)(panel + panel_min_offset(kind, k)) + lane;
-    const int8_t *q = (const int8_t *)row;
-    const float *d = (const float *)(const void *)(row + kern_qrow_d_offset(k));
-    const float *s = (const float *)(const void *)(row + kern_qrow_s_offset(k));
-    const int32_t *nsum = (const int32_t *)(const void *)(row + kern_qrow_nsum_offset(k));
     int parts = PANEL_BLOCK / info->block;
     float out = 0;
     for (size_t b = 0; b < k / PANEL_BLOCK; b++) {
         const unsigned char *codes = panel + b * (size_t)(info->bits * PANEL_BLOCK * PANEL_ROWS / 8);
         for (int part = 0; part < parts; part++) {
             size_t at = (b * (size_t)parts + (size_t)part) * PANEL_ROWS;
-            int32_t acc = dot(codes, info->bits, q + b * PANEL_BLOCK, part * info->block, info->block, lane);
-            int32_t minus_sum = parts == 1 ? nsum[2 * b] + nsum[2 * b + 1] : nsum[2 * b + (size_t)part];
-            acc += info->zero_point * minus_sum;
-            out = fmaf(dtype_f16_to_f32(scales[at]) * (float)acc, d[b], out);
+            int32_t acc = dot(info, codes, &row[b], part * info->block, info->block, lane);
+            out = fmaf(dtype_f16_to_f32(scales[at]) * (1.0f / 256) * (float)acc, row[b].d, out);
             if (info->has_min) {
-                out = fmaf(dtype_f16_to_f32(mins[at]), s[b], out);
+                out = fmaf(dtype_f16_to_f32(mins[at]), row[b].s, out);
             }
         }
     }
@@ -79,7 +74,7 @@ static void matmul(enum panel_kind kind, const struct kern_matmul_args *a)
             for (int lane = 0; lane < PANEL_ROWS; lane++) {
                 out[lane] = panel_info(kind)->is_float
                                 ? float_element(kind, panel, a->k, (const float *)(const void *)row, lane)
-                                : quant_element(kind, panel, a->k, row, lane);
+                                : quant_element(kind, panel, a->k, (const struct kern_qblock *)(const void *)row, lane);
             }
         }
     }

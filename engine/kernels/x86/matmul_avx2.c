@@ -1,6 +1,6 @@
 /* out = rows * panels^T with AVX2, quantised kinds. There is no byte dot product here, so codes are multiplied in
- * nibbles: vpmaddubsw adds two products of a nibble (0..15) and an activation (-127..127) in 16 bits, and eight of
- * those still fit (8 * 2 * 15 * 127 = 30,480), so a block needs widening only once. An 8-bit code is two nibbles, so no
+ * nibbles: vpmaddubsw adds two products of a nibble (0..15) and an activation (-128..127) in 16 bits, and eight of
+ * those still fit (8 * 2 * 15 * 128 = 30,720), so a block needs widening only once. An 8-bit code is two nibbles, so no
  * code saturates. A panel is done in two halves of 8 lanes. The order of float operations is that of kern.h, as in
  * matmul_avx512.c.
  * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
@@ -21,7 +21,6 @@ struct job {
     size_t n_blocks;
     size_t row_bytes;
     size_t scales, mins; /* offsets in a panel */
-    size_t d, s, nsum;   /* offsets in an activation row */
     size_t ahead;        /* distance at which panels are prefetched, whole panels */
     size_t out_stride;
 };
@@ -39,30 +38,28 @@ static ALWAYS_INLINE __m256 half_row(const unsigned char *p)
     return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p));
 }
 
-static ALWAYS_INLINE int32_t int_at(const unsigned char *p)
+static ALWAYS_INLINE int32_t int_at(const int8_t *p)
 {
     int32_t v;
     memcpy(&v, p, sizeof v);
     return v;
 }
 
-static ALWAYS_INLINE __m256 float_at(const unsigned char *p)
+/* Block b of row r of a tile. */
+static ALWAYS_INLINE const struct kern_qblock *block_of(const struct job *g, const unsigned char *rows, int r, size_t b)
 {
-    float v;
-    memcpy(&v, p, sizeof v);
-    return _mm256_set1_ps(v);
+    return (const struct kern_qblock *)(const void *)(rows + (size_t)r * g->row_bytes) + b;
 }
 
 /* sum += nibbles * four activation bytes, in pairs. Nothing saturates; but a saturating addition keeps the compiler
  * from reordering the sum, for which gcc 12 held all products at once and spilt them (a third slower). */
-static ALWAYS_INLINE __m256i add_pairs(__m256i sum, __m256i nibbles, const unsigned char *q)
+static ALWAYS_INLINE __m256i add_pairs(__m256i sum, __m256i nibbles, const int8_t *q)
 {
     return _mm256_adds_epi16(sum, _mm256_maddubs_epi16(nibbles, _mm256_set1_epi32(int_at(q))));
 }
 
 /* acc[r] += codes . q over one block of 4-bit codes, 8 lanes. */
-static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, const unsigned char *q, size_t row_bytes, int n,
-                                    __m256i *acc)
+static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, const int8_t *q, size_t row_bytes, int n, __m256i *acc)
 {
     const __m256i mask = _mm256_set1_epi8(15);
     __m256i pairs[TILE_ROWS] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
@@ -85,8 +82,8 @@ static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, const unsigned c
 }
 
 /* The same for `steps` times four inputs of 8-bit codes. */
-static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, const unsigned char *q, size_t row_bytes, int n,
-                                    int steps, __m256i *acc)
+static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, const int8_t *q, size_t row_bytes, int n, int steps,
+                                    __m256i *acc)
 {
     const __m256i mask = _mm256_set1_epi8(15);
     __m256i low_pairs[TILE_ROWS], high_pairs[TILE_ROWS];
@@ -113,40 +110,75 @@ static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, const unsigned c
     }
 }
 
-/* One block's part of a tile for one half of the lanes: integer dot, then the float steps kern.h prescribes. */
-static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, const unsigned char *rows,
-                                    size_t b, int part, int half, int n, struct shape k, __m256 *sum)
+/* acc[r] += (codes - zero point) . one term of block b, or a part of one. */
+static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, const unsigned char *rows, size_t b,
+                              int part, int n, struct shape k, bool is_lo, __m256i *acc)
 {
-    size_t at = b * (size_t)k.parts + (size_t)part;
-    const unsigned char *codes = panel + b * (size_t)(k.bits * 64) + 32 * half;
-    const unsigned char *q = rows + b * PANEL_BLOCK;
-    __m256i acc[TILE_ROWS];
-    UNROLL_FULLY
-    for (int r = 0; r < n; r++) {
-        acc[r] = _mm256_setzero_si256();
-        if (k.zero_point != 0) {
-            const unsigned char *nsum = rows + (size_t)r * g->row_bytes + g->nsum + b * 8;
-            int32_t minus_sum = k.parts == 2 ? int_at(nsum + 4 * part) : int_at(nsum) + int_at(nsum + 4);
-            acc[r] = _mm256_set1_epi32(minus_sum * k.zero_point);
-        }
+    for (int r = 0; r < n && k.zero_point != 0; r++) {
+        const struct kern_qblock *q = block_of(g, rows, r, b);
+        const int32_t *half = is_lo ? q->half_lo : q->half;
+        int32_t zero = k.parts == 2 ? half[part] : is_lo ? q->zero_lo : q->zero; /* -8 * sum */
+        acc[r] = _mm256_add_epi32(acc[r], _mm256_set1_epi32(zero * (k.zero_point / 8)));
     }
+    const struct kern_qblock *first = block_of(g, rows, 0, b);
+    const int8_t *q = is_lo ? first->lo : first->hi;
     if (k.bits == 4) {
         dot_4_bit(codes, q, g->row_bytes, n, acc);
     } else {
         int steps = 8 / k.parts;
         dot_8_bit(codes + 64 * part * steps, q + 4 * part * steps, g->row_bytes, n, steps, acc);
     }
+}
+
+/* One block's part of a tile for one half of the lanes: integer dot, then the float steps kern.h prescribes. */
+static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, const unsigned char *rows,
+                                    size_t b, int part, int half, int n, struct shape k, bool is_fine, __m256 *sum)
+{
+    size_t at = b * (size_t)k.parts + (size_t)part;
+    const unsigned char *codes = panel + b * (size_t)(k.bits * 64) + 32 * half;
     __m256 scale = half_row(panel + g->scales + at * 32 + 16 * (size_t)half);
+    __m256i acc[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        __m256 d = float_at(rows + (size_t)r * g->row_bytes + g->d + b * 4);
+        acc[r] = _mm256_setzero_si256();
+    }
+    dot(g, codes, rows, b, part, n, k, false, acc);
+    if (is_fine) {
+        scale = _mm256_mul_ps(scale, _mm256_set1_ps(1.0f / 256));
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            acc[r] = _mm256_slli_epi32(acc[r], 8);
+        }
+        dot(g, codes, rows, b, part, n, k, true, acc);
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        __m256 d = _mm256_set1_ps(block_of(g, rows, r, b)->d);
         sum[r] = _mm256_fmadd_ps(_mm256_mul_ps(scale, _mm256_cvtepi32_ps(acc[r])), d, sum[r]);
     }
     if (k.has_min) {
         __m256 min = half_row(panel + g->mins + at * 32 + 16 * (size_t)half);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            sum[r] = _mm256_fmadd_ps(min, float_at(rows + (size_t)r * g->row_bytes + g->s + b * 4), sum[r]);
+            sum[r] = _mm256_fmadd_ps(min, _mm256_set1_ps(block_of(g, rows, r, b)->s), sum[r]);
+        }
+    }
+}
+
+/* Block b of a tile, half `half` of the lanes. Where no row of the tile has a second term, none is computed. */
+static ALWAYS_INLINE void tile_block(const struct job *g, const unsigned char *panel, const unsigned char *rows,
+                                     size_t b, int half, int n, struct shape k, __m256 *sum)
+{
+    uint32_t any = 0;
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        any |= block_of(g, rows, r, b)->fine;
+    }
+    for (int part = 0; part < k.parts; part++) {
+        if (any != 0) {
+            tile_part(g, panel, rows, b, part, half, n, k, true, sum);
+        } else {
+            tile_part(g, panel, rows, b, part, half, n, k, false, sum);
         }
     }
 }
@@ -173,10 +205,8 @@ static ALWAYS_INLINE void thin_tile(const struct job *g, const unsigned char *pa
     }
     for (size_t b = 0; b < g->n_blocks; b++) {
         prefetch(g, panel, b, k);
-        for (int part = 0; part < k.parts; part++) {
-            tile_part(g, panel, rows, b, part, 0, n, k, sum[0]);
-            tile_part(g, panel, rows, b, part, 1, n, k, sum[1]);
-        }
+        tile_block(g, panel, rows, b, 0, n, k, sum[0]);
+        tile_block(g, panel, rows, b, 1, n, k, sum[1]);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
@@ -197,9 +227,7 @@ static ALWAYS_INLINE void full_tile(const struct job *g, const unsigned char *pa
         }
         for (size_t b = 0; b < g->n_blocks; b++) {
             prefetch(g, panel, b, k);
-            for (int part = 0; part < k.parts; part++) {
-                tile_part(g, panel, rows, b, part, half, TILE_ROWS, k, sum);
-            }
+            tile_block(g, panel, rows, b, half, TILE_ROWS, k, sum);
         }
         UNROLL_FULLY
         for (int r = 0; r < TILE_ROWS; r++) {
@@ -239,9 +267,6 @@ static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_ki
                           .row_bytes = a->row_bytes,
                           .scales = panel_scale_offset(kind, a->k),
                           .mins = panel_min_offset(kind, a->k),
-                          .d = kern_qrow_d_offset(a->k),
-                          .s = kern_qrow_s_offset(a->k),
-                          .nsum = kern_qrow_nsum_offset(a->k),
                           .ahead = (PREFETCH_BYTES + bytes - 1) / bytes * bytes,
                           .out_stride = a->out_stride};
     int step = chunk_rows(a->row_bytes);

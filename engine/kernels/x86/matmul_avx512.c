@@ -22,7 +22,6 @@ struct job {
     size_t n_blocks;
     size_t row_bytes;
     size_t scales, mins; /* offsets in a panel */
-    size_t d, s, nsum;   /* offsets in an activation row */
     size_t ahead;        /* distance at which panels are prefetched, whole panels */
     size_t out_stride;
 };
@@ -40,33 +39,36 @@ static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
     return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
 }
 
-/* Four activation bytes in every lane. */
-static ALWAYS_INLINE __m512i four_bytes(const unsigned char *q)
+/* Four activation bytes, an integer, a float in every lane. */
+static ALWAYS_INLINE __m512i four_bytes(const int8_t *q)
 {
     int32_t v;
     memcpy(&v, q, sizeof v);
     return _mm512_set1_epi32(v);
 }
 
-static ALWAYS_INLINE int32_t int_at(const unsigned char *p)
+/* Block b of row r of a tile. */
+static ALWAYS_INLINE const struct kern_qblock *block_of(const struct job *g, const unsigned char *rows, int r, size_t b)
 {
-    int32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
+    return (const struct kern_qblock *)(const void *)(rows + (size_t)r * g->row_bytes) + b;
 }
 
-static ALWAYS_INLINE __m512 float_at(const unsigned char *p)
-{
-    float v;
-    memcpy(&v, p, sizeof v);
-    return _mm512_set1_ps(v);
-}
-
-/* acc[r] += codes . q over one block (4-bit) or one part of a block (8-bit). q: the block's bytes of the first row. */
-static ALWAYS_INLINE void dot(const unsigned char *codes, const unsigned char *q, size_t row_bytes, int n,
-                              struct shape k, int part, __m512i *acc)
+/* acc[r] += (codes - zero point) . one term over block b (4-bit) or one part of it (8-bit). */
+static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, const unsigned char *rows, size_t b,
+                              int part, int n, struct shape k, bool is_lo, __m512i *acc)
 {
     const __m512i mask = _mm512_set1_epi8(15);
+    const int8_t *q[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        const struct kern_qblock *block = block_of(g, rows, r, b);
+        q[r] = is_lo ? block->lo : block->hi;
+        if (k.zero_shift != 0) {
+            const int32_t *half = is_lo ? block->half_lo : block->half;
+            __m512i zero = _mm512_set1_epi32(k.parts == 2 ? half[part] : is_lo ? block->zero_lo : block->zero);
+            acc[r] = _mm512_add_epi32(acc[r], _mm512_slli_epi32(zero, (unsigned)k.zero_shift - 3));
+        }
+    }
     if (k.bits == 4) {
         UNROLL_FULLY
         for (int j = 0; j < 4; j++) {
@@ -75,30 +77,29 @@ static ALWAYS_INLINE void dot(const unsigned char *codes, const unsigned char *q
             __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
             UNROLL_FULLY
             for (int r = 0; r < n; r++) {
-                acc[r] = _mm512_dpbusd_epi32(acc[r], low, four_bytes(q + (size_t)r * row_bytes + 8 * j));
+                acc[r] = _mm512_dpbusd_epi32(acc[r], low, four_bytes(q[r] + 8 * j));
             }
             UNROLL_FULLY
             for (int r = 0; r < n; r++) {
-                acc[r] = _mm512_dpbusd_epi32(acc[r], high, four_bytes(q + (size_t)r * row_bytes + 8 * j + 4));
+                acc[r] = _mm512_dpbusd_epi32(acc[r], high, four_bytes(q[r] + 8 * j + 4));
             }
         }
         return;
     }
     int steps = 8 / k.parts;
     UNROLL_FULLY
-    for (int j = 0; j < steps; j++) {
-        int at = part * steps + j;
-        __m512i c = _mm512_load_si512(codes + 64 * at);
+    for (int j = part * steps; j < part * steps + steps; j++) {
+        __m512i c = _mm512_load_si512(codes + 64 * j);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            acc[r] = _mm512_dpbusd_epi32(acc[r], c, four_bytes(q + (size_t)r * row_bytes + 4 * at));
+            acc[r] = _mm512_dpbusd_epi32(acc[r], c, four_bytes(q[r] + 4 * j));
         }
     }
 }
 
 /* One block's part of a tile: integer dot, then the float steps kern.h prescribes. */
 static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, const unsigned char *rows,
-                                    size_t b, int part, int n, struct shape k, __m512 *sum)
+                                    size_t b, int part, int n, struct shape k, bool is_fine, __m512 *sum)
 {
     size_t at = b * (size_t)k.parts + (size_t)part;
     const unsigned char *codes = panel + b * (size_t)(k.bits * 64);
@@ -107,25 +108,39 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *pa
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         acc[r] = _mm512_setzero_si512();
-        if (k.zero_shift != 0) {
-            const unsigned char *nsum = rows + (size_t)r * g->row_bytes + g->nsum + b * 8;
-            int32_t minus_sum = k.parts == 2 ? int_at(nsum + 4 * part) : int_at(nsum) + int_at(nsum + 4);
-            acc[r] = _mm512_slli_epi32(_mm512_set1_epi32(minus_sum), (unsigned)k.zero_shift);
-        }
     }
-    dot(codes, rows + b * PANEL_BLOCK, g->row_bytes, n, k, part, acc);
+    dot(g, codes, rows, b, part, n, k, false, acc);
+    if (is_fine) {
+        scale = _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / 256));
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            acc[r] = _mm512_slli_epi32(acc[r], 8);
+        }
+        dot(g, codes, rows, b, part, n, k, true, acc);
+    }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        __m512 d = float_at(rows + (size_t)r * g->row_bytes + g->d + b * 4);
+        __m512 d = _mm512_set1_ps(block_of(g, rows, r, b)->d);
         sum[r] = _mm512_fmadd_ps(_mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r])), d, sum[r]);
     }
     if (k.has_min) {
         __m512 min = half_row(panel + g->mins + at * 32);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            sum[r] = _mm512_fmadd_ps(min, float_at(rows + (size_t)r * g->row_bytes + g->s + b * 4), sum[r]);
+            sum[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(block_of(g, rows, r, b)->s), sum[r]);
         }
     }
+}
+
+/* Does any of the tile's rows have a second term in block b? */
+static ALWAYS_INLINE bool any_fine(const struct job *g, const unsigned char *rows, size_t b, int n)
+{
+    uint32_t any = 0;
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        any |= block_of(g, rows, r, b)->fine;
+    }
+    return any != 0;
 }
 
 /* Asks for the lines that lie `ahead` of block b's share of the panel: the next panel, in the order of its addresses. A
@@ -152,8 +167,13 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     }
     for (size_t b = 0; b < g->n_blocks; b++) {
         prefetch(g, panel, b, k);
+        bool is_fine = any_fine(g, rows, b, n);
         for (int part = 0; part < k.parts; part++) {
-            tile_part(g, panel, rows, b, part, n, k, sum);
+            if (is_fine) {
+                tile_part(g, panel, rows, b, part, n, k, true, sum);
+            } else {
+                tile_part(g, panel, rows, b, part, n, k, false, sum);
+            }
         }
     }
     UNROLL_FULLY
@@ -197,9 +217,6 @@ static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_ki
                           .row_bytes = a->row_bytes,
                           .scales = panel_scale_offset(kind, a->k),
                           .mins = panel_min_offset(kind, a->k),
-                          .d = kern_qrow_d_offset(a->k),
-                          .s = kern_qrow_s_offset(a->k),
-                          .nsum = kern_qrow_nsum_offset(a->k),
                           .ahead = (PREFETCH_BYTES + bytes - 1) / bytes * bytes,
                           .out_stride = a->out_stride};
     int step = chunk_rows(a->row_bytes);
