@@ -81,7 +81,7 @@ kern-bench: $(B)/checkkern              ## speed of each kernel beside the machi
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
 same-bytes: $(B)/same_bytes             ## 200 prompts alone, in batches, in pieces, cached: the same bits (fetches the default model)
-	$(B)/same_bytes "$$(sh nginx/fetch-model.sh)" tests/golden/fidelity.txt
+	$(B)/same_bytes "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 fidelity: $(B)/fidelity $(GOLD)/.ok all ## MODEL=file.gguf: distance to transformers in float32 (fetches 1 GB of packages once)
 	@test -n '$(MODEL)' || { echo 'error: fidelity: expected MODEL=file.gguf' >&2; exit 64; }
 	$(GOLD)/bin/python tests/golden/fidelity.py '$(MODEL)' $(B)/fidelity.ref

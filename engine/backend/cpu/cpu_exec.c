@@ -314,8 +314,13 @@ static void run_rows(const struct exec *e)
         if (s->op == PLAN_EMBED) {
             embed_row(e, i);
         } else if (s->op == PLAN_NORM) {
-            e->m->kern.rmsnorm(row_of(e, s->src, i), vector_of(e, s->w[0]), s->eps, e->m->plan->bufs[s->src].width,
-                               row_of(e, s->dst, i));
+            float *dst = row_of(e, s->dst, i);
+            size_t width = e->m->plan->bufs[s->src].width;
+            e->m->kern.rmsnorm(row_of(e, s->src, i), vector_of(e, s->w[0]), s->eps, width,
+                               s->adds ? e->scratch->normed : dst);
+            if (s->adds) {
+                e->m->kern.add(dst, e->scratch->normed, width);
+            }
         } else {
             memcpy(row_of(e, s->dst, i), row_of(e, s->src, e->batch->logit_rows[i]),
                    e->m->plan->bufs[s->src].width * sizeof(float));
