@@ -44,6 +44,7 @@ struct engine_config {
     int max_batch_rows;          /* token rows in one step; 0 = 512 */
     int queue_max_requests;      /* waiting requests before 503; 0 = 256 */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
+    const char *pack_cache; /* OPTIONAL: folder for packed weights that the next start maps (docs/internals/cpu.md) */
     const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
     /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open. */
     void (*progress)(void *arg, float fraction);
@@ -58,6 +59,9 @@ struct engine_model_info {
     const char *architecture; /* "llama" */
     const char *backend;      /* "cpu" */
     const char *kernels;      /* "avx512" */
+    const char *kernels_why;  /* "the best this CPU can run; it has avx2 fma f16c ..." */
+    const char *pack_cache;   /* "off", "mapped", "written", "failed" */
+    const char *pack_note;    /* why packed weights were not mapped or not written; "" = nothing to say */
     const char *quantization; /* the type most weights have: "Q4_1" */
     uint64_t n_params;
     uint64_t file_bytes;

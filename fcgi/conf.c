@@ -47,6 +47,8 @@ static const struct option options[] = {
     {"high-precision", NULL, FLAG, AT(high_precision), 0, 0, 0,
      "16-bit activations everywhere: nearer to float32, slower prefill"},
     {"backend", NULL, STRING, AT(backend), 0, 0, 0, "cpu or ref"},
+    {"pack-cache", NULL, STRING, AT(pack_cache), 0, 0, 0,
+     "folder where packed weights are kept for the next start; off: packed at every start [off]"},
     {"max-connections", NULL, INTEGER, AT(max_connections), 2, 65536, 1024, "FastCGI connections served at once"},
     {"body-limit", NULL, INTEGER, AT(body_limit_kib), 1, 1 << 20, 4096, "largest request body in KiB"},
     {"drain-timeout", NULL, INTEGER, AT(drain_s), 0, 86400, 30, "seconds running requests get after SIGTERM"},
