@@ -1,4 +1,4 @@
-/* Eight lanes, each a chain of "xor a word in, multiply, rotate": every step is a bijection of the lane and of the
+/* Eight lanes, each a chain of "xor a word in, fold, multiply": every step is a bijection of the lane and of the
  * word, so a changed word cannot be lost again. Eight chains keep the multiplier busy while each waits for its own
  * result. */
 #include "engine/base/hash.h"
@@ -15,8 +15,9 @@ enum { LANES = 8 };
 
 static inline uint64_t step(uint64_t h, uint64_t word)
 {
-    h = (h ^ word) * STEP_FACTOR;
-    return h << 29 | h >> 35; /* high bits come down, or the next product would not spread them */
+    h ^= word;
+    h ^= h >> 32; /* a product spreads bits upwards only: without this, two flips of high bits could cancel */
+    return h * STEP_FACTOR;
 }
 
 static uint64_t finish(uint64_t h)
