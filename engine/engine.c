@@ -8,6 +8,7 @@
 #include "engine/kernels/kern.h"
 #include "engine/kernels/quant.h"
 #include "engine/model/model.h"
+#include "engine/sched/draft.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -20,6 +21,7 @@ enum {
     DEFAULT_MAX_SEQS = 16,
     DEFAULT_BATCH_ROWS = 512,
     DEFAULT_QUEUE = 256,
+    DEFAULT_DRAFT = 15,
     EXTRA_LOGITS = 48, /* rows of logits beyond one per sequence: what a prompt's log-probabilities take at a time */
 };
 
@@ -163,6 +165,21 @@ static void drop_file_pages(void *arg, uint64_t offset, uint64_t n)
     io_map_drop(gguf_map(((struct engine *)arg)->gguf), (size_t)offset, (size_t)n);
 }
 
+static enum err plan_drafts(const struct engine_config *cfg, struct sched_config *sc, struct err_info *info)
+{
+    const char *mode = cfg->speculate != NULL ? cfg->speculate : "auto";
+    bool is_off = strcmp(mode, "off") == 0;
+    if (!is_off && strcmp(mode, "auto") != 0) {
+        return err_set(info, ERR_CONFIG, "speculate", "speculate: expected auto or off, found '%.64s'", mode);
+    }
+    if (cfg->draft_max < 0 || cfg->draft_max > DRAFT_MAX) {
+        return err_set(info, ERR_CONFIG, "draft-max", "draft-max: expected 0 to %d, found %d", DRAFT_MAX,
+                       cfg->draft_max);
+    }
+    sc->draft_max = is_off ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
+    return ERR_OK;
+}
+
 /* Limits of the scheduler and the back end, from what the operator asked for and the model has. */
 static enum err plan_limits(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                             struct err_info *info)
@@ -185,7 +202,7 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     sc->max_rows = MAX_OF(cfg->max_batch_rows != 0 ? cfg->max_batch_rows : DEFAULT_BATCH_ROWS, sc->max_seqs);
     sc->max_logits = sc->max_seqs + EXTRA_LOGITS;
     sc->queue_max = cfg->queue_max_requests != 0 ? cfg->queue_max_requests : DEFAULT_QUEUE;
-    return ERR_OK;
+    return plan_drafts(cfg, sc, info);
 }
 
 /* Refuses before anything large is taken when weights, KV and activations exceed the operator's limit. */
@@ -398,6 +415,8 @@ void engine_get_stats(const struct engine *e, struct engine_stats *out)
         .prompt_tokens = s.prompt_tokens,
         .cached_tokens = s.cached_tokens,
         .generated_tokens = s.generated_tokens,
+        .drafted_tokens = s.drafted_tokens,
+        .accepted_tokens = s.accepted_tokens,
         .steps = s.steps,
         .step_rows = s.step_rows,
         .step_ns = s.step_ns,

@@ -43,6 +43,8 @@ struct engine_config {
     int max_seqs;                /* sequences in one batch; 0 = 16 */
     int max_batch_rows;          /* token rows in one step; 0 = 512 */
     int queue_max_requests;      /* waiting requests before 503; 0 = 256 */
+    const char *speculate;       /* guess tokens ahead where text repeats: NULL or "auto", "off"; output is the same */
+    int draft_max;               /* tokens guessed ahead in one step, 1..31; 0 = 15 */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
     const char *pack_cache; /* OPTIONAL: folder for packed weights that the next start maps (docs/internals/cpu.md) */
     const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
@@ -196,6 +198,8 @@ struct engine_usage {
     int32_t prompt_tokens;
     int32_t cached_tokens;     /* of the prompt, found in the KV cache */
     int32_t completion_tokens; /* sampled, end token included, cut text excluded */
+    int32_t drafted_tokens;    /* guessed ahead and computed */
+    int32_t accepted_tokens;   /* of these came true, cut text included */
     uint64_t queue_ns, prefill_ns, decode_ns;
 };
 void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out);
@@ -209,6 +213,7 @@ struct engine_stats {
     uint64_t n_running, n_waiting;                           /* sequences now */
     uint64_t kv_pages_used, kv_pages_cached, kv_pages_total; /* held by sequences / kept for reuse only / all */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
+    uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead, and of these came true */
     uint64_t steps, step_rows;                               /* batches run, and rows in them */
     uint64_t step_ns;                                        /* time in the back end */
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode;

@@ -57,8 +57,9 @@ struct backend_row_stats {
     float logsumexp; /* NaN when the row holds NaN or +inf */
 };
 
-/* One unit of work. Rows of one sequence stand together, at consecutive positions. All arrays are borrowed for the
- * call. */
+/* One unit of work. Rows of one sequence stand together, at consecutive positions. A position may come again in a later
+ * batch with another token: its keys and values are written over, and those behind it are not read before they are
+ * written again. All arrays are borrowed for the call. */
 struct backend_batch {
     int32_t n_rows;
     const int32_t *tokens; /* [n_rows] ids, in range */

@@ -43,10 +43,40 @@ def random_k_blocks(rng, n_rows, n_cols, qtype, spread):
     return blocks.reshape(n_rows, -1)
 
 
+# Offset of the half that scales a block; of the half that scales its minimums, and their ratio.
+HALVES = {T.Q2_K: (80, 82, 1.5), T.Q3_K: (108,), T.IQ4_NL: (0,), T.IQ4_XS: (0,), T.IQ1_S: (0,), T.IQ2_XXS: (0,),
+          T.IQ2_XS: (0,), T.IQ2_S: (0,), T.IQ3_XXS: (0,), T.IQ3_S: (0,)}
+
+
+def set_scale(blocks, qtype, value):
+    half = np.frombuffer(np.float16(value).tobytes(), np.uint8)
+    if qtype == T.IQ1_M:  # one nibble at the top of each of four words, the lowest first
+        for i in range(4):
+            at = 48 + 2 * i + 1
+            blocks[:, at] = blocks[:, at] & 15 | (half[i // 2] >> 4 * (i % 2) & 15) << 4
+        return
+    at, *minimum = HALVES[qtype]
+    blocks[:, at:at + 2] = half
+    if minimum:
+        set_at, ratio = minimum
+        blocks[:, set_at:set_at + 2] = np.frombuffer(np.float16(value * ratio).tobytes(), np.uint8)
+
+
+def random_blocks(rng, n_rows, n_cols, qtype, spread):
+    """Random bytes of any other type; its scale is measured."""
+    block_size, type_size = gguf.GGML_QUANT_SIZES[qtype]
+    blocks = rng.integers(0, 256, (n_rows * n_cols // block_size, type_size), dtype=np.uint8)
+    set_scale(blocks, qtype, 1.0)
+    set_scale(blocks, qtype, spread / gguf.quants.dequantize(blocks, qtype).std())
+    return blocks.reshape(n_rows, -1)
+
+
 def quantise(rng, w, qtype):
     """(raw data for the file, the float32 values it stands for)"""
-    if qtype in (T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0):
+    if qtype in (T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.TQ1_0, T.TQ2_0, T.MXFP4):
         raw = gguf.quants.quantize(w.astype(np.float32), qtype)
+    elif qtype in HALVES or qtype == T.IQ1_M:
+        raw = random_blocks(rng, w.shape[0], w.shape[1], qtype, float(w.std()))
     else:
         raw = random_k_blocks(rng, w.shape[0], w.shape[1], qtype, float(w.std()))
     return raw, gguf.quants.dequantize(raw, qtype).astype(np.float32).reshape(w.shape)
@@ -242,7 +272,7 @@ MODELS = {
     "qwen2-bias": ("qwen2", F16, lambda: Qwen2ForCausalLM(Qwen2Config(
         hidden_size=64, intermediate_size=144, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1,
         tie_word_embeddings=False, rope_parameters=rope("default", 1000000.0), **COMMON))),
-    # every quantised type in one model
+    # every quantised type in three models
     "llama-quants": ("llama", {"default": T.Q8_0, "attn_q": T.Q4_K, "attn_k": T.Q5_K, "attn_v": T.Q6_K, "attn_output": T.Q4_0,
                                "ffn_gate": T.Q4_1, "ffn_up": T.Q5_0, "ffn_down": T.Q5_1}, lambda: LlamaForCausalLM(
         LlamaConfig(hidden_size=K_BLOCK, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
@@ -260,6 +290,16 @@ MODELS = {
         head_dim=24, query_pre_attn_scalar=24, sliding_window=40, final_logit_softcapping=3.0, tie_word_embeddings=True,
         layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
         rope_parameters=gemma_rope(local=5000.0, kind="linear", factor=8.0), **COMMON))),
+    "llama-quants-few": ("llama", {"default": T.IQ4_NL, "attn_q": T.MXFP4, "attn_k": T.TQ2_0, "attn_v": T.IQ4_XS,
+                                   "attn_output": T.TQ1_0, "ffn_gate": T.Q2_K, "ffn_up": T.Q3_K, "ffn_down": T.IQ4_NL},
+                         lambda: LlamaForCausalLM(LlamaConfig(
+        hidden_size=K_BLOCK, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, tie_word_embeddings=True, rope_parameters=rope(), **COMMON))),
+    "llama-quants-grid": ("llama", {"default": T.IQ4_NL, "attn_q": T.IQ1_S, "attn_k": T.IQ1_M, "attn_v": T.IQ2_XXS,
+                                    "attn_output": T.IQ2_XS, "ffn_gate": T.IQ2_S, "ffn_up": T.IQ3_XXS,
+                                    "ffn_down": T.IQ3_S}, lambda: LlamaForCausalLM(LlamaConfig(
+        hidden_size=K_BLOCK, intermediate_size=K_BLOCK, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, tie_word_embeddings=True, rope_parameters=rope(), **COMMON))),
 }
 
 
