@@ -41,6 +41,7 @@ class Cell:
         self.prompt, self.gen, self.depth, self.seqs, self.kv = prompt, gen, depth, seqs, kv
         self.ours, self.peer, self.setting = [], [], ()
         self.read_bytes = self.matmul_ops = 0  # of one run of ours
+        self.our_kv = kv
 
     def name(self):
         return (f"pp{self.prompt}" if self.prompt else f"tg{self.gen}") + (f" x {self.seqs}" if self.seqs > 1 else "") + \
@@ -213,6 +214,8 @@ class Model:
                  "| llama.cpp's setting |",
                  "|---|---:|---:|---:|---|---|",
                  *(cell.row(peaks) for cell in cells), *self.start.rows(), ""]
+        others = sorted({c.our_kv for c in itertools.chain(*self.cells.values()) if c.our_kv != c.kv})
+        lines += [f"- infcgi's KV type where llama.cpp's is f16: {', '.join(others)}"] if others else []
         lines += [f"- {note}" for note in self.notes]
         busy = max(self.busy, default=0)
         lines.append(f"- at most {busy:.2f} CPUs at other work between the rounds")

@@ -80,7 +80,7 @@ class Infcgi:
         for row in json.loads(run(command)):
             for cell in cells:
                 if (row["n_prompt"], row["n_gen"], row.get("n_seqs", 1)) == (cell.prompt, cell.gen, cell.seqs):
-                    cell.read_bytes, cell.matmul_ops = row["read_bytes"], row["matmul_ops"]
+                    cell.read_bytes, cell.matmul_ops, cell.our_kv = row["read_bytes"], row["matmul_ops"], row["type_k"]
                     speeds[cell] = [cell.tokens() * 1e9 / ns for ns in row["samples_ns"]]
         return speeds
 
