@@ -248,6 +248,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     }
     struct backend_config bc = {.cpu = cfg->cpu,
                                 .high_precision = cfg->high_precision,
+                                .pin = cfg->pin,
                                 .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
                                 .n_pages = sc->n_pages,
                                 .max_rows = sc->max_rows,

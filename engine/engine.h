@@ -37,6 +37,7 @@ struct engine_config {
     const char *backend;         /* NULL = "cpu" */
     const char *cpu;             /* ISA: NULL or "auto", "ref", "avx2", "avx512" */
     bool high_precision;         /* activations in 16 bits everywhere (backend.h) */
+    bool pin;                    /* each worker thread stays on a CPU of its own */
     int n_threads;               /* 0 = CPUs this process may run on */
     uint32_t n_ctx;              /* longest sequence in tokens; 0 = the model's training context, at most 32768 */
     uint64_t kv_tokens;          /* tokens the KV pool holds, for all sequences; 0 = 32768, at least n_ctx */

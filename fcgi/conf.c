@@ -46,6 +46,7 @@ static const struct option options[] = {
     {"cpu", NULL, STRING, AT(cpu), 0, 0, 0, "instruction set of the kernels: auto, ref, avx2, avx512"},
     {"high-precision", NULL, FLAG, AT(high_precision), 0, 0, 0,
      "16-bit activations everywhere: nearer to float32, slower prefill"},
+    {"pin", NULL, FLAG, AT(pin), 0, 0, 0, "keep each worker thread on a CPU of its own"},
     {"backend", NULL, STRING, AT(backend), 0, 0, 0, "cpu or ref"},
     {"pack-cache", NULL, STRING, AT(pack_cache), 0, 0, 0,
      "folder where packed weights are kept for the next start; off: packed at every start [off]"},

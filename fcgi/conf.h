@@ -16,6 +16,7 @@ struct conf {
     const char *api_key_file;
     const char *cpu;
     bool high_precision;
+    bool pin;
     const char *backend;
     const char *speculate;
     const char *config;

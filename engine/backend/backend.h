@@ -36,6 +36,7 @@ struct backend_config {
     int n_threads;   /* >= 1 */
     /* Activations in 16 bits everywhere instead of where they matter most: nearer to float32, slower in prefill. */
     bool high_precision;
+    bool pin; /* each thread stays on a CPU of its own (pool_pin); the thread that calls forward too */
     int32_t n_pages;    /* KV pages; page ids are 0 .. n_pages-1 */
     int32_t max_rows;   /* T of the largest batch */
     int32_t max_logits; /* S of the largest batch */

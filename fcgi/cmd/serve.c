@@ -51,6 +51,7 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
         .cpu = c->cpu,
         .pack_cache = c->pack_cache != NULL && strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
         .high_precision = c->high_precision,
+        .pin = c->pin,
         .n_threads = (int)c->threads,
         .n_ctx = (uint32_t)c->ctx_size,
         .kv_tokens = (uint64_t)c->kv_tokens,

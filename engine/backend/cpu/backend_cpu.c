@@ -103,6 +103,9 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
     if (err == ERR_OK) {
         err = pool_new(cfg->n_threads, &m->pool, info);
     }
+    if (err == ERR_OK && cfg->pin) {
+        pool_pin(m->pool);
+    }
     if (err == ERR_OK) {
         err = cpu_steps_compile(m, info);
     }
@@ -126,6 +129,7 @@ static enum err cpu_forward(struct backend_model *m, const struct backend_batch 
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned",
                        batch->n_rows, batch->n_logits);
     }
+    pool_pin_owner(m->pool);
     cpu_exec_run(m, batch);
     return ERR_OK;
 }
