@@ -5,12 +5,14 @@
 #include "engine/base/ck.h"
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
+#include "engine/kernels/kern.h"
 #include "engine/kernels/quant.h"
 #include "engine/model/model.h"
 #include "engine/sched/draft.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -218,6 +220,24 @@ static enum err check_memory_limit(const struct engine *e, const struct engine_c
                    cfg->memory_limit_bytes >> 20);
 }
 
+static const char *const pack_state_names[] = {[BACKEND_PACK_OFF] = "off",
+                                               [BACKEND_PACK_MAPPED] = "mapped",
+                                               [BACKEND_PACK_WRITTEN] = "written",
+                                               [BACKEND_PACK_FAILED] = "failed"};
+
+static const char *explain_kernels(struct engine *e, const char *wanted)
+{
+    char flags[KERN_CPU_FLAGS_BYTES], text[KERN_CPU_FLAGS_BYTES + 64];
+    kern_cpu_flags(flags);
+    bool is_best = wanted == NULL || strcmp(wanted, "auto") == 0;
+    snprintf(text, sizeof text, "%s; the CPU has %s",
+             e->backend != &backend_cpu ? "the back end has no others"
+             : is_best                  ? "the best this CPU can run"
+                                        : "as asked for",
+             flags[0] != '\0' ? flags : "none of the flags that matter");
+    return keep(e, text, strlen(text));
+}
+
 static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                              struct err_info *info)
 {
@@ -233,6 +253,11 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
                                 .n_pages = sc->n_pages,
                                 .max_rows = sc->max_rows,
                                 .max_logits = sc->max_logits,
+                                .pack_cache = cfg->pack_cache,
+                                .source = {.head = gguf_map(e->gguf)->data,
+                                           .head_bytes = (size_t)gguf_data_offset(e->gguf),
+                                           .bytes = e->info.file_bytes,
+                                           .mtime_ns = gguf_map(e->gguf)->mtime_ns},
                                 .progress = cfg->progress,
                                 .progress_arg = cfg->progress_arg,
                                 .weight_done = drop_file_pages,
@@ -242,6 +267,9 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     e->backend->info(e->model, &bi);
     e->info.backend = e->backend->name;
     e->info.kernels = bi.kernels;
+    e->info.kernels_why = explain_kernels(e, cfg->cpu);
+    e->info.pack_cache = pack_state_names[bi.pack_state];
+    e->info.pack_note = bi.pack_note;
     e->info.weight_bytes = bi.weight_bytes;
     e->info.kv_bytes = bi.kv_bytes;
     e->info.n_threads = bc.n_threads;
@@ -271,6 +299,7 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     TRY(plan_limits(e, cfg, &sc, info));
     TRY(check_memory_limit(e, cfg, &sc, info));
     TRY(open_backend(e, cfg, &sc, info));
+    drop_file_pages(e, 0, gguf_data_offset(e->gguf)); /* the tokenizer was built from them: megabytes, now hardly read */
     return sched_new(&sc, &e->sched, info);
 }
 

@@ -47,6 +47,7 @@ struct engine_config {
     const char *speculate;       /* guess tokens ahead where text repeats: NULL or "auto", "off"; output is the same */
     int draft_max;               /* tokens guessed ahead in one step, 1..31; 0 = 15 */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
+    const char *pack_cache; /* OPTIONAL: folder for packed weights that the next start maps (docs/internals/cpu.md) */
     const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
     /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open. */
     void (*progress)(void *arg, float fraction);
@@ -61,6 +62,9 @@ struct engine_model_info {
     const char *architecture; /* "llama" */
     const char *backend;      /* "cpu" */
     const char *kernels;      /* "avx512" */
+    const char *kernels_why;  /* "the best this CPU can run; it has avx2 fma f16c ..." */
+    const char *pack_cache;   /* "off", "mapped", "written", "failed" */
+    const char *pack_note;    /* why packed weights were not mapped or not written; "" = nothing to say */
     const char *quantization; /* the type most weights have: "Q4_1" */
     uint64_t n_params;
     uint64_t file_bytes;

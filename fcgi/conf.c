@@ -48,6 +48,8 @@ static const struct option options[] = {
      "16-bit activations everywhere: nearer to float32, slower prefill"},
     {"pin", NULL, FLAG, AT(pin), 0, 0, 0, "keep each worker thread on a CPU of its own"},
     {"backend", NULL, STRING, AT(backend), 0, 0, 0, "cpu or ref"},
+    {"pack-cache", NULL, STRING, AT(pack_cache), 0, 0, 0,
+     "folder where packed weights are kept for the next start; off: packed at every start [off]"},
     {"speculate", NULL, STRING, AT(speculate), 0, 0, 0,
      "guess tokens ahead where text repeats: auto or off; answers are the same"},
     {"draft-max", NULL, INTEGER, AT(draft_max), 0, 31, 0, "tokens guessed ahead in one step; 0: 15"},

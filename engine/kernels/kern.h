@@ -168,4 +168,9 @@ MUST_CHECK enum err kern_select(const char *name, struct kern_table *out, struct
 const char *kern_isa_name(int i);
 bool kern_isa_is_there(int i);
 
+/* The CPU flags that decide about ISAs, space-separated: those an ISA needs and this CPU lacks, ""; those it has. */
+enum { KERN_CPU_FLAGS_BYTES = 256 };
+void kern_isa_lacks(int i, char out[KERN_CPU_FLAGS_BYTES]);
+void kern_cpu_flags(char out[KERN_CPU_FLAGS_BYTES]);
+
 #endif

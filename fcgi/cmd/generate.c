@@ -84,6 +84,9 @@ int cmd_generate(int argc, char **argv)
         struct engine_config cfg = cmd_engine_config(&conf, &sampling);
         struct engine *e = NULL;
         enum err err = engine_open(&cfg, &e, &info);
+        if (err == ERR_OK && engine_model(e)->pack_note[0] != '\0') {
+            fprintf(stderr, "warning: %s\n", engine_model(e)->pack_note);
+        }
         err = err != ERR_OK ? err : run(&conf, e, &info);
         rc = err == ERR_OK ? CMD_OK : cmd_fail(&conf, err, &info);
         engine_close(&e);

@@ -112,6 +112,7 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
     }
     m->plan = plan;
     m->cfg = *cfg;
+    m->pack_map.fd = -1;
     enum err err = kern_select(cfg->cpu, &m->kern, info);
     if (err == ERR_OK) {
         err = pool_new(cfg->n_threads, &m->pool, info);
@@ -155,6 +156,8 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
         .kv_bytes = m->kv_bytes,
         .kv_page_bytes = m->kv_page_stride * m->plan->n_layers,
         .scratch_bytes = m->scratch_bytes,
+        .pack_state = m->pack_state,
+        .pack_note = m->pack_note,
     };
 }
 

@@ -8,6 +8,7 @@
 #define INFCGI_BACKEND_CPU_CPU_INTERNAL_H
 
 #include "engine/backend/backend.h"
+#include "engine/base/io.h"
 #include "engine/base/pool.h"
 #include "engine/kernels/kern.h"
 
@@ -33,7 +34,7 @@ struct cpu_weight {
     uint32_t group_rows;   /* output rows that share no panel with others: head_dim for Q, K and V, else n_out */
     uint32_t group_panels; /* panels of such a group */
     uint32_t n_panels;
-    float *vector; /* [n_in], 64-byte aligned */
+    const float *vector; /* [n_in], 64-byte aligned */
 };
 
 /* A buffer of the plan, or, from PLAN_MAX_BUFS on, the second one that takes turns with it: a step that renews rows
@@ -75,8 +76,11 @@ struct backend_model {
     struct kern_table kern;
     struct pool *pool;
     struct cpu_weight *weights; /* [plan->n_weights] */
-    unsigned char *packed;      /* all panels and vectors */
+    unsigned char *packed;      /* all panels and vectors; NULL when they lie in pack_map */
     size_t packed_bytes;
+    struct io_map pack_map; /* cpu_pack_cache.c; zero bytes when there is none */
+    enum backend_pack_state pack_state;
+    char pack_note[ERR_TEXT_BYTES]; /* why the cache was not used or not written, "" when there is nothing to say */
     struct cpu_step *steps;
     int n_steps;
     unsigned char *kv; /* [layer][page][K heads][K then V of the page, kern.h] */
@@ -97,6 +101,14 @@ struct backend_model {
 /* Packs all weights of the plan into m->weights (cpu_weights.c). ERR_NOMEM, ERR_UNSUPPORTED_TYPE. */
 MUST_CHECK enum err cpu_weights_pack(struct backend_model *m, struct err_info *info);
 void cpu_weights_free(struct backend_model *m);
+
+/* The packed weights as a file in cfg.pack_cache (cpu_pack_cache.c). open: maps and checks the file of this model, when
+ * there is a cache; pack_state then says BACKEND_PACK_MAPPED, or BACKEND_PACK_WRITTEN for "to be written". write:
+ * writes it, in that case. What goes wrong with the file goes to pack_note and is no failure. ERR_NOMEM. */
+MUST_CHECK enum err cpu_pack_cache_open(struct backend_model *m, struct err_info *info);
+MUST_CHECK enum err cpu_pack_cache_write(struct backend_model *m, struct err_info *info);
+const unsigned char *cpu_pack_cache_payload(const struct backend_model *m); /* packed_bytes bytes */
+void cpu_pack_cache_close(struct backend_model *m);
 
 /* Lists the steps with norms fused in front of matmuls (cpu_steps.c). ERR_NOMEM. */
 MUST_CHECK enum err cpu_steps_compile(struct backend_model *m, struct err_info *info);
