@@ -5,6 +5,10 @@
 #include "engine/kernels/kern.h"
 
 #include <string.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
 struct isa_row {
     const char *name;
@@ -28,11 +32,21 @@ static bool has_avx512(void)
 }
 #endif
 
+#if defined(__aarch64__)
+static bool has_neon(void) { return (getauxval(AT_HWCAP) & HWCAP_ASIMD) != 0; }
+static bool has_dotprod(void) { return has_neon() && (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+static bool has_i8mm(void) { return has_dotprod() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }
+#endif
+
 static const struct isa_row isa_rows[] = {
     {"ref", always, kern_init_ref},
 #if defined(__x86_64__)
     {"avx2", has_avx2, kern_init_avx2},
     {"avx512", has_avx512, kern_init_avx512},
+#elif defined(__aarch64__)
+    {"neon", has_neon, kern_init_neon},
+    {"dotprod", has_dotprod, kern_init_dotprod},
+    {"i8mm", has_i8mm, kern_init_i8mm},
 #endif
 };
 

@@ -44,6 +44,7 @@ static void read_all(void *arg)
 void check_bench_begin(bool csv)
 {
     bench.csv = csv;
+#if defined(__x86_64__)
     bool has_avx512 = false;
     for (int i = 0; kern_isa_name(i) != NULL; i++) {
         has_avx512 = has_avx512 || (strcmp(kern_isa_name(i), "avx512") == 0 && kern_isa_is_there(i));
@@ -52,6 +53,7 @@ void check_bench_begin(bool csv)
         bench.int8_peak = check_peak_int8_avx512();
         bench.f32_peak = check_peak_f32_avx512();
     }
+#endif
     double read_peak = 0;
     read_area = mem_map(READ_BYTES, MEM_GENERAL);
     if (read_area != NULL) {

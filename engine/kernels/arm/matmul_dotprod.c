@@ -1,0 +1,40 @@
+/* Quantised products with sdot: 4 signed bytes times 4 in each 32-bit lane, the second four taken from any quarter of a
+ * register, so that activations need no broadcast. Codes become signed by taking 128 off, which for zero point 128 is
+ * what the product wants anyway. */
+#include "engine/kernels/isa.h"
+
+enum { CODE_OFFSET = 128 };
+
+#include "engine/kernels/arm/matmul_vec.h"
+
+static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int n, int quads, int bits,
+                              bool is_lo, int32x4_t (*acc)[QUADS])
+{
+    (void)is_lo;
+    int8x16_t x[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        x[r] = vld1q_s8(q[r]);
+    }
+    UNROLL_FULLY
+    for (int v = 0; v < quads; v++) {
+        int8x16_t c[4];
+        UNROLL_FULLY
+        for (int i = 0; i < 4; i++) {
+            c[i] = vreinterpretq_s8_u8(operand(codes + 16 * v, bits, i));
+        }
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            acc[r][v] = vdotq_laneq_s32(acc[r][v], c[0], x[r], 0);
+            acc[r][v] = vdotq_laneq_s32(acc[r][v], c[1], x[r], 1);
+            acc[r][v] = vdotq_laneq_s32(acc[r][v], c[2], x[r], 2);
+            acc[r][v] = vdotq_laneq_s32(acc[r][v], c[3], x[r], 3);
+        }
+    }
+}
+
+void kern_matmul_init_dotprod(struct kern_table *t)
+{
+    matmul_init_4_bit(t);
+    matmul_init_8_bit(t);
+}

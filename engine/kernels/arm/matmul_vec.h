@@ -1,0 +1,278 @@
+/* out = rows * panels^T, quantised kinds, once for every ARM ISA. A file that includes this defines before:
+ *   CODE_OFFSET   what it takes off 8-bit codes to make them signed: 128, or 0 where it multiplies unsigned by signed
+ * and behind it `dot`, declared below. The order of float operations is that of kern.h.
+ *
+ * Lanes are taken in quads, the 4 output rows of one register. A full tile is 4 activation rows times 2 quads, the
+ * panel's quads 0 1 and then 2 3: 8 sums, 8 integer sums and the operands fit 32 registers. One or two rows, whose
+ * panels stream from memory, take all 4 quads at a time.
+ * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
+ * the inlined function, and are kept apart from what is only known at run time. */
+#ifndef INFCGI_KERNELS_ARM_MATMUL_VEC_H
+#define INFCGI_KERNELS_ARM_MATMUL_VEC_H
+
+#include "engine/kernels/kern.h"
+
+#include <arm_neon.h>
+
+/* Activation rows that are taken through all panels at a time: they stay in the second-level cache (256 KiB and more on
+ * most cores) while the panels stream past. */
+enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, TILE_QUADS = 2, QUADS = PANEL_ROWS / 4, PREFETCH_BYTES = 4096 };
+
+/* What a tile needs to know of the call. */
+struct job {
+    size_t n_blocks;
+    size_t row_bytes;
+    size_t scales, mins; /* offsets in a panel */
+    size_t ahead;        /* distance at which panels are prefetched, whole panels */
+    size_t out_stride;
+};
+
+/* What differs between the quantised kinds; always compile-time constants. */
+struct shape {
+    int bits; /* 4 or 8 */
+    int zero_point;
+    bool has_min;
+    int parts; /* scales per block of 32: 1 or 2 */
+};
+
+/* acc[r][v] += codes . q[r] over 16 inputs, for n rows and the first `quads` quads from `codes` on. Codes are those of
+ * the panel, 8-bit ones less CODE_OFFSET. is_lo: activations go down to -128, else to -127. */
+static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int n, int quads, int bits,
+                              bool is_lo, int32x4_t (*acc)[QUADS]);
+
+/* Operand i (inputs 4i .. 4i+3 of 16) of a quad: 4 codes for each of 4 lanes. */
+static ALWAYS_INLINE uint8x16_t operand(const unsigned char *codes, int bits, int i)
+{
+    if (bits == 8) {
+        return veorq_u8(vld1q_u8(codes + 64 * i), vdupq_n_u8(CODE_OFFSET));
+    }
+    uint8x16_t both = vld1q_u8(codes + 64 * (i / 2));
+    return i % 2 == 0 ? vandq_u8(both, vdupq_n_u8(15)) : vshrq_n_u8(both, 4);
+}
+
+/* Four halves widened. */
+static ALWAYS_INLINE float32x4_t half_row(const unsigned char *p)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(const void *)p)));
+}
+
+/* Block b of row r of a tile. */
+static ALWAYS_INLINE const struct kern_qblock *block_of(const struct job *g, const unsigned char *rows, int r, size_t b)
+{
+    return (const struct kern_qblock *)(const void *)(rows + (size_t)r * g->row_bytes) + b;
+}
+
+/* acc[r][v] += (codes - zero point) . one term of block b, or a part of one. */
+static ALWAYS_INLINE void dot_part(const struct job *g, const unsigned char *codes, const unsigned char *rows, size_t b,
+                                   int part, int n, int quads, struct shape k, bool is_lo, int32x4_t (*acc)[QUADS])
+{
+    const int zero_point = k.zero_point - (k.bits == 8 ? CODE_OFFSET : 0); /* of what dot multiplies */
+    const int8_t *q[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        const struct kern_qblock *block = block_of(g, rows, r, b);
+        q[r] = (is_lo ? block->lo : block->hi) + 16 * part;
+        if (zero_point != 0) {
+            const int32_t *zero = k.parts == 2 ? (is_lo ? block->half_lo : block->half) + part
+                                  : is_lo      ? &block->zero_lo
+                                               : &block->zero;
+            int32x4_t add = vmulq_n_s32(vld1q_dup_s32(zero), zero_point / 8); /* zero is -8 * sum */
+            UNROLL_FULLY
+            for (int v = 0; v < quads; v++) {
+                acc[r][v] = vaddq_s32(acc[r][v], add);
+            }
+        }
+    }
+    const int bytes = 32 * k.bits; /* of 16 inputs */
+    dot(codes + part * bytes, q, n, quads, k.bits, is_lo, acc);
+    if (k.parts == 1) {
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            q[r] += 16;
+        }
+        dot(codes + bytes, q, n, quads, k.bits, is_lo, acc);
+    }
+}
+
+/* One block's part of a tile from quad `first` on: integer dot, then the float steps kern.h prescribes. */
+static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, const unsigned char *rows,
+                                    size_t b, int part, int first, int n, int quads, struct shape k, bool is_fine,
+                                    float32x4_t (*sum)[QUADS])
+{
+    size_t at = b * (size_t)k.parts + (size_t)part;
+    const unsigned char *codes = panel + b * (size_t)(k.bits * 64) + 16 * first;
+    int32x4_t acc[TILE_ROWS][QUADS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        UNROLL_FULLY
+        for (int v = 0; v < quads; v++) {
+            acc[r][v] = vdupq_n_s32(0);
+        }
+    }
+    dot_part(g, codes, rows, b, part, n, quads, k, false, acc);
+    if (is_fine) {
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            UNROLL_FULLY
+            for (int v = 0; v < quads; v++) {
+                acc[r][v] = vshlq_n_s32(acc[r][v], 8);
+            }
+        }
+        dot_part(g, codes, rows, b, part, n, quads, k, true, acc);
+    }
+    UNROLL_FULLY
+    for (int v = 0; v < quads; v++) {
+        float32x4_t scale = half_row(panel + g->scales + at * 32 + 8 * (size_t)(first + v));
+        float32x4_t min = k.has_min ? half_row(panel + g->mins + at * 32 + 8 * (size_t)(first + v)) : scale;
+        scale = is_fine ? vmulq_n_f32(scale, 1.0f / 256) : scale;
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            const struct kern_qblock *q = block_of(g, rows, r, b);
+            sum[r][v] = vfmaq_n_f32(sum[r][v], vmulq_f32(scale, vcvtq_f32_s32(acc[r][v])), q->d);
+            sum[r][v] = k.has_min ? vfmaq_n_f32(sum[r][v], min, q->s) : sum[r][v];
+        }
+    }
+}
+
+/* Block b of a tile. Where no row of the tile has a second term, none is computed. */
+static ALWAYS_INLINE void tile_block(const struct job *g, const unsigned char *panel, const unsigned char *rows,
+                                     size_t b, int first, int n, int quads, struct shape k, float32x4_t (*sum)[QUADS])
+{
+    uint32_t any = 0;
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        any |= block_of(g, rows, r, b)->fine;
+    }
+    for (int part = 0; part < k.parts; part++) {
+        if (any != 0) {
+            tile_part(g, panel, rows, b, part, first, n, quads, k, true, sum);
+        } else {
+            tile_part(g, panel, rows, b, part, first, n, quads, k, false, sum);
+        }
+    }
+}
+
+/* Asks for the lines that lie `ahead` of block b's share of the panel; see matmul_avx512.c. */
+static ALWAYS_INLINE void prefetch(const struct job *g, const unsigned char *panel, size_t b, struct shape k)
+{
+    const int share = k.bits * 64 + 32 * k.parts * (k.has_min ? 2 : 1); /* bytes of a block */
+    uintptr_t at = (uintptr_t)panel + g->ahead + b * (size_t)share;     /* may lie behind the last panel: harmless */
+    UNROLL_FULLY
+    for (int line = 0; line < share; line += 64) {
+        __builtin_prefetch((const void *)(at + (uintptr_t)line));
+    }
+}
+
+/* n rows times `quads` quads from `first` on. */
+static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
+                               int first, int n, int quads, struct shape k)
+{
+    float32x4_t sum[TILE_ROWS][QUADS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        UNROLL_FULLY
+        for (int v = 0; v < quads; v++) {
+            sum[r][v] = vdupq_n_f32(0);
+        }
+    }
+    for (size_t b = 0; b < g->n_blocks; b++) {
+        if (first == 0) {
+            prefetch(g, panel, b, k);
+        }
+        tile_block(g, panel, rows, b, first, n, quads, k, sum);
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        UNROLL_FULLY
+        for (int v = 0; v < quads; v++) {
+            vst1q_f32(out + (size_t)r * g->out_stride + 4 * (size_t)(first + v), sum[r][v]);
+        }
+    }
+}
+
+/* All rows of a chunk against one panel. */
+static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
+                                     float *out, struct shape k)
+{
+    int r = 0;
+    for (; r + TILE_ROWS <= n; r += TILE_ROWS) {
+        for (int first = 0; first < QUADS; first += TILE_QUADS) {
+            tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, first, TILE_ROWS,
+                 TILE_QUADS, k);
+        }
+    }
+    if (n - r >= 2) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 0, 2, QUADS, k);
+        r += 2;
+    }
+    if (n - r >= 1) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 0, 1, QUADS, k);
+    }
+}
+
+/* Rows in a chunk: a multiple of a tile that fits the cache. */
+static int chunk_rows(size_t row_bytes)
+{
+    size_t n = ROWS_IN_CACHE_BYTES / (row_bytes + 1) / TILE_ROWS * TILE_ROWS;
+    return n < TILE_ROWS ? TILE_ROWS : (int)n;
+}
+
+static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
+{
+    size_t bytes = panel_bytes(kind, a->k);
+    const struct job g = {.n_blocks = a->k / PANEL_BLOCK,
+                          .row_bytes = a->row_bytes,
+                          .scales = panel_scale_offset(kind, a->k),
+                          .mins = panel_min_offset(kind, a->k),
+                          .ahead = (PREFETCH_BYTES + bytes - 1) / bytes * bytes,
+                          .out_stride = a->out_stride};
+    int step = chunk_rows(a->row_bytes);
+    for (int r = 0; r < a->n_rows; r += step) {
+        const unsigned char *rows = (const unsigned char *)a->rows + (size_t)r * a->row_bytes;
+        int n = MIN_OF(step, a->n_rows - r);
+        for (int p = 0; p < a->n_panels; p++) {
+            panel_rows(&g, (const unsigned char *)a->panels + (size_t)p * bytes, rows, n,
+                       a->out + (size_t)r * a->out_stride + (size_t)p * PANEL_ROWS, k);
+        }
+    }
+}
+
+static inline void matmul_u4(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U4, (struct shape){.bits = 4, .zero_point = 8, .parts = 1});
+}
+
+static inline void matmul_u4_min(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U4_MIN, (struct shape){.bits = 4, .has_min = true, .parts = 1});
+}
+
+static inline void matmul_u8(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U8, (struct shape){.bits = 8, .zero_point = 128, .parts = 1});
+}
+
+static inline void matmul_u8_min(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U8_MIN, (struct shape){.bits = 8, .has_min = true, .parts = 1});
+}
+
+static inline void matmul_u8_b16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U8_B16, (struct shape){.bits = 8, .zero_point = 128, .parts = 2});
+}
+
+static inline void matmul_init_4_bit(struct kern_table *t)
+{
+    t->matmul[PANEL_U4] = matmul_u4;
+    t->matmul[PANEL_U4_MIN] = matmul_u4_min;
+}
+
+static inline void matmul_init_8_bit(struct kern_table *t)
+{
+    t->matmul[PANEL_U8] = matmul_u8;
+    t->matmul[PANEL_U8_MIN] = matmul_u8_min;
+    t->matmul[PANEL_U8_B16] = matmul_u8_b16;
+}
+
+#endif
