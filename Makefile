@@ -88,6 +88,10 @@ unit: $(B)/unittests                    ## unit tests (Check); SUITE=name runs o
 	$(B)/unittests $(SUITE)
 kern: $(B)/checkkern                    ## every kernel of every ISA against ref
 	$(B)/checkkern
+kern-arm:                               ## the ARM kernels against ref, cross-compiled, under qemu
+	@sh tests/support/deps.sh arm
+	@$(MAKE) V=arm64 build/arm64/checkkern
+	@bash tests/kernels/qemu_arm.sh
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
 fidelity: $(B)/fidelity $(GOLD)/.ok all ## MODEL=file.gguf: distance to transformers in float32 (fetches 1 GB of packages once)
@@ -124,6 +128,7 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden tokenizer_vectors chat_render) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests chat_render)
+	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(VENV)/.ok
@@ -151,5 +156,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern golden fidelity chat vectors lint deps run test test-e2e check-asan bench-peer ci install clean help
+.PHONY: all unit kern kern-arm golden fidelity chat vectors lint deps run test test-e2e check-asan bench-peer ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

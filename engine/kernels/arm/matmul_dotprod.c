@@ -3,25 +3,26 @@
  * what the product wants anyway. */
 #include "engine/kernels/isa.h"
 
-enum { CODE_OFFSET = 128 };
+enum { CODE_OFFSET = 128, TILE_QUADS = 2 };
 
 #include "engine/kernels/arm/matmul_vec.h"
 
-static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int n, int quads, int bits,
-                              bool is_lo, int32x4_t (*acc)[QUADS])
+/* acc[r][v] += codes . q[r] over inputs from .. from+15. */
+static ALWAYS_INLINE void dot_16(const unsigned char *codes, const int8_t *const *q, int from, int n, int quads,
+                                 int bits, int32x4_t (*acc)[QUADS])
 {
-    (void)is_lo;
     int8x16_t x[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        x[r] = vld1q_s8(q[r]);
+        x[r] = vld1q_s8(q[r] + from);
     }
     UNROLL_FULLY
     for (int v = 0; v < quads; v++) {
+        const unsigned char *at = codes + 2 * bits * from + 16 * v;
         int8x16_t c[4];
         UNROLL_FULLY
         for (int i = 0; i < 4; i++) {
-            c[i] = vreinterpretq_s8_u8(operand(codes + 16 * v, bits, i));
+            c[i] = vreinterpretq_s8_u8(operand(at, bits, i));
         }
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
@@ -30,6 +31,16 @@ static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q
             acc[r][v] = vdotq_laneq_s32(acc[r][v], c[2], x[r], 2);
             acc[r][v] = vdotq_laneq_s32(acc[r][v], c[3], x[r], 3);
         }
+    }
+}
+
+static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int inputs, int n, int quads,
+                              int bits, bool is_lo, int32x4_t (*acc)[QUADS])
+{
+    (void)is_lo;
+    dot_16(codes, q, 0, n, quads, bits, acc);
+    if (inputs == PANEL_BLOCK) {
+        dot_16(codes, q, 16, n, quads, bits, acc);
     }
 }
 

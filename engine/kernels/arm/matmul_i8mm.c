@@ -2,30 +2,31 @@
  * each 16 of them. 4-bit codes gain nothing and stay with dotprod.
  *
  * The extension's matrix instruction (usmmla, 2 rows times 2 lanes, 8 inputs deep) is not used. It halves the
- * multiplications, but wants 8 inputs of a lane side by side and leaves 2 x 2 results: for 8 rows, 4 lanes and a block
- * of 32 inputs it takes 32 multiplications, 32 instructions to interleave codes and activations, 8 to take 4-bit codes
- * apart and 32 for results and scales, 104 in all; sdot 64, 8 and 24, that is 96. */
+ * multiplications, but wants 8 inputs of a lane side by side and leaves 2 x 2 results. For 8 rows, 4 lanes and a block
+ * of 32 inputs it takes 32 multiplications, 8 instructions for 4-bit codes, 24 to interleave codes and activations and
+ * 32 for results and scales, 96 in all; sdot takes 64, 8 and 24, which is 96 too. */
 #include "engine/kernels/isa.h"
 
-enum { CODE_OFFSET = 0 };
+enum { CODE_OFFSET = 0, TILE_QUADS = 2 };
 
 #include "engine/kernels/arm/matmul_vec.h"
 
-static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int n, int quads, int bits,
-                              bool is_lo, int32x4_t (*acc)[QUADS])
+/* acc[r][v] += codes . q[r] over inputs from .. from+15. */
+static ALWAYS_INLINE void dot_16(const unsigned char *codes, const int8_t *const *q, int from, int n, int quads,
+                                 int bits, int32x4_t (*acc)[QUADS])
 {
-    (void)is_lo;
     int8x16_t x[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        x[r] = vld1q_s8(q[r]);
+        x[r] = vld1q_s8(q[r] + from);
     }
     UNROLL_FULLY
     for (int v = 0; v < quads; v++) {
+        const unsigned char *at = codes + 2 * bits * from + 16 * v;
         uint8x16_t c[4];
         UNROLL_FULLY
         for (int i = 0; i < 4; i++) {
-            c[i] = operand(codes + 16 * v, bits, i);
+            c[i] = operand(at, bits, i);
         }
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
@@ -34,6 +35,16 @@ static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q
             acc[r][v] = vusdotq_laneq_s32(acc[r][v], c[2], x[r], 2);
             acc[r][v] = vusdotq_laneq_s32(acc[r][v], c[3], x[r], 3);
         }
+    }
+}
+
+static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int inputs, int n, int quads,
+                              int bits, bool is_lo, int32x4_t (*acc)[QUADS])
+{
+    (void)is_lo;
+    dot_16(codes, q, 0, n, quads, bits, acc);
+    if (inputs == PANEL_BLOCK) {
+        dot_16(codes, q, 16, n, quads, bits, acc);
     }
 }
 

@@ -1,13 +1,13 @@
 /* Quantised products without a dot instruction: products of bytes are 16 bits wide (smull), added up there as far as
- * they fit (smlal) and then in pairs to 32 bits (sadalp).
- *   4-bit codes: 4 products of at most 15 * 128.
+ * they fit (smlal) and then in pairs to 32 bits (sadalp). Tiles are one quad wide, as 16-bit sums take two registers.
+ *   4-bit codes: the 8 products of a block, 8 * 15 * 128 = 15,360.
  *   8-bit codes, less 128: two products with the first term, 2 * 128 * 127 = 32,512; one with the second, whose -128
  *   would make two of them 32,768. */
 #include "engine/kernels/isa.h"
 
 #include <string.h>
 
-enum { CODE_OFFSET = 128 };
+enum { CODE_OFFSET = 128, TILE_QUADS = 1 };
 
 #include "engine/kernels/arm/matmul_vec.h"
 
@@ -19,40 +19,78 @@ static ALWAYS_INLINE int8x16_t four_bytes(const int8_t *q)
     return vreinterpretq_s8_s32(vdupq_n_s32(v));
 }
 
-/* pairs[0] (lanes 0 1) and pairs[1] (lanes 2 3) += products of operands i .. i+count-1 of c and inputs of q. */
-static ALWAYS_INLINE void add_products(const int8x16_t *c, const int8_t *q, int i, int count, int32x4_t *pairs)
+/* Sums of a quad: 16 bits wide, two for each of lanes 0 1 2 3; then 32 bits wide, one for each. */
+struct wide {
+    int16x8_t low, high;
+};
+
+static ALWAYS_INLINE struct wide multiply(uint8x16_t codes, int8x16_t x)
 {
-    int8x16_t x = four_bytes(q + 4 * i);
-    int16x8_t low = vmull_s8(vget_low_s8(c[i]), vget_low_s8(x)), high = vmull_high_s8(c[i], x);
-    UNROLL_FULLY
-    for (int j = i + 1; j < i + count; j++) {
-        x = four_bytes(q + 4 * j);
-        low = vmlal_s8(low, vget_low_s8(c[j]), vget_low_s8(x));
-        high = vmlal_high_s8(high, c[j], x);
-    }
-    pairs[0] = vpadalq_s16(pairs[0], low);
-    pairs[1] = vpadalq_s16(pairs[1], high);
+    int8x16_t c = vreinterpretq_s8_u8(codes);
+    return (struct wide){vmull_s8(vget_low_s8(c), vget_low_s8(x)), vmull_high_s8(c, x)};
 }
 
-static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int n, int quads, int bits,
-                              bool is_lo, int32x4_t (*acc)[QUADS])
+static ALWAYS_INLINE struct wide multiply_add(struct wide sum, uint8x16_t codes, int8x16_t x)
 {
-    const int count = bits == 4 ? 4 : is_lo ? 1 : 2; /* products that fit 16 bits */
+    int8x16_t c = vreinterpretq_s8_u8(codes);
+    return (struct wide){vmlal_s8(sum.low, vget_low_s8(c), vget_low_s8(x)), vmlal_high_s8(sum.high, c, x)};
+}
+
+/* 4-bit codes of a quad, n rows. */
+static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, const int8_t *const *q, int inputs, int n, int v,
+                                    int32x4_t (*acc)[QUADS])
+{
+    struct wide sum[TILE_ROWS];
     UNROLL_FULLY
-    for (int v = 0; v < quads; v++) {
-        int8x16_t c[4];
-        UNROLL_FULLY
-        for (int i = 0; i < 4; i++) {
-            c[i] = vreinterpretq_s8_u8(operand(codes + 16 * v, bits, i));
-        }
+    for (int i = 0; i < inputs / 4; i++) {
+        uint8x16_t c = operand(codes, 4, i);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            int32x4_t pairs[2] = {vdupq_n_s32(0), vdupq_n_s32(0)};
-            UNROLL_FULLY
-            for (int i = 0; i < 4; i += count) {
-                add_products(c, q[r], i, count, pairs);
-            }
-            acc[r][v] = vaddq_s32(acc[r][v], vpaddq_s32(pairs[0], pairs[1]));
+            int8x16_t x = four_bytes(q[r] + 4 * i);
+            sum[r] = i == 0 ? multiply(c, x) : multiply_add(sum[r], c, x);
+        }
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        acc[r][v] = vaddq_s32(acc[r][v], vpaddq_s32(vpaddlq_s16(sum[r].low), vpaddlq_s16(sum[r].high)));
+    }
+}
+
+/* 8-bit codes of a quad, n rows; `count` products fit 16 bits. */
+static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, const int8_t *const *q, int inputs, int n, int v,
+                                    int count, int32x4_t (*acc)[QUADS])
+{
+    int32x4_t low[TILE_ROWS], high[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        low[r] = high[r] = vdupq_n_s32(0);
+    }
+    UNROLL_FULLY
+    for (int i = 0; i < inputs / 4; i += count) {
+        uint8x16_t c = operand(codes, 8, i), c2 = operand(codes, 8, i + count - 1);
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            struct wide sum = multiply(c, four_bytes(q[r] + 4 * i));
+            sum = count == 2 ? multiply_add(sum, c2, four_bytes(q[r] + 4 * i + 4)) : sum;
+            low[r] = vpadalq_s16(low[r], sum.low);
+            high[r] = vpadalq_s16(high[r], sum.high);
+        }
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        acc[r][v] = vaddq_s32(acc[r][v], vpaddq_s32(low[r], high[r]));
+    }
+}
+
+static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int inputs, int n, int quads,
+                              int bits, bool is_lo, int32x4_t (*acc)[QUADS])
+{
+    UNROLL_FULLY
+    for (int v = 0; v < quads; v++) {
+        if (bits == 4) {
+            dot_4_bit(codes + 16 * v, q, inputs, n, v, acc);
+        } else {
+            dot_8_bit(codes + 16 * v, q, inputs, n, v, is_lo ? 1 : 2, acc);
         }
     }
 }

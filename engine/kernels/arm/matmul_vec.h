@@ -1,10 +1,11 @@
 /* out = rows * panels^T, quantised kinds, once for every ARM ISA. A file that includes this defines before:
  *   CODE_OFFSET   what it takes off 8-bit codes to make them signed: 128, or 0 where it multiplies unsigned by signed
+ *   TILE_QUADS    how wide a tile of several rows is
  * and behind it `dot`, declared below. The order of float operations is that of kern.h.
  *
- * Lanes are taken in quads, the 4 output rows of one register. A full tile is 4 activation rows times 2 quads, the
- * panel's quads 0 1 and then 2 3: 8 sums, 8 integer sums and the operands fit 32 registers. One or two rows, whose
- * panels stream from memory, take all 4 quads at a time.
+ * Lanes are taken in quads, the 4 output rows of one register. A tile is 4 (or 2) activation rows times TILE_QUADS
+ * quads, so that sums, integer sums and operands fit 32 registers; the quads of a panel come one tile after the other.
+ * One row, whose panels stream from memory, takes all quads at a time.
  * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
  * the inlined function, and are kept apart from what is only known at run time. */
 #ifndef INFCGI_KERNELS_ARM_MATMUL_VEC_H
@@ -16,7 +17,7 @@
 
 /* Activation rows that are taken through all panels at a time: they stay in the second-level cache (256 KiB and more on
  * most cores) while the panels stream past. */
-enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, TILE_QUADS = 2, QUADS = PANEL_ROWS / 4, PREFETCH_BYTES = 4096 };
+enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, QUADS = PANEL_ROWS / 4, PREFETCH_BYTES = 4096 };
 
 /* What a tile needs to know of the call. */
 struct job {
@@ -35,12 +36,12 @@ struct shape {
     int parts; /* scales per block of 32: 1 or 2 */
 };
 
-/* acc[r][v] += codes . q[r] over 16 inputs, for n rows and the first `quads` quads from `codes` on. Codes are those of
- * the panel, 8-bit ones less CODE_OFFSET. is_lo: activations go down to -128, else to -127. */
-static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int n, int quads, int bits,
-                              bool is_lo, int32x4_t (*acc)[QUADS]);
+/* acc[r][v] += codes . q[r] over 16 or 32 inputs, for n rows and the first `quads` quads from `codes` on. Codes are
+ * those of the panel, 8-bit ones less CODE_OFFSET. is_lo: activations go down to -128, else to -127. */
+static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int inputs, int n, int quads,
+                              int bits, bool is_lo, int32x4_t (*acc)[QUADS]);
 
-/* Operand i (inputs 4i .. 4i+3 of 16) of a quad: 4 codes for each of 4 lanes. */
+/* Operand i of a quad, inputs 4i .. 4i+3: 4 codes for each of 4 lanes. */
 static ALWAYS_INLINE uint8x16_t operand(const unsigned char *codes, int bits, int i)
 {
     if (bits == 8) {
@@ -83,15 +84,7 @@ static ALWAYS_INLINE void dot_part(const struct job *g, const unsigned char *cod
             }
         }
     }
-    const int bytes = 32 * k.bits; /* of 16 inputs */
-    dot(codes + part * bytes, q, n, quads, k.bits, is_lo, acc);
-    if (k.parts == 1) {
-        UNROLL_FULLY
-        for (int r = 0; r < n; r++) {
-            q[r] += 16;
-        }
-        dot(codes + bytes, q, n, quads, k.bits, is_lo, acc);
-    }
+    dot(codes + part * 32 * k.bits, q, PANEL_BLOCK / k.parts, n, quads, k.bits, is_lo, acc);
 }
 
 /* One block's part of a tile from quad `first` on: integer dot, then the float steps kern.h prescribes. */
@@ -202,7 +195,9 @@ static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *p
         }
     }
     if (n - r >= 2) {
-        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 0, 2, QUADS, k);
+        for (int first = 0; first < QUADS; first += TILE_QUADS) {
+            tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, first, 2, TILE_QUADS, k);
+        }
         r += 2;
     }
     if (n - r >= 1) {
