@@ -16,8 +16,8 @@ passed=0
 failed=0
 while IFS='|' read -r cpu isas; do
     [ -n "$cpu" ] || continue
-    # shellcheck disable=SC2046 # one line of words
-    offered=$(echo $(qemu-aarch64 -cpu "$cpu" $checkkern --op add | awk '/^ok/ && !/planted/ { print $3 }'))
+    offered=$(qemu-aarch64 -cpu "$cpu" $checkkern --op add |
+        awk '/^ok/ && !/planted/ { printf "%s%s", between, $3; between = " " }')
     if [ "$offered" = "$isas" ]; then
         passed=$((passed + 1))
     else
