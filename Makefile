@@ -94,6 +94,8 @@ kern-arm:                               ## the ARM kernels against ref, cross-co
 	@bash tests/kernels/qemu_arm.sh
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
+same-bytes: $(B)/same_bytes             ## 200 prompts alone, in batches, in pieces, cached: the same bits (fetches the default model)
+	$(B)/same_bytes "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 fidelity: $(B)/fidelity $(GOLD)/.ok all ## MODEL=file.gguf: distance to transformers in float32 (fetches 1 GB of packages once)
 	@test -n '$(MODEL)' || { echo 'error: fidelity: expected MODEL=file.gguf' >&2; exit 64; }
 	$(GOLD)/bin/python tests/golden/fidelity.py '$(MODEL)' $(B)/fidelity.ref
@@ -126,7 +128,7 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) MODEL='$(MODEL)' PORT='$(PORT)' exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden tokenizer_vectors chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden same_bytes tokenizer_vectors chat_render) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests chat_render)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
@@ -156,5 +158,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern kern-arm golden fidelity chat vectors lint deps run test test-e2e check-asan bench-peer ci install clean help
+.PHONY: all unit kern kern-arm golden same-bytes fidelity chat vectors lint deps run test test-e2e check-asan bench-peer ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -13,6 +13,7 @@ unit|build/release/unittests
 kernels|build/release/checkkern
 kernels-arm|bash tests/kernels/qemu_arm.sh
 golden|build/release/golden
+same-bytes|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 vectors|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
 chat|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render
 e2e|build/venv/bin/python tests/e2e/run.py --variant release

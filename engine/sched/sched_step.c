@@ -164,7 +164,7 @@ static void give_prompt_token(struct sched *s, struct sched_seq *q, int32_t i_lo
     struct sampler_result r = {.id = q->tokens[pos], .logprob = NAN};
     if (i_logits >= 0) {
         struct sampler_row row = row_at(s, i_logits);
-        sampler_logprobs(&row, q->tokens[pos], q->sampling.n_top, &r);
+        sampler_logprobs(&row, q->tokens[pos], q->sampling.n_top, &s->scratch, &r);
     }
     if (pos == q->n_prompt_given) { /* not again after a preemption */
         q->n_prompt_given++;

@@ -44,6 +44,7 @@ struct check_op {
     X(check_matmul_ops)                                                                                                \
     X(check_quantize_ops)                                                                                              \
     X(check_ops_ops)                                                                                                   \
+    X(check_rows_ops)                                                                                                  \
     X(check_attention_ops)
 
 #define CHECK_DECLARE(group) extern const struct check_op group[];

@@ -32,6 +32,7 @@ static size_t lay_out_scratch(struct backend_model *m)
         m->rope_cos[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
         m->rope_sin[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
     }
+    m->chunk_stats = take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
     for (int t = 0; t < m->cfg.n_threads; t++) {
         struct cpu_scratch s = {
             .normed = take(m, &at, CPU_TILE_ROWS * align_up(widest * sizeof(float))),
@@ -51,6 +52,7 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     if (m->scratch == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the scratch table");
     }
+    m->n_chunks = (p->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
     m->scratch_bytes = lay_out_scratch(m);
     m->scratch_memory = mem_map(m->scratch_bytes, MEM_SCRATCH);
     m->kv_head_bytes = kern_kv_head_bytes((int)p->head_dim);

@@ -19,6 +19,8 @@ enum {
     CPU_TILE_COLUMNS = PLAN_MAX_HEAD, /* widest tile in outputs: the widest head */
     CPU_TILE_PANELS = 8,              /* panels of a tile elsewhere: 64 rows x 128 outputs are 32 KiB */
     CPU_ROWS_PER_THREAD = 8, /* from this many rows a thread, steps run by rows [measured: docs/internals/cpu.md] */
+    CPU_LOGITS_CHUNK = 1024, /* columns of the head that are computed and looked at together */
+    CPU_CHUNK_PANELS = CPU_LOGITS_CHUNK / PANEL_ROWS,
     CPU_ATTENTION_ROWS = 32, /* rows of one attention task */
 };
 
@@ -78,6 +80,8 @@ struct backend_model {
     atomic_int *tasks;        /* [n_steps] next attention task of a step, zeroed before each batch */
     struct cpu_block *blocks; /* [max_rows] of this batch */
     int32_t n_blocks;
+    uint32_t n_chunks;                     /* of a row of logits */
+    struct backend_row_stats *chunk_stats; /* [max_logits][n_chunks] of this batch */
 };
 
 /* Packs all weights of the plan into m->weights (cpu_weights.c). ERR_NOMEM, ERR_UNSUPPORTED_TYPE. */

@@ -9,12 +9,12 @@
  * about 14 % more work. Mean KL on SmolLM2 Q4_1: none 2.6e-3, so 1.1e-3, everywhere 6e-7 (docs/internals/cpu.md). */
 #define FINE 2.0f
 
-/* Does any step behind `after` read `buf` before it is written anew? A PLAN_ADD both reads and writes. */
+/* Does any step behind `after` read `buf` before it is written anew? What adds both reads and writes. */
 static bool is_read_later(const struct plan *p, int32_t after, plan_buf_id buf)
 {
     for (int32_t i = after + 1; i < p->n_steps; i++) {
         const struct plan_step *s = &p->steps[i];
-        bool adds = s->op == PLAN_MATMUL && s->epilogue == PLAN_ADD;
+        bool adds = s->op == PLAN_MATMUL ? s->epilogue == PLAN_ADD : s->adds;
         if (s->src == buf || (s->dst == buf && adds)) {
             return true;
         }
@@ -27,7 +27,7 @@ static bool is_read_later(const struct plan *p, int32_t after, plan_buf_id buf)
 
 static bool can_fuse(const struct plan *p, int32_t norm)
 {
-    if (p->steps[norm].op != PLAN_NORM || norm + 1 >= p->n_steps) {
+    if (p->steps[norm].op != PLAN_NORM || p->steps[norm].adds || norm + 1 >= p->n_steps) {
         return false;
     }
     const struct plan_step *next = &p->steps[norm + 1];

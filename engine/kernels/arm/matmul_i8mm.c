@@ -11,9 +11,9 @@ enum { CODE_OFFSET = 0, TILE_QUADS = 2 };
 
 #include "engine/kernels/arm/matmul_vec.h"
 
-/* acc[r][v] += codes . q[r] over inputs from .. from+15. */
-static ALWAYS_INLINE void dot_16(const unsigned char *codes, const int8_t *const *q, int from, int n, int quads,
-                                 int bits, int32x4_t (*acc)[QUADS])
+/* acc[v][r] += codes . q[r] over inputs from .. from+15. */
+static ALWAYS_INLINE void dot_16(const unsigned char *codes, uint8x16_t table, const int8_t *const *q, int from, int n,
+                                 int quads, struct shape k, int32x4_t (*acc)[TILE_ROWS])
 {
     int8x16_t x[TILE_ROWS];
     UNROLL_FULLY
@@ -22,29 +22,29 @@ static ALWAYS_INLINE void dot_16(const unsigned char *codes, const int8_t *const
     }
     UNROLL_FULLY
     for (int v = 0; v < quads; v++) {
-        const unsigned char *at = codes + 2 * bits * from + 16 * v;
+        const unsigned char *at = codes + 2 * k.bits * from + 16 * v;
         uint8x16_t c[4];
         UNROLL_FULLY
         for (int i = 0; i < 4; i++) {
-            c[i] = operand(at, bits, i);
+            c[i] = operand(at, table, k, i);
         }
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            acc[r][v] = vusdotq_laneq_s32(acc[r][v], c[0], x[r], 0);
-            acc[r][v] = vusdotq_laneq_s32(acc[r][v], c[1], x[r], 1);
-            acc[r][v] = vusdotq_laneq_s32(acc[r][v], c[2], x[r], 2);
-            acc[r][v] = vusdotq_laneq_s32(acc[r][v], c[3], x[r], 3);
+            acc[v][r] = vusdotq_laneq_s32(acc[v][r], c[0], x[r], 0);
+            acc[v][r] = vusdotq_laneq_s32(acc[v][r], c[1], x[r], 1);
+            acc[v][r] = vusdotq_laneq_s32(acc[v][r], c[2], x[r], 2);
+            acc[v][r] = vusdotq_laneq_s32(acc[v][r], c[3], x[r], 3);
         }
     }
 }
 
-static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int inputs, int n, int quads,
-                              int bits, bool is_lo, int32x4_t (*acc)[QUADS])
+static ALWAYS_INLINE void dot(const unsigned char *codes, uint8x16_t table, const int8_t *const *q, int inputs, int n,
+                              int quads, struct shape k, bool is_lo, int32x4_t (*acc)[TILE_ROWS])
 {
     (void)is_lo;
-    dot_16(codes, q, 0, n, quads, bits, acc);
+    dot_16(codes, table, q, 0, n, quads, k, acc);
     if (inputs == PANEL_BLOCK) {
-        dot_16(codes, q, 16, n, quads, bits, acc);
+        dot_16(codes, table, q, 16, n, quads, k, acc);
     }
 }
 

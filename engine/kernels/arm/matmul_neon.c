@@ -2,7 +2,8 @@
  * they fit (smlal) and then in pairs to 32 bits (sadalp). Tiles are one quad wide, as 16-bit sums take two registers.
  *   4-bit codes: the 8 products of a block, 8 * 15 * 128 = 15,360.
  *   8-bit codes, less 128: two products with the first term, 2 * 128 * 127 = 32,512; one with the second, whose -128
- *   would make two of them 32,768. */
+ *   would make two of them 32,768.
+ *   Codes of a table, less 128, are 127 at most: two products, 2 * 127 * 128 = 32,512. */
 #include "engine/kernels/isa.h"
 
 #include <string.h>
@@ -37,13 +38,13 @@ static ALWAYS_INLINE struct wide multiply_add(struct wide sum, uint8x16_t codes,
 }
 
 /* 4-bit codes of a quad, n rows. */
-static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, const int8_t *const *q, int inputs, int n, int v,
-                                    int32x4_t (*acc)[QUADS])
+static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, const int8_t *const *q, int inputs, int n,
+                                    struct shape k, int32x4_t *acc)
 {
     struct wide sum[TILE_ROWS];
     UNROLL_FULLY
     for (int i = 0; i < inputs / 4; i++) {
-        uint8x16_t c = operand(codes, 4, i);
+        uint8x16_t c = operand(codes, vdupq_n_u8(0), k, i);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
             int8x16_t x = four_bytes(q[r] + 4 * i);
@@ -52,13 +53,13 @@ static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, const int8_t *co
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        acc[r][v] = vaddq_s32(acc[r][v], vpaddq_s32(vpaddlq_s16(sum[r].low), vpaddlq_s16(sum[r].high)));
+        acc[r] = vaddq_s32(acc[r], vpaddq_s32(vpaddlq_s16(sum[r].low), vpaddlq_s16(sum[r].high)));
     }
 }
 
-/* 8-bit codes of a quad, n rows; `count` products fit 16 bits. */
-static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, const int8_t *const *q, int inputs, int n, int v,
-                                    int count, int32x4_t (*acc)[QUADS])
+/* 8-bit codes of a quad, or those of a table, n rows; `count` products fit 16 bits. */
+static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, uint8x16_t table, const int8_t *const *q, int inputs,
+                                    int n, int count, struct shape k, int32x4_t *acc)
 {
     int32x4_t low[TILE_ROWS], high[TILE_ROWS];
     UNROLL_FULLY
@@ -67,7 +68,7 @@ static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, const int8_t *co
     }
     UNROLL_FULLY
     for (int i = 0; i < inputs / 4; i += count) {
-        uint8x16_t c = operand(codes, 8, i), c2 = operand(codes, 8, i + count - 1);
+        uint8x16_t c = operand(codes, table, k, i), c2 = operand(codes, table, k, i + count - 1);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
             struct wide sum = multiply(c, four_bytes(q[r] + 4 * i));
@@ -78,19 +79,20 @@ static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, const int8_t *co
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        acc[r][v] = vaddq_s32(acc[r][v], vpaddq_s32(low[r], high[r]));
+        acc[r] = vaddq_s32(acc[r], vpaddq_s32(low[r], high[r]));
     }
 }
 
-static ALWAYS_INLINE void dot(const unsigned char *codes, const int8_t *const *q, int inputs, int n, int quads,
-                              int bits, bool is_lo, int32x4_t (*acc)[QUADS])
+static ALWAYS_INLINE void dot(const unsigned char *codes, uint8x16_t table, const int8_t *const *q, int inputs, int n,
+                              int quads, struct shape k, bool is_lo, int32x4_t (*acc)[TILE_ROWS])
 {
     UNROLL_FULLY
     for (int v = 0; v < quads; v++) {
-        if (bits == 4) {
-            dot_4_bit(codes + 16 * v, q, inputs, n, v, acc);
+        if (k.bits == 4 && !k.has_table) {
+            dot_4_bit(codes + 16 * v, q, inputs, n, k, acc[v]);
         } else {
-            dot_8_bit(codes + 16 * v, q, inputs, n, v, is_lo ? 1 : 2, acc);
+            int count = k.bits == 8 && is_lo ? 1 : 2;
+            dot_8_bit(codes + 16 * v, table, q, inputs, n, count, k, acc[v]);
         }
     }
 }

@@ -76,6 +76,14 @@ static inline vec vec_if_less(vec x, vec y, vec a, vec b)
     return (vec){vbslq_f32(vcltq_f32(x.lo, y.lo), a.lo, b.lo), vbslq_f32(vcltq_f32(x.hi, y.hi), a.hi, b.hi)};
 }
 
+/* Bit i: lane i of x is at least that of y; not where either is NaN. */
+static inline unsigned vec_at_least(vec x, vec y)
+{
+    static const uint16_t bit[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+    uint16x8_t lanes = vmovn_high_u32(vmovn_u32(vcgeq_f32(x.lo, y.lo)), vcgeq_f32(x.hi, y.hi));
+    return vaddvq_u16(vandq_u16(lanes, vld1q_u16(bit)));
+}
+
 /* A NaN in b comes through; one in a does not. (fmax would let both through, fmaxnm neither.) */
 static inline vec vec_max(vec a, vec b) { return vec_if_less(b, a, a, b); }
 static inline vec vec_min(vec a, vec b) { return vec_if_less(a, b, a, b); }
