@@ -6,37 +6,49 @@ MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL := all
 
 # --- flags: one line per build variant ---------------------------------------------------------------------------
-HARDEN      := -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fcf-protection -fPIE
-opt-release := -O2 -g $(HARDEN)
+HARDEN       = -fstack-protector-strong -D_FORTIFY_SOURCE=2 $(branch-$(ARCH)) -fPIE
+branch-x86  := -fcf-protection
+branch-arm  := -mbranch-protection=standard
+opt-release  = -O2 -g $(HARDEN)
 opt-debug   := -O0 -g3 -fPIE
 opt-asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 opt-tsan    := -O1 -g -fsanitize=thread
 opt-cov     := -O0 -g --coverage
+opt-arm64   := -O2 -g
 ld-release  := -pie -Wl,-z,relro,-z,now
+ld-arm64    := -static
+cc-arm64    := aarch64-linux-gnu-gcc
 CSTD  := -std=c17 -D_GNU_SOURCE
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wwrite-strings
 ifdef CI
 WARN += -Werror
 endif
 FP    := -ffp-contract=off -fno-math-errno
-CC    := gcc
+CC    := $(or $(cc-$(V)),gcc)
+ARCH  := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),arm,x86)
 override CFLAGS  := $(CSTD) $(WARN) $(FP) $(opt-$(V)) $(CFLAGS)
 override LDFLAGS := $(opt-$(V)) $(ld-$(V)) $(LDFLAGS)
 ifeq ($(opt-$(V)),)
-$(error V=$(V) is not a variant: release debug asan tsan cov)
+$(error V=$(V) is not a variant: release debug asan tsan cov arm64)
 endif
 
 # --- ISA flags: the last _word of a file name picks them; everything else is built for the baseline CPU -----------
 isa-avx2   := -mavx2 -mfma -mf16c
 isa-avx512 := $(isa-avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+isa-neon    := -march=armv8-a
+isa-dotprod := -march=armv8.2-a+dotprod
+isa-i8mm    := $(isa-dotprod)+i8mm
 isa = $(isa-$(lastword $(subst _, ,$(basename $(notdir $1)))))
 
 # --- sources: found, not listed ----------------------------------------------------------------------------------
-ENGINE  := $(sort $(shell find engine -name '*.c'))
+skip-x86 := engine/kernels/arm/%
+skip-arm := engine/kernels/x86/% tests/kernels/peak_avx512.c
+here     = $(sort $(filter-out $(skip-$(ARCH)),$1))
+ENGINE  := $(call here,$(shell find engine -name '*.c'))
 FCGI    := $(sort $(shell find fcgi -name '*.c'))
 UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 SUPPORT := $(sort $(shell find tests/support -name '*.c'))
-KERNELS := $(sort $(shell find tests/kernels -name '*.c'))
+KERNELS := $(call here,$(shell find tests/kernels -name '*.c'))
 obj      = $(patsubst %.c,$(B)/%.o,$1)
 GOLD    := build/venv-golden
 GOLDEN  := $(basename $(notdir $(wildcard tests/golden/*.c)))
@@ -62,8 +74,8 @@ $(B)/unit_suites.o: $(B)/unit_suites.c
 	@$(CC) $(CFLAGS) -c -o $@ $<
 $(B)/unittests: $(call obj,$(ENGINE) $(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $(SUPPORT)) $(B)/unit_suites.o
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
-$(B)/checkkern: $(call obj,$(ENGINE) $(KERNELS))
-	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(B)/checkkern: $(call obj,$(filter engine/base/% engine/tensor/% engine/kernels/%,$(ENGINE)) $(KERNELS))
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ -lm -lpthread
 
 $(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(call obj,$(ENGINE))
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -78,6 +90,10 @@ kern: $(B)/checkkern                    ## every kernel of every ISA against ref
 	$(B)/checkkern
 kern-bench: $(B)/checkkern              ## speed of each kernel beside the machine's limits; ISA=best|name|all OP=prefix REF=1
 	$(B)/checkkern --bench $(if $(filter-out best,$(ISA)),--isa $(ISA)) $(if $(OP),--op $(OP)) $(if $(REF),--ref)
+kern-arm:                               ## the ARM kernels against ref, cross-compiled, under qemu
+	@sh tests/support/deps.sh arm
+	@$(MAKE) V=arm64 build/arm64/checkkern
+	@bash tests/kernels/qemu_arm.sh
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
 same-bytes: $(B)/same_bytes             ## 200 prompts alone, in batches, in pieces, cached: the same bits (fetches the default model)
@@ -116,6 +132,7 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden same_bytes tokenizer_vectors chat_render) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests chat_render)
+	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(VENV)/.ok
@@ -145,5 +162,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern kern-bench golden same-bytes fidelity chat vectors lint deps run test test-e2e check-asan bench-peer bench-peer-types ci install clean help
+.PHONY: all unit kern kern-bench kern-arm golden same-bytes fidelity chat vectors lint deps run test test-e2e check-asan bench-peer bench-peer-types ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -11,6 +11,7 @@ lint|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
 lint-bites|bash tests/lint/lint_test.sh
 unit|build/release/unittests
 kernels|build/release/checkkern
+kernels-arm|bash tests/kernels/qemu_arm.sh
 golden|build/release/golden
 same-bytes|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 vectors|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"

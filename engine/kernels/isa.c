@@ -5,16 +5,28 @@
 #include "engine/kernels/kern.h"
 
 #include <string.h>
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 
-/* CPU features by gcc's names [GCC manual, __builtin_cpu_supports]: those that ISAs need, and some that they may use.
- */
-enum feature {
+/* CPU features, those that ISAs need and some that they may use: on x86 by gcc's names [GCC manual,
+ * __builtin_cpu_supports], on ARM by those of Linux [arm64 elf_hwcaps]. */
 #if defined(__x86_64__)
 #define CPU_FEATURES(X)                                                                                                \
     X(avx2) X(fma) X(f16c) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni) X(avx512bf16)
+#define CPU_HAS(name) (__builtin_cpu_supports(#name) != 0)
+#elif defined(__aarch64__)
+#define CPU_FEATURES(X) X(asimd) X(asimddp) X(i8mm)
+#define CPU_HAS(name) cpu_has_##name()
+static bool cpu_has_asimd(void) { return (getauxval(AT_HWCAP) & HWCAP_ASIMD) != 0; }
+static bool cpu_has_asimddp(void) { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
+static bool cpu_has_i8mm(void) { return (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }
 #else
 #define CPU_FEATURES(X)
 #endif
+
+enum feature {
 #define FEATURE_ENUM(name) FEATURE_##name,
     CPU_FEATURES(FEATURE_ENUM)
 #undef FEATURE_ENUM
@@ -26,7 +38,7 @@ static bool has_feature(int f)
     switch (f) {
 #define FEATURE_CASE(name)                                                                                             \
     case FEATURE_##name:                                                                                               \
-        return __builtin_cpu_supports(#name) != 0;
+        return CPU_HAS(name);
         CPU_FEATURES(FEATURE_CASE)
 #undef FEATURE_CASE
     default:
@@ -54,11 +66,23 @@ enum {
 };
 #endif
 
+#if defined(__aarch64__)
+enum {
+    NEEDS_NEON = 1 << FEATURE_asimd,
+    NEEDS_DOTPROD = NEEDS_NEON | 1 << FEATURE_asimddp,
+    NEEDS_I8MM = NEEDS_DOTPROD | 1 << FEATURE_i8mm,
+};
+#endif
+
 static const struct isa_row isa_rows[] = {
     {"ref", 0, kern_init_ref},
 #if defined(__x86_64__)
     {"avx2", NEEDS_AVX2, kern_init_avx2},
     {"avx512", NEEDS_AVX512, kern_init_avx512},
+#elif defined(__aarch64__)
+    {"neon", NEEDS_NEON, kern_init_neon},
+    {"dotprod", NEEDS_DOTPROD, kern_init_dotprod},
+    {"i8mm", NEEDS_I8MM, kern_init_i8mm},
 #endif
 };
 

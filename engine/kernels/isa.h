@@ -11,11 +11,15 @@ struct kern_qblock;
 void kern_init_ref(struct kern_table *t); /* fills every entry */
 void kern_init_avx2(struct kern_table *t);
 void kern_init_avx512(struct kern_table *t);
+void kern_init_neon(struct kern_table *t);
+void kern_init_dotprod(struct kern_table *t);
+void kern_init_i8mm(struct kern_table *t);
 
 /* The entries that are not matrix products or quantisation; each kern_init_* calls its own. */
 void kern_ops_init_ref(struct kern_table *t);
 void kern_ops_init_avx2(struct kern_table *t);
 void kern_ops_init_avx512(struct kern_table *t);
+void kern_ops_init_neon(struct kern_table *t);
 void kern_rows_init_ref(struct kern_table *t); /* what the sampler asks of a row; ISAs set it in kern_ops_init_* */
 
 struct kern_attention_args;
@@ -32,5 +36,11 @@ void kern_quantize_row_avx2(const float *x, size_t k, float fine, struct kern_qb
 void kern_matmul_init_avx512(struct kern_table *t);
 void kern_matmul_float_init_avx512(struct kern_table *t); /* called by the line above */
 void kern_quantize_row_avx512(const float *x, size_t k, float fine, struct kern_qblock *row);
+
+void kern_matmul_init_neon(struct kern_table *t);
+void kern_matmul_float_init_neon(struct kern_table *t); /* called by the line above */
+void kern_quantize_row_neon(const float *x, size_t k, float fine, struct kern_qblock *row);
+void kern_matmul_init_dotprod(struct kern_table *t); /* quantised kinds */
+void kern_matmul_init_i8mm(struct kern_table *t);    /* 8-bit codes */
 
 #endif

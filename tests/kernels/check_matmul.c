@@ -74,7 +74,7 @@ static void fill_quant_panel(struct check *c, enum panel_kind kind, enum check_f
     size_t bytes = panel_bytes(kind, k), scales = panel_scale_offset(kind, k);
     for (size_t i = 0; i < bytes; i++) { /* every code value, the extreme ones more often */
         uint64_t r = check_random(c);
-        panel[i] = (r >> 8 & 7) == 0 ? 0xFF : (uint8_t)r;
+        panel[i] = (r >> 8 & 7) == 0 ? 0xFF : (r >> 8 & 7) == 1 ? 0 : (uint8_t)r;
     }
     for (size_t i = scales; i + 2 <= bytes; i += 2) {
         uint16_t h = panel_info(kind)->has_bf16_scale ? random_bf16(c, fill) : random_half(c, fill);
@@ -103,6 +103,28 @@ static void fill_float_panel(struct check *c, enum panel_kind kind, enum check_f
     }
 }
 
+/* The largest terms a block may have, all of one sign now and then: sums in narrow integers must hold them. */
+static void make_extreme(struct check *c, struct kern_qblock *q)
+{
+    int sums[2] = {0, 0}, sums_lo[2] = {0, 0};
+    bool same = (check_random(c) & 1) != 0, is_low = (check_random(c) & 1) != 0;
+    for (int i = 0; i < PANEL_BLOCK; i++) {
+        is_low = same ? is_low : (check_random(c) & 1) != 0;
+        q->hi[i] = is_low ? -127 : 127;
+        q->lo[i] = is_low ? -128 : 127;
+        sums[i / 16] += q->hi[i];
+        sums_lo[i / 16] += q->lo[i];
+    }
+    for (int i = 0; i < 2; i++) {
+        q->half[i] = -8 * sums[i];
+        q->half_lo[i] = -8 * sums_lo[i];
+    }
+    q->zero = q->half[0] + q->half[1];
+    q->zero_lo = q->half_lo[0] + q->half_lo[1];
+    q->fine = 1;
+    q->s = q->d * ((float)(256 * (sums[0] + sums[1]) + sums_lo[0] + sums_lo[1]) * (1.0f / 256));
+}
+
 /* Fills `args`: panels, rows and a canary-filled output. */
 static void make_case(struct check *c, enum panel_kind kind, enum check_fill fill, const struct shape *s)
 {
@@ -123,7 +145,11 @@ static void make_case(struct check *c, enum panel_kind kind, enum check_fill fil
         } else {
             /* no second term, some, in every block */
             static const float fine[] = {INFINITY, 3, 1, 0};
-            c->ref->quantize_row(x, k, fine[check_random_below(c, 4)], (void *)(rows + (size_t)r * row_bytes));
+            struct kern_qblock *row = (void *)(rows + (size_t)r * row_bytes);
+            c->ref->quantize_row(x, k, fine[check_random_below(c, 4)], row);
+            if (check_random_below(c, 4) == 0) {
+                make_extreme(c, &row[check_random_below(c, s->k / PANEL_BLOCK)]);
+            }
         }
     }
     size_t stride = (size_t)s->n_panels * PANEL_ROWS + 16; /* 16 floats between rows that nobody may write */

@@ -96,20 +96,6 @@ static void touch_share(void *arg, int thread, int n_threads)
     (void)n_threads;
 }
 
-static void run_int8(void *arg, int thread, int n_threads)
-{
-    double *ops = arg;
-    ops[thread] = check_peak_int8_avx512();
-    (void)n_threads;
-}
-
-static void run_f32(void *arg, int thread, int n_threads)
-{
-    double *ops = arg;
-    ops[thread] = check_peak_f32_avx512();
-    (void)n_threads;
-}
-
 static double best_run_ns(struct pool *pool, pool_fn fn, void *arg, int n_trials)
 {
     uint64_t best = UINT64_MAX;
@@ -138,6 +124,22 @@ static double peak_read(struct pool *pool, int n_threads)
     return best;
 }
 
+/* Fills in what the instructions of a kernel can do; 0 where this CPU has no kernels that are compared with it. */
+#if defined(__x86_64__)
+static void run_int8(void *arg, int thread, int n_threads)
+{
+    double *ops = arg;
+    ops[thread] = check_peak_int8_avx512();
+    (void)n_threads;
+}
+
+static void run_f32(void *arg, int thread, int n_threads)
+{
+    double *ops = arg;
+    ops[thread] = check_peak_f32_avx512();
+    (void)n_threads;
+}
+
 static bool has_avx512(void)
 {
     for (int i = 0; kern_isa_name(i) != NULL; i++) {
@@ -148,6 +150,24 @@ static bool has_avx512(void)
     return false;
 }
 
+static void peak_ops(struct pool *pool, struct check_peaks *out)
+{
+    if (has_avx512()) {
+        double ops[POOL_MAX_THREADS] = {0}; /* of each thread; all do the same */
+        double ns = best_run_ns(pool, run_int8, ops, TRIALS);
+        out->int8_gops = ops[0] * out->n_threads / ns;
+        ns = best_run_ns(pool, run_f32, ops, TRIALS);
+        out->f32_gops = ops[0] * out->n_threads / ns;
+    }
+}
+#else
+static void peak_ops(struct pool *pool, struct check_peaks *out)
+{
+    (void)pool;
+    (void)out;
+}
+#endif
+
 bool check_peaks(int n_threads, struct check_peaks *out)
 {
     *out = (struct check_peaks){.n_threads = n_threads};
@@ -157,13 +177,7 @@ bool check_peaks(int n_threads, struct check_peaks *out)
         fprintf(stderr, "checkkern: %s\n", info.text);
         return false;
     }
-    if (has_avx512()) {
-        double ops[POOL_MAX_THREADS] = {0}; /* of each thread; all do the same */
-        double ns = best_run_ns(pool, run_int8, ops, TRIALS);
-        out->int8_gops = ops[0] * n_threads / ns;
-        ns = best_run_ns(pool, run_f32, ops, TRIALS);
-        out->f32_gops = ops[0] * n_threads / ns;
-    }
+    peak_ops(pool, out);
     out->read_gbs = peak_read(pool, n_threads);
     pool_free(&pool);
     return true;

@@ -73,9 +73,14 @@ sizes() {
 
 # Each header compiles when it is included alone. *_vec.h are bodies shared by ISA files, which define their types first.
 headers() {
-    local h
+    local h cc
     for h in $(grep '\.h$' <<<"$c_files" | grep -v '_vec\.h$'); do
-        if ! gcc -std=c17 -D_GNU_SOURCE -I. -fsyntax-only -x c -include "$h" /dev/null 2>"$out"; then
+        cc=gcc
+        if [[ $h == engine/kernels/arm/* && $(uname -m) != aarch64 ]]; then
+            cc=aarch64-linux-gnu-gcc
+            command -v $cc >/dev/null || continue
+        fi
+        if ! $cc -std=c17 -D_GNU_SOURCE -I. -fsyntax-only -x c -include "$h" /dev/null 2>"$out"; then
             echo "$h:1: does not compile alone: $(grep -m1 error "$out" | sed 's/.*error: //')"
         fi
     done

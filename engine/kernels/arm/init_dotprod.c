@@ -1,0 +1,6 @@
+/* What the ISA `dotprod` fills in. */
+#include "engine/kernels/isa.h"
+
+#include "engine/kernels/kern.h"
+
+void kern_init_dotprod(struct kern_table *t) { kern_matmul_init_dotprod(t); }

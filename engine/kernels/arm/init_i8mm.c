@@ -1,0 +1,6 @@
+/* What the ISA `i8mm` fills in. */
+#include "engine/kernels/isa.h"
+
+#include "engine/kernels/kern.h"
+
+void kern_init_i8mm(struct kern_table *t) { kern_matmul_init_i8mm(t); }

@@ -1,0 +1,153 @@
+/* out = rows * panels^T with Advanced SIMD, float kinds: one FMA per input, inputs in ascending order. Since an
+ * element's sum is one chain of FMAs, speed comes from many elements at a time: 4 rows x 1 panel, or 4 panels when
+ * there is one row. Inputs are taken 4 at a time where there are so many, as FMA can take a factor from any lane.
+ * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
+ * the inlined function, and are kept apart from what is only known at run time. */
+#include "engine/kernels/isa.h"
+
+#include "engine/kernels/kern.h"
+
+#include <arm_neon.h>
+
+enum { TILE = 4, QUADS = PANEL_ROWS / 4, ROWS_IN_CACHE_BYTES = 192 * 1024 }; /* TILE: rows or panels */
+
+/* Weights of input i for lanes 4*v .. 4*v+3, widened. */
+static ALWAYS_INLINE float32x4_t weights(enum panel_kind kind, const unsigned char *panel, size_t i, int v)
+{
+    if (kind == PANEL_F32) {
+        return vld1q_f32((const float *)(const void *)(panel + 64 * i + 16 * (size_t)v));
+    }
+    uint16x4_t narrow = vld1_u16((const uint16_t *)(const void *)(panel + 32 * i + 8 * (size_t)v));
+    if (kind == PANEL_F16) {
+        return vcvt_f32_f16(vreinterpret_f16_u16(narrow));
+    }
+    return vreinterpretq_f32_u32(vshll_n_u16(narrow, 16));
+}
+
+/* sum[r] += weights of inputs i .. i+3 of one panel times those inputs of n rows. */
+static ALWAYS_INLINE void add_four(enum panel_kind kind, const unsigned char *panel, size_t i, const float32x4_t *x,
+                                   int n, float32x4_t (*sum)[QUADS])
+{
+    UNROLL_FULLY
+    for (int v = 0; v < QUADS; v++) {
+        float32x4_t w0 = weights(kind, panel, i, v), w1 = weights(kind, panel, i + 1, v);
+        float32x4_t w2 = weights(kind, panel, i + 2, v), w3 = weights(kind, panel, i + 3, v);
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            sum[r][v] = vfmaq_laneq_f32(sum[r][v], w0, x[r], 0);
+            sum[r][v] = vfmaq_laneq_f32(sum[r][v], w1, x[r], 1);
+            sum[r][v] = vfmaq_laneq_f32(sum[r][v], w2, x[r], 2);
+            sum[r][v] = vfmaq_laneq_f32(sum[r][v], w3, x[r], 3);
+        }
+    }
+}
+
+/* The same for one input. */
+static ALWAYS_INLINE void add_one(enum panel_kind kind, const unsigned char *panel, size_t i, const float *const *rows,
+                                  int n, float32x4_t (*sum)[QUADS])
+{
+    UNROLL_FULLY
+    for (int v = 0; v < QUADS; v++) {
+        float32x4_t w = weights(kind, panel, i, v);
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            sum[r][v] = vfmaq_n_f32(sum[r][v], w, rows[r][i]);
+        }
+    }
+}
+
+/* n rows x m panels, one of n and m being 1; sum[e] is that of the e-th row or panel. */
+static ALWAYS_INLINE void tile(const struct kern_matmul_args *a, enum panel_kind kind, size_t bytes, int r0, int p0,
+                               int n, int m)
+{
+    const unsigned char *panels = (const unsigned char *)a->panels + (size_t)p0 * bytes;
+    const float *rows[TILE];
+    float32x4_t sum[TILE][QUADS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        rows[r] = (const void *)((const unsigned char *)a->rows + (size_t)(r0 + r) * a->row_bytes);
+    }
+    UNROLL_FULLY
+    for (int e = 0; e < n * m; e++) {
+        UNROLL_FULLY
+        for (int v = 0; v < QUADS; v++) {
+            sum[e][v] = vdupq_n_f32(0);
+        }
+    }
+    size_t i = 0;
+    for (; i + 4 <= a->k; i += 4) {
+        float32x4_t x[TILE];
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            x[r] = vld1q_f32(rows[r] + i);
+        }
+        UNROLL_FULLY
+        for (int p = 0; p < m; p++) {
+            add_four(kind, panels + (size_t)p * bytes, i, x, n, sum + p);
+        }
+    }
+    for (; i < a->k; i++) {
+        UNROLL_FULLY
+        for (int p = 0; p < m; p++) {
+            add_one(kind, panels + (size_t)p * bytes, i, rows, n, sum + p);
+        }
+    }
+    float *out = a->out + (size_t)r0 * a->out_stride + (size_t)p0 * PANEL_ROWS;
+    UNROLL_FULLY
+    for (int e = 0; e < n * m; e++) {
+        float *at = out + (size_t)(e / m) * a->out_stride + (size_t)(e % m) * PANEL_ROWS;
+        UNROLL_FULLY
+        for (int v = 0; v < QUADS; v++) {
+            vst1q_f32(at + 4 * v, sum[e][v]);
+        }
+    }
+}
+
+/* Rows r .. end-1 against panel p. */
+static ALWAYS_INLINE void panel_rows(const struct kern_matmul_args *a, enum panel_kind kind, size_t bytes, int r,
+                                     int end, int p)
+{
+    for (; r + TILE <= end; r += TILE) {
+        tile(a, kind, bytes, r, p, TILE, 1);
+    }
+    if (end - r >= 2) {
+        tile(a, kind, bytes, r, p, 2, 1);
+        r += 2;
+    }
+    if (end - r >= 1) {
+        tile(a, kind, bytes, r, p, 1, 1);
+    }
+}
+
+static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind)
+{
+    size_t bytes = panel_bytes(kind, a->k);
+    if (a->n_rows == 1) {
+        int p = 0;
+        for (; p + TILE <= a->n_panels; p += TILE) {
+            tile(a, kind, bytes, 0, p, 1, TILE);
+        }
+        for (; p < a->n_panels; p++) {
+            tile(a, kind, bytes, 0, p, 1, 1);
+        }
+        return;
+    }
+    int step = MAX_OF((int)(ROWS_IN_CACHE_BYTES / (a->row_bytes + 1) / TILE * TILE), (int)TILE);
+    for (int r = 0; r < a->n_rows; r += step) {
+        int end = MIN_OF(r + step, a->n_rows);
+        for (int p = 0; p < a->n_panels; p++) {
+            panel_rows(a, kind, bytes, r, end, p);
+        }
+    }
+}
+
+static void matmul_f32(const struct kern_matmul_args *a) { matmul(a, PANEL_F32); }
+static void matmul_f16(const struct kern_matmul_args *a) { matmul(a, PANEL_F16); }
+static void matmul_bf16(const struct kern_matmul_args *a) { matmul(a, PANEL_BF16); }
+
+void kern_matmul_float_init_neon(struct kern_table *t)
+{
+    t->matmul[PANEL_F32] = matmul_f32;
+    t->matmul[PANEL_F16] = matmul_f16;
+    t->matmul[PANEL_BF16] = matmul_bf16;
+}

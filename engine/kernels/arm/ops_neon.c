@@ -1,0 +1,14 @@
+/* The small operations and attention for neon: the shared bodies over neon's vector. */
+#include "engine/kernels/arm/vec_neon.h"
+
+#include "engine/kernels/isa.h"
+#include "engine/kernels/x86/attention_vec.h"
+#include "engine/kernels/x86/ops_vec.h"
+#include "engine/kernels/x86/rows_vec.h"
+
+void kern_ops_init_neon(struct kern_table *t)
+{
+    ops_vec_init(t);
+    rows_vec_init(t);
+    t->attention = vec_attention;
+}

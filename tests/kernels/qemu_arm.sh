@@ -1,0 +1,40 @@
+#!/bin/bash
+# The ARM kernels under qemu, on CPUs of different ages: each must offer the ISAs it has and no other, and checkkern must
+# pass for its highest one, which so never runs where more is there than it asked for. Prints the sum as the last line.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+checkkern=build/arm64/checkkern
+
+# qemu's name of a CPU|the ISAs it has, ascending
+cpus='
+cortex-a72|ref neon
+neoverse-n1|ref neon dotprod
+max|ref neon dotprod i8mm
+'
+
+passed=0
+failed=0
+while IFS='|' read -r cpu isas; do
+    [ -n "$cpu" ] || continue
+    offered=$(qemu-aarch64 -cpu "$cpu" $checkkern --op add |
+        awk '/^ok/ && !/planted/ { printf "%s%s", between, $3; between = " " }')
+    if [ "$offered" = "$isas" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED $cpu: expected ISAs $isas, found $offered"
+    fi
+    echo "$cpu: $offered"
+    out=$(qemu-aarch64 -cpu "$cpu" $checkkern --isa "${isas##* }")
+    status=$?
+    echo "$out"
+    if [[ $(tail -n 1 <<<"$out") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+        passed=$((passed + BASH_REMATCH[1]))
+        failed=$((failed + BASH_REMATCH[2]))
+    else
+        failed=$((failed + 1))
+        echo "FAILED $cpu: checkkern ended with status $status"
+    fi
+done <<<"$cpus"
+echo "$passed passed, $failed failed"
+[ $failed = 0 ] && [ $passed != 0 ]
