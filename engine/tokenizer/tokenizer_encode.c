@@ -10,6 +10,7 @@ enum {
     SPM_SPACE_BYTES = 3,
     WORD_LOOKUP_BYTES = 128,      /* longer words are never taken whole before merges */
     TOKENIZER_MAX_TEXT = 1 << 28, /* keeps all offsets in 32 bits; no context holds as much */
+    SEEN_WHOLE = 1 << 30,         /* such a word and a piece of another with the same bytes can differ */
     SEEN_MAX_BYTES = 255,         /* longer units are not remembered */
     SEEN_IDS = 2,
     SEEN_SLOTS_MIN = 64,
@@ -19,10 +20,9 @@ enum {
 
 /* A unit seen before in this text, and what it became. */
 struct seen {
-    uint64_t a,
-        b;        /* up to 16 bytes: these (tokenizer_short). More: the hash, and where they are, behind encoder.base */
-    uint32_t len; /* bytes; 0: empty */
-    uint32_t n;   /* ids */
+    uint64_t a, b; /* up to 16 bytes: these (tokenizer_short). More: the hash; where they are, behind encoder.base */
+    uint32_t len;  /* bytes; 0: empty. With SEEN_WHOLE when a token could be taken whole */
+    uint32_t n;    /* ids */
     int32_t ids[SEEN_IDS]; /* up to as many; more stand in the output: ids[0] tells where, behind encoder.first */
 };
 
@@ -120,6 +120,7 @@ struct unit {
     const char *s;
     size_t n;
     uint64_t a, b;     /* as in struct seen */
+    uint32_t len;      /* as in struct seen */
     size_t from;       /* ids in out before it */
     struct seen *slot; /* where it may have been seen */
     struct word *word; /* OPTIONAL token of the same bytes */
@@ -132,7 +133,7 @@ static void remember(struct encoder *e, const struct unit *u)
         return;
     }
     size_t n = e->out->n - u->from;
-    *u->slot = (struct seen){.a = u->a, .b = u->b, .len = (uint32_t)u->n, .n = (uint32_t)n};
+    *u->slot = (struct seen){.a = u->a, .b = u->b, .len = u->len, .n = (uint32_t)n};
     if (n > SEEN_IDS) {
         u->slot->ids[0] = (int32_t)(u->from - e->first);
     }
@@ -171,15 +172,16 @@ static inline enum err begin_unit(struct encoder *e, const char *s, size_t n, bo
     } else {
         hash = tokenizer_hash(s, n);
         a = hash;
-        b = (uint64_t)(s - e->base);
+        b = e->base != NULL ? (uint64_t)(s - e->base) : 0;
     }
     struct seen *slot = &e->seen[hash & e->seen_mask];
     *is_done = true;
-    if (slot->len == n && slot->a == a && e->base != NULL &&
+    uint32_t len = (uint32_t)n | (takes_whole ? SEEN_WHOLE : 0u);
+    if (slot->len == len && slot->a == a && e->base != NULL &&
         (n <= 16 ? slot->b == b : memcmp(e->base + slot->b, s, n) == 0)) {
         return emit_seen(e, slot);
     }
-    *u = (struct unit){.s = s, .n = n, .a = a, .b = b, .from = e->out->n, .slot = slot};
+    *u = (struct unit){.s = s, .n = n, .a = a, .b = b, .len = len, .from = e->out->n, .slot = slot};
     u->word = words_find(&e->t->words, s, n, hash);
     if (u->word != NULL) {
         uint32_t stands = atomic_load_explicit(&u->word->stands, memory_order_relaxed);
@@ -223,9 +225,9 @@ static enum err encode_bpe_word(struct encoder *e, const char *s, size_t n)
     if (cut == n) {
         TRY(merge_unit(e, s, n));
     } else {
-        for (size_t at = 0, len = cut; at < n; len = words_cut(t, s + at, n - at)) {
-            TRY(encode_unit(e, s + at, len));
-            at += len;
+        for (size_t at = 0; at < n; at += cut) {
+            cut = words_cut(t, s + at, n - at);
+            TRY(encode_unit(e, s + at, cut));
         }
     }
     learn(e, &u);
