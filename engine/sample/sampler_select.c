@@ -16,7 +16,7 @@ enum {
     RADIX_SIZE = 1 << RADIX_BITS,
     RADIX_DIGITS = 3,
     HEAP_SORTED = 768, /* more candidates than this are sorted by radix [measured: even at 500 to 1,000] */
-    MAX_BLOCK = (1 << 22) / SAMPLER_BLOCKS + BLOCK_STEP, /* collected at a time */
+    MAX_BLOCK = SAMPLER_MAX_VOCAB / SAMPLER_BLOCKS + BLOCK_STEP, /* collected at a time */
 };
 
 void sampler_view_init(struct sampler_view *v, const struct sampler_row *row, struct sampler_scratch *s)
