@@ -91,6 +91,13 @@ static enum err emit_symbols(struct encoder *e)
 
 /* --- units ------------------------------------------------------------------------------------------------------ */
 
+/* SPM: the token of one character, or TOKENIZER_NO_TOKEN. */
+static int32_t character_id(const struct tokenizer *t, const char *s, size_t len)
+{
+    const struct word *word = words_find(&t->words, s, len, tokenizer_hash(s, len));
+    return word == NULL || word->key == NO_KEY ? TOKENIZER_NO_TOKEN : word->id;
+}
+
 /* Splits s[0..n) into symbols, bytes or characters, and merges them. */
 static enum err merge_unit(struct encoder *e, const char *s, size_t n)
 {
@@ -99,14 +106,16 @@ static enum err merge_unit(struct encoder *e, const char *s, size_t n)
     TRY(merger_reserve(m, n));
     m->word = s;
     m->n = 0;
+    uint32_t cp, before = UINT32_MAX;
+    int32_t id = TOKENIZER_NO_TOKEN;
     for (size_t at = 0, len = 1; at < n; at += len) {
-        uint32_t cp;
-        int32_t id = t->byte_ids[(unsigned char)s[at]];
         if (t->is_spm) {
             len = tokenizer_chr(s + at, n - at, &cp);
-            const struct word *word = words_find(&t->words, s + at, len, tokenizer_hash(s + at, len));
-            id = word == NULL || word->key == NO_KEY ? TOKENIZER_NO_TOKEN : word->id;
-        } else if (id < 0) {
+            if (cp != before || cp == UTF8_REPLACEMENT) { /* which stands for any invalid byte */
+                id = character_id(t, s + at, len);
+            }
+            before = cp;
+        } else if ((id = t->byte_ids[(unsigned char)s[at]]) < 0) {
             continue;
         }
         m->symbols[m->n++] = (struct symbol){.id = id, .from = (uint32_t)at, .len = (uint32_t)len};

@@ -19,7 +19,7 @@ enum {
 /* What two neighbouring tokens become. */
 struct merge {
     int32_t left, right; /* left < 0: empty slot */
-    int32_t rank;        /* lower merges first */
+    uint32_t key;        /* lower merges first; NO_KEY: never */
     int32_t result;
 };
 
@@ -270,8 +270,10 @@ struct symbol {
     int32_t id;         /* -1: a character without a token (SPM) */
     uint32_t from, len; /* its bytes in the word */
 };
+enum { MERGER_KNOWN = 512 };
 struct merger {
     const struct tokenizer *t;
+    struct merge known[MERGER_KNOWN]; /* SPM: pairs looked up, by hash; zero: none */
     const char *word;
     struct symbol *symbols; /* [n], compacted by merger_run */
     uint32_t n;

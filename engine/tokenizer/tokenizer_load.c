@@ -213,7 +213,7 @@ static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, str
     if (r->n_waiting > MERGES_AHEAD) {
         enter_merge(t, place);
     }
-    *place = (struct merge){.left = left, .right = right, .rank = rank, .result = result};
+    *place = (struct merge){.left = left, .right = right, .key = (uint32_t)rank, .result = result};
     return ERR_OK;
 }
 
