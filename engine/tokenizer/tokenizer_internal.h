@@ -43,8 +43,7 @@ enum { BYTE_ALPHABET_END = 256 + 68 }; /* code points of the byte alphabet lie b
 /* A token as words are compared with it, in one place since a vocabulary is larger than the caches. */
 struct word {
     int32_t id;
-    uint32_t
-        key; /* SPM: order of merges, lower first. NO_KEY for what text does not give: control tokens and the like */
+    uint32_t key; /* SPM: order of merges, lower first. NO_KEY: text never gives it, like control tokens */
     uint32_t len;
     /* Does the text of the token, as a word, become that token? Found out as words come by; any thread may write what
      * any other would. */
@@ -67,8 +66,9 @@ struct words {
     uint32_t ascii[128][4];
     uint64_t *pairs; /* [2^(64 - pairs_shift) / 64] */
     int pairs_shift;
-    uint32_t cut_bytes[256]
-                      [8]; /* BPE: last byte of one and first byte of the next, where a token holds part of either */
+    /* BPE: the last byte of a character and the first of the next, bits as in ascii, where a token holds only part of
+     * one of the two. */
+    uint32_t cut_bytes[256][8];
 };
 struct word_slot {
     uint32_t tag;
@@ -87,8 +87,8 @@ struct tokenizer {
     unsigned char *is_eog; /* [n_vocab] */
     struct merge *merges;  /* BPE: [merge_mask + 1] */
     uint32_t merge_mask;
-    uint64_t
-        *merge_bits; /* BPE: a bit for the hash of each merge; most pairs do not merge, and this stays in the caches */
+    /* BPE: a bit for the hash of each merge; most pairs do not merge, and this stays in the caches. */
+    uint64_t *merge_bits; /* [2^(64 - merge_bits_shift) / 64] */
     int merge_bits_shift;
     int32_t byte_ids[256];      /* token of a single byte, or -1 */
     bool lacks_high_bytes;      /* byte_ids has no token for some byte of 0x80 .. 0xFF */
