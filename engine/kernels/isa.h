@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 struct kern_table;
+struct kern_qblock;
 
 void kern_init_ref(struct kern_table *t); /* fills every entry */
 void kern_init_avx2(struct kern_table *t);
@@ -22,14 +23,14 @@ void kern_attention_ref(const struct kern_attention_args *a);
 
 /* ref: matmul for every panel kind; quantize_row. */
 void kern_matmul_init_ref(struct kern_table *t);
-void kern_quantize_row_ref(const float *x, size_t k, void *row);
+void kern_quantize_row_ref(const float *x, size_t k, float fine, struct kern_qblock *row);
 
 void kern_matmul_init_avx2(struct kern_table *t);
 void kern_matmul_float_init_avx2(struct kern_table *t); /* called by the line above */
-void kern_quantize_row_avx2(const float *x, size_t k, void *row);
+void kern_quantize_row_avx2(const float *x, size_t k, float fine, struct kern_qblock *row);
 
 void kern_matmul_init_avx512(struct kern_table *t);
 void kern_matmul_float_init_avx512(struct kern_table *t); /* called by the line above */
-void kern_quantize_row_avx512(const float *x, size_t k, void *row);
+void kern_quantize_row_avx512(const float *x, size_t k, float fine, struct kern_qblock *row);
 
 #endif

@@ -17,31 +17,49 @@
 #include <stdint.h>
 
 /* --- quantised activation rows ------------------------------------------------------------------------------------
- * int8 per 32 inputs: with amax the largest |x| of the block, d = amax / 127 and q = round to nearest even of
- * x * (127 / amax), both divisions in f32. A block with amax < 2^-119 (where d would be subnormal) is all zero; in a
- * block with a NaN or infinity d and s are NaN and q is 0, so that every product with the row is NaN and can be
- * noticed. One row of K inputs, n_blocks = ceil(K/32): q     int8 [n_blocks*32]     -127 .. 127; inputs beyond K are 0
- *   d     f32  [n_blocks]        scale; 0 for an all-zero block
- *   s     f32  [n_blocks]        d * sum of q over the block (for minimums)
- *   nsum  i32  [n_blocks*2]      minus the sum of q over each half block of 16 (for zero points)
- * in this order, each part at a multiple of 64 bytes from the row's start. */
-size_t kern_qrow_bytes(size_t k); /* a multiple of 64 */
-size_t kern_qrow_d_offset(size_t k);
-size_t kern_qrow_s_offset(size_t k);
-size_t kern_qrow_nsum_offset(size_t k);
+ * Blocks of 32 inputs, x = d * (hi + lo / 256). With amax the largest |x| of the block, d = amax / 127 and hi = round
+ * to nearest even of x * (127 / amax), both divisions in f32. A *fine* block has a second term, lo = x - d * hi in
+ * units of d / 256; in the others lo is 0. Where few large values carry a row, the blocks that hold them make most of
+ * its error; the second term in those blocks alone takes most of the error away for little work [measured:
+ * docs/internals/cpu.md]. A block is fine when d^2 > fine^2 * (mean of d^2 over the row's blocks): fine 0 is every
+ * block, infinity none. The mean's sum runs in 16 interleaved partial sums, then by halves.
+ * A block with amax < 2^-110 (where 1 / d would come near overflow) is all zero; in a block with a NaN or infinity d
+ * and s are NaN and hi and lo 0, so that every product with the row is NaN and can be noticed.
+ *
+ * A row of K inputs is kern_qrow_blocks(K) blocks; inputs beyond K are 0. What a kernel needs of a block without a
+ * second term lies in its first cache line. */
+struct kern_qblock {
+    _Alignas(64) int8_t hi[PANEL_BLOCK]; /* -127 .. 127 */
+    float d;                             /* 0 for an all-zero block */
+    float s;                             /* d * (sum of hi + sum of lo / 256), for minimums */
+    int32_t zero;                        /* -8 * sum of hi, for zero points */
+    int32_t half[2];                     /* -8 * sum of hi over each half */
+    uint32_t fine;                       /* 1 for a fine block, else 0 */
+    _Alignas(64) int8_t lo[PANEL_BLOCK]; /* -128 .. 127 */
+    int32_t zero_lo;                     /* -8 * sum of lo */
+    int32_t half_lo[2];                  /* -8 * sum of lo over each half */
+};
+
+static inline size_t kern_qrow_blocks(size_t k) { return (k + PANEL_BLOCK - 1) / PANEL_BLOCK; }
+static inline size_t kern_qrow_bytes(size_t k) { return kern_qrow_blocks(k) * sizeof(struct kern_qblock); }
 
 /* out[T][n_panels*16] = rows * panels^T.
- * Quantised kinds, per element and in this order over blocks b = 0..: with acc the exact integer sum of c*q
- *   zero point (32):  out = fma(scale_b * (float)(acc + z*nsum), d_b, out)
- *   zero point (16):  two such steps, first half then second half of the block
- *   minimum:          out = fma(scale_b * (float)acc, d_b, out); then out = fma(min_b, s_b, out)
+ * Quantised kinds, per element and in this order over blocks b = 0..: with acc the exact integer sum of
+ * (c - zero point) * (256 * hi + lo), c replaced by its entry in table kinds
+ *   scale per 32:  out = fma(scale_b / 256 * (float)acc, d_b, out)
+ *   minimum too:   then out = fma(min_b, s_b, out)
+ *   scale per 16:  two steps as for 32, first half then second half of the block
+ *   minimum too:   two steps out = fma(fma(min_b / -2048, (float)sum, scale_b / 256 * (float)acc), d_b, out),
+ *                  with sum = 256 * half + half_lo (which is -8 times that of 256 * hi + lo)
+ * A block without lo may as well take (scale_b * (float)(acc / 256)): a power of two changes no bit. So a kernel leaves
+ * lo out where no row of its tile has any, and no row's result depends on its tile mates.
  * float kinds: out = fma(w_k, x_k, out) for k = 0..K-1, weights widened to f32. out starts from 0.
  * Bound vs ref: quantised 1e-6 * sum |terms| (ISAs with FMA are exact to ref, which uses fmaf); float kinds equal. */
 struct kern_matmul_args {
     const void *panels; /* n_panels panels, panel_bytes apart, 64-byte aligned */
     int n_panels;
     size_t k;
-    const void *rows; /* n_rows rows, row_bytes apart: f32 [K] for float kinds, else quantised activation rows */
+    const void *rows; /* n_rows rows, row_bytes apart: f32 [K] for float kinds, else kern_qblock [K/32] */
     size_t row_bytes;
     int n_rows;
     float *out; /* [n_rows][out_stride]; elements 0 .. n_panels*16-1 of each row are written */
@@ -90,8 +108,9 @@ struct kern_table {
 
     kern_matmul_fn matmul[PANEL_KIND_COUNT];
 
-    /* Quantises x[k] into a row of kern_qrow_bytes(k) bytes at `row` (64-byte aligned). Exact to ref. */
-    void (*quantize_row)(const float *x, size_t k, void *row);
+    /* Quantises x[k] into row[kern_qrow_blocks(k)], with a second term in blocks above `fine` >= 0 as told there. Exact
+     * to ref. */
+    void (*quantize_row)(const float *x, size_t k, float fine, struct kern_qblock *row);
 
     /* out = x / sqrt(mean(x^2) + eps) * w; w may be NULL (all ones); out may be x. [Zhang & Sennrich 2019]
      * eps > 0; squares below 1e-38 count as 0. The sum runs in 16 interleaved partial sums, then pairwise.
@@ -148,5 +167,10 @@ MUST_CHECK enum err kern_select(const char *name, struct kern_table *out, struct
 /* ISAs in ascending order; NULL beyond the last. is_there tells whether this CPU has it. */
 const char *kern_isa_name(int i);
 bool kern_isa_is_there(int i);
+
+/* The CPU flags that decide about ISAs, space-separated: those an ISA needs and this CPU lacks, ""; those it has. */
+enum { KERN_CPU_FLAGS_BYTES = 256 };
+void kern_isa_lacks(int i, char out[KERN_CPU_FLAGS_BYTES]);
+void kern_cpu_flags(char out[KERN_CPU_FLAGS_BYTES]);
 
 #endif

@@ -99,6 +99,7 @@ int main(int argc, char **argv)
 {
     const char *cpu = NULL, *backend = "cpu";
     int n_threads = pool_cpu_count();
+    bool high_precision = argc > 3 && strcmp(argv[argc - 1], "--high-precision") == 0;
     for (int i = 3; i + 1 < argc; i += 2) {
         cpu = strcmp(argv[i], "--cpu") == 0 ? argv[i + 1] : cpu;
         backend = strcmp(argv[i], "--backend") == 0 ? argv[i + 1] : backend;
@@ -111,7 +112,9 @@ int main(int argc, char **argv)
     struct err_info info = {0};
     const struct backend *b = backend_find(backend);
     if (argc < 3 || b == NULL) {
-        fprintf(stderr, "usage: fidelity MODEL.gguf REFERENCE [--backend cpu|ref] [--cpu ISA] [--threads N]\n");
+        fprintf(
+            stderr,
+            "usage: fidelity MODEL.gguf REFERENCE [--backend cpu|ref] [--cpu ISA] [--threads N] [--high-precision]\n");
         return 64;
     }
     enum err err = gguf_open(argv[1], &g, &info);
@@ -119,6 +122,7 @@ int main(int argc, char **argv)
     err = err != ERR_OK ? err : io_map_open(argv[2], &reference, &info);
     if (err == ERR_OK) {
         struct backend_config cfg = {.cpu = cpu,
+                                     .high_precision = high_precision,
                                      .n_threads = n_threads,
                                      .max_rows = CHUNK,
                                      .max_logits = CHUNK,
@@ -130,7 +134,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "error: %s: %s\n", err_code(err), info.text);
         return 65;
     }
-    printf("%s, %s%s%s: ", argv[1], backend, cpu != NULL ? "/" : "", cpu != NULL ? cpu : "");
+    printf("%s, %s%s%s%s: ", argv[1], backend, cpu != NULL ? "/" : "", cpu != NULL ? cpu : "",
+           high_precision ? ", high precision" : "");
     int rc = compare(b, m, &reference);
     b->close(&m);
     plan_free(&plan);

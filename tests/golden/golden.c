@@ -20,13 +20,17 @@ enum { MAX_PROMPT = 128, N_GREEDY = 12, MAX_MODELS = 64, N_PAGES = 16, MAX_ROWS 
 
 /* What is allowed, by back end: the largest error of a logit as a share of the logits' spread, and that of a
  * log-probability. ref differs from float32 only by its sums in double; cpu keeps keys and values in f16 and, on
- * quantised weights, activations in 16 bits. */
+ * quantised weights, activations in 16 bits with high precision. Without, most have 8 bits, which these models of
+ * random weights and a few dozen dimensions feel far more than real ones (docs/benchmarks.md has those): then the
+ * continuation need not be the same, but the bits must still not depend on neighbours, threads and pieces. */
 static const struct bound {
     const char *backend;
+    bool high_precision;
     double logits, logprobs;
 } bounds[] = {
-    {"ref", 2e-4, 1e-3},
-    {"cpu", 1e-2, 2e-2},
+    {"ref", true, 2e-4, 1e-3},
+    {"cpu", true, 1e-2, 2e-2},
+    {"cpu", false, 0.3, 0.5},
 };
 
 enum { MAX_PROMPTS = 64 };
@@ -129,8 +133,8 @@ static void check_values(struct subject *s, const struct prompt *p)
     report(s, worst / sqrt(var) <= s->bound->logits, "last logits, share of their spread", worst / sqrt(var),
            s->bound->logits);
     report(s, worst_lp <= s->bound->logprobs, "prompt log-probabilities", worst_lp, s->bound->logprobs);
-    printf("  %-18s %-4s %-7s prompt %3d  logits %.1e  log-probabilities %.1e\n", s->name, s->backend->name, s->cpu,
-           p->n, worst / sqrt(var), worst_lp);
+    printf("  %-18s %-4s %-7s %s prompt %3d  logits %.1e  log-probabilities %.1e\n", s->name, s->backend->name, s->cpu,
+           s->bound->high_precision ? "high" : "fast", p->n, worst / sqrt(var), worst_lp);
 }
 
 /* One thread and two must give the same bits. */
@@ -186,7 +190,9 @@ static void check_greedy(struct subject *s, const struct prompt *p)
         }
         next = s->stats[0].argmax;
     }
-    report(s, wrong == 0, "wrong tokens in the greedy continuation", wrong, 0);
+    if (s->bound->high_precision) {
+        report(s, wrong == 0, "wrong tokens in the greedy continuation", wrong, 0);
+    }
 }
 
 static void check_prompt(struct subject *s, const struct gguf *expect, int i)
@@ -221,8 +227,12 @@ static void check_prompt(struct subject *s, const struct gguf *expect, int i)
 /* Opens the subject's back end with `n_threads` and runs all prompts. */
 static void check_backend(struct subject *s, const struct gguf *expect, int n_threads)
 {
-    struct backend_config cfg = {
-        .cpu = s->cpu, .n_threads = n_threads, .n_pages = N_PAGES, .max_rows = MAX_ROWS, .max_logits = MAX_ROWS};
+    struct backend_config cfg = {.cpu = s->cpu,
+                                 .high_precision = s->bound->high_precision,
+                                 .n_threads = n_threads,
+                                 .n_pages = N_PAGES,
+                                 .max_rows = MAX_ROWS,
+                                 .max_logits = MAX_ROWS};
     struct err_info info = {0};
     if (s->backend->open(s->plan, &cfg, &s->model, &info) != ERR_OK) {
         printf("FAILED %s on %s/%s: open: %s\n", s->name, s->backend->name, s->cpu, info.text);
@@ -242,14 +252,19 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
     s->backend->close(&s->model);
 }
 
-static const struct bound *bound_of(const struct backend *b)
+/* One back end with every ISA, each with one thread and with two. */
+static void check_bound(struct subject *s, const struct gguf *expect)
 {
-    for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
-        if (strcmp(bounds[i].backend, b->name) == 0) {
-            return &bounds[i];
+    bool has_isas = s->backend == &backend_cpu;
+    for (int isa = 0; has_isas ? kern_isa_name(isa) != NULL : isa == 0; isa++) {
+        s->cpu = has_isas ? kern_isa_name(isa) : "-";
+        if (has_isas && !kern_isa_is_there(isa)) {
+            printf("  %-18s %-4s %-7s this CPU does not have it\n", s->name, s->backend->name, s->cpu);
+            continue;
         }
+        check_backend(s, expect, 1);
+        check_backend(s, expect, 2);
     }
-    return NULL;
 }
 
 static void check_model(const char *folder, const char *name)
@@ -273,16 +288,12 @@ static void check_model(const char *folder, const char *name)
     s.n_vocab = (int32_t)s.plan->n_vocab;
     s.logits = malloc((size_t)MAX_ROWS * (size_t)s.n_vocab * sizeof(float));
     for (int b = 0; (s.backend = backend_at(b)) != NULL; b++) {
-        s.bound = bound_of(s.backend);
-        bool has_isas = s.backend == &backend_cpu;
-        for (int isa = 0; s.bound != NULL && (has_isas ? kern_isa_name(isa) != NULL : isa == 0); isa++) {
-            s.cpu = has_isas ? kern_isa_name(isa) : "-";
-            if (has_isas && !kern_isa_is_there(isa)) {
-                printf("  %-18s %-4s %-7s this CPU does not have it\n", name, s.backend->name, s.cpu);
-                continue;
+        s.bound = NULL;
+        for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
+            if (strcmp(bounds[i].backend, s.backend->name) == 0) {
+                s.bound = &bounds[i];
+                check_bound(&s, expect);
             }
-            check_backend(&s, expect, 1);
-            check_backend(&s, expect, 2);
         }
         if (s.bound == NULL) {
             printf("FAILED %s: no bound for back end %s\n", name, s.backend->name);

@@ -1,11 +1,11 @@
 /* out = rows * panels^T with AVX-512 VNNI, quantised kinds: lane = output row of the panel.
  *
  * A tile is 8 (4, 2, 1) activation rows times one panel; its sums stay in registers. vpdpbusd takes 4 unsigned codes a
- * lane and 4 activation bytes that are broadcast from memory, so the activations need no rearranging. Every tile shape
- * runs the same operations in the same order for an element, so results do not depend on the shape of a call. Float
- * kinds: matmul_float_avx512.c.
- * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
- * the inlined function, and are kept apart from what is only known at run time. */
+ * lane and 4 activation bytes that are broadcast from memory, so the activations need no rearranging. Kinds with a
+ * table replace their indexes by codes with one vpshufb a register, before the rows share them. Every tile shape runs
+ * the same operations in the same order for an element, so results do not depend on the shape of a call. Float kinds:
+ * matmul_float_avx512.c. Functions with more than five parameters: tile shapes and counts are compile-time constants,
+ * folded into each copy of the inlined function, and are kept apart from what is only known at run time. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
@@ -21,9 +21,8 @@ enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8, PREFETCH_BYTES = 4096 };
 struct job {
     size_t n_blocks;
     size_t row_bytes;
-    size_t scales, mins; /* offsets in a panel */
-    size_t d, s, nsum;   /* offsets in an activation row */
-    size_t ahead;        /* distance at which panels are prefetched, whole panels */
+    size_t scales, mins, table; /* offsets in a panel */
+    size_t ahead;               /* distance at which panels are prefetched, whole panels */
     size_t out_stride;
 };
 
@@ -33,6 +32,8 @@ struct shape {
     int zero_shift; /* log2 of the zero point, 0 = none */
     bool has_min;
     int parts; /* scales per block of 32: 1 or 2 */
+    bool has_table;
+    bool has_bf16_scale;
 };
 
 static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
@@ -40,92 +41,139 @@ static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
     return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
 }
 
-/* Four activation bytes in every lane. */
-static ALWAYS_INLINE __m512i four_bytes(const unsigned char *q)
+static ALWAYS_INLINE __m512 bf16_row(const unsigned char *p)
+{
+    __m512i words = _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)(const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+}
+
+/* Four activation bytes, an integer, a float in every lane. */
+static ALWAYS_INLINE __m512i four_bytes(const int8_t *q)
 {
     int32_t v;
     memcpy(&v, q, sizeof v);
     return _mm512_set1_epi32(v);
 }
 
-static ALWAYS_INLINE int32_t int_at(const unsigned char *p)
+/* Block b of row r of a tile. */
+static ALWAYS_INLINE const struct kern_qblock *block_of(const struct job *g, const unsigned char *rows, int r, size_t b)
 {
-    int32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
+    return (const struct kern_qblock *)(const void *)(rows + (size_t)r * g->row_bytes) + b;
 }
 
-static ALWAYS_INLINE __m512 float_at(const unsigned char *p)
-{
-    float v;
-    memcpy(&v, p, sizeof v);
-    return _mm512_set1_ps(v);
-}
-
-/* acc[r] += codes . q over one block (4-bit) or one part of a block (8-bit). q: the block's bytes of the first row. */
-static ALWAYS_INLINE void dot(const unsigned char *codes, const unsigned char *q, size_t row_bytes, int n,
-                              struct shape k, int part, __m512i *acc)
+/* acc[r] += (codes - zero point) . one term over block b or one part of it. */
+static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m512i table, const unsigned char *rows,
+                              size_t b, int part, int n, struct shape k, bool is_lo, __m512i *acc)
 {
     const __m512i mask = _mm512_set1_epi8(15);
+    const int8_t *q[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        const struct kern_qblock *block = block_of(g, rows, r, b);
+        q[r] = is_lo ? block->lo : block->hi;
+        if (k.zero_shift != 0) {
+            const int32_t *half = is_lo ? block->half_lo : block->half;
+            __m512i zero = _mm512_set1_epi32(k.parts == 2 ? half[part] : is_lo ? block->zero_lo : block->zero);
+            acc[r] = _mm512_add_epi32(acc[r], _mm512_slli_epi32(zero, (unsigned)k.zero_shift - 3));
+        }
+    }
     if (k.bits == 4) {
+        int steps = 4 / k.parts;
         UNROLL_FULLY
-        for (int j = 0; j < 4; j++) {
+        for (int j = part * steps; j < part * steps + steps; j++) {
             __m512i both = _mm512_load_si512(codes + 64 * j);
             __m512i low = _mm512_and_si512(both, mask);
             __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+            low = k.has_table ? _mm512_shuffle_epi8(table, low) : low;
+            high = k.has_table ? _mm512_shuffle_epi8(table, high) : high;
             UNROLL_FULLY
             for (int r = 0; r < n; r++) {
-                acc[r] = _mm512_dpbusd_epi32(acc[r], low, four_bytes(q + (size_t)r * row_bytes + 8 * j));
+                acc[r] = _mm512_dpbusd_epi32(acc[r], low, four_bytes(q[r] + 8 * j));
             }
             UNROLL_FULLY
             for (int r = 0; r < n; r++) {
-                acc[r] = _mm512_dpbusd_epi32(acc[r], high, four_bytes(q + (size_t)r * row_bytes + 8 * j + 4));
+                acc[r] = _mm512_dpbusd_epi32(acc[r], high, four_bytes(q[r] + 8 * j + 4));
             }
         }
         return;
     }
     int steps = 8 / k.parts;
     UNROLL_FULLY
-    for (int j = 0; j < steps; j++) {
-        int at = part * steps + j;
-        __m512i c = _mm512_load_si512(codes + 64 * at);
+    for (int j = part * steps; j < part * steps + steps; j++) {
+        __m512i c = _mm512_load_si512(codes + 64 * j);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            acc[r] = _mm512_dpbusd_epi32(acc[r], c, four_bytes(q + (size_t)r * row_bytes + 4 * at));
+            acc[r] = _mm512_dpbusd_epi32(acc[r], c, four_bytes(q[r] + 4 * j));
         }
     }
 }
 
+/* product[r] += min times the sum of the inputs over half a block, in units of d. */
+static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
+                                       bool is_fine, __m512 min, __m512 *product)
+{
+    min = _mm512_mul_ps(min, _mm512_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        const struct kern_qblock *q = block_of(g, rows, r, b);
+        int32_t total = is_fine ? 256 * q->half[part] + q->half_lo[part] : q->half[part];
+        product[r] = _mm512_fmadd_ps(min, _mm512_cvtepi32_ps(_mm512_set1_epi32(total)), product[r]);
+    }
+}
+
 /* One block's part of a tile: integer dot, then the float steps kern.h prescribes. */
-static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, const unsigned char *rows,
-                                    size_t b, int part, int n, struct shape k, __m512 *sum)
+static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, __m512i table,
+                                    const unsigned char *rows, size_t b, int part, int n, struct shape k, bool is_fine,
+                                    __m512 *sum)
 {
     size_t at = b * (size_t)k.parts + (size_t)part;
     const unsigned char *codes = panel + b * (size_t)(k.bits * 64);
-    __m512 scale = half_row(panel + g->scales + at * 32);
+    const unsigned char *scales = panel + g->scales + at * 32;
+    __m512 scale = k.has_bf16_scale ? bf16_row(scales) : half_row(scales);
     __m512i acc[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         acc[r] = _mm512_setzero_si512();
-        if (k.zero_shift != 0) {
-            const unsigned char *nsum = rows + (size_t)r * g->row_bytes + g->nsum + b * 8;
-            int32_t minus_sum = k.parts == 2 ? int_at(nsum + 4 * part) : int_at(nsum) + int_at(nsum + 4);
-            acc[r] = _mm512_slli_epi32(_mm512_set1_epi32(minus_sum), (unsigned)k.zero_shift);
-        }
     }
-    dot(codes, rows + b * PANEL_BLOCK, g->row_bytes, n, k, part, acc);
+    dot(g, codes, table, rows, b, part, n, k, false, acc);
+    if (is_fine) {
+        scale = _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / 256));
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            acc[r] = _mm512_slli_epi32(acc[r], 8);
+        }
+        dot(g, codes, table, rows, b, part, n, k, true, acc);
+    }
+    __m512 product[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        __m512 d = float_at(rows + (size_t)r * g->row_bytes + g->d + b * 4);
-        sum[r] = _mm512_fmadd_ps(_mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r])), d, sum[r]);
+        product[r] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r]));
     }
-    if (k.has_min) {
+    if (k.has_min && k.parts == 2) {
+        add_half_min(g, rows, b, part, n, is_fine, half_row(panel + g->mins + at * 32), product);
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        sum[r] = _mm512_fmadd_ps(product[r], _mm512_set1_ps(block_of(g, rows, r, b)->d), sum[r]);
+    }
+    if (k.has_min && k.parts == 1) {
         __m512 min = half_row(panel + g->mins + at * 32);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            sum[r] = _mm512_fmadd_ps(min, float_at(rows + (size_t)r * g->row_bytes + g->s + b * 4), sum[r]);
+            sum[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(block_of(g, rows, r, b)->s), sum[r]);
         }
     }
+}
+
+/* Does any of the tile's rows have a second term in block b? */
+static ALWAYS_INLINE bool any_fine(const struct job *g, const unsigned char *rows, size_t b, int n)
+{
+    uint32_t any = 0;
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        any |= block_of(g, rows, r, b)->fine;
+    }
+    return any != 0;
 }
 
 /* Asks for the lines that lie `ahead` of block b's share of the panel: the next panel, in the order of its addresses. A
@@ -146,14 +194,25 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
                                int n, struct shape k)
 {
     __m512 sum[TILE_ROWS];
+    __m512i table = _mm512_setzero_si512();
+    if (k.has_table) {
+        table = _mm512_load_si512(panel + g->table);
+        _mm_prefetch((const char *)((uintptr_t)panel + g->ahead + g->table), _MM_HINT_T0);
+    }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         sum[r] = _mm512_setzero_ps();
     }
     for (size_t b = 0; b < g->n_blocks; b++) {
         prefetch(g, panel, b, k);
+        bool is_fine = any_fine(g, rows, b, n);
+        UNROLL_FULLY
         for (int part = 0; part < k.parts; part++) {
-            tile_part(g, panel, rows, b, part, n, k, sum);
+            if (is_fine) {
+                tile_part(g, panel, table, rows, b, part, n, k, true, sum);
+            } else {
+                tile_part(g, panel, table, rows, b, part, n, k, false, sum);
+            }
         }
     }
     UNROLL_FULLY
@@ -197,9 +256,7 @@ static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_ki
                           .row_bytes = a->row_bytes,
                           .scales = panel_scale_offset(kind, a->k),
                           .mins = panel_min_offset(kind, a->k),
-                          .d = kern_qrow_d_offset(a->k),
-                          .s = kern_qrow_s_offset(a->k),
-                          .nsum = kern_qrow_nsum_offset(a->k),
+                          .table = panel_table_offset(kind, a->k),
                           .ahead = (PREFETCH_BYTES + bytes - 1) / bytes * bytes,
                           .out_stride = a->out_stride};
     int step = chunk_rows(a->row_bytes);
@@ -238,6 +295,32 @@ static void matmul_u8_b16(const struct kern_matmul_args *a)
     matmul(a, PANEL_U8_B16, (struct shape){.bits = 8, .zero_shift = 7, .parts = 2});
 }
 
+static void matmul_u4_b16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U4_B16, (struct shape){.bits = 4, .zero_shift = 3, .parts = 2});
+}
+
+static void matmul_u4_min_b16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U4_MIN_B16, (struct shape){.bits = 4, .has_min = true, .parts = 2});
+}
+
+static void matmul_t4(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_T4, (struct shape){.bits = 4, .zero_shift = 7, .parts = 1, .has_table = true});
+}
+
+static void matmul_t4_b16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_T4_B16, (struct shape){.bits = 4, .zero_shift = 7, .parts = 2, .has_table = true});
+}
+
+static void matmul_t4_bf16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_T4_BF16,
+           (struct shape){.bits = 4, .zero_shift = 7, .parts = 1, .has_table = true, .has_bf16_scale = true});
+}
+
 void kern_matmul_init_avx512(struct kern_table *t)
 {
     t->matmul[PANEL_U4] = matmul_u4;
@@ -245,5 +328,10 @@ void kern_matmul_init_avx512(struct kern_table *t)
     t->matmul[PANEL_U8] = matmul_u8;
     t->matmul[PANEL_U8_MIN] = matmul_u8_min;
     t->matmul[PANEL_U8_B16] = matmul_u8_b16;
+    t->matmul[PANEL_U4_B16] = matmul_u4_b16;
+    t->matmul[PANEL_U4_MIN_B16] = matmul_u4_min_b16;
+    t->matmul[PANEL_T4] = matmul_t4;
+    t->matmul[PANEL_T4_B16] = matmul_t4_b16;
+    t->matmul[PANEL_T4_BF16] = matmul_t4_bf16;
     kern_matmul_float_init_avx512(t);
 }
