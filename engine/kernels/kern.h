@@ -148,10 +148,10 @@ struct kern_table {
     /* max[n_blocks]: largest of each block, NaNs left out; -inf for a block of nothing else. Exact. */
     void (*block_max)(const float *x, int32_t n, int32_t block, float *max);
 
-    /* sum[n_blocks]: sum of exp((x - shift) * scale) over each block, for x <= shift and 0 < scale <= FLT_MAX. No
-     * NaNs. Relative error at most 2e-6 + 3e-7 * the mean of |(x - shift) * scale|, weighted by the terms; arguments
-     * below -87.3 count as 0. */
-    void (*block_expsum)(const float *x, int32_t n, int32_t block, float shift, float scale, double *sum);
+    /* sum[n_blocks]: sum of exp((x - shift) * scale) over the elements of each block that are below `limit`, for x <=
+     * shift and 0 < scale <= FLT_MAX. No NaNs. Relative error at most 1.2e-6 + 1.3e-7 * the mean of |(x - shift) *
+     * scale|, weighted by the terms; arguments below -87.3 count as 0. */
+    void (*block_expsum)(const float *x, int32_t n, int32_t block, float shift, float scale, float limit, double *sum);
 
     /* Indices of the elements that are at least `least`, ascending, into ids[n]; returns how many. NaNs are not.
      * Exact. */

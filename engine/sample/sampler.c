@@ -14,6 +14,9 @@ enum { FIRST_CANDIDATES = 64 }; /* at least, when only top-p or min-p truncate *
 enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab)
 {
     size_t n = (size_t)n_vocab;
+    if (n_vocab > SAMPLER_MAX_VOCAB) {
+        return ERR_INVALID_VALUE;
+    }
     s->kern = mem_zalloc(sizeof *s->kern, MEM_SCRATCH);
     s->logits = mem_zalloc_array(n, sizeof *s->logits, MEM_SCRATCH);
     s->cands = mem_zalloc_array(n, sizeof *s->cands, MEM_SCRATCH);
@@ -173,7 +176,7 @@ struct chain {
 /* Mass of all candidates, relative to the best one's. What is quick is not exact: the error is relative. */
 struct mass {
     double total, error;
-    enum { MASS_NONE, MASS_OF_ROW, MASS_OF_FLOATS, MASS_EXACT } from;
+    enum { MASS_NONE, MASS_OF_ROW, MASS_WITH_TAIL, MASS_EXACT } from;
 };
 
 static double exact_mass(const struct chain *c)
@@ -189,35 +192,50 @@ static double exact_mass(const struct chain *c)
     return sum;
 }
 
-/* Sums of exp((logit - max) * scale) for each block; returns the sum of these. */
-static double block_masses(const struct chain *c, float scale, double *sums)
+/* Sums of exp((logit - max) * scale) over the logits of each block below `limit`; returns the sum of these. */
+static double block_masses(const struct chain *c, float scale, float limit, double *sums)
 {
     const struct sampler_view *v = c->view;
-    v->kern->block_expsum(v->logits, v->n, v->block, c->max, scale, sums);
+    v->kern->block_expsum(v->logits, v->n, v->block, c->max, scale, limit, sums);
     double total = 0;
     for (int32_t b = 0; b < v->n_blocks; b++) {
         if (v->touched[b] != 0) {
             int32_t len;
             const float *block = sampler_view_block(v, b, &len);
-            v->kern->block_expsum(block, len, v->block, c->max, scale, &sums[b]);
+            v->kern->block_expsum(block, len, v->block, c->max, scale, limit, &sums[b]);
         }
         total += sums[b];
     }
     return total;
 }
 
-/* The next better knowledge of the mass. Errors: kern.h, with a margin; the mean |argument| is below log n + 1. */
-static void learn_mass(const struct chain *c, struct mass *m)
+/* The mass of the i-th best of the candidates. */
+static double weight_of(struct chain *c, int32_t i)
+{
+    while (c->n_weights <= i) {
+        c->s->weights[c->n_weights] = exp((double)c->s->cands[c->n_weights].logit - c->max);
+        c->n_weights++;
+    }
+    return c->s->weights[i];
+}
+
+/* The next better knowledge of the mass. The n candidates are all of at least `floor`. Errors: kern.h; the mean
+ * argument of exponentials that are 1 at most is below the logarithm of their number. */
+static void learn_mass(struct chain *c, int32_t n, float floor, struct mass *m)
 {
     double sums[SAMPLER_BLOCKS];
     if (m->from == MASS_NONE && !isnan(c->logsumexp)) {
         m->from = MASS_OF_ROW;
         m->total = exp((double)c->logsumexp - c->max);
         m->error = 4e-6 * (1 + fabs((double)c->logsumexp));
-    } else if (m->from < MASS_OF_FLOATS) {
-        m->from = MASS_OF_FLOATS;
-        m->total = block_masses(c, 1, sums);
-        m->error = 1e-5;
+    } else if (m->from < MASS_WITH_TAIL) {
+        double tail = block_masses(c, 1, floor, sums);
+        m->from = MASS_WITH_TAIL;
+        m->total = tail;
+        for (int32_t i = 0; i < n; i++) {
+            m->total += weight_of(c, i);
+        }
+        m->error = 5e-6 * tail / m->total + 1e-12;
     } else {
         m->from = MASS_EXACT;
         m->total = exact_mass(c);
@@ -225,22 +243,18 @@ static void learn_mass(const struct chain *c, struct mass *m)
     }
 }
 
-/* The first of n candidates, best first, that hold top_p of the whole mass: exactly as many as with the exact mass. n +
- * 1: these do not hold it. */
-static int32_t keep_share(struct chain *c, int32_t n, struct mass *m)
+/* How many of the n_min_p first of n candidates hold top_p of the whole mass: exactly as many as by the exact mass.
+ * n_min_p + 1: these do not hold it. */
+static int32_t keep_share(struct chain *c, int32_t n_min_p, int32_t n, float floor, struct mass *m)
 {
-    const struct sampler_candidate *cands = c->s->cands;
-    for (;; learn_mass(c, m)) {
+    for (;; learn_mass(c, n, floor, m)) {
         double share = c->p->top_p * m->total, least = share * (1 - m->error), most = share * (1 + m->error), sum = 0;
         int32_t kept = 0;
         do {
-            if (kept == c->n_weights) {
-                c->s->weights[c->n_weights++] = exp((double)cands[kept].logit - c->max);
-            }
-            sum += c->s->weights[kept++];
-        } while (kept < n && sum < least);
+            sum += weight_of(c, kept++);
+        } while (kept < n_min_p && sum < least);
         if (sum < least) {
-            return n + 1;
+            return n_min_p + 1;
         }
         if (sum >= most) {
             return kept;
@@ -256,7 +270,7 @@ static float lowest_kept(const struct chain *c, const struct mass *m)
     if (c->p->min_p > 0) {
         lowest = c->max + log((double)c->p->min_p);
     }
-    if (c->p->top_p < 1 && m->error < 0.5) {
+    if (m->from != MASS_NONE && m->error < 0.5) {
         double share = (1 - (double)c->p->top_p) * m->total * (1 - m->error) / (2 * (double)c->view->n);
         lowest = fmax(lowest, c->max + log(share));
     }
@@ -267,21 +281,32 @@ static float lowest_kept(const struct chain *c, const struct mass *m)
  * rule, so ever more of the best ones are looked at until the stages end within them. */
 static int32_t select_head(struct chain *c)
 {
+    const struct sampler_view *v = c->view;
+    const int32_t counts[] = {MIN_OF(FIRST_CANDIDATES, v->n_blocks), (v->n_blocks + 1) / 2, v->n_blocks};
     struct mass m = {0};
-    if (c->p->top_p < 1) {
-        learn_mass(c, &m);
-    }
-    float lowest = lowest_kept(c, &m), floor = sampler_view_floor(c->view, MIN_OF(FIRST_CANDIDATES, c->view->n_blocks));
-    for (int try = 0;; try++) {
-        floor = fmaxf(floor, lowest);
-        int32_t n = sampler_view_collect(c->view, floor, c->s->cands);
-        sampler_sort(c->s->cands, n, c->s->spare);
-        int32_t n_min_p = c->p->min_p > 0 ? keep_min_p(c->s->cands, n, c->p->min_p) : n;
-        int32_t kept = c->p->top_p < 1 ? keep_share(c, n_min_p, &m) : n_min_p + 1;
-        if (kept <= n_min_p || n_min_p < n || floor <= lowest) {
-            return kept < n_min_p ? kept : n_min_p;
+    float floor = c->max, step = 1;
+    for (size_t try = 0;; try++) {
+        float lowest = lowest_kept(c, &m);
+        if (try < ARRAY_LEN(counts)) {
+            floor = sampler_view_floor(v, counts[try]);
+        } else {
+            floor -= step;
+            step *= 2;
         }
-        floor = try == 0 ? sampler_view_floor(c->view, c->view->n_blocks) : lowest;
+        floor = fmaxf(floor, lowest);
+        int32_t n = sampler_view_collect(v, floor, c->s->cands);
+        sampler_sort(c->s->cands, n, c->s->spare);
+        if (m.from == MASS_NONE && c->p->top_p < 1) {
+            learn_mass(c, n, floor, &m);
+        }
+        int32_t n_min_p = c->p->min_p > 0 ? keep_min_p(c->s->cands, n, c->p->min_p) : n;
+        int32_t kept = c->p->top_p < 1 ? keep_share(c, n_min_p, n, floor, &m) : n_min_p + 1;
+        if (kept <= n_min_p || n_min_p < n || floor <= lowest) {
+            return MIN_OF(kept, n_min_p);
+        }
+        if (m.from == MASS_WITH_TAIL) {
+            m.from = MASS_OF_ROW; /* with more candidates the tail is smaller, and so is the error */
+        }
     }
 }
 
@@ -313,7 +338,7 @@ static int32_t draw(struct chain *c, int32_t n, double u)
 static int32_t draw_untruncated(const struct chain *c, double u)
 {
     double sums[SAMPLER_BLOCKS], inverse = 1.0 / c->p->temperature;
-    double wanted = u * block_masses(c, (float)fmin(inverse, FLT_MAX), sums), sum = 0, before = 0;
+    double wanted = u * block_masses(c, (float)fmin(inverse, FLT_MAX), INFINITY, sums), sum = 0, before = 0;
     int32_t at = 0, len;
     for (int32_t b = 0; b < c->view->n_blocks && sum <= wanted; b++) {
         if (sums[b] > 0) {

@@ -83,7 +83,7 @@ struct sampler_scratch {
     double *weights;                 /* [n_vocab] */
     unsigned char *seen;             /* [n_vocab] zero between calls */
 };
-MUST_CHECK enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab); /* ERR_NOMEM */
+MUST_CHECK enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab); /* ERR_NOMEM, ERR_INVALID_VALUE */
 void sampler_scratch_fini(struct sampler_scratch *s);
 
 /* Picks the token behind history. ERR_NUMERICAL: the row holds NaN or +inf, or a penalty made a logit +inf;

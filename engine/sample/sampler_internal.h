@@ -5,6 +5,7 @@
 #include "engine/kernels/kern.h"
 #include "engine/sample/sampler.h"
 
+enum { SAMPLER_MAX_VOCAB = 1 << 22 };
 enum { SAMPLER_BLOCKS = 1024 }; /* at most; a block has a multiple of 16 logits */
 
 /* A row of logits, some of them changed by bias or penalties. A block in which something changed is copied first, so

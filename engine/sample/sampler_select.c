@@ -10,17 +10,18 @@
 #include <string.h>
 
 enum {
-    BLOCK_STEP = 16, /* what kernels read in one go */
-    RADIX_BITS = 11, /* of a digit; three make 32 bits and more */
+    BLOCK_STEP = 16,   /* what kernels read in one go */
+    LEAST_BLOCK = 256, /* fewer logits cost less to read than a block more costs to rank [measured at 49,152] */
+    RADIX_BITS = 11,   /* of a digit; three make 32 bits and more */
     RADIX_SIZE = 1 << RADIX_BITS,
     RADIX_DIGITS = 3,
     HEAP_SORTED = 768, /* more candidates than this are sorted by radix [measured: even at 500 to 1,000] */
-    MAX_BLOCK = (1 << 22) / SAMPLER_BLOCKS + BLOCK_STEP, /* collected at a time */
+    MAX_BLOCK = SAMPLER_MAX_VOCAB / SAMPLER_BLOCKS + BLOCK_STEP, /* collected at a time */
 };
 
 void sampler_view_init(struct sampler_view *v, const struct sampler_row *row, struct sampler_scratch *s)
 {
-    int32_t per_block = (row->n_vocab + SAMPLER_BLOCKS - 1) / SAMPLER_BLOCKS;
+    int32_t per_block = MAX_OF((row->n_vocab + SAMPLER_BLOCKS - 1) / SAMPLER_BLOCKS, (int32_t)LEAST_BLOCK);
     v->kern = s->kern;
     v->logits = row->logits;
     v->changed = s->logits;

@@ -10,6 +10,7 @@ enum {
     SPM_SPACE_BYTES = 3,
     WORD_LOOKUP_BYTES = 128,      /* longer words are never taken whole before merges */
     TOKENIZER_MAX_TEXT = 1 << 28, /* keeps all offsets in 32 bits; no context holds as much */
+    SEEN_WHOLE = 1 << 30,         /* such a word and a piece of another with the same bytes can differ */
     SEEN_MAX_BYTES = 255,         /* longer units are not remembered */
     SEEN_IDS = 2,
     SEEN_SLOTS_MIN = 64,
@@ -19,10 +20,9 @@ enum {
 
 /* A unit seen before in this text, and what it became. */
 struct seen {
-    uint64_t a,
-        b;        /* up to 16 bytes: these (tokenizer_short). More: the hash, and where they are, behind encoder.base */
-    uint32_t len; /* bytes; 0: empty */
-    uint32_t n;   /* ids */
+    uint64_t a, b; /* up to 16 bytes: these (tokenizer_short). More: the hash; where they are, behind encoder.base */
+    uint32_t len;  /* bytes; 0: empty. With SEEN_WHOLE when a token could be taken whole */
+    uint32_t n;    /* ids */
     int32_t ids[SEEN_IDS]; /* up to as many; more stand in the output: ids[0] tells where, behind encoder.first */
 };
 
@@ -91,6 +91,13 @@ static enum err emit_symbols(struct encoder *e)
 
 /* --- units ------------------------------------------------------------------------------------------------------ */
 
+/* SPM: the token of one character, or TOKENIZER_NO_TOKEN. */
+static int32_t character_id(const struct tokenizer *t, const char *s, size_t len)
+{
+    const struct word *word = words_find(&t->words, s, len, tokenizer_hash(s, len));
+    return word == NULL || word->key == NO_KEY ? TOKENIZER_NO_TOKEN : word->id;
+}
+
 /* Splits s[0..n) into symbols, bytes or characters, and merges them. */
 static enum err merge_unit(struct encoder *e, const char *s, size_t n)
 {
@@ -99,14 +106,16 @@ static enum err merge_unit(struct encoder *e, const char *s, size_t n)
     TRY(merger_reserve(m, n));
     m->word = s;
     m->n = 0;
+    uint32_t cp, before = UINT32_MAX;
+    int32_t id = TOKENIZER_NO_TOKEN;
     for (size_t at = 0, len = 1; at < n; at += len) {
-        uint32_t cp;
-        int32_t id = t->byte_ids[(unsigned char)s[at]];
         if (t->is_spm) {
             len = tokenizer_chr(s + at, n - at, &cp);
-            const struct word *word = words_find(&t->words, s + at, len, tokenizer_hash(s + at, len));
-            id = word == NULL || word->key == NO_KEY ? TOKENIZER_NO_TOKEN : word->id;
-        } else if (id < 0) {
+            if (cp != before || cp == UTF8_REPLACEMENT) { /* which stands for any invalid byte */
+                id = character_id(t, s + at, len);
+            }
+            before = cp;
+        } else if ((id = t->byte_ids[(unsigned char)s[at]]) < 0) {
             continue;
         }
         m->symbols[m->n++] = (struct symbol){.id = id, .from = (uint32_t)at, .len = (uint32_t)len};
@@ -120,6 +129,7 @@ struct unit {
     const char *s;
     size_t n;
     uint64_t a, b;     /* as in struct seen */
+    uint32_t len;      /* as in struct seen */
     size_t from;       /* ids in out before it */
     struct seen *slot; /* where it may have been seen */
     struct word *word; /* OPTIONAL token of the same bytes */
@@ -132,7 +142,7 @@ static void remember(struct encoder *e, const struct unit *u)
         return;
     }
     size_t n = e->out->n - u->from;
-    *u->slot = (struct seen){.a = u->a, .b = u->b, .len = (uint32_t)u->n, .n = (uint32_t)n};
+    *u->slot = (struct seen){.a = u->a, .b = u->b, .len = u->len, .n = (uint32_t)n};
     if (n > SEEN_IDS) {
         u->slot->ids[0] = (int32_t)(u->from - e->first);
     }
@@ -171,15 +181,16 @@ static inline enum err begin_unit(struct encoder *e, const char *s, size_t n, bo
     } else {
         hash = tokenizer_hash(s, n);
         a = hash;
-        b = (uint64_t)(s - e->base);
+        b = e->base != NULL ? (uint64_t)(s - e->base) : 0;
     }
     struct seen *slot = &e->seen[hash & e->seen_mask];
     *is_done = true;
-    if (slot->len == n && slot->a == a && e->base != NULL &&
+    uint32_t len = (uint32_t)n | (takes_whole ? SEEN_WHOLE : 0u);
+    if (slot->len == len && slot->a == a && e->base != NULL &&
         (n <= 16 ? slot->b == b : memcmp(e->base + slot->b, s, n) == 0)) {
         return emit_seen(e, slot);
     }
-    *u = (struct unit){.s = s, .n = n, .a = a, .b = b, .from = e->out->n, .slot = slot};
+    *u = (struct unit){.s = s, .n = n, .a = a, .b = b, .len = len, .from = e->out->n, .slot = slot};
     u->word = words_find(&e->t->words, s, n, hash);
     if (u->word != NULL) {
         uint32_t stands = atomic_load_explicit(&u->word->stands, memory_order_relaxed);
@@ -223,9 +234,9 @@ static enum err encode_bpe_word(struct encoder *e, const char *s, size_t n)
     if (cut == n) {
         TRY(merge_unit(e, s, n));
     } else {
-        for (size_t at = 0, len = cut; at < n; len = words_cut(t, s + at, n - at)) {
-            TRY(encode_unit(e, s + at, len));
-            at += len;
+        for (size_t at = 0; at < n; at += cut) {
+            cut = words_cut(t, s + at, n - at);
+            TRY(encode_unit(e, s + at, cut));
         }
     }
     learn(e, &u);

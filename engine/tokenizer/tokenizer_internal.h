@@ -19,7 +19,7 @@ enum {
 /* What two neighbouring tokens become. */
 struct merge {
     int32_t left, right; /* left < 0: empty slot */
-    int32_t rank;        /* lower merges first */
+    uint32_t key;        /* lower merges first; NO_KEY: never */
     int32_t result;
 };
 
@@ -38,17 +38,12 @@ struct special_set {
     uint32_t from_root[256];
 };
 
-/* Slot of the table of texts; id < 0: empty. The tag spares most looks at the text. */
-struct text_slot {
-    uint32_t tag; /* high half of the hash */
-    int32_t id;
-};
+enum { BYTE_ALPHABET_END = 256 + 68 }; /* code points of the byte alphabet lie below */
 
 /* A token as words are compared with it, in one place since a vocabulary is larger than the caches. */
 struct word {
     int32_t id;
-    uint32_t
-        key; /* SPM: order of merges, lower first. NO_KEY for what text does not give: control tokens and the like */
+    uint32_t key; /* SPM: order of merges, lower first. NO_KEY: text never gives it, like control tokens */
     uint32_t len;
     /* Does the text of the token, as a word, become that token? Found out as words come by; any thread may write what
      * any other would. */
@@ -61,14 +56,19 @@ enum word_stands { STANDS_UNKNOWN, STANDS_ALONE, STANDS_NOT };
 struct words {
     struct word_slot *slots; /* [mask + 1] */
     uint32_t mask;
-    unsigned char *pool; /* words at multiples of WORD_ALIGN; the first is not used */
+    int32_t *odd; /* BPE: [odd_mask + 1] ids by text of what is not of the byte alphabet or very long; -1: empty */
+    uint32_t odd_mask;
+    int16_t byte_of[BYTE_ALPHABET_END]; /* byte that a code point of the byte alphabet stands for, or -1 */
+    unsigned char *pool;                /* words at multiples of WORD_ALIGN, by id; the first is not used */
+    bool has_twins;                     /* tokens of the same bytes: the pool holds some that are not found */
     /* Characters that are neighbours inside some token. ascii: exact, bit b of a's row. pairs: bits by a hash of both
      * code points, so some pairs seem to be neighbours that are not. */
     uint32_t ascii[128][4];
     uint64_t *pairs; /* [2^(64 - pairs_shift) / 64] */
     int pairs_shift;
-    uint32_t cut_bytes[256]
-                      [8]; /* BPE: last byte of one and first byte of the next, where a token holds part of either */
+    /* BPE: the last byte of a character and the first of the next, bits as in ascii, where a token holds only part of
+     * one of the two. */
+    uint32_t cut_bytes[256][8];
 };
 struct word_slot {
     uint32_t tag;
@@ -81,16 +81,14 @@ struct tokenizer {
     bool is_spm;
     const struct pretokenizer *pre; /* BPE only */
     int32_t n_vocab;
-    struct gguf_str *text;     /* [n_vocab], in the file's map */
-    float *scores;             /* SPM, while loading: [n_vocab] */
-    unsigned char *kinds;      /* [n_vocab] enum token_kind */
-    unsigned char *is_eog;     /* [n_vocab] */
-    struct text_slot *by_text; /* [text_mask + 1]; SPM: while loading, words.slots later */
-    uint32_t text_mask;
-    struct merge *merges; /* BPE: [merge_mask + 1] */
+    struct gguf_str *text; /* [n_vocab], in the file's map */
+    float *scores;         /* SPM, while loading: [n_vocab] */
+    unsigned char *kinds;  /* [n_vocab] enum token_kind */
+    unsigned char *is_eog; /* [n_vocab] */
+    struct merge *merges;  /* BPE: [merge_mask + 1] */
     uint32_t merge_mask;
-    uint64_t
-        *merge_bits; /* BPE: a bit for the hash of each merge; most pairs do not merge, and this stays in the caches */
+    /* BPE: a bit for the hash of each merge; most pairs do not merge, and this stays in the caches. */
+    uint64_t *merge_bits; /* [2^(64 - merge_bits_shift) / 64] */
     int merge_bits_shift;
     int32_t byte_ids[256];      /* token of a single byte, or -1 */
     bool lacks_high_bytes;      /* byte_ids has no token for some byte of 0x80 .. 0xFF */
@@ -227,6 +225,14 @@ static inline size_t tokenizer_chr(const char *str, size_t n, uint32_t *cp)
 MUST_CHECK enum err words_build(struct tokenizer *t);
 void words_fini(struct words *w);
 
+/* Text never gives token id any more. */
+void words_ban(struct tokenizer *t, int32_t id);
+
+/* BPE: the id of what a and b, as the vocabulary spells them, make together, and their own; TOKENIZER_NO_TOKEN for each
+ * that is no token. scratch has room for a.len + b.len bytes. *last: NULL, then what the call before left there. */
+int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, int32_t *left, int32_t *right,
+                         char *scratch, const struct word **last);
+
 /* The token whose bytes, for SPM whose text, are s[0..n), or NULL; hash is of these bytes. */
 static inline struct word *words_find(const struct words *w, const char *s, size_t n, uint64_t hash)
 {
@@ -264,8 +270,10 @@ struct symbol {
     int32_t id;         /* -1: a character without a token (SPM) */
     uint32_t from, len; /* its bytes in the word */
 };
+enum { MERGER_KNOWN = 512 };
 struct merger {
     const struct tokenizer *t;
+    struct merge known[MERGER_KNOWN]; /* SPM: pairs looked up, by hash; zero: none */
     const char *word;
     struct symbol *symbols; /* [n], compacted by merger_run */
     uint32_t n;

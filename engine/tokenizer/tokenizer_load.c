@@ -12,7 +12,6 @@ struct loader {
     const struct gguf *g;
     struct tokenizer *t;
     struct err_info *info;
-    struct buf joined; /* scratch */
 };
 
 uint32_t byte_alphabet_cp(unsigned char b)
@@ -49,24 +48,6 @@ static uint32_t power_of_two_above(uint32_t n)
     return p;
 }
 
-int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
-{
-    uint64_t h = tokenizer_hash(s, n);
-    if (t->by_text == NULL) {
-        const struct word *word = words_find(&t->words, s, n, h);
-        return word != NULL ? word->id : TOKENIZER_NO_TOKEN;
-    }
-    for (uint32_t at = (uint32_t)h & t->text_mask;; at = (at + 1) & t->text_mask) {
-        struct text_slot slot = t->by_text[at];
-        if (slot.id < 0) {
-            return TOKENIZER_NO_TOKEN;
-        }
-        if (slot.tag == h >> 32 && t->text[slot.id].len == n && tokenizer_same(t->text[slot.id].data, s, n)) {
-            return slot.id;
-        }
-    }
-}
-
 /* --- tables ----------------------------------------------------------------------------------------------------- */
 
 static enum err no_memory(const struct loader *l)
@@ -84,15 +65,12 @@ static enum err read_tokens(struct loader *l)
                           "tokenizer.ggml.tokens: expected 1 to %d tokens, found %" PRIu64, TOKENIZER_MAX_VOCAB, kv->n);
     }
     t->n_vocab = (int32_t)kv->n;
-    t->text_mask = power_of_two_above((uint32_t)kv->n * 2) - 1;
     t->text = mem_zalloc_array(kv->n, sizeof *t->text, MEM_MODEL);
     t->kinds = mem_zalloc_array(kv->n, 1, MEM_MODEL);
     t->is_eog = mem_zalloc_array(kv->n, 1, MEM_MODEL);
-    t->by_text = mem_alloc(((size_t)t->text_mask + 1) * sizeof *t->by_text, MEM_MODEL);
-    if (t->text == NULL || t->kinds == NULL || t->is_eog == NULL || t->by_text == NULL) {
+    if (t->text == NULL || t->kinds == NULL || t->is_eog == NULL) {
         return no_memory(l);
     }
-    memset(t->by_text, 0xFF, ((size_t)t->text_mask + 1) * sizeof *t->by_text);
     const unsigned char *cursor = kv->data;
     for (int32_t id = 0; id < t->n_vocab; id++) {
         t->text[id] = gguf_next_str(&cursor);
@@ -101,15 +79,6 @@ static enum err read_tokens(struct loader *l)
                               "tokenizer.ggml.tokens[%d]: expected at most %d bytes, found %zu", id,
                               TOKENIZER_MAX_TOKEN_BYTES, t->text[id].len);
         }
-        uint64_t h = tokenizer_hash(t->text[id].data, t->text[id].len);
-        if (tokenizer_find(t, t->text[id].data, t->text[id].len) >= 0) {
-            continue; /* of duplicates the first id is found by text */
-        }
-        uint32_t at = (uint32_t)h & t->text_mask;
-        while (t->by_text[at].id >= 0) {
-            at = (at + 1) & t->text_mask;
-        }
-        t->by_text[at] = (struct text_slot){.tag = (uint32_t)(h >> 32), .id = id};
     }
     return ERR_OK;
 }
@@ -186,22 +155,38 @@ static enum err read_scores(struct loader *l)
     return ERR_OK;
 }
 
-/* The id whose text is a followed by b; *joined is scratch. */
-static int32_t find_joined(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, struct buf *joined)
+static enum err build_words(struct loader *l)
 {
-    char small[64];
-    if (a.len + b.len <= sizeof small) {
-        memcpy(small, a.data, a.len);
-        memcpy(small + a.len, b.data, b.len);
-        return tokenizer_find(t, small, a.len + b.len);
+    enum err err = words_build(l->t);
+    if (err == ERR_BAD_VOCAB) {
+        return err_set(l->info, err, "tokenizer.ggml.tokens", "expected tokens of at most %d bytes in all",
+                       TOKENIZER_MAX_BYTES);
     }
-    buf_reset(joined);
-    buf_append(joined, a.data, a.len);
-    buf_append(joined, b.data, b.len);
-    return buf_ok(joined) == ERR_OK ? tokenizer_find(t, joined->data, joined->len) : TOKENIZER_NO_TOKEN;
+    return err == ERR_NOMEM ? no_memory(l) : err;
 }
 
-static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, uint64_t offset)
+enum { MERGES_AHEAD = 8 }; /* merges whose slots are on their way from memory */
+
+/* What the merges need of those before. */
+struct merge_reader {
+    struct merge waiting[MERGES_AHEAD];
+    uint32_t n_waiting;
+
+    const struct word *last; /* OPTIONAL result */
+    char *scratch;           /* [2 * longest] */
+    size_t longest;          /* token, bytes */
+    uint64_t offset;         /* in the file, for messages */
+};
+
+static void enter_merge(struct tokenizer *t, const struct merge *m)
+{
+    struct merge *slot = tokenizer_merge_slot(t, m->left, m->right, tokenizer_pair_hash(m->left, m->right));
+    if (slot->left < 0) { /* of duplicates the first rank counts */
+        *slot = *m;
+    }
+}
+
+static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, struct merge_reader *r)
 {
     struct tokenizer *t = l->t;
     const char *space = s.len > 1 ? memchr(s.data + 1, ' ', s.len - 1) : NULL; /* a part is never empty */
@@ -209,24 +194,26 @@ static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, uin
     if (space != NULL && space + 1 < s.data + s.len) {
         struct gguf_str a = {s.data, (size_t)(space - s.data)};
         struct gguf_str b = {space + 1, s.len - a.len - 1};
-        left = tokenizer_find(t, a.data, a.len);
-        right = tokenizer_find(t, b.data, b.len);
-        result = left >= 0 && right >= 0 ? find_joined(t, a, b, &l->joined) : TOKENIZER_NO_TOKEN;
-        TRY(buf_ok(&l->joined) == ERR_OK ? ERR_OK : no_memory(l));
+        if (a.len <= r->longest && b.len <= r->longest) {
+            result = words_find_merge(t, a, b, &left, &right, r->scratch, &r->last);
+        }
     }
-    if (result < 0 || t->kinds[result] == TOKEN_CONTROL) { /* control tokens never come out of plain text */
+    if (left < 0 || right < 0 || result < 0 ||
+        t->kinds[result] == TOKEN_CONTROL) { /* control tokens never come out of plain text */
         return err_set_at(
-            l->info, ERR_BAD_MERGE, offset,
+            l->info, ERR_BAD_MERGE, r->offset,
             "tokenizer.ggml.merges[%d]: expected two tokens and a space between whose union is a token of "
             "text, found '%.*s'",
             rank, (int)MIN_OF(s.len, (size_t)64), s.data);
     }
     uint64_t hash = tokenizer_pair_hash(left, right), bit;
-    struct merge *m = tokenizer_merge_slot(t, left, right, hash);
+    __builtin_prefetch(&t->merges[(uint32_t)hash & t->merge_mask]);
     *tokenizer_merge_bit(t, hash, &bit) |= bit;
-    if (m->left < 0) { /* of duplicates the first rank counts */
-        *m = (struct merge){.left = left, .right = right, .rank = rank, .result = result};
+    struct merge *place = &r->waiting[r->n_waiting++ % MERGES_AHEAD];
+    if (r->n_waiting > MERGES_AHEAD) {
+        enter_merge(t, place);
     }
+    *place = (struct merge){.left = left, .right = right, .key = (uint32_t)rank, .result = result};
     return ERR_OK;
 }
 
@@ -252,10 +239,20 @@ static enum err read_merges(struct loader *l)
     }
     memset(t->merges, 0xFF, ((size_t)t->merge_mask + 1) * sizeof *t->merges);
     const unsigned char *cursor = kv->data;
-    for (uint64_t i = 0; i < kv->n; i++) {
-        TRY(add_merge(l, gguf_next_str(&cursor), (int32_t)i, kv->offset));
+    struct merge_reader r = {.offset = kv->offset};
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        r.longest = MAX_OF(r.longest, t->text[id].len);
     }
-    return ERR_OK;
+    r.scratch = mem_alloc(2 * r.longest, MEM_MODEL);
+    enum err err = r.scratch != NULL ? ERR_OK : no_memory(l);
+    for (uint64_t i = 0; i < kv->n && err == ERR_OK; i++) {
+        err = add_merge(l, gguf_next_str(&cursor), (int32_t)i, &r);
+    }
+    for (uint32_t i = r.n_waiting > MERGES_AHEAD ? r.n_waiting - MERGES_AHEAD : 0; i < r.n_waiting; i++) {
+        enter_merge(t, &r.waiting[i % MERGES_AHEAD]);
+    }
+    mem_free(r.scratch);
+    return err;
 }
 
 /* --- single bytes ----------------------------------------------------------------------------------------------- */
@@ -363,6 +360,7 @@ static void mark_known_ends(struct tokenizer *t)
         if (id >= 0) {
             t->is_eog[id] = 1;
             t->kinds[id] = TOKEN_CONTROL;
+            words_ban(t, id);
         }
     }
     for (size_t i = 0; i < ARRAY_LEN(if_control); i++) {
@@ -419,13 +417,6 @@ static enum err build_sets(struct loader *l)
         return err_set(l->info, err, "tokenizer.ggml.tokens", "expected special tokens of at most %d bytes in all",
                        TOKENIZER_MAX_SPECIAL_BYTES);
     }
-    if (err == ERR_OK) {
-        err = words_build(t);
-    }
-    if (err == ERR_BAD_VOCAB) {
-        return err_set(l->info, err, "tokenizer.ggml.tokens", "expected tokens of at most %d bytes in all",
-                       TOKENIZER_MAX_BYTES);
-    }
     return err == ERR_NOMEM ? no_memory(l) : err;
 }
 
@@ -469,7 +460,9 @@ static enum err load(struct loader *l)
     TRY(read_byte_tokens(l));
     if (l->t->is_spm) {
         TRY(read_scores(l));
-    } else {
+    }
+    TRY(build_words(l));
+    if (!l->t->is_spm) {
         TRY(read_merges(l));
         find_alphabet(l->t);
     }
@@ -485,9 +478,7 @@ enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
     }
     struct loader l = {.g = g, .t = t, .info = info};
-    buf_init(&l.joined, 0, MEM_MODEL);
     enum err err = load(&l);
-    buf_fini(&l.joined);
     if (err != ERR_OK) {
         tokenizer_free(&t);
     }
@@ -505,7 +496,6 @@ void tokenizer_free(struct tokenizer **tokenizer)
     mem_free(t->scores);
     mem_free(t->kinds);
     mem_free(t->is_eog);
-    mem_free(t->by_text);
     mem_free(t->merges);
     mem_free(t->merge_bits);
     words_fini(&t->words);

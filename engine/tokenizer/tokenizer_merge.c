@@ -6,25 +6,44 @@
 
 enum { SHORT_WORD = 32 };
 
-/* Id that two neighbours merge into, or TOKENIZER_NO_TOKEN; *key orders merges. */
-static inline int32_t pair_of(const struct merger *m, const struct symbol *a, const struct symbol *b, uint32_t *key)
+/* Looks up what two neighbours merge into, by their texts. */
+static struct merge look_up_text(const struct merger *m, const struct symbol *a, const struct symbol *b)
 {
-    const struct tokenizer *t = m->t;
-    if (!t->is_spm) {
-        uint64_t hash = tokenizer_pair_hash(a->id, b->id), bit;
-        if ((*tokenizer_merge_bit(t, hash, &bit) & bit) == 0) {
-            *key = NO_KEY;
-            return TOKENIZER_NO_TOKEN;
-        }
-        const struct merge *merge = tokenizer_merge_slot(t, a->id, b->id, hash);
-        *key = merge->left < 0 ? NO_KEY : (uint32_t)merge->rank;
-        return merge->result;
-    }
     const char *s = m->word + a->from;
     size_t n = a->len + b->len;
-    const struct word *word = words_find(&t->words, s, n, tokenizer_hash(s, n));
-    *key = word == NULL ? NO_KEY : word->key; /* NO_KEY for control tokens too: they never come out of plain text */
-    return word == NULL ? TOKENIZER_NO_TOKEN : word->id;
+    const struct word *word = words_find(&m->t->words, s, n, tokenizer_hash(s, n));
+    /* NO_KEY for control tokens too: they never come out of plain text */
+    return (struct merge){.left = a->id,
+                          .right = b->id,
+                          .key = word == NULL ? NO_KEY : word->key,
+                          .result = word == NULL ? TOKENIZER_NO_TOKEN : word->id};
+}
+
+/* Id that two neighbours merge into, or TOKENIZER_NO_TOKEN; *key orders merges. */
+static inline int32_t pair_of(struct merger *m, const struct symbol *a, const struct symbol *b, uint32_t *key)
+{
+    const struct tokenizer *t = m->t;
+    uint64_t hash = tokenizer_pair_hash(a->id, b->id), bit;
+    if (t->is_spm) { /* the same pairs come again and again, and tokens tell the text */
+        struct merge *known = &m->known[hash % ARRAY_LEN(m->known)];
+        if (a->id < 0 || b->id < 0 || known->left != a->id || known->right != b->id || known->result == 0) {
+            struct merge found = look_up_text(m, a, b);
+            *key = found.key;
+            if (a->id >= 0 && b->id >= 0) {
+                *known = found;
+            }
+            return found.result;
+        }
+        *key = known->key;
+        return known->result;
+    }
+    if ((*tokenizer_merge_bit(t, hash, &bit) & bit) == 0) {
+        *key = NO_KEY;
+        return TOKENIZER_NO_TOKEN;
+    }
+    const struct merge *merge = tokenizer_merge_slot(t, a->id, b->id, hash);
+    *key = merge->left < 0 ? NO_KEY : merge->key;
+    return merge->result;
 }
 
 struct merger_node {

@@ -4,8 +4,9 @@
 
 enum {
     PAIR_BITS_PER_TOKEN =
-        8, /* of the table of neighbours [half of Gemma's tokens add one: 1 pair of 10 is found wrongly] */
-    ALPHABET_END = 256 + 68, /* code points of the byte alphabet lie below */
+        8,           /* of the table of neighbours [half of Gemma's tokens add one: 1 pair of 10 is found wrongly] */
+    LONG_TEXT = 512, /* longer tokens are found by text alone */
+    AHEAD = 8,       /* words whose slots are on their way from memory */
 };
 
 void words_fini(struct words *w)
@@ -13,6 +14,7 @@ void words_fini(struct words *w)
     mem_free(w->slots);
     mem_free(w->pool);
     mem_free(w->pairs);
+    mem_free(w->odd);
     *w = (struct words){0};
 }
 
@@ -27,7 +29,7 @@ static size_t undo_alphabet(struct gguf_str text, const int16_t *byte_of, char *
     for (size_t at = 0, len; at < text.len; at += len) {
         uint32_t cp;
         len = tokenizer_chr(text.data + at, text.len - at, &cp);
-        if (cp < ALPHABET_END && byte_of[cp] >= 0) {
+        if (cp < BYTE_ALPHABET_END && byte_of[cp] >= 0) {
             out[n++] = (char)byte_of[cp];
         } else {
             memcpy(out + n, text.data + at, len);
@@ -121,64 +123,202 @@ size_t words_cut(const struct tokenizer *t, const char *s, size_t n)
 
 static size_t word_units(size_t len) { return (sizeof(struct word) + len + WORD_ALIGN - 1) / WORD_ALIGN; }
 
-/* Enters the word at `at` of the pool, unless one of the same bytes is there: of duplicates the first id counts. True
- * when it was entered. */
-static bool enter(struct words *w, uint32_t at)
+static struct word *word_at(const struct words *w, uint32_t at)
 {
-    const struct word *word = (const struct word *)(const void *)(w->pool + (size_t)at * WORD_ALIGN);
-    uint64_t h = tokenizer_hash(word->bytes, word->len);
-    if (words_find(w, word->bytes, word->len, h) != NULL) {
-        return false;
+    return (struct word *)(void *)(w->pool + (size_t)at * WORD_ALIGN);
+}
+
+/* Enters the word at `at` of the pool, unless one of the same bytes is there: of duplicates the first id counts. */
+static void enter(struct words *w, uint32_t at, uint64_t hash)
+{
+    const struct word *word = word_at(w, at);
+    if (words_find(w, word->bytes, word->len, hash) != NULL) {
+        w->has_twins = true;
+        return;
     }
-    uint32_t i = (uint32_t)h & w->mask;
+    uint32_t i = (uint32_t)hash & w->mask;
     while (w->slots[i].at != 0) {
         i = (i + 1) & w->mask;
     }
-    w->slots[i] = (struct word_slot){.tag = (uint32_t)(h >> 32), .at = at};
-    return true;
+    w->slots[i] = (struct word_slot){.tag = (uint32_t)(hash >> 32), .at = at};
 }
 
-static void add_words(struct tokenizer *t)
+/* Writes the word of a token at `at`; false when it is none. */
+static bool write_word(struct tokenizer *t, uint32_t at, int32_t id)
+{
+    struct gguf_str text = t->text[id];
+    struct word *word = word_at(&t->words, at);
+    bool is_text = tokenizer_is_text(t, id), is_pure = true;
+    word->id = id;
+    word->key = !is_text ? NO_KEY : t->is_spm ? score_key(t->scores[id]) : 0;
+    if (t->is_spm) {
+        memcpy(word->bytes, text.data, text.len);
+        word->len = (uint32_t)text.len;
+    } else {
+        word->len = (uint32_t)undo_alphabet(text, t->words.byte_of, word->bytes, &is_pure);
+    }
+    if (t->is_spm && is_text) {
+        join_spm(&t->words, text);
+    } else if (!t->is_spm && is_pure) {
+        join_bpe(&t->words, word->bytes, word->len);
+    }
+    return is_pure;
+}
+
+static bool is_odd(struct gguf_str text, bool is_pure) { return !is_pure || text.len > LONG_TEXT; }
+
+/* Writes all words and enters them some steps later, when the caches have the slots. Returns how many tokens are odd.
+ */
+static uint32_t add_words(struct tokenizer *t)
 {
     struct words *w = &t->words;
-    int16_t byte_of[ALPHABET_END];
-    for (uint32_t cp = 0; cp < ALPHABET_END; cp++) {
-        byte_of[cp] = (int16_t)byte_alphabet_byte(cp);
-    }
-    uint32_t at = 1; /* 0 means an empty slot */
+    uint32_t at = 1 /* 0 means an empty slot */, n_odd = 0, n = 0, places[AHEAD];
+    uint64_t hashes[AHEAD];
     for (int32_t id = 0; id < t->n_vocab; id++) {
+        bool is_pure = write_word(t, at, id);
+        n_odd += is_odd(t->text[id], is_pure);
+        if (!is_pure) {
+            continue;
+        }
+        const struct word *word = word_at(w, at);
+        uint32_t i = n++ % AHEAD;
+        if (n > AHEAD) {
+            enter(w, places[i], hashes[i]);
+        }
+        places[i] = at;
+        hashes[i] = tokenizer_hash(word->bytes, word->len);
+        __builtin_prefetch(&w->slots[(uint32_t)hashes[i] & w->mask]);
+        at += (uint32_t)word_units(word->len);
+    }
+    for (uint32_t i = n > AHEAD ? n - AHEAD : 0; i < n; i++) {
+        enter(w, places[i % AHEAD], hashes[i % AHEAD]);
+    }
+    return n_odd;
+}
+
+/* --- finding by text -------------------------------------------------------------------------------------------- */
+
+/* Where the odd token of this text is, or the empty slot where it would be. */
+static uint32_t odd_slot(const struct tokenizer *t, const char *s, size_t n)
+{
+    const struct words *w = &t->words;
+    uint32_t at = (uint32_t)tokenizer_hash(s, n) & w->odd_mask;
+    while (w->odd[at] >= 0 && !(t->text[w->odd[at]].len == n && tokenizer_same(t->text[w->odd[at]].data, s, n))) {
+        at = (at + 1) & w->odd_mask;
+    }
+    return at;
+}
+
+static enum err add_odd(struct tokenizer *t, uint32_t n_odd)
+{
+    struct words *w = &t->words;
+    uint32_t slots = 16;
+    while (slots < 2 * n_odd) {
+        slots *= 2;
+    }
+    w->odd_mask = slots - 1;
+    w->odd = mem_alloc(slots * sizeof *w->odd, MEM_MODEL);
+    if (w->odd == NULL) {
+        return ERR_NOMEM;
+    }
+    memset(w->odd, 0xFF, slots * sizeof *w->odd);
+    for (int32_t id = 0; id < t->n_vocab && n_odd > 0; id++) {
+        char bytes[LONG_TEXT];
         struct gguf_str text = t->text[id];
-        struct word *word = (struct word *)(void *)(w->pool + (size_t)at * WORD_ALIGN);
-        bool is_text = tokenizer_is_text(t, id), is_pure = true;
-        word->id = id;
-        word->key = !is_text ? NO_KEY : t->is_spm ? score_key(t->scores[id]) : 0;
-        if (t->is_spm) {
-            memcpy(word->bytes, text.data, text.len);
-            word->len = (uint32_t)text.len;
-        } else {
-            word->len = (uint32_t)undo_alphabet(text, byte_of, word->bytes, &is_pure);
+        bool is_pure = true;
+        if (text.len <= LONG_TEXT) {
+            (void)undo_alphabet(text, w->byte_of, bytes, &is_pure);
         }
-        if (is_pure && enter(w, at)) {
-            at += (uint32_t)word_units(word->len);
+        if (is_odd(text, is_pure)) {
+            uint32_t at = odd_slot(t, text.data, text.len);
+            w->odd[at] = w->odd[at] < 0 ? id : w->odd[at]; /* of duplicates the first id counts */
         }
-        if (t->is_spm && is_text) {
-            join_spm(w, text);
-        } else if (!t->is_spm && is_pure) {
-            join_bpe(w, word->bytes, word->len);
+    }
+    return ERR_OK;
+}
+
+static struct word *find_bytes(const struct tokenizer *t, const char *s, size_t n)
+{
+    return words_find(&t->words, s, n, tokenizer_hash(s, n));
+}
+
+static int32_t id_of(const struct word *word) { return word != NULL ? word->id : TOKENIZER_NO_TOKEN; }
+
+/* The word of a text as the vocabulary spells it, of LONG_TEXT bytes at most; *is_odd_text: it can be none. */
+static struct word *find_text(const struct tokenizer *t, struct gguf_str text, bool *is_odd_text)
+{
+    char bytes[LONG_TEXT];
+    bool is_pure;
+    *is_odd_text = false;
+    if (t->is_spm) {
+        return find_bytes(t, text.data, text.len);
+    }
+    if (text.len <= LONG_TEXT) {
+        size_t n = undo_alphabet(text, t->words.byte_of, bytes, &is_pure);
+        if (is_pure) {
+            return find_bytes(t, bytes, n);
         }
+    }
+    *is_odd_text = true;
+    return NULL;
+}
+
+int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
+{
+    bool is_odd_text;
+    const struct word *word = find_text(t, (struct gguf_str){s, n}, &is_odd_text);
+    return is_odd_text ? t->words.odd[odd_slot(t, s, n)] : id_of(word);
+}
+
+int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, int32_t *left, int32_t *right,
+                         char *scratch, const struct word **last)
+{
+    const struct words *w = &t->words;
+    bool a_pure, b_pure;
+    size_t n_a = undo_alphabet(a, w->byte_of, scratch, &a_pure);
+    size_t n = n_a + undo_alphabet(b, w->byte_of, scratch + n_a, &b_pure);
+    if (!a_pure || !b_pure) {
+        *left = tokenizer_find(t, a.data, a.len);
+        *right = tokenizer_find(t, b.data, b.len);
+        memcpy(scratch, a.data, a.len);
+        memcpy(scratch + a.len, b.data, b.len);
+        return tokenizer_find(t, scratch, a.len + b.len);
+    }
+    *left = id_of(find_bytes(t, scratch, n_a));
+    *right = id_of(find_bytes(t, scratch + n_a, n - n_a));
+    if (*last != NULL &&
+        !w->has_twins) { /* as a rule tokens come in the order of merges, so what follows is already there */
+        const struct word *next = (const void *)((const unsigned char *)*last + word_units((*last)->len) * WORD_ALIGN);
+        if (next->len == n && memcmp(next->bytes, scratch, n) == 0) {
+            *last = next;
+            return next->id;
+        }
+    }
+    *last = find_bytes(t, scratch, n);
+    return id_of(*last);
+}
+
+void words_ban(struct tokenizer *t, int32_t id)
+{
+    bool is_odd_text;
+    struct word *word = find_text(t, t->text[id], &is_odd_text);
+    if (word != NULL && word->id == id) {
+        word->key = NO_KEY;
     }
 }
+
+/* --- all of it -------------------------------------------------------------------------------------------------- */
 
 enum err words_build(struct tokenizer *t)
 {
     struct words *w = &t->words;
-    size_t n_bytes = 0, n_units = 1;
+    size_t n_bytes = 0, n_units = 1 + word_units(0); /* nothing, the words, and an empty one */
     for (int32_t id = 0; id < t->n_vocab; id++) {
         n_bytes += t->text[id].len;
         n_units += word_units(t->text[id].len);
-    }
-    if (n_bytes > TOKENIZER_MAX_BYTES) {
-        return ERR_BAD_VOCAB;
+        if (n_bytes > TOKENIZER_MAX_BYTES) {
+            return ERR_BAD_VOCAB;
+        }
     }
     uint32_t slots = 16;
     while (slots < 2 * (uint32_t)t->n_vocab) {
@@ -196,12 +336,11 @@ enum err words_build(struct tokenizer *t)
     if (w->slots == NULL || w->pairs == NULL || w->pool == NULL) {
         return ERR_NOMEM;
     }
-    add_words(t);
-    if (t->is_spm) { /* the words have all texts, and the order of merges */
-        mem_free(t->by_text);
-        mem_free(t->scores);
-        t->by_text = NULL;
-        t->scores = NULL;
+    for (uint32_t cp = 0; cp < BYTE_ALPHABET_END; cp++) {
+        w->byte_of[cp] = (int16_t)byte_alphabet_byte(cp);
     }
-    return ERR_OK;
+    uint32_t n_odd = add_words(t);
+    mem_free(t->scores); /* the words have the order of merges */
+    t->scores = NULL;
+    return t->is_spm ? ERR_OK : add_odd(t, n_odd);
 }

@@ -15,12 +15,12 @@ static void block_max(const float *x, int32_t n, int32_t block, float *max)
     }
 }
 
-static void block_expsum(const float *x, int32_t n, int32_t block, float shift, float scale, double *sum)
+static void block_expsum(const float *x, int32_t n, int32_t block, float shift, float scale, float limit, double *sum)
 {
     for (int32_t from = 0; from < n; from += block) {
         double total = 0;
         for (int32_t i = from; i < n && i < from + block; i++) {
-            total += exp(((double)x[i] - shift) * scale);
+            total += x[i] < limit ? exp(((double)x[i] - shift) * scale) : 0;
         }
         *sum++ = total;
     }

@@ -28,12 +28,19 @@ static void vec_block_max(const float *x, int32_t n, int32_t block, float *max)
     }
 }
 
-/* Sums of floats run over 256 elements at most, so that they stay right to 2e-6. */
+/* Sums of floats run over 256 elements at most, so that a lane of AVX2 adds 16 terms. */
 enum { EXPSUM_RUN = 256 };
 
-static void vec_block_expsum(const float *x, int32_t n, int32_t block, float shift, float scale, double *sum)
+/* The terms of a vector of x. */
+static inline vec vec_expsum_terms(vec x, vec shift, vec scale, vec limit)
 {
-    vec by = vec_set1(scale), from_max = vec_set1(shift);
+    return vec_if_less(x, limit, vec_exp(vec_mul(vec_sub(x, shift), scale)), vec_set1(0));
+}
+
+static void vec_block_expsum(const float *x, int32_t n, int32_t block, float shift, float scale, float limit,
+                             double *sum)
+{
+    vec by = vec_set1(scale), from_max = vec_set1(shift), below = vec_set1(limit);
     for (int32_t from = 0; from < n; from += block) {
         int32_t to = n - from < block ? n : from + block, i = from;
         double total = 0;
@@ -41,14 +48,14 @@ static void vec_block_expsum(const float *x, int32_t n, int32_t block, float shi
             int32_t run_to = to - i < EXPSUM_RUN ? to : i + EXPSUM_RUN;
             vec a = vec_set1(0), b = vec_set1(0);
             for (; i + 2 * VEC_LANES <= run_to; i += 2 * VEC_LANES) {
-                a = vec_add(a, vec_exp(vec_mul(vec_sub(vec_load(x + i), from_max), by)));
-                b = vec_add(b, vec_exp(vec_mul(vec_sub(vec_load(x + i + VEC_LANES), from_max), by)));
+                a = vec_add(a, vec_expsum_terms(vec_load(x + i), from_max, by, below));
+                b = vec_add(b, vec_expsum_terms(vec_load(x + i + VEC_LANES), from_max, by, below));
             }
             total += (double)vec_sum(vec_add(a, b));
         }
         for (; i < to; i += VEC_LANES) {
             size_t left = (size_t)(to - i);
-            vec e = vec_exp(vec_mul(vec_sub(vec_load_part(x + i, left), from_max), by));
+            vec e = vec_expsum_terms(vec_load_part(x + i, left), from_max, by, below);
             float parts[VEC_LANES] = {0};
             vec_store_part(parts, e, left);
             total += (double)vec_sum(vec_load(parts));
