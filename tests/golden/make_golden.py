@@ -290,16 +290,17 @@ MODELS = {
         head_dim=24, query_pre_attn_scalar=24, sliding_window=40, final_logit_softcapping=3.0, tie_word_embeddings=True,
         layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
         rope_parameters=gemma_rope(local=5000.0, kind="linear", factor=8.0), **COMMON))),
+    # types whose packed scales are exact make Q and K: a rounding of 2^-12 there moves a sharp softmax by more than the bound
     "llama-quants-few": ("llama", {"default": T.IQ4_NL, "attn_q": T.MXFP4, "attn_k": T.TQ2_0, "attn_v": T.IQ4_XS,
                                    "attn_output": T.TQ1_0, "ffn_gate": T.Q2_K, "ffn_up": T.Q3_K, "ffn_down": T.IQ4_NL},
                          lambda: LlamaForCausalLM(LlamaConfig(
         hidden_size=K_BLOCK, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, tie_word_embeddings=True, rope_parameters=rope(), **COMMON))),
-    "llama-quants-grid": ("llama", {"default": T.IQ4_NL, "attn_q": T.IQ1_S, "attn_k": T.IQ1_M, "attn_v": T.IQ2_XXS,
+    "llama-quants-grid": ("llama", {"default": T.IQ4_NL, "token_embd": T.IQ1_M, "output": T.IQ1_S, "attn_v": T.IQ2_XXS,
                                     "attn_output": T.IQ2_XS, "ffn_gate": T.IQ2_S, "ffn_up": T.IQ3_XXS,
                                     "ffn_down": T.IQ3_S}, lambda: LlamaForCausalLM(LlamaConfig(
         hidden_size=K_BLOCK, intermediate_size=K_BLOCK, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=True, rope_parameters=rope(), **COMMON))),
+        num_key_value_heads=2, tie_word_embeddings=False, rope_parameters=rope(), **COMMON))),
 }
 
 
