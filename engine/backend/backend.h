@@ -8,6 +8,7 @@
 #define INFCGI_BACKEND_BACKEND_H
 
 #include "engine/base/err.h"
+#include "engine/kernels/kv_type.h"
 #include "engine/plan/plan.h"
 
 #include <stdbool.h>
@@ -17,11 +18,12 @@
 enum { BACKEND_PAGE_TOKENS = 32 }; /* positions in a KV page, for every back end */
 
 struct backend_config {
-    const char *cpu;    /* ISA for the CPU kernels; NULL = best there is */
-    int n_threads;      /* >= 1 */
-    int32_t n_pages;    /* KV pages; page ids are 0 .. n_pages-1 */
-    int32_t max_rows;   /* T of the largest batch */
-    int32_t max_logits; /* S of the largest batch */
+    const char *cpu;             /* ISA for the CPU kernels; NULL = best there is */
+    int n_threads;               /* >= 1 */
+    int32_t n_pages;             /* KV pages; page ids are 0 .. n_pages-1 */
+    int32_t max_rows;            /* T of the largest batch */
+    int32_t max_logits;          /* S of the largest batch */
+    enum kv_type k_type, v_type; /* of the KV cache; ref keeps f32 whatever they are */
     /* OPTIONAL: called while weights are prepared, with 0..1, from the opening thread. */
     void (*progress)(void *arg, float fraction);
     void *progress_arg;
@@ -77,7 +79,7 @@ struct backend {
 };
 
 extern const struct backend backend_ref; /* scalar, double accumulators, f32 KV: the truth */
-extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, f16 KV */
+extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, KV of any kv_type */
 
 /* By name, or NULL; i-th of the table, or NULL beyond the last. */
 const struct backend *backend_find(const char *name);

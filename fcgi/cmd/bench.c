@@ -17,7 +17,7 @@
 enum { MAX_SEQS = 64, MAX_REPEATS = 100, MAX_BATCH = 2048, MAX_TOKENS = 1 << 20 };
 
 struct options {
-    const char *model, *output, *cpu, *backend;
+    const char *model, *output, *cpu, *backend, *k_type, *v_type;
     int n_prompt, n_gen, n_depth, n_seqs, n_batch, n_threads, repeats;
 };
 
@@ -123,6 +123,12 @@ static enum err open_all(struct bench *b, struct err_info *info)
     if (b->backend == NULL) {
         return err_set(info, ERR_CONFIG, NULL, "backend: expected cpu or ref, found '%s'", o->backend);
     }
+    enum kv_type k_type = kv_type_find(o->k_type), v_type = kv_type_find(o->v_type);
+    if (k_type == KV_TYPE_COUNT || v_type == KV_TYPE_COUNT) {
+        bool is_k = k_type == KV_TYPE_COUNT;
+        return err_set(info, ERR_CONFIG, NULL, "cache-type-%c: expected one of " KV_TYPE_NAMES "; found '%s'",
+                       is_k ? 'k' : 'v', is_k ? o->k_type : o->v_type);
+    }
     TRY(gguf_open(o->model, &b->gguf, info));
     TRY(model_build(b->gguf, &b->plan, info));
     b->seq_pages = (o->n_depth + MAX_OF(o->n_prompt, o->n_gen)) / BACKEND_PAGE_TOKENS + 1;
@@ -131,7 +137,9 @@ static enum err open_all(struct bench *b, struct err_info *info)
                                  .n_threads = o->n_threads,
                                  .n_pages = b->seq_pages * o->n_seqs,
                                  .max_rows = n_rows,
-                                 .max_logits = o->n_seqs};
+                                 .max_logits = o->n_seqs,
+                                 .k_type = k_type,
+                                 .v_type = v_type};
     TRY(b->backend->open(b->plan, &cfg, &b->model, info));
     b->backend->info(b->model, &b->info);
     b->pages = mem_zalloc_array((size_t)(b->seq_pages * o->n_seqs), sizeof *b->pages, MEM_GENERAL);
@@ -184,6 +192,10 @@ static void open_report(struct bench *b)
     b->report = (struct bench_report){.out = stdout,
                                       .model_path = o->model,
                                       .kernels = b->info.kernels,
+                                      .k_type = o->k_type,
+                                      .v_type = o->v_type,
+                                      .has_types = strcmp(o->k_type, kv_type_name(0)) != 0 ||
+                                                   strcmp(o->v_type, kv_type_name(0)) != 0,
                                       .n_batch = o->n_batch,
                                       .n_threads = o->n_threads,
                                       .has_seqs = o->n_seqs > 1};
@@ -229,6 +241,8 @@ static const struct {
     ROW("-o", "--output", output, 0, 0, "md, csv or json [md]"),
     ROW("-c", "--cpu", cpu, 0, 0, "kernels: auto, ref, avx2, avx512"),
     ROW("-k", "--backend", backend, 0, 0, "cpu or ref [cpu]"),
+    ROW("-ctk", "--cache-type-k", k_type, 0, 0, "keys of the KV cache: " KV_TYPE_NAMES " [i16]"),
+    ROW("-ctv", "--cache-type-v", v_type, 0, 0, "values of the KV cache [i16]"),
 #undef ROW
 };
 
@@ -252,7 +266,7 @@ static int read_options(struct options *o, int argc, char **argv)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             puts("usage: infcgi bench -m MODEL [OPTIONS]\n");
             for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
-                printf("  %s, %-16s %s\n", rows[k].brief, rows[k].name, rows[k].help);
+                printf("  %s, %-*s %s\n", rows[k].brief, (int)(18 - strlen(rows[k].brief)), rows[k].name, rows[k].help);
             }
             return -1;
         }
@@ -289,6 +303,8 @@ int cmd_bench(int argc, char **argv)
 {
     struct bench b = {.o = {.output = "md",
                             .backend = "cpu",
+                            .k_type = kv_type_name(0),
+                            .v_type = kv_type_name(0),
                             .n_prompt = 512,
                             .n_gen = 128,
                             .n_seqs = 1,

@@ -28,6 +28,14 @@ static inline void vec_store_f16_part(uint16_t *p, vec v, size_t n)
 {
     _mm256_mask_storeu_epi16(p, vec_mask(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+static inline vec vec_load_bf16(const uint16_t *p)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+static inline vec vec_load_bf16_part(const uint16_t *p, size_t n)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(vec_mask(n), p)), 16));
+}
 static inline void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 static inline vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
@@ -68,6 +76,34 @@ static inline vec vec_if_less(vec x, vec y, vec a, vec b)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_LT_OQ), b, a);
 }
+
+/* Even lanes a - b, odd lanes a + b; and each pair of lanes swapped, the lower half of 2 * VEC_LANES numbers doubled.
+ */
+static inline vec vec_addsub(vec a, vec b) { return _mm512_mask_sub_ps(_mm512_add_ps(a, b), 0x5555, a, b); }
+static inline vec vec_swap_pairs(vec v) { return _mm512_permute_ps(v, 0xB1); }
+static inline vec vec_load_doubled(const float *p, size_t n) /* n: numbers to read, at most VEC_LANES / 2 */
+{
+    const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(twice, _mm512_maskz_loadu_ps(vec_mask(n < 8 ? n : 8), p));
+}
+
+/* Integers: VEC_LANES of 32 bits, or twice as many of 16. */
+typedef __m512i ivec;
+static inline ivec ivec_set1(int32_t i) { return _mm512_set1_epi32(i); }
+static inline ivec ivec_load(const void *p) { return _mm512_loadu_si512(p); }
+static inline void ivec_store(void *p, ivec v) { _mm512_storeu_si512(p, v); }
+/* acc + a[2i] * b[2i] + a[2i+1] * b[2i+1], of 16-bit numbers, in each 32-bit lane. */
+static inline ivec ivec_dot16(ivec acc, ivec a, ivec b) { return _mm512_dpwssd_epi32(acc, a, b); }
+static inline vec vec_from_int(ivec v) { return _mm512_cvtepi32_ps(v); }
+static inline ivec vec_to_int(vec v) { return _mm512_cvtps_epi32(v); } /* nearest even */
+/* low | high << 16, for low in 0 .. 65535. */
+static inline ivec ivec_pair(ivec low, ivec high) { return _mm512_or_si512(low, _mm512_slli_epi32(high, 16)); }
+static inline ivec ivec_and(ivec a, ivec b) { return _mm512_and_si512(a, b); }
+static inline ivec ivec_shift_right4(ivec a) { return _mm512_srli_epi32(a, 4); }
+static inline ivec ivec_sub16(ivec a, ivec b) { return _mm512_sub_epi16(a, b); }
+/* 8 bits widened: signed to twice VEC_LANES of 16 bits; unsigned to VEC_LANES of 32. */
+static inline ivec ivec_widen_i8(const void *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p)); }
+static inline ivec ivec_widen_u8(const void *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128(p)); }
 
 /* Sums of doubles. */
 struct vec_sum64 {

@@ -1,0 +1,272 @@
+/* Attention over integer pages (i16, q8_0, q4_0): scores and outputs by products of 16-bit integers, two to a lane,
+ * with 32-bit sums that cannot overflow (kv_type.h). Twice the speed of f32 multiply-add where the CPU has VNNI.
+ * Include through attention_vec.h.
+ *
+ * A query becomes 16-bit integers of one scale. The weights of a page become integers of 12 bits, relative to the
+ * largest weight times value scale that the query sees in that page; rounding is the price, kern.h has the bound. 8-
+ * and 4-bit codes are widened to 16 bits once for all queries of a pass. Integers that a query does not see are
+ * multiplied with a weight of 0, whatever they are.
+ *
+ * Sums of n queries stay in registers, so there is a copy for each n. */
+#ifndef INFCGI_KERNELS_X86_ATTENTION_INT_VEC_H
+#define INFCGI_KERNELS_X86_ATTENTION_INT_VEC_H
+
+#include "engine/kernels/x86/attention_tile_vec.h"
+
+#include <math.h>
+
+/* --- unpacking -------------------------------------------------------------------------------------------------- */
+
+static void att_unpack_scales(const unsigned char *side, const struct kv_side *s, int d, float *out)
+{
+    const uint16_t *scales = (const void *)(side + s->scales);
+    for (int i = 0; i < kv_type_n_blocks(s->type, d) * KERN_PAGE_TOKENS; i += VEC_LANES) {
+        vec_store(out + i, vec_load_f16(scales + i));
+    }
+}
+
+/* n bytes, a multiple of 64, of 8-bit codes. */
+static void att_widen_codes(const unsigned char *codes, const unsigned char *next, int n, int16_t *out)
+{
+    for (int i = 0; i < n; i += ATT_STEP) {
+        vec_prefetch(next + i);
+        ivec_store(out + i, ivec_widen_i8(codes + i));
+    }
+}
+
+/* 4-bit pairs [d/2][32]. */
+static void att_widen_keys4(const unsigned char *codes, const unsigned char *next, int d, int16_t *out)
+{
+    const ivec low = ivec_set1(15), both = ivec_set1(15 | 15 << 16), eight = ivec_set1(8 | 8 << 16);
+    for (int i = 0; i < d / 2 * KERN_PAGE_TOKENS; i += VEC_LANES) {
+        ivec pair = ivec_widen_u8(codes + i);
+        vec_prefetch(next + i);
+        pair = ivec_pair(ivec_and(pair, low), ivec_shift_right4(pair));
+        ivec_store(out + 2 * i, ivec_sub16(ivec_and(pair, both), eight));
+    }
+}
+
+/* [32][B][16] bytes with components c and c + 16 become [16][width] pairs of slots i and i + 16. */
+static void att_widen_values4(const unsigned char *codes, const unsigned char *next, int d, int width, int16_t *out)
+{
+    const ivec mask = ivec_set1(15 | 15 << 16), eight = ivec_set1(8 | 8 << 16);
+    int row = kv_type_n_blocks(KV_TYPE_Q4_0, d) * 16;
+    for (int i = 0; i < KERN_PAGE_TOKENS / 2; i++) {
+        for (int c = 0; c < width; c += VEC_LANES) {
+            int at = i * row + c / 32 * 16 + c % 16;
+            vec_prefetch(next + at);
+            vec_prefetch(next + at + 16 * row);
+            ivec pair = ivec_pair(ivec_widen_u8(codes + at), ivec_widen_u8(codes + at + 16 * row));
+            pair = c % 32 < 16 ? pair : ivec_shift_right4(pair);
+            ivec_store(out + 2 * (i * width + c), ivec_sub16(ivec_and(pair, mask), eight));
+        }
+    }
+}
+
+/* Keys of the page as 16-bit integers, with scales: in place or unpacked. */
+static void att_int_keys(struct att_work *w, struct att_page *p)
+{
+    const struct kv_side *s = &w->a->kv.k;
+    int d = w->a->kv.d;
+    p->key_scales = (const void *)((const unsigned char *)p->keys + s->scales);
+    if (s->type == KV_TYPE_I16) {
+        return;
+    }
+    att_unpack_scales(p->keys, s, d, w->key_scales);
+    if (s->type == KV_TYPE_Q8_0) {
+        att_widen_codes(p->keys, p->next_keys, d * KERN_PAGE_TOKENS, w->keys);
+    } else {
+        att_widen_keys4(p->keys, p->next_keys, d, w->keys);
+    }
+    p->keys = p->next_keys = w->keys;
+    p->key_scales = w->key_scales;
+}
+
+static void att_int_values_of(struct att_work *w, struct att_page *p)
+{
+    const struct kv_side *s = &w->a->kv.v;
+    p->value_scales = (const void *)((const unsigned char *)p->values + s->scales);
+    if (s->type == KV_TYPE_I16) {
+        return;
+    }
+    att_unpack_scales(p->values, s, w->a->kv.d, w->value_scales);
+    if (s->type == KV_TYPE_Q8_0) {
+        att_widen_codes(p->values, p->next_values, w->width * KERN_PAGE_TOKENS, w->values);
+    } else {
+        att_widen_values4(p->values, p->next_values, w->a->kv.d, w->width, w->values);
+    }
+    p->values = p->next_values = w->values;
+    p->value_scales = w->value_scales;
+}
+
+/* --- queries ---------------------------------------------------------------------------------------------------- */
+
+/* Query i of the tile: integers of norm KV_I16_NORM at most. A NaN or infinity makes a NaN of its scale. */
+static void att_int_query(struct att_tile *t, int i, const float *q, int d, float scale)
+{
+    vec squares = vec_set1(0), largest = vec_set1(0);
+    for (int j = 0; j < d; j += VEC_LANES) {
+        vec x = vec_load_part(q + j, (size_t)(d - j));
+        squares = vec_fma(x, x, squares);
+        largest = vec_max(vec_max(x, vec_sub(vec_set1(0), x)), largest);
+    }
+    float norm = sqrtf(vec_sum(squares)), unit = norm * (1.0f / KV_I16_NORM);
+    unit = fmaxf(unit, vec_max_lane(largest) * (1.0f / ATT_QUERY_LIMIT));
+    bool is_zero = unit < KV_SCALE_FLOOR;
+    t->queries[i].scale = !(norm < INFINITY) ? NAN : is_zero ? 0 : unit * scale;
+    int32_t codes[KERN_MAX_HEAD + 16];
+    vec inverse = vec_set1(is_zero ? 0 : 1.0f / unit);
+    for (int j = 0; j < d; j += VEC_LANES) {
+        ivec_store(codes + j, vec_to_int(vec_mul(vec_load_part(q + j, (size_t)(d - j)), inverse)));
+    }
+    for (int j = 0; j < d / 2; j++) {
+        uint32_t low = (uint32_t)codes[2 * j] & 0xFFFF, high = (uint32_t)codes[2 * j + 1] << 16;
+        t->q_pairs[j * VEC_TILE + i] = (int32_t)(low | high);
+    }
+}
+
+/* --- products --------------------------------------------------------------------------------------------------- */
+
+/* Scores of n queries against the 32 keys of a page, into weights. */
+static ALWAYS_INLINE void att_int_scores_n(struct att_work *w, const struct att_tile *t, const struct att_page *p,
+                                           int n)
+{
+    const int16_t *keys = p->keys, *next = p->next_keys;
+    int n_pairs = w->a->kv.d / 2, block = kv_type_block(w->a->kv.k.type, w->a->kv.d) / 2;
+    for (int h = 0; h < KERN_PAGE_TOKENS; h += ATT_STEP) {
+        for (int from = 0; from < n_pairs; from += block) {
+            ivec acc[VEC_TILE][2];
+            UNROLL_FULLY
+            for (int i = 0; i < n; i++) {
+                acc[i][0] = ivec_set1(0);
+                acc[i][1] = ivec_set1(0);
+            }
+            for (int j = from; j < MIN_OF(from + block, n_pairs); j++) {
+                int at = (j * KERN_PAGE_TOKENS + h) * 2;
+                ivec k0 = ivec_load(keys + at), k1 = ivec_load(keys + at + ATT_STEP);
+                vec_prefetch(next + at);
+                vec_prefetch(next + at + ATT_STEP);
+                UNROLL_FULLY
+                for (int i = 0; i < n; i++) {
+                    ivec q = ivec_set1(t->q_pairs[j * VEC_TILE + i]);
+                    acc[i][0] = ivec_dot16(acc[i][0], q, k0);
+                    acc[i][1] = ivec_dot16(acc[i][1], q, k1);
+                }
+            }
+            const float *scales = p->key_scales + from / block * KERN_PAGE_TOKENS + h;
+            vec s0 = vec_load(scales), s1 = vec_load(scales + VEC_LANES);
+            UNROLL_FULLY
+            for (int i = 0; i < n; i++) {
+                float *to = w->weights[i] + h;
+                vec x0 = vec_from_int(acc[i][0]), x1 = vec_from_int(acc[i][1]);
+                vec_store(to, from == 0 ? vec_mul(x0, s0) : vec_fma(x0, s0, vec_load(to)));
+                to += VEC_LANES;
+                vec_store(to, from == 0 ? vec_mul(x1, s1) : vec_fma(x1, s1, vec_load(to)));
+            }
+        }
+    }
+}
+
+static void att_int_scores(struct att_work *w, const struct att_tile *t, const struct att_page *p)
+{
+#define CALL(n) att_int_scores_n(w, t, p, n)
+    ATT_WITH_N(t->n, CALL)
+#undef CALL
+}
+
+/* Integer weights of the page for the values of one block, and what they stand for. */
+static void att_int_weights(struct att_work *w, const struct att_tile *t, const struct att_page *p, int block)
+{
+    const float *scales = p->value_scales + block * KERN_PAGE_TOKENS;
+    float scaled[VEC_TILE][KERN_PAGE_TOKENS], largest[VEC_LANES] = {0}, inverse[VEC_LANES];
+    for (int i = 0; i < t->n; i++) {
+        const struct att_query *q = &t->queries[i];
+        bool is_whole = q->hi - q->lo == KERN_PAGE_TOKENS;
+        vec max = vec_set1(0);
+        UNROLL_FULLY
+        for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
+            vec x = vec_mul(vec_load(w->weights[i] + v), vec_load(scales + v));
+            x = is_whole ? x : vec_keep_range(x, vec_set1(0), v, q->lo, q->hi - 1);
+            vec_store(scaled[i] + v, x);
+            max = vec_max(vec_max(x, vec_sub(vec_set1(0), x)), max); /* scales of q4_0 may be negative */
+        }
+        largest[i] = vec_max_lane(max);
+    }
+    vec_store(inverse, vec_div(vec_set1(ATT_WEIGHT_LIMIT), vec_load(largest)));
+    vec_store(w->factor, vec_mul(vec_load(largest), vec_set1(1.0f / ATT_WEIGHT_LIMIT)));
+    for (int i = 0; i < t->n; i++) {
+        vec f = vec_set1(inverse[i]);
+        UNROLL_FULLY
+        for (int v = 0; v < KERN_PAGE_TOKENS / 2; v += VEC_LANES) {
+            ivec low = vec_to_int(vec_mul(vec_load(scaled[i] + v), f));
+            ivec high = vec_to_int(vec_mul(vec_load(scaled[i] + v + KERN_PAGE_TOKENS / 2), f));
+            ivec_store(w->pairs[i] + v, ivec_pair(ivec_and(low, ivec_set1(0xFFFF)), high));
+        }
+    }
+}
+
+/* out = out * correction + weights . V for one or two vectors of components from c on. */
+static ALWAYS_INLINE void att_int_columns(struct att_work *w, struct att_tile *t, const struct att_page *p, int c,
+                                          int n, bool two)
+{
+    const int16_t *values = (const int16_t *)p->values + 2 * c, *next = (const int16_t *)p->next_values + 2 * c;
+    ivec acc[VEC_TILE][2];
+    UNROLL_FULLY
+    for (int i = 0; i < n; i++) {
+        acc[i][0] = ivec_set1(0);
+        acc[i][1] = ivec_set1(0);
+    }
+    UNROLL_FULLY
+    for (int k = 0; k < KERN_PAGE_TOKENS / 2; k++) {
+        ivec v0 = ivec_load(values), v1 = two ? ivec_load(values + ATT_STEP) : v0;
+        vec_prefetch(next);
+        vec_prefetch(next + ATT_STEP);
+        values += 2 * w->width;
+        next += 2 * w->width;
+        UNROLL_FULLY
+        for (int i = 0; i < n; i++) {
+            ivec weight = ivec_set1(w->pairs[i][k]);
+            acc[i][0] = ivec_dot16(acc[i][0], weight, v0);
+            acc[i][1] = two ? ivec_dot16(acc[i][1], weight, v1) : acc[i][1];
+        }
+    }
+    UNROLL_FULLY
+    for (int i = 0; i < n; i++) {
+        float *out = t->out + i * w->width + c;
+        vec f = vec_set1(w->factor[i]), correction = vec_set1(w->correction[i]);
+        vec_store(out, vec_fma(vec_from_int(acc[i][0]), f, vec_mul(vec_load(out), correction)));
+        if (two) {
+            out += VEC_LANES;
+            vec_store(out, vec_fma(vec_from_int(acc[i][1]), f, vec_mul(vec_load(out), correction)));
+        }
+    }
+}
+
+static ALWAYS_INLINE void att_int_block_n(struct att_work *w, struct att_tile *t, const struct att_page *p, int from,
+                                          int to, int n)
+{
+    for (; from + ATT_STEP <= to; from += ATT_STEP) {
+        att_int_columns(w, t, p, from, n, true);
+    }
+    if (from < to) {
+        att_int_columns(w, t, p, from, n, false);
+    }
+}
+
+static void att_int_block(struct att_work *w, struct att_tile *t, const struct att_page *p, int from, int to)
+{
+#define CALL(n) att_int_block_n(w, t, p, from, to, n)
+    ATT_WITH_N(t->n, CALL)
+#undef CALL
+}
+
+static void att_int_values(struct att_work *w, struct att_tile *t, const struct att_page *p)
+{
+    int block = w->a->kv.v.type == KV_TYPE_I16 ? w->width : 32;
+    for (int b = 0; b * block < w->width; b++) {
+        att_int_weights(w, t, p, b);
+        att_int_block(w, t, p, b * block, MIN_OF(w->width, (b + 1) * block));
+    }
+}
+
+#endif

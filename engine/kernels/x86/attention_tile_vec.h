@@ -1,0 +1,106 @@
+/* What the parts of vector attention share: a tile of queries, the page in hand, the memory of a call. Include after a
+ * vec_<isa>.h. */
+#ifndef INFCGI_KERNELS_X86_ATTENTION_TILE_VEC_H
+#define INFCGI_KERNELS_X86_ATTENTION_TILE_VEC_H
+
+#include "engine/kernels/kern.h"
+
+enum {
+    ATT_STEP = 2 * VEC_LANES, /* two vectors at a time: enough sums to hide the latency, few enough for the registers */
+    ATT_TILES = 16,           /* tiles that one pass over the pages serves */
+    ATT_ARENA_FLOATS = 24576, /* their queries and outputs: 96 KiB, a tenth of an L2 */
+    ATT_MAX_BLOCKS = KERN_MAX_HEAD / 32,
+    ATT_WEIGHT_LIMIT = 4095, /* integer weights: 32 slots * 4095 * 16383 < 2^31 */
+    ATT_QUERY_LIMIT = 32767,
+};
+
+/* A query of a tile. lo .. hi-1: the slots it sees of the page in hand; none when lo >= hi. */
+struct att_query {
+    int32_t from, pos; /* visible positions, both included */
+    int lo, hi;
+    float scale;    /* what its scores are still multiplied with */
+    float max, sum; /* of the segments so far */
+    float *result;  /* output of the segments so far; NULL: only one segment is wanted */
+    const float *q;
+};
+
+struct att_tile {
+    int n;                          /* queries, 1 .. VEC_TILE */
+    int32_t first, last;            /* positions that one of them sees */
+    float max[VEC_LANES];           /* of this segment, a lane for each query */
+    float sum[VEC_TILE][VEC_LANES]; /* partial sums of the weights */
+    struct att_query queries[VEC_TILE];
+    float *out;       /* [VEC_TILE][width], not yet divided by the sum */
+    float *q_float;   /* [d][VEC_TILE], scaled, for float keys; else */
+    int32_t *q_pairs; /* [d/2][VEC_TILE] pairs of 16-bit components */
+};
+
+/* The page in hand, and where the next one lies, to prefetch. */
+struct att_page {
+    int32_t first; /* position of slot 0 */
+    const void *keys, *values, *next_keys, *next_values;
+    const float *key_scales, *value_scales; /* [blocks][32], integer types */
+};
+
+struct att_work {
+    const struct kern_attention_args *a;
+    int width;                                     /* d rounded up to 16 */
+    float correction[VEC_LANES];                   /* what the outputs so far must be multiplied with, a lane a query */
+    float factor[VEC_LANES];                       /* what integer weights stand for */
+    float weights[VEC_TILE][KERN_PAGE_TOKENS];     /* scores, then weights, of the page in hand */
+    int32_t pairs[VEC_TILE][KERN_PAGE_TOKENS / 2]; /* integer weights of slots i and i + 16 */
+    int n_tiles;
+    struct att_tile tiles[ATT_TILES];
+    float arena[ATT_ARENA_FLOATS];
+    int16_t keys[KERN_MAX_HEAD * KERN_PAGE_TOKENS], values[KERN_MAX_HEAD * KERN_PAGE_TOKENS]; /* unpacked page */
+    float key_scales[ATT_MAX_BLOCKS * KERN_PAGE_TOKENS], value_scales[ATT_MAX_BLOCKS * KERN_PAGE_TOKENS];
+};
+
+/* CALL(n) with n a constant, so that sums live in registers. */
+#if VEC_TILE == 8
+#define ATT_WITH_N(n, CALL)                                                                                            \
+    switch (n) {                                                                                                       \
+    case 1:                                                                                                            \
+        CALL(1);                                                                                                       \
+        break;                                                                                                         \
+    case 2:                                                                                                            \
+        CALL(2);                                                                                                       \
+        break;                                                                                                         \
+    case 3:                                                                                                            \
+        CALL(3);                                                                                                       \
+        break;                                                                                                         \
+    case 4:                                                                                                            \
+        CALL(4);                                                                                                       \
+        break;                                                                                                         \
+    case 5:                                                                                                            \
+        CALL(5);                                                                                                       \
+        break;                                                                                                         \
+    case 6:                                                                                                            \
+        CALL(6);                                                                                                       \
+        break;                                                                                                         \
+    case 7:                                                                                                            \
+        CALL(7);                                                                                                       \
+        break;                                                                                                         \
+    default:                                                                                                           \
+        CALL(8);                                                                                                       \
+        break;                                                                                                         \
+    }
+#else
+#define ATT_WITH_N(n, CALL)                                                                                            \
+    switch (n) {                                                                                                       \
+    case 1:                                                                                                            \
+        CALL(1);                                                                                                       \
+        break;                                                                                                         \
+    case 2:                                                                                                            \
+        CALL(2);                                                                                                       \
+        break;                                                                                                         \
+    case 3:                                                                                                            \
+        CALL(3);                                                                                                       \
+        break;                                                                                                         \
+    default:                                                                                                           \
+        CALL(4);                                                                                                       \
+        break;                                                                                                         \
+    }
+#endif
+
+#endif
