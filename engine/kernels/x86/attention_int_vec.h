@@ -101,7 +101,8 @@ static void att_int_values_of(struct att_work *w, struct att_page *p)
 
 /* --- queries ---------------------------------------------------------------------------------------------------- */
 
-/* Query i of the tile: integers of norm KV_I16_NORM at most. A NaN or infinity makes a NaN of its scale. */
+/* Query i of the tile: integers of norm KV_I16_NORM at most. A NaN or infinity makes a NaN of its scale, which is never
+ * 0: scores of -inf must stay that. */
 static void att_int_query(struct att_tile *t, int i, const float *q, int d, float scale)
 {
     vec squares = vec_set1(0), largest = vec_set1(0);
@@ -113,7 +114,7 @@ static void att_int_query(struct att_tile *t, int i, const float *q, int d, floa
     float norm = sqrtf(vec_sum(squares)), unit = norm * (1.0f / KV_I16_NORM);
     unit = fmaxf(unit, vec_max_lane(largest) * (1.0f / ATT_QUERY_LIMIT));
     bool is_zero = unit < KV_SCALE_FLOOR;
-    t->queries[i].scale = !(norm < INFINITY) ? NAN : is_zero ? 0 : unit * scale;
+    t->scale[i] = !(norm < INFINITY) ? NAN : is_zero ? 1.0f : unit * scale;
     int32_t codes[KERN_MAX_HEAD + 16];
     vec inverse = vec_set1(is_zero ? 0 : 1.0f / unit);
     for (int j = 0; j < d; j += VEC_LANES) {
@@ -174,32 +175,43 @@ static void att_int_scores(struct att_work *w, const struct att_tile *t, const s
 #undef CALL
 }
 
-/* Integer weights of the page for the values of one block, and what they stand for. */
-static void att_int_weights(struct att_work *w, const struct att_tile *t, const struct att_page *p, int block)
+/* Weights times the value scales of one block, and the largest of them. */
+static void att_int_scale(struct att_work *w, const struct att_tile *t, const struct att_page *p, int block)
 {
     const float *scales = p->value_scales + block * KERN_PAGE_TOKENS;
-    float scaled[VEC_TILE][KERN_PAGE_TOKENS], largest[VEC_LANES] = {0}, inverse[VEC_LANES];
     for (int i = 0; i < t->n; i++) {
         const struct att_query *q = &t->queries[i];
         bool is_whole = q->hi - q->lo == KERN_PAGE_TOKENS;
-        vec max = vec_set1(0);
+        vec largest = vec_set1(0);
         UNROLL_FULLY
         for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
             vec x = vec_mul(vec_load(w->weights[i] + v), vec_load(scales + v));
             x = is_whole ? x : vec_keep_range(x, vec_set1(0), v, q->lo, q->hi - 1);
-            vec_store(scaled[i] + v, x);
-            max = vec_max(vec_max(x, vec_sub(vec_set1(0), x)), max); /* scales of q4_0 may be negative */
+            vec_store(w->scaled[i] + v, x);
+            largest = vec_max(vec_abs(x), largest); /* scales of q4_0 may be negative */
         }
-        largest[i] = vec_max_lane(max);
+        vec_store(w->largest[i], largest);
     }
-    vec_store(inverse, vec_div(vec_set1(ATT_WEIGHT_LIMIT), vec_load(largest)));
-    vec_store(w->factor, vec_mul(vec_load(largest), vec_set1(1.0f / ATT_WEIGHT_LIMIT)));
+}
+
+/* Scaled weights become integers. */
+static void att_int_round(struct att_work *w, const struct att_tile *t)
+{
+    _Alignas(64) float inverse[VEC_LANES];
+    vec largest[VEC_TILE];
+    UNROLL_FULLY
+    for (int i = 0; i < VEC_TILE; i++) {
+        largest[i] = vec_load(w->largest[i]); /* of queries beyond n, any */
+    }
+    vec all = vec_max_lanes(largest);
+    vec_store(inverse, vec_div(vec_set1(ATT_WEIGHT_LIMIT), all));
+    vec_store(w->factor, vec_mul(all, vec_set1(1.0f / ATT_WEIGHT_LIMIT)));
     for (int i = 0; i < t->n; i++) {
         vec f = vec_set1(inverse[i]);
         UNROLL_FULLY
         for (int v = 0; v < KERN_PAGE_TOKENS / 2; v += VEC_LANES) {
-            ivec low = vec_to_int(vec_mul(vec_load(scaled[i] + v), f));
-            ivec high = vec_to_int(vec_mul(vec_load(scaled[i] + v + KERN_PAGE_TOKENS / 2), f));
+            ivec low = vec_to_int(vec_mul(vec_load(w->scaled[i] + v), f));
+            ivec high = vec_to_int(vec_mul(vec_load(w->scaled[i] + v + KERN_PAGE_TOKENS / 2), f));
             ivec_store(w->pairs[i] + v, ivec_pair(ivec_and(low, ivec_set1(0xFFFF)), high));
         }
     }
@@ -264,7 +276,10 @@ static void att_int_values(struct att_work *w, struct att_tile *t, const struct 
 {
     int block = w->a->kv.v.type == KV_TYPE_I16 ? w->width : 32;
     for (int b = 0; b * block < w->width; b++) {
-        att_int_weights(w, t, p, b);
+        if (!att_has_one_scale(w)) {
+            att_int_scale(w, t, p, b);
+        }
+        att_int_round(w, t);
         att_int_block(w, t, p, b * block, MIN_OF(w->width, (b + 1) * block));
     }
 }

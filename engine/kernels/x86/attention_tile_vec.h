@@ -18,21 +18,21 @@ enum {
 struct att_query {
     int32_t from, pos; /* visible positions, both included */
     int lo, hi;
-    float scale;    /* what its scores are still multiplied with */
     float max, sum; /* of the segments so far */
     float *result;  /* output of the segments so far; NULL: only one segment is wanted */
     const float *q;
 };
 
 struct att_tile {
-    int n;                          /* queries, 1 .. VEC_TILE */
-    int32_t first, last;            /* positions that one of them sees */
-    float max[VEC_LANES];           /* of this segment, a lane for each query */
-    float sum[VEC_TILE][VEC_LANES]; /* partial sums of the weights */
+    _Alignas(64) float scale[VEC_LANES];         /* what its scores are still multiplied with, a lane for each query */
+    _Alignas(64) float max[VEC_LANES];           /* of this segment, in powers of two */
+    _Alignas(64) float sum[VEC_TILE][VEC_LANES]; /* partial sums of the weights */
     struct att_query queries[VEC_TILE];
-    float *out;       /* [VEC_TILE][width], not yet divided by the sum */
-    float *q_float;   /* [d][VEC_TILE], scaled, for float keys; else */
-    int32_t *q_pairs; /* [d/2][VEC_TILE] pairs of 16-bit components */
+    int n;               /* queries, 1 .. VEC_TILE */
+    int32_t first, last; /* positions that one of them sees */
+    float *out;          /* [VEC_TILE][width], not yet divided by the sum */
+    float *q_float;      /* [d][VEC_TILE], scaled, for float keys; else */
+    int32_t *q_pairs;    /* [d/2][VEC_TILE] pairs of 16-bit components */
 };
 
 /* The page in hand, and where the next one lies, to prefetch. */
@@ -42,19 +42,27 @@ struct att_page {
     const float *key_scales, *value_scales; /* [blocks][32], integer types */
 };
 
+/* Aligned, because a vector that lies across two cache lines costs twice. */
 struct att_work {
-    const struct kern_attention_args *a;
-    int width;                                     /* d rounded up to 16 */
-    float correction[VEC_LANES];                   /* what the outputs so far must be multiplied with, a lane a query */
-    float factor[VEC_LANES];                       /* what integer weights stand for */
-    float weights[VEC_TILE][KERN_PAGE_TOKENS];     /* scores, then weights, of the page in hand */
-    int32_t pairs[VEC_TILE][KERN_PAGE_TOKENS / 2]; /* integer weights of slots i and i + 16 */
-    int n_tiles;
+    _Alignas(64) float correction[VEC_LANES]; /* what the outputs so far are multiplied with, a lane a query */
+    _Alignas(64) float factor[VEC_LANES];     /* what integer weights stand for */
+    _Alignas(64) float weights[VEC_TILE][KERN_PAGE_TOKENS];     /* scores, then weights, of the page in hand */
+    _Alignas(64) float scaled[VEC_TILE][KERN_PAGE_TOKENS];      /* weights times value scales */
+    _Alignas(64) float largest[VEC_TILE][VEC_LANES];            /* of scaled, by lanes */
+    _Alignas(64) int32_t pairs[VEC_TILE][KERN_PAGE_TOKENS / 2]; /* integer weights of slots i and i + 16 */
+    _Alignas(64) float arena[ATT_ARENA_FLOATS];
+    _Alignas(64) int16_t keys[KERN_MAX_HEAD * KERN_PAGE_TOKENS]; /* unpacked page */
+    _Alignas(64) int16_t values[KERN_MAX_HEAD * KERN_PAGE_TOKENS];
+    _Alignas(64) float key_scales[ATT_MAX_BLOCKS * KERN_PAGE_TOKENS];
+    _Alignas(64) float value_scales[ATT_MAX_BLOCKS * KERN_PAGE_TOKENS];
     struct att_tile tiles[ATT_TILES];
-    float arena[ATT_ARENA_FLOATS];
-    int16_t keys[KERN_MAX_HEAD * KERN_PAGE_TOKENS], values[KERN_MAX_HEAD * KERN_PAGE_TOKENS]; /* unpacked page */
-    float key_scales[ATT_MAX_BLOCKS * KERN_PAGE_TOKENS], value_scales[ATT_MAX_BLOCKS * KERN_PAGE_TOKENS];
+    const struct kern_attention_args *a;
+    int width; /* d rounded up to 16 */
+    int n_tiles;
 };
+
+/* One integer scale for a whole value: weights are scaled while they are computed. */
+static inline bool att_has_one_scale(const struct att_work *w) { return w->a->kv.v.type == KV_TYPE_I16; }
 
 /* CALL(n) with n a constant, so that sums live in registers. */
 #if VEC_TILE == 8

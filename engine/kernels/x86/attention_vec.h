@@ -19,6 +19,9 @@
 #include <math.h>
 #include <string.h>
 
+/* log2(e): exp(x) is 2^(x * that). */
+#define ATT_LOG2_E 1.44269504088896341f
+
 /* --- softmax ---------------------------------------------------------------------------------------------------- */
 
 /* cap * tanh(s / cap) = cap - 2 cap / (exp(2 s / cap) + 1); that cancels near 0, where s / cap goes through a
@@ -36,51 +39,95 @@ static inline vec att_softcap(vec s, float cap)
     return vec_if_less(z, vec_set1(0.390625f), p, far); /* 0.625^2; NaN: far, NaN too */
 }
 
-/* Scales, caps and masks the scores of query i; returns its maximum up to and with this page, NaNs left out. */
-static inline float att_mask(struct att_work *w, const struct att_tile *t, int i)
+/* Caps and masks the scores of query i. Capped scores are final: they carry no scale any more. */
+static void att_mask(struct att_work *w, const struct att_tile *t, int i)
 {
     const struct att_query *q = &t->queries[i];
-    float softcap = w->a->softcap;
-    bool is_whole = q->hi - q->lo == KERN_PAGE_TOKENS;
-    vec largest = vec_set1(-INFINITY), scale = vec_set1(q->scale);
+    float cap = w->a->softcap;
     UNROLL_FULLY
     for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-        vec s = vec_mul(vec_load(w->weights[i] + v), scale);
-        s = softcap != 0 ? att_softcap(s, softcap) : s;
-        s = is_whole ? s : vec_keep_range(s, vec_set1(-INFINITY), v, q->lo, q->hi - 1);
+        vec s = vec_load(w->weights[i] + v);
+        if (cap != 0) {
+            s = vec_mul(att_softcap(vec_mul(s, vec_set1(t->scale[i])), cap), vec_set1(ATT_LOG2_E));
+        }
+        s = vec_keep_range(s, vec_set1(-INFINITY), v, q->lo, q->hi - 1);
         vec_store(w->weights[i] + v, s);
-        largest = vec_max(s, largest);
     }
-    float max = vec_max_lane(largest);
-    return max > t->max[i] ? max : t->max[i];
 }
 
-/* Scores become weights; maximums and sums move on; correction: what each output must be multiplied with. */
-static void att_softmax(struct att_work *w, struct att_tile *t, int32_t page_first)
+/* Maximums of the scores of a page into t->max; shift: minus the new ones; correction: what outputs and sums so far
+ * must be multiplied with. Returns what scores are still to be multiplied with. */
+static inline vec att_maximums(struct att_work *w, struct att_tile *t, int32_t page_first, float *shift)
 {
-    float max[VEC_LANES] = {0};
+    vec largest[VEC_TILE];
+    UNROLL_FULLY
+    for (int i = 0; i < VEC_TILE; i++) {
+        largest[i] = vec_set1(-INFINITY);
+    }
     for (int i = 0; i < t->n; i++) {
         struct att_query *q = &t->queries[i];
         q->lo = MAX_OF(q->from - page_first, 0);
         q->hi = MIN_OF(q->pos - page_first + 1, KERN_PAGE_TOKENS);
-        max[i] = att_mask(w, t, i);
+        if (q->hi - q->lo < KERN_PAGE_TOKENS || w->a->softcap != 0) {
+            att_mask(w, t, i);
+        }
+        UNROLL_FULLY
+        for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
+            largest[i] = vec_max(vec_load(w->weights[i] + v), largest[i]); /* NaNs are left out */
+        }
     }
-    vec_store(w->correction, vec_exp(vec_sub(vec_load(t->max), vec_load(max))));
-    vec_store(t->max, vec_load(max));
+    vec unit = w->a->softcap != 0 ? vec_set1(1.0f) : vec_load(t->scale), before = vec_load(t->max);
+    vec max = vec_max(vec_mul(vec_max_lanes(largest), unit), before);
+    vec_store(w->correction, vec_exp2(vec_sub(before, max)));
+    vec_store(t->max, max);
+    vec_store(shift, vec_sub(vec_set1(0), max));
+    return unit;
+}
+
+/* The weights of one query. scales: of the values, when they have one each; the weights are then scaled. */
+static ALWAYS_INLINE void att_weigh(struct att_work *w, struct att_tile *t, int i, float scale, float shift,
+                                    const float *scales)
+{
+    const struct att_query *q = &t->queries[i];
+    bool is_whole = q->hi - q->lo == KERN_PAGE_TOKENS;
+    vec sum = vec_mul(vec_load(t->sum[i]), vec_set1(w->correction[i])), largest = vec_set1(0);
+    UNROLL_FULLY
+    for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
+        vec p = vec_exp2(vec_fma(vec_load(w->weights[i] + v), vec_set1(scale), vec_set1(shift)));
+        sum = vec_add(sum, p);
+        if (scales == NULL) {
+            vec_store(w->weights[i] + v, p);
+            continue;
+        }
+        vec x = vec_mul(p, vec_load(scales + v));
+        x = is_whole ? x : vec_keep_range(x, vec_set1(0), v, q->lo, q->hi - 1);
+        vec_store(w->scaled[i] + v, x);
+        largest = vec_max(x, largest);
+    }
+    vec_store(t->sum[i], sum);
+    if (scales != NULL) {
+        vec_store(w->largest[i], largest);
+    }
+}
+
+/* Scores become weights; maximums and sums move on. Scores are still to be multiplied with t->scale, which includes
+ * log2(e): weights are powers of two. */
+static void att_softmax(struct att_work *w, struct att_tile *t, const struct att_page *p)
+{
+    _Alignas(64) float shift[VEC_LANES];
+    _Alignas(64) float scale[VEC_LANES];
+    vec_store(scale, att_maximums(w, t, p->first, shift));
     for (int i = 0; i < t->n; i++) {
         if (t->queries[i].lo >= t->queries[i].hi) { /* before its first page the maximum is still -inf: NaN */
             w->correction[i] = 1.0f;
             memset(w->weights[i], 0, sizeof w->weights[i]);
-            continue;
+            memset(w->scaled[i], 0, sizeof w->scaled[i]);
+            memset(w->largest[i], 0, sizeof w->largest[i]);
+        } else if (att_has_one_scale(w)) {
+            att_weigh(w, t, i, scale[i], shift[i], p->value_scales);
+        } else {
+            att_weigh(w, t, i, scale[i], shift[i], NULL);
         }
-        vec sum = vec_mul(vec_load(t->sum[i]), vec_set1(w->correction[i])), shift = vec_set1(max[i]);
-        UNROLL_FULLY
-        for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-            vec p = vec_exp(vec_sub(vec_load(w->weights[i] + v), shift));
-            vec_store(w->weights[i] + v, p);
-            sum = vec_add(sum, p);
-        }
-        vec_store(t->sum[i], sum);
     }
 }
 
@@ -99,7 +146,7 @@ static void att_fold(float *out, float *max, float *sum, const float *part, floa
         return;
     }
     float both = *max > part_max ? *max : part_max;
-    vec a = vec_exp(vec_set1(*max - both)), b = vec_exp(vec_set1(part_max - both));
+    vec a = vec_exp2(vec_set1(*max - both)), b = vec_exp2(vec_set1(part_max - both));
     for (int c = 0; c < d; c += VEC_LANES) {
         size_t n = (size_t)(d - c);
         vec_store_part(out + c, vec_fma(vec_load_part(part + c, n), b, vec_mul(vec_load_part(out + c, n), a)), n);
@@ -176,7 +223,7 @@ static void att_page_run(struct att_work *w, struct att_page *p)
         } else {
             att_bf16_scores(w, t, p);
         }
-        att_softmax(w, t, p->first);
+        att_softmax(w, t, p);
         (float_values ? att_float_values : att_int_values)(w, t, p);
     }
 }
@@ -223,23 +270,25 @@ static void att_add(struct att_work *w, struct att_tile *t, int index)
     size_t column = (size_t)(index % a->n_group) * (size_t)d;
     const float *q = a->q + (size_t)row * a->q_stride + column;
     int32_t pos = a->pos[row], from = kern_visible_from(a->window, pos);
-    t->queries[i] = (struct att_query){
-        .from = from, .pos = pos, .scale = 1.0f, .result = a->out + (size_t)row * a->out_stride + column};
+    t->queries[i] =
+        (struct att_query){.from = from, .pos = pos, .result = a->out + (size_t)row * a->out_stride + column};
+    float scale = a->softcap != 0 ? a->scale : a->scale * ATT_LOG2_E;
     t->first = i == 0 ? from : MIN_OF(t->first, from);
     t->last = i == 0 ? pos : MAX_OF(t->last, pos);
     if (!kv_type_is_float(a->kv.k.type)) {
-        att_int_query(t, i, q, d, a->scale);
+        att_int_query(t, i, q, d, scale);
         return;
     }
+    t->scale[i] = 1.0f;
     for (int j = 0; j < d; j++) {
-        t->q_float[j * VEC_TILE + i] = q[j] * a->scale;
+        t->q_float[j * VEC_TILE + i] = q[j] * scale;
     }
 }
 
 /* Queries from .. of a pass; returns the first one that is left over. */
 static int att_fill(struct att_work *w, int from, int n_queries)
 {
-    int floats = att_tile_floats(w);
+    int floats = att_tile_floats(w); /* a multiple of 16 */
     for (w->n_tiles = 0; from < n_queries && w->n_tiles < ATT_TILES; w->n_tiles++) {
         if ((w->n_tiles + 1) * floats > ATT_ARENA_FLOATS) {
             break;
@@ -248,6 +297,7 @@ static int att_fill(struct att_work *w, int from, int n_queries)
         t->out = w->arena + w->n_tiles * floats;
         t->q_float = t->out + VEC_TILE * w->width;
         t->q_pairs = (int32_t *)(void *)t->q_float;
+        memset(t->scale, 0, sizeof t->scale); /* lanes of no query compute along */
         for (t->n = 0; from < n_queries && t->n < VEC_TILE; from++) {
             att_add(w, t, from);
         }

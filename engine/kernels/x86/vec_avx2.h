@@ -64,6 +64,7 @@ static inline vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 static inline vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 static inline vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
+static inline vec vec_abs(vec v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
 static inline vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); } /* a*b + c */
 /* A NaN in b comes through; one in a does not. */
 static inline vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); }
@@ -100,6 +101,21 @@ static inline vec vec_scale2(vec x, vec n)
 {
     __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     return _mm256_mul_ps(x, _mm256_castsi256_ps(power));
+}
+
+/* v - floor(v), and x * 2^floor(n) for n from -126 to 127. */
+static inline vec vec_fraction(vec v) { return _mm256_sub_ps(v, _mm256_floor_ps(v)); }
+static inline vec vec_scale_floor(vec x, vec n) { return vec_scale2(x, _mm256_floor_ps(n)); }
+
+/* Lane i: the largest of v[i], i < VEC_TILE; lanes from VEC_TILE on are 0. No NaNs. */
+static inline vec vec_max_lanes(const vec *v)
+{
+    __m256 ab = _mm256_max_ps(_mm256_unpacklo_ps(v[0], v[1]), _mm256_unpackhi_ps(v[0], v[1]));
+    __m256 cd = _mm256_max_ps(_mm256_unpacklo_ps(v[2], v[3]), _mm256_unpackhi_ps(v[2], v[3]));
+    __m256d x = _mm256_castps_pd(ab), y = _mm256_castps_pd(cd);
+    __m256 m = _mm256_max_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+    m = _mm256_max_ps(m, _mm256_permute2f128_ps(m, m, 1));
+    return _mm256_blend_ps(m, _mm256_setzero_ps(), 0xF0);
 }
 
 /* a where x < y, else b. */

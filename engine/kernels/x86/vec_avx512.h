@@ -41,6 +41,7 @@ static inline vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
 static inline vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 static inline vec vec_div(vec a, vec b) { return _mm512_div_ps(a, b); }
+static inline vec vec_abs(vec v) { return _mm512_abs_ps(v); }
 static inline vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); } /* a*b + c */
 /* A NaN in b comes through; one in a does not. */
 static inline vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); }
@@ -70,6 +71,26 @@ static inline float vec_max_lane(vec v) { return _mm512_reduce_max_ps(v); }
 /* v rounded to integers, and x * 2^n for integral n in [-127, 127]. */
 static inline vec vec_round(vec v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 static inline vec vec_scale2(vec x, vec n) { return _mm512_scalef_ps(x, n); }
+
+/* v - floor(v) (0 for an infinity), and x * 2^floor(n) for any n. */
+static inline vec vec_fraction(vec v) { return _mm512_reduce_ps(v, 0x09); }
+static inline vec vec_scale_floor(vec x, vec n) { return _mm512_scalef_ps(x, n); }
+
+/* Lane i: the largest of v[i], i < VEC_TILE; lanes from VEC_TILE on are 0. No NaNs. */
+static inline vec vec_max_lanes(const vec *v)
+{
+    __m512 m[4];
+    for (int i = 0; i < 4; i++) { /* a b a b in each quarter */
+        m[i] = _mm512_max_ps(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+    }
+    for (int i = 0; i < 2; i++) { /* a b c d in each quarter */
+        __m512d x = _mm512_castps_pd(m[2 * i]), y = _mm512_castps_pd(m[2 * i + 1]);
+        m[i] = _mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+    }
+    __m512 q = _mm512_max_ps(_mm512_shuffle_f32x4(m[0], m[1], 0x88), _mm512_shuffle_f32x4(m[0], m[1], 0xDD));
+    q = _mm512_max_ps(q, _mm512_shuffle_f32x4(q, q, 0xB1)); /* quarters: abcd abcd efgh efgh */
+    return _mm512_maskz_shuffle_f32x4(0x00FF, q, q, 0x08);
+}
 
 /* a where x < y, else b. */
 static inline vec vec_if_less(vec x, vec y, vec a, vec b)
