@@ -43,8 +43,8 @@ static ALWAYS_INLINE void att_float_scores_n(struct att_work *w, const struct at
         }
         UNROLL_FULLY
         for (int i = 0; i < n; i++) {
-            vec_store(w->weights[i] + h, acc[i][0]);
-            vec_store(w->weights[i] + h + VEC_LANES, acc[i][1]);
+            vec_store(t->s->weights[i] + h, acc[i][0]);
+            vec_store(t->s->weights[i] + h + VEC_LANES, acc[i][1]);
         }
     }
 }
@@ -80,7 +80,7 @@ static ALWAYS_INLINE void att_columns(struct att_work *w, struct att_tile *t, co
     float *out = t->out + s->first * w->width + c;
     UNROLL_FULLY
     for (int i = 0; i < n; i++) {
-        vec correction = vec_set1(w->correction[s->first + i]);
+        vec correction = vec_set1(t->s->correction[s->first + i]);
         acc[i][0] = vec_mul(vec_load(out + i * w->width), correction);
         acc[i][1] = vec_mul(is_full || two ? vec_load(out + i * w->width + VEC_LANES) : correction, correction);
     }
@@ -93,7 +93,7 @@ static ALWAYS_INLINE void att_columns(struct att_work *w, struct att_tile *t, co
         vec_prefetch(s->next + at);
         UNROLL_FULLY
         for (int i = 0; i < n; i++) {
-            vec weight = vec_set1(w->weights[s->first + i][k]);
+            vec weight = vec_set1(t->s->weights[s->first + i][k]);
             acc[i][0] = vec_fma(weight, v0, acc[i][0]);
             acc[i][1] = vec_fma(weight, v1, acc[i][1]);
         }
@@ -118,7 +118,7 @@ static ALWAYS_INLINE void att_float_values_n(struct att_work *w, struct att_tile
         att_columns(w, t, s, c, n, false, is_f16);
     }
     for (int i = s->first; i < s->first + n; i++) {
-        w->correction[i] = 1.0f; /* done; a further span of the page adds to the same output */
+        t->s->correction[i] = 1.0f; /* done; a further span of the page adds to the same output */
     }
 }
 

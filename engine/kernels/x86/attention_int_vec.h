@@ -158,7 +158,7 @@ static ALWAYS_INLINE void att_int_scores_n(struct att_work *w, const struct att_
             vec s0 = vec_load(scales), s1 = vec_load(scales + VEC_LANES);
             UNROLL_FULLY
             for (int i = 0; i < n; i++) {
-                float *to = w->weights[i] + h;
+                float *to = t->s->weights[i] + h;
                 vec x0 = vec_from_int(acc[i][0]), x1 = vec_from_int(acc[i][1]);
                 vec_store(to, from == 0 ? vec_mul(x0, s0) : vec_fma(x0, s0, vec_load(to)));
                 to += VEC_LANES;
@@ -176,7 +176,7 @@ static void att_int_scores(struct att_work *w, const struct att_tile *t, const s
 }
 
 /* Weights times the value scales of one block, and the largest of them. */
-static void att_int_scale(struct att_work *w, const struct att_tile *t, const struct att_page *p, int block)
+static void att_int_scale(const struct att_tile *t, const struct att_page *p, int block)
 {
     const float *scales = p->value_scales + block * KERN_PAGE_TOKENS;
     for (int i = 0; i < t->n; i++) {
@@ -185,34 +185,34 @@ static void att_int_scale(struct att_work *w, const struct att_tile *t, const st
         vec largest = vec_set1(0);
         UNROLL_FULLY
         for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-            vec x = vec_mul(vec_load(w->weights[i] + v), vec_load(scales + v));
+            vec x = vec_mul(vec_load(t->s->weights[i] + v), vec_load(scales + v));
             x = is_whole ? x : vec_keep_range(x, vec_set1(0), v, q->lo, q->hi - 1);
-            vec_store(w->scaled[i] + v, x);
+            vec_store(t->s->scaled[i] + v, x);
             largest = vec_max(vec_abs(x), largest); /* scales of q4_0 may be negative */
         }
-        vec_store(w->largest[i], largest);
+        vec_store(t->s->largest[i], largest);
     }
 }
 
 /* Scaled weights become integers. */
-static void att_int_round(struct att_work *w, const struct att_tile *t)
+static void att_int_round(const struct att_tile *t)
 {
     _Alignas(64) float inverse[VEC_LANES];
     vec largest[VEC_TILE];
     UNROLL_FULLY
     for (int i = 0; i < VEC_TILE; i++) {
-        largest[i] = vec_load(w->largest[i]); /* of queries beyond n, any */
+        largest[i] = vec_load(t->s->largest[i]); /* of queries beyond n, any */
     }
     vec all = vec_max_lanes(largest);
     vec_store(inverse, vec_div(vec_set1(ATT_WEIGHT_LIMIT), all));
-    vec_store(w->factor, vec_mul(all, vec_set1(1.0f / ATT_WEIGHT_LIMIT)));
+    vec_store(t->s->factor, vec_mul(all, vec_set1(1.0f / ATT_WEIGHT_LIMIT)));
     for (int i = 0; i < t->n; i++) {
         vec f = vec_set1(inverse[i]);
         UNROLL_FULLY
         for (int v = 0; v < KERN_PAGE_TOKENS / 2; v += VEC_LANES) {
-            ivec low = vec_to_int(vec_mul(vec_load(w->scaled[i] + v), f));
-            ivec high = vec_to_int(vec_mul(vec_load(w->scaled[i] + v + KERN_PAGE_TOKENS / 2), f));
-            ivec_store(w->pairs[i] + v, ivec_pair(ivec_and(low, ivec_set1(0xFFFF)), high));
+            ivec low = vec_to_int(vec_mul(vec_load(t->s->scaled[i] + v), f));
+            ivec high = vec_to_int(vec_mul(vec_load(t->s->scaled[i] + v + KERN_PAGE_TOKENS / 2), f));
+            ivec_store(t->s->pairs[i] + v, ivec_pair(ivec_and(low, ivec_set1(0xFFFF)), high));
         }
     }
 }
@@ -237,7 +237,7 @@ static ALWAYS_INLINE void att_int_columns(struct att_work *w, struct att_tile *t
         next += 2 * w->width;
         UNROLL_FULLY
         for (int i = 0; i < n; i++) {
-            ivec weight = ivec_set1(w->pairs[i][k]);
+            ivec weight = ivec_set1(t->s->pairs[i][k]);
             acc[i][0] = ivec_dot16(acc[i][0], weight, v0);
             acc[i][1] = two ? ivec_dot16(acc[i][1], weight, v1) : acc[i][1];
         }
@@ -245,7 +245,7 @@ static ALWAYS_INLINE void att_int_columns(struct att_work *w, struct att_tile *t
     UNROLL_FULLY
     for (int i = 0; i < n; i++) {
         float *out = t->out + i * w->width + c;
-        vec f = vec_set1(w->factor[i]), correction = vec_set1(w->correction[i]);
+        vec f = vec_set1(t->s->factor[i]), correction = vec_set1(t->s->correction[i]);
         vec_store(out, vec_fma(vec_from_int(acc[i][0]), f, vec_mul(vec_load(out), correction)));
         if (two) {
             out += VEC_LANES;
@@ -277,9 +277,9 @@ static void att_int_values(struct att_work *w, struct att_tile *t, const struct 
     int block = w->a->kv.v.type == KV_TYPE_I16 ? w->width : 32;
     for (int b = 0; b * block < w->width; b++) {
         if (!att_has_one_scale(w)) {
-            att_int_scale(w, t, p, b);
+            att_int_scale(t, p, b);
+            att_int_round(t);
         }
-        att_int_round(w, t);
         att_int_block(w, t, p, b * block, MIN_OF(w->width, (b + 1) * block));
     }
 }

@@ -7,7 +7,8 @@
 
 enum {
     ATT_STEP = 2 * VEC_LANES, /* two vectors at a time: enough sums to hide the latency, few enough for the registers */
-    ATT_TILES = 16,           /* tiles that one pass over the pages serves */
+    ATT_GROUP = 2,  /* tiles that go through a page side by side, so that one's latencies hide behind another's work */
+    ATT_TILES = 16, /* tiles that one pass over the pages serves */
     ATT_ARENA_FLOATS = 24576, /* their queries and outputs: 96 KiB, a tenth of an L2 */
     ATT_MAX_BLOCKS = KERN_MAX_HEAD / 32,
     ATT_WEIGHT_LIMIT = 4095, /* integer weights: 32 slots * 4095 * 16383 < 2^31 */
@@ -23,7 +24,18 @@ struct att_query {
     const float *q;
 };
 
+/* A tile at work on a page. Aligned, because a vector that lies across two cache lines costs twice. */
+struct att_state {
+    _Alignas(64) float correction[VEC_LANES]; /* what the outputs so far are multiplied with, a lane a query */
+    _Alignas(64) float factor[VEC_LANES];     /* what integer weights stand for */
+    _Alignas(64) float weights[VEC_TILE][KERN_PAGE_TOKENS];     /* scores, then weights, of the page in hand */
+    _Alignas(64) float scaled[VEC_TILE][KERN_PAGE_TOKENS];      /* weights times value scales */
+    _Alignas(64) float largest[VEC_TILE][VEC_LANES];            /* of scaled, by lanes */
+    _Alignas(64) int32_t pairs[VEC_TILE][KERN_PAGE_TOKENS / 2]; /* integer weights of slots i and i + 16 */
+};
+
 struct att_tile {
+    struct att_state *s;                         /* while a page is in hand */
     _Alignas(64) float scale[VEC_LANES];         /* what its scores are still multiplied with, a lane for each query */
     _Alignas(64) float max[VEC_LANES];           /* of this segment, in powers of two */
     _Alignas(64) float sum[VEC_TILE][VEC_LANES]; /* partial sums of the weights */
@@ -42,14 +54,8 @@ struct att_page {
     const float *key_scales, *value_scales; /* [blocks][32], integer types */
 };
 
-/* Aligned, because a vector that lies across two cache lines costs twice. */
 struct att_work {
-    _Alignas(64) float correction[VEC_LANES]; /* what the outputs so far are multiplied with, a lane a query */
-    _Alignas(64) float factor[VEC_LANES];     /* what integer weights stand for */
-    _Alignas(64) float weights[VEC_TILE][KERN_PAGE_TOKENS];     /* scores, then weights, of the page in hand */
-    _Alignas(64) float scaled[VEC_TILE][KERN_PAGE_TOKENS];      /* weights times value scales */
-    _Alignas(64) float largest[VEC_TILE][VEC_LANES];            /* of scaled, by lanes */
-    _Alignas(64) int32_t pairs[VEC_TILE][KERN_PAGE_TOKENS / 2]; /* integer weights of slots i and i + 16 */
+    struct att_state states[ATT_GROUP];
     _Alignas(64) float arena[ATT_ARENA_FLOATS];
     _Alignas(64) int16_t keys[KERN_MAX_HEAD * KERN_PAGE_TOKENS]; /* unpacked page */
     _Alignas(64) int16_t values[KERN_MAX_HEAD * KERN_PAGE_TOKENS];

@@ -46,12 +46,12 @@ static void att_mask(struct att_work *w, const struct att_tile *t, int i)
     float cap = w->a->softcap;
     UNROLL_FULLY
     for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-        vec s = vec_load(w->weights[i] + v);
+        vec s = vec_load(t->s->weights[i] + v);
         if (cap != 0) {
             s = vec_mul(att_softcap(vec_mul(s, vec_set1(t->scale[i])), cap), vec_set1(ATT_LOG2_E));
         }
         s = vec_keep_range(s, vec_set1(-INFINITY), v, q->lo, q->hi - 1);
-        vec_store(w->weights[i] + v, s);
+        vec_store(t->s->weights[i] + v, s);
     }
 }
 
@@ -73,40 +73,39 @@ static inline vec att_maximums(struct att_work *w, struct att_tile *t, int32_t p
         }
         UNROLL_FULLY
         for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-            largest[i] = vec_max(vec_load(w->weights[i] + v), largest[i]); /* NaNs are left out */
+            largest[i] = vec_max(vec_load(t->s->weights[i] + v), largest[i]); /* NaNs are left out */
         }
     }
     vec unit = w->a->softcap != 0 ? vec_set1(1.0f) : vec_load(t->scale), before = vec_load(t->max);
     vec max = vec_max(vec_mul(vec_max_lanes(largest), unit), before);
-    vec_store(w->correction, vec_exp2(vec_sub(before, max)));
+    vec_store(t->s->correction, vec_exp2(vec_sub(before, max)));
     vec_store(t->max, max);
     vec_store(shift, vec_sub(vec_set1(0), max));
     return unit;
 }
 
 /* The weights of one query. scales: of the values, when they have one each; the weights are then scaled. */
-static ALWAYS_INLINE void att_weigh(struct att_work *w, struct att_tile *t, int i, float scale, float shift,
-                                    const float *scales)
+static ALWAYS_INLINE void att_weigh(struct att_tile *t, int i, float scale, float shift, const float *scales)
 {
     const struct att_query *q = &t->queries[i];
     bool is_whole = q->hi - q->lo == KERN_PAGE_TOKENS;
-    vec sum = vec_mul(vec_load(t->sum[i]), vec_set1(w->correction[i])), largest = vec_set1(0);
+    vec sum = vec_mul(vec_load(t->sum[i]), vec_set1(t->s->correction[i])), largest = vec_set1(0);
     UNROLL_FULLY
     for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-        vec p = vec_exp2(vec_fma(vec_load(w->weights[i] + v), vec_set1(scale), vec_set1(shift)));
+        vec p = vec_exp2(vec_fma(vec_load(t->s->weights[i] + v), vec_set1(scale), vec_set1(shift)));
         sum = vec_add(sum, p);
         if (scales == NULL) {
-            vec_store(w->weights[i] + v, p);
+            vec_store(t->s->weights[i] + v, p);
             continue;
         }
         vec x = vec_mul(p, vec_load(scales + v));
         x = is_whole ? x : vec_keep_range(x, vec_set1(0), v, q->lo, q->hi - 1);
-        vec_store(w->scaled[i] + v, x);
+        vec_store(t->s->scaled[i] + v, x);
         largest = vec_max(x, largest);
     }
     vec_store(t->sum[i], sum);
     if (scales != NULL) {
-        vec_store(w->largest[i], largest);
+        vec_store(t->s->largest[i], largest);
     }
 }
 
@@ -119,14 +118,14 @@ static void att_softmax(struct att_work *w, struct att_tile *t, const struct att
     vec_store(scale, att_maximums(w, t, p->first, shift));
     for (int i = 0; i < t->n; i++) {
         if (t->queries[i].lo >= t->queries[i].hi) { /* before its first page the maximum is still -inf: NaN */
-            w->correction[i] = 1.0f;
-            memset(w->weights[i], 0, sizeof w->weights[i]);
-            memset(w->scaled[i], 0, sizeof w->scaled[i]);
-            memset(w->largest[i], 0, sizeof w->largest[i]);
+            t->s->correction[i] = 1.0f;
+            memset(t->s->weights[i], 0, sizeof t->s->weights[i]);
+            memset(t->s->scaled[i], 0, sizeof t->s->scaled[i]);
+            memset(t->s->largest[i], 0, sizeof t->s->largest[i]);
         } else if (att_has_one_scale(w)) {
-            att_weigh(w, t, i, scale[i], shift[i], p->value_scales);
+            att_weigh(t, i, scale[i], shift[i], p->value_scales);
         } else {
-            att_weigh(w, t, i, scale[i], shift[i], NULL);
+            att_weigh(t, i, scale[i], shift[i], NULL);
         }
     }
 }
@@ -202,29 +201,48 @@ static void att_end_segment(struct att_work *w, float *part)
     }
 }
 
+/* Some tiles that see something of the page. */
+static void att_group_run(struct att_work *w, const struct att_page *p, struct att_tile **tiles, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!kv_type_is_float(w->a->kv.k.type)) {
+            att_int_scores(w, tiles[i], p);
+        } else if (w->a->kv.k.type == KV_TYPE_F16) {
+            att_f16_scores(w, tiles[i], p);
+        } else {
+            att_bf16_scores(w, tiles[i], p);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        att_softmax(w, tiles[i], p);
+    }
+    for (int i = 0; i < n && att_has_one_scale(w); i++) {
+        att_int_round(tiles[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        (kv_type_is_float(w->a->kv.v.type) ? att_float_values : att_int_values)(w, tiles[i], p);
+    }
+}
+
 static void att_page_run(struct att_work *w, struct att_page *p)
 {
-    bool float_keys = kv_type_is_float(w->a->kv.k.type), float_values = kv_type_is_float(w->a->kv.v.type);
-    if (!float_keys) {
+    if (!kv_type_is_float(w->a->kv.k.type)) {
         att_int_keys(w, p);
     }
-    if (!float_values) {
+    if (!kv_type_is_float(w->a->kv.v.type)) {
         att_int_values_of(w, p);
     }
-    for (int i = 0; i < w->n_tiles; i++) {
-        struct att_tile *t = &w->tiles[i];
-        if (t->last < p->first || t->first >= p->first + KERN_PAGE_TOKENS) {
-            continue;
+    for (int i = 0; i < w->n_tiles;) {
+        struct att_tile *group[ATT_GROUP];
+        int n = 0;
+        for (; i < w->n_tiles && n < ATT_GROUP; i++) {
+            struct att_tile *t = &w->tiles[i];
+            if (t->last >= p->first && t->first < p->first + KERN_PAGE_TOKENS) {
+                t->s = &w->states[n];
+                group[n++] = t;
+            }
         }
-        if (!float_keys) {
-            att_int_scores(w, t, p);
-        } else if (w->a->kv.k.type == KV_TYPE_F16) {
-            att_f16_scores(w, t, p);
-        } else {
-            att_bf16_scores(w, t, p);
-        }
-        att_softmax(w, t, p);
-        (float_values ? att_float_values : att_int_values)(w, t, p);
+        att_group_run(w, p, group, n);
     }
 }
 
