@@ -36,6 +36,8 @@ struct engine_config {
     const char *model_path;
     const char *backend;         /* NULL = "cpu" */
     const char *cpu;             /* ISA: NULL or "auto", "ref", "avx2", "avx512" */
+    const char *cache_type_k;    /* keys in the KV cache: NULL = "i16", "f16", "bf16", "q8_0", "q4_0" */
+    const char *cache_type_v;    /* values; the same */
     int n_threads;               /* 0 = CPUs this process may run on */
     uint32_t n_ctx;              /* longest sequence in tokens; 0 = the model's training context, at most 32768 */
     uint64_t kv_tokens;          /* tokens the KV pool holds, for all sequences; 0 = 32768, at least n_ctx */
@@ -57,6 +59,8 @@ struct engine_model_info {
     const char *architecture; /* "llama" */
     const char *backend;      /* "cpu" */
     const char *kernels;      /* "avx512" */
+    const char *cache_type_k; /* keys in the KV cache: "i16"; "f32" for the ref back end */
+    const char *cache_type_v; /* values */
     const char *quantization; /* the type most weights have: "Q4_1" */
     uint64_t n_params;
     uint64_t file_bytes;

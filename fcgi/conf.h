@@ -16,6 +16,7 @@ struct conf {
     const char *api_key_file;
     const char *cpu;
     const char *backend;
+    const char *cache_type_k, *cache_type_v;
     const char *config;
     const char *chat_template_file;
     const char *prompt;

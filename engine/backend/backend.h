@@ -58,10 +58,11 @@ struct backend_model; /* a plan made ready by one back end */
 
 /* What a back end holds and runs, for -V, /health and `inspect`. */
 struct backend_info {
-    const char *kernels;  /* "avx512" */
-    size_t weight_bytes;  /* packed */
-    size_t kv_bytes;      /* the whole pool */
-    size_t kv_page_bytes; /* one page, all layers */
+    const char *kernels;         /* "avx512" */
+    const char *k_type, *v_type; /* of the KV cache: "i16" */
+    size_t weight_bytes;         /* packed */
+    size_t kv_bytes;             /* the whole pool */
+    size_t kv_page_bytes;        /* one page, all layers */
     size_t scratch_bytes;
 };
 

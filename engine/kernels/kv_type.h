@@ -30,6 +30,7 @@
 enum { KERN_PAGE_TOKENS = 32 };
 
 enum kv_type { KV_TYPE_I16, KV_TYPE_F16, KV_TYPE_BF16, KV_TYPE_Q8_0, KV_TYPE_Q4_0, KV_TYPE_COUNT };
+enum { KV_TYPE_DEFAULT = KV_TYPE_I16 };
 
 /* One side, keys or values, of a head's part of a page. */
 struct kv_side {

@@ -194,8 +194,8 @@ static void open_report(struct bench *b)
                                       .kernels = b->info.kernels,
                                       .k_type = o->k_type,
                                       .v_type = o->v_type,
-                                      .has_types = strcmp(o->k_type, kv_type_name(0)) != 0 ||
-                                                   strcmp(o->v_type, kv_type_name(0)) != 0,
+                                      .has_types = strcmp(o->k_type, kv_type_name(KV_TYPE_DEFAULT)) != 0 ||
+                                                   strcmp(o->v_type, kv_type_name(KV_TYPE_DEFAULT)) != 0,
                                       .n_batch = o->n_batch,
                                       .n_threads = o->n_threads,
                                       .has_seqs = o->n_seqs > 1};
@@ -303,8 +303,6 @@ int cmd_bench(int argc, char **argv)
 {
     struct bench b = {.o = {.output = "md",
                             .backend = "cpu",
-                            .k_type = kv_type_name(0),
-                            .v_type = kv_type_name(0),
                             .n_prompt = 512,
                             .n_gen = 128,
                             .n_seqs = 1,
@@ -312,6 +310,9 @@ int cmd_bench(int argc, char **argv)
                             .n_threads = pool_cpu_count(),
                             .repeats = 5,
                             .cpu = conf_environment("cpu")}};
+    const char *k_type = conf_environment("cache-type-k"), *v_type = conf_environment("cache-type-v");
+    b.o.k_type = k_type != NULL ? k_type : kv_type_name(KV_TYPE_DEFAULT);
+    b.o.v_type = v_type != NULL ? v_type : kv_type_name(KV_TYPE_DEFAULT);
     int rc = read_options(&b.o, argc, argv);
     if (rc != CMD_OK) {
         return rc < 0 ? CMD_OK : rc;

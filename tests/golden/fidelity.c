@@ -97,7 +97,7 @@ static int compare(const struct backend *b, struct backend_model *m, const struc
 
 int main(int argc, char **argv)
 {
-    const char *cpu = NULL, *backend = "cpu", *k_type = kv_type_name(0), *v_type = k_type;
+    const char *cpu = NULL, *backend = "cpu", *k_type = kv_type_name(KV_TYPE_DEFAULT), *v_type = k_type;
     int n_threads = pool_cpu_count();
     for (int i = 3; i + 1 < argc; i += 2) {
         cpu = strcmp(argv[i], "--cpu") == 0 ? argv[i + 1] : cpu;

@@ -134,6 +134,8 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
 {
     *out = (struct backend_info){
         .kernels = m->kern.isa,
+        .k_type = kv_type_name((int)m->cfg.k_type),
+        .v_type = kv_type_name((int)m->cfg.v_type),
         .weight_bytes = m->packed_bytes,
         .kv_bytes = m->kv_bytes,
         .kv_page_bytes = m->kv_page_stride * m->plan->n_layers,
