@@ -58,16 +58,17 @@ typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
  * sees positions max(0, pos[r]-window+1) .. pos[r] (window 0: all). Positions are ascending. Cannot fail. Slots of a
  * page that a row does not see may hold anything, even NaN; a NaN that it sees shows in its output.
  *
- * Positions are taken in segments of KERN_SEGMENT_TOKENS, at fixed places; within one, page after page with a running
- * maximum [online softmax, Milakov 2018]; maximum, sum and output of the segments are folded together in ascending
- * order. So long contexts can be split over threads, part by part, and the bits are those of one call.
+ * Positions are taken in segments of KERN_SEGMENT_TOKENS, at fixed places; within one, 128 positions after the other
+ * with a running maximum [online softmax, Milakov 2018]; maximum, sum and output of the segments are folded together in
+ * ascending order. So long contexts can be split over threads, part by part, and the bits are those of one call.
  *
  * Bound vs ref (which computes in double), per element:
  *   float types    (4e-6 + 4e-7 * A) * S
  *   integer keys   6e-5 * Q more, as the query is rounded to 16 bits: A the largest scale * sum |q*K| of a visible
  *                  position, Q the largest scale * norm(q) * norm(K), S = sum |p*v|; a rounded score is a wrong weight
- *   integer values 1.3e-4 * sum over pages of (largest p*|scale| of a visible slot) * sum |codes| more, as the weights
- * of a page are rounded to 12 bits of the largest. */
+ *   integer values 3.3e-5 * sum over blocks of 128 positions of (largest p*|scale| of a visible one) * sum |codes|
+ *                  more, as the weights of a block are rounded to 14 bits of the largest
+ * A query whose norm is beyond 1e18 gives NaN with integer keys. scale > 0. */
 enum { KERN_SEGMENT_TOKENS = 256, KERN_MAX_HEAD = 512 };
 
 struct kern_attention_args {

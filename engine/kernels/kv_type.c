@@ -19,26 +19,27 @@ enum kv_type kv_type_find(const char *name)
     return (enum kv_type)type;
 }
 
-/* width: components that a slot takes up. */
-static struct kv_side side_of(enum kv_type type, int d, int width)
+static struct kv_side side_of(enum kv_type type, bool is_key, int d)
 {
-    static const uint8_t code_bits[KV_TYPE_COUNT] = {16, 16, 16, 8, 4};
-    uint32_t scale_bytes = type == KV_TYPE_I16      ? (uint32_t)sizeof(float)
-                           : kv_type_is_float(type) ? 0
-                                                    : (uint32_t)(kv_type_n_blocks(type, d) * (int)sizeof(uint16_t));
-    uint32_t codes = (uint32_t)(width * KERN_PAGE_TOKENS) * code_bits[type] / 8;
-    codes = (codes + 63) / 64 * 64;
-    return (struct kv_side){.type = type, .scales = codes, .bytes = codes + scale_bytes * KERN_PAGE_TOKENS};
+    static const uint32_t code_bits[KV_TYPE_COUNT] = {16, 16, 16, 8, 4};
+    struct kv_side s = {.type = type};
+    int width = is_key || kv_type_is_float(type) ? d : kv_value_width(d); /* components that a slot takes up */
+    if (!kv_type_is_float(type)) {
+        bool has_blocks = type == KV_TYPE_Q4_0 || (type == KV_TYPE_Q8_0 && is_key);
+        s.block = has_blocks ? 32 : d;
+        s.n_blocks = has_blocks ? (d + 31) / 32 : 1;
+        width = type == KV_TYPE_Q4_0 && !is_key ? 32 * s.n_blocks : width;
+    }
+    s.scales = (uint32_t)(width * KERN_PAGE_TOKENS) * code_bits[type] / 8;
+    s.scales = (s.scales + 63) / 64 * 64;
+    size_t scale_bytes = type == KV_TYPE_I16 ? sizeof(float) : sizeof(uint16_t);
+    s.bytes = s.scales + (uint32_t)(s.n_blocks * KERN_PAGE_TOKENS) * (uint32_t)scale_bytes;
+    return s;
 }
 
 struct kv_layout kv_layout_of(enum kv_type k_type, enum kv_type v_type, int d)
 {
-    struct kv_layout l = {.d = d};
-    l.k = side_of(k_type, d, d);
-    l.v = side_of(v_type, d,
-                  kv_type_is_float(v_type) ? d
-                  : v_type == KV_TYPE_Q4_0 ? 32 * kv_type_n_blocks(v_type, d)
-                                           : kv_value_width(d));
+    struct kv_layout l = {.d = d, .k = side_of(k_type, true, d), .v = side_of(v_type, false, d)};
     l.bytes = l.k.bytes + l.v.bytes;
     return l;
 }
@@ -75,7 +76,7 @@ float kv_key_at(const struct kv_layout *l, const unsigned char *head_page, int s
         return half_or_bf16(l->k.type, ((const uint16_t *)(const void *)head_page)[j * KERN_PAGE_TOKENS + slot]);
     }
     int code = code_at(l->k.type, head_page, (size_t)(j / 2 * KERN_PAGE_TOKENS + slot), j % 2);
-    return (float)code * scale_at(&l->k, head_page, slot, j / kv_type_block(l->k.type, l->d));
+    return (float)code * scale_at(&l->k, head_page, slot, j / l->k.block);
 }
 
 float kv_value_at(const struct kv_layout *l, const unsigned char *head_page, int slot, int j)
@@ -85,8 +86,7 @@ float kv_value_at(const struct kv_layout *l, const unsigned char *head_page, int
         return half_or_bf16(l->v.type, ((const uint16_t *)(const void *)side)[slot * l->d + j]);
     }
     int code = l->v.type == KV_TYPE_Q4_0
-                   ? code_at(KV_TYPE_Q4_0, side,
-                             (size_t)((slot * kv_type_n_blocks(KV_TYPE_Q4_0, l->d) + j / 32) * 16 + j % 16), j / 16 % 2)
+                   ? code_at(KV_TYPE_Q4_0, side, (size_t)((slot * l->v.n_blocks + j / 32) * 16 + j % 16), j / 16 % 2)
                    : code_at(l->v.type, side, (size_t)(slot % 16 * kv_value_width(l->d) + j), slot / 16);
-    return (float)code * scale_at(&l->v, side, slot, j / kv_type_block(l->v.type, l->d));
+    return (float)code * scale_at(&l->v, side, slot, j / l->v.block);
 }

@@ -66,7 +66,7 @@ static double value_at(const struct kern_attention_args *a, int32_t t, int j)
 static double value_scale(const struct kern_attention_args *a, int32_t t, int j)
 {
     const unsigned char *scales = page_of(a, t) + a->kv.k.bytes + a->kv.v.scales;
-    int block = j / kv_type_block(a->kv.v.type, a->kv.d);
+    int block = j / a->kv.v.block;
     return a->kv.v.type == KV_TYPE_I16
                ? (double)((const float *)(const void *)scales)[t % 32]
                : (double)dtype_f16_to_f32(((const uint16_t *)(const void *)scales)[block * 32 + t % 32]);
@@ -162,21 +162,21 @@ static void make_case(struct check *c, enum kind kind, const struct shape *s)
     make_pages(c, kind);
 }
 
-/* What rounding the weights of integer values adds to the limit [d]: for each page by what its largest weight, times
+/* What rounding the weights of integer values adds to the limit [d]: for each 128 positions by what the largest weight, times
  * the scale of the value, is rounded to. first: position of score[0]. */
 static void add_weight_rounding(const struct kern_attention_args *a, int32_t first, const double *score, int32_t n,
                                 double largest, double *limit)
 {
     for (int j = 0; j < a->kv.d; j++) {
         for (int32_t i = 0; i < n;) {
-            int32_t page = (first + i) / 32;
+            int32_t block = (first + i) / 128;
             double top = 0, codes = 0;
-            for (; i < n && (first + i) / 32 == page; i++) {
+            for (; i < n && (first + i) / 128 == block; i++) {
                 double scale = fabs(value_scale(a, first + i, j));
                 top = fmax(top, exp(score[i] - largest) * scale);
                 codes += scale > 0 ? fabs(value_at(a, first + i, j)) / scale : 0;
             }
-            limit[j] += 1.3e-4 * top * codes;
+            limit[j] += 3.3e-5 * top * codes;
         }
     }
 }

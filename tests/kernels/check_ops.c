@@ -242,16 +242,16 @@ static void store_fill(struct check *c, int kind, float *k, float *v, size_t d)
 }
 
 /* What a stored element may be off: kv_type.h. */
-static double store_limit(enum kv_type type, bool is_key, const float *x, size_t j, size_t d)
+static double store_limit(const struct kv_side *s, bool is_key, const float *x, size_t j, size_t d)
 {
     double squares = 0, largest = 0, f = fmax(-65504, fmin(65504, (double)x[j]));
-    size_t from = type == KV_TYPE_I16 ? 0 : j / 32 * 32, to = type == KV_TYPE_I16 ? d : MIN_OF(d, from + 32);
+    size_t block = s->block > 0 ? (size_t)s->block : d, from = j / block * block, to = MIN_OF(d, from + block);
     for (size_t i = from; i < to; i++) {
         double y = fmax(-65504, fmin(65504, (double)x[i]));
         squares += y * y;
         largest = fmax(largest, fabs(y));
     }
-    switch (type) {
+    switch (s->type) {
     case KV_TYPE_I16:
         return 0.501 * (is_key ? fmax(sqrt(squares) / KV_I16_NORM, largest / KV_I16_KEY) : largest / KV_I16_VALUE) +
                1e-19;
@@ -276,7 +276,7 @@ static void check_stored(struct check *c, const struct kv_layout *l, const float
         double got = (double)(is_key ? kv_key_at : kv_value_at)(l, page, slot, j);
         double want = fmax(-65504, fmin(65504, (double)x[j]));
         if (!is_near((float)got, want,
-                     store_limit(is_key ? l->k.type : l->v.type, is_key, x, (size_t)j, (size_t)l->d))) {
+                     store_limit(is_key ? &l->k : &l->v, is_key, x, (size_t)j, (size_t)l->d))) {
             check_fail(c, is_key ? "key" : "value", (size_t)j, got, want);
             return;
         }

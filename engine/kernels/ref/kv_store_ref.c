@@ -95,8 +95,8 @@ static void put_key(const struct kv_layout *l, const int *codes, int slot, unsig
 static void put_value(const struct kv_layout *l, const int *codes, int slot, unsigned char *side)
 {
     if (l->v.type == KV_TYPE_Q4_0) {
-        for (int j = 0; j < 32 * kv_type_n_blocks(KV_TYPE_Q4_0, l->d); j += j % 32 == 15 ? 17 : 1) {
-            size_t pair = (size_t)((slot * kv_type_n_blocks(KV_TYPE_Q4_0, l->d) + j / 32) * 16 + j % 16);
+        for (int j = 0; j < 32 * l->v.n_blocks; j += j % 32 == 15 ? 17 : 1) {
+            size_t pair = (size_t)((slot * l->v.n_blocks + j / 32) * 16 + j % 16);
             put_pair(KV_TYPE_Q4_0, side, pair, codes[j], codes[j + 16]);
         }
         return;
@@ -115,8 +115,8 @@ static void store_integers(const struct kv_layout *l, const float *x, bool is_ke
                            unsigned char *side)
 {
     const struct kv_side *s = is_key ? &l->k : &l->v;
-    int codes[KERN_MAX_HEAD] = {0}, block = kv_type_block(s->type, l->d);
-    for (int b = 0; b < kv_type_n_blocks(s->type, l->d); b++) {
+    int codes[KERN_MAX_HEAD] = {0}, block = s->block;
+    for (int b = 0; b < s->n_blocks; b++) {
         int n = MIN_OF(block, l->d - b * block);
         float scale = is_nan ? 0 : scale_of(s->type, is_key, x + b * block, n), inverse = scale != 0 ? 1.0f / scale : 0;
         for (int j = b * block; j < b * block + n; j++) {

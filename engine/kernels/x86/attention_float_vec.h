@@ -17,9 +17,9 @@ static ALWAYS_INLINE vec att_widen_part(const uint16_t *p, size_t n, bool is_f16
     return is_f16 ? vec_load_f16_part(p, n) : vec_load_bf16_part(p, n);
 }
 
-/* Scores of n queries against the 32 keys of a page, into weights. */
+/* Scores of n queries against the 32 keys of a page, into weights from slot `at` on. */
 static ALWAYS_INLINE void att_float_scores_n(struct att_work *w, const struct att_tile *t, const struct att_page *p,
-                                             int n, bool is_f16)
+                                             int at, int n, bool is_f16)
 {
     const uint16_t *keys = p->keys, *next = p->next_keys;
     int d = w->a->kv.d;
@@ -43,29 +43,30 @@ static ALWAYS_INLINE void att_float_scores_n(struct att_work *w, const struct at
         }
         UNROLL_FULLY
         for (int i = 0; i < n; i++) {
-            vec_store(t->s->weights[i] + h, acc[i][0]);
-            vec_store(t->s->weights[i] + h + VEC_LANES, acc[i][1]);
+            vec_store(w->weights[i] + at + h, acc[i][0]);
+            vec_store(w->weights[i] + at + h + VEC_LANES, acc[i][1]);
         }
     }
 }
 
-static void att_f16_scores(struct att_work *w, const struct att_tile *t, const struct att_page *p)
+static void att_f16_scores(struct att_work *w, const struct att_tile *t, const struct att_page *p, int at)
 {
-#define CALL(n) att_float_scores_n(w, t, p, n, true)
+#define CALL(n) att_float_scores_n(w, t, p, at, n, true)
     ATT_WITH_N(t->n, CALL)
 #undef CALL
 }
 
-static void att_bf16_scores(struct att_work *w, const struct att_tile *t, const struct att_page *p)
+static void att_bf16_scores(struct att_work *w, const struct att_tile *t, const struct att_page *p, int at)
 {
-#define CALL(n) att_float_scores_n(w, t, p, n, false)
+#define CALL(n) att_float_scores_n(w, t, p, at, n, false)
     ATT_WITH_N(t->n, CALL)
 #undef CALL
 }
 
-/* The part of a page's values that a call adds up: queries first .. first+n-1, slots from .. to-1. */
+/* The part of a page's values that a call adds up: queries first .. first+n-1, slots from .. to-1 of the page. */
 struct att_span {
     const uint16_t *values, *next;
+    int at; /* slot of the block where the page begins */
     int first, from, to;
     bool is_f16;
 };
@@ -80,7 +81,7 @@ static ALWAYS_INLINE void att_columns(struct att_work *w, struct att_tile *t, co
     float *out = t->out + s->first * w->width + c;
     UNROLL_FULLY
     for (int i = 0; i < n; i++) {
-        vec correction = vec_set1(t->s->correction[s->first + i]);
+        vec correction = vec_set1(w->correction[s->first + i]);
         acc[i][0] = vec_mul(vec_load(out + i * w->width), correction);
         acc[i][1] = vec_mul(is_full || two ? vec_load(out + i * w->width + VEC_LANES) : correction, correction);
     }
@@ -93,7 +94,7 @@ static ALWAYS_INLINE void att_columns(struct att_work *w, struct att_tile *t, co
         vec_prefetch(s->next + at);
         UNROLL_FULLY
         for (int i = 0; i < n; i++) {
-            vec weight = vec_set1(t->s->weights[s->first + i][k]);
+            vec weight = vec_set1(w->weights[s->first + i][s->at + k]);
             acc[i][0] = vec_fma(weight, v0, acc[i][0]);
             acc[i][1] = vec_fma(weight, v1, acc[i][1]);
         }
@@ -118,7 +119,7 @@ static ALWAYS_INLINE void att_float_values_n(struct att_work *w, struct att_tile
         att_columns(w, t, s, c, n, false, is_f16);
     }
     for (int i = s->first; i < s->first + n; i++) {
-        t->s->correction[i] = 1.0f; /* done; a further span of the page adds to the same output */
+        w->correction[i] = 1.0f; /* done; a further span of the page adds to the same output */
     }
 }
 
@@ -150,28 +151,38 @@ static void att_values_of_all(struct att_work *w, struct att_tile *t, const stru
 }
 
 /* The values of a page: for each query in ascending order of slots; those that all see are added for all at once. */
-static void att_float_values(struct att_work *w, struct att_tile *t, const struct att_page *p)
+static void att_float_page(struct att_work *w, struct att_tile *t, const struct att_page *p, int at)
 {
-    struct att_span s = {.values = p->values, .next = p->next_values, .is_f16 = w->a->kv.v.type == KV_TYPE_F16};
-    int lo = 0, hi = KERN_PAGE_TOKENS;
+    struct att_span s = {
+        .values = p->values, .next = p->next_values, .at = at, .is_f16 = w->a->kv.v.type == KV_TYPE_F16};
+    int lo[VEC_TILE], hi[VEC_TILE], from = 0, to = KERN_PAGE_TOKENS;
     for (int i = 0; i < t->n; i++) {
-        lo = MAX_OF(lo, t->queries[i].lo);
-        hi = MIN_OF(hi, t->queries[i].hi);
+        lo[i] = MAX_OF(t->queries[i].lo - at, 0);
+        hi[i] = MIN_OF(t->queries[i].hi - at, KERN_PAGE_TOKENS);
+        from = MAX_OF(from, lo[i]);
+        to = MIN_OF(to, hi[i]);
     }
-    if (lo >= hi) { /* nothing in common */
-        lo = hi = KERN_PAGE_TOKENS;
+    if (from >= to) { /* nothing in common */
+        from = to = KERN_PAGE_TOKENS;
     }
     for (s.first = 0; s.first < t->n; s.first++) {
-        att_values_of_one(w, t, s, t->queries[s.first].lo, MIN_OF(lo, t->queries[s.first].hi));
+        att_values_of_one(w, t, s, lo[s.first], MIN_OF(from, hi[s.first]));
     }
     s.first = 0;
-    s.from = lo;
-    s.to = hi;
-    if (lo < hi) {
+    s.from = from;
+    s.to = to;
+    if (from < to) {
         att_values_of_all(w, t, &s);
     }
     for (; s.first < t->n; s.first++) {
-        att_values_of_one(w, t, s, hi, t->queries[s.first].hi);
+        att_values_of_one(w, t, s, to, hi[s.first]);
+    }
+}
+
+static void att_float_values(struct att_work *w, struct att_tile *t, const struct att_block *b)
+{
+    for (int k = 0; k < b->n_pages; k++) {
+        att_float_page(w, t, &b->pages[k], k * KERN_PAGE_TOKENS);
     }
 }
 

@@ -1,9 +1,9 @@
 /* Attention, once for every x86 ISA: include after a vec_<isa>.h.
  *
  * Queries (rows x heads of the group) stand in tiles of VEC_TILE; a pass takes as many tiles as fit the arena through
- * the pages, one page after the other, so that a page is read (and unpacked) once for all. Each query keeps a running
- * maximum, sum and output [online softmax, Milakov 2018], which at the end of a segment is folded into those of the
- * segments before it.
+ * the pages, a block of four after the other, so that a page is read (and unpacked) once for all. Each query keeps a
+ * running maximum, sum and output [online softmax, Milakov 2018], which at the end of a segment is folded into those of
+ * the segments before it.
  *
  * What one query computes never depends on the others: lanes are combined across queries nowhere, scores of positions
  * that a query does not see are replaced after they are computed, and what lies there may be anything, even NaN. A page
@@ -40,25 +40,25 @@ static inline vec att_softcap(vec s, float cap)
 }
 
 /* Caps and masks the scores of query i. Capped scores are final: they carry no scale any more. */
-static void att_mask(struct att_work *w, const struct att_tile *t, int i)
+static void att_mask(struct att_work *w, const struct att_tile *t, int i, int n_slots)
 {
     const struct att_query *q = &t->queries[i];
     float cap = w->a->softcap;
-    UNROLL_FULLY
-    for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-        vec s = vec_load(t->s->weights[i] + v);
+    for (int v = 0; v < n_slots; v += VEC_LANES) {
+        vec s = vec_load(w->weights[i] + v);
         if (cap != 0) {
             s = vec_mul(att_softcap(vec_mul(s, vec_set1(t->scale[i])), cap), vec_set1(ATT_LOG2_E));
         }
         s = vec_keep_range(s, vec_set1(-INFINITY), v, q->lo, q->hi - 1);
-        vec_store(t->s->weights[i] + v, s);
+        vec_store(w->weights[i] + v, s);
     }
 }
 
-/* Maximums of the scores of a page into t->max; shift: minus the new ones; correction: what outputs and sums so far
+/* Maximums of the scores of a block into t->max; shift: minus the new ones; correction: what outputs and sums so far
  * must be multiplied with. Returns what scores are still to be multiplied with. */
-static inline vec att_maximums(struct att_work *w, struct att_tile *t, int32_t page_first, float *shift)
+static inline vec att_maximums(struct att_work *w, struct att_tile *t, const struct att_block *b, float *shift)
 {
+    int n_slots = b->n_pages * KERN_PAGE_TOKENS;
     vec largest[VEC_TILE];
     UNROLL_FULLY
     for (int i = 0; i < VEC_TILE; i++) {
@@ -66,66 +66,72 @@ static inline vec att_maximums(struct att_work *w, struct att_tile *t, int32_t p
     }
     for (int i = 0; i < t->n; i++) {
         struct att_query *q = &t->queries[i];
-        q->lo = MAX_OF(q->from - page_first, 0);
-        q->hi = MIN_OF(q->pos - page_first + 1, KERN_PAGE_TOKENS);
-        if (q->hi - q->lo < KERN_PAGE_TOKENS || w->a->softcap != 0) {
-            att_mask(w, t, i);
+        q->lo = MAX_OF(q->from - b->first, 0);
+        q->hi = MIN_OF(q->pos - b->first + 1, n_slots);
+        if (q->hi - q->lo < n_slots || w->a->softcap != 0) {
+            att_mask(w, t, i, n_slots);
         }
-        UNROLL_FULLY
-        for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-            largest[i] = vec_max(vec_load(t->s->weights[i] + v), largest[i]); /* NaNs are left out */
+        vec even = vec_set1(-INFINITY), odd = even;
+        for (int v = 0; v < n_slots; v += 2 * VEC_LANES) { /* NaNs are left out */
+            even = vec_max(vec_load(w->weights[i] + v), even);
+            odd = vec_max(vec_load(w->weights[i] + v + VEC_LANES), odd);
         }
+        largest[i] = vec_max(even, odd);
     }
     vec unit = w->a->softcap != 0 ? vec_set1(1.0f) : vec_load(t->scale), before = vec_load(t->max);
     vec max = vec_max(vec_mul(vec_max_lanes(largest), unit), before);
-    vec_store(t->s->correction, vec_exp2(vec_sub(before, max)));
+    vec_store(w->correction, vec_exp2(vec_sub(before, max)));
     vec_store(t->max, max);
     vec_store(shift, vec_sub(vec_set1(0), max));
     return unit;
 }
 
-/* The weights of one query. scales: of the values, when they have one each; the weights are then scaled. */
-static ALWAYS_INLINE void att_weigh(struct att_tile *t, int i, float scale, float shift, const float *scales)
+/* The weights of one query. with_scales: those of the values, when they have one each; the weights are then scaled. */
+static ALWAYS_INLINE void att_weigh(struct att_work *w, struct att_tile *t, const struct att_block *b, int i,
+                                    float scale, float shift, bool with_scales)
 {
     const struct att_query *q = &t->queries[i];
-    bool is_whole = q->hi - q->lo == KERN_PAGE_TOKENS;
-    vec sum = vec_mul(vec_load(t->sum[i]), vec_set1(t->s->correction[i])), largest = vec_set1(0);
-    UNROLL_FULLY
-    for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-        vec p = vec_exp2(vec_fma(vec_load(t->s->weights[i] + v), vec_set1(scale), vec_set1(shift)));
-        sum = vec_add(sum, p);
-        if (scales == NULL) {
-            vec_store(t->s->weights[i] + v, p);
-            continue;
+    bool is_whole = q->hi - q->lo == b->n_pages * KERN_PAGE_TOKENS;
+    vec sum = vec_mul(vec_load(t->sum[i]), vec_set1(w->correction[i])), largest = vec_set1(0);
+    for (int k = 0; k < b->n_pages; k++) {
+        UNROLL_FULLY
+        for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
+            int at = k * KERN_PAGE_TOKENS + v;
+            vec p = vec_exp2(vec_fma(vec_load(w->weights[i] + at), vec_set1(scale), vec_set1(shift)));
+            sum = vec_add(sum, p);
+            if (!with_scales) {
+                vec_store(w->weights[i] + at, p);
+                continue;
+            }
+            vec x = vec_mul(p, vec_load(b->pages[k].value_scales + v));
+            x = is_whole ? x : vec_keep_range(x, vec_set1(0), at, q->lo, q->hi - 1);
+            vec_store(w->scaled[i] + at, x);
+            largest = vec_max(x, largest);
         }
-        vec x = vec_mul(p, vec_load(scales + v));
-        x = is_whole ? x : vec_keep_range(x, vec_set1(0), v, q->lo, q->hi - 1);
-        vec_store(t->s->scaled[i] + v, x);
-        largest = vec_max(x, largest);
     }
     vec_store(t->sum[i], sum);
-    if (scales != NULL) {
-        vec_store(t->s->largest[i], largest);
+    if (with_scales) {
+        vec_store(w->largest[i], largest);
     }
 }
 
 /* Scores become weights; maximums and sums move on. Scores are still to be multiplied with t->scale, which includes
  * log2(e): weights are powers of two. */
-static void att_softmax(struct att_work *w, struct att_tile *t, const struct att_page *p)
+static void att_softmax(struct att_work *w, struct att_tile *t, const struct att_block *b)
 {
     _Alignas(64) float shift[VEC_LANES];
     _Alignas(64) float scale[VEC_LANES];
-    vec_store(scale, att_maximums(w, t, p->first, shift));
+    vec_store(scale, att_maximums(w, t, b, shift));
     for (int i = 0; i < t->n; i++) {
-        if (t->queries[i].lo >= t->queries[i].hi) { /* before its first page the maximum is still -inf: NaN */
-            t->s->correction[i] = 1.0f;
-            memset(t->s->weights[i], 0, sizeof t->s->weights[i]);
-            memset(t->s->scaled[i], 0, sizeof t->s->scaled[i]);
-            memset(t->s->largest[i], 0, sizeof t->s->largest[i]);
+        if (t->queries[i].lo >= t->queries[i].hi) { /* before its first block the maximum is still -inf: NaN */
+            w->correction[i] = 1.0f;
+            memset(w->weights[i], 0, sizeof w->weights[i]);
+            memset(w->scaled[i], 0, sizeof w->scaled[i]);
+            memset(w->largest[i], 0, sizeof w->largest[i]);
         } else if (att_has_one_scale(w)) {
-            att_weigh(t, i, scale[i], shift[i], p->value_scales);
+            att_weigh(w, t, b, i, scale[i], shift[i], true);
         } else {
-            att_weigh(t, i, scale[i], shift[i], NULL);
+            att_weigh(w, t, b, i, scale[i], shift[i], false);
         }
     }
 }
@@ -201,73 +207,65 @@ static void att_end_segment(struct att_work *w, float *part)
     }
 }
 
-/* Some tiles that see something of the page. */
-static void att_group_run(struct att_work *w, const struct att_page *p, struct att_tile **tiles, int n)
+static void att_tile_run(struct att_work *w, struct att_tile *t, const struct att_block *b)
 {
-    for (int i = 0; i < n; i++) {
+    for (int k = 0; k < b->n_pages; k++) {
+        int at = k * KERN_PAGE_TOKENS;
         if (!kv_type_is_float(w->a->kv.k.type)) {
-            att_int_scores(w, tiles[i], p);
+            att_int_scores(w, t, &b->pages[k], at);
         } else if (w->a->kv.k.type == KV_TYPE_F16) {
-            att_f16_scores(w, tiles[i], p);
+            att_f16_scores(w, t, &b->pages[k], at);
         } else {
-            att_bf16_scores(w, tiles[i], p);
+            att_bf16_scores(w, t, &b->pages[k], at);
         }
     }
-    for (int i = 0; i < n; i++) {
-        att_softmax(w, tiles[i], p);
-    }
-    for (int i = 0; i < n && att_has_one_scale(w); i++) {
-        att_int_round(tiles[i]);
-    }
-    for (int i = 0; i < n; i++) {
-        (kv_type_is_float(w->a->kv.v.type) ? att_float_values : att_int_values)(w, tiles[i], p);
-    }
+    att_softmax(w, t, b);
+    (kv_type_is_float(w->a->kv.v.type) ? att_float_values : att_int_values)(w, t, b);
 }
 
-static void att_page_run(struct att_work *w, struct att_page *p)
+/* Pages from .. to, of one block, for all tiles that see something of them. */
+static void att_block_run(struct att_work *w, int32_t from, int32_t to, int32_t last)
 {
-    if (!kv_type_is_float(w->a->kv.k.type)) {
-        att_int_keys(w, p);
-    }
-    if (!kv_type_is_float(w->a->kv.v.type)) {
-        att_int_values_of(w, p);
-    }
-    for (int i = 0; i < w->n_tiles;) {
-        struct att_tile *group[ATT_GROUP];
-        int n = 0;
-        for (; i < w->n_tiles && n < ATT_GROUP; i++) {
-            struct att_tile *t = &w->tiles[i];
-            if (t->last >= p->first && t->first < p->first + KERN_PAGE_TOKENS) {
-                t->s = &w->states[n];
-                group[n++] = t;
-            }
+    const struct kern_attention_args *a = w->a;
+    struct att_block b = {.first = from * KERN_PAGE_TOKENS, .n_pages = to - from + 1};
+    for (int k = 0; k < b.n_pages; k++) {
+        const unsigned char *keys = a->base + (size_t)a->pages[from + k] * a->page_stride;
+        const unsigned char *next = a->base + (size_t)a->pages[MIN_OF(from + k + 1, last)] * a->page_stride;
+        b.pages[k] = (struct att_page){
+            .keys = keys, .values = keys + a->kv.k.bytes, .next_keys = next, .next_values = next + a->kv.k.bytes};
+        if (!kv_type_is_float(a->kv.k.type)) {
+            att_int_keys(w, &b.pages[k], k);
         }
-        att_group_run(w, p, group, n);
+        if (!kv_type_is_float(a->kv.v.type)) {
+            att_int_values_of(w, &b.pages[k], k);
+        }
+    }
+    int n_pages = b.n_pages;
+    for (int i = 0; i < w->n_tiles; i++) {
+        struct att_tile *t = &w->tiles[i];
+        if (t->last >= b.first && t->first < (to + 1) * KERN_PAGE_TOKENS) {
+            b.n_pages = MIN_OF(n_pages, t->last / KERN_PAGE_TOKENS - from + 1);
+            att_tile_run(w, t, &b);
+        }
     }
 }
 
 /* The pages of one segment that somebody sees. */
 static void att_segment_run(struct att_work *w, int32_t segment)
 {
-    const struct kern_attention_args *a = w->a;
+    enum { PAGES = KERN_SEGMENT_TOKENS / KERN_PAGE_TOKENS };
     int32_t first = INT32_MAX, last = 0;
     for (int i = 0; i < w->n_tiles; i++) {
         first = MIN_OF(first, w->tiles[i].first);
         last = MAX_OF(last, w->tiles[i].last);
     }
-    enum { PAGES = KERN_SEGMENT_TOKENS / KERN_PAGE_TOKENS };
+    last /= KERN_PAGE_TOKENS;
     first = MAX_OF(first / KERN_PAGE_TOKENS, segment * PAGES);
-    last = last / KERN_PAGE_TOKENS;
     int32_t to = MIN_OF(last, segment * PAGES + PAGES - 1);
-    for (int32_t page = first; page <= to; page++) {
-        const unsigned char *keys = a->base + (size_t)a->pages[page] * a->page_stride;
-        const unsigned char *next = a->base + (size_t)a->pages[MIN_OF(page + 1, last)] * a->page_stride;
-        struct att_page p = {.first = page * KERN_PAGE_TOKENS,
-                             .keys = keys,
-                             .values = keys + a->kv.k.bytes,
-                             .next_keys = next,
-                             .next_values = next + a->kv.k.bytes};
-        att_page_run(w, &p);
+    while (first <= to) { /* blocks end at multiples of ATT_PAGES */
+        int32_t end = MIN_OF(to, first / ATT_PAGES * ATT_PAGES + ATT_PAGES - 1);
+        att_block_run(w, first, end, last);
+        first = end + 1;
     }
 }
 

@@ -46,11 +46,12 @@ static float kv_scale_of(enum kv_type type, bool is_key, const float *x, int n)
 }
 
 /* x: d floats with 16 more that may be read and written. */
-static void kv_encode(enum kv_type type, bool is_key, bool is_nan, const float *x, int d, struct kv_codes *out)
+static void kv_encode(const struct kv_side *s, bool is_key, bool is_nan, const float *x, int d, struct kv_codes *out)
 {
-    int block = kv_type_block(type, d);
+    enum kv_type type = s->type;
+    int block = s->block;
     memset(out->code, 0, sizeof out->code);
-    for (int b = 0; b < kv_type_n_blocks(type, d); b++) {
+    for (int b = 0; b < s->n_blocks; b++) {
         const float *from = x + b * block;
         int n = MIN_OF(block, d - b * block);
         float scale = is_nan ? 0 : kv_scale_of(type, is_key, from, n);
@@ -68,14 +69,14 @@ static void kv_encode(enum kv_type type, bool is_key, bool is_nan, const float *
     }
 }
 
-static void kv_put_scales(const struct kv_side *s, const struct kv_codes *c, int d, int slot, unsigned char *side)
+static void kv_put_scales(const struct kv_side *s, const struct kv_codes *c, int slot, unsigned char *side)
 {
     void *scales = side + s->scales;
     if (s->type == KV_TYPE_I16) {
         ((float *)scales)[slot] = c->scale[0];
         return;
     }
-    for (int b = 0; b < kv_type_n_blocks(s->type, d); b++) {
+    for (int b = 0; b < s->n_blocks; b++) {
         ((uint16_t *)scales)[b * KERN_PAGE_TOKENS + slot] = dtype_f32_to_f16(c->scale[b]);
     }
 }
@@ -100,10 +101,9 @@ static void kv_put_key(const struct kv_layout *l, const struct kv_codes *c, int 
 static void kv_put_value(const struct kv_layout *l, const struct kv_codes *c, int slot, unsigned char *side)
 {
     if (l->v.type == KV_TYPE_Q4_0) {
-        int n_blocks = kv_type_n_blocks(KV_TYPE_Q4_0, l->d);
-        for (int j = 0; j < n_blocks * 16; j++) {
+        for (int j = 0; j < l->v.n_blocks * 16; j++) {
             const int32_t *code = c->code + j / 16 * 32 + j % 16;
-            side[slot * n_blocks * 16 + j] = (unsigned char)((code[0] + 8) | (code[16] + 8) << 4);
+            side[slot * l->v.n_blocks * 16 + j] = (unsigned char)((code[0] + 8) | (code[16] + 8) << 4);
         }
         return;
     }
@@ -144,9 +144,9 @@ static void kv_put(const struct kv_layout *l, bool is_key, bool is_nan, const fl
         kv_put_floats(l, x, is_key, slot, side);
         return;
     }
-    kv_encode(s->type, is_key, is_nan, x, l->d, &c);
+    kv_encode(s, is_key, is_nan, x, l->d, &c);
     (is_key ? kv_put_key : kv_put_value)(l, &c, slot, side);
-    kv_put_scales(s, &c, l->d, slot, side);
+    kv_put_scales(s, &c, slot, side);
 }
 
 static void vec_kv_store(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *head_page)
