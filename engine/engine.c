@@ -205,11 +205,23 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     return plan_drafts(cfg, sc, info);
 }
 
+/* The type of one side of the KV cache. */
+static enum err find_cache_type(const char *option, const char *name, enum kv_type *out, struct err_info *info)
+{
+    *out = name != NULL ? kv_type_find(name) : KV_TYPE_DEFAULT;
+    if (*out == KV_TYPE_COUNT) {
+        return err_set(info, ERR_CONFIG, option, "%s: expected one of " KV_TYPE_NAMES "; found '%.64s'", option, name);
+    }
+    return ERR_OK;
+}
+
 /* Refuses before anything large is taken when weights, KV and activations exceed the operator's limit. */
 static enum err check_memory_limit(const struct engine *e, const struct engine_config *cfg,
-                                   const struct sched_config *sc, struct err_info *info)
+                                   const struct backend_config *bc, const struct sched_config *sc,
+                                   struct err_info *info)
 {
-    uint64_t kv = 2ull * 2 * e->plan->n_kv_heads * e->plan->head_dim * e->plan->n_layers * BACKEND_PAGE_TOKENS;
+    struct kv_layout layout = kv_layout_of(bc->k_type, bc->v_type, (int)e->plan->head_dim);
+    uint64_t kv = (uint64_t)layout.bytes * e->plan->n_kv_heads * e->plan->n_layers;
     uint64_t logits = (uint64_t)sc->max_logits * e->plan->n_vocab * sizeof(float), need = e->info.file_bytes;
     bool fits = ck_mul(kv, (uint64_t)sc->n_pages, &kv) && ck_add(need, kv, &need) && ck_add(need, logits, &need);
     if (cfg->memory_limit_bytes == 0 || (fits && need <= cfg->memory_limit_bytes)) {
@@ -262,6 +274,9 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
                                 .progress_arg = cfg->progress_arg,
                                 .weight_done = drop_file_pages,
                                 .weight_done_arg = e};
+    TRY(find_cache_type("cache-type-k", cfg->cache_type_k, &bc.k_type, info));
+    TRY(find_cache_type("cache-type-v", cfg->cache_type_v, &bc.v_type, info));
+    TRY(check_memory_limit(e, cfg, &bc, sc, info));
     TRY(e->backend->open(e->plan, &bc, &e->model, info));
     struct backend_info bi;
     e->backend->info(e->model, &bi);
@@ -272,6 +287,8 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     e->info.pack_note = bi.pack_note;
     e->info.weight_bytes = bi.weight_bytes;
     e->info.kv_bytes = bi.kv_bytes;
+    e->info.cache_type_k = bi.k_type;
+    e->info.cache_type_v = bi.v_type;
     e->info.n_threads = bc.n_threads;
     sc->backend = e->backend;
     sc->model = e->model;
@@ -297,7 +314,6 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     TRY(read_file(e, cfg, info));
     TRY(list_ends(e, info));
     TRY(plan_limits(e, cfg, &sc, info));
-    TRY(check_memory_limit(e, cfg, &sc, info));
     TRY(open_backend(e, cfg, &sc, info));
     drop_file_pages(e, 0, gguf_data_offset(e->gguf)); /* the tokenizer was built from them: megabytes, now hardly read */
     return sched_new(&sc, &e->sched, info);

@@ -38,6 +38,8 @@ struct engine_config {
     const char *cpu;             /* ISA: NULL or "auto", "ref", "avx2", "avx512" */
     bool high_precision;         /* activations in 16 bits everywhere (backend.h) */
     bool pin;                    /* each worker thread stays on a CPU of its own */
+    const char *cache_type_k;    /* keys in the KV cache: NULL = "i16", "f16", "bf16", "q8_0", "q4_0" */
+    const char *cache_type_v;    /* values; the same */
     int n_threads;               /* 0 = CPUs this process may run on */
     uint32_t n_ctx;              /* longest sequence in tokens; 0 = the model's training context, at most 32768 */
     uint64_t kv_tokens;          /* tokens the KV pool holds, for all sequences; 0 = 32768, at least n_ctx */
@@ -65,6 +67,8 @@ struct engine_model_info {
     const char *kernels_why;  /* "the best this CPU can run; it has avx2 fma f16c ..." */
     const char *pack_cache;   /* "off", "mapped", "written", "failed" */
     const char *pack_note;    /* why packed weights were not mapped or not written; "" = nothing to say */
+    const char *cache_type_k; /* keys in the KV cache: "i16"; "f32" for the ref back end */
+    const char *cache_type_v; /* values */
     const char *quantization; /* the type most weights have: "Q4_1" */
     uint64_t n_params;
     uint64_t file_bytes;

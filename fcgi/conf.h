@@ -19,6 +19,7 @@ struct conf {
     bool pin;
     const char *backend;
     const char *speculate;
+    const char *cache_type_k, *cache_type_v;
     const char *config;
     const char *chat_template_file;
     const char *pack_cache;

@@ -8,6 +8,7 @@
 #define INFCGI_BACKEND_BACKEND_H
 
 #include "engine/base/err.h"
+#include "engine/kernels/kv_type.h"
 #include "engine/plan/plan.h"
 
 #include <stdbool.h>
@@ -36,10 +37,11 @@ struct backend_config {
     int n_threads;   /* >= 1 */
     /* Activations in 16 bits everywhere instead of where they matter most: nearer to float32, slower in prefill. */
     bool high_precision;
-    bool pin; /* each thread stays on a CPU of its own (pool_pin); the thread that calls forward too */
+    bool pin;           /* each thread stays on a CPU of its own (pool_pin); the thread that calls forward too */
     int32_t n_pages;    /* KV pages; page ids are 0 .. n_pages-1 */
     int32_t max_rows;   /* T of the largest batch */
     int32_t max_logits; /* S of the largest batch */
+    enum kv_type k_type, v_type; /* of the KV cache; ref keeps f32 whatever they are */
     /* OPTIONAL: folder for files of packed weights, which the next start maps; borrowed for the call of open. */
     const char *pack_cache;
     struct backend_source source; /* the file the plan was built from; read only with pack_cache */
@@ -78,10 +80,11 @@ struct backend_model; /* a plan made ready by one back end */
 
 /* What a back end holds and runs, for -V, /health and `inspect`. */
 struct backend_info {
-    const char *kernels;  /* "avx512" */
-    size_t weight_bytes;  /* packed */
-    size_t kv_bytes;      /* the whole pool */
-    size_t kv_page_bytes; /* one page, all layers */
+    const char *kernels;         /* "avx512" */
+    const char *k_type, *v_type; /* of the KV cache: "i16" */
+    size_t weight_bytes;         /* packed */
+    size_t kv_bytes;             /* the whole pool */
+    size_t kv_page_bytes;        /* one page, all layers */
     size_t scratch_bytes;
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" when there is nothing to say */
@@ -101,7 +104,7 @@ struct backend {
 };
 
 extern const struct backend backend_ref; /* scalar, double accumulators, f32 KV: the truth */
-extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, f16 KV */
+extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, KV of any kv_type */
 
 /* By name, or NULL; i-th of the table, or NULL beyond the last. */
 const struct backend *backend_find(const char *name);

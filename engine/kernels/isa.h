@@ -22,8 +22,10 @@ void kern_ops_init_avx512(struct kern_table *t);
 void kern_ops_init_neon(struct kern_table *t);
 void kern_rows_init_ref(struct kern_table *t); /* what the sampler asks of a row; ISAs set it in kern_ops_init_* */
 
-struct kern_attention_args;
-void kern_attention_ref(const struct kern_attention_args *a);
+/* ref: attention in one and in two stages; kv_store. */
+struct kv_layout;
+void kern_attention_init_ref(struct kern_table *t);
+void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *head_page);
 
 /* ref: matmul for every panel kind; quantize_row. */
 void kern_matmul_init_ref(struct kern_table *t);

@@ -10,6 +10,7 @@
 #define INFCGI_KERNELS_KERN_H
 
 #include "engine/base/err.h"
+#include "engine/kernels/kv_type.h"
 #include "engine/kernels/panel.h"
 
 #include <stdbool.h>
@@ -68,17 +69,25 @@ struct kern_matmul_args {
 typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
 
 /* --- attention ----------------------------------------------------------------------------------------------------
- * Keys and values live in pages of KERN_PAGE_TOKENS positions. For one layer and one KV head a page holds
- *   K  f16 [d][KERN_PAGE_TOKENS]   transposed: one load gives the same component of 32 keys
- *   V  f16 [KERN_PAGE_TOKENS][d]   right behind K
- * Page p of a sequence holds positions 32p .. 32p+31; its bytes start at base + pages[p] * page_stride.
- * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1; online softmax: Milakov
- * 2018], one page after the other from the first visible one. Row r, at position pos[r], sees positions max(0,
- * pos[r]-window+1) .. pos[r] (window 0: all). Positions are ascending. Cannot fail. Slots of a page that a row does not
- * see may hold anything, even NaN; a NaN that it sees shows in its output. Bound vs ref (which computes in double):
- * (4e-6 + 4e-7 * A) * sum |p*v| per element, A the largest scale * sum |q*K| of a visible position: a rounded score is
- * a wrong weight. */
-enum { KERN_PAGE_TOKENS = 32 };
+ * Keys and values live in pages of KERN_PAGE_TOKENS positions, in one of the types of kv_type.h, which need not be the
+ * same for both. Page p of a sequence holds positions 32p .. 32p+31; the part of one layer and KV head starts at
+ * base + pages[p] * page_stride.
+ * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1]. Row r, at position pos[r],
+ * sees positions max(0, pos[r]-window+1) .. pos[r] (window 0: all). Positions are ascending. Cannot fail. Slots of a
+ * page that a row does not see may hold anything, even NaN; a NaN that it sees shows in its output.
+ *
+ * Positions are taken in segments of KERN_SEGMENT_TOKENS, at fixed places; within one, 128 positions after the other
+ * with a running maximum [online softmax, Milakov 2018]; maximum, sum and output of the segments are folded together in
+ * ascending order. So long contexts can be split over threads, part by part, and the bits are those of one call.
+ *
+ * Bound vs ref (which computes in double), per element:
+ *   float types    (4e-6 + 4e-7 * A) * S
+ *   integer keys   6e-5 * Q more, as the query is rounded to 16 bits: A the largest scale * sum |q*K| of a visible
+ *                  position, Q the largest scale * norm(q) * norm(K), S = sum |p*v|; a rounded score is a wrong weight
+ *   integer values 3.3e-5 * sum over blocks of 128 positions of (largest p*|scale| of a visible one) * sum |codes|
+ *                  more, as the weights of a block are rounded to 14 bits of the largest
+ * A query whose norm is beyond 1e18 gives NaN with integer keys. scale > 0. */
+enum { KERN_SEGMENT_TOKENS = 256, KERN_MAX_HEAD = 512 };
 
 struct kern_attention_args {
     const float *q;  /* row r, head g at q + r*q_stride + g*d; any alignment */
@@ -88,18 +97,30 @@ struct kern_attention_args {
     const int32_t *pos; /* [n_rows] */
     int n_rows;
     int n_group;               /* query heads that share this KV head */
-    int d;                     /* head width, a multiple of 4, at most KERN_MAX_HEAD */
-    const unsigned char *base; /* this layer's and KV head's part of page 0 */
+    struct kv_layout kv;       /* kv.d: head width, a multiple of 4, at most KERN_MAX_HEAD */
+    const unsigned char *base; /* this layer's and KV head's part of page 0, 64-byte aligned */
     size_t page_stride;        /* bytes between pages of the pool */
     const int32_t *pages;      /* page table of the sequence, indexed by position / 32 */
     int window;                /* 0 = none */
     float scale;
     float softcap; /* 0 = none; else s = softcap * tanh(s / softcap) */
 };
-enum { KERN_MAX_HEAD = 512 };
 
-/* Bytes of K and V of one head in one page. */
-static inline size_t kern_kv_head_bytes(int d) { return (size_t)d * KERN_PAGE_TOKENS * 2 * sizeof(uint16_t); }
+/* First position that a row sees, and the segments from the first to the last that any row of a call sees. */
+static inline int32_t kern_visible_from(int window, int32_t pos)
+{
+    return window > 0 && pos >= window ? pos - window + 1 : 0;
+}
+static inline int32_t kern_first_segment(int window, int32_t first_pos)
+{
+    return kern_visible_from(window, first_pos) / KERN_SEGMENT_TOKENS;
+}
+static inline int32_t kern_last_segment(int32_t last_pos) { return last_pos / KERN_SEGMENT_TOKENS; }
+
+/* What one segment gives: for each row and head, [n_rows][n_group], a record of so many floats (a multiple of 16): the
+ * output not yet divided by the sum [d], and in the last 16 the maximum and the sum; a sum of 0 where the row sees
+ * nothing of the segment. 64-byte aligned. */
+static inline size_t kern_part_floats(int d) { return (size_t)kv_value_width(d) + 16; }
 
 enum kern_act { KERN_ACT_SILU, KERN_ACT_GELU_TANH, KERN_ACT_GELU, KERN_ACT_RELU, KERN_ACT_COUNT };
 
@@ -129,11 +150,15 @@ struct kern_table {
      */
     void (*rope)(float *x, int n_rot, bool neox, const float *cos, const float *sin);
 
-    /* Stores one key and one value vector (d floats each, rounded to f16) at slot 0..31 of a page's head part. Exact.
-     */
-    void (*kv_store)(const float *k, const float *v, int d, int slot, unsigned char *head_page);
+    /* Stores one key and one value vector (l->d floats each, in the types of l) at slot 0..31 of a page's head part; no
+     * byte of another slot is written, so threads may store to one page. Exact. */
+    void (*kv_store)(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *head_page);
 
     void (*attention)(const struct kern_attention_args *a);
+    /* The same in two stages: one segment (a->out is not used); then n segments from their records, which lie
+     * part_stride floats apart in ascending order (of a, only out, out_stride, n_rows, n_group and kv.d are used). */
+    void (*attention_part)(const struct kern_attention_args *a, int32_t segment, float *part);
+    void (*attention_join)(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n);
 
     /* Index of the largest of x[n], n >= 1, the lowest among equals; NaNs lose. Exact. x need not be aligned. */
     int32_t (*argmax)(const float *x, int32_t n);

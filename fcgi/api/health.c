@@ -33,9 +33,9 @@ void api_health(struct call *c)
         buf_printf(&out,
                    ",\"backend\":\"%s\",\"kernels\":\"%s\",\"kernels_why\":\"%s\",\"pack_cache\":\"%s\",\"threads\":%d,"
                    "\"running\":%" PRIu64 ",\"waiting\":%" PRIu64 ",\"weight_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64
-                   "}",
+                   ",\"cache_type_k\":\"%s\",\"cache_type_v\":\"%s\"}",
                    m->backend, m->kernels, m->kernels_why, m->pack_cache, m->n_threads, s.n_running, s.n_waiting,
-                   m->weight_bytes, m->kv_bytes);
+                   m->weight_bytes, m->kv_bytes, m->cache_type_k, m->cache_type_v);
     }
     reply_send(&c->reply, status, "application/json", &out);
     buf_fini(&out);

@@ -25,7 +25,7 @@ struct list {
 };
 
 struct options {
-    const char *model, *output, *cpu, *backend;
+    const char *model, *output, *cpu, *backend, *k_type, *v_type;
     struct list n_prompt, n_gen, n_depth, n_seqs, n_batch, n_threads, repeats;
 };
 
@@ -46,6 +46,7 @@ struct bench {
     struct bench_report report;
     struct work work;
     int n_batch, n_threads;
+    enum kv_type k_type, v_type;
     int max_seqs;
     int32_t *pages; /* [max_seqs][pages of a sequence] */
     int32_t seq_pages;
@@ -246,6 +247,13 @@ static enum err open_file(struct bench *b, struct err_info *info)
     if (b->backend == NULL) {
         return err_set(info, ERR_CONFIG, NULL, "backend: expected cpu or ref, found '%s'", b->o.backend);
     }
+    b->k_type = kv_type_find(b->o.k_type);
+    b->v_type = kv_type_find(b->o.v_type);
+    if (b->k_type == KV_TYPE_COUNT || b->v_type == KV_TYPE_COUNT) {
+        bool is_k = b->k_type == KV_TYPE_COUNT;
+        return err_set(info, ERR_CONFIG, NULL, "cache-type-%c: expected one of " KV_TYPE_NAMES "; found '%s'",
+                       is_k ? 'k' : 'v', is_k ? b->o.k_type : b->o.v_type);
+    }
     TRY(gguf_open(b->o.model, &b->gguf, info));
     TRY(model_build(b->gguf, &b->plan, info));
     return allocate(b);
@@ -261,7 +269,9 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .n_threads = n_threads,
                                  .n_pages = b->seq_pages * b->max_seqs,
                                  .max_rows = MAX_OF(n_batch, b->max_seqs),
-                                 .max_logits = b->max_seqs};
+                                 .max_logits = b->max_seqs,
+                                 .k_type = b->k_type,
+                                 .v_type = b->v_type};
     TRY(b->backend->open(b->plan, &cfg, &b->model, info));
     b->backend->info(b->model, &b->info);
     memset(b->filled, 0, sizeof b->filled);
@@ -301,6 +311,10 @@ static void open_report(struct bench *b)
     b->report = (struct bench_report){.out = stdout,
                                       .model_path = o->model,
                                       .kernels = b->info.kernels,
+                                      .k_type = o->k_type,
+                                      .v_type = o->v_type,
+                                      .has_types = strcmp(o->k_type, kv_type_name(KV_TYPE_DEFAULT)) != 0 ||
+                                                   strcmp(o->v_type, kv_type_name(KV_TYPE_DEFAULT)) != 0,
                                       .has_batches = o->n_batch.n > 1,
                                       .has_seqs = b->max_seqs > 1};
     b->report.format = strcmp(o->output, "md") == 0 ? BENCH_MD : strcmp(o->output, "csv") == 0 ? BENCH_CSV : BENCH_JSON;
@@ -371,6 +385,8 @@ static const struct {
     TEXT("-o", "--output", output, "md, csv or json [md]"),
     TEXT("-c", "--cpu", cpu, "kernels: auto, ref, avx2, avx512"),
     TEXT("-k", "--backend", backend, "cpu or ref [cpu]"),
+    TEXT("-ctk", "--cache-type-k", k_type, "keys of the KV cache: " KV_TYPE_NAMES " [i16]"),
+    TEXT("-ctv", "--cache-type-v", v_type, "values of the KV cache [i16]"),
 #undef TEXT
 #undef LIST
 };
@@ -469,6 +485,9 @@ static int read_options(struct options *o, int argc, char **argv)
 int cmd_bench(int argc, char **argv)
 {
     struct bench b = {.o = {.output = "md", .backend = "cpu", .cpu = conf_environment("cpu")}};
+    const char *k_type = conf_environment("cache-type-k"), *v_type = conf_environment("cache-type-v");
+    b.o.k_type = k_type != NULL ? k_type : kv_type_name(KV_TYPE_DEFAULT);
+    b.o.v_type = v_type != NULL ? v_type : kv_type_name(KV_TYPE_DEFAULT);
     int rc = read_options(&b.o, argc, argv);
     if (rc != CMD_OK) {
         return rc < 0 ? CMD_OK : rc;

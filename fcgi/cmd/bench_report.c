@@ -93,8 +93,8 @@ static void fill(struct fields *f, const struct bench_report *r, const struct be
     add_text(f, "cpu_mask", "0x0");
     add_bool(f, "cpu_strict", false);
     add_int(f, "poll", 0);
-    add_text(f, "type_k", "f16");
-    add_text(f, "type_v", "f16");
+    add_text(f, "type_k", r->k_type);
+    add_text(f, "type_v", r->v_type);
     add_int(f, "n_gpu_layers", 0);
     add_int(f, "n_cpu_moe", 0);
     add_text(f, "split_mode", "none");
@@ -205,20 +205,26 @@ static void print_md(const struct bench_report *r, const struct bench_row *row)
     snprintf(test, sizeof test, "%s%d%s%s", row->n_prompt > 0 ? "pp" : "tg", row->n_prompt + row->n_gen, seqs, depth);
     struct spread ts = spread_of(row, true);
     snprintf(speed, sizeof speed, "%.2f ± %.2f", ts.mean, ts.deviation);
-    fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7d |%s %15s | %21s |\n", r->model_type, size, params, r->kernels,
-            row->n_threads, batch, test, speed); /* 21: the plus-minus sign is two bytes wide and one column */
+    char types[32] = "";
+    if (r->has_types) {
+        snprintf(types, sizeof types, " %6s | %6s |", r->k_type, r->v_type);
+    }
+    fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7d |%s%s %15s | %21s |\n", r->model_type, size, params,
+            r->kernels, row->n_threads, batch, types, test,
+            speed); /* 21: the plus-minus sign is two bytes and one column wide */
 }
 
 void bench_report_head(struct bench_report *r)
 {
     if (r->format == BENCH_MD) {
-        fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7s |%s %15s | %20s |\n", "model", "size", "params", "backend",
-                "threads", r->has_batches ? " n_batch |" : "", "test", "t/s");
+        fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7s |%s%s %15s | %20s |\n", "model", "size", "params",
+                "backend", "threads", r->has_batches ? " n_batch |" : "", r->has_types ? " type_k | type_v |" : "",
+                "test", "t/s");
         fprintf(
             r->out,
-            "| ------------------------------ | ---------: | ---------: | ---------- | ------: |%s --------------: | "
+            "| ------------------------------ | ---------: | ---------: | ---------- | ------: |%s%s --------------: | "
             "-------------------: |\n",
-            r->has_batches ? " ------: |" : "");
+            r->has_batches ? " ------: |" : "", r->has_types ? " -----: | -----: |" : "");
     } else if (r->format == BENCH_JSON) {
         fputs("[\n", r->out);
     }

@@ -20,9 +20,11 @@ struct bench_report {
     FILE *out;
     enum bench_format format;
     const char *model_path;
-    const char *kernels; /* "avx512" */
-    char cpu_info[128];  /* the CPU's name for itself */
-    char model_type[96]; /* "llama 135M Q4_1": architecture, parameters, the type of most weights */
+    const char *kernels;         /* "avx512" */
+    const char *k_type, *v_type; /* of the KV cache */
+    bool has_types;              /* they are not the usual ones: columns of their own in BENCH_MD */
+    char cpu_info[128];          /* the CPU's name for itself */
+    char model_type[96];         /* "llama 135M Q4_1": architecture, parameters, the type of most weights */
     uint64_t model_bytes, n_params;
     bool has_batches; /* a column n_batch in Markdown */
     bool has_seqs;    /* a field n_seqs */

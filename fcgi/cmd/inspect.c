@@ -5,6 +5,8 @@
 
 #include "engine/base/utf8.h"
 #include "engine/format/gguf.h"
+#include "engine/kernels/kv_type.h"
+#include "engine/model/model.h"
 #include "engine/tensor/dtype.h"
 
 #include <inttypes.h>
@@ -186,6 +188,25 @@ static void print_arch_row(const char *label, const struct gguf *g, struct gguf_
     }
 }
 
+/* Bytes that a token takes in the KV cache, for each type. */
+static void print_cache_row(const struct gguf *g)
+{
+    struct plan *plan = NULL;
+    struct err_info ignored = {0};
+    print_label("kv cache");
+    if (model_build(g, &plan, &ignored) != ERR_OK) {
+        puts("-");
+        return;
+    }
+    for (int type = 0; type < KV_TYPE_COUNT; type++) {
+        struct kv_layout l = kv_layout_of((enum kv_type)type, (enum kv_type)type, (int)plan->head_dim);
+        printf("%s%s %" PRIu64, type == 0 ? "" : ", ", kv_type_name(type),
+               (uint64_t)l.bytes * plan->n_kv_heads * plan->n_layers / KERN_PAGE_TOKENS);
+    }
+    puts(" bytes a token");
+    plan_free(&plan);
+}
+
 static uint64_t n_elements(const struct gguf_tensor *t) { return t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3]; }
 
 static void print_tensor_types(const struct gguf *g)
@@ -253,6 +274,7 @@ static void print_summary(const struct gguf *g, const char *path)
     print_arch_row("embedding", g, arch, "embedding_length");
     print_arch_row("heads", g, arch, "attention.head_count");
     print_arch_row("kv heads", g, arch, "attention.head_count_kv");
+    print_cache_row(g);
     print_vocab(g);
     print_string_row("tokenizer", g, "tokenizer.ggml.model");
     print_string_row("pre-tokenizer", g, "tokenizer.ggml.pre");

@@ -52,6 +52,8 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
         .pack_cache = c->pack_cache != NULL && strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
         .high_precision = c->high_precision,
         .pin = c->pin,
+        .cache_type_k = c->cache_type_k,
+        .cache_type_v = c->cache_type_v,
         .n_threads = (int)c->threads,
         .n_ctx = (uint32_t)c->ctx_size,
         .kv_tokens = (uint64_t)c->kv_tokens,
@@ -114,9 +116,9 @@ static enum err load(struct err_info *info)
     atomic_store_explicit(&server_state.engine, e, memory_order_release);
     log_line("info",
              "ready model=\"%s\" backend=%s kernels=%s threads=%d ctx=%u weights_mib=%" PRIu64 " kv_mib=%" PRIu64
-             " pack_cache=%s load_ms=%" PRIu64,
+             " cache_type_k=%s cache_type_v=%s pack_cache=%s load_ms=%" PRIu64,
              server_state.model_id, m->backend, m->kernels, m->n_threads, m->n_ctx, m->weight_bytes >> 20,
-             m->kv_bytes >> 20, m->pack_cache, (clock_now_ns() - start) / 1000000u);
+             m->kv_bytes >> 20, m->cache_type_k, m->cache_type_v, m->pack_cache, (clock_now_ns() - start) / 1000000u);
     return ERR_OK;
 }
 

@@ -1,7 +1,7 @@
 /* Fidelity on a real model: how far a back end's next-token distributions are from those of an independent float32
  * implementation on the same (dequantised) weights, over one text. fidelity.py makes the reference file.
  *
- *   fidelity MODEL.gguf REFERENCE [--backend cpu|ref] [--cpu ISA] [--threads N]
+ *   fidelity MODEL.gguf REFERENCE [--backend cpu|ref] [--cpu ISA] [--threads N] [-ctk TYPE] [-ctv TYPE]
  *
  * REFERENCE: int32 n, int32 V, int32 ids[n], float logits[n][V]. Prints mean KL(reference || ours), and the share of
  * positions with the same arg-max. */
@@ -97,12 +97,14 @@ static int compare(const struct backend *b, struct backend_model *m, const struc
 
 int main(int argc, char **argv)
 {
-    const char *cpu = NULL, *backend = "cpu";
+    const char *cpu = NULL, *backend = "cpu", *k_type = kv_type_name(KV_TYPE_DEFAULT), *v_type = k_type;
     int n_threads = pool_cpu_count();
     bool high_precision = argc > 3 && strcmp(argv[argc - 1], "--high-precision") == 0;
     for (int i = 3; i + 1 < argc; i += 2) {
         cpu = strcmp(argv[i], "--cpu") == 0 ? argv[i + 1] : cpu;
         backend = strcmp(argv[i], "--backend") == 0 ? argv[i + 1] : backend;
+        k_type = strcmp(argv[i], "-ctk") == 0 ? argv[i + 1] : k_type;
+        v_type = strcmp(argv[i], "-ctv") == 0 ? argv[i + 1] : v_type;
         n_threads = strcmp(argv[i], "--threads") == 0 ? (int)strtol(argv[i + 1], NULL, 10) : n_threads;
     }
     struct gguf *g = NULL;
@@ -111,10 +113,9 @@ int main(int argc, char **argv)
     struct backend_model *m = NULL;
     struct err_info info = {0};
     const struct backend *b = backend_find(backend);
-    if (argc < 3 || b == NULL) {
-        fprintf(
-            stderr,
-            "usage: fidelity MODEL.gguf REFERENCE [--backend cpu|ref] [--cpu ISA] [--threads N] [--high-precision]\n");
+    if (argc < 3 || b == NULL || kv_type_find(k_type) == KV_TYPE_COUNT || kv_type_find(v_type) == KV_TYPE_COUNT) {
+        fprintf(stderr, "usage: fidelity MODEL.gguf REFERENCE [--backend cpu|ref] [--cpu ISA] [--threads N] "
+                        "[-ctk TYPE] [-ctv TYPE] [--high-precision]\n");
         return 64;
     }
     enum err err = gguf_open(argv[1], &g, &info);
@@ -126,6 +127,8 @@ int main(int argc, char **argv)
                                      .n_threads = n_threads,
                                      .max_rows = CHUNK,
                                      .max_logits = CHUNK,
+                                     .k_type = kv_type_find(k_type),
+                                     .v_type = kv_type_find(v_type),
                                      .n_pages =
                                          ((const int32_t *)(const void *)reference.data)[0] / BACKEND_PAGE_TOKENS + 1};
         err = b->open(plan, &cfg, &m, &info);
@@ -134,7 +137,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "error: %s: %s\n", err_code(err), info.text);
         return 65;
     }
-    printf("%s, %s%s%s%s: ", argv[1], backend, cpu != NULL ? "/" : "", cpu != NULL ? cpu : "",
+    printf("%s, %s%s%s, KV %s/%s%s: ", argv[1], backend, cpu != NULL ? "/" : "", cpu != NULL ? cpu : "", k_type, v_type,
            high_precision ? ", high precision" : "");
     int rc = compare(b, m, &reference);
     b->close(&m);

@@ -214,46 +214,122 @@ static void check_rope(struct check *c, int arg)
 
 /* --- kv_store --------------------------------------------------------------------------------------------------- */
 
-static uint16_t half_of(float f) /* saturated: no infinity may enter a page */
-{
-    return dtype_f32_to_f16(isnan(f) ? f : (float)fmax(-65504, fmin(65504, (double)f)));
-}
+static const char *const store_kinds[] = {"a NaN in the key", "a NaN in the value", "huge numbers", "one large number"};
+enum { STORE_KINDS = CHECK_FILL_COUNT + ARRAY_LEN(store_kinds) };
 
-static bool is_same_half(uint16_t a, uint16_t b)
+static void store_fill(struct check *c, int kind, float *k, float *v, size_t d)
 {
-    return a == b || ((a & 0x7FFF) > 0x7C00 && (b & 0x7FFF) > 0x7C00); /* two NaNs */
-}
-
-static void kv_case(struct check *c, size_t d, size_t slot, int kind)
-{
-    size_t n = d * KERN_PAGE_TOKENS;
-    float *k = floats(d), *v = floats(d);
-    uint16_t *page = check_buffer(2 * n * sizeof *page, 64), *want = check_buffer(2 * n * sizeof *want, 64);
-    fill(c, kind, k, d);
-    fill(c, kind, v, d);
-    for (size_t i = 0; i < d; i++) {
-        want[i * KERN_PAGE_TOKENS + slot] = half_of(k[i]);
-        want[n + slot * d + i] = half_of(v[i]);
+    fill(c, MIN_OF(kind, (int)CHECK_FILL_COUNT - 1), k, d);
+    fill(c, MIN_OF(kind, (int)CHECK_FILL_COUNT - 1), v, d);
+    size_t j = (size_t)check_random_below(c, (int)d);
+    switch (kind - CHECK_FILL_COUNT) {
+    case 0:
+        k[j] = NAN;
+        break;
+    case 1:
+        v[j] = NAN;
+        break;
+    case 2:
+        k[j] = -INFINITY;
+        v[j] = 70000;
+        break;
+    case 3:
+        k[j] = v[j] = -1000;
+        break;
+    default:
+        break;
     }
-    c->t->kv_store(k, v, (int)d, (int)slot, (unsigned char *)page);
-    for (size_t i = 0; i < 2 * n; i++) {
-        if (!is_same_half(page[i], want[i])) {
-            check_fail(c, "half", i, page[i], want[i]);
-            break;
+}
+
+/* What a stored element may be off: kv_type.h. */
+static double store_limit(const struct kv_side *s, bool is_key, const float *x, size_t j, size_t d)
+{
+    double squares = 0, largest = 0, f = fmax(-65504, fmin(65504, (double)x[j]));
+    size_t block = s->block > 0 ? (size_t)s->block : d, from = j / block * block, to = MIN_OF(d, from + block);
+    for (size_t i = from; i < to; i++) {
+        double y = fmax(-65504, fmin(65504, (double)x[i]));
+        squares += y * y;
+        largest = fmax(largest, fabs(y));
+    }
+    switch (s->type) {
+    case KV_TYPE_I16:
+        return 0.501 * (is_key ? fmax(sqrt(squares) / KV_I16_NORM, largest / KV_I16_KEY) : largest / KV_I16_VALUE) +
+               1e-19;
+    case KV_TYPE_F16:
+        return fabs(f) * 0x1p-11 + 0x1p-25;
+    case KV_TYPE_BF16:
+        return fabs(f) * 0x1p-8 + 1e-40;
+    case KV_TYPE_Q8_0: /* the scale is a half, maybe subnormal */
+        return 0.51 * largest / 127 + 127 * 0x1p-25 + 1e-30;
+    default: /* at the side away from the largest one code is missing */
+        return 1.01 * largest / 8 + 8 * 0x1p-25 + 1e-30;
+    }
+}
+
+static void check_stored(struct check *c, const struct kv_layout *l, const float *k, const float *v, int slot,
+                         const unsigned char *page)
+{
+    for (int i = 0; i < 2 * l->d; i++) {
+        bool is_key = i < l->d;
+        const float *x = is_key ? k : v;
+        int j = i % l->d;
+        double got = (double)(is_key ? kv_key_at : kv_value_at)(l, page, slot, j);
+        double want = fmax(-65504, fmin(65504, (double)x[j]));
+        if (!is_near((float)got, want,
+                     store_limit(is_key ? &l->k : &l->v, is_key, x, (size_t)j, (size_t)l->d))) {
+            check_fail(c, is_key ? "key" : "value", (size_t)j, got, want);
+            return;
         }
     }
+}
+
+static void kv_case(struct check *c, const struct kv_layout *l, int slot, int kind)
+{
+    size_t d = (size_t)l->d;
+    float *k = floats(d), *v = floats(d);
+    unsigned char *page = check_buffer(l->bytes, 64), *want = check_buffer(l->bytes, 64), *probe;
+    store_fill(c, kind, k, v, d);
+    c->t->kv_store(l, k, v, slot, page);
+    c->ref->kv_store(l, k, v, slot, want);
+    check_same_bytes(c, "page", page, want, l->bytes);
+    if (kind != CHECK_FILL_COUNT && kind != CHECK_FILL_COUNT + 1) {
+        check_stored(c, l, k, v, slot, page);
+    } else if (!isnan(kv_key_at(l, page, slot, 0))) {
+        check_fail(c, "key of a NaN", 0, (double)kv_key_at(l, page, slot, 0), NAN);
+    }
+    probe = check_buffer(l->bytes, 64); /* no byte that another slot writes */
+    for (int other = 0; other < KERN_PAGE_TOKENS; other++) {
+        if (other != slot) {
+            c->ref->kv_store(l, v, k, other, probe);
+        }
+    }
+    memcpy(want, probe, l->bytes);
+    c->t->kv_store(l, k, v, slot, probe);
+    for (int other = 0; other < KERN_PAGE_TOKENS; other++) {
+        if (other != slot) {
+            c->ref->kv_store(l, v, k, other, probe);
+        }
+    }
+    c->ref->kv_store(l, k, v, slot, want);
+    check_same_bytes(c, "full page", probe, want, l->bytes);
     check_guards(c);
 }
 
 static void check_kv_store(struct check *c, int arg)
 {
     (void)arg;
-    static const int widths[] = {1, 4, 7, 8, 9, 12, 15, 16, 17, 20, 31, 33, 64, 80, 128, 256};
+    static const int widths[] = {2, 4, 8, 12, 16, 18, 20, 30, 32, 34, 48, 64, 80, 128, 256, 512};
     for (size_t i = 0; i < ARRAY_LEN(widths); i++) {
-        for (int kind = 0; kind <= CHECK_FILL_COUNT; kind++) {
-            int slot = kind == 0 ? 0 : kind == 1 ? KERN_PAGE_TOKENS - 1 : kind * 5 % KERN_PAGE_TOKENS;
-            check_case(c, "d %d, slot %d, %s", widths[i], slot, fill_name(kind));
-            kv_case(c, (size_t)widths[i], (size_t)slot, kind);
+        for (int kind = 0; kind < STORE_KINDS; kind++) {
+            int slot = kind == 0 ? 0 : kind == 1 ? KERN_PAGE_TOKENS - 1 : (kind * 5 + (int)i) % KERN_PAGE_TOKENS;
+            for (int type = 0; type < KV_TYPE_COUNT; type++) {
+                enum kv_type v_type = (enum kv_type)((type + kind / 4) % KV_TYPE_COUNT);
+                struct kv_layout l = kv_layout_of((enum kv_type)type, v_type, widths[i]);
+                check_case(c, "d %d, slot %d, %s, %s and %s", widths[i], slot,
+                           kind < CHECK_FILL_COUNT ? fill_name(kind) : store_kinds[kind - CHECK_FILL_COUNT],
+                           kv_type_name(type), kv_type_name(v_type));
+                kv_case(c, &l, slot, kind);
+            }
         }
     }
 }
@@ -425,17 +501,22 @@ static void wrong_rope_beyond(float *x, int n_rot, bool neox, const float *cosin
     x[n_rot] += 1;
 }
 
-static void wrong_kv_slot(const float *k, const float *v, int d, int slot, unsigned char *page)
+static void wrong_kv_slot(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *page)
 {
-    honest.kv_store(k, v, d, slot ^ 1, page);
+    honest.kv_store(l, k, v, slot ^ 1, page);
 }
-static void wrong_kv_infinity(const float *k, const float *v, int d, int slot, unsigned char *page)
+static void wrong_kv_infinity(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *page)
 {
-    honest.kv_store(k, v, d, slot, page);
-    uint16_t *value = (uint16_t *)(void *)page + (size_t)d * (size_t)(KERN_PAGE_TOKENS + slot);
-    for (int i = 0; i < d; i++) {
+    honest.kv_store(l, k, v, slot, page);
+    uint16_t *value = (uint16_t *)(void *)(page + l->k.bytes) + slot * l->d;
+    for (int i = 0; l->v.type == KV_TYPE_F16 && i < l->d; i++) {
         value[i] = v[i] > 65504 ? 0x7C00 : value[i];
     }
+}
+static void wrong_kv_neighbour(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *page)
+{
+    honest.kv_store(l, k, v, slot, page);
+    page[l->k.bytes + (uint32_t)(slot ^ 16) * 2] ^= 1;
 }
 
 static int32_t wrong_argmax_tie(const float *x, int32_t n)
@@ -501,8 +582,8 @@ static bool plant_kv_store(struct kern_table *t, int arg, int variant)
 {
     (void)arg;
     honest = *t;
-    t->kv_store = variant == 0 ? wrong_kv_slot : wrong_kv_infinity;
-    return variant < 2;
+    t->kv_store = variant == 0 ? wrong_kv_slot : variant == 1 ? wrong_kv_infinity : wrong_kv_neighbour;
+    return variant < 3;
 }
 
 /* --- timing ----------------------------------------------------------------------------------------------------- */

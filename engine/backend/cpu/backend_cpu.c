@@ -69,8 +69,8 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     m->n_chunks = (p->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
     m->scratch_bytes = lay_out_scratch(m);
     m->scratch_memory = mem_map(m->scratch_bytes, MEM_SCRATCH);
-    m->kv_head_bytes = kern_kv_head_bytes((int)p->head_dim);
-    m->kv_page_stride = m->kv_head_bytes * p->n_kv_heads;
+    m->kv_layout = kv_layout_of(m->cfg.k_type, m->cfg.v_type, (int)p->head_dim);
+    m->kv_page_stride = (size_t)m->kv_layout.bytes * p->n_kv_heads;
     uint64_t layer, all;
     bool ok = ck_mul(m->kv_page_stride, (uint64_t)m->cfg.n_pages, &layer) && ck_mul(layer, p->n_layers, &all);
     m->kv_layer_bytes = ok ? (size_t)layer : 0;
@@ -97,7 +97,7 @@ static void cpu_close(struct backend_model **model)
     mem_free(m->scratch);
     mem_free(m->steps);
     mem_free(m->tasks);
-    mem_free(m->blocks);
+    cpu_attention_free(m);
     mem_free(m);
     *model = NULL;
 }
@@ -127,6 +127,9 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
         err = allocate(m, info);
     }
     if (err == ERR_OK) {
+        err = cpu_attention_new(m, info);
+    }
+    if (err == ERR_OK) {
         err = cpu_weights_pack(m, info);
     }
     if (err != ERR_OK) {
@@ -152,6 +155,8 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
 {
     *out = (struct backend_info){
         .kernels = m->kern.isa,
+        .k_type = kv_type_name((int)m->cfg.k_type),
+        .v_type = kv_type_name((int)m->cfg.v_type),
         .weight_bytes = m->packed_bytes,
         .kv_bytes = m->kv_bytes,
         .kv_page_bytes = m->kv_page_stride * m->plan->n_layers,
@@ -163,7 +168,7 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
 
 const struct backend backend_cpu = {
     .name = "cpu",
-    .description = "packed weights, SIMD kernels, worker pool, f16 KV cache",
+    .description = "packed weights, SIMD kernels, worker pool",
     .open = cpu_open,
     .forward = cpu_forward,
     .info = cpu_info,

@@ -183,13 +183,6 @@ static void finish_head(const struct exec *e, float *head, plan_weight_id norm, 
     }
 }
 
-/* The K and V part of a page that belongs to one KV head of one layer. */
-static unsigned char *head_page(const struct exec *e, int32_t layer, uint32_t kv_head, int32_t page)
-{
-    const struct backend_model *m = e->m;
-    return m->kv + (size_t)layer * m->kv_layer_bytes + (size_t)page * m->kv_page_stride + kv_head * m->kv_head_bytes;
-}
-
 static void query_tile(const struct exec *e, const struct operand *o, uint32_t head)
 {
     const struct plan_step *s = e->step->step;
@@ -232,8 +225,8 @@ static void key_value_tile(const struct exec *e, const struct operand *o, uint32
         float *k = e->scratch->tile[0] + (size_t)i * stride;
         finish_head(e, k, s->k_norm, row);
         int32_t page = e->batch->page_tables[e->batch->seq[row]][pos / KERN_PAGE_TOKENS];
-        e->m->kern.kv_store(k, e->scratch->tile[1] + (size_t)i * stride, (int)d, pos % KERN_PAGE_TOKENS,
-                            head_page(e, s->layer, kv_head, page));
+        e->m->kern.kv_store(&e->m->kv_layout, k, e->scratch->tile[1] + (size_t)i * stride, pos % KERN_PAGE_TOKENS,
+                            cpu_head_page(e->m, s->layer, kv_head, page));
     }
 }
 
@@ -392,39 +385,6 @@ static void run_rows(const struct exec *e)
     }
 }
 
-/* Tasks (a block of rows x a KV head) are taken from a shared counter, the long ones (late rows) first. */
-static void run_attention(const struct exec *e)
-{
-    const struct backend_model *m = e->m;
-    const struct plan *p = m->plan;
-    const struct plan_step *s = e->step->step;
-    uint32_t group = p->n_heads / p->n_kv_heads;
-    int n_tasks = m->n_blocks * (int)p->n_kv_heads;
-    atomic_int *next = &m->tasks[e->step - m->steps]; /* relaxed: the barriers around the step order the data */
-    for (int t; (t = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < n_tasks;) {
-        const struct cpu_block *b = &m->blocks[m->n_blocks - 1 - t / (int)p->n_kv_heads];
-        uint32_t kv_head = (uint32_t)t % p->n_kv_heads;
-        size_t column = (size_t)kv_head * group * p->head_dim;
-        const struct kern_attention_args a = {
-            .q = row_of(e, s->src, b->row) + column,
-            .q_stride = m->strides[s->src],
-            .out = row_of(e, s->dst, b->row) + column,
-            .out_stride = m->strides[s->dst],
-            .pos = e->batch->pos + b->row,
-            .n_rows = b->n_rows,
-            .n_group = (int)group,
-            .d = (int)p->head_dim,
-            .base = head_page(e, s->layer, kv_head, 0),
-            .page_stride = m->kv_page_stride,
-            .pages = e->batch->page_tables[e->batch->seq[b->row]],
-            .window = s->window,
-            .scale = s->scale,
-            .softcap = s->softcap,
-        };
-        m->kern.attention(&a);
-    }
-}
-
 /* --- the walk --------------------------------------------------------------------------------------------------- */
 
 /* Does the step behind the current one read what other threads wrote in it? */
@@ -474,7 +434,7 @@ static void run_thread(void *arg, int thread, int n_threads)
             run_matmul(&e);
             break;
         case PLAN_ATTENTION:
-            run_attention(&e);
+            cpu_attention_run(m, e.batch, e.step);
             break;
         default:
             run_rows(&e);
@@ -487,23 +447,9 @@ static void run_thread(void *arg, int thread, int n_threads)
     row_stats(&e);
 }
 
-/* Cuts the rows into attention blocks: of one sequence each, at most CPU_ATTENTION_ROWS. */
-static void list_blocks(struct backend_model *m, const struct backend_batch *batch)
-{
-    m->n_blocks = 0;
-    for (int32_t i = 0; i < batch->n_rows; i++) {
-        struct cpu_block *last = m->n_blocks > 0 ? &m->blocks[m->n_blocks - 1] : NULL;
-        if (last == NULL || batch->seq[i] != batch->seq[i - 1] || last->n_rows == CPU_ATTENTION_ROWS) {
-            m->blocks[m->n_blocks++] = (struct cpu_block){.row = i, .n_rows = 1};
-        } else {
-            last->n_rows++;
-        }
-    }
-}
-
 void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch)
 {
-    list_blocks(m, batch);
+    cpu_attention_begin(m, batch);
     for (int i = 0; i < m->n_steps; i++) {
         atomic_store_explicit(&m->tasks[i], 0, memory_order_relaxed);
     }

@@ -22,7 +22,6 @@ enum {
     CPU_ROWS_PER_THREAD = 8, /* from this many rows a thread, steps run by rows [measured: docs/internals/cpu.md] */
     CPU_LOGITS_CHUNK = 1024, /* columns of the head that are computed and looked at together */
     CPU_CHUNK_PANELS = CPU_LOGITS_CHUNK / PANEL_ROWS,
-    CPU_ATTENTION_ROWS = 32, /* rows of one attention task */
 };
 
 /* A packed matrix, or an f32 vector (norms, biases). */
@@ -58,11 +57,6 @@ struct cpu_step {
     float fine;          /* which blocks of a quantised operand row get a second term (kern.h) */
 };
 
-/* Rows of one sequence that one attention task takes. */
-struct cpu_block {
-    int32_t row, n_rows;
-};
-
 /* Per-thread memory. */
 struct cpu_scratch {
     float *normed;       /* [CPU_TILE_ROWS][widest norm] f32 operand rows */
@@ -83,17 +77,17 @@ struct backend_model {
     char pack_note[ERR_TEXT_BYTES]; /* why the cache was not used or not written, "" when there is nothing to say */
     struct cpu_step *steps;
     int n_steps;
-    unsigned char *kv; /* [layer][page][K heads][K then V of the page, kern.h] */
-    size_t kv_bytes, kv_layer_bytes, kv_page_stride, kv_head_bytes;
+    unsigned char *kv; /* [layer][page][K heads][K then V of the page, kv_type.h] */
+    struct kv_layout kv_layout;
+    size_t kv_bytes, kv_layer_bytes, kv_page_stride;
     float *bufs[CPU_MAX_BUFS];                                  /* [max_rows][stride] */
     size_t strides[CPU_MAX_BUFS];                               /* floats, multiples of 16 */
     float *rope_cos[PLAN_MAX_ROPES], *rope_sin[PLAN_MAX_ROPES]; /* [max_rows][n_rot/2] of this batch */
     struct cpu_scratch *scratch;                                /* [n_threads] */
     unsigned char *scratch_memory;
     size_t scratch_bytes;
-    atomic_int *tasks;        /* [n_steps] next attention task of a step, zeroed before each batch */
-    struct cpu_block *blocks; /* [max_rows] of this batch */
-    int32_t n_blocks;
+    atomic_int *tasks; /* [n_steps] next attention task of a step, zeroed before each batch */
+    struct cpu_attention *attention;
     uint32_t n_chunks;                     /* of a row of logits */
     struct backend_row_stats *chunk_stats; /* [max_logits][n_chunks] of this batch */
 };
@@ -112,6 +106,22 @@ void cpu_pack_cache_close(struct backend_model *m);
 
 /* Lists the steps with norms fused in front of matmuls (cpu_steps.c). ERR_NOMEM. */
 MUST_CHECK enum err cpu_steps_compile(struct backend_model *m, struct err_info *info);
+
+/* The K and V part of a page that belongs to one KV head of one layer. */
+static inline unsigned char *cpu_head_page(const struct backend_model *m, int32_t layer, uint32_t kv_head, int32_t page)
+{
+    return m->kv + (size_t)layer * m->kv_layer_bytes + (size_t)page * m->kv_page_stride +
+           (size_t)kv_head * m->kv_layout.bytes;
+}
+
+/* Memory for attention (cpu_attention.c). ERR_NOMEM. */
+MUST_CHECK enum err cpu_attention_new(struct backend_model *m, struct err_info *info);
+void cpu_attention_free(struct backend_model *m);
+
+/* Cuts a batch into tasks, once for all layers; from one thread. Then every thread runs its share of a step; barriers
+ * stand before and behind it. m->tasks of the step is 0 at first. */
+void cpu_attention_begin(struct backend_model *m, const struct backend_batch *batch);
+void cpu_attention_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step);
 
 /* Runs a batch on all threads (cpu_exec.c). Cannot fail. */
 void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch);

@@ -81,8 +81,7 @@ enum err cpu_steps_compile(struct backend_model *m, struct err_info *info)
     const struct plan *p = m->plan;
     m->steps = mem_zalloc_array((size_t)p->n_steps, sizeof *m->steps, MEM_MODEL);
     m->tasks = mem_zalloc_array((size_t)p->n_steps, sizeof *m->tasks, MEM_MODEL);
-    m->blocks = mem_zalloc_array((size_t)m->cfg.max_rows, sizeof *m->blocks, MEM_MODEL);
-    if (m->steps == NULL || m->tasks == NULL || m->blocks == NULL) {
+    if (m->steps == NULL || m->tasks == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the steps");
     }
     cpu_buf_id now[PLAN_MAX_BUFS];

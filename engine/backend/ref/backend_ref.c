@@ -413,8 +413,12 @@ static enum err ref_open(const struct plan *plan, const struct backend_config *c
 
 static void ref_info(const struct backend_model *m, struct backend_info *out)
 {
-    *out = (struct backend_info){
-        .kernels = "ref", .pack_note = "", .kv_bytes = m->kv_bytes, .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
+    *out = (struct backend_info){.kernels = "ref",
+                                 .pack_note = "",
+                                 .k_type = "f32",
+                                 .v_type = "f32",
+                                 .kv_bytes = m->kv_bytes,
+                                 .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         out->weight_bytes += (size_t)m->plan->weights[i].row_bytes * m->plan->weights[i].n_out;
     }

@@ -1,59 +1,110 @@
-/* Reference attention: two passes over the visible positions, everything in double. */
+/* Reference attention: two passes over the visible positions, everything in double but for the records that one segment
+ * hands to the next stage. */
 #include "engine/kernels/isa.h"
 #include "engine/kernels/kern.h"
 
-#include "engine/tensor/dtype.h"
-
 #include <math.h>
 
-/* Key component j, or value component j, of position t. */
-static double key_at(const struct kern_attention_args *a, int32_t t, int j)
+static const unsigned char *head_page(const struct kern_attention_args *a, int32_t t)
 {
-    const uint16_t *keys = (const void *)(a->base + (size_t)a->pages[t / KERN_PAGE_TOKENS] * a->page_stride);
-    return dtype_f16_to_f32(keys[j * KERN_PAGE_TOKENS + t % KERN_PAGE_TOKENS]);
-}
-
-static double value_at(const struct kern_attention_args *a, int32_t t, int j)
-{
-    const uint16_t *keys = (const void *)(a->base + (size_t)a->pages[t / KERN_PAGE_TOKENS] * a->page_stride);
-    return dtype_f16_to_f32(keys[a->d * KERN_PAGE_TOKENS + (t % KERN_PAGE_TOKENS) * a->d + j]);
+    return a->base + (size_t)a->pages[t / KERN_PAGE_TOKENS] * a->page_stride;
 }
 
 static double score_of(const struct kern_attention_args *a, const float *q, int32_t t)
 {
     double score = 0;
-    for (int j = 0; j < a->d; j++) {
-        score += q[j] * key_at(a, t, j);
+    for (int j = 0; j < a->kv.d; j++) {
+        score += q[j] * (double)kv_key_at(&a->kv, head_page(a, t), t % KERN_PAGE_TOKENS, j);
     }
     score *= a->scale;
     return a->softcap != 0 ? a->softcap * tanh(score / a->softcap) : score;
 }
 
-static void attend(const struct kern_attention_args *a, const float *q, int32_t pos, float *out)
+/* Maximum, sum and output over positions first .. last; sum is 0 when there are none. */
+static void attend(const struct kern_attention_args *a, const float *q, int32_t first, int32_t last, double *max,
+                   double *sum, double *out)
 {
-    int32_t first = a->window > 0 && pos - a->window + 1 > 0 ? pos - a->window + 1 : 0;
-    double max = -INFINITY, sum = 0, acc[KERN_MAX_HEAD] = {0};
-    for (int32_t t = first; t <= pos; t++) {
-        max = fmax(max, score_of(a, q, t));
+    *max = -INFINITY;
+    *sum = 0;
+    for (int j = 0; j < a->kv.d; j++) {
+        out[j] = 0;
     }
-    for (int32_t t = first; t <= pos; t++) {
-        double p = exp(score_of(a, q, t) - max);
-        sum += p;
-        for (int j = 0; j < a->d; j++) {
-            acc[j] += p * value_at(a, t, j);
+    for (int32_t t = first; t <= last; t++) {
+        *max = fmax(*max, score_of(a, q, t));
+    }
+    for (int32_t t = first; t <= last; t++) {
+        double p = exp(score_of(a, q, t) - *max);
+        *sum += p;
+        for (int j = 0; j < a->kv.d; j++) {
+            out[j] += p * (double)kv_value_at(&a->kv, head_page(a, t), t % KERN_PAGE_TOKENS, j);
         }
     }
-    for (int j = 0; j < a->d; j++) {
+}
+
+static void attention(const struct kern_attention_args *a)
+{
+    double max, sum, out[KERN_MAX_HEAD];
+    for (int r = 0; r < a->n_rows; r++) {
+        for (int g = 0; g < a->n_group; g++) {
+            size_t head = (size_t)g * (size_t)a->kv.d;
+            attend(a, a->q + (size_t)r * a->q_stride + head, kern_visible_from(a->window, a->pos[r]), a->pos[r], &max,
+                   &sum, out);
+            for (int j = 0; j < a->kv.d; j++) {
+                a->out[(size_t)r * a->out_stride + head + (size_t)j] = (float)(out[j] / sum);
+            }
+        }
+    }
+}
+
+static void attention_part(const struct kern_attention_args *a, int32_t segment, float *part)
+{
+    double max, sum, out[KERN_MAX_HEAD];
+    int width = kv_value_width(a->kv.d);
+    for (int i = 0; i < a->n_rows * a->n_group; i++, part += kern_part_floats(a->kv.d)) {
+        int r = i / a->n_group, g = i % a->n_group;
+        int32_t first = MAX_OF(kern_visible_from(a->window, a->pos[r]), segment * KERN_SEGMENT_TOKENS);
+        int32_t last = MIN_OF(a->pos[r], segment * KERN_SEGMENT_TOKENS + KERN_SEGMENT_TOKENS - 1);
+        attend(a, a->q + (size_t)r * a->q_stride + (size_t)(g * a->kv.d), first, last, &max, &sum, out);
+        for (int j = 0; j < a->kv.d; j++) {
+            part[j] = (float)out[j];
+        }
+        part[width] = (float)max;
+        part[width + 1] = (float)sum;
+    }
+}
+
+static void join(const float *parts, size_t stride, int n, int d, float *out)
+{
+    double max = -INFINITY, sum = 0, acc[KERN_MAX_HEAD] = {0};
+    const int width = kv_value_width(d);
+    for (int s = 0; s < n; s++) {
+        const float *p = parts + (size_t)s * stride;
+        max = p[width + 1] != 0 ? fmax(max, p[width]) : max;
+    }
+    for (int s = 0; s < n; s++) {
+        const float *p = parts + (size_t)s * stride;
+        double factor = p[width + 1] != 0 ? exp(p[width] - max) : 0;
+        sum += p[width + 1] * factor;
+        for (int j = 0; j < d; j++) {
+            acc[j] += factor != 0 || isnan(factor) ? p[j] * factor : 0;
+        }
+    }
+    for (int j = 0; j < d; j++) {
         out[j] = (float)(acc[j] / sum);
     }
 }
 
-void kern_attention_ref(const struct kern_attention_args *a)
+static void attention_join(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n)
 {
-    for (int r = 0; r < a->n_rows; r++) {
-        for (int g = 0; g < a->n_group; g++) {
-            size_t head = (size_t)g * (size_t)a->d;
-            attend(a, a->q + (size_t)r * a->q_stride + head, a->pos[r], a->out + (size_t)r * a->out_stride + head);
-        }
+    for (int i = 0; i < a->n_rows * a->n_group; i++) {
+        join(parts + (size_t)i * kern_part_floats(a->kv.d), part_stride, n, a->kv.d,
+             a->out + (size_t)(i / a->n_group) * a->out_stride + (size_t)(i % a->n_group * a->kv.d));
     }
+}
+
+void kern_attention_init_ref(struct kern_table *t)
+{
+    t->attention = attention;
+    t->attention_part = attention_part;
+    t->attention_join = attention_join;
 }

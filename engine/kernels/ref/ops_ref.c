@@ -2,8 +2,6 @@
 #include "engine/kernels/isa.h"
 #include "engine/kernels/kern.h"
 
-#include "engine/tensor/dtype.h"
-
 #include <math.h>
 
 static void rmsnorm(const float *x, const float *w, float eps, size_t k, float *out)
@@ -57,21 +55,6 @@ static void rope(float *x, int n_rot, bool neox, const float *cos_row, const flo
     }
 }
 
-static uint16_t saturated_half(float f)
-{
-    const float largest = 65504.0f; /* of a half: an infinity in the cache would spoil rows that must not see it */
-    return dtype_f32_to_f16(f > largest ? largest : f < -largest ? -largest : f);
-}
-
-static void kv_store(const float *k, const float *v, int d, int slot, unsigned char *head_page)
-{
-    uint16_t *keys = (uint16_t *)(void *)head_page, *values = keys + (size_t)d * KERN_PAGE_TOKENS;
-    for (int i = 0; i < d; i++) {
-        keys[(size_t)i * KERN_PAGE_TOKENS + (size_t)slot] = saturated_half(k[i]);
-        values[(size_t)slot * (size_t)d + (size_t)i] = saturated_half(v[i]);
-    }
-}
-
 static int32_t argmax(const float *x, int32_t n)
 {
     int32_t best = 0;
@@ -97,8 +80,8 @@ void kern_ops_init_ref(struct kern_table *t)
     t->add = add;
     t->glu = glu;
     t->rope = rope;
-    t->kv_store = kv_store;
-    t->attention = kern_attention_ref;
+    t->kv_store = kern_kv_store_ref;
+    kern_attention_init_ref(t);
     t->argmax = argmax;
     t->logsumexp = logsumexp;
 }

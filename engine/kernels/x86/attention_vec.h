@@ -1,222 +1,28 @@
 /* Attention, once for every x86 ISA: include after a vec_<isa>.h.
  *
- * Queries (rows x heads of the group) are taken VEC_TILE at a time, so that keys and values are widened from f16 once
- * for the tile, and sums stay in registers. Each query keeps a running maximum, sum and output [online softmax, Milakov
- * 2018]; pages come one after the other.
+ * Queries (rows x heads of the group) stand in tiles of VEC_TILE; a pass takes as many tiles as fit the arena through
+ * the pages, a block of four after the other, so that a page is read (and unpacked) once for all. Each query keeps a
+ * running maximum, sum and output [online softmax, Milakov 2018], which at the end of a segment is folded into those of
+ * the segments before it.
  *
- * What one query computes never depends on its tile mates: lanes are combined across queries nowhere, scores of
- * positions that a query does not see are replaced after they are computed, and its output never touches a value that
- * it does not see, so what lies there may be anything, even NaN (0 * NaN would be NaN). A page that only tile mates see
- * leaves its maximum, sum and output as they are. docs/internals/attention.md has the whole picture. Functions with
- * more than five parameters: counts that are compile-time constants are folded into each copy. */
+ * What one query computes never depends on the others: lanes are combined across queries nowhere, scores of positions
+ * that a query does not see are replaced after they are computed, and what lies there may be anything, even NaN. A page
+ * that only others see leaves its maximum, sum and output as they are. docs/internals/attention.md has the whole
+ * picture. */
 #ifndef INFCGI_KERNELS_X86_ATTENTION_VEC_H
 #define INFCGI_KERNELS_X86_ATTENTION_VEC_H
 
-#include "engine/kernels/kern.h"
+#include "engine/kernels/x86/attention_float_vec.h"
+#include "engine/kernels/x86/attention_int_vec.h"
 #include "engine/kernels/x86/exp_vec.h"
 
 #include <math.h>
+#include <string.h>
 
-/* Two vectors at a time, of keys and of values: enough sums to hide the latency, few enough for the registers. */
-enum { ATT_STEP = 2 * VEC_LANES };
+/* log2(e): exp(x) is 2^(x * that). */
+#define ATT_LOG2_E 1.44269504088896341f
 
-/* A query of the tile. lo .. hi-1: the slots it sees of the page in hand; none when lo >= hi. */
-struct att_query {
-    int32_t from, pos; /* visible positions, both included */
-    int lo, hi;
-    float *result;
-};
-
-struct att_tile {
-    int n; /* queries, 1 .. VEC_TILE */
-    struct att_query queries[VEC_TILE];
-    float max[VEC_LANES], correction[VEC_LANES];                   /* a lane for each query */
-    float sum[VEC_TILE][VEC_LANES];                                /* partial sums of the weights */
-    float weights[VEC_TILE][KERN_PAGE_TOKENS];                     /* scores, then weights, of the page in hand */
-    float q[KERN_MAX_HEAD][VEC_TILE];                              /* scaled; component by component */
-    float out[KERN_MAX_HEAD / VEC_LANES + 1][VEC_TILE][VEC_LANES]; /* not yet divided by the sum */
-};
-
-/* The part of a page's values that a call adds up. */
-struct att_span {
-    const uint16_t *values;
-    const uint16_t *next; /* values of the next page, to prefetch */
-    int d;
-    int from, to; /* slots from .. to-1 */
-};
-
-/* Scores of n queries against the 32 keys of a page, into weights. next: keys of the next page. */
-static ALWAYS_INLINE void att_scores_n(struct att_tile *t, const uint16_t *keys, const uint16_t *next, int d, int n)
-{
-    for (int h = 0; h < KERN_PAGE_TOKENS; h += ATT_STEP) {
-        vec acc[VEC_TILE][2];
-        UNROLL_FULLY
-        for (int i = 0; i < n; i++) {
-            acc[i][0] = vec_set1(0);
-            acc[i][1] = vec_set1(0);
-        }
-        for (int j = 0; j < d; j++) {
-            const uint16_t *k = keys + j * KERN_PAGE_TOKENS + h;
-            vec k0 = vec_load_f16(k), k1 = vec_load_f16(k + VEC_LANES);
-            vec_prefetch(next + j * KERN_PAGE_TOKENS + h);
-            UNROLL_FULLY
-            for (int i = 0; i < n; i++) {
-                vec q = vec_set1(t->q[j][i]);
-                acc[i][0] = vec_fma(q, k0, acc[i][0]);
-                acc[i][1] = vec_fma(q, k1, acc[i][1]);
-            }
-        }
-        UNROLL_FULLY
-        for (int i = 0; i < n; i++) {
-            vec_store(t->weights[i] + h, acc[i][0]);
-            vec_store(t->weights[i] + h + VEC_LANES, acc[i][1]);
-        }
-    }
-}
-
-static void att_scores(struct att_tile *t, const uint16_t *keys, const uint16_t *next, int d)
-{
-    switch (t->n) {
-    case 1:
-        att_scores_n(t, keys, next, d, 1);
-        break;
-    case 2:
-        att_scores_n(t, keys, next, d, 2);
-        break;
-    case 3:
-        att_scores_n(t, keys, next, d, 3);
-        break;
-#if VEC_TILE == 8
-    case 4:
-        att_scores_n(t, keys, next, d, 4);
-        break;
-    case 5:
-        att_scores_n(t, keys, next, d, 5);
-        break;
-    case 6:
-        att_scores_n(t, keys, next, d, 6);
-        break;
-    case 7:
-        att_scores_n(t, keys, next, d, 7);
-        break;
-#endif
-    default:
-        att_scores_n(t, keys, next, d, VEC_TILE);
-        break;
-    }
-}
-
-/* out = out * correction + weights . V, components c .. c+ATT_STEP-1 of n queries from `first` on. */
-static ALWAYS_INLINE void att_columns(struct att_tile *t, const struct att_span *s, int c, int first, int n,
-                                      bool is_full)
-{
-    vec acc[VEC_TILE][2];
-    size_t left = (size_t)(s->d - c), right = left > VEC_LANES ? left - VEC_LANES : 0;
-    float(*out)[VEC_TILE][VEC_LANES] = &t->out[c / VEC_LANES];
-    UNROLL_FULLY
-    for (int i = 0; i < n; i++) {
-        vec correction = vec_set1(t->correction[first + i]);
-        acc[i][0] = vec_mul(vec_load(out[0][first + i]), correction);
-        acc[i][1] = vec_mul(vec_load(out[1][first + i]), correction);
-    }
-    for (int k = s->from; k < s->to; k++) {
-        size_t at = (size_t)k * (size_t)s->d + (size_t)c;
-        const uint16_t *v = s->values + at;
-        vec v0 = is_full ? vec_load_f16(v) : vec_load_f16_part(v, left);
-        vec v1 = is_full ? vec_load_f16(v + VEC_LANES) : vec_load_f16_part(v + (right > 0 ? VEC_LANES : 0), right);
-        vec_prefetch(s->next + at);
-        UNROLL_FULLY
-        for (int i = 0; i < n; i++) {
-            vec w = vec_set1(t->weights[first + i][k]);
-            acc[i][0] = vec_fma(w, v0, acc[i][0]);
-            acc[i][1] = vec_fma(w, v1, acc[i][1]);
-        }
-    }
-    UNROLL_FULLY
-    for (int i = 0; i < n; i++) {
-        vec_store(out[0][first + i], acc[i][0]);
-        vec_store(out[1][first + i], acc[i][1]);
-    }
-}
-
-static ALWAYS_INLINE void att_values_n(struct att_tile *t, const struct att_span *s, int first, int n)
-{
-    int c = 0;
-    for (; c + ATT_STEP <= s->d; c += ATT_STEP) {
-        att_columns(t, s, c, first, n, true);
-    }
-    if (c < s->d) {
-        att_columns(t, s, c, first, n, false);
-    }
-    for (int i = first; i < first + n; i++) {
-        t->correction[i] = 1.0f; /* done; a further span of the page adds to the same output */
-    }
-}
-
-static void att_values_of_one(struct att_tile *t, struct att_span s, int i, int from, int to)
-{
-    s.from = from;
-    s.to = to;
-    if (from < to) {
-        att_values_n(t, &s, i, 1);
-    }
-}
-
-static void att_values_of_all(struct att_tile *t, const struct att_span *s)
-{
-    switch (t->n) {
-    case 1:
-        att_values_n(t, s, 0, 1);
-        break;
-    case 2:
-        att_values_n(t, s, 0, 2);
-        break;
-    case 3:
-        att_values_n(t, s, 0, 3);
-        break;
-#if VEC_TILE == 8
-    case 4:
-        att_values_n(t, s, 0, 4);
-        break;
-    case 5:
-        att_values_n(t, s, 0, 5);
-        break;
-    case 6:
-        att_values_n(t, s, 0, 6);
-        break;
-    case 7:
-        att_values_n(t, s, 0, 7);
-        break;
-#endif
-    default:
-        att_values_n(t, s, 0, VEC_TILE);
-        break;
-    }
-}
-
-/* The values of a page: for each query in ascending order of slots; those that all see are added for all at once. */
-static void att_values(struct att_tile *t, struct att_span s)
-{
-    int lo = 0, hi = KERN_PAGE_TOKENS;
-    for (int i = 0; i < t->n; i++) {
-        lo = MAX_OF(lo, t->queries[i].lo);
-        hi = MIN_OF(hi, t->queries[i].hi);
-    }
-    if (lo >= hi) { /* nothing in common */
-        lo = hi = KERN_PAGE_TOKENS;
-    }
-    for (int i = 0; i < t->n; i++) {
-        att_values_of_one(t, s, i, t->queries[i].lo, MIN_OF(lo, t->queries[i].hi));
-    }
-    s.from = lo;
-    s.to = hi;
-    if (lo < hi) {
-        att_values_of_all(t, &s);
-    }
-    for (int i = 0; i < t->n; i++) {
-        att_values_of_one(t, s, i, hi, t->queries[i].hi);
-    }
-}
+/* --- softmax ---------------------------------------------------------------------------------------------------- */
 
 /* cap * tanh(s / cap) = cap - 2 cap / (exp(2 s / cap) + 1); that cancels near 0, where s / cap goes through a
  * polynomial instead [coefficients: Cephes tanhf, Moshier 1989]. */
@@ -233,118 +39,345 @@ static inline vec att_softcap(vec s, float cap)
     return vec_if_less(z, vec_set1(0.390625f), p, far); /* 0.625^2; NaN: far, NaN too */
 }
 
-/* Caps and masks the scores of query i; returns its maximum up to and with this page, NaNs left out. */
-static inline float att_mask(struct att_tile *t, int i, int32_t page_first, float softcap)
+/* Caps and masks the scores of query i. Capped scores are final: they carry no scale any more. */
+static void att_mask(struct att_work *w, const struct att_tile *t, int i, int n_slots)
 {
     const struct att_query *q = &t->queries[i];
-    vec largest = vec_set1(-INFINITY);
-    UNROLL_FULLY
-    for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-        vec s = vec_load(t->weights[i] + v);
-        s = softcap != 0 ? att_softcap(s, softcap) : s;
-        s = vec_keep_range(s, vec_set1(-INFINITY), page_first + v, q->from, q->pos);
-        vec_store(t->weights[i] + v, s);
-        largest = vec_max(s, largest);
+    float cap = w->a->softcap;
+    for (int v = 0; v < n_slots; v += VEC_LANES) {
+        vec s = vec_load(w->weights[i] + v);
+        if (cap != 0) {
+            s = vec_mul(att_softcap(vec_mul(s, vec_set1(t->scale[i])), cap), vec_set1(ATT_LOG2_E));
+        }
+        s = vec_keep_range(s, vec_set1(-INFINITY), v, q->lo, q->hi - 1);
+        vec_store(w->weights[i] + v, s);
     }
-    float max = vec_max_lane(largest);
-    return max > t->max[i] ? max : t->max[i];
 }
 
-/* Scores become weights; maximums and sums move on; correction: what each output must be multiplied with. */
-static void att_softmax(struct att_tile *t, int32_t page_first, float softcap)
+/* Maximums of the scores of a block into t->max; shift: minus the new ones; correction: what outputs and sums so far
+ * must be multiplied with. Returns what scores are still to be multiplied with. */
+static inline vec att_maximums(struct att_work *w, struct att_tile *t, const struct att_block *b, float *shift)
 {
-    float max[VEC_LANES] = {0};
+    int n_slots = b->n_pages * KERN_PAGE_TOKENS;
+    vec largest[VEC_TILE];
+    UNROLL_FULLY
+    for (int i = 0; i < VEC_TILE; i++) {
+        largest[i] = vec_set1(-INFINITY);
+    }
     for (int i = 0; i < t->n; i++) {
         struct att_query *q = &t->queries[i];
-        q->lo = MAX_OF(q->from - page_first, 0);
-        q->hi = MIN_OF(q->pos - page_first + 1, KERN_PAGE_TOKENS);
-        max[i] = att_mask(t, i, page_first, softcap);
-    }
-    vec_store(t->correction, vec_exp(vec_sub(vec_load(t->max), vec_load(max))));
-    vec_store(t->max, vec_load(max));
-    for (int i = 0; i < t->n; i++) {
-        if (t->queries[i].lo >= t->queries[i].hi) {
-            continue; /* for tile mates only; before its first page the maximum is still -inf and p would be NaN */
+        q->lo = MAX_OF(q->from - b->first, 0);
+        q->hi = MIN_OF(q->pos - b->first + 1, n_slots);
+        if (q->hi - q->lo < n_slots || w->a->softcap != 0) {
+            att_mask(w, t, i, n_slots);
         }
-        vec sum = vec_mul(vec_load(t->sum[i]), vec_set1(t->correction[i])), shift = vec_set1(max[i]);
+        vec even = vec_set1(-INFINITY), odd = even;
+        for (int v = 0; v < n_slots; v += 2 * VEC_LANES) { /* NaNs are left out */
+            even = vec_max(vec_load(w->weights[i] + v), even);
+            odd = vec_max(vec_load(w->weights[i] + v + VEC_LANES), odd);
+        }
+        largest[i] = vec_max(even, odd);
+    }
+    vec unit = w->a->softcap != 0 ? vec_set1(1.0f) : vec_load(t->scale), before = vec_load(t->max);
+    vec max = vec_max(vec_mul(vec_max_lanes(largest), unit), before);
+    vec_store(w->correction, vec_exp2(vec_sub(before, max)));
+    vec_store(t->max, max);
+    vec_store(shift, vec_sub(vec_set1(0), max));
+    return unit;
+}
+
+/* The weights of one query. with_scales: those of the values, when they have one each; the weights are then scaled. */
+static ALWAYS_INLINE void att_weigh(struct att_work *w, struct att_tile *t, const struct att_block *b, int i,
+                                    float scale, float shift, bool with_scales)
+{
+    const struct att_query *q = &t->queries[i];
+    bool is_whole = q->hi - q->lo == b->n_pages * KERN_PAGE_TOKENS;
+    vec sum = vec_mul(vec_load(t->sum[i]), vec_set1(w->correction[i])), largest = vec_set1(0);
+    for (int k = 0; k < b->n_pages; k++) {
         UNROLL_FULLY
         for (int v = 0; v < KERN_PAGE_TOKENS; v += VEC_LANES) {
-            vec p = vec_exp(vec_sub(vec_load(t->weights[i] + v), shift));
-            vec_store(t->weights[i] + v, p);
+            int at = k * KERN_PAGE_TOKENS + v;
+            vec p = vec_exp2(vec_fma(vec_load(w->weights[i] + at), vec_set1(scale), vec_set1(shift)));
             sum = vec_add(sum, p);
+            if (!with_scales) {
+                vec_store(w->weights[i] + at, p);
+                continue;
+            }
+            vec x = vec_mul(p, vec_load(b->pages[k].value_scales + v));
+            x = is_whole ? x : vec_keep_range(x, vec_set1(0), at, q->lo, q->hi - 1);
+            vec_store(w->scaled[i] + at, x);
+            largest = vec_max(x, largest);
         }
-        vec_store(t->sum[i], sum);
+    }
+    vec_store(t->sum[i], sum);
+    if (with_scales) {
+        vec_store(w->largest[i], largest);
     }
 }
 
-/* Puts a query into the tile. */
-static void att_add(struct att_tile *t, const struct kern_attention_args *a, int row, int head)
+/* Scores become weights; maximums and sums move on. Scores are still to be multiplied with t->scale, which includes
+ * log2(e): weights are powers of two. */
+static void att_softmax(struct att_work *w, struct att_tile *t, const struct att_block *b)
 {
-    size_t column = (size_t)head * (size_t)a->d;
-    const float *q = a->q + (size_t)row * a->q_stride + column;
-    int32_t pos = a->pos[row];
-    int i = t->n++;
-    t->queries[i] = (struct att_query){
-        .from = a->window > 0 && pos - a->window + 1 > 0 ? pos - a->window + 1 : 0,
-        .pos = pos,
-        .result = a->out + (size_t)row * a->out_stride + column,
-    };
-    t->max[i] = -INFINITY;
-    vec_store(t->sum[i], vec_set1(0));
-    for (int j = 0; j < a->d; j++) {
-        t->q[j][i] = q[j] * a->scale;
-    }
-    for (int c = 0; c < a->d; c += ATT_STEP) {
-        vec_store(t->out[c / VEC_LANES][i], vec_set1(0));
-        vec_store(t->out[c / VEC_LANES + 1][i], vec_set1(0));
-    }
-}
-
-static void att_finish(const struct att_tile *t, int d)
-{
+    _Alignas(64) float shift[VEC_LANES];
+    _Alignas(64) float scale[VEC_LANES];
+    vec_store(scale, att_maximums(w, t, b, shift));
     for (int i = 0; i < t->n; i++) {
-        vec inverse = vec_set1(1.0f / vec_sum(vec_load(t->sum[i])));
-        for (int c = 0; c < d; c += VEC_LANES) {
-            vec v = vec_mul(vec_load(t->out[c / VEC_LANES][i]), inverse);
-            vec_store_part(t->queries[i].result + c, v, (size_t)(d - c));
+        if (t->queries[i].lo >= t->queries[i].hi) { /* before its first block the maximum is still -inf: NaN */
+            w->correction[i] = 1.0f;
+            memset(w->weights[i], 0, sizeof w->weights[i]);
+            memset(w->scaled[i], 0, sizeof w->scaled[i]);
+            memset(w->largest[i], 0, sizeof w->largest[i]);
+        } else if (att_has_one_scale(w)) {
+            att_weigh(w, t, b, i, scale[i], shift[i], true);
+        } else {
+            att_weigh(w, t, b, i, scale[i], shift[i], false);
         }
     }
 }
 
-static void att_tile_run(struct att_tile *t, const struct kern_attention_args *a)
+/* --- segments --------------------------------------------------------------------------------------------------- */
+
+/* Folds a segment's maximum, sum and output into those of the segments before it. */
+static void att_fold(float *out, float *max, float *sum, const float *part, float part_max, float part_sum, int d)
 {
-    int32_t first = t->queries[0].from, last = t->queries[0].pos;
-    for (int i = 1; i < t->n; i++) {
-        first = MIN_OF(first, t->queries[i].from);
-        last = MAX_OF(last, t->queries[i].pos);
+    if (part_sum == 0) { /* nothing of the segment is visible; a NaN is not 0 */
+        return;
     }
-    first /= KERN_PAGE_TOKENS;
+    if (*sum == 0) {
+        memcpy(out, part, (size_t)d * sizeof *out);
+        *max = part_max;
+        *sum = part_sum;
+        return;
+    }
+    float both = *max > part_max ? *max : part_max;
+    vec a = vec_exp2(vec_set1(*max - both)), b = vec_exp2(vec_set1(part_max - both));
+    for (int c = 0; c < d; c += VEC_LANES) {
+        size_t n = (size_t)(d - c);
+        vec_store_part(out + c, vec_fma(vec_load_part(part + c, n), b, vec_mul(vec_load_part(out + c, n), a)), n);
+    }
+    float factors[2 * VEC_LANES];
+    vec_store(factors, a);
+    vec_store(factors + VEC_LANES, b);
+    *sum = *sum * factors[0] + part_sum * factors[VEC_LANES];
+    *max = both;
+}
+
+/* Divides by the sum. Adding 0 makes one zero of two: -0 would tell whether others saw more pages. */
+static void att_divide(float *out, float sum, int d)
+{
+    vec inverse = vec_set1(1.0f / sum);
+    for (int c = 0; c < d; c += VEC_LANES) {
+        vec v = vec_fma(vec_load_part(out + c, (size_t)(d - c)), inverse, vec_set1(0));
+        vec_store_part(out + c, v, (size_t)(d - c));
+    }
+}
+
+static void att_begin_segment(struct att_work *w)
+{
+    for (int i = 0; i < w->n_tiles; i++) {
+        struct att_tile *t = &w->tiles[i];
+        for (int j = 0; j < VEC_LANES; j++) {
+            t->max[j] = j < t->n ? -INFINITY : 0; /* lanes of no query compute along */
+        }
+        memset(t->sum, 0, sizeof t->sum);
+        memset(t->out, 0, (size_t)(t->n * w->width) * sizeof *t->out);
+    }
+}
+
+/* part: where the records of the pass go, or NULL: into the results. */
+static void att_end_segment(struct att_work *w, float *part)
+{
+    int d = w->a->kv.d;
+    for (int i = 0; i < w->n_tiles; i++) {
+        struct att_tile *t = &w->tiles[i];
+        for (int j = 0; j < t->n; j++) {
+            struct att_query *q = &t->queries[j];
+            const float *out = t->out + j * w->width;
+            float sum = vec_sum(vec_load(t->sum[j]));
+            if (part == NULL) {
+                att_fold(q->result, &q->max, &q->sum, out, t->max[j], sum, d);
+                continue;
+            }
+            memcpy(part, out, (size_t)d * sizeof *part);
+            part[w->width] = t->max[j];
+            part[w->width + 1] = sum;
+            part += kern_part_floats(d);
+        }
+    }
+}
+
+static void att_tile_run(struct att_work *w, struct att_tile *t, const struct att_block *b)
+{
+    for (int k = 0; k < b->n_pages; k++) {
+        int at = k * KERN_PAGE_TOKENS;
+        if (!kv_type_is_float(w->a->kv.k.type)) {
+            att_int_scores(w, t, &b->pages[k], at);
+        } else if (w->a->kv.k.type == KV_TYPE_F16) {
+            att_f16_scores(w, t, &b->pages[k], at);
+        } else {
+            att_bf16_scores(w, t, &b->pages[k], at);
+        }
+    }
+    att_softmax(w, t, b);
+    (kv_type_is_float(w->a->kv.v.type) ? att_float_values : att_int_values)(w, t, b);
+}
+
+/* Pages from .. to, of one block, for all tiles that see something of them. */
+static void att_block_run(struct att_work *w, int32_t from, int32_t to, int32_t last)
+{
+    const struct kern_attention_args *a = w->a;
+    struct att_block b = {.first = from * KERN_PAGE_TOKENS, .n_pages = to - from + 1};
+    for (int k = 0; k < b.n_pages; k++) {
+        const unsigned char *keys = a->base + (size_t)a->pages[from + k] * a->page_stride;
+        const unsigned char *next = a->base + (size_t)a->pages[MIN_OF(from + k + 1, last)] * a->page_stride;
+        b.pages[k] = (struct att_page){
+            .keys = keys, .values = keys + a->kv.k.bytes, .next_keys = next, .next_values = next + a->kv.k.bytes};
+        if (!kv_type_is_float(a->kv.k.type)) {
+            att_int_keys(w, &b.pages[k], k);
+        }
+        if (!kv_type_is_float(a->kv.v.type)) {
+            att_int_values_of(w, &b.pages[k], k);
+        }
+    }
+    int n_pages = b.n_pages;
+    for (int i = 0; i < w->n_tiles; i++) {
+        struct att_tile *t = &w->tiles[i];
+        if (t->last >= b.first && t->first < (to + 1) * KERN_PAGE_TOKENS) {
+            b.n_pages = MIN_OF(n_pages, t->last / KERN_PAGE_TOKENS - from + 1);
+            att_tile_run(w, t, &b);
+        }
+    }
+}
+
+/* The pages of one segment that somebody sees. */
+static void att_segment_run(struct att_work *w, int32_t segment)
+{
+    enum { PAGES = KERN_SEGMENT_TOKENS / KERN_PAGE_TOKENS };
+    int32_t first = INT32_MAX, last = 0;
+    for (int i = 0; i < w->n_tiles; i++) {
+        first = MIN_OF(first, w->tiles[i].first);
+        last = MAX_OF(last, w->tiles[i].last);
+    }
     last /= KERN_PAGE_TOKENS;
-    for (int32_t page = first; page <= last; page++) {
-        const uint16_t *keys = (const void *)(a->base + (size_t)a->pages[page] * a->page_stride);
-        const uint16_t *next = (const void *)(a->base + (size_t)a->pages[MIN_OF(page + 1, last)] * a->page_stride);
-        size_t values = (size_t)a->d * KERN_PAGE_TOKENS; /* lie behind the keys */
-        att_scores(t, keys, next, a->d);
-        att_softmax(t, page * KERN_PAGE_TOKENS, a->softcap);
-        att_values(t, (struct att_span){.values = keys + values, .next = next + values, .d = a->d});
+    first = MAX_OF(first / KERN_PAGE_TOKENS, segment * PAGES);
+    int32_t to = MIN_OF(last, segment * PAGES + PAGES - 1);
+    while (first <= to) { /* blocks end at multiples of ATT_PAGES */
+        int32_t end = MIN_OF(to, first / ATT_PAGES * ATT_PAGES + ATT_PAGES - 1);
+        att_block_run(w, first, end, last);
+        first = end + 1;
     }
-    att_finish(t, a->d);
+}
+
+/* --- queries ---------------------------------------------------------------------------------------------------- */
+
+/* Floats of the arena that a tile takes. */
+static int att_tile_floats(const struct att_work *w)
+{
+    int d = w->a->kv.d;
+    return VEC_TILE * (w->width + (kv_type_is_float(w->a->kv.k.type) ? (d + 15) / 16 * 16 : (d / 2 + 15) / 16 * 16));
+}
+
+/* Puts query number `index` (row by row, head by head) into a tile. */
+static void att_add(struct att_work *w, struct att_tile *t, int index)
+{
+    const struct kern_attention_args *a = w->a;
+    int row = index / a->n_group, d = a->kv.d, i = t->n++;
+    size_t column = (size_t)(index % a->n_group) * (size_t)d;
+    const float *q = a->q + (size_t)row * a->q_stride + column;
+    int32_t pos = a->pos[row], from = kern_visible_from(a->window, pos);
+    t->queries[i] =
+        (struct att_query){.from = from, .pos = pos, .result = a->out + (size_t)row * a->out_stride + column};
+    float scale = a->softcap != 0 ? a->scale : a->scale * ATT_LOG2_E;
+    t->first = i == 0 ? from : MIN_OF(t->first, from);
+    t->last = i == 0 ? pos : MAX_OF(t->last, pos);
+    if (!kv_type_is_float(a->kv.k.type)) {
+        att_int_query(t, i, q, d, scale);
+        return;
+    }
+    t->scale[i] = 1.0f;
+    for (int j = 0; j < d; j++) {
+        t->q_float[j * VEC_TILE + i] = q[j] * scale;
+    }
+}
+
+/* Queries from .. of a pass; returns the first one that is left over. */
+static int att_fill(struct att_work *w, int from, int n_queries)
+{
+    int floats = att_tile_floats(w); /* a multiple of 16 */
+    for (w->n_tiles = 0; from < n_queries && w->n_tiles < ATT_TILES; w->n_tiles++) {
+        if ((w->n_tiles + 1) * floats > ATT_ARENA_FLOATS) {
+            break;
+        }
+        struct att_tile *t = &w->tiles[w->n_tiles];
+        t->out = w->arena + w->n_tiles * floats;
+        t->q_float = t->out + VEC_TILE * w->width;
+        t->q_pairs = (int32_t *)(void *)t->q_float;
+        memset(t->scale, 0, sizeof t->scale); /* lanes of no query compute along */
+        for (t->n = 0; from < n_queries && t->n < VEC_TILE; from++) {
+            att_add(w, t, from);
+        }
+    }
+    return from;
 }
 
 static void vec_attention(const struct kern_attention_args *a)
 {
-    struct att_tile t;
-    for (int i = 0; i < VEC_LANES; i++) { /* lanes of no query compute along */
-        t.max[i] = 0;
-    }
-    int n_queries = a->n_rows * a->n_group;
-    for (int from = 0; from < n_queries; from += VEC_TILE) {
-        t.n = 0;
-        for (int i = from; i < from + VEC_TILE && i < n_queries; i++) {
-            att_add(&t, a, i / a->n_group, i % a->n_group);
+    struct att_work w;
+    w.a = a;
+    w.width = kv_value_width(a->kv.d);
+    int n = a->n_rows * a->n_group;
+    for (int from = 0; from < n;) {
+        int32_t first = a->pos[from / a->n_group];
+        from = att_fill(&w, from, n);
+        int32_t last = a->pos[(from - 1) / a->n_group];
+        for (int32_t s = kern_first_segment(a->window, first); s <= kern_last_segment(last); s++) {
+            att_begin_segment(&w);
+            att_segment_run(&w, s);
+            att_end_segment(&w, NULL);
         }
-        att_tile_run(&t, a);
+        for (int i = 0; i < w.n_tiles; i++) {
+            for (int j = 0; j < w.tiles[i].n; j++) {
+                att_divide(w.tiles[i].queries[j].result, w.tiles[i].queries[j].sum, a->kv.d);
+            }
+        }
     }
+}
+
+static void vec_attention_part(const struct kern_attention_args *a, int32_t segment, float *part)
+{
+    struct att_work w;
+    w.a = a;
+    w.width = kv_value_width(a->kv.d);
+    int n = a->n_rows * a->n_group;
+    for (int from = 0; from < n;) {
+        float *at = part + (size_t)from * kern_part_floats(a->kv.d);
+        from = att_fill(&w, from, n);
+        att_begin_segment(&w);
+        att_segment_run(&w, segment);
+        att_end_segment(&w, at);
+    }
+}
+
+static void vec_attention_join(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n)
+{
+    int d = a->kv.d, width = kv_value_width(d);
+    for (int i = 0; i < a->n_rows * a->n_group; i++) {
+        const float *part = parts + (size_t)i * kern_part_floats(d);
+        float *out = a->out + (size_t)(i / a->n_group) * a->out_stride + (size_t)(i % a->n_group * d);
+        float max = -INFINITY, sum = 0;
+        for (int s = 0; s < n; s++, part += part_stride) {
+            att_fold(out, &max, &sum, part, part[width], part[width + 1], d);
+        }
+        att_divide(out, sum, d);
+    }
+}
+
+static void attention_vec_init(struct kern_table *t)
+{
+    t->attention = vec_attention;
+    t->attention_part = vec_attention_part;
+    t->attention_join = vec_attention_join;
 }
 
 #endif

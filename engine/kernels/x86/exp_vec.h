@@ -25,4 +25,28 @@ static inline vec vec_exp(vec x)
     return vec_if_less(x, vec_set1(-87.3f), vec_set1(0.0f), e);
 }
 
+/* 2^t for t <= 0, which is what softmax needs: 2^floor(t) times a polynomial of degree 5 of the rest [our fit, least
+ * relative error by Lawson's iteration]. 2^0 is exactly 1; below -126 the result may be 0; NaN gives NaN. Relative
+ * error at most 1.5e-7. */
+static inline vec vec_exp2(vec t)
+{
+#if VEC_TILE == 8
+    vec in = t;
+#else
+    vec in = vec_max(vec_set1(-126.0f), t);
+#endif
+    vec r = vec_fraction(in), p = vec_set1(1.86713005e-3f);
+    p = vec_fma(p, r, vec_set1(9.01703071e-3f));
+    p = vec_fma(p, r, vec_set1(5.57999127e-2f));
+    p = vec_fma(p, r, vec_set1(2.40164444e-1f));
+    p = vec_fma(p, r, vec_set1(6.93151295e-1f));
+    p = vec_fma(p, r, vec_set1(1.0f));
+    p = vec_scale_floor(p, in);
+#if VEC_TILE == 8
+    return p;
+#else
+    return vec_if_less(t, vec_set1(-126.0f), vec_set1(0.0f), p);
+#endif
+}
+
 #endif

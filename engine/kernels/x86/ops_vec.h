@@ -105,19 +105,29 @@ static void vec_glu(enum kern_act act, const float *gate, const float *up, size_
     }
 }
 
-static inline vec vec_saturate_half(vec v) { return vec_min(vec_set1(65504.0f), vec_max(vec_set1(-65504.0f), v)); }
-
-static void vec_kv_store(const float *k, const float *v, int d, int slot, unsigned char *head_page)
+/* Without multiply-add: exact to ref. */
+static void vec_rope_neox(float *x, int half, const float *cosine, const float *sine)
 {
-    uint16_t *keys = (uint16_t *)(void *)head_page, *values = keys + (size_t)d * KERN_PAGE_TOKENS;
-    for (size_t i = 0; i < (size_t)d; i += VEC_LANES) {
-        size_t n = (size_t)d - i < VEC_LANES ? (size_t)d - i : VEC_LANES;
-        uint16_t key[VEC_LANES];
-        vec_store_f16_part(key, vec_saturate_half(vec_load_part(k + i, n)), n);
-        for (size_t j = 0; j < n; j++) {
-            keys[(i + j) * KERN_PAGE_TOKENS + (size_t)slot] = key[j];
-        }
-        vec_store_f16_part(values + (size_t)slot * (size_t)d + i, vec_saturate_half(vec_load_part(v + i, n)), n);
+    for (int i = 0; i < half; i += VEC_LANES) {
+        size_t n = (size_t)(half - i);
+        vec a = vec_load_part(x + i, n), b = vec_load_part(x + half + i, n);
+        vec c = vec_load_part(cosine + i, n), s = vec_load_part(sine + i, n);
+        vec_store_part(x + i, vec_sub(vec_mul(a, c), vec_mul(b, s)), n);
+        vec_store_part(x + half + i, vec_add(vec_mul(a, s), vec_mul(b, c)), n);
+    }
+}
+
+static void vec_rope(float *x, int n_rot, bool neox, const float *cosine, const float *sine)
+{
+    if (neox) {
+        vec_rope_neox(x, n_rot / 2, cosine, sine);
+        return;
+    }
+    for (int i = 0; i < n_rot; i += VEC_LANES) {
+        size_t n = (size_t)(n_rot - i);
+        vec v = vec_load_part(x + i, n);
+        vec c = vec_load_doubled(cosine + i / 2, n / 2), s = vec_load_doubled(sine + i / 2, n / 2);
+        vec_store_part(x + i, vec_addsub(vec_mul(v, c), vec_mul(vec_swap_pairs(v), s)), n);
     }
 }
 
@@ -181,7 +191,7 @@ static void ops_vec_init(struct kern_table *t)
     t->rmsnorm = vec_rmsnorm;
     t->add = vec_add_into;
     t->glu = vec_glu;
-    t->kv_store = vec_kv_store;
+    t->rope = vec_rope;
     t->argmax = vec_argmax;
     t->logsumexp = vec_logsumexp;
 }

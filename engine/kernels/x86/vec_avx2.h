@@ -49,11 +49,22 @@ static inline void vec_store_f16_part(uint16_t *p, vec v, size_t n)
     _mm_storeu_si128((__m128i *)h, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
     memcpy(p, h, (n >= 8 ? 8 : n) * sizeof *h);
 }
+static inline vec vec_load_bf16(const uint16_t *p)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+static inline vec vec_load_bf16_part(const uint16_t *p, size_t n)
+{
+    uint16_t h[8] = {0};
+    memcpy(h, p, (n >= 8 ? 8 : n) * sizeof *h);
+    return vec_load_bf16(h);
+}
 static inline void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 static inline vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 static inline vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 static inline vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
+static inline vec vec_abs(vec v) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v); }
 static inline vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); } /* a*b + c */
 /* A NaN in b comes through; one in a does not. */
 static inline vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); }
@@ -92,6 +103,21 @@ static inline vec vec_scale2(vec x, vec n)
     return _mm256_mul_ps(x, _mm256_castsi256_ps(power));
 }
 
+/* v - floor(v), and x * 2^floor(n) for n from -126 to 127. */
+static inline vec vec_fraction(vec v) { return _mm256_sub_ps(v, _mm256_floor_ps(v)); }
+static inline vec vec_scale_floor(vec x, vec n) { return vec_scale2(x, _mm256_floor_ps(n)); }
+
+/* Lane i: the largest of v[i], i < VEC_TILE; lanes from VEC_TILE on are 0. No NaNs. */
+static inline vec vec_max_lanes(const vec *v)
+{
+    __m256 ab = _mm256_max_ps(_mm256_unpacklo_ps(v[0], v[1]), _mm256_unpackhi_ps(v[0], v[1]));
+    __m256 cd = _mm256_max_ps(_mm256_unpacklo_ps(v[2], v[3]), _mm256_unpackhi_ps(v[2], v[3]));
+    __m256d x = _mm256_castps_pd(ab), y = _mm256_castps_pd(cd);
+    __m256 m = _mm256_max_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+    m = _mm256_max_ps(m, _mm256_permute2f128_ps(m, m, 1));
+    return _mm256_blend_ps(m, _mm256_setzero_ps(), 0xF0);
+}
+
 /* a where x < y, else b. */
 static inline vec vec_if_less(vec x, vec y, vec a, vec b)
 {
@@ -103,6 +129,34 @@ static inline unsigned vec_at_least(vec x, vec y)
 {
     return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x, y, _CMP_GE_OQ));
 }
+
+/* Even lanes a - b, odd lanes a + b; and each pair of lanes swapped, the lower half of 2 * VEC_LANES numbers doubled.
+ */
+static inline vec vec_addsub(vec a, vec b) { return _mm256_addsub_ps(a, b); }
+static inline vec vec_swap_pairs(vec v) { return _mm256_permute_ps(v, 0xB1); }
+static inline vec vec_load_doubled(const float *p, size_t n) /* n: numbers to read, at most VEC_LANES / 2 */
+{
+    const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+    return _mm256_permutevar8x32_ps(vec_load_part(p, n < 4 ? n : 4), twice);
+}
+
+/* Integers: VEC_LANES of 32 bits, or twice as many of 16. */
+typedef __m256i ivec;
+static inline ivec ivec_set1(int32_t i) { return _mm256_set1_epi32(i); }
+static inline ivec ivec_load(const void *p) { return _mm256_loadu_si256(p); }
+static inline void ivec_store(void *p, ivec v) { _mm256_storeu_si256(p, v); }
+/* acc + a[2i] * b[2i] + a[2i+1] * b[2i+1], of 16-bit numbers, in each 32-bit lane. */
+static inline ivec ivec_dot16(ivec acc, ivec a, ivec b) { return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)); }
+static inline vec vec_from_int(ivec v) { return _mm256_cvtepi32_ps(v); }
+static inline ivec vec_to_int(vec v) { return _mm256_cvtps_epi32(v); } /* nearest even */
+/* low | high << 16, for low in 0 .. 65535. */
+static inline ivec ivec_pair(ivec low, ivec high) { return _mm256_or_si256(low, _mm256_slli_epi32(high, 16)); }
+static inline ivec ivec_and(ivec a, ivec b) { return _mm256_and_si256(a, b); }
+static inline ivec ivec_shift_right4(ivec a) { return _mm256_srli_epi32(a, 4); }
+static inline ivec ivec_sub16(ivec a, ivec b) { return _mm256_sub_epi16(a, b); }
+/* 8 bits widened: signed to twice VEC_LANES of 16 bits; unsigned to VEC_LANES of 32. */
+static inline ivec ivec_widen_i8(const void *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128(p)); }
+static inline ivec ivec_widen_u8(const void *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64(p)); }
 
 /* Sums of doubles. */
 struct vec_sum64 {

@@ -23,8 +23,10 @@ static const char *const models[] = {"tests/golden/models/llama-quants.gguf", "t
 
 /* Back ends and ISAs; `cpu` is skipped where the machine lacks it. */
 static const struct {
-    const char *backend, *cpu;
-} subjects[] = {{"ref", NULL}, {"cpu", "ref"}, {"cpu", "avx2"}, {"cpu", "avx512"}};
+    const char *backend, *cpu, *k_type, *v_type;
+} subjects[] = {{"ref", NULL, NULL, NULL},         {"cpu", "ref", NULL, NULL},       {"cpu", "avx2", NULL, NULL},
+                {"cpu", "avx512", NULL, NULL},     {"cpu", "avx2", "q8_0", "f16"},   {"cpu", "avx512", "f16", "q4_0"},
+                {"cpu", "avx512", "q8_0", "bf16"}, {"cpu", "avx512", "bf16", "q8_0"}};
 
 static bool has_isa(const char *name)
 {
@@ -257,12 +259,14 @@ enum { N_SUBJECTS = sizeof subjects / sizeof *subjects, N_MODELS = sizeof models
 START_TEST(a_request_gives_the_same_bits_whatever_happens_around_it)
 {
     const char *backend = subjects[_i % N_SUBJECTS].backend, *cpu = subjects[_i % N_SUBJECTS].cpu;
-    if (!has_isa(cpu)) {
+    if (!has_isa(cpu) || (_i >= N_SUBJECTS && subjects[_i % N_SUBJECTS].k_type != NULL)) {
         return;
     }
     struct engine_config cfg = {.model_path = models[_i / N_SUBJECTS],
                                 .backend = backend,
                                 .cpu = cpu,
+                                .cache_type_k = subjects[_i % N_SUBJECTS].k_type,
+                                .cache_type_v = subjects[_i % N_SUBJECTS].v_type,
                                 .n_threads = 1,
                                 .max_seqs = N_REQUESTS,
                                 .max_batch_rows = 512,
@@ -370,9 +374,11 @@ START_TEST(what_cannot_be_is_refused_with_a_reason)
         struct engine_config cfg;
         enum err err;
         const char *word; /* stands in the message */
-    } cases[] = {{good, ERR_CONFIG, "nope"},      {good, ERR_UNSUPPORTED_CPU, "mmx"}, {good, ERR_CONFIG, "513"},
-                 {good, ERR_CONFIG, "kv-tokens"}, {good, ERR_MEMORY_LIMIT, "MiB"},    {good, ERR_FILE, "No such file"},
-                 {good, ERR_CONFIG, "maybe"},     {good, ERR_CONFIG, "draft-max"}};
+    } cases[] = {{good, ERR_CONFIG, "nope"},       {good, ERR_UNSUPPORTED_CPU, "mmx"},
+                 {good, ERR_CONFIG, "513"},        {good, ERR_CONFIG, "kv-tokens"},
+                 {good, ERR_MEMORY_LIMIT, "MiB"},  {good, ERR_FILE, "No such file"},
+                 {good, ERR_CONFIG, "maybe"},      {good, ERR_CONFIG, "draft-max"},
+                 {good, ERR_CONFIG, "found 'f8'"}, {good, ERR_CONFIG, "cache-type-v: expected one of i16"}};
     cases[0].cfg.backend = "nope";
     cases[1].cfg.cpu = "mmx";
     cases[2].cfg.n_ctx = 513;
@@ -381,6 +387,8 @@ START_TEST(what_cannot_be_is_refused_with_a_reason)
     cases[5].cfg.model_path = "there-is-no.gguf";
     cases[6].cfg.speculate = "maybe";
     cases[7].cfg.draft_max = 32;
+    cases[8].cfg.cache_type_k = "f8";
+    cases[9].cfg.cache_type_v = "";
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         enum err err = engine_open(&cases[i].cfg, &e, &info);
         ck_assert_msg(err == cases[i].err, "case %zu: %s %s", i, err_code(err), info.text);

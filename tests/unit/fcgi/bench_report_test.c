@@ -41,6 +41,8 @@ static char *print(enum bench_format format, bool has_seqs, bool has_batches)
     struct bench_report r = {.format = format,
                              .model_path = "a\"b\\c\n.gguf",
                              .kernels = "avx2",
+                             .k_type = "i16",
+                             .v_type = "f16",
                              .cpu_info = "A CPU",
                              .model_type = "llama 135M Q4_1",
                              .model_bytes = 96576768,

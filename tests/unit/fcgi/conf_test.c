@@ -253,12 +253,14 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
         char padded[64];
         snprintf(padded, sizeof padded, " %s ", name);
         bool is_text =
-            strstr(" model alias socket api-key-file chat-template-file cpu backend pack-cache speculate prompt ",
-                   padded) != NULL;
+            strstr(
+                " model alias socket api-key-file chat-template-file cpu backend cache-type-k cache-type-v pack-cache "
+                "speculate prompt ",
+                padded) != NULL;
         ck_assert_msg(is_text ? err == ERR_OK : err != ERR_OK, "%s: %s", text, err_code(err));
         unsetenv(text);
     }
-    ck_assert_int_eq(n, 37);
+    ck_assert_int_eq(n, 39);
     ck_assert_ptr_null(conf_option_name(-1));
     ck_assert_ptr_null(conf_option_name(n));
     buf_fini(&help);

@@ -1,0 +1,191 @@
+/* Attention on all threads. A batch's rows are cut into blocks of one sequence; a task is a block by a KV head with all
+ * query heads of its group, so that keys and values are read once for the group. Where a block is long against all the
+ * others (one stream behind a long context has as many tasks as KV heads), it is cut further into the segments of
+ * kern.h, and who finishes the last one joins them. Which tasks there are depends on the batch and the threads; the
+ * bits of a row do not. */
+#include "engine/backend/cpu/cpu_internal.h"
+
+#include "engine/base/mem.h"
+
+enum {
+    ATTENTION_ROWS = 32,  /* rows of a block */
+    SPLIT_ROWS = 8,       /* rows of a block that is split: its records wait in memory */
+    TASKS_PER_THREAD = 8, /* no task should be more than this part of a thread's share */
+    RECORD_ROWS = 4,      /* rows as long as the whole KV pool whose records fit */
+};
+
+/* Rows of one sequence, and how they are cut. */
+struct cpu_block {
+    int32_t row, n_rows;
+    int32_t n_segments; /* 0: in one piece */
+    size_t records;     /* floats before its records; the KV heads follow each other */
+};
+
+/* A block, or one segment of it. */
+struct cpu_piece {
+    int32_t block, segment; /* segment counts from the block's first; -1: all */
+};
+
+struct cpu_attention {
+    struct cpu_block *blocks; /* [max_rows] of this batch */
+    struct cpu_piece *pieces; /* [max_pieces] longest first, more or less */
+    int32_t n_blocks, n_pieces, max_pieces;
+    atomic_int *open; /* [max_rows][n_kv_heads] segments of a block that are not finished */
+    float *records;
+    size_t max_record_floats;
+};
+
+/* Segments of the longest sequence that the pool can hold. */
+static int32_t longest(const struct backend_model *m)
+{
+    return (int32_t)((int64_t)m->cfg.n_pages * KERN_PAGE_TOKENS / KERN_SEGMENT_TOKENS) + 1;
+}
+
+enum err cpu_attention_new(struct backend_model *m, struct err_info *info)
+{
+    const struct plan *p = m->plan;
+    struct cpu_attention *t = m->attention = mem_zalloc(sizeof *t, MEM_SCRATCH);
+    if (t == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for attention");
+    }
+    size_t max_rows = (size_t)m->cfg.max_rows;
+    t->max_pieces = m->cfg.max_rows + RECORD_ROWS * longest(m);
+    t->max_record_floats = (size_t)(RECORD_ROWS * longest(m)) * p->n_heads * kern_part_floats((int)p->head_dim);
+    t->blocks = mem_zalloc_array(max_rows, sizeof *t->blocks, MEM_SCRATCH);
+    t->pieces = mem_zalloc_array((size_t)t->max_pieces, sizeof *t->pieces, MEM_SCRATCH);
+    t->open = mem_zalloc_array(max_rows * p->n_kv_heads, sizeof *t->open, MEM_SCRATCH);
+    t->records = mem_map(t->max_record_floats * sizeof *t->records, MEM_SCRATCH);
+    if (t->blocks == NULL || t->pieces == NULL || t->open == NULL || t->records == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for attention");
+    }
+    return ERR_OK;
+}
+
+void cpu_attention_free(struct backend_model *m)
+{
+    struct cpu_attention *t = m->attention;
+    if (t == NULL) {
+        return;
+    }
+    mem_unmap(t->records, t->max_record_floats * sizeof *t->records, MEM_SCRATCH);
+    mem_free(t->open);
+    mem_free(t->pieces);
+    mem_free(t->blocks);
+    mem_free(t);
+    m->attention = NULL;
+}
+
+/* --- cutting ---------------------------------------------------------------------------------------------------- */
+
+static int64_t cost_of(const struct backend_batch *batch, const struct cpu_block *b)
+{
+    return (int64_t)b->n_rows * (batch->pos[b->row + b->n_rows - 1] + 1);
+}
+
+/* Cuts the rows into blocks of one sequence each, of `rows` at most. */
+static void list_blocks(struct cpu_attention *t, const struct backend_batch *batch, int32_t rows)
+{
+    t->n_blocks = 0;
+    for (int32_t i = 0; i < batch->n_rows; i++) {
+        struct cpu_block *last = t->n_blocks > 0 ? &t->blocks[t->n_blocks - 1] : NULL;
+        if (last == NULL || batch->seq[i] != batch->seq[i - 1] || last->n_rows == rows) {
+            t->blocks[t->n_blocks++] = (struct cpu_block){.row = i, .n_rows = 1};
+        } else {
+            last->n_rows++;
+        }
+    }
+}
+
+/* Gives block b segments when it is longer than `limit` and its records fit. Windows are left out of account: segments
+ * that no row sees cost next to nothing. */
+static void split_block(struct backend_model *m, const struct backend_batch *batch, int32_t b, int64_t limit,
+                        size_t *records)
+{
+    struct cpu_attention *t = m->attention;
+    struct cpu_block *block = &t->blocks[b];
+    int32_t n = kern_last_segment(batch->pos[block->row + block->n_rows - 1]) + 1;
+    size_t floats = (size_t)(n * block->n_rows) * m->plan->n_heads * kern_part_floats((int)m->plan->head_dim);
+    if (n == 1 || block->n_rows > SPLIT_ROWS || cost_of(batch, block) <= limit ||
+        floats > t->max_record_floats - *records || n > t->max_pieces - t->n_pieces - (t->n_blocks - b)) {
+        t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b, .segment = -1};
+        return;
+    }
+    block->n_segments = n;
+    block->records = *records;
+    *records += floats;
+    for (int32_t s = 0; s < n; s++) {
+        t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b, .segment = s};
+    }
+    for (uint32_t h = 0; h < m->plan->n_kv_heads; h++) {
+        atomic_store_explicit(&t->open[(uint32_t)b * m->plan->n_kv_heads + h], n, memory_order_relaxed);
+    }
+}
+
+void cpu_attention_begin(struct backend_model *m, const struct backend_batch *batch)
+{
+    struct cpu_attention *t = m->attention;
+    int32_t n_kv_heads = (int32_t)m->plan->n_kv_heads, wanted = TASKS_PER_THREAD * m->cfg.n_threads;
+    list_blocks(t, batch, ATTENTION_ROWS);
+    if (t->n_blocks * n_kv_heads < wanted) {
+        list_blocks(t, batch, SPLIT_ROWS);
+    }
+    int64_t all = 0;
+    for (int32_t b = 0; b < t->n_blocks; b++) {
+        all += cost_of(batch, &t->blocks[b]) * n_kv_heads;
+    }
+    t->n_pieces = 0;
+    size_t records = 0;
+    for (int32_t b = t->n_blocks - 1; b >= 0; b--) { /* the late rows of a prompt are the long ones */
+        split_block(m, batch, b, all / wanted, &records);
+    }
+}
+
+/* --- running ---------------------------------------------------------------------------------------------------- */
+
+static void run_task(const struct backend_model *m, const struct backend_batch *batch, const struct plan_step *s,
+                     const struct cpu_piece *piece, uint32_t kv_head)
+{
+    const struct plan *p = m->plan;
+    struct cpu_attention *t = m->attention;
+    const struct cpu_block *b = &t->blocks[piece->block];
+    uint32_t group = p->n_heads / p->n_kv_heads;
+    size_t column = (size_t)kv_head * group * p->head_dim;
+    const struct kern_attention_args a = {
+        .q = m->bufs[s->src] + (size_t)b->row * m->strides[s->src] + column,
+        .q_stride = m->strides[s->src],
+        .out = m->bufs[s->dst] + (size_t)b->row * m->strides[s->dst] + column,
+        .out_stride = m->strides[s->dst],
+        .pos = batch->pos + b->row,
+        .n_rows = b->n_rows,
+        .n_group = (int)group,
+        .kv = m->kv_layout,
+        .base = cpu_head_page(m, s->layer, kv_head, 0),
+        .page_stride = m->kv_page_stride,
+        .pages = batch->page_tables[batch->seq[b->row]],
+        .window = s->window,
+        .scale = s->scale,
+        .softcap = s->softcap,
+    };
+    if (piece->segment < 0) {
+        m->kern.attention(&a);
+        return;
+    }
+    size_t stride = (size_t)b->n_rows * group * kern_part_floats((int)p->head_dim);
+    float *records = t->records + b->records + stride * (size_t)b->n_segments * kv_head;
+    m->kern.attention_part(&a, piece->segment, records + stride * (size_t)piece->segment);
+    atomic_int *open = &t->open[(uint32_t)piece->block * p->n_kv_heads + kv_head];
+    if (atomic_fetch_sub_explicit(open, 1, memory_order_acq_rel) ==
+        1) { /* pairs with the other threads' subtractions */
+        m->kern.attention_join(&a, records, stride, b->n_segments);
+        atomic_store_explicit(open, b->n_segments, memory_order_relaxed); /* for the next layer, behind a barrier */
+    }
+}
+
+void cpu_attention_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step)
+{
+    int n_kv_heads = (int)m->plan->n_kv_heads, n_tasks = m->attention->n_pieces * n_kv_heads;
+    atomic_int *next = &m->tasks[step - m->steps]; /* relaxed: the barriers around the step order the data */
+    for (int i; (i = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < n_tasks;) {
+        run_task(m, batch, step->step, &m->attention->pieces[i / n_kv_heads], (uint32_t)(i % n_kv_heads));
+    }
+}

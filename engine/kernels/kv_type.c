@@ -1,0 +1,92 @@
+/* Names, sizes and plain reading of the KV types. */
+#include "engine/kernels/kv_type.h"
+
+#include "engine/base/compiler.h"
+#include "engine/tensor/dtype.h"
+
+#include <string.h>
+
+static const char *const names[KV_TYPE_COUNT] = {"i16", "f16", "bf16", "q8_0", "q4_0"};
+
+const char *kv_type_name(int type) { return type >= 0 && type < KV_TYPE_COUNT ? names[type] : NULL; }
+
+enum kv_type kv_type_find(const char *name)
+{
+    int type = 0;
+    while (type < KV_TYPE_COUNT && strcmp(names[type], name) != 0) {
+        type++;
+    }
+    return (enum kv_type)type;
+}
+
+static struct kv_side side_of(enum kv_type type, bool is_key, int d)
+{
+    static const uint32_t code_bits[KV_TYPE_COUNT] = {16, 16, 16, 8, 4};
+    struct kv_side s = {.type = type};
+    int width = is_key || kv_type_is_float(type) ? d : kv_value_width(d); /* components that a slot takes up */
+    if (!kv_type_is_float(type)) {
+        bool has_blocks = type == KV_TYPE_Q4_0 || (type == KV_TYPE_Q8_0 && is_key);
+        s.block = has_blocks ? 32 : d;
+        s.n_blocks = has_blocks ? (d + 31) / 32 : 1;
+        width = type == KV_TYPE_Q4_0 && !is_key ? 32 * s.n_blocks : width;
+    }
+    s.scales = (uint32_t)(width * KERN_PAGE_TOKENS) * code_bits[type] / 8;
+    s.scales = (s.scales + 63) / 64 * 64;
+    size_t scale_bytes = type == KV_TYPE_I16 ? sizeof(float) : sizeof(uint16_t);
+    s.bytes = s.scales + (uint32_t)(s.n_blocks * KERN_PAGE_TOKENS) * (uint32_t)scale_bytes;
+    return s;
+}
+
+struct kv_layout kv_layout_of(enum kv_type k_type, enum kv_type v_type, int d)
+{
+    struct kv_layout l = {.d = d, .k = side_of(k_type, true, d), .v = side_of(v_type, false, d)};
+    l.bytes = l.k.bytes + l.v.bytes;
+    return l;
+}
+
+static float half_or_bf16(enum kv_type type, uint16_t bits)
+{
+    return type == KV_TYPE_F16 ? dtype_f16_to_f32(bits) : dtype_bf16_to_f32(bits);
+}
+
+/* Pair number `pair` of codes, its first or second half; the scale of a block. */
+static int code_at(enum kv_type type, const unsigned char *side, size_t pair, int half)
+{
+    size_t at = 2 * pair + (size_t)half;
+    if (type == KV_TYPE_I16) {
+        return ((const int16_t *)(const void *)side)[at];
+    }
+    if (type == KV_TYPE_Q8_0) {
+        return ((const int8_t *)side)[at];
+    }
+    return (half == 0 ? side[pair] & 15 : side[pair] >> 4) - 8;
+}
+
+static float scale_at(const struct kv_side *s, const unsigned char *side, int slot, int block)
+{
+    const unsigned char *scales = side + s->scales;
+    return s->type == KV_TYPE_I16
+               ? ((const float *)(const void *)scales)[slot]
+               : dtype_f16_to_f32(((const uint16_t *)(const void *)scales)[block * KERN_PAGE_TOKENS + slot]);
+}
+
+float kv_key_at(const struct kv_layout *l, const unsigned char *head_page, int slot, int j)
+{
+    if (kv_type_is_float(l->k.type)) {
+        return half_or_bf16(l->k.type, ((const uint16_t *)(const void *)head_page)[j * KERN_PAGE_TOKENS + slot]);
+    }
+    int code = code_at(l->k.type, head_page, (size_t)(j / 2 * KERN_PAGE_TOKENS + slot), j % 2);
+    return (float)code * scale_at(&l->k, head_page, slot, j / l->k.block);
+}
+
+float kv_value_at(const struct kv_layout *l, const unsigned char *head_page, int slot, int j)
+{
+    const unsigned char *side = head_page + l->k.bytes;
+    if (kv_type_is_float(l->v.type)) {
+        return half_or_bf16(l->v.type, ((const uint16_t *)(const void *)side)[slot * l->d + j]);
+    }
+    int code = l->v.type == KV_TYPE_Q4_0
+                   ? code_at(KV_TYPE_Q4_0, side, (size_t)((slot * l->v.n_blocks + j / 32) * 16 + j % 16), j / 16 % 2)
+                   : code_at(l->v.type, side, (size_t)(slot % 16 * kv_value_width(l->d) + j), slot / 16);
+    return (float)code * scale_at(&l->v, side, slot, j / l->v.block);
+}
