@@ -50,7 +50,9 @@ static void kv_encode(const struct kv_side *s, bool is_key, bool is_nan, const f
 {
     enum kv_type type = s->type;
     int block = s->block;
-    memset(out->code, 0, sizeof out->code);
+    for (int j = is_nan ? 0 : d / VEC_LANES * VEC_LANES; j < s->n_blocks * s->block; j += VEC_LANES) {
+        ivec_store(out->code + j, ivec_set1(0)); /* codes behind d, or all */
+    }
     for (int b = 0; b < s->n_blocks; b++) {
         const float *from = x + b * block;
         int n = MIN_OF(block, d - b * block);
@@ -85,13 +87,13 @@ static void kv_put_key(const struct kv_layout *l, const struct kv_codes *c, int 
 {
     for (int j = 0; j < l->d / 2; j++) {
         size_t pair = (size_t)(j * KERN_PAGE_TOKENS + slot);
-        int32_t first = c->code[2 * j], second = c->code[2 * j + 1];
+        uint32_t first = (uint32_t)c->code[2 * j], second = (uint32_t)c->code[2 * j + 1];
         if (l->k.type == KV_TYPE_I16) {
-            ((int16_t *)(void *)side)[2 * pair] = (int16_t)first;
-            ((int16_t *)(void *)side)[2 * pair + 1] = (int16_t)second;
+            uint32_t both = (first & 0xFFFF) | second << 16;
+            memcpy(side + pair * sizeof both, &both, sizeof both);
         } else if (l->k.type == KV_TYPE_Q8_0) {
-            ((int8_t *)side)[2 * pair] = (int8_t)first;
-            ((int8_t *)side)[2 * pair + 1] = (int8_t)second;
+            uint16_t both = (uint16_t)((first & 0xFF) | second << 8);
+            memcpy(side + pair * sizeof both, &both, sizeof both);
         } else {
             side[pair] = (unsigned char)((first + 8) | (second + 8) << 4);
         }
@@ -117,6 +119,14 @@ static void kv_put_value(const struct kv_layout *l, const struct kv_codes *c, in
     }
 }
 
+/* dtype_f32_to_bf16 of a number that is no infinity. */
+static inline uint16_t kv_bf16(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return (uint16_t)(f != f ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
 static void kv_put_floats(const struct kv_layout *l, const float *x, bool is_key, int slot, unsigned char *side)
 {
     bool is_f16 = (is_key ? l->k.type : l->v.type) == KV_TYPE_F16;
@@ -124,7 +134,7 @@ static void kv_put_floats(const struct kv_layout *l, const float *x, bool is_key
     for (int j = 0; j < l->d; j += VEC_LANES) {
         size_t n = (size_t)(l->d - j);
         for (size_t i = 0; !is_f16 && i < n && i < VEC_LANES; i++) {
-            bits[j + (int)i] = dtype_f32_to_bf16(x[j + (int)i]);
+            bits[j + (int)i] = kv_bf16(x[j + (int)i]);
         }
         if (is_f16) {
             vec_store_f16_part(bits + j, vec_load_part(x + j, n), n);
