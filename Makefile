@@ -27,8 +27,9 @@ $(error V=$(V) is not a variant: release debug asan tsan cov)
 endif
 
 # --- ISA flags: the last _word of a file name picks them; everything else is built for the baseline CPU -----------
-isa-avx2   := -mavx2 -mfma -mf16c
-isa-avx512 := $(isa-avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+isa-avx2    := -mavx2 -mfma -mf16c
+isa-avxvnni := $(isa-avx2) -mavxvnni
+isa-avx512  := $(isa-avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 isa = $(isa-$(lastword $(subst _, ,$(basename $(notdir $1)))))
 
 # --- sources: found, not listed ----------------------------------------------------------------------------------

@@ -1,10 +1,14 @@
-/* The table of ISAs, ascending. Selecting one runs the init functions of it and of all below it, so a kernel that an
- * ISA lacks comes from the next lower one. */
+/* The table of ISAs, ascending. Selecting one runs the init functions of it and of all below it that the CPU has, so a
+ * kernel that an ISA lacks comes from the next lower one. An ISA need not contain those below it: CPUs with AVX-512 may
+ * lack AVX-VNNI. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 struct isa_row {
     const char *name;
@@ -20,6 +24,16 @@ static bool has_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
+/* Bit `bit` of register 0 (eax) .. 3 (edx) of CPUID leaf 7, for what compilers we support do not all know by name
+ * [Intel SDM vol. 2A, CPUID]. */
+static bool has_leaf_7(unsigned subleaf, int reg, int bit)
+{
+    unsigned r[4] = {0};
+    return __get_cpuid_count(7, subleaf, &r[0], &r[1], &r[2], &r[3]) != 0 && (r[reg] >> bit & 1) != 0;
+}
+
+static bool has_avxvnni(void) { return has_avx2() && has_leaf_7(1, 0, 4); }
+
 static bool has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -32,6 +46,7 @@ static const struct isa_row isa_rows[] = {
     {"ref", always, kern_init_ref},
 #if defined(__x86_64__)
     {"avx2", has_avx2, kern_init_avx2},
+    {"avxvnni", has_avxvnni, kern_init_avxvnni},
     {"avx512", has_avx512, kern_init_avx512},
 #endif
 };
@@ -71,7 +86,9 @@ enum err kern_select(const char *name, struct kern_table *out, struct err_info *
     }
     *out = (struct kern_table){.isa = isa_rows[wanted].name};
     for (int i = 0; i <= wanted; i++) {
-        isa_rows[i].init(out);
+        if (isa_rows[i].is_there()) {
+            isa_rows[i].init(out);
+        }
     }
     return ERR_OK;
 }

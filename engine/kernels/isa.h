@@ -10,6 +10,7 @@ struct kern_qblock;
 
 void kern_init_ref(struct kern_table *t); /* fills every entry */
 void kern_init_avx2(struct kern_table *t);
+void kern_init_avxvnni(struct kern_table *t);
 void kern_init_avx512(struct kern_table *t);
 
 /* The entries that are not matrix products or quantisation; each kern_init_* calls its own. */
@@ -27,6 +28,8 @@ void kern_quantize_row_ref(const float *x, size_t k, float fine, struct kern_qbl
 void kern_matmul_init_avx2(struct kern_table *t);
 void kern_matmul_float_init_avx2(struct kern_table *t); /* called by the line above */
 void kern_quantize_row_avx2(const float *x, size_t k, float fine, struct kern_qblock *row);
+
+void kern_matmul_init_avxvnni(struct kern_table *t); /* quantised kinds only */
 
 void kern_matmul_init_avx512(struct kern_table *t);
 void kern_matmul_float_init_avx512(struct kern_table *t); /* called by the line above */

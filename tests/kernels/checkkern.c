@@ -18,11 +18,7 @@ struct options {
 static struct kern_table select_table(const char *isa)
 {
     struct kern_table t;
-    struct err_info info = {0};
-    if (kern_select(isa, &t, &info) != ERR_OK) {
-        fprintf(stderr, "checkkern: %s\n", info.text);
-        exit(2);
-    }
+    check_isa_select(isa, &t);
     return t;
 }
 
@@ -43,7 +39,7 @@ static bool run_op(const struct check_op *op, const char *isa, const struct opti
         return true;
     }
     op->check(&c, op->arg);
-    printf("%-6s %-16s %-7s %6ld cases, %ld failed\n", c.n_failed == 0 ? "ok" : "FAILED", op->name, isa, c.n_cases,
+    printf("%-6s %-16s %-13s %6ld cases, %ld failed\n", c.n_failed == 0 ? "ok" : "FAILED", op->name, isa, c.n_cases,
            c.n_failed);
     return c.n_failed == 0 && c.n_cases > 0;
 }
@@ -105,6 +101,7 @@ int main(int argc, char **argv)
         check_bench_begin(o.csv);
     } else {
         printf("seed %llu\n", (unsigned long long)o.seed);
+        check_isa_list();
     }
     int n_passed = 0, n_failed = 0;
     for (size_t g = 0; g < ARRAY_LEN(groups); g++) {
@@ -112,9 +109,9 @@ int main(int argc, char **argv)
             if (!is_wanted(o.op, op->name, o.op != NULL ? strlen(o.op) : 0)) {
                 continue;
             }
-            for (int i = 0; kern_isa_name(i) != NULL; i++) {
-                if (kern_isa_is_there(i) && is_wanted(o.isa, kern_isa_name(i), sizeof "avx512")) {
-                    *(run_op(op, kern_isa_name(i), &o) ? &n_passed : &n_failed) += 1;
+            for (int i = 0; check_isa_name(i) != NULL; i++) {
+                if (check_isa_is_there(i) && is_wanted(o.isa, check_isa_name(i), 64)) {
+                    *(run_op(op, check_isa_name(i), &o) ? &n_passed : &n_failed) += 1;
                 }
             }
             if (!o.bench) {
