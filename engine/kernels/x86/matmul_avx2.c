@@ -3,6 +3,9 @@
  * those still fit (8 * 2 * 15 * 128 = 30,720), so a block needs widening only once. An 8-bit code is two nibbles, so no
  * code saturates. */
 #include "engine/kernels/isa.h"
+
+/* One half after the other, so that everything stays in 16 registers. */
+enum { WIDTH = 1 };
 #include "engine/kernels/x86/matmul_256_vec.h"
 
 /* sum += nibbles * four activation bytes, in pairs. Nothing saturates; but a saturating addition keeps the compiler
@@ -13,14 +16,17 @@ static ALWAYS_INLINE __m256i add_pairs(__m256i sum, __m256i nibbles, const int8_
 }
 
 static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, int n_lines, const int8_t *q, size_t row_bytes, int n,
-                                    __m256i *acc)
+                                    __m256i acc[WIDTH][TILE_ROWS])
 {
     const __m256i mask = _mm256_set1_epi8(15);
-    __m256i pairs[TILE_ROWS] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
-                                _mm256_setzero_si256()};
+    __m256i pairs[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        pairs[r] = _mm256_setzero_si256();
+    }
     UNROLL_FULLY
     for (int j = 0; j < n_lines; j++) {
-        __m256i both = _mm256_load_si256((const __m256i *)(const void *)(codes + 64 * j));
+        __m256i both = line_of(codes, j, 0);
         __m256i low = _mm256_and_si256(both, mask);
         __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
         UNROLL_FULLY
@@ -31,12 +37,12 @@ static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, int n_lines, con
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        acc[r] = _mm256_add_epi32(acc[r], _mm256_madd_epi16(pairs[r], _mm256_set1_epi16(1)));
+        acc[0][r] = _mm256_add_epi32(acc[0][r], _mm256_madd_epi16(pairs[r], _mm256_set1_epi16(1)));
     }
 }
 
 static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, int n_lines, const int8_t *q, size_t row_bytes, int n,
-                                    __m256i *acc)
+                                    __m256i acc[WIDTH][TILE_ROWS])
 {
     const __m256i mask = _mm256_set1_epi8(15);
     __m256i low_pairs[TILE_ROWS], high_pairs[TILE_ROWS];
@@ -46,7 +52,7 @@ static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, int n_lines, con
     }
     UNROLL_FULLY
     for (int j = 0; j < n_lines; j++) {
-        __m256i both = _mm256_load_si256((const __m256i *)(const void *)(codes + 64 * j));
+        __m256i both = line_of(codes, j, 0);
         __m256i low = _mm256_and_si256(both, mask);
         __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
         UNROLL_FULLY
@@ -59,7 +65,7 @@ static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, int n_lines, con
     for (int r = 0; r < n; r++) {
         __m256i low = _mm256_madd_epi16(low_pairs[r], _mm256_set1_epi16(1));
         __m256i high = _mm256_madd_epi16(high_pairs[r], _mm256_set1_epi16(16)); /* weight of the high nibble */
-        acc[r] = _mm256_add_epi32(acc[r], _mm256_add_epi32(low, high));
+        acc[0][r] = _mm256_add_epi32(acc[0][r], _mm256_add_epi32(low, high));
     }
 }
 
