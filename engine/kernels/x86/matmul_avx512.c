@@ -115,6 +115,7 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     for (size_t b = 0; b < g->n_blocks; b++) {
         prefetch(g, panel, b, k);
         bool is_fine = any_fine(g, rows, b, n);
+        UNROLL_FULLY
         for (int part = 0; part < k.parts; part++) {
             if (is_fine) {
                 tile_part(g, panel, rows, b, part, n, k, true, sum);
