@@ -30,6 +30,7 @@ endif
 isa-avx2    := -mavx2 -mfma -mf16c
 isa-avxvnni := $(isa-avx2) -mavxvnni
 isa-avx512  := $(isa-avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+isa-amx     := $(isa-avx512) -mamx-tile -mamx-int8
 isa = $(isa-$(lastword $(subst _, ,$(basename $(notdir $1)))))
 
 # --- sources: found, not listed ----------------------------------------------------------------------------------

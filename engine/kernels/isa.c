@@ -8,6 +8,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 struct isa_row {
@@ -40,14 +42,36 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vnni");
 }
+
+/* Tiles of 16 rows of 64 bytes, eight of them: palette 1 as it has always been [Intel SDM vol. 2A, CPUID leaf 1DH]. */
+static bool has_palette_1(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(0x1D, 1, &a, &b, &c, &d) != 0 && (b & 0xFFFF) == 64 && b >> 16 >= 8 && (c & 0xFFFF) == 16;
+}
+
+/* Linux hands out the 8 KiB of tile state to processes that ask for it, once for all their threads; asking again does
+ * no harm. A kernel that does not know tiles, or a process that may not have them, fails [Linux
+ * Documentation/arch/x86/xstate.rst]. */
+static bool may_use_tiles(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+static bool has_amx(void)
+{
+    enum { AMX_TILE = 24, AMX_INT8 = 25 };
+    return has_avx512() && has_leaf_7(0, 3, AMX_TILE) && has_leaf_7(0, 3, AMX_INT8) && has_palette_1() &&
+           may_use_tiles();
+}
 #endif
 
 static const struct isa_row isa_rows[] = {
     {"ref", always, kern_init_ref},
 #if defined(__x86_64__)
-    {"avx2", has_avx2, kern_init_avx2},
-    {"avxvnni", has_avxvnni, kern_init_avxvnni},
-    {"avx512", has_avx512, kern_init_avx512},
+    {"avx2", has_avx2, kern_init_avx2},       {"avxvnni", has_avxvnni, kern_init_avxvnni},
+    {"avx512", has_avx512, kern_init_avx512}, {"amx", has_amx, kern_init_amx},
 #endif
 };
 

@@ -161,8 +161,8 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     }
 }
 
-/* Full tiles keep to WIDTH halves, so that all sums stay in registers; the others do both, so that few rows, whose
- * panels stream from memory, read a panel once. */
+/* Full tiles keep to WIDTH halves, for want of registers; the others do both, so that few rows, whose panels stream
+ * from memory, read a panel once. */
 static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
                                      float *out, struct shape k)
 {
@@ -180,6 +180,11 @@ static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *p
     if (n - r >= 1) {
         tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 0, HALVES, 1, k);
     }
+}
+
+static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
+{
+    all_panels(a, kind, k);
 }
 
 #endif

@@ -150,6 +150,13 @@ static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *p
     }
 }
 
+static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
+{
+    all_panels(a, kind, k);
+}
+
+void kern_matmul_avx512(enum panel_kind kind, const struct kern_matmul_args *a) { matmul_kinds[kind](a); }
+
 void kern_matmul_init_avx512(struct kern_table *t)
 {
     matmul_vec_init(t);

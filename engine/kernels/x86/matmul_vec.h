@@ -3,7 +3,7 @@
  *   ROWS_IN_CACHE_BYTES  activation rows that are taken through all panels at a time, so that they stay in the
  *                        second-level cache while the panels stream past
  *   TILE_ROWS            rows of the largest tile; chunks are multiples of it
- * define panel_rows, and call matmul_vec_init from the ISA's init. Everything is static: see vec_avx512.h.
+ * define panel_rows and matmul, and call matmul_vec_init from the ISA's init. Everything is static: see vec_avx512.h.
  * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
  * the inlined function, and are kept apart from what is only known at run time. */
 #ifndef INFCGI_KERNELS_X86_MATMUL_VEC_H
@@ -34,6 +34,9 @@ struct shape {
 /* All rows of a chunk against one panel. */
 static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
                                      float *out, struct shape k);
+
+/* A whole call: all_panels, with what the ISA has to do before and behind it. */
+static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k);
 
 /* Block b of row r of a tile. */
 static ALWAYS_INLINE const struct kern_qblock *block_of(const struct job *g, const unsigned char *rows, int r, size_t b)
@@ -73,7 +76,8 @@ static int chunk_rows(size_t row_bytes)
     return n < TILE_ROWS ? TILE_ROWS : (int)n;
 }
 
-static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
+/* Chunk after chunk of rows, and for each panel after panel. */
+static ALWAYS_INLINE void all_panels(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
 {
     enum { PREFETCH_BYTES = 4096 };
     size_t bytes = panel_bytes(kind, a->k);
