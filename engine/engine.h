@@ -35,7 +35,7 @@ struct engine_sampling {
 struct engine_config {
     const char *model_path;
     const char *backend;         /* NULL = "cpu" */
-    const char *cpu;             /* ISA: NULL or "auto", "ref", "avx2", "avx512" */
+    const char *cpu;             /* ISA: NULL or "auto", else a name from kern.h: "avx512" */
     bool high_precision;         /* activations in 16 bits everywhere (backend.h) */
     int n_threads;               /* 0 = CPUs this process may run on */
     uint32_t n_ctx;              /* longest sequence in tokens; 0 = the model's training context, at most 32768 */

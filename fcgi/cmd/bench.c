@@ -227,7 +227,7 @@ static const struct {
     ROW("-t", "--threads", n_threads, 1, POOL_MAX_THREADS, "worker threads [CPUs]"),
     ROW("-r", "--repetitions", repeats, 1, MAX_REPEATS, "timed runs, after one that is not [5]"),
     ROW("-o", "--output", output, 0, 0, "md, csv or json [md]"),
-    ROW("-c", "--cpu", cpu, 0, 0, "kernels: auto, ref, avx2, avx512"),
+    ROW("-c", "--cpu", cpu, 0, 0, "kernels: auto, ref, avx2, avxvnni, avx512, amx"),
     ROW("-k", "--backend", backend, 0, 0, "cpu or ref [cpu]"),
 #undef ROW
 };

@@ -19,6 +19,7 @@ static const struct stand_in {
     {"amx-emulated", "avx512", "avx512", check_init_amx_emulated, check_amx_fault,
      "amx's kernels with tile instructions in C, shapes and palette checked as the manual says"},
 #endif
+    {.name = NULL},
 };
 
 static int n_real(void)
@@ -33,7 +34,7 @@ static int n_real(void)
 static const struct stand_in *stand_in_at(int i)
 {
     i -= n_real();
-    return i >= 0 && i < (int)ARRAY_LEN(stand_ins) ? &stand_ins[i] : NULL;
+    return i >= 0 && i < (int)ARRAY_LEN(stand_ins) - 1 ? &stand_ins[i] : NULL;
 }
 
 static bool has_isa(const char *name)

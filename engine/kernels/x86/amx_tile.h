@@ -18,8 +18,6 @@
 
 #include "engine/base/compiler.h"
 
-#include <immintrin.h>
-#include <stdatomic.h>
 #include <stdint.h>
 
 /* The operand of LDTILECFG. A tile that is not used has 0 rows and 0 bytes. */
@@ -33,6 +31,8 @@ struct amx_config {
 _Static_assert(sizeof(struct amx_config) == 64, "LDTILECFG reads 64 bytes");
 
 #ifndef AMX_TILE_EMULATED
+#include <immintrin.h>
+#include <stdatomic.h>
 
 /* gcc's intrinsics do not tell the compiler that they read memory; the fence keeps stores before them. */
 #define AMX_MEMORY_IS_READ() atomic_signal_fence(memory_order_seq_cst)
