@@ -78,8 +78,12 @@ unit: $(B)/unittests                    ## unit tests (Check); SUITE=name runs o
 	$(B)/unittests $(SUITE)
 kern: $(B)/checkkern                    ## every kernel of every ISA against ref
 	$(B)/checkkern
+kern-bench: $(B)/checkkern              ## speed of each kernel beside the machine's limits; ISA=best|name|all OP=prefix REF=1
+	$(B)/checkkern --bench $(if $(filter-out best,$(ISA)),--isa $(ISA)) $(if $(OP),--op $(OP)) $(if $(REF),--ref)
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
+same-bytes: $(B)/same_bytes             ## 200 prompts alone, in batches, in pieces, cached: the same bits (fetches the default model)
+	$(B)/same_bytes "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 fidelity: $(B)/fidelity $(GOLD)/.ok all ## MODEL=file.gguf: distance to transformers in float32 (fetches 1 GB of packages once)
 	@test -n '$(MODEL)' || { echo 'error: fidelity: expected MODEL=file.gguf' >&2; exit 64; }
 	$(GOLD)/bin/python tests/golden/fidelity.py '$(MODEL)' $(B)/fidelity.ref
@@ -112,7 +116,7 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) MODEL='$(MODEL)' PORT='$(PORT)' exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden tokenizer_vectors chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden same_bytes tokenizer_vectors chat_render) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests chat_render)
 	@bash tests/run.sh
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
@@ -121,11 +125,13 @@ test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai
 check-asan: deps                        ## unit and e2e tests under ASan+UBSan
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests chat_render) $(VENV)/.ok
 	@bash tests/run.sh unit-asan chat-asan e2e-asan
-bench-peer:                             ## speed against llama.cpp; MODEL= ROUNDS=5 THREADS=2 PEER_BIN=folder OUT=file DOCS=file
+bench-peer:                             ## speed against llama.cpp: MODELS= ROUNDS=5 THREADS=2 TYPES= (docs/benchmarks.md)
 	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
-	@$(MAKE) -s $(JOBS) all
-	@V='$(V)' MODEL='$(MODEL)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' DOCS='$(DOCS)' \
-	 exec bash tests/bench/peer.sh
+	@$(MAKE) -s $(JOBS) all $(B)/checkkern
+	@V='$(V)' MODELS='$(or $(MODELS),$(MODEL))' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' TYPES='$(TYPES)' ONLY='$(ONLY)' \
+	 PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' DOCS='$(DOCS)' exec bash tests/bench/peer.sh
+bench-peer-types:                       ## the same for copies of SmolLM2 and Qwen in other weight types
+	@$(MAKE) -s bench-peer TYPES='$(or $(TYPES),all)'
 ci:                                     ## what CI runs
 	@bash .ci/run
 install: all                            ## into PREFIX=/usr/local (DESTDIR= for packagers)
@@ -141,5 +147,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern golden fidelity chat vectors lint deps run test test-e2e check-asan bench-peer ci install clean help
+.PHONY: all unit kern kern-bench golden same-bytes fidelity chat vectors lint deps run test test-e2e check-asan bench-peer bench-peer-types ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

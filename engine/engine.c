@@ -5,11 +5,14 @@
 #include "engine/base/ck.h"
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
+#include "engine/kernels/kern.h"
 #include "engine/kernels/quant.h"
 #include "engine/model/model.h"
+#include "engine/sched/draft.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -18,6 +21,7 @@ enum {
     DEFAULT_MAX_SEQS = 16,
     DEFAULT_BATCH_ROWS = 512,
     DEFAULT_QUEUE = 256,
+    DEFAULT_DRAFT = 15,
     EXTRA_LOGITS = 48, /* rows of logits beyond one per sequence: what a prompt's log-probabilities take at a time */
 };
 
@@ -161,6 +165,21 @@ static void drop_file_pages(void *arg, uint64_t offset, uint64_t n)
     io_map_drop(gguf_map(((struct engine *)arg)->gguf), (size_t)offset, (size_t)n);
 }
 
+static enum err plan_drafts(const struct engine_config *cfg, struct sched_config *sc, struct err_info *info)
+{
+    const char *mode = cfg->speculate != NULL ? cfg->speculate : "auto";
+    bool is_off = strcmp(mode, "off") == 0;
+    if (!is_off && strcmp(mode, "auto") != 0) {
+        return err_set(info, ERR_CONFIG, "speculate", "speculate: expected auto or off, found '%.64s'", mode);
+    }
+    if (cfg->draft_max < 0 || cfg->draft_max > DRAFT_MAX) {
+        return err_set(info, ERR_CONFIG, "draft-max", "draft-max: expected 0 to %d, found %d", DRAFT_MAX,
+                       cfg->draft_max);
+    }
+    sc->draft_max = is_off ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
+    return ERR_OK;
+}
+
 /* Limits of the scheduler and the back end, from what the operator asked for and the model has. */
 static enum err plan_limits(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                             struct err_info *info)
@@ -183,7 +202,7 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     sc->max_rows = MAX_OF(cfg->max_batch_rows != 0 ? cfg->max_batch_rows : DEFAULT_BATCH_ROWS, sc->max_seqs);
     sc->max_logits = sc->max_seqs + EXTRA_LOGITS;
     sc->queue_max = cfg->queue_max_requests != 0 ? cfg->queue_max_requests : DEFAULT_QUEUE;
-    return ERR_OK;
+    return plan_drafts(cfg, sc, info);
 }
 
 /* Refuses before anything large is taken when weights, KV and activations exceed the operator's limit. */
@@ -201,6 +220,24 @@ static enum err check_memory_limit(const struct engine *e, const struct engine_c
                    cfg->memory_limit_bytes >> 20);
 }
 
+static const char *const pack_state_names[] = {[BACKEND_PACK_OFF] = "off",
+                                               [BACKEND_PACK_MAPPED] = "mapped",
+                                               [BACKEND_PACK_WRITTEN] = "written",
+                                               [BACKEND_PACK_FAILED] = "failed"};
+
+static const char *explain_kernels(struct engine *e, const char *wanted)
+{
+    char flags[KERN_CPU_FLAGS_BYTES], text[KERN_CPU_FLAGS_BYTES + 64];
+    kern_cpu_flags(flags);
+    bool is_best = wanted == NULL || strcmp(wanted, "auto") == 0;
+    snprintf(text, sizeof text, "%s; the CPU has %s",
+             e->backend != &backend_cpu ? "the back end has no others"
+             : is_best                  ? "the best this CPU can run"
+                                        : "as asked for",
+             flags[0] != '\0' ? flags : "none of the flags that matter");
+    return keep(e, text, strlen(text));
+}
+
 static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                              struct err_info *info)
 {
@@ -211,10 +248,16 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     }
     struct backend_config bc = {.cpu = cfg->cpu,
                                 .high_precision = cfg->high_precision,
+                                .pin = cfg->pin,
                                 .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
                                 .n_pages = sc->n_pages,
                                 .max_rows = sc->max_rows,
                                 .max_logits = sc->max_logits,
+                                .pack_cache = cfg->pack_cache,
+                                .source = {.head = gguf_map(e->gguf)->data,
+                                           .head_bytes = (size_t)gguf_data_offset(e->gguf),
+                                           .bytes = e->info.file_bytes,
+                                           .mtime_ns = gguf_map(e->gguf)->mtime_ns},
                                 .progress = cfg->progress,
                                 .progress_arg = cfg->progress_arg,
                                 .weight_done = drop_file_pages,
@@ -224,6 +267,9 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     e->backend->info(e->model, &bi);
     e->info.backend = e->backend->name;
     e->info.kernels = bi.kernels;
+    e->info.kernels_why = explain_kernels(e, cfg->cpu);
+    e->info.pack_cache = pack_state_names[bi.pack_state];
+    e->info.pack_note = bi.pack_note;
     e->info.weight_bytes = bi.weight_bytes;
     e->info.kv_bytes = bi.kv_bytes;
     e->info.n_threads = bc.n_threads;
@@ -253,6 +299,7 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     TRY(plan_limits(e, cfg, &sc, info));
     TRY(check_memory_limit(e, cfg, &sc, info));
     TRY(open_backend(e, cfg, &sc, info));
+    drop_file_pages(e, 0, gguf_data_offset(e->gguf)); /* the tokenizer was built from them: megabytes, now hardly read */
     return sched_new(&sc, &e->sched, info);
 }
 
@@ -369,6 +416,8 @@ void engine_get_stats(const struct engine *e, struct engine_stats *out)
         .prompt_tokens = s.prompt_tokens,
         .cached_tokens = s.cached_tokens,
         .generated_tokens = s.generated_tokens,
+        .drafted_tokens = s.drafted_tokens,
+        .accepted_tokens = s.accepted_tokens,
         .steps = s.steps,
         .step_rows = s.step_rows,
         .step_ns = s.step_ns,

@@ -37,13 +37,17 @@ struct engine_config {
     const char *backend;         /* NULL = "cpu" */
     const char *cpu;             /* ISA: NULL or "auto", else a name from kern.h: "avx512" */
     bool high_precision;         /* activations in 16 bits everywhere (backend.h) */
+    bool pin;                    /* each worker thread stays on a CPU of its own */
     int n_threads;               /* 0 = CPUs this process may run on */
     uint32_t n_ctx;              /* longest sequence in tokens; 0 = the model's training context, at most 32768 */
     uint64_t kv_tokens;          /* tokens the KV pool holds, for all sequences; 0 = 32768, at least n_ctx */
     int max_seqs;                /* sequences in one batch; 0 = 16 */
     int max_batch_rows;          /* token rows in one step; 0 = 512 */
     int queue_max_requests;      /* waiting requests before 503; 0 = 256 */
+    const char *speculate;       /* guess tokens ahead where text repeats: NULL or "auto", "off"; output is the same */
+    int draft_max;               /* tokens guessed ahead in one step, 1..31; 0 = 15 */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
+    const char *pack_cache; /* OPTIONAL: folder for packed weights that the next start maps (docs/internals/cpu.md) */
     const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
     /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open. */
     void (*progress)(void *arg, float fraction);
@@ -58,6 +62,9 @@ struct engine_model_info {
     const char *architecture; /* "llama" */
     const char *backend;      /* "cpu" */
     const char *kernels;      /* "avx512" */
+    const char *kernels_why;  /* "the best this CPU can run; it has avx2 fma f16c ..." */
+    const char *pack_cache;   /* "off", "mapped", "written", "failed" */
+    const char *pack_note;    /* why packed weights were not mapped or not written; "" = nothing to say */
     const char *quantization; /* the type most weights have: "Q4_1" */
     uint64_t n_params;
     uint64_t file_bytes;
@@ -192,6 +199,8 @@ struct engine_usage {
     int32_t prompt_tokens;
     int32_t cached_tokens;     /* of the prompt, found in the KV cache */
     int32_t completion_tokens; /* sampled, end token included, cut text excluded */
+    int32_t drafted_tokens;    /* guessed ahead and computed */
+    int32_t accepted_tokens;   /* of these came true, cut text included */
     uint64_t queue_ns, prefill_ns, decode_ns;
 };
 void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out);
@@ -205,6 +214,7 @@ struct engine_stats {
     uint64_t n_running, n_waiting;                           /* sequences now */
     uint64_t kv_pages_used, kv_pages_cached, kv_pages_total; /* held by sequences / kept for reuse only / all */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
+    uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead, and of these came true */
     uint64_t steps, step_rows;                               /* batches run, and rows in them */
     uint64_t step_ns;                                        /* time in the back end */
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode;

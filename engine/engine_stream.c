@@ -339,6 +339,8 @@ void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out
     *out = (struct engine_usage){.prompt_tokens = u.prompt_tokens,
                                  .cached_tokens = u.cached_tokens,
                                  .completion_tokens = u.completion_tokens,
+                                 .drafted_tokens = u.drafted_tokens,
+                                 .accepted_tokens = u.accepted_tokens,
                                  .queue_ns = u.queue_ns,
                                  .prefill_ns = u.prefill_ns,
                                  .decode_ns = u.decode_ns};

@@ -16,11 +16,14 @@ struct conf {
     const char *api_key_file;
     const char *cpu;
     bool high_precision;
+    bool pin;
     const char *backend;
+    const char *speculate;
     const char *config;
     const char *chat_template_file;
+    const char *pack_cache;
     const char *prompt;
-    int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib;
+    int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, draft_max;
     int64_t max_connections, body_limit_kib, drain_s, ping_s, timeout_s;
     int64_t n_predict, seed;
     double temperature, top_p, min_p; /* negative: not set */

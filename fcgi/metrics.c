@@ -88,6 +88,8 @@ static const struct {
     ROW(prompt_tokens, "infcgi_prompt_tokens_total", "counter", "Prompt tokens of admitted requests."),
     ROW(cached_tokens, "infcgi_cached_tokens_total", "counter", "Prompt tokens found in the KV cache."),
     ROW(generated_tokens, "infcgi_generated_tokens_total", "counter", "Tokens generated."),
+    ROW(drafted_tokens, "infcgi_drafted_tokens_total", "counter", "Tokens guessed ahead and computed."),
+    ROW(accepted_tokens, "infcgi_accepted_tokens_total", "counter", "Tokens guessed ahead that came true."),
     ROW(steps, "infcgi_steps_total", "counter", "Batches computed."),
     ROW(step_rows, "infcgi_step_rows_total", "counter", "Token rows computed."),
     ROW(preempted, "infcgi_preemptions_total", "counter", "Sequences that lost their pages and were computed again."),

@@ -12,6 +12,7 @@ lint-bites|bash tests/lint/lint_test.sh
 unit|build/release/unittests
 kernels|build/release/checkkern
 golden|build/release/golden
+same-bytes|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 vectors|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
 chat|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render
 e2e|build/venv/bin/python tests/e2e/run.py --variant release

@@ -16,14 +16,33 @@
 
 enum { BACKEND_PAGE_TOKENS = 32 }; /* positions in a KV page, for every back end */
 
+/* What tells one model file from another, besides what the plan says of its weights. */
+struct backend_source {
+    const void *head; /* all that stands before the weights: metadata and tensor directory; borrowed */
+    size_t head_bytes;
+    uint64_t bytes; /* the whole file */
+    int64_t mtime_ns;
+};
+
+enum backend_pack_state {
+    BACKEND_PACK_OFF,     /* no pack_cache, or a back end that has none */
+    BACKEND_PACK_MAPPED,  /* weights come from the file */
+    BACKEND_PACK_WRITTEN, /* packed, and written for the next start */
+    BACKEND_PACK_FAILED,  /* packed, and could not be written */
+};
+
 struct backend_config {
     const char *cpu; /* ISA for the CPU kernels; NULL = best there is */
     int n_threads;   /* >= 1 */
     /* Activations in 16 bits everywhere instead of where they matter most: nearer to float32, slower in prefill. */
     bool high_precision;
+    bool pin; /* each thread stays on a CPU of its own (pool_pin); the thread that calls forward too */
     int32_t n_pages;    /* KV pages; page ids are 0 .. n_pages-1 */
     int32_t max_rows;   /* T of the largest batch */
     int32_t max_logits; /* S of the largest batch */
+    /* OPTIONAL: folder for files of packed weights, which the next start maps; borrowed for the call of open. */
+    const char *pack_cache;
+    struct backend_source source; /* the file the plan was built from; read only with pack_cache */
     /* OPTIONAL: called while weights are prepared, with 0..1, from the opening thread. */
     void (*progress)(void *arg, float fraction);
     void *progress_arg;
@@ -39,8 +58,9 @@ struct backend_row_stats {
     float logsumexp; /* NaN when the row holds NaN or +inf */
 };
 
-/* One unit of work. Rows of one sequence stand together, at consecutive positions. All arrays are borrowed for the
- * call. */
+/* One unit of work. Rows of one sequence stand together, at consecutive positions. A position may come again in a later
+ * batch with another token: its keys and values are written over, and those behind it are not read before they are
+ * written again. All arrays are borrowed for the call. */
 struct backend_batch {
     int32_t n_rows;
     const int32_t *tokens; /* [n_rows] ids, in range */
@@ -63,6 +83,8 @@ struct backend_info {
     size_t kv_bytes;      /* the whole pool */
     size_t kv_page_bytes; /* one page, all layers */
     size_t scratch_bytes;
+    enum backend_pack_state pack_state;
+    const char *pack_note; /* why the file was not used or not written; "" when there is nothing to say */
 };
 
 struct backend {

@@ -1,11 +1,13 @@
-/* open, fstat, mmap and read behind one seam that can be told to fail. O_NONBLOCK makes the open of a FIFO return at
- * once; the fstat behind it then refuses it. */
+/* open, fstat, mmap, read, write and rename behind one seam that can be told to fail. O_NONBLOCK makes the open of a
+ * FIFO return at once; the fstat behind it then refuses it. */
 #include "engine/base/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,7 +86,8 @@ enum err io_map_open(const char *path, struct io_map *out, struct err_info *info
             return err;
         }
     }
-    *out = (struct io_map){.data = p, .bytes = (size_t)st.st_size, .fd = fd};
+    int64_t mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    *out = (struct io_map){.data = p, .bytes = (size_t)st.st_size, .mtime_ns = mtime_ns, .fd = fd};
     return ERR_OK;
 }
 
@@ -142,6 +145,93 @@ enum err io_read_file(const char *path, size_t limit_bytes, struct buf *out, str
         if ((err = buf_ok(out)) != ERR_OK) {
             break;
         }
+    }
+    close(fd);
+    return err;
+}
+
+/* --- replacing a file ------------------------------------------------------------------------------------------- */
+
+enum { WRITE_BYTES = 16 << 20, MAX_PATH_BYTES = 4096 }; /* of one write: far below what Linux takes at once */
+
+static enum err write_parts(int fd, const struct io_part *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char *at = parts[i].data;
+        for (size_t left = parts[i].bytes; left > 0;) {
+            ssize_t done = must_fail() ? -1 : write(fd, at, MIN_OF(left, (size_t)WRITE_BYTES));
+            if (done < 0 && errno != EINTR) {
+                return ERR_IO;
+            }
+            at += MAX_OF(done, 0);
+            left -= (size_t)MAX_OF(done, 0);
+        }
+    }
+    return ERR_OK;
+}
+
+/* Takes `tmp` for us alone. What a process left there that died is taken over; a lock tells it from one at work.
+ * Between our open and our lock the other may have given the file its name: then it is not ours to write. */
+static enum err open_for_writing(const char *tmp, int *fd, struct err_info *info)
+{
+    int f = must_fail() ? -1 : open(tmp, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, 0600);
+    if (f < 0) {
+        return err_set(info, ERR_FILE, NULL, "cannot create %s: %s", tmp, strerror(errno));
+    }
+    struct stat ours, named;
+    enum err err = ERR_OK;
+    if (flock(f, LOCK_EX | LOCK_NB) != 0) {
+        err = err_set(info, ERR_AGAIN, NULL, "another process is writing %s", tmp);
+    } else if (fstat(f, &ours) != 0 || lstat(tmp, &named) != 0 || ours.st_ino != named.st_ino ||
+               ours.st_dev != named.st_dev) {
+        err = err_set(info, ERR_AGAIN, NULL, "another process has just written %s", tmp);
+    } else if (!S_ISREG(ours.st_mode)) {
+        err = err_set(info, ERR_FILE, NULL, "%s: expected a regular file, found %s", tmp, kind_of(ours.st_mode));
+    } else if (must_fail() || ftruncate(f, 0) != 0) {
+        err = err_set(info, ERR_IO, NULL, "cannot empty %s: %s", tmp, strerror(errno));
+    }
+    if (err != ERR_OK) {
+        close(f);
+        return err;
+    }
+    *fd = f;
+    return ERR_OK;
+}
+
+/* So that the new name survives a power failure. A file system that cannot sync folders has done what it can. */
+static void sync_folder_of(const char *path)
+{
+    char folder[MAX_PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - path) + 1, slash == NULL ? "." : path);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)fsync(fd);
+        close(fd);
+    }
+}
+
+enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, struct err_info *info)
+{
+    char tmp[MAX_PATH_BYTES];
+    if ((size_t)snprintf(tmp, sizeof tmp, "%s.tmp", path) >= sizeof tmp) {
+        return err_set(info, ERR_FILE, NULL, "expected a path of less than %d bytes, found a longer one",
+                       MAX_PATH_BYTES - 4);
+    }
+    int fd = -1;
+    TRY(open_for_writing(tmp, &fd, info));
+    enum err err = write_parts(fd, parts, n);
+    if (err != ERR_OK) {
+        err = err_set(info, err, NULL, "cannot write %s: %s", tmp, strerror(errno));
+    } else if (must_fail() || fsync(fd) != 0) {
+        err = err_set(info, ERR_IO, NULL, "cannot sync %s: %s", tmp, strerror(errno));
+    } else if (must_fail() || rename(tmp, path) != 0) {
+        err = err_set(info, ERR_IO, NULL, "cannot rename %s: %s", tmp, strerror(errno));
+    }
+    if (err != ERR_OK) {
+        (void)unlink(tmp); /* still locked, so it is ours */
+    } else {
+        sync_folder_of(path);
     }
     close(fd);
     return err;

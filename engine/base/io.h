@@ -1,5 +1,6 @@
-/* The only door to files: read-only maps of model files and small whole-file reads. Refuses everything that is not a
- * regular file without blocking on it. Threads: safe anywhere; a map may be read by all threads. */
+/* The only door to files: read-only maps of model files, small whole-file reads, and replacing a file. Refuses
+ * everything that is not a regular file without blocking on it. Threads: safe anywhere; a map may be read by all
+ * threads. */
 #ifndef INFCGI_BASE_IO_H
 #define INFCGI_BASE_IO_H
 
@@ -13,7 +14,8 @@
 struct io_map {
     const unsigned char *data; /* `bytes` bytes, read-only; NULL for an empty file */
     size_t bytes;
-    int fd; /* kept open so that io_map_shrunk can look; -1 when closed */
+    int64_t mtime_ns; /* when the file was last written, as the file system says */
+    int fd;           /* kept open so that io_map_shrunk can look; -1 when closed */
 };
 
 /* Maps the file at `path`. ERR_FILE (missing, directory, FIFO, device, socket, unreadable: info names which),
@@ -30,6 +32,17 @@ bool io_map_shrunk(const struct io_map *map);
 /* Appends a whole regular file to `out` (initialised by the caller), which may then hold limit_bytes at most.
  * ERR_FILE, ERR_TOO_LARGE, ERR_IO, ERR_NOMEM. */
 MUST_CHECK enum err io_read_file(const char *path, size_t limit_bytes, struct buf *out, struct err_info *info);
+
+struct io_part {
+    const void *data;
+    size_t bytes;
+};
+
+/* Makes the file at `path` the n parts one behind the other, or leaves it as it is: writes path.tmp, syncs it and
+ * renames it, so that a reader or a crash finds the old file or the new one. Who has the old one mapped keeps it. The
+ * file is for its owner alone (mode 0600). ERR_AGAIN: another process is writing path.tmp; ERR_FILE: it cannot be
+ * created; ERR_IO: the rest, a full disk for one. On failure path.tmp is gone. */
+MUST_CHECK enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, struct err_info *info);
 
 /* Tests: makes the n-th system call of this module from now on (0 = the next) fail with `errno_value`, once. */
 void io_fail_at(long n, int errno_value);

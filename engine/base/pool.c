@@ -34,6 +34,8 @@ struct pool {
     int n_threads;
     int spin_rounds;
     int n_started;
+    bool is_pinned;
+    cpu_set_t cpus; /* that the process may run on, when it is */
     struct worker {
         pthread_t thread;
         struct pool *pool;
@@ -115,6 +117,40 @@ int pool_cpu_count(void)
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     return n < 1 ? 1 : n;
+}
+
+/* The i-th CPU of the pool's set, as a set of its own. */
+static void pin(const struct pool *p, pthread_t thread, int i)
+{
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &p->cpus) && i-- == 0) {
+            cpu_set_t one;
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            (void)pthread_setaffinity_np(thread, sizeof one, &one); /* a CPU that went away: it runs anywhere */
+            return;
+        }
+    }
+}
+
+void pool_pin(struct pool *p)
+{
+    if (sched_getaffinity(0, sizeof p->cpus, &p->cpus) != 0 || CPU_COUNT(&p->cpus) < p->n_threads) {
+        return;
+    }
+    p->is_pinned = true;
+    for (int i = 1; i < p->n_threads; i++) {
+        pin(p, p->workers[i].thread, i);
+    }
+}
+
+void pool_pin_owner(struct pool *p)
+{
+    static _Thread_local const struct pool *pinned_for;
+    if (p->is_pinned && pinned_for != p) {
+        pinned_for = p;
+        pin(p, pthread_self(), 0);
+    }
 }
 
 enum err pool_new(int n_threads, struct pool **out, struct err_info *info)

@@ -19,6 +19,12 @@ typedef void (*pool_fn)(void *arg, int thread, int n_threads);
 MUST_CHECK enum err pool_new(int n_threads, struct pool **out, struct err_info *info);
 void pool_free(struct pool **pool);
 
+/* Keeps every worker on a CPU of its own: worker i on the i-th CPU that this process may run on. Nothing happens when
+ * there are fewer CPUs than threads. The owner, thread 0, joins them by pool_pin_owner, which costs nothing once done:
+ * its affinity is inherited by the threads it starts, so only a thread that does nothing else should call it. */
+void pool_pin(struct pool *pool);
+void pool_pin_owner(struct pool *pool);
+
 /* Runs fn(arg, ...) on all threads; returns when all have returned. What each wrote is visible to the caller. */
 void pool_run(struct pool *pool, pool_fn fn, void *arg);
 

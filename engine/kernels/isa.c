@@ -12,66 +12,100 @@
 #include <unistd.h>
 #endif
 
-struct isa_row {
-    const char *name;
-    bool (*is_there)(void);
-    void (*init)(struct kern_table *t);
+/* CPU features by gcc's names [GCC manual, __builtin_cpu_supports]: those that ISAs need, and some that they may use.
+ */
+enum feature {
+#if defined(__x86_64__)
+#define CPU_FEATURES(X)                                                                                                \
+    X(avx2) X(fma) X(f16c) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni) X(avx512bf16)
+#define OTHER_FEATURES(X) X(avxvnni) X(amx_tile) X(amx_int8) X(tile_state) /* not all compilers know these */
+#else
+#define CPU_FEATURES(X)
+#define OTHER_FEATURES(X)
+#endif
+#define FEATURE_ENUM(name) FEATURE_##name,
+    CPU_FEATURES(FEATURE_ENUM) OTHER_FEATURES(FEATURE_ENUM)
+#undef FEATURE_ENUM
+        FEATURE_COUNT
 };
 
-static bool always(void) { return true; }
-
 #if defined(__x86_64__)
-static bool has_avx2(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-}
-
-/* Bit `bit` of register 0 (eax) .. 3 (edx) of CPUID leaf 7, for what compilers we support do not all know by name
- * [Intel SDM vol. 2A, CPUID]. */
+/* Bit `bit` of register 0 (eax) .. 3 (edx) of CPUID leaf 7 [Intel SDM vol. 2A, CPUID]. */
 static bool has_leaf_7(unsigned subleaf, int reg, int bit)
 {
     unsigned r[4] = {0};
     return __get_cpuid_count(7, subleaf, &r[0], &r[1], &r[2], &r[3]) != 0 && (r[reg] >> bit & 1) != 0;
 }
 
-static bool has_avxvnni(void) { return has_avx2() && has_leaf_7(1, 0, 4); }
-
-static bool has_avx512(void)
-{
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vnni");
-}
-
-/* Tiles of 16 rows of 64 bytes, eight of them: palette 1 as it has always been [Intel SDM vol. 2A, CPUID leaf 1DH]. */
-static bool has_palette_1(void)
+/* Eight tiles of 16 rows of 64 bytes: palette 1 as it has always been [Intel SDM vol. 2A, CPUID leaf 1DH]. */
+static bool has_amx_tile(void)
 {
     unsigned a, b, c, d;
-    return __get_cpuid_count(0x1D, 1, &a, &b, &c, &d) != 0 && (b & 0xFFFF) == 64 && b >> 16 >= 8 && (c & 0xFFFF) == 16;
+    return has_leaf_7(0, 3, 24) && __get_cpuid_count(0x1D, 1, &a, &b, &c, &d) != 0 && (b & 0xFFFF) == 64 &&
+           b >> 16 >= 8 && (c & 0xFFFF) == 16;
 }
 
 /* Linux hands out the 8 KiB of tile state to processes that ask for it, once for all their threads; asking again does
  * no harm. A kernel that does not know tiles, or a process that may not have them, fails [Linux
  * Documentation/arch/x86/xstate.rst]. */
-static bool may_use_tiles(void)
+static bool has_tile_state(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
-    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
-}
-
-static bool has_amx(void)
-{
-    enum { AMX_TILE = 24, AMX_INT8 = 25 };
-    return has_avx512() && has_leaf_7(0, 3, AMX_TILE) && has_leaf_7(0, 3, AMX_INT8) && has_palette_1() &&
-           may_use_tiles();
+    return has_amx_tile() && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 #endif
 
-static const struct isa_row isa_rows[] = {
-    {"ref", always, kern_init_ref},
+static bool has_feature(int f)
+{
+    switch (f) {
+#define FEATURE_CASE(name)                                                                                             \
+    case FEATURE_##name:                                                                                               \
+        return __builtin_cpu_supports(#name) != 0;
+        CPU_FEATURES(FEATURE_CASE)
+#undef FEATURE_CASE
 #if defined(__x86_64__)
-    {"avx2", has_avx2, kern_init_avx2},       {"avxvnni", has_avxvnni, kern_init_avxvnni},
-    {"avx512", has_avx512, kern_init_avx512}, {"amx", has_amx, kern_init_amx},
+    case FEATURE_avxvnni:
+        return has_leaf_7(1, 0, 4) && __builtin_cpu_supports("avx2") != 0;
+    case FEATURE_amx_tile:
+        return has_amx_tile();
+    case FEATURE_amx_int8:
+        return has_leaf_7(0, 3, 25);
+    case FEATURE_tile_state:
+        return has_tile_state();
+#endif
+    default:
+        return false;
+    }
+}
+
+static const char *const feature_names[] = {
+#define FEATURE_NAME(name) #name,
+    CPU_FEATURES(FEATURE_NAME) OTHER_FEATURES(FEATURE_NAME)
+#undef FEATURE_NAME
+        ""};
+
+struct isa_row {
+    const char *name;
+    unsigned needs; /* one bit for each enum feature */
+    void (*init)(struct kern_table *t);
+};
+
+#if defined(__x86_64__)
+enum {
+    NEEDS_AVX2 = 1 << FEATURE_avx2 | 1 << FEATURE_fma | 1 << FEATURE_f16c,
+    NEEDS_AVX512 = NEEDS_AVX2 | 1 << FEATURE_avx512f | 1 << FEATURE_avx512bw | 1 << FEATURE_avx512vl |
+                   1 << FEATURE_avx512dq | 1 << FEATURE_avx512vnni,
+    NEEDS_AMX = NEEDS_AVX512 | 1 << FEATURE_amx_tile | 1 << FEATURE_amx_int8 | 1 << FEATURE_tile_state,
+};
+#endif
+
+static const struct isa_row isa_rows[] = {
+    {"ref", 0, kern_init_ref},
+#if defined(__x86_64__)
+    {"avx2", NEEDS_AVX2, kern_init_avx2},
+    {"avxvnni", NEEDS_AVX2 | 1 << FEATURE_avxvnni, kern_init_avxvnni},
+    {"avx512", NEEDS_AVX512, kern_init_avx512},
+    {"amx", NEEDS_AMX, kern_init_amx},
 #endif
 };
 
@@ -79,14 +113,38 @@ enum { N_ISA = ARRAY_LEN(isa_rows) };
 
 const char *kern_isa_name(int i) { return i >= 0 && i < N_ISA ? isa_rows[i].name : NULL; }
 
-bool kern_isa_is_there(int i) { return i >= 0 && i < N_ISA && isa_rows[i].is_there(); }
+/* Names of the features in `mask` that the CPU has or has not. */
+static void list_features(unsigned mask, bool has, char *out)
+{
+    out[0] = '\0';
+    for (int f = 0; f < FEATURE_COUNT; f++) {
+        if ((mask >> f & 1) != 0 && has_feature(f) == has) {
+            strncat(out, out[0] == '\0' ? "" : " ", KERN_CPU_FLAGS_BYTES - strlen(out) - 1);
+            strncat(out, feature_names[f], KERN_CPU_FLAGS_BYTES - strlen(out) - 1);
+        }
+    }
+}
+
+void kern_cpu_flags(char out[KERN_CPU_FLAGS_BYTES]) { list_features(~0u, true, out); }
+
+void kern_isa_lacks(int i, char out[KERN_CPU_FLAGS_BYTES])
+{
+    list_features(i >= 0 && i < N_ISA ? isa_rows[i].needs : 0, false, out);
+}
+
+bool kern_isa_is_there(int i)
+{
+    char lacks[KERN_CPU_FLAGS_BYTES];
+    kern_isa_lacks(i, lacks);
+    return i >= 0 && i < N_ISA && lacks[0] == '\0';
+}
 
 /* Names of the ISAs this CPU has, separated by spaces. */
 static void list_isas(char *out, size_t cap)
 {
     out[0] = '\0';
     for (int i = 0; i < N_ISA; i++) {
-        if (isa_rows[i].is_there()) {
+        if (kern_isa_is_there(i)) {
             strncat(out, i == 0 ? "" : " ", cap - strlen(out) - 1);
             strncat(out, isa_rows[i].name, cap - strlen(out) - 1);
         }
@@ -98,11 +156,11 @@ enum err kern_select(const char *name, struct kern_table *out, struct err_info *
     bool best = name == NULL || strcmp(name, "auto") == 0;
     int wanted = -1;
     for (int i = 0; i < N_ISA; i++) {
-        if (best ? isa_rows[i].is_there() : strcmp(name, isa_rows[i].name) == 0) {
+        if (best ? kern_isa_is_there(i) : strcmp(name, isa_rows[i].name) == 0) {
             wanted = i;
         }
     }
-    if (wanted < 0 || !isa_rows[wanted].is_there()) {
+    if (wanted < 0 || !kern_isa_is_there(wanted)) {
         char have[128];
         list_isas(have, sizeof have);
         return err_set(info, ERR_UNSUPPORTED_CPU, "cpu", "expected one of: auto %s; found '%s', which %s", have, name,
@@ -110,7 +168,7 @@ enum err kern_select(const char *name, struct kern_table *out, struct err_info *
     }
     *out = (struct kern_table){.isa = isa_rows[wanted].name};
     for (int i = 0; i <= wanted; i++) {
-        if (isa_rows[i].is_there()) {
+        if (kern_isa_is_there(i)) {
             isa_rows[i].init(out);
         }
     }

@@ -21,6 +21,7 @@ void kern_init_amx(struct kern_table *t);
 void kern_ops_init_ref(struct kern_table *t);
 void kern_ops_init_avx2(struct kern_table *t);
 void kern_ops_init_avx512(struct kern_table *t);
+void kern_rows_init_ref(struct kern_table *t); /* what the sampler asks of a row; ISAs set it in kern_ops_init_* */
 
 struct kern_attention_args;
 void kern_attention_ref(const struct kern_attention_args *a);

@@ -45,10 +45,12 @@ static inline size_t kern_qrow_bytes(size_t k) { return kern_qrow_blocks(k) * si
 
 /* out[T][n_panels*16] = rows * panels^T.
  * Quantised kinds, per element and in this order over blocks b = 0..: with acc the exact integer sum of
- * (c - zero point) * (256 * hi + lo)
+ * (c - zero point) * (256 * hi + lo), c replaced by its entry in table kinds
  *   scale per 32:  out = fma(scale_b / 256 * (float)acc, d_b, out)
- *   scale per 16:  two such steps, first half then second half of the block
- *   minimum:       then out = fma(min_b, s_b, out)
+ *   minimum too:   then out = fma(min_b, s_b, out)
+ *   scale per 16:  two steps as for 32, first half then second half of the block
+ *   minimum too:   two steps out = fma(fma(min_b / -2048, (float)sum, scale_b / 256 * (float)acc), d_b, out),
+ *                  with sum = 256 * half + half_lo (which is -8 times that of 256 * hi + lo)
  * A block without lo may as well take (scale_b * (float)(acc / 256)): a power of two changes no bit. So a kernel leaves
  * lo out where no row of its tile has any, and no row's result depends on its tile mates.
  * float kinds: out = fma(w_k, x_k, out) for k = 0..K-1, weights widened to f32. out starts from 0.
@@ -139,6 +141,21 @@ struct kern_table {
     /* Largest value of x[n]; then log(sum exp(x - max)) + max, summed in 16 interleaved partial sums in double.
      * Returns the log-sum-exp. NaN when an element is NaN or +inf. Bound: 2e-6 * (1 + |result|). */
     float (*logsumexp)(const float *x, int32_t n, float *max);
+
+    /* The three below read x[n] in blocks of `block` elements, a multiple of 16; the last block may be shorter. x need
+     * not be aligned. n_blocks = ceil(n / block). */
+
+    /* max[n_blocks]: largest of each block, NaNs left out; -inf for a block of nothing else. Exact. */
+    void (*block_max)(const float *x, int32_t n, int32_t block, float *max);
+
+    /* sum[n_blocks]: sum of exp((x - shift) * scale) over each block, for x <= shift and 0 < scale <= FLT_MAX. No
+     * NaNs. Relative error at most 2e-6 + 3e-7 * the mean of |(x - shift) * scale|, weighted by the terms; arguments
+     * below -87.3 count as 0. */
+    void (*block_expsum)(const float *x, int32_t n, int32_t block, float shift, float scale, double *sum);
+
+    /* Indices of the elements that are at least `least`, ascending, into ids[n]; returns how many. NaNs are not.
+     * Exact. */
+    int32_t (*collect)(const float *x, int32_t n, float least, int32_t *ids);
 };
 
 /* --- ISA selection ---------------------------------------------------------------------------------------------- */
@@ -150,5 +167,10 @@ MUST_CHECK enum err kern_select(const char *name, struct kern_table *out, struct
 /* ISAs in ascending order; NULL beyond the last. is_there tells whether this CPU has it. */
 const char *kern_isa_name(int i);
 bool kern_isa_is_there(int i);
+
+/* The CPU flags that decide about ISAs, space-separated: those an ISA needs and this CPU lacks, ""; those it has. */
+enum { KERN_CPU_FLAGS_BYTES = 256 };
+void kern_isa_lacks(int i, char out[KERN_CPU_FLAGS_BYTES]);
+void kern_cpu_flags(char out[KERN_CPU_FLAGS_BYTES]);
 
 #endif

@@ -15,9 +15,20 @@ static const struct panel_info panel_rows[PANEL_KIND_COUNT] = {
     [PANEL_U8] = {.name = "u8", .bits = 8, .block = 32, .zero_point = 128},
     [PANEL_U8_MIN] = {.name = "u8_min", .bits = 8, .block = 32, .has_min = true},
     [PANEL_U8_B16] = {.name = "u8_b16", .bits = 8, .block = 16, .zero_point = 128},
+    [PANEL_U4_B16] = {.name = "u4_b16", .bits = 4, .block = 16, .zero_point = 8},
+    [PANEL_U4_MIN_B16] = {.name = "u4_min_b16", .bits = 4, .block = 16, .has_min = true},
+    [PANEL_T4] = {.name = "t4", .bits = 4, .block = 32, .zero_point = 128, .has_table = true},
+    [PANEL_T4_B16] = {.name = "t4_b16", .bits = 4, .block = 16, .zero_point = 128, .has_table = true},
+    [PANEL_T4_BF16] =
+        {.name = "t4_bf16", .bits = 4, .block = 32, .zero_point = 128, .has_table = true, .has_bf16_scale = true},
 };
 
 const struct panel_info *panel_info(enum panel_kind kind) { return &panel_rows[kind]; }
+
+enum {
+    TABLE_ENTRIES = 16,
+    TABLE_BYTES = 64
+}; /* a table fills a 512-bit register, so one load gives every ISA its own */
 
 static size_t round_up_64(size_t n) { return (n + 63) / 64 * 64; }
 
@@ -36,14 +47,20 @@ size_t panel_min_offset(enum panel_kind kind, size_t k)
     return panel_scale_offset(kind, k) + k / PANEL_BLOCK * scale_bytes(&panel_rows[kind]);
 }
 
+size_t panel_table_offset(enum panel_kind kind, size_t k)
+{
+    const struct panel_info *info = &panel_rows[kind];
+    size_t mins = info->has_min ? k / PANEL_BLOCK * scale_bytes(info) : 0;
+    return round_up_64(panel_min_offset(kind, k) + mins);
+}
+
 size_t panel_bytes(enum panel_kind kind, size_t k)
 {
     const struct panel_info *info = &panel_rows[kind];
     if (info->is_float) {
         return round_up_64(k * PANEL_ROWS * info->bits / 8);
     }
-    size_t mins = info->has_min ? k / PANEL_BLOCK * scale_bytes(info) : 0;
-    return round_up_64(panel_min_offset(kind, k) + mins);
+    return panel_table_offset(kind, k) + (info->has_table ? TABLE_BYTES : 0);
 }
 
 /* [n_rows][k] -> [k][16]; missing lanes are zero. */
@@ -100,7 +117,8 @@ static void pack_block(const struct quant_ops *ops, const struct panel_info *inf
             store_u8(b.codes, codes, lane);
         }
         for (int part = 0; part < parts; part++) {
-            scales[part * PANEL_ROWS + lane] = dtype_f32_to_f16(b.scale[part]);
+            scales[part * PANEL_ROWS + lane] =
+                info->has_bf16_scale ? dtype_f32_to_bf16(b.scale[part]) : dtype_f32_to_f16(b.scale[part]);
             if (info->has_min) {
                 mins[part * PANEL_ROWS + lane] = dtype_f32_to_f16(b.min[part]);
             }
@@ -118,7 +136,7 @@ void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, 
     if (n_rows < PANEL_ROWS) {
         memset(out, 0, bytes); /* missing lanes: zero weights or zero scales */
     } else {
-        memset(out + bytes - 64, 0, 64); /* the padding at the end */
+        memset(out + (info->has_table ? panel_table_offset(kind, k) : bytes) - 64, 0, 64); /* padding at the end */
     }
     if (info->bits == 32) {
         pack_f32(src, row_bytes, n_rows, k, dst);
@@ -134,6 +152,9 @@ void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, 
     for (size_t b = 0; b < k / PANEL_BLOCK; b++) {
         pack_block(ops, info, src, row_bytes, n_rows, b, out + b * code_bytes(info), scales + b * n_scales,
                    mins + b * n_scales);
+    }
+    for (size_t at = panel_table_offset(kind, k); at < bytes; at += TABLE_ENTRIES) {
+        memcpy(out + at, ops->table, TABLE_ENTRIES);
     }
 }
 
@@ -171,10 +192,13 @@ void panel_unpack_row(enum panel_kind kind, const void *panel, size_t k, int lan
     }
     const uint16_t *scales = (const uint16_t *)(const void *)(p + panel_scale_offset(kind, k));
     const uint16_t *mins = (const uint16_t *)(const void *)(p + panel_min_offset(kind, k));
+    const unsigned char *table = p + panel_table_offset(kind, k);
     for (size_t i = 0; i < k; i++) {
         size_t at = i / info->block * PANEL_ROWS + (size_t)lane;
         unsigned code = code_at(p + i / PANEL_BLOCK * code_bytes(info), info->bits, i % PANEL_BLOCK, lane);
-        float product = dtype_f16_to_f32(scales[at]) * (float)((int)code - info->zero_point);
+        code = info->has_table ? table[code] : code;
+        float scale = info->has_bf16_scale ? dtype_bf16_to_f32(scales[at]) : dtype_f16_to_f32(scales[at]);
+        float product = scale * (float)((int)code - info->zero_point);
         out[i] = info->has_min ? product + dtype_f16_to_f32(mins[at]) : product;
     }
 }

@@ -11,13 +11,14 @@
 
 /* Codes of 32 consecutive inputs in the panel kind's terms: `block` 32 uses scale[0] (and min[0]); 16 uses both. */
 struct quant_block {
-    uint8_t codes[PANEL_BLOCK]; /* unsigned, zero point of the panel kind included */
+    uint8_t codes[PANEL_BLOCK]; /* unsigned, zero point of the panel kind included; indexes of table kinds */
     float scale[2];
     float min[2];
 };
 
 struct quant_ops {
     enum panel_kind panel;
+    const uint8_t *table; /* [16] of table kinds: what a code stands for, plus the zero point; NULL for other kinds */
 
     /* out[0..n) = the values of a row of n elements (a multiple of the type's block). src: the row's bytes, unaligned.
      */

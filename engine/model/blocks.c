@@ -1,4 +1,4 @@
-/* Hyper-parameters, binding, and the pre-norm decoder [Touvron 2023, "LLaMA"]. */
+/* Hyper-parameters, binding, and the pre-norm decoder [Touvron 2023, "LLaMA"] with what later families added. */
 #include "engine/model/blocks.h"
 
 #include <inttypes.h>
@@ -80,6 +80,8 @@ enum err blocks_read_hparams(struct blocks *b)
     }
     TRY(blocks_get_f32(b, "attention.layer_norm_rms_epsilon", 1e-12, 1.0, NAN, &h->eps));
     TRY(blocks_get_f32(b, "rope.freq_base", 1.0, 1e12, 10000.0, &h->freq_base));
+    b->style =
+        (struct blocks_style){.act = PLAN_SILU, .embed_scale = 1, .attn_scale = (float)(1.0 / sqrt(h->head_dim))};
     struct plan *p = b->plan;
     p->n_vocab = h->n_vocab;
     p->n_embd = h->n_embd;
@@ -171,7 +173,7 @@ static enum err scale_rope(struct blocks *b, float *inv_freq)
     return ERR_OK;
 }
 
-enum err blocks_add_rope(struct blocks *b, bool is_neox)
+static enum err add_rope(struct blocks *b, float freq_base, bool is_scaled, int32_t *id)
 {
     uint32_t n = b->h.n_rot / 2;
     float *inv_freq = arena_alloc(&b->plan->arena, n * sizeof *inv_freq);
@@ -179,16 +181,32 @@ enum err blocks_add_rope(struct blocks *b, bool is_neox)
         return ERR_NOMEM;
     }
     for (uint32_t i = 0; i < n; i++) {
-        inv_freq[i] = (float)pow((double)b->h.freq_base, -2.0 * i / b->h.n_rot);
+        inv_freq[i] = (float)pow((double)freq_base, -2.0 * i / b->h.n_rot);
     }
-    TRY(scale_rope(b, inv_freq));
-    struct plan_rope rope = {.n_rot = b->h.n_rot, .is_neox = is_neox, .mscale = 1.0f, .inv_freq = inv_freq};
-    return plan_add_rope(b->plan, &rope, &b->rope);
+    if (is_scaled) {
+        TRY(scale_rope(b, inv_freq));
+    }
+    struct plan_rope rope = {.n_rot = b->h.n_rot, .is_neox = b->style.is_neox, .mscale = 1.0f, .inv_freq = inv_freq};
+    return plan_add_rope(b->plan, &rope, id);
 }
 
+enum err blocks_add_ropes(struct blocks *b)
+{
+    b->local_rope = PLAN_NONE;
+    TRY(add_rope(b, b->h.freq_base, true, &b->rope));
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        if (b->style.is_local[i]) {
+            return add_rope(b, b->style.local_freq_base, false, &b->local_rope);
+        }
+    }
+    return ERR_OK;
+}
+
+/* dst = norm of src; into the stream it is added. */
 static enum err add_norm(struct blocks *b, const char *name, int layer, plan_buf_id src, plan_buf_id dst)
 {
     struct plan_step s = plan_step_of(PLAN_NORM);
+    s.adds = dst == b->x;
     s.src = src;
     s.dst = dst;
     s.eps = b->h.eps;
@@ -196,10 +214,21 @@ static enum err add_norm(struct blocks *b, const char *name, int layer, plan_buf
     return plan_add_step(b->plan, &s);
 }
 
+/* A matmul whose result joins the residual stream: straight away, or through a norm (`post_norm`) behind it, for which
+ * b->norm is free. */
+static enum err add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer)
+{
+    matmul->epilogue = b->style.has_post_norms ? PLAN_STORE : PLAN_ADD;
+    matmul->dst = b->style.has_post_norms ? b->norm : b->x;
+    TRY(plan_add_step(b->plan, matmul));
+    return b->style.has_post_norms ? add_norm(b, post_norm, layer, b->norm, b->x) : ERR_OK;
+}
+
 /* norm, Q K V with RoPE, attention, output projection + residual. */
 static enum err add_attention(struct blocks *b, int layer)
 {
     const struct blocks_hparams *h = &b->h;
+    bool is_local = b->style.is_local[layer];
     uint32_t q_rows = h->n_heads * h->head_dim, kv_rows = h->n_kv_heads * h->head_dim;
     TRY(add_norm(b, "blk.%d.attn_norm.weight", layer, b->x, b->norm));
     struct plan_step qkv = plan_step_of(PLAN_MATMUL);
@@ -208,39 +237,42 @@ static enum err add_attention(struct blocks *b, int layer)
     qkv.src = b->norm;
     qkv.dst = b->q;
     qkv.eps = h->eps;
-    qkv.rope = b->rope;
+    qkv.rope = is_local ? b->local_rope : b->rope;
     TRY(blocks_bind(b, "blk.%d.attn_q.weight", layer, q_rows, h->n_embd, false, &qkv.w[0]));
     TRY(blocks_bind(b, "blk.%d.attn_k.weight", layer, kv_rows, h->n_embd, false, &qkv.w[1]));
     TRY(blocks_bind(b, "blk.%d.attn_v.weight", layer, kv_rows, h->n_embd, false, &qkv.w[2]));
     TRY(blocks_bind(b, "blk.%d.attn_q.bias", layer, 1, q_rows, true, &qkv.bias[0]));
     TRY(blocks_bind(b, "blk.%d.attn_k.bias", layer, 1, kv_rows, true, &qkv.bias[1]));
     TRY(blocks_bind(b, "blk.%d.attn_v.bias", layer, 1, kv_rows, true, &qkv.bias[2]));
+    if (b->style.has_head_norms) {
+        TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, h->head_dim, false, &qkv.q_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, h->head_dim, false, &qkv.k_norm));
+    }
     TRY(plan_add_step(b->plan, &qkv));
 
     struct plan_step att = plan_step_of(PLAN_ATTENTION);
     att.layer = layer;
     att.src = b->q;
     att.dst = b->att;
-    att.scale = (float)(1.0 / sqrt((double)h->head_dim));
+    att.scale = b->style.attn_scale;
+    att.window = is_local ? (int32_t)b->style.window : 0;
     TRY(plan_add_step(b->plan, &att));
 
     struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.epilogue = PLAN_ADD;
     out.src = b->att;
-    out.dst = b->x;
     TRY(blocks_bind(b, "blk.%d.attn_output.weight", layer, h->n_embd, q_rows, false, &out.w[0]));
     TRY(blocks_bind(b, "blk.%d.attn_output.bias", layer, 1, h->n_embd, true, &out.bias[0]));
-    return plan_add_step(b->plan, &out);
+    return add_to_stream(b, &out, "blk.%d.post_attention_norm.weight", layer);
 }
 
-/* norm, gate and up with SiLU, down + residual [Shazeer 2020, "GLU variants"]. */
+/* norm, gate and up, down + residual [Shazeer 2020, "GLU variants"]. */
 static enum err add_feed_forward(struct blocks *b, int layer)
 {
     const struct blocks_hparams *h = &b->h;
     TRY(add_norm(b, "blk.%d.ffn_norm.weight", layer, b->x, b->norm));
     struct plan_step glu = plan_step_of(PLAN_MATMUL);
     glu.epilogue = PLAN_GLU;
-    glu.act = PLAN_SILU;
+    glu.act = b->style.act;
     glu.src = b->norm;
     glu.dst = b->ff;
     TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, h->n_ff, h->n_embd, false, &glu.w[0]));
@@ -248,11 +280,9 @@ static enum err add_feed_forward(struct blocks *b, int layer)
     TRY(plan_add_step(b->plan, &glu));
 
     struct plan_step down = plan_step_of(PLAN_MATMUL);
-    down.epilogue = PLAN_ADD;
     down.src = b->ff;
-    down.dst = b->x;
     TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, h->n_ff, false, &down.w[0]));
-    return plan_add_step(b->plan, &down);
+    return add_to_stream(b, &down, "blk.%d.post_ffw_norm.weight", layer);
 }
 
 /* gather, norm, logits. */
@@ -265,6 +295,7 @@ static enum err add_head(struct blocks *b, plan_weight_id embd)
     TRY(add_norm(b, "output_norm.weight", -1, b->last, b->last));
     struct plan_step logits = plan_step_of(PLAN_MATMUL);
     logits.epilogue = PLAN_LOGITS;
+    logits.softcap = b->style.logit_softcap;
     logits.src = b->last;
     TRY(blocks_bind(b, "output.weight", -1, b->h.n_vocab, b->h.n_embd, true, &logits.w[0]));
     if (logits.w[0] == PLAN_NONE) {
@@ -273,10 +304,9 @@ static enum err add_head(struct blocks *b, plan_weight_id embd)
     return plan_add_step(b->plan, &logits);
 }
 
-enum err blocks_build_decoder(struct blocks *b, bool is_neox)
+enum err blocks_build_decoder(struct blocks *b)
 {
-    TRY(blocks_read_hparams(b));
-    TRY(blocks_add_rope(b, is_neox));
+    TRY(blocks_add_ropes(b));
     const struct blocks_hparams *h = &b->h;
     uint32_t q_width = h->n_heads * h->head_dim;
     TRY(plan_add_buf(b->plan, "x", h->n_embd, &b->x));
@@ -287,6 +317,7 @@ enum err blocks_build_decoder(struct blocks *b, bool is_neox)
     TRY(plan_add_buf(b->plan, "last", h->n_embd, &b->last));
     struct plan_step embed = plan_step_of(PLAN_EMBED);
     embed.dst = b->x;
+    embed.scale = b->style.embed_scale;
     TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
     TRY(plan_add_step(b->plan, &embed));
     for (uint32_t i = 0; i < h->n_layers; i++) {

@@ -7,7 +7,8 @@ static enum err build(const struct gguf *g, struct plan *p, struct err_info *inf
     struct blocks b = {.g = g, .arch = "llama", .plan = p, .info = info};
     uint32_t n_expert;
     TRY(blocks_get_u32(&b, "expert_count", 0, 0, 0, &n_expert));
-    return blocks_build_decoder(&b, false);
+    TRY(blocks_read_hparams(&b));
+    return blocks_build_decoder(&b);
 }
 
 const struct model_family model_llama = {

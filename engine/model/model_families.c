@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+extern const struct model_family model_gemma3;
 extern const struct model_family model_llama;
 extern const struct model_family model_qwen2;
 
 static const struct model_family *const families[] = {
     &model_llama,
     &model_qwen2,
+    &model_gemma3,
 };
 
 const struct model_family *model_family_at(int i)

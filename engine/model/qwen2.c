@@ -4,7 +4,9 @@
 static enum err build(const struct gguf *g, struct plan *p, struct err_info *info)
 {
     struct blocks b = {.g = g, .arch = "qwen2", .plan = p, .info = info};
-    return blocks_build_decoder(&b, true);
+    TRY(blocks_read_hparams(&b));
+    b.style.is_neox = true;
+    return blocks_build_decoder(&b);
 }
 
 const struct model_family model_qwen2 = {

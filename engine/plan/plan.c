@@ -215,6 +215,9 @@ static enum err check_step(const struct check *c)
     case PLAN_EMBED:
         return check_weight(c, s->w[0], p->n_vocab, buf_width(c, s->dst), false);
     case PLAN_NORM:
+        if (s->adds && s->src == s->dst) {
+            return err_set(c->info, ERR_INTERNAL, NULL, "the plan's norm step adds to the buffer it reads");
+        }
         TRY(check_width(c, s->dst, buf_width(c, s->src)));
         return check_vector(c, s->w[0], buf_width(c, s->src), false);
     case PLAN_MATMUL:

@@ -35,7 +35,7 @@ enum { PLAN_NONE = -1 };
 
 enum plan_op {
     PLAN_EMBED,     /* dst[T][n] = scale * rows of w[0] picked by token id */
-    PLAN_NORM,      /* dst = rmsnorm(src) * w[0] */
+    PLAN_NORM,      /* dst = rmsnorm(src) * w[0]; or dst += that, when `adds` */
     PLAN_MATMUL,    /* what epilogue says, of src times w[0..] */
     PLAN_ATTENTION, /* dst[T][H*d] = attention of src (queries) over the KV cache of `layer` */
     PLAN_GATHER,    /* dst[S][n] = the rows of src whose logits are wanted; every later step works on S rows */
@@ -72,6 +72,7 @@ struct plan_step {
     plan_weight_id bias[3];        /* f32 [1][n_out of w[i]] */
     enum plan_act act;             /* PLAN_GLU */
     float scale;                   /* PLAN_EMBED, PLAN_ATTENTION (of q.k), PLAN_LOGITS */
+    bool adds;                     /* PLAN_NORM: a norm behind a block, whose result joins the residual stream dst */
     float eps;                     /* PLAN_NORM; PLAN_QKV's head norms */
     float softcap;                 /* PLAN_ATTENTION, PLAN_LOGITS; 0 = none */
     int32_t window;                /* PLAN_ATTENTION: positions a row sees, itself included; 0 = all before it */

@@ -1,96 +1,43 @@
-/* The sampler chain. Candidates are never fully sorted: a heap gives the best ones for as long as a stage asks. */
-#include "engine/sample/sampler.h"
+/* The sampler chain. The row is read once or twice, whatever the stages are; what the truncating stages can keep is
+ * found by sampler_select.c, and only that is sorted. */
+#include "engine/sample/sampler_internal.h"
 
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
-enum {
-    FIRST_CANDIDATES = 256
-}; /* selected at first when only top-p or min-p truncate; 8 times more at each further try */
+enum { FIRST_CANDIDATES = 64 }; /* at least, when only top-p or min-p truncate */
 
 enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab)
 {
     size_t n = (size_t)n_vocab;
+    s->kern = mem_zalloc(sizeof *s->kern, MEM_SCRATCH);
     s->logits = mem_zalloc_array(n, sizeof *s->logits, MEM_SCRATCH);
     s->cands = mem_zalloc_array(n, sizeof *s->cands, MEM_SCRATCH);
+    s->spare = mem_zalloc_array(n, sizeof *s->spare, MEM_SCRATCH);
+    s->weights = mem_zalloc_array(n, sizeof *s->weights, MEM_SCRATCH);
     s->seen = mem_zalloc(n, MEM_SCRATCH);
-    if (s->logits == NULL || s->cands == NULL || s->seen == NULL) {
+    if (s->kern == NULL || s->logits == NULL || s->cands == NULL || s->spare == NULL || s->weights == NULL ||
+        s->seen == NULL) {
         sampler_scratch_fini(s);
         return ERR_NOMEM;
     }
-    return ERR_OK;
+    struct err_info info;
+    return kern_select(NULL, s->kern, &info);
 }
 
 void sampler_scratch_fini(struct sampler_scratch *s)
 {
+    mem_free(s->kern);
     mem_free(s->logits);
     mem_free(s->cands);
+    mem_free(s->spare);
+    mem_free(s->weights);
     mem_free(s->seen);
     *s = (struct sampler_scratch){0};
-}
-
-/* --- order and heap --------------------------------------------------------------------------------------------- */
-
-/* Better first: higher logit, then lower id. */
-static bool is_better(struct sampler_candidate a, struct sampler_candidate b)
-{
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
-
-/* Sinks heap[at] of a heap of n whose best (or, with `worst_first`, worst) element is on top. */
-static void sink(struct sampler_candidate *heap, int32_t n, int32_t at, bool worst_first)
-{
-    struct sampler_candidate c = heap[at];
-    for (int32_t child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && is_better(heap[child + 1], heap[child]) != worst_first) {
-            child++;
-        }
-        if (is_better(heap[child], c) == worst_first) {
-            break;
-        }
-        heap[at] = heap[child];
-    }
-    heap[at] = c;
-}
-
-/* The k best of logits[n], best first, into cands[k]; returns how many there are (banned ones are -inf and left out).
- */
-static int32_t select_best(const float *logits, int32_t n, int32_t k, struct sampler_candidate *cands)
-{
-    int32_t m = 0;
-    for (int32_t i = 0; i < n; i++) {
-        struct sampler_candidate c = {i, logits[i]};
-        if (c.logit == -INFINITY) {
-            continue;
-        }
-        if (m < k) {
-            cands[m++] = c;
-            if (m == k) {
-                for (int32_t at = m / 2; at-- > 0;) {
-                    sink(cands, m, at, true);
-                }
-            }
-        } else if (c.logit > cands[0].logit) { /* an equal logit has a higher id: never better */
-            cands[0] = c;
-            sink(cands, m, 0, true);
-        }
-    }
-    if (m < k) {
-        for (int32_t at = m / 2; at-- > 0;) {
-            sink(cands, m, at, true);
-        }
-    }
-    for (int32_t end = m; end > 1;) { /* heap sort: the worst goes to the back */
-        end--;
-        struct sampler_candidate worst = cands[0];
-        cands[0] = cands[end];
-        cands[end] = worst;
-        sink(cands, end, 0, true);
-    }
-    return m;
 }
 
 /* --- penalties -------------------------------------------------------------------------------------------------- */
@@ -101,52 +48,54 @@ static bool changes_logits(const struct sampler_params *p, const struct sampler_
            p->frequency_penalty != 0;
 }
 
-static void penalise_repeats(const struct sampler_params *p, const struct sampler_history *h, struct sampler_scratch *s)
+static void penalise_repeats(const struct sampler_params *p, const struct sampler_history *h, struct sampler_view *v,
+                             unsigned char *seen)
 {
     int32_t from = p->repeat_last_n < 0 || p->repeat_last_n > h->n_tokens ? 0 : h->n_tokens - p->repeat_last_n;
     for (int32_t i = from; i < h->n_tokens; i++) {
         int32_t id = h->tokens[i];
-        if (s->seen[id] == 0) {
-            s->seen[id] = 1;
-            s->logits[id] = s->logits[id] > 0 ? s->logits[id] / p->repeat_penalty : s->logits[id] * p->repeat_penalty;
+        if (seen[id] == 0) {
+            seen[id] = 1;
+            float *logit = sampler_view_change(v, id);
+            *logit = *logit > 0 ? *logit / p->repeat_penalty : *logit * p->repeat_penalty;
         }
     }
     for (int32_t i = from; i < h->n_tokens; i++) {
-        s->seen[h->tokens[i]] = 0;
+        seen[h->tokens[i]] = 0;
     }
 }
 
-static void penalise_generated(const struct sampler_params *p, const struct sampler_history *h,
-                               struct sampler_scratch *s)
+static void penalise_generated(const struct sampler_params *p, const struct sampler_history *h, struct sampler_view *v,
+                               unsigned char *seen)
 {
     for (int32_t i = h->n_prompt; i < h->n_tokens; i++) {
         int32_t id = h->tokens[i];
-        s->logits[id] -= p->frequency_penalty + (s->seen[id] == 0 ? p->presence_penalty : 0);
-        s->seen[id] = 1;
+        *sampler_view_change(v, id) -= p->frequency_penalty + (seen[id] == 0 ? p->presence_penalty : 0);
+        seen[id] = 1;
     }
     for (int32_t i = h->n_prompt; i < h->n_tokens; i++) {
-        s->seen[h->tokens[i]] = 0;
+        seen[h->tokens[i]] = 0;
     }
 }
 
-/* Leaves the changed logits in the scratch. */
-static void change_logits(const struct sampler_params *p, const struct sampler_row *row,
-                          const struct sampler_history *h, struct sampler_scratch *s)
+static void change_logits(const struct sampler_params *p, const struct sampler_history *h, struct sampler_view *v,
+                          unsigned char *seen)
 {
-    memcpy(s->logits, row->logits, (size_t)row->n_vocab * sizeof *s->logits);
+    sampler_view_find_max(v);
     for (size_t i = 0; i < p->n_bias; i++) {
-        s->logits[p->bias[i].id] =
-            p->bias[i].bias <= SAMPLER_BAN ? -INFINITY : s->logits[p->bias[i].id] + p->bias[i].bias;
+        float *logit = sampler_view_change(v, p->bias[i].id);
+        *logit = p->bias[i].bias <= SAMPLER_BAN ? -INFINITY : *logit + p->bias[i].bias;
     }
     for (size_t i = 0; h->ban_ends && i < p->n_ends; i++) {
-        s->logits[p->ends[i]] = -INFINITY;
+        *sampler_view_change(v, p->ends[i]) = -INFINITY;
     }
     if (p->repeat_penalty != 1.0f) {
-        penalise_repeats(p, h, s);
+        penalise_repeats(p, h, v, seen);
     }
     if (p->presence_penalty != 0 || p->frequency_penalty != 0) {
-        penalise_generated(p, h, s);
+        penalise_generated(p, h, v, seen);
     }
+    sampler_view_settle(v);
 }
 
 /* --- truncation: each keeps the first of n candidates, which are sorted best first ------------------------------ */
@@ -160,17 +109,17 @@ static double mass(const struct sampler_candidate *c, int32_t n, float max)
     return sum;
 }
 
-/* total: the mass of all candidates, these n and maybe others behind them. n + 1: these n do not reach top_p. */
-static int32_t keep_top_p(const struct sampler_candidate *c, int32_t n, float top_p, double total)
+/* The first of n candidates until they hold top_p of the mass of these n. */
+static int32_t keep_top_p(const struct sampler_candidate *c, int32_t n, float top_p)
 {
-    double sum = 0;
+    double sum = 0, wanted = top_p * mass(c, n, c[0].logit);
     for (int32_t i = 0; i < n; i++) {
         sum += exp((double)c[i].logit - c[0].logit);
-        if (sum >= top_p * total) {
+        if (sum >= wanted) {
             return i + 1;
         }
     }
-    return n + 1;
+    return n; /* rounding */
 }
 
 static int32_t keep_min_p(const struct sampler_candidate *c, int32_t n, float min_p)
@@ -209,124 +158,260 @@ static int32_t keep_typical(struct sampler_candidate *c, int32_t n, float typica
     return to - from;
 }
 
-/* --- the draw --------------------------------------------------------------------------------------------------- */
+/* --- top-p and min-p of the whole vocabulary -------------------------------------------------------------------- */
 
-static int32_t draw(const struct sampler_params *p, const struct sampler_candidate *c, int32_t n, float max, double u)
+/* One row on its way through the truncating stages and the draw. */
+struct chain {
+    const struct sampler_params *p;
+    const struct sampler_view *view;
+    struct sampler_scratch *s;
+    float max;         /* largest logit */
+    float logsumexp;   /* of the row; NaN when logits were changed */
+    int32_t n_weights; /* s->weights[i] is the mass of the i-th best for so many i */
+};
+
+/* Mass of all candidates, relative to the best one's. What is quick is not exact: the error is relative. */
+struct mass {
+    double total, error;
+    enum { MASS_NONE, MASS_OF_ROW, MASS_OF_FLOATS, MASS_EXACT } from;
+};
+
+static double exact_mass(const struct chain *c)
 {
-    double total = 0, sum = 0, inverse = 1.0 / p->temperature;
-    for (int32_t i = 0; i < n; i++) {
-        total += exp(((double)c[i].logit - max) * inverse);
-    }
-    double wanted = u * total;
-    for (int32_t i = 0; i < n; i++) {
-        sum += exp(((double)c[i].logit - max) * inverse);
-        if (sum > wanted) {
-            return c[i].id;
+    double sum = 0;
+    for (int32_t b = 0; b < c->view->n_blocks; b++) {
+        int32_t len;
+        const float *logits = sampler_view_block(c->view, b, &len);
+        for (int32_t i = 0; i < len; i++) {
+            sum += exp((double)logits[i] - c->max);
         }
     }
-    return c[n - 1].id; /* rounding: u is below 1 */
+    return sum;
 }
 
-/* Draws from the whole vocabulary in id order, without candidates. */
-static int32_t draw_untruncated(const struct sampler_params *p, const float *logits, int32_t n, double u)
+/* Sums of exp((logit - max) * scale) for each block; returns the sum of these. */
+static double block_masses(const struct chain *c, float scale, double *sums)
 {
-    float max = -INFINITY;
-    int32_t last = -1;
-    for (int32_t i = 0; i < n; i++) {
-        max = logits[i] > max ? logits[i] : max;
-    }
-    double total = 0, sum = 0, inverse = 1.0 / p->temperature;
-    for (int32_t i = 0; i < n; i++) {
-        total += exp(((double)logits[i] - max) * inverse);
-    }
-    double wanted = u * total;
-    for (int32_t i = 0; i < n; i++) {
-        double weight = exp(((double)logits[i] - max) * inverse);
-        sum += weight;
-        last = weight > 0 ? i : last;
-        if (sum > wanted) {
-            return i;
-        }
-    }
-    return last;
-}
-
-/* The candidates that top-p and min-p keep of the whole vocabulary, best first. They are few as a rule, so ever more of
- * the best ones are selected until the stages end within them. */
-static int32_t select_head(const struct sampler_params *p, const float *logits, int32_t n_vocab,
-                           struct sampler_candidate *c)
-{
+    const struct sampler_view *v = c->view;
+    v->kern->block_expsum(v->logits, v->n, v->block, c->max, scale, sums);
     double total = 0;
-    float max = -INFINITY;
-    for (int32_t i = 0; i < n_vocab; i++) {
-        max = logits[i] > max ? logits[i] : max;
-    }
-    for (int32_t i = 0; i < n_vocab && p->top_p < 1; i++) {
-        total += exp((double)logits[i] - max);
-    }
-    for (int64_t k = FIRST_CANDIDATES;; k *= 8) {
-        int32_t wanted = k < n_vocab ? (int32_t)k : n_vocab;
-        int32_t n = select_best(logits, n_vocab, wanted, c), kept = n;
-        bool is_all = n < wanted || wanted == n_vocab;
-        if (p->top_p < 1) {
-            kept = keep_top_p(c, n, p->top_p, total);
+    for (int32_t b = 0; b < v->n_blocks; b++) {
+        if (v->touched[b] != 0) {
+            int32_t len;
+            const float *block = sampler_view_block(v, b, &len);
+            v->kern->block_expsum(block, len, v->block, c->max, scale, &sums[b]);
         }
-        bool is_cut = kept < n || (p->top_p < 1 && kept == n);
-        kept = kept > n ? n : kept;
-        if (p->min_p > 0) {
-            int32_t by_min_p = keep_min_p(c, kept, p->min_p);
-            is_cut = is_cut || by_min_p < kept;
-            kept = by_min_p;
+        total += sums[b];
+    }
+    return total;
+}
+
+/* The next better knowledge of the mass. Errors: kern.h, with a margin; the mean |argument| is below log n + 1. */
+static void learn_mass(const struct chain *c, struct mass *m)
+{
+    double sums[SAMPLER_BLOCKS];
+    if (m->from == MASS_NONE && !isnan(c->logsumexp)) {
+        m->from = MASS_OF_ROW;
+        m->total = exp((double)c->logsumexp - c->max);
+        m->error = 4e-6 * (1 + fabs((double)c->logsumexp));
+    } else if (m->from < MASS_OF_FLOATS) {
+        m->from = MASS_OF_FLOATS;
+        m->total = block_masses(c, 1, sums);
+        m->error = 1e-5;
+    } else {
+        m->from = MASS_EXACT;
+        m->total = exact_mass(c);
+        m->error = 0;
+    }
+}
+
+/* The first of n candidates, best first, that hold top_p of the whole mass: exactly as many as with the exact mass. n +
+ * 1: these do not hold it. */
+static int32_t keep_share(struct chain *c, int32_t n, struct mass *m)
+{
+    const struct sampler_candidate *cands = c->s->cands;
+    for (;; learn_mass(c, m)) {
+        double share = c->p->top_p * m->total, least = share * (1 - m->error), most = share * (1 + m->error), sum = 0;
+        int32_t kept = 0;
+        do {
+            if (kept == c->n_weights) {
+                c->s->weights[c->n_weights++] = exp((double)cands[kept].logit - c->max);
+            }
+            sum += c->s->weights[kept++];
+        } while (kept < n && sum < least);
+        if (sum < least) {
+            return n + 1;
         }
-        if (is_cut || is_all) {
+        if (sum >= most) {
             return kept;
         }
     }
 }
 
-static int32_t sample(const struct sampler_params *p, const float *logits, int32_t n_vocab, double u,
-                      struct sampler_scratch *s)
+/* No candidate below this can be kept: min-p cuts there, and all that have less than half of (1 - top_p) / n of the
+ * mass hold less than 1 - top_p together. */
+static float lowest_kept(const struct chain *c, const struct mass *m)
 {
-    if (p->top_k <= 0 && p->typical_p >= 1) {
-        if (p->top_p >= 1 && p->min_p <= 0) {
-            return draw_untruncated(p, logits, n_vocab, u);
-        }
-        int32_t n = select_head(p, logits, n_vocab, s->cands);
-        return draw(p, s->cands, n, s->cands[0].logit, u);
+    double lowest = -FLT_MAX;
+    if (c->p->min_p > 0) {
+        lowest = c->max + log((double)c->p->min_p);
     }
-    int32_t k = p->top_k > 0 && p->top_k < n_vocab ? p->top_k : n_vocab;
-    int32_t n = select_best(logits, n_vocab, k, s->cands);
+    if (c->p->top_p < 1 && m->error < 0.5) {
+        double share = (1 - (double)c->p->top_p) * m->total * (1 - m->error) / (2 * (double)c->view->n);
+        lowest = fmax(lowest, c->max + log(share));
+    }
+    return nextafterf((float)fmax(lowest, -FLT_MAX), -FLT_MAX);
+}
+
+/* The candidates that top-p and min-p keep of the whole vocabulary, best first; returns how many. They are few as a
+ * rule, so ever more of the best ones are looked at until the stages end within them. */
+static int32_t select_head(struct chain *c)
+{
+    struct mass m = {0};
+    if (c->p->top_p < 1) {
+        learn_mass(c, &m);
+    }
+    float lowest = lowest_kept(c, &m), floor = sampler_view_floor(c->view, MIN_OF(FIRST_CANDIDATES, c->view->n_blocks));
+    for (int try = 0;; try++) {
+        floor = fmaxf(floor, lowest);
+        int32_t n = sampler_view_collect(c->view, floor, c->s->cands);
+        sampler_sort(c->s->cands, n, c->s->spare);
+        int32_t n_min_p = c->p->min_p > 0 ? keep_min_p(c->s->cands, n, c->p->min_p) : n;
+        int32_t kept = c->p->top_p < 1 ? keep_share(c, n_min_p, &m) : n_min_p + 1;
+        if (kept <= n_min_p || n_min_p < n || floor <= lowest) {
+            return kept < n_min_p ? kept : n_min_p;
+        }
+        floor = try == 0 ? sampler_view_floor(c->view, c->view->n_blocks) : lowest;
+    }
+}
+
+/* --- the draw --------------------------------------------------------------------------------------------------- */
+
+/* Draws from n candidates, best first, for u in [0, 1). */
+static int32_t draw(struct chain *c, int32_t n, double u)
+{
+    const struct sampler_candidate *cands = c->s->cands;
+    double total = 0, sum = 0, inverse = 1.0 / c->p->temperature, *weights = c->s->weights;
+    for (int32_t i = c->p->temperature == 1 ? c->n_weights : 0; i < n; i++) {
+        weights[i] = exp(((double)cands[i].logit - cands[0].logit) * inverse);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        total += weights[i];
+    }
+    double wanted = u * total;
+    for (int32_t i = 0; i < n; i++) {
+        sum += weights[i];
+        if (sum > wanted) {
+            return cands[i].id;
+        }
+    }
+    return cands[n - 1].id; /* rounding: u is below 1 */
+}
+
+/* Draws from the whole vocabulary in the order of ids: the sums of the blocks tell the block, a second sum the token.
+ */
+static int32_t draw_untruncated(const struct chain *c, double u)
+{
+    double sums[SAMPLER_BLOCKS], inverse = 1.0 / c->p->temperature;
+    double wanted = u * block_masses(c, (float)fmin(inverse, FLT_MAX), sums), sum = 0, before = 0;
+    int32_t at = 0, len;
+    for (int32_t b = 0; b < c->view->n_blocks && sum <= wanted; b++) {
+        if (sums[b] > 0) {
+            at = b;
+            before = sum;
+            sum += sums[b];
+        }
+    }
+    const float *logits = sampler_view_block(c->view, at, &len);
+    int32_t last = -1;
+    for (int32_t i = 0; i < len; i++) {
+        double weight = exp(((double)logits[i] - c->max) * inverse);
+        last = weight > 0 ? i : last;
+        before += weight;
+        if (before > wanted) {
+            break;
+        }
+    }
+    return at * c->view->block + last; /* the last one that can be where rounding took the sum away */
+}
+
+static bool truncates(const struct sampler_params *p)
+{
+    return p->top_k > 0 || p->typical_p < 1 || p->top_p < 1 || p->min_p > 0;
+}
+
+static int32_t sample(struct chain *c, double u)
+{
+    const struct sampler_params *p = c->p;
+    struct sampler_candidate *cands = c->s->cands;
+    if (!truncates(p)) {
+        return draw_untruncated(c, u);
+    }
+    if (p->top_k <= 0 && p->typical_p >= 1) {
+        return draw(c, select_head(c), u);
+    }
+    int32_t k = p->top_k > 0 && p->top_k < c->view->n ? p->top_k : c->view->n;
+    int32_t n = sampler_view_best(c->view, k, cands, c->s->spare);
     if (p->typical_p < 1) {
-        n = keep_typical(s->cands, n, p->typical_p);
+        n = keep_typical(cands, n, p->typical_p);
     }
     if (p->top_p < 1) {
-        int32_t kept = keep_top_p(s->cands, n, p->top_p, mass(s->cands, n, s->cands[0].logit));
-        n = kept < n ? kept : n;
+        n = keep_top_p(cands, n, p->top_p);
     }
     if (p->min_p > 0) {
-        n = keep_min_p(s->cands, n, p->min_p);
+        n = keep_min_p(cands, n, p->min_p);
     }
-    return draw(p, s->cands, n, s->cands[0].logit, u);
+    return draw(c, n, u);
 }
 
-static int32_t best_of(const float *logits, int32_t n)
+/* --- the chain -------------------------------------------------------------------------------------------------- */
+
+/* The n_top best of the model's own row. */
+static void find_top(struct sampler_view *v, const struct sampler_row *row, int32_t n_top, struct sampler_scratch *s,
+                     struct sampler_result *out)
 {
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++) {
-        best = logits[i] > logits[best] ? i : best;
+    if (n_top <= 0) {
+        return;
     }
-    return best;
+    sampler_view_find_max(v);
+    out->n_top = sampler_view_best(v, n_top, s->cands, s->spare);
+    for (int32_t i = 0; i < out->n_top; i++) {
+        out->top[i] = (struct sampler_top){s->cands[i].id, s->cands[i].logit - row->logsumexp};
+    }
 }
 
-void sampler_logprobs(const struct sampler_row *row, int32_t id, int32_t n_top, struct sampler_result *out)
+void sampler_logprobs(const struct sampler_row *row, int32_t id, int32_t n_top, struct sampler_scratch *scratch,
+                      struct sampler_result *out)
 {
-    struct sampler_candidate best[SAMPLER_MAX_TOP];
+    struct sampler_view v;
+    sampler_view_init(&v, row, scratch);
     out->id = id;
     out->logprob = row->logits[id] - row->logsumexp;
-    out->n_top = n_top > 0 ? select_best(row->logits, row->n_vocab, n_top, best) : 0;
-    for (int32_t i = 0; i < out->n_top; i++) {
-        out->top[i] = (struct sampler_top){best[i].id, best[i].logit - row->logsumexp};
+    out->n_top = 0;
+    find_top(&v, row, n_top, scratch, out);
+}
+
+/* Reads what the stages need and changes what bias and penalties change. */
+static enum err prepare(struct chain *c, const struct sampler_row *row, const struct sampler_history *h,
+                        struct sampler_view *v, int32_t *best)
+{
+    *best = row->argmax;
+    if (changes_logits(c->p, h)) {
+        change_logits(c->p, h, v, c->s->seen);
+        *best = sampler_view_argmax(v);
+        int32_t len, b = *best / v->block;
+        c->max = sampler_view_block(v, b, &len)[*best % v->block];
+        c->logsumexp = NAN;
+        if (c->max == -INFINITY) {
+            return ERR_INVALID_VALUE;
+        }
+        if (c->max == INFINITY) {
+            return ERR_NUMERICAL;
+        }
+    } else if (c->p->temperature > 0 && truncates(c->p)) {
+        sampler_view_find_max(v);
     }
+    return ERR_OK;
 }
 
 enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *row, const struct sampler_history *h,
@@ -335,23 +420,18 @@ enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *
     if (!isfinite(row->logsumexp)) {
         return ERR_NUMERICAL;
     }
-    const float *logits = row->logits;
-    int32_t best = row->argmax;
-    if (changes_logits(p, h)) {
-        change_logits(p, row, h, scratch);
-        logits = scratch->logits;
-        best = best_of(logits, row->n_vocab);
-        if (logits[best] == -INFINITY) {
-            return ERR_INVALID_VALUE;
-        }
-    }
-    int32_t id = best;
+    struct sampler_view view;
+    struct sampler_result r = {.logprob = NAN};
+    struct chain c = {.p = p, .view = &view, .s = scratch, .max = row->max, .logsumexp = row->logsumexp};
+    sampler_view_init(&view, row, scratch);
+    find_top(&view, row, p->n_top, scratch, &r); /* before anything is changed */
+    TRY(prepare(&c, row, h, &view, &r.id));
     if (p->temperature > 0) {
-        id = sample(p, logits, row->n_vocab, rng_uniform(p->seed, p->choice, (uint64_t)h->n_tokens), scratch);
+        r.id = sample(&c, rng_uniform(p->seed, p->choice, (uint64_t)h->n_tokens));
     }
-    *out = (struct sampler_result){.id = id, .logprob = NAN};
     if (p->n_top >= 0) {
-        sampler_logprobs(row, id, p->n_top, out);
+        r.logprob = row->logits[r.id] - row->logsumexp;
     }
+    *out = r;
     return ERR_OK;
 }

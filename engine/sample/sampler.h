@@ -72,22 +72,29 @@ struct sampler_candidate {
     float logit;
 };
 
+struct kern_table;
+
 /* Scratch for one thread; sizes fixed by the vocabulary. */
 struct sampler_scratch {
+    struct kern_table *kern;         /* of the best ISA there is: what the sampler takes from it is exact */
     float *logits;                   /* [n_vocab] */
     struct sampler_candidate *cands; /* [n_vocab] */
+    struct sampler_candidate *spare; /* [n_vocab] */
+    double *weights;                 /* [n_vocab] */
     unsigned char *seen;             /* [n_vocab] zero between calls */
 };
-MUST_CHECK enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab);
+MUST_CHECK enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab); /* ERR_NOMEM */
 void sampler_scratch_fini(struct sampler_scratch *s);
 
-/* Picks the token behind history. ERR_NUMERICAL: the row holds NaN or +inf; ERR_INVALID_VALUE: every token is banned.
+/* Picks the token behind history. ERR_NUMERICAL: the row holds NaN or +inf, or a penalty made a logit +inf;
+ * ERR_INVALID_VALUE: every token is banned.
  */
 MUST_CHECK enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *row,
                                  const struct sampler_history *h, struct sampler_scratch *scratch,
                                  struct sampler_result *out);
 
 /* Log-probability of `id` and the n_top best of a row, as for a prompt token. */
-void sampler_logprobs(const struct sampler_row *row, int32_t id, int32_t n_top, struct sampler_result *out);
+void sampler_logprobs(const struct sampler_row *row, int32_t id, int32_t n_top, struct sampler_scratch *scratch,
+                      struct sampler_result *out);
 
 #endif

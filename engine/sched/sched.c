@@ -15,6 +15,7 @@ static void seq_free(struct sched_seq *q)
     pthread_cond_destroy(&q->ready);
     mem_free((void *)q->sampling.bias);
     mem_free((void *)q->sampling.ends);
+    draft_fini(&q->draft);
     mem_free(q->tokens);
     mem_free(q->pages);
     mem_free(q->ring);
@@ -70,6 +71,12 @@ static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_re
         return false;
     }
     memcpy(q->tokens, r->tokens, (size_t)r->n_tokens * sizeof *q->tokens);
+    if (s->cfg.draft_max > 0 && q->max_total > q->n_prompt + 1) {
+        if (draft_init(&q->draft, q->max_total) != ERR_OK) {
+            return false;
+        }
+        draft_index(&q->draft, q->tokens, q->n_prompt - 1); /* here, in the reader's thread: a long prompt takes time */
+    }
     return true;
 }
 
@@ -389,10 +396,11 @@ static bool allocate(struct sched *s)
     s->logit_rows = mem_zalloc_array(logits, sizeof *s->logit_rows, MEM_SCRATCH);
     s->tables = mem_zalloc_array(seqs, sizeof *s->tables, MEM_SCRATCH);
     s->batch_seqs = mem_zalloc_array(seqs, sizeof *s->batch_seqs, MEM_SCRATCH);
+    s->offers = mem_zalloc_array(seqs, sizeof *s->offers, MEM_SCRATCH);
     s->logits = mem_map(logits * (size_t)c->n_vocab * sizeof *s->logits, MEM_SCRATCH);
     s->row_stats = mem_zalloc_array(logits, sizeof *s->row_stats, MEM_SCRATCH);
     return s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL && s->tables != NULL &&
-           s->batch_seqs != NULL && s->logits != NULL && s->row_stats != NULL &&
+           s->batch_seqs != NULL && s->offers != NULL && s->logits != NULL && s->row_stats != NULL &&
            sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK && kv_cache_new(c->n_pages, &s->kv) == ERR_OK;
 }
 
@@ -404,6 +412,10 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
         return err_set(info, ERR_CONFIG, NULL,
                        "expected room for %d sequences in a batch of %d rows, and for %d tokens in %d KV pages",
                        cfg->max_seqs, cfg->max_rows, cfg->n_ctx, cfg->n_pages);
+    }
+    if (cfg->draft_max < 0 || cfg->draft_max > DRAFT_MAX) {
+        return err_set(info, ERR_CONFIG, NULL, "expected drafts of 0 to %d tokens, found %d", DRAFT_MAX,
+                       cfg->draft_max);
     }
     struct sched *s = mem_zalloc(sizeof *s, MEM_GENERAL);
     if (s == NULL) {
@@ -458,6 +470,7 @@ void sched_free(struct sched **sched)
     mem_free(s->logit_rows);
     mem_free(s->tables);
     mem_free(s->batch_seqs);
+    mem_free(s->offers);
     mem_free(s->row_stats);
     sampler_scratch_fini(&s->scratch);
     kv_cache_free(&s->kv);

@@ -34,6 +34,8 @@ struct sched_config {
     uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */
     uint64_t step_budget_ns;      /* how long a step may take while others decode; 0 = 100 ms */
     uint64_t stall_ns;            /* a reader that takes nothing for so long loses its sequence; 0 = 30 s */
+    int32_t draft_max;            /* tokens guessed ahead (draft.h), 0 = none .. DRAFT_MAX; a decoding step with drafts
+                                   * has draft_max + 1 rows at most, so with as many sequences there are none */
 };
 
 /* One sequence to generate. Everything is copied. */
@@ -61,6 +63,7 @@ struct sched_event {
 
 struct sched_usage {
     int32_t prompt_tokens, cached_tokens, completion_tokens;
+    int32_t drafted_tokens, accepted_tokens; /* guessed ahead; of these came true */
     uint64_t queue_ns, prefill_ns, decode_ns;
 };
 
@@ -68,6 +71,7 @@ struct sched_stats {
     uint64_t n_running, n_waiting;
     uint64_t pages_held, pages_kept, pages_total;
     uint64_t prompt_tokens, cached_tokens, generated_tokens;
+    uint64_t drafted_tokens, accepted_tokens;
     uint64_t steps, step_rows, step_ns;
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;
     uint64_t estimated_wait_ms, last_step_age_ms;

@@ -183,10 +183,9 @@ void sched_forget_pages(struct sched *s, struct sched_seq *q)
     }
 }
 
-void sched_named_pages_filled(struct sched *s, struct sched_seq *q)
+void sched_named_pages_filled(struct sched *s, struct sched_seq *q, int32_t from)
 {
-    int32_t before = q->n_computed - q->n_chunk;
-    for (int32_t i = before / KV_PAGE_TOKENS; i < q->n_computed / KV_PAGE_TOKENS; i++) {
+    for (int32_t i = from / KV_PAGE_TOKENS; i < q->n_computed / KV_PAGE_TOKENS; i++) {
         int32_t page = q->pages[i], parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
         bool can_name = !q->is_private && !kv_cache_is_named(s->kv, page) &&
                         (parent == KV_NO_PAGE || kv_cache_is_filled(s->kv, parent));

@@ -7,6 +7,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/kv/kv_cache.h"
+#include "engine/sched/draft.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,7 +38,7 @@ struct sched_seq {
     atomic_bool cancelled;  /* set by anyone, read by the scheduler each step */
 
     struct sampler_params sampling;
-    int32_t *tokens; /* [cap_tokens] prompt and what was generated */
+    int32_t *tokens; /* [max_total + 1] prompt and what was generated; behind it n_draft guessed ones */
     int32_t n_prompt, n_tokens, max_total, min_tokens;
     bool ignore_ends, prompt_logprobs, is_private; /* private: shares no pages */
     uint64_t salt, deadline_ns;
@@ -46,9 +47,11 @@ struct sched_seq {
     int32_t n_pages;
     int32_t n_computed;     /* positions whose keys and values are in the cache */
     int32_t n_chunk;        /* rows in the current batch */
+    int32_t n_draft;        /* of these the last, of tokens that are guessed */
     int32_t i_logits;       /* first of its rows of logits in the current batch */
     int32_t n_prompt_given; /* prompt tokens given out with their log-probabilities */
     uint64_t stalled_since; /* 0: the reader keeps up */
+    struct draft draft;     /* without an index: no guesses */
     bool was_admitted, was_preempted, has_ended;
 
     pthread_mutex_t lock;
@@ -82,12 +85,14 @@ struct sched {
     struct sched_seq *running; /* in order of number */
     int32_t n_running;
     double ns_per_row; /* moving average of prefill steps */
+    struct draft_costs costs;
     atomic_ullong last_step_ns;
 
     /* The batch; arrays of max_rows, max_seqs or max_logits. */
     int32_t *tokens, *pos, *seq, *logit_rows;
     const int32_t **tables;
     struct sched_seq **batch_seqs;
+    struct draft_offer *offers;
     float *logits;
     struct backend_row_stats *row_stats;
 };
@@ -95,14 +100,20 @@ struct sched {
 /* sched_step.c */
 bool sched_step(struct sched *s); /* one step; false when there is nothing to compute now */
 
+bool sched_is_end(const struct sched_seq *q, int32_t id); /* does the token end the sequence? */
+
 /* sched_admit.c */
 void sched_admit_all(struct sched *s); /* from waiting to running while pages and places last */
 bool sched_grow(struct sched *s, struct sched_seq *q,
                 int32_t n_positions);                           /* pages for so many positions; may preempt */
 int32_t sched_ready_rows(struct sched *s, struct sched_seq *q); /* rows q could compute now, after using shared pages */
-void sched_named_pages_filled(struct sched *s, struct sched_seq *q); /* after a step: publish what is complete */
+void sched_named_pages_filled(struct sched *s, struct sched_seq *q,
+                              int32_t from); /* publish pages complete since n_computed was `from` */
 void sched_drop_pages(struct sched *s, struct sched_seq *q);
 void sched_forget_pages(struct sched *s, struct sched_seq *q); /* nobody shall find what q has computed */
+
+/* sched_draft.c */
+void sched_draft_all(struct sched *s, int32_t n_seqs); /* drafts for batch_seqs[0..n_seqs), which all decode */
 
 /* sched.c */
 uint32_t sched_ring_room(struct sched_seq *q);

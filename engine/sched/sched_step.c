@@ -6,6 +6,13 @@
 /* A batch being put together. */
 struct batch {
     int32_t n_rows, n_seqs, n_logits;
+    int32_t n_decoding; /* of the rows; drafts among them */
+    int32_t n_drafted;
+};
+
+/* What a step gave. */
+struct step_result {
+    uint64_t n_generated, n_accepted;
 };
 
 /* Does the sequence sample a token when its last row is computed? */
@@ -33,7 +40,7 @@ static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int3
         s->tokens[row] = q->tokens[at];
         s->pos[row] = at;
         s->seq[row] = b->n_seqs;
-        bool is_last = at == q->n_tokens - 1;
+        bool is_last = at >= q->n_tokens - 1; /* or a drafted one behind it */
         bool for_prompt = q->prompt_logprobs && at < q->n_prompt - 1;
         if (for_prompt || (is_last && wants_token(q))) {
             s->logit_rows[b->n_logits++] = row;
@@ -50,15 +57,29 @@ static bool is_decoding(const struct sched_seq *q)
     return q->n_tokens > q->n_prompt && q->n_computed == q->n_tokens - 1;
 }
 
-/* A row of each sequence that generates. Growing may preempt younger ones, which lie behind in the list. */
+/* A row of each sequence that generates, and drafts when nobody computes a prompt. Growing may preempt younger ones,
+ * which lie behind in the list. */
 static void add_decoding(struct sched *s, struct batch *b)
 {
+    int32_t n = 0;
+    bool all_decode = true;
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
-        bool can_run = is_decoding(q) && has_room(q, 1) && b->n_rows < s->cfg.max_rows;
+        bool can_run = is_decoding(q) && has_room(q, 1) && n < s->cfg.max_rows;
+        all_decode = all_decode && is_decoding(q);
         if (can_run && sched_grow(s, q, q->n_tokens)) {
-            add_rows(s, b, q, 1);
+            q->n_chunk = 1;
+            s->batch_seqs[n++] = q;
         }
     }
+    if (all_decode) {
+        sched_draft_all(s, n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        struct sched_seq *q = s->batch_seqs[i];
+        add_rows(s, b, q, 1 + q->n_draft);
+        b->n_drafted += q->n_draft;
+    }
+    b->n_decoding = b->n_rows;
 }
 
 /* Rows of prompts a step may take beside the decoding ones. */
@@ -101,7 +122,7 @@ static void add_prefill(struct sched *s, struct batch *b)
 
 /* --- results ---------------------------------------------------------------------------------------------------- */
 
-static bool is_end(const struct sched_seq *q, int32_t id)
+bool sched_is_end(const struct sched_seq *q, int32_t id)
 {
     for (size_t i = 0; i < q->sampling.n_ends; i++) {
         if (q->sampling.ends[i] == id) {
@@ -144,10 +165,11 @@ static enum err sample_next(struct sched *s, struct sched_seq *q, int32_t i_logi
     TRY(sampler_pick(&q->sampling, &row, &h, &s->scratch, &r));
     note_first_token(q);
     q->tokens[q->n_tokens++] = r.id;
+    draft_learn(&q->draft, q->tokens, q->n_tokens);
     pthread_mutex_lock(&q->lock);
     q->usage.completion_tokens++;
     pthread_mutex_unlock(&q->lock);
-    if (is_end(q, r.id)) {
+    if (sched_is_end(q, r.id)) {
         *finish = SCHED_FINISH_STOP;
         return ERR_OK;
     }
@@ -164,7 +186,7 @@ static void give_prompt_token(struct sched *s, struct sched_seq *q, int32_t i_lo
     struct sampler_result r = {.id = q->tokens[pos], .logprob = NAN};
     if (i_logits >= 0) {
         struct sampler_row row = row_at(s, i_logits);
-        sampler_logprobs(&row, q->tokens[pos], q->sampling.n_top, &r);
+        sampler_logprobs(&row, q->tokens[pos], q->sampling.n_top, &s->scratch, &r);
     }
     if (pos == q->n_prompt_given) { /* not again after a preemption */
         q->n_prompt_given++;
@@ -184,12 +206,35 @@ static void end_running(struct sched *s, struct sched_seq *q, enum sched_finish 
     sched_end(s, q, finish, err);
 }
 
-/* What q's rows gave; it may end. */
-static void finish_rows(struct sched *s, struct sched_seq *q)
+/* Samples behind the last token and then behind each drafted one, for as long as they are what was sampled: exactly the
+ * tokens of one step each. Rows of drafts that did not come true leave nothing, as the next step writes over them. */
+static enum err sample_rows(struct sched *s, struct sched_seq *q, int32_t i_logits, enum sched_finish *finish)
 {
-    int32_t first = q->n_computed, i_logits = q->i_logits;
-    q->n_computed += q->n_chunk;
-    sched_named_pages_filled(s, q);
+    int32_t from = q->n_computed;
+    for (int32_t left = q->n_draft;; left--) {
+        int32_t guess = left > 0 ? q->tokens[q->n_tokens] : -1;
+        TRY(sample_next(s, q, i_logits++, finish));
+        if (*finish != SCHED_FINISH_NONE || q->tokens[q->n_tokens - 1] != guess) {
+            break;
+        }
+        q->n_computed++;
+    }
+    sched_named_pages_filled(s, q, from);
+    if (q->n_draft > 0) {
+        pthread_mutex_lock(&q->lock);
+        q->usage.drafted_tokens += q->n_draft;
+        q->usage.accepted_tokens += q->n_computed - from;
+        pthread_mutex_unlock(&q->lock);
+    }
+    return ERR_OK;
+}
+
+/* What q's rows gave; it may end. */
+static void finish_rows(struct sched *s, struct sched_seq *q, struct step_result *out)
+{
+    int32_t first = q->n_computed, i_logits = q->i_logits, n_tokens = q->n_tokens;
+    q->n_computed += q->n_chunk - q->n_draft;
+    sched_named_pages_filled(s, q, first);
     enum sched_finish finish = SCHED_FINISH_NONE;
     enum err err = ERR_OK;
     if (q->prompt_logprobs && first == 0) {
@@ -204,13 +249,15 @@ static void finish_rows(struct sched *s, struct sched_seq *q)
     }
     if (err == ERR_OK && q->n_computed == q->n_tokens) {
         if (wants_token(q)) {
-            err = sample_next(s, q, i_logits, &finish);
+            err = sample_rows(s, q, i_logits, &finish);
+            out->n_generated += (uint64_t)(q->n_tokens - n_tokens);
+            out->n_accepted += (uint64_t)(q->n_computed - first - (q->n_chunk - q->n_draft));
         } else {
             note_first_token(q);
             finish = SCHED_FINISH_LENGTH;
         }
     }
-    q->n_chunk = 0;
+    q->n_chunk = q->n_draft = 0;
     if (err != ERR_OK || finish != SCHED_FINISH_NONE) {
         end_running(s, q, finish, err);
     }
@@ -223,9 +270,12 @@ static void fail_batch(struct sched *s, const struct batch *b, enum err err)
     }
 }
 
-static void count_step(struct sched *s, const struct batch *b, uint64_t ns, uint64_t n_generated)
+static void count_step(struct sched *s, const struct batch *b, uint64_t ns, const struct step_result *r)
 {
-    if (b->n_rows >= SCHED_MIN_CHUNK) {
+    if (b->n_rows == b->n_decoding) {
+        draft_costs_note(&s->costs, b->n_rows, ns);
+    }
+    if (b->n_rows - b->n_drafted >= SCHED_MIN_CHUNK) {
         double now = (double)ns / b->n_rows;
         s->ns_per_row = s->ns_per_row == 0 ? now : 0.8 * s->ns_per_row + 0.2 * now;
     }
@@ -233,7 +283,9 @@ static void count_step(struct sched *s, const struct batch *b, uint64_t ns, uint
     s->stats.steps++;
     s->stats.step_rows += (uint64_t)b->n_rows;
     s->stats.step_ns += ns;
-    s->stats.generated_tokens += n_generated;
+    s->stats.generated_tokens += r->n_generated;
+    s->stats.drafted_tokens += (uint64_t)b->n_drafted;
+    s->stats.accepted_tokens += r->n_accepted;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -241,7 +293,7 @@ bool sched_step(struct sched *s)
 {
     struct batch b = {0};
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
-        q->n_chunk = 0;
+        q->n_chunk = q->n_draft = 0;
     }
     add_decoding(s, &b);
     add_prefill(s, &b);
@@ -266,12 +318,10 @@ bool sched_step(struct sched *s)
         fail_batch(s, &b, err);
         return true;
     }
-    uint64_t n_generated = 0;
+    struct step_result result = {0};
     for (int32_t i = 0; i < b.n_seqs; i++) {
-        struct sched_seq *q = s->batch_seqs[i];
-        n_generated += q->n_computed + q->n_chunk == q->n_tokens && wants_token(q);
-        finish_rows(s, q);
+        finish_rows(s, s->batch_seqs[i], &result);
     }
-    count_step(s, &b, ns, n_generated);
+    count_step(s, &b, ns, &result);
     return true;
 }

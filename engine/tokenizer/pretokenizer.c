@@ -3,7 +3,7 @@
 #include "engine/tokenizer/pretokenizer.h"
 
 #include "engine/base/compiler.h"
-#include "engine/base/utf8.h"
+#include "engine/tokenizer/tokenizer_internal.h"
 #include "engine/tokenizer/unicode_table.h"
 
 #include <stdint.h>
@@ -16,43 +16,52 @@ struct chr {
     size_t bytes;
 };
 
-static struct chr chr_at(const char *s, size_t n, size_t at)
+/* unicode_class_of for ASCII, since most text is. */
+enum { O = UNICODE_OTHER, L = UNICODE_LETTER, N = UNICODE_NUMBER, S = UNICODE_SPACE };
+static const unsigned char ascii_class[128] = {
+    O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, /* 0x00 */
+    S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, N, N, N, N, N, N, N, N, N, N, O, O, O, O, O, O, /* 0x20 */
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* 0x40 */
+    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* 0x60 */
+};
+
+static inline struct chr chr_at(const char *s, size_t n, size_t at)
 {
     struct chr c = {0};
     if (at < n) {
-        unsigned char lead = (unsigned char)s[at];
-        if (lead < 0x80) {
-            c.cp = lead;
-            c.bytes = 1;
-        } else {
-            c.bytes = utf8_decode(s + at, n - at, &c.cp, NULL);
-        }
-        c.class = unicode_class_of(c.cp);
+        c.bytes = tokenizer_chr(s + at, n - at, &c.cp);
+        c.class = c.cp < 0x80 ? (enum unicode_class)ascii_class[c.cp] : unicode_class_of(c.cp);
     }
     return c;
 }
 
-static bool is_newline(struct chr c) { return c.cp == '\r' || c.cp == '\n'; }
+static inline bool is_newline(struct chr c) { return c.cp == '\r' || c.cp == '\n'; }
 
 /* Neither space, letter nor number, and not the end. */
-static bool is_symbol(struct chr c) { return c.bytes != 0 && c.class == UNICODE_OTHER; }
+static inline bool is_symbol(struct chr c) { return c.bytes != 0 && c.class == UNICODE_OTHER; }
 
 /* End of the run of characters of `class` that starts at `at`, at most `max` of them. */
 static size_t run_end(const char *s, size_t n, size_t at, enum unicode_class class, size_t max)
 {
-    for (struct chr c; max > 0 && (c = chr_at(s, n, at)).bytes != 0 && c.class == class; max--) {
+    for (; max > 0 && at < n; max--) {
+        unsigned char lead = (unsigned char)s[at];
+        if (lead < 0x80) {
+            if (ascii_class[lead] != class) {
+                return at;
+            }
+            at++;
+            continue;
+        }
+        struct chr c = chr_at(s, n, at);
+        if (c.class != class) {
+            return at;
+        }
         at += c.bytes;
     }
     return at;
 }
 
-static size_t symbol_end(const char *s, size_t n, size_t at)
-{
-    for (struct chr c; is_symbol(c = chr_at(s, n, at));) {
-        at += c.bytes;
-    }
-    return at;
-}
+static size_t symbol_end(const char *s, size_t n, size_t at) { return run_end(s, n, at, UNICODE_OTHER, SIZE_MAX); }
 
 /* 's 't 're 've 'm 'll 'd at the start of s; 0 when there is none. */
 static size_t contraction(const char *s, size_t n, bool any_case)

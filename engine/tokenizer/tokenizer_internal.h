@@ -2,14 +2,18 @@
 #ifndef INFCGI_TOKENIZER_TOKENIZER_INTERNAL_H
 #define INFCGI_TOKENIZER_TOKENIZER_INTERNAL_H
 
+#include "engine/base/utf8.h"
 #include "engine/tokenizer/pretokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
+
+#include <string.h>
 
 enum {
     TOKENIZER_MAX_VOCAB = 1 << 22,
     TOKENIZER_MAX_TOKEN_BYTES = 64 << 10,
     TOKENIZER_MAX_MERGES = 1 << 23,
     TOKENIZER_MAX_SPECIAL_BYTES = 64 << 20, /* texts of all special tokens */
+    TOKENIZER_MAX_BYTES = 1 << 30,          /* texts of all tokens */
 };
 
 /* What two neighbouring tokens become. */
@@ -34,31 +38,70 @@ struct special_set {
     uint32_t from_root[256];
 };
 
-/* SPM: two characters may be neighbours inside a token, by the last byte of the first and the first byte of the second;
- * SPM_ESCAPE instead of the byte stands for U+2581. */
-enum { SPM_ESCAPE = 256, SPM_SIDES = 257 };
+/* Slot of the table of texts; id < 0: empty. The tag spares most looks at the text. */
+struct text_slot {
+    uint32_t tag; /* high half of the hash */
+    int32_t id;
+};
+
+/* A token as words are compared with it, in one place since a vocabulary is larger than the caches. */
+struct word {
+    int32_t id;
+    uint32_t
+        key; /* SPM: order of merges, lower first. NO_KEY for what text does not give: control tokens and the like */
+    uint32_t len;
+    /* Does the text of the token, as a word, become that token? Found out as words come by; any thread may write what
+     * any other would. */
+    _Atomic uint32_t stands; /* enum word_stands */
+    char bytes[];            /* [len] what it stands for; SPM: its text, in which spaces are U+2581 */
+};
+enum word_stands { STANDS_UNKNOWN, STANDS_ALONE, STANDS_NOT };
+
+/* What tokenizer_words.c knows of words. */
+struct words {
+    struct word_slot *slots; /* [mask + 1] */
+    uint32_t mask;
+    unsigned char *pool; /* words at multiples of WORD_ALIGN; the first is not used */
+    /* Characters that are neighbours inside some token. ascii: exact, bit b of a's row. pairs: bits by a hash of both
+     * code points, so some pairs seem to be neighbours that are not. */
+    uint32_t ascii[128][4];
+    uint64_t *pairs; /* [2^(64 - pairs_shift) / 64] */
+    int pairs_shift;
+    uint32_t cut_bytes[256]
+                      [8]; /* BPE: last byte of one and first byte of the next, where a token holds part of either */
+};
+struct word_slot {
+    uint32_t tag;
+    uint32_t at; /* in pool, in units of WORD_ALIGN; 0: empty */
+};
+enum { WORD_ALIGN = 8 };
 
 /* Open-addressing tables; sizes are powers of two, at most half full. */
 struct tokenizer {
     bool is_spm;
     const struct pretokenizer *pre; /* BPE only */
     int32_t n_vocab;
-    struct gguf_str *text; /* [n_vocab], in the file's map */
-    float *scores;         /* SPM: [n_vocab] */
-    unsigned char *kinds;  /* [n_vocab] enum token_kind */
-    unsigned char *is_eog; /* [n_vocab] */
-    int32_t *by_text;      /* [text_mask + 1] id or -1 */
+    struct gguf_str *text;     /* [n_vocab], in the file's map */
+    float *scores;             /* SPM, while loading: [n_vocab] */
+    unsigned char *kinds;      /* [n_vocab] enum token_kind */
+    unsigned char *is_eog;     /* [n_vocab] */
+    struct text_slot *by_text; /* [text_mask + 1]; SPM: while loading, words.slots later */
     uint32_t text_mask;
     struct merge *merges; /* BPE: [merge_mask + 1] */
     uint32_t merge_mask;
-    int32_t byte_ids[256];             /* token of a single byte, or -1 */
-    bool lacks_high_bytes;             /* byte_ids has no token for some byte of 0x80 .. 0xFF */
-    unsigned char (*joins)[SPM_SIDES]; /* SPM: [SPM_SIDES] 1 where two characters may be neighbours inside a token */
-    struct special_set control;        /* control and unknown tokens */
+    uint64_t
+        *merge_bits; /* BPE: a bit for the hash of each merge; most pairs do not merge, and this stays in the caches */
+    int merge_bits_shift;
+    int32_t byte_ids[256];      /* token of a single byte, or -1 */
+    bool lacks_high_bytes;      /* byte_ids has no token for some byte of 0x80 .. 0xFF */
+    struct special_set control; /* control and unknown tokens */
     struct special_set user_defined;
+    struct words words;
     int32_t bos, eos, unk;
     bool adds_bos, adds_eos, adds_space_prefix;
 };
+
+#define NO_KEY UINT32_MAX /* of a pair that does not merge */
 
 /* May the token come out of plain text? Control, unknown, unused and byte tokens may not. */
 static inline bool tokenizer_is_text(const struct tokenizer *t, int32_t id)
@@ -91,9 +134,130 @@ struct special_matches {
 MUST_CHECK enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_control,
                                  const struct tokenizer_span *plain, size_t n_plain, struct special_matches *out);
 
-/* SPM: which side of `joins` the character s[0..len) is: as the first of two, and as the second. */
-int spm_side_before(const char *s, size_t len);
-int spm_side_after(const char *s, size_t len);
+/* --- hashing and characters, inline for speed ------------------------------------------------------------------- */
+
+static inline uint64_t tokenizer_load(const char *s, size_t n) /* n bytes, 4 or 8 */
+{
+    uint64_t v = 0;
+    memcpy(&v, s, n);
+    return v;
+}
+
+/* Up to 16 bytes as two numbers that, with n, tell them all. Reads nothing outside. */
+static inline void tokenizer_short(const char *s, size_t n, uint64_t *a, uint64_t *b)
+{
+    *b = 0;
+    if (n >= 8) {
+        *a = tokenizer_load(s, 8);
+        *b = tokenizer_load(s + n - 8, 8);
+    } else if (n >= 4) {
+        *a = tokenizer_load(s, 4) << 32 | tokenizer_load(s + n - 4, 4);
+    } else if (n > 0) {
+        *a = (uint64_t)(unsigned char)s[0] << 16 | (uint64_t)(unsigned char)s[n / 2] << 8 | (unsigned char)s[n - 1];
+    } else {
+        *a = 0;
+    }
+}
+
+static inline uint64_t tokenizer_mix(uint64_t a, uint64_t b, uint64_t h)
+{
+    h = (h ^ a) * 0xD6E8FEB86659FD93u;
+    h = (h ^ h >> 32 ^ b) * 0xCA5A826395121157u;
+    return h ^ h >> 32;
+}
+
+/* Of s[0..n). Not for tables that strangers fill and whose chains they would lengthen: those of the vocabulary are
+ * fixed, and that of words seen has no chains. */
+static inline uint64_t tokenizer_hash(const char *s, size_t n)
+{
+    uint64_t h = (n + 1) * 0x9E3779B97F4A7C15u, a, b;
+    for (; n > 16; n -= 8, s += 8) {
+        h = (h ^ tokenizer_load(s, 8)) * 0xD6E8FEB86659FD93u;
+        h ^= h >> 32;
+    }
+    tokenizer_short(s, n, &a, &b);
+    return tokenizer_mix(a, b, h);
+}
+
+/* Are n bytes the same? */
+static inline bool tokenizer_same(const char *x, const char *y, size_t n)
+{
+    uint64_t xa, xb, ya, yb;
+    if (n > 16) {
+        return memcmp(x, y, n) == 0;
+    }
+    tokenizer_short(x, n, &xa, &xb);
+    tokenizer_short(y, n, &ya, &yb);
+    return xa == ya && xb == yb;
+}
+
+/* As utf8_decode; an invalid byte is U+FFFD of one byte. */
+static inline size_t tokenizer_chr(const char *str, size_t n, uint32_t *cp)
+{
+    const unsigned char *s = (const unsigned char *)str;
+    if (s[0] < 0x80) {
+        *cp = s[0];
+        return 1;
+    }
+    if (s[0] < 0xE0) {
+        if (n >= 2 && s[0] >= 0xC2 && (s[1] & 0xC0) == 0x80) {
+            *cp = (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
+            return 2;
+        }
+    } else if (s[0] < 0xF0) {
+        if (n >= 3 && (s[1] & 0xC0) == 0x80 && (s[2] & 0xC0) == 0x80) {
+            *cp = (s[0] & 0xFu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
+            if (*cp >= 0x800 && (*cp < 0xD800 || *cp > 0xDFFF)) {
+                return 3;
+            }
+        }
+    } else if (n >= 4 && (s[1] & 0xC0) == 0x80 && (s[2] & 0xC0) == 0x80 && (s[3] & 0xC0) == 0x80) {
+        *cp = (s[0] & 0xFu) << 18 | (s[1] & 0x3Fu) << 12 | (s[2] & 0x3Fu) << 6 | (s[3] & 0x3Fu);
+        if (*cp >= 0x10000 && *cp <= 0x10FFFF) {
+            return 4;
+        }
+    }
+    *cp = UTF8_REPLACEMENT;
+    return 1;
+}
+
+/* --- words ------------------------------------------------------------------------------------------------------ */
+
+/* Fills t->words from everything else. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
+MUST_CHECK enum err words_build(struct tokenizer *t);
+void words_fini(struct words *w);
+
+/* The token whose bytes, for SPM whose text, are s[0..n), or NULL; hash is of these bytes. */
+static inline struct word *words_find(const struct words *w, const char *s, size_t n, uint64_t hash)
+{
+    for (uint32_t at = (uint32_t)hash & w->mask;; at = (at + 1) & w->mask) {
+        struct word_slot slot = w->slots[at];
+        if (slot.at == 0) {
+            return NULL;
+        }
+        if (slot.tag == hash >> 32) {
+            struct word *word = (struct word *)(void *)(w->pool + (size_t)slot.at * WORD_ALIGN);
+            if (word->len == n && tokenizer_same(word->bytes, s, n)) {
+                return word;
+            }
+        }
+    }
+}
+
+/* Can a token of SPM hold code point a with b behind it? */
+static inline bool words_may_join(const struct words *w, uint32_t a, uint32_t b)
+{
+    if ((a | b) < 0x80) {
+        return (w->ascii[a][b >> 5] >> (b & 31) & 1) != 0;
+    }
+    uint64_t h = (((uint64_t)a << 32 | b) * 0x9E3779B97F4A7C15u) >> w->pairs_shift;
+    return (w->pairs[h >> 6] >> (h & 63) & 1) != 0;
+}
+
+/* BPE: bytes of s[0..n) up to the first place that no token lies across; n when there is none. */
+size_t words_cut(const struct tokenizer *t, const char *s, size_t n);
+
+/* --- merging ---------------------------------------------------------------------------------------------------- */
 
 /* What two neighbours merge into: false when nothing; lower keys merge first (tokenizer_merge.c). */
 struct symbol {
@@ -116,8 +280,28 @@ MUST_CHECK enum err merger_reserve(struct merger *m, size_t n);
 void merger_run(struct merger *m);
 void merger_fini(struct merger *m);
 
-/* Id of the merged pair, or -1; *key orders merges. */
-int32_t tokenizer_pair(const struct tokenizer *t, const char *word, const struct symbol *a, const struct symbol *b,
-                       uint32_t *key);
+static inline uint64_t tokenizer_pair_hash(int32_t left, int32_t right)
+{
+    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 32;
+}
+
+/* Where the bit of a hash is. */
+static inline uint64_t *tokenizer_merge_bit(const struct tokenizer *t, uint64_t hash, uint64_t *bit)
+{
+    uint64_t at = (hash * 0xD6E8FEB86659FD93u) >> t->merge_bits_shift;
+    *bit = (uint64_t)1 << (at & 63);
+    return &t->merge_bits[at >> 6];
+}
+
+/* The merge of two tokens, or the empty slot where it would be. */
+static inline struct merge *tokenizer_merge_slot(const struct tokenizer *t, int32_t left, int32_t right, uint64_t hash)
+{
+    uint32_t at = (uint32_t)hash & t->merge_mask;
+    while (t->merges[at].left >= 0 && (t->merges[at].left != left || t->merges[at].right != right)) {
+        at = (at + 1) & t->merge_mask;
+    }
+    return &t->merges[at];
+}
 
 #endif

@@ -2,16 +2,17 @@
  * sized from counts that the file has already proved. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
-#include "engine/base/utf8.h"
-
 #include <inttypes.h>
 #include <string.h>
+
+enum { MERGE_BITS = 8 }; /* a merge; 1 pair of 9 that do not merge is looked up all the same */
 
 /* What is being loaded, for messages. */
 struct loader {
     const struct gguf *g;
     struct tokenizer *t;
     struct err_info *info;
+    struct buf joined; /* scratch */
 };
 
 uint32_t byte_alphabet_cp(unsigned char b)
@@ -48,93 +49,22 @@ static uint32_t power_of_two_above(uint32_t n)
     return p;
 }
 
-enum { HASH_SHIFT = 29 };
-
-/* FNV-1a with a better end; continues from h, so that a text can come in parts. */
-static uint64_t hash_more(uint64_t h, const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        h = (h ^ (unsigned char)s[i]) * 0x100000001B3u;
-    }
-    return h;
-}
-
-static uint64_t hash_bytes(const char *s, size_t n)
-{
-    uint64_t h = hash_more(0x9E3779B97F4A7C15u, s, n);
-    return h ^ h >> HASH_SHIFT;
-}
-
-static uint64_t hash_u64(uint64_t v)
-{
-    v *= 0x9E3779B97F4A7C15u;
-    return v ^ v >> 32;
-}
-
 int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
 {
-    for (uint32_t at = (uint32_t)hash_bytes(s, n) & t->text_mask;; at = (at + 1) & t->text_mask) {
-        int32_t id = t->by_text[at];
-        if (id < 0 || (t->text[id].len == n && memcmp(t->text[id].data, s, n) == 0)) {
-            return id < 0 ? TOKENIZER_NO_TOKEN : id;
-        }
+    uint64_t h = tokenizer_hash(s, n);
+    if (t->by_text == NULL) {
+        const struct word *word = words_find(&t->words, s, n, h);
+        return word != NULL ? word->id : TOKENIZER_NO_TOKEN;
     }
-}
-
-/* The id whose text is a followed by b. */
-static int32_t find_joined(const struct tokenizer *t, struct gguf_str a, struct gguf_str b)
-{
-    uint64_t h = hash_more(hash_more(0x9E3779B97F4A7C15u, a.data, a.len), b.data, b.len);
-    for (uint32_t at = (uint32_t)(h ^ h >> HASH_SHIFT) & t->text_mask;; at = (at + 1) & t->text_mask) {
-        int32_t id = t->by_text[at];
-        if (id < 0) {
+    for (uint32_t at = (uint32_t)h & t->text_mask;; at = (at + 1) & t->text_mask) {
+        struct text_slot slot = t->by_text[at];
+        if (slot.id < 0) {
             return TOKENIZER_NO_TOKEN;
         }
-        struct gguf_str text = t->text[id];
-        if (text.len == a.len + b.len && memcmp(text.data, a.data, a.len) == 0 &&
-            memcmp(text.data + a.len, b.data, b.len) == 0) {
-            return id;
+        if (slot.tag == h >> 32 && t->text[slot.id].len == n && tokenizer_same(t->text[slot.id].data, s, n)) {
+            return slot.id;
         }
     }
-}
-
-static const struct merge *find_merge(const struct tokenizer *t, int32_t left, int32_t right)
-{
-    uint32_t at = (uint32_t)hash_u64((uint64_t)(uint32_t)left << 32 | (uint32_t)right) & t->merge_mask;
-    while (t->merges[at].left >= 0 && (t->merges[at].left != left || t->merges[at].right != right)) {
-        at = (at + 1) & t->merge_mask;
-    }
-    return &t->merges[at];
-}
-
-/* A float as an integer with the same order, high scores first. */
-static uint32_t score_key(float score)
-{
-    uint32_t bits;
-    score += 0.0f; /* -0 and 0 are the same score */
-    memcpy(&bits, &score, sizeof bits);
-    uint32_t ascending = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
-    return ~ascending - 1; /* never UINT32_MAX, which means no pair; scores are finite */
-}
-
-int32_t tokenizer_pair(const struct tokenizer *t, const char *word, const struct symbol *a, const struct symbol *b,
-                       uint32_t *key)
-{
-    *key = UINT32_MAX;
-    if (!t->is_spm) {
-        const struct merge *m = find_merge(t, a->id, b->id);
-        if (m->left < 0) {
-            return TOKENIZER_NO_TOKEN;
-        }
-        *key = (uint32_t)m->rank;
-        return m->result;
-    }
-    int32_t id = tokenizer_find(t, word + a->from, a->len + b->len);
-    if (id < 0 || !tokenizer_is_text(t, id)) {
-        return TOKENIZER_NO_TOKEN; /* control tokens never come out of plain text */
-    }
-    *key = score_key(t->scores[id]);
-    return id;
 }
 
 /* --- tables ----------------------------------------------------------------------------------------------------- */
@@ -171,14 +101,15 @@ static enum err read_tokens(struct loader *l)
                               "tokenizer.ggml.tokens[%d]: expected at most %d bytes, found %zu", id,
                               TOKENIZER_MAX_TOKEN_BYTES, t->text[id].len);
         }
-        uint32_t at = (uint32_t)hash_bytes(t->text[id].data, t->text[id].len) & t->text_mask;
+        uint64_t h = tokenizer_hash(t->text[id].data, t->text[id].len);
         if (tokenizer_find(t, t->text[id].data, t->text[id].len) >= 0) {
             continue; /* of duplicates the first id is found by text */
         }
-        while (t->by_text[at] >= 0) {
+        uint32_t at = (uint32_t)h & t->text_mask;
+        while (t->by_text[at].id >= 0) {
             at = (at + 1) & t->text_mask;
         }
-        t->by_text[at] = id;
+        t->by_text[at] = (struct text_slot){.tag = (uint32_t)(h >> 32), .id = id};
     }
     return ERR_OK;
 }
@@ -255,6 +186,21 @@ static enum err read_scores(struct loader *l)
     return ERR_OK;
 }
 
+/* The id whose text is a followed by b; *joined is scratch. */
+static int32_t find_joined(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, struct buf *joined)
+{
+    char small[64];
+    if (a.len + b.len <= sizeof small) {
+        memcpy(small, a.data, a.len);
+        memcpy(small + a.len, b.data, b.len);
+        return tokenizer_find(t, small, a.len + b.len);
+    }
+    buf_reset(joined);
+    buf_append(joined, a.data, a.len);
+    buf_append(joined, b.data, b.len);
+    return buf_ok(joined) == ERR_OK ? tokenizer_find(t, joined->data, joined->len) : TOKENIZER_NO_TOKEN;
+}
+
 static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, uint64_t offset)
 {
     struct tokenizer *t = l->t;
@@ -265,7 +211,8 @@ static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, uin
         struct gguf_str b = {space + 1, s.len - a.len - 1};
         left = tokenizer_find(t, a.data, a.len);
         right = tokenizer_find(t, b.data, b.len);
-        result = left >= 0 && right >= 0 ? find_joined(t, a, b) : TOKENIZER_NO_TOKEN;
+        result = left >= 0 && right >= 0 ? find_joined(t, a, b, &l->joined) : TOKENIZER_NO_TOKEN;
+        TRY(buf_ok(&l->joined) == ERR_OK ? ERR_OK : no_memory(l));
     }
     if (result < 0 || t->kinds[result] == TOKEN_CONTROL) { /* control tokens never come out of plain text */
         return err_set_at(
@@ -274,7 +221,9 @@ static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, uin
             "text, found '%.*s'",
             rank, (int)MIN_OF(s.len, (size_t)64), s.data);
     }
-    struct merge *m = (struct merge *)find_merge(t, left, right);
+    uint64_t hash = tokenizer_pair_hash(left, right), bit;
+    struct merge *m = tokenizer_merge_slot(t, left, right, hash);
+    *tokenizer_merge_bit(t, hash, &bit) |= bit;
     if (m->left < 0) { /* of duplicates the first rank counts */
         *m = (struct merge){.left = left, .right = right, .rank = rank, .result = result};
     }
@@ -292,7 +241,13 @@ static enum err read_merges(struct loader *l)
     }
     t->merge_mask = power_of_two_above((uint32_t)kv->n * 2) - 1;
     t->merges = mem_alloc(((size_t)t->merge_mask + 1) * sizeof *t->merges, MEM_MODEL);
-    if (t->merges == NULL) {
+    int log2_bits = 6;
+    while ((uint64_t)1 << log2_bits < kv->n * MERGE_BITS) {
+        log2_bits++;
+    }
+    t->merge_bits_shift = 64 - log2_bits;
+    t->merge_bits = mem_zalloc_array((size_t)1 << (log2_bits - 6), sizeof *t->merge_bits, MEM_MODEL);
+    if (t->merges == NULL || t->merge_bits == NULL) {
         return no_memory(l);
     }
     memset(t->merges, 0xFF, ((size_t)t->merge_mask + 1) * sizeof *t->merges);
@@ -364,36 +319,6 @@ static enum err read_byte_tokens(struct loader *l)
     if (found != 0 && found != 256) {
         return err_set(l->info, ERR_BAD_BYTE_TOKEN, "tokenizer.ggml.tokens",
                        "expected byte tokens for all 256 bytes or none, found %d", found);
-    }
-    return ERR_OK;
-}
-
-/* --- SPM: borders that no token crosses ------------------------------------------------------------------------- */
-
-static bool is_escape(const char *s, size_t len) { return len == 3 && memcmp(s, "\xE2\x96\x81", 3) == 0; }
-
-int spm_side_before(const char *s, size_t len) { return is_escape(s, len) ? SPM_ESCAPE : (unsigned char)s[len - 1]; }
-int spm_side_after(const char *s, size_t len) { return is_escape(s, len) ? SPM_ESCAPE : (unsigned char)s[0]; }
-
-static enum err find_joins(struct loader *l)
-{
-    struct tokenizer *t = l->t;
-    t->joins = mem_zalloc_array(SPM_SIDES, sizeof *t->joins, MEM_MODEL);
-    if (t->joins == NULL) {
-        return no_memory(l);
-    }
-    for (int32_t id = 0; id < t->n_vocab; id++) {
-        struct gguf_str s = t->text[id];
-        int before = -1;
-        for (size_t at = 0; at < s.len && tokenizer_is_text(t, id);) {
-            uint32_t cp;
-            size_t len = utf8_decode(s.data + at, s.len - at, &cp, NULL);
-            if (before >= 0) {
-                t->joins[before][spm_side_after(s.data + at, len)] = 1;
-            }
-            before = spm_side_before(s.data + at, len);
-            at += len;
-        }
     }
     return ERR_OK;
 }
@@ -494,6 +419,13 @@ static enum err build_sets(struct loader *l)
         return err_set(l->info, err, "tokenizer.ggml.tokens", "expected special tokens of at most %d bytes in all",
                        TOKENIZER_MAX_SPECIAL_BYTES);
     }
+    if (err == ERR_OK) {
+        err = words_build(t);
+    }
+    if (err == ERR_BAD_VOCAB) {
+        return err_set(l->info, err, "tokenizer.ggml.tokens", "expected tokens of at most %d bytes in all",
+                       TOKENIZER_MAX_BYTES);
+    }
     return err == ERR_NOMEM ? no_memory(l) : err;
 }
 
@@ -537,7 +469,6 @@ static enum err load(struct loader *l)
     TRY(read_byte_tokens(l));
     if (l->t->is_spm) {
         TRY(read_scores(l));
-        TRY(find_joins(l));
     } else {
         TRY(read_merges(l));
         find_alphabet(l->t);
@@ -554,7 +485,9 @@ enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
     }
     struct loader l = {.g = g, .t = t, .info = info};
+    buf_init(&l.joined, 0, MEM_MODEL);
     enum err err = load(&l);
+    buf_fini(&l.joined);
     if (err != ERR_OK) {
         tokenizer_free(&t);
     }
@@ -574,7 +507,8 @@ void tokenizer_free(struct tokenizer **tokenizer)
     mem_free(t->is_eog);
     mem_free(t->by_text);
     mem_free(t->merges);
-    mem_free(t->joins);
+    mem_free(t->merge_bits);
+    words_fini(&t->words);
     special_fini(&t->control);
     special_fini(&t->user_defined);
     mem_free(t);

@@ -5,7 +5,27 @@
 #include <string.h>
 
 enum { SHORT_WORD = 32 };
-#define NO_KEY UINT32_MAX
+
+/* Id that two neighbours merge into, or TOKENIZER_NO_TOKEN; *key orders merges. */
+static inline int32_t pair_of(const struct merger *m, const struct symbol *a, const struct symbol *b, uint32_t *key)
+{
+    const struct tokenizer *t = m->t;
+    if (!t->is_spm) {
+        uint64_t hash = tokenizer_pair_hash(a->id, b->id), bit;
+        if ((*tokenizer_merge_bit(t, hash, &bit) & bit) == 0) {
+            *key = NO_KEY;
+            return TOKENIZER_NO_TOKEN;
+        }
+        const struct merge *merge = tokenizer_merge_slot(t, a->id, b->id, hash);
+        *key = merge->left < 0 ? NO_KEY : (uint32_t)merge->rank;
+        return merge->result;
+    }
+    const char *s = m->word + a->from;
+    size_t n = a->len + b->len;
+    const struct word *word = words_find(&t->words, s, n, tokenizer_hash(s, n));
+    *key = word == NULL ? NO_KEY : word->key; /* NO_KEY for control tokens too: they never come out of plain text */
+    return word == NULL ? TOKENIZER_NO_TOKEN : word->id;
+}
 
 struct merger_node {
     int32_t prev, next;
@@ -48,7 +68,7 @@ static void run_short(struct merger *m)
     int32_t results[SHORT_WORD];
     struct symbol *s = m->symbols;
     for (uint32_t i = 0; i + 1 < m->n; i++) {
-        results[i] = tokenizer_pair(m->t, m->word, &s[i], &s[i + 1], &keys[i]);
+        results[i] = pair_of(m, &s[i], &s[i + 1], &keys[i]);
     }
     while (m->n > 1) {
         uint32_t best = 0, pairs = m->n - 1;
@@ -65,10 +85,10 @@ static void run_short(struct merger *m)
         memmove(&results[best], &results[best + 1], (pairs - best - 1) * sizeof *results);
         m->n--;
         if (best + 1 < m->n) {
-            results[best] = tokenizer_pair(m->t, m->word, &s[best], &s[best + 1], &keys[best]);
+            results[best] = pair_of(m, &s[best], &s[best + 1], &keys[best]);
         }
         if (best > 0) {
-            results[best - 1] = tokenizer_pair(m->t, m->word, &s[best - 1], &s[best], &keys[best - 1]);
+            results[best - 1] = pair_of(m, &s[best - 1], &s[best], &keys[best - 1]);
         }
     }
 }
@@ -106,7 +126,7 @@ static void look_up(struct merger *m, int32_t i)
     struct merger_node *node = &m->nodes[i];
     node->key = NO_KEY;
     if (node->next >= 0) {
-        node->result = tokenizer_pair(m->t, m->word, &m->symbols[i], &m->symbols[node->next], &node->key);
+        node->result = pair_of(m, &m->symbols[i], &m->symbols[node->next], &node->key);
     }
 }
 

@@ -162,6 +162,9 @@ enum err special_find(const struct tokenizer *t, const char *text, size_t n, boo
         bool is_plain = n_plain > 0 && i < plain[n_plain - 1].to;
         in_control = parses_control && !is_plain ? step(control, in_control, byte) : 0;
         in_user = step(user, in_user, byte);
+        if ((in_control | in_user) == 0) {
+            continue;
+        }
         int32_t id = in_control != 0 ? control->nodes[in_control].id : TOKENIZER_NO_TOKEN;
         int32_t text_id = in_user != 0 ? user->nodes[in_user].id : TOKENIZER_NO_TOKEN;
         if (text_id >= 0 && (id < 0 || t->text[text_id].len > t->text[id].len)) {

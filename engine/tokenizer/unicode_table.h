@@ -11,7 +11,19 @@ enum unicode_class {
     UNICODE_SPACE,  /* \s: property White_Space */
 };
 
+/* unicode_block_of: which block of 256 code points looks like which. unicode_blocks: four classes of two bits a byte.
+ */
+extern const unsigned char unicode_block_of[0x110000 / 256];
+extern const unsigned char unicode_blocks[][64];
+
 /* Class of cp [Unicode Character Database]; unassigned and out of range: UNICODE_OTHER. */
-enum unicode_class unicode_class_of(uint32_t cp);
+static inline enum unicode_class unicode_class_of(uint32_t cp)
+{
+    if (cp > 0x10FFFF) {
+        return UNICODE_OTHER;
+    }
+    unsigned char four = unicode_blocks[unicode_block_of[cp >> 8]][(cp & 0xFF) >> 2];
+    return (enum unicode_class)(four >> (2 * (cp & 3)) & 3);
+}
 
 #endif

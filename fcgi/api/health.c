@@ -31,9 +31,11 @@ void api_health(struct call *c)
         buf_printf(&out, "{\"status\":\"%s\",\"model\":", is_draining ? "draining" : is_stuck ? "stuck" : "ok");
         json_write_cstr(&out, c->server->model_id);
         buf_printf(&out,
-                   ",\"backend\":\"%s\",\"kernels\":\"%s\",\"threads\":%d,\"running\":%" PRIu64 ",\"waiting\":%" PRIu64
-                   ",\"weight_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64 "}",
-                   m->backend, m->kernels, m->n_threads, s.n_running, s.n_waiting, m->weight_bytes, m->kv_bytes);
+                   ",\"backend\":\"%s\",\"kernels\":\"%s\",\"kernels_why\":\"%s\",\"pack_cache\":\"%s\",\"threads\":%d,"
+                   "\"running\":%" PRIu64 ",\"waiting\":%" PRIu64 ",\"weight_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64
+                   "}",
+                   m->backend, m->kernels, m->kernels_why, m->pack_cache, m->n_threads, s.n_running, s.n_waiting,
+                   m->weight_bytes, m->kv_bytes);
     }
     reply_send(&c->reply, status, "application/json", &out);
     buf_fini(&out);

@@ -1,5 +1,6 @@
 /* `infcgi bench`: how fast a model's back end prefills and decodes, printed as llama-bench prints it, so that rows of
- * both can stand in one table. Runs the back end itself: no scheduler, no sampling. */
+ * both can stand in one table. Options take lists, as llama-bench's do: one row for each combination. Runs the back end
+ * itself: no scheduler, no sampling. */
 #include "fcgi/cmd/cmd.h"
 
 #include "engine/backend/backend.h"
@@ -7,6 +8,8 @@
 #include "engine/base/mem.h"
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
+#include "engine/kernels/panel.h"
+#include "engine/kernels/quant.h"
 #include "engine/model/model.h"
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/bench_report.h"
@@ -14,11 +17,22 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_SEQS = 64, MAX_REPEATS = 100, MAX_BATCH = 2048, MAX_TOKENS = 1 << 20 };
+enum { MAX_SEQS = 64, MAX_REPEATS = 100, MAX_BATCH = 2048, MAX_TOKENS = 1 << 20, MAX_VALUES = 16 };
+
+/* The values of an option. */
+struct list {
+    int n, at[MAX_VALUES];
+};
 
 struct options {
     const char *model, *output, *cpu, *backend;
-    int n_prompt, n_gen, n_depth, n_seqs, n_batch, n_threads, repeats;
+    struct list n_prompt, n_gen, n_depth, n_seqs, n_batch, n_threads, repeats;
+};
+
+/* What a pass over the layers costs at least: for the roofline columns of tests/bench. */
+struct work {
+    double body_bytes, head_bytes; /* packed weights read: of the layers, of the logits */
+    double body_ops, head_ops;     /* multiplications and additions of a row */
 };
 
 /* A model made ready. */
@@ -27,17 +41,30 @@ struct bench {
     struct gguf *gguf;
     struct plan *plan;
     const struct backend *backend;
-    struct backend_model *model;
+    struct backend_model *model; /* for n_batch rows and n_threads threads */
     struct backend_info info;
     struct bench_report report;
-    int32_t *pages; /* [n_seqs][pages of a sequence] */
+    struct work work;
+    int n_batch, n_threads;
+    int max_seqs;
+    int32_t *pages; /* [max_seqs][pages of a sequence] */
     int32_t seq_pages;
-    int32_t *tokens, *pos, *seq; /* [n_batch] */
+    int filled[MAX_SEQS];        /* positions of the sequence that hold the prompt's tokens */
+    int32_t *tokens, *pos, *seq; /* [rows of a step] */
     int32_t *logit_rows;
     const int32_t *tables[MAX_SEQS];
     float *logits;
     struct backend_row_stats stats[MAX_SEQS];
 };
+
+static int largest(const struct list *l)
+{
+    int max = 0;
+    for (int i = 0; i < l->n; i++) {
+        max = MAX_OF(max, l->at[i]);
+    }
+    return max;
+}
 
 static enum err forward(struct bench *b, int n_rows, int n_seqs, int n_logits, struct err_info *info)
 {
@@ -54,14 +81,14 @@ static enum err forward(struct bench *b, int n_rows, int n_seqs, int n_logits, s
     return b->backend->forward(b->model, &batch, info);
 }
 
-/* Computes n tokens of sequence `seq` from position `from` on; logits of the last one when wanted. */
+/* Computes positions from .. from+n-1 of sequence `seq`; logits of the last one when wanted. */
 static enum err prefill(struct bench *b, int seq, int from, int n, bool want_logits, struct err_info *info)
 {
     const int32_t *table = b->pages + (size_t)seq * (size_t)b->seq_pages, *first = b->tables[0];
     b->tables[0] = table;
     enum err err = ERR_OK;
     for (int done = 0; done < n && err == ERR_OK;) {
-        int rows = MIN_OF(n - done, b->o.n_batch);
+        int rows = MIN_OF(n - done, b->n_batch);
         for (int i = 0; i < rows; i++) {
             b->tokens[i] = (int32_t)((uint32_t)(from + done + i) * 7919u % b->plan->n_vocab);
             b->pos[i] = from + done + i;
@@ -72,84 +99,174 @@ static enum err prefill(struct bench *b, int seq, int from, int n, bool want_log
         err = forward(b, rows, 1, want_logits && done == n ? 1 : 0, info);
     }
     b->tables[0] = first;
+    if (b->filled[seq] >= from) {
+        b->filled[seq] = MAX_OF(b->filled[seq], from + n);
+    }
     return err;
 }
 
-/* n steps of all sequences together behind `from` positions. */
-static enum err decode(struct bench *b, int from, int n, struct err_info *info)
+/* n steps of the first n_seqs sequences together behind `from` positions. */
+static enum err decode(struct bench *b, int n_seqs, int from, int n, struct err_info *info)
 {
+    for (int i = 0; i < n_seqs; i++) {
+        b->filled[i] = MIN_OF(b->filled[i], from);
+    }
     for (int step = 0; step < n; step++) {
-        for (int i = 0; i < b->o.n_seqs; i++) {
+        for (int i = 0; i < n_seqs; i++) {
             b->tokens[i] = (int32_t)((uint32_t)(step * 31 + i) * 7919u % b->plan->n_vocab);
             b->pos[i] = from + step;
             b->seq[i] = i;
             b->logit_rows[i] = i;
         }
-        TRY(forward(b, b->o.n_seqs, b->o.n_seqs, b->o.n_seqs, info));
+        TRY(forward(b, n_seqs, n_seqs, n_seqs, info));
     }
     return ERR_OK;
 }
 
-/* One untimed and `repeats` timed runs of one test. */
-static enum err measure(struct bench *b, bool is_prefill, struct err_info *info)
+/* --- what a run has to read and compute ------------------------------------------------------------------------- */
+
+static void count_weights(struct bench *b)
+{
+    for (int32_t i = 0; i < b->plan->n_steps; i++) {
+        const struct plan_step *s = &b->plan->steps[i];
+        for (int k = 0; k < 3 && s->op == PLAN_MATMUL && s->w[k] != PLAN_NONE; k++) {
+            const struct plan_weight *w = &b->plan->weights[s->w[k]];
+            uint32_t n_panels = (w->n_out + PANEL_ROWS - 1) / PANEL_ROWS;
+            double bytes = n_panels * (double)panel_bytes(quant_ops(w->type)->panel, w->n_in);
+            bool is_head = s->epilogue == PLAN_LOGITS;
+            *(is_head ? &b->work.head_bytes : &b->work.body_bytes) += bytes;
+            *(is_head ? &b->work.head_ops : &b->work.body_ops) += 2.0 * w->n_in * w->n_out;
+        }
+    }
+}
+
+/* Keys and values that one row at position `pos` reads. */
+static double kv_bytes(const struct bench *b, int pos)
+{
+    double row_bytes = (double)b->info.kv_page_bytes / BACKEND_PAGE_TOKENS / b->plan->n_layers, bytes = 0;
+    for (int32_t i = 0; i < b->plan->n_steps; i++) {
+        const struct plan_step *s = &b->plan->steps[i];
+        if (s->op == PLAN_ATTENTION) {
+            bytes += row_bytes * (s->window > 0 ? MIN_OF(s->window, pos + 1) : pos + 1);
+        }
+    }
+    return bytes;
+}
+
+static void count_run(const struct bench *b, struct bench_row *row)
+{
+    const struct work *w = &b->work;
+    row->matmul_ops = row->n_prompt * w->body_ops + (row->n_prompt > 0 ? w->head_ops : 0) +
+                      (double)row->n_gen * row->n_seqs * (w->body_ops + w->head_ops);
+    row->read_bytes = row->n_gen * (w->body_bytes + w->head_bytes);
+    for (int i = 0; i < row->n_gen; i++) {
+        row->read_bytes += row->n_seqs * kv_bytes(b, row->n_depth + i);
+    }
+}
+
+/* --- tests ------------------------------------------------------------------------------------------------------ */
+
+/* One untimed and the timed runs of one test; prints its row. */
+static enum err measure(struct bench *b, struct bench_row row, struct err_info *info)
 {
     uint64_t samples_ns[MAX_REPEATS];
-    int n = is_prefill ? b->o.n_prompt : b->o.n_gen;
-    for (int s = 0; s < b->o.n_seqs && b->o.n_depth > 0; s++) {
-        TRY(prefill(b, s, 0, b->o.n_depth, false, info));
+    bool is_prefill = row.n_prompt > 0;
+    row.n_samples = b->o.repeats.at[0];
+    row.samples_ns = samples_ns;
+    row.n_batch = b->n_batch;
+    row.n_threads = b->n_threads;
+    for (int s = 0; s < row.n_seqs; s++) {
+        if (b->filled[s] < row.n_depth) {
+            TRY(prefill(b, s, b->filled[s], row.n_depth - b->filled[s], false, info));
+        }
     }
-    for (int i = -1; i < b->o.repeats; i++) {
+    for (int i = -1; i < row.n_samples; i++) {
         uint64_t start = clock_now_ns();
-        TRY(is_prefill ? prefill(b, 0, b->o.n_depth, n, true, info) : decode(b, b->o.n_depth, n, info));
+        TRY(is_prefill ? prefill(b, 0, row.n_depth, row.n_prompt, true, info)
+                       : decode(b, row.n_seqs, row.n_depth, row.n_gen, info));
         uint64_t elapsed_ns = clock_now_ns() - start;
         if (i >= 0) {
             samples_ns[i] = MAX_OF(elapsed_ns, 1);
         }
     }
-    struct bench_row row = {.n_prompt = is_prefill ? n : 0,
-                            .n_gen = is_prefill ? 0 : n,
-                            .n_depth = b->o.n_depth,
-                            .n_seqs = is_prefill ? 1 : b->o.n_seqs,
-                            .n_samples = b->o.repeats,
-                            .samples_ns = samples_ns};
+    count_run(b, &row);
     bench_report_row(&b->report, &row);
     return ERR_OK;
 }
 
-static enum err open_all(struct bench *b, struct err_info *info)
+/* Prompts, then generations, at one depth; 0 tokens: no such test. */
+static enum err measure_depth(struct bench *b, int depth, struct err_info *info)
 {
     const struct options *o = &b->o;
-    b->backend = backend_find(o->backend);
-    if (b->backend == NULL) {
-        return err_set(info, ERR_CONFIG, NULL, "backend: expected cpu or ref, found '%s'", o->backend);
+    for (int i = 0; i < o->n_prompt.n; i++) {
+        if (o->n_prompt.at[i] > 0) {
+            struct bench_row row = {.n_prompt = o->n_prompt.at[i], .n_depth = depth, .n_seqs = 1};
+            TRY(measure(b, row, info));
+        }
     }
-    TRY(gguf_open(o->model, &b->gguf, info));
-    TRY(model_build(b->gguf, &b->plan, info));
-    b->seq_pages = (o->n_depth + MAX_OF(o->n_prompt, o->n_gen)) / BACKEND_PAGE_TOKENS + 1;
-    int n_rows = MAX_OF(o->n_batch, o->n_seqs);
-    struct backend_config cfg = {.cpu = o->cpu,
-                                 .n_threads = o->n_threads,
-                                 .n_pages = b->seq_pages * o->n_seqs,
-                                 .max_rows = n_rows,
-                                 .max_logits = o->n_seqs};
-    TRY(b->backend->open(b->plan, &cfg, &b->model, info));
-    b->backend->info(b->model, &b->info);
-    b->pages = mem_zalloc_array((size_t)(b->seq_pages * o->n_seqs), sizeof *b->pages, MEM_GENERAL);
+    for (int i = 0; i < o->n_gen.n; i++) {
+        for (int s = 0; s < o->n_seqs.n && o->n_gen.at[i] > 0; s++) {
+            struct bench_row row = {.n_gen = o->n_gen.at[i], .n_depth = depth, .n_seqs = o->n_seqs.at[s]};
+            TRY(measure(b, row, info));
+        }
+    }
+    return ERR_OK;
+}
+
+/* --- opening and closing ---------------------------------------------------------------------------------------- */
+
+static enum err allocate(struct bench *b)
+{
+    const struct options *o = &b->o;
+    b->max_seqs = largest(&o->n_seqs);
+    b->seq_pages = (largest(&o->n_depth) + MAX_OF(largest(&o->n_prompt), largest(&o->n_gen))) / BACKEND_PAGE_TOKENS + 1;
+    int n_rows = MAX_OF(largest(&o->n_batch), b->max_seqs);
+    b->pages = mem_zalloc_array((size_t)(b->seq_pages * b->max_seqs), sizeof *b->pages, MEM_GENERAL);
     b->tokens = mem_zalloc_array((size_t)n_rows, sizeof *b->tokens, MEM_GENERAL);
     b->pos = mem_zalloc_array((size_t)n_rows, sizeof *b->pos, MEM_GENERAL);
     b->seq = mem_zalloc_array((size_t)n_rows, sizeof *b->seq, MEM_GENERAL);
     b->logit_rows = mem_zalloc_array((size_t)n_rows, sizeof *b->logit_rows, MEM_GENERAL);
-    b->logits = mem_zalloc_array((size_t)o->n_seqs * b->plan->n_vocab, sizeof *b->logits, MEM_GENERAL);
+    b->logits = mem_zalloc_array((size_t)b->max_seqs * b->plan->n_vocab, sizeof *b->logits, MEM_GENERAL);
     if (b->pages == NULL || b->tokens == NULL || b->pos == NULL || b->seq == NULL || b->logit_rows == NULL ||
         b->logits == NULL) {
         return ERR_NOMEM;
     }
-    for (int32_t i = 0; i < b->seq_pages * o->n_seqs; i++) {
+    for (int32_t i = 0; i < b->seq_pages * b->max_seqs; i++) {
         b->pages[i] = i;
     }
-    for (int s = 0; s < o->n_seqs; s++) {
+    for (int s = 0; s < b->max_seqs; s++) {
         b->tables[s] = b->pages + (size_t)s * (size_t)b->seq_pages;
     }
+    return ERR_OK;
+}
+
+static enum err open_file(struct bench *b, struct err_info *info)
+{
+    b->backend = backend_find(b->o.backend);
+    if (b->backend == NULL) {
+        return err_set(info, ERR_CONFIG, NULL, "backend: expected cpu or ref, found '%s'", b->o.backend);
+    }
+    TRY(gguf_open(b->o.model, &b->gguf, info));
+    TRY(model_build(b->gguf, &b->plan, info));
+    return allocate(b);
+}
+
+/* The back end for steps of n_batch rows on n_threads threads, in place of the one before. */
+static enum err open_model(struct bench *b, int n_batch, int n_threads, struct err_info *info)
+{
+    if (b->model != NULL) {
+        b->backend->close(&b->model);
+    }
+    struct backend_config cfg = {.cpu = b->o.cpu,
+                                 .n_threads = n_threads,
+                                 .n_pages = b->seq_pages * b->max_seqs,
+                                 .max_rows = MAX_OF(n_batch, b->max_seqs),
+                                 .max_logits = b->max_seqs};
+    TRY(b->backend->open(b->plan, &cfg, &b->model, info));
+    b->backend->info(b->model, &b->info);
+    memset(b->filled, 0, sizeof b->filled);
+    b->n_batch = n_batch;
+    b->n_threads = n_threads;
     return ERR_OK;
 }
 
@@ -184,13 +301,31 @@ static void open_report(struct bench *b)
     b->report = (struct bench_report){.out = stdout,
                                       .model_path = o->model,
                                       .kernels = b->info.kernels,
-                                      .n_batch = o->n_batch,
-                                      .n_threads = o->n_threads,
-                                      .has_seqs = o->n_seqs > 1};
+                                      .has_batches = o->n_batch.n > 1,
+                                      .has_seqs = b->max_seqs > 1};
     b->report.format = strcmp(o->output, "md") == 0 ? BENCH_MD : strcmp(o->output, "csv") == 0 ? BENCH_CSV : BENCH_JSON;
     describe(&b->report, b->gguf);
     bench_report_cpu(&b->report);
     bench_report_head(&b->report);
+}
+
+static enum err run_all(struct bench *b, struct err_info *info)
+{
+    const struct options *o = &b->o;
+    for (int i = 0; i < o->n_batch.n; i++) {
+        for (int t = 0; t < o->n_threads.n; t++) {
+            TRY(open_model(b, o->n_batch.at[i], o->n_threads.at[t], info));
+            if (i == 0 && t == 0) {
+                count_weights(b);
+                open_report(b);
+            }
+            for (int d = 0; d < o->n_depth.n; d++) {
+                TRY(measure_depth(b, o->n_depth.at[d], info));
+            }
+        }
+    }
+    bench_report_foot(&b->report);
+    return ERR_OK;
 }
 
 static void close_all(struct bench *b)
@@ -208,28 +343,36 @@ static void close_all(struct bench *b)
     mem_free(b->logits);
 }
 
+/* --- options ---------------------------------------------------------------------------------------------------- */
+
 static const struct {
     const char *brief, *name;
     size_t offset;
-    int min, max; /* max 0: text */
+    int n_values; /* 0: text */
+    int min, max;
     const char *help;
 } rows[] = {
-#define ROW(brief, name, member, min, max, help)                                                                       \
+#define TEXT(brief, name, member, help)                                                                                \
     {                                                                                                                  \
-        brief, name, offsetof(struct options, member), min, max, help                                                  \
+        brief, name, offsetof(struct options, member), 0, 0, 0, help                                                   \
     }
-    ROW("-m", "--model", model, 0, 0, "GGUF file"),
-    ROW("-p", "--n-prompt", n_prompt, 0, MAX_TOKENS, "prompt tokens to prefill [512]"),
-    ROW("-n", "--n-gen", n_gen, 0, MAX_TOKENS, "tokens to decode [128]"),
-    ROW("-d", "--n-depth", n_depth, 0, MAX_TOKENS, "positions already in the KV cache [0]"),
-    ROW("-s", "--n-seqs", n_seqs, 1, MAX_SEQS, "sequences decoded together [1]"),
-    ROW("-b", "--batch-size", n_batch, 1, MAX_BATCH, "rows of a prefill step [512]"),
-    ROW("-t", "--threads", n_threads, 1, POOL_MAX_THREADS, "worker threads [CPUs]"),
-    ROW("-r", "--repetitions", repeats, 1, MAX_REPEATS, "timed runs, after one that is not [5]"),
-    ROW("-o", "--output", output, 0, 0, "md, csv or json [md]"),
-    ROW("-c", "--cpu", cpu, 0, 0, "kernels: auto, ref, avx2, avxvnni, avx512, amx"),
-    ROW("-k", "--backend", backend, 0, 0, "cpu or ref [cpu]"),
-#undef ROW
+#define LIST(brief, name, member, n_values, min, max, help)                                                            \
+    {                                                                                                                  \
+        brief, name, offsetof(struct options, member), n_values, min, max, help                                        \
+    }
+    TEXT("-m", "--model", model, "GGUF file"),
+    LIST("-p", "--n-prompt", n_prompt, MAX_VALUES, 0, MAX_TOKENS, "prompt tokens to prefill [512]"),
+    LIST("-n", "--n-gen", n_gen, MAX_VALUES, 0, MAX_TOKENS, "tokens to decode [128]"),
+    LIST("-d", "--n-depth", n_depth, MAX_VALUES, 0, MAX_TOKENS, "positions already in the KV cache [0]"),
+    LIST("-s", "--n-seqs", n_seqs, MAX_VALUES, 1, MAX_SEQS, "sequences decoded together [1]"),
+    LIST("-b", "--batch-size", n_batch, MAX_VALUES, 1, MAX_BATCH, "rows of a prefill step [512]"),
+    LIST("-t", "--threads", n_threads, MAX_VALUES, 1, POOL_MAX_THREADS, "worker threads [CPUs]"),
+    LIST("-r", "--repetitions", repeats, 1, 1, MAX_REPEATS, "timed runs, after one that is not [5]"),
+    TEXT("-o", "--output", output, "md, csv or json [md]"),
+    TEXT("-c", "--cpu", cpu, "kernels: auto, ref, avx2, avxvnni, avx512, amx"),
+    TEXT("-k", "--backend", backend, "cpu or ref [cpu]"),
+#undef TEXT
+#undef LIST
 };
 
 /* The row an argument names, else ARRAY_LEN(rows); *value is what stands behind `--name=`, or NULL. */
@@ -245,15 +388,52 @@ static size_t find_option(const char *arg, const char **value)
     return k;
 }
 
+static void print_help(void)
+{
+    puts("usage: infcgi bench -m MODEL [OPTIONS]\n");
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+        printf("  %s, %-16s %s\n", rows[k].brief, rows[k].name, rows[k].help);
+    }
+    puts("\nNumbers (but -r) may be lists, as 512,1024, or the option given again: one row for each combination.");
+}
+
+/* Appends the numbers of `value`, which commas separate, to *to. CMD_OK or CMD_USAGE. */
+static int read_list(size_t k, const char *value, struct list *to)
+{
+    for (const char *at = value;;) {
+        char number[24];
+        size_t len = strcspn(at, ",");
+        int64_t v = 0;
+        bool is_ok = len < sizeof number;
+        snprintf(number, sizeof number, "%.*s", (int)(is_ok ? len : 0), at);
+        is_ok = is_ok && conf_parse_integer(number, &v) && v >= rows[k].min && v <= rows[k].max;
+        if (!is_ok || to->n == rows[k].n_values) {
+            fprintf(stderr, "error: bench: %s: expected %s %d to %d%s, found '%s'\n", rows[k].name,
+                    rows[k].n_values == 1 ? "an integer of" : "integers of", rows[k].min, rows[k].max,
+                    is_ok ? rows[k].n_values == 1 ? ", once" : ", 16 at most" : "", value);
+            return CMD_USAGE;
+        }
+        to->at[to->n++] = (int)v;
+        if (at[len] == '\0') {
+            return CMD_OK;
+        }
+        at += len + 1;
+    }
+}
+
+static void set_default(struct list *l, int value)
+{
+    if (l->n == 0) {
+        *l = (struct list){.n = 1, .at = {value}};
+    }
+}
+
 /* CMD_OK, -1 after --help, or CMD_USAGE. */
 static int read_options(struct options *o, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            puts("usage: infcgi bench -m MODEL [OPTIONS]\n");
-            for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
-                printf("  %s, %-16s %s\n", rows[k].brief, rows[k].name, rows[k].help);
-            }
+            print_help();
             return -1;
         }
         const char *value;
@@ -265,54 +445,38 @@ static int read_options(struct options *o, int argc, char **argv)
         }
         void *to = (char *)o + rows[k].offset;
         value = value != NULL ? value : argv[++i];
-        if (rows[k].max == 0) {
+        if (rows[k].n_values == 0) {
             *(const char **)to = value;
-            continue;
-        }
-        int64_t v;
-        if (!conf_parse_integer(value, &v) || v < rows[k].min || v > rows[k].max) {
-            fprintf(stderr, "error: bench: %s: expected an integer of %d to %d, found '%s'\n", rows[k].name,
-                    rows[k].min, rows[k].max, value);
+        } else if (read_list(k, value, to) != CMD_OK) {
             return CMD_USAGE;
         }
-        *(int *)to = (int)v;
     }
     bool known = strcmp(o->output, "md") == 0 || strcmp(o->output, "csv") == 0 || strcmp(o->output, "json") == 0;
     if (o->model == NULL || !known) {
         fprintf(stderr, "error: bench: expected %s\n", o->model == NULL ? "--model FILE" : "--output md, csv or json");
         return CMD_USAGE;
     }
+    set_default(&o->n_prompt, 512);
+    set_default(&o->n_gen, 128);
+    set_default(&o->n_depth, 0);
+    set_default(&o->n_seqs, 1);
+    set_default(&o->n_batch, 512);
+    set_default(&o->n_threads, pool_cpu_count());
+    set_default(&o->repeats, 5);
     return CMD_OK;
 }
 
 int cmd_bench(int argc, char **argv)
 {
-    struct bench b = {.o = {.output = "md",
-                            .backend = "cpu",
-                            .n_prompt = 512,
-                            .n_gen = 128,
-                            .n_seqs = 1,
-                            .n_batch = 512,
-                            .n_threads = pool_cpu_count(),
-                            .repeats = 5,
-                            .cpu = conf_environment("cpu")}};
+    struct bench b = {.o = {.output = "md", .backend = "cpu", .cpu = conf_environment("cpu")}};
     int rc = read_options(&b.o, argc, argv);
     if (rc != CMD_OK) {
         return rc < 0 ? CMD_OK : rc;
     }
     struct err_info info = {0};
     struct conf conf = {.model = b.o.model};
-    enum err err = open_all(&b, &info);
-    if (err == ERR_OK) {
-        open_report(&b);
-        err = b.o.n_prompt > 0 ? measure(&b, true, &info) : ERR_OK;
-    }
-    if (err == ERR_OK && b.o.n_gen > 0) {
-        err = measure(&b, false, &info);
-    }
-    if (err == ERR_OK) {
-        bench_report_foot(&b.report);
-    }
+    enum err err = open_file(&b, &info);
+    err = err != ERR_OK ? err : run_all(&b, &info);
     close_all(&b);
     return err == ERR_OK ? CMD_OK : cmd_fail(&conf, err, &info);
 }

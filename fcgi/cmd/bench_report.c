@@ -87,9 +87,9 @@ static void fill(struct fields *f, const struct bench_report *r, const struct be
     add_text(f, "model_type", r->model_type);
     add_int(f, "model_size", r->model_bytes);
     add_int(f, "model_n_params", r->n_params);
-    add_int(f, "n_batch", (uint64_t)r->n_batch);
-    add_int(f, "n_ubatch", (uint64_t)r->n_batch);
-    add_int(f, "n_threads", (uint64_t)r->n_threads);
+    add_int(f, "n_batch", (uint64_t)row->n_batch);
+    add_int(f, "n_ubatch", (uint64_t)row->n_batch);
+    add_int(f, "n_threads", (uint64_t)row->n_threads);
     add_text(f, "cpu_mask", "0x0");
     add_bool(f, "cpu_strict", false);
     add_int(f, "poll", 0);
@@ -183,16 +183,19 @@ static void print_json(const struct bench_report *r, const struct fields *f, con
     for (int i = 0; i < row->n_samples; i++) {
         fprintf(r->out, "%s%g", i > 0 ? ", " : "", sample_ts(row, i));
     }
-    fputs(" ]\n  }", r->out);
+    fprintf(r->out, " ],\n    \"read_bytes\": %.0f,\n    \"matmul_ops\": %.0f\n  }", row->read_bytes, row->matmul_ops);
 }
 
 static void print_md(const struct bench_report *r, const struct bench_row *row)
 {
     static const double kib = 1024.0, mib = kib * kib, gib = mib * kib;
-    char size[32], params[32], seqs[16] = "", depth[24] = "", test[80], speed[64];
+    char size[32], params[32], batch[16] = "", seqs[16] = "", depth[24] = "", test[80], speed[64];
     bool is_gib = (double)r->model_bytes >= gib, is_billion = r->n_params >= 1000000000;
     snprintf(size, sizeof size, "%.2f %s", (double)r->model_bytes / (is_gib ? gib : mib), is_gib ? "GiB" : "MiB");
     snprintf(params, sizeof params, "%.2f %c", (double)r->n_params / (is_billion ? 1e9 : 1e6), is_billion ? 'B' : 'M');
+    if (r->has_batches) {
+        snprintf(batch, sizeof batch, " %7d |", row->n_batch);
+    }
     if (row->n_seqs > 1) {
         snprintf(seqs, sizeof seqs, " x %d", row->n_seqs);
     }
@@ -202,18 +205,20 @@ static void print_md(const struct bench_report *r, const struct bench_row *row)
     snprintf(test, sizeof test, "%s%d%s%s", row->n_prompt > 0 ? "pp" : "tg", row->n_prompt + row->n_gen, seqs, depth);
     struct spread ts = spread_of(row, true);
     snprintf(speed, sizeof speed, "%.2f ± %.2f", ts.mean, ts.deviation);
-    fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7d | %15s | %21s |\n", r->model_type, size, params, r->kernels,
-            r->n_threads, test, speed); /* 21: the plus-minus sign is two bytes wide and one column */
+    fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7d |%s %15s | %21s |\n", r->model_type, size, params, r->kernels,
+            row->n_threads, batch, test, speed); /* 21: the plus-minus sign is two bytes wide and one column */
 }
 
 void bench_report_head(struct bench_report *r)
 {
     if (r->format == BENCH_MD) {
-        fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7s | %15s | %20s |\n", "model", "size", "params", "backend",
-                "threads", "test", "t/s");
-        fputs("| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: | "
-              "-------------------: |\n",
-              r->out);
+        fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7s |%s %15s | %20s |\n", "model", "size", "params", "backend",
+                "threads", r->has_batches ? " n_batch |" : "", "test", "t/s");
+        fprintf(
+            r->out,
+            "| ------------------------------ | ---------: | ---------: | ---------- | ------: |%s --------------: | "
+            "-------------------: |\n",
+            r->has_batches ? " ------: |" : "");
     } else if (r->format == BENCH_JSON) {
         fputs("[\n", r->out);
     }

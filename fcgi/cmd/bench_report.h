@@ -1,8 +1,9 @@
 /* The rows that `infcgi bench` prints: llama-bench's Markdown columns, its CSV and JSON fields by the same names in the
  * same order [llama.cpp b11434: tools/llama-bench], so that scripts which read the one read the other.
  *
- * Two things differ, since there is nothing to compare with: a run of many sequences adds a field `n_seqs` behind the
- * last and prints its test as `tg64 x 16`; and `backend` names the kernels. Threads: one at a time. */
+ * Three things differ, since there is nothing to compare with: a run of many sequences adds a field `n_seqs` behind the
+ * last and prints its test as `tg64 x 16`; `backend` names the kernels; and JSON ends with `read_bytes` and
+ * `matmul_ops`. Threads: one at a time. */
 #ifndef INFCGI_CMD_BENCH_REPORT_H
 #define INFCGI_CMD_BENCH_REPORT_H
 
@@ -23,14 +24,17 @@ struct bench_report {
     char cpu_info[128];  /* the CPU's name for itself */
     char model_type[96]; /* "llama 135M Q4_1": architecture, parameters, the type of most weights */
     uint64_t model_bytes, n_params;
-    int n_batch, n_threads;
-    bool has_seqs; /* a field n_seqs */
-    int n_rows;    /* printed so far */
+    bool has_batches; /* a column n_batch in Markdown */
+    bool has_seqs;    /* a field n_seqs */
+    int n_rows;       /* printed so far */
 };
 
 /* One test. samples_ns [n_samples]: the time of each run, each > 0; n_samples >= 1. One of n_prompt and n_gen is 0. */
 struct bench_row {
     int n_prompt, n_gen, n_depth, n_seqs;
+    int n_batch, n_threads;
+    double read_bytes; /* packed weights and KV that a run reads at least; 0 for a prompt, which computes */
+    double matmul_ops; /* multiplications and additions of a run's matrix products */
     int n_samples;
     const uint64_t *samples_ns;
 };

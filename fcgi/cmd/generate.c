@@ -58,9 +58,12 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
         struct engine_usage u;
         engine_stream_usage(s, &u);
         err = ev.err;
-        fprintf(stderr, "\n%d prompt tokens, %d generated; first token after %.1f ms, then %.1f tokens/s\n",
+        fprintf(stderr,
+                "\n%d prompt tokens, %d generated; first token after %.1f ms, then %.1f tokens/s; %d of %d drafted "
+                "tokens came true\n",
                 u.prompt_tokens, u.completion_tokens, (double)u.prefill_ns / 1e6,
-                u.decode_ns > 0 ? (u.completion_tokens - 1) / ((double)u.decode_ns / 1e9) : 0.0);
+                u.decode_ns > 0 ? (u.completion_tokens - 1) / ((double)u.decode_ns / 1e9) : 0.0, u.accepted_tokens,
+                u.drafted_tokens);
     }
     engine_stream_close(&s);
     mem_free(ids);
@@ -81,6 +84,9 @@ int cmd_generate(int argc, char **argv)
         struct engine_config cfg = cmd_engine_config(&conf, &sampling);
         struct engine *e = NULL;
         enum err err = engine_open(&cfg, &e, &info);
+        if (err == ERR_OK && engine_model(e)->pack_note[0] != '\0') {
+            fprintf(stderr, "warning: %s\n", engine_model(e)->pack_note);
+        }
         err = err != ERR_OK ? err : run(&conf, e, &info);
         rc = err == ERR_OK ? CMD_OK : cmd_fail(&conf, err, &info);
         engine_close(&e);

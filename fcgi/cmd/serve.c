@@ -49,13 +49,17 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
         .model_path = c->model,
         .backend = c->backend,
         .cpu = c->cpu,
+        .pack_cache = c->pack_cache != NULL && strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
         .high_precision = c->high_precision,
+        .pin = c->pin,
         .n_threads = (int)c->threads,
         .n_ctx = (uint32_t)c->ctx_size,
         .kv_tokens = (uint64_t)c->kv_tokens,
         .max_seqs = (int)c->parallel,
         .max_batch_rows = (int)c->batch_size,
         .queue_max_requests = (int)c->queue_max,
+        .speculate = c->speculate,
+        .draft_max = (int)c->draft_max,
         .memory_limit_bytes = (uint64_t)c->memory_limit_mib << 20,
     };
 }
@@ -104,12 +108,15 @@ static enum err load(struct err_info *info)
         snprintf(server_state.template_error, sizeof server_state.template_error, "%s", template_info.text);
         log_line("warn", "chat_template_unusable reason=\"%s\"", template_info.text);
     }
+    if (m->pack_note[0] != '\0') {
+        log_line("warn", "pack_cache reason=\"%s\"", m->pack_note);
+    }
     atomic_store_explicit(&server_state.engine, e, memory_order_release);
     log_line("info",
              "ready model=\"%s\" backend=%s kernels=%s threads=%d ctx=%u weights_mib=%" PRIu64 " kv_mib=%" PRIu64
-             " load_ms=%" PRIu64,
+             " pack_cache=%s load_ms=%" PRIu64,
              server_state.model_id, m->backend, m->kernels, m->n_threads, m->n_ctx, m->weight_bytes >> 20,
-             m->kv_bytes >> 20, (clock_now_ns() - start) / 1000000u);
+             m->kv_bytes >> 20, m->pack_cache, (clock_now_ns() - start) / 1000000u);
     return ERR_OK;
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures infcgi and llama.cpp in turns and prints a Markdown table of both. tests/bench/peer.sh calls it.
+"""Measures infcgi and llama.cpp in turns and prints a Markdown table of both for each model. peer.sh calls it.
 
 Each test first tries llama.cpp's settings and keeps the fastest. Then come the rounds: infcgi, llama.cpp, infcgi, ... so
 that a machine that slows down slows both. One program's value of a round is the median of its RUNS timed runs there.
@@ -8,201 +8,283 @@ Standard library only.
 import argparse
 import datetime
 import itertools
-import json
 import os
-import statistics
-import subprocess
 import sys
-import time
+import tempfile
+
+import machine
+from programs import STREAM_PROMPT, Failed, Infcgi, Llama, median
 
 RUNS = 3  # timed runs of a program in a round, after one that is not
 TRIES = 2  # timed runs of a setting on trial; the best one counts
 TOO_BUSY = 0.1  # CPUs at other work, above which the numbers are disturbed
-BEGIN, END = "<!-- bench-peer: begin -->", "<!-- bench-peer: end -->"
-PROMPT, DECODED, STREAMS, STREAM_PROMPT = 512, 64, 16, 16
-
-
-def run(command):
-    # llama.cpp reads options from LLAMA_ARG_*; what the caller has there must not decide the race.
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "INFCGI_"))}
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean, check=False)
-    if done.returncode != 0:
-        sys.exit(f"error: {' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
-    return done.stdout
-
-
-def rows_of(command, tokens):
-    """Tokens a second of each timed run: infcgi bench and llama-bench print the same JSON."""
-    row, = json.loads(run(command))
-    return [tokens * 1e9 / ns for ns in row["samples_ns"]]
-
-
-class Test:
-    """One line of the table: its name, and how either program runs it."""
-
-    def __init__(self, args, name, n_prompt, n_gen, n_seqs=1):
-        self.args, self.name, self.n_prompt, self.n_gen, self.n_seqs = args, name, n_prompt, n_gen, n_seqs
-        self.ours, self.peer, self.setting = [], [], {}
-        choices = {"-fa": ("on", "off"), "--repack": ("1", "0")}
-        if n_gen == 0:
-            choices["-ub"] = ("512", "256", "128")
-        if n_seqs > 1:
-            choices["-kvu"] = ("0", "1")
-        self.choices = [dict(zip(choices, values)) for values in itertools.product(*choices.values())]
-
-    def run_ours(self, repeats):
-        many = ["-p", "0", "-s", str(self.n_seqs), "-d", str(self.n_prompt)] if self.n_seqs > 1 else ["-p", str(self.n_prompt)]
-        command = [self.args.infcgi, "bench", "-m", self.args.model, "-t", str(self.args.threads), *many, "-n", str(self.n_gen),
-                   "-r", str(repeats), "-o", "json"]
-        return rows_of(command, (self.n_gen or self.n_prompt) * self.n_seqs)
-
-    def run_peer(self, setting, repeats):
-        common = ["-m", self.args.model, "-t", str(self.args.threads), "-ctk", "f16", "-ctv", "f16"]
-        if self.n_seqs == 1:
-            options = list(itertools.chain.from_iterable(setting.items()))
-            command = [f"{self.args.peer}/llama-bench", *common, "-p", str(self.n_prompt), "-n", str(self.n_gen), *options,
-                       "-r", str(repeats), "-o", "json"]
-            return rows_of(command, self.n_prompt + self.n_gen)
-        # It has no repeats, but takes the same number of streams many times. The first time warms up.
-        switches = ["-fa", setting["-fa"], "--repack" if setting["--repack"] == "1" else "--no-repack",
-                    "--kv-unified" if setting["-kvu"] == "1" else "--no-kv-unified"]
-        command = [f"{self.args.peer}/llama-batched-bench", *common, "-tb", str(self.args.threads), *switches,
-                   "-c", str(self.n_seqs * (self.n_prompt + self.n_gen)), "-npp", str(self.n_prompt), "-ntg", str(self.n_gen),
-                   "-npl", ",".join([str(self.n_seqs)] * (repeats + 1)), "--output-format", "jsonl"]
-        rows = [json.loads(line) for line in run(command).splitlines() if line.startswith("{")]
-        if len(rows) != repeats + 1:
-            sys.exit(f"error: {' '.join(command)}: expected {repeats + 1} rows, found {len(rows)}")
-        return [row["speed_tg"] for row in rows[1:]]
-
-    def choose(self):
-        speeds = [max(self.run_peer(setting, TRIES)) for setting in self.choices]
-        self.setting = self.choices[speeds.index(max(speeds))]
-        say(f"{self.name}: llama.cpp is fastest with {self.setting_text()}"
-            f" ({max(speeds):.1f} t/s; the slowest of {len(speeds)} settings {min(speeds):.1f})")
-
-    def setting_text(self):
-        return " ".join(f"{k} {v}" for k, v in self.setting.items())
-
-    def round(self):
-        self.ours.append(statistics.median(self.run_ours(RUNS)))
-        self.peer.append(statistics.median(self.run_peer(self.setting, RUNS)))
-
-    def row(self):
-        ours, peer = statistics.median(self.ours), statistics.median(self.peer)
-        return (f"| {self.name} | {spread(self.ours)} | {spread(self.peer)} | {ours / peer:.2f} | {self.setting_text()} |")
-
-
-def spread(values):
-    return f"{statistics.median(values):.1f} [{min(values):.1f} - {max(values):.1f}]"
+PROMPT, DECODED, DEPTH, STREAMS = 512, 64, 4096, (4, 16)
+GROUPS = ("shallow", "deep", "q8_0", "streams", "start")
 
 
 def say(line):
     print(line, file=sys.stderr, flush=True)
 
 
-def other_work(seconds=1.0):
-    """How many CPUs are busy while we sleep; what a hypervisor takes away counts too [proc(5), /proc/stat]."""
-    def idle_and_all():
-        with open("/proc/stat", encoding="utf-8") as f:
-            ticks = [int(v) for v in f.readline().split()[1:9]]
-        return ticks[3] + ticks[4], sum(ticks)
-
-    idle, total = idle_and_all()
-    time.sleep(seconds)
-    idle_after, total_after = idle_and_all()
-    return (1 - (idle_after - idle) / max(1, total_after - total)) * os.cpu_count()
+def spread(values, digits=1):
+    return f"{median(values):.{digits}f} [{min(values):.{digits}f} - {max(values):.{digits}f}]"
 
 
-def cpu():
-    """The CPU's name and those of its flags that matter here."""
-    name, flags = "unknown CPU", []
-    with open("/proc/cpuinfo", encoding="utf-8") as f:
-        for line in f:
-            key, _, value = (part.strip() for part in line.partition(":"))
-            if key == "model name":
-                name = value
-            elif key in ("flags", "Features"):
-                flags = value.split()
-    wanted = ("avx", "fma", "f16c", "amx", "asimd", "i8mm", "bf16", "sve")
-    return f"{name}, {os.cpu_count()} CPUs", " ".join(sorted(f for f in flags if f.startswith(wanted)))
+def setting_text(setting):
+    return " ".join(f"{option} {value}" for option, value in setting)
 
 
-def peer_version(folder):
-    try:
-        with open(f"{folder}/version", encoding="utf-8") as f:
-            return f.read().strip()
-    except OSError:
-        done = subprocess.run([f"{folder}/llama-bench", "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              check=False)
-        said = " ".join(done.stdout.split()) if done.returncode == 0 else "it does not say its version"
-        return f"llama.cpp, a build of the caller's (PEER_BIN): {said}"
+class Cell:
+    """One row of a table: tokens a second of either program at one kind of work."""
+
+    def __init__(self, prompt=0, gen=0, depth=0, seqs=1, kv="f16"):
+        self.prompt, self.gen, self.depth, self.seqs, self.kv = prompt, gen, depth, seqs, kv
+        self.ours, self.peer, self.setting = [], [], ()
+        self.read_bytes = self.matmul_ops = 0  # of one run of ours
+        self.our_kv = kv
+
+    def name(self):
+        return (f"pp{self.prompt}" if self.prompt else f"tg{self.gen}") + (f" x {self.seqs}" if self.seqs > 1 else "") + \
+            (f" @ d{self.depth}" if self.depth else "") + (f", KV {self.kv}" if self.depth >= DEPTH else "")
+
+    def tokens(self):
+        return (self.prompt + self.gen) * self.seqs
+
+    def of_limits(self, peaks):
+        """What our median is of the machine's limits: a prompt computes, one stream reads, many do both."""
+        seconds, parts = self.tokens() / median(self.ours), []
+        if self.gen and peaks.read_gbs:
+            rate = self.read_bytes / seconds / 1e9
+            parts.append(f"{rate:.1f} GB/s, {100 * rate / peaks.read_gbs:.0f} %")
+        if (self.prompt or self.seqs > 1) and peaks.int8_gops:
+            rate = self.matmul_ops / seconds / 1e9
+            parts.append(f"{rate / 1000:.2f} Top/s, {100 * rate / peaks.int8_gops:.0f} %")
+        return "; ".join(parts)
+
+    def row(self, peaks):
+        ours, peer = median(self.ours), median(self.peer)
+        return (f"| {self.name()} | {spread(self.ours)} | {spread(self.peer)} | {ours / peer:.2f} | {self.of_limits(peaks)} "
+                f"| {setting_text(self.setting)} |")
 
 
-def our_version(binary):
-    version = run([binary, "--version"]).splitlines()[0]
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                         check=False)
-    return f"{version}, commit {git.stdout.strip()}" if git.returncode == 0 else version
+class Start:
+    """Rows of the start: time to the first token, and peak memory; less is better."""
+
+    def __init__(self):
+        self.setting, self.values = (), {}  # values: {(what, who): [one each round]}
+
+    def add(self, what, who, value):
+        self.values.setdefault((what, who), []).append(value)
+
+    def rows(self):
+        first, peak, packed = "start to first token, ms", "peak resident, MiB", "with a packed cache: "
+        for what, like, digits in ((first, first, 0), (packed + first, first, 0), (peak, peak, 1), (packed + peak, peak, 1)):
+            ours, peer = self.values.get((what, "ours")), self.values.get((like, "peer"))
+            if ours and peer:
+                yield (f"| {what} | {spread(ours, digits)} | {spread(peer, digits)} | {median(ours) / median(peer):.2f} | "
+                       f"| {setting_text(self.setting)} |")
 
 
-def report(args, tests, busy):
-    machine, flags = cpu()
-    lines = ["| test | infcgi, t/s: median [min - max] | llama.cpp, t/s: median [min - max] | ratio of medians "
-             "| llama.cpp's setting |",
-             "|---|---:|---:|---:|---|",
-             *(test.row() for test in tests), "",
-             f"- CPU: {machine}; {flags}",
-             f"- model: {os.path.basename(args.model)}, {os.path.getsize(args.model)} bytes; {args.threads} threads, KV f16, "
-             "both programs",
-             f"- {our_version(args.infcgi)}",
-             f"- {peer_version(args.peer)}",
-             f"- {datetime.date.today()}, `{args.command}`: {args.rounds} rounds of {RUNS} runs; "
-             f"at most {busy:.2f} CPUs at other work between the rounds"]
-    if busy > TOO_BUSY:
-        lines.append("- **Other work ran on the machine meanwhile: these numbers are a trial, not a result.**")
-    return "\n".join(lines) + "\n"
+class Model:
+    """The table of one file."""
+
+    def __init__(self, args, path, ours, peer):
+        self.args, self.path, self.ours, self.peer = args, path, ours, peer
+        self.notes, self.busy, self.start = [], [], Start()
+        self.cells = {"shallow": [Cell(prompt=PROMPT), Cell(gen=DECODED)],
+                      "deep": [Cell(prompt=PROMPT, depth=DEPTH), Cell(gen=DECODED, depth=DEPTH)],
+                      "q8_0": [Cell(gen=DECODED, depth=DEPTH, kv="q8_0")],
+                      "streams": [Cell(gen=DECODED, depth=STREAM_PROMPT, seqs=n) for n in STREAMS]}
+        self.groups = [g for g in GROUPS if g in args.only]
+        if "q8_0" in self.groups and not ours.takes_kv_types():
+            self.skip("q8_0", "this infcgi's bench has no -ctk")
+        if "start" in self.groups and not peer.has("llama-completion"):
+            self.skip("start", "there is no llama-completion in PEER_BIN")
+
+    def skip(self, group, why):
+        names = "start to first token" if group == "start" else ", ".join(c.name() for c in self.cells[group])
+        self.groups.remove(group)
+        self.notes.append(f"not measured: {names}: {why}")
+        say(f"{os.path.basename(self.path)}: {self.notes[-1]}")
+
+    # --- llama.cpp's settings ---
+
+    def try_setting(self, cells, setting, seen):
+        speeds = self.peer.bench(self.path, cells, setting, TRIES)
+        for cell, values in speeds.items():
+            seen.setdefault(cell, {})[setting] = max(values)
+
+    def keep_best(self, seen):
+        for cell, by_setting in seen.items():
+            cell.setting = max(by_setting, key=by_setting.get)
+            say(f"{cell.name()}: llama.cpp is fastest with {setting_text(cell.setting)} ({by_setting[cell.setting]:.1f} t/s; the "
+                f"slowest of {len(by_setting)} settings {min(by_setting.values()):.1f})")
+
+    def choose_shallow(self):
+        """Flash attention, repacking and, for the prompt, the micro-batch: all combinations."""
+        prompt, decode = self.cells["shallow"]
+        seen = {}
+        for fa, repack, ubatch in itertools.product(("on", "off"), ("1", "0"), ("512", "256", "128")):
+            setting = (("-fa", fa), ("--repack", repack))
+            self.try_setting([prompt], (*setting, ("-ub", ubatch)), seen)
+            if ubatch == "512":
+                self.try_setting([decode], setting, seen)
+        self.keep_best(seen)
+
+    def choose_deep(self, group):
+        """At depth: what is best without it, with flash attention on and off. Only with it can V be quantised."""
+        seen = {}
+        for cell in self.cells[group]:
+            without = self.cells["shallow"][0 if cell.prompt else 1].setting
+            for fa in ("on",) if cell.kv != "f16" else ("on", "off"):
+                setting = tuple((option, fa if option == "-fa" else value) for option, value in without)
+                self.try_setting([cell], setting, seen)
+        self.keep_best(seen)
+
+    def choose_streams(self):
+        seen = {}
+        for fa, repack, unified in itertools.product(("on", "off"), ("1", "0"), ("0", "1")):
+            self.try_setting(self.cells["streams"], (("-fa", fa), ("--repack", repack), ("-kvu", unified)), seen)
+        self.keep_best(seen)
+
+    def choose_start(self):
+        times = {(("--repack", r),): min(self.peer.first_token(self.path, (("--repack", r),))[0] for _ in range(TRIES + 1))
+                 for r in ("1", "0")}
+        self.start.setting = min(times, key=times.get)
+
+    def choose(self):
+        if any(g in self.groups for g in ("shallow", "deep", "q8_0")):
+            self.choose_shallow()
+        for group in self.groups:
+            if group in ("deep", "q8_0"):
+                self.choose_deep(group)
+            elif group == "streams":
+                self.choose_streams()
+            elif group == "start":
+                self.choose_start()
+
+    # --- rounds ---
+
+    def round_of(self, group):
+        cells = self.cells[group]
+        for cell, values in self.ours.bench(self.path, cells, RUNS).items():
+            cell.ours.append(median(values))
+        for setting in dict.fromkeys(c.setting for c in cells):
+            for cell, values in self.peer.bench(self.path, [c for c in cells if c.setting == setting], setting, RUNS).items():
+                cell.peer.append(median(values))
+        return ", ".join(f"{c.name()} {c.ours[-1]:.1f} : {c.peer[-1]:.1f}" for c in cells)
+
+    def round_of_start(self, pack_cache):
+        sides = {("", "ours"): lambda: self.ours.first_token(self.path, ""),
+                 ("", "peer"): lambda: self.peer.first_token(self.path, self.start.setting)}
+        if self.ours.packs_to_cache():
+            sides["with a packed cache: ", "ours"] = lambda: self.ours.first_token(self.path, pack_cache)
+        for once in sides.values():  # reads the file into memory, and writes the packed cache
+            once()
+        results = [{side: once() for side, once in sides.items()} for _ in range(RUNS)]
+        for which, who in sides:
+            for i, what in enumerate(("start to first token, ms", "peak resident, MiB")):
+                self.start.add(which + what, who, median([r[which, who][i] for r in results]))
+
+    def measure(self, peaks):
+        say(f"{os.path.basename(self.path)}: trying llama.cpp's settings")
+        for group in list(self.groups):  # a model that one program cannot run
+            try:
+                if group == "start":
+                    self.ours.first_token(self.path, "")
+                else:
+                    self.ours.bench(self.path, self.cells[group][:1], 1)
+            except Failed as e:
+                self.skip(group, str(e))
+        self.choose()
+        with tempfile.TemporaryDirectory(prefix="infcgi-pack-") as pack_cache:
+            for i in range(self.args.rounds):
+                self.busy.append(machine.other_work())
+                peaks.measure()
+                for group in self.groups:
+                    if group == "start":
+                        self.round_of_start(pack_cache)
+                    else:
+                        say(f"round {i + 1} of {self.args.rounds}: {self.round_of(group)}")
+
+    def report(self, peaks):
+        cells = itertools.chain.from_iterable(self.cells[g] for g in self.groups if g != "start")
+        lines = [f"**{os.path.basename(self.path)}**, {os.path.getsize(self.path)} bytes", "",
+                 "| test | infcgi: median [min - max] | llama.cpp: median [min - max] | ratio | infcgi, of the limits "
+                 "| llama.cpp's setting |",
+                 "|---|---:|---:|---:|---|---|",
+                 *(cell.row(peaks) for cell in cells), *self.start.rows(), ""]
+        others = sorted({c.our_kv for c in itertools.chain(*self.cells.values()) if c.our_kv != c.kv})
+        lines += [f"- infcgi's KV type where llama.cpp's is f16: {', '.join(others)}"] if others else []
+        lines += [f"- {note}" for note in self.notes]
+        busy = max(self.busy, default=0)
+        lines.append(f"- at most {busy:.2f} CPUs at other work between the rounds")
+        if busy > TOO_BUSY:
+            lines.append("- **Other work ran on the machine meanwhile: these numbers are a trial, not a result.**")
+        return "\n".join(lines) + "\n\n"
 
 
-def replace_between_markers(path, text):
+def foot(args, peaks):
+    name, flags = machine.cpu()
+    return "\n".join([f"- CPU: {name}; {flags}",
+                      f"- threads of both programs: {args.threads}; KV f16 where nothing else is said; {peaks.text()}",
+                      f"- {machine.our_version(args.infcgi)}",
+                      f"- {machine.peer_version(args.peer)}",
+                      f"- {datetime.date.today()}, `{args.command}`: {args.rounds} rounds of {RUNS} runs"]) + "\n"
+
+
+def replace_between_markers(path, marker, text):
+    begin, end = f"<!-- {marker}: begin -->", f"<!-- {marker}: end -->"
     with open(path, encoding="utf-8") as f:
         old = f.read()
-    if old.count(BEGIN) != 1 or old.count(END) != 1 or old.index(BEGIN) > old.index(END):
-        sys.exit(f"error: {path}: expected the lines {BEGIN} and {END}, in this order, once each")
-    head, tail = old[:old.index(BEGIN) + len(BEGIN)], old[old.index(END):]
+    if old.count(begin) != 1 or old.count(end) != 1 or old.index(begin) > old.index(end):
+        sys.exit(f"error: {path}: expected the lines {begin} and {end}, in this order, once each")
     with open(path, "w", encoding="utf-8") as f:
-        f.write(f"{head}\n{text}{tail}")
+        f.write(f"{old[:old.index(begin) + len(begin)]}\n{text}{old[old.index(end):]}")
 
 
-def main():
+def read_arguments():
     parser = argparse.ArgumentParser()
-    for name in ("infcgi", "peer", "model", "command"):
+    for name in ("infcgi", "peer", "checkkern", "command", "marker"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--only", default="")
     parser.add_argument("--out", default="")
     parser.add_argument("--docs", default="")
+    parser.add_argument("models", nargs="+")
     args = parser.parse_args()
+    args.only = args.only.replace(",", " ").split() or list(GROUPS)
     if args.rounds < 1 or args.threads < 1:
         sys.exit("error: ROUNDS and THREADS: expected 1 or more")
-    busy = [other_work()]
-    if busy[0] > TOO_BUSY:
-        say(f"warning: {busy[0]:.2f} CPUs are at other work; that slows both programs, and not both alike")
-    tests = [Test(args, f"pp{PROMPT}", PROMPT, 0), Test(args, f"tg{DECODED}", 0, DECODED),
-             Test(args, f"tg{DECODED} x {STREAMS} @ d{STREAM_PROMPT}", STREAM_PROMPT, DECODED, STREAMS)]
-    for test in tests:
-        test.choose()
-    for i in range(args.rounds):
-        busy.append(other_work())
-        for test in tests:
-            test.round()
-        say(f"round {i + 1} of {args.rounds}: " + ", ".join(f"{t.name} {t.ours[-1]:.1f} : {t.peer[-1]:.1f}" for t in tests))
-    text = report(args, tests, max(busy))
-    print(text, end="")
+    if not set(args.only) <= set(GROUPS):
+        sys.exit(f"error: ONLY: expected some of {' '.join(GROUPS)}, found {' '.join(args.only)}")
+    return args
+
+
+def main():
+    args = read_arguments()
+    busy = machine.other_work()
+    if busy > TOO_BUSY:
+        say(f"warning: {busy:.2f} CPUs are at other work; that slows both programs, and not both alike")
+    ours, peer, peaks = Infcgi(args.infcgi, args.threads), Llama(args.peer, args.threads), machine.Peaks(args.checkkern, args.threads)
+    text = ""
+    for path in args.models:
+        model = Model(args, path, ours, peer)
+        try:
+            model.measure(peaks)
+        except Failed as e:
+            sys.exit(f"error: {path}: {e}")
+        table = model.report(peaks)
+        text += table
+        print(table, end="", flush=True)
+    tail = foot(args, peaks)
+    print(tail, end="")
     if args.out:
         with open(args.out, "w", encoding="utf-8") as f:
-            f.write(text)
+            f.write(text + tail)
     if args.docs:
-        replace_between_markers(args.docs, text)
+        replace_between_markers(args.docs, args.marker, text + tail)
 
 
 if __name__ == "__main__":

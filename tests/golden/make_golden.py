@@ -14,7 +14,8 @@ import gguf
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType as T
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM)
 
 PROMPT_LENGTHS = [1, 7, 33, 70]
 CONTINUATION = 12
@@ -42,10 +43,40 @@ def random_k_blocks(rng, n_rows, n_cols, qtype, spread):
     return blocks.reshape(n_rows, -1)
 
 
+# Offset of the half that scales a block; of the half that scales its minimums, and their ratio.
+HALVES = {T.Q2_K: (80, 82, 1.5), T.Q3_K: (108,), T.IQ4_NL: (0,), T.IQ4_XS: (0,), T.IQ1_S: (0,), T.IQ2_XXS: (0,),
+          T.IQ2_XS: (0,), T.IQ2_S: (0,), T.IQ3_XXS: (0,), T.IQ3_S: (0,)}
+
+
+def set_scale(blocks, qtype, value):
+    half = np.frombuffer(np.float16(value).tobytes(), np.uint8)
+    if qtype == T.IQ1_M:  # one nibble at the top of each of four words, the lowest first
+        for i in range(4):
+            at = 48 + 2 * i + 1
+            blocks[:, at] = blocks[:, at] & 15 | (half[i // 2] >> 4 * (i % 2) & 15) << 4
+        return
+    at, *minimum = HALVES[qtype]
+    blocks[:, at:at + 2] = half
+    if minimum:
+        set_at, ratio = minimum
+        blocks[:, set_at:set_at + 2] = np.frombuffer(np.float16(value * ratio).tobytes(), np.uint8)
+
+
+def random_blocks(rng, n_rows, n_cols, qtype, spread):
+    """Random bytes of any other type; its scale is measured."""
+    block_size, type_size = gguf.GGML_QUANT_SIZES[qtype]
+    blocks = rng.integers(0, 256, (n_rows * n_cols // block_size, type_size), dtype=np.uint8)
+    set_scale(blocks, qtype, 1.0)
+    set_scale(blocks, qtype, spread / gguf.quants.dequantize(blocks, qtype).std())
+    return blocks.reshape(n_rows, -1)
+
+
 def quantise(rng, w, qtype):
     """(raw data for the file, the float32 values it stands for)"""
-    if qtype in (T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0):
+    if qtype in (T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.TQ1_0, T.TQ2_0, T.MXFP4):
         raw = gguf.quants.quantize(w.astype(np.float32), qtype)
+    elif qtype in HALVES or qtype == T.IQ1_M:
+        raw = random_blocks(rng, w.shape[0], w.shape[1], qtype, float(w.std()))
     else:
         raw = random_k_blocks(rng, w.shape[0], w.shape[1], qtype, float(w.std()))
     return raw, gguf.quants.dequantize(raw, qtype).astype(np.float32).reshape(w.shape)
@@ -75,23 +106,44 @@ SLOTS = {
     "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
 }
+GEMMA_SLOTS = {
+    **SLOTS, "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 
 
-def gguf_name(name):
+def slots_of(arch):
+    return GEMMA_SLOTS if arch == "gemma3" else SLOTS
+
+
+def gguf_name(arch, name):
     fixed = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
              "lm_head.weight": "output.weight"}
     if name in fixed:
         return fixed[name]
     _, _, layer, rest = name.split(".", 3)
     slot, kind = rest.rsplit(".", 1)
-    return f"blk.{layer}.{SLOTS[slot]}.{kind}"
+    return f"blk.{layer}.{slots_of(arch)[slot]}.{kind}"
+
+
+def write_gemma_keys(out, c):
+    out.add_sliding_window(c.sliding_window)
+    if c.final_logit_softcapping is not None:
+        out.add_final_logit_softcapping(c.final_logit_softcapping)
+    kinds = [kind == "sliding_attention" for kind in c.layer_types]
+    if kinds != [i % 6 != 5 for i in range(len(kinds))]:  # converters leave the default out
+        out.add_sliding_window_pattern(kinds)
+    theta = c.rope_parameters["sliding_attention"]["rope_theta"]
+    if theta != 10000.0:
+        out.add_float32(f"{out.arch}.rope.freq_base_swa", theta)
 
 
 def write_model(path, arch, model, types, rng):
     """Writes the GGUF and sets the model's weights to what the file stands for."""
     c = model.config
     head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-    rope = c.rope_parameters
+    rope = c.rope_parameters["full_attention"] if arch == "gemma3" else c.rope_parameters
     out = gguf.GGUFWriter(path, arch)
     out.add_name("golden " + path.rsplit("/", 1)[-1])
     out.add_block_count(c.num_hidden_layers)
@@ -108,6 +160,8 @@ def write_model(path, arch, model, types, rng):
     if rope["rope_type"] == "linear":
         out.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         out.add_rope_scaling_factor(rope["factor"])
+    if arch == "gemma3":
+        write_gemma_keys(out, c)
     write_tokenizer(out)
     if rope["rope_type"] == "llama3":  # the factors that turn plain frequencies into the scaled ones
         plain = rope["rope_theta"] ** (-np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
@@ -117,9 +171,9 @@ def write_model(path, arch, model, types, rng):
     for name, value in state.items():
         if name == "lm_head.weight" and c.tie_word_embeddings:
             continue
-        w, target = value.numpy().copy(), gguf_name(name)
+        w, target = value.numpy().copy(), gguf_name(arch, name)
         if w.ndim == 1:
-            w = w.astype(np.float32)
+            w = w.astype(np.float32) + (arch == "gemma3")  # Gemma's norms multiply by 1 + w; files hold the sum
         if arch == "llama" and ".attn_q." in target:
             w = permute(w, c.num_attention_heads)
         if arch == "llama" and ".attn_k." in target:
@@ -185,11 +239,16 @@ def spread_out(model, gen):
         for name, p in model.named_parameters():
             scale = narrow * 0.35 if "q_proj.weight" in name or "k_proj.weight" in name else narrow * 0.15
             noise = torch.randn(p.shape, generator=gen)
-            p.copy_(1 + 0.2 * noise if "norm" in name else scale * noise)
+            one = 0 if model.config.model_type == "gemma3_text" else 1  # Gemma's norms multiply by 1 + w
+            p.copy_(one + 0.2 * noise if "norm" in name else scale * noise)
 
 
 def rope(kind="default", theta=10000.0, **more):
     return {"rope_type": kind, "rope_theta": theta, **more}
+
+
+def gemma_rope(local=10000.0, **full):
+    return {"sliding_attention": rope(theta=local), "full_attention": rope(**{"theta": 1000000.0, **full})}
 
 
 COMMON = dict(vocab_size=VOCAB, max_position_embeddings=512, attn_implementation="eager")
@@ -213,11 +272,34 @@ MODELS = {
     "qwen2-bias": ("qwen2", F16, lambda: Qwen2ForCausalLM(Qwen2Config(
         hidden_size=64, intermediate_size=144, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=1,
         tie_word_embeddings=False, rope_parameters=rope("default", 1000000.0), **COMMON))),
-    # every quantised type in one model
+    # every quantised type in three models
     "llama-quants": ("llama", {"default": T.Q8_0, "attn_q": T.Q4_K, "attn_k": T.Q5_K, "attn_v": T.Q6_K, "attn_output": T.Q4_0,
                                "ffn_gate": T.Q4_1, "ffn_up": T.Q5_0, "ffn_down": T.Q5_1}, lambda: LlamaForCausalLM(
         LlamaConfig(hidden_size=K_BLOCK, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
                     num_key_value_heads=2, tie_word_embeddings=True, rope_parameters=rope(), **COMMON))),
+    # five local layers, a global one and a local one again; a window within one page; heads x head width != hidden size
+    "gemma3-window": ("gemma3", F16, lambda: Gemma3ForCausalLM(Gemma3TextConfig(
+        hidden_size=48, intermediate_size=72, num_hidden_layers=7, num_attention_heads=3, num_key_value_heads=1,
+        head_dim=20, query_pre_attn_scalar=20, sliding_window=13, tie_word_embeddings=True,
+        rope_parameters=gemma_rope(), **COMMON))),
+    # linear scaling of the global layers alone, soft-capped logits, layer kinds and local base from the file, a window
+    # over two pages, quantised weights
+    "gemma3-linear-cap": ("gemma3", {"default": T.Q8_0, "attn_output": T.Q4_0, "ffn_gate": T.Q5_0, "ffn_up": T.Q4_1},
+                          lambda: Gemma3ForCausalLM(Gemma3TextConfig(
+        hidden_size=64, intermediate_size=96, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=24, query_pre_attn_scalar=24, sliding_window=40, final_logit_softcapping=3.0, tie_word_embeddings=True,
+        layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
+        rope_parameters=gemma_rope(local=5000.0, kind="linear", factor=8.0), **COMMON))),
+    "llama-quants-few": ("llama", {"default": T.IQ4_NL, "attn_q": T.MXFP4, "attn_k": T.TQ2_0, "attn_v": T.IQ4_XS,
+                                   "attn_output": T.TQ1_0, "ffn_gate": T.Q2_K, "ffn_up": T.Q3_K, "ffn_down": T.IQ4_NL},
+                         lambda: LlamaForCausalLM(LlamaConfig(
+        hidden_size=K_BLOCK, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, tie_word_embeddings=True, rope_parameters=rope(), **COMMON))),
+    "llama-quants-grid": ("llama", {"default": T.IQ4_NL, "attn_q": T.IQ1_S, "attn_k": T.IQ1_M, "attn_v": T.IQ2_XXS,
+                                    "attn_output": T.IQ2_XS, "ffn_gate": T.IQ2_S, "ffn_up": T.IQ3_XXS,
+                                    "ffn_down": T.IQ3_S}, lambda: LlamaForCausalLM(LlamaConfig(
+        hidden_size=K_BLOCK, intermediate_size=K_BLOCK, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, tie_word_embeddings=True, rope_parameters=rope(), **COMMON))),
 }
 
 

@@ -2,16 +2,18 @@
 #include "tests/kernels/checkkern.h"
 
 #include "engine/base/clock.h"
-#include "engine/base/mem.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { BUDGET_NS = 60 * 1000 * 1000, READ_BYTES = 256 << 20 }; /* per row and side; larger than any cache here */
+enum { BUDGET_NS = 60 * 1000 * 1000 }; /* per row */
+
+/* Bytes from which a row counts as read from memory: smaller ones may lie in a cache from the run before. */
+#define FROM_MEMORY_BYTES (96e6)
 
 static struct {
-    double int8_peak, f32_peak; /* Gop/s; 0 = could not be measured */
-    bool csv;
+    struct check_peaks peaks; /* of one thread */
+    bool csv, with_ref;
 } bench;
 
 static double best_ns(void (*run)(void *arg), void *arg, int at_least)
@@ -27,57 +29,58 @@ static double best_ns(void (*run)(void *arg), void *arg, int at_least)
     return best;
 }
 
-static unsigned char *read_area;
-
-static void read_all(void *arg)
+static void print_peaks(const struct check_peaks *p)
 {
-    (void)arg;
-    uint64_t sum = 0, v;
-    for (size_t i = 0; i < READ_BYTES; i += 64) {
-        memcpy(&v, read_area + i, sizeof v);
-        sum += v;
-    }
-    volatile uint64_t keep = sum;
-    (void)keep;
+    printf("%s%d thread%s: int8 peak %.0f Gop/s, f32 peak %.0f Gflop/s, read from memory %.1f GB/s\n",
+           bench.csv ? "# " : "", p->n_threads, p->n_threads == 1 ? "" : "s", p->int8_gops, p->f32_gops, p->read_gbs);
 }
 
-void check_bench_begin(bool csv)
+bool check_bench_begin(bool csv, bool with_ref, int n_threads)
 {
     bench.csv = csv;
-    bool has_avx512 = false;
-    for (int i = 0; kern_isa_name(i) != NULL; i++) {
-        has_avx512 = has_avx512 || (strcmp(kern_isa_name(i), "avx512") == 0 && kern_isa_is_there(i));
+    bench.with_ref = with_ref;
+    struct check_peaks all;
+    if (!check_peaks(1, &bench.peaks) || (n_threads > 1 && !check_peaks(n_threads, &all))) {
+        return false;
     }
-    if (has_avx512) {
-        bench.int8_peak = check_peak_int8_avx512();
-        bench.f32_peak = check_peak_f32_avx512();
+    print_peaks(&bench.peaks);
+    if (n_threads > 1) {
+        print_peaks(&all);
     }
-    double read_peak = 0;
-    read_area = mem_map(READ_BYTES, MEM_GENERAL);
-    if (read_area != NULL) {
-        memset(read_area, 1, READ_BYTES);
-        read_peak = READ_BYTES / best_ns(read_all, NULL, 5);
-        mem_unmap(read_area, READ_BYTES, MEM_GENERAL);
-    }
-    printf("%sone core: int8 peak %.0f Gop/s, f32 peak %.0f Gflop/s, read from memory %.1f GB/s\n", csv ? "# " : "",
-           bench.int8_peak, bench.f32_peak, read_peak);
+    const char *ref = !with_ref ? "" : csv ? ",times_ref" : "    x ref";
     if (csv) {
-        printf("op,isa,size,ns,gb_per_s,gop_per_s,of_peak,times_ref\n");
+        printf("op,isa,size,ns,gb_per_s,of_read,gop_per_s,of_peak%s\n", ref);
     } else {
-        printf("%-16s %-7s %-22s %12s %8s %8s %8s %8s\n", "op", "isa", "size", "ns", "GB/s", "Gop/s", "of peak",
-               "x ref");
+        printf("%-16s %-7s %-22s %12s %8s %8s %8s %8s%s\n", "op", "isa", "size", "ns", "GB/s", "of read", "Gop/s",
+               "of peak", ref);
     }
+    return true;
+}
+
+/* A column of `value` out of `whole`, or an empty one. */
+static void print_share(bool is_there, double value, double whole)
+{
+    char text[16] = "";
+    if (is_there && whole > 0) {
+        snprintf(text, sizeof text, bench.csv ? "%.3f" : "%.1f %%", value / whole * (bench.csv ? 1 : 100));
+    }
+    printf(bench.csv ? ",%s" : " %8s", text);
 }
 
 void check_bench_row(struct check *c, const struct check_work *work, void (*run)(void *arg), void (*run_ref)(void *arg),
                      void *arg)
 {
     double ns = best_ns(run, arg, 3);
-    double ref_ns = best_ns(run_ref, arg, 1) * (work->ref_scale != 0 ? work->ref_scale : 1);
     double ops = work->int8_ops + work->f32_ops;
-    double peak = work->int8_ops != 0 ? bench.int8_peak : bench.f32_peak;
-    double of_peak = ops != 0 && peak != 0 ? ops / ns / peak : 0;
-    printf(bench.csv ? "%s,%s,%s,%.0f,%.2f,%.2f,%.3f,%.1f\n" : "%-16s %-7s %-22s %12.0f %8.1f %8.1f %8.3f %8.1f\n",
-           c->op, c->isa, work->size, ns, work->bytes / ns, ops / ns, of_peak, ref_ns / ns);
+    printf(bench.csv ? "%s,%s,%s,%.0f,%.2f" : "%-16s %-7s %-22s %12.0f %8.1f", c->op, c->isa, work->size, ns,
+           work->bytes / ns);
+    print_share(work->bytes >= FROM_MEMORY_BYTES, work->bytes / ns, bench.peaks.read_gbs);
+    printf(bench.csv ? ",%.2f" : " %8.1f", ops / ns);
+    print_share(ops > 0, ops / ns, work->int8_ops != 0 ? bench.peaks.int8_gops : bench.peaks.f32_gops);
+    if (bench.with_ref) {
+        double scale = work->ref_scale != 0 ? work->ref_scale : 1;
+        printf(bench.csv ? ",%.1f" : " %8.1f", best_ns(run_ref, arg, 1) * scale / ns);
+    }
+    putchar('\n');
     fflush(stdout);
 }

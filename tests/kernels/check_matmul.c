@@ -46,6 +46,28 @@ static uint16_t random_half(struct check *c, enum check_fill fill)
     return dtype_f32_to_f16((float)check_random_between(c, -0.1, 0.1));
 }
 
+/* The same for bf16 scales, whose range is that of f32; products of scale and sum must not overflow. */
+static uint16_t random_bf16(struct check *c, enum check_fill fill)
+{
+    static const float extremes[] = {0, 0x1p-128f, 0x1p-127f, -0x1p-126f, 0x1p-60f, 0x1p60f, -0x1p60f, 1};
+    if (fill == CHECK_SPREAD || fill == CHECK_HUGE || fill == CHECK_DENORMAL) {
+        return dtype_f32_to_bf16(extremes[check_random_below(c, (int)ARRAY_LEN(extremes))]);
+    }
+    if (fill == CHECK_ZERO_BLOCKS && (check_random(c) & 1) != 0) {
+        return 0;
+    }
+    return dtype_f32_to_bf16((float)check_random_between(c, -0.1, 0.1));
+}
+
+/* Any entries a table may have, the ends more often. */
+static void fill_table(struct check *c, unsigned char *table)
+{
+    for (size_t i = 0; i < 64; i++) {
+        uint64_t r = check_random(c);
+        table[i] = i >= 16 ? table[i - 16] : (r >> 8 & 7) == 0 ? 255 : (r >> 8 & 7) == 1 ? 1 : (uint8_t)(1 + r % 255);
+    }
+}
+
 static void fill_quant_panel(struct check *c, enum panel_kind kind, enum check_fill fill, size_t k,
                              unsigned char *panel)
 {
@@ -55,8 +77,11 @@ static void fill_quant_panel(struct check *c, enum panel_kind kind, enum check_f
         panel[i] = (r >> 8 & 7) == 0 ? 0xFF : (uint8_t)r;
     }
     for (size_t i = scales; i + 2 <= bytes; i += 2) {
-        uint16_t h = random_half(c, fill);
+        uint16_t h = panel_info(kind)->has_bf16_scale ? random_bf16(c, fill) : random_half(c, fill);
         memcpy(panel + i, &h, 2);
+    }
+    if (panel_info(kind)->has_table) {
+        fill_table(c, panel + panel_table_offset(kind, k));
     }
 }
 
@@ -114,8 +139,8 @@ static void make_case(struct check *c, enum panel_kind kind, enum check_fill fil
 }
 
 /* Weight times input, summed in double, of row r against one lane with weights w and, for kinds that have them,
- * minimums min[block]. *limit: the rounding allowed, 2^-24 a step of the sum of magnitudes; a kernel keeps code * scale
- * and the minimum apart, so their magnitudes count singly. */
+ * minimums min[], one for each scale. *limit: the rounding allowed, 2^-24 a step of the sum of magnitudes; a kernel
+ * keeps code * scale and the minimum apart, so their magnitudes count singly. */
 static double truth(int r, const float *w, const float *min, double *limit)
 {
     const unsigned char *row = (const unsigned char *)args.rows + (size_t)r * args.row_bytes;
@@ -126,7 +151,7 @@ static double truth(int r, const float *w, const float *min, double *limit)
     for (size_t i = 0; i < args.k; i++) {
         double in =
             is_float ? (double)x[i] : (q[i / 32].hi[i % 32] + q[i / 32].lo[i % 32] / 256.0) * (double)q[i / 32].d;
-        double extra = min != NULL ? 2 * fabs((double)min[i / 32]) : 0;
+        double extra = min != NULL ? 2 * fabs((double)min[i / panel_info(kind_of_case)->block]) : 0;
         sum += (double)w[i] * in;
         magnitude += (fabs((double)w[i]) + extra) * fabs(in);
     }
@@ -138,19 +163,20 @@ static double truth(int r, const float *w, const float *min, double *limit)
 /* The results in `out` against double arithmetic, for one lane of each panel. */
 static void check_truth(struct check *c, const float *out)
 {
-    float *w = check_buffer(args.k * sizeof *w, 64), *min = check_buffer(args.k / 32 * sizeof *min, 64);
+    const struct panel_info *info = panel_info(kind_of_case);
+    float *w = check_buffer(args.k * sizeof *w, 64), *min = check_buffer(args.k / 16 * sizeof *min, 64);
     for (int p = 0; p < args.n_panels; p++) {
         int lane = check_random_below(c, PANEL_ROWS);
         const unsigned char *panel = (const unsigned char *)args.panels + (size_t)p * panel_bytes(kind_of_case, args.k);
         panel_unpack_row(kind_of_case, panel, args.k, lane, w);
-        for (size_t b = 0; panel_info(kind_of_case)->has_min && b < args.k / 32; b++) {
+        for (size_t b = 0; info->has_min && b < args.k / info->block; b++) {
             uint16_t h;
             memcpy(&h, panel + panel_min_offset(kind_of_case, args.k) + (b * PANEL_ROWS + (size_t)lane) * 2, 2);
             min[b] = dtype_f16_to_f32(h);
         }
         for (int r = 0; r < args.n_rows; r++) {
             size_t at = (size_t)r * args.out_stride + (size_t)(p * PANEL_ROWS + lane);
-            double limit, want = truth(r, w, panel_info(kind_of_case)->has_min ? min : NULL, &limit);
+            double limit, want = truth(r, w, info->has_min ? min : NULL, &limit);
             if (fabs(want) + limit < 1e38 && !(fabs((double)out[at] - want) <= limit)) {
                 check_fail(c, "product in double", at, (double)out[at], want);
                 return;
@@ -372,13 +398,11 @@ static void bench_matmul(struct check *c, int kind)
         .name = label, .arg = kind, .check = check_matmul, .plant = plant_matmul, .bench = bench_matmul                \
     }
 const struct check_op check_matmul_ops[] = {
-    MATMUL_ROW("matmul_f32", PANEL_F32),
-    MATMUL_ROW("matmul_f16", PANEL_F16),
-    MATMUL_ROW("matmul_bf16", PANEL_BF16),
-    MATMUL_ROW("matmul_u4", PANEL_U4),
-    MATMUL_ROW("matmul_u4_min", PANEL_U4_MIN),
-    MATMUL_ROW("matmul_u8", PANEL_U8),
-    MATMUL_ROW("matmul_u8_min", PANEL_U8_MIN),
-    MATMUL_ROW("matmul_u8_b16", PANEL_U8_B16),
-    {.name = NULL},
+    MATMUL_ROW("matmul_f32", PANEL_F32),         MATMUL_ROW("matmul_f16", PANEL_F16),
+    MATMUL_ROW("matmul_bf16", PANEL_BF16),       MATMUL_ROW("matmul_u4", PANEL_U4),
+    MATMUL_ROW("matmul_u4_min", PANEL_U4_MIN),   MATMUL_ROW("matmul_u8", PANEL_U8),
+    MATMUL_ROW("matmul_u8_min", PANEL_U8_MIN),   MATMUL_ROW("matmul_u8_b16", PANEL_U8_B16),
+    MATMUL_ROW("matmul_u4_b16", PANEL_U4_B16),   MATMUL_ROW("matmul_u4_min_b16", PANEL_U4_MIN_B16),
+    MATMUL_ROW("matmul_t4", PANEL_T4),           MATMUL_ROW("matmul_t4_b16", PANEL_T4_B16),
+    MATMUL_ROW("matmul_t4_bf16", PANEL_T4_BF16), {.name = NULL},
 };

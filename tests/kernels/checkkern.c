@@ -1,6 +1,8 @@
 /* The kernel checker's main program: runs the tables of operations and ISAs, the planted faults, or the timings. */
 #include "tests/kernels/checkkern.h"
 
+#include "engine/base/pool.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,8 @@ static const struct check_op *const groups[] = {CHECK_GROUPS(CHECK_GROUP_ROW)};
 struct options {
     uint64_t seed;
     const char *isa, *op; /* only these; NULL = all. op: a prefix */
-    bool bench, csv;
+    bool bench, csv, peaks, with_ref;
+    int n_threads; /* of the peaks; 0: as many as CPUs */
 };
 
 static struct kern_table select_table(const char *isa)
@@ -76,9 +79,20 @@ static void run_planted(const struct check_op *op, const struct options *o, int 
     }
 }
 
+static const char *best_isa(void)
+{
+    const char *best = "ref";
+    for (int i = 0; kern_isa_name(i) != NULL; i++) {
+        best = kern_isa_is_there(i) ? kern_isa_name(i) : best;
+    }
+    return best;
+}
+
 static int usage(void)
 {
-    fprintf(stderr, "usage: checkkern [--seed N] [--isa NAME] [--op PREFIX] [--bench] [--csv]\n");
+    fprintf(stderr, "usage: checkkern [--seed N] [--isa NAME] [--op PREFIX]\n"
+                    "       checkkern --bench [--isa NAME|all] [--op PREFIX] [--csv] [--ref] [--threads N]\n"
+                    "       checkkern --peaks [--threads N]\n");
     return 2;
 }
 
@@ -90,6 +104,12 @@ static int parse(int argc, char **argv, struct options *o)
             o->bench = true;
         } else if (strcmp(argv[i], "--csv") == 0) {
             o->csv = true;
+        } else if (strcmp(argv[i], "--peaks") == 0) {
+            o->peaks = true;
+        } else if (strcmp(argv[i], "--ref") == 0) {
+            o->with_ref = true;
+        } else if (strcmp(argv[i], "--threads") == 0 && has_value) {
+            o->n_threads = (int)strtol(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--seed") == 0 && has_value) {
             o->seed = strtoull(argv[++i], NULL, 0);
         } else if (strcmp(argv[i], "--isa") == 0 && has_value) {
@@ -100,6 +120,25 @@ static int parse(int argc, char **argv, struct options *o)
             return usage();
         }
     }
+    if (o->n_threads < 0 || o->n_threads > POOL_MAX_THREADS) {
+        return usage();
+    }
+    o->n_threads = o->n_threads == 0 ? pool_cpu_count() : o->n_threads;
+    if (o->bench) { /* one ISA: the best there is, unless told */
+        o->isa = o->isa == NULL ? best_isa() : strcmp(o->isa, "all") == 0 ? NULL : o->isa;
+    }
+    return 0;
+}
+
+/* The peaks as JSON, for tests/bench. */
+static int print_peaks(int n_threads)
+{
+    struct check_peaks p;
+    if (!check_peaks(n_threads, &p)) {
+        return 2;
+    }
+    printf("{\"threads\": %d, \"int8_gops\": %.1f, \"f32_gops\": %.1f, \"read_gbs\": %.2f}\n", p.n_threads, p.int8_gops,
+           p.f32_gops, p.read_gbs);
     return 0;
 }
 
@@ -109,8 +148,13 @@ int main(int argc, char **argv)
     if (parse(argc, argv, &o) != 0) {
         return 2;
     }
+    if (o.peaks) {
+        return print_peaks(o.n_threads);
+    }
     if (o.bench) {
-        check_bench_begin(o.csv);
+        if (!check_bench_begin(o.csv, o.with_ref, o.n_threads)) {
+            return 2;
+        }
     } else {
         printf("seed %llu\n", (unsigned long long)o.seed);
         check_isa_list();

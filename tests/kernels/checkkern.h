@@ -44,6 +44,7 @@ struct check_op {
     X(check_matmul_ops)                                                                                                \
     X(check_quantize_ops)                                                                                              \
     X(check_ops_ops)                                                                                                   \
+    X(check_rows_ops)                                                                                                  \
     X(check_attention_ops)
 
 #define CHECK_DECLARE(group) extern const struct check_op group[];
@@ -128,14 +129,26 @@ struct check_work {
     double ref_scale; /* the ref call does 1/ref_scale of this work; 0 means 1 */
 };
 
-/* Times run(arg) with the table on trial and run_ref(arg) with ref, the best of many short runs, and prints a row. */
+/* Times run(arg) with the table on trial, the best of many short runs, and prints a row; with ref (check_bench_begin)
+ * run_ref(arg) too. */
 void check_bench_row(struct check *c, const struct check_work *work, void (*run)(void *arg), void (*run_ref)(void *arg),
                      void *arg);
 
-/* Measures the peaks of this core and prints the heading. csv: comma-separated columns. */
-void check_bench_begin(bool csv);
+/* Measures the peaks of one thread, which the rows are compared with, prints them and those of n_threads threads
+ * together, and the heading. csv: comma-separated columns. with_ref: a column for how much slower ref is, which takes
+ * long. False when threads cannot be started. */
+bool check_bench_begin(bool csv, bool with_ref, int n_threads);
 
-/* int8 and f32 operations per ns of one core (an AVX-512 VNNI core). */
+/* What n_threads threads can do together; 0 where it cannot be measured (no AVX-512 VNNI, no memory). */
+struct check_peaks {
+    int n_threads;
+    double int8_gops; /* vpdpbusd, multiplications and additions */
+    double f32_gops;  /* FMA */
+    double read_gbs;  /* from memory, the best of several ways to read it */
+};
+bool check_peaks(int n_threads, struct check_peaks *out);
+
+/* Does a fixed number of int8 or f32 operations (on an AVX-512 VNNI core) and returns how many. */
 double check_peak_int8_avx512(void);
 double check_peak_f32_avx512(void);
 

@@ -45,20 +45,34 @@ static uint64_t fold(uint64_t h, int32_t token, int32_t at)
     return mix(mix(h, (uint64_t)at), (uint64_t)(uint32_t)token);
 }
 
-static void logits_of(uint64_t h, float *logits)
+static atomic_int remembered;
+
+void fake_backend_remember(int32_t n) { atomic_store(&remembered, n); }
+
+/* h: of all tokens; recent: of the remembered ones. */
+static void logits_of(uint64_t h, uint64_t recent, float *logits)
 {
+    bool is_short = atomic_load(&remembered) != 0;
     for (int i = 0; i < FAKE_VOCAB; i++) {
-        logits[i] = (float)(mix(h, (uint64_t)i) >> 40) / (float)(1 << 21); /* 0 to 8 */
+        float all = (float)(mix(h, (uint64_t)i) >> 40) / (float)(1 << 21); /* 0 to 8 */
+        float last = (float)(mix(recent, (uint64_t)i) >> 40) / (float)(1 << 21);
+        logits[i] = is_short ? last + all / 1024 : all;
     }
+}
+
+static uint64_t fold_recent(uint64_t recent, int32_t token, int32_t at, int32_t n)
+{
+    return at >= n - atomic_load(&remembered) ? mix(recent, (uint64_t)(uint32_t)token) : recent;
 }
 
 void fake_backend_logits(const int32_t *tokens, int32_t n, float *logits)
 {
-    uint64_t h = 1;
+    uint64_t h = 1, recent = 1;
     for (int32_t i = 0; i < n; i++) {
         h = fold(h, tokens[i], i);
+        recent = fold_recent(recent, tokens[i], i, n);
     }
-    logits_of(h, logits);
+    logits_of(h, recent, logits);
 }
 
 static struct fake_slot *slot(struct backend_model *m, const int32_t *table, int32_t pos)
@@ -87,6 +101,16 @@ static void check_rules(struct backend_model *m, const struct backend_batch *b)
     m->n_faults += !ok;
 }
 
+/* A prompt's rows beside a draft, when no prompt's log-probabilities are asked for. */
+static bool is_mixed(const struct backend_batch *b)
+{
+    bool has_draft = false;
+    for (int32_t i = 1; i < b->n_logits; i++) {
+        has_draft = has_draft || b->seq[b->logit_rows[i]] == b->seq[b->logit_rows[i - 1]];
+    }
+    return has_draft && b->n_logits < b->n_rows;
+}
+
 static struct backend_row_stats stats_of(const float *logits)
 {
     struct backend_row_stats st = {.max = logits[0]};
@@ -107,17 +131,18 @@ static struct backend_row_stats stats_of(const float *logits)
 static void compute_row(struct backend_model *m, const struct backend_batch *b, int32_t i_logits)
 {
     int32_t row = b->logit_rows[i_logits];
-    uint64_t h = 1;
+    uint64_t h = 1, recent = 1;
     for (int32_t pos = 0; pos <= b->pos[row]; pos++) {
         const struct fake_slot *s = slot(m, b->page_tables[b->seq[row]], pos);
         h = fold(h, s->token, pos);
+        recent = fold_recent(recent, s->token, pos, b->pos[row] + 1);
         if (h != s->hash) {
             m->n_faults++; /* not written, or written by another sequence */
             h = ~h;
         }
     }
     float *logits = b->logits + (size_t)i_logits * FAKE_VOCAB;
-    logits_of(h, logits);
+    logits_of(h, recent, logits);
     if (b->tokens[row] == m->nan_token) {
         logits[3] = NAN;
     }
@@ -126,6 +151,7 @@ static void compute_row(struct backend_model *m, const struct backend_batch *b, 
 
 static enum err forward(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
 {
+    atomic_store(&m->n_last, b->n_rows);
     atomic_store(&m->is_inside, true);
     while (atomic_load(&m->is_held)) {
         sleep_us(200);
@@ -148,6 +174,7 @@ static enum err forward(struct backend_model *m, const struct backend_batch *b, 
     }
     m->n_rows += b->n_rows;
     m->n_steps++;
+    m->n_mixed += is_mixed(b);
     if (b->n_seqs > m->n_wide) {
         m->n_wide = b->n_seqs;
     }

@@ -24,6 +24,8 @@ struct backend_model {
     atomic_long n_rows, n_steps,
         n_faults;          /* rows and batches run; rules of struct backend_batch broken, or pages wrong */
     atomic_int n_wide;     /* most sequences seen in one batch */
+    atomic_int n_last;     /* rows of the batch that runs, or ran last */
+    atomic_int n_mixed;    /* batches with rows without logits and a sequence with several that want them */
     atomic_int delay_us;   /* knob: how long a batch takes */
     atomic_int fail_token; /* knob: a batch with this token fails; -1 = none */
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
@@ -36,6 +38,10 @@ extern const struct backend fake_backend;
 /* A model with room for the limits given / its end. NULL when out of memory. */
 struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_t max_logits);
 void fake_backend_free(struct backend_model **m);
+
+/* From now on logits come from the last n tokens, and only in their last bits from all, so that texts repeat
+ * themselves; 0, as at first: from all alike. */
+void fake_backend_remember(int32_t n);
 
 /* Logits of the row behind tokens[0..n), as forward computes them. */
 void fake_backend_logits(const int32_t *tokens, int32_t n, float *logits);

@@ -28,7 +28,9 @@ struct rig rig_open(struct rig_limits l)
                                .max_seqs = l.max_seqs,
                                .queue_max = l.queue_max != 0 ? l.queue_max : 64,
                                .queue_max_tokens = l.queue_max_tokens,
-                               .stall_ns = l.stall_ns};
+                               .stall_ns = l.stall_ns,
+                               .draft_max = l.draft_max};
+    fake_backend_remember(l.n_remembered);
     struct err_info info = {0};
     if (r.model == NULL || sched_new(&cfg, &r.sched, &info) != ERR_OK) {
         ck_abort_msg("no scheduler: %s", info.text);
@@ -101,6 +103,7 @@ void rig_collect(struct sched_seq **q, struct rig_output *out)
             ck_abort_msg("no event: %s after %d tokens", err_code(err), out->n);
         }
         if (ev.kind == SCHED_TOKEN) {
+            out->logprobs[out->n] = ev.token.logprob;
             out->ids[out->n++] = ev.token.id;
         }
         out->n_prompt_events += ev.kind == SCHED_PROMPT_TOKEN;
@@ -130,16 +133,14 @@ static struct sampler_row row_of(const float *logits)
 
 /* One token behind h; false when it ends the sequence. */
 static bool expect_one(const struct sched_request *q, const struct sampler_history *h, struct sampler_scratch *scratch,
-                       int32_t *id)
+                       struct sampler_result *r)
 {
     float logits[FAKE_VOCAB];
     fake_backend_logits(h->tokens, h->n_tokens, logits);
     struct sampler_row row = row_of(logits);
-    struct sampler_result r;
-    ck_assert_int_eq(sampler_pick(&q->sampling, &row, h, scratch, &r), ERR_OK);
-    *id = r.id;
+    ck_assert_int_eq(sampler_pick(&q->sampling, &row, h, scratch, r), ERR_OK);
     for (size_t i = 0; i < q->sampling.n_ends; i++) {
-        if (q->sampling.ends[i] == r.id) {
+        if (q->sampling.ends[i] == r->id) {
             return false;
         }
     }
@@ -160,10 +161,14 @@ void rig_expect(const struct sched_request *q, int32_t n_ctx, struct rig_output 
                                     .n_prompt = q->n_tokens,
                                     .n_tokens = n,
                                     .ban_ends = q->ignore_ends || n - q->n_tokens < q->min_tokens};
-        if (!expect_one(q, &h, &scratch, &tokens[n])) {
+        struct sampler_result r;
+        bool goes_on = expect_one(q, &h, &scratch, &r);
+        tokens[n] = r.id;
+        if (!goes_on) {
             out->finish = SCHED_FINISH_STOP;
             break;
         }
+        out->logprobs[out->n] = r.logprob;
         out->ids[out->n++] = tokens[n];
     }
     out->n_prompt_events = q->prompt_logprobs ? q->n_tokens : 0;
@@ -179,6 +184,10 @@ void rig_compare(const struct rig_output *got, const struct rig_output *expected
     for (int32_t i = 0; i < got->n; i++) {
         if (got->ids[i] != expected->ids[i]) {
             ck_abort_msg("%s: token %d is %d, expected %d", what, i, got->ids[i], expected->ids[i]);
+        }
+        if (memcmp(&got->logprobs[i], &expected->logprobs[i], sizeof *got->logprobs) != 0) {
+            ck_abort_msg("%s: log-probability of token %d is %.9g, expected %.9g", what, i, (double)got->logprobs[i],
+                         (double)expected->logprobs[i]);
         }
     }
     if (got->n_prompt_events != expected->n_prompt_events) {

@@ -16,6 +16,7 @@ struct rig {
  * waiting. */
 struct rig_limits {
     int32_t n_pages, n_ctx, max_rows, max_logits, max_seqs, queue_max;
+    int32_t draft_max, n_remembered; /* 0: no drafts; fake_backend_remember */
     uint64_t queue_max_tokens, stall_ns;
 };
 
@@ -42,6 +43,7 @@ struct sched_seq *rig_submit(struct rig *r, const struct sched_request *q);
 struct rig_output {
     int32_t n;
     int32_t ids[RIG_MAX_OUT];
+    float logprobs[RIG_MAX_OUT]; /* NaN when not asked for */
     int32_t n_prompt_events;
     enum sched_finish finish;
     enum err err;
@@ -54,7 +56,7 @@ void rig_collect(struct sched_seq **q, struct rig_output *out);
 /* What a request should give when nothing interferes. */
 void rig_expect(const struct sched_request *q, int32_t n_ctx, struct rig_output *out);
 
-/* Fails the test when the two differ in tokens, finish or error. */
+/* Fails the test when the two differ in tokens, bits of log-probabilities, finish or error. */
 void rig_compare(const struct rig_output *got, const struct rig_output *expected, const char *what);
 
 #endif

@@ -17,6 +17,17 @@ static void *take(struct backend_model *m, size_t *at, size_t bytes)
     return p;
 }
 
+/* Does any step write the buffer `second`? */
+static bool has_second(const struct backend_model *m, cpu_buf_id second)
+{
+    for (int i = 0; i < m->n_steps; i++) {
+        if (m->steps[i].has_post && m->steps[i].renewed == second) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Lays all activations and per-thread scratch out; called twice, first to count. Returns the bytes needed. */
 static size_t lay_out_scratch(struct backend_model *m)
 {
@@ -26,12 +37,16 @@ static size_t lay_out_scratch(struct backend_model *m)
     for (int32_t i = 0; i < p->n_bufs; i++) {
         m->strides[i] = align_up(p->bufs[i].width * sizeof(float)) / sizeof(float);
         m->bufs[i] = take(m, &at, rows * m->strides[i] * sizeof(float));
+        m->strides[i + PLAN_MAX_BUFS] = m->strides[i];
+        m->bufs[i + PLAN_MAX_BUFS] =
+            has_second(m, i + PLAN_MAX_BUFS) ? take(m, &at, rows * m->strides[i] * sizeof(float)) : NULL;
         widest = MAX_OF(widest, p->bufs[i].width);
     }
     for (int32_t i = 0; i < p->n_ropes; i++) {
         m->rope_cos[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
         m->rope_sin[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
     }
+    m->chunk_stats = take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
     for (int t = 0; t < m->cfg.n_threads; t++) {
         struct cpu_scratch s = {
             .normed = take(m, &at, CPU_TILE_ROWS * align_up(widest * sizeof(float))),
@@ -51,6 +66,7 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     if (m->scratch == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the scratch table");
     }
+    m->n_chunks = (p->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
     m->scratch_bytes = lay_out_scratch(m);
     m->scratch_memory = mem_map(m->scratch_bytes, MEM_SCRATCH);
     m->kv_head_bytes = kern_kv_head_bytes((int)p->head_dim);
@@ -96,9 +112,13 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
     }
     m->plan = plan;
     m->cfg = *cfg;
+    m->pack_map.fd = -1;
     enum err err = kern_select(cfg->cpu, &m->kern, info);
     if (err == ERR_OK) {
         err = pool_new(cfg->n_threads, &m->pool, info);
+    }
+    if (err == ERR_OK && cfg->pin) {
+        pool_pin(m->pool);
     }
     if (err == ERR_OK) {
         err = cpu_steps_compile(m, info);
@@ -123,6 +143,7 @@ static enum err cpu_forward(struct backend_model *m, const struct backend_batch 
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned",
                        batch->n_rows, batch->n_logits);
     }
+    pool_pin_owner(m->pool);
     cpu_exec_run(m, batch);
     return ERR_OK;
 }
@@ -135,6 +156,8 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
         .kv_bytes = m->kv_bytes,
         .kv_page_bytes = m->kv_page_stride * m->plan->n_layers,
         .scratch_bytes = m->scratch_bytes,
+        .pack_state = m->pack_state,
+        .pack_note = m->pack_note,
     };
 }
 

@@ -31,10 +31,12 @@ struct operand {
     size_t q_bytes;
 };
 
-static float *row_of(const struct exec *e, plan_buf_id id, int32_t row)
+static float *row_of(const struct exec *e, cpu_buf_id id, int32_t row)
 {
     return e->m->bufs[id] + (size_t)row * e->m->strides[id];
 }
+
+static size_t width_of(const struct exec *e, cpu_buf_id id) { return e->m->plan->bufs[id % PLAN_MAX_BUFS].width; }
 
 static const float *vector_of(const struct exec *e, plan_weight_id id)
 {
@@ -54,16 +56,30 @@ static bool wants_quantised(const struct exec *e)
     return false;
 }
 
+/* The row of the residual stream with the normed block output added, in own[]. By columns all threads compute it, since
+ * each needs it; the last one, which always has columns, keeps it for the steps to come. */
+static const float *renew(const struct exec *e, int32_t row, float *own)
+{
+    const struct cpu_step *s = e->step;
+    size_t width = width_of(e, s->src);
+    e->m->kern.rmsnorm(row_of(e, s->added, row), vector_of(e, s->post), s->post_eps, width, own);
+    e->m->kern.add(own, row_of(e, s->src, row), width);
+    if (e->is_by_rows || e->thread == e->n_threads - 1) {
+        memcpy(row_of(e, s->renewed, row), own, width * sizeof *own);
+    }
+    return own;
+}
+
 /* Normalises and quantises rows [row, row + n), n <= CPU_TILE_ROWS, as the step asks. */
 static struct operand prepare(const struct exec *e, int32_t row, int32_t n)
 {
     const struct cpu_step *s = e->step;
-    size_t width = e->m->plan->bufs[s->src].width;
-    size_t stride = e->m->strides[s->src];
+    size_t width = width_of(e, s->src), stride = e->m->strides[s->src];
     struct operand o = {.row = row, .n = n, .f32 = row_of(e, s->src, row), .f32_bytes = stride * sizeof(float)};
     for (int32_t i = 0; s->has_norm && i < n; i++) {
         float *own = e->scratch->normed + (size_t)i * stride;
-        e->m->kern.rmsnorm(row_of(e, s->src, row + i), vector_of(e, s->norm), s->norm_eps, width, own);
+        const float *x = s->has_post ? renew(e, row + i, own) : row_of(e, s->src, row + i);
+        e->m->kern.rmsnorm(x, vector_of(e, s->norm), s->norm_eps, width, own);
     }
     o.f32 = s->has_norm ? e->scratch->normed : o.f32;
     if (wants_quantised(e)) {
@@ -141,7 +157,7 @@ static void finish_tile(const struct exec *e, const struct operand *o, size_t ti
     }
     for (int32_t i = 0; i < o->n; i++) {
         const float *y = tile + (size_t)i * tile_stride;
-        float *out = row_of(e, s->dst, o->row + i) + column;
+        float *out = row_of(e, e->step->dst, o->row + i) + column;
         if (s->epilogue == PLAN_ADD) {
             e->m->kern.add(out, y, columns);
         } else if (s->epilogue == PLAN_GLU) {
@@ -191,7 +207,7 @@ static void query_tile(const struct exec *e, const struct operand *o, uint32_t h
             }
         }
         finish_head(e, q, s->q_norm, o->row + i);
-        memcpy(row_of(e, s->dst, o->row + i) + head * d, q, d * sizeof *q);
+        memcpy(row_of(e, e->step->dst, o->row + i) + head * d, q, d * sizeof *q);
     }
 }
 
@@ -259,6 +275,49 @@ static void run_qkv(const struct exec *e)
     }
 }
 
+/* Panels of a tile: their weights stay in the cache while the rows pass. */
+static uint32_t tile_panels(const struct cpu_weight *w)
+{
+    size_t n = CPU_TILE_BYTES / w->panel_bytes;
+    return (uint32_t)MAX_OF((size_t)1, MIN_OF(n, (size_t)CPU_TILE_PANELS));
+}
+
+/* What is known of a chunk of a row's logits; as soon as it is computed, while it lies in the cache. */
+static void chunk_stats(const struct exec *e, int32_t row, uint32_t chunk)
+{
+    const struct backend_model *m = e->m;
+    uint32_t column = chunk * CPU_LOGITS_CHUNK, n_vocab = m->plan->n_vocab;
+    const float *x = e->batch->logits + (size_t)row * n_vocab + column;
+    int32_t n = (int32_t)MIN_OF((uint32_t)CPU_LOGITS_CHUNK, n_vocab - column);
+    struct backend_row_stats *s = &m->chunk_stats[(size_t)row * m->n_chunks + chunk];
+    s->argmax = (int32_t)column + m->kern.argmax(x, n);
+    s->logsumexp = m->kern.logsumexp(x, n, &s->max);
+}
+
+/* The head, in chunks of columns of one size whatever the number of threads, since the sum of exponentials depends on
+ * how it is cut. */
+static void run_logits(const struct exec *e)
+{
+    const struct cpu_weight *w = &e->m->weights[e->step->step->w[0]];
+    int row, row_to, from, to;
+    share_matmul(e, (int)e->m->n_chunks, &row, &row_to, &from, &to);
+    for (; row < row_to && from < to; row += CPU_TILE_ROWS) {
+        struct operand o = prepare(e, row, MIN_OF(row_to - row, (int)CPU_TILE_ROWS));
+        for (uint32_t chunk = (uint32_t)from; chunk < (uint32_t)to; chunk++) {
+            uint32_t end = MIN_OF(w->n_panels, (chunk + 1) * CPU_CHUNK_PANELS);
+            for (uint32_t panel = chunk * CPU_CHUNK_PANELS; panel < end; panel += tile_panels(w)) {
+                uint32_t n_panels = MIN_OF(tile_panels(w), end - panel), column = panel * PANEL_ROWS;
+                multiply(e, w, panel, n_panels, &o, e->scratch->tile[0]);
+                finish_tile(e, &o, (size_t)n_panels * PANEL_ROWS, column,
+                            MIN_OF(n_panels * PANEL_ROWS, w->n_out - column));
+            }
+            for (int32_t i = 0; i < o.n; i++) {
+                chunk_stats(e, row + i, chunk);
+            }
+        }
+    }
+}
+
 static void run_matmul(const struct exec *e)
 {
     const struct plan_step *s = e->step->step;
@@ -266,11 +325,14 @@ static void run_matmul(const struct exec *e)
         run_qkv(e);
         return;
     }
+    if (s->epilogue == PLAN_LOGITS) {
+        run_logits(e);
+        return;
+    }
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
     int row, row_to, from, to;
     share_matmul(e, (int)w->n_panels, &row, &row_to, &from, &to);
-    int group = (int)(CPU_TILE_BYTES / w->panel_bytes);
-    group = MAX_OF(1, MIN_OF(group, (int)CPU_TILE_PANELS));
+    int group = (int)tile_panels(w);
     for (; row < row_to && from < to; row += (int32_t)CPU_TILE_ROWS) {
         struct operand o = prepare(e, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS));
         for (int panel = from; panel < to; panel += group) {
@@ -291,7 +353,7 @@ static void embed_row(const struct exec *e, int32_t i)
     const struct plan_step *s = e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
     uint32_t token = (uint32_t)e->batch->tokens[i];
-    float *out = row_of(e, s->dst, i);
+    float *out = row_of(e, e->step->dst, i);
     panel_unpack_row(w->kind, w->panels + (size_t)(token / PANEL_ROWS) * w->panel_bytes, w->n_in,
                      (int)(token % PANEL_ROWS), out);
     for (uint32_t k = 0; k < w->n_in && s->scale != 1.0f; k++) {
@@ -307,18 +369,25 @@ static void embed_row(const struct exec *e, int32_t i)
 /* Steps that go row by row whatever the split: embedding (and RoPE angles), norms that nothing took in, the gather. */
 static void run_rows(const struct exec *e)
 {
-    const struct plan_step *s = e->step->step;
+    const struct cpu_step *c = e->step;
+    const struct plan_step *s = c->step;
     int from, to;
     pool_share(e->n_rows, e->thread, e->n_threads, &from, &to);
     for (int i = from; i < to; i++) {
         if (s->op == PLAN_EMBED) {
             embed_row(e, i);
-        } else if (s->op == PLAN_NORM) {
-            e->m->kern.rmsnorm(row_of(e, s->src, i), vector_of(e, s->w[0]), s->eps, e->m->plan->bufs[s->src].width,
-                               row_of(e, s->dst, i));
-        } else {
-            memcpy(row_of(e, s->dst, i), row_of(e, s->src, e->batch->logit_rows[i]),
-                   e->m->plan->bufs[s->src].width * sizeof(float));
+            continue;
+        }
+        float *dst = row_of(e, c->dst, i);
+        size_t width = width_of(e, c->src);
+        if (s->op == PLAN_GATHER) {
+            memcpy(dst, row_of(e, c->src, e->batch->logit_rows[i]), width * sizeof *dst);
+            continue;
+        }
+        float *normed = s->adds ? e->scratch->normed : dst;
+        e->m->kern.rmsnorm(row_of(e, c->src, i), vector_of(e, s->w[0]), s->eps, width, normed);
+        if (s->adds) {
+            e->m->kern.add(dst, normed, width);
         }
     }
 }
@@ -370,16 +439,23 @@ static bool needs_barrier(const struct exec *e)
     return next == PLAN_ATTENTION || next == PLAN_GATHER;
 }
 
+/* From the chunks of a row to the row. NaNs lose the arg-max and show in the sum. */
 static void row_stats(const struct exec *e)
 {
+    const struct backend_model *m = e->m;
     int from, to;
-    int32_t n_vocab = (int32_t)e->m->plan->n_vocab;
     pool_share(e->batch->n_logits, e->thread, e->n_threads, &from, &to);
     for (int i = from; i < to; i++) {
-        const float *x = e->batch->logits + (size_t)i * (size_t)n_vocab;
-        struct backend_row_stats *s = &e->batch->stats[i];
-        s->argmax = e->m->kern.argmax(x, n_vocab);
-        s->logsumexp = e->m->kern.logsumexp(x, n_vocab, &s->max);
+        const struct backend_row_stats *chunks = &m->chunk_stats[(size_t)i * m->n_chunks], *best = chunks;
+        for (uint32_t c = 1; c < m->n_chunks; c++) {
+            best = chunks[c].max > best->max || isnan(best->max) ? &chunks[c] : best;
+        }
+        double sum = 0;
+        for (uint32_t c = 0; c < m->n_chunks; c++) {
+            sum += exp((double)chunks[c].logsumexp - (double)best->max);
+        }
+        e->batch->stats[i] = (struct backend_row_stats){
+            .argmax = best->argmax, .max = best->max, .logsumexp = (float)((double)best->max + log(sum))};
     }
 }
 

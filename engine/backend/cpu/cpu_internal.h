@@ -8,6 +8,7 @@
 #define INFCGI_BACKEND_CPU_CPU_INTERNAL_H
 
 #include "engine/backend/backend.h"
+#include "engine/base/io.h"
 #include "engine/base/pool.h"
 #include "engine/kernels/kern.h"
 
@@ -19,6 +20,8 @@ enum {
     CPU_TILE_COLUMNS = PLAN_MAX_HEAD, /* widest tile in outputs: the widest head */
     CPU_TILE_PANELS = 8,              /* panels of a tile elsewhere: 64 rows x 128 outputs are 32 KiB */
     CPU_ROWS_PER_THREAD = 8, /* from this many rows a thread, steps run by rows [measured: docs/internals/cpu.md] */
+    CPU_LOGITS_CHUNK = 1024, /* columns of the head that are computed and looked at together */
+    CPU_CHUNK_PANELS = CPU_LOGITS_CHUNK / PANEL_ROWS,
     CPU_ATTENTION_ROWS = 32, /* rows of one attention task */
 };
 
@@ -31,18 +34,28 @@ struct cpu_weight {
     uint32_t group_rows;   /* output rows that share no panel with others: head_dim for Q, K and V, else n_out */
     uint32_t group_panels; /* panels of such a group */
     uint32_t n_panels;
-    float *vector; /* [n_in], 64-byte aligned */
+    const float *vector; /* [n_in], 64-byte aligned */
 };
+
+/* A buffer of the plan, or, from PLAN_MAX_BUFS on, the second one that takes turns with it: a step that renews rows
+ * which other threads are still reading writes them there. */
+typedef int32_t cpu_buf_id;
+enum { CPU_MAX_BUFS = 2 * PLAN_MAX_BUFS };
 
 /* A plan step with what the CPU back end found out about it. */
 struct cpu_step {
     const struct plan_step *step;
+    /* An adding norm fused in front of the norm: renewed = src + rmsnorm(added) * post, and that is what is normed. */
+    bool has_post;
+    plan_weight_id post;
+    float post_eps;
+    cpu_buf_id added, renewed;
     plan_weight_id norm; /* RMSNorm fused in front of a matmul: src is then what the norm reads */
     float norm_eps;
     bool has_norm;
-    plan_buf_id src;
-    bool after_gather; /* works on S rows */
-    float fine;        /* which blocks of a quantised operand row get a second term (kern.h) */
+    cpu_buf_id src, dst; /* PLAN_NONE where the step has none */
+    bool after_gather;   /* works on S rows */
+    float fine;          /* which blocks of a quantised operand row get a second term (kern.h) */
 };
 
 /* Rows of one sequence that one attention task takes. */
@@ -63,14 +76,17 @@ struct backend_model {
     struct kern_table kern;
     struct pool *pool;
     struct cpu_weight *weights; /* [plan->n_weights] */
-    unsigned char *packed;      /* all panels and vectors */
+    unsigned char *packed;      /* all panels and vectors; NULL when they lie in pack_map */
     size_t packed_bytes;
+    struct io_map pack_map; /* cpu_pack_cache.c; zero bytes when there is none */
+    enum backend_pack_state pack_state;
+    char pack_note[ERR_TEXT_BYTES]; /* why the cache was not used or not written, "" when there is nothing to say */
     struct cpu_step *steps;
     int n_steps;
     unsigned char *kv; /* [layer][page][K heads][K then V of the page, kern.h] */
     size_t kv_bytes, kv_layer_bytes, kv_page_stride, kv_head_bytes;
-    float *bufs[PLAN_MAX_BUFS];                                 /* [max_rows][stride] */
-    size_t strides[PLAN_MAX_BUFS];                              /* floats, multiples of 16 */
+    float *bufs[CPU_MAX_BUFS];                                  /* [max_rows][stride] */
+    size_t strides[CPU_MAX_BUFS];                               /* floats, multiples of 16 */
     float *rope_cos[PLAN_MAX_ROPES], *rope_sin[PLAN_MAX_ROPES]; /* [max_rows][n_rot/2] of this batch */
     struct cpu_scratch *scratch;                                /* [n_threads] */
     unsigned char *scratch_memory;
@@ -78,11 +94,21 @@ struct backend_model {
     atomic_int *tasks;        /* [n_steps] next attention task of a step, zeroed before each batch */
     struct cpu_block *blocks; /* [max_rows] of this batch */
     int32_t n_blocks;
+    uint32_t n_chunks;                     /* of a row of logits */
+    struct backend_row_stats *chunk_stats; /* [max_logits][n_chunks] of this batch */
 };
 
 /* Packs all weights of the plan into m->weights (cpu_weights.c). ERR_NOMEM, ERR_UNSUPPORTED_TYPE. */
 MUST_CHECK enum err cpu_weights_pack(struct backend_model *m, struct err_info *info);
 void cpu_weights_free(struct backend_model *m);
+
+/* The packed weights as a file in cfg.pack_cache (cpu_pack_cache.c). open: maps and checks the file of this model, when
+ * there is a cache; pack_state then says BACKEND_PACK_MAPPED, or BACKEND_PACK_WRITTEN for "to be written". write:
+ * writes it, in that case. What goes wrong with the file goes to pack_note and is no failure. ERR_NOMEM. */
+MUST_CHECK enum err cpu_pack_cache_open(struct backend_model *m, struct err_info *info);
+MUST_CHECK enum err cpu_pack_cache_write(struct backend_model *m, struct err_info *info);
+const unsigned char *cpu_pack_cache_payload(const struct backend_model *m); /* packed_bytes bytes */
+void cpu_pack_cache_close(struct backend_model *m);
 
 /* Lists the steps with norms fused in front of matmuls (cpu_steps.c). ERR_NOMEM. */
 MUST_CHECK enum err cpu_steps_compile(struct backend_model *m, struct err_info *info);

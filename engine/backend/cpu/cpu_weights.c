@@ -1,5 +1,6 @@
-/* Packing weights into panels at load: in parallel, weight by weight, telling the owner of the file which bytes will
- * not be read again. All packed weights share one mapping, so that huge pages can cover them. */
+/* Packing weights into panels at load: in parallel, slice by slice, telling the owner of the file which bytes will not
+ * be read again, so that no weight is ever there twice but for one slice. All packed weights share one mapping, so that
+ * huge pages can cover them; cpu_pack_cache.c may map them from a file instead. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/ck.h"
@@ -8,7 +9,10 @@
 
 #include <string.h>
 
-enum { ALIGN = 64 };
+enum {
+    ALIGN = 64,
+    SLICE_BYTES = 8 << 20, /* of the file, packed and then dropped: milliseconds of work */
+};
 
 /* Rows that must not share a panel with others, so that a head's outputs are whole panels. */
 static void mark_groups(struct backend_model *m)
@@ -27,6 +31,12 @@ static void mark_groups(struct backend_model *m)
 
 /* True when the weight is read as a plain f32 vector (a norm or a bias). */
 static bool is_vector(const struct plan_weight *w) { return w->n_out == 1 && w->type == DTYPE_F32; }
+
+static size_t packed_bytes(const struct plan_weight *w, const struct cpu_weight *c)
+{
+    size_t bytes = is_vector(w) ? w->n_in * sizeof(float) : c->panel_bytes * c->n_panels;
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
 
 static enum err plan_sizes(struct backend_model *m, struct err_info *info)
 {
@@ -55,24 +65,66 @@ static enum err plan_sizes(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
+/* Points every weight at its place in `base`. */
+static void lay_out(struct backend_model *m, const unsigned char *base)
+{
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        const struct plan_weight *w = &m->plan->weights[i];
+        struct cpu_weight *c = &m->weights[i];
+        if (is_vector(w)) {
+            c->vector = (const float *)(const void *)base;
+        } else {
+            c->panels = base;
+        }
+        base += packed_bytes(w, c);
+    }
+}
+
+/* Panels [from, to) of a weight. */
 struct pack_job {
     const struct plan_weight *from;
-    struct cpu_weight *to;
-    unsigned char *panels;
+    const struct cpu_weight *to;
+    unsigned char *panels; /* of the whole weight */
+    uint32_t first, end;
 };
+
+/* The first output row of a panel; n_out for the panel behind the last. */
+static uint32_t row_of_panel(const struct cpu_weight *c, uint32_t panel)
+{
+    return panel / c->group_panels * c->group_rows + panel % c->group_panels * PANEL_ROWS;
+}
 
 static void pack_share(void *arg, int thread, int n_threads)
 {
     const struct pack_job *j = arg;
     int from, to;
-    pool_share((int)j->to->n_panels, thread, n_threads, &from, &to);
-    for (int i = from; i < to; i++) {
-        uint32_t group = (uint32_t)i / j->to->group_panels, part = (uint32_t)i % j->to->group_panels;
-        uint32_t row = group * j->to->group_rows + part * PANEL_ROWS;
-        uint32_t left = j->to->group_rows - part * PANEL_ROWS;
-        const char *src = (const char *)j->from->data + (size_t)row * j->from->row_bytes;
+    pool_share((int)(j->end - j->first), thread, n_threads, &from, &to);
+    for (uint32_t i = j->first + (uint32_t)from; i < j->first + (uint32_t)to; i++) {
+        uint32_t left = j->to->group_rows - i % j->to->group_panels * PANEL_ROWS;
+        const char *src = (const char *)j->from->data + (size_t)row_of_panel(j->to, i) * j->from->row_bytes;
         panel_pack(j->from->type, src, j->from->row_bytes, (int)MIN_OF(left, (uint32_t)PANEL_ROWS), j->from->n_in,
                    j->panels + (size_t)i * j->to->panel_bytes);
+    }
+}
+
+static void done_with(const struct backend_model *m, const struct plan_weight *w, uint32_t row, uint32_t end)
+{
+    if (m->cfg.weight_done != NULL) {
+        m->cfg.weight_done(m->cfg.weight_done_arg, w->file_offset + row * w->row_bytes, (end - row) * w->row_bytes);
+    }
+}
+
+static void pack_matrix(struct backend_model *m, const struct plan_weight *w, const struct cpu_weight *c,
+                        unsigned char *panels)
+{
+    uint64_t per_slice = SLICE_BYTES / MAX_OF(w->row_bytes * PANEL_ROWS, 1);
+    uint32_t step = (uint32_t)MAX_OF(per_slice, (uint64_t)pool_n_threads(m->pool));
+    for (uint32_t at = 0; at < c->n_panels;) {
+        struct pack_job job = {.from = w, .to = c, .panels = panels, .first = at};
+        job.end = at + MIN_OF(step, c->n_panels - at);
+        pool_run(m->pool, pack_share, &job);
+        done_with(m, w, row_of_panel(c, at), row_of_panel(c, job.end));
+        at = job.end;
     }
 }
 
@@ -81,22 +133,14 @@ static void pack_all(struct backend_model *m)
     size_t at = 0;
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];
-        struct cpu_weight *c = &m->weights[i];
-        size_t bytes;
+        const struct cpu_weight *c = &m->weights[i];
         if (is_vector(w)) {
-            c->vector = (float *)(m->packed + at);
-            bytes = w->n_in * sizeof(float);
-            memcpy(c->vector, w->data, bytes);
+            memcpy(m->packed + at, w->data, w->n_in * sizeof(float));
+            done_with(m, w, 0, 1);
         } else {
-            struct pack_job job = {.from = w, .to = c, .panels = m->packed + at};
-            pool_run(m->pool, pack_share, &job);
-            c->panels = job.panels;
-            bytes = c->panel_bytes * c->n_panels;
+            pack_matrix(m, w, c, m->packed + at);
         }
-        at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
-        if (m->cfg.weight_done != NULL) {
-            m->cfg.weight_done(m->cfg.weight_done_arg, w->file_offset, w->row_bytes * w->n_out);
-        }
+        at += packed_bytes(w, c);
         if (m->cfg.progress != NULL) {
             m->cfg.progress(m->cfg.progress_arg, (float)at / (float)m->packed_bytes);
         }
@@ -111,16 +155,23 @@ enum err cpu_weights_pack(struct backend_model *m, struct err_info *info)
     }
     mark_groups(m);
     TRY(plan_sizes(m, info));
+    TRY(cpu_pack_cache_open(m, info));
+    if (m->pack_state == BACKEND_PACK_MAPPED) {
+        lay_out(m, cpu_pack_cache_payload(m));
+        return ERR_OK;
+    }
     m->packed = mem_map(m->packed_bytes, MEM_WEIGHTS);
     if (m->packed == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of packed weights", m->packed_bytes);
     }
+    lay_out(m, m->packed);
     pack_all(m);
-    return ERR_OK;
+    return cpu_pack_cache_write(m, info);
 }
 
 void cpu_weights_free(struct backend_model *m)
 {
+    cpu_pack_cache_close(m);
     mem_unmap(m->packed, m->packed_bytes, MEM_WEIGHTS);
     mem_free(m->weights);
 }

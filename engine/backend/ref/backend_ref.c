@@ -102,11 +102,16 @@ static void run_embed(const struct run *r, int from, int to)
     }
 }
 
-static void run_norm(const struct run *r, int from, int to)
+static void run_norm(const struct run *r, int from, int to, float *scratch)
 {
+    const struct plan_step *s = r->step;
+    uint32_t width = r->m->plan->bufs[s->src].width;
     for (int i = from; i < to; i++) {
-        rmsnorm(row_of(r, r->step->src, i), vector_of(r, r->step->w[0]), r->step->eps,
-                r->m->plan->bufs[r->step->src].width, row_of(r, r->step->dst, i));
+        float *dst = row_of(r, s->dst, i);
+        rmsnorm(row_of(r, s->src, i), vector_of(r, s->w[0]), s->eps, width, s->adds ? scratch : dst);
+        for (uint32_t k = 0; s->adds && k < width; k++) {
+            dst[k] += scratch[k];
+        }
     }
 }
 
@@ -293,7 +298,7 @@ static void run_step(const struct run *r, int from, int to, float *scratch)
         run_embed(r, from, to);
         break;
     case PLAN_NORM:
-        run_norm(r, from, to);
+        run_norm(r, from, to, scratch);
         break;
     case PLAN_MATMUL:
         (s->epilogue == PLAN_QKV ? run_qkv : run_matmul)(r, from, to, scratch);
@@ -409,7 +414,7 @@ static enum err ref_open(const struct plan *plan, const struct backend_config *c
 static void ref_info(const struct backend_model *m, struct backend_info *out)
 {
     *out = (struct backend_info){
-        .kernels = "ref", .kv_bytes = m->kv_bytes, .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
+        .kernels = "ref", .pack_note = "", .kv_bytes = m->kv_bytes, .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         out->weight_bytes += (size_t)m->plan->weights[i].row_bytes * m->plan->weights[i].n_out;
     }

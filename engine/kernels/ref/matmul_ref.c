@@ -14,13 +14,15 @@ static int code_at(const unsigned char *codes, int bits, int in, int lane)
     return in % 8 < 4 ? byte & 15 : byte >> 4;
 }
 
-/* Sum of (code - zero point) * (256 * hi + lo) over inputs from .. from+n-1 of a block, exact. */
-static int32_t dot(const struct panel_info *info, const unsigned char *codes, const struct kern_qblock *q, int from,
-                   int n, int lane)
+/* Sum of (code - zero point) * (256 * hi + lo) over part `part` of a block, exact. table: of table kinds. */
+static int32_t dot(const struct panel_info *info, const unsigned char *codes, const unsigned char *table,
+                   const struct kern_qblock *q, int part, int lane)
 {
     int32_t acc = 0;
-    for (int in = from; in < from + n; in++) {
-        acc += (code_at(codes, info->bits, in, lane) - info->zero_point) * (256 * q->hi[in] + q->lo[in]);
+    for (int in = part * info->block; in < (part + 1) * info->block; in++) {
+        int code = code_at(codes, info->bits, in, lane);
+        code = info->has_table ? table[code] : code;
+        acc += (code - info->zero_point) * (256 * q->hi[in] + q->lo[in]);
     }
     return acc;
 }
@@ -31,15 +33,21 @@ static float quant_element(enum panel_kind kind, const unsigned char *panel, siz
     const struct panel_info *info = panel_info(kind);
     const uint16_t *scales = (const uint16_t *)(const void *)(panel + panel_scale_offset(kind, k)) + lane;
     const uint16_t *mins = (const uint16_t *)(const void *)(panel + panel_min_offset(kind, k)) + lane;
+    const unsigned char *table = panel + panel_table_offset(kind, k);
     int parts = PANEL_BLOCK / info->block;
     float out = 0;
     for (size_t b = 0; b < k / PANEL_BLOCK; b++) {
         const unsigned char *codes = panel + b * (size_t)(info->bits * PANEL_BLOCK * PANEL_ROWS / 8);
         for (int part = 0; part < parts; part++) {
             size_t at = (b * (size_t)parts + (size_t)part) * PANEL_ROWS;
-            int32_t acc = dot(info, codes, &row[b], part * info->block, info->block, lane);
-            out = fmaf(dtype_f16_to_f32(scales[at]) * (1.0f / 256) * (float)acc, row[b].d, out);
-            if (info->has_min) {
+            float scale = info->has_bf16_scale ? dtype_bf16_to_f32(scales[at]) : dtype_f16_to_f32(scales[at]);
+            float product = scale * (1.0f / 256) * (float)dot(info, codes, table, &row[b], part, lane);
+            if (info->has_min && parts == 2) {
+                int32_t sum = 256 * row[b].half[part] + row[b].half_lo[part];
+                product = fmaf(dtype_f16_to_f32(mins[at]) * (-1.0f / 2048), (float)sum, product);
+            }
+            out = fmaf(product, row[b].d, out);
+            if (info->has_min && parts == 1) {
                 out = fmaf(dtype_f16_to_f32(mins[at]), row[b].s, out);
             }
         }
@@ -88,6 +96,11 @@ static void matmul_u4_min(const struct kern_matmul_args *a) { matmul(PANEL_U4_MI
 static void matmul_u8(const struct kern_matmul_args *a) { matmul(PANEL_U8, a); }
 static void matmul_u8_min(const struct kern_matmul_args *a) { matmul(PANEL_U8_MIN, a); }
 static void matmul_u8_b16(const struct kern_matmul_args *a) { matmul(PANEL_U8_B16, a); }
+static void matmul_u4_b16(const struct kern_matmul_args *a) { matmul(PANEL_U4_B16, a); }
+static void matmul_u4_min_b16(const struct kern_matmul_args *a) { matmul(PANEL_U4_MIN_B16, a); }
+static void matmul_t4(const struct kern_matmul_args *a) { matmul(PANEL_T4, a); }
+static void matmul_t4_b16(const struct kern_matmul_args *a) { matmul(PANEL_T4_B16, a); }
+static void matmul_t4_bf16(const struct kern_matmul_args *a) { matmul(PANEL_T4_BF16, a); }
 
 void kern_matmul_init_ref(struct kern_table *t)
 {
@@ -99,4 +112,9 @@ void kern_matmul_init_ref(struct kern_table *t)
     t->matmul[PANEL_U8] = matmul_u8;
     t->matmul[PANEL_U8_MIN] = matmul_u8_min;
     t->matmul[PANEL_U8_B16] = matmul_u8_b16;
+    t->matmul[PANEL_U4_B16] = matmul_u4_b16;
+    t->matmul[PANEL_U4_MIN_B16] = matmul_u4_min_b16;
+    t->matmul[PANEL_T4] = matmul_t4;
+    t->matmul[PANEL_T4_B16] = matmul_t4_b16;
+    t->matmul[PANEL_T4_BF16] = matmul_t4_bf16;
 }

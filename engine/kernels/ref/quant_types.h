@@ -18,18 +18,36 @@
     X(DTYPE_Q5_0, quant_q5_0)                                                                                          \
     X(DTYPE_Q5_1, quant_q5_1)                                                                                          \
     X(DTYPE_Q8_0, quant_q8_0)                                                                                          \
+    X(DTYPE_Q2_K, quant_q2_k)                                                                                          \
+    X(DTYPE_Q3_K, quant_q3_k)                                                                                          \
     X(DTYPE_Q4_K, quant_q4_k)                                                                                          \
     X(DTYPE_Q5_K, quant_q5_k)                                                                                          \
-    X(DTYPE_Q6_K, quant_q6_k)
+    X(DTYPE_Q6_K, quant_q6_k)                                                                                          \
+    X(DTYPE_TQ1_0, quant_tq1_0)                                                                                        \
+    X(DTYPE_TQ2_0, quant_tq2_0)                                                                                        \
+    X(DTYPE_IQ1_S, quant_iq1_s)                                                                                        \
+    X(DTYPE_IQ1_M, quant_iq1_m)                                                                                        \
+    X(DTYPE_IQ2_XXS, quant_iq2_xxs)                                                                                    \
+    X(DTYPE_IQ2_XS, quant_iq2_xs)                                                                                      \
+    X(DTYPE_IQ2_S, quant_iq2_s)                                                                                        \
+    X(DTYPE_IQ3_XXS, quant_iq3_xxs)                                                                                    \
+    X(DTYPE_IQ3_S, quant_iq3_s)                                                                                        \
+    X(DTYPE_IQ4_NL, quant_iq4_nl)                                                                                      \
+    X(DTYPE_IQ4_XS, quant_iq4_xs)                                                                                      \
+    X(DTYPE_MXFP4, quant_mxfp4)
 
 #define QUANT_DECLARE(type, ops) extern const struct quant_ops ops;
 QUANT_TYPES(QUANT_DECLARE)
 #undef QUANT_DECLARE
 
+extern const uint8_t quant_iq4_table[16]; /* panel table of IQ4_NL and IQ4_XS; in iq4_nl.c */
+
 /* The row of a quantised type, block by block as `unpack` takes it apart: out = scale * (code - zero point) + min, in
- * f32 without FMA, which is bit for bit what ggml's dequantize_row_* compute (b11434, ggml-quants.c). */
-static ALWAYS_INLINE void quant_dequantize(void (*unpack)(const void *, size_t, struct quant_block *),
-                                           enum panel_kind kind, const void *src, size_t n, float *out)
+ * f32 without FMA, which is bit for bit what ggml's dequantize_row_* compute (b11434, ggml-quants.c). Table kinds: the
+ * code is first replaced by its entry in table[16]. */
+static ALWAYS_INLINE void quant_dequantize_table(void (*unpack)(const void *, size_t, struct quant_block *),
+                                                 enum panel_kind kind, const uint8_t *table, const void *src, size_t n,
+                                                 float *out)
 {
     const struct panel_info *info = panel_info(kind);
     struct quant_block b;
@@ -39,9 +57,17 @@ static ALWAYS_INLINE void quant_dequantize(void (*unpack)(const void *, size_t, 
             unpack(src, i / PANEL_BLOCK, &b);
         }
         size_t part = in / info->block;
-        float product = b.scale[part] * (float)(b.codes[in] - info->zero_point);
+        int code = table != NULL ? table[b.codes[in]] : b.codes[in];
+        float product = b.scale[part] * (float)(code - info->zero_point);
         out[i] = info->has_min ? product + b.min[part] : product;
     }
+}
+
+/* The same for kinds without a table. */
+static ALWAYS_INLINE void quant_dequantize(void (*unpack)(const void *, size_t, struct quant_block *),
+                                           enum panel_kind kind, const void *src, size_t n, float *out)
+{
+    quant_dequantize_table(unpack, kind, NULL, src, n, out);
 }
 
 /* The half at p, unaligned, little-endian as in every GGUF file we read. */
@@ -50,6 +76,21 @@ static ALWAYS_INLINE float quant_half(const uint8_t *p)
     uint16_t h;
     memcpy(&h, p, sizeof h);
     return dtype_f16_to_f32(h);
+}
+
+/* The little-endian words at p, unaligned. */
+static ALWAYS_INLINE uint16_t quant_u16(const uint8_t *p)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static ALWAYS_INLINE uint32_t quant_u32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
 }
 
 #define QUANT_EACH_BYTE(b) ((uint64_t)(b)*0x0101010101010101u)

@@ -1,26 +1,30 @@
 /* Matrix products of the quantised kinds over 256-bit vectors: everything but the sum of products, which the includer
- * defines as dot_4_bit and dot_8_bit. A panel is two halves of 8 lanes. Include after an enum with
+ * defines as dot_lines. A panel is two halves of 8 lanes. Include after an enum with
  *   WIDTH  halves that are done at a time: 2, or 1 for want of registers
- * Functions with more than five parameters: see matmul_vec.h. */
+ * Functions with more than five parameters: see matmul_panels_vec.h. */
 #ifndef INFCGI_KERNELS_X86_MATMUL_256_VEC_H
 #define INFCGI_KERNELS_X86_MATMUL_256_VEC_H
 
 /* CPUs with AVX2 have second-level caches of 256 KiB and more. */
 enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, HALVES = 2 };
-#include "engine/kernels/x86/matmul_vec.h"
+#include "engine/kernels/x86/matmul_panels_vec.h"
 
 #include <string.h>
 
-/* acc[h][r] += codes . activations over n_lines lines of a block's 4-bit or 8-bit codes. Row r's activations lie
- * r * row_bytes behind the first row's, q. */
-static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, int n_lines, const int8_t *q, size_t row_bytes, int n,
-                                    __m256i acc[WIDTH][TILE_ROWS]);
-static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, int n_lines, const int8_t *q, size_t row_bytes, int n,
-                                    __m256i acc[WIDTH][TILE_ROWS]);
+/* acc[h][r] += codes . activations over n_lines lines of a block's codes; `table` holds the panel's table, if it has
+ * one, in either half. Row r's activations lie r * row_bytes behind the first row's, q. */
+static ALWAYS_INLINE void dot_lines(const unsigned char *codes, int n_lines, __m256i table, const int8_t *q,
+                                    size_t row_bytes, int n, struct shape k, __m256i acc[WIDTH][TILE_ROWS]);
 
 static ALWAYS_INLINE __m256 half_row(const unsigned char *p)
 {
     return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p));
+}
+
+static ALWAYS_INLINE __m256 bf16_row(const unsigned char *p)
+{
+    __m256i words = _mm256_cvtepu16_epi32(_mm_load_si128((const __m128i *)(const void *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
 }
 
 /* Line j of a block's codes, half h. */
@@ -38,8 +42,8 @@ static ALWAYS_INLINE __m256i four_bytes(const int8_t *p)
 }
 
 /* acc[h][r] += (codes - zero point) . one term of block b, or a part of one. */
-static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, const unsigned char *rows, size_t b,
-                              int part, int n, struct shape k, bool is_lo, __m256i acc[WIDTH][TILE_ROWS])
+static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m256i table, const unsigned char *rows,
+                              size_t b, int part, int n, struct shape k, bool is_lo, __m256i acc[WIDTH][TILE_ROWS])
 {
     for (int r = 0; r < n && k.zero_shift != 0; r++) {
         const struct kern_qblock *q = block_of(g, rows, r, b);
@@ -54,36 +58,33 @@ static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, c
     const struct kern_qblock *first = block_of(g, rows, 0, b);
     const int8_t *q = (is_lo ? first->lo : first->hi) + PANEL_BLOCK / k.parts * part;
     int n_lines = k.bits / k.parts;
-    codes += 64 * n_lines * part;
-    if (k.bits == 4) {
-        dot_4_bit(codes, n_lines, q, g->row_bytes, n, acc);
-    } else {
-        dot_8_bit(codes, n_lines, q, g->row_bytes, n, acc);
-    }
+    dot_lines(codes + 64 * n_lines * part, n_lines, table, q, g->row_bytes, n, k, acc);
 }
 
-/* The float steps that kern.h prescribes. scales, mins: those of the first half that is done. */
-static ALWAYS_INLINE void add_block(const struct job *g, const unsigned char *scales, const unsigned char *mins,
-                                    const unsigned char *rows, size_t b, int n, struct shape k, bool is_fine,
-                                    __m256i acc[WIDTH][TILE_ROWS], __m256 sum[WIDTH][TILE_ROWS])
+/* product[h][r] += min times the sum of the inputs over half a block, in units of d. */
+static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *mins, const unsigned char *rows,
+                                       size_t b, int part, int n, bool is_fine, __m256 product[WIDTH][TILE_ROWS])
 {
-    __m256 scale[WIDTH];
+    __m256 min[WIDTH];
     UNROLL_FULLY
     for (int h = 0; h < WIDTH; h++) {
-        scale[h] = half_row(scales + 16 * h);
-        scale[h] = is_fine ? _mm256_mul_ps(scale[h], _mm256_set1_ps(1.0f / 256)) : scale[h];
+        min[h] = _mm256_mul_ps(half_row(mins + 16 * h), _mm256_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        __m256 d = _mm256_set1_ps(block_of(g, rows, r, b)->d);
+        const struct kern_qblock *q = block_of(g, rows, r, b);
+        int32_t total = is_fine ? 256 * q->half[part] + q->half_lo[part] : q->half[part];
         UNROLL_FULLY
         for (int h = 0; h < WIDTH; h++) {
-            sum[h][r] = _mm256_fmadd_ps(_mm256_mul_ps(scale[h], _mm256_cvtepi32_ps(acc[h][r])), d, sum[h][r]);
+            product[h][r] = _mm256_fmadd_ps(min[h], _mm256_set1_ps((float)total), product[h][r]);
         }
     }
-    if (!k.has_min) {
-        return;
-    }
+}
+
+/* The minimums' step of blocks with one scale. */
+static ALWAYS_INLINE void add_min(const struct job *g, const unsigned char *mins, const unsigned char *rows, size_t b,
+                                  int n, __m256 sum[WIDTH][TILE_ROWS])
+{
     __m256 min[WIDTH];
     UNROLL_FULLY
     for (int h = 0; h < WIDTH; h++) {
@@ -99,10 +100,41 @@ static ALWAYS_INLINE void add_block(const struct job *g, const unsigned char *sc
     }
 }
 
+/* The float steps that kern.h prescribes. scales, mins: those of the first half that is done. */
+static ALWAYS_INLINE void add_part(const struct job *g, const unsigned char *scales, const unsigned char *mins,
+                                   const unsigned char *rows, size_t b, int part, int n, struct shape k, bool is_fine,
+                                   __m256i acc[WIDTH][TILE_ROWS], __m256 sum[WIDTH][TILE_ROWS])
+{
+    __m256 product[WIDTH][TILE_ROWS];
+    UNROLL_FULLY
+    for (int h = 0; h < WIDTH; h++) {
+        __m256 scale = k.has_bf16_scale ? bf16_row(scales + 16 * h) : half_row(scales + 16 * h);
+        scale = is_fine ? _mm256_mul_ps(scale, _mm256_set1_ps(1.0f / 256)) : scale;
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            product[h][r] = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(acc[h][r]));
+        }
+    }
+    if (k.has_min && k.parts == 2) {
+        add_half_min(g, mins, rows, b, part, n, is_fine, product);
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        __m256 d = _mm256_set1_ps(block_of(g, rows, r, b)->d);
+        UNROLL_FULLY
+        for (int h = 0; h < WIDTH; h++) {
+            sum[h][r] = _mm256_fmadd_ps(product[h][r], d, sum[h][r]);
+        }
+    }
+    if (k.has_min && k.parts == 1) {
+        add_min(g, mins, rows, b, n, sum);
+    }
+}
+
 /* One block's part of a tile, halves first .. first+WIDTH-1. */
-static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, const unsigned char *rows,
-                                    size_t b, int part, int first, int n, struct shape k, bool is_fine,
-                                    __m256 sum[WIDTH][TILE_ROWS])
+static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, __m256i table,
+                                    const unsigned char *rows, size_t b, int part, int first, int n, struct shape k,
+                                    bool is_fine, __m256 sum[WIDTH][TILE_ROWS])
 {
     const unsigned char *codes = panel + b * (size_t)(k.bits * 64) + 32 * first;
     __m256i acc[WIDTH][TILE_ROWS];
@@ -113,7 +145,7 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *pa
             acc[h][r] = _mm256_setzero_si256();
         }
     }
-    dot(g, codes, rows, b, part, n, k, false, acc);
+    dot(g, codes, table, rows, b, part, n, k, false, acc);
     if (is_fine) {
         UNROLL_FULLY
         for (int h = 0; h < WIDTH; h++) {
@@ -122,10 +154,10 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *pa
                 acc[h][r] = _mm256_slli_epi32(acc[h][r], 8);
             }
         }
-        dot(g, codes, rows, b, part, n, k, true, acc);
+        dot(g, codes, table, rows, b, part, n, k, true, acc);
     }
     size_t at = (b * (size_t)k.parts + (size_t)part) * 32 + 16 * (size_t)first;
-    add_block(g, panel + g->scales + at, panel + g->mins + at, rows, b, n, k, is_fine, acc, sum);
+    add_part(g, panel + g->scales + at, panel + g->mins + at, rows, b, part, n, k, is_fine, acc, sum);
 }
 
 /* n_halves halves from `first` on, block by block, WIDTH of them at a time. */
@@ -133,6 +165,11 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
                                int first, int n_halves, int n, struct shape k)
 {
     __m256 sum[HALVES][TILE_ROWS];
+    __m256i table = _mm256_setzero_si256();
+    if (k.has_table) {
+        table = _mm256_load_si256((const __m256i *)(const void *)(panel + g->table));
+        prefetch_table(g, panel, k);
+    }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         sum[0][r] = sum[1][r] = _mm256_setzero_ps();
@@ -145,9 +182,9 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
             UNROLL_FULLY
             for (int part = 0; part < k.parts; part++) {
                 if (is_fine) {
-                    tile_part(g, panel, rows, b, part, first + h, n, k, true, sum + h);
+                    tile_part(g, panel, table, rows, b, part, first + h, n, k, true, sum + h);
                 } else {
-                    tile_part(g, panel, rows, b, part, first + h, n, k, false, sum + h);
+                    tile_part(g, panel, table, rows, b, part, first + h, n, k, false, sum + h);
                 }
             }
         }

@@ -12,7 +12,7 @@
  *
  * Fewer than 16 rows go to avx512's kernel. So do float kinds: kern.h wants one FMA in f32 after the other, but tiles
  * of f16 or bf16 round the activations to 11 or 8 bits and add in an order of their own. Functions with more than five
- * parameters: see matmul_vec.h. */
+ * parameters: see matmul_panels_vec.h. */
 #ifndef INFCGI_KERNELS_X86_MATMUL_AMX_VEC_H
 #define INFCGI_KERNELS_X86_MATMUL_AMX_VEC_H
 
@@ -20,7 +20,7 @@
 
 /* CPUs with AMX have second-level caches of 2 MiB. */
 enum { ROWS_IN_CACHE_BYTES = 1024 * 1024, TILE_ROWS = 16, LINE_BYTES = 64, WORTH_A_TILE = 8 };
-#include "engine/kernels/x86/matmul_vec.h"
+#include "engine/kernels/x86/matmul_panels_vec.h"
 
 /* The tiles. */
 #define SUMS    0
@@ -41,6 +41,12 @@ static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
     return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
 }
 
+static ALWAYS_INLINE __m512 bf16_row(const unsigned char *p)
+{
+    __m512i words = _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)(const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+}
+
 static ALWAYS_INLINE void configure(struct shape k)
 {
     struct amx_config c = {.palette = 1};
@@ -52,7 +58,8 @@ static ALWAYS_INLINE void configure(struct shape k)
 }
 
 /* The codes of a block as 8 lines of bytes, less the zero point: in `room`, or where they are when nothing is to do. */
-static ALWAYS_INLINE const unsigned char *byte_lines(const unsigned char *codes, struct shape k, unsigned char *room)
+static ALWAYS_INLINE const unsigned char *byte_lines(const unsigned char *codes, __m512i table, struct shape k,
+                                                     unsigned char *room)
 {
     if (k.bits == 8 && k.zero_shift == 0) {
         return codes;
@@ -67,6 +74,8 @@ static ALWAYS_INLINE const unsigned char *byte_lines(const unsigned char *codes,
         } else {
             __m512i low = _mm512_and_si512(line, mask);
             __m512i high = _mm512_and_si512(_mm512_srli_epi16(line, 4), mask);
+            low = k.has_table ? _mm512_shuffle_epi8(table, low) : low;
+            high = k.has_table ? _mm512_shuffle_epi8(table, high) : high;
             _mm512_store_si512(room + LINE_BYTES * 2 * j, _mm512_sub_epi8(low, zero));
             _mm512_store_si512(room + LINE_BYTES * (2 * j + 1), _mm512_sub_epi8(high, zero));
         }
@@ -75,11 +84,11 @@ static ALWAYS_INLINE const unsigned char *byte_lines(const unsigned char *codes,
 }
 
 /* out = integer sums of block b of 16 rows. */
-static ALWAYS_INLINE void block_products(const struct job *g, const unsigned char *panel, const unsigned char *rows,
-                                         size_t b, struct shape k, struct block_sums *out)
+static ALWAYS_INLINE void block_products(const struct job *g, const unsigned char *panel, __m512i table,
+                                         const unsigned char *rows, size_t b, struct shape k, struct block_sums *out)
 {
     _Alignas(64) unsigned char room[PANEL_BLOCK / 4 * LINE_BYTES];
-    const unsigned char *codes = byte_lines(panel + b * (size_t)(k.bits * LINE_BYTES), k, room);
+    const unsigned char *codes = byte_lines(panel + b * (size_t)(k.bits * LINE_BYTES), table, k, room);
     const struct kern_qblock *q = block_of(g, rows, 0, b);
     out->is_fine = any_fine(g, rows, b, TILE_ROWS);
     UNROLL_FULLY
@@ -112,8 +121,9 @@ static ALWAYS_INLINE void add_part(const struct job *g, const unsigned char *pan
                                    int part, struct shape k, bool is_fine, const struct block_sums *sums, __m512 *sum)
 {
     size_t at = (b * (size_t)k.parts + (size_t)part) * 2 * PANEL_ROWS;
-    __m512 scale = half_row(panel + g->scales + at);
+    __m512 scale = k.has_bf16_scale ? bf16_row(panel + g->scales + at) : half_row(panel + g->scales + at);
     __m512 min = k.has_min ? half_row(panel + g->mins + at) : _mm512_setzero_ps();
+    __m512 half_min = _mm512_mul_ps(min, _mm512_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
     scale = is_fine ? _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / 256)) : scale;
     UNROLL_FULLY
     for (int r = 0; r < TILE_ROWS; r++) {
@@ -122,8 +132,13 @@ static ALWAYS_INLINE void add_part(const struct job *g, const unsigned char *pan
         if (is_fine) {
             acc = _mm512_add_epi32(_mm512_slli_epi32(acc, 8), _mm512_load_si512(sums->lo[part][r]));
         }
-        sum[r] = _mm512_fmadd_ps(_mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc)), _mm512_set1_ps(q->d), sum[r]);
-        sum[r] = k.has_min ? _mm512_fmadd_ps(min, _mm512_set1_ps(q->s), sum[r]) : sum[r];
+        __m512 product = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc));
+        if (k.has_min && k.parts == 2) {
+            int32_t total = is_fine ? 256 * q->half[part] + q->half_lo[part] : q->half[part];
+            product = _mm512_fmadd_ps(half_min, _mm512_cvtepi32_ps(_mm512_set1_epi32(total)), product);
+        }
+        sum[r] = _mm512_fmadd_ps(product, _mm512_set1_ps(q->d), sum[r]);
+        sum[r] = k.has_min && k.parts == 1 ? _mm512_fmadd_ps(min, _mm512_set1_ps(q->s), sum[r]) : sum[r];
     }
 }
 
@@ -144,6 +159,8 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
                                struct shape k)
 {
     struct block_sums sums[2]; /* of the block whose products are under way and of the one before it */
+    __m512i table = k.has_table ? _mm512_load_si512(panel + g->table) : _mm512_setzero_si512();
+    prefetch_table(g, panel, k);
     __m512 sum[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < TILE_ROWS; r++) {
@@ -152,7 +169,7 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     for (size_t b = 0; b <= g->n_blocks; b++) {
         if (b < g->n_blocks) {
             prefetch(g, panel, b, k);
-            block_products(g, panel, rows, b, k, &sums[b % 2]);
+            block_products(g, panel, table, rows, b, k, &sums[b % 2]);
         }
         if (b > 0) {
             add_block(g, panel, rows, b - 1, k, &sums[(b - 1) % 2], sum);

@@ -1,20 +1,27 @@
 /* out = rows * panels^T with AVX-512 VNNI, quantised kinds: lane = output row of the panel.
  *
  * A tile is 8 (4, 2, 1) activation rows times one panel; its sums stay in registers. vpdpbusd takes 4 unsigned codes a
- * lane and 4 activation bytes that are broadcast from memory, so the activations need no rearranging. Every tile shape
- * runs the same operations in the same order for an element, so results do not depend on the shape of a call. Float
- * kinds: matmul_float_avx512.c. Functions with more than five parameters: see matmul_vec.h. */
+ * lane and 4 activation bytes that are broadcast from memory, so the activations need no rearranging. Kinds with a
+ * table replace their indexes by codes with one vpshufb a register, before the rows share them. Every tile shape runs
+ * the same operations in the same order for an element, so results do not depend on the shape of a call. Float kinds:
+ * matmul_float_avx512.c. Functions with more than five parameters: see matmul_panels_vec.h. */
 #include "engine/kernels/isa.h"
 
 #include <string.h>
 
 /* The second-level cache has 1 MiB on Zen 4 and later, at least that on AVX-512 Intel servers. */
 enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8 };
-#include "engine/kernels/x86/matmul_vec.h"
+#include "engine/kernels/x86/matmul_panels_vec.h"
 
 static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
 {
     return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
+}
+
+static ALWAYS_INLINE __m512 bf16_row(const unsigned char *p)
+{
+    __m512i words = _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)(const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
 }
 
 /* Four activation bytes, an integer, a float in every lane. */
@@ -25,9 +32,9 @@ static ALWAYS_INLINE __m512i four_bytes(const int8_t *q)
     return _mm512_set1_epi32(v);
 }
 
-/* acc[r] += (codes - zero point) . one term over block b (4-bit) or one part of it (8-bit). */
-static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, const unsigned char *rows, size_t b,
-                              int part, int n, struct shape k, bool is_lo, __m512i *acc)
+/* acc[r] += (codes - zero point) . one term over block b or one part of it. */
+static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m512i table, const unsigned char *rows,
+                              size_t b, int part, int n, struct shape k, bool is_lo, __m512i *acc)
 {
     const __m512i mask = _mm512_set1_epi8(15);
     const int8_t *q[TILE_ROWS];
@@ -42,11 +49,14 @@ static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, c
         }
     }
     if (k.bits == 4) {
+        int steps = 4 / k.parts;
         UNROLL_FULLY
-        for (int j = 0; j < 4; j++) {
+        for (int j = part * steps; j < part * steps + steps; j++) {
             __m512i both = _mm512_load_si512(codes + 64 * j);
             __m512i low = _mm512_and_si512(both, mask);
             __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+            low = k.has_table ? _mm512_shuffle_epi8(table, low) : low;
+            high = k.has_table ? _mm512_shuffle_epi8(table, high) : high;
             UNROLL_FULLY
             for (int r = 0; r < n; r++) {
                 acc[r] = _mm512_dpbusd_epi32(acc[r], low, four_bytes(q[r] + 8 * j));
@@ -69,33 +79,55 @@ static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, c
     }
 }
 
+/* product[r] += min times the sum of the inputs over half a block, in units of d. */
+static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
+                                       bool is_fine, __m512 min, __m512 *product)
+{
+    min = _mm512_mul_ps(min, _mm512_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        const struct kern_qblock *q = block_of(g, rows, r, b);
+        int32_t total = is_fine ? 256 * q->half[part] + q->half_lo[part] : q->half[part];
+        product[r] = _mm512_fmadd_ps(min, _mm512_cvtepi32_ps(_mm512_set1_epi32(total)), product[r]);
+    }
+}
+
 /* One block's part of a tile: integer dot, then the float steps kern.h prescribes. */
-static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, const unsigned char *rows,
-                                    size_t b, int part, int n, struct shape k, bool is_fine, __m512 *sum)
+static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, __m512i table,
+                                    const unsigned char *rows, size_t b, int part, int n, struct shape k, bool is_fine,
+                                    __m512 *sum)
 {
     size_t at = b * (size_t)k.parts + (size_t)part;
     const unsigned char *codes = panel + b * (size_t)(k.bits * 64);
-    __m512 scale = half_row(panel + g->scales + at * 32);
+    const unsigned char *scales = panel + g->scales + at * 32;
+    __m512 scale = k.has_bf16_scale ? bf16_row(scales) : half_row(scales);
     __m512i acc[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         acc[r] = _mm512_setzero_si512();
     }
-    dot(g, codes, rows, b, part, n, k, false, acc);
+    dot(g, codes, table, rows, b, part, n, k, false, acc);
     if (is_fine) {
         scale = _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / 256));
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
             acc[r] = _mm512_slli_epi32(acc[r], 8);
         }
-        dot(g, codes, rows, b, part, n, k, true, acc);
+        dot(g, codes, table, rows, b, part, n, k, true, acc);
+    }
+    __m512 product[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        product[r] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r]));
+    }
+    if (k.has_min && k.parts == 2) {
+        add_half_min(g, rows, b, part, n, is_fine, half_row(panel + g->mins + at * 32), product);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        __m512 d = _mm512_set1_ps(block_of(g, rows, r, b)->d);
-        sum[r] = _mm512_fmadd_ps(_mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r])), d, sum[r]);
+        sum[r] = _mm512_fmadd_ps(product[r], _mm512_set1_ps(block_of(g, rows, r, b)->d), sum[r]);
     }
-    if (k.has_min) {
+    if (k.has_min && k.parts == 1) {
         __m512 min = half_row(panel + g->mins + at * 32);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
@@ -108,6 +140,8 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
                                int n, struct shape k)
 {
     __m512 sum[TILE_ROWS];
+    __m512i table = k.has_table ? _mm512_load_si512(panel + g->table) : _mm512_setzero_si512();
+    prefetch_table(g, panel, k);
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         sum[r] = _mm512_setzero_ps();
@@ -118,9 +152,9 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
         UNROLL_FULLY
         for (int part = 0; part < k.parts; part++) {
             if (is_fine) {
-                tile_part(g, panel, rows, b, part, n, k, true, sum);
+                tile_part(g, panel, table, rows, b, part, n, k, true, sum);
             } else {
-                tile_part(g, panel, rows, b, part, n, k, false, sum);
+                tile_part(g, panel, table, rows, b, part, n, k, false, sum);
             }
         }
     }

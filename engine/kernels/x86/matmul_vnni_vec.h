@@ -26,34 +26,29 @@ static ALWAYS_INLINE void dot_four(const __m256i *codes, const int8_t *q, size_t
     }
 }
 
-static ALWAYS_INLINE void dot_4_bit(const unsigned char *codes, int n_lines, const int8_t *q, size_t row_bytes, int n,
-                                    __m256i acc[WIDTH][TILE_ROWS])
+static ALWAYS_INLINE void dot_lines(const unsigned char *codes, int n_lines, __m256i table, const int8_t *q,
+                                    size_t row_bytes, int n, struct shape k, __m256i acc[WIDTH][TILE_ROWS])
 {
     const __m256i mask = _mm256_set1_epi8(15);
     UNROLL_FULLY
     for (int j = 0; j < n_lines; j++) {
-        __m256i low[WIDTH], high[WIDTH];
-        UNROLL_FULLY
-        for (int h = 0; h < WIDTH; h++) {
-            low[h] = _mm256_and_si256(line_of(codes, j, h), mask);
-            high[h] = _mm256_and_si256(_mm256_srli_epi16(line_of(codes, j, h), 4), mask);
-        }
-        dot_four(low, q + 8 * j, row_bytes, n, acc);
-        dot_four(high, q + 8 * j + 4, row_bytes, n, acc);
-    }
-}
-
-static ALWAYS_INLINE void dot_8_bit(const unsigned char *codes, int n_lines, const int8_t *q, size_t row_bytes, int n,
-                                    __m256i acc[WIDTH][TILE_ROWS])
-{
-    UNROLL_FULLY
-    for (int j = 0; j < n_lines; j++) {
-        __m256i line[WIDTH];
+        __m256i line[WIDTH], high[WIDTH];
         UNROLL_FULLY
         for (int h = 0; h < WIDTH; h++) {
             line[h] = line_of(codes, j, h);
+            if (k.bits == 4) {
+                high[h] = _mm256_and_si256(_mm256_srli_epi16(line[h], 4), mask);
+                line[h] = _mm256_and_si256(line[h], mask);
+                high[h] = k.has_table ? _mm256_shuffle_epi8(table, high[h]) : high[h];
+                line[h] = k.has_table ? _mm256_shuffle_epi8(table, line[h]) : line[h];
+            }
         }
-        dot_four(line, q + 4 * j, row_bytes, n, acc);
+        if (k.bits == 4) {
+            dot_four(line, q + 8 * j, row_bytes, n, acc);
+            dot_four(high, q + 8 * j + 4, row_bytes, n, acc);
+        } else {
+            dot_four(line, q + 4 * j, row_bytes, n, acc);
+        }
     }
 }
 

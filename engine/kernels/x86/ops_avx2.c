@@ -4,9 +4,11 @@
 #include "engine/kernels/isa.h"
 #include "engine/kernels/x86/attention_vec.h"
 #include "engine/kernels/x86/ops_vec.h"
+#include "engine/kernels/x86/rows_vec.h"
 
 void kern_ops_init_avx2(struct kern_table *t)
 {
     ops_vec_init(t);
+    rows_vec_init(t);
     t->attention = vec_attention;
 }

@@ -144,7 +144,15 @@ static float vec_max_of(const float *x, int32_t n)
 static int32_t vec_argmax(const float *x, int32_t n)
 {
     float best = vec_max_of(x, n);
-    for (int32_t i = 0; i < n; i++) {
+    vec limit = vec_set1(best);
+    int32_t i = 0;
+    for (; i + VEC_LANES <= n; i += VEC_LANES) {
+        unsigned hits = vec_at_least(vec_load(x + i), limit);
+        if (hits != 0) {
+            return i + __builtin_ctz(hits);
+        }
+    }
+    for (; i < n; i++) {
         if (x[i] == best) {
             return i;
         }

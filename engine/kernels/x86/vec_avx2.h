@@ -98,6 +98,12 @@ static inline vec vec_if_less(vec x, vec y, vec a, vec b)
     return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_LT_OQ));
 }
 
+/* Bit i: lane i of x is at least that of y; not where either is NaN. */
+static inline unsigned vec_at_least(vec x, vec y)
+{
+    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x, y, _CMP_GE_OQ));
+}
+
 /* Sums of doubles. */
 struct vec_sum64 {
     __m256d half[2];

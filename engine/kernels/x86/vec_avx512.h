@@ -69,6 +69,9 @@ static inline vec vec_if_less(vec x, vec y, vec a, vec b)
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_LT_OQ), b, a);
 }
 
+/* Bit i: lane i of x is at least that of y; not where either is NaN. */
+static inline unsigned vec_at_least(vec x, vec y) { return _mm512_cmp_ps_mask(x, y, _CMP_GE_OQ); }
+
 /* Sums of doubles. */
 struct vec_sum64 {
     __m512d half[2];

@@ -3,9 +3,11 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -182,6 +184,127 @@ START_TEST(every_call_may_fail)
 }
 END_TEST
 
+/* --- replacing a file ------------------------------------------------------------------------------------------- */
+
+static char tmp_path[80];
+
+static void setup_tmp(void)
+{
+    setup();
+    snprintf(tmp_path, sizeof tmp_path, "%s.tmp", path);
+}
+
+static void teardown_tmp(void)
+{
+    ck_assert_msg(access(tmp_path, F_OK) != 0, "%s was left behind", tmp_path);
+    teardown();
+}
+
+/* What write_file(n) writes, in parts of 1, 0 and n - 1 bytes. */
+static enum err replace(size_t n, struct err_info *info)
+{
+    unsigned char *bytes = malloc(n);
+    ck_assert_ptr_nonnull(bytes);
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] = (unsigned char)(i % 251);
+    }
+    const struct io_part parts[] = {{bytes, 1}, {NULL, 0}, {bytes + 1, n - 1}};
+    enum err err = io_replace_file(path, parts, ARRAY_LEN(parts), info);
+    free(bytes);
+    return err;
+}
+
+static size_t file_bytes(void)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (size_t)st.st_size : 0;
+}
+
+START_TEST(a_file_is_replaced)
+{
+    ck_assert_int_eq(replace(100000, NULL), ERR_OK);
+    struct io_map old, new;
+    ck_assert_int_eq(io_map_open(path, &old, NULL), ERR_OK);
+    ck_assert_int_eq(replace(50, NULL), ERR_OK);
+    ck_assert_int_eq(io_map_open(path, &new, NULL), ERR_OK);
+    ck_assert(old.bytes == 100000 && counts_up(old.data, old.bytes) && !io_map_shrunk(&old));
+    ck_assert(new.bytes == 50 && counts_up(new.data, new.bytes));
+    io_map_close(&old);
+    io_map_close(&new);
+    struct stat st;
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_uint_eq(st.st_mode & 0777, 0600);
+    FILE *f = fopen(tmp_path, "w"); /* as a process that died in the middle leaves it, longer than ours */
+    ck_assert(f != NULL && fputs("left behind", f) >= 0 && fclose(f) == 0);
+    ck_assert_int_eq(replace(5, NULL), ERR_OK);
+    ck_assert_uint_eq(file_bytes(), 5);
+}
+END_TEST
+
+START_TEST(replacing_fails_whole_at_any_step)
+{
+    static const int errnos[] = {EIO, ENOSPC, EROFS};
+    int open_files = count_open_files();
+    ck_assert_int_eq(replace(10, NULL), ERR_OK);
+    for (size_t k = 0; k < ARRAY_LEN(errnos); k++) {
+        long n = 0;
+        for (bool fired = true; fired; n++) {
+            struct err_info info = {0};
+            ck_assert_int_eq(replace(10, NULL), ERR_OK);
+            io_fail_at(n, errnos[k]);
+            enum err err = replace(40, &info);
+            fired = io_fault_fired();
+            io_fail_at(-1, 0);
+            ck_assert_int_eq(err, !fired ? ERR_OK : n == 0 ? ERR_FILE : ERR_IO);
+            ck_assert(!fired || strstr(info.text, strerror(errnos[k])) != NULL);
+            ck_assert_uint_eq(file_bytes(), fired ? 10 : 40);
+            ck_assert_int_eq(access(tmp_path, F_OK), fired && n == 1 ? 0 : -1); /* not emptied: not ours to remove */
+            ck_assert_int_eq(count_open_files(), open_files);
+        }
+        ck_assert_int_eq(n, 7); /* open, ftruncate, two writes, fsync, rename, and the good run */
+    }
+    io_fail_at(2, EINTR); /* a signal in the middle costs nothing */
+    ck_assert_int_eq(replace(60, NULL), ERR_OK);
+    ck_assert(io_fault_fired() && file_bytes() == 60);
+    io_fail_at(-1, 0);
+}
+END_TEST
+
+START_TEST(only_one_writes_at_a_time)
+{
+    struct err_info info = {0};
+    int fd = open(tmp_path, O_WRONLY | O_CREAT, 0600);
+    ck_assert(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    ck_assert_int_eq(replace(10, &info), ERR_AGAIN);
+    ck_assert_ptr_nonnull(strstr(info.text, "another process"));
+    ck_assert_int_eq(access(tmp_path, F_OK), 0);
+    close(fd);
+    ck_assert_int_eq(replace(10, NULL), ERR_OK);
+}
+END_TEST
+
+START_TEST(a_place_that_takes_no_file_is_named)
+{
+    struct err_info info = {0};
+    const struct io_part part = {"x", 1};
+    ck_assert_int_eq(io_replace_file("/nowhere/at/all", &part, 1, &info), ERR_FILE);
+    ck_assert_ptr_nonnull(strstr(info.text, "/nowhere/at/all.tmp"));
+    ck_assert_int_eq(mkdir(tmp_path, 0700), 0);
+    ck_assert_int_eq(replace(10, &info), ERR_FILE);
+    ck_assert_int_eq(rmdir(tmp_path), 0);
+    ck_assert_int_eq(symlink("/tmp/elsewhere", tmp_path), 0); /* never followed */
+    ck_assert_int_eq(replace(10, &info), ERR_FILE);
+    ck_assert_int_eq(unlink(tmp_path), 0);
+    ck_assert_int_eq(mkfifo(tmp_path, 0600), 0); /* never waited for */
+    ck_assert_int_eq(replace(10, &info), ERR_FILE);
+    ck_assert_int_eq(unlink(tmp_path), 0);
+    char longest[5000];
+    memset(longest, 'a', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    ck_assert_int_eq(io_replace_file(longest, &part, 1, &info), ERR_FILE);
+}
+END_TEST
+
 Suite *io_suite(void)
 {
     Suite *s = suite_create("io");
@@ -192,5 +315,12 @@ Suite *io_suite(void)
     tcase_add_test(c, what_is_no_regular_file_is_refused_without_waiting);
     tcase_add_test(c, every_call_may_fail);
     suite_add_tcase(s, c);
+    TCase *w = tcase_create("replace");
+    tcase_add_checked_fixture(w, setup_tmp, teardown_tmp);
+    tcase_add_test(w, a_file_is_replaced);
+    tcase_add_test(w, replacing_fails_whole_at_any_step);
+    tcase_add_test(w, only_one_writes_at_a_time);
+    tcase_add_test(w, a_place_that_takes_no_file_is_named);
+    suite_add_tcase(s, w);
     return s;
 }

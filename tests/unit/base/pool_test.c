@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 
 #include <check.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <time.h>
@@ -103,6 +104,39 @@ START_TEST(workers_that_sleep_wake_up)
 }
 END_TEST
 
+static void note_affinity(void *arg, int thread, int n_threads)
+{
+    (void)n_threads;
+    sched_getaffinity(0, sizeof(cpu_set_t), (cpu_set_t *)arg + thread);
+}
+
+/* Runs in Check's own process for the test, so that pinning its thread disturbs nobody. */
+START_TEST(pinned_threads_stay_on_a_cpu_each)
+{
+    static cpu_set_t seen[POOL_MAX_THREADS];
+    int n = MIN_OF(pool_cpu_count(), POOL_MAX_THREADS);
+    struct pool *p;
+    ck_assert_int_eq(pool_new(n, &p, NULL), ERR_OK);
+    pool_pin(p);
+    pool_pin_owner(p);
+    pool_run(p, note_affinity, seen);
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(CPU_COUNT(&seen[i]), 1);
+        for (int j = 0; j < i; j++) {
+            ck_assert(!CPU_EQUAL(&seen[i], &seen[j]));
+        }
+    }
+    pool_free(&p);
+    ck_assert_int_eq(pool_cpu_count(), 1); /* the owner is pinned now: more threads than CPUs */
+    ck_assert_int_eq(pool_new(2, &p, NULL), ERR_OK);
+    pool_pin(p);
+    pool_pin_owner(p);
+    pool_run(p, note_affinity, seen);
+    ck_assert(CPU_EQUAL(&seen[0], &seen[1])); /* as they were */
+    pool_free(&p);
+}
+END_TEST
+
 START_TEST(starting_and_stopping_leaves_nothing)
 {
     size_t live = mem_live();
@@ -155,6 +189,7 @@ Suite *pool_suite(void)
     tcase_add_loop_test(c, many_short_runs_lose_none, 0, 3);
     tcase_add_loop_test(c, workers_that_sleep_wake_up, 0, 3);
     tcase_add_test(c, starting_and_stopping_leaves_nothing);
+    tcase_add_test(c, pinned_threads_stay_on_a_cpu_each);
     tcase_add_test(c, shares_cover_everything_once);
     suite_add_tcase(s, c);
     return s;

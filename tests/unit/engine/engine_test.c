@@ -371,13 +371,16 @@ START_TEST(what_cannot_be_is_refused_with_a_reason)
         enum err err;
         const char *word; /* stands in the message */
     } cases[] = {{good, ERR_CONFIG, "nope"},      {good, ERR_UNSUPPORTED_CPU, "mmx"}, {good, ERR_CONFIG, "513"},
-                 {good, ERR_CONFIG, "kv-tokens"}, {good, ERR_MEMORY_LIMIT, "MiB"},    {good, ERR_FILE, "No such file"}};
+                 {good, ERR_CONFIG, "kv-tokens"}, {good, ERR_MEMORY_LIMIT, "MiB"},    {good, ERR_FILE, "No such file"},
+                 {good, ERR_CONFIG, "maybe"},     {good, ERR_CONFIG, "draft-max"}};
     cases[0].cfg.backend = "nope";
     cases[1].cfg.cpu = "mmx";
     cases[2].cfg.n_ctx = 513;
     cases[3].cfg.kv_tokens = 100;
     cases[4].cfg.memory_limit_bytes = 1000;
     cases[5].cfg.model_path = "there-is-no.gguf";
+    cases[6].cfg.speculate = "maybe";
+    cases[7].cfg.draft_max = 32;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         enum err err = engine_open(&cases[i].cfg, &e, &info);
         ck_assert_msg(err == cases[i].err, "case %zu: %s %s", i, err_code(err), info.text);

@@ -17,12 +17,24 @@ static const char peer_head[] =
     "fit_target,fit_min_ctx,n_prompt,n_gen,n_depth,test_time,avg_ns,stddev_ns,avg_ts,stddev_ts";
 
 static const uint64_t samples_ns[] = {1000000000, 2000000000};
-static const struct bench_row prefill = {.n_prompt = 512, .n_seqs = 1, .n_samples = 2, .samples_ns = samples_ns};
-static const struct bench_row decode = {
-    .n_gen = 64, .n_depth = 16, .n_seqs = 16, .n_samples = 1, .samples_ns = samples_ns};
+static const struct bench_row prefill = {.n_prompt = 512,
+                                         .n_seqs = 1,
+                                         .n_batch = 512,
+                                         .n_threads = 2,
+                                         .matmul_ops = 3e12,
+                                         .n_samples = 2,
+                                         .samples_ns = samples_ns};
+static const struct bench_row decode = {.n_gen = 64,
+                                        .n_depth = 16,
+                                        .n_seqs = 16,
+                                        .n_batch = 256,
+                                        .n_threads = 2,
+                                        .read_bytes = 5e9,
+                                        .n_samples = 1,
+                                        .samples_ns = samples_ns};
 
 /* Two rows in one format; the caller frees the text. */
-static char *print(enum bench_format format, bool has_seqs)
+static char *print(enum bench_format format, bool has_seqs, bool has_batches)
 {
     char *text = NULL;
     size_t n = 0;
@@ -33,8 +45,7 @@ static char *print(enum bench_format format, bool has_seqs)
                              .model_type = "llama 135M Q4_1",
                              .model_bytes = 96576768,
                              .n_params = 134515008,
-                             .n_batch = 512,
-                             .n_threads = 2,
+                             .has_batches = has_batches,
                              .has_seqs = has_seqs};
     r.out = open_memstream(&text, &n);
     ck_assert_ptr_nonnull(r.out);
@@ -48,7 +59,7 @@ static char *print(enum bench_format format, bool has_seqs)
 
 START_TEST(csv_has_the_peers_fields)
 {
-    char *text = print(BENCH_CSV, false);
+    char *text = print(BENCH_CSV, false, false);
     char *eol = strchr(text, '\n');
     ck_assert_ptr_nonnull(eol);
     *eol = '\0';
@@ -56,7 +67,7 @@ START_TEST(csv_has_the_peers_fields)
     ck_assert_ptr_nonnull(strstr(eol + 1, "\"a\"\"b\\c\n.gguf\",\"llama 135M Q4_1\",\"96576768\",\"134515008\""));
     ck_assert_ptr_nonnull(strstr(eol + 1, "\"512\",\"0\",\"0\","));
     free(text);
-    text = print(BENCH_CSV, true);
+    text = print(BENCH_CSV, true, false);
     ck_assert_ptr_nonnull(strstr(text, "stddev_ts,n_seqs\n"));
     ck_assert_ptr_nonnull(strstr(text, "\"1024.000000\",\"0.000000\",\"16\"\n"));
     free(text);
@@ -65,7 +76,7 @@ END_TEST
 
 START_TEST(json_has_the_peers_fields)
 {
-    char *text = print(BENCH_JSON, false), head[2048] = "";
+    char *text = print(BENCH_JSON, false, false), head[2048] = "";
     json_error_t why;
     json_t *all = json_loads(text, 0, &why);
     ck_assert_msg(all != NULL, "%s", why.text);
@@ -78,7 +89,7 @@ START_TEST(json_has_the_peers_fields)
         n += (size_t)snprintf(head + n, sizeof head - n, "%s%s", n > 0 ? "," : "", key);
     }
     char want[2048];
-    snprintf(want, sizeof want, "%s,samples_ns,samples_ts", peer_head);
+    snprintf(want, sizeof want, "%s,samples_ns,samples_ts,read_bytes,matmul_ops", peer_head);
     ck_assert_str_eq(head, want);
     ck_assert_str_eq(json_string_value(json_object_get(row, "model_filename")), "a\"b\\c\n.gguf");
     ck_assert(json_is_true(json_object_get(row, "repack")) && json_is_integer(json_object_get(row, "n_batch")));
@@ -87,6 +98,10 @@ START_TEST(json_has_the_peers_fields)
     ck_assert_int_eq(json_integer_value(json_object_get(row, "avg_ns")), 1500000000);
     ck_assert_int_eq(json_integer_value(json_array_get(json_object_get(row, "samples_ns"), 1)), 2000000000);
     ck_assert_double_eq_tol(json_number_value(json_array_get(json_object_get(row, "samples_ts"), 1)), 256, 1e-6);
+    ck_assert_double_eq(json_number_value(json_object_get(row, "matmul_ops")), 3e12);
+    row = json_array_get(all, 1);
+    ck_assert_double_eq(json_number_value(json_object_get(row, "read_bytes")), 5e9);
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "n_batch")), 256);
     json_decref(all);
     free(text);
 }
@@ -94,7 +109,7 @@ END_TEST
 
 START_TEST(markdown_has_the_peers_columns)
 {
-    char *text = print(BENCH_MD, true);
+    char *text = print(BENCH_MD, true, false);
     ck_assert_ptr_nonnull(strstr(text,
                                  "| model                          |       size |     params | backend    | threads |"
                                  "            test |                  t/s |\n"
@@ -104,6 +119,10 @@ START_TEST(markdown_has_the_peers_columns)
                                  "| llama 135M Q4_1                |  92.10 MiB |   134.52 M | avx2       |       2 |"
                                  "           pp512 |      384.00 ± 181.02 |\n"));
     ck_assert_ptr_nonnull(strstr(text, "| tg64 x 16 @ d16 |       1024.00 ± 0.00 |\n"));
+    free(text);
+    text = print(BENCH_MD, true, true);
+    ck_assert_ptr_nonnull(strstr(text, "| threads | n_batch |            test |"));
+    ck_assert_ptr_nonnull(strstr(text, "|       2 |     256 | tg64 x 16 @ d16 |"));
     free(text);
 }
 END_TEST

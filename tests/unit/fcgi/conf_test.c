@@ -58,6 +58,7 @@ static const struct {
     {"batch-size", offsetof(struct conf, batch_size), 0, 8192, 0},
     {"queue-max", offsetof(struct conf, queue_max), 0, 100000, 0},
     {"memory-limit", offsetof(struct conf, memory_limit_mib), 0, 1 << 30, 0},
+    {"draft-max", offsetof(struct conf, draft_max), 0, 31, 0},
     {"max-connections", offsetof(struct conf, max_connections), 2, 65536, 1024},
     {"body-limit", offsetof(struct conf, body_limit_kib), 1, 1 << 20, 4096},
     {"drain-timeout", offsetof(struct conf, drain_s), 0, 86400, 30},
@@ -185,6 +186,8 @@ START_TEST(texts_are_taken_as_they_are)
                  {"chat-template-file", offsetof(struct conf, chat_template_file)},
                  {"cpu", offsetof(struct conf, cpu)},
                  {"backend", offsetof(struct conf, backend)},
+                 {"pack-cache", offsetof(struct conf, pack_cache)},
+                 {"speculate", offsetof(struct conf, speculate)},
                  {"prompt", offsetof(struct conf, prompt)}};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         const char *const *text = (const char *const *)(const void *)((const char *)&c + texts[i].offset);
@@ -250,11 +253,12 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
         char padded[64];
         snprintf(padded, sizeof padded, " %s ", name);
         bool is_text =
-            strstr(" model alias socket api-key-file chat-template-file cpu backend prompt ", padded) != NULL;
+            strstr(" model alias socket api-key-file chat-template-file cpu backend pack-cache speculate prompt ",
+                   padded) != NULL;
         ck_assert_msg(is_text ? err == ERR_OK : err != ERR_OK, "%s: %s", text, err_code(err));
         unsetenv(text);
     }
-    ck_assert_int_eq(n, 33);
+    ck_assert_int_eq(n, 37);
     ck_assert_ptr_null(conf_option_name(-1));
     ck_assert_ptr_null(conf_option_name(n));
     buf_fini(&help);

@@ -147,7 +147,7 @@ START_TEST(check_says_one_line)
     ck_assert_int_eq(run("--check", rig_model(DTYPE_F32), NULL, &n), CMD_OK);
     ck_assert_uint_eq(n, 0);
     ck_assert_str_eq(errors, "");
-    ck_assert_int_eq(run("--check", rig_model(DTYPE_IQ4_NL), NULL, &n), CMD_BAD_DATA); /* no kernel executes it */
+    ck_assert_int_eq(run("--check", rig_model(DTYPE_Q8_1), NULL, &n), CMD_BAD_DATA); /* no kernel executes it */
     ck_assert_msg(strstr(errors, ": unsupported_type: blk.0.ffn_down.weight: ") != NULL, "%s", errors);
     ck_assert_int_eq(run("--cpu=ref", "--check", rig_model(DTYPE_F32), NULL), CMD_OK);
     ck_assert_int_eq(run("--cpu", "z80", rig_model(DTYPE_F32), NULL), CMD_USAGE);

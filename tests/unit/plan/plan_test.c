@@ -220,7 +220,11 @@ START_TEST(a_buffer_of_another_width_is_the_builders_mistake)
         }
         check_fails(p, ERR_INTERNAL, "buffer of width");
     }
-    struct plan *p = make_plan(); /* a matrix cannot tell whose fault it is: the file's is likelier */
+    struct plan *p = make_plan();
+    p->steps[S_NORM].adds = true; /* a sum would read what it has just written */
+    p->steps[S_NORM].dst = X;
+    check_fails(p, ERR_INTERNAL, "adds to the buffer it reads");
+    p = make_plan(); /* a matrix cannot tell whose fault it is: the file's is likelier */
     p->steps[S_DOWN].dst = Q;
     check_fails(p, ERR_BAD_TENSOR_SHAPE, "down");
 }

@@ -662,11 +662,14 @@ START_TEST(log_probabilities_are_the_models_own)
     ck_assert_int_eq(pick_with(&p, logits, N, &h, &r), ERR_OK);
     ck_assert(r.n_top == 0 && isfinite(r.logprob));
     struct sampler_row row = row_of(logits, N);
-    sampler_logprobs(&row, 7, 2, &r);
+    struct sampler_scratch scratch;
+    ck_assert_int_eq(sampler_scratch_init(&scratch, N), ERR_OK);
+    sampler_logprobs(&row, 7, 2, &scratch, &r);
     ck_assert(r.id == 7 && r.logprob == -INFINITY && r.n_top == 2 && r.top[0].id == 99);
     row = row_of(logits, 9); /* fewer tokens than alternatives wanted, and one that cannot be */
-    sampler_logprobs(&row, 0, SAMPLER_MAX_TOP, &r);
+    sampler_logprobs(&row, 0, SAMPLER_MAX_TOP, &scratch, &r);
     ck_assert_int_eq(r.n_top, 8);
+    sampler_scratch_fini(&scratch);
 }
 END_TEST
 
@@ -674,7 +677,7 @@ START_TEST(failed_allocations_leave_nothing)
 {
     size_t live = mem_live();
     struct sampler_scratch s = {0};
-    for (long n = 0; n < 3; n++) {
+    for (long n = 0; n < 6; n++) {
         mem_fail_at(n);
         ck_assert_int_eq(sampler_scratch_init(&s, 100), ERR_NOMEM);
         mem_fail_at(-1);

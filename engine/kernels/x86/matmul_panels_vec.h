@@ -6,8 +6,8 @@
  * define panel_rows and matmul, and call matmul_vec_init from the ISA's init. Everything is static: see vec_avx512.h.
  * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
  * the inlined function, and are kept apart from what is only known at run time. */
-#ifndef INFCGI_KERNELS_X86_MATMUL_VEC_H
-#define INFCGI_KERNELS_X86_MATMUL_VEC_H
+#ifndef INFCGI_KERNELS_X86_MATMUL_PANELS_VEC_H
+#define INFCGI_KERNELS_X86_MATMUL_PANELS_VEC_H
 
 #include "engine/kernels/kern.h"
 
@@ -17,8 +17,8 @@
 struct job {
     size_t n_blocks;
     size_t row_bytes;
-    size_t scales, mins; /* offsets in a panel */
-    size_t ahead;        /* distance at which panels are prefetched, whole panels */
+    size_t scales, mins, table; /* offsets in a panel */
+    size_t ahead;               /* distance at which panels are prefetched, whole panels */
     size_t out_stride;
     enum panel_kind kind;
 };
@@ -29,6 +29,8 @@ struct shape {
     int zero_shift; /* log2 of the zero point, 0 = none */
     bool has_min;
     int parts; /* scales per block of 32: 1 or 2 */
+    bool has_table;
+    bool has_bf16_scale;
 };
 
 /* All rows of a chunk against one panel. */
@@ -69,6 +71,14 @@ static ALWAYS_INLINE void prefetch(const struct job *g, const unsigned char *pan
     }
 }
 
+/* Likewise for its table, if it has one. */
+static ALWAYS_INLINE void prefetch_table(const struct job *g, const unsigned char *panel, struct shape k)
+{
+    if (k.has_table) {
+        _mm_prefetch((const char *)((uintptr_t)panel + g->ahead + g->table), _MM_HINT_T0);
+    }
+}
+
 /* Rows in a chunk: a multiple of a tile that fits the cache. */
 static int chunk_rows(size_t row_bytes)
 {
@@ -85,6 +95,7 @@ static ALWAYS_INLINE void all_panels(const struct kern_matmul_args *a, enum pane
                           .row_bytes = a->row_bytes,
                           .scales = panel_scale_offset(kind, a->k),
                           .mins = panel_min_offset(kind, a->k),
+                          .table = panel_table_offset(kind, a->k),
                           .ahead = (PREFETCH_BYTES + bytes - 1) / bytes * bytes,
                           .out_stride = a->out_stride,
                           .kind = kind};
@@ -126,9 +137,43 @@ static void matmul_u8_b16(const struct kern_matmul_args *a)
     matmul(a, PANEL_U8_B16, (struct shape){.bits = 8, .zero_shift = 7, .parts = 2});
 }
 
+static void matmul_u4_b16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U4_B16, (struct shape){.bits = 4, .zero_shift = 3, .parts = 2});
+}
+
+static void matmul_u4_min_b16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_U4_MIN_B16, (struct shape){.bits = 4, .has_min = true, .parts = 2});
+}
+
+static void matmul_t4(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_T4, (struct shape){.bits = 4, .zero_shift = 7, .parts = 1, .has_table = true});
+}
+
+static void matmul_t4_b16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_T4_B16, (struct shape){.bits = 4, .zero_shift = 7, .parts = 2, .has_table = true});
+}
+
+static void matmul_t4_bf16(const struct kern_matmul_args *a)
+{
+    matmul(a, PANEL_T4_BF16,
+           (struct shape){.bits = 4, .zero_shift = 7, .parts = 1, .has_table = true, .has_bf16_scale = true});
+}
+
 static const kern_matmul_fn matmul_kinds[PANEL_KIND_COUNT] = {
-    [PANEL_U4] = matmul_u4,         [PANEL_U4_MIN] = matmul_u4_min, [PANEL_U8] = matmul_u8,
-    [PANEL_U8_MIN] = matmul_u8_min, [PANEL_U8_B16] = matmul_u8_b16,
+    [PANEL_U4] = matmul_u4,
+    [PANEL_U4_MIN] = matmul_u4_min,
+    [PANEL_U8] = matmul_u8,
+    [PANEL_U8_MIN] = matmul_u8_min,
+    [PANEL_U8_B16] = matmul_u8_b16,
+    [PANEL_U4_B16] = matmul_u4_b16,
+    [PANEL_U4_MIN_B16] = matmul_u4_min_b16,
+    [PANEL_T4] = matmul_t4,
+    [PANEL_T4_B16] = matmul_t4_b16,
+    [PANEL_T4_BF16] = matmul_t4_bf16,
 };
 
 static void matmul_vec_init(struct kern_table *t)

@@ -1,0 +1,258 @@
+/* The packed cache: all packed weights of one model file in one file that the next start maps instead of packing.
+ *
+ *   header     one page: what the payload is of and how it is laid out, its hash, and the header's own hash
+ *   payload    the bytes that cpu_weights.c packs, as they lie in memory
+ *
+ * A file is used only when every field agrees with what this process would have packed and the hash of the whole
+ * payload is right; else it is packed anew and replaced. Nobody has to remember to raise a number when the layout
+ * changes: the header holds a hash of every weight's place and of sample panels that the panel_pack of this build
+ * makes. What is noticed of the model file: another size, time of last write, metadata or tensor directory, and other
+ * bytes at the start, the middle or the end of any weight. Not noticed: weights that were changed elsewhere by
+ * something that also set the file's time back. Whoever can write into the folder can change what the model says;
+ * hash64 guards against accidents only. docs/internals/cpu.md says what it costs and why it is off unless asked for. */
+#include "engine/backend/cpu/cpu_internal.h"
+
+#include "engine/base/hash.h"
+#include "engine/base/mem.h"
+#include "engine/kernels/quant.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    FORMAT_VERSION = 1, /* of the header */
+    HEADER_BYTES = 4096,
+    CHUNK_BYTES = 1 << 20,  /* of payload hashed at a time: the hash must not depend on the number of threads */
+    SAMPLE_BYTES = 4096,    /* at three places of each weight */
+    PROBE_INPUTS = 512,     /* a multiple of every type's block */
+    PROBE_MAX_BYTES = 4096, /* of a row of PROBE_INPUTS: F32 has 2048 */
+    MAX_PATH_BYTES = 4096,
+};
+
+struct header {
+    char magic[8];
+    uint64_t version;     /* FORMAT_VERSION; as all numbers in the byte order of the machine, which it so tells too */
+    uint64_t layout_hash; /* where each weight lies and how panels look */
+    uint64_t source_bytes;
+    int64_t source_mtime_ns;
+    uint64_t source_hash; /* of its head and samples of its weights */
+    uint64_t payload_bytes;
+    uint64_t payload_hash;
+    uint64_t header_hash; /* of all fields above */
+};
+static const char magic[8] = {'I', 'N', 'F', 'C', 'G', 'I', 'P', 'K'};
+
+/* --- what the file must be of ----------------------------------------------------------------------------------- */
+
+/* Panels of made-up weights: one full, one with rows missing. Bytes are below 0x40, so that scales are finite halves.
+ * rows [16][PROBE_MAX_BYTES] and dst [panel_bytes] are the caller's. */
+static uint64_t probe_type(enum dtype type, unsigned char *rows, unsigned char *dst, uint64_t hash)
+{
+    uint64_t row_bytes, state = 1;
+    size_t bytes = panel_bytes(quant_ops(type)->panel, PROBE_INPUTS);
+    if (!dtype_row_bytes(type, PROBE_INPUTS, &row_bytes) || row_bytes > PROBE_MAX_BYTES) {
+        return hash;
+    }
+    for (size_t i = 0; i < row_bytes * PANEL_ROWS; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX generator */
+        rows[i] = (unsigned char)(state >> 58);
+    }
+    for (int n_rows = PANEL_ROWS; n_rows > 0; n_rows -= PANEL_ROWS - 5) {
+        panel_pack(type, rows, row_bytes, n_rows, PROBE_INPUTS, dst);
+        hash = hash64(dst, bytes, hash);
+    }
+    return hash;
+}
+
+static enum err hash_layout(const struct backend_model *m, uint64_t *out, struct err_info *info)
+{
+    bool is_probed[DTYPE_COUNT] = {false};
+    uint64_t hash = 0;
+    const size_t rows_bytes = (size_t)PANEL_ROWS * PROBE_MAX_BYTES;
+    size_t probe_bytes = rows_bytes;
+    for (int kind = 0; kind < PANEL_KIND_COUNT; kind++) {
+        probe_bytes = MAX_OF(probe_bytes, rows_bytes + panel_bytes((enum panel_kind)kind, PROBE_INPUTS));
+    }
+    unsigned char *rows = mem_map(probe_bytes, MEM_GENERAL);
+    if (rows == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes", probe_bytes);
+    }
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        const struct plan_weight *w = &m->plan->weights[i];
+        const struct cpu_weight *c = &m->weights[i];
+        const uint64_t all[] = {w->type,       w->n_out,        w->n_in,     w->row_bytes,   w->file_offset,
+                                c->group_rows, c->group_panels, c->n_panels, c->panel_bytes, c->kind};
+        hash = hash64(all, sizeof all, hash64(w->name, strlen(w->name), hash));
+        if (!is_probed[w->type]) {
+            is_probed[w->type] = true;
+            hash = probe_type(w->type, rows, rows + rows_bytes, hash);
+        }
+    }
+    mem_unmap(rows, probe_bytes, MEM_GENERAL);
+    *out = hash;
+    return ERR_OK;
+}
+
+static uint64_t hash_source(const struct backend_model *m)
+{
+    const struct backend_source *s = &m->cfg.source;
+    uint64_t hash = hash64(s->head, s->head_bytes, 0);
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        const struct plan_weight *w = &m->plan->weights[i];
+        const unsigned char *data = w->data;
+        uint64_t bytes = w->row_bytes * w->n_out, n = MIN_OF(bytes, (uint64_t)SAMPLE_BYTES);
+        hash = hash64(data, n, hash);
+        hash = hash64(data + (bytes - n) / 2, n, hash);
+        hash = hash64(data + bytes - n, n, hash);
+        if (m->cfg.weight_done != NULL) { /* reading a sample made pages around it resident */
+            m->cfg.weight_done(m->cfg.weight_done_arg, w->file_offset, bytes);
+        }
+    }
+    return hash;
+}
+
+/* All fields but the two last. */
+static enum err expect_header(const struct backend_model *m, struct header *h, struct err_info *info)
+{
+    *h = (struct header){.version = FORMAT_VERSION,
+                         .source_bytes = m->cfg.source.bytes,
+                         .source_mtime_ns = m->cfg.source.mtime_ns,
+                         .source_hash = hash_source(m),
+                         .payload_bytes = m->packed_bytes};
+    memcpy(h->magic, magic, sizeof magic);
+    return hash_layout(m, &h->layout_hash, info);
+}
+
+/* One file for each model, whatever built it: named after what its metadata says. */
+static bool make_path(const struct backend_model *m, char *path)
+{
+    uint64_t name = hash64(m->cfg.source.head, m->cfg.source.head_bytes, m->cfg.source.bytes);
+    return snprintf(path, MAX_PATH_BYTES, "%s/%016" PRIx64 ".infcgi-pack", m->cfg.pack_cache, name) < MAX_PATH_BYTES;
+}
+
+/* --- the payload's hash ----------------------------------------------------------------------------------------- */
+
+struct hash_job {
+    const unsigned char *data;
+    size_t bytes;
+    uint64_t *hashes; /* [chunks] */
+};
+
+static int n_chunks(size_t bytes) { return (int)((bytes + CHUNK_BYTES - 1) / CHUNK_BYTES); }
+
+static void hash_share(void *arg, int thread, int n_threads)
+{
+    const struct hash_job *j = arg;
+    int from, to;
+    pool_share(n_chunks(j->bytes), thread, n_threads, &from, &to);
+    for (int i = from; i < to; i++) {
+        size_t at = (size_t)i * CHUNK_BYTES;
+        j->hashes[i] = hash64(j->data + at, MIN_OF(j->bytes - at, (size_t)CHUNK_BYTES), (uint64_t)i);
+    }
+}
+
+static enum err hash_payload(const struct backend_model *m, const unsigned char *data, uint64_t *out,
+                             struct err_info *info)
+{
+    int n = n_chunks(m->packed_bytes);
+    struct hash_job job = {.data = data, .bytes = m->packed_bytes};
+    job.hashes = mem_zalloc_array((size_t)n, sizeof *job.hashes, MEM_GENERAL);
+    if (job.hashes == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the hashes of the packed weights");
+    }
+    pool_run(m->pool, hash_share, &job);
+    *out = hash64(job.hashes, (size_t)n * sizeof *job.hashes, 0);
+    mem_free(job.hashes);
+    return ERR_OK;
+}
+
+/* --- reading ---------------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_header(const struct header *h) { return hash64(h, offsetof(struct header, header_hash), 0); }
+
+/* What is wrong with the mapped file, or NULL; its payload is not looked at. */
+static const char *find_fault(const struct io_map *map, const struct header *want)
+{
+    struct header h;
+    if (map->bytes < HEADER_BYTES) {
+        return "it is cut short";
+    }
+    memcpy(&h, map->data, sizeof h);
+    if (memcmp(h.magic, magic, sizeof magic) != 0 || h.version != FORMAT_VERSION) {
+        return "it is of another version, or no packed cache";
+    }
+    if (h.header_hash != hash_header(&h)) {
+        return "its header is damaged";
+    }
+    if (h.source_bytes != want->source_bytes || h.source_mtime_ns != want->source_mtime_ns ||
+        h.source_hash != want->source_hash) {
+        return "it is of another model file, or the file was written since";
+    }
+    if (h.layout_hash != want->layout_hash || h.payload_bytes != want->payload_bytes) {
+        return "it was packed by another version";
+    }
+    return map->bytes != HEADER_BYTES + h.payload_bytes ? "it is cut short" : NULL;
+}
+
+enum err cpu_pack_cache_open(struct backend_model *m, struct err_info *info)
+{
+    char path[MAX_PATH_BYTES];
+    m->pack_state = BACKEND_PACK_OFF;
+    if (m->cfg.pack_cache == NULL) {
+        return ERR_OK;
+    }
+    m->pack_state = BACKEND_PACK_WRITTEN;
+    struct err_info why = {0};
+    if (!make_path(m, path) || io_map_open(path, &m->pack_map, &why) != ERR_OK) {
+        return ERR_OK; /* the first start, as a rule; if not, writing will say what is wrong */
+    }
+    struct header want;
+    uint64_t hash = 0;
+    enum err err = expect_header(m, &want, info);
+    const char *fault = err == ERR_OK ? find_fault(&m->pack_map, &want) : NULL;
+    if (err == ERR_OK && fault == NULL) {
+        err = hash_payload(m, cpu_pack_cache_payload(m), &hash, info);
+        memcpy(&want, m->pack_map.data, sizeof want);
+        fault = err == ERR_OK && hash != want.payload_hash ? "its contents are damaged" : NULL;
+    }
+    if (err == ERR_OK && fault == NULL) {
+        m->pack_state = BACKEND_PACK_MAPPED;
+        return ERR_OK;
+    }
+    cpu_pack_cache_close(m);
+    if (fault != NULL) {
+        snprintf(m->pack_note, sizeof m->pack_note, "packed anew, as %.200s cannot be used: %s", path, fault);
+    }
+    return err;
+}
+
+const unsigned char *cpu_pack_cache_payload(const struct backend_model *m) { return m->pack_map.data + HEADER_BYTES; }
+
+void cpu_pack_cache_close(struct backend_model *m) { io_map_close(&m->pack_map); }
+
+/* --- writing ---------------------------------------------------------------------------------------------------- */
+
+enum err cpu_pack_cache_write(struct backend_model *m, struct err_info *info)
+{
+    if (m->pack_state != BACKEND_PACK_WRITTEN) {
+        return ERR_OK;
+    }
+    char path[MAX_PATH_BYTES];
+    unsigned char page[HEADER_BYTES] = {0};
+    struct header h;
+    TRY(expect_header(m, &h, info));
+    TRY(hash_payload(m, m->packed, &h.payload_hash, info));
+    h.header_hash = hash_header(&h);
+    memcpy(page, &h, sizeof h);
+    struct err_info why = {0};
+    const struct io_part parts[] = {{page, sizeof page}, {m->packed, m->packed_bytes}};
+    enum err err = make_path(m, path) ? io_replace_file(path, parts, ARRAY_LEN(parts), &why)
+                                      : err_set(&why, ERR_FILE, NULL, "the path is too long");
+    if (err != ERR_OK) {
+        m->pack_state = BACKEND_PACK_FAILED;
+        snprintf(m->pack_note, sizeof m->pack_note, "the packed weights were not kept for the next start: %.400s",
+                 why.text);
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,258 @@
+/* Finding the best of a quarter of a million logits without sorting them. One pass takes the largest of each block. The
+ * k-th largest of those is a floor below which none of the k best can lie, and only blocks that reach it are read
+ * again: for the 40 best of 262,144 that is some 40 blocks of 256. */
+#include "engine/sample/sampler_internal.h"
+
+#include "engine/base/compiler.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    BLOCK_STEP = 16, /* what kernels read in one go */
+    RADIX_BITS = 11, /* of a digit; three make 32 bits and more */
+    RADIX_SIZE = 1 << RADIX_BITS,
+    RADIX_DIGITS = 3,
+    HEAP_SORTED = 768, /* more candidates than this are sorted by radix [measured: even at 500 to 1,000] */
+    MAX_BLOCK = (1 << 22) / SAMPLER_BLOCKS + BLOCK_STEP, /* collected at a time */
+};
+
+void sampler_view_init(struct sampler_view *v, const struct sampler_row *row, struct sampler_scratch *s)
+{
+    int32_t per_block = (row->n_vocab + SAMPLER_BLOCKS - 1) / SAMPLER_BLOCKS;
+    v->kern = s->kern;
+    v->logits = row->logits;
+    v->changed = s->logits;
+    v->n = row->n_vocab;
+    v->block = (per_block + BLOCK_STEP - 1) / BLOCK_STEP * BLOCK_STEP;
+    v->n_blocks = (v->n + v->block - 1) / v->block;
+    v->has_max = false;
+    memset(v->touched, 0, (size_t)v->n_blocks);
+}
+
+void sampler_view_find_max(struct sampler_view *v)
+{
+    if (!v->has_max) {
+        v->kern->block_max(v->logits, v->n, v->block, v->max);
+        v->has_max = true;
+    }
+}
+
+const float *sampler_view_block(const struct sampler_view *v, int32_t b, int32_t *len)
+{
+    int32_t from = b * v->block;
+    *len = MIN_OF(v->block, v->n - from);
+    return (v->touched[b] != 0 ? v->changed : v->logits) + from;
+}
+
+float *sampler_view_change(struct sampler_view *v, int32_t id)
+{
+    int32_t b = id / v->block, len;
+    if (v->touched[b] == 0) {
+        const float *block = sampler_view_block(v, b, &len);
+        memcpy(v->changed + (size_t)b * (size_t)v->block, block, (size_t)len * sizeof *block);
+        v->touched[b] = 1;
+    }
+    return v->changed + id;
+}
+
+void sampler_view_settle(struct sampler_view *v)
+{
+    for (int32_t b = 0; b < v->n_blocks; b++) {
+        if (v->touched[b] != 0) {
+            int32_t len;
+            const float *block = sampler_view_block(v, b, &len);
+            v->kern->block_max(block, len, v->block, &v->max[b]);
+        }
+    }
+}
+
+int32_t sampler_view_argmax(const struct sampler_view *v)
+{
+    int32_t best = 0, len;
+    for (int32_t b = 1; b < v->n_blocks; b++) {
+        best = v->max[b] > v->max[best] ? b : best;
+    }
+    const float *block = sampler_view_block(v, best, &len);
+    return best * v->block + v->kern->argmax(block, len);
+}
+
+int32_t sampler_view_collect(const struct sampler_view *v, float floor, struct sampler_candidate *c)
+{
+    int32_t ids[MAX_BLOCK], n = 0;
+    for (int32_t b = 0; b < v->n_blocks; b++) {
+        if (v->max[b] < floor) {
+            continue;
+        }
+        int32_t len;
+        const float *block = sampler_view_block(v, b, &len);
+        int32_t found = v->kern->collect(block, len, floor, ids);
+        for (int32_t i = 0; i < found; i++) {
+            c[n++] = (struct sampler_candidate){.id = b * v->block + ids[i], .logit = block[ids[i]]};
+        }
+    }
+    return n;
+}
+
+/* --- heap ------------------------------------------------------------------------------------------------------- */
+
+/* Better first: higher logit, then lower id. */
+static bool is_better(struct sampler_candidate a, struct sampler_candidate b)
+{
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+/* Sinks heap[at] of a heap of n whose worst is on top. */
+static void sink(struct sampler_candidate *heap, int32_t n, int32_t at)
+{
+    struct sampler_candidate c = heap[at];
+    for (int32_t child; (child = 2 * at + 1) < n; at = child) {
+        if (child + 1 < n && is_better(heap[child], heap[child + 1])) {
+            child++;
+        }
+        if (is_better(heap[child], c)) {
+            break;
+        }
+        heap[at] = heap[child];
+    }
+    heap[at] = c;
+}
+
+/* Sorts c[n] best first. */
+static void heap_sort(struct sampler_candidate *c, int32_t n)
+{
+    for (int32_t at = n / 2; at-- > 0;) {
+        sink(c, n, at);
+    }
+    for (int32_t end = n; end > 1;) { /* the worst goes to the back */
+        end--;
+        struct sampler_candidate worst = c[0];
+        c[0] = c[end];
+        c[end] = worst;
+        sink(c, end, 0);
+    }
+}
+
+/* Leaves the k best of c[n], ascending by id, in c[0..k), in any order; k < n. */
+static void keep_best(struct sampler_candidate *c, int32_t n, int32_t k)
+{
+    for (int32_t at = k / 2; at-- > 0;) {
+        sink(c, k, at);
+    }
+    for (int32_t i = k; i < n; i++) {
+        if (c[i].logit > c[0].logit) { /* an equal logit has a higher id: never better */
+            c[0] = c[i];
+            sink(c, k, 0);
+        }
+    }
+}
+
+/* --- radix ------------------------------------------------------------------------------------------------------ */
+
+/* The logit as an integer, ascending from the best to the worst; both zeros are the same. */
+static uint32_t rank_of(float logit)
+{
+    uint32_t bits;
+    logit += 0.0f;
+    memcpy(&bits, &logit, sizeof bits);
+    return bits >> 31 != 0 ? bits : ~(bits | 0x80000000u);
+}
+
+/* Stable, so ids stay ascending among equal logits. */
+static void radix_sort(struct sampler_candidate *c, int32_t n, struct sampler_candidate *spare)
+{
+    uint32_t from[RADIX_DIGITS][RADIX_SIZE] = {{0}};
+    for (int32_t i = 0; i < n; i++) {
+        for (int d = 0; d < RADIX_DIGITS; d++) {
+            from[d][rank_of(c[i].logit) >> (d * RADIX_BITS) & (RADIX_SIZE - 1)]++;
+        }
+    }
+    for (int d = 0; d < RADIX_DIGITS; d++) {
+        uint32_t sum = 0;
+        for (int k = 0; k < RADIX_SIZE; k++) {
+            uint32_t count = from[d][k];
+            from[d][k] = sum;
+            sum += count;
+        }
+    }
+    struct sampler_candidate *in = c, *out = spare;
+    for (int d = 0; d < RADIX_DIGITS; d++) {
+        for (int32_t i = 0; i < n; i++) {
+            out[from[d][rank_of(in[i].logit) >> (d * RADIX_BITS) & (RADIX_SIZE - 1)]++] = in[i];
+        }
+        struct sampler_candidate *other = in;
+        in = out;
+        out = other;
+    }
+    memcpy(c, in, (size_t)n * sizeof *c); /* three passes end in spare */
+}
+
+void sampler_sort(struct sampler_candidate *c, int32_t n, struct sampler_candidate *spare)
+{
+    if (n <= HEAP_SORTED) {
+        heap_sort(c, n);
+    } else {
+        radix_sort(c, n, spare);
+    }
+}
+
+/* --- the k best ------------------------------------------------------------------------------------------------- */
+
+/* The k-th largest of x[n], 1 <= k <= n; x is left in another order. Hoare's selection, middle element as pivot; the
+ * 1,024 blocks at most bound what an unlucky order costs. */
+static float kth_largest(float *x, int32_t n, int32_t k)
+{
+    int32_t low = 0, high = n - 1, at = k - 1;
+    while (low < high) {
+        float pivot = x[low + (high - low) / 2];
+        int32_t i = low, j = high;
+        while (i <= j) {
+            while (x[i] > pivot) {
+                i++;
+            }
+            while (x[j] < pivot) {
+                j--;
+            }
+            if (i <= j) {
+                float swapped = x[i];
+                x[i++] = x[j];
+                x[j--] = swapped;
+            }
+        }
+        if (at <= j) {
+            high = j;
+        } else if (at >= i) {
+            low = i;
+        } else {
+            break;
+        }
+    }
+    return x[at];
+}
+
+float sampler_view_floor(const struct sampler_view *v, int32_t k)
+{
+    float max[SAMPLER_BLOCKS];
+    memcpy(max, v->max, (size_t)v->n_blocks * sizeof *max);
+    return MAX_OF(kth_largest(max, v->n_blocks, k), -FLT_MAX);
+}
+
+int32_t sampler_view_best(const struct sampler_view *v, int32_t k, struct sampler_candidate *c,
+                          struct sampler_candidate *spare)
+{
+    int32_t n = sampler_view_collect(v, sampler_view_floor(v, MIN_OF(k, v->n_blocks)), c);
+    if (n < k && k > v->n_blocks) { /* one of each block was not enough */
+        n = sampler_view_collect(v, -FLT_MAX, c);
+    }
+    if (k > HEAP_SORTED) { /* a large heap costs more than sorting all */
+        sampler_sort(c, n, spare);
+        return MIN_OF(k, n);
+    }
+    if (k < n) {
+        keep_best(c, n, k);
+        n = k;
+    }
+    heap_sort(c, n);
+    return n;
+}

@@ -1,0 +1,211 @@
+/* The index is that of an LZ77 compressor (RFC 1951, section 4): chains of positions by a hash of two tokens, the
+ * newest first, of which a bounded number is compared. */
+#include "engine/sched/draft.h"
+
+#include "engine/base/mem.h"
+
+enum {
+    MAX_HEADS = 1 << 20,
+    FIRST_WEIGHT = 4,  /* guesses that the start value of a rate stands for */
+    LAST_WEIGHT = 16,  /* and how many the rate remembers later */
+    STALE_STEPS = 256, /* contexts grow and other work comes and goes: what was measured before says nothing */
+    BASE_ROWS = 8,     /* a step of n rows is guessed to take n + BASE_ROWS units: 16 rows 2.7 times as long as one */
+};
+#define LEAST_GAIN 1.05 /* drafting must promise so much more than a plain step: costs are measured with noise */
+
+/* Shortest match of each level, and how often a guess behind such a match came true in code and prose alike. */
+static const struct {
+    int32_t n_match;
+    float rate;
+} levels[DRAFT_LEVELS] = {{2, .25f}, {3, .35f}, {4, .45f}, {5, .55f}, {7, .65f}, {10, .75f}, {16, .85f}, {32, .9f}};
+
+static int level_of(int32_t n_match)
+{
+    int level = DRAFT_LEVELS - 1;
+    while (level > 0 && n_match < levels[level].n_match) {
+        level--;
+    }
+    return level;
+}
+
+/* --- the index -------------------------------------------------------------------------------------------------- */
+
+enum err draft_init(struct draft *d, int32_t n_max)
+{
+    *d = (struct draft){.n_indexed = 1};
+    uint32_t n_heads = 16;
+    while (n_heads < (uint32_t)n_max / 2 && n_heads < MAX_HEADS) {
+        n_heads *= 2;
+    }
+    d->mask = n_heads - 1;
+    d->heads = mem_zalloc_array(n_heads, sizeof *d->heads, MEM_REQUEST);
+    d->prevs = mem_alloc((size_t)n_max * sizeof *d->prevs, MEM_REQUEST);
+    for (int i = 0; i < DRAFT_LEVELS; i++) {
+        d->rates[i] = levels[i].rate;
+    }
+    if (d->heads == NULL || d->prevs == NULL) {
+        draft_fini(d);
+        return ERR_NOMEM;
+    }
+    return ERR_OK;
+}
+
+void draft_fini(struct draft *d)
+{
+    mem_free(d->heads);
+    mem_free(d->prevs);
+    *d = (struct draft){0};
+}
+
+/* Head of the chain of the pair that ends at tokens[at]. */
+static int32_t *head_of(const struct draft *d, const int32_t *tokens, int32_t at)
+{
+    uint64_t pair = (uint64_t)(uint32_t)tokens[at - 1] << 32 | (uint32_t)tokens[at];
+    return &d->heads[pair * 0x9E3779B97F4A7C15u >> 40 & d->mask];
+}
+
+void draft_index(struct draft *d, const int32_t *tokens, int32_t n)
+{
+    for (; d->heads != NULL && d->n_indexed < n; d->n_indexed++) {
+        int32_t *head = head_of(d, tokens, d->n_indexed);
+        d->prevs[d->n_indexed] = *head;
+        *head = d->n_indexed;
+    }
+}
+
+/* How many tokens up to tokens[a] and tokens[b], a < b, are equal. */
+static int32_t match_length(const int32_t *tokens, int32_t a, int32_t b)
+{
+    int32_t n = 0;
+    while (n < DRAFT_MAX_MATCH && n <= a && tokens[a - n] == tokens[b - n]) {
+        n++;
+    }
+    return n;
+}
+
+void draft_look(struct draft *d, const int32_t *tokens, int32_t n)
+{
+    if (d->heads == NULL || d->source != 0 || n < 3) {
+        return;
+    }
+    draft_index(d, tokens, n - 1); /* the last pair is what is looked for */
+    int32_t best = 1, at = *head_of(d, tokens, n - 1);
+    for (int i = 0; at != 0 && i < DRAFT_CANDIDATES && best < DRAFT_MAX_MATCH; i++, at = d->prevs[at]) {
+        int32_t length = match_length(tokens, at, n - 1);
+        if (length > best) { /* of equal ones the newest */
+            best = length;
+            d->source = at + 1;
+        }
+    }
+    d->n_match = best;
+}
+
+void draft_learn(struct draft *d, const int32_t *tokens, int32_t n)
+{
+    if (d->source == 0) {
+        return;
+    }
+    bool is_hit = tokens[d->source] == tokens[n - 1];
+    int level = level_of(d->n_match);
+    d->n_seen[level] += d->n_seen[level] < LAST_WEIGHT - FIRST_WEIGHT;
+    d->rates[level] += ((is_hit ? 1.0f : 0.0f) - d->rates[level]) / (float)(FIRST_WEIGHT + d->n_seen[level]);
+    d->source = is_hit ? d->source + 1 : 0;
+    d->n_match += d->n_match < DRAFT_MAX_MATCH;
+}
+
+double draft_rate(const struct draft *d, int32_t i)
+{
+    return d->source == 0 ? 0 : (double)d->rates[level_of(d->n_match + i)];
+}
+
+/* --- costs and plan --------------------------------------------------------------------------------------------- */
+
+void draft_costs_note(struct draft_costs *c, int32_t n_rows, uint64_t ns)
+{
+    c->n_steps++;
+    if (n_rows > DRAFT_MAX + 1) {
+        return;
+    }
+    double *at = &c->ns[n_rows], now = (double)ns;
+    if (*at == 0) {
+        *at = now;
+    } else if (now < *at) {
+        *at += (now - *at) / 4;
+    } else { /* the machine may have been busy with something else */
+        *at += (MIN_OF(now, 2 * *at) - *at) / 8;
+    }
+    c->seen_at[n_rows] = c->n_steps;
+}
+
+void draft_costs_get(const struct draft_costs *c, double *ns)
+{
+    int32_t last = 0; /* row count last seen below */
+    for (int32_t n = 1; n <= DRAFT_MAX + 1; n++) {
+        bool is_known = c->ns[n] > 0 && c->n_steps - c->seen_at[n] <= STALE_STEPS;
+        ns[n] = is_known ? c->ns[n] : last == 0 ? 0 : ns[last] * (n + BASE_ROWS) / (last + BASE_ROWS);
+        for (int32_t i = last + 1; is_known && i < n; i++) {
+            ns[i] = last == 0 ? ns[n] * (i + BASE_ROWS) / (n + BASE_ROWS)
+                              : ns[last] + (ns[n] - ns[last]) * (i - last) / (n - last);
+        }
+        last = is_known ? n : last;
+    }
+    for (int32_t n = DRAFT_MAX; n >= 1; n--) { /* fewer rows never take longer: one slow sample shall not say so */
+        ns[n] = MIN_OF(ns[n], ns[n + 1]);
+    }
+}
+
+/* The offer whose next token is likeliest to be of use, or -1; chances[i] = that of all tokens taken from offer i. */
+static int32_t best_offer(const struct draft_offer *offers, int32_t n_offers, const double *chances)
+{
+    int32_t best = -1;
+    double most = 0;
+    for (int32_t i = 0; i < n_offers; i++) {
+        double chance = offers[i].n < offers[i].n_max ? chances[i] * draft_rate(offers[i].draft, offers[i].n) : 0;
+        if (chance > most) {
+            most = chance;
+            best = i;
+        }
+    }
+    return best;
+}
+
+void draft_plan(const struct draft_costs *c, struct draft_offer *offers, int32_t n_offers, int32_t max_rows,
+                uint64_t max_ns)
+{
+    double ns[DRAFT_MAX + 2], chances[DRAFT_MAX + 1];
+    int32_t picks[DRAFT_MAX + 2], most = MIN_OF(max_rows, DRAFT_MAX + 1), n_best = n_offers;
+    for (int32_t i = 0; i < n_offers; i++) {
+        offers[i].n = 0;
+    }
+    if (n_offers >= most) {
+        return;
+    }
+    draft_costs_get(c, ns);
+    if (ns[n_offers] <= 0) {
+        return;
+    }
+    for (int32_t i = 0; i < n_offers; i++) {
+        chances[i] = 1;
+    }
+    /* Each further row goes where it is likeliest to be of use; then the number of rows that pays best is taken. */
+    double expected = n_offers, best = LEAST_GAIN * expected / ns[n_offers];
+    for (int32_t n = n_offers + 1; n <= most && (max_ns == 0 || ns[n] <= (double)max_ns); n++) {
+        int32_t i = best_offer(offers, n_offers, chances);
+        if (i < 0) {
+            break;
+        }
+        chances[i] *= draft_rate(offers[i].draft, offers[i].n++);
+        expected += chances[i];
+        picks[n] = i;
+        if (expected / ns[n] > best) {
+            best = expected / ns[n];
+            n_best = n;
+        }
+    }
+    for (int32_t i = 0; i < n_offers; i++) {
+        offers[i].n = 0;
+    }
+    for (int32_t n = n_offers + 1; n <= n_best; n++) {
+        offers[picks[n]].n++;
+    }
+}

@@ -1,0 +1,429 @@
+/* Encoding. Text is first cut at special tokens (never inside user text), then into units that no merge crosses: the
+ * words of the pre-tokenizer, cut again where no token lies across. A unit is looked up among those already seen in
+ * this text, then among the tokens, and merged only when it is neither. */
+#include "engine/tokenizer/tokenizer_internal.h"
+
+#include <stdatomic.h>
+
+static const char spm_space[] = "\xE2\x96\x81"; /* U+2581, which stands for a space in SentencePiece vocabularies */
+enum {
+    SPM_SPACE_BYTES = 3,
+    WORD_LOOKUP_BYTES = 128,      /* longer words are never taken whole before merges */
+    TOKENIZER_MAX_TEXT = 1 << 28, /* keeps all offsets in 32 bits; no context holds as much */
+    SEEN_MAX_BYTES = 255,         /* longer units are not remembered */
+    SEEN_IDS = 2,
+    SEEN_SLOTS_MIN = 64,
+    SEEN_SLOTS_MAX = 8192,  /* 256 KiB, a quarter of a level-2 cache */
+    SEEN_TEXT_PER_SLOT = 8, /* bytes */
+};
+
+/* A unit seen before in this text, and what it became. */
+struct seen {
+    uint64_t a,
+        b;        /* up to 16 bytes: these (tokenizer_short). More: the hash, and where they are, behind encoder.base */
+    uint32_t len; /* bytes; 0: empty */
+    uint32_t n;   /* ids */
+    int32_t ids[SEEN_IDS]; /* up to as many; more stand in the output: ids[0] tells where, behind encoder.first */
+};
+
+/* One call of tokenizer_encode. */
+struct encoder {
+    const struct tokenizer *t;
+    const char *text;
+    size_t n;
+    unsigned flags;
+    size_t max_tokens; /* of out, with what was in it */
+    size_t first;      /* ids in out before the call */
+    struct token_list *out;
+    struct merger merger;
+    struct special_matches specials;
+    const char *base; /* units lie behind it; NULL: they are not to be remembered */
+    struct seen *seen;
+    uint32_t seen_mask;
+    char *spelt; /* SPM: the text as the vocabulary spells it, a part between special tokens after the other */
+    size_t n_spelt;
+    struct buf repaired; /* BPE: text without invalid bytes, where the vocabulary has no tokens for them */
+};
+
+static inline enum err emit(struct encoder *e, int32_t id)
+{
+    struct token_list *out = e->out;
+    if (out->n >= e->max_tokens) {
+        return ERR_CONTEXT_LENGTH;
+    }
+    if (out->n == out->cap) {
+        return token_list_push(out, id);
+    }
+    out->ids[out->n++] = id;
+    return ERR_OK;
+}
+
+/* A single byte that no token holds: its byte token, or nothing where the vocabulary has none (as other tokenizers do).
+ */
+static enum err emit_byte(struct encoder *e, unsigned char byte)
+{
+    int32_t id = e->t->byte_ids[byte];
+    if (id < 0 && e->t->is_spm) {
+        id = e->t->unk;
+    }
+    return id < 0 ? ERR_OK : emit(e, id);
+}
+
+static enum err emit_symbols(struct encoder *e)
+{
+    const struct merger *m = &e->merger;
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct symbol *s = &m->symbols[i];
+        if (s->id >= 0) {
+            TRY(emit(e, s->id));
+            continue;
+        }
+        if (e->t->is_spm && e->t->byte_ids[0] < 0) { /* no byte tokens: one unknown token a character */
+            TRY(emit_byte(e, 0));
+            continue;
+        }
+        for (uint32_t k = 0; k < s->len; k++) {
+            TRY(emit_byte(e, (unsigned char)m->word[s->from + k]));
+        }
+    }
+    return ERR_OK;
+}
+
+/* --- units ------------------------------------------------------------------------------------------------------ */
+
+/* Splits s[0..n) into symbols, bytes or characters, and merges them. */
+static enum err merge_unit(struct encoder *e, const char *s, size_t n)
+{
+    const struct tokenizer *t = e->t;
+    struct merger *m = &e->merger;
+    TRY(merger_reserve(m, n));
+    m->word = s;
+    m->n = 0;
+    for (size_t at = 0, len = 1; at < n; at += len) {
+        uint32_t cp;
+        int32_t id = t->byte_ids[(unsigned char)s[at]];
+        if (t->is_spm) {
+            len = tokenizer_chr(s + at, n - at, &cp);
+            const struct word *word = words_find(&t->words, s + at, len, tokenizer_hash(s + at, len));
+            id = word == NULL || word->key == NO_KEY ? TOKENIZER_NO_TOKEN : word->id;
+        } else if (id < 0) {
+            continue;
+        }
+        m->symbols[m->n++] = (struct symbol){.id = id, .from = (uint32_t)at, .len = (uint32_t)len};
+    }
+    merger_run(m);
+    return emit_symbols(e);
+}
+
+/* A unit on its way. */
+struct unit {
+    const char *s;
+    size_t n;
+    uint64_t a, b;     /* as in struct seen */
+    size_t from;       /* ids in out before it */
+    struct seen *slot; /* where it may have been seen */
+    struct word *word; /* OPTIONAL token of the same bytes */
+};
+
+/* Keeps what the unit became, the last ids of out. */
+static void remember(struct encoder *e, const struct unit *u)
+{
+    if (e->base == NULL || u->n > SEEN_MAX_BYTES) {
+        return;
+    }
+    size_t n = e->out->n - u->from;
+    *u->slot = (struct seen){.a = u->a, .b = u->b, .len = (uint32_t)u->n, .n = (uint32_t)n};
+    if (n > SEEN_IDS) {
+        u->slot->ids[0] = (int32_t)(u->from - e->first);
+    }
+    for (size_t i = 0; i < n && n <= SEEN_IDS; i++) {
+        u->slot->ids[i] = e->out->ids[u->from + i];
+    }
+}
+
+/* As remember, after merging; notes also whether a token's text becomes that token, which is so in every thread. */
+static void learn(struct encoder *e, const struct unit *u)
+{
+    if (u->word != NULL) {
+        bool is_alone = e->out->n == u->from + 1 && e->out->ids[u->from] == u->word->id;
+        atomic_store_explicit(&u->word->stands, is_alone ? STANDS_ALONE : STANDS_NOT, memory_order_relaxed);
+    }
+    remember(e, u);
+}
+
+static enum err emit_seen(struct encoder *e, const struct seen *seen)
+{
+    for (uint32_t i = 0; i < seen->n; i++) {
+        TRY(emit(e, seen->n <= SEEN_IDS ? seen->ids[i] : e->out->ids[e->first + (size_t)seen->ids[0] + i]));
+    }
+    return ERR_OK;
+}
+
+/* Begins a unit. *is_done: it was seen, or it is a token whose text is known to become that token; with takes_whole any
+ * token of text will do. */
+static inline enum err begin_unit(struct encoder *e, const char *s, size_t n, bool takes_whole, struct unit *u,
+                                  bool *is_done)
+{
+    uint64_t hash, a, b;
+    if (n <= 16) {
+        tokenizer_short(s, n, &a, &b);
+        hash = tokenizer_hash(s, n);
+    } else {
+        hash = tokenizer_hash(s, n);
+        a = hash;
+        b = (uint64_t)(s - e->base);
+    }
+    struct seen *slot = &e->seen[hash & e->seen_mask];
+    *is_done = true;
+    if (slot->len == n && slot->a == a && e->base != NULL &&
+        (n <= 16 ? slot->b == b : memcmp(e->base + slot->b, s, n) == 0)) {
+        return emit_seen(e, slot);
+    }
+    *u = (struct unit){.s = s, .n = n, .a = a, .b = b, .from = e->out->n, .slot = slot};
+    u->word = words_find(&e->t->words, s, n, hash);
+    if (u->word != NULL) {
+        uint32_t stands = atomic_load_explicit(&u->word->stands, memory_order_relaxed);
+        bool is_taken = takes_whole && n <= WORD_LOOKUP_BYTES && u->word->key != NO_KEY;
+        if (stands == STANDS_ALONE || is_taken) {
+            TRY(emit(e, u->word->id));
+            remember(e, u);
+            return ERR_OK;
+        }
+    }
+    *is_done = false;
+    return ERR_OK;
+}
+
+static enum err encode_unit(struct encoder *e, const char *s, size_t n)
+{
+    struct unit u;
+    bool is_done;
+    TRY(begin_unit(e, s, n, false, &u, &is_done));
+    if (!is_done) {
+        TRY(merge_unit(e, s, n));
+        learn(e, &u);
+    }
+    return ERR_OK;
+}
+
+/* A word of the pre-tokenizer. */
+static enum err encode_bpe_word(struct encoder *e, const char *s, size_t n)
+{
+    const struct tokenizer *t = e->t;
+    struct unit u;
+    bool is_done;
+    if (n == 1) {
+        return emit_byte(e, (unsigned char)s[0]);
+    }
+    TRY(begin_unit(e, s, n, t->pre->ignores_merges, &u, &is_done));
+    if (is_done) {
+        return ERR_OK;
+    }
+    size_t cut = words_cut(t, s, n);
+    if (cut == n) {
+        TRY(merge_unit(e, s, n));
+    } else {
+        for (size_t at = 0, len = cut; at < n; len = words_cut(t, s + at, n - at)) {
+            TRY(encode_unit(e, s + at, len));
+            at += len;
+        }
+    }
+    learn(e, &u);
+    return ERR_OK;
+}
+
+/* s is spelt as the vocabulary spells it. A unit goes on while a token could hold both its last character and the next.
+ */
+static enum err encode_spm(struct encoder *e, const char *s, size_t n)
+{
+    const struct words *w = &e->t->words;
+    uint32_t before = 0, cp;
+    size_t from = 0;
+    for (size_t at = 0, len; at < n; at += len, before = cp) {
+        len = tokenizer_chr(s + at, n - at, &cp);
+        if (at > from && !words_may_join(w, before, cp)) {
+            TRY(encode_unit(e, s + from, at - from));
+            from = at;
+        }
+    }
+    return n > from ? encode_unit(e, s + from, n - from) : ERR_OK;
+}
+
+/* --- spelling --------------------------------------------------------------------------------------------------- */
+
+/* Room for all parts of the text in SPM's spelling: a space becomes three bytes, one goes in front of each part, and a
+ * byte that is no UTF-8 becomes U+FFFD where there are no byte tokens. */
+static enum err reserve_spelling(struct encoder *e)
+{
+    size_t n_spaces = 0;
+    for (const char *s = e->text, *end = s + e->n; s < end && (s = memchr(s, ' ', (size_t)(end - s))) != NULL; s++) {
+        n_spaces++;
+    }
+    size_t n_grows = e->t->lacks_high_bytes ? e->n : n_spaces;
+    e->spelt = mem_alloc(e->n + 2 * n_grows + SPM_SPACE_BYTES * (e->specials.n + 1), MEM_REQUEST);
+    e->base = e->spelt;
+    return e->spelt != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+/* Appends s[0..n) as SPM spells it; returns where that begins. */
+static const char *spell(struct encoder *e, const char *s, size_t n, size_t *len)
+{
+    const struct tokenizer *t = e->t;
+    char *out = e->spelt + e->n_spelt, *start = out;
+    if (t->adds_space_prefix) {
+        memcpy(out, spm_space, SPM_SPACE_BYTES);
+        out += SPM_SPACE_BYTES;
+    }
+    for (size_t at = 0; at < n;) {
+        uint32_t cp;
+        bool valid = true;
+        if (s[at] == ' ') {
+            memcpy(out, spm_space, SPM_SPACE_BYTES);
+            out += SPM_SPACE_BYTES;
+            at++;
+        } else if ((unsigned char)s[at] < 0x80 || !t->lacks_high_bytes) {
+            *out++ = s[at++];
+        } else {
+            size_t used = utf8_decode(s + at, n - at, &cp, &valid);
+            memcpy(out, valid ? s + at : "\xEF\xBF\xBD", valid ? used : 3);
+            out += valid ? used : 3;
+            at += used;
+        }
+    }
+    *len = (size_t)(out - start);
+    e->n_spelt += *len;
+    return start;
+}
+
+/* s[0..n) with U+FFFD for bytes that are not valid UTF-8 and have no token. */
+static enum err repair(struct encoder *e, const char *s, size_t n)
+{
+    buf_reset(&e->repaired);
+    for (size_t at = 0, len; at < n; at += len) {
+        uint32_t cp;
+        bool valid;
+        len = utf8_decode(s + at, n - at, &cp, &valid);
+        if (!valid && e->t->byte_ids[(unsigned char)s[at]] < 0) {
+            buf_append(&e->repaired, "\xEF\xBF\xBD", 3);
+        } else {
+            buf_append(&e->repaired, s + at, len);
+        }
+    }
+    return buf_ok(&e->repaired);
+}
+
+/* Is s[0..n) UTF-8? */
+static bool is_valid(const char *s, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        while (n - at >= 8 && (tokenizer_load(s + at, 8) & 0x8080808080808080u) == 0) {
+            at += 8;
+        }
+        uint32_t cp;
+        size_t len = at < n ? tokenizer_chr(s + at, n - at, &cp) : 1;
+        if (len == 1 && at < n && (unsigned char)s[at] >= 0x80) {
+            return false;
+        }
+        at += len;
+    }
+    return true;
+}
+
+/* --- texts ------------------------------------------------------------------------------------------------------ */
+
+/* Text between special tokens, where SPM puts its leading space. */
+static enum err encode_text(struct encoder *e, size_t from, size_t to)
+{
+    const struct tokenizer *t = e->t;
+    const char *s = e->text + from;
+    size_t n = to - from;
+    if (n == 0) {
+        return ERR_OK;
+    }
+    if (t->is_spm) {
+        s = spell(e, s, n, &n);
+        return encode_spm(e, s, n);
+    }
+    e->base = e->text;
+    if (t->lacks_high_bytes && !is_valid(s, n)) {
+        TRY(repair(e, s, n));
+        s = e->repaired.data;
+        n = e->repaired.len;
+        e->base = NULL;
+    }
+    while (n > 0) {
+        size_t len = pretokenizer_next(t->pre, s, n);
+        TRY(encode_bpe_word(e, s, len));
+        s += len;
+        n -= len;
+    }
+    return ERR_OK;
+}
+
+static enum err encode_all(struct encoder *e)
+{
+    const struct tokenizer *t = e->t;
+    bool adds = (e->flags & TOKENIZE_ADD_SPECIAL) != 0;
+    if (adds && t->adds_bos) {
+        TRY(emit(e, t->bos));
+    }
+    size_t from = 0;
+    for (size_t i = e->specials.n; i-- > 0;) {
+        struct special_match m = e->specials.at[i];
+        if (m.from < from) {
+            continue; /* inside the token before */
+        }
+        TRY(encode_text(e, from, m.from));
+        TRY(emit(e, m.id));
+        from = m.from + t->text[m.id].len;
+    }
+    TRY(encode_text(e, from, e->n));
+    return adds && t->adds_eos ? emit(e, t->eos) : ERR_OK;
+}
+
+static enum err make_tables(struct encoder *e, const struct tokenizer_span *plain, size_t n_plain)
+{
+    size_t slots = SEEN_SLOTS_MIN;
+    if (e->n > TOKENIZER_MAX_TEXT) {
+        return ERR_CONTEXT_LENGTH;
+    }
+    while (slots < SEEN_SLOTS_MAX && slots * SEEN_TEXT_PER_SLOT < e->n) {
+        slots *= 2;
+    }
+    e->seen_mask = (uint32_t)slots - 1;
+    e->seen = mem_zalloc_array(slots, sizeof *e->seen, MEM_REQUEST);
+    if (e->seen == NULL) {
+        return ERR_NOMEM;
+    }
+    bool parses = (e->flags & TOKENIZE_PARSE_SPECIAL) != 0;
+    TRY(special_find(e->t, e->text, e->n, parses, plain, n_plain, &e->specials));
+    return e->t->is_spm ? reserve_spelling(e) : ERR_OK;
+}
+
+enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                          const struct tokenizer_span *plain, size_t n_plain, size_t max_tokens, struct token_list *out)
+{
+    size_t before = out->n;
+    struct encoder e = {.t = t,
+                        .text = text,
+                        .n = n,
+                        .flags = flags,
+                        .max_tokens = max_tokens > SIZE_MAX - before ? SIZE_MAX : before + max_tokens,
+                        .first = before,
+                        .out = out,
+                        .merger = {.t = t}};
+    buf_init(&e.repaired, 0, MEM_REQUEST);
+    enum err err = make_tables(&e, plain, n_plain);
+    if (err == ERR_OK) {
+        err = encode_all(&e);
+    }
+    if (err != ERR_OK) {
+        out->n = before;
+    }
+    merger_fini(&e.merger);
+    mem_free(e.specials.at);
+    mem_free(e.seen);
+    mem_free(e.spelt);
+    buf_fini(&e.repaired);
+    return err;
+}

@@ -1,0 +1,183 @@
+/* A request's bytes never depend on its neighbours: 200 prompts alone, then together in batches of 2 to 32, with steps
+ * of 16 to 512 rows, one thread and two, found in the prefix cache or not; tokens, log-probabilities and those of the
+ * best alternatives must agree in every bit.
+ *   same_bytes MODEL.gguf TEXT */
+#include "engine/base/io.h"
+#include "engine/base/mem.h"
+#include "engine/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { N_PROMPTS = 200, N_TOKENS = 8, N_TOP = 3, LONGEST = 400, WAIT_MS = 60000 };
+
+/* One way of running all prompts. */
+static const struct run {
+    const char *name;
+    int n_threads, max_batch_rows, max_seqs;
+    int n_together; /* requests in flight */
+    int passes;     /* the second one finds prompts in the cache */
+} runs[] = {
+    {"alone, 1 thread, steps of 512", 1, 512, 1, 1, 1},
+    {"alone, 2 threads, steps of 64, then cached", 2, 64, 1, 1, 2},
+    {"2 together, 1 thread, steps of 16", 1, 16, 2, 2, 1},
+    {"5 together, 2 threads, steps of 33", 2, 33, 5, 5, 1},
+    {"16 together, 2 threads, steps of 128, then cached", 2, 128, 16, 16, 2},
+    {"32 together, 2 threads, steps of 512, then cached", 2, 512, 32, 32, 2},
+};
+
+/* What a prompt came to: every bit that a client can see. */
+struct answer {
+    int32_t n;
+    int32_t ids[N_TOKENS];
+    float logprobs[N_TOKENS];
+    struct engine_logprob top[N_TOKENS][N_TOP];
+};
+
+static struct {
+    int32_t *ids; /* of the whole text */
+    size_t n_ids;
+    struct answer expected[N_PROMPTS];
+    int n_passed, n_failed;
+    uint64_t n_cached;
+} test;
+
+/* Prompt i: one of five common beginnings, then a piece of its own. */
+static size_t prompt_of(int i, int32_t *out)
+{
+    size_t common = (size_t)(i % 5) * 23, own = 1 + (size_t)(i * 37) % 120, n = 0;
+    own = i % 50 == 49 ? LONGEST - common : own;
+    size_t from = (size_t)(i * 131) % (test.n_ids - own);
+    memcpy(out, test.ids, common * sizeof *out);
+    n = common;
+    memcpy(out + n, test.ids + from, own * sizeof *out);
+    return n + own;
+}
+
+static struct engine_stream *submit(struct engine *e, int i)
+{
+    int32_t ids[LONGEST];
+    size_t n = prompt_of(i, ids);
+    struct engine_params p;
+    struct err_info info = {0};
+    struct engine_stream *s = NULL;
+    engine_params_init(e, &p);
+    p.temperature = i % 2 == 0 ? 0 : 0.8f;
+    p.top_k = 0;
+    p.top_p = i % 4 == 1 ? 0.9f : 1;
+    p.min_p = 0;
+    p.seed = (uint64_t)i;
+    p.max_tokens = N_TOKENS;
+    p.ignore_eos = true;
+    p.n_logprobs = N_TOP;
+    if (engine_submit(e, ids, n, &p, &s, &info) != ERR_OK) {
+        printf("FAILED prompt %d: %s\n", i, info.text);
+        return NULL;
+    }
+    return s;
+}
+
+/* Reads a stream to its end and closes it. False when it broke off. */
+static bool collect(struct engine_stream *s, struct answer *a)
+{
+    struct engine_event event;
+    memset(a, 0, sizeof *a);
+    enum err err = s != NULL ? ERR_OK : ERR_NONE;
+    while (err == ERR_OK && (err = engine_next(s, WAIT_MS, &event)) == ERR_OK && event.kind != ENGINE_END) {
+        if (a->n < N_TOKENS && event.n_top == N_TOP) {
+            a->ids[a->n] = event.id;
+            a->logprobs[a->n] = event.logprob;
+            memcpy(a->top[a->n], event.top, sizeof a->top[0]);
+        }
+        a->n++;
+    }
+    bool ok = err == ERR_OK && event.err == ERR_OK && a->n == N_TOKENS;
+    struct engine_usage usage = {0};
+    if (s != NULL) {
+        engine_stream_usage(s, &usage);
+        engine_stream_close(&s);
+    }
+    test.n_cached += (uint64_t)usage.cached_tokens;
+    return ok;
+}
+
+static void check(const struct run *r, int i, bool ok, const struct answer *a)
+{
+    if (r == &runs[0]) {
+        test.expected[i] = *a;
+    } else if (ok && memcmp(a, &test.expected[i], sizeof *a) != 0) {
+        printf("FAILED prompt %d differs: %s\n", i, r->name);
+        ok = false;
+    }
+    test.n_passed += ok;
+    test.n_failed += !ok;
+}
+
+static void run_all(const struct run *r, struct engine *e)
+{
+    for (int pass = 0; pass < r->passes; pass++) {
+        test.n_cached = 0;
+        int failed = test.n_failed;
+        for (int from = 0; from < N_PROMPTS; from += r->n_together) {
+            struct engine_stream *streams[32];
+            int n = MIN_OF(r->n_together, N_PROMPTS - from);
+            for (int i = 0; i < n; i++) {
+                streams[i] = submit(e, from + i);
+            }
+            for (int i = 0; i < n; i++) {
+                struct answer a;
+                bool ok = collect(streams[i], &a);
+                check(r, from + i, ok, &a);
+            }
+        }
+        printf("%s, pass %d: %d differ; %llu prompt tokens from the cache\n", r->name, pass + 1, test.n_failed - failed,
+               (unsigned long long)test.n_cached);
+        fflush(stdout);
+    }
+}
+
+static enum err open_engine(const char *model, const struct run *r, struct engine **out, struct err_info *info)
+{
+    const struct engine_config cfg = {.model_path = model,
+                                      .n_threads = r->n_threads,
+                                      .max_batch_rows = r->max_batch_rows,
+                                      .max_seqs = r->max_seqs,
+                                      .n_ctx = 1024,
+                                      .kv_tokens = 65536};
+    return engine_open(&cfg, out, info);
+}
+
+static enum err tokenize(const struct engine *e, const char *path, struct err_info *info)
+{
+    struct io_map text = {.fd = -1};
+    TRY(io_map_open(path, &text, info));
+    enum err err = engine_tokenize(e, (const char *)text.data, text.bytes, false, false, NULL, 0, SIZE_MAX / 8,
+                                   &test.ids, &test.n_ids);
+    io_map_close(&text);
+    return err;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: same_bytes MODEL.gguf TEXT\n");
+        return 64;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
+        struct engine *e = NULL;
+        struct err_info info = {0};
+        enum err err = open_engine(argv[1], &runs[i], &e, &info);
+        if (err == ERR_OK && test.ids == NULL) {
+            err = tokenize(e, argv[2], &info);
+        }
+        if (err != ERR_OK || test.n_ids < 2 * LONGEST) {
+            fprintf(stderr, "error: %s: %s (%zu tokens)\n", err_code(err), info.text, test.n_ids);
+            return 65;
+        }
+        run_all(&runs[i], e);
+        engine_close(&e);
+    }
+    mem_free(test.ids);
+    printf("%d passed, %d failed\n", test.n_passed, test.n_failed);
+    return test.n_failed != 0;
+}
