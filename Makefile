@@ -33,8 +33,10 @@ $(error V=$(V) is not a variant: release debug asan tsan cov arm64)
 endif
 
 # --- ISA flags: the last _word of a file name picks them; everything else is built for the baseline CPU -----------
-isa-avx2   := -mavx2 -mfma -mf16c
-isa-avx512 := $(isa-avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+isa-avx2    := -mavx2 -mfma -mf16c
+isa-avxvnni := $(isa-avx2) -mavxvnni
+isa-avx512  := $(isa-avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+isa-amx     := $(isa-avx512) -mamx-tile -mamx-int8
 isa-neon    := -march=armv8-a
 isa-dotprod := -march=armv8.2-a+dotprod
 isa-i8mm    := $(isa-dotprod)+i8mm
@@ -42,7 +44,7 @@ isa = $(isa-$(lastword $(subst _, ,$(basename $(notdir $1)))))
 
 # --- sources: found, not listed ----------------------------------------------------------------------------------
 skip-x86 := engine/kernels/arm/%
-skip-arm := engine/kernels/x86/% tests/kernels/peak_avx512.c
+skip-arm := engine/kernels/x86/% tests/kernels/%_avx512.c
 here     = $(sort $(filter-out $(skip-$(ARCH)),$1))
 ENGINE  := $(call here,$(shell find engine -name '*.c'))
 FCGI    := $(sort $(shell find fcgi -name '*.c'))

@@ -35,7 +35,7 @@ struct engine_sampling {
 struct engine_config {
     const char *model_path;
     const char *backend;         /* NULL = "cpu" */
-    const char *cpu;             /* ISA: NULL or "auto", "ref", "avx2", "avx512" */
+    const char *cpu;             /* ISA: NULL or "auto", else a name from kern.h: "avx512" */
     bool high_precision;         /* activations in 16 bits everywhere (backend.h) */
     bool pin;                    /* each worker thread stays on a CPU of its own */
     const char *cache_type_k;    /* keys in the KV cache: NULL = "i16", "f16", "bf16", "q8_0", "q4_0" */

@@ -46,7 +46,7 @@ static const struct option options[] = {
     {"queue-max", NULL, INTEGER, AT(queue_max), 0, 100000, 0, "waiting sequences before 503; 0: 256"},
     {"memory-limit", NULL, INTEGER, AT(memory_limit_mib), 0, 1 << 30, 0,
      "refuse to start above so many MiB; 0: no limit"},
-    {"cpu", NULL, STRING, AT(cpu), 0, 0, 0, "instruction set of the kernels: auto, ref, avx2, avx512"},
+    {"cpu", NULL, STRING, AT(cpu), 0, 0, 0, "instruction set of the kernels: auto, ref, avx2, avxvnni, avx512, amx"},
     {"high-precision", NULL, FLAG, AT(high_precision), 0, 0, 0,
      "16-bit activations everywhere: nearer to float32, slower prefill"},
     {"pin", NULL, FLAG, AT(pin), 0, 0, 0, "keep each worker thread on a CPU of its own"},

@@ -1,11 +1,16 @@
-/* The table of ISAs, ascending. Selecting one runs the init functions of it and of all below it, so a kernel that an
- * ISA lacks comes from the next lower one. */
+/* The table of ISAs, ascending. Selecting one runs the init functions of it and of all below it that the CPU has, so a
+ * kernel that an ISA lacks comes from the next lower one. An ISA need not contain those below it: CPUs with AVX-512 may
+ * lack AVX-VNNI. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
 
 #include <string.h>
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -15,23 +20,52 @@
 #if defined(__x86_64__)
 #define CPU_FEATURES(X)                                                                                                \
     X(avx2) X(fma) X(f16c) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni) X(avx512bf16)
+#define OTHER_FEATURES(X) X(avxvnni) X(amx_tile) X(amx_int8) X(tile_state) /* not all compilers know these */
 #define CPU_HAS(name) (__builtin_cpu_supports(#name) != 0)
 #elif defined(__aarch64__)
 #define CPU_FEATURES(X) X(asimd) X(asimddp) X(i8mm)
+#define OTHER_FEATURES(X)
 #define CPU_HAS(name) cpu_has_##name()
 static bool cpu_has_asimd(void) { return (getauxval(AT_HWCAP) & HWCAP_ASIMD) != 0; }
 static bool cpu_has_asimddp(void) { return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0; }
 static bool cpu_has_i8mm(void) { return (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0; }
 #else
 #define CPU_FEATURES(X)
+#define OTHER_FEATURES(X)
 #endif
 
 enum feature {
 #define FEATURE_ENUM(name) FEATURE_##name,
-    CPU_FEATURES(FEATURE_ENUM)
+    CPU_FEATURES(FEATURE_ENUM) OTHER_FEATURES(FEATURE_ENUM)
 #undef FEATURE_ENUM
         FEATURE_COUNT
 };
+
+#if defined(__x86_64__)
+/* Bit `bit` of register 0 (eax) .. 3 (edx) of CPUID leaf 7 [Intel SDM vol. 2A, CPUID]. */
+static bool has_leaf_7(unsigned subleaf, int reg, int bit)
+{
+    unsigned r[4] = {0};
+    return __get_cpuid_count(7, subleaf, &r[0], &r[1], &r[2], &r[3]) != 0 && (r[reg] >> bit & 1) != 0;
+}
+
+/* Eight tiles of 16 rows of 64 bytes: palette 1 as it has always been [Intel SDM vol. 2A, CPUID leaf 1DH]. */
+static bool has_amx_tile(void)
+{
+    unsigned a, b, c, d;
+    return has_leaf_7(0, 3, 24) && __get_cpuid_count(0x1D, 1, &a, &b, &c, &d) != 0 && (b & 0xFFFF) == 64 &&
+           b >> 16 >= 8 && (c & 0xFFFF) == 16;
+}
+
+/* Linux hands out the 8 KiB of tile state to processes that ask for it, once for all their threads; asking again does
+ * no harm. A kernel that does not know tiles, or a process that may not have them, fails [Linux
+ * Documentation/arch/x86/xstate.rst]. */
+static bool has_tile_state(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return has_amx_tile() && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+#endif
 
 static bool has_feature(int f)
 {
@@ -41,6 +75,16 @@ static bool has_feature(int f)
         return CPU_HAS(name);
         CPU_FEATURES(FEATURE_CASE)
 #undef FEATURE_CASE
+#if defined(__x86_64__)
+    case FEATURE_avxvnni:
+        return has_leaf_7(1, 0, 4) && __builtin_cpu_supports("avx2") != 0;
+    case FEATURE_amx_tile:
+        return has_amx_tile();
+    case FEATURE_amx_int8:
+        return has_leaf_7(0, 3, 25);
+    case FEATURE_tile_state:
+        return has_tile_state();
+#endif
     default:
         return false;
     }
@@ -48,7 +92,7 @@ static bool has_feature(int f)
 
 static const char *const feature_names[] = {
 #define FEATURE_NAME(name) #name,
-    CPU_FEATURES(FEATURE_NAME)
+    CPU_FEATURES(FEATURE_NAME) OTHER_FEATURES(FEATURE_NAME)
 #undef FEATURE_NAME
         ""};
 
@@ -63,6 +107,7 @@ enum {
     NEEDS_AVX2 = 1 << FEATURE_avx2 | 1 << FEATURE_fma | 1 << FEATURE_f16c,
     NEEDS_AVX512 = NEEDS_AVX2 | 1 << FEATURE_avx512f | 1 << FEATURE_avx512bw | 1 << FEATURE_avx512vl |
                    1 << FEATURE_avx512dq | 1 << FEATURE_avx512vnni,
+    NEEDS_AMX = NEEDS_AVX512 | 1 << FEATURE_amx_tile | 1 << FEATURE_amx_int8 | 1 << FEATURE_tile_state,
 };
 #endif
 
@@ -78,7 +123,9 @@ static const struct isa_row isa_rows[] = {
     {"ref", 0, kern_init_ref},
 #if defined(__x86_64__)
     {"avx2", NEEDS_AVX2, kern_init_avx2},
+    {"avxvnni", NEEDS_AVX2 | 1 << FEATURE_avxvnni, kern_init_avxvnni},
     {"avx512", NEEDS_AVX512, kern_init_avx512},
+    {"amx", NEEDS_AMX, kern_init_amx},
 #elif defined(__aarch64__)
     {"neon", NEEDS_NEON, kern_init_neon},
     {"dotprod", NEEDS_DOTPROD, kern_init_dotprod},
@@ -145,7 +192,9 @@ enum err kern_select(const char *name, struct kern_table *out, struct err_info *
     }
     *out = (struct kern_table){.isa = isa_rows[wanted].name};
     for (int i = 0; i <= wanted; i++) {
-        isa_rows[i].init(out);
+        if (kern_isa_is_there(i)) {
+            isa_rows[i].init(out);
+        }
     }
     return ERR_OK;
 }

@@ -3,17 +3,22 @@
 #ifndef INFCGI_KERNELS_ISA_H
 #define INFCGI_KERNELS_ISA_H
 
+#include "engine/kernels/panel.h"
+
 #include <stddef.h>
 
 struct kern_table;
+struct kern_matmul_args;
 struct kern_qblock;
 
 void kern_init_ref(struct kern_table *t); /* fills every entry */
 void kern_init_avx2(struct kern_table *t);
+void kern_init_avxvnni(struct kern_table *t);
 void kern_init_avx512(struct kern_table *t);
 void kern_init_neon(struct kern_table *t);
 void kern_init_dotprod(struct kern_table *t);
 void kern_init_i8mm(struct kern_table *t);
+void kern_init_amx(struct kern_table *t);
 
 /* The entries that are not matrix products or quantisation; each kern_init_* calls its own. */
 void kern_ops_init_ref(struct kern_table *t);
@@ -35,8 +40,11 @@ void kern_matmul_init_avx2(struct kern_table *t);
 void kern_matmul_float_init_avx2(struct kern_table *t); /* called by the line above */
 void kern_quantize_row_avx2(const float *x, size_t k, float fine, struct kern_qblock *row);
 
+void kern_matmul_init_avxvnni(struct kern_table *t); /* quantised kinds only */
+
 void kern_matmul_init_avx512(struct kern_table *t);
-void kern_matmul_float_init_avx512(struct kern_table *t); /* called by the line above */
+void kern_matmul_float_init_avx512(struct kern_table *t);                        /* called by the line above */
+void kern_matmul_avx512(enum panel_kind kind, const struct kern_matmul_args *a); /* quantised kinds; what amx leaves */
 void kern_quantize_row_avx512(const float *x, size_t k, float fine, struct kern_qblock *row);
 
 void kern_matmul_init_neon(struct kern_table *t);
@@ -44,5 +52,6 @@ void kern_matmul_float_init_neon(struct kern_table *t); /* called by the line ab
 void kern_quantize_row_neon(const float *x, size_t k, float fine, struct kern_qblock *row);
 void kern_matmul_init_dotprod(struct kern_table *t); /* quantised kinds */
 void kern_matmul_init_i8mm(struct kern_table *t);    /* 8-bit codes */
+void kern_matmul_init_amx(struct kern_table *t); /* quantised kinds only */
 
 #endif

@@ -185,7 +185,7 @@ struct kern_table {
 
 /* --- ISA selection ---------------------------------------------------------------------------------------------- */
 
-/* Fills *out for the ISA `name` ("ref", "avx2", "neon" ...; NULL or "auto" = the best the CPU has).
+/* Fills *out for the ISA `name` ("ref", "avx2", ...: isa.c; NULL or "auto" = the best the CPU has).
  * ERR_UNSUPPORTED_CPU when the CPU lacks it or the name is unknown; info lists what there is. */
 MUST_CHECK enum err kern_select(const char *name, struct kern_table *out, struct err_info *info);
 

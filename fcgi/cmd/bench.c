@@ -383,7 +383,7 @@ static const struct {
     LIST("-t", "--threads", n_threads, MAX_VALUES, 1, POOL_MAX_THREADS, "worker threads [CPUs]"),
     LIST("-r", "--repetitions", repeats, 1, 1, MAX_REPEATS, "timed runs, after one that is not [5]"),
     TEXT("-o", "--output", output, "md, csv or json [md]"),
-    TEXT("-c", "--cpu", cpu, "kernels: auto, ref, avx2, avx512"),
+    TEXT("-c", "--cpu", cpu, "kernels: auto, ref, avx2, avxvnni, avx512, amx"),
     TEXT("-k", "--backend", backend, "cpu or ref [cpu]"),
     TEXT("-ctk", "--cache-type-k", k_type, "keys of the KV cache: " KV_TYPE_NAMES " [i16]"),
     TEXT("-ctv", "--cache-type-v", v_type, "values of the KV cache [i16]"),

@@ -98,6 +98,26 @@ enum check_fill {
 const char *check_fill_name(enum check_fill fill);
 void check_fill_f32(struct check *c, enum check_fill fill, float *x, size_t n);
 
+/* --- ISAs --------------------------------------------------------------------------------------------------------- */
+
+/* The ISAs of kern.h, then those that exist here alone (check_isas.c). NULL beyond the last. */
+const char *check_isa_name(int i);
+bool check_isa_has(int i, const char *op); /* can `op` be run on it here? */
+
+/* Fills *out for an ISA by name; ends the program when there is no such ISA here. */
+void check_isa_select(const char *name, struct kern_table *out);
+
+/* Something that went wrong on an ISA though its results may be right, once; or NULL. */
+const char *check_isa_fault(const char *name);
+
+/* Prints them, and which are only for tests. */
+void check_isa_list(void);
+
+/* Kernels that exist only here, and the first misuse of an emulated tile instruction. */
+void check_init_avxvnni_evex(struct kern_table *t);
+void check_init_amx_emulated(struct kern_table *t);
+const char *check_amx_fault(void);
+
 /* --- timing ----------------------------------------------------------------------------------------------------- */
 
 /* What one call does, for the columns of the report; 0 = leave the column empty. */

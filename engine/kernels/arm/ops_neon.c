@@ -3,6 +3,7 @@
 
 #include "engine/kernels/isa.h"
 #include "engine/kernels/x86/attention_vec.h"
+#include "engine/kernels/x86/kv_store_vec.h"
 #include "engine/kernels/x86/ops_vec.h"
 #include "engine/kernels/x86/rows_vec.h"
 
@@ -10,5 +11,6 @@ void kern_ops_init_neon(struct kern_table *t)
 {
     ops_vec_init(t);
     rows_vec_init(t);
-    t->attention = vec_attention;
+    attention_vec_init(t);
+    t->kv_store = vec_kv_store;
 }

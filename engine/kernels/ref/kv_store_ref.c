@@ -138,7 +138,7 @@ static void store_floats(const struct kv_layout *l, const float *x, bool is_key,
 
 void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *head_page)
 {
-    float key[KERN_MAX_HEAD], value[KERN_MAX_HEAD];
+    float key[KERN_MAX_HEAD] = {0}, value[KERN_MAX_HEAD] = {0};
     bool is_nan = false;
     for (int j = 0; j < l->d; j++) {
         key[j] = saturated(k[j]);

@@ -4,37 +4,14 @@
  * lane and 4 activation bytes that are broadcast from memory, so the activations need no rearranging. Kinds with a
  * table replace their indexes by codes with one vpshufb a register, before the rows share them. Every tile shape runs
  * the same operations in the same order for an element, so results do not depend on the shape of a call. Float kinds:
- * matmul_float_avx512.c. Functions with more than five parameters: tile shapes and counts are compile-time constants,
- * folded into each copy of the inlined function, and are kept apart from what is only known at run time. */
+ * matmul_float_avx512.c. Functions with more than five parameters: see matmul_panels_vec.h. */
 #include "engine/kernels/isa.h"
 
-#include "engine/kernels/kern.h"
-
-#include <immintrin.h>
 #include <string.h>
 
-/* Activation rows that are taken through all panels at a time: they stay in the second-level cache (1 MiB on Zen 4 and
- * later, at least that on AVX-512 Intel servers) while the panels stream past. */
-enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8, PREFETCH_BYTES = 4096 };
-
-/* What a tile needs to know of the call. */
-struct job {
-    size_t n_blocks;
-    size_t row_bytes;
-    size_t scales, mins, table; /* offsets in a panel */
-    size_t ahead;               /* distance at which panels are prefetched, whole panels */
-    size_t out_stride;
-};
-
-/* What differs between the quantised kinds; always compile-time constants. */
-struct shape {
-    int bits;       /* 4 or 8 */
-    int zero_shift; /* log2 of the zero point, 0 = none */
-    bool has_min;
-    int parts; /* scales per block of 32: 1 or 2 */
-    bool has_table;
-    bool has_bf16_scale;
-};
+/* The second-level cache has 1 MiB on Zen 4 and later, at least that on AVX-512 Intel servers. */
+enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8 };
+#include "engine/kernels/x86/matmul_panels_vec.h"
 
 static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
 {
@@ -53,12 +30,6 @@ static ALWAYS_INLINE __m512i four_bytes(const int8_t *q)
     int32_t v;
     memcpy(&v, q, sizeof v);
     return _mm512_set1_epi32(v);
-}
-
-/* Block b of row r of a tile. */
-static ALWAYS_INLINE const struct kern_qblock *block_of(const struct job *g, const unsigned char *rows, int r, size_t b)
-{
-    return (const struct kern_qblock *)(const void *)(rows + (size_t)r * g->row_bytes) + b;
 }
 
 /* acc[r] += (codes - zero point) . one term over block b or one part of it. */
@@ -165,40 +136,12 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *pa
     }
 }
 
-/* Does any of the tile's rows have a second term in block b? */
-static ALWAYS_INLINE bool any_fine(const struct job *g, const unsigned char *rows, size_t b, int n)
-{
-    uint32_t any = 0;
-    UNROLL_FULLY
-    for (int r = 0; r < n; r++) {
-        any |= block_of(g, rows, r, b)->fine;
-    }
-    return any != 0;
-}
-
-/* Asks for the lines that lie `ahead` of block b's share of the panel: the next panel, in the order of its addresses. A
- * panel's codes, scales and minimums are three streams, too many and too short for the hardware's prefetchers. On Zen 4
- * one row of 4-bit codes, K 1536, streams from memory at 27 GB/s with this, at 15 without, and at 17 when each of the
- * three streams is prefetched a fixed distance ahead. */
-static ALWAYS_INLINE void prefetch(const struct job *g, const unsigned char *panel, size_t b, struct shape k)
-{
-    const int share = k.bits * 64 + 32 * k.parts * (k.has_min ? 2 : 1); /* bytes of a block */
-    uintptr_t at = (uintptr_t)panel + g->ahead + b * (size_t)share;     /* may lie behind the last panel: harmless */
-    UNROLL_FULLY
-    for (int line = 0; line < share; line += 64) {
-        _mm_prefetch((const char *)(at + (uintptr_t)line), _MM_HINT_T0);
-    }
-}
-
 static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
                                int n, struct shape k)
 {
     __m512 sum[TILE_ROWS];
-    __m512i table = _mm512_setzero_si512();
-    if (k.has_table) {
-        table = _mm512_load_si512(panel + g->table);
-        _mm_prefetch((const char *)((uintptr_t)panel + g->ahead + g->table), _MM_HINT_T0);
-    }
+    __m512i table = k.has_table ? _mm512_load_si512(panel + g->table) : _mm512_setzero_si512();
+    prefetch_table(g, panel, k);
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         sum[r] = _mm512_setzero_ps();
@@ -221,7 +164,6 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     }
 }
 
-/* All rows of a chunk against one panel. */
 static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
                                      float *out, struct shape k)
 {
@@ -242,96 +184,15 @@ static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *p
     }
 }
 
-/* Rows in a chunk: a multiple of a tile that fits the cache. */
-static int chunk_rows(size_t row_bytes)
-{
-    size_t n = ROWS_IN_CACHE_BYTES / (row_bytes + 1) / TILE_ROWS * TILE_ROWS;
-    return n < TILE_ROWS ? TILE_ROWS : (int)n;
-}
-
 static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
 {
-    size_t bytes = panel_bytes(kind, a->k);
-    const struct job g = {.n_blocks = a->k / PANEL_BLOCK,
-                          .row_bytes = a->row_bytes,
-                          .scales = panel_scale_offset(kind, a->k),
-                          .mins = panel_min_offset(kind, a->k),
-                          .table = panel_table_offset(kind, a->k),
-                          .ahead = (PREFETCH_BYTES + bytes - 1) / bytes * bytes,
-                          .out_stride = a->out_stride};
-    int step = chunk_rows(a->row_bytes);
-    for (int r = 0; r < a->n_rows; r += step) {
-        const unsigned char *rows = (const unsigned char *)a->rows + (size_t)r * a->row_bytes;
-        int n = MIN_OF(step, a->n_rows - r);
-        for (int p = 0; p < a->n_panels; p++) {
-            panel_rows(&g, (const unsigned char *)a->panels + (size_t)p * bytes, rows, n,
-                       a->out + (size_t)r * a->out_stride + (size_t)p * PANEL_ROWS, k);
-        }
-    }
+    all_panels(a, kind, k);
 }
 
-static void matmul_u4(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4, (struct shape){.bits = 4, .zero_shift = 3, .parts = 1});
-}
-
-static void matmul_u4_min(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4_MIN, (struct shape){.bits = 4, .has_min = true, .parts = 1});
-}
-
-static void matmul_u8(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U8, (struct shape){.bits = 8, .zero_shift = 7, .parts = 1});
-}
-
-static void matmul_u8_min(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U8_MIN, (struct shape){.bits = 8, .has_min = true, .parts = 1});
-}
-
-static void matmul_u8_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U8_B16, (struct shape){.bits = 8, .zero_shift = 7, .parts = 2});
-}
-
-static void matmul_u4_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4_B16, (struct shape){.bits = 4, .zero_shift = 3, .parts = 2});
-}
-
-static void matmul_u4_min_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4_MIN_B16, (struct shape){.bits = 4, .has_min = true, .parts = 2});
-}
-
-static void matmul_t4(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_T4, (struct shape){.bits = 4, .zero_shift = 7, .parts = 1, .has_table = true});
-}
-
-static void matmul_t4_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_T4_B16, (struct shape){.bits = 4, .zero_shift = 7, .parts = 2, .has_table = true});
-}
-
-static void matmul_t4_bf16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_T4_BF16,
-           (struct shape){.bits = 4, .zero_shift = 7, .parts = 1, .has_table = true, .has_bf16_scale = true});
-}
+void kern_matmul_avx512(enum panel_kind kind, const struct kern_matmul_args *a) { matmul_kinds[kind](a); }
 
 void kern_matmul_init_avx512(struct kern_table *t)
 {
-    t->matmul[PANEL_U4] = matmul_u4;
-    t->matmul[PANEL_U4_MIN] = matmul_u4_min;
-    t->matmul[PANEL_U8] = matmul_u8;
-    t->matmul[PANEL_U8_MIN] = matmul_u8_min;
-    t->matmul[PANEL_U8_B16] = matmul_u8_b16;
-    t->matmul[PANEL_U4_B16] = matmul_u4_b16;
-    t->matmul[PANEL_U4_MIN_B16] = matmul_u4_min_b16;
-    t->matmul[PANEL_T4] = matmul_t4;
-    t->matmul[PANEL_T4_B16] = matmul_t4_b16;
-    t->matmul[PANEL_T4_BF16] = matmul_t4_bf16;
+    matmul_vec_init(t);
     kern_matmul_float_init_avx512(t);
 }

@@ -1,0 +1,227 @@
+/* Matrix products of the quantised kinds over 256-bit vectors: everything but the sum of products, which the includer
+ * defines as dot_lines. A panel is two halves of 8 lanes. Include after an enum with
+ *   WIDTH  halves that are done at a time: 2, or 1 for want of registers
+ * Functions with more than five parameters: see matmul_panels_vec.h. */
+#ifndef INFCGI_KERNELS_X86_MATMUL_256_VEC_H
+#define INFCGI_KERNELS_X86_MATMUL_256_VEC_H
+
+/* CPUs with AVX2 have second-level caches of 256 KiB and more. */
+enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, HALVES = 2 };
+#include "engine/kernels/x86/matmul_panels_vec.h"
+
+#include <string.h>
+
+/* acc[h][r] += codes . activations over n_lines lines of a block's codes; `table` holds the panel's table, if it has
+ * one, in either half. Row r's activations lie r * row_bytes behind the first row's, q. */
+static ALWAYS_INLINE void dot_lines(const unsigned char *codes, int n_lines, __m256i table, const int8_t *q,
+                                    size_t row_bytes, int n, struct shape k, __m256i acc[WIDTH][TILE_ROWS]);
+
+static ALWAYS_INLINE __m256 half_row(const unsigned char *p)
+{
+    return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p));
+}
+
+static ALWAYS_INLINE __m256 bf16_row(const unsigned char *p)
+{
+    __m256i words = _mm256_cvtepu16_epi32(_mm_load_si128((const __m128i *)(const void *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+}
+
+/* Line j of a block's codes, half h. */
+static ALWAYS_INLINE __m256i line_of(const unsigned char *codes, int j, int h)
+{
+    return _mm256_load_si256((const __m256i *)(const void *)(codes + 64 * j + 32 * h));
+}
+
+/* Four activation bytes in every lane. */
+static ALWAYS_INLINE __m256i four_bytes(const int8_t *p)
+{
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return _mm256_set1_epi32(v);
+}
+
+/* acc[h][r] += (codes - zero point) . one term of block b, or a part of one. */
+static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m256i table, const unsigned char *rows,
+                              size_t b, int part, int n, struct shape k, bool is_lo, __m256i acc[WIDTH][TILE_ROWS])
+{
+    for (int r = 0; r < n && k.zero_shift != 0; r++) {
+        const struct kern_qblock *q = block_of(g, rows, r, b);
+        const int32_t *half = is_lo ? q->half_lo : q->half;
+        __m256i zero = _mm256_set1_epi32(k.parts == 2 ? half[part] : is_lo ? q->zero_lo : q->zero); /* -8 * sum */
+        zero = k.zero_shift > 3 ? _mm256_slli_epi32(zero, k.zero_shift - 3) : zero;
+        UNROLL_FULLY
+        for (int h = 0; h < WIDTH; h++) {
+            acc[h][r] = _mm256_add_epi32(acc[h][r], zero);
+        }
+    }
+    const struct kern_qblock *first = block_of(g, rows, 0, b);
+    const int8_t *q = (is_lo ? first->lo : first->hi) + PANEL_BLOCK / k.parts * part;
+    int n_lines = k.bits / k.parts;
+    dot_lines(codes + 64 * n_lines * part, n_lines, table, q, g->row_bytes, n, k, acc);
+}
+
+/* product[h][r] += min times the sum of the inputs over half a block, in units of d. */
+static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *mins, const unsigned char *rows,
+                                       size_t b, int part, int n, bool is_fine, __m256 product[WIDTH][TILE_ROWS])
+{
+    __m256 min[WIDTH];
+    UNROLL_FULLY
+    for (int h = 0; h < WIDTH; h++) {
+        min[h] = _mm256_mul_ps(half_row(mins + 16 * h), _mm256_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        const struct kern_qblock *q = block_of(g, rows, r, b);
+        int32_t total = is_fine ? 256 * q->half[part] + q->half_lo[part] : q->half[part];
+        UNROLL_FULLY
+        for (int h = 0; h < WIDTH; h++) {
+            product[h][r] = _mm256_fmadd_ps(min[h], _mm256_set1_ps((float)total), product[h][r]);
+        }
+    }
+}
+
+/* The minimums' step of blocks with one scale. */
+static ALWAYS_INLINE void add_min(const struct job *g, const unsigned char *mins, const unsigned char *rows, size_t b,
+                                  int n, __m256 sum[WIDTH][TILE_ROWS])
+{
+    __m256 min[WIDTH];
+    UNROLL_FULLY
+    for (int h = 0; h < WIDTH; h++) {
+        min[h] = half_row(mins + 16 * h);
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        __m256 s = _mm256_set1_ps(block_of(g, rows, r, b)->s);
+        UNROLL_FULLY
+        for (int h = 0; h < WIDTH; h++) {
+            sum[h][r] = _mm256_fmadd_ps(min[h], s, sum[h][r]);
+        }
+    }
+}
+
+/* The float steps that kern.h prescribes. scales, mins: those of the first half that is done. */
+static ALWAYS_INLINE void add_part(const struct job *g, const unsigned char *scales, const unsigned char *mins,
+                                   const unsigned char *rows, size_t b, int part, int n, struct shape k, bool is_fine,
+                                   __m256i acc[WIDTH][TILE_ROWS], __m256 sum[WIDTH][TILE_ROWS])
+{
+    __m256 product[WIDTH][TILE_ROWS];
+    UNROLL_FULLY
+    for (int h = 0; h < WIDTH; h++) {
+        __m256 scale = k.has_bf16_scale ? bf16_row(scales + 16 * h) : half_row(scales + 16 * h);
+        scale = is_fine ? _mm256_mul_ps(scale, _mm256_set1_ps(1.0f / 256)) : scale;
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            product[h][r] = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(acc[h][r]));
+        }
+    }
+    if (k.has_min && k.parts == 2) {
+        add_half_min(g, mins, rows, b, part, n, is_fine, product);
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        __m256 d = _mm256_set1_ps(block_of(g, rows, r, b)->d);
+        UNROLL_FULLY
+        for (int h = 0; h < WIDTH; h++) {
+            sum[h][r] = _mm256_fmadd_ps(product[h][r], d, sum[h][r]);
+        }
+    }
+    if (k.has_min && k.parts == 1) {
+        add_min(g, mins, rows, b, n, sum);
+    }
+}
+
+/* One block's part of a tile, halves first .. first+WIDTH-1. */
+static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, __m256i table,
+                                    const unsigned char *rows, size_t b, int part, int first, int n, struct shape k,
+                                    bool is_fine, __m256 sum[WIDTH][TILE_ROWS])
+{
+    const unsigned char *codes = panel + b * (size_t)(k.bits * 64) + 32 * first;
+    __m256i acc[WIDTH][TILE_ROWS];
+    UNROLL_FULLY
+    for (int h = 0; h < WIDTH; h++) {
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            acc[h][r] = _mm256_setzero_si256();
+        }
+    }
+    dot(g, codes, table, rows, b, part, n, k, false, acc);
+    if (is_fine) {
+        UNROLL_FULLY
+        for (int h = 0; h < WIDTH; h++) {
+            UNROLL_FULLY
+            for (int r = 0; r < n; r++) {
+                acc[h][r] = _mm256_slli_epi32(acc[h][r], 8);
+            }
+        }
+        dot(g, codes, table, rows, b, part, n, k, true, acc);
+    }
+    size_t at = (b * (size_t)k.parts + (size_t)part) * 32 + 16 * (size_t)first;
+    add_part(g, panel + g->scales + at, panel + g->mins + at, rows, b, part, n, k, is_fine, acc, sum);
+}
+
+/* n_halves halves from `first` on, block by block, WIDTH of them at a time. */
+static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
+                               int first, int n_halves, int n, struct shape k)
+{
+    __m256 sum[HALVES][TILE_ROWS];
+    __m256i table = _mm256_setzero_si256();
+    if (k.has_table) {
+        table = _mm256_load_si256((const __m256i *)(const void *)(panel + g->table));
+        prefetch_table(g, panel, k);
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        sum[0][r] = sum[1][r] = _mm256_setzero_ps();
+    }
+    for (size_t b = 0; b < g->n_blocks; b++) {
+        prefetch(g, panel, b, k);
+        bool is_fine = any_fine(g, rows, b, n);
+        UNROLL_FULLY
+        for (int h = 0; h < n_halves; h += WIDTH) {
+            UNROLL_FULLY
+            for (int part = 0; part < k.parts; part++) {
+                if (is_fine) {
+                    tile_part(g, panel, table, rows, b, part, first + h, n, k, true, sum + h);
+                } else {
+                    tile_part(g, panel, table, rows, b, part, first + h, n, k, false, sum + h);
+                }
+            }
+        }
+    }
+    UNROLL_FULLY
+    for (int h = 0; h < n_halves; h++) {
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            _mm256_storeu_ps(out + (size_t)r * g->out_stride + 8 * (first + h), sum[h][r]);
+        }
+    }
+}
+
+/* Full tiles keep to WIDTH halves, for want of registers; the others do both, so that few rows, whose panels stream
+ * from memory, read a panel once. */
+static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
+                                     float *out, struct shape k)
+{
+    int r = 0;
+    for (; r + TILE_ROWS <= n; r += TILE_ROWS) {
+        for (int first = 0; first < HALVES; first += WIDTH) {
+            tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, first, WIDTH, TILE_ROWS,
+                 k);
+        }
+    }
+    if (n - r >= 2) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 0, HALVES, 2, k);
+        r += 2;
+    }
+    if (n - r >= 1) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, 0, HALVES, 1, k);
+    }
+}
+
+static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
+{
+    all_panels(a, kind, k);
+}
+
+#endif

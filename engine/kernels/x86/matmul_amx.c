@@ -1,0 +1,6 @@
+/* out = rows * panels^T with AMX int8 tiles, quantised kinds: the body over the instructions themselves. */
+#include "engine/kernels/x86/amx_tile.h"
+
+#include "engine/kernels/x86/matmul_amx_vec.h"
+
+void kern_matmul_init_amx(struct kern_table *t) { matmul_vec_init(t); }

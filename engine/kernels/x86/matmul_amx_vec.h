@@ -1,0 +1,225 @@
+/* out = rows * panels^T with AMX int8 tiles, quantised kinds. Include after amx_tile.h or what stands in for it.
+ *
+ * A panel's 8-bit block, 8 lines of 64 bytes in which lane l's four bytes are inputs 4j .. 4j+3, is what AMX wants for
+ * the second factor. So one tile product is 16 activation rows by a block of 32 inputs by 16 output rows:
+ *
+ *   A 16 x 32 bytes, kern_qblock.hi of 16 rows, as they lie     B 8 x 64 bytes, codes     C 16 x 16 int32
+ *
+ * 4-bit codes are unpacked to such a block, and zero points subtracted there, which saves the correction for every row:
+ * B then is signed; kinds with minimums have it unsigned. Scales change from block to block, so C is stored after each
+ * and the float steps are done on vectors, in the order that kern.h prescribes: bits are those of ref. The tile
+ * products of a block run while the float steps of the one before it are done.
+ *
+ * Fewer than 16 rows go to avx512's kernel. So do float kinds: kern.h wants one FMA in f32 after the other, but tiles
+ * of f16 or bf16 round the activations to 11 or 8 bits and add in an order of their own. Functions with more than five
+ * parameters: see matmul_panels_vec.h. */
+#ifndef INFCGI_KERNELS_X86_MATMUL_AMX_VEC_H
+#define INFCGI_KERNELS_X86_MATMUL_AMX_VEC_H
+
+#include "engine/kernels/isa.h"
+
+/* CPUs with AMX have second-level caches of 2 MiB. */
+enum { ROWS_IN_CACHE_BYTES = 1024 * 1024, TILE_ROWS = 16, LINE_BYTES = 64, WORTH_A_TILE = 8 };
+#include "engine/kernels/x86/matmul_panels_vec.h"
+
+/* The tiles. */
+#define SUMS    0
+#define SUMS_LO 1
+#define ROWS    2
+#define ROWS_LO 3
+#define CODES   4
+
+/* Integer sums of a block, or of each part of one. */
+struct block_sums {
+    _Alignas(64) int32_t hi[2][TILE_ROWS][PANEL_ROWS];
+    int32_t lo[2][TILE_ROWS][PANEL_ROWS]; /* where is_fine */
+    bool is_fine;
+};
+
+static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
+{
+    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
+}
+
+static ALWAYS_INLINE __m512 bf16_row(const unsigned char *p)
+{
+    __m512i words = _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)(const void *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+}
+
+static ALWAYS_INLINE void configure(struct shape k)
+{
+    struct amx_config c = {.palette = 1};
+    c.rows[SUMS] = c.rows[SUMS_LO] = c.rows[ROWS] = c.rows[ROWS_LO] = TILE_ROWS;
+    c.row_bytes[SUMS] = c.row_bytes[SUMS_LO] = c.row_bytes[CODES] = LINE_BYTES;
+    c.row_bytes[ROWS] = c.row_bytes[ROWS_LO] = (uint16_t)(PANEL_BLOCK / k.parts);
+    c.rows[CODES] = (uint8_t)(PANEL_BLOCK / 4 / k.parts);
+    AMX_CONFIGURE(&c);
+}
+
+/* The codes of a block as 8 lines of bytes, less the zero point: in `room`, or where they are when nothing is to do. */
+static ALWAYS_INLINE const unsigned char *byte_lines(const unsigned char *codes, __m512i table, struct shape k,
+                                                     unsigned char *room)
+{
+    if (k.bits == 8 && k.zero_shift == 0) {
+        return codes;
+    }
+    const __m512i mask = _mm512_set1_epi8(15);
+    const __m512i zero = _mm512_set1_epi8(k.zero_shift != 0 ? (char)(1u << k.zero_shift) : 0);
+    UNROLL_FULLY
+    for (int j = 0; j < k.bits; j++) {
+        __m512i line = _mm512_load_si512(codes + LINE_BYTES * j);
+        if (k.bits == 8) {
+            _mm512_store_si512(room + LINE_BYTES * j, _mm512_sub_epi8(line, zero));
+        } else {
+            __m512i low = _mm512_and_si512(line, mask);
+            __m512i high = _mm512_and_si512(_mm512_srli_epi16(line, 4), mask);
+            low = k.has_table ? _mm512_shuffle_epi8(table, low) : low;
+            high = k.has_table ? _mm512_shuffle_epi8(table, high) : high;
+            _mm512_store_si512(room + LINE_BYTES * 2 * j, _mm512_sub_epi8(low, zero));
+            _mm512_store_si512(room + LINE_BYTES * (2 * j + 1), _mm512_sub_epi8(high, zero));
+        }
+    }
+    return room;
+}
+
+/* out = integer sums of block b of 16 rows. */
+static ALWAYS_INLINE void block_products(const struct job *g, const unsigned char *panel, __m512i table,
+                                         const unsigned char *rows, size_t b, struct shape k, struct block_sums *out)
+{
+    _Alignas(64) unsigned char room[PANEL_BLOCK / 4 * LINE_BYTES];
+    const unsigned char *codes = byte_lines(panel + b * (size_t)(k.bits * LINE_BYTES), table, k, room);
+    const struct kern_qblock *q = block_of(g, rows, 0, b);
+    out->is_fine = any_fine(g, rows, b, TILE_ROWS);
+    UNROLL_FULLY
+    for (int part = 0; part < k.parts; part++) {
+        int from = PANEL_BLOCK / k.parts * part;
+        AMX_LOAD(CODES, codes + LINE_BYTES * from / 4, LINE_BYTES);
+        AMX_LOAD(ROWS, q->hi + from, g->row_bytes);
+        AMX_ZERO(SUMS);
+        if (k.has_min) {
+            AMX_DOT_UNSIGNED(SUMS, ROWS, CODES);
+        } else {
+            AMX_DOT_SIGNED(SUMS, ROWS, CODES);
+        }
+        AMX_STORE(SUMS, out->hi[part], LINE_BYTES);
+        if (out->is_fine) {
+            AMX_LOAD(ROWS_LO, q->lo + from, g->row_bytes);
+            AMX_ZERO(SUMS_LO);
+            if (k.has_min) {
+                AMX_DOT_UNSIGNED(SUMS_LO, ROWS_LO, CODES);
+            } else {
+                AMX_DOT_SIGNED(SUMS_LO, ROWS_LO, CODES);
+            }
+            AMX_STORE(SUMS_LO, out->lo[part], LINE_BYTES);
+        }
+    }
+}
+
+/* The float steps that kern.h prescribes, for one part of block b. */
+static ALWAYS_INLINE void add_part(const struct job *g, const unsigned char *panel, const unsigned char *rows, size_t b,
+                                   int part, struct shape k, bool is_fine, const struct block_sums *sums, __m512 *sum)
+{
+    size_t at = (b * (size_t)k.parts + (size_t)part) * 2 * PANEL_ROWS;
+    __m512 scale = k.has_bf16_scale ? bf16_row(panel + g->scales + at) : half_row(panel + g->scales + at);
+    __m512 min = k.has_min ? half_row(panel + g->mins + at) : _mm512_setzero_ps();
+    __m512 half_min = _mm512_mul_ps(min, _mm512_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
+    scale = is_fine ? _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / 256)) : scale;
+    UNROLL_FULLY
+    for (int r = 0; r < TILE_ROWS; r++) {
+        const struct kern_qblock *q = block_of(g, rows, r, b);
+        __m512i acc = _mm512_load_si512(sums->hi[part][r]);
+        if (is_fine) {
+            acc = _mm512_add_epi32(_mm512_slli_epi32(acc, 8), _mm512_load_si512(sums->lo[part][r]));
+        }
+        __m512 product = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc));
+        if (k.has_min && k.parts == 2) {
+            int32_t total = is_fine ? 256 * q->half[part] + q->half_lo[part] : q->half[part];
+            product = _mm512_fmadd_ps(half_min, _mm512_cvtepi32_ps(_mm512_set1_epi32(total)), product);
+        }
+        sum[r] = _mm512_fmadd_ps(product, _mm512_set1_ps(q->d), sum[r]);
+        sum[r] = k.has_min && k.parts == 1 ? _mm512_fmadd_ps(min, _mm512_set1_ps(q->s), sum[r]) : sum[r];
+    }
+}
+
+static ALWAYS_INLINE void add_block(const struct job *g, const unsigned char *panel, const unsigned char *rows,
+                                    size_t b, struct shape k, const struct block_sums *sums, __m512 *sum)
+{
+    UNROLL_FULLY
+    for (int part = 0; part < k.parts; part++) {
+        if (sums->is_fine) {
+            add_part(g, panel, rows, b, part, k, true, sums, sum);
+        } else {
+            add_part(g, panel, rows, b, part, k, false, sums, sum);
+        }
+    }
+}
+
+static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
+                               struct shape k)
+{
+    struct block_sums sums[2]; /* of the block whose products are under way and of the one before it */
+    __m512i table = k.has_table ? _mm512_load_si512(panel + g->table) : _mm512_setzero_si512();
+    prefetch_table(g, panel, k);
+    __m512 sum[TILE_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < TILE_ROWS; r++) {
+        sum[r] = _mm512_setzero_ps();
+    }
+    for (size_t b = 0; b <= g->n_blocks; b++) {
+        if (b < g->n_blocks) {
+            prefetch(g, panel, b, k);
+            block_products(g, panel, table, rows, b, k, &sums[b % 2]);
+        }
+        if (b > 0) {
+            add_block(g, panel, rows, b - 1, k, &sums[(b - 1) % 2], sum);
+        }
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < TILE_ROWS; r++) {
+        _mm512_storeu_ps(out + (size_t)r * g->out_stride, sum[r]);
+    }
+}
+
+/* Rows from r on that make no tile: a panel at a time, as it is in the cache. */
+static ALWAYS_INLINE void few_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
+                                   float *out)
+{
+    kern_matmul_avx512(g->kind, &(struct kern_matmul_args){.panels = panel,
+                                                           .n_panels = 1,
+                                                           .k = g->n_blocks * PANEL_BLOCK,
+                                                           .rows = rows,
+                                                           .row_bytes = g->row_bytes,
+                                                           .n_rows = n,
+                                                           .out = out,
+                                                           .out_stride = g->out_stride});
+}
+
+static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
+                                     float *out, struct shape k)
+{
+    int r = 0;
+    while (r + TILE_ROWS <= n) {
+        tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, k);
+        r += TILE_ROWS;
+        if (n - r >= WORTH_A_TILE && n - r < TILE_ROWS) {
+            r = n - TILE_ROWS; /* computes some rows again, to the same bits */
+        }
+    }
+    if (r < n) {
+        few_rows(g, panel, rows + (size_t)r * g->row_bytes, n - r, out + (size_t)r * g->out_stride);
+    }
+}
+
+static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
+{
+    if (a->n_rows < TILE_ROWS) {
+        kern_matmul_avx512(kind, a);
+        return;
+    }
+    configure(k);
+    all_panels(a, kind, k);
+    AMX_RELEASE();
+}
+
+#endif
