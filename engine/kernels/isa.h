@@ -30,7 +30,8 @@ void kern_rows_init_ref(struct kern_table *t); /* what the sampler asks of a row
 /* ref: attention in one and in two stages; kv_store. */
 struct kv_layout;
 void kern_attention_init_ref(struct kern_table *t);
-void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *head_page);
+void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
+                       unsigned char *v_page);
 
 /* ref: matmul for every panel kind; quantize_row. */
 void kern_matmul_init_ref(struct kern_table *t);

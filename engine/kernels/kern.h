@@ -70,8 +70,8 @@ typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
 
 /* --- attention ----------------------------------------------------------------------------------------------------
  * Keys and values live in pages of KERN_PAGE_TOKENS positions, in one of the types of kv_type.h, which need not be the
- * same for both. Page p of a sequence holds positions 32p .. 32p+31; the part of one layer and KV head starts at
- * base + pages[p] * page_stride.
+ * same for both. Page p of a sequence holds positions 32p .. 32p+31; the keys of one layer and KV head start at
+ * keys + pages[p] * kv.k.bytes, the values at values + pages[p] * kv.v.bytes.
  * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1]. Row r, at position pos[r],
  * sees positions max(0, pos[r]-window+1) .. pos[r] (window 0: all). Positions are ascending. Cannot fail. Slots of a
  * page that a row does not see may hold anything, even NaN; a NaN that it sees shows in its output.
@@ -96,12 +96,11 @@ struct kern_attention_args {
     size_t out_stride;
     const int32_t *pos; /* [n_rows] */
     int n_rows;
-    int n_group;               /* query heads that share this KV head */
-    struct kv_layout kv;       /* kv.d: head width, a multiple of 4, at most KERN_MAX_HEAD */
-    const unsigned char *base; /* this layer's and KV head's part of page 0, 64-byte aligned */
-    size_t page_stride;        /* bytes between pages of the pool */
-    const int32_t *pages;      /* page table of the sequence, indexed by position / 32 */
-    int window;                /* 0 = none */
+    int n_group;                        /* query heads that share this KV head */
+    struct kv_layout kv;                /* kv.d: head width, a multiple of 4, at most KERN_MAX_HEAD */
+    const unsigned char *keys, *values; /* this layer's and KV head's parts of page 0, 64-byte aligned */
+    const int32_t *pages;               /* page table of the sequence, indexed by position / 32 */
+    int window;                         /* 0 = none */
     float scale;
     float softcap; /* 0 = none; else s = softcap * tanh(s / softcap) */
 };
@@ -150,9 +149,10 @@ struct kern_table {
      */
     void (*rope)(float *x, int n_rot, bool neox, const float *cos, const float *sin);
 
-    /* Stores one key and one value vector (l->d floats each, in the types of l) at slot 0..31 of a page's head part; no
+    /* Stores one key and one value vector (l->d floats each, in the types of l) at slot 0..31 of a page's parts; no
      * byte of another slot is written, so threads may store to one page. Exact. */
-    void (*kv_store)(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *head_page);
+    void (*kv_store)(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
+                     unsigned char *v_page);
 
     void (*attention)(const struct kern_attention_args *a);
     /* The same in two stages: one segment (a->out is not used); then n segments from their records, which lie

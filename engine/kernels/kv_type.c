@@ -70,23 +70,22 @@ static float scale_at(const struct kv_side *s, const unsigned char *side, int sl
                : dtype_f16_to_f32(((const uint16_t *)(const void *)scales)[block * KERN_PAGE_TOKENS + slot]);
 }
 
-float kv_key_at(const struct kv_layout *l, const unsigned char *head_page, int slot, int j)
+float kv_key_at(const struct kv_layout *l, const unsigned char *k_page, int slot, int j)
 {
     if (kv_type_is_float(l->k.type)) {
-        return half_or_bf16(l->k.type, ((const uint16_t *)(const void *)head_page)[j * KERN_PAGE_TOKENS + slot]);
+        return half_or_bf16(l->k.type, ((const uint16_t *)(const void *)k_page)[j * KERN_PAGE_TOKENS + slot]);
     }
-    int code = code_at(l->k.type, head_page, (size_t)(j / 2 * KERN_PAGE_TOKENS + slot), j % 2);
-    return (float)code * scale_at(&l->k, head_page, slot, j / l->k.block);
+    int code = code_at(l->k.type, k_page, (size_t)(j / 2 * KERN_PAGE_TOKENS + slot), j % 2);
+    return (float)code * scale_at(&l->k, k_page, slot, j / l->k.block);
 }
 
-float kv_value_at(const struct kv_layout *l, const unsigned char *head_page, int slot, int j)
+float kv_value_at(const struct kv_layout *l, const unsigned char *v_page, int slot, int j)
 {
-    const unsigned char *side = head_page + l->k.bytes;
     if (kv_type_is_float(l->v.type)) {
-        return half_or_bf16(l->v.type, ((const uint16_t *)(const void *)side)[slot * l->d + j]);
+        return half_or_bf16(l->v.type, ((const uint16_t *)(const void *)v_page)[kv_value_element(l->d, slot, j)]);
     }
     int code = l->v.type == KV_TYPE_Q4_0
-                   ? code_at(KV_TYPE_Q4_0, side, (size_t)((slot * l->v.n_blocks + j / 32) * 16 + j % 16), j / 16 % 2)
-                   : code_at(l->v.type, side, (size_t)(slot % 16 * kv_value_width(l->d) + j), slot / 16);
-    return (float)code * scale_at(&l->v, side, slot, j / l->v.block);
+                   ? code_at(KV_TYPE_Q4_0, v_page, (size_t)((slot * l->v.n_blocks + j / 32) * 16 + j % 16), j / 16 % 2)
+                   : code_at(l->v.type, v_page, (size_t)kv_value_pair(l->d, slot % 16, j), slot / 16);
+    return (float)code * scale_at(&l->v, v_page, slot, j / l->v.block);
 }

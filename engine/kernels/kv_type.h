@@ -1,18 +1,21 @@
 /* How keys and values lie in a page of the KV cache, for each type they can have.
  *
- * A page holds KERN_PAGE_TOKENS = 32 slots. The part of one layer and one KV head is its keys, then its values, each
- * at a multiple of 64 bytes. d: head width, D: d rounded up to 16, B = ceil(d / 32): blocks of 32 components.
+ * A page holds KERN_PAGE_TOKENS = 32 slots. For one layer and one KV head it has a part for keys and one for values,
+ * which lie apart: those of consecutive pages follow each other, and attention reads each from front to back, because
+ * the memory gives three times as much to long runs as to pieces of 4 KiB (docs/internals/attention.md). d: head width,
+ * D: d rounded up to 16, B = ceil(d / 32): blocks of 32 components; C: 32, or what is left of d (or D) in the last.
  *
  *   type        keys                                        values
- *   i16         int16 [d/2][32][2], f32 [32] scales         int16 [16][D][2], f32 [32] scales
- *   f16, bf16   16 bits [d][32]                             16 bits [32][d]
- *   q8_0        int8 [d/2][32][2], f16 [B][32] scales       int8 [16][D][2], f16 [32] scales
+ *   i16         int16 [d/2][32][2], f32 [32] scales         int16 [B][16][C of D][2], f32 [32] scales
+ *   f16, bf16   16 bits [d][32]                             16 bits [B][32][C of d]
+ *   q8_0        int8 [d/2][32][2], f16 [B][32] scales       int8 [B][16][C of D][2], f16 [32] scales
  *   q4_0        4 bits [d/2][32][2], f16 [B][32] scales     4 bits [32][B][16][2], f16 [B][32] scales
  *
  * Integer keys: [j/2][slot][j%2], so that one instruction multiplies a pair of components of 16 keys. Integer values:
- * [slot%16][component][slot/16], so that one multiplies two slots of 16 components; q4_0: [slot][block][c%16][c/16],
- * because two slots must not share a byte: threads store them at the same time. Components from d on are never read
- * into a result. 4 bits: code + 8, the first one of a pair in the low half of the byte. An element is code * scale.
+ * [block][slot%16][component][slot/16], so that one multiplies two slots of 16 components; q4_0:
+ * [slot][block][c%16][c/16], because two slots must not share a byte: threads store them at the same time. Components
+ * from d on are never read into a result. 4 bits: code + 8, the first one of a pair in the low half of the byte. An
+ * element is code * scale.
  *
  *   i16   One scale for a head vector. Keys: max(norm / 46300, largest / 32767), so that integer products with a
  *         query of the same norm cannot leave 32 bits [Cauchy-Schwarz: 46300^2 < 2^31]. Values: largest / 4095.
@@ -44,7 +47,7 @@ struct kv_side {
 struct kv_layout {
     int d; /* head width, even */
     struct kv_side k, v;
-    uint32_t bytes; /* keys and values of one head of one page; values lie behind k.bytes */
+    uint32_t bytes; /* k.bytes + v.bytes */
 };
 
 struct kv_layout kv_layout_of(enum kv_type k_type, enum kv_type v_type, int d);
@@ -62,9 +65,22 @@ static inline bool kv_type_is_float(enum kv_type type) { return type == KV_TYPE_
 
 static inline int kv_value_width(int d) { return (d + 15) / 16 * 16; }
 
+/* Number of the component pair (slots slot and slot + 16, slot < 16) of integer values that are no q4_0; of the element
+ * of float values. */
+static inline int kv_value_pair(int d, int slot, int j)
+{
+    int block = j / 32 * 32, left = kv_value_width(d) - block;
+    return block * 16 + slot * (left < 32 ? left : 32) + j - block;
+}
+static inline int kv_value_element(int d, int slot, int j)
+{
+    int block = j / 32 * 32, left = d - block;
+    return block * KERN_PAGE_TOKENS + slot * (left < 32 ? left : 32) + j - block;
+}
+
 /* Component j of the key or value in a slot, exactly as stored. */
-float kv_key_at(const struct kv_layout *l, const unsigned char *head_page, int slot, int j);
-float kv_value_at(const struct kv_layout *l, const unsigned char *head_page, int slot, int j);
+float kv_key_at(const struct kv_layout *l, const unsigned char *k_page, int slot, int j);
+float kv_value_at(const struct kv_layout *l, const unsigned char *v_page, int slot, int j);
 
 enum { KV_I16_NORM = 46300, KV_I16_KEY = 32767, KV_I16_VALUE = 4095 };
 

@@ -32,7 +32,7 @@ static const struct shape shapes[] = {
 };
 
 static const int widths[] = {4, 16, 20, 32, 44, 64, 80, 96, 128, 256};
-enum { RANDOM_SHAPES = 24, MAX_TABLE = 512, HEADS_IN_A_PAGE = 2, LONG = 8192 };
+enum { RANDOM_SHAPES = 24, MAX_TABLE = 512, LONG = 8192 };
 
 enum kind { UNIFORM, PEAKED, SPREAD, SUBNORMAL, HUGE_VALUES, KIND_COUNT };
 static const char *const kind_names[] = {"uniform", "peaked", "spread", "subnormal", "huge values"};
@@ -49,23 +49,27 @@ static int32_t from_of(const struct kern_attention_args *a, int32_t pos)
     return a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
 }
 
-static unsigned char *page_of(const struct kern_attention_args *a, int32_t t)
+static unsigned char *keys_of(const struct kern_attention_args *a, int32_t t)
 {
-    return (unsigned char *)(uintptr_t)(a->base + (size_t)a->pages[t / 32] * a->page_stride);
+    return (unsigned char *)(uintptr_t)a->keys + (size_t)a->pages[t / 32] * a->kv.k.bytes;
+}
+static unsigned char *values_of(const struct kern_attention_args *a, int32_t t)
+{
+    return (unsigned char *)(uintptr_t)a->values + (size_t)a->pages[t / 32] * a->kv.v.bytes;
 }
 static double key_at(const struct kern_attention_args *a, int32_t t, int j)
 {
-    return (double)kv_key_at(&a->kv, page_of(a, t), t % 32, j);
+    return (double)kv_key_at(&a->kv, keys_of(a, t), t % 32, j);
 }
 static double value_at(const struct kern_attention_args *a, int32_t t, int j)
 {
-    return (double)kv_value_at(&a->kv, page_of(a, t), t % 32, j);
+    return (double)kv_value_at(&a->kv, values_of(a, t), t % 32, j);
 }
 
 /* What an integer type multiplies the codes of a position's value with. */
 static double value_scale(const struct kern_attention_args *a, int32_t t, int j)
 {
-    const unsigned char *scales = page_of(a, t) + a->kv.k.bytes + a->kv.v.scales;
+    const unsigned char *scales = values_of(a, t) + a->kv.v.scales;
     int block = j / a->kv.v.block;
     return a->kv.v.type == KV_TYPE_I16
                ? (double)((const float *)(const void *)scales)[t % 32]
@@ -104,19 +108,18 @@ static void fill_position(struct check *c, enum kind kind, int32_t t)
         key[j] = random_element(c, kind, false);
         value[j] = random_element(c, kind, true);
     }
-    c->ref->kv_store(&k.a.kv, key, value, t % 32, page_of(&k.a, t));
+    c->ref->kv_store(&k.a.kv, key, value, t % 32, keys_of(&k.a, t), values_of(&k.a, t));
 }
 
-/* Pages in disorder, HEADS_IN_A_PAGE heads a page of which the last is ours; only what some row sees is a number. */
+/* Pages in disorder; only what some row sees is a number. */
 static void make_pages(struct check *c, enum kind kind)
 {
     int32_t first = from_of(&k.a, k.pos[0]), last = k.pos[k.a.n_rows - 1];
     int n_used = last / 32 - first / 32 + 1, n_pool = n_used + 1;
-    size_t head_bytes = k.a.kv.bytes;
-    k.a.page_stride = head_bytes * HEADS_IN_A_PAGE;
-    k.pool_bytes = k.a.page_stride * (size_t)n_pool;
+    k.pool_bytes = (size_t)k.a.kv.bytes * (size_t)n_pool;
     k.pool = check_buffer(k.pool_bytes, 64);
-    k.a.base = k.pool + head_bytes * (HEADS_IN_A_PAGE - 1);
+    k.a.keys = k.pool;
+    k.a.values = k.pool + (size_t)k.a.kv.k.bytes * (size_t)n_pool;
     k.a.pages = k.pages;
     for (size_t i = 0; i < k.pool_bytes; i += 2) {
         uint16_t h = garbage(c);
@@ -162,8 +165,8 @@ static void make_case(struct check *c, enum kind kind, const struct shape *s)
     make_pages(c, kind);
 }
 
-/* What rounding the weights of integer values adds to the limit [d]: for each 128 positions by what the largest weight, times
- * the scale of the value, is rounded to. first: position of score[0]. */
+/* What rounding the weights of integer values adds to the limit [d]: for each 128 positions by what the largest weight,
+ * times the scale of the value, is rounded to. first: position of score[0]. */
 static void add_weight_rounding(const struct kern_attention_args *a, int32_t first, const double *score, int32_t n,
                                 double largest, double *limit)
 {
@@ -257,7 +260,7 @@ static void spoil_unseen(struct check *c, int r)
     int32_t first = from_of(&k.a, k.pos[0]), last = k.pos[k.a.n_rows - 1];
     for (int32_t t = first / 32 * 32; t <= last / 32 * 32 + 31; t++) {
         if (t < from_of(&k.a, k.pos[r]) || t > k.pos[r]) {
-            c->ref->kv_store(&k.a.kv, nan, nan, t % 32, page_of(&k.a, t));
+            c->ref->kv_store(&k.a.kv, nan, nan, t % 32, keys_of(&k.a, t), values_of(&k.a, t));
         }
     }
 }
@@ -337,7 +340,7 @@ static void check_seen_nan(struct check *c)
         value[i] = (float)value_at(&k.a, k.pos[last], i);
     }
     (in_key ? key : value)[j] = NAN;
-    c->ref->kv_store(&k.a.kv, key, value, k.pos[last] % 32, page_of(&k.a, k.pos[last]));
+    c->ref->kv_store(&k.a.kv, key, value, k.pos[last] % 32, keys_of(&k.a, k.pos[last]), values_of(&k.a, k.pos[last]));
     k.a.out = check_buffer(n * sizeof *k.a.out, 4);
     c->t->attention(&k.a);
     check_same_f32(c, "rows before a NaN", k.a.out, before, k.a.out_stride * (size_t)last);
@@ -524,7 +527,7 @@ static void bench_shape(struct check *c, const struct shape *s)
     int n_pages = (s->first + s->n_rows + 31) / 32;
     const struct kv_layout kv = kv_layout_of(s->k_type, s->v_type, s->d);
     size_t head_bytes = kv.bytes, n = (size_t)(s->n_rows * s->n_group * s->d);
-    size_t pool_bytes = head_bytes * 3 * (size_t)n_pages, q_bytes = 2 * n * sizeof(float);
+    size_t pool_bytes = head_bytes * (size_t)n_pages, q_bytes = 2 * n * sizeof(float);
     unsigned char *pool = mem_map(pool_bytes, MEM_GENERAL);
     float *q = mem_map(q_bytes, MEM_GENERAL);
     if (pool != NULL && q != NULL) {
@@ -548,8 +551,8 @@ static void bench_shape(struct check *c, const struct shape *s)
                                            .n_rows = s->n_rows,
                                            .n_group = s->n_group,
                                            .kv = kv,
-                                           .base = pool,
-                                           .page_stride = 3 * head_bytes,
+                                           .keys = pool,
+                                           .values = pool + (size_t)kv.k.bytes * (size_t)n_pages,
                                            .pages = k.pages,
                                            .scale = 0.1f};
         char size[64];

@@ -273,10 +273,9 @@ static void check_stored(struct check *c, const struct kv_layout *l, const float
         bool is_key = i < l->d;
         const float *x = is_key ? k : v;
         int j = i % l->d;
-        double got = (double)(is_key ? kv_key_at : kv_value_at)(l, page, slot, j);
+        double got = (double)(is_key ? kv_key_at(l, page, slot, j) : kv_value_at(l, page + l->k.bytes, slot, j));
         double want = fmax(-65504, fmin(65504, (double)x[j]));
-        if (!is_near((float)got, want,
-                     store_limit(is_key ? &l->k : &l->v, is_key, x, (size_t)j, (size_t)l->d))) {
+        if (!is_near((float)got, want, store_limit(is_key ? &l->k : &l->v, is_key, x, (size_t)j, (size_t)l->d))) {
             check_fail(c, is_key ? "key" : "value", (size_t)j, got, want);
             return;
         }
@@ -289,8 +288,8 @@ static void kv_case(struct check *c, const struct kv_layout *l, int slot, int ki
     float *k = floats(d), *v = floats(d);
     unsigned char *page = check_buffer(l->bytes, 64), *want = check_buffer(l->bytes, 64), *probe;
     store_fill(c, kind, k, v, d);
-    c->t->kv_store(l, k, v, slot, page);
-    c->ref->kv_store(l, k, v, slot, want);
+    c->t->kv_store(l, k, v, slot, page, page + l->k.bytes);
+    c->ref->kv_store(l, k, v, slot, want, want + l->k.bytes);
     check_same_bytes(c, "page", page, want, l->bytes);
     if (kind != CHECK_FILL_COUNT && kind != CHECK_FILL_COUNT + 1) {
         check_stored(c, l, k, v, slot, page);
@@ -300,17 +299,17 @@ static void kv_case(struct check *c, const struct kv_layout *l, int slot, int ki
     probe = check_buffer(l->bytes, 64); /* no byte that another slot writes */
     for (int other = 0; other < KERN_PAGE_TOKENS; other++) {
         if (other != slot) {
-            c->ref->kv_store(l, v, k, other, probe);
+            c->ref->kv_store(l, v, k, other, probe, probe + l->k.bytes);
         }
     }
     memcpy(want, probe, l->bytes);
-    c->t->kv_store(l, k, v, slot, probe);
+    c->t->kv_store(l, k, v, slot, probe, probe + l->k.bytes);
     for (int other = 0; other < KERN_PAGE_TOKENS; other++) {
         if (other != slot) {
-            c->ref->kv_store(l, v, k, other, probe);
+            c->ref->kv_store(l, v, k, other, probe, probe + l->k.bytes);
         }
     }
-    c->ref->kv_store(l, k, v, slot, want);
+    c->ref->kv_store(l, k, v, slot, want, want + l->k.bytes);
     check_same_bytes(c, "full page", probe, want, l->bytes);
     check_guards(c);
 }
@@ -501,22 +500,25 @@ static void wrong_rope_beyond(float *x, int n_rot, bool neox, const float *cosin
     x[n_rot] += 1;
 }
 
-static void wrong_kv_slot(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *page)
+static void wrong_kv_slot(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
+                          unsigned char *v_page)
 {
-    honest.kv_store(l, k, v, slot ^ 1, page);
+    honest.kv_store(l, k, v, slot ^ 1, k_page, v_page);
 }
-static void wrong_kv_infinity(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *page)
+static void wrong_kv_infinity(const struct kv_layout *l, const float *k, const float *v, int slot,
+                              unsigned char *k_page, unsigned char *v_page)
 {
-    honest.kv_store(l, k, v, slot, page);
-    uint16_t *value = (uint16_t *)(void *)(page + l->k.bytes) + slot * l->d;
+    honest.kv_store(l, k, v, slot, k_page, v_page);
     for (int i = 0; l->v.type == KV_TYPE_F16 && i < l->d; i++) {
-        value[i] = v[i] > 65504 ? 0x7C00 : value[i];
+        uint16_t *value = (uint16_t *)(void *)v_page + kv_value_element(l->d, slot, i);
+        *value = v[i] > 65504 ? 0x7C00 : *value;
     }
 }
-static void wrong_kv_neighbour(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *page)
+static void wrong_kv_neighbour(const struct kv_layout *l, const float *k, const float *v, int slot,
+                               unsigned char *k_page, unsigned char *v_page)
 {
-    honest.kv_store(l, k, v, slot, page);
-    page[l->k.bytes + (uint32_t)(slot ^ 16) * 2] ^= 1;
+    honest.kv_store(l, k, v, slot, k_page, v_page);
+    v_page[(slot ^ 16) * 2] ^= 1;
 }
 
 static int32_t wrong_argmax_tie(const float *x, int32_t n)

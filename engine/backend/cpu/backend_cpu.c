@@ -70,10 +70,10 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     m->scratch_bytes = lay_out_scratch(m);
     m->scratch_memory = mem_map(m->scratch_bytes, MEM_SCRATCH);
     m->kv_layout = kv_layout_of(m->cfg.k_type, m->cfg.v_type, (int)p->head_dim);
-    m->kv_page_stride = (size_t)m->kv_layout.bytes * p->n_kv_heads;
-    uint64_t layer, all;
-    bool ok = ck_mul(m->kv_page_stride, (uint64_t)m->cfg.n_pages, &layer) && ck_mul(layer, p->n_layers, &all);
-    m->kv_layer_bytes = ok ? (size_t)layer : 0;
+    uint64_t head, all;
+    bool ok = ck_mul(m->kv_layout.bytes, (uint64_t)m->cfg.n_pages, &head) &&
+              ck_mul(head, (uint64_t)p->n_layers * p->n_kv_heads, &all);
+    m->kv_head_bytes = ok ? (size_t)head : 0;
     m->kv_bytes = ok ? (size_t)all : 0;
     m->kv = ok ? mem_map(m->kv_bytes, MEM_KV) : NULL;
     if (m->scratch_memory == NULL || m->kv == NULL) {
@@ -159,7 +159,7 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
         .v_type = kv_type_name((int)m->cfg.v_type),
         .weight_bytes = m->packed_bytes,
         .kv_bytes = m->kv_bytes,
-        .kv_page_bytes = m->kv_page_stride * m->plan->n_layers,
+        .kv_page_bytes = (size_t)m->kv_layout.bytes * m->plan->n_kv_heads * m->plan->n_layers,
         .scratch_bytes = m->scratch_bytes,
         .pack_state = m->pack_state,
         .pack_note = m->pack_note,

@@ -226,7 +226,7 @@ static void key_value_tile(const struct exec *e, const struct operand *o, uint32
         finish_head(e, k, s->k_norm, row);
         int32_t page = e->batch->page_tables[e->batch->seq[row]][pos / KERN_PAGE_TOKENS];
         e->m->kern.kv_store(&e->m->kv_layout, k, e->scratch->tile[1] + (size_t)i * stride, pos % KERN_PAGE_TOKENS,
-                            cpu_head_page(e->m, s->layer, kv_head, page));
+                            cpu_keys(e->m, s->layer, kv_head, page), cpu_values(e->m, s->layer, kv_head, page));
     }
 }
 

@@ -77,9 +77,9 @@ struct backend_model {
     char pack_note[ERR_TEXT_BYTES]; /* why the cache was not used or not written, "" when there is nothing to say */
     struct cpu_step *steps;
     int n_steps;
-    unsigned char *kv; /* [layer][page][K heads][K then V of the page, kv_type.h] */
+    unsigned char *kv; /* [layer][KV head]: keys of all pages, values of all pages (kv_type.h) */
     struct kv_layout kv_layout;
-    size_t kv_bytes, kv_layer_bytes, kv_page_stride;
+    size_t kv_bytes, kv_head_bytes;                             /* of all; of one head of one layer */
     float *bufs[CPU_MAX_BUFS];                                  /* [max_rows][stride] */
     size_t strides[CPU_MAX_BUFS];                               /* floats, multiples of 16 */
     float *rope_cos[PLAN_MAX_ROPES], *rope_sin[PLAN_MAX_ROPES]; /* [max_rows][n_rot/2] of this batch */
@@ -107,11 +107,16 @@ void cpu_pack_cache_close(struct backend_model *m);
 /* Lists the steps with norms fused in front of matmuls (cpu_steps.c). ERR_NOMEM. */
 MUST_CHECK enum err cpu_steps_compile(struct backend_model *m, struct err_info *info);
 
-/* The K and V part of a page that belongs to one KV head of one layer. */
-static inline unsigned char *cpu_head_page(const struct backend_model *m, int32_t layer, uint32_t kv_head, int32_t page)
+/* The keys, and the values, that a page holds of one KV head of one layer. */
+static inline unsigned char *cpu_keys(const struct backend_model *m, int32_t layer, uint32_t kv_head, int32_t page)
 {
-    return m->kv + (size_t)layer * m->kv_layer_bytes + (size_t)page * m->kv_page_stride +
-           (size_t)kv_head * m->kv_layout.bytes;
+    size_t head = (size_t)layer * m->plan->n_kv_heads + kv_head;
+    return m->kv + head * m->kv_head_bytes + (size_t)page * m->kv_layout.k.bytes;
+}
+static inline unsigned char *cpu_values(const struct backend_model *m, int32_t layer, uint32_t kv_head, int32_t page)
+{
+    size_t all_keys = (size_t)m->cfg.n_pages * m->kv_layout.k.bytes;
+    return cpu_keys(m, layer, kv_head, 0) + all_keys + (size_t)page * m->kv_layout.v.bytes;
 }
 
 /* Memory for attention (cpu_attention.c). ERR_NOMEM. */

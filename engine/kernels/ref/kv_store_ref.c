@@ -102,7 +102,7 @@ static void put_value(const struct kv_layout *l, const int *codes, int slot, uns
         return;
     }
     for (int j = 0; j < l->d; j++) {
-        size_t at = (size_t)(slot % 16 * kv_value_width(l->d) + j) * 2 + (size_t)(slot / 16);
+        size_t at = (size_t)kv_value_pair(l->d, slot % 16, j) * 2 + (size_t)(slot / 16);
         if (l->v.type == KV_TYPE_I16) {
             ((int16_t *)(void *)side)[at] = (int16_t)codes[j];
         } else {
@@ -131,12 +131,14 @@ static void store_floats(const struct kv_layout *l, const float *x, bool is_key,
 {
     enum kv_type type = is_key ? l->k.type : l->v.type;
     for (int j = 0; j < l->d; j++) {
-        uint16_t *to = (uint16_t *)(void *)side + (is_key ? j * KERN_PAGE_TOKENS + slot : slot * l->d + j);
+        uint16_t *to =
+            (uint16_t *)(void *)side + (is_key ? j * KERN_PAGE_TOKENS + slot : kv_value_element(l->d, slot, j));
         *to = type == KV_TYPE_F16 ? dtype_f32_to_f16(x[j]) : dtype_f32_to_bf16(x[j]);
     }
 }
 
-void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *head_page)
+void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
+                       unsigned char *v_page)
 {
     float key[KERN_MAX_HEAD] = {0}, value[KERN_MAX_HEAD] = {0};
     bool is_nan = false;
@@ -147,13 +149,13 @@ void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v
     }
     key[0] = is_nan ? NAN : key[0];
     if (kv_type_is_float(l->k.type)) {
-        store_floats(l, key, true, slot, head_page);
+        store_floats(l, key, true, slot, k_page);
     } else {
-        store_integers(l, key, true, is_nan, slot, head_page);
+        store_integers(l, key, true, is_nan, slot, k_page);
     }
     if (kv_type_is_float(l->v.type)) {
-        store_floats(l, value, false, slot, head_page + l->k.bytes);
+        store_floats(l, value, false, slot, v_page);
     } else {
-        store_integers(l, value, false, is_nan, slot, head_page + l->k.bytes);
+        store_integers(l, value, false, is_nan, slot, v_page);
     }
 }

@@ -36,9 +36,8 @@ struct att_tile {
     int32_t *q_pairs;    /* [d/2][VEC_TILE] pairs of 16-bit components */
 };
 
-/* A page, and where the next one lies, to prefetch. */
 struct att_page {
-    const void *keys, *values, *next_keys, *next_values;
+    const void *keys, *values;
     const float *key_scales, *value_scales; /* [n_blocks][32], integer types */
     bool narrow_keys, narrow_values;        /* 8-bit codes that are widened when they are used */
 };

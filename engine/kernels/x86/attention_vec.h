@@ -224,15 +224,14 @@ static void att_tile_run(struct att_work *w, struct att_tile *t, const struct at
 }
 
 /* Pages from .. to, of one block, for all tiles that see something of them. */
-static void att_block_run(struct att_work *w, int32_t from, int32_t to, int32_t last)
+static void att_block_run(struct att_work *w, int32_t from, int32_t to)
 {
     const struct kern_attention_args *a = w->a;
     struct att_block b = {.first = from * KERN_PAGE_TOKENS, .n_pages = to - from + 1};
     for (int k = 0; k < b.n_pages; k++) {
-        const unsigned char *keys = a->base + (size_t)a->pages[from + k] * a->page_stride;
-        const unsigned char *next = a->base + (size_t)a->pages[MIN_OF(from + k + 1, last)] * a->page_stride;
-        b.pages[k] = (struct att_page){
-            .keys = keys, .values = keys + a->kv.k.bytes, .next_keys = next, .next_values = next + a->kv.k.bytes};
+        size_t page = (size_t)a->pages[from + k];
+        b.pages[k] =
+            (struct att_page){.keys = a->keys + page * a->kv.k.bytes, .values = a->values + page * a->kv.v.bytes};
         if (!kv_type_is_float(a->kv.k.type)) {
             att_int_keys(w, &b.pages[k], k);
         }
@@ -264,7 +263,7 @@ static void att_segment_run(struct att_work *w, int32_t segment)
     int32_t to = MIN_OF(last, segment * PAGES + PAGES - 1);
     while (first <= to) { /* blocks end at multiples of ATT_PAGES */
         int32_t end = MIN_OF(to, first / ATT_PAGES * ATT_PAGES + ATT_PAGES - 1);
-        att_block_run(w, first, end, last);
+        att_block_run(w, first, end);
         first = end + 1;
     }
 }

@@ -109,12 +109,14 @@ static void kv_put_value(const struct kv_layout *l, const struct kv_codes *c, in
         }
         return;
     }
-    size_t at = (size_t)(slot % 16 * kv_value_width(l->d)) * 2 + (size_t)(slot / 16);
-    for (int j = 0; j < l->d; j++, at += 2) {
-        if (l->v.type == KV_TYPE_I16) {
-            ((int16_t *)(void *)side)[at] = (int16_t)c->code[j];
-        } else {
-            ((int8_t *)side)[at] = (int8_t)c->code[j];
+    for (int from = 0; from < l->d; from += 32) { /* the places of a block follow each other */
+        size_t at = (size_t)kv_value_pair(l->d, slot % 16, from) * 2 + (size_t)(slot / 16);
+        for (int j = from; j < MIN_OF(l->d, from + 32); j++, at += 2) {
+            if (l->v.type == KV_TYPE_I16) {
+                ((int16_t *)(void *)side)[at] = (int16_t)c->code[j];
+            } else {
+                ((int8_t *)side)[at] = (int8_t)c->code[j];
+            }
         }
     }
 }
@@ -140,9 +142,12 @@ static void kv_put_floats(const struct kv_layout *l, const float *x, bool is_key
             vec_store_f16_part(bits + j, vec_load_part(x + j, n), n);
         }
     }
-    uint16_t *to = (uint16_t *)(void *)side + (is_key ? slot : slot * l->d);
-    for (int j = 0; j < l->d; j++) {
-        to[is_key ? j * KERN_PAGE_TOKENS : j] = bits[j];
+    uint16_t *to = (uint16_t *)(void *)side;
+    for (int j = 0; is_key && j < l->d; j++) {
+        to[j * KERN_PAGE_TOKENS + slot] = bits[j];
+    }
+    for (int j = 0; !is_key && j < l->d; j += 32) {
+        memcpy(to + kv_value_element(l->d, slot, j), bits + j, (size_t)MIN_OF(32, l->d - j) * sizeof *to);
     }
 }
 
@@ -159,7 +164,8 @@ static void kv_put(const struct kv_layout *l, bool is_key, bool is_nan, const fl
     kv_put_scales(s, &c, slot, side);
 }
 
-static void vec_kv_store(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *head_page)
+static void vec_kv_store(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
+                         unsigned char *v_page)
 {
     float key[KERN_MAX_HEAD + 16], value[KERN_MAX_HEAD + 16];
     vec probe = vec_set1(0); /* NaN when a component is */
@@ -172,8 +178,8 @@ static void vec_kv_store(const struct kv_layout *l, const float *k, const float 
     }
     bool is_nan = isnan(vec_sum(probe));
     key[0] = is_nan ? NAN : key[0];
-    kv_put(l, true, is_nan, key, slot, head_page);
-    kv_put(l, false, is_nan, value, slot, head_page + l->k.bytes);
+    kv_put(l, true, is_nan, key, slot, k_page);
+    kv_put(l, false, is_nan, value, slot, v_page);
 }
 
 #endif
