@@ -155,9 +155,11 @@ struct kern_table {
                      unsigned char *v_page);
 
     void (*attention)(const struct kern_attention_args *a);
-    /* The same in two stages: one segment (a->out is not used); then n segments from their records, which lie
-     * part_stride floats apart in ascending order (of a, only out, out_stride, n_rows, n_group and kv.d are used). */
-    void (*attention_part)(const struct kern_attention_args *a, int32_t segment, float *part);
+    /* The same in two stages: n segments from number `segment` on, records of a segment at parts, of the next one
+     * part_stride floats behind (a->out is not used); then all segments from their records, in ascending order (of a,
+     * only out, out_stride, n_rows, n_group and kv.d are used). */
+    void (*attention_part)(const struct kern_attention_args *a, int32_t segment, int n, float *parts,
+                           size_t part_stride);
     void (*attention_join)(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n);
 
     /* Index of the largest of x[n], n >= 1, the lowest among equals; NaNs lose. Exact. x need not be aligned. */

@@ -314,8 +314,10 @@ static void check_parts(struct check *c)
         return;
     }
     float *parts = check_buffer(stride * (size_t)(n - first) * sizeof *parts, 64);
-    for (int32_t s = n - 1; s >= first; s--) {
-        c->t->attention_part(&whole, s, parts + stride * (size_t)(s - first));
+    for (int32_t s = n; s > first;) { /* runs of one or two, the last first */
+        int32_t run = 1 + (int32_t)(check_random(c) & 1 && s - 1 > first);
+        s -= run;
+        c->t->attention_part(&whole, s, run, parts + stride * (size_t)(s - first), stride);
     }
     whole.out = check_buffer(out_floats * sizeof *whole.out, 4);
     c->t->attention_join(&whole, parts, stride, n - first);

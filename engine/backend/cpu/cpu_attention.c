@@ -21,9 +21,9 @@ struct cpu_block {
     size_t records;     /* floats before its records; the KV heads follow each other */
 };
 
-/* A block, or one segment of it. */
+/* A block (n 0), or some segments of it. */
 struct cpu_piece {
-    int32_t block, segment; /* segment counts from the block's first; -1: all */
+    int32_t block, segment, n;
 };
 
 struct cpu_attention {
@@ -107,14 +107,16 @@ static void split_block(struct backend_model *m, const struct backend_batch *bat
     size_t floats = (size_t)(n * block->n_rows) * m->plan->n_heads * kern_part_floats((int)m->plan->head_dim);
     if (n == 1 || block->n_rows > SPLIT_ROWS || cost_of(batch, block) <= limit ||
         floats > t->max_record_floats - *records || n > t->max_pieces - t->n_pieces - (t->n_blocks - b)) {
-        t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b, .segment = -1};
+        t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b};
         return;
     }
     block->n_segments = n;
     block->records = *records;
     *records += floats;
-    for (int32_t s = 0; s < n; s++) {
-        t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b, .segment = s};
+    int32_t run = (int32_t)MIN_OF(limit / (block->n_rows * KERN_SEGMENT_TOKENS), n);
+    run = MAX_OF(run, 1);
+    for (int32_t s = 0; s < n; s += run) {
+        t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b, .segment = s, .n = MIN_OF(run, n - s)};
     }
     for (uint32_t h = 0; h < m->plan->n_kv_heads; h++) {
         atomic_store_explicit(&t->open[(uint32_t)b * m->plan->n_kv_heads + h], n, memory_order_relaxed);
@@ -166,13 +168,13 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
         .scale = s->scale,
         .softcap = s->softcap,
     };
-    if (piece->segment < 0) {
+    if (piece->n == 0) {
         m->kern.attention(&a);
         return;
     }
     size_t stride = (size_t)b->n_rows * group * kern_part_floats((int)p->head_dim);
     float *records = t->records + b->records + stride * (size_t)b->n_segments * kv_head;
-    m->kern.attention_part(&a, piece->segment, records + stride * (size_t)piece->segment);
+    m->kern.attention_part(&a, piece->segment, piece->n, records + stride * (size_t)piece->segment, stride);
     atomic_int *open = &t->open[(uint32_t)piece->block * p->n_kv_heads + kv_head];
     if (atomic_fetch_sub_explicit(open, 1, memory_order_acq_rel) ==
         1) { /* pairs with the other threads' subtractions */

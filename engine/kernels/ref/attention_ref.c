@@ -53,7 +53,7 @@ static void attention(const struct kern_attention_args *a)
     }
 }
 
-static void attention_part(const struct kern_attention_args *a, int32_t segment, float *part)
+static void one_segment(const struct kern_attention_args *a, int32_t segment, float *part)
 {
     double max, sum, out[KERN_MAX_HEAD];
     int width = kv_value_width(a->kv.d);
@@ -67,6 +67,14 @@ static void attention_part(const struct kern_attention_args *a, int32_t segment,
         }
         part[width] = (float)max;
         part[width + 1] = (float)sum;
+    }
+}
+
+static void attention_part(const struct kern_attention_args *a, int32_t segment, int n, float *parts,
+                           size_t part_stride)
+{
+    for (int i = 0; i < n; i++) {
+        one_segment(a, segment + i, parts + (size_t)i * part_stride);
     }
 }
 

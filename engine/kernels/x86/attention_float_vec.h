@@ -33,6 +33,7 @@ static ALWAYS_INLINE void att_float_scores_n(struct att_work *w, const struct at
         for (int j = 0; j < d; j++) {
             const uint16_t *k = keys + j * KERN_PAGE_TOKENS + h;
             vec k0 = att_widen(k, is_f16), k1 = att_widen(k + VEC_LANES, is_f16);
+            vec_prefetch(p->next_keys + 2 * (j * KERN_PAGE_TOKENS + h));
             UNROLL_FULLY
             for (int i = 0; i < n; i++) {
                 vec q = vec_set1(t->q_float[j * VEC_TILE + i]);
@@ -64,7 +65,7 @@ static void att_bf16_scores(struct att_work *w, const struct att_tile *t, const 
 
 /* The part of a page's values that a call adds up: queries first .. first+n-1, slots from .. to-1 of the page. */
 struct att_span {
-    const uint16_t *values;
+    const uint16_t *values, *next;
     int at; /* slot of the block where the page begins */
     int first, from, to;
     bool is_f16;
@@ -91,6 +92,7 @@ static ALWAYS_INLINE void att_columns(struct att_work *w, struct att_tile *t, co
         vec v0 = is_full ? att_widen(v, is_f16) : att_widen_part(v, left, is_f16);
         vec v1 =
             is_full ? att_widen(v + VEC_LANES, is_f16) : att_widen_part(v + (right > 0 ? VEC_LANES : 0), right, is_f16);
+        vec_prefetch(s->next + (v - s->values));
         UNROLL_FULLY
         for (int i = 0; i < n; i++) {
             vec weight = vec_set1(w->weights[s->first + i][s->at + k]);
@@ -152,7 +154,8 @@ static void att_values_of_all(struct att_work *w, struct att_tile *t, const stru
 /* The values of a page: for each query in ascending order of slots; those that all see are added for all at once. */
 static void att_float_page(struct att_work *w, struct att_tile *t, const struct att_page *p, int at)
 {
-    struct att_span s = {.values = p->values, .at = at, .is_f16 = w->a->kv.v.type == KV_TYPE_F16};
+    struct att_span s = {
+        .values = p->values, .next = (const void *)p->next_values, .at = at, .is_f16 = w->a->kv.v.type == KV_TYPE_F16};
     int lo[VEC_TILE], hi[VEC_TILE], from = 0, to = KERN_PAGE_TOKENS;
     for (int i = 0; i < t->n; i++) {
         lo[i] = MAX_OF(t->queries[i].lo - at, 0);

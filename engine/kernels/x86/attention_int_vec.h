@@ -26,18 +26,20 @@ static void att_unpack_scales(const unsigned char *side, const struct kv_side *s
 }
 
 /* n bytes, a multiple of 64, of 8-bit codes. */
-static void att_widen_codes(const unsigned char *codes, int n, int16_t *out)
+static void att_widen_codes(const unsigned char *codes, const unsigned char *next, int n, int16_t *out)
 {
     for (int i = 0; i < n; i += ATT_STEP) {
+        vec_prefetch(next + i);
         ivec_store(out + i, ivec_widen_i8(codes + i));
     }
 }
 
 /* 4-bit pairs [d/2][32]. */
-static void att_widen_keys4(const unsigned char *codes, int d, int16_t *out)
+static void att_widen_keys4(const unsigned char *codes, const unsigned char *next, int d, int16_t *out)
 {
     const ivec low = ivec_set1(15), both = ivec_set1(15 | 15 << 16), eight = ivec_set1(8 | 8 << 16);
     for (int i = 0; i < d / 2 * KERN_PAGE_TOKENS; i += VEC_LANES) {
+        vec_prefetch(next + i);
         ivec pair = ivec_widen_u8(codes + i);
         pair = ivec_pair(ivec_and(pair, low), ivec_shift_right4(pair));
         ivec_store(out + 2 * i, ivec_sub16(ivec_and(pair, both), eight));
@@ -45,13 +47,15 @@ static void att_widen_keys4(const unsigned char *codes, int d, int16_t *out)
 }
 
 /* [32][B][16] bytes with components c and c + 16 become pairs of slots i and i + 16. */
-static void att_widen_values4(const unsigned char *codes, int n_blocks, int d, int16_t *out)
+static void att_widen_values4(const unsigned char *codes, const unsigned char *next, int n_blocks, int d, int16_t *out)
 {
     const ivec mask = ivec_set1(15 | 15 << 16), eight = ivec_set1(8 | 8 << 16);
     int row = n_blocks * 16;
     for (int i = 0; i < KERN_PAGE_TOKENS / 2; i++) {
         for (int c = 0; c < kv_value_width(d); c += VEC_LANES) {
             int at = i * row + c / 32 * 16 + c % 16;
+            vec_prefetch(next + at);
+            vec_prefetch(next + at + 16 * row);
             ivec pair = ivec_pair(ivec_widen_u8(codes + at), ivec_widen_u8(codes + at + 16 * row));
             pair = c % 32 < 16 ? pair : ivec_shift_right4(pair);
             ivec_store(out + 2 * kv_value_pair(d, i, c), ivec_sub16(ivec_and(pair, mask), eight));
@@ -75,11 +79,12 @@ static void att_int_keys(struct att_work *w, struct att_page *p, int k)
         return;
     }
     if (s->type == KV_TYPE_Q8_0) {
-        att_widen_codes(p->keys, d * KERN_PAGE_TOKENS, w->keys[k]);
+        att_widen_codes(p->keys, p->next_keys, d * KERN_PAGE_TOKENS, w->keys[k]);
     } else {
-        att_widen_keys4(p->keys, d, w->keys[k]);
+        att_widen_keys4(p->keys, p->next_keys, d, w->keys[k]);
     }
     p->keys = w->keys[k];
+    p->next_keys = (const unsigned char *)w->keys[k];
 }
 
 static void att_int_values_of(struct att_work *w, struct att_page *p, int k)
@@ -96,11 +101,12 @@ static void att_int_values_of(struct att_work *w, struct att_page *p, int k)
         return;
     }
     if (s->type == KV_TYPE_Q8_0) {
-        att_widen_codes(p->values, w->width * KERN_PAGE_TOKENS, w->values[k]);
+        att_widen_codes(p->values, p->next_values, w->width * KERN_PAGE_TOKENS, w->values[k]);
     } else {
-        att_widen_values4(p->values, s->n_blocks, w->a->kv.d, w->values[k]);
+        att_widen_values4(p->values, p->next_values, s->n_blocks, w->a->kv.d, w->values[k]);
     }
     p->values = w->values[k];
+    p->next_values = (const unsigned char *)w->values[k];
 }
 
 /* --- queries ---------------------------------------------------------------------------------------------------- */
@@ -138,6 +144,17 @@ static ALWAYS_INLINE ivec att_int_load(const void *codes, int at, bool is_narrow
     return is_narrow ? ivec_widen_i8((const int8_t *)codes + at) : ivec_load((const int16_t *)codes + at);
 }
 
+/* The two vectors of integers from number `at` on. */
+static ALWAYS_INLINE void att_int_prefetch(const unsigned char *codes, int at, bool is_narrow)
+{
+    if (is_narrow) {
+        vec_prefetch(codes + at);
+    } else {
+        vec_prefetch(codes + 2 * at);
+        vec_prefetch(codes + 2 * at + 2 * ATT_STEP);
+    }
+}
+
 /* Scores of n queries against the 32 keys of a page, into weights from slot `to` on. */
 static ALWAYS_INLINE void att_int_scores_n(struct att_work *w, const struct att_tile *t, const struct att_page *p,
                                            int to, int n, bool is_narrow)
@@ -153,6 +170,7 @@ static ALWAYS_INLINE void att_int_scores_n(struct att_work *w, const struct att_
             }
             for (int j = from; j < MIN_OF(from + block, n_pairs); j++) {
                 int at = (j * KERN_PAGE_TOKENS + h) * 2;
+                att_int_prefetch(p->next_keys, at, is_narrow);
                 ivec k0 = att_int_load(p->keys, at, is_narrow), k1 = att_int_load(p->keys, at + ATT_STEP, is_narrow);
                 UNROLL_FULLY
                 for (int i = 0; i < n; i++) {
@@ -247,6 +265,7 @@ static ALWAYS_INLINE void att_int_columns(struct att_work *w, struct att_tile *t
     int at = 2 * kv_value_pair(w->a->kv.d, 0, c), row = 2 * MIN_OF(32, w->width - c / 32 * 32);
     UNROLL_FULLY
     for (int slot = 0; slot < KERN_PAGE_TOKENS / 2; slot++) {
+        att_int_prefetch(p->next_values, at, is_narrow);
         ivec v0 = att_int_load(p->values, at, is_narrow);
         ivec v1 = two ? att_int_load(p->values, at + ATT_STEP, is_narrow) : v0;
         at += row;

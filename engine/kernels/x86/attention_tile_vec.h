@@ -38,6 +38,7 @@ struct att_tile {
 
 struct att_page {
     const void *keys, *values;
+    const unsigned char *next_keys, *next_values; /* to fetch from memory while this one is at work */
     const float *key_scales, *value_scales; /* [n_blocks][32], integer types */
     bool narrow_keys, narrow_values;        /* 8-bit codes that are widened when they are used */
 };

@@ -223,19 +223,31 @@ static void att_tile_run(struct att_work *w, struct att_tile *t, const struct at
     (kv_type_is_float(w->a->kv.v.type) ? att_float_values : att_int_values)(w, t, b);
 }
 
-/* Pages from .. to, of one block, for all tiles that see something of them. */
-static void att_block_run(struct att_work *w, int32_t from, int32_t to)
+/* Where page number `page` of the sequence lies, and the one a block behind it, but not beyond `last`. */
+static inline struct att_page att_page_of(const struct kern_attention_args *a, int32_t page, int32_t last)
 {
-    const struct kern_attention_args *a = w->a;
+    size_t here = (size_t)a->pages[page], next = (size_t)a->pages[MIN_OF(page + ATT_PAGES, last)];
+    struct att_page p = {.keys = a->keys + here * a->kv.k.bytes,
+                         .values = a->values + here * a->kv.v.bytes,
+                         .next_keys = a->keys + next * a->kv.k.bytes,
+                         .next_values = a->values + next * a->kv.v.bytes};
+    for (uint32_t i = 0; i < 2 * 64; i += 64) { /* the loops prefetch codes as they go, but not scales */
+        vec_prefetch(p.next_keys + MIN_OF(a->kv.k.scales + i, a->kv.k.bytes - 1));
+        vec_prefetch(p.next_values + MIN_OF(a->kv.v.scales + i, a->kv.v.bytes - 1));
+    }
+    return p;
+}
+
+/* Pages from .. to, of one block, for all tiles that see something of them; pages up to `last` follow. */
+static void att_block_run(struct att_work *w, int32_t from, int32_t to, int32_t last)
+{
     struct att_block b = {.first = from * KERN_PAGE_TOKENS, .n_pages = to - from + 1};
     for (int k = 0; k < b.n_pages; k++) {
-        size_t page = (size_t)a->pages[from + k];
-        b.pages[k] =
-            (struct att_page){.keys = a->keys + page * a->kv.k.bytes, .values = a->values + page * a->kv.v.bytes};
-        if (!kv_type_is_float(a->kv.k.type)) {
+        b.pages[k] = att_page_of(w->a, from + k, last);
+        if (!kv_type_is_float(w->a->kv.k.type)) {
             att_int_keys(w, &b.pages[k], k);
         }
-        if (!kv_type_is_float(a->kv.v.type)) {
+        if (!kv_type_is_float(w->a->kv.v.type)) {
             att_int_values_of(w, &b.pages[k], k);
         }
     }
@@ -249,8 +261,8 @@ static void att_block_run(struct att_work *w, int32_t from, int32_t to)
     }
 }
 
-/* The pages of one segment that somebody sees. */
-static void att_segment_run(struct att_work *w, int32_t segment)
+/* The pages of one segment that somebody sees; segments up to `until` follow. */
+static void att_segment_run(struct att_work *w, int32_t segment, int32_t until)
 {
     enum { PAGES = KERN_SEGMENT_TOKENS / KERN_PAGE_TOKENS };
     int32_t first = INT32_MAX, last = 0;
@@ -258,12 +270,12 @@ static void att_segment_run(struct att_work *w, int32_t segment)
         first = MIN_OF(first, w->tiles[i].first);
         last = MAX_OF(last, w->tiles[i].last);
     }
-    last /= KERN_PAGE_TOKENS;
+    last = MIN_OF(last / KERN_PAGE_TOKENS, until * PAGES + PAGES - 1);
     first = MAX_OF(first / KERN_PAGE_TOKENS, segment * PAGES);
     int32_t to = MIN_OF(last, segment * PAGES + PAGES - 1);
     while (first <= to) { /* blocks end at multiples of ATT_PAGES */
         int32_t end = MIN_OF(to, first / ATT_PAGES * ATT_PAGES + ATT_PAGES - 1);
-        att_block_run(w, first, end);
+        att_block_run(w, first, end, last);
         first = end + 1;
     }
 }
@@ -332,7 +344,7 @@ static void vec_attention(const struct kern_attention_args *a)
         int32_t last = a->pos[(from - 1) / a->n_group];
         for (int32_t s = kern_first_segment(a->window, first); s <= kern_last_segment(last); s++) {
             att_begin_segment(&w);
-            att_segment_run(&w, s);
+            att_segment_run(&w, s, kern_last_segment(last));
             att_end_segment(&w, NULL);
         }
         for (int i = 0; i < w.n_tiles; i++) {
@@ -343,18 +355,21 @@ static void vec_attention(const struct kern_attention_args *a)
     }
 }
 
-static void vec_attention_part(const struct kern_attention_args *a, int32_t segment, float *part)
+static void vec_attention_part(const struct kern_attention_args *a, int32_t segment, int n, float *parts,
+                               size_t part_stride)
 {
     struct att_work w;
     w.a = a;
     w.width = kv_value_width(a->kv.d);
-    int n = a->n_rows * a->n_group;
-    for (int from = 0; from < n;) {
-        float *at = part + (size_t)from * kern_part_floats(a->kv.d);
-        from = att_fill(&w, from, n);
-        att_begin_segment(&w);
-        att_segment_run(&w, segment);
-        att_end_segment(&w, at);
+    int n_queries = a->n_rows * a->n_group;
+    for (int from = 0; from < n_queries;) {
+        float *part = parts + (size_t)from * kern_part_floats(a->kv.d);
+        from = att_fill(&w, from, n_queries);
+        for (int32_t s = segment; s < segment + n; s++, part += part_stride) {
+            att_begin_segment(&w);
+            att_segment_run(&w, s, segment + n - 1);
+            att_end_segment(&w, part);
+        }
     }
 }
 

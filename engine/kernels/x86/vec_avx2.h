@@ -3,6 +3,8 @@
 #ifndef INFCGI_KERNELS_X86_VEC_AVX2_H
 #define INFCGI_KERNELS_X86_VEC_AVX2_H
 
+#include "engine/base/compiler.h"
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,7 +61,8 @@ static inline vec vec_load_bf16_part(const uint16_t *p, size_t n)
     memcpy(h, p, (n >= 8 ? 8 : n) * sizeof *h);
     return vec_load_bf16(h);
 }
-static inline void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+/* Forced in line: gcc 12 finds a function that only prefetches to have no effect and drops its calls. */
+static ALWAYS_INLINE void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 static inline vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 static inline vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }

@@ -3,6 +3,8 @@
 #ifndef INFCGI_KERNELS_X86_VEC_AVX512_H
 #define INFCGI_KERNELS_X86_VEC_AVX512_H
 
+#include "engine/base/compiler.h"
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,7 +38,8 @@ static inline vec vec_load_bf16_part(const uint16_t *p, size_t n)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(vec_mask(n), p)), 16));
 }
-static inline void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+/* Forced in line: gcc 12 finds a function that only prefetches to have no effect and drops its calls. */
+static ALWAYS_INLINE void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 static inline vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
 static inline vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
