@@ -18,6 +18,7 @@ enum {
 struct cpu_block {
     int32_t row, n_rows;
     int32_t n_segments; /* 0: in one piece */
+    int n_pieces;       /* that a KV head's segments are dealt in */
     size_t records;     /* floats before its records; the KV heads follow each other */
 };
 
@@ -30,7 +31,7 @@ struct cpu_attention {
     struct cpu_block *blocks; /* [max_rows] of this batch */
     struct cpu_piece *pieces; /* [max_pieces] longest first, more or less */
     int32_t n_blocks, n_pieces, max_pieces;
-    atomic_int *open; /* [max_rows][n_kv_heads] segments of a block that are not finished */
+    atomic_int *open; /* [max_rows][n_kv_heads] pieces of a block that are not finished */
     float *records;
     size_t max_record_floats;
 };
@@ -113,13 +114,14 @@ static void split_block(struct backend_model *m, const struct backend_batch *bat
     block->n_segments = n;
     block->records = *records;
     *records += floats;
-    int32_t run = (int32_t)MIN_OF(limit / (block->n_rows * KERN_SEGMENT_TOKENS), n);
-    run = MAX_OF(run, 1);
+    int64_t wanted = MIN_OF((cost_of(batch, block) + limit / 2) / MAX_OF(limit, 1), n);
+    int32_t run = (int32_t)((n + wanted - 1) / wanted);
+    block->n_pieces = (n + run - 1) / run;
     for (int32_t s = 0; s < n; s += run) {
         t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b, .segment = s, .n = MIN_OF(run, n - s)};
     }
     for (uint32_t h = 0; h < m->plan->n_kv_heads; h++) {
-        atomic_store_explicit(&t->open[(uint32_t)b * m->plan->n_kv_heads + h], n, memory_order_relaxed);
+        atomic_store_explicit(&t->open[(uint32_t)b * m->plan->n_kv_heads + h], block->n_pieces, memory_order_relaxed);
     }
 }
 
@@ -176,10 +178,9 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
     float *records = t->records + b->records + stride * (size_t)b->n_segments * kv_head;
     m->kern.attention_part(&a, piece->segment, piece->n, records + stride * (size_t)piece->segment, stride);
     atomic_int *open = &t->open[(uint32_t)piece->block * p->n_kv_heads + kv_head];
-    if (atomic_fetch_sub_explicit(open, 1, memory_order_acq_rel) ==
-        1) { /* pairs with the other threads' subtractions */
+    if (atomic_fetch_sub_explicit(open, 1, memory_order_acq_rel) == 1) { /* with the other threads' subtractions */
         m->kern.attention_join(&a, records, stride, b->n_segments);
-        atomic_store_explicit(open, b->n_segments, memory_order_relaxed); /* for the next layer, behind a barrier */
+        atomic_store_explicit(open, b->n_pieces, memory_order_relaxed); /* for the next layer, behind a barrier */
     }
 }
 
