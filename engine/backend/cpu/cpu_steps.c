@@ -94,8 +94,8 @@ enum err cpu_steps_compile(struct backend_model *m, struct err_info *info)
         i = make_step(p, i, now, c);
         c->after_gather = after_gather || c->step->op == PLAN_GATHER;
         after_gather = c->after_gather;
-        bool is_head = c->step->op == PLAN_MATMUL && c->step->epilogue == PLAN_LOGITS;
-        c->fine = is_head || m->cfg.high_precision ? 0 : FINE;
+
+        c->fine = m->cfg.high_precision ? 0 : FINE;
     }
     return ERR_OK;
 }
