@@ -2,6 +2,7 @@
  * while 16 rows are read side by side, which the hardware prefetchers follow. */
 #include "engine/kernels/panel.h"
 
+#include "engine/base/compiler.h"
 #include "engine/kernels/quant.h"
 
 #include <string.h>
@@ -10,17 +11,17 @@ static const struct panel_info panel_rows[PANEL_KIND_COUNT] = {
     [PANEL_F32] = {.name = "f32", .bits = 32, .is_float = true},
     [PANEL_F16] = {.name = "f16", .bits = 16, .is_float = true},
     [PANEL_BF16] = {.name = "bf16", .bits = 16, .is_float = true},
-    [PANEL_U4] = {.name = "u4", .bits = 4, .block = 32, .zero_point = 8},
-    [PANEL_U4_MIN] = {.name = "u4_min", .bits = 4, .block = 32, .has_min = true},
-    [PANEL_U8] = {.name = "u8", .bits = 8, .block = 32, .zero_point = 128},
-    [PANEL_U8_MIN] = {.name = "u8_min", .bits = 8, .block = 32, .has_min = true},
-    [PANEL_U8_B16] = {.name = "u8_b16", .bits = 8, .block = 16, .zero_point = 128},
-    [PANEL_U4_B16] = {.name = "u4_b16", .bits = 4, .block = 16, .zero_point = 8},
-    [PANEL_U4_MIN_B16] = {.name = "u4_min_b16", .bits = 4, .block = 16, .has_min = true},
-    [PANEL_T4] = {.name = "t4", .bits = 4, .block = 32, .zero_point = 128, .has_table = true},
-    [PANEL_T4_B16] = {.name = "t4_b16", .bits = 4, .block = 16, .zero_point = 128, .has_table = true},
-    [PANEL_T4_BF16] =
-        {.name = "t4_bf16", .bits = 4, .block = 32, .zero_point = 128, .has_table = true, .has_bf16_scale = true},
+#define ROW(kind, kind_name, n_bits, n_block, zero, min, table, bf16_scale, unit)                                      \
+    [PANEL_##kind] = {.name = #kind_name,                                                                              \
+                      .bits = n_bits,                                                                                  \
+                      .block = n_block,                                                                                \
+                      .zero_point = zero,                                                                              \
+                      .has_min = min,                                                                                  \
+                      .has_table = table,                                                                              \
+                      .has_bf16_scale = bf16_scale,                                                                    \
+                      .has_unit = unit},
+    PANEL_QUANT_KINDS(ROW)
+#undef ROW
 };
 
 const struct panel_info *panel_info(enum panel_kind kind) { return &panel_rows[kind]; }
@@ -32,26 +33,40 @@ enum {
 
 static size_t round_up_64(size_t n) { return (n + 63) / 64 * 64; }
 
-/* Bytes of one code block and of one block's scales, over the 16 lanes. */
+/* Bytes of one block over the 16 lanes: codes, scales. */
 static size_t code_bytes(const struct panel_info *info) { return (size_t)info->bits * PANEL_BLOCK * PANEL_ROWS / 8; }
 
 static size_t scale_bytes(const struct panel_info *info)
 {
-    return PANEL_BLOCK / info->block * PANEL_ROWS * sizeof(uint16_t);
+    return (size_t)(PANEL_BLOCK / info->block * PANEL_ROWS) * (info->has_unit ? sizeof(int8_t) : sizeof(uint16_t));
 }
 
-size_t panel_scale_offset(enum panel_kind kind, size_t k) { return k / PANEL_BLOCK * code_bytes(&panel_rows[kind]); }
-
-size_t panel_min_offset(enum panel_kind kind, size_t k)
+/* Bytes of a group of n blocks. */
+static size_t group_bytes(const struct panel_info *info, size_t n)
 {
-    return panel_scale_offset(kind, k) + k / PANEL_BLOCK * scale_bytes(&panel_rows[kind]);
+    size_t sides = info->has_min ? 2 : 1, units = info->has_unit && n > 0 ? PANEL_ROWS * sizeof(uint16_t) : 0;
+    return round_up_64(n * code_bytes(info) + sides * (n * scale_bytes(info) + units));
+}
+
+size_t panel_group_bytes(enum panel_kind kind) { return group_bytes(&panel_rows[kind], PANEL_GROUP); }
+
+struct panel_group panel_group_at(enum panel_kind kind, size_t k, size_t group)
+{
+    const struct panel_info *info = &panel_rows[kind];
+    struct panel_group g = {.codes = group * group_bytes(info, PANEL_GROUP)};
+    g.n_blocks = MIN_OF((size_t)PANEL_GROUP, k / PANEL_BLOCK - group * PANEL_GROUP);
+    g.scales = g.codes + g.n_blocks * code_bytes(info);
+    g.mins = g.scales + g.n_blocks * scale_bytes(info);
+    g.unit = g.mins + (info->has_min ? g.n_blocks * scale_bytes(info) : 0);
+    g.min_unit = g.unit + PANEL_ROWS * sizeof(uint16_t);
+    return g;
 }
 
 size_t panel_table_offset(enum panel_kind kind, size_t k)
 {
     const struct panel_info *info = &panel_rows[kind];
-    size_t mins = info->has_min ? k / PANEL_BLOCK * scale_bytes(info) : 0;
-    return round_up_64(panel_min_offset(kind, k) + mins);
+    size_t n_blocks = k / PANEL_BLOCK;
+    return n_blocks / PANEL_GROUP * group_bytes(info, PANEL_GROUP) + group_bytes(info, n_blocks % PANEL_GROUP);
 }
 
 size_t panel_bytes(enum panel_kind kind, size_t k)
@@ -62,6 +77,8 @@ size_t panel_bytes(enum panel_kind kind, size_t k)
     }
     return panel_table_offset(kind, k) + (info->has_table ? TABLE_BYTES : 0);
 }
+
+/* --- packing ---------------------------------------------------------------------------------------------------- */
 
 /* [n_rows][k] -> [k][16]; missing lanes are zero. */
 static void pack_f32(const unsigned char *src, size_t row_bytes, int n_rows, size_t k, uint32_t *dst)
@@ -82,46 +99,98 @@ static void pack_16_bit(const unsigned char *src, size_t row_bytes, int n_rows, 
     }
 }
 
-/* Lane `lane` of one code block: four inputs make a 32-bit word. */
-static inline void store_u4(const uint8_t *codes, unsigned char *dst, int lane)
+/* The words of one lane of a code block go into lines of 64 bytes; `dst` is the lane's word of the first line. */
+static inline void store_word(uint32_t word, unsigned char *dst, size_t line) { memcpy(dst + 64 * line, &word, 4); }
+
+/* Bits `from` on, `n` of each byte of a word. */
+static inline uint32_t bits_of(uint32_t word, int from, int n)
 {
-    for (size_t j = 0; j < 4; j++) {
-        uint32_t low, high;
-        memcpy(&low, codes + 8 * j, 4);
-        memcpy(&high, codes + 8 * j + 4, 4);
-        low |= high << 4; /* codes are below 16, so bytes do not run into one another */
-        memcpy(dst + 64 * j + 4 * (size_t)lane, &low, 4);
+    return word >> from & 0x01010101u * ((1u << n) - 1); /* bytes are below 64 where from > 0: nothing crosses over */
+}
+
+static inline void store_u4(const uint32_t *words, unsigned char *dst)
+{
+    for (size_t i = 0; i < 4; i++) {
+        store_word(bits_of(words[2 * i], 0, 4) | bits_of(words[2 * i + 1], 0, 4) << 4, dst, i);
     }
 }
 
-static inline void store_u8(const uint8_t *codes, unsigned char *dst, int lane)
+/* Two lines of bit pairs. */
+static inline void store_pairs(const uint32_t *words, int from, unsigned char *dst, size_t line)
 {
-    for (size_t j = 0; j < 8; j++) {
-        memcpy(dst + 64 * j + 4 * (size_t)lane, codes + 4 * j, 4);
-    }
-}
-
-/* One block of every lane: codes to `codes`, scales and minimums (parts per block) to `scales` and `mins`. The many
- * parameters are the two sides of a copy; the loop over blocks is the only caller. */
-static void pack_block(const struct quant_ops *ops, const struct panel_info *info, const unsigned char *src,
-                       size_t row_bytes, int n_rows, size_t i_block, unsigned char *codes, uint16_t *scales,
-                       uint16_t *mins)
-{
-    int parts = PANEL_BLOCK / info->block;
-    for (int lane = 0; lane < n_rows; lane++) {
-        struct quant_block b;
-        ops->unpack(src + (size_t)lane * row_bytes, i_block, &b);
-        if (info->bits == 4) {
-            store_u4(b.codes, codes, lane);
-        } else {
-            store_u8(b.codes, codes, lane);
+    for (size_t h = 0; h < 2; h++) {
+        uint32_t line_word = 0;
+        for (size_t m = 0; m < 4; m++) {
+            line_word |= bits_of(words[4 * h + m], from, 2) << 2 * m;
         }
-        for (int part = 0; part < parts; part++) {
-            scales[part * PANEL_ROWS + lane] =
-                info->has_bf16_scale ? dtype_f32_to_bf16(b.scale[part]) : dtype_f32_to_f16(b.scale[part]);
+        store_word(line_word, dst, line + h);
+    }
+}
+
+/* One line of single bits. */
+static inline void store_singles(const uint32_t *words, int from, unsigned char *dst, size_t line)
+{
+    uint32_t line_word = 0;
+    for (size_t v = 0; v < 8; v++) {
+        line_word |= bits_of(words[v], from, 1) << v;
+    }
+    store_word(line_word, dst, line);
+}
+
+static inline void store_codes(const uint8_t *codes, int bits, unsigned char *dst)
+{
+    uint32_t words[PANEL_BLOCK / 4];
+    memcpy(words, codes, sizeof words);
+    switch (bits) {
+    case 2:
+        store_pairs(words, 0, dst, 0);
+        break;
+    case 3:
+        store_pairs(words, 0, dst, 0);
+        store_singles(words, 2, dst, 2);
+        break;
+    case 4:
+        store_u4(words, dst);
+        break;
+    case 5:
+        store_u4(words, dst);
+        store_singles(words, 4, dst, 4);
+        break;
+    case 6:
+        store_u4(words, dst);
+        store_pairs(words, 4, dst, 4);
+        break;
+    default:
+        for (size_t v = 0; v < 8; v++) {
+            store_word(words[v], dst, v);
+        }
+    }
+}
+
+/* Scales and minimums of one lane of block b (of its group g). */
+static void store_scales(const struct panel_info *info, const struct quant_block *from, const struct panel_group *g,
+                         size_t b, size_t lane, unsigned char *panel)
+{
+    size_t parts = PANEL_BLOCK / info->block;
+    for (size_t part = 0; part < parts; part++) {
+        size_t at = (b * parts + part) * PANEL_ROWS + lane;
+        if (info->has_unit) {
+            panel[g->scales + at] = (unsigned char)from->step[part];
             if (info->has_min) {
-                mins[part * PANEL_ROWS + lane] = dtype_f32_to_f16(b.min[part]);
+                panel[g->mins + at] = (unsigned char)from->min_step[part];
             }
+            continue;
+        }
+        uint16_t *scales = (uint16_t *)(void *)(panel + g->scales), *mins = (uint16_t *)(void *)(panel + g->mins);
+        scales[at] = info->has_bf16_scale ? dtype_f32_to_bf16(from->scale[part]) : dtype_f32_to_f16(from->scale[part]);
+        if (info->has_min) {
+            mins[at] = dtype_f32_to_f16(from->min[part]);
+        }
+    }
+    if (info->has_unit && b == 0) {
+        memcpy(panel + g->unit + 2 * lane, &from->unit, sizeof from->unit);
+        if (info->has_min) {
+            memcpy(panel + g->min_unit + 2 * lane, &from->min_unit, sizeof from->min_unit);
         }
     }
 }
@@ -135,37 +204,95 @@ void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, 
     size_t bytes = panel_bytes(kind, k);
     if (n_rows < PANEL_ROWS) {
         memset(out, 0, bytes); /* missing lanes: zero weights or zero scales */
-    } else {
-        memset(out + (info->has_table ? panel_table_offset(kind, k) : bytes) - 64, 0, 64); /* padding at the end */
     }
-    if (info->bits == 32) {
-        pack_f32(src, row_bytes, n_rows, k, dst);
+    if (info->is_float) {
+        memset(out + bytes - 64, 0, 64); /* padding at the end */
+        if (info->bits == 32) {
+            pack_f32(src, row_bytes, n_rows, k, dst);
+        } else {
+            pack_16_bit(src, row_bytes, n_rows, k, dst);
+        }
         return;
     }
-    if (info->bits == 16) {
-        pack_16_bit(src, row_bytes, n_rows, k, dst);
-        return;
-    }
-    size_t n_scales = scale_bytes(info) / sizeof(uint16_t);
-    uint16_t *scales = (uint16_t *)(void *)(out + panel_scale_offset(kind, k));
-    uint16_t *mins = (uint16_t *)(void *)(out + panel_min_offset(kind, k));
-    for (size_t b = 0; b < k / PANEL_BLOCK; b++) {
-        pack_block(ops, info, src, row_bytes, n_rows, b, out + b * code_bytes(info), scales + b * n_scales,
-                   mins + b * n_scales);
+    for (size_t group = 0; group * PANEL_GROUP * PANEL_BLOCK < k; group++) {
+        struct panel_group g = panel_group_at(kind, k, group);
+        size_t end = g.codes + group_bytes(info, g.n_blocks);
+        memset(out + end - 64, 0, 64); /* padding */
+        for (size_t b = 0; b < g.n_blocks; b++) {
+            for (int lane = 0; lane < n_rows; lane++) {
+                struct quant_block block;
+                ops->unpack((const unsigned char *)src + (size_t)lane * row_bytes, group * PANEL_GROUP + b, &block);
+                store_codes(block.codes, info->bits, out + g.codes + b * code_bytes(info) + 4 * (size_t)lane);
+                store_scales(info, &block, &g, b, (size_t)lane, out);
+            }
+        }
     }
     for (size_t at = panel_table_offset(kind, k); at < bytes; at += TABLE_ENTRIES) {
         memcpy(out + at, ops->table, TABLE_ENTRIES);
     }
 }
 
+/* --- reading ---------------------------------------------------------------------------------------------------- */
+
 /* Code of input `in` (0..31) of a block for one lane. */
 static unsigned code_at(const unsigned char *codes, int bits, size_t in, int lane)
 {
-    if (bits == 8) {
-        return codes[in / 4 * 64 + 4 * (size_t)lane + in % 4];
+    const unsigned char *byte = codes + 4 * (size_t)lane + in % 4; /* of the first line */
+    size_t v = in / 4, pair = 2 * (v % 4);
+    switch (bits) {
+    case 2:
+        return byte[64 * (v / 4)] >> pair & 3;
+    case 3:
+        return (byte[64 * (v / 4)] >> pair & 3) | (byte[64 * 2] >> v & 1) << 2;
+    case 8:
+        return byte[64 * v];
+    default:
+        break;
     }
-    unsigned byte = codes[in / 8 * 64 + 4 * (size_t)lane + in % 4];
-    return in % 8 < 4 ? byte & 15 : byte >> 4;
+    unsigned low = byte[64 * (v / 2)] >> 4 * (v % 2) & 15;
+    return bits == 5   ? low | (byte[64 * 4] >> v & 1u) << 4
+           : bits == 6 ? low | (byte[64 * (4 + v / 4)] >> pair & 3u) << 4
+                       : low;
+}
+
+int panel_code(enum panel_kind kind, const void *panel, size_t k, size_t in, int lane)
+{
+    const struct panel_info *info = &panel_rows[kind];
+    size_t block = in / PANEL_BLOCK;
+    struct panel_group g = panel_group_at(kind, k, block / PANEL_GROUP);
+    const unsigned char *p = panel;
+    unsigned code = code_at(p + g.codes + block % PANEL_GROUP * code_bytes(info), info->bits, in % PANEL_BLOCK, lane);
+    return info->has_table ? p[panel_table_offset(kind, k) + code] : (int)code;
+}
+
+/* Scale or minimum number `at` of a lane: rows of them from `from` on, their unit at `unit`. */
+static float scale_at(const struct panel_info *info, const unsigned char *panel, size_t from, size_t unit, size_t at,
+                      int lane)
+{
+    uint16_t h;
+    at = at * PANEL_ROWS + (size_t)lane;
+    if (info->has_unit) {
+        memcpy(&h, panel + unit + 2 * (size_t)lane, sizeof h);
+        return dtype_f16_to_f32(h) * (float)(int8_t)panel[from + at];
+    }
+    memcpy(&h, panel + from + 2 * at, sizeof h);
+    return info->has_bf16_scale ? dtype_bf16_to_f32(h) : dtype_f16_to_f32(h);
+}
+
+float panel_scale(enum panel_kind kind, const void *panel, size_t k, size_t at, int lane)
+{
+    const struct panel_info *info = &panel_rows[kind];
+    size_t in_group = (size_t)(PANEL_GROUP * PANEL_BLOCK / info->block);
+    struct panel_group g = panel_group_at(kind, k, at / in_group);
+    return scale_at(info, panel, g.scales, g.unit, at % in_group, lane);
+}
+
+float panel_min(enum panel_kind kind, const void *panel, size_t k, size_t at, int lane)
+{
+    const struct panel_info *info = &panel_rows[kind];
+    size_t in_group = (size_t)(PANEL_GROUP * PANEL_BLOCK / info->block);
+    struct panel_group g = panel_group_at(kind, k, at / in_group);
+    return scale_at(info, panel, g.mins, g.min_unit, at % in_group, lane);
 }
 
 static void unpack_float_row(enum panel_kind kind, const unsigned char *p, size_t k, int lane, float *out)
@@ -190,15 +317,21 @@ void panel_unpack_row(enum panel_kind kind, const void *panel, size_t k, int lan
         unpack_float_row(kind, p, k, lane, out);
         return;
     }
-    const uint16_t *scales = (const uint16_t *)(const void *)(p + panel_scale_offset(kind, k));
-    const uint16_t *mins = (const uint16_t *)(const void *)(p + panel_min_offset(kind, k));
     const unsigned char *table = p + panel_table_offset(kind, k);
-    for (size_t i = 0; i < k; i++) {
-        size_t at = i / info->block * PANEL_ROWS + (size_t)lane;
-        unsigned code = code_at(p + i / PANEL_BLOCK * code_bytes(info), info->bits, i % PANEL_BLOCK, lane);
-        code = info->has_table ? table[code] : code;
-        float scale = info->has_bf16_scale ? dtype_bf16_to_f32(scales[at]) : dtype_f16_to_f32(scales[at]);
-        float product = scale * (float)((int)code - info->zero_point);
-        out[i] = info->has_min ? product + dtype_f16_to_f32(mins[at]) : product;
+    size_t parts = PANEL_BLOCK / info->block;
+    for (size_t b = 0; b < k / PANEL_BLOCK; b++) {
+        struct panel_group g = panel_group_at(kind, k, b / PANEL_GROUP);
+        size_t in_group = b % PANEL_GROUP;
+        const unsigned char *codes = p + g.codes + in_group * code_bytes(info);
+        for (size_t part = 0; part < parts; part++) {
+            float scale = scale_at(info, p, g.scales, g.unit, in_group * parts + part, lane);
+            float min = info->has_min ? scale_at(info, p, g.mins, g.min_unit, in_group * parts + part, lane) : 0;
+            for (size_t i = part * info->block; i < (part + 1) * info->block; i++) {
+                unsigned code = code_at(codes, info->bits, i, lane);
+                code = info->has_table ? table[code] : code;
+                float product = scale * (float)((int)code - info->zero_point);
+                out[b * PANEL_BLOCK + i] = info->has_min ? product + min : product;
+            }
+        }
     }
 }

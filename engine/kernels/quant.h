@@ -14,6 +14,9 @@ struct quant_block {
     uint8_t codes[PANEL_BLOCK]; /* unsigned, zero point of the panel kind included; indexes of table kinds */
     float scale[2];
     float min[2];
+    /* Kinds with units: scale = unit * step, min = min_unit * min_step, exact. */
+    int8_t step[2], min_step[2];
+    uint16_t unit, min_unit; /* f16 */
 };
 
 struct quant_ops {

@@ -10,11 +10,10 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     const uint8_t *b = (const uint8_t *)src + i_block / 8 * Q2_K_BYTES;
     size_t j = i_block % 8;
     const uint8_t *q = b + CODES + j / 4 * 32; /* four blocks share 32 bytes, two bits each */
-    float d = quant_half(b + D), dmin = quant_half(b + DMIN);
-    for (size_t part = 0; part < 2; part++) {
-        uint8_t packed = b[2 * j + part];
-        out->scale[part] = d * (float)(packed & 15);
-        out->min[part] = -(dmin * (float)(packed >> 4));
+    for (int part = 0; part < 2; part++) {
+        uint8_t packed = b[2 * j + (size_t)part];
+        quant_set_scale(out, part, b + D, packed & 15);
+        quant_set_min(out, part, b + DMIN, packed >> 4);
     }
     for (int i = 0; i < PANEL_BLOCK; i += 8) {
         uint64_t v = quant_bits(q + i, (int)(j % 4) * 2, 3);
@@ -22,9 +21,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out)
-{
-    quant_dequantize(unpack, PANEL_U4_MIN_B16, src, n, out);
-}
+static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U2_MIN_K, src, n, out); }
 
-const struct quant_ops quant_q2_k = {.panel = PANEL_U4_MIN_B16, .dequantize = dequantize, .unpack = unpack};
+const struct quant_ops quant_q2_k = {.panel = PANEL_U2_MIN_K, .dequantize = dequantize, .unpack = unpack};

@@ -3,14 +3,13 @@
 #include "engine/kernels/ref/quant_types.h"
 
 enum { Q3_K_BYTES = 110, CODES = 32, SCALES = 96, D = 108 }; /* offsets in the super-block */
-enum { TO_ZERO_POINT = 8 - 4 };                              /* the panel subtracts 8 where the file means 4 */
 
 /* Scale number j (0..15): low four bits in the nibbles of the first eight bytes, high two in those of the last four. */
-static float scale_of(const uint8_t *packed, size_t j)
+static int scale_of(const uint8_t *packed, size_t j)
 {
     int low = j < 8 ? packed[j] & 15 : packed[j - 8] >> 4;
     int high = packed[8 + j % 4] >> 2 * (j / 4) & 3;
-    return (float)((low | high << 4) - 32);
+    return (low | high << 4) - 32;
 }
 
 static void unpack(const void *src, size_t i_block, struct quant_block *out)
@@ -19,17 +18,14 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     size_t j = i_block % 8;
     const uint8_t *q =
         b + CODES + j / 4 * 32; /* four blocks share 32 bytes, two bits each; third bits: bit j of byte i */
-    float d = quant_half(b + D);
-    out->scale[0] = d * scale_of(b + SCALES, 2 * j);
-    out->scale[1] = d * scale_of(b + SCALES, 2 * j + 1);
-    out->min[0] = out->min[1] = 0;
+    quant_set_scale(out, 0, b + D, scale_of(b + SCALES, 2 * j));
+    quant_set_scale(out, 1, b + D, scale_of(b + SCALES, 2 * j + 1));
     for (int i = 0; i < PANEL_BLOCK; i += 8) {
         uint64_t v = quant_bits(q + i, (int)(j % 4) * 2, 3) | quant_bits(b + i, (int)j, 1) << 2;
-        v += QUANT_EACH_BYTE(TO_ZERO_POINT);
         memcpy(out->codes + i, &v, sizeof v);
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U4_B16, src, n, out); }
+static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U3_K, src, n, out); }
 
-const struct quant_ops quant_q3_k = {.panel = PANEL_U4_B16, .dequantize = dequantize, .unpack = unpack};
+const struct quant_ops quant_q3_k = {.panel = PANEL_U3_K, .dequantize = dequantize, .unpack = unpack};

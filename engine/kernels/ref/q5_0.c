@@ -2,7 +2,7 @@
  * llama.cpp b11434]. */
 #include "engine/kernels/ref/quant_types.h"
 
-enum { Q5_0_BYTES = 22, TO_ZERO_POINT = 128 - 16 }; /* the panel subtracts 128 where the file means 16 */
+enum { Q5_0_BYTES = 22 };
 
 static void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
@@ -10,9 +10,9 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     out->scale[0] = quant_half(b);
     out->min[0] = 0;
     quant_nibbles(b + 6, out->codes);
-    quant_fifth_bits(b + 2, TO_ZERO_POINT, out->codes);
+    quant_fifth_bits(b + 2, out->codes);
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U8, src, n, out); }
+static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U5, src, n, out); }
 
-const struct quant_ops quant_q5_0 = {.panel = PANEL_U8, .dequantize = dequantize, .unpack = unpack};
+const struct quant_ops quant_q5_0 = {.panel = PANEL_U5, .dequantize = dequantize, .unpack = unpack};

@@ -10,9 +10,9 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     out->scale[0] = quant_half(b);
     out->min[0] = quant_half(b + 2);
     quant_nibbles(b + 8, out->codes);
-    quant_fifth_bits(b + 4, 0, out->codes);
+    quant_fifth_bits(b + 4, out->codes);
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U8_MIN, src, n, out); }
+static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U5_MIN, src, n, out); }
 
-const struct quant_ops quant_q5_1 = {.panel = PANEL_U8_MIN, .dequantize = dequantize, .unpack = unpack};
+const struct quant_ops quant_q5_1 = {.panel = PANEL_U5_MIN, .dequantize = dequantize, .unpack = unpack};

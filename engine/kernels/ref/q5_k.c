@@ -2,16 +2,13 @@
  * w = d * scale * code - dmin * min, one scale and minimum per 32 [ggml-common.h, llama.cpp b11434]. */
 #include "engine/kernels/ref/quant_types.h"
 
-enum { Q5_K_BYTES = 176, SCALES = 4, HIGH = 16, NIBBLES = 48 }; /* offsets in the super-block */
+enum { Q5_K_BYTES = 176, HIGH = 16, NIBBLES = 48 }; /* offsets in the super-block */
 
 static void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
     const uint8_t *b = (const uint8_t *)src + i_block / 8 * Q5_K_BYTES;
     size_t j = i_block % 8;
-    float scale, min;
-    quant_k_scale(b + SCALES, j, &scale, &min);
-    out->scale[0] = quant_half(b) * scale;
-    out->min[0] = -(quant_half(b + 2) * min);
+    quant_k_scale(b, j, out);
     const uint8_t *q =
         b + NIBBLES + j / 2 * 32;   /* two blocks share 32 bytes: even ones the low nibbles, odd the high */
     const uint8_t *high = b + HIGH; /* bit j of byte i belongs to input i of block j */
@@ -22,6 +19,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U8_MIN, src, n, out); }
+static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U5_MIN_K, src, n, out); }
 
-const struct quant_ops quant_q5_k = {.panel = PANEL_U8_MIN, .dequantize = dequantize, .unpack = unpack};
+const struct quant_ops quant_q5_k = {.panel = PANEL_U5_MIN_K, .dequantize = dequantize, .unpack = unpack};

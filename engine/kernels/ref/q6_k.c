@@ -3,7 +3,6 @@
 #include "engine/kernels/ref/quant_types.h"
 
 enum { Q6_K_BYTES = 210, HIGH = 128, SCALES = 192, D = 208 }; /* offsets in the super-block */
-enum { TO_ZERO_POINT = 128 - 32 };                            /* the panel subtracts 128 where the file means 32 */
 
 static void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
@@ -14,17 +13,14 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     const int8_t *scales = (const int8_t *)b + SCALES + half * 8 + j * 2;
     int low_shift = j >= 2 ? 4 : 0;
     int high_shift = (int)j * 2;
-    float d = quant_half(b + D);
-    out->scale[0] = d * (float)scales[0];
-    out->scale[1] = d * (float)scales[1];
-    out->min[0] = out->min[1] = 0;
+    quant_set_scale(out, 0, b + D, scales[0]);
+    quant_set_scale(out, 1, b + D, scales[1]);
     for (int i = 0; i < PANEL_BLOCK; i += 8) {
         uint64_t v = quant_bits(low + i, low_shift, 0x0F) | quant_bits(high + i, high_shift, 3) << 4;
-        v += QUANT_EACH_BYTE(TO_ZERO_POINT);
         memcpy(out->codes + i, &v, sizeof v);
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U8_B16, src, n, out); }
+static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U6_K, src, n, out); }
 
-const struct quant_ops quant_q6_k = {.panel = PANEL_U8_B16, .dequantize = dequantize, .unpack = unpack};
+const struct quant_ops quant_q6_k = {.panel = PANEL_U6_K, .dequantize = dequantize, .unpack = unpack};

@@ -113,31 +113,47 @@ static ALWAYS_INLINE void quant_nibbles(const uint8_t *bytes, uint8_t *codes)
     }
 }
 
-/* Adds `add` and the fifth bit of each code (bit i of the little-endian word at `high` belongs to input i). A byte of
+/* Adds the fifth bit of each code (bit i of the little-endian word at `high` belongs to input i). A byte of
  * eight bits is copied to eight bytes, of which each keeps its own bit; adding 0x7F carries any bit into the top one.
  */
-static ALWAYS_INLINE void quant_fifth_bits(const uint8_t *high, uint8_t add, uint8_t *codes)
+static ALWAYS_INLINE void quant_fifth_bits(const uint8_t *high, uint8_t *codes)
 {
     for (int i = 0; i < 4; i++) {
         uint64_t v, own = QUANT_EACH_BYTE(high[i]) & 0x8040201008040201u;
         uint64_t fifth = ((own + QUANT_EACH_BYTE(0x7F)) & QUANT_EACH_BYTE(0x80)) >> 3;
         memcpy(&v, codes + 8 * i, sizeof v);
-        v = (v | fifth) + QUANT_EACH_BYTE(add);
+        v |= fifth;
         memcpy(codes + 8 * i, &v, sizeof v);
     }
 }
 
-/* Six-bit scale and minimum number j (0..7) of a Q4_K or Q5_K super-block from its 12 packed bytes. The first four of
- * each kind are the low six bits of bytes j and j+4; the rest have their low four bits in byte j+4 and their high two
- * in the top bits of bytes j-4 and j. */
-static ALWAYS_INLINE void quant_k_scale(const uint8_t *packed, size_t j, float *scale, float *min)
+/* Scale (minimum) `part` of a block of a kind with units: the half at d times step, or minus that. */
+static ALWAYS_INLINE void quant_set_scale(struct quant_block *out, int part, const uint8_t *d, int step)
 {
+    out->unit = quant_u16(d);
+    out->step[part] = (int8_t)step;
+    out->scale[part] = quant_half(d) * (float)step;
+}
+
+static ALWAYS_INLINE void quant_set_min(struct quant_block *out, int part, const uint8_t *dmin, int step)
+{
+    out->min_unit = quant_u16(dmin) ^ 0x8000;
+    out->min_step[part] = (int8_t)step;
+    out->min[part] = -(quant_half(dmin) * (float)step);
+}
+
+/* Six-bit scale and minimum of block j (0..7) of a Q4_K or Q5_K super-block, which begins with halves d and dmin and 12
+ * packed bytes. The first four of each kind are the low six bits of bytes j and j+4; the rest have their low four bits
+ * in byte j+4 and their high two in the top bits of bytes j-4 and j. */
+static ALWAYS_INLINE void quant_k_scale(const uint8_t *block, size_t j, struct quant_block *out)
+{
+    const uint8_t *packed = block + 4;
     if (j < 4) {
-        *scale = (float)(packed[j] & 63);
-        *min = (float)(packed[j + 4] & 63);
+        quant_set_scale(out, 0, block, packed[j] & 63);
+        quant_set_min(out, 0, block + 2, packed[j + 4] & 63);
     } else {
-        *scale = (float)((packed[j + 4] & 15) | (packed[j - 4] >> 6) << 4);
-        *min = (float)(packed[j + 4] >> 4 | (packed[j] >> 6) << 4);
+        quant_set_scale(out, 0, block, (packed[j + 4] & 15) | (packed[j - 4] >> 6) << 4);
+        quant_set_min(out, 0, block + 2, packed[j + 4] >> 4 | (packed[j] >> 6) << 4);
     }
 }
 

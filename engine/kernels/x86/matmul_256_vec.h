@@ -11,9 +11,9 @@ enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, HALVES = 2 };
 
 #include <string.h>
 
-/* acc[h][r] += codes . activations over n_lines lines of a block's codes; `table` holds the panel's table, if it has
- * one, in either half. Row r's activations lie r * row_bytes behind the first row's, q. */
-static ALWAYS_INLINE void dot_lines(const unsigned char *codes, int n_lines, __m256i table, const int8_t *q,
+/* acc[h][r] += codes . activations over words from .. to-1 of a block's codes; `table` holds the panel's table, if it
+ * has one, in either half. Row r's activations lie r * row_bytes behind the first row's, q. */
+static ALWAYS_INLINE void dot_words(const unsigned char *codes, int from, int to, __m256i table, const int8_t *q,
                                     size_t row_bytes, int n, struct shape k, __m256i acc[WIDTH][TILE_ROWS]);
 
 static ALWAYS_INLINE __m256 half_row(const unsigned char *p)
@@ -27,10 +27,42 @@ static ALWAYS_INLINE __m256 bf16_row(const unsigned char *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
 }
 
-/* Line j of a block's codes, half h. */
-static ALWAYS_INLINE __m256i line_of(const unsigned char *codes, int j, int h)
+static ALWAYS_INLINE __m256 step_row(const unsigned char *p)
 {
-    return _mm256_load_si256((const __m256i *)(const void *)(codes + 64 * j + 32 * h));
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
+/* Scales or minimums number `at` of a group: `rows` of them, their unit at `unit`; half h of the lanes. */
+static ALWAYS_INLINE __m256 scale_row(const unsigned char *rows, const unsigned char *unit, size_t at, int h,
+                                      struct shape k)
+{
+    if (k.has_unit) {
+        return _mm256_mul_ps(step_row(rows + at * PANEL_ROWS + 8 * h), half_row(unit + 16 * h));
+    }
+    rows += at * 2 * PANEL_ROWS + (size_t)(16 * h);
+    return k.has_bf16_scale ? bf16_row(rows) : half_row(rows);
+}
+
+/* Line j of a block's codes, half h; every byte's bits from `from` on that `mask` has. */
+static ALWAYS_INLINE __m256i bits_of(const unsigned char *codes, int j, int h, int from, char mask)
+{
+    __m256i line = _mm256_load_si256((const __m256i *)(const void *)(codes + 64 * j + 32 * h));
+    line = from > 0 ? _mm256_srli_epi16(line, from) : line;
+    return mask != -1 ? _mm256_and_si256(line, _mm256_set1_epi8(mask)) : line;
+}
+
+/* The low bits of word v of a block's codes, half h: all of 8, four of 4 to 6, two of 2 and 3. */
+static ALWAYS_INLINE __m256i low_bits(const unsigned char *codes, int v, int h, struct shape k)
+{
+    return k.bits == 8  ? bits_of(codes, v, h, 0, -1)
+           : k.bits < 4 ? bits_of(codes, v / 4, h, v % 4 * 2, 3)
+                        : bits_of(codes, v / 2, h, v % 2 * 4, 15);
+}
+
+/* Likewise the bits above, if there are any, from bit 0 on. */
+static ALWAYS_INLINE __m256i high_bits(const unsigned char *codes, int v, int h, struct shape k)
+{
+    return k.bits == 6 ? bits_of(codes, 4 + v / 4, h, v % 4 * 2, 3) : bits_of(codes, k.bits - 1, h, v, 1);
 }
 
 /* Four activation bytes in every lane. */
@@ -45,30 +77,29 @@ static ALWAYS_INLINE __m256i four_bytes(const int8_t *p)
 static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m256i table, const unsigned char *rows,
                               size_t b, int part, int n, struct shape k, bool is_lo, __m256i acc[WIDTH][TILE_ROWS])
 {
-    for (int r = 0; r < n && k.zero_shift != 0; r++) {
+    for (int r = 0; r < n && k.zero_point != 0; r++) {
         const struct kern_qblock *q = block_of(g, rows, r, b);
         const int32_t *half = is_lo ? q->half_lo : q->half;
         __m256i zero = _mm256_set1_epi32(k.parts == 2 ? half[part] : is_lo ? q->zero_lo : q->zero); /* -8 * sum */
-        zero = k.zero_shift > 3 ? _mm256_slli_epi32(zero, k.zero_shift - 3) : zero;
+        zero = k.zero_point < 8 ? _mm256_srai_epi32(zero, __builtin_ctz(8 / (unsigned)k.zero_point))
+                                : _mm256_slli_epi32(zero, __builtin_ctz((unsigned)k.zero_point / 8));
         UNROLL_FULLY
         for (int h = 0; h < WIDTH; h++) {
             acc[h][r] = _mm256_add_epi32(acc[h][r], zero);
         }
     }
     const struct kern_qblock *first = block_of(g, rows, 0, b);
-    const int8_t *q = (is_lo ? first->lo : first->hi) + PANEL_BLOCK / k.parts * part;
-    int n_lines = k.bits / k.parts;
-    dot_lines(codes + 64 * n_lines * part, n_lines, table, q, g->row_bytes, n, k, acc);
+    int words = PANEL_BLOCK / 4 / k.parts;
+    dot_words(codes, part * words, (part + 1) * words, table, is_lo ? first->lo : first->hi, g->row_bytes, n, k, acc);
 }
 
 /* product[h][r] += min times the sum of the inputs over half a block, in units of d. */
-static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *mins, const unsigned char *rows,
-                                       size_t b, int part, int n, bool is_fine, __m256 product[WIDTH][TILE_ROWS])
+static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
+                                       bool is_fine, __m256 min[WIDTH], __m256 product[WIDTH][TILE_ROWS])
 {
-    __m256 min[WIDTH];
     UNROLL_FULLY
     for (int h = 0; h < WIDTH; h++) {
-        min[h] = _mm256_mul_ps(half_row(mins + 16 * h), _mm256_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
+        min[h] = _mm256_mul_ps(min[h], _mm256_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
@@ -82,14 +113,9 @@ static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char 
 }
 
 /* The minimums' step of blocks with one scale. */
-static ALWAYS_INLINE void add_min(const struct job *g, const unsigned char *mins, const unsigned char *rows, size_t b,
-                                  int n, __m256 sum[WIDTH][TILE_ROWS])
+static ALWAYS_INLINE void add_min(const struct job *g, const unsigned char *rows, size_t b, int n,
+                                  const __m256 min[WIDTH], __m256 sum[WIDTH][TILE_ROWS])
 {
-    __m256 min[WIDTH];
-    UNROLL_FULLY
-    for (int h = 0; h < WIDTH; h++) {
-        min[h] = half_row(mins + 16 * h);
-    }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         __m256 s = _mm256_set1_ps(block_of(g, rows, r, b)->s);
@@ -100,23 +126,25 @@ static ALWAYS_INLINE void add_min(const struct job *g, const unsigned char *mins
     }
 }
 
-/* The float steps that kern.h prescribes. scales, mins: those of the first half that is done. */
-static ALWAYS_INLINE void add_part(const struct job *g, const unsigned char *scales, const unsigned char *mins,
-                                   const unsigned char *rows, size_t b, int part, int n, struct shape k, bool is_fine,
+/* The float steps that kern.h prescribes, for part `part` of block b, halves from `first` on. */
+static ALWAYS_INLINE void add_part(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
+                                   int part, int first, int n, struct shape k, bool is_fine,
                                    __m256i acc[WIDTH][TILE_ROWS], __m256 sum[WIDTH][TILE_ROWS])
 {
-    __m256 product[WIDTH][TILE_ROWS];
+    size_t at = b * (size_t)k.parts + (size_t)part;
+    __m256 product[WIDTH][TILE_ROWS], min[WIDTH];
     UNROLL_FULLY
     for (int h = 0; h < WIDTH; h++) {
-        __m256 scale = k.has_bf16_scale ? bf16_row(scales + 16 * h) : half_row(scales + 16 * h);
+        __m256 scale = scale_row(from->scales, from->unit, at, first + h, k);
         scale = is_fine ? _mm256_mul_ps(scale, _mm256_set1_ps(1.0f / 256)) : scale;
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
             product[h][r] = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(acc[h][r]));
         }
+        min[h] = k.has_min ? scale_row(from->mins, from->min_unit, at, first + h, k) : scale;
     }
     if (k.has_min && k.parts == 2) {
-        add_half_min(g, mins, rows, b, part, n, is_fine, product);
+        add_half_min(g, rows, b, part, n, is_fine, min, product);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
@@ -127,16 +155,16 @@ static ALWAYS_INLINE void add_part(const struct job *g, const unsigned char *sca
         }
     }
     if (k.has_min && k.parts == 1) {
-        add_min(g, mins, rows, b, n, sum);
+        add_min(g, rows, b, n, min, sum);
     }
 }
 
-/* One block's part of a tile, halves first .. first+WIDTH-1. */
-static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, __m256i table,
+/* One block's part of a tile, halves first .. first+WIDTH-1. rows: from the group's inputs on. */
+static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, __m256i table,
                                     const unsigned char *rows, size_t b, int part, int first, int n, struct shape k,
                                     bool is_fine, __m256 sum[WIDTH][TILE_ROWS])
 {
-    const unsigned char *codes = panel + b * (size_t)(k.bits * 64) + 32 * first;
+    const unsigned char *codes = from->codes + b * (size_t)(k.bits * 64) + 32 * first;
     __m256i acc[WIDTH][TILE_ROWS];
     UNROLL_FULLY
     for (int h = 0; h < WIDTH; h++) {
@@ -156,8 +184,29 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *pa
         }
         dot(g, codes, table, rows, b, part, n, k, true, acc);
     }
-    size_t at = (b * (size_t)k.parts + (size_t)part) * 32 + 16 * (size_t)first;
-    add_part(g, panel + g->scales + at, panel + g->mins + at, rows, b, part, n, k, is_fine, acc, sum);
+    add_part(g, from, rows, b, part, first, n, k, is_fine, acc, sum);
+}
+
+/* A group of a tile. */
+static ALWAYS_INLINE void tile_group(const struct job *g, const struct group *from, __m256i table,
+                                     const unsigned char *rows, int first, int n_halves, int n, struct shape k,
+                                     __m256 sum[HALVES][TILE_ROWS])
+{
+    for (size_t b = 0; b < from->n_blocks; b++) {
+        prefetch(from, b, k);
+        bool is_fine = any_fine(g, rows, b, n);
+        UNROLL_FULLY
+        for (int h = 0; h < n_halves; h += WIDTH) {
+            UNROLL_FULLY
+            for (int part = 0; part < k.parts; part++) {
+                if (is_fine) {
+                    tile_part(g, from, table, rows, b, part, first + h, n, k, true, sum + h);
+                } else {
+                    tile_part(g, from, table, rows, b, part, first + h, n, k, false, sum + h);
+                }
+            }
+        }
+    }
 }
 
 /* n_halves halves from `first` on, block by block, WIDTH of them at a time. */
@@ -168,26 +217,17 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     __m256i table = _mm256_setzero_si256();
     if (k.has_table) {
         table = _mm256_load_si256((const __m256i *)(const void *)(panel + g->table));
-        prefetch_table(g, panel, k);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         sum[0][r] = sum[1][r] = _mm256_setzero_ps();
     }
-    for (size_t b = 0; b < g->n_blocks; b++) {
-        prefetch(g, panel, b, k);
-        bool is_fine = any_fine(g, rows, b, n);
-        UNROLL_FULLY
-        for (int h = 0; h < n_halves; h += WIDTH) {
-            UNROLL_FULLY
-            for (int part = 0; part < k.parts; part++) {
-                if (is_fine) {
-                    tile_part(g, panel, table, rows, b, part, first + h, n, k, true, sum + h);
-                } else {
-                    tile_part(g, panel, table, rows, b, part, first + h, n, k, false, sum + h);
-                }
-            }
-        }
+    for (size_t left = g->n_blocks; left > 0;) {
+        struct group from = group_at(panel, left, k);
+        tile_group(g, &from, table, rows, first, n_halves, n, k, sum);
+        left -= from.n_blocks;
+        panel += g->group_bytes;
+        rows += PANEL_GROUP * sizeof(struct kern_qblock);
     }
     UNROLL_FULLY
     for (int h = 0; h < n_halves; h++) {

@@ -19,8 +19,10 @@
 #include "engine/kernels/isa.h"
 
 /* CPUs with AMX have second-level caches of 2 MiB. */
-enum { ROWS_IN_CACHE_BYTES = 1024 * 1024, TILE_ROWS = 16, LINE_BYTES = 64, WORTH_A_TILE = 8 };
+enum { ROWS_IN_CACHE_BYTES = 1024 * 1024, TILE_ROWS = 16, WORTH_A_TILE = 8 };
 #include "engine/kernels/x86/matmul_panels_vec.h"
+
+#include "engine/kernels/x86/matmul_512_vec.h"
 
 /* The tiles. */
 #define SUMS    0
@@ -36,17 +38,6 @@ struct block_sums {
     bool is_fine;
 };
 
-static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
-{
-    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
-}
-
-static ALWAYS_INLINE __m512 bf16_row(const unsigned char *p)
-{
-    __m512i words = _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)(const void *)p));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-}
-
 static ALWAYS_INLINE void configure(struct shape k)
 {
     struct amx_config c = {.palette = 1};
@@ -61,41 +52,30 @@ static ALWAYS_INLINE void configure(struct shape k)
 static ALWAYS_INLINE const unsigned char *byte_lines(const unsigned char *codes, __m512i table, struct shape k,
                                                      unsigned char *room)
 {
-    if (k.bits == 8 && k.zero_shift == 0) {
+    if (k.bits == 8 && k.zero_point == 0) {
         return codes;
     }
-    const __m512i mask = _mm512_set1_epi8(15);
-    const __m512i zero = _mm512_set1_epi8(k.zero_shift != 0 ? (char)(1u << k.zero_shift) : 0);
     UNROLL_FULLY
-    for (int j = 0; j < k.bits; j++) {
-        __m512i line = _mm512_load_si512(codes + LINE_BYTES * j);
-        if (k.bits == 8) {
-            _mm512_store_si512(room + LINE_BYTES * j, _mm512_sub_epi8(line, zero));
-        } else {
-            __m512i low = _mm512_and_si512(line, mask);
-            __m512i high = _mm512_and_si512(_mm512_srli_epi16(line, 4), mask);
-            low = k.has_table ? _mm512_shuffle_epi8(table, low) : low;
-            high = k.has_table ? _mm512_shuffle_epi8(table, high) : high;
-            _mm512_store_si512(room + LINE_BYTES * 2 * j, _mm512_sub_epi8(low, zero));
-            _mm512_store_si512(room + LINE_BYTES * (2 * j + 1), _mm512_sub_epi8(high, zero));
-        }
+    for (int v = 0; v < PANEL_BLOCK / 4; v++) {
+        __m512i words = code_words(codes, table, v, k);
+        _mm512_store_si512(room + LINE_BYTES * v, _mm512_sub_epi8(words, _mm512_set1_epi8((char)k.zero_point)));
     }
     return room;
 }
 
 /* out = integer sums of block b of 16 rows. */
-static ALWAYS_INLINE void block_products(const struct job *g, const unsigned char *panel, __m512i table,
+static ALWAYS_INLINE void block_products(const struct job *g, const struct group *from, __m512i table,
                                          const unsigned char *rows, size_t b, struct shape k, struct block_sums *out)
 {
     _Alignas(64) unsigned char room[PANEL_BLOCK / 4 * LINE_BYTES];
-    const unsigned char *codes = byte_lines(panel + b * (size_t)(k.bits * LINE_BYTES), table, k, room);
+    const unsigned char *codes = byte_lines(from->codes + b * (size_t)(k.bits * LINE_BYTES), table, k, room);
     const struct kern_qblock *q = block_of(g, rows, 0, b);
     out->is_fine = any_fine(g, rows, b, TILE_ROWS);
     UNROLL_FULLY
     for (int part = 0; part < k.parts; part++) {
-        int from = PANEL_BLOCK / k.parts * part;
-        AMX_LOAD(CODES, codes + LINE_BYTES * from / 4, LINE_BYTES);
-        AMX_LOAD(ROWS, q->hi + from, g->row_bytes);
+        int at = PANEL_BLOCK / k.parts * part;
+        AMX_LOAD(CODES, codes + LINE_BYTES * at / 4, LINE_BYTES);
+        AMX_LOAD(ROWS, q->hi + at, g->row_bytes);
         AMX_ZERO(SUMS);
         if (k.has_min) {
             AMX_DOT_UNSIGNED(SUMS, ROWS, CODES);
@@ -104,7 +84,7 @@ static ALWAYS_INLINE void block_products(const struct job *g, const unsigned cha
         }
         AMX_STORE(SUMS, out->hi[part], LINE_BYTES);
         if (out->is_fine) {
-            AMX_LOAD(ROWS_LO, q->lo + from, g->row_bytes);
+            AMX_LOAD(ROWS_LO, q->lo + at, g->row_bytes);
             AMX_ZERO(SUMS_LO);
             if (k.has_min) {
                 AMX_DOT_UNSIGNED(SUMS_LO, ROWS_LO, CODES);
@@ -117,12 +97,12 @@ static ALWAYS_INLINE void block_products(const struct job *g, const unsigned cha
 }
 
 /* The float steps that kern.h prescribes, for one part of block b. */
-static ALWAYS_INLINE void add_part(const struct job *g, const unsigned char *panel, const unsigned char *rows, size_t b,
+static ALWAYS_INLINE void add_part(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
                                    int part, struct shape k, bool is_fine, const struct block_sums *sums, __m512 *sum)
 {
-    size_t at = (b * (size_t)k.parts + (size_t)part) * 2 * PANEL_ROWS;
-    __m512 scale = k.has_bf16_scale ? bf16_row(panel + g->scales + at) : half_row(panel + g->scales + at);
-    __m512 min = k.has_min ? half_row(panel + g->mins + at) : _mm512_setzero_ps();
+    size_t at = b * (size_t)k.parts + (size_t)part;
+    __m512 scale = scale_row(from->scales, from->unit, at, k);
+    __m512 min = k.has_min ? scale_row(from->mins, from->min_unit, at, k) : _mm512_setzero_ps();
     __m512 half_min = _mm512_mul_ps(min, _mm512_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
     scale = is_fine ? _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / 256)) : scale;
     UNROLL_FULLY
@@ -142,15 +122,15 @@ static ALWAYS_INLINE void add_part(const struct job *g, const unsigned char *pan
     }
 }
 
-static ALWAYS_INLINE void add_block(const struct job *g, const unsigned char *panel, const unsigned char *rows,
-                                    size_t b, struct shape k, const struct block_sums *sums, __m512 *sum)
+static ALWAYS_INLINE void add_block(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
+                                    struct shape k, const struct block_sums *sums, __m512 *sum)
 {
     UNROLL_FULLY
     for (int part = 0; part < k.parts; part++) {
         if (sums->is_fine) {
-            add_part(g, panel, rows, b, part, k, true, sums, sum);
+            add_part(g, from, rows, b, part, k, true, sums, sum);
         } else {
-            add_part(g, panel, rows, b, part, k, false, sums, sum);
+            add_part(g, from, rows, b, part, k, false, sums, sum);
         }
     }
 }
@@ -159,20 +139,25 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
                                struct shape k)
 {
     struct block_sums sums[2]; /* of the block whose products are under way and of the one before it */
-    __m512i table = k.has_table ? _mm512_load_si512(panel + g->table) : _mm512_setzero_si512();
-    prefetch_table(g, panel, k);
+    __m512i table = load_table(g, panel, k);
     __m512 sum[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < TILE_ROWS; r++) {
         sum[r] = _mm512_setzero_ps();
     }
+    struct group from[2]; /* likewise */
     for (size_t b = 0; b <= g->n_blocks; b++) {
+        size_t group = b / PANEL_GROUP, in_group = b % PANEL_GROUP;
+        const unsigned char *group_rows = rows + group * PANEL_GROUP * sizeof(struct kern_qblock);
         if (b < g->n_blocks) {
-            prefetch(g, panel, b, k);
-            block_products(g, panel, table, rows, b, k, &sums[b % 2]);
+            from[b % 2] = group_at(panel + group * g->group_bytes, g->n_blocks - group * PANEL_GROUP, k);
+            prefetch(&from[b % 2], in_group, k);
+            block_products(g, &from[b % 2], table, group_rows, in_group, k, &sums[b % 2]);
         }
         if (b > 0) {
-            add_block(g, panel, rows, b - 1, k, &sums[(b - 1) % 2], sum);
+            group = (b - 1) / PANEL_GROUP;
+            group_rows = rows + group * PANEL_GROUP * sizeof(struct kern_qblock);
+            add_block(g, &from[(b - 1) % 2], group_rows, (b - 1) % PANEL_GROUP, k, &sums[(b - 1) % 2], sum);
         }
     }
     UNROLL_FULLY

@@ -1,7 +1,7 @@
 /* out = rows * panels^T with AVX2, quantised kinds. There is no byte dot product here, so codes are multiplied in
- * nibbles: vpmaddubsw adds two products of a nibble (0..15) and an activation (-128..127) in 16 bits, and eight of
- * those still fit (8 * 2 * 15 * 128 = 30,720), so a block needs widening only once. An 8-bit code is two nibbles, so no
- * code saturates. Kinds with a table look up the two nibbles of each code. */
+ * parts of at most four bits: vpmaddubsw adds two products of such a part (0..15) and an activation (-128..127) in 16
+ * bits, and eight of those still fit (8 * 2 * 15 * 128 = 30,720), so a block needs widening only once. Codes of more
+ * bits are two parts, so nothing saturates. Kinds with a table look up the two nibbles of each code. */
 #include "engine/kernels/isa.h"
 
 /* One half after the other, so that everything stays in 16 registers. */
@@ -19,9 +19,9 @@ static ALWAYS_INLINE __m256i low_nibbles(__m256i v) { return _mm256_and_si256(v,
 
 static ALWAYS_INLINE __m256i high_nibbles(__m256i v) { return low_nibbles(_mm256_srli_epi16(v, 4)); }
 
-/* 4-bit codes. */
-static ALWAYS_INLINE void dot_nibbles(const unsigned char *codes, int n_lines, const int8_t *q, size_t row_bytes, int n,
-                                      __m256i *acc)
+/* Codes of 2 to 4 bits. */
+static ALWAYS_INLINE void dot_narrow(const unsigned char *codes, int from, int to, const int8_t *q, size_t row_bytes,
+                                     int n, struct shape k, __m256i *acc)
 {
     __m256i pairs[TILE_ROWS];
     UNROLL_FULLY
@@ -29,12 +29,12 @@ static ALWAYS_INLINE void dot_nibbles(const unsigned char *codes, int n_lines, c
         pairs[r] = _mm256_setzero_si256();
     }
     UNROLL_FULLY
-    for (int j = 0; j < n_lines; j++) {
-        __m256i low = low_nibbles(line_of(codes, j, 0)), high = high_nibbles(line_of(codes, j, 0));
+    for (int v = from; v < to; v++) {
+        __m256i word = low_bits(codes, v, 0, k);
+        word = k.bits == 3 ? _mm256_or_si256(word, _mm256_slli_epi16(high_bits(codes, v, 0, k), 2)) : word;
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            pairs[r] = add_pairs(pairs[r], low, q + (size_t)r * row_bytes + 8 * j);
-            pairs[r] = add_pairs(pairs[r], high, q + (size_t)r * row_bytes + 8 * j + 4);
+            pairs[r] = add_pairs(pairs[r], word, q + (size_t)r * row_bytes + 4 * v);
         }
     }
     UNROLL_FULLY
@@ -43,49 +43,57 @@ static ALWAYS_INLINE void dot_nibbles(const unsigned char *codes, int n_lines, c
     }
 }
 
-/* 8-bit codes, as they lie or looked up in a table by 4-bit indexes: low nibbles of a line, then its high ones. */
-static ALWAYS_INLINE void dot_bytes(const unsigned char *codes, int n_lines, __m256i table, const int8_t *q,
+/* The low nibbles of word v's codes, and what is above them. */
+static ALWAYS_INLINE void split(const unsigned char *codes, __m256i table, int v, struct shape k, __m256i *low,
+                                __m256i *high)
+{
+    __m256i word = low_bits(codes, v, 0, k);
+    if (k.has_table) {
+        *low = _mm256_shuffle_epi8(low_nibbles(table), word);
+        *high = _mm256_shuffle_epi8(high_nibbles(table), word);
+    } else if (k.bits == 8) {
+        *low = low_nibbles(word);
+        *high = high_nibbles(word);
+    } else {
+        *low = word;
+        *high = high_bits(codes, v, 0, k);
+    }
+}
+
+/* Codes of 5 to 8 bits, as they lie or looked up in a table by 4-bit indexes. */
+static ALWAYS_INLINE void dot_bytes(const unsigned char *codes, int from, int to, __m256i table, const int8_t *q,
                                     size_t row_bytes, int n, struct shape k, __m256i *acc)
 {
-    const __m256i low_table = low_nibbles(table), high_table = high_nibbles(table);
     __m256i low_pairs[TILE_ROWS], high_pairs[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         low_pairs[r] = high_pairs[r] = _mm256_setzero_si256();
     }
-    int lines_in_one = k.has_table ? 2 : 1;
     UNROLL_FULLY
-    for (int j = 0; j < n_lines * lines_in_one; j++) {
-        __m256i line = line_of(codes, j / lines_in_one, 0), low, high;
-        if (k.has_table) {
-            __m256i index = j % 2 == 0 ? low_nibbles(line) : high_nibbles(line);
-            low = _mm256_shuffle_epi8(low_table, index);
-            high = _mm256_shuffle_epi8(high_table, index);
-        } else {
-            low = low_nibbles(line);
-            high = high_nibbles(line);
-        }
+    for (int v = from; v < to; v++) {
+        __m256i low, high;
+        split(codes, table, v, k, &low, &high);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            low_pairs[r] = add_pairs(low_pairs[r], low, q + (size_t)r * row_bytes + 4 * j);
-            high_pairs[r] = add_pairs(high_pairs[r], high, q + (size_t)r * row_bytes + 4 * j);
+            low_pairs[r] = add_pairs(low_pairs[r], low, q + (size_t)r * row_bytes + 4 * v);
+            high_pairs[r] = add_pairs(high_pairs[r], high, q + (size_t)r * row_bytes + 4 * v);
         }
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         __m256i low = _mm256_madd_epi16(low_pairs[r], _mm256_set1_epi16(1));
-        __m256i high = _mm256_madd_epi16(high_pairs[r], _mm256_set1_epi16(16)); /* weight of the high nibble */
+        __m256i high = _mm256_madd_epi16(high_pairs[r], _mm256_set1_epi16(16)); /* weight of the high part */
         acc[r] = _mm256_add_epi32(acc[r], _mm256_add_epi32(low, high));
     }
 }
 
-static ALWAYS_INLINE void dot_lines(const unsigned char *codes, int n_lines, __m256i table, const int8_t *q,
+static ALWAYS_INLINE void dot_words(const unsigned char *codes, int from, int to, __m256i table, const int8_t *q,
                                     size_t row_bytes, int n, struct shape k, __m256i acc[WIDTH][TILE_ROWS])
 {
-    if (k.bits == 4 && !k.has_table) {
-        dot_nibbles(codes, n_lines, q, row_bytes, n, acc[0]);
+    if (k.bits <= 4 && !k.has_table) {
+        dot_narrow(codes, from, to, q, row_bytes, n, k, acc[0]);
     } else {
-        dot_bytes(codes, n_lines, table, q, row_bytes, n, k, acc[0]);
+        dot_bytes(codes, from, to, table, q, row_bytes, n, k, acc[0]);
     }
 }
 

@@ -2,7 +2,8 @@
  *
  * A tile is 8 (4, 2, 1) activation rows times one panel; its sums stay in registers. vpdpbusd takes 4 unsigned codes a
  * lane and 4 activation bytes that are broadcast from memory, so the activations need no rearranging. Kinds with a
- * table replace their indexes by codes with one vpshufb a register, before the rows share them. Every tile shape runs
+ * table replace their indexes by codes with one vpshufb a register, before the rows share them. Codes
+ * of 5, 6 and 3 bits are put together in registers, which costs a tile of 8 rows next to nothing. Every tile shape runs
  * the same operations in the same order for an element, so results do not depend on the shape of a call. Float kinds:
  * matmul_float_avx512.c. Functions with more than five parameters: see matmul_panels_vec.h. */
 #include "engine/kernels/isa.h"
@@ -13,16 +14,7 @@
 enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8 };
 #include "engine/kernels/x86/matmul_panels_vec.h"
 
-static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
-{
-    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)p));
-}
-
-static ALWAYS_INLINE __m512 bf16_row(const unsigned char *p)
-{
-    __m512i words = _mm512_cvtepu16_epi32(_mm256_load_si256((const __m256i *)(const void *)p));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-}
+#include "engine/kernels/x86/matmul_512_vec.h"
 
 /* Four activation bytes, an integer, a float in every lane. */
 static ALWAYS_INLINE __m512i four_bytes(const int8_t *q)
@@ -32,49 +24,38 @@ static ALWAYS_INLINE __m512i four_bytes(const int8_t *q)
     return _mm512_set1_epi32(v);
 }
 
+/* -8 times a sum of activations becomes minus the zero point times it. */
+static ALWAYS_INLINE __m512i zero_times(int32_t sum, struct shape k)
+{
+    __m512i v = _mm512_set1_epi32(sum);
+    return k.zero_point < 8 ? _mm512_srai_epi32(v, (unsigned)__builtin_ctz(8 / (unsigned)k.zero_point))
+                            : _mm512_slli_epi32(v, (unsigned)__builtin_ctz((unsigned)k.zero_point / 8));
+}
+
 /* acc[r] += (codes - zero point) . one term over block b or one part of it. */
 static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m512i table, const unsigned char *rows,
                               size_t b, int part, int n, struct shape k, bool is_lo, __m512i *acc)
 {
-    const __m512i mask = _mm512_set1_epi8(15);
     const int8_t *q[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         const struct kern_qblock *block = block_of(g, rows, r, b);
         q[r] = is_lo ? block->lo : block->hi;
-        if (k.zero_shift != 0) {
+        if (k.zero_point != 0) {
             const int32_t *half = is_lo ? block->half_lo : block->half;
-            __m512i zero = _mm512_set1_epi32(k.parts == 2 ? half[part] : is_lo ? block->zero_lo : block->zero);
-            acc[r] = _mm512_add_epi32(acc[r], _mm512_slli_epi32(zero, (unsigned)k.zero_shift - 3));
+            acc[r] = _mm512_add_epi32(acc[r], zero_times(k.parts == 2 ? half[part]
+                                                         : is_lo      ? block->zero_lo
+                                                                      : block->zero,
+                                                         k));
         }
     }
-    if (k.bits == 4) {
-        int steps = 4 / k.parts;
-        UNROLL_FULLY
-        for (int j = part * steps; j < part * steps + steps; j++) {
-            __m512i both = _mm512_load_si512(codes + 64 * j);
-            __m512i low = _mm512_and_si512(both, mask);
-            __m512i high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
-            low = k.has_table ? _mm512_shuffle_epi8(table, low) : low;
-            high = k.has_table ? _mm512_shuffle_epi8(table, high) : high;
-            UNROLL_FULLY
-            for (int r = 0; r < n; r++) {
-                acc[r] = _mm512_dpbusd_epi32(acc[r], low, four_bytes(q[r] + 8 * j));
-            }
-            UNROLL_FULLY
-            for (int r = 0; r < n; r++) {
-                acc[r] = _mm512_dpbusd_epi32(acc[r], high, four_bytes(q[r] + 8 * j + 4));
-            }
-        }
-        return;
-    }
-    int steps = 8 / k.parts;
+    int words = PANEL_BLOCK / 4 / k.parts;
     UNROLL_FULLY
-    for (int j = part * steps; j < part * steps + steps; j++) {
-        __m512i c = _mm512_load_si512(codes + 64 * j);
+    for (int v = part * words; v < part * words + words; v++) {
+        __m512i c = code_words(codes, table, v, k);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            acc[r] = _mm512_dpbusd_epi32(acc[r], c, four_bytes(q[r] + 4 * j));
+            acc[r] = _mm512_dpbusd_epi32(acc[r], c, four_bytes(q[r] + 4 * v));
         }
     }
 }
@@ -92,15 +73,14 @@ static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char 
     }
 }
 
-/* One block's part of a tile: integer dot, then the float steps kern.h prescribes. */
-static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, __m512i table,
+/* One block's part of a tile: integer dot, then the float steps kern.h prescribes. rows: from the group's inputs on. */
+static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, __m512i table,
                                     const unsigned char *rows, size_t b, int part, int n, struct shape k, bool is_fine,
                                     __m512 *sum)
 {
     size_t at = b * (size_t)k.parts + (size_t)part;
-    const unsigned char *codes = panel + b * (size_t)(k.bits * 64);
-    const unsigned char *scales = panel + g->scales + at * 32;
-    __m512 scale = k.has_bf16_scale ? bf16_row(scales) : half_row(scales);
+    const unsigned char *codes = from->codes + b * (size_t)(k.bits * LINE_BYTES);
+    __m512 scale = scale_row(from->scales, from->unit, at, k);
     __m512i acc[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
@@ -121,17 +101,35 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *pa
         product[r] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r]));
     }
     if (k.has_min && k.parts == 2) {
-        add_half_min(g, rows, b, part, n, is_fine, half_row(panel + g->mins + at * 32), product);
+        add_half_min(g, rows, b, part, n, is_fine, scale_row(from->mins, from->min_unit, at, k), product);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         sum[r] = _mm512_fmadd_ps(product[r], _mm512_set1_ps(block_of(g, rows, r, b)->d), sum[r]);
     }
     if (k.has_min && k.parts == 1) {
-        __m512 min = half_row(panel + g->mins + at * 32);
+        __m512 min = scale_row(from->mins, from->min_unit, at, k);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
             sum[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(block_of(g, rows, r, b)->s), sum[r]);
+        }
+    }
+}
+
+/* A group of a tile. */
+static ALWAYS_INLINE void tile_group(const struct job *g, const struct group *from, __m512i table,
+                                     const unsigned char *rows, int n, struct shape k, __m512 *sum)
+{
+    for (size_t b = 0; b < from->n_blocks; b++) {
+        prefetch(from, b, k);
+        bool is_fine = any_fine(g, rows, b, n);
+        UNROLL_FULLY
+        for (int part = 0; part < k.parts; part++) {
+            if (is_fine) {
+                tile_part(g, from, table, rows, b, part, n, k, true, sum);
+            } else {
+                tile_part(g, from, table, rows, b, part, n, k, false, sum);
+            }
         }
     }
 }
@@ -140,23 +138,17 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
                                int n, struct shape k)
 {
     __m512 sum[TILE_ROWS];
-    __m512i table = k.has_table ? _mm512_load_si512(panel + g->table) : _mm512_setzero_si512();
-    prefetch_table(g, panel, k);
+    __m512i table = load_table(g, panel, k);
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         sum[r] = _mm512_setzero_ps();
     }
-    for (size_t b = 0; b < g->n_blocks; b++) {
-        prefetch(g, panel, b, k);
-        bool is_fine = any_fine(g, rows, b, n);
-        UNROLL_FULLY
-        for (int part = 0; part < k.parts; part++) {
-            if (is_fine) {
-                tile_part(g, panel, table, rows, b, part, n, k, true, sum);
-            } else {
-                tile_part(g, panel, table, rows, b, part, n, k, false, sum);
-            }
-        }
+    for (size_t left = g->n_blocks; left > 0;) {
+        struct group from = group_at(panel, left, k);
+        tile_group(g, &from, table, rows, n, k, sum);
+        left -= from.n_blocks;
+        panel += g->group_bytes;
+        rows += PANEL_GROUP * sizeof(struct kern_qblock);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {

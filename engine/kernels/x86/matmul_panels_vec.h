@@ -17,20 +17,24 @@
 struct job {
     size_t n_blocks;
     size_t row_bytes;
-    size_t scales, mins, table; /* offsets in a panel */
-    size_t ahead;               /* distance at which panels are prefetched, whole panels */
+    size_t group_bytes;
+    size_t table; /* offset in a panel */
     size_t out_stride;
     enum panel_kind kind;
 };
 
 /* What differs between the quantised kinds; always compile-time constants. */
 struct shape {
-    int bits;       /* 4 or 8 */
-    int zero_shift; /* log2 of the zero point, 0 = none */
-    bool has_min;
+    int bits;  /* 2 .. 6 or 8 */
     int parts; /* scales per block of 32: 1 or 2 */
-    bool has_table;
-    bool has_bf16_scale;
+    int zero_point;
+    bool has_min, has_table, has_bf16_scale, has_unit;
+};
+
+/* A group of a panel: n_blocks blocks. */
+struct group {
+    const unsigned char *codes, *scales, *mins, *unit, *min_unit;
+    size_t n_blocks;
 };
 
 /* All rows of a chunk against one panel. */
@@ -57,25 +61,30 @@ static ALWAYS_INLINE bool any_fine(const struct job *g, const unsigned char *row
     return any != 0;
 }
 
-/* Asks for the lines that lie `ahead` of block b's share of the panel: the next panel, in the order of its addresses. A
- * panel's codes, scales and minimums are three streams, too many and too short for the hardware's prefetchers. On Zen 4
- * one row of 4-bit codes, K 1536, streams from memory at 27 GB/s with this, at 15 without, and at 17 when each of the
- * three streams is prefetched a fixed distance ahead. */
-static ALWAYS_INLINE void prefetch(const struct job *g, const unsigned char *panel, size_t b, struct shape k)
+/* The group at `at` of a panel of which `left` blocks are left; panel_group_at. */
+static ALWAYS_INLINE struct group group_at(const unsigned char *at, size_t left, struct shape k)
 {
-    const int share = k.bits * 64 + 32 * k.parts * (k.has_min ? 2 : 1); /* bytes of a block */
-    uintptr_t at = (uintptr_t)panel + g->ahead + b * (size_t)share;     /* may lie behind the last panel: harmless */
+    const size_t scale_bytes = (size_t)((k.has_unit ? 1 : 2) * k.parts * PANEL_ROWS);
+    struct group g = {.codes = at, .n_blocks = left < PANEL_GROUP ? left : PANEL_GROUP};
+    g.scales = at + g.n_blocks * (size_t)(k.bits * 64);
+    g.mins = g.scales + g.n_blocks * scale_bytes;
+    g.unit = k.has_min ? g.mins + g.n_blocks * scale_bytes : g.mins;
+    g.min_unit = g.unit + 2 * PANEL_ROWS;
+    return g;
+}
+
+/* Asks for the lines that lie PREFETCH_BYTES ahead of block b's share of its group, in the order of addresses: the
+ * hardware's prefetchers stop at pages and take time to start anew. On Zen 4 one row of 4-bit codes, K 1536, streams
+ * from memory at 27 GB/s with this, at 15 without. */
+static ALWAYS_INLINE void prefetch(const struct group *g, size_t b, struct shape k)
+{
+    enum { PREFETCH_BYTES = 6144 };
+    const int scales = (k.has_unit ? 17 : 32) * k.parts * (k.has_min ? 2 : 1), share = k.bits * 64 + scales;
+    uintptr_t at =
+        (uintptr_t)g->codes + PREFETCH_BYTES + b * (size_t)share; /* may lie behind the last panel: harmless */
     UNROLL_FULLY
     for (int line = 0; line < share; line += 64) {
         _mm_prefetch((const char *)(at + (uintptr_t)line), _MM_HINT_T0);
-    }
-}
-
-/* Likewise for its table, if it has one. */
-static ALWAYS_INLINE void prefetch_table(const struct job *g, const unsigned char *panel, struct shape k)
-{
-    if (k.has_table) {
-        _mm_prefetch((const char *)((uintptr_t)panel + g->ahead + g->table), _MM_HINT_T0);
     }
 }
 
@@ -89,14 +98,11 @@ static int chunk_rows(size_t row_bytes)
 /* Chunk after chunk of rows, and for each panel after panel. */
 static ALWAYS_INLINE void all_panels(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
 {
-    enum { PREFETCH_BYTES = 4096 };
     size_t bytes = panel_bytes(kind, a->k);
     const struct job g = {.n_blocks = a->k / PANEL_BLOCK,
                           .row_bytes = a->row_bytes,
-                          .scales = panel_scale_offset(kind, a->k),
-                          .mins = panel_min_offset(kind, a->k),
+                          .group_bytes = panel_group_bytes(kind),
                           .table = panel_table_offset(kind, a->k),
-                          .ahead = (PREFETCH_BYTES + bytes - 1) / bytes * bytes,
                           .out_stride = a->out_stride,
                           .kind = kind};
     int step = chunk_rows(a->row_bytes);
@@ -112,68 +118,25 @@ static ALWAYS_INLINE void all_panels(const struct kern_matmul_args *a, enum pane
 
 /* --- the kinds ---------------------------------------------------------------------------------------------------- */
 
-static void matmul_u4(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4, (struct shape){.bits = 4, .zero_shift = 3, .parts = 1});
-}
-
-static void matmul_u4_min(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4_MIN, (struct shape){.bits = 4, .has_min = true, .parts = 1});
-}
-
-static void matmul_u8(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U8, (struct shape){.bits = 8, .zero_shift = 7, .parts = 1});
-}
-
-static void matmul_u8_min(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U8_MIN, (struct shape){.bits = 8, .has_min = true, .parts = 1});
-}
-
-static void matmul_u8_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U8_B16, (struct shape){.bits = 8, .zero_shift = 7, .parts = 2});
-}
-
-static void matmul_u4_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4_B16, (struct shape){.bits = 4, .zero_shift = 3, .parts = 2});
-}
-
-static void matmul_u4_min_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4_MIN_B16, (struct shape){.bits = 4, .has_min = true, .parts = 2});
-}
-
-static void matmul_t4(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_T4, (struct shape){.bits = 4, .zero_shift = 7, .parts = 1, .has_table = true});
-}
-
-static void matmul_t4_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_T4_B16, (struct shape){.bits = 4, .zero_shift = 7, .parts = 2, .has_table = true});
-}
-
-static void matmul_t4_bf16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_T4_BF16,
-           (struct shape){.bits = 4, .zero_shift = 7, .parts = 1, .has_table = true, .has_bf16_scale = true});
-}
+#define DEFINE(kind, name, n_bits, block, zero, min, table, bf16_scale, unit)                                          \
+    static void matmul_##name(const struct kern_matmul_args *a)                                                        \
+    {                                                                                                                  \
+        matmul(a, PANEL_##kind,                                                                                        \
+               (struct shape){.bits = n_bits,                                                                          \
+                              .parts = PANEL_BLOCK / block,                                                            \
+                              .zero_point = zero,                                                                      \
+                              .has_min = min,                                                                          \
+                              .has_table = table,                                                                      \
+                              .has_bf16_scale = bf16_scale,                                                            \
+                              .has_unit = unit});                                                                      \
+    }
+PANEL_QUANT_KINDS(DEFINE)
+#undef DEFINE
 
 static const kern_matmul_fn matmul_kinds[PANEL_KIND_COUNT] = {
-    [PANEL_U4] = matmul_u4,
-    [PANEL_U4_MIN] = matmul_u4_min,
-    [PANEL_U8] = matmul_u8,
-    [PANEL_U8_MIN] = matmul_u8_min,
-    [PANEL_U8_B16] = matmul_u8_b16,
-    [PANEL_U4_B16] = matmul_u4_b16,
-    [PANEL_U4_MIN_B16] = matmul_u4_min_b16,
-    [PANEL_T4] = matmul_t4,
-    [PANEL_T4_B16] = matmul_t4_b16,
-    [PANEL_T4_BF16] = matmul_t4_bf16,
+#define ROW(kind, name, ...) [PANEL_##kind] = matmul_##name,
+    PANEL_QUANT_KINDS(ROW)
+#undef ROW
 };
 
 static void matmul_vec_init(struct kern_table *t)

@@ -26,29 +26,27 @@ static ALWAYS_INLINE void dot_four(const __m256i *codes, const int8_t *q, size_t
     }
 }
 
-static ALWAYS_INLINE void dot_lines(const unsigned char *codes, int n_lines, __m256i table, const int8_t *q,
+/* Word v of a block's codes, half h, table entries in table kinds. */
+static ALWAYS_INLINE __m256i code_words(const unsigned char *codes, __m256i table, int v, int h, struct shape k)
+{
+    __m256i low = low_bits(codes, v, h, k);
+    if (k.bits == 3 || k.bits == 5 || k.bits == 6) {
+        return _mm256_or_si256(low, _mm256_slli_epi16(high_bits(codes, v, h, k), k.bits == 3 ? 2 : 4));
+    }
+    return k.has_table ? _mm256_shuffle_epi8(table, low) : low;
+}
+
+static ALWAYS_INLINE void dot_words(const unsigned char *codes, int from, int to, __m256i table, const int8_t *q,
                                     size_t row_bytes, int n, struct shape k, __m256i acc[WIDTH][TILE_ROWS])
 {
-    const __m256i mask = _mm256_set1_epi8(15);
     UNROLL_FULLY
-    for (int j = 0; j < n_lines; j++) {
-        __m256i line[WIDTH], high[WIDTH];
+    for (int v = from; v < to; v++) {
+        __m256i words[WIDTH];
         UNROLL_FULLY
         for (int h = 0; h < WIDTH; h++) {
-            line[h] = line_of(codes, j, h);
-            if (k.bits == 4) {
-                high[h] = _mm256_and_si256(_mm256_srli_epi16(line[h], 4), mask);
-                line[h] = _mm256_and_si256(line[h], mask);
-                high[h] = k.has_table ? _mm256_shuffle_epi8(table, high[h]) : high[h];
-                line[h] = k.has_table ? _mm256_shuffle_epi8(table, line[h]) : line[h];
-            }
+            words[h] = code_words(codes, table, v, h, k);
         }
-        if (k.bits == 4) {
-            dot_four(line, q + 8 * j, row_bytes, n, acc);
-            dot_four(high, q + 8 * j + 4, row_bytes, n, acc);
-        } else {
-            dot_four(line, q + 4 * j, row_bytes, n, acc);
-        }
+        dot_four(words, q + 4 * v, row_bytes, n, acc);
     }
 }
 

@@ -220,13 +220,17 @@ START_TEST(codes_lie_where_the_header_says)
     /* input 5 = 8*0 + 4 + 1: first 64 bytes of the block, high nibble of byte 1; 21 = 8*2 + 4 + 1 */
     ck_assert_uint_eq(panel[256 + 1], 0x30);
     ck_assert_uint_eq(panel[256 + 2 * 64 + 1], 0xC0);
-    ck_assert_uint_eq(panel_scale_offset(PANEL_U4, 64), 512);
-    ck_assert_uint_eq(panel_min_offset(PANEL_U4_MIN, 64), 512 + 64);
-    ck_assert_uint_eq(panel_min_offset(PANEL_U8_B16, 64), 1024 + 128);
+    ck_assert_uint_eq(panel_group_at(PANEL_U4, 64, 0).scales, 512);
+    ck_assert_uint_eq(panel_group_at(PANEL_U4_MIN, 64, 0).mins, 512 + 64);
+    ck_assert_uint_eq(panel_group_bytes(PANEL_U6_K), 8 * 384 + 16 * 16 + 32 + 32);
+    struct panel_group last = panel_group_at(PANEL_U6_K, 256 + 64, 1);
+    ck_assert_uint_eq(last.codes, panel_group_bytes(PANEL_U6_K));
+    ck_assert_uint_eq(last.n_blocks, 2);
+    ck_assert_uint_eq(last.unit, last.codes + 2 * 384 + 4 * 16);
     ck_assert_uint_eq(panel_bytes(PANEL_F16, 3), 128);
     ck_assert_uint_eq(panel_table_offset(PANEL_T4, 96), 3 * (256 + 32) + 32);
     ck_assert_uint_eq(panel_bytes(PANEL_T4, 96), 3 * (256 + 32) + 32 + 64);
-    ck_assert_uint_eq(panel_bytes(PANEL_U4_MIN_B16, 32), 256 + 64 + 64);
+    ck_assert_uint_eq(panel_bytes(PANEL_U2_MIN_K, 256), 8 * (128 + 64) + 64);
 }
 END_TEST
 
