@@ -79,7 +79,7 @@ int32_t sampler_view_argmax(const struct sampler_view *v)
     return best * v->block + v->kern->argmax(block, len);
 }
 
-int32_t sampler_view_collect(const struct sampler_view *v, float floor, struct sampler_candidate *c)
+int32_t sampler_view_collect(const struct sampler_view *v, float floor, float most, struct sampler_candidate *c)
 {
     int32_t ids[MAX_BLOCK], n = 0;
     for (int32_t b = 0; b < v->n_blocks; b++) {
@@ -88,7 +88,7 @@ int32_t sampler_view_collect(const struct sampler_view *v, float floor, struct s
         }
         int32_t len;
         const float *block = sampler_view_block(v, b, &len);
-        int32_t found = v->kern->collect(block, len, floor, ids);
+        int32_t found = v->kern->collect(block, len, floor, most, ids);
         for (int32_t i = 0; i < found; i++) {
             c[n++] = (struct sampler_candidate){.id = b * v->block + ids[i], .logit = block[ids[i]]};
         }
@@ -160,16 +160,26 @@ static uint32_t rank_of(float logit)
     return bits >> 31 != 0 ? bits : ~(bits | 0x80000000u);
 }
 
-/* Stable, so ids stay ascending among equal logits. */
+/* Stable, so ids stay ascending among equal logits. Only the bits in which ranks differ are sorted by, in as few digits
+ * as they need: candidates of one bin take two. */
 static void radix_sort(struct sampler_candidate *c, int32_t n, struct sampler_candidate *spare)
 {
-    uint32_t from[RADIX_DIGITS][RADIX_SIZE] = {{0}};
+    uint32_t from[RADIX_DIGITS][RADIX_SIZE] = {{0}}, least = UINT32_MAX, most = 0;
     for (int32_t i = 0; i < n; i++) {
-        for (int d = 0; d < RADIX_DIGITS; d++) {
-            from[d][rank_of(c[i].logit) >> (d * RADIX_BITS) & (RADIX_SIZE - 1)]++;
+        uint32_t rank = rank_of(c[i].logit);
+        least = MIN_OF(least, rank);
+        most = MAX_OF(most, rank);
+    }
+    int n_digits = 1;
+    while (n_digits < RADIX_DIGITS && (most - least) >> (n_digits * RADIX_BITS) != 0) {
+        n_digits++;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        for (int d = 0; d < n_digits; d++) {
+            from[d][(rank_of(c[i].logit) - least) >> (d * RADIX_BITS) & (RADIX_SIZE - 1)]++;
         }
     }
-    for (int d = 0; d < RADIX_DIGITS; d++) {
+    for (int d = 0; d < n_digits; d++) {
         uint32_t sum = 0;
         for (int k = 0; k < RADIX_SIZE; k++) {
             uint32_t count = from[d][k];
@@ -178,19 +188,35 @@ static void radix_sort(struct sampler_candidate *c, int32_t n, struct sampler_ca
         }
     }
     struct sampler_candidate *in = c, *out = spare;
-    for (int d = 0; d < RADIX_DIGITS; d++) {
+    for (int d = 0; d < n_digits; d++) {
         for (int32_t i = 0; i < n; i++) {
-            out[from[d][rank_of(in[i].logit) >> (d * RADIX_BITS) & (RADIX_SIZE - 1)]++] = in[i];
+            out[from[d][(rank_of(in[i].logit) - least) >> (d * RADIX_BITS) & (RADIX_SIZE - 1)]++] = in[i];
         }
         struct sampler_candidate *other = in;
         in = out;
         out = other;
     }
-    memcpy(c, in, (size_t)n * sizeof *c); /* three passes end in spare */
+    if (in != c) {
+        memcpy(c, in, (size_t)n * sizeof *c);
+    }
+}
+
+/* As where all are equal. */
+static bool is_sorted(const struct sampler_candidate *c, int32_t n)
+{
+    for (int32_t i = 1; i < n; i++) {
+        if (c[i].logit > c[i - 1].logit) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void sampler_sort(struct sampler_candidate *c, int32_t n, struct sampler_candidate *spare)
 {
+    if (is_sorted(c, n)) {
+        return;
+    }
     if (n <= HEAP_SORTED) {
         heap_sort(c, n);
     } else {
@@ -242,9 +268,13 @@ float sampler_view_floor(const struct sampler_view *v, int32_t k)
 int32_t sampler_view_best(const struct sampler_view *v, int32_t k, struct sampler_candidate *c,
                           struct sampler_candidate *spare)
 {
-    int32_t n = sampler_view_collect(v, sampler_view_floor(v, MIN_OF(k, v->n_blocks)), c);
+    int32_t n = 0;
+    if (k < v->n || k <= v->n_blocks) {
+        n = sampler_view_collect(v, sampler_view_floor(v, MIN_OF(k, v->n_blocks)), INFINITY, c);
+    }
     if (n < k && k > v->n_blocks) { /* one of each block was not enough */
-        n = sampler_view_collect(v, -FLT_MAX, c);
+        float floor = k < v->n ? sampler_bins_floor(v, sampler_view_floor(v, 1), k) : -FLT_MAX;
+        n = sampler_view_collect(v, floor, INFINITY, c);
     }
     if (k > HEAP_SORTED) { /* a large heap costs more than sorting all */
         sampler_sort(c, n, spare);
