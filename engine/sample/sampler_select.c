@@ -13,9 +13,10 @@ enum {
     BLOCK_STEP = 16,   /* what kernels read in one go */
     LEAST_BLOCK = 256, /* fewer logits cost less to read than a block more costs to rank [measured at 49,152] */
     RADIX_BITS = 11,   /* of a digit; three make 32 bits and more */
-    RADIX_SIZE = 1 << RADIX_BITS,
-    RADIX_DIGITS = 3,
-    HEAP_SORTED = 768, /* more candidates than this are sorted by radix [measured: even at 500 to 1,000] */
+    RADIX_BITS_OF_FEW = 8,
+    RADIX_COUNTS = 3 << RADIX_BITS,
+    HEAP_SORTED = 32,                                            /* more candidates than this are sorted by radix */
+    FEW_SORTED = 768,                                            /* and from here on by larger digits */
     MAX_BLOCK = SAMPLER_MAX_VOCAB / SAMPLER_BLOCKS + BLOCK_STEP, /* collected at a time */
 };
 
@@ -161,36 +162,36 @@ static uint32_t rank_of(float logit)
 }
 
 /* Stable, so ids stay ascending among equal logits. Only the bits in which ranks differ are sorted by, in as few digits
- * as they need: candidates of one bin take two. */
-static void radix_sort(struct sampler_candidate *c, int32_t n, struct sampler_candidate *spare)
+ * of `bits` as they need: candidates of one bin take two. */
+static void radix_sort(struct sampler_candidate *c, int32_t n, int bits, struct sampler_candidate *spare)
 {
-    uint32_t from[RADIX_DIGITS][RADIX_SIZE] = {{0}}, least = UINT32_MAX, most = 0;
+    uint32_t counts[RADIX_COUNTS], least = UINT32_MAX, most = 0, mask = (1u << bits) - 1;
     for (int32_t i = 0; i < n; i++) {
         uint32_t rank = rank_of(c[i].logit);
         least = MIN_OF(least, rank);
         most = MAX_OF(most, rank);
     }
     int n_digits = 1;
-    while (n_digits < RADIX_DIGITS && (most - least) >> (n_digits * RADIX_BITS) != 0) {
+    while (n_digits * bits < 32 && (most - least) >> (n_digits * bits) != 0) {
         n_digits++;
     }
+    memset(counts, 0, ((size_t)n_digits << bits) * sizeof *counts);
     for (int32_t i = 0; i < n; i++) {
+        uint32_t rank = rank_of(c[i].logit) - least;
         for (int d = 0; d < n_digits; d++) {
-            from[d][(rank_of(c[i].logit) - least) >> (d * RADIX_BITS) & (RADIX_SIZE - 1)]++;
-        }
-    }
-    for (int d = 0; d < n_digits; d++) {
-        uint32_t sum = 0;
-        for (int k = 0; k < RADIX_SIZE; k++) {
-            uint32_t count = from[d][k];
-            from[d][k] = sum;
-            sum += count;
+            counts[((uint32_t)d << bits) + (rank >> (d * bits) & mask)]++;
         }
     }
     struct sampler_candidate *in = c, *out = spare;
     for (int d = 0; d < n_digits; d++) {
+        uint32_t *from = counts + ((size_t)d << bits), sum = 0;
+        for (uint32_t k = 0; k <= mask; k++) {
+            uint32_t count = from[k];
+            from[k] = sum;
+            sum += count;
+        }
         for (int32_t i = 0; i < n; i++) {
-            out[from[d][(rank_of(in[i].logit) - least) >> (d * RADIX_BITS) & (RADIX_SIZE - 1)]++] = in[i];
+            out[from[(rank_of(in[i].logit) - least) >> (d * bits) & mask]++] = in[i];
         }
         struct sampler_candidate *other = in;
         in = out;
@@ -220,7 +221,7 @@ void sampler_sort(struct sampler_candidate *c, int32_t n, struct sampler_candida
     if (n <= HEAP_SORTED) {
         heap_sort(c, n);
     } else {
-        radix_sort(c, n, spare);
+        radix_sort(c, n, n <= FEW_SORTED ? RADIX_BITS_OF_FEW : RADIX_BITS, spare);
     }
 }
 
