@@ -3,8 +3,8 @@
  * collected and sorted, a few hundred logits each.
  *
  * The masses are within a few 1e-9, and what is told is what sampler.c finds by sorting all: where a border lies within
- * the error, nothing is told, and the caller does that. It is rare: a thousandth of the draws even when each of 262,144
- * tokens has the same share. */
+ * the error, nothing is told, and the caller does that. It is rare: less than a hundredth of the draws even when each
+ * of 262,144 tokens has the same share. */
 #include "engine/sample/sampler_internal.h"
 
 #include "engine/base/compiler.h"
