@@ -121,6 +121,25 @@ static inline int32_t kern_last_segment(int32_t last_pos) { return last_pos / KE
  * nothing of the segment. 64-byte aligned. */
 static inline size_t kern_part_floats(int d) { return (size_t)kv_value_width(d) + 16; }
 
+/* --- bins of logits -----------------------------------------------------------------------------------------------
+ * A bin is KERN_BIN_WIDTH wide. Element x belongs to k = x * KERN_BINS_PER_ONE, product and nearest integer in f32, and
+ * goes to bin top - k, or to the last one of KERN_BINS when that is beyond it, whose sums mean nothing. So ascending
+ * bins hold ever smaller elements, whatever the rounding. With r = x - k * KERN_BIN_WIDTH, within 0.011, an element
+ * adds round(KERN_BIN_ONE * (1 + c[q][0] r + c[q][1] r^2 + .. + c[q][4] r^5)) to sums[q][bin], q < n_sums; the
+ * polynomial without its 1 stays within 0.1. */
+enum { KERN_BINS = 2048, KERN_BIN_TERMS = 5 };
+#define KERN_BIN_WIDTH    0.021660849392498290 /* ln 2 / 32 */
+#define KERN_BINS_PER_ONE 46.166241308446828f
+#define KERN_BIN_ONE      UINT32_C(0x80000000)
+
+struct kern_bins {
+    float top;  /* integral, within +-2^20 */
+    int n_sums; /* 1 or 2 */
+    float c[2][KERN_BIN_TERMS];
+    bool has_rest; /* the sum of r * exp(x - max) is wanted, of all but the last bin */
+    float max;
+};
+
 enum kern_act { KERN_ACT_SILU, KERN_ACT_GELU_TANH, KERN_ACT_GELU, KERN_ACT_RELU, KERN_ACT_COUNT };
 
 struct kern_table {
@@ -180,9 +199,14 @@ struct kern_table {
      * scale|, weighted by the terms; arguments below -87.3 count as 0. */
     void (*block_expsum)(const float *x, int32_t n, int32_t block, float shift, float scale, float limit, double *sum);
 
-    /* Indices of the elements that are at least `least`, ascending, into ids[n]; returns how many. NaNs are not.
+    /* Indices of the elements from `least` to `most`, both in, ascending, into ids[n]; returns how many. NaNs are not.
      * Exact. */
-    int32_t (*collect)(const float *x, int32_t n, float least, int32_t *ids);
+    int32_t (*collect)(const float *x, int32_t n, float least, float most, int32_t *ids);
+
+    /* Adds x[n] to the bins; x need not be aligned. No NaNs, nothing that belongs to a k above b->top. A polynomial's
+     * error is at most 1.5e-9 * (sum of j * |c[q][j-1]| * 0.011^(j-1) over j = 1..5) + 2.5e-10.
+     * Returns the rest within 1e-6 * the sum of |r| * exp(x - max) + 1e-9 * the sum of exp(x - max), or 0. */
+    double (*bin_sums)(const float *x, int32_t n, const struct kern_bins *b, uint64_t (*sums)[KERN_BINS]);
 };
 
 /* --- ISA selection ---------------------------------------------------------------------------------------------- */

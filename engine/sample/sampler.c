@@ -144,10 +144,14 @@ static int32_t keep_typical(struct sampler_candidate *c, int32_t n, float typica
         double lp = c[i].logit - log_total;
         entropy -= exp(lp) * lp;
     }
-    /* Nearness falls, then rises along the sorted list: grow a window from the token nearest to the entropy. */
+    /* The distance falls, then rises along the sorted list: grow a window from the token nearest to the entropy, the
+     * first of equals. */
     int32_t from = 0;
-    while (from + 1 < n && fabs(log_total - c[from + 1].logit - entropy) < fabs(log_total - c[from].logit - entropy)) {
-        from++;
+    double least = fabs(log_total - c[0].logit - entropy);
+    for (int32_t i = 1; i < n && fabs(log_total - c[i].logit - entropy) <= least; i++) {
+        double distance = fabs(log_total - c[i].logit - entropy);
+        from = distance < least ? i : from;
+        least = distance;
     }
     int32_t to = from + 1;
     double sum = exp(c[from].logit - log_total);
@@ -277,14 +281,26 @@ static float lowest_kept(const struct chain *c, const struct mass *m)
     return nextafterf((float)fmax(lowest, -FLT_MAX), -FLT_MAX);
 }
 
+/* n candidates hold less than half of what top-p keeps: many more will be needed. */
+static bool is_far(struct chain *c, int32_t n, const struct mass *m)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        sum += weight_of(c, i);
+    }
+    return sum < c->p->top_p * m->total / 2;
+}
+
 /* The candidates that top-p and min-p keep of the whole vocabulary, best first; returns how many. They are few as a
- * rule, so ever more of the best ones are looked at until the stages end within them. */
-static int32_t select_head(struct chain *c)
+ * rule, so ever more of the best ones are looked at until the stages end within them. Where they are not few, 0 and the
+ * token that u draws as a rule. */
+static int32_t select_head(struct chain *c, double u, int32_t *id)
 {
     const struct sampler_view *v = c->view;
     const int32_t counts[] = {MIN_OF(FIRST_CANDIDATES, v->n_blocks), (v->n_blocks + 1) / 2, v->n_blocks};
     struct mass m = {0};
     float floor = c->max, step = 1;
+    bool is_flat = false, is_tried = v->n_blocks < FIRST_CANDIDATES;
     for (size_t try = 0;; try++) {
         float lowest = lowest_kept(c, &m);
         if (try < ARRAY_LEN(counts)) {
@@ -294,7 +310,13 @@ static int32_t select_head(struct chain *c)
             step *= 2;
         }
         floor = fmaxf(floor, lowest);
-        int32_t n = sampler_view_collect(v, floor, c->s->cands);
+        if (!is_tried && (try == 2 || is_flat || floor == c->max)) {
+            is_tried = true;
+            if (sampler_bins_pick(c->p, v, c->max, c->s, u, id)) {
+                return 0;
+            }
+        }
+        int32_t n = sampler_view_collect(v, floor, INFINITY, c->s->cands);
         sampler_sort(c->s->cands, n, c->s->spare);
         if (m.from == MASS_NONE && c->p->top_p < 1) {
             learn_mass(c, n, floor, &m);
@@ -304,6 +326,7 @@ static int32_t select_head(struct chain *c)
         if (kept <= n_min_p || n_min_p < n || floor <= lowest) {
             return MIN_OF(kept, n_min_p);
         }
+        is_flat = c->p->top_p >= 1 || is_far(c, n, &m);
         if (m.from == MASS_WITH_TAIL) {
             m.from = MASS_OF_ROW; /* with more candidates the tail is smaller, and so is the error */
         }
@@ -372,11 +395,15 @@ static int32_t sample(struct chain *c, double u)
     if (!truncates(p)) {
         return draw_untruncated(c, u);
     }
+    int32_t id, n, k = p->top_k > 0 && p->top_k < c->view->n ? p->top_k : c->view->n;
     if (p->top_k <= 0 && p->typical_p >= 1) {
-        return draw(c, select_head(c), u);
+        n = select_head(c, u, &id);
+        return n == 0 ? id : draw(c, n, u);
     }
-    int32_t k = p->top_k > 0 && p->top_k < c->view->n ? p->top_k : c->view->n;
-    int32_t n = sampler_view_best(c->view, k, cands, c->s->spare);
+    if (k == c->view->n && sampler_bins_pick(p, c->view, c->max, c->s, u, &id)) {
+        return id;
+    }
+    n = sampler_view_best(c->view, k, cands, c->s->spare);
     if (p->typical_p < 1) {
         n = keep_typical(cands, n, p->typical_p);
     }

@@ -40,8 +40,8 @@ int32_t sampler_view_argmax(const struct sampler_view *v);
  */
 float sampler_view_floor(const struct sampler_view *v, int32_t k);
 
-/* All candidates of at least `floor` (a number), ascending by id, into c; returns how many. Needs max. */
-int32_t sampler_view_collect(const struct sampler_view *v, float floor, struct sampler_candidate *c);
+/* All candidates from `floor` (a number) to `most`, ascending by id, into c; returns how many. Needs max. */
+int32_t sampler_view_collect(const struct sampler_view *v, float floor, float most, struct sampler_candidate *c);
 
 /* Sorts c[n], ascending by id, best first: higher logit, then lower id. No NaNs. spare[n] is scratch. */
 void sampler_sort(struct sampler_candidate *c, int32_t n, struct sampler_candidate *spare);
@@ -49,5 +49,15 @@ void sampler_sort(struct sampler_candidate *c, int32_t n, struct sampler_candida
 /* The k best of the row, best first, into c; returns how many there are: banned ones (-inf) are left out. Needs max. */
 int32_t sampler_view_best(const struct sampler_view *v, int32_t k, struct sampler_candidate *c,
                           struct sampler_candidate *spare);
+
+enum { SAMPLER_BINS_LEAST = 8192 }; /* rows shorter than this are quicker sorted */
+
+/* The token that typical-p, top-p, min-p and the draw for u find in the whole row, whose largest logit is `max`, by
+ * sampler_bins.c. False when it cannot tell; s->cands and s->spare are lost either way. Needs v->max. */
+bool sampler_bins_pick(const struct sampler_params *p, const struct sampler_view *v, float max,
+                       struct sampler_scratch *s, double u, int32_t *id);
+
+/* A number, as large as may be, that at least k logits reach when as many are not -inf. */
+float sampler_bins_floor(const struct sampler_view *v, float max, int32_t k);
 
 #endif

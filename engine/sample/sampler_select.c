@@ -13,9 +13,10 @@ enum {
     BLOCK_STEP = 16,   /* what kernels read in one go */
     LEAST_BLOCK = 256, /* fewer logits cost less to read than a block more costs to rank [measured at 49,152] */
     RADIX_BITS = 11,   /* of a digit; three make 32 bits and more */
-    RADIX_SIZE = 1 << RADIX_BITS,
-    RADIX_DIGITS = 3,
-    HEAP_SORTED = 768, /* more candidates than this are sorted by radix [measured: even at 500 to 1,000] */
+    RADIX_BITS_OF_FEW = 8,
+    RADIX_COUNTS = 3 << RADIX_BITS,
+    HEAP_SORTED = 32,                                            /* more candidates than this are sorted by radix */
+    FEW_SORTED = 768,                                            /* and from here on by larger digits */
     MAX_BLOCK = SAMPLER_MAX_VOCAB / SAMPLER_BLOCKS + BLOCK_STEP, /* collected at a time */
 };
 
@@ -79,7 +80,7 @@ int32_t sampler_view_argmax(const struct sampler_view *v)
     return best * v->block + v->kern->argmax(block, len);
 }
 
-int32_t sampler_view_collect(const struct sampler_view *v, float floor, struct sampler_candidate *c)
+int32_t sampler_view_collect(const struct sampler_view *v, float floor, float most, struct sampler_candidate *c)
 {
     int32_t ids[MAX_BLOCK], n = 0;
     for (int32_t b = 0; b < v->n_blocks; b++) {
@@ -88,7 +89,7 @@ int32_t sampler_view_collect(const struct sampler_view *v, float floor, struct s
         }
         int32_t len;
         const float *block = sampler_view_block(v, b, &len);
-        int32_t found = v->kern->collect(block, len, floor, ids);
+        int32_t found = v->kern->collect(block, len, floor, most, ids);
         for (int32_t i = 0; i < found; i++) {
             c[n++] = (struct sampler_candidate){.id = b * v->block + ids[i], .logit = block[ids[i]]};
         }
@@ -160,41 +161,67 @@ static uint32_t rank_of(float logit)
     return bits >> 31 != 0 ? bits : ~(bits | 0x80000000u);
 }
 
-/* Stable, so ids stay ascending among equal logits. */
-static void radix_sort(struct sampler_candidate *c, int32_t n, struct sampler_candidate *spare)
+/* Stable, so ids stay ascending among equal logits. Only the bits in which ranks differ are sorted by, in as few digits
+ * of `bits` as they need: candidates of one bin take two. */
+static void radix_sort(struct sampler_candidate *c, int32_t n, int bits, struct sampler_candidate *spare)
 {
-    uint32_t from[RADIX_DIGITS][RADIX_SIZE] = {{0}};
+    uint32_t counts[RADIX_COUNTS], least = UINT32_MAX, most = 0, mask = (1u << bits) - 1;
     for (int32_t i = 0; i < n; i++) {
-        for (int d = 0; d < RADIX_DIGITS; d++) {
-            from[d][rank_of(c[i].logit) >> (d * RADIX_BITS) & (RADIX_SIZE - 1)]++;
-        }
+        uint32_t rank = rank_of(c[i].logit);
+        least = MIN_OF(least, rank);
+        most = MAX_OF(most, rank);
     }
-    for (int d = 0; d < RADIX_DIGITS; d++) {
-        uint32_t sum = 0;
-        for (int k = 0; k < RADIX_SIZE; k++) {
-            uint32_t count = from[d][k];
-            from[d][k] = sum;
-            sum += count;
+    int n_digits = 1;
+    while (n_digits * bits < 32 && (most - least) >> (n_digits * bits) != 0) {
+        n_digits++;
+    }
+    memset(counts, 0, ((size_t)n_digits << bits) * sizeof *counts);
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t rank = rank_of(c[i].logit) - least;
+        for (int d = 0; d < n_digits; d++) {
+            counts[((uint32_t)d << bits) + (rank >> (d * bits) & mask)]++;
         }
     }
     struct sampler_candidate *in = c, *out = spare;
-    for (int d = 0; d < RADIX_DIGITS; d++) {
+    for (int d = 0; d < n_digits; d++) {
+        uint32_t *from = counts + ((size_t)d << bits), sum = 0;
+        for (uint32_t k = 0; k <= mask; k++) {
+            uint32_t count = from[k];
+            from[k] = sum;
+            sum += count;
+        }
         for (int32_t i = 0; i < n; i++) {
-            out[from[d][rank_of(in[i].logit) >> (d * RADIX_BITS) & (RADIX_SIZE - 1)]++] = in[i];
+            out[from[(rank_of(in[i].logit) - least) >> (d * bits) & mask]++] = in[i];
         }
         struct sampler_candidate *other = in;
         in = out;
         out = other;
     }
-    memcpy(c, in, (size_t)n * sizeof *c); /* three passes end in spare */
+    if (in != c) {
+        memcpy(c, in, (size_t)n * sizeof *c);
+    }
+}
+
+/* As where all are equal. */
+static bool is_sorted(const struct sampler_candidate *c, int32_t n)
+{
+    for (int32_t i = 1; i < n; i++) {
+        if (c[i].logit > c[i - 1].logit) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void sampler_sort(struct sampler_candidate *c, int32_t n, struct sampler_candidate *spare)
 {
+    if (is_sorted(c, n)) {
+        return;
+    }
     if (n <= HEAP_SORTED) {
         heap_sort(c, n);
     } else {
-        radix_sort(c, n, spare);
+        radix_sort(c, n, n <= FEW_SORTED ? RADIX_BITS_OF_FEW : RADIX_BITS, spare);
     }
 }
 
@@ -242,9 +269,13 @@ float sampler_view_floor(const struct sampler_view *v, int32_t k)
 int32_t sampler_view_best(const struct sampler_view *v, int32_t k, struct sampler_candidate *c,
                           struct sampler_candidate *spare)
 {
-    int32_t n = sampler_view_collect(v, sampler_view_floor(v, MIN_OF(k, v->n_blocks)), c);
+    int32_t n = 0;
+    if (k < v->n || k <= v->n_blocks) {
+        n = sampler_view_collect(v, sampler_view_floor(v, MIN_OF(k, v->n_blocks)), INFINITY, c);
+    }
     if (n < k && k > v->n_blocks) { /* one of each block was not enough */
-        n = sampler_view_collect(v, -FLT_MAX, c);
+        float floor = k < v->n ? sampler_bins_floor(v, sampler_view_floor(v, 1), k) : -FLT_MAX;
+        n = sampler_view_collect(v, floor, INFINITY, c);
     }
     if (k > HEAP_SORTED) { /* a large heap costs more than sorting all */
         sampler_sort(c, n, spare);

@@ -16,6 +16,7 @@ enum {
     SEEN_SLOTS_MIN = 64,
     SEEN_SLOTS_MAX = 8192,  /* 256 KiB, a quarter of a level-2 cache */
     SEEN_TEXT_PER_SLOT = 8, /* bytes */
+    ENDS_AT_ONCE = 64,
 };
 
 /* A unit seen before in this text, and what it became. */
@@ -171,8 +172,8 @@ static enum err emit_seen(struct encoder *e, const struct seen *seen)
 
 /* Begins a unit. *is_done: it was seen, or it is a token whose text is known to become that token; with takes_whole any
  * token of text will do. */
-static inline enum err begin_unit(struct encoder *e, const char *s, size_t n, bool takes_whole, struct unit *u,
-                                  bool *is_done)
+static ALWAYS_INLINE enum err begin_unit(struct encoder *e, const char *s, size_t n, bool takes_whole, struct unit *u,
+                                         bool *is_done)
 {
     uint64_t hash, a, b;
     if (n <= 16) {
@@ -188,7 +189,7 @@ static inline enum err begin_unit(struct encoder *e, const char *s, size_t n, bo
     uint32_t len = (uint32_t)n | (takes_whole ? SEEN_WHOLE : 0u);
     if (slot->len == len && slot->a == a && e->base != NULL &&
         (n <= 16 ? slot->b == b : memcmp(e->base + slot->b, s, n) == 0)) {
-        return emit_seen(e, slot);
+        return slot->n == 1 ? emit(e, slot->ids[0]) : emit_seen(e, slot);
     }
     *u = (struct unit){.s = s, .n = n, .a = a, .b = b, .len = len, .from = e->out->n, .slot = slot};
     u->word = words_find(&e->t->words, s, n, hash);
@@ -205,7 +206,7 @@ static inline enum err begin_unit(struct encoder *e, const char *s, size_t n, bo
     return ERR_OK;
 }
 
-static enum err encode_unit(struct encoder *e, const char *s, size_t n)
+static ALWAYS_INLINE enum err encode_unit(struct encoder *e, const char *s, size_t n)
 {
     struct unit u;
     bool is_done;
@@ -244,20 +245,29 @@ static enum err encode_bpe_word(struct encoder *e, const char *s, size_t n)
 }
 
 /* s is spelt as the vocabulary spells it. A unit goes on while a token could hold both its last character and the next.
- */
+ * The ends of some units are found before the first of them is looked at: whether a unit ends cannot be guessed, and so
+ * no branch hangs on it. */
 static enum err encode_spm(struct encoder *e, const char *s, size_t n)
 {
     const struct words *w = &e->t->words;
-    uint32_t before = 0, cp;
-    size_t from = 0;
-    for (size_t at = 0, len; at < n; at += len, before = cp) {
-        len = tokenizer_chr(s + at, n - at, &cp);
-        if (at > from && !words_may_join(w, before, cp)) {
-            TRY(encode_unit(e, s + from, at - from));
-            from = at;
+    uint32_t before = 0, cp, ends[ENDS_AT_ONCE + 1];
+    size_t from = 0, at = n > 0 ? tokenizer_chr(s, n, &before) : 0;
+    while (from < n) {
+        uint32_t n_ends = 0;
+        for (size_t len; at < n && n_ends < ENDS_AT_ONCE; at += len, before = cp) {
+            len = tokenizer_chr(s + at, n - at, &cp);
+            ends[n_ends] = (uint32_t)at; /* counts where it is an end */
+            n_ends += !words_may_join(w, before, cp);
+        }
+        if (at == n && n_ends < ENDS_AT_ONCE) {
+            ends[n_ends++] = (uint32_t)n;
+        }
+        for (uint32_t i = 0; i < n_ends; i++) {
+            TRY(encode_unit(e, s + from, ends[i] - from));
+            from = ends[i];
         }
     }
-    return n > from ? encode_unit(e, s + from, n - from) : ERR_OK;
+    return ERR_OK;
 }
 
 /* --- spelling --------------------------------------------------------------------------------------------------- */
@@ -288,6 +298,26 @@ static const char *spell(struct encoder *e, const char *s, size_t n, size_t *len
     for (size_t at = 0; at < n;) {
         uint32_t cp;
         bool valid = true;
+        while (n - at >= 8) { /* up to a space, eight bytes at once: what is copied beyond is written again */
+            uint64_t v = tokenizer_load(s + at, 8), spaces = v ^ 0x2020202020202020u;
+            if (t->lacks_high_bytes && (v & 0x8080808080808080u) != 0) {
+                break;
+            }
+            spaces = (spaces - 0x0101010101010101u) & ~spaces & 0x8080808080808080u;
+            memcpy(out, &v, 8);
+            if (spaces == 0) {
+                out += 8;
+                at += 8;
+                continue;
+            }
+            size_t before = (size_t)__builtin_ctzll(spaces) / 8; /* the lowest bit is that of a space */
+            memcpy(out + before, spm_space, SPM_SPACE_BYTES);
+            out += before + SPM_SPACE_BYTES;
+            at += before + 1;
+        }
+        if (at == n) {
+            break;
+        }
         if (s[at] == ' ') {
             memcpy(out, spm_space, SPM_SPACE_BYTES);
             out += SPM_SPACE_BYTES;

@@ -190,12 +190,19 @@ static inline bool tokenizer_same(const char *x, const char *y, size_t n)
 }
 
 /* As utf8_decode; an invalid byte is U+FFFD of one byte. */
-static inline size_t tokenizer_chr(const char *str, size_t n, uint32_t *cp)
+static ALWAYS_INLINE size_t tokenizer_chr(const char *str, size_t n, uint32_t *cp)
 {
     const unsigned char *s = (const unsigned char *)str;
     if (s[0] < 0x80) {
         *cp = s[0];
         return 1;
+    }
+    if (n >= 4 && s[0] == 0xF0) { /* emoji and all else of the planes 1 to 3, at once */
+        uint32_t v = (uint32_t)tokenizer_load(str, 4);
+        if ((v & 0xC0C0C000u) == 0x80808000u && (v & 0x3000u) != 0) {
+            *cp = (v & 0x3F00u) << 4 | (v >> 10 & 0xFC0u) | (v >> 24 & 0x3Fu);
+            return 4;
+        }
     }
     if (s[0] < 0xE0) {
         if (n >= 2 && s[0] >= 0xC2 && (s[1] & 0xC0) == 0x80) {

@@ -146,6 +146,19 @@ static enum err add_match(struct special_matches *m, size_t from, int32_t id)
     return ERR_OK;
 }
 
+/* From i down to a place behind the last byte of some token, or somewhat above it; a and b tell where tokens end. Most
+ * text is skipped here. */
+static size_t skip(const uint32_t *a, const uint32_t *b, const char *text, size_t i)
+{
+    for (; i >= 4; i -= 4) {
+        const unsigned char *s = (const unsigned char *)text + i - 4;
+        if ((a[s[0]] | a[s[1]] | a[s[2]] | a[s[3]] | b[s[0]] | b[s[1]] | b[s[2]] | b[s[3]]) != 0) {
+            break;
+        }
+    }
+    return i;
+}
+
 enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_control,
                       const struct tokenizer_span *plain, size_t n_plain, struct special_matches *out)
 {
@@ -154,7 +167,8 @@ enum err special_find(const struct tokenizer *t, const char *text, size_t n, boo
         return ERR_OK;
     }
     uint32_t in_control = 0, in_user = 0;
-    for (size_t i = n; i-- > 0;) {
+    const uint32_t *other = parses_control ? control->from_root : user->from_root;
+    for (size_t i = skip(user->from_root, other, text, n); i-- > 0;) {
         unsigned char byte = (unsigned char)text[i];
         while (n_plain > 0 && i < plain[n_plain - 1].from) {
             n_plain--;
@@ -163,6 +177,7 @@ enum err special_find(const struct tokenizer *t, const char *text, size_t n, boo
         in_control = parses_control && !is_plain ? step(control, in_control, byte) : 0;
         in_user = step(user, in_user, byte);
         if ((in_control | in_user) == 0) {
+            i = skip(user->from_root, other, text, i);
             continue;
         }
         int32_t id = in_control != 0 ? control->nodes[in_control].id : TOKENIZER_NO_TOKEN;

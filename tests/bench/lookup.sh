@@ -1,6 +1,7 @@
 #!/bin/bash
 # What drafts by prompt lookup are worth (docs/internals/scheduler.md): decode with and without them, in turns, on an edit
-# that copies most of its prompt, on free text greedy, and on free text sampled. Ends with 1 when the answers differ.
+# that was asked for, on the same edit begun in the text (small models answer the request with something else, but go on
+# with a copy), on free text greedy, and on free text sampled. Ends with 1 when the answers differ.
 #
 #   MODEL=path     a GGUF file; needed
 #   ROUNDS=5       rounds; the median of each side is told, and the spread
@@ -49,13 +50,15 @@ def print_report(orders):
     best = most_expensive(orders)
     if best is not None:
         print("most expensive:", best["name"], best["price"])'
+begun="${edit#*$'\n\n'}"$'\n\n# The same file. The variable best is now called top, nothing else has changed.\n\n'
+begun+=$'def load_orders(path, limit):\n    orders = []\n'
 story='Tell me what happened to you on the strangest day of last summer.'
 
 # Tokens a second behind the first; the text goes to FILE.
 decode() { # FILE MODE OPTIONS...
     local file=$1 mode=$2
     shift 2
-    "$infcgi" generate --model "$MODEL" --threads "${THREADS:-2}" --chat --seed 7 --speculate "$mode" "$@" \
+    "$infcgi" generate --model "$MODEL" --threads "${THREADS:-2}" --seed 7 --speculate "$mode" "$@" \
         >"$file" 2>"$work/said"
     sed -nE 's/.* then ([0-9.]+) tokens\/s.*/\1/p' "$work/said"
 }
@@ -84,6 +87,7 @@ measure() { # NAME OPTIONS...
 
 echo "| text | tokens/s, off | auto | ratio, median | least to most | guesses that came true |"
 echo "|---|---|---|---|---|---|"
-measure "edit" --temp 0 --n-predict 300 --prompt "$edit"
-measure "free, greedy" --temp 0 --n-predict 256 --prompt "$story"
-measure "free, temperature 1" --temp 1 --n-predict 256 --prompt "$story"
+measure "edit" --chat --temp 0 --n-predict 300 --prompt "$edit"
+measure "edit, begun" --temp 0 --n-predict 260 --prompt "$begun"
+measure "free, greedy" --chat --temp 0 --n-predict 256 --prompt "$story"
+measure "free, temperature 1" --chat --temp 1 --n-predict 256 --prompt "$story"

@@ -93,6 +93,35 @@ static struct text runs_of_one_character(void)
     return out;
 }
 
+static void add_code_point(struct text *t, uint32_t cp) { t->n += utf8_encode(cp, t->s + t->n); }
+
+/* Emoji as people write them: faces and things, some with a skin tone, a variation selector or joined into one, a word
+ * or a space in between. */
+static struct text emoji(void)
+{
+    static const uint32_t blocks[][2] = {{0x1F600, 80}, {0x1F300, 464}, {0x1F680, 64}, {0x1F900, 240}, {0x2600, 400}};
+    static const char *const words[] = {" so happy ", " love this! ", "lol", "\n", " ", " great job "};
+    struct text out = {.name = "emoji", .s = malloc(RUNS_BYTES + 256)};
+    while (out.n < RUNS_BYTES) {
+        uint64_t i = random_below(10);
+        i = i < 5 ? 0 : i - 5;
+        add_code_point(&out, blocks[i][0] + (uint32_t)random_below(blocks[i][1]));
+        uint64_t what = random_below(12);
+        if (what == 0) {
+            add_code_point(&out, 0x1F3FB + (uint32_t)random_below(5)); /* skin tone */
+        } else if (what == 1 || i == 4) {
+            add_code_point(&out, 0xFE0F);
+        } else if (what == 2) {
+            add_code_point(&out, 0x200D); /* joins the next */
+        } else if (what < 6) {
+            const char *word = words[random_below(6)];
+            memcpy(out.s + out.n, word, strlen(word));
+            out.n += strlen(word);
+        }
+    }
+    return out;
+}
+
 /* All texts in random order of chunks. */
 static struct text mix(const struct text *texts, size_t n_texts)
 {
@@ -159,15 +188,18 @@ int main(int argc, char **argv)
         fprintf(stderr, "error: %s: %s\n", argv[1], info.text);
         return 65;
     }
-    struct text texts[6] = {read_text("English", argv[2]), read_text("C", argv[3]), vocabulary_words(t),
+    struct text texts[7] = {read_text("English", argv[2]), read_text("C", argv[3]), vocabulary_words(t),
                             runs_of_one_character()};
     texts[4] = mix(texts, 4);
     texts[5] = (struct text){.name = "4 KiB of English", .s = texts[0].s, .n = PROMPT_BYTES};
-    for (size_t i = 0; i < 6; i++) {
+    texts[6] = emoji();
+    for (size_t i = 0; i < 7; i++) {
         measure(t, &texts[i], argv[4], i);
     }
-    for (size_t i = 0; i < 5; i++) {
-        free(texts[i].s);
+    for (size_t i = 0; i < 7; i++) {
+        if (i != 5) {
+            free(texts[i].s);
+        }
     }
     tokenizer_free(&t);
     gguf_close(&g);

@@ -197,6 +197,7 @@ static inline int32x4_t ivec_shift_half(int32x4_t a)
     return vreinterpretq_s32_u32(vshrq_n_u32(vreinterpretq_u32_s32(a), 4));
 }
 static inline ivec ivec_shift_right4(ivec a) { return (ivec){ivec_shift_half(a.lo), ivec_shift_half(a.hi)}; }
+static inline ivec ivec_add(ivec a, ivec b) { return (ivec){vaddq_s32(a.lo, b.lo), vaddq_s32(a.hi, b.hi)}; }
 static inline int32x4_t ivec_sub16_half(int32x4_t a, int32x4_t b)
 {
     return vreinterpretq_s32_s16(vsubq_s16(vreinterpretq_s16_s32(a), vreinterpretq_s16_s32(b)));

@@ -156,6 +156,7 @@ static inline ivec vec_to_int(vec v) { return _mm256_cvtps_epi32(v); } /* neares
 static inline ivec ivec_pair(ivec low, ivec high) { return _mm256_or_si256(low, _mm256_slli_epi32(high, 16)); }
 static inline ivec ivec_and(ivec a, ivec b) { return _mm256_and_si256(a, b); }
 static inline ivec ivec_shift_right4(ivec a) { return _mm256_srli_epi32(a, 4); }
+static inline ivec ivec_add(ivec a, ivec b) { return _mm256_add_epi32(a, b); }
 static inline ivec ivec_sub16(ivec a, ivec b) { return _mm256_sub_epi16(a, b); }
 /* 8 bits widened: signed to twice VEC_LANES of 16 bits; unsigned to VEC_LANES of 32. */
 static inline ivec ivec_widen_i8(const void *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128(p)); }

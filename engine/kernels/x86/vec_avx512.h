@@ -127,6 +127,7 @@ static inline ivec vec_to_int(vec v) { return _mm512_cvtps_epi32(v); } /* neares
 static inline ivec ivec_pair(ivec low, ivec high) { return _mm512_or_si512(low, _mm512_slli_epi32(high, 16)); }
 static inline ivec ivec_and(ivec a, ivec b) { return _mm512_and_si512(a, b); }
 static inline ivec ivec_shift_right4(ivec a) { return _mm512_srli_epi32(a, 4); }
+static inline ivec ivec_add(ivec a, ivec b) { return _mm512_add_epi32(a, b); }
 static inline ivec ivec_sub16(ivec a, ivec b) { return _mm512_sub_epi16(a, b); }
 /* 8 bits widened: signed to twice VEC_LANES of 16 bits; unsigned to VEC_LANES of 32. */
 static inline ivec ivec_widen_i8(const void *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p)); }

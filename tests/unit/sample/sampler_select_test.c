@@ -176,53 +176,90 @@ END_TEST
 
 static double weight(int32_t i) { return exp((double)sorted[i].logit - sorted[0].logit); }
 
-/* How many of the sorted candidates top-k, top-p and min-p keep; top-p's mass is added by id where no top-k came first.
- */
-static int32_t plain_kept(const struct sampler_params *p, int32_t n)
+/* Candidates from .. to - 1 of the sorted ones. */
+struct window {
+    int32_t from, to;
+};
+
+/* What top-k and typical-p keep: the nearest to the entropy, of equals the likelier one, grown to both sides. */
+static struct window plain_typical(const struct sampler_params *p)
 {
-    int32_t kept = p->top_k > 0 ? MIN_OF(p->top_k, n_sorted) : n_sorted;
-    double total = 0, sum = 0;
-    for (int32_t i = 0; i < (p->top_k > 0 ? kept : n); i++) {
-        total += p->top_k > 0 ? weight(i) : exp((double)logits[i] - sorted[0].logit);
+    static double distance[LARGE];
+    int32_t n = p->top_k > 0 ? MIN_OF(p->top_k, n_sorted) : n_sorted, nearest = 0;
+    double total = 0, entropy = 0;
+    for (int32_t i = 0; i < n; i++) {
+        total += weight(i);
     }
-    for (int32_t i = 0; i < kept && p->top_p < 1; i++) {
+    double log_total = log(total) + sorted[0].logit;
+    for (int32_t i = 0; i < n; i++) {
+        double lp = sorted[i].logit - log_total;
+        entropy -= exp(lp) * lp;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        distance[i] = fabs(log_total - sorted[i].logit - entropy);
+        nearest = distance[i] < distance[nearest] ? i : nearest;
+    }
+    struct window w = {nearest, nearest + 1};
+    double sum = exp(sorted[nearest].logit - log_total);
+    while (sum < p->typical_p && (w.from > 0 || w.to < n)) {
+        bool is_left = w.to == n || (w.from > 0 && distance[w.from - 1] <= distance[w.to]);
+        sum += exp(sorted[is_left ? --w.from : w.to++].logit - log_total);
+    }
+    return w;
+}
+
+/* What all truncating stages keep; top-p's mass is added by id where neither top-k nor typical-p came first. */
+static struct window plain_kept(const struct sampler_params *p, int32_t n)
+{
+    struct window w = {0, p->top_k > 0 ? MIN_OF(p->top_k, n_sorted) : n_sorted};
+    if (p->typical_p < 1) {
+        w = plain_typical(p);
+    }
+    double total = 0, sum = 0;
+    bool is_whole = p->top_k <= 0 && p->typical_p >= 1;
+    for (int32_t i = is_whole ? 0 : w.from; i < (is_whole ? n : w.to); i++) {
+        total += is_whole ? exp((double)logits[i] - sorted[0].logit) : weight(i);
+    }
+    for (int32_t i = w.from; i < w.to && p->top_p < 1; i++) {
         sum += weight(i);
         if (sum >= p->top_p * total) {
-            kept = i + 1;
+            w.to = i + 1;
         }
     }
-    double least = sorted[0].logit + log((double)p->min_p);
-    while (p->min_p > 0 && kept > 1 && sorted[kept - 1].logit < least) {
-        kept--;
+    double least = sorted[w.from].logit + log((double)p->min_p);
+    while (p->min_p > 0 && w.to > w.from + 1 && sorted[w.to - 1].logit < least) {
+        w.to--;
     }
-    return kept;
+    return w;
 }
 
 static int32_t plain_pick(const struct sampler_params *p, int32_t n, double u)
 {
-    int32_t kept = plain_kept(p, n);
+    struct window w = plain_kept(p, n);
     double total = 0, sum = 0, inverse = 1.0 / p->temperature;
-    for (int32_t i = 0; i < kept; i++) {
-        total += exp(((double)sorted[i].logit - sorted[0].logit) * inverse);
+    for (int32_t i = w.from; i < w.to; i++) {
+        total += exp(((double)sorted[i].logit - sorted[w.from].logit) * inverse);
     }
-    for (int32_t i = 0; i < kept; i++) {
-        sum += exp(((double)sorted[i].logit - sorted[0].logit) * inverse);
+    for (int32_t i = w.from; i < w.to; i++) {
+        sum += exp(((double)sorted[i].logit - sorted[w.from].logit) * inverse);
         if (sum > u * total) {
             return sorted[i].id;
         }
     }
-    return sorted[kept - 1].id;
+    return sorted[w.to - 1].id;
 }
 
 START_TEST(truncating_chains_pick_what_a_full_sort_picks)
 {
     static const struct {
         int32_t top_k;
-        float top_p, min_p, temperature;
+        float top_p, min_p, temperature, typical_p; /* typical_p 0: off */
     } chains[] = {
-        {0, 0.95f, 0, 1},     {0, 0.5f, 0, 0.7f},       {0, 0.999999f, 0, 1.3f}, {0, 0, 0, 1},
-        {0, 1, 0.05f, 1},     {0, 1, 1e-4f, 0.8f},      {0, 1, 1e-30f, 2},       {0, 0.9f, 0.02f, 1},
-        {0, 0.99f, 1e-6f, 1}, {40, 0.95f, 0.05f, 0.8f}, {64, 0.95f, 0, 1},       {3000, 0.9f, 0, 1},
+        {0, 0.95f, 0, 1, 0},        {0, 0.5f, 0, 0.7f, 0},       {0, 0.999999f, 0, 1.3f, 0}, {0, 0, 0, 1, 0},
+        {0, 1, 0.05f, 1, 0},        {0, 1, 1e-4f, 0.8f, 0},      {0, 1, 1e-30f, 2, 0},       {0, 0.9f, 0.02f, 1, 0},
+        {0, 0.99f, 1e-6f, 1, 0},    {40, 0.95f, 0.05f, 0.8f, 0}, {64, 0.95f, 0, 1, 0},       {3000, 0.9f, 0, 1, 0},
+        {0, 1, 0, 1, 0.95f},        {0, 1, 0, 0.8f, 0.3f},       {0, 0.9f, 0, 1.4f, 0.7f},   {0, 1, 0.2f, 1, 0.999f},
+        {0, 0.8f, 0.01f, 1, 0.02f}, {0, 0.7f, 0, 0.15f, 0},      {0, 0.95f, 0, 0.3f, 0},     {2000, 1, 0, 1, 0.5f},
     };
     struct sampler_scratch s;
     ck_assert_int_eq(sampler_scratch_init(&s, LARGE), ERR_OK);
@@ -234,7 +271,7 @@ START_TEST(truncating_chains_pick_what_a_full_sort_picks)
                                        .top_k = chains[k].top_k,
                                        .top_p = chains[k].top_p,
                                        .min_p = chains[k].min_p,
-                                       .typical_p = 1,
+                                       .typical_p = chains[k].typical_p > 0 ? chains[k].typical_p : 1,
                                        .repeat_penalty = 1,
                                        .n_top = -1,
                                        .seed = k};
@@ -248,6 +285,57 @@ START_TEST(truncating_chains_pick_what_a_full_sort_picks)
                 }
             }
         }
+    }
+    sampler_scratch_fini(&s);
+}
+END_TEST
+
+/* Flat rows are not sorted: what the bins tell is the token, and they tell it nearly always. */
+START_TEST(bins_tell_the_token_of_flat_rows)
+{
+    static const float chains[][4] = {/* top-p, min-p, typical-p, temperature */
+                                      {0.9f, 0, 1, 1},
+                                      {0.6f, 0, 1, 0.7f},
+                                      {1, 0.01f, 1, 1.5f},
+                                      {1, 0, 0.8f, 1},
+                                      {0.9f, 0.001f, 0.5f, 1.2f}};
+    struct sampler_scratch s;
+    ck_assert_int_eq(sampler_scratch_init(&s, LARGE), ERR_OK);
+    fill(FLAT, 49152);
+    struct sampler_row row = row_of(49152);
+    int n_told = 0;
+    for (uint64_t i = 0; i < 60; i++) {
+        const float *chain = chains[i % ARRAY_LEN(chains)];
+        struct sampler_params p = {
+            .top_p = chain[0], .min_p = chain[1], .typical_p = chain[2], .temperature = chain[3]};
+        struct sampler_view v;
+        int32_t id;
+        double u = rng_uniform(i, 0, 0);
+        sampler_view_init(&v, &row, &s);
+        sampler_view_find_max(&v);
+        if (sampler_bins_pick(&p, &v, row.max, &s, u, &id)) {
+            n_told++;
+            ck_assert_int_eq(id, plain_pick(&p, 49152, u));
+        }
+    }
+    ck_assert_int_ge(n_told, 58);
+    sampler_scratch_fini(&s);
+}
+END_TEST
+
+/* Above the floor there are k, and in the next bin below there would be more than need be. */
+START_TEST(a_floor_by_bins_leaves_the_k_best)
+{
+    struct sampler_scratch s;
+    ck_assert_int_eq(sampler_scratch_init(&s, LARGE), ERR_OK);
+    fill(FLAT, 152064);
+    struct sampler_row row = row_of(152064);
+    struct sampler_view v;
+    sampler_view_init(&v, &row, &s);
+    for (int32_t k = 1; k < 152064; k = 3 * k + 1) {
+        float floor = sampler_bins_floor(&v, row.max, k);
+        ck_assert(sorted[k - 1].logit >= floor);
+        ck_assert(sorted[k - 1].logit < floor + 1.1f * (float)KERN_BIN_WIDTH);
     }
     sampler_scratch_fini(&s);
 }
@@ -299,6 +387,8 @@ Suite *sampler_select_suite(void)
     tcase_add_loop_test(c, the_k_best_are_those_of_a_full_sort, 0, SHAPES);
     tcase_add_loop_test(c, changed_logits_are_seen_and_the_row_is_left_alone, 0, SHAPES);
     tcase_add_loop_test(c, truncating_chains_pick_what_a_full_sort_picks, 0, SHAPES);
+    tcase_add_test(c, bins_tell_the_token_of_flat_rows);
+    tcase_add_test(c, a_floor_by_bins_leaves_the_k_best);
     tcase_add_loop_test(c, temperature_alone_picks_what_adding_up_by_id_picks, 0, SHAPES);
     suite_add_tcase(s, c);
     return s;
