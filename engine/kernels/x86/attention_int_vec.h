@@ -262,13 +262,13 @@ static ALWAYS_INLINE void att_int_columns(struct att_work *w, struct att_tile *t
         acc[i][1] = ivec_set1(0);
     }
     const int32_t(*pairs)[16] = w->pairs[k];
-    int at = 2 * kv_value_pair(w->a->kv.d, 0, c), row = 2 * MIN_OF(32, w->width - c / 32 * 32);
+    const ptrdiff_t size = is_narrow ? 1 : 2, row = size * 2 * MIN_OF(32, w->width - c / 32 * 32);
+    const ptrdiff_t ahead = p->next_values - (const unsigned char *)p->values;
+    const unsigned char *values = (const unsigned char *)p->values + size * 2 * kv_value_pair(w->a->kv.d, 0, c);
     UNROLL_FULLY
-    for (int slot = 0; slot < KERN_PAGE_TOKENS / 2; slot++) {
-        att_int_prefetch(p->next_values, at, is_narrow);
-        ivec v0 = att_int_load(p->values, at, is_narrow);
-        ivec v1 = two ? att_int_load(p->values, at + ATT_STEP, is_narrow) : v0;
-        at += row;
+    for (int slot = 0; slot < KERN_PAGE_TOKENS / 2; slot++, values += row) {
+        att_int_prefetch(values + ahead, 0, is_narrow);
+        ivec v0 = att_int_load(values, 0, is_narrow), v1 = two ? att_int_load(values, ATT_STEP, is_narrow) : v0;
         UNROLL_FULLY
         for (int i = 0; i < n; i++) {
             ivec weight = ivec_set1(pairs[i][slot]);

@@ -226,7 +226,7 @@ static void att_tile_run(struct att_work *w, struct att_tile *t, const struct at
 /* Where page number `page` of the sequence lies, and the one a block behind it, but not beyond `last`. */
 static inline struct att_page att_page_of(const struct kern_attention_args *a, int32_t page, int32_t last)
 {
-    size_t here = (size_t)a->pages[page], next = (size_t)a->pages[MIN_OF(page + ATT_PAGES, last)];
+    size_t here = (size_t)a->pages[page], next = (size_t)a->pages[MIN_OF(page + 1, last)];
     struct att_page p = {.keys = a->keys + here * a->kv.k.bytes,
                          .values = a->values + here * a->kv.v.bytes,
                          .next_keys = a->keys + next * a->kv.k.bytes,
