@@ -1,6 +1,6 @@
 /* Quantised products with sdot: 4 signed bytes times 4 in each 32-bit lane, the second four taken from any quarter of a
- * register, so that activations need no broadcast. Codes become signed by taking 128 off, which for zero point 128 is
- * what the product wants anyway. */
+ * register, so that activations need no broadcast. 8-bit codes become signed by taking 128 off, which for zero point
+ * 128 is what the product wants anyway. */
 #include "engine/kernels/isa.h"
 
 enum { CODE_OFFSET = 128, TILE_QUADS = 2 };

@@ -1,5 +1,5 @@
 /* Products of 8-bit codes with usdot, unsigned times signed: the panels' codes as they are, an instruction less for
- * each 16 of them. 4-bit codes gain nothing and stay with dotprod.
+ * each 16 of them. Codes of fewer bits gain nothing and stay with dotprod, as do tables.
  *
  * The extension's matrix instruction (usmmla, 2 rows times 2 lanes, 8 inputs deep) is not used. It halves the
  * multiplications, but wants 8 inputs of a lane side by side and leaves 2 x 2 results. For 8 rows, 4 lanes and a block
