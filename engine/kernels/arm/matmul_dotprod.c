@@ -1,28 +1,27 @@
 /* Quantised products with sdot: 4 signed bytes times 4 in each 32-bit lane, the second four taken from any quarter of a
- * register, so that activations need no broadcast. Codes become signed by taking 128 off, which for zero point 128 is
- * what the product wants anyway. */
+ * register, so that activations need no broadcast. 8-bit codes become signed by taking 128 off, which for zero point
+ * 128 is what the product wants anyway. */
 #include "engine/kernels/isa.h"
 
 enum { CODE_OFFSET = 128, TILE_QUADS = 2 };
 
 #include "engine/kernels/arm/matmul_vec.h"
 
-/* acc[v][r] += codes . q[r] over inputs from .. from+15. */
-static ALWAYS_INLINE void dot_16(const unsigned char *codes, uint8x16_t table, const int8_t *const *q, int from, int n,
+/* acc[v][r] += codes . q[r] over words from .. from+3. */
+static ALWAYS_INLINE void dot_16(const unsigned char *codes, int from, uint8x16_t table, const int8_t *const *q, int n,
                                  int quads, struct shape k, int32x4_t (*acc)[TILE_ROWS])
 {
     int8x16_t x[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        x[r] = vld1q_s8(q[r] + from);
+        x[r] = vld1q_s8(q[r] + 4 * from);
     }
     UNROLL_FULLY
     for (int v = 0; v < quads; v++) {
-        const unsigned char *at = codes + 2 * k.bits * from + 16 * v;
         int8x16_t c[4];
         UNROLL_FULLY
         for (int i = 0; i < 4; i++) {
-            c[i] = vreinterpretq_s8_u8(operand(at, table, k, i));
+            c[i] = vreinterpretq_s8_u8(code_words(codes + 16 * v, table, from + i, k));
         }
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
@@ -34,18 +33,14 @@ static ALWAYS_INLINE void dot_16(const unsigned char *codes, uint8x16_t table, c
     }
 }
 
-static ALWAYS_INLINE void dot(const unsigned char *codes, uint8x16_t table, const int8_t *const *q, int inputs, int n,
-                              int quads, struct shape k, bool is_lo, int32x4_t (*acc)[TILE_ROWS])
+static ALWAYS_INLINE void dot(const unsigned char *codes, int from, int to, uint8x16_t table, const int8_t *const *q,
+                              int n, int quads, struct shape k, bool is_lo, int32x4_t (*acc)[TILE_ROWS])
 {
     (void)is_lo;
-    dot_16(codes, table, q, 0, n, quads, k, acc);
-    if (inputs == PANEL_BLOCK) {
-        dot_16(codes, table, q, 16, n, quads, k, acc);
+    UNROLL_FULLY
+    for (int v = from; v < to; v += 4) {
+        dot_16(codes, v, table, q, n, quads, k, acc);
     }
 }
 
-void kern_matmul_init_dotprod(struct kern_table *t)
-{
-    matmul_init_4_bit(t);
-    matmul_init_8_bit(t);
-}
+void kern_matmul_init_dotprod(struct kern_table *t) { matmul_vec_init(t); }

@@ -7,53 +7,61 @@
  * Lanes are taken in quads, the 4 output rows of one register. A tile is 4 (or 2) activation rows times TILE_QUADS
  * quads, so that sums, integer sums and operands fit 32 registers; the quads of a panel come one tile after the other.
  * One row, whose panels stream from memory, takes all quads at a time.
- * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
- * the inlined function, and are kept apart from what is only known at run time. */
+ * Functions with more than five parameters: see matmul_panels.h. */
 #ifndef INFCGI_KERNELS_ARM_MATMUL_VEC_H
 #define INFCGI_KERNELS_ARM_MATMUL_VEC_H
 
-#include "engine/kernels/kern.h"
+#include "engine/kernels/matmul_panels.h"
 
 #include <arm_neon.h>
+#include <string.h>
 
 /* Activation rows that are taken through all panels at a time: they stay in the second-level cache (256 KiB and more on
  * most cores) while the panels stream past. */
-enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, QUADS = PANEL_ROWS / 4, PREFETCH_BYTES = 4096 };
+enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, QUADS = PANEL_ROWS / 4 };
 
-/* What a tile needs to know of the call. */
-struct job {
-    size_t n_blocks;
-    size_t row_bytes;
-    size_t scales, mins, table; /* offsets in a panel */
-    size_t ahead;               /* distance at which panels are prefetched, whole panels */
-    size_t out_stride;
-};
+/* acc[v][r] += codes . q[r] over words from .. to-1 of a block, for n rows and the first `quads` quads from `codes` on.
+ * Codes are what code_words gives. is_lo: activations go down to -128, else to -127. */
+static ALWAYS_INLINE void dot(const unsigned char *codes, int from, int to, uint8x16_t table, const int8_t *const *q,
+                              int n, int quads, struct shape k, bool is_lo, int32x4_t (*acc)[TILE_ROWS]);
 
-/* What differs between the quantised kinds; always compile-time constants. */
-struct shape {
-    int bits; /* 4 or 8 */
-    int zero_point;
-    bool has_min;
-    int parts; /* scales per block of 32: 1 or 2 */
-    bool has_table;
-    bool has_bf16_scale;
-};
+/* Every byte shifted right, or left where `by` is below 0: a constant once loops are unrolled, which the intrinsics
+ * want to be a literal. */
+static ALWAYS_INLINE uint8x16_t shift_right(uint8x16_t v, int by) { return by >= 0 ? v >> by : v << -by; }
 
-/* acc[v][r] += codes . q[r] over 16 or 32 inputs, for n rows and the first `quads` quads from `codes` on. Codes are
- * what `operand` gives. is_lo: activations go down to -128, else to -127. */
-static ALWAYS_INLINE void dot(const unsigned char *codes, uint8x16_t table, const int8_t *const *q, int inputs, int n,
-                              int quads, struct shape k, bool is_lo, int32x4_t (*acc)[TILE_ROWS]);
-
-/* Operand i of a quad, inputs 4i .. 4i+3: 4 codes for each of 4 lanes; those of 8 bits less CODE_OFFSET. table: has
- * that taken off already. */
-static ALWAYS_INLINE uint8x16_t operand(const unsigned char *codes, uint8x16_t table, struct shape k, int i)
+/* n bits of every byte of a line's quad, from bit `from` on. */
+static ALWAYS_INLINE uint8x16_t bits_of(const unsigned char *line, int from, int n)
 {
+    uint8x16_t v = shift_right(vld1q_u8(line), from);
+    return from + n == 8 ? v : vandq_u8(v, vdupq_n_u8((uint8_t)((1 << n) - 1)));
+}
+
+/* `low` with the bits of `mask` from a line's quad that is shifted right by `by`. */
+static ALWAYS_INLINE uint8x16_t add_bits(uint8x16_t low, const unsigned char *line, int by, uint8_t mask)
+{
+    return vbslq_u8(vdupq_n_u8(mask), shift_right(vld1q_u8(line), by), low);
+}
+
+/* Word v (0..7) of a block's codes for the 4 lanes of a quad: those of 8 bits less CODE_OFFSET, table entries in table
+ * kinds. codes: the quad's share of the first line; table: has CODE_OFFSET taken off already. */
+static ALWAYS_INLINE uint8x16_t code_words(const unsigned char *codes, uint8x16_t table, int v, struct shape k)
+{
+    enum { LINE_BYTES = 64 };
     if (k.bits == 8) {
-        return veorq_u8(vld1q_u8(codes + 64 * i), vdupq_n_u8(CODE_OFFSET));
+        return veorq_u8(vld1q_u8(codes + LINE_BYTES * v), vdupq_n_u8(CODE_OFFSET));
     }
-    uint8x16_t both = vld1q_u8(codes + 64 * (i / 2));
-    uint8x16_t c = i % 2 == 0 ? vandq_u8(both, vdupq_n_u8(15)) : vshrq_n_u8(both, 4);
-    return k.has_table ? vqtbl1q_u8(table, c) : c;
+    if (k.bits < 4) {
+        uint8x16_t pairs = bits_of(codes + LINE_BYTES * (v / 4), v % 4 * 2, 2);
+        return k.bits == 3 ? add_bits(pairs, codes + LINE_BYTES * 2, v - 2, 4) : pairs;
+    }
+    uint8x16_t low = bits_of(codes + LINE_BYTES * (v / 2), v % 2 * 4, 4);
+    if (k.bits == 5) {
+        return add_bits(low, codes + LINE_BYTES * 4, v - 4, 16);
+    }
+    if (k.bits == 6) {
+        return add_bits(low, codes + LINE_BYTES * (4 + v / 4), v % 4 * 2 - 4, 48);
+    }
+    return k.has_table ? vqtbl1q_u8(table, low) : low;
 }
 
 /* Four halves widened. */
@@ -67,10 +75,23 @@ static ALWAYS_INLINE float32x4_t bf16_row(const unsigned char *p)
     return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16((const uint16_t *)(const void *)p), 16));
 }
 
-/* Block b of row r of a tile. */
-static ALWAYS_INLINE const struct kern_qblock *block_of(const struct job *g, const unsigned char *rows, int r, size_t b)
+static ALWAYS_INLINE float32x4_t step_row(const unsigned char *p)
 {
-    return (const struct kern_qblock *)(const void *)(rows + (size_t)r * g->row_bytes) + b;
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+}
+
+/* Scales or minimums number `at` of a group: `rows` of them, their unit at `unit`; quad v. */
+static ALWAYS_INLINE float32x4_t scale_row(const unsigned char *rows, const unsigned char *unit, size_t at, int v,
+                                           struct shape k)
+{
+    if (k.has_unit) {
+        return vmulq_f32(step_row(rows + at * PANEL_ROWS + 4 * v), half_row(unit + 8 * v));
+    }
+    rows += at * 2 * PANEL_ROWS + (size_t)(8 * v);
+    return k.has_bf16_scale ? bf16_row(rows) : half_row(rows);
 }
 
 /* acc[v][r] += (codes - zero point) . one term of block b, or a part of one. */
@@ -80,23 +101,25 @@ static ALWAYS_INLINE void dot_part(const struct job *g, const unsigned char *cod
 {
     const bool is_offset = k.bits == 8 || k.has_table;
     const int zero_point = k.zero_point - (is_offset ? CODE_OFFSET : 0); /* of what dot multiplies */
+    const int words = PANEL_BLOCK / 4 / k.parts;
     const int8_t *q[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         const struct kern_qblock *block = block_of(g, rows, r, b);
-        q[r] = (is_lo ? block->lo : block->hi) + 16 * part;
+        q[r] = is_lo ? block->lo : block->hi;
         if (zero_point != 0) {
             const int32_t *zero = k.parts == 2 ? (is_lo ? block->half_lo : block->half) + part
                                   : is_lo      ? &block->zero_lo
                                                : &block->zero;
-            int32x4_t add = vmulq_n_s32(vld1q_dup_s32(zero), zero_point / 8); /* zero is -8 * sum */
+            int32x4_t add = vld1q_dup_s32(zero); /* -8 * sum */
+            add = zero_point == 4 ? vshrq_n_s32(add, 1) : vmulq_n_s32(add, zero_point / 8);
             UNROLL_FULLY
             for (int v = 0; v < quads; v++) {
                 acc[v][r] = vaddq_s32(acc[v][r], add);
             }
         }
     }
-    dot(codes + part * 32 * k.bits, table, q, PANEL_BLOCK / k.parts, n, quads, k, is_lo, acc);
+    dot(codes, part * words, (part + 1) * words, table, q, n, quads, k, is_lo, acc);
 }
 
 /* product[r] += min times the sum of the inputs over half a block, in units of d. */
@@ -113,13 +136,13 @@ static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char 
 }
 
 /* The float steps that kern.h prescribes for a block's part, one quad. */
-static ALWAYS_INLINE void add_quad(const struct job *g, const unsigned char *panel, const unsigned char *rows, size_t b,
+static ALWAYS_INLINE void add_quad(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
                                    int part, int v, int n, struct shape k, bool is_fine, const int32x4_t *acc,
                                    float32x4_t *sum)
 {
-    size_t at = (b * (size_t)k.parts + (size_t)part) * 32 + 8 * (size_t)v;
-    float32x4_t scale = k.has_bf16_scale ? bf16_row(panel + g->scales + at) : half_row(panel + g->scales + at);
-    float32x4_t min = k.has_min ? half_row(panel + g->mins + at) : scale;
+    size_t at = b * (size_t)k.parts + (size_t)part;
+    float32x4_t scale = scale_row(from->scales, from->unit, at, v, k);
+    float32x4_t min = k.has_min ? scale_row(from->mins, from->min_unit, at, v, k) : scale;
     scale = is_fine ? vmulq_n_f32(scale, 1.0f / 256) : scale;
     float32x4_t product[TILE_ROWS];
     UNROLL_FULLY
@@ -137,12 +160,13 @@ static ALWAYS_INLINE void add_quad(const struct job *g, const unsigned char *pan
     }
 }
 
-/* One block's part of a tile from quad `first` on: integer dot, then the float steps kern.h prescribes. */
-static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *panel, uint8x16_t table,
+/* One block's part of a tile from quad `first` on: integer dot, then the float steps kern.h prescribes. rows: from the
+ * group's inputs on. */
+static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, uint8x16_t table,
                                     const unsigned char *rows, size_t b, int part, int first, int n, int quads,
                                     struct shape k, bool is_fine, float32x4_t (*sum)[TILE_ROWS])
 {
-    const unsigned char *codes = panel + b * (size_t)(k.bits * 64) + 16 * first;
+    const unsigned char *codes = from->codes + b * (size_t)(k.bits * 64) + 16 * first;
     int32x4_t acc[QUADS][TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
@@ -164,37 +188,28 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const unsigned char *pa
     }
     UNROLL_FULLY
     for (int v = 0; v < quads; v++) {
-        add_quad(g, panel, rows, b, part, first + v, n, k, is_fine, acc[v], sum[v]);
+        add_quad(g, from, rows, b, part, first + v, n, k, is_fine, acc[v], sum[v]);
     }
 }
 
-/* Block b of a tile. Where no row of the tile has a second term, none is computed. */
-static ALWAYS_INLINE void tile_block(const struct job *g, const unsigned char *panel, uint8x16_t table,
-                                     const unsigned char *rows, size_t b, int first, int n, int quads, struct shape k,
+/* A group of a tile. Where no row of the tile has a second term in a block, none is computed. */
+static ALWAYS_INLINE void tile_group(const struct job *g, const struct group *from, uint8x16_t table,
+                                     const unsigned char *rows, int first, int n, int quads, struct shape k,
                                      float32x4_t (*sum)[TILE_ROWS])
 {
-    uint32_t any = 0;
-    UNROLL_FULLY
-    for (int r = 0; r < n; r++) {
-        any |= block_of(g, rows, r, b)->fine;
-    }
-    for (int part = 0; part < k.parts; part++) {
-        if (any != 0) {
-            tile_part(g, panel, table, rows, b, part, first, n, quads, k, true, sum);
-        } else {
-            tile_part(g, panel, table, rows, b, part, first, n, quads, k, false, sum);
+    for (size_t b = 0; b < from->n_blocks; b++) {
+        if (first == 0) {
+            prefetch(from, b, k);
         }
-    }
-}
-
-/* Asks for the lines that lie `ahead` of block b's share of the panel; see matmul_avx512.c. */
-static ALWAYS_INLINE void prefetch(const struct job *g, const unsigned char *panel, size_t b, struct shape k)
-{
-    const int share = k.bits * 64 + 32 * k.parts * (k.has_min ? 2 : 1); /* bytes of a block */
-    uintptr_t at = (uintptr_t)panel + g->ahead + b * (size_t)share;     /* may lie behind the last panel: harmless */
-    UNROLL_FULLY
-    for (int line = 0; line < share; line += 64) {
-        __builtin_prefetch((const void *)(at + (uintptr_t)line));
+        bool is_fine = any_fine(g, rows, b, n);
+        UNROLL_FULLY
+        for (int part = 0; part < k.parts; part++) {
+            if (is_fine) {
+                tile_part(g, from, table, rows, b, part, first, n, quads, k, true, sum);
+            } else {
+                tile_part(g, from, table, rows, b, part, first, n, quads, k, false, sum);
+            }
+        }
     }
 }
 
@@ -206,7 +221,6 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     uint8x16_t table = vdupq_n_u8(0);
     if (k.has_table) {
         table = veorq_u8(vld1q_u8(panel + g->table), vdupq_n_u8(CODE_OFFSET));
-        __builtin_prefetch((const void *)((uintptr_t)panel + g->ahead + g->table));
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
@@ -215,11 +229,12 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
             sum[v][r] = vdupq_n_f32(0);
         }
     }
-    for (size_t b = 0; b < g->n_blocks; b++) {
-        if (first == 0) {
-            prefetch(g, panel, b, k);
-        }
-        tile_block(g, panel, table, rows, b, first, n, quads, k, sum);
+    for (size_t left = g->n_blocks; left > 0;) {
+        struct group from = group_at(panel, left, k);
+        tile_group(g, &from, table, rows, first, n, quads, k, sum);
+        left -= from.n_blocks;
+        panel += g->group_bytes;
+        rows += PANEL_GROUP * sizeof(struct kern_qblock);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
@@ -252,101 +267,9 @@ static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *p
     }
 }
 
-/* Rows in a chunk: a multiple of a tile that fits the cache. */
-static int chunk_rows(size_t row_bytes)
-{
-    size_t n = ROWS_IN_CACHE_BYTES / (row_bytes + 1) / TILE_ROWS * TILE_ROWS;
-    return n < TILE_ROWS ? TILE_ROWS : (int)n;
-}
-
 static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k)
 {
-    size_t bytes = panel_bytes(kind, a->k);
-    const struct job g = {.n_blocks = a->k / PANEL_BLOCK,
-                          .row_bytes = a->row_bytes,
-                          .scales = panel_scale_offset(kind, a->k),
-                          .mins = panel_min_offset(kind, a->k),
-                          .table = panel_table_offset(kind, a->k),
-                          .ahead = (PREFETCH_BYTES + bytes - 1) / bytes * bytes,
-                          .out_stride = a->out_stride};
-    int step = chunk_rows(a->row_bytes);
-    for (int r = 0; r < a->n_rows; r += step) {
-        const unsigned char *rows = (const unsigned char *)a->rows + (size_t)r * a->row_bytes;
-        int n = MIN_OF(step, a->n_rows - r);
-        for (int p = 0; p < a->n_panels; p++) {
-            panel_rows(&g, (const unsigned char *)a->panels + (size_t)p * bytes, rows, n,
-                       a->out + (size_t)r * a->out_stride + (size_t)p * PANEL_ROWS, k);
-        }
-    }
-}
-
-static inline void matmul_u4(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4, (struct shape){.bits = 4, .zero_point = 8, .parts = 1});
-}
-
-static inline void matmul_u4_min(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4_MIN, (struct shape){.bits = 4, .has_min = true, .parts = 1});
-}
-
-static inline void matmul_u8(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U8, (struct shape){.bits = 8, .zero_point = 128, .parts = 1});
-}
-
-static inline void matmul_u8_min(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U8_MIN, (struct shape){.bits = 8, .has_min = true, .parts = 1});
-}
-
-static inline void matmul_u8_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U8_B16, (struct shape){.bits = 8, .zero_point = 128, .parts = 2});
-}
-
-static inline void matmul_u4_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4_B16, (struct shape){.bits = 4, .zero_point = 8, .parts = 2});
-}
-
-static inline void matmul_u4_min_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_U4_MIN_B16, (struct shape){.bits = 4, .has_min = true, .parts = 2});
-}
-
-static inline void matmul_t4(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_T4, (struct shape){.bits = 4, .zero_point = 128, .parts = 1, .has_table = true});
-}
-
-static inline void matmul_t4_b16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_T4_B16, (struct shape){.bits = 4, .zero_point = 128, .parts = 2, .has_table = true});
-}
-
-static inline void matmul_t4_bf16(const struct kern_matmul_args *a)
-{
-    matmul(a, PANEL_T4_BF16,
-           (struct shape){.bits = 4, .zero_point = 128, .parts = 1, .has_table = true, .has_bf16_scale = true});
-}
-
-static inline void matmul_init_4_bit(struct kern_table *t)
-{
-    t->matmul[PANEL_U4] = matmul_u4;
-    t->matmul[PANEL_U4_MIN] = matmul_u4_min;
-    t->matmul[PANEL_U4_B16] = matmul_u4_b16;
-    t->matmul[PANEL_U4_MIN_B16] = matmul_u4_min_b16;
-    t->matmul[PANEL_T4] = matmul_t4;
-    t->matmul[PANEL_T4_B16] = matmul_t4_b16;
-    t->matmul[PANEL_T4_BF16] = matmul_t4_bf16;
-}
-
-static inline void matmul_init_8_bit(struct kern_table *t)
-{
-    t->matmul[PANEL_U8] = matmul_u8;
-    t->matmul[PANEL_U8_MIN] = matmul_u8_min;
-    t->matmul[PANEL_U8_B16] = matmul_u8_b16;
+    panels_by_chunk(a, kind, rows_in_chunk(a->row_bytes, ROWS_IN_CACHE_BYTES, TILE_ROWS), k);
 }
 
 #endif
