@@ -14,6 +14,7 @@ kernels|build/release/checkkern
 kernels-arm|bash tests/kernels/qemu_arm.sh
 golden|build/release/golden
 same-bytes|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
+fidelity|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 vectors|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
 chat|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render
 e2e|build/venv/bin/python tests/e2e/run.py --variant release
