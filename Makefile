@@ -14,6 +14,7 @@ opt-debug   := -O0 -g3 -fPIE
 opt-asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 opt-tsan    := -O1 -g -fsanitize=thread
 opt-cov     := -O0 -g --coverage
+opt-valgrind := -O2 -g -DCHECK_VALGRIND
 opt-arm64   := -O2 -g
 ld-release  := -pie -Wl,-z,relro,-z,now
 ld-arm64    := -static
@@ -29,7 +30,7 @@ ARCH  := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),arm,x86)
 override CFLAGS  := $(CSTD) $(WARN) $(FP) $(opt-$(V)) $(CFLAGS)
 override LDFLAGS := $(opt-$(V)) $(ld-$(V)) $(LDFLAGS)
 ifeq ($(opt-$(V)),)
-$(error V=$(V) is not a variant: release debug asan tsan cov arm64)
+$(error V=$(V) is not a variant: release debug asan tsan cov valgrind arm64)
 endif
 
 # --- ISA flags: the last _word of a file name picks them; everything else is built for the baseline CPU -----------
@@ -92,6 +93,11 @@ kern: $(B)/checkkern                    ## every kernel of every ISA against ref
 	$(B)/checkkern
 kern-bench: $(B)/checkkern              ## speed of each kernel beside the machine's limits; ISA=best|name|all OP=prefix REF=1
 	$(B)/checkkern --bench $(if $(filter-out best,$(ISA)),--isa $(ISA)) $(if $(OP),--op $(OP)) $(if $(REF),--ref)
+kern-valgrind:                          ## the same under valgrind, for what it decodes: ref and avx2 (minutes; V=asan kern for the rest)
+	@sh tests/support/deps.sh valgrind
+	@$(MAKE) V=valgrind build/valgrind/checkkern
+	@echo 'valgrind decodes no AVX-512 and no AVX-VNNI: such ISAs are "not on this CPU"; "make V=asan kern" runs them'
+	valgrind -q --error-exitcode=9 build/valgrind/checkkern
 kern-arm:                               ## the ARM kernels against ref, cross-compiled, under qemu
 	@sh tests/support/deps.sh arm
 	@$(MAKE) V=arm64 build/arm64/checkkern
@@ -104,6 +110,8 @@ fidelity: $(B)/fidelity $(GOLD)/.ok all ## MODEL=file.gguf: distance to transfor
 	@test -n '$(MODEL)' || { echo 'error: fidelity: expected MODEL=file.gguf' >&2; exit 64; }
 	$(GOLD)/bin/python tests/golden/fidelity.py '$(MODEL)' $(B)/fidelity.ref
 	for b in cpu ref; do $(B)/fidelity '$(MODEL)' $(B)/fidelity.ref --backend $$b || exit; done
+fidelity-bounds: $(B)/fidelity          ## the default model within its bounds: each KV type, prompt and decode (fetches the model)
+	$(B)/fidelity "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 chat: $(B)/chat_render                  ## chat templates against Python's jinja2 (python3-jinja2)
 	/usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render
 vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
@@ -132,16 +140,16 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) MODEL='$(MODEL)' PORT='$(PORT)' exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden same_bytes tokenizer_vectors chat_render) $(VENV)/.ok
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests chat_render)
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests checkkern chat_render)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
-check-asan: deps                        ## unit and e2e tests under ASan+UBSan
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests chat_render) $(VENV)/.ok
-	@bash tests/run.sh unit-asan chat-asan e2e-asan
+check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests checkkern chat_render) $(VENV)/.ok
+	@bash tests/run.sh unit-asan kernels-asan chat-asan e2e-asan
 bench-peer:                             ## speed against llama.cpp: MODELS= ROUNDS=5 THREADS=2 TYPES= (docs/benchmarks.md)
 	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
 	@$(MAKE) -s $(JOBS) all $(B)/checkkern
@@ -164,5 +172,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern kern-bench kern-arm golden same-bytes fidelity chat vectors lint deps run test test-e2e check-asan bench-peer bench-peer-types ci install clean help
+.PHONY: all unit kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors lint deps run test test-e2e check-asan bench-peer bench-peer-types ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs the list of test runners below, one line each, and prints the sum as the last line: `N passed, N failed`.
 # Each runner's own last count line has that form. A runner that dies, prints no count or runs nothing counts as a failure.
+# A line `skip TEST: WHY` says that a test says nothing here, as figures of the release build do not under ASan.
 #   run.sh [NAME...]   only those; the logs lie in build/test/
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -14,10 +15,12 @@ kernels|build/release/checkkern
 kernels-arm|bash tests/kernels/qemu_arm.sh
 golden|build/release/golden
 same-bytes|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
+fidelity|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 vectors|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
 chat|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render
 e2e|build/venv/bin/python tests/e2e/run.py --variant release
 unit-asan|build/asan/unittests
+kernels-asan|build/asan/checkkern
 chat-asan|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render
 e2e-asan|build/venv/bin/python tests/e2e/run.py --variant asan
 '
@@ -48,6 +51,8 @@ while IFS='|' read -r name command; do
         why=" (exit $status)"
         f=1
     fi
+    skipped=$(grep -acE '^skip ' "$log")
+    [ "$skipped" = 0 ] || why="$why ($skipped skipped, as the log says)"
     printf '%-12s %6d ok %4d failed %5d s%s\n' "$name" "$p" "$f" $((SECONDS - start)) "$why"
     if [ "$f" != 0 ]; then
         echo "--- the end of $log"

@@ -2,10 +2,14 @@
 """Makes the reference for tests/golden/fidelity: next-token logits of Hugging Face transformers in float32 on the
 dequantised weights of a GGUF file, over a mixed text (English, code, German, Japanese, emoji).
 
-    python3 tests/golden/fidelity.py MODEL.gguf OUT [N_TOKENS]
+    python3 tests/golden/fidelity.py MODEL.gguf OUT [N_TOKENS] [--top 8]
 
-The text is tokenised by `build/release/infcgi tokenize --ids` from the repository root. Needs requirements.txt.
+With --top only the most likely ids of each position and their log-probabilities are written, small enough to commit:
+tests/golden/fidelity_smollm2.top8 comes from the default model (nginx/fetch-model.sh) with --top 8. fidelity.c says
+what both forms hold. The text is tokenised by `build/release/infcgi tokenize --ids` from the repository root. Needs
+requirements.txt.
 """
+import argparse
 import json
 import struct
 import subprocess
@@ -79,19 +83,43 @@ def load(path):
     return model
 
 
+def write_full(f, ids, logits):
+    f.write(struct.pack("<2i", len(ids), logits.shape[1]))
+    f.write(np.array(ids, np.int32).tobytes())
+    f.write(logits.astype(np.float32).tobytes())
+
+
+def write_top(f, ids, logits, n_top):
+    """The n_top most likely ids of each position, their log-probabilities, and that of all other ids together."""
+    order = np.argsort(-logits, axis=1, kind="stable")
+    sorted_logits = np.take_along_axis(logits, order, axis=1).astype(np.float64)
+    total = np.logaddexp.reduce(sorted_logits, axis=1, keepdims=True)
+    rest = np.logaddexp.reduce(sorted_logits[:, n_top:], axis=1, keepdims=True)
+    logprobs = np.concatenate([sorted_logits[:, :n_top], rest], axis=1) - total
+    f.write(struct.pack("<3i", -n_top, len(ids), logits.shape[1]))
+    f.write(np.array(ids, np.int32).tobytes())
+    f.write(np.ascontiguousarray(order[:, :n_top]).astype(np.int32).tobytes())
+    f.write(logprobs.astype(np.float32).tobytes())
+
+
 def main():
-    path, out = sys.argv[1], sys.argv[2]
-    n_tokens = int(sys.argv[3]) if len(sys.argv) > 3 else 1200
+    args = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    args.add_argument("model")
+    args.add_argument("out")
+    args.add_argument("n_tokens", nargs="?", type=int, default=1200)
+    args.add_argument("--top", type=int, default=0, metavar="N")
+    args = args.parse_args()
     text = open(__file__.rsplit("/", 1)[0] + "/fidelity.txt", encoding="utf-8").read()
-    ids = json.loads(subprocess.run(["build/release/infcgi", "tokenize", path, "--ids", "-"], input=text.encode(),
-                                    stdout=subprocess.PIPE, check=True).stdout)[:n_tokens]
-    model = load(path)
+    ids = json.loads(subprocess.run(["build/release/infcgi", "tokenize", args.model, "--ids", "-"], input=text.encode(),
+                                    stdout=subprocess.PIPE, check=True).stdout)[:args.n_tokens]
+    model = load(args.model)
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits[0].numpy()
-    with open(out, "wb") as f:
-        f.write(struct.pack("<2i", len(ids), logits.shape[1]))
-        f.write(np.array(ids, np.int32).tobytes())
-        f.write(logits.astype(np.float32).tobytes())
+    with open(args.out, "wb") as f:
+        if args.top > 0:
+            write_top(f, ids, logits, args.top)
+        else:
+            write_full(f, ids, logits)
     print(f"{len(ids)} tokens, vocabulary {logits.shape[1]}")
 
 

@@ -9,6 +9,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+#if defined(CHECK_VALGRIND)
+#include <valgrind/memcheck.h>
+#endif
 
 enum { GUARD_BYTES = 4096, FENCE_BYTES = 256, MAX_PRINTED = 20 }; /* FENCE: canaries checked before a buffer */
 
@@ -18,6 +24,7 @@ static struct {
     size_t bytes[CHECK_BUFFERS];
     int n;
     bool is_mapped;
+    bool is_planted; /* kernels that are wrong on purpose: the canaries shall notice, not a tool that ends the run */
 } buffers;
 
 static char current[256]; /* for the signal handler */
@@ -30,6 +37,41 @@ static void on_fault(int sig)
         _exit(2);
     }
     _exit(1);
+}
+
+/* Guard pages see what goes beyond the last page. With AddressSanitizer or under valgrind (V=valgrind) no byte around a
+ * buffer may be touched, and under valgrind no result may depend on a byte of a buffer that nobody wrote. */
+enum access { ACCESS_NONE, ACCESS_ALL, ACCESS_UNWRITTEN };
+
+static void set_access(const unsigned char *p, size_t n, enum access access)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    if (access == ACCESS_NONE) {
+        ASAN_POISON_MEMORY_REGION(p, n);
+    } else {
+        ASAN_UNPOISON_MEMORY_REGION(p, n);
+    }
+#endif
+#if defined(CHECK_VALGRIND)
+    if (access == ACCESS_NONE) {
+        VALGRIND_MAKE_MEM_NOACCESS(p, n);
+    } else if (access == ACCESS_ALL) {
+        VALGRIND_MAKE_MEM_DEFINED(p, n);
+    } else {
+        VALGRIND_MAKE_MEM_UNDEFINED(p, n);
+    }
+#endif
+    (void)p;
+    (void)n;
+    (void)access;
+}
+
+/* The space around buffer i. */
+static void set_fences(int i, enum access access)
+{
+    const unsigned char *start = buffers.start[i], *stop = start + buffers.bytes[i];
+    set_access(start - FENCE_BYTES, FENCE_BYTES, access);
+    set_access(stop, (size_t)(buffers.end[i] - stop), access);
 }
 
 static void map_buffers(void)
@@ -63,6 +105,7 @@ void check_case(struct check *c, const char *fmt, ...)
     c->state += (uint64_t)c->n_cases * 0x9E3779B97F4A7C15u;
     c->n_cases++;
     buffers.n = 0;
+    buffers.is_planted = c->planted;
     snprintf(current, sizeof current, "%s %s, %s, seed %llu, case %ld\n", c->op, c->isa, c->size,
              (unsigned long long)c->seed, c->n_cases);
 }
@@ -111,6 +154,20 @@ bool check_same_bytes(struct check *c, const char *what, const void *got, const 
     return true;
 }
 
+void check_use_filling(const void *p, size_t n) { set_access(p, n, ACCESS_ALL); }
+
+bool check_untouched(struct check *c, const char *what, const void *p, size_t n)
+{
+    set_access(p, n, ACCESS_ALL);
+    for (size_t i = 0; i < n; i++) {
+        if (((const unsigned char *)p)[i] != CHECK_CANARY) {
+            check_fail(c, what, i, ((const unsigned char *)p)[i], CHECK_CANARY);
+            return false;
+        }
+    }
+    return true;
+}
+
 void *check_buffer(size_t bytes, size_t align)
 {
     if (!buffers.is_mapped) {
@@ -123,9 +180,14 @@ void *check_buffer(size_t bytes, size_t align)
     int i = buffers.n++;
     unsigned char *end = buffers.end[i];
     unsigned char *start = (unsigned char *)((uintptr_t)(end - bytes) & ~(uintptr_t)(align - 1));
+    set_access(start - FENCE_BYTES, (size_t)(end - start) + FENCE_BYTES, ACCESS_ALL);
     memset(start - FENCE_BYTES, CHECK_CANARY, (size_t)(end - start) + FENCE_BYTES);
     buffers.start[i] = start;
     buffers.bytes[i] = bytes;
+    if (!buffers.is_planted) {
+        set_access(start, bytes, ACCESS_UNWRITTEN);
+        set_fences(i, ACCESS_NONE);
+    }
     return start;
 }
 
@@ -133,6 +195,7 @@ bool check_guards(struct check *c)
 {
     for (int i = 0; i < buffers.n; i++) {
         const unsigned char *start = buffers.start[i], *stop = start + buffers.bytes[i];
+        set_fences(i, ACCESS_ALL);
         for (const unsigned char *p = start - FENCE_BYTES; p < buffers.end[i]; p++) {
             p = p == start ? stop : p;
             if (p < buffers.end[i] && *p != CHECK_CANARY) {

@@ -288,6 +288,8 @@ static void kv_case(struct check *c, const struct kv_layout *l, int slot, int ki
     float *k = floats(d), *v = floats(d);
     unsigned char *page = check_buffer(l->bytes, 64), *want = check_buffer(l->bytes, 64), *probe;
     store_fill(c, kind, k, v, d);
+    check_use_filling(page, l->bytes); /* the other slots stay as they are */
+    check_use_filling(want, l->bytes);
     c->t->kv_store(l, k, v, slot, page, page + l->k.bytes);
     c->ref->kv_store(l, k, v, slot, want, want + l->k.bytes);
     check_same_bytes(c, "page", page, want, l->bytes);
@@ -297,6 +299,7 @@ static void kv_case(struct check *c, const struct kv_layout *l, int slot, int ki
         check_fail(c, "key of a NaN", 0, (double)kv_key_at(l, page, slot, 0), NAN);
     }
     probe = check_buffer(l->bytes, 64); /* no byte that another slot writes */
+    check_use_filling(probe, l->bytes);
     for (int other = 0; other < KERN_PAGE_TOKENS; other++) {
         if (other != slot) {
             c->ref->kv_store(l, v, k, other, probe, probe + l->k.bytes);

@@ -72,9 +72,15 @@ bool check_same_bytes(struct check *c, const char *what, const void *got, const 
 enum { CHECK_BUFFERS = 16, CHECK_BUFFER_BYTES = 4 << 20 }; /* buffers in a case; size of the largest */
 
 /* `bytes` bytes aligned to `align` (a power of two, at most 4096) that end as close to an unreadable page as the
- * alignment lets them; filled with CHECK_CANARY, as is the space around them. Lives until the next check_case. */
+ * alignment lets them; filled with CHECK_CANARY, as is the space around them. Lives until the next check_case. Under
+ * AddressSanitizer and valgrind the space around may not be touched, and under valgrind no result may depend on the
+ * filling, unless check_use_filling says so of n bytes. */
 void *check_buffer(size_t bytes, size_t align);
+void check_use_filling(const void *p, size_t n);
 #define CHECK_CANARY 0xA5
+
+/* Fails the case when one of n bytes inside a buffer was written. */
+bool check_untouched(struct check *c, const char *what, const void *p, size_t n);
 
 /* Fails the case when a byte around a buffer was written. */
 bool check_guards(struct check *c);
