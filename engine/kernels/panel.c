@@ -1,8 +1,7 @@
-/* Packing and unpacking of weight panels. Blocks outside, lanes inside: the panel is written once from front to back
- * while 16 rows are read side by side, which the hardware prefetchers follow. */
+/* Packing and unpacking of weight panels. */
 #include "engine/kernels/panel.h"
 
-#include "engine/kernels/quant.h"
+#include "engine/kernels/ref/quant_types.h"
 
 #include <string.h>
 
@@ -82,25 +81,6 @@ static void pack_16_bit(const unsigned char *src, size_t row_bytes, int n_rows, 
     }
 }
 
-/* Lane `lane` of one code block: four inputs make a 32-bit word. */
-static inline void store_u4(const uint8_t *codes, unsigned char *dst, int lane)
-{
-    for (size_t j = 0; j < 4; j++) {
-        uint32_t low, high;
-        memcpy(&low, codes + 8 * j, 4);
-        memcpy(&high, codes + 8 * j + 4, 4);
-        low |= high << 4; /* codes are below 16, so bytes do not run into one another */
-        memcpy(dst + 64 * j + 4 * (size_t)lane, &low, 4);
-    }
-}
-
-static inline void store_u8(const uint8_t *codes, unsigned char *dst, int lane)
-{
-    for (size_t j = 0; j < 8; j++) {
-        memcpy(dst + 64 * j + 4 * (size_t)lane, codes + 4 * j, 4);
-    }
-}
-
 /* One block of every lane: codes to `codes`, scales and minimums (parts per block) to `scales` and `mins`. The many
  * parameters are the two sides of a copy; the loop over blocks is the only caller. */
 static void pack_block(const struct quant_ops *ops, const struct panel_info *info, const unsigned char *src,
@@ -111,11 +91,7 @@ static void pack_block(const struct quant_ops *ops, const struct panel_info *inf
     for (int lane = 0; lane < n_rows; lane++) {
         struct quant_block b;
         ops->unpack(src + (size_t)lane * row_bytes, i_block, &b);
-        if (info->bits == 4) {
-            store_u4(b.codes, codes, lane);
-        } else {
-            store_u8(b.codes, codes, lane);
-        }
+        quant_store_codes(b.codes, info->bits, codes, lane);
         for (int part = 0; part < parts; part++) {
             scales[part * PANEL_ROWS + lane] =
                 info->has_bf16_scale ? dtype_f32_to_bf16(b.scale[part]) : dtype_f32_to_f16(b.scale[part]);
@@ -149,6 +125,11 @@ void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, 
     size_t n_scales = scale_bytes(info) / sizeof(uint16_t);
     uint16_t *scales = (uint16_t *)(void *)(out + panel_scale_offset(kind, k));
     uint16_t *mins = (uint16_t *)(void *)(out + panel_min_offset(kind, k));
+    if (ops->pack != NULL) {
+        const struct quant_panel panel = {out, scales, mins};
+        ops->pack(src, row_bytes, n_rows, k / PANEL_BLOCK, &panel);
+        return;
+    }
     for (size_t b = 0; b < k / PANEL_BLOCK; b++) {
         pack_block(ops, info, src, row_bytes, n_rows, b, out + b * code_bytes(info), scales + b * n_scales,
                    mins + b * n_scales);

@@ -4,7 +4,7 @@
 
 enum { Q4_K_BYTES = 144, SCALES = 4, NIBBLES = 16 }; /* offsets in the super-block */
 
-static void unpack(const void *src, size_t i_block, struct quant_block *out)
+static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
     const uint8_t *b = (const uint8_t *)src + i_block / 8 * Q4_K_BYTES;
     size_t j = i_block % 8;
@@ -23,4 +23,9 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
 
 static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U4_MIN, src, n, out); }
 
-const struct quant_ops quant_q4_k = {.panel = PANEL_U4_MIN, .dequantize = dequantize, .unpack = unpack};
+static void pack(const void *src, size_t row_bytes, int n_rows, size_t n_blocks, const struct quant_panel *out)
+{
+    quant_pack(unpack, 4, 32, true, QUANT_ROUNDED, src, row_bytes, n_rows, n_blocks, out);
+}
+
+const struct quant_ops quant_q4_k = {.panel = PANEL_U4_MIN, .dequantize = dequantize, .unpack = unpack, .pack = pack};

@@ -5,7 +5,7 @@
 enum { Q6_K_BYTES = 210, HIGH = 128, SCALES = 192, D = 208 }; /* offsets in the super-block */
 enum { TO_ZERO_POINT = 128 - 32 };                            /* the panel subtracts 128 where the file means 32 */
 
-static void unpack(const void *src, size_t i_block, struct quant_block *out)
+static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
     const uint8_t *b = (const uint8_t *)src + i_block / 8 * Q6_K_BYTES;
     size_t half = i_block % 8 / 4, j = i_block % 4; /* block j of the four in a half of 128 inputs */
@@ -27,4 +27,9 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
 
 static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U8_B16, src, n, out); }
 
-const struct quant_ops quant_q6_k = {.panel = PANEL_U8_B16, .dequantize = dequantize, .unpack = unpack};
+static void pack(const void *src, size_t row_bytes, int n_rows, size_t n_blocks, const struct quant_panel *out)
+{
+    quant_pack(unpack, 8, 16, false, QUANT_ROUNDED, src, row_bytes, n_rows, n_blocks, out);
+}
+
+const struct quant_ops quant_q6_k = {.panel = PANEL_U8_B16, .dequantize = dequantize, .unpack = unpack, .pack = pack};

@@ -141,4 +141,52 @@ static ALWAYS_INLINE void quant_k_scale(const uint8_t *packed, size_t j, float *
     }
 }
 
+/* --- packing ---------------------------------------------------------------------------------------------------- */
+
+/* Lane `lane` of one code block: for 4 bits, four inputs and the next four make a 32-bit word. */
+static ALWAYS_INLINE void quant_store_codes(const uint8_t *codes, int bits, unsigned char *dst, int lane)
+{
+    for (size_t j = 0; j < 4; j++) {
+        uint64_t v;
+        uint32_t word;
+        memcpy(&v, codes + 8 * j, sizeof v);
+        if (bits == 4) {
+            word = (uint32_t)(v | v >> 28); /* codes are below 16, so bytes do not run into one another */
+            memcpy(dst + 64 * j + 4 * (size_t)lane, &word, sizeof word);
+            continue;
+        }
+        word = (uint32_t)v;
+        memcpy(dst + 128 * j + 4 * (size_t)lane, &word, sizeof word);
+        word = (uint32_t)(v >> 32);
+        memcpy(dst + 128 * j + 64 + 4 * (size_t)lane, &word, sizeof word);
+    }
+}
+
+/* How scales become halves: rounded from scale[], or taken as the file has them. */
+enum quant_scales { QUANT_ROUNDED, QUANT_HALVES };
+
+/* quant_ops.pack of a type, made of its unpack. The other parameters are constants, so that all of it is one loop:
+ * those of the panel kind, and how scales are made. Blocks outside, lanes inside: the panel is written once from front
+ * to back while 16 rows are read side by side, which the hardware prefetchers follow. */
+static ALWAYS_INLINE void quant_pack(void (*unpack)(const void *, size_t, struct quant_block *), int bits, int block,
+                                     bool has_min, enum quant_scales scales, const void *src, size_t row_bytes,
+                                     int n_rows, size_t n_blocks, const struct quant_panel *out)
+{
+    size_t parts = (size_t)(PANEL_BLOCK / block), code_bytes = (size_t)bits * PANEL_BLOCK * PANEL_ROWS / 8;
+    for (size_t i = 0; i < n_blocks; i++) {
+        for (int lane = 0; lane < n_rows; lane++) {
+            struct quant_block b;
+            unpack((const uint8_t *)src + (size_t)lane * row_bytes, i, &b);
+            quant_store_codes(b.codes, bits, out->codes + i * code_bytes, lane);
+            for (size_t part = 0; part < parts; part++) {
+                size_t at = (i * parts + part) * PANEL_ROWS + (size_t)lane;
+                out->scales[at] = scales == QUANT_HALVES ? b.half_scale : dtype_f32_to_f16(b.scale[part]);
+                if (has_min) {
+                    out->mins[at] = scales == QUANT_HALVES ? b.half_min : dtype_f32_to_f16(b.min[part]);
+                }
+            }
+        }
+    }
+}
+
 #endif
