@@ -18,6 +18,7 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     out->scale[0] = d * (float)scales[0];
     out->scale[1] = d * (float)scales[1];
     out->min[0] = out->min[1] = 0;
+#pragma GCC unroll 4
     for (int i = 0; i < PANEL_BLOCK; i += 8) {
         uint64_t v = quant_bits(low + i, low_shift, 0x0F) | quant_bits(high + i, high_shift, 3) << 4;
         v += QUANT_EACH_BYTE(TO_ZERO_POINT);

@@ -107,6 +107,7 @@ static ALWAYS_INLINE uint64_t quant_bits(const uint8_t *p, int shift, uint8_t ma
 /* 32 codes of 4 bits from 16 bytes: low nibbles are the first 16 inputs, high nibbles the last. */
 static ALWAYS_INLINE void quant_nibbles(const uint8_t *bytes, uint8_t *codes)
 {
+#pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
         uint64_t v = quant_bits(bytes + i % 2 * 8, i / 2 * 4, 0x0F);
         memcpy(codes + 8 * i, &v, sizeof v);
@@ -118,6 +119,7 @@ static ALWAYS_INLINE void quant_nibbles(const uint8_t *bytes, uint8_t *codes)
  */
 static ALWAYS_INLINE void quant_fifth_bits(const uint8_t *high, uint8_t add, uint8_t *codes)
 {
+#pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
         uint64_t v, own = QUANT_EACH_BYTE(high[i]) & 0x8040201008040201u;
         uint64_t fifth = ((own + QUANT_EACH_BYTE(0x7F)) & QUANT_EACH_BYTE(0x80)) >> 3;
@@ -146,6 +148,7 @@ static ALWAYS_INLINE void quant_k_scale(const uint8_t *packed, size_t j, float *
 /* Lane `lane` of one code block: for 4 bits, four inputs and the next four make a 32-bit word. */
 static ALWAYS_INLINE void quant_store_codes(const uint8_t *codes, int bits, unsigned char *dst, int lane)
 {
+#pragma GCC unroll 4
     for (size_t j = 0; j < 4; j++) {
         uint64_t v;
         uint32_t word;
