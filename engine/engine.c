@@ -22,7 +22,10 @@ enum {
     DEFAULT_BATCH_ROWS = 512,
     DEFAULT_QUEUE = 256,
     DEFAULT_DRAFT = 15,
-    EXTRA_LOGITS = 48, /* rows of logits beyond one per sequence: what a prompt's log-probabilities take at a time */
+    /* Rows of logits beyond one per sequence, which a prompt's log-probabilities take: so many, while all rows together
+     * stay below so many bytes. Drafts need no more than DRAFT_MAX + 1. */
+    EXTRA_LOGITS = 48,
+    LOGITS_BYTES = 16 << 20,
 };
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */
@@ -200,7 +203,9 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     sc->n_pages = (int32_t)((kv_tokens + BACKEND_PAGE_TOKENS - 1) / BACKEND_PAGE_TOKENS);
     sc->max_seqs = cfg->max_seqs != 0 ? cfg->max_seqs : DEFAULT_MAX_SEQS;
     sc->max_rows = MAX_OF(cfg->max_batch_rows != 0 ? cfg->max_batch_rows : DEFAULT_BATCH_ROWS, sc->max_seqs);
-    sc->max_logits = sc->max_seqs + EXTRA_LOGITS;
+    int32_t affordable = (int32_t)(LOGITS_BYTES / (sizeof(float) * e->plan->n_vocab));
+    sc->max_logits = MIN_OF(sc->max_seqs + EXTRA_LOGITS, MAX_OF(affordable, DRAFT_MAX + 1));
+    sc->max_logits = MAX_OF(sc->max_logits, sc->max_seqs);
     sc->queue_max = cfg->queue_max_requests != 0 ? cfg->queue_max_requests : DEFAULT_QUEUE;
     return plan_drafts(cfg, sc, info);
 }
@@ -292,6 +297,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     e->info.n_threads = bc.n_threads;
     sc->backend = e->backend;
     sc->model = e->model;
+    sc->logits = bi.logits;
     return ERR_OK;
 }
 
@@ -315,7 +321,8 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     TRY(list_ends(e, info));
     TRY(plan_limits(e, cfg, &sc, info));
     TRY(open_backend(e, cfg, &sc, info));
-    drop_file_pages(e, 0, gguf_data_offset(e->gguf)); /* the tokenizer was built from them: megabytes, now hardly read */
+    drop_file_pages(e, 0,
+                    gguf_data_offset(e->gguf)); /* the tokenizer was built from them: megabytes, now hardly read */
     return sched_new(&sc, &e->sched, info);
 }
 

@@ -86,6 +86,8 @@ struct backend_info {
     size_t kv_bytes;             /* the whole pool */
     size_t kv_page_bytes;        /* one page, all layers */
     size_t scratch_bytes;
+    float *logits; /* OPTIONAL [max_logits][V]: a place for backend_batch.logits that costs no memory of its own, as
+                      what forward writes there before is dead by then; holds until the next forward */
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" when there is nothing to say */
 };

@@ -3,7 +3,7 @@
 #include "engine/kernels/panel.h"
 
 #include "engine/base/compiler.h"
-#include "engine/kernels/quant.h"
+#include "engine/kernels/ref/quant_types.h"
 
 #include <string.h>
 
@@ -99,102 +99,6 @@ static void pack_16_bit(const unsigned char *src, size_t row_bytes, int n_rows, 
     }
 }
 
-/* The words of one lane of a code block go into lines of 64 bytes; `dst` is the lane's word of the first line. */
-static inline void store_word(uint32_t word, unsigned char *dst, size_t line) { memcpy(dst + 64 * line, &word, 4); }
-
-/* Bits `from` on, `n` of each byte of a word. */
-static inline uint32_t bits_of(uint32_t word, int from, int n)
-{
-    return word >> from & 0x01010101u * ((1u << n) - 1); /* bytes are below 64 where from > 0: nothing crosses over */
-}
-
-static inline void store_u4(const uint32_t *words, unsigned char *dst)
-{
-    for (size_t i = 0; i < 4; i++) {
-        store_word(bits_of(words[2 * i], 0, 4) | bits_of(words[2 * i + 1], 0, 4) << 4, dst, i);
-    }
-}
-
-/* Two lines of bit pairs. */
-static inline void store_pairs(const uint32_t *words, int from, unsigned char *dst, size_t line)
-{
-    for (size_t h = 0; h < 2; h++) {
-        uint32_t line_word = 0;
-        for (size_t m = 0; m < 4; m++) {
-            line_word |= bits_of(words[4 * h + m], from, 2) << 2 * m;
-        }
-        store_word(line_word, dst, line + h);
-    }
-}
-
-/* One line of single bits. */
-static inline void store_singles(const uint32_t *words, int from, unsigned char *dst, size_t line)
-{
-    uint32_t line_word = 0;
-    for (size_t v = 0; v < 8; v++) {
-        line_word |= bits_of(words[v], from, 1) << v;
-    }
-    store_word(line_word, dst, line);
-}
-
-static inline void store_codes(const uint8_t *codes, int bits, unsigned char *dst)
-{
-    uint32_t words[PANEL_BLOCK / 4];
-    memcpy(words, codes, sizeof words);
-    switch (bits) {
-    case 2:
-        store_pairs(words, 0, dst, 0);
-        break;
-    case 3:
-        store_pairs(words, 0, dst, 0);
-        store_singles(words, 2, dst, 2);
-        break;
-    case 4:
-        store_u4(words, dst);
-        break;
-    case 5:
-        store_u4(words, dst);
-        store_singles(words, 4, dst, 4);
-        break;
-    case 6:
-        store_u4(words, dst);
-        store_pairs(words, 4, dst, 4);
-        break;
-    default:
-        for (size_t v = 0; v < 8; v++) {
-            store_word(words[v], dst, v);
-        }
-    }
-}
-
-/* Scales and minimums of one lane of block b (of its group g). */
-static void store_scales(const struct panel_info *info, const struct quant_block *from, const struct panel_group *g,
-                         size_t b, size_t lane, unsigned char *panel)
-{
-    size_t parts = PANEL_BLOCK / info->block;
-    for (size_t part = 0; part < parts; part++) {
-        size_t at = (b * parts + part) * PANEL_ROWS + lane;
-        if (info->has_unit) {
-            panel[g->scales + at] = (unsigned char)from->step[part];
-            if (info->has_min) {
-                panel[g->mins + at] = (unsigned char)from->min_step[part];
-            }
-            continue;
-        }
-        uint16_t *scales = (uint16_t *)(void *)(panel + g->scales), *mins = (uint16_t *)(void *)(panel + g->mins);
-        scales[at] = info->has_bf16_scale ? dtype_f32_to_bf16(from->scale[part]) : dtype_f32_to_f16(from->scale[part]);
-        if (info->has_min) {
-            mins[at] = dtype_f32_to_f16(from->min[part]);
-        }
-    }
-    if (info->has_unit && b == 0) {
-        memcpy(panel + g->unit + 2 * lane, &from->unit, sizeof from->unit);
-        if (info->has_min) {
-            memcpy(panel + g->min_unit + 2 * lane, &from->min_unit, sizeof from->min_unit);
-        }
-    }
-}
-
 void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, size_t k, void *dst)
 {
     const struct quant_ops *ops = quant_ops(type);
@@ -216,15 +120,12 @@ void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, 
     }
     for (size_t group = 0; group * PANEL_GROUP * PANEL_BLOCK < k; group++) {
         struct panel_group g = panel_group_at(kind, k, group);
-        size_t end = g.codes + group_bytes(info, g.n_blocks);
-        memset(out + end - 64, 0, 64); /* padding */
-        for (size_t b = 0; b < g.n_blocks; b++) {
-            for (int lane = 0; lane < n_rows; lane++) {
-                struct quant_block block;
-                ops->unpack((const unsigned char *)src + (size_t)lane * row_bytes, group * PANEL_GROUP + b, &block);
-                store_codes(block.codes, info->bits, out + g.codes + b * code_bytes(info) + 4 * (size_t)lane);
-                store_scales(info, &block, &g, b, (size_t)lane, out);
-            }
+        memset(out + g.codes + group_bytes(info, g.n_blocks) - 64, 0, 64); /* padding */
+        const struct quant_rows rows = {src, row_bytes, n_rows, group * PANEL_GROUP};
+        if (ops->pack != NULL) {
+            ops->pack(&rows, &g, out);
+        } else {
+            quant_pack(ops->unpack, info, false, &rows, &g, out);
         }
     }
     for (size_t at = panel_table_offset(kind, k); at < bytes; at += TABLE_ENTRIES) {

@@ -16,7 +16,15 @@ struct quant_block {
     float min[2];
     /* Kinds with units: scale = unit * step, min = min_unit * min_step, exact. */
     int8_t step[2], min_step[2];
-    uint16_t unit, min_unit; /* f16 */
+    uint16_t unit, min_unit; /* f16; types with `pack` and no units: scale[0] and min[0] as the file has them */
+};
+
+/* Up to 16 rows of a file, row_bytes apart, from block i_block on. */
+struct quant_rows {
+    const void *rows;
+    size_t row_bytes;
+    int n;
+    size_t i_block;
 };
 
 struct quant_ops {
@@ -29,6 +37,10 @@ struct quant_ops {
 
     /* Takes inputs 32*i_block .. +31 of the row apart. NULL for float types. */
     void (*unpack)(const void *src, size_t i_block, struct quant_block *out);
+
+    /* OPTIONAL, the same as unpack for the blocks of group g of a panel, but made in one piece, which is several times
+     * as fast. Lanes of missing rows are left alone. */
+    void (*pack)(const struct quant_rows *from, const struct panel_group *g, unsigned char *panel);
 };
 
 /* NULL when the type cannot be executed. */

@@ -397,7 +397,7 @@ static bool allocate(struct sched *s)
     s->tables = mem_zalloc_array(seqs, sizeof *s->tables, MEM_SCRATCH);
     s->batch_seqs = mem_zalloc_array(seqs, sizeof *s->batch_seqs, MEM_SCRATCH);
     s->offers = mem_zalloc_array(seqs, sizeof *s->offers, MEM_SCRATCH);
-    s->logits = mem_map(logits * (size_t)c->n_vocab * sizeof *s->logits, MEM_SCRATCH);
+    s->logits = c->logits != NULL ? c->logits : mem_map(logits * (size_t)c->n_vocab * sizeof *s->logits, MEM_SCRATCH);
     s->row_stats = mem_zalloc_array(logits, sizeof *s->row_stats, MEM_SCRATCH);
     return s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL && s->tables != NULL &&
            s->batch_seqs != NULL && s->offers != NULL && s->logits != NULL && s->row_stats != NULL &&
@@ -463,7 +463,8 @@ void sched_free(struct sched **sched)
         pthread_mutex_unlock(&s->lock);
         pthread_join(s->thread, NULL);
     }
-    mem_unmap(s->logits, (size_t)s->cfg.max_logits * (size_t)s->cfg.n_vocab * sizeof *s->logits, MEM_SCRATCH);
+    mem_unmap(s->cfg.logits != NULL ? NULL : s->logits,
+              (size_t)s->cfg.max_logits * (size_t)s->cfg.n_vocab * sizeof *s->logits, MEM_SCRATCH);
     mem_free(s->tokens);
     mem_free(s->pos);
     mem_free(s->seq);

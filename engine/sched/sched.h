@@ -29,6 +29,7 @@ struct sched_config {
     int32_t n_ctx;                /* longest sequence in tokens */
     int32_t n_pages;              /* KV pages; at least n_ctx / BACKEND_PAGE_TOKENS rounded up, so any sequence fits */
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
+    float *logits;                /* OPTIONAL, borrowed [max_logits][n_vocab]: backend_info.logits */
     int32_t max_seqs;             /* sequences running at once */
     int32_t queue_max;            /* sequences waiting */
     uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */

@@ -3,8 +3,6 @@
 
 #include "engine/base/ck.h"
 
-#include <string.h>
-
 enum { K = 256 }; /* elements of a "K" super-block */
 
 /* A block is: scales first or last as the format has it, then codes; only its size matters here. */
@@ -63,59 +61,11 @@ bool dtype_tensor_bytes(enum dtype type, uint64_t n, uint64_t n_rows, uint64_t *
     return dtype_row_bytes(type, n, &row) && ck_mul(row, n_rows, bytes);
 }
 
-static float bits_to_float(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static uint32_t float_to_bits(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
-float dtype_f16_to_f32(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
-    uint32_t exponent = h >> 10 & 0x1Fu;
-    uint32_t fraction = h & 0x3FFu;
-    if (exponent == 0x1F) { /* infinity or NaN */
-        return bits_to_float(sign | 0x7F800000u | fraction << 13);
-    }
-    if (exponent == 0) { /* zero or subnormal: fraction * 2^-24, exact in f32 */
-        float magnitude = (float)fraction * 0x1p-24f;
-        return sign != 0 ? -magnitude : magnitude;
-    }
-    return bits_to_float(sign | (exponent + 112) << 23 | fraction << 13); /* 112 = 127 - 15, the bias difference */
-}
-
-uint16_t dtype_f32_to_f16(float f)
-{
-    uint32_t bits = float_to_bits(f);
-    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
-    uint32_t magnitude = bits & 0x7FFFFFFFu;
-    if (magnitude > 0x7F800000u) { /* NaN stays NaN, quiet */
-        return (uint16_t)(sign | 0x7E00u | (magnitude >> 13 & 0x1FFu));
-    }
-    if (magnitude >= 0x47800000u) { /* 65536 and more */
-        return (uint16_t)(sign | 0x7C00u);
-    }
-    if (magnitude < 0x38800000u) { /* below 2^-14: subnormal; adding 0.5 aligns the fraction so that the FPU rounds */
-        float shifted = bits_to_float(magnitude) + 0.5f;
-        return (uint16_t)(sign | (float_to_bits(shifted) - 0x3F000000u));
-    }
-    uint32_t odd = magnitude >> 13 & 1u;
-    return (uint16_t)(sign | ((magnitude + 0xFFFu + odd - 0x38000000u) >> 13)); /* may carry into infinity: right */
-}
-
-float dtype_bf16_to_f32(uint16_t b) { return bits_to_float((uint32_t)b << 16); }
+float dtype_bf16_to_f32(uint16_t b) { return dtype_f32_of_bits((uint32_t)b << 16); }
 
 uint16_t dtype_f32_to_bf16(float f)
 {
-    uint32_t bits = float_to_bits(f);
+    uint32_t bits = dtype_f32_bits(f);
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u) {
         return (uint16_t)(bits >> 16 | 0x40u); /* NaN stays NaN, quiet */
     }

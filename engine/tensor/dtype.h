@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Values are the GGUF type ids. Ids 4, 5, 31..33 and 36..38 were removed from the format. */
 enum dtype {
@@ -66,9 +67,56 @@ MUST_CHECK bool dtype_row_bytes(enum dtype type, uint64_t n, uint64_t *bytes);
 MUST_CHECK bool dtype_tensor_bytes(enum dtype type, uint64_t n, uint64_t n_rows, uint64_t *bytes);
 
 /* IEEE half and bfloat16 conversions; round to nearest even; exact both ways where the value fits. */
-float dtype_f16_to_f32(uint16_t h);
-uint16_t dtype_f32_to_f16(float f);
 float dtype_bf16_to_f32(uint16_t b);
 uint16_t dtype_f32_to_bf16(float f);
+
+/* The halves are inline, as packing converts every scale of a model. */
+static inline float dtype_f32_of_bits(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static inline uint32_t dtype_f32_bits(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+static inline float dtype_f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t exponent = h >> 10 & 0x1Fu;
+    uint32_t fraction = h & 0x3FFu;
+    if (exponent == 0x1F) { /* infinity or NaN */
+        return dtype_f32_of_bits(sign | 0x7F800000u | fraction << 13);
+    }
+    if (exponent == 0) { /* zero or subnormal: fraction * 2^-24, exact in f32 */
+        float magnitude = (float)fraction * 0x1p-24f;
+        return sign != 0 ? -magnitude : magnitude;
+    }
+    return dtype_f32_of_bits(sign | (exponent + 112) << 23 | fraction << 13); /* 112 = 127 - 15, the bias difference */
+}
+
+static inline uint16_t dtype_f32_to_f16(float f)
+{
+    uint32_t bits = dtype_f32_bits(f);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
+    uint32_t magnitude = bits & 0x7FFFFFFFu;
+    if (magnitude > 0x7F800000u) { /* NaN stays NaN, quiet */
+        return (uint16_t)(sign | 0x7E00u | (magnitude >> 13 & 0x1FFu));
+    }
+    if (magnitude >= 0x47800000u) { /* 65536 and more */
+        return (uint16_t)(sign | 0x7C00u);
+    }
+    if (magnitude < 0x38800000u) { /* below 2^-14: subnormal; adding 0.5 aligns the fraction so that the FPU rounds */
+        float shifted = dtype_f32_of_bits(magnitude) + 0.5f;
+        return (uint16_t)(sign | (dtype_f32_bits(shifted) - 0x3F000000u));
+    }
+    uint32_t odd = magnitude >> 13 & 1u;
+    return (uint16_t)(sign | ((magnitude + 0xFFFu + odd - 0x38000000u) >> 13)); /* may carry into infinity: right */
+}
 
 #endif

@@ -60,7 +60,7 @@ static void spm_piece(struct gguf_str text, struct buf *out)
 
 void tokenizer_piece(const struct tokenizer *t, int32_t id, bool show_special, struct buf *out)
 {
-    struct gguf_str text = t->text[id];
+    struct gguf_str text = tokenizer_text(t, id);
     switch ((enum token_kind)t->kinds[id]) {
     case TOKEN_USER_DEFINED:
         buf_append(out, text.data, text.len);
@@ -132,4 +132,4 @@ bool tokenizer_is_eog(const struct tokenizer *t, int32_t id)
 const char *tokenizer_model_name(const struct tokenizer *t) { return t->is_spm ? "llama" : "gpt2"; }
 const char *tokenizer_pre_name(const struct tokenizer *t) { return t->is_spm ? "" : t->pre->name; }
 enum token_kind tokenizer_kind(const struct tokenizer *t, int32_t id) { return (enum token_kind)t->kinds[id]; }
-struct gguf_str tokenizer_token_text(const struct tokenizer *t, int32_t id) { return t->text[id]; }
+struct gguf_str tokenizer_token_text(const struct tokenizer *t, int32_t id) { return tokenizer_text(t, id); }

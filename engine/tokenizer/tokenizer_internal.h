@@ -76,16 +76,22 @@ struct word_slot {
 };
 enum { WORD_ALIGN = 8 };
 
-/* Open-addressing tables; sizes are powers of two, at most half full. */
+/* Where a token's text is: a quarter of a million of them, so no pointers. */
+struct token_text {
+    uint32_t at, len;
+};
+
+/* Open-addressing tables; sizes are powers of two, at most half full, that of merges at most two thirds. */
 struct tokenizer {
     bool is_spm;
     const struct pretokenizer *pre; /* BPE only */
     int32_t n_vocab;
-    struct gguf_str *text; /* [n_vocab], in the file's map */
-    float *scores;         /* SPM, while loading: [n_vocab] */
-    unsigned char *kinds;  /* [n_vocab] enum token_kind */
-    unsigned char *is_eog; /* [n_vocab] */
-    struct merge *merges;  /* BPE: [merge_mask + 1] */
+    const char *texts;       /* of all tokens, in the file's map */
+    struct token_text *text; /* [n_vocab] */
+    float *scores;           /* SPM, while loading: [n_vocab] */
+    unsigned char *kinds;    /* [n_vocab] enum token_kind */
+    unsigned char *is_eog;   /* [n_vocab] */
+    struct merge *merges;    /* BPE: [merge_mask + 1] */
     uint32_t merge_mask;
     /* BPE: a bit for the hash of each merge; most pairs do not merge, and this stays in the caches. */
     uint64_t *merge_bits; /* [2^(64 - merge_bits_shift) / 64] */
@@ -100,6 +106,12 @@ struct tokenizer {
 };
 
 #define NO_KEY UINT32_MAX /* of a pair that does not merge */
+
+/* The token as the vocabulary spells it; borrowed from the file. */
+static inline struct gguf_str tokenizer_text(const struct tokenizer *t, int32_t id)
+{
+    return (struct gguf_str){t->texts + t->text[id].at, t->text[id].len};
+}
 
 /* May the token come out of plain text? Control, unknown, unused and byte tokens may not. */
 static inline bool tokenizer_is_text(const struct tokenizer *t, int32_t id)

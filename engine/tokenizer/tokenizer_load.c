@@ -72,13 +72,20 @@ static enum err read_tokens(struct loader *l)
         return no_memory(l);
     }
     const unsigned char *cursor = kv->data;
+    t->texts = (const char *)cursor;
     for (int32_t id = 0; id < t->n_vocab; id++) {
-        t->text[id] = gguf_next_str(&cursor);
-        if (t->text[id].len > TOKENIZER_MAX_TOKEN_BYTES) {
+        struct gguf_str s = gguf_next_str(&cursor);
+        size_t at = (size_t)(s.data - t->texts);
+        if (s.len > TOKENIZER_MAX_TOKEN_BYTES) {
             return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset,
                               "tokenizer.ggml.tokens[%d]: expected at most %d bytes, found %zu", id,
-                              TOKENIZER_MAX_TOKEN_BYTES, t->text[id].len);
+                              TOKENIZER_MAX_TOKEN_BYTES, s.len);
         }
+        if (at > UINT32_MAX) {
+            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset,
+                              "tokenizer.ggml.tokens: expected tokens of at most %d bytes in all", TOKENIZER_MAX_BYTES);
+        }
+        t->text[id] = (struct token_text){.at = (uint32_t)at, .len = (uint32_t)s.len};
     }
     return ERR_OK;
 }
@@ -226,7 +233,8 @@ static enum err read_merges(struct loader *l)
         return err_set_at(l->info, ERR_BAD_MERGE, kv->offset,
                           "tokenizer.ggml.merges: expected at most %d, found %" PRIu64, TOKENIZER_MAX_MERGES, kv->n);
     }
-    t->merge_mask = power_of_two_above((uint32_t)kv->n * 2) - 1;
+    t->merge_mask =
+        power_of_two_above((uint32_t)kv->n / 2 * 3 + 1) - 1; /* most pairs that do not merge never get here */
     t->merges = mem_alloc(((size_t)t->merge_mask + 1) * sizeof *t->merges, MEM_MODEL);
     int log2_bits = 6;
     while ((uint64_t)1 << log2_bits < kv->n * MERGE_BITS) {
@@ -241,7 +249,7 @@ static enum err read_merges(struct loader *l)
     const unsigned char *cursor = kv->data;
     struct merge_reader r = {.offset = kv->offset};
     for (int32_t id = 0; id < t->n_vocab; id++) {
-        r.longest = MAX_OF(r.longest, t->text[id].len);
+        r.longest = MAX_OF(r.longest, (size_t)t->text[id].len);
     }
     r.scratch = mem_alloc(2 * r.longest, MEM_MODEL);
     enum err err = r.scratch != NULL ? ERR_OK : no_memory(l);
@@ -298,7 +306,7 @@ static enum err read_byte_tokens(struct loader *l)
         if (t->kinds[id] != TOKEN_BYTE) {
             continue;
         }
-        struct gguf_str s = t->text[id];
+        struct gguf_str s = tokenizer_text(t, id);
         int byte = tokenizer_byte_of(s);
         if (byte < 0 || ids[byte] >= 0) {
             return err_set(l->info, ERR_BAD_BYTE_TOKEN, "tokenizer.ggml.tokens",

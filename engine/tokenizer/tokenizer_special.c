@@ -113,7 +113,7 @@ enum err special_build(struct special_set *s, const struct tokenizer *t, bool us
         s->n_nodes = 1;
         for (int32_t id = 0; id < t->n_vocab; id++) {
             if (is_member(t, id, user_defined)) {
-                add_token(s, t->text[id], id);
+                add_token(s, tokenizer_text(t, id), id);
             }
         }
         sort_by_depth(s, order, first, TOKENIZER_MAX_TOKEN_BYTES);

@@ -146,7 +146,7 @@ static void enter(struct words *w, uint32_t at, uint64_t hash)
 /* Writes the word of a token at `at`; false when it is none. */
 static bool write_word(struct tokenizer *t, uint32_t at, int32_t id)
 {
-    struct gguf_str text = t->text[id];
+    struct gguf_str text = tokenizer_text(t, id);
     struct word *word = word_at(&t->words, at);
     bool is_text = tokenizer_is_text(t, id), is_pure = true;
     word->id = id;
@@ -176,7 +176,7 @@ static uint32_t add_words(struct tokenizer *t)
     uint64_t hashes[AHEAD];
     for (int32_t id = 0; id < t->n_vocab; id++) {
         bool is_pure = write_word(t, at, id);
-        n_odd += is_odd(t->text[id], is_pure);
+        n_odd += is_odd(tokenizer_text(t, id), is_pure);
         if (!is_pure) {
             continue;
         }
@@ -203,7 +203,8 @@ static uint32_t odd_slot(const struct tokenizer *t, const char *s, size_t n)
 {
     const struct words *w = &t->words;
     uint32_t at = (uint32_t)tokenizer_hash(s, n) & w->odd_mask;
-    while (w->odd[at] >= 0 && !(t->text[w->odd[at]].len == n && tokenizer_same(t->text[w->odd[at]].data, s, n))) {
+    while (w->odd[at] >= 0 &&
+           !(t->text[w->odd[at]].len == n && tokenizer_same(tokenizer_text(t, w->odd[at]).data, s, n))) {
         at = (at + 1) & w->odd_mask;
     }
     return at;
@@ -224,7 +225,7 @@ static enum err add_odd(struct tokenizer *t, uint32_t n_odd)
     memset(w->odd, 0xFF, slots * sizeof *w->odd);
     for (int32_t id = 0; id < t->n_vocab && n_odd > 0; id++) {
         char bytes[LONG_TEXT];
-        struct gguf_str text = t->text[id];
+        struct gguf_str text = tokenizer_text(t, id);
         bool is_pure = true;
         if (text.len <= LONG_TEXT) {
             (void)undo_alphabet(text, w->byte_of, bytes, &is_pure);
@@ -301,7 +302,7 @@ int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gg
 void words_ban(struct tokenizer *t, int32_t id)
 {
     bool is_odd_text;
-    struct word *word = find_text(t, t->text[id], &is_odd_text);
+    struct word *word = find_text(t, tokenizer_text(t, id), &is_odd_text);
     if (word != NULL && word->id == id) {
         word->key = NO_KEY;
     }

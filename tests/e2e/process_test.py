@@ -149,18 +149,33 @@ def test_sigterm_lets_running_streams_end(ctx):
     assert s.engine.wait(20) == 0
 
 
+MIB = 2**20
+OVERHEAD = 48 * MIB  # all that is neither packed weights nor KV
+
+
+def peak_of(engine):
+    status = pathlib.Path(f"/proc/{engine.pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024
+
+
 def test_memory(ctx):
     if ctx.is_slow:
         raise harness.Skip("figures are of the release build")
-    s = ctx.start("--threads", "2", "--kv-tokens", "32768")
-    bodies = [{"messages": [{"role": "user", "content": f"{i} " + "word " * 600}], "max_tokens": 20} for i in range(8)]
-    harness.at_once([lambda b=b: s.post(CHAT, b) for b in bodies])
-    status = pathlib.Path(f"/proc/{s.engine.pid}/status").read_text()
-    peak = int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024
-    kv = s.metrics()['infcgi_memory_bytes{purpose="kv"}']
-    limit = ctx.model.stat().st_size + kv + 64 * 2**20
-    print(f"     peak {peak / 2**20:.0f} MiB, limit {limit / 2**20:.0f} MiB (file + KV {kv / 2**20:.0f} MiB + 64 MiB)")
-    assert peak <= limit
+    s = ctx.start("--threads", "2", "--ctx-size", "8192", "--kv-tokens", "8192")
+    sizes = s.metrics()
+    weights, kv = (sizes[f'infcgi_memory_bytes{{purpose="{p}"}}'] for p in ("weights", "kv"))
+    loaded = peak_of(s.engine)
+    print(f"     loaded: peak {loaded / MIB:.0f} MiB, packed weights {weights / MIB:.0f} MiB")
+    assert loaded <= weights + OVERHEAD, "weights must never be in memory twice"
+    bodies = [{"prompt": f"{i} " + "word " * 700, "max_tokens": 20, "ignore_eos": True, "logprobs": 5} for i in range(16)]
+    replies = harness.at_once([lambda b=b: s.post("/v1/completions", b) for b in bodies])
+    assert all(r.status == 200 for r in replies), [r.status for r in replies]
+    m = s.metrics()
+    filled = m["infcgi_kv_pages_cached"] / m["infcgi_kv_pages"]
+    assert filled > 0.9, f"the prompts fill {filled:.0%} of the KV pool"
+    peak = peak_of(s.engine)
+    print(f"     peak {peak / MIB:.0f} MiB, of it {(peak - weights - kv) / MIB:.1f} MiB beyond packed weights and KV")
+    assert peak <= weights + kv + OVERHEAD
 
 
 def test_start_to_first_token(ctx):

@@ -17,15 +17,38 @@ static void *take(struct backend_model *m, size_t *at, size_t bytes)
     return p;
 }
 
-/* Does any step write the buffer `second`? */
-static bool has_second(const struct backend_model *m, cpu_buf_id second)
+/* Lays a buffer out with as many rows as it can hold at a time. */
+static void take_buf(struct backend_model *m, cpu_buf_id id, const struct cpu_buf_use *use, size_t *at)
 {
-    for (int i = 0; i < m->n_steps; i++) {
-        if (m->steps[i].has_post && m->steps[i].renewed == second) {
-            return true;
+    size_t rows = (size_t)m->cfg.max_rows, tiles = (size_t)CPU_TILE_ROWS * (size_t)m->cfg.n_threads;
+    if (use->after_gather) {
+        rows = MIN_OF(rows, (size_t)m->cfg.max_logits);
+    } else if (use->by_tiles && m->tile_buf == PLAN_NONE && tiles < rows) {
+        m->tile_buf = id;
+        rows = tiles;
+    }
+    m->bufs[id] = use->is_used ? take(m, at, rows * m->strides[id] * sizeof(float)) : NULL;
+}
+
+/* Lays the buffers out: first those that the head reads, then, where the logits will be, the others. */
+static void lay_out_bufs(struct backend_model *m, size_t *at)
+{
+    struct cpu_buf_use uses[CPU_MAX_BUFS];
+    m->tile_buf = PLAN_NONE;
+    for (int32_t i = 0; i < CPU_MAX_BUFS; i++) {
+        uses[i] = cpu_buf_use(m, i);
+        if (uses[i].by_head) {
+            take_buf(m, i, &uses[i], at);
         }
     }
-    return false;
+    size_t end = *at;
+    m->logits = take(m, &end, (size_t)m->cfg.max_logits * m->plan->n_vocab * sizeof(float));
+    for (int32_t i = 0; i < CPU_MAX_BUFS; i++) {
+        if (!uses[i].by_head) {
+            take_buf(m, i, &uses[i], at);
+        }
+    }
+    *at = MAX_OF(*at, end);
 }
 
 /* Lays all activations and per-thread scratch out; called twice, first to count. Returns the bytes needed. */
@@ -33,15 +56,15 @@ static size_t lay_out_scratch(struct backend_model *m)
 {
     const struct plan *p = m->plan;
     size_t at = 0, rows = (size_t)m->cfg.max_rows;
-    uint32_t widest = 0;
+    uint32_t widest = 0, widest_norm = p->n_embd;
     for (int32_t i = 0; i < p->n_bufs; i++) {
         m->strides[i] = align_up(p->bufs[i].width * sizeof(float)) / sizeof(float);
-        m->bufs[i] = take(m, &at, rows * m->strides[i] * sizeof(float));
         m->strides[i + PLAN_MAX_BUFS] = m->strides[i];
-        m->bufs[i + PLAN_MAX_BUFS] =
-            has_second(m, i + PLAN_MAX_BUFS) ? take(m, &at, rows * m->strides[i] * sizeof(float)) : NULL;
         widest = MAX_OF(widest, p->bufs[i].width);
+        bool is_normed = cpu_buf_use(m, i).is_normed || cpu_buf_use(m, i + PLAN_MAX_BUFS).is_normed;
+        widest_norm = is_normed ? MAX_OF(widest_norm, p->bufs[i].width) : widest_norm;
     }
+    lay_out_bufs(m, &at);
     for (int32_t i = 0; i < p->n_ropes; i++) {
         m->rope_cos[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
         m->rope_sin[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
@@ -49,7 +72,7 @@ static size_t lay_out_scratch(struct backend_model *m)
     m->chunk_stats = take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
     for (int t = 0; t < m->cfg.n_threads; t++) {
         struct cpu_scratch s = {
-            .normed = take(m, &at, CPU_TILE_ROWS * align_up(widest * sizeof(float))),
+            .normed = take(m, &at, CPU_TILE_ROWS * align_up(widest_norm * sizeof(float))),
             .rows = take(m, &at, CPU_TILE_ROWS * kern_qrow_bytes(widest)),
             .tile = {take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float)),
                      take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float))},
@@ -161,6 +184,7 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
         .kv_bytes = m->kv_bytes,
         .kv_page_bytes = (size_t)m->kv_layout.bytes * m->plan->n_kv_heads * m->plan->n_layers,
         .scratch_bytes = m->scratch_bytes,
+        .logits = m->logits,
         .pack_state = m->pack_state,
         .pack_note = m->pack_note,
     };

@@ -19,6 +19,7 @@ struct exec {
     const struct cpu_step *step;
     int thread, n_threads;
     int32_t n_rows;  /* rows of the current step */
+    int32_t tile;    /* first row of those that the tile buffer holds for this thread, by rows */
     bool is_by_rows; /* how the current step is split */
 };
 
@@ -33,6 +34,9 @@ struct operand {
 
 static float *row_of(const struct exec *e, cpu_buf_id id, int32_t row)
 {
+    if (e->is_by_rows && id == e->m->tile_buf) {
+        row += e->thread * (int32_t)CPU_TILE_ROWS - e->tile;
+    }
     return e->m->bufs[id] + (size_t)row * e->m->strides[id];
 }
 
@@ -311,6 +315,25 @@ static void run_logits(const struct exec *e)
     }
 }
 
+/* Panels [from, to) of a step for rows [row, row + n), n <= CPU_TILE_ROWS. */
+static void run_row_tile(const struct exec *e, int32_t row, int32_t n, int from, int to)
+{
+    const struct plan_step *s = e->step->step;
+    const struct cpu_weight *w = &e->m->weights[s->w[0]];
+    int group = (int)tile_panels(w);
+    struct operand o = prepare(e, row, n);
+    for (int panel = from; panel < to; panel += group) {
+        int n_panels = MIN_OF(group, to - panel);
+        multiply(e, w, (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[0]);
+        if (s->epilogue == PLAN_GLU) {
+            multiply(e, &e->m->weights[s->w[1]], (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[1]);
+        }
+        uint32_t column = (uint32_t)panel * PANEL_ROWS;
+        finish_tile(e, &o, (size_t)n_panels * PANEL_ROWS, column,
+                    MIN_OF((uint32_t)n_panels * PANEL_ROWS, w->n_out - column));
+    }
+}
+
 static void run_matmul(const struct exec *e)
 {
     const struct plan_step *s = e->step->step;
@@ -322,23 +345,26 @@ static void run_matmul(const struct exec *e)
         run_logits(e);
         return;
     }
-    const struct cpu_weight *w = &e->m->weights[s->w[0]];
     int row, row_to, from, to;
-    share_matmul(e, (int)w->n_panels, &row, &row_to, &from, &to);
-    int group = (int)tile_panels(w);
+    share_matmul(e, (int)e->m->weights[s->w[0]].n_panels, &row, &row_to, &from, &to);
     for (; row < row_to && from < to; row += (int32_t)CPU_TILE_ROWS) {
-        struct operand o = prepare(e, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS));
-        for (int panel = from; panel < to; panel += group) {
-            int n_panels = MIN_OF(group, to - panel);
-            multiply(e, w, (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[0]);
-            if (s->epilogue == PLAN_GLU) {
-                multiply(e, &e->m->weights[s->w[1]], (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[1]);
-            }
-            uint32_t column = (uint32_t)panel * PANEL_ROWS;
-            finish_tile(e, &o, (size_t)n_panels * PANEL_ROWS, column,
-                        MIN_OF((uint32_t)n_panels * PANEL_ROWS, w->n_out - column));
-        }
+        run_row_tile(e, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS), from, to);
     }
+}
+
+/* By rows, a step that goes on and the one behind it, tile by tile. */
+static void run_pair(struct exec *e)
+{
+    int row_to;
+    pool_share(e->n_rows, e->thread, e->n_threads, &e->tile, &row_to);
+    for (; e->tile < row_to; e->tile += (int32_t)CPU_TILE_ROWS) {
+        for (int i = 0; i < 2; i++, e->step++) {
+            run_row_tile(e, e->tile, MIN_OF(row_to - e->tile, (int32_t)CPU_TILE_ROWS), 0,
+                         (int)e->m->weights[e->step->step->w[0]].n_panels);
+        }
+        e->step -= 2;
+    }
+    e->step++; /* the last one done */
 }
 
 static void embed_row(const struct exec *e, int32_t i)
@@ -395,8 +421,9 @@ static bool needs_barrier(const struct exec *e)
     if (!e->is_by_rows || op == PLAN_ATTENTION || op == PLAN_GATHER || e->step + 1 == m->steps + m->n_steps) {
         return true;
     }
-    enum plan_op next = e->step[1].step->op;
-    return next == PLAN_ATTENTION || next == PLAN_GATHER;
+    const struct plan_step *next = e->step[1].step; /* the head writes logits over buffers of the steps before */
+    return next->op == PLAN_ATTENTION || next->op == PLAN_GATHER ||
+           (next->op == PLAN_MATMUL && next->epilogue == PLAN_LOGITS);
 }
 
 /* From the chunks of a row to the row. NaNs lose the arg-max and show in the sum. */
@@ -431,7 +458,11 @@ static void run_thread(void *arg, int thread, int n_threads)
         e.is_by_rows = e.n_rows >= CPU_ROWS_PER_THREAD * n_threads;
         switch (e.step->step->op) {
         case PLAN_MATMUL:
-            run_matmul(&e);
+            if (e.is_by_rows && e.step->goes_on) {
+                run_pair(&e);
+            } else {
+                run_matmul(&e);
+            }
             break;
         case PLAN_ATTENTION:
             cpu_attention_run(m, e.batch, e.step);

@@ -54,6 +54,7 @@ struct cpu_step {
     bool has_norm;
     cpu_buf_id src, dst; /* PLAN_NONE where the step has none */
     bool after_gather;   /* works on S rows */
+    bool goes_on;        /* by rows, the next step takes each tile of rows before this one takes another */
     float fine;          /* which blocks of a quantised operand row get a second term (kern.h) */
 };
 
@@ -79,9 +80,13 @@ struct backend_model {
     int n_steps;
     unsigned char *kv; /* [layer][KV head]: keys of all pages, values of all pages (kv_type.h) */
     struct kv_layout kv_layout;
-    size_t kv_bytes, kv_head_bytes;                             /* of all; of one head of one layer */
-    float *bufs[CPU_MAX_BUFS];                                  /* [max_rows][stride] */
-    size_t strides[CPU_MAX_BUFS];                               /* floats, multiples of 16 */
+    size_t kv_bytes, kv_head_bytes; /* of all; of one head of one layer */
+    float *bufs[CPU_MAX_BUFS];      /* [max_rows][stride], or fewer rows (cpu_buf_use) */
+    size_t strides[CPU_MAX_BUFS];   /* floats, multiples of 16 */
+    /* A buffer that only lives between steps of which the first goes on, and has CPU_TILE_ROWS rows a thread;
+     * PLAN_NONE: there is none, or batches are so small that all rows take no more. */
+    plan_buf_id tile_buf;
+    float *logits; /* [max_logits][V], where the buffers lie that are dead by then */
     float *rope_cos[PLAN_MAX_ROPES], *rope_sin[PLAN_MAX_ROPES]; /* [max_rows][n_rot/2] of this batch */
     struct cpu_scratch *scratch;                                /* [n_threads] */
     unsigned char *scratch_memory;
@@ -106,6 +111,16 @@ void cpu_pack_cache_close(struct backend_model *m);
 
 /* Lists the steps with norms fused in front of matmuls (cpu_steps.c). ERR_NOMEM. */
 MUST_CHECK enum err cpu_steps_compile(struct backend_model *m, struct err_info *info);
+
+/* What the steps do with a buffer. */
+struct cpu_buf_use {
+    bool is_used;
+    bool is_normed;    /* a norm reads it */
+    bool by_tiles;     /* lives only between a step that goes on and the next */
+    bool after_gather; /* holds S rows at most */
+    bool by_head;      /* the head reads it */
+};
+struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf);
 
 /* The keys, and the values, that a page holds of one KV head of one layer. */
 static inline unsigned char *cpu_keys(const struct backend_model *m, int32_t layer, uint32_t kv_head, int32_t page)

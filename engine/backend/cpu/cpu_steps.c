@@ -5,7 +5,7 @@
 
 #include "engine/base/mem.h"
 
-/* Second 8-bit terms: in every block before the head, whose error nothing evens out, elsewhere in the blocks whose
+/* Second 8-bit terms: in the blocks whose
  * scale is more than twice the row's root mean square: about 6 % of them, which in prefill's tiles of 8 rows makes
  * about 14 % more work. Mean KL on SmolLM2 Q4_1: none 2.6e-3, so 1.1e-3, everywhere 6e-7 (docs/internals/cpu.md). */
 #define FINE 2.0f
@@ -76,6 +76,37 @@ static int32_t make_step(const struct plan *p, int32_t i, cpu_buf_id *now, struc
     return i;
 }
 
+static bool is_head(const struct cpu_step *c) { return c->step->op == PLAN_MATMUL && c->step->epilogue == PLAN_LOGITS; }
+
+/* Does only step c + 1, a matmul by rows like c, read what c writes? QKV is not one: attention reads other rows of it.
+ */
+static bool can_go_on(const struct plan *p, const struct cpu_step *c)
+{
+    const struct plan_step *s = c->step, *next = c[1].step;
+    bool fits = s->op == PLAN_MATMUL && (s->epilogue == PLAN_STORE || s->epilogue == PLAN_GLU) &&
+                next->op == PLAN_MATMUL && (next->epilogue == PLAN_STORE || next->epilogue == PLAN_ADD);
+    return fits && !c[1].has_norm && c[1].src == c->dst && c[1].dst != c->dst && c[1].after_gather == c->after_gather &&
+           !is_read_later(p, (int32_t)(next - p->steps), s->dst);
+}
+
+struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf)
+{
+    struct cpu_buf_use u = {.by_tiles = true, .after_gather = true};
+    for (int i = 0; i < m->n_steps; i++) {
+        const struct cpu_step *c = &m->steps[i];
+        bool is_post = c->has_post && (c->added == buf || c->renewed == buf), is_read = c->src == buf || is_post;
+        if (!is_read && c->dst != buf) {
+            continue;
+        }
+        u.is_used = true;
+        u.is_normed |= (c->has_norm || c->step->op == PLAN_NORM) && is_read;
+        u.by_tiles &= !is_post && (c->dst != buf || c->goes_on) && (c->src != buf || (i > 0 && c[-1].goes_on));
+        u.after_gather &= c->step->op == PLAN_GATHER ? c->src != buf : c->after_gather;
+        u.by_head |= is_head(c) && is_read;
+    }
+    return u;
+}
+
 enum err cpu_steps_compile(struct backend_model *m, struct err_info *info)
 {
     const struct plan *p = m->plan;
@@ -94,8 +125,10 @@ enum err cpu_steps_compile(struct backend_model *m, struct err_info *info)
         i = make_step(p, i, now, c);
         c->after_gather = after_gather || c->step->op == PLAN_GATHER;
         after_gather = c->after_gather;
-
         c->fine = m->cfg.high_precision ? 0 : FINE;
+    }
+    for (int i = 0; i + 1 < m->n_steps; i++) {
+        m->steps[i].goes_on = (i == 0 || !m->steps[i - 1].goes_on) && can_go_on(p, &m->steps[i]);
     }
     return ERR_OK;
 }

@@ -1,6 +1,6 @@
 /* Packing weights into panels at load: in parallel, slice by slice, telling the owner of the file which bytes will not
- * be read again, so that no weight is ever there twice but for one slice. All packed weights share one mapping, so that
- * huge pages can cover them; cpu_pack_cache.c may map them from a file instead. */
+ * be read again, so that no weight is ever there twice but for a slice a thread. All packed weights share one mapping,
+ * so that huge pages can cover them; cpu_pack_cache.c may map them from a file instead. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/ck.h"
@@ -11,7 +11,7 @@
 
 enum {
     ALIGN = 64,
-    SLICE_BYTES = 8 << 20, /* of the file, packed and then dropped: milliseconds of work */
+    SLICE_BYTES = 2 << 20, /* packed by one thread, which so clears the huge page it fills: a millisecond of work */
 };
 
 /* Rows that must not share a panel with others, so that a head's outputs are whole panels. */
@@ -80,33 +80,13 @@ static void lay_out(struct backend_model *m, const unsigned char *base)
     }
 }
 
-/* Panels [from, to) of a weight. */
-struct pack_job {
-    const struct plan_weight *from;
-    const struct cpu_weight *to;
-    unsigned char *panels; /* of the whole weight */
-    uint32_t first, end;
-};
-
 /* The first output row of a panel; n_out for the panel behind the last. */
 static uint32_t row_of_panel(const struct cpu_weight *c, uint32_t panel)
 {
     return panel / c->group_panels * c->group_rows + panel % c->group_panels * PANEL_ROWS;
 }
 
-static void pack_share(void *arg, int thread, int n_threads)
-{
-    const struct pack_job *j = arg;
-    int from, to;
-    pool_share((int)(j->end - j->first), thread, n_threads, &from, &to);
-    for (uint32_t i = j->first + (uint32_t)from; i < j->first + (uint32_t)to; i++) {
-        uint32_t left = j->to->group_rows - i % j->to->group_panels * PANEL_ROWS;
-        const char *src = (const char *)j->from->data + (size_t)row_of_panel(j->to, i) * j->from->row_bytes;
-        panel_pack(j->from->type, src, j->from->row_bytes, (int)MIN_OF(left, (uint32_t)PANEL_ROWS), j->from->n_in,
-                   j->panels + (size_t)i * j->to->panel_bytes);
-    }
-}
-
+/* Tells that the file bytes of rows [row, end) are read. */
 static void done_with(const struct backend_model *m, const struct plan_weight *w, uint32_t row, uint32_t end)
 {
     if (m->cfg.weight_done != NULL) {
@@ -114,36 +94,68 @@ static void done_with(const struct backend_model *m, const struct plan_weight *w
     }
 }
 
-static void pack_matrix(struct backend_model *m, const struct plan_weight *w, const struct cpu_weight *c,
-                        unsigned char *panels)
+/* Packs panels [first, end) of a weight whose packed form begins at `to`. */
+static void pack_panels(const struct backend_model *m, const struct plan_weight *w, const struct cpu_weight *c,
+                        uint32_t first, uint32_t end, unsigned char *to)
 {
-    uint64_t per_slice = SLICE_BYTES / MAX_OF(w->row_bytes * PANEL_ROWS, 1);
-    uint32_t step = (uint32_t)MAX_OF(per_slice, (uint64_t)pool_n_threads(m->pool));
-    for (uint32_t at = 0; at < c->n_panels;) {
-        struct pack_job job = {.from = w, .to = c, .panels = panels, .first = at};
-        job.end = at + MIN_OF(step, c->n_panels - at);
-        pool_run(m->pool, pack_share, &job);
-        done_with(m, w, row_of_panel(c, at), row_of_panel(c, job.end));
-        at = job.end;
+    for (uint32_t i = first; i < end; i++) {
+        uint32_t left = c->group_rows - i % c->group_panels * PANEL_ROWS;
+        const char *src = (const char *)w->data + (size_t)row_of_panel(c, i) * w->row_bytes;
+        panel_pack(w->type, src, w->row_bytes, (int)MIN_OF(left, (uint32_t)PANEL_ROWS), w->n_in,
+                   to + (size_t)i * c->panel_bytes);
+    }
+    done_with(m, w, row_of_panel(c, first), row_of_panel(c, end));
+}
+
+/* Packs whatever begins in bytes [from, from + SLICE_BYTES) of the packed weights. */
+static void pack_slice(const struct backend_model *m, size_t from)
+{
+    size_t at = 0, end = from + SLICE_BYTES, next;
+    for (int32_t i = 0; i < m->plan->n_weights && at < end; i++, at = next) {
+        const struct plan_weight *w = &m->plan->weights[i];
+        const struct cpu_weight *c = &m->weights[i];
+        next = at + packed_bytes(w, c);
+        if (next <= from) {
+            continue;
+        }
+        if (!is_vector(w)) {
+            size_t first = at >= from ? 0 : (from - at + c->panel_bytes - 1) / c->panel_bytes;
+            size_t behind = MIN_OF((end - at + c->panel_bytes - 1) / c->panel_bytes, (size_t)c->n_panels);
+            if (first < behind) {
+                pack_panels(m, w, c, (uint32_t)first, (uint32_t)behind, m->packed + at);
+            }
+        } else if (at >= from) {
+            memcpy(m->packed + at, w->data, w->n_in * sizeof(float));
+            done_with(m, w, 0, 1);
+        }
+    }
+}
+
+struct pack_job {
+    struct backend_model *m;
+    atomic_size_t next; /* slice that nobody has taken */
+};
+
+static void pack_share(void *arg, int thread, int n_threads)
+{
+    struct pack_job *j = arg;
+    struct backend_model *m = j->m;
+    size_t n = (m->packed_bytes + SLICE_BYTES - 1) / SLICE_BYTES, i;
+    (void)n_threads;
+    while ((i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < n) {
+        pack_slice(m, i * SLICE_BYTES);
+        if (thread == 0 && m->cfg.progress != NULL) {
+            m->cfg.progress(m->cfg.progress_arg, (float)(i + 1) / (float)n);
+        }
     }
 }
 
 static void pack_all(struct backend_model *m)
 {
-    size_t at = 0;
-    for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        const struct plan_weight *w = &m->plan->weights[i];
-        const struct cpu_weight *c = &m->weights[i];
-        if (is_vector(w)) {
-            memcpy(m->packed + at, w->data, w->n_in * sizeof(float));
-            done_with(m, w, 0, 1);
-        } else {
-            pack_matrix(m, w, c, m->packed + at);
-        }
-        at += packed_bytes(w, c);
-        if (m->cfg.progress != NULL) {
-            m->cfg.progress(m->cfg.progress_arg, (float)at / (float)m->packed_bytes);
-        }
+    struct pack_job job = {.m = m};
+    pool_run(m->pool, pack_share, &job);
+    for (int32_t i = 0; i < m->plan->n_weights; i++) { /* pages that a neighbour's reading brought back */
+        done_with(m, &m->plan->weights[i], 0, m->plan->weights[i].n_out);
     }
 }
 

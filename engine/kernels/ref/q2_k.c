@@ -5,7 +5,7 @@
 
 enum { Q2_K_BYTES = 84, CODES = 16, D = 80, DMIN = 82 }; /* offsets in the super-block */
 
-static void unpack(const void *src, size_t i_block, struct quant_block *out)
+static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
     const uint8_t *b = (const uint8_t *)src + i_block / 8 * Q2_K_BYTES;
     size_t j = i_block % 8;
@@ -15,6 +15,7 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
         quant_set_scale(out, part, b + D, packed & 15);
         quant_set_min(out, part, b + DMIN, packed >> 4);
     }
+    UNROLL_FULLY
     for (int i = 0; i < PANEL_BLOCK; i += 8) {
         uint64_t v = quant_bits(q + i, (int)(j % 4) * 2, 3);
         memcpy(out->codes + i, &v, sizeof v);
@@ -23,4 +24,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
 
 static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U2_MIN_K, src, n, out); }
 
-const struct quant_ops quant_q2_k = {.panel = PANEL_U2_MIN_K, .dequantize = dequantize, .unpack = unpack};
+QUANT_PACK(PANEL_U2_MIN_K)
+
+const struct quant_ops quant_q2_k = {.panel = PANEL_U2_MIN_K, .dequantize = dequantize, .unpack = unpack, .pack = pack};

@@ -12,7 +12,7 @@ static int scale_of(const uint8_t *packed, size_t j)
     return (low | high << 4) - 32;
 }
 
-static void unpack(const void *src, size_t i_block, struct quant_block *out)
+static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
     const uint8_t *b = (const uint8_t *)src + i_block / 8 * Q3_K_BYTES;
     size_t j = i_block % 8;
@@ -20,6 +20,7 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
         b + CODES + j / 4 * 32; /* four blocks share 32 bytes, two bits each; third bits: bit j of byte i */
     quant_set_scale(out, 0, b + D, scale_of(b + SCALES, 2 * j));
     quant_set_scale(out, 1, b + D, scale_of(b + SCALES, 2 * j + 1));
+    UNROLL_FULLY
     for (int i = 0; i < PANEL_BLOCK; i += 8) {
         uint64_t v = quant_bits(q + i, (int)(j % 4) * 2, 3) | quant_bits(b + i, (int)j, 1) << 2;
         memcpy(out->codes + i, &v, sizeof v);
@@ -28,4 +29,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
 
 static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U3_K, src, n, out); }
 
-const struct quant_ops quant_q3_k = {.panel = PANEL_U3_K, .dequantize = dequantize, .unpack = unpack};
+QUANT_PACK(PANEL_U3_K)
+
+const struct quant_ops quant_q3_k = {.panel = PANEL_U3_K, .dequantize = dequantize, .unpack = unpack, .pack = pack};

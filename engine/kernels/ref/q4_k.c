@@ -4,7 +4,7 @@
 
 enum { Q4_K_BYTES = 144, NIBBLES = 16 }; /* offsets in the super-block */
 
-static void unpack(const void *src, size_t i_block, struct quant_block *out)
+static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
     const uint8_t *b = (const uint8_t *)src + i_block / 8 * Q4_K_BYTES;
     size_t j = i_block % 8;
@@ -12,6 +12,7 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     const uint8_t *q =
         b + NIBBLES + j / 2 * 32; /* two blocks share 32 bytes: even ones the low nibbles, odd the high */
     int shift = j % 2 != 0 ? 4 : 0;
+    UNROLL_FULLY
     for (int i = 0; i < PANEL_BLOCK; i += 8) {
         uint64_t v = quant_bits(q + i, shift, 0x0F);
         memcpy(out->codes + i, &v, sizeof v);
@@ -20,4 +21,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
 
 static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U4_MIN_K, src, n, out); }
 
-const struct quant_ops quant_q4_k = {.panel = PANEL_U4_MIN_K, .dequantize = dequantize, .unpack = unpack};
+QUANT_PACK(PANEL_U4_MIN_K)
+
+const struct quant_ops quant_q4_k = {.panel = PANEL_U4_MIN_K, .dequantize = dequantize, .unpack = unpack, .pack = pack};

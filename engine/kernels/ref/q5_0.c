@@ -4,15 +4,17 @@
 
 enum { Q5_0_BYTES = 22 };
 
-static void unpack(const void *src, size_t i_block, struct quant_block *out)
+static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
     const uint8_t *b = (const uint8_t *)src + i_block * Q5_0_BYTES;
+    out->unit = quant_u16(b);
     out->scale[0] = quant_half(b);
-    out->min[0] = 0;
     quant_nibbles(b + 6, out->codes);
     quant_fifth_bits(b + 2, out->codes);
 }
 
 static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U5, src, n, out); }
 
-const struct quant_ops quant_q5_0 = {.panel = PANEL_U5, .dequantize = dequantize, .unpack = unpack};
+QUANT_PACK(PANEL_U5)
+
+const struct quant_ops quant_q5_0 = {.panel = PANEL_U5, .dequantize = dequantize, .unpack = unpack, .pack = pack};
