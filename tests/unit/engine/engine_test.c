@@ -222,13 +222,15 @@ static struct request requests[N_REQUESTS];
 static struct outcome expected[N_REQUESTS], outcomes[N_REQUESTS];
 static struct engine_usage usages[N_REQUESTS];
 
+enum { TIGHT_ROUNDS = 30 }; /* where the first requests are done before the last ones come, none has to give way */
+
 /* One engine in one shape: together, together with a filled cache, alone with a filled cache. */
 static void check_shape(const struct engine_config *cfg, bool is_tight, bool is_slow)
 {
     char how[160];
     struct engine *e = open_engine(*cfg);
     uint64_t steps = 0, preempted = 0;
-    for (int round = 0; round < (is_slow ? 1 : 2); round++) {
+    for (int round = 0; round < (is_slow ? 1 : 2) || (is_tight && preempted == 0 && round < TIGHT_ROUNDS); round++) {
         snprintf(how, sizeof how, "%s %s/%s, %d threads, %d rows, round %d", cfg->model_path, cfg->backend,
                  cfg->cpu != NULL ? cfg->cpu : "-", cfg->n_threads, cfg->max_batch_rows, round);
         run_together(e, requests, NULL, outcomes, usages);
