@@ -178,7 +178,7 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
     float *records = t->records + b->records + stride * (size_t)b->n_segments * kv_head;
     m->kern.attention_part(&a, piece->segment, piece->n, records + stride * (size_t)piece->segment, stride);
     atomic_int *open = &t->open[(uint32_t)piece->block * p->n_kv_heads + kv_head];
-    if (atomic_fetch_sub_explicit(open, 1, memory_order_acq_rel) == 1) { /* with the other threads' subtractions */
+    if (atomic_fetch_sub_explicit(open, 1, memory_order_acq_rel) == 1) { /* pairs with the others' */
         m->kern.attention_join(&a, records, stride, b->n_segments);
         atomic_store_explicit(open, b->n_pieces, memory_order_relaxed); /* for the next layer, behind a barrier */
     }

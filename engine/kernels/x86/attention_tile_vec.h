@@ -39,8 +39,8 @@ struct att_tile {
 struct att_page {
     const void *keys, *values;
     const unsigned char *next_keys, *next_values; /* to fetch from memory while this one is at work */
-    const float *key_scales, *value_scales; /* [n_blocks][32], integer types */
-    bool narrow_keys, narrow_values;        /* 8-bit codes that are widened when they are used */
+    const float *key_scales, *value_scales;       /* [n_blocks][32], integer types */
+    bool narrow_keys, narrow_values;              /* 8-bit codes that are widened when they are used */
 };
 
 /* Up to ATT_PAGES pages, the first at a multiple of as many. */
@@ -76,50 +76,24 @@ static inline bool att_has_one_scale(const struct att_work *w)
 }
 
 /* CALL(n) with n a constant, so that sums live in registers. */
+#define ATT_CASE(n, CALL)                                                                                              \
+    case n:                                                                                                            \
+        CALL(n);                                                                                                       \
+        break;
 #if VEC_TILE == 8
-#define ATT_WITH_N(n, CALL)                                                                                            \
-    switch (n) {                                                                                                       \
-    case 1:                                                                                                            \
-        CALL(1);                                                                                                       \
-        break;                                                                                                         \
-    case 2:                                                                                                            \
-        CALL(2);                                                                                                       \
-        break;                                                                                                         \
-    case 3:                                                                                                            \
-        CALL(3);                                                                                                       \
-        break;                                                                                                         \
-    case 4:                                                                                                            \
-        CALL(4);                                                                                                       \
-        break;                                                                                                         \
-    case 5:                                                                                                            \
-        CALL(5);                                                                                                       \
-        break;                                                                                                         \
-    case 6:                                                                                                            \
-        CALL(6);                                                                                                       \
-        break;                                                                                                         \
-    case 7:                                                                                                            \
-        CALL(7);                                                                                                       \
-        break;                                                                                                         \
-    default:                                                                                                           \
-        CALL(8);                                                                                                       \
-        break;                                                                                                         \
-    }
+#define ATT_CASES_TO_7(CALL) ATT_CASE(4, CALL) ATT_CASE(5, CALL) ATT_CASE(6, CALL) ATT_CASE(7, CALL)
 #else
+#define ATT_CASES_TO_7(CALL)
+#endif
 #define ATT_WITH_N(n, CALL)                                                                                            \
     switch (n) {                                                                                                       \
-    case 1:                                                                                                            \
-        CALL(1);                                                                                                       \
-        break;                                                                                                         \
-    case 2:                                                                                                            \
-        CALL(2);                                                                                                       \
-        break;                                                                                                         \
-    case 3:                                                                                                            \
-        CALL(3);                                                                                                       \
-        break;                                                                                                         \
+        ATT_CASE(1, CALL)                                                                                              \
+        ATT_CASE(2, CALL)                                                                                              \
+        ATT_CASE(3, CALL)                                                                                              \
+        ATT_CASES_TO_7(CALL)                                                                                           \
     default:                                                                                                           \
-        CALL(4);                                                                                                       \
+        CALL(VEC_TILE);                                                                                                \
         break;                                                                                                         \
     }
-#endif
 
 #endif
