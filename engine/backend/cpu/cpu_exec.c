@@ -413,6 +413,15 @@ static void run_rows(const struct exec *e)
 
 /* --- the walk --------------------------------------------------------------------------------------------------- */
 
+/* The head is long enough for all threads to share it by columns: its weights then pass the caches once, not once for
+ * each thread. */
+static bool splits_by_rows(const struct exec *e)
+{
+    const struct plan_step *s = e->step->step;
+    bool is_head = s->op == PLAN_MATMUL && s->epilogue == PLAN_LOGITS;
+    return e->n_rows >= CPU_ROWS_PER_THREAD * e->n_threads && !is_head;
+}
+
 /* Does the step behind the current one read what other threads wrote in it? */
 static bool needs_barrier(const struct exec *e)
 {
@@ -455,7 +464,7 @@ static void run_thread(void *arg, int thread, int n_threads)
     e.n_threads = n_threads;
     for (e.step = m->steps; e.step < m->steps + m->n_steps; e.step++) {
         e.n_rows = e.step->after_gather ? e.batch->n_logits : e.batch->n_rows;
-        e.is_by_rows = e.n_rows >= CPU_ROWS_PER_THREAD * n_threads;
+        e.is_by_rows = splits_by_rows(&e);
         switch (e.step->step->op) {
         case PLAN_MATMUL:
             if (e.is_by_rows && e.step->goes_on) {

@@ -1,7 +1,7 @@
 /* Shared by the files of the CPU back end, and by nobody else.
  *
  * A step runs in one of two ways, with the same bits either way:
- *   by columns (few rows): each thread computes its share of the output panels for all rows, and a barrier follows;
+ *   by columns (few rows, and the head): each thread computes its share of the output panels for all rows, and a barrier follows;
  *   by rows (many rows): each thread takes its share of the rows through all output panels, and only steps that read
  * other threads' rows (attention) need barriers. */
 #ifndef INFCGI_BACKEND_CPU_CPU_INTERNAL_H
