@@ -25,8 +25,8 @@ struct options {
 };
 
 static const char usage[] =
-    "usage: infcgi inspect MODEL [--kv] [--tensors] [--template]\n"
-    "       infcgi inspect --check MODEL\n"
+    "usage: infcgi inspect [-m] MODEL [--kv] [--tensors] [--template]\n"
+    "       infcgi inspect --check [-m] MODEL\n"
     "\n"
     "Without an option: a summary of the model file.\n"
     "  --kv        every metadata key with type and value\n"
@@ -307,10 +307,14 @@ static int parse_options(int argc, char **argv, struct options *o)
     bool no_more_options = false;
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
+        bool names_model = !no_more_options && (strcmp(argv[i], "-m") == 0 || strcmp(argv[i], "--model") == 0);
+        if (names_model && ++i == argc) {
+            break; /* no file, which is said below */
+        }
         while (!no_more_options && k < ARRAY_LEN(flags) && strcmp(argv[i], flags[k].name) != 0) {
             k++;
         }
-        if (no_more_options || argv[i][0] != '-' || argv[i][1] == '\0') {
+        if (names_model || no_more_options || argv[i][0] != '-' || argv[i][1] == '\0') {
             if (o->path != NULL) {
                 return usage_error("expected one model file, found a second", argv[i]);
             }

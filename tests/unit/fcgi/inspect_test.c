@@ -147,6 +147,7 @@ START_TEST(check_says_one_line)
     ck_assert_int_eq(run("--check", rig_model(DTYPE_F32), NULL, &n), CMD_OK);
     ck_assert_uint_eq(n, 0);
     ck_assert_str_eq(errors, "");
+    ck_assert_int_eq(run("--check", "-m", rig_model(DTYPE_F32), NULL), CMD_OK);
     ck_assert_int_eq(run("--check", rig_model(DTYPE_Q8_1), NULL, &n), CMD_BAD_DATA); /* no kernel executes it */
     ck_assert_msg(strstr(errors, ": unsupported_type: blk.0.ffn_down.weight: ") != NULL, "%s", errors);
     ck_assert_int_eq(run("--cpu=ref", "--check", rig_model(DTYPE_F32), NULL), CMD_OK);
@@ -180,6 +181,8 @@ START_TEST(wrong_usage_is_named)
                 {{"--chek", "m"}, "unknown option '--chek'"},
                 {{"-x", "m"}, "unknown option '-x'"},
                 {{"a", "b"}, "second 'b'"},
+                {{"a", "-m", "b"}, "second 'b'"},
+                {{"--kv", "-m"}, "expected a model file"},
                 {{"--check", "--kv", "m"}, "--check"}};
     for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
         ck_assert_int_eq(run(runs[i].args[0], runs[i].args[1], runs[i].args[2], NULL), CMD_USAGE);
