@@ -46,14 +46,14 @@ static inline size_t kern_qrow_bytes(size_t k) { return kern_qrow_blocks(k) * si
 
 /* out[T][n_panels*16] = rows * panels^T.
  * Quantised kinds, per element and in this order over blocks b = 0..: with acc the exact integer sum of
- * (c - zero point) * (256 * hi + lo), c replaced by its entry in table kinds
- *   scale per 32:  out = fma(scale_b / 256 * (float)acc, d_b, out)
+ * (c - zero point) * hi, c replaced by its entry in table kinds
+ *   scale per 32:  out = fma(scale_b * (float)acc, d_b, out)
  *   minimum too:   then out = fma(min_b, s_b, out)
  *   scale per 16:  two steps as for 32, first half then second half of the block
- *   minimum too:   two steps out = fma(fma(min_b / -2048, (float)sum, scale_b / 256 * (float)acc), d_b, out),
- *                  with sum = 256 * half + half_lo (which is -8 times that of 256 * hi + lo)
- * A block without lo may as well take (scale_b * (float)(acc / 256)): a power of two changes no bit. So a kernel leaves
- * lo out where no row of its tile has any, and no row's result depends on its tile mates.
+ *   minimum too:   two steps out = fma(fma(min_b / -8, (float)half, scale_b * (float)acc), d_b, out)
+ * Then out += rest, where `rest` starts from 0 and takes the steps of the row's fine blocks alone, in their order, with
+ * lo for hi, half_lo for half, scale_b / 256, min_b / -2048 and no step of s (which has both terms). A block without lo
+ * adds nothing to rest, so a kernel may take it along: no row's result depends on its tile mates.
  * float kinds: out = fma(w_k, x_k, out) for k = 0..K-1, weights widened to f32. out starts from 0.
  * Bound vs ref: quantised 1e-6 * sum |terms| (ISAs with FMA are exact to ref, which uses fmaf); float kinds equal. */
 struct kern_matmul_args {

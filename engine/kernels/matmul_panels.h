@@ -45,17 +45,6 @@ static ALWAYS_INLINE const struct kern_qblock *block_of(const struct job *g, con
     return (const struct kern_qblock *)(const void *)(rows + (size_t)r * g->row_bytes) + b;
 }
 
-/* Does any of the tile's n rows have a second term in block b? */
-static ALWAYS_INLINE bool any_fine(const struct job *g, const unsigned char *rows, size_t b, int n)
-{
-    uint32_t any = 0;
-    UNROLL_FULLY
-    for (int r = 0; r < n; r++) {
-        any |= block_of(g, rows, r, b)->fine;
-    }
-    return any != 0;
-}
-
 /* The group at `at` of a panel of which `left` blocks are left; panel_group_at. */
 static ALWAYS_INLINE struct group group_at(const unsigned char *at, size_t left, struct shape k)
 {
@@ -68,18 +57,73 @@ static ALWAYS_INLINE struct group group_at(const unsigned char *at, size_t left,
     return g;
 }
 
-/* Asks for the lines that lie PREFETCH_BYTES ahead of block b's share of its group, in the order of addresses: the
- * hardware's prefetchers stop at pages and take time to start anew. On Zen 4 one row of 4-bit codes, K 1536, streams
- * from memory at 27 GB/s with this, at 15 without. */
-static ALWAYS_INLINE void prefetch(const struct group *g, size_t b, struct shape k)
+/* Block b of a panel, by itself. */
+struct block {
+    struct group from;
+    size_t at; /* in the group */
+    const unsigned char *codes;
+};
+static ALWAYS_INLINE struct block panel_block(const struct job *g, const unsigned char *panel, size_t b, struct shape k)
+{
+    size_t group = b / PANEL_GROUP;
+    struct block out = {.from = group_at(panel + group * g->group_bytes, g->n_blocks - group * PANEL_GROUP, k),
+                        .at = b % PANEL_GROUP};
+    out.codes = out.from.codes + out.at * (size_t)(k.bits * 64);
+    return out;
+}
+
+/* Blocks of a panel in which a row of the tile has a second term: noted on the way, without a branch that could be
+ * mistaken, and done behind the others. Room for what one more group may bring. */
+enum { FINE_ROOM = 64, FINE_FULL = FINE_ROOM - PANEL_GROUP };
+struct fine_list {
+    size_t n;
+    uint32_t at[FINE_ROOM];
+};
+
+/* Notes block number `at` of the panel, b of the group at `rows`, if it is one. */
+static ALWAYS_INLINE void note_fine(struct fine_list *list, const struct job *g, const unsigned char *rows, size_t b,
+                                    size_t at, int n)
+{
+    uint32_t any = 0;
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        any |= block_of(g, rows, r, b)->fine;
+    }
+    list->at[list->n] = (uint32_t)at;
+    list->n += any;
+}
+
+/* Bytes of a block in its group, more or less: the units are left out. */
+static ALWAYS_INLINE int share_bytes(struct shape k)
+{
+    const int scales = (k.has_unit ? 17 : 32) * k.parts * (k.has_min ? 2 : 1);
+    return k.bits * 64 + scales;
+}
+
+/* Asks for a block's share of its group PREFETCH_BYTES ahead of `at`. */
+static ALWAYS_INLINE void prefetch_share(const unsigned char *at, struct shape k)
 {
     enum { PREFETCH_BYTES = 8192 };
-    const int scales = (k.has_unit ? 17 : 32) * k.parts * (k.has_min ? 2 : 1), share = k.bits * 64 + scales;
-    uintptr_t at = (uintptr_t)g->codes + PREFETCH_BYTES + b * (size_t)share; /* behind the last panel: harmless */
+    uintptr_t from = (uintptr_t)at + PREFETCH_BYTES; /* behind the last panel: harmless */
     UNROLL_FULLY
-    for (int line = 0; line < share; line += 64) {
-        __builtin_prefetch((const void *)(at + (uintptr_t)line));
+    for (int line = 0; line < share_bytes(k); line += 64) {
+        __builtin_prefetch((const void *)(from + (uintptr_t)line));
     }
+}
+
+/* On the way through block b of a group, what lies ahead, in the order of addresses: the hardware's prefetchers stop at
+ * pages and take time to start anew. On Zen 4 one row of 4-bit codes, K 1536, streams from memory at 27 GB/s with this,
+ * at 15 without. */
+static ALWAYS_INLINE void prefetch(const struct group *g, size_t b, struct shape k)
+{
+    prefetch_share(g->codes + b * (size_t)share_bytes(k), k);
+}
+
+/* On the way through the second terms, the i-th block of them: what would be next. Four rows are a tenth faster for it.
+ */
+static ALWAYS_INLINE void prefetch_behind(const struct job *g, const unsigned char *panel, size_t i, struct shape k)
+{
+    prefetch_share(panel + g->n_blocks / PANEL_GROUP * g->group_bytes + i * (size_t)share_bytes(k), k);
 }
 
 /* Rows in a chunk: a multiple of a tile that fits cache_bytes. */

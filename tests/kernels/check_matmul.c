@@ -415,7 +415,9 @@ static void bench_matmul(struct check *c, int kind)
 {
     static const int row_counts[] = {1, 2, 4, 8, 16, 64};
     static const size_t widths[] = {576, 1536, 8960};
-    bench_shape(c, (enum panel_kind)kind, 1536, 1, 160);
+    for (size_t i = 0; i < ARRAY_LEN(row_counts) - 1; i++) {
+        bench_shape(c, (enum panel_kind)kind, 1536, row_counts[i], 160);
+    }
     for (size_t w = 0; w < ARRAY_LEN(widths); w++) {
         for (size_t i = 0; i < ARRAY_LEN(row_counts); i++) {
             if (widths[w] == 1536 || row_counts[i] == 1 || row_counts[i] == 64) {

@@ -122,49 +122,49 @@ static ALWAYS_INLINE void dot_part(const struct job *g, const unsigned char *cod
     dot(codes, part * words, (part + 1) * words, table, q, n, quads, k, is_lo, acc);
 }
 
-/* product[r] += min times the sum of the inputs over half a block, in units of d. */
+/* product[r] += min times the sum of one term's inputs over half a block, in units of d. */
 static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
-                                       bool is_fine, float32x4_t min, float32x4_t *product)
+                                       bool is_lo, float32x4_t min, float32x4_t *product)
 {
-    min = vmulq_n_f32(min, is_fine ? -1.0f / 2048 : -1.0f / 8);
+    min = vmulq_n_f32(min, is_lo ? -1.0f / 2048 : -1.0f / 8);
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         const struct kern_qblock *q = block_of(g, rows, r, b);
-        int32_t total = is_fine ? 256 * q->half[part] + q->half_lo[part] : q->half[part];
+        int32_t total = is_lo ? q->half_lo[part] : q->half[part];
         product[r] = vfmaq_n_f32(product[r], min, (float)total);
     }
 }
 
-/* The float steps that kern.h prescribes for a block's part, one quad. */
+/* The float steps that kern.h prescribes for a block's part and one term, one quad. */
 static ALWAYS_INLINE void add_quad(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
-                                   int part, int v, int n, struct shape k, bool is_fine, const int32x4_t *acc,
+                                   int part, int v, int n, struct shape k, bool is_lo, const int32x4_t *acc,
                                    float32x4_t *sum)
 {
     size_t at = b * (size_t)k.parts + (size_t)part;
     float32x4_t scale = scale_row(from->scales, from->unit, at, v, k);
     float32x4_t min = k.has_min ? scale_row(from->mins, from->min_unit, at, v, k) : scale;
-    scale = is_fine ? vmulq_n_f32(scale, 1.0f / 256) : scale;
+    scale = is_lo ? vmulq_n_f32(scale, 1.0f / 256) : scale;
     float32x4_t product[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         product[r] = vmulq_f32(scale, vcvtq_f32_s32(acc[r]));
     }
     if (k.has_min && k.parts == 2) {
-        add_half_min(g, rows, b, part, n, is_fine, min, product);
+        add_half_min(g, rows, b, part, n, is_lo, min, product);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         const struct kern_qblock *q = block_of(g, rows, r, b);
         sum[r] = vfmaq_n_f32(sum[r], product[r], q->d);
-        sum[r] = k.has_min && k.parts == 1 ? vfmaq_n_f32(sum[r], min, q->s) : sum[r];
+        sum[r] = k.has_min && k.parts == 1 && !is_lo ? vfmaq_n_f32(sum[r], min, q->s) : sum[r];
     }
 }
 
-/* One block's part of a tile from quad `first` on: integer dot, then the float steps kern.h prescribes. rows: from the
- * group's inputs on. */
+/* One block's part of a tile, one term, from quad `first` on: integer dot, then the float steps kern.h prescribes.
+ * rows: from the group's inputs on. */
 static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, uint8x16_t table,
                                     const unsigned char *rows, size_t b, int part, int first, int n, int quads,
-                                    struct shape k, bool is_fine, float32x4_t (*sum)[TILE_ROWS])
+                                    struct shape k, bool is_lo, float32x4_t (*sum)[TILE_ROWS])
 {
     const unsigned char *codes = from->codes + b * (size_t)(k.bits * 64) + 16 * first;
     int32x4_t acc[QUADS][TILE_ROWS];
@@ -175,41 +175,39 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *fro
             acc[v][r] = vdupq_n_s32(0);
         }
     }
-    dot_part(g, codes, table, rows, b, part, n, quads, k, false, acc);
-    if (is_fine) {
-        UNROLL_FULLY
-        for (int r = 0; r < n; r++) {
-            UNROLL_FULLY
-            for (int v = 0; v < quads; v++) {
-                acc[v][r] = vshlq_n_s32(acc[v][r], 8);
-            }
-        }
-        dot_part(g, codes, table, rows, b, part, n, quads, k, true, acc);
-    }
+    dot_part(g, codes, table, rows, b, part, n, quads, k, is_lo, acc);
     UNROLL_FULLY
     for (int v = 0; v < quads; v++) {
-        add_quad(g, from, rows, b, part, first + v, n, k, is_fine, acc[v], sum[v]);
+        add_quad(g, from, rows, b, part, first + v, n, k, is_lo, acc[v], sum[v]);
     }
 }
 
-/* A group of a tile. Where no row of the tile has a second term in a block, none is computed. */
-static ALWAYS_INLINE void tile_group(const struct job *g, const struct group *from, uint8x16_t table,
-                                     const unsigned char *rows, int first, int n, int quads, struct shape k,
-                                     float32x4_t (*sum)[TILE_ROWS])
+static ALWAYS_INLINE uint8x16_t load_table(const struct job *g, const unsigned char *panel, struct shape k)
 {
-    for (size_t b = 0; b < from->n_blocks; b++) {
-        if (first == 0) {
-            prefetch(from, b, k);
-        }
-        bool is_fine = any_fine(g, rows, b, n);
-        UNROLL_FULLY
-        for (int part = 0; part < k.parts; part++) {
-            if (is_fine) {
-                tile_part(g, from, table, rows, b, part, first, n, quads, k, true, sum);
-            } else {
-                tile_part(g, from, table, rows, b, part, first, n, quads, k, false, sum);
-            }
-        }
+    return k.has_table ? veorq_u8(vld1q_u8(panel + g->table), vdupq_n_u8(CODE_OFFSET)) : vdupq_n_u8(0);
+}
+
+/* A block of a tile, one term. rows: from the group's inputs on. */
+static ALWAYS_INLINE void tile_block(const struct job *g, const struct group *from, uint8x16_t table,
+                                     const unsigned char *rows, size_t b, int first, int n, int quads, struct shape k,
+                                     bool is_lo, float32x4_t (*sum)[TILE_ROWS])
+{
+    UNROLL_FULLY
+    for (int part = 0; part < k.parts; part++) {
+        tile_part(g, from, table, rows, b, part, first, n, quads, k, is_lo, sum);
+    }
+}
+
+/* The listed blocks' second terms. */
+static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *panel, uint8x16_t table,
+                                    const unsigned char *rows, int first, int n, int quads, struct shape k,
+                                    const struct fine_list *list, float32x4_t (*rest)[TILE_ROWS])
+{
+    for (size_t i = 0; i < list->n; i++) {
+        struct block block = panel_block(g, panel, list->at[i], k);
+        prefetch_behind(g, panel, i, k);
+        const unsigned char *group_rows = rows + (list->at[i] - block.at) * sizeof(struct kern_qblock);
+        tile_block(g, &block.from, table, group_rows, block.at, first, n, quads, k, true, rest);
     }
 }
 
@@ -217,30 +215,41 @@ static ALWAYS_INLINE void tile_group(const struct job *g, const struct group *fr
 static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
                                int first, int n, int quads, struct shape k)
 {
-    float32x4_t sum[QUADS][TILE_ROWS];
-    uint8x16_t table = vdupq_n_u8(0);
-    if (k.has_table) {
-        table = veorq_u8(vld1q_u8(panel + g->table), vdupq_n_u8(CODE_OFFSET));
-    }
+    float32x4_t sum[QUADS][TILE_ROWS], rest[QUADS][TILE_ROWS];
+    uint8x16_t table = load_table(g, panel, k);
+    struct fine_list list;
+    list.n = 0;
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         UNROLL_FULLY
         for (int v = 0; v < quads; v++) {
-            sum[v][r] = vdupq_n_f32(0);
+            sum[v][r] = rest[v][r] = vdupq_n_f32(0);
         }
     }
-    for (size_t left = g->n_blocks; left > 0;) {
-        struct group from = group_at(panel, left, k);
-        tile_group(g, &from, table, rows, first, n, quads, k, sum);
-        left -= from.n_blocks;
-        panel += g->group_bytes;
-        rows += PANEL_GROUP * sizeof(struct kern_qblock);
+    const unsigned char *group_rows = rows, *group = panel;
+    for (size_t at = 0; at < g->n_blocks; at += PANEL_GROUP) {
+        struct group from = group_at(group, g->n_blocks - at, k);
+        for (size_t b = 0; b < from.n_blocks; b++) {
+            if (first == 0) {
+                prefetch(&from, b, k);
+            }
+            note_fine(&list, g, group_rows, b, at + b, n);
+            tile_block(g, &from, table, group_rows, b, first, n, quads, k, false, sum);
+        }
+        if (list.n > FINE_FULL) {
+            add_rests(g, panel, table, rows, first, n, quads, k, &list, rest);
+            list.n = 0;
+        }
+        group += g->group_bytes;
+        group_rows += PANEL_GROUP * sizeof(struct kern_qblock);
     }
+    add_rests(g, panel, table, rows, first, n, quads, k, &list, rest);
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         UNROLL_FULLY
         for (int v = 0; v < quads; v++) {
-            vst1q_f32(out + (size_t)r * g->out_stride + 4 * (size_t)(first + v), sum[v][r]);
+            float *to = out + (size_t)r * g->out_stride + 4 * (size_t)(first + v);
+            vst1q_f32(to, vaddq_f32(sum[v][r], rest[v][r]));
         }
     }
 }

@@ -5,41 +5,52 @@
 
 #include <math.h>
 
-/* Sum of (code - zero point) * (256 * hi + lo) over the inputs of one scale, number `at`, exact. */
+/* Sum of (code - zero point) * term over the inputs of one scale, number `at`, exact. */
 static int32_t dot(enum panel_kind kind, const unsigned char *panel, size_t k, const struct kern_qblock *row, size_t at,
-                   int lane)
+                   bool is_lo, int lane)
 {
     const struct panel_info *info = panel_info(kind);
     int32_t acc = 0;
     for (size_t in = at * info->block; in < (at + 1) * info->block; in++) {
         const struct kern_qblock *q = &row[in / PANEL_BLOCK];
-        int x = 256 * q->hi[in % PANEL_BLOCK] + q->lo[in % PANEL_BLOCK];
+        int x = is_lo ? q->lo[in % PANEL_BLOCK] : q->hi[in % PANEL_BLOCK];
         acc += (panel_code(kind, panel, k, in, lane) - info->zero_point) * x;
     }
     return acc;
+}
+
+/* out with the step of one scale, number `at`, for one of the terms. */
+static float add_term(enum panel_kind kind, const unsigned char *panel, size_t k, const struct kern_qblock *row,
+                      size_t at, bool is_lo, int lane, float out)
+{
+    const struct panel_info *info = panel_info(kind);
+    size_t parts = PANEL_BLOCK / info->block;
+    const struct kern_qblock *q = &row[at / parts];
+    float scale = panel_scale(kind, panel, k, at, lane) * (is_lo ? 1.0f / 256 : 1.0f);
+    float product = scale * (float)dot(kind, panel, k, row, at, is_lo, lane);
+    if (info->has_min && parts == 2) {
+        float min = panel_min(kind, panel, k, at, lane) * (is_lo ? -1.0f / 2048 : -1.0f / 8);
+        product = fmaf(min, (float)(is_lo ? q->half_lo : q->half)[at % 2], product);
+    }
+    return fmaf(product, q->d, out);
 }
 
 static float quant_element(enum panel_kind kind, const unsigned char *panel, size_t k, const struct kern_qblock *row,
                            int lane)
 {
     const struct panel_info *info = panel_info(kind);
-    size_t parts = PANEL_BLOCK / info->block;
-    float out = 0;
-    for (size_t at = 0; at < k / info->block; at++) {
-        const struct kern_qblock *q = &row[at / parts];
-        float product =
-            panel_scale(kind, panel, k, at, lane) * (1.0f / 256) * (float)dot(kind, panel, k, row, at, lane);
-        float min = info->has_min ? panel_min(kind, panel, k, at, lane) : 0;
-        if (info->has_min && parts == 2) {
-            int32_t sum = 256 * q->half[at % 2] + q->half_lo[at % 2];
-            product = fmaf(min * (-1.0f / 2048), (float)sum, product);
-        }
-        out = fmaf(product, q->d, out);
+    size_t parts = PANEL_BLOCK / info->block, n_blocks = k / PANEL_BLOCK;
+    float out = 0, rest = 0;
+    for (size_t at = 0; at < n_blocks * parts; at++) {
+        out = add_term(kind, panel, k, row, at, false, lane, out);
         if (info->has_min && parts == 1) {
-            out = fmaf(min, q->s, out);
+            out = fmaf(panel_min(kind, panel, k, at, lane), row[at].s, out);
         }
     }
-    return out;
+    for (size_t at = 0; at < n_blocks * parts; at++) {
+        rest = row[at / parts].fine != 0 ? add_term(kind, panel, k, row, at, true, lane, rest) : rest;
+    }
+    return out + rest;
 }
 
 static float float_element(enum panel_kind kind, const unsigned char *panel, size_t k, const float *x, int lane)

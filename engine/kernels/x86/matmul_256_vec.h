@@ -93,18 +93,18 @@ static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, _
     dot_words(codes, part * words, (part + 1) * words, table, is_lo ? first->lo : first->hi, g->row_bytes, n, k, acc);
 }
 
-/* product[h][r] += min times the sum of the inputs over half a block, in units of d. */
+/* product[h][r] += min times the sum of one term's inputs over half a block, in units of d. */
 static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
-                                       bool is_fine, __m256 min[WIDTH], __m256 product[WIDTH][TILE_ROWS])
+                                       bool is_lo, __m256 min[WIDTH], __m256 product[WIDTH][TILE_ROWS])
 {
     UNROLL_FULLY
     for (int h = 0; h < WIDTH; h++) {
-        min[h] = _mm256_mul_ps(min[h], _mm256_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
+        min[h] = _mm256_mul_ps(min[h], _mm256_set1_ps(is_lo ? -1.0f / 2048 : -1.0f / 8));
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         const struct kern_qblock *q = block_of(g, rows, r, b);
-        int32_t total = is_fine ? 256 * q->half[part] + q->half_lo[part] : q->half[part];
+        int32_t total = is_lo ? q->half_lo[part] : q->half[part];
         UNROLL_FULLY
         for (int h = 0; h < WIDTH; h++) {
             product[h][r] = _mm256_fmadd_ps(min[h], _mm256_set1_ps((float)total), product[h][r]);
@@ -126,9 +126,9 @@ static ALWAYS_INLINE void add_min(const struct job *g, const unsigned char *rows
     }
 }
 
-/* The float steps that kern.h prescribes, for part `part` of block b, halves from `first` on. */
+/* The float steps that kern.h prescribes, for part `part` of block b and one term, halves from `first` on. */
 static ALWAYS_INLINE void add_part(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
-                                   int part, int first, int n, struct shape k, bool is_fine,
+                                   int part, int first, int n, struct shape k, bool is_lo,
                                    __m256i acc[WIDTH][TILE_ROWS], __m256 sum[WIDTH][TILE_ROWS])
 {
     size_t at = b * (size_t)k.parts + (size_t)part;
@@ -136,7 +136,7 @@ static ALWAYS_INLINE void add_part(const struct job *g, const struct group *from
     UNROLL_FULLY
     for (int h = 0; h < WIDTH; h++) {
         __m256 scale = scale_row(from->scales, from->unit, at, first + h, k);
-        scale = is_fine ? _mm256_mul_ps(scale, _mm256_set1_ps(1.0f / 256)) : scale;
+        scale = is_lo ? _mm256_mul_ps(scale, _mm256_set1_ps(1.0f / 256)) : scale;
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
             product[h][r] = _mm256_mul_ps(scale, _mm256_cvtepi32_ps(acc[h][r]));
@@ -144,7 +144,7 @@ static ALWAYS_INLINE void add_part(const struct job *g, const struct group *from
         min[h] = k.has_min ? scale_row(from->mins, from->min_unit, at, first + h, k) : scale;
     }
     if (k.has_min && k.parts == 2) {
-        add_half_min(g, rows, b, part, n, is_fine, min, product);
+        add_half_min(g, rows, b, part, n, is_lo, min, product);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
@@ -154,15 +154,15 @@ static ALWAYS_INLINE void add_part(const struct job *g, const struct group *from
             sum[h][r] = _mm256_fmadd_ps(product[h][r], d, sum[h][r]);
         }
     }
-    if (k.has_min && k.parts == 1) {
+    if (k.has_min && k.parts == 1 && !is_lo) { /* s has both terms */
         add_min(g, rows, b, n, min, sum);
     }
 }
 
-/* One block's part of a tile, halves first .. first+WIDTH-1. rows: from the group's inputs on. */
+/* One block's part of a tile, one term, halves first .. first+WIDTH-1. rows: from the group's inputs on. */
 static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, __m256i table,
                                     const unsigned char *rows, size_t b, int part, int first, int n, struct shape k,
-                                    bool is_fine, __m256 sum[WIDTH][TILE_ROWS])
+                                    bool is_lo, __m256 sum[WIDTH][TILE_ROWS])
 {
     const unsigned char *codes = from->codes + b * (size_t)(k.bits * 64) + 32 * first;
     __m256i acc[WIDTH][TILE_ROWS];
@@ -173,39 +173,39 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *fro
             acc[h][r] = _mm256_setzero_si256();
         }
     }
-    dot(g, codes, table, rows, b, part, n, k, false, acc);
-    if (is_fine) {
-        UNROLL_FULLY
-        for (int h = 0; h < WIDTH; h++) {
-            UNROLL_FULLY
-            for (int r = 0; r < n; r++) {
-                acc[h][r] = _mm256_slli_epi32(acc[h][r], 8);
-            }
-        }
-        dot(g, codes, table, rows, b, part, n, k, true, acc);
-    }
-    add_part(g, from, rows, b, part, first, n, k, is_fine, acc, sum);
+    dot(g, codes, table, rows, b, part, n, k, is_lo, acc);
+    add_part(g, from, rows, b, part, first, n, k, is_lo, acc, sum);
 }
 
-/* A group of a tile. */
-static ALWAYS_INLINE void tile_group(const struct job *g, const struct group *from, __m256i table,
-                                     const unsigned char *rows, int first, int n_halves, int n, struct shape k,
-                                     __m256 sum[HALVES][TILE_ROWS])
+/* A block of a tile, one term. */
+static ALWAYS_INLINE void tile_block(const struct job *g, const struct group *from, __m256i table,
+                                     const unsigned char *rows, size_t b, int first, int n_halves, int n,
+                                     struct shape k, bool is_lo, __m256 sum[HALVES][TILE_ROWS])
 {
-    for (size_t b = 0; b < from->n_blocks; b++) {
-        prefetch(from, b, k);
-        bool is_fine = any_fine(g, rows, b, n);
+    UNROLL_FULLY
+    for (int h = 0; h < n_halves; h += WIDTH) {
         UNROLL_FULLY
-        for (int h = 0; h < n_halves; h += WIDTH) {
-            UNROLL_FULLY
-            for (int part = 0; part < k.parts; part++) {
-                if (is_fine) {
-                    tile_part(g, from, table, rows, b, part, first + h, n, k, true, sum + h);
-                } else {
-                    tile_part(g, from, table, rows, b, part, first + h, n, k, false, sum + h);
-                }
-            }
+        for (int part = 0; part < k.parts; part++) {
+            tile_part(g, from, table, rows, b, part, first + h, n, k, is_lo, sum + h);
         }
+    }
+}
+
+static ALWAYS_INLINE __m256i load_table(const struct job *g, const unsigned char *panel, struct shape k)
+{
+    return k.has_table ? _mm256_load_si256((const __m256i *)(const void *)(panel + g->table)) : _mm256_setzero_si256();
+}
+
+/* The listed blocks' second terms. */
+static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *panel, __m256i table,
+                                    const unsigned char *rows, int first, int n_halves, int n, struct shape k,
+                                    const struct fine_list *list, __m256 rest[HALVES][TILE_ROWS])
+{
+    for (size_t i = 0; i < list->n; i++) {
+        struct block block = panel_block(g, panel, list->at[i], k);
+        prefetch_behind(g, panel, i, k);
+        const unsigned char *group_rows = rows + (list->at[i] - block.at) * sizeof(struct kern_qblock);
+        tile_block(g, &block.from, table, group_rows, block.at, first, n_halves, n, k, true, rest);
     }
 }
 
@@ -213,27 +213,35 @@ static ALWAYS_INLINE void tile_group(const struct job *g, const struct group *fr
 static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
                                int first, int n_halves, int n, struct shape k)
 {
-    __m256 sum[HALVES][TILE_ROWS];
-    __m256i table = _mm256_setzero_si256();
-    if (k.has_table) {
-        table = _mm256_load_si256((const __m256i *)(const void *)(panel + g->table));
-    }
+    __m256 sum[HALVES][TILE_ROWS], rest[HALVES][TILE_ROWS];
+    __m256i table = load_table(g, panel, k);
+    struct fine_list list;
+    list.n = 0;
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        sum[0][r] = sum[1][r] = _mm256_setzero_ps();
+        sum[0][r] = sum[1][r] = rest[0][r] = rest[1][r] = _mm256_setzero_ps();
     }
-    for (size_t left = g->n_blocks; left > 0;) {
-        struct group from = group_at(panel, left, k);
-        tile_group(g, &from, table, rows, first, n_halves, n, k, sum);
-        left -= from.n_blocks;
-        panel += g->group_bytes;
-        rows += PANEL_GROUP * sizeof(struct kern_qblock);
+    const unsigned char *group_rows = rows, *group = panel;
+    for (size_t at = 0; at < g->n_blocks; at += PANEL_GROUP) {
+        struct group from = group_at(group, g->n_blocks - at, k);
+        for (size_t b = 0; b < from.n_blocks; b++) {
+            prefetch(&from, b, k);
+            note_fine(&list, g, group_rows, b, at + b, n);
+            tile_block(g, &from, table, group_rows, b, first, n_halves, n, k, false, sum);
+        }
+        if (list.n > FINE_FULL) {
+            add_rests(g, panel, table, rows, first, n_halves, n, k, &list, rest);
+            list.n = 0;
+        }
+        group += g->group_bytes;
+        group_rows += PANEL_GROUP * sizeof(struct kern_qblock);
     }
+    add_rests(g, panel, table, rows, first, n_halves, n, k, &list, rest);
     UNROLL_FULLY
     for (int h = 0; h < n_halves; h++) {
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            _mm256_storeu_ps(out + (size_t)r * g->out_stride + 8 * (first + h), sum[h][r]);
+            _mm256_storeu_ps(out + (size_t)r * g->out_stride + 8 * (first + h), _mm256_add_ps(sum[h][r], rest[h][r]));
         }
     }
 }

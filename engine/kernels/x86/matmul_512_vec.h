@@ -2,7 +2,9 @@
 #ifndef INFCGI_KERNELS_X86_MATMUL_512_VEC_H
 #define INFCGI_KERNELS_X86_MATMUL_512_VEC_H
 
-enum { LINE_BYTES = 64 };
+#include <string.h>
+
+enum { LINE_BYTES = 64, REST_ROWS = 8 };
 
 static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
 {
@@ -67,6 +69,84 @@ static ALWAYS_INLINE __m512i code_words(const unsigned char *codes, __m512i tabl
 static ALWAYS_INLINE __m512i load_table(const struct job *g, const unsigned char *panel, struct shape k)
 {
     return k.has_table ? _mm512_load_si512(panel + g->table) : _mm512_setzero_si512();
+}
+
+/* Four activation bytes, an integer, a float in every lane. */
+static ALWAYS_INLINE __m512i four_bytes(const int8_t *q)
+{
+    int32_t v;
+    memcpy(&v, q, sizeof v);
+    return _mm512_set1_epi32(v);
+}
+
+/* -8 times a sum of activations becomes minus the zero point times it. */
+static ALWAYS_INLINE __m512i zero_times(int32_t sum, struct shape k)
+{
+    __m512i v = _mm512_set1_epi32(sum);
+    return k.zero_point < 8 ? _mm512_srai_epi32(v, (unsigned)__builtin_ctz(8 / (unsigned)k.zero_point))
+                            : _mm512_slli_epi32(v, (unsigned)__builtin_ctz((unsigned)k.zero_point / 8));
+}
+
+/* acc[r] = (codes - zero point) . lo of one part of a block for n rows, whose block it is at q, row_bytes apart. */
+static ALWAYS_INLINE void rest_dot(const unsigned char *codes, __m512i table, const unsigned char *q, size_t row_bytes,
+                                   int part, int n, struct shape k, __m512i *acc)
+{
+    const struct kern_qblock *of[REST_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        of[r] = (const void *)(q + (size_t)r * row_bytes);
+        acc[r] = k.zero_point != 0 ? zero_times(k.parts == 2 ? of[r]->half_lo[part] : of[r]->zero_lo, k)
+                                   : _mm512_setzero_si512();
+    }
+    int words = PANEL_BLOCK / 4 / k.parts;
+    UNROLL_FULLY
+    for (int v = part * words; v < part * words + words; v++) {
+        __m512i c = code_words(codes, table, v, k);
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            acc[r] = _mm512_dpbusd_epi32(acc[r], c, four_bytes(of[r]->lo + 4 * v));
+        }
+    }
+}
+
+/* rest[r] with one part of a block. */
+static ALWAYS_INLINE void rest_part(const struct block *block, __m512i table, const unsigned char *q, size_t row_bytes,
+                                    int part, int n, struct shape k, __m512 *rest)
+{
+    __m512i acc[REST_ROWS];
+    rest_dot(block->codes, table, q, row_bytes, part, n, k, acc);
+    const struct group *from = &block->from;
+    size_t at = block->at * (size_t)k.parts + (size_t)part;
+    __m512 scale = _mm512_mul_ps(scale_row(from->scales, from->unit, at, k), _mm512_set1_ps(1.0f / 256));
+    __m512 min = _mm512_setzero_ps();
+    if (k.has_min && k.parts == 2) {
+        min = _mm512_mul_ps(scale_row(from->mins, from->min_unit, at, k), _mm512_set1_ps(-1.0f / 2048));
+    }
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        const struct kern_qblock *of = (const void *)(q + (size_t)r * row_bytes);
+        __m512 product = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r]));
+        if (k.has_min && k.parts == 2) {
+            product = _mm512_fmadd_ps(min, _mm512_cvtepi32_ps(_mm512_set1_epi32(of->half_lo[part])), product);
+        }
+        rest[r] = _mm512_fmadd_ps(product, _mm512_set1_ps(of->d), rest[r]);
+    }
+}
+
+/* The listed blocks' second terms of n <= REST_ROWS rows, which lie at `rows`. */
+static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *panel, __m512i table,
+                                    const unsigned char *rows, int n, struct shape k, const struct fine_list *list,
+                                    __m512 *rest)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        struct block block = panel_block(g, panel, list->at[i], k);
+        prefetch_behind(g, panel, i, k);
+        const unsigned char *q = rows + list->at[i] * sizeof(struct kern_qblock);
+        UNROLL_FULLY
+        for (int part = 0; part < k.parts; part++) {
+            rest_part(&block, table, q, g->row_bytes, part, n, k, rest);
+        }
+    }
 }
 
 #endif

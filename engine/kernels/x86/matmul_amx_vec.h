@@ -25,25 +25,21 @@ enum { ROWS_IN_CACHE_BYTES = 1024 * 1024, TILE_ROWS = 16, WORTH_A_TILE = 8 };
 #include "engine/kernels/x86/matmul_512_vec.h"
 
 /* The tiles. */
-#define SUMS    0
-#define SUMS_LO 1
-#define ROWS    2
-#define ROWS_LO 3
-#define CODES   4
+#define SUMS  0
+#define ROWS  1
+#define CODES 2
 
 /* Integer sums of a block, or of each part of one. */
 struct block_sums {
-    _Alignas(64) int32_t hi[2][TILE_ROWS][PANEL_ROWS];
-    int32_t lo[2][TILE_ROWS][PANEL_ROWS]; /* where is_fine */
-    bool is_fine;
+    _Alignas(64) int32_t part[2][TILE_ROWS][PANEL_ROWS];
 };
 
 static ALWAYS_INLINE void configure(struct shape k)
 {
     struct amx_config c = {.palette = 1};
-    c.rows[SUMS] = c.rows[SUMS_LO] = c.rows[ROWS] = c.rows[ROWS_LO] = TILE_ROWS;
-    c.row_bytes[SUMS] = c.row_bytes[SUMS_LO] = c.row_bytes[CODES] = LINE_BYTES;
-    c.row_bytes[ROWS] = c.row_bytes[ROWS_LO] = (uint16_t)(PANEL_BLOCK / k.parts);
+    c.rows[SUMS] = c.rows[ROWS] = TILE_ROWS;
+    c.row_bytes[SUMS] = c.row_bytes[CODES] = LINE_BYTES;
+    c.row_bytes[ROWS] = (uint16_t)(PANEL_BLOCK / k.parts);
     c.rows[CODES] = (uint8_t)(PANEL_BLOCK / 4 / k.parts);
     AMX_CONFIGURE(&c);
 }
@@ -70,7 +66,6 @@ static ALWAYS_INLINE void block_products(const struct job *g, const struct group
     _Alignas(64) unsigned char room[PANEL_BLOCK / 4 * LINE_BYTES];
     const unsigned char *codes = byte_lines(from->codes + b * (size_t)(k.bits * LINE_BYTES), table, k, room);
     const struct kern_qblock *q = block_of(g, rows, 0, b);
-    out->is_fine = any_fine(g, rows, b, TILE_ROWS);
     UNROLL_FULLY
     for (int part = 0; part < k.parts; part++) {
         int at = PANEL_BLOCK / k.parts * part;
@@ -82,40 +77,24 @@ static ALWAYS_INLINE void block_products(const struct job *g, const struct group
         } else {
             AMX_DOT_SIGNED(SUMS, ROWS, CODES);
         }
-        AMX_STORE(SUMS, out->hi[part], LINE_BYTES);
-        if (out->is_fine) {
-            AMX_LOAD(ROWS_LO, q->lo + at, g->row_bytes);
-            AMX_ZERO(SUMS_LO);
-            if (k.has_min) {
-                AMX_DOT_UNSIGNED(SUMS_LO, ROWS_LO, CODES);
-            } else {
-                AMX_DOT_SIGNED(SUMS_LO, ROWS_LO, CODES);
-            }
-            AMX_STORE(SUMS_LO, out->lo[part], LINE_BYTES);
-        }
+        AMX_STORE(SUMS, out->part[part], LINE_BYTES);
     }
 }
 
 /* The float steps that kern.h prescribes, for one part of block b. */
 static ALWAYS_INLINE void add_part(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
-                                   int part, struct shape k, bool is_fine, const struct block_sums *sums, __m512 *sum)
+                                   int part, struct shape k, const struct block_sums *sums, __m512 *sum)
 {
     size_t at = b * (size_t)k.parts + (size_t)part;
     __m512 scale = scale_row(from->scales, from->unit, at, k);
     __m512 min = k.has_min ? scale_row(from->mins, from->min_unit, at, k) : _mm512_setzero_ps();
-    __m512 half_min = _mm512_mul_ps(min, _mm512_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
-    scale = is_fine ? _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / 256)) : scale;
+    __m512 half_min = _mm512_mul_ps(min, _mm512_set1_ps(-1.0f / 8));
     UNROLL_FULLY
     for (int r = 0; r < TILE_ROWS; r++) {
         const struct kern_qblock *q = block_of(g, rows, r, b);
-        __m512i acc = _mm512_load_si512(sums->hi[part][r]);
-        if (is_fine) {
-            acc = _mm512_add_epi32(_mm512_slli_epi32(acc, 8), _mm512_load_si512(sums->lo[part][r]));
-        }
-        __m512 product = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc));
+        __m512 product = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_load_si512(sums->part[part][r])));
         if (k.has_min && k.parts == 2) {
-            int32_t total = is_fine ? 256 * q->half[part] + q->half_lo[part] : q->half[part];
-            product = _mm512_fmadd_ps(half_min, _mm512_cvtepi32_ps(_mm512_set1_epi32(total)), product);
+            product = _mm512_fmadd_ps(half_min, _mm512_cvtepi32_ps(_mm512_set1_epi32(q->half[part])), product);
         }
         sum[r] = _mm512_fmadd_ps(product, _mm512_set1_ps(q->d), sum[r]);
         sum[r] = k.has_min && k.parts == 1 ? _mm512_fmadd_ps(min, _mm512_set1_ps(q->s), sum[r]) : sum[r];
@@ -127,11 +106,7 @@ static ALWAYS_INLINE void add_block(const struct job *g, const struct group *fro
 {
     UNROLL_FULLY
     for (int part = 0; part < k.parts; part++) {
-        if (sums->is_fine) {
-            add_part(g, from, rows, b, part, k, true, sums, sum);
-        } else {
-            add_part(g, from, rows, b, part, k, false, sums, sum);
-        }
+        add_part(g, from, rows, b, part, k, sums, sum);
     }
 }
 
@@ -140,11 +115,13 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
 {
     struct block_sums sums[2]; /* of the block whose products are under way and of the one before it */
     __m512i table = load_table(g, panel, k);
-    __m512 sum[TILE_ROWS];
+    __m512 sum[TILE_ROWS], rest[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < TILE_ROWS; r++) {
-        sum[r] = _mm512_setzero_ps();
+        sum[r] = rest[r] = _mm512_setzero_ps();
     }
+    struct fine_list list;
+    list.n = 0;
     struct group from[2]; /* likewise */
     for (size_t b = 0; b <= g->n_blocks; b++) {
         size_t group = b / PANEL_GROUP, in_group = b % PANEL_GROUP;
@@ -153,16 +130,23 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
             from[b % 2] = group_at(panel + group * g->group_bytes, g->n_blocks - group * PANEL_GROUP, k);
             prefetch(&from[b % 2], in_group, k);
             block_products(g, &from[b % 2], table, group_rows, in_group, k, &sums[b % 2]);
+            note_fine(&list, g, group_rows, in_group, b, TILE_ROWS);
         }
         if (b > 0) {
             group = (b - 1) / PANEL_GROUP;
             group_rows = rows + group * PANEL_GROUP * sizeof(struct kern_qblock);
             add_block(g, &from[(b - 1) % 2], group_rows, (b - 1) % PANEL_GROUP, k, &sums[(b - 1) % 2], sum);
         }
+        if (list.n > FINE_FULL || b == g->n_blocks) {
+            for (int r = 0; r < TILE_ROWS; r += REST_ROWS) {
+                add_rests(g, panel, table, rows + (size_t)r * g->row_bytes, REST_ROWS, k, &list, rest + r);
+            }
+            list.n = 0;
+        }
     }
     UNROLL_FULLY
     for (int r = 0; r < TILE_ROWS; r++) {
-        _mm512_storeu_ps(out + (size_t)r * g->out_stride, sum[r]);
+        _mm512_storeu_ps(out + (size_t)r * g->out_stride, _mm512_add_ps(sum[r], rest[r]));
     }
 }
 

@@ -11,42 +11,28 @@
 #include <string.h>
 
 /* The second-level cache has 1 MiB on Zen 4 and later, at least that on AVX-512 Intel servers. */
-enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8 };
+enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8, SPLIT_ROWS = 4 };
 #include "engine/kernels/x86/matmul_panels_vec.h"
 
 #include "engine/kernels/x86/matmul_512_vec.h"
 
-/* Four activation bytes, an integer, a float in every lane. */
-static ALWAYS_INLINE __m512i four_bytes(const int8_t *q)
-{
-    int32_t v;
-    memcpy(&v, q, sizeof v);
-    return _mm512_set1_epi32(v);
-}
-
-/* -8 times a sum of activations becomes minus the zero point times it. */
-static ALWAYS_INLINE __m512i zero_times(int32_t sum, struct shape k)
-{
-    __m512i v = _mm512_set1_epi32(sum);
-    return k.zero_point < 8 ? _mm512_srai_epi32(v, (unsigned)__builtin_ctz(8 / (unsigned)k.zero_point))
-                            : _mm512_slli_epi32(v, (unsigned)__builtin_ctz((unsigned)k.zero_point / 8));
-}
-
-/* acc[r] += (codes - zero point) . one term over block b or one part of it. */
+/* acc[r] += (codes - zero point) . hi over block b or one part of it. */
 static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m512i table, const unsigned char *rows,
-                              size_t b, int part, int n, struct shape k, bool is_lo, __m512i *acc)
+                              size_t b, int part, int n, struct shape k, __m512i *acc)
 {
     const int8_t *q[TILE_ROWS];
+    /* Few rows would wait for the latency of their sums: every other word goes to a second one. */
+    const bool is_split = n <= SPLIT_ROWS && k.parts == 1;
+    __m512i odd[SPLIT_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         const struct kern_qblock *block = block_of(g, rows, r, b);
-        q[r] = is_lo ? block->lo : block->hi;
+        if (is_split) {
+            odd[r] = _mm512_setzero_si512();
+        }
+        q[r] = block->hi;
         if (k.zero_point != 0) {
-            const int32_t *half = is_lo ? block->half_lo : block->half;
-            acc[r] = _mm512_add_epi32(acc[r], zero_times(k.parts == 2 ? half[part]
-                                                         : is_lo      ? block->zero_lo
-                                                                      : block->zero,
-                                                         k));
+            acc[r] = _mm512_add_epi32(acc[r], zero_times(k.parts == 2 ? block->half[part] : block->zero, k));
         }
     }
     int words = PANEL_BLOCK / 4 / k.parts;
@@ -55,28 +41,31 @@ static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, _
         __m512i c = code_words(codes, table, v, k);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            acc[r] = _mm512_dpbusd_epi32(acc[r], c, four_bytes(q[r] + 4 * v));
+            __m512i *to = is_split && v % 2 == 1 ? &odd[r] : &acc[r];
+            *to = _mm512_dpbusd_epi32(*to, c, four_bytes(q[r] + 4 * v));
         }
+    }
+    UNROLL_FULLY
+    for (int r = 0; is_split && r < n; r++) {
+        acc[r] = _mm512_add_epi32(acc[r], odd[r]);
     }
 }
 
 /* product[r] += min times the sum of the inputs over half a block, in units of d. */
 static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
-                                       bool is_fine, __m512 min, __m512 *product)
+                                       __m512 min, __m512 *product)
 {
-    min = _mm512_mul_ps(min, _mm512_set1_ps(is_fine ? -1.0f / 2048 : -1.0f / 8));
+    min = _mm512_mul_ps(min, _mm512_set1_ps(-1.0f / 8));
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        const struct kern_qblock *q = block_of(g, rows, r, b);
-        int32_t total = is_fine ? 256 * q->half[part] + q->half_lo[part] : q->half[part];
-        product[r] = _mm512_fmadd_ps(min, _mm512_cvtepi32_ps(_mm512_set1_epi32(total)), product[r]);
+        __m512i half = _mm512_set1_epi32(block_of(g, rows, r, b)->half[part]);
+        product[r] = _mm512_fmadd_ps(min, _mm512_cvtepi32_ps(half), product[r]);
     }
 }
 
 /* One block's part of a tile: integer dot, then the float steps kern.h prescribes. rows: from the group's inputs on. */
 static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, __m512i table,
-                                    const unsigned char *rows, size_t b, int part, int n, struct shape k, bool is_fine,
-                                    __m512 *sum)
+                                    const unsigned char *rows, size_t b, int part, int n, struct shape k, __m512 *sum)
 {
     size_t at = b * (size_t)k.parts + (size_t)part;
     const unsigned char *codes = from->codes + b * (size_t)(k.bits * LINE_BYTES);
@@ -86,22 +75,14 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *fro
     for (int r = 0; r < n; r++) {
         acc[r] = _mm512_setzero_si512();
     }
-    dot(g, codes, table, rows, b, part, n, k, false, acc);
-    if (is_fine) {
-        scale = _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / 256));
-        UNROLL_FULLY
-        for (int r = 0; r < n; r++) {
-            acc[r] = _mm512_slli_epi32(acc[r], 8);
-        }
-        dot(g, codes, table, rows, b, part, n, k, true, acc);
-    }
+    dot(g, codes, table, rows, b, part, n, k, acc);
     __m512 product[TILE_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         product[r] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r]));
     }
     if (k.has_min && k.parts == 2) {
-        add_half_min(g, rows, b, part, n, is_fine, scale_row(from->mins, from->min_unit, at, k), product);
+        add_half_min(g, rows, b, part, n, scale_row(from->mins, from->min_unit, at, k), product);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
@@ -116,43 +97,39 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *fro
     }
 }
 
-/* A group of a tile. */
-static ALWAYS_INLINE void tile_group(const struct job *g, const struct group *from, __m512i table,
-                                     const unsigned char *rows, int n, struct shape k, __m512 *sum)
-{
-    for (size_t b = 0; b < from->n_blocks; b++) {
-        prefetch(from, b, k);
-        bool is_fine = any_fine(g, rows, b, n);
-        UNROLL_FULLY
-        for (int part = 0; part < k.parts; part++) {
-            if (is_fine) {
-                tile_part(g, from, table, rows, b, part, n, k, true, sum);
-            } else {
-                tile_part(g, from, table, rows, b, part, n, k, false, sum);
-            }
-        }
-    }
-}
-
 static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
                                int n, struct shape k)
 {
-    __m512 sum[TILE_ROWS];
+    __m512 sum[TILE_ROWS], rest[TILE_ROWS];
     __m512i table = load_table(g, panel, k);
+    struct fine_list list;
+    list.n = 0;
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        sum[r] = _mm512_setzero_ps();
+        sum[r] = rest[r] = _mm512_setzero_ps();
     }
-    for (size_t left = g->n_blocks; left > 0;) {
-        struct group from = group_at(panel, left, k);
-        tile_group(g, &from, table, rows, n, k, sum);
-        left -= from.n_blocks;
-        panel += g->group_bytes;
-        rows += PANEL_GROUP * sizeof(struct kern_qblock);
+    const unsigned char *group_rows = rows, *group = panel;
+    for (size_t at = 0; at < g->n_blocks; at += PANEL_GROUP) {
+        struct group from = group_at(group, g->n_blocks - at, k);
+        for (size_t b = 0; b < from.n_blocks; b++) {
+            prefetch(&from, b, k);
+            note_fine(&list, g, group_rows, b, at + b, n);
+            UNROLL_FULLY
+            for (int part = 0; part < k.parts; part++) {
+                tile_part(g, &from, table, group_rows, b, part, n, k, sum);
+            }
+        }
+        if (list.n > FINE_FULL) {
+            add_rests(g, panel, table, rows, n, k, &list, rest);
+            list.n = 0;
+        }
+        group += g->group_bytes;
+        group_rows += PANEL_GROUP * sizeof(struct kern_qblock);
     }
+    add_rests(g, panel, table, rows, n, k, &list, rest);
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        _mm512_storeu_ps(out + (size_t)r * g->out_stride, sum[r]);
+        _mm512_storeu_ps(out + (size_t)r * g->out_stride, _mm512_add_ps(sum[r], rest[r]));
     }
 }
 
