@@ -8,6 +8,7 @@ Standard library only.
 import argparse
 import datetime
 import itertools
+import json
 import os
 import sys
 import tempfile
@@ -72,6 +73,9 @@ class Start:
 
     def __init__(self):
         self.setting, self.values = (), {}  # values: {(what, who): [one each round]}
+
+    def name(self):
+        return "start"
 
     def add(self, what, who, value):
         self.values.setdefault((what, who), []).append(value)
@@ -153,15 +157,40 @@ class Model:
         self.start.setting = min(times, key=times.get)
 
     def choose(self):
-        if any(g in self.groups for g in ("shallow", "deep", "q8_0")):
+        unknown = [g for g in self.groups if not self.recall(g)]
+        if "shallow" in unknown or ({"deep", "q8_0"} & set(unknown) and not self.recall("shallow")):
             self.choose_shallow()
-        for group in self.groups:
+        for group in unknown:
             if group in ("deep", "q8_0"):
                 self.choose_deep(group)
             elif group == "streams":
                 self.choose_streams()
             elif group == "start":
                 self.choose_start()
+        self.remember()
+
+    def choices(self, group):
+        """What the settings of a group's tests are remembered under, and who has them."""
+        file = f"{os.path.basename(self.path)} {os.path.getsize(self.path)} threads {self.args.threads}"
+        return {f"{file} {c.name()}": c for c in ([self.start] if group == "start" else self.cells[group])}
+
+    def recall(self, group):
+        """Takes the settings of an earlier run from SETTINGS; False unless all of the group are there."""
+        known, choices = read_settings(self.args.settings), self.choices(group)
+        if not all(name in known for name in choices):
+            return False
+        for name, cell in choices.items():
+            cell.setting = tuple(tuple(pair) for pair in known[name])
+            say(f"{name}: llama.cpp with {setting_text(cell.setting)}, as {self.args.settings} says")
+        return True
+
+    def remember(self):
+        if self.args.settings:
+            known = read_settings(self.args.settings)
+            for group in GROUPS:
+                known.update({name: cell.setting for name, cell in self.choices(group).items() if cell.setting})
+            with open(self.args.settings, "w", encoding="utf-8") as f:
+                json.dump(known, f, indent=1)
 
     # --- rounds ---
 
@@ -243,6 +272,13 @@ def replace_between_markers(path, marker, text):
         f.write(f"{old[:old.index(begin) + len(begin)]}\n{text}{old[old.index(end):]}")
 
 
+def read_settings(path):
+    if not path or not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
 def read_arguments():
     parser = argparse.ArgumentParser()
     for name in ("infcgi", "peer", "checkkern", "command", "marker"):
@@ -252,6 +288,7 @@ def read_arguments():
     parser.add_argument("--only", default="")
     parser.add_argument("--out", default="")
     parser.add_argument("--docs", default="")
+    parser.add_argument("--settings", default="")
     parser.add_argument("models", nargs="+")
     args = parser.parse_args()
     args.only = args.only.replace(",", " ").split() or list(GROUPS)

@@ -8,6 +8,7 @@
 #   THREADS=2      threads of both
 #   PEER_BIN=dir   a folder with llama.cpp's programs, instead of building them
 #   OUT=file       the result goes there too
+#   SETTINGS=file  llama.cpp's best settings, read when they are there, else tried and written
 #   DOCS=file      the result replaces what stands there between the two marker lines
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -103,4 +104,4 @@ for name in MODELS TYPES ONLY ROUNDS THREADS PEER_BIN; do
 done
 exec python3 tests/bench/peer.py --infcgi "$infcgi" --peer "$peer" --checkkern "build/${V:-release}/checkkern" \
     --rounds "${ROUNDS:-5}" --threads "${THREADS:-2}" --only "$only" --marker "bench-peer${types:+-types}" \
-    --out "${OUT:-}" --docs "${DOCS:-}" --command "$command" "${models[@]}"
+    --out "${OUT:-}" --settings "${SETTINGS:-}" --docs "${DOCS:-}" --command "$command" "${models[@]}"
