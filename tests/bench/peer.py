@@ -276,7 +276,10 @@ def read_settings(path):
     if not path or not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as f:
-        return json.load(f)
+        try:
+            return json.load(f)
+        except ValueError as e:
+            sys.exit(f"error: SETTINGS: {path}: expected what an earlier run wrote, found no JSON: {e}")
 
 
 def read_arguments():

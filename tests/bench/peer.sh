@@ -99,7 +99,7 @@ for m in ${MODELS:-$default}; do
 done
 
 command='make bench-peer'
-for name in MODELS TYPES ONLY ROUNDS THREADS PEER_BIN; do
+for name in MODELS TYPES ONLY ROUNDS THREADS PEER_BIN SETTINGS; do
     [ -z "${!name:-}" ] || command+=" $name='$(for w in ${!name}; do basename "$w"; done | xargs)'"
 done
 exec python3 tests/bench/peer.py --infcgi "$infcgi" --peer "$peer" --checkkern "build/${V:-release}/checkkern" \

@@ -417,9 +417,7 @@ static void run_rows(const struct exec *e)
  * each thread. */
 static bool splits_by_rows(const struct exec *e)
 {
-    const struct plan_step *s = e->step->step;
-    bool is_head = s->op == PLAN_MATMUL && s->epilogue == PLAN_LOGITS;
-    return e->n_rows >= CPU_ROWS_PER_THREAD * e->n_threads && !is_head;
+    return e->n_rows >= CPU_ROWS_PER_THREAD * e->n_threads && !cpu_is_head(e->step);
 }
 
 /* Does the step behind the current one read what other threads wrote in it? */

@@ -1,7 +1,8 @@
 /* Shared by the files of the CPU back end, and by nobody else.
  *
  * A step runs in one of two ways, with the same bits either way:
- *   by columns (few rows, and the head): each thread computes its share of the output panels for all rows, and a barrier follows;
+ *   by columns (few rows, and the head): each thread computes its share of the output panels for all rows, and a
+ * barrier follows;
  *   by rows (many rows): each thread takes its share of the rows through all output panels, and only steps that read
  * other threads' rows (attention) need barriers. */
 #ifndef INFCGI_BACKEND_CPU_CPU_INTERNAL_H
@@ -57,6 +58,12 @@ struct cpu_step {
     bool goes_on;        /* by rows, the next step takes each tile of rows before this one takes another */
     float fine;          /* which blocks of a quantised operand row get a second term (kern.h) */
 };
+
+/* The matmul that gives logits. */
+static inline bool cpu_is_head(const struct cpu_step *c)
+{
+    return c->step->op == PLAN_MATMUL && c->step->epilogue == PLAN_LOGITS;
+}
 
 /* Per-thread memory. */
 struct cpu_scratch {

@@ -76,8 +76,6 @@ static int32_t make_step(const struct plan *p, int32_t i, cpu_buf_id *now, struc
     return i;
 }
 
-static bool is_head(const struct cpu_step *c) { return c->step->op == PLAN_MATMUL && c->step->epilogue == PLAN_LOGITS; }
-
 /* Does only step c + 1, a matmul by rows like c, read what c writes? QKV is not one: attention reads other rows of it.
  */
 static bool can_go_on(const struct plan *p, const struct cpu_step *c)
@@ -102,7 +100,7 @@ struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf)
         u.is_normed |= (c->has_norm || c->step->op == PLAN_NORM) && is_read;
         u.by_tiles &= !is_post && (c->dst != buf || c->goes_on) && (c->src != buf || (i > 0 && c[-1].goes_on));
         u.after_gather &= c->step->op == PLAN_GATHER ? c->src != buf : c->after_gather;
-        u.by_head |= is_head(c) && is_read;
+        u.by_head |= cpu_is_head(c) && is_read;
     }
     return u;
 }
