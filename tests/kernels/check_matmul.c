@@ -16,10 +16,13 @@ struct shape {
 };
 
 static const struct shape quant_shapes[] = {
-    {32, 1, 1, false},  {32, 8, 1, false},  {64, 1, 9, false},  {64, 2, 3, false},  {96, 3, 2, false},
-    {96, 4, 1, false},  {160, 5, 1, false}, {160, 7, 2, false}, {96, 9, 1, false},  {64, 15, 1, false},
-    {64, 17, 2, false}, {32, 33, 1, false}, {64, 19, 3, true},  {576, 3, 1, false}, {1024, 1, 2, false},
-    {512, 0, 1, false}, {64, 27, 2, false}, {96, 47, 1, false},
+    {32, 1, 1, false},   {32, 8, 1, false},    {64, 1, 9, false},
+    {64, 2, 3, false},   {96, 3, 2, false},    {96, 4, 1, false},
+    {160, 5, 1, false},  {160, 7, 2, false},   {96, 9, 1, false},
+    {64, 15, 1, false},  {64, 17, 2, false},   {32, 33, 1, false},
+    {64, 19, 3, true},   {576, 3, 1, false},   {1024, 1, 2, false},
+    {512, 0, 1, false},  {64, 27, 2, false},   {96, 47, 1, false},
+    {1824, 3, 1, false}, {4160, 17, 1, false}, /* more blocks than a list of fine ones holds */
 };
 
 static const struct shape float_shapes[] = {
