@@ -29,6 +29,12 @@ def ask(b, text):
     b.keys(text + ENTER)
 
 
+def never_end(b):
+    """Answers go on until they are stopped: the page's requests, until it is loaded again, ask to pass over the model's end."""
+    b.run("const f = window.fetch; window.fetch = (url, o) => f(url, o && o.body ? "
+          "{...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true})} : o)")
+
+
 def is_done(b):
     return bool(answers(b)) and b.visible("#send")
 
@@ -55,8 +61,10 @@ def test_ask_with_the_keyboard(ctx):
 
 
 def test_text_appears_as_it_streams_and_stop_stops(ctx):
-    b = opened(ctx)
+    s = ctx.start("--threads", "1", "--ctx-size", "8192")   # an answer of many seconds
+    b = opened(ctx, s)
     set_greedy(b)
+    never_end(b)
     for how in ("button", "key"):
         b.click("#new")
         ask(b, LONG)
@@ -68,7 +76,7 @@ def test_text_appears_as_it_streams_and_stop_stops(ctx):
         b.wait(lambda: b.visible("#send"), "the stop")
         kept = answers(b)[0]
         assert len(kept) >= len(first) and b.text("#stats")[0].endswith("stopped")
-        assert harness.until(ctx.server.idle, 10), "the engine goes on after a stop"
+        assert harness.until(s.idle, 10), "the engine goes on after a stop"
         assert answers(b)[0] == kept
     assert [m for m in b.console() if not m.startswith("INFO")] == []
 
@@ -131,6 +139,7 @@ def test_errors_are_shown_and_the_question_comes_back(ctx):
 def test_engine_killed_during_an_answer(ctx):
     s = ctx.start()
     b = opened(ctx, s)
+    never_end(b)
     ask(b, LONG)
     b.wait(lambda: answers(b) and answers(b)[0], "the first words")
     s.engine.kill()
