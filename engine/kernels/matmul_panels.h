@@ -61,14 +61,12 @@ static ALWAYS_INLINE struct group group_at(const unsigned char *at, size_t left,
 struct block {
     struct group from;
     size_t at; /* in the group */
-    const unsigned char *codes;
 };
 static ALWAYS_INLINE struct block panel_block(const struct job *g, const unsigned char *panel, size_t b, struct shape k)
 {
     size_t group = b / PANEL_GROUP;
     struct block out = {.from = group_at(panel + group * g->group_bytes, g->n_blocks - group * PANEL_GROUP, k),
                         .at = b % PANEL_GROUP};
-    out.codes = out.from.codes + out.at * (size_t)(k.bits * 64);
     return out;
 }
 

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-enum { LINE_BYTES = 64, REST_ROWS = 8 };
+/* PART_ROWS: rows that the functions on parts of blocks take at most. */
+enum { LINE_BYTES = 64, PART_ROWS = 8, SPLIT_ROWS = 4 };
 
 static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
 {
@@ -87,16 +88,25 @@ static ALWAYS_INLINE __m512i zero_times(int32_t sum, struct shape k)
                             : _mm512_slli_epi32(v, (unsigned)__builtin_ctz((unsigned)k.zero_point / 8));
 }
 
-/* acc[r] = (codes - zero point) . lo of one part of a block for n rows, whose block it is at q, row_bytes apart. */
-static ALWAYS_INLINE void rest_dot(const unsigned char *codes, __m512i table, const unsigned char *q, size_t row_bytes,
-                                   int part, int n, struct shape k, __m512i *acc)
+/* acc[r] = (codes - zero point) . one term of block b or a part of it, for n <= PART_ROWS rows. */
+static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m512i table, const unsigned char *rows,
+                              size_t b, int part, int n, struct shape k, bool is_lo, __m512i *acc)
 {
-    const struct kern_qblock *of[REST_ROWS];
+    const int8_t *q[PART_ROWS];
+    /* Few rows would wait for the latency of their sums: every other word goes to a second one. */
+    const bool is_split = n <= SPLIT_ROWS && k.parts == 1 && !is_lo;
+    __m512i odd[SPLIT_ROWS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        of[r] = (const void *)(q + (size_t)r * row_bytes);
-        acc[r] = k.zero_point != 0 ? zero_times(k.parts == 2 ? of[r]->half_lo[part] : of[r]->zero_lo, k)
-                                   : _mm512_setzero_si512();
+        const struct kern_qblock *block = block_of(g, rows, r, b);
+        if (is_split) {
+            odd[r] = _mm512_setzero_si512();
+        }
+        q[r] = is_lo ? block->lo : block->hi;
+        const int32_t *half = is_lo ? block->half_lo : block->half;
+        acc[r] = k.zero_point == 0 ? _mm512_setzero_si512()
+                 : k.parts == 2    ? zero_times(half[part], k)
+                                   : zero_times(is_lo ? block->zero_lo : block->zero, k);
     }
     int words = PANEL_BLOCK / 4 / k.parts;
     UNROLL_FULLY
@@ -104,36 +114,63 @@ static ALWAYS_INLINE void rest_dot(const unsigned char *codes, __m512i table, co
         __m512i c = code_words(codes, table, v, k);
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
-            acc[r] = _mm512_dpbusd_epi32(acc[r], c, four_bytes(of[r]->lo + 4 * v));
+            __m512i *to = is_split && v % 2 == 1 ? &odd[r] : &acc[r];
+            *to = _mm512_dpbusd_epi32(*to, c, four_bytes(q[r] + 4 * v));
         }
+    }
+    UNROLL_FULLY
+    for (int r = 0; is_split && r < n; r++) {
+        acc[r] = _mm512_add_epi32(acc[r], odd[r]);
     }
 }
 
-/* rest[r] with one part of a block. */
-static ALWAYS_INLINE void rest_part(const struct block *block, __m512i table, const unsigned char *q, size_t row_bytes,
-                                    int part, int n, struct shape k, __m512 *rest)
+/* product[r] += min times the sum of one term's inputs over half a block, in units of d. */
+static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
+                                       bool is_lo, __m512 min, __m512 *product)
 {
-    __m512i acc[REST_ROWS];
-    rest_dot(block->codes, table, q, row_bytes, part, n, k, acc);
-    const struct group *from = &block->from;
-    size_t at = block->at * (size_t)k.parts + (size_t)part;
-    __m512 scale = _mm512_mul_ps(scale_row(from->scales, from->unit, at, k), _mm512_set1_ps(1.0f / 256));
-    __m512 min = _mm512_setzero_ps();
+    min = _mm512_mul_ps(min, _mm512_set1_ps(is_lo ? -1.0f / 2048 : -1.0f / 8));
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        const struct kern_qblock *block = block_of(g, rows, r, b);
+        __m512i total = _mm512_set1_epi32(is_lo ? block->half_lo[part] : block->half[part]);
+        product[r] = _mm512_fmadd_ps(min, _mm512_cvtepi32_ps(total), product[r]);
+    }
+}
+
+/* sum[r] with one term of one block's part: integer dot, then the float steps kern.h prescribes. rows: from the group's
+ * inputs on. */
+static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, __m512i table,
+                                    const unsigned char *rows, size_t b, int part, int n, struct shape k, bool is_lo,
+                                    __m512 *sum)
+{
+    size_t at = b * (size_t)k.parts + (size_t)part;
+    const unsigned char *codes = from->codes + b * (size_t)(k.bits * LINE_BYTES);
+    __m512 scale = scale_row(from->scales, from->unit, at, k);
+    scale = is_lo ? _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / 256)) : scale;
+    __m512i acc[PART_ROWS];
+    dot(g, codes, table, rows, b, part, n, k, is_lo, acc);
+    __m512 product[PART_ROWS];
+    UNROLL_FULLY
+    for (int r = 0; r < n; r++) {
+        product[r] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r]));
+    }
     if (k.has_min && k.parts == 2) {
-        min = _mm512_mul_ps(scale_row(from->mins, from->min_unit, at, k), _mm512_set1_ps(-1.0f / 2048));
+        add_half_min(g, rows, b, part, n, is_lo, scale_row(from->mins, from->min_unit, at, k), product);
     }
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
-        const struct kern_qblock *of = (const void *)(q + (size_t)r * row_bytes);
-        __m512 product = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r]));
-        if (k.has_min && k.parts == 2) {
-            product = _mm512_fmadd_ps(min, _mm512_cvtepi32_ps(_mm512_set1_epi32(of->half_lo[part])), product);
+        sum[r] = _mm512_fmadd_ps(product[r], _mm512_set1_ps(block_of(g, rows, r, b)->d), sum[r]);
+    }
+    if (k.has_min && k.parts == 1 && !is_lo) { /* s has both terms */
+        __m512 min = scale_row(from->mins, from->min_unit, at, k);
+        UNROLL_FULLY
+        for (int r = 0; r < n; r++) {
+            sum[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(block_of(g, rows, r, b)->s), sum[r]);
         }
-        rest[r] = _mm512_fmadd_ps(product, _mm512_set1_ps(of->d), rest[r]);
     }
 }
 
-/* The listed blocks' second terms of n <= REST_ROWS rows, which lie at `rows`. */
+/* The listed blocks' second terms of n <= PART_ROWS rows, which lie at `rows`. */
 static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *panel, __m512i table,
                                     const unsigned char *rows, int n, struct shape k, const struct fine_list *list,
                                     __m512 *rest)
@@ -141,10 +178,10 @@ static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *pa
     for (size_t i = 0; i < list->n; i++) {
         struct block block = panel_block(g, panel, list->at[i], k);
         prefetch_behind(g, panel, i, k);
-        const unsigned char *q = rows + list->at[i] * sizeof(struct kern_qblock);
+        const unsigned char *group_rows = rows + (list->at[i] - block.at) * sizeof(struct kern_qblock);
         UNROLL_FULLY
         for (int part = 0; part < k.parts; part++) {
-            rest_part(&block, table, q, g->row_bytes, part, n, k, rest);
+            tile_part(g, &block.from, table, group_rows, block.at, part, n, k, true, rest);
         }
     }
 }

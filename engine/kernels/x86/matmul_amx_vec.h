@@ -138,8 +138,8 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
             add_block(g, &from[(b - 1) % 2], group_rows, (b - 1) % PANEL_GROUP, k, &sums[(b - 1) % 2], sum);
         }
         if (list.n > FINE_FULL || b == g->n_blocks) {
-            for (int r = 0; r < TILE_ROWS; r += REST_ROWS) {
-                add_rests(g, panel, table, rows + (size_t)r * g->row_bytes, REST_ROWS, k, &list, rest + r);
+            for (int r = 0; r < TILE_ROWS; r += PART_ROWS) {
+                add_rests(g, panel, table, rows + (size_t)r * g->row_bytes, PART_ROWS, k, &list, rest + r);
             }
             list.n = 0;
         }

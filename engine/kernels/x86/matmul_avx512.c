@@ -11,91 +11,10 @@
 #include <string.h>
 
 /* The second-level cache has 1 MiB on Zen 4 and later, at least that on AVX-512 Intel servers. */
-enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8, SPLIT_ROWS = 4 };
+enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8 };
 #include "engine/kernels/x86/matmul_panels_vec.h"
 
 #include "engine/kernels/x86/matmul_512_vec.h"
-
-/* acc[r] += (codes - zero point) . hi over block b or one part of it. */
-static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m512i table, const unsigned char *rows,
-                              size_t b, int part, int n, struct shape k, __m512i *acc)
-{
-    const int8_t *q[TILE_ROWS];
-    /* Few rows would wait for the latency of their sums: every other word goes to a second one. */
-    const bool is_split = n <= SPLIT_ROWS && k.parts == 1;
-    __m512i odd[SPLIT_ROWS];
-    UNROLL_FULLY
-    for (int r = 0; r < n; r++) {
-        const struct kern_qblock *block = block_of(g, rows, r, b);
-        if (is_split) {
-            odd[r] = _mm512_setzero_si512();
-        }
-        q[r] = block->hi;
-        if (k.zero_point != 0) {
-            acc[r] = _mm512_add_epi32(acc[r], zero_times(k.parts == 2 ? block->half[part] : block->zero, k));
-        }
-    }
-    int words = PANEL_BLOCK / 4 / k.parts;
-    UNROLL_FULLY
-    for (int v = part * words; v < part * words + words; v++) {
-        __m512i c = code_words(codes, table, v, k);
-        UNROLL_FULLY
-        for (int r = 0; r < n; r++) {
-            __m512i *to = is_split && v % 2 == 1 ? &odd[r] : &acc[r];
-            *to = _mm512_dpbusd_epi32(*to, c, four_bytes(q[r] + 4 * v));
-        }
-    }
-    UNROLL_FULLY
-    for (int r = 0; is_split && r < n; r++) {
-        acc[r] = _mm512_add_epi32(acc[r], odd[r]);
-    }
-}
-
-/* product[r] += min times the sum of the inputs over half a block, in units of d. */
-static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
-                                       __m512 min, __m512 *product)
-{
-    min = _mm512_mul_ps(min, _mm512_set1_ps(-1.0f / 8));
-    UNROLL_FULLY
-    for (int r = 0; r < n; r++) {
-        __m512i half = _mm512_set1_epi32(block_of(g, rows, r, b)->half[part]);
-        product[r] = _mm512_fmadd_ps(min, _mm512_cvtepi32_ps(half), product[r]);
-    }
-}
-
-/* One block's part of a tile: integer dot, then the float steps kern.h prescribes. rows: from the group's inputs on. */
-static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, __m512i table,
-                                    const unsigned char *rows, size_t b, int part, int n, struct shape k, __m512 *sum)
-{
-    size_t at = b * (size_t)k.parts + (size_t)part;
-    const unsigned char *codes = from->codes + b * (size_t)(k.bits * LINE_BYTES);
-    __m512 scale = scale_row(from->scales, from->unit, at, k);
-    __m512i acc[TILE_ROWS];
-    UNROLL_FULLY
-    for (int r = 0; r < n; r++) {
-        acc[r] = _mm512_setzero_si512();
-    }
-    dot(g, codes, table, rows, b, part, n, k, acc);
-    __m512 product[TILE_ROWS];
-    UNROLL_FULLY
-    for (int r = 0; r < n; r++) {
-        product[r] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(acc[r]));
-    }
-    if (k.has_min && k.parts == 2) {
-        add_half_min(g, rows, b, part, n, scale_row(from->mins, from->min_unit, at, k), product);
-    }
-    UNROLL_FULLY
-    for (int r = 0; r < n; r++) {
-        sum[r] = _mm512_fmadd_ps(product[r], _mm512_set1_ps(block_of(g, rows, r, b)->d), sum[r]);
-    }
-    if (k.has_min && k.parts == 1) {
-        __m512 min = scale_row(from->mins, from->min_unit, at, k);
-        UNROLL_FULLY
-        for (int r = 0; r < n; r++) {
-            sum[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(block_of(g, rows, r, b)->s), sum[r]);
-        }
-    }
-}
 
 static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
                                int n, struct shape k)
@@ -116,7 +35,7 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
             note_fine(&list, g, group_rows, b, at + b, n);
             UNROLL_FULLY
             for (int part = 0; part < k.parts; part++) {
-                tile_part(g, &from, table, group_rows, b, part, n, k, sum);
+                tile_part(g, &from, table, group_rows, b, part, n, k, false, sum);
             }
         }
         if (list.n > FINE_FULL) {
