@@ -65,6 +65,10 @@ else
         exec 9>&-
     fi
 fi
+if ! make -q V="${V:-release}" "$infcgi" "build/${V:-release}/checkkern"; then
+    echo "error: $infcgi and checkkern are older than their sources: make bench-peer builds them first" >&2
+    exit 66
+fi
 for p in llama-bench llama-batched-bench ${TYPES:+llama-quantize}; do
     [ -x "$peer/$p" ] || { echo "error: $peer/$p is not there" >&2; exit 66; }
 done
