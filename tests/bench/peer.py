@@ -277,9 +277,12 @@ def read_settings(path):
         return {}
     with open(path, encoding="utf-8") as f:
         try:
-            return json.load(f)
+            known = json.load(f)
         except ValueError as e:
             sys.exit(f"error: SETTINGS: {path}: expected what an earlier run wrote, found no JSON: {e}")
+    if not isinstance(known, dict):
+        sys.exit(f"error: SETTINGS: {path}: expected what an earlier run wrote, an object, found {type(known).__name__}")
+    return known
 
 
 def read_arguments():

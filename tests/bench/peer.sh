@@ -65,7 +65,7 @@ else
         exec 9>&-
     fi
 fi
-if ! make -q V="${V:-release}" "$infcgi" "build/${V:-release}/checkkern"; then
+if ! make -q --no-print-directory V="${V:-release}" "$infcgi" "build/${V:-release}/checkkern"; then
     echo "error: $infcgi and checkkern are older than their sources: make bench-peer builds them first" >&2
     exit 66
 fi
