@@ -1,133 +1,14 @@
-/* jansson does the parsing; what it does not limit is scanned for first, because its parser recurses. */
+/* A table-driven reader of typed fields. */
 #include "fcgi/json_in.h"
 
 #include "engine/base/compiler.h"
-#include "engine/base/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Deepest nesting of the text, strings skipped. Malformed text gives any number: the parser judges it later. */
-static size_t depth_of(const char *s, size_t n)
-{
-    size_t depth = 0, deepest = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < n; i++) {
-        if (in_string) {
-            in_string = s[i] != '"';
-            i += s[i] == '\\'; /* what is escaped ends no string */
-            continue;
-        }
-        in_string = s[i] == '"';
-        depth += s[i] == '[' || s[i] == '{';
-        depth -= depth > 0 && (s[i] == ']' || s[i] == '}');
-        deepest = MAX_OF(deepest, depth);
-    }
-    return deepest;
-}
-
-static enum err code_of(const json_error_t *e)
-{
-    switch (json_error_code(e)) {
-    case json_error_invalid_utf8:
-        return ERR_INVALID_UTF8;
-    case json_error_duplicate_key:
-        return ERR_DUPLICATE_FIELD;
-    case json_error_stack_overflow:
-        return ERR_JSON_TOO_DEEP;
-    case json_error_out_of_memory:
-        return ERR_NOMEM;
-    case json_error_numeric_overflow:
-        return ERR_INVALID_VALUE;
-    default:
-        return ERR_INVALID_JSON;
-    }
-}
-
-/* Copies the name, as written, of the outermost field that text[0..n) ends in; "" when it ends in none. */
-static void field_at(const char *s, size_t n, char *name, size_t cap)
-{
-    size_t depth = 0, from = 0, len = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (s[i] == '"') {
-            size_t start = i + 1;
-            for (i = start; i < n && s[i] != '"'; i++) {
-                i += s[i] == '\\';
-            }
-            if (depth == 1 && i < n) {
-                from = start; /* a value's text takes the place of its name for a moment: a comma or brace follows */
-                len = i - start;
-            }
-            continue;
-        }
-        if (depth == 1 && s[i] == ',') {
-            len = 0;
-        }
-        depth += s[i] == '[' || s[i] == '{';
-        depth -= depth > 0 && (s[i] == ']' || s[i] == '}');
-    }
-    snprintf(name, cap, "%.*s", (int)MIN_OF(len, cap - 1), s + from);
-}
-
 enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info *info)
 {
-    *out = NULL;
-    size_t bad_at;
-    if (n == 0) {
-        return err_set(info, ERR_INVALID_JSON, NULL, "expected a JSON object, found an empty body");
-    }
-    if (!utf8_valid(text, n, &bad_at)) {
-        return err_set(info, ERR_INVALID_UTF8, NULL, "the body is not valid UTF-8 at byte %zu", bad_at);
-    }
-    if (depth_of(text, n) > JSON_IN_MAX_DEPTH) {
-        return err_set(info, ERR_JSON_TOO_DEEP, NULL, "expected JSON nested at most %d deep", JSON_IN_MAX_DEPTH);
-    }
-    json_error_t e;
-    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
-    if (root == NULL && code_of(&e) == ERR_INVALID_VALUE) {
-        char name[ERR_WHERE_BYTES];
-        field_at(text, MIN_OF((size_t)MAX_OF(e.position, 0), n), name, sizeof name);
-        return err_set(info, ERR_INVALID_VALUE, name, "%s: the number at line %d, column %d is too large", name, e.line,
-                       e.column);
-    }
-    if (root == NULL) {
-        return err_set(info, code_of(&e), NULL, "the body is not valid JSON: line %d, column %d: %s", e.line, e.column,
-                       e.text);
-    }
-    if (!json_is_object(root)) {
-        enum err err =
-            err_set(info, ERR_INVALID_JSON, NULL, "expected a JSON object, found %s", json_in_type_name(root));
-        json_decref(root);
-        return err;
-    }
-    *out = root;
-    return ERR_OK;
-}
-
-const char *json_in_type_name(const json_t *v)
-{
-    switch (json_typeof(v)) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "an array";
-    case JSON_STRING:
-        return "a string";
-    case JSON_INTEGER:
-        return "an integer";
-    case JSON_REAL:
-        return "a number with a fraction";
-    case JSON_NULL:
-        return "null";
-    default:
-        return "a boolean";
-    }
-}
-
-const json_t *json_in_get(const json_t *object, const char *name)
-{
-    const json_t *v = json_object_get(object, name);
-    return v == NULL || json_is_null(v) ? NULL : v;
+    return json_read(text, n, JSON_IN_MAX_DEPTH, "the body", out, info);
 }
 
 /* --- fields ----------------------------------------------------------------------------------------------------- */
@@ -135,7 +16,7 @@ const json_t *json_in_get(const json_t *object, const char *name)
 static enum err wrong_type(const struct field *f, const char *expected, const json_t *v, struct err_info *info)
 {
     return err_set(info, ERR_INVALID_TYPE, f->name, "%s: expected %s, found %s", f->name, expected,
-                   json_in_type_name(v));
+                   json_read_type_name(v));
 }
 
 static enum err read_integer(const struct field *f, const json_t *v, void *to, struct err_info *info)

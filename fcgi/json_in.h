@@ -5,7 +5,7 @@
 #ifndef INFCGI_FCGI_JSON_IN_H
 #define INFCGI_FCGI_JSON_IN_H
 
-#include "engine/base/err.h"
+#include "engine/base/json_read.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -42,11 +42,5 @@ struct field {
  * ERR_UNSUPPORTED_PARAMETER, ERR_UNKNOWN_PARAMETER (strict only); info->where is the field. */
 MUST_CHECK enum err json_in_fields(const json_t *object, const struct field *table, size_t n, bool strict, void *target,
                                    struct err_info *info);
-
-/* The member, or NULL when absent or null. */
-const json_t *json_in_get(const json_t *object, const char *name);
-
-/* "a string", "an object", ... for messages. */
-const char *json_in_type_name(const json_t *v);
 
 #endif

@@ -51,7 +51,7 @@ static enum err check_message(json_t *message, size_t i, struct err_info *info)
     if (!json_is_object(message)) {
         return bad_message(i, "", ERR_INVALID_TYPE, "an object", info);
     }
-    const json_t *said = json_in_get(message, "role");
+    const json_t *said = json_read_get(message, "role");
     const char *role = json_string_value(said);
     bool known = false;
     for (size_t k = 0; role != NULL && k < ARRAY_LEN(roles); k++) {
@@ -95,7 +95,7 @@ static enum err check_messages(json_t *root, struct err_info *info)
     }
     if (!json_is_array(messages)) {
         return err_set(info, ERR_INVALID_TYPE, "messages", "messages: expected an array, found %s",
-                       json_in_type_name(messages));
+                       json_read_type_name(messages));
     }
     if (json_array_size(messages) == 0 || json_array_size(messages) > MAX_MESSAGES) {
         return err_set(info, ERR_INVALID_VALUE, "messages", "messages: expected 1 to %d messages, found %zu",
@@ -112,10 +112,10 @@ static enum err check_messages(json_t *root, struct err_info *info)
 /* Adds scalars of chat_template_kwargs to the context; never the variables the server sets. */
 static enum err add_kwargs(const json_t *root, json_t *context, struct err_info *info)
 {
-    const json_t *kwargs = json_in_get(root, "chat_template_kwargs");
+    const json_t *kwargs = json_read_get(root, "chat_template_kwargs");
     if (kwargs != NULL && !json_is_object(kwargs)) {
         return err_set(info, ERR_INVALID_TYPE, "chat_template_kwargs",
-                       "chat_template_kwargs: expected an object, found %s", json_in_type_name(kwargs));
+                       "chat_template_kwargs: expected an object, found %s", json_read_type_name(kwargs));
     }
     const char *name;
     json_t *value;
@@ -135,15 +135,16 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
 
 static enum err add_tools(const json_t *root, json_t *context, struct err_info *info)
 {
-    const json_t *tools = json_in_get(root, "tools"), *choice = json_in_get(root, "tool_choice");
+    const json_t *tools = json_read_get(root, "tools"), *choice = json_read_get(root, "tool_choice");
     const char *how = json_string_value(choice);
     if (tools != NULL && !json_is_array(tools)) {
-        return err_set(info, ERR_INVALID_TYPE, "tools", "tools: expected an array, found %s", json_in_type_name(tools));
+        return err_set(info, ERR_INVALID_TYPE, "tools", "tools: expected an array, found %s",
+                       json_read_type_name(tools));
     }
     for (size_t i = 0; i < json_array_size(tools); i++) {
         if (!json_is_object(json_array_get(tools, i))) {
             return err_set(info, ERR_INVALID_TYPE, "tools", "tools[%zu]: expected an object, found %s", i,
-                           json_in_type_name(json_array_get(tools, i)));
+                           json_read_type_name(json_array_get(tools, i)));
         }
     }
     if (choice != NULL && (how == NULL || (strcmp(how, "none") != 0 && strcmp(how, "auto") != 0))) {

@@ -55,7 +55,7 @@ static enum err add_ids(const struct call *c, struct prompts *p, const json_t *a
             return err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where,
                            "%s: expected a token id of this model, 0 to %u, found %s", where,
                            engine_model(c->engine)->n_vocab - 1,
-                           json_is_integer(v) ? "another number" : json_in_type_name(v));
+                           json_is_integer(v) ? "another number" : json_read_type_name(v));
         }
         p->ids[i][k] = (int32_t)json_integer_value(v);
     }
@@ -65,7 +65,7 @@ static enum err add_ids(const struct call *c, struct prompts *p, const json_t *a
 
 static enum err read_prompts(const struct call *c, const json_t *root, struct prompts *p, struct err_info *info)
 {
-    const json_t *prompt = json_in_get(root, "prompt");
+    const json_t *prompt = json_read_get(root, "prompt");
     if (prompt == NULL) {
         return bad_prompt(info, ERR_MISSING_PARAMETER, "none");
     }
@@ -75,7 +75,7 @@ static enum err read_prompts(const struct call *c, const json_t *root, struct pr
     size_t n = json_array_size(prompt);
     if (!json_is_array(prompt) || n == 0) {
         return bad_prompt(info, json_is_array(prompt) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE,
-                          json_is_array(prompt) ? "an empty array" : json_in_type_name(prompt));
+                          json_is_array(prompt) ? "an empty array" : json_read_type_name(prompt));
     }
     if (json_is_integer(json_array_get(prompt, 0))) {
         return add_ids(c, p, prompt, info);
@@ -86,7 +86,7 @@ static enum err read_prompts(const struct call *c, const json_t *root, struct pr
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(prompt, i);
         if (!json_is_string(v) && !json_is_array(v)) {
-            return bad_prompt(info, ERR_INVALID_TYPE, json_in_type_name(v));
+            return bad_prompt(info, ERR_INVALID_TYPE, json_read_type_name(v));
         }
         TRY(json_is_string(v) ? add_text(c, p, v, info) : add_ids(c, p, v, info));
     }

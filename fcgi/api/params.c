@@ -84,7 +84,7 @@ static enum err add_stop(struct params *p, const json_t *v, struct err_info *inf
     if (n == 0 || n > ENGINE_MAX_STOP_BYTES || p->gen.n_stop == ENGINE_MAX_STOPS) {
         return err_set(info, json_is_string(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop",
                        "stop: expected at most %d strings of 1 to %d bytes, found %s%s", ENGINE_MAX_STOPS,
-                       ENGINE_MAX_STOP_BYTES, json_in_type_name(v), json_is_string(v) ? " beyond that" : "");
+                       ENGINE_MAX_STOP_BYTES, json_read_type_name(v), json_is_string(v) ? " beyond that" : "");
     }
     p->gen.stop[p->gen.n_stop] = json_string_value(v);
     p->gen.stop_len[p->gen.n_stop++] = n;
@@ -93,7 +93,7 @@ static enum err add_stop(struct params *p, const json_t *v, struct err_info *inf
 
 static enum err read_stop(struct params *p, struct err_info *info)
 {
-    const json_t *stop = json_in_get(p->root, "stop");
+    const json_t *stop = json_read_get(p->root, "stop");
     if (stop == NULL || !json_is_array(stop)) {
         return stop == NULL ? ERR_OK : add_stop(p, stop, info);
     }
@@ -105,7 +105,7 @@ static enum err read_stop(struct params *p, struct err_info *info)
 
 static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct err_info *info)
 {
-    const json_t *ids = json_in_get(p->root, "stop_token_ids");
+    const json_t *ids = json_read_get(p->root, "stop_token_ids");
     if (ids == NULL) {
         return ERR_OK;
     }
@@ -139,7 +139,7 @@ static enum err add_bias(struct params *p, int64_t id, const json_t *value, int6
     double bias = is_ban ? -100 : json_number_value(value);
     if ((!is_ban && !json_is_number(value)) || !(bias >= -100 && bias <= 100)) {
         return err_set(info, json_is_number(value) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "logit_bias",
-                       "logit_bias: expected numbers of -100 to 100 as values, found %s", json_in_type_name(value));
+                       "logit_bias: expected numbers of -100 to 100 as values, found %s", json_read_type_name(value));
     }
     p->bias[p->gen.n_bias++] = (struct engine_bias){.id = (int32_t)id, .bias = (float)bias};
     return ERR_OK;
@@ -164,7 +164,7 @@ static int64_t parse_id(const char *s)
 /* OpenAI's map from id strings, or llama.cpp's array of [id, bias] pairs (bias false = ban). */
 static enum err read_bias(struct params *p, int64_t n_vocab, struct err_info *info)
 {
-    const json_t *bias = json_in_get(p->root, "logit_bias");
+    const json_t *bias = json_read_get(p->root, "logit_bias");
     if (bias == NULL) {
         return ERR_OK;
     }
@@ -194,11 +194,11 @@ static enum err read_bias(struct params *p, int64_t n_vocab, struct err_info *in
 
 static enum err read_stream_options(struct params *p, struct err_info *info)
 {
-    const json_t *options = json_in_get(p->root, "stream_options");
+    const json_t *options = json_read_get(p->root, "stream_options");
     if (options == NULL) {
         return ERR_OK;
     }
-    const json_t *usage = json_in_get(options, "include_usage");
+    const json_t *usage = json_read_get(options, "include_usage");
     if (!json_is_object(options) || (usage != NULL && !json_is_boolean(usage))) {
         return err_set(info, ERR_INVALID_TYPE, "stream_options",
                        "stream_options: expected an object with a boolean include_usage");
@@ -214,7 +214,7 @@ static enum err read_stream_options(struct params *p, struct err_info *info)
 /* Text only: an answer that ignored a schema would be worse than none. */
 static enum err read_response_format(const struct params *p, struct err_info *info)
 {
-    const json_t *format = json_in_get(p->root, "response_format");
+    const json_t *format = json_read_get(p->root, "response_format");
     const char *type = json_string_value(json_object_get(format, "type"));
     if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
         return ERR_OK;

@@ -45,13 +45,13 @@ static enum err tokenize(struct call *c, const json_t *root, struct buf *out, st
     struct tokenize_fields f = {.parse_special = true, .add_special_tokens = true};
     TRY(json_in_fields(root, fields, ARRAY_LEN(fields), c->server->conf->strict_api, &f, info));
     TRY(generation_check_model(c->server, f.model, info));
-    const json_t *content = json_in_get(root, "content"), *prompt = json_in_get(root, "prompt");
+    const json_t *content = json_read_get(root, "content"), *prompt = json_read_get(root, "prompt");
     const json_t *text = content != NULL ? content : prompt;
     if (text == NULL || !json_is_string(text)) {
         return err_set(info, text == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
                        text == prompt && text != NULL ? "prompt" : "content",
                        "content (or prompt): expected a string, found %s",
-                       text == NULL ? "none" : json_in_type_name(text));
+                       text == NULL ? "none" : json_read_type_name(text));
     }
     int32_t *ids;
     size_t n;
@@ -69,11 +69,11 @@ static enum err detokenize(struct call *c, const json_t *root, struct buf *out, 
     struct tokenize_fields f = {0};
     TRY(json_in_fields(root, fields, ARRAY_LEN(fields), c->server->conf->strict_api, &f, info));
     TRY(generation_check_model(c->server, f.model, info));
-    const json_t *tokens = json_in_get(root, "tokens");
+    const json_t *tokens = json_read_get(root, "tokens");
     if (tokens == NULL || !json_is_array(tokens)) {
         return err_set(info, tokens == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, "tokens",
                        "tokens: expected an array of token ids, found %s",
-                       tokens == NULL ? "none" : json_in_type_name(tokens));
+                       tokens == NULL ? "none" : json_read_type_name(tokens));
     }
     size_t n = json_array_size(tokens);
     int32_t *ids = mem_zalloc_array(n + 1, sizeof *ids, MEM_REQUEST);

@@ -260,10 +260,10 @@ START_TEST(null_equals_absent)
         ck_assert(got.b && got.i == 77 && got.i32 == 77 && got.u == 77 && got.f == 77 && strcmp(got.s, "77") == 0);
     }
     json_t *o = json_pack("{s:n,s:i}", "a", "b", 1);
-    ck_assert_ptr_null(json_in_get(o, "a"));
-    ck_assert_ptr_null(json_in_get(o, "c"));
-    ck_assert_ptr_nonnull(json_in_get(o, "b"));
-    ck_assert_ptr_null(json_in_get(NULL, "b"));
+    ck_assert_ptr_null(json_read_get(o, "a"));
+    ck_assert_ptr_null(json_read_get(o, "c"));
+    ck_assert_ptr_nonnull(json_read_get(o, "b"));
+    ck_assert_ptr_null(json_read_get(NULL, "b"));
     json_decref(o);
 }
 END_TEST
@@ -311,7 +311,7 @@ START_TEST(types_have_names)
                  {"false", "a boolean"}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         json_t *v = json_loads(cases[i].text, JSON_DECODE_ANY, NULL);
-        ck_assert_str_eq(json_in_type_name(v), cases[i].name);
+        ck_assert_str_eq(json_read_type_name(v), cases[i].name);
         json_decref(v);
     }
 }

@@ -1,0 +1,24 @@
+/* JSON that strangers wrote, request bodies and files of models alike: jansson behind the checks that it lacks. Its
+ * parser recurses, so depth is looked at first; bytes that are not UTF-8, keys that stand twice and numbers that
+ * neither 64 bits nor a double hold are refused. \u0000 is data. Threads: pure functions. */
+#ifndef INFCGI_BASE_JSON_READ_H
+#define INFCGI_BASE_JSON_READ_H
+
+#include "engine/base/err.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+/* Parses text[0..n) as one JSON object, nested at most max_depth deep. `what` begins messages: "the body", a file's
+ * name. ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD, ERR_NOMEM, ERR_INVALID_VALUE (a
+ * number; info->where is its outermost field). The caller decrefs *out. */
+MUST_CHECK enum err json_read(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
+                              struct err_info *info);
+
+/* The member, or NULL when absent or null. */
+const json_t *json_read_get(const json_t *object, const char *name);
+
+/* "a string", "an object", ... for messages. */
+const char *json_read_type_name(const json_t *v);
+
+#endif
