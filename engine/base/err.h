@@ -76,6 +76,13 @@
     X(ERR_UNSUPPORTED_ARCH, "unsupported_architecture", 500, "server_error", "this model family is not known")         \
     X(ERR_MISSING_TENSOR, "missing_tensor", 500, "server_error", "a tensor is missing")                                \
     X(ERR_BAD_TENSOR_SHAPE, "bad_tensor_shape", 500, "server_error", "a tensor has the wrong shape")                   \
+    X(ERR_BAD_HEADER_LENGTH, "bad_header_length", 500, "server_error", "a header length cannot be")                    \
+    X(ERR_BAD_HEADER, "bad_header", 500, "server_error", "the header is malformed")                                    \
+    X(ERR_BAD_DTYPE, "bad_dtype", 500, "server_error", "a tensor's dtype is not known")                                \
+    X(ERR_SIZE_MISMATCH, "size_mismatch", 500, "server_error", "a tensor's range does not fit its shape")              \
+    X(ERR_BAD_SHARD_INDEX, "bad_shard_index", 500, "server_error", "the index of the shards is malformed")             \
+    X(ERR_BAD_CONFIG, "bad_model_config", 500, "server_error", "the model's config.json is malformed")                 \
+    X(ERR_NO_SAFETENSORS, "no_safetensors", 500, "server_error", "the folder holds no SafeTensors model")              \
     X(ERR_BAD_SPLIT, "bad_split", 500, "server_error", "split GGUF files are not supported yet")                       \
     X(ERR_BAD_TYPE, "bad_type", 500, "server_error", "a metadata value has the wrong type or length")                  \
     X(ERR_BAD_VOCAB, "bad_vocab", 500, "server_error", "the vocabulary is malformed")                                  \

@@ -70,6 +70,12 @@ static enum err open_regular(const char *path, int *fd, struct stat *st, struct 
     return ERR_OK;
 }
 
+bool io_is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 enum err io_map_open(const char *path, struct io_map *out, struct err_info *info)
 {
     *out = (struct io_map){.fd = -1};

@@ -11,6 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Is there a folder at `path`? */
+bool io_is_folder(const char *path);
+
 struct io_map {
     const unsigned char *data; /* `bytes` bytes, read-only; NULL for an empty file */
     size_t bytes;

@@ -1,0 +1,294 @@
+/* From a folder to the tensors of all its shards. The index: {"weight_map": {"TENSOR":
+ * "model-00001-of-00002.safetensors",
+ * ...}, ...} [huggingface_hub, serialization]. */
+#include "engine/format/safetensors_folder.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/json_read.h"
+#include "engine/base/mem.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 4096, INDEX_DEPTH = 8 };
+
+struct safetensors_folder {
+    struct safetensors **shards;
+    char **names; /* of the shards' files */
+    const struct io_map **maps;
+    size_t n_shards, cap_shards;
+    const struct st_tensor **tensors; /* sorted by name */
+    size_t n_tensors;
+};
+
+static enum err no_memory(struct err_info *info)
+{
+    return err_set(info, ERR_NOMEM, NULL, "out of memory for the model");
+}
+
+static enum err join_path(const char *folder, const char *name, char path[PATH_BYTES], struct err_info *info)
+{
+    int n = snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+    return n < PATH_BYTES ? ERR_OK : err_set(info, ERR_FILE, NULL, "expected a path below %d bytes", PATH_BYTES);
+}
+
+/* --- shards ------------------------------------------------------------------------------------------------------- */
+
+/* A file of the folder itself: no path, nothing hidden. */
+static bool is_shard_name(const char *name)
+{
+    static const char end[] = ".safetensors";
+    size_t n = strlen(name), n_end = sizeof end - 1;
+    return n > n_end && n < 256 && name[0] != '.' && strchr(name, '/') == NULL && strcmp(name + n - n_end, end) == 0;
+}
+
+/* The message begins with the name of the file. */
+static void name_file(struct err_info *info, const char *name)
+{
+    if (info != NULL) {
+        struct err_info said = *info;
+        err_set(info, said.code, said.where, "%s: %s", name, said.text);
+        info->offset = said.offset;
+    }
+}
+
+static enum err add_shard(struct safetensors_folder *f, const char *folder, const char *name, struct err_info *info)
+{
+    char path[PATH_BYTES];
+    TRY(join_path(folder, name, path, info));
+    char *copy = mem_dup(name, strlen(name), MEM_MODEL);
+    if (copy == NULL) {
+        return no_memory(info);
+    }
+    struct safetensors *s;
+    enum err err = safetensors_open(path, &s, info);
+    if (err != ERR_OK) {
+        name_file(info, name);
+        mem_free(copy);
+        return err;
+    }
+    f->names[f->n_shards] = copy;
+    f->shards[f->n_shards] = s;
+    f->maps[f->n_shards++] = safetensors_map(s);
+    f->n_tensors += safetensors_n_tensors(s);
+    return ERR_OK;
+}
+
+static enum err allocate_shards(struct safetensors_folder *f, size_t n, struct err_info *info)
+{
+    f->shards = mem_zalloc_array(n, sizeof *f->shards, MEM_MODEL);
+    f->names = mem_zalloc_array(n, sizeof *f->names, MEM_MODEL);
+    f->maps = mem_zalloc_array(n, sizeof *f->maps, MEM_MODEL);
+    return f->shards != NULL && f->names != NULL && f->maps != NULL ? ERR_OK : no_memory(info);
+}
+
+static int order_strings(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static int order_tensors(const void *a, const void *b)
+{
+    const struct st_tensor *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* All tensors, sorted; none may stand in two shards. */
+static enum err list_tensors(struct safetensors_folder *f, struct err_info *info)
+{
+    f->tensors = mem_zalloc_array(f->n_tensors + 1, sizeof *f->tensors, MEM_MODEL);
+    if (f->tensors == NULL) {
+        return no_memory(info);
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_shards; i++) {
+        for (size_t k = 0; k < safetensors_n_tensors(f->shards[i]); k++) {
+            f->tensors[n++] = safetensors_at(f->shards[i], k);
+        }
+    }
+    qsort(f->tensors, n, sizeof *f->tensors, order_tensors);
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(f->tensors[i]->name, f->tensors[i - 1]->name) == 0) {
+            return err_set(info, ERR_BAD_SHARD_INDEX, f->tensors[i]->name,
+                           "tensor '%.255s': expected in one shard, found in two", f->tensors[i]->name);
+        }
+    }
+    return ERR_OK;
+}
+
+/* --- the index ---------------------------------------------------------------------------------------------------- */
+
+/* The distinct shards that `map` names, sorted, into names[]; borrowed from the JSON. */
+static enum err list_shards(const json_t *map, const char **names, size_t *n, struct err_info *info)
+{
+    const char *tensor;
+    json_t *v;
+    *n = 0;
+    json_object_foreach((json_t *)(uintptr_t)map, tensor, v)
+    {
+        const char *shard = json_string_value(v);
+        if (shard == NULL || !is_shard_name(shard)) {
+            return err_set(
+                info, ERR_BAD_SHARD_INDEX, tensor,
+                "weight_map: expected the name of a .safetensors file beside the index for '%.128s', found '%.128s'",
+                tensor, shard != NULL ? shard : json_read_type_name(v));
+        }
+        names[(*n)++] = shard;
+    }
+    qsort(names, *n, sizeof *names, order_strings);
+    size_t kept = 0;
+    for (size_t i = 0; i < *n; i++) {
+        if (kept == 0 || strcmp(names[i], names[kept - 1]) != 0) {
+            names[kept++] = names[i];
+        }
+    }
+    *n = kept;
+    return ERR_OK;
+}
+
+/* Does every tensor stand where the index says? Shards are opened, tensors listed. */
+static enum err check_index(const struct safetensors_folder *f, const json_t *map, struct err_info *info)
+{
+    const char *tensor;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)map, tensor, v)
+    {
+        if (safetensors_folder_find(f, tensor) == NULL) {
+            return err_set(info, ERR_BAD_SHARD_INDEX, tensor,
+                           "weight_map: expected '%.128s' in %.128s, found no such tensor", tensor,
+                           json_string_value(v));
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err open_shards(struct safetensors_folder *f, const char *folder, const json_t *map, struct err_info *info)
+{
+    size_t n = json_object_size(map);
+    const char **names = mem_zalloc_array(n + 1, sizeof *names, MEM_GENERAL);
+    if (names == NULL) {
+        return no_memory(info);
+    }
+    enum err err = list_shards(map, names, &n, info);
+    if (err == ERR_OK && (n == 0 || n > SAFETENSORS_MAX_SHARDS)) {
+        err = err_set(info, ERR_BAD_SHARD_INDEX, "weight_map", "weight_map: expected 1 to %d shards, found %zu",
+                      SAFETENSORS_MAX_SHARDS, n);
+    }
+    err = err != ERR_OK ? err : allocate_shards(f, n, info);
+    for (size_t i = 0; err == ERR_OK && i < n; i++) {
+        err = add_shard(f, folder, names[i], info);
+    }
+    mem_free(names);
+    TRY(err);
+    TRY(list_tensors(f, info));
+    return check_index(f, map, info);
+}
+
+static enum err read_index(struct safetensors_folder *f, const char *folder, const char *path, struct err_info *info)
+{
+    struct buf text;
+    json_t *index = NULL;
+    buf_init(&text, SAFETENSORS_MAX_INDEX_BYTES, MEM_GENERAL);
+    enum err err = io_read_file(path, SAFETENSORS_MAX_INDEX_BYTES, &text, info);
+    err =
+        err != ERR_OK ? err : json_read(text.data, text.len, INDEX_DEPTH, "model.safetensors.index.json", &index, info);
+    buf_fini(&text);
+    if (err != ERR_OK && err != ERR_NOMEM) {
+        err = ERR_BAD_SHARD_INDEX;
+        if (info != NULL) {
+            info->code = err;
+        }
+    }
+    TRY(err);
+    const json_t *map = json_object_get(index, "weight_map");
+    err = json_is_object(map)
+              ? open_shards(f, folder, map, info)
+              : err_set(info, ERR_BAD_SHARD_INDEX, "weight_map", "weight_map: expected an object, found %s",
+                        map == NULL ? "none" : json_read_type_name(map));
+    json_decref(index);
+    return err;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+static enum err none_there(const char *folder, struct err_info *info)
+{
+    char path[PATH_BYTES];
+    TRY(join_path(folder, "pytorch_model.bin", path, info));
+    bool has_pickle = access(path, F_OK) == 0;
+    TRY(join_path(folder, "pytorch_model.bin.index.json", path, info));
+    has_pickle |= access(path, F_OK) == 0;
+    return err_set(info, ERR_NO_SAFETENSORS, NULL,
+                   "expected model.safetensors or model.safetensors.index.json in the folder, found %s",
+                   has_pickle ? "a pickle (pytorch_model.bin), which can run code and is never opened" : "neither");
+}
+
+static enum err open_folder(struct safetensors_folder *f, const char *folder, struct err_info *info)
+{
+    char path[PATH_BYTES];
+    TRY(join_path(folder, "model.safetensors.index.json", path, info));
+    if (access(path, F_OK) == 0) {
+        return read_index(f, folder, path, info);
+    }
+    TRY(join_path(folder, "model.safetensors", path, info));
+    if (access(path, F_OK) != 0) {
+        return none_there(folder, info);
+    }
+    TRY(allocate_shards(f, 1, info));
+    TRY(add_shard(f, folder, "model.safetensors", info));
+    return list_tensors(f, info);
+}
+
+enum err safetensors_folder_open(const char *folder, struct safetensors_folder **out, struct err_info *info)
+{
+    *out = mem_zalloc(sizeof **out, MEM_MODEL);
+    if (*out == NULL) {
+        return no_memory(info);
+    }
+    enum err err = open_folder(*out, folder, info);
+    if (err != ERR_OK) {
+        safetensors_folder_close(out);
+    }
+    return err;
+}
+
+void safetensors_folder_close(struct safetensors_folder **folder)
+{
+    struct safetensors_folder *f = *folder;
+    if (f == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < f->n_shards; i++) {
+        safetensors_close(&f->shards[i]);
+        mem_free(f->names[i]);
+    }
+    mem_free(f->shards);
+    mem_free(f->names);
+    mem_free(f->maps);
+    mem_free(f->tensors);
+    mem_free(f);
+    *folder = NULL;
+}
+
+size_t safetensors_folder_n_tensors(const struct safetensors_folder *f) { return f->n_tensors; }
+const struct st_tensor *safetensors_folder_at(const struct safetensors_folder *f, size_t i) { return f->tensors[i]; }
+
+const struct st_tensor *safetensors_folder_find(const struct safetensors_folder *f, const char *name)
+{
+    size_t from = 0, to = f->n_tensors;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        int order = strcmp(name, f->tensors[middle]->name);
+        if (order == 0) {
+            return f->tensors[middle];
+        }
+        *(order < 0 ? &to : &from) = order < 0 ? middle : middle + 1;
+    }
+    return NULL;
+}
+
+const struct io_map *const *safetensors_folder_maps(const struct safetensors_folder *f, size_t *n)
+{
+    *n = f->n_shards;
+    return f->maps;
+}

@@ -1,0 +1,26 @@
+/* The SafeTensors files of a model's folder as one: model.safetensors, or the shards that model.safetensors.index.json
+ * lists. A shard's name must be that of a file in the folder; every tensor stands in exactly one.
+ *
+ * Threads: after opening the object is read-only and may be shared. */
+#ifndef INFCGI_FORMAT_SAFETENSORS_FOLDER_H
+#define INFCGI_FORMAT_SAFETENSORS_FOLDER_H
+
+#include "engine/format/safetensors.h"
+
+enum { SAFETENSORS_MAX_SHARDS = 4096, SAFETENSORS_MAX_INDEX_BYTES = 64 << 20 };
+
+struct safetensors_folder;
+
+/* ERR_NO_SAFETENSORS (neither file is there; the message names what is there instead), ERR_BAD_SHARD_INDEX, and all
+ * that safetensors_open gives; the message then begins with the shard's name. The caller owns *out until close. */
+MUST_CHECK enum err safetensors_folder_open(const char *folder, struct safetensors_folder **out, struct err_info *info);
+void safetensors_folder_close(struct safetensors_folder **f);
+
+size_t safetensors_folder_n_tensors(const struct safetensors_folder *f);
+const struct st_tensor *safetensors_folder_at(const struct safetensors_folder *f, size_t i); /* by name, ascending */
+const struct st_tensor *safetensors_folder_find(const struct safetensors_folder *f, const char *name); /* or NULL */
+
+/* [n] maps of the shards; of the object. */
+const struct io_map *const *safetensors_folder_maps(const struct safetensors_folder *f, size_t *n);
+
+#endif

@@ -1,0 +1,156 @@
+/* Folders of SafeTensors files: one file, shards with an index, and indexes that lie (rows S11 and S13 of the catalogue
+ * of bad inputs). */
+#include "engine/base/mem.h"
+#include "engine/format/safetensors_folder.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+Suite *safetensors_folder_suite(void);
+
+static char folder[] = "/tmp/infcgi-shards-XXXXXX";
+static const char *const files[] = {"model.safetensors", "model.safetensors.index.json", "a.safetensors",
+                                    "b.safetensors", "pytorch_model.bin"};
+
+static void make_folder(void)
+{
+    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+}
+
+static void remove_folder(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        char path[160];
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+static void write_file(const char *name, const void *data, size_t n)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(data, 1, n, f), n);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+/* A shard with one tensor of one byte, the first of its name. */
+static void write_shard(const char *name, const char *tensor)
+{
+    char file[256];
+    int n =
+        snprintf(file + 8, sizeof file - 8, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", tensor);
+    uint64_t length = (uint64_t)n;
+    memcpy(file, &length, sizeof length);
+    file[8 + n] = tensor[0];
+    write_file(name, file, 8 + (size_t)n + 1);
+}
+
+static void write_index(const char *text) { write_file("model.safetensors.index.json", text, strlen(text)); }
+
+START_TEST(one_file_is_a_model)
+{
+    make_folder();
+    write_shard("model.safetensors", "x");
+    struct safetensors_folder *f;
+    struct err_info info = {0};
+    size_t n;
+    ck_assert_msg(safetensors_folder_open(folder, &f, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_eq(safetensors_folder_n_tensors(f), 1);
+    ck_assert_ptr_nonnull(safetensors_folder_find(f, "x"));
+    ck_assert_ptr_null(safetensors_folder_find(f, "y"));
+    ck_assert(safetensors_folder_maps(f, &n)[0]->bytes > 9 && n == 1);
+    safetensors_folder_close(&f);
+    remove_folder();
+}
+END_TEST
+
+START_TEST(shards_are_one_model)
+{
+    make_folder();
+    write_shard("a.safetensors", "zebra");
+    write_shard("b.safetensors", "ape");
+    write_index("{\"metadata\":{},\"weight_map\":{\"zebra\":\"a.safetensors\",\"ape\":\"b.safetensors\"}}");
+    struct safetensors_folder *f;
+    struct err_info info = {0};
+    size_t n;
+    ck_assert_msg(safetensors_folder_open(folder, &f, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_eq(safetensors_folder_n_tensors(f), 2);
+    ck_assert_str_eq(safetensors_folder_at(f, 0)->name, "ape");
+    ck_assert_int_eq(*(const char *)safetensors_folder_find(f, "zebra")->data, 'z');
+    (void)safetensors_folder_maps(f, &n);
+    ck_assert_uint_eq(n, 2);
+    safetensors_folder_close(&f);
+    remove_folder();
+}
+END_TEST
+
+START_TEST(an_index_that_lies_is_refused)
+{
+    static const struct {
+        const char *index;
+        enum err err;
+        const char *word;
+    } cases[] = {
+        {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"c.safetensors\"}}", ERR_FILE, "c.safetensors"},
+        {"{\"weight_map\":{\"x\":\"../a.safetensors\"}}", ERR_BAD_SHARD_INDEX, "../a"},
+        {"{\"weight_map\":{\"x\":\"/etc/a.safetensors\"}}", ERR_BAD_SHARD_INDEX, "/etc"},
+        {"{\"weight_map\":{\"x\":\".a.safetensors\"}}", ERR_BAD_SHARD_INDEX, ".a"},
+        {"{\"weight_map\":{\"x\":\"a.bin\"}}", ERR_BAD_SHARD_INDEX, "a.bin"},
+        {"{\"weight_map\":{\"x\":7}}", ERR_BAD_SHARD_INDEX, "an integer"},
+        {"{\"weight_map\":{\"x\":\"a.safetensors\",\"z\":\"a.safetensors\"}}", ERR_BAD_SHARD_INDEX, "'z'"},
+        {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"b.safetensors\"}}", ERR_BAD_SHARD_INDEX, "in two"},
+        {"{\"weight_map\":[]}", ERR_BAD_SHARD_INDEX, "an array"},
+        {"{\"weight_map\":{}}", ERR_BAD_SHARD_INDEX, "found 0"},
+        {"{}", ERR_BAD_SHARD_INDEX, "none"},
+        {"{", ERR_BAD_SHARD_INDEX, "model.safetensors.index.json"},
+    };
+    make_folder();
+    write_shard("a.safetensors", "x");
+    write_shard("b.safetensors", "x");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        size_t live = mem_live();
+        struct safetensors_folder *f;
+        struct err_info info = {0};
+        write_index(cases[i].index);
+        enum err err = safetensors_folder_open(folder, &f, &info);
+        ck_assert_msg(err == cases[i].err && info.code == err, "%s: %s: %s", cases[i].index, err_code(err), info.text);
+        ck_assert_msg(strstr(info.text, cases[i].word) != NULL, "%s: %s", cases[i].index, info.text);
+        ck_assert(f == NULL && mem_live() == live);
+    }
+    remove_folder();
+}
+END_TEST
+
+START_TEST(a_folder_without_safetensors_says_what_is_there)
+{
+    make_folder();
+    struct safetensors_folder *f;
+    struct err_info info = {0};
+    ck_assert_int_eq(safetensors_folder_open(folder, &f, &info), ERR_NO_SAFETENSORS);
+    ck_assert_ptr_nonnull(strstr(info.text, "neither"));
+    write_file("pytorch_model.bin", "", 0);
+    ck_assert_int_eq(safetensors_folder_open(folder, &f, &info), ERR_NO_SAFETENSORS);
+    ck_assert_ptr_nonnull(strstr(info.text, "pickle"));
+    remove_folder();
+}
+END_TEST
+
+Suite *safetensors_folder_suite(void)
+{
+    Suite *s = suite_create("safetensors_folder");
+    TCase *c = tcase_create("safetensors_folder");
+    tcase_add_test(c, one_file_is_a_model);
+    tcase_add_test(c, shards_are_one_model);
+    tcase_add_test(c, an_index_that_lies_is_refused);
+    tcase_add_test(c, a_folder_without_safetensors_says_what_is_there);
+    suite_add_tcase(s, c);
+    return s;
+}
