@@ -163,10 +163,7 @@ static enum err list_ends(struct engine *e, struct err_info *info)
     return ERR_OK;
 }
 
-static void drop_file_pages(void *arg, uint64_t offset, uint64_t n)
-{
-    io_map_drop(gguf_map(((struct engine *)arg)->gguf), (size_t)offset, (size_t)n);
-}
+static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
 
 static enum err plan_drafts(const struct engine_config *cfg, struct sched_config *sc, struct err_info *info)
 {
@@ -274,11 +271,11 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
                                 .source = {.head = gguf_map(e->gguf)->data,
                                            .head_bytes = (size_t)gguf_data_offset(e->gguf),
                                            .bytes = e->info.file_bytes,
-                                           .mtime_ns = gguf_map(e->gguf)->mtime_ns},
+                                           .mtime_ns = gguf_mtime_ns(e->gguf)},
                                 .progress = cfg->progress,
                                 .progress_arg = cfg->progress_arg,
                                 .weight_done = drop_file_pages,
-                                .weight_done_arg = e};
+                                .weight_done_arg = e->gguf};
     TRY(find_cache_type("cache-type-k", cfg->cache_type_k, &bc.k_type, info));
     TRY(find_cache_type("cache-type-v", cfg->cache_type_v, &bc.v_type, info));
     TRY(check_memory_limit(e, cfg, &bc, sc, info));
@@ -303,8 +300,9 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
 
 static enum err read_file(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
-    TRY(gguf_open(cfg->model_path, &e->gguf, info));
-    TRY(model_build(e->gguf, &e->plan, info));
+    TRY(model_open(cfg->model_path, &e->gguf, info));
+    uint32_t n_ctx = cfg->n_ctx != 0 ? cfg->n_ctx : (uint32_t)DEFAULT_MAX_CTX;
+    TRY(model_build(e->gguf, n_ctx, &e->plan, info));
     TRY(tokenizer_new(e->gguf, &e->tokenizer, info));
     if ((uint32_t)tokenizer_n_vocab(e->tokenizer) != e->plan->n_vocab) {
         return err_set(info, ERR_BAD_VOCAB, "tokenizer.ggml.tokens",
@@ -321,8 +319,8 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     TRY(list_ends(e, info));
     TRY(plan_limits(e, cfg, &sc, info));
     TRY(open_backend(e, cfg, &sc, info));
-    drop_file_pages(e, 0,
-                    gguf_data_offset(e->gguf)); /* the tokenizer was built from them: megabytes, now hardly read */
+    /* The tokenizer was built from the metadata: megabytes, now hardly read. */
+    gguf_drop(e->gguf, gguf_map(e->gguf)->data, gguf_data_offset(e->gguf));
     return sched_new(&sc, &e->sched, info);
 }
 

@@ -48,8 +48,8 @@ struct backend_config {
     /* OPTIONAL: called while weights are prepared, with 0..1, from the opening thread. */
     void (*progress)(void *arg, float fraction);
     void *progress_arg;
-    /* OPTIONAL: called when the file bytes [offset, offset+n) are no longer needed. */
-    void (*weight_done)(void *arg, uint64_t offset, uint64_t n);
+    /* OPTIONAL: called when n bytes at `data`, of a weight, are no longer needed; from any thread. */
+    void (*weight_done)(void *arg, const void *data, uint64_t n);
     void *weight_done_arg;
 };
 

@@ -11,3 +11,8 @@ void rope_angles(const struct plan_rope *r, int32_t pos, float *cos_out, float *
         sin_out[i] = sinf(angle) * r->mscale;
     }
 }
+
+float rope_query_scale(const struct plan_rope *r, int32_t pos)
+{
+    return r->query_beta == 0 ? 1.0f : 1.0f + r->query_beta * logf(1.0f + (float)((uint32_t)pos / r->query_period));
+}

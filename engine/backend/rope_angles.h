@@ -8,4 +8,7 @@
  * reference implementations have it [Hugging Face transformers, modeling_llama.py]. */
 void rope_angles(const struct plan_rope *r, int32_t pos, float *cos, float *sin);
 
+/* What queries at position pos are multiplied by; 1 for most tables. */
+float rope_query_scale(const struct plan_rope *r, int32_t pos);
+
 #endif

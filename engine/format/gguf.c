@@ -28,29 +28,7 @@ static enum err open_map(struct gguf *g, struct gguf **out, struct err_info *inf
     return err;
 }
 
-/* Is `path` named as one part of several, "-00002-of-00003.gguf" [llama.cpp, gguf-split]? *n_parts is their number. */
-static bool named_as_part(const char *path, unsigned *n_parts)
-{
-    static const char pattern[] = "-#####-of-#####.gguf";
-    size_t n = strlen(path), len = sizeof pattern - 1;
-    if (n < len) {
-        return false;
-    }
-    const char *s = path + n - len;
-    *n_parts = 0;
-    for (size_t i = 0; i < len; i++) {
-        bool is_digit = s[i] >= '0' && s[i] <= '9';
-        if (pattern[i] == '#' ? !is_digit : s[i] != pattern[i]) {
-            return false;
-        }
-        if (pattern[i] == '#' && i > 6) { /* the second number */
-            *n_parts = *n_parts * 10 + (unsigned)(s[i] - '0');
-        }
-    }
-    return true;
-}
-
-enum err gguf_open(const char *path, struct gguf **out, struct err_info *info)
+enum err gguf_open_file(const char *path, struct gguf **out, struct err_info *info)
 {
     *out = NULL;
     struct gguf *g = mem_zalloc(sizeof *g, MEM_MODEL);
@@ -59,17 +37,27 @@ enum err gguf_open(const char *path, struct gguf **out, struct err_info *info)
     }
     g->map.fd = -1;
     enum err err = io_map_open(path, &g->map, info);
-    unsigned n_parts;
-    if (err == ERR_OK && named_as_part(path, &n_parts) && n_parts != 1) { /* 1 of 1 is a whole model */
-        err = err_set(info, ERR_BAD_SPLIT, NULL,
-                      "expected a whole model, found a file named as one part of %u; split files are not supported yet",
-                      n_parts);
-    }
     if (err != ERR_OK) {
         gguf_close(&g);
         return err;
     }
     return open_map(g, out, info);
+}
+
+/* Adds the parts of a split model to *out; closes it when that fails. */
+static enum err with_parts(const char *path, struct gguf **out, struct err_info *info)
+{
+    enum err err = gguf_join_parts(path, out, info);
+    if (err != ERR_OK) {
+        gguf_close(out);
+    }
+    return err;
+}
+
+enum err gguf_open(const char *path, struct gguf **out, struct err_info *info)
+{
+    TRY(gguf_open_file(path, out, info));
+    return with_parts(path, out, info);
 }
 
 enum err gguf_open_memory(const void *data, size_t n, struct gguf **out, struct err_info *info)
@@ -81,7 +69,8 @@ enum err gguf_open_memory(const void *data, size_t n, struct gguf **out, struct 
     }
     g->is_borrowed = true;
     g->map = (struct io_map){.data = data, .bytes = n, .fd = -1};
-    return open_map(g, out, info);
+    TRY(open_map(g, out, info));
+    return with_parts(NULL, out, info);
 }
 
 void gguf_close(struct gguf **gguf)
@@ -93,6 +82,15 @@ void gguf_close(struct gguf **gguf)
     if (!g->is_borrowed) {
         io_map_close(&g->map);
     }
+    for (size_t i = 0; g->parts != NULL && i < g->n_more; i++) {
+        gguf_close(&g->parts[i]); /* parts have none */
+    }
+    if (g->release != NULL) {
+        g->release(g->release_arg);
+    }
+    mem_free(g->parts);
+    mem_free(g->more);
+    arena_fini(&g->arena);
     mem_free(g->kv);
     mem_free(g->kv_by_key);
     mem_free(g->tensors);
@@ -103,13 +101,44 @@ void gguf_close(struct gguf **gguf)
 
 uint32_t gguf_version(const struct gguf *g) { return g->version; }
 uint64_t gguf_alignment(const struct gguf *g) { return g->alignment; }
-uint64_t gguf_file_bytes(const struct gguf *g) { return g->map.bytes; }
 uint64_t gguf_data_offset(const struct gguf *g) { return g->data_offset; }
 const struct io_map *gguf_map(const struct gguf *g) { return &g->map; }
+size_t gguf_n_files(const struct gguf *g) { return 1 + g->n_more; }
 size_t gguf_n_kv(const struct gguf *g) { return g->n_kv; }
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i) { return &g->kv[i]; }
 size_t gguf_n_tensors(const struct gguf *g) { return g->n_tensors; }
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i) { return &g->tensors[i]; }
+
+static const struct io_map *map_at(const struct gguf *g, size_t i) { return i == 0 ? &g->map : g->more[i - 1]; }
+
+uint64_t gguf_file_bytes(const struct gguf *g)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < gguf_n_files(g); i++) {
+        n += map_at(g, i)->bytes;
+    }
+    return n;
+}
+
+int64_t gguf_mtime_ns(const struct gguf *g)
+{
+    int64_t newest = g->map.mtime_ns;
+    for (size_t i = 1; i < gguf_n_files(g); i++) {
+        newest = MAX_OF(newest, map_at(g, i)->mtime_ns);
+    }
+    return newest;
+}
+
+void gguf_drop(const struct gguf *g, const void *data, uint64_t n)
+{
+    for (size_t i = 0; i < gguf_n_files(g); i++) {
+        const struct io_map *map = map_at(g, i);
+        uintptr_t at = (uintptr_t)data, start = (uintptr_t)map->data;
+        if (at >= start && at - start < map->bytes) {
+            io_map_drop(map, at - start, (size_t)n);
+        }
+    }
+}
 
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key)
 {

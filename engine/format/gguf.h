@@ -1,6 +1,7 @@
 /* Reading a GGUF model file, version 2 or 3 [GGUF specification, ggml docs/gguf.md]: metadata and a tensor directory
  * over a read-only map. Every count, offset and size is checked against the file before anything is allocated; data is
- * never copied. Refuses split files by name.
+ * never copied. A split model, PREFIX-00001-of-00003.gguf and so on, is opened by the name of any of its files and
+ * looks like one.
  *
  * Threads: after gguf_open the object is read-only and may be shared. */
 #ifndef INFCGI_FORMAT_GGUF_H
@@ -63,15 +64,17 @@ struct gguf_tensor {
     enum dtype type;
     int n_dims;                   /* 1..4 */
     uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is the row length (fastest); unused ones are 1 */
-    const void *data;             /* in the map, aligned to the file's alignment */
+    const void *data;             /* in the map, aligned to the file's alignment; NULL with `pieces` */
+    const void *const *pieces;    /* NULL, or [dims[2]] where each matrix of a stack lies; never in a GGUF file */
     uint64_t bytes;               /* exact size */
-    uint64_t offset;              /* of the data in the file */
+    uint64_t offset;              /* of the data in its file */
 };
 
 struct gguf;
 
-/* Opens and checks the file at `path`. Any code of the "model files" part of ERR_LIST, ERR_NOMEM, ERR_IO; info->offset
- * is the byte where the trouble starts. The caller owns *out until gguf_close. */
+/* Opens and checks the file at `path`, and the other parts of a split model. Any code of the "model files" part of
+ * ERR_LIST, ERR_NOMEM, ERR_IO; info->offset is the byte where the trouble starts. The caller owns *out until
+ * gguf_close. */
 MUST_CHECK enum err gguf_open(const char *path, struct gguf **out, struct err_info *info);
 void gguf_close(struct gguf **g);
 
@@ -80,9 +83,14 @@ MUST_CHECK enum err gguf_open_memory(const void *data, size_t n, struct gguf **o
 
 uint32_t gguf_version(const struct gguf *g);
 uint64_t gguf_alignment(const struct gguf *g);
-uint64_t gguf_file_bytes(const struct gguf *g);
-uint64_t gguf_data_offset(const struct gguf *g);     /* where tensor data starts */
-const struct io_map *gguf_map(const struct gguf *g); /* for io_map_drop and io_map_shrunk; fd -1 for memory */
+uint64_t gguf_data_offset(const struct gguf *g);     /* where tensor data starts in the first file */
+const struct io_map *gguf_map(const struct gguf *g); /* of the first file, for io_map_shrunk; fd -1 for memory */
+size_t gguf_n_files(const struct gguf *g);           /* 1, or the parts of a split model */
+uint64_t gguf_file_bytes(const struct gguf *g);      /* of all files */
+int64_t gguf_mtime_ns(const struct gguf *g);         /* when the newest file was last written */
+
+/* Tells the system that n bytes at `data`, in one of the maps, will not be needed again (io_map_drop). */
+void gguf_drop(const struct gguf *g, const void *data, uint64_t n);
 
 size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);

@@ -17,6 +17,12 @@ struct gguf {
     size_t n_tensors;
     uint32_t *kv_by_key;       /* indexes sorted by key */
     uint32_t *tensors_by_name; /* indexes sorted by name */
+    struct gguf **parts; /* [n_more] the other files of a split model, whose tensors are among `tensors`; or NULL */
+    const struct io_map **more; /* [n_more] maps of the other files that data is in */
+    size_t n_more;
+    struct arena arena;         /* of what gguf_build made */
+    void (*release)(void *arg); /* OPTIONAL: called by gguf_close */
+    void *release_arg;
 };
 
 enum {
@@ -34,6 +40,14 @@ size_t gguf_type_bytes(enum gguf_type type);
 /* Parses g->map into the directory (gguf_parse.c). */
 MUST_CHECK enum err gguf_parse(struct gguf *g, struct err_info *info);
 
+/* Opens and parses one file, whole or a part. */
+MUST_CHECK enum err gguf_open_file(const char *path, struct gguf **out, struct err_info *info);
+
+/* Where *g is a part of a split model: opens the others beside it at `path` (NULL: *g comes from memory) and makes *g
+ * the whole (gguf_split.c). On failure *g, NULL or not, is the caller's to close. ERR_BAD_SPLIT, and what the others'
+ * opening gives; the message then begins with the name of the part. */
+MUST_CHECK enum err gguf_join_parts(const char *path, struct gguf **g, struct err_info *info);
+
 /* gguf_layout.c. Both need all records of their kind; info->offset is where the later record stands.
  * gguf_index_keys: fills kv_by_key. ERR_DUPLICATE_KEY.
  * gguf_place_tensors: fills tensors_by_name, checks the layout, turns each tensor's offset from the data section's into
@@ -41,6 +55,9 @@ MUST_CHECK enum err gguf_parse(struct gguf *g, struct err_info *info);
  * ERR_BAD_TENSOR_NAME (twice), ERR_BAD_OFFSET, ERR_TENSOR_OVERLAP (or a hole, or bytes of no tensor), ERR_TRUNCATED. */
 MUST_CHECK enum err gguf_index_keys(struct gguf *g, struct err_info *info);
 MUST_CHECK enum err gguf_place_tensors(struct gguf *g, uint64_t records_end, struct err_info *info);
+
+/* Fills tensors_by_name. A tensor whose name stands twice, the later one, or NULL. */
+const struct gguf_tensor *gguf_index_tensors(struct gguf *g);
 
 /* Order of two strings: bytes, then length. */
 int gguf_str_order(struct gguf_str a, struct gguf_str b);

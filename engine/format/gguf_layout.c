@@ -92,19 +92,30 @@ static uint64_t offset_field_at(const struct gguf *g, const struct gguf_tensor *
     return record_at(g, t) + 8 + t->name.len + 4 + 8 * (uint64_t)t->n_dims + 4;
 }
 
-static enum err index_tensors(struct gguf *g, struct err_info *info)
+const struct gguf_tensor *gguf_index_tensors(struct gguf *g)
 {
     sort_indexes(g->tensors_by_name, g->n_tensors, order_names, g->tensors);
     for (size_t i = 1; i < g->n_tensors; i++) {
         const struct gguf_tensor *t = &g->tensors[g->tensors_by_name[i]];
-        const struct gguf_tensor *before = &g->tensors[g->tensors_by_name[i - 1]];
-        if (gguf_str_order(before->name, t->name) == 0) {
-            return err_set_at(info, ERR_BAD_TENSOR_NAME, record_at(g, t),
-                              "tensor '%.*s': expected once, found a second time (first at byte %" PRIu64 ")",
-                              (int)t->name.len, t->name.data, record_at(g, before));
+        if (gguf_str_order(g->tensors[g->tensors_by_name[i - 1]].name, t->name) == 0) {
+            return t;
         }
     }
-    return ERR_OK;
+    return NULL;
+}
+
+static enum err check_names(struct gguf *g, struct err_info *info)
+{
+    const struct gguf_tensor *twice = gguf_index_tensors(g), *first = g->tensors;
+    if (twice == NULL) {
+        return ERR_OK;
+    }
+    while (gguf_str_order(first->name, twice->name) != 0) { /* in the order of the file */
+        first++;
+    }
+    return err_set_at(info, ERR_BAD_TENSOR_NAME, record_at(g, twice),
+                      "tensor '%.*s': expected once, found a second time (first at byte %" PRIu64 ")",
+                      (int)twice->name.len, twice->name.data, record_at(g, first));
 }
 
 /* Tensor t must start at `expected`, an offset into the data section; says what is wrong when it does not. */
@@ -166,7 +177,7 @@ static enum err check_tiling(const struct gguf *g, uint64_t records_end, struct 
 
 enum err gguf_place_tensors(struct gguf *g, uint64_t records_end, struct err_info *info)
 {
-    TRY(index_tensors(g, info));
+    TRY(check_names(g, info));
     sort_indexes(g->tensors_by_name, g->n_tensors, order_offsets, g->tensors); /* borrowed for the check below */
     TRY(check_tiling(g, records_end, info));
     for (size_t i = 0; i < g->n_tensors; i++) {

@@ -391,20 +391,6 @@ static enum err read_alignment(struct gguf *g, struct err_info *info)
     return ERR_OK;
 }
 
-/* split.count of a whole model is 1 or missing. */
-static enum err refuse_parts(const struct gguf *g, struct err_info *info)
-{
-    const struct gguf_kv *kv = gguf_find(g, "split.count");
-    uint64_t n;
-    TRY(gguf_get_u64_or(g, "split.count", 1, &n, info));
-    if (n > 1) {
-        return err_set_at(
-            info, ERR_BAD_SPLIT, kv->offset,
-            "split.count: expected a whole model, found one part of %" PRIu64 "; split files are not supported yet", n);
-    }
-    return ERR_OK;
-}
-
 static enum err allocate(struct gguf *g, uint64_t n_tensors, uint64_t n_kv, struct err_info *info)
 {
     g->kv = mem_zalloc_array((size_t)n_kv + 1, sizeof *g->kv, MEM_MODEL);
@@ -428,7 +414,6 @@ enum err gguf_parse(struct gguf *g, struct err_info *info)
         TRY(parse_kv(&c, &g->kv[g->n_kv]));
     }
     TRY(gguf_index_keys(g, info));
-    TRY(refuse_parts(g, info));
     TRY(read_alignment(g, info));
     for (; g->n_tensors < n_tensors; g->n_tensors++) {
         TRY(parse_tensor(&c, &g->tensors[g->n_tensors]));

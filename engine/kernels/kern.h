@@ -103,6 +103,9 @@ struct kern_attention_args {
     int window;                         /* 0 = none */
     float scale;
     float softcap; /* 0 = none; else s = softcap * tanh(s / softcap) */
+    /* OPTIONAL [n_group]: a score that takes part in the softmax of its head and has no value [Xiao 2023, "Efficient
+     * Streaming Language Models with Attention Sinks"; as gpt-oss has it]. */
+    const float *sinks;
 };
 
 /* First position that a row sees, and the segments from the first to the last that any row of a call sees. */
@@ -140,7 +143,8 @@ struct kern_bins {
     float max;
 };
 
-enum kern_act { KERN_ACT_SILU, KERN_ACT_GELU_TANH, KERN_ACT_GELU, KERN_ACT_RELU, KERN_ACT_COUNT };
+/* CLAMPED, of gpt-oss: x * sigmoid(1.702 x) with x = min(gate, 7), times 1 + up clamped to -7 .. 7. */
+enum kern_act { KERN_ACT_SILU, KERN_ACT_GELU_TANH, KERN_ACT_GELU, KERN_ACT_RELU, KERN_ACT_CLAMPED, KERN_ACT_COUNT };
 
 struct kern_table {
     const char *isa; /* name of the highest ISA that filled an entry */
@@ -159,8 +163,9 @@ struct kern_table {
     /* dst += src; exact. */
     void (*add)(float *dst, const float *src, size_t n);
 
-    /* out = act(gate) * up; out may be gate. A NaN in gives NaN. Bound: 2e-6 * |act(gate) * up| + 2e-36 * |up| + 1e-44;
-     * GELU_TANH, whose exponent u = 1.6 (x + 0.045 x^3) is rounded to f32, 5e-7 * (4 + min(|u|, 88)) for 2e-6. */
+    /* out = act(gate) * up, CLAMPED as told there; out may be gate. A NaN in gives NaN. Bound: 2e-6 * |act(gate) * up|
+     * + 2e-36 * |up| + 1e-44; GELU_TANH, whose exponent u = 1.6 (x + 0.045 x^3) is rounded to f32, 5e-7 * (4 + min(|u|,
+     * 88)) for 2e-6. */
     void (*glu)(enum kern_act act, const float *gate, const float *up, size_t n, float *out);
 
     /* Rotates the first n_rot components of one head vector x, in place, by cos[n_rot/2], sin[n_rot/2] [Su 2021].
@@ -176,7 +181,7 @@ struct kern_table {
     void (*attention)(const struct kern_attention_args *a);
     /* The same in two stages: n segments from number `segment` on, records of a segment at parts, of the next one
      * part_stride floats behind (a->out is not used); then all segments from their records, in ascending order (of a,
-     * only out, out_stride, n_rows, n_group and kv.d are used). */
+     * only out, out_stride, n_rows, n_group, sinks and kv.d are used). */
     void (*attention_part)(const struct kern_attention_args *a, int32_t segment, int n, float *parts,
                            size_t part_stride);
     void (*attention_join)(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n);

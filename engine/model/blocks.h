@@ -8,36 +8,68 @@
 /* Hyper-parameters of a decoder, checked against each other. */
 struct blocks_hparams {
     uint32_t n_embd, n_layers, n_heads, n_kv_heads, head_dim, n_ff, n_vocab, n_ctx_train, n_rot;
-    float eps;       /* of RMSNorm */
-    float freq_base; /* RoPE theta */
+    uint32_t n_ff_expert, n_ff_shared; /* widths of a routed expert, and of the shared one, 0 = there is none */
+    uint32_t n_dense_layers;           /* the first layers, which have no experts */
+    float eps;                         /* of RMSNorm */
+    float freq_base;                   /* RoPE theta */
 };
 
-/* How a family's decoder differs from Llama's. */
+enum blocks_head_norm {
+    BLOCKS_NO_HEAD_NORM,
+    BLOCKS_NORM_EACH, /* each head of Q and K by itself, before RoPE: attn_q_norm, attn_k_norm of d */
+    BLOCKS_NORM_WIDE, /* all heads of Q together, and of K: attn_q_norm of H*d, attn_k_norm of K*d */
+};
+
+/* What a family takes for granted where the file does not say. */
+struct blocks_moe {
+    uint32_t n_ff;     /* width of an expert; 0 = the file must say */
+    uint32_t n_shared; /* shared experts, as wide together as so many routed ones */
+    uint32_t gating;   /* as in expert_gating_func: 1 softmax, 2 sigmoid, 3 softmax over the picked */
+    bool norms_weights;
+    bool gates_shared; /* the shared expert has a gate, ffn_gate_inp_shexp */
+};
+
+/* How a family's decoder differs from Llama's; blocks_read_hparams sets it to Llama's. */
 struct blocks_style {
-    bool is_neox;          /* RoPE on pairs (i, i + n_rot/2); else (2i, 2i+1) */
-    bool has_head_norms;   /* RMSNorm of each head of Q and K before RoPE: attn_q_norm, attn_k_norm */
-    bool has_post_norms;   /* RMSNorm of what a block adds to the stream: post_attention_norm, post_ffw_norm */
+    bool is_neox;         /* RoPE on pairs (i, i + n_rot/2); else (2i, 2i+1) */
+    bool has_pre_norms;   /* RMSNorm of what a block reads: attn_norm, ffn_norm */
+    bool has_post_norms;  /* RMSNorm of what a block adds to the stream: post_attention_norm, post_ffw_norm */
+    bool has_sinks;       /* attn_sinks: a score a head that takes part in its softmax and has no value */
+    bool yarn_truncates;  /* YaRN blends between whole components */
+    bool local_is_scaled; /* RoPE scaling stretches local layers too */
+    enum blocks_head_norm head_norm;
     enum plan_act act;     /* of the feed-forward gate */
     float embed_scale;     /* times the embedding */
     float attn_scale;      /* times q.k */
+    float residual_scale;  /* times what a block adds to the stream */
+    float logit_scale;     /* times the logits, before the soft-cap */
+    float attn_softcap;    /* of q.k; 0 = none */
     float logit_softcap;   /* 0 = none */
+    float query_beta;      /* of plan_rope; 0 = none */
+    uint32_t query_period; /* of plan_rope */
     uint32_t window;       /* positions a local layer sees, itself included */
-    float local_freq_base; /* RoPE theta of local layers, which no scaling stretches */
+    float local_freq_base; /* RoPE theta of local layers */
+    const char *ffn_norm;  /* name of the norm in front of the feed-forward block */
+    struct blocks_moe moe; /* blocks_read_moe */
     bool is_local[PLAN_MAX_LAYERS];
+    bool is_nope[PLAN_MAX_LAYERS]; /* no RoPE */
 };
 
 /* A plan being built. */
 struct blocks {
     const struct gguf *g;
     const char *arch; /* prefix of the hyper-parameter keys */
+    uint32_t n_ctx;   /* longest sequence that will be run */
     struct plan *plan;
     struct blocks_hparams h;
     struct blocks_style style;
     struct err_info *info;
-    plan_buf_id x, norm, q, att, ff,
-        last;           /* [D] stream, [D] normed, [H*d] queries, [H*d] attention out, [F], [D] of the S rows */
+    /* [D] stream, [D] normed, [H*d] queries, [K*d] keys and values where they are not stored at once, [H*d] attention
+     * out, [F] of dense layers, of the shared expert, [E] logits of the router, [2k] route, [D] of the S rows */
+    plan_buf_id x, norm, q, k, v, att, ff, shared, router, route, last;
     int32_t rope;       /* table of global layers */
     int32_t local_rope; /* of local ones; PLAN_NONE where there are none */
+    int32_t no_rope;    /* of layers without RoPE; PLAN_NONE where there are none */
 };
 
 /* Reads "<arch>.<key>" as an integer in [min, max]. An absent key gives `fallback`; pass UINT64_MAX to require it.
@@ -48,22 +80,50 @@ MUST_CHECK enum err blocks_get_u32(const struct blocks *b, const char *key, uint
 MUST_CHECK enum err blocks_get_f32(const struct blocks *b, const char *key, double min, double max, double fallback,
                                    float *out);
 
-/* Reads the common hyper-parameters into b->h and the plan's dimensions, and makes b->style Llama's. */
+/* Reads the common hyper-parameters into b->h and the plan's dimensions, and makes b->style Llama's. n_ctx becomes the
+ * context the model was trained for where that is less, or where it is 0. */
 MUST_CHECK enum err blocks_read_hparams(struct blocks *b);
+
+/* Which layers are local: <arch>.attention.sliding_window_pattern, an array (true = local) or a period, whose last
+ * layer is global; `period` when the file does not say. Reads the window first; without one (0) every layer is global.
+ */
+MUST_CHECK enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period);
 
 /* Finds the tensor `name` (a printf format with the layer number when layer >= 0) and adds it as [n_out][n_in].
  * Absent: ERR_MISSING_TENSOR, or *id = PLAN_NONE when `optional`. */
 MUST_CHECK enum err blocks_bind(struct blocks *b, const char *name, int layer, uint32_t n_out, uint32_t n_in,
                                 bool optional, plan_weight_id *id);
 
-/* The RoPE tables: of global layers freq_base with linear scaling and the factors of rope_freqs.weight (Llama 3's
- * scaling, baked by the converter); of local layers, where there are any, local_freq_base as it is. ERR_BAD_HPARAM for
- * scaling types that are not known. */
+/* Rows of the tensor, of whatever type and width; 0 when there is none. */
+uint64_t blocks_rows_of(const struct blocks *b, const char *name, int layer);
+
+/* Rows [first, first + n_out) of a tensor of n_all rows, or, of a vector (n_out 1), elements [first, first + n_in) of
+ * n_all. Otherwise as blocks_bind. */
+struct blocks_part {
+    uint32_t first, n_all;
+};
+MUST_CHECK enum err blocks_bind_part(struct blocks *b, const char *name, int layer, struct blocks_part part,
+                                     uint32_t n_out, uint32_t n_in, bool optional, plan_weight_id *id);
+
+/* A tensor [n_in, n_out, n], or [n_in, n] when n_out is 1, as one weight of n * n_out rows, or as a vector of n * n_in
+ * elements. Otherwise as blocks_bind. */
+MUST_CHECK enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32_t n, uint32_t n_out,
+                                      uint32_t n_in, bool optional, plan_weight_id *id);
+
+/* Mixtures of experts (blocks_moe.c). read: the hyper-parameters of a file with experts (plan->moe.n_experts, which
+ * blocks_read_hparams reads, is not 0). The others are blocks_build_decoder's. */
+MUST_CHECK enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as);
+MUST_CHECK enum err blocks_add_expert_bufs(struct blocks *b);
+MUST_CHECK enum err blocks_add_experts(struct blocks *b, int layer);
+
+/* The RoPE tables (blocks_rope.c): of global layers freq_base with the file's scaling, of local layers, where there are
+ * any, local_freq_base. ERR_BAD_HPARAM for scaling types that are not known. */
 MUST_CHECK enum err blocks_add_ropes(struct blocks *b);
 
-/* The whole pre-norm decoder as b->style says: embed; L times (norm, QKV + RoPE, attention, output + residual, norm,
- * gated feed-forward, down + residual); gather, norm, logits (tied to the embedding when there is no output.weight).
- * Biases of Q, K and V are used where the file has them. Call blocks_read_hparams before. */
+/* The whole decoder as b->style says (blocks_decoder.c): embed; L times (norm, QKV + RoPE, attention, output +
+ * residual, norm, gated feed-forward, down + residual); gather, norm, logits (tied to the embedding when there is no
+ * output.weight). Biases are used where the file has them; Q, K and V may stand in one tensor (attn_qkv), gate and up
+ * too (ffn_up, gate first). Call blocks_read_hparams before. */
 MUST_CHECK enum err blocks_build_decoder(struct blocks *b);
 
 #endif

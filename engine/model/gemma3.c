@@ -4,10 +4,9 @@
  * Files hold norm weights with the 1 of Gemma's (1 + w) already added.
  * Keys and their defaults: llama.cpp b11434, src/models/gemma3.cpp and conversion/gemma.py. */
 #include "engine/model/blocks.h"
+#include "engine/model/hf.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 enum {
     GLOBAL_EVERY = 6, /* one global layer behind five local ones */
@@ -15,37 +14,13 @@ enum {
 };
 static const double LOCAL_FREQ_BASE = 10000.0;
 
-/* A file may name the kind of each layer (array, true = local) or another period. */
-static enum err read_pattern(struct blocks *b)
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {
-    const char *key = "gemma3.attention.sliding_window_pattern";
-    const struct gguf_kv *kv = gguf_find(b->g, key);
-    if (kv == NULL || kv->type != GGUF_ARRAY) {
-        uint32_t period;
-        TRY(blocks_get_u32(b, "attention.sliding_window_pattern", 1, PLAN_MAX_LAYERS, GLOBAL_EVERY, &period));
-        for (uint32_t i = 0; i < b->h.n_layers; i++) {
-            b->style.is_local[i] = i % period != period - 1;
-        }
-        return ERR_OK;
-    }
-    TRY(gguf_get_array(b->g, key, GGUF_BOOL, &kv, b->info));
-    if (kv->n != b->h.n_layers) {
-        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %" PRIu64,
-                          key, b->h.n_layers, kv->n);
-    }
-    for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        b->style.is_local[i] = gguf_elem_i64(kv, i) != 0;
-    }
-    return ERR_OK;
-}
-
-static enum err build(const struct gguf *g, struct plan *p, struct err_info *info)
-{
-    struct blocks b = {.g = g, .arch = "gemma3", .plan = p, .info = info};
+    struct blocks b = {.g = g, .arch = "gemma3", .n_ctx = n_ctx, .plan = p, .info = info};
     TRY(blocks_read_hparams(&b));
     struct blocks_style *s = &b.style;
     s->is_neox = true;
-    s->has_head_norms = true;
+    s->head_norm = BLOCKS_NORM_EACH;
     s->has_post_norms = true;
     s->act = PLAN_GELU_TANH;
     s->embed_scale = sqrtf((float)b.h.n_embd);
@@ -54,16 +29,41 @@ static enum err build(const struct gguf *g, struct plan *p, struct err_info *inf
     }
     TRY(blocks_get_f32(&b, "final_logit_softcapping", 0.0, 1e6, 0.0, &s->logit_softcap));
     TRY(blocks_get_f32(&b, "rope.freq_base_swa", 1.0, 1e12, LOCAL_FREQ_BASE, &s->local_freq_base));
-    TRY(blocks_get_u32(&b, "attention.sliding_window", 0, INT32_MAX, 0, &s->window));
-    if (s->window != 0) { /* else every layer is global */
-        TRY(read_pattern(&b));
-    }
+    TRY(blocks_read_windows(&b, 0, GLOBAL_EVERY));
+    TRY(blocks_get_f32(&b, "attention.scale", 1e-6, 1e6, (double)s->attn_scale, &s->attn_scale));
     return blocks_build_decoder(&b);
 }
+
+static const struct hf_key hf_gemma3_keys[] = {
+    {"sliding_window", "attention.sliding_window", HF_U32},
+    {"final_logit_softcapping", "final_logit_softcapping", HF_F32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_name hf_gemma3_names[] = {
+    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_SAME},
+    {"model.layers.{}.pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight", HF_SAME},
+    {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight", HF_SAME},
+    {NULL, NULL, HF_SAME},
+};
+
+static const char *const hf_gemma3_architectures[] = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", NULL};
+
+static const struct hf_family hf_gemma3 = {
+    .architectures = hf_gemma3_architectures,
+    .arch = "gemma3",
+    .keys = hf_gemma3_keys,
+    .names = hf_gemma3_names,
+    .norms_plus_one = true,
+    .finish = hf_add_query_scale,
+};
+
+static const struct hf_family *const gemma3_hf[] = {&hf_gemma3, NULL};
 
 const struct model_family model_gemma3 = {
     .name = "gemma3",
     .members = "Gemma 3 270M, 1B, 4B, 12B, 27B (text)",
     .arch = "gemma3",
+    .hf = gemma3_hf,
     .build = build,
 };

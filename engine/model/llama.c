@@ -1,19 +1,65 @@
 /* The Llama family: pre-norm decoder with RMSNorm, SwiGLU and RoPE on interleaved pairs (converters permute the rows of
- * Q and K so). Llama 3's RoPE scaling comes as factors in rope_freqs.weight. Mixtures of experts are not read here. */
+ * Q and K so). Llama 3's RoPE scaling comes as factors in rope_freqs.weight. Mistral 7B is one of the family,
+ * Mixtral has experts for feed-forward blocks [Jiang 2024]. */
 #include "engine/model/blocks.h"
+#include "engine/model/hf.h"
 
-static enum err build(const struct gguf *g, struct plan *p, struct err_info *info)
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {
-    struct blocks b = {.g = g, .arch = "llama", .plan = p, .info = info};
-    uint32_t n_expert;
-    TRY(blocks_get_u32(&b, "expert_count", 0, 0, 0, &n_expert));
+    struct blocks b = {.g = g, .arch = "llama", .n_ctx = n_ctx, .plan = p, .info = info};
     TRY(blocks_read_hparams(&b));
+    b.style.local_is_scaled = true;
+    TRY(blocks_read_windows(&b, 0, PLAN_MAX_LAYERS)); /* Mistral 7B v0.1: all layers are local */
+    if (p->moe.n_experts != 0) {
+        struct blocks_moe moe = {.gating = 1, .norms_weights = true, .n_ff = b.h.n_ff};
+        TRY(blocks_read_moe(&b, &moe));
+    }
     return blocks_build_decoder(&b);
 }
 
+static const struct hf_key hf_llama_keys[] = {
+    {"sliding_window", "attention.sliding_window", HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
+static const char *const hf_llama_architectures[] = {"LlamaForCausalLM", "MistralForCausalLM", NULL};
+
+static const struct hf_family hf_llama = {
+    .architectures = hf_llama_architectures,
+    .arch = "llama",
+    .keys = hf_llama_keys,
+};
+
+static const struct hf_key hf_mixtral_keys[] = {
+    {"sliding_window", "attention.sliding_window", HF_U32},
+    {"num_local_experts", "expert_count", HF_U32},
+    {"num_experts_per_tok", "expert_used_count", HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_name hf_mixtral_names[] = {
+    {"model.layers.{}.block_sparse_moe.gate.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
+    {"model.layers.{}.block_sparse_moe.experts.{}.w1.weight", "blk.{}.ffn_gate_exps.weight", HF_SAME},
+    {"model.layers.{}.block_sparse_moe.experts.{}.w3.weight", "blk.{}.ffn_up_exps.weight", HF_SAME},
+    {"model.layers.{}.block_sparse_moe.experts.{}.w2.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},
+    {NULL, NULL, HF_SAME},
+};
+
+static const char *const hf_mixtral_architectures[] = {"MixtralForCausalLM", NULL};
+
+static const struct hf_family hf_mixtral = {
+    .architectures = hf_mixtral_architectures,
+    .arch = "llama",
+    .keys = hf_mixtral_keys,
+    .names = hf_mixtral_names,
+};
+
+static const struct hf_family *const llama_hf[] = {&hf_llama, &hf_mixtral, NULL};
+
 const struct model_family model_llama = {
     .name = "llama",
-    .members = "Llama 2, Llama 3, Llama 3.1, Llama 3.2, TinyLlama, SmolLM, SmolLM2",
+    .members = "Llama 2, Llama 3, Llama 3.1, Llama 3.2, TinyLlama, SmolLM, SmolLM2, Mistral 7B, Mistral Nemo, Mixtral",
     .arch = "llama",
+    .hf = llama_hf,
     .build = build,
 };

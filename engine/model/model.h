@@ -8,21 +8,31 @@
 #include "engine/format/gguf.h"
 #include "engine/plan/plan.h"
 
-struct model_family {
-    const char *name;    /* "llama", for docs and messages */
-    const char *members; /* what people call the models: "Llama 2, Llama 3, SmolLM" */
-    const char *arch;    /* general.architecture in GGUF files */
+struct hf_family;
 
-    /* Reads hyper-parameters of g, binds its tensors and appends the steps to p. ERR_BAD_HPARAM, ERR_BAD_TYPE,
-     * ERR_MISSING_TENSOR, ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE, ERR_NOMEM. */
-    enum err (*build)(const struct gguf *g, struct plan *p, struct err_info *info);
+struct model_family {
+    const char *name;                  /* "llama", for docs and messages */
+    const char *members;               /* what people call the models: "Llama 2, Llama 3, SmolLM" */
+    const char *arch;                  /* general.architecture in GGUF files */
+    const struct hf_family *const *hf; /* OPTIONAL: as SafeTensors folders (hf.h); NULL ends */
+
+    /* Reads hyper-parameters of g, binds its tensors and appends the steps to p. n_ctx: as model_build. ERR_BAD_HPARAM,
+     * ERR_BAD_TYPE, ERR_MISSING_TENSOR, ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE, ERR_NOMEM. */
+    enum err (*build)(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info);
 };
 
 /* i-th row of the table; NULL beyond the last. */
 const struct model_family *model_family_at(int i);
 
-/* Builds and checks the plan for the family that g names. g must outlive the plan. ERR_UNSUPPORTED_ARCH lists the known
- * ones; otherwise as build. On failure *out is NULL. */
-MUST_CHECK enum err model_build(const struct gguf *g, struct plan **out, struct err_info *info);
+/* Opens a model: a GGUF file, any part of a split one, or a SafeTensors folder. As gguf_open, or hf_open. */
+MUST_CHECK enum err model_open(const char *path, struct gguf **out, struct err_info *info);
+
+/* Builds and checks the plan for the family that g names. g must outlive the plan. n_ctx: the longest sequence that
+ * will be run, which decides the RoPE of some models; 0 = what the model was trained for. ERR_UNSUPPORTED_ARCH lists
+ * the known families; otherwise as build. On failure *out is NULL. */
+MUST_CHECK enum err model_build(const struct gguf *g, uint32_t n_ctx, struct plan **out, struct err_info *info);
+/* The same with another table of families; NULL ends it. */
+MUST_CHECK enum err model_build_from(const struct model_family *const *table, const struct gguf *g, uint32_t n_ctx,
+                                     struct plan **out, struct err_info *info);
 
 #endif

@@ -103,6 +103,9 @@ struct plan_step plan_step_of(enum plan_op op)
         .layer = -1,
         .src = PLAN_NONE,
         .dst = PLAN_NONE,
+        .keys = PLAN_NONE,
+        .values = PLAN_NONE,
+        .route = PLAN_NONE,
         .w = {PLAN_NONE, PLAN_NONE, PLAN_NONE},
         .bias = {PLAN_NONE, PLAN_NONE, PLAN_NONE},
         .scale = 1.0f,
@@ -114,7 +117,8 @@ struct plan_step plan_step_of(enum plan_op op)
 
 const char *plan_op_name(enum plan_op op)
 {
-    static const char *const names[PLAN_OP_COUNT] = {"embed", "norm", "matmul", "attention", "gather"};
+    static const char *const names[PLAN_OP_COUNT] = {"embed", "norm",    "matmul", "heads", "attention",
+                                                     "route", "experts", "gate",   "gather"};
     return names[op];
 }
 
@@ -170,6 +174,20 @@ static enum err check_width(const struct check *c, plan_buf_id id, uint32_t widt
     return ERR_OK;
 }
 
+/* What ends in head vectors: norms, RoPE, the KV layer. */
+static enum err check_heads(const struct check *c)
+{
+    const struct plan *p = c->plan;
+    const struct plan_step *s = c->step;
+    TRY(check_vector(c, s->q_norm, p->head_dim, true));
+    TRY(check_vector(c, s->k_norm, p->head_dim, true));
+    if (s->rope < 0 || s->rope >= p->n_ropes || s->layer < 0 || (uint32_t)s->layer >= p->n_layers) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step lacks a RoPE table or a layer",
+                       plan_op_name(s->op));
+    }
+    return ERR_OK;
+}
+
 static enum err check_qkv(const struct check *c)
 {
     const struct plan *p = c->plan;
@@ -180,11 +198,7 @@ static enum err check_qkv(const struct check *c)
         TRY(check_weight(c, s->w[i], rows[i], in, false));
         TRY(check_vector(c, s->bias[i], rows[i], true));
     }
-    TRY(check_vector(c, s->q_norm, p->head_dim, true));
-    TRY(check_vector(c, s->k_norm, p->head_dim, true));
-    if (s->rope < 0 || s->rope >= p->n_ropes || s->layer < 0 || (uint32_t)s->layer >= p->n_layers) {
-        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's QKV step lacks a RoPE table or a layer");
-    }
+    TRY(check_heads(c));
     return check_width(c, s->dst, rows[0]);
 }
 
@@ -207,6 +221,28 @@ static enum err check_matmul(const struct check *c)
     return ERR_OK;
 }
 
+static enum err check_moe(const struct check *c)
+{
+    const struct plan_moe *m = &c->plan->moe;
+    const struct plan_step *s = c->step;
+    uint32_t in = buf_width(c, s->src), out = buf_width(c, s->dst);
+    if (s->op == PLAN_ROUTE) {
+        TRY(check_width(c, s->src, m->n_experts));
+        TRY(check_width(c, s->dst, 2 * m->n_used));
+        return check_vector(c, s->w[0], m->n_experts, true);
+    }
+    TRY(check_width(c, s->route, 2 * m->n_used));
+    TRY(check_weight(c, s->w[0], 0, in, false));
+    uint32_t rows = c->plan->weights[s->w[0]].n_out, ff = m->n_experts == 0 ? 0 : rows / m->n_experts;
+    TRY(check_weight(c, s->w[0], ff * m->n_experts, in, false));
+    TRY(check_weight(c, s->w[1], rows, in, false));
+    TRY(check_weight(c, s->w[2], out * m->n_experts, ff, false));
+    for (int i = 0; i < 3; i++) {
+        TRY(check_vector(c, s->bias[i], i == 2 ? out * m->n_experts : rows, true));
+    }
+    return ERR_OK;
+}
+
 static enum err check_step(const struct check *c)
 {
     const struct plan *p = c->plan;
@@ -222,9 +258,23 @@ static enum err check_step(const struct check *c)
         return check_vector(c, s->w[0], buf_width(c, s->src), false);
     case PLAN_MATMUL:
         return check_matmul(c);
+    case PLAN_HEADS:
+        if (s->src != s->dst) {
+            return err_set(c->info, ERR_INTERNAL, NULL, "the plan's heads step does not work in place");
+        }
+        TRY(check_width(c, s->src, p->n_heads * p->head_dim));
+        TRY(check_width(c, s->keys, p->n_kv_heads * p->head_dim));
+        TRY(check_width(c, s->values, p->n_kv_heads * p->head_dim));
+        return check_heads(c);
     case PLAN_ATTENTION:
         TRY(check_width(c, s->src, p->n_heads * p->head_dim));
+        TRY(check_vector(c, s->w[0], p->n_heads, true));
         return check_width(c, s->dst, p->n_heads * p->head_dim);
+    case PLAN_ROUTE:
+    case PLAN_EXPERTS:
+        return check_moe(c);
+    case PLAN_GATE:
+        return check_vector(c, s->w[0], buf_width(c, s->src), false);
     case PLAN_GATHER:
         return check_width(c, s->dst, buf_width(c, s->src));
     case PLAN_OP_COUNT:

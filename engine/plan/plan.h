@@ -20,12 +20,22 @@
 struct plan_weight {
     const char *name; /* NUL-terminated tensor name, for messages; lives as long as the plan */
     enum dtype type;
-    const void *data; /* first row; borrowed from the file's map */
+    const void *data; /* first row; borrowed from the file's map; NULL with `pieces` */
+    /* OPTIONAL: where each piece_rows rows lie, for experts that files keep apart; borrowed from the model's arena. */
+    const void *const *pieces;
+    uint32_t piece_rows;
     uint64_t row_bytes;
     uint32_t n_out;       /* rows */
     uint32_t n_in;        /* columns */
-    uint64_t file_offset; /* of data in the file, so that its pages can be dropped once packed */
+    uint64_t file_offset; /* of data in its file, which tells weights of one shape apart */
 };
+
+/* Where a row lies. */
+static inline const void *plan_weight_row(const struct plan_weight *w, uint32_t row)
+{
+    const char *from = w->pieces != NULL ? w->pieces[row / w->piece_rows] : w->data;
+    return from + (size_t)(w->pieces != NULL ? row % w->piece_rows : row) * w->row_bytes;
+}
 
 /* Index into plan.weights; PLAN_NONE where a step has none. */
 typedef int32_t plan_weight_id;
@@ -34,17 +44,25 @@ typedef int32_t plan_buf_id;
 enum { PLAN_NONE = -1 };
 
 enum plan_op {
-    PLAN_EMBED,     /* dst[T][n] = scale * rows of w[0] picked by token id */
-    PLAN_NORM,      /* dst = rmsnorm(src) * w[0]; or dst += that, when `adds` */
-    PLAN_MATMUL,    /* what epilogue says, of src times w[0..] */
-    PLAN_ATTENTION, /* dst[T][H*d] = attention of src (queries) over the KV cache of `layer` */
+    PLAN_EMBED,  /* dst[T][n] = scale * rows of w[0] picked by token id */
+    PLAN_NORM,   /* dst = rmsnorm(src) * w[0]; or dst += that, when `adds` */
+    PLAN_MATMUL, /* what epilogue says, of src times w[0..] */
+    PLAN_HEADS, /* norm heads (q_norm, k_norm) and RoPE, in place, of queries src = dst and of `keys`; keys and `values`
+                   to the KV cache: the end of PLAN_QKV where Q, K and V are steps of their own */
+    PLAN_ATTENTION, /* dst[T][H*d] = attention of src (queries) over the KV cache of `layer`; w[0] f32 [1][H], OPTIONAL:
+                       a score for each head that takes part in its softmax and has no value (attention sinks) */
+    PLAN_ROUTE,     /* dst[T][2k] = weights, then ids, of the k experts that plan.moe picks by the logits src[T][E], to
+                       which w[0], f32 [1][E], is added for the picking alone (OPTIONAL) */
+    PLAN_EXPERTS,   /* dst[T][D] += scale * the sum over the experts of `route` of weight * (w[2] h + bias[2]) with
+                       h = act(w[0] src + bias[0]) * (w[1] src + bias[1]); w and bias hold all experts' rows in order */
+    PLAN_GATE,      /* dst[T][n] *= sigmoid(src . w[0]), one factor a row */
     PLAN_GATHER,    /* dst[S][n] = the rows of src whose logits are wanted; every later step works on S rows */
     PLAN_OP_COUNT
 };
 
 enum plan_epilogue {
     PLAN_STORE,  /* dst = y + bias */
-    PLAN_ADD,    /* dst += y + bias (residual) */
+    PLAN_ADD,    /* dst += scale * (y + bias) (residual) */
     PLAN_GLU,    /* dst = act(src w[0]^T + bias[0]) * (src w[1]^T + bias[1]) */
     PLAN_QKV,    /* w[0..2] = Q, K, V: add biases, norm heads (q_norm, k_norm), RoPE; queries to dst, K and V to the KV
                     cache */
@@ -52,32 +70,58 @@ enum plan_epilogue {
     PLAN_EPILOGUE_COUNT
 };
 
-enum plan_act { PLAN_SILU, PLAN_GELU_TANH, PLAN_GELU, PLAN_RELU }; /* the values of enum kern_act */
+enum plan_act { PLAN_SILU, PLAN_GELU_TANH, PLAN_GELU, PLAN_RELU, PLAN_CLAMPED }; /* as enum kern_act */
 
-/* Rotary position embedding [Su 2021]: angle of pair i at position p is p * inv_freq[i], cos and sin times mscale. */
+/* Rotary position embedding [Su 2021]: angle of pair i at position p is p * inv_freq[i], cos and sin times mscale. With
+ * query_beta != 0, query heads are then multiplied by 1 + query_beta * log(1 + floor(p / query_period)): attention that
+ * stays sharp far beyond the original context [Llama 4]. */
 struct plan_rope {
     uint32_t n_rot;        /* components rotated, even, <= d; 0 = no RoPE (NoPE layers) */
     bool is_neox;          /* pairs (i, i + n_rot/2); else (2i, 2i+1) */
     float mscale;          /* 1 unless the scaling says otherwise (YaRN) */
     const float *inv_freq; /* [n_rot/2], scaling applied; of the plan's arena */
+    float query_beta;      /* 0 = none */
+    uint32_t query_period; /* >= 1 with query_beta */
+};
+
+enum plan_gating {
+    PLAN_SOFTMAX,       /* weights are the softmax over all experts */
+    PLAN_SIGMOID,       /* each expert's by itself */
+    PLAN_SOFTMAX_PICKED /* experts are picked by logits, weights are the softmax over the picked */
+};
+
+/* Mixture of experts [Shazeer 2017]: how many there are and how a row's are picked. Ties go to the lower id. */
+struct plan_moe {
+    uint32_t n_experts; /* E; 0 = no such layers */
+    uint32_t n_used;    /* k <= E */
+    /* Experts are picked from the best groups of consecutive ones alone [DeepSeek-V2, 2.1.2]; 1 = all are one group. A
+     * group is as good as its best expert, or with by_two its two best together. */
+    uint32_t n_groups, n_groups_used;
+    bool by_two;
+    enum plan_gating gating;
+    bool norms_weights; /* weights are divided by their sum */
+    float weights_scale;
 };
 
 struct plan_step {
     enum plan_op op;
     enum plan_epilogue epilogue; /* PLAN_MATMUL only */
-    int32_t layer;               /* KV layer for PLAN_QKV and PLAN_ATTENTION; for messages elsewhere, -1 = none */
-    plan_buf_id src;             /* PLAN_NONE for PLAN_EMBED */
-    plan_buf_id dst;             /* PLAN_NONE for PLAN_LOGITS */
+    int32_t layer;            /* KV layer for PLAN_QKV, PLAN_HEADS and PLAN_ATTENTION; for messages elsewhere, -1 = none
+                               */
+    plan_buf_id src;          /* PLAN_NONE for PLAN_EMBED */
+    plan_buf_id dst;          /* PLAN_NONE for PLAN_LOGITS */
+    plan_buf_id keys, values; /* PLAN_HEADS */
+    plan_buf_id route;        /* PLAN_EXPERTS */
     plan_weight_id w[3];
     plan_weight_id bias[3];        /* f32 [1][n_out of w[i]] */
-    enum plan_act act;             /* PLAN_GLU */
-    float scale;                   /* PLAN_EMBED, PLAN_ATTENTION (of q.k), PLAN_LOGITS */
+    enum plan_act act;             /* PLAN_GLU, PLAN_EXPERTS */
+    float scale;                   /* PLAN_EMBED, PLAN_ATTENTION (of q.k), PLAN_ADD, PLAN_EXPERTS, PLAN_LOGITS */
     bool adds;                     /* PLAN_NORM: a norm behind a block, whose result joins the residual stream dst */
-    float eps;                     /* PLAN_NORM; PLAN_QKV's head norms */
+    float eps;                     /* PLAN_NORM; head norms of PLAN_QKV and PLAN_HEADS */
     float softcap;                 /* PLAN_ATTENTION, PLAN_LOGITS; 0 = none */
     int32_t window;                /* PLAN_ATTENTION: positions a row sees, itself included; 0 = all before it */
-    plan_weight_id q_norm, k_norm; /* PLAN_QKV: f32 [1][d], or PLAN_NONE */
-    int32_t rope;                  /* PLAN_QKV: index into plan.ropes */
+    plan_weight_id q_norm, k_norm; /* PLAN_QKV, PLAN_HEADS: f32 [1][d], or PLAN_NONE */
+    int32_t rope;                  /* PLAN_QKV, PLAN_HEADS: index into plan.ropes */
 };
 
 struct plan_buf {
@@ -94,6 +138,8 @@ enum {
     PLAN_MAX_HEAD = 512,
     PLAN_MAX_HEADS = 1024,
     PLAN_MAX_VOCAB = 1 << 22,
+    PLAN_MAX_EXPERTS = 1024,
+    PLAN_MAX_EXPERTS_USED = 64,
 };
 
 struct plan {
@@ -105,6 +151,7 @@ struct plan {
     uint32_t n_kv_heads; /* K */
     uint32_t head_dim;   /* d */
     uint32_t n_ctx_train;
+    struct plan_moe moe;
     struct plan_weight *weights;
     int32_t n_weights, cap_weights;
     struct plan_step *steps;

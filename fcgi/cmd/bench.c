@@ -254,10 +254,12 @@ static enum err open_file(struct bench *b, struct err_info *info)
         return err_set(info, ERR_CONFIG, NULL, "cache-type-%c: expected one of " KV_TYPE_NAMES "; found '%s'",
                        is_k ? 'k' : 'v', is_k ? b->o.k_type : b->o.v_type);
     }
-    TRY(gguf_open(b->o.model, &b->gguf, info));
-    TRY(model_build(b->gguf, &b->plan, info));
+    TRY(model_open(b->o.model, &b->gguf, info));
+    TRY(model_build(b->gguf, 0, &b->plan, info));
     return allocate(b);
 }
+
+static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
 
 /* The back end for steps of n_batch rows on n_threads threads, in place of the one before. */
 static enum err open_model(struct bench *b, int n_batch, int n_threads, struct err_info *info)
@@ -271,7 +273,9 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .max_rows = MAX_OF(n_batch, b->max_seqs),
                                  .max_logits = b->max_seqs,
                                  .k_type = b->k_type,
-                                 .v_type = b->v_type};
+                                 .v_type = b->v_type,
+                                 .weight_done = drop_file_pages,
+                                 .weight_done_arg = b->gguf};
     TRY(b->backend->open(b->plan, &cfg, &b->model, info));
     b->backend->info(b->model, &b->info);
     memset(b->filled, 0, sizeof b->filled);

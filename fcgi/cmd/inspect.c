@@ -194,7 +194,7 @@ static void print_cache_row(const struct gguf *g)
     struct plan *plan = NULL;
     struct err_info ignored = {0};
     print_label("kv cache");
-    if (model_build(g, &plan, &ignored) != ERR_OK) {
+    if (model_build(g, 0, &plan, &ignored) != ERR_OK) {
         puts("-");
         return;
     }
@@ -383,7 +383,7 @@ int cmd_inspect(int argc, char **argv)
         }
         return is_whole ? CMD_OK : CMD_BAD_DATA;
     }
-    if (gguf_open(o.path, &g, &info) != ERR_OK) {
+    if (model_open(o.path, &g, &info) != ERR_OK) {
         print_error(o.path, &info);
         return CMD_BAD_DATA;
     }

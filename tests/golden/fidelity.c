@@ -338,7 +338,7 @@ int main(int argc, char **argv)
     struct err_info info = {0};
     int rc = 65;
     enum err err = gguf_open(argv[1], &g, &info);
-    err = err != ERR_OK ? err : model_build(g, &plan, &info);
+    err = err != ERR_OK ? err : model_build(g, 0, &plan, &info);
     if (err != ERR_OK) {
         fprintf(stderr, "error: %s: %s\n", err_code(err), info.text);
     } else if (open_reference(argv[2], (int32_t)plan->n_vocab, &r)) {

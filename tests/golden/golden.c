@@ -1,5 +1,6 @@
 /* Golden tests: every model of tests/golden/models on every back end and ISA against what Hugging Face transformers
- * computed in float32 (make_golden.py). Prints a table, then `N passed, N failed`.
+ * computed in float32 (make_golden.py, make_families.py). Prints a table, then `N passed, N failed`; with -v also the
+ * errors of each prompt.
  *
  * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share
  * of the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PROMPT = 128, N_GREEDY = 12, MAX_MODELS = 64, N_PAGES = 16, MAX_ROWS = 96 };
+enum { MAX_PROMPT = 128, N_GREEDY = 12, MAX_MODELS = 128, N_PAGES = 16, MAX_ROWS = 96 };
 
 /* What is allowed, by back end: the largest error of a logit as a share of the logits' spread, and that of a
  * log-probability. ref differs from float32 only by its sums in double; cpu keeps keys and values in 16 bits and, on
@@ -33,7 +34,17 @@ static const struct bound {
     {"cpu", false, 0.5, 0.5},
 };
 
-enum { MAX_PROMPTS = 64 };
+enum { N_BOUNDS = ARRAY_LEN(bounds), MAX_PROMPTS = 64, MAX_ISAS = 16 };
+
+/* A row of the table: of each bound and ISA (0 for ref) the largest error of last logits. */
+static struct row {
+    const char *name;
+    char arch[24];
+    double worst[N_BOUNDS][MAX_ISAS];
+    bool failed[N_BOUNDS][MAX_ISAS];
+} table[MAX_MODELS];
+static int n_rows;
+static bool is_verbose;
 
 struct prompt {
     int n;
@@ -47,6 +58,8 @@ struct subject {
     const struct backend *backend;
     const char *cpu;
     const struct bound *bound;
+    struct row *row;
+    int isa;
     struct plan *plan;
     struct backend_model *model;
     int32_t n_vocab;
@@ -63,6 +76,7 @@ static void report(const struct subject *s, bool ok, const char *what, double fo
     n_passed += ok;
     n_failed += !ok;
     if (!ok) {
+        s->row->failed[s->bound - bounds][s->isa] = true;
         printf("FAILED %s on %s/%s: %s: found %g, allowed %g\n", s->name, s->backend->name, s->cpu, what, found,
                allowed);
     }
@@ -133,8 +147,12 @@ static void check_values(struct subject *s, const struct prompt *p)
     report(s, worst / sqrt(var) <= s->bound->logits, "last logits, share of their spread", worst / sqrt(var),
            s->bound->logits);
     report(s, worst_lp <= s->bound->logprobs, "prompt log-probabilities", worst_lp, s->bound->logprobs);
-    printf("  %-18s %-4s %-7s %s prompt %3d  logits %.1e  log-probabilities %.1e\n", s->name, s->backend->name, s->cpu,
-           s->bound->high_precision ? "high" : "fast", p->n, worst / sqrt(var), worst_lp);
+    double *cell = &s->row->worst[s->bound - bounds][s->isa];
+    *cell = fmax(*cell, worst / sqrt(var));
+    if (is_verbose) {
+        printf("  %-23s %-4s %-7s %s prompt %3d  logits %.1e  log-probabilities %.1e\n", s->name, s->backend->name,
+               s->cpu, s->bound->high_precision ? "high" : "fast", p->n, worst / sqrt(var), worst_lp);
+    }
 }
 
 /* One thread and two must give the same bits. */
@@ -235,8 +253,8 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
                                  .max_logits = MAX_ROWS};
     struct err_info info = {0};
     if (s->backend->open(s->plan, &cfg, &s->model, &info) != ERR_OK) {
-        printf("FAILED %s on %s/%s: open: %s\n", s->name, s->backend->name, s->cpu, info.text);
-        n_failed++;
+        printf("FAILED %s: %s\n", s->name, info.text);
+        report(s, false, "opened", 0, 1);
         return;
     }
     uint64_t n_prompts = 0;
@@ -258,8 +276,8 @@ static void check_bound(struct subject *s, const struct gguf *expect)
     bool has_isas = s->backend == &backend_cpu;
     for (int isa = 0; has_isas ? kern_isa_name(isa) != NULL : isa == 0; isa++) {
         s->cpu = has_isas ? kern_isa_name(isa) : "-";
+        s->isa = isa;
         if (has_isas && !kern_isa_is_there(isa)) {
-            printf("  %-18s %-4s %-7s this CPU does not have it\n", s->name, s->backend->name, s->cpu);
             continue;
         }
         check_backend(s, expect, 1);
@@ -267,17 +285,70 @@ static void check_bound(struct subject *s, const struct gguf *expect)
     }
 }
 
+static void start_row(struct row *r, const char *name, const struct gguf *g)
+{
+    struct gguf_str arch = {0};
+    r->name = name;
+    if (gguf_get_str_or_null(g, "general.architecture", &arch, NULL) == ERR_OK && arch.data != NULL) {
+        snprintf(r->arch, sizeof r->arch, "%.*s", (int)MIN_OF(arch.len, sizeof r->arch - 1), arch.data);
+    }
+}
+
+static void print_cell(const struct row *r, size_t bound, int isa)
+{
+    if (r->failed[bound][isa]) {
+        printf(" %12s", "FAILED");
+    } else if (kern_isa_is_there(isa)) {
+        printf(" %12.1e", r->worst[bound][isa]);
+    }
+}
+
+/* family x format x back end x ISA: the largest error of a prompt's last logits, as a share of their spread. */
+static void print_table(void)
+{
+    printf("Largest error of last logits, share of their spread: ref, cpu with --high-precision, cpu without (fast)\n");
+    for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
+        if (!kern_isa_is_there(isa)) {
+            printf("this CPU does not have %s\n", kern_isa_name(isa));
+        }
+    }
+    printf("%-12s %-12s %-18s %12s", "family", "format", "model", "ref");
+    for (size_t b = 1; b < N_BOUNDS; b++) {
+        for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
+            char column[24];
+            snprintf(column, sizeof column, "%s/%s", bounds[b].high_precision ? "cpu" : "fast", kern_isa_name(isa));
+            if (kern_isa_is_there(isa)) {
+                printf(" %12s", column);
+            }
+        }
+    }
+    for (int i = 0; i < n_rows; i++) {
+        const struct row *r = &table[i];
+        int stem = (int)strcspn(r->name, ".");
+        printf("\n%-12s %-12s %-18.*s", r->arch,
+               r->name[stem] == '\0' || r->name[stem + 1] == 'g' ? "GGUF" : "SafeTensors", stem, r->name);
+        print_cell(r, 0, 0);
+        for (size_t b = 1; b < N_BOUNDS; b++) {
+            for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
+                print_cell(r, b, isa);
+            }
+        }
+    }
+    printf("\n");
+}
+
+/* A model of the folder: NAME.gguf, or NAME.hf, which is a SafeTensors folder; NAME.expect.gguf is of both. */
 static void check_model(const char *folder, const char *name)
 {
     char path[512];
     struct gguf *g = NULL, *expect = NULL;
     struct subject s = {.name = name, .backend = backend_at(0), .cpu = "-"};
     struct err_info info = {0};
-    snprintf(path, sizeof path, "%s/%s.gguf", folder, name);
-    enum err err = gguf_open(path, &g, &info);
-    snprintf(path, sizeof path, "%s/%s.expect.gguf", folder, name);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    enum err err = model_open(path, &g, &info);
+    snprintf(path, sizeof path, "%s/%.*s.expect.gguf", folder, (int)strcspn(name, "."), name);
     err = err != ERR_OK ? err : gguf_open(path, &expect, &info);
-    err = err != ERR_OK ? err : model_build(g, &s.plan, &info);
+    err = err != ERR_OK ? err : model_build(g, 0, &s.plan, &info);
     if (err != ERR_OK) {
         printf("FAILED %s: %s: %s\n", name, err_code(err), info.text);
         n_failed++;
@@ -285,6 +356,8 @@ static void check_model(const char *folder, const char *name)
         gguf_close(&expect);
         return;
     }
+    s.row = &table[n_rows++];
+    start_row(s.row, name, g);
     s.n_vocab = (int32_t)s.plan->n_vocab;
     s.logits = malloc((size_t)MAX_ROWS * (size_t)s.n_vocab * sizeof(float));
     for (int b = 0; (s.backend = backend_at(b)) != NULL; b++) {
@@ -327,14 +400,18 @@ static int by_name(const void *a, const void *b) { return strcmp(a, b); }
 
 int main(int argc, char **argv)
 {
+    is_verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
+    argc -= is_verbose;
+    argv += is_verbose;
     const char *folder = argc > 1 ? argv[1] : "tests/golden/models";
     static char names[MAX_MODELS][64];
     int n = 0;
     DIR *dir = opendir(folder);
     for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL && n < MAX_MODELS;) {
         const char *dot = strchr(e->d_name, '.');
-        if (dot != NULL && strcmp(dot, ".gguf") == 0 && dot - e->d_name < 64) {
-            snprintf(names[n++], sizeof names[0], "%.*s", (int)(dot - e->d_name), e->d_name);
+        bool is_model = dot != NULL && (strcmp(dot, ".gguf") == 0 || strcmp(dot, ".hf") == 0);
+        if (is_model && strlen(e->d_name) < sizeof names[0]) {
+            snprintf(names[n++], sizeof names[0], "%s", e->d_name);
         }
     }
     if (dir != NULL) {
@@ -344,6 +421,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++) {
         check_model(folder, names[i]);
     }
+    print_table();
     check_families(folder, names, n);
     printf("%d passed, %d failed\n", n_passed, n_failed);
     return n_failed == 0 && n > 0 ? 0 : 1;

@@ -197,27 +197,38 @@ def write_model(path, arch, model, types, rng):
     out.close()
 
 
-def run(model, rng):
-    """Expected results of all prompts, and the smallest distance between best and second token on the way."""
-    prompts, margin = [], 1e9
+def run_prompt(model, ids):
+    """Expected results of a prompt, and the smallest distance between best and second token on the way. None for the
+    results as soon as that is below MARGIN."""
+    margin, seq, continuation = 1e9, torch.from_numpy(ids)[None], []
     with torch.no_grad():
-        for n in PROMPT_LENGTHS:
-            ids = torch.from_numpy(rng.integers(0, VOCAB, (1, n)))
-            logits = model(ids).logits[0]
-            lp = torch.log_softmax(logits.double(), -1)
-            seq, continuation = ids, []
-            for _ in range(CONTINUATION):
-                last = model(seq).logits[0, -1]
-                top = torch.topk(last, 2).values
-                margin = min(margin, float(top[0] - top[1]))
-                continuation.append(int(last.argmax()))
-                seq = torch.cat([seq, last.argmax().reshape(1, 1)], 1)
-            prompts.append({
-                "ids": ids[0].numpy().astype(np.int32),
-                "logits": logits[-1].numpy().astype(np.float32),
-                "logprobs": np.array([0.0] + [float(lp[t - 1, ids[0, t]]) for t in range(1, n)], np.float32),
-                "greedy": np.array(continuation, np.int32)})
-    return prompts, margin
+        logits = model(seq).logits[0]
+        lp = torch.log_softmax(logits.double(), -1)
+        for _ in range(CONTINUATION):
+            last = model(seq).logits[0, -1]
+            top = torch.topk(last, 2).values
+            margin = min(margin, float(top[0] - top[1]))
+            if margin < MARGIN:
+                return None, margin
+            continuation.append(int(last.argmax()))
+            seq = torch.cat([seq, last.argmax().reshape(1, 1)], 1)
+    return {
+        "ids": ids.astype(np.int32),
+        "logits": logits[-1].numpy().astype(np.float32),
+        "logprobs": np.array([0.0] + [float(lp[t - 1, ids[t]]) for t in range(1, len(ids))], np.float32),
+        "greedy": np.array(continuation, np.int32)}, margin
+
+
+def run(model, rng):
+    """Expected results of all prompts, and the smallest margin; None if one of them will not do."""
+    prompts, smallest = [], 1e9
+    for n in PROMPT_LENGTHS:
+        prompt, margin = run_prompt(model, rng.integers(0, VOCAB, n))
+        smallest = min(smallest, margin)
+        if prompt is None:
+            return None, smallest
+        prompts.append(prompt)
+    return prompts, smallest
 
 
 def write_expected(path, prompts):
@@ -239,8 +250,11 @@ def spread_out(model, gen):
         for name, p in model.named_parameters():
             scale = narrow * 0.35 if "q_proj.weight" in name or "k_proj.weight" in name else narrow * 0.15
             noise = torch.randn(p.shape, generator=gen)
-            one = 0 if model.config.model_type == "gemma3_text" else 1  # Gemma's norms multiply by 1 + w
+            one = 0 if model.config.model_type in ("gemma2", "gemma3_text") else 1  # Gemma's norms multiply by 1 + w
             p.copy_(one + 0.2 * noise if "norm" in name else scale * noise)
+        for name, b in model.named_buffers():
+            if "correction_bias" in name:  # of the picking of experts; rounded here, as parameters are later
+                b.copy_((0.2 * torch.randn(b.shape, generator=gen)).bfloat16())
 
 
 def rope(kind="default", theta=10000.0, **more):
@@ -316,8 +330,10 @@ def main():
             spread_out(model, torch.Generator().manual_seed(seed))
             write_model(f"{folder}/{name}.gguf", arch, model, types, rng)
             prompts, margin = run(model, rng)
-            if margin >= MARGIN:
+            if prompts is not None:
                 break
+        else:
+            sys.exit(f"{name}: no seed will do")
         print(f"{name}: seed {seed}, smallest greedy margin {margin:.3f}")
         write_expected(f"{folder}/{name}.expect.gguf", prompts)
 

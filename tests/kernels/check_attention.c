@@ -162,6 +162,13 @@ static void make_case(struct check *c, enum kind kind, const struct shape *s)
     for (int r = 0; r < s->n_rows; r++) {
         k.pos[r] = s->first + r * s->gap;
     }
+    if (check_random_below(c, 2) == 0) {
+        float *sinks = check_buffer((size_t)s->n_group * sizeof *sinks, 4);
+        for (int g = 0; g < s->n_group; g++) { /* now and then one that takes it all */
+            sinks[g] = check_random_below(c, 8) == 0 ? 300 : (float)check_random_between(c, -8, 8);
+        }
+        k.a.sinks = sinks;
+    }
     make_pages(c, kind);
 }
 
@@ -223,6 +230,7 @@ static void truth(int r, int g, double *want, double *limit)
     if (!kv_type_is_float(a->kv.v.type)) {
         add_weight_rounding(a, from, score, n, largest, limit);
     }
+    sum += a->sinks != NULL ? exp(a->sinks[g] - largest) : 0;
     double relative = 4e-6 + 4e-7 * magnitude + (kv_type_is_float(a->kv.k.type) ? 0 : 6e-5 * rounding);
     for (int j = 0; j < a->kv.d; j++) { /* the bound in kern.h */
         want[j] /= sum;
@@ -270,6 +278,7 @@ static bool check_part(struct check *c, int r, int n_rows, int g, int n_group)
     float *out = check_buffer((size_t)(n_rows * n_group * k.a.kv.d) * sizeof *out, 4);
     part.q += (size_t)r * part.q_stride + (size_t)(g * part.kv.d);
     part.pos += r;
+    part.sinks = k.a.sinks == NULL ? NULL : k.a.sinks + g;
     part.n_rows = n_rows;
     part.n_group = n_group;
     part.out = out;

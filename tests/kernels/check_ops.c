@@ -117,6 +117,9 @@ static double activation(enum kern_act act, double x, double *bound)
         return x / (1 + exp(-u));
     case KERN_ACT_GELU:
         return x / 2 * erfc(-x / M_SQRT2);
+    case KERN_ACT_CLAMPED:
+        x = x > 7 ? 7 : x;
+        return x / (1 + exp(-1.702 * x));
     default:
         return isnan(x) ? x : fmax(x, 0);
     }
@@ -126,10 +129,13 @@ static void check_glu_row(struct check *c, enum kern_act act, const float *gate,
                           const float *got)
 {
     for (size_t i = 0; i < n; i++) {
-        double bound, y = activation(act, (double)gate[i], &bound), want = y * (double)up[i];
-        double limit = bound * fabs(want) + 2e-36 * fabs((double)up[i]) + 1e-44;
+        double bound, y = activation(act, (double)gate[i], &bound), u = (double)up[i];
+        if (act == KERN_ACT_CLAMPED) {
+            u = (u > 7 ? 7 : u < -7 ? -7 : u) + 1;
+        }
+        double want = y * u, limit = bound * fabs(want) + 2e-36 * fabs(u) + 1e-44;
         /* 0 times infinity: whether act underflows first is within the bound */
-        if (!is_near(got[i], want, limit) && !(isinf(up[i]) && fabs(y) < 2e-36)) {
+        if (!is_near(got[i], want, limit) && !(isinf(u) && fabs(y) < 2e-36)) {
             check_fail(c, "glu", i, (double)got[i], want);
             return;
         }
@@ -643,6 +649,7 @@ const struct check_op check_ops_ops[] = {
     OPS_ROW("glu_gelu_tanh", OP_GLU + KERN_ACT_GELU_TANH),
     OPS_ROW("glu_gelu", OP_GLU + KERN_ACT_GELU),
     OPS_ROW("glu_relu", OP_GLU + KERN_ACT_RELU),
+    OPS_ROW("glu_clamped", OP_GLU + KERN_ACT_CLAMPED),
     {.name = "rope", .check = check_rope, .plant = plant_rope},
     {.name = "kv_store", .check = check_kv_store, .plant = plant_kv_store},
     OPS_ROW("argmax", OP_ARGMAX),

@@ -51,6 +51,17 @@ static void lay_out_bufs(struct backend_model *m, size_t *at)
     *at = MAX_OF(*at, end);
 }
 
+/* Width of the widest expert's feed-forward block; 0 when there are none. */
+static size_t widest_expert(const struct plan *p)
+{
+    size_t widest = 0;
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        const struct plan_step *s = &p->steps[i];
+        widest = s->op == PLAN_EXPERTS ? MAX_OF(widest, (size_t)p->weights[s->w[2]].n_in) : widest;
+    }
+    return widest;
+}
+
 /* Lays all activations and per-thread scratch out; called twice, first to count. Returns the bytes needed. */
 static size_t lay_out_scratch(struct backend_model *m)
 {
@@ -70,12 +81,19 @@ static size_t lay_out_scratch(struct backend_model *m)
         m->rope_sin[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
     }
     m->chunk_stats = take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
+    size_t slots = rows * p->moe.n_used, ff = widest_expert(p);
+    m->experts.hidden_stride = align_up(ff * sizeof(float)) / sizeof(float);
+    m->experts.hidden = take(m, &at, slots * m->experts.hidden_stride * sizeof(float));
+    m->experts.hidden_q = take(m, &at, slots * kern_qrow_bytes(ff));
+    widest = MAX_OF(widest, (uint32_t)ff);
     for (int t = 0; t < m->cfg.n_threads; t++) {
         struct cpu_scratch s = {
             .normed = take(m, &at, CPU_TILE_ROWS * align_up(widest_norm * sizeof(float))),
             .rows = take(m, &at, CPU_TILE_ROWS * kern_qrow_bytes(widest)),
             .tile = {take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float)),
                      take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float))},
+            .expert_begin = take(m, &at, (p->moe.n_experts + 1) * sizeof *s.expert_begin),
+            .slots = take(m, &at, slots * sizeof *s.slots),
         };
         m->scratch[t] = s;
     }

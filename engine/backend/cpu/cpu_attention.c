@@ -169,6 +169,7 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
         .window = s->window,
         .scale = s->scale,
         .softcap = s->softcap,
+        .sinks = s->w[0] == PLAN_NONE ? NULL : m->weights[s->w[0]].vector + kv_head * group,
     };
     if (piece->n == 0) {
         m->kern.attention(&a);

@@ -3,13 +3,14 @@
  * step's epilogue, so that bias, RoPE, KV store, residual and activation never cost a pass over memory of their own. */
 #include "engine/backend/cpu/cpu_internal.h"
 
+#include "engine/backend/moe_route.h"
 #include "engine/backend/rope_angles.h"
 
 #include <math.h>
 #include <string.h>
 
 _Static_assert((int)BACKEND_PAGE_TOKENS == (int)KERN_PAGE_TOKENS, "kernels and scheduler must agree on the page");
-_Static_assert((int)PLAN_RELU == (int)KERN_ACT_RELU, "plan and kernels must agree on the activations");
+_Static_assert((int)PLAN_CLAMPED == (int)KERN_ACT_CLAMPED, "plan and kernels must agree on the activations");
 
 /* One thread's view of one batch. */
 struct exec {
@@ -21,15 +22,6 @@ struct exec {
     int32_t n_rows;  /* rows of the current step */
     int32_t tile;    /* first row of those that the tile buffer holds for this thread, by rows */
     bool is_by_rows; /* how the current step is split */
-};
-
-/* What a tile is multiplied with: rows [row, row + n) in the forms its weights want. */
-struct operand {
-    int32_t row, n;
-    const float *f32; /* rows f32_bytes apart */
-    size_t f32_bytes;
-    const unsigned char *q; /* rows q_bytes apart; NULL when no weight of the step is quantised */
-    size_t q_bytes;
 };
 
 static float *row_of(const struct exec *e, cpu_buf_id id, int32_t row)
@@ -75,11 +67,11 @@ static const float *renew(const struct exec *e, int32_t row, float *own)
 }
 
 /* Normalises and quantises rows [row, row + n), n <= CPU_TILE_ROWS, as the step asks. */
-static struct operand prepare(const struct exec *e, int32_t row, int32_t n)
+static struct cpu_operand prepare(const struct exec *e, int32_t row, int32_t n)
 {
     const struct cpu_step *s = e->step;
     size_t width = width_of(e, s->src), stride = e->m->strides[s->src];
-    struct operand o = {.row = row, .n = n, .f32 = row_of(e, s->src, row), .f32_bytes = stride * sizeof(float)};
+    struct cpu_operand o = {.row = row, .n = n, .f32 = row_of(e, s->src, row), .f32_bytes = stride * sizeof(float)};
     for (int32_t i = 0; s->has_norm && i < n; i++) {
         float *own = e->scratch->normed + (size_t)i * stride;
         const float *x = s->has_post ? renew(e, row + i, own) : row_of(e, s->src, row + i);
@@ -97,12 +89,10 @@ static struct operand prepare(const struct exec *e, int32_t row, int32_t n)
     return o;
 }
 
-/* tile[n][n_panels*16] = operand rows times panels [panel, panel + n_panels) of w. */
-static void multiply(const struct exec *e, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
-                     const struct operand *o, float *tile)
+void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
+                  const struct cpu_operand *o, float *tile)
 {
     bool is_float = panel_info(w->kind)->is_float;
-    size_t columns = (size_t)n_panels * PANEL_ROWS;
     const struct kern_matmul_args a = {
         .panels = w->panels + (size_t)panel * w->panel_bytes,
         .n_panels = (int)n_panels,
@@ -111,9 +101,9 @@ static void multiply(const struct exec *e, const struct cpu_weight *w, uint32_t 
         .row_bytes = is_float ? o->f32_bytes : o->q_bytes,
         .n_rows = o->n,
         .out = tile,
-        .out_stride = columns,
+        .out_stride = (size_t)n_panels * PANEL_ROWS,
     };
-    e->m->kern.matmul[w->kind](&a);
+    m->kern.matmul[w->kind](&a);
 }
 
 /* Adds bias[column..) to each row of a tile of `columns` outputs; bias may be NULL. */
@@ -127,7 +117,7 @@ static void add_bias(const struct exec *e, float *tile, size_t tile_stride, int3
 
 /* --- epilogues -------------------------------------------------------------------------------------------------- */
 
-static void write_logits(const struct exec *e, const struct operand *o, const float *tile, size_t tile_stride,
+static void write_logits(const struct exec *e, const struct cpu_operand *o, const float *tile, size_t tile_stride,
                          uint32_t column, uint32_t columns)
 {
     const struct plan_step *s = e->step->step;
@@ -145,8 +135,15 @@ static void write_logits(const struct exec *e, const struct operand *o, const fl
     }
 }
 
+static void scale_row(float *x, uint32_t n, float scale)
+{
+    for (uint32_t j = 0; j < n && scale != 1.0f; j++) {
+        x[j] *= scale;
+    }
+}
+
 /* Columns [column, column + columns) of a finished STORE, ADD, GLU or LOGITS tile go where they belong. */
-static void finish_tile(const struct exec *e, const struct operand *o, size_t tile_stride, uint32_t column,
+static void finish_tile(const struct exec *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
                         uint32_t columns)
 {
     const struct plan_step *s = e->step->step;
@@ -163,6 +160,7 @@ static void finish_tile(const struct exec *e, const struct operand *o, size_t ti
         const float *y = tile + (size_t)i * tile_stride;
         float *out = row_of(e, e->step->dst, o->row + i) + column;
         if (s->epilogue == PLAN_ADD) {
+            scale_row(tile + (size_t)i * tile_stride, columns, s->scale);
             e->m->kern.add(out, y, columns);
         } else if (s->epilogue == PLAN_GLU) {
             e->m->kern.glu((enum kern_act)s->act, y, up + (size_t)i * tile_stride, columns, out);
@@ -187,14 +185,30 @@ static void finish_head(const struct exec *e, float *head, plan_weight_id norm, 
     }
 }
 
-static void query_tile(const struct exec *e, const struct operand *o, uint32_t head)
+static void finish_query(const struct exec *e, float *head, int32_t row)
+{
+    finish_head(e, head, e->step->step->q_norm, row);
+    scale_row(head, e->m->plan->head_dim,
+              rope_query_scale(&e->m->plan->ropes[e->step->step->rope], e->batch->pos[row]));
+}
+
+/* Keys and values of one row and KV head to its page. */
+static void store_kv(const struct exec *e, int32_t row, uint32_t kv_head, const float *k, const float *v)
+{
+    int32_t layer = e->step->step->layer, pos = e->batch->pos[row];
+    int32_t page = e->batch->page_tables[e->batch->seq[row]][pos / KERN_PAGE_TOKENS];
+    e->m->kern.kv_store(&e->m->kv_layout, k, v, pos % KERN_PAGE_TOKENS, cpu_keys(e->m, layer, kv_head, page),
+                        cpu_values(e->m, layer, kv_head, page));
+}
+
+static void query_tile(const struct exec *e, const struct cpu_operand *o, uint32_t head)
 {
     const struct plan_step *s = e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
     uint32_t d = e->m->plan->head_dim;
     size_t stride = (size_t)w->group_panels * PANEL_ROWS;
     float *tile = e->scratch->tile[0];
-    multiply(e, w, head * w->group_panels, w->group_panels, o, tile);
+    cpu_multiply(e->m, w, head * w->group_panels, w->group_panels, o, tile);
     for (int32_t i = 0; i < o->n; i++) {
         float *q = tile + (size_t)i * stride;
         if (s->bias[0] != PLAN_NONE) {
@@ -203,18 +217,18 @@ static void query_tile(const struct exec *e, const struct operand *o, uint32_t h
                 q[j] += bias[j];
             }
         }
-        finish_head(e, q, s->q_norm, o->row + i);
+        finish_query(e, q, o->row + i);
         memcpy(row_of(e, e->step->dst, o->row + i) + head * d, q, d * sizeof *q);
     }
 }
 
-static void key_value_tile(const struct exec *e, const struct operand *o, uint32_t kv_head)
+static void key_value_tile(const struct exec *e, const struct cpu_operand *o, uint32_t kv_head)
 {
     const struct plan_step *s = e->step->step;
     uint32_t d = e->m->plan->head_dim;
     for (int part = 1; part <= 2; part++) {
         const struct cpu_weight *w = &e->m->weights[s->w[part]];
-        multiply(e, w, kv_head * w->group_panels, w->group_panels, o, e->scratch->tile[part - 1]);
+        cpu_multiply(e->m, w, kv_head * w->group_panels, w->group_panels, o, e->scratch->tile[part - 1]);
         const float *bias = vector_of(e, s->bias[part]);
         for (int32_t i = 0; i < o->n && bias != NULL; i++) {
             float *y = e->scratch->tile[part - 1] + (size_t)i * w->group_panels * PANEL_ROWS;
@@ -225,12 +239,9 @@ static void key_value_tile(const struct exec *e, const struct operand *o, uint32
     }
     size_t stride = (size_t)e->m->weights[s->w[1]].group_panels * PANEL_ROWS;
     for (int32_t i = 0; i < o->n; i++) {
-        int32_t row = o->row + i, pos = e->batch->pos[row];
         float *k = e->scratch->tile[0] + (size_t)i * stride;
-        finish_head(e, k, s->k_norm, row);
-        int32_t page = e->batch->page_tables[e->batch->seq[row]][pos / KERN_PAGE_TOKENS];
-        e->m->kern.kv_store(&e->m->kv_layout, k, e->scratch->tile[1] + (size_t)i * stride, pos % KERN_PAGE_TOKENS,
-                            cpu_keys(e->m, s->layer, kv_head, page), cpu_values(e->m, s->layer, kv_head, page));
+        finish_head(e, k, s->k_norm, o->row + i);
+        store_kv(e, o->row + i, kv_head, k, e->scratch->tile[1] + (size_t)i * stride);
     }
 }
 
@@ -261,7 +272,7 @@ static void run_qkv(const struct exec *e)
         return;
     }
     for (; row < row_to; row += (int32_t)CPU_TILE_ROWS) {
-        struct operand o = prepare(e, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS));
+        struct cpu_operand o = prepare(e, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS));
         for (int c = from; c < to; c++) {
             if (c < n_heads) {
                 query_tile(e, &o, (uint32_t)c);
@@ -270,13 +281,6 @@ static void run_qkv(const struct exec *e)
             }
         }
     }
-}
-
-/* Panels of a tile: their weights stay in the cache while the rows pass. */
-static uint32_t tile_panels(const struct cpu_weight *w)
-{
-    size_t n = CPU_TILE_BYTES / w->panel_bytes;
-    return (uint32_t)MAX_OF((size_t)1, MIN_OF(n, (size_t)CPU_TILE_PANELS));
 }
 
 /* What is known of a chunk of a row's logits; as soon as it is computed, while it lies in the cache. */
@@ -299,12 +303,12 @@ static void run_logits(const struct exec *e)
     int row, row_to, from, to;
     share_matmul(e, (int)e->m->n_chunks, &row, &row_to, &from, &to);
     for (; row < row_to && from < to; row += CPU_TILE_ROWS) {
-        struct operand o = prepare(e, row, MIN_OF(row_to - row, (int)CPU_TILE_ROWS));
+        struct cpu_operand o = prepare(e, row, MIN_OF(row_to - row, (int)CPU_TILE_ROWS));
         for (uint32_t chunk = (uint32_t)from; chunk < (uint32_t)to; chunk++) {
             uint32_t end = MIN_OF(w->n_panels, (chunk + 1) * CPU_CHUNK_PANELS);
-            for (uint32_t panel = chunk * CPU_CHUNK_PANELS; panel < end; panel += tile_panels(w)) {
-                uint32_t n_panels = MIN_OF(tile_panels(w), end - panel), column = panel * PANEL_ROWS;
-                multiply(e, w, panel, n_panels, &o, e->scratch->tile[0]);
+            for (uint32_t panel = chunk * CPU_CHUNK_PANELS; panel < end; panel += cpu_tile_panels(w)) {
+                uint32_t n_panels = MIN_OF(cpu_tile_panels(w), end - panel), column = panel * PANEL_ROWS;
+                cpu_multiply(e->m, w, panel, n_panels, &o, e->scratch->tile[0]);
                 finish_tile(e, &o, (size_t)n_panels * PANEL_ROWS, column,
                             MIN_OF(n_panels * PANEL_ROWS, w->n_out - column));
             }
@@ -320,13 +324,13 @@ static void run_row_tile(const struct exec *e, int32_t row, int32_t n, int from,
 {
     const struct plan_step *s = e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
-    int group = (int)tile_panels(w);
-    struct operand o = prepare(e, row, n);
+    int group = (int)cpu_tile_panels(w);
+    struct cpu_operand o = prepare(e, row, n);
     for (int panel = from; panel < to; panel += group) {
         int n_panels = MIN_OF(group, to - panel);
-        multiply(e, w, (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[0]);
+        cpu_multiply(e->m, w, (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[0]);
         if (s->epilogue == PLAN_GLU) {
-            multiply(e, &e->m->weights[s->w[1]], (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[1]);
+            cpu_multiply(e->m, &e->m->weights[s->w[1]], (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[1]);
         }
         uint32_t column = (uint32_t)panel * PANEL_ROWS;
         finish_tile(e, &o, (size_t)n_panels * PANEL_ROWS, column,
@@ -385,7 +389,43 @@ static void embed_row(const struct exec *e, int32_t i)
     }
 }
 
-/* Steps that go row by row whatever the split: embedding (and RoPE angles), norms that nothing took in, the gather. */
+/* The heads of a row whose queries, keys and values are whole; by way of the thread's memory, as kernels want heads
+ * aligned. */
+static void finish_heads(const struct exec *e, int32_t row)
+{
+    const struct plan_step *s = e->step->step;
+    const struct plan *p = e->m->plan;
+    size_t d = p->head_dim, bytes = d * sizeof(float);
+    float *head = e->scratch->tile[0], *value = e->scratch->tile[1], *q = row_of(e, e->step->src, row);
+    for (uint32_t h = 0; h < p->n_heads; h++) {
+        memcpy(head, q + h * d, bytes);
+        finish_query(e, head, row);
+        memcpy(q + h * d, head, bytes);
+    }
+    for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+        memcpy(head, row_of(e, s->keys, row) + h * d, bytes);
+        memcpy(value, row_of(e, s->values, row) + h * d, bytes);
+        finish_head(e, head, s->k_norm, row);
+        store_kv(e, row, h, head, value);
+    }
+}
+
+/* dst *= sigmoid(src . w[0]). */
+static void gate_row(const struct exec *e, int32_t row)
+{
+    const float *x = row_of(e, e->step->src, row), *w = vector_of(e, e->step->step->w[0]);
+    size_t n = width_of(e, e->step->src);
+    double sum[4] = {0};
+    for (size_t i = 0; i < n; i++) {
+        sum[i % 4] += (double)x[i] * w[i];
+    }
+    float factor = (float)(1.0 / (1.0 + exp(-((sum[0] + sum[1]) + (sum[2] + sum[3])))));
+    scale_row(row_of(e, e->step->dst, row), (uint32_t)width_of(e, e->step->dst), factor);
+}
+
+/* Steps that go row by row whatever the split: embedding (and RoPE angles), norms that nothing took in,
+ * heads, routes and
+ * gates of experts, the gather. */
 static void run_rows(const struct exec *e)
 {
     const struct cpu_step *c = e->step;
@@ -395,6 +435,18 @@ static void run_rows(const struct exec *e)
     for (int i = from; i < to; i++) {
         if (s->op == PLAN_EMBED) {
             embed_row(e, i);
+            continue;
+        }
+        if (s->op == PLAN_HEADS) {
+            finish_heads(e, i);
+            continue;
+        }
+        if (s->op == PLAN_ROUTE) {
+            moe_route(&e->m->plan->moe, row_of(e, c->src, i), vector_of(e, s->w[0]), row_of(e, c->dst, i));
+            continue;
+        }
+        if (s->op == PLAN_GATE) {
+            gate_row(e, i);
             continue;
         }
         float *dst = row_of(e, c->dst, i);
@@ -425,11 +477,12 @@ static bool needs_barrier(const struct exec *e)
 {
     const struct backend_model *m = e->m;
     enum plan_op op = e->step->step->op;
-    if (!e->is_by_rows || op == PLAN_ATTENTION || op == PLAN_GATHER || e->step + 1 == m->steps + m->n_steps) {
+    if (!e->is_by_rows || op == PLAN_ATTENTION || op == PLAN_EXPERTS || op == PLAN_GATHER ||
+        e->step + 1 == m->steps + m->n_steps) {
         return true;
     }
     const struct plan_step *next = e->step[1].step; /* the head writes logits over buffers of the steps before */
-    return next->op == PLAN_ATTENTION || next->op == PLAN_GATHER ||
+    return next->op == PLAN_ATTENTION || next->op == PLAN_EXPERTS || next->op == PLAN_GATHER ||
            (next->op == PLAN_MATMUL && next->epilogue == PLAN_LOGITS);
 }
 
@@ -473,6 +526,9 @@ static void run_thread(void *arg, int thread, int n_threads)
             break;
         case PLAN_ATTENTION:
             cpu_attention_run(m, e.batch, e.step);
+            break;
+        case PLAN_EXPERTS:
+            cpu_experts_run(m, e.n_rows, e.step, thread, n_threads);
             break;
         default:
             run_rows(&e);

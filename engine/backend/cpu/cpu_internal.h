@@ -65,11 +65,35 @@ static inline bool cpu_is_head(const struct cpu_step *c)
     return c->step->op == PLAN_MATMUL && c->step->epilogue == PLAN_LOGITS;
 }
 
+/* A row and one of its experts. */
+struct cpu_slot {
+    int32_t row;
+    float weight;
+};
+
 /* Per-thread memory. */
 struct cpu_scratch {
-    float *normed;       /* [CPU_TILE_ROWS][widest norm] f32 operand rows */
-    unsigned char *rows; /* [n][qrow bytes of the widest input] quantised operand rows */
-    float *tile[2];      /* [CPU_TILE_ROWS][CPU_TILE_COLUMNS] outputs of a tile */
+    float *normed;          /* [CPU_TILE_ROWS][widest norm] f32 operand rows */
+    unsigned char *rows;    /* [n][qrow bytes of the widest input] quantised operand rows */
+    float *tile[2];         /* [CPU_TILE_ROWS][CPU_TILE_COLUMNS] outputs of a tile */
+    int32_t *expert_begin;  /* [E + 1] */
+    struct cpu_slot *slots; /* [max_rows * k] in order of experts */
+};
+
+/* What a tile is multiplied with: rows [row, row + n) in the forms its weights want. */
+struct cpu_operand {
+    int32_t row, n;
+    const float *f32; /* rows f32_bytes apart */
+    size_t f32_bytes;
+    const unsigned char *q; /* rows q_bytes apart; NULL when no weight of the step is quantised */
+    size_t q_bytes;
+};
+
+/* Memory of mixture-of-experts layers; all NULL when there are none. */
+struct cpu_experts {
+    float *hidden; /* [max_rows * k][hidden_stride] of an expert's feed-forward block, in order of experts */
+    size_t hidden_stride;
+    unsigned char *hidden_q; /* the same, quantised */
 };
 
 struct backend_model {
@@ -98,7 +122,8 @@ struct backend_model {
     struct cpu_scratch *scratch;                                /* [n_threads] */
     unsigned char *scratch_memory;
     size_t scratch_bytes;
-    atomic_int *tasks; /* [n_steps] next attention task of a step, zeroed before each batch */
+    atomic_int *tasks; /* [n_steps] next task of an attention or experts step, zeroed before each batch */
+    struct cpu_experts experts;
     struct cpu_attention *attention;
     uint32_t n_chunks;                     /* of a row of logits */
     struct backend_row_stats *chunk_stats; /* [max_logits][n_chunks] of this batch */
@@ -149,6 +174,20 @@ void cpu_attention_free(struct backend_model *m);
  * stand before and behind it. m->tasks of the step is 0 at first. */
 void cpu_attention_begin(struct backend_model *m, const struct backend_batch *batch);
 void cpu_attention_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step);
+
+/* Panels of a tile: their weights stay in the cache while the rows pass. */
+static inline uint32_t cpu_tile_panels(const struct cpu_weight *w)
+{
+    size_t n = CPU_TILE_BYTES / w->panel_bytes;
+    return (uint32_t)MAX_OF((size_t)1, MIN_OF(n, (size_t)CPU_TILE_PANELS));
+}
+
+/* tile[n][n_panels*16] = operand rows times panels [panel, panel + n_panels) of w (cpu_exec.c). */
+void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
+                  const struct cpu_operand *o, float *tile);
+
+/* One thread's part of an experts step, with barriers inside (cpu_experts.c); barriers stand before and behind it. */
+void cpu_experts_run(struct backend_model *m, int32_t n_rows, const struct cpu_step *step, int thread, int n_threads);
 
 /* Runs a batch on all threads (cpu_exec.c). Cannot fail. */
 void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch);

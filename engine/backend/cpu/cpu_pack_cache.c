@@ -100,13 +100,16 @@ static uint64_t hash_source(const struct backend_model *m)
     uint64_t hash = hash64(s->head, s->head_bytes, 0);
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];
-        const unsigned char *data = w->data;
-        uint64_t bytes = w->row_bytes * w->n_out, n = MIN_OF(bytes, (uint64_t)SAMPLE_BYTES);
-        hash = hash64(data, n, hash);
-        hash = hash64(data + (bytes - n) / 2, n, hash);
-        hash = hash64(data + bytes - n, n, hash);
-        if (m->cfg.weight_done != NULL) { /* reading a sample made pages around it resident */
-            m->cfg.weight_done(m->cfg.weight_done_arg, w->file_offset, bytes);
+        uint32_t part = w->pieces != NULL ? w->piece_rows : w->n_out; /* rows that lie together */
+        for (uint32_t row = 0; row < w->n_out; row += part) {
+            const unsigned char *data = plan_weight_row(w, row);
+            uint64_t bytes = w->row_bytes * part, n = MIN_OF(bytes, (uint64_t)SAMPLE_BYTES);
+            hash = hash64(data, n, hash);
+            hash = hash64(data + (bytes - n) / 2, n, hash);
+            hash = hash64(data + bytes - n, n, hash);
+            if (m->cfg.weight_done != NULL) { /* reading a sample made pages around it resident */
+                m->cfg.weight_done(m->cfg.weight_done_arg, data, bytes);
+            }
         }
     }
     return hash;

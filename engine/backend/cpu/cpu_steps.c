@@ -10,13 +10,20 @@
  * about 14 % more work. Mean KL on SmolLM2 Q4_1: none 2.6e-3, so 1.1e-3, everywhere 6e-7 (docs/internals/cpu.md). */
 #define FINE 2.0f
 
+/* Does the step read `buf` besides its source? */
+static bool reads_besides(const struct plan_step *s, plan_buf_id buf)
+{
+    return s->keys == buf || s->values == buf || s->route == buf;
+}
+
 /* Does any step behind `after` read `buf` before it is written anew? What adds both reads and writes. */
 static bool is_read_later(const struct plan *p, int32_t after, plan_buf_id buf)
 {
     for (int32_t i = after + 1; i < p->n_steps; i++) {
         const struct plan_step *s = &p->steps[i];
-        bool adds = s->op == PLAN_MATMUL ? s->epilogue == PLAN_ADD : s->adds;
-        if (s->src == buf || (s->dst == buf && adds)) {
+        bool adds =
+            s->op == PLAN_MATMUL ? s->epilogue == PLAN_ADD : s->adds || s->op == PLAN_EXPERTS || s->op == PLAN_GATE;
+        if (s->src == buf || reads_besides(s, buf) || (s->dst == buf && adds)) {
             return true;
         }
         if (s->dst == buf) {
@@ -92,7 +99,8 @@ struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf)
     struct cpu_buf_use u = {.by_tiles = true, .after_gather = true};
     for (int i = 0; i < m->n_steps; i++) {
         const struct cpu_step *c = &m->steps[i];
-        bool is_post = c->has_post && (c->added == buf || c->renewed == buf), is_read = c->src == buf || is_post;
+        bool is_post = c->has_post && (c->added == buf || c->renewed == buf);
+        bool is_read = c->src == buf || reads_besides(c->step, buf) || is_post;
         if (!is_read && c->dst != buf) {
             continue;
         }

@@ -14,7 +14,8 @@ enum {
     SLICE_BYTES = 2 << 20, /* packed by one thread, which so clears the huge page it fills: a millisecond of work */
 };
 
-/* Rows that must not share a panel with others, so that a head's outputs are whole panels. */
+/* Rows that must not share a panel with others, so that the outputs of a head, or of an expert, are whole
+ * panels. */
 static void mark_groups(struct backend_model *m)
 {
     const struct plan *p = m->plan;
@@ -25,6 +26,9 @@ static void mark_groups(struct backend_model *m)
         const struct plan_step *s = &p->steps[i];
         for (int k = 0; k < 3 && s->op == PLAN_MATMUL && s->epilogue == PLAN_QKV; k++) {
             m->weights[s->w[k]].group_rows = p->head_dim;
+        }
+        for (int k = 0; k < 3 && s->op == PLAN_EXPERTS; k++) {
+            m->weights[s->w[k]].group_rows = p->weights[s->w[k]].n_out / p->moe.n_experts;
         }
     }
 }
@@ -89,8 +93,10 @@ static uint32_t row_of_panel(const struct cpu_weight *c, uint32_t panel)
 /* Tells that the file bytes of rows [row, end) are read. */
 static void done_with(const struct backend_model *m, const struct plan_weight *w, uint32_t row, uint32_t end)
 {
-    if (m->cfg.weight_done != NULL) {
-        m->cfg.weight_done(m->cfg.weight_done_arg, w->file_offset + row * w->row_bytes, (end - row) * w->row_bytes);
+    while (m->cfg.weight_done != NULL && row < end) {
+        uint32_t next = w->pieces != NULL ? MIN_OF(end, (row / w->piece_rows + 1) * w->piece_rows) : end;
+        m->cfg.weight_done(m->cfg.weight_done_arg, plan_weight_row(w, row), (next - row) * w->row_bytes);
+        row = next;
     }
 }
 
@@ -100,9 +106,8 @@ static void pack_panels(const struct backend_model *m, const struct plan_weight 
 {
     for (uint32_t i = first; i < end; i++) {
         uint32_t left = c->group_rows - i % c->group_panels * PANEL_ROWS;
-        const char *src = (const char *)w->data + (size_t)row_of_panel(c, i) * w->row_bytes;
-        panel_pack(w->type, src, w->row_bytes, (int)MIN_OF(left, (uint32_t)PANEL_ROWS), w->n_in,
-                   to + (size_t)i * c->panel_bytes);
+        panel_pack(w->type, plan_weight_row(w, row_of_panel(c, i)), w->row_bytes,
+                   (int)MIN_OF(left, (uint32_t)PANEL_ROWS), w->n_in, to + (size_t)i * c->panel_bytes);
     }
     done_with(m, w, row_of_panel(c, first), row_of_panel(c, end));
 }

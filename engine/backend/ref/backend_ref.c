@@ -5,6 +5,7 @@
  * Work is split over the pool's threads by output rows or by token rows; sums never depend on the split. */
 #include "engine/backend/backend.h"
 
+#include "engine/backend/moe_route.h"
 #include "engine/backend/rope_angles.h"
 #include "engine/base/ck.h"
 #include "engine/base/mem.h"
@@ -23,6 +24,7 @@ struct backend_model {
     float *bufs[PLAN_MAX_BUFS]; /* [max_rows][width] */
     float *scratch;             /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
     size_t scratch_floats;      /* of one thread */
+    size_t widest;              /* of all buffers and weight rows */
 };
 
 /* One call of forward, as all threads see it. */
@@ -55,7 +57,7 @@ static const float *vector_of(const struct run *r, plan_weight_id id)
 
 static void dequantize_row(const struct plan_weight *w, uint32_t row, float *out)
 {
-    quant_ops(w->type)->dequantize((const char *)w->data + (size_t)row * w->row_bytes, w->n_in, out);
+    quant_ops(w->type)->dequantize(plan_weight_row(w, row), w->n_in, out);
 }
 
 static float dot(const float *a, const float *b, uint32_t n)
@@ -127,8 +129,16 @@ static float activate(enum plan_act act, float x)
         return (float)(0.5 * v * (1.0 + erf(v * 0.7071067811865476)));
     case PLAN_RELU:
         return x > 0 ? x : 0;
+    case PLAN_CLAMPED: /* gpt-oss */
+        v = v > 7 ? 7 : v;
+        return (float)(v / (1.0 + exp(-1.702 * v)));
     }
     return x;
+}
+
+static float glu(enum plan_act act, float gate, float up)
+{
+    return activate(act, gate) * (act != PLAN_CLAMPED ? up : up > 7 ? 8 : up < -7 ? -6 : up + 1);
 }
 
 /* Puts output element n of token row i where the step's epilogue wants it. */
@@ -137,7 +147,7 @@ static void store(const struct run *r, int32_t i, uint32_t n, float y)
     const struct plan_step *s = r->step;
     switch (s->epilogue) {
     case PLAN_ADD:
-        row_of(r, s->dst, i)[n] += y;
+        row_of(r, s->dst, i)[n] += s->scale * y;
         break;
     case PLAN_LOGITS:
         y *= s->scale;
@@ -168,7 +178,7 @@ static void run_matmul(const struct run *r, int from, int to, float *scratch)
             const float *x = row_of(r, s->src, i);
             float y = dot(x, row0, w0->n_in) + (bias0 != NULL ? bias0[n] : 0);
             if (s->epilogue == PLAN_GLU) {
-                y = activate(s->act, y) * (dot(x, row1, w0->n_in) + (bias1 != NULL ? bias1[n] : 0));
+                y = glu(s->act, y, dot(x, row1, w0->n_in) + (bias1 != NULL ? bias1[n] : 0));
             }
             store(r, i, n, y);
         }
@@ -194,6 +204,15 @@ static void finish_head(const struct run *r, float *head, plan_weight_id norm, i
     }
 }
 
+static void finish_query(const struct run *r, float *head, int32_t pos)
+{
+    finish_head(r, head, r->step->q_norm, pos);
+    float scale = rope_query_scale(&r->m->plan->ropes[r->step->rope], pos);
+    for (uint32_t j = 0; j < r->m->plan->head_dim; j++) {
+        head[j] *= scale;
+    }
+}
+
 /* Heads [from, to) of Q (0 .. H-1), K (H .. H+K-1) and V for all token rows. */
 static void run_qkv(const struct run *r, int from, int to, float *scratch)
 {
@@ -216,9 +235,32 @@ static void run_qkv(const struct run *r, int from, int to, float *scratch)
             }
         }
         for (int32_t i = 0; i < r->batch->n_rows && part != 2; i++) {
-            float *out = part == 0 ? row_of(r, s->dst, i) : kv_at(r, s->layer, r->batch->seq[i], r->batch->pos[i]);
-            finish_head(r, out + h * d, part == 0 ? s->q_norm : s->k_norm, r->batch->pos[i]);
+            int32_t pos = r->batch->pos[i];
+            if (part == 0) {
+                finish_query(r, row_of(r, s->dst, i) + h * d, pos);
+            } else {
+                finish_head(r, kv_at(r, s->layer, r->batch->seq[i], pos) + h * d, s->k_norm, pos);
+            }
         }
+    }
+}
+
+/* Head `head` of row i of queries (0 .. H-1), keys (H .. H+K-1) or values, from where they are to where they belong. */
+static void store_head(const struct run *r, int32_t i, uint32_t head)
+{
+    const struct plan *p = r->m->plan;
+    const struct plan_step *s = r->step;
+    uint32_t d = p->head_dim;
+    if (head < p->n_heads) {
+        finish_query(r, row_of(r, s->src, i) + head * d, r->batch->pos[i]);
+        return;
+    }
+    bool is_value = head >= p->n_heads + p->n_kv_heads;
+    uint32_t h = (head - p->n_heads) % p->n_kv_heads;
+    float *to = kv_at(r, s->layer, r->batch->seq[i], r->batch->pos[i]) + ((is_value ? p->n_kv_heads : 0) + h) * d;
+    memcpy(to, row_of(r, is_value ? s->values : s->keys, i) + h * d, d * sizeof *to);
+    if (!is_value) {
+        finish_head(r, to, s->k_norm, r->batch->pos[i]);
     }
 }
 
@@ -253,9 +295,63 @@ static void attend(const struct run *r, int32_t i, uint32_t h)
             }
         }
     }
+    const float *sinks = vector_of(r, s->w[0]);
+    sum += sinks != NULL ? exp(sinks[h] - max) : 0;
     float *out = row_of(r, s->dst, i) + h * d;
     for (uint32_t j = 0; j < d; j++) {
         out[j] = (float)(acc[j] / sum);
+    }
+}
+
+/* --- experts ---------------------------------------------------------------------------------------------------- */
+
+/* out[n] = x . row `first + n` of w, plus its bias. */
+static void multiply_rows(const struct run *r, plan_weight_id id, plan_weight_id bias_id, uint32_t first,
+                          uint32_t n_out, const float *x, float *scratch, float *out)
+{
+    const struct plan_weight *w = &r->m->plan->weights[id];
+    const float *bias = vector_of(r, bias_id);
+    for (uint32_t n = 0; n < n_out; n++) {
+        dequantize_row(w, first + n, scratch);
+        out[n] = dot(x, scratch, w->n_in) + (bias != NULL ? bias[first + n] : 0);
+    }
+}
+
+/* All experts of one row, in ascending order of their ids. scratch: three rows and a weight row. */
+static void run_experts(const struct run *r, int32_t i, float *scratch)
+{
+    const struct plan *p = r->m->plan;
+    const struct plan_step *s = r->step;
+    uint32_t k = p->moe.n_used, width = p->bufs[s->dst].width, ff = p->weights[s->w[2]].n_in;
+    float *gate = scratch + r->m->widest, *up = gate + r->m->widest, *y = up + r->m->widest;
+    const float *route = row_of(r, s->route, i), *x = row_of(r, s->src, i);
+    for (uint32_t e = 0; e < p->moe.n_experts; e++) {
+        for (uint32_t slot = 0; slot < k; slot++) {
+            if (route[k + slot] != (float)e) {
+                continue;
+            }
+            multiply_rows(r, s->w[0], s->bias[0], e * ff, ff, x, scratch, gate);
+            multiply_rows(r, s->w[1], s->bias[1], e * ff, ff, x, scratch, up);
+            for (uint32_t n = 0; n < ff; n++) {
+                gate[n] = glu(s->act, gate[n], up[n]);
+            }
+            multiply_rows(r, s->w[2], s->bias[2], e * width, width, gate, scratch, y);
+            for (uint32_t n = 0; n < width; n++) {
+                row_of(r, s->dst, i)[n] += s->scale * route[slot] * y[n];
+            }
+        }
+    }
+}
+
+/* dst *= sigmoid(src . w[0]). */
+static void run_gate(const struct run *r, int32_t i, float *scratch)
+{
+    const struct plan_step *s = r->step;
+    const struct plan_weight *w = &r->m->plan->weights[s->w[0]];
+    dequantize_row(w, 0, scratch);
+    double factor = 1.0 / (1.0 + exp(-(double)dot(row_of(r, s->src, i), scratch, w->n_in)));
+    for (uint32_t n = 0; n < r->m->plan->bufs[s->dst].width; n++) {
+        row_of(r, s->dst, i)[n] = (float)(row_of(r, s->dst, i)[n] * factor);
     }
 }
 
@@ -303,9 +399,31 @@ static void run_step(const struct run *r, int from, int to, float *scratch)
     case PLAN_MATMUL:
         (s->epilogue == PLAN_QKV ? run_qkv : run_matmul)(r, from, to, scratch);
         break;
+    case PLAN_HEADS:
+        for (int i = from; i < to; i++) {
+            for (uint32_t h = 0; h < r->m->plan->n_heads + 2 * r->m->plan->n_kv_heads; h++) {
+                store_head(r, i, h);
+            }
+        }
+        break;
     case PLAN_ATTENTION:
         for (int i = from; i < to; i++) {
             attend(r, i / (int)r->m->plan->n_heads, (uint32_t)(i % (int)r->m->plan->n_heads));
+        }
+        break;
+    case PLAN_ROUTE:
+        for (int i = from; i < to; i++) {
+            moe_route(&r->m->plan->moe, row_of(r, s->src, i), vector_of(r, s->w[0]), row_of(r, s->dst, i));
+        }
+        break;
+    case PLAN_EXPERTS:
+        for (int i = from; i < to; i++) {
+            run_experts(r, i, scratch);
+        }
+        break;
+    case PLAN_GATE:
+        for (int i = from; i < to; i++) {
+            run_gate(r, i, scratch);
         }
         break;
     case PLAN_GATHER:
@@ -377,7 +495,11 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
         ok = m->bufs[i] != NULL;
         widest = MAX_OF(widest, p->bufs[i].width);
     }
-    m->scratch_floats = 2 * (size_t)widest;
+    for (int32_t i = 0; i < p->n_weights; i++) {
+        widest = p->weights[i].n_out > 1 ? MAX_OF(widest, p->weights[i].n_in) : widest;
+    }
+    m->widest = widest;
+    m->scratch_floats = 4 * (size_t)widest;
     m->scratch = ok ? mem_zalloc_array(m->scratch_floats * (size_t)m->cfg.n_threads, sizeof(float), MEM_SCRATCH) : NULL;
     return m->scratch != NULL ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the reference back end");
 }

@@ -38,6 +38,12 @@ static void attend(const struct kern_attention_args *a, const float *q, int32_t 
     }
 }
 
+/* What a head's sink adds to the sum of the weights. */
+static double sink_weight(const struct kern_attention_args *a, int g, double max)
+{
+    return a->sinks == NULL ? 0 : exp(a->sinks[g] - max);
+}
+
 static void attention(const struct kern_attention_args *a)
 {
     double max, sum, out[KERN_MAX_HEAD];
@@ -46,6 +52,7 @@ static void attention(const struct kern_attention_args *a)
             size_t head = (size_t)g * (size_t)a->kv.d;
             attend(a, a->q + (size_t)r * a->q_stride + head, kern_visible_from(a->window, a->pos[r]), a->pos[r], &max,
                    &sum, out);
+            sum += sink_weight(a, g, max);
             for (int j = 0; j < a->kv.d; j++) {
                 a->out[(size_t)r * a->out_stride + head + (size_t)j] = (float)(out[j] / sum);
             }
@@ -78,8 +85,9 @@ static void attention_part(const struct kern_attention_args *a, int32_t segment,
     }
 }
 
-static void join(const float *parts, size_t stride, int n, int d, float *out)
+static void join(const struct kern_attention_args *a, const float *parts, size_t stride, int n, int g, float *out)
 {
+    const int d = a->kv.d;
     double max = -INFINITY, sum = 0, acc[KERN_MAX_HEAD] = {0};
     const int width = kv_value_width(d);
     for (int s = 0; s < n; s++) {
@@ -94,6 +102,7 @@ static void join(const float *parts, size_t stride, int n, int d, float *out)
             acc[j] += factor != 0 || isnan(factor) ? p[j] * factor : 0;
         }
     }
+    sum += sink_weight(a, g, max);
     for (int j = 0; j < d; j++) {
         out[j] = (float)(acc[j] / sum);
     }
@@ -102,7 +111,7 @@ static void join(const float *parts, size_t stride, int n, int d, float *out)
 static void attention_join(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n)
 {
     for (int i = 0; i < a->n_rows * a->n_group; i++) {
-        join(parts + (size_t)i * kern_part_floats(a->kv.d), part_stride, n, a->kv.d,
+        join(a, parts + (size_t)i * kern_part_floats(a->kv.d), part_stride, n, i % a->n_group,
              a->out + (size_t)(i / a->n_group) * a->out_stride + (size_t)(i % a->n_group * a->kv.d));
     }
 }

@@ -40,7 +40,12 @@ static double activate(enum kern_act act, double x)
 static void glu(enum kern_act act, const float *gate, const float *up, size_t n, float *out)
 {
     for (size_t i = 0; i < n; i++) {
-        out[i] = (float)(activate(act, gate[i]) * up[i]);
+        if (act == KERN_ACT_CLAMPED) {
+            double x = gate[i] > 7 ? 7 : gate[i], y = up[i] > 7 ? 7 : up[i] < -7 ? -7 : up[i];
+            out[i] = (float)(x / (1.0 + exp(-1.702 * x)) * (y + 1));
+        } else {
+            out[i] = (float)(activate(act, gate[i]) * up[i]);
+        }
     }
 }
 

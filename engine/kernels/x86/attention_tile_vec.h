@@ -20,6 +20,7 @@ enum {
 struct att_query {
     int32_t from, pos; /* visible positions, both included */
     int lo, hi;
+    int head;       /* of the group */
     float max, sum; /* of the segments so far */
     float *result;  /* output of the segments so far */
 };

@@ -163,6 +163,12 @@ static void att_fold(float *out, float *max, float *sum, const float *part, floa
     *max = both;
 }
 
+/* The sum of a query's weights with that of its head's sink, which has no value. */
+static float att_sum(const struct kern_attention_args *a, int head, float max, float sum)
+{
+    return a->sinks == NULL ? sum : sum + exp2f(a->sinks[head] * ATT_LOG2_E - max); /* infinity: all is the sink's */
+}
+
 /* Divides by the sum. Adding 0 makes one zero of two: -0 would tell whether others saw more pages. */
 static void att_divide(float *out, float sum, int d)
 {
@@ -297,8 +303,8 @@ static void att_add(struct att_work *w, struct att_tile *t, int index)
     size_t column = (size_t)(index % a->n_group) * (size_t)d;
     const float *q = a->q + (size_t)row * a->q_stride + column;
     int32_t pos = a->pos[row], from = kern_visible_from(a->window, pos);
-    t->queries[i] =
-        (struct att_query){.from = from, .pos = pos, .result = a->out + (size_t)row * a->out_stride + column};
+    t->queries[i] = (struct att_query){
+        .from = from, .pos = pos, .head = index % a->n_group, .result = a->out + (size_t)row * a->out_stride + column};
     float scale = a->softcap != 0 ? a->scale : a->scale * ATT_LOG2_E;
     t->first = i == 0 ? from : MIN_OF(t->first, from);
     t->last = i == 0 ? pos : MAX_OF(t->last, pos);
@@ -349,7 +355,8 @@ static void vec_attention(const struct kern_attention_args *a)
         }
         for (int i = 0; i < w.n_tiles; i++) {
             for (int j = 0; j < w.tiles[i].n; j++) {
-                att_divide(w.tiles[i].queries[j].result, w.tiles[i].queries[j].sum, a->kv.d);
+                const struct att_query *q = &w.tiles[i].queries[j];
+                att_divide(q->result, att_sum(a, q->head, q->max, q->sum), a->kv.d);
             }
         }
     }
@@ -383,7 +390,7 @@ static void vec_attention_join(const struct kern_attention_args *a, const float 
         for (int s = 0; s < n; s++, part += part_stride) {
             att_fold(out, &max, &sum, part, part[width], part[width + 1], d);
         }
-        att_divide(out, sum, d);
+        att_divide(out, att_sum(a, i % a->n_group, max, sum), d);
     }
 }
 

@@ -93,15 +93,19 @@ static inline vec vec_gelu(vec x)
 static void vec_glu(enum kern_act act, const float *gate, const float *up, size_t n, float *out)
 {
     for (size_t i = 0; i < n; i += VEC_LANES) {
-        vec g = vec_load_part(gate + i, n - i), y = vec_max(vec_set1(0), g);
-        if (act == KERN_ACT_SILU) {
+        vec g = vec_load_part(gate + i, n - i), u = vec_load_part(up + i, n - i), y = vec_max(vec_set1(0), g);
+        if (act == KERN_ACT_CLAMPED) { /* the constant first: a NaN stays */
+            g = vec_min(vec_set1(7.0f), g);
+            u = vec_add(vec_min(vec_set1(7.0f), vec_max(vec_set1(-7.0f), u)), vec_set1(1.0f));
+            y = vec_gate(g, vec_mul(g, vec_set1(1.702f)));
+        } else if (act == KERN_ACT_SILU) {
             y = vec_gate(g, g);
         } else if (act == KERN_ACT_GELU_TANH) {
             y = vec_gate(g, vec_gelu_tanh_arg(g));
         } else if (act == KERN_ACT_GELU) {
             y = vec_gelu(g);
         }
-        vec_store_part(out + i, vec_mul(y, vec_load_part(up + i, n - i)), n - i);
+        vec_store_part(out + i, vec_mul(y, u), n - i);
     }
 }
 

@@ -30,7 +30,7 @@ static void setup(void)
 {
     struct err_info info = {0};
     ck_assert_msg(gguf_open("tests/golden/models/qwen2-bias.gguf", &file, &info) == ERR_OK, "%s", info.text);
-    ck_assert_msg(model_build(file, &plan, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(model_build(file, 0, &plan, &info) == ERR_OK, "%s", info.text);
     ck_assert_uint_le(plan->n_vocab, MAX_VOCAB);
 }
 
@@ -309,7 +309,7 @@ START_TEST(a_row_behind_a_long_context_is_that_of_the_prompt)
     snprintf(path, sizeof path, "tests/golden/models/%s.gguf", models[_i]);
     struct err_info info = {0};
     ck_assert_msg(gguf_open(path, &file, &info) == ERR_OK, "%s", info.text);
-    ck_assert_msg(model_build(file, &plan, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(model_build(file, 0, &plan, &info) == ERR_OK, "%s", info.text);
     float *prompt[N_STREAMS], *truth = malloc((size_t)DEEPEST * plan->n_vocab * sizeof *truth);
     for (int s = 0; s < N_STREAMS; s++) {
         prompt[s] = malloc((size_t)depths[s] * plan->n_vocab * sizeof **prompt);

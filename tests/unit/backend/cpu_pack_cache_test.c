@@ -100,7 +100,7 @@ static enum err open_start(struct start *s, const char *cache, int n_threads)
     struct err_info info = {0};
     *s = (struct start){0};
     TRY(gguf_open(model_path, &s->gguf, &info));
-    TRY(model_build(s->gguf, &s->plan, &info));
+    TRY(model_build(s->gguf, 0, &s->plan, &info));
     struct backend_config cfg = {.n_threads = n_threads,
                                  .n_pages = 1,
                                  .max_rows = 1,
@@ -109,7 +109,7 @@ static enum err open_start(struct start *s, const char *cache, int n_threads)
                                  .source = {.head = gguf_map(s->gguf)->data,
                                             .head_bytes = (size_t)gguf_data_offset(s->gguf),
                                             .bytes = gguf_file_bytes(s->gguf),
-                                            .mtime_ns = gguf_map(s->gguf)->mtime_ns}};
+                                            .mtime_ns = gguf_mtime_ns(s->gguf)}};
     return backend_cpu.open(s->plan, &cfg, &s->m, &info);
 }
 

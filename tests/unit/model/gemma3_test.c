@@ -132,7 +132,7 @@ static enum err build(const struct options *o, struct plan **p, struct err_info 
     ck_assert_int_eq(buf_ok(&bytes), ERR_OK);
     enum err err = gguf_open_memory(bytes.data, bytes.len, &g, info);
     ck_assert_msg(err == ERR_OK, "the file itself: %s", info->text);
-    err = model_build(g, p, info);
+    err = model_build(g, 0, p, info);
     gguf_close(&g); /* the plan's weight data is not looked at below */
     buf_fini(&bytes);
     return err;

@@ -487,7 +487,7 @@ START_TEST(a_model_says_the_same_bit_by_bit)
     struct err_info info = {0};
     struct sched_stats st;
     ck_assert_int_eq(gguf_open(models[_i], &g, &info), ERR_OK);
-    ck_assert_int_eq(model_build(g, &plan, &info), ERR_OK);
+    ck_assert_int_eq(model_build(g, 0, &plan, &info), ERR_OK);
     run_real(plan, 0, plain, &st);
     ck_assert_uint_eq(st.drafted_tokens, 0);
     run_real(plan, 15, drafted, &st);

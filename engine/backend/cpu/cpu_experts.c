@@ -1,0 +1,206 @@
+/* Mixture-of-experts layers. A batch's rows are put in order of their experts; then an expert's weights are read once
+ * for all its rows, in tasks of an expert and some of its panels that threads take as they come. Behind a barrier the
+ * down projections: each thread has its columns of every expert, and adds experts in ascending order, so a row's sum
+ * does not depend on who else is in the batch. */
+#include "engine/backend/cpu/cpu_internal.h"
+
+#include <string.h>
+
+/* One thread's view of one layer. */
+struct view {
+    struct backend_model *m;
+    const struct plan_step *s;
+    const struct cpu_step *step;
+    struct cpu_scratch *scratch;
+    const struct cpu_weight *gate, *up, *down;
+    int32_t n_slots; /* pairs of a row and one of its experts */
+    int thread, n_threads;
+};
+
+static float *row_of(const struct view *v, cpu_buf_id id, int32_t row)
+{
+    return v->m->bufs[id] + (size_t)row * v->m->strides[id];
+}
+
+static float *hidden_of(const struct view *v, int32_t slot)
+{
+    return v->m->experts.hidden + (size_t)slot * v->m->experts.hidden_stride;
+}
+
+/* Counting sort of the pairs by expert: scratch->slots[begin[e] .. begin[e + 1]) are those of expert e, rows ascending.
+ */
+static void sort_slots(const struct view *v, int32_t n_rows)
+{
+    const struct plan_moe *moe = &v->m->plan->moe;
+    int32_t *begin = v->scratch->expert_begin, k = (int32_t)moe->n_used;
+    memset(begin, 0, (moe->n_experts + 1) * sizeof *begin);
+    for (int32_t i = 0; i < n_rows; i++) {
+        const float *ids = row_of(v, v->s->route, i) + k;
+        for (int32_t j = 0; j < k; j++) {
+            begin[(int32_t)ids[j] + 1]++;
+        }
+    }
+    for (uint32_t e = 0; e < moe->n_experts; e++) {
+        begin[e + 1] += begin[e];
+    }
+    for (int32_t i = 0; i < n_rows; i++) {
+        const float *route = row_of(v, v->s->route, i);
+        for (int32_t j = 0; j < k; j++) {
+            v->scratch->slots[begin[(int32_t)route[k + j]]++] = (struct cpu_slot){.row = i, .weight = route[j]};
+        }
+    }
+    for (uint32_t e = moe->n_experts; e > 0; e--) { /* each was moved to its end */
+        begin[e] = begin[e - 1];
+    }
+    begin[0] = 0;
+}
+
+static bool is_float(const struct cpu_weight *w) { return panel_info(w->kind)->is_float; }
+
+static void add_bias(const struct view *v, plan_weight_id id, size_t at, float *y, uint32_t n)
+{
+    const float *bias = id == PLAN_NONE ? NULL : v->m->weights[id].vector + at; /* not aligned */
+    for (uint32_t j = 0; bias != NULL && j < n; j++) {
+        y[j] += bias[j];
+    }
+}
+
+/* The source rows of slots [from, from + n), n <= CPU_TILE_ROWS, one behind the other. */
+static struct cpu_operand gather(const struct view *v, int32_t from, int32_t n)
+{
+    size_t width = v->gate->n_in, stride = v->m->strides[v->step->src];
+    struct cpu_operand o = {.row = from,
+                            .n = n,
+                            .f32 = v->scratch->normed,
+                            .f32_bytes = stride * sizeof(float),
+                            .q = v->scratch->rows,
+                            .q_bytes = kern_qrow_bytes(width)};
+    bool any_float = is_float(v->gate) || is_float(v->up), any_quantised = !is_float(v->gate) || !is_float(v->up);
+    for (int32_t i = 0; i < n; i++) {
+        const float *x = row_of(v, v->step->src, v->scratch->slots[from + i].row);
+        if (any_float) {
+            memcpy(v->scratch->normed + (size_t)i * stride, x, width * sizeof *x);
+        }
+        if (any_quantised) {
+            v->m->kern.quantize_row(x, width, v->step->fine, (void *)(v->scratch->rows + (size_t)i * o.q_bytes));
+        }
+    }
+    return o;
+}
+
+/* hidden = act(gate) * up for panels [panel, end) of expert e and all its rows. */
+static void run_gate_up(const struct view *v, uint32_t e, uint32_t panel, uint32_t end)
+{
+    const struct plan_step *s = v->s;
+    uint32_t ff = v->gate->group_rows, first = e * v->gate->group_panels;
+    float *gate = v->scratch->tile[0], *up = v->scratch->tile[1];
+    const int32_t *begin = v->scratch->expert_begin;
+    for (int32_t row = begin[e]; row < begin[e + 1]; row += (int32_t)CPU_TILE_ROWS) {
+        struct cpu_operand o = gather(v, row, MIN_OF(begin[e + 1] - row, (int32_t)CPU_TILE_ROWS));
+        uint32_t n;
+        for (uint32_t p = panel; p < end; p += n) {
+            n = MIN_OF(cpu_tile_panels(v->gate), end - p);
+            uint32_t column = p * PANEL_ROWS, columns = MIN_OF(n * PANEL_ROWS, ff - column);
+            cpu_multiply(v->m, v->gate, first + p, n, &o, gate);
+            cpu_multiply(v->m, v->up, first + p, n, &o, up);
+            for (int32_t i = 0; i < o.n; i++) {
+                size_t at = (size_t)i * n * PANEL_ROWS;
+                add_bias(v, s->bias[0], (size_t)e * ff + column, gate + at, columns);
+                add_bias(v, s->bias[1], (size_t)e * ff + column, up + at, columns);
+                v->m->kern.glu((enum kern_act)s->act, gate + at, up + at, columns, hidden_of(v, row + i) + column);
+            }
+        }
+    }
+}
+
+/* Tasks until there are none: few rows, several for an expert; many, one, which then prepares its rows once. */
+static void run_tasks(const struct view *v)
+{
+    uint32_t n_experts = v->m->plan->moe.n_experts, panels = v->gate->group_panels, group = cpu_tile_panels(v->gate);
+    uint32_t cuts = v->n_slots > (int32_t)CPU_TILE_ROWS * v->n_threads ? 1 : (panels + group - 1) / group;
+    atomic_int *next = &v->m->tasks[v->step - v->m->steps];
+    for (;;) {
+        uint32_t task = (uint32_t)atomic_fetch_add_explicit(next, 1, memory_order_relaxed), e = task / cuts;
+        if (e >= n_experts) {
+            return;
+        }
+        int from, to;
+        pool_share((int)panels, (int)(task % cuts), (int)cuts, &from, &to);
+        run_gate_up(v, e, (uint32_t)from, (uint32_t)to);
+    }
+}
+
+/* Quantises hidden rows [from, to) to `q`, row `from` first. */
+static void quantise_hidden(const struct view *v, int32_t from, int32_t to, unsigned char *q)
+{
+    size_t bytes = kern_qrow_bytes(v->down->n_in);
+    for (int32_t i = from; i < to; i++, q += bytes) {
+        v->m->kern.quantize_row(hidden_of(v, i), v->down->n_in, v->step->fine, (void *)q);
+    }
+}
+
+/* Adds panels [panel, end) of every expert's output to its rows. q: all hidden rows, quantised. */
+static void run_down(const struct view *v, uint32_t panel, uint32_t end, const unsigned char *q)
+{
+    uint32_t width = v->down->group_rows;
+    const int32_t *begin = v->scratch->expert_begin;
+    size_t q_bytes = kern_qrow_bytes(v->down->n_in);
+    float *tile = v->scratch->tile[0];
+    for (uint32_t e = 0; e < v->m->plan->moe.n_experts; e++) {
+        for (int32_t row = begin[e]; row < begin[e + 1]; row += (int32_t)CPU_TILE_ROWS) {
+            struct cpu_operand o = {.row = row,
+                                    .n = MIN_OF(begin[e + 1] - row, (int32_t)CPU_TILE_ROWS),
+                                    .f32 = hidden_of(v, row),
+                                    .f32_bytes = v->m->experts.hidden_stride * sizeof(float),
+                                    .q = q + (size_t)row * q_bytes,
+                                    .q_bytes = q_bytes};
+            uint32_t n;
+            for (uint32_t p = panel; p < end; p += n) {
+                n = MIN_OF(cpu_tile_panels(v->down), end - p);
+                uint32_t column = p * PANEL_ROWS, columns = MIN_OF(n * PANEL_ROWS, width - column);
+                cpu_multiply(v->m, v->down, e * v->down->group_panels + p, n, &o, tile);
+                for (int32_t i = 0; i < o.n; i++) {
+                    const struct cpu_slot *slot = &v->scratch->slots[row + i];
+                    float *y = tile + (size_t)i * n * PANEL_ROWS, *out = row_of(v, v->step->dst, slot->row) + column;
+                    float weight = v->s->scale * slot->weight;
+                    add_bias(v, v->s->bias[2], (size_t)e * width + column, y, columns);
+                    for (uint32_t j = 0; j < columns; j++) {
+                        out[j] += weight * y[j];
+                    }
+                }
+            }
+        }
+    }
+}
+
+void cpu_experts_run(struct backend_model *m, int32_t n_rows, const struct cpu_step *step, int thread, int n_threads)
+{
+    const struct plan_step *s = step->step;
+    struct view v = {.m = m,
+                     .s = s,
+                     .step = step,
+                     .scratch = &m->scratch[thread],
+                     .gate = &m->weights[s->w[0]],
+                     .up = &m->weights[s->w[1]],
+                     .down = &m->weights[s->w[2]],
+                     .n_slots = n_rows * (int32_t)m->plan->moe.n_used,
+                     .thread = thread,
+                     .n_threads = n_threads};
+    sort_slots(&v, n_rows);
+    run_tasks(&v);
+    pool_barrier(m->pool);
+    unsigned char *q = NULL;
+    if (!is_float(v.down) && v.n_slots <= (int32_t)CPU_TILE_ROWS) { /* each thread by itself, which saves a barrier */
+        q = v.scratch->rows;
+        quantise_hidden(&v, 0, v.n_slots, q);
+    } else if (!is_float(v.down)) {
+        int from, to;
+        q = m->experts.hidden_q;
+        pool_share(v.n_slots, thread, n_threads, &from, &to);
+        quantise_hidden(&v, from, to, q + (size_t)from * kern_qrow_bytes(v.down->n_in));
+        pool_barrier(m->pool);
+    }
+    int from, to;
+    pool_share((int)v.down->group_panels, thread, n_threads, &from, &to);
+    run_down(&v, (uint32_t)from, (uint32_t)to, q);
+}

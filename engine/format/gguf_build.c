@@ -1,0 +1,182 @@
+#include "engine/format/gguf_build.h"
+
+#include "engine/base/ck.h"
+#include "engine/format/gguf_internal.h"
+
+#include <string.h>
+
+void gguf_build_init(struct gguf_build *b)
+{
+    *b = (struct gguf_build){.err = ERR_OK};
+    arena_init(&b->arena, 64 * 1024, 0, MEM_MODEL);
+}
+
+void gguf_build_fini(struct gguf_build *b)
+{
+    arena_fini(&b->arena);
+    mem_free(b->kv);
+    mem_free(b->tensors);
+    *b = (struct gguf_build){.err = ERR_OK};
+}
+
+/* Room for one more of *items; NULL when there is none. */
+static void *grow(struct gguf_build *b, void *items, size_t n, size_t *cap, size_t bytes)
+{
+    if (n < *cap) {
+        return items;
+    }
+    size_t more = *cap == 0 ? 64 : *cap * 2;
+    void *p = mem_realloc(items, more * bytes, MEM_MODEL);
+    if (p == NULL) {
+        b->err = ERR_NOMEM;
+        return NULL;
+    }
+    *cap = more;
+    return p;
+}
+
+/* A record with `bytes` of value, to be filled; NULL when out of memory. */
+static unsigned char *add_kv(struct gguf_build *b, const char *key, enum gguf_type type, enum gguf_type elem_type,
+                             uint64_t n, uint64_t bytes)
+{
+    struct gguf_kv *kv = grow(b, b->kv, b->n_kv, &b->cap_kv, sizeof *kv);
+    if (kv == NULL) {
+        return NULL;
+    }
+    b->kv = kv;
+    char *name = arena_dup(&b->arena, key, strlen(key));
+    unsigned char *data = arena_alloc(&b->arena, (size_t)bytes + 1);
+    if (name == NULL || data == NULL) {
+        b->err = ERR_NOMEM;
+        return NULL;
+    }
+    b->kv[b->n_kv++] = (struct gguf_kv){.key = {name, strlen(name)},
+                                        .type = type,
+                                        .elem_type = elem_type,
+                                        .n = n,
+                                        .data = data,
+                                        .offset = ERR_NO_OFFSET};
+    return data;
+}
+
+void gguf_build_scalar(struct gguf_build *b, const char *key, enum gguf_type type, const void *value)
+{
+    unsigned char *to = add_kv(b, key, type, type, 1, gguf_type_bytes(type));
+    if (to != NULL) {
+        memcpy(to, value, gguf_type_bytes(type));
+    }
+}
+
+void gguf_build_array(struct gguf_build *b, const char *key, enum gguf_type elem_type, uint64_t n, const void *values)
+{
+    uint64_t bytes;
+    if (!ck_mul(n, gguf_type_bytes(elem_type), &bytes)) {
+        b->err = ERR_NOMEM;
+        return;
+    }
+    unsigned char *to = add_kv(b, key, GGUF_ARRAY, elem_type, n, bytes);
+    if (to != NULL && bytes != 0) {
+        memcpy(to, values, (size_t)bytes);
+    }
+}
+
+void gguf_build_u32(struct gguf_build *b, const char *key, uint32_t v) { gguf_build_scalar(b, key, GGUF_U32, &v); }
+void gguf_build_f32(struct gguf_build *b, const char *key, float v) { gguf_build_scalar(b, key, GGUF_F32, &v); }
+
+void gguf_build_bool(struct gguf_build *b, const char *key, bool v)
+{
+    gguf_build_scalar(b, key, GGUF_BOOL, &(unsigned char){v});
+}
+
+void gguf_build_put_str(unsigned char **cursor, const char *s, size_t n)
+{
+    if (*cursor != NULL) {
+        uint64_t length = n;
+        memcpy(*cursor, &length, sizeof length);
+        memcpy(*cursor + sizeof length, s, n);
+        *cursor += sizeof length + n;
+    }
+}
+
+void gguf_build_str(struct gguf_build *b, const char *key, const char *s, size_t n)
+{
+    unsigned char *to = add_kv(b, key, GGUF_STRING, GGUF_STRING, 1, sizeof(uint64_t) + n);
+    gguf_build_put_str(&to, s, n);
+}
+
+unsigned char *gguf_build_strs(struct gguf_build *b, const char *key, uint64_t n, uint64_t total_bytes)
+{
+    uint64_t bytes;
+    if (!ck_mul(n, sizeof(uint64_t), &bytes) || !ck_add(bytes, total_bytes, &bytes)) {
+        b->err = ERR_NOMEM;
+        return NULL;
+    }
+    return add_kv(b, key, GGUF_ARRAY, GGUF_STRING, n, bytes);
+}
+
+void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf_tensor *t)
+{
+    struct gguf_tensor *all = grow(b, b->tensors, b->n_tensors, &b->cap_tensors, sizeof *all);
+    if (all == NULL) {
+        return;
+    }
+    b->tensors = all;
+    char *copy = arena_dup(&b->arena, name, strlen(name));
+    if (copy == NULL) {
+        b->err = ERR_NOMEM;
+        return;
+    }
+    b->tensors[b->n_tensors] = *t;
+    b->tensors[b->n_tensors++].name = (struct gguf_str){copy, strlen(copy)};
+}
+
+static enum err finish(struct gguf_build *b, const struct io_map *const *maps, size_t n, struct gguf *g,
+                       struct err_info *info)
+{
+    g->more = mem_zalloc_array(n + 1, sizeof *g->more, MEM_MODEL);
+    g->kv_by_key = mem_zalloc_array(b->n_kv + 1, sizeof *g->kv_by_key, MEM_MODEL);
+    g->tensors_by_name = mem_zalloc_array(b->n_tensors + 1, sizeof *g->tensors_by_name, MEM_MODEL);
+    if (b->err != ERR_OK || g->more == NULL || g->kv_by_key == NULL || g->tensors_by_name == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
+    }
+    memcpy(g->more, maps, n * sizeof *maps);
+    g->n_more = n;
+    g->kv = b->kv;
+    g->n_kv = b->n_kv;
+    g->tensors = b->tensors;
+    g->n_tensors = b->n_tensors;
+    g->arena = b->arena;
+    *b = (struct gguf_build){.err = ERR_OK};
+    TRY(gguf_index_keys(g, info));
+    const struct gguf_tensor *twice = gguf_index_tensors(g);
+    return twice == NULL ? ERR_OK
+                         : err_set(info, ERR_BAD_TENSOR_NAME, NULL, "tensor '%.*s': expected once, found a second time",
+                                   (int)twice->name.len, twice->name.data);
+}
+
+enum err gguf_build_finish(struct gguf_build *b, const struct io_map *const *maps, size_t n, void (*release)(void *arg),
+                           void *arg, struct gguf **out, struct err_info *info)
+{
+    *out = NULL;
+    struct gguf *g = mem_zalloc(sizeof *g, MEM_MODEL);
+    enum err err;
+    if (g == NULL) {
+        err = err_set(info, ERR_NOMEM, NULL, "out of memory for the model");
+    } else {
+        g->is_borrowed = true;
+        g->map.fd = -1;
+        g->version = 3;
+        g->alignment = GGUF_DEFAULT_ALIGNMENT;
+        arena_init(&g->arena, 64 * 1024, 0, MEM_MODEL);
+        err = finish(b, maps, n, g, info);
+    }
+    gguf_build_fini(b);
+    if (err != ERR_OK) {
+        gguf_close(&g);
+        return err;
+    }
+    g->release = release; /* only of what was made: else the files are still the caller's */
+    g->release_arg = arg;
+    *out = g;
+    return ERR_OK;
+}

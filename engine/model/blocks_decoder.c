@@ -1,0 +1,228 @@
+/* The decoder most families are [Touvron 2023, "LLaMA"], with what later ones added. */
+#include "engine/model/blocks.h"
+
+/* dst = norm of src; into the stream it is added. */
+static enum err add_norm(struct blocks *b, const char *name, int layer, plan_buf_id src, plan_buf_id dst)
+{
+    struct plan_step s = plan_step_of(PLAN_NORM);
+    s.adds = dst == b->x;
+    s.src = src;
+    s.dst = dst;
+    s.eps = b->h.eps;
+    TRY(blocks_bind(b, name, layer, 1, b->plan->bufs[src].width, false, &s.w[0]));
+    return plan_add_step(b->plan, &s);
+}
+
+/* The norm in front of a block, if there is one; *src is what the block reads. */
+static enum err add_pre_norm(struct blocks *b, const char *name, int layer, plan_buf_id *src)
+{
+    *src = b->style.has_pre_norms ? b->norm : b->x;
+    return b->style.has_pre_norms ? add_norm(b, name, layer, b->x, b->norm) : ERR_OK;
+}
+
+/* A matmul whose result joins the residual stream: straight away, or through a norm (`post_norm`) behind it, for which
+ * b->norm is free. */
+static enum err add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer)
+{
+    bool has_post = b->style.has_post_norms;
+    matmul->epilogue = has_post ? PLAN_STORE : PLAN_ADD;
+    matmul->dst = has_post ? b->norm : b->x;
+    matmul->scale = has_post ? 1.0f : b->style.residual_scale;
+    TRY(plan_add_step(b->plan, matmul));
+    return has_post ? add_norm(b, post_norm, layer, b->norm, b->x) : ERR_OK;
+}
+
+/* One of the matrices that files keep by themselves or in one tensor. */
+struct part {
+    const char *weight, *bias;             /* by itself */
+    const char *fused_weight, *fused_bias; /* rows `at` of the tensor that holds all */
+    uint32_t n_out;
+    struct blocks_part at;
+};
+
+static enum err bind_matrix(struct blocks *b, const struct part *p, int layer, plan_weight_id *w, plan_weight_id *bias)
+{
+    uint32_t n_in = b->h.n_embd;
+    TRY(blocks_bind_part(b, p->fused_weight, layer, p->at, p->n_out, n_in, true, w));
+    if (*w != PLAN_NONE) {
+        return blocks_bind_part(b, p->fused_bias, layer, p->at, 1, p->n_out, true, bias);
+    }
+    TRY(blocks_bind(b, p->weight, layer, p->n_out, n_in, false, w));
+    return blocks_bind(b, p->bias, layer, 1, p->n_out, true, bias);
+}
+
+static enum err bind_qkv(struct blocks *b, int layer, struct plan_step *qkv)
+{
+    const struct blocks_hparams *h = &b->h;
+    uint32_t q = h->n_heads * h->head_dim, kv = h->n_kv_heads * h->head_dim, all = q + 2 * kv;
+    const char *fused = "blk.%d.attn_qkv.weight", *fused_bias = "blk.%d.attn_qkv.bias";
+    const struct part parts[3] = {
+        {"blk.%d.attn_q.weight", "blk.%d.attn_q.bias", fused, fused_bias, q, {0, all}},
+        {"blk.%d.attn_k.weight", "blk.%d.attn_k.bias", fused, fused_bias, kv, {q, all}},
+        {"blk.%d.attn_v.weight", "blk.%d.attn_v.bias", fused, fused_bias, kv, {q + kv, all}},
+    };
+    for (int i = 0; i < 3; i++) {
+        TRY(bind_matrix(b, &parts[i], layer, &qkv->w[i], &qkv->bias[i]));
+    }
+    return ERR_OK;
+}
+
+/* Norms over all heads together need a whole row before the first head can go on: the steps of QKV one by one. */
+static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
+{
+    static const char *const norms[2] = {"blk.%d.attn_q_norm.weight", "blk.%d.attn_k_norm.weight"};
+    const plan_buf_id out[3] = {b->q, b->k, b->v};
+    for (int i = 0; i < 3; i++) {
+        struct plan_step s = plan_step_of(PLAN_MATMUL);
+        s.src = qkv->src;
+        s.dst = out[i];
+        s.w[0] = qkv->w[i];
+        s.bias[0] = qkv->bias[i];
+        TRY(plan_add_step(b->plan, &s));
+    }
+    for (int i = 0; i < 2; i++) {
+        TRY(add_norm(b, norms[i], qkv->layer, out[i], out[i]));
+    }
+    struct plan_step heads = plan_step_of(PLAN_HEADS);
+    heads.layer = qkv->layer;
+    heads.rope = qkv->rope;
+    heads.src = heads.dst = b->q;
+    heads.keys = b->k;
+    heads.values = b->v;
+    return plan_add_step(b->plan, &heads);
+}
+
+/* norm, Q K V with RoPE. */
+static enum err add_qkv(struct blocks *b, int layer)
+{
+    struct plan_step qkv = plan_step_of(PLAN_MATMUL);
+    qkv.epilogue = PLAN_QKV;
+    qkv.layer = layer;
+    qkv.dst = b->q;
+    qkv.eps = b->h.eps;
+    qkv.rope = b->style.is_nope[layer] ? b->no_rope : b->style.is_local[layer] ? b->local_rope : b->rope;
+    TRY(add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &qkv.src));
+    TRY(bind_qkv(b, layer, &qkv));
+    if (b->style.head_norm == BLOCKS_NORM_WIDE) {
+        return add_wide_heads(b, &qkv);
+    }
+    if (b->style.head_norm == BLOCKS_NORM_EACH) {
+        TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, b->h.head_dim, false, &qkv.q_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, b->h.head_dim, false, &qkv.k_norm));
+    }
+    return plan_add_step(b->plan, &qkv);
+}
+
+/* norm, Q K V with RoPE, attention, output projection + residual. */
+static enum err add_attention(struct blocks *b, int layer)
+{
+    const struct blocks_hparams *h = &b->h;
+    TRY(add_qkv(b, layer));
+    struct plan_step att = plan_step_of(PLAN_ATTENTION);
+    att.layer = layer;
+    att.src = b->q;
+    att.dst = b->att;
+    att.scale = b->style.attn_scale;
+    att.softcap = b->style.attn_softcap;
+    att.window = b->style.is_local[layer] ? (int32_t)b->style.window : 0;
+    if (b->style.has_sinks) {
+        TRY(blocks_bind(b, "blk.%d.attn_sinks.weight", layer, 1, h->n_heads, false, &att.w[0]));
+    }
+    TRY(plan_add_step(b->plan, &att));
+
+    struct plan_step out = plan_step_of(PLAN_MATMUL);
+    out.src = b->att;
+    TRY(blocks_bind(b, "blk.%d.attn_output.weight", layer, h->n_embd, h->n_heads * h->head_dim, false, &out.w[0]));
+    TRY(blocks_bind(b, "blk.%d.attn_output.bias", layer, 1, h->n_embd, true, &out.bias[0]));
+    return add_to_stream(b, &out, "blk.%d.post_attention_norm.weight", layer);
+}
+
+/* norm, gate and up, down + residual [Shazeer 2020, "GLU variants"]. */
+static enum err add_feed_forward(struct blocks *b, int layer)
+{
+    const struct blocks_hparams *h = &b->h;
+    uint32_t f = h->n_ff;
+    struct plan_step glu = plan_step_of(PLAN_MATMUL);
+    glu.epilogue = PLAN_GLU;
+    glu.act = b->style.act;
+    glu.dst = b->ff;
+    TRY(add_pre_norm(b, b->style.ffn_norm, layer, &glu.src));
+    const char *up = "blk.%d.ffn_up.weight", *up_bias = "blk.%d.ffn_up.bias";
+    const char *gate = "blk.%d.ffn_gate.weight", *gate_bias = "blk.%d.ffn_gate.bias";
+    bool is_fused = blocks_rows_of(b, gate, layer) == 0 && blocks_rows_of(b, up, layer) == 2 * (uint64_t)f;
+    struct blocks_part first = {0, is_fused ? 2 * f : f}, second = {is_fused ? f : 0, is_fused ? 2 * f : f};
+    TRY(blocks_bind_part(b, is_fused ? up : gate, layer, first, f, h->n_embd, false, &glu.w[0]));
+    TRY(blocks_bind_part(b, is_fused ? up_bias : gate_bias, layer, first, 1, f, true, &glu.bias[0]));
+    TRY(blocks_bind_part(b, up, layer, second, f, h->n_embd, false, &glu.w[1]));
+    TRY(blocks_bind_part(b, up_bias, layer, second, 1, f, true, &glu.bias[1]));
+    TRY(plan_add_step(b->plan, &glu));
+
+    struct plan_step down = plan_step_of(PLAN_MATMUL);
+    down.src = b->ff;
+    TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, f, false, &down.w[0]));
+    TRY(blocks_bind(b, "blk.%d.ffn_down.bias", layer, 1, h->n_embd, true, &down.bias[0]));
+    return add_to_stream(b, &down, "blk.%d.post_ffw_norm.weight", layer);
+}
+
+/* gather, norm, logits. */
+static enum err add_head(struct blocks *b, plan_weight_id embd)
+{
+    struct plan_step gather = plan_step_of(PLAN_GATHER);
+    gather.src = b->x;
+    gather.dst = b->last;
+    TRY(plan_add_step(b->plan, &gather));
+    TRY(add_norm(b, "output_norm.weight", -1, b->last, b->last));
+    struct plan_step logits = plan_step_of(PLAN_MATMUL);
+    logits.epilogue = PLAN_LOGITS;
+    logits.scale = b->style.logit_scale;
+    logits.softcap = b->style.logit_softcap;
+    logits.src = b->last;
+    TRY(blocks_bind(b, "output.weight", -1, b->h.n_vocab, b->h.n_embd, true, &logits.w[0]));
+    if (logits.w[0] == PLAN_NONE) {
+        logits.w[0] = embd; /* tied embeddings: one weight, packed once */
+    }
+    return plan_add_step(b->plan, &logits);
+}
+
+static enum err add_bufs(struct blocks *b)
+{
+    const struct blocks_hparams *h = &b->h;
+    uint32_t q_width = h->n_heads * h->head_dim, kv_width = h->n_kv_heads * h->head_dim;
+    TRY(plan_add_buf(b->plan, "x", h->n_embd, &b->x));
+    TRY(plan_add_buf(b->plan, "norm", h->n_embd, &b->norm));
+    TRY(plan_add_buf(b->plan, "q", q_width, &b->q));
+    if (b->style.head_norm == BLOCKS_NORM_WIDE) {
+        TRY(plan_add_buf(b->plan, "k", kv_width, &b->k));
+        TRY(plan_add_buf(b->plan, "v", kv_width, &b->v));
+    }
+    TRY(plan_add_buf(b->plan, "att", q_width, &b->att));
+    if (b->plan->moe.n_experts != 0) {
+        TRY(blocks_add_expert_bufs(b));
+    }
+    if (b->plan->moe.n_experts == 0 || h->n_dense_layers != 0) {
+        TRY(plan_add_buf(b->plan, "ff", h->n_ff, &b->ff));
+    }
+    return plan_add_buf(b->plan, "last", h->n_embd, &b->last);
+}
+
+enum err blocks_build_decoder(struct blocks *b)
+{
+    const struct blocks_hparams *h = &b->h;
+    if (b->plan->moe.n_experts != 0 && b->plan->moe.n_used == 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "expert_count", "%s.expert_count: expected 0, found %u", b->arch,
+                       b->plan->moe.n_experts);
+    }
+    TRY(blocks_add_ropes(b));
+    TRY(add_bufs(b));
+    struct plan_step embed = plan_step_of(PLAN_EMBED);
+    embed.dst = b->x;
+    embed.scale = b->style.embed_scale;
+    TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
+    TRY(plan_add_step(b->plan, &embed));
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        TRY(add_attention(b, (int)i));
+        bool is_dense = b->plan->moe.n_experts == 0 || i < h->n_dense_layers;
+        TRY((is_dense ? add_feed_forward : blocks_add_experts)(b, (int)i));
+    }
+    return add_head(b, embed.w[0]);
+}

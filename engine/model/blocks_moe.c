@@ -1,0 +1,145 @@
+/* Mixture-of-experts layers: hyper-parameters, tensors, steps [Shazeer 2017]. Keys and tensor names: GGUF specification
+ * and llama.cpp b11434, gguf-py/gguf/constants.py. */
+#include "engine/model/blocks.h"
+
+#include <stdio.h>
+
+/* Values of <arch>.expert_gating_func. */
+static const enum plan_gating gatings[] = {[1] = PLAN_SOFTMAX, [2] = PLAN_SIGMOID, [3] = PLAN_SOFTMAX_PICKED};
+
+static enum err check_groups(const struct blocks *b)
+{
+    const struct plan_moe *m = &b->plan->moe;
+    if (m->n_experts % m->n_groups != 0 || m->n_experts / m->n_groups * m->n_groups_used < m->n_used) {
+        return err_set(
+            b->info, ERR_BAD_HPARAM, "expert_group_count",
+            "%s.expert_group_count: expected groups of one size, of which %u hold %u experts or more, found %u "
+            "groups of %u experts",
+            b->arch, m->n_groups_used, m->n_used, m->n_groups, m->n_experts);
+    }
+    return ERR_OK;
+}
+
+enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
+{
+    struct plan_moe *m = &b->plan->moe;
+    struct blocks_hparams *h = &b->h;
+    b->style.moe = *as;
+    uint32_t gating, n_shared;
+    bool norms;
+    char key[128];
+    TRY(blocks_get_u32(b, "expert_used_count", 1, MIN_OF(m->n_experts, (uint32_t)PLAN_MAX_EXPERTS_USED), UINT64_MAX,
+                       &m->n_used));
+    TRY(blocks_get_u32(b, "expert_feed_forward_length", 1, PLAN_MAX_WIDTH, as->n_ff != 0 ? as->n_ff : UINT64_MAX,
+                       &h->n_ff_expert));
+    TRY(blocks_get_u32(b, "expert_shared_count", 0, PLAN_MAX_EXPERTS, as->n_shared, &n_shared));
+    TRY(blocks_get_u32(b, "expert_shared_feed_forward_length", 0, PLAN_MAX_WIDTH, (uint64_t)n_shared * h->n_ff_expert,
+                       &h->n_ff_shared));
+    TRY(blocks_get_u32(b, "leading_dense_block_count", 0, h->n_layers, 0, &h->n_dense_layers));
+    TRY(blocks_get_u32(b, "expert_gating_func", 1, ARRAY_LEN(gatings) - 1, as->gating, &gating));
+    m->gating = gatings[gating];
+    snprintf(key, sizeof key, "%s.expert_weights_norm", b->arch);
+    TRY(gguf_get_bool_or(b->g, key, as->norms_weights, &norms, b->info));
+    m->norms_weights = norms;
+    TRY(blocks_get_f32(b, "expert_weights_scale", 0.0, 1e6, 1.0, &m->weights_scale));
+    m->weights_scale = m->weights_scale != 0 ? m->weights_scale : 1.0f; /* 0 in a file is "none" */
+    TRY(blocks_get_u32(b, "expert_group_count", 0, m->n_experts, 1, &m->n_groups));
+    m->n_groups = MAX_OF(m->n_groups, 1u);
+    TRY(blocks_get_u32(b, "expert_group_used_count", 0, m->n_groups, m->n_groups, &m->n_groups_used));
+    m->n_groups_used = m->n_groups_used != 0 ? m->n_groups_used : m->n_groups;
+    return check_groups(b);
+}
+
+/* All experts' matrices [E][n_out][n_in] as one of E * n_out rows. */
+static enum err bind_experts(struct blocks *b, const char *name, int layer, uint32_t n_out, uint32_t n_in,
+                             plan_weight_id *id)
+{
+    return blocks_bind_stack(b, name, layer, b->plan->moe.n_experts, n_out, n_in, false, id);
+}
+
+static enum err bind_expert_biases(struct blocks *b, const char *name, int layer, uint32_t n_out, plan_weight_id *id)
+{
+    return blocks_bind_stack(b, name, layer, b->plan->moe.n_experts, 1, n_out, true, id);
+}
+
+/* Router and routed experts, of b->norm into the stream. */
+static enum err add_routed(struct blocks *b, int layer)
+{
+    uint32_t d = b->h.n_embd, f = b->h.n_ff_expert, n_experts = b->plan->moe.n_experts;
+    struct plan_step router = plan_step_of(PLAN_MATMUL);
+    router.src = b->norm;
+    router.dst = b->router;
+    TRY(blocks_bind(b, "blk.%d.ffn_gate_inp.weight", layer, n_experts, d, false, &router.w[0]));
+    TRY(blocks_bind(b, "blk.%d.ffn_gate_inp.bias", layer, 1, n_experts, true, &router.bias[0]));
+    TRY(plan_add_step(b->plan, &router));
+
+    struct plan_step route = plan_step_of(PLAN_ROUTE);
+    route.src = b->router;
+    route.dst = b->route;
+    TRY(blocks_bind(b, "blk.%d.exp_probs_b.bias", layer, 1, n_experts, true, &route.w[0]));
+    TRY(plan_add_step(b->plan, &route));
+
+    struct plan_step experts = plan_step_of(PLAN_EXPERTS);
+    experts.act = b->style.act;
+    experts.src = b->norm;
+    experts.route = b->route;
+    experts.dst = b->x;
+    experts.scale = b->style.residual_scale;
+    TRY(bind_experts(b, "blk.%d.ffn_gate_exps.weight", layer, f, d, &experts.w[0]));
+    TRY(bind_experts(b, "blk.%d.ffn_up_exps.weight", layer, f, d, &experts.w[1]));
+    TRY(bind_experts(b, "blk.%d.ffn_down_exps.weight", layer, d, f, &experts.w[2]));
+    TRY(bind_expert_biases(b, "blk.%d.ffn_gate_exps.bias", layer, f, &experts.bias[0]));
+    TRY(bind_expert_biases(b, "blk.%d.ffn_up_exps.bias", layer, f, &experts.bias[1]));
+    TRY(bind_expert_biases(b, "blk.%d.ffn_down_exps.bias", layer, d, &experts.bias[2]));
+    return plan_add_step(b->plan, &experts);
+}
+
+/* The expert every row goes to, scaled by its own gate where it has one. */
+static enum err add_shared(struct blocks *b, int layer)
+{
+    uint32_t d = b->h.n_embd, f = b->h.n_ff_shared;
+    struct plan_step glu = plan_step_of(PLAN_MATMUL);
+    glu.epilogue = PLAN_GLU;
+    glu.act = b->style.act;
+    glu.src = b->norm;
+    glu.dst = b->shared;
+    TRY(blocks_bind(b, "blk.%d.ffn_gate_shexp.weight", layer, f, d, false, &glu.w[0]));
+    TRY(blocks_bind(b, "blk.%d.ffn_up_shexp.weight", layer, f, d, false, &glu.w[1]));
+    TRY(plan_add_step(b->plan, &glu));
+    if (b->style.moe.gates_shared) {
+        struct plan_step gate = plan_step_of(PLAN_GATE);
+        gate.src = b->norm;
+        gate.dst = b->shared;
+        TRY(blocks_bind(b, "blk.%d.ffn_gate_inp_shexp.weight", layer, 1, d, false, &gate.w[0]));
+        TRY(plan_add_step(b->plan, &gate));
+    }
+    struct plan_step down = plan_step_of(PLAN_MATMUL);
+    down.epilogue = PLAN_ADD;
+    down.scale = b->style.residual_scale;
+    down.src = b->shared;
+    down.dst = b->x;
+    TRY(blocks_bind(b, "blk.%d.ffn_down_shexp.weight", layer, d, f, false, &down.w[0]));
+    return plan_add_step(b->plan, &down);
+}
+
+enum err blocks_add_experts(struct blocks *b, int layer)
+{
+    struct plan_step norm = plan_step_of(PLAN_NORM);
+    norm.src = b->x;
+    norm.dst = b->norm;
+    norm.eps = b->h.eps;
+    TRY(blocks_bind(b, b->style.ffn_norm, layer, 1, b->h.n_embd, false, &norm.w[0]));
+    TRY(plan_add_step(b->plan, &norm));
+    TRY(add_routed(b, layer));
+    return b->h.n_ff_shared != 0 ? add_shared(b, layer) : ERR_OK;
+}
+
+enum err blocks_add_expert_bufs(struct blocks *b)
+{
+    const struct plan_moe *m = &b->plan->moe;
+    if (b->h.n_ff_shared != 0) {
+        TRY(plan_add_buf(b->plan, "shared", b->h.n_ff_shared, &b->shared));
+    }
+    TRY(plan_add_buf(b->plan, "router", m->n_experts, &b->router));
+    return plan_add_buf(b->plan, "route", 2 * m->n_used, &b->route);
+}

@@ -1,0 +1,193 @@
+/* From a file's RoPE keys to rotation frequencies: plain [Su 2021], linear interpolation [Chen 2023], NTK by parts with
+ * YaRN's scale of the attention [Peng 2023], dynamic NTK, and the factors that files bring: Llama 3's (rope_freqs, made
+ * by the converter) and LongRoPE's two sets [Ding 2024].
+ * Keys: GGUF specification; what they default to: llama.cpp b11434, src/llama-context.cpp; formulas of YaRN and dynamic
+ * NTK as in Hugging Face transformers 4.57, modeling_rope_utils.py. */
+#include "engine/model/blocks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KEY_BYTES = 128 };
+
+enum scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_LONGROPE, SCALING_DYNAMIC, N_SCALINGS };
+
+static const char *const scaling_names[N_SCALINGS] = {"none", "linear", "yarn", "longrope", "dynamic"};
+
+static enum err read_scaling(const struct blocks *b, enum scaling *out)
+{
+    char key[KEY_BYTES];
+    struct gguf_str type;
+    snprintf(key, sizeof key, "%s.rope.scaling.type", b->arch);
+    TRY(gguf_get_str_or_null(b->g, key, &type, b->info));
+    *out = SCALING_NONE;
+    for (int i = 0; i < N_SCALINGS; i++) {
+        if (type.len == strlen(scaling_names[i]) && memcmp(type.data, scaling_names[i], type.len) == 0) {
+            *out = (enum scaling)i;
+            return ERR_OK;
+        }
+    }
+    return type.len == 0 ? ERR_OK
+                         : err_set(b->info, ERR_BAD_HPARAM, key,
+                                   "%s: expected none, linear, yarn, longrope or dynamic, found '%.*s'", key,
+                                   (int)MIN_OF(type.len, (size_t)32), type.data);
+}
+
+/* Divides inv_freq by the factors of an F32 tensor. */
+static enum err divide_by(struct blocks *b, const char *tensor, bool optional, float *inv_freq, bool *found)
+{
+    plan_weight_id factors;
+    uint32_t n = b->h.n_rot / 2;
+    TRY(blocks_bind(b, tensor, -1, 1, n, optional, &factors));
+    *found = factors != PLAN_NONE;
+    if (!*found) {
+        return ERR_OK;
+    }
+    const struct plan_weight *w = &b->plan->weights[factors];
+    if (w->type != DTYPE_F32) {
+        return err_set(b->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
+                       dtype_info(w->type)->name);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        float factor;
+        memcpy(&factor, (const char *)w->data + i * sizeof factor, sizeof factor);
+        if (!(factor > 0) || !isfinite(factor)) {
+            return err_set(b->info, ERR_BAD_HPARAM, w->name, "%s[%u]: expected a positive factor, found %g", w->name, i,
+                           (double)factor);
+        }
+        inv_freq[i] /= factor;
+    }
+    return ERR_OK;
+}
+
+/* The component that turns `turns` times over n_orig positions; between it and another one YaRN blends. */
+static double yarn_dim(const struct blocks *b, double base, double turns, uint32_t n_orig)
+{
+    return b->h.n_rot * log(n_orig / (turns * 6.283185307179586)) / (2 * log(base));
+}
+
+/* Slow components are interpolated (divided by factor), fast ones left alone, those between blended. */
+static enum err apply_yarn(struct blocks *b, double base, float *inv_freq, float *mscale)
+{
+    float factor, ext, attn, fast, slow, log_mul;
+    uint32_t n_orig;
+    TRY(blocks_get_f32(b, "rope.scaling.factor", 1.0, 1e6, NAN, &factor));
+    TRY(blocks_get_u32(b, "rope.scaling.original_context_length", 1, UINT32_MAX / 2, b->h.n_ctx_train, &n_orig));
+    TRY(blocks_get_f32(b, "rope.scaling.yarn_ext_factor", 0.0, 1.0, 1.0, &ext));
+    TRY(blocks_get_f32(b, "rope.scaling.yarn_beta_fast", 1e-3, 1e6, 32.0, &fast));
+    TRY(blocks_get_f32(b, "rope.scaling.yarn_beta_slow", 1e-3, 1e6, 1.0, &slow));
+    TRY(blocks_get_f32(b, "rope.scaling.yarn_log_multiplier", 0.0, 1e3, 0.0, &log_mul));
+    TRY(blocks_get_f32(b, "rope.scaling.yarn_attn_factor", 1e-3, 1e3, log_mul != 0 ? 1.0 : 1.0 + 0.1 * log(factor),
+                       &attn));
+    bool truncates;
+    char key[KEY_BYTES];
+    snprintf(key, sizeof key, "%s.rope.scaling.yarn_truncate", b->arch); /* gpt-oss blends between fractions */
+    TRY(gguf_get_bool_or(b->g, key, b->style.yarn_truncates, &truncates, b->info));
+    double low = yarn_dim(b, base, fast, n_orig), high = yarn_dim(b, base, slow, n_orig);
+    low = fmax(truncates ? floor(low) : low, 0);
+    high = fmin(truncates ? ceil(high) : high, b->h.n_rot - 1.0);
+    high = high == low ? high + 0.001 : high;
+    for (uint32_t i = 0; i < b->h.n_rot / 2; i++) {
+        double ramp = fmin(fmax((i - low) / (high - low), 0), 1), kept = (1 - ramp) * ext;
+        inv_freq[i] = (float)((double)inv_freq[i] * (kept + (1 - kept) / factor));
+    }
+    *mscale *= attn;
+    return ERR_OK;
+}
+
+/* The base grows with the longest sequence that will be run [dynamic NTK]. */
+static enum err apply_dynamic(struct blocks *b, double base, float *inv_freq)
+{
+    float factor;
+    uint32_t n_orig, d = b->h.n_rot;
+    TRY(blocks_get_f32(b, "rope.scaling.factor", 1.0, 1e6, NAN, &factor));
+    TRY(blocks_get_u32(b, "rope.scaling.original_context_length", 1, UINT32_MAX / 2, b->h.n_ctx_train, &n_orig));
+    if (b->n_ctx > n_orig && d > 2) {
+        base *= pow((double)factor * b->n_ctx / n_orig - (factor - 1.0), d / (d - 2.0));
+        for (uint32_t i = 0; i < d / 2; i++) {
+            inv_freq[i] = (float)pow(base, -2.0 * i / d);
+        }
+    }
+    return ERR_OK;
+}
+
+/* The long factors where sequences may be longer than the original context, else the short ones. */
+static enum err apply_longrope(struct blocks *b, float *inv_freq, float *mscale)
+{
+    uint32_t n_orig;
+    float attn;
+    bool found;
+    TRY(blocks_get_u32(b, "rope.scaling.original_context_length", 1, UINT32_MAX / 2, b->h.n_ctx_train, &n_orig));
+    TRY(blocks_get_f32(b, "rope.scaling.attn_factor", 1e-3, 1e3, 1.0, &attn));
+    TRY(divide_by(b, b->n_ctx > n_orig ? "rope_factors_long.weight" : "rope_factors_short.weight", false, inv_freq,
+                  &found));
+    *mscale *= attn;
+    return ERR_OK;
+}
+
+static enum err apply_scaling(struct blocks *b, double base, float *inv_freq, float *mscale)
+{
+    enum scaling scaling;
+    TRY(read_scaling(b, &scaling));
+    bool has_factors = gguf_find_tensor(b->g, "rope_factors_long.weight") != NULL;
+    if (scaling == SCALING_LONGROPE || (scaling == SCALING_NONE && has_factors)) { /* Phi-3's files name no type */
+        return apply_longrope(b, inv_freq, mscale);
+    }
+    if (scaling == SCALING_YARN) {
+        TRY(apply_yarn(b, base, inv_freq, mscale));
+    } else if (scaling == SCALING_DYNAMIC) {
+        TRY(apply_dynamic(b, base, inv_freq));
+    } else if (scaling == SCALING_LINEAR) {
+        float factor;
+        TRY(blocks_get_f32(b, "rope.scaling.factor", 1e-3, 1e6, 1.0, &factor));
+        for (uint32_t i = 0; i < b->h.n_rot / 2; i++) {
+            inv_freq[i] /= factor;
+        }
+    }
+    bool found;
+    return divide_by(b, "rope_freqs.weight", true, inv_freq, &found);
+}
+
+static enum err add_rope(struct blocks *b, float freq_base, bool is_scaled, int32_t *id)
+{
+    uint32_t n = b->h.n_rot / 2;
+    float *inv_freq = arena_alloc(&b->plan->arena, n * sizeof *inv_freq);
+    if (inv_freq == NULL) {
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        inv_freq[i] = (float)pow((double)freq_base, -2.0 * i / b->h.n_rot);
+    }
+    bool is_neox; /* SafeTensors folders keep the pairs as they were trained (hf.h) */
+    TRY(gguf_get_bool_or(b->g, "infcgi.rope_is_neox", b->style.is_neox, &is_neox, b->info));
+    struct plan_rope rope = {.n_rot = b->h.n_rot,
+                             .is_neox = is_neox,
+                             .mscale = 1.0f,
+                             .inv_freq = inv_freq,
+                             .query_beta = b->style.query_beta,
+                             .query_period = b->style.query_period};
+    if (is_scaled) {
+        TRY(apply_scaling(b, freq_base, inv_freq, &rope.mscale));
+    }
+    return plan_add_rope(b->plan, &rope, id);
+}
+
+enum err blocks_add_ropes(struct blocks *b)
+{
+    const struct blocks_style *s = &b->style;
+    bool has_local = false, has_nope = false;
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        has_local |= s->is_local[i];
+        has_nope |= s->is_nope[i];
+    }
+    b->local_rope = b->no_rope = PLAN_NONE;
+    TRY(add_rope(b, b->h.freq_base, true, &b->rope));
+    if (has_nope) {
+        static const float none;
+        TRY(plan_add_rope(b->plan, &(struct plan_rope){.mscale = 1.0f, .inv_freq = &none}, &b->no_rope));
+    }
+    bool is_same = s->local_is_scaled && s->local_freq_base == b->h.freq_base;
+    b->local_rope = is_same ? b->rope : PLAN_NONE;
+    return has_local && !is_same ? add_rope(b, s->local_freq_base, s->local_is_scaled, &b->local_rope) : ERR_OK;
+}

@@ -1,0 +1,68 @@
+/* Gemma 2 [Gemma Team 2024, "Gemma 2", 2]: Llama's decoder with a scaled embedding, norms behind attention and
+ * feed-forward as well as in front, GELU gates, soft-capped scores and logits, and local and global layers in turns.
+ * Files hold norm weights with the 1 of Gemma's (1 + w) already added.
+ * Keys and their defaults: llama.cpp b11434, src/models/gemma2.cpp. */
+#include "engine/model/blocks.h"
+#include "engine/model/hf.h"
+
+#include <math.h>
+
+enum {
+    GLOBAL_EVERY = 2,
+    LAYERS_27B = 46, /* the size whose queries are scaled by D/H and not by d */
+};
+
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "gemma2", .n_ctx = n_ctx, .plan = p, .info = info};
+    TRY(blocks_read_hparams(&b));
+    struct blocks_style *s = &b.style;
+    s->is_neox = true;
+    s->has_post_norms = true;
+    s->act = PLAN_GELU_TANH;
+    s->embed_scale = sqrtf((float)b.h.n_embd);
+    if (b.h.n_layers == LAYERS_27B) {
+        s->attn_scale = (float)(1.0 / sqrt((double)b.h.n_embd / b.h.n_heads));
+    }
+    s->local_is_scaled = true;
+    TRY(blocks_get_f32(&b, "attn_logit_softcapping", 0.0, 1e6, 50.0, &s->attn_softcap));
+    TRY(blocks_get_f32(&b, "final_logit_softcapping", 0.0, 1e6, 30.0, &s->logit_softcap));
+    TRY(blocks_read_windows(&b, 4096, GLOBAL_EVERY));
+    TRY(blocks_get_f32(&b, "attention.scale", 1e-6, 1e6, (double)s->attn_scale, &s->attn_scale));
+    return blocks_build_decoder(&b);
+}
+
+static const struct hf_key hf_gemma2_keys[] = {
+    {"sliding_window", "attention.sliding_window", HF_U32},
+    {"attn_logit_softcapping", "attn_logit_softcapping", HF_F32},
+    {"final_logit_softcapping", "final_logit_softcapping", HF_F32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_name hf_gemma2_names[] = {
+    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_SAME},
+    {"model.layers.{}.pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight", HF_SAME},
+    {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight", HF_SAME},
+    {NULL, NULL, HF_SAME},
+};
+
+static const char *const hf_gemma2_architectures[] = {"Gemma2ForCausalLM", NULL};
+
+static const struct hf_family hf_gemma2 = {
+    .architectures = hf_gemma2_architectures,
+    .arch = "gemma2",
+    .keys = hf_gemma2_keys,
+    .names = hf_gemma2_names,
+    .norms_plus_one = true,
+    .finish = hf_add_query_scale,
+};
+
+static const struct hf_family *const gemma2_hf[] = {&hf_gemma2, NULL};
+
+const struct model_family model_gemma2 = {
+    .name = "gemma2",
+    .members = "Gemma 2 2B, 9B, 27B",
+    .arch = "gemma2",
+    .hf = gemma2_hf,
+    .build = build,
+};

@@ -1,0 +1,62 @@
+/* GLM-4.5 [GLM-4.5 Team 2025, 2.1]: Llama's decoder with RoPE on a part of each head, biases, norms of the heads of Q
+ * and K in the larger size, and experts picked by sigmoids behind some dense layers. Layers that predict further
+ * tokens, the last ones of a file, are left out. Keys: llama.cpp b11434, src/models/glm4-moe.cpp. */
+#include "engine/model/blocks.h"
+#include "engine/model/hf.h"
+
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "glm4moe", .n_ctx = n_ctx, .plan = p, .info = info};
+    TRY(blocks_read_hparams(&b));
+    struct blocks_style *s = &b.style;
+    s->is_neox = true;
+    s->ffn_norm = "blk.%d.post_attention_norm.weight";
+    uint32_t n_predicting;
+    TRY(blocks_get_u32(&b, "nextn_predict_layers", 0, b.h.n_layers - 1, 0, &n_predicting));
+    b.h.n_layers = p->n_layers = b.h.n_layers - n_predicting;
+    s->head_norm = blocks_rows_of(&b, "blk.%d.attn_q_norm.weight", 0) != 0 ? BLOCKS_NORM_EACH : BLOCKS_NO_HEAD_NORM;
+    struct blocks_moe moe = {.gating = 2, .norms_weights = true, .n_shared = 1};
+    TRY(blocks_read_moe(&b, &moe));
+    return blocks_build_decoder(&b);
+}
+
+static const struct hf_key hf_glm4moe_keys[] = {
+    {"n_routed_experts", "expert_count", HF_U32},
+    {"num_experts_per_tok", "expert_used_count", HF_U32},
+    {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},
+    {"norm_topk_prob", "expert_weights_norm", HF_BOOL},
+    {"n_shared_experts", "expert_shared_count", HF_U32},
+    {"first_k_dense_replace", "leading_dense_block_count", HF_U32},
+    {"routed_scaling_factor", "expert_weights_scale", HF_F32},
+    {"n_group", "expert_group_count", HF_U32},
+    {"topk_group", "expert_group_used_count", HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_name hf_glm4moe_names[] = {
+    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_SAME},
+    {"model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias", HF_SAME},
+    {"model.layers.{}.mlp.shared_experts.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME},
+    {"model.layers.{}.mlp.shared_experts.up_proj.weight", "blk.{}.ffn_up_shexp.weight", HF_SAME},
+    {"model.layers.{}.mlp.shared_experts.down_proj.weight", "blk.{}.ffn_down_shexp.weight", HF_SAME},
+    {NULL, NULL, HF_SAME},
+};
+
+static const char *const hf_glm4moe_architectures[] = {"Glm4MoeForCausalLM", NULL};
+
+static const struct hf_family hf_glm4moe = {
+    .architectures = hf_glm4moe_architectures,
+    .arch = "glm4moe",
+    .keys = hf_glm4moe_keys,
+    .names = hf_glm4moe_names,
+};
+
+static const struct hf_family *const glm4moe_hf[] = {&hf_glm4moe, NULL};
+
+const struct model_family model_glm4moe = {
+    .name = "glm4moe",
+    .members = "GLM-4.5, GLM-4.5-Air, GLM-4.6",
+    .arch = "glm4moe",
+    .hf = glm4moe_hf,
+    .build = build,
+};

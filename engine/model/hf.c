@@ -1,0 +1,530 @@
+/* config.json and tensors, family by family, into a struct gguf. Names of config.json: Hugging Face transformers 4.57
+ * and 5. */
+#include "engine/model/hf.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/io.h"
+#include "engine/model/hf_rope.h"
+#include "engine/tensor/dtype.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_BYTES = 4 << 20, CONFIG_DEPTH = 16, PATH_BYTES = 4096, NAME_BYTES = 96, KEY_BYTES = 128 };
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+enum err hf_get_u32(const struct hf *h, const char *key, uint64_t min, uint64_t max, uint64_t fallback, uint32_t *out)
+{
+    const json_t *v = json_read_get(h->config, key);
+    if (v == NULL && fallback != UINT64_MAX) {
+        *out = (uint32_t)fallback;
+        return ERR_OK;
+    }
+    if (!json_is_integer(v)) {
+        return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected an integer, found %s", key,
+                       v == NULL ? "none" : json_read_type_name(v));
+    }
+    json_int_t i = json_integer_value(v);
+    if (i < 0 || (uint64_t)i < min || (uint64_t)i > max) {
+        return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected %" PRIu64 " to %" PRIu64 ", found %lld",
+                       key, min, max, (long long)i);
+    }
+    *out = (uint32_t)i;
+    return ERR_OK;
+}
+
+enum err hf_get_f64(const struct hf *h, const json_t *object, const char *key, double min, double max, double fallback,
+                    double *out)
+{
+    const json_t *v = json_read_get(object, key);
+    if (v == NULL && !isnan(fallback)) {
+        *out = fallback;
+        return ERR_OK;
+    }
+    if (!json_is_number(v)) {
+        return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected a number, found %s", key,
+                       v == NULL ? "none" : json_read_type_name(v));
+    }
+    *out = json_number_value(v);
+    return *out >= min && *out <= max ? ERR_OK
+                                      : err_set(h->info, ERR_BAD_CONFIG, key,
+                                                "config.json: %s: expected %g to %g, found %g", key, min, max, *out);
+}
+
+const char *hf_key(const struct hf *h, const char *key, char room[128])
+{
+    snprintf(room, KEY_BYTES, "%s.%s", h->family->arch, key);
+    return room;
+}
+
+enum err hf_add_query_scale(struct hf *h)
+{
+    char key[KEY_BYTES];
+    double scalar;
+    TRY(hf_get_f64(h, h->config, "query_pre_attn_scalar", 1e-6, 1e9, NAN, &scalar));
+    gguf_build_f32(&h->b, hf_key(h, "attention.scale", key), (float)(1 / sqrt(scalar)));
+    return ERR_OK;
+}
+
+/* Which layers have a window: layer_types where it is there. */
+static enum err copy_layer_types(struct hf *h)
+{
+    char key[KEY_BYTES];
+    const json_t *types = json_read_get(h->config, "layer_types");
+    size_t n = json_array_size(types);
+    if (types == NULL || json_read_get(h->config, "sliding_window") == NULL) {
+        return ERR_OK;
+    }
+    unsigned char *is_local = arena_zalloc(&h->b.arena, n + 1);
+    if (is_local == NULL) {
+        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for %zu layers", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        is_local[i] = type != NULL && strcmp(type, "sliding_attention") == 0;
+        if (type == NULL || (!is_local[i] && strcmp(type, "full_attention") != 0)) {
+            return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
+                           "config.json: layer_types[%zu]: expected sliding_attention or full_attention, found '%.64s'",
+                           i, type != NULL ? type : "");
+        }
+    }
+    gguf_build_array(&h->b, hf_key(h, "attention.sliding_window_pattern", key), GGUF_BOOL, n, is_local);
+    return ERR_OK;
+}
+
+/* Every family's; the first four must be there. */
+static const struct hf_key common_keys[] = {
+    {"hidden_size", "embedding_length", HF_U32},
+    {"num_hidden_layers", "block_count", HF_U32},
+    {"num_attention_heads", "attention.head_count", HF_U32},
+    {"max_position_embeddings", "context_length", HF_U32},
+    {"intermediate_size", "feed_forward_length", HF_U32},
+    {"num_key_value_heads", "attention.head_count_kv", HF_U32},
+    {"head_dim", "attention.key_length", HF_U32},
+    {"head_dim", "attention.value_length", HF_U32},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", HF_F32},
+    {NULL, NULL, HF_U32},
+};
+enum { N_REQUIRED = 4 };
+
+/* Versions of transformers write the same value under one name or another. */
+static const char *name_in_config(const struct hf *h, const char *name)
+{
+    static const char *const synonyms[][2] = {{"num_experts", "num_local_experts"}};
+    for (size_t i = 0; i < ARRAY_LEN(synonyms) && json_read_get(h->config, name) == NULL; i++) {
+        name = strcmp(name, synonyms[i][0]) == 0 ? synonyms[i][1] : name;
+    }
+    return name;
+}
+
+static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
+{
+    char key[KEY_BYTES];
+    const char *name = name_in_config(h, k->json);
+    const json_t *v = json_read_get(h->config, name);
+    if (v == NULL && !must_be) {
+        return ERR_OK;
+    }
+    if (k->kind == HF_U32) {
+        uint32_t u;
+        TRY(hf_get_u32(h, name, 0, UINT32_MAX, UINT64_MAX, &u));
+        gguf_build_u32(&h->b, hf_key(h, k->gguf, key), u);
+    } else if (k->kind == HF_F32) {
+        double d;
+        TRY(hf_get_f64(h, h->config, name, -3e38, 3e38, NAN, &d));
+        gguf_build_f32(&h->b, hf_key(h, k->gguf, key), (float)d);
+    } else if (json_is_boolean(v)) {
+        gguf_build_bool(&h->b, hf_key(h, k->gguf, key), json_is_true(v));
+    } else {
+        return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected a boolean, found %s", name,
+                       json_read_type_name(v));
+    }
+    return ERR_OK;
+}
+
+static enum err copy_keys(struct hf *h)
+{
+    gguf_build_str(&h->b, "general.architecture", h->family->arch, strlen(h->family->arch));
+    gguf_build_bool(&h->b, "infcgi.rope_is_neox", true);
+    for (size_t i = 0; common_keys[i].json != NULL; i++) {
+        TRY(copy_key(h, &common_keys[i], i < N_REQUIRED));
+    }
+    for (const struct hf_key *k = h->family->keys; k != NULL && k->json != NULL; k++) {
+        TRY(copy_key(h, k, false));
+    }
+    TRY(copy_layer_types(h));
+    return hf_add_rope(h);
+}
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+static const struct hf_name common_names[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", HF_SAME},
+    {"model.norm.weight", "output_norm.weight", HF_SAME},
+    {"lm_head.weight", "output.weight", HF_SAME},
+    {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", HF_SAME},
+    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight", HF_SAME},
+    {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight", HF_SAME},
+    {"model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight", HF_SAME},
+    {"model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight", HF_SAME},
+    {"model.layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight", HF_SAME},
+    {"model.layers.{}.self_attn.q_proj.bias", "blk.{}.attn_q.bias", HF_SAME},
+    {"model.layers.{}.self_attn.k_proj.bias", "blk.{}.attn_k.bias", HF_SAME},
+    {"model.layers.{}.self_attn.v_proj.bias", "blk.{}.attn_v.bias", HF_SAME},
+    {"model.layers.{}.self_attn.o_proj.bias", "blk.{}.attn_output.bias", HF_SAME},
+    {"model.layers.{}.self_attn.qkv_proj.weight", "blk.{}.attn_qkv.weight", HF_SAME},
+    {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight", HF_SAME},
+    {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight", HF_SAME},
+    {"model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight", HF_SAME},
+    {"model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight", HF_SAME},
+    {"model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight", HF_SAME},
+    {"model.layers.{}.mlp.gate_proj.bias", "blk.{}.ffn_gate.bias", HF_SAME},
+    {"model.layers.{}.mlp.up_proj.bias", "blk.{}.ffn_up.bias", HF_SAME},
+    {"model.layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias", HF_SAME},
+    {"model.layers.{}.mlp.gate_up_proj.weight", "blk.{}.ffn_up.weight", HF_SAME},
+    {"model.layers.{}.mlp.gate.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
+    {"model.layers.{}.mlp.experts.{}.gate_proj.weight", "blk.{}.ffn_gate_exps.weight", HF_SAME},
+    {"model.layers.{}.mlp.experts.{}.up_proj.weight", "blk.{}.ffn_up_exps.weight", HF_SAME},
+    {"model.layers.{}.mlp.experts.{}.down_proj.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},
+    {"model.layers.{}.self_attn.rotary_emb.inv_freq", NULL, HF_DROP}, /* old Llama folders */
+    {NULL, NULL, HF_SAME},
+};
+
+/* Does `name` fit the pattern? The numbers in place of {} go to number[2]. */
+static bool fits(const char *pattern, const char *name, uint32_t number[2])
+{
+    int n = 0;
+    for (; *pattern != '\0'; pattern++) {
+        if (*pattern != '{') {
+            if (*pattern != *name++) {
+                return false;
+            }
+            continue;
+        }
+        const char *from = name;
+        number[n] = 0;
+        while (*name >= '0' && *name <= '9' && name - from < 6) {
+            number[n] = number[n] * 10 + (uint32_t)(*name++ - '0');
+        }
+        if (name == from || (*from == '0' && name - from > 1)) { /* one way to write a number */
+            return false;
+        }
+        n++;
+        pattern++; /* the } */
+    }
+    return *name == '\0';
+}
+
+static const struct hf_name *find_name(const struct hf_name *table, const char *name, uint32_t number[2])
+{
+    for (; table != NULL && table->hf != NULL; table++) {
+        if (fits(table->hf, name, number)) {
+            return table;
+        }
+    }
+    return NULL;
+}
+
+/* The name as it would be in a model of text alone. */
+static const char *name_in_text(const char *name, char room[SAFETENSORS_MAX_NAME_BYTES + 1])
+{
+    static const char new_one[] = "model.language_model.", old_one[] = "language_model.";
+    if (strncmp(name, old_one, sizeof old_one - 1) == 0) {
+        return name + sizeof old_one - 1;
+    }
+    if (strncmp(name, new_one, sizeof new_one - 1) != 0) {
+        return name;
+    }
+    snprintf(room, SAFETENSORS_MAX_NAME_BYTES + 1, "model.%s", name + sizeof new_one - 1);
+    return room;
+}
+
+static bool has_expert(const struct hf_name *n)
+{
+    const char *first = strchr(n->hf, '{');
+    return first != NULL && strchr(first + 1, '{') != NULL;
+}
+
+/* `pattern` with the layer's number in place of {}. */
+static void write_name(const char *pattern, uint32_t layer, char out[NAME_BYTES])
+{
+    const char *at = strchr(pattern, '{');
+    if (at == NULL) {
+        snprintf(out, NAME_BYTES, "%s", pattern);
+    } else {
+        snprintf(out, NAME_BYTES, "%.*s%" PRIu32 "%s", (int)(at - pattern), pattern, layer, at + 2);
+    }
+}
+
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
+
+/* One of the experts' matrices, waiting for the others. */
+struct piece {
+    char name[NAME_BYTES];
+    uint32_t expert;
+    const struct st_tensor *t;
+};
+
+static enum err type_of(const struct hf *h, const struct st_tensor *t, enum dtype *out)
+{
+    if (t->dtype != ST_F32 && t->dtype != ST_F16 && t->dtype != ST_BF16) {
+        return err_set(h->info, ERR_UNSUPPORTED_TYPE, t->name, "tensor '%.255s': expected F32, F16 or BF16, found %s",
+                       t->name, st_dtype_name(t->dtype));
+    }
+    *out = t->dtype == ST_F32 ? DTYPE_F32 : t->dtype == ST_F16 ? DTYPE_F16 : DTYPE_BF16;
+    return ERR_OK;
+}
+
+static float element(const struct st_tensor *t, uint64_t i)
+{
+    if (t->dtype == ST_F32) {
+        float f;
+        memcpy(&f, (const char *)t->data + i * sizeof f, sizeof f);
+        return f;
+    }
+    uint16_t half;
+    memcpy(&half, (const char *)t->data + i * sizeof half, sizeof half);
+    return t->dtype == ST_F16 ? dtype_f16_to_f32(half) : dtype_bf16_to_f32(half);
+}
+
+/* Vectors become F32, as everywhere in GGUF. */
+static enum err add_vector(struct hf *h, const char *name, const struct st_tensor *t, float plus)
+{
+    enum dtype type;
+    TRY(type_of(h, t, &type));
+    uint64_t n = t->bytes / (st_dtype_bits(t->dtype) / 8); /* all elements */
+    float *data = arena_alloc(&h->b.arena, (size_t)(n + 1) * sizeof *data);
+    if (data == NULL) {
+        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        data[i] = element(t, i) + plus;
+    }
+    struct gguf_tensor out = {
+        .type = DTYPE_F32, .n_dims = 1, .dims = {n, 1, 1, 1}, .data = data, .bytes = n * sizeof *data};
+    gguf_build_tensor(&h->b, name, &out);
+    return ERR_OK;
+}
+
+/* Shape and type of t as GGUF has them. */
+static enum err convert(struct hf *h, const struct st_tensor *t, struct gguf_tensor *out)
+{
+    *out = (struct gguf_tensor){.n_dims = t->n_dims, .dims = {1, 1, 1, 1}, .data = t->data, .bytes = t->bytes};
+    TRY(type_of(h, t, &out->type));
+    if (t->n_dims < 1 || t->n_dims > 3 || t->bytes == 0) {
+        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, t->name,
+                       "tensor '%.255s': expected 1 to 3 dimensions of 1 or more, found another shape", t->name);
+    }
+    for (int i = 0; i < t->n_dims; i++) {
+        out->dims[i] = t->dims[t->n_dims - 1 - i];
+    }
+    if ((uintptr_t)t->data % (st_dtype_bits(t->dtype) / 8) != 0) { /* the format promises no alignment */
+        void *copy = arena_alloc(&h->b.arena, (size_t)t->bytes);
+        if (copy == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
+        }
+        memcpy(copy, t->data, (size_t)t->bytes);
+        out->data = copy;
+    }
+    return ERR_OK;
+}
+
+static enum err add_tensor(struct hf *h, const struct hf_name *n, const char *name, const struct st_tensor *t)
+{
+    size_t length = strlen(t->name);
+    static const char norm[] = "norm.weight";
+    bool is_norm = length >= sizeof norm - 1 && strcmp(t->name + length - (sizeof norm - 1), norm) == 0;
+    bool is_plus_one = n->change == HF_PLUS_ONE || (h->family->norms_plus_one && is_norm);
+    if (t->n_dims == 1 || n->change == HF_FLAT) {
+        return add_vector(h, name, t, is_plus_one ? 1.0f : 0.0f);
+    }
+    struct gguf_tensor out;
+    TRY(convert(h, t, &out));
+    gguf_build_tensor(&h->b, name, &out);
+    return ERR_OK;
+}
+
+static int order_pieces(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order != 0 ? order : (x->expert > y->expert) - (x->expert < y->expert);
+}
+
+/* pieces[n] of one name, experts 0 to n - 1, as one tensor. */
+static enum err add_stack(struct hf *h, const struct piece *p, size_t n)
+{
+    const void **data = arena_alloc(&h->b.arena, n * sizeof *data);
+    if (data == NULL) {
+        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the experts of '%.95s'", p->name);
+    }
+    struct gguf_tensor out = {0};
+    for (size_t i = 0; i < n; i++) {
+        struct gguf_tensor t;
+        TRY(convert(h, p[i].t, &t));
+        bool is_same = i == 0 || (t.type == out.type && memcmp(t.dims, out.dims, sizeof t.dims) == 0);
+        if (p[i].expert != i || t.n_dims != 2 || !is_same) {
+            return err_set(h->info, ERR_BAD_TENSOR_SHAPE, p[i].t->name,
+                           "tensor '%.255s': expected experts from 0 on, matrices of one type and shape, found another",
+                           p[i].t->name);
+        }
+        data[i] = t.data;
+        out = i == 0 ? t : out;
+    }
+    out.n_dims = 3;
+    out.dims[2] = n;
+    out.bytes *= n; /* at most what the files hold */
+    out.data = n == 1 ? out.data : NULL;
+    out.pieces = n == 1 ? NULL : data;
+    gguf_build_tensor(&h->b, p->name, &out);
+    return ERR_OK;
+}
+
+static enum err add_stacks(struct hf *h, struct piece *p, size_t n)
+{
+    qsort(p, n, sizeof *p, order_pieces);
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && strcmp(p[end].name, p[i].name) == 0;) {
+            end++;
+        }
+        TRY(add_stack(h, p + i, end - i));
+    }
+    return ERR_OK;
+}
+
+static enum err add_tensors(struct hf *h, struct piece *pieces)
+{
+    size_t n_pieces = 0;
+    char room[SAFETENSORS_MAX_NAME_BYTES + 1];
+    bool is_tied = json_is_true(json_read_get(h->config, "tie_word_embeddings"));
+    for (size_t i = 0; i < safetensors_folder_n_tensors(h->tensors); i++) {
+        const struct st_tensor *t = safetensors_folder_at(h->tensors, i);
+        uint32_t number[2] = {0, 0};
+        const char *text_name = name_in_text(t->name, room);
+        const struct hf_name *n = find_name(h->family->names, text_name, number);
+        n = n != NULL ? n : find_name(common_names, text_name, number);
+        if (n == NULL || n->change == HF_DROP || (is_tied && strcmp(n->gguf, "output.weight") == 0)) {
+            continue; /* other parts of a model that sees or hears, and copies */
+        }
+        char name[NAME_BYTES];
+        write_name(n->gguf, number[0], name);
+        if (has_expert(n)) {
+            pieces[n_pieces] = (struct piece){.expert = number[1], .t = t};
+            memcpy(pieces[n_pieces++].name, name, sizeof name);
+        } else {
+            TRY(add_tensor(h, n, name, t));
+        }
+    }
+    return add_stacks(h, pieces, n_pieces);
+}
+
+/* --- the folder --------------------------------------------------------------------------------------------------- */
+
+static enum err read_config(const char *folder, json_t **out, struct err_info *info)
+{
+    char path[PATH_BYTES];
+    struct buf text;
+    *out = NULL;
+    if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path) {
+        return err_set(info, ERR_FILE, NULL, "expected a path below %d bytes", PATH_BYTES);
+    }
+    buf_init(&text, CONFIG_BYTES, MEM_GENERAL);
+    enum err err = io_read_file(path, CONFIG_BYTES, &text, info);
+    err = err != ERR_OK ? err : json_read(text.data, text.len, CONFIG_DEPTH, "config.json", out, info);
+    buf_fini(&text);
+    if (err != ERR_OK && err != ERR_NOMEM) {
+        struct err_info said = info != NULL ? *info : (struct err_info){.code = err};
+        bool is_named = strncmp(said.text, "config.json", 11) == 0;
+        return err_set(info, ERR_BAD_CONFIG, NULL, "%s%s", is_named ? "" : "config.json: ", said.text);
+    }
+    return err;
+}
+
+static const struct hf_family *find_family(const struct hf_family *const *families, const char *architecture)
+{
+    for (; architecture != NULL && *families != NULL; families++) {
+        for (const char *const *a = (*families)->architectures; *a != NULL; a++) {
+            if (strcmp(*a, architecture) == 0) {
+                return *families;
+            }
+        }
+    }
+    return NULL;
+}
+
+static enum err unknown(const struct hf_family *const *families, const char *found, struct err_info *info)
+{
+    char known[ERR_TEXT_BYTES - 128] = "";
+    for (; *families != NULL; families++) {
+        for (const char *const *a = (*families)->architectures; *a != NULL; a++) {
+            size_t n = strlen(known);
+            snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", *a);
+        }
+    }
+    return err_set(info, ERR_UNSUPPORTED_ARCH, "architectures",
+                   "config.json: architectures: found '%.64s'; known are %s", found != NULL ? found : "", known);
+}
+
+/* Schemes that keep weights in other forms than F32, F16 and BF16. */
+static enum err check_quantisation(const struct hf *h)
+{
+    const json_t *q = json_read_get(h->config, "quantization_config");
+    const char *method = json_string_value(json_object_get(q, "quant_method"));
+    return q == NULL ? ERR_OK
+                     : err_set(h->info, ERR_UNSUPPORTED_TYPE, "quantization_config",
+                               "config.json: quantization_config: expected none, found quant_method '%.64s'",
+                               method != NULL ? method : "");
+}
+
+static enum err fill(struct hf *h)
+{
+    TRY(check_quantisation(h));
+    TRY(copy_keys(h));
+    size_t n = safetensors_folder_n_tensors(h->tensors);
+    struct piece *pieces = mem_zalloc_array(n + 1, sizeof *pieces, MEM_GENERAL);
+    if (pieces == NULL) {
+        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
+    }
+    enum err err = add_tensors(h, pieces);
+    mem_free(pieces);
+    TRY(err);
+    return h->family->finish != NULL ? h->family->finish(h) : ERR_OK;
+}
+
+static void release(void *arg)
+{
+    struct safetensors_folder *f = arg;
+    safetensors_folder_close(&f);
+}
+
+enum err hf_open(const char *folder, const struct hf_family *const *families, struct gguf **out, struct err_info *info)
+{
+    *out = NULL;
+    json_t *config;
+    struct safetensors_folder *tensors = NULL;
+    TRY(read_config(folder, &config, info));
+    const char *architecture = json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+    const json_t *text = json_read_get(config, "text_config");
+    struct hf h = {
+        .family = find_family(families, architecture), .config = json_is_object(text) ? text : config, .info = info};
+    gguf_build_init(&h.b);
+    enum err err =
+        h.family != NULL ? safetensors_folder_open(folder, &tensors, info) : unknown(families, architecture, info);
+    h.tensors = tensors;
+    err = err != ERR_OK ? err : fill(&h);
+    if (err == ERR_OK) {
+        size_t n;
+        const struct io_map *const *maps = safetensors_folder_maps(tensors, &n);
+        err = gguf_build_finish(&h.b, maps, n, release, tensors, out, info);
+    }
+    gguf_build_fini(&h.b);
+    if (err != ERR_OK) {
+        safetensors_folder_close(&tensors);
+    }
+    json_decref(config);
+    return err;
+}

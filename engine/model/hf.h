@@ -1,0 +1,72 @@
+/* A SafeTensors folder as a struct gguf, so that a family's builder reads one thing: values of config.json stand under
+ * the keys of GGUF, tensors under its names. What all families share is in hf.c; what is a family's own is its struct
+ * hf_family, beside its builder.
+ *
+ * Heads of Q and K stay as Hugging Face keeps them, with RoPE on half-split pairs, also where converters to GGUF
+ * permute their rows: the key infcgi.rope_is_neox says so. Threads: pure functions. */
+#ifndef INFCGI_MODEL_HF_H
+#define INFCGI_MODEL_HF_H
+
+#include "engine/base/json_read.h"
+#include "engine/format/gguf_build.h"
+#include "engine/format/safetensors_folder.h"
+
+/* A folder being read. */
+struct hf {
+    const struct hf_family *family;
+    const json_t *config; /* config.json, or its text_config */
+    const struct safetensors_folder *tensors;
+    struct gguf_build b;
+    struct err_info *info;
+};
+
+enum hf_kind { HF_U32, HF_F32, HF_BOOL };
+
+/* A value of config.json and its key behind "<arch>.". Absent or null: no key, and the builder's default. */
+struct hf_key {
+    const char *json, *gguf; /* json NULL ends a table */
+    enum hf_kind kind;
+};
+
+enum hf_change {
+    HF_SAME,
+    HF_PLUS_ONE, /* norms of Gemma: (1 + w) x */
+    HF_FLAT,     /* a vector, though its shape is [1, n] */
+    HF_DROP,     /* not needed */
+};
+
+/* A tensor's name there and here. {} stands for the layer's number and, a second time in `hf`, for the expert's: then
+ * all experts' matrices become one tensor. */
+struct hf_name {
+    const char *hf, *gguf; /* hf NULL ends a table */
+    enum hf_change change;
+};
+
+struct hf_family {
+    const char *const *architectures; /* of config.json; NULL ends */
+    const char *arch;                 /* general.architecture */
+    const struct hf_key *keys;        /* OPTIONAL: beyond those that all have */
+    const struct hf_name *names;      /* OPTIONAL: looked at before those that all have */
+    bool norms_plus_one;              /* HF_PLUS_ONE for every tensor that ends in norm.weight */
+    enum err (*finish)(struct hf *h); /* OPTIONAL: keys and tensors that take more than a name */
+};
+
+/* A member of config.json. ERR_BAD_CONFIG names key, range and value. fallback UINT64_MAX, or NAN: it must be there. */
+MUST_CHECK enum err hf_get_u32(const struct hf *h, const char *key, uint64_t min, uint64_t max, uint64_t fallback,
+                               uint32_t *out);
+MUST_CHECK enum err hf_get_f64(const struct hf *h, const json_t *object, const char *key, double min, double max,
+                               double fallback, double *out);
+
+/* attention.scale from query_pre_attn_scalar, a `finish`. */
+MUST_CHECK enum err hf_add_query_scale(struct hf *h);
+
+/* "<arch>.<key>" for gguf_build_*. */
+const char *hf_key(const struct hf *h, const char *key, char room[128]);
+
+/* Reads the folder; `families` ends with NULL. ERR_BAD_CONFIG, ERR_UNSUPPORTED_ARCH (listing what is known),
+ * ERR_UNSUPPORTED_TYPE, ERR_BAD_TENSOR_SHAPE (experts that differ), what safetensors_folder_open gives, ERR_NOMEM. The
+ * caller owns *out until gguf_close. */
+MUST_CHECK enum err hf_open(const char *folder, const struct hf_family *const *families, struct gguf **out,
+                            struct err_info *info);
+
+#endif

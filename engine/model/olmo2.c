@@ -1,0 +1,51 @@
+/* OLMo 2 [OLMo Team 2024, "2 OLMo 2 Furious", 2] and OLMo 3: Llama's decoder with norms behind the blocks and not in
+ * front, and one norm over all heads of Q, and of K. OLMo 3 has three local layers for each global one, whose RoPE
+ * alone is stretched. Keys: llama.cpp b11434, src/models/olmo2.cpp. */
+#include "engine/model/blocks.h"
+#include "engine/model/hf.h"
+
+enum { GLOBAL_EVERY = 4 };
+
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "olmo2", .n_ctx = n_ctx, .plan = p, .info = info};
+    TRY(blocks_read_hparams(&b));
+    struct blocks_style *s = &b.style;
+    s->is_neox = true;
+    s->has_pre_norms = false;
+    s->has_post_norms = true;
+    s->head_norm = BLOCKS_NORM_WIDE;
+    TRY(blocks_get_f32(&b, "rope.freq_base_swa", 1.0, 1e12, (double)b.h.freq_base, &s->local_freq_base));
+    TRY(blocks_read_windows(&b, 0, GLOBAL_EVERY));
+    return blocks_build_decoder(&b);
+}
+
+static const struct hf_key hf_olmo2_keys[] = {
+    {"sliding_window", "attention.sliding_window", HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_name hf_olmo2_names[] = {
+    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_SAME},
+    {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight", HF_SAME},
+    {NULL, NULL, HF_SAME},
+};
+
+static const char *const hf_olmo2_architectures[] = {"Olmo2ForCausalLM", "Olmo3ForCausalLM", NULL};
+
+static const struct hf_family hf_olmo2 = {
+    .architectures = hf_olmo2_architectures,
+    .arch = "olmo2",
+    .keys = hf_olmo2_keys,
+    .names = hf_olmo2_names,
+};
+
+static const struct hf_family *const olmo2_hf[] = {&hf_olmo2, NULL};
+
+const struct model_family model_olmo2 = {
+    .name = "olmo2",
+    .members = "OLMo 2, OLMo 3",
+    .arch = "olmo2",
+    .hf = olmo2_hf,
+    .build = build,
+};

@@ -1,0 +1,39 @@
+/* Phi-3 and Phi-4 [Abdin 2024, "Phi-3 Technical Report", 2]: Llama's decoder with Q, K and V in one tensor, gate and up
+ * in another, LongRoPE where the context was stretched, and in some sizes a window in every layer. Keys: llama.cpp
+ * b11434, src/models/phi3.cpp. */
+#include "engine/model/blocks.h"
+#include "engine/model/hf.h"
+
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "phi3", .n_ctx = n_ctx, .plan = p, .info = info};
+    TRY(blocks_read_hparams(&b));
+    struct blocks_style *s = &b.style;
+    s->is_neox = true;
+    s->local_is_scaled = true;
+    TRY(blocks_read_windows(&b, 0, PLAN_MAX_LAYERS)); /* all layers are local */
+    return blocks_build_decoder(&b);
+}
+
+static const struct hf_key hf_phi3_keys[] = {
+    {"sliding_window", "attention.sliding_window", HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
+static const char *const hf_phi3_architectures[] = {"Phi3ForCausalLM", NULL};
+
+static const struct hf_family hf_phi3 = {
+    .architectures = hf_phi3_architectures,
+    .arch = "phi3",
+    .keys = hf_phi3_keys,
+};
+
+static const struct hf_family *const phi3_hf[] = {&hf_phi3, NULL};
+
+const struct model_family model_phi3 = {
+    .name = "phi3",
+    .members = "Phi-3 mini and medium, Phi-3.5 mini, Phi-4, Phi-4 mini",
+    .arch = "phi3",
+    .hf = phi3_hf,
+    .build = build,
+};

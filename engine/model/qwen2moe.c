@@ -1,0 +1,51 @@
+/* Qwen1.5-MoE and Qwen2-MoE [Qwen Team 2024, "Qwen2 Technical Report", 2.2.2]: Qwen2's decoder whose feed-forward
+ * blocks are experts and a shared one with a gate of its own. Keys: llama.cpp b11434, src/models/qwen2moe.cpp. */
+#include "engine/model/blocks.h"
+#include "engine/model/hf.h"
+
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "qwen2moe", .n_ctx = n_ctx, .plan = p, .info = info};
+    TRY(blocks_read_hparams(&b));
+    struct blocks_style *s = &b.style;
+    s->is_neox = true;
+    struct blocks_moe moe = {.gating = 1, .gates_shared = true, .n_shared = 1};
+    TRY(blocks_read_moe(&b, &moe));
+    return blocks_build_decoder(&b);
+}
+
+static const struct hf_key hf_qwen2moe_keys[] = {
+    {"num_experts", "expert_count", HF_U32},
+    {"num_experts_per_tok", "expert_used_count", HF_U32},
+    {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},
+    {"norm_topk_prob", "expert_weights_norm", HF_BOOL},
+    {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_name hf_qwen2moe_names[] = {
+    {"model.layers.{}.mlp.shared_expert.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME},
+    {"model.layers.{}.mlp.shared_expert.up_proj.weight", "blk.{}.ffn_up_shexp.weight", HF_SAME},
+    {"model.layers.{}.mlp.shared_expert.down_proj.weight", "blk.{}.ffn_down_shexp.weight", HF_SAME},
+    {"model.layers.{}.mlp.shared_expert_gate.weight", "blk.{}.ffn_gate_inp_shexp.weight", HF_FLAT},
+    {NULL, NULL, HF_SAME},
+};
+
+static const char *const hf_qwen2moe_architectures[] = {"Qwen2MoeForCausalLM", NULL};
+
+static const struct hf_family hf_qwen2moe = {
+    .architectures = hf_qwen2moe_architectures,
+    .arch = "qwen2moe",
+    .keys = hf_qwen2moe_keys,
+    .names = hf_qwen2moe_names,
+};
+
+static const struct hf_family *const qwen2moe_hf[] = {&hf_qwen2moe, NULL};
+
+const struct model_family model_qwen2moe = {
+    .name = "qwen2moe",
+    .members = "Qwen1.5-MoE, Qwen2-MoE",
+    .arch = "qwen2moe",
+    .hf = qwen2moe_hf,
+    .build = build,
+};

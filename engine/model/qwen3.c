@@ -1,0 +1,31 @@
+/* Qwen3 [Qwen Team 2025, "Qwen3 Technical Report", 2]: Qwen2 without its biases and with norms of the heads of Q and K.
+ * Keys: llama.cpp b11434, src/models/qwen3.cpp. */
+#include "engine/model/blocks.h"
+#include "engine/model/hf.h"
+
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "qwen3", .n_ctx = n_ctx, .plan = p, .info = info};
+    TRY(blocks_read_hparams(&b));
+    struct blocks_style *s = &b.style;
+    s->is_neox = true;
+    s->head_norm = BLOCKS_NORM_EACH;
+    return blocks_build_decoder(&b);
+}
+
+static const char *const hf_qwen3_architectures[] = {"Qwen3ForCausalLM", NULL};
+
+static const struct hf_family hf_qwen3 = {
+    .architectures = hf_qwen3_architectures,
+    .arch = "qwen3",
+};
+
+static const struct hf_family *const qwen3_hf[] = {&hf_qwen3, NULL};
+
+const struct model_family model_qwen3 = {
+    .name = "qwen3",
+    .members = "Qwen3 0.6B, 1.7B, 4B, 8B, 14B, 32B",
+    .arch = "qwen3",
+    .hf = qwen3_hf,
+    .build = build,
+};

@@ -1,0 +1,42 @@
+/* Qwen3-MoE [Qwen Team 2025, "Qwen3 Technical Report", 2]: Qwen3's decoder whose feed-forward blocks are experts,
+ * without a shared one. Keys: llama.cpp b11434, src/models/qwen3moe.cpp. */
+#include "engine/model/blocks.h"
+#include "engine/model/hf.h"
+
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "qwen3moe", .n_ctx = n_ctx, .plan = p, .info = info};
+    TRY(blocks_read_hparams(&b));
+    struct blocks_style *s = &b.style;
+    s->is_neox = true;
+    s->head_norm = BLOCKS_NORM_EACH;
+    struct blocks_moe moe = {.gating = 1, .norms_weights = true};
+    TRY(blocks_read_moe(&b, &moe));
+    return blocks_build_decoder(&b);
+}
+
+static const struct hf_key hf_qwen3moe_keys[] = {
+    {"num_experts", "expert_count", HF_U32},
+    {"num_experts_per_tok", "expert_used_count", HF_U32},
+    {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},
+    {"norm_topk_prob", "expert_weights_norm", HF_BOOL},
+    {NULL, NULL, HF_U32},
+};
+
+static const char *const hf_qwen3moe_architectures[] = {"Qwen3MoeForCausalLM", NULL};
+
+static const struct hf_family hf_qwen3moe = {
+    .architectures = hf_qwen3moe_architectures,
+    .arch = "qwen3moe",
+    .keys = hf_qwen3moe_keys,
+};
+
+static const struct hf_family *const qwen3moe_hf[] = {&hf_qwen3moe, NULL};
+
+const struct model_family model_qwen3moe = {
+    .name = "qwen3moe",
+    .members = "Qwen3 30B-A3B, 235B-A22B, Qwen3-Coder",
+    .arch = "qwen3moe",
+    .hf = qwen3moe_hf,
+    .build = build,
+};

