@@ -112,8 +112,9 @@ fidelity: $(B)/fidelity $(GOLD)/.ok all ## MODEL=file.gguf: distance to transfor
 	for b in cpu ref; do $(B)/fidelity '$(MODEL)' $(B)/fidelity.ref --backend $$b || exit; done
 fidelity-bounds: $(B)/fidelity          ## the default model within its bounds: each KV type, prompt and decode (fetches the model)
 	$(B)/fidelity "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
-chat: $(B)/chat_render                  ## chat templates against Python's jinja2 (python3-jinja2)
-	/usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render
+chat: $(B)/chat_render                  ## published chat templates against Python's jinja2 (fetches 37 MB once)
+	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
+	    /usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render --templates "$$folder/templates"
 vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
 $(GOLD)/.ok: tests/golden/requirements.txt

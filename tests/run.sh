@@ -17,11 +17,11 @@ golden|build/release/golden
 same-bytes|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 fidelity|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 vectors|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
-chat|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render
+chat|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 e2e|build/venv/bin/python tests/e2e/run.py --variant release
 unit-asan|build/asan/unittests
 kernels-asan|build/asan/checkkern
-chat-asan|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render
+chat-asan|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 e2e-asan|build/venv/bin/python tests/e2e/run.py --variant asan
 '
 

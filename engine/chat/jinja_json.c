@@ -183,6 +183,20 @@ static enum err begin_value(struct jvm *vm, const json_t *j, bool user, struct j
     }
 }
 
+/* A role that templates know is no user text: templates put it inside special tokens (<|user|> of ChatGLM), and such a
+ * word can hold none itself. */
+static bool is_known_role(const char *key, const json_t *value)
+{
+    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
+    const char *role = strcmp(key, "role") == 0 ? json_string_value(value) : NULL;
+    for (size_t i = 0; role != NULL && i < ARRAY_LEN(roles); i++) {
+        if (json_string_length(value) == strlen(roles[i]) && strcmp(role, roles[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 enum err jvm_from_json(struct jvm *vm, const json_t *j, bool user, struct jv *out)
 {
     struct {
@@ -219,7 +233,8 @@ enum err jvm_from_json(struct jvm *vm, const json_t *j, bool user, struct jv *ou
             TRY(jv_borrow(vm, name, json_object_iter_key_len(iter), user, &key));
             j = json_object_iter_value(iter);
             stack[n - 1].iter = json_object_iter_next(stack[n - 1].j, iter);
-            TRY(begin_value(vm, j, user, &v));
+            bool is_role = n == 2 && is_known_role(name, j); /* of messages[i] itself */
+            TRY(begin_value(vm, j, user && !is_role, &v));
             TRY(jv_dict_add(vm, stack[n - 1].v.dict, key, v));
         } else {
             j = json_array_get(stack[n - 1].j, stack[n - 1].at++);

@@ -101,7 +101,7 @@ TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_to
 def conversations(name, template):
     for talk, messages in CONVERSATIONS.items():
         for setting, more in SETTINGS.items():
-            yield {"group": name, "name": f"{talk}, {setting}", "template": template,
+            yield {"group": name, "name": f"{talk}, {setting}", "template": template, "whole": True,
                    "marks": talk.startswith("marks") and not re.search("[\u4e00-\u9fff]", template),
                    "context": {"messages": messages, **TOKENS, **more}}
 

@@ -1,16 +1,19 @@
 /* Renders chat templates for chat_oracle.py. Reads one JSON object a line from standard input,
  *   {"template": text, "context": object, "now": seconds since 1970}
- * and writes one a line: {"ok": text, "user": [[from, to], ...]} with byte ranges, or {"error": text, "code": word}. */
+ * and writes one a line: {"ok": text, "user": [[from, to], ...]} with byte ranges, or {"error": text, "code": word,
+ * "parsed": whether it was a template at all}. With --named it writes {"name": word, "template": text} for each format.
+ */
 #include "engine/base/mem.h"
+#include "engine/chat/chat_named.h"
 #include "engine/chat/chat_template.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *failure(enum err e, const struct err_info *info)
+static json_t *failure(enum err e, const struct err_info *info, bool parsed)
 {
-    return json_pack("{ss, ss}", "error", info->text, "code", err_code(e));
+    return json_pack("{ss, ss, sb}", "error", info->text, "code", err_code(e), "parsed", parsed);
 }
 
 static json_t *success(const struct chat_output *out)
@@ -33,13 +36,41 @@ static json_t *render(const json_t *one)
         int64_t now = json_integer_value(json_object_get(one, "now"));
         e = chat_template_render(t, json_object_get(one, "context"), now, &out, &info);
     }
-    json_t *answer = e == ERR_OK ? success(&out) : failure(e, &info);
+    json_t *answer = e == ERR_OK ? success(&out) : failure(e, &info, t != NULL);
     chat_output_fini(&out);
     chat_template_free(&t);
     return answer;
 }
 
-int main(void)
+static bool write_line(json_t *answer)
+{
+    char *text = json_dumps(answer, JSON_COMPACT);
+    if (text == NULL) {
+        fprintf(stderr, "the output is not valid UTF-8\n");
+        return false;
+    }
+    puts(text);
+    free(text);
+    json_decref(answer);
+    return true;
+}
+
+static int write_named(void)
+{
+    const struct chat_named *row;
+    for (int i = 0; (row = chat_named_at(i)) != NULL; i++) {
+        struct buf source;
+        buf_init(&source, 0, MEM_GENERAL);
+        if (chat_named_source(row, &source) != ERR_OK ||
+            !write_line(json_pack("{ss, ss%}", "name", chat_named_name(row), "template", source.data, source.len))) {
+            return 2;
+        }
+        buf_fini(&source);
+    }
+    return 0;
+}
+
+static int render_lines(void)
 {
     char *line = NULL;
     size_t cap = 0;
@@ -50,21 +81,21 @@ int main(void)
             fprintf(stderr, "not a case: %s\n", error.text);
             return 2;
         }
-        json_t *answer = render(one);
-        char *text = json_dumps(answer, JSON_COMPACT);
-        if (text == NULL) {
-            fprintf(stderr, "the output is not valid UTF-8\n");
+        if (!write_line(render(one))) {
             return 2;
         }
-        puts(text);
-        free(text);
-        json_decref(answer);
         json_decref(one);
     }
     free(line);
-    if (mem_live() != 0) {
-        fprintf(stderr, "%zu bytes were not freed\n", mem_live());
-        return 2;
-    }
     return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int rc = argc > 1 && strcmp(argv[1], "--named") == 0 ? write_named() : render_lines();
+    if (rc == 0 && mem_live() != 0) {
+        fprintf(stderr, "%zu bytes were not freed\n", mem_live());
+        rc = 2;
+    }
+    return rc;
 }
