@@ -21,7 +21,7 @@ struct conf {
     const char *speculate;
     const char *cache_type_k, *cache_type_v;
     const char *config;
-    const char *chat_template_file;
+    const char *chat_template;
     const char *pack_cache;
     const char *prompt;
     int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, draft_max;

@@ -13,9 +13,10 @@ struct server {
     const struct conf *conf;         /* set once */
     _Atomic(struct engine *) engine; /* NULL while the model loads; release/acquire: template and model_id before it */
     struct chat_template *chat_template; /* set once, NULL when the model has none that can be used */
-    char template_error[ERR_TEXT_BYTES]; /* why not */
-    const char *model_id;                /* set once */
-    atomic_int progress;                 /* per mille of the model prepared */
+    enum err template_err;               /* why not */
+    char template_text[ERR_TEXT_BYTES];
+    const char *model_id; /* set once */
+    atomic_int progress;  /* per mille of the model prepared */
     atomic_bool is_draining;
     int64_t started; /* seconds since 1970 */
 };

@@ -41,6 +41,7 @@
       "a parameter is not supported")                                                                                  \
     X(ERR_CONTEXT_LENGTH, "context_length_exceeded", 400, "invalid_request_error", "the prompt is too long")           \
     X(ERR_TEMPLATE, "template_error", 400, "invalid_request_error", "the chat template failed")                        \
+    X(ERR_NO_TEMPLATE, "no_chat_template", 400, "invalid_request_error", "the model has no chat template")             \
     X(ERR_API_KEY, "invalid_api_key", 401, "invalid_request_error", "the API key is missing or wrong")                 \
     X(ERR_MODEL_NOT_FOUND, "model_not_found", 404, "invalid_request_error", "no such model")                           \
     X(ERR_UNKNOWN_URL, "unknown_url", 404, "invalid_request_error", "no such URL")                                     \

@@ -177,7 +177,7 @@ static enum err make_prompt(const struct call *c, const struct params *p, int32_
 {
     const struct engine_model_info *m = engine_model(c->engine);
     if (c->server->chat_template == NULL) {
-        return err_set(info, ERR_TEMPLATE, "messages", "%s", c->server->template_error);
+        return err_set(info, c->server->template_err, NULL, "%s", c->server->template_text);
     }
     json_t *context = json_object();
     struct chat_output text = {0};

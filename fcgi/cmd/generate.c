@@ -20,11 +20,13 @@ static enum err read_prompt(const struct conf *conf, struct engine *e, int32_t *
     json_t *context = json_pack("{s:[{s:s,s:s}],s:b,s:s,s:s}", "messages", "role", "user", "content", conf->prompt,
                                 "add_generation_prompt", 1, "bos_token", m->bos_text, "eos_token", m->eos_text);
     enum err err = context == NULL ? err_set(info, ERR_INVALID_UTF8, "prompt", "prompt: expected valid UTF-8")
-                                   : cmd_load_template(conf, e, &t, info);
+                                   : cmd_load_template(conf, m, &t, info);
     err = err != ERR_OK ? err : chat_template_render(t, context, clock_unix_seconds(), &text, info);
     if (err == ERR_OK) {
-        err = engine_tokenize(e, text.text, text.len, false, true, (const struct engine_span *)(const void *)text.user,
-                              text.n_user, SIZE_MAX, ids, n);
+        size_t n_bos = strlen(m->bos_text);
+        bool has_bos = n_bos > 0 && strncmp(text.text, m->bos_text, n_bos) == 0;
+        err = engine_tokenize(e, text.text, text.len, !has_bos, true,
+                              (const struct engine_span *)(const void *)text.user, text.n_user, SIZE_MAX, ids, n);
     }
     chat_output_fini(&text);
     chat_template_free(&t);

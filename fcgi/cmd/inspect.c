@@ -4,6 +4,7 @@
 #include "fcgi/cmd/cmd.h"
 
 #include "engine/base/utf8.h"
+#include "engine/chat/chat_named.h"
 #include "engine/format/gguf.h"
 #include "engine/kernels/kv_type.h"
 #include "engine/model/model.h"
@@ -242,11 +243,18 @@ static void print_vocab(const struct gguf *g)
 static void print_template_row(const struct gguf *g)
 {
     struct gguf_str s;
+    char family[64];
     print_label("chat template");
     if (gguf_get_str_or_null(g, "tokenizer.chat_template", &s, NULL) != ERR_OK) {
         puts("(not a string)");
     } else if (s.data == NULL) {
-        puts("no");
+        const struct chat_named *row = NULL;
+        if (gguf_get_str_or_null(g, "general.architecture", &s, NULL) == ERR_OK && s.data != NULL) {
+            snprintf(family, sizeof family, "%.*s", (int)MIN_OF(s.len, (size_t)sizeof family - 1), s.data);
+            row = chat_named_of_family(family);
+        }
+        printf("no; %s%s\n", row != NULL ? "its family has one format: " : "chat needs --chat-template",
+               row != NULL ? chat_named_name(row) : "");
     } else {
         printf("yes, %zu bytes\n", s.len);
     }

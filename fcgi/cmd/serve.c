@@ -3,7 +3,7 @@
 #include "fcgi/cmd/cmd.h"
 
 #include "engine/base/clock.h"
-#include "engine/base/io.h"
+#include "engine/chat/chat_named.h"
 #include "fcgi/apikey.h"
 #include "fcgi/fastcgi.h"
 #include "fcgi/log.h"
@@ -72,25 +72,22 @@ static void on_progress(void *arg, float fraction)
     atomic_store(&server_state.progress, (int)(fraction * 1000));
 }
 
-enum err cmd_load_template(const struct conf *conf, const struct engine *e, struct chat_template **out,
-                           struct err_info *info)
+/* Without --chat-template: the model's own, else its family's; a model without either serves completions only. */
+static void load_template(const struct engine_model_info *m)
 {
-    const struct engine_model_info *m = engine_model(e);
-    *out = NULL;
-    if (conf->chat_template_file != NULL) {
-        struct buf text;
-        buf_init(&text, 0, MEM_GENERAL);
-        enum err err = io_read_file(conf->chat_template_file, CHAT_MAX_SOURCE_BYTES, &text, info);
-        err = err != ERR_OK ? err : chat_template_new(text.data != NULL ? text.data : "", text.len, out, info);
-        buf_fini(&text);
-        return err;
+    struct server *s = &server_state;
+    if (s->chat_template != NULL) {
+        return;
     }
-    if (m->chat_template == NULL) {
-        return err_set(
-            info, ERR_TEMPLATE, NULL,
-            "the model file has no chat template; give one with --chat-template-file, or use /v1/completions");
+    struct err_info info = {0};
+    s->template_err = cmd_load_template(s->conf, m, &s->chat_template, &info);
+    if (s->template_err != ERR_OK) {
+        snprintf(s->template_text, sizeof s->template_text, "%s", info.text);
+        log_line("warn", "chat_template_unusable reason=\"%s\"", info.text);
+    } else if (m->chat_template == NULL) {
+        log_line("info", "chat_template format=%s reason=\"the model file has none; its family has one format\"",
+                 chat_named_name(chat_named_of_family(m->architecture)));
     }
-    return chat_template_new(m->chat_template, m->chat_template_len, out, info);
 }
 
 /* Loads the model and publishes it. */
@@ -102,14 +99,11 @@ static enum err load(struct err_info *info)
     cfg.progress = on_progress;
     struct engine *e;
     uint64_t start = clock_now_ns();
+    TRY(cmd_load_template(conf, NULL, &server_state.chat_template, info));
     TRY(engine_open(&cfg, &e, info));
     const struct engine_model_info *m = engine_model(e);
     server_state.model_id = conf->alias != NULL ? conf->alias : m->id;
-    struct err_info template_info = {0};
-    if (cmd_load_template(conf, e, &server_state.chat_template, &template_info) != ERR_OK) {
-        snprintf(server_state.template_error, sizeof server_state.template_error, "%s", template_info.text);
-        log_line("warn", "chat_template_unusable reason=\"%s\"", template_info.text);
-    }
+    load_template(m);
     if (m->pack_note[0] != '\0') {
         log_line("warn", "pack_cache reason=\"%s\"", m->pack_note);
     }
@@ -201,10 +195,8 @@ static int check_config(const struct conf *conf)
     struct engine *e = NULL;
     struct chat_template *t = NULL;
     enum err err = conf->api_key_file != NULL ? apikey_load(conf->api_key_file, &info) : ERR_OK;
+    err = err != ERR_OK ? err : cmd_load_template(conf, NULL, &t, &info);
     err = err != ERR_OK ? err : engine_open(&cfg, &e, &info);
-    if (err == ERR_OK && conf->chat_template_file != NULL) {
-        err = cmd_load_template(conf, e, &t, &info);
-    }
     chat_template_free(&t);
     engine_close(&e);
     if (err != ERR_OK) {

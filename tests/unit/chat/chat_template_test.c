@@ -300,14 +300,10 @@ END_TEST
 
 /* --- user text -------------------------------------------------------------------------------------------------- */
 
-/* The user's strings are u, v (in messages); expects each '#' of `want` under a user byte and each '.' under another.
- */
-static void expect_marks(const char *source, const char *text, const char *want)
+/* Expects each '#' of `want` under a user byte and each '.' under another. */
+static void expect_marks_of(const char *context, const char *source, const char *text, const char *want)
 {
-    struct result r = render(
-        source,
-        "{\"messages\": [{\"role\": \"user\", \"content\": \" User \", \"n\": 5}, {\"content\": \"<\xC3\xA9>\"}], "
-        "\"tools\": [{\"name\": \"tool\"}], \"documents\": [\"doc\"], \"own\": \"own\"}");
+    struct result r = render(source, context);
     char marks[200];
     if (r.err != ERR_OK || r.out.len >= sizeof marks) {
         ck_abort_msg("%s: %s", source, r.info.text);
@@ -329,6 +325,15 @@ static void expect_marks(const char *source, const char *text, const char *want)
     chat_output_fini(&r.out);
 }
 
+/* The user's strings are u, v (in messages). */
+static void expect_marks(const char *source, const char *text, const char *want)
+{
+    expect_marks_of(
+        "{\"messages\": [{\"role\": \"user\", \"content\": \" User \", \"n\": 5}, {\"content\": \"<\xC3\xA9>\"}], "
+        "\"tools\": [{\"name\": \"tool\"}], \"documents\": [\"doc\"], \"own\": \"own\"}",
+        source, text, want);
+}
+
 START_TEST(user_marks)
 {
 #define U "{% set u = messages[0].content %}{% set v = messages[1].content %}"
@@ -339,7 +344,6 @@ START_TEST(user_marks)
         {"<{{ messages[0].content }}>", "< User >", ".######."},
         {"{{ own }}{{ tools[0].name }}{{ documents[0] }}", "owntooldoc", "...#######"},
         {"<|{{ messages[0].role }}|>{{ messages[0].n }}", "<|user|>5", "........."},
-        {"{{ messages[1].role }}{{ tools[0].role }}{{ messages[1].deep.role }}", "wizusertool", "###########"},
         {U "{{ u|trim }}", "User", "####"},
         {U "{{ '[' + u.strip() + ']' }}", "[User]", ".####."},
         {U "{{ 'a' ~ u[1:3] ~ 'b' }}", "aUsb", ".##."},
@@ -384,6 +388,23 @@ START_TEST(user_marks)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         expect_marks(rows[i].source, rows[i].text, rows[i].marks);
     }
+}
+END_TEST
+
+/* Templates build special tokens of roles; only words that they know, and only where a message's role stands. */
+START_TEST(roles_are_not_user_text)
+{
+    static const char context[] =
+        "{\"messages\": [{\"role\": \"assistant\", \"content\": \"user\", \"deep\": {\"role\": \"tool\"}},"
+        "{\"role\": \"a|><|b\"}, {\"role\": \"users\"}, {\"role\": [\"user\"]}],"
+        "\"tools\": [[{\"role\": \"user\"}]]}";
+    expect_marks_of(context, "<|{{ messages[0].role }}|>{{ messages[0].content }}", "<|assistant|>user",
+                    ".............####");
+    expect_marks_of(context, "<|{{ messages[0].role|upper }}|>{{ messages[0].deep.role }}", "<|ASSISTANT|>tool",
+                    ".............####");
+    expect_marks_of(context, "<|{{ messages[1].role }}|>", "<|a|><|b|>", "..######..");
+    expect_marks_of(context, "{{ messages[2].role[:4] }}{{ messages[3].role[0] }}{{ tools[0][0].role }}",
+                    "useruseruser", "############");
 }
 END_TEST
 
@@ -608,6 +629,7 @@ Suite *chat_template_suite(void)
     tcase_add_test(t, bytes_of_memory);
     tcase_add_test(t, nesting_of_data);
     tcase_add_test(t, user_marks);
+    tcase_add_test(t, roles_are_not_user_text);
     tcase_add_test(t, marks_of_alternating_text_are_limited);
     tcase_add_test(t, messages_name_the_place);
     tcase_add_test(t, every_prefix_of_a_template_is_safe);

@@ -183,7 +183,7 @@ START_TEST(texts_are_taken_as_they_are)
                  {"alias", offsetof(struct conf, alias)},
                  {"socket", offsetof(struct conf, socket)},
                  {"api-key-file", offsetof(struct conf, api_key_file)},
-                 {"chat-template-file", offsetof(struct conf, chat_template_file)},
+                 {"chat-template", offsetof(struct conf, chat_template)},
                  {"cpu", offsetof(struct conf, cpu)},
                  {"backend", offsetof(struct conf, backend)},
                  {"pack-cache", offsetof(struct conf, pack_cache)},
@@ -253,10 +253,9 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
         char padded[64];
         snprintf(padded, sizeof padded, " %s ", name);
         bool is_text =
-            strstr(
-                " model alias socket api-key-file chat-template-file cpu backend cache-type-k cache-type-v pack-cache "
-                "speculate prompt ",
-                padded) != NULL;
+            strstr(" model alias socket api-key-file chat-template cpu backend cache-type-k cache-type-v pack-cache "
+                   "speculate prompt ",
+                   padded) != NULL;
         ck_assert_msg(is_text ? err == ERR_OK : err != ERR_OK, "%s: %s", text, err_code(err));
         unsetenv(text);
     }

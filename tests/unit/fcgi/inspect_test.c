@@ -116,6 +116,27 @@ START_TEST(the_summary_names_what_matters)
 }
 END_TEST
 
+START_TEST(a_file_without_a_template_says_what_chat_will_do)
+{
+    static const char *const rows[][2] = {{"gemma3", "chat template   no; its family has one format: gemma\n"},
+                                          {"llama", "chat template   no; chat needs --chat-template\n"},
+                                          {NULL, "chat template   no; chat needs --chat-template\n"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct gguf_writer w;
+        struct buf file;
+        gguf_writer_init(&w);
+        buf_init(&file, 0, MEM_GENERAL);
+        gguf_writer_str(&w, rows[i][0] != NULL ? "general.architecture" : "general.name", rows[i][0] != NULL ? rows[i][0] : "x");
+        gguf_writer_finish(&w, &file);
+        ck_assert(buf_ok(&file) == ERR_OK && gguf_writer_save(&file, model));
+        buf_fini(&file);
+        gguf_writer_fini(&w);
+        ck_assert_int_eq(run(model, NULL, NULL, NULL), CMD_OK);
+        ck_assert_msg(strstr(out, rows[i][1]) != NULL, "no '%s' in:\n%s", rows[i][1], out);
+    }
+}
+END_TEST
+
 START_TEST(lists_escape_what_the_file_says)
 {
     save_model(0);
@@ -201,6 +222,7 @@ Suite *inspect_suite(void)
     TCase *c = tcase_create("inspect");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, the_summary_names_what_matters);
+    tcase_add_test(c, a_file_without_a_template_says_what_chat_will_do);
     tcase_add_test(c, lists_escape_what_the_file_says);
     tcase_add_test(c, the_template_is_printed_byte_for_byte);
     tcase_add_test(c, check_says_one_line);

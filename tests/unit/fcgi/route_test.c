@@ -416,6 +416,22 @@ END_TEST
 
 /* --- answers ---------------------------------------------------------------------------------------------------- */
 
+START_TEST(chat_without_a_template_is_refused)
+{
+    chat_template_free(&server_state.chat_template);
+    server_state.template_err = ERR_NO_TEMPLATE;
+    snprintf(server_state.template_text, sizeof server_state.template_text, "give --chat-template");
+    refuse(CHAT, "{" HI "}", 400, "no_chat_template", NULL);
+    ck_assert_str_eq(text_at("error.message"), "give --chat-template");
+    refuse(CHAT, "{" HI ",\"stream\":true}", 400, "no_chat_template", NULL);
+    refuse(CHAT, "{\"messages\":5}", 400, "invalid_type", "messages"); /* what is wrong with the request comes first */
+    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":2}"), 200);
+    ck_assert_int_gt(number_at("usage.completion_tokens"), 0);
+    server_state.template_err = ERR_TEMPLATE;
+    refuse(CHAT, "{" HI "}", 400, "template_error", NULL);
+}
+END_TEST
+
 START_TEST(a_whole_chat_answer)
 {
     ck_assert_int_eq(post(CHAT,
@@ -651,6 +667,7 @@ Suite *route_suite(void)
     tcase_add_test(api, tokens_there_and_back);
     tcase_add_test(api, bad_messages);
     tcase_add_test(api, bad_prompts);
+    tcase_add_test(api, chat_without_a_template_is_refused);
     tcase_add_test(api, a_whole_chat_answer);
     tcase_add_test(api, content_parts_equal_their_text);
     tcase_add_test(api, a_whole_completion);

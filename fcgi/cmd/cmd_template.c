@@ -1,0 +1,52 @@
+/* Which chat template a process uses: the operator's, the model file's, or the one format of its family. Never a guess.
+ */
+#include "engine/base/io.h"
+#include "engine/chat/chat_named.h"
+#include "fcgi/cmd/cmd.h"
+
+/* The file of --chat-template. */
+static enum err read_file(const char *path, struct chat_template **out, struct err_info *info)
+{
+    struct buf text, names;
+    struct err_info why = {0};
+    buf_init(&text, 0, MEM_GENERAL);
+    buf_init(&names, 0, MEM_GENERAL);
+    enum err err = io_read_file(path, CHAT_MAX_SOURCE_BYTES, &text, &why);
+    if (err != ERR_OK) {
+        chat_named_list(&names);
+        err = err_set(info, err == ERR_NOMEM ? err : ERR_CONFIG, "chat-template",
+                      "chat-template: expected a Jinja file or one of %s; found '%.64s' (%s)",
+                      buf_ok(&names) == ERR_OK ? names.data : "the formats of the manual", path, why.text);
+    } else if ((err = chat_template_new(text.data != NULL ? text.data : "", text.len, out, &why)) != ERR_OK) {
+        err = err_set(info, err == ERR_NOMEM ? err : ERR_CONFIG, "chat-template", "chat-template: %.128s:%s", path,
+                      why.text);
+    }
+    buf_fini(&names);
+    buf_fini(&text);
+    return err;
+}
+
+enum err cmd_load_template(const struct conf *conf, const struct engine_model_info *m, struct chat_template **out,
+                           struct err_info *info)
+{
+    *out = NULL;
+    if (conf->chat_template != NULL) {
+        const struct chat_named *row = chat_named_find(conf->chat_template);
+        return row != NULL ? chat_named_new(row, out, info) : read_file(conf->chat_template, out, info);
+    }
+    if (m == NULL) {
+        return ERR_OK;
+    }
+    if (m->chat_template != NULL) {
+        return chat_template_new(m->chat_template, m->chat_template_len, out, info);
+    }
+    const struct chat_named *row = chat_named_of_family(m->architecture);
+    if (row == NULL) {
+        return err_set(
+            info, ERR_NO_TEMPLATE, NULL,
+            "the model file has no chat template and its family, %.64s, has no format of its own; start with "
+            "--chat-template NAME|FILE, or use /v1/completions",
+            m->architecture);
+    }
+    return chat_named_new(row, out, info);
+}
