@@ -185,12 +185,13 @@ static enum err begin_value(struct jvm *vm, const json_t *j, bool user, struct j
 
 /* A role that templates know is no user text: templates put it inside special tokens (<|user|> of ChatGLM), and such a
  * word can hold none itself. */
-static bool is_known_role(const char *key, const json_t *value)
+static bool is_known_role(const json_t *value)
 {
-    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
-    const char *role = strcmp(key, "role") == 0 ? json_string_value(value) : NULL;
+    static const char *const roles[] = {"user", "assistant", "system", "tool", "developer", "function"};
+    const char *role = json_string_value(value);
+    size_t n = json_string_length(value);
     for (size_t i = 0; role != NULL && i < ARRAY_LEN(roles); i++) {
-        if (json_string_length(value) == strlen(roles[i]) && strcmp(role, roles[i]) == 0) {
+        if (roles[i][0] == role[0] && strlen(roles[i]) == n && memcmp(role, roles[i], n) == 0) {
             return true;
         }
     }
@@ -233,7 +234,8 @@ enum err jvm_from_json(struct jvm *vm, const json_t *j, bool user, struct jv *ou
             TRY(jv_borrow(vm, name, json_object_iter_key_len(iter), user, &key));
             j = json_object_iter_value(iter);
             stack[n - 1].iter = json_object_iter_next(stack[n - 1].j, iter);
-            bool is_role = n == 2 && is_known_role(name, j); /* of messages[i] itself */
+            bool is_role =
+                n == 2 && name[0] == 'r' && strcmp(name, "role") == 0 && is_known_role(j); /* of messages[i] */
             TRY(begin_value(vm, j, user && !is_role, &v));
             TRY(jv_dict_add(vm, stack[n - 1].v.dict, key, v));
         } else {
