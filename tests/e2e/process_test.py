@@ -202,3 +202,26 @@ def test_second_engine_on_a_socket_is_refused(ctx):
                             capture_output=True, text=True, timeout=30)
     assert second.returncode != 0 and "in use" in second.stdout + second.stderr, second
     assert s.request("GET", "/health").status == 200
+
+
+def test_chat_templates(ctx):
+    """A model file without a template: refused, the family's format, or the one of --chat-template."""
+    models = harness.ROOT / "tests/golden/models"
+    hi = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    s = ctx.start("--threads", "1", model=models / "llama-gqa-tied.gguf")
+    r = s.post(CHAT, hi)
+    assert r.status == 400 and r.error()["code"] == "no_chat_template", r.body
+    assert "--chat-template" in r.error()["message"] and r.error()["param"] is None, r.body
+    assert s.post("/v1/completions", {"prompt": "Hi", "max_tokens": 2}).status == 200
+    tokens = {}
+    for args, model in [(("chatml",), "llama-gqa-tied"), (("gemma",), "llama-gqa-tied"), ((), "gemma3-window")]:
+        s = ctx.start("--threads", "1", *(("--chat-template", *args) if args else ()), model=models / f"{model}.gguf")
+        r = s.post(CHAT, hi)
+        assert r.status == 200, r.body
+        tokens[args, model] = r.json()["usage"]["prompt_tokens"]
+        assert ("format=gemma" in s.log()) == (not args), s.log()
+    assert len(set(tokens.values())) > 1 and tokens[("gemma",), "llama-gqa-tied"] == tokens[(), "gemma3-window"], tokens
+    bad = subprocess.run([s.binary, "serve", "--model", models / "llama-gqa-tied.gguf", "--chat-template", "lama3",
+                          "--check-config"],
+                         capture_output=True, text=True, timeout=30)
+    assert bad.returncode == 64 and "llama3" in bad.stderr and "'lama3'" in bad.stderr, (bad.returncode, bad.stderr)
