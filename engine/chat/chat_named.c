@@ -97,7 +97,7 @@ static const struct chat_named rows[] = {
      "'<|im_start|>assistant<|im_sep|>'"},
     {"qwen2.5", false, CHATML_DEFAULT("You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
      CHATML("system"), CHATML("user"), CHATML("assistant"), "'<|im_start|>assistant\n'"},
-    {"seed-oss", false, NULL, "'<seed:bos>system\n' ~ text ~ '<seed:eos>'", "'<seed:bos>user\n' ~ text ~ '<seed:eos>'",
+    {"seed_oss", false, NULL, "'<seed:bos>system\n' ~ text ~ '<seed:eos>'", "'<seed:bos>user\n' ~ text ~ '<seed:eos>'",
      "'<seed:bos>assistant\n' ~ text|trim ~ '<seed:eos>'", "'<seed:bos>assistant\n'"},
     {"smollm2", false, CHATML_DEFAULT("You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
      CHATML("system"), CHATML("user"), CHATML("assistant"), "'<|im_start|>assistant\n'"},

@@ -69,7 +69,7 @@ EXPECTED = {
     "phi3": framed("<|{}|>\n{}<|end|>\n", "<|assistant|>\n"),
     "phi4": framed("<|im_start|>{}<|im_sep|>{}<|im_end|>", "<|im_start|>assistant<|im_sep|>"),
     "qwen2.5": CHATML,
-    "seed-oss": framed("<seed:bos>{}\n{}<seed:eos>", "<seed:bos>assistant\n", "", ("assistant",)),
+    "seed_oss": framed("<seed:bos>{}\n{}<seed:eos>", "<seed:bos>assistant\n", "", ("assistant",)),
     "smollm2": CHATML,
     "solar-open": framed("<|begin|>{}<|content|>{}<|end|>", "<|begin|>assistant"),
     "vicuna": BOS + "You are a helpful assistant\n\nUSER: Hello\nASSISTANT: Hi there</s>\nUSER: Who are you\nASSISTANT: "
