@@ -19,6 +19,7 @@ enum {
     DEFAULT_MAX_CTX = 32768,
     DEFAULT_KV_TOKENS = 32768,
     DEFAULT_MAX_SEQS = 16,
+    DEFAULT_ENCODER_SEQS = 64, /* texts are short */
     DEFAULT_BATCH_ROWS = 512,
     DEFAULT_QUEUE = 256,
     DEFAULT_DRAFT = 15,
@@ -134,6 +135,8 @@ static enum err describe(struct engine *e, const struct engine_config *cfg, stru
     e->info.n_embd = e->plan->n_embd;
     e->info.n_layers = e->plan->n_layers;
     e->info.n_ctx_train = e->plan->n_ctx_train;
+    e->info.pooling = e->plan->pooling != PLAN_POOL_NONE ? plan_pooling_name(e->plan->pooling) : NULL;
+    e->info.generates = e->plan->has_logits;
     e->info.bos = tokenizer_bos(e->tokenizer);
     e->info.eos = tokenizer_eos(e->tokenizer);
     e->info.bos_text = keep_token(e, e->info.bos);
@@ -180,6 +183,14 @@ static enum err plan_drafts(const struct engine_config *cfg, struct sched_config
     return ERR_OK;
 }
 
+/* Room in the KV cache: what waits for its turn and what runs, of an encoder, which keeps nothing; else much, which
+ * later prompts find again. */
+static uint64_t default_kv_tokens(const struct engine *e, uint32_t n_ctx, const struct sched_config *sc)
+{
+    uint64_t encoder = 2 * (uint64_t)sc->max_rows + (uint64_t)sc->max_seqs * BACKEND_PAGE_TOKENS;
+    return MAX_OF((uint64_t)n_ctx, e->plan->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
+}
+
 /* Limits of the scheduler and the back end, from what the operator asked for and the model has. */
 static enum err plan_limits(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                             struct err_info *info)
@@ -189,7 +200,17 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
         return err_set(info, ERR_CONFIG, "ctx-size", "ctx-size: expected 2 to the model's %u tokens, found %u",
                        e->plan->n_ctx_train, n_ctx);
     }
-    uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : MAX_OF((uint64_t)n_ctx, (uint64_t)DEFAULT_KV_TOKENS);
+    bool is_encoder = e->plan->is_bidirectional;
+    int default_seqs = is_encoder ? DEFAULT_ENCODER_SEQS : DEFAULT_MAX_SEQS;
+    int default_rows = is_encoder ? MAX_OF((int)n_ctx, DEFAULT_BATCH_ROWS) : DEFAULT_BATCH_ROWS;
+    sc->max_seqs = cfg->max_seqs != 0 ? cfg->max_seqs : default_seqs;
+    sc->max_rows = MAX_OF(cfg->max_batch_rows != 0 ? cfg->max_batch_rows : default_rows, sc->max_seqs);
+    if (is_encoder && sc->max_rows < (int)n_ctx) {
+        return err_set(info, ERR_CONFIG, "batch-size",
+                       "batch-size: expected ctx-size %u or more, as this model computes a text in one piece; found %d",
+                       n_ctx, sc->max_rows);
+    }
+    uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : default_kv_tokens(e, n_ctx, sc);
     if (kv_tokens < n_ctx || kv_tokens > (uint64_t)INT32_MAX - BACKEND_PAGE_TOKENS) {
         return err_set(info, ERR_CONFIG, "kv-tokens", "kv-tokens: expected ctx-size %u or more, found %" PRIu64, n_ctx,
                        kv_tokens);
@@ -198,8 +219,8 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     sc->n_ctx = (int32_t)n_ctx;
     sc->n_vocab = (int32_t)e->plan->n_vocab;
     sc->n_pages = (int32_t)((kv_tokens + BACKEND_PAGE_TOKENS - 1) / BACKEND_PAGE_TOKENS);
-    sc->max_seqs = cfg->max_seqs != 0 ? cfg->max_seqs : DEFAULT_MAX_SEQS;
-    sc->max_rows = MAX_OF(cfg->max_batch_rows != 0 ? cfg->max_batch_rows : DEFAULT_BATCH_ROWS, sc->max_seqs);
+    sc->n_embd = e->plan->has_states ? (int32_t)e->plan->n_embd : 0;
+    sc->is_bidirectional = is_encoder;
     int32_t affordable = (int32_t)(LOGITS_BYTES / (sizeof(float) * e->plan->n_vocab));
     sc->max_logits = MIN_OF(sc->max_seqs + EXTRA_LOGITS, MAX_OF(affordable, DRAFT_MAX + 1));
     sc->max_logits = MAX_OF(sc->max_logits, sc->max_seqs);
@@ -224,7 +245,8 @@ static enum err check_memory_limit(const struct engine *e, const struct engine_c
 {
     struct kv_layout layout = kv_layout_of(bc->k_type, bc->v_type, (int)e->plan->head_dim);
     uint64_t kv = (uint64_t)layout.bytes * e->plan->n_kv_heads * e->plan->n_layers;
-    uint64_t logits = (uint64_t)sc->max_logits * e->plan->n_vocab * sizeof(float), need = e->info.file_bytes;
+    uint64_t logits = e->plan->has_logits ? (uint64_t)sc->max_logits * e->plan->n_vocab * sizeof(float) : 0,
+             need = e->info.file_bytes;
     bool fits = ck_mul(kv, (uint64_t)sc->n_pages, &kv) && ck_add(need, kv, &need) && ck_add(need, logits, &need);
     if (cfg->memory_limit_bytes == 0 || (fits && need <= cfg->memory_limit_bytes)) {
         return ERR_OK;
@@ -312,10 +334,30 @@ static enum err read_file(struct engine *e, const struct engine_config *cfg, str
     return describe(e, cfg, info);
 }
 
+/* The operator's word goes before the file's; what can only embed needs one of them. */
+static enum err choose_pooling(struct engine *e, const char *wanted, struct err_info *info)
+{
+    static const enum plan_pooling known[] = {PLAN_POOL_MEAN, PLAN_POOL_CLS, PLAN_POOL_LAST};
+    bool found = wanted == NULL;
+    for (size_t i = 0; wanted != NULL && i < ARRAY_LEN(known); i++) {
+        if (strcmp(wanted, plan_pooling_name(known[i])) == 0) {
+            e->plan->pooling = known[i];
+            e->info.pooling = plan_pooling_name(known[i]);
+            found = true;
+        }
+    }
+    if (!found || (!e->info.generates && e->info.pooling == NULL)) {
+        return err_set(info, ERR_CONFIG, "pooling", "pooling: expected mean, cls or last, found %s%.64s",
+                       wanted == NULL ? "none, nor does the model file say" : "", wanted == NULL ? "" : wanted);
+    }
+    return ERR_OK;
+}
+
 static enum err open_all(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     struct sched_config sc = {0};
     TRY(read_file(e, cfg, info));
+    TRY(choose_pooling(e, cfg->pooling, info));
     TRY(list_ends(e, info));
     TRY(plan_limits(e, cfg, &sc, info));
     TRY(open_backend(e, cfg, &sc, info));

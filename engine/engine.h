@@ -16,6 +16,7 @@
 
 struct engine;
 struct engine_stream;
+struct engine_embedding;
 
 /* Limits of a request; the server's field table uses the same names. */
 enum {
@@ -46,6 +47,7 @@ struct engine_config {
     int max_seqs;                /* sequences in one batch; 0 = 16 */
     int max_batch_rows;          /* token rows in one step; 0 = 512 */
     int queue_max_requests;      /* waiting requests before 503; 0 = 256 */
+    const char *pooling;         /* how states become embeddings: "mean", "cls", "last"; NULL = as the file says */
     const char *speculate;       /* guess tokens ahead where text repeats: NULL or "auto", "off"; output is the same */
     int draft_max;               /* tokens guessed ahead in one step, 1..31; 0 = 15 */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
@@ -75,6 +77,8 @@ struct engine_model_info {
     uint64_t weight_bytes; /* packed */
     uint64_t kv_bytes;     /* the pool */
     uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
+    const char *pooling;             /* "mean", "cls", "last"; NULL = not known: no embeddings */
+    bool generates;                  /* false: an encoder, which gives embeddings alone */
     int32_t bos, eos;                /* ids, -1 = none */
     const char *bos_text, *eos_text; /* NUL-terminated, "" = none: bos_token and eos_token of chat templates */
     const char *chat_template;       /* source, NUL-terminated; NULL = none */
@@ -186,8 +190,12 @@ struct engine_event {
     enum err err;              /* END: ERR_OK, or why the stream broke off */
 };
 
-/* Queues a sequence. ids: 1 .. n_ctx-1 prompt tokens in range (copied). ERR_INVALID_VALUE (empty prompt, id out of
- * range), ERR_CONTEXT_LENGTH (prompt does not fit; info holds both counts), ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
+/* ERR_UNSUPPORTED_ENDPOINT when the model does not generate. */
+MUST_CHECK enum err engine_check_generates(const struct engine *e, struct err_info *info);
+
+/* Queues a sequence. Fails as engine_check_generates does. ids: 1 .. n_ctx-1 prompt tokens in range (copied).
+ * ERR_INVALID_VALUE (empty prompt, id out of range), ERR_CONTEXT_LENGTH (prompt does not fit; info holds both counts),
+ * ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
 MUST_CHECK enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
                                   struct engine_stream **out, struct err_info *info);
 
@@ -211,6 +219,31 @@ void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out
 
 /* Cancels if still running, and frees. */
 void engine_stream_close(struct engine_stream **s);
+
+/* --- embeddings ------------------------------------------------------------------------------------------------- */
+
+struct engine_embed_params {
+    const char *cache_salt; /* as in engine_params */
+    uint64_t deadline_ns;   /* on clock_now_ns; 0 = none */
+};
+
+/* ERR_UNSUPPORTED_ENDPOINT when the pooling is not known. */
+MUST_CHECK enum err engine_check_embeds(const struct engine *e, struct err_info *info);
+
+/* Queues a text to embed, beside everything else that runs. ids: 1 .. n_ctx tokens in range (copied).
+ * Fails as engine_check_embeds and, else, as engine_submit. */
+MUST_CHECK enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_ids,
+                                 const struct engine_embed_params *p, struct engine_embedding **out,
+                                 struct err_info *info);
+
+/* Waits up to timeout_ms for *out, [n_embd] of length 1, borrowed until engine_embedding_close. The same tokens give
+ * the same bits whatever else runs. ERR_AGAIN: not yet. ERR_CANCELLED, ERR_DEADLINE, ERR_NUMERICAL, ERR_INTERNAL: there
+ * will be none. */
+MUST_CHECK enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out);
+
+/* As engine_cancel and engine_stream_close. */
+void engine_embedding_cancel(struct engine_embedding *w);
+void engine_embedding_close(struct engine_embedding **w);
 
 /* --- statistics ------------------------------------------------------------------------------------------------- */
 

@@ -53,13 +53,11 @@ void engine_params_init(const struct engine *e, struct engine_params *p)
                                 .n_logprobs = -1};
 }
 
-static enum err check_prompt(const struct engine *e, const int32_t *ids, size_t n, const struct engine_params *p,
-                             struct err_info *info)
+enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t n, size_t room, struct err_info *info)
 {
     if (n == 0) {
         return err_set(info, ERR_INVALID_VALUE, "prompt", "prompt: expected at least one token, found none");
     }
-    size_t room = e->info.n_ctx - (p->max_tokens == 0 ? 0 : 1);
     if (n > room) {
         return err_set(
             info, ERR_CONTEXT_LENGTH, "prompt",
@@ -74,6 +72,14 @@ static enum err check_prompt(const struct engine *e, const int32_t *ids, size_t 
         }
     }
     return ERR_OK;
+}
+
+enum err engine_check_generates(const struct engine *e, struct err_info *info)
+{
+    return e->info.generates
+               ? ERR_OK
+               : err_set(info, ERR_UNSUPPORTED_ENDPOINT, "model",
+                         "%s models give embeddings and no text: expected /v1/embeddings", e->info.architecture);
 }
 
 static enum err copy_stops(struct engine_stream *s, const struct engine_params *p)
@@ -157,7 +163,8 @@ enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const
                        struct engine_stream **out, struct err_info *info)
 {
     *out = NULL;
-    TRY(check_prompt(e, ids, n_ids, p, info));
+    TRY(engine_check_generates(e, info));
+    TRY(engine_check_prompt(e, ids, n_ids, e->info.n_ctx - (p->max_tokens == 0 ? 0 : 1), info));
     struct engine_stream *s = mem_zalloc(sizeof *s, MEM_REQUEST);
     if (s == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");

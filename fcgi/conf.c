@@ -53,6 +53,8 @@ static const struct option options[] = {
     {"backend", NULL, STRING, AT(backend), 0, 0, 0, "cpu or ref"},
     {"pack-cache", NULL, STRING, AT(pack_cache), 0, 0, 0,
      "folder where packed weights are kept for the next start; off: packed at every start [off]"},
+    {"pooling", NULL, STRING, AT(pooling), 0, 0, 0,
+     "how states become an embedding: mean, cls or last; default: as the model file says"},
     {"speculate", NULL, STRING, AT(speculate), 0, 0, 0,
      "guess tokens ahead where text repeats: auto or off; answers are the same"},
     {"draft-max", NULL, INTEGER, AT(draft_max), 0, 31, 0, "tokens guessed ahead in one step; 0: 15"},

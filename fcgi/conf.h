@@ -18,6 +18,7 @@ struct conf {
     bool high_precision;
     bool pin;
     const char *backend;
+    const char *pooling;
     const char *speculate;
     const char *cache_type_k, *cache_type_v;
     const char *config;

@@ -17,6 +17,8 @@ static const struct route routes[] = {
     {"POST", "/chat/completions", api_chat, false, true, true, "chat-completions"},
     {"POST", "/v1/completions", api_completions, false, true, true, "completions"},
     {"POST", "/completions", api_completions, false, true, true, "completions"},
+    {"POST", "/v1/embeddings", api_embeddings, false, true, true, "embeddings"},
+    {"POST", "/embeddings", api_embeddings, false, true, true, "embeddings"},
     {"GET", "/v1/models", api_models, false, true, true, "models"},
     {"GET", "/models", api_models, false, true, true, "models"},
     {"GET", "/v1/models/", api_model, true, true, true, "models"},

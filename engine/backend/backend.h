@@ -1,8 +1,9 @@
 /* What runs a plan. A back end keeps the weights in its own form, owns the memory of the KV cache, and computes one
  * batch of token rows at a time; pages are named by the scheduler, a back end only reads and writes them.
  *
- * Promise: what a row computes depends on its token, its position and the rows before it in its own sequence, and on
- * nothing else: not on its neighbours, the size of the batch, or the number of threads.
+ * Promise: what a row computes depends on its token, its position and the rows before it in its own sequence (all of
+ * its sequence when the plan is bidirectional), and on nothing else: not on its neighbours, the size of the batch, or
+ * the number of threads.
  * Threads: forward is called by one thread at a time (the scheduler's). */
 #ifndef INFCGI_BACKEND_BACKEND_H
 #define INFCGI_BACKEND_BACKEND_H
@@ -66,14 +67,17 @@ struct backend_row_stats {
 struct backend_batch {
     int32_t n_rows;
     const int32_t *tokens; /* [n_rows] ids, in range */
-    const int32_t *pos;    /* [n_rows] position in the sequence */
+    const int32_t *pos;    /* [n_rows] position in the sequence; with learned positions below n_ctx_train */
     const int32_t *seq;    /* [n_rows] index into page_tables, ascending */
     int32_t n_seqs;
     const int32_t *const *page_tables; /* [n_seqs] page of position p = table[p / BACKEND_PAGE_TOKENS] */
-    int32_t n_logits;                  /* S, may be 0 */
+    int32_t n_logits;                  /* S, may be 0; 0 when the plan has no logits */
     const int32_t *logit_rows;         /* [n_logits] ascending row indexes */
     float *logits;                     /* out [n_logits][V] */
     struct backend_row_stats *stats;   /* out [n_logits] */
+    int32_t n_states;                  /* E, may be 0; 0 when the plan has no states */
+    const int32_t *state_rows;         /* [n_states] ascending row indexes */
+    float *states;                     /* out [n_states][D] */
 };
 
 struct backend_model; /* a plan made ready by one back end */

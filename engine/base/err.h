@@ -39,6 +39,8 @@
     X(ERR_UNKNOWN_PARAMETER, "unknown_parameter", 400, "invalid_request_error", "a parameter is not known")            \
     X(ERR_UNSUPPORTED_PARAMETER, "unsupported_parameter", 400, "invalid_request_error",                                \
       "a parameter is not supported")                                                                                  \
+    X(ERR_UNSUPPORTED_ENDPOINT, "unsupported_endpoint", 400, "invalid_request_error",                                  \
+      "the model cannot do what this URL is for")                                                                      \
     X(ERR_CONTEXT_LENGTH, "context_length_exceeded", 400, "invalid_request_error", "the prompt is too long")           \
     X(ERR_TEMPLATE, "template_error", 400, "invalid_request_error", "the chat template failed")                        \
     X(ERR_NO_TEMPLATE, "no_chat_template", 400, "invalid_request_error", "the model has no chat template")             \

@@ -44,6 +44,27 @@ enum err blocks_get_f32(const struct blocks *b, const char *key, double min, dou
     return ERR_OK;
 }
 
+/* Whether rows see those behind them, and how their states become an embedding [llama.cpp b11434, include/llama.h:
+ * LLAMA_POOLING_TYPE_]. */
+static enum err read_pooling(struct blocks *b)
+{
+    enum { NONE, MEAN, CLS, LAST, RANK };
+    char key[KEY_BYTES];
+    uint32_t type;
+    bool is_causal;
+    snprintf(key, sizeof key, "%s.attention.causal", b->arch);
+    TRY(gguf_get_bool_or(b->g, key, !b->centers, &is_causal, b->info));
+    TRY(blocks_get_u32(b, "pooling_type", NONE, RANK, NONE, &type));
+    if (type == RANK) {
+        return err_set(b->info, ERR_BAD_HPARAM, "pooling_type",
+                       "%s.pooling_type: expected 1 (mean), 2 (cls) or 3 (last), found 4 (rank), a reranker's",
+                       b->arch);
+    }
+    b->plan->is_bidirectional = !is_causal;
+    b->plan->pooling = (enum plan_pooling)type;
+    return ERR_OK;
+}
+
 enum err blocks_read_hparams(struct blocks *b)
 {
     struct blocks_hparams *h = &b->h;
@@ -80,7 +101,9 @@ enum err blocks_read_hparams(struct blocks *b)
         return err_set(b->info, ERR_BAD_HPARAM, "rope.dimension_count",
                        "%s.rope.dimension_count: expected an even number, found %u", b->arch, h->n_rot);
     }
-    TRY(blocks_get_f32(b, "attention.layer_norm_rms_epsilon", 1e-12, 1.0, NAN, &h->eps));
+    const char *eps = b->centers ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    TRY(blocks_get_f32(b, eps, 1e-13, 1.0, NAN, &h->eps));
+    TRY(read_pooling(b));
     TRY(blocks_get_f32(b, "rope.freq_base", 1.0, 1e12, 10000.0, &h->freq_base));
     b->n_ctx = b->n_ctx == 0 ? h->n_ctx_train : MIN_OF(b->n_ctx, h->n_ctx_train);
     b->style = (struct blocks_style){.has_pre_norms = true,
@@ -219,6 +242,10 @@ enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)
     const struct gguf_kv *kv = gguf_find(b->g, key);
     if (b->style.window == 0) {
         return ERR_OK;
+    }
+    if (b->plan->is_bidirectional) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
+                       "%s.attention.causal: expected true with a sliding window, found false", b->arch);
     }
     if (kv == NULL || kv->type != GGUF_ARRAY) {
         TRY(blocks_get_u32(b, "attention.sliding_window_pattern", 1, PLAN_MAX_LAYERS, period, &period));

@@ -60,6 +60,7 @@ struct blocks {
     const struct gguf *g;
     const char *arch; /* prefix of the hyper-parameter keys */
     uint32_t n_ctx;   /* longest sequence that will be run */
+    bool centers;     /* LayerNorm instead of RMSNorm everywhere; set before blocks_read_hparams */
     struct plan *plan;
     struct blocks_hparams h;
     struct blocks_style style;
@@ -109,6 +110,9 @@ MUST_CHECK enum err blocks_bind_part(struct blocks *b, const char *name, int lay
  * elements. Otherwise as blocks_bind. */
 MUST_CHECK enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32_t n, uint32_t n_out,
                                       uint32_t n_in, bool optional, plan_weight_id *id);
+
+/* Weights and biases of a PLAN_QKV step, each by itself or all in one tensor (attn_qkv). */
+MUST_CHECK enum err blocks_bind_qkv(struct blocks *b, int layer, struct plan_step *qkv);
 
 /* Mixtures of experts (blocks_moe.c). read: the hyper-parameters of a file with experts (plan->moe.n_experts, which
  * blocks_read_hparams reads, is not 0). The others are blocks_build_decoder's. */

@@ -51,7 +51,7 @@ static enum err bind_matrix(struct blocks *b, const struct part *p, int layer, p
     return blocks_bind(b, p->bias, layer, 1, p->n_out, true, bias);
 }
 
-static enum err bind_qkv(struct blocks *b, int layer, struct plan_step *qkv)
+enum err blocks_bind_qkv(struct blocks *b, int layer, struct plan_step *qkv)
 {
     const struct blocks_hparams *h = &b->h;
     uint32_t q = h->n_heads * h->head_dim, kv = h->n_kv_heads * h->head_dim, all = q + 2 * kv;
@@ -102,7 +102,7 @@ static enum err add_qkv(struct blocks *b, int layer)
     qkv.eps = b->h.eps;
     qkv.rope = b->style.is_nope[layer] ? b->no_rope : b->style.is_local[layer] ? b->local_rope : b->rope;
     TRY(add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &qkv.src));
-    TRY(bind_qkv(b, layer, &qkv));
+    TRY(blocks_bind_qkv(b, layer, &qkv));
     if (b->style.head_norm == BLOCKS_NORM_WIDE) {
         return add_wide_heads(b, &qkv);
     }
@@ -162,6 +162,16 @@ static enum err add_feed_forward(struct blocks *b, int layer)
     TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, f, false, &down.w[0]));
     TRY(blocks_bind(b, "blk.%d.ffn_down.bias", layer, 1, h->n_embd, true, &down.bias[0]));
     return add_to_stream(b, &down, "blk.%d.post_ffw_norm.weight", layer);
+}
+
+/* The states behind the last norm, of rows that embeddings are made of. */
+static enum err add_states(struct blocks *b)
+{
+    struct plan_step states = plan_step_of(PLAN_STATES);
+    states.src = b->x;
+    states.eps = b->h.eps;
+    TRY(blocks_bind(b, "output_norm.weight", -1, 1, b->h.n_embd, false, &states.w[0]));
+    return plan_add_step(b->plan, &states);
 }
 
 /* gather, norm, logits. */
@@ -224,5 +234,6 @@ enum err blocks_build_decoder(struct blocks *b)
         bool is_dense = b->plan->moe.n_experts == 0 || i < h->n_dense_layers;
         TRY((is_dense ? add_feed_forward : blocks_add_experts)(b, (int)i));
     }
-    return add_head(b, embed.w[0]);
+    TRY(add_states(b));
+    return b->plan->is_bidirectional ? ERR_OK : add_head(b, embed.w[0]);
 }

@@ -4,6 +4,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/io.h"
+#include "engine/model/hf_pooling.h"
 #include "engine/model/hf_rope.h"
 #include "engine/tensor/dtype.h"
 
@@ -157,6 +158,7 @@ static enum err copy_keys(struct hf *h)
         TRY(copy_key(h, k, false));
     }
     TRY(copy_layer_types(h));
+    TRY(hf_add_pooling(h));
     return hf_add_rope(h);
 }
 
@@ -241,6 +243,19 @@ static const char *name_in_text(const char *name, char room[SAFETENSORS_MAX_NAME
     }
     snprintf(room, SAFETENSORS_MAX_NAME_BYTES + 1, "model.%s", name + sizeof new_one - 1);
     return room;
+}
+
+/* The row that knows a tensor: the family's own, or everyone's; sentence-transformers saves decoders without "model.".
+ */
+static const struct hf_name *look_up(const struct hf *h, const char *name, uint32_t number[2])
+{
+    char room[SAFETENSORS_MAX_NAME_BYTES + 1], bare[SAFETENSORS_MAX_NAME_BYTES + 8];
+    const char *text_name = name_in_text(name, room), *prefix = h->family->prefix;
+    size_t n_prefix = prefix != NULL && strncmp(text_name, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+    const struct hf_name *n = find_name(h->family->names, text_name + n_prefix, number);
+    n = n != NULL ? n : find_name(common_names, text_name, number);
+    snprintf(bare, sizeof bare, "model.%s", text_name);
+    return n != NULL ? n : find_name(common_names, bare, number);
 }
 
 static bool has_expert(const struct hf_name *n)
@@ -399,14 +414,11 @@ static enum err add_stacks(struct hf *h, struct piece *p, size_t n)
 static enum err add_tensors(struct hf *h, struct piece *pieces)
 {
     size_t n_pieces = 0;
-    char room[SAFETENSORS_MAX_NAME_BYTES + 1];
     bool is_tied = json_is_true(json_read_get(h->config, "tie_word_embeddings"));
     for (size_t i = 0; i < safetensors_folder_n_tensors(h->tensors); i++) {
         const struct st_tensor *t = safetensors_folder_at(h->tensors, i);
         uint32_t number[2] = {0, 0};
-        const char *text_name = name_in_text(t->name, room);
-        const struct hf_name *n = find_name(h->family->names, text_name, number);
-        n = n != NULL ? n : find_name(common_names, text_name, number);
+        const struct hf_name *n = look_up(h, t->name, number);
         if (n == NULL || n->change == HF_DROP || (is_tied && strcmp(n->gguf, "output.weight") == 0)) {
             continue; /* other parts of a model that sees or hears, and copies */
         }
@@ -480,8 +492,22 @@ static enum err check_quantisation(const struct hf *h)
                                method != NULL ? method : "");
 }
 
+/* The config with its keys under the names that all families share. */
+static enum err apply_aliases(struct hf *h)
+{
+    for (const struct hf_alias *a = h->family->aliases; a != NULL && a->name != NULL; a++) {
+        json_t *v = json_object_get(h->config, a->other);
+        if (v != NULL && json_read_get(h->config, a->name) == NULL &&
+            json_object_set((json_t *)h->config, a->name, v) != 0) { /* the tree is this reader's own */
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for config.json");
+        }
+    }
+    return ERR_OK;
+}
+
 static enum err fill(struct hf *h)
 {
+    TRY(apply_aliases(h));
     TRY(check_quantisation(h));
     TRY(copy_keys(h));
     size_t n = safetensors_folder_n_tensors(h->tensors);
@@ -509,8 +535,10 @@ enum err hf_open(const char *folder, const struct hf_family *const *families, st
     TRY(read_config(folder, &config, info));
     const char *architecture = json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
     const json_t *text = json_read_get(config, "text_config");
-    struct hf h = {
-        .family = find_family(families, architecture), .config = json_is_object(text) ? text : config, .info = info};
+    struct hf h = {.family = find_family(families, architecture),
+                   .folder = folder,
+                   .config = json_is_object(text) ? text : config,
+                   .info = info};
     gguf_build_init(&h.b);
     enum err err =
         h.family != NULL ? safetensors_folder_open(folder, &tensors, info) : unknown(families, architecture, info);

@@ -14,6 +14,7 @@
 /* A folder being read. */
 struct hf {
     const struct hf_family *family;
+    const char *folder;
     const json_t *config; /* config.json, or its text_config */
     const struct safetensors_folder *tensors;
     struct gguf_build b;
@@ -42,9 +43,16 @@ struct hf_name {
     enum hf_change change;
 };
 
+/* Another name of a key of config.json, which is read when the first is absent. */
+struct hf_alias {
+    const char *name, *other; /* name NULL ends a table */
+};
+
 struct hf_family {
     const char *const *architectures; /* of config.json; NULL ends */
     const char *arch;                 /* general.architecture */
+    const char *prefix;               /* OPTIONAL: what may stand in front of all tensors' names */
+    const struct hf_alias *aliases;   /* OPTIONAL */
     const struct hf_key *keys;        /* OPTIONAL: beyond those that all have */
     const struct hf_name *names;      /* OPTIONAL: looked at before those that all have */
     bool norms_plus_one;              /* HF_PLUS_ONE for every tensor that ends in norm.weight */

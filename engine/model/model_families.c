@@ -8,6 +8,7 @@
 
 enum { MAX_HF_FAMILIES = 64 };
 
+extern const struct model_family model_bert;
 extern const struct model_family model_gemma2;
 extern const struct model_family model_gemma3;
 extern const struct model_family model_glm4moe;
@@ -16,6 +17,7 @@ extern const struct model_family model_granite;
 extern const struct model_family model_granitemoe;
 extern const struct model_family model_llama;
 extern const struct model_family model_mistral3;
+extern const struct model_family model_nomic_bert;
 extern const struct model_family model_olmo2;
 extern const struct model_family model_phi3;
 extern const struct model_family model_qwen2;
@@ -24,11 +26,27 @@ extern const struct model_family model_qwen3;
 extern const struct model_family model_qwen3moe;
 extern const struct model_family model_smollm3;
 
-/* clang-format off: a row each */
+/* A row each. */
+/* clang-format off */
 static const struct model_family *const families[] = {
-    &model_llama,      &model_smollm3, &model_mistral3, &model_qwen2, &model_qwen2moe, &model_qwen3,
-    &model_qwen3moe,   &model_gemma2,  &model_gemma3,   &model_phi3,  &model_olmo2,    &model_granite,
-    &model_granitemoe, &model_glm4moe, &model_gpt_oss,  NULL,
+    &model_llama,
+    &model_smollm3,
+    &model_mistral3,
+    &model_qwen2,
+    &model_qwen2moe,
+    &model_qwen3,
+    &model_qwen3moe,
+    &model_gemma2,
+    &model_gemma3,
+    &model_phi3,
+    &model_olmo2,
+    &model_granite,
+    &model_granitemoe,
+    &model_glm4moe,
+    &model_gpt_oss,
+    &model_bert,
+    &model_nomic_bert,
+    NULL,
 };
 /* clang-format on */
 

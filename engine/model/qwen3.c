@@ -13,7 +13,7 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
     return blocks_build_decoder(&b);
 }
 
-static const char *const hf_qwen3_architectures[] = {"Qwen3ForCausalLM", NULL};
+static const char *const hf_qwen3_architectures[] = {"Qwen3ForCausalLM", "Qwen3Model", NULL};
 
 static const struct hf_family hf_qwen3 = {
     .architectures = hf_qwen3_architectures,

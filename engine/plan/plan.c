@@ -117,9 +117,15 @@ struct plan_step plan_step_of(enum plan_op op)
 
 const char *plan_op_name(enum plan_op op)
 {
-    static const char *const names[PLAN_OP_COUNT] = {"embed", "norm",    "matmul", "heads", "attention",
-                                                     "route", "experts", "gate",   "gather"};
+    static const char *const names[PLAN_OP_COUNT] = {"embed", "norm",    "matmul", "heads",  "attention",
+                                                     "route", "experts", "gate",   "states", "gather"};
     return names[op];
+}
+
+const char *plan_pooling_name(enum plan_pooling pooling)
+{
+    static const char *const names[] = {"none", "mean", "cls", "last"};
+    return names[pooling];
 }
 
 /* --- checking --------------------------------------------------------------------------------------------------- */
@@ -243,19 +249,39 @@ static enum err check_moe(const struct check *c)
     return ERR_OK;
 }
 
+static enum err check_embed(const struct check *c)
+{
+    const struct plan_step *s = c->step;
+    uint32_t width = buf_width(c, s->dst);
+    TRY(check_weight(c, s->w[0], c->plan->n_vocab, width, false));
+    TRY(check_weight(c, s->w[1], c->plan->n_ctx_train, width, true));
+    return check_weight(c, s->w[2], 0, width, true);
+}
+
+static enum err check_norm(const struct check *c)
+{
+    const struct plan_step *s = c->step;
+    uint32_t width = buf_width(c, s->src);
+    bool is_states = s->op == PLAN_STATES;
+    if (s->adds && (s->src == s->dst || s->centers || is_states)) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step %s", plan_op_name(s->op),
+                       s->src == s->dst ? "adds to the buffer it reads" : "cannot add");
+    }
+    TRY(check_width(c, is_states ? s->src : s->dst, is_states ? c->plan->n_embd : width));
+    TRY(check_vector(c, s->bias[0], width, true));
+    return check_vector(c, s->w[0], width, is_states);
+}
+
 static enum err check_step(const struct check *c)
 {
     const struct plan *p = c->plan;
     const struct plan_step *s = c->step;
     switch (s->op) {
     case PLAN_EMBED:
-        return check_weight(c, s->w[0], p->n_vocab, buf_width(c, s->dst), false);
+        return check_embed(c);
     case PLAN_NORM:
-        if (s->adds && s->src == s->dst) {
-            return err_set(c->info, ERR_INTERNAL, NULL, "the plan's norm step adds to the buffer it reads");
-        }
-        TRY(check_width(c, s->dst, buf_width(c, s->src)));
-        return check_vector(c, s->w[0], buf_width(c, s->src), false);
+    case PLAN_STATES:
+        return check_norm(c);
     case PLAN_MATMUL:
         return check_matmul(c);
     case PLAN_HEADS:
@@ -283,11 +309,13 @@ static enum err check_step(const struct check *c)
     return err_set(c->info, ERR_INTERNAL, NULL, "the plan holds an unknown step");
 }
 
-enum err plan_check(const struct plan *p, struct err_info *info)
+enum err plan_check(struct plan *p, struct err_info *info)
 {
     for (int32_t i = 0; i < p->n_steps; i++) {
         struct check c = {.plan = p, .step = &p->steps[i], .info = info};
         TRY(check_step(&c));
+        p->has_states |= p->steps[i].op == PLAN_STATES;
+        p->has_logits |= p->steps[i].op == PLAN_MATMUL && p->steps[i].epilogue == PLAN_LOGITS;
     }
     return ERR_OK;
 }

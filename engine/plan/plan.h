@@ -4,6 +4,7 @@
  * Dimension letters, used in every shape comment of the project:
  *   T token rows of a batch   D model width   H query heads   K KV heads   d head width   F feed-forward width
  *   V vocabulary              L layers        S token rows whose logits are wanted
+ *   E token rows whose states are wanted, for embeddings
  * Weights are [rows out][columns in] as in GGUF: y = x W^T. Threads: a plan is read-only once checked. */
 #ifndef INFCGI_PLAN_PLAN_H
 #define INFCGI_PLAN_PLAN_H
@@ -44,8 +45,10 @@ typedef int32_t plan_buf_id;
 enum { PLAN_NONE = -1 };
 
 enum plan_op {
-    PLAN_EMBED,  /* dst[T][n] = scale * rows of w[0] picked by token id */
-    PLAN_NORM,   /* dst = rmsnorm(src) * w[0]; or dst += that, when `adds` */
+    PLAN_EMBED, /* dst[T][n] = scale * rows of w[0] picked by token id, plus rows of w[1] picked by position (OPTIONAL),
+                   plus row 0 of w[2] (OPTIONAL) */
+    PLAN_NORM,  /* dst = rmsnorm(src) * w[0]; or dst += that, when `adds`. With `centers`, which does not add, LayerNorm
+                   [Ba 2016]: of src less its mean, plus bias[0] (OPTIONAL) */
     PLAN_MATMUL, /* what epilogue says, of src times w[0..] */
     PLAN_HEADS, /* norm heads (q_norm, k_norm) and RoPE, in place, of queries src = dst and of `keys`; keys and `values`
                    to the KV cache: the end of PLAN_QKV where Q, K and V are steps of their own */
@@ -56,7 +59,9 @@ enum plan_op {
     PLAN_EXPERTS,   /* dst[T][D] += scale * the sum over the experts of `route` of weight * (w[2] h + bias[2]) with
                        h = act(w[0] src + bias[0]) * (w[1] src + bias[1]); w and bias hold all experts' rows in order */
     PLAN_GATE,      /* dst[T][n] *= sigmoid(src . w[0]), one factor a row */
-    PLAN_GATHER,    /* dst[S][n] = the rows of src whose logits are wanted; every later step works on S rows */
+    PLAN_STATES, /* states[E][D] = what PLAN_NORM makes of the rows of src whose states are wanted; without w[0] those
+                    rows as they are */
+    PLAN_GATHER, /* dst[S][n] = the rows of src whose logits are wanted; every later step works on S rows */
     PLAN_OP_COUNT
 };
 
@@ -64,6 +69,7 @@ enum plan_epilogue {
     PLAN_STORE,  /* dst = y + bias */
     PLAN_ADD,    /* dst += scale * (y + bias) (residual) */
     PLAN_GLU,    /* dst = act(src w[0]^T + bias[0]) * (src w[1]^T + bias[1]) */
+    PLAN_ACT,    /* dst = act(y + bias) */
     PLAN_QKV,    /* w[0..2] = Q, K, V: add biases, norm heads (q_norm, k_norm), RoPE; queries to dst, K and V to the KV
                     cache */
     PLAN_LOGITS, /* logits = softcap(scale * y) */
@@ -114,14 +120,23 @@ struct plan_step {
     plan_buf_id route;        /* PLAN_EXPERTS */
     plan_weight_id w[3];
     plan_weight_id bias[3];        /* f32 [1][n_out of w[i]] */
-    enum plan_act act;             /* PLAN_GLU, PLAN_EXPERTS */
+    enum plan_act act;             /* PLAN_GLU, PLAN_ACT, PLAN_EXPERTS */
     float scale;                   /* PLAN_EMBED, PLAN_ATTENTION (of q.k), PLAN_ADD, PLAN_EXPERTS, PLAN_LOGITS */
     bool adds;                     /* PLAN_NORM: a norm behind a block, whose result joins the residual stream dst */
-    float eps;                     /* PLAN_NORM; head norms of PLAN_QKV and PLAN_HEADS */
+    bool centers;                  /* PLAN_NORM, PLAN_STATES: LayerNorm */
+    float eps;                     /* PLAN_NORM, PLAN_STATES; head norms of PLAN_QKV and PLAN_HEADS */
     float softcap;                 /* PLAN_ATTENTION, PLAN_LOGITS; 0 = none */
     int32_t window;                /* PLAN_ATTENTION: positions a row sees, itself included; 0 = all before it */
     plan_weight_id q_norm, k_norm; /* PLAN_QKV, PLAN_HEADS: f32 [1][d], or PLAN_NONE */
     int32_t rope;                  /* PLAN_QKV, PLAN_HEADS: index into plan.ropes */
+};
+
+/* How the states of a sequence's rows become its embedding. */
+enum plan_pooling {
+    PLAN_POOL_NONE, /* the file does not say */
+    PLAN_POOL_MEAN,
+    PLAN_POOL_CLS,  /* the first row's */
+    PLAN_POOL_LAST, /* the last row's */
 };
 
 struct plan_buf {
@@ -151,6 +166,11 @@ struct plan {
     uint32_t n_kv_heads; /* K */
     uint32_t head_dim;   /* d */
     uint32_t n_ctx_train;
+    /* A row sees all rows of its sequence, which must stand in one batch, from position 0 on. */
+    bool is_bidirectional;
+    bool has_logits; /* there is a PLAN_LOGITS; found by plan_check */
+    bool has_states; /* there is a PLAN_STATES; found by plan_check */
+    enum plan_pooling pooling;
     struct plan_moe moe;
     struct plan_weight *weights;
     int32_t n_weights, cap_weights;
@@ -176,8 +196,11 @@ MUST_CHECK enum err plan_add_step(struct plan *p, const struct plan_step *s);
 struct plan_step plan_step_of(enum plan_op op);
 
 /* Checks every id, width and type of every step against each other. ERR_BAD_TENSOR_SHAPE names the weight. */
-MUST_CHECK enum err plan_check(const struct plan *p, struct err_info *info);
+MUST_CHECK enum err plan_check(struct plan *p, struct err_info *info);
 
 const char *plan_op_name(enum plan_op op);
+
+/* "mean", "cls", "last"; "none". */
+const char *plan_pooling_name(enum plan_pooling pooling);
 
 #endif

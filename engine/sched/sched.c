@@ -16,6 +16,8 @@ static void seq_free(struct sched_seq *q)
     mem_free((void *)q->sampling.bias);
     mem_free((void *)q->sampling.ends);
     draft_fini(&q->draft);
+    mem_free(q->pooled);
+    mem_free(q->embedding);
     mem_free(q->tokens);
     mem_free(q->pages);
     mem_free(q->ring);
@@ -45,6 +47,18 @@ static bool copy_array(const void *from, size_t n, size_t size, void *to)
     return true;
 }
 
+static bool fill_pooling(struct sched *s, struct sched_seq *q, const struct sched_request *r)
+{
+    q->pooling = r->pooling;
+    if (r->pooling == PLAN_POOL_NONE) {
+        return true;
+    }
+    q->is_private = r->pooling != PLAN_POOL_LAST || s->cfg.is_bidirectional; /* kept pages hold no states */
+    q->pooled = mem_zalloc_array((size_t)s->cfg.n_embd, sizeof *q->pooled, MEM_REQUEST);
+    q->embedding = mem_zalloc_array((size_t)s->cfg.n_embd, sizeof *q->embedding, MEM_REQUEST);
+    return q->pooled != NULL && q->embedding != NULL;
+}
+
 static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)
 {
     int64_t total = r->max_tokens < 0 ? s->cfg.n_ctx : (int64_t)r->n_tokens + r->max_tokens;
@@ -67,6 +81,7 @@ static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_re
     q->tops = mem_zalloc_array(SCHED_RING * n_top, sizeof *q->tops, MEM_REQUEST);
     bool ok = copy_array(r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias, &q->sampling.bias) &&
               copy_array(r->sampling.ends, r->sampling.n_ends, sizeof *r->sampling.ends, &q->sampling.ends);
+    ok = ok && fill_pooling(s, q, r);
     if (!ok || q->tokens == NULL || q->pages == NULL || q->ring == NULL || q->tops == NULL) {
         return false;
     }
@@ -111,6 +126,9 @@ enum err sched_submit(struct sched *s, const struct sched_request *r, struct sch
     if (r->n_tokens > s->cfg.n_ctx) {
         return err_set(info, ERR_CONTEXT_LENGTH, "prompt", "prompt: expected at most %d tokens, found %d", s->cfg.n_ctx,
                        r->n_tokens);
+    }
+    if (r->pooling != PLAN_POOL_NONE && (s->cfg.n_embd == 0 || r->max_tokens != 0)) {
+        return err_set(info, ERR_INTERNAL, NULL, "an embedding was asked for that the plan does not give");
     }
     struct sched_seq *q = mem_zalloc(sizeof *q, MEM_REQUEST);
     if (q == NULL) {
@@ -397,17 +415,23 @@ static bool allocate(struct sched *s)
     s->tables = mem_zalloc_array(seqs, sizeof *s->tables, MEM_SCRATCH);
     s->batch_seqs = mem_zalloc_array(seqs, sizeof *s->batch_seqs, MEM_SCRATCH);
     s->offers = mem_zalloc_array(seqs, sizeof *s->offers, MEM_SCRATCH);
+    s->state_rows = mem_zalloc_array(rows, sizeof *s->state_rows, MEM_SCRATCH);
+    size_t states = rows * (size_t)c->n_embd * sizeof *s->states; /* memory is only taken as it is written to */
+    s->states = states != 0 ? mem_map(states, MEM_SCRATCH) : NULL;
     s->logits = c->logits != NULL ? c->logits : mem_map(logits * (size_t)c->n_vocab * sizeof *s->logits, MEM_SCRATCH);
     s->row_stats = mem_zalloc_array(logits, sizeof *s->row_stats, MEM_SCRATCH);
-    return s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL && s->tables != NULL &&
-           s->batch_seqs != NULL && s->offers != NULL && s->logits != NULL && s->row_stats != NULL &&
-           sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK && kv_cache_new(c->n_pages, &s->kv) == ERR_OK;
+    bool has_states = s->state_rows != NULL && (states == 0 || s->states != NULL);
+    return has_states && s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL &&
+           s->tables != NULL && s->batch_seqs != NULL && s->offers != NULL && s->logits != NULL &&
+           s->row_stats != NULL && sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK &&
+           kv_cache_new(c->n_pages, &s->kv) == ERR_OK;
 }
 
 enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info)
 {
     *out = NULL;
     if (cfg->max_logits < cfg->max_seqs || cfg->max_rows < cfg->max_seqs ||
+        (cfg->is_bidirectional && cfg->max_rows < cfg->n_ctx) ||
         (int64_t)cfg->n_pages * BACKEND_PAGE_TOKENS < cfg->n_ctx) {
         return err_set(info, ERR_CONFIG, NULL,
                        "expected room for %d sequences in a batch of %d rows, and for %d tokens in %d KV pages",
@@ -465,6 +489,8 @@ void sched_free(struct sched **sched)
     }
     mem_unmap(s->cfg.logits != NULL ? NULL : s->logits,
               (size_t)s->cfg.max_logits * (size_t)s->cfg.n_vocab * sizeof *s->logits, MEM_SCRATCH);
+    mem_unmap(s->states, (size_t)s->cfg.max_rows * (size_t)s->cfg.n_embd * sizeof *s->states, MEM_SCRATCH);
+    mem_free(s->state_rows);
     mem_free(s->tokens);
     mem_free(s->pos);
     mem_free(s->seq);

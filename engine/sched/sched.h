@@ -29,6 +29,8 @@ struct sched_config {
     int32_t n_ctx;                /* longest sequence in tokens */
     int32_t n_pages;              /* KV pages; at least n_ctx / BACKEND_PAGE_TOKENS rounded up, so any sequence fits */
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
+    int32_t n_embd;               /* components of an embedding; 0 = the plan gives no states */
+    bool is_bidirectional;        /* the plan is: prompts are computed in one piece; then max_rows >= n_ctx */
     float *logits;                /* OPTIONAL, borrowed [max_logits][n_vocab]: backend_info.logits */
     int32_t max_seqs;             /* sequences running at once */
     int32_t queue_max;            /* sequences waiting */
@@ -39,9 +41,11 @@ struct sched_config {
                                    * has draft_max + 1 rows at most, so with as many sequences there are none */
 };
 
-/* One sequence to generate. Everything is copied. */
+/* One sequence to generate, or, with a pooling, to embed; then max_tokens is 0 and of sampling, which is all zero,
+ * nothing is used. Everything is copied. */
 struct sched_request {
-    const int32_t *tokens; /* [n_tokens] the prompt, ids in range, 1 .. n_ctx of them */
+    enum plan_pooling pooling; /* PLAN_POOL_NONE = generate */
+    const int32_t *tokens;     /* [n_tokens] the prompt, ids in range, 1 .. n_ctx of them */
     int32_t n_tokens;
     int32_t max_tokens; /* 0 = prefill only, -1 = until n_ctx */
     int32_t min_tokens;
@@ -94,6 +98,10 @@ MUST_CHECK enum err sched_submit(struct sched *s, const struct sched_request *r,
 
 /* Waits up to timeout_ms for an event. ERR_AGAIN: none yet. ERR_NONE: SCHED_END was given out. */
 MUST_CHECK enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out);
+
+/* The embedding, [n_embd], of length 1; of a sequence that was submitted with a pooling and gave SCHED_END with ERR_OK.
+ * Its bits depend on the tokens alone. Borrowed until sched_release. */
+const float *sched_embedding(const struct sched_seq *q);
 
 /* The sequence is dropped within one step. */
 void sched_cancel(struct sched_seq *q);

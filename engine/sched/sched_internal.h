@@ -41,6 +41,9 @@ struct sched_seq {
     int32_t *tokens; /* [max_total + 1] prompt and what was generated; behind it n_draft guessed ones */
     int32_t n_prompt, n_tokens, max_total, min_tokens;
     bool ignore_ends, prompt_logprobs, is_private; /* private: shares no pages */
+    enum plan_pooling pooling;
+    double *pooled;   /* [n_embd] sum of the states so far; NULL without pooling */
+    float *embedding; /* [n_embd], before SCHED_END is given out */
     uint64_t salt, deadline_ns;
 
     int32_t *pages; /* page table */
@@ -49,6 +52,8 @@ struct sched_seq {
     int32_t n_chunk;        /* rows in the current batch */
     int32_t n_draft;        /* of these the last, of tokens that are guessed */
     int32_t i_logits;       /* first of its rows of logits in the current batch */
+    int32_t i_states;       /* the same of states */
+    int32_t n_states;       /* of them in the current batch */
     int32_t n_prompt_given; /* prompt tokens given out with their log-probabilities */
     uint64_t stalled_since; /* 0: the reader keeps up */
     struct draft draft;     /* without an index: no guesses */
@@ -89,11 +94,12 @@ struct sched {
     atomic_ullong last_step_ns;
 
     /* The batch; arrays of max_rows, max_seqs or max_logits. */
-    int32_t *tokens, *pos, *seq, *logit_rows;
+    int32_t *tokens, *pos, *seq, *logit_rows, *state_rows;
     const int32_t **tables;
     struct sched_seq **batch_seqs;
     struct draft_offer *offers;
     float *logits;
+    float *states; /* [max_rows][n_embd]; NULL without embeddings */
     struct backend_row_stats *row_stats;
 };
 
@@ -114,6 +120,11 @@ void sched_forget_pages(struct sched *s, struct sched_seq *q); /* nobody shall f
 
 /* sched_draft.c */
 void sched_draft_all(struct sched *s, int32_t n_seqs); /* drafts for batch_seqs[0..n_seqs), which all decode */
+
+/* sched_embed.c */
+bool sched_wants_state(const struct sched_seq *q, int32_t at);               /* of the token at position `at`? */
+void sched_pool_states(struct sched *s, struct sched_seq *q, bool is_first); /* of the current batch */
+enum err sched_finish_embedding(struct sched *s, struct sched_seq *q);       /* ERR_NUMERICAL */
 
 /* sched.c */
 uint32_t sched_ring_room(struct sched_seq *q);

@@ -5,7 +5,7 @@
 
 /* A batch being put together. */
 struct batch {
-    int32_t n_rows, n_seqs, n_logits;
+    int32_t n_rows, n_seqs, n_logits, n_states;
     int32_t n_decoding; /* of the rows; drafts among them */
     int32_t n_drafted;
 };
@@ -34,7 +34,7 @@ static bool has_room(struct sched_seq *q, uint32_t events)
 /* Adds n rows of q and the logits it wants of them. */
 static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int32_t n)
 {
-    int32_t first_logits = b->n_logits;
+    int32_t first_logits = b->n_logits, first_states = b->n_states;
     for (int32_t i = 0; i < n; i++) {
         int32_t at = q->n_computed + i, row = b->n_rows++;
         s->tokens[row] = q->tokens[at];
@@ -45,9 +45,14 @@ static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int3
         if (for_prompt || (is_last && wants_token(q))) {
             s->logit_rows[b->n_logits++] = row;
         }
+        if (sched_wants_state(q, at)) {
+            s->state_rows[b->n_states++] = row;
+        }
     }
     q->n_chunk = n;
     q->i_logits = first_logits;
+    q->i_states = first_states;
+    q->n_states = b->n_states - first_states;
     s->tables[b->n_seqs] = q->pages;
     s->batch_seqs[b->n_seqs++] = q;
 }
@@ -105,7 +110,7 @@ static void add_prefill(struct sched *s, struct batch *b)
         if (q->prompt_logprobs) {
             n = MIN_OF(n, MIN_OF(logits_left, SCHED_RING / 2));
         }
-        if (n <= 0) {
+        if (n <= 0 || (s->cfg.is_bidirectional && n < q->n_tokens)) { /* the oldest always fits */
             continue;
         }
         if (!has_room(q, q->prompt_logprobs ? (uint32_t)n + 1 : 1)) {
@@ -237,6 +242,7 @@ static void finish_rows(struct sched *s, struct sched_seq *q, struct step_result
     sched_named_pages_filled(s, q, first);
     enum sched_finish finish = SCHED_FINISH_NONE;
     enum err err = ERR_OK;
+    sched_pool_states(s, q, first == 0);
     if (q->prompt_logprobs && first == 0) {
         give_prompt_token(s, q, -1, 0);
     }
@@ -255,6 +261,7 @@ static void finish_rows(struct sched *s, struct sched_seq *q, struct step_result
         } else {
             note_first_token(q);
             finish = SCHED_FINISH_LENGTH;
+            err = q->pooling != PLAN_POOL_NONE ? sched_finish_embedding(s, q) : ERR_OK;
         }
     }
     q->n_chunk = q->n_draft = 0;
@@ -309,7 +316,10 @@ bool sched_step(struct sched *s)
                                   .n_logits = b.n_logits,
                                   .logit_rows = s->logit_rows,
                                   .logits = s->logits,
-                                  .stats = s->row_stats};
+                                  .stats = s->row_stats,
+                                  .n_states = b.n_states,
+                                  .state_rows = s->state_rows,
+                                  .states = s->states};
     uint64_t start = clock_now_ns();
     struct err_info info = {0};
     enum err err = s->cfg.backend->forward(s->cfg.model, &batch, &info);

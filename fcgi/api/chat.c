@@ -321,6 +321,7 @@ void api_chat(struct call *c)
     enum err err = json_in_parse(c->body.data, c->body.len, &root, &info);
     err = err != ERR_OK ? err : params_read(&p, root, true, c->server->conf->strict_api, c->engine, &info);
     err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
+    err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
     err = err != ERR_OK ? err : check_messages(root, &info);
     err = err != ERR_OK ? err : make_prompt(c, &p, &ids, &n, &info);
     if (err != ERR_OK) {

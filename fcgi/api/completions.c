@@ -1,5 +1,6 @@
 /* POST /v1/completions: prompts as text or token ids, and OpenAI's text shapes with prompt log-probabilities. */
 #include "fcgi/api/generation.h"
+#include "fcgi/api/prompts.h"
 
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
@@ -9,89 +10,6 @@
 #include <string.h>
 
 enum { MAX_PROMPTS = 256 };
-
-/* Prompts of a request, tokenised. */
-struct prompts {
-    int32_t *ids[MAX_PROMPTS]; /* owned */
-    size_t n_ids[MAX_PROMPTS];
-    size_t n;
-};
-
-/* --- prompts ---------------------------------------------------------------------------------------------------- */
-
-static enum err bad_prompt(struct err_info *info, enum err code, const char *found)
-{
-    return err_set(
-        info, code, "prompt",
-        "prompt: expected a string, an array of at most %d strings, an array of token ids, or an array of such arrays; "
-        "found %s",
-        MAX_PROMPTS, found);
-}
-
-static enum err add_text(const struct call *c, struct prompts *p, const json_t *v, struct err_info *info)
-{
-    size_t i = p->n++;
-    enum err err = engine_tokenize(c->engine, json_string_value(v), json_string_length(v), true, true, NULL, 0,
-                                   SIZE_MAX, &p->ids[i], &p->n_ids[i]);
-    if (err == ERR_OK && p->n_ids[i] == 0) {
-        err = err_set(info, ERR_INVALID_VALUE, "prompt", "prompt: expected at least one token, found an empty text");
-    }
-    return err;
-}
-
-static enum err add_ids(const struct call *c, struct prompts *p, const json_t *array, struct err_info *info)
-{
-    size_t n = json_array_size(array), i = p->n++;
-    p->ids[i] = mem_zalloc_array(n + 1, sizeof **p->ids, MEM_REQUEST);
-    if (p->ids[i] == NULL) {
-        return ERR_NOMEM;
-    }
-    for (size_t k = 0; k < n; k++) {
-        const json_t *v = json_array_get(array, k);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 ||
-            json_integer_value(v) >= engine_model(c->engine)->n_vocab) {
-            char where[ERR_WHERE_BYTES];
-            snprintf(where, sizeof where, "prompt[%zu]", k);
-            return err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where,
-                           "%s: expected a token id of this model, 0 to %u, found %s", where,
-                           engine_model(c->engine)->n_vocab - 1,
-                           json_is_integer(v) ? "another number" : json_read_type_name(v));
-        }
-        p->ids[i][k] = (int32_t)json_integer_value(v);
-    }
-    p->n_ids[i] = n;
-    return ERR_OK;
-}
-
-static enum err read_prompts(const struct call *c, const json_t *root, struct prompts *p, struct err_info *info)
-{
-    const json_t *prompt = json_read_get(root, "prompt");
-    if (prompt == NULL) {
-        return bad_prompt(info, ERR_MISSING_PARAMETER, "none");
-    }
-    if (json_is_string(prompt)) {
-        return add_text(c, p, prompt, info);
-    }
-    size_t n = json_array_size(prompt);
-    if (!json_is_array(prompt) || n == 0) {
-        return bad_prompt(info, json_is_array(prompt) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE,
-                          json_is_array(prompt) ? "an empty array" : json_read_type_name(prompt));
-    }
-    if (json_is_integer(json_array_get(prompt, 0))) {
-        return add_ids(c, p, prompt, info);
-    }
-    if (n > MAX_PROMPTS) {
-        return bad_prompt(info, ERR_INVALID_VALUE, "more");
-    }
-    for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_array_get(prompt, i);
-        if (!json_is_string(v) && !json_is_array(v)) {
-            return bad_prompt(info, ERR_INVALID_TYPE, json_read_type_name(v));
-        }
-        TRY(json_is_string(v) ? add_text(c, p, v, info) : add_ids(c, p, v, info));
-    }
-    return ERR_OK;
-}
 
 /* --- shapes ----------------------------------------------------------------------------------------------------- */
 
@@ -265,23 +183,22 @@ static const struct shape completion_shape = {
 
 void api_completions(struct call *c)
 {
+    static const struct prompts_rule rule = {.field = "prompt", .max = MAX_PROMPTS};
     struct err_info info = {0};
     struct params p = {0};
+    struct prompts prompts = {0};
     json_t *root = NULL;
-    struct prompts *prompts = mem_zalloc(sizeof *prompts, MEM_REQUEST);
-    enum err err = prompts == NULL ? ERR_NOMEM : json_in_parse(c->body.data, c->body.len, &root, &info);
+    enum err err = json_in_parse(c->body.data, c->body.len, &root, &info);
     err = err != ERR_OK ? err : params_read(&p, root, false, c->server->conf->strict_api, c->engine, &info);
     err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
-    err = err != ERR_OK ? err : read_prompts(c, root, prompts, &info);
+    err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
+    err = err != ERR_OK ? err : prompts_read(&prompts, c, root, &rule, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
-        generation_run(c, &p, &completion_shape, (const int32_t *const *)prompts->ids, prompts->n_ids, prompts->n);
+        generation_run(c, &p, &completion_shape, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
     }
-    for (size_t i = 0; prompts != NULL && i < prompts->n; i++) {
-        mem_free(prompts->ids[i]);
-    }
-    mem_free(prompts);
+    prompts_fini(&prompts);
     params_fini(&p);
     json_decref(root);
 }

@@ -314,7 +314,7 @@ static void close_choices(struct generation *g)
     mem_free(g->choices);
 }
 
-static void set_retry_after(struct call *c)
+void generation_set_retry_after(struct call *c)
 {
     struct engine_stats s;
     engine_get_stats(c->engine, &s);
@@ -329,7 +329,7 @@ static void answer(struct generation *g)
     enum err err = submit_all(g, &info);
     if (err != ERR_OK) {
         if (err == ERR_OVERLOADED) {
-            set_retry_after(g->call);
+            generation_set_retry_after(g->call);
         }
         if (strcmp(info.where, "prompt") == 0) { /* the engine knows one word for it */
             snprintf(info.where, sizeof info.where, "%s", g->shape->prompt_field);

@@ -73,6 +73,9 @@ const char *generation_finish_reason(const struct choice *c);
 void generation_write_token(const struct generation *g, int32_t id, struct buf *out);
 void generation_write_bytes(const struct generation *g, int32_t id, struct buf *out);
 
+/* Retry-After of a full queue. */
+void generation_set_retry_after(struct call *c);
+
 /* Checks the model a request names. */
 MUST_CHECK enum err generation_check_model(const struct server *s, const char *asked, struct err_info *info);
 

@@ -241,6 +241,21 @@ static enum err allocate(struct bench *b)
     return ERR_OK;
 }
 
+/* An encoder decodes nothing, and may have learned its positions. */
+static enum err check_encoder(const struct bench *b, struct err_info *info)
+{
+    if (!b->plan->has_logits && largest(&b->o.n_gen) > 0) {
+        return err_set(info, ERR_CONFIG, NULL, "n-gen: expected 0, as the model gives embeddings alone, found %d",
+                       largest(&b->o.n_gen));
+    }
+    int longest = largest(&b->o.n_depth) + largest(&b->o.n_prompt);
+    if (!b->plan->has_logits && longest > (int)b->plan->n_ctx_train) {
+        return err_set(info, ERR_CONFIG, NULL, "n-prompt: expected at most the model's %u tokens, found %d",
+                       b->plan->n_ctx_train, longest);
+    }
+    return ERR_OK;
+}
+
 static enum err open_file(struct bench *b, struct err_info *info)
 {
     b->backend = backend_find(b->o.backend);
@@ -256,6 +271,7 @@ static enum err open_file(struct bench *b, struct err_info *info)
     }
     TRY(model_open(b->o.model, &b->gguf, info));
     TRY(model_build(b->gguf, 0, &b->plan, info));
+    TRY(check_encoder(b, info));
     return allocate(b);
 }
 

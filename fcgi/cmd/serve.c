@@ -60,6 +60,7 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
         .max_seqs = (int)c->parallel,
         .max_batch_rows = (int)c->batch_size,
         .queue_max_requests = (int)c->queue_max,
+        .pooling = c->pooling,
         .speculate = c->speculate,
         .draft_max = (int)c->draft_max,
         .memory_limit_bytes = (uint64_t)c->memory_limit_mib << 20,

@@ -4,7 +4,8 @@
  *
  * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share
  * of the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the
- * bits are the same however the prompt is cut into batches, with 1 and 2 threads, alone and beside another sequence. */
+ * bits are the same however the prompt is cut into batches, with 1 and 2 threads, alone and beside another sequence.
+ * Models that give embeddings (make_embeddings.py): the pooled states of the prompt, and the bits of all states. */
 #include "engine/backend/backend.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
@@ -19,11 +20,12 @@
 
 enum { MAX_PROMPT = 128, N_GREEDY = 12, MAX_MODELS = 128, N_PAGES = 16, MAX_ROWS = 96 };
 
-/* What is allowed, by back end: the largest error of a logit as a share of the logits' spread, and that of a
- * log-probability. ref differs from float32 only by its sums in double; cpu keeps keys and values in 16 bits and, on
- * quantised weights, activations in 16 bits with high precision. Without, most have 8 bits, which these models of
- * random weights and a few dozen dimensions feel far more than real ones (docs/benchmarks.md has those): then the
- * continuation need not be the same, but the bits must still not depend on neighbours, threads and pieces. */
+/* What is allowed, by back end: the largest error of a logit as a share of the logits' spread (of a component of an
+ * embedding as a share of the components' mean size), and that of a log-probability. ref differs from float32 only by
+ * its sums in double; cpu keeps keys and values in 16 bits and, on quantised weights, activations in 16 bits with high
+ * precision. Without, most have 8 bits, which these models of random weights and a few dozen dimensions feel far more
+ * than real ones (docs/benchmarks.md has those): then the continuation need not be the same, but the bits must still
+ * not depend on neighbours, threads and pieces. */
 static const struct bound {
     const char *backend;
     bool high_precision;
@@ -50,6 +52,7 @@ struct prompt {
     int n;
     const int32_t *ids, *greedy;
     const float *logits, *logprobs;
+    const float *embedding; /* instead of the three above */
 };
 
 /* One model on one back end. */
@@ -64,6 +67,8 @@ struct subject {
     struct backend_model *model;
     int32_t n_vocab;
     float *logits; /* [MAX_ROWS][V] */
+    float *states; /* [MAX_ROWS][D], asked for instead of logits when `embeds` */
+    bool embeds;
     struct backend_row_stats stats[MAX_ROWS];
     int n_threads;
     uint64_t hash[MAX_PROMPTS]; /* of the logits of each prompt with one thread */
@@ -91,7 +96,7 @@ static const void *tensor(const struct gguf *g, int i, const char *what)
 }
 
 /* Runs rows [from, to) of ids as sequence 0 beside `companion` rows of a second sequence; logits of all rows of
- * sequence 0 go to s->logits from row 0 on. */
+ * sequence 0 go to s->logits from row 0 on, or their states to s->states. */
 static enum err forward(struct subject *s, const int32_t *ids, int from, int to, int companion)
 {
     static const int32_t pages[2][8] = {{3, 1, 4, 7, 5}, {2, 6, 0, 8, 9}}; /* in no order, so that tables matter */
@@ -115,10 +120,13 @@ static enum err forward(struct subject *s, const int32_t *ids, int from, int to,
                               .seq = seq,
                               .n_seqs = 2,
                               .page_tables = tables,
-                              .n_logits = n,
+                              .n_logits = s->embeds ? 0 : n,
                               .logit_rows = rows,
                               .logits = s->logits,
-                              .stats = s->stats};
+                              .stats = s->stats,
+                              .n_states = s->embeds ? n : 0,
+                              .state_rows = rows,
+                              .states = s->states};
     struct err_info info = {0};
     enum err err = s->backend->forward(s->model, &b, &info);
     if (err != ERR_OK) {
@@ -155,38 +163,71 @@ static void check_values(struct subject *s, const struct prompt *p)
     }
 }
 
+/* What forward gave, and the size of a row of it. */
+static const void *given(const struct subject *s, size_t *row_bytes)
+{
+    *row_bytes = (size_t)(s->embeds ? (int32_t)s->plan->n_embd : s->n_vocab) * sizeof(float);
+    return s->embeds ? s->states : s->logits;
+}
+
+static void check_embedding(struct subject *s, const struct prompt *p)
+{
+    size_t d = s->plan->n_embd;
+    double sum = 0, worst = 0, *pooled = calloc(d, sizeof *pooled);
+    for (int i = 0; i < p->n; i++) {
+        bool counts = s->plan->pooling == PLAN_POOL_MEAN || i == (s->plan->pooling == PLAN_POOL_CLS ? 0 : p->n - 1);
+        for (size_t k = 0; counts && k < d; k++) {
+            pooled[k] += s->states[(size_t)i * d + k];
+        }
+    }
+    for (size_t k = 0; k < d; k++) {
+        sum += pooled[k] * pooled[k];
+    }
+    for (size_t k = 0; k < d; k++) {
+        double off = fabs(pooled[k] / sqrt(sum) - p->embedding[k]) * sqrt((double)d);
+        worst = off > worst || isnan(off) ? off : worst;
+    }
+    free(pooled);
+    report(s, s->plan->pooling != PLAN_POOL_NONE && worst <= s->bound->logits, "embedding, share of its components",
+           worst, s->bound->logits);
+    printf("  %-23s %-4s %-7s %s prompt %3d  embedding %.1e\n", s->name, s->backend->name, s->cpu,
+           s->bound->high_precision ? "high" : "fast", p->n, worst);
+}
+
 /* One thread and two must give the same bits. */
 static void check_threads(struct subject *s, const struct prompt *p, int i)
 {
-    const unsigned char *bytes = (const unsigned char *)s->logits;
+    size_t row_bytes;
+    const unsigned char *bytes = given(s, &row_bytes);
     uint64_t h = 0xCBF29CE484222325u; /* FNV-1a */
-    for (size_t k = 0; k < (size_t)p->n * (size_t)s->n_vocab * sizeof(float); k++) {
+    for (size_t k = 0; k < (size_t)p->n * row_bytes; k++) {
         h = (h ^ bytes[k]) * 0x100000001B3u;
     }
     if (s->n_threads == 1) {
         s->hash[i] = h;
     } else {
-        report(s, h == s->hash[i], "logits that differ between one thread and two", 1, 0);
+        report(s, h == s->hash[i], "results that differ between one thread and two", 1, 0);
     }
 }
 
-/* The rest of the golden checks need the logits of the whole prompt computed at once, which the caller left in
- * s->logits. */
+/* The rest of the golden checks need the results of the whole prompt computed at once, which the caller left in
+ * s->logits or s->states. A bidirectional model takes it in one piece, beside others. */
 static void check_bits(struct subject *s, const struct prompt *p)
 {
     static const int chunks[] = {1, 5, 16, 31, 48};
-    size_t row_bytes = (size_t)s->n_vocab * sizeof(float);
-    float *whole = malloc((size_t)p->n * row_bytes);
-    memcpy(whole, s->logits, (size_t)p->n * row_bytes);
+    size_t row_bytes;
+    const void *now = given(s, &row_bytes);
+    char *whole = malloc((size_t)p->n * row_bytes);
+    memcpy(whole, now, (size_t)p->n * row_bytes);
     int differing = 0;
     for (size_t c = 0; c < ARRAY_LEN(chunks); c++) {
-        for (int from = 0; from < p->n; from += chunks[c]) {
-            int to = MIN_OF(from + chunks[c], p->n);
+        int chunk = s->plan->is_bidirectional ? p->n : chunks[c];
+        for (int from = 0; from < p->n; from += chunk) {
+            int to = MIN_OF(from + chunk, p->n);
             if (forward(s, p->ids, from, to, (int)c * 4) != ERR_OK) {
                 break;
             }
-            differing +=
-                memcmp(whole + (size_t)from * (size_t)s->n_vocab, s->logits, (size_t)(to - from) * row_bytes) != 0;
+            differing += memcmp(whole + (size_t)from * row_bytes, now, (size_t)(to - from) * row_bytes) != 0;
         }
     }
     report(s, differing == 0, "batches whose bits differ from the whole prompt's", differing, 0);
@@ -218,23 +259,27 @@ static void check_prompt(struct subject *s, const struct gguf *expect, int i)
     struct prompt p = {.ids = tensor(expect, i, "ids"),
                        .greedy = tensor(expect, i, "greedy"),
                        .logits = tensor(expect, i, "logits"),
-                       .logprobs = tensor(expect, i, "logprobs")};
+                       .logprobs = tensor(expect, i, "logprobs"),
+                       .embedding = tensor(expect, i, "embedding")};
+    bool has_all = p.embedding != NULL || (p.greedy != NULL && p.logits != NULL && p.logprobs != NULL);
     char name[32];
     snprintf(name, sizeof name, "prompt.%d.ids", i);
     const struct gguf_tensor *ids = gguf_find_tensor(expect, name);
-    if (ids == NULL || p.greedy == NULL || p.logits == NULL || p.logprobs == NULL ||
-        ids->dims[0] + N_GREEDY > MAX_PROMPT) {
+    if (ids == NULL || !has_all || ids->dims[0] + N_GREEDY > MAX_PROMPT) {
         report(s, false, "expected results present", 0, 1);
         return;
     }
     p.n = (int)ids->dims[0];
+    s->embeds = p.embedding != NULL;
     if (forward(s, p.ids, 0, p.n, 0) != ERR_OK) {
         report(s, false, "forward", 0, 1);
         return;
     }
-    check_values(s, &p);
+    (s->embeds ? check_embedding : check_values)(s, &p);
     check_threads(s, &p, i);
-    check_greedy(s, &p);
+    if (!s->embeds) {
+        check_greedy(s, &p);
+    }
     if (forward(s, p.ids, 0, p.n, 0) != ERR_OK) {
         report(s, false, "forward", 0, 1);
         return;
@@ -360,6 +405,7 @@ static void check_model(const char *folder, const char *name)
     start_row(s.row, name, g);
     s.n_vocab = (int32_t)s.plan->n_vocab;
     s.logits = malloc((size_t)MAX_ROWS * (size_t)s.n_vocab * sizeof(float));
+    s.states = malloc((size_t)MAX_ROWS * s.plan->n_embd * sizeof(float));
     for (int b = 0; (s.backend = backend_at(b)) != NULL; b++) {
         s.bound = NULL;
         for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
@@ -374,6 +420,7 @@ static void check_model(const char *folder, const char *name)
         }
     }
     free(s.logits);
+    free(s.states);
     plan_free(&s.plan);
     gguf_close(&g);
     gguf_close(&expect);

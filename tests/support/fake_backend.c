@@ -75,6 +75,22 @@ void fake_backend_logits(const int32_t *tokens, int32_t n, float *logits)
     logits_of(h, recent, logits);
 }
 
+static void state_of(uint64_t h, float *state)
+{
+    for (int i = 0; i < FAKE_EMBD; i++) {
+        state[i] = (float)(mix(h, 1000 + (uint64_t)i) >> 40) / (float)(1 << 23) - 1; /* -1 to 1 */
+    }
+}
+
+void fake_backend_state(const int32_t *tokens, int32_t n, float state[FAKE_EMBD])
+{
+    uint64_t h = 1;
+    for (int32_t i = 0; i < n; i++) {
+        h = fold(h, tokens[i], i);
+    }
+    state_of(h, state);
+}
+
 static struct fake_slot *slot(struct backend_model *m, const int32_t *table, int32_t pos)
 {
     int32_t page = table[pos / BACKEND_PAGE_TOKENS];
@@ -97,6 +113,10 @@ static void check_rules(struct backend_model *m, const struct backend_batch *b)
     for (int32_t i = 0; ok && i < b->n_logits; i++) {
         ok = b->logit_rows[i] >= 0 && b->logit_rows[i] < b->n_rows &&
              (i == 0 || b->logit_rows[i] > b->logit_rows[i - 1]);
+    }
+    for (int32_t i = 0; ok && i < b->n_states; i++) {
+        ok = b->state_rows[i] >= 0 && b->state_rows[i] < b->n_rows &&
+             (i == 0 || b->state_rows[i] > b->state_rows[i - 1]);
     }
     m->n_faults += !ok;
 }
@@ -128,9 +148,9 @@ static struct backend_row_stats stats_of(const float *logits)
     return st;
 }
 
-static void compute_row(struct backend_model *m, const struct backend_batch *b, int32_t i_logits)
+/* The hash of everything up to a row, read back through its pages. */
+static uint64_t hash_at(struct backend_model *m, const struct backend_batch *b, int32_t row, uint64_t *of_recent)
 {
-    int32_t row = b->logit_rows[i_logits];
     uint64_t h = 1, recent = 1;
     for (int32_t pos = 0; pos <= b->pos[row]; pos++) {
         const struct fake_slot *s = slot(m, b->page_tables[b->seq[row]], pos);
@@ -141,6 +161,25 @@ static void compute_row(struct backend_model *m, const struct backend_batch *b, 
             h = ~h;
         }
     }
+    *of_recent = recent;
+    return h;
+}
+
+static void compute_state(struct backend_model *m, const struct backend_batch *b, int32_t i)
+{
+    int32_t row = b->state_rows[i];
+    uint64_t recent;
+    float *state = b->states + (size_t)i * FAKE_EMBD;
+    state_of(hash_at(m, b, row, &recent), state);
+    if (b->tokens[row] == m->nan_token) {
+        state[2] = NAN;
+    }
+}
+
+static void compute_row(struct backend_model *m, const struct backend_batch *b, int32_t i_logits)
+{
+    int32_t row = b->logit_rows[i_logits];
+    uint64_t recent, h = hash_at(m, b, row, &recent);
     float *logits = b->logits + (size_t)i_logits * FAKE_VOCAB;
     logits_of(h, recent, logits);
     if (b->tokens[row] == m->nan_token) {
@@ -163,6 +202,9 @@ static enum err forward(struct backend_model *m, const struct backend_batch *b, 
     enum err err = ERR_OK;
     for (int32_t i = 0; i < b->n_rows; i++) {
         const int32_t *table = b->page_tables[b->seq[i]];
+        if (b->pos[i] != 0 && (i == 0 || b->seq[i] != b->seq[i - 1])) {
+            atomic_store(&m->in_pieces, true);
+        }
         uint64_t before = b->pos[i] == 0 ? 1 : slot(m, table, b->pos[i] - 1)->hash;
         *slot(m, table, b->pos[i]) = (struct fake_slot){b->tokens[i], fold(before, b->tokens[i], b->pos[i])};
         if (b->tokens[i] == m->fail_token) {
@@ -171,6 +213,9 @@ static enum err forward(struct backend_model *m, const struct backend_batch *b, 
     }
     for (int32_t i = 0; err == ERR_OK && i < b->n_logits; i++) {
         compute_row(m, b, i);
+    }
+    for (int32_t i = 0; err == ERR_OK && i < b->n_states; i++) {
+        compute_state(m, b, i);
     }
     m->n_rows += b->n_rows;
     m->n_steps++;

@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-enum { FAKE_VOCAB = 64 };
+enum { FAKE_VOCAB = 64, FAKE_EMBD = 8 };
 
 struct fake_slot {
     int32_t token;
@@ -29,6 +29,7 @@ struct backend_model {
     atomic_int delay_us;   /* knob: how long a batch takes */
     atomic_int fail_token; /* knob: a batch with this token fails; -1 = none */
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
+    atomic_bool in_pieces; /* a sequence began behind position 0: what a bidirectional plan cannot have */
     atomic_bool is_held;   /* knob: forward waits until it is false again */
     atomic_bool is_inside; /* forward runs now */
 };
@@ -38,6 +39,9 @@ extern const struct backend fake_backend;
 /* A model with room for the limits given / its end. NULL when out of memory. */
 struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_t max_logits);
 void fake_backend_free(struct backend_model **m);
+
+/* The state behind tokens[0..n), as forward gives it. */
+void fake_backend_state(const int32_t *tokens, int32_t n, float state[FAKE_EMBD]);
 
 /* From now on logits come from the last n tokens, and only in their last bits from all, so that texts repeat
  * themselves; 0, as at first: from all alike. */

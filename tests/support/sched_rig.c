@@ -29,7 +29,9 @@ struct rig rig_open(struct rig_limits l)
                                .queue_max = l.queue_max != 0 ? l.queue_max : 64,
                                .queue_max_tokens = l.queue_max_tokens,
                                .stall_ns = l.stall_ns,
-                               .draft_max = l.draft_max};
+                               .draft_max = l.draft_max,
+                               .n_embd = FAKE_EMBD,
+                               .is_bidirectional = l.is_bidirectional};
     fake_backend_remember(l.n_remembered);
     struct err_info info = {0};
     if (r.model == NULL || sched_new(&cfg, &r.sched, &info) != ERR_OK) {

@@ -18,6 +18,7 @@ struct rig_limits {
     int32_t n_pages, n_ctx, max_rows, max_logits, max_seqs, queue_max;
     int32_t draft_max, n_remembered; /* 0: no drafts; fake_backend_remember */
     uint64_t queue_max_tokens, stall_ns;
+    bool is_bidirectional;
 };
 
 /* Fails the running test when it cannot be started. */

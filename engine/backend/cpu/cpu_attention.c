@@ -28,6 +28,8 @@ struct cpu_piece {
 };
 
 struct cpu_attention {
+    const int32_t *pos;       /* [n_rows] last position that each row of this batch sees */
+    int32_t *ends;            /* [max_rows] those of a bidirectional plan */
     struct cpu_block *blocks; /* [max_rows] of this batch */
     struct cpu_piece *pieces; /* [max_pieces] longest first, more or less */
     int32_t n_blocks, n_pieces, max_pieces;
@@ -52,11 +54,12 @@ enum err cpu_attention_new(struct backend_model *m, struct err_info *info)
     size_t max_rows = (size_t)m->cfg.max_rows;
     t->max_pieces = m->cfg.max_rows + RECORD_ROWS * longest(m);
     t->max_record_floats = (size_t)(RECORD_ROWS * longest(m)) * p->n_heads * kern_part_floats((int)p->head_dim);
+    t->ends = mem_zalloc_array(max_rows, sizeof *t->ends, MEM_SCRATCH);
     t->blocks = mem_zalloc_array(max_rows, sizeof *t->blocks, MEM_SCRATCH);
     t->pieces = mem_zalloc_array((size_t)t->max_pieces, sizeof *t->pieces, MEM_SCRATCH);
     t->open = mem_zalloc_array(max_rows * p->n_kv_heads, sizeof *t->open, MEM_SCRATCH);
     t->records = mem_map(t->max_record_floats * sizeof *t->records, MEM_SCRATCH);
-    if (t->blocks == NULL || t->pieces == NULL || t->open == NULL || t->records == NULL) {
+    if (t->ends == NULL || t->blocks == NULL || t->pieces == NULL || t->open == NULL || t->records == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for attention");
     }
     return ERR_OK;
@@ -72,15 +75,30 @@ void cpu_attention_free(struct backend_model *m)
     mem_free(t->open);
     mem_free(t->pieces);
     mem_free(t->blocks);
+    mem_free(t->ends);
     mem_free(t);
     m->attention = NULL;
 }
 
 /* --- cutting ---------------------------------------------------------------------------------------------------- */
 
-static int64_t cost_of(const struct backend_batch *batch, const struct cpu_block *b)
+/* What rows see: up to themselves, or all of their sequence. */
+static void list_visible(struct backend_model *m, const struct backend_batch *batch)
 {
-    return (int64_t)b->n_rows * (batch->pos[b->row + b->n_rows - 1] + 1);
+    struct cpu_attention *t = m->attention;
+    t->pos = batch->pos;
+    if (m->plan->is_bidirectional) {
+        t->pos = t->ends;
+        for (int32_t i = batch->n_rows - 1; i >= 0; i--) {
+            bool is_last = i == batch->n_rows - 1 || batch->seq[i + 1] != batch->seq[i];
+            t->ends[i] = is_last ? batch->pos[i] : t->ends[i + 1];
+        }
+    }
+}
+
+static int64_t cost_of(const struct cpu_attention *t, const struct cpu_block *b)
+{
+    return (int64_t)b->n_rows * (t->pos[b->row + b->n_rows - 1] + 1);
 }
 
 /* Cuts the rows into blocks of one sequence each, of `rows` at most. */
@@ -99,14 +117,13 @@ static void list_blocks(struct cpu_attention *t, const struct backend_batch *bat
 
 /* Gives block b segments when it is longer than `limit` and its records fit. Windows are left out of account: segments
  * that no row sees cost next to nothing. */
-static void split_block(struct backend_model *m, const struct backend_batch *batch, int32_t b, int64_t limit,
-                        size_t *records)
+static void split_block(struct backend_model *m, int32_t b, int64_t limit, size_t *records)
 {
     struct cpu_attention *t = m->attention;
     struct cpu_block *block = &t->blocks[b];
-    int32_t n = kern_last_segment(batch->pos[block->row + block->n_rows - 1]) + 1;
+    int32_t n = kern_last_segment(t->pos[block->row + block->n_rows - 1]) + 1;
     size_t floats = (size_t)(n * block->n_rows) * m->plan->n_heads * kern_part_floats((int)m->plan->head_dim);
-    if (n == 1 || block->n_rows > SPLIT_ROWS || cost_of(batch, block) <= limit ||
+    if (n == 1 || block->n_rows > SPLIT_ROWS || cost_of(t, block) <= limit ||
         floats > t->max_record_floats - *records || n > t->max_pieces - t->n_pieces - (t->n_blocks - b)) {
         t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b};
         return;
@@ -114,7 +131,7 @@ static void split_block(struct backend_model *m, const struct backend_batch *bat
     block->n_segments = n;
     block->records = *records;
     *records += floats;
-    int64_t wanted = MIN_OF((cost_of(batch, block) + limit / 2) / MAX_OF(limit, 1), n);
+    int64_t wanted = MIN_OF((cost_of(t, block) + limit / 2) / MAX_OF(limit, 1), n);
     int32_t run = (int32_t)((n + wanted - 1) / wanted);
     block->n_pieces = (n + run - 1) / run;
     for (int32_t s = 0; s < n; s += run) {
@@ -129,18 +146,19 @@ void cpu_attention_begin(struct backend_model *m, const struct backend_batch *ba
 {
     struct cpu_attention *t = m->attention;
     int32_t n_kv_heads = (int32_t)m->plan->n_kv_heads, wanted = TASKS_PER_THREAD * m->cfg.n_threads;
+    list_visible(m, batch);
     list_blocks(t, batch, ATTENTION_ROWS);
     if (t->n_blocks * n_kv_heads < wanted) {
         list_blocks(t, batch, SPLIT_ROWS);
     }
     int64_t all = 0;
     for (int32_t b = 0; b < t->n_blocks; b++) {
-        all += cost_of(batch, &t->blocks[b]) * n_kv_heads;
+        all += cost_of(t, &t->blocks[b]) * n_kv_heads;
     }
     t->n_pieces = 0;
     size_t records = 0;
     for (int32_t b = t->n_blocks - 1; b >= 0; b--) { /* the late rows of a prompt are the long ones */
-        split_block(m, batch, b, all / wanted, &records);
+        split_block(m, b, all / wanted, &records);
     }
 }
 
@@ -159,7 +177,7 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
         .q_stride = m->strides[s->src],
         .out = m->bufs[s->dst] + (size_t)b->row * m->strides[s->dst] + column,
         .out_stride = m->strides[s->dst],
-        .pos = batch->pos + b->row,
+        .pos = t->pos + b->row,
         .n_rows = b->n_rows,
         .n_group = (int)group,
         .kv = m->kv_layout,

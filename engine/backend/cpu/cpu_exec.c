@@ -142,7 +142,16 @@ static void scale_row(float *x, uint32_t n, float scale)
     }
 }
 
-/* Columns [column, column + columns) of a finished STORE, ADD, GLU or LOGITS tile go where they belong. */
+/* One row of ones, so that act(y) is act(y) * 1. */
+static float *ones(float *row, uint32_t n)
+{
+    for (uint32_t j = 0; j < n; j++) {
+        row[j] = 1.0f;
+    }
+    return row;
+}
+
+/* Columns [column, column + columns) of a finished tile of any matmul but QKV go where they belong. */
 static void finish_tile(const struct exec *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
                         uint32_t columns)
 {
@@ -156,6 +165,9 @@ static void finish_tile(const struct exec *e, const struct cpu_operand *o, size_
     if (s->epilogue == PLAN_GLU) {
         add_bias(e, up, tile_stride, o->n, vector_of(e, s->bias[1]), column, columns);
     }
+    if (s->epilogue == PLAN_ACT) {
+        ones(up, columns);
+    }
     for (int32_t i = 0; i < o->n; i++) {
         const float *y = tile + (size_t)i * tile_stride;
         float *out = row_of(e, e->step->dst, o->row + i) + column;
@@ -164,6 +176,8 @@ static void finish_tile(const struct exec *e, const struct cpu_operand *o, size_
             e->m->kern.add(out, y, columns);
         } else if (s->epilogue == PLAN_GLU) {
             e->m->kern.glu((enum kern_act)s->act, y, up + (size_t)i * tile_stride, columns, out);
+        } else if (s->epilogue == PLAN_ACT) {
+            e->m->kern.glu((enum kern_act)s->act, y, up, columns, out);
         } else {
             memcpy(out, y, columns * sizeof *out);
         }
@@ -371,16 +385,32 @@ static void run_pair(struct exec *e)
     e->step++; /* the last one done */
 }
 
+/* Row `row` of a matrix. */
+static void unpack_row(const struct cpu_weight *w, uint32_t row, float *out)
+{
+    if (w->vector != NULL) { /* of one row */
+        memcpy(out, w->vector, w->n_in * sizeof *out);
+        return;
+    }
+    panel_unpack_row(w->kind, w->panels + (size_t)(row / PANEL_ROWS) * w->panel_bytes, w->n_in, (int)(row % PANEL_ROWS),
+                     out);
+}
+
 static void embed_row(const struct exec *e, int32_t i)
 {
     const struct plan_step *s = e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
-    uint32_t token = (uint32_t)e->batch->tokens[i];
-    float *out = row_of(e, e->step->dst, i);
-    panel_unpack_row(w->kind, w->panels + (size_t)(token / PANEL_ROWS) * w->panel_bytes, w->n_in,
-                     (int)(token % PANEL_ROWS), out);
+    float *out = row_of(e, e->step->dst, i), *more = e->scratch->normed;
+    unpack_row(w, (uint32_t)e->batch->tokens[i], out);
     for (uint32_t k = 0; k < w->n_in && s->scale != 1.0f; k++) {
         out[k] *= s->scale;
+    }
+    const uint32_t rows[3] = {0, (uint32_t)e->batch->pos[i], 0};
+    for (int k = 1; k < 3; k++) {
+        if (s->w[k] != PLAN_NONE) {
+            unpack_row(&e->m->weights[s->w[k]], rows[k], more);
+            e->m->kern.add(out, more, w->n_in);
+        }
     }
     for (int32_t r = 0; r < e->m->plan->n_ropes; r++) {
         const struct plan_rope *rope = &e->m->plan->ropes[r];
@@ -423,9 +453,54 @@ static void gate_row(const struct exec *e, int32_t row)
     scale_row(row_of(e, e->step->dst, row), (uint32_t)width_of(e, e->step->dst), factor);
 }
 
-/* Steps that go row by row whatever the split: embedding (and RoPE angles), norms that nothing took in,
- * heads, routes and
- * gates of experts, the gather. */
+/* The mean of a row, in an order of its own. */
+static float mean_of(const float *x, size_t n)
+{
+    double sum[4] = {0};
+    for (size_t i = 0; i < n; i++) {
+        sum[i % 4] += x[i];
+    }
+    return (float)(((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)n);
+}
+
+/* out = what a norm or states step makes of x; out may be x. LayerNorm is RMSNorm of what is left of x without its
+ * mean. */
+static void norm_row(const struct exec *e, const float *x, float *out)
+{
+    const struct plan_step *s = e->step->step;
+    size_t width = width_of(e, e->step->src);
+    if (s->centers) {
+        float mean = mean_of(x, width), *own = e->scratch->normed;
+        for (size_t i = 0; i < width; i++) {
+            own[i] = x[i] - mean;
+        }
+        x = own;
+    }
+    e->m->kern.rmsnorm(x, vector_of(e, s->w[0]), s->eps, width, out);
+    if (s->centers && s->bias[0] != PLAN_NONE) {
+        e->m->kern.add(out, vector_of(e, s->bias[0]), width);
+    }
+}
+
+/* The states of rows that are wanted. */
+static void run_states(const struct exec *e)
+{
+    const struct cpu_step *c = e->step;
+    size_t width = width_of(e, c->src);
+    int from, to;
+    pool_share(e->n_rows, e->thread, e->n_threads, &from, &to);
+    for (int i = from; i < to; i++) {
+        const float *x = row_of(e, c->src, e->batch->state_rows[i]);
+        if (c->step->w[0] != PLAN_NONE) {
+            norm_row(e, x, e->scratch->normed); /* the caller's rows may lie anywhere */
+            x = e->scratch->normed;
+        }
+        memcpy(e->batch->states + (size_t)i * width, x, width * sizeof *x);
+    }
+}
+
+/* Steps that go row by row whatever the split: embedding (and RoPE angles), norms that nothing took in, heads, routes
+ * and gates of experts, the gather. */
 static void run_rows(const struct exec *e)
 {
     const struct cpu_step *c = e->step;
@@ -456,7 +531,7 @@ static void run_rows(const struct exec *e)
             continue;
         }
         float *normed = s->adds ? e->scratch->normed : dst;
-        e->m->kern.rmsnorm(row_of(e, c->src, i), vector_of(e, s->w[0]), s->eps, width, normed);
+        norm_row(e, row_of(e, c->src, i), normed);
         if (s->adds) {
             e->m->kern.add(dst, normed, width);
         }
@@ -482,8 +557,8 @@ static bool needs_barrier(const struct exec *e)
         return true;
     }
     const struct plan_step *next = e->step[1].step; /* the head writes logits over buffers of the steps before */
-    return next->op == PLAN_ATTENTION || next->op == PLAN_EXPERTS || next->op == PLAN_GATHER ||
-           (next->op == PLAN_MATMUL && next->epilogue == PLAN_LOGITS);
+    return next->op == PLAN_ATTENTION || next->op == PLAN_EXPERTS || next->op == PLAN_STATES ||
+           next->op == PLAN_GATHER || (next->op == PLAN_MATMUL && next->epilogue == PLAN_LOGITS);
 }
 
 /* From the chunks of a row to the row. NaNs lose the arg-max and show in the sum. */
@@ -514,7 +589,11 @@ static void run_thread(void *arg, int thread, int n_threads)
     e.thread = thread;
     e.n_threads = n_threads;
     for (e.step = m->steps; e.step < m->steps + m->n_steps; e.step++) {
-        e.n_rows = e.step->after_gather ? e.batch->n_logits : e.batch->n_rows;
+        bool is_states = e.step->step->op == PLAN_STATES;
+        if (is_states && e.batch->n_states == 0) {
+            continue; /* what reads others' rows behind it, the gather, has its barrier in front of it */
+        }
+        e.n_rows = is_states ? e.batch->n_states : e.step->after_gather ? e.batch->n_logits : e.batch->n_rows;
         e.is_by_rows = splits_by_rows(&e);
         switch (e.step->step->op) {
         case PLAN_MATMUL:
@@ -529,6 +608,9 @@ static void run_thread(void *arg, int thread, int n_threads)
             break;
         case PLAN_EXPERTS:
             cpu_experts_run(m, e.n_rows, e.step, thread, n_threads);
+            break;
+        case PLAN_STATES:
+            run_states(&e);
             break;
         default:
             run_rows(&e);

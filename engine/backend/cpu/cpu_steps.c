@@ -39,7 +39,8 @@ static bool can_fuse(const struct plan *p, int32_t norm)
         return false;
     }
     const struct plan_step *next = &p->steps[norm + 1];
-    return next->op == PLAN_MATMUL && next->src == p->steps[norm].dst && !is_read_later(p, norm + 1, next->src);
+    return !p->steps[norm].centers && next->op == PLAN_MATMUL && next->src == p->steps[norm].dst &&
+           !is_read_later(p, norm + 1, next->src);
 }
 
 /* Is step i a norm that adds, in front of a norm of the sum that can be fused into a matmul? Threads read the sum's
@@ -88,7 +89,8 @@ static int32_t make_step(const struct plan *p, int32_t i, cpu_buf_id *now, struc
 static bool can_go_on(const struct plan *p, const struct cpu_step *c)
 {
     const struct plan_step *s = c->step, *next = c[1].step;
-    bool fits = s->op == PLAN_MATMUL && (s->epilogue == PLAN_STORE || s->epilogue == PLAN_GLU) &&
+    bool fits = s->op == PLAN_MATMUL &&
+                (s->epilogue == PLAN_STORE || s->epilogue == PLAN_GLU || s->epilogue == PLAN_ACT) &&
                 next->op == PLAN_MATMUL && (next->epilogue == PLAN_STORE || next->epilogue == PLAN_ADD);
     return fits && !c[1].has_norm && c[1].src == c->dst && c[1].dst != c->dst && c[1].after_gather == c->after_gather &&
            !is_read_later(p, (int32_t)(next - p->steps), s->dst);
@@ -105,7 +107,7 @@ struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf)
             continue;
         }
         u.is_used = true;
-        u.is_normed |= (c->has_norm || c->step->op == PLAN_NORM) && is_read;
+        u.is_normed |= (c->has_norm || c->step->op == PLAN_NORM || c->step->op == PLAN_STATES) && is_read;
         u.by_tiles &= !is_post && (c->dst != buf || c->goes_on) && (c->src != buf || (i > 0 && c[-1].goes_on));
         u.after_gather &= c->step->op == PLAN_GATHER ? c->src != buf : c->after_gather;
         u.by_head |= cpu_is_head(c) && is_read;

@@ -34,9 +34,12 @@ struct run {
     const struct plan_step *step;
 };
 
-/* Rows a step works on: S from the gather on, T before. */
+/* Rows a step works on: S from the gather on, T before; E for the states. */
 static int32_t rows_at(const struct run *r)
 {
+    if (r->step->op == PLAN_STATES) {
+        return r->batch->n_states;
+    }
     for (const struct plan_step *s = r->m->plan->steps; s <= r->step; s++) {
         if (s->op == PLAN_GATHER) {
             return r->batch->n_logits;
@@ -81,6 +84,23 @@ static void rmsnorm(const float *x, const float *w, float eps, uint32_t n, float
     }
 }
 
+/* [Ba 2016]; w and bias may be NULL. */
+static void layer_norm(const float *x, const float *w, const float *bias, float eps, uint32_t n, float *out)
+{
+    double mean = 0, squares = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        mean += (double)x[i] / n;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        squares += (x[i] - mean) * (x[i] - mean);
+    }
+    double scale = 1.0 / sqrt(squares / n + (double)eps);
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] =
+            (float)((x[i] - mean) * scale * (w == NULL ? 1.0 : (double)w[i]) + (bias == NULL ? 0.0 : (double)bias[i]));
+    }
+}
+
 static float *kv_at(const struct run *r, int32_t layer, int32_t seq, int32_t pos)
 {
     const struct plan *p = r->m->plan;
@@ -92,7 +112,20 @@ static float *kv_at(const struct run *r, int32_t layer, int32_t seq, int32_t pos
 
 /* --- steps ------------------------------------------------------------------------------------------------------ */
 
-static void run_embed(const struct run *r, int from, int to)
+/* out += row `row` of weight `id`, if there is one. */
+static void add_row(const struct run *r, plan_weight_id id, int32_t row, float *scratch, float *out)
+{
+    if (id == PLAN_NONE) {
+        return;
+    }
+    const struct plan_weight *w = &r->m->plan->weights[id];
+    dequantize_row(w, (uint32_t)row, scratch);
+    for (uint32_t k = 0; k < w->n_in; k++) {
+        out[k] += scratch[k];
+    }
+}
+
+static void run_embed(const struct run *r, int from, int to, float *scratch)
 {
     const struct plan_weight *w = &r->m->plan->weights[r->step->w[0]];
     for (int i = from; i < to; i++) {
@@ -101,6 +134,20 @@ static void run_embed(const struct run *r, int from, int to)
         for (uint32_t k = 0; k < w->n_in; k++) {
             out[k] *= r->step->scale;
         }
+        add_row(r, r->step->w[1], r->batch->pos[i], scratch, out);
+        add_row(r, r->step->w[2], 0, scratch, out);
+    }
+}
+
+/* What a norm step makes of a row; out may be x. */
+static void norm_row(const struct run *r, const float *x, float *out)
+{
+    const struct plan_step *s = r->step;
+    uint32_t width = r->m->plan->bufs[s->src].width;
+    if (s->centers) {
+        layer_norm(x, vector_of(r, s->w[0]), vector_of(r, s->bias[0]), s->eps, width, out);
+    } else {
+        rmsnorm(x, vector_of(r, s->w[0]), s->eps, width, out);
     }
 }
 
@@ -110,9 +157,24 @@ static void run_norm(const struct run *r, int from, int to, float *scratch)
     uint32_t width = r->m->plan->bufs[s->src].width;
     for (int i = from; i < to; i++) {
         float *dst = row_of(r, s->dst, i);
-        rmsnorm(row_of(r, s->src, i), vector_of(r, s->w[0]), s->eps, width, s->adds ? scratch : dst);
+        norm_row(r, row_of(r, s->src, i), s->adds ? scratch : dst);
         for (uint32_t k = 0; s->adds && k < width; k++) {
             dst[k] += scratch[k];
+        }
+    }
+}
+
+static void run_states(const struct run *r, int from, int to)
+{
+    const struct plan_step *s = r->step;
+    uint32_t width = r->m->plan->bufs[s->src].width;
+    for (int i = from; i < to; i++) {
+        const float *x = row_of(r, s->src, r->batch->state_rows[i]);
+        float *out = r->batch->states + (size_t)i * width;
+        if (s->w[0] == PLAN_NONE) {
+            memcpy(out, x, width * sizeof *out);
+        } else {
+            norm_row(r, x, out);
         }
     }
 }
@@ -160,7 +222,7 @@ static void store(const struct run *r, int32_t i, uint32_t n, float y)
     }
 }
 
-/* Output rows [from, to) of a STORE, ADD, GLU or LOGITS matmul, for all token rows. */
+/* Output rows [from, to) of any matmul but QKV, for all token rows. */
 static void run_matmul(const struct run *r, int from, int to, float *scratch)
 {
     const struct plan_step *s = r->step;
@@ -180,7 +242,7 @@ static void run_matmul(const struct run *r, int from, int to, float *scratch)
             if (s->epilogue == PLAN_GLU) {
                 y = glu(s->act, y, dot(x, row1, w0->n_in) + (bias1 != NULL ? bias1[n] : 0));
             }
-            store(r, i, n, y);
+            store(r, i, n, s->epilogue == PLAN_ACT ? activate(s->act, y) : y);
         }
     }
 }
@@ -264,6 +326,16 @@ static void store_head(const struct run *r, int32_t i, uint32_t head)
     }
 }
 
+/* The last position that row i sees: its own, or the last of its sequence. */
+static int32_t last_visible(const struct run *r, int32_t i)
+{
+    const struct backend_batch *b = r->batch;
+    while (r->m->plan->is_bidirectional && i + 1 < b->n_rows && b->seq[i + 1] == b->seq[i]) {
+        i++;
+    }
+    return b->pos[i];
+}
+
 /* One head of one row: softmax over the visible positions. Two passes, so that no score is kept. */
 static void attend(const struct run *r, int32_t i, uint32_t h)
 {
@@ -271,7 +343,7 @@ static void attend(const struct run *r, int32_t i, uint32_t h)
     const struct plan_step *s = r->step;
     uint32_t d = p->head_dim, kv_head = h / (p->n_heads / p->n_kv_heads);
     const float *q = row_of(r, s->src, i) + h * d;
-    int32_t pos = r->batch->pos[i];
+    int32_t pos = last_visible(r, i);
     int32_t first = s->window > 0 && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
     double max = -INFINITY, sum = 0, acc[PLAN_MAX_HEAD] = {0};
     for (int pass = 0; pass < 2; pass++) {
@@ -391,7 +463,7 @@ static void run_step(const struct run *r, int from, int to, float *scratch)
     const struct plan_step *s = r->step;
     switch (s->op) {
     case PLAN_EMBED:
-        run_embed(r, from, to);
+        run_embed(r, from, to, scratch);
         break;
     case PLAN_NORM:
         run_norm(r, from, to, scratch);
@@ -425,6 +497,9 @@ static void run_step(const struct run *r, int from, int to, float *scratch)
         for (int i = from; i < to; i++) {
             run_gate(r, i, scratch);
         }
+        break;
+    case PLAN_STATES:
+        run_states(r, from, to);
         break;
     case PLAN_GATHER:
         for (int i = from; i < to; i++) {

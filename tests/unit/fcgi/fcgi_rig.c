@@ -143,16 +143,22 @@ const char *rig_model(uint32_t type)
     return path;
 }
 
-struct engine *rig_engine(void)
+static struct engine *open_engine(const char *path, const char *pooling)
 {
+    struct engine *e;
     struct err_info info = {0};
-    struct engine *e = NULL;
-    const char *path = rig_file("tiny.gguf", NULL, 0);
-    write_model(path, DTYPE_F32);
-    struct engine_config cfg = {.model_path = path, .backend = "ref", .n_threads = 1, .kv_tokens = 4096};
+    struct engine_config cfg = {
+        .model_path = path, .backend = "ref", .n_threads = 1, .kv_tokens = 4096, .pooling = pooling};
     enum err err = engine_open(&cfg, &e, &info);
     ck_assert_msg(err == ERR_OK, "%s: %s", err_code(err), info.text);
     return e;
+}
+
+struct engine *rig_engine(void)
+{
+    const char *path = rig_file("tiny.gguf", NULL, 0);
+    write_model(path, DTYPE_F32);
+    return open_engine(path, NULL);
 }
 
 /* --- the server ------------------------------------------------------------------------------------------------- */
@@ -175,7 +181,7 @@ void rig_stop(void)
     rig_clean();
 }
 
-struct server *rig_serve(bool is_strict, bool is_loading)
+static struct server *serve(struct engine *engine, bool is_strict, bool is_loading)
 {
     static const char chatml[] =
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -183,12 +189,19 @@ struct server *rig_serve(bool is_strict, bool is_loading)
     struct err_info info = {0};
     conf = (struct conf){.body_limit_kib = 256, .ping_s = 1, .strict_api = is_strict};
     server_state = (struct server){.conf = &conf, .model_id = "tiny", .started = 1};
-    served = rig_engine();
+    served = engine;
     ck_assert_msg(chat_template_new(chatml, sizeof chatml - 1, &server_state.chat_template, &info) == ERR_OK, "%s",
                   info.text);
     atomic_store(&server_state.engine, is_loading ? NULL : served);
     rig_listen(route_request, &server_state);
     return &server_state;
+}
+
+struct server *rig_serve(bool is_strict, bool is_loading) { return serve(rig_engine(), is_strict, is_loading); }
+
+struct server *rig_serve_model(const char *path, const char *pooling)
+{
+    return serve(open_engine(path, pooling), false, false);
 }
 
 void rig_unserve(void)

@@ -30,6 +30,8 @@ void rig_stop(void);
 /* The whole API: route_request over rig_engine, with a ChatML template. is_loading: no engine yet. Ends with
  * rig_unserve. */
 struct server *rig_serve(bool is_strict, bool is_loading);
+/* The same over another model, on the ref back end; pooling: engine_config's. */
+struct server *rig_serve_model(const char *path, const char *pooling);
 void rig_unserve(void);
 
 /* What came back. */

@@ -24,6 +24,8 @@ START_TEST(methods_and_paths)
         {"POST", "/v1/chat/completions", "/v1/chat/completions", ""},
         {"POST", "/chat/completions", "/chat/completions", ""},
         {"POST", "/v1/completions", "/v1/completions", ""},
+        {"POST", "/v1/embeddings", "/v1/embeddings", ""},
+        {"POST", "/embeddings", "/embeddings", ""},
         {"POST", "/tokenize", "/tokenize", ""},
         {"POST", "/detokenize", "/detokenize", ""},
         {"GET", "/v1/models", "/v1/models", ""},

@@ -167,7 +167,7 @@ START_TEST(a_layer_has_norms_behind_its_blocks_and_on_its_heads)
 {
     struct options o = {.window = 100, .softcap = 30};
     struct plan *p = build_good(&o);
-    ck_assert_int_eq(p->n_steps, 1 + LAYERS * STEPS + 3);
+    ck_assert_int_eq(p->n_steps, 1 + LAYERS * STEPS + 4);
     ck_assert(p->steps[0].op == PLAN_EMBED && p->steps[0].scale == sqrtf(D));
     plan_buf_id stream = p->steps[0].dst;
     for (uint32_t i = 0; i < LAYERS; i++) {

@@ -184,7 +184,7 @@ static void check_rows(const struct plan *p, bool has_bias)
         {PLAN_MATMUL, PLAN_ADD, "ff", "x"},
     };
     const struct plan_step *s = p->steps;
-    ck_assert_int_eq(p->n_steps, 1 + L * (int)ARRAY_LEN(layer_rows) + 3);
+    ck_assert_int_eq(p->n_steps, 1 + L * (int)ARRAY_LEN(layer_rows) + 4);
     ck_assert(s->op == PLAN_EMBED && s->scale == 1);
     check_weight(p, s->w[0], "token_embd.weight", 0);
     s++;
@@ -213,6 +213,9 @@ static void check_rows(const struct plan *p, bool has_bias)
         check_weight(p, row[6].w[0], "blk.%d.ffn_down.weight", layer);
         ck_assert(row[0].eps == 1e-5f && row[4].eps == 1e-5f);
     }
+    ck_assert(s->op == PLAN_STATES && s->eps == 1e-5f && !s->centers);
+    check_weight(p, s->w[0], "output_norm.weight", 0);
+    s++;
     ck_assert(s[0].op == PLAN_GATHER && s[1].op == PLAN_NORM && s[2].op == PLAN_MATMUL && s[2].epilogue == PLAN_LOGITS);
     check_weight(p, s[1].w[0], "output_norm.weight", 0);
     ck_assert(s[2].scale == 1 && s[2].softcap == 0);

@@ -182,7 +182,6 @@ START_TEST(a_step_that_lacks_something_is_the_builders_mistake)
         }
         s[S_QKV].rope = i == 20 ? PLAN_NONE : i == 21 ? 1 : 0;
         s[S_QKV].layer = i == 22 ? -1 : i == 23 ? 1 : 0;
-        s[S_NORM].bias[0] = 0; /* norms have none: not looked at */
         s[S_GLU].op = i == 24 ? PLAN_OP_COUNT : PLAN_MATMUL;
         s[S_OUT].bias[0] = i == 25 ? N_WEIGHTS : PLAN_NONE;
         check_fails(p, ERR_INTERNAL, "plan");
@@ -224,9 +223,47 @@ START_TEST(a_buffer_of_another_width_is_the_builders_mistake)
     p->steps[S_NORM].adds = true; /* a sum would read what it has just written */
     p->steps[S_NORM].dst = X;
     check_fails(p, ERR_INTERNAL, "adds to the buffer it reads");
+    p = make_plan();
+    p->steps[S_NORM].adds = p->steps[S_NORM].centers = true;
+    check_fails(p, ERR_INTERNAL, "cannot add");
     p = make_plan(); /* a matrix cannot tell whose fault it is: the file's is likelier */
     p->steps[S_DOWN].dst = Q;
     check_fails(p, ERR_BAD_TENSOR_SHAPE, "down");
+}
+END_TEST
+
+START_TEST(what_a_plan_gives_is_found)
+{
+    struct err_info info = {0};
+    struct plan *p = make_plan();
+    ck_assert_int_eq(plan_check(p, &info), ERR_OK);
+    ck_assert(p->has_logits && !p->has_states);
+    plan_free(&p);
+    p = make_plan();
+    p->steps[S_LOGITS] = plan_step_of(PLAN_STATES); /* an encoder's end */
+    p->steps[S_LOGITS].src = LAST;
+    ck_assert_int_eq(plan_check(p, &info), ERR_OK);
+    ck_assert(!p->has_logits && p->has_states);
+    plan_free(&p);
+    p = make_plan();
+    p->steps[S_LOGITS] = plan_step_of(PLAN_STATES);
+    p->steps[S_LOGITS].src = Q; /* states have the model's width */
+    check_fails(p, ERR_INTERNAL, "buffer of width");
+}
+END_TEST
+
+START_TEST(rows_added_to_the_embedding_have_its_width)
+{
+    for (int i = 1; i < 3; i++) {
+        struct plan *p = make_plan();
+        p->n_ctx_train = V;
+        p->steps[S_EMBED].w[i] = W_EMBD;
+        struct err_info info = {0};
+        ck_assert_int_eq(plan_check(p, &info), ERR_OK);
+        p->n_ctx_train = V + (i == 1);
+        p->steps[S_EMBED].w[i] = i == 1 ? W_EMBD : W_DOWN;
+        check_fails(p, ERR_BAD_TENSOR_SHAPE, i == 1 ? "embd" : "down");
+    }
 }
 END_TEST
 
@@ -279,6 +316,8 @@ Suite *plan_suite(void)
     tcase_add_test(c, norms_and_biases_are_f32);
     tcase_add_test(c, a_step_that_lacks_something_is_the_builders_mistake);
     tcase_add_test(c, a_buffer_of_another_width_is_the_builders_mistake);
+    tcase_add_test(c, what_a_plan_gives_is_found);
+    tcase_add_test(c, rows_added_to_the_embedding_have_its_width);
     tcase_add_test(c, plans_grow_and_say_when_they_cannot);
     suite_add_tcase(s, c);
     return s;

@@ -1,0 +1,67 @@
+/* Embeddings: a prompt goes through the scheduler as any other, and comes back as a vector. */
+#include "engine/engine_internal.h"
+
+/* A text on its way. */
+struct engine_embedding {
+    struct sched_seq *seq;
+    bool has_ended;
+    enum err err; /* when it has */
+};
+
+enum err engine_check_embeds(const struct engine *e, struct err_info *info)
+{
+    return e->info.pooling != NULL
+               ? ERR_OK
+               : err_set(info, ERR_UNSUPPORTED_ENDPOINT, "model",
+                         "the model file does not say how states become an embedding: expected the option "
+                         "--pooling mean, cls or last");
+}
+
+enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_embed_params *p,
+                      struct engine_embedding **out, struct err_info *info)
+{
+    *out = NULL;
+    TRY(engine_check_embeds(e, info));
+    TRY(engine_check_prompt(e, ids, n_ids, e->info.n_ctx, info));
+    struct engine_embedding *w = mem_zalloc(sizeof *w, MEM_REQUEST);
+    if (w == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
+    }
+    const struct sched_request r = {.pooling = e->plan->pooling,
+                                    .tokens = ids,
+                                    .n_tokens = (int32_t)n_ids,
+                                    .salt = p->cache_salt,
+                                    .deadline_ns = p->deadline_ns};
+    enum err err = sched_submit(e->sched, &r, &w->seq, info);
+    if (err != ERR_OK) {
+        mem_free(w);
+        return err;
+    }
+    *out = w;
+    return ERR_OK;
+}
+
+enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out)
+{
+    *out = NULL;
+    if (!w->has_ended) {
+        struct sched_event ev;
+        TRY(sched_next(w->seq, timeout_ms, &ev));
+        w->has_ended = true; /* an embedding has one event */
+        w->err = ev.err;
+    }
+    *out = w->err == ERR_OK ? sched_embedding(w->seq) : NULL;
+    return w->err;
+}
+
+void engine_embedding_cancel(struct engine_embedding *w) { sched_cancel(w->seq); }
+
+void engine_embedding_close(struct engine_embedding **embedding)
+{
+    struct engine_embedding *w = *embedding;
+    if (w != NULL) {
+        sched_release(&w->seq);
+        mem_free(w);
+        *embedding = NULL;
+    }
+}

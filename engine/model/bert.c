@@ -1,0 +1,284 @@
+/* Encoders for embeddings: BERT [Devlin 2018] with learned positions and a feed-forward block of one matrix up and one
+ * down, which BGE, E5, GTE, MiniLM and XLM-RoBERTa share; and nomic-bert [Nussbaum 2024, "Nomic Embed"] with RoPE and a
+ * gated block. Norms stand behind the residual sums (post-norm), every row sees its whole text, and there are no
+ * logits. Keys and tensors: llama.cpp b11434, src/models/bert.cpp and nomic-bert.cpp. */
+#include "engine/model/blocks.h"
+#include "engine/model/hf.h"
+
+#include <string.h>
+
+/* LayerNorm of the stream, in place. */
+static enum err add_norm(struct blocks *b, const char *weight, const char *bias, int layer)
+{
+    struct plan_step s = plan_step_of(PLAN_NORM);
+    s.centers = true;
+    s.src = s.dst = b->x;
+    s.eps = b->h.eps;
+    TRY(blocks_bind(b, weight, layer, 1, b->h.n_embd, false, &s.w[0]));
+    TRY(blocks_bind(b, bias, layer, 1, b->h.n_embd, true, &s.bias[0]));
+    return plan_add_step(b->plan, &s);
+}
+
+/* Tokens, positions, the first segment's row; norm. */
+static enum err add_embedding(struct blocks *b, bool has_positions)
+{
+    const struct blocks_hparams *h = &b->h;
+    struct plan_step s = plan_step_of(PLAN_EMBED);
+    s.dst = b->x;
+    TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &s.w[0]));
+    if (has_positions) {
+        TRY(blocks_bind(b, "position_embd.weight", -1, h->n_ctx_train, h->n_embd, false, &s.w[1]));
+    }
+    uint32_t n_types = (uint32_t)MIN_OF(blocks_rows_of(b, "token_types.weight", -1), (uint64_t)PLAN_MAX_VOCAB);
+    if (n_types != 0) {
+        TRY(blocks_bind(b, "token_types.weight", -1, n_types, h->n_embd, false, &s.w[2]));
+    }
+    TRY(plan_add_step(b->plan, &s));
+    return add_norm(b, "token_embd_norm.weight", "token_embd_norm.bias", -1);
+}
+
+/* Q K V, attention over the whole text, output + residual, norm. */
+static enum err add_attention(struct blocks *b, int layer)
+{
+    const struct blocks_hparams *h = &b->h;
+    struct plan_step qkv = plan_step_of(PLAN_MATMUL);
+    qkv.epilogue = PLAN_QKV;
+    qkv.layer = layer;
+    qkv.src = b->x;
+    qkv.dst = b->q;
+    qkv.rope = b->rope;
+    TRY(blocks_bind_qkv(b, layer, &qkv));
+    TRY(plan_add_step(b->plan, &qkv));
+    struct plan_step att = plan_step_of(PLAN_ATTENTION);
+    att.layer = layer;
+    att.src = b->q;
+    att.dst = b->att;
+    att.scale = b->style.attn_scale;
+    TRY(plan_add_step(b->plan, &att));
+    struct plan_step out = plan_step_of(PLAN_MATMUL);
+    out.epilogue = PLAN_ADD;
+    out.src = b->att;
+    out.dst = b->x;
+    TRY(blocks_bind(b, "blk.%d.attn_output.weight", layer, h->n_embd, h->n_heads * h->head_dim, false, &out.w[0]));
+    TRY(blocks_bind(b, "blk.%d.attn_output.bias", layer, 1, h->n_embd, true, &out.bias[0]));
+    TRY(plan_add_step(b->plan, &out));
+    return add_norm(b, "blk.%d.attn_output_norm.weight", "blk.%d.attn_output_norm.bias", layer);
+}
+
+/* up (gated or not), down + residual, norm. */
+static enum err add_feed_forward(struct blocks *b, int layer, bool is_gated)
+{
+    const struct blocks_hparams *h = &b->h;
+    struct plan_step up = plan_step_of(PLAN_MATMUL);
+    up.epilogue = is_gated ? PLAN_GLU : PLAN_ACT;
+    up.act = is_gated ? PLAN_SILU : PLAN_GELU;
+    up.src = b->x;
+    up.dst = b->ff;
+    int at = is_gated; /* of the matrix up */
+    if (is_gated) {
+        TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, h->n_ff, h->n_embd, false, &up.w[0]));
+    }
+    TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, h->n_ff, h->n_embd, false, &up.w[at]));
+    TRY(blocks_bind(b, "blk.%d.ffn_up.bias", layer, 1, h->n_ff, true, &up.bias[at]));
+    TRY(plan_add_step(b->plan, &up));
+    struct plan_step down = plan_step_of(PLAN_MATMUL);
+    down.epilogue = PLAN_ADD;
+    down.src = b->ff;
+    down.dst = b->x;
+    TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, h->n_ff, false, &down.w[0]));
+    TRY(blocks_bind(b, "blk.%d.ffn_down.bias", layer, 1, h->n_embd, true, &down.bias[0]));
+    TRY(plan_add_step(b->plan, &down));
+    return add_norm(b, "blk.%d.layer_output_norm.weight", "blk.%d.layer_output_norm.bias", layer);
+}
+
+static enum err add_bufs(struct blocks *b)
+{
+    uint32_t width = b->h.n_heads * b->h.head_dim;
+    TRY(plan_add_buf(b->plan, "x", b->h.n_embd, &b->x));
+    TRY(plan_add_buf(b->plan, "q", width, &b->q));
+    TRY(plan_add_buf(b->plan, "att", width, &b->att));
+    return plan_add_buf(b->plan, "ff", b->h.n_ff, &b->ff);
+}
+
+/* has_positions: learned ones, else RoPE. */
+static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gated)
+{
+    b->centers = true;
+    TRY(blocks_read_hparams(b));
+    if (!b->plan->is_bidirectional || b->plan->moe.n_experts != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
+                       "%s: expected attention.causal false and no experts, found another", b->arch);
+    }
+    b->style.is_neox = true;
+    if (has_positions) {
+        static const float none;
+        TRY(plan_add_rope(b->plan, &(struct plan_rope){.mscale = 1.0f, .inv_freq = &none}, &b->rope));
+    } else {
+        TRY(blocks_add_ropes(b));
+    }
+    TRY(add_bufs(b));
+    TRY(add_embedding(b, has_positions));
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        TRY(add_attention(b, (int)i));
+        TRY(add_feed_forward(b, (int)i, is_gated));
+    }
+    struct plan_step states = plan_step_of(PLAN_STATES);
+    states.src = b->x;
+    return plan_add_step(b->plan, &states);
+}
+
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "bert", .n_ctx = n_ctx, .plan = p, .info = info};
+    return build_encoder(&b, true, false);
+}
+
+static enum err build_nomic(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "nomic-bert", .n_ctx = n_ctx, .plan = p, .info = info};
+    return build_encoder(&b, false, true);
+}
+
+/* --- as SafeTensors folders --------------------------------------------------------------------------------------- */
+
+/* What the builders take for granted. */
+static enum err finish(struct hf *h, const char *act)
+{
+    char key[128];
+    const char *found = json_string_value(json_read_get(h->config, "hidden_act"));
+    if (found == NULL || strcmp(found, act) != 0) {
+        return err_set(h->info, ERR_BAD_CONFIG, "hidden_act", "config.json: hidden_act: expected %s, found '%.64s'",
+                       act, found != NULL ? found : "");
+    }
+    gguf_build_bool(&h->b, hf_key(h, "attention.causal", key), false);
+    return ERR_OK;
+}
+
+static enum err finish_bert(struct hf *h)
+{
+    const char *positions = json_string_value(json_read_get(h->config, "position_embedding_type"));
+    if (positions != NULL && strcmp(positions, "absolute") != 0) {
+        return err_set(h->info, ERR_BAD_CONFIG, "position_embedding_type",
+                       "config.json: position_embedding_type: expected absolute, found '%.64s'", positions);
+    }
+    return finish(h, "gelu");
+}
+
+/* Of the makers' variants, what this plan does not compute. */
+static enum err finish_nomic(struct hf *h)
+{
+    static const char *const refused[] = {"moe_every_n_layers", "prenorm", "rotary_emb_interleaved",
+                                          "rotary_scaling_factor"};
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        const json_t *v = json_read_get(h->config, refused[i]);
+        if (json_is_true(v) || json_number_value(v) != 0) {
+            return err_set(h->info, ERR_BAD_CONFIG, refused[i], "config.json: %s: expected none, found %s", refused[i],
+                           json_read_type_name(v));
+        }
+    }
+    const char *act = json_string_value(json_read_get(h->config, "hidden_act"));
+    return finish(h, act != NULL && strcmp(act, "swiglu") == 0 ? "swiglu" : "silu");
+}
+
+/* As the model's makers wrote it before transformers knew it. Of two lengths the one it was trained for comes first. */
+static const struct hf_alias hf_nomic_aliases[] = {
+    {"hidden_size", "n_embd"},
+    {"num_hidden_layers", "n_layer"},
+    {"num_attention_heads", "n_head"},
+    {"intermediate_size", "n_inner"},
+    {"max_position_embeddings", "max_trained_positions"},
+    {"max_position_embeddings", "n_positions"},
+    {"layer_norm_eps", "layer_norm_epsilon"},
+    {"hidden_act", "activation_function"},
+    {"rope_theta", "rotary_emb_base"},
+    {"partial_rotary_factor", "rotary_emb_fraction"},
+    {NULL, NULL},
+};
+
+static const struct hf_key hf_keys[] = {
+    {"layer_norm_eps", "attention.layer_norm_epsilon", HF_F32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_name hf_bert_names[] = {
+    {"embeddings.word_embeddings.weight", "token_embd.weight", HF_SAME},
+    {"embeddings.position_embeddings.weight", "position_embd.weight", HF_SAME},
+    {"embeddings.token_type_embeddings.weight", "token_types.weight", HF_SAME},
+    {"embeddings.LayerNorm.weight", "token_embd_norm.weight", HF_SAME},
+    {"embeddings.LayerNorm.bias", "token_embd_norm.bias", HF_SAME},
+    {"encoder.layer.{}.attention.self.query.weight", "blk.{}.attn_q.weight", HF_SAME},
+    {"encoder.layer.{}.attention.self.query.bias", "blk.{}.attn_q.bias", HF_SAME},
+    {"encoder.layer.{}.attention.self.key.weight", "blk.{}.attn_k.weight", HF_SAME},
+    {"encoder.layer.{}.attention.self.key.bias", "blk.{}.attn_k.bias", HF_SAME},
+    {"encoder.layer.{}.attention.self.value.weight", "blk.{}.attn_v.weight", HF_SAME},
+    {"encoder.layer.{}.attention.self.value.bias", "blk.{}.attn_v.bias", HF_SAME},
+    {"encoder.layer.{}.attention.output.dense.weight", "blk.{}.attn_output.weight", HF_SAME},
+    {"encoder.layer.{}.attention.output.dense.bias", "blk.{}.attn_output.bias", HF_SAME},
+    {"encoder.layer.{}.attention.output.LayerNorm.weight", "blk.{}.attn_output_norm.weight", HF_SAME},
+    {"encoder.layer.{}.attention.output.LayerNorm.bias", "blk.{}.attn_output_norm.bias", HF_SAME},
+    {"encoder.layer.{}.intermediate.dense.weight", "blk.{}.ffn_up.weight", HF_SAME},
+    {"encoder.layer.{}.intermediate.dense.bias", "blk.{}.ffn_up.bias", HF_SAME},
+    {"encoder.layer.{}.output.dense.weight", "blk.{}.ffn_down.weight", HF_SAME},
+    {"encoder.layer.{}.output.dense.bias", "blk.{}.ffn_down.bias", HF_SAME},
+    {"encoder.layer.{}.output.LayerNorm.weight", "blk.{}.layer_output_norm.weight", HF_SAME},
+    {"encoder.layer.{}.output.LayerNorm.bias", "blk.{}.layer_output_norm.bias", HF_SAME},
+    {NULL, NULL, HF_SAME},
+};
+
+/* As the model's makers name them, and transformers 5 saves them. */
+static const struct hf_name hf_nomic_names[] = {
+    {"embeddings.word_embeddings.weight", "token_embd.weight", HF_SAME},
+    {"embeddings.token_type_embeddings.weight", "token_types.weight", HF_SAME},
+    {"emb_ln.weight", "token_embd_norm.weight", HF_SAME},
+    {"emb_ln.bias", "token_embd_norm.bias", HF_SAME},
+    {"encoder.layers.{}.attn.Wqkv.weight", "blk.{}.attn_qkv.weight", HF_SAME},
+    {"encoder.layers.{}.attn.out_proj.weight", "blk.{}.attn_output.weight", HF_SAME},
+    {"encoder.layers.{}.norm1.weight", "blk.{}.attn_output_norm.weight", HF_SAME},
+    {"encoder.layers.{}.norm1.bias", "blk.{}.attn_output_norm.bias", HF_SAME},
+    {"encoder.layers.{}.mlp.fc11.weight", "blk.{}.ffn_up.weight", HF_SAME},
+    {"encoder.layers.{}.mlp.fc12.weight", "blk.{}.ffn_gate.weight", HF_SAME},
+    {"encoder.layers.{}.mlp.fc2.weight", "blk.{}.ffn_down.weight", HF_SAME},
+    {"encoder.layers.{}.norm2.weight", "blk.{}.layer_output_norm.weight", HF_SAME},
+    {"encoder.layers.{}.norm2.bias", "blk.{}.layer_output_norm.bias", HF_SAME},
+    {NULL, NULL, HF_SAME},
+};
+
+static const char *const hf_bert_architectures[] = {"BertModel", "BertForMaskedLM", NULL};
+static const char *const hf_nomic_architectures[] = {"NomicBertModel", NULL};
+
+static const struct hf_family hf_bert = {
+    .architectures = hf_bert_architectures,
+    .arch = "bert",
+    .prefix = "bert.",
+    .keys = hf_keys,
+    .names = hf_bert_names,
+    .finish = finish_bert,
+};
+
+static const struct hf_family hf_nomic = {
+    .architectures = hf_nomic_architectures,
+    .arch = "nomic-bert",
+    .aliases = hf_nomic_aliases,
+    .keys = hf_keys,
+    .names = hf_nomic_names,
+    .finish = finish_nomic,
+};
+
+static const struct hf_family *const bert_hf[] = {&hf_bert, NULL};
+static const struct hf_family *const nomic_hf[] = {&hf_nomic, NULL};
+
+const struct model_family model_bert = {
+    .name = "bert",
+    .members = "BERT, BGE, E5, GTE, MiniLM, XLM-RoBERTa; for embeddings",
+    .arch = "bert",
+    .hf = bert_hf,
+    .build = build,
+};
+
+const struct model_family model_nomic_bert = {
+    .name = "nomic-bert",
+    .members = "Nomic Embed Text v1, v1.5; for embeddings",
+    .arch = "nomic-bert",
+    .hf = nomic_hf,
+    .build = build_nomic,
+};

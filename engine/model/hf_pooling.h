@@ -1,0 +1,11 @@
+/* How a folder's states become embeddings, as sentence-transformers describes it beside the model. Threads: pure
+ * functions. */
+#ifndef INFCGI_MODEL_HF_POOLING_H
+#define INFCGI_MODEL_HF_POOLING_H
+
+#include "engine/model/hf.h"
+
+/* pooling_type from 1_Pooling/config.json, when there is one. ERR_BAD_CONFIG names what is not supported. */
+MUST_CHECK enum err hf_add_pooling(struct hf *h);
+
+#endif

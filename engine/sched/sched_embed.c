@@ -1,0 +1,45 @@
+/* Embeddings: states of rows are summed up in the order of the rows, in double, so that the bits do not depend on how a
+ * prompt is cut into batches; then brought to length 1. */
+#include "engine/sched/sched_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+bool sched_wants_state(const struct sched_seq *q, int32_t at)
+{
+    return q->pooling == PLAN_POOL_MEAN || (q->pooling == PLAN_POOL_CLS && at == 0) ||
+           (q->pooling == PLAN_POOL_LAST && at == q->n_prompt - 1);
+}
+
+/* is_first: the batch held the first row, perhaps not for the first time. */
+void sched_pool_states(struct sched *s, struct sched_seq *q, bool is_first)
+{
+    size_t n = (size_t)s->cfg.n_embd;
+    if (q->pooling != PLAN_POOL_NONE && is_first) {
+        memset(q->pooled, 0, n * sizeof *q->pooled);
+    }
+    for (int32_t i = q->i_states; i < q->i_states + q->n_states; i++) {
+        const float *state = s->states + (size_t)i * n;
+        for (size_t k = 0; k < n; k++) {
+            q->pooled[k] += state[k];
+        }
+    }
+}
+
+enum err sched_finish_embedding(struct sched *s, struct sched_seq *q)
+{
+    size_t n = (size_t)s->cfg.n_embd;
+    double sum = 0;
+    for (size_t k = 0; k < n; k++) {
+        sum += q->pooled[k] * q->pooled[k];
+    }
+    if (!isfinite(sum)) {
+        return ERR_NUMERICAL;
+    }
+    for (size_t k = 0; k < n; k++) { /* a mean and a sum have the same direction */
+        q->embedding[k] = sum > 0 ? (float)(q->pooled[k] / sqrt(sum)) : 0;
+    }
+    return ERR_OK;
+}
+
+const float *sched_embedding(const struct sched_seq *q) { return q->embedding; }

@@ -1,0 +1,28 @@
+/* Texts of a request, as text or token ids: `prompt` of completions, `input` of embeddings. Threads: pure functions. */
+#ifndef INFCGI_FCGI_API_PROMPTS_H
+#define INFCGI_FCGI_API_PROMPTS_H
+
+#include "fcgi/json_in.h"
+#include "fcgi/route.h"
+
+/* Tokenised; zero-initialise. */
+struct prompts {
+    int32_t **ids; /* [n], owned */
+    size_t *n_ids; /* [n] */
+    size_t n;
+};
+
+struct prompts_rule {
+    const char *field;
+    size_t max;         /* texts in one request */
+    bool refuses_empty; /* texts of no bytes or no tokens, whatever special tokens the vocabulary would add */
+};
+
+/* Reads `field` of root: a string, an array of strings, an array of token ids, or an array of such arrays.
+ * ERR_MISSING_PARAMETER, ERR_INVALID_TYPE, ERR_INVALID_VALUE with info->where the field or its element; ERR_NOMEM.
+ * prompts_fini frees in any case. */
+MUST_CHECK enum err prompts_read(struct prompts *p, const struct call *c, const json_t *root,
+                                 const struct prompts_rule *rule, struct err_info *info);
+void prompts_fini(struct prompts *p);
+
+#endif

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Makes the golden models that give embeddings: tiny encoders and a decoder of random weights, as transformers saves them
+and as llama.cpp's converter makes GGUF files of them, with the embeddings that transformers' states give in float32.
+
+    as make_families.py, but: v/bin/python tests/golden/make_embeddings.py PEER tests/golden/models [NAME ...]
+
+For each model: NAME.hf, the folder as transformers saves it with sentence-transformers' description of the pooling,
+NAME.gguf, and NAME.expect.gguf: for each prompt the ids and the embedding, pooled and of length 1.
+"""
+import json
+import sys
+from pathlib import Path
+
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]) / "gguf-py")]  # the converter, and its own version of gguf
+
+# ruff: noqa: E402
+import numpy as np
+import torch
+import transformers as hf
+from conversion.base import gguf
+import conversion
+
+from make_families import bf16
+from make_golden import PROMPT_LENGTHS, VOCAB, rope, write_expected, write_tokenizer
+
+ENCODER = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, vocab_size=VOCAB, max_position_embeddings=128,
+               type_vocab_size=2, pad_token_id=258, attn_implementation="eager")
+DECODER = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, vocab_size=VOCAB, max_position_embeddings=512,
+               num_attention_heads=4, num_key_value_heads=2, bos_token_id=256, eos_token_id=257, pad_token_id=258,
+               attn_implementation="eager")
+
+# The name begins with the architecture that GGUF files name, and ends with the pooling. How a layer is named may differ
+# from what the converter knows: then its tensors are renamed.
+MODELS = {
+    "bert-cls": lambda: hf.BertModel(hf.BertConfig(**ENCODER, num_attention_heads=4), add_pooling_layer=False),
+    "bert-mean": lambda: hf.BertModel(hf.BertConfig(**{**ENCODER, "hidden_size": 60}, num_attention_heads=3),
+                                      add_pooling_layer=False),
+    "nomic-bert-mean": lambda: hf.NomicBertModel(hf.NomicBertConfig(
+        **ENCODER, num_attention_heads=3, rope_parameters=rope(theta=1000.0)), add_pooling_layer=False),
+    "qwen3-last": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(
+        **DECODER, head_dim=20, rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
+}
+MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
+
+
+def spread_out(model, gen):
+    """Larger weights than the default initialisation: attention that attends."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            is_norm = "norm" in name.lower() and name.endswith("weight")
+            is_query = any(part in name for part in ("query.weight", "key.weight", "q_proj.weight", "k_proj.weight"))
+            noise = torch.randn(p.shape, generator=gen)
+            p.copy_(1 + 0.2 * noise if is_norm else (0.35 if is_query else 0.15) * noise)
+
+
+def embed(model, ids, pooling):
+    states = (model.model if hasattr(model, "lm_head") else model)(ids).last_hidden_state[0].double()
+    pooled = {"mean": states.mean(0), "cls": states[0], "last": states[-1]}[pooling]
+    return (pooled / pooled.norm()).float().numpy()
+
+
+def describe_pooling(folder, pooling, width):
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+    (folder / "modules.json").write_text(json.dumps([
+        {"idx": i, "name": str(i), "path": path, "type": "sentence_transformers.models." + kind}
+        for i, (kind, path) in enumerate(modules)], indent=2))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling/config.json").write_text(json.dumps(
+        {"word_embedding_dimension": width, **{key: name == pooling for name, key in MODES.items()}}, indent=2))
+
+
+NOMIC = {  # as transformers names its tensors, and as the files of the model's makers do, which the converter reads
+    "embeddings.LayerNorm": "emb_ln", "layers.": "encoder.layers.", "self_attn.o_proj": "attn.out_proj",
+    "post_attention_layernorm": "norm1", "post_mlp_layernorm": "norm2", "mlp.gate_proj": "mlp.fc12",
+    "mlp.up_proj": "mlp.fc11", "mlp.down_proj": "mlp.fc2",
+}
+
+
+def write_nomic(model, path, pooling):
+    """The converter takes no tiny ones (it checks for the lengths of those that were published): by hand."""
+    c = model.config
+    out = gguf.GGUFWriter(path, "nomic-bert")
+    out.add_block_count(c.num_hidden_layers)
+    out.add_context_length(c.max_position_embeddings)
+    out.add_embedding_length(c.hidden_size)
+    out.add_feed_forward_length(c.intermediate_size)
+    out.add_head_count(c.num_attention_heads)
+    out.add_layer_norm_eps(c.layer_norm_eps)
+    out.add_rope_freq_base(c.rope_parameters["rope_theta"])
+    out.add_causal_attention(False)
+    out.add_pooling_type({"mean": gguf.PoolingType.MEAN, "cls": gguf.PoolingType.CLS}[pooling])
+    out.add_token_type_count(c.type_vocab_size)
+    write_tokenizer(out)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.NOMIC_BERT, c.num_hidden_layers)
+    state = dict(model.state_dict())
+    for i in range(c.num_hidden_layers):  # one matrix in the makers' files
+        parts = [state.pop(f"layers.{i}.self_attn.{p}_proj.weight") for p in "qkv"]
+        state[f"encoder.layers.{i}.attn.Wqkv.weight"] = torch.cat(parts)
+    for name, value in state.items():
+        for ours, theirs in NOMIC.items():
+            name = name.replace(ours, theirs) if theirs not in name else name
+        target = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        w = value.float().numpy()
+        kind = gguf.GGMLQuantizationType.F32 if w.ndim == 1 or "token_types" in target else gguf.GGMLQuantizationType.BF16
+        out.add_tensor(target, gguf.quants.quantize(w, kind), raw_dtype=kind)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def convert(folder, out):
+    hparams = conversion.ModelBase.load_hparams(folder, False)
+    arch = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
+    model = conversion.get_model_class(arch)(folder, gguf.LlamaFileType.MOSTLY_BF16, Path(out), eager=True)
+
+    def set_vocab():
+        if arch == "BertModel":
+            model.vocab_size = VOCAB
+            model.gguf_writer.add_token_type_count(hparams["type_vocab_size"])
+        write_tokenizer(model.gguf_writer)
+    model.set_vocab = set_vocab
+    with torch.inference_mode():
+        model.write()
+
+
+def main():
+    folder, wanted = sys.argv[2], sys.argv[3:]
+    for number, (name, make) in enumerate(MODELS.items()):
+        if wanted and name not in wanted:
+            continue
+        seed, pooling = 200000 + number, name.rsplit("-", 1)[1]
+        rng = np.random.default_rng(seed)
+        model = make().float().eval()
+        spread_out(model, torch.Generator().manual_seed(seed))
+        bf16(model)
+        prompts = []
+        with torch.no_grad():
+            for n in PROMPT_LENGTHS:
+                ids = torch.from_numpy(rng.integers(0, VOCAB, (1, n)))
+                prompts.append({"ids": ids[0].numpy().astype(np.int32), "embedding": embed(model, ids, pooling)})
+        write_expected(f"{folder}/{name}.expect.gguf", prompts)
+        saved = Path(folder, f"{name}.hf")
+        inner = model.model if hasattr(model, "lm_head") else model  # what sentence-transformers saves
+        inner.to(torch.bfloat16).save_pretrained(saved)
+        describe_pooling(saved, pooling, model.config.hidden_size)
+        Path(saved, "generation_config.json").unlink(missing_ok=True)
+        if name.startswith("nomic"):
+            write_nomic(model, f"{folder}/{name}.gguf", pooling)
+        else:
+            convert(saved, f"{folder}/{name}.gguf")
+        print(f"{name}: seed {seed}")
+
+
+if __name__ == "__main__":
+    main()

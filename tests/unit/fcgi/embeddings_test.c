@@ -1,0 +1,392 @@
+/* POST /v1/embeddings over an encoder of the golden models, whose embeddings transformers computed, and over the tiny
+ * decoder. */
+#include "engine/base/mem.h"
+#include "engine/format/gguf.h"
+#include "fcgi/route.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+Suite *embeddings_suite(void);
+
+enum { WIDTH = 48, N_CTX = 128, VOCAB = 288, MAX_WIDTH = 64 };
+
+#define URL     "/v1/embeddings"
+#define ENCODER "tests/golden/models/bert-cls.gguf"
+#define EXPECT  "tests/golden/models/bert-cls.expect.gguf"
+
+static struct rig_reply got;
+static json_t *answer;
+
+static void setup_encoder(void) { rig_serve_model(ENCODER, NULL); }
+static void setup_decoder(void) { rig_serve(false, false); }
+
+static void forget(void)
+{
+    rig_reply_fini(&got);
+    json_decref(answer);
+    got = (struct rig_reply){0};
+    answer = NULL;
+}
+
+static void teardown(void)
+{
+    forget();
+    rig_unserve();
+}
+
+static int post(const char *uri, const char *body)
+{
+    forget();
+    rig_call("POST", uri, NULL, body, strlen(body), &got);
+    ck_assert_msg(got.has_end && got.body != NULL, "%s: cut off", uri);
+    answer = json_loadb(got.body, got.n_body, 0, NULL);
+    ck_assert_ptr_nonnull(answer);
+    return got.status;
+}
+
+static void refuse(const char *uri, const char *body, const char *code, const char *param)
+{
+    int status = post(uri, body);
+    const json_t *e = json_object_get(answer, "error"), *where = json_object_get(e, "param");
+    ck_assert_msg(status == 400 && strcmp(json_string_value(json_object_get(e, "code")), code) == 0, "%.100s: %s", body,
+                  got.body);
+    ck_assert_msg(json_is_string(where) && strcmp(json_string_value(where), param) == 0, "%.100s: %s", body, got.body);
+}
+
+static json_t *data_at(size_t i) { return json_array_get(json_object_get(answer, "data"), i); }
+
+/* Vector i of the answer; returns how long it is. */
+static size_t numbers_at(size_t i, float *out)
+{
+    const json_t *v = json_object_get(data_at(i), "embedding");
+    size_t n = json_array_size(v);
+    ck_assert_msg(json_is_array(v) && n <= MAX_WIDTH, "%.300s", got.body);
+    ck_assert_int_eq(json_integer_value(json_object_get(data_at(i), "index")), (json_int_t)i);
+    for (size_t k = 0; k < n; k++) {
+        out[k] = (float)json_number_value(json_array_get(v, k));
+    }
+    return n;
+}
+
+static double length_of(const float *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)x[i] * x[i];
+    }
+    return sqrt(sum);
+}
+
+static json_int_t usage(const char *what)
+{
+    return json_integer_value(json_object_get(json_object_get(answer, "usage"), what));
+}
+
+/* The four prompts of the golden set in one request, as token ids. */
+START_TEST(an_encoder_gives_the_references_embeddings)
+{
+    struct gguf *g;
+    struct err_info info = {0};
+    ck_assert_msg(gguf_open(EXPECT, &g, &info) == ERR_OK, "%s", info.text);
+    struct buf body;
+    buf_init(&body, 0, MEM_GENERAL);
+    buf_puts(&body, "{\"model\":\"tiny\",\"input\":[");
+    const float *expected[4];
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "prompt.%d.ids", i);
+        const struct gguf_tensor *ids = gguf_find_tensor(g, name);
+        snprintf(name, sizeof name, "prompt.%d.embedding", i);
+        expected[i] = gguf_find_tensor(g, name)->data;
+        for (uint64_t k = 0; k < ids->dims[0]; k++) {
+            buf_printf(&body, "%s%d", k == 0 ? i == 0 ? "[" : ",[" : ",", ((const int32_t *)ids->data)[k]);
+        }
+        buf_putc(&body, ']');
+    }
+    buf_puts(&body, "]}");
+    buf_putc(&body, '\0');
+    ck_assert_msg(post(URL, body.data) == 200, "%s", got.body);
+    ck_assert_str_eq(json_string_value(json_object_get(answer, "object")), "list");
+    ck_assert_str_eq(json_string_value(json_object_get(answer, "model")), "tiny");
+    ck_assert_str_eq(json_string_value(json_object_get(data_at(0), "object")), "embedding");
+    ck_assert_uint_eq(json_array_size(json_object_get(answer, "data")), 4);
+    ck_assert(usage("prompt_tokens") == 1 + 7 + 33 + 70 && usage("total_tokens") == 1 + 7 + 33 + 70);
+    for (size_t i = 0; i < 4; i++) {
+        float x[MAX_WIDTH];
+        double worst = 0;
+        ck_assert_uint_eq(numbers_at(i, x), WIDTH);
+        for (size_t k = 0; k < WIDTH; k++) {
+            worst = fmax(worst, fabs((double)x[k] - expected[i][k]));
+        }
+        ck_assert_msg(worst < 1e-5, "text %zu: off by %g", i, worst);
+        ck_assert(fabs(length_of(x, WIDTH) - 1) < 1e-6);
+    }
+    buf_fini(&body);
+    gguf_close(&g);
+}
+END_TEST
+
+static const unsigned char *from_base64(const char *text, size_t *n)
+{
+    static unsigned char bytes[MAX_WIDTH * 4 + 3];
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint32_t v = 0;
+    int bits = 0;
+    ck_assert_uint_eq(strlen(text) % 4, 0);
+    for (*n = 0; *text != '\0' && *text != '='; text++) {
+        ck_assert(strchr(digits, *text) != NULL && *n < sizeof bytes);
+        v = v << 6 | (uint32_t)(strchr(digits, *text) - digits);
+        bits += 6;
+        if (bits >= 8) {
+            bits -= 8;
+            bytes[(*n)++] = (unsigned char)(v >> bits);
+        }
+    }
+    return bytes;
+}
+
+START_TEST(formats_and_dimensions_hold_the_same_numbers)
+{
+    for (int dimensions = 46; dimensions <= WIDTH; dimensions++) { /* with each number of '=' */
+        char body[128];
+        float x[MAX_WIDTH], all[MAX_WIDTH], y[MAX_WIDTH];
+        ck_assert_int_eq(post(URL, "{\"input\":\"some words\",\"encoding_format\":\"float\"}"), 200);
+        ck_assert_uint_eq(numbers_at(0, all), WIDTH);
+        snprintf(body, sizeof body, "{\"input\":\"some words\",\"dimensions\":%d}", dimensions);
+        ck_assert_int_eq(post(URL, body), 200);
+        size_t n = numbers_at(0, x), n_bytes;
+        ck_assert_uint_eq(n, (size_t)dimensions);
+        double part = length_of(all, n);
+        for (size_t k = 0; k < n; k++) {
+            ck_assert(fabs(x[k] - all[k] / part) < 1e-6);
+        }
+        snprintf(body, sizeof body, "{\"input\":\"some words\",\"dimensions\":%d,\"encoding_format\":\"base64\"}",
+                 dimensions);
+        ck_assert_int_eq(post(URL, body), 200);
+        const unsigned char *bytes = from_base64(json_string_value(json_object_get(data_at(0), "embedding")), &n_bytes);
+        ck_assert_uint_eq(n_bytes, n * 4);
+        for (size_t k = 0; k < n; k++) {
+            uint32_t v = (uint32_t)bytes[4 * k] | (uint32_t)bytes[4 * k + 1] << 8 | (uint32_t)bytes[4 * k + 2] << 16 |
+                         (uint32_t)bytes[4 * k + 3] << 24;
+            memcpy(&y[k], &v, sizeof v);
+        }
+        ck_assert_msg(memcmp(x, y, n * sizeof *x) == 0, "%d numbers: the formats differ", dimensions);
+    }
+}
+END_TEST
+
+/* More texts than the engine takes of a request at a time, and than the queue holds: each as if it were alone. */
+START_TEST(many_texts_are_answered_in_order)
+{
+    enum { N = 300 };
+    struct buf body;
+    buf_init(&body, 0, MEM_GENERAL);
+    buf_puts(&body, "{\"input\":[");
+    for (int i = 0; i < N; i++) {
+        buf_printf(&body, "%s\"%.*s\"", i == 0 ? "" : ",", 1 + i % 5, i % 2 == 0 ? "abcdef" : "uvwxyz");
+    }
+    buf_puts(&body, "]}");
+    buf_putc(&body, '\0');
+    ck_assert_int_eq(post(URL, body.data), 200);
+    buf_fini(&body);
+    ck_assert_uint_eq(json_array_size(json_object_get(answer, "data")), N);
+    static float all[N][MAX_WIDTH];
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_uint_eq(numbers_at(i, all[i]), WIDTH);
+    }
+    for (int i = 0; i < 10; i++) {
+        char one[64];
+        float x[MAX_WIDTH];
+        snprintf(one, sizeof one, "{\"input\":\"%.*s\"}", 1 + i % 5, i % 2 == 0 ? "abcdef" : "uvwxyz");
+        ck_assert_int_eq(post(URL, one), 200);
+        numbers_at(0, x);
+        for (int k = i; k < N; k += 10) {
+            ck_assert_msg(memcmp(all[k], x, WIDTH * sizeof *x) == 0, "text %d differs from what it gives alone", k);
+        }
+    }
+}
+END_TEST
+
+START_TEST(bad_requests)
+{
+    static const struct {
+        const char *fields, *code, *param;
+    } cases[] = {
+        {"\"model\":\"tiny\"", "missing_required_parameter", "input"},
+        {"\"input\":null", "missing_required_parameter", "input"},
+        {"\"input\":5", "invalid_type", "input"},
+        {"\"input\":{}", "invalid_type", "input"},
+        {"\"input\":\"\"", "invalid_value", "input"},
+        {"\"input\":[]", "invalid_value", "input"},
+        {"\"input\":[\"a\",\"\"]", "invalid_value", "input"},
+        {"\"input\":[[]]", "invalid_value", "input"},
+        {"\"input\":[[1],[]]", "invalid_value", "input"},
+        {"\"input\":[\"a\",5]", "invalid_type", "input"},
+        {"\"input\":[1,\"a\"]", "invalid_type", "input[1]"},
+        {"\"input\":[1,288]", "invalid_value", "input[1]"},
+        {"\"input\":[-1]", "invalid_value", "input[0]"},
+        {"\"input\":[1.5]", "invalid_type", "input"},
+        {"\"input\":\"a\",\"encoding_format\":\"hex\"", "invalid_value", "encoding_format"},
+        {"\"input\":\"a\",\"encoding_format\":5", "invalid_type", "encoding_format"},
+        {"\"input\":\"a\",\"dimensions\":0", "invalid_value", "dimensions"},
+        {"\"input\":\"a\",\"dimensions\":49", "invalid_value", "dimensions"},
+        {"\"input\":\"a\",\"dimensions\":\"8\"", "invalid_type", "dimensions"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char body[160];
+        snprintf(body, sizeof body, "{%s}", cases[i].fields);
+        refuse(URL, body, cases[i].code, cases[i].param);
+    }
+    struct buf many;
+    buf_init(&many, 0, MEM_GENERAL);
+    for (int i = 0; i < 2049; i++) {
+        buf_puts(&many, i == 0 ? "{\"input\":[\"a\"" : ",\"a\"");
+    }
+    buf_puts(&many, "]}");
+    buf_putc(&many, '\0');
+    refuse(URL, many.data, "invalid_value", "input");
+    buf_fini(&many);
+    char text[N_CTX + 32];
+    snprintf(text, sizeof text, "{\"input\":\"%0*d\"}", N_CTX + 1, 0);
+    refuse(URL, text, "context_length_exceeded", "input");
+    ck_assert_msg(strstr(got.body, "128") != NULL && strstr(got.body, "129") != NULL, "%s", got.body);
+    snprintf(text, sizeof text, "{\"input\":\"%0*d\"}", N_CTX, 0);
+    ck_assert_int_eq(post(URL, text), 200);
+    ck_assert_int_eq(post(URL, "{\"model\":\"other\",\"input\":\"a\"}"), 404);
+}
+END_TEST
+
+START_TEST(an_encoder_does_not_generate)
+{
+    static const char chat[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}";
+    refuse("/v1/chat/completions", chat, "unsupported_endpoint", "model");
+    ck_assert_msg(strstr(got.body, URL) != NULL, "%s", got.body);
+    refuse("/v1/completions", "{\"prompt\":\"a\"}", "unsupported_endpoint", "model");
+}
+END_TEST
+
+/* Serves another engine from now on; returns the one before. */
+static struct engine *swap_engine(const struct engine_config *cfg)
+{
+    struct engine *e;
+    struct err_info info = {0};
+    ck_assert_msg(engine_open(cfg, &e, &info) == ERR_OK, "%s", info.text);
+    return atomic_exchange(&server_state.engine, e);
+}
+
+static void swap_back(struct engine *before)
+{
+    for (int i = 0; i < 500 && fastcgi_n_active() > 0; i++) {
+        usleep(10000);
+    }
+    struct engine *e = atomic_exchange(&server_state.engine, before);
+    engine_close(&e);
+}
+
+START_TEST(a_queue_shorter_than_the_request_is_waited_for)
+{
+    struct engine_config cfg = {
+        .model_path = ENCODER, .backend = "ref", .n_threads = 1, .max_seqs = 1, .queue_max_requests = 2};
+    struct engine *before = swap_engine(&cfg);
+    struct buf body;
+    buf_init(&body, 0, MEM_GENERAL);
+    for (int i = 0; i < 40; i++) {
+        buf_puts(&body, i == 0 ? "{\"input\":[[1]" : ",[1]");
+    }
+    buf_puts(&body, "]}");
+    buf_putc(&body, '\0');
+    ck_assert_msg(post(URL, body.data) == 200, "%s", got.body);
+    ck_assert_uint_eq(json_array_size(json_object_get(answer, "data")), 40);
+    buf_fini(&body);
+    swap_back(before);
+}
+END_TEST
+
+START_TEST(a_decoder_embeds_when_told_how)
+{
+    refuse(URL, "{\"input\":\"a\"}", "unsupported_endpoint", "model");
+    ck_assert_msg(strstr(got.body, "--pooling") != NULL, "%s", got.body);
+    char path[256];
+    snprintf(path, sizeof path, "%s", engine_model(atomic_load(&server_state.engine))->file);
+    struct engine_config cfg = {.model_path = path, .backend = "ref", .n_threads = 1, .pooling = "mean"};
+    struct engine *before = swap_engine(&cfg);
+    ck_assert_int_eq(post(URL, "{\"input\":[\"a\",\"ab\"]}"), 200);
+    float x[MAX_WIDTH], y[MAX_WIDTH];
+    ck_assert(numbers_at(0, x) == 32 && numbers_at(1, y) == 32);
+    ck_assert(memcmp(x, y, sizeof(float) * 32) != 0 && fabs(length_of(x, 32) - 1) < 1e-6);
+    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"), 200);
+    swap_back(before);
+    struct engine *e;
+    struct err_info info = {0};
+    cfg.pooling = "max";
+    ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_CONFIG);
+    ck_assert_msg(strstr(info.text, "found max") != NULL, "%s", info.text);
+}
+END_TEST
+
+START_TEST(a_batch_must_hold_the_longest_text)
+{
+    struct engine_config cfg = {.model_path = ENCODER, .backend = "ref", .n_threads = 1, .max_batch_rows = 127};
+    struct engine *e;
+    struct err_info info = {0};
+    ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_CONFIG);
+    ck_assert_msg(strcmp(info.where, "batch-size") == 0 && strstr(info.text, "ctx-size 128") != NULL, "%s", info.text);
+    cfg.n_ctx = 127;
+    ck_assert_msg(engine_open(&cfg, &e, &info) == ERR_OK, "%s", info.text);
+    engine_close(&e);
+}
+END_TEST
+
+/* A client that leaves: its texts are dropped, their pages and memory are free. */
+START_TEST(a_client_that_leaves_costs_nothing)
+{
+    struct buf body;
+    buf_init(&body, 0, MEM_GENERAL);
+    for (int i = 0; i < 200; i++) {
+        buf_printf(&body, "%s\"%0*d\"", i == 0 ? "{\"input\":[" : ",", N_CTX, 0);
+    }
+    buf_puts(&body, "]}");
+    size_t before = mem_live_of(MEM_REQUEST);
+    for (int i = 0; i < 3; i++) {
+        close(rig_send("POST", URL, NULL, body.data, body.len));
+    }
+    struct engine_stats s = {.n_running = 1};
+    for (int i = 0; i < 2000 && (s.n_running + s.n_waiting + s.kv_pages_used > 0 || fastcgi_n_active() > 0 ||
+                                 mem_live_of(MEM_REQUEST) > before);
+         i++) {
+        usleep(10000);
+        engine_get_stats(atomic_load(&server_state.engine), &s);
+    }
+    ck_assert(s.n_running == 0 && s.n_waiting == 0 && s.kv_pages_used == 0 && mem_live_of(MEM_REQUEST) <= before);
+    buf_fini(&body);
+    ck_assert_int_eq(post(URL, "{\"input\":\"a\"}"), 200);
+}
+END_TEST
+
+Suite *embeddings_suite(void)
+{
+    Suite *s = suite_create("embeddings");
+    TCase *encoder = tcase_create("encoder"), *decoder = tcase_create("decoder"), *limits = tcase_create("limits");
+    tcase_set_timeout(encoder, 60);
+    tcase_add_checked_fixture(encoder, setup_encoder, teardown);
+    tcase_add_test(encoder, an_encoder_gives_the_references_embeddings);
+    tcase_add_test(encoder, formats_and_dimensions_hold_the_same_numbers);
+    tcase_add_test(encoder, many_texts_are_answered_in_order);
+    tcase_add_test(encoder, bad_requests);
+    tcase_add_test(encoder, a_queue_shorter_than_the_request_is_waited_for);
+    tcase_add_test(encoder, an_encoder_does_not_generate);
+    tcase_add_test(encoder, a_client_that_leaves_costs_nothing);
+    tcase_add_checked_fixture(decoder, setup_decoder, teardown);
+    tcase_add_test(decoder, a_decoder_embeds_when_told_how);
+    tcase_add_test(limits, a_batch_must_hold_the_longest_text);
+    suite_add_tcase(s, encoder);
+    suite_add_tcase(s, decoder);
+    suite_add_tcase(s, limits);
+    return s;
+}

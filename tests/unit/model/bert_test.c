@@ -1,0 +1,250 @@
+/* Encoders as plans: the same from GGUF files and from folders, whoever wrote their config.json; and what is refused.
+ */
+#include "engine/model/model.h"
+
+#include "engine/base/mem.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+Suite *bert_suite(void);
+
+#define MODELS "tests/golden/models/"
+
+enum { PATH_BYTES = 512, LAYERS = 2 };
+
+static struct plan *build(const char *path, struct gguf **g)
+{
+    struct plan *p;
+    struct err_info info = {0};
+    enum err err = model_open(path, g, &info);
+    err = err != ERR_OK ? err : model_build(*g, 0, &p, &info);
+    ck_assert_msg(err == ERR_OK, "%s: %s", path, info.text);
+    return p;
+}
+
+static void check_same_plan(const struct plan *a, const struct plan *b, const char *what)
+{
+    bool same = a->n_steps == b->n_steps && a->n_embd == b->n_embd && a->n_ctx_train == b->n_ctx_train &&
+                a->pooling == b->pooling && a->is_bidirectional && b->is_bidirectional && a->head_dim == b->head_dim;
+    ck_assert_msg(same, "%s: another shape", what);
+    for (int i = 0; i < a->n_steps; i++) {
+        const struct plan_step *s = &a->steps[i], *t = &b->steps[i];
+        same = s->op == t->op && s->epilogue == t->epilogue && s->src == t->src && s->dst == t->dst &&
+               s->act == t->act && s->eps == t->eps && s->centers == t->centers;
+        for (int k = 0; k < 3 && same; k++) {
+            same = (s->w[k] == PLAN_NONE) == (t->w[k] == PLAN_NONE) &&
+                   (s->bias[k] == PLAN_NONE) == (t->bias[k] == PLAN_NONE);
+            same = same && (s->w[k] == PLAN_NONE || strcmp(a->weights[s->w[k]].name, b->weights[t->w[k]].name) == 0);
+        }
+        ck_assert_msg(same, "%s: step %d differs", what, i);
+    }
+    ck_assert(a->n_ropes == b->n_ropes && a->ropes[0].n_rot == b->ropes[0].n_rot);
+    ck_assert(a->ropes[0].n_rot == 0 ||
+              memcmp(a->ropes[0].inv_freq, b->ropes[0].inv_freq, a->ropes[0].n_rot / 2 * sizeof(float)) == 0);
+}
+
+START_TEST(files_and_folders_give_one_plan)
+{
+    static const char *const names[] = {"bert-cls", "bert-mean", "nomic-bert-mean"};
+    char path[PATH_BYTES];
+    struct gguf *g, *h;
+    snprintf(path, sizeof path, MODELS "%s.gguf", names[_i]);
+    struct plan *a = build(path, &g);
+    snprintf(path, sizeof path, MODELS "%s.hf", names[_i]);
+    struct plan *b = build(path, &h);
+    check_same_plan(a, b, names[_i]);
+    bool is_nomic = _i == 2;
+    ck_assert_int_eq(a->n_steps, 2 + LAYERS * 7 + 1);
+    ck_assert(!a->has_logits && a->has_states && a->pooling == (_i == 0 ? PLAN_POOL_CLS : PLAN_POOL_MEAN));
+    ck_assert(a->steps[0].op == PLAN_EMBED && (a->steps[0].w[1] == PLAN_NONE) == is_nomic);
+    ck_assert(a->steps[0].w[2] != PLAN_NONE && a->steps[1].centers && a->steps[1].bias[0] != PLAN_NONE);
+    ck_assert((a->ropes[0].n_rot == 0) == !is_nomic);
+    ck_assert(a->steps[6].epilogue == (is_nomic ? PLAN_GLU : PLAN_ACT));
+    ck_assert(a->steps[6].act == (is_nomic ? PLAN_SILU : PLAN_GELU));
+    plan_free(&a);
+    plan_free(&b);
+    gguf_close(&g);
+    gguf_close(&h);
+}
+END_TEST
+
+/* --- folders of our own ------------------------------------------------------------------------------------------- */
+
+/* A folder with the weights of a golden one, another config.json, and the description of the pooling (NULL: none). */
+static const char *folder_of(const char *golden, const char *config, const char *pooling)
+{
+    static char link_to[PATH_BYTES + 64], here[128];
+    char *root = realpath(MODELS, NULL), sub[PATH_BYTES];
+    ck_assert_ptr_nonnull(root);
+    snprintf(link_to, sizeof link_to, "%s/%s.hf/model.safetensors", root, golden);
+    free(root);
+    rig_file("config.json", config, strlen(config));
+    snprintf(here, sizeof here, "%s", rig_folder());
+    snprintf(sub, sizeof sub, "%s/model.safetensors", here);
+    unlink(sub);
+    ck_assert_int_eq(symlink(link_to, sub), 0);
+    snprintf(sub, sizeof sub, "%s/1_Pooling/config.json", here);
+    unlink(sub);
+    if (pooling != NULL) {
+        char dir[PATH_BYTES];
+        snprintf(dir, sizeof dir, "%s/1_Pooling", here);
+        mkdir(dir, 0700);
+        FILE *f = fopen(sub, "wb");
+        ck_assert(f != NULL && fputs(pooling, f) >= 0 && fclose(f) == 0);
+    }
+    return here;
+}
+
+static void clean(void)
+{
+    char path[PATH_BYTES];
+    static const char *const left[] = {"1_Pooling/config.json", "1_Pooling", "2_Dense"};
+    for (size_t i = 0; i < ARRAY_LEN(left); i++) {
+        snprintf(path, sizeof path, "%s/%s", rig_folder(), left[i]);
+        if (remove(path) != 0) {
+            continue; /* not every test makes them */
+        }
+    }
+    rig_clean();
+}
+
+#define NOMIC_MAKERS                                                                                                   \
+    "{\"architectures\":[\"NomicBertModel\"],\"activation_function\":\"swiglu\",\"layer_norm_epsilon\":1e-12,"         \
+    "\"max_trained_positions\":128,\"n_embd\":48,\"n_head\":3,\"n_inner\":80,\"n_layer\":2,\"n_positions\":8192,"      \
+    "\"prenorm\":false,\"rotary_emb_base\":1000,\"rotary_emb_fraction\":1.0,\"rotary_emb_interleaved\":false,"         \
+    "\"rotary_scaling_factor\":null"
+#define NOMIC_TRANSFORMERS                                                                                             \
+    "{\"architectures\":[\"NomicBertModel\"],\"hidden_act\":\"silu\",\"layer_norm_eps\":1e-12,\"hidden_size\":48,"     \
+    "\"max_position_embeddings\":128,\"num_attention_heads\":3,\"intermediate_size\":80,\"num_hidden_layers\":2,"      \
+    "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1000}"
+#define BERT                                                                                                           \
+    "{\"architectures\":[\"BertModel\"],\"layer_norm_eps\":1e-12,\"hidden_size\":48,\"max_position_embeddings\":128,"  \
+    "\"num_attention_heads\":4,\"intermediate_size\":80,\"num_hidden_layers\":2"
+#define MEAN "{\"pooling_mode_mean_tokens\":true,\"pooling_mode_cls_token\":false}"
+
+START_TEST(both_kinds_of_nomic_config_are_read)
+{
+    struct gguf *g, *h;
+    struct plan *a = build(MODELS "nomic-bert-mean.gguf", &g);
+    static const char *const configs[] = {NOMIC_MAKERS "}", NOMIC_TRANSFORMERS "}"};
+    static const char *const poolings[] = {MEAN, "{\"pooling_mode\":\"mean\"}"};
+    for (int i = 0; i < 2; i++) {
+        struct plan *b = build(folder_of("nomic-bert-mean", configs[i], poolings[i]), &h);
+        check_same_plan(a, b, configs[i]);
+        plan_free(&b);
+        gguf_close(&h);
+    }
+    plan_free(&a);
+    gguf_close(&g);
+}
+END_TEST
+
+START_TEST(what_is_not_computed_is_refused_by_name)
+{
+    static const struct {
+        const char *golden, *config, *pooling, *word;
+        enum err err;
+    } cases[] = {
+        {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", MEAN, NULL, ERR_OK},
+        {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", NULL, NULL, ERR_OK},
+        {"bert-cls", BERT ",\"hidden_act\":\"relu\"}", MEAN, "hidden_act: expected gelu, found 'relu'", ERR_BAD_CONFIG},
+        {"bert-cls", BERT "}", MEAN, "hidden_act: expected gelu", ERR_BAD_CONFIG},
+        {"bert-cls", BERT ",\"hidden_act\":\"gelu\",\"position_embedding_type\":\"relative_key\"}", MEAN,
+         "position_embedding_type: expected absolute", ERR_BAD_CONFIG},
+        {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", "{}", "pooling_mode: expected one of mean", ERR_BAD_CONFIG},
+        {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", "{\"pooling_mode\":\"max\"}", "found max", ERR_BAD_CONFIG},
+        {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", "{\"pooling_mode\":\"odd\"}", "found odd", ERR_BAD_CONFIG},
+        {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}",
+         "{\"pooling_mode_mean_tokens\":true,\"pooling_mode_cls_token\":true}", "found several", ERR_BAD_CONFIG},
+        {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", "{\"pooling_mode_max_tokens\":true}", "found max",
+         ERR_BAD_CONFIG},
+        {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", "[", "1_Pooling/config.json", ERR_INVALID_JSON},
+        {"nomic-bert-mean", NOMIC_MAKERS ",\"moe_every_n_layers\":2}", MEAN, "moe_every_n_layers", ERR_BAD_CONFIG},
+        {"nomic-bert-mean", NOMIC_TRANSFORMERS ",\"prenorm\":true}", MEAN, "prenorm", ERR_BAD_CONFIG},
+        {"nomic-bert-mean", BERT ",\"hidden_act\":\"gelu\"}", MEAN, "position_embd.weight", ERR_MISSING_TENSOR},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct gguf *g = NULL;
+        struct plan *p = NULL;
+        struct err_info info = {0};
+        enum err err = model_open(folder_of(cases[i].golden, cases[i].config, cases[i].pooling), &g, &info);
+        err = err != ERR_OK ? err : model_build(g, 0, &p, &info);
+        ck_assert_msg(err == cases[i].err && (err == ERR_OK || strstr(info.text, cases[i].word) != NULL),
+                      "case %zu: %s: %s", i, err_code(err), info.text);
+        ck_assert(err != ERR_OK || p->pooling == (cases[i].pooling == NULL ? PLAN_POOL_NONE : PLAN_POOL_MEAN));
+        plan_free(&p);
+        gguf_close(&g);
+    }
+    char dense[PATH_BYTES];
+    snprintf(dense, sizeof dense, "%s/2_Dense", folder_of("bert-cls", BERT ",\"hidden_act\":\"gelu\"}", MEAN));
+    ck_assert_int_eq(mkdir(dense, 0700), 0);
+    struct gguf *g;
+    struct err_info info = {0};
+    ck_assert_int_eq(model_open(rig_folder(), &g, &info), ERR_BAD_CONFIG);
+    ck_assert_msg(strstr(info.text, "2_Dense") != NULL, "%s", info.text);
+}
+END_TEST
+
+/* bert-cls.gguf with the first byte of one value changed: what stands behind key and type. */
+static enum err build_changed(const char *key, unsigned char value, struct err_info *info)
+{
+    static unsigned char bytes[1 << 20];
+    FILE *f = fopen(MODELS "bert-cls.gguf", "rb");
+    size_t n = f != NULL ? fread(bytes, 1, sizeof bytes, f) : 0, n_key = strlen(key), at = 0;
+    ck_assert(f != NULL && n > 0 && n < sizeof bytes && fclose(f) == 0);
+    while (at + n_key + 5 < n && memcmp(bytes + at, key, n_key) != 0) {
+        at++;
+    }
+    ck_assert_msg(at + n_key + 5 < n, "%s is not in the file", key);
+    bytes[at + n_key + 4] = value;
+    struct gguf *g = NULL;
+    struct plan *p = NULL;
+    enum err err = gguf_open_memory(bytes, n, &g, info);
+    err = err != ERR_OK ? err : model_build(g, 0, &p, info);
+    plan_free(&p);
+    gguf_close(&g);
+    return err;
+}
+
+START_TEST(values_of_a_file_that_cannot_be_are_named)
+{
+    static const struct {
+        const char *key, *word;
+        unsigned char value;
+        enum err err;
+    } cases[] = {
+        {"bert.pooling_type", "", 0, ERR_OK},
+        {"bert.pooling_type", "", 3, ERR_OK},
+        {"bert.pooling_type", "found 4 (rank)", 4, ERR_BAD_HPARAM},
+        {"bert.pooling_type", "bert.pooling_type: expected 0 to 4, found 5", 5, ERR_BAD_HPARAM},
+        {"bert.attention.causal", "attention.causal", 1, ERR_BAD_HPARAM},
+        {"bert.context_length", "position_embd.weight: expected [48, 127]", 127, ERR_BAD_TENSOR_SHAPE},
+        {"bert.attention.head_count", "attention.head_count", 0, ERR_BAD_HPARAM},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err_info info = {0};
+        enum err err = build_changed(cases[i].key, cases[i].value, &info);
+        ck_assert_msg(err == cases[i].err && strstr(info.text, cases[i].word) != NULL, "case %zu: %s: %s", i,
+                      err_code(err), info.text);
+    }
+}
+END_TEST
+
+Suite *bert_suite(void)
+{
+    Suite *s = suite_create("bert");
+    TCase *c = tcase_create("bert");
+    tcase_add_checked_fixture(c, NULL, clean);
+    tcase_add_loop_test(c, files_and_folders_give_one_plan, 0, 3);
+    tcase_add_test(c, both_kinds_of_nomic_config_are_read);
+    tcase_add_test(c, values_of_a_file_that_cannot_be_are_named);
+    tcase_add_test(c, what_is_not_computed_is_refused_by_name);
+    suite_add_tcase(s, c);
+    return s;
+}
