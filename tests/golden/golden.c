@@ -135,6 +135,17 @@ static enum err forward(struct subject *s, const int32_t *ids, int from, int to,
     return err;
 }
 
+/* Into the table, and a line with -v. */
+static void note_error(struct subject *s, const struct prompt *p, double error)
+{
+    double *cell = &s->row->worst[s->bound - bounds][s->isa];
+    *cell = fmax(*cell, error);
+    if (is_verbose) {
+        printf("  %-23s %-4s %-7s %s prompt %3d  %.1e\n", s->name, s->backend->name, s->cpu,
+               s->bound->high_precision ? "high" : "fast", p->n, error);
+    }
+}
+
 static void check_values(struct subject *s, const struct prompt *p)
 {
     const float *last = s->logits + (size_t)(p->n - 1) * (size_t)s->n_vocab;
@@ -155,12 +166,7 @@ static void check_values(struct subject *s, const struct prompt *p)
     report(s, worst / sqrt(var) <= s->bound->logits, "last logits, share of their spread", worst / sqrt(var),
            s->bound->logits);
     report(s, worst_lp <= s->bound->logprobs, "prompt log-probabilities", worst_lp, s->bound->logprobs);
-    double *cell = &s->row->worst[s->bound - bounds][s->isa];
-    *cell = fmax(*cell, worst / sqrt(var));
-    if (is_verbose) {
-        printf("  %-23s %-4s %-7s %s prompt %3d  logits %.1e  log-probabilities %.1e\n", s->name, s->backend->name,
-               s->cpu, s->bound->high_precision ? "high" : "fast", p->n, worst / sqrt(var), worst_lp);
-    }
+    note_error(s, p, worst / sqrt(var));
 }
 
 /* What forward gave, and the size of a row of it. */
@@ -190,8 +196,7 @@ static void check_embedding(struct subject *s, const struct prompt *p)
     free(pooled);
     report(s, s->plan->pooling != PLAN_POOL_NONE && worst <= s->bound->logits, "embedding, share of its components",
            worst, s->bound->logits);
-    printf("  %-23s %-4s %-7s %s prompt %3d  embedding %.1e\n", s->name, s->backend->name, s->cpu,
-           s->bound->high_precision ? "high" : "fast", p->n, worst);
+    note_error(s, p, worst);
 }
 
 /* One thread and two must give the same bits. */
@@ -351,7 +356,8 @@ static void print_cell(const struct row *r, size_t bound, int isa)
 /* family x format x back end x ISA: the largest error of a prompt's last logits, as a share of their spread. */
 static void print_table(void)
 {
-    printf("Largest error of last logits, share of their spread: ref, cpu with --high-precision, cpu without (fast)\n");
+    printf("Largest error of last logits or embeddings, share of their spread: ref, cpu with --high-precision, cpu "
+           "without (fast)\n");
     for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
         if (!kern_isa_is_there(isa)) {
             printf("this CPU does not have %s\n", kern_isa_name(isa));
