@@ -243,7 +243,8 @@ static enum err check_memory_limit(const struct engine *e, const struct engine_c
                                    const struct backend_config *bc, const struct sched_config *sc,
                                    struct err_info *info)
 {
-    struct kv_layout layout = kv_layout_of(bc->k_type, bc->v_type, (int)e->plan->head_dim);
+    int d = (int)e->plan->head_dim, latent_dim = (int)e->plan->latent_dim;
+    struct kv_layout layout = kv_layout_for(bc->k_type, bc->v_type, d, latent_dim);
     uint64_t kv = (uint64_t)layout.bytes * e->plan->n_kv_heads * e->plan->n_layers;
     uint64_t logits = e->plan->has_logits ? (uint64_t)sc->max_logits * e->plan->n_vocab * sizeof(float) : 0,
              need = e->info.file_bytes;

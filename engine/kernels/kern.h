@@ -87,20 +87,21 @@ typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
  *   integer values 3.3e-5 * sum over blocks of 128 positions of (largest p*|scale| of a visible one) * sum |codes|
  *                  more, as the weights of a block are rounded to 14 bits of the largest
  * A query whose norm is beyond 1e18 gives NaN with integer keys. scale > 0. */
-enum { KERN_SEGMENT_TOKENS = 256, KERN_MAX_HEAD = 512 };
+enum { KERN_SEGMENT_TOKENS = 256, KERN_MAX_HEAD = 576 };
 
 struct kern_attention_args {
     const float *q;  /* row r, head g at q + r*q_stride + g*d; any alignment */
     size_t q_stride; /* floats between rows */
-    float *out;      /* same shape with out_stride */
+    float *out;      /* same shape, but for kv.d_value in place of d, with out_stride */
     size_t out_stride;
     const int32_t *pos; /* [n_rows] */
     int n_rows;
-    int n_group;                        /* query heads that share this KV head */
-    struct kv_layout kv;                /* kv.d: head width, a multiple of 4, at most KERN_MAX_HEAD */
-    const unsigned char *keys, *values; /* this layer's and KV head's parts of page 0, 64-byte aligned */
-    const int32_t *pages;               /* page table of the sequence, indexed by position / 32 */
-    int window;                         /* 0 = none */
+    int n_group;         /* query heads that share this KV head */
+    struct kv_layout kv; /* kv.d: head width, a multiple of 4, at most KERN_MAX_HEAD */
+    const unsigned char *keys,
+        *values;          /* this layer's and KV head's parts of page 0, 64-byte aligned; equal of latents */
+    const int32_t *pages; /* page table of the sequence, indexed by position / 32 */
+    int window;           /* 0 = none */
     float scale;
     float softcap; /* 0 = none; else s = softcap * tanh(s / softcap) */
     /* OPTIONAL [n_group]: a score that takes part in the softmax of its head and has no value [Xiao 2023, "Efficient
@@ -120,9 +121,9 @@ static inline int32_t kern_first_segment(int window, int32_t first_pos)
 static inline int32_t kern_last_segment(int32_t last_pos) { return last_pos / KERN_SEGMENT_TOKENS; }
 
 /* What one segment gives: for each row and head, [n_rows][n_group], a record of so many floats (a multiple of 16): the
- * output not yet divided by the sum [d], and in the last 16 the maximum and the sum; a sum of 0 where the row sees
- * nothing of the segment. 64-byte aligned. */
-static inline size_t kern_part_floats(int d) { return (size_t)kv_value_width(d) + 16; }
+ * output not yet divided by the sum [d_value], and in the last 16 the maximum and the sum; a sum of 0 where the row
+ * sees nothing of the segment. 64-byte aligned. */
+static inline size_t kern_part_floats(int d_value) { return (size_t)kv_value_width(d_value) + 16; }
 
 /* --- bins of logits -----------------------------------------------------------------------------------------------
  * A bin is KERN_BIN_WIDTH wide. Element x belongs to k = x * KERN_BINS_PER_ONE, product and nearest integer in f32, and
@@ -168,13 +169,15 @@ struct kern_table {
      * 88)) for 2e-6. */
     void (*glu)(enum kern_act act, const float *gate, const float *up, size_t n, float *out);
 
-    /* Rotates the first n_rot components of one head vector x, in place, by cos[n_rot/2], sin[n_rot/2] [Su 2021].
-     * neox: pairs (i, i + n_rot/2); else pairs (2i, 2i+1). Exact to ref: a*cos - b*sin and a*sin + b*cos without FMA.
+    /* Rotates the first n_rot components of one head vector x, of any alignment, in place, by cos[n_rot/2],
+     * sin[n_rot/2] [Su 2021]. neox: pairs (i, i + n_rot/2); else pairs (2i, 2i+1). Exact to ref: a*cos - b*sin and
+     * a*sin + b*cos without FMA.
      */
     void (*rope)(float *x, int n_rot, bool neox, const float *cos, const float *sin);
 
     /* Stores one key and one value vector (l->d floats each, in the types of l) at slot 0..31 of a page's parts; no
-     * byte of another slot is written, so threads may store to one page. Exact. */
+     * byte of another slot is written, so threads may store to one page. Of latents v and v_page are not read. Exact.
+     */
     void (*kv_store)(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
                      unsigned char *v_page);
 

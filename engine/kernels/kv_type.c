@@ -39,9 +39,22 @@ static struct kv_side side_of(enum kv_type type, bool is_key, int d)
 
 struct kv_layout kv_layout_of(enum kv_type k_type, enum kv_type v_type, int d)
 {
-    struct kv_layout l = {.d = d, .k = side_of(k_type, true, d), .v = side_of(v_type, false, d)};
+    struct kv_layout l = {.d = d, .d_value = d, .k = side_of(k_type, true, d), .v = side_of(v_type, false, d)};
     l.bytes = l.k.bytes + l.v.bytes;
     return l;
+}
+
+struct kv_layout kv_layout_of_latents(enum kv_type type, int d, int d_value)
+{
+    struct kv_layout l = {.d = d, .d_value = d_value, .is_latent = true};
+    l.k = l.v = side_of(kv_type_is_float(type) ? type : KV_TYPE_F16, true, d);
+    l.bytes = l.k.bytes;
+    return l;
+}
+
+struct kv_layout kv_layout_for(enum kv_type k_type, enum kv_type v_type, int d, int latent_dim)
+{
+    return latent_dim != 0 ? kv_layout_of_latents(k_type, d, latent_dim) : kv_layout_of(k_type, v_type, d);
 }
 
 static float half_or_bf16(enum kv_type type, uint16_t bits)
@@ -73,7 +86,8 @@ static float scale_at(const struct kv_side *s, const unsigned char *side, int sl
 float kv_key_at(const struct kv_layout *l, const unsigned char *k_page, int slot, int j)
 {
     if (kv_type_is_float(l->k.type)) {
-        return half_or_bf16(l->k.type, ((const uint16_t *)(const void *)k_page)[j * KERN_PAGE_TOKENS + slot]);
+        int at = l->is_latent ? kv_value_element(l->d, slot, j) : j * KERN_PAGE_TOKENS + slot;
+        return half_or_bf16(l->k.type, ((const uint16_t *)(const void *)k_page)[at]);
     }
     int code = code_at(l->k.type, k_page, (size_t)(j / 2 * KERN_PAGE_TOKENS + slot), j % 2);
     return (float)code * scale_at(&l->k, k_page, slot, j / l->k.block);

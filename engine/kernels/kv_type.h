@@ -22,6 +22,9 @@
  *   q8_0  half(largest / 127), of a block (keys) or of the vector (values have no outliers, and attention is faster).
  *   q4_0  half(the component of largest size / -8) of a block.
  *
+ * Latents [DeepSeek-V2, 2.1]: the value is the first d_value components of the key, and there are no values beside the
+ * keys, which are f16 or bf16 and lie as values do, [B][32][C of d].
+ *
  * Numbers beyond +-65504, the largest half, are cut to that, whatever the type. A NaN in a key or value makes a NaN of
  * the key: everyone who sees the position gets NaN. Threads: pure functions. */
 #ifndef INFCGI_KERNELS_KV_TYPE_H
@@ -45,12 +48,20 @@ struct kv_side {
 };
 
 struct kv_layout {
-    int d; /* head width, even */
+    int d;       /* head width, even */
+    int d_value; /* width of a value: d, but for latents */
+    bool is_latent;
     struct kv_side k, v;
-    uint32_t bytes; /* k.bytes + v.bytes */
+    uint32_t bytes; /* k.bytes + v.bytes, of latents k.bytes, where v is k */
 };
 
 struct kv_layout kv_layout_of(enum kv_type k_type, enum kv_type v_type, int d);
+
+/* Latents: d and d_value multiples of 4. type is f16 or bf16; the integer types become f16. */
+struct kv_layout kv_layout_of_latents(enum kv_type type, int d, int d_value);
+
+/* The one or, with latent_dim != 0, the other. */
+struct kv_layout kv_layout_for(enum kv_type k_type, enum kv_type v_type, int d, int latent_dim);
 
 /* "i16" ...; NULL beyond the last. */
 const char *kv_type_name(int type);

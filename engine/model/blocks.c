@@ -65,6 +65,31 @@ static enum err read_pooling(struct blocks *b)
     return ERR_OK;
 }
 
+/* Number and width of the heads. */
+static enum err read_heads(struct blocks *b)
+{
+    struct blocks_hparams *h = &b->h;
+    if (b->is_latent) {
+        return blocks_read_latent(b);
+    }
+    TRY(blocks_get_u32(b, "attention.head_count_kv", 1, h->n_heads, h->n_heads, &h->n_kv_heads));
+    if (h->n_heads % h->n_kv_heads != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
+                       "%s.attention.head_count_kv: expected a divisor of head_count %u, found %u", b->arch, h->n_heads,
+                       h->n_kv_heads);
+    }
+    uint64_t default_dim = h->n_embd % h->n_heads == 0 ? h->n_embd / h->n_heads : UINT64_MAX;
+    TRY(blocks_get_u32(b, "attention.key_length", 4, PLAN_MAX_HEAD, default_dim, &h->head_dim));
+    uint32_t value_dim;
+    TRY(blocks_get_u32(b, "attention.value_length", h->head_dim, h->head_dim, h->head_dim, &value_dim));
+    TRY(blocks_get_u32(b, "rope.dimension_count", 2, h->head_dim, h->head_dim, &h->n_rot));
+    if (h->head_dim % 4 != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.key_length",
+                       "%s.attention.key_length: expected a multiple of 4, found %u", b->arch, h->head_dim);
+    }
+    return ERR_OK;
+}
+
 enum err blocks_read_hparams(struct blocks *b)
 {
     struct blocks_hparams *h = &b->h;
@@ -82,21 +107,7 @@ enum err blocks_read_hparams(struct blocks *b)
     bool has_experts = b->plan->moe.n_experts != 0; /* then it may be that no layer is dense */
     TRY(blocks_get_u32(b, "feed_forward_length", !has_experts, PLAN_MAX_WIDTH, has_experts ? 0 : UINT64_MAX, &h->n_ff));
     TRY(blocks_get_u32(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &h->n_heads));
-    TRY(blocks_get_u32(b, "attention.head_count_kv", 1, h->n_heads, h->n_heads, &h->n_kv_heads));
-    if (h->n_heads % h->n_kv_heads != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                       "%s.attention.head_count_kv: expected a divisor of head_count %u, found %u", b->arch, h->n_heads,
-                       h->n_kv_heads);
-    }
-    uint64_t default_dim = h->n_embd % h->n_heads == 0 ? h->n_embd / h->n_heads : UINT64_MAX;
-    TRY(blocks_get_u32(b, "attention.key_length", 4, PLAN_MAX_HEAD, default_dim, &h->head_dim));
-    uint32_t value_dim;
-    TRY(blocks_get_u32(b, "attention.value_length", h->head_dim, h->head_dim, h->head_dim, &value_dim));
-    TRY(blocks_get_u32(b, "rope.dimension_count", 2, h->head_dim, h->head_dim, &h->n_rot));
-    if (h->head_dim % 4 != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.key_length",
-                       "%s.attention.key_length: expected a multiple of 4, found %u", b->arch, h->head_dim);
-    }
+    TRY(read_heads(b));
     if (h->n_rot % 2 != 0) {
         return err_set(b->info, ERR_BAD_HPARAM, "rope.dimension_count",
                        "%s.rope.dimension_count: expected an even number, found %u", b->arch, h->n_rot);
@@ -122,6 +133,7 @@ enum err blocks_read_hparams(struct blocks *b)
     p->n_heads = h->n_heads;
     p->n_kv_heads = h->n_kv_heads;
     p->head_dim = h->head_dim;
+    p->latent_dim = h->latent_dim;
     p->n_ctx_train = h->n_ctx_train;
     return ERR_OK;
 }

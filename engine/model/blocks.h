@@ -10,8 +10,11 @@ struct blocks_hparams {
     uint32_t n_embd, n_layers, n_heads, n_kv_heads, head_dim, n_ff, n_vocab, n_ctx_train, n_rot;
     uint32_t n_ff_expert, n_ff_shared; /* widths of a routed expert, and of the shared one, 0 = there is none */
     uint32_t n_dense_layers;           /* the first layers, which have no experts */
-    float eps;                         /* of RMSNorm */
-    float freq_base;                   /* RoPE theta */
+    /* Latent attention: components of a position's latent, of the queries' (0 = none), of a head's key and value as
+     * they would be without absorption. latent_dim 0 = keys and values in full; else head_dim is latent_dim + n_rot */
+    uint32_t latent_dim, q_latent_dim, key_dim, value_dim;
+    float eps;       /* of RMSNorm */
+    float freq_base; /* RoPE theta */
 };
 
 enum blocks_head_norm {
@@ -57,6 +60,7 @@ struct blocks_style {
 
 /* A plan being built. */
 struct blocks {
+    bool is_latent; /* attention over latents (blocks_latent.c); set by the builder, before hyper-parameters are read */
     const struct gguf *g;
     const char *arch; /* prefix of the hyper-parameter keys */
     uint32_t n_ctx;   /* longest sequence that will be run */
@@ -67,6 +71,10 @@ struct blocks {
     struct err_info *info;
     /* [D] stream, [D] normed, [H*d] queries, [K*d] keys and values where they are not stored at once, [H*d] attention
      * out, [F] of dense layers, of the shared expert, [E] logits of the router, [2k] route, [D] of the S rows */
+    /* Latent attention: [q_latent_dim], [H*key_dim] queries before and [H*value_dim] outputs behind the matrices that
+     * lead into and out of the latent space; q, k and att are in it */
+    plan_buf_id q_latent, q_heads, v_heads;
+    plan_weight_id latent_values; /* of the layer being built: the matrices that lead out of the latent space */
     plan_buf_id x, norm, q, k, v, att, ff, shared, router, route, last;
     int32_t rope;       /* table of global layers */
     int32_t local_rope; /* of local ones; PLAN_NONE where there are none */
@@ -113,6 +121,15 @@ MUST_CHECK enum err blocks_bind_stack(struct blocks *b, const char *name, int la
 
 /* Weights and biases of a PLAN_QKV step, each by itself or all in one tensor (attn_qkv). */
 MUST_CHECK enum err blocks_bind_qkv(struct blocks *b, int layer, struct plan_step *qkv);
+
+/* Latent attention (blocks_latent.c). read: head widths, in blocks_read_hparams, and the scale of q.k. The others are
+ * blocks_build_decoder's: buffers; from normed rows (src) to queries and stored keys; from what attention gives to
+ * v_heads. */
+MUST_CHECK enum err blocks_read_latent(struct blocks *b);
+MUST_CHECK enum err blocks_read_latent_scale(struct blocks *b);
+MUST_CHECK enum err blocks_add_latent_bufs(struct blocks *b);
+MUST_CHECK enum err blocks_add_latent_heads(struct blocks *b, int layer, plan_buf_id src, int32_t rope);
+MUST_CHECK enum err blocks_add_latent_values(struct blocks *b);
 
 /* Mixtures of experts (blocks_moe.c). read: the hyper-parameters of a file with experts (plan->moe.n_experts, which
  * blocks_read_hparams reads, is not 0). The others are blocks_build_decoder's. */

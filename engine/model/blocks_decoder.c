@@ -102,6 +102,9 @@ static enum err add_qkv(struct blocks *b, int layer)
     qkv.eps = b->h.eps;
     qkv.rope = b->style.is_nope[layer] ? b->no_rope : b->style.is_local[layer] ? b->local_rope : b->rope;
     TRY(add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &qkv.src));
+    if (b->is_latent) {
+        return blocks_add_latent_heads(b, layer, qkv.src, qkv.rope);
+    }
     TRY(blocks_bind_qkv(b, layer, &qkv));
     if (b->style.head_norm == BLOCKS_NORM_WIDE) {
         return add_wide_heads(b, &qkv);
@@ -131,8 +134,12 @@ static enum err add_attention(struct blocks *b, int layer)
     TRY(plan_add_step(b->plan, &att));
 
     struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.src = b->att;
-    TRY(blocks_bind(b, "blk.%d.attn_output.weight", layer, h->n_embd, h->n_heads * h->head_dim, false, &out.w[0]));
+    out.src = b->is_latent ? b->v_heads : b->att;
+    if (b->is_latent) {
+        TRY(blocks_add_latent_values(b));
+    }
+    uint32_t width = b->plan->bufs[out.src].width;
+    TRY(blocks_bind(b, "blk.%d.attn_output.weight", layer, h->n_embd, width, false, &out.w[0]));
     TRY(blocks_bind(b, "blk.%d.attn_output.bias", layer, 1, h->n_embd, true, &out.bias[0]));
     return add_to_stream(b, &out, "blk.%d.post_attention_norm.weight", layer);
 }
@@ -205,7 +212,10 @@ static enum err add_bufs(struct blocks *b)
         TRY(plan_add_buf(b->plan, "k", kv_width, &b->k));
         TRY(plan_add_buf(b->plan, "v", kv_width, &b->v));
     }
-    TRY(plan_add_buf(b->plan, "att", q_width, &b->att));
+    if (b->is_latent) {
+        TRY(blocks_add_latent_bufs(b));
+    }
+    TRY(plan_add_buf(b->plan, "att", h->n_heads * plan_value_dim(b->plan), &b->att));
     if (b->plan->moe.n_experts != 0) {
         TRY(blocks_add_expert_bufs(b));
     }

@@ -162,6 +162,7 @@ static enum err add_rope(struct blocks *b, float freq_base, bool is_scaled, int3
     bool is_neox; /* SafeTensors folders keep the pairs as they were trained (hf.h) */
     TRY(gguf_get_bool_or(b->g, "infcgi.rope_is_neox", b->style.is_neox, &is_neox, b->info));
     struct plan_rope rope = {.n_rot = b->h.n_rot,
+                             .first = b->h.latent_dim, /* 0 without one */
                              .is_neox = is_neox,
                              .mscale = 1.0f,
                              .inv_freq = inv_freq,

@@ -127,7 +127,7 @@ static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
     char key[KEY_BYTES];
     const char *name = name_in_config(h, k->json);
     const json_t *v = json_read_get(h->config, name);
-    if (v == NULL && !must_be) {
+    if ((v == NULL && !must_be) || k->gguf == NULL) {
         return ERR_OK;
     }
     if (k->kind == HF_U32) {
@@ -147,12 +147,25 @@ static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
     return ERR_OK;
 }
 
+/* Does the family have a row of its own for a value? */
+static bool has_key(const struct hf_family *f, const char *json)
+{
+    const struct hf_key *k = f->keys;
+    while (k != NULL && k->json != NULL && strcmp(k->json, json) != 0) {
+        k++;
+    }
+    return k != NULL && k->json != NULL;
+}
+
 static enum err copy_keys(struct hf *h)
 {
+    bool is_interleaved = h->family->has_rope_pairs && !json_is_false(json_read_get(h->config, "rope_interleave"));
     gguf_build_str(&h->b, "general.architecture", h->family->arch, strlen(h->family->arch));
-    gguf_build_bool(&h->b, "infcgi.rope_is_neox", true);
+    gguf_build_bool(&h->b, "infcgi.rope_is_neox", !is_interleaved);
     for (size_t i = 0; common_keys[i].json != NULL; i++) {
-        TRY(copy_key(h, &common_keys[i], i < N_REQUIRED));
+        if (!has_key(h->family, common_keys[i].json)) {
+            TRY(copy_key(h, &common_keys[i], i < N_REQUIRED));
+        }
     }
     for (const struct hf_key *k = h->family->keys; k != NULL && k->json != NULL; k++) {
         TRY(copy_key(h, k, false));

@@ -23,7 +23,8 @@ struct hf {
 
 enum hf_kind { HF_U32, HF_F32, HF_BOOL };
 
-/* A value of config.json and its key behind "<arch>.". Absent or null: no key, and the builder's default. */
+/* A value of config.json and its key behind "<arch>.". Absent or null: no key, and the builder's default. A family's
+ * row stands in place of the one that all have; gguf NULL: not wanted. */
 struct hf_key {
     const char *json, *gguf; /* json NULL ends a table */
     enum hf_kind kind;
@@ -56,6 +57,7 @@ struct hf_family {
     const struct hf_key *keys;        /* OPTIONAL: beyond those that all have */
     const struct hf_name *names;      /* OPTIONAL: looked at before those that all have */
     bool norms_plus_one;              /* HF_PLUS_ONE for every tensor that ends in norm.weight */
+    bool has_rope_pairs;              /* RoPE on pairs (2i, 2i+1), unless config.json has rope_interleave false */
     enum err (*finish)(struct hf *h); /* OPTIONAL: keys and tensors that take more than a name */
 };
 

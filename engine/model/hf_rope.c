@@ -123,6 +123,9 @@ static enum err add_yarn(struct hf *h, const struct rope *r)
     put_f32(h, "rope.scaling.yarn_beta_fast", fast);
     put_f32(h, "rope.scaling.yarn_beta_slow", slow);
     put_f32(h, "rope.scaling.yarn_attn_factor", attn);
+    if (mscale_all != 0) {
+        put_f32(h, "rope.scaling.yarn_log_multiplier", 0.1 * mscale_all); /* latent attention: of q.k too */
+    }
     const json_t *truncate = json_read_get(r->params, "truncate");
     if (truncate != NULL) {
         gguf_build_bool(&h->b, hf_key(h, "rope.scaling.yarn_truncate", room), !json_is_false(truncate));

@@ -9,6 +9,7 @@
 enum { MAX_HF_FAMILIES = 64 };
 
 extern const struct model_family model_bert;
+extern const struct model_family model_deepseek2;
 extern const struct model_family model_gemma2;
 extern const struct model_family model_gemma3;
 extern const struct model_family model_glm4moe;
@@ -44,6 +45,7 @@ static const struct model_family *const families[] = {
     &model_granitemoe,
     &model_glm4moe,
     &model_gpt_oss,
+    &model_deepseek2,
     &model_bert,
     &model_nomic_bert,
     NULL,

@@ -117,7 +117,7 @@ struct plan_step plan_step_of(enum plan_op op)
 
 const char *plan_op_name(enum plan_op op)
 {
-    static const char *const names[PLAN_OP_COUNT] = {"embed", "norm",    "matmul", "heads",  "attention",
+    static const char *const names[PLAN_OP_COUNT] = {"embed", "norm",    "matmul", "heads",  "head matmul", "attention",
                                                      "route", "experts", "gate",   "states", "gather"};
     return names[op];
 }
@@ -152,6 +152,10 @@ static enum err check_weight(const struct check *c, plan_weight_id id, uint32_t 
         return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step lacks a weight", plan_op_name(c->step->op));
     }
     const struct plan_weight *w = &c->plan->weights[id];
+    if (w->is_transposed && c->step->op != PLAN_HEAD_MATMUL) {
+        return err_set(c->info, ERR_INTERNAL, w->name, "the plan's %s step cannot take a transposed weight",
+                       plan_op_name(c->step->op));
+    }
     if ((n_out != 0 && w->n_out != n_out) || w->n_in != n_in) {
         return err_set(c->info, ERR_BAD_TENSOR_SHAPE, w->name, "%s: expected [%u, %u] (columns, rows), found [%u, %u]",
                        w->name, n_in, n_out != 0 ? n_out : w->n_out, w->n_in, w->n_out);
@@ -186,18 +190,51 @@ static enum err check_heads(const struct check *c)
     const struct plan *p = c->plan;
     const struct plan_step *s = c->step;
     TRY(check_vector(c, s->q_norm, p->head_dim, true));
-    TRY(check_vector(c, s->k_norm, p->head_dim, true));
-    if (s->rope < 0 || s->rope >= p->n_ropes || s->layer < 0 || (uint32_t)s->layer >= p->n_layers) {
-        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step lacks a RoPE table or a layer",
+    TRY(check_vector(c, s->k_norm, plan_value_dim(p), true));
+    if (s->rope < 0 || s->rope >= p->n_ropes || p->ropes[s->rope].first + p->ropes[s->rope].n_rot > p->head_dim ||
+        s->layer < 0 || (uint32_t)s->layer >= p->n_layers) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step lacks a RoPE table that fits, or a layer",
                        plan_op_name(s->op));
     }
     return ERR_OK;
+}
+
+static enum err check_stored_heads(const struct check *c)
+{
+    const struct plan *p = c->plan;
+    const struct plan_step *s = c->step;
+    if (s->src != s->dst || (p->latent_dim != 0) != (s->values == PLAN_NONE)) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's heads step does not work in place, or has no values");
+    }
+    TRY(check_width(c, s->src, p->n_heads * p->head_dim));
+    TRY(check_width(c, s->keys, p->n_kv_heads * p->head_dim));
+    if (s->values != PLAN_NONE) {
+        TRY(check_width(c, s->values, p->n_kv_heads * p->head_dim));
+    }
+    return check_heads(c);
+}
+
+static enum err check_head_matmul(const struct check *c)
+{
+    const struct plan *p = c->plan;
+    const struct plan_step *s = c->step;
+    uint32_t in = buf_width(c, s->src) / p->n_heads, out = buf_width(c, s->dst) / p->n_heads;
+    uint32_t n = s->w[0] >= 0 && s->w[0] < p->n_weights ? p->weights[s->w[0]].n_in : 0;
+    if (n == 0 || n > in || in - n >= out || in > PLAN_MAX_HEAD || out > PLAN_MAX_HEAD) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's head matmul step does not fit its buffers");
+    }
+    TRY(check_width(c, s->src, p->n_heads * in));
+    TRY(check_width(c, s->dst, p->n_heads * out));
+    return check_weight(c, s->w[0], p->n_heads * (out - (in - n)), n, false);
 }
 
 static enum err check_qkv(const struct check *c)
 {
     const struct plan *p = c->plan;
     const struct plan_step *s = c->step;
+    if (p->latent_dim != 0) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's matmul step stores values beside latent keys");
+    }
     uint32_t in = buf_width(c, s->src);
     uint32_t rows[3] = {p->n_heads * p->head_dim, p->n_kv_heads * p->head_dim, p->n_kv_heads * p->head_dim};
     for (int i = 0; i < 3; i++) {
@@ -285,17 +322,13 @@ static enum err check_step(const struct check *c)
     case PLAN_MATMUL:
         return check_matmul(c);
     case PLAN_HEADS:
-        if (s->src != s->dst) {
-            return err_set(c->info, ERR_INTERNAL, NULL, "the plan's heads step does not work in place");
-        }
-        TRY(check_width(c, s->src, p->n_heads * p->head_dim));
-        TRY(check_width(c, s->keys, p->n_kv_heads * p->head_dim));
-        TRY(check_width(c, s->values, p->n_kv_heads * p->head_dim));
-        return check_heads(c);
+        return check_stored_heads(c);
+    case PLAN_HEAD_MATMUL:
+        return check_head_matmul(c);
     case PLAN_ATTENTION:
         TRY(check_width(c, s->src, p->n_heads * p->head_dim));
         TRY(check_vector(c, s->w[0], p->n_heads, true));
-        return check_width(c, s->dst, p->n_heads * p->head_dim);
+        return check_width(c, s->dst, p->n_heads * plan_value_dim(p));
     case PLAN_ROUTE:
     case PLAN_EXPERTS:
         return check_moe(c);
@@ -311,6 +344,9 @@ static enum err check_step(const struct check *c)
 
 enum err plan_check(struct plan *p, struct err_info *info)
 {
+    if (p->latent_dim != 0 && (p->n_kv_heads != 1 || p->latent_dim > p->head_dim)) {
+        return err_set(info, ERR_INTERNAL, NULL, "the plan's latent attention has more than one KV head");
+    }
     for (int32_t i = 0; i < p->n_steps; i++) {
         struct check c = {.plan = p, .step = &p->steps[i], .info = info};
         TRY(check_step(&c));

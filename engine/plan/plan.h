@@ -25,17 +25,30 @@ struct plan_weight {
     /* OPTIONAL: where each piece_rows rows lie, for experts that files keep apart; borrowed from the model's arena. */
     const void *const *pieces;
     uint32_t piece_rows;
+    /* Each piece lies transposed, [n_in][piece_rows]; row_bytes is that of its rows. PLAN_HEAD_MATMUL alone takes such.
+     */
+    bool is_transposed;
     uint64_t row_bytes;
     uint32_t n_out;       /* rows */
     uint32_t n_in;        /* columns */
     uint64_t file_offset; /* of data in its file, which tells weights of one shape apart */
 };
 
-/* Where a row lies. */
+/* Where a row lies; of a transposed weight, where the piece with the row begins. */
 static inline const void *plan_weight_row(const struct plan_weight *w, uint32_t row)
 {
     const char *from = w->pieces != NULL ? w->pieces[row / w->piece_rows] : w->data;
-    return from + (size_t)(w->pieces != NULL ? row % w->piece_rows : row) * w->row_bytes;
+    return w->is_transposed ? from : from + (size_t)(w->pieces != NULL ? row % w->piece_rows : row) * w->row_bytes;
+}
+
+/* Rows that lie together, and their bytes. */
+static inline uint32_t plan_weight_part(const struct plan_weight *w)
+{
+    return w->pieces != NULL ? w->piece_rows : w->n_out;
+}
+static inline uint64_t plan_weight_part_bytes(const struct plan_weight *w)
+{
+    return (w->is_transposed ? w->n_in : plan_weight_part(w)) * w->row_bytes;
 }
 
 /* Index into plan.weights; PLAN_NONE where a step has none. */
@@ -51,9 +64,14 @@ enum plan_op {
                    [Ba 2016]: of src less its mean, plus bias[0] (OPTIONAL) */
     PLAN_MATMUL, /* what epilogue says, of src times w[0..] */
     PLAN_HEADS, /* norm heads (q_norm, k_norm) and RoPE, in place, of queries src = dst and of `keys`; keys and `values`
-                   to the KV cache: the end of PLAN_QKV where Q, K and V are steps of their own */
-    PLAN_ATTENTION, /* dst[T][H*d] = attention of src (queries) over the KV cache of `layer`; w[0] f32 [1][H], OPTIONAL:
-                       a score for each head that takes part in its softmax and has no value (attention sinks) */
+                   to the KV cache: the end of PLAN_QKV where Q, K and V are steps of their own. With a latent_dim
+                   there are no values, and k_norm is of the first latent_dim components of a key */
+    /* Head by head of src[T][H*a], to dst[T][H*b]: the first n components through a matrix of the head's own, then
+       those behind them as they are: w[0] holds the H matrices [b - (a - n)][n] */
+    PLAN_HEAD_MATMUL,
+    PLAN_ATTENTION, /* dst[T][H*value width] = attention of src (queries [T][H*d]) over the KV cache of `layer`; w[0]
+                       f32 [1][H], OPTIONAL: a score for each head that takes part in its softmax and has no value
+                       (attention sinks) */
     PLAN_ROUTE,     /* dst[T][2k] = weights, then ids, of the k experts that plan.moe picks by the logits src[T][E], to
                        which w[0], f32 [1][E], is added for the picking alone (OPTIONAL) */
     PLAN_EXPERTS,   /* dst[T][D] += scale * the sum over the experts of `route` of weight * (w[2] h + bias[2]) with
@@ -83,6 +101,7 @@ enum plan_act { PLAN_SILU, PLAN_GELU_TANH, PLAN_GELU, PLAN_RELU, PLAN_CLAMPED };
  * stays sharp far beyond the original context [Llama 4]. */
 struct plan_rope {
     uint32_t n_rot;        /* components rotated, even, <= d; 0 = no RoPE (NoPE layers) */
+    uint32_t first;        /* component of a head where they begin */
     bool is_neox;          /* pairs (i, i + n_rot/2); else (2i, 2i+1) */
     float mscale;          /* 1 unless the scaling says otherwise (YaRN) */
     const float *inv_freq; /* [n_rot/2], scaling applied; of the plan's arena */
@@ -150,7 +169,7 @@ enum { PLAN_MAX_BUFS = 16, PLAN_MAX_ROPES = 8 };
 enum {
     PLAN_MAX_LAYERS = 1024,
     PLAN_MAX_WIDTH = 1 << 20,
-    PLAN_MAX_HEAD = 512,
+    PLAN_MAX_HEAD = 576,
     PLAN_MAX_HEADS = 1024,
     PLAN_MAX_VOCAB = 1 << 22,
     PLAN_MAX_EXPERTS = 1024,
@@ -165,6 +184,9 @@ struct plan {
     uint32_t n_heads;    /* H */
     uint32_t n_kv_heads; /* K */
     uint32_t head_dim;   /* d */
+    /* 0, or: the value of a position is the first latent_dim components of its key, and only keys are stored, of one KV
+     * head [DeepSeek-V2, 2.1: multi-head latent attention in its absorbed form]. */
+    uint32_t latent_dim;
     uint32_t n_ctx_train;
     /* A row sees all rows of its sequence, which must stand in one batch, from position 0 on. */
     bool is_bidirectional;
@@ -181,6 +203,9 @@ struct plan {
     struct plan_rope ropes[PLAN_MAX_ROPES];
     int32_t n_ropes;
 };
+
+/* Width of a value. */
+static inline uint32_t plan_value_dim(const struct plan *p) { return p->latent_dim != 0 ? p->latent_dim : p->head_dim; }
 
 /* A new, empty plan / its end. */
 MUST_CHECK enum err plan_new(struct plan **out);

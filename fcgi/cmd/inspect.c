@@ -199,10 +199,15 @@ static void print_cache_row(const struct gguf *g)
         puts("-");
         return;
     }
+    bool is_first = true;
     for (int type = 0; type < KV_TYPE_COUNT; type++) {
-        struct kv_layout l = kv_layout_of((enum kv_type)type, (enum kv_type)type, (int)plan->head_dim);
-        printf("%s%s %" PRIu64, type == 0 ? "" : ", ", kv_type_name(type),
-               (uint64_t)l.bytes * plan->n_kv_heads * plan->n_layers / KERN_PAGE_TOKENS);
+        struct kv_layout l =
+            kv_layout_for((enum kv_type)type, (enum kv_type)type, (int)plan->head_dim, (int)plan->latent_dim);
+        if ((int)l.k.type == type) { /* latents do not come in every type */
+            printf("%s%s %" PRIu64, is_first ? "" : ", ", kv_type_name(type),
+                   (uint64_t)l.bytes * plan->n_kv_heads * plan->n_layers / KERN_PAGE_TOKENS);
+            is_first = false;
+        }
     }
     puts(" bytes a token");
     plan_free(&plan);

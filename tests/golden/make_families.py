@@ -11,6 +11,7 @@ in it). Weights are bfloat16 values, exact in both files and in the reference. T
 the family.
 """
 import sys
+import tempfile
 import zlib
 from copy import deepcopy
 from pathlib import Path
@@ -27,6 +28,7 @@ from conversion.base import gguf
 from make_golden import (COMMON, PROMPT_LENGTHS, VOCAB, rope, run_prompt, spread_out, write_expected,
                          write_tokenizer)
 
+Q8_0 = gguf.GGMLQuantizationType.Q8_0
 CHANGE = 0.02  # of log-probabilities
 IDS = dict(bos_token_id=256, eos_token_id=257, pad_token_id=258)
 SMALL = dict(hidden_size=48, intermediate_size=80, num_attention_heads=4, num_key_value_heads=2, **COMMON, **IDS)
@@ -39,6 +41,17 @@ def yarn(**more):
 def longrope(n, original):
     return rope("longrope", 10000.0, original_max_position_embeddings=original, factor=512 / max(original, 2),
                 short_factor=[1.0 + 0.1 * i for i in range(n)], long_factor=[1.5 + 0.7 * i for i in range(n)])
+
+
+LATENT = dict(kv_lora_rank=32, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=20, moe_intermediate_size=36,
+              first_k_dense_replace=1, **{**SMALL, "num_key_value_heads": 4})
+
+
+def deepseek_v3(**more):
+    return hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(
+        **LATENT, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, n_group=4, topk_group=2,
+        num_experts_per_tok=3, n_shared_experts=1, norm_topk_prob=True, routed_scaling_factor=2.5, rms_norm_eps=1e-5,
+        scoring_func="sigmoid", **more))  # which is there for the converter, as in the folders of DeepSeek
 
 
 # The name begins with the architecture that GGUF files name.
@@ -92,6 +105,17 @@ MODELS = {
     "gpt-oss-sinks": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=19, num_local_experts=5, num_experts_per_tok=2,
         rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))),
+    "deepseek2-v2-lite": lambda: hf.DeepseekV2ForCausalLM(hf.DeepseekV2Config(
+        **{**LATENT, "hidden_size": 64, "num_attention_heads": 32, "num_key_value_heads": 32, "kv_lora_rank": 20,
+           "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8},
+        num_hidden_layers=2, q_lora_rank=None, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=2,
+        topk_method="greedy", n_group=1, topk_group=1,
+        rope_parameters=yarn(mscale=0.707, mscale_all_dim=0.707))),
+    "deepseek2-v2": lambda: hf.DeepseekV2ForCausalLM(hf.DeepseekV2Config(
+        **LATENT, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1,
+        topk_method="group_limited_greedy", n_group=4, topk_group=2, routed_scaling_factor=1.5, rope_parameters=rope())),
+    "deepseek2-v3": lambda: deepseek_v3(rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0)),
+    "deepseek2-v3-fused": lambda: deepseek_v3(rope_parameters=rope(), tie_word_embeddings=True),
 }
 
 
@@ -152,10 +176,42 @@ def round_weights(model, is_q8):
     with torch.no_grad():
         for p in model.parameters():
             if is_q8 and p.dim() > 1:
-                q = gguf.quants.quantize(p.numpy(), gguf.GGMLQuantizationType.Q8_0)
-                p.copy_(torch.from_numpy(gguf.quants.dequantize(q, gguf.GGMLQuantizationType.Q8_0)))
+                p.copy_(torch.from_numpy(gguf.quants.dequantize(gguf.quants.quantize(p.numpy(), Q8_0), Q8_0)))
             else:
                 p.copy_(p.bfloat16().float())
+
+
+def quantise_kv_b(model):
+    """Both halves of what leads out of the latent space, in blocks of Q8_0; returns them by name as the file has them."""
+    raw = {}
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith("kv_b_proj.weight"):
+                raw[f"blk.{name.split('.')[2]}.attn_kv_b.weight"] = q = gguf.quants.quantize(p.numpy(), Q8_0)
+                p.copy_(torch.from_numpy(gguf.quants.dequantize(q, Q8_0).astype(np.float32)))
+    return raw
+
+
+def fuse_kv_b(new, raw, config, out):
+    """The file as converters wrote it before attn_k_b and attn_v_b: keys and values of all heads in one tensor."""
+    old_keys = {"attention.head_count_kv": config.num_attention_heads, "attention.value_length": config.v_head_dim,
+                "attention.key_length": config.qk_nope_head_dim + config.qk_rope_head_dim}
+    reader, writer = gguf.GGUFReader(new), gguf.GGUFWriter(out, "deepseek2")
+    for field in reader.fields.values():
+        key = field.name.removeprefix("deepseek2.")
+        if field.name.startswith("GGUF.") or field.name == "general.architecture" or key.endswith("_length_mla"):
+            continue
+        kind = field.types[0]
+        sub = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+        writer.add_key_value(field.name, old_keys.get(key, field.contents()), kind, sub)
+    for t in reader.tensors:
+        name = t.name.replace("attn_k_b", "attn_kv_b")
+        if "attn_v_b" not in name:
+            writer.add_tensor(name, *((raw[name], None, Q8_0) if name in raw else (t.data, None, t.tensor_type)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def main():
@@ -167,10 +223,17 @@ def main():
         model = make().float().eval()
         spread_out(model, torch.Generator().manual_seed(seed))
         round_weights(model, is_q8)
+        raw = quantise_kv_b(model) if name.endswith("-fused") else None
         prompts = choose_prompts(model, np.random.default_rng(seed))
         print(f"{name}: {sum(p.numel() for p in model.parameters())} weights")
         write_expected(f"{folder}/{name}.expect.gguf", prompts)
         saved = f"{folder}/{name}.hf"
+        if raw is not None:
+            with tempfile.TemporaryDirectory() as tmp:  # Q8_0 is not exact in bfloat16
+                model.save_pretrained(tmp)
+                convert(tmp, f"{tmp}/new.gguf", gguf.LlamaFileType.MOSTLY_BF16)
+                fuse_kv_b(f"{tmp}/new.gguf", raw, model.config, f"{folder}/{name}.gguf")
+            continue
         model.to(torch.float32 if is_q8 else torch.bfloat16).save_pretrained(saved)
         convert(saved, f"{folder}/{name}.gguf",
                 gguf.LlamaFileType.MOSTLY_Q8_0 if is_q8 else gguf.LlamaFileType.MOSTLY_BF16)

@@ -248,7 +248,8 @@ def spread_out(model, gen):
     narrow = min(1.0, (64 / model.config.hidden_size) ** 0.5)  # wide models would attend to one position only
     with torch.no_grad():
         for name, p in model.named_parameters():
-            scale = narrow * 0.35 if "q_proj.weight" in name or "k_proj.weight" in name else narrow * 0.15
+            is_sharp = any(s in name for s in ("q_proj.weight", "k_proj.weight", "q_b_proj.weight"))
+            scale = narrow * 0.35 if is_sharp else narrow * 0.15
             noise = torch.randn(p.shape, generator=gen)
             one = 0 if model.config.model_type in ("gemma2", "gemma3_text") else 1  # Gemma's norms multiply by 1 + w
             p.copy_(one + 0.2 * noise if "norm" in name else scale * noise)

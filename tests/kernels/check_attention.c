@@ -10,25 +10,34 @@
 #include <stdio.h>
 #include <string.h>
 
-/* first: position of row 0; gap: from one row's position to the next one's. */
+/* first: position of row 0; gap: from one row's position to the next one's; d_value: of latents, else 0. */
 struct shape {
     int d, n_group, n_rows, first, gap, window;
     float softcap;
     enum kv_type k_type, v_type;
+    int d_value;
 };
 
 static const struct shape shapes[] = {
-    {16, 1, 1, 0, 1, 0, 0, 0, 0},    {4, 1, 1, 31, 1, 0, 0, 0, 0},    {8, 2, 2, 31, 1, 0, 0, 0, 0},
-    {12, 3, 3, 30, 1, 0, 0, 0, 0},   {16, 4, 4, 62, 1, 0, 0, 0, 0},   {20, 5, 5, 0, 1, 0, 0, 0, 0},
-    {24, 6, 2, 63, 1, 7, 0, 0, 0},   {28, 7, 1, 64, 1, 0, 0, 0, 0},   {32, 8, 3, 95, 1, 33, 0, 0, 0},
-    {36, 9, 2, 17, 1, 0, 50, 0, 0},  {40, 1, 8, 24, 1, 1, 0, 0, 0},   {48, 2, 4, 40, 1, 0, 30, 0, 0},
-    {64, 3, 9, 28, 1, 0, 0, 0, 0},   {64, 1, 33, 0, 1, 0, 0, 0, 0},   {72, 4, 3, 33, 1, 0, 0, 0, 0},
-    {80, 1, 7, 60, 1, 0, 0, 0, 0},   {80, 5, 3, 90, 1, 32, 0, 0, 0},  {96, 2, 4, 10, 1, 0, 0, 0, 0},
-    {112, 1, 3, 45, 1, 0, 0, 0, 0},  {128, 6, 2, 100, 1, 0, 0, 0, 0}, {128, 1, 16, 20, 1, 16, 0, 0, 0},
-    {144, 1, 2, 5, 1, 0, 0, 0, 0},   {192, 3, 1, 33, 1, 0, 50, 0, 0}, {256, 4, 2, 40, 1, 24, 0, 0, 0},
-    {256, 1, 3, 31, 1, 0, 0, 0, 0},  {512, 1, 2, 32, 1, 0, 0, 0, 0},  {64, 2, 4, 3, 50, 0, 0, 0, 0},
-    {32, 1, 8, 0, 33, 40, 0, 0, 0},  {16, 3, 5, 200, 1, 64, 0, 0, 0}, {64, 1, 1, 300, 1, 0, 0, 0, 0},
-    {64, 1, 2, 250, 1, 5, 20, 0, 0}, {48, 16, 1, 12, 1, 0, 0, 0, 0},
+    {16, 1, 1, 0, 1, 0, 0, 0, 0, 0},    {4, 1, 1, 31, 1, 0, 0, 0, 0, 0},    {8, 2, 2, 31, 1, 0, 0, 0, 0, 0},
+    {12, 3, 3, 30, 1, 0, 0, 0, 0, 0},   {16, 4, 4, 62, 1, 0, 0, 0, 0, 0},   {20, 5, 5, 0, 1, 0, 0, 0, 0, 0},
+    {24, 6, 2, 63, 1, 7, 0, 0, 0, 0},   {28, 7, 1, 64, 1, 0, 0, 0, 0, 0},   {32, 8, 3, 95, 1, 33, 0, 0, 0, 0},
+    {36, 9, 2, 17, 1, 0, 50, 0, 0, 0},  {40, 1, 8, 24, 1, 1, 0, 0, 0, 0},   {48, 2, 4, 40, 1, 0, 30, 0, 0, 0},
+    {64, 3, 9, 28, 1, 0, 0, 0, 0, 0},   {64, 1, 33, 0, 1, 0, 0, 0, 0, 0},   {72, 4, 3, 33, 1, 0, 0, 0, 0, 0},
+    {80, 1, 7, 60, 1, 0, 0, 0, 0, 0},   {80, 5, 3, 90, 1, 32, 0, 0, 0, 0},  {96, 2, 4, 10, 1, 0, 0, 0, 0, 0},
+    {112, 1, 3, 45, 1, 0, 0, 0, 0, 0},  {128, 6, 2, 100, 1, 0, 0, 0, 0, 0}, {128, 1, 16, 20, 1, 16, 0, 0, 0, 0},
+    {144, 1, 2, 5, 1, 0, 0, 0, 0, 0},   {192, 3, 1, 33, 1, 0, 50, 0, 0, 0}, {256, 4, 2, 40, 1, 24, 0, 0, 0, 0},
+    {256, 1, 3, 31, 1, 0, 0, 0, 0, 0},  {512, 1, 2, 32, 1, 0, 0, 0, 0, 0},  {64, 2, 4, 3, 50, 0, 0, 0, 0, 0},
+    {32, 1, 8, 0, 33, 40, 0, 0, 0, 0},  {16, 3, 5, 200, 1, 64, 0, 0, 0, 0}, {64, 1, 1, 300, 1, 0, 0, 0, 0, 0},
+    {64, 1, 2, 250, 1, 5, 20, 0, 0, 0}, {48, 16, 1, 12, 1, 0, 0, 0, 0, 0},  {576, 1, 2, 40, 1, 0, 0, 0, 0, 0},
+};
+
+/* Latents: all heads share them. */
+static const struct shape latents[] = {
+    {576, 16, 1, 70, 1, 0, 0, 0, 0, 512}, {576, 3, 2, 130, 1, 0, 0, 0, 0, 512}, {32, 4, 3, 30, 1, 0, 0, 0, 0, 24},
+    {24, 5, 2, 33, 1, 0, 0, 0, 0, 20},    {8, 1, 1, 0, 1, 0, 0, 0, 0, 4},       {40, 9, 4, 60, 1, 13, 0, 0, 0, 32},
+    {48, 2, 5, 31, 7, 0, 30, 0, 0, 44},   {64, 7, 3, 255, 1, 0, 0, 0, 0, 48},   {100, 6, 1, 127, 1, 0, 0, 0, 0, 100},
+    {320, 2, 2, 20, 1, 0, 0, 0, 0, 256},  {36, 33, 1, 300, 1, 0, 0, 0, 0, 4},
 };
 
 static const int widths[] = {4, 16, 20, 32, 44, 64, 80, 96, 128, 256};
@@ -119,7 +128,7 @@ static void make_pages(struct check *c, enum kind kind)
     k.pool_bytes = (size_t)k.a.kv.bytes * (size_t)n_pool;
     k.pool = check_buffer(k.pool_bytes, 64);
     k.a.keys = k.pool;
-    k.a.values = k.pool + (size_t)k.a.kv.k.bytes * (size_t)n_pool;
+    k.a.values = k.a.kv.is_latent ? k.pool : k.pool + (size_t)k.a.kv.k.bytes * (size_t)n_pool;
     k.a.pages = k.pages;
     for (size_t i = 0; i < k.pool_bytes; i += 2) {
         uint16_t h = garbage(c);
@@ -144,15 +153,18 @@ static void make_pages(struct check *c, enum kind kind)
 static void make_case(struct check *c, enum kind kind, const struct shape *s)
 {
     size_t width = (size_t)(s->n_group * s->d), stride = width + 3; /* rows are not aligned */
+    struct kv_layout kv =
+        s->d_value != 0 ? kv_layout_of_latents(s->k_type, s->d, s->d_value) : kv_layout_of(s->k_type, s->v_type, s->d);
+    size_t out_stride = (size_t)(s->n_group * kv.d_value) + 3;
     float *q = check_buffer(stride * (size_t)s->n_rows * sizeof *q, 4);
     k.a = (struct kern_attention_args){.q = q,
                                        .q_stride = stride,
-                                       .out = check_buffer(stride * (size_t)s->n_rows * sizeof *q, 4),
-                                       .out_stride = stride,
+                                       .out = check_buffer(out_stride * (size_t)s->n_rows * sizeof *q, 4),
+                                       .out_stride = out_stride,
                                        .pos = k.pos,
                                        .n_rows = s->n_rows,
                                        .n_group = s->n_group,
-                                       .kv = kv_layout_of(s->k_type, s->v_type, s->d),
+                                       .kv = kv,
                                        .window = s->window,
                                        .scale = 1.0f / sqrtf((float)s->d),
                                        .softcap = s->softcap};
@@ -177,7 +189,7 @@ static void make_case(struct check *c, enum kind kind, const struct shape *s)
 static void add_weight_rounding(const struct kern_attention_args *a, int32_t first, const double *score, int32_t n,
                                 double largest, double *limit)
 {
-    for (int j = 0; j < a->kv.d; j++) {
+    for (int j = 0; j < a->kv.d_value; j++) {
         for (int32_t i = 0; i < n;) {
             int32_t block = (first + i) / 128;
             double top = 0, codes = 0;
@@ -215,13 +227,13 @@ static void truth(int r, int g, double *want, double *limit)
         magnitude = fmax(magnitude, size);
         rounding = fmax(rounding, sqrt(q_norm * k_norm) * (double)a->scale);
     }
-    memset(want, 0, (size_t)a->kv.d * sizeof *want);
-    memset(limit, 0, (size_t)a->kv.d * sizeof *want);
+    memset(want, 0, (size_t)a->kv.d_value * sizeof *want);
+    memset(limit, 0, (size_t)a->kv.d_value * sizeof *want);
     memset(sum_abs, 0, sizeof sum_abs);
     for (int32_t i = 0; i < n; i++) {
         double p = exp(score[i] - largest);
         sum += p;
-        for (int j = 0; j < a->kv.d; j++) {
+        for (int j = 0; j < a->kv.d_value; j++) {
             double v = value_at(a, from + i, j);
             want[j] += p * v;
             sum_abs[j] += p * fabs(v);
@@ -232,7 +244,7 @@ static void truth(int r, int g, double *want, double *limit)
     }
     sum += a->sinks != NULL ? exp(a->sinks[g] - largest) : 0;
     double relative = 4e-6 + 4e-7 * magnitude + (kv_type_is_float(a->kv.k.type) ? 0 : 6e-5 * rounding);
-    for (int j = 0; j < a->kv.d; j++) { /* the bound in kern.h */
+    for (int j = 0; j < a->kv.d_value; j++) { /* the bound in kern.h */
         want[j] /= sum;
         limit[j] = (limit[j] + relative * sum_abs[j]) / sum + 1e-44;
     }
@@ -245,11 +257,11 @@ static void check_truth(struct check *c)
         const float *row = k.a.out + (size_t)r * k.a.out_stride;
         for (int g = 0; g < k.a.n_group; g++) {
             truth(r, g, want, limit);
-            if (!check_near_f32(c, "output", row + g * k.a.kv.d, want, limit, (size_t)k.a.kv.d)) {
+            if (!check_near_f32(c, "output", row + g * k.a.kv.d_value, want, limit, (size_t)k.a.kv.d_value)) {
                 return;
             }
         }
-        size_t width = (size_t)(k.a.n_group * k.a.kv.d);
+        size_t width = (size_t)(k.a.n_group * k.a.kv.d_value);
         if (!check_untouched(c, "byte between rows", row + width, 3 * sizeof *row)) {
             return;
         }
@@ -275,17 +287,17 @@ static void spoil_unseen(struct check *c, int r)
 static bool check_part(struct check *c, int r, int n_rows, int g, int n_group)
 {
     struct kern_attention_args part = k.a;
-    float *out = check_buffer((size_t)(n_rows * n_group * k.a.kv.d) * sizeof *out, 4);
+    float *out = check_buffer((size_t)(n_rows * n_group * k.a.kv.d_value) * sizeof *out, 4);
     part.q += (size_t)r * part.q_stride + (size_t)(g * part.kv.d);
     part.pos += r;
     part.sinks = k.a.sinks == NULL ? NULL : k.a.sinks + g;
     part.n_rows = n_rows;
     part.n_group = n_group;
     part.out = out;
-    part.out_stride = (size_t)(n_group * part.kv.d);
+    part.out_stride = (size_t)(n_group * part.kv.d_value);
     c->t->attention(&part);
     for (int i = 0; i < n_rows; i++) {
-        const float *whole = k.a.out + (size_t)(r + i) * k.a.out_stride + (size_t)(g * k.a.kv.d);
+        const float *whole = k.a.out + (size_t)(r + i) * k.a.out_stride + (size_t)(g * k.a.kv.d_value);
         if (!check_same_f32(c, "part of the call alone", out + (size_t)i * part.out_stride, whole, part.out_stride)) {
             return false;
         }
@@ -315,7 +327,7 @@ static void check_parts(struct check *c)
     }
     struct kern_attention_args whole = k.a;
     int32_t first = kern_first_segment(whole.window, k.pos[0]), n = kern_last_segment(k.pos[whole.n_rows - 1]) + 1;
-    size_t stride = (size_t)(whole.n_rows * whole.n_group) * kern_part_floats(whole.kv.d);
+    size_t stride = (size_t)(whole.n_rows * whole.n_group) * kern_part_floats(whole.kv.d_value);
     size_t out_floats = whole.out_stride * (size_t)whole.n_rows;
     if (stride * (size_t)(n - first) * sizeof(float) > CHECK_BUFFER_BYTES) {
         return;
@@ -329,7 +341,7 @@ static void check_parts(struct check *c)
     whole.out = check_buffer(out_floats * sizeof *whole.out, 4);
     c->t->attention_join(&whole, parts, stride, n - first);
     for (int r = 0; r < whole.n_rows; r++) {
-        size_t at = (size_t)r * whole.out_stride, width = (size_t)(whole.n_group * whole.kv.d);
+        size_t at = (size_t)r * whole.out_stride, width = (size_t)(whole.n_group * whole.kv.d_value);
         if (!check_same_f32(c, "joined segments", whole.out + at, k.a.out + at, width)) {
             return;
         }
@@ -346,17 +358,17 @@ static void check_seen_nan(struct check *c)
     float key[KERN_MAX_HEAD], value[KERN_MAX_HEAD];
     for (int i = 0; i < k.a.kv.d; i++) {
         key[i] = (float)key_at(&k.a, k.pos[last], i);
-        value[i] = (float)value_at(&k.a, k.pos[last], i);
+        value[i] = k.a.kv.is_latent ? 0 : (float)value_at(&k.a, k.pos[last], i);
     }
-    (in_key ? key : value)[j] = NAN;
+    (in_key || k.a.kv.is_latent ? key : value)[j] = NAN;
     c->ref->kv_store(&k.a.kv, key, value, k.pos[last] % 32, keys_of(&k.a, k.pos[last]), values_of(&k.a, k.pos[last]));
     k.a.out = check_buffer(n * sizeof *k.a.out, 4);
     check_use_filling(k.a.out, n * sizeof *k.a.out); /* between rows */
     c->t->attention(&k.a);
     check_same_f32(c, "rows before a NaN", k.a.out, before, k.a.out_stride * (size_t)last);
     for (int g = 0; g < k.a.n_group; g++) {
-        for (int i = 0; i < k.a.kv.d; i++) {
-            size_t at = (size_t)last * k.a.out_stride + (size_t)(g * k.a.kv.d + i);
+        for (int i = 0; i < k.a.kv.d_value; i++) {
+            size_t at = (size_t)last * k.a.out_stride + (size_t)(g * k.a.kv.d_value + i);
             if (!isnan(k.a.out[at])) {
                 check_fail(c, "NaN", at, (double)k.a.out[at], NAN);
                 return;
@@ -409,8 +421,41 @@ static void check_attention(struct check *c, int arg)
     }
     if (!c->planted) {
         check_case(c, "%d positions", LONG);
-        struct shape s = {16, 2, 2, LONG - 2, 1, 0, 0, 0, 0};
+        struct shape s = {16, 2, 2, LONG - 2, 1, 0, 0, 0, 0, 0};
         set_types(c, arg, &s);
+        make_case(c, UNIFORM, &s);
+        run_case(c);
+    }
+}
+
+static void check_latents(struct check *c, int arg)
+{
+    for (size_t i = 0; i < ARRAY_LEN(latents); i++) {
+        enum kind kind = (enum kind)(i % KIND_COUNT);
+        struct shape s = latents[i];
+        check_case(c, "latents of %d in %d, %d heads, %d rows from %d, window %d, cap %g, %s", s.d_value, s.d,
+                   s.n_group, s.n_rows, s.first, s.window, (double)s.softcap, kind_names[kind]);
+        s.k_type = (enum kv_type)arg;
+        make_case(c, kind, &s);
+        run_case(c);
+    }
+    for (int i = 0; i < RANDOM_SHAPES; i++) {
+        check_case(c, "random shape %d", i);
+        struct shape s = {.d_value = 4 * (1 + check_random_below(c, 30)),
+                          .n_group = 1 + check_random_below(c, 20),
+                          .n_rows = 1 + check_random_below(c, 6),
+                          .first = check_random_below(c, 80),
+                          .gap = check_random_below(c, 4) == 0 ? 20 : 1,
+                          .window = check_random_below(c, 2) * (1 + check_random_below(c, 70)),
+                          .softcap = (float)(check_random_below(c, 3) / 2 * 30),
+                          .k_type = (enum kv_type)arg};
+        s.d = s.d_value + 4 * check_random_below(c, 10);
+        make_case(c, (enum kind)check_random_below(c, KIND_COUNT), &s);
+        run_case(c);
+    }
+    if (!c->planted) {
+        check_case(c, "%d positions", LONG);
+        struct shape s = {24, 2, 2, LONG - 2, 1, 0, 0, (enum kv_type)arg, 0, 16};
         make_case(c, UNIFORM, &s);
         run_case(c);
     }
@@ -457,10 +502,10 @@ static void wrong_unseen(const struct kern_attention_args *a) /* a masked value 
 static void wrong_heads(const struct kern_attention_args *a)
 {
     honest(a);
-    for (int j = 0; a->n_group > 1 && j < a->kv.d; j++) {
+    for (int j = 0; a->n_group > 1 && j < a->kv.d_value; j++) {
         float first = a->out[j];
-        a->out[j] = a->out[a->kv.d + j];
-        a->out[a->kv.d + j] = first;
+        a->out[j] = a->out[a->kv.d_value + j];
+        a->out[a->kv.d_value + j] = first;
     }
 }
 
@@ -482,14 +527,14 @@ static void wrong_width(const struct kern_attention_args *a)
 {
     honest(a);
     if (a->n_rows > 1) {
-        a->out[(size_t)(a->n_group * a->kv.d)] = 0;
+        a->out[(size_t)(a->n_group * a->kv.d_value)] = 0;
     }
 }
 
 static void wrong_nan(const struct kern_attention_args *a)
 {
     honest(a);
-    for (int i = 0; i < a->n_group * a->kv.d; i++) {
+    for (int i = 0; i < a->n_group * a->kv.d_value; i++) {
         float *x = &a->out[(size_t)(a->n_rows - 1) * a->out_stride + (size_t)i];
         *x = isnan(*x) ? 0 : *x;
     }
@@ -535,7 +580,8 @@ static void run_ref(void *arg) /* the last row, one head: ref is slow */
 static void bench_shape(struct check *c, const struct shape *s)
 {
     int n_pages = (s->first + s->n_rows + 31) / 32;
-    const struct kv_layout kv = kv_layout_of(s->k_type, s->v_type, s->d);
+    const struct kv_layout kv =
+        s->d_value != 0 ? kv_layout_of_latents(s->k_type, s->d, s->d_value) : kv_layout_of(s->k_type, s->v_type, s->d);
     size_t head_bytes = kv.bytes, n = (size_t)(s->n_rows * s->n_group * s->d);
     size_t pool_bytes = head_bytes * (size_t)n_pages, q_bytes = 2 * n * sizeof(float);
     unsigned char *pool = mem_map(pool_bytes, MEM_GENERAL);
@@ -551,7 +597,7 @@ static void bench_shape(struct check *c, const struct shape *s)
             k.pos[r] = s->first + r;
             seen += s->first + r + 1;
         }
-        size_t stride = (size_t)(s->n_group * s->d);
+        size_t stride = (size_t)(s->n_group * s->d); /* outputs of latents are narrower, and have gaps then */
         struct bench_arg b = {.t = c->t, .ref = c->ref};
         b.a = (struct kern_attention_args){.q = q,
                                            .q_stride = stride,
@@ -562,14 +608,14 @@ static void bench_shape(struct check *c, const struct shape *s)
                                            .n_group = s->n_group,
                                            .kv = kv,
                                            .keys = pool,
-                                           .values = pool + (size_t)kv.k.bytes * (size_t)n_pages,
+                                           .values = kv.is_latent ? pool : pool + (size_t)kv.k.bytes * (size_t)n_pages,
                                            .pages = k.pages,
                                            .scale = 0.1f};
         char size[64];
         snprintf(size, sizeof size, "d %d g %d rows %d at %d", s->d, s->n_group, s->n_rows, s->first);
         struct check_work w = {.size = size,
                                .bytes = (double)(head_bytes * (size_t)n_pages),
-                               .f32_ops = 4 * seen * s->d * s->n_group,
+                               .f32_ops = 2 * seen * (s->d + kv.d_value) * s->n_group,
                                .ref_scale = seen * s->n_group / (s->first + s->n_rows)};
         check_bench_row(c, &w, run, run_ref, &b);
     }
@@ -580,15 +626,30 @@ static void bench_shape(struct check *c, const struct shape *s)
 static void bench_attention(struct check *c, int arg)
 {
     static const struct shape all[] = {
-        {64, 3, 1, 512, 1, 0, 0, 0, 0},   {64, 3, 1, 4096, 1, 0, 0, 0, 0},   {64, 3, 32, 0, 1, 0, 0, 0, 0},
-        {64, 3, 32, 480, 1, 0, 0, 0, 0},  {64, 3, 32, 4096, 1, 0, 0, 0, 0},  {128, 6, 1, 512, 1, 0, 0, 0, 0},
-        {128, 6, 1, 4096, 1, 0, 0, 0, 0}, {128, 6, 32, 4096, 1, 0, 0, 0, 0}, {256, 4, 1, 4096, 1, 0, 0, 0, 0},
-        {256, 4, 32, 512, 1, 0, 0, 0, 0},
+        {64, 3, 1, 512, 1, 0, 0, 0, 0, 0},   {64, 3, 1, 4096, 1, 0, 0, 0, 0, 0},   {64, 3, 32, 0, 1, 0, 0, 0, 0, 0},
+        {64, 3, 32, 480, 1, 0, 0, 0, 0, 0},  {64, 3, 32, 4096, 1, 0, 0, 0, 0, 0},  {128, 6, 1, 512, 1, 0, 0, 0, 0, 0},
+        {128, 6, 1, 4096, 1, 0, 0, 0, 0, 0}, {128, 6, 32, 4096, 1, 0, 0, 0, 0, 0}, {256, 4, 1, 4096, 1, 0, 0, 0, 0, 0},
+        {256, 4, 32, 512, 1, 0, 0, 0, 0, 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         check_case(c, "bench");
         struct shape s = all[i];
         s.k_type = s.v_type = (enum kv_type)arg;
+        bench_shape(c, &s);
+    }
+}
+
+static void bench_latents(struct check *c, int arg)
+{
+    static const struct shape all[] = {
+        {576, 16, 1, 512, 1, 0, 0, 0, 0, 512},   {576, 16, 1, 4096, 1, 0, 0, 0, 0, 512},
+        {576, 16, 32, 480, 1, 0, 0, 0, 0, 512},  {576, 128, 1, 4096, 1, 0, 0, 0, 0, 512},
+        {576, 128, 8, 4096, 1, 0, 0, 0, 0, 512},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        check_case(c, "bench");
+        struct shape s = all[i];
+        s.k_type = (enum kv_type)arg;
         bench_shape(c, &s);
     }
 }
@@ -603,6 +664,16 @@ const struct check_op check_attention_ops[] = {
     ROW("attention_bf16", KV_TYPE_BF16),
     ROW("attention_q8_0", KV_TYPE_Q8_0),
     ROW("attention_q4_0", KV_TYPE_Q4_0),
+    {.name = "attention_latents_f16",
+     .arg = KV_TYPE_F16,
+     .check = check_latents,
+     .plant = plant_attention,
+     .bench = bench_latents},
+    {.name = "attention_latents_bf16",
+     .arg = KV_TYPE_BF16,
+     .check = check_latents,
+     .plant = plant_attention,
+     .bench = bench_latents},
     {.name = "attention_mixed", .arg = KV_TYPE_COUNT, .check = check_attention, .plant = plant_attention},
     {.name = NULL},
 };

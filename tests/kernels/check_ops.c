@@ -275,7 +275,7 @@ static double store_limit(const struct kv_side *s, bool is_key, const float *x, 
 static void check_stored(struct check *c, const struct kv_layout *l, const float *k, const float *v, int slot,
                          const unsigned char *page)
 {
-    for (int i = 0; i < 2 * l->d; i++) {
+    for (int i = 0; i < (l->is_latent ? l->d : 2 * l->d); i++) {
         bool is_key = i < l->d;
         const float *x = is_key ? k : v;
         int j = i % l->d;
@@ -299,7 +299,7 @@ static void kv_case(struct check *c, const struct kv_layout *l, int slot, int ki
     c->t->kv_store(l, k, v, slot, page, page + l->k.bytes);
     c->ref->kv_store(l, k, v, slot, want, want + l->k.bytes);
     check_same_bytes(c, "page", page, want, l->bytes);
-    if (kind != CHECK_FILL_COUNT && kind != CHECK_FILL_COUNT + 1) {
+    if (kind != CHECK_FILL_COUNT && (kind != CHECK_FILL_COUNT + 1 || l->is_latent)) { /* latents have no value */
         check_stored(c, l, k, v, slot, page);
     } else if (!isnan(kv_key_at(l, page, slot, 0))) {
         check_fail(c, "key of a NaN", 0, (double)kv_key_at(l, page, slot, 0), NAN);
@@ -326,16 +326,23 @@ static void kv_case(struct check *c, const struct kv_layout *l, int slot, int ki
 static void check_kv_store(struct check *c, int arg)
 {
     (void)arg;
-    static const int widths[] = {2, 4, 8, 12, 16, 18, 20, 30, 32, 34, 48, 64, 80, 128, 256, 512};
+    static const int widths[] = {2, 4, 8, 12, 16, 18, 20, 30, 32, 34, 48, 64, 80, 128, 256, 512, 576};
     for (size_t i = 0; i < ARRAY_LEN(widths); i++) {
         for (int kind = 0; kind < STORE_KINDS; kind++) {
             int slot = kind == 0 ? 0 : kind == 1 ? KERN_PAGE_TOKENS - 1 : (kind * 5 + (int)i) % KERN_PAGE_TOKENS;
+            struct kv_layout l;
             for (int type = 0; type < KV_TYPE_COUNT; type++) {
                 enum kv_type v_type = (enum kv_type)((type + kind / 4) % KV_TYPE_COUNT);
-                struct kv_layout l = kv_layout_of((enum kv_type)type, v_type, widths[i]);
+                l = kv_layout_of((enum kv_type)type, v_type, widths[i]);
                 check_case(c, "d %d, slot %d, %s, %s and %s", widths[i], slot,
                            kind < CHECK_FILL_COUNT ? fill_name(kind) : store_kinds[kind - CHECK_FILL_COUNT],
                            kv_type_name(type), kv_type_name(v_type));
+                kv_case(c, &l, slot, kind);
+            }
+            if (widths[i] % 4 == 0) {
+                l = kv_layout_of_latents(kind % 2 == 0 ? KV_TYPE_F16 : KV_TYPE_BF16, widths[i], widths[i]);
+                check_case(c, "latents of %d, slot %d, %s", widths[i], slot,
+                           kind < CHECK_FILL_COUNT ? fill_name(kind) : store_kinds[kind - CHECK_FILL_COUNT]);
                 kv_case(c, &l, slot, kind);
             }
         }
@@ -519,15 +526,15 @@ static void wrong_kv_infinity(const struct kv_layout *l, const float *k, const f
 {
     honest.kv_store(l, k, v, slot, k_page, v_page);
     for (int i = 0; l->v.type == KV_TYPE_F16 && i < l->d; i++) {
-        uint16_t *value = (uint16_t *)(void *)v_page + kv_value_element(l->d, slot, i);
-        *value = v[i] > 65504 ? 0x7C00 : *value;
+        uint16_t *value = (uint16_t *)(void *)(l->is_latent ? k_page : v_page) + kv_value_element(l->d, slot, i);
+        *value = (l->is_latent ? k : v)[i] > 65504 ? 0x7C00 : *value;
     }
 }
 static void wrong_kv_neighbour(const struct kv_layout *l, const float *k, const float *v, int slot,
                                unsigned char *k_page, unsigned char *v_page)
 {
     honest.kv_store(l, k, v, slot, k_page, v_page);
-    v_page[(slot ^ 16) * 2] ^= 1;
+    (l->is_latent ? k_page : v_page)[(slot ^ 16) * 2] ^= 1;
 }
 
 static int32_t wrong_argmax_tie(const float *x, int32_t n)

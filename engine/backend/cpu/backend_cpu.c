@@ -62,12 +62,23 @@ static size_t widest_expert(const struct plan *p)
     return widest;
 }
 
+/* Of the steps that multiply head by head, whose operands are copied where normed rows go; 0 when there are none. */
+static uint32_t widest_head_operand(const struct plan *p)
+{
+    uint32_t widest = 0;
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        const struct plan_step *s = &p->steps[i];
+        widest = s->op == PLAN_HEAD_MATMUL ? MAX_OF(widest, p->weights[s->w[0]].n_in) : widest;
+    }
+    return widest;
+}
+
 /* Lays all activations and per-thread scratch out; called twice, first to count. Returns the bytes needed. */
 static size_t lay_out_scratch(struct backend_model *m)
 {
     const struct plan *p = m->plan;
     size_t at = 0, rows = (size_t)m->cfg.max_rows;
-    uint32_t widest = 0, widest_norm = p->n_embd;
+    uint32_t widest = 0, widest_norm = MAX_OF(p->n_embd, widest_head_operand(p));
     for (int32_t i = 0; i < p->n_bufs; i++) {
         m->strides[i] = align_up(p->bufs[i].width * sizeof(float)) / sizeof(float);
         m->strides[i + PLAN_MAX_BUFS] = m->strides[i];
@@ -110,7 +121,7 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     m->n_chunks = (p->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
     m->scratch_bytes = lay_out_scratch(m);
     m->scratch_memory = mem_map(m->scratch_bytes, MEM_SCRATCH);
-    m->kv_layout = kv_layout_of(m->cfg.k_type, m->cfg.v_type, (int)p->head_dim);
+    m->kv_layout = kv_layout_for(m->cfg.k_type, m->cfg.v_type, (int)p->head_dim, (int)p->latent_dim);
     uint64_t head, all;
     bool ok = ck_mul(m->kv_layout.bytes, (uint64_t)m->cfg.n_pages, &head) &&
               ck_mul(head, (uint64_t)p->n_layers * p->n_kv_heads, &all);
@@ -143,6 +154,18 @@ static void cpu_close(struct backend_model **model)
     *model = NULL;
 }
 
+/* Latents are keys and values in one, whose rounding counts twice. */
+static enum err check_kv_types(const struct plan *p, const struct backend_config *cfg, struct err_info *info)
+{
+    bool is_narrow = cfg->k_type == KV_TYPE_Q8_0 || cfg->k_type == KV_TYPE_Q4_0;
+    return p->latent_dim == 0 || !is_narrow
+               ? ERR_OK
+               : err_set(info, ERR_CONFIG, "cache-type-k",
+                         "cache-type-k: expected f16 or bf16 (or i16, which is f16 then), as the model has latent "
+                         "attention; found '%s'",
+                         kv_type_name((int)cfg->k_type));
+}
+
 static enum err cpu_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                          struct err_info *info)
 {
@@ -154,7 +177,10 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
     m->plan = plan;
     m->cfg = *cfg;
     m->pack_map.fd = -1;
-    enum err err = kern_select(cfg->cpu, &m->kern, info);
+    enum err err = check_kv_types(plan, cfg, info);
+    if (err == ERR_OK) {
+        err = kern_select(cfg->cpu, &m->kern, info);
+    }
     if (err == ERR_OK) {
         err = pool_new(cfg->n_threads, &m->pool, info);
     }
@@ -196,8 +222,8 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
 {
     *out = (struct backend_info){
         .kernels = m->kern.isa,
-        .k_type = kv_type_name((int)m->cfg.k_type),
-        .v_type = kv_type_name((int)m->cfg.v_type),
+        .k_type = kv_type_name((int)m->kv_layout.k.type),
+        .v_type = m->kv_layout.is_latent ? "none" : kv_type_name((int)m->kv_layout.v.type),
         .weight_bytes = m->packed_bytes,
         .kv_bytes = m->kv_bytes,
         .kv_page_bytes = (size_t)m->kv_layout.bytes * m->plan->n_kv_heads * m->plan->n_layers,

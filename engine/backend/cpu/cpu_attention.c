@@ -1,5 +1,6 @@
 /* Attention on all threads. A batch's rows are cut into blocks of one sequence; a task is a block by a KV head with all
- * query heads of its group, so that keys and values are read once for the group. Where a block is long against all the
+ * query heads of its group, so that keys and values are read once for the group; of a group of very many, which share
+ * latents, some are a task. Where a block is long against all the
  * others (one stream behind a long context has as many tasks as KV heads), it is cut further into the segments of
  * kern.h, and who finishes the last one joins them. Which tasks there are depends on the batch and the threads; the
  * bits of a row do not. */
@@ -12,14 +13,15 @@ enum {
     SPLIT_ROWS = 8,       /* rows of a block that is split: its records wait in memory */
     TASKS_PER_THREAD = 8, /* no task should be more than this part of a thread's share */
     RECORD_ROWS = 4,      /* rows as long as the whole KV pool whose records fit */
+    LATENT_HEADS = 16,    /* heads of a task that share latents: their products take longer than reading the page */
 };
 
 /* Rows of one sequence, and how they are cut. */
 struct cpu_block {
     int32_t row, n_rows;
     int32_t n_segments; /* 0: in one piece */
-    int n_pieces;       /* that a KV head's segments are dealt in */
-    size_t records;     /* floats before its records; the KV heads follow each other */
+    int n_pieces;       /* that a share's segments are dealt in */
+    size_t records;     /* floats before its records; the shares follow each other */
 };
 
 /* A block (n 0), or some segments of it. */
@@ -33,7 +35,8 @@ struct cpu_attention {
     struct cpu_block *blocks; /* [max_rows] of this batch */
     struct cpu_piece *pieces; /* [max_pieces] longest first, more or less */
     int32_t n_blocks, n_pieces, max_pieces;
-    atomic_int *open; /* [max_rows][n_kv_heads] pieces of a block that are not finished */
+    uint32_t n_shares, share_heads; /* query heads are dealt in shares of so many, that have one KV head */
+    atomic_int *open;               /* [max_rows][n_shares] pieces of a block that are not finished */
     float *records;
     size_t max_record_floats;
 };
@@ -44,6 +47,8 @@ static int32_t longest(const struct backend_model *m)
     return (int32_t)((int64_t)m->cfg.n_pages * KERN_PAGE_TOKENS / KERN_SEGMENT_TOKENS) + 1;
 }
 
+static size_t part_floats(const struct backend_model *m) { return kern_part_floats((int)plan_value_dim(m->plan)); }
+
 enum err cpu_attention_new(struct backend_model *m, struct err_info *info)
 {
     const struct plan *p = m->plan;
@@ -52,12 +57,17 @@ enum err cpu_attention_new(struct backend_model *m, struct err_info *info)
         return err_set(info, ERR_NOMEM, NULL, "out of memory for attention");
     }
     size_t max_rows = (size_t)m->cfg.max_rows;
+    t->share_heads = p->n_heads / p->n_kv_heads;
+    if (p->latent_dim != 0 && t->share_heads % LATENT_HEADS == 0) {
+        t->share_heads = LATENT_HEADS;
+    }
+    t->n_shares = p->n_heads / t->share_heads;
     t->max_pieces = m->cfg.max_rows + RECORD_ROWS * longest(m);
-    t->max_record_floats = (size_t)(RECORD_ROWS * longest(m)) * p->n_heads * kern_part_floats((int)p->head_dim);
+    t->max_record_floats = (size_t)(RECORD_ROWS * longest(m)) * p->n_heads * part_floats(m);
     t->ends = mem_zalloc_array(max_rows, sizeof *t->ends, MEM_SCRATCH);
     t->blocks = mem_zalloc_array(max_rows, sizeof *t->blocks, MEM_SCRATCH);
     t->pieces = mem_zalloc_array((size_t)t->max_pieces, sizeof *t->pieces, MEM_SCRATCH);
-    t->open = mem_zalloc_array(max_rows * p->n_kv_heads, sizeof *t->open, MEM_SCRATCH);
+    t->open = mem_zalloc_array(max_rows * t->n_shares, sizeof *t->open, MEM_SCRATCH);
     t->records = mem_map(t->max_record_floats * sizeof *t->records, MEM_SCRATCH);
     if (t->ends == NULL || t->blocks == NULL || t->pieces == NULL || t->open == NULL || t->records == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for attention");
@@ -122,7 +132,7 @@ static void split_block(struct backend_model *m, int32_t b, int64_t limit, size_
     struct cpu_attention *t = m->attention;
     struct cpu_block *block = &t->blocks[b];
     int32_t n = kern_last_segment(t->pos[block->row + block->n_rows - 1]) + 1;
-    size_t floats = (size_t)(n * block->n_rows) * m->plan->n_heads * kern_part_floats((int)m->plan->head_dim);
+    size_t floats = (size_t)(n * block->n_rows) * m->plan->n_heads * part_floats(m);
     if (n == 1 || block->n_rows > SPLIT_ROWS || cost_of(t, block) <= limit ||
         floats > t->max_record_floats - *records || n > t->max_pieces - t->n_pieces - (t->n_blocks - b)) {
         t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b};
@@ -137,23 +147,23 @@ static void split_block(struct backend_model *m, int32_t b, int64_t limit, size_
     for (int32_t s = 0; s < n; s += run) {
         t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b, .segment = s, .n = MIN_OF(run, n - s)};
     }
-    for (uint32_t h = 0; h < m->plan->n_kv_heads; h++) {
-        atomic_store_explicit(&t->open[(uint32_t)b * m->plan->n_kv_heads + h], block->n_pieces, memory_order_relaxed);
+    for (uint32_t i = 0; i < t->n_shares; i++) {
+        atomic_store_explicit(&t->open[(uint32_t)b * t->n_shares + i], block->n_pieces, memory_order_relaxed);
     }
 }
 
 void cpu_attention_begin(struct backend_model *m, const struct backend_batch *batch)
 {
     struct cpu_attention *t = m->attention;
-    int32_t n_kv_heads = (int32_t)m->plan->n_kv_heads, wanted = TASKS_PER_THREAD * m->cfg.n_threads;
+    int32_t n_shares = (int32_t)t->n_shares, wanted = TASKS_PER_THREAD * m->cfg.n_threads;
     list_visible(m, batch);
     list_blocks(t, batch, ATTENTION_ROWS);
-    if (t->n_blocks * n_kv_heads < wanted) {
+    if (t->n_blocks * n_shares < wanted) {
         list_blocks(t, batch, SPLIT_ROWS);
     }
     int64_t all = 0;
     for (int32_t b = 0; b < t->n_blocks; b++) {
-        all += cost_of(t, &t->blocks[b]) * n_kv_heads;
+        all += cost_of(t, &t->blocks[b]) * n_shares;
     }
     t->n_pieces = 0;
     size_t records = 0;
@@ -165,21 +175,20 @@ void cpu_attention_begin(struct backend_model *m, const struct backend_batch *ba
 /* --- running ---------------------------------------------------------------------------------------------------- */
 
 static void run_task(const struct backend_model *m, const struct backend_batch *batch, const struct plan_step *s,
-                     const struct cpu_piece *piece, uint32_t kv_head)
+                     const struct cpu_piece *piece, uint32_t share)
 {
     const struct plan *p = m->plan;
     struct cpu_attention *t = m->attention;
     const struct cpu_block *b = &t->blocks[piece->block];
-    uint32_t group = p->n_heads / p->n_kv_heads;
-    size_t column = (size_t)kv_head * group * p->head_dim;
+    uint32_t n_heads = t->share_heads, head = share * n_heads, kv_head = head / (p->n_heads / p->n_kv_heads);
     const struct kern_attention_args a = {
-        .q = m->bufs[s->src] + (size_t)b->row * m->strides[s->src] + column,
+        .q = m->bufs[s->src] + (size_t)b->row * m->strides[s->src] + (size_t)head * p->head_dim,
         .q_stride = m->strides[s->src],
-        .out = m->bufs[s->dst] + (size_t)b->row * m->strides[s->dst] + column,
+        .out = m->bufs[s->dst] + (size_t)b->row * m->strides[s->dst] + (size_t)head * plan_value_dim(p),
         .out_stride = m->strides[s->dst],
         .pos = t->pos + b->row,
         .n_rows = b->n_rows,
-        .n_group = (int)group,
+        .n_group = (int)n_heads,
         .kv = m->kv_layout,
         .keys = cpu_keys(m, s->layer, kv_head, 0),
         .values = cpu_values(m, s->layer, kv_head, 0),
@@ -187,16 +196,16 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
         .window = s->window,
         .scale = s->scale,
         .softcap = s->softcap,
-        .sinks = s->w[0] == PLAN_NONE ? NULL : m->weights[s->w[0]].vector + kv_head * group,
+        .sinks = s->w[0] == PLAN_NONE ? NULL : m->weights[s->w[0]].vector + head,
     };
     if (piece->n == 0) {
         m->kern.attention(&a);
         return;
     }
-    size_t stride = (size_t)b->n_rows * group * kern_part_floats((int)p->head_dim);
-    float *records = t->records + b->records + stride * (size_t)b->n_segments * kv_head;
+    size_t stride = (size_t)b->n_rows * n_heads * part_floats(m);
+    float *records = t->records + b->records + stride * (size_t)b->n_segments * share;
     m->kern.attention_part(&a, piece->segment, piece->n, records + stride * (size_t)piece->segment, stride);
-    atomic_int *open = &t->open[(uint32_t)piece->block * p->n_kv_heads + kv_head];
+    atomic_int *open = &t->open[(uint32_t)piece->block * t->n_shares + share];
     if (atomic_fetch_sub_explicit(open, 1, memory_order_acq_rel) == 1) { /* pairs with the others' */
         m->kern.attention_join(&a, records, stride, b->n_segments);
         atomic_store_explicit(open, b->n_pieces, memory_order_relaxed); /* for the next layer, behind a barrier */
@@ -205,9 +214,9 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
 
 void cpu_attention_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step)
 {
-    int n_kv_heads = (int)m->plan->n_kv_heads, n_tasks = m->attention->n_pieces * n_kv_heads;
+    int n_shares = (int)m->attention->n_shares, n_tasks = m->attention->n_pieces * n_shares;
     atomic_int *next = &m->tasks[step - m->steps]; /* relaxed: the barriers around the step order the data */
     for (int i; (i = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < n_tasks;) {
-        run_task(m, batch, step->step, &m->attention->pieces[i / n_kv_heads], (uint32_t)(i % n_kv_heads));
+        run_task(m, batch, step->step, &m->attention->pieces[i / n_shares], (uint32_t)(i % n_shares));
     }
 }

@@ -1,6 +1,7 @@
 /* Running a batch: every thread walks the steps; barriers stand only where a thread reads what another wrote.
  * A tile (some token rows x some output panels) is computed into the thread's own memory and then finished by the
- * step's epilogue, so that bias, RoPE, KV store, residual and activation never cost a pass over memory of their own. */
+ * step's epilogue, so that bias, RoPE, KV store, residual and activation never cost a pass over memory of their own.
+ * Over 600 lines, as all kinds of step share one view of a batch. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/backend/moe_route.h"
@@ -190,12 +191,12 @@ static void finish_head(const struct exec *e, float *head, plan_weight_id norm, 
     const struct plan_step *s = e->step->step;
     const struct plan_rope *rope = &e->m->plan->ropes[s->rope];
     if (norm != PLAN_NONE) {
-        e->m->kern.rmsnorm(head, vector_of(e, norm), s->eps, e->m->plan->head_dim, head);
+        e->m->kern.rmsnorm(head, vector_of(e, norm), s->eps, e->m->weights[norm].n_in, head);
     }
     if (rope->n_rot != 0) {
         size_t half = rope->n_rot / 2;
-        e->m->kern.rope(head, (int)rope->n_rot, rope->is_neox, e->m->rope_cos[s->rope] + (size_t)row * half,
-                        e->m->rope_sin[s->rope] + (size_t)row * half);
+        e->m->kern.rope(head + rope->first, (int)rope->n_rot, rope->is_neox,
+                        e->m->rope_cos[s->rope] + (size_t)row * half, e->m->rope_sin[s->rope] + (size_t)row * half);
     }
 }
 
@@ -293,6 +294,58 @@ static void run_qkv(const struct exec *e)
             } else if ((c - n_heads) % 2 == 0) {
                 key_value_tile(e, &o, (uint32_t)(c - n_heads) / 2);
             }
+        }
+    }
+}
+
+/* Rows [row, row + n) of head h's components, by way of the thread's memory, as kernels want rows aligned. */
+static struct cpu_operand head_operand(const struct exec *e, uint32_t h, int32_t row, int32_t n)
+{
+    const struct cpu_weight *w = &e->m->weights[e->step->step->w[0]];
+    size_t in = width_of(e, e->step->src) / e->m->plan->n_heads, stride = (w->n_in + 15) / 16 * 16;
+    struct cpu_operand o = {.row = row, .n = n, .f32 = e->scratch->normed, .f32_bytes = stride * sizeof(float)};
+    o.q = panel_info(w->kind)->is_float ? NULL : e->scratch->rows;
+    o.q_bytes = kern_qrow_bytes(w->n_in);
+    for (int32_t i = 0; i < n; i++) {
+        float *x = e->scratch->normed + (size_t)i * stride;
+        memcpy(x, row_of(e, e->step->src, row + i) + h * in, w->n_in * sizeof *x);
+        if (o.q != NULL) {
+            e->m->kern.quantize_row(x, w->n_in, e->step->fine, (void *)(e->scratch->rows + (size_t)i * o.q_bytes));
+        }
+    }
+    return o;
+}
+
+/* Head h of rows [row, row + n), n <= CPU_TILE_ROWS. */
+static void head_tile(const struct exec *e, uint32_t h, int32_t row, int32_t n)
+{
+    const struct cpu_weight *w = &e->m->weights[e->step->step->w[0]];
+    uint32_t n_heads = e->m->plan->n_heads, n_panels;
+    size_t in = width_of(e, e->step->src) / n_heads, out = width_of(e, e->step->dst) / n_heads;
+    const float *tile = e->scratch->tile[0];
+    struct cpu_operand o = head_operand(e, h, row, n);
+    for (uint32_t p = 0; p < w->group_panels; p += n_panels) {
+        n_panels = MIN_OF(cpu_tile_panels(w), w->group_panels - p);
+        uint32_t column = p * PANEL_ROWS, columns = MIN_OF(n_panels * PANEL_ROWS, w->group_rows - column);
+        cpu_multiply(e->m, w, h * w->group_panels + p, n_panels, &o, e->scratch->tile[0]);
+        for (int32_t i = 0; i < n; i++) {
+            memcpy(row_of(e, e->step->dst, row + i) + h * out + column, tile + (size_t)i * n_panels * PANEL_ROWS,
+                   columns * sizeof *tile);
+        }
+    }
+    for (int32_t i = 0; i < n && in > w->n_in; i++) { /* those behind the matrix stay as they are */
+        memcpy(row_of(e, e->step->dst, row + i) + h * out + w->group_rows,
+               row_of(e, e->step->src, row + i) + h * in + w->n_in, (in - w->n_in) * sizeof(float));
+    }
+}
+
+static void run_head_matmul(const struct exec *e)
+{
+    int row, row_to, from, to;
+    share_matmul(e, (int)e->m->plan->n_heads, &row, &row_to, &from, &to);
+    for (; row < row_to; row += (int32_t)CPU_TILE_ROWS) {
+        for (int h = from; h < to; h++) {
+            head_tile(e, (uint32_t)h, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS));
         }
     }
 }
@@ -434,7 +487,9 @@ static void finish_heads(const struct exec *e, int32_t row)
     }
     for (uint32_t h = 0; h < p->n_kv_heads; h++) {
         memcpy(head, row_of(e, s->keys, row) + h * d, bytes);
-        memcpy(value, row_of(e, s->values, row) + h * d, bytes);
+        if (s->values != PLAN_NONE) {
+            memcpy(value, row_of(e, s->values, row) + h * d, bytes);
+        }
         finish_head(e, head, s->k_norm, row);
         store_kv(e, row, h, head, value);
     }
@@ -602,6 +657,9 @@ static void run_thread(void *arg, int thread, int n_threads)
             } else {
                 run_matmul(&e);
             }
+            break;
+        case PLAN_HEAD_MATMUL:
+            run_head_matmul(&e);
             break;
         case PLAN_ATTENTION:
             cpu_attention_run(m, e.batch, e.step);

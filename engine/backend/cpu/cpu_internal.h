@@ -109,7 +109,7 @@ struct backend_model {
     char pack_note[ERR_TEXT_BYTES]; /* why the cache was not used or not written, "" when there is nothing to say */
     struct cpu_step *steps;
     int n_steps;
-    unsigned char *kv; /* [layer][KV head]: keys of all pages, values of all pages (kv_type.h) */
+    unsigned char *kv; /* [layer][KV head]: keys of all pages, values of all pages (kv_type.h); of latents no values */
     struct kv_layout kv_layout;
     size_t kv_bytes, kv_head_bytes; /* of all; of one head of one layer */
     float *bufs[CPU_MAX_BUFS];      /* [max_rows][stride], or fewer rows (cpu_buf_use) */
@@ -162,6 +162,9 @@ static inline unsigned char *cpu_keys(const struct backend_model *m, int32_t lay
 }
 static inline unsigned char *cpu_values(const struct backend_model *m, int32_t layer, uint32_t kv_head, int32_t page)
 {
+    if (m->kv_layout.is_latent) {
+        return cpu_keys(m, layer, kv_head, page);
+    }
     size_t all_keys = (size_t)m->cfg.n_pages * m->kv_layout.k.bytes;
     return cpu_keys(m, layer, kv_head, 0) + all_keys + (size_t)page * m->kv_layout.v.bytes;
 }

@@ -81,8 +81,9 @@ static enum err hash_layout(const struct backend_model *m, uint64_t *out, struct
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];
         const struct cpu_weight *c = &m->weights[i];
-        const uint64_t all[] = {w->type,       w->n_out,        w->n_in,     w->row_bytes,   w->file_offset,
-                                c->group_rows, c->group_panels, c->n_panels, c->panel_bytes, c->kind};
+        const uint64_t all[] = {w->type,        w->n_out,      w->n_in,         w->row_bytes,
+                                w->file_offset, c->group_rows, c->group_panels, c->n_panels,
+                                c->panel_bytes, c->kind,       w->is_transposed};
         hash = hash64(all, sizeof all, hash64(w->name, strlen(w->name), hash));
         if (!is_probed[w->type]) {
             is_probed[w->type] = true;
@@ -100,10 +101,10 @@ static uint64_t hash_source(const struct backend_model *m)
     uint64_t hash = hash64(s->head, s->head_bytes, 0);
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];
-        uint32_t part = w->pieces != NULL ? w->piece_rows : w->n_out; /* rows that lie together */
+        uint32_t part = plan_weight_part(w);
         for (uint32_t row = 0; row < w->n_out; row += part) {
             const unsigned char *data = plan_weight_row(w, row);
-            uint64_t bytes = w->row_bytes * part, n = MIN_OF(bytes, (uint64_t)SAMPLE_BYTES);
+            uint64_t bytes = plan_weight_part_bytes(w), n = MIN_OF(bytes, (uint64_t)SAMPLE_BYTES);
             hash = hash64(data, n, hash);
             hash = hash64(data + (bytes - n) / 2, n, hash);
             hash = hash64(data + bytes - n, n, hash);

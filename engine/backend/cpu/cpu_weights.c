@@ -11,6 +11,7 @@
 
 enum {
     ALIGN = 64,
+    MAX_BLOCK = 256,       /* elements of the largest block of a weight type */
     SLICE_BYTES = 2 << 20, /* packed by one thread, which so clears the huge page it fills: a millisecond of work */
 };
 
@@ -30,11 +31,21 @@ static void mark_groups(struct backend_model *m)
         for (int k = 0; k < 3 && s->op == PLAN_EXPERTS; k++) {
             m->weights[s->w[k]].group_rows = p->weights[s->w[k]].n_out / p->moe.n_experts;
         }
+        if (s->op == PLAN_HEAD_MATMUL) {
+            m->weights[s->w[0]].group_rows = p->weights[s->w[0]].n_out / p->n_heads;
+        }
     }
 }
 
 /* True when the weight is read as a plain f32 vector (a norm or a bias). */
 static bool is_vector(const struct plan_weight *w) { return w->n_out == 1 && w->type == DTYPE_F32; }
+
+/* The type that is packed: transposed, the blocks of a quantised row lie across. */
+static enum dtype packed_type(const struct plan_weight *w)
+{
+    bool is_float = w->type == DTYPE_F32 || w->type == DTYPE_F16 || w->type == DTYPE_BF16;
+    return w->is_transposed && !is_float ? DTYPE_F16 : w->type;
+}
 
 static size_t packed_bytes(const struct plan_weight *w, const struct cpu_weight *c)
 {
@@ -55,10 +66,10 @@ static enum err plan_sizes(struct backend_model *m, struct err_info *info)
         }
         c->n_out = w->n_out;
         c->n_in = w->n_in;
-        c->kind = ops->panel;
+        c->kind = quant_ops(packed_type(w))->panel;
         c->group_panels = (c->group_rows + PANEL_ROWS - 1) / PANEL_ROWS;
         c->n_panels = c->group_panels * (w->n_out / c->group_rows);
-        c->panel_bytes = panel_bytes(ops->panel, w->n_in);
+        c->panel_bytes = panel_bytes(c->kind, w->n_in);
         uint64_t bytes = is_vector(w) ? (uint64_t)w->n_in * sizeof(float) : (uint64_t)c->panel_bytes * c->n_panels;
         bool ok = ck_align(bytes, ALIGN, &bytes) && ck_add(total, bytes, &total);
         if (!ok) {
@@ -93,11 +104,41 @@ static uint32_t row_of_panel(const struct cpu_weight *c, uint32_t panel)
 /* Tells that the file bytes of rows [row, end) are read. */
 static void done_with(const struct backend_model *m, const struct plan_weight *w, uint32_t row, uint32_t end)
 {
-    while (m->cfg.weight_done != NULL && row < end) {
+    while (m->cfg.weight_done != NULL && row < end && !w->is_transposed) {
         uint32_t next = w->pieces != NULL ? MIN_OF(end, (row / w->piece_rows + 1) * w->piece_rows) : end;
         m->cfg.weight_done(m->cfg.weight_done_arg, plan_weight_row(w, row), (next - row) * w->row_bytes);
         row = next;
     }
+}
+
+/* Columns [column, column + n) of a transposed piece as rows of `type`, row_bytes apart: whole blocks are dequantised,
+ * so that those of 256 elements are 16 times, which only old files of latent attention take. */
+static void turn(const struct plan_weight *w, const unsigned char *piece, uint32_t column, uint32_t n, enum dtype type,
+                 size_t row_bytes, unsigned char *out)
+{
+    const struct dtype_info *info = dtype_info(w->type);
+    uint32_t block = info->block_elems, first = column / block, last = (column + n - 1) / block;
+    float values[PANEL_ROWS + 2 * MAX_BLOCK];
+    for (uint32_t k = 0; k < w->n_in; k++) {
+        const unsigned char *from = piece + k * w->row_bytes + (size_t)first * info->block_bytes;
+        quant_ops(w->type)->dequantize(from, (size_t)(last - first + 1) * block, values);
+        const float *v = values + column - first * block;
+        for (uint32_t i = 0; i < n; i++) {
+            unsigned char *to = out + i * row_bytes + k * (size_t)dtype_info(type)->block_bytes;
+            uint16_t half = type == DTYPE_F16 ? dtype_f32_to_f16(v[i]) : dtype_f32_to_bf16(v[i]);
+            memcpy(to, type == DTYPE_F32 ? (const void *)&v[i] : &half, dtype_info(type)->block_bytes);
+        }
+    }
+}
+
+static void pack_transposed(const struct plan_weight *w, const struct cpu_weight *c, uint32_t panel, uint32_t n,
+                            unsigned char *to)
+{
+    _Alignas(ALIGN) unsigned char rows[PANEL_ROWS * PLAN_MAX_HEAD * sizeof(float)];
+    enum dtype type = packed_type(w);
+    size_t row_bytes = w->n_in * (size_t)dtype_info(type)->block_bytes;
+    turn(w, plan_weight_row(w, row_of_panel(c, panel)), panel % c->group_panels * PANEL_ROWS, n, type, row_bytes, rows);
+    panel_pack(type, rows, row_bytes, (int)n, w->n_in, to);
 }
 
 /* Packs panels [first, end) of a weight whose packed form begins at `to`. */
@@ -106,6 +147,10 @@ static void pack_panels(const struct backend_model *m, const struct plan_weight 
 {
     for (uint32_t i = first; i < end; i++) {
         uint32_t left = c->group_rows - i % c->group_panels * PANEL_ROWS;
+        if (w->is_transposed) {
+            pack_transposed(w, c, i, MIN_OF(left, (uint32_t)PANEL_ROWS), to + (size_t)i * c->panel_bytes);
+            continue;
+        }
         panel_pack(w->type, plan_weight_row(w, row_of_panel(c, i)), w->row_bytes,
                    (int)MIN_OF(left, (uint32_t)PANEL_ROWS), w->n_in, to + (size_t)i * c->panel_bytes);
     }

@@ -2,7 +2,8 @@
  * activations in f32, sums in double and keys and values in f32. It is the truth the fast back ends are held against,
  * and slow.
  *
- * Work is split over the pool's threads by output rows or by token rows; sums never depend on the split. */
+ * Work is split over the pool's threads by output rows or by token rows; sums never depend on the split. Over 600
+ * lines, as the truth is easier to read in one place. */
 #include "engine/backend/backend.h"
 
 #include "engine/backend/moe_route.h"
@@ -19,7 +20,7 @@ struct backend_model {
     const struct plan *plan;
     struct pool *pool;
     struct backend_config cfg;
-    float *kv; /* [layer][page][slot][2][K*d]: keys, then values, of a position */
+    float *kv; /* [layer][page][slot][2][K*d]: keys, then values, of a position; of latents [layer][page][slot][d] */
     size_t kv_bytes;
     float *bufs[PLAN_MAX_BUFS]; /* [max_rows][width] */
     float *scratch;             /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
@@ -101,13 +102,18 @@ static void layer_norm(const float *x, const float *w, const float *bias, float 
     }
 }
 
+/* Floats that a position takes in a layer. */
+static size_t slot_floats(const struct plan *p)
+{
+    return (size_t)(p->latent_dim != 0 ? 1 : 2 * p->n_kv_heads) * p->head_dim;
+}
+
 static float *kv_at(const struct run *r, int32_t layer, int32_t seq, int32_t pos)
 {
-    const struct plan *p = r->m->plan;
     int32_t page = r->batch->page_tables[seq][pos / BACKEND_PAGE_TOKENS];
     size_t slot = ((size_t)layer * (size_t)r->m->cfg.n_pages + (size_t)page) * BACKEND_PAGE_TOKENS +
                   (size_t)(pos % BACKEND_PAGE_TOKENS);
-    return r->m->kv + slot * 2 * p->n_kv_heads * p->head_dim;
+    return r->m->kv + slot * slot_floats(r->m->plan);
 }
 
 /* --- steps ------------------------------------------------------------------------------------------------------ */
@@ -253,8 +259,9 @@ static void finish_head(const struct run *r, float *head, plan_weight_id norm, i
     const struct plan_rope *rope = &r->m->plan->ropes[r->step->rope];
     uint32_t half = rope->n_rot / 2;
     if (norm != PLAN_NONE) {
-        rmsnorm(head, vector_of(r, norm), r->step->eps, r->m->plan->head_dim, head);
+        rmsnorm(head, vector_of(r, norm), r->step->eps, r->m->plan->weights[norm].n_in, head);
     }
+    head += rope->first;
     float cos_row[PLAN_MAX_HEAD / 2], sin_row[PLAN_MAX_HEAD / 2];
     rope_angles(rope, pos, cos_row, sin_row);
     for (uint32_t i = 0; i < half; i++) {
@@ -318,6 +325,9 @@ static void store_head(const struct run *r, int32_t i, uint32_t head)
         return;
     }
     bool is_value = head >= p->n_heads + p->n_kv_heads;
+    if (is_value && s->values == PLAN_NONE) {
+        return;
+    }
     uint32_t h = (head - p->n_heads) % p->n_kv_heads;
     float *to = kv_at(r, s->layer, r->batch->seq[i], r->batch->pos[i]) + ((is_value ? p->n_kv_heads : 0) + h) * d;
     memcpy(to, row_of(r, is_value ? s->values : s->keys, i) + h * d, d * sizeof *to);
@@ -341,7 +351,7 @@ static void attend(const struct run *r, int32_t i, uint32_t h)
 {
     const struct plan *p = r->m->plan;
     const struct plan_step *s = r->step;
-    uint32_t d = p->head_dim, kv_head = h / (p->n_heads / p->n_kv_heads);
+    uint32_t d = p->head_dim, d_value = plan_value_dim(p), kv_head = h / (p->n_heads / p->n_kv_heads);
     const float *q = row_of(r, s->src, i) + h * d;
     int32_t pos = last_visible(r, i);
     int32_t first = s->window > 0 && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
@@ -361,17 +371,55 @@ static void attend(const struct run *r, int32_t i, uint32_t h)
             }
             double weight = exp(score - max);
             sum += weight;
-            const float *v = kv + (p->n_kv_heads + kv_head) * d;
-            for (uint32_t j = 0; j < d; j++) {
+            const float *v = p->latent_dim != 0 ? kv : kv + (p->n_kv_heads + kv_head) * d;
+            for (uint32_t j = 0; j < d_value; j++) {
                 acc[j] += weight * v[j];
             }
         }
     }
     const float *sinks = vector_of(r, s->w[0]);
     sum += sinks != NULL ? exp(sinks[h] - max) : 0;
-    float *out = row_of(r, s->dst, i) + h * d;
-    for (uint32_t j = 0; j < d; j++) {
+    float *out = row_of(r, s->dst, i) + h * d_value;
+    for (uint32_t j = 0; j < d_value; j++) {
         out[j] = (float)(acc[j] / sum);
+    }
+}
+
+/* The matrix of head h as rows [n_out][n_in]. */
+static void dequantize_head(const struct plan_weight *w, uint32_t h, uint32_t n_out, float *scratch, float *out)
+{
+    if (!w->is_transposed) {
+        for (uint32_t n = 0; n < n_out; n++) {
+            dequantize_row(w, h * n_out + n, out + (size_t)n * w->n_in);
+        }
+        return;
+    }
+    const unsigned char *piece = plan_weight_row(w, h * n_out);
+    for (uint32_t k = 0; k < w->n_in; k++) {
+        quant_ops(w->type)->dequantize(piece + k * w->row_bytes, n_out, scratch);
+        for (uint32_t n = 0; n < n_out; n++) {
+            out[(size_t)n * w->n_in + k] = scratch[n];
+        }
+    }
+}
+
+/* Head h of all token rows. scratch: a row, then a head's matrix. */
+static void run_head_matmul(const struct run *r, uint32_t h, float *scratch)
+{
+    const struct plan *p = r->m->plan;
+    const struct plan_step *s = r->step;
+    const struct plan_weight *w = &p->weights[s->w[0]];
+    uint32_t in = p->bufs[s->src].width / p->n_heads, out = p->bufs[s->dst].width / p->n_heads;
+    uint32_t n_out = w->n_out / p->n_heads;
+    float *matrix = scratch + r->m->widest;
+    dequantize_head(w, h, n_out, scratch, matrix);
+    for (int32_t i = 0; i < rows_at(r); i++) {
+        const float *x = row_of(r, s->src, i) + h * in;
+        float *y = row_of(r, s->dst, i) + h * out;
+        for (uint32_t n = 0; n < n_out; n++) {
+            y[n] = dot(x, matrix + (size_t)n * w->n_in, w->n_in);
+        }
+        memcpy(y + n_out, x + w->n_in, (in - w->n_in) * sizeof *y);
     }
 }
 
@@ -452,6 +500,9 @@ static int n_items(const struct run *r)
     if (s->op == PLAN_ATTENTION) {
         return r->batch->n_rows * (int)p->n_heads;
     }
+    if (s->op == PLAN_HEAD_MATMUL) {
+        return (int)p->n_heads;
+    }
     if (s->op != PLAN_MATMUL) {
         return rows_at(r);
     }
@@ -476,6 +527,11 @@ static void run_step(const struct run *r, int from, int to, float *scratch)
             for (uint32_t h = 0; h < r->m->plan->n_heads + 2 * r->m->plan->n_kv_heads; h++) {
                 store_head(r, i, h);
             }
+        }
+        break;
+    case PLAN_HEAD_MATMUL:
+        for (int h = from; h < to; h++) {
+            run_head_matmul(r, (uint32_t)h, scratch);
         }
         break;
     case PLAN_ATTENTION:
@@ -558,8 +614,9 @@ static void ref_close(struct backend_model **model)
 static enum err allocate(struct backend_model *m, struct err_info *info)
 {
     const struct plan *p = m->plan;
-    uint64_t slot = 2ull * p->n_kv_heads * p->head_dim * sizeof(float), bytes;
+    uint64_t slot = slot_floats(p) * sizeof(float), bytes;
     uint32_t widest = 0;
+    size_t largest_head = 0;
     bool ok =
         ck_mul(slot, (uint64_t)m->cfg.n_pages * BACKEND_PAGE_TOKENS, &bytes) && ck_mul(bytes, p->n_layers, &bytes);
     m->kv_bytes = ok ? (size_t)bytes : 0;
@@ -573,8 +630,13 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     for (int32_t i = 0; i < p->n_weights; i++) {
         widest = p->weights[i].n_out > 1 ? MAX_OF(widest, p->weights[i].n_in) : widest;
     }
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        const struct plan_step *s = &p->steps[i];
+        const struct plan_weight *w = s->op == PLAN_HEAD_MATMUL ? &p->weights[s->w[0]] : NULL;
+        largest_head = w != NULL ? MAX_OF(largest_head, (size_t)(w->n_out / p->n_heads) * w->n_in) : largest_head;
+    }
     m->widest = widest;
-    m->scratch_floats = 4 * (size_t)widest;
+    m->scratch_floats = MAX_OF(4 * (size_t)widest, widest + largest_head);
     m->scratch = ok ? mem_zalloc_array(m->scratch_floats * (size_t)m->cfg.n_threads, sizeof(float), MEM_SCRATCH) : NULL;
     return m->scratch != NULL ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the reference back end");
 }
@@ -617,7 +679,8 @@ static void ref_info(const struct backend_model *m, struct backend_info *out)
                                  .kv_bytes = m->kv_bytes,
                                  .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        out->weight_bytes += (size_t)m->plan->weights[i].row_bytes * m->plan->weights[i].n_out;
+        const struct plan_weight *w = &m->plan->weights[i];
+        out->weight_bytes += (size_t)(plan_weight_part_bytes(w) * (w->n_out / plan_weight_part(w)));
     }
     for (int32_t i = 0; i < m->plan->n_bufs; i++) {
         out->scratch_bytes += (size_t)m->cfg.max_rows * m->plan->bufs[i].width * sizeof(float);

@@ -145,6 +145,14 @@ static inline vec vec_max_lanes(const vec *v)
     return (vec){vpmaxq_f32(vpmaxq_f32(a, b), vpmaxq_f32(c, d)), vdupq_n_f32(0)};
 }
 
+/* Lane i: the sum of v[i], i < VEC_TILE, in one order for all; lanes from VEC_TILE on are 0. */
+static inline vec vec_sum_lanes(const vec *v)
+{
+    float32x4_t a = vaddq_f32(v[0].lo, v[0].hi), b = vaddq_f32(v[1].lo, v[1].hi);
+    float32x4_t c = vaddq_f32(v[2].lo, v[2].hi), d = vaddq_f32(v[3].lo, v[3].hi);
+    return (vec){vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d)), vdupq_n_f32(0)};
+}
+
 /* Even lanes a - b, odd lanes a + b; and each pair of lanes swapped, the lower half of 2 * VEC_LANES numbers doubled.
  */
 static inline vec vec_addsub(vec a, vec b)

@@ -22,7 +22,7 @@ static void attend(const struct kern_attention_args *a, const float *q, int32_t 
 {
     *max = -INFINITY;
     *sum = 0;
-    for (int j = 0; j < a->kv.d; j++) {
+    for (int j = 0; j < a->kv.d_value; j++) {
         out[j] = 0;
     }
     for (int32_t t = first; t <= last; t++) {
@@ -32,7 +32,7 @@ static void attend(const struct kern_attention_args *a, const float *q, int32_t 
         double p = exp(score_of(a, q, t) - *max);
         const unsigned char *page = a->values + (size_t)a->pages[t / KERN_PAGE_TOKENS] * a->kv.v.bytes;
         *sum += p;
-        for (int j = 0; j < a->kv.d; j++) {
+        for (int j = 0; j < a->kv.d_value; j++) {
             out[j] += p * (double)kv_value_at(&a->kv, page, t % KERN_PAGE_TOKENS, j);
         }
     }
@@ -49,12 +49,11 @@ static void attention(const struct kern_attention_args *a)
     double max, sum, out[KERN_MAX_HEAD];
     for (int r = 0; r < a->n_rows; r++) {
         for (int g = 0; g < a->n_group; g++) {
-            size_t head = (size_t)g * (size_t)a->kv.d;
-            attend(a, a->q + (size_t)r * a->q_stride + head, kern_visible_from(a->window, a->pos[r]), a->pos[r], &max,
-                   &sum, out);
+            const float *q = a->q + (size_t)r * a->q_stride + (size_t)(g * a->kv.d);
+            attend(a, q, kern_visible_from(a->window, a->pos[r]), a->pos[r], &max, &sum, out);
             sum += sink_weight(a, g, max);
-            for (int j = 0; j < a->kv.d; j++) {
-                a->out[(size_t)r * a->out_stride + head + (size_t)j] = (float)(out[j] / sum);
+            for (int j = 0; j < a->kv.d_value; j++) {
+                a->out[(size_t)r * a->out_stride + (size_t)(g * a->kv.d_value + j)] = (float)(out[j] / sum);
             }
         }
     }
@@ -63,13 +62,13 @@ static void attention(const struct kern_attention_args *a)
 static void one_segment(const struct kern_attention_args *a, int32_t segment, float *part)
 {
     double max, sum, out[KERN_MAX_HEAD];
-    int width = kv_value_width(a->kv.d);
-    for (int i = 0; i < a->n_rows * a->n_group; i++, part += kern_part_floats(a->kv.d)) {
+    int width = kv_value_width(a->kv.d_value);
+    for (int i = 0; i < a->n_rows * a->n_group; i++, part += kern_part_floats(a->kv.d_value)) {
         int r = i / a->n_group, g = i % a->n_group;
         int32_t first = MAX_OF(kern_visible_from(a->window, a->pos[r]), segment * KERN_SEGMENT_TOKENS);
         int32_t last = MIN_OF(a->pos[r], segment * KERN_SEGMENT_TOKENS + KERN_SEGMENT_TOKENS - 1);
         attend(a, a->q + (size_t)r * a->q_stride + (size_t)(g * a->kv.d), first, last, &max, &sum, out);
-        for (int j = 0; j < a->kv.d; j++) {
+        for (int j = 0; j < a->kv.d_value; j++) {
             part[j] = (float)out[j];
         }
         part[width] = (float)max;
@@ -87,7 +86,7 @@ static void attention_part(const struct kern_attention_args *a, int32_t segment,
 
 static void join(const struct kern_attention_args *a, const float *parts, size_t stride, int n, int g, float *out)
 {
-    const int d = a->kv.d;
+    const int d = a->kv.d_value;
     double max = -INFINITY, sum = 0, acc[KERN_MAX_HEAD] = {0};
     const int width = kv_value_width(d);
     for (int s = 0; s < n; s++) {
@@ -111,8 +110,8 @@ static void join(const struct kern_attention_args *a, const float *parts, size_t
 static void attention_join(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n)
 {
     for (int i = 0; i < a->n_rows * a->n_group; i++) {
-        join(a, parts + (size_t)i * kern_part_floats(a->kv.d), part_stride, n, i % a->n_group,
-             a->out + (size_t)(i / a->n_group) * a->out_stride + (size_t)(i % a->n_group * a->kv.d));
+        join(a, parts + (size_t)i * kern_part_floats(a->kv.d_value), part_stride, n, i % a->n_group,
+             a->out + (size_t)(i / a->n_group) * a->out_stride + (size_t)(i % a->n_group * a->kv.d_value));
     }
 }
 

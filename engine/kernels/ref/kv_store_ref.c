@@ -131,8 +131,9 @@ static void store_floats(const struct kv_layout *l, const float *x, bool is_key,
 {
     enum kv_type type = is_key ? l->k.type : l->v.type;
     for (int j = 0; j < l->d; j++) {
+        bool is_across = is_key && !l->is_latent;
         uint16_t *to =
-            (uint16_t *)(void *)side + (is_key ? j * KERN_PAGE_TOKENS + slot : kv_value_element(l->d, slot, j));
+            (uint16_t *)(void *)side + (is_across ? j * KERN_PAGE_TOKENS + slot : kv_value_element(l->d, slot, j));
         *to = type == KV_TYPE_F16 ? dtype_f32_to_f16(x[j]) : dtype_f32_to_bf16(x[j]);
     }
 }
@@ -142,6 +143,7 @@ void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v
 {
     float key[KERN_MAX_HEAD] = {0}, value[KERN_MAX_HEAD] = {0};
     bool is_nan = false;
+    v = l->is_latent ? k : v;
     for (int j = 0; j < l->d; j++) {
         key[j] = saturated(k[j]);
         value[j] = saturated(v[j]);
@@ -152,6 +154,9 @@ void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v
         store_floats(l, key, true, slot, k_page);
     } else {
         store_integers(l, key, true, is_nan, slot, k_page);
+    }
+    if (l->is_latent) {
+        return;
     }
     if (kv_type_is_float(l->v.type)) {
         store_floats(l, value, false, slot, v_page);

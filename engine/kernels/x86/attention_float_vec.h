@@ -77,7 +77,7 @@ static ALWAYS_INLINE void att_columns(struct att_work *w, struct att_tile *t, co
 {
     int d = w->a->kv.d, two = w->width - c > VEC_LANES; /* is there a second vector? */
     vec acc[VEC_TILE][2];
-    size_t left = (size_t)(d - c), right = left > VEC_LANES ? left - VEC_LANES : 0;
+    size_t left = (size_t)(w->a->kv.d_value - c), right = left > VEC_LANES ? left - VEC_LANES : 0;
     float *out = t->out + s->first * w->width + c;
     const uint16_t *values = s->values + kv_value_element(d, 0, c);
     int row = MIN_OF(32, d - c / 32 * 32);
@@ -113,10 +113,10 @@ static ALWAYS_INLINE void att_float_values_n(struct att_work *w, struct att_tile
                                              bool is_f16)
 {
     int c = 0;
-    for (; c + ATT_STEP <= w->a->kv.d; c += ATT_STEP) {
+    for (; c + ATT_STEP <= w->a->kv.d_value; c += ATT_STEP) {
         att_columns(w, t, s, c, n, true, is_f16);
     }
-    if (c < w->a->kv.d) {
+    if (c < w->a->kv.d_value) {
         att_columns(w, t, s, c, n, false, is_f16);
     }
     for (int i = s->first; i < s->first + n; i++) {

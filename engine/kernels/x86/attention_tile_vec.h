@@ -33,7 +33,7 @@ struct att_tile {
     int n;               /* queries, 1 .. VEC_TILE */
     int32_t first, last; /* positions that one of them sees */
     float *out;          /* [VEC_TILE][width], not yet divided by the sum */
-    float *q_float;      /* [d][VEC_TILE], scaled, for float keys; else */
+    float *q_float;      /* [d][VEC_TILE], scaled, for float keys, of latents [VEC_TILE][d up to 16]; else */
     int32_t *q_pairs;    /* [d/2][VEC_TILE] pairs of 16-bit components */
 };
 
@@ -66,7 +66,7 @@ struct att_work {
     _Alignas(64) float value_scales[ATT_PAGES][ATT_MAX_BLOCKS * KERN_PAGE_TOKENS];
     struct att_tile tiles[ATT_TILES];
     const struct kern_attention_args *a;
-    int width; /* d rounded up to 16 */
+    int width; /* d_value rounded up to 16 */
     int n_tiles;
 };
 

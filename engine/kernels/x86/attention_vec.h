@@ -14,6 +14,7 @@
 
 #include "engine/kernels/x86/attention_float_vec.h"
 #include "engine/kernels/x86/attention_int_vec.h"
+#include "engine/kernels/x86/attention_latent_vec.h"
 #include "engine/kernels/x86/exp_vec.h"
 
 #include <math.h>
@@ -194,7 +195,7 @@ static void att_begin_segment(struct att_work *w)
 /* part: where the records of the pass go, or NULL: into the results. */
 static void att_end_segment(struct att_work *w, float *part)
 {
-    int d = w->a->kv.d;
+    int d = w->a->kv.d_value;
     for (int i = 0; i < w->n_tiles; i++) {
         struct att_tile *t = &w->tiles[i];
         for (int j = 0; j < t->n; j++) {
@@ -217,7 +218,9 @@ static void att_tile_run(struct att_work *w, struct att_tile *t, const struct at
 {
     for (int k = 0; k < b->n_pages; k++) {
         int at = k * KERN_PAGE_TOKENS;
-        if (!kv_type_is_float(w->a->kv.k.type)) {
+        if (w->a->kv.is_latent) {
+            att_latent_scores(w, t, &b->pages[k], at);
+        } else if (!kv_type_is_float(w->a->kv.k.type)) {
             att_int_scores(w, t, &b->pages[k], at);
         } else if (w->a->kv.k.type == KV_TYPE_F16) {
             att_f16_scores(w, t, &b->pages[k], at);
@@ -299,12 +302,11 @@ static int att_tile_floats(const struct att_work *w)
 static void att_add(struct att_work *w, struct att_tile *t, int index)
 {
     const struct kern_attention_args *a = w->a;
-    int row = index / a->n_group, d = a->kv.d, i = t->n++;
-    size_t column = (size_t)(index % a->n_group) * (size_t)d;
-    const float *q = a->q + (size_t)row * a->q_stride + column;
+    int row = index / a->n_group, head = index % a->n_group, d = a->kv.d, i = t->n++;
+    const float *q = a->q + (size_t)row * a->q_stride + (size_t)(head * d);
+    float *result = a->out + (size_t)row * a->out_stride + (size_t)(head * a->kv.d_value);
     int32_t pos = a->pos[row], from = kern_visible_from(a->window, pos);
-    t->queries[i] = (struct att_query){
-        .from = from, .pos = pos, .head = index % a->n_group, .result = a->out + (size_t)row * a->out_stride + column};
+    t->queries[i] = (struct att_query){.from = from, .pos = pos, .head = head, .result = result};
     float scale = a->softcap != 0 ? a->scale : a->scale * ATT_LOG2_E;
     t->first = i == 0 ? from : MIN_OF(t->first, from);
     t->last = i == 0 ? pos : MAX_OF(t->last, pos);
@@ -313,6 +315,10 @@ static void att_add(struct att_work *w, struct att_tile *t, int index)
         return;
     }
     t->scale[i] = 1.0f;
+    if (a->kv.is_latent) {
+        att_latent_query(t, i, q, d, scale);
+        return;
+    }
     for (int j = 0; j < d; j++) {
         t->q_float[j * VEC_TILE + i] = q[j] * scale;
     }
@@ -342,7 +348,7 @@ static void vec_attention(const struct kern_attention_args *a)
 {
     struct att_work w;
     w.a = a;
-    w.width = kv_value_width(a->kv.d);
+    w.width = kv_value_width(a->kv.d_value);
     int n = a->n_rows * a->n_group;
     for (int from = 0; from < n;) {
         int32_t first = a->pos[from / a->n_group];
@@ -356,7 +362,7 @@ static void vec_attention(const struct kern_attention_args *a)
         for (int i = 0; i < w.n_tiles; i++) {
             for (int j = 0; j < w.tiles[i].n; j++) {
                 const struct att_query *q = &w.tiles[i].queries[j];
-                att_divide(q->result, att_sum(a, q->head, q->max, q->sum), a->kv.d);
+                att_divide(q->result, att_sum(a, q->head, q->max, q->sum), a->kv.d_value);
             }
         }
     }
@@ -367,10 +373,10 @@ static void vec_attention_part(const struct kern_attention_args *a, int32_t segm
 {
     struct att_work w;
     w.a = a;
-    w.width = kv_value_width(a->kv.d);
+    w.width = kv_value_width(a->kv.d_value);
     int n_queries = a->n_rows * a->n_group;
     for (int from = 0; from < n_queries;) {
-        float *part = parts + (size_t)from * kern_part_floats(a->kv.d);
+        float *part = parts + (size_t)from * kern_part_floats(a->kv.d_value);
         from = att_fill(&w, from, n_queries);
         for (int32_t s = segment; s < segment + n; s++, part += part_stride) {
             att_begin_segment(&w);
@@ -382,7 +388,7 @@ static void vec_attention_part(const struct kern_attention_args *a, int32_t segm
 
 static void vec_attention_join(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n)
 {
-    int d = a->kv.d, width = kv_value_width(d);
+    int d = a->kv.d_value, width = kv_value_width(d);
     for (int i = 0; i < a->n_rows * a->n_group; i++) {
         const float *part = parts + (size_t)i * kern_part_floats(d);
         float *out = a->out + (size_t)(i / a->n_group) * a->out_stride + (size_t)(i % a->n_group * d);

@@ -143,10 +143,11 @@ static void kv_put_floats(const struct kv_layout *l, const float *x, bool is_key
         }
     }
     uint16_t *to = (uint16_t *)(void *)side;
-    for (int j = 0; is_key && j < l->d; j++) {
+    bool is_across = is_key && !l->is_latent;
+    for (int j = 0; is_across && j < l->d; j++) {
         to[j * KERN_PAGE_TOKENS + slot] = bits[j];
     }
-    for (int j = 0; !is_key && j < l->d; j += 32) {
+    for (int j = 0; !is_across && j < l->d; j += 32) {
         memcpy(to + kv_value_element(l->d, slot, j), bits + j, (size_t)MIN_OF(32, l->d - j) * sizeof *to);
     }
 }
@@ -169,6 +170,7 @@ static void vec_kv_store(const struct kv_layout *l, const float *k, const float 
 {
     float key[KERN_MAX_HEAD + 16], value[KERN_MAX_HEAD + 16];
     vec probe = vec_set1(0); /* NaN when a component is */
+    v = l->is_latent ? k : v;
     for (int j = 0; j < l->d; j += VEC_LANES) {
         size_t n = (size_t)(l->d - j);
         vec a = vec_saturate_half(vec_load_part(k + j, n)), b = vec_saturate_half(vec_load_part(v + j, n));
@@ -179,7 +181,9 @@ static void vec_kv_store(const struct kv_layout *l, const float *k, const float 
     bool is_nan = isnan(vec_sum(probe));
     key[0] = is_nan ? NAN : key[0];
     kv_put(l, true, is_nan, key, slot, k_page);
-    kv_put(l, false, is_nan, value, slot, v_page);
+    if (!l->is_latent) {
+        kv_put(l, false, is_nan, value, slot, v_page);
+    }
 }
 
 #endif

@@ -121,6 +121,17 @@ static inline vec vec_max_lanes(const vec *v)
     return _mm256_blend_ps(m, _mm256_setzero_ps(), 0xF0);
 }
 
+/* Lane i: the sum of v[i], i < VEC_TILE, in one order for all; lanes from VEC_TILE on are 0. */
+static inline vec vec_sum_lanes(const vec *v)
+{
+    __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(v[0], v[1]), _mm256_unpackhi_ps(v[0], v[1]));
+    __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(v[2], v[3]), _mm256_unpackhi_ps(v[2], v[3]));
+    __m256d x = _mm256_castps_pd(ab), y = _mm256_castps_pd(cd);
+    __m256 m = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
+    m = _mm256_add_ps(m, _mm256_permute2f128_ps(m, m, 1));
+    return _mm256_blend_ps(m, _mm256_setzero_ps(), 0xF0);
+}
+
 /* a where x < y, else b. */
 static inline vec vec_if_less(vec x, vec y, vec a, vec b)
 {

@@ -95,6 +95,22 @@ static inline vec vec_max_lanes(const vec *v)
     return _mm512_maskz_shuffle_f32x4(0x00FF, q, q, 0x08);
 }
 
+/* Lane i: the sum of v[i], i < VEC_TILE, in one order for all; lanes from VEC_TILE on are 0. */
+static inline vec vec_sum_lanes(const vec *v)
+{
+    __m512 m[4];
+    for (int i = 0; i < 4; i++) { /* a b a b in each quarter */
+        m[i] = _mm512_add_ps(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+    }
+    for (int i = 0; i < 2; i++) { /* a b c d in each quarter */
+        __m512d x = _mm512_castps_pd(m[2 * i]), y = _mm512_castps_pd(m[2 * i + 1]);
+        m[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+    }
+    __m512 q = _mm512_add_ps(_mm512_shuffle_f32x4(m[0], m[1], 0x88), _mm512_shuffle_f32x4(m[0], m[1], 0xDD));
+    q = _mm512_add_ps(q, _mm512_shuffle_f32x4(q, q, 0xB1)); /* quarters: abcd abcd efgh efgh */
+    return _mm512_maskz_shuffle_f32x4(0x00FF, q, q, 0x08);
+}
+
 /* a where x < y, else b. */
 static inline vec vec_if_less(vec x, vec y, vec a, vec b)
 {

@@ -126,7 +126,8 @@ START_TEST(a_file_without_a_template_says_what_chat_will_do)
         struct buf file;
         gguf_writer_init(&w);
         buf_init(&file, 0, MEM_GENERAL);
-        gguf_writer_str(&w, rows[i][0] != NULL ? "general.architecture" : "general.name", rows[i][0] != NULL ? rows[i][0] : "x");
+        gguf_writer_str(&w, rows[i][0] != NULL ? "general.architecture" : "general.name",
+                        rows[i][0] != NULL ? rows[i][0] : "x");
         gguf_writer_finish(&w, &file);
         ck_assert(buf_ok(&file) == ERR_OK && gguf_writer_save(&file, model));
         buf_fini(&file);
@@ -198,12 +199,9 @@ START_TEST(wrong_usage_is_named)
     static const struct {
         const char *args[3];
         const char *hint;
-    } runs[] = {{{NULL}, "expected a model file"},
-                {{"--chek", "m"}, "unknown option '--chek'"},
-                {{"-x", "m"}, "unknown option '-x'"},
-                {{"a", "b"}, "second 'b'"},
-                {{"a", "-m", "b"}, "second 'b'"},
-                {{"--kv", "-m"}, "expected a model file"},
+    } runs[] = {{{NULL}, "expected a model file"},    {{"--chek", "m"}, "unknown option '--chek'"},
+                {{"-x", "m"}, "unknown option '-x'"}, {{"a", "b"}, "second 'b'"},
+                {{"a", "-m", "b"}, "second 'b'"},     {{"--kv", "-m"}, "expected a model file"},
                 {{"--check", "--kv", "m"}, "--check"}};
     for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
         ck_assert_int_eq(run(runs[i].args[0], runs[i].args[1], runs[i].args[2], NULL), CMD_USAGE);

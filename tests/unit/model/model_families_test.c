@@ -312,7 +312,7 @@ START_TEST(a_hyper_parameter_that_cannot_be_is_named)
         {{.key = "attention.head_count_kv", .type = GGUF_U32, .value = 3}, ERR_BAD_HPARAM}, /* 4 % 3 != 0 */
         {{.key = "attention.key_length", .type = GGUF_U32, .value = 0}, ERR_BAD_HPARAM},
         {{.key = "attention.key_length", .type = GGUF_U32, .value = 6}, ERR_BAD_HPARAM},
-        {{.key = "attention.key_length", .type = GGUF_U32, .value = 516}, ERR_BAD_HPARAM},
+        {{.key = "attention.key_length", .type = GGUF_U32, .value = 580}, ERR_BAD_HPARAM},
         {{.key = "attention.value_length", .type = GGUF_U32, .value = 16}, ERR_BAD_HPARAM},
         {{.key = "rope.dimension_count", .type = GGUF_U32, .value = 7}, ERR_BAD_HPARAM},
         {{.key = "rope.dimension_count", .type = GGUF_U32, .value = 10}, ERR_BAD_HPARAM},

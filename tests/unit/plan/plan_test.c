@@ -267,6 +267,80 @@ START_TEST(rows_added_to_the_embedding_have_its_width)
 }
 END_TEST
 
+/* --- latent attention ------------------------------------------------------------------------------------------- */
+
+/* Heads of NOPE + ROPE components, through matrices to LATENT + ROPE, and of LATENT, to VALUE. */
+enum { NOPE = 12, ROPE = 4, LATENT = 20, VALUE = 16 };
+enum { L_INTO, L_OUT_OF, L_NORM, N_LATENT_WEIGHTS };
+enum { L_QUERIES, L_Q, L_KEY, L_ATT, L_VALUES, N_LATENT_BUFS };
+enum { LS_INTO, LS_HEADS, LS_ATTENTION, LS_OUT_OF };
+
+static struct plan *make_latent_plan(void)
+{
+    static const uint32_t widths[N_LATENT_BUFS] = {H * (NOPE + ROPE), H * (LATENT + ROPE), LATENT + ROPE, H * LATENT,
+                                                   H * VALUE};
+    static const float inv_freq[ROPE / 2] = {1, 0.1f};
+    struct plan *p;
+    plan_buf_id buf;
+    int32_t rope;
+    ck_assert_int_eq(plan_new(&p), ERR_OK);
+    p->n_layers = p->n_kv_heads = 1;
+    p->n_heads = H;
+    p->head_dim = LATENT + ROPE;
+    p->latent_dim = LATENT;
+    add_weight(p, "into", H * LATENT, NOPE);
+    add_weight(p, "out_of", H * VALUE, LATENT);
+    add_weight(p, "norm", 1, LATENT);
+    for (int i = 0; i < N_LATENT_BUFS; i++) {
+        ck_assert_int_eq(plan_add_buf(p, "buffer", widths[i], &buf), ERR_OK);
+    }
+    struct plan_rope r = {.n_rot = ROPE, .first = LATENT, .mscale = 1, .inv_freq = inv_freq};
+    ck_assert_int_eq(plan_add_rope(p, &r, &rope), ERR_OK);
+    add_step(p, PLAN_HEAD_MATMUL, 0, L_QUERIES, L_Q, L_INTO, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_HEADS, 0, L_Q, L_Q, PLAN_NONE, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_ATTENTION, 0, L_Q, L_ATT, PLAN_NONE, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_HEAD_MATMUL, 0, L_ATT, L_VALUES, L_OUT_OF, PLAN_NONE, PLAN_NONE);
+    struct plan_step *heads = &p->steps[LS_HEADS];
+    heads->keys = L_KEY;
+    heads->k_norm = L_NORM;
+    heads->rope = rope;
+    heads->layer = p->steps[LS_ATTENTION].layer = 0;
+    return p;
+}
+
+START_TEST(latent_attention_is_checked)
+{
+    struct plan *p = make_latent_plan();
+    struct err_info info = {0};
+    p->weights[L_INTO].is_transposed = true;
+    ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+    plan_free(&p);
+    for (int i = 0; i < 12; i++) {
+        p = make_latent_plan();
+        struct plan_step *s = p->steps;
+        p->n_kv_heads = i == 0 ? 2 : 1;
+        p->latent_dim = i == 1 ? LATENT + ROPE + 4 : i == 2 ? 0 : LATENT;
+        s[LS_HEADS].values = i == 3 ? L_KEY : PLAN_NONE; /* values beside latents */
+        s[LS_HEADS].keys = i == 4 ? L_Q : L_KEY;
+        s[LS_HEADS].dst = i == 5 ? L_QUERIES : L_Q;
+        s[LS_ATTENTION].dst = i == 6 ? L_Q : L_ATT;
+        p->ropes[0].first = i == 7 ? LATENT + 2 : LATENT; /* beyond the head */
+        s[LS_INTO].w[0] = i == 8 ? PLAN_NONE : L_INTO;
+        s[LS_INTO].dst = i == 9 ? L_KEY : L_Q; /* narrower than what stays as it is */
+        s[LS_OUT_OF].src = i == 10 ? L_VALUES : L_ATT;
+        p->weights[L_NORM].is_transposed = i == 11;
+        check_fails(p, ERR_INTERNAL, "plan");
+    }
+    for (int i = 0; i < 3; i++) {
+        p = make_latent_plan();
+        p->weights[L_INTO].n_out += i == 0;
+        p->weights[L_OUT_OF].n_out += i == 1 ? H : 0;
+        p->weights[L_NORM].n_in += i == 2;
+        check_fails(p, ERR_BAD_TENSOR_SHAPE, i == 0 ? "into" : i == 1 ? "out_of" : "norm");
+    }
+}
+END_TEST
+
 /* --- growth
  * ------------------------------------------------------------------------------------------------------------ */
 
@@ -318,6 +392,7 @@ Suite *plan_suite(void)
     tcase_add_test(c, a_buffer_of_another_width_is_the_builders_mistake);
     tcase_add_test(c, what_a_plan_gives_is_found);
     tcase_add_test(c, rows_added_to_the_embedding_have_its_width);
+    tcase_add_test(c, latent_attention_is_checked);
     tcase_add_test(c, plans_grow_and_say_when_they_cannot);
     suite_add_tcase(s, c);
     return s;

@@ -1,0 +1,189 @@
+/* Multi-head latent attention [DeepSeek-V2, 2.1] in its absorbed form. A position leaves one vector in the KV cache: a
+ * latent c, normed, and a key part k_pe with RoPE that all heads share. With a head's key k = (W_K c, k_pe) and value
+ * v = W_V c
+ *   q.k = (W_K^T q_nope).c + q_pe.k_pe      and      sum of p v = W_V (sum of p c)
+ * so queries go through W_K^T and outputs through W_V, head by head, and attention itself is over (c, k_pe) with c as
+ * the value. Files keep W_K^T and W_V as attn_k_b and attn_v_b, or, older ones and SafeTensors folders, both in
+ * attn_kv_b, W_K not transposed. Keys and names: llama.cpp b11434, src/models/deepseek2.cpp. */
+#include "engine/model/blocks.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* The norms inside of attention do not follow the file's epsilon [DeepSeek-V3, inference/model.py; Hugging Face
+ * transformers, modeling_deepseek_v3.py]. */
+static const float INNER_EPS = 1e-6f;
+
+/* The number of heads that files name: one, which keeps the latents, or, older ones, as many as there are queries. */
+static enum err read_kv_heads(struct blocks *b)
+{
+    uint32_t n;
+    TRY(blocks_get_u32(b, "attention.head_count_kv", 1, b->h.n_heads, 1, &n));
+    if (n != 1 && n != b->h.n_heads) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
+                       "%s.attention.head_count_kv: expected 1 or head_count %u, found %u", b->arch, b->h.n_heads, n);
+    }
+    b->h.n_kv_heads = 1;
+    return ERR_OK;
+}
+
+enum err blocks_read_latent(struct blocks *b)
+{
+    struct blocks_hparams *h = &b->h;
+    char key[128];
+    uint32_t ignored;
+    TRY(read_kv_heads(b));
+    TRY(blocks_get_u32(b, "rope.dimension_count", 2, PLAN_MAX_HEAD - 4, UINT64_MAX, &h->n_rot));
+    TRY(blocks_get_u32(b, "attention.kv_lora_rank", 4, PLAN_MAX_HEAD - h->n_rot, UINT64_MAX, &h->latent_dim));
+    if (h->latent_dim % 4 != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.kv_lora_rank",
+                       "%s.attention.kv_lora_rank: expected a multiple of 4, found %u", b->arch, h->latent_dim);
+    }
+    if (h->n_rot % 4 != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "rope.dimension_count",
+                       "%s.rope.dimension_count: expected a multiple of 4, found %u", b->arch, h->n_rot);
+    }
+    h->head_dim = h->latent_dim + h->n_rot;
+    snprintf(key, sizeof key, "%s.attention.key_length_mla", b->arch);
+    bool is_new = gguf_find(b->g, key) != NULL; /* then key_length and value_length are those of the latent */
+    const char *key_name = is_new ? "attention.key_length_mla" : "attention.key_length";
+    const char *value_name = is_new ? "attention.value_length_mla" : "attention.value_length";
+    TRY(blocks_get_u32(b, key_name, h->n_rot + 1, PLAN_MAX_HEAD, UINT64_MAX, &h->key_dim));
+    TRY(blocks_get_u32(b, value_name, 2, PLAN_MAX_HEAD, UINT64_MAX, &h->value_dim));
+    if (is_new) {
+        TRY(blocks_get_u32(b, "attention.key_length", h->head_dim, h->head_dim, h->head_dim, &ignored));
+        TRY(blocks_get_u32(b, "attention.value_length", h->latent_dim, h->latent_dim, h->latent_dim, &ignored));
+    }
+    return ERR_OK;
+}
+
+enum err blocks_read_latent_scale(struct blocks *b)
+{
+    float factor, log_mul;
+    TRY(blocks_get_f32(b, "rope.scaling.factor", 1e-3, 1e6, 1.0, &factor));
+    TRY(blocks_get_f32(b, "rope.scaling.yarn_log_multiplier", 0.0, 1e3, 0.0, &log_mul));
+    double mscale = factor > 1 ? 1 + (double)log_mul * log(factor) : 1;
+    b->style.attn_scale = (float)(mscale * mscale / sqrt(b->h.key_dim));
+    return ERR_OK;
+}
+
+enum err blocks_add_latent_bufs(struct blocks *b)
+{
+    const struct blocks_hparams *h = &b->h;
+    bool is_plain = blocks_rows_of(b, "blk.0.attn_q.weight", -1) != 0; /* V2-Lite */
+    if (!is_plain) {
+        TRY(blocks_get_u32(b, "attention.q_lora_rank", 1, PLAN_MAX_WIDTH, UINT64_MAX, &b->h.q_latent_dim));
+        TRY(plan_add_buf(b->plan, "q_latent", h->q_latent_dim, &b->q_latent));
+    }
+    TRY(plan_add_buf(b->plan, "q_heads", h->n_heads * h->key_dim, &b->q_heads));
+    TRY(plan_add_buf(b->plan, "k", h->head_dim, &b->k));
+    return plan_add_buf(b->plan, "v_heads", h->n_heads * h->value_dim, &b->v_heads);
+}
+
+/* --- weights ------------------------------------------------------------------------------------------------------ */
+
+/* Rows [first, first + n) of each head's in `whole`, which has n_all of them a head. */
+static enum err take_heads(struct blocks *b, const struct plan_weight *whole, uint32_t n_all, uint32_t first,
+                           struct plan_weight *out)
+{
+    const void **pieces = arena_alloc(&b->plan->arena, b->h.n_heads * sizeof *pieces);
+    if (pieces == NULL) {
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < b->h.n_heads; i++) {
+        pieces[i] = plan_weight_row(whole, i * n_all + first);
+    }
+    *out = *whole;
+    out->data = NULL;
+    out->pieces = pieces;
+    out->file_offset += first * whole->row_bytes;
+    return ERR_OK;
+}
+
+/* W_K^T and W_V from the tensor that holds W_K and W_V of a head, then of the next. */
+static enum err bind_fused(struct blocks *b, int layer, plan_weight_id *k, plan_weight_id *v)
+{
+    const struct blocks_hparams *h = &b->h;
+    uint32_t n_nope = h->key_dim - h->n_rot, n_all = n_nope + h->value_dim;
+    TRY(blocks_bind(b, "blk.%d.attn_kv_b.weight", layer, h->n_heads * n_all, h->latent_dim, false, k));
+    struct plan_weight whole = b->plan->weights[*k], keys, values;
+    TRY(take_heads(b, &whole, n_all, 0, &keys));
+    keys.is_transposed = true;
+    keys.piece_rows = h->latent_dim;
+    keys.n_out = h->n_heads * h->latent_dim;
+    keys.n_in = n_nope;
+    b->plan->weights[*k] = keys;
+    TRY(take_heads(b, &whole, n_all, n_nope, &values));
+    values.piece_rows = h->value_dim;
+    values.n_out = h->n_heads * h->value_dim;
+    return plan_add_weight(b->plan, &values, v);
+}
+
+static enum err bind_absorbed(struct blocks *b, int layer, plan_weight_id *k, plan_weight_id *v)
+{
+    const struct blocks_hparams *h = &b->h;
+    if (blocks_rows_of(b, "blk.%d.attn_k_b.weight", layer) == 0) {
+        return bind_fused(b, layer, k, v);
+    }
+    uint32_t n_nope = h->key_dim - h->n_rot;
+    TRY(blocks_bind_stack(b, "blk.%d.attn_k_b.weight", layer, h->n_heads, h->latent_dim, n_nope, false, k));
+    return blocks_bind_stack(b, "blk.%d.attn_v_b.weight", layer, h->n_heads, h->value_dim, h->latent_dim, false, v);
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+/* dst = src times the tensor, plus its bias where there is one. */
+static enum err add_matmul(struct blocks *b, const char *weight, const char *bias, int layer, plan_buf_id src,
+                           plan_buf_id dst)
+{
+    struct plan_step s = plan_step_of(PLAN_MATMUL);
+    uint32_t n_in = b->plan->bufs[src].width, n_out = b->plan->bufs[dst].width;
+    s.src = src;
+    s.dst = dst;
+    TRY(blocks_bind(b, weight, layer, n_out, n_in, false, &s.w[0]));
+    TRY(blocks_bind(b, bias, layer, 1, n_out, true, &s.bias[0]));
+    return plan_add_step(b->plan, &s);
+}
+
+/* The queries of all heads, by way of their own latent where there is one. */
+static enum err add_queries(struct blocks *b, int layer, plan_buf_id src)
+{
+    if (b->h.q_latent_dim == 0) {
+        return add_matmul(b, "blk.%d.attn_q.weight", "blk.%d.attn_q.bias", layer, src, b->q_heads);
+    }
+    TRY(add_matmul(b, "blk.%d.attn_q_a.weight", "blk.%d.attn_q_a.bias", layer, src, b->q_latent));
+    struct plan_step norm = plan_step_of(PLAN_NORM);
+    norm.src = norm.dst = b->q_latent;
+    norm.eps = INNER_EPS;
+    TRY(blocks_bind(b, "blk.%d.attn_q_a_norm.weight", layer, 1, b->h.q_latent_dim, false, &norm.w[0]));
+    TRY(plan_add_step(b->plan, &norm));
+    return add_matmul(b, "blk.%d.attn_q_b.weight", "blk.%d.attn_q_b.bias", layer, b->q_latent, b->q_heads);
+}
+
+enum err blocks_add_latent_heads(struct blocks *b, int layer, plan_buf_id src, int32_t rope)
+{
+    TRY(add_queries(b, layer, src));
+    TRY(add_matmul(b, "blk.%d.attn_kv_a_mqa.weight", "blk.%d.attn_kv_a_mqa.bias", layer, src, b->k));
+    struct plan_step into = plan_step_of(PLAN_HEAD_MATMUL);
+    into.src = b->q_heads;
+    into.dst = b->q;
+    TRY(bind_absorbed(b, layer, &into.w[0], &b->latent_values));
+    TRY(plan_add_step(b->plan, &into));
+    struct plan_step heads = plan_step_of(PLAN_HEADS);
+    heads.layer = layer;
+    heads.rope = rope;
+    heads.eps = INNER_EPS;
+    heads.src = heads.dst = b->q;
+    heads.keys = b->k;
+    TRY(blocks_bind(b, "blk.%d.attn_kv_a_norm.weight", layer, 1, b->h.latent_dim, false, &heads.k_norm));
+    return plan_add_step(b->plan, &heads);
+}
+
+enum err blocks_add_latent_values(struct blocks *b)
+{
+    struct plan_step s = plan_step_of(PLAN_HEAD_MATMUL);
+    s.src = b->att;
+    s.dst = b->v_heads;
+    s.w[0] = b->latent_values;
+    return plan_add_step(b->plan, &s);
+}
