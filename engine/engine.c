@@ -8,6 +8,7 @@
 #include "engine/kernels/kern.h"
 #include "engine/kernels/quant.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan_quantize.h"
 #include "engine/sched/draft.h"
 
 #include <inttypes.h>
@@ -326,6 +327,9 @@ static enum err read_file(struct engine *e, const struct engine_config *cfg, str
     TRY(model_open(cfg->model_path, &e->gguf, info));
     uint32_t n_ctx = cfg->n_ctx != 0 ? cfg->n_ctx : (uint32_t)DEFAULT_MAX_CTX;
     TRY(model_build(e->gguf, n_ctx, &e->plan, info));
+    if (cfg->quantize != NULL) {
+        TRY(plan_quantize(e->plan, cfg->quantize, info));
+    }
     TRY(tokenizer_new(e->gguf, &e->tokenizer, info));
     if ((uint32_t)tokenizer_n_vocab(e->tokenizer) != e->plan->n_vocab) {
         return err_set(info, ERR_BAD_VOCAB, "tokenizer.ggml.tokens",

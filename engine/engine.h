@@ -51,6 +51,7 @@ struct engine_config {
     const char *speculate;       /* guess tokens ahead where text repeats: NULL or "auto", "off"; output is the same */
     int draft_max;               /* tokens guessed ahead in one step, 1..31; 0 = 15 */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
+    const char *quantize;        /* OPTIONAL: type that weights of F32, F16 and BF16 become: "q8_0" (plan_quantize.h) */
     const char *pack_cache; /* OPTIONAL: folder for packed weights that the next start maps (docs/internals/cpu.md) */
     const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
     /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open. */

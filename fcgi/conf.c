@@ -55,6 +55,8 @@ static const struct option options[] = {
      "folder where packed weights are kept for the next start; off: packed at every start [off]"},
     {"pooling", NULL, STRING, AT(pooling), 0, 0, 0,
      "how states become an embedding: mean, cls or last; default: as the model file says"},
+    {"quantize", NULL, STRING, AT(quantize), 0, 0, 0,
+     "type that F32, F16 and BF16 weights become at load: q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0; off [off]"},
     {"speculate", NULL, STRING, AT(speculate), 0, 0, 0,
      "guess tokens ahead where text repeats: auto or off; answers are the same"},
     {"draft-max", NULL, INTEGER, AT(draft_max), 0, 31, 0, "tokens guessed ahead in one step; 0: 15"},

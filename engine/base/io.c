@@ -76,6 +76,12 @@ bool io_is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool io_exists(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
 enum err io_map_open(const char *path, struct io_map *out, struct err_info *info)
 {
     *out = (struct io_map){.fd = -1};
@@ -156,31 +162,15 @@ enum err io_read_file(const char *path, size_t limit_bytes, struct buf *out, str
     return err;
 }
 
-/* --- replacing a file ------------------------------------------------------------------------------------------- */
+/* --- making a file ---------------------------------------------------------------------------------------------- */
 
-enum { WRITE_BYTES = 16 << 20, MAX_PATH_BYTES = 4096 }; /* of one write: far below what Linux takes at once */
-
-static enum err write_parts(int fd, const struct io_part *parts, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        const unsigned char *at = parts[i].data;
-        for (size_t left = parts[i].bytes; left > 0;) {
-            ssize_t done = must_fail() ? -1 : write(fd, at, MIN_OF(left, (size_t)WRITE_BYTES));
-            if (done < 0 && errno != EINTR) {
-                return ERR_IO;
-            }
-            at += MAX_OF(done, 0);
-            left -= (size_t)MAX_OF(done, 0);
-        }
-    }
-    return ERR_OK;
-}
+enum { WRITE_BYTES = 16 << 20 }; /* of one write: far below what Linux takes at once */
 
 /* Takes `tmp` for us alone. What a process left there that died is taken over; a lock tells it from one at work.
  * Between our open and our lock the other may have given the file its name: then it is not ours to write. */
-static enum err open_for_writing(const char *tmp, int *fd, struct err_info *info)
+static enum err open_for_writing(const char *tmp, unsigned mode, int *fd, struct err_info *info)
 {
-    int f = must_fail() ? -1 : open(tmp, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, 0600);
+    int f = must_fail() ? -1 : open(tmp, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, mode);
     if (f < 0) {
         return err_set(info, ERR_FILE, NULL, "cannot create %s: %s", tmp, strerror(errno));
     }
@@ -207,7 +197,7 @@ static enum err open_for_writing(const char *tmp, int *fd, struct err_info *info
 /* So that the new name survives a power failure. A file system that cannot sync folders has done what it can. */
 static void sync_folder_of(const char *path)
 {
-    char folder[MAX_PATH_BYTES];
+    char folder[IO_MAX_PATH_BYTES];
     const char *slash = strrchr(path, '/');
     snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - path) + 1, slash == NULL ? "." : path);
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -217,28 +207,98 @@ static void sync_folder_of(const char *path)
     }
 }
 
+enum err io_writer_open(struct io_writer *w, const char *path, unsigned mode, struct err_info *info)
+{
+    *w = (struct io_writer){.fd = -1};
+    size_t n = strlen(path);
+    if (n + sizeof ".tmp" > sizeof w->tmp) {
+        return err_set(info, ERR_FILE, NULL, "expected a path of less than %d bytes, found a longer one",
+                       IO_MAX_PATH_BYTES - 4);
+    }
+    memcpy(w->path, path, n + 1);
+    snprintf(w->tmp, sizeof w->tmp, "%s.tmp", w->path);
+    return open_for_writing(w->tmp, mode, &w->fd, info);
+}
+
+enum err io_writer_reserve(struct io_writer *w, uint64_t bytes, struct err_info *info)
+{
+    if (must_fail() || fallocate(w->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0) {
+        bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+        if (is_full) { /* anything else: the file system does not know how, and writing will tell */
+            return err_set(info, ERR_IO, NULL, "%s: no room for %llu bytes: %s", w->tmp, (unsigned long long)bytes,
+                           strerror(errno));
+        }
+    }
+    return ERR_OK;
+}
+
+enum err io_writer_append(struct io_writer *w, const void *data, size_t n, struct err_info *info)
+{
+    const unsigned char *at = data;
+    while (n > 0) {
+        ssize_t done = must_fail() ? -1 : write(w->fd, at, MIN_OF(n, (size_t)WRITE_BYTES));
+        if (done < 0 && errno != EINTR) {
+            return err_set(info, ERR_IO, NULL, "cannot write %s: %s", w->tmp, strerror(errno));
+        }
+        at += MAX_OF(done, 0);
+        n -= (size_t)MAX_OF(done, 0);
+    }
+    return ERR_OK;
+}
+
+void io_writer_abort(struct io_writer *w)
+{
+    if (w->fd >= 0) {
+        (void)unlink(w->tmp); /* still locked, so it is ours */
+        close(w->fd);
+        w->fd = -1;
+    }
+}
+
+/* rename that leaves alone what is already there. Old file systems cannot: they look first. */
+static int rename_to_new(const char *from, const char *to)
+{
+    struct stat st;
+    int rc = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+    if (rc == 0 || (errno != EINVAL && errno != ENOSYS)) {
+        return rc;
+    }
+    if (lstat(to, &st) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return rename(from, to);
+}
+
+enum err io_writer_commit(struct io_writer *w, bool may_replace, struct err_info *info)
+{
+    enum err err = ERR_OK;
+    if (must_fail() || fsync(w->fd) != 0) {
+        err = err_set(info, ERR_IO, NULL, "cannot sync %s: %s", w->tmp, strerror(errno));
+    } else if (must_fail() || (may_replace ? rename(w->tmp, w->path) : rename_to_new(w->tmp, w->path)) != 0) {
+        err = err_set(info, ERR_IO, NULL, "cannot rename %s: %s", w->tmp, strerror(errno));
+    }
+    if (err != ERR_OK) {
+        io_writer_abort(w);
+        return err;
+    }
+    sync_folder_of(w->path);
+    close(w->fd);
+    w->fd = -1;
+    return ERR_OK;
+}
+
 enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, struct err_info *info)
 {
-    char tmp[MAX_PATH_BYTES];
-    if ((size_t)snprintf(tmp, sizeof tmp, "%s.tmp", path) >= sizeof tmp) {
-        return err_set(info, ERR_FILE, NULL, "expected a path of less than %d bytes, found a longer one",
-                       MAX_PATH_BYTES - 4);
-    }
-    int fd = -1;
-    TRY(open_for_writing(tmp, &fd, info));
-    enum err err = write_parts(fd, parts, n);
-    if (err != ERR_OK) {
-        err = err_set(info, err, NULL, "cannot write %s: %s", tmp, strerror(errno));
-    } else if (must_fail() || fsync(fd) != 0) {
-        err = err_set(info, ERR_IO, NULL, "cannot sync %s: %s", tmp, strerror(errno));
-    } else if (must_fail() || rename(tmp, path) != 0) {
-        err = err_set(info, ERR_IO, NULL, "cannot rename %s: %s", tmp, strerror(errno));
+    struct io_writer w;
+    TRY(io_writer_open(&w, path, 0600, info));
+    enum err err = ERR_OK;
+    for (size_t i = 0; i < n && err == ERR_OK; i++) {
+        err = io_writer_append(&w, parts[i].data, parts[i].bytes, info);
     }
     if (err != ERR_OK) {
-        (void)unlink(tmp); /* still locked, so it is ours */
-    } else {
-        sync_folder_of(path);
+        io_writer_abort(&w);
+        return err;
     }
-    close(fd);
-    return err;
+    return io_writer_commit(&w, true, info);
 }

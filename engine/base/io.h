@@ -47,6 +47,34 @@ struct io_part {
  * created; ERR_IO: the rest, a full disk for one. On failure path.tmp is gone. */
 MUST_CHECK enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, struct err_info *info);
 
+enum { IO_MAX_PATH_BYTES = 4096 };
+
+/* A file being made: what is appended goes to path.tmp, which io_writer_commit syncs and gives its name. Fields are
+ * private. Ends by io_writer_commit or io_writer_abort. */
+struct io_writer {
+    int fd;
+    char path[IO_MAX_PATH_BYTES], tmp[IO_MAX_PATH_BYTES];
+};
+
+/* mode: of the new file, less the umask. ERR_AGAIN: another process is writing path.tmp; ERR_FILE: it cannot be
+ * created; ERR_IO. */
+MUST_CHECK enum err io_writer_open(struct io_writer *w, const char *path, unsigned mode, struct err_info *info);
+
+/* Takes room for `bytes` in all where the file system can do that, so that a full disk shows at once. ERR_IO. */
+MUST_CHECK enum err io_writer_reserve(struct io_writer *w, uint64_t bytes, struct err_info *info);
+
+/* ERR_IO, a full disk for one; the writer must still be ended. */
+MUST_CHECK enum err io_writer_append(struct io_writer *w, const void *data, size_t n, struct err_info *info);
+
+/* may_replace: a file at `path` is replaced; else it stays and the commit fails. ERR_IO; path.tmp is then gone. */
+MUST_CHECK enum err io_writer_commit(struct io_writer *w, bool may_replace, struct err_info *info);
+
+/* Removes path.tmp; nothing when the writer has ended. */
+void io_writer_abort(struct io_writer *w);
+
+/* Is there anything at `path`? A link that leads nowhere counts. */
+bool io_exists(const char *path);
+
 /* Tests: makes the n-th system call of this module from now on (0 = the next) fail with `errno_value`, once. */
 void io_fail_at(long n, int errno_value);
 bool io_fault_fired(void);

@@ -10,6 +10,7 @@
 #include "engine/base/err.h"
 #include "engine/base/io.h"
 #include "engine/tensor/dtype.h"
+#include "engine/tensor/row_source.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,12 +63,13 @@ struct gguf_kv {
 struct gguf_tensor {
     struct gguf_str name;
     enum dtype type;
-    int n_dims;                   /* 1..4 */
-    uint64_t dims[GGUF_MAX_DIMS]; /* dims[0] is the row length (fastest); unused ones are 1 */
-    const void *data;             /* in the map, aligned to the file's alignment; NULL with `pieces` */
-    const void *const *pieces;    /* NULL, or [dims[2]] where each matrix of a stack lies; never in a GGUF file */
-    uint64_t bytes;               /* exact size */
-    uint64_t offset;              /* of the data in its file */
+    int n_dims;                      /* 1..4 */
+    uint64_t dims[GGUF_MAX_DIMS];    /* dims[0] is the row length (fastest); unused ones are 1 */
+    const void *data;                /* in the map, aligned to the file's alignment; NULL with `pieces` and `source` */
+    const void *const *pieces;       /* NULL, or [dims[2]] where each matrix of a stack lies; never in a GGUF file */
+    const struct row_source *source; /* NULL, or what makes the rows: then data and pieces are NULL; as `pieces` */
+    uint64_t bytes;                  /* exact size */
+    uint64_t offset;                 /* of the data in its file */
 };
 
 struct gguf;

@@ -196,7 +196,9 @@ enum err blocks_bind_part(struct blocks *b, const char *name, int layer, struct 
     }
     struct plan_weight w = {.name = full,
                             .type = t->type,
-                            .data = (const char *)t->data + from,
+                            .data = t->source != NULL ? NULL : (const char *)t->data + from,
+                            .source = t->source,
+                            .source_row = is_vector ? 0 : part.first,
                             .row_bytes = is_vector ? t->bytes - from : step,
                             .n_out = n_out,
                             .n_in = n_in,
@@ -239,6 +241,7 @@ enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32
                             .data = t->data,
                             .pieces = t->pieces,
                             .piece_rows = n_out,
+                            .source = t->source,
                             .row_bytes = t->bytes / rows,
                             .n_out = (uint32_t)rows,
                             .n_in = (uint32_t)columns,

@@ -5,6 +5,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/io.h"
 #include "engine/model/hf_pooling.h"
+#include "engine/model/hf_quant.h"
 #include "engine/model/hf_rope.h"
 #include "engine/tensor/dtype.h"
 
@@ -294,6 +295,7 @@ static void write_name(const char *pattern, uint32_t layer, char out[NAME_BYTES]
 struct piece {
     char name[NAME_BYTES];
     uint32_t expert;
+    bool is_quantised;
     const struct st_tensor *t;
 };
 
@@ -372,6 +374,19 @@ static enum err add_tensor(struct hf *h, const struct hf_name *n, const char *na
     }
     struct gguf_tensor out;
     TRY(convert(h, t, &out));
+    if (n->change == HF_AS_F32) {
+        uint64_t elements = out.bytes / (st_dtype_bits(t->dtype) / 8);
+        float *data = arena_alloc(&h->b.arena, (size_t)elements * sizeof *data);
+        if (data == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
+        }
+        for (uint64_t i = 0; i < elements; i++) {
+            data[i] = element(t, i);
+        }
+        out.type = DTYPE_F32;
+        out.data = data;
+        out.bytes = elements * sizeof *data;
+    }
     gguf_build_tensor(&h->b, name, &out);
     return ERR_OK;
 }
@@ -383,9 +398,33 @@ static int order_pieces(const void *a, const void *b)
     return order != 0 ? order : (x->expert > y->expert) - (x->expert < y->expert);
 }
 
+/* The same of quantised matrices. */
+static enum err add_quantised_stack(struct hf *h, const struct piece *p, size_t n)
+{
+    struct hf_rows **rows = mem_zalloc_array(n, sizeof *rows, MEM_GENERAL);
+    enum err err = rows != NULL ? ERR_OK : err_set(h->info, ERR_NOMEM, NULL, "out of memory for '%.95s'", p->name);
+    for (size_t i = 0; err == ERR_OK && i < n; i++) {
+        err = p[i].expert == i && p[i].is_quantised
+                  ? hf_quant_bind(h, p[i].t, &rows[i])
+                  : err_set(h->info, ERR_BAD_TENSOR_SHAPE, p[i].t->name,
+                            "tensor '%.255s': expected experts from 0 on, all of them quantised, found another",
+                            p[i].t->name);
+    }
+    struct gguf_tensor out;
+    err = err != ERR_OK ? err : hf_quant_tensor(h, p->name, rows, n, &out);
+    mem_free(rows);
+    TRY(err);
+    out.n_dims = 3;
+    gguf_build_tensor(&h->b, p->name, &out);
+    return ERR_OK;
+}
+
 /* pieces[n] of one name, experts 0 to n - 1, as one tensor. */
 static enum err add_stack(struct hf *h, const struct piece *p, size_t n)
 {
+    if (p->is_quantised) {
+        return add_quantised_stack(h, p, n);
+    }
     const void **data = arena_alloc(&h->b.arena, n * sizeof *data);
     if (data == NULL) {
         return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the experts of '%.95s'", p->name);
@@ -424,27 +463,117 @@ static enum err add_stacks(struct hf *h, struct piece *p, size_t n)
     return ERR_OK;
 }
 
+static enum err add_quantised(struct hf *h, const struct hf_name *n, const char *name, const struct st_tensor *t)
+{
+    struct hf_rows *rows;
+    struct gguf_tensor out;
+    TRY(hf_quant_bind(h, t, &rows));
+    TRY(hf_quant_tensor(h, name, &rows, 1, &out));
+    if (n->change == HF_UNPACKED) {
+        uint64_t width = out.dims[0];
+        float *data = arena_alloc(&h->b.arena, (size_t)(width * out.dims[1]) * sizeof *data);
+        if (data == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
+        }
+        for (uint32_t row = 0; row < out.dims[1]; row++) {
+            out.source->ops->read(out.source, row, 0, (uint32_t)width, data + row * width);
+        }
+        out.type = DTYPE_F32;
+        out.source = NULL;
+        out.data = data;
+        out.bytes = width * out.dims[1] * sizeof *data;
+    }
+    gguf_build_tensor(&h->b, name, &out);
+    return ERR_OK;
+}
+
 static enum err add_tensors(struct hf *h, struct piece *pieces)
 {
     size_t n_pieces = 0;
+    char room[SAFETENSORS_MAX_NAME_BYTES + 1], plain[SAFETENSORS_MAX_NAME_BYTES + 1];
     bool is_tied = json_is_true(json_read_get(h->config, "tie_word_embeddings"));
     for (size_t i = 0; i < safetensors_folder_n_tensors(h->tensors); i++) {
         const struct st_tensor *t = safetensors_folder_at(h->tensors, i);
         uint32_t number[2] = {0, 0};
-        const struct hf_name *n = look_up(h, t->name, number);
+        bool is_quantised = hf_quant_is_weight(h, t, name_in_text(t->name, room), plain);
+        const struct hf_name *n = look_up(h, is_quantised ? plain : t->name, number);
         if (n == NULL || n->change == HF_DROP || (is_tied && strcmp(n->gguf, "output.weight") == 0)) {
             continue; /* other parts of a model that sees or hears, and copies */
         }
         char name[NAME_BYTES];
         write_name(n->gguf, number[0], name);
         if (has_expert(n)) {
-            pieces[n_pieces] = (struct piece){.expert = number[1], .t = t};
+            pieces[n_pieces] = (struct piece){.expert = number[1], .is_quantised = is_quantised, .t = t};
             memcpy(pieces[n_pieces++].name, name, sizeof name);
         } else {
-            TRY(add_tensor(h, n, name, t));
+            TRY(is_quantised ? add_quantised(h, n, name, t) : add_tensor(h, n, name, t));
         }
     }
     return add_stacks(h, pieces, n_pieces);
+}
+
+enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first, const char *second)
+{
+    const struct st_tensor *t = safetensors_folder_find(h->tensors, name);
+    if (t == NULL) {
+        return err_set(h->info, ERR_MISSING_TENSOR, name, "tensor '%.255s': expected, found none", name);
+    }
+    struct gguf_tensor whole;
+    TRY(convert(h, t, &whole));
+    uint64_t n = whole.dims[2], half = whole.bytes / n / 2;
+    if (whole.n_dims != 3 || whole.dims[1] % 2 != 0) {
+        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
+                       "tensor '%.255s': expected matrices of an even number of rows, found another shape", name);
+    }
+    whole.dims[1] /= 2;
+    whole.bytes /= 2;
+    const char *data = whole.data, *const names[] = {first, second};
+    for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+        struct gguf_tensor out = whole;
+        const void **pieces = arena_alloc(&h->b.arena, (size_t)n * sizeof *pieces);
+        if (pieces == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the experts of '%.255s'", name);
+        }
+        for (uint64_t i = 0; i < n; i++) {
+            pieces[i] = data + (2 * i + k) * half;
+        }
+        out.data = n == 1 ? pieces[0] : NULL;
+        out.pieces = n == 1 ? NULL : pieces;
+        gguf_build_tensor(&h->b, names[k], &out);
+    }
+    return ERR_OK;
+}
+
+enum err hf_add_every_second(struct hf *h, const char *name, const char *first, const char *second)
+{
+    const struct st_tensor *t = safetensors_folder_find(h->tensors, name);
+    if (t == NULL) {
+        return err_set(h->info, ERR_MISSING_TENSOR, name, "tensor '%.255s': expected, found none", name);
+    }
+    enum dtype type;
+    TRY(type_of(h, t, &type));
+    if (t->n_dims != 2 || t->dims[0] == 0 || t->dims[1] == 0 || t->dims[1] % 2 != 0) {
+        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
+                       "tensor '%.255s': expected rows of an even number of elements, found another shape", name);
+    }
+    uint64_t n = t->dims[0] * t->dims[1] / 2; /* at most what the file holds */
+    const char *const names[] = {first, second};
+    for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+        float *data = arena_alloc(&h->b.arena, (size_t)n * sizeof *data);
+        if (data == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for '%.255s'", name);
+        }
+        for (uint64_t i = 0; i < n; i++) {
+            data[i] = element(t, 2 * i + k);
+        }
+        struct gguf_tensor out = {.type = DTYPE_F32,
+                                  .n_dims = 2,
+                                  .dims = {t->dims[1] / 2, t->dims[0], 1, 1},
+                                  .data = data,
+                                  .bytes = n * sizeof *data};
+        gguf_build_tensor(&h->b, names[k], &out);
+    }
+    return ERR_OK;
 }
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
@@ -494,17 +623,6 @@ static enum err unknown(const struct hf_family *const *families, const char *fou
                    "config.json: architectures: found '%.64s'; known are %s", found != NULL ? found : "", known);
 }
 
-/* Schemes that keep weights in other forms than F32, F16 and BF16. */
-static enum err check_quantisation(const struct hf *h)
-{
-    const json_t *q = json_read_get(h->config, "quantization_config");
-    const char *method = json_string_value(json_object_get(q, "quant_method"));
-    return q == NULL ? ERR_OK
-                     : err_set(h->info, ERR_UNSUPPORTED_TYPE, "quantization_config",
-                               "config.json: quantization_config: expected none, found quant_method '%.64s'",
-                               method != NULL ? method : "");
-}
-
 /* The config with its keys under the names that all families share. */
 static enum err apply_aliases(struct hf *h)
 {
@@ -521,7 +639,7 @@ static enum err apply_aliases(struct hf *h)
 static enum err fill(struct hf *h)
 {
     TRY(apply_aliases(h));
-    TRY(check_quantisation(h));
+    TRY(hf_quant_read(h, &h->quant));
     TRY(copy_keys(h));
     size_t n = safetensors_folder_n_tensors(h->tensors);
     struct piece *pieces = mem_zalloc_array(n + 1, sizeof *pieces, MEM_GENERAL);
@@ -550,6 +668,7 @@ enum err hf_open(const char *folder, const struct hf_family *const *families, st
     const json_t *text = json_read_get(config, "text_config");
     struct hf h = {.family = find_family(families, architecture),
                    .folder = folder,
+                   .root = config,
                    .config = json_is_object(text) ? text : config,
                    .info = info};
     gguf_build_init(&h.b);

@@ -11,11 +11,32 @@
 #include "engine/format/gguf_build.h"
 #include "engine/format/safetensors_folder.h"
 
+/* How the weights of a folder are quantised (hf_quant.h). */
+enum hf_scheme { HF_PLAIN, HF_FP8, HF_GPTQ, HF_AWQ, HF_COMPRESSED, HF_MXFP4 };
+enum { HF_QUANT_KINDS = 8 };
+
+/* One kind of quantised weights; a folder of compressed-tensors may have several. */
+struct hf_quant_kind {
+    bool is_float;
+    uint32_t bits;
+    uint32_t group;    /* inputs that share a scale; 0 = all of a row */
+    uint32_t block[2]; /* rows and inputs that share a scale; 0 = none */
+};
+
+struct hf_quant {
+    enum hf_scheme scheme;
+    bool zeros_are_less_one; /* GPTQ, version 1 */
+    struct hf_quant_kind kinds[HF_QUANT_KINDS];
+    int n_kinds;
+};
+
 /* A folder being read. */
 struct hf {
     const struct hf_family *family;
     const char *folder;
-    const json_t *config; /* config.json, or its text_config */
+    const json_t *root;   /* config.json */
+    const json_t *config; /* the same, or its text_config */
+    struct hf_quant quant;
     const struct safetensors_folder *tensors;
     struct gguf_build b;
     struct err_info *info;
@@ -34,6 +55,8 @@ enum hf_change {
     HF_SAME,
     HF_PLUS_ONE, /* norms of Gemma: (1 + w) x */
     HF_FLAT,     /* a vector, though its shape is [1, n] */
+    HF_AS_F32,   /* a matrix of biases, one row an expert */
+    HF_UNPACKED, /* where it is quantised, F32 in memory, as a builder takes it apart by other than whole rows */
     HF_DROP,     /* not needed */
 };
 
@@ -66,6 +89,12 @@ MUST_CHECK enum err hf_get_u32(const struct hf *h, const char *key, uint64_t min
                                uint32_t *out);
 MUST_CHECK enum err hf_get_f64(const struct hf *h, const json_t *object, const char *key, double min, double max,
                                double fallback, double *out);
+
+/* One tensor [E][2 N][K] as two of [E][N][K], the first N rows of each expert and the others; one tensor [E][2 N] as
+ * two of [E][N] in F32, every second element. ERR_MISSING_TENSOR, ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE,
+ * ERR_NOMEM. */
+MUST_CHECK enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first, const char *second);
+MUST_CHECK enum err hf_add_every_second(struct hf *h, const char *name, const char *first, const char *second);
 
 /* attention.scale from query_pre_attn_scalar, a `finish`. */
 MUST_CHECK enum err hf_add_query_scale(struct hf *h);

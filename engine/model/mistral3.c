@@ -1,6 +1,7 @@
 /* Mistral 3 and Ministral 3, text: Llama's decoder with YaRN, whose queries grow with the position beyond the original
  * context. Keys: llama.cpp b11434, src/models/mistral3.cpp. */
 #include "engine/model/blocks.h"
+#include "engine/model/hf.h"
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {
@@ -13,9 +14,29 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
     return blocks_build_decoder(&b);
 }
 
+static enum err finish(struct hf *h)
+{
+    char key[128];
+    const json_t *rope = json_read_get(h->config, "rope_parameters");
+    double beta;
+    rope = rope != NULL ? rope : json_read_get(h->config, "rope_scaling");
+    TRY(hf_get_f64(h, rope, "llama_4_scaling_beta", 0, 1e3, 0, &beta));
+    if (beta != 0) {
+        gguf_build_f32(&h->b, hf_key(h, "attention.temperature_scale", key), (float)beta);
+    }
+    return ERR_OK;
+}
+
+static const char *const architectures[] = {"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration", NULL};
+
+static const struct hf_family hf_mistral3 = {.architectures = architectures, .arch = "mistral3", .finish = finish};
+
+static const struct hf_family *const mistral3_hf[] = {&hf_mistral3, NULL};
+
 const struct model_family model_mistral3 = {
     .name = "mistral3",
     .members = "Mistral 3, Ministral 3 (text)",
     .arch = "mistral3",
+    .hf = mistral3_hf,
     .build = build,
 };

@@ -12,6 +12,7 @@
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
 #include "engine/tensor/dtype.h"
+#include "engine/tensor/row_source.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,20 +22,22 @@
 struct plan_weight {
     const char *name; /* NUL-terminated tensor name, for messages; lives as long as the plan */
     enum dtype type;
-    const void *data; /* first row; borrowed from the file's map; NULL with `pieces` */
+    const void *data; /* first row; borrowed from the file's map; NULL with `pieces` or `source` */
     /* OPTIONAL: where each piece_rows rows lie, for experts that files keep apart; borrowed from the model's arena. */
     const void *const *pieces;
     uint32_t piece_rows;
     /* Each piece lies transposed, [n_in][piece_rows]; row_bytes is that of its rows. PLAN_HEAD_MATMUL alone takes such.
      */
     bool is_transposed;
+    const struct row_source *source; /* OPTIONAL: what makes the rows, in `type`; row 0 is its row source_row */
+    uint32_t source_row;
     uint64_t row_bytes;
     uint32_t n_out;       /* rows */
     uint32_t n_in;        /* columns */
     uint64_t file_offset; /* of data in its file, which tells weights of one shape apart */
 };
 
-/* Where a row lies; of a transposed weight, where the piece with the row begins. */
+/* Where a row lies, of a weight without `source`; of a transposed one, where the piece with the row begins. */
 static inline const void *plan_weight_row(const struct plan_weight *w, uint32_t row)
 {
     const char *from = w->pieces != NULL ? w->pieces[row / w->piece_rows] : w->data;

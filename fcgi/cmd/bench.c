@@ -11,6 +11,7 @@
 #include "engine/kernels/panel.h"
 #include "engine/kernels/quant.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan_quantize.h"
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/bench_report.h"
 
@@ -25,7 +26,7 @@ struct list {
 };
 
 struct options {
-    const char *model, *output, *cpu, *backend, *k_type, *v_type;
+    const char *model, *output, *cpu, *backend, *k_type, *v_type, *quantize;
     struct list n_prompt, n_gen, n_depth, n_seqs, n_batch, n_threads, repeats;
 };
 
@@ -272,6 +273,9 @@ static enum err open_file(struct bench *b, struct err_info *info)
     TRY(model_open(b->o.model, &b->gguf, info));
     TRY(model_build(b->gguf, 0, &b->plan, info));
     TRY(check_encoder(b, info));
+    if (b->o.quantize != NULL) {
+        TRY(plan_quantize(b->plan, b->o.quantize, info));
+    }
     return allocate(b);
 }
 
@@ -405,6 +409,7 @@ static const struct {
     TEXT("-o", "--output", output, "md, csv or json [md]"),
     TEXT("-c", "--cpu", cpu, "kernels: auto, ref, avx2, avxvnni, avx512, amx"),
     TEXT("-k", "--backend", backend, "cpu or ref [cpu]"),
+    TEXT("-q", "--quantize", quantize, "type that F32, F16 and BF16 weights become: " PLAN_QUANTIZE_NAMES),
     TEXT("-ctk", "--cache-type-k", k_type, "keys of the KV cache: " KV_TYPE_NAMES " [i16]"),
     TEXT("-ctv", "--cache-type-v", v_type, "values of the KV cache [i16]"),
 #undef TEXT

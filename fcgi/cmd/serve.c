@@ -50,6 +50,7 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
         .backend = c->backend,
         .cpu = c->cpu,
         .pack_cache = c->pack_cache != NULL && strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
+        .quantize = c->quantize != NULL && strcmp(c->quantize, "off") != 0 ? c->quantize : NULL,
         .high_precision = c->high_precision,
         .pin = c->pin,
         .cache_type_k = c->cache_type_k,

@@ -34,7 +34,8 @@ struct cpu_weight {
     uint32_t group_rows;   /* output rows that share no panel with others: head_dim for Q, K and V, else n_out */
     uint32_t group_panels; /* panels of such a group */
     uint32_t n_panels;
-    const float *vector; /* [n_in], 64-byte aligned */
+    atomic_uint n_packed; /* panels, while they are being packed */
+    const float *vector;  /* [n_in], 64-byte aligned */
 };
 
 /* A buffer of the plan, or, from PLAN_MAX_BUFS on, the second one that takes turns with it: a step that renews rows

@@ -95,13 +95,37 @@ static enum err hash_layout(const struct backend_model *m, uint64_t *out, struct
     return ERR_OK;
 }
 
-static uint64_t hash_source(const struct backend_model *m)
+/* The first, the middle and the last row that a source makes. */
+static enum err hash_rows(const struct backend_model *m, const struct plan_weight *w, uint64_t *hash,
+                          struct err_info *info)
+{
+    void *row = mem_alloc((size_t)w->row_bytes, MEM_GENERAL);
+    if (row == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for a row of %s", w->name);
+    }
+    const uint32_t at[] = {0, w->n_out / 2, w->n_out - 1};
+    for (size_t i = 0; i < ARRAY_LEN(at); i++) {
+        w->source->ops->encode(w->source, w->source_row + at[i], 1, row);
+        *hash = hash64(row, (size_t)w->row_bytes, *hash);
+    }
+    mem_free(row);
+    if (m->cfg.weight_done != NULL) {
+        w->source->ops->done(w->source, w->source_row, w->n_out, m->cfg.weight_done, m->cfg.weight_done_arg);
+    }
+    return ERR_OK;
+}
+
+static enum err hash_source(const struct backend_model *m, uint64_t *out, struct err_info *info)
 {
     const struct backend_source *s = &m->cfg.source;
     uint64_t hash = hash64(s->head, s->head_bytes, 0);
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];
         uint32_t part = plan_weight_part(w);
+        if (w->source != NULL) {
+            TRY(hash_rows(m, w, &hash, info));
+            continue;
+        }
         for (uint32_t row = 0; row < w->n_out; row += part) {
             const unsigned char *data = plan_weight_row(w, row);
             uint64_t bytes = plan_weight_part_bytes(w), n = MIN_OF(bytes, (uint64_t)SAMPLE_BYTES);
@@ -113,7 +137,8 @@ static uint64_t hash_source(const struct backend_model *m)
             }
         }
     }
-    return hash;
+    *out = hash;
+    return ERR_OK;
 }
 
 /* All fields but the two last. */
@@ -122,9 +147,9 @@ static enum err expect_header(const struct backend_model *m, struct header *h, s
     *h = (struct header){.version = FORMAT_VERSION,
                          .source_bytes = m->cfg.source.bytes,
                          .source_mtime_ns = m->cfg.source.mtime_ns,
-                         .source_hash = hash_source(m),
                          .payload_bytes = m->packed_bytes};
     memcpy(h->magic, magic, sizeof magic);
+    TRY(hash_source(m, &h->source_hash, info));
     return hash_layout(m, &h->layout_hash, info);
 }
 

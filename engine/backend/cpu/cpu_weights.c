@@ -104,6 +104,10 @@ static uint32_t row_of_panel(const struct cpu_weight *c, uint32_t panel)
 /* Tells that the file bytes of rows [row, end) are read. */
 static void done_with(const struct backend_model *m, const struct plan_weight *w, uint32_t row, uint32_t end)
 {
+    if (w->source != NULL && m->cfg.weight_done != NULL && row < end) {
+        w->source->ops->done(w->source, w->source_row + row, end - row, m->cfg.weight_done, m->cfg.weight_done_arg);
+        return;
+    }
     while (m->cfg.weight_done != NULL && row < end && !w->is_transposed) {
         uint32_t next = w->pieces != NULL ? MIN_OF(end, (row / w->piece_rows + 1) * w->piece_rows) : end;
         m->cfg.weight_done(m->cfg.weight_done_arg, plan_weight_row(w, row), (next - row) * w->row_bytes);
@@ -141,29 +145,45 @@ static void pack_transposed(const struct plan_weight *w, const struct cpu_weight
     panel_pack(type, rows, row_bytes, (int)n, w->n_in, to);
 }
 
-/* Packs panels [first, end) of a weight whose packed form begins at `to`. */
-static void pack_panels(const struct backend_model *m, const struct plan_weight *w, const struct cpu_weight *c,
-                        uint32_t first, uint32_t end, unsigned char *to)
+struct pack_job {
+    struct backend_model *m;
+    atomic_size_t next;  /* slice that nobody has taken */
+    unsigned char *rows; /* [n_threads][rows_bytes] for the rows of a panel that a source makes */
+    size_t rows_bytes;
+};
+
+/* Packs panels [first, end) of a weight whose packed form begins at `to`. rows: for those of a panel that a source
+ * makes. */
+static void pack_panels(const struct backend_model *m, const struct plan_weight *w, struct cpu_weight *c,
+                        uint32_t first, uint32_t end, unsigned char *rows, unsigned char *to)
 {
     for (uint32_t i = first; i < end; i++) {
-        uint32_t left = c->group_rows - i % c->group_panels * PANEL_ROWS;
+        uint32_t row = row_of_panel(c, i), left = c->group_rows - i % c->group_panels * PANEL_ROWS;
+        uint32_t n = MIN_OF(left, (uint32_t)PANEL_ROWS);
         if (w->is_transposed) {
-            pack_transposed(w, c, i, MIN_OF(left, (uint32_t)PANEL_ROWS), to + (size_t)i * c->panel_bytes);
+            pack_transposed(w, c, i, n, to + (size_t)i * c->panel_bytes);
             continue;
         }
-        panel_pack(w->type, plan_weight_row(w, row_of_panel(c, i)), w->row_bytes,
-                   (int)MIN_OF(left, (uint32_t)PANEL_ROWS), w->n_in, to + (size_t)i * c->panel_bytes);
+        if (w->source != NULL) {
+            w->source->ops->encode(w->source, w->source_row + row, n, rows);
+        }
+        panel_pack(w->type, w->source != NULL ? rows : plan_weight_row(w, row), w->row_bytes, (int)n, w->n_in,
+                   to + (size_t)i * c->panel_bytes);
     }
     done_with(m, w, row_of_panel(c, first), row_of_panel(c, end));
+    uint32_t before = atomic_fetch_add_explicit(&c->n_packed, end - first, memory_order_relaxed);
+    if (w->source != NULL && before + (end - first) == c->n_panels) { /* also what all rows share */
+        done_with(m, w, 0, w->n_out);
+    }
 }
 
 /* Packs whatever begins in bytes [from, from + SLICE_BYTES) of the packed weights. */
-static void pack_slice(const struct backend_model *m, size_t from)
+static void pack_slice(const struct backend_model *m, size_t from, unsigned char *rows)
 {
     size_t at = 0, end = from + SLICE_BYTES, next;
     for (int32_t i = 0; i < m->plan->n_weights && at < end; i++, at = next) {
         const struct plan_weight *w = &m->plan->weights[i];
-        const struct cpu_weight *c = &m->weights[i];
+        struct cpu_weight *c = &m->weights[i];
         next = at + packed_bytes(w, c);
         if (next <= from) {
             continue;
@@ -172,7 +192,7 @@ static void pack_slice(const struct backend_model *m, size_t from)
             size_t first = at >= from ? 0 : (from - at + c->panel_bytes - 1) / c->panel_bytes;
             size_t behind = MIN_OF((end - at + c->panel_bytes - 1) / c->panel_bytes, (size_t)c->n_panels);
             if (first < behind) {
-                pack_panels(m, w, c, (uint32_t)first, (uint32_t)behind, m->packed + at);
+                pack_panels(m, w, c, (uint32_t)first, (uint32_t)behind, rows, m->packed + at);
             }
         } else if (at >= from) {
             memcpy(m->packed + at, w->data, w->n_in * sizeof(float));
@@ -181,11 +201,6 @@ static void pack_slice(const struct backend_model *m, size_t from)
     }
 }
 
-struct pack_job {
-    struct backend_model *m;
-    atomic_size_t next; /* slice that nobody has taken */
-};
-
 static void pack_share(void *arg, int thread, int n_threads)
 {
     struct pack_job *j = arg;
@@ -193,20 +208,31 @@ static void pack_share(void *arg, int thread, int n_threads)
     size_t n = (m->packed_bytes + SLICE_BYTES - 1) / SLICE_BYTES, i;
     (void)n_threads;
     while ((i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < n) {
-        pack_slice(m, i * SLICE_BYTES);
+        pack_slice(m, i * SLICE_BYTES, j->rows + (size_t)thread * j->rows_bytes);
         if (thread == 0 && m->cfg.progress != NULL) {
             m->cfg.progress(m->cfg.progress_arg, (float)(i + 1) / (float)n);
         }
     }
 }
 
-static void pack_all(struct backend_model *m)
+static enum err pack_all(struct backend_model *m, struct err_info *info)
 {
     struct pack_job job = {.m = m};
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        const struct plan_weight *w = &m->plan->weights[i];
+        job.rows_bytes = w->source != NULL ? MAX_OF(job.rows_bytes, w->row_bytes * PANEL_ROWS) : job.rows_bytes;
+    }
+    size_t bytes = job.rows_bytes * (size_t)m->cfg.n_threads;
+    job.rows = bytes != 0 ? mem_map(bytes, MEM_GENERAL) : NULL;
+    if (bytes != 0 && job.rows == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes", bytes);
+    }
     pool_run(m->pool, pack_share, &job);
+    mem_unmap(job.rows, bytes, MEM_GENERAL);
     for (int32_t i = 0; i < m->plan->n_weights; i++) { /* pages that a neighbour's reading brought back */
         done_with(m, &m->plan->weights[i], 0, m->plan->weights[i].n_out);
     }
+    return ERR_OK;
 }
 
 enum err cpu_weights_pack(struct backend_model *m, struct err_info *info)
@@ -227,7 +253,7 @@ enum err cpu_weights_pack(struct backend_model *m, struct err_info *info)
         return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of packed weights", m->packed_bytes);
     }
     lay_out(m, m->packed);
-    pack_all(m);
+    TRY(pack_all(m, info));
     return cpu_pack_cache_write(m, info);
 }
 

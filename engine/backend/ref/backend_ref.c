@@ -61,6 +61,10 @@ static const float *vector_of(const struct run *r, plan_weight_id id)
 
 static void dequantize_row(const struct plan_weight *w, uint32_t row, float *out)
 {
+    if (w->source != NULL) {
+        w->source->ops->read(w->source, w->source_row + row, 0, w->n_in, out);
+        return;
+    }
     quant_ops(w->type)->dequantize(plan_weight_row(w, row), w->n_in, out);
 }
 

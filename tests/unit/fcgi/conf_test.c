@@ -188,6 +188,7 @@ START_TEST(texts_are_taken_as_they_are)
                  {"backend", offsetof(struct conf, backend)},
                  {"pack-cache", offsetof(struct conf, pack_cache)},
                  {"pooling", offsetof(struct conf, pooling)},
+                 {"quantize", offsetof(struct conf, quantize)},
                  {"speculate", offsetof(struct conf, speculate)},
                  {"prompt", offsetof(struct conf, prompt)}};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
@@ -255,12 +256,12 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
         snprintf(padded, sizeof padded, " %s ", name);
         bool is_text =
             strstr(" model alias socket api-key-file chat-template cpu backend cache-type-k cache-type-v pack-cache "
-                   "pooling speculate prompt ",
+                   "pooling quantize speculate prompt ",
                    padded) != NULL;
         ck_assert_msg(is_text ? err == ERR_OK : err != ERR_OK, "%s: %s", text, err_code(err));
         unsetenv(text);
     }
-    ck_assert_int_eq(n, 40);
+    ck_assert_int_eq(n, 41);
     ck_assert_ptr_null(conf_option_name(-1));
     ck_assert_ptr_null(conf_option_name(n));
     buf_fini(&help);
