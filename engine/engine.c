@@ -276,7 +276,7 @@ static const char *explain_kernels(struct engine *e, const char *wanted)
     return keep(e, text, strlen(text));
 }
 
-static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc, bool measures,
                              struct err_info *info)
 {
     const char *name = cfg->backend != NULL ? cfg->backend : "cpu";
@@ -299,7 +299,8 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
                                 .progress = cfg->progress,
                                 .progress_arg = cfg->progress_arg,
                                 .weight_done = drop_file_pages,
-                                .weight_done_arg = e->gguf};
+                                .weight_done_arg = e->gguf,
+                                .measures = measures};
     TRY(find_cache_type("cache-type-k", cfg->cache_type_k, &bc.k_type, info));
     TRY(find_cache_type("cache-type-v", cfg->cache_type_v, &bc.v_type, info));
     TRY(check_memory_limit(e, cfg, &bc, sc, info));
@@ -365,7 +366,7 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     TRY(choose_pooling(e, cfg->pooling, info));
     TRY(list_ends(e, info));
     TRY(plan_limits(e, cfg, &sc, info));
-    TRY(open_backend(e, cfg, &sc, info));
+    TRY(open_backend(e, cfg, &sc, false, info));
     /* The tokenizer was built from the metadata: megabytes, now hardly read. */
     gguf_drop(e->gguf, gguf_map(e->gguf)->data, gguf_data_offset(e->gguf));
     return sched_new(&sc, &e->sched, info);
@@ -404,6 +405,39 @@ enum err engine_check(const char *path, struct err_info *info)
                           dtype_info(w->type)->name);
         }
     }
+    engine_close(&e);
+    return err;
+}
+
+static enum err measure(struct engine *e, const struct engine_config *cfg, struct engine_memory *out,
+                        struct err_info *info)
+{
+    struct sched_config sc = {0};
+    struct backend_info bi;
+    TRY(model_open(cfg->model_path, &e->gguf, info));
+    TRY(model_build(e->gguf, cfg->n_ctx != 0 ? cfg->n_ctx : (uint32_t)DEFAULT_MAX_CTX, &e->plan, info));
+    TRY(plan_limits(e, cfg, &sc, info));
+    TRY(open_backend(e, cfg, &sc, true, info));
+    e->backend->info(e->model, &bi);
+    *out = (struct engine_memory){.kernels = bi.kernels,
+                                  .weight_bytes = bi.weight_bytes,
+                                  .kv_bytes = bi.kv_bytes,
+                                  .kv_tokens = (uint64_t)sc.n_pages * BACKEND_PAGE_TOKENS,
+                                  .activation_bytes = bi.scratch_bytes,
+                                  .n_ctx = e->info.n_ctx,
+                                  .n_threads = e->info.n_threads};
+    return ERR_OK;
+}
+
+enum err engine_measure(const struct engine_config *cfg, struct engine_memory *out, struct err_info *info)
+{
+    struct engine *e = mem_zalloc(sizeof *e, MEM_MODEL);
+    *out = (struct engine_memory){0};
+    if (e == NULL) {
+        return no_memory(info);
+    }
+    arena_init(&e->arena, 4096, 0, MEM_MODEL);
+    enum err err = measure(e, cfg, out, info);
     engine_close(&e);
     return err;
 }

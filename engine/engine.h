@@ -96,6 +96,21 @@ MUST_CHECK enum err engine_open(const struct engine_config *cfg, struct engine *
  * Fails as engine_open does. */
 MUST_CHECK enum err engine_check(const char *path, struct err_info *info);
 
+/* Memory that engine_open would take. */
+struct engine_memory {
+    const char *kernels;   /* "avx512"; static */
+    uint64_t weight_bytes; /* packed */
+    uint64_t kv_bytes;     /* the pool, of kv_tokens */
+    uint64_t kv_tokens;
+    uint64_t activation_bytes;
+    uint32_t n_ctx;
+    int n_threads;
+};
+
+/* The figures of engine_open with the CPU back end, without reading a weight. Fails as engine_open does, but for the
+ * vocabulary, which is not looked at. */
+MUST_CHECK enum err engine_measure(const struct engine_config *cfg, struct engine_memory *out, struct err_info *info);
+
 /* Stops the scheduler (running streams end with ERR_CANCELLED) and frees all. Streams must have been closed. */
 void engine_close(struct engine **e);
 

@@ -16,6 +16,7 @@ static const struct {
     {"generate", cmd_generate, "continue one prompt"},
     {"bench", cmd_bench, "measure prefill and decode speed"},
     {"inspect", cmd_inspect, "show or check what is in a model file"},
+    {"convert", cmd_convert, "make a GGUF file, with weights of another type if wanted"},
     {"tokenize", cmd_tokenize, "show the token ids of a text"},
 };
 

@@ -52,6 +52,9 @@ struct backend_config {
     /* OPTIONAL: called when n bytes at `data`, of a weight, are no longer needed; from any thread. */
     void (*weight_done)(void *arg, const void *data, uint64_t n);
     void *weight_done_arg;
+    /* Only `info` is wanted, and what open needs to know it: no weights, activations or cache are made. Nothing but
+     * info and close may follow. ref, which keeps nothing but a cache, looks away. */
+    bool measures;
 };
 
 /* What is known of a row of logits without a second pass. */

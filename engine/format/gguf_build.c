@@ -2,6 +2,7 @@
 
 #include "engine/base/ck.h"
 #include "engine/format/gguf_internal.h"
+#include "engine/format/gguf_write.h"
 
 #include <string.h>
 
@@ -114,6 +115,15 @@ unsigned char *gguf_build_strs(struct gguf_build *b, const char *key, uint64_t n
     return add_kv(b, key, GGUF_ARRAY, GGUF_STRING, n, bytes);
 }
 
+void gguf_build_copy(struct gguf_build *b, const char *key, const struct gguf_kv *kv)
+{
+    uint64_t bytes = gguf_value_bytes(kv);
+    unsigned char *to = add_kv(b, key, kv->type, kv->elem_type, kv->n, bytes);
+    if (to != NULL && bytes != 0) {
+        memcpy(to, kv->data, (size_t)bytes);
+    }
+}
+
 void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf_tensor *t)
 {
     struct gguf_tensor *all = grow(b, b->tensors, b->n_tensors, &b->cap_tensors, sizeof *all);
@@ -139,7 +149,9 @@ static enum err finish(struct gguf_build *b, const struct io_map *const *maps, s
     if (b->err != ERR_OK || g->more == NULL || g->kv_by_key == NULL || g->tensors_by_name == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
     }
-    memcpy(g->more, maps, n * sizeof *maps);
+    for (size_t i = 0; i < n; i++) {
+        g->more[i] = maps[i];
+    }
     g->n_more = n;
     g->kv = b->kv;
     g->n_kv = b->n_kv;

@@ -31,6 +31,9 @@ void gguf_build_str(struct gguf_build *b, const char *key, const char *s, size_t
 unsigned char *gguf_build_strs(struct gguf_build *b, const char *key, uint64_t n, uint64_t total_bytes);
 void gguf_build_put_str(unsigned char **cursor, const char *s, size_t n); /* *cursor may be NULL */
 
+/* The value of a key of another model. */
+void gguf_build_copy(struct gguf_build *b, const char *key, const struct gguf_kv *kv);
+
 /* A tensor; everything of *t but the name is taken as it is, and t->data must outlive the result. */
 void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf_tensor *t);
 

@@ -100,6 +100,9 @@ static enum err put_own_data(void *arg, const struct gguf_tensor *t, size_t i, s
 {
     (void)arg;
     (void)i;
+    if (t->source != NULL) {
+        return err_set(info, ERR_INTERNAL, NULL, "a tensor whose rows must be made");
+    }
     if (t->pieces == NULL) {
         return gguf_sink_put(to, t->data, (size_t)t->bytes, info);
     }
@@ -147,6 +150,9 @@ enum err gguf_write(const char *path, const struct gguf *g, const struct gguf_wr
         return err_set(info, ERR_BAD_ALIGNMENT, "general.alignment",
                        "general.alignment: expected a power of two from %d to %d, found %" PRIu64, GGUF_MIN_ALIGNMENT,
                        GGUF_MAX_ALIGNMENT, alignment);
+    }
+    if (*path == '\0') {
+        return err_set(info, ERR_FILE, NULL, "expected the name of a file, found an empty one");
     }
     if (io_is_folder(path) || (!o->may_replace && io_exists(path))) {
         return err_set(info, ERR_FILE, NULL, "expected the name of a new file, found a %s of that name",

@@ -11,7 +11,8 @@ struct gguf_write_options {
     bool may_replace; /* a file of that name is replaced; else it is an error */
 
     /* OPTIONAL: gives the data of t, tensor i of g: exactly t->bytes through gguf_sink_put, in order. NULL: the data
-     * is t->data or t->pieces. What it returns but ERR_OK ends gguf_write, which has then written nothing. */
+     * is t->data or t->pieces; a tensor that has a `source` then is ERR_INTERNAL. What it returns but ERR_OK ends
+     * gguf_write, which has then written nothing. */
     enum err (*fill)(void *arg, const struct gguf_tensor *t, size_t i, struct gguf_sink *to, struct err_info *info);
     void *arg;
 };
@@ -20,7 +21,7 @@ struct gguf_write_options {
  * the whole file or none. Data is aligned as general.alignment says, else to 32 bytes. ERR_FILE (cannot be created, or
  * is there and must not be replaced), ERR_AGAIN (another process is writing it), ERR_IO (a full disk for one, looked
  * for before anything is written), ERR_NOMEM, ERR_INTERNAL (`fill` gave another number of bytes), what `fill` returns.
- * On failure nothing is left. */
+ * On failure nothing is left, but for a path.tmp of somebody else that cannot be emptied. */
 MUST_CHECK enum err gguf_write(const char *path, const struct gguf *g, const struct gguf_write_options *o,
                                struct err_info *info);
 

@@ -16,11 +16,14 @@ enum {
     CMD_OK = 0,
     CMD_USAGE = 64,     /* unknown option, missing argument */
     CMD_BAD_DATA = 65,  /* the model file is missing or wrong */
-    CMD_BAD_OUTPUT = 74 /* stdout could not be written */
+    CMD_BAD_OUTPUT = 74 /* stdout, or the file to be made, could not be written */
 };
 
 /* infcgi inspect [--check | --kv | --tensors | --template] MODEL: what is in a model file. */
 int cmd_inspect(int argc, char **argv);
+
+/* infcgi convert SOURCE TARGET [--type TYPE] [--imatrix FILE] [--threads N] [--force]: a new model file. */
+int cmd_convert(int argc, char **argv);
 
 /* infcgi tokenize MODEL [--ids] [--no-bos] [--parse-special] [TEXT|-]: the token ids of a text. */
 int cmd_tokenize(int argc, char **argv);

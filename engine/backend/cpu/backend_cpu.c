@@ -120,13 +120,16 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     }
     m->n_chunks = (p->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
     m->scratch_bytes = lay_out_scratch(m);
-    m->scratch_memory = mem_map(m->scratch_bytes, MEM_SCRATCH);
     m->kv_layout = kv_layout_for(m->cfg.k_type, m->cfg.v_type, (int)p->head_dim, (int)p->latent_dim);
     uint64_t head, all;
     bool ok = ck_mul(m->kv_layout.bytes, (uint64_t)m->cfg.n_pages, &head) &&
               ck_mul(head, (uint64_t)p->n_layers * p->n_kv_heads, &all);
     m->kv_head_bytes = ok ? (size_t)head : 0;
     m->kv_bytes = ok ? (size_t)all : 0;
+    if (ok && m->cfg.measures) {
+        return ERR_OK;
+    }
+    m->scratch_memory = mem_map(m->scratch_bytes, MEM_SCRATCH);
     m->kv = ok ? mem_map(m->kv_bytes, MEM_KV) : NULL;
     if (m->scratch_memory == NULL || m->kv == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of activations and %zu bytes of KV cache",
@@ -182,7 +185,7 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
         err = kern_select(cfg->cpu, &m->kern, info);
     }
     if (err == ERR_OK) {
-        err = pool_new(cfg->n_threads, &m->pool, info);
+        err = pool_new(cfg->measures ? 1 : cfg->n_threads, &m->pool, info);
     }
     if (err == ERR_OK && cfg->pin) {
         pool_pin(m->pool);

@@ -243,6 +243,9 @@ enum err cpu_weights_pack(struct backend_model *m, struct err_info *info)
     }
     mark_groups(m);
     TRY(plan_sizes(m, info));
+    if (m->cfg.measures) {
+        return ERR_OK;
+    }
     TRY(cpu_pack_cache_open(m, info));
     if (m->pack_state == BACKEND_PACK_MAPPED) {
         lay_out(m, cpu_pack_cache_payload(m));

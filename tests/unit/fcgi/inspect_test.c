@@ -102,12 +102,19 @@ START_TEST(the_summary_names_what_matters)
 {
     save_model(0);
     ck_assert_int_eq(run(model, NULL, NULL, NULL), CMD_OK);
-    static const char *const lines[] = {
-        "architecture    \"llama\"\n",  "red \\u001b[31m \\u0007 \\u009b bad \\xff \\u202e end",
-        "layers          7\n",          "heads           2 values, one a layer\n",
-        "parameters      192 (0.0 M)",  "vocabulary      3\n",
-        "chat template   yes, 9 bytes", "  Q8_0          1, 204 bytes\n",
-        "context length  -\n"};
+    static const char *const lines[] = {"architecture    \"llama\"\n",
+                                        "red \\u001b[31m \\u0007 \\u009b bad \\xff \\u202e end",
+                                        "layers          7\n",
+                                        "heads           2 values, one a layer\n",
+                                        "parameters      192 (0.0 M)",
+                                        "vocabulary      3\n",
+                                        "chat template   yes, 9 bytes: \"{{ x }}\\u001b\" ...\n",
+                                        "  Q8_0          1        204            100.0 %   u8\n",
+                                        "context length  -\n",
+                                        "family          llama: Llama 2, ",
+                                        "cannot be run   missing_tensor: token_embd.weight: ",
+                                        "memory          -\n",
+                                        "kernels         -\n"};
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         ck_assert_msg(strstr(out, lines[i]) != NULL, "no '%s' in:\n%s", lines[i], out);
     }
@@ -135,6 +142,39 @@ START_TEST(a_file_without_a_template_says_what_chat_will_do)
         ck_assert_int_eq(run(model, NULL, NULL, NULL), CMD_OK);
         ck_assert_msg(strstr(out, rows[i][1]) != NULL, "no '%s' in:\n%s", rows[i][1], out);
     }
+}
+END_TEST
+
+START_TEST(a_model_that_runs_has_a_memory_plan)
+{
+    const char *path = rig_model(DTYPE_F32);
+    struct engine_config cfg = {.model_path = path, .cpu = "ref"};
+    struct engine_memory m;
+    struct engine *e;
+    struct err_info info = {0};
+    ck_assert_msg(engine_measure(&cfg, &m, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(engine_open(&cfg, &e, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_eq(m.weight_bytes, engine_model(e)->weight_bytes);
+    ck_assert_uint_eq(m.kv_bytes, engine_model(e)->kv_bytes);
+    ck_assert_uint_eq(m.n_ctx, engine_model(e)->n_ctx);
+    ck_assert_int_eq(m.n_threads, engine_model(e)->n_threads);
+    ck_assert(m.activation_bytes > 0 && m.kv_tokens == 32768);
+    engine_close(&e);
+    ck_assert_int_eq(run("--cpu", "ref", path, NULL), CMD_OK);
+    char memory[160];
+    snprintf(memory, sizeof memory,
+             "memory          %.1f MB: %.1f packed weights, %.1f KV cache of 32768 tokens, %.1f activations\n",
+             (double)(m.weight_bytes + m.kv_bytes + m.activation_bytes) / 1e6, (double)m.weight_bytes / 1e6,
+             (double)m.kv_bytes / 1e6, (double)m.activation_bytes / 1e6);
+    const char *const lines[] = {memory, "head size       16\n", "kernels         cpu ref, as asked for\n",
+                                 "rope            16 of 16 components, interleaved pairs, base 10000\n",
+                                 "packed as\n  F32           11       "};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        ck_assert_msg(strstr(out, lines[i]) != NULL, "no '%s' in:\n%s", lines[i], out);
+    }
+    ck_assert_ptr_null(strstr(out, "cannot be run"));
+    ck_assert_str_eq(errors, "");
+    rig_clean();
 }
 END_TEST
 
@@ -221,6 +261,7 @@ Suite *inspect_suite(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, the_summary_names_what_matters);
     tcase_add_test(c, a_file_without_a_template_says_what_chat_will_do);
+    tcase_add_test(c, a_model_that_runs_has_a_memory_plan);
     tcase_add_test(c, lists_escape_what_the_file_says);
     tcase_add_test(c, the_template_is_printed_byte_for_byte);
     tcase_add_test(c, check_says_one_line);

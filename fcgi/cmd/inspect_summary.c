@@ -1,0 +1,285 @@
+#include "fcgi/cmd/inspect_summary.h"
+
+#include "engine/chat/chat_named.h"
+#include "engine/engine.h"
+#include "engine/kernels/kv_type.h"
+#include "engine/kernels/quant.h"
+#include "engine/model/model.h"
+#include "engine/tensor/dtype.h"
+#include "fcgi/cmd/escape.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    ARCH_BYTES = 64,      /* a longer architecture name finds no keys */
+    SHOWN_TEMPLATE = 100, /* of its first line */
+};
+
+/* What is looked up once. */
+struct subject {
+    const struct gguf *g;
+    const char *path, *cpu;
+    struct gguf_str arch; /* {NULL, 0}: none */
+    struct plan *plan;    /* NULL: it cannot be run */
+};
+
+static void print_label(const char *label) { printf("%-16s", label); }
+
+static void print_string_row(const struct subject *s, const char *label, const char *key)
+{
+    struct gguf_str text;
+    print_label(label);
+    if (gguf_get_str_or_null(s->g, key, &text, NULL) != ERR_OK) {
+        fputs("(not a string)", stdout);
+    } else if (text.data == NULL) {
+        putchar('-');
+    } else {
+        escape_print_quoted(text.data, text.len);
+    }
+    putchar('\n');
+}
+
+/* "<arch>.<key>". */
+static const char *arch_key(const struct subject *s, const char *key, char room[ARCH_BYTES + 64])
+{
+    int n = s->arch.len < ARCH_BYTES ? (int)s->arch.len : 0;
+    snprintf(room, ARCH_BYTES + 64, "%.*s.%s", n, n > 0 ? s->arch.data : "", key);
+    return room;
+}
+
+/* The value of ARCH.key, or "-", or what else stands there: some families give one number per layer. */
+static void print_arch_row(const struct subject *s, const char *label, const char *key)
+{
+    char full[ARCH_BYTES + 64];
+    const struct gguf_kv *kv = gguf_find(s->g, arch_key(s, key, full));
+    uint64_t v;
+    print_label(label);
+    if (kv == NULL) {
+        puts("-");
+    } else if (kv->type == GGUF_ARRAY) {
+        printf("%" PRIu64 " values, one a layer\n", kv->n);
+    } else if (gguf_get_u64(s->g, full, &v, NULL) == ERR_OK) {
+        printf("%" PRIu64 "\n", v);
+    } else {
+        puts("(not a count)");
+    }
+}
+
+/* --- what it is --------------------------------------------------------------------------------------------------- */
+
+static void print_file(const struct subject *s)
+{
+    print_label("file");
+    escape_print(stdout, s->path, strlen(s->path));
+    putchar('\n');
+    print_label("format");
+    if (io_is_folder(s->path)) {
+        printf("SafeTensors folder, %zu keys as GGUF has them\n", gguf_n_kv(s->g));
+    } else {
+        printf("GGUF version %" PRIu32 ", alignment %" PRIu64 ", %zu keys", gguf_version(s->g), gguf_alignment(s->g),
+               gguf_n_kv(s->g));
+        printf(gguf_n_files(s->g) > 1 ? ", in %zu files\n" : "\n", gguf_n_files(s->g));
+    }
+}
+
+static void print_family(const struct subject *s)
+{
+    const struct model_family *f = NULL;
+    for (int i = 0; (f = model_family_at(i)) != NULL; i++) {
+        if (s->arch.len == strlen(f->arch) && memcmp(s->arch.data, f->arch, s->arch.len) == 0) {
+            break;
+        }
+    }
+    printf("%-16s%s%s%s\n", "family", f != NULL ? f->name : "not known", f != NULL ? ": " : "",
+           f != NULL ? f->members : "");
+}
+
+static uint64_t n_elements(const struct gguf_tensor *t) { return t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3]; }
+
+static void print_size(const struct subject *s)
+{
+    uint64_t n = 0, bytes = gguf_file_bytes(s->g);
+    for (size_t i = 0; i < gguf_n_tensors(s->g); i++) {
+        n += n_elements(gguf_tensor_at(s->g, i));
+        bytes += gguf_file_bytes(s->g) == 0 ? gguf_tensor_at(s->g, i)->bytes : 0;
+    }
+    printf("%-16s%" PRIu64 " (%.1f M)\n", "parameters", n, (double)n / 1e6);
+    printf("%-16s%" PRIu64 " bytes (%.1f MB)\n", "size", bytes, (double)bytes / 1e6);
+}
+
+static void print_rope(const struct subject *s)
+{
+    char key[ARCH_BYTES + 64];
+    double base;
+    struct gguf_str type = {0};
+    print_label("rope");
+    if (s->plan == NULL || s->plan->n_ropes == 0) {
+        puts("-");
+        return;
+    }
+    const struct plan_rope *r = &s->plan->ropes[0];
+    printf("%" PRIu32 " of %" PRIu32 " components, %s pairs", r->n_rot, s->plan->head_dim,
+           r->is_neox ? "half-split" : "interleaved");
+    if (gguf_get_f64_or(s->g, arch_key(s, "rope.freq_base", key), 10000, &base, NULL) == ERR_OK) {
+        printf(", base %g", base);
+    }
+    if (gguf_get_str_or_null(s->g, arch_key(s, "rope.scaling.type", key), &type, NULL) == ERR_OK && type.len > 0) {
+        fputs(", scaling ", stdout);
+        escape_print_quoted(type.data, type.len);
+    } else if (gguf_find_tensor(s->g, "rope_freqs.weight") != NULL) {
+        fputs(", scaling by factors in rope_freqs.weight", stdout);
+    }
+    putchar('\n');
+}
+
+static void print_shapes(const struct subject *s)
+{
+    print_arch_row(s, "context length", "context_length");
+    print_arch_row(s, "layers", "block_count");
+    print_arch_row(s, "embedding", "embedding_length");
+    print_arch_row(s, "feed-forward", "feed_forward_length");
+    print_arch_row(s, "heads", "attention.head_count");
+    print_arch_row(s, "kv heads", "attention.head_count_kv");
+    if (s->plan != NULL) {
+        printf("%-16s%" PRIu32 "\n", "head size", s->plan->head_dim);
+    }
+    if (s->plan != NULL && s->plan->moe.n_experts != 0) {
+        printf("%-16s%" PRIu32 ", %" PRIu32 " for each token\n", "experts", s->plan->moe.n_experts,
+               s->plan->moe.n_used);
+    }
+    print_rope(s);
+}
+
+/* The vocabulary's size is that of the token list; the hyper-parameter is only a hint and often missing. */
+static void print_vocab(const struct subject *s)
+{
+    const struct gguf_kv *tokens = NULL;
+    print_label("vocabulary");
+    if (gguf_get_array(s->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, NULL) == ERR_OK) {
+        printf("%" PRIu64 "\n", tokens->n);
+    } else {
+        puts("-");
+    }
+    print_string_row(s, "tokenizer", "tokenizer.ggml.model");
+    print_string_row(s, "pre-tokenizer", "tokenizer.ggml.pre");
+}
+
+/* The format that chat takes for a file without a template. */
+static void print_family_template(const struct gguf *g)
+{
+    struct gguf_str s;
+    const struct chat_named *row = NULL;
+    if (gguf_get_str_or_null(g, "general.architecture", &s, NULL) == ERR_OK && s.data != NULL) {
+        char family[64];
+        snprintf(family, sizeof family, "%.*s", (int)MIN_OF(s.len, (size_t)sizeof family - 1), s.data);
+        row = chat_named_of_family(family);
+    }
+    printf("no; %s%s\n", row != NULL ? "its family has one format: " : "chat needs --chat-template",
+           row != NULL ? chat_named_name(row) : "");
+}
+
+static void print_template(const struct subject *s)
+{
+    struct gguf_str text;
+    print_label("chat template");
+    if (gguf_get_str_or_null(s->g, "tokenizer.chat_template", &text, NULL) != ERR_OK) {
+        puts("(not a string)");
+    } else if (text.data == NULL) {
+        print_family_template(s->g);
+    } else {
+        const char *end = text.len > 0 ? memchr(text.data, '\n', text.len) : NULL;
+        size_t line = end != NULL ? (size_t)(end - text.data) : text.len;
+        printf("yes, %zu bytes: ", text.len);
+        escape_print_quoted(text.data, MIN_OF(line, (size_t)SHOWN_TEMPLATE));
+        puts(line < text.len || line > SHOWN_TEMPLATE ? " ..." : "");
+    }
+}
+
+/* --- what it takes ------------------------------------------------------------------------------------------------ */
+
+static void print_tensor_types(const struct subject *s)
+{
+    uint64_t count[DTYPE_COUNT] = {0}, bytes[DTYPE_COUNT] = {0}, all = 0;
+    for (size_t i = 0; i < gguf_n_tensors(s->g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(s->g, i);
+        count[t->type]++;
+        bytes[t->type] += t->bytes;
+        all += t->bytes;
+    }
+    printf("%-16s%zu, %" PRIu64 " bytes\n", "tensors", gguf_n_tensors(s->g), all);
+    printf("  %-14s%-9s%-15s%-9s%s\n", "type", "tensors", "bytes", "share", "packed as");
+    for (uint32_t type = 0; type < DTYPE_COUNT; type++) {
+        const struct quant_ops *ops = quant_ops((enum dtype)type);
+        if (count[type] > 0) {
+            printf("  %-14s%-9" PRIu64 "%-15" PRIu64 "%4.1f %%   %s\n", dtype_info(type)->name, count[type],
+                   bytes[type], 100 * (double)bytes[type] / (double)all,
+                   ops != NULL ? panel_info(ops->panel)->name : "cannot be run");
+        }
+    }
+}
+
+/* Bytes that a token takes in the KV cache, for each type. */
+static void print_cache_row(const struct subject *s)
+{
+    bool is_first = true;
+    print_label("kv cache");
+    for (int type = 0; type < KV_TYPE_COUNT && s->plan != NULL; type++) {
+        struct kv_layout l =
+            kv_layout_for((enum kv_type)type, (enum kv_type)type, (int)s->plan->head_dim, (int)s->plan->latent_dim);
+        if ((int)l.k.type == type) { /* latents do not come in every type */
+            printf("%s%s %" PRIu64, is_first ? "" : ", ", kv_type_name(type),
+                   (uint64_t)l.bytes * s->plan->n_kv_heads * s->plan->n_layers / KERN_PAGE_TOKENS);
+            is_first = false;
+        }
+    }
+    puts(s->plan != NULL ? " bytes a token" : "-");
+}
+
+/* What `infcgi serve` takes without options. */
+static void print_memory(const struct subject *s)
+{
+    struct engine_config cfg = {.model_path = s->path, .cpu = s->cpu};
+    struct engine_memory m;
+    struct err_info info = {0};
+    if (engine_measure(&cfg, &m, &info) != ERR_OK) {
+        printf("%-16s-\n%-16s-\n", "memory", "kernels");
+        if (s->plan != NULL) { /* else the reason has been said */
+            printf("%-16s%s: %s\n", "cannot be run", err_code(info.code), info.text);
+        }
+        return;
+    }
+    printf("%-16s%.1f MB: %.1f packed weights, %.1f KV cache of %" PRIu64 " tokens, %.1f activations\n", "memory",
+           (double)(m.weight_bytes + m.kv_bytes + m.activation_bytes) / 1e6, (double)m.weight_bytes / 1e6,
+           (double)m.kv_bytes / 1e6, m.kv_tokens, (double)m.activation_bytes / 1e6);
+    printf("%-16s%" PRIu32 " tokens, %d threads\n", "serves", m.n_ctx, m.n_threads);
+    printf("%-16scpu %s, %s\n", "kernels", m.kernels, s->cpu != NULL ? "as asked for" : "the best this CPU can run");
+}
+
+void inspect_summary(const struct gguf *g, const char *path, const char *cpu)
+{
+    struct subject s = {.g = g, .path = path, .cpu = cpu};
+    struct err_info info = {.offset = ERR_NO_OFFSET};
+    if (gguf_get_str_or_null(g, "general.architecture", &s.arch, NULL) != ERR_OK) {
+        s.arch = (struct gguf_str){0};
+    }
+    if (model_build(g, 0, &s.plan, &info) != ERR_OK) {
+        s.plan = NULL;
+    }
+    print_file(&s);
+    print_string_row(&s, "architecture", "general.architecture");
+    print_family(&s);
+    print_string_row(&s, "name", "general.name");
+    print_size(&s);
+    print_shapes(&s);
+    print_vocab(&s);
+    print_template(&s);
+    print_tensor_types(&s);
+    print_cache_row(&s);
+    if (s.plan == NULL) {
+        printf("%-16s%s: %s\n", "cannot be run", err_code(info.code), info.text);
+    }
+    print_memory(&s);
+    plan_free(&s.plan);
+}
