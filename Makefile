@@ -57,9 +57,9 @@ GOLD    := build/venv-golden
 GOLDEN  := $(basename $(notdir $(wildcard tests/golden/*.c)))
 ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) $(wildcard tests/golden/*.c)
 
-LIBS      := -ljansson -lm -lpthread
+LIBS      := -ljansson -lpcre2-8 -lutf8proc -lm -lpthread
 FCGI_LIBS := -lfcgi
-UNIT_LIBS := -lcheck -lsubunit -lrt -lpcre2-8
+UNIT_LIBS := -lcheck -lsubunit -lrt
 
 all: $(B)/infcgi                        ## build the FastCGI process, build/<variant>/infcgi
 $(B)/infcgi: $(call obj,$(ENGINE) $(FCGI))
@@ -117,6 +117,9 @@ chat: $(B)/chat_render                  ## published chat templates against Pyth
 	    /usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render --templates "$$folder/templates"
 vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
+tokenizer-agreement: $(B)/tokenizer_ids $(GOLD)/.ok ## 10 MB of text a vocabulary against Hugging Face's tokenizers (fetches 1 GB of packages once)
+	folder=$$(sh tests/golden/tokenizer_vectors.sh) && model=$$(bash nginx/fetch-model.sh) && \
+	$(GOLD)/bin/python tests/golden/tokenizer_agreement.py $(B)/tokenizer_ids "$$folder" "$$model" $(ARGS)
 $(GOLD)/.ok: tests/golden/requirements.txt
 	@echo "  VENV $(GOLD)"; rm -rf $(GOLD); mkdir -p build; python3 -m venv $(GOLD)
 	@$(GOLD)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
@@ -173,5 +176,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors lint deps run test test-e2e check-asan bench-peer bench-peer-types ci install clean help
+.PHONY: all unit kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement lint deps run test test-e2e check-asan bench-peer bench-peer-types ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

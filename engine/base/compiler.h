@@ -5,6 +5,7 @@
 #define MUST_CHECK                      __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt_arg, first_arg) __attribute__((format(printf, fmt_arg, first_arg)))
 #define ALWAYS_INLINE                   inline __attribute__((always_inline))
+#define NOINLINE                        __attribute__((noinline)) /* keeps rare work out of a hot function */
 
 /* Unrolls the next loop, whose trip count is a constant of at most 16, so that small arrays live in registers. */
 #if defined(__clang__)

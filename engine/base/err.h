@@ -42,6 +42,8 @@
     X(ERR_UNSUPPORTED_ENDPOINT, "unsupported_endpoint", 400, "invalid_request_error",                                  \
       "the model cannot do what this URL is for")                                                                      \
     X(ERR_CONTEXT_LENGTH, "context_length_exceeded", 400, "invalid_request_error", "the prompt is too long")           \
+    X(ERR_PATTERN_LIMIT, "pattern_limit", 400, "invalid_request_error",                                                \
+      "the text takes the model's pre-tokenizer too much work")                                                        \
     X(ERR_TEMPLATE, "template_error", 400, "invalid_request_error", "the chat template failed")                        \
     X(ERR_NO_TEMPLATE, "no_chat_template", 400, "invalid_request_error", "the model has no chat template")             \
     X(ERR_API_KEY, "invalid_api_key", 401, "invalid_request_error", "the API key is missing or wrong")                 \
@@ -92,6 +94,7 @@
     X(ERR_BAD_SPECIAL_TOKEN, "bad_special_token", 500, "server_error", "a special token id is out of range")           \
     X(ERR_BAD_BYTE_TOKEN, "bad_byte_token", 500, "server_error", "a byte token is malformed or missing")               \
     X(ERR_BAD_MERGE, "bad_merge", 500, "server_error", "a merge rule is malformed")                                    \
+    X(ERR_BAD_CHARSMAP, "bad_charsmap", 500, "server_error", "the map of a normalizer is malformed")                   \
     X(ERR_UNSUPPORTED_TOKENIZER, "unsupported_tokenizer", 500, "server_error", "this tokenizer model is not known")    \
     X(ERR_UNSUPPORTED_PRETOKENIZER, "unsupported_pretokenizer", 500, "server_error",                                   \
       "this pre-tokenizer is not known")                                                                               \
@@ -105,7 +108,7 @@ enum err {
 };
 
 enum {
-    ERR_TEXT_BYTES = 512, /* longer messages are cut at a UTF-8 border */
+    ERR_TEXT_BYTES = 1280, /* longer messages are cut at a UTF-8 border */
     ERR_WHERE_BYTES = 128,
 };
 #define ERR_NO_OFFSET UINT64_MAX

@@ -129,7 +129,7 @@ bool tokenizer_is_eog(const struct tokenizer *t, int32_t id)
 {
     return id >= 0 && id < t->n_vocab && t->is_eog[id] != 0;
 }
-const char *tokenizer_model_name(const struct tokenizer *t) { return t->is_spm ? "llama" : "gpt2"; }
-const char *tokenizer_pre_name(const struct tokenizer *t) { return t->is_spm ? "" : t->pre->name; }
+const char *tokenizer_model_name(const struct tokenizer *t) { return t->model; }
+const char *tokenizer_pre_name(const struct tokenizer *t) { return t->pre == NULL ? "" : t->pre->name; }
 enum token_kind tokenizer_kind(const struct tokenizer *t, int32_t id) { return (enum token_kind)t->kinds[id]; }
 struct gguf_str tokenizer_token_text(const struct tokenizer *t, int32_t id) { return tokenizer_text(t, id); }

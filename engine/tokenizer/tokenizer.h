@@ -1,8 +1,9 @@
 /* Text to token ids and back, from the vocabulary in a GGUF file.
  *
- * Two models: byte-level BPE ("gpt2": pre-tokenizer, byte alphabet, ranked merges [Sennrich 2016; GPT-2]) and
- * SentencePiece-style BPE ("llama": scores, byte fallback [Kudo 2018]). Pre-tokenizers are linear scanners of our own,
- * one row each in pretokenizer.c. Encoding never parses special tokens in text that came from a user.
+ * Models: byte-level BPE ("gpt2": pre-tokenizer, byte alphabet, ranked merges [Sennrich 2016; GPT-2]),
+ * SentencePiece-style BPE ("llama": scores, byte fallback [Kudo 2018]; "gemma4": ranked merges), unigram ("t5") and
+ * WordPiece ("bert"). Pre-tokenizers are rows in pretokenizer.c: linear scanners of our own, or expressions that
+ * splitter.c runs. Encoding never parses special tokens in text that came from a user.
  *
  * Threads: a tokenizer is read-only after tokenizer_new and may be shared; a detokenizer belongs to one thread. */
 #ifndef INFCGI_TOKENIZER_TOKENIZER_H
@@ -32,7 +33,7 @@ enum token_kind {
 
 /* Reads tokenizer.ggml.* of g and checks it (T rows of the catalogue of bad inputs). The gguf must outlive the
  * tokenizer. ERR_BAD_VOCAB, ERR_BAD_TYPE, ERR_BAD_SPECIAL_TOKEN, ERR_BAD_BYTE_TOKEN, ERR_BAD_MERGE,
- * ERR_UNSUPPORTED_TOKENIZER, ERR_UNSUPPORTED_PRETOKENIZER, ERR_BAD_HPARAM, ERR_NOMEM. */
+ * ERR_BAD_CHARSMAP, ERR_UNSUPPORTED_TOKENIZER, ERR_UNSUPPORTED_PRETOKENIZER, ERR_BAD_HPARAM, ERR_NOMEM. */
 MUST_CHECK enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_info *info);
 void tokenizer_free(struct tokenizer **t);
 
@@ -58,7 +59,7 @@ enum {
  * U+FFFD. `plain` (n_plain spans, may be NULL) marks text in which no special token is parsed even with
  * TOKENIZE_PARSE_SPECIAL; it changes nothing else, so merges run across its borders as if it were not there.
  * Time is linear in n (n log n in the longest word). max_tokens bounds the output: ERR_CONTEXT_LENGTH beyond it.
- * ERR_NOMEM. On failure *out is as before. */
+ * ERR_PATTERN_LIMIT: the file's pattern wants more work than a linear scan. ERR_NOMEM. On failure *out is as before. */
 MUST_CHECK enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                                      const struct tokenizer_span *plain, size_t n_plain, size_t max_tokens,
                                      struct token_list *out);
@@ -71,8 +72,8 @@ bool tokenizer_adds_eos(const struct tokenizer *t);
 /* True for ids that end a generation: EOS, EOT, EOM and the end-of-turn tokens that files name or that are known by
  * text (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, ...). */
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
-const char *tokenizer_model_name(const struct tokenizer *t); /* "gpt2" or "llama" */
-const char *tokenizer_pre_name(const struct tokenizer *t);   /* "smollm"; "" for SPM */
+const char *tokenizer_model_name(const struct tokenizer *t); /* "gpt2", "llama", "gemma4", "t5", "bert" */
+const char *tokenizer_pre_name(const struct tokenizer *t);   /* "smollm"; "" where there is none */
 enum token_kind tokenizer_kind(const struct tokenizer *t, int32_t id);
 
 /* The vocabulary text of an id (as in the file, byte alphabet not undone); borrowed. id must be in range. */

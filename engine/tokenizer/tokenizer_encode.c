@@ -43,7 +43,8 @@ struct encoder {
     uint32_t seen_mask;
     char *spelt; /* SPM: the text as the vocabulary spells it, a part between special tokens after the other */
     size_t n_spelt;
-    struct buf repaired; /* BPE: text without invalid bytes, where the vocabulary has no tokens for them */
+    struct buf repaired;   /* BPE: text without invalid bytes, where the vocabulary has no tokens for them */
+    struct buf normalized; /* BPE: text in NFC, where it was not */
 };
 
 static inline enum err emit(struct encoder *e, int32_t id)
@@ -58,6 +59,8 @@ static inline enum err emit(struct encoder *e, int32_t id)
     out->ids[out->n++] = id;
     return ERR_OK;
 }
+
+enum err encoder_emit(struct encoder *e, int32_t id) { return emit(e, id); }
 
 /* A single byte that no token holds: its byte token, or nothing where the vocabulary has none (as other tokenizers do).
  */
@@ -219,7 +222,7 @@ static ALWAYS_INLINE enum err encode_unit(struct encoder *e, const char *s, size
 }
 
 /* A word of the pre-tokenizer. */
-static enum err encode_bpe_word(struct encoder *e, const char *s, size_t n)
+static ALWAYS_INLINE enum err encode_bpe_word(struct encoder *e, const char *s, size_t n)
 {
     const struct tokenizer *t = e->t;
     struct unit u;
@@ -227,7 +230,7 @@ static enum err encode_bpe_word(struct encoder *e, const char *s, size_t n)
     if (n == 1) {
         return emit_byte(e, (unsigned char)s[0]);
     }
-    TRY(begin_unit(e, s, n, t->pre->ignores_merges, &u, &is_done));
+    TRY(begin_unit(e, s, n, t->ignores_merges, &u, &is_done));
     if (is_done) {
         return ERR_OK;
     }
@@ -270,6 +273,19 @@ static enum err encode_spm(struct encoder *e, const char *s, size_t n)
     return ERR_OK;
 }
 
+/* The same, cut in front of each U+2581 first. */
+static enum err encode_spm_words(struct encoder *e, const char *s, size_t n)
+{
+    while (n > 0) {
+        const char *next = memmem(s + 1, n - 1, spm_space, SPM_SPACE_BYTES);
+        size_t len = next != NULL ? (size_t)(next - s) : n;
+        TRY(encode_spm(e, s, len));
+        s += len;
+        n -= len;
+    }
+    return ERR_OK;
+}
+
 /* --- spelling --------------------------------------------------------------------------------------------------- */
 
 /* Room for all parts of the text in SPM's spelling: a space becomes three bytes, one goes in front of each part, and a
@@ -291,7 +307,8 @@ static const char *spell(struct encoder *e, const char *s, size_t n, size_t *len
 {
     const struct tokenizer *t = e->t;
     char *out = e->spelt + e->n_spelt, *start = out;
-    if (t->adds_space_prefix) {
+    bool has_space = n > 0 && (s[0] == ' ' || (n >= SPM_SPACE_BYTES && memcmp(s, spm_space, SPM_SPACE_BYTES) == 0));
+    if (t->adds_space_prefix && !(t->cuts_spaces && has_space)) {
         memcpy(out, spm_space, SPM_SPACE_BYTES);
         out += SPM_SPACE_BYTES;
     }
@@ -370,6 +387,39 @@ static bool is_valid(const char *s, size_t n)
     return true;
 }
 
+/* Cuts s[0..n), which splitters take as UTF-8, into words. */
+static NOINLINE enum err encode_split(struct encoder *e, const char *s, size_t n)
+{
+    struct splitting c;
+    struct buf masked;
+    const char *text = s;
+    buf_init(&masked, 0, MEM_REQUEST);
+    if (!is_valid(s, n)) { /* a byte that is none is a character of no class */
+        for (size_t at = 0, len; at < n; at += len) {
+            bool valid;
+            uint32_t cp;
+            len = utf8_decode(s + at, n - at, &cp, &valid);
+            buf_append(&masked, valid ? s + at : "\x01", len);
+        }
+        text = masked.data;
+    }
+    enum err err = buf_ok(&masked);
+    if (err == ERR_OK) {
+        err = splitting_begin(&c, e->t->splitter, text, n);
+    }
+    if (err == ERR_OK) {
+        for (size_t from = 0, to; from < n && err == ERR_OK; from = to) {
+            err = splitting_next(&c, &to);
+            if (err == ERR_OK) {
+                err = encode_bpe_word(e, s + from, to - from);
+            }
+        }
+        splitting_end(&c);
+    }
+    buf_fini(&masked);
+    return err;
+}
+
 /* --- texts ------------------------------------------------------------------------------------------------------ */
 
 /* Text between special tokens, where SPM puts its leading space. */
@@ -381,19 +431,35 @@ static enum err encode_text(struct encoder *e, size_t from, size_t to)
     if (n == 0) {
         return ERR_OK;
     }
+    if (t->method != METHOD_MERGES) {
+        return (t->method == METHOD_UNIGRAM ? unigram_encode : wordpiece_encode)(t, e, s, n);
+    }
     if (t->is_spm) {
         s = spell(e, s, n, &n);
-        return encode_spm(e, s, n);
+        return t->cuts_spaces ? encode_spm_words(e, s, n) : encode_spm(e, s, n);
     }
     e->base = e->text;
+    bool changed = false;
+    if (t->form != NORMALIZER_NONE) {
+        TRY(normalizer_run(t->form, s, n, &e->normalized, &changed));
+    }
+    if (changed) {
+        s = e->normalized.data;
+        n = e->normalized.len;
+        e->base = NULL;
+    }
     if (t->lacks_high_bytes && !is_valid(s, n)) {
         TRY(repair(e, s, n));
         s = e->repaired.data;
         n = e->repaired.len;
         e->base = NULL;
     }
+    if (t->pre->next == NULL) {
+        return encode_split(e, s, n);
+    }
+    size_t (*const next)(const char *s, size_t n) = t->pre->next;
     while (n > 0) {
-        size_t len = pretokenizer_next(t->pre, s, n);
+        size_t len = next(s, n);
         TRY(encode_bpe_word(e, s, len));
         s += len;
         n -= len;
@@ -438,7 +504,7 @@ static enum err make_tables(struct encoder *e, const struct tokenizer_span *plai
     }
     bool parses = (e->flags & TOKENIZE_PARSE_SPECIAL) != 0;
     TRY(special_find(e->t, e->text, e->n, parses, plain, n_plain, &e->specials));
-    return e->t->is_spm ? reserve_spelling(e) : ERR_OK;
+    return e->t->is_spm && e->t->method == METHOD_MERGES ? reserve_spelling(e) : ERR_OK;
 }
 
 enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
@@ -454,6 +520,7 @@ enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
                         .out = out,
                         .merger = {.t = t}};
     buf_init(&e.repaired, 0, MEM_REQUEST);
+    buf_init(&e.normalized, 0, MEM_REQUEST);
     enum err err = make_tables(&e, plain, n_plain);
     if (err == ERR_OK) {
         err = encode_all(&e);
@@ -466,5 +533,6 @@ enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
     mem_free(e.seen);
     mem_free(e.spelt);
     buf_fini(&e.repaired);
+    buf_fini(&e.normalized);
     return err;
 }

@@ -3,7 +3,10 @@
 #define INFCGI_TOKENIZER_TOKENIZER_INTERNAL_H
 
 #include "engine/base/utf8.h"
+#include "engine/tokenizer/charsmap.h"
+#include "engine/tokenizer/normalizer.h"
 #include "engine/tokenizer/pretokenizer.h"
+#include "engine/tokenizer/splitter.h"
 #include "engine/tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -81,17 +84,35 @@ struct token_text {
     uint32_t at, len;
 };
 
+/* Which algorithm a vocabulary is for. */
+enum tokenizer_method {
+    METHOD_MERGES,    /* merges: of bytes, or of characters (is_spm) by rank or by score */
+    METHOD_UNIGRAM,   /* the likeliest cut of a word, tokenizer_unigram.c */
+    METHOD_WORDPIECE, /* the longest pieces from the left, tokenizer_wordpiece.c */
+};
+
+/* Tokens of a unigram model as a trie: the children of a node stand one behind the other, in order of their bytes. */
+struct trie_node {
+    uint32_t children;
+    int32_t id; /* of the token that ends here, or TOKENIZER_NO_TOKEN */
+    uint16_t n_children;
+    unsigned char byte;
+};
+
 /* Open-addressing tables; sizes are powers of two, at most half full, that of merges at most two thirds. */
 struct tokenizer {
-    bool is_spm;
+    enum tokenizer_method method;
+    bool is_spm;                    /* tokens are text, with U+2581 for a space; else of the byte alphabet */
+    bool merges_by_rank;            /* SPM: merges are those of the file, not any whose union is a token */
     const struct pretokenizer *pre; /* BPE only */
+    bool ignores_merges;            /* a word that is a token is taken before any merge */
     int32_t n_vocab;
     const char *texts;       /* of all tokens, in the file's map */
     struct token_text *text; /* [n_vocab] */
-    float *scores;           /* SPM, while loading: [n_vocab] */
+    float *scores;           /* SPM, while loading, and unigram: [n_vocab] */
     unsigned char *kinds;    /* [n_vocab] enum token_kind */
     unsigned char *is_eog;   /* [n_vocab] */
-    struct merge *merges;    /* BPE: [merge_mask + 1] */
+    struct merge *merges;    /* BPE and merges_by_rank: [merge_mask + 1] */
     uint32_t merge_mask;
     /* BPE: a bit for the hash of each merge; most pairs do not merge, and this stays in the caches. */
     uint64_t *merge_bits; /* [2^(64 - merge_bits_shift) / 64] */
@@ -103,6 +124,18 @@ struct tokenizer {
     struct words words;
     int32_t bos, eos, unk;
     bool adds_bos, adds_eos, adds_space_prefix;
+    struct charsmap charsmap;    /* unigram */
+    struct trie_node *trie;      /* unigram: [..] the root is the first */
+    double unknown_score;        /* unigram: of a character without a token */
+    bool drops_spaces;           /* unigram: white space only divides words */
+    bool lowers, strips_marks;   /* WordPiece: letters become lower-case ones, accents go */
+    size_t longest;              /* WordPiece: bytes of a token */
+    const char *model;           /* tokenizer.ggml.model */
+    struct pretokenizer own_pre; /* *pre where the file states its pattern */
+    char *own_pattern;
+    struct splitter *splitter; /* where the pre-tokenizer has no scanner */
+    bool cuts_spaces;          /* merges_by_rank: each U+2581 begins a word */
+    enum normalizer_form form; /* BPE: text is brought to it first */
 };
 
 #define NO_KEY UINT32_MAX /* of a pair that does not merge */
@@ -118,6 +151,10 @@ static inline bool tokenizer_is_text(const struct tokenizer *t, int32_t id)
 {
     return t->kinds[id] == TOKEN_NORMAL || t->kinds[id] == TOKEN_USER_DEFINED;
 }
+
+/* Fills model, method, pre-tokenizer and normalizers. ERR_UNSUPPORTED_TOKENIZER, ERR_UNSUPPORTED_PRETOKENIZER,
+ * ERR_BAD_CHARSMAP, ERR_BAD_TYPE, ERR_BAD_HPARAM, ERR_NOMEM. */
+MUST_CHECK enum err tokenizer_read_model(const struct gguf *g, struct tokenizer *t, struct err_info *info);
 
 /* The byte that the text of a byte token, <0xNN>, names, or -1. */
 int tokenizer_byte_of(struct gguf_str text);
@@ -281,6 +318,18 @@ static inline bool words_may_join(const struct words *w, uint32_t a, uint32_t b)
 
 /* BPE: bytes of s[0..n) up to the first place that no token lies across; n when there is none. */
 size_t words_cut(const struct tokenizer *t, const char *s, size_t n);
+
+/* --- unigram and WordPiece ---------------------------------------------------------------------------------------- */
+
+/* Where ids go: tokenizer_encode's, which bounds them. */
+struct encoder;
+MUST_CHECK enum err encoder_emit(struct encoder *e, int32_t id);
+
+/* Builds t->trie and t->unknown_score. ERR_NOMEM. */
+MUST_CHECK enum err unigram_build(struct tokenizer *t);
+/* Encodes text between special tokens, UTF-8 or not. ERR_NOMEM, ERR_CONTEXT_LENGTH. */
+MUST_CHECK enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n);
+MUST_CHECK enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n);
 
 /* --- merging ---------------------------------------------------------------------------------------------------- */
 

@@ -379,6 +379,39 @@ static void mark_known_ends(struct tokenizer *t)
     }
 }
 
+/* What WordPiece and unigram vocabularies have of their own: BERT calls its two [CLS] and [SEP] and always adds them; a
+ * unigram model cannot do without an unknown token. */
+static enum err read_method_specials(struct loader *l, bool *adds_bos, bool *adds_eos)
+{
+    struct tokenizer *t = l->t;
+    int32_t cls, sep;
+    if (t->method == METHOD_WORDPIECE) {
+        TRY(read_special(l, "tokenizer.ggml.cls_token_id", &cls));
+        TRY(read_special(l, "tokenizer.ggml.seperator_token_id", &sep)); /* so spelt in the files */
+        t->bos = cls >= 0 ? cls : t->bos;
+        t->eos = sep >= 0 ? sep : t->eos;
+        *adds_bos = t->bos >= 0;
+        *adds_eos = t->eos >= 0;
+        for (int32_t id = 0; id < t->n_vocab; id++) {
+            t->longest = MAX_OF(t->longest, (size_t)t->text[id].len);
+        }
+    } else if (t->method == METHOD_UNIGRAM) {
+        *adds_bos = false;
+        *adds_eos = t->eos >= 0;
+    }
+    for (int32_t id = 0; id < t->n_vocab && t->unk < 0 && t->method != METHOD_MERGES; id++) {
+        t->unk = t->kinds[id] == TOKEN_UNKNOWN ? id : t->unk;
+    }
+    if (t->unk < 0 && t->method != METHOD_MERGES) {
+        return err_set(
+            l->info, ERR_BAD_SPECIAL_TOKEN, "tokenizer.ggml.unknown_token_id",
+            "tokenizer.ggml.unknown_token_id: expected an id, since %s tokenizers need an unknown token, found "
+            "none",
+            t->model);
+    }
+    return ERR_OK;
+}
+
 static enum err read_specials(struct loader *l)
 {
     struct tokenizer *t = l->t;
@@ -401,10 +434,17 @@ static enum err read_specials(struct loader *l)
         }
     }
     mark_known_ends(t);
-    bool bos_by_default = t->bos >= 0 && (t->is_spm || t->pre->adds_bos);
+    bool bos_by_default = t->bos >= 0 && (t->pre == NULL || (t->pre->flags & PRE_ADDS_BOS) != 0);
+    bool eos_by_default = false;
+    TRY(read_method_specials(l, &bos_by_default, &eos_by_default));
     TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_bos_token", bos_by_default, &t->adds_bos, l->info));
-    TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_eos_token", false, &t->adds_eos, l->info));
-    TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_space_prefix", t->is_spm, &t->adds_space_prefix, l->info));
+    TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_eos_token", eos_by_default, &t->adds_eos, l->info));
+    if (t->method == METHOD_WORDPIECE) {
+        TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_sep_token", t->adds_eos, &t->adds_eos, l->info));
+    }
+    TRY(gguf_get_bool_or(l->g, "tokenizer.ggml.add_space_prefix", t->is_spm && t->pre == NULL, &t->adds_space_prefix,
+                         l->info));
+    t->adds_space_prefix = t->adds_space_prefix || t->cuts_spaces || t->method == METHOD_WORDPIECE;
     bool lacks_bos = t->adds_bos && t->bos < 0;
     if (lacks_bos || (t->adds_eos && t->eos < 0)) {
         const char *key = lacks_bos ? "tokenizer.ggml.bos_token_id" : "tokenizer.ggml.eos_token_id";
@@ -430,49 +470,26 @@ static enum err build_sets(struct loader *l)
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */
 
-static enum err read_model_name(struct loader *l)
-{
-    struct gguf_str model, pre;
-    TRY(gguf_get_str(l->g, "tokenizer.ggml.model", &model, l->info));
-    TRY(gguf_get_str_or_null(l->g, "tokenizer.ggml.pre", &pre, l->info));
-    l->t->is_spm = model.len == 5 && memcmp(model.data, "llama", 5) == 0;
-    if (l->t->is_spm) {
-        return ERR_OK;
-    }
-    if (model.len != 4 || memcmp(model.data, "gpt2", 4) != 0) {
-        return err_set(l->info, ERR_UNSUPPORTED_TOKENIZER, "tokenizer.ggml.model",
-                       "tokenizer.ggml.model: found '%.*s', expected gpt2 or llama", (int)MIN_OF(model.len, (size_t)32),
-                       model.data);
-    }
-    l->t->pre = pre.data == NULL ? NULL : pretokenizer_find(pre.data, pre.len);
-    if (l->t->pre == NULL) {
-        char known[ERR_TEXT_BYTES - 128] = "";
-        for (size_t i = 0; pretokenizer_at(i) != NULL; i++) {
-            strncat(known, i == 0 ? "" : ", ", sizeof known - strlen(known) - 1);
-            strncat(known, pretokenizer_at(i)->name, sizeof known - strlen(known) - 1);
-        }
-        return err_set(l->info, ERR_UNSUPPORTED_PRETOKENIZER, "tokenizer.ggml.pre",
-                       "tokenizer.ggml.pre: found '%.*s', expected one of %s", (int)MIN_OF(pre.len, (size_t)32),
-                       pre.data != NULL ? pre.data : "", known);
-    }
-    return ERR_OK;
-}
-
 static enum err load(struct loader *l)
 {
-    TRY(read_model_name(l));
+    TRY(tokenizer_read_model(l->g, l->t, l->info));
     TRY(read_tokens(l));
     TRY(check_embedding(l));
     TRY(read_kinds(l));
     TRY(check_texts(l));
     TRY(read_byte_tokens(l));
-    if (l->t->is_spm) {
+    if (l->t->is_spm && !l->t->merges_by_rank && l->t->method != METHOD_WORDPIECE) {
         TRY(read_scores(l));
     }
     TRY(build_words(l));
-    if (!l->t->is_spm) {
+    if (!l->t->is_spm || l->t->merges_by_rank) {
         TRY(read_merges(l));
+    }
+    if (!l->t->is_spm) {
         find_alphabet(l->t);
+    }
+    if (l->t->method == METHOD_UNIGRAM && unigram_build(l->t) != ERR_OK) {
+        return no_memory(l);
     }
     TRY(read_specials(l));
     return build_sets(l);
@@ -506,6 +523,9 @@ void tokenizer_free(struct tokenizer **tokenizer)
     mem_free(t->is_eog);
     mem_free(t->merges);
     mem_free(t->merge_bits);
+    mem_free(t->trie);
+    mem_free(t->own_pattern);
+    splitter_free(&t->splitter);
     words_fini(&t->words);
     special_fini(&t->control);
     special_fini(&t->user_defined);

@@ -24,7 +24,7 @@ static inline int32_t pair_of(struct merger *m, const struct symbol *a, const st
 {
     const struct tokenizer *t = m->t;
     uint64_t hash = tokenizer_pair_hash(a->id, b->id), bit;
-    if (t->is_spm) { /* the same pairs come again and again, and tokens tell the text */
+    if (t->is_spm && !t->merges_by_rank) { /* the same pairs come again and again, and tokens tell the text */
         struct merge *known = &m->known[hash % ARRAY_LEN(m->known)];
         if (a->id < 0 || b->id < 0 || known->left != a->id || known->right != b->id || known->result == 0) {
             struct merge found = look_up_text(m, a, b);
@@ -37,6 +37,7 @@ static inline int32_t pair_of(struct merger *m, const struct symbol *a, const st
         *key = known->key;
         return known->result;
     }
+    /* a character without a token (SPM) has no merges: its id is in no rule */
     if ((*tokenizer_merge_bit(t, hash, &bit) & bit) == 0) {
         *key = NO_KEY;
         return TOKENIZER_NO_TOKEN;

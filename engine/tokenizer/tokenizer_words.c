@@ -150,7 +150,7 @@ static bool write_word(struct tokenizer *t, uint32_t at, int32_t id)
     struct word *word = word_at(&t->words, at);
     bool is_text = tokenizer_is_text(t, id), is_pure = true;
     word->id = id;
-    word->key = !is_text ? NO_KEY : t->is_spm ? score_key(t->scores[id]) : 0;
+    word->key = !is_text ? NO_KEY : t->scores != NULL ? score_key(t->scores[id]) : 0;
     if (t->is_spm) {
         memcpy(word->bytes, text.data, text.len);
         word->len = (uint32_t)text.len;
@@ -275,7 +275,14 @@ int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gg
                          char *scratch, const struct word **last)
 {
     const struct words *w = &t->words;
-    bool a_pure, b_pure;
+    bool a_pure = false, b_pure = false;
+    if (t->is_spm) {
+        *left = tokenizer_find(t, a.data, a.len);
+        *right = tokenizer_find(t, b.data, b.len);
+        memcpy(scratch, a.data, a.len);
+        memcpy(scratch + a.len, b.data, b.len);
+        return tokenizer_find(t, scratch, a.len + b.len);
+    }
     size_t n_a = undo_alphabet(a, w->byte_of, scratch, &a_pure);
     size_t n = n_a + undo_alphabet(b, w->byte_of, scratch + n_a, &b_pure);
     if (!a_pure || !b_pure) {
@@ -341,7 +348,9 @@ enum err words_build(struct tokenizer *t)
         w->byte_of[cp] = (int16_t)byte_alphabet_byte(cp);
     }
     uint32_t n_odd = add_words(t);
-    mem_free(t->scores); /* the words have the order of merges */
-    t->scores = NULL;
+    if (t->method != METHOD_UNIGRAM) {
+        mem_free(t->scores); /* the words have the order of merges */
+        t->scores = NULL;
+    }
     return t->is_spm ? ERR_OK : add_odd(t, n_odd);
 }

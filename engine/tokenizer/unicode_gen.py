@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes engine/tokenizer/unicode_table.c: for each code point whether it is a letter (L*), a number (N*) or white space
-(property White_Space), as two-stage table of 2-bit classes. Run with a Python whose unicodedata has the wanted version:
+(property White_Space), as two-stage table of 2-bit classes; and whether it may change under NFC or with the characters
+before it (NFC_Quick_Check is not Yes, or the combining class is not 0), as two-stage table of bits. Run with a Python whose unicodedata has the wanted version:
 
     python3 engine/tokenizer/unicode_gen.py > engine/tokenizer/unicode_table.c
 """
@@ -16,6 +17,29 @@ def kind(cp):
     category = unicodedata.category(chr(cp))[0]
     return {"L": 1, "N": 2}.get(category, 0)
 
+
+# Second characters of the pairs that NFC composes, of Hangul too.
+seconds = {*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)}
+for cp in range(0x110000):
+    parts = unicodedata.decomposition(chr(cp)).split()
+    if len(parts) == 2 and not parts[0].startswith("<") and unicodedata.is_normalized("NFC", chr(cp)):
+        seconds.add(int(parts[1], 16))
+
+
+def may_change(cp):
+    if 0xD800 <= cp <= 0xDFFF:
+        return False
+    return cp in seconds or unicodedata.combining(chr(cp)) != 0 or not unicodedata.is_normalized("NFC", chr(cp))
+
+
+nfc_blocks, nfc_index = [], []
+for first in range(0, 0x110000, BLOCK):
+    flags = [may_change(cp) for cp in range(first, first + BLOCK)]
+    packed = bytes(sum(flags[i + j] << j for j in range(8)) for i in range(0, BLOCK, 8))
+    if packed not in nfc_blocks:
+        nfc_blocks.append(packed)
+    nfc_index.append(nfc_blocks.index(packed))
+assert len(nfc_blocks) < 256
 
 blocks, index = [], []
 for first in range(0, 0x110000, BLOCK):
@@ -39,5 +63,14 @@ const unsigned char unicode_block_of[{len(index)}] = {{
 
 const unsigned char unicode_blocks[{len(blocks)}][64] = {{""")
 for b in blocks:
+    print("    {" + ", ".join(map(str, b)) + "},")
+print("};")
+
+print(f"""
+const unsigned char unicode_nfc_block_of[{len(nfc_index)}] = {{
+{rows(nfc_index)}}};
+
+const unsigned char unicode_nfc_blocks[{len(nfc_blocks)}][32] = {{""")
+for b in nfc_blocks:
     print("    {" + ", ".join(map(str, b)) + "},")
 print("};")

@@ -1,7 +1,9 @@
-/* The classes of code points that pre-tokenizers tell apart. Threads: pure function. */
+/* The classes of code points that pre-tokenizers tell apart, and those that normalizers may change. Threads: pure
+ * function. */
 #ifndef INFCGI_TOKENIZER_UNICODE_TABLE_H
 #define INFCGI_TOKENIZER_UNICODE_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum unicode_class {
@@ -24,6 +26,16 @@ static inline enum unicode_class unicode_class_of(uint32_t cp)
     }
     unsigned char four = unicode_blocks[unicode_block_of[cp >> 8]][(cp & 0xFF) >> 2];
     return (enum unicode_class)(four >> (2 * (cp & 3)) & 3);
+}
+
+/* unicode_nfc_block_of: as above, of blocks of 256 bits. */
+extern const unsigned char unicode_nfc_block_of[0x110000 / 256];
+extern const unsigned char unicode_nfc_blocks[][32];
+
+/* May NFC change cp (at most U+10FFFF), alone or because of the characters before it? */
+static inline bool unicode_nfc_may_change(uint32_t cp)
+{
+    return (unicode_nfc_blocks[unicode_nfc_block_of[cp >> 8]][(cp & 0xFF) >> 3] >> (cp & 7) & 1) != 0;
 }
 
 #endif

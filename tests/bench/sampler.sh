@@ -9,5 +9,5 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 gcc -std=c17 -D_GNU_SOURCE -O2 -I. -c -o "$work/speed.o" tests/bench/sampler_speed.c
 # shellcheck disable=SC2046 # object files without spaces
-gcc -o "$work/sampler_speed" "$work/speed.o" $(find build/release/engine -name '*.o') -ljansson -lpthread -lm
+gcc -o "$work/sampler_speed" "$work/speed.o" $(find build/release/engine -name '*.o') -ljansson -lpcre2-8 -lutf8proc -lpthread -lm
 "$work/sampler_speed" "$@"

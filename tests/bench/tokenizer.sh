@@ -40,7 +40,7 @@ find engine fcgi tests -name '*.[ch]' ! -name unicode_table.c ! -name '*_vectors
 gcc -std=c17 -D_GNU_SOURCE -O2 -I. -c -o "$work/speed.o" tests/bench/tokenizer_speed.c
 gcc -std=c17 -D_GNU_SOURCE -O2 -I"$source/include" -I"$source/ggml/include" -c -o "$work/peer.o" tests/bench/tokenizer_peer.c
 # shellcheck disable=SC2046 # object files without spaces
-gcc -o "$work/tokenizer_speed" "$work/speed.o" $(find build/release/engine -name '*.o') -ljansson -lpthread -lm
+gcc -o "$work/tokenizer_speed" "$work/speed.o" $(find build/release/engine -name '*.o') -ljansson -lpcre2-8 -lutf8proc -lpthread -lm
 g++ -fopenmp -o "$work/tokenizer_peer" "$work/peer.o" "$build/src/libllama.a" "$build/ggml/src/libggml.a" \
     "$build/ggml/src/libggml-cpu.a" "$build/ggml/src/libggml-base.a" -lpthread -ldl -lm
 for model in "$@"; do

@@ -81,7 +81,8 @@ static bool check_text(const struct tokenizer *t, struct cursor text, const stru
         detokenizer_push(&d, t, got.ids[i], true, &back);
     }
     detokenizer_finish(&d, &back);
-    bool returns = back.len == n && (n == 0 || memcmp(back.data, text.at, n) == 0);
+    bool is_lossy = strcmp(tokenizer_model_name(t), "bert") == 0; /* lower-cases */
+    bool returns = is_lossy || (back.len == n && (n == 0 || memcmp(back.data, text.at, n) == 0));
     if (!same || !returns) {
         printf("  text '%.*s' (%s)\n", (int)MIN_OF(n, (size_t)200), text.at, err_code(err));
         print_ids("expected", want);

@@ -166,17 +166,17 @@ START_TEST(the_table_states_the_same_expression_for_each_name)
         const struct pretokenizer *row = pretokenizer_at(i);
         ck_assert_ptr_eq(pretokenizer_find(row->name, strlen(row->name)), row);
         size_t k = 0;
+        if (row->next == NULL) {
+            continue;
+        }
         while (k < ARRAY_LEN(published) &&
                row->next != pretokenizer_find(published[k].name, strlen(published[k].name))->next) {
             k++;
         }
         ck_assert_msg(k < ARRAY_LEN(published), "%s has a scanner that no test covers", row->name);
-        if (!published[k].digits_apart) {
-            ck_assert_str_eq(row->pattern, published[k].regex);
-        }
+        ck_assert_str_eq(row->patterns[published[k].digits_apart], published[k].regex);
     }
     ck_assert_ptr_null(pretokenizer_find("gpt-3", 5));
-    ck_assert_ptr_null(pretokenizer_find("default", 7));
     ck_assert_ptr_null(pretokenizer_find("qwen", 4));
 }
 END_TEST

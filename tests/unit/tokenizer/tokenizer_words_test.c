@@ -182,7 +182,7 @@ static void encode_plainly(const struct vocab *v, const char *s, size_t n, int w
     const struct pretokenizer *pre = pretokenizer_find(v->pre, strlen(v->pre));
     for (size_t at = 0, len; at < n; at += len) {
         len = pretokenizer_next(pre, s + at, n - at);
-        int32_t id = pre->ignores_merges && len <= 128 ? id_of(v, s + at, len) : TOKENIZER_NO_TOKEN;
+        int32_t id = (pre->flags & PRE_IGNORES_MERGES) != 0 && len <= 128 ? id_of(v, s + at, len) : TOKENIZER_NO_TOKEN;
         if (id >= 0) {
             ck_assert_int_eq(token_list_push(out, id), ERR_OK);
         } else {

@@ -33,8 +33,9 @@ void vocab_add_merge(struct vocab *v, const char *merge, size_t n)
 
 static void start(struct vocab *v)
 {
-    struct buf *bufs[] = {&v->tokens, &v->kinds, &v->scores, &v->merges, &v->file};
-    *v = (struct vocab){.bos = VOCAB_NO_ID,
+    struct buf *bufs[] = {&v->tokens, &v->kinds, &v->scores, &v->merges, &v->charsmap, &v->file};
+    *v = (struct vocab){.drops_spaces = -1,
+                        .bos = VOCAB_NO_ID,
                         .eos = VOCAB_NO_ID,
                         .unk = VOCAB_NO_ID,
                         .pad = VOCAB_NO_ID,
@@ -79,11 +80,24 @@ void vocab_spm(struct vocab *v)
     }
 }
 
+void vocab_plain(struct vocab *v, const char *model)
+{
+    start(v);
+    v->model = model;
+    v->merges_type = GGUF_ARRAY;
+    v->unk = vocab_add(v, "<unk>", 5, TOKEN_UNKNOWN, 0);
+    v->bos = vocab_add(v, "<s>", 3, TOKEN_CONTROL, 0);
+    v->eos = vocab_add(v, "</s>", 4, TOKEN_CONTROL, 0);
+    if (strcmp(model, "bert") == 0) {
+        v->scores_type = GGUF_ARRAY;
+    }
+}
+
 void vocab_fini(struct vocab *v)
 {
     tokenizer_free(&v->t);
     gguf_close(&v->g);
-    struct buf *bufs[] = {&v->tokens, &v->kinds, &v->scores, &v->merges, &v->file};
+    struct buf *bufs[] = {&v->tokens, &v->kinds, &v->scores, &v->merges, &v->charsmap, &v->file};
     for (size_t i = 0; i < ARRAY_LEN(bufs); i++) {
         buf_fini(bufs[i]);
     }
@@ -112,6 +126,24 @@ static void put_array(struct buf *b, uint64_t *n, const char *key, enum gguf_typ
         put(b, type, 4);
         put(b, count, 8);
         buf_append(b, data->data, data->len);
+    }
+}
+
+static void put_patterns(struct buf *b, uint64_t *n, const struct vocab *v)
+{
+    size_t count = 0;
+    while (v->patterns[count] != NULL) {
+        count++;
+    }
+    if (count == 1) {
+        put_text(b, n, "infcgi.tokenizer.pattern", v->patterns[0]);
+    } else if (count > 1) {
+        put_key(b, n, "infcgi.tokenizer.pattern", GGUF_ARRAY);
+        put(b, GGUF_STRING, 4);
+        put(b, count, 8);
+        for (size_t i = 0; i < count; i++) {
+            put_string(b, v->patterns[i], strlen(v->patterns[i]));
+        }
     }
 }
 
@@ -160,6 +192,12 @@ enum err vocab_load(struct vocab *v, struct err_info *info)
     put_array(&kv, &n, "tokenizer.ggml.token_type", v->kinds_type, v->n_kinds, &v->kinds);
     put_array(&kv, &n, "tokenizer.ggml.scores", v->scores_type, v->n_scores, &v->scores);
     put_array(&kv, &n, "tokenizer.ggml.merges", v->merges_type, v->n_merges, &v->merges);
+    put_patterns(&kv, &n, v);
+    put_text(&kv, &n, "infcgi.tokenizer.normal_form", v->normal_form);
+    if (v->charsmap.len > 0) {
+        put_array(&kv, &n, "tokenizer.ggml.precompiled_charsmap", GGUF_I8, v->charsmap.len, &v->charsmap);
+    }
+    put_flag(&kv, &n, "tokenizer.ggml.remove_extra_whitespaces", v->drops_spaces);
     put_id(&kv, &n, "tokenizer.ggml.bos_token_id", v->bos);
     put_id(&kv, &n, "tokenizer.ggml.eos_token_id", v->eos);
     put_id(&kv, &n, "tokenizer.ggml.unknown_token_id", v->unk);

@@ -11,6 +11,9 @@ enum { VOCAB_NO_ID = -1000 };
 /* What goes into the file; start from vocab_bpe or vocab_spm and change what the test is about. */
 struct vocab {
     const char *model, *pre;                  /* NULL: no such key */
+    const char *patterns[8], *normal_form;    /* infcgi.tokenizer.*; NULL: no such key, or behind the last */
+    struct buf charsmap;                      /* empty: no such key */
+    int drops_spaces;                         /* -1: no such key */
     struct buf tokens, kinds, scores, merges; /* elements as in the file */
     uint64_t n_tokens, n_kinds, n_scores, n_merges;
     enum gguf_type tokens_type, kinds_type, scores_type, merges_type; /* GGUF_ARRAY: no such key */
@@ -25,6 +28,9 @@ struct vocab {
 
 /* Byte-level BPE with the 256 bytes as tokens 0 to 255 in the order of their values; no merges. */
 void vocab_bpe(struct vocab *v, const char *pre);
+/* The 256 byte tokens are left out: <unk> <s> </s> [tokens 0 to 2], for unigram ("t5") and WordPiece ("bert") models.
+ */
+void vocab_plain(struct vocab *v, const char *model);
 /* SentencePiece: <unk> <s> </s>, the 256 byte tokens as 3 to 258. */
 void vocab_spm(struct vocab *v);
 void vocab_fini(struct vocab *v);

@@ -1,0 +1,27 @@
+/* The map of a SentencePiece normalizer (precompiled_charsmap): a double-array trie from short texts to their
+ * replacements [Darts-clone; sentencepiece, src/normalizer.cc]. It comes from a file, so every index is checked.
+ * Threads: read-only. */
+#ifndef INFCGI_TOKENIZER_CHARSMAP_H
+#define INFCGI_TOKENIZER_CHARSMAP_H
+
+#include "engine/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct charsmap {
+    const unsigned char *units; /* [n_units] u32, little-endian, not aligned; NULL: no map */
+    size_t n_units;
+    const char *texts; /* [n_texts] replacements, each with its NUL */
+    size_t n_texts;
+};
+
+/* Takes data[0..n), borrowed: bytes of the trie as u32, the trie, the replacements. Every code point is looked up once.
+ * ERR_BAD_CHARSMAP. */
+MUST_CHECK enum err charsmap_init(struct charsmap *m, const unsigned char *data, size_t n, struct err_info *info);
+
+/* The replacement of the shortest text in the map that s[0..n) begins with; NULL when there is none. */
+const char *charsmap_find(const struct charsmap *m, const char *s, size_t n);
+
+#endif

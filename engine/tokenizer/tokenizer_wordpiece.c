@@ -1,0 +1,171 @@
+/* WordPiece as BERT uses it: the text is cleaned, lower-cased and stripped of accents, cut at white space and around
+ * punctuation and Chinese characters, and each word becomes the longest pieces from its left, or the unknown token.
+ * [Devlin 2018; google-research/bert, tokenization.py; tokenizers: BertNormalizer, BertPreTokenizer, WordPiece]
+ * In the vocabulary a piece at the start of a word has U+2581 in front, any other has nothing [llama.cpp's converter].
+ */
+#include "engine/tokenizer/tokenizer_internal.h"
+#include "engine/tokenizer/unicode_table.h"
+
+#include <utf8proc.h>
+
+enum {
+    MAX_WORD_CHARACTERS = 100, /* longer words are unknown [tokenizers: max_input_chars_per_word] */
+    MAX_WORD_BYTES = 4 * MAX_WORD_CHARACTERS,
+    START_BYTES = 3, /* of U+2581 */
+};
+
+/* The word that is being read. */
+struct wordpiece {
+    const struct tokenizer *t;
+    struct encoder *e;
+    size_t n_characters; /* may be more than word holds */
+    size_t n;
+    char word[START_BYTES + MAX_WORD_BYTES]; /* U+2581, then n bytes */
+};
+
+static const struct word *find_piece(const struct tokenizer *t, const char *s, size_t n)
+{
+    const struct word *word = words_find(&t->words, s, n, tokenizer_hash(s, n));
+    return word == NULL || word->key == NO_KEY ? NULL : word;
+}
+
+/* Bytes of the longest piece at s[0..n), or 0; *id is its token. Pieces end where characters do. */
+static size_t longest_piece(const struct tokenizer *t, const char *s, size_t n, int32_t *id)
+{
+    for (size_t len = MIN_OF(n, t->longest); len > 0; len--) {
+        if (len < n && ((unsigned char)s[len] & 0xC0) == 0x80) {
+            continue;
+        }
+        const struct word *word = find_piece(t, s, len);
+        if (word != NULL) {
+            *id = word->id;
+            return len;
+        }
+    }
+    return 0;
+}
+
+static enum err end_word(struct wordpiece *w)
+{
+    int32_t ids[MAX_WORD_CHARACTERS + 1];
+    size_t n = START_BYTES + w->n, n_ids = 0;
+    bool is_known = w->n_characters <= MAX_WORD_CHARACTERS;
+    if (w->n_characters == 0) {
+        return ERR_OK;
+    }
+    for (size_t at = 0; at < n && is_known;) {
+        size_t len = longest_piece(w->t, w->word + at, n - at, &ids[n_ids]);
+        is_known = len > (at == 0 ? START_BYTES : 0); /* the mark alone is no piece */
+        at += len;
+        n_ids++;
+    }
+    w->n = w->n_characters = 0;
+    if (!is_known) {
+        return encoder_emit(w->e, w->t->unk);
+    }
+    for (size_t i = 0; i < n_ids; i++) {
+        TRY(encoder_emit(w->e, ids[i]));
+    }
+    return ERR_OK;
+}
+
+static void add_character(struct wordpiece *w, uint32_t cp)
+{
+    if (w->n_characters++ < MAX_WORD_CHARACTERS) {
+        w->n += utf8_encode(cp, w->word + START_BYTES + w->n);
+    }
+}
+
+static enum err add_alone(struct wordpiece *w, uint32_t cp)
+{
+    TRY(end_word(w));
+    add_character(w, cp);
+    return end_word(w);
+}
+
+/* The blocks that BERT cuts around; 2B920 is tokenizers' slip, and what its models were used with. */
+static bool is_chinese(uint32_t cp)
+{
+    return (cp >= 0x4E00 && cp <= 0x9FFF) || (cp >= 0x3400 && cp <= 0x4DBF) || (cp >= 0x20000 && cp <= 0x2A6DF) ||
+           (cp >= 0x2A700 && cp <= 0x2B73F) || (cp >= 0x2B740 && cp <= 0x2B81F) || (cp >= 0x2B920 && cp <= 0x2CEAF) ||
+           (cp >= 0xF900 && cp <= 0xFAFF) || (cp >= 0x2F800 && cp <= 0x2FA1F);
+}
+
+static bool is_punctuation(uint32_t cp)
+{
+    if (cp < 0x80) {
+        return (cp >= '!' && cp <= '/') || (cp >= ':' && cp <= '@') || (cp >= '[' && cp <= '`') ||
+               (cp >= '{' && cp <= '~');
+    }
+    utf8proc_category_t c = utf8proc_category((int32_t)cp);
+    return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+}
+
+static bool is_dropped(uint32_t cp)
+{
+    utf8proc_category_t c = utf8proc_category((int32_t)cp);
+    return cp == 0 || cp == UTF8_REPLACEMENT || c == UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CF ||
+           c == UTF8PROC_CATEGORY_CO;
+}
+
+/* A character after normalization. */
+static enum err add_normal(struct wordpiece *w, uint32_t cp)
+{
+    if (cp <= 0x10FFFF && unicode_class_of(cp) == UNICODE_SPACE) {
+        return end_word(w);
+    }
+    if (is_punctuation(cp)) {
+        return add_alone(w, cp);
+    }
+    add_character(w, cp);
+    return ERR_OK;
+}
+
+static enum err add_lowered(struct wordpiece *w, uint32_t cp)
+{
+    if (w->t->lowers && cp == 0x130) { /* the one letter whose lower case is two [Unicode SpecialCasing.txt] */
+        TRY(add_normal(w, 'i'));
+        return add_normal(w, 0x307);
+    }
+    return add_normal(w, w->t->lowers ? (uint32_t)utf8proc_tolower((int32_t)cp) : cp);
+}
+
+static enum err add_text_character(struct wordpiece *w, uint32_t cp)
+{
+    bool is_space = unicode_class_of(cp) == UNICODE_SPACE;
+    if (is_dropped(cp) && cp != '\t' && cp != '\n' && cp != '\r') { /* a vertical tab joins what it stands between */
+        return ERR_OK;
+    }
+    if (is_space) {
+        return end_word(w);
+    }
+    bool is_alone = is_chinese(cp);
+    if (is_alone) {
+        TRY(end_word(w));
+    }
+    int32_t parts[NORMALIZER_MAX_DECOMPOSED] = {(int32_t)cp};
+    size_t n = w->t->strips_marks ? normalizer_decompose(cp, parts) : 1;
+    for (size_t i = 0; i < n; i++) {
+        if (!w->t->strips_marks || utf8proc_category(parts[i]) != UTF8PROC_CATEGORY_MN) {
+            TRY(add_lowered(w, (uint32_t)parts[i]));
+        }
+    }
+    return is_alone ? end_word(w) : ERR_OK;
+}
+
+enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n)
+{
+    struct wordpiece w = {.t = t, .e = e, .word = "\xE2\x96\x81"};
+    for (size_t at = 0; at < n;) {
+        unsigned char c = (unsigned char)s[at];
+        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) { /* most text */
+            add_character(&w, c);
+            at++;
+            continue;
+        }
+        uint32_t cp;
+        at += tokenizer_chr(s + at, n - at, &cp);
+        TRY(add_text_character(&w, cp));
+    }
+    return end_word(&w);
+}
