@@ -63,7 +63,11 @@ void tokenizer_piece(const struct tokenizer *t, int32_t id, bool show_special, s
     struct gguf_str text = tokenizer_text(t, id);
     switch ((enum token_kind)t->kinds[id]) {
     case TOKEN_USER_DEFINED:
-        buf_append(out, text.data, text.len);
+        if (t->merges_by_rank) { /* its text is the vocabulary's, not what is looked for */
+            spm_piece(text, out);
+        } else {
+            buf_append(out, text.data, text.len);
+        }
         break;
     case TOKEN_BYTE:
         buf_putc(out, (char)tokenizer_byte_of(text));

@@ -307,8 +307,7 @@ static const char *spell(struct encoder *e, const char *s, size_t n, size_t *len
 {
     const struct tokenizer *t = e->t;
     char *out = e->spelt + e->n_spelt, *start = out;
-    bool has_space = n > 0 && (s[0] == ' ' || (n >= SPM_SPACE_BYTES && memcmp(s, spm_space, SPM_SPACE_BYTES) == 0));
-    if (t->adds_space_prefix && !(t->cuts_spaces && has_space)) {
+    if (t->adds_space_prefix && tokenizer_rules_wants_space(t, s, n, s == e->text)) {
         memcpy(out, spm_space, SPM_SPACE_BYTES);
         out += SPM_SPACE_BYTES;
     }
@@ -422,12 +421,12 @@ static NOINLINE enum err encode_split(struct encoder *e, const char *s, size_t n
 
 /* --- texts ------------------------------------------------------------------------------------------------------ */
 
-/* Text between special tokens, where SPM puts its leading space. */
-static enum err encode_text(struct encoder *e, size_t from, size_t to)
+/* Text between two special tokens (or TOKENIZER_NO_TOKEN), where SPM puts its leading space. */
+static enum err encode_text(struct encoder *e, size_t from, size_t to, int32_t before, int32_t behind)
 {
     const struct tokenizer *t = e->t;
-    const char *s = e->text + from;
     size_t n = to - from;
+    const char *s = tokenizer_rules_strip(t, e->text + from, &n, before, behind);
     if (n == 0) {
         return ERR_OK;
     }
@@ -475,16 +474,18 @@ static enum err encode_all(struct encoder *e)
         TRY(emit(e, t->bos));
     }
     size_t from = 0;
+    int32_t before = TOKENIZER_NO_TOKEN;
     for (size_t i = e->specials.n; i-- > 0;) {
         struct special_match m = e->specials.at[i];
         if (m.from < from) {
             continue; /* inside the token before */
         }
-        TRY(encode_text(e, from, m.from));
+        TRY(encode_text(e, from, m.from, before, m.id));
         TRY(emit(e, m.id));
+        before = m.id;
         from = m.from + t->text[m.id].len;
     }
-    TRY(encode_text(e, from, e->n));
+    TRY(encode_text(e, from, e->n, before, TOKENIZER_NO_TOKEN));
     return adds && t->adds_eos ? emit(e, t->eos) : ERR_OK;
 }
 

@@ -41,6 +41,13 @@ struct special_set {
     uint32_t from_root[256];
 };
 
+/* Where SPM puts its leading space, if at all. */
+enum space_prefix {
+    SPACE_PREFIX_ALWAYS,  /* in front of each part between special tokens */
+    SPACE_PREFIX_MISSING, /* the same, unless there is one */
+    SPACE_PREFIX_FIRST,   /* in front of the text, unless there is one */
+};
+
 enum { BYTE_ALPHABET_END = 256 + 68 }; /* code points of the byte alphabet lie below */
 
 /* A token as words are compared with it, in one place since a vocabulary is larger than the caches. */
@@ -136,7 +143,12 @@ struct tokenizer {
     struct splitter *splitter; /* where the pre-tokenizer has no scanner */
     bool cuts_spaces;          /* merges_by_rank: each U+2581 begins a word */
     enum normalizer_form form; /* BPE: text is brought to it first */
+    /* What tokenizer.json says and GGUF cannot (tokenizer_rules.c). */
+    enum space_prefix space_prefix;
+    unsigned char *strips; /* OPTIONAL [n_vocab] TOKEN_STRIPS_LEFT, TOKEN_STRIPS_RIGHT of special tokens */
 };
+
+enum { TOKEN_STRIPS_LEFT = 1, TOKEN_STRIPS_RIGHT = 2 }; /* takes in the white space on that side */
 
 #define NO_KEY UINT32_MAX /* of a pair that does not merge */
 
@@ -162,6 +174,20 @@ int tokenizer_byte_of(struct gguf_str text);
 /* The byte alphabet of byte-level BPE [GPT-2]: code point of a byte, and back (-1 for none). */
 uint32_t byte_alphabet_cp(unsigned char byte);
 int byte_alphabet_byte(uint32_t cp);
+
+/* Reads the keys infcgi.tokenizer.* (tokenizer_json.h) once all others are read. ERR_BAD_TYPE, ERR_BAD_MERGE,
+ * ERR_BAD_SPECIAL_TOKEN, ERR_BAD_VOCAB, ERR_NOMEM. */
+MUST_CHECK enum err tokenizer_rules_read(struct tokenizer *t, const struct gguf *g, struct err_info *info);
+
+/* s[0..*n) without the white space that the special token before it (OPTIONAL, or TOKENIZER_NO_TOKEN) and the one
+ * behind it take in; moves the start. */
+const char *tokenizer_rules_strip(const struct tokenizer *t, const char *s, size_t *n, int32_t before, int32_t behind);
+
+/* Does SPM put a space in front of s[0..n), which starts the whole text or not? */
+bool tokenizer_rules_wants_space(const struct tokenizer *t, const char *s, size_t n, bool is_first);
+
+/* Makes room for n merges. ERR_NOMEM. */
+MUST_CHECK enum err tokenizer_reserve_merges(struct tokenizer *t, uint64_t n);
 
 /* Builds the set of user-defined tokens, or of control and unknown ones. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
 MUST_CHECK enum err special_build(struct special_set *s, const struct tokenizer *t, bool user_defined);

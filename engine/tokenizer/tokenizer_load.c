@@ -224,6 +224,23 @@ static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, str
     return ERR_OK;
 }
 
+enum err tokenizer_reserve_merges(struct tokenizer *t, uint64_t n)
+{
+    t->merge_mask = power_of_two_above((uint32_t)n / 2 * 3 + 1) - 1; /* most pairs that do not merge never get here */
+    t->merges = mem_alloc(((size_t)t->merge_mask + 1) * sizeof *t->merges, MEM_MODEL);
+    int log2_bits = 6;
+    while ((uint64_t)1 << log2_bits < n * MERGE_BITS) {
+        log2_bits++;
+    }
+    t->merge_bits_shift = 64 - log2_bits;
+    t->merge_bits = mem_zalloc_array((size_t)1 << (log2_bits - 6), sizeof *t->merge_bits, MEM_MODEL);
+    if (t->merges == NULL || t->merge_bits == NULL) {
+        return ERR_NOMEM;
+    }
+    memset(t->merges, 0xFF, ((size_t)t->merge_mask + 1) * sizeof *t->merges);
+    return ERR_OK;
+}
+
 static enum err read_merges(struct loader *l)
 {
     struct tokenizer *t = l->t;
@@ -233,19 +250,9 @@ static enum err read_merges(struct loader *l)
         return err_set_at(l->info, ERR_BAD_MERGE, kv->offset,
                           "tokenizer.ggml.merges: expected at most %d, found %" PRIu64, TOKENIZER_MAX_MERGES, kv->n);
     }
-    t->merge_mask =
-        power_of_two_above((uint32_t)kv->n / 2 * 3 + 1) - 1; /* most pairs that do not merge never get here */
-    t->merges = mem_alloc(((size_t)t->merge_mask + 1) * sizeof *t->merges, MEM_MODEL);
-    int log2_bits = 6;
-    while ((uint64_t)1 << log2_bits < kv->n * MERGE_BITS) {
-        log2_bits++;
-    }
-    t->merge_bits_shift = 64 - log2_bits;
-    t->merge_bits = mem_zalloc_array((size_t)1 << (log2_bits - 6), sizeof *t->merge_bits, MEM_MODEL);
-    if (t->merges == NULL || t->merge_bits == NULL) {
+    if (tokenizer_reserve_merges(t, kv->n) != ERR_OK) {
         return no_memory(l);
     }
-    memset(t->merges, 0xFF, ((size_t)t->merge_mask + 1) * sizeof *t->merges);
     const unsigned char *cursor = kv->data;
     struct merge_reader r = {.offset = kv->offset};
     for (int32_t id = 0; id < t->n_vocab; id++) {
@@ -300,13 +307,16 @@ int tokenizer_byte_of(struct gguf_str s)
 static enum err read_byte_tokens(struct loader *l)
 {
     struct tokenizer *t = l->t;
-    int32_t ids[256], found = 0;
+    int32_t ids[256], found = 0, ascii[128];
     memset(ids, 0xFF, sizeof ids);
+    memset(ascii, 0xFF, sizeof ascii);
     for (int32_t id = 0; id < t->n_vocab; id++) {
+        struct gguf_str s = tokenizer_text(t, id);
         if (t->kinds[id] != TOKEN_BYTE) {
+            bool is_ascii = s.len == 1 && (unsigned char)s.data[0] < 0x80 && tokenizer_is_text(t, id);
+            ascii[is_ascii ? s.data[0] : 0] = is_ascii ? id : ascii[0];
             continue;
         }
-        struct gguf_str s = tokenizer_text(t, id);
         int byte = tokenizer_byte_of(s);
         if (byte < 0 || ids[byte] >= 0) {
             return err_set(l->info, ERR_BAD_BYTE_TOKEN, "tokenizer.ggml.tokens",
@@ -318,6 +328,10 @@ static enum err read_byte_tokens(struct loader *l)
     }
     if (!t->is_spm) {
         return ERR_OK;
+    }
+    for (int b = 0; b < 128 && found > 0; b++) { /* Gemma has a tab in place of <0x09> */
+        found += ids[b] < 0 && ascii[b] >= 0;
+        ids[b] = ids[b] < 0 ? ascii[b] : ids[b];
     }
     memcpy(t->byte_ids, ids, sizeof ids);
     t->lacks_high_bytes = found == 0;
@@ -492,6 +506,7 @@ static enum err load(struct loader *l)
         return no_memory(l);
     }
     TRY(read_specials(l));
+    TRY(tokenizer_rules_read(l->t, l->g, l->info));
     return build_sets(l);
 }
 
@@ -526,6 +541,7 @@ void tokenizer_free(struct tokenizer **tokenizer)
     mem_free(t->trie);
     mem_free(t->own_pattern);
     splitter_free(&t->splitter);
+    mem_free(t->strips);
     words_fini(&t->words);
     special_fini(&t->control);
     special_fini(&t->user_defined);

@@ -4,6 +4,7 @@
 
 #include "engine/base/utf8.h"
 #include "engine/format/gguf.h"
+#include "engine/model/model.h"
 #include "engine/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
@@ -187,7 +188,7 @@ int cmd_tokenize(int argc, char **argv)
     if (o.help) {
         fputs(usage, stdout);
     } else {
-        enum err err = gguf_open(o.path, &g, &info);
+        enum err err = model_open(o.path, &g, &info);
         if (err == ERR_OK) {
             err = tokenizer_new(g, &t, &info);
         }

@@ -1,0 +1,25 @@
+/* Reading tokenizer.model: a SentencePiece model, one protocol buffer [sentencepiece_model.proto; encoding: Protocol
+ * Buffers, wire format]. Lengths are checked against what is left, messages nest two deep and no deeper. Threads: pure
+ * functions. */
+#ifndef INFCGI_FORMAT_SPM_PROTO_H
+#define INFCGI_FORMAT_SPM_PROTO_H
+
+#include "engine/format/tokenizer_vocab.h"
+
+enum spm_model { SPM_UNIGRAM = 1, SPM_BPE = 2, SPM_WORD = 3, SPM_CHAR = 4 };
+
+/* Free the vocabulary with tokenizer_vocab_fini; its texts and the charsmap lie in the data. */
+struct spm_proto {
+    struct tokenizer_vocab vocab; /* kinds are those of the file */
+    uint64_t model;               /* enum spm_model, or another number */
+    bool byte_fallback, whitespace_as_suffix;
+    bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
+    int32_t unk_id, bos_id, eos_id, pad_id; /* -1: none */
+    const void *charsmap;
+    size_t charsmap_bytes;
+};
+
+/* ERR_BAD_VOCAB (info->offset is where in the data), ERR_NOMEM. */
+MUST_CHECK enum err spm_proto_read(const void *data, size_t n, struct spm_proto *out, struct err_info *info);
+
+#endif

@@ -1,0 +1,165 @@
+/* What a tokenizer.json can ask and GGUF's keys cannot say: merges by rank over characters, where the leading space
+ * goes, special tokens that take in white space, ids that end a generation. The keys are tokenizer_json.h's. */
+#include "engine/tokenizer/tokenizer_internal.h"
+
+#include "engine/tokenizer/unicode_table.h"
+
+#include <inttypes.h>
+
+/* The array `key` of ids, or NULL. */
+static enum err read_ids(const struct tokenizer *t, const struct gguf *g, const char *key, const struct gguf_kv **out,
+                         struct err_info *info)
+{
+    *out = NULL;
+    if (gguf_find(g, key) == NULL) {
+        return ERR_OK;
+    }
+    TRY(gguf_get_array(g, key, GGUF_U32, out, info));
+    for (uint64_t i = 0; i < (*out)->n; i++) {
+        int64_t id = gguf_elem_i64(*out, i);
+        if (id >= t->n_vocab) {
+            return err_set(info, ERR_BAD_SPECIAL_TOKEN, key,
+                           "%s[%" PRIu64 "]: expected an id of 0 to %d, found %" PRId64, key, i, t->n_vocab - 1, id);
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err read_strips(struct tokenizer *t, const struct gguf *g, struct err_info *info)
+{
+    static const char *const keys[] = {"infcgi.tokenizer.lstrip_ids", "infcgi.tokenizer.rstrip_ids"};
+    for (size_t k = 0; k < ARRAY_LEN(keys); k++) {
+        const struct gguf_kv *kv;
+        TRY(read_ids(t, g, keys[k], &kv, info));
+        if (kv != NULL && t->strips == NULL) {
+            t->strips = mem_zalloc((size_t)t->n_vocab, MEM_MODEL);
+            if (t->strips == NULL) {
+                return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
+            }
+        }
+        for (uint64_t i = 0; kv != NULL && i < kv->n; i++) {
+            t->strips[gguf_elem_i64(kv, i)] |= (unsigned char)(k == 0 ? TOKEN_STRIPS_LEFT : TOKEN_STRIPS_RIGHT);
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err read_space_prefix(struct tokenizer *t, const struct gguf *g, struct err_info *info)
+{
+    static const char key[] = "infcgi.tokenizer.space_prefix";
+    struct gguf_str s;
+    TRY(gguf_get_str_or_null(g, key, &s, info));
+    bool is_first = s.len == 5 && memcmp(s.data, "first", 5) == 0;
+    if (s.data != NULL && !is_first && !(s.len == 7 && memcmp(s.data, "missing", 7) == 0)) {
+        return err_set(info, ERR_BAD_VOCAB, key, "%s: expected first or missing, found '%.*s'", key,
+                       (int)MIN_OF(s.len, (size_t)32), s.data);
+    }
+    enum space_prefix fallback = t->cuts_spaces ? SPACE_PREFIX_MISSING : SPACE_PREFIX_ALWAYS;
+    t->space_prefix = s.data == NULL ? fallback : is_first ? SPACE_PREFIX_FIRST : SPACE_PREFIX_MISSING;
+    return ERR_OK;
+}
+
+/* Rules as triples of ids, the first first. */
+static enum err read_merge_ids(struct tokenizer *t, const struct gguf *g, struct err_info *info)
+{
+    static const char key[] = "infcgi.tokenizer.merge_ids";
+    const struct gguf_kv *kv;
+    TRY(read_ids(t, g, key, &kv, info));
+    if (kv == NULL || t->method != METHOD_MERGES || !t->is_spm || t->merges_by_rank) {
+        return ERR_OK;
+    }
+    if (kv->n % 3 != 0 || kv->n / 3 > TOKENIZER_MAX_MERGES) {
+        return err_set(info, ERR_BAD_MERGE, key, "%s: expected triples, at most %d, found %" PRIu64 " ids", key,
+                       TOKENIZER_MAX_MERGES, kv->n);
+    }
+    if (tokenizer_reserve_merges(t, kv->n / 3) != ERR_OK) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
+    }
+    t->merges_by_rank = true;
+    for (uint64_t i = 0; i < kv->n / 3; i++) {
+        int32_t left = (int32_t)gguf_elem_i64(kv, 3 * i), right = (int32_t)gguf_elem_i64(kv, 3 * i + 1);
+        int32_t result = (int32_t)gguf_elem_i64(kv, 3 * i + 2);
+        if (t->text[left].len + t->text[right].len != t->text[result].len || !tokenizer_is_text(t, result)) {
+            return err_set(info, ERR_BAD_MERGE, key,
+                           "%s[%" PRIu64 "]: expected two tokens whose union is a token of text", key, 3 * i);
+        }
+        uint64_t hash = tokenizer_pair_hash(left, right), bit;
+        *tokenizer_merge_bit(t, hash, &bit) |= bit;
+        struct merge *slot = tokenizer_merge_slot(t, left, right, hash);
+        if (slot->left < 0) { /* of duplicates the first rank counts */
+            *slot = (struct merge){.left = left, .right = right, .key = (uint32_t)i, .result = result};
+        }
+    }
+    return ERR_OK;
+}
+
+enum err tokenizer_rules_read(struct tokenizer *t, const struct gguf *g, struct err_info *info)
+{
+    const struct gguf_kv *ends;
+    TRY(read_ids(t, g, "infcgi.tokenizer.eog_ids", &ends, info));
+    for (uint64_t i = 0; ends != NULL && i < ends->n; i++) {
+        t->is_eog[gguf_elem_i64(ends, i)] = 1;
+    }
+    TRY(gguf_get_bool_or(g, "infcgi.tokenizer.cuts_spaces", t->cuts_spaces, &t->cuts_spaces, info));
+    TRY(read_space_prefix(t, g, info));
+    TRY(read_strips(t, g, info));
+    return read_merge_ids(t, g, info);
+}
+
+bool tokenizer_rules_wants_space(const struct tokenizer *t, const char *s, size_t n, bool is_first)
+{
+    if (t->space_prefix == SPACE_PREFIX_ALWAYS) {
+        return true;
+    }
+    bool has_space = s[0] == ' ' || (n >= 3 && memcmp(s, "\xE2\x96\x81", 3) == 0);
+    return !has_space && (is_first || t->space_prefix == SPACE_PREFIX_MISSING);
+}
+
+/* White space at the start of s[0..n), bytes. */
+static size_t spaces_at_start(const char *s, size_t n)
+{
+    size_t at = 0;
+    for (size_t len; at < n; at += len) {
+        uint32_t cp;
+        len = tokenizer_chr(s + at, n - at, &cp);
+        if (unicode_class_of(cp) != UNICODE_SPACE) {
+            break;
+        }
+    }
+    return at;
+}
+
+/* The same at the end. */
+static size_t spaces_at_end(const char *s, size_t n)
+{
+    size_t end = n;
+    while (end > 0) {
+        size_t from = end - 1;
+        uint32_t cp;
+        while (from > 0 && end - from < 4 && ((unsigned char)s[from] & 0xC0) == 0x80) {
+            from--;
+        }
+        size_t len = tokenizer_chr(s + from, end - from, &cp);
+        if (len != end - from || unicode_class_of(cp) != UNICODE_SPACE) {
+            break;
+        }
+        end = from;
+    }
+    return n - end;
+}
+
+const char *tokenizer_rules_strip(const struct tokenizer *t, const char *s, size_t *n, int32_t before, int32_t behind)
+{
+    if (t->strips == NULL) {
+        return s;
+    }
+    if (before >= 0 && (t->strips[before] & TOKEN_STRIPS_RIGHT) != 0) {
+        size_t taken = spaces_at_start(s, *n);
+        s += taken;
+        *n -= taken;
+    }
+    if (behind >= 0 && (t->strips[behind] & TOKEN_STRIPS_LEFT) != 0) {
+        *n -= spaces_at_end(s, *n);
+    }
+    return s;
+}
