@@ -216,7 +216,8 @@ enum err io_writer_open(struct io_writer *w, const char *path, unsigned mode, st
                        IO_MAX_PATH_BYTES - 4);
     }
     memcpy(w->path, path, n + 1);
-    snprintf(w->tmp, sizeof w->tmp, "%s.tmp", w->path);
+    memcpy(w->tmp, path, n);
+    memcpy(w->tmp + n, ".tmp", sizeof ".tmp");
     return open_for_writing(w->tmp, mode, &w->fd, info);
 }
 
