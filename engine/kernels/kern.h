@@ -166,7 +166,7 @@ struct kern_table {
 
     /* out = act(gate) * up, CLAMPED as told there; out may be gate. A NaN in gives NaN. Bound: 2e-6 * |act(gate) * up|
      * + 2e-36 * |up| + 1e-44; GELU_TANH, whose exponent u = 1.6 (x + 0.045 x^3) is rounded to f32, 5e-7 * (4 + min(|u|,
-     * 88)) for 2e-6. */
+     * 88)) for 2e-6; CLAMPED, whose u = 1.702 x is, 1.2e-7 * min(|u|, 104) more. */
     void (*glu)(enum kern_act act, const float *gate, const float *up, size_t n, float *out);
 
     /* Rotates the first n_rot components of one head vector x, of any alignment, in place, by cos[n_rot/2],

@@ -110,6 +110,7 @@ static double activation(enum kern_act act, double x, double *bound)
 {
     double u = 2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
     *bound = act == KERN_ACT_GELU_TANH ? 5e-7 * (4 + fmin(fabs(u), 88)) : 2e-6;
+    *bound += act == KERN_ACT_CLAMPED ? 1.2e-7 * fmin(fabs(1.702 * x), 104) : 0;
     switch (act) {
     case KERN_ACT_SILU:
         return x / (1 + exp(-x));
