@@ -219,13 +219,14 @@ static void check_threads(struct subject *s, const struct prompt *p, int i)
  * s->logits or s->states. A bidirectional model takes it in one piece, beside others. */
 static void check_bits(struct subject *s, const struct prompt *p)
 {
-    static const int chunks[] = {1, 5, 16, 31, 48};
+    static const int chunks[] = {16, 1, 5, 31, 48};
+    size_t n_chunks = s->n_threads == 1 ? ARRAY_LEN(chunks) : 1; /* the same bits with two is check_threads' */
     size_t row_bytes;
     const void *now = given(s, &row_bytes);
     char *whole = malloc((size_t)p->n * row_bytes);
     memcpy(whole, now, (size_t)p->n * row_bytes);
     int differing = 0;
-    for (size_t c = 0; c < ARRAY_LEN(chunks); c++) {
+    for (size_t c = 0; c < n_chunks; c++) {
         int chunk = s->plan->is_bidirectional ? p->n : chunks[c];
         for (int from = 0; from < p->n; from += chunk) {
             int to = MIN_OF(from + chunk, p->n);
