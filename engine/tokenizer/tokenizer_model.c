@@ -22,7 +22,13 @@ static const struct {
 static enum err read_name(const struct gguf *g, struct tokenizer *t, struct err_info *info)
 {
     struct gguf_str model;
-    TRY(gguf_get_str(g, "tokenizer.ggml.model", &model, info));
+    TRY(gguf_get_str_or_null(g, "tokenizer.ggml.model", &model, info));
+    if (model.data == NULL) {
+        return err_set(
+            info, ERR_BAD_HPARAM, "tokenizer.ggml.model",
+            "no vocabulary: expected tokenizer.ggml.model in a GGUF file, tokenizer.json or tokenizer.model in "
+            "a SafeTensors folder; found none");
+    }
     char known[128] = "";
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
         if (is_text(model, models[i].name)) {

@@ -78,7 +78,17 @@ static int set_threads(const char *value, struct options *o)
 static int set_type(const char *value, struct options *o)
 {
     o->convert.type = convert_type_find(value);
-    return o->convert.type != NULL ? CMD_OK : usage_error("--type: no such type", value);
+    if (o->convert.type != NULL) {
+        return CMD_OK;
+    }
+    fputs("error: convert: --type: expected one of ", stderr);
+    for (int i = 0; convert_type_at(i) != NULL; i++) {
+        fprintf(stderr, "%s%s", i == 0 ? "" : ", ", convert_type_at(i)->name);
+    }
+    fputs("; found '", stderr);
+    escape_print(stderr, value, strlen(value));
+    fputs("'\n", stderr);
+    return CMD_USAGE;
 }
 
 static int set_path(const char *value, struct options *o)

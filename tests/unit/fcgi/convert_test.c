@@ -738,8 +738,8 @@ START_TEST(wrong_usage_is_named)
     } rows[] = {{{NULL}, "expected a source and a target"},
                 {{"a", NULL}, "expected a source and a target"},
                 {{"a", "b", "c", NULL}, "third 'c'"},
-                {{"a", "b", "--type", "q3", NULL}, "no such type 'q3'"},
-                {{"a", "b", "--type", NULL}, "no such type ''"},
+                {{"a", "b", "--type", "q3", NULL}, "expected one of copy, f32, f16, bf16, q8_0"},
+                {{"a", "b", "--type", NULL}, "found ''"},
                 {{"a", "b", "--threads", "0", NULL}, "integer of 1 to 256, found '0'"},
                 {{"a", "b", "--imatrix", "m", NULL}, "expected a --type"},
                 {{"a", "b", "--fast", NULL}, "unknown option '--fast'"}};

@@ -190,7 +190,7 @@ static const struct row {
 } rows[] = {
     {"a good BPE vocabulary", false, nothing, ERR_OK, ""},
     {"a good SPM vocabulary", true, nothing, ERR_OK, ""},
-    {"no model name", false, no_model, ERR_BAD_HPARAM, "tokenizer.ggml.model"},
+    {"no model name", false, no_model, ERR_BAD_HPARAM, "tokenizer.json"},
     {"another model", false, other_model, ERR_UNSUPPORTED_TOKENIZER,
      "found 'rwkv', expected one of gpt2, llama, gemma4, t5, bert"},
     {"a good unigram vocabulary", true, unigram, ERR_OK, ""},
