@@ -180,7 +180,7 @@ static enum err plan_drafts(const struct engine_config *cfg, struct sched_config
         return err_set(info, ERR_CONFIG, "draft-max", "draft-max: expected 0 to %d, found %d", DRAFT_MAX,
                        cfg->draft_max);
     }
-    sc->draft_max = is_off ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
+    sc->draft_max = is_off || sc->is_recurrent ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
     return ERR_OK;
 }
 
@@ -222,6 +222,7 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     sc->n_pages = (int32_t)((kv_tokens + BACKEND_PAGE_TOKENS - 1) / BACKEND_PAGE_TOKENS);
     sc->n_embd = e->plan->has_states ? (int32_t)e->plan->n_embd : 0;
     sc->is_bidirectional = is_encoder;
+    sc->is_recurrent = e->plan->recurrent_floats != 0;
     int32_t affordable = (int32_t)(LOGITS_BYTES / (sizeof(float) * e->plan->n_vocab));
     sc->max_logits = MIN_OF(sc->max_seqs + EXTRA_LOGITS, MAX_OF(affordable, DRAFT_MAX + 1));
     sc->max_logits = MAX_OF(sc->max_logits, sc->max_seqs);
@@ -244,12 +245,13 @@ static enum err check_memory_limit(const struct engine *e, const struct engine_c
                                    const struct backend_config *bc, const struct sched_config *sc,
                                    struct err_info *info)
 {
-    int d = (int)e->plan->head_dim, latent_dim = (int)e->plan->latent_dim;
-    struct kv_layout layout = kv_layout_for(bc->k_type, bc->v_type, d, latent_dim);
-    uint64_t kv = (uint64_t)layout.bytes * e->plan->n_kv_heads * e->plan->n_layers;
+    uint64_t kv = backend_kv_page_bytes(e->plan, bc->k_type, bc->v_type);
     uint64_t logits = e->plan->has_logits ? (uint64_t)sc->max_logits * e->plan->n_vocab * sizeof(float) : 0,
              need = e->info.file_bytes;
-    bool fits = ck_mul(kv, (uint64_t)sc->n_pages, &kv) && ck_add(need, kv, &need) && ck_add(need, logits, &need);
+    uint64_t recurrent;
+    bool fits = ck_mul(e->plan->recurrent_floats * sizeof(float), (uint64_t)sc->max_seqs, &recurrent) &&
+                ck_mul(kv, (uint64_t)sc->n_pages, &kv) && ck_add(need, recurrent, &need) && ck_add(need, kv, &need) &&
+                ck_add(need, logits, &need);
     if (cfg->memory_limit_bytes == 0 || (fits && need <= cfg->memory_limit_bytes)) {
         return ERR_OK;
     }
@@ -289,6 +291,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
                                 .pin = cfg->pin,
                                 .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
                                 .n_pages = sc->n_pages,
+                                .n_slots = e->plan->recurrent_floats != 0 ? sc->max_seqs : 0,
                                 .max_rows = sc->max_rows,
                                 .max_logits = sc->max_logits,
                                 .pack_cache = cfg->pack_cache,
@@ -313,7 +316,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     e->info.pack_cache = pack_state_names[bi.pack_state];
     e->info.pack_note = bi.pack_note;
     e->info.weight_bytes = bi.weight_bytes;
-    e->info.kv_bytes = bi.kv_bytes;
+    e->info.kv_bytes = bi.kv_bytes + bi.recurrent_bytes;
     e->info.cache_type_k = bi.k_type;
     e->info.cache_type_v = bi.v_type;
     e->info.n_threads = bc.n_threads;
@@ -421,7 +424,7 @@ static enum err measure(struct engine *e, const struct engine_config *cfg, struc
     e->backend->info(e->model, &bi);
     *out = (struct engine_memory){.kernels = bi.kernels,
                                   .weight_bytes = bi.weight_bytes,
-                                  .kv_bytes = bi.kv_bytes,
+                                  .kv_bytes = bi.kv_bytes + bi.recurrent_bytes,
                                   .kv_tokens = (uint64_t)sc.n_pages * BACKEND_PAGE_TOKENS,
                                   .activation_bytes = bi.scratch_bytes,
                                   .n_ctx = e->info.n_ctx,

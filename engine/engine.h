@@ -76,7 +76,7 @@ struct engine_model_info {
     uint64_t n_params;
     uint64_t file_bytes;
     uint64_t weight_bytes; /* packed */
-    uint64_t kv_bytes;     /* the pool */
+    uint64_t kv_bytes;     /* the pool, and recurrent states */
     uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
     const char *pooling;             /* "mean", "cls", "last"; NULL = not known: no embeddings */
     bool generates;                  /* false: an encoder, which gives embeddings alone */
@@ -100,7 +100,7 @@ MUST_CHECK enum err engine_check(const char *path, struct err_info *info);
 struct engine_memory {
     const char *kernels;   /* "avx512"; static */
     uint64_t weight_bytes; /* packed */
-    uint64_t kv_bytes;     /* the pool, of kv_tokens */
+    uint64_t kv_bytes;     /* the pool, of kv_tokens, and recurrent states */
     uint64_t kv_tokens;
     uint64_t activation_bytes;
     uint32_t n_ctx;

@@ -40,6 +40,7 @@ struct backend_config {
     bool high_precision;
     bool pin;           /* each thread stays on a CPU of its own (pool_pin); the thread that calls forward too */
     int32_t n_pages;    /* KV pages; page ids are 0 .. n_pages-1 */
+    int32_t n_slots;    /* recurrent states; slot ids are 0 .. n_slots-1; 0 where the plan has none */
     int32_t max_rows;   /* T of the largest batch */
     int32_t max_logits; /* S of the largest batch */
     enum kv_type k_type, v_type; /* of the KV cache; ref keeps f32 whatever they are */
@@ -74,13 +75,17 @@ struct backend_batch {
     const int32_t *seq;    /* [n_rows] index into page_tables, ascending */
     int32_t n_seqs;
     const int32_t *const *page_tables; /* [n_seqs] page of position p = table[p / BACKEND_PAGE_TOKENS] */
-    int32_t n_logits;                  /* S, may be 0; 0 when the plan has no logits */
-    const int32_t *logit_rows;         /* [n_logits] ascending row indexes */
-    float *logits;                     /* out [n_logits][V] */
-    struct backend_row_stats *stats;   /* out [n_logits] */
-    int32_t n_states;                  /* E, may be 0; 0 when the plan has no states */
-    const int32_t *state_rows;         /* [n_states] ascending row indexes */
-    float *states;                     /* out [n_states][D] */
+    /* [n_seqs] where the recurrent state of each is, no two in one; NULL = sequence i has slot i. Unread when the plan
+     * has none. A sequence whose rows begin at position 0 begins anew, whatever its slot holds; else the slot must hold
+     * the state behind the row before, as its last batch left it: with recurrent state, no position comes twice. */
+    const int32_t *slots;
+    int32_t n_logits;                /* S, may be 0; 0 when the plan has no logits */
+    const int32_t *logit_rows;       /* [n_logits] ascending row indexes */
+    float *logits;                   /* out [n_logits][V] */
+    struct backend_row_stats *stats; /* out [n_logits] */
+    int32_t n_states;                /* E, may be 0; 0 when the plan has no states */
+    const int32_t *state_rows;       /* [n_states] ascending row indexes */
+    float *states;                   /* out [n_states][D] */
 };
 
 struct backend_model; /* a plan made ready by one back end */
@@ -91,6 +96,7 @@ struct backend_info {
     const char *k_type, *v_type; /* of the KV cache: "i16" */
     size_t weight_bytes;         /* packed */
     size_t kv_bytes;             /* the whole pool */
+    size_t recurrent_bytes;      /* all slots */
     size_t kv_page_bytes;        /* one page, all layers */
     size_t scratch_bytes;
     float *logits; /* OPTIONAL [max_logits][V]: a place for backend_batch.logits that costs no memory of its own, as
@@ -114,6 +120,9 @@ struct backend {
 
 extern const struct backend backend_ref; /* scalar, double accumulators, f32 KV: the truth */
 extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, KV of any kv_type */
+
+/* What a KV page of all layers takes with such types of keys and values; what `ref` takes is more. */
+uint64_t backend_kv_page_bytes(const struct plan *plan, enum kv_type k_type, enum kv_type v_type);
 
 /* By name, or NULL; i-th of the table, or NULL beyond the last. */
 const struct backend *backend_find(const char *name);

@@ -67,7 +67,7 @@ static void leave_groups(const struct plan_moe *m, const double *score, bool *is
     }
 }
 
-void moe_route(const struct plan_moe *m, const float *logits, const float *bias, float *route)
+void moe_route(const struct plan_moe *m, const float *logits, const float *bias, const float *factors, float *route)
 {
     double score[PLAN_MAX_EXPERTS], picking[PLAN_MAX_EXPERTS], weights[PLAN_MAX_EXPERTS_USED], sum = 0;
     bool is_taken[PLAN_MAX_EXPERTS] = {false};
@@ -89,6 +89,7 @@ void moe_route(const struct plan_moe *m, const float *logits, const float *bias,
     }
     bool is_divided = m->norms_weights || m->gating == PLAN_SOFTMAX_PICKED;
     for (uint32_t i = 0; i < m->n_used; i++) {
-        route[i] = (float)(weights[i] / (is_divided ? sum + 1e-20 : 1.0) * (double)m->weights_scale);
+        double factor = factors != NULL ? (double)factors[(uint32_t)route[m->n_used + i]] : 1.0;
+        route[i] = (float)(weights[i] / (is_divided ? sum + 1e-20 : 1.0) * (double)m->weights_scale * factor);
     }
 }

@@ -5,8 +5,9 @@
 #include "engine/plan/plan.h"
 
 /* From the router's logits[E] to route[2k]: k weights in the order the experts were picked, best first, then their ids
- * as floats. `bias`, [E] or NULL, is added to the scores for the picking [DeepSeek-V3, 2.1.2]. NaNs are picked
- * last; with a softmax one makes every weight NaN. Ids are always valid and differ. */
-void moe_route(const struct plan_moe *m, const float *logits, const float *bias, float *route);
+ * as floats. `bias`, [E] or NULL, is added to the scores for the picking [DeepSeek-V3, 2.1.2]; `factors`, [E] or
+ * NULL, multiply the weights at last [Gemma 4]. NaNs are picked last; with a softmax one makes every weight NaN. Ids
+ * are always valid and differ. */
+void moe_route(const struct plan_moe *m, const float *logits, const float *bias, const float *factors, float *route);
 
 #endif

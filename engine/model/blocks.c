@@ -44,6 +44,35 @@ enum err blocks_get_f32(const struct blocks *b, const char *key, double min, dou
     return ERR_OK;
 }
 
+enum err blocks_get_layers(const struct blocks *b, const char *key, uint64_t min, uint64_t max, uint64_t fallback,
+                           uint32_t out[PLAN_MAX_LAYERS])
+{
+    char full[KEY_BYTES];
+    snprintf(full, sizeof full, "%s.%s", b->arch, key);
+    const struct gguf_kv *kv = gguf_find(b->g, full);
+    if (kv == NULL || kv->type != GGUF_ARRAY) {
+        TRY(blocks_get_u32(b, key, min, max, fallback, &out[0]));
+        for (uint32_t i = 1; i < b->h.n_layers; i++) {
+            out[i] = out[0];
+        }
+        return ERR_OK;
+    }
+    TRY(gguf_get_array(b->g, full, kv->elem_type == GGUF_U32 ? GGUF_U32 : GGUF_I32, &kv, b->info));
+    if (kv->n != b->h.n_layers) {
+        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %" PRIu64,
+                          full, b->h.n_layers, kv->n);
+    }
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        int64_t v = gguf_elem_i64(kv, i);
+        if (v < 0 || (uint64_t)v < min || (uint64_t)v > max) {
+            return err_set(b->info, ERR_BAD_HPARAM, full, "%s[%u]: expected %" PRIu64 " to %" PRIu64 ", found %" PRId64,
+                           full, i, min, max, v);
+        }
+        out[i] = (uint32_t)v;
+    }
+    return ERR_OK;
+}
+
 /* Whether rows see those behind them, and how their states become an embedding [llama.cpp b11434, include/llama.h:
  * LLAMA_POOLING_TYPE_]. */
 static enum err read_pooling(struct blocks *b)
@@ -65,6 +94,40 @@ static enum err read_pooling(struct blocks *b)
     return ERR_OK;
 }
 
+/* One number, or one for each layer: the same, or 0 where a layer has no attention. */
+static enum err read_kv_heads(struct blocks *b)
+{
+    struct blocks_hparams *h = &b->h;
+    uint32_t n[PLAN_MAX_LAYERS];
+    TRY(blocks_get_layers(b, "attention.head_count_kv", !b->may_skip_attention, h->n_heads, h->n_heads, n));
+    h->n_kv_heads = 0;
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        if (n[i] != 0 && h->n_kv_heads != 0 && n[i] != h->n_kv_heads) {
+            return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
+                           "%s.attention.head_count_kv[%u]: expected %u, as layers before have, found %u", b->arch, i,
+                           h->n_kv_heads, n[i]);
+        }
+        h->n_kv_heads = n[i] != 0 ? n[i] : h->n_kv_heads;
+    }
+    return h->n_kv_heads != 0
+               ? ERR_OK
+               : err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
+                         "%s.attention.head_count_kv: expected a layer with attention, found none", b->arch);
+}
+
+enum err blocks_skip_attention(struct blocks *b, const bool *skips)
+{
+    struct plan *p = b->plan;
+    p->kvs = arena_zalloc(&p->arena, p->n_layers * sizeof *p->kvs);
+    for (uint32_t i = 0; p->kvs != NULL && i < p->n_layers; i++) {
+        p->kvs[i] = (struct plan_kv){.n_kv_heads = p->n_kv_heads,
+                                     .head_dim = p->head_dim,
+                                     .latent_dim = p->latent_dim,
+                                     .layer = skips[i] ? PLAN_NONE : (int32_t)i};
+    }
+    return p->kvs != NULL ? ERR_OK : err_set(b->info, ERR_NOMEM, NULL, "out of memory for %u layers", p->n_layers);
+}
+
 /* Number and width of the heads. */
 static enum err read_heads(struct blocks *b)
 {
@@ -72,7 +135,10 @@ static enum err read_heads(struct blocks *b)
     if (b->is_latent) {
         return blocks_read_latent(b);
     }
-    TRY(blocks_get_u32(b, "attention.head_count_kv", 1, h->n_heads, h->n_heads, &h->n_kv_heads));
+    h->n_kv_heads = 1;
+    if (!b->reads_layers) {
+        TRY(read_kv_heads(b));
+    }
     if (h->n_heads % h->n_kv_heads != 0) {
         return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
                        "%s.attention.head_count_kv: expected a divisor of head_count %u, found %u", b->arch, h->n_heads,
@@ -105,7 +171,10 @@ enum err blocks_read_hparams(struct blocks *b)
     TRY(blocks_get_u32(b, "context_length", 1, UINT32_MAX / 2, UINT64_MAX, &h->n_ctx_train));
     TRY(blocks_get_u32(b, "expert_count", 0, PLAN_MAX_EXPERTS, 0, &b->plan->moe.n_experts));
     bool has_experts = b->plan->moe.n_experts != 0; /* then it may be that no layer is dense */
-    TRY(blocks_get_u32(b, "feed_forward_length", !has_experts, PLAN_MAX_WIDTH, has_experts ? 0 : UINT64_MAX, &h->n_ff));
+    if (!b->reads_layers) {
+        TRY(blocks_get_u32(b, "feed_forward_length", !has_experts, PLAN_MAX_WIDTH, has_experts ? 0 : UINT64_MAX,
+                           &h->n_ff));
+    }
     TRY(blocks_get_u32(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &h->n_heads));
     TRY(read_heads(b));
     if (h->n_rot % 2 != 0) {
@@ -125,7 +194,8 @@ enum err blocks_read_hparams(struct blocks *b)
                                      .residual_scale = 1,
                                      .logit_scale = 1,
                                      .local_freq_base = h->freq_base,
-                                     .ffn_norm = "blk.%d.ffn_norm.weight"};
+                                     .ffn_norm = "blk.%d.ffn_norm.weight",
+                                     .last_norm = "output_norm.weight"};
     struct plan *p = b->plan;
     p->n_vocab = h->n_vocab;
     p->n_embd = h->n_embd;

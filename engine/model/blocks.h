@@ -53,13 +53,20 @@ struct blocks_style {
     uint32_t window;       /* positions a local layer sees, itself included */
     float local_freq_base; /* RoPE theta of local layers */
     const char *ffn_norm;  /* name of the norm in front of the feed-forward block */
+    const char *last_norm; /* and of the one behind the last layer */
+    uint32_t conv_taps;    /* of short convolutions */
     struct blocks_moe moe; /* blocks_read_moe */
     bool is_local[PLAN_MAX_LAYERS];
     bool is_nope[PLAN_MAX_LAYERS]; /* no RoPE */
+    bool is_conv[PLAN_MAX_LAYERS]; /* a short convolution in place of attention */
 };
 
 /* A plan being built. */
 struct blocks {
+    /* The family reads KV heads and feed-forward widths layer by layer itself; set before blocks_read_hparams, which
+     * then leaves n_kv_heads 1 and n_ff 0. */
+    bool reads_layers;
+    bool may_skip_attention; /* a layer may have 0 KV heads; set before blocks_read_hparams */
     bool is_latent; /* attention over latents (blocks_latent.c); set by the builder, before hyper-parameters are read */
     const struct gguf *g;
     const char *arch; /* prefix of the hyper-parameter keys */
@@ -76,9 +83,10 @@ struct blocks {
     plan_buf_id q_latent, q_heads, v_heads;
     plan_weight_id latent_values; /* of the layer being built: the matrices that lead out of the latent space */
     plan_buf_id x, norm, q, k, v, att, ff, shared, router, route, last;
-    int32_t rope;       /* table of global layers */
-    int32_t local_rope; /* of local ones; PLAN_NONE where there are none */
-    int32_t no_rope;    /* of layers without RoPE; PLAN_NONE where there are none */
+    plan_buf_id conv, conv_gate; /* [D] each, of short convolutions */
+    int32_t rope;                /* table of global layers */
+    int32_t local_rope;          /* of local ones; PLAN_NONE where there are none */
+    int32_t no_rope;             /* of layers without RoPE; PLAN_NONE where there are none */
 };
 
 /* Reads "<arch>.<key>" as an integer in [min, max]. An absent key gives `fallback`; pass UINT64_MAX to require it.
@@ -88,6 +96,15 @@ MUST_CHECK enum err blocks_get_u32(const struct blocks *b, const char *key, uint
 /* The same for a finite float in [min, max]; fallback NAN requires it. */
 MUST_CHECK enum err blocks_get_f32(const struct blocks *b, const char *key, double min, double max, double fallback,
                                    float *out);
+
+/* One value a layer, in [min, max]: an array of so many integers, or one for all. Call after block_count is read. */
+MUST_CHECK enum err blocks_get_layers(const struct blocks *b, const char *key, uint64_t min, uint64_t max,
+                                      uint64_t fallback, uint32_t out[PLAN_MAX_LAYERS]);
+
+/* Layers [L] of which the plan has no attention and no place in the KV cache. Call after blocks_read_hparams.
+ * ERR_NOMEM.
+ */
+MUST_CHECK enum err blocks_skip_attention(struct blocks *b, const bool *skips);
 
 /* Reads the common hyper-parameters into b->h and the plan's dimensions, and makes b->style Llama's. n_ctx becomes the
  * context the model was trained for where that is less, or where it is 0. */
@@ -137,14 +154,25 @@ MUST_CHECK enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *a
 MUST_CHECK enum err blocks_add_expert_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_experts(struct blocks *b, int layer);
 
+/* Short convolutions (blocks_conv.c). read: which layers are such, those whose element of attention.head_count_kv is 0,
+ * and shortconv.l_cache. The others are blocks_build_decoder's. ERR_BAD_HPARAM. */
+MUST_CHECK enum err blocks_read_conv(struct blocks *b);
+MUST_CHECK enum err blocks_add_conv_bufs(struct blocks *b);
+MUST_CHECK enum err blocks_add_conv(struct blocks *b, int layer);
+
 /* The RoPE tables (blocks_rope.c): of global layers freq_base with the file's scaling, of local layers, where there are
  * any, local_freq_base. ERR_BAD_HPARAM for scaling types that are not known. */
 MUST_CHECK enum err blocks_add_ropes(struct blocks *b);
+/* One table of b->h.n_rot components. */
+MUST_CHECK enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_scaled, int32_t *id);
 
 /* The whole decoder as b->style says (blocks_decoder.c): embed; L times (norm, QKV + RoPE, attention, output +
  * residual, norm, gated feed-forward, down + residual); gather, norm, logits (tied to the embedding when there is no
  * output.weight). Biases are used where the file has them; Q, K and V may stand in one tensor (attn_qkv), gate and up
  * too (ffn_up, gate first). Call blocks_read_hparams before. */
 MUST_CHECK enum err blocks_build_decoder(struct blocks *b);
+
+/* Its end: states, and, of what is not bidirectional, gather, norm and logits. embd: for tied embeddings. */
+MUST_CHECK enum err blocks_add_end(struct blocks *b, plan_weight_id embd);
 
 #endif

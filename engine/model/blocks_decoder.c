@@ -177,7 +177,7 @@ static enum err add_states(struct blocks *b)
     struct plan_step states = plan_step_of(PLAN_STATES);
     states.src = b->x;
     states.eps = b->h.eps;
-    TRY(blocks_bind(b, "output_norm.weight", -1, 1, b->h.n_embd, false, &states.w[0]));
+    TRY(blocks_bind(b, b->style.last_norm, -1, 1, b->h.n_embd, false, &states.w[0]));
     return plan_add_step(b->plan, &states);
 }
 
@@ -188,7 +188,7 @@ static enum err add_head(struct blocks *b, plan_weight_id embd)
     gather.src = b->x;
     gather.dst = b->last;
     TRY(plan_add_step(b->plan, &gather));
-    TRY(add_norm(b, "output_norm.weight", -1, b->last, b->last));
+    TRY(add_norm(b, b->style.last_norm, -1, b->last, b->last));
     struct plan_step logits = plan_step_of(PLAN_MATMUL);
     logits.epilogue = PLAN_LOGITS;
     logits.scale = b->style.logit_scale;
@@ -199,6 +199,12 @@ static enum err add_head(struct blocks *b, plan_weight_id embd)
         logits.w[0] = embd; /* tied embeddings: one weight, packed once */
     }
     return plan_add_step(b->plan, &logits);
+}
+
+enum err blocks_add_end(struct blocks *b, plan_weight_id embd)
+{
+    TRY(add_states(b));
+    return b->plan->is_bidirectional ? ERR_OK : add_head(b, embd);
 }
 
 static enum err add_bufs(struct blocks *b)
@@ -216,6 +222,9 @@ static enum err add_bufs(struct blocks *b)
         TRY(blocks_add_latent_bufs(b));
     }
     TRY(plan_add_buf(b->plan, "att", h->n_heads * plan_value_dim(b->plan), &b->att));
+    if (b->style.conv_taps != 0) {
+        TRY(blocks_add_conv_bufs(b));
+    }
     if (b->plan->moe.n_experts != 0) {
         TRY(blocks_add_expert_bufs(b));
     }
@@ -240,10 +249,9 @@ enum err blocks_build_decoder(struct blocks *b)
     TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
     TRY(plan_add_step(b->plan, &embed));
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        TRY(add_attention(b, (int)i));
+        TRY((b->style.is_conv[i] ? blocks_add_conv : add_attention)(b, (int)i));
         bool is_dense = b->plan->moe.n_experts == 0 || i < h->n_dense_layers;
         TRY((is_dense ? add_feed_forward : blocks_add_experts)(b, (int)i));
     }
-    TRY(add_states(b));
-    return b->plan->is_bidirectional ? ERR_OK : add_head(b, embed.w[0]);
+    return blocks_add_end(b, embed.w[0]);
 }

@@ -149,7 +149,7 @@ static enum err apply_scaling(struct blocks *b, double base, float *inv_freq, fl
     return divide_by(b, "rope_freqs.weight", true, inv_freq, &found);
 }
 
-static enum err add_rope(struct blocks *b, float freq_base, bool is_scaled, int32_t *id)
+enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_scaled, int32_t *id)
 {
     uint32_t n = b->h.n_rot / 2;
     float *inv_freq = arena_alloc(&b->plan->arena, n * sizeof *inv_freq);
@@ -183,12 +183,12 @@ enum err blocks_add_ropes(struct blocks *b)
         has_nope |= s->is_nope[i];
     }
     b->local_rope = b->no_rope = PLAN_NONE;
-    TRY(add_rope(b, b->h.freq_base, true, &b->rope));
+    TRY(blocks_add_rope(b, b->h.freq_base, true, &b->rope));
     if (has_nope) {
         static const float none;
         TRY(plan_add_rope(b->plan, &(struct plan_rope){.mscale = 1.0f, .inv_freq = &none}, &b->no_rope));
     }
     bool is_same = s->local_is_scaled && s->local_freq_base == b->h.freq_base;
     b->local_rope = is_same ? b->rope : PLAN_NONE;
-    return has_local && !is_same ? add_rope(b, s->local_freq_base, s->local_is_scaled, &b->local_rope) : ERR_OK;
+    return has_local && !is_same ? blocks_add_rope(b, s->local_freq_base, s->local_is_scaled, &b->local_rope) : ERR_OK;
 }

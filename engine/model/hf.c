@@ -375,7 +375,7 @@ static enum err add_tensor(struct hf *h, const struct hf_name *n, const char *na
     }
     struct gguf_tensor out;
     TRY(convert(h, t, &out));
-    if (n->change == HF_AS_F32) {
+    if (n->change == HF_AS_F32 || n->change == HF_CONV) {
         uint64_t elements = out.bytes / (st_dtype_bits(t->dtype) / 8);
         float *data = arena_alloc(&h->b.arena, (size_t)elements * sizeof *data);
         if (data == NULL) {
@@ -387,6 +387,11 @@ static enum err add_tensor(struct hf *h, const struct hf_name *n, const char *na
         out.type = DTYPE_F32;
         out.data = data;
         out.bytes = elements * sizeof *data;
+    }
+    if (n->change == HF_CONV && out.n_dims == 3 && out.dims[1] == 1) {
+        out.n_dims = 2;
+        out.dims[1] = out.dims[2];
+        out.dims[2] = 1;
     }
     gguf_build_tensor(&h->b, name, &out);
     return ERR_OK;

@@ -56,6 +56,7 @@ enum hf_change {
     HF_PLUS_ONE, /* norms of Gemma: (1 + w) x */
     HF_FLAT,     /* a vector, though its shape is [1, n] */
     HF_AS_F32,   /* a matrix of biases, one row an expert */
+    HF_CONV,     /* taps of a convolution by channels, [n][1][k], as [n][k] in F32 */
     HF_UNPACKED, /* where it is quantised, F32 in memory, as a builder takes it apart by other than whole rows */
     HF_DROP,     /* not needed */
 };

@@ -3,6 +3,8 @@
  * GGUF do it. */
 #include "engine/model/hf_rope.h"
 
+#include "engine/plan/plan.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -167,13 +169,71 @@ static enum err add_longrope(struct hf *h, const struct rope *r)
     return add_factor_list(h, r, "short_factor", "rope_factors_short.weight");
 }
 
+/* Only the first part of a head's components turns, with frequencies of its whole width: converters to GGUF make the
+ * others stand still by factors [llama.cpp b11434, conversion/gemma.py]. */
+static enum err add_proportional(struct hf *h, const struct rope *r)
+{
+    double factor, part;
+    TRY(get_factor(h, r, "factor", 1, &factor));
+    TRY(hf_get_f64(h, r->params, "partial_rotary_factor", 0, 1, 1, &part));
+    float *out = add_factors(h, r, "rope_freqs.weight");
+    uint32_t n_turning = (uint32_t)(part * r->n_rot / 2);
+    for (uint32_t i = 0; out != NULL && i < r->n_rot / 2; i++) {
+        out[i] = i < n_turning ? (float)factor : 1e30f;
+    }
+    return ERR_OK;
+}
+
+/* Is the layer of that number, with zeros in front, one of full attention? */
+static bool is_global(const struct hf *h, const char *number)
+{
+    const json_t *types = json_read_get(h->config, "layer_types");
+    size_t layer = 0;
+    for (; *number >= '0' && *number <= '9' && layer < PLAN_MAX_LAYERS; number++) {
+        layer = layer * 10 + (size_t)(*number - '0');
+    }
+    const char *type = json_string_value(json_array_get(types, layer));
+    return types == NULL || (type != NULL && strcmp(type, "full_attention") == 0);
+}
+
+enum err hf_get_global(const struct hf *h, const char *name, const char *per_layer, uint32_t fallback, uint32_t *out)
+{
+    json_t *layers = json_object_get(h->config, "per_layer_config"), *layer;
+    const char *number;
+    if (json_is_object(layers)) { /* it names what differs from the plain value */
+        TRY(hf_get_u32(h, per_layer, 1, PLAN_MAX_WIDTH, fallback, &fallback));
+    }
+    json_object_foreach(layers, number, layer)
+    {
+        const json_t *v = json_read_get(layer, per_layer);
+        if (is_global(h, number) && json_is_integer(v) && json_integer_value(v) > 0 &&
+            json_integer_value(v) <= PLAN_MAX_WIDTH) {
+            fallback = (uint32_t)json_integer_value(v);
+            break;
+        }
+    }
+    return hf_get_u32(h, name, 1, PLAN_MAX_WIDTH, fallback, out);
+}
+
+static bool is_proportional(const json_t *params)
+{
+    const char *type = json_string_value(json_read_get(params, "rope_type"));
+    return type != NULL && strcmp(type, "proportional") == 0;
+}
+
 static enum err add_scaling(struct hf *h, const struct rope *r)
 {
     static const struct {
         const char *name;
         enum err (*add)(struct hf *h, const struct rope *r); /* NULL: nothing to add */
-    } types[] = {{"default", NULL},  {"linear", add_linear}, {"dynamic", add_dynamic},  {"llama3", add_llama3},
-                 {"yarn", add_yarn}, {"su", add_longrope},   {"longrope", add_longrope}};
+    } types[] = {{"default", NULL},
+                 {"linear", add_linear},
+                 {"dynamic", add_dynamic},
+                 {"llama3", add_llama3},
+                 {"proportional", add_proportional},
+                 {"yarn", add_yarn},
+                 {"su", add_longrope},
+                 {"longrope", add_longrope}};
     const json_t *type = json_read_get(r->params, "rope_type");
     type = type != NULL ? type : json_read_get(r->params, "type");
     const char *name = type == NULL ? "default" : json_string_value(type);
@@ -182,10 +242,10 @@ static enum err add_scaling(struct hf *h, const struct rope *r)
             return types[i].add == NULL ? ERR_OK : types[i].add(h, r);
         }
     }
-    return err_set(
-        h->info, ERR_BAD_CONFIG, "rope_type",
-        "config.json: rope_type: expected default, linear, dynamic, llama3, yarn, longrope or su, found '%.64s'",
-        name != NULL ? name : json_read_type_name(type));
+    return err_set(h->info, ERR_BAD_CONFIG, "rope_type",
+                   "config.json: rope_type: expected default, linear, dynamic, llama3, proportional, yarn, longrope or "
+                   "su, found '%.64s'",
+                   name != NULL ? name : json_read_type_name(type));
 }
 
 /* Components of a head that turn. */
@@ -196,6 +256,9 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
     TRY(hf_get_u32(h, "hidden_size", 1, UINT32_MAX, UINT64_MAX, &n_embd));
     TRY(hf_get_u32(h, "num_attention_heads", 1, UINT32_MAX, UINT64_MAX, &n_heads));
     TRY(hf_get_u32(h, "head_dim", 2, 1 << 16, n_embd / n_heads, &head_dim));
+    if (is_proportional(params)) { /* of global layers, which may have wider heads */
+        return hf_get_global(h, "global_head_dim", "head_dim", HF_GLOBAL_HEAD_DIM, out);
+    }
     TRY(hf_get_f64(h, h->config, "partial_rotary_factor", 0, 1, 1, &whole));
     TRY(hf_get_f64(h, params, "partial_rotary_factor", 0, 1, whole, &part));
     *out = (uint32_t)(head_dim * part);

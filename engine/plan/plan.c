@@ -117,8 +117,9 @@ struct plan_step plan_step_of(enum plan_op op)
 
 const char *plan_op_name(enum plan_op op)
 {
-    static const char *const names[PLAN_OP_COUNT] = {"embed", "norm",    "matmul", "heads",  "head matmul", "attention",
-                                                     "route", "experts", "gate",   "states", "gather"};
+    static const char *const names[PLAN_OP_COUNT] = {"embed",      "norm",  "matmul",  "heads", "head matmul",
+                                                     "attention",  "route", "experts", "gate",  "multiply",
+                                                     "short conv", "delta", "states",  "gather"};
     return names[op];
 }
 
@@ -189,12 +190,26 @@ static enum err check_heads(const struct check *c)
 {
     const struct plan *p = c->plan;
     const struct plan_step *s = c->step;
-    TRY(check_vector(c, s->q_norm, p->head_dim, true));
-    TRY(check_vector(c, s->k_norm, plan_value_dim(p), true));
-    if (s->rope < 0 || s->rope >= p->n_ropes || p->ropes[s->rope].first + p->ropes[s->rope].n_rot > p->head_dim ||
-        s->layer < 0 || (uint32_t)s->layer >= p->n_layers) {
-        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step lacks a RoPE table that fits, or a layer",
+    struct plan_kv kv = plan_kv_of(p, s->layer);
+    TRY(check_vector(c, s->q_norm, kv.head_dim, true));
+    TRY(check_vector(c, s->k_norm, plan_kv_value_dim(&kv), true));
+    if (s->rope < 0 || s->rope >= p->n_ropes || p->ropes[s->rope].first + p->ropes[s->rope].n_rot > kv.head_dim) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step lacks a RoPE table that fits",
                        plan_op_name(s->op));
+    }
+    return ERR_OK;
+}
+
+/* The step's layer is one with attention, and stores keys and values just when the cache has a place for them. */
+static enum err check_layer(const struct check *c, bool stores)
+{
+    const struct plan *p = c->plan;
+    int32_t layer = c->step->layer;
+    if (layer < 0 || (uint32_t)layer >= p->n_layers || plan_kv_of(p, layer).layer == PLAN_NONE ||
+        (c->step->op != PLAN_ATTENTION && stores != (plan_kv_of(p, layer).layer == layer))) {
+        return err_set(c->info, ERR_INTERNAL, NULL,
+                       "the plan's %s step lacks a layer, or stores what its layer does not keep",
+                       plan_op_name(c->step->op));
     }
     return ERR_OK;
 }
@@ -203,13 +218,17 @@ static enum err check_stored_heads(const struct check *c)
 {
     const struct plan *p = c->plan;
     const struct plan_step *s = c->step;
-    if (s->src != s->dst || (p->latent_dim != 0) != (s->values == PLAN_NONE)) {
+    TRY(check_layer(c, s->keys != PLAN_NONE));
+    struct plan_kv kv = plan_kv_of(p, s->layer);
+    if (s->src != s->dst || (kv.latent_dim != 0 || s->keys == PLAN_NONE) != (s->values == PLAN_NONE)) {
         return err_set(c->info, ERR_INTERNAL, NULL, "the plan's heads step does not work in place, or has no values");
     }
-    TRY(check_width(c, s->src, p->n_heads * p->head_dim));
-    TRY(check_width(c, s->keys, p->n_kv_heads * p->head_dim));
+    TRY(check_width(c, s->src, p->n_heads * kv.head_dim));
+    if (s->keys != PLAN_NONE) {
+        TRY(check_width(c, s->keys, kv.n_kv_heads * kv.head_dim));
+    }
     if (s->values != PLAN_NONE) {
-        TRY(check_width(c, s->values, p->n_kv_heads * p->head_dim));
+        TRY(check_width(c, s->values, kv.n_kv_heads * kv.head_dim));
     }
     return check_heads(c);
 }
@@ -232,12 +251,15 @@ static enum err check_qkv(const struct check *c)
 {
     const struct plan *p = c->plan;
     const struct plan_step *s = c->step;
-    if (p->latent_dim != 0) {
+    bool stores = s->w[1] != PLAN_NONE || s->w[2] != PLAN_NONE;
+    TRY(check_layer(c, stores));
+    struct plan_kv kv = plan_kv_of(p, s->layer);
+    if (kv.latent_dim != 0) {
         return err_set(c->info, ERR_INTERNAL, NULL, "the plan's matmul step stores values beside latent keys");
     }
     uint32_t in = buf_width(c, s->src);
-    uint32_t rows[3] = {p->n_heads * p->head_dim, p->n_kv_heads * p->head_dim, p->n_kv_heads * p->head_dim};
-    for (int i = 0; i < 3; i++) {
+    uint32_t rows[3] = {p->n_heads * kv.head_dim, kv.n_kv_heads * kv.head_dim, kv.n_kv_heads * kv.head_dim};
+    for (int i = 0; i < (stores ? 3 : 1); i++) {
         TRY(check_weight(c, s->w[i], rows[i], in, false));
         TRY(check_vector(c, s->bias[i], rows[i], true));
     }
@@ -272,6 +294,7 @@ static enum err check_moe(const struct check *c)
     if (s->op == PLAN_ROUTE) {
         TRY(check_width(c, s->src, m->n_experts));
         TRY(check_width(c, s->dst, 2 * m->n_used));
+        TRY(check_vector(c, s->w[1], m->n_experts, true));
         return check_vector(c, s->w[0], m->n_experts, true);
     }
     TRY(check_width(c, s->route, 2 * m->n_used));
@@ -306,12 +329,79 @@ static enum err check_norm(const struct check *c)
     }
     TRY(check_width(c, is_states ? s->src : s->dst, is_states ? c->plan->n_embd : width));
     TRY(check_vector(c, s->bias[0], width, true));
-    return check_vector(c, s->w[0], width, is_states);
+    uint32_t group = s->w[0] >= 0 && s->w[0] < c->plan->n_weights ? c->plan->weights[s->w[0]].n_in : 0;
+    bool is_grouped = group != 0 && width % group == 0 && !s->centers && !is_states;
+    return check_vector(c, s->w[0], is_grouped ? group : width, is_states);
+}
+
+static enum err check_multiply(const struct check *c)
+{
+    const struct plan_step *s = c->step;
+    uint32_t n = buf_width(c, s->dst), width = buf_width(c, s->src);
+    if (n == 0 || s->src == s->dst || s->map >= PLAN_MAP_COUNT ||
+        (s->src != PLAN_NONE && (width < n || s->first > width - n))) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's multiply step does not fit its buffers");
+    }
+    return ERR_OK;
+}
+
+static enum err check_attention(const struct check *c)
+{
+    const struct plan *p = c->plan;
+    const struct plan_step *s = c->step;
+    TRY(check_layer(c, false));
+    struct plan_kv kv = plan_kv_of(p, s->layer);
+    TRY(check_width(c, s->src, p->n_heads * kv.head_dim));
+    TRY(check_vector(c, s->w[0], p->n_heads, true));
+    return check_width(c, s->dst, p->n_heads * plan_kv_value_dim(&kv));
+}
+
+static enum err check_short_conv(const struct check *c)
+{
+    const struct plan_step *s = c->step;
+    uint32_t width = buf_width(c, s->src);
+    if (s->src == s->dst || width == 0 || s->map >= PLAN_MAP_COUNT || s->taps < 2 || s->taps > PLAN_MAX_TAPS) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step works in place, or on nothing",
+                       plan_op_name(s->op));
+    }
+    if (c->plan->is_bidirectional) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step looks back in a plan that looks ahead",
+                       plan_op_name(s->op));
+    }
+    TRY(check_width(c, s->dst, width));
+    TRY(check_vector(c, s->w[0], width * s->taps, false));
+    return check_vector(c, s->bias[0], width, true);
+}
+
+static enum err check_delta(const struct check *c)
+{
+    const struct plan_delta *d = &c->plan->delta;
+    const struct plan_step *s = c->step;
+    if (d->n_k_heads == 0 || d->n_v_heads == 0 || d->n_v_heads % d->n_k_heads != 0 || d->n_v_heads > PLAN_MAX_HEADS ||
+        d->key_dim == 0 || d->key_dim > PLAN_MAX_HEAD || d->value_dim == 0 || d->value_dim > PLAN_MAX_HEAD ||
+        c->plan->is_bidirectional || s->src == s->dst) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's delta step has no heads that fit, or works in place");
+    }
+    TRY(check_width(c, s->src, 2 * d->n_k_heads * d->key_dim + d->n_v_heads * d->value_dim));
+    TRY(check_width(c, s->dst, d->n_v_heads * d->value_dim));
+    TRY(check_width(c, s->keys, d->n_v_heads));
+    TRY(check_width(c, s->values, d->n_v_heads));
+    TRY(check_vector(c, s->w[0], d->n_v_heads, false));
+    TRY(check_vector(c, s->bias[0], d->n_v_heads, false));
+    return check_vector(c, s->w[1], d->value_dim, true);
+}
+
+/* Floats of recurrent state that a checked step keeps. */
+static uint64_t recurrent_floats(const struct plan *p, const struct plan_step *s)
+{
+    const struct plan_delta *d = &p->delta;
+    return s->op == PLAN_SHORT_CONV ? (uint64_t)(s->taps - 1) * p->bufs[s->src].width
+           : s->op == PLAN_DELTA    ? (uint64_t)d->n_v_heads * d->key_dim * d->value_dim
+                                    : 0;
 }
 
 static enum err check_step(const struct check *c)
 {
-    const struct plan *p = c->plan;
     const struct plan_step *s = c->step;
     switch (s->op) {
     case PLAN_EMBED:
@@ -326,14 +416,18 @@ static enum err check_step(const struct check *c)
     case PLAN_HEAD_MATMUL:
         return check_head_matmul(c);
     case PLAN_ATTENTION:
-        TRY(check_width(c, s->src, p->n_heads * p->head_dim));
-        TRY(check_vector(c, s->w[0], p->n_heads, true));
-        return check_width(c, s->dst, p->n_heads * plan_value_dim(p));
+        return check_attention(c);
     case PLAN_ROUTE:
     case PLAN_EXPERTS:
         return check_moe(c);
+    case PLAN_MULTIPLY:
+        return check_multiply(c);
     case PLAN_GATE:
         return check_vector(c, s->w[0], buf_width(c, s->src), false);
+    case PLAN_SHORT_CONV:
+        return check_short_conv(c);
+    case PLAN_DELTA:
+        return check_delta(c);
     case PLAN_GATHER:
         return check_width(c, s->dst, buf_width(c, s->src));
     case PLAN_OP_COUNT:
@@ -342,14 +436,40 @@ static enum err check_step(const struct check *c)
     return err_set(c->info, ERR_INTERNAL, NULL, "the plan holds an unknown step");
 }
 
+/* Heads of the layers that have their own, and whose cache they share. */
+static enum err check_kvs(const struct plan *p, struct err_info *info)
+{
+    for (int32_t i = 0; p->kvs != NULL && i < (int32_t)p->n_layers; i++) {
+        const struct plan_kv *kv = &p->kvs[i];
+        if (kv->layer == PLAN_NONE) {
+            continue;
+        }
+        const struct plan_kv *from = kv->layer >= 0 && kv->layer <= i ? &p->kvs[kv->layer] : NULL;
+        bool is_shared = from != NULL && from->layer == kv->layer && from->n_kv_heads == kv->n_kv_heads &&
+                         from->head_dim == kv->head_dim && from->latent_dim == kv->latent_dim;
+        bool fits = kv->n_kv_heads != 0 && p->n_heads % kv->n_kv_heads == 0 && kv->head_dim != 0 &&
+                    kv->head_dim <= p->head_dim && plan_kv_value_dim(kv) <= plan_value_dim(p) &&
+                    (kv->latent_dim == 0 || (kv->n_kv_heads == 1 && kv->latent_dim <= kv->head_dim));
+        if (!is_shared || !fits) {
+            return err_set(info, ERR_INTERNAL, NULL, "the plan's layer %d has heads that do not fit", (int)i);
+        }
+    }
+    return ERR_OK;
+}
+
 enum err plan_check(struct plan *p, struct err_info *info)
 {
+    TRY(check_kvs(p, info));
     if (p->latent_dim != 0 && (p->n_kv_heads != 1 || p->latent_dim > p->head_dim)) {
         return err_set(info, ERR_INTERNAL, NULL, "the plan's latent attention has more than one KV head");
     }
+    p->recurrent_floats = 0;
     for (int32_t i = 0; i < p->n_steps; i++) {
-        struct check c = {.plan = p, .step = &p->steps[i], .info = info};
+        struct plan_step *s = &p->steps[i];
+        struct check c = {.plan = p, .step = s, .info = info};
         TRY(check_step(&c));
+        s->recurrent = p->recurrent_floats;
+        p->recurrent_floats += recurrent_floats(p, s);
         p->has_states |= p->steps[i].op == PLAN_STATES;
         p->has_logits |= p->steps[i].op == PLAN_MATMUL && p->steps[i].epilogue == PLAN_LOGITS;
     }

@@ -63,12 +63,14 @@ enum { PLAN_NONE = -1 };
 enum plan_op {
     PLAN_EMBED, /* dst[T][n] = scale * rows of w[0] picked by token id, plus rows of w[1] picked by position (OPTIONAL),
                    plus row 0 of w[2] (OPTIONAL) */
-    PLAN_NORM,  /* dst = rmsnorm(src) * w[0]; or dst += that, when `adds`. With `centers`, which does not add, LayerNorm
-                   [Ba 2016]: of src less its mean, plus bias[0] (OPTIONAL) */
+    PLAN_NORM, /* dst = rmsnorm(src) * w[0]; or dst += that, when `adds`. A w[0] of fewer elements is that of each group
+                  of so many components, which is normed by itself. With `centers`, which does not add, LayerNorm
+                  [Ba 2016]: of src less its mean, plus bias[0] (OPTIONAL) */
     PLAN_MATMUL, /* what epilogue says, of src times w[0..] */
     PLAN_HEADS, /* norm heads (q_norm, k_norm) and RoPE, in place, of queries src = dst and of `keys`; keys and `values`
                    to the KV cache: the end of PLAN_QKV where Q, K and V are steps of their own. With a latent_dim
-                   there are no values, and k_norm is of the first latent_dim components of a key */
+                   there are no values, and k_norm is of the first latent_dim components of a key. Without keys, as
+                   without w[1] and w[2] in PLAN_QKV: of a layer that reads the keys and values of another */
     /* Head by head of src[T][H*a], to dst[T][H*b]: the first n components through a matrix of the head's own, then
        those behind them as they are: w[0] holds the H matrices [b - (a - n)][n] */
     PLAN_HEAD_MATMUL,
@@ -76,10 +78,23 @@ enum plan_op {
                        f32 [1][H], OPTIONAL: a score for each head that takes part in its softmax and has no value
                        (attention sinks) */
     PLAN_ROUTE,     /* dst[T][2k] = weights, then ids, of the k experts that plan.moe picks by the logits src[T][E], to
-                       which w[0], f32 [1][E], is added for the picking alone (OPTIONAL) */
+                       which w[0], f32 [1][E], is added for the picking alone (OPTIONAL); weights are then multiplied by
+                       their experts' elements of w[1], f32 [1][E] (OPTIONAL) */
     PLAN_EXPERTS,   /* dst[T][D] += scale * the sum over the experts of `route` of weight * (w[2] h + bias[2]) with
-                       h = act(w[0] src + bias[0]) * (w[1] src + bias[1]); w and bias hold all experts' rows in order */
+                       h = act(w[0] src + bias[0]) * (w[1] src + bias[1]); w and bias hold all experts' rows in order.
+                       When `stores`, dst is set to that */
     PLAN_GATE,      /* dst[T][n] *= sigmoid(src . w[0]), one factor a row */
+    PLAN_MULTIPLY,  /* dst[T][n] *= scale, and by map() of components first .. first + n - 1 of src (OPTIONAL) */
+    /* dst[T][n] = map(bias[0] + the sum over j < taps of w[0][n][j] * src[t - taps + 1 + j][n]), added in this order,
+       the bias (OPTIONAL) last; rows before position 0 are zeros. The recurrent state is the last taps - 1 rows of src.
+       [Poli 2023, "Hyena": short convolutions] */
+    PLAN_SHORT_CONV,
+    /* dst[T][Hv*dv] = the gated delta rule [Yang 2024, "Gated Delta Networks"] with plan.delta, for each value head,
+       row by row: S = exp(w[0] softplus(alpha + bias[0])) S; S += k (sigmoid(beta) (v - S^T k))^T; y = S^T q /
+       sqrt(dk); with w[1], f32 [1][dv] (OPTIONAL), the RMSNorm of y times it. src[T][2 Hk*dk + Hv*dv] holds q, k and v,
+       of which q and k are brought to length 1 first; beta and alpha are `keys` and `values` [T][Hv]; w[0] (negative)
+       and bias[0]: f32 [1][Hv]. The recurrent state is S [Hv][dk][dv]. */
+    PLAN_DELTA,
     PLAN_STATES, /* states[E][D] = what PLAN_NORM makes of the rows of src whose states are wanted; without w[0] those
                     rows as they are */
     PLAN_GATHER, /* dst[S][n] = the rows of src whose logits are wanted; every later step works on S rows */
@@ -92,10 +107,13 @@ enum plan_epilogue {
     PLAN_GLU,    /* dst = act(src w[0]^T + bias[0]) * (src w[1]^T + bias[1]) */
     PLAN_ACT,    /* dst = act(y + bias) */
     PLAN_QKV,    /* w[0..2] = Q, K, V: add biases, norm heads (q_norm, k_norm), RoPE; queries to dst, K and V to the KV
-                    cache */
+                   cache. w[2] may be w[1]: values are then what keys were before norm and RoPE */
     PLAN_LOGITS, /* logits = softcap(scale * y) */
     PLAN_EPILOGUE_COUNT
 };
+
+/* What becomes of the elements of a factor, or of a convolution. */
+enum plan_map { PLAN_MAP_NONE, PLAN_MAP_SIGMOID, PLAN_MAP_SILU, PLAN_MAP_COUNT };
 
 enum plan_act { PLAN_SILU, PLAN_GELU_TANH, PLAN_GELU, PLAN_RELU, PLAN_CLAMPED }; /* as enum kern_act */
 
@@ -131,22 +149,36 @@ struct plan_moe {
     float weights_scale;
 };
 
+/* Heads of PLAN_DELTA. */
+struct plan_delta {
+    uint32_t n_k_heads, n_v_heads; /* Hk, Hv: a multiple */
+    uint32_t key_dim, value_dim;   /* dk, dv; 0 = no such layers */
+    bool is_tiled;                 /* value head h reads key head h mod Hk; else h / (Hv / Hk) */
+};
+
 struct plan_step {
     enum plan_op op;
     enum plan_epilogue epilogue; /* PLAN_MATMUL only */
     int32_t layer;            /* KV layer for PLAN_QKV, PLAN_HEADS and PLAN_ATTENTION; for messages elsewhere, -1 = none
                                */
+    uint32_t taps;            /* PLAN_SHORT_CONV: 2 .. PLAN_MAX_TAPS */
+    enum plan_map map;        /* PLAN_MULTIPLY, PLAN_SHORT_CONV */
+    uint64_t recurrent;       /* first float of the step's state in that of a sequence; found by plan_check */
     plan_buf_id src;          /* PLAN_NONE for PLAN_EMBED */
+    uint32_t first;           /* PLAN_MULTIPLY */
     plan_buf_id dst;          /* PLAN_NONE for PLAN_LOGITS */
-    plan_buf_id keys, values; /* PLAN_HEADS */
+    plan_buf_id keys, values; /* PLAN_HEADS, PLAN_DELTA */
     plan_buf_id route;        /* PLAN_EXPERTS */
     plan_weight_id w[3];
     plan_weight_id bias[3];        /* f32 [1][n_out of w[i]] */
     enum plan_act act;             /* PLAN_GLU, PLAN_ACT, PLAN_EXPERTS */
-    float scale;                   /* PLAN_EMBED, PLAN_ATTENTION (of q.k), PLAN_ADD, PLAN_EXPERTS, PLAN_LOGITS */
+    float scale;                   /* PLAN_EMBED, PLAN_ATTENTION (of q.k), PLAN_ADD, PLAN_EXPERTS, PLAN_MULTIPLY,
+                                      PLAN_LOGITS */
     bool adds;                     /* PLAN_NORM: a norm behind a block, whose result joins the residual stream dst */
+    bool stores;                   /* PLAN_EXPERTS */
+    bool norms_values;             /* PLAN_QKV, PLAN_HEADS: each head of the values too, by a norm without a weight */
     bool centers;                  /* PLAN_NORM, PLAN_STATES: LayerNorm */
-    float eps;                     /* PLAN_NORM, PLAN_STATES; head norms of PLAN_QKV and PLAN_HEADS */
+    float eps;                     /* PLAN_NORM, PLAN_STATES, PLAN_DELTA; head norms of PLAN_QKV and PLAN_HEADS */
     float softcap;                 /* PLAN_ATTENTION, PLAN_LOGITS; 0 = none */
     int32_t window;                /* PLAN_ATTENTION: positions a row sees, itself included; 0 = all before it */
     plan_weight_id q_norm, k_norm; /* PLAN_QKV, PLAN_HEADS: f32 [1][d], or PLAN_NONE */
@@ -161,12 +193,22 @@ enum plan_pooling {
     PLAN_POOL_LAST, /* the last row's */
 };
 
+/* The attention of a layer: its heads, and whose keys and values it reads. */
+struct plan_kv {
+    uint32_t n_kv_heads; /* K */
+    uint32_t head_dim;   /* d */
+    uint32_t latent_dim; /* as in struct plan */
+    /* The layer in whose part of the cache they are: this one, which stores them, or one before it, of the same heads,
+     * which does; PLAN_NONE: there is no attention. */
+    int32_t layer;
+};
+
 struct plan_buf {
     const char *name;
     uint32_t width; /* floats in a row */
 };
 
-enum { PLAN_MAX_BUFS = 16, PLAN_MAX_ROPES = 8 };
+enum { PLAN_MAX_BUFS = 24, PLAN_MAX_ROPES = 8 };
 
 /* Largest values a plan may have; hyper-parameters beyond them are refused when the file is read. */
 enum {
@@ -177,19 +219,24 @@ enum {
     PLAN_MAX_VOCAB = 1 << 22,
     PLAN_MAX_EXPERTS = 1024,
     PLAN_MAX_EXPERTS_USED = 64,
+    PLAN_MAX_TAPS = 16,
 };
 
 struct plan {
-    struct arena arena;  /* owns everything the pointers below reach, but not weight data */
-    uint32_t n_vocab;    /* V */
-    uint32_t n_embd;     /* D */
-    uint32_t n_layers;   /* L */
-    uint32_t n_heads;    /* H */
-    uint32_t n_kv_heads; /* K */
-    uint32_t head_dim;   /* d */
+    struct arena arena;        /* owns everything the pointers below reach, but not weight data */
+    uint32_t n_vocab;          /* V */
+    uint32_t n_embd;           /* D */
+    uint32_t n_layers;         /* L */
+    uint64_t recurrent_floats; /* recurrent state of a sequence, all layers; 0 = none; found by plan_check */
+    uint32_t n_heads;          /* H */
+    uint32_t n_kv_heads;       /* K */
+    uint32_t head_dim;         /* d */
     /* 0, or: the value of a position is the first latent_dim components of its key, and only keys are stored, of one KV
      * head [DeepSeek-V2, 2.1: multi-head latent attention in its absorbed form]. */
     uint32_t latent_dim;
+    /* OPTIONAL [L]: each layer's own heads, in place of n_kv_heads, head_dim and latent_dim, which then are those of
+     * the widest; of the arena. Read through plan_kv_of. */
+    struct plan_kv *kvs;
     uint32_t n_ctx_train;
     /* A row sees all rows of its sequence, which must stand in one batch, from position 0 on. */
     bool is_bidirectional;
@@ -197,6 +244,7 @@ struct plan {
     bool has_states; /* there is a PLAN_STATES; found by plan_check */
     enum plan_pooling pooling;
     struct plan_moe moe;
+    struct plan_delta delta;
     struct plan_weight *weights;
     int32_t n_weights, cap_weights;
     struct plan_step *steps;
@@ -207,7 +255,26 @@ struct plan {
     int32_t n_ropes;
 };
 
-/* Width of a value. */
+/* The key head that a value head of PLAN_DELTA reads. */
+static inline uint32_t plan_delta_key_head(const struct plan_delta *d, uint32_t v_head)
+{
+    return d->is_tiled ? v_head % d->n_k_heads : v_head / (d->n_v_heads / d->n_k_heads);
+}
+
+/* The attention of a layer, 0 <= layer < L. */
+static inline struct plan_kv plan_kv_of(const struct plan *p, int32_t layer)
+{
+    return p->kvs != NULL
+               ? p->kvs[layer]
+               : (struct plan_kv){
+                     .n_kv_heads = p->n_kv_heads, .head_dim = p->head_dim, .latent_dim = p->latent_dim, .layer = layer};
+}
+
+/* Width of a value; of the widest, when layers differ. */
+static inline uint32_t plan_kv_value_dim(const struct plan_kv *kv)
+{
+    return kv->latent_dim != 0 ? kv->latent_dim : kv->head_dim;
+}
 static inline uint32_t plan_value_dim(const struct plan *p) { return p->latent_dim != 0 ? p->latent_dim : p->head_dim; }
 
 /* A new, empty plan / its end. */

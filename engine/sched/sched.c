@@ -53,7 +53,8 @@ static bool fill_pooling(struct sched *s, struct sched_seq *q, const struct sche
     if (r->pooling == PLAN_POOL_NONE) {
         return true;
     }
-    q->is_private = r->pooling != PLAN_POOL_LAST || s->cfg.is_bidirectional; /* kept pages hold no states */
+    q->is_private =
+        q->is_private || r->pooling != PLAN_POOL_LAST || s->cfg.is_bidirectional; /* kept pages hold no states */
     q->pooled = mem_zalloc_array((size_t)s->cfg.n_embd, sizeof *q->pooled, MEM_REQUEST);
     q->embedding = mem_zalloc_array((size_t)s->cfg.n_embd, sizeof *q->embedding, MEM_REQUEST);
     return q->pooled != NULL && q->embedding != NULL;
@@ -66,7 +67,9 @@ static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_re
     q->n_prompt = q->n_tokens = r->n_tokens;
     q->min_tokens = r->min_tokens;
     q->ignore_ends = r->ignore_ends;
-    q->prompt_logprobs = q->is_private = r->prompt_logprobs;
+    q->prompt_logprobs = r->prompt_logprobs;
+    q->is_private = r->prompt_logprobs || s->cfg.is_recurrent; /* pages alone are no prefix then */
+    q->slot = -1;
     q->deadline_ns = r->deadline_ns;
     q->salt = kv_cache_salt(s->kv, r->salt);
     q->sampling = r->sampling;
@@ -414,6 +417,11 @@ static bool allocate(struct sched *s)
     s->logit_rows = mem_zalloc_array(logits, sizeof *s->logit_rows, MEM_SCRATCH);
     s->tables = mem_zalloc_array(seqs, sizeof *s->tables, MEM_SCRATCH);
     s->batch_seqs = mem_zalloc_array(seqs, sizeof *s->batch_seqs, MEM_SCRATCH);
+    s->slots = mem_zalloc_array(seqs, sizeof *s->slots, MEM_SCRATCH);
+    s->free_slots = mem_zalloc_array(seqs, sizeof *s->free_slots, MEM_SCRATCH);
+    for (int32_t i = c->max_seqs - 1; i >= 0 && s->free_slots != NULL; i--) {
+        s->free_slots[s->n_free_slots++] = i;
+    }
     s->offers = mem_zalloc_array(seqs, sizeof *s->offers, MEM_SCRATCH);
     s->state_rows = mem_zalloc_array(rows, sizeof *s->state_rows, MEM_SCRATCH);
     size_t states = rows * (size_t)c->n_embd * sizeof *s->states; /* memory is only taken as it is written to */
@@ -422,9 +430,9 @@ static bool allocate(struct sched *s)
     s->row_stats = mem_zalloc_array(logits, sizeof *s->row_stats, MEM_SCRATCH);
     bool has_states = s->state_rows != NULL && (states == 0 || s->states != NULL);
     return has_states && s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL &&
-           s->tables != NULL && s->batch_seqs != NULL && s->offers != NULL && s->logits != NULL &&
-           s->row_stats != NULL && sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK &&
-           kv_cache_new(c->n_pages, &s->kv) == ERR_OK;
+           s->slots != NULL && s->free_slots != NULL && s->tables != NULL && s->batch_seqs != NULL &&
+           s->offers != NULL && s->logits != NULL && s->row_stats != NULL &&
+           sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK && kv_cache_new(c->n_pages, &s->kv) == ERR_OK;
 }
 
 enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info)
@@ -437,9 +445,9 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
                        "expected room for %d sequences in a batch of %d rows, and for %d tokens in %d KV pages",
                        cfg->max_seqs, cfg->max_rows, cfg->n_ctx, cfg->n_pages);
     }
-    if (cfg->draft_max < 0 || cfg->draft_max > DRAFT_MAX) {
-        return err_set(info, ERR_CONFIG, NULL, "expected drafts of 0 to %d tokens, found %d", DRAFT_MAX,
-                       cfg->draft_max);
+    if (cfg->draft_max < 0 || cfg->draft_max > (cfg->is_recurrent ? 0 : (int32_t)DRAFT_MAX)) {
+        return err_set(info, ERR_CONFIG, NULL, "expected drafts of 0 to %d tokens, found %d",
+                       cfg->is_recurrent ? 0 : (int)DRAFT_MAX, cfg->draft_max);
     }
     struct sched *s = mem_zalloc(sizeof *s, MEM_GENERAL);
     if (s == NULL) {
@@ -498,6 +506,8 @@ void sched_free(struct sched **sched)
     mem_free(s->tables);
     mem_free(s->batch_seqs);
     mem_free(s->offers);
+    mem_free(s->slots);
+    mem_free(s->free_slots);
     mem_free(s->row_stats);
     sampler_scratch_fini(&s->scratch);
     kv_cache_free(&s->kv);

@@ -31,6 +31,7 @@ struct sched_config {
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
     int32_t n_embd;               /* components of an embedding; 0 = the plan gives no states */
     bool is_bidirectional;        /* the plan is: prompts are computed in one piece; then max_rows >= n_ctx */
+    bool is_recurrent;            /* the plan keeps recurrent state: max_seqs slots, no shared pages; draft_max is 0 */
     float *logits;                /* OPTIONAL, borrowed [max_logits][n_vocab]: backend_info.logits */
     int32_t max_seqs;             /* sequences running at once */
     int32_t queue_max;            /* sequences waiting */

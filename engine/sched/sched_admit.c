@@ -5,8 +5,8 @@ _Static_assert((int)KV_PAGE_TOKENS == (int)BACKEND_PAGE_TOKENS, "pool and back e
 
 static int32_t pages_for(int32_t n_positions) { return (n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 
-/* Lets all pages go, the last first, so that a prefix outlives what hangs from it. Pages it was computing lose their
- * owner. */
+/* Lets the slot and all pages go, the last first, so that a prefix outlives what hangs from it. Pages it was computing
+ * lose their owner. */
 void sched_drop_pages(struct sched *s, struct sched_seq *q)
 {
     while (q->n_pages > 0) {
@@ -15,6 +15,10 @@ void sched_drop_pages(struct sched *s, struct sched_seq *q)
             kv_cache_set_owner(s->kv, page, KV_NO_OWNER);
         }
         kv_cache_drop(s->kv, page);
+    }
+    if (q->slot >= 0) {
+        s->free_slots[s->n_free_slots++] = q->slot;
+        q->slot = -1;
     }
     q->n_computed = 0;
 }
@@ -80,6 +84,7 @@ void sched_admit_all(struct sched *s)
         if (!has_room || !take_pages(s, q)) {
             return;
         }
+        q->slot = s->free_slots[--s->n_free_slots]; /* there are as many as may run */
         s->waiting = q->next;
         insert(&s->running, q);
         s->n_running++;

@@ -48,6 +48,7 @@ struct sched_seq {
 
     int32_t *pages; /* page table */
     int32_t n_pages;
+    int32_t slot;           /* of recurrent state, while it has pages; -1 = none */
     int32_t n_computed;     /* positions whose keys and values are in the cache */
     int32_t n_chunk;        /* rows in the current batch */
     int32_t n_draft;        /* of these the last, of tokens that are guessed */
@@ -89,12 +90,14 @@ struct sched {
     struct sched_seq *waiting; /* in order of number */
     struct sched_seq *running; /* in order of number */
     int32_t n_running;
+    int32_t *free_slots; /* [max_seqs] */
+    int32_t n_free_slots;
     double ns_per_row; /* moving average of prefill steps */
     struct draft_costs costs;
     atomic_ullong last_step_ns;
 
     /* The batch; arrays of max_rows, max_seqs or max_logits. */
-    int32_t *tokens, *pos, *seq, *logit_rows, *state_rows;
+    int32_t *tokens, *pos, *seq, *logit_rows, *state_rows, *slots;
     const int32_t **tables;
     struct sched_seq **batch_seqs;
     struct draft_offer *offers;

@@ -54,6 +54,7 @@ static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int3
     q->i_states = first_states;
     q->n_states = b->n_states - first_states;
     s->tables[b->n_seqs] = q->pages;
+    s->slots[b->n_seqs] = q->slot;
     s->batch_seqs[b->n_seqs++] = q;
 }
 
@@ -313,6 +314,7 @@ bool sched_step(struct sched *s)
                                   .seq = s->seq,
                                   .n_seqs = b.n_seqs,
                                   .page_tables = s->tables,
+                                  .slots = s->slots,
                                   .n_logits = b.n_logits,
                                   .logit_rows = s->logit_rows,
                                   .logits = s->logits,

@@ -142,14 +142,26 @@ static void count_weights(struct bench *b)
     }
 }
 
+/* Components of a layer's keys of a position. */
+static double kv_width(const struct plan *p, int32_t layer)
+{
+    struct plan_kv kv = plan_kv_of(p, layer);
+    return (double)kv.n_kv_heads * kv.head_dim;
+}
+
 /* Keys and values that one row at position `pos` reads. */
 static double kv_bytes(const struct bench *b, int pos)
 {
-    double row_bytes = (double)b->info.kv_page_bytes / BACKEND_PAGE_TOKENS / b->plan->n_layers, bytes = 0;
+    double stored = 0, bytes = 0;
+    for (int32_t i = 0; i < (int32_t)b->plan->n_layers; i++) {
+        stored += plan_kv_of(b->plan, i).layer == i ? kv_width(b->plan, i) : 0;
+    }
+    double component_bytes = (double)b->info.kv_page_bytes / BACKEND_PAGE_TOKENS / stored;
     for (int32_t i = 0; i < b->plan->n_steps; i++) {
         const struct plan_step *s = &b->plan->steps[i];
         if (s->op == PLAN_ATTENTION) {
-            bytes += row_bytes * (s->window > 0 ? MIN_OF(s->window, pos + 1) : pos + 1);
+            bytes +=
+                component_bytes * kv_width(b->plan, s->layer) * (s->window > 0 ? MIN_OF(s->window, pos + 1) : pos + 1);
         }
     }
     return bytes;
@@ -290,6 +302,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
     struct backend_config cfg = {.cpu = b->o.cpu,
                                  .n_threads = n_threads,
                                  .n_pages = b->seq_pages * b->max_seqs,
+                                 .n_slots = b->max_seqs,
                                  .max_rows = MAX_OF(n_batch, b->max_seqs),
                                  .max_logits = b->max_seqs,
                                  .k_type = b->k_type,

@@ -1,5 +1,6 @@
 #include "fcgi/cmd/inspect_summary.h"
 
+#include "engine/backend/backend.h"
 #include "engine/chat/chat_named.h"
 #include "engine/engine.h"
 #include "engine/kernels/kv_type.h"
@@ -230,7 +231,7 @@ static void print_cache_row(const struct subject *s)
             kv_layout_for((enum kv_type)type, (enum kv_type)type, (int)s->plan->head_dim, (int)s->plan->latent_dim);
         if ((int)l.k.type == type) { /* latents do not come in every type */
             printf("%s%s %" PRIu64, is_first ? "" : ", ", kv_type_name(type),
-                   (uint64_t)l.bytes * s->plan->n_kv_heads * s->plan->n_layers / KERN_PAGE_TOKENS);
+                   backend_kv_page_bytes(s->plan, (enum kv_type)type, (enum kv_type)type) / KERN_PAGE_TOKENS);
             is_first = false;
         }
     }

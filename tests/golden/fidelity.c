@@ -203,7 +203,8 @@ static bool run(const struct plan *plan, const struct reference *r, const struct
                                  .max_logits = s->chunk,
                                  .k_type = kv_type_find(s->k_type),
                                  .v_type = kv_type_find(s->v_type),
-                                 .n_pages = r->n / BACKEND_PAGE_TOKENS + 1};
+                                 .n_pages = r->n / BACKEND_PAGE_TOKENS + 1,
+                                 .n_slots = 1};
     enum err err = b->open(plan, &cfg, &m, &info);
     *out = (struct result){.kl = 0};
     if (err == ERR_OK) {

@@ -300,6 +300,7 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
                                  .high_precision = s->bound->high_precision,
                                  .n_threads = n_threads,
                                  .n_pages = N_PAGES,
+                                 .n_slots = 2,
                                  .max_rows = MAX_ROWS,
                                  .max_logits = MAX_ROWS};
     struct err_info info = {0};

@@ -254,7 +254,7 @@ def spread_out(model, gen):
             one = 0 if model.config.model_type in ("gemma2", "gemma3_text") else 1  # Gemma's norms multiply by 1 + w
             p.copy_(one + 0.2 * noise if "norm" in name else scale * noise)
         for name, b in model.named_buffers():
-            if "correction_bias" in name:  # of the picking of experts; rounded here, as parameters are later
+            if "correction_bias" in name or "expert_bias" in name:  # of the picking; rounded here, as parameters are later
                 b.copy_((0.2 * torch.randn(b.shape, generator=gen)).bfloat16())
 
 

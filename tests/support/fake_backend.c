@@ -188,6 +188,23 @@ static void compute_row(struct backend_model *m, const struct backend_batch *b, 
     b->stats[i_logits] = stats_of(logits);
 }
 
+/* Slots of a batch are distinct, and each holds what stands before its sequence's first row; then what its last left.
+ */
+static void check_slots(struct backend_model *m, const struct backend_batch *b)
+{
+    for (int32_t i = 0; m->n_slots != 0 && i < b->n_rows; i++) {
+        int32_t at = b->slots[b->seq[i]];
+        bool ok = at >= 0 && at < m->n_slots;
+        for (int32_t k = 0; k < b->n_seqs; k++) {
+            ok = ok && (k == b->seq[i] || b->slots[k] != at);
+        }
+        at = ok ? at : 0;
+        uint64_t before = b->pos[i] == 0 ? 1 : m->recurrent[at];
+        m->recurrent[at] = fold(before, b->tokens[i], b->pos[i]);
+        m->n_faults += !ok || m->recurrent[at] != slot(m, b->page_tables[b->seq[i]], b->pos[i])->hash;
+    }
+}
+
 static enum err forward(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
 {
     atomic_store(&m->n_last, b->n_rows);
@@ -211,6 +228,7 @@ static enum err forward(struct backend_model *m, const struct backend_batch *b, 
             err = err_set(info, ERR_INTERNAL, NULL, "told to fail");
         }
     }
+    check_slots(m, b);
     for (int32_t i = 0; err == ERR_OK && i < b->n_logits; i++) {
         compute_row(m, b, i);
     }

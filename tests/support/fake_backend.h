@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-enum { FAKE_VOCAB = 64, FAKE_EMBD = 8 };
+enum { FAKE_VOCAB = 64, FAKE_EMBD = 8, FAKE_MAX_SLOTS = 16 };
 
 struct fake_slot {
     int32_t token;
@@ -21,6 +21,8 @@ struct fake_slot {
 struct backend_model {
     struct fake_slot *slots; /* [n_pages][BACKEND_PAGE_TOKENS] */
     int32_t n_pages, max_rows, max_logits;
+    int32_t n_slots; /* knob: that many recurrent states, FAKE_MAX_SLOTS at most; 0 = the plan has none */
+    uint64_t recurrent[FAKE_MAX_SLOTS]; /* hash of the sequence up to the last row computed in the slot */
     atomic_long n_rows, n_steps,
         n_faults;          /* rows and batches run; rules of struct backend_batch broken, or pages wrong */
     atomic_int n_wide;     /* most sequences seen in one batch */

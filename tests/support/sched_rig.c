@@ -31,8 +31,12 @@ struct rig rig_open(struct rig_limits l)
                                .stall_ns = l.stall_ns,
                                .draft_max = l.draft_max,
                                .n_embd = FAKE_EMBD,
-                               .is_bidirectional = l.is_bidirectional};
+                               .is_bidirectional = l.is_bidirectional,
+                               .is_recurrent = l.is_recurrent};
     fake_backend_remember(l.n_remembered);
+    if (r.model != NULL && l.is_recurrent) {
+        r.model->n_slots = l.max_seqs;
+    }
     struct err_info info = {0};
     if (r.model == NULL || sched_new(&cfg, &r.sched, &info) != ERR_OK) {
         ck_abort_msg("no scheduler: %s", info.text);

@@ -19,6 +19,7 @@ struct rig_limits {
     int32_t draft_max, n_remembered; /* 0: no drafts; fake_backend_remember */
     uint64_t queue_max_tokens, stall_ns;
     bool is_bidirectional;
+    bool is_recurrent; /* FAKE_MAX_SLOTS sequences at most */
 };
 
 /* Fails the running test when it cannot be started. */

@@ -111,6 +111,31 @@ static size_t lay_out_scratch(struct backend_model *m)
     return at;
 }
 
+/* Gives each layer that stores keys and values its place in the cache. */
+static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
+{
+    uint64_t at = 0, pages = (uint64_t)m->cfg.n_pages;
+    m->kvs = mem_zalloc_array(m->plan->n_layers, sizeof *m->kvs, MEM_MODEL);
+    bool ok = m->kvs != NULL;
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers && ok; i++) {
+        struct plan_kv heads = plan_kv_of(m->plan, i);
+        struct cpu_kv *kv = &m->kvs[i];
+        if (heads.layer != i) {
+            *kv = heads.layer != PLAN_NONE ? m->kvs[heads.layer] : (struct cpu_kv){.heads = heads};
+            continue;
+        }
+        kv->heads = heads;
+        kv->layout = kv_layout_for(m->cfg.k_type, m->cfg.v_type, (int)heads.head_dim, (int)heads.latent_dim);
+        kv->at = (size_t)at;
+        uint64_t head, all;
+        ok = ck_mul(kv->layout.bytes, pages, &head) && ck_mul(head, heads.n_kv_heads, &all) && ck_add(at, all, &at);
+        kv->head_bytes = ok ? (size_t)head : 0;
+    }
+    m->kv_bytes = ok ? (size_t)at : 0;
+    m->kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages;
+    return ok ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for a KV cache of %d pages", m->cfg.n_pages);
+}
+
 static enum err allocate(struct backend_model *m, struct err_info *info)
 {
     const struct plan *p = m->plan;
@@ -120,17 +145,12 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     }
     m->n_chunks = (p->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
     m->scratch_bytes = lay_out_scratch(m);
-    m->kv_layout = kv_layout_for(m->cfg.k_type, m->cfg.v_type, (int)p->head_dim, (int)p->latent_dim);
-    uint64_t head, all;
-    bool ok = ck_mul(m->kv_layout.bytes, (uint64_t)m->cfg.n_pages, &head) &&
-              ck_mul(head, (uint64_t)p->n_layers * p->n_kv_heads, &all);
-    m->kv_head_bytes = ok ? (size_t)head : 0;
-    m->kv_bytes = ok ? (size_t)all : 0;
-    if (ok && m->cfg.measures) {
+    TRY(lay_out_kv(m, info));
+    if (m->cfg.measures) {
         return ERR_OK;
     }
     m->scratch_memory = mem_map(m->scratch_bytes, MEM_SCRATCH);
-    m->kv = ok ? mem_map(m->kv_bytes, MEM_KV) : NULL;
+    m->kv = mem_map(m->kv_bytes, MEM_KV);
     if (m->scratch_memory == NULL || m->kv == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of activations and %zu bytes of KV cache",
                        m->scratch_bytes, m->kv_bytes);
@@ -150,9 +170,11 @@ static void cpu_close(struct backend_model **model)
     mem_unmap(m->kv, m->kv_bytes, MEM_KV);
     mem_unmap(m->scratch_memory, m->scratch_bytes, MEM_SCRATCH);
     mem_free(m->scratch);
+    mem_free(m->kvs);
     mem_free(m->steps);
     mem_free(m->tasks);
     cpu_attention_free(m);
+    cpu_recurrent_free(m);
     mem_free(m);
     *model = NULL;
 }
@@ -200,6 +222,9 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
         err = cpu_attention_new(m, info);
     }
     if (err == ERR_OK) {
+        err = cpu_recurrent_new(m, info);
+    }
+    if (err == ERR_OK) {
         err = cpu_weights_pack(m, info);
     }
     if (err != ERR_OK) {
@@ -216,6 +241,9 @@ static enum err cpu_forward(struct backend_model *m, const struct backend_batch 
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned",
                        batch->n_rows, batch->n_logits);
     }
+    if (m->plan->recurrent_floats != 0 && batch->n_seqs > m->cfg.n_slots) {
+        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", batch->n_seqs);
+    }
     pool_pin_owner(m->pool);
     cpu_exec_run(m, batch);
     return ERR_OK;
@@ -223,13 +251,16 @@ static enum err cpu_forward(struct backend_model *m, const struct backend_batch 
 
 static void cpu_info(const struct backend_model *m, struct backend_info *out)
 {
+    const struct plan *p = m->plan; /* the types are the same in all layers */
+    struct kv_layout kv = kv_layout_for(m->cfg.k_type, m->cfg.v_type, (int)p->head_dim, (int)p->latent_dim);
     *out = (struct backend_info){
         .kernels = m->kern.isa,
-        .k_type = kv_type_name((int)m->kv_layout.k.type),
-        .v_type = m->kv_layout.is_latent ? "none" : kv_type_name((int)m->kv_layout.v.type),
+        .k_type = kv_type_name((int)kv.k.type),
+        .v_type = kv.is_latent ? "none" : kv_type_name((int)kv.v.type),
         .weight_bytes = m->packed_bytes,
         .kv_bytes = m->kv_bytes,
-        .kv_page_bytes = (size_t)m->kv_layout.bytes * m->plan->n_kv_heads * m->plan->n_layers,
+        .kv_page_bytes = m->kv_page_bytes,
+        .recurrent_bytes = m->recurrent_bytes,
         .scratch_bytes = m->scratch_bytes,
         .logits = m->logits,
         .pack_state = m->pack_state,

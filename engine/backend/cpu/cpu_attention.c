@@ -35,8 +35,8 @@ struct cpu_attention {
     struct cpu_block *blocks; /* [max_rows] of this batch */
     struct cpu_piece *pieces; /* [max_pieces] longest first, more or less */
     int32_t n_blocks, n_pieces, max_pieces;
-    uint32_t n_shares, share_heads; /* query heads are dealt in shares of so many, that have one KV head */
-    atomic_int *open;               /* [max_rows][n_shares] pieces of a block that are not finished */
+    uint32_t max_shares; /* of the layer that has most */
+    atomic_int *open;    /* [max_rows][max_shares] pieces of a block that are not finished */
     float *records;
     size_t max_record_floats;
 };
@@ -47,7 +47,25 @@ static int32_t longest(const struct backend_model *m)
     return (int32_t)((int64_t)m->cfg.n_pages * KERN_PAGE_TOKENS / KERN_SEGMENT_TOKENS) + 1;
 }
 
+/* Of the widest layer. */
 static size_t part_floats(const struct backend_model *m) { return kern_part_floats((int)plan_value_dim(m->plan)); }
+
+/* Query heads are dealt in shares of so many, that have one KV head. */
+static uint32_t share_heads(const struct plan *p, const struct plan_kv *kv)
+{
+    uint32_t n = p->n_heads / kv->n_kv_heads;
+    return kv->latent_dim != 0 && n % LATENT_HEADS == 0 ? (uint32_t)LATENT_HEADS : n;
+}
+
+static uint32_t most_shares(const struct plan *p)
+{
+    uint32_t most = 1;
+    for (int32_t i = 0; i < (int32_t)p->n_layers; i++) {
+        struct plan_kv kv = plan_kv_of(p, i);
+        most = kv.layer != PLAN_NONE ? MAX_OF(most, p->n_heads / share_heads(p, &kv)) : most;
+    }
+    return most;
+}
 
 enum err cpu_attention_new(struct backend_model *m, struct err_info *info)
 {
@@ -57,17 +75,13 @@ enum err cpu_attention_new(struct backend_model *m, struct err_info *info)
         return err_set(info, ERR_NOMEM, NULL, "out of memory for attention");
     }
     size_t max_rows = (size_t)m->cfg.max_rows;
-    t->share_heads = p->n_heads / p->n_kv_heads;
-    if (p->latent_dim != 0 && t->share_heads % LATENT_HEADS == 0) {
-        t->share_heads = LATENT_HEADS;
-    }
-    t->n_shares = p->n_heads / t->share_heads;
+    t->max_shares = most_shares(p);
     t->max_pieces = m->cfg.max_rows + RECORD_ROWS * longest(m);
     t->max_record_floats = (size_t)(RECORD_ROWS * longest(m)) * p->n_heads * part_floats(m);
     t->ends = mem_zalloc_array(max_rows, sizeof *t->ends, MEM_SCRATCH);
     t->blocks = mem_zalloc_array(max_rows, sizeof *t->blocks, MEM_SCRATCH);
     t->pieces = mem_zalloc_array((size_t)t->max_pieces, sizeof *t->pieces, MEM_SCRATCH);
-    t->open = mem_zalloc_array(max_rows * t->n_shares, sizeof *t->open, MEM_SCRATCH);
+    t->open = mem_zalloc_array(max_rows * t->max_shares, sizeof *t->open, MEM_SCRATCH);
     t->records = mem_map(t->max_record_floats * sizeof *t->records, MEM_SCRATCH);
     if (t->ends == NULL || t->blocks == NULL || t->pieces == NULL || t->open == NULL || t->records == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for attention");
@@ -147,15 +161,15 @@ static void split_block(struct backend_model *m, int32_t b, int64_t limit, size_
     for (int32_t s = 0; s < n; s += run) {
         t->pieces[t->n_pieces++] = (struct cpu_piece){.block = b, .segment = s, .n = MIN_OF(run, n - s)};
     }
-    for (uint32_t i = 0; i < t->n_shares; i++) {
-        atomic_store_explicit(&t->open[(uint32_t)b * t->n_shares + i], block->n_pieces, memory_order_relaxed);
+    for (uint32_t i = 0; i < t->max_shares; i++) {
+        atomic_store_explicit(&t->open[(uint32_t)b * t->max_shares + i], block->n_pieces, memory_order_relaxed);
     }
 }
 
 void cpu_attention_begin(struct backend_model *m, const struct backend_batch *batch)
 {
     struct cpu_attention *t = m->attention;
-    int32_t n_shares = (int32_t)t->n_shares, wanted = TASKS_PER_THREAD * m->cfg.n_threads;
+    int32_t n_shares = (int32_t)t->max_shares, wanted = TASKS_PER_THREAD * m->cfg.n_threads;
     list_visible(m, batch);
     list_blocks(t, batch, ATTENTION_ROWS);
     if (t->n_blocks * n_shares < wanted) {
@@ -180,16 +194,18 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
     const struct plan *p = m->plan;
     struct cpu_attention *t = m->attention;
     const struct cpu_block *b = &t->blocks[piece->block];
-    uint32_t n_heads = t->share_heads, head = share * n_heads, kv_head = head / (p->n_heads / p->n_kv_heads);
+    const struct cpu_kv *kv = &m->kvs[s->layer];
+    uint32_t n_heads = share_heads(p, &kv->heads), head = share * n_heads;
+    uint32_t kv_head = head / (p->n_heads / kv->heads.n_kv_heads);
     const struct kern_attention_args a = {
-        .q = m->bufs[s->src] + (size_t)b->row * m->strides[s->src] + (size_t)head * p->head_dim,
+        .q = m->bufs[s->src] + (size_t)b->row * m->strides[s->src] + (size_t)head * kv->heads.head_dim,
         .q_stride = m->strides[s->src],
-        .out = m->bufs[s->dst] + (size_t)b->row * m->strides[s->dst] + (size_t)head * plan_value_dim(p),
+        .out = m->bufs[s->dst] + (size_t)b->row * m->strides[s->dst] + (size_t)head * plan_kv_value_dim(&kv->heads),
         .out_stride = m->strides[s->dst],
         .pos = t->pos + b->row,
         .n_rows = b->n_rows,
         .n_group = (int)n_heads,
-        .kv = m->kv_layout,
+        .kv = kv->layout,
         .keys = cpu_keys(m, s->layer, kv_head, 0),
         .values = cpu_values(m, s->layer, kv_head, 0),
         .pages = batch->page_tables[batch->seq[b->row]],
@@ -205,7 +221,7 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
     size_t stride = (size_t)b->n_rows * n_heads * part_floats(m);
     float *records = t->records + b->records + stride * (size_t)b->n_segments * share;
     m->kern.attention_part(&a, piece->segment, piece->n, records + stride * (size_t)piece->segment, stride);
-    atomic_int *open = &t->open[(uint32_t)piece->block * t->n_shares + share];
+    atomic_int *open = &t->open[(uint32_t)piece->block * t->max_shares + share];
     if (atomic_fetch_sub_explicit(open, 1, memory_order_acq_rel) == 1) { /* pairs with the others' */
         m->kern.attention_join(&a, records, stride, b->n_segments);
         atomic_store_explicit(open, b->n_pieces, memory_order_relaxed); /* for the next layer, behind a barrier */
@@ -214,7 +230,8 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
 
 void cpu_attention_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step)
 {
-    int n_shares = (int)m->attention->n_shares, n_tasks = m->attention->n_pieces * n_shares;
+    const struct plan_kv *kv = &m->kvs[step->step->layer].heads;
+    int n_shares = (int)(m->plan->n_heads / share_heads(m->plan, kv)), n_tasks = m->attention->n_pieces * n_shares;
     atomic_int *next = &m->tasks[step - m->steps]; /* relaxed: the barriers around the step order the data */
     for (int i; (i = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < n_tasks;) {
         run_task(m, batch, step->step, &m->attention->pieces[i / n_shares], (uint32_t)(i % n_shares));

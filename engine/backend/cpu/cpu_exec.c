@@ -200,10 +200,20 @@ static void finish_head(const struct exec *e, float *head, plan_weight_id norm, 
     }
 }
 
+/* Heads of the current step's layer. */
+static const struct plan_kv *heads_of(const struct exec *e) { return &e->m->kvs[e->step->step->layer].heads; }
+
+static void finish_value(const struct exec *e, float *value)
+{
+    if (e->step->step->norms_values) {
+        e->m->kern.rmsnorm(value, NULL, e->step->step->eps, heads_of(e)->head_dim, value);
+    }
+}
+
 static void finish_query(const struct exec *e, float *head, int32_t row)
 {
     finish_head(e, head, e->step->step->q_norm, row);
-    scale_row(head, e->m->plan->head_dim,
+    scale_row(head, heads_of(e)->head_dim,
               rope_query_scale(&e->m->plan->ropes[e->step->step->rope], e->batch->pos[row]));
 }
 
@@ -212,7 +222,7 @@ static void store_kv(const struct exec *e, int32_t row, uint32_t kv_head, const 
 {
     int32_t layer = e->step->step->layer, pos = e->batch->pos[row];
     int32_t page = e->batch->page_tables[e->batch->seq[row]][pos / KERN_PAGE_TOKENS];
-    e->m->kern.kv_store(&e->m->kv_layout, k, v, pos % KERN_PAGE_TOKENS, cpu_keys(e->m, layer, kv_head, page),
+    e->m->kern.kv_store(&e->m->kvs[layer].layout, k, v, pos % KERN_PAGE_TOKENS, cpu_keys(e->m, layer, kv_head, page),
                         cpu_values(e->m, layer, kv_head, page));
 }
 
@@ -220,7 +230,7 @@ static void query_tile(const struct exec *e, const struct cpu_operand *o, uint32
 {
     const struct plan_step *s = e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
-    uint32_t d = e->m->plan->head_dim;
+    uint32_t d = heads_of(e)->head_dim;
     size_t stride = (size_t)w->group_panels * PANEL_ROWS;
     float *tile = e->scratch->tile[0];
     cpu_multiply(e->m, w, head * w->group_panels, w->group_panels, o, tile);
@@ -240,7 +250,7 @@ static void query_tile(const struct exec *e, const struct cpu_operand *o, uint32
 static void key_value_tile(const struct exec *e, const struct cpu_operand *o, uint32_t kv_head)
 {
     const struct plan_step *s = e->step->step;
-    uint32_t d = e->m->plan->head_dim;
+    uint32_t d = heads_of(e)->head_dim;
     for (int part = 1; part <= 2; part++) {
         const struct cpu_weight *w = &e->m->weights[s->w[part]];
         cpu_multiply(e->m, w, kv_head * w->group_panels, w->group_panels, o, e->scratch->tile[part - 1]);
@@ -255,8 +265,10 @@ static void key_value_tile(const struct exec *e, const struct cpu_operand *o, ui
     size_t stride = (size_t)e->m->weights[s->w[1]].group_panels * PANEL_ROWS;
     for (int32_t i = 0; i < o->n; i++) {
         float *k = e->scratch->tile[0] + (size_t)i * stride;
+        float *v = e->scratch->tile[1] + (size_t)i * stride;
         finish_head(e, k, s->k_norm, o->row + i);
-        store_kv(e, o->row + i, kv_head, k, e->scratch->tile[1] + (size_t)i * stride);
+        finish_value(e, v);
+        store_kv(e, o->row + i, kv_head, k, v);
     }
 }
 
@@ -280,7 +292,8 @@ static void share_matmul(const struct exec *e, int n_columns, int *row_from, int
  * the thread in whose share it begins. */
 static void run_qkv(const struct exec *e)
 {
-    int n_heads = (int)e->m->plan->n_heads, n_kv_heads = (int)e->m->plan->n_kv_heads;
+    int n_heads = (int)e->m->plan->n_heads;
+    int n_kv_heads = e->step->step->w[1] != PLAN_NONE ? (int)heads_of(e)->n_kv_heads : 0;
     int row, row_to, from, to;
     share_matmul(e, n_heads + 2 * n_kv_heads, &row, &row_to, &from, &to);
     if (from == to) {
@@ -478,17 +491,18 @@ static void finish_heads(const struct exec *e, int32_t row)
 {
     const struct plan_step *s = e->step->step;
     const struct plan *p = e->m->plan;
-    size_t d = p->head_dim, bytes = d * sizeof(float);
+    size_t d = heads_of(e)->head_dim, bytes = d * sizeof(float);
     float *head = e->scratch->tile[0], *value = e->scratch->tile[1], *q = row_of(e, e->step->src, row);
     for (uint32_t h = 0; h < p->n_heads; h++) {
         memcpy(head, q + h * d, bytes);
         finish_query(e, head, row);
         memcpy(q + h * d, head, bytes);
     }
-    for (uint32_t h = 0; h < p->n_kv_heads; h++) {
+    for (uint32_t h = 0; h < heads_of(e)->n_kv_heads && s->keys != PLAN_NONE; h++) {
         memcpy(head, row_of(e, s->keys, row) + h * d, bytes);
         if (s->values != PLAN_NONE) {
             memcpy(value, row_of(e, s->values, row) + h * d, bytes);
+            finish_value(e, value);
         }
         finish_head(e, head, s->k_norm, row);
         store_kv(e, row, h, head, value);
@@ -506,6 +520,18 @@ static void gate_row(const struct exec *e, int32_t row)
     }
     float factor = (float)(1.0 / (1.0 + exp(-((sum[0] + sum[1]) + (sum[2] + sum[3])))));
     scale_row(row_of(e, e->step->dst, row), (uint32_t)width_of(e, e->step->dst), factor);
+}
+
+/* dst *= scale, and what map makes of a part of src. */
+static void multiply_row(const struct exec *e, int32_t row)
+{
+    const struct plan_step *s = e->step->step;
+    float *x = row_of(e, e->step->dst, row);
+    size_t n = width_of(e, e->step->dst);
+    scale_row(x, (uint32_t)n, s->scale);
+    if (s->src != PLAN_NONE) {
+        cpu_product(s->map, row_of(e, e->step->src, row) + s->first, n, x);
+    }
 }
 
 /* The mean of a row, in an order of its own. */
@@ -531,7 +557,16 @@ static void norm_row(const struct exec *e, const float *x, float *out)
         }
         x = own;
     }
-    e->m->kern.rmsnorm(x, vector_of(e, s->w[0]), s->eps, width, out);
+    size_t group = e->m->weights[s->w[0]].n_in;
+    float *own = e->scratch->normed + e->m->strides[e->step->src]; /* aligned, as groups may not be */
+    for (size_t at = 0; group < width && at < width; at += group) {
+        memcpy(own, x + at, group * sizeof *own);
+        e->m->kern.rmsnorm(own, vector_of(e, s->w[0]), s->eps, group, own);
+        memcpy(out + at, own, group * sizeof *own);
+    }
+    if (group == width) {
+        e->m->kern.rmsnorm(x, vector_of(e, s->w[0]), s->eps, width, out);
+    }
     if (s->centers && s->bias[0] != PLAN_NONE) {
         e->m->kern.add(out, vector_of(e, s->bias[0]), width);
     }
@@ -555,7 +590,7 @@ static void run_states(const struct exec *e)
 }
 
 /* Steps that go row by row whatever the split: embedding (and RoPE angles), norms that nothing took in, heads, routes
- * and gates of experts, the gather. */
+ * and gates of experts, factors, the gather. */
 static void run_rows(const struct exec *e)
 {
     const struct cpu_step *c = e->step;
@@ -572,11 +607,16 @@ static void run_rows(const struct exec *e)
             continue;
         }
         if (s->op == PLAN_ROUTE) {
-            moe_route(&e->m->plan->moe, row_of(e, c->src, i), vector_of(e, s->w[0]), row_of(e, c->dst, i));
+            moe_route(&e->m->plan->moe, row_of(e, c->src, i), vector_of(e, s->w[0]), vector_of(e, s->w[1]),
+                      row_of(e, c->dst, i));
             continue;
         }
         if (s->op == PLAN_GATE) {
             gate_row(e, i);
+            continue;
+        }
+        if (s->op == PLAN_MULTIPLY) {
+            multiply_row(e, i);
             continue;
         }
         float *dst = row_of(e, c->dst, i);
@@ -602,18 +642,22 @@ static bool splits_by_rows(const struct exec *e)
     return e->n_rows >= CPU_ROWS_PER_THREAD * e->n_threads && !cpu_is_head(e->step);
 }
 
+/* Is the step shared among threads otherwise than by rows, however many there are? */
+static bool crosses_rows(enum plan_op op)
+{
+    return op == PLAN_ATTENTION || op == PLAN_EXPERTS || op == PLAN_GATHER || op == PLAN_SHORT_CONV || op == PLAN_DELTA;
+}
+
 /* Does the step behind the current one read what other threads wrote in it? */
 static bool needs_barrier(const struct exec *e)
 {
     const struct backend_model *m = e->m;
-    enum plan_op op = e->step->step->op;
-    if (!e->is_by_rows || op == PLAN_ATTENTION || op == PLAN_EXPERTS || op == PLAN_GATHER ||
-        e->step + 1 == m->steps + m->n_steps) {
+    if (!e->is_by_rows || crosses_rows(e->step->step->op) || e->step + 1 == m->steps + m->n_steps) {
         return true;
     }
     const struct plan_step *next = e->step[1].step; /* the head writes logits over buffers of the steps before */
-    return next->op == PLAN_ATTENTION || next->op == PLAN_EXPERTS || next->op == PLAN_STATES ||
-           next->op == PLAN_GATHER || (next->op == PLAN_MATMUL && next->epilogue == PLAN_LOGITS);
+    return crosses_rows(next->op) || next->op == PLAN_STATES ||
+           (next->op == PLAN_MATMUL && next->epilogue == PLAN_LOGITS);
 }
 
 /* From the chunks of a row to the row. NaNs lose the arg-max and show in the sum. */
@@ -663,6 +707,12 @@ static void run_thread(void *arg, int thread, int n_threads)
             break;
         case PLAN_ATTENTION:
             cpu_attention_run(m, e.batch, e.step);
+            break;
+        case PLAN_SHORT_CONV:
+            cpu_short_conv_run(m, e.batch, e.step, thread, n_threads);
+            break;
+        case PLAN_DELTA:
+            cpu_delta_run(m, e.batch, e.step, thread, n_threads);
             break;
         case PLAN_EXPERTS:
             cpu_experts_run(m, e.n_rows, e.step, thread, n_threads);

@@ -13,7 +13,7 @@ struct view {
     const struct cpu_step *step;
     struct cpu_scratch *scratch;
     const struct cpu_weight *gate, *up, *down;
-    int32_t n_slots; /* pairs of a row and one of its experts */
+    int32_t n_rows, n_slots; /* slots: pairs of a row and one of its experts */
     int thread, n_threads;
 };
 
@@ -146,6 +146,10 @@ static void run_down(const struct view *v, uint32_t panel, uint32_t end, const u
     const int32_t *begin = v->scratch->expert_begin;
     size_t q_bytes = kern_qrow_bytes(v->down->n_in);
     float *tile = v->scratch->tile[0];
+    uint32_t first = panel * PANEL_ROWS, wide = MIN_OF((end - panel) * PANEL_ROWS, width - MIN_OF(first, width));
+    for (int32_t row = 0; v->s->stores && row < v->n_rows; row++) {
+        memset(row_of(v, v->step->dst, row) + first, 0, wide * sizeof(float));
+    }
     for (uint32_t e = 0; e < v->m->plan->moe.n_experts; e++) {
         for (int32_t row = begin[e]; row < begin[e + 1]; row += (int32_t)CPU_TILE_ROWS) {
             struct cpu_operand o = {.row = row,
@@ -183,6 +187,7 @@ void cpu_experts_run(struct backend_model *m, int32_t n_rows, const struct cpu_s
                      .gate = &m->weights[s->w[0]],
                      .up = &m->weights[s->w[1]],
                      .down = &m->weights[s->w[2]],
+                     .n_rows = n_rows,
                      .n_slots = n_rows * (int32_t)m->plan->moe.n_used,
                      .thread = thread,
                      .n_threads = n_threads};

@@ -97,6 +97,14 @@ struct cpu_experts {
     unsigned char *hidden_q; /* the same, quantised */
 };
 
+/* What a layer reads: for each KV head, head_bytes apart, keys of all pages, then values of all pages (kv_type.h); of
+ * latents no values. */
+struct cpu_kv {
+    struct plan_kv heads;
+    struct kv_layout layout;
+    size_t at, head_bytes; /* of the first head, in the whole cache; of a head */
+};
+
 struct backend_model {
     const struct plan *plan;
     struct backend_config cfg;
@@ -110,11 +118,13 @@ struct backend_model {
     char pack_note[ERR_TEXT_BYTES]; /* why the cache was not used or not written, "" when there is nothing to say */
     struct cpu_step *steps;
     int n_steps;
-    unsigned char *kv; /* [layer][KV head]: keys of all pages, values of all pages (kv_type.h); of latents no values */
-    struct kv_layout kv_layout;
-    size_t kv_bytes, kv_head_bytes; /* of all; of one head of one layer */
-    float *bufs[CPU_MAX_BUFS];      /* [max_rows][stride], or fewer rows (cpu_buf_use) */
-    size_t strides[CPU_MAX_BUFS];   /* floats, multiples of 16 */
+    struct cpu_kv *kvs; /* [L]; layers that share one have the same */
+    unsigned char *kv;
+    size_t kv_bytes, kv_page_bytes; /* of all; of one page of all layers */
+    float *recurrent;               /* [slot][plan->recurrent_floats]; NULL without */
+    size_t recurrent_bytes;
+    float *bufs[CPU_MAX_BUFS];    /* [max_rows][stride], or fewer rows (cpu_buf_use) */
+    size_t strides[CPU_MAX_BUFS]; /* floats, multiples of 16 */
     /* A buffer that only lives between steps of which the first goes on, and has CPU_TILE_ROWS rows a thread;
      * PLAN_NONE: there is none, or batches are so small that all rows take no more. */
     plan_buf_id tile_buf;
@@ -158,16 +168,17 @@ struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf);
 /* The keys, and the values, that a page holds of one KV head of one layer. */
 static inline unsigned char *cpu_keys(const struct backend_model *m, int32_t layer, uint32_t kv_head, int32_t page)
 {
-    size_t head = (size_t)layer * m->plan->n_kv_heads + kv_head;
-    return m->kv + head * m->kv_head_bytes + (size_t)page * m->kv_layout.k.bytes;
+    const struct cpu_kv *kv = &m->kvs[layer];
+    return m->kv + kv->at + kv_head * kv->head_bytes + (size_t)page * kv->layout.k.bytes;
 }
 static inline unsigned char *cpu_values(const struct backend_model *m, int32_t layer, uint32_t kv_head, int32_t page)
 {
-    if (m->kv_layout.is_latent) {
+    const struct kv_layout *l = &m->kvs[layer].layout;
+    if (l->is_latent) {
         return cpu_keys(m, layer, kv_head, page);
     }
-    size_t all_keys = (size_t)m->cfg.n_pages * m->kv_layout.k.bytes;
-    return cpu_keys(m, layer, kv_head, 0) + all_keys + (size_t)page * m->kv_layout.v.bytes;
+    size_t all_keys = (size_t)m->cfg.n_pages * l->k.bytes;
+    return cpu_keys(m, layer, kv_head, 0) + all_keys + (size_t)page * l->v.bytes;
 }
 
 /* Memory for attention (cpu_attention.c). ERR_NOMEM. */
@@ -192,6 +203,16 @@ void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uin
 
 /* One thread's part of an experts step, with barriers inside (cpu_experts.c); barriers stand before and behind it. */
 void cpu_experts_run(struct backend_model *m, int32_t n_rows, const struct cpu_step *step, int thread, int n_threads);
+
+/* Recurrent layers (cpu_recurrent.c). new: their memory; ERR_NOMEM. product: out[n] *= map(x[n]). The others are one
+ * thread's part of a step; barriers stand before and behind it. */
+MUST_CHECK enum err cpu_recurrent_new(struct backend_model *m, struct err_info *info);
+void cpu_recurrent_free(struct backend_model *m);
+void cpu_product(enum plan_map how, const float *x, size_t n, float *out);
+void cpu_short_conv_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step,
+                        int thread, int n_threads);
+void cpu_delta_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step, int thread,
+                   int n_threads);
 
 /* Runs a batch on all threads (cpu_exec.c). Cannot fail. */
 void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch);

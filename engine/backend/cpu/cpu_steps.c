@@ -21,8 +21,9 @@ static bool is_read_later(const struct plan *p, int32_t after, plan_buf_id buf)
 {
     for (int32_t i = after + 1; i < p->n_steps; i++) {
         const struct plan_step *s = &p->steps[i];
-        bool adds =
-            s->op == PLAN_MATMUL ? s->epilogue == PLAN_ADD : s->adds || s->op == PLAN_EXPERTS || s->op == PLAN_GATE;
+        bool adds = s->op == PLAN_MATMUL    ? s->epilogue == PLAN_ADD
+                    : s->op == PLAN_EXPERTS ? !s->stores
+                                            : s->adds || s->op == PLAN_GATE || s->op == PLAN_MULTIPLY;
         if (s->src == buf || reads_besides(s, buf) || (s->dst == buf && adds)) {
             return true;
         }
@@ -39,7 +40,8 @@ static bool can_fuse(const struct plan *p, int32_t norm)
         return false;
     }
     const struct plan_step *next = &p->steps[norm + 1];
-    return !p->steps[norm].centers && next->op == PLAN_MATMUL && next->src == p->steps[norm].dst &&
+    bool is_whole = p->weights[p->steps[norm].w[0]].n_in == p->bufs[p->steps[norm].src].width;
+    return !p->steps[norm].centers && is_whole && next->op == PLAN_MATMUL && next->src == p->steps[norm].dst &&
            !is_read_later(p, norm + 1, next->src);
 }
 
@@ -49,6 +51,9 @@ static bool can_fuse_post(const struct plan *p, int32_t i)
 {
     const struct plan_step *s = &p->steps[i];
     if (s->op != PLAN_NORM || !s->adds || i + 1 >= p->n_steps || p->steps[i + 1].src != s->dst || !can_fuse(p, i + 1)) {
+        return false;
+    }
+    if (p->weights[s->w[0]].n_in != p->bufs[s->src].width) { /* of groups */
         return false;
     }
     plan_buf_id written = p->steps[i + 2].dst;

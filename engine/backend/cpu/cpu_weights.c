@@ -25,8 +25,8 @@ static void mark_groups(struct backend_model *m)
     }
     for (int32_t i = 0; i < p->n_steps; i++) {
         const struct plan_step *s = &p->steps[i];
-        for (int k = 0; k < 3 && s->op == PLAN_MATMUL && s->epilogue == PLAN_QKV; k++) {
-            m->weights[s->w[k]].group_rows = p->head_dim;
+        for (int k = 0; k < 3 && s->op == PLAN_MATMUL && s->epilogue == PLAN_QKV && s->w[k] != PLAN_NONE; k++) {
+            m->weights[s->w[k]].group_rows = plan_kv_of(p, s->layer).head_dim;
         }
         for (int k = 0; k < 3 && s->op == PLAN_EXPERTS; k++) {
             m->weights[s->w[k]].group_rows = p->weights[s->w[k]].n_out / p->moe.n_experts;

@@ -16,12 +16,22 @@
 #include <math.h>
 #include <string.h>
 
+/* What a layer reads: [page][slot][2][K*d] from `at` on, keys, then values, of a position; of latents [page][slot][d].
+ */
+struct ref_kv {
+    struct plan_kv heads;
+    size_t at, slot_floats;
+};
+
 struct backend_model {
     const struct plan *plan;
     struct pool *pool;
     struct backend_config cfg;
-    float *kv; /* [layer][page][slot][2][K*d]: keys, then values, of a position; of latents [layer][page][slot][d] */
+    struct ref_kv *kvs; /* [L] */
+    float *kv;
     size_t kv_bytes;
+    float *recurrent; /* [slot][plan->recurrent_floats]; NULL without */
+    size_t recurrent_bytes;
     float *bufs[PLAN_MAX_BUFS]; /* [max_rows][width] */
     float *scratch;             /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
     size_t scratch_floats;      /* of one thread */
@@ -106,18 +116,16 @@ static void layer_norm(const float *x, const float *w, const float *bias, float 
     }
 }
 
-/* Floats that a position takes in a layer. */
-static size_t slot_floats(const struct plan *p)
-{
-    return (size_t)(p->latent_dim != 0 ? 1 : 2 * p->n_kv_heads) * p->head_dim;
-}
+/* Heads of the current step's layer. */
+static const struct plan_kv *heads_of(const struct run *r) { return &r->m->kvs[r->step->layer].heads; }
 
-static float *kv_at(const struct run *r, int32_t layer, int32_t seq, int32_t pos)
+/* Keys and values that the current step's layer has of a position. */
+static float *kv_at(const struct run *r, int32_t seq, int32_t pos)
 {
+    const struct ref_kv *kv = &r->m->kvs[r->step->layer];
     int32_t page = r->batch->page_tables[seq][pos / BACKEND_PAGE_TOKENS];
-    size_t slot = ((size_t)layer * (size_t)r->m->cfg.n_pages + (size_t)page) * BACKEND_PAGE_TOKENS +
-                  (size_t)(pos % BACKEND_PAGE_TOKENS);
-    return r->m->kv + slot * slot_floats(r->m->plan);
+    size_t slot = (size_t)page * BACKEND_PAGE_TOKENS + (size_t)(pos % BACKEND_PAGE_TOKENS);
+    return r->m->kv + kv->at + slot * kv->slot_floats;
 }
 
 /* --- steps ------------------------------------------------------------------------------------------------------ */
@@ -156,8 +164,11 @@ static void norm_row(const struct run *r, const float *x, float *out)
     uint32_t width = r->m->plan->bufs[s->src].width;
     if (s->centers) {
         layer_norm(x, vector_of(r, s->w[0]), vector_of(r, s->bias[0]), s->eps, width, out);
-    } else {
-        rmsnorm(x, vector_of(r, s->w[0]), s->eps, width, out);
+        return;
+    }
+    uint32_t group = r->m->plan->weights[s->w[0]].n_in;
+    for (uint32_t at = 0; at < width; at += group) {
+        rmsnorm(x + at, vector_of(r, s->w[0]), s->eps, group, out + at);
     }
 }
 
@@ -277,67 +288,94 @@ static void finish_head(const struct run *r, float *head, plan_weight_id norm, i
     }
 }
 
+/* A value as it is stored. */
+static void finish_value(const struct run *r, float *head)
+{
+    if (r->step->norms_values) {
+        rmsnorm(head, NULL, r->step->eps, heads_of(r)->head_dim, head);
+    }
+}
+
 static void finish_query(const struct run *r, float *head, int32_t pos)
 {
     finish_head(r, head, r->step->q_norm, pos);
     float scale = rope_query_scale(&r->m->plan->ropes[r->step->rope], pos);
-    for (uint32_t j = 0; j < r->m->plan->head_dim; j++) {
+    for (uint32_t j = 0; j < heads_of(r)->head_dim; j++) {
         head[j] *= scale;
     }
 }
 
-/* Heads [from, to) of Q (0 .. H-1), K (H .. H+K-1) and V for all token rows. */
+/* Where head h of queries (part 0), keys (1) or values (2) of token row i goes. */
+static float *head_at(const struct run *r, int part, int32_t i, uint32_t h)
+{
+    const struct plan_kv *kv = heads_of(r);
+    if (part == 0) {
+        return row_of(r, r->step->dst, i) + (size_t)h * kv->head_dim;
+    }
+    return kv_at(r, r->batch->seq[i], r->batch->pos[i]) + (size_t)((part == 2 ? kv->n_kv_heads : 0) + h) * kv->head_dim;
+}
+
+static void finish_part(const struct run *r, int part, int32_t i, float *head)
+{
+    if (part == 0) {
+        finish_query(r, head, r->batch->pos[i]);
+    } else if (part == 1) {
+        finish_head(r, head, r->step->k_norm, r->batch->pos[i]);
+    } else {
+        finish_value(r, head);
+    }
+}
+
+/* Q, K or V, of which `head` of Q (0 .. H-1), K (H .. H+K-1) and V is *h. */
+static int part_of(const struct run *r, uint32_t head, uint32_t *h)
+{
+    uint32_t n_heads = r->m->plan->n_heads, n_kv_heads = heads_of(r)->n_kv_heads;
+    *h = head < n_heads ? head : (head - n_heads) % n_kv_heads;
+    return head < n_heads ? 0 : head < n_heads + n_kv_heads ? 1 : 2;
+}
+
+/* Heads [from, to) of Q, K and V for all token rows. */
 static void run_qkv(const struct run *r, int from, int to, float *scratch)
 {
-    const struct plan *p = r->m->plan;
     const struct plan_step *s = r->step;
-    uint32_t d = p->head_dim;
+    uint32_t d = heads_of(r)->head_dim, h;
     for (uint32_t head = (uint32_t)from; head < (uint32_t)to; head++) {
-        int part = head < p->n_heads ? 0 : head < p->n_heads + p->n_kv_heads ? 1 : 2;
-        uint32_t h = part == 0 ? head : (head - p->n_heads) % p->n_kv_heads;
-        const struct plan_weight *w = &p->weights[s->w[part]];
+        int part = part_of(r, head, &h);
+        const struct plan_weight *w = &r->m->plan->weights[s->w[part]];
         const float *bias = vector_of(r, s->bias[part]);
         for (uint32_t n = 0; n < d; n++) {
             dequantize_row(w, h * d + n, scratch);
             for (int32_t i = 0; i < r->batch->n_rows; i++) {
                 float y = dot(row_of(r, s->src, i), scratch, w->n_in) + (bias != NULL ? bias[h * d + n] : 0);
-                float *out = part == 0 ? row_of(r, s->dst, i)
-                                       : kv_at(r, s->layer, r->batch->seq[i], r->batch->pos[i]) +
-                                             (part == 2 ? p->n_kv_heads * d : 0);
-                out[h * d + n] = y;
+                head_at(r, part, i, h)[n] = y;
             }
         }
-        for (int32_t i = 0; i < r->batch->n_rows && part != 2; i++) {
-            int32_t pos = r->batch->pos[i];
-            if (part == 0) {
-                finish_query(r, row_of(r, s->dst, i) + h * d, pos);
-            } else {
-                finish_head(r, kv_at(r, s->layer, r->batch->seq[i], pos) + h * d, s->k_norm, pos);
-            }
+        for (int32_t i = 0; i < r->batch->n_rows; i++) {
+            finish_part(r, part, i, head_at(r, part, i, h));
         }
     }
 }
 
-/* Head `head` of row i of queries (0 .. H-1), keys (H .. H+K-1) or values, from where they are to where they belong. */
+/* Head `head` of row i, as in run_qkv, from where it is to where it belongs. */
 static void store_head(const struct run *r, int32_t i, uint32_t head)
 {
-    const struct plan *p = r->m->plan;
     const struct plan_step *s = r->step;
-    uint32_t d = p->head_dim;
-    if (head < p->n_heads) {
-        finish_query(r, row_of(r, s->src, i) + head * d, r->batch->pos[i]);
-        return;
+    uint32_t d = heads_of(r)->head_dim, h;
+    int part = part_of(r, head, &h);
+    plan_buf_id from = part == 0 ? s->src : part == 1 ? s->keys : s->values;
+    if (from != PLAN_NONE) {
+        float *to = head_at(r, part, i, h);
+        memmove(to, row_of(r, from, i) + (size_t)h * d, d * sizeof *to); /* queries lie there already */
+        finish_part(r, part, i, to);
     }
-    bool is_value = head >= p->n_heads + p->n_kv_heads;
-    if (is_value && s->values == PLAN_NONE) {
-        return;
-    }
-    uint32_t h = (head - p->n_heads) % p->n_kv_heads;
-    float *to = kv_at(r, s->layer, r->batch->seq[i], r->batch->pos[i]) + ((is_value ? p->n_kv_heads : 0) + h) * d;
-    memcpy(to, row_of(r, is_value ? s->values : s->keys, i) + h * d, d * sizeof *to);
-    if (!is_value) {
-        finish_head(r, to, s->k_norm, r->batch->pos[i]);
-    }
+}
+
+/* Heads that a step makes: of queries and, unless it reads another layer's, of keys and values. */
+static uint32_t n_heads_of(const struct run *r)
+{
+    const struct plan_step *s = r->step;
+    bool stores = s->op == PLAN_HEADS ? s->keys != PLAN_NONE : s->w[1] != PLAN_NONE;
+    return r->m->plan->n_heads + (stores ? 2 * heads_of(r)->n_kv_heads : 0);
 }
 
 /* The last position that row i sees: its own, or the last of its sequence. */
@@ -353,16 +391,17 @@ static int32_t last_visible(const struct run *r, int32_t i)
 /* One head of one row: softmax over the visible positions. Two passes, so that no score is kept. */
 static void attend(const struct run *r, int32_t i, uint32_t h)
 {
-    const struct plan *p = r->m->plan;
     const struct plan_step *s = r->step;
-    uint32_t d = p->head_dim, d_value = plan_value_dim(p), kv_head = h / (p->n_heads / p->n_kv_heads);
+    const struct plan_kv *heads = heads_of(r);
+    uint32_t d = heads->head_dim, d_value = plan_kv_value_dim(heads);
+    uint32_t kv_head = h / (r->m->plan->n_heads / heads->n_kv_heads);
     const float *q = row_of(r, s->src, i) + h * d;
     int32_t pos = last_visible(r, i);
     int32_t first = s->window > 0 && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
     double max = -INFINITY, sum = 0, acc[PLAN_MAX_HEAD] = {0};
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t t = first; t <= pos; t++) {
-            const float *kv = kv_at(r, s->layer, r->batch->seq[i], t);
+            const float *kv = kv_at(r, r->batch->seq[i], t);
             double score = 0;
             for (uint32_t j = 0; j < d; j++) {
                 score += (double)q[j] * kv[kv_head * d + j];
@@ -375,7 +414,7 @@ static void attend(const struct run *r, int32_t i, uint32_t h)
             }
             double weight = exp(score - max);
             sum += weight;
-            const float *v = p->latent_dim != 0 ? kv : kv + (p->n_kv_heads + kv_head) * d;
+            const float *v = heads->latent_dim != 0 ? kv : kv + (heads->n_kv_heads + kv_head) * d;
             for (uint32_t j = 0; j < d_value; j++) {
                 acc[j] += weight * v[j];
             }
@@ -449,6 +488,9 @@ static void run_experts(const struct run *r, int32_t i, float *scratch)
     uint32_t k = p->moe.n_used, width = p->bufs[s->dst].width, ff = p->weights[s->w[2]].n_in;
     float *gate = scratch + r->m->widest, *up = gate + r->m->widest, *y = up + r->m->widest;
     const float *route = row_of(r, s->route, i), *x = row_of(r, s->src, i);
+    if (s->stores) {
+        memset(row_of(r, s->dst, i), 0, width * sizeof(float));
+    }
     for (uint32_t e = 0; e < p->moe.n_experts; e++) {
         for (uint32_t slot = 0; slot < k; slot++) {
             if (route[k + slot] != (float)e) {
@@ -479,6 +521,140 @@ static void run_gate(const struct run *r, int32_t i, float *scratch)
     }
 }
 
+/* --- recurrent layers ------------------------------------------------------------------------------------------- */
+
+static float map(enum plan_map how, double v)
+{
+    return (float)(how == PLAN_MAP_NONE ? v : (how == PLAN_MAP_SILU ? v : 1.0) / (1.0 + exp(-v)));
+}
+
+/* dst *= scale, and a part of src. */
+static void run_multiply(const struct run *r, int from, int to)
+{
+    const struct plan_step *s = r->step;
+    for (int i = from; i < to; i++) {
+        const float *by = s->src == PLAN_NONE ? NULL : row_of(r, s->src, i) + s->first;
+        float *x = row_of(r, s->dst, i);
+        for (uint32_t n = 0; n < r->m->plan->bufs[s->dst].width; n++) {
+            x[n] = x[n] * s->scale * (by != NULL ? map(s->map, by[n]) : 1.0f);
+        }
+    }
+}
+
+/* The step's state of the sequence of row `first`, of n floats, brought to zeros where the sequence begins. Threads
+ * that share a state by channels each clear their own: [lines][width], of which `from` to `to`. */
+static float *state_of(const struct run *r, int32_t first, uint32_t lines, uint32_t width, int from, int to)
+{
+    const struct backend_batch *b = r->batch;
+    int32_t slot = b->slots != NULL ? b->slots[b->seq[first]] : b->seq[first];
+    float *state = r->m->recurrent + (size_t)slot * r->m->plan->recurrent_floats + r->step->recurrent;
+    for (uint32_t k = 0; k < lines && b->pos[first] == 0; k++) {
+        memset(state + (size_t)k * width + from, 0, (size_t)(to - from) * sizeof *state);
+    }
+    return state;
+}
+
+/* Channel n of rows [first, end), which are one sequence's. */
+static void convolve(const struct run *r, int32_t first, int32_t end, uint32_t n, float *state)
+{
+    const struct plan_step *s = r->step;
+    uint32_t width = r->m->plan->bufs[s->src].width;
+    int32_t kept = (int32_t)s->taps - 1;
+    const float *w = vector_of(r, s->w[0]) + (size_t)n * s->taps, *bias = vector_of(r, s->bias[0]);
+    for (int32_t i = first; i < end; i++) {
+        double sum = 0;
+        for (int32_t j = 0; j <= kept; j++) {
+            int32_t at = i - kept + j;
+            sum += (double)w[j] *
+                   (at >= first ? row_of(r, s->src, at)[n] : state[(size_t)(at - first + kept) * width + n]);
+        }
+        row_of(r, s->dst, i)[n] = map(s->map, sum + (bias != NULL ? (double)bias[n] : 0.0));
+    }
+    for (int32_t k = 0; k < kept; k++) { /* the rows behind which the next batch begins; upwards, as some move down */
+        int32_t at = end - kept + k;
+        state[(size_t)k * width + n] =
+            at >= first ? row_of(r, s->src, at)[n] : state[(size_t)(at - first + kept) * width + n];
+    }
+}
+
+/* Channels [from, to) of all rows. */
+static void run_short_conv(const struct run *r, int from, int to)
+{
+    const struct backend_batch *b = r->batch;
+    uint32_t width = r->m->plan->bufs[r->step->src].width;
+    for (int32_t first = 0, end; first < b->n_rows; first = end) {
+        for (end = first + 1; end < b->n_rows && b->seq[end] == b->seq[first];) {
+            end++;
+        }
+        float *state = state_of(r, first, r->step->taps - 1, width, from, to);
+        for (int n = from; n < to; n++) {
+            convolve(r, first, end, (uint32_t)n, state);
+        }
+    }
+}
+
+/* out = x of length 1, times scale. The floor is that of transformers 5 and flash-linear-attention. */
+static void bring_to_length(const float *x, uint32_t n, double scale, double *out)
+{
+    double sum = 1e-6;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += (double)x[i] * x[i];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = x[i] * scale / sqrt(sum);
+    }
+}
+
+/* Value head h of row i: the state as it was, to the state as it is and the head's output. */
+static void delta_row(const struct run *r, int32_t i, uint32_t h, float *state)
+{
+    const struct plan_step *s = r->step;
+    const struct plan_delta *d = &r->m->plan->delta;
+    const float *q = row_of(r, s->src, i) + plan_delta_key_head(d, h) * d->key_dim, *k = q + d->n_k_heads * d->key_dim;
+    const float *v = row_of(r, s->src, i) + 2 * d->n_k_heads * d->key_dim + h * d->value_dim;
+    double query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD], column[PLAN_MAX_HEAD];
+    double x = (double)row_of(r, s->values, i)[h] + vector_of(r, s->bias[0])[h];
+    double decay = exp(vector_of(r, s->w[0])[h] * (x > 30 ? x : log1p(exp(x))));
+    double beta = 1.0 / (1.0 + exp(-(double)row_of(r, s->keys, i)[h]));
+    float *out = row_of(r, s->dst, i) + h * d->value_dim;
+    bring_to_length(q, d->key_dim, 1.0 / sqrt(d->key_dim), query);
+    bring_to_length(k, d->key_dim, 1.0, key);
+    for (uint32_t n = 0; n < d->value_dim; n++) {
+        double known = 0, y = 0;
+        for (uint32_t j = 0; j < d->key_dim; j++) {
+            column[j] = decay * state[(size_t)j * d->value_dim + n];
+            known += column[j] * key[j];
+        }
+        double change = beta * (v[n] - known);
+        for (uint32_t j = 0; j < d->key_dim; j++) {
+            column[j] += key[j] * change;
+            y += column[j] * query[j];
+            state[(size_t)j * d->value_dim + n] = (float)column[j];
+        }
+        out[n] = (float)y;
+    }
+    if (s->w[1] != PLAN_NONE) {
+        rmsnorm(out, vector_of(r, s->w[1]), s->eps, d->value_dim, out);
+    }
+}
+
+/* Value heads [from, to) of all rows. */
+static void run_delta(const struct run *r, int from, int to)
+{
+    const struct backend_batch *b = r->batch;
+    const struct plan_delta *d = &r->m->plan->delta;
+    int head = (int)(d->key_dim * d->value_dim);
+    float *state = NULL;
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        if (i == 0 || b->seq[i] != b->seq[i - 1]) {
+            state = state_of(r, i, 1, 0, from * head, to * head);
+        }
+        for (int h = from; h < to; h++) {
+            delta_row(r, i, (uint32_t)h, state + (size_t)h * (size_t)head);
+        }
+    }
+}
+
 static void row_stats(const struct run *r, int32_t i)
 {
     const float *x = r->batch->logits + (size_t)i * r->m->plan->n_vocab;
@@ -496,7 +672,7 @@ static void row_stats(const struct run *r, int32_t i)
 
 /* --- running ---------------------------------------------------------------------------------------------------- */
 
-/* Items the step is split into: output rows, heads, or token rows. */
+/* Items the step is split into: output rows, heads, channels, or token rows. */
 static int n_items(const struct run *r)
 {
     const struct plan *p = r->m->plan;
@@ -507,10 +683,16 @@ static int n_items(const struct run *r)
     if (s->op == PLAN_HEAD_MATMUL) {
         return (int)p->n_heads;
     }
+    if (s->op == PLAN_SHORT_CONV) {
+        return (int)p->bufs[s->src].width;
+    }
+    if (s->op == PLAN_DELTA) {
+        return (int)p->delta.n_v_heads;
+    }
     if (s->op != PLAN_MATMUL) {
         return rows_at(r);
     }
-    return s->epilogue == PLAN_QKV ? (int)(p->n_heads + 2 * p->n_kv_heads) : (int)p->weights[s->w[0]].n_out;
+    return s->epilogue == PLAN_QKV ? (int)n_heads_of(r) : (int)p->weights[s->w[0]].n_out;
 }
 
 static void run_step(const struct run *r, int from, int to, float *scratch)
@@ -528,7 +710,7 @@ static void run_step(const struct run *r, int from, int to, float *scratch)
         break;
     case PLAN_HEADS:
         for (int i = from; i < to; i++) {
-            for (uint32_t h = 0; h < r->m->plan->n_heads + 2 * r->m->plan->n_kv_heads; h++) {
+            for (uint32_t h = 0; h < n_heads_of(r); h++) {
                 store_head(r, i, h);
             }
         }
@@ -545,7 +727,8 @@ static void run_step(const struct run *r, int from, int to, float *scratch)
         break;
     case PLAN_ROUTE:
         for (int i = from; i < to; i++) {
-            moe_route(&r->m->plan->moe, row_of(r, s->src, i), vector_of(r, s->w[0]), row_of(r, s->dst, i));
+            moe_route(&r->m->plan->moe, row_of(r, s->src, i), vector_of(r, s->w[0]), vector_of(r, s->w[1]),
+                      row_of(r, s->dst, i));
         }
         break;
     case PLAN_EXPERTS:
@@ -557,6 +740,15 @@ static void run_step(const struct run *r, int from, int to, float *scratch)
         for (int i = from; i < to; i++) {
             run_gate(r, i, scratch);
         }
+        break;
+    case PLAN_MULTIPLY:
+        run_multiply(r, from, to);
+        break;
+    case PLAN_SHORT_CONV:
+        run_short_conv(r, from, to);
+        break;
+    case PLAN_DELTA:
+        run_delta(r, from, to);
         break;
     case PLAN_STATES:
         run_states(r, from, to);
@@ -594,6 +786,9 @@ static enum err ref_forward(struct backend_model *m, const struct backend_batch 
     if (batch->n_rows > m->cfg.max_rows || batch->n_logits > m->cfg.max_logits) {
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows is larger than planned", batch->n_rows);
     }
+    if (m->plan->recurrent_floats != 0 && batch->n_seqs > m->cfg.n_slots) {
+        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", batch->n_seqs);
+    }
     struct run run = {.m = m, .batch = batch};
     pool_run(m->pool, run_thread, &run);
     return ERR_OK;
@@ -607,25 +802,53 @@ static void ref_close(struct backend_model **model)
     }
     pool_free(&m->pool);
     mem_unmap(m->kv, m->kv_bytes, MEM_KV);
+    mem_unmap(m->recurrent, m->recurrent_bytes, MEM_KV);
     for (int i = 0; i < PLAN_MAX_BUFS; i++) {
         mem_free(m->bufs[i]);
     }
     mem_free(m->scratch);
+    mem_free(m->kvs);
     mem_free(m);
     *model = NULL;
+}
+
+/* Gives each layer that stores keys and values its place; false when all of them do not fit. */
+static bool lay_out_kv(struct backend_model *m)
+{
+    uint64_t all = 0, bytes = 0;
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
+        struct plan_kv kv = plan_kv_of(m->plan, i);
+        if (kv.layer != i) {
+            m->kvs[i] = kv.layer != PLAN_NONE ? m->kvs[kv.layer] : (struct ref_kv){.heads = kv};
+            continue;
+        }
+        size_t slot = (size_t)(kv.latent_dim != 0 ? 1 : 2 * kv.n_kv_heads) * kv.head_dim;
+        m->kvs[i] = (struct ref_kv){.heads = kv, .at = (size_t)all, .slot_floats = slot};
+        if (!ck_mul(slot, (uint64_t)m->cfg.n_pages * BACKEND_PAGE_TOKENS, &bytes) || !ck_add(all, bytes, &all)) {
+            return false;
+        }
+    }
+    bool ok = ck_mul(all, sizeof(float), &bytes);
+    m->kv_bytes = ok ? (size_t)bytes : 0;
+    return ok;
 }
 
 static enum err allocate(struct backend_model *m, struct err_info *info)
 {
     const struct plan *p = m->plan;
-    uint64_t slot = slot_floats(p) * sizeof(float), bytes;
     uint32_t widest = 0;
     size_t largest_head = 0;
-    bool ok =
-        ck_mul(slot, (uint64_t)m->cfg.n_pages * BACKEND_PAGE_TOKENS, &bytes) && ck_mul(bytes, p->n_layers, &bytes);
-    m->kv_bytes = ok ? (size_t)bytes : 0;
+    uint64_t bytes;
+    m->kvs = mem_zalloc_array(p->n_layers, sizeof *m->kvs, MEM_MODEL);
+    bool ok = m->kvs != NULL && lay_out_kv(m);
     m->kv = ok ? mem_map(m->kv_bytes, MEM_KV) : NULL;
     ok = ok && m->kv != NULL;
+    if (p->recurrent_floats != 0 && ok) {
+        ok = ck_mul(p->recurrent_floats * sizeof(float), (uint64_t)m->cfg.n_slots, &bytes);
+        m->recurrent_bytes = ok ? (size_t)bytes : 0;
+        m->recurrent = ok ? mem_map(m->recurrent_bytes, MEM_KV) : NULL;
+        ok = m->recurrent != NULL;
+    }
     for (int32_t i = 0; i < p->n_bufs && ok; i++) {
         m->bufs[i] = mem_zalloc_array((size_t)m->cfg.max_rows * p->bufs[i].width, sizeof(float), MEM_SCRATCH);
         ok = m->bufs[i] != NULL;
@@ -681,6 +904,7 @@ static void ref_info(const struct backend_model *m, struct backend_info *out)
                                  .k_type = "f32",
                                  .v_type = "f32",
                                  .kv_bytes = m->kv_bytes,
+                                 .recurrent_bytes = m->recurrent_bytes,
                                  .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];

@@ -28,7 +28,7 @@ static const float LN2 = 0.693147181f, LN3 = 1.098612289f, LN4 = 1.386294361f;
 static void check_route(const struct route_case *c, int number)
 {
     float route[2 * USED];
-    moe_route(&c->moe, c->logits, isnan(c->bias[0]) ? NULL : c->bias, route);
+    moe_route(&c->moe, c->logits, isnan(c->bias[0]) ? NULL : c->bias, NULL, route);
     for (uint32_t i = 0; i < c->moe.n_used; i++) {
         ck_assert_msg(route[c->moe.n_used + i] == (float)c->ids[i], "case %d: pick %u: expected %u, found %g", number,
                       i, c->ids[i], (double)route[c->moe.n_used + i]);
@@ -115,7 +115,7 @@ START_TEST(every_row_gets_experts_that_exist)
                                          .weights_scale = 1};
             const float logits[4] = {values[n % 7], values[n / 7 % 7], values[n / 49 % 7], values[n / 343]};
             float route[4] = {0};
-            moe_route(&moe, logits, NULL, route);
+            moe_route(&moe, logits, NULL, NULL, route);
             for (int i = 2; i < 4; i++) {
                 ck_assert(route[i] >= 0 && route[i] < 4 && route[i] == floorf(route[i]));
             }
@@ -125,7 +125,7 @@ START_TEST(every_row_gets_experts_that_exist)
     const struct plan_moe moe = {.n_experts = 4, .n_used = 2, .gating = PLAN_SIGMOID, ALL};
     const float logits[4] = {NAN, 0, NAN, -2};
     float route[4];
-    moe_route(&moe, logits, NULL, route);
+    moe_route(&moe, logits, NULL, NULL, route);
     ck_assert(route[2] == 1 && route[3] == 3); /* NaNs last */
 }
 END_TEST

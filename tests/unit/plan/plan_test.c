@@ -267,6 +267,67 @@ START_TEST(rows_added_to_the_embedding_have_its_width)
 }
 END_TEST
 
+/* --- layers with heads of their own --------------------------------------------------------------------------- */
+
+/* Two layers of one width, of which the second reads the cache of the first: its step has queries alone. */
+static struct plan *make_shared_plan(struct plan_kv kvs[2])
+{
+    struct plan *p = make_plan();
+    p->n_layers = 2;
+    kvs[0] = kvs[1] = (struct plan_kv){.n_kv_heads = K, .head_dim = HEAD, .layer = 0};
+    p->kvs = kvs;
+    struct plan_step qkv = p->steps[S_QKV], att = p->steps[S_ATTENTION];
+    qkv.w[1] = qkv.w[2] = qkv.bias[1] = qkv.bias[2] = qkv.k_norm = PLAN_NONE;
+    qkv.layer = att.layer = 1;
+    ck_assert_int_eq(plan_add_step(p, &qkv), ERR_OK);
+    ck_assert_int_eq(plan_add_step(p, &att), ERR_OK);
+    return p;
+}
+
+START_TEST(a_cache_is_shared_by_layers_of_the_same_heads)
+{
+    struct plan_kv kvs[2];
+    struct plan *p = make_shared_plan(kvs);
+    struct err_info info = {0};
+    ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+    ck_assert(plan_kv_of(p, 1).layer == 0 && plan_kv_of(p, 1).head_dim == HEAD);
+    plan_free(&p);
+    for (int i = 0; i < 9; i++) {
+        p = make_shared_plan(kvs);
+        int32_t last = p->n_steps - 1;
+        kvs[1].layer = i == 0 ? 2 : i == 1 ? 1 : i == 2 ? PLAN_NONE : 0;
+        kvs[1].n_kv_heads = i == 3 ? 2 * K : K;
+        kvs[1].head_dim = i == 4 ? HEAD / 2 : HEAD;
+        kvs[1].latent_dim = i == 5 ? HEAD : 0;
+        kvs[0].layer = i == 6 ? 1 : 0;
+        p->steps[last - 1].w[1] = p->steps[last - 1].w[2] = i == 7 ? W_K : PLAN_NONE; /* stores all the same */
+        p->steps[last].layer = i == 8 ? 2 : 1;
+        check_fails(p, ERR_INTERNAL, "plan");
+    }
+}
+END_TEST
+
+START_TEST(a_multiplication_fits_its_buffers)
+{
+    for (int i = 0; i < 6; i++) {
+        struct plan *p = make_plan();
+        struct plan_step s = plan_step_of(PLAN_MULTIPLY);
+        uint32_t more = p->bufs[Q].width - p->bufs[X].width;
+        s.dst = i == 2 ? PLAN_NONE : i == 3 ? Q : X;
+        s.src = i == 0 ? PLAN_NONE : i == 3 ? X : i == 4 ? N_BUFS : Q;
+        s.first = i == 5 ? more + 1 : i == 1 ? more : 0;
+        ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
+        struct err_info info = {0};
+        if (i < 2) {
+            ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+            plan_free(&p);
+        } else {
+            check_fails(p, ERR_INTERNAL, "multiply");
+        }
+    }
+}
+END_TEST
+
 /* --- latent attention ------------------------------------------------------------------------------------------- */
 
 /* Heads of NOPE + ROPE components, through matrices to LATENT + ROPE, and of LATENT, to VALUE. */
@@ -392,6 +453,8 @@ Suite *plan_suite(void)
     tcase_add_test(c, a_buffer_of_another_width_is_the_builders_mistake);
     tcase_add_test(c, what_a_plan_gives_is_found);
     tcase_add_test(c, rows_added_to_the_embedding_have_its_width);
+    tcase_add_test(c, a_cache_is_shared_by_layers_of_the_same_heads);
+    tcase_add_test(c, a_multiplication_fits_its_buffers);
     tcase_add_test(c, latent_attention_is_checked);
     tcase_add_test(c, plans_grow_and_say_when_they_cannot);
     suite_add_tcase(s, c);

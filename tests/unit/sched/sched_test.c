@@ -225,6 +225,38 @@ START_TEST(waiter_takes_over_when_the_owner_leaves)
 }
 END_TEST
 
+START_TEST(recurrent_sequences_keep_a_slot_and_share_nothing)
+{
+    static const struct rig_limits limits[] = {
+        {.is_recurrent = true, .max_seqs = 16, .max_rows = 33},
+        {.is_recurrent = true, .max_seqs = 5, .max_rows = 7},
+        {.is_recurrent = true, .max_seqs = 16, .n_pages = 12}, /* too few for all that run */
+    };
+    struct rig r = rig_open(limits[_i]);
+    check_against_alone(&r, 40, 320, "recurrent");
+    check_against_alone(&r, 40, 320, "recurrent, again");
+    ck_assert_uint_eq(rig_stats(&r).cached_tokens, 0);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(recurrent_sequences_have_no_drafts)
+{
+    struct sched_config cfg = {.max_rows = 8,
+                               .max_seqs = 4,
+                               .max_logits = 8,
+                               .n_ctx = 64,
+                               .n_pages = 2,
+                               .n_vocab = FAKE_VOCAB,
+                               .is_recurrent = true,
+                               .draft_max = 1};
+    struct sched *s;
+    struct err_info info = {0};
+    ck_assert_int_eq(sched_new(&cfg, &s, &info), ERR_CONFIG);
+    ck_assert_msg(strstr(info.text, "0 to 0") != NULL, "%s", info.text);
+}
+END_TEST
+
 START_TEST(preempted_sequences_give_the_same)
 {
     enum { N = 8 };
@@ -393,6 +425,8 @@ Suite *sched_suite(void)
     tcase_add_test(t, salts_share_nothing);
     tcase_add_loop_test(t, sixteen_with_one_cold_prefix_compute_it_once, 0, 2);
     tcase_add_test(t, waiter_takes_over_when_the_owner_leaves);
+    tcase_add_loop_test(t, recurrent_sequences_keep_a_slot_and_share_nothing, 0, 3);
+    tcase_add_test(t, recurrent_sequences_have_no_drafts);
     tcase_add_loop_test(t, preempted_sequences_give_the_same, 0, 2);
     tcase_add_test(t, prompt_log_probabilities_come_in_order);
     tcase_add_test(t, limits_of_length_are_kept);

@@ -1,0 +1,81 @@
+/* Layers that have a short convolution in place of attention [Poli 2023, "Hyena"; Liquid AI 2025, "LFM2 Technical
+ * Report"]: x += W_out (c * conv(b * u)), with b, c and u projections of the normed row. Keys and tensor names:
+ * llama.cpp b11434, gguf-py/gguf/constants.py. */
+#include "engine/model/blocks.h"
+
+enum err blocks_read_conv(struct blocks *b)
+{
+    uint32_t heads[PLAN_MAX_LAYERS];
+    TRY(blocks_get_layers(b, "attention.head_count_kv", 0, b->h.n_heads, b->h.n_heads, heads));
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        b->style.is_conv[i] = heads[i] == 0;
+    }
+    TRY(blocks_skip_attention(b, b->style.is_conv));
+    if (b->plan->is_bidirectional) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
+                       "%s.attention.causal: expected true with short convolutions, found false", b->arch);
+    }
+    return blocks_get_u32(b, "shortconv.l_cache", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.conv_taps);
+}
+
+enum err blocks_add_conv_bufs(struct blocks *b)
+{
+    TRY(plan_add_buf(b->plan, "conv", b->h.n_embd, &b->conv));
+    return plan_add_buf(b->plan, "conv_gate", b->h.n_embd, &b->conv_gate);
+}
+
+/* dst = a third of the rows of in_proj, times the normed row. */
+static enum err add_third(struct blocks *b, int layer, uint32_t third, plan_buf_id dst)
+{
+    uint32_t d = b->h.n_embd;
+    struct blocks_part part = {third * d, 3 * d};
+    struct plan_step s = plan_step_of(PLAN_MATMUL);
+    s.src = b->norm;
+    s.dst = dst;
+    TRY(blocks_bind_part(b, "blk.%d.shortconv.in_proj.weight", layer, part, d, d, false, &s.w[0]));
+    TRY(blocks_bind_part(b, "blk.%d.shortconv.in_proj.bias", layer, part, 1, d, true, &s.bias[0]));
+    return plan_add_step(b->plan, &s);
+}
+
+/* conv *= conv_gate. */
+static enum err add_product(struct blocks *b)
+{
+    struct plan_step s = plan_step_of(PLAN_MULTIPLY);
+    s.src = b->conv_gate;
+    s.dst = b->conv;
+    return plan_add_step(b->plan, &s);
+}
+
+enum err blocks_add_conv(struct blocks *b, int layer)
+{
+    enum { B, C, U }; /* thirds of in_proj */
+    uint32_t d = b->h.n_embd;
+    struct plan_step norm = plan_step_of(PLAN_NORM);
+    norm.src = b->x;
+    norm.dst = b->norm;
+    norm.eps = b->h.eps;
+    TRY(blocks_bind(b, "blk.%d.attn_norm.weight", layer, 1, d, false, &norm.w[0]));
+    TRY(plan_add_step(b->plan, &norm));
+    TRY(add_third(b, layer, U, b->conv));
+    TRY(add_third(b, layer, B, b->conv_gate));
+    TRY(add_product(b));
+
+    struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
+    conv.src = b->conv;
+    conv.dst = b->conv_gate;
+    conv.taps = b->style.conv_taps;
+    TRY(blocks_bind_stack(b, "blk.%d.shortconv.conv.weight", layer, d, 1, conv.taps, false, &conv.w[0]));
+    TRY(blocks_bind(b, "blk.%d.shortconv.conv.bias", layer, 1, d, true, &conv.bias[0]));
+    TRY(plan_add_step(b->plan, &conv));
+    TRY(add_third(b, layer, C, b->conv));
+    TRY(add_product(b));
+
+    struct plan_step out = plan_step_of(PLAN_MATMUL);
+    out.epilogue = PLAN_ADD;
+    out.scale = b->style.residual_scale;
+    out.src = b->conv;
+    out.dst = b->x;
+    TRY(blocks_bind(b, "blk.%d.shortconv.out_proj.weight", layer, d, d, false, &out.w[0]));
+    TRY(blocks_bind(b, "blk.%d.shortconv.out_proj.bias", layer, 1, d, true, &out.bias[0]));
+    return plan_add_step(b->plan, &out);
+}

@@ -1,0 +1,352 @@
+/* Short convolutions, products and the gated delta rule on every back end and instruction set: against the formulas in
+ * double, and the same bits however two sequences are cut into batches, whatever their slots held before. */
+#include "engine/backend/backend.h"
+#include "engine/kernels/kern.h"
+
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+Suite *cpu_recurrent_suite(void);
+
+enum { V = 11, D = 36, N = 13, TAPS = 4, THREADS = 3 };
+enum { KEY_HEADS = 2, HEADS = 4, KEY = 5, VALUE = D / HEADS, MIXED = 2 * KEY_HEADS * KEY + D };
+
+static float embd[V * D], taps[D * TAPS], bias[D];
+static float mixed[V * MIXED], betas[V * HEADS], alphas[V * HEADS], decays[HEADS], steps[HEADS], norm[VALUE];
+static const int32_t texts[2][N] = {{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9}, {2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9}};
+
+static void fill(float *x, size_t n, uint32_t seed)
+{
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u; /* the generator of Numerical Recipes */
+        x[i] = (float)(seed >> 8) / (float)(1 << 24) * 2 - 1;
+    }
+}
+
+static plan_weight_id add_weight(struct plan *p, const char *name, const float *data, uint32_t n_out, uint32_t n_in)
+{
+    plan_weight_id id = PLAN_NONE;
+    struct plan_weight w = {
+        .name = name, .type = DTYPE_F32, .data = data, .row_bytes = n_in * sizeof(float), .n_out = n_out, .n_in = n_in};
+    ck_assert_int_eq(plan_add_weight(p, &w, &id), ERR_OK);
+    return id;
+}
+
+static struct plan_step *add_step(struct plan *p, enum plan_op op, plan_buf_id src, plan_buf_id dst, plan_weight_id w)
+{
+    struct plan_step s = plan_step_of(op);
+    s.src = src;
+    s.dst = dst;
+    s.w[0] = w;
+    ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
+    return &p->steps[p->n_steps - 1];
+}
+
+static struct plan *new_plan(void)
+{
+    struct plan *p = NULL;
+    ck_assert_int_eq(plan_new(&p), ERR_OK);
+    p->n_vocab = V;
+    p->n_embd = D;
+    p->n_layers = p->n_heads = p->n_kv_heads = 1;
+    p->head_dim = 4;
+    return p;
+}
+
+static void check_plan(struct plan *p)
+{
+    struct err_info info = {0};
+    ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+}
+
+/* y = silu(conv(x) + bias), y *= sigmoid(x), x = conv(y); states of x are what comes out. */
+static struct plan *make_conv_plan(void)
+{
+    struct plan *p = new_plan();
+    plan_buf_id x, y;
+    ck_assert_int_eq(plan_add_buf(p, "x", D, &x), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "y", D, &y), ERR_OK);
+    plan_weight_id w = add_weight(p, "taps", taps, 1, D * TAPS);
+    add_step(p, PLAN_EMBED, PLAN_NONE, x, add_weight(p, "embd", embd, V, D));
+    struct plan_step *conv = add_step(p, PLAN_SHORT_CONV, x, y, w);
+    conv->taps = TAPS;
+    conv->map = PLAN_MAP_SILU;
+    conv->bias[0] = add_weight(p, "bias", bias, 1, D);
+    add_step(p, PLAN_MULTIPLY, x, y, PLAN_NONE)->map = PLAN_MAP_SIGMOID;
+    add_step(p, PLAN_SHORT_CONV, y, x, w)->taps = TAPS;
+    add_step(p, PLAN_STATES, x, PLAN_NONE, PLAN_NONE);
+    check_plan(p);
+    ck_assert_uint_eq(p->recurrent_floats, 2 * (TAPS - 1) * D);
+    ck_assert_uint_eq(p->steps[1].recurrent, 0);
+    ck_assert_uint_eq(p->steps[3].recurrent, (TAPS - 1) * D);
+    return p;
+}
+
+static double convolve(const double x[N][D], int t, int n)
+{
+    double sum = 0;
+    for (int j = 0; j < TAPS; j++) {
+        sum += t - TAPS + 1 + j >= 0 ? taps[n * TAPS + j] * x[t - TAPS + 1 + j][n] : 0;
+    }
+    return sum;
+}
+
+/* Value heads read key heads in blocks, or, tiled, in turns. */
+static struct plan *make_delta_plan(bool is_tiled)
+{
+    struct plan *p = new_plan();
+    plan_buf_id in, beta, alpha, out;
+    p->delta = (struct plan_delta){
+        .n_k_heads = KEY_HEADS, .n_v_heads = HEADS, .key_dim = KEY, .value_dim = VALUE, .is_tiled = is_tiled};
+    ck_assert_int_eq(plan_add_buf(p, "in", MIXED, &in), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "beta", HEADS, &beta), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "alpha", HEADS, &alpha), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "out", D, &out), ERR_OK);
+    add_step(p, PLAN_EMBED, PLAN_NONE, in, add_weight(p, "mixed", mixed, V, MIXED));
+    add_step(p, PLAN_EMBED, PLAN_NONE, beta, add_weight(p, "betas", betas, V, HEADS));
+    add_step(p, PLAN_EMBED, PLAN_NONE, alpha, add_weight(p, "alphas", alphas, V, HEADS));
+    struct plan_step *s = add_step(p, PLAN_DELTA, in, out, add_weight(p, "decays", decays, 1, HEADS));
+    s->keys = beta;
+    s->values = alpha;
+    s->bias[0] = add_weight(p, "steps", steps, 1, HEADS);
+    s->w[1] = add_weight(p, "norm", norm, 1, VALUE);
+    s->eps = 1e-6f;
+    add_step(p, PLAN_STATES, out, PLAN_NONE, PLAN_NONE);
+    check_plan(p);
+    ck_assert_uint_eq(p->recurrent_floats, HEADS * KEY * VALUE);
+    return p;
+}
+
+static struct plan *make_block_plan(void) { return make_delta_plan(false); }
+static struct plan *make_tiled_plan(void) { return make_delta_plan(true); }
+
+static double length_of(const float *x)
+{
+    double sum = 1e-6;
+    for (int j = 0; j < KEY; j++) {
+        sum += x[j] * x[j];
+    }
+    return sqrt(sum);
+}
+
+static void expect_head(const int32_t *tokens, int h, int key_head, float out[N][D])
+{
+    double state[KEY][VALUE] = {{0}};
+    for (int t = 0; t < N; t++) {
+        const float *q = mixed + tokens[t] * MIXED + key_head * KEY, *k = q + KEY_HEADS * KEY;
+        const float *v = mixed + tokens[t] * MIXED + 2 * KEY_HEADS * KEY + h * VALUE;
+        double decay = exp(decays[h] * log(1 + exp((double)alphas[tokens[t] * HEADS + h] + steps[h])));
+        double beta = 1 / (1 + exp(-betas[tokens[t] * HEADS + h])), y[VALUE] = {0}, squares = 0;
+        for (int n = 0; n < VALUE; n++) {
+            double known = 0;
+            for (int j = 0; j < KEY; j++) {
+                known += decay * state[j][n] * k[j] / length_of(k);
+            }
+            for (int j = 0; j < KEY; j++) {
+                state[j][n] = decay * state[j][n] + k[j] / length_of(k) * beta * (v[n] - known);
+                y[n] += state[j][n] * q[j] / length_of(q) / sqrt(KEY);
+            }
+            squares += y[n] * y[n];
+        }
+        for (int n = 0; n < VALUE; n++) {
+            out[t][h * VALUE + n] = (float)(y[n] / sqrt(squares / VALUE + 1e-6) * norm[n]);
+        }
+    }
+}
+
+static void expect_block(const int32_t *tokens, float out[N][D])
+{
+    for (int h = 0; h < HEADS; h++) {
+        expect_head(tokens, h, h / (HEADS / KEY_HEADS), out);
+    }
+}
+
+static void expect_tiled(const int32_t *tokens, float out[N][D])
+{
+    for (int h = 0; h < HEADS; h++) {
+        expect_head(tokens, h, h % KEY_HEADS, out);
+    }
+}
+
+static void expect_conv(const int32_t *tokens, float out[N][D])
+{
+    double x[N][D], y[N][D];
+    for (int t = 0; t < N; t++) {
+        for (int n = 0; n < D; n++) {
+            x[t][n] = embd[tokens[t] * D + n];
+            double v = convolve(x, t, n) + bias[n];
+            y[t][n] = v / (1 + exp(-v)) / (1 + exp(-x[t][n]));
+        }
+        for (int n = 0; n < D; n++) {
+            out[t][n] = (float)convolve(y, t, n);
+        }
+    }
+}
+
+/* Rows of the second text in front of rows of the first, so that slots are not in the order of sequences. */
+static void forward(const struct backend *b, struct backend_model *m, const int32_t slots[2], const int from[2],
+                    const int n[2], float out[2][N][D])
+{
+    int32_t tokens[2 * N], pos[2 * N], seq[2 * N], rows[2 * N], of[2], pages[1] = {0};
+    const int32_t *tables[2] = {pages, pages};
+    float states[2 * N * D];
+    int n_rows = 0, n_seqs = 0;
+    for (int text = 1; text >= 0; text--) {
+        for (int i = 0; i < n[text]; i++, n_rows++) {
+            tokens[n_rows] = texts[text][from[text] + i];
+            pos[n_rows] = from[text] + i;
+            seq[n_rows] = n_seqs;
+            rows[n_rows] = n_rows;
+        }
+        of[n_seqs] = slots[text];
+        n_seqs += n[text] != 0;
+    }
+    struct backend_batch batch = {.n_rows = n_rows,
+                                  .tokens = tokens,
+                                  .pos = pos,
+                                  .seq = seq,
+                                  .n_seqs = n_seqs,
+                                  .page_tables = tables,
+                                  .slots = of,
+                                  .n_states = n_rows,
+                                  .state_rows = rows,
+                                  .states = states};
+    struct err_info info = {0};
+    ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
+    for (int text = 1, at = 0; text >= 0; at += n[text], text--) {
+        memcpy(out[text][from[text]], states + (size_t)at * D, (size_t)n[text] * sizeof out[text][0]);
+    }
+}
+
+/* Pieces of 1 to 5 rows, the two texts out of step and now and then alone. */
+static void run_cut(const struct backend *b, struct backend_model *m, const int32_t slots[2], float out[2][N][D])
+{
+    int from[2] = {0, 0};
+    for (int step = 0; from[0] < N || from[1] < N; step++) {
+        int n[2] = {step % 3 == 2 ? 0 : 1 + step % 5, step % 4 == 1 ? 0 : 1 + step % 2};
+        n[0] = n[0] < N - from[0] ? n[0] : N - from[0];
+        n[1] = n[1] < N - from[1] ? n[1] : N - from[1];
+        if (n[0] + n[1] == 0) {
+            continue;
+        }
+        forward(b, m, slots, from, n, out);
+        from[0] += n[0];
+        from[1] += n[1];
+    }
+}
+
+static const struct subject {
+    struct plan *(*make)(void);
+    void (*expect)(const int32_t *tokens, float out[N][D]);
+} subjects[] = {{make_conv_plan, expect_conv}, {make_block_plan, expect_block}, {make_tiled_plan, expect_tiled}};
+
+static void check(const struct subject *s, const struct backend *b, const char *cpu)
+{
+    static const int32_t slots[2] = {2, 0}, others[2] = {0, 2};
+    static const int start[2] = {0, 0}, all[2] = {N, N};
+    float whole[2][N][D], cut[2][N][D], expected[N][D];
+    struct backend_config cfg = {.cpu = cpu,
+                                 .high_precision = true,
+                                 .n_threads = THREADS,
+                                 .n_pages = 1,
+                                 .n_slots = 3,
+                                 .max_rows = 2 * N,
+                                 .max_logits = 1};
+    struct backend_model *m = NULL;
+    struct err_info info = {0};
+    struct plan *p = s->make();
+    ck_assert_msg(b->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
+    struct backend_info bi;
+    b->info(m, &bi);
+    ck_assert_uint_eq(bi.recurrent_bytes, 3 * p->recurrent_floats * sizeof(float));
+    forward(b, m, slots, start, all, whole);
+    run_cut(b, m, others, cut); /* each begins in a slot that holds the other's state */
+    ck_assert_msg(memcmp(whole, cut, sizeof whole) == 0, "%s %s: a cut changes bits", b->name, cpu != NULL ? cpu : "");
+    for (int text = 0; text < 2; text++) {
+        s->expect(texts[text], expected);
+        for (int i = 0; i < N * D; i++) {
+            float found = whole[text][i / D][i % D], wanted = expected[i / D][i % D];
+            if (!(fabsf(found - wanted) < 1e-4f)) {
+                ck_abort_msg("%s %s: text %d, row %d, channel %d: expected %g, found %g", b->name,
+                             cpu != NULL ? cpu : "", text, i / D, i % D, (double)wanted, (double)found);
+            }
+        }
+    }
+    b->close(&m);
+    plan_free(&p);
+}
+
+START_TEST(a_step_is_its_formula_however_it_is_cut)
+{
+    const struct subject *s = &subjects[_i];
+    fill(embd, V * D, 1);
+    fill(taps, D * TAPS, 2);
+    fill(bias, D, 3);
+    fill(mixed, V * MIXED, 4);
+    fill(betas, V * HEADS, 5);
+    fill(alphas, V * HEADS, 6);
+    fill(decays, HEADS, 7);
+    fill(steps, HEADS, 8);
+    fill(norm, VALUE, 9);
+    for (int h = 0; h < HEADS; h++) {
+        decays[h] = -fabsf(decays[h]) - 0.1f;
+    }
+    check(s, &backend_ref, NULL);
+    for (int i = 0; kern_isa_name(i) != NULL; i++) {
+        if (kern_isa_is_there(i)) {
+            check(s, &backend_cpu, kern_isa_name(i));
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_batch_of_more_sequences_than_slots_is_refused)
+{
+    const struct backend *const backends[] = {&backend_ref, &backend_cpu};
+    for (int i = 0; i < 2; i++) {
+        struct backend_config cfg = {.n_threads = 1, .n_pages = 1, .n_slots = 1, .max_rows = 2, .max_logits = 1};
+        int32_t pos[2] = {0, 0}, seq[2] = {0, 1}, pages[1] = {0};
+        const int32_t *tables[2] = {pages, pages};
+        struct backend_batch batch = {
+            .n_rows = 2, .tokens = pos, .pos = pos, .seq = seq, .n_seqs = 2, .page_tables = tables};
+        struct backend_model *m = NULL;
+        struct err_info info = {0};
+        struct plan *p = make_conv_plan();
+        ck_assert_msg(backends[i]->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
+        ck_assert_int_eq(backends[i]->forward(m, &batch, &info), ERR_INTERNAL);
+        ck_assert_msg(strstr(info.text, "2 sequences") != NULL, "%s", info.text);
+        backends[i]->close(&m);
+        plan_free(&p);
+    }
+}
+END_TEST
+
+START_TEST(a_recurrent_step_that_does_not_fit_is_the_builders_mistake)
+{
+    for (int i = 0; i < 7; i++) {
+        struct plan *p = make_conv_plan();
+        struct plan_step *conv = &p->steps[1];
+        struct err_info info = {0};
+        enum err expected = i == 4 || i == 5 ? ERR_BAD_TENSOR_SHAPE : ERR_INTERNAL;
+        conv->dst = i == 0 ? conv->src : conv->dst;
+        conv->taps = i == 1 ? 1 : i == 2 ? PLAN_MAX_TAPS + 1 : i == 5 ? TAPS + 1 : conv->taps;
+        p->is_bidirectional = i == 3;
+        conv->bias[0] = i == 4 ? conv->w[0] : conv->bias[0];
+        p->steps[2].src = i == 6 ? p->steps[2].dst : p->steps[2].src;
+        ck_assert_msg(plan_check(p, &info) == expected, "case %d: %s", i, info.text);
+        plan_free(&p);
+    }
+}
+END_TEST
+
+Suite *cpu_recurrent_suite(void)
+{
+    Suite *s = suite_create("cpu_recurrent");
+    TCase *c = tcase_create("cpu_recurrent");
+    tcase_add_loop_test(c, a_step_is_its_formula_however_it_is_cut, 0, (int)(sizeof subjects / sizeof *subjects));
+    tcase_add_test(c, a_batch_of_more_sequences_than_slots_is_refused);
+    tcase_add_test(c, a_recurrent_step_that_does_not_fit_is_the_builders_mistake);
+    suite_add_tcase(s, c);
+    return s;
+}
