@@ -16,6 +16,8 @@ extern const struct model_family model_glm4moe;
 extern const struct model_family model_gpt_oss;
 extern const struct model_family model_granite;
 extern const struct model_family model_granitemoe;
+extern const struct model_family model_lfm2;
+extern const struct model_family model_lfm2moe;
 extern const struct model_family model_llama;
 extern const struct model_family model_mistral3;
 extern const struct model_family model_nomic_bert;
@@ -46,6 +48,8 @@ static const struct model_family *const families[] = {
     &model_glm4moe,
     &model_gpt_oss,
     &model_deepseek2,
+    &model_lfm2,
+    &model_lfm2moe,
     &model_bert,
     &model_nomic_bert,
     NULL,

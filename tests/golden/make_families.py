@@ -106,6 +106,13 @@ MODELS = {
     "gpt-oss-sinks": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=19, num_local_experts=5, num_experts_per_tok=2,
         rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))),
+    "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
+        **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
+        block_multiple_of=16, rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
+    "lfm2moe-conv": lambda: hf.Lfm2MoeForCausalLM(hf.Lfm2MoeConfig(
+        **SMALL, num_hidden_layers=4, layer_types=["conv", "full_attention", "conv", "conv"], conv_L_cache=4,
+        num_dense_layers=1, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=36, norm_topk_prob=True,
+        rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
     "deepseek2-v2-lite": lambda: hf.DeepseekV2ForCausalLM(hf.DeepseekV2Config(
         **{**LATENT, "hidden_size": 64, "num_attention_heads": 32, "num_key_value_heads": 32, "kv_lora_rank": 20,
            "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8},

@@ -1,0 +1,196 @@
+/* LFM2 [Liquid AI 2025, "LFM2 Technical Report"]: Llama's decoder, most of whose layers have a short convolution in
+ * place of attention, with norms of the heads of Q and K; in the larger ones experts behind some dense layers, picked
+ * by sigmoids with a bias. Keys: llama.cpp b11434, src/models/lfm2.cpp and lfm2moe.cpp. */
+#include "engine/model/blocks.h"
+#include "engine/model/hf.h"
+
+#include <math.h>
+#include <string.h>
+
+static enum err build_as(struct blocks *b)
+{
+    b->may_skip_attention = true;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
+    s->is_neox = true;
+    s->head_norm = BLOCKS_NORM_EACH;
+    const char *last = "token_embd_norm.weight"; /* its name in files, though it is the last */
+    s->last_norm = gguf_find_tensor(b->g, last) != NULL ? last : s->last_norm;
+    TRY(blocks_read_conv(b));
+    struct blocks_moe moe = {.gating = 2, .norms_weights = true};
+    if (b->plan->moe.n_experts != 0) {
+        TRY(blocks_read_moe(b, &moe));
+    }
+    return blocks_build_decoder(b);
+}
+
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "lfm2", .n_ctx = n_ctx, .plan = p, .info = info};
+    return build_as(&b);
+}
+
+static enum err build_moe(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = "lfm2moe", .n_ctx = n_ctx, .plan = p, .info = info};
+    return build_as(&b);
+}
+
+/* --- SafeTensors ------------------------------------------------------------------------------------------------ */
+
+static bool is_in(const json_t *list, json_int_t wanted)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (json_is_integer(json_array_get(list, i)) && json_integer_value(json_array_get(list, i)) == wanted) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether layer i has attention: by layer_types, or by full_attn_idxs in older folders. */
+static enum err has_attention(const struct hf *h, uint32_t i, bool *out)
+{
+    const json_t *types = json_read_get(h->config, "layer_types"),
+                 *indexes = json_read_get(h->config, "full_attn_idxs");
+    if (types == NULL) {
+        *out = indexes == NULL || is_in(indexes, i);
+        return ERR_OK;
+    }
+    const char *type = json_string_value(json_array_get(types, i));
+    *out = type != NULL && strcmp(type, "full_attention") == 0;
+    return *out || (type != NULL && strcmp(type, "conv") == 0)
+               ? ERR_OK
+               : err_set(h->info, ERR_BAD_CONFIG, "layer_types",
+                         "config.json: layer_types[%u]: expected full_attention or conv, found '%.64s'", i,
+                         type != NULL ? type : "");
+}
+
+/* KV heads of each layer, 0 of those with a convolution. */
+static enum err add_layers(struct hf *h)
+{
+    uint32_t n_layers, n_heads, n_kv_heads;
+    char key[128];
+    TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
+    TRY(hf_get_u32(h, "num_attention_heads", 1, PLAN_MAX_HEADS, UINT64_MAX, &n_heads));
+    TRY(hf_get_u32(h, "num_key_value_heads", 1, PLAN_MAX_HEADS, n_heads, &n_kv_heads));
+    uint32_t *heads = arena_zalloc(&h->b.arena, n_layers * sizeof *heads);
+    if (heads == NULL) {
+        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for %u layers", n_layers);
+    }
+    for (uint32_t i = 0; i < n_layers; i++) {
+        bool is_attention;
+        TRY(has_attention(h, i, &is_attention));
+        heads[i] = is_attention ? n_kv_heads : 0;
+    }
+    gguf_build_array(&h->b, hf_key(h, "attention.head_count_kv", key), GGUF_U32, n_layers, heads);
+    return ERR_OK;
+}
+
+/* The width that block_auto_adjust_ff_dim makes of the one that config.json has [transformers, Lfm2MLP]. */
+static enum err add_width(struct hf *h)
+{
+    uint32_t width, multiple;
+    double factor;
+    char key[128];
+    const char *name = json_read_get(h->config, "block_ff_dim") != NULL ? "block_ff_dim" : "intermediate_size";
+    TRY(hf_get_u32(h, name, 1, PLAN_MAX_WIDTH, UINT64_MAX, &width));
+    TRY(hf_get_u32(h, "block_multiple_of", 1, PLAN_MAX_WIDTH, 256, &multiple));
+    TRY(hf_get_f64(h, h->config, "block_ffn_dim_multiplier", 1e-3, 1e3, 1.0, &factor));
+    if (!json_is_false(json_read_get(h->config, "block_auto_adjust_ff_dim"))) {
+        uint64_t n = (uint64_t)(factor * (double)(2 * (uint64_t)width / 3)); /* at most 2^30 */
+        width = (uint32_t)((n + multiple - 1) / multiple * multiple);
+    }
+    gguf_build_u32(&h->b, hf_key(h, "feed_forward_length", key), width);
+    return ERR_OK;
+}
+
+static enum err finish(struct hf *h)
+{
+    TRY(add_layers(h));
+    return add_width(h);
+}
+
+static const struct hf_key hf_lfm2_keys[] = {
+    {"norm_eps", "attention.layer_norm_rms_epsilon", HF_F32},
+    {"conv_L_cache", "shortconv.l_cache", HF_U32},
+    {"num_key_value_heads", NULL, HF_U32},
+    {"intermediate_size", NULL, HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_key hf_lfm2moe_keys[] = {
+    {"norm_eps", "attention.layer_norm_rms_epsilon", HF_F32},
+    {"conv_L_cache", "shortconv.l_cache", HF_U32},
+    {"num_key_value_heads", NULL, HF_U32},
+    {"num_experts", "expert_count", HF_U32},
+    {"num_experts_per_tok", "expert_used_count", HF_U32},
+    {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},
+    {"num_dense_layers", "leading_dense_block_count", HF_U32},
+    {"norm_topk_prob", "expert_weights_norm", HF_BOOL},
+    {"routed_scaling_factor", "expert_weights_scale", HF_F32},
+    {NULL, NULL, HF_U32},
+};
+
+/* Of both; a family without experts has no tensors of that name. */
+static const struct hf_name hf_lfm2_names[] = {
+    {"model.embedding_norm.weight", "token_embd_norm.weight", HF_SAME},
+    {"model.layers.{}.operator_norm.weight", "blk.{}.attn_norm.weight", HF_SAME},
+    {"model.layers.{}.ffn_norm.weight", "blk.{}.ffn_norm.weight", HF_SAME},
+    {"model.layers.{}.self_attn.out_proj.weight", "blk.{}.attn_output.weight", HF_SAME},
+    {"model.layers.{}.self_attn.q_layernorm.weight", "blk.{}.attn_q_norm.weight", HF_SAME},
+    {"model.layers.{}.self_attn.k_layernorm.weight", "blk.{}.attn_k_norm.weight", HF_SAME},
+    {"model.layers.{}.conv.conv.weight", "blk.{}.shortconv.conv.weight", HF_CONV},
+    {"model.layers.{}.conv.conv.bias", "blk.{}.shortconv.conv.bias", HF_SAME},
+    {"model.layers.{}.conv.in_proj.weight", "blk.{}.shortconv.in_proj.weight", HF_SAME},
+    {"model.layers.{}.conv.in_proj.bias", "blk.{}.shortconv.in_proj.bias", HF_SAME},
+    {"model.layers.{}.conv.out_proj.weight", "blk.{}.shortconv.out_proj.weight", HF_SAME},
+    {"model.layers.{}.conv.out_proj.bias", "blk.{}.shortconv.out_proj.bias", HF_SAME},
+    {"model.layers.{}.feed_forward.w1.weight", "blk.{}.ffn_gate.weight", HF_SAME},
+    {"model.layers.{}.feed_forward.w3.weight", "blk.{}.ffn_up.weight", HF_SAME},
+    {"model.layers.{}.feed_forward.w2.weight", "blk.{}.ffn_down.weight", HF_SAME},
+    {"model.layers.{}.feed_forward.gate.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
+    {"model.layers.{}.feed_forward.expert_bias", "blk.{}.exp_probs_b.bias", HF_SAME},
+    {"model.layers.{}.feed_forward.experts.{}.w1.weight", "blk.{}.ffn_gate_exps.weight", HF_SAME},
+    {"model.layers.{}.feed_forward.experts.{}.w3.weight", "blk.{}.ffn_up_exps.weight", HF_SAME},
+    {"model.layers.{}.feed_forward.experts.{}.w2.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},
+    {NULL, NULL, HF_SAME},
+};
+
+static const char *const hf_lfm2_architectures[] = {"Lfm2ForCausalLM", "LFM2ForCausalLM", NULL};
+static const char *const hf_lfm2moe_architectures[] = {"Lfm2MoeForCausalLM", NULL};
+
+static const struct hf_family hf_lfm2 = {
+    .architectures = hf_lfm2_architectures,
+    .arch = "lfm2",
+    .keys = hf_lfm2_keys,
+    .names = hf_lfm2_names,
+    .finish = finish,
+};
+
+static const struct hf_family hf_lfm2moe = {
+    .architectures = hf_lfm2moe_architectures,
+    .arch = "lfm2moe",
+    .keys = hf_lfm2moe_keys,
+    .names = hf_lfm2_names,
+    .finish = add_layers,
+};
+
+static const struct hf_family *const lfm2_hf[] = {&hf_lfm2, NULL};
+static const struct hf_family *const lfm2moe_hf[] = {&hf_lfm2moe, NULL};
+
+const struct model_family model_lfm2 = {
+    .name = "lfm2",
+    .members = "LFM2, LFM2.5",
+    .arch = "lfm2",
+    .hf = lfm2_hf,
+    .build = build,
+};
+
+const struct model_family model_lfm2moe = {
+    .name = "lfm2moe",
+    .members = "LFM2-8B-A1B",
+    .arch = "lfm2moe",
+    .hf = lfm2moe_hf,
+    .build = build_moe,
+};
