@@ -48,6 +48,17 @@ LATENT = dict(kv_lora_rank=32, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_d
               first_k_dense_replace=1, **{**SMALL, "num_key_value_heads": 4})
 
 
+def gemma4(n_layers, **more):
+    """Local and global layers with heads of their own; factors of the layers and of the experts that are not 1."""
+    model = hf.Gemma4ForCausalLM(hf.Gemma4TextConfig(
+        **SMALL, head_dim=12, global_head_dim=24, sliding_window=13, num_hidden_layers=n_layers,
+        vocab_size_per_layer_input=COMMON["vocab_size"],
+        layer_types=["sliding_attention", "full_attention"] * (n_layers // 2), **more))
+    for i, layer in enumerate(model.model.layers):
+        layer.layer_scalar.fill_(0.75 + i / 8)
+    return model
+
+
 def deepseek_v3(**more):
     return hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(
         **LATENT, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, n_group=4, topk_group=2,
@@ -71,6 +82,11 @@ MODELS = {
     "gemma2-caps": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(
         **SMALL, num_hidden_layers=4, head_dim=20, query_pre_attn_scalar=20, sliding_window=13, attn_logit_softcapping=2.0,
         final_logit_softcapping=3.0, rope_parameters=rope())),
+    "gemma4-per-layer": lambda: gemma4(
+        6, final_logit_softcapping=3.0, hidden_size_per_layer_input=12, num_kv_shared_layers=3, use_double_wide_mlp=True),
+    "gemma4-experts": lambda: gemma4(
+        4, final_logit_softcapping=10.0, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True,
+        num_experts=5, top_k_experts=2, moe_intermediate_size=36),
     "phi3-window": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
         **SMALL, num_hidden_layers=2, sliding_window=21, rope_parameters=rope())),
     "phi3-long": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(

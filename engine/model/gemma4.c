@@ -1,0 +1,551 @@
+/* Gemma 4, text only: Gemma 3's decoder, and beyond it
+ *   global layers with heads of their own width and number, whose values may be their keys before norm and RoPE;
+ *   values normed without a weight, and q.k not scaled;
+ *   the last layers attend over the keys and values of the last layer of their kind that has some, and may have wider
+ *     feed-forward blocks;
+ *   per-layer embeddings: a second table has a short vector for each token and layer, which a projection of the first
+ *     joins and the stream gates, behind the feed-forward block;
+ *   experts beside the dense feed-forward block, each with a factor of its own;
+ *   a factor of the stream behind each layer.
+ * Formulas: Hugging Face transformers 5, modeling_gemma4.py. Keys, names and shapes of GGUF: llama.cpp b11434,
+ * conversion/gemma.py and src/models/gemma4.cpp. */
+#include "engine/model/blocks.h"
+#include "engine/model/hf.h"
+#include "engine/model/hf_rope.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    GLOBAL_EVERY = 6, /* one global layer behind five local ones */
+    MAX_FF_WIDTHS = 4,
+    NAME_BYTES = 128,
+};
+static const double LOCAL_FREQ_BASE = 10000.0;
+
+/* A plan being built. Local layers have buffers of their own for queries and what attention gives. */
+struct gemma4 {
+    struct blocks b;
+    uint32_t local_dim, n_shared, n_ple; /* n_ple: width of a layer's part of the per-layer embeddings, 0 = none */
+    uint32_t n_ff[PLAN_MAX_LAYERS], n_kv_heads[PLAN_MAX_LAYERS];
+    plan_buf_id q[2], att[2]; /* of global layers, of local ones */
+    plan_buf_id ff[MAX_FF_WIDTHS];
+    int n_ff_bufs;
+    plan_buf_id ple, ple_projected, gate; /* [L*P], [L*P], [P] */
+    plan_buf_id dense, experts;           /* [D] what the dense block gives, and the experts, where there are some */
+    plan_weight_id embd;
+};
+
+/* --- hyper-parameters ----------------------------------------------------------------------------------------- */
+
+/* The layer whose keys and values the layer reads: its own, or, of the last n_shared, the last one of its kind before
+ * them. */
+static enum err find_source(const struct gemma4 *m, uint32_t layer, int32_t *out)
+{
+    const struct blocks *b = &m->b;
+    uint32_t n_own = b->h.n_layers - m->n_shared;
+    *out = (int32_t)layer;
+    if (layer < n_own) {
+        return ERR_OK;
+    }
+    for (*out = (int32_t)n_own - 1; *out >= 0; (*out)--) {
+        if (b->style.is_local[*out] == b->style.is_local[layer]) {
+            return ERR_OK;
+        }
+    }
+    return err_set(b->info, ERR_BAD_HPARAM, "attention.shared_kv_layers",
+                   "gemma4.attention.shared_kv_layers: expected fewer, as layer %" PRIu32
+                   " finds no layer of its kind before them, found %" PRIu32,
+                   layer, m->n_shared);
+}
+
+static enum err set_heads(struct gemma4 *m)
+{
+    struct blocks *b = &m->b;
+    struct plan *p = b->plan;
+    p->kvs = arena_zalloc(&p->arena, b->h.n_layers * sizeof *p->kvs);
+    if (p->kvs == NULL) {
+        return ERR_NOMEM;
+    }
+    p->head_dim = MAX_OF(b->h.head_dim, m->local_dim);
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        struct plan_kv *kv = &p->kvs[i];
+        TRY(find_source(m, i, &kv->layer));
+        kv->n_kv_heads = m->n_kv_heads[i];
+        kv->head_dim = b->style.is_local[i] ? m->local_dim : b->h.head_dim;
+        p->n_kv_heads = MAX_OF(p->n_kv_heads, kv->n_kv_heads);
+        if (b->h.n_heads % kv->n_kv_heads != 0 || p->kvs[kv->layer].n_kv_heads != kv->n_kv_heads) {
+            return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
+                           "gemma4.attention.head_count_kv[%" PRIu32 "]: expected a divisor of head_count %" PRIu32
+                           ", that of layer %" PRId32 ", found %" PRIu32,
+                           i, b->h.n_heads, kv->layer, kv->n_kv_heads);
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err read_hparams(struct gemma4 *m)
+{
+    struct blocks *b = &m->b;
+    struct blocks_hparams *h = &b->h;
+    struct blocks_style *s = &b->style;
+    TRY(blocks_read_hparams(b));
+    uint32_t value_dim;
+    s->is_neox = true;
+    s->act = PLAN_GELU_TANH;
+    s->attn_scale = 1.0f;
+    s->embed_scale = sqrtf((float)h->n_embd);
+    TRY(blocks_get_f32(b, "final_logit_softcapping", 0.0, 1e6, 0.0, &s->logit_softcap));
+    TRY(blocks_get_f32(b, "rope.freq_base_swa", 1.0, 1e12, LOCAL_FREQ_BASE, &s->local_freq_base));
+    TRY(blocks_read_windows(b, 0, GLOBAL_EVERY));
+    TRY(blocks_get_u32(b, "attention.key_length_swa", 4, PLAN_MAX_HEAD, h->head_dim, &m->local_dim));
+    TRY(blocks_get_u32(b, "attention.value_length_swa", m->local_dim, m->local_dim, m->local_dim, &value_dim));
+    if (m->local_dim % 4 != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.key_length_swa",
+                       "gemma4.attention.key_length_swa: expected a multiple of 4, found %" PRIu32, m->local_dim);
+    }
+    TRY(blocks_get_u32(b, "attention.shared_kv_layers", 0, h->n_layers - 1, 0, &m->n_shared));
+    TRY(blocks_get_u32(b, "embedding_length_per_layer_input", 0, PLAN_MAX_WIDTH / h->n_layers, 0, &m->n_ple));
+    TRY(blocks_get_layers(b, "feed_forward_length", 1, PLAN_MAX_WIDTH, UINT64_MAX, m->n_ff));
+    TRY(blocks_get_layers(b, "attention.head_count_kv", 1, h->n_heads, h->n_heads, m->n_kv_heads));
+    if (b->plan->moe.n_experts != 0) {
+        TRY(blocks_read_moe(b, &(struct blocks_moe){.gating = 1, .norms_weights = true}));
+    }
+    return set_heads(m);
+}
+
+/* --- buffers and tables --------------------------------------------------------------------------------------- */
+
+/* The feed-forward buffer of a width. */
+static enum err get_ff(struct gemma4 *m, uint32_t width, plan_buf_id *out)
+{
+    struct plan *p = m->b.plan;
+    for (int i = 0; i < m->n_ff_bufs; i++) {
+        if (p->bufs[m->ff[i]].width == width) {
+            *out = m->ff[i];
+            return ERR_OK;
+        }
+    }
+    if (m->n_ff_bufs == MAX_FF_WIDTHS) {
+        return err_set(m->b.info, ERR_BAD_HPARAM, "feed_forward_length",
+                       "gemma4.feed_forward_length: expected at most %d different widths, found more", MAX_FF_WIDTHS);
+    }
+    TRY(plan_add_buf(p, "ff", width, out));
+    m->ff[m->n_ff_bufs++] = *out;
+    return ERR_OK;
+}
+
+static enum err add_bufs(struct gemma4 *m)
+{
+    struct blocks *b = &m->b;
+    const struct blocks_hparams *h = &b->h;
+    const uint32_t widths[2] = {h->n_heads * h->head_dim, h->n_heads * m->local_dim};
+    TRY(plan_add_buf(b->plan, "x", h->n_embd, &b->x));
+    TRY(plan_add_buf(b->plan, "norm", h->n_embd, &b->norm));
+    for (int i = 0; i < 2; i++) {
+        TRY(plan_add_buf(b->plan, "q", widths[i], &m->q[i]));
+        TRY(plan_add_buf(b->plan, "att", widths[i], &m->att[i]));
+    }
+    if (m->n_ple != 0) {
+        TRY(plan_add_buf(b->plan, "per-layer", h->n_layers * m->n_ple, &m->ple));
+        TRY(plan_add_buf(b->plan, "projected", h->n_layers * m->n_ple, &m->ple_projected));
+        TRY(plan_add_buf(b->plan, "gate", m->n_ple, &m->gate));
+    }
+    if (b->plan->moe.n_experts != 0) {
+        TRY(plan_add_buf(b->plan, "dense", h->n_embd, &m->dense));
+        TRY(plan_add_buf(b->plan, "experts", h->n_embd, &m->experts));
+        TRY(blocks_add_expert_bufs(b));
+    }
+    return plan_add_buf(b->plan, "last", h->n_embd, &b->last);
+}
+
+/* Global layers turn by the file's factors, which leave most components alone; local ones plainly. */
+static enum err add_ropes(struct gemma4 *m)
+{
+    struct blocks *b = &m->b;
+    TRY(blocks_add_rope(b, b->h.freq_base, true, &b->rope));
+    TRY(blocks_get_u32(b, "rope.dimension_count_swa", 2, m->local_dim, m->local_dim, &b->h.n_rot));
+    if (b->h.n_rot % 2 != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "rope.dimension_count_swa",
+                       "gemma4.rope.dimension_count_swa: expected an even number, found %" PRIu32, b->h.n_rot);
+    }
+    return blocks_add_rope(b, b->style.local_freq_base, false, &b->local_rope);
+}
+
+/* --- steps ---------------------------------------------------------------------------------------------------- */
+
+static enum err add_norm(struct gemma4 *m, const char *name, int layer, plan_buf_id src, plan_buf_id dst)
+{
+    struct plan_step s = plan_step_of(PLAN_NORM);
+    s.adds = dst == m->b.x;
+    s.src = src;
+    s.dst = dst;
+    s.eps = m->b.h.eps;
+    TRY(blocks_bind(&m->b, name, layer, 1, m->b.plan->bufs[src].width, false, &s.w[0]));
+    return plan_add_step(m->b.plan, &s);
+}
+
+/* dst = src times a matrix, through `act` when epilogue is PLAN_ACT. */
+static enum err add_matmul(struct gemma4 *m, const char *name, int layer, enum plan_epilogue epilogue, plan_buf_id src,
+                           plan_buf_id dst)
+{
+    struct plan *p = m->b.plan;
+    struct plan_step s = plan_step_of(PLAN_MATMUL);
+    s.epilogue = epilogue;
+    s.act = m->b.style.act;
+    s.src = src;
+    s.dst = dst;
+    TRY(blocks_bind(&m->b, name, layer, p->bufs[dst].width, p->bufs[src].width, false, &s.w[0]));
+    return plan_add_step(p, &s);
+}
+
+/* A vector of the file times a factor, in memory of the plan. */
+static enum err bind_scaled(struct gemma4 *m, const char *name, int layer, uint32_t n, float factor, plan_weight_id *id)
+{
+    struct plan *p = m->b.plan;
+    TRY(blocks_bind(&m->b, name, layer, 1, n, false, id));
+    struct plan_weight *w = &p->weights[*id];
+    if (w->type != DTYPE_F32) {
+        return err_set(m->b.info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
+                       dtype_info(w->type)->name);
+    }
+    float *scaled = arena_alloc(&p->arena, n * sizeof *scaled);
+    if (scaled == NULL) {
+        return ERR_NOMEM;
+    }
+    memcpy(scaled, w->data, n * sizeof *scaled);
+    for (uint32_t i = 0; i < n; i++) {
+        scaled[i] *= factor;
+    }
+    w->data = scaled;
+    return ERR_OK;
+}
+
+/* The per-layer embeddings of all layers: (table * sqrt(P) + norm(projection of x / sqrt(D))) / sqrt(2). The norm takes
+ * 1 / sqrt(D) in its epsilon, and 1 / sqrt(2) stands in what is multiplied anyway. */
+static enum err add_embeddings(struct gemma4 *m)
+{
+    struct blocks *b = &m->b;
+    const struct blocks_hparams *h = &b->h;
+    uint32_t width = h->n_layers * m->n_ple;
+    struct plan_step embed = plan_step_of(PLAN_EMBED);
+    embed.dst = b->x;
+    embed.scale = b->style.embed_scale;
+    TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
+    m->embd = embed.w[0];
+    TRY(plan_add_step(b->plan, &embed));
+    if (m->n_ple == 0) {
+        return ERR_OK;
+    }
+    embed.dst = m->ple;
+    embed.scale = (float)sqrt(m->n_ple / 2.0);
+    TRY(blocks_bind(b, "per_layer_token_embd.weight", -1, h->n_vocab, width, false, &embed.w[0]));
+    TRY(plan_add_step(b->plan, &embed));
+    TRY(add_matmul(m, "per_layer_model_proj.weight", -1, PLAN_STORE, b->x, m->ple_projected));
+    struct plan_step norm = plan_step_of(PLAN_NORM);
+    norm.adds = true;
+    norm.src = m->ple_projected;
+    norm.dst = m->ple;
+    norm.eps = (float)((double)h->eps * h->n_embd);
+    TRY(bind_scaled(m, "per_layer_proj_norm.weight", -1, m->n_ple, (float)sqrt(0.5), &norm.w[0]));
+    return plan_add_step(b->plan, &norm);
+}
+
+/* norm, Q K V with RoPE, attention, output projection, norm + residual. */
+static enum err add_attention(struct gemma4 *m, int layer)
+{
+    struct blocks *b = &m->b;
+    bool is_local = b->style.is_local[layer];
+    struct plan_kv kv = plan_kv_of(b->plan, layer);
+    uint32_t d = kv.head_dim, n_embd = b->h.n_embd;
+    TRY(add_norm(m, "blk.%d.attn_norm.weight", layer, b->x, b->norm));
+    struct plan_step qkv = plan_step_of(PLAN_MATMUL);
+    qkv.epilogue = PLAN_QKV;
+    qkv.layer = layer;
+    qkv.src = b->norm;
+    qkv.dst = m->q[is_local];
+    qkv.eps = b->h.eps;
+    qkv.rope = is_local ? b->local_rope : b->rope;
+    qkv.norms_values = true;
+    TRY(blocks_bind(b, "blk.%d.attn_q.weight", layer, b->h.n_heads * d, n_embd, false, &qkv.w[0]));
+    TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, d, false, &qkv.q_norm));
+    if (kv.layer == layer) {
+        TRY(blocks_bind(b, "blk.%d.attn_k.weight", layer, kv.n_kv_heads * d, n_embd, false, &qkv.w[1]));
+        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, d, false, &qkv.k_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_v.weight", layer, kv.n_kv_heads * d, n_embd, !is_local, &qkv.w[2]));
+        qkv.w[2] = qkv.w[2] == PLAN_NONE ? qkv.w[1] : qkv.w[2];
+    }
+    TRY(plan_add_step(b->plan, &qkv));
+
+    struct plan_step att = plan_step_of(PLAN_ATTENTION);
+    att.layer = layer;
+    att.src = m->q[is_local];
+    att.dst = m->att[is_local];
+    att.scale = b->style.attn_scale;
+    att.window = is_local ? (int32_t)b->style.window : 0;
+    TRY(plan_add_step(b->plan, &att));
+    TRY(add_matmul(m, "blk.%d.attn_output.weight", layer, PLAN_STORE, att.dst, b->norm));
+    return add_norm(m, "blk.%d.post_attention_norm.weight", layer, b->norm, b->x);
+}
+
+/* Gate and up of all experts in one tensor [D, 2F, E], the gate's rows first, or each by itself. */
+static enum err bind_gate_up(struct gemma4 *m, int layer, plan_weight_id w[2])
+{
+    struct blocks *b = &m->b;
+    uint32_t n = b->plan->moe.n_experts, f = b->h.n_ff_expert, d = b->h.n_embd;
+    static const char *const names[2] = {"blk.%d.ffn_gate_exps.weight", "blk.%d.ffn_up_exps.weight"};
+    if (blocks_rows_of(b, "blk.%d.ffn_gate_up_exps.weight", layer) == 0) {
+        TRY(blocks_bind_stack(b, names[0], layer, n, f, d, false, &w[0]));
+        return blocks_bind_stack(b, names[1], layer, n, f, d, false, &w[1]);
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        TRY(blocks_bind_stack(b, "blk.%d.ffn_gate_up_exps.weight", layer, n, 2 * f, d, false, &w[k]));
+        struct plan_weight *half = &b->plan->weights[w[k]];
+        const void **pieces = arena_alloc(&b->plan->arena, n * sizeof *pieces);
+        if (pieces == NULL) {
+            return ERR_NOMEM;
+        }
+        if (half->source != NULL) {
+            return err_set(b->info, ERR_UNSUPPORTED_TYPE, half->name,
+                           "%s: expected gate and up by themselves, as they are quantised, found one tensor",
+                           half->name);
+        }
+        for (uint32_t e = 0; e < n; e++) {
+            pieces[e] = plan_weight_row(half, e * 2 * f + k * f);
+        }
+        half->data = NULL;
+        half->pieces = pieces;
+        half->piece_rows = f;
+        half->n_out = n * f;
+        half->file_offset += k * f * half->row_bytes;
+    }
+    return ERR_OK;
+}
+
+/* norm, router, experts, norm, added to what the dense block gave. */
+static enum err add_experts(struct gemma4 *m, int layer)
+{
+    struct blocks *b = &m->b;
+    uint32_t n_experts = b->plan->moe.n_experts, d = b->h.n_embd;
+    struct plan_step norm = plan_step_of(PLAN_NORM);
+    norm.src = b->x;
+    norm.dst = b->norm;
+    norm.eps = b->h.eps;
+    TRY(bind_scaled(m, "blk.%d.ffn_gate_inp.scale", layer, d, (float)(1.0 / sqrt(d)), &norm.w[0]));
+    TRY(plan_add_step(b->plan, &norm));
+    TRY(add_matmul(m, "blk.%d.ffn_gate_inp.weight", layer, PLAN_STORE, b->norm, b->router));
+    struct plan_step route = plan_step_of(PLAN_ROUTE);
+    route.src = b->router;
+    route.dst = b->route;
+    TRY(blocks_bind(b, "blk.%d.ffn_down_exps.scale", layer, 1, n_experts, true, &route.w[1]));
+    TRY(plan_add_step(b->plan, &route));
+
+    TRY(add_norm(m, "blk.%d.pre_ffw_norm_2.weight", layer, b->x, b->norm));
+    struct plan_step experts = plan_step_of(PLAN_EXPERTS);
+    experts.act = b->style.act;
+    experts.src = b->norm;
+    experts.route = b->route;
+    experts.dst = m->experts;
+    experts.stores = true;
+    TRY(bind_gate_up(m, layer, experts.w));
+    TRY(blocks_bind_stack(b, "blk.%d.ffn_down_exps.weight", layer, n_experts, d, b->h.n_ff_expert, false,
+                          &experts.w[2]));
+    TRY(plan_add_step(b->plan, &experts));
+    norm.src = m->experts;
+    norm.dst = m->dense;
+    norm.adds = true;
+    TRY(blocks_bind(b, "blk.%d.post_ffw_norm_2.weight", layer, 1, d, false, &norm.w[0]));
+    return plan_add_step(b->plan, &norm);
+}
+
+/* norm, gate and up, down; beside them experts, where there are some; norm + residual. */
+static enum err add_feed_forward(struct gemma4 *m, int layer)
+{
+    struct blocks *b = &m->b;
+    uint32_t f = m->n_ff[layer], d = b->h.n_embd;
+    bool has_experts = b->plan->moe.n_experts != 0;
+    TRY(add_norm(m, "blk.%d.ffn_norm.weight", layer, b->x, b->norm));
+    struct plan_step glu = plan_step_of(PLAN_MATMUL);
+    glu.epilogue = PLAN_GLU;
+    glu.act = b->style.act;
+    glu.src = b->norm;
+    TRY(get_ff(m, f, &glu.dst));
+    TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, f, d, false, &glu.w[0]));
+    TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, f, d, false, &glu.w[1]));
+    TRY(plan_add_step(b->plan, &glu));
+    TRY(add_matmul(m, "blk.%d.ffn_down.weight", layer, PLAN_STORE, glu.dst, b->norm));
+    if (has_experts) {
+        TRY(add_norm(m, "blk.%d.post_ffw_norm_1.weight", layer, b->norm, m->dense));
+        TRY(add_experts(m, layer));
+    }
+    return add_norm(m, "blk.%d.post_ffw_norm.weight", layer, has_experts ? m->dense : b->norm, b->x);
+}
+
+/* The stream gates the layer's part of the per-layer embeddings, which joins it through a norm. */
+static enum err add_layer_input(struct gemma4 *m, int layer)
+{
+    struct blocks *b = &m->b;
+    TRY(add_matmul(m, "blk.%d.inp_gate.weight", layer, PLAN_ACT, b->x, m->gate));
+    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
+    multiply.src = m->ple;
+    multiply.first = (uint32_t)layer * m->n_ple;
+    multiply.dst = m->gate;
+    TRY(plan_add_step(b->plan, &multiply));
+    TRY(add_matmul(m, "blk.%d.proj.weight", layer, PLAN_STORE, m->gate, b->norm));
+    return add_norm(m, "blk.%d.post_norm.weight", layer, b->norm, b->x);
+}
+
+/* The factor of the stream behind a layer. */
+static enum err add_layer_scale(struct gemma4 *m, int layer)
+{
+    struct blocks *b = &m->b;
+    plan_weight_id id;
+    TRY(blocks_bind(b, "blk.%d.layer_output_scale.weight", layer, 1, 1, true, &id));
+    if (id == PLAN_NONE) {
+        return ERR_OK;
+    }
+    const struct plan_weight *w = &b->plan->weights[id];
+    struct plan_step s = plan_step_of(PLAN_MULTIPLY);
+    s.dst = b->x;
+    if (w->type != DTYPE_F32) {
+        return err_set(b->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
+                       dtype_info(w->type)->name);
+    }
+    memcpy(&s.scale, w->data, sizeof s.scale);
+    if (!isfinite(s.scale)) {
+        return err_set(b->info, ERR_BAD_HPARAM, w->name, "%s: expected a finite factor, found %g", w->name,
+                       (double)s.scale);
+    }
+    return s.scale == 1.0f ? ERR_OK : plan_add_step(b->plan, &s);
+}
+
+static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    struct gemma4 m = {.b = {.g = g, .arch = "gemma4", .n_ctx = n_ctx, .plan = p, .info = info, .reads_layers = true}};
+    TRY(read_hparams(&m));
+    TRY(add_ropes(&m));
+    TRY(add_bufs(&m));
+    TRY(add_embeddings(&m));
+    for (int i = 0; i < (int)m.b.h.n_layers; i++) {
+        TRY(add_attention(&m, i));
+        TRY(add_feed_forward(&m, i));
+        if (m.n_ple != 0) {
+            TRY(add_layer_input(&m, i));
+        }
+        TRY(add_layer_scale(&m, i));
+    }
+    return blocks_add_end(&m.b, m.embd);
+}
+
+/* --- SafeTensors folders --------------------------------------------------------------------------------------- */
+
+static const struct hf_key hf_gemma4_keys[] = {
+    {"head_dim", "attention.key_length_swa", HF_U32},
+    {"head_dim", "attention.value_length_swa", HF_U32},
+    {"intermediate_size", NULL, HF_U32},
+    {"num_key_value_heads", NULL, HF_U32},
+    {"sliding_window", "attention.sliding_window", HF_U32},
+    {"final_logit_softcapping", "final_logit_softcapping", HF_F32},
+    {"hidden_size_per_layer_input", "embedding_length_per_layer_input", HF_U32},
+    {"num_kv_shared_layers", "attention.shared_kv_layers", HF_U32},
+    {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},
+    {"top_k_experts", "expert_used_count", HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_name hf_gemma4_names[] = {
+    {"model.embed_tokens_per_layer.weight", "per_layer_token_embd.weight", HF_SAME},
+    {"model.per_layer_model_projection.weight", "per_layer_model_proj.weight", HF_SAME},
+    {"model.per_layer_projection_norm.weight", "per_layer_proj_norm.weight", HF_SAME},
+    {"model.layers.{}.per_layer_input_gate.weight", "blk.{}.inp_gate.weight", HF_SAME},
+    {"model.layers.{}.per_layer_projection.weight", "blk.{}.proj.weight", HF_SAME},
+    {"model.layers.{}.post_per_layer_input_norm.weight", "blk.{}.post_norm.weight", HF_SAME},
+    {"model.layers.{}.layer_scalar", "blk.{}.layer_output_scale.weight", HF_SAME},
+    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_SAME},
+    {"model.layers.{}.pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight", HF_SAME},
+    {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight", HF_SAME},
+    {"model.layers.{}.post_feedforward_layernorm_1.weight", "blk.{}.post_ffw_norm_1.weight", HF_SAME},
+    {"model.layers.{}.post_feedforward_layernorm_2.weight", "blk.{}.post_ffw_norm_2.weight", HF_SAME},
+    {"model.layers.{}.pre_feedforward_layernorm_2.weight", "blk.{}.pre_ffw_norm_2.weight", HF_SAME},
+    {"model.layers.{}.router.proj.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
+    {"model.layers.{}.router.scale", "blk.{}.ffn_gate_inp.scale", HF_SAME},
+    {"model.layers.{}.router.per_expert_scale", "blk.{}.ffn_down_exps.scale", HF_SAME},
+    {"model.layers.{}.experts.gate_up_proj", "blk.{}.ffn_gate_up_exps.weight", HF_SAME},
+    {"model.layers.{}.experts.down_proj", "blk.{}.ffn_down_exps.weight", HF_SAME},
+    {NULL, NULL, HF_SAME},
+};
+
+/* One value a layer: `other` for those that `is_other` marks. */
+static enum err put_layers(struct hf *h, const char *key, uint32_t n_layers, const bool *is_other, uint32_t value,
+                           uint32_t other)
+{
+    char room[NAME_BYTES];
+    uint32_t values[PLAN_MAX_LAYERS];
+    for (uint32_t i = 0; i < n_layers; i++) {
+        values[i] = is_other[i] ? other : value;
+    }
+    gguf_build_array(&h->b, hf_key(h, key, room), GGUF_U32, n_layers, values);
+    return ERR_OK;
+}
+
+/* Widths and numbers of heads, widths of feed-forward blocks. */
+static enum err put_shapes(struct hf *h, uint32_t n_layers)
+{
+    char room[NAME_BYTES];
+    bool is_global[PLAN_MAX_LAYERS], is_wide[PLAN_MAX_LAYERS];
+    uint32_t n_shared, n_ff, n_kv, n_global_kv, dim;
+    const json_t *types = json_read_get(h->config, "layer_types");
+    bool has_double = json_is_true(json_read_get(h->config, "use_double_wide_mlp"));
+    TRY(hf_get_u32(h, "num_kv_shared_layers", 0, n_layers, 0, &n_shared));
+    TRY(hf_get_u32(h, "intermediate_size", 1, PLAN_MAX_WIDTH / 2, UINT64_MAX, &n_ff));
+    TRY(hf_get_u32(h, "num_key_value_heads", 1, PLAN_MAX_HEADS, UINT64_MAX, &n_kv));
+    TRY(hf_get_global(h, "global_head_dim", "head_dim", HF_GLOBAL_HEAD_DIM, &dim));
+    TRY(hf_get_global(h, "num_global_key_value_heads", "num_key_value_heads", n_kv, &n_global_kv));
+    n_global_kv = json_is_false(json_read_get(h->config, "attention_k_eq_v")) ? n_kv : n_global_kv;
+    for (uint32_t i = 0; i < n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        is_global[i] =
+            types == NULL ? i % GLOBAL_EVERY == GLOBAL_EVERY - 1 : type != NULL && strcmp(type, "full_attention") == 0;
+        is_wide[i] = has_double && i >= n_layers - n_shared;
+    }
+    gguf_build_u32(&h->b, hf_key(h, "attention.key_length", room), dim);
+    gguf_build_u32(&h->b, hf_key(h, "attention.value_length", room), dim);
+    TRY(put_layers(h, "attention.head_count_kv", n_layers, is_global, n_kv, n_global_kv));
+    return put_layers(h, "feed_forward_length", n_layers, is_wide, n_ff, 2 * n_ff);
+}
+
+static enum err finish(struct hf *h)
+{
+    uint32_t n_layers, n_experts;
+    char room[NAME_BYTES];
+    TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
+    TRY(put_shapes(h, n_layers));
+    if (!json_is_true(json_read_get(h->config, "enable_moe_block"))) {
+        return ERR_OK;
+    }
+    TRY(hf_get_u32(h, "num_experts", 1, PLAN_MAX_EXPERTS, UINT64_MAX, &n_experts));
+    gguf_build_u32(&h->b, hf_key(h, "expert_count", room), n_experts);
+    return ERR_OK;
+}
+
+static const char *const hf_gemma4_architectures[] = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", NULL};
+
+static const struct hf_family hf_gemma4 = {
+    .architectures = hf_gemma4_architectures,
+    .arch = "gemma4",
+    .keys = hf_gemma4_keys,
+    .names = hf_gemma4_names,
+    .finish = finish,
+};
+
+static const struct hf_family *const gemma4_hf[] = {&hf_gemma4, NULL};
+
+const struct model_family model_gemma4 = {
+    .name = "gemma4",
+    .members = "Gemma 4 E2B, E4B, 26B-A4B, 31B (text)",
+    .arch = "gemma4",
+    .hf = gemma4_hf,
+    .build = build,
+};
