@@ -26,8 +26,9 @@ struct option {
 #define AT(field) offsetof(struct conf, field)
 
 static const struct option options[] = {
-    {"model", "-m", STRING, AT(model), 0, 0, 0, "GGUF file to serve"},
-    {"alias", "-a", STRING, AT(alias), 0, 0, 0, "model id the API shows; default: the file's name without .gguf"},
+    {"model", "-m", STRING, AT(model), 0, 0, 0, "GGUF file or SafeTensors folder to serve"},
+    {"alias", "-a", STRING, AT(alias), 0, 0, 0,
+     "model id the API shows; default: the name of the file or folder, without .gguf"},
     {"socket", NULL, STRING, AT(socket), 0, 0, 0, "unix socket to listen on; default: the socket on descriptor 0"},
     {"config", NULL, STRING, AT(config), 0, 0, 0, "file of `name = value` lines, one option each"},
     {"api-key-file", NULL, STRING, AT(api_key_file), 0, 0, 0, "file of API keys, one a line; SIGHUP reads it again"},

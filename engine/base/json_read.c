@@ -2,6 +2,7 @@
 #include "engine/base/json_read.h"
 
 #include "engine/base/compiler.h"
+#include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 
 #include <stdbool.h>
@@ -104,6 +105,67 @@ enum err json_read(const char *text, size_t n, size_t max_depth, const char *wha
     }
     *out = root;
     return ERR_OK;
+}
+
+/* Digits at s[0..n). */
+static size_t digits_at(const char *s, size_t n)
+{
+    size_t i = 0;
+    while (i < n && s[i] >= '0' && s[i] <= '9') {
+        i++;
+    }
+    return i;
+}
+
+/* Is s[i], in front of n digits, the first of an integer that 64 bits do not hold? What stands behind it within
+ * s[0..all) may make it a fraction. */
+static bool is_wide(const char *s, size_t i, size_t n, size_t all)
+{
+    static const char largest[] = "9223372036854775807", smallest[] = "9223372036854775808";
+    size_t width = sizeof largest - 1;
+    char behind = i + n < all ? s[i + n] : ' ';
+    if (n < width || behind == '.' || behind == 'e' || behind == 'E' || (i > 0 && strchr(".eE+", s[i - 1]) != NULL)) {
+        return false;
+    }
+    return n > width || memcmp(s + i, i > 0 && s[i - 1] == '-' ? smallest : largest, width) > 0;
+}
+
+/* Writes s to out (NULL = only counts), an exponent behind each integer of more than 64 bits. Returns the length. */
+static size_t widen(const char *s, size_t n, char *out)
+{
+    static const char exponent[] = {'e', '0'};
+    size_t len = 0;
+    bool in_string = false;
+    for (size_t i = 0, step; i < n; i += step) {
+        size_t digits = in_string ? 0 : digits_at(s + i, n - i);
+        bool wide = digits > 0 && is_wide(s, i, digits, n);
+        step = digits > 0 ? digits : in_string && s[i] == '\\' && i + 1 < n ? 2 : 1;
+        in_string ^= s[i] == '"';
+        if (out != NULL) {
+            memcpy(out + len, s + i, step);
+            memcpy(out + len + step, exponent, wide ? sizeof exponent : 0);
+        }
+        len += step + (wide ? sizeof exponent : 0);
+    }
+    return len;
+}
+
+enum err json_read_file(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
+                        struct err_info *info)
+{
+    size_t len = widen(text, n, NULL);
+    if (len == n) {
+        return json_read(text, n, max_depth, what, out, info);
+    }
+    char *copy = mem_alloc(len, MEM_GENERAL);
+    if (copy == NULL) {
+        *out = NULL;
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the %zu bytes of %s", len, what);
+    }
+    widen(text, n, copy);
+    enum err err = json_read(copy, len, max_depth, what, out, info);
+    mem_free(copy);
+    return err;
 }
 
 const char *json_read_type_name(const json_t *v)

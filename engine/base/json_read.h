@@ -15,6 +15,11 @@
 MUST_CHECK enum err json_read(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
                               struct err_info *info);
 
+/* The same for a file of a model: integers that 64 bits do not hold are doubles, as Python writes such
+ * (model_max_length of tokenizer_config.json, 10^30 where none is known). */
+MUST_CHECK enum err json_read_file(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
+                                   struct err_info *info);
+
 /* The member, or NULL when absent or null. */
 const json_t *json_read_get(const json_t *object, const char *name);
 

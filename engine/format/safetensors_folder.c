@@ -190,8 +190,9 @@ static enum err read_index(struct safetensors_folder *f, const char *folder, con
     json_t *index = NULL;
     buf_init(&text, SAFETENSORS_MAX_INDEX_BYTES, MEM_GENERAL);
     enum err err = io_read_file(path, SAFETENSORS_MAX_INDEX_BYTES, &text, info);
-    err =
-        err != ERR_OK ? err : json_read(text.data, text.len, INDEX_DEPTH, "model.safetensors.index.json", &index, info);
+    err = err != ERR_OK
+              ? err
+              : json_read_file(text.data, text.len, INDEX_DEPTH, "model.safetensors.index.json", &index, info);
     buf_fini(&text);
     if (err != ERR_OK && err != ERR_NOMEM) {
         err = ERR_BAD_SHARD_INDEX;

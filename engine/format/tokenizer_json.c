@@ -62,7 +62,7 @@ enum err tokenizer_json_file(const struct tokenizer_reader *r, const char *name,
     buf_init(&text, limit_bytes, MEM_GENERAL);
     enum err err = io_read_file(path, limit_bytes, &text, r->info);
     bool is_read = err == ERR_OK;
-    err = is_read ? json_read(text.data, text.len, JSON_DEPTH, name, out, r->info) : err;
+    err = is_read ? json_read_file(text.data, text.len, JSON_DEPTH, name, out, r->info) : err;
     buf_fini(&text);
     if (err != ERR_OK && err != ERR_NOMEM) {
         struct err_info said = r->info != NULL ? *r->info : (struct err_info){.code = err};

@@ -594,7 +594,7 @@ static enum err read_config(const char *folder, json_t **out, struct err_info *i
     }
     buf_init(&text, CONFIG_BYTES, MEM_GENERAL);
     enum err err = io_read_file(path, CONFIG_BYTES, &text, info);
-    err = err != ERR_OK ? err : json_read(text.data, text.len, CONFIG_DEPTH, "config.json", out, info);
+    err = err != ERR_OK ? err : json_read_file(text.data, text.len, CONFIG_DEPTH, "config.json", out, info);
     buf_fini(&text);
     if (err != ERR_OK && err != ERR_NOMEM) {
         struct err_info said = info != NULL ? *info : (struct err_info){.code = err};

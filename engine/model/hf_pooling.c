@@ -65,7 +65,7 @@ enum err hf_add_pooling(struct hf *h)
         return ERR_OK;
     }
     err = err != ERR_OK ? err_set(h->info, err, NULL, "%s", ignored.text)
-                        : json_read(text.data, text.len, POOLING_DEPTH, POOLING_FILE, &config, h->info);
+                        : json_read_file(text.data, text.len, POOLING_DEPTH, POOLING_FILE, &config, h->info);
     buf_fini(&text);
     snprintf(path, sizeof path, "%s/2_Dense", h->folder);
     if (err == ERR_OK && io_is_folder(path)) {

@@ -1,0 +1,88 @@
+/* JSON of strangers: what the parser does not refuse by itself, and integers that Python writes. */
+#include "engine/base/json_read.h"
+#include "engine/base/compiler.h"
+
+#include <check.h>
+#include <stdbool.h>
+#include <string.h>
+
+Suite *json_read_suite(void);
+
+enum { DEPTH = 8 };
+
+/* Integers beyond 64 bits are doubles in files, and errors in requests. */
+static const struct {
+    const char *text;
+    bool is_wide;
+    double value;
+} integers[] = {
+    {"{\"a\": 1000000000000000019884624838656}", true, 1e30},
+    {"{\"a\": -1000000000000000019884624838656}", true, -1e30},
+    {"{\"a\": 9223372036854775808}", true, 9223372036854775808.0},
+    {"{\"a\": -9223372036854775809}", true, -9223372036854775809.0},
+    {"{\"a\": [1, 99999999999999999999, 2]}", true, 0},
+    {"{\"a\": 9223372036854775807}", false, 9223372036854775807.0},
+    {"{\"a\": -9223372036854775808}", false, -9223372036854775808.0},
+    {"{\"a\": 0.99999999999999999999}", false, 1},
+    {"{\"a\": 99999999999999999999.5}", false, 1e20},
+    {"{\"a\": 100000000000000000000e2}", false, 1e22},
+    {"{\"a\": 100000000000000000000E-20}", false, 1},
+    {"{\"99999999999999999999\": \"\\\" 99999999999999999999\", \"a\": 1}", false, 1},
+};
+
+START_TEST(wide_integers)
+{
+    struct err_info info = {0};
+    json_t *v;
+    ck_assert_int_eq(json_read_file(integers[_i].text, strlen(integers[_i].text), DEPTH, "the file", &v, &info),
+                     ERR_OK);
+    const json_t *a = json_read_get(v, "a");
+    if (json_is_array(a)) {
+        ck_assert(json_array_size(a) == 3 && json_real_value(json_array_get(a, 1)) == 1e20);
+        ck_assert(json_integer_value(json_array_get(a, 0)) == 1 && json_integer_value(json_array_get(a, 2)) == 2);
+    } else {
+        ck_assert(json_number_value(a) == integers[_i].value);
+    }
+    json_decref(v);
+    enum err err = json_read(integers[_i].text, strlen(integers[_i].text), DEPTH, "the body", &v, &info);
+    ck_assert_int_eq(err, integers[_i].is_wide ? ERR_INVALID_VALUE : ERR_OK);
+    ck_assert(!integers[_i].is_wide || strcmp(info.where, "a") == 0);
+    json_decref(v);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    enum err err;
+} refused[] = {
+    {"", ERR_INVALID_JSON},
+    {"[]", ERR_INVALID_JSON},
+    {"{\"a\": 99999999999999999999", ERR_INVALID_JSON},
+    {"{\"a\": 099999999999999999999}", ERR_INVALID_JSON},
+    {"{\"a\": +99999999999999999999}", ERR_INVALID_JSON},
+    {"{\"a\": \"99999999999999999999\\", ERR_INVALID_JSON},
+    {"{\"a\": 1e400}", ERR_INVALID_VALUE},
+    {"{\"a\": 1, \"a\": 2}", ERR_DUPLICATE_FIELD},
+    {"{\"a\": \"\xff\"}", ERR_INVALID_UTF8},
+    {"{\"a\":[[[[[[[[]]]]]]]]}", ERR_JSON_TOO_DEEP},
+};
+
+START_TEST(what_is_no_json_is_refused)
+{
+    struct err_info info = {0};
+    json_t *v;
+    ck_assert_int_eq(json_read_file(refused[_i].text, strlen(refused[_i].text), DEPTH, "the file", &v, &info),
+                     refused[_i].err);
+    ck_assert_ptr_null(v);
+}
+END_TEST
+
+Suite *json_read_suite(void)
+{
+    Suite *s = suite_create("json_read");
+    TCase *tc = tcase_create("json_read");
+    tcase_add_loop_test(tc, wide_integers, 0, ARRAY_LEN(integers));
+    tcase_add_loop_test(tc, what_is_no_json_is_refused, 0, ARRAY_LEN(refused));
+    suite_add_tcase(s, tc);
+    return s;
+}
