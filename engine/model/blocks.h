@@ -172,6 +172,28 @@ MUST_CHECK enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_s
  * too (ffn_up, gate first). Call blocks_read_hparams before. */
 MUST_CHECK enum err blocks_build_decoder(struct blocks *b);
 
+/* Single steps, for families that list their own (blocks_steps.c). norm: dst = the norm of src times the vector `name`,
+ * or dst += that when `adds`. matmul: STORE, ADD or ACT of src times the matrix. */
+MUST_CHECK enum err blocks_add_norm(struct blocks *b, const char *name, int layer, plan_buf_id src, plan_buf_id dst,
+                                    bool adds);
+MUST_CHECK enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_epilogue epilogue,
+                                      plan_buf_id src, plan_buf_id dst);
+
+/* Binds a vector of the file times a factor, in memory of the plan. ERR_UNSUPPORTED_TYPE when it is not F32. */
+MUST_CHECK enum err blocks_bind_scaled(struct blocks *b, const char *name, int layer, uint32_t n, float factor,
+                                       plan_weight_id *id);
+
+/* The layer whose keys and values a layer reads where the last n_shared have none: its own, or the last one of its
+ * kind (is_local) before them. ERR_BAD_HPARAM when there is none. */
+MUST_CHECK enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t layer, int32_t *out);
+
+/* Embeddings of each layer, of n components: ple [L * n] = (table of ids * sqrt(n) + norm(projection of x / sqrt(D))) /
+ * sqrt(2); projected [L * n] is used. Then, in a layer, gate [n] = act(gate matrix times src) times its part of ple,
+ * and out [D] = the projection of that. [transformers 5, Gemma3nTextModel.project_per_layer_inputs] */
+MUST_CHECK enum err blocks_add_per_layer(struct blocks *b, uint32_t n, plan_buf_id ple, plan_buf_id projected);
+MUST_CHECK enum err blocks_add_layer_input(struct blocks *b, int layer, plan_buf_id src, plan_buf_id ple,
+                                           plan_buf_id gate, plan_buf_id out);
+
 /* Its end: states, and, of what is not bidirectional, gather, norm and logits. embd: for tied embeddings. */
 MUST_CHECK enum err blocks_add_end(struct blocks *b, plan_weight_id embd);
 

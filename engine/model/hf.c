@@ -508,8 +508,9 @@ static enum err add_tensors(struct hf *h, struct piece *pieces)
         }
         char name[NAME_BYTES];
         write_name(n->gguf, number[0], name);
-        if (has_expert(n)) {
-            pieces[n_pieces] = (struct piece){.expert = number[1], .is_quantised = is_quantised, .t = t};
+        if (has_expert(n) || n->change == HF_STACK) {
+            uint32_t matrix = n->change == HF_STACK ? number[0] : number[1];
+            pieces[n_pieces] = (struct piece){.expert = matrix, .is_quantised = is_quantised, .t = t};
             memcpy(pieces[n_pieces++].name, name, sizeof name);
         } else {
             TRY(is_quantised ? add_quantised(h, n, name, t) : add_tensor(h, n, name, t));

@@ -58,6 +58,7 @@ enum hf_change {
     HF_AS_F32,   /* a matrix of biases, one row an expert */
     HF_CONV,     /* taps of a convolution by channels, [n][1][k], as [n][k] in F32 */
     HF_UNPACKED, /* where it is quantised, F32 in memory, as a builder takes it apart by other than whole rows */
+    HF_STACK,    /* {} is the number of one of several matrices that become one tensor, as experts do */
     HF_DROP,     /* not needed */
 };
 

@@ -286,7 +286,7 @@ enum err hf_add_rope(struct hf *h)
     TRY(hf_get_u32(h, "max_position_embeddings", 1, MAX_CTX, UINT64_MAX, &r.n_ctx));
     TRY(get_rotated(h, r.params, &r.n_rot));
     put_f32(h, "rope.freq_base", r.theta);
-    if (local_theta != r.theta) {
+    if (local_theta != r.theta || local != NULL) { /* else the family's own base */
         put_f32(h, "rope.freq_base_swa", local_theta);
     }
     return add_scaling(h, &r);

@@ -12,6 +12,7 @@ extern const struct model_family model_bert;
 extern const struct model_family model_deepseek2;
 extern const struct model_family model_gemma2;
 extern const struct model_family model_gemma3;
+extern const struct model_family model_gemma3n;
 extern const struct model_family model_gemma4;
 extern const struct model_family model_glm4moe;
 extern const struct model_family model_gpt_oss;
@@ -42,6 +43,7 @@ static const struct model_family *const families[] = {
     &model_qwen3moe,
     &model_gemma2,
     &model_gemma3,
+    &model_gemma3n,
     &model_gemma4,
     &model_phi3,
     &model_olmo2,

@@ -117,9 +117,9 @@ struct plan_step plan_step_of(enum plan_op op)
 
 const char *plan_op_name(enum plan_op op)
 {
-    static const char *const names[PLAN_OP_COUNT] = {"embed",      "norm",  "matmul",  "heads", "head matmul",
-                                                     "attention",  "route", "experts", "gate",  "multiply",
-                                                     "short conv", "delta", "states",  "gather"};
+    static const char *const names[PLAN_OP_COUNT] = {
+        "embed",    "norm",       "matmul", "heads", "head matmul", "attention", "route",  "experts", "gate",
+        "multiply", "short conv", "delta",  "sum",   "predict",     "correct",   "states", "gather"};
     return names[op];
 }
 
@@ -338,7 +338,7 @@ static enum err check_multiply(const struct check *c)
 {
     const struct plan_step *s = c->step;
     uint32_t n = buf_width(c, s->dst), width = buf_width(c, s->src);
-    if (n == 0 || s->src == s->dst || s->map >= PLAN_MAP_COUNT ||
+    if (n == 0 || s->src == s->dst || s->map >= PLAN_MAP_COUNT || (s->is_sparse && s->map != PLAN_MAP_GELU_TANH) ||
         (s->src != PLAN_NONE && (width < n || s->first > width - n))) {
         return err_set(c->info, ERR_INTERNAL, NULL, "the plan's multiply step does not fit its buffers");
     }
@@ -360,7 +360,7 @@ static enum err check_short_conv(const struct check *c)
 {
     const struct plan_step *s = c->step;
     uint32_t width = buf_width(c, s->src);
-    if (s->src == s->dst || width == 0 || s->map >= PLAN_MAP_COUNT || s->taps < 2 || s->taps > PLAN_MAX_TAPS) {
+    if (s->src == s->dst || width == 0 || s->map > PLAN_MAP_SILU || s->taps < 2 || s->taps > PLAN_MAX_TAPS) {
         return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step works in place, or on nothing",
                        plan_op_name(s->op));
     }
@@ -389,6 +389,39 @@ static enum err check_delta(const struct check *c)
     TRY(check_vector(c, s->w[0], d->n_v_heads, false));
     TRY(check_vector(c, s->bias[0], d->n_v_heads, false));
     return check_vector(c, s->w[1], d->value_dim, true);
+}
+
+static enum err check_sum(const struct check *c)
+{
+    const struct plan_step *s = c->step;
+    uint32_t width = buf_width(c, s->dst);
+    if (width == 0 || s->keys == s->dst || (s->adds && s->src == s->dst) || (s->keys != PLAN_NONE && s->eps <= 0)) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's sum step writes what it reads, or nothing");
+    }
+    TRY(check_width(c, s->src, width));
+    if (s->keys != PLAN_NONE) {
+        TRY(check_width(c, s->keys, width));
+    }
+    return check_vector(c, s->w[0], width, true);
+}
+
+static enum err check_streams(const struct check *c)
+{
+    const struct plan_step *s = c->step;
+    uint32_t n = s->n_streams, width = buf_width(c, s->dst);
+    bool corrects = s->op == PLAN_CORRECT;
+    if (n < 2 || n > PLAN_MAX_STREAMS || width == 0 || s->first >= n || plan_is_stream(s, s->src) ||
+        plan_is_stream(s, s->keys)) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step has no streams that fit", plan_op_name(s->op));
+    }
+    for (uint32_t i = 1; i < n; i++) {
+        TRY(check_width(c, s->dst + (plan_buf_id)i, width));
+    }
+    TRY(check_width(c, s->src, corrects ? width : n));
+    if (corrects) {
+        TRY(check_width(c, s->keys, n));
+    }
+    return check_vector(c, s->w[0], corrects ? n * n : n * n * n, false);
 }
 
 /* Floats of recurrent state that a checked step keeps. */
@@ -428,6 +461,11 @@ static enum err check_step(const struct check *c)
         return check_short_conv(c);
     case PLAN_DELTA:
         return check_delta(c);
+    case PLAN_SUM:
+        return check_sum(c);
+    case PLAN_PREDICT:
+    case PLAN_CORRECT:
+        return check_streams(c);
     case PLAN_GATHER:
         return check_width(c, s->dst, buf_width(c, s->src));
     case PLAN_OP_COUNT:

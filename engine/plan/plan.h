@@ -84,7 +84,10 @@ enum plan_op {
                        h = act(w[0] src + bias[0]) * (w[1] src + bias[1]); w and bias hold all experts' rows in order.
                        When `stores`, dst is set to that */
     PLAN_GATE,      /* dst[T][n] *= sigmoid(src . w[0]), one factor a row */
-    PLAN_MULTIPLY,  /* dst[T][n] *= scale, and by map() of components first .. first + n - 1 of src (OPTIONAL) */
+    PLAN_MULTIPLY,  /* dst[T][n] *= scale, and by map() of components first .. first + n - 1 of src (OPTIONAL). When
+                       `is_sparse`, what map() gets of these is max(0, x - (mean + cutoff * std)), with their mean and
+                       their (population) standard deviation: the cutoff-th quantile of a normal distribution goes to
+                       0 [Gemma 3n: transformers 5, Gemma3nTextMLP._gaussian_topk] */
     /* dst[T][n] = map(bias[0] + the sum over j < taps of w[0][n][j] * src[t - taps + 1 + j][n]), added in this order,
        the bias (OPTIONAL) last; rows before position 0 are zeros. The recurrent state is the last taps - 1 rows of src.
        [Poli 2023, "Hyena": short convolutions] */
@@ -95,6 +98,17 @@ enum plan_op {
        of which q and k are brought to length 1 first; beta and alpha are `keys` and `values` [T][Hv]; w[0] (negative)
        and bias[0]: f32 [1][Hv]. The recurrent state is S [Hv][dk][dv]. */
     PLAN_DELTA,
+    /* dst[T][n] = scale * (y, plus dst when `adds`) with y = src times w[0], f32 [1][n] (OPTIONAL), which `keys` [T][n]
+       (OPTIONAL) bring to their magnitude: y then times sqrt(mean(keys^2) / max(mean(src^2), eps)). dst may be src, and
+       not be keys. */
+    PLAN_SUM,
+    /* Alternating updates [Baykal 2023], of a model whose stream is n_streams rows of one width: buffers dst,
+       dst + 1 .. = x_0, x_1 .., each predicted from all: x_i += the sum over j of c[i][j] x_j with c = w[0] tanh(src),
+       src[T][n_streams], w[0] f32 [1][n_streams^3]: rows c[0][0], c[0][1] .. [transformers 5, Gemma3nTextAltUp] */
+    PLAN_PREDICT,
+    /* ... and corrected by what a block made of x_first: x_i += (1 + c[i]) (src - x_first), x_first as it was, with
+       c = w[0] tanh(keys), src[T][D], keys[T][n_streams], w[0] f32 [1][n_streams^2] */
+    PLAN_CORRECT,
     PLAN_STATES, /* states[E][D] = what PLAN_NORM makes of the rows of src whose states are wanted; without w[0] those
                     rows as they are */
     PLAN_GATHER, /* dst[S][n] = the rows of src whose logits are wanted; every later step works on S rows */
@@ -113,7 +127,13 @@ enum plan_epilogue {
 };
 
 /* What becomes of the elements of a factor, or of a convolution. */
-enum plan_map { PLAN_MAP_NONE, PLAN_MAP_SIGMOID, PLAN_MAP_SILU, PLAN_MAP_COUNT };
+enum plan_map {
+    PLAN_MAP_NONE,
+    PLAN_MAP_SIGMOID,
+    PLAN_MAP_SILU,
+    PLAN_MAP_GELU_TANH, /* of PLAN_MULTIPLY alone, and the only one of a sparse one */
+    PLAN_MAP_COUNT
+};
 
 enum plan_act { PLAN_SILU, PLAN_GELU_TANH, PLAN_GELU, PLAN_RELU, PLAN_CLAMPED }; /* as enum kern_act */
 
@@ -165,20 +185,25 @@ struct plan_step {
     enum plan_map map;        /* PLAN_MULTIPLY, PLAN_SHORT_CONV */
     uint64_t recurrent;       /* first float of the step's state in that of a sequence; found by plan_check */
     plan_buf_id src;          /* PLAN_NONE for PLAN_EMBED */
-    uint32_t first;           /* PLAN_MULTIPLY */
+    uint32_t first;           /* PLAN_MULTIPLY, PLAN_CORRECT */
+    uint32_t n_streams;       /* PLAN_PREDICT, PLAN_CORRECT: 2 .. PLAN_MAX_STREAMS */
+    bool is_sparse;           /* PLAN_MULTIPLY */
+    float cutoff;             /* PLAN_MULTIPLY */
     plan_buf_id dst;          /* PLAN_NONE for PLAN_LOGITS */
-    plan_buf_id keys, values; /* PLAN_HEADS, PLAN_DELTA */
+    plan_buf_id keys, values; /* PLAN_HEADS, PLAN_DELTA; keys also PLAN_SUM, PLAN_CORRECT */
     plan_buf_id route;        /* PLAN_EXPERTS */
     plan_weight_id w[3];
     plan_weight_id bias[3];        /* f32 [1][n_out of w[i]] */
     enum plan_act act;             /* PLAN_GLU, PLAN_ACT, PLAN_EXPERTS */
     float scale;                   /* PLAN_EMBED, PLAN_ATTENTION (of q.k), PLAN_ADD, PLAN_EXPERTS, PLAN_MULTIPLY,
-                                      PLAN_LOGITS */
-    bool adds;                     /* PLAN_NORM: a norm behind a block, whose result joins the residual stream dst */
+                                      PLAN_SUM, PLAN_LOGITS */
+    bool adds;                     /* PLAN_NORM: a norm behind a block, whose result joins the residual stream dst;
+                                      PLAN_SUM */
     bool stores;                   /* PLAN_EXPERTS */
     bool norms_values;             /* PLAN_QKV, PLAN_HEADS: each head of the values too, by a norm without a weight */
     bool centers;                  /* PLAN_NORM, PLAN_STATES: LayerNorm */
-    float eps;                     /* PLAN_NORM, PLAN_STATES, PLAN_DELTA; head norms of PLAN_QKV and PLAN_HEADS */
+    float eps;                     /* PLAN_NORM, PLAN_STATES, PLAN_DELTA, PLAN_SUM; head norms of PLAN_QKV and
+                                      PLAN_HEADS */
     float softcap;                 /* PLAN_ATTENTION, PLAN_LOGITS; 0 = none */
     int32_t window;                /* PLAN_ATTENTION: positions a row sees, itself included; 0 = all before it */
     plan_weight_id q_norm, k_norm; /* PLAN_QKV, PLAN_HEADS: f32 [1][d], or PLAN_NONE */
@@ -220,6 +245,7 @@ enum {
     PLAN_MAX_EXPERTS = 1024,
     PLAN_MAX_EXPERTS_USED = 64,
     PLAN_MAX_TAPS = 16,
+    PLAN_MAX_STREAMS = 6,
 };
 
 struct plan {
@@ -259,6 +285,12 @@ struct plan {
 static inline uint32_t plan_delta_key_head(const struct plan_delta *d, uint32_t v_head)
 {
     return d->is_tiled ? v_head % d->n_k_heads : v_head / (d->n_v_heads / d->n_k_heads);
+}
+
+/* Is buf one of the streams that the step predicts or corrects? */
+static inline bool plan_is_stream(const struct plan_step *s, plan_buf_id buf)
+{
+    return (s->op == PLAN_PREDICT || s->op == PLAN_CORRECT) && buf >= s->dst && buf - s->dst < (int32_t)s->n_streams;
 }
 
 /* The attention of a layer, 0 <= layer < L. */

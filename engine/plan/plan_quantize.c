@@ -149,7 +149,9 @@ static enum err round_weight(struct plan *p, plan_weight_id id, enum dtype type,
 static bool is_router(const struct plan *p, const struct plan_step *s)
 {
     for (int32_t i = 0; i < p->n_steps; i++) {
-        if (p->steps[i].op == PLAN_ROUTE && p->steps[i].src == s->dst) {
+        const struct plan_step *r = &p->steps[i];
+        if (((r->op == PLAN_ROUTE || r->op == PLAN_PREDICT) && r->src == s->dst) ||
+            (r->op == PLAN_CORRECT && r->keys == s->dst)) {
             return true;
         }
     }

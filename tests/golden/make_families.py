@@ -59,6 +59,15 @@ def gemma4(n_layers, **more):
     return model
 
 
+def gemma3n(**more):
+    """Per-layer embeddings of fewer rows than the vocabulary: ids beyond them take row 0."""
+    sizes = {**SMALL, "hidden_size": 32, "intermediate_size": 48, "pad_token_id": 0, **more}
+    return hf.Gemma3nForCausalLM(hf.Gemma3nTextConfig(
+        **sizes, num_hidden_layers=6, head_dim=12, sliding_window=13, final_logit_softcapping=3.0, laurel_rank=6,
+        hidden_size_per_layer_input=8, vocab_size_per_layer_input=250,
+        layer_types=["sliding_attention", "full_attention"] * 3))
+
+
 def deepseek_v3(**more):
     return hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(
         **LATENT, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, n_group=4, topk_group=2,
@@ -87,6 +96,12 @@ MODELS = {
     "gemma4-experts": lambda: gemma4(
         4, final_logit_softcapping=10.0, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True,
         num_experts=5, top_k_experts=2, moe_intermediate_size=36),
+    "gemma3n-sparse": lambda: gemma3n(
+        num_kv_shared_layers=3, intermediate_size=[48, 48, 48, 48, 64, 64],
+        activation_sparsity_pattern=[0.9, 0.6, 0.0, 0.75, 0.0, 0.0]),
+    "gemma3n-streams": lambda: gemma3n(
+        num_kv_shared_layers=0, altup_num_inputs=3, altup_active_idx=1, rope_parameters={
+            "full_attention": rope(theta=300000.0), "sliding_attention": rope(theta=5000.0)}),
     "phi3-window": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
         **SMALL, num_hidden_layers=2, sliding_window=21, rope_parameters=rope())),
     "phi3-long": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
@@ -249,6 +264,8 @@ def main():
         is_q8, seed = name.endswith("-q8"), zlib.crc32(name.encode())
         model = make().float().eval()
         spread_out(model, torch.Generator().manual_seed(seed))
+        if name == "gemma3n-sparse":  # the converter gives ids beyond the per-layer embeddings zeros, not row 0
+            model.model.embed_tokens_per_layer.weight.data[0] = 0
         round_weights(model, is_q8)
         raw = quantise_kv_b(model) if name.endswith("-fused") else None
         prompts = choose_prompts(model, np.random.default_rng(seed))
@@ -262,8 +279,9 @@ def main():
                 fuse_kv_b(f"{tmp}/new.gguf", raw, model.config, f"{folder}/{name}.gguf")
             continue
         model.to(torch.float32 if is_q8 else torch.bfloat16).save_pretrained(saved)
-        convert(saved, f"{folder}/{name}.gguf",
-                gguf.LlamaFileType.MOSTLY_Q8_0 if is_q8 else gguf.LlamaFileType.MOSTLY_BF16)
+        if getattr(model.config, "altup_num_inputs", 4) == 4:  # the converter knows four streams alone
+            convert(saved, f"{folder}/{name}.gguf",
+                    gguf.LlamaFileType.MOSTLY_Q8_0 if is_q8 else gguf.LlamaFileType.MOSTLY_BF16)
         Path(saved, "generation_config.json").unlink(missing_ok=True)
 
 

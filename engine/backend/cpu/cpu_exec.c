@@ -529,8 +529,34 @@ static void multiply_row(const struct exec *e, int32_t row)
     float *x = row_of(e, e->step->dst, row);
     size_t n = width_of(e, e->step->dst);
     scale_row(x, (uint32_t)n, s->scale);
-    if (s->src != PLAN_NONE) {
+    if (s->src != PLAN_NONE && s->map == PLAN_MAP_GELU_TANH) {
+        cpu_streams_gate(e->m, s, row_of(e, e->step->src, row) + s->first, n, x);
+    } else if (s->src != PLAN_NONE) {
         cpu_product(s->map, row_of(e, e->step->src, row) + s->first, n, x);
+    }
+}
+
+static void sum_row(const struct exec *e, int32_t row)
+{
+    const struct plan_step *s = e->step->step;
+    const float *level = s->keys != PLAN_NONE ? row_of(e, s->keys, row) : NULL;
+    cpu_streams_sum(s, row_of(e, e->step->src, row), vector_of(e, s->w[0]), level, width_of(e, e->step->dst),
+                    row_of(e, e->step->dst, row));
+}
+
+/* Streams, which are never renamed (cpu_steps.c), predicted or corrected. */
+static void streams_row(const struct exec *e, int32_t row)
+{
+    const struct plan_step *s = e->step->step;
+    const float *src = row_of(e, e->step->src, row), *coefs = vector_of(e, s->w[0]);
+    float *x[PLAN_MAX_STREAMS];
+    for (uint32_t i = 0; i < s->n_streams; i++) {
+        x[i] = row_of(e, s->dst + (plan_buf_id)i, row);
+    }
+    if (s->op == PLAN_PREDICT) {
+        cpu_streams_predict(s, src, coefs, width_of(e, s->dst), x);
+    } else {
+        cpu_streams_correct(s, row_of(e, s->keys, row), coefs, src, width_of(e, s->dst), x);
     }
 }
 
@@ -590,7 +616,7 @@ static void run_states(const struct exec *e)
 }
 
 /* Steps that go row by row whatever the split: embedding (and RoPE angles), norms that nothing took in, heads, routes
- * and gates of experts, factors, the gather. */
+ * and gates of experts, factors, sums, streams, the gather. */
 static void run_rows(const struct exec *e)
 {
     const struct cpu_step *c = e->step;
@@ -617,6 +643,14 @@ static void run_rows(const struct exec *e)
         }
         if (s->op == PLAN_MULTIPLY) {
             multiply_row(e, i);
+            continue;
+        }
+        if (s->op == PLAN_SUM) {
+            sum_row(e, i);
+            continue;
+        }
+        if (s->op == PLAN_PREDICT || s->op == PLAN_CORRECT) {
+            streams_row(e, i);
             continue;
         }
         float *dst = row_of(e, c->dst, i);

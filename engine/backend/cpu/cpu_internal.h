@@ -214,6 +214,17 @@ void cpu_short_conv_run(struct backend_model *m, const struct backend_batch *bat
 void cpu_delta_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step, int thread,
                    int n_threads);
 
+/* Rows of sums, streams and sparse gates (cpu_streams.c). gate: out *= what a PLAN_MULTIPLY step with GELU makes of x;
+ * out is 64-byte aligned, x need not be. sum: w and level may be NULL, dst may be src. The others: n_streams rows x, in
+ * place; coefs: w[0] of the step. */
+void cpu_streams_gate(const struct backend_model *m, const struct plan_step *s, const float *x, size_t n, float *out);
+void cpu_streams_sum(const struct plan_step *s, const float *src, const float *w, const float *level, size_t n,
+                     float *dst);
+void cpu_streams_predict(const struct plan_step *s, const float *logits, const float *coefs, size_t width,
+                         float *const *x);
+void cpu_streams_correct(const struct plan_step *s, const float *logits, const float *coefs, const float *block,
+                         size_t width, float *const *x);
+
 /* Runs a batch on all threads (cpu_exec.c). Cannot fail. */
 void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch);
 

@@ -24,7 +24,7 @@ static bool is_read_later(const struct plan *p, int32_t after, plan_buf_id buf)
         bool adds = s->op == PLAN_MATMUL    ? s->epilogue == PLAN_ADD
                     : s->op == PLAN_EXPERTS ? !s->stores
                                             : s->adds || s->op == PLAN_GATE || s->op == PLAN_MULTIPLY;
-        if (s->src == buf || reads_besides(s, buf) || (s->dst == buf && adds)) {
+        if (s->src == buf || reads_besides(s, buf) || plan_is_stream(s, buf) || (s->dst == buf && adds)) {
             return true;
         }
         if (s->dst == buf) {
@@ -45,6 +45,17 @@ static bool can_fuse(const struct plan *p, int32_t norm)
            !is_read_later(p, norm + 1, next->src);
 }
 
+/* Does a step look for the buffer where the plan has it, whatever took turns with it? */
+static bool stays(const struct plan *p, plan_buf_id buf)
+{
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        if (reads_besides(&p->steps[i], buf) || plan_is_stream(&p->steps[i], buf)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Is step i a norm that adds, in front of a norm of the sum that can be fused into a matmul? Threads read the sum's
  * parts while others are done with their share of the matmul, so it must write neither. */
 static bool can_fuse_post(const struct plan *p, int32_t i)
@@ -57,7 +68,7 @@ static bool can_fuse_post(const struct plan *p, int32_t i)
         return false;
     }
     plan_buf_id written = p->steps[i + 2].dst;
-    return written != s->dst && written != s->src;
+    return written != s->dst && written != s->src && !stays(p, s->dst);
 }
 
 /* Makes the step that begins with plan step i; returns the last plan step it takes in. now: the buffer in which each
@@ -107,13 +118,15 @@ struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf)
     for (int i = 0; i < m->n_steps; i++) {
         const struct cpu_step *c = &m->steps[i];
         bool is_post = c->has_post && (c->added == buf || c->renewed == buf);
-        bool is_read = c->src == buf || reads_besides(c->step, buf) || is_post;
+        bool is_stream = plan_is_stream(c->step, buf);
+        bool is_read = c->src == buf || reads_besides(c->step, buf) || is_stream || is_post;
         if (!is_read && c->dst != buf) {
             continue;
         }
         u.is_used = true;
         u.is_normed |= (c->has_norm || c->step->op == PLAN_NORM || c->step->op == PLAN_STATES) && is_read;
-        u.by_tiles &= !is_post && (c->dst != buf || c->goes_on) && (c->src != buf || (i > 0 && c[-1].goes_on));
+        u.by_tiles &=
+            !is_post && !is_stream && (c->dst != buf || c->goes_on) && (c->src != buf || (i > 0 && c[-1].goes_on));
         u.after_gather &= c->step->op == PLAN_GATHER ? c->src != buf : c->after_gather;
         u.by_head |= cpu_is_head(c) && is_read;
     }

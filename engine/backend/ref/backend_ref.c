@@ -7,6 +7,7 @@
 #include "engine/backend/backend.h"
 
 #include "engine/backend/moe_route.h"
+#include "engine/backend/ref/ref_streams.h"
 #include "engine/backend/rope_angles.h"
 #include "engine/base/ck.h"
 #include "engine/base/mem.h"
@@ -528,16 +529,50 @@ static float map(enum plan_map how, double v)
     return (float)(how == PLAN_MAP_NONE ? v : (how == PLAN_MAP_SILU ? v : 1.0) / (1.0 + exp(-v)));
 }
 
+/* x *= what GELU makes of by, or of what is above its cutoff. */
+static void run_gelu_gate(const struct plan_step *s, const float *by, uint32_t width, float *x)
+{
+    double cutoff = s->is_sparse ? ref_streams_cutoff(by, width, s->cutoff) : 0;
+    for (uint32_t n = 0; n < width; n++) {
+        double gate = s->is_sparse && by[n] < cutoff ? 0 : by[n] - cutoff;
+        x[n] *= s->scale * activate(PLAN_GELU_TANH, (float)gate);
+    }
+}
+
 /* dst *= scale, and a part of src. */
 static void run_multiply(const struct run *r, int from, int to)
 {
     const struct plan_step *s = r->step;
+    uint32_t width = r->m->plan->bufs[s->dst].width;
     for (int i = from; i < to; i++) {
         const float *by = s->src == PLAN_NONE ? NULL : row_of(r, s->src, i) + s->first;
         float *x = row_of(r, s->dst, i);
-        for (uint32_t n = 0; n < r->m->plan->bufs[s->dst].width; n++) {
+        if (by != NULL && s->map == PLAN_MAP_GELU_TANH) {
+            run_gelu_gate(s, by, width, x);
+            continue;
+        }
+        for (uint32_t n = 0; n < width; n++) {
             x[n] = x[n] * s->scale * (by != NULL ? map(s->map, by[n]) : 1.0f);
         }
+    }
+}
+
+/* Row i of a sum, or of streams. */
+static void run_streams(const struct run *r, int32_t i)
+{
+    const struct plan_step *s = r->step;
+    const float *src = row_of(r, s->src, i), *keys = s->keys != PLAN_NONE ? row_of(r, s->keys, i) : NULL;
+    uint32_t width = r->m->plan->bufs[s->dst].width;
+    float *x[PLAN_MAX_STREAMS];
+    for (uint32_t k = 0; k < s->n_streams; k++) {
+        x[k] = row_of(r, s->dst + (plan_buf_id)k, i);
+    }
+    if (s->op == PLAN_SUM) {
+        ref_streams_sum(s, src, vector_of(r, s->w[0]), keys, width, row_of(r, s->dst, i));
+    } else if (s->op == PLAN_PREDICT) {
+        ref_streams_predict(s, src, vector_of(r, s->w[0]), width, x);
+    } else {
+        ref_streams_correct(s, keys, vector_of(r, s->w[0]), src, width, x);
     }
 }
 
@@ -749,6 +784,13 @@ static void run_step(const struct run *r, int from, int to, float *scratch)
         break;
     case PLAN_DELTA:
         run_delta(r, from, to);
+        break;
+    case PLAN_SUM:
+    case PLAN_PREDICT:
+    case PLAN_CORRECT:
+        for (int i = from; i < to; i++) {
+            run_streams(r, i);
+        }
         break;
     case PLAN_STATES:
         run_states(r, from, to);

@@ -1,0 +1,100 @@
+/* Single steps, and what Gemma 3n and 4 have in common: layers that read the cache of others, and embeddings of each
+ * layer. Names: llama.cpp b11434, gguf-py/gguf/constants.py. */
+#include "engine/model/blocks.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum err blocks_add_norm(struct blocks *b, const char *name, int layer, plan_buf_id src, plan_buf_id dst, bool adds)
+{
+    struct plan_step s = plan_step_of(PLAN_NORM);
+    s.adds = adds;
+    s.src = src;
+    s.dst = dst;
+    s.eps = b->h.eps;
+    TRY(blocks_bind(b, name, layer, 1, b->plan->bufs[src].width, false, &s.w[0]));
+    return plan_add_step(b->plan, &s);
+}
+
+enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_epilogue epilogue, plan_buf_id src,
+                           plan_buf_id dst)
+{
+    struct plan *p = b->plan;
+    struct plan_step s = plan_step_of(PLAN_MATMUL);
+    s.epilogue = epilogue;
+    s.act = b->style.act;
+    s.src = src;
+    s.dst = dst;
+    TRY(blocks_bind(b, name, layer, p->bufs[dst].width, p->bufs[src].width, false, &s.w[0]));
+    return plan_add_step(p, &s);
+}
+
+enum err blocks_bind_scaled(struct blocks *b, const char *name, int layer, uint32_t n, float factor, plan_weight_id *id)
+{
+    struct plan *p = b->plan;
+    TRY(blocks_bind(b, name, layer, 1, n, false, id));
+    struct plan_weight *w = &p->weights[*id];
+    if (w->type != DTYPE_F32) {
+        return err_set(b->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
+                       dtype_info(w->type)->name);
+    }
+    float *scaled = arena_alloc(&p->arena, n * sizeof *scaled);
+    if (scaled == NULL) {
+        return ERR_NOMEM;
+    }
+    memcpy(scaled, w->data, n * sizeof *scaled);
+    for (uint32_t i = 0; i < n; i++) {
+        scaled[i] *= factor;
+    }
+    w->data = scaled;
+    return ERR_OK;
+}
+
+enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t layer, int32_t *out)
+{
+    uint32_t n_own = b->h.n_layers - n_shared;
+    *out = (int32_t)layer;
+    if (layer < n_own) {
+        return ERR_OK;
+    }
+    for (*out = (int32_t)n_own - 1; *out >= 0; (*out)--) {
+        if (b->style.is_local[*out] == b->style.is_local[layer]) {
+            return ERR_OK;
+        }
+    }
+    return err_set(b->info, ERR_BAD_HPARAM, "attention.shared_kv_layers",
+                   "%s.attention.shared_kv_layers: expected fewer, as layer %" PRIu32
+                   " finds no layer of its kind before them, found %" PRIu32,
+                   b->arch, layer, n_shared);
+}
+
+/* The norm takes 1 / sqrt(D) in its epsilon, and 1 / sqrt(2) stands in what is multiplied anyway. */
+enum err blocks_add_per_layer(struct blocks *b, uint32_t n, plan_buf_id ple, plan_buf_id projected)
+{
+    struct plan_step embed = plan_step_of(PLAN_EMBED);
+    embed.dst = ple;
+    embed.scale = (float)sqrt(n / 2.0);
+    TRY(blocks_bind(b, "per_layer_token_embd.weight", -1, b->h.n_vocab, b->h.n_layers * n, false, &embed.w[0]));
+    TRY(plan_add_step(b->plan, &embed));
+    TRY(blocks_add_matmul(b, "per_layer_model_proj.weight", -1, PLAN_STORE, b->x, projected));
+    struct plan_step norm = plan_step_of(PLAN_NORM);
+    norm.adds = true;
+    norm.src = projected;
+    norm.dst = ple;
+    norm.eps = (float)((double)b->h.eps * b->h.n_embd);
+    TRY(blocks_bind_scaled(b, "per_layer_proj_norm.weight", -1, n, (float)sqrt(0.5), &norm.w[0]));
+    return plan_add_step(b->plan, &norm);
+}
+
+enum err blocks_add_layer_input(struct blocks *b, int layer, plan_buf_id src, plan_buf_id ple, plan_buf_id gate,
+                                plan_buf_id out)
+{
+    TRY(blocks_add_matmul(b, "blk.%d.inp_gate.weight", layer, PLAN_ACT, src, gate));
+    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
+    multiply.src = ple;
+    multiply.first = (uint32_t)layer * b->plan->bufs[gate].width;
+    multiply.dst = gate;
+    TRY(plan_add_step(b->plan, &multiply));
+    return blocks_add_matmul(b, "blk.%d.proj.weight", layer, PLAN_STORE, gate, out);
+}
