@@ -40,27 +40,6 @@ struct gemma4 {
 
 /* --- hyper-parameters ----------------------------------------------------------------------------------------- */
 
-/* The layer whose keys and values the layer reads: its own, or, of the last n_shared, the last one of its kind before
- * them. */
-static enum err find_source(const struct gemma4 *m, uint32_t layer, int32_t *out)
-{
-    const struct blocks *b = &m->b;
-    uint32_t n_own = b->h.n_layers - m->n_shared;
-    *out = (int32_t)layer;
-    if (layer < n_own) {
-        return ERR_OK;
-    }
-    for (*out = (int32_t)n_own - 1; *out >= 0; (*out)--) {
-        if (b->style.is_local[*out] == b->style.is_local[layer]) {
-            return ERR_OK;
-        }
-    }
-    return err_set(b->info, ERR_BAD_HPARAM, "attention.shared_kv_layers",
-                   "gemma4.attention.shared_kv_layers: expected fewer, as layer %" PRIu32
-                   " finds no layer of its kind before them, found %" PRIu32,
-                   layer, m->n_shared);
-}
-
 static enum err set_heads(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
@@ -72,7 +51,7 @@ static enum err set_heads(struct gemma4 *m)
     p->head_dim = MAX_OF(b->h.head_dim, m->local_dim);
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         struct plan_kv *kv = &p->kvs[i];
-        TRY(find_source(m, i, &kv->layer));
+        TRY(blocks_find_shared(b, m->n_shared, i, &kv->layer));
         kv->n_kv_heads = m->n_kv_heads[i];
         kv->head_dim = b->style.is_local[i] ? m->local_dim : b->h.head_dim;
         p->n_kv_heads = MAX_OF(p->n_kv_heads, kv->n_kv_heads);
@@ -176,81 +155,23 @@ static enum err add_ropes(struct gemma4 *m)
 
 /* --- steps ---------------------------------------------------------------------------------------------------- */
 
+/* What goes to the stream is added to it. */
 static enum err add_norm(struct gemma4 *m, const char *name, int layer, plan_buf_id src, plan_buf_id dst)
 {
-    struct plan_step s = plan_step_of(PLAN_NORM);
-    s.adds = dst == m->b.x;
-    s.src = src;
-    s.dst = dst;
-    s.eps = m->b.h.eps;
-    TRY(blocks_bind(&m->b, name, layer, 1, m->b.plan->bufs[src].width, false, &s.w[0]));
-    return plan_add_step(m->b.plan, &s);
+    return blocks_add_norm(&m->b, name, layer, src, dst, dst == m->b.x);
 }
 
-/* dst = src times a matrix, through `act` when epilogue is PLAN_ACT. */
-static enum err add_matmul(struct gemma4 *m, const char *name, int layer, enum plan_epilogue epilogue, plan_buf_id src,
-                           plan_buf_id dst)
-{
-    struct plan *p = m->b.plan;
-    struct plan_step s = plan_step_of(PLAN_MATMUL);
-    s.epilogue = epilogue;
-    s.act = m->b.style.act;
-    s.src = src;
-    s.dst = dst;
-    TRY(blocks_bind(&m->b, name, layer, p->bufs[dst].width, p->bufs[src].width, false, &s.w[0]));
-    return plan_add_step(p, &s);
-}
-
-/* A vector of the file times a factor, in memory of the plan. */
-static enum err bind_scaled(struct gemma4 *m, const char *name, int layer, uint32_t n, float factor, plan_weight_id *id)
-{
-    struct plan *p = m->b.plan;
-    TRY(blocks_bind(&m->b, name, layer, 1, n, false, id));
-    struct plan_weight *w = &p->weights[*id];
-    if (w->type != DTYPE_F32) {
-        return err_set(m->b.info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
-                       dtype_info(w->type)->name);
-    }
-    float *scaled = arena_alloc(&p->arena, n * sizeof *scaled);
-    if (scaled == NULL) {
-        return ERR_NOMEM;
-    }
-    memcpy(scaled, w->data, n * sizeof *scaled);
-    for (uint32_t i = 0; i < n; i++) {
-        scaled[i] *= factor;
-    }
-    w->data = scaled;
-    return ERR_OK;
-}
-
-/* The per-layer embeddings of all layers: (table * sqrt(P) + norm(projection of x / sqrt(D))) / sqrt(2). The norm takes
- * 1 / sqrt(D) in its epsilon, and 1 / sqrt(2) stands in what is multiplied anyway. */
 static enum err add_embeddings(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
     const struct blocks_hparams *h = &b->h;
-    uint32_t width = h->n_layers * m->n_ple;
     struct plan_step embed = plan_step_of(PLAN_EMBED);
     embed.dst = b->x;
     embed.scale = b->style.embed_scale;
     TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
     m->embd = embed.w[0];
     TRY(plan_add_step(b->plan, &embed));
-    if (m->n_ple == 0) {
-        return ERR_OK;
-    }
-    embed.dst = m->ple;
-    embed.scale = (float)sqrt(m->n_ple / 2.0);
-    TRY(blocks_bind(b, "per_layer_token_embd.weight", -1, h->n_vocab, width, false, &embed.w[0]));
-    TRY(plan_add_step(b->plan, &embed));
-    TRY(add_matmul(m, "per_layer_model_proj.weight", -1, PLAN_STORE, b->x, m->ple_projected));
-    struct plan_step norm = plan_step_of(PLAN_NORM);
-    norm.adds = true;
-    norm.src = m->ple_projected;
-    norm.dst = m->ple;
-    norm.eps = (float)((double)h->eps * h->n_embd);
-    TRY(bind_scaled(m, "per_layer_proj_norm.weight", -1, m->n_ple, (float)sqrt(0.5), &norm.w[0]));
-    return plan_add_step(b->plan, &norm);
+    return m->n_ple == 0 ? ERR_OK : blocks_add_per_layer(b, m->n_ple, m->ple, m->ple_projected);
 }
 
 /* norm, Q K V with RoPE, attention, output projection, norm + residual. */
@@ -286,7 +207,7 @@ static enum err add_attention(struct gemma4 *m, int layer)
     att.scale = b->style.attn_scale;
     att.window = is_local ? (int32_t)b->style.window : 0;
     TRY(plan_add_step(b->plan, &att));
-    TRY(add_matmul(m, "blk.%d.attn_output.weight", layer, PLAN_STORE, att.dst, b->norm));
+    TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", layer, PLAN_STORE, att.dst, b->norm));
     return add_norm(m, "blk.%d.post_attention_norm.weight", layer, b->norm, b->x);
 }
 
@@ -333,9 +254,9 @@ static enum err add_experts(struct gemma4 *m, int layer)
     norm.src = b->x;
     norm.dst = b->norm;
     norm.eps = b->h.eps;
-    TRY(bind_scaled(m, "blk.%d.ffn_gate_inp.scale", layer, d, (float)(1.0 / sqrt(d)), &norm.w[0]));
+    TRY(blocks_bind_scaled(b, "blk.%d.ffn_gate_inp.scale", layer, d, (float)(1.0 / sqrt(d)), &norm.w[0]));
     TRY(plan_add_step(b->plan, &norm));
-    TRY(add_matmul(m, "blk.%d.ffn_gate_inp.weight", layer, PLAN_STORE, b->norm, b->router));
+    TRY(blocks_add_matmul(b, "blk.%d.ffn_gate_inp.weight", layer, PLAN_STORE, b->norm, b->router));
     struct plan_step route = plan_step_of(PLAN_ROUTE);
     route.src = b->router;
     route.dst = b->route;
@@ -375,7 +296,7 @@ static enum err add_feed_forward(struct gemma4 *m, int layer)
     TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, f, d, false, &glu.w[0]));
     TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, f, d, false, &glu.w[1]));
     TRY(plan_add_step(b->plan, &glu));
-    TRY(add_matmul(m, "blk.%d.ffn_down.weight", layer, PLAN_STORE, glu.dst, b->norm));
+    TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_STORE, glu.dst, b->norm));
     if (has_experts) {
         TRY(add_norm(m, "blk.%d.post_ffw_norm_1.weight", layer, b->norm, m->dense));
         TRY(add_experts(m, layer));
@@ -387,13 +308,7 @@ static enum err add_feed_forward(struct gemma4 *m, int layer)
 static enum err add_layer_input(struct gemma4 *m, int layer)
 {
     struct blocks *b = &m->b;
-    TRY(add_matmul(m, "blk.%d.inp_gate.weight", layer, PLAN_ACT, b->x, m->gate));
-    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
-    multiply.src = m->ple;
-    multiply.first = (uint32_t)layer * m->n_ple;
-    multiply.dst = m->gate;
-    TRY(plan_add_step(b->plan, &multiply));
-    TRY(add_matmul(m, "blk.%d.proj.weight", layer, PLAN_STORE, m->gate, b->norm));
+    TRY(blocks_add_layer_input(b, layer, b->x, m->ple, m->gate, b->norm));
     return add_norm(m, "blk.%d.post_norm.weight", layer, b->norm, b->x);
 }
 
