@@ -324,7 +324,7 @@ END_TEST
 
 START_TEST(a_recurrent_step_that_does_not_fit_is_the_builders_mistake)
 {
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 9; i++) {
         struct plan *p = make_conv_plan();
         struct plan_step *conv = &p->steps[1];
         struct err_info info = {0};
@@ -334,6 +334,8 @@ START_TEST(a_recurrent_step_that_does_not_fit_is_the_builders_mistake)
         p->is_bidirectional = i == 3;
         conv->bias[0] = i == 4 ? conv->w[0] : conv->bias[0];
         p->steps[2].src = i == 6 ? p->steps[2].dst : p->steps[2].src;
+        conv->map = i == 7 ? PLAN_MAP_GELU_TANH : conv->map; /* of products alone */
+        p->steps[2].is_sparse = i == 8;                      /* which sigmoids are not */
         ck_assert_msg(plan_check(p, &info) == expected, "case %d: %s", i, info.text);
         plan_free(&p);
     }

@@ -26,7 +26,7 @@ static plan_weight_id add(struct plan *p, const char *name, enum dtype type, con
     return id;
 }
 
-enum { EMBED, MATRIX, HALF, NARROW, VECTOR, ODD_WIDTH, UNEVEN, ROUTER, EXPERTS, N_WEIGHTS };
+enum { EMBED, MATRIX, HALF, NARROW, VECTOR, ODD_WIDTH, UNEVEN, ROUTER, EXPERTS, PREDICTS, CORRECTS, N_WEIGHTS };
 
 static void add_step(struct plan *p, enum plan_op op, plan_weight_id w, plan_buf_id src, plan_buf_id dst)
 {
@@ -54,6 +54,8 @@ static struct plan *make(void)
     add(p, "uneven", DTYPE_F32, values, ROWS, WIDTH / 2 + 32);
     add(p, "router", DTYPE_F32, values, ROWS, WIDTH);
     add(p, "experts", DTYPE_F32, values, ROWS, WIDTH);
+    add(p, "predicts", DTYPE_F32, values, ROWS, WIDTH); /* routers of streams */
+    add(p, "corrects", DTYPE_F32, values, ROWS, WIDTH);
     add_step(p, PLAN_EMBED, EMBED, PLAN_NONE, 0);
     for (plan_weight_id id = MATRIX; id <= UNEVEN; id++) {
         add_step(p, id == VECTOR ? PLAN_NORM : PLAN_MATMUL, id, 0, 1);
@@ -61,6 +63,11 @@ static struct plan *make(void)
     add_step(p, PLAN_MATMUL, ROUTER, 0, 2);
     add_step(p, PLAN_ROUTE, PLAN_NONE, 2, 3);
     add_step(p, PLAN_EXPERTS, EXPERTS, 0, 1);
+    add_step(p, PLAN_MATMUL, PREDICTS, 0, 4);
+    add_step(p, PLAN_PREDICT, PLAN_NONE, 4, 5);
+    add_step(p, PLAN_MATMUL, CORRECTS, 0, 6);
+    add_step(p, PLAN_CORRECT, PLAN_NONE, 0, 5);
+    p->steps[p->n_steps - 1].keys = 6;
     return p;
 }
 
@@ -69,12 +76,13 @@ START_TEST(matrices_of_floats_change)
     struct err_info info = {0};
     struct plan *p = make();
     ck_assert_int_eq(plan_quantize(p, "q4_k", &info), ERR_OK);
-    const enum dtype want[N_WEIGHTS] = {[EMBED] = DTYPE_Q8_0,  [MATRIX] = DTYPE_Q4_K, [HALF] = DTYPE_Q4_K,
-                                        [NARROW] = DTYPE_Q8_0, [VECTOR] = DTYPE_F32,  [ODD_WIDTH] = DTYPE_F32,
-                                        [UNEVEN] = DTYPE_Q8_0, [ROUTER] = DTYPE_F32,  [EXPERTS] = DTYPE_Q4_K};
+    const enum dtype want[N_WEIGHTS] = {
+        [EMBED] = DTYPE_Q8_0,   [MATRIX] = DTYPE_Q4_K,   [HALF] = DTYPE_Q4_K,   [NARROW] = DTYPE_Q8_0,
+        [VECTOR] = DTYPE_F32,   [ODD_WIDTH] = DTYPE_F32, [UNEVEN] = DTYPE_Q8_0, [ROUTER] = DTYPE_F32,
+        [EXPERTS] = DTYPE_Q4_K, [PREDICTS] = DTYPE_F32,  [CORRECTS] = DTYPE_F32};
     for (int i = 0; i < N_WEIGHTS; i++) {
         const struct plan_weight *w = &p->weights[i];
-        bool changed = i != NARROW && i != VECTOR && i != ODD_WIDTH && i != ROUTER;
+        bool changed = i != NARROW && i != VECTOR && i != ODD_WIDTH && i != ROUTER && i < PREDICTS;
         uint64_t bytes;
         ck_assert(dtype_row_bytes(want[i], w->n_in, &bytes));
         ck_assert_msg(w->type == want[i] && w->row_bytes == bytes && (w->source != NULL) == changed &&

@@ -328,6 +328,69 @@ START_TEST(a_multiplication_fits_its_buffers)
 }
 END_TEST
 
+/* --- sums and streams ------------------------------------------------------------------------------------------ */
+
+START_TEST(a_sum_writes_nothing_that_it_reads_otherwise)
+{
+    for (int i = 0; i < 8; i++) {
+        struct plan *p = make_plan();
+        struct plan_step s = plan_step_of(PLAN_SUM);
+        s.dst = i == 2 ? PLAN_NONE : X;
+        s.src = i == 0 || i == 3 ? X : i == 4 ? Q : NORMED;
+        s.adds = i == 1 || i == 3;
+        s.keys = i == 0 || i == 5 ? LAST : i == 6 ? X : i == 7 ? FF : PLAN_NONE;
+        s.eps = i == 5 ? 0 : 1e-5f;
+        s.w[0] = i == 1 ? W_NORM : PLAN_NONE;
+        ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
+        struct err_info info = {0};
+        if (i < 2) {
+            ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+            p->steps[p->n_steps - 1].w[0] = W_HEAD_NORM;
+            check_fails(p, ERR_BAD_TENSOR_SHAPE, "head_norm");
+        } else {
+            check_fails(p, ERR_INTERNAL, "sum");
+        }
+    }
+}
+END_TEST
+
+/* X and NORMED are the stream, corrected by LAST, or predicted. */
+START_TEST(streams_fit_their_coefficients)
+{
+    for (int i = 0; i < 14; i++) {
+        struct plan *p = make_plan();
+        plan_buf_id routes;
+        bool corrects = i % 2 == 1;
+        ck_assert_int_eq(plan_add_buf(p, "routes", 2, &routes), ERR_OK);
+        add_weight(p, "coefs", 1, corrects ? 2 * 2 : 2 * 2 * 2);
+        struct plan_step s = plan_step_of(corrects ? PLAN_CORRECT : PLAN_PREDICT);
+        s.n_streams = i == 2 ? 1 : i == 3 ? PLAN_MAX_STREAMS + 1 : i == 4 ? 3 : 2; /* Q has another width */
+        s.dst = i == 5 ? routes : X;
+        s.src = i == 6 ? LAST : i == 7 ? NORMED : corrects ? LAST : routes;
+        s.keys = corrects && i != 9 ? routes : PLAN_NONE;
+        s.first = i == 11 ? 2 : corrects;
+        s.w[0] = i == 8 ? PLAN_NONE : p->n_weights - 1;
+        p->weights[p->n_weights - 1].n_in += i == 10 || i == 13;
+        p->weights[p->n_weights - 1].type = i == 12 ? DTYPE_F16 : DTYPE_F32;
+        ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
+        struct err_info info = {0};
+        if (i < 2) {
+            ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+            ck_assert(plan_is_stream(&s, X) && plan_is_stream(&s, NORMED) && !plan_is_stream(&s, Q));
+            plan_free(&p);
+        } else {
+            check_fails(p,
+                        i == 10 || i == 13 ? ERR_BAD_TENSOR_SHAPE
+                        : i == 12          ? ERR_UNSUPPORTED_TYPE
+                                           : ERR_INTERNAL,
+                        i == 10 || i == 12 || i == 13 ? "coefs"
+                        : corrects                    ? "correct"
+                                                      : "predict");
+        }
+    }
+}
+END_TEST
+
 /* --- latent attention ------------------------------------------------------------------------------------------- */
 
 /* Heads of NOPE + ROPE components, through matrices to LATENT + ROPE, and of LATENT, to VALUE. */
@@ -455,6 +518,8 @@ Suite *plan_suite(void)
     tcase_add_test(c, rows_added_to_the_embedding_have_its_width);
     tcase_add_test(c, a_cache_is_shared_by_layers_of_the_same_heads);
     tcase_add_test(c, a_multiplication_fits_its_buffers);
+    tcase_add_test(c, a_sum_writes_nothing_that_it_reads_otherwise);
+    tcase_add_test(c, streams_fit_their_coefficients);
     tcase_add_test(c, latent_attention_is_checked);
     tcase_add_test(c, plans_grow_and_say_when_they_cannot);
     suite_add_tcase(s, c);
