@@ -64,10 +64,13 @@ static struct plan_step *add_step(struct plan *p, enum plan_op op, plan_buf_id s
     return &p->steps[p->n_steps - 1];
 }
 
-/* A norm that adds to a row of the stream, one of the sum and a matmul, which the CPU back end would make one step that
- * leaves the sum in another buffer, if the stream were not read as one behind it. */
+/* Norms that the CPU back end would make one step with the matmul behind them, if the stream were not read as one
+ * later: one whose result is a row of it; one that adds to a row, and one of the sum, which would go to another buffer.
+ */
 static void add_tempting_steps(struct plan *p)
 {
+    add_step(p, PLAN_NORM, Z, X + 1, add_weight(p, norm[1], 1, D));
+    add_step(p, PLAN_MATMUL, X + 1, Y, add_weight(p, matrix, D, D))->epilogue = PLAN_STORE;
     add_step(p, PLAN_NORM, Z, X + 2, add_weight(p, norm[0], 1, D))->adds = true;
     add_step(p, PLAN_NORM, X + 2, T, add_weight(p, norm[1], 1, D));
     add_step(p, PLAN_MATMUL, T, Y, add_weight(p, matrix, D, D))->epilogue = PLAN_STORE;
@@ -179,6 +182,7 @@ static void expect_tempting_steps(double b[N_BUFS][D])
 {
     double by = sqrt(mean_square(b[Z]) + EPS);
     for (int k = 0; k < D; k++) {
+        b[X + 1][k] = b[Z][k] / by * norm[1][k];
         b[X + 2][k] += b[Z][k] / by * norm[0][k];
     }
     by = sqrt(mean_square(b[X + 2]) + EPS);
