@@ -22,8 +22,11 @@ enum {
     PER_LAYER = 256,
     SPARSE_LAYERS = 10,
     MAX_FF_WIDTHS = 4,
+    OTHER_BUFS = 10, /* beyond those of the stream and of feed-forward blocks */
     KEY_BYTES = 128,
 };
+_Static_assert((int)PLAN_MAX_STREAMS + 2 * (int)MAX_FF_WIDTHS + (int)OTHER_BUFS <= (int)PLAN_MAX_BUFS,
+               "a file may ask for more buffers than a plan has");
 static const double LOCAL_FREQ_BASE = 10000.0;
 static const double SOFTCAP = 30.0;
 static const double SPARSITY = 0.95;

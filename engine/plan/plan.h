@@ -86,7 +86,7 @@ enum plan_op {
     PLAN_GATE,      /* dst[T][n] *= sigmoid(src . w[0]), one factor a row */
     PLAN_MULTIPLY,  /* dst[T][n] *= scale, and by map() of components first .. first + n - 1 of src (OPTIONAL). When
                        `is_sparse`, what map() gets of these is max(0, x - (mean + cutoff * std)), with their mean and
-                       their (population) standard deviation: the cutoff-th quantile of a normal distribution goes to
+                       their (population) standard deviation: of normally distributed ones those below the cutoff go to
                        0 [Gemma 3n: transformers 5, Gemma3nTextMLP._gaussian_topk] */
     /* dst[T][n] = map(bias[0] + the sum over j < taps of w[0][n][j] * src[t - taps + 1 + j][n]), added in this order,
        the bias (OPTIONAL) last; rows before position 0 are zeros. The recurrent state is the last taps - 1 rows of src.

@@ -1,6 +1,7 @@
 /* Gemma 3n from GGUF files, made here, and from the golden model's SafeTensors folder, changed here, to a plan: the
  * stream and its steps, whose cache a layer reads, which gates are sparse, and clear errors for what keys and tensors
  * may not be. That the plan computes the right thing is the golden tests' part. */
+#include "engine/base/mem.h"
 #include "engine/model/model.h"
 #include "engine/tensor/row_source.h"
 
@@ -477,6 +478,30 @@ START_TEST(values_in_other_forms_are_read)
 }
 END_TEST
 
+/* Every allocation of a load may fail. */
+START_TEST(out_of_memory_is_an_error_and_no_leak)
+{
+    size_t live = mem_live();
+    int n = 0;
+    for (bool is_done = false; !is_done; n++) {
+        struct gguf *g = NULL;
+        struct plan *p = NULL;
+        struct err_info info = {0};
+        mem_fail_at(n);
+        enum err err = model_open(golden, &g, &info);
+        err = err == ERR_OK ? model_build(g, 0, &p, &info) : err;
+        mem_fail_at(-1);
+        ck_assert_msg(err == ERR_OK || err == ERR_NOMEM, "allocation %d: %s (%s)", n, err_code(err), info.text);
+        is_done = err == ERR_OK;
+        plan_free(&p);
+        gguf_close(&g);
+        ck_assert_msg(mem_live() == live, "allocation %d: a leak", n);
+        ck_assert_int_lt(n, 2000);
+    }
+    ck_assert_int_gt(n, 10);
+}
+END_TEST
+
 Suite *gemma3n_suite(void)
 {
     Suite *s = suite_create("gemma3n");
@@ -491,6 +516,7 @@ Suite *gemma3n_suite(void)
     tcase_add_test(c, shares_become_cutoffs);
     tcase_add_test(c, a_member_of_config_json_that_cannot_be_is_named);
     tcase_add_test(c, values_in_other_forms_are_read);
+    tcase_add_test(c, out_of_memory_is_an_error_and_no_leak);
     suite_add_tcase(s, c);
     return s;
 }
