@@ -118,6 +118,7 @@ static const struct {
     {"gemma", "gemma"},
     {"gemma2", "gemma"},
     {"gemma3", "gemma"},
+    {"gemma3n", "gemma"},
     {"gpt-oss", "gpt-oss"},
 };
 

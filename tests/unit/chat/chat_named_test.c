@@ -101,7 +101,7 @@ END_TEST
 START_TEST(families_with_one_format_only)
 {
     static const char *const one[][2] = {
-        {"gemma", "gemma"}, {"gemma2", "gemma"}, {"gemma3", "gemma"}, {"gpt-oss", "gpt-oss"}};
+        {"gemma", "gemma"}, {"gemma2", "gemma"}, {"gemma3", "gemma"}, {"gemma3n", "gemma"}, {"gpt-oss", "gpt-oss"}};
     static const char *const none[] = {"",         "llama",   "qwen2",     "qwen3", "phi3",
                                        "deepseek", "granite", "deepseek2", "Gemma", "glm4moe"};
     for (size_t i = 0; i < ARRAY_LEN(one); i++) {
