@@ -6,41 +6,39 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-# name|command. To add a runner, add a line.
+# name|how|command. To add a runner, add a line. `beside` others, two at a time, or `alone`: what waits for answers, and
+# what uses all CPUs itself. The longest come first.
+# shellcheck disable=SC2016
 runners='
-lint|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
-lint-bites|bash tests/lint/lint_test.sh
-unit|build/release/unittests
-kernels|build/release/checkkern
-kernels-arm|bash tests/kernels/qemu_arm.sh
-golden|build/release/golden
-same-bytes|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
-fidelity|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
-vectors|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
-chat|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
-e2e|build/venv/bin/python tests/e2e/run.py --variant release
-unit-asan|build/asan/unittests
-kernels-asan|build/asan/checkkern
-chat-asan|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
-e2e-asan|build/venv/bin/python tests/e2e/run.py --variant asan
+lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
+lint-bites|beside|bash tests/lint/lint_test.sh
+golden|beside|build/release/golden
+unit-asan|beside|build/asan/unittests
+kernels-asan|beside|build/asan/checkkern
+kernels-arm|beside|bash tests/kernels/qemu_arm.sh
+kernels|beside|build/release/checkkern
+unit|beside|build/release/unittests
+chat-asan|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
+chat|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
+vectors|beside|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
+same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
+fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
+e2e|alone|build/venv/bin/python tests/e2e/run.py --variant release
+e2e-asan|alone|build/venv/bin/python tests/e2e/run.py --variant asan
 '
+at_once=2 # as many CPUs as the smallest machine has that this is made for
 
 logs=build/test
 mkdir -p $logs
-passed=0
-failed=0
-while IFS='|' read -r name command; do
-    [ -n "$name" ] || continue
-    if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
-    log=$logs/$name.log
-    start=$SECONDS
-    bash -c "$command" >"$log" 2>&1 </dev/null
+rm -f $logs/*.count
+
+# run NAME COMMAND: prints its line, and on failure the end of its log; leaves "passed failed" in NAME.count
+run() {
+    local log=$logs/$1.log start=$SECONDS status count p=0 f=0 why='' skipped text
+    bash -c "$2" >"$log" 2>&1 </dev/null
     status=$?
     count=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
-    p=0
-    f=0
     [[ $count =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]] && p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]}
-    why=
     if [ -z "$count" ]; then
         why=" (no count, exit $status)"
         f=1
@@ -53,14 +51,35 @@ while IFS='|' read -r name command; do
     fi
     skipped=$(grep -acE '^skip ' "$log")
     [ "$skipped" = 0 ] || why="$why ($skipped skipped, as the log says)"
-    printf '%-12s %6d ok %4d failed %5d s%s\n' "$name" "$p" "$f" $((SECONDS - start)) "$why"
-    if [ "$f" != 0 ]; then
-        echo "--- the end of $log"
-        tail -n 60 "$log"
-        echo "---"
+    text=$(printf '%-12s %6d ok %4d failed %5d s%s' "$1" "$p" "$f" $((SECONDS - start)) "$why")
+    [ "$f" = 0 ] || text+=$(printf '\n--- the end of %s\n' "$log"; tail -n 60 "$log"; printf '\n---')
+    printf '%s\n' "$text"
+    echo "$p $f" >"$logs/$1.count"
+}
+
+n_runners=0
+while IFS='|' read -r name how command; do
+    [ -n "$name" ] || continue
+    if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
+    n_runners=$((n_runners + 1))
+    if [ "$how" = alone ]; then
+        wait
+        run "$name" "$command"
+    else
+        while [ "$(jobs -rp | wc -l)" -ge $at_once ]; do wait -n; done
+        run "$name" "$command" &
     fi
-    passed=$((passed + p))
-    failed=$((failed + f))
 done <<<"$runners"
+wait
+
+passed=0
+failed=0
+n_counts=0
+for count in "$logs"/*.count; do
+    [ -e "$count" ] || continue
+    read -r p f <"$count"
+    passed=$((passed + p)) failed=$((failed + f)) n_counts=$((n_counts + 1))
+done
+failed=$((failed + n_runners - n_counts)) # one that left no count was killed
 echo "$passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed != 0 ]
