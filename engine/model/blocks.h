@@ -38,6 +38,7 @@ struct blocks_style {
     bool has_pre_norms;   /* RMSNorm of what a block reads: attn_norm, ffn_norm */
     bool has_post_norms;  /* RMSNorm of what a block adds to the stream: post_attention_norm, post_ffw_norm */
     bool has_sinks;       /* attn_sinks: a score a head that takes part in its softmax and has no value */
+    bool gates_attention; /* what attention gives is let through by sigmoids: rows of Q are each head's [q | gate] */
     bool yarn_truncates;  /* YaRN blends between whole components */
     bool local_is_scaled; /* RoPE scaling stretches local layers too */
     enum blocks_head_norm head_norm;
@@ -55,10 +56,12 @@ struct blocks_style {
     const char *ffn_norm;  /* name of the norm in front of the feed-forward block */
     const char *last_norm; /* and of the one behind the last layer */
     uint32_t conv_taps;    /* of short convolutions */
+    uint32_t delta_taps;   /* of those in front of the delta rule */
     struct blocks_moe moe; /* blocks_read_moe */
     bool is_local[PLAN_MAX_LAYERS];
-    bool is_nope[PLAN_MAX_LAYERS]; /* no RoPE */
-    bool is_conv[PLAN_MAX_LAYERS]; /* a short convolution in place of attention */
+    bool is_nope[PLAN_MAX_LAYERS];  /* no RoPE */
+    bool is_conv[PLAN_MAX_LAYERS];  /* a short convolution in place of attention */
+    bool is_delta[PLAN_MAX_LAYERS]; /* the gated delta rule in place of attention */
 };
 
 /* A plan being built. */
@@ -84,9 +87,13 @@ struct blocks {
     plan_weight_id latent_values; /* of the layer being built: the matrices that lead out of the latent space */
     plan_buf_id x, norm, q, k, v, att, ff, shared, router, route, last;
     plan_buf_id conv, conv_gate; /* [D] each, of short convolutions */
-    int32_t rope;                /* table of global layers */
-    int32_t local_rope;          /* of local ones; PLAN_NONE where there are none */
-    int32_t no_rope;             /* of layers without RoPE; PLAN_NONE where there are none */
+    plan_buf_id att_gate;        /* [H*d], where attention is gated */
+    /* Linear attention: q, k and values before and behind the convolution; [Hv*dv] what the rule gives, and its gate;
+     * [Hv] */
+    plan_buf_id delta_in, delta_mixed, delta_out, delta_gate, beta, alpha;
+    int32_t rope;       /* table of global layers */
+    int32_t local_rope; /* of local ones; PLAN_NONE where there are none */
+    int32_t no_rope;    /* of layers without RoPE; PLAN_NONE where there are none */
 };
 
 /* Reads "<arch>.<key>" as an integer in [min, max]. An absent key gives `fallback`; pass UINT64_MAX to require it.
@@ -159,6 +166,24 @@ MUST_CHECK enum err blocks_add_experts(struct blocks *b, int layer);
 MUST_CHECK enum err blocks_read_conv(struct blocks *b);
 MUST_CHECK enum err blocks_add_conv_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_conv(struct blocks *b, int layer);
+
+/* `n` runs of `rows` rows each, of which the first begins at row `first`, the next `step` rows behind it. */
+struct blocks_runs {
+    uint32_t first, step, n, rows;
+};
+/* Runs of rows, in the order given, of a tensor of n_all rows: for tensors that hold several weights head by head, in
+ * turns. Otherwise as blocks_bind. ERR_NOMEM. */
+MUST_CHECK enum err blocks_bind_runs(struct blocks *b, const char *name, int layer, const struct blocks_runs *runs,
+                                     int n_runs, uint32_t n_all, uint32_t n_in, plan_weight_id *id);
+
+/* Linear attention and gated attention (blocks_delta.c). read: which layers are linear, by attention.recurrent_layers
+ * or full_attention_interval, heads and taps, by ssm.*; leaves out the last nextn_predict_layers layers. is_tiled: as
+ * in struct plan_delta. The others are blocks_build_decoder's. ERR_BAD_HPARAM. */
+MUST_CHECK enum err blocks_read_delta(struct blocks *b, bool is_tiled);
+MUST_CHECK enum err blocks_add_delta_bufs(struct blocks *b);
+MUST_CHECK enum err blocks_add_delta(struct blocks *b, int layer);
+MUST_CHECK enum err blocks_bind_gated_qkv(struct blocks *b, int layer, struct plan_step *qkv);
+MUST_CHECK enum err blocks_add_attention_gate(struct blocks *b, int layer); /* of what attention gave */
 
 /* The RoPE tables (blocks_rope.c): of global layers freq_base with the file's scaling, of local layers, where there are
  * any, local_freq_base. ERR_BAD_HPARAM for scaling types that are not known. */

@@ -105,7 +105,7 @@ static enum err add_qkv(struct blocks *b, int layer)
     if (b->is_latent) {
         return blocks_add_latent_heads(b, layer, qkv.src, qkv.rope);
     }
-    TRY(blocks_bind_qkv(b, layer, &qkv));
+    TRY((b->style.gates_attention ? blocks_bind_gated_qkv : blocks_bind_qkv)(b, layer, &qkv));
     if (b->style.head_norm == BLOCKS_NORM_WIDE) {
         return add_wide_heads(b, &qkv);
     }
@@ -132,6 +132,9 @@ static enum err add_attention(struct blocks *b, int layer)
         TRY(blocks_bind(b, "blk.%d.attn_sinks.weight", layer, 1, h->n_heads, false, &att.w[0]));
     }
     TRY(plan_add_step(b->plan, &att));
+    if (b->style.gates_attention) {
+        TRY(blocks_add_attention_gate(b, layer));
+    }
 
     struct plan_step out = plan_step_of(PLAN_MATMUL);
     out.src = b->is_latent ? b->v_heads : b->att;
@@ -225,6 +228,9 @@ static enum err add_bufs(struct blocks *b)
     if (b->style.conv_taps != 0) {
         TRY(blocks_add_conv_bufs(b));
     }
+    if (b->style.delta_taps != 0) {
+        TRY(blocks_add_delta_bufs(b));
+    }
     if (b->plan->moe.n_experts != 0) {
         TRY(blocks_add_expert_bufs(b));
     }
@@ -249,7 +255,8 @@ enum err blocks_build_decoder(struct blocks *b)
     TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
     TRY(plan_add_step(b->plan, &embed));
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        TRY((b->style.is_conv[i] ? blocks_add_conv : add_attention)(b, (int)i));
+        const struct blocks_style *s = &b->style;
+        TRY((s->is_conv[i] ? blocks_add_conv : s->is_delta[i] ? blocks_add_delta : add_attention)(b, (int)i));
         bool is_dense = b->plan->moe.n_experts == 0 || i < h->n_dense_layers;
         TRY((is_dense ? add_feed_forward : blocks_add_experts)(b, (int)i));
     }

@@ -323,7 +323,7 @@ static float element(const struct st_tensor *t, uint64_t i)
 }
 
 /* Vectors become F32, as everywhere in GGUF. */
-static enum err add_vector(struct hf *h, const char *name, const struct st_tensor *t, float plus)
+static enum err add_vector(struct hf *h, const char *name, const struct st_tensor *t, enum hf_change change)
 {
     enum dtype type;
     TRY(type_of(h, t, &type));
@@ -333,7 +333,8 @@ static enum err add_vector(struct hf *h, const char *name, const struct st_tenso
         return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
     }
     for (uint64_t i = 0; i < n; i++) {
-        data[i] = element(t, i) + plus;
+        float v = element(t, i);
+        data[i] = change == HF_PLUS_ONE ? v + 1.0f : change == HF_MINUS_EXP ? (float)-exp(v) : v;
     }
     struct gguf_tensor out = {
         .type = DTYPE_F32, .n_dims = 1, .dims = {n, 1, 1, 1}, .data = data, .bytes = n * sizeof *data};
@@ -371,7 +372,7 @@ static enum err add_tensor(struct hf *h, const struct hf_name *n, const char *na
     bool is_norm = length >= sizeof norm - 1 && strcmp(t->name + length - (sizeof norm - 1), norm) == 0;
     bool is_plus_one = n->change == HF_PLUS_ONE || (h->family->norms_plus_one && is_norm);
     if (t->n_dims == 1 || n->change == HF_FLAT) {
-        return add_vector(h, name, t, is_plus_one ? 1.0f : 0.0f);
+        return add_vector(h, name, t, is_plus_one ? HF_PLUS_ONE : n->change);
     }
     struct gguf_tensor out;
     TRY(convert(h, t, &out));

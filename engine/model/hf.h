@@ -53,13 +53,14 @@ struct hf_key {
 
 enum hf_change {
     HF_SAME,
-    HF_PLUS_ONE, /* norms of Gemma: (1 + w) x */
-    HF_FLAT,     /* a vector, though its shape is [1, n] */
-    HF_AS_F32,   /* a matrix of biases, one row an expert */
-    HF_CONV,     /* taps of a convolution by channels, [n][1][k], as [n][k] in F32 */
-    HF_UNPACKED, /* where it is quantised, F32 in memory, as a builder takes it apart by other than whole rows */
-    HF_STACK,    /* {} is the number of one of several matrices that become one tensor, as experts do */
-    HF_DROP,     /* not needed */
+    HF_PLUS_ONE,  /* norms of Gemma: (1 + w) x */
+    HF_MINUS_EXP, /* -exp(w) of a vector */
+    HF_FLAT,      /* a vector, though its shape is [1, n] */
+    HF_AS_F32,    /* a matrix of biases, one row an expert */
+    HF_CONV,      /* taps of a convolution by channels, [n][1][k], as [n][k] in F32 */
+    HF_UNPACKED,  /* where it is quantised, F32 in memory, as a builder takes it apart by other than whole rows */
+    HF_STACK,     /* {} is the number of one of several matrices that become one tensor, as experts do */
+    HF_DROP,      /* not needed */
 };
 
 /* A tensor's name there and here. {} stands for the layer's number and, a second time in `hf`, for the expert's: then
@@ -81,6 +82,7 @@ struct hf_family {
     const struct hf_alias *aliases;   /* OPTIONAL */
     const struct hf_key *keys;        /* OPTIONAL: beyond those that all have */
     const struct hf_name *names;      /* OPTIONAL: looked at before those that all have */
+    double rotary_part;               /* partial_rotary_factor where config.json does not say; 0 = 1 */
     bool norms_plus_one;              /* HF_PLUS_ONE for every tensor that ends in norm.weight */
     bool has_rope_pairs;              /* RoPE on pairs (2i, 2i+1), unless config.json has rope_interleave false */
     enum err (*finish)(struct hf *h); /* OPTIONAL: keys and tensors that take more than a name */

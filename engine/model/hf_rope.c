@@ -259,7 +259,8 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
     if (is_proportional(params)) { /* of global layers, which may have wider heads */
         return hf_get_global(h, "global_head_dim", "head_dim", HF_GLOBAL_HEAD_DIM, out);
     }
-    TRY(hf_get_f64(h, h->config, "partial_rotary_factor", 0, 1, 1, &whole));
+    double fallback = h->family->rotary_part != 0 ? h->family->rotary_part : 1;
+    TRY(hf_get_f64(h, h->config, "partial_rotary_factor", 0, 1, fallback, &whole));
     TRY(hf_get_f64(h, params, "partial_rotary_factor", 0, 1, whole, &part));
     *out = (uint32_t)(head_dim * part);
     if (part != 1) {

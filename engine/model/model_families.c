@@ -28,7 +28,10 @@ extern const struct model_family model_phi3;
 extern const struct model_family model_qwen2;
 extern const struct model_family model_qwen2moe;
 extern const struct model_family model_qwen3;
+extern const struct model_family model_qwen35;
+extern const struct model_family model_qwen35moe;
 extern const struct model_family model_qwen3moe;
+extern const struct model_family model_qwen3next;
 extern const struct model_family model_smollm3;
 
 /* A row each. */
@@ -41,6 +44,9 @@ static const struct model_family *const families[] = {
     &model_qwen2moe,
     &model_qwen3,
     &model_qwen3moe,
+    &model_qwen3next,
+    &model_qwen35,
+    &model_qwen35moe,
     &model_gemma2,
     &model_gemma3,
     &model_gemma3n,

@@ -23,7 +23,8 @@ struct plan_weight {
     const char *name; /* NUL-terminated tensor name, for messages; lives as long as the plan */
     enum dtype type;
     const void *data; /* first row; borrowed from the file's map; NULL with `pieces` or `source` */
-    /* OPTIONAL: where each piece_rows rows lie, for experts that files keep apart; borrowed from the model's arena. */
+    /* OPTIONAL: where each piece_rows rows lie, for experts that files keep apart and for heads of several weights that
+     * they keep in turns; borrowed from the model's arena. */
     const void *const *pieces;
     uint32_t piece_rows;
     /* Each piece lies transposed, [n_in][piece_rows]; row_bytes is that of its rows. PLAN_HEAD_MATMUL alone takes such.

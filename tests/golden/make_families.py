@@ -75,6 +75,13 @@ def deepseek_v3(**more):
         scoring_func="sigmoid", **more))  # which is there for the converter, as in the folders of DeepSeek
 
 
+LINEAR = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=8,
+              num_hidden_layers=5, head_dim=16, rope_parameters={**rope(theta=1000000.0), "partial_rotary_factor": 0.25},
+              layer_types=["linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"],
+              **{**SMALL, "intermediate_size": 56})
+LINEAR_EXPERTS = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=20)
+
+
 # The name begins with the architecture that GGUF files name.
 MODELS = {
     "llama-yarn": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(
@@ -137,6 +144,10 @@ MODELS = {
     "gpt-oss-sinks": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=19, num_local_experts=5, num_experts_per_tok=2,
         rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))),
+    "qwen3next-delta": lambda: hf.Qwen3NextForCausalLM(hf.Qwen3NextConfig(**LINEAR, **LINEAR_EXPERTS)),
+    "qwen35-delta": lambda: hf.Qwen3_5ForCausalLM(hf.Qwen3_5TextConfig(**LINEAR, tie_word_embeddings=True)),
+    "qwen35moe-delta": lambda: hf.Qwen3_5MoeForCausalLM(hf.Qwen3_5MoeTextConfig(
+        **LINEAR, **LINEAR_EXPERTS, tie_word_embeddings=True)),
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
         block_multiple_of=16, rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
@@ -205,6 +216,7 @@ def with_our_vocabulary(model):
 def convert(folder, out, kind):
     hparams = conversion.ModelBase.load_hparams(Path(folder), False)
     arch = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
+    conversion.get_model_class(arch).no_mtp = True  # such layers are not made
     model = conversion.get_model_class(arch)(Path(folder), kind, Path(out), eager=True)
     with_our_vocabulary(model)
     counted = Path(folder) / "tokenizer.json"  # Gemma's converter counts its tokens

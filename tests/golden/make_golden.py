@@ -246,13 +246,17 @@ def write_expected(path, prompts):
 def spread_out(model, gen):
     """Larger weights than the default initialisation: attention that attends, logits that differ."""
     narrow = min(1.0, (64 / model.config.hidden_size) ** 0.5)  # wide models would attend to one position only
+    kinds = ("gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+    has_plus_one = model.config.model_type in kinds  # norms multiply by 1 + w
     with torch.no_grad():
         for name, p in model.named_parameters():
-            is_sharp = any(s in name for s in ("q_proj.weight", "k_proj.weight", "q_b_proj.weight"))
+            is_sharp = any(s in name for s in ("q_proj.weight", "k_proj.weight", "q_b_proj.weight", "conv1d.weight"))
             scale = narrow * 0.35 if is_sharp else narrow * 0.15
             noise = torch.randn(p.shape, generator=gen)
-            one = 0 if model.config.model_type in ("gemma2", "gemma3_text") else 1  # Gemma's norms multiply by 1 + w
+            one = 0 if has_plus_one and "linear_attn.norm" not in name else 1
             p.copy_(one + 0.2 * noise if "norm" in name else scale * noise)
+            if name.endswith("A_log"):  # states that last from a few rows to a hundred
+                p.copy_(noise - 2)
         for name, b in model.named_buffers():
             if "correction_bias" in name or "expert_bias" in name:  # of the picking; rounded here, as parameters are later
                 b.copy_((0.2 * torch.randn(b.shape, generator=gen)).bfloat16())

@@ -148,12 +148,29 @@ static void pack_transposed(const struct plan_weight *w, const struct cpu_weight
 struct pack_job {
     struct backend_model *m;
     atomic_size_t next;  /* slice that nobody has taken */
-    unsigned char *rows; /* [n_threads][rows_bytes] for the rows of a panel that a source makes */
+    unsigned char *rows; /* [n_threads][rows_bytes] for the rows of a panel that a source makes, or that lie apart */
     size_t rows_bytes;
 };
 
-/* Packs panels [first, end) of a weight whose packed form begins at `to`. rows: for those of a panel that a source
- * makes. */
+/* Do rows [row, row + n) lie one behind the other? */
+static bool is_together(const struct plan_weight *w, uint32_t row, uint32_t n)
+{
+    return w->source == NULL && (w->pieces == NULL || row / w->piece_rows == (row + n - 1) / w->piece_rows);
+}
+
+static void gather_rows(const struct plan_weight *w, uint32_t row, uint32_t n, unsigned char *out)
+{
+    if (w->source != NULL) {
+        w->source->ops->encode(w->source, w->source_row + row, n, out);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        memcpy(out + i * w->row_bytes, plan_weight_row(w, row + i), (size_t)w->row_bytes);
+    }
+}
+
+/* Packs panels [first, end) of a weight whose packed form begins at `to`. rows: for those of a panel, where a
+ * source makes them or they lie apart. */
 static void pack_panels(const struct backend_model *m, const struct plan_weight *w, struct cpu_weight *c,
                         uint32_t first, uint32_t end, unsigned char *rows, unsigned char *to)
 {
@@ -164,10 +181,11 @@ static void pack_panels(const struct backend_model *m, const struct plan_weight 
             pack_transposed(w, c, i, n, to + (size_t)i * c->panel_bytes);
             continue;
         }
-        if (w->source != NULL) {
-            w->source->ops->encode(w->source, w->source_row + row, n, rows);
+        bool is_ready = is_together(w, row, n);
+        if (!is_ready) {
+            gather_rows(w, row, n, rows);
         }
-        panel_pack(w->type, w->source != NULL ? rows : plan_weight_row(w, row), w->row_bytes, (int)n, w->n_in,
+        panel_pack(w->type, is_ready ? plan_weight_row(w, row) : rows, w->row_bytes, (int)n, w->n_in,
                    to + (size_t)i * c->panel_bytes);
     }
     done_with(m, w, row_of_panel(c, first), row_of_panel(c, end));
@@ -220,7 +238,8 @@ static enum err pack_all(struct backend_model *m, struct err_info *info)
     struct pack_job job = {.m = m};
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];
-        job.rows_bytes = w->source != NULL ? MAX_OF(job.rows_bytes, w->row_bytes * PANEL_ROWS) : job.rows_bytes;
+        bool needs_room = w->source != NULL || w->pieces != NULL;
+        job.rows_bytes = needs_room ? MAX_OF(job.rows_bytes, w->row_bytes * PANEL_ROWS) : job.rows_bytes;
     }
     size_t bytes = job.rows_bytes * (size_t)m->cfg.n_threads;
     job.rows = bytes != 0 ? mem_map(bytes, MEM_GENERAL) : NULL;

@@ -1,0 +1,321 @@
+/* What Qwen3-Next added to the decoder: layers of linear attention, the gated delta rule behind a short convolution
+ * [Yang 2024, "Gated Delta Networks"], and attention whose output a gate of its own lets through [Qiu 2025, "Gated
+ * Attention for Large Language Models"]. Keys and tensor names: llama.cpp b11434, gguf-py/gguf/constants.py and
+ * src/models/qwen3next.cpp. */
+#include "engine/model/blocks.h"
+
+#include "engine/tensor/row_order.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { KEY_BYTES = 128, DEFAULT_INTERVAL = 4 };
+
+/* --- rows in turns -------------------------------------------------------------------------------------------- */
+
+/* Where the runs of one length begin, of a weight all of whose rows they make; NULL when out of memory. */
+static uint32_t *list_runs(struct blocks *b, const struct blocks_runs *runs, int n_runs, uint32_t *run, uint32_t *n)
+{
+    uint32_t n_rows = 0, at = 0;
+    *run = 0;
+    for (int i = 0; i < n_runs; i++) {
+        n_rows += runs[i].n * runs[i].rows;
+        *run = row_order_run(*run, runs[i].rows);
+    }
+    *n = n_rows / *run;
+    uint32_t *first = arena_alloc(&b->plan->arena, *n * sizeof *first);
+    for (int i = 0; first != NULL && i < n_runs; i++) {
+        for (uint32_t k = 0; k < runs[i].n; k++) {
+            for (uint32_t row = 0; row < runs[i].rows; row += *run) {
+                first[at++] = runs[i].first + k * runs[i].step + row;
+            }
+        }
+    }
+    return first;
+}
+
+enum err blocks_bind_runs(struct blocks *b, const char *name, int layer, const struct blocks_runs *runs, int n_runs,
+                          uint32_t n_all, uint32_t n_in, plan_weight_id *id)
+{
+    struct plan *p = b->plan;
+    uint32_t run, n;
+    TRY(blocks_bind(b, name, layer, n_all, n_in, false, id));
+    struct plan_weight *w = &p->weights[*id];
+    uint32_t *first = list_runs(b, runs, n_runs, &run, &n);
+    struct row_order *order = w->source != NULL ? arena_zalloc(&p->arena, sizeof *order) : NULL;
+    const void **pieces = w->source != NULL ? NULL : arena_alloc(&p->arena, n * sizeof *pieces);
+    if (first == NULL || (order == NULL && pieces == NULL)) {
+        return ERR_NOMEM;
+    }
+    w->n_out = n * run;
+    w->file_offset += first[0] * w->row_bytes;
+    if (order != NULL) {
+        *order = (struct row_order){.base = {&row_order_ops},
+                                    .source = w->source,
+                                    .type = w->type,
+                                    .row_bytes = w->row_bytes,
+                                    .n_in = n_in,
+                                    .rows = first,
+                                    .row_run = run};
+        w->source = &order->base;
+        return ERR_OK;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        pieces[i] = plan_weight_row(w, first[i]);
+    }
+    w->data = NULL;
+    w->pieces = pieces;
+    w->piece_rows = run;
+    return ERR_OK;
+}
+
+/* Elements of a vector, as rows of a weight; *id = PLAN_NONE when there is no such tensor. */
+static enum err bind_bias(struct blocks *b, const char *name, int layer, const struct blocks_runs *runs, uint32_t n_all,
+                          plan_weight_id *id)
+{
+    TRY(blocks_bind(b, name, layer, 1, n_all, true, id));
+    if (*id == PLAN_NONE) {
+        return ERR_OK;
+    }
+    struct plan_weight *w = &b->plan->weights[*id];
+    if (w->type != DTYPE_F32) {
+        return err_set(b->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
+                       dtype_info(w->type)->name);
+    }
+    uint32_t run, n;
+    const uint32_t *first = list_runs(b, runs, 1, &run, &n);
+    float *values = arena_alloc(&b->plan->arena, (size_t)n * run * sizeof *values);
+    if (first == NULL || values == NULL) {
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        memcpy(values + i * run, (const char *)w->data + first[i] * sizeof *values, run * sizeof *values);
+    }
+    w->data = values;
+    w->n_in = n * run;
+    w->row_bytes = w->n_in * sizeof *values;
+    w->file_offset += first[0] * sizeof *values;
+    return ERR_OK;
+}
+
+/* --- gated attention ------------------------------------------------------------------------------------------ */
+
+/* The rows of each head's queries, or, behind them, of its gate. */
+static enum err bind_queries(struct blocks *b, int layer, bool is_gate, plan_weight_id *w, plan_weight_id *bias)
+{
+    uint32_t d = b->h.head_dim, n_heads = b->h.n_heads, all = 2 * n_heads * d;
+    const struct blocks_runs heads = {.first = is_gate ? d : 0, .step = 2 * d, .n = n_heads, .rows = d};
+    TRY(blocks_bind_runs(b, "blk.%d.attn_q.weight", layer, &heads, 1, all, b->h.n_embd, w));
+    return bind_bias(b, "blk.%d.attn_q.bias", layer, &heads, all, bias);
+}
+
+enum err blocks_bind_gated_qkv(struct blocks *b, int layer, struct plan_step *qkv)
+{
+    uint32_t d = b->h.n_embd, kv = b->h.n_kv_heads * b->h.head_dim;
+    TRY(bind_queries(b, layer, false, &qkv->w[0], &qkv->bias[0]));
+    TRY(blocks_bind(b, "blk.%d.attn_k.weight", layer, kv, d, false, &qkv->w[1]));
+    TRY(blocks_bind(b, "blk.%d.attn_k.bias", layer, 1, kv, true, &qkv->bias[1]));
+    TRY(blocks_bind(b, "blk.%d.attn_v.weight", layer, kv, d, false, &qkv->w[2]));
+    return blocks_bind(b, "blk.%d.attn_v.bias", layer, 1, kv, true, &qkv->bias[2]);
+}
+
+enum err blocks_add_attention_gate(struct blocks *b, int layer)
+{
+    struct plan_step gate = plan_step_of(PLAN_MATMUL);
+    gate.src = b->norm;
+    gate.dst = b->att_gate;
+    TRY(bind_queries(b, layer, true, &gate.w[0], &gate.bias[0]));
+    TRY(plan_add_step(b->plan, &gate));
+    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
+    multiply.src = b->att_gate;
+    multiply.dst = b->att;
+    multiply.map = PLAN_MAP_SIGMOID;
+    return plan_add_step(b->plan, &multiply);
+}
+
+/* --- hyper-parameters ----------------------------------------------------------------------------------------- */
+
+/* Which layers are linear: an array of booleans, or all but every so many. */
+static enum err read_kinds(struct blocks *b)
+{
+    char key[KEY_BYTES];
+    const struct gguf_kv *kv;
+    uint32_t interval;
+    snprintf(key, sizeof key, "%s.attention.recurrent_layers", b->arch);
+    if (gguf_find(b->g, key) == NULL) {
+        TRY(blocks_get_u32(b, "full_attention_interval", 1, PLAN_MAX_LAYERS, DEFAULT_INTERVAL, &interval));
+        for (uint32_t i = 0; i < b->h.n_layers; i++) {
+            b->style.is_delta[i] = (i + 1) % interval != 0;
+        }
+        return ERR_OK;
+    }
+    TRY(gguf_get_array(b->g, key, GGUF_BOOL, &kv, b->info));
+    if (kv->n != b->h.n_layers) {
+        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %llu", key,
+                          b->h.n_layers, (unsigned long long)kv->n);
+    }
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        b->style.is_delta[i] = gguf_elem_i64(kv, i) != 0;
+    }
+    return ERR_OK;
+}
+
+/* The last layers, which predict further tokens, are left out; of the others one has attention. */
+static enum err cut_layers(struct blocks *b)
+{
+    uint32_t n_predicting;
+    bool has_attention = false;
+    TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n_predicting));
+    b->h.n_layers = b->plan->n_layers = b->h.n_layers - n_predicting;
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        has_attention |= !b->style.is_delta[i];
+    }
+    return has_attention ? ERR_OK
+                         : err_set(b->info, ERR_BAD_HPARAM, "attention.recurrent_layers",
+                                   "%s.attention.recurrent_layers: expected a layer with attention among %u, found "
+                                   "none",
+                                   b->arch, b->h.n_layers);
+}
+
+enum err blocks_read_delta(struct blocks *b, bool is_tiled)
+{
+    struct plan_delta *d = &b->plan->delta;
+    uint32_t inner;
+    if (b->plan->is_bidirectional) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
+                       "%s.attention.causal: expected true with linear attention, found false", b->arch);
+    }
+    TRY(read_kinds(b));
+    TRY(cut_layers(b));
+    TRY(blocks_skip_attention(b, b->style.is_delta));
+    TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.delta_taps));
+    TRY(blocks_get_u32(b, "ssm.state_size", 1, PLAN_MAX_HEAD, UINT64_MAX, &d->key_dim));
+    TRY(blocks_get_u32(b, "ssm.group_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &d->n_k_heads));
+    TRY(blocks_get_u32(b, "ssm.time_step_rank", 2, PLAN_MAX_HEADS, UINT64_MAX, &d->n_v_heads));
+    TRY(blocks_get_u32(b, "ssm.inner_size", 1, PLAN_MAX_HEADS * PLAN_MAX_HEAD, UINT64_MAX, &inner));
+    d->is_tiled = is_tiled;
+    if (d->n_v_heads % d->n_k_heads != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "ssm.time_step_rank",
+                       "%s.ssm.time_step_rank: expected a multiple of group_count %u, found %u", b->arch, d->n_k_heads,
+                       d->n_v_heads);
+    }
+    if (inner % d->n_v_heads != 0 || inner / d->n_v_heads > PLAN_MAX_HEAD) {
+        return err_set(b->info, ERR_BAD_HPARAM, "ssm.inner_size",
+                       "%s.ssm.inner_size: expected a multiple of time_step_rank %u, at most %u, found %u", b->arch,
+                       d->n_v_heads, d->n_v_heads * PLAN_MAX_HEAD, inner);
+    }
+    d->value_dim = inner / d->n_v_heads;
+    return ERR_OK;
+}
+
+/* --- linear attention ----------------------------------------------------------------------------------------- */
+
+static uint32_t mixed_width(const struct plan_delta *d)
+{
+    return 2 * d->n_k_heads * d->key_dim + d->n_v_heads * d->value_dim;
+}
+
+enum err blocks_add_delta_bufs(struct blocks *b)
+{
+    struct plan *p = b->plan;
+    const struct plan_delta *d = &p->delta;
+    TRY(plan_add_buf(p, "att_gate", b->h.n_heads * b->h.head_dim, &b->att_gate));
+    TRY(plan_add_buf(p, "delta_in", mixed_width(d), &b->delta_in));
+    TRY(plan_add_buf(p, "delta_mixed", mixed_width(d), &b->delta_mixed));
+    TRY(plan_add_buf(p, "delta_out", d->n_v_heads * d->value_dim, &b->delta_out));
+    TRY(plan_add_buf(p, "delta_gate", d->n_v_heads * d->value_dim, &b->delta_gate));
+    TRY(plan_add_buf(p, "beta", d->n_v_heads, &b->beta));
+    return plan_add_buf(p, "alpha", d->n_v_heads, &b->alpha);
+}
+
+/* Weights of the projections of a normed row. */
+struct projections {
+    plan_weight_id qkv, gate, beta, alpha;
+};
+
+/* Each in a tensor of its own, or a key head's q, k, values and gates in turns (ssm_in); betas and alphas by
+ * themselves, or a key head's in turns (ssm_ba). */
+static enum err bind_projections(struct blocks *b, int layer, struct projections *out)
+{
+    const struct plan_delta *d = &b->plan->delta;
+    uint32_t n_in = b->h.n_embd, k = d->key_dim, groups = d->n_k_heads, each = d->n_v_heads / groups;
+    uint32_t v = each * d->value_dim, step = 2 * (k + v), all = groups * step;
+    if (blocks_rows_of(b, "blk.%d.attn_qkv.weight", layer) == 0 &&
+        blocks_rows_of(b, "blk.%d.ssm_in.weight", layer) != 0) {
+        const struct blocks_runs qkv[3] = {{0, step, groups, k}, {k, step, groups, k}, {2 * k, step, groups, v}};
+        const struct blocks_runs gate = {2 * k + v, step, groups, v};
+        TRY(blocks_bind_runs(b, "blk.%d.ssm_in.weight", layer, qkv, 3, all, n_in, &out->qkv));
+        TRY(blocks_bind_runs(b, "blk.%d.ssm_in.weight", layer, &gate, 1, all, n_in, &out->gate));
+    } else {
+        TRY(blocks_bind(b, "blk.%d.attn_qkv.weight", layer, mixed_width(d), n_in, false, &out->qkv));
+        TRY(blocks_bind(b, "blk.%d.attn_gate.weight", layer, groups * v, n_in, false, &out->gate));
+    }
+    if (blocks_rows_of(b, "blk.%d.ssm_ba.weight", layer) != 0) {
+        const struct blocks_runs beta = {0, 2 * each, groups, each}, alpha = {each, 2 * each, groups, each};
+        TRY(blocks_bind_runs(b, "blk.%d.ssm_ba.weight", layer, &beta, 1, 2 * d->n_v_heads, n_in, &out->beta));
+        return blocks_bind_runs(b, "blk.%d.ssm_ba.weight", layer, &alpha, 1, 2 * d->n_v_heads, n_in, &out->alpha);
+    }
+    TRY(blocks_bind(b, "blk.%d.ssm_beta.weight", layer, d->n_v_heads, n_in, false, &out->beta));
+    return blocks_bind(b, "blk.%d.ssm_alpha.weight", layer, d->n_v_heads, n_in, false, &out->alpha);
+}
+
+static enum err add_matmul(struct blocks *b, plan_weight_id w, plan_buf_id src, plan_buf_id dst)
+{
+    struct plan_step s = plan_step_of(PLAN_MATMUL);
+    s.epilogue = dst == b->x ? PLAN_ADD : PLAN_STORE;
+    s.scale = dst == b->x ? b->style.residual_scale : 1.0f;
+    s.src = src;
+    s.dst = dst;
+    s.w[0] = w;
+    return plan_add_step(b->plan, &s);
+}
+
+/* The normed row's projections. */
+static enum err add_projections(struct blocks *b, int layer)
+{
+    struct projections w;
+    struct plan_step norm = plan_step_of(PLAN_NORM);
+    norm.src = b->x;
+    norm.dst = b->norm;
+    norm.eps = b->h.eps;
+    TRY(blocks_bind(b, "blk.%d.attn_norm.weight", layer, 1, b->h.n_embd, false, &norm.w[0]));
+    TRY(plan_add_step(b->plan, &norm));
+    TRY(bind_projections(b, layer, &w));
+    TRY(add_matmul(b, w.qkv, b->norm, b->delta_in));
+    TRY(add_matmul(b, w.gate, b->norm, b->delta_gate));
+    TRY(add_matmul(b, w.beta, b->norm, b->beta));
+    return add_matmul(b, w.alpha, b->norm, b->alpha);
+}
+
+enum err blocks_add_delta(struct blocks *b, int layer)
+{
+    const struct plan_delta *d = &b->plan->delta;
+    TRY(add_projections(b, layer));
+    struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
+    conv.src = b->delta_in;
+    conv.dst = b->delta_mixed;
+    conv.taps = b->style.delta_taps;
+    conv.map = PLAN_MAP_SILU;
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_width(d), 1, conv.taps, false, &conv.w[0]));
+    TRY(plan_add_step(b->plan, &conv));
+
+    struct plan_step delta = plan_step_of(PLAN_DELTA);
+    delta.src = b->delta_mixed;
+    delta.keys = b->beta;
+    delta.values = b->alpha;
+    delta.dst = b->delta_out;
+    delta.eps = b->h.eps;
+    TRY(blocks_bind(b, "blk.%d.ssm_a", layer, 1, d->n_v_heads, false, &delta.w[0]));
+    TRY(blocks_bind(b, "blk.%d.ssm_dt.bias", layer, 1, d->n_v_heads, false, &delta.bias[0]));
+    TRY(blocks_bind(b, "blk.%d.ssm_norm.weight", layer, 1, d->value_dim, false, &delta.w[1]));
+    TRY(plan_add_step(b->plan, &delta));
+
+    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
+    multiply.src = b->delta_gate;
+    multiply.dst = b->delta_out;
+    multiply.map = PLAN_MAP_SILU;
+    TRY(plan_add_step(b->plan, &multiply));
+    plan_weight_id out;
+    TRY(blocks_bind(b, "blk.%d.ssm_out.weight", layer, b->h.n_embd, d->n_v_heads * d->value_dim, false, &out));
+    return add_matmul(b, out, b->delta_out, b->x);
+}
