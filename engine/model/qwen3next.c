@@ -150,9 +150,32 @@ static enum err finish(struct hf *h)
     return ERR_OK;
 }
 
+/* How many pairs turn by each of the three position ids: nothing to us, but other readers of GGUF files ask for it. */
+static enum err add_sections(struct hf *h)
+{
+    char key[NAME_BYTES];
+    int32_t sections[4] = {11, 11, 10, 0}; /* what transformers takes for granted */
+    const json_t *rope = json_read_get(h->config, "rope_parameters");
+    const json_t *list = json_read_get(rope != NULL ? rope : json_read_get(h->config, "rope_scaling"), "mrope_section");
+    size_t n = json_array_size(list);
+    for (size_t i = 0; list != NULL && i < ARRAY_LEN(sections); i++) {
+        const json_t *v = json_array_get(list, i);
+        json_int_t found = json_is_integer(v) ? json_integer_value(v) : i < n ? -1 : 0;
+        if (n == 0 || n > ARRAY_LEN(sections) || found < 0 || found > PLAN_MAX_HEAD) {
+            return err_set(h->info, ERR_BAD_CONFIG, "mrope_section",
+                           "config.json: mrope_section: expected an array of 1 to 4 integers of 0 to %d, found another",
+                           PLAN_MAX_HEAD);
+        }
+        sections[i] = (int32_t)found;
+    }
+    gguf_build_array(&h->b, hf_key(h, "rope.dimension_sections", key), GGUF_I32, ARRAY_LEN(sections), sections);
+    return ERR_OK;
+}
+
 static enum err finish_35(struct hf *h)
 {
     TRY(finish(h));
+    TRY(add_sections(h));
     return hf_tile_value_heads(h);
 }
 

@@ -38,6 +38,14 @@ def experts(**more):
         num_experts=4, moe_intermediate_size=64, norm_topk_prob=True, rope_parameters=rope()))
 
 
+def delta(kind, config, **more):
+    """Linear attention, whose value heads are four for two key heads, and attention with a gate."""
+    return kind(config(**{**WIDE, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2, **more}, head_dim=16,
+                       layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2,
+                       linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=32,
+                       rope_parameters={**rope(), "partial_rotary_factor": 0.5}))
+
+
 def gpt_oss():
     return hf.GptOssForCausalLM(hf.GptOssConfig(
         **{**WIDE, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}, head_dim=16, sliding_window=19,
@@ -202,6 +210,8 @@ MODELS = {
     "quant-fp8-tensor": (llama, fp8((None, None))),
     "quant-fp8-channel": (llama, fp8((1, None), torch.bfloat16)),
     "quant-fp8-experts": (experts, fp8((32, 32))),
+    "quant-fp8-delta": (lambda: delta(hf.Qwen3NextForCausalLM, hf.Qwen3NextConfig, num_experts=0), fp8((32, 32))),
+    "quant-gptq-delta": (lambda: delta(hf.Qwen3_5ForCausalLM, hf.Qwen3_5TextConfig), gptq(32)),
     "quant-gptq-128": (llama, gptq(128)),
     "quant-gptq-64-v2": (qwen2, gptq(64, symmetric=False, version=2)),
     "quant-gptq-32-order": (qwen2, gptq(32, symmetric=False, order=True)),
@@ -226,12 +236,13 @@ def quantise_linear(rng, state, scheme):
     """What a file has instead of `state`, whose linear layers become what that stands for."""
     out = {}
     for name, value in state.items():
-        is_linear = name.endswith("_proj.weight") and value.ndim == 2
+        is_linear = value.ndim == 2 and name.endswith(("_proj.weight", "in_proj_qkvz.weight", "in_proj_qkv.weight",
+                                                       "in_proj_z.weight"))
         if is_linear:
             tensors, back = scheme(rng, value.numpy())
             value.copy_(torch.from_numpy(back))
             out.update({name.removesuffix("weight") + end: t.contiguous() for end, t in tensors.items()})
-        elif value.ndim == 3:  # gate and up of all experts, and down: files have them one by one
+        elif ".experts." in name:  # gate and up of all experts, and down: files have them one by one
             of = name.split(".experts.")[0] + ".experts"
             for e in range(value.shape[0]):
                 halves = value[e].chunk(2) if "gate_up" in name else [value[e]]
