@@ -233,8 +233,8 @@ struct projections {
     plan_weight_id qkv, gate, beta, alpha;
 };
 
-/* Each in a tensor of its own, or a key head's q, k, values and gates in turns (ssm_in); betas and alphas by
- * themselves, or a key head's in turns (ssm_ba). */
+/* q, k and values in one tensor and their gates in another, or, in older files, of one key head after the other in one
+ * (ssm_in); betas and alphas by themselves, or of one key head after the other (ssm_ba). */
 static enum err bind_projections(struct blocks *b, int layer, struct projections *out)
 {
     const struct plan_delta *d = &b->plan->delta;

@@ -72,7 +72,7 @@ static const struct hf_name hf_qwen3next_names[] = {
     {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_PLUS_ONE},
     {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight", HF_PLUS_ONE},
     {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight", HF_PLUS_ONE},
-    {"model.layers.{}.linear_attn.in_proj_qkvz.weight", "blk.{}.ssm_in.weight", HF_SAME},
+    {"model.layers.{}.linear_attn.in_proj_qkvz.weight", "blk.{}.attn_qkv.weight", HF_SAME},
     {"model.layers.{}.linear_attn.in_proj_ba.weight", "blk.{}.ssm_ba.weight", HF_SAME},
     {"model.layers.{}.linear_attn.in_proj_qkv.weight", "blk.{}.attn_qkv.weight", HF_SAME},
     {"model.layers.{}.linear_attn.in_proj_z.weight", "blk.{}.attn_gate.weight", HF_SAME},
@@ -172,6 +172,12 @@ static enum err add_sections(struct hf *h)
     return ERR_OK;
 }
 
+static enum err finish_next(struct hf *h)
+{
+    TRY(finish(h));
+    return hf_split_key_heads(h);
+}
+
 static enum err finish_35(struct hf *h)
 {
     TRY(finish(h));
@@ -190,7 +196,7 @@ static const struct hf_family hf_qwen3next = {
     .keys = hf_qwen3next_keys,
     .names = hf_qwen3next_names,
     .rotary_part = 0.25,
-    .finish = finish,
+    .finish = finish_next,
 };
 
 static const struct hf_family hf_qwen35 = {

@@ -356,7 +356,7 @@ static unsigned char *rows_of(const struct gguf_tensor *t)
 /* The reference's converter made the GGUF file of the same folder; small tensors it widens to F32. */
 START_TEST(a_folder_becomes_what_the_reference_makes_of_it)
 {
-    static const char *const names[] = {"qwen35-delta", "qwen35moe-delta"};
+    static const char *const names[] = {"qwen35-delta", "qwen35moe-delta", "qwen3next-delta"};
     char path[96];
     struct gguf *file, *folder;
     struct err_info info = {0};
@@ -383,9 +383,11 @@ START_TEST(a_folder_becomes_what_the_reference_makes_of_it)
     }
     ck_assert_int_ge(n_same, (int)gguf_n_tensors(file) - 5); /* all but routers */
     const struct gguf_kv *kv;
-    snprintf(path, sizeof path, "%.*s.rope.dimension_sections", (int)strcspn(names[_i], "-"), names[_i]);
-    ck_assert_int_eq(gguf_get_array(folder, path, GGUF_I32, &kv, &info), ERR_OK);
-    ck_assert(kv->n == 4 && gguf_elem_i64(kv, 0) == 11 && gguf_elem_i64(kv, 2) == 10 && gguf_elem_i64(kv, 3) == 0);
+    if (_i < 2) {
+        snprintf(path, sizeof path, "%.*s.rope.dimension_sections", (int)strcspn(names[_i], "-"), names[_i]);
+        ck_assert_int_eq(gguf_get_array(folder, path, GGUF_I32, &kv, &info), ERR_OK);
+        ck_assert(kv->n == 4 && gguf_elem_i64(kv, 0) == 11 && gguf_elem_i64(kv, 2) == 10 && gguf_elem_i64(kv, 3) == 0);
+    }
     gguf_close(&folder);
     gguf_close(&file);
 }
@@ -412,8 +414,8 @@ static const struct {
     {"qwen35-delta", "rope_parameters", "{\"mrope_section\":[1,2,3,4,5]}", "mrope_section", ERR_BAD_CONFIG},
     {"qwen35-delta", "rope_parameters", "{\"mrope_section\":[-1]}", "mrope_section", ERR_BAD_CONFIG},
     {"qwen35moe-delta", "num_experts", "6", "blk.0.ffn_gate_inp.weight", ERR_BAD_TENSOR_SHAPE},
-    {"qwen3next-delta", "linear_num_value_heads", "8", "blk.0.ssm_in.weight", ERR_BAD_TENSOR_SHAPE},
-    {"qwen3next-delta", "linear_num_key_heads", "4", "blk.0.ssm_in.weight", ERR_BAD_TENSOR_SHAPE},
+    {"qwen3next-delta", "linear_num_value_heads", "6", "blk.0.attn_qkv.weight", ERR_BAD_TENSOR_SHAPE},
+    {"qwen3next-delta", "linear_num_key_heads", "4", "blk.0.attn_qkv.weight", ERR_BAD_TENSOR_SHAPE},
     {"quant-gptq-delta", "linear_value_head_dim", "16", "blk.0.attn_qkv.weight", ERR_BAD_TENSOR_SHAPE},
 };
 
@@ -490,7 +492,7 @@ Suite *qwen3next_suite(void)
     TCase *c = tcase_create("qwen3next");
     tcase_add_loop_test(c, three_of_four_layers_are_linear, 0, 5);
     tcase_add_loop_test(c, files_that_contradict_themselves_are_refused, 0, (int)ARRAY_LEN(bad_files));
-    tcase_add_loop_test(c, a_folder_becomes_what_the_reference_makes_of_it, 0, 2);
+    tcase_add_loop_test(c, a_folder_becomes_what_the_reference_makes_of_it, 0, 3);
     tcase_add_loop_test(c, folders_that_contradict_themselves_are_refused, 0, (int)ARRAY_LEN(bad_folders));
     tcase_add_test(c, a_quarter_of_a_head_turns_by_itself);
     suite_add_tcase(s, c);
