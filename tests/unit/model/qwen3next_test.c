@@ -486,6 +486,30 @@ START_TEST(a_quarter_of_a_head_turns_by_itself)
 }
 END_TEST
 
+START_TEST(memory_that_runs_out_is_said_and_given_back)
+{
+    static const char *const models[] = {GOLDEN "qwen3next-delta.hf", GOLDEN "qwen35-delta.hf",
+                                         GOLDEN "qwen3next-delta.gguf"};
+    size_t live = mem_live();
+    bool fired = true;
+    for (long n = 0; fired; n++) {
+        struct gguf *g = NULL;
+        struct plan *p = NULL;
+        struct err_info info = {0};
+        ck_assert_int_lt(n, 100000);
+        mem_fail_at(n);
+        enum err err = model_open(models[_i], &g, &info);
+        err = err != ERR_OK ? err : model_build(g, 0, &p, &info);
+        fired = mem_fault_fired();
+        mem_fail_at(-1);
+        ck_assert_msg(err == (fired ? ERR_NOMEM : ERR_OK), "allocation %ld: %s: %s", n, err_code(err), info.text);
+        plan_free(&p);
+        gguf_close(&g);
+        ck_assert_uint_eq(mem_live(), live);
+    }
+}
+END_TEST
+
 Suite *qwen3next_suite(void)
 {
     Suite *s = suite_create("qwen3next");
@@ -495,6 +519,7 @@ Suite *qwen3next_suite(void)
     tcase_add_loop_test(c, a_folder_becomes_what_the_reference_makes_of_it, 0, 3);
     tcase_add_loop_test(c, folders_that_contradict_themselves_are_refused, 0, (int)ARRAY_LEN(bad_folders));
     tcase_add_test(c, a_quarter_of_a_head_turns_by_itself);
+    tcase_add_loop_test(c, memory_that_runs_out_is_said_and_given_back, 0, 3);
     suite_add_tcase(s, c);
     return s;
 }
