@@ -144,8 +144,39 @@ struct kern_bins {
     float max;
 };
 
-/* CLAMPED, of gpt-oss: x * sigmoid(1.702 x) with x = min(gate, 7), times 1 + up clamped to -7 .. 7. */
-enum kern_act { KERN_ACT_SILU, KERN_ACT_GELU_TANH, KERN_ACT_GELU, KERN_ACT_RELU, KERN_ACT_CLAMPED, KERN_ACT_COUNT };
+/* --- linear attention ---------------------------------------------------------------------------------------------
+ * One head over n_rows rows in order, with a state S [n_keys][n_cols] that each row renews. With its decay a and rate
+ * b: u = b v                        [Dao 2024, "Transformers are SSMs": Mamba-2] u = b (v - (a S)^T k)          when
+ * `corrects` [Yang 2024, "Gated Delta Networks"] S = a S + k u^T, out = S^T q The bits do not depend on how rows are
+ * cut into calls, nor columns at multiples of 16: the sums over n_keys run in two interleaved partial sums. Bound vs
+ * the same in double, per element: 2e-7 * (n_keys + 4) * n_rows * what it is with the magnitudes of all numbers, sums
+ * for differences. */
+struct kern_linear_args {
+    float *state; /* row j at state + j*n_cols; any alignment, as all of these */
+    int n_keys, n_cols;
+    const float *q, *k; /* [n_rows][n_keys], qk_stride floats apart */
+    size_t qk_stride;
+    const float *v; /* [n_rows][n_cols] */
+    size_t v_stride;
+    const float *decay, *rate; /* [n_rows] */
+    float *out;                /* [n_rows][n_cols]; may not be v */
+    size_t out_stride;
+    int n_rows;
+    int first_col, last_col; /* columns [first, last) are computed; first a multiple of 16 */
+    bool corrects;
+};
+
+/* CLAMPED, of gpt-oss: x * sigmoid(1.702 x) with x = min(gate, 7), times 1 + up clamped to -7 .. 7. SIGMOID is a
+ * factor: it is not multiplied by the gate. */
+enum kern_act {
+    KERN_ACT_SILU,
+    KERN_ACT_GELU_TANH,
+    KERN_ACT_GELU,
+    KERN_ACT_RELU,
+    KERN_ACT_CLAMPED,
+    KERN_ACT_SIGMOID,
+    KERN_ACT_COUNT
+};
 
 struct kern_table {
     const char *isa; /* name of the highest ISA that filled an entry */
@@ -164,7 +195,8 @@ struct kern_table {
     /* dst += src; exact. */
     void (*add)(float *dst, const float *src, size_t n);
 
-    /* out = act(gate) * up, CLAMPED as told there; out may be gate. A NaN in gives NaN. Bound: 2e-6 * |act(gate) * up|
+    /* out = act(gate) * up, CLAMPED as told there; out may be gate or up. A NaN in gives NaN. Bound: 2e-6 * |act(gate)
+     * * up|
      * + 2e-36 * |up| + 1e-44; GELU_TANH, whose exponent u = 1.6 (x + 0.045 x^3) is rounded to f32, 5e-7 * (4 + min(|u|,
      * 88)) for 2e-6; CLAMPED, whose u = 1.702 x is, 1.2e-7 * min(|u|, 104) more. */
     void (*glu)(enum kern_act act, const float *gate, const float *up, size_t n, float *out);
@@ -188,6 +220,8 @@ struct kern_table {
     void (*attention_part)(const struct kern_attention_args *a, int32_t segment, int n, float *parts,
                            size_t part_stride);
     void (*attention_join)(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n);
+
+    void (*linear_attention)(const struct kern_linear_args *a);
 
     /* Index of the largest of x[n], n >= 1, the lowest among equals; NaNs lose. Exact. x need not be aligned. */
     int32_t (*argmax)(const float *x, int32_t n);

@@ -360,7 +360,8 @@ static enum err check_short_conv(const struct check *c)
 {
     const struct plan_step *s = c->step;
     uint32_t width = buf_width(c, s->src);
-    if (s->src == s->dst || width == 0 || s->map > PLAN_MAP_SILU || s->taps < 2 || s->taps > PLAN_MAX_TAPS) {
+    if (s->src == s->dst || width == 0 || (s->map != PLAN_MAP_NONE && s->map != PLAN_MAP_SILU) || s->taps < 2 ||
+        s->taps > PLAN_MAX_TAPS) {
         return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step works in place, or on nothing",
                        plan_op_name(s->op));
     }

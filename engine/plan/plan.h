@@ -183,7 +183,7 @@ struct plan_step {
     int32_t layer;            /* KV layer for PLAN_QKV, PLAN_HEADS and PLAN_ATTENTION; for messages elsewhere, -1 = none
                                */
     uint32_t taps;            /* PLAN_SHORT_CONV: 2 .. PLAN_MAX_TAPS */
-    enum plan_map map;        /* PLAN_MULTIPLY, PLAN_SHORT_CONV */
+    enum plan_map map;        /* PLAN_MULTIPLY; PLAN_SHORT_CONV: none or SiLU */
     uint64_t recurrent;       /* first float of the step's state in that of a sequence; found by plan_check */
     plan_buf_id src;          /* PLAN_NONE for PLAN_EMBED */
     uint32_t first;           /* PLAN_MULTIPLY, PLAN_CORRECT */

@@ -118,6 +118,8 @@ static double activation(enum kern_act act, double x, double *bound)
         return x / (1 + exp(-u));
     case KERN_ACT_GELU:
         return x / 2 * erfc(-x / M_SQRT2);
+    case KERN_ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
     case KERN_ACT_CLAMPED:
         x = x > 7 ? 7 : x;
         return x / (1 + exp(-1.702 * x));
@@ -156,6 +158,10 @@ static void glu_case(struct check *c, enum kern_act act, size_t n, int kind)
     }
     c->t->glu(act, gate, up, n, gate);
     check_same_f32(c, "glu in place", gate, out, n);
+    fill(c, kind, gate, n);
+    c->t->glu(act, gate, up, n, part);
+    c->t->glu(act, gate, up, n, up);
+    check_same_f32(c, "glu in place of up", up, part, n);
     check_guards(c);
 }
 
@@ -658,6 +664,7 @@ const struct check_op check_ops_ops[] = {
     OPS_ROW("glu_gelu", OP_GLU + KERN_ACT_GELU),
     OPS_ROW("glu_relu", OP_GLU + KERN_ACT_RELU),
     OPS_ROW("glu_clamped", OP_GLU + KERN_ACT_CLAMPED),
+    OPS_ROW("glu_sigmoid", OP_GLU + KERN_ACT_SIGMOID),
     {.name = "rope", .check = check_rope, .plant = plant_rope},
     {.name = "kv_store", .check = check_kv_store, .plant = plant_kv_store},
     OPS_ROW("argmax", OP_ARGMAX),

@@ -45,7 +45,8 @@ struct check_op {
     X(check_quantize_ops)                                                                                              \
     X(check_ops_ops)                                                                                                   \
     X(check_rows_ops)                                                                                                  \
-    X(check_attention_ops)
+    X(check_attention_ops)                                                                                             \
+    X(check_linear_ops)
 
 #define CHECK_DECLARE(group) extern const struct check_op group[];
 CHECK_GROUPS(CHECK_DECLARE)

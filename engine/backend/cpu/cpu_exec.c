@@ -532,7 +532,7 @@ static void multiply_row(const struct exec *e, int32_t row)
     if (s->src != PLAN_NONE && s->map == PLAN_MAP_GELU_TANH) {
         cpu_streams_gate(e->m, s, row_of(e, e->step->src, row) + s->first, n, x);
     } else if (s->src != PLAN_NONE) {
-        cpu_product(s->map, row_of(e, e->step->src, row) + s->first, n, x);
+        cpu_product(e->m, s->map, row_of(e, e->step->src, row) + s->first, n, x);
     }
 }
 

@@ -208,7 +208,7 @@ void cpu_experts_run(struct backend_model *m, int32_t n_rows, const struct cpu_s
  * thread's part of a step; barriers stand before and behind it. */
 MUST_CHECK enum err cpu_recurrent_new(struct backend_model *m, struct err_info *info);
 void cpu_recurrent_free(struct backend_model *m);
-void cpu_product(enum plan_map how, const float *x, size_t n, float *out);
+void cpu_product(const struct backend_model *m, enum plan_map how, const float *x, size_t n, float *out);
 void cpu_short_conv_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step,
                         int thread, int n_threads);
 void cpu_delta_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step, int thread,

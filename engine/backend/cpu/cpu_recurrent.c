@@ -1,6 +1,6 @@
 /* Steps with recurrent state, and products. Threads share channels and each walks all rows in order, so that how a
- * prompt is cut changes no bit (docs/internals/recurrent.md). Plain C: these steps read little beside the matmuls
- * around them. */
+ * prompt is cut changes no bit (docs/internals/recurrent.md). The rest is plain C: it reads little beside the
+ * matmuls around it. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/ck.h"
@@ -10,15 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-static float map(enum plan_map how, float v)
+void cpu_product(const struct backend_model *m, enum plan_map how, const float *x, size_t n, float *out)
 {
-    return how == PLAN_MAP_NONE ? v : (how == PLAN_MAP_SILU ? v : 1.0f) / (1.0f + expf(-v));
-}
-
-void cpu_product(enum plan_map how, const float *x, size_t n, float *out)
-{
+    if (how != PLAN_MAP_NONE) {
+        m->kern.glu(how == PLAN_MAP_SILU ? KERN_ACT_SILU : KERN_ACT_SIGMOID, x, out, n, out);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
-        out[i] *= map(how, x[i]);
+        out[i] *= x[i];
     }
 }
 
@@ -41,6 +40,13 @@ enum err cpu_recurrent_new(struct backend_model *m, struct err_info *info)
 
 void cpu_recurrent_free(struct backend_model *m) { mem_unmap(m->recurrent, m->recurrent_bytes, MEM_KV); }
 
+enum {
+    PIECE = 64,                       /* channels that are convolved at once */
+    DELTA_ROWS = 32,                  /* rows of a head at once, */
+    DELTA_FLOATS = 8 * PLAN_MAX_HEAD, /* whose queries stay in L1 */
+};
+_Static_assert((int)DELTA_FLOATS >= (int)PLAN_MAX_HEAD, "room for one row");
+
 /* A convolution over rows [first, end) of one sequence. */
 struct conv {
     const struct backend_model *m;
@@ -58,25 +64,49 @@ static const float *input(const struct conv *c, int32_t i)
                          : c->state + (size_t)(i - c->first + kept) * c->width;
 }
 
-/* Channels [from, to). */
+/* out[n] = the sum of tap j times in[j][at + n], in order, and the bias; n <= PIECE channels, whose taps stand at w. */
+static void convolve_row(const struct conv *c, const float *const *in, const float (*w)[PIECE], size_t at, size_t n,
+                         float *out)
+{
+    const struct plan_step *s = c->step->step;
+    const float *bias = s->bias[0] != PLAN_NONE ? c->m->weights[s->bias[0]].vector + at : NULL;
+    _Alignas(64) float sums[PIECE] = {0};
+    for (uint32_t j = 0; j < s->taps; j++) {
+        const float *x = in[j] + at;
+        for (size_t i = 0; i < n; i++) {
+            sums[i] += w[j][i] * x[i];
+        }
+    }
+    for (size_t i = 0; i < n && bias != NULL; i++) {
+        sums[i] += bias[i];
+    }
+    if (s->map == PLAN_MAP_NONE) {
+        memcpy(out + at, sums, n * sizeof *out);
+    } else { /* SiLU, as plan_check has it */
+        c->m->kern.glu(KERN_ACT_SIGMOID, sums, sums, n, out + at);
+    }
+}
+
+/* Channels [from, to), a piece at a time. */
 static void convolve(const struct conv *c, size_t from, size_t to)
 {
     const struct plan_step *s = c->step->step;
     int32_t kept = (int32_t)s->taps - 1;
-    const float *w = c->m->weights[s->w[0]].vector;
-    const float *bias = s->bias[0] != PLAN_NONE ? c->m->weights[s->bias[0]].vector : NULL;
-    for (int32_t i = c->first; i < c->end; i++) {
-        const float *in[PLAN_MAX_TAPS];
-        float *out = c->m->bufs[c->step->dst] + (size_t)i * c->m->strides[c->step->dst];
-        for (int32_t j = 0; j <= kept; j++) {
-            in[j] = input(c, i - kept + j);
-        }
-        for (size_t n = from; n < to; n++) {
-            float sum = 0;
-            for (int32_t j = 0; j <= kept; j++) {
-                sum += w[n * s->taps + (size_t)j] * in[j][n];
+    const float *taps = c->m->weights[s->w[0]].vector;
+    for (size_t at = from, n; at < to; at += n) {
+        float w[PLAN_MAX_TAPS][PIECE];
+        n = MIN_OF(to - at, (size_t)PIECE);
+        for (size_t i = 0; i < n; i++) {
+            for (uint32_t j = 0; j < s->taps; j++) {
+                w[j][i] = taps[(at + i) * s->taps + j];
             }
-            out[n] = map(s->map, bias != NULL ? sum + bias[n] : sum);
+        }
+        for (int32_t i = c->first; i < c->end; i++) {
+            const float *in[PLAN_MAX_TAPS];
+            for (int32_t j = 0; j <= kept; j++) {
+                in[j] = input(c, i - kept + j);
+            }
+            convolve_row(c, in, w, at, n, c->m->bufs[c->step->dst] + (size_t)i * c->m->strides[c->step->dst]);
         }
     }
     for (int32_t k = 0; k < kept; k++) { /* the rows behind which the next batch begins; upwards, as some move down */
@@ -98,50 +128,50 @@ static void bring_to_length(const float *x, size_t n, float scale, float *out)
     }
 }
 
-/* state = decay * state + key (beta * (v - (decay * state)^T key))^T; out = state^T query. Sums go over the key's
- * components in their order, for all columns together. */
-static void delta_rule(const struct plan_delta *d, const float *query, const float *key, const float *v, float decay,
-                       float beta, float *state, float *out)
-{
-    float change[PLAN_MAX_HEAD] = {0};
-    size_t width = d->value_dim;
-    for (size_t j = 0; j < d->key_dim; j++) {
-        float *row = state + j * width;
-        for (size_t n = 0; n < width; n++) {
-            row[n] *= decay;
-            change[n] += row[n] * key[j];
-        }
-    }
-    for (size_t n = 0; n < width; n++) {
-        change[n] = beta * (v[n] - change[n]);
-        out[n] = 0;
-    }
-    for (size_t j = 0; j < d->key_dim; j++) {
-        float *row = state + j * width;
-        for (size_t n = 0; n < width; n++) {
-            row[n] += key[j] * change[n];
-            out[n] += row[n] * query[j];
-        }
-    }
-}
+/* What value head h needs of rows [first, first + n) of one sequence, n * key_dim at most DELTA_FLOATS. */
+struct delta_rows {
+    float query[DELTA_FLOATS], key[DELTA_FLOATS];
+    float decay[DELTA_ROWS], rate[DELTA_ROWS];
+};
 
-/* Value head h of row i. */
-static void delta_row(const struct backend_model *m, const struct cpu_step *step, int32_t i, uint32_t h, float *state)
+/* Value head h over rows [first, first + n). */
+static void delta_rows(const struct backend_model *m, const struct cpu_step *step, int32_t first, int32_t n, uint32_t h,
+                       float *state)
 {
     const struct plan_step *s = step->step;
     const struct plan_delta *d = &m->plan->delta;
-    const float *row = m->bufs[step->src] + (size_t)i * m->strides[step->src];
-    const float *q = row + plan_delta_key_head(d, h) * d->key_dim, *k = q + d->n_k_heads * d->key_dim;
-    const float *v = row + 2 * d->n_k_heads * d->key_dim + h * d->value_dim;
-    float query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD];
-    float x = (m->bufs[s->values] + (size_t)i * m->strides[s->values])[h] + m->weights[s->bias[0]].vector[h];
-    float decay = expf(m->weights[s->w[0]].vector[h] * (x > 30 ? x : log1pf(expf(x))));
-    float beta = map(PLAN_MAP_SIGMOID, (m->bufs[s->keys] + (size_t)i * m->strides[s->keys])[h]);
-    float *out = m->bufs[step->dst] + (size_t)i * m->strides[step->dst] + h * d->value_dim;
-    bring_to_length(q, d->key_dim, 1.0f / sqrtf((float)d->key_dim), query);
-    bring_to_length(k, d->key_dim, 1.0f, key);
-    delta_rule(d, query, key, v, decay, beta, state, out);
-    if (s->w[1] != PLAN_NONE) {
+    const float *rows = m->bufs[step->src] + (size_t)first * m->strides[step->src];
+    const float *q = rows + plan_delta_key_head(d, h) * d->key_dim, *k = q + d->n_k_heads * d->key_dim;
+    struct delta_rows r;
+    for (int32_t i = 0; i < n; i++) {
+        float x =
+            (m->bufs[s->values] + (size_t)(first + i) * m->strides[s->values])[h] + m->weights[s->bias[0]].vector[h];
+        float beta = (m->bufs[s->keys] + (size_t)(first + i) * m->strides[s->keys])[h];
+        r.decay[i] = expf(m->weights[s->w[0]].vector[h] * (x > 30 ? x : log1pf(expf(x))));
+        r.rate[i] = 1.0f / (1.0f + expf(-beta));
+        bring_to_length(q + (size_t)i * m->strides[step->src], d->key_dim, 1.0f / sqrtf((float)d->key_dim),
+                        r.query + (size_t)i * d->key_dim);
+        bring_to_length(k + (size_t)i * m->strides[step->src], d->key_dim, 1.0f, r.key + (size_t)i * d->key_dim);
+    }
+    float *out = m->bufs[step->dst] + (size_t)first * m->strides[step->dst] + h * d->value_dim;
+    m->kern.linear_attention(&(struct kern_linear_args){
+        .state = state,
+        .n_keys = (int)d->key_dim,
+        .n_cols = (int)d->value_dim,
+        .q = r.query,
+        .k = r.key,
+        .qk_stride = d->key_dim,
+        .v = rows + 2 * d->n_k_heads * d->key_dim + h * d->value_dim,
+        .v_stride = m->strides[step->src],
+        .decay = r.decay,
+        .rate = r.rate,
+        .out = out,
+        .out_stride = m->strides[step->dst],
+        .n_rows = n,
+        .last_col = (int)d->value_dim,
+        .corrects = true,
+    });
+    for (int32_t i = 0; i < n && s->w[1] != PLAN_NONE; i++, out += m->strides[step->dst]) {
         m->kern.rmsnorm(out, m->weights[s->w[1]].vector, s->eps, d->value_dim, out);
     }
 }
@@ -160,14 +190,17 @@ void cpu_delta_run(struct backend_model *m, const struct backend_batch *b, const
     int from, to;
     size_t head = (size_t)m->plan->delta.key_dim * m->plan->delta.value_dim;
     pool_share((int)m->plan->delta.n_v_heads, thread, n_threads, &from, &to);
-    float *state = NULL;
-    for (int32_t i = 0; i < b->n_rows; i++) {
-        if (i == 0 || b->seq[i] != b->seq[i - 1]) {
-            state = state_of(m, b, step, i) + (size_t)from * head;
-            memset(state, 0, b->pos[i] == 0 ? (size_t)(to - from) * head * sizeof *state : 0);
+    int32_t at_once = (int32_t)MIN_OF((uint32_t)DELTA_ROWS, DELTA_FLOATS / m->plan->delta.key_dim);
+    for (int32_t first = 0, end; first < b->n_rows && from < to; first = end) {
+        for (end = first + 1; end < b->n_rows && b->seq[end] == b->seq[first];) {
+            end++;
         }
-        for (int h = from; h < to; h++) {
-            delta_row(m, step, i, (uint32_t)h, state + (size_t)(h - from) * head);
+        float *state = state_of(m, b, step, first) + (size_t)from * head;
+        memset(state, 0, b->pos[first] == 0 ? (size_t)(to - from) * head * sizeof *state : 0);
+        for (int h = from; h < to; h++, state += head) {
+            for (int32_t i = first; i < end; i += at_once) {
+                delta_rows(m, step, i, MIN_OF(at_once, end - i), (uint32_t)h, state);
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 #include "engine/kernels/isa.h"
 #include "engine/kernels/x86/attention_vec.h"
 #include "engine/kernels/x86/kv_store_vec.h"
+#include "engine/kernels/x86/linear_vec.h"
 #include "engine/kernels/x86/ops_vec.h"
 #include "engine/kernels/x86/rows_vec.h"
 
@@ -13,4 +14,5 @@ void kern_ops_init_neon(struct kern_table *t)
     rows_vec_init(t);
     attention_vec_init(t);
     t->kv_store = vec_kv_store;
+    t->linear_attention = vec_linear_attention;
 }

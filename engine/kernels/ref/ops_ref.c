@@ -32,6 +32,8 @@ static double activate(enum kern_act act, double x)
         return x / (1.0 + exp(-2.0 * 0.7978845608028654 * (x + 0.044715 * x * x * x)));
     case KERN_ACT_GELU:
         return 0.5 * x * erfc(x * -0.7071067811865476); /* 1 + erf would cancel for x < 0 */
+    case KERN_ACT_SIGMOID:
+        return 1.0 / (1.0 + exp(-x));
     default:
         return x < 0 ? 0 : x; /* a NaN stays one */
     }
@@ -79,8 +81,36 @@ static float logsumexp(const float *x, int32_t n, float *max)
     return (float)(log(sum) + *max);
 }
 
+/* Column n, row by row; the state is float between rows. */
+static void linear_column(const struct kern_linear_args *a, int n)
+{
+    for (int t = 0; t < a->n_rows; t++) {
+        const float *q = a->q + (size_t)t * a->qk_stride, *k = a->k + (size_t)t * a->qk_stride;
+        double decay = (double)a->decay[t], known = 0, y = 0;
+        for (int j = 0; j < a->n_keys && a->corrects; j++) {
+            known += decay * (double)a->state[(size_t)j * (size_t)a->n_cols + (size_t)n] * (double)k[j];
+        }
+        double change = (double)a->rate[t] * ((double)a->v[(size_t)t * a->v_stride + (size_t)n] - known);
+        for (int j = 0; j < a->n_keys; j++) {
+            float *s = a->state + (size_t)j * (size_t)a->n_cols + n;
+            double renewed = decay * (double)*s + (double)k[j] * change;
+            y += renewed * (double)q[j];
+            *s = (float)renewed;
+        }
+        a->out[(size_t)t * a->out_stride + (size_t)n] = (float)y;
+    }
+}
+
+static void linear_attention(const struct kern_linear_args *a)
+{
+    for (int n = a->first_col; n < a->last_col; n++) {
+        linear_column(a, n);
+    }
+}
+
 void kern_ops_init_ref(struct kern_table *t)
 {
+    t->linear_attention = linear_attention;
     t->rmsnorm = rmsnorm;
     t->add = add;
     t->glu = glu;
