@@ -162,7 +162,8 @@ static enum err check_tiling(const struct gguf *g, uint64_t records_end, struct 
     }
     if (cut != NULL) {
         return err_set_at(info, ERR_TRUNCATED, file,
-                          "tensor '%.*s': expected %" PRIu64 " bytes from %" PRIu64 " on, the file ends at %" PRIu64,
+                          "tensor '%.*s': expected %" PRIu64 " bytes from %" PRIu64
+                          " on, found the end of the file at %" PRIu64,
                           (int)cut->name.len, cut->name.data, cut->bytes, g->data_offset + cut->offset, file);
     }
     end = g->n_tensors > 0 ? end : records_end;

@@ -8,10 +8,12 @@
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LENGTH_BYTES = 8, MAX_DEPTH = 4 };
+enum { LENGTH_BYTES = 8, MAX_DEPTH = 4, FOUND_BYTES = 160 };
+#define MAX_DIM (1ull << 53) /* integers beyond it are not the same in every reader of JSON */
 
 struct safetensors {
     struct io_map map;
@@ -50,7 +52,7 @@ static enum err read_dtype(const struct entry *e, struct st_tensor *t, struct er
     const json_t *v = json_object_get(e->object, "dtype");
     const char *found = json_string_value(v);
     for (int i = 0; found != NULL && i < ST_DTYPE_COUNT; i++) {
-        if (strcmp(found, dtypes[i].name) == 0) {
+        if (strcmp(found, dtypes[i].name) == 0 && strlen(found) == json_string_length(v)) { /* no \u0000 behind it */
             t->dtype = (enum st_dtype)i;
             return ERR_OK;
         }
@@ -72,6 +74,29 @@ static bool read_count(const json_t *array, size_t i, uint64_t *out)
     return true;
 }
 
+/* What stands where an array of counts should, as a short text: "[2, -3]", "a string". */
+static void write_found(const json_t *v, char *out, size_t cap)
+{
+    snprintf(out, cap, "%s", v == NULL ? "none" : json_is_array(v) ? "[" : json_read_type_name(v));
+    for (size_t i = 0; json_is_array(v) && i <= json_array_size(v); i++) {
+        size_t n = strlen(out);
+        const json_t *e = json_array_get(v, i);
+        const char *comma = i == 0 ? "" : ", ";
+        if (e == NULL) {
+            snprintf(out + n, cap - n, "]");
+        } else if (n + 40 > cap) {
+            snprintf(out + n, cap - n, "%s...]", comma);
+            break;
+        } else if (json_is_integer(e)) {
+            snprintf(out + n, cap - n, "%s%lld", comma, (long long)json_integer_value(e));
+        } else if (json_is_real(e)) {
+            snprintf(out + n, cap - n, "%s%g", comma, json_real_value(e));
+        } else {
+            snprintf(out + n, cap - n, "%s%s", comma, json_read_type_name(e));
+        }
+    }
+}
+
 static enum err read_shape(const struct entry *e, struct st_tensor *t, struct err_info *info)
 {
     const json_t *shape = json_object_get(e->object, "shape");
@@ -79,50 +104,48 @@ static enum err read_shape(const struct entry *e, struct st_tensor *t, struct er
     uint64_t bits = dtypes[t->dtype].bits;
     bool fits = json_is_array(shape) && n <= SAFETENSORS_MAX_DIMS;
     for (size_t i = 0; fits && i < n; i++) {
-        fits = read_count(shape, i, &t->dims[i]) && ck_mul(bits, t->dims[i], &bits);
+        fits = read_count(shape, i, &t->dims[i]) && t->dims[i] <= MAX_DIM && ck_mul(bits, t->dims[i], &bits);
     }
     if (!fits) {
+        char found[FOUND_BYTES];
+        write_found(shape, found, sizeof found);
         return err_set(
             info, ERR_BAD_SHAPE, e->name,
-            "tensor '%.255s': expected a shape of at most %d dimensions, integers of 0 or more whose product "
-            "is below 2^61, found something else",
-            e->name, SAFETENSORS_MAX_DIMS);
+            "tensor '%.255s': expected a shape of at most %d dimensions, integers of 0 to 2^53 whose product is below "
+            "2^61, found %s",
+            e->name, SAFETENSORS_MAX_DIMS, found);
     }
     t->n_dims = (int)n;
     t->bytes = bits / 8;
     return ERR_OK;
 }
 
-static enum err read_range(struct entry *e, uint64_t room, struct err_info *info)
+static enum err read_range(struct entry *e, struct err_info *info)
 {
     const json_t *range = json_object_get(e->object, "data_offsets");
     if (json_array_size(range) != 2 || !read_count(range, 0, &e->begin) || !read_count(range, 1, &e->end) ||
         e->begin > e->end) {
-        return err_set(info, ERR_BAD_OFFSET, e->name,
-                       "tensor '%.255s': expected data_offsets [begin, end], found something else", e->name);
-    }
-    if (e->end > room) {
-        return err_set(info, ERR_TRUNCATED, e->name,
-                       "tensor '%.255s': expected data up to byte %" PRIu64
-                       " behind the header, the file ends at %" PRIu64,
-                       e->name, e->end, room);
+        char found[FOUND_BYTES];
+        write_found(range, found, sizeof found);
+        return err_set(
+            info, ERR_BAD_OFFSET, e->name,
+            "tensor '%.255s': expected data_offsets [begin, end], two integers with 0 <= begin <= end, found "
+            "%s",
+            e->name, found);
     }
     return ERR_OK;
 }
 
-static enum err read_entry(struct safetensors *s, struct entry *e, const unsigned char *data, uint64_t room,
-                           struct st_tensor *t, struct err_info *info)
+static enum err read_entry(struct safetensors *s, struct entry *e, struct st_tensor *t, struct err_info *info)
 {
     TRY(read_dtype(e, t, info));
     TRY(read_shape(e, t, info));
-    TRY(read_range(e, room, info));
     if (e->end - e->begin != t->bytes) {
         return err_set(info, ERR_SIZE_MISMATCH, e->name,
                        "tensor '%.255s': expected %" PRIu64 " bytes, as dtype and shape say, found %" PRIu64
                        " in data_offsets",
                        e->name, t->bytes, e->end - e->begin);
     }
-    t->data = data + e->begin;
     t->name = arena_dup(&s->names, e->name, strlen(e->name));
     return t->name != NULL ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the names of tensors");
 }
@@ -136,16 +159,31 @@ static int order_entries(const void *a, const void *b)
     return order != 0 ? order : (x->end > y->end) - (x->end < y->end); /* empty tensors in front of what follows */
 }
 
-/* Tensors in the order of their data must cover it. */
+/* Tensors in the order of their data must cover it. Only a layout that is whole by itself and longer than the file is
+ * called truncated. */
 static enum err check_tiling(const struct entry *e, size_t n, uint64_t room, struct err_info *info)
 {
     uint64_t at = 0;
+    const struct entry *cut = NULL; /* the first that does not fit */
     for (size_t i = 0; i < n; at = e[i].end, i++) {
+        if (e[i].begin > at && e[i].end > room) {
+            return err_set(info, ERR_BAD_OFFSET, e[i].name,
+                           "tensor '%.255s': expected data from byte %" PRIu64 " on, found %" PRIu64 " to %" PRIu64
+                           ", beyond the end of the data at %" PRIu64,
+                           e[i].name, at, e[i].begin, e[i].end, room);
+        }
         if (e[i].begin != at) {
             return err_set(info, ERR_TENSOR_OVERLAP, e[i].name,
                            "tensor '%.255s': expected data from byte %" PRIu64 " on, found %" PRIu64 ", which %s",
                            e[i].name, at, e[i].begin, e[i].begin < at ? "overlaps another tensor" : "leaves a hole");
         }
+        cut = cut == NULL && e[i].end > room ? &e[i] : cut;
+    }
+    if (cut != NULL) {
+        return err_set(info, ERR_TRUNCATED, cut->name,
+                       "tensor '%.255s': expected data up to byte %" PRIu64
+                       " behind the header, found the end of the file at %" PRIu64,
+                       cut->name, cut->end, room);
     }
     return at == room ? ERR_OK
                       : err_set(info, ERR_TENSOR_OVERLAP, NULL,
@@ -188,13 +226,17 @@ static enum err read_header(struct safetensors *s, json_t *header, uint64_t data
         return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu tensors", n);
     }
     for (size_t i = 0; i < n; i++) { /* ranges first: they give the order */
-        TRY(read_range(&entries[i], room, info));
+        TRY(read_range(&entries[i], info));
     }
     qsort(entries, n, sizeof *entries, order_entries);
     for (s->n_tensors = 0; s->n_tensors < n; s->n_tensors++) {
-        TRY(read_entry(s, &entries[s->n_tensors], s->map.data + data_offset, room, &s->tensors[s->n_tensors], info));
+        TRY(read_entry(s, &entries[s->n_tensors], &s->tensors[s->n_tensors], info));
     }
-    return check_tiling(entries, n, room, info);
+    TRY(check_tiling(entries, n, room, info));
+    for (size_t i = 0; i < n; i++) {
+        s->tensors[i].data = s->map.data + data_offset + entries[i].begin;
+    }
+    return ERR_OK;
 }
 
 /* Length of the header; what the file begins with is not JSON where it is another kind of file. */
@@ -217,13 +259,63 @@ static enum err read_length(const struct io_map *map, uint64_t *out, struct err_
     return ERR_OK;
 }
 
+/* What can be seen of a header without parsing it. */
+struct survey {
+    uint64_t n_values;  /* more than there are tensors, dimensions and offsets, about */
+    uint64_t n_entries; /* of the outermost object */
+    bool is_offset;     /* the first number that no 64 bits hold stands in data_offsets */
+};
+
+/* The parser takes time and memory for each value, so they are counted first. Malformed text gives any numbers. */
+static struct survey look_over(const char *s, size_t n)
+{
+    struct survey found = {.n_values = 1, .n_entries = 1};
+    size_t depth = 0, key = 0, n_key = 0, n_digits = 0;
+    bool is_large = false;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '"') {
+            key = ++i;
+            while (i < n && s[i] != '"') {
+                i += s[i] == '\\' ? 2 : 1;
+            }
+            n_key = i - key;
+            continue;
+        }
+        depth += s[i] == '[' || s[i] == '{';
+        depth -= depth > 0 && (s[i] == ']' || s[i] == '}');
+        found.n_values += s[i] == ',';
+        found.n_entries += s[i] == ',' && depth == 1;
+        n_digits = s[i] >= '0' && s[i] <= '9' ? n_digits + 1 : 0;
+        bool has_exponent = (s[i] == 'e' || s[i] == 'E') && i > 0 && s[i - 1] >= '0' && s[i - 1] <= '9';
+        if ((n_digits == 19 || has_exponent) && !is_large) { /* 2^63 has 19 digits */
+            is_large = true;
+            found.is_offset = n_key == 12 && memcmp(s + key, "data_offsets", 12) == 0;
+        }
+    }
+    return found;
+}
+
 /* The codes of request bodies, as those of files. */
-static enum err file_code(enum err err)
+static enum err file_code(enum err err, const struct survey *survey)
 {
     return err == ERR_DUPLICATE_FIELD                             ? ERR_DUPLICATE_KEY
            : err == ERR_INVALID_JSON || err == ERR_INVALID_UTF8   ? ERR_BAD_HEADER
-           : err == ERR_INVALID_VALUE /* a number out of range */ ? ERR_BAD_SHAPE
-                                                                  : err;
+           : err != ERR_INVALID_VALUE /* a number out of range */ ? err
+           : survey->is_offset                                    ? ERR_BAD_OFFSET
+                                                                  : ERR_BAD_SHAPE;
+}
+
+static enum err check_survey(const struct survey *survey, struct err_info *info)
+{
+    if (survey->n_entries > SAFETENSORS_MAX_TENSORS + 1) { /* one may be __metadata__ */
+        return err_set(info, ERR_COUNT_EXCEEDS_FILE, NULL, "tensor count: expected at most %d, found %" PRIu64,
+                       SAFETENSORS_MAX_TENSORS, survey->n_entries);
+    }
+    return survey->n_values <= SAFETENSORS_MAX_VALUES
+               ? ERR_OK
+               : err_set(info, ERR_BAD_HEADER, NULL,
+                         "the header: expected at most %d values, found %" PRIu64 " between commas",
+                         SAFETENSORS_MAX_VALUES, survey->n_values);
 }
 
 static enum err parse(struct safetensors *s, struct err_info *info)
@@ -231,24 +323,21 @@ static enum err parse(struct safetensors *s, struct err_info *info)
     uint64_t n = 0;
     json_t *header;
     TRY(read_length(&s->map, &n, info));
-    enum err err =
-        json_read((const char *)s->map.data + LENGTH_BYTES, (size_t)n, MAX_DEPTH, "the header", &header, info);
+    const char *text = (const char *)s->map.data + LENGTH_BYTES;
+    struct survey survey = look_over(text, (size_t)n);
+    TRY(check_survey(&survey, info));
+    enum err err = json_read(text, (size_t)n, MAX_DEPTH, "the header", &header, info);
     if (err != ERR_OK) {
+        err = file_code(err, &survey);
         if (info != NULL) {
-            info->code = file_code(err);
+            info->code = err;
         }
-        return file_code(err);
+        return err;
     }
     size_t n_entries = json_object_size(header);
-    struct entry *entries = NULL;
-    if (n_entries > SAFETENSORS_MAX_TENSORS) {
-        err = err_set(info, ERR_COUNT_EXCEEDS_FILE, NULL, "tensor count: expected at most %d, found %zu",
-                      SAFETENSORS_MAX_TENSORS, n_entries);
-    } else {
-        entries = mem_zalloc_array(n_entries + 1, sizeof *entries, MEM_GENERAL);
-        err = entries == NULL ? err_set(info, ERR_NOMEM, NULL, "out of memory for %zu tensors", n_entries)
-                              : read_header(s, header, LENGTH_BYTES + n, entries, info);
-    }
+    struct entry *entries = mem_zalloc_array(n_entries + 1, sizeof *entries, MEM_GENERAL);
+    err = entries == NULL ? err_set(info, ERR_NOMEM, NULL, "out of memory for %zu tensors", n_entries)
+                          : read_header(s, header, LENGTH_BYTES + n, entries, info);
     mem_free(entries);
     json_decref(header);
     return err;

@@ -14,8 +14,9 @@
 
 /* Limits of the reader (docs/formats/safetensors.md). */
 enum {
-    SAFETENSORS_MAX_HEADER_BYTES = 64 << 20, /* the format allows 100 MB */
-    SAFETENSORS_MAX_TENSORS = 1 << 18,
+    SAFETENSORS_MAX_HEADER_BYTES = 32 << 20, /* the format allows 100 MB, which take the parser seconds */
+    SAFETENSORS_MAX_TENSORS = 1 << 16,
+    SAFETENSORS_MAX_VALUES = 1 << 20, /* of the header: names, dtypes, dimensions, offsets */
     SAFETENSORS_MAX_DIMS = 8,
     SAFETENSORS_MAX_NAME_BYTES = 255,
 };

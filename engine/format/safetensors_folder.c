@@ -127,7 +127,7 @@ static enum err list_shards(const json_t *map, const char **names, size_t *n, st
     json_object_foreach((json_t *)(uintptr_t)map, tensor, v)
     {
         const char *shard = json_string_value(v);
-        if (shard == NULL || !is_shard_name(shard)) {
+        if (shard == NULL || strlen(shard) != json_string_length(v) || !is_shard_name(shard)) { /* \u0000 in it */
             return err_set(
                 info, ERR_BAD_SHARD_INDEX, tensor,
                 "weight_map: expected the name of a .safetensors file beside the index for '%.128s', found '%.128s'",
@@ -177,6 +177,12 @@ static enum err open_shards(struct safetensors_folder *f, const char *folder, co
     err = err != ERR_OK ? err : allocate_shards(f, n, info);
     for (size_t i = 0; err == ERR_OK && i < n; i++) {
         err = add_shard(f, folder, names[i], info);
+    }
+    if (err == ERR_FILE) { /* the index names what is not there; the message says which */
+        err = ERR_BAD_SHARD_INDEX;
+        if (info != NULL) {
+            info->code = err;
+        }
     }
     mem_free(names);
     TRY(err);

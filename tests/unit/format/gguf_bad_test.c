@@ -346,6 +346,7 @@ static const struct {
     {"G12 array length", u64_array_length, 1ull << 61, ERR_COUNT_EXCEEDS_FILE},
     {"G12 array length", str_array_length, 1ull << 61, ERR_COUNT_EXCEEDS_FILE},
     {"G12 array length", str_array_length, UINT64_MAX, ERR_COUNT_EXCEEDS_FILE},
+    {"T01 tokens", str_array_length, 1ull << 31, ERR_COUNT_EXCEEDS_FILE},
     {"G12 array cut", u64_array_length, 1000, ERR_TRUNCATED},
     {"G12 array cut", str_array_length, 1000, ERR_TRUNCATED},
     {"G13 string length", string_length, 1 << 30, ERR_STRING_EXCEEDS_FILE},
@@ -365,6 +366,7 @@ static const struct {
     {"G15 name length", name_length, 64, ERR_BAD_TENSOR_NAME},
     {"G15 name text", name_text, 0, ERR_BAD_TENSOR_NAME},
     {"G15 name text", name_text, 1, ERR_BAD_TENSOR_NAME},
+    {"G15 name text", name_text, 2, ERR_BAD_TENSOR_NAME},
     {"G15 name text", name_text, BAD_NAME_ROWS - 1, ERR_BAD_TENSOR_NAME},
     {"G15 name twice", name_twice, 0, ERR_BAD_TENSOR_NAME},
     {"G16 dimensions", dim_count, 0, ERR_BAD_DIMS},
@@ -459,7 +461,8 @@ START_TEST(each_row_gets_its_code)
     if (err != ERR_OK) {
         ck_assert_int_eq(info.code, err);
         ck_assert_msg(info.offset <= file.len, "%s: offset %llu", rows[_i].row, (unsigned long long)info.offset);
-        ck_assert_ptr_nonnull(strstr(info.text, "expected"));
+        ck_assert_msg(strstr(info.text, "expected") != NULL && strstr(info.text, "found") != NULL, "%s: %s",
+                      rows[_i].row, info.text);
         ck_assert(is_one_line(info.text));
     }
     buf_fini(&file);

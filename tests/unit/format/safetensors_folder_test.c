@@ -99,7 +99,17 @@ START_TEST(an_index_that_lies_is_refused)
         enum err err;
         const char *word;
     } cases[] = {
-        {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"c.safetensors\"}}", ERR_FILE, "c.safetensors"},
+        {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"c.safetensors\"}}", ERR_BAD_SHARD_INDEX, "c.safetensors: "},
+        {"{\"weight_map\":{\"x\":\"..\"}}", ERR_BAD_SHARD_INDEX, "found '..'"},
+        {"{\"weight_map\":{\"x\":\"\"}}", ERR_BAD_SHARD_INDEX, "found ''"},
+        {"{\"weight_map\":{\"x\":\"../../etc/passwd\"}}", ERR_BAD_SHARD_INDEX, "'../../etc/passwd'"},
+        {"{\"weight_map\":{\"x\":\"sub/a.safetensors\"}}", ERR_BAD_SHARD_INDEX, "'sub/a.safetensors'"},
+        {"{\"weight_map\":{\"x\":\"a.safetensors\\u0000/../b\"}}", ERR_BAD_SHARD_INDEX, "'x'"},
+        {"{\"weight_map\":{\"x\":\"a.safetensors\",\"x\":\"b.safetensors\"}}", ERR_BAD_SHARD_INDEX, "\"x\""},
+        {"{\"weight_map\":{\"x\":null}}", ERR_BAD_SHARD_INDEX, "null"},
+        {"{\"weight_map\":\"a.safetensors\"}", ERR_BAD_SHARD_INDEX, "found a string"},
+        {"{\"a\":[[[[[[[[[]]]]]]]]]}", ERR_BAD_SHARD_INDEX, "at most 8 deep"},
+        {"", ERR_BAD_SHARD_INDEX, "model.safetensors.index.json"},
         {"{\"weight_map\":{\"x\":\"../a.safetensors\"}}", ERR_BAD_SHARD_INDEX, "../a"},
         {"{\"weight_map\":{\"x\":\"/etc/a.safetensors\"}}", ERR_BAD_SHARD_INDEX, "/etc"},
         {"{\"weight_map\":{\"x\":\".a.safetensors\"}}", ERR_BAD_SHARD_INDEX, ".a"},
@@ -129,6 +139,46 @@ START_TEST(an_index_that_lies_is_refused)
 }
 END_TEST
 
+/* Caches of hubs are folders of links into another folder, so a link is as good as a file. */
+START_TEST(links_are_followed)
+{
+    static const char index[] = "{\"weight_map\":{\"x\":\"a.safetensors\"}}";
+    char path[160];
+    struct safetensors_folder *f;
+    struct err_info info = {0};
+    make_folder();
+    write_shard("b.safetensors", "x");
+    write_index(index);
+    snprintf(path, sizeof path, "%s/a.safetensors", folder);
+    ck_assert_int_eq(symlink("b.safetensors", path), 0);
+    ck_assert_msg(safetensors_folder_open(folder, &f, &info) == ERR_OK, "%s", info.text);
+    safetensors_folder_close(&f);
+    static const char *const nowhere[] = {"a.safetensors", "c.safetensors", "/dev/zero", "."};
+    for (size_t i = 0; i < ARRAY_LEN(nowhere); i++) { /* itself, nothing, a device, a folder */
+        unlink(path);
+        ck_assert_int_eq(symlink(nowhere[i], path), 0);
+        enum err err = safetensors_folder_open(folder, &f, &info);
+        ck_assert_msg(err == ERR_BAD_SHARD_INDEX && strstr(info.text, "a.safetensors: ") != NULL, "%s: %s: %s",
+                      nowhere[i], err_code(err), info.text);
+    }
+    remove_folder();
+}
+END_TEST
+
+START_TEST(a_million_brackets_are_no_index)
+{
+    static char text[1000001];
+    struct safetensors_folder *f;
+    struct err_info info = {0};
+    make_folder();
+    memset(text, '[', sizeof text - 1);
+    write_index(text);
+    ck_assert_int_eq(safetensors_folder_open(folder, &f, &info), ERR_BAD_SHARD_INDEX);
+    ck_assert_msg(strstr(info.text, "at most 8 deep") != NULL, "%s", info.text);
+    remove_folder();
+}
+END_TEST
+
 START_TEST(a_folder_without_safetensors_says_what_is_there)
 {
     make_folder();
@@ -150,6 +200,8 @@ Suite *safetensors_folder_suite(void)
     tcase_add_test(c, one_file_is_a_model);
     tcase_add_test(c, shards_are_one_model);
     tcase_add_test(c, an_index_that_lies_is_refused);
+    tcase_add_test(c, links_are_followed);
+    tcase_add_test(c, a_million_brackets_are_no_index);
     tcase_add_test(c, a_folder_without_safetensors_says_what_is_there);
     suite_add_tcase(s, c);
     return s;

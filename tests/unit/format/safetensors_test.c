@@ -1,5 +1,7 @@
 /* SafeTensors files: what is in a good one, and one code for each way a file can lie (rows S01 to S10 of the catalogue
  * of bad inputs). */
+#include "engine/base/buf.h"
+#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/format/safetensors.h"
 
@@ -7,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 Suite *safetensors_suite(void);
 
@@ -59,46 +62,62 @@ END_TEST
 
 START_TEST(a_bad_header_gets_its_code)
 {
+#define GOOD T("\"F32\"", "[6]", "[0,24]")
     static const struct {
         const char *row, *header;
         enum err err;
+        const char *says; /* what was found, or where */
     } cases[] = {
-        {"S03 utf-8", ONE(T("\"F32\"", "[6]", "[0,24]")) "\xff", ERR_BAD_HEADER},
-        {"S03 begins", " {}", ERR_BAD_HEADER},
-        {"S03 an array", "[]", ERR_BAD_HEADER},
-        {"S03 garbage", "{} x", ERR_BAD_HEADER},
-        {"S03 cut", "{\"t\":{", ERR_BAD_HEADER},
-        {"S03 a number for an entry", ONE("7"), ERR_BAD_HEADER},
-        {"S03 metadata", "{\"__metadata__\":[]}", ERR_BAD_HEADER},
-        {"S04 deep", ONE("{\"shape\":[[[[[[0]]]]]]}"), ERR_JSON_TOO_DEEP},
-        {"S05 a tensor twice", "{\"t\":{},\"t\":{}}", ERR_DUPLICATE_KEY},
-        {"S05 metadata twice", "{\"__metadata__\":{},\"__metadata__\":{}}", ERR_DUPLICATE_KEY},
-        {"S05 dtype twice", ONE("{\"dtype\":\"F32\",\"dtype\":\"F32\"}"), ERR_DUPLICATE_KEY},
-        {"S06 unknown", ONE(T("\"F33\"", "[6]", "[0,24]")), ERR_BAD_DTYPE},
-        {"S06 lower case", ONE(T("\"f32\"", "[6]", "[0,24]")), ERR_BAD_DTYPE},
-        {"S06 a number", ONE(T("32", "[6]", "[0,24]")), ERR_BAD_DTYPE},
-        {"S06 none", ONE("{\"shape\":[6],\"data_offsets\":[0,24]}"), ERR_BAD_DTYPE},
-        {"S07 negative", ONE(T("\"F32\"", "[-6]", "[0,24]")), ERR_BAD_SHAPE},
-        {"S07 a fraction", ONE(T("\"F32\"", "[1.5,4]", "[0,24]")), ERR_BAD_SHAPE},
-        {"S07 wraps", ONE(T("\"F32\"", "[4294967296,4294967296]", "[0,24]")), ERR_BAD_SHAPE},
-        {"S07 large", ONE(T("\"F32\"", "[1e400]", "[0,24]")), ERR_BAD_SHAPE},
-        {"S07 2^64", ONE(T("\"F32\"", "[18446744073709551616]", "[0,24]")), ERR_BAD_SHAPE},
-        {"S07 9 dims", ONE(T("\"F32\"", "[1,1,1,1,1,1,1,1,6]", "[0,24]")), ERR_BAD_SHAPE},
-        {"S07 text", ONE(T("\"F32\"", "\"6\"", "[0,24]")), ERR_BAD_SHAPE},
-        {"S08 one", ONE(T("\"F32\"", "[6]", "[24]")), ERR_BAD_OFFSET},
-        {"S08 three", ONE(T("\"F32\"", "[6]", "[0,8,24]")), ERR_BAD_OFFSET},
-        {"S08 reversed", ONE(T("\"F32\"", "[6]", "[24,0]")), ERR_BAD_OFFSET},
-        {"S08 negative", ONE(T("\"F32\"", "[6]", "[-1,23]")), ERR_BAD_OFFSET},
-        {"S08 beyond the end", ONE(T("\"F32\"", "[6]", "[1,25]")), ERR_TRUNCATED},
-        {"S09 hole in front", ONE(T("\"F32\"", "[5]", "[4,24]")), ERR_TENSOR_OVERLAP},
-        {"S09 tail", ONE(T("\"F32\"", "[5]", "[0,20]")), ERR_TENSOR_OVERLAP},
+        {"S03 utf-8", ONE(GOOD) "\xff", ERR_BAD_HEADER, "at byte 55"},
+        {"S03 begins", " {}", ERR_BAD_HEADER, "found byte 0x20"},
+        {"S03 an array", "[]", ERR_BAD_HEADER, "found byte 0x5B"},
+        {"S03 garbage", "{} x", ERR_BAD_HEADER, "line 1, column 4"},
+        {"S03 another file behind", ONE(GOOD) "\nMZ", ERR_BAD_HEADER, "line 2, column 2"},
+        {"S03 cut", "{\"t\":{", ERR_BAD_HEADER, "line 1, column 6"},
+        {"S03 a number for an entry", ONE("7"), ERR_BAD_HEADER, "found an integer"},
+        {"S03 metadata", "{\"__metadata__\":[]}", ERR_BAD_HEADER, "found an array"},
+        {"S04 deep", ONE("{\"shape\":[[[[[[0]]]]]]}"), ERR_JSON_TOO_DEEP, "at most 4 deep"},
+        {"S05 a tensor twice", "{\"t\":{},\"t\":{}}", ERR_DUPLICATE_KEY, "\"t\""},
+        {"S05 metadata twice", "{\"__metadata__\":{},\"__metadata__\":{}}", ERR_DUPLICATE_KEY, "__metadata__"},
+        {"S05 in the metadata", "{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", ERR_DUPLICATE_KEY, "\"a\""},
+        {"S05 dtype twice", ONE("{\"dtype\":\"F32\",\"dtype\":\"F32\"}"), ERR_DUPLICATE_KEY, "dtype"},
+        {"S06 unknown", ONE(T("\"F33\"", "[6]", "[0,24]")), ERR_BAD_DTYPE, "found F33"},
+        {"S06 lower case", ONE(T("\"f32\"", "[6]", "[0,24]")), ERR_BAD_DTYPE, "found f32"},
+        {"S06 a number", ONE(T("32", "[6]", "[0,24]")), ERR_BAD_DTYPE, "found an integer"},
+        {"S06 a NUL", ONE(T("\"F32\\u0000x\"", "[6]", "[0,24]")), ERR_BAD_DTYPE, "'t'"},
+        {"S06 none", ONE("{\"shape\":[6],\"data_offsets\":[0,24]}"), ERR_BAD_DTYPE, "found none"},
+        {"S07 negative", ONE(T("\"F32\"", "[-6]", "[0,24]")), ERR_BAD_SHAPE, "found [-6]"},
+        {"S07 a fraction", ONE(T("\"F32\"", "[1.5,4]", "[0,24]")), ERR_BAD_SHAPE, "found [1.5, 4]"},
+        {"S07 wraps", ONE(T("\"F32\"", "[4294967296,4294967296]", "[0,24]")), ERR_BAD_SHAPE, "found [4294967296, "},
+        {"S07 wraps to what is there", ONE(T("\"I8\"", "[274177,67280421310721]", "[0,1]")), ERR_BAD_SHAPE,
+         "found [274177, 67280421310721]"},
+        {"S07 2^53 + 1", ONE(T("\"F32\"", "[9007199254740993]", "[0,24]")), ERR_BAD_SHAPE, "found [9007199254740993]"},
+        {"S07 large", ONE(T("\"F32\"", "[1e400]", "[0,24]")), ERR_BAD_SHAPE, "t: the number at line 1, column 34"},
+        {"S07 2^64", ONE(T("\"F32\"", "[18446744073709551616]", "[0,24]")), ERR_BAD_SHAPE, "too large"},
+        {"S07 9 dims", ONE(T("\"F32\"", "[1,1,1,1,1,1,1,1,6]", "[0,24]")), ERR_BAD_SHAPE, "1, 6]"},
+        {"S07 text", ONE(T("\"F32\"", "\"6\"", "[0,24]")), ERR_BAD_SHAPE, "found a string"},
+        {"S07 none", ONE("{\"dtype\":\"F32\",\"data_offsets\":[0,24]}"), ERR_BAD_SHAPE, "found none"},
+        {"S08 one", ONE(T("\"F32\"", "[6]", "[24]")), ERR_BAD_OFFSET, "found [24]"},
+        {"S08 three", ONE(T("\"F32\"", "[6]", "[0,8,24]")), ERR_BAD_OFFSET, "found [0, 8, 24]"},
+        {"S08 none", ONE("{\"dtype\":\"F32\",\"shape\":[6]}"), ERR_BAD_OFFSET, "found none"},
+        {"S08 texts", ONE(T("\"F32\"", "[6]", "[\"0\",24]")), ERR_BAD_OFFSET, "found [a string, 24]"},
+        {"S08 reversed", ONE(T("\"F32\"", "[6]", "[24,0]")), ERR_BAD_OFFSET, "found [24, 0]"},
+        {"S08 negative", ONE(T("\"F32\"", "[6]", "[-1,23]")), ERR_BAD_OFFSET, "found [-1, 23]"},
+        {"S08 beyond the end", ONE(T("\"F32\"", "[6]", "[1,25]")), ERR_BAD_OFFSET, "found 1 to 25"},
+        {"S08 far beyond the end", ONE(T("\"F32\"", "[6]", "[9223372036854775783,9223372036854775807]")),
+         ERR_BAD_OFFSET, "the end of the data at 24"},
+        {"S08 wraps", ONE(T("\"F32\"", "[6]", "[18446744073709551600,8]")), ERR_BAD_OFFSET, "too large"},
+        {"S08 wraps as a power of ten", ONE(T("\"F32\"", "[6]", "[0,1e400]")), ERR_BAD_OFFSET, "too large"},
+        {"S08 the file was cut", ONE(T("\"F32\"", "[7]", "[0,28]")), ERR_TRUNCATED, "up to byte 28"},
+        {"S09 hole in front", ONE(T("\"F32\"", "[5]", "[4,24]")), ERR_TENSOR_OVERLAP, "found 4, which leaves a hole"},
+        {"S09 tail", ONE(T("\"F32\"", "[5]", "[0,20]")), ERR_TENSOR_OVERLAP, "data of 20 bytes"},
         {"S09 overlap by a byte", "{\"t\":" T("\"U8\"", "[12]", "[0,12]") ",\"u\":" T("\"U8\"", "[13]", "[11,24]") "}",
-         ERR_TENSOR_OVERLAP},
+         ERR_TENSOR_OVERLAP, "'u': expected data from byte 12 on, found 11, which overlaps"},
         {"S09 hole of a byte", "{\"t\":" T("\"U8\"", "[12]", "[0,12]") ",\"u\":" T("\"U8\"", "[11]", "[13,24]") "}",
-         ERR_TENSOR_OVERLAP},
-        {"S10 longer", ONE(T("\"F32\"", "[5]", "[0,24]")), ERR_SIZE_MISMATCH},
-        {"S10 empty", ONE(T("\"F32\"", "[0]", "[0,24]")), ERR_SIZE_MISMATCH},
-        {"no name", "{\"\":" T("\"F32\"", "[6]", "[0,24]") "}", ERR_BAD_TENSOR_NAME},
+         ERR_TENSOR_OVERLAP, "'u': expected data from byte 12 on, found 13, which leaves a hole"},
+        {"S10 longer", ONE(T("\"F32\"", "[5]", "[0,24]")), ERR_SIZE_MISMATCH, "expected 20 bytes"},
+        {"S10 empty", ONE(T("\"F32\"", "[0]", "[0,24]")), ERR_SIZE_MISMATCH, "expected 0 bytes"},
+        {"no name", "{\"\":" GOOD "}", ERR_BAD_TENSOR_NAME, "found 0"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         size_t n, live = mem_live();
@@ -108,16 +127,39 @@ START_TEST(a_bad_header_gets_its_code)
         enum err err = safetensors_open_memory(file, n, &s, &info);
         ck_assert_msg(err == cases[i].err && info.code == err, "%s: expected %s, found %s: %s", cases[i].row,
                       err_code(cases[i].err), err_code(err), info.text);
-        ck_assert(s == NULL && info.text[0] != '\0' && mem_live() == live);
+        ck_assert_msg(strstr(info.text, cases[i].says) != NULL, "%s: '%s' is not in: %s", cases[i].row, cases[i].says,
+                      info.text);
+        ck_assert(s == NULL && mem_live() == live);
         free(file);
     }
 }
 END_TEST
 
+START_TEST(zeros_behind_the_header_are_garbage)
+{
+    static const char header[] = "{\"t\":" GOOD "}\0\0\0";
+    size_t n;
+    struct safetensors *s;
+    unsigned char *file = make_file(header, sizeof header - 1, DATA_BYTES, &n);
+    ck_assert_int_eq(safetensors_open_memory(file, n, &s, NULL), ERR_BAD_HEADER);
+    free(file);
+}
+END_TEST
+
+static void expect_length_error(const void *file, size_t n, enum err expected, uint64_t found)
+{
+    struct safetensors *s;
+    struct err_info info = {0};
+    char says[32];
+    enum err err = safetensors_open_memory(file, n, &s, &info);
+    snprintf(says, sizeof says, "found %llu", (unsigned long long)found);
+    ck_assert_msg(err == expected && strstr(info.text, says) != NULL, "%s: %s: %s", says, err_code(err), info.text);
+}
+
 START_TEST(a_bad_length_gets_its_code)
 {
     static const char header[] = "{}";
-    static const uint64_t lengths[] = {0, 1, 3, 100000001, 1ull << 63, UINT64_MAX};
+    static const uint64_t lengths[] = {0, 1, 3, 100000001, 1ull << 63, UINT64_MAX - 7, UINT64_MAX};
     size_t n;
     struct safetensors *s;
     unsigned char *file = make_file(header, 2, 0, &n);
@@ -125,13 +167,63 @@ START_TEST(a_bad_length_gets_its_code)
     ck_assert_uint_eq(safetensors_n_tensors(s), 0);
     safetensors_close(&s);
     for (size_t i = 0; i < 8; i++) {
-        ck_assert_int_eq(safetensors_open_memory(file, i, &s, NULL), ERR_TRUNCATED_HEADER);
+        expect_length_error(file, i, ERR_TRUNCATED_HEADER, i);
     }
     for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
         memcpy(file, &lengths[i], sizeof lengths[i]);
-        ck_assert_int_eq(safetensors_open_memory(file, n, &s, NULL), ERR_BAD_HEADER_LENGTH);
+        expect_length_error(file, n, ERR_BAD_HEADER_LENGTH, lengths[i]);
     }
     free(file);
+    static char spaces[SAFETENSORS_MAX_HEADER_BYTES + 1] = "{}"; /* which the file can hold */
+    memset(spaces + 2, ' ', sizeof spaces - 2);
+    file = make_file(spaces, sizeof spaces, 0, &n);
+    expect_length_error(file, n, ERR_BAD_HEADER_LENGTH, sizeof spaces);
+    uint64_t most = SAFETENSORS_MAX_HEADER_BYTES;
+    memcpy(file, &most, sizeof most);
+    ck_assert_int_eq(safetensors_open_memory(file, n - 1, &s, NULL), ERR_OK);
+    safetensors_close(&s);
+    free(file);
+}
+END_TEST
+
+/* `unit` n times between head and tail. */
+static void open_repeated(const char *head, const char *unit, size_t n_units, const char *tail, enum err expected,
+                          const char *says)
+{
+    struct buf b;
+    buf_init(&b, 0, MEM_GENERAL);
+    buf_puts(&b, head);
+    for (size_t i = 0; i < n_units; i++) {
+        buf_puts(&b, unit);
+    }
+    buf_puts(&b, tail);
+    size_t n;
+    unsigned char *file = make_file(b.data, b.len, 0, &n);
+    buf_fini(&b);
+    struct safetensors *s;
+    struct err_info info = {0};
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    uint64_t start = clock_now_ns();
+    enum err err = safetensors_open_memory(file, n, &s, &info);
+    double seconds = (double)(clock_now_ns() - start) * 1e-9;
+    getrusage(RUSAGE_SELF, &after);
+    safetensors_close(&s);
+    ck_assert_msg(err == expected && strstr(info.text, says) != NULL, "%.40s: %s: %s", head, err_code(err), info.text);
+    ck_assert_msg(seconds < 5, "%.40s: %.1f s", head, seconds); /* a tenth of it when nothing else runs */
+    ck_assert_msg(after.ru_maxrss - before.ru_maxrss < 200 << 10, "%.40s: %ld MiB", head,
+                  (after.ru_maxrss - before.ru_maxrss) >> 10);
+    free(file);
+}
+
+START_TEST(large_headers_cost_little)
+{
+    open_repeated("{\"t\":", "[", 1000000, "", ERR_JSON_TOO_DEEP, "at most 4 deep");
+    open_repeated("", "{\"t\":", 1000000, "", ERR_JSON_TOO_DEEP, "at most 4 deep");
+    open_repeated("{\"", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", 1000000 - 1, "\":{}}", ERR_BAD_TENSOR_NAME, "32999967");
+    open_repeated("{\"\":0", ",\"tensor\":{\"a\":0}", 1000000, "}", ERR_COUNT_EXCEEDS_FILE, "found 1000001");
+    open_repeated("{\"\":0", ",\"t\":0", SAFETENSORS_MAX_TENSORS + 1, "}", ERR_COUNT_EXCEEDS_FILE, "found 65538");
+    open_repeated("{\"t\":{\"shape\":[0", ",0", 10000000, "]}}", ERR_BAD_HEADER, "found 10000001");
 }
 END_TEST
 
@@ -164,7 +256,9 @@ Suite *safetensors_suite(void)
     tcase_set_timeout(c, 60);
     tcase_add_test(c, tensors_come_back_in_the_order_of_their_data);
     tcase_add_test(c, a_bad_header_gets_its_code);
+    tcase_add_test(c, zeros_behind_the_header_are_garbage);
     tcase_add_test(c, a_bad_length_gets_its_code);
+    tcase_add_test(c, large_headers_cost_little);
     tcase_add_test(c, any_byte_may_be_anything);
     suite_add_tcase(s, c);
     return s;
