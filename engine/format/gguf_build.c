@@ -140,6 +140,17 @@ void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf
     b->tensors[b->n_tensors++].name = (struct gguf_str){copy, strlen(copy)};
 }
 
+const struct gguf_tensor *gguf_build_find(const struct gguf_build *b, const char *name)
+{
+    const struct gguf_str wanted = {name, strlen(name)};
+    for (size_t i = 0; i < b->n_tensors; i++) {
+        if (gguf_str_order(b->tensors[i].name, wanted) == 0) {
+            return &b->tensors[i];
+        }
+    }
+    return NULL;
+}
+
 static enum err finish(struct gguf_build *b, const struct io_map *const *maps, size_t n, struct gguf *g,
                        struct err_info *info)
 {

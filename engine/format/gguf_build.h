@@ -37,6 +37,9 @@ void gguf_build_copy(struct gguf_build *b, const char *key, const struct gguf_kv
 /* A tensor; everything of *t but the name is taken as it is, and t->data must outlive the result. */
 void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf_tensor *t);
 
+/* The tensor of that name so far, borrowed until the next one is added; NULL when there is none. */
+const struct gguf_tensor *gguf_build_find(const struct gguf_build *b, const char *name);
+
 /* The object; the builder is empty afterwards. maps: of the n files that tensors' data is in, which must stay as they
  * are until release(arg), which gguf_close calls: it closes them. ERR_NOMEM, ERR_DUPLICATE_KEY, ERR_BAD_TENSOR_NAME
  * (twice). On failure nothing is released. The caller owns *out until gguf_close. */

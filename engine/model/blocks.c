@@ -144,8 +144,15 @@ static enum err read_heads(struct blocks *b)
                        "%s.attention.head_count_kv: expected a divisor of head_count %u, found %u", b->arch, h->n_heads,
                        h->n_kv_heads);
     }
-    uint64_t default_dim = h->n_embd % h->n_heads == 0 ? h->n_embd / h->n_heads : UINT64_MAX;
-    TRY(blocks_get_u32(b, "attention.key_length", 4, PLAN_MAX_HEAD, default_dim, &h->head_dim));
+    char key[KEY_BYTES];
+    snprintf(key, sizeof key, "%s.attention.key_length", b->arch);
+    if (h->n_embd % h->n_heads != 0 && gguf_find(b->g, key) == NULL) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count",
+                       "%s.attention.head_count: expected a divisor of embedding_length %u, as there is no "
+                       "attention.key_length, found %u",
+                       b->arch, h->n_embd, h->n_heads);
+    }
+    TRY(blocks_get_u32(b, "attention.key_length", 4, PLAN_MAX_HEAD, h->n_embd / h->n_heads, &h->head_dim));
     uint32_t value_dim;
     TRY(blocks_get_u32(b, "attention.value_length", h->head_dim, h->head_dim, h->head_dim, &value_dim));
     TRY(blocks_get_u32(b, "rope.dimension_count", 2, h->head_dim, h->head_dim, &h->n_rot));

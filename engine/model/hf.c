@@ -5,6 +5,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/io.h"
 #include "engine/format/tokenizer_json.h"
+#include "engine/model/hf_check.h"
 #include "engine/model/hf_pooling.h"
 #include "engine/model/hf_quant.h"
 #include "engine/model/hf_rope.h"
@@ -657,19 +658,8 @@ static enum err fill(struct hf *h)
     enum err err = add_tensors(h, pieces);
     mem_free(pieces);
     TRY(err);
+    TRY(hf_check(h));
     return h->family->finish != NULL ? h->family->finish(h) : ERR_OK;
-}
-
-/* Rows of the token embedding, or 0. */
-static uint64_t count_rows(const struct gguf_build *b)
-{
-    for (size_t i = 0; i < b->n_tensors; i++) {
-        const struct gguf_tensor *t = &b->tensors[i];
-        if (t->name.len == 17 && memcmp(t->name.data, "token_embd.weight", 17) == 0) {
-            return t->dims[1];
-        }
-    }
-    return 0;
 }
 
 static void release(void *arg)
@@ -696,7 +686,8 @@ enum err hf_open(const char *folder, const struct hf_family *const *families, st
         h.family != NULL ? safetensors_folder_open(folder, &tensors, info) : unknown(families, architecture, info);
     h.tensors = tensors;
     err = err != ERR_OK ? err : fill(&h);
-    err = err != ERR_OK ? err : tokenizer_json_add(folder, config, count_rows(&h.b), &h.b, info);
+    const struct gguf_tensor *embd = gguf_build_find(&h.b, "token_embd.weight");
+    err = err != ERR_OK ? err : tokenizer_json_add(folder, config, embd != NULL ? embd->dims[1] : 0, &h.b, info);
     if (err == ERR_OK) {
         size_t n;
         const struct io_map *const *maps = safetensors_folder_maps(tensors, &n);

@@ -272,10 +272,11 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
 enum err hf_add_rope(struct hf *h)
 {
     const json_t *all = json_read_get(h->config, "rope_parameters");
-    all = all != NULL ? all : json_read_get(h->config, "rope_scaling");
+    const char *key = all != NULL ? "rope_parameters" : "rope_scaling";
+    all = all != NULL ? all : json_read_get(h->config, key);
     if (all != NULL && !json_is_object(all)) {
-        return err_set(h->info, ERR_BAD_CONFIG, "rope_parameters",
-                       "config.json: rope_parameters: expected an object, found %s", json_read_type_name(all));
+        return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected an object, found %s", key,
+                       json_read_type_name(all));
     }
     const json_t *global = json_read_get(all, "full_attention"), *local = json_read_get(all, "sliding_attention");
     double theta, local_theta;

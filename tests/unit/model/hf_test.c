@@ -1,6 +1,7 @@
 /* SafeTensors folders as models: values of config.json that cannot be (rows S12 and S14 of the catalogue of bad
  * inputs), tensors that do not fit it, and what a good folder becomes. */
 #include "engine/base/mem.h"
+#include "engine/model/hf.h"
 #include "engine/model/model.h"
 
 #include <check.h>
@@ -117,7 +118,7 @@ static void make_folder(const struct change *c)
 
 static void remove_folder(void)
 {
-    static const char *const files[] = {"config.json", "model.safetensors"};
+    static const char *const files[] = {"config.json", "model.safetensors", "modeling_x.py", "pytorch_model.bin"};
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
         char path[160];
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);
@@ -196,6 +197,8 @@ static void check_bad(const struct change *c, size_t i, enum err expected, const
     enum err err = load(&g, &p, &info);
     ck_assert_msg(err == expected, "case %zu: %s (%s), expected %s", i, err_code(err), info.text, err_code(expected));
     ck_assert_msg(strstr(info.text, word) != NULL, "case %zu: '%s' does not name '%s'", i, info.text, word);
+    ck_assert_msg(err == ERR_NO_SAFETENSORS || strstr(info.text, "found") != NULL, "case %zu: %s", i, info.text);
+    ck_assert(info.code == err);
     ck_assert_ptr_null(p);
     gguf_close(&g);
     remove_folder();
@@ -216,6 +219,12 @@ START_TEST(a_value_that_cannot_be_is_named)
         {{.key = "num_attention_heads", .value = "0"}, ERR_BAD_CONFIG},
         {{.key = "max_position_embeddings", .value = "0"}, ERR_BAD_CONFIG},
         {{.key = "max_position_embeddings", .value = "null"}, ERR_BAD_CONFIG},
+        {{.key = "max_position_embeddings", .value = "4294967296"}, ERR_BAD_CONFIG},
+        {{.key = "num_attention_heads", .value = NULL}, ERR_BAD_CONFIG},
+        {{.key = "num_attention_heads", .value = "-2"}, ERR_BAD_CONFIG},
+        {{.key = "num_key_value_heads", .value = "0"}, ERR_BAD_CONFIG},
+        {{.key = "num_hidden_layers", .value = "4294967296"}, ERR_BAD_CONFIG},
+        {{.key = "intermediate_size", .value = "[12]"}, ERR_BAD_CONFIG},
         {{.key = "num_key_value_heads", .value = "true"}, ERR_BAD_CONFIG},
         {{.key = "head_dim", .value = "0"}, ERR_BAD_CONFIG},
         {{.key = "head_dim", .value = "[4]"}, ERR_BAD_CONFIG},
@@ -223,6 +232,7 @@ START_TEST(a_value_that_cannot_be_is_named)
         {{.key = "rope_theta", .value = "0"}, ERR_BAD_CONFIG},
         {{.key = "rope_theta", .value = "\"10000\""}, ERR_BAD_CONFIG},
         {{.key = "rope_parameters", .value = "7"}, ERR_BAD_CONFIG},
+        {{.key = "rope_scaling", .value = "\"linear\""}, ERR_BAD_CONFIG},
         {{.key = "partial_rotary_factor", .value = "1.5"}, ERR_BAD_CONFIG},
         {{.key = "quantization_config", .value = "{\"quant_method\":\"hqq\"}"}, ERR_UNSUPPORTED_TYPE},
         {{.key = "architectures", .value = "[\"ToyForCausalLM\"]"}, ERR_UNSUPPORTED_ARCH},
@@ -260,8 +270,8 @@ START_TEST(scaling_that_cannot_be_is_named)
 }
 END_TEST
 
-/* Values that are fine alone and contradict each other, or the tensors, are found when the plan is built: its message
- * has the key or the tensor that GGUF files have. */
+/* Values that are fine alone and contradict each other or the tensors: told in the words of config.json where they hold
+ * in every family; else found when the plan is built, whose message has the tensor as GGUF files call it. */
 START_TEST(contradictions_are_named)
 {
     static const struct {
@@ -269,9 +279,27 @@ START_TEST(contradictions_are_named)
         enum err err;
         const char *word;
     } cases[] = {
-        {{.key = "num_attention_heads", .value = "3"}, ERR_BAD_HPARAM, "key_length"}, /* 8 % 3 */
-        {{.key = "head_dim", .value = "8"}, ERR_BAD_TENSOR_SHAPE, "blk.0.attn_q.weight"},
-        {{.key = "hidden_size", .value = "16"}, ERR_BAD_TENSOR_SHAPE, "token_embd.weight"},
+        {{.key = "num_attention_heads", .value = "3"},
+         ERR_BAD_CONFIG,
+         "num_attention_heads: expected a divisor of hidden_size 8, as there is no head_dim, found 3"},
+        {{.key = "num_attention_heads", .value = "4"}, ERR_BAD_HPARAM, "key_length: expected 4 to 576, found 2"},
+        {{.key = "num_key_value_heads", .value = "3"},
+         ERR_BAD_CONFIG,
+         "num_key_value_heads: expected a divisor of num_attention_heads 2, found 3"},
+        {{.key = "num_key_value_heads", .value = "4"}, ERR_BAD_CONFIG, "num_attention_heads 2, found 4"},
+        {{.key = "head_dim", .value = "8"},
+         ERR_BAD_CONFIG,
+         "head_dim: expected num_attention_heads 2 times it to be 8"},
+        {{.key = "head_dim", .value = "3"}, ERR_BAD_CONFIG, "found 3"},
+        {{.key = "hidden_size", .value = "16"},
+         ERR_BAD_CONFIG,
+         "hidden_size: expected 8, the width of the token embedding, found 16"},
+        {{.key = "vocab_size", .value = "17"},
+         ERR_BAD_CONFIG,
+         "vocab_size: expected 16, the rows of the token embedding, found 17"},
+        {{.key = "layer_types", .value = "[\"full_attention\"]"},
+         ERR_BAD_CONFIG,
+         "layer_types: expected 2, as num_hidden_layers says, found 1"},
         {{.key = "num_hidden_layers", .value = "3"}, ERR_MISSING_TENSOR, "blk.2.attn_norm.weight"},
         {{.key = "intermediate_size", .value = "8"}, ERR_BAD_TENSOR_SHAPE, "blk.0.ffn"},
         {{.key = "num_key_value_heads", .value = "2"}, ERR_BAD_TENSOR_SHAPE, "blk.0.attn_k.weight"},
@@ -291,10 +319,51 @@ START_TEST(contradictions_are_named)
 }
 END_TEST
 
+/* Every name that could stand in the place of one that is not known. */
+START_TEST(an_unknown_family_lists_the_known_ones)
+{
+    struct change c = {.key = "architectures", .value = "[\"ToyForCausalLM\"]"};
+    size_t n = 0;
+    check_bad(&c, 0, ERR_UNSUPPORTED_ARCH, "config.json: architectures: found 'ToyForCausalLM'");
+    for (int i = 0; model_family_at(i) != NULL; i++) {
+        for (const struct hf_family *const *f = model_family_at(i)->hf; f != NULL && *f != NULL; f++) {
+            for (const char *const *a = (*f)->architectures; *a != NULL; a++, n++) {
+                check_bad(&c, n, ERR_UNSUPPORTED_ARCH, *a);
+            }
+        }
+    }
+    ck_assert_uint_gt(n, 20);
+}
+END_TEST
+
+/* Rows S13: nothing that comes along is run, and a pickle is not even opened. */
+START_TEST(code_and_pickles_are_left_alone)
+{
+    struct change c = {.key = "auto_map", .value = "{\"AutoModelForCausalLM\":\"modeling_x.XForCausalLM\"}"};
+    make_folder(&c);
+    write_file("modeling_x.py", "raise SystemExit\n", 17);
+    struct gguf *g;
+    struct plan *p;
+    struct err_info info = {0};
+    ck_assert_msg(load(&g, &p, &info) == ERR_OK, "%s", info.text);
+    plan_free(&p);
+    gguf_close(&g);
+    write_file("pytorch_model.bin", "\x80\x02.", 3);
+    char path[160];
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(model_open(folder, &g, &info), ERR_NO_SAFETENSORS);
+    ck_assert_msg(strstr(info.text, "found a pickle (pytorch_model.bin)") != NULL, "%s", info.text);
+    remove_folder();
+}
+END_TEST
+
 START_TEST(a_config_that_is_no_json_object_is_refused)
 {
-    static const char *const texts[] = {
-        "", "{", "[]", "7", "{\"hidden_size\":8,\"hidden_size\":8}", "{\"a\":\"\xff\"}"};
+    static char brackets[1000001];
+    const char *const texts[] = {"",      "{", "[]", "7", "{\"hidden_size\":8,\"hidden_size\":8}", "{\"a\":\"\xff\"}",
+                                 brackets};
+    memset(brackets, '[', sizeof brackets - 1);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         make_folder(&(struct change){0});
         write_file("config.json", texts[i], strlen(texts[i]));
@@ -354,6 +423,8 @@ Suite *hf_suite(void)
     tcase_add_test(c, a_value_that_cannot_be_is_named);
     tcase_add_test(c, scaling_that_cannot_be_is_named);
     tcase_add_test(c, contradictions_are_named);
+    tcase_add_test(c, an_unknown_family_lists_the_known_ones);
+    tcase_add_test(c, code_and_pickles_are_left_alone);
     tcase_add_test(c, a_config_that_is_no_json_object_is_refused);
     tcase_add_test(c, out_of_memory_is_an_error_and_no_leak);
     suite_add_tcase(s, c);
