@@ -239,7 +239,7 @@ static enum err filter_wordcount(struct jvm *vm, struct jcall *c, struct jv *out
         in_word = is_word;
     }
     *out = jv_int(words);
-    return jvm_pay_bytes(vm, s.str->len);
+    return jvm_pay_read(vm, s.str->len);
 }
 
 /* A width in spaces or the text itself. */

@@ -1,8 +1,12 @@
 /* The global functions, the loop variable and its methods. To add a function: write it and add a row. */
 #include "engine/chat/jinja_vm.h"
 
+#include "engine/base/utf8.h"
+
 #include <string.h>
 #include <time.h>
+
+enum { MAX_RAISED_BYTES = 256 }; /* of a template's own message: it may quote what users wrote */
 
 /* --- functions -------------------------------------------------------------------------------------------------- */
 
@@ -87,7 +91,9 @@ static enum err fn_raise_exception(struct jvm *vm, struct jcall *c, struct jv *o
     struct jv text;
     (void)out;
     TRY(jv_to_str(vm, c->arg[0], &text));
-    return jvm_fail(vm, "%.*s", (int)MIN_OF(text.str->len, (uint32_t)ERR_TEXT_BYTES), text.str->p);
+    size_t n = MIN_OF(text.str->len, (uint32_t)MAX_RAISED_BYTES);
+    n -= n < text.str->len ? utf8_incomplete_tail(text.str->p, n) : 0;
+    return jvm_fail(vm, "%.*s%s", (int)n, text.str->p, n < text.str->len ? "..." : "");
 }
 
 /* Python's strftime of the render's `now`, in UTC. */

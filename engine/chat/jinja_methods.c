@@ -31,6 +31,7 @@ static enum err recase(struct jvm *vm, const struct jstr *s, bool is_title, stru
 {
     uint32_t span = 0;
     bool in_word = false;
+    TRY(jvm_pay_read(vm, s->len));
     for (size_t i = 0; i < s->len;) {
         uint32_t cp;
         uint32_t mapped[3];
@@ -130,9 +131,10 @@ static enum err str_zfill(struct jvm *vm, struct jcall *c, struct jv *out) /* wi
 static bool is_ascii(uint32_t cp) { return cp < 0x80; }
 
 /* True for a string of at least one character that all satisfy `is`. */
-static enum err all_are(struct jcall *c, bool (*is)(uint32_t), struct jv *out)
+static enum err all_are(struct jvm *vm, struct jcall *c, bool (*is)(uint32_t), struct jv *out)
 {
     const struct jstr *s = c->self.str;
+    TRY(jvm_pay_read(vm, s->len));
     bool all = s->len > 0;
     for (size_t i = 0; i < s->len && all;) {
         uint32_t cp;
@@ -144,9 +146,10 @@ static enum err all_are(struct jcall *c, bool (*is)(uint32_t), struct jv *out)
 }
 
 /* True when some characters have the case and none another. */
-static enum err case_is(struct jcall *c, bool (*is)(uint32_t), bool (*is_not)(uint32_t), struct jv *out)
+static enum err case_is(struct jvm *vm, struct jcall *c, bool (*is)(uint32_t), bool (*is_not)(uint32_t), struct jv *out)
 {
     const struct jstr *s = c->self.str;
+    TRY(jvm_pay_read(vm, s->len));
     bool some = false;
     bool other = false;
     for (size_t i = 0; i < s->len && !other;) {
@@ -160,11 +163,7 @@ static enum err case_is(struct jcall *c, bool (*is)(uint32_t), bool (*is_not)(ui
 }
 
 #define QUESTION(name, is)                                                                                             \
-    static enum err name(struct jvm *vm, struct jcall *c, struct jv *out)                                              \
-    {                                                                                                                  \
-        TRY(jvm_pay_bytes(vm, c->self.str->len));                                                                      \
-        return all_are(c, is, out);                                                                                    \
-    }
+    static enum err name(struct jvm *vm, struct jcall *c, struct jv *out) { return all_are(vm, c, is, out); }
 QUESTION(str_isalpha, ju_alpha)
 QUESTION(str_isalnum, ju_alnum)
 QUESTION(str_isdigit, ju_digit)
@@ -174,16 +173,14 @@ QUESTION(str_isnumeric, ju_numeric)
 
 static enum err str_isascii(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    (void)vm;
     *out = jv_bool(true);
-    return c->self.str->len == 0 ? ERR_OK : all_are(c, is_ascii, out);
+    return c->self.str->len == 0 ? ERR_OK : all_are(vm, c, is_ascii, out);
 }
 
 static enum err str_isprintable(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    (void)vm;
     *out = jv_bool(true);
-    return c->self.str->len == 0 ? ERR_OK : all_are(c, ju_printable, out);
+    return c->self.str->len == 0 ? ERR_OK : all_are(vm, c, ju_printable, out);
 }
 
 /* Upper case only at the beginning of words, lower case only inside of them, and at least one word. */
@@ -203,19 +200,17 @@ static enum err str_istitle(struct jvm *vm, struct jcall *c, struct jv *out)
         some = some || inside;
     }
     *out = jv_bool(ok && some);
-    return jvm_pay_bytes(vm, s->len);
+    return jvm_pay_read(vm, s->len);
 }
 
 static enum err str_isupper(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    (void)vm;
-    return case_is(c, ju_is_upper, ju_is_lower, out);
+    return case_is(vm, c, ju_is_upper, ju_is_lower, out);
 }
 
 static enum err str_islower(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    (void)vm;
-    return case_is(c, ju_is_lower, ju_is_upper, out);
+    return case_is(vm, c, ju_is_lower, ju_is_upper, out);
 }
 
 /* --- strings: finding
@@ -261,7 +256,7 @@ static enum err find(struct jvm *vm, struct jcall *c, bool is_last, int64_t *out
     TRY(window(vm, c, 1, &s, &start, &exists));
     const char *p = NULL;
     if (exists && is_last) {
-        TRY(jvm_pay_bytes(vm, (size_t)s->len * (size_t)(what->len / 64 + 1)));
+        TRY(jvm_pay_read(vm, (size_t)s->len * (size_t)(what->len / 64 + 1)));
         p = last_match(s, what);
     } else if (exists) {
         p = what->len == 0 ? s->p : memmem(s->p, s->len, what->p, what->len);
@@ -306,6 +301,7 @@ static enum err str_count(struct jvm *vm, struct jcall *c, struct jv *out)
     if (what->len == 0) {
         n = exists ? (int64_t)s->chars + 1 : 0;
     }
+    TRY(jvm_pay_read(vm, s->len)); /* as matches may be short */
     for (size_t at = 0; what->len > 0 && at < s->len;) {
         const char *p = memmem(s->p + at, s->len - at, what->p, what->len);
         if (p == NULL) {
@@ -336,6 +332,7 @@ static enum err affix(struct jvm *vm, struct jcall *c, bool at_end, struct jv *o
     for (uint32_t i = 0; i < n; i++) {
         const struct jstr *what;
         TRY(jcall_str(vm, one.kind == JV_TUPLE ? one.list->at[i] : one, at_end ? "endswith" : "startswith", &what));
+        TRY(jvm_pay(vm, 1 + what->len / JVM_BYTES_PER_STEP));
         out->b = out->b || (exists && has_affix(s, what, at_end));
     }
     return ERR_OK;
@@ -351,6 +348,7 @@ static enum err str_removeprefix(struct jvm *vm, struct jcall *c, struct jv *out
 {
     const struct jstr *what;
     TRY(jcall_str(vm, c->arg[0], "removeprefix", &what));
+    TRY(jvm_pay_bytes(vm, what->len));
     return jv_substr(vm, c->self.str, has_affix(c->self.str, what, false) ? what->len : 0, c->self.str->len, out);
 }
 
@@ -358,6 +356,7 @@ static enum err str_removesuffix(struct jvm *vm, struct jcall *c, struct jv *out
 {
     const struct jstr *what;
     TRY(jcall_str(vm, c->arg[0], "removesuffix", &what));
+    TRY(jvm_pay_bytes(vm, what->len));
     const struct jstr *s = c->self.str;
     return jv_substr(vm, s, 0, s->len - (has_affix(s, what, true) ? what->len : 0), out);
 }
@@ -478,7 +477,7 @@ static enum err rsplit_at(struct jvm *vm, const struct jstr *s, const struct jst
     struct jstr rest = *s;
     while (max < 0 || l->n < (uint64_t)max) {
         const char *p = last_match(&rest, sep);
-        TRY(jvm_pay_bytes(vm, p == NULL ? rest.len : (size_t)(rest.p + rest.len - p)));
+        TRY(jvm_pay_read(vm, (p == NULL ? rest.len : (size_t)(rest.p + rest.len - p)) * (sep->len / 64 + 1)));
         if (p == NULL) {
             break;
         }
@@ -502,7 +501,7 @@ static enum err split(struct jvm *vm, struct jcall *c, bool from_right, struct j
     if (c->arg[1].kind != JV_ABSENT) {
         TRY(jcall_int(vm, c->arg[1], "split", &max));
     }
-    TRY(jvm_pay_bytes(vm, s->len));
+    TRY(jvm_pay_read(vm, s->len));
     TRY(jv_list_new(vm, JV_LIST, 0, out));
     if (!from_right) {
         return sep == NULL ? split_words(vm, s, max, out->list) : split_at(vm, s, sep, max, out->list);
@@ -527,7 +526,7 @@ static enum err partition(struct jvm *vm, struct jcall *c, bool from_right, stru
     if (sep->len == 0) {
         return jvm_fail(vm, "empty separator");
     }
-    TRY(jvm_pay_bytes(vm, s->len));
+    TRY(from_right ? jvm_pay_read(vm, (size_t)s->len * (sep->len / 64 + 1)) : jvm_pay_bytes(vm, s->len));
     TRY(jv_list_new(vm, JV_TUPLE, 3, out));
     const char *p = from_right ? last_match(s, sep) : memmem(s->p, s->len, sep->p, sep->len);
     size_t at = p != NULL ? (size_t)(p - s->p) : from_right ? 0 : s->len;

@@ -80,7 +80,7 @@ enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *cha
         }
         to = last;
     }
-    TRY(jvm_pay_bytes(vm, s->len + (s->len - (to - from)) * (chars == NULL ? 0 : chars->len)));
+    TRY(jvm_pay_read(vm, (s->len - (to - from)) * (1 + (size_t)(chars == NULL ? 0 : chars->len))));
     return jv_substr(vm, s, from, to, out);
 }
 
@@ -127,7 +127,7 @@ static bool is_line_end(uint32_t cp)
 enum err jstr_lines(struct jvm *vm, const struct jstr *s, bool keep_ends, struct jv *out)
 {
     TRY(jv_list_new(vm, JV_LIST, 0, out));
-    TRY(jvm_pay_bytes(vm, s->len));
+    TRY(jvm_pay_read(vm, s->len));
     size_t begin = 0;
     for (size_t i = 0; i < s->len;) {
         uint32_t cp;

@@ -164,6 +164,7 @@ static enum err has_case(struct jvm *vm, struct jv v, bool lower, struct jv *out
 {
     TRY(jv_to_str(vm, v, &v));
     bool any = false;
+    TRY(jvm_pay_read(vm, v.str->len));
     for (size_t i = 0; i < v.str->len;) {
         uint32_t cp;
         i += utf8_decode(v.str->p + i, v.str->len - i, &cp, NULL);
@@ -172,7 +173,6 @@ static enum err has_case(struct jvm *vm, struct jv v, bool lower, struct jv *out
         }
         any = any || (lower ? ju_is_lower(cp) : ju_is_upper(cp));
     }
-    TRY(jvm_pay_bytes(vm, v.str->len));
     return yes(out, any);
 }
 

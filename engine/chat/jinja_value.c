@@ -261,7 +261,7 @@ static enum err hash(struct jvm *vm, struct jv key, uint64_t *out)
     switch (key.kind) {
     case JV_STR:
         *out = hash_bytes(vm->hash_seed, key.str->p, key.str->len);
-        return ERR_OK;
+        return jvm_pay_bytes(vm, key.str->len);
     case JV_BOOL:
     case JV_INT:
         *out = mix(vm->hash_seed + (uint64_t)jv_as_int(key));

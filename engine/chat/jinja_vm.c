@@ -65,6 +65,7 @@ enum err jvm_pay(struct jvm *vm, uint64_t n)
 }
 
 enum err jvm_pay_bytes(struct jvm *vm, size_t n) { return jvm_pay(vm, n / JVM_BYTES_PER_STEP); }
+enum err jvm_pay_read(struct jvm *vm, size_t n) { return jvm_pay(vm, n / JVM_READ_PER_STEP); }
 
 /* --- stack and scopes
  * -------------------------------------------------------------------------------------------------- */

@@ -11,7 +11,8 @@
 enum {
     JVM_STACK_VALUES = 8192,  /* every pending operand of every open macro call */
     JVM_MAX_RANGE = 100000,   /* the sandbox of jinja2 has the same */
-    JVM_BYTES_PER_STEP = 512, /* bytes that a string operation may touch for one step */
+    JVM_BYTES_PER_STEP = 512, /* bytes that a string operation may copy, compare or search for one step */
+    JVM_READ_PER_STEP = 32,   /* bytes that it may read character by character: so that a step is at most 0.3 us */
 };
 
 struct jvar {
@@ -88,6 +89,8 @@ MUST_CHECK enum err jvm_fail_undefined(struct jvm *vm, struct jv v);
 MUST_CHECK enum err jvm_pay(struct jvm *vm, uint64_t n);
 /* The same for an operation that touches n bytes. */
 MUST_CHECK enum err jvm_pay_bytes(struct jvm *vm, size_t n);
+/* The same for an operation that looks at each character of n bytes. */
+MUST_CHECK enum err jvm_pay_read(struct jvm *vm, size_t n);
 
 /* Converts JSON (explicit stack). user: strings and keys are user text. */
 MUST_CHECK enum err jvm_from_json(struct jvm *vm, const json_t *j, bool user, struct jv *out);

@@ -159,7 +159,8 @@ static enum err add_feed_forward(struct blocks *b, int layer)
     TRY(add_pre_norm(b, b->style.ffn_norm, layer, &glu.src));
     const char *up = "blk.%d.ffn_up.weight", *up_bias = "blk.%d.ffn_up.bias";
     const char *gate = "blk.%d.ffn_gate.weight", *gate_bias = "blk.%d.ffn_gate.bias";
-    bool is_fused = blocks_rows_of(b, gate, layer) == 0 && blocks_rows_of(b, up, layer) == 2 * (uint64_t)f;
+    uint64_t up_rows = blocks_rows_of(b, up, layer);
+    bool is_fused = blocks_rows_of(b, gate, layer) == 0 && up_rows != 0 && up_rows != f;
     struct blocks_part first = {0, is_fused ? 2 * f : f}, second = {is_fused ? f : 0, is_fused ? 2 * f : f};
     TRY(blocks_bind_part(b, is_fused ? up : gate, layer, first, f, h->n_embd, false, &glu.w[0]));
     TRY(blocks_bind_part(b, is_fused ? up_bias : gate_bias, layer, first, 1, f, true, &glu.bias[0]));

@@ -20,8 +20,9 @@ struct reader {
 
 static enum err refuse(const struct reader *r, const char *what)
 {
-    return err_set(r->info, ERR_UNSUPPORTED_PRETOKENIZER, NULL, "%s at byte %zu of the pattern '%.*s'", what, r->at,
-                   (int)MIN_OF(r->n, (size_t)200), r->s);
+    return err_set(r->info, ERR_UNSUPPORTED_PRETOKENIZER, NULL,
+                   "a split: expected a pattern that can be run here, found '%.*s' (byte %zu: %s)",
+                   (int)MIN_OF(r->n, (size_t)200), r->s, r->at, what);
 }
 
 static bool starts(const struct reader *r, const char *what)

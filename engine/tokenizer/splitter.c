@@ -110,8 +110,9 @@ static enum err compile(struct splitter *p, const char *pattern, const char *key
         } else if (stage->code == NULL) {
             char why[128] = "";
             pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
-            err = err_set(info, ERR_UNSUPPORTED_PRETOKENIZER, key, "%s: %s in the pattern '%.*s'", key, why,
-                          (int)MIN_OF(strlen(pattern), (size_t)200), pattern);
+            err = err_set(info, ERR_UNSUPPORTED_PRETOKENIZER, key,
+                          "%s: expected a pattern that can be compiled, found '%.*s' (%s)", key,
+                          (int)MIN_OF(strlen(pattern), (size_t)200), pattern, why);
         } else {
             /* Not where the system forbids it (MemoryDenyWriteExecute=); then PCRE2 interprets, to the same effect. */
             pcre2_jit_compile(stage->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);

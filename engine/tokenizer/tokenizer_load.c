@@ -155,8 +155,9 @@ static enum err read_scores(struct loader *l)
     for (int32_t id = 0; id < t->n_vocab; id++) {
         t->scores[id] = (float)gguf_elem_f64(kv, (uint64_t)id);
         if (!(t->scores[id] > -1e30f && t->scores[id] < 1e30f)) {
-            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset, "tokenizer.ggml.scores[%d]: expected a finite number",
-                              id);
+            return err_set_at(l->info, ERR_BAD_VOCAB, kv->offset,
+                              "tokenizer.ggml.scores[%d]: expected a number of less than 1e30, found %g", id,
+                              (double)t->scores[id]);
         }
     }
     return ERR_OK;

@@ -1,5 +1,6 @@
 /* The chat template interpreter where the oracle (tests/golden/chat_oracle.py) cannot look: limits at their edge, marks
  * of user text, messages with positions, memory that fails, threads. */
+#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/chat/chat_template.h"
 
@@ -93,6 +94,8 @@ static void expect_fits(char *source, const char *context, bool fits, const char
 
 START_TEST(source_bytes)
 {
+    expect_fits(repeated("", "0123456789", 1 << 20, ""), "{}", false, "has 10485760 bytes; the limit is 262144");
+    expect_fits(repeated("", "{% if 1 %}", 100000, ""), "{}", false, "has 1000000 bytes");
     expect_fits(repeated("", "x", CHAT_MAX_SOURCE_BYTES, ""), "{}", true, "");
     expect_fits(repeated("", "x", CHAT_MAX_SOURCE_BYTES + 1, ""), "{}", false, "the limit is");
 }
@@ -150,6 +153,11 @@ START_TEST(depth_of_macro_calls)
     expect(source, context, "");
     snprintf(context, sizeof context, "{\"depth\": %d}", CHAT_MAX_DEPTH + 1);
     expect_failure(source, context, "nested more than");
+    expect_failure("{% macro x() %}{{ x() }}{% endmacro %}{{ x() }}", "{}", "nested more than");
+    expect_failure("{% macro x() %}{{ y() }}{% endmacro %}{% macro y() %}{{ x() }}{% endmacro %}{{ x() }}", "{}",
+                   "nested more than");
+    expect_failure("{% macro x(f) %}{{ f(f) }}{% endmacro %}{{ x(x) }}", "{}", "nested more than");
+    expect_failure("{% macro x() %}{% call x() %}{{ caller() }}{% endcall %}{% endmacro %}{{ x() }}", "{}", "");
 }
 END_TEST
 
@@ -162,6 +170,7 @@ static void *refuse_deep(void *unused)
     for (size_t i = 0; i < sizeof open / sizeof *open; i++) {
         expect_fits(repeated("{{ ", open[i], 20000, ""), "{}", false, ":");
     }
+    expect_fits(repeated("{{ ", "(", 100000, ""), "{}", false, "levels deep");
     expect_fits(repeated("", "{% if 1 %}", 20000, ""), "{}", false, "levels deep");
     expect_fits(repeated("", "{% for a in b %}", 15000, ""), "{}", false, "levels deep");
     expect_fits(repeated("{% for ", "(", 20000, " in x %}"), "{}", false, ":");
@@ -224,6 +233,48 @@ START_TEST(steps)
                    "endmacro %}{{ m() }}",
                    "{}", "more than 1000000 steps");
     expect_failure("{{ range(100001) }}", "{}", "range too big");
+    expect_failure("{{ range(10**9)|length }}", "{}", "range too big");
+}
+END_TEST
+
+/* What a step may cost is bounded: loops to the end of the budget take well under a second, whatever they do. */
+START_TEST(a_budget_is_soon_spent)
+{
+    static const char *const endless[] = {
+        "{% for i in range(25000) %}{% for j in range(25000) %}{{ i }}{% endfor %}{% endfor %}",
+        "{% set n = namespace(i=0) %}{% for a in range(99999) %}{% for b in range(99999) %}{% if n.i < 0 %}{% break %}"
+        "{% endif %}{% set n.i = n.i + 1 %}{% endfor %}{% endfor %}",
+        "{% for i in range(99999) %}{% set x = range(99999)|list %}{% endfor %}",
+        "{% for i in range(99999) %}{% set x = range(99999)|map('string')|join|length %}{% endfor %}",
+    };
+    static const char *const slow[] = {
+        "s in d",
+        "{s: 1}|length",
+        "s.isascii()",
+        "s.isprintable()",
+        "s is lower",
+        "s.splitlines()|length",
+        "s.swapcase()",
+        "s.strip('abcd')",
+        "s.rpartition('zz')|length",
+        "s.count('ba')",
+        "s.startswith((s, s, s, s, s, s, s, s))",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(endless) + ARRAY_LEN(slow); i++) {
+        char source[512];
+        if (i < ARRAY_LEN(endless)) {
+            snprintf(source, sizeof source, "%s", endless[i]);
+        } else { /* a text of 256 KiB */
+            snprintf(source, sizeof source,
+                     "{%% set n = namespace(s='ab') %%}{%% for i in range(17) %%}{%% set n.s = n.s ~ n.s %%}{%% endfor "
+                     "%%}{%% set s = n.s %%}{%% for i in range(99999) %%}{%% set x = %s %%}{%% endfor %%}",
+                     slow[i - ARRAY_LEN(endless)]);
+        }
+        uint64_t start = clock_now_ns();
+        expect_failure(source, "{\"d\": {\"a\": 1}}", "the template ");
+        double seconds = (double)(clock_now_ns() - start) * 1e-9;
+        ck_assert_msg(seconds < 5, "%s: %.1f s", source, seconds); /* the machine may be busy, or ASan look on */
+    }
 }
 END_TEST
 
@@ -259,7 +310,18 @@ START_TEST(bytes_of_output)
     expect_failure(
         "{% set ns = namespace(s='0123456789abcdef') %}{% for i in range(30) %}{% set ns.s = ns.s|replace('0', ns.s) "
         "%}{% endfor %}",
-        "{}", "");
+        "{}", "longer than");
+    expect_failure("{{ 'a' * 10**9 }}", "{}", "longer than");
+    expect_failure("{{ '%1000000000d' % 1 }}", "{}", "larger than");
+    expect_failure("{{ '%.1000000000f' % 1.5 }}", "{}", "larger than");
+    expect_failure("{{ '{:1000000000}'.format(1) }}", "{}", "");
+    expect_failure("{{ 'x'.ljust(10**9) }}", "{}", "longer than");
+    expect_failure("{{ 'x'.rjust(10**9) }}", "{}", "longer than");
+    expect_failure("{{ 'x'.zfill(10**9) }}", "{}", "longer than");
+    expect_failure("{{ [1]|tojson(indent=10**9) }}", "{}", "");
+    expect_failure("{{ 'a\\nb'|indent(10**9) }}", "{}", "longer than");
+    expect_failure("{{ (['x'] * 100000)|join('y' * 1000) }}", "{}", "longer than");
+    expect_failure("{{ 10 ** 10 ** 10 }}", "{}", "");
 }
 END_TEST
 
@@ -477,6 +539,100 @@ START_TEST(messages_name_the_place)
 }
 END_TEST
 
+/* Rows C06: there is nothing behind a value but its methods, and no way to a file. */
+START_TEST(no_way_out_of_the_template)
+{
+    static const struct {
+        const char *source, *want;
+    } rows[] = {
+        {"{{ ''.__class__.__mro__ }}", "'str object' has no attribute '__class__'"},
+        {"{{ ''['__class__'].x }}", "has no attribute '__class__'"},
+        {"{{ d.__init__.__globals__ }}", "'dict object' has no attribute '__init__'"},
+        {"{{ cycler.__init__.__globals__.os }}", "no attribute '__init__'"},
+        {"{{ namespace.__class__() }}", "no attribute '__class__'"},
+        {"{{ raise_exception.__globals__.x }}", "no attribute '__globals__'"},
+        {"{{ range.__self__.x }}", "no attribute '__self__'"},
+        {"{% macro m() %}{% endmacro %}{{ m.__code__.x }}", "no attribute '__code__'"},
+        {"{% for i in [1] %}{{ loop.__class__.x }}{% endfor %}", "no attribute '__class__'"},
+        {"{{ self.__init__ }}", "'self' is undefined"},
+        {"{{ ''|attr('__class__') }}", "expected the name of a known filter, found 'attr'"},
+        {"{{ [d]|map(attribute='__class__.__mro__')|list }}", "__class__"},
+        {"{{ '{0.__class__.__mro__}'.format('') }}", ""},
+        {"{% import 'os' as os %}", "expected a known tag, found 'import'"},
+        {"{% from 'os' import system %}", "expected a known tag, found 'from'"},
+        {"{% include '/etc/passwd' %}", "expected a known tag, found 'include'"},
+        {"{% extends '/etc/passwd' %}", "expected a known tag, found 'extends'"},
+        {"{% block x %}{% endblock %}", "expected a known tag, found 'block'"},
+        {"{{ open('/etc/passwd').read() }}", "'open' is undefined"},
+        {"{{ lipsum() }}", "'lipsum' is undefined"},
+        {"{{ url_for.x }}", "'url_for' is undefined"},
+        {"{{ config.x }}", "'config' is undefined"},
+        {"{{ __import__('os') }}", "'__import__' is undefined"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        expect_failure(rows[i].source, "{\"d\": {}}", rows[i].want);
+    }
+    expect("{{ '{0[__class__]}{x.__class__}'.format(d, x='') }}{{ ''.__class__ }}", "{\"d\": {}}", ""); /* undefined */
+}
+END_TEST
+
+/* Rows C07. */
+START_TEST(values_that_cannot_be)
+{
+    static const struct {
+        const char *source, *want;
+    } rows[] = {
+        {"{{ x.y.z }}", "'x' is undefined"},
+        {"{{ 1 // 0 }}", "by zero"},
+        {"{{ 1 % 0 }}", "by zero"},
+        {"{{ 1.0 / 0 }}", "by zero"},
+        {"{{ 0 ** -1 }}", "not a finite number"},
+        {"{{ 9223372036854775807 + 1 }}", "64 bits"},
+        {"{{ -9223372036854775807 - 2 }}", "64 bits"},
+        {"{{ 9223372036854775807 * 2 }}", "64 bits"},
+        {"{{ 2 ** 63 }}", "64 bits"},
+        {"{{ -(-9223372036854775807 - 1) }}", "64 bits"},
+        {"{{ (-9223372036854775807 - 1) // -1 }}", "64 bits"},
+        {"{{ (-9223372036854775807 - 1)|abs }}", "64 bits"},
+        {"{{ [1][-9223372036854775807 - 1].x }}", ""},
+        {"{{ 'abc'[-9223372036854775807 - 1].x }}", ""},
+        {"{{ 'abc'[::0] }}", "slice step cannot be zero"},
+        {"{{ [1][::0] }}", "slice step cannot be zero"},
+        {"{{ range(1, 2, 0) }}", "must not be zero"},
+        {"{{ strftime_now(7) }}", "strftime_now"},
+        {"{{ '%d' % 'x' }}", "%d"},
+        {"{{ '%s %s' % 'x' }}", "not enough arguments"},
+        {"{{ '%q' % 1 }}", ""},
+        {"{{ '{' .format(1) }}", ""},
+        {"{{ '{5}'.format(1) }}", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        expect_failure(rows[i].source, "{}", rows[i].want);
+    }
+    expect("{{ (-9223372036854775807 - 1) % -1 }}", "{}", "0");
+    expect("{{ 'abc'[-9223372036854775807 - 1:9223372036854775807] }}", "{}", "abc");
+    expect("{{ 'abc'[::-9223372036854775807 - 1] }}", "{}", "c");
+}
+END_TEST
+
+/* Rows C08: what a template raises is told, but not at any length, and on one line. */
+START_TEST(raised_texts_are_cut_and_escaped)
+{
+    struct result r = render("{{ raise_exception('a\\n\\x1b[2J\\x9b' + 'x' * 1000) }}", "{}");
+    ck_assert_int_eq(r.err, ERR_TEMPLATE);
+    const char *text = strstr(r.info.text, "a??[2J\xC2\xBFxxx");
+    ck_assert_msg(text != NULL, "%s", r.info.text);
+    ck_assert_uint_eq(strlen(text), 256 + 3);
+    ck_assert_str_eq(text + 256 - 1, "x...");
+    r = render("{{ raise_exception('\xC3\xA9' * 1000) }}", "{}"); /* cut between characters */
+    ck_assert_str_eq(r.info.text + strlen(r.info.text) - 5, "\xC3\xA9...");
+    r = render("{{ raise_exception('x' + '\xC3\xA9' * 1000) }}", "{}");
+    ck_assert_str_eq(r.info.text + strlen(r.info.text) - 5, "\xC3\xA9...");
+    r = render("{{ raise_exception(7) }}", "{}");
+    ck_assert_ptr_nonnull(strstr(r.info.text, "7"));
+}
+END_TEST
+
 START_TEST(every_prefix_of_a_template_is_safe)
 {
     static const char source[] = "{#- c -#}{%- macro m(a, b=[1, {'k': (2,)}]) -%}{% for x, (y, z) in a|items if x is "
@@ -625,6 +781,7 @@ Suite *chat_template_suite(void)
     tcase_add_test(t, deep_nesting_uses_no_stack);
     tcase_add_test(t, long_chains_are_no_nesting);
     tcase_add_test(t, steps);
+    tcase_add_test(t, a_budget_is_soon_spent);
     tcase_add_test(t, bytes_of_output);
     tcase_add_test(t, bytes_of_memory);
     tcase_add_test(t, nesting_of_data);
@@ -632,6 +789,9 @@ Suite *chat_template_suite(void)
     tcase_add_test(t, roles_are_not_user_text);
     tcase_add_test(t, marks_of_alternating_text_are_limited);
     tcase_add_test(t, messages_name_the_place);
+    tcase_add_test(t, no_way_out_of_the_template);
+    tcase_add_test(t, values_that_cannot_be);
+    tcase_add_test(t, raised_texts_are_cut_and_escaped);
     tcase_add_test(t, every_prefix_of_a_template_is_safe);
     tcase_add_test(t, bytes_that_are_not_text);
     tcase_add_test(t, memory_fails_anywhere);

@@ -584,6 +584,8 @@ START_TEST(bad_files_give_their_codes)
         ck_assert_msg(err == b->err && info.code == err, "%s: expected %s, found %s: %s", b->name, err_code(b->err),
                       err_code(err), info.text);
         ck_assert_msg(strstr(info.text, b->says) != NULL, "%s: '%s' is not in: %s", b->name, b->says, info.text);
+        ck_assert_msg(strstr(info.text, "expected") != NULL || strstr(info.text, "is not valid JSON") != NULL, "%s: %s",
+                      b->name, info.text);
         unload(&l);
         ck_assert_msg(mem_live() == live, "%s: memory is lost", b->name);
     }

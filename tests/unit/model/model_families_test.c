@@ -280,6 +280,7 @@ static void check_bad(const struct file *f, size_t i, enum err expected, const c
     ck_assert_ptr_null(p);
     ck_assert_int_eq(info.code, expected);
     ck_assert_msg(strstr(info.text, word) != NULL, "case %zu: '%s' does not name '%s'", i, info.text, word);
+    ck_assert_msg(strstr(info.text, "expected") != NULL && strstr(info.text, "found") != NULL, "%s", info.text);
     ck_assert_msg(strchr(info.text, '\n') == NULL && strlen(info.text) < 300, "case %zu: one line", i);
 }
 
@@ -340,14 +341,24 @@ START_TEST(a_hyper_parameter_that_asks_for_another_names_that_one)
 {
     static const struct {
         struct change change;
+        enum err err;
         const char *names;
     } cases[] = {
-        {{.key = "attention.head_count", .type = GGUF_U32, .value = 6}, "attention.key_length"}, /* 32 % 6 != 0 */
-        {{.key = "expert_count", .type = GGUF_U32, .value = 8}, "expert_used_count"},
+        {{.key = "attention.head_count", .type = GGUF_U32, .value = 6},
+         ERR_BAD_HPARAM,
+         "llama.attention.head_count: expected a divisor of embedding_length 32"},
+        {{.key = "expert_count", .type = GGUF_U32, .value = 8}, ERR_BAD_HPARAM, "expert_used_count"},
+        {{.key = "block_count", .type = GGUF_U32, .value = 3}, ERR_MISSING_TENSOR, "blk.2.attn_norm.weight"},
+        {{.key = "block_count", .type = GGUF_U32, .value = 513}, ERR_MISSING_TENSOR, "blk.2.attn_norm.weight"},
+        {{.key = "embedding_length", .type = GGUF_U32, .value = 64}, ERR_BAD_TENSOR_SHAPE, "token_embd.weight"},
+        {{.key = "feed_forward_length", .type = GGUF_U32, .value = 47}, ERR_BAD_TENSOR_SHAPE, "blk.0.ffn_gate.weight"},
+        {{.key = "attention.head_count", .type = GGUF_U32, .value = 8}, ERR_BAD_TENSOR_SHAPE, "blk.0.attn_k.weight"},
+        {{.key = "attention.head_count_kv", .type = GGUF_U32, .value = 4}, ERR_BAD_TENSOR_SHAPE, "blk.0.attn_k.weight"},
+        {{.key = "attention.key_length", .type = GGUF_U32, .value = 12}, ERR_BAD_TENSOR_SHAPE, "blk.0.attn_q.weight"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct file f = make_file("llama", false, true, &cases[i].change);
-        check_bad(&f, i, ERR_BAD_HPARAM, cases[i].names);
+        check_bad(&f, i, cases[i].err, cases[i].names);
         free_file(&f);
     }
 }

@@ -6,6 +6,8 @@
 
 #include <check.h>
 #include <math.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,6 +170,16 @@ static void long_kinds(struct vocab *v)
     v->n_kinds++;
 }
 
+static void short_kinds(struct vocab *v) { v->kinds.len -= 4, v->n_kinds--; }
+
+static void long_scores(struct vocab *v)
+{
+    buf_append(&v->scores, "\0\0\0\0", 4);
+    v->n_scores++;
+}
+
+static void byte_missing(struct vocab *v) { v->kinds.data[4 * (3 + 255)] = TOKEN_NORMAL; } /* <0xFF> is text */
+
 static void few_byte_tokens(struct vocab *v)
 {
     buf_fini(&v->tokens);
@@ -205,10 +217,12 @@ static const struct row {
     {"T02 token of 64 KiB", false, longest_token, ERR_OK, ""},
     {"T03 no scores", true, no_scores, ERR_BAD_HPARAM, "tokenizer.ggml.scores"},
     {"T03 short scores", true, short_scores, ERR_BAD_TYPE, "tokenizer.ggml.scores"},
+    {"T03 long scores", true, long_scores, ERR_BAD_TYPE, "expected 259"},
     {"T03 scores of u8", true, scores_of_bytes, ERR_BAD_TYPE, "u8"},
     {"T03 scores of f64", true, scores_of_f64, ERR_BAD_TYPE, "f64"},
     {"T03 a score that is no number", true, nan_score, ERR_BAD_VOCAB, "scores[259]"},
     {"T03 long token_type", false, long_kinds, ERR_BAD_TYPE, "tokenizer.ggml.token_type"},
+    {"T03 short token_type", true, short_kinds, ERR_BAD_TYPE, "tokenizer.ggml.token_type"},
     {"T03 token_type of i8", false, kinds_of_bytes, ERR_BAD_TYPE, "i8"},
     {"T03 token_type of f32", true, kinds_of_f32, ERR_BAD_TYPE, "f32"},
     {"T03 token_type 9", false, kind_of_nine, ERR_BAD_VOCAB, "found 9"},
@@ -224,6 +238,7 @@ static const struct row {
     {"T05 <0x100>", true, byte_long, ERR_BAD_BYTE_TOKEN, "<0x100>"},
     {"T05 <0x 1> in BPE", false, byte_space, ERR_BAD_BYTE_TOKEN, "<0x 1>"},
     {"T05 a byte twice", true, byte_twice, ERR_BAD_BYTE_TOKEN, "<0x41>"},
+    {"T05 255 byte tokens", true, byte_missing, ERR_BAD_BYTE_TOKEN, "found 255"},
     {"T05 one byte token", true, few_byte_tokens, ERR_BAD_BYTE_TOKEN, "found 1"},
     {"T06 no merges", false, no_merges, ERR_BAD_HPARAM, "tokenizer.ggml.merges"},
     {"T06 merges of u64", false, merges_of_ints, ERR_BAD_TYPE, "u64"},
@@ -240,7 +255,7 @@ static const struct row {
     {"T07 no pre-tokenizer", false, old_pre, ERR_UNSUPPORTED_PRETOKENIZER, "smollm"},
     {"T07 unknown pre-tokenizer", false, other_pre, ERR_UNSUPPORTED_PRETOKENIZER, "'deepseek-v9'"},
     {"T07 unknown pre-tokenizer: all are listed", false, other_pre, ERR_UNSUPPORTED_PRETOKENIZER, "mmbert"},
-    {"T07 a pattern that ends too early", false, bad_pattern, ERR_UNSUPPORTED_PRETOKENIZER, "in the pattern '(a'"},
+    {"T07 a pattern that ends too early", false, bad_pattern, ERR_UNSUPPORTED_PRETOKENIZER, "found '(a'"},
     {"T07 a pattern with what we do not rewrite", false, odd_pattern, ERR_UNSUPPORTED_PRETOKENIZER, "(?<name>a)"},
     {"T07 an empty pattern", false, empty_pattern, ERR_UNSUPPORTED_PRETOKENIZER, "infcgi.tokenizer.pattern"},
     {"T07 seven patterns", false, seven_patterns, ERR_UNSUPPORTED_PRETOKENIZER, "at most 6"},
@@ -283,11 +298,41 @@ START_TEST(every_row_gives_its_code)
     ck_assert_msg(err == row->expected, "%s: expected %s, found %s: %s", row->name, err_code(row->expected),
                   err_code(err), info.text);
     ck_assert_int_eq(v.t != NULL, err == ERR_OK);
-    ck_assert_msg(err == ERR_OK || info.code == err, "%s: no message", row->name);
+    ck_assert_msg(err == ERR_OK || (info.code == err && strstr(info.text, "expected") != NULL), "%s: %s", row->name,
+                  info.text);
+    ck_assert_msg(err == ERR_OK || strstr(info.text, "found") != NULL, "%s: %s", row->name, info.text);
     ck_assert_msg(strstr(info.text, row->says) != NULL, "%s: the message lacks '%s': %s", row->name, row->says,
                   info.text);
     vocab_fini(&v);
     ck_assert_uint_eq(mem_live_of(MEM_MODEL), live);
+}
+END_TEST
+
+/* Row T04: every role with every id that is none of the vocabulary. */
+START_TEST(every_role_refuses_ids_of_no_token)
+{
+    static const struct {
+        const char *key;
+        size_t at;
+    } roles[] = {{"tokenizer.ggml.bos_token_id", offsetof(struct vocab, bos)},
+                 {"tokenizer.ggml.eos_token_id", offsetof(struct vocab, eos)},
+                 {"tokenizer.ggml.unknown_token_id", offsetof(struct vocab, unk)},
+                 {"tokenizer.ggml.padding_token_id", offsetof(struct vocab, pad)}};
+    static const int64_t ids[] = {259, 260, -1, INT32_MAX, INT32_MIN, UINT32_MAX};
+    for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
+        for (size_t k = 0; k < ARRAY_LEN(ids); k++) {
+            struct vocab v;
+            struct err_info info = {0};
+            char says[160];
+            vocab_spm(&v);
+            memcpy((char *)&v + roles[i].at, &ids[k], sizeof ids[k]);
+            enum err err = vocab_load(&v, &info);
+            snprintf(says, sizeof says, "%s: expected an id of 0 to 258, found %lld", roles[i].key, (long long)ids[k]);
+            ck_assert_msg(err == ERR_BAD_SPECIAL_TOKEN && strcmp(info.text, says) == 0, "%s: %s: %s", says,
+                          err_code(err), info.text);
+            vocab_fini(&v);
+        }
+    }
 }
 END_TEST
 
@@ -389,6 +434,7 @@ Suite *tokenizer_load_suite(void)
     TCase *c = tcase_create("tokenizer_load");
     tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, every_row_gives_its_code, 0, (int)ARRAY_LEN(rows));
+    tcase_add_test(c, every_role_refuses_ids_of_no_token);
     tcase_add_test(c, the_first_of_duplicate_tokens_is_found);
     tcase_add_test(c, too_many_merges_are_refused_before_they_are_read);
     tcase_add_test(c, ends_of_generation_are_known_by_id_and_by_text);
