@@ -12,11 +12,47 @@ enum { MAX_MESSAGES = 4096 };
 
 /* --- messages --------------------------------------------------------------------------------------------------- */
 
-static enum err bad_message(size_t i, const char *field, enum err code, const char *expected, struct err_info *info)
+/* What was found, for messages: the text of a string, else the type. */
+static const char *write_found(const json_t *v, char room[80])
 {
-    char where[ERR_WHERE_BYTES];
+    const char *text = json_string_value(v);
+    snprintf(room, 80, text != NULL ? "'%.64s'" : "%s",
+             text != NULL ? text
+             : v == NULL  ? "none"
+                          : json_read_type_name(v));
+    return room;
+}
+
+/* field: of message i, "" for the message itself. */
+static enum err bad_message(size_t i, const char *field, enum err code, const char *expected, const json_t *found,
+                            struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES], room[80];
     snprintf(where, sizeof where, "messages[%zu]%s%s", i, field[0] != '\0' ? "." : "", field);
-    return err_set(info, code, where, "%s: expected %s", where, expected);
+    return err_set(info, code, where, "%s: expected %s, found %s", where, expected, write_found(found, room));
+}
+
+/* The string of part k; NULL with the error set. */
+static const json_t *text_of_part(const json_t *part, size_t i, size_t k, struct err_info *info)
+{
+    char field[64];
+    const json_t *said = json_object_get(part, "type");
+    const char *type = json_string_value(said);
+    bool is_refusal = type != NULL && strcmp(type, "refusal") == 0;
+    const json_t *text = json_object_get(part, is_refusal ? "refusal" : "text");
+    if (!json_is_object(part)) {
+        snprintf(field, sizeof field, "content[%zu]", k);
+        bad_message(i, field, ERR_INVALID_VALUE, "an object with a type and a text", part, info);
+    } else if (type == NULL || (strcmp(type, "text") != 0 && !is_refusal)) {
+        snprintf(field, sizeof field, "content[%zu].type", k);
+        bad_message(i, field, ERR_INVALID_VALUE, "\"text\", as this model reads text only", said, info);
+    } else if (!json_is_string(text)) {
+        snprintf(field, sizeof field, "content[%zu].%s", k, type);
+        bad_message(i, field, ERR_INVALID_VALUE, "a string", text, info);
+    } else {
+        return text;
+    }
+    return NULL;
 }
 
 /* Joins the text parts of a content array; other kinds of parts are refused. NULL with the error set. */
@@ -26,30 +62,45 @@ static json_t *join_parts(const json_t *parts, size_t i, struct err_info *info)
     buf_init(&text, 0, MEM_REQUEST);
     bool ok = true;
     for (size_t k = 0; ok && k < json_array_size(parts); k++) {
-        const json_t *part = json_array_get(parts, k);
-        const char *type = json_string_value(json_object_get(part, "type"));
-        const json_t *value = json_object_get(part, type != NULL && strcmp(type, "refusal") == 0 ? "refusal" : "text");
-        ok = type != NULL && (strcmp(type, "text") == 0 || strcmp(type, "refusal") == 0) && json_is_string(value);
+        const json_t *part = text_of_part(json_array_get(parts, k), i, k, info);
+        ok = part != NULL;
         if (ok) {
-            buf_append(&text, json_string_value(value), json_string_length(value));
+            buf_append(&text, json_string_value(part), json_string_length(part));
         }
     }
     json_t *joined = NULL;
-    if (!ok) {
-        bad_message(i, "content", ERR_INVALID_VALUE,
-                    "a string or an array of parts of type text: this model reads text only", info);
-    } else if (buf_ok(&text) == ERR_OK) {
+    if (ok && buf_ok(&text) == ERR_OK) {
         joined = json_stringn_nocheck(text.data != NULL ? text.data : "", text.len);
     }
     buf_fini(&text);
     return joined;
 }
 
+static bool is_tool(const char *role)
+{
+    return role != NULL && (strcmp(role, "tool") == 0 || strcmp(role, "function") == 0);
+}
+
+/* A tool's result answers a call: an assistant's message is in front of it, or another result. Whether that message has
+ * tool_calls is not looked at, as clients may read calls out of its text. */
+static enum err check_order(const json_t *messages, size_t i, struct err_info *info)
+{
+    const json_t *before = i == 0 ? NULL : json_object_get(json_array_get(messages, i - 1), "role");
+    const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
+    const char *last = json_string_value(before);
+    if (!is_tool(role) || is_tool(last) || (last != NULL && strcmp(last, "assistant") == 0)) {
+        return ERR_OK;
+    }
+    char room[80];
+    snprintf(room, sizeof room, "%s only behind a message of the assistant, or of another tool", role);
+    return bad_message(i, "role", ERR_INVALID_VALUE, room, before, info);
+}
+
 static enum err check_message(json_t *message, size_t i, struct err_info *info)
 {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
     if (!json_is_object(message)) {
-        return bad_message(i, "", ERR_INVALID_TYPE, "an object", info);
+        return bad_message(i, "", ERR_INVALID_TYPE, "an object", message, info);
     }
     const json_t *said = json_read_get(message, "role");
     const char *role = json_string_value(said);
@@ -62,7 +113,7 @@ static enum err check_message(json_t *message, size_t i, struct err_info *info)
                            said == NULL   ? ERR_MISSING_PARAMETER
                            : role == NULL ? ERR_INVALID_TYPE
                                           : ERR_INVALID_VALUE,
-                           "one of system, developer, user, assistant, tool", info);
+                           "one of system, developer, user, assistant, tool", said, info);
     }
     if (strcmp(role, "developer") == 0) { /* templates know it as system */
         role = "system";
@@ -82,7 +133,7 @@ static enum err check_message(json_t *message, size_t i, struct err_info *info)
     bool lacks = content == NULL || json_is_null(content);
     if (!json_is_string(content) && !(may_lack && lacks)) {
         return bad_message(i, "content", lacks ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
-                           "a string or an array of text parts", info);
+                           "a string or an array of text parts", content, info);
     }
     return ERR_OK;
 }
@@ -103,6 +154,7 @@ static enum err check_messages(json_t *root, struct err_info *info)
     }
     for (size_t i = 0; i < json_array_size(messages); i++) {
         TRY(check_message(json_array_get(messages, i), i, info));
+        TRY(check_order(messages, i, info));
     }
     return ERR_OK;
 }
@@ -122,9 +174,10 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
     json_object_foreach((json_t *)kwargs, name, value)
     {
         if (json_is_object(value) || json_is_array(value) || json_object_get(context, name) != NULL) {
-            return err_set(
-                info, ERR_UNSUPPORTED_PARAMETER, "chat_template_kwargs",
-                "chat_template_kwargs.%.64s: expected a string, number or boolean that the server does not set", name);
+            return err_set(info, ERR_UNSUPPORTED_PARAMETER, "chat_template_kwargs",
+                           "chat_template_kwargs.%.64s: expected a string, number or boolean that the server does not "
+                           "set, found %s",
+                           name, json_read_type_name(value));
         }
         if (json_object_set(context, name, value) != 0) {
             return ERR_NOMEM;
@@ -137,6 +190,7 @@ static enum err add_tools(const json_t *root, json_t *context, struct err_info *
 {
     const json_t *tools = json_read_get(root, "tools"), *choice = json_read_get(root, "tool_choice");
     const char *how = json_string_value(choice);
+    char room[80];
     if (tools != NULL && !json_is_array(tools)) {
         return err_set(info, ERR_INVALID_TYPE, "tools", "tools: expected an array, found %s",
                        json_read_type_name(tools));
@@ -149,7 +203,7 @@ static enum err add_tools(const json_t *root, json_t *context, struct err_info *
     }
     if (choice != NULL && (how == NULL || (strcmp(how, "none") != 0 && strcmp(how, "auto") != 0))) {
         return err_set(info, ERR_UNSUPPORTED_PARAMETER, "tool_choice",
-                       "tool_choice: only \"none\" and \"auto\" are supported");
+                       "tool_choice: expected \"none\" or \"auto\", found %s", write_found(choice, room));
     }
     bool wanted = tools != NULL && json_array_size(tools) > 0 && (how == NULL || strcmp(how, "none") != 0);
     return wanted && json_object_set(context, "tools", (json_t *)tools) != 0 ? ERR_NOMEM : ERR_OK;

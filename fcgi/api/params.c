@@ -56,6 +56,7 @@ static const struct field chat_fields[] = {
     {"prediction", FIELD_IGNORED, 0, 0, 0},
     {"audio", FIELD_REFUSED, 0, 0, 0},
     {"functions", FIELD_REFUSED, 0, 0, 0},
+    {"continue_final_message", FIELD_REFUSED, 0, 0, 0},
     {"function_call", FIELD_REFUSED, 0, 0, 0},
     {"web_search_options", FIELD_REFUSED, 0, 0, 0},
 };

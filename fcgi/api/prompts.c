@@ -39,6 +39,16 @@ static enum err add_text(const struct reader *r, const json_t *v)
     return r->out->n_ids[i] == 0 ? refuse_empty(r) : ERR_OK;
 }
 
+enum err prompts_bad_id(const char *field, size_t i, const json_t *v, int64_t n_vocab, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES], number[32];
+    snprintf(where, sizeof where, "%s[%zu]", field, i);
+    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
+    return err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where,
+                   "%s: expected a token id of this model, 0 to %lld, found %s", where, (long long)n_vocab - 1,
+                   json_is_integer(v) ? number : json_read_type_name(v));
+}
+
 static enum err add_ids(const struct reader *r, const json_t *array)
 {
     size_t n = json_array_size(array), i = r->out->n++;
@@ -53,11 +63,7 @@ static enum err add_ids(const struct reader *r, const json_t *array)
     for (size_t k = 0; k < n; k++) {
         const json_t *v = json_array_get(array, k);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= n_vocab) {
-            char where[ERR_WHERE_BYTES];
-            snprintf(where, sizeof where, "%s[%zu]", r->rule->field, k);
-            return err_set(r->info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where,
-                           "%s: expected a token id of this model, 0 to %lld, found %s", where, (long long)n_vocab - 1,
-                           json_is_integer(v) ? "another number" : json_read_type_name(v));
+            return prompts_bad_id(r->rule->field, k, v, n_vocab, r->info);
         }
         ids[k] = (int32_t)json_integer_value(v);
     }

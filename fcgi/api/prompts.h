@@ -25,4 +25,7 @@ MUST_CHECK enum err prompts_read(struct prompts *p, const struct call *c, const 
                                  const struct prompts_rule *rule, struct err_info *info);
 void prompts_fini(struct prompts *p);
 
+/* The error for element i of a field, v, which is no token id: ERR_INVALID_VALUE or ERR_INVALID_TYPE. */
+enum err prompts_bad_id(const char *field, size_t i, const json_t *v, int64_t n_vocab, struct err_info *info);
+
 #endif

@@ -1,6 +1,7 @@
 /* POST /tokenize and /detokenize, in llama.cpp's shapes ("content" / "tokens") and vLLM's ("prompt" / "tokens",
  * "prompt"). */
 #include "fcgi/api/generation.h"
+#include "fcgi/api/prompts.h"
 
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
@@ -85,9 +86,7 @@ static enum err detokenize(struct call *c, const json_t *root, struct buf *out, 
         bool ok = json_is_integer(v) && json_integer_value(v) >= 0 &&
                   json_integer_value(v) < engine_model(c->engine)->n_vocab;
         ids[i] = ok ? (int32_t)json_integer_value(v) : 0;
-        err = ok ? ERR_OK
-                 : err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "tokens",
-                           "tokens[%zu]: expected a token id of 0 to %u", i, engine_model(c->engine)->n_vocab - 1);
+        err = ok ? ERR_OK : prompts_bad_id("tokens", i, v, engine_model(c->engine)->n_vocab, info);
     }
     err = err != ERR_OK ? err : engine_detokenize(c->engine, ids, n, &text);
     if (err == ERR_OK) {

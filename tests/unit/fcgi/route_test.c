@@ -306,11 +306,26 @@ START_TEST(tokens_there_and_back)
     refuse("/tokenize", "{\"content\":\"x\",\"model\":\"other\"}", 404, "model_not_found", "model");
     refuse("/detokenize", "{}", 400, "missing_required_parameter", "tokens");
     refuse("/detokenize", "{\"tokens\":\"x\"}", 400, "invalid_type", "tokens");
-    refuse("/detokenize", "{\"tokens\":[1,258]}", 400, "invalid_value", "tokens");
-    refuse("/detokenize", "{\"tokens\":[-1]}", 400, "invalid_value", "tokens");
-    refuse("/detokenize", "{\"tokens\":[\"1\"]}", 400, "invalid_type", "tokens");
+    refuse("/detokenize", "{\"tokens\":[1,258]}", 400, "invalid_value", "tokens[1]");
+    ck_assert_str_eq(text_at("error.message"), "tokens[1]: expected a token id of this model, 0 to 257, found 258");
+    refuse("/detokenize", "{\"tokens\":[-1]}", 400, "invalid_value", "tokens[0]");
+    refuse("/detokenize", "{\"tokens\":[1,2,2147483648]}", 400, "invalid_value", "tokens[2]");
+    refuse("/detokenize", "{\"tokens\":[\"1\"]}", 400, "invalid_type", "tokens[0]");
 }
 END_TEST
+
+/* `open` n times, and never closed. */
+static void refuse_deep(const char *head, const char *open, size_t n)
+{
+    struct buf body;
+    buf_init(&body, 0, MEM_GENERAL);
+    buf_puts(&body, head);
+    for (size_t i = 0; i < n; i++) {
+        buf_puts(&body, open);
+    }
+    refuse(CHAT, body.data, 400, "json_too_deep", NULL);
+    buf_fini(&body);
+}
 
 START_TEST(bad_messages)
 {
@@ -332,17 +347,33 @@ START_TEST(bad_messages)
         {"[{\"role\":\"user\",\"content\":{}}]", "invalid_type", "messages[0].content"},
         {"[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":true}]", "invalid_type",
          "messages[1].content"},
-        {"[{\"role\":\"user\",\"content\":[5]}]", "invalid_value", "messages[0].content"},
-        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", "invalid_value", "messages[0].content"},
-        {"[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]", "invalid_value", "messages[0].content"},
-        {"[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}]}]", "invalid_value",
-         "messages[0].content"},
+        {"[{\"role\":\"user\",\"content\":[5]}]", "invalid_value", "messages[0].content[0]"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]", "invalid_value", "messages[0].content[0].text"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"refusal\",\"text\":\"x\"}]}]", "invalid_value",
+         "messages[0].content[0].refusal"},
+        {"[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]", "invalid_value", "messages[0].content[0].type"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"},{\"type\":\"image_url\",\"image_url\":{"
+         "\"url\":\"x\"}}]}]",
+         "invalid_value", "messages[0].content[1].type"},
+        {"[{\"role\":\"user\",\"content\":[{\"type\":\"input_audio\"}]}]", "invalid_value",
+         "messages[0].content[0].type"},
+        {"[{\"role\":\"tool\",\"content\":\"x\"}]", "invalid_value", "messages[0].role"},
+        {"[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"tool\",\"content\":\"x\"}]", "invalid_value",
+         "messages[1].role"},
+        {"[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"function\",\"content\":\"x\"}]", "invalid_value",
+         "messages[1].role"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char body[512];
         snprintf(body, sizeof body, "{\"messages\":%s}", cases[i].messages);
         refuse(CHAT, body, 400, cases[i].code, cases[i].param);
+        ck_assert_msg(strstr(text_at("error.message"), "expected") != NULL &&
+                          strstr(text_at("error.message"), ", found ") != NULL,
+                      "%s", got.body);
     }
+    refuse(CHAT, "{\"messages\":[{\"role\":\"king\",\"content\":\"x\"}]}", 400, "invalid_value", "messages[0].role");
+    ck_assert_str_eq(text_at("error.message"),
+                     "messages[0].role: expected one of system, developer, user, assistant, tool, found 'king'");
     refuse(CHAT, "{}", 400, "missing_required_parameter", "messages");
     refuse(CHAT, "{" HI ",\"tools\":{}}", 400, "invalid_type", "tools");
     refuse(CHAT, "{" HI ",\"tools\":[5]}", 400, "invalid_type", "tools");
@@ -350,6 +381,20 @@ START_TEST(bad_messages)
     refuse(CHAT, "{" HI ",\"chat_template_kwargs\":5}", 400, "invalid_type", "chat_template_kwargs");
     refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"messages\":5}}", 400, "unsupported_parameter",
            "chat_template_kwargs");
+    refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"a\":{\"b\":1}}}", 400, "unsupported_parameter",
+           "chat_template_kwargs");
+    refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"a\":[1]}}", 400, "unsupported_parameter", "chat_template_kwargs");
+    refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"add_generation_prompt\":false}}", 400, "unsupported_parameter",
+           "chat_template_kwargs");
+    refuse(CHAT, "{" HI ",\"chat_template\":\"{{ messages }}\"}", 400, "unsupported_parameter", "chat_template");
+    refuse("/v1/completions", "{\"prompt\":\"a\",\"chat_template\":\"x\"}", 400, "unsupported_parameter",
+           "chat_template");
+    refuse(CHAT, "{" HI ",\"continue_final_message\":true}", 400, "unsupported_parameter", "continue_final_message");
+    refuse(CHAT, "{" HI ",\"continue_final_message\":true,\"add_generation_prompt\":true}", 400,
+           "unsupported_parameter", "continue_final_message");
+    refuse(CHAT, "{" HI ",\"add_generation_prompt\":1}", 400, "invalid_type", "add_generation_prompt");
+    refuse_deep("{" HI ",\"chat_template_kwargs\":", "{\"a\":", 1000);
+    refuse_deep("{\"messages\":", "[", 100000);
     refuse(CHAT, "{" HI ",\"temperature\":3}", 400, "invalid_value", "temperature");
     refuse(CHAT, "{" HI ",\"temperature\":1e400}", 400, "invalid_value", "temperature");
     refuse(CHAT, "{" HI ",\"model\":\"gpt-9\"}", 404, "model_not_found", "model");
@@ -377,6 +422,11 @@ START_TEST(bad_prompts)
         {"[5,1.5]", "invalid_type", "prompt[1]"},
         {"[5,258]", "invalid_value", "prompt[1]"},
         {"[-1]", "invalid_value", "prompt[0]"},
+        {"[1,2,3,258]", "invalid_value", "prompt[3]"},
+        {"[1,2,3,2147483648]", "invalid_value", "prompt[3]"},
+        {"[1,4294967297]", "invalid_value", "prompt[1]"},
+        {"[1,9223372036854775807]", "invalid_value", "prompt[1]"},
+        {"[1,9223372036854775808]", "invalid_value", "prompt"},
         {"[[5],[\"a\"]]", "invalid_type", "prompt[0]"},
         {"[[5],[[5]]]", "invalid_type", "prompt[0]"},
     };
@@ -434,6 +484,31 @@ START_TEST(chat_without_a_template_is_refused)
 }
 END_TEST
 
+/* A template that cannot be rendered spoils chat alone, and what it says is JSON of one short line. */
+START_TEST(a_template_that_fails_says_where)
+{
+    static const struct {
+        const char *source, *says;
+    } cases[] = {
+        {"{{ messages[0].text.x }}", "1:21: 'dict object' has no attribute 'text'"},
+        {"a\n{{ raise_exception('roles must alternate, not \\\"' ~ messages[0].role ~ '\\\"') }}",
+         "roles must alternate, not \"user\""},
+        {"{{ raise_exception(messages[0].content * 1000) }}", "HiHiHi"},
+        {"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 1000000 steps"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err_info info = {0};
+        chat_template_free(&server_state.chat_template);
+        enum err err = chat_template_new(cases[i].source, strlen(cases[i].source), &server_state.chat_template, &info);
+        ck_assert_msg(err == ERR_OK, "%s", info.text);
+        refuse(CHAT, "{" HI "}", 400, "template_error", NULL);
+        ck_assert_msg(strstr(text_at("error.message"), cases[i].says) != NULL, "%s", got.body);
+        ck_assert_msg(strlen(text_at("error.message")) < 300, "%s", got.body);
+        ck_assert_int_eq(post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"), 200);
+    }
+}
+END_TEST
+
 START_TEST(a_whole_chat_answer)
 {
     ck_assert_int_eq(post(CHAT,
@@ -484,6 +559,10 @@ START_TEST(content_parts_equal_their_text)
     ck_assert_int_eq(
         post(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[]},{\"role\":\"assistant\",\"content\":null}],"
                    "\"max_tokens\":0}"),
+        200);
+    ck_assert_int_eq(
+        post(CHAT, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"tool\",\"content\":\"1\"},"
+                   "{\"role\":\"tool\",\"content\":\"2\"},{\"role\":\"system\",\"content\":\"3\"}],\"max_tokens\":0}"),
         200);
 }
 END_TEST
@@ -670,6 +749,7 @@ Suite *route_suite(void)
     tcase_add_test(api, bad_messages);
     tcase_add_test(api, bad_prompts);
     tcase_add_test(api, chat_without_a_template_is_refused);
+    tcase_add_test(api, a_template_that_fails_says_where);
     tcase_add_test(api, a_whole_chat_answer);
     tcase_add_test(api, content_parts_equal_their_text);
     tcase_add_test(api, a_whole_completion);
