@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
+#include "tests/support/folder.h"
 
 #include <check.h>
 #include <errno.h>
@@ -22,7 +23,7 @@ static const char *const models[] = {"tests/golden/models/llama-quants.gguf", "t
                                      "tests/golden/models/llama-linear-odd.gguf"};
 enum { HEADER_BYTES = 4096 }; /* of a cache file */
 
-static char folder[64], model_path[96], cache_path[160];
+static char model_path[96], cache_path[160];
 
 /* --- files ------------------------------------------------------------------------------------------------------ */
 
@@ -62,7 +63,7 @@ static int n_files(void)
 {
     char pattern[80];
     glob_t g = {0};
-    snprintf(pattern, sizeof pattern, "%s/*.infcgi-pack*", folder);
+    snprintf(pattern, sizeof pattern, "%s/*.infcgi-pack*", folder_path());
     int n = glob(pattern, 0, NULL, &g) == 0 ? (int)g.gl_pathc : 0;
     snprintf(cache_path, sizeof cache_path, "%s", n > 0 ? g.gl_pathv[0] : "");
     globfree(&g);
@@ -71,9 +72,7 @@ static int n_files(void)
 
 static void setup(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/infcgi-pack-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(model_path, sizeof model_path, "%s/model", folder);
+    snprintf(model_path, sizeof model_path, "%s", folder_file("model"));
     copy_model(models[0]);
 }
 
@@ -83,7 +82,8 @@ static void teardown(void)
         ck_assert_int_eq(unlink(cache_path), 0);
     }
     unlink(model_path);
-    ck_assert_int_eq(rmdir(folder), 0);
+    ck_assert_int_eq(folder_n_files(), 0);
+    folder_remove();
 }
 
 /* --- starts ----------------------------------------------------------------------------------------------------- */
@@ -150,7 +150,7 @@ static void expect_start(enum backend_pack_state state, const char *why)
     struct start plain, s;
     ck_assert_int_eq(open_start(&plain, NULL, 1), ERR_OK);
     ck_assert_int_eq(info_of(&plain).pack_state, BACKEND_PACK_OFF);
-    ck_assert_int_eq(open_start(&s, folder, 1), ERR_OK);
+    ck_assert_int_eq(open_start(&s, folder_path(), 1), ERR_OK);
     ck_assert_msg(info_of(&s).pack_state == state, "expected state %d, found %d: %s", (int)state,
                   (int)info_of(&s).pack_state, info_of(&s).pack_note);
     const char *note = info_of(&s).pack_note;
@@ -174,11 +174,11 @@ START_TEST(the_second_start_maps_what_the_first_packed)
     expect_start(BACKEND_PACK_MAPPED, NULL);
     ck_assert_int_eq(unlink(cache_path), 0);
     struct start s;
-    ck_assert_int_eq(open_start(&s, folder, 3), ERR_OK); /* three threads write the same file */
+    ck_assert_int_eq(open_start(&s, folder_path(), 3), ERR_OK); /* three threads write the same file */
     ck_assert_int_eq(info_of(&s).pack_state, BACKEND_PACK_WRITTEN);
     ck_assert_int_eq(unlink(cache_path), 0);
     close_start(&s);
-    ck_assert_int_eq(open_start(&s, folder, 2), ERR_OK);
+    ck_assert_int_eq(open_start(&s, folder_path(), 2), ERR_OK);
     close_start(&s);
     ck_assert_uint_eq(read_all(cache_path, &second), n);
     ck_assert(memcmp(first, second, n) == 0);
@@ -206,7 +206,7 @@ START_TEST(any_changed_byte_is_noticed)
     for (size_t i = 0; i < n; i += i < 80 ? 1 : i < HEADER_BYTES ? HEADER_BYTES - 80 : 997) {
         bytes[i] ^= (unsigned char)(1u << i % 8);
         write_all(cache_path, bytes, n);
-        ck_assert_int_eq(open_start(&s, folder, 1), ERR_OK);
+        ck_assert_int_eq(open_start(&s, folder_path(), 1), ERR_OK);
         bool is_used = info_of(&s).pack_state == BACKEND_PACK_MAPPED;
         close_start(&s);
         bytes[i] ^= (unsigned char)(1u << i % 8);
@@ -313,7 +313,7 @@ START_TEST(faults_at_any_step_leave_a_good_file_or_none)
                 ck_assert_int_eq(unlink(cache_path), 0);
             }
             io_fail_at(n, errnos[k]);
-            enum err err = open_start(&s, folder, 1);
+            enum err err = open_start(&s, folder_path(), 1);
             fired = io_fault_fired();
             io_fail_at(-1, 0);
             ck_assert_int_eq(err, ERR_OK);
@@ -341,7 +341,7 @@ START_TEST(memory_that_ends_at_any_step_is_reported)
                 ck_assert_int_eq(unlink(cache_path), 0);
             }
             mem_fail_at(n);
-            enum err err = open_start(&s, folder, 1);
+            enum err err = open_start(&s, folder_path(), 1);
             fired = mem_fault_fired();
             mem_fail_at(-1);
             ck_assert_int_eq(err, fired ? ERR_NOMEM : ERR_OK);

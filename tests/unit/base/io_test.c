@@ -1,6 +1,8 @@
 /* Files: maps, whole reads, limits, things that are no files, and faults at each system call. */
 #include "engine/base/io.h"
 
+#include "tests/support/folder.h"
+
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,20 +15,9 @@
 
 Suite *io_suite(void);
 
-static char folder[32], path[64];
+static char path[64];
 
-static void setup(void)
-{
-    snprintf(folder, sizeof folder, "/tmp/infcgi-io-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/file", folder);
-}
-
-static void teardown(void)
-{
-    unlink(path);
-    rmdir(folder);
-}
+static void setup(void) { snprintf(path, sizeof path, "%s", folder_file("file")); }
 
 /* A file of n bytes that count up. */
 static void write_file(size_t n)
@@ -106,7 +97,7 @@ START_TEST(what_is_no_regular_file_is_refused_without_waiting)
     struct buf b;
     buf_init(&b, 0, MEM_GENERAL);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    const char *const paths[] = {folder, path, "/dev/zero", "/dev/null", "", "/tmp/no/such/file"};
+    const char *const paths[] = {folder_path(), path, "/dev/zero", "/dev/null", "", "/tmp/no/such/file"};
     for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
         struct err_info info = {0};
         ck_assert_msg(io_map_open(paths[i], &m, &info) == ERR_FILE, "%s", paths[i]);
@@ -197,7 +188,7 @@ static void setup_tmp(void)
 static void teardown_tmp(void)
 {
     ck_assert_msg(access(tmp_path, F_OK) != 0, "%s was left behind", tmp_path);
-    teardown();
+    folder_remove();
 }
 
 /* What write_file(n) writes, in parts of 1, 0 and n - 1 bytes. */
@@ -309,7 +300,7 @@ Suite *io_suite(void)
 {
     Suite *s = suite_create("io");
     TCase *c = tcase_create("io");
-    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_checked_fixture(c, setup, folder_remove);
     tcase_add_test(c, a_map_shows_the_file);
     tcase_add_test(c, reads_keep_to_the_limit);
     tcase_add_test(c, what_is_no_regular_file_is_refused_without_waiting);

@@ -1,6 +1,7 @@
 /* Keys from a file: what counts as one, what is refused, and what a reload keeps. */
 #include "fcgi/apikey.h"
 
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -14,12 +15,12 @@ Suite *apikey_suite(void);
 
 static struct err_info info;
 
-static void teardown(void) { rig_clean(); }
+static void teardown(void) { folder_remove(); }
 
 static enum err load_n(const char *text, size_t n)
 {
     info = (struct err_info){0};
-    return apikey_load(rig_file("keys", text, n), &info);
+    return apikey_load(folder_write("keys", text, n), &info);
 }
 
 static enum err load(const char *text) { return load_n(text, strlen(text)); }
@@ -119,8 +120,8 @@ START_TEST(a_reload_replaces_all_or_nothing)
     ck_assert_int_eq(load("sk-old\nsk-both\n"), ERR_OK);
     ck_assert_int_eq(load("# none\n\n"), ERR_CONFIG);
     ck_assert_int_eq(load(""), ERR_CONFIG);
-    ck_assert_int_eq(apikey_load(rig_file("absent", NULL, 0), &info), ERR_FILE);
-    ck_assert_int_ne(apikey_load(rig_folder(), &info), ERR_OK);
+    ck_assert_int_eq(apikey_load(folder_file("absent"), &info), ERR_FILE);
+    ck_assert_int_ne(apikey_load(folder_path(), &info), ERR_OK);
     ck_assert_int_ne(load_n(big, sizeof big), ERR_OK);
     ck_assert(bearer("sk-old") && bearer("sk-both"));
     ck_assert_int_eq(load("sk-both\nsk-new\n"), ERR_OK);

@@ -1,5 +1,6 @@
 /* Which chat template counts: --chat-template, the model file's, its family's, none. */
 #include "fcgi/cmd/cmd.h"
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include "engine/base/mem.h"
@@ -49,13 +50,13 @@ static void refuse(const char *option, const char *architecture, const char *own
 
 START_TEST(the_option_counts_first)
 {
-    const char *file = rig_file("mine.jinja", "[{{ messages[0].content }}]\n", 28);
+    const char *file = folder_write("mine.jinja", "[{{ messages[0].content }}]\n", 28);
     ck_assert_str_eq(rendered("chatml", "llama", "own"), "<|im_start|>user\nHi<|im_end|>\n");
     ck_assert_str_eq(rendered("chatml", "gemma2", NULL), "<|im_start|>user\nHi<|im_end|>\n");
     ck_assert_str_eq(rendered(file, "llama", "own"), "[Hi]");
     ck_assert_str_eq(rendered(file, NULL, NULL), "[Hi]"); /* no model yet */
     ck_assert_str_eq(rendered(NULL, NULL, NULL), "nothing");
-    rig_clean();
+    folder_remove();
 }
 END_TEST
 
@@ -73,19 +74,19 @@ END_TEST
 
 START_TEST(neither_name_nor_file)
 {
-    const char *broken = rig_file("broken.jinja", "a\n{% if %}", 10);
+    const char *broken = folder_write("broken.jinja", "a\n{% if %}", 10);
     refuse(broken, "llama", "own", ERR_CONFIG, "broken.jinja:2:");
     refuse("lama3", "llama", "own", ERR_CONFIG, "found 'lama3'");
     refuse("lama3", NULL, NULL, ERR_CONFIG, "expected a Jinja file or one of chatglm3, chatglm4, chatml, ");
     ck_assert_msg(strstr(info.text, ", zephyr; found") != NULL && strstr(info.text, "(") != NULL, "%s", info.text);
-    refuse(rig_folder(), NULL, NULL, ERR_CONFIG, "expected a Jinja file");
-    rig_clean();
+    refuse(folder_path(), NULL, NULL, ERR_CONFIG, "expected a Jinja file");
+    folder_remove();
 }
 END_TEST
 
 START_TEST(no_memory_is_told)
 {
-    const char *file = rig_file("mine.jinja", "x", 1);
+    const char *file = folder_write("mine.jinja", "x", 1);
     const char *const options[] = {"gpt-oss", file, "lama3"};
     for (size_t i = 0; i < ARRAY_LEN(options); i++) {
         size_t live = mem_live();
@@ -106,7 +107,7 @@ START_TEST(no_memory_is_told)
             ck_assert_uint_eq(mem_live(), live);
         }
     }
-    rig_clean();
+    folder_remove();
 }
 END_TEST
 

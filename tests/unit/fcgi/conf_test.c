@@ -1,6 +1,7 @@
 /* Options from the command line, the environment and a file: every row of the table at its bounds and beyond. */
 #include "fcgi/conf.h"
 
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -14,7 +15,7 @@ Suite *conf_suite(void);
 static struct conf c;
 static struct err_info info;
 
-static void teardown(void) { rig_clean(); }
+static void teardown(void) { folder_remove(); }
 
 /* Loads up to three arguments; the strings of c point into them. */
 static enum err load(const char *a, const char *b, const char *d)
@@ -268,7 +269,7 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
 }
 END_TEST
 
-static const char *config(const char *text) { return rig_file("infcgi.conf", text, strlen(text)); }
+static const char *config(const char *text) { return folder_write("infcgi.conf", text, strlen(text)); }
 
 START_TEST(a_file_holds_names_and_values)
 {
@@ -298,12 +299,12 @@ START_TEST(a_bad_file_is_refused_with_its_line)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         refuse("--config", config(bad[i].text), bad[i].says);
     }
-    refuse("--config", rig_file("nul.conf", "threads = 5\n\0parallel = 0\n", 26), "NUL");
-    ck_assert_int_ne(load("--config", rig_file("absent.conf", NULL, 0), NULL), ERR_OK);
-    ck_assert_int_ne(load("--config", rig_folder(), NULL), ERR_OK);
+    refuse("--config", folder_write("nul.conf", "threads = 5\n\0parallel = 0\n", 26), "NUL");
+    ck_assert_int_ne(load("--config", folder_file("absent.conf"), NULL), ERR_OK);
+    ck_assert_int_ne(load("--config", folder_path(), NULL), ERR_OK);
     static char big[70000];
     memset(big, '#', sizeof big);
-    ck_assert_int_ne(load("--config", rig_file("big.conf", big, sizeof big), NULL), ERR_OK);
+    ck_assert_int_ne(load("--config", folder_write("big.conf", big, sizeof big), NULL), ERR_OK);
 }
 END_TEST
 

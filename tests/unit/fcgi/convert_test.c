@@ -10,6 +10,7 @@
 #include "fcgi/cmd/convert_write.h"
 #include "fcgi/cmd/imatrix.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -28,39 +29,28 @@ enum { N_PROMPT = 33, MAX_VOCAB = 1024 };
 
 static const char golden[] = "tests/golden/models/llama-gqa-tied.gguf";
 
-static char folder[32], hf[64], target[64], matrix[64], out_path[64], err_path[64];
+static char hf[64], target[64], matrix[64], out_path[64], err_path[64];
 static char out[8192], errors[4096];
 
 static void setup(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/infcgi-convert-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(hf, sizeof hf, "%s/model.hf", folder);
-    snprintf(target, sizeof target, "%s/new.gguf", folder);
-    snprintf(matrix, sizeof matrix, "%s/imatrix", folder);
-    snprintf(out_path, sizeof out_path, "%s/out", folder);
-    snprintf(err_path, sizeof err_path, "%s/err", folder);
+    snprintf(hf, sizeof hf, "%s", folder_file("model.hf"));
+    snprintf(target, sizeof target, "%s", folder_file("new.gguf"));
+    snprintf(matrix, sizeof matrix, "%s", folder_file("imatrix"));
+    snprintf(out_path, sizeof out_path, "%s", folder_file("out"));
+    snprintf(err_path, sizeof err_path, "%s", folder_file("err"));
 }
 
 static void teardown(void)
 {
     static const char *const names[] = {
         "new.gguf", "imatrix", "out", "err", "model.hf/config.json", "model.hf/model.safetensors"};
-    char path[128];
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        unlink(path);
+        unlink(folder_file(names[i]));
     }
     rmdir(hf);
-    ck_assert_int_eq(rmdir(folder), 0); /* no .tmp is left */
-}
-
-static void slurp(const char *path, char *text, size_t cap)
-{
-    FILE *f = fopen(path, "rb");
-    ck_assert_ptr_nonnull(f);
-    text[fread(text, 1, cap - 1, f)] = '\0';
-    fclose(f);
+    ck_assert_int_eq(folder_n_files(), 0); /* no .tmp is left */
+    folder_remove();
 }
 
 /* Runs `convert` with the arguments up to NULL. */
@@ -77,8 +67,8 @@ static int run(const char *const *args)
     int rc = cmd_convert(argc, argv);
     fflush(stdout);
     fflush(stderr);
-    slurp(out_path, out, sizeof out);
-    slurp(err_path, errors, sizeof errors);
+    folder_read(out_path, out, sizeof out);
+    folder_read(err_path, errors, sizeof errors);
     return rc;
 }
 
@@ -226,7 +216,7 @@ START_TEST(every_type_gives_nearly_the_same_logits)
         ck_assert_int_eq(gguf_find_tensor(g, "blk.0.attn_norm.weight")->type, DTYPE_F32);
         gguf_close(&g);
     }
-    rig_clean();
+    folder_remove();
 }
 END_TEST
 
@@ -277,9 +267,9 @@ START_TEST(bytes_do_not_depend_on_threads)
     ck_assert_int_eq(RUN(golden, target, "--type=q4_1", "--threads=1"), CMD_OK);
     struct stat st;
     ck_assert(stat(target, &st) == 0 && st.st_size < (off_t)sizeof one);
-    slurp(target, one, sizeof one);
+    folder_read(target, one, sizeof one);
     ck_assert_int_eq(RUN(golden, target, "--type=q4_1", "-t", "3", "--force"), CMD_OK);
-    slurp(target, three, sizeof three);
+    folder_read(target, three, sizeof three);
     ck_assert_mem_eq(one, three, (size_t)st.st_size);
 }
 END_TEST
@@ -630,7 +620,7 @@ START_TEST(wrong_importance_is_refused)
     struct stat st;
     write_matrix("blk.0.ffn_gate.weight", n, true, 1);
     ck_assert_int_eq(stat(matrix, &st), 0);
-    slurp(matrix, whole, sizeof whole);
+    folder_read(matrix, whole, sizeof whole);
     for (off_t cut = 0; cut < st.st_size; cut += cut < 60 ? 1 : 37) { /* .dat ends too early, wherever */
         struct imatrix *m;
         struct err_info info = {0};
@@ -677,7 +667,7 @@ START_TEST(targets_are_kept_and_disks_fill)
     ck_assert_int_eq(RUN(golden, target), CMD_BAD_OUTPUT);
     ck_assert_msg(strstr(errors, "found a file of that name") != NULL, "%s", errors);
     ck_assert_int_eq(RUN(golden, target, "--force"), CMD_OK);
-    ck_assert_int_eq(RUN(golden, folder, "--force"), CMD_BAD_OUTPUT);
+    ck_assert_int_eq(RUN(golden, folder_path(), "--force"), CMD_BAD_OUTPUT);
     ck_assert_int_eq(RUN("/no/such/model", target, "--force"), CMD_BAD_DATA);
     unlink(target);
     struct rlimit small = {.rlim_cur = 20000, .rlim_max = RLIM_INFINITY};

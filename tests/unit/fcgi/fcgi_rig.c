@@ -4,10 +4,10 @@
 
 #include "engine/base/utf8.h"
 #include "fcgi/route.h"
+#include "tests/support/folder.h"
 #include "tests/support/gguf_writer.h"
 
 #include <check.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,49 +17,9 @@
 
 enum { WIDTH = 32, HEADS = 2, FF = 64, CONNECTIONS = 8 };
 
-static char folder[64];
 static int listener = -1;
 static struct conf conf;
 static struct engine *served;
-
-/* --- files ------------------------------------------------------------------------------------------------------ */
-
-const char *rig_folder(void)
-{
-    if (folder[0] == '\0') {
-        snprintf(folder, sizeof folder, "/tmp/infcgi-unit-XXXXXX");
-        ck_assert_ptr_nonnull(mkdtemp(folder));
-    }
-    return folder;
-}
-
-const char *rig_file(const char *name, const void *text, size_t n)
-{
-    static char paths[2][128];
-    static int turn;
-    char *path = paths[turn ^= 1];
-    snprintf(path, sizeof paths[0], "%s/%s", rig_folder(), name);
-    if (text != NULL) {
-        FILE *f = fopen(path, "wb");
-        ck_assert(f != NULL && fwrite(text, 1, n, f) == n && fclose(f) == 0);
-    }
-    return path;
-}
-
-void rig_clean(void)
-{
-    DIR *d = folder[0] != '\0' ? opendir(folder) : NULL;
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-        if (e->d_name[0] != '.') {
-            unlink(rig_file(e->d_name, NULL, 0));
-        }
-    }
-    if (d != NULL) {
-        closedir(d);
-        rmdir(folder);
-    }
-    folder[0] = '\0';
-}
 
 /* --- the model -------------------------------------------------------------------------------------------------- */
 
@@ -138,7 +98,7 @@ static void write_model(const char *path, uint32_t type)
 
 const char *rig_model(uint32_t type)
 {
-    const char *path = rig_file("model.gguf", NULL, 0);
+    const char *path = folder_file("model.gguf");
     write_model(path, type);
     return path;
 }
@@ -156,7 +116,7 @@ static struct engine *open_engine(const char *path, const char *pooling)
 
 struct engine *rig_engine(void)
 {
-    const char *path = rig_file("tiny.gguf", NULL, 0);
+    const char *path = folder_file("tiny.gguf");
     write_model(path, DTYPE_F32);
     return open_engine(path, NULL);
 }
@@ -166,7 +126,7 @@ struct engine *rig_engine(void)
 void rig_listen(fastcgi_handler handler, void *arg)
 {
     struct err_info info = {0};
-    ck_assert_msg(fastcgi_listen(rig_file("socket", NULL, 0), &listener, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(fastcgi_listen(folder_file("socket"), &listener, &info) == ERR_OK, "%s", info.text);
     ck_assert_msg(fastcgi_start(listener, CONNECTIONS, handler, arg, &info) == ERR_OK, "%s", info.text);
 }
 
@@ -178,7 +138,7 @@ void rig_stop(void)
     }
     ck_assert_int_eq(fastcgi_n_active(), 0);
     close(listener);
-    rig_clean();
+    folder_remove();
 }
 
 static struct server *serve(struct engine *engine, bool is_strict, bool is_loading)
@@ -265,7 +225,7 @@ static void put_request(struct buf *out, const char *method, const char *uri, co
 int rig_send(const char *method, const char *uri, const char *const *extra, const void *body, size_t n_body)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", rig_file("socket", NULL, 0));
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", folder_file("socket"));
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     ck_assert(fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0);
     struct buf out;

@@ -11,17 +11,12 @@
 /* The model: 256 byte tokens, then <|im_start|> and <|im_end|> (the end token); no BOS. */
 enum { RIG_VOCAB = 258, RIG_CTX = 128, RIG_EOS = 257 };
 
-/* Writes it with one matrix of another type (enum dtype), whose values then mean nothing; the path, as rig_file's. */
+/* Writes it with one matrix of another type (enum dtype), whose values then mean nothing; the path, as folder_file's.
+ */
 const char *rig_model(uint32_t type);
 
 /* Opens it; fails the running test when that fails. Close with engine_close. */
 struct engine *rig_engine(void);
-
-/* A folder for the test's files, made on the first call, removed with what is in it by rig_clean. */
-const char *rig_folder(void);
-/* Path of a file in it, written when text is not NULL; in a static buffer that lives until the next call but one. */
-const char *rig_file(const char *name, const void *text, size_t n);
-void rig_clean(void);
 
 /* A server that answers with `handler`, and its end. */
 void rig_listen(fastcgi_handler handler, void *arg);

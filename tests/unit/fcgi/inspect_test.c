@@ -1,5 +1,6 @@
 /* `infcgi inspect` as its user meets it: exit status, one error line, no control byte on the terminal. */
 #include "fcgi/cmd/cmd.h"
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include "tests/support/gguf_writer.h"
@@ -12,34 +13,14 @@
 
 Suite *inspect_suite(void);
 
-static char folder[32], model[64], out_path[64], err_path[64];
+static char model[64], out_path[64], err_path[64];
 static char out[65536], errors[4096]; /* what the last run printed */
 
 static void setup(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/infcgi-inspect-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(model, sizeof model, "%s/m.gguf", folder);
-    snprintf(out_path, sizeof out_path, "%s/out", folder);
-    snprintf(err_path, sizeof err_path, "%s/err", folder);
-}
-
-static void teardown(void)
-{
-    unlink(model);
-    unlink(out_path);
-    unlink(err_path);
-    rmdir(folder);
-}
-
-static size_t slurp(const char *path, char *text, size_t cap)
-{
-    FILE *f = fopen(path, "rb");
-    ck_assert_ptr_nonnull(f);
-    size_t n = fread(text, 1, cap - 1, f);
-    text[n] = '\0';
-    fclose(f);
-    return n;
+    snprintf(model, sizeof model, "%s", folder_file("m.gguf"));
+    snprintf(out_path, sizeof out_path, "%s", folder_file("out"));
+    snprintf(err_path, sizeof err_path, "%s", folder_file("err"));
 }
 
 /* Runs inspect with up to three arguments; Check has forked, so the streams are ours to redirect. */
@@ -56,8 +37,8 @@ static int run(const char *a, const char *b, const char *c, size_t *n_out)
     int rc = cmd_inspect(argc, argv);
     fflush(stdout);
     fflush(stderr);
-    size_t n = slurp(out_path, out, sizeof out);
-    slurp(err_path, errors, sizeof errors);
+    size_t n = folder_read(out_path, out, sizeof out);
+    folder_read(err_path, errors, sizeof errors);
     if (n_out != NULL) {
         *n_out = n;
     }
@@ -174,7 +155,6 @@ START_TEST(a_model_that_runs_has_a_memory_plan)
     }
     ck_assert_ptr_null(strstr(out, "cannot be run"));
     ck_assert_str_eq(errors, "");
-    rig_clean();
 }
 END_TEST
 
@@ -215,7 +195,6 @@ START_TEST(check_says_one_line)
     ck_assert_int_eq(run("--cpu=ref", "--check", rig_model(DTYPE_F32), NULL), CMD_OK);
     ck_assert_int_eq(run("--cpu", "z80", rig_model(DTYPE_F32), NULL), CMD_USAGE);
     ck_assert_msg(strstr(errors, "z80") != NULL, "%s", errors);
-    rig_clean();
     save_model(0); /* whole, but of no family that can be served */
     ck_assert_int_eq(run("--check", model, NULL, &n), CMD_BAD_DATA);
     ck_assert_msg(strstr(errors, ": missing_tensor: ") != NULL, "%s", errors);
@@ -258,7 +237,7 @@ Suite *inspect_suite(void)
 {
     Suite *s = suite_create("inspect");
     TCase *c = tcase_create("inspect");
-    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_checked_fixture(c, setup, folder_remove);
     tcase_add_test(c, the_summary_names_what_matters);
     tcase_add_test(c, a_file_without_a_template_says_what_chat_will_do);
     tcase_add_test(c, a_model_that_runs_has_a_memory_plan);

@@ -1,6 +1,7 @@
 /* The exposition as Prometheus reads it: grammar, cumulative buckets, counters that count. */
 #include "fcgi/metrics.h"
 
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -18,7 +19,7 @@ static void setup(void) { buf_init(&out, 0, MEM_GENERAL); }
 static void teardown(void)
 {
     buf_fini(&out);
-    rig_clean();
+    folder_remove();
 }
 
 static const char *const routes[] = {"/v1/chat/completions", "/health"};

@@ -1,6 +1,7 @@
 /* Every request field against wrong types and values beyond its range; then the fields that have code of their own. */
 #include "fcgi/api/params.h"
 
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -21,7 +22,7 @@ static void teardown(void)
     params_fini(&p);
     json_decref(root);
     engine_close(&engine);
-    rig_clean();
+    folder_remove();
 }
 
 static enum err read_n(const char *text, size_t n, bool is_chat)

@@ -1,6 +1,7 @@
 /* Answers byte by byte, as they come through FastCGI: heads, error objects, event streams; and the protocol's edges. */
 #include "fcgi/reply.h"
 
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -364,15 +365,15 @@ START_TEST(sockets_live_stale_and_impossible)
     struct err_info info = {0};
     struct stat st;
     int fd = -1;
-    const char *path = rig_file("socket", NULL, 0);
+    const char *path = folder_file("socket");
     ck_assert(stat(path, &st) == 0 && (st.st_mode & 0777) == 0660);
     ck_assert_int_eq(fastcgi_listen(path, &fd, &info), ERR_ADDRESS_IN_USE);
-    const char *other = rig_file("other", NULL, 0);
+    const char *other = folder_file("other");
     ck_assert_int_eq(fastcgi_listen(other, &fd, &info), ERR_OK);
     close(fd); /* a process that died leaves its socket behind */
     ck_assert_int_eq(fastcgi_listen(other, &fd, &info), ERR_OK);
     close(fd);
-    const char *file = rig_file("file", "x", 1);
+    const char *file = folder_write("file", "x", 1);
     ck_assert_int_ne(fastcgi_listen(file, &fd, &info), ERR_OK);
     ck_assert(stat(file, &st) == 0 && S_ISREG(st.st_mode)); /* a file of the user's is left alone */
     char long_path[200];

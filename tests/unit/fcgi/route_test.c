@@ -3,6 +3,7 @@
 #include "fcgi/route.h"
 
 #include "fcgi/apikey.h"
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -234,7 +235,7 @@ START_TEST(keys)
     static const char *const good[] = {"HTTP_AUTHORIZATION=Bearer sk-one", NULL},
                              *const x[] = {"HTTP_X_API_KEY=sk-one", NULL},
                              *const bad[] = {"HTTP_AUTHORIZATION=Bearer sk-two", NULL};
-    ck_assert_int_eq(apikey_load(rig_file("keys", "sk-one\n", 7), &info), ERR_OK);
+    ck_assert_int_eq(apikey_load(folder_write("keys", "sk-one\n", 7), &info), ERR_OK);
     ck_assert_int_eq(get("/v1/models"), 401);
     ck_assert_str_eq(text_at("error.code"), "invalid_api_key");
     ck_assert_msg(strstr(got.raw.data, "\r\nWWW-Authenticate: Bearer\r\n") != NULL, "%s", got.raw.data);

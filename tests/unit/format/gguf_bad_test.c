@@ -3,6 +3,7 @@
  * Longer than most files because the table is one. */
 #include "engine/format/gguf.h"
 
+#include "tests/support/folder.h"
 #include "tests/support/gguf_writer.h"
 
 #include <check.h>
@@ -642,20 +643,13 @@ END_TEST
 /* --- no regular file, and faults
  * --------------------------------------------------------------------------------------- */
 
-static char folder[] = "/tmp/infcgi-bad-XXXXXX";
-static char path[64];
+static const char *path;
 
-static void make_folder(void)
+static void setup(void)
 {
-    memcpy(folder, "/tmp/infcgi-bad-XXXXXX", sizeof folder);
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/x", folder);
-}
-
-static void remove_folder(void)
-{
-    unlink(path);
-    rmdir(folder);
+    static char room[64];
+    snprintf(room, sizeof room, "%s", folder_file("x"));
+    path = room;
 }
 
 static void expect_no_file(const char *what, const char *hint)
@@ -671,7 +665,7 @@ static void expect_no_file(const char *what, const char *hint)
 
 START_TEST(what_is_no_regular_file_is_refused_at_once)
 {
-    expect_no_file(folder, "directory");
+    expect_no_file(folder_path(), "directory");
     expect_no_file(path, "No such file");
     expect_no_file("", "No such file");
     expect_no_file("/dev/zero", "device");
@@ -704,9 +698,7 @@ START_TEST(parts_of_split_files_are_known_by_name)
     buf_init(&file, 0, MEM_GENERAL);
     make_rich_file(&file);
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        char name[160];
-        snprintf(name, sizeof name, "%s/%s", folder, names[i].name);
-        ck_assert(gguf_writer_save(&file, name));
+        const char *name = folder_write(names[i].name, file.data, file.len);
         struct gguf *g;
         enum err err = gguf_open(name, &g, NULL);
         gguf_close(&g);
@@ -798,7 +790,7 @@ Suite *gguf_bad_suite(void)
     tcase_add_test(c, a_change_of_any_byte_does_no_harm);
     suite_add_tcase(s, c);
     TCase *f = tcase_create("files");
-    tcase_add_checked_fixture(f, make_folder, remove_folder);
+    tcase_add_checked_fixture(f, setup, folder_remove);
     tcase_add_test(f, what_is_no_regular_file_is_refused_at_once);
     tcase_add_test(f, parts_of_split_files_are_known_by_name);
     tcase_add_test(f, memory_that_fails_at_any_step_is_reported_and_given_back);

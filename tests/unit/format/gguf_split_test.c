@@ -2,6 +2,7 @@
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
 
+#include "tests/support/folder.h"
 #include "tests/support/gguf_writer.h"
 
 #include <check.h>
@@ -27,28 +28,15 @@ enum damage {
     N_DAMAGES,
 };
 
-static char folder[] = "/tmp/infcgi-split-XXXXXX";
-
-static void make_folder(void)
+/* The name of a part, and, as folder_file's, its path. */
+static const char *part_name(int part)
 {
-    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    static char name[40];
+    snprintf(name, sizeof name, "model-%05d-of-%05d.gguf", part, PARTS);
+    return name;
 }
 
-static void part_path(char *out, size_t n, int part)
-{
-    snprintf(out, n, "%s/model-%05d-of-%05d.gguf", folder, part, PARTS);
-}
-
-static void remove_folder(void)
-{
-    char path[160];
-    for (int part = 1; part <= PARTS; part++) {
-        part_path(path, sizeof path, part);
-        unlink(path);
-    }
-    rmdir(folder);
-}
+static const char *part_path(int part) { return folder_file(part_name(part)); }
 
 static void put_u16(struct gguf_writer *w, const char *key, int v)
 {
@@ -73,7 +61,6 @@ static void write_part(int part, enum damage damage)
     static const int first[PARTS + 1] = {0, 1, 3, TENSORS};
     struct gguf_writer w;
     struct buf bytes;
-    char path[160];
     gguf_writer_init(&w);
     buf_init(&bytes, 0, MEM_GENERAL);
     if (part == 1) {
@@ -90,14 +77,14 @@ static void write_part(int part, enum damage damage)
     gguf_writer_finish(&w, &bytes);
     gguf_writer_fini(&w);
     bytes.len -= damage == CUT ? 40 : 0;
-    part_path(path, sizeof path, part);
-    ck_assert(damage == ABSENT || gguf_writer_save(&bytes, path));
+    if (damage != ABSENT) {
+        folder_write(part_name(part), bytes.data, bytes.len);
+    }
     buf_fini(&bytes);
 }
 
 static void write_parts(enum damage damage)
 {
-    make_folder();
     for (int part = 1; part <= PARTS; part++) {
         write_part(part, part == 2 ? damage : INTACT);
     }
@@ -106,8 +93,7 @@ static void write_parts(enum damage damage)
 START_TEST(any_part_opens_the_whole)
 {
     write_parts(INTACT);
-    char path[160];
-    part_path(path, sizeof path, _i);
+    const char *path = part_path(_i);
     struct gguf *g;
     struct err_info info = {0};
     ck_assert_msg(gguf_open(path, &g, &info) == ERR_OK, "%s", info.text);
@@ -131,7 +117,7 @@ START_TEST(any_part_opens_the_whole)
     }
     ck_assert_uint_gt(gguf_file_bytes(g), bytes);
     gguf_close(&g);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -150,8 +136,7 @@ START_TEST(parts_that_do_not_belong_together_are_refused)
         [CUT] = {ERR_TRUNCATED, "model-00002-of-00003.gguf"},
     };
     write_parts((enum damage)_i);
-    char path[160];
-    part_path(path, sizeof path, 1);
+    const char *path = part_path(1);
     size_t live = mem_live();
     struct gguf *g;
     struct err_info info = {0};
@@ -160,7 +145,7 @@ START_TEST(parts_that_do_not_belong_together_are_refused)
     ck_assert_msg(strstr(info.text, expected[_i].word) != NULL, "damage %d: %s", _i, info.text);
     ck_assert(g == NULL && info.code == err);
     ck_assert_uint_eq(mem_live(), live);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -169,26 +154,26 @@ START_TEST(a_part_under_another_name_is_refused)
 {
     static const char *const names[] = {"model.gguf", "model-00002-of-00003.gguf", "model-00001-of-00004.gguf"};
     write_parts(INTACT);
-    char from[160], to[160];
-    part_path(from, sizeof from, 1);
+    const char *from = part_path(1);
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct gguf *g;
         struct err_info info = {0};
-        snprintf(to, sizeof to, "%s/x-%s", folder, names[i]);
+        char name[64];
+        snprintf(name, sizeof name, "x-%s", names[i]);
+        const char *to = folder_file(name);
         ck_assert_int_eq(rename(from, to), 0);
         ck_assert_int_eq(gguf_open(to, &g, &info), ERR_BAD_SPLIT);
         ck_assert_msg(strstr(info.text, "-00001-of-00003.gguf") != NULL, "%s", info.text);
         ck_assert_int_eq(rename(to, from), 0);
     }
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(failed_allocations_are_reported_and_leave_nothing)
 {
     write_parts(INTACT);
-    char path[160];
-    part_path(path, sizeof path, 2);
+    const char *path = part_path(2);
     size_t live = mem_live();
     struct gguf *g = NULL;
     long n = 0;
@@ -203,7 +188,7 @@ START_TEST(failed_allocations_are_reported_and_leave_nothing)
     ck_assert_int_gt(n, 10);
     gguf_close(&g);
     ck_assert_uint_eq(mem_live(), live);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 

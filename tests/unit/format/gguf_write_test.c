@@ -3,9 +3,9 @@
 
 #include "engine/base/mem.h"
 #include "engine/format/gguf_build.h"
+#include "tests/support/folder.h"
 
 #include <check.h>
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,31 +19,15 @@ Suite *gguf_write_suite(void);
 
 enum { BIG = 100000 };
 
-static char folder[32], path[64];
+static char path[64];
 
-static void setup(void)
-{
-    snprintf(folder, sizeof folder, "/tmp/infcgi-write-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/m.gguf", folder);
-}
-
-static int n_files(void)
-{
-    int n = 0;
-    DIR *d = opendir(folder);
-    ck_assert_ptr_nonnull(d);
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        n += e->d_name[0] != '.';
-    }
-    closedir(d);
-    return n;
-}
+static void setup(void) { snprintf(path, sizeof path, "%s", folder_file("m.gguf")); }
 
 static void teardown(void)
 {
     unlink(path);
-    ck_assert_int_eq(rmdir(folder), 0); /* nothing else is left */
+    ck_assert_int_eq(folder_n_files(), 0); /* nothing else is left */
+    folder_remove();
 }
 
 /* --- a model with every kind of key and tensor ------------------------------------------------------------------- */
@@ -163,7 +147,7 @@ START_TEST(what_cannot_be_written_is_said)
     g = make_model(24); /* no power of two */
     ck_assert_int_eq(write_it(g, true, &info), ERR_BAD_ALIGNMENT);
     gguf_close(&g);
-    ck_assert_int_eq(n_files(), 1);
+    ck_assert_int_eq(folder_n_files(), 1);
 }
 END_TEST
 
@@ -180,7 +164,7 @@ START_TEST(a_full_disk_leaves_nothing)
         ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
         ck_assert_int_eq(err, ERR_IO);
         ck_assert_msg(strstr(info.text, strerror(EFBIG)) != NULL, "%s", info.text);
-        ck_assert_int_eq(n_files(), 0);
+        ck_assert_int_eq(folder_n_files(), 0);
     }
     gguf_close(&g);
 }
@@ -199,7 +183,7 @@ START_TEST(every_failing_call_leaves_nothing)
             break;
         }
         ck_assert(err == ERR_IO || err == ERR_FILE);
-        ck_assert_int_eq(n_files(), n == 1); /* not emptied: not ours to remove */
+        ck_assert_int_eq(folder_n_files(), n == 1); /* not emptied: not ours to remove */
         char tmp[80];
         snprintf(tmp, sizeof tmp, "%s.tmp", path);
         unlink(tmp);
@@ -241,7 +225,7 @@ START_TEST(data_come_from_fill)
         int more = rows[i].more;
         struct gguf_write_options o = {.fill = fill, .arg = &more};
         ck_assert_int_eq(gguf_write(path, g, &o, &info), rows[i].err);
-        ck_assert_int_eq(n_files(), rows[i].err == ERR_OK);
+        ck_assert_int_eq(folder_n_files(), rows[i].err == ERR_OK);
     }
     ck_assert_int_eq(gguf_open(path, &back, &info), ERR_OK);
     const struct gguf_tensor *t = gguf_find_tensor(back, "stack");

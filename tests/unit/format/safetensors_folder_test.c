@@ -2,44 +2,14 @@
  * of bad inputs). */
 #include "engine/base/mem.h"
 #include "engine/format/safetensors_folder.h"
+#include "tests/support/folder.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 Suite *safetensors_folder_suite(void);
-
-static char folder[] = "/tmp/infcgi-shards-XXXXXX";
-static const char *const files[] = {"model.safetensors", "model.safetensors.index.json", "a.safetensors",
-                                    "b.safetensors", "pytorch_model.bin"};
-
-static void make_folder(void)
-{
-    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-}
-
-static void remove_folder(void)
-{
-    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
-        char path[160];
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        unlink(path);
-    }
-    rmdir(folder);
-}
-
-static void write_file(const char *name, const void *data, size_t n)
-{
-    char path[160];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(data, 1, n, f), n);
-    ck_assert_int_eq(fclose(f), 0);
-}
 
 /* A shard with one tensor of one byte, the first of its name. */
 static void write_shard(const char *name, const char *tensor)
@@ -50,45 +20,43 @@ static void write_shard(const char *name, const char *tensor)
     uint64_t length = (uint64_t)n;
     memcpy(file, &length, sizeof length);
     file[8 + n] = tensor[0];
-    write_file(name, file, 8 + (size_t)n + 1);
+    folder_write(name, file, 8 + (size_t)n + 1);
 }
 
-static void write_index(const char *text) { write_file("model.safetensors.index.json", text, strlen(text)); }
+static void write_index(const char *text) { folder_write_text("model.safetensors.index.json", text); }
 
 START_TEST(one_file_is_a_model)
 {
-    make_folder();
     write_shard("model.safetensors", "x");
     struct safetensors_folder *f;
     struct err_info info = {0};
     size_t n;
-    ck_assert_msg(safetensors_folder_open(folder, &f, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(safetensors_folder_open(folder_path(), &f, &info) == ERR_OK, "%s", info.text);
     ck_assert_uint_eq(safetensors_folder_n_tensors(f), 1);
     ck_assert_ptr_nonnull(safetensors_folder_find(f, "x"));
     ck_assert_ptr_null(safetensors_folder_find(f, "y"));
     ck_assert(safetensors_folder_maps(f, &n)[0]->bytes > 9 && n == 1);
     safetensors_folder_close(&f);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(shards_are_one_model)
 {
-    make_folder();
     write_shard("a.safetensors", "zebra");
     write_shard("b.safetensors", "ape");
     write_index("{\"metadata\":{},\"weight_map\":{\"zebra\":\"a.safetensors\",\"ape\":\"b.safetensors\"}}");
     struct safetensors_folder *f;
     struct err_info info = {0};
     size_t n;
-    ck_assert_msg(safetensors_folder_open(folder, &f, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(safetensors_folder_open(folder_path(), &f, &info) == ERR_OK, "%s", info.text);
     ck_assert_uint_eq(safetensors_folder_n_tensors(f), 2);
     ck_assert_str_eq(safetensors_folder_at(f, 0)->name, "ape");
     ck_assert_int_eq(*(const char *)safetensors_folder_find(f, "zebra")->data, 'z');
     (void)safetensors_folder_maps(f, &n);
     ck_assert_uint_eq(n, 2);
     safetensors_folder_close(&f);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -122,7 +90,6 @@ START_TEST(an_index_that_lies_is_refused)
         {"{}", ERR_BAD_SHARD_INDEX, "none"},
         {"{", ERR_BAD_SHARD_INDEX, "model.safetensors.index.json"},
     };
-    make_folder();
     write_shard("a.safetensors", "x");
     write_shard("b.safetensors", "x");
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -130,12 +97,12 @@ START_TEST(an_index_that_lies_is_refused)
         struct safetensors_folder *f;
         struct err_info info = {0};
         write_index(cases[i].index);
-        enum err err = safetensors_folder_open(folder, &f, &info);
+        enum err err = safetensors_folder_open(folder_path(), &f, &info);
         ck_assert_msg(err == cases[i].err && info.code == err, "%s: %s: %s", cases[i].index, err_code(err), info.text);
         ck_assert_msg(strstr(info.text, cases[i].word) != NULL, "%s: %s", cases[i].index, info.text);
         ck_assert(f == NULL && mem_live() == live);
     }
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -143,25 +110,23 @@ END_TEST
 START_TEST(links_are_followed)
 {
     static const char index[] = "{\"weight_map\":{\"x\":\"a.safetensors\"}}";
-    char path[160];
+    const char *path = folder_file("a.safetensors");
     struct safetensors_folder *f;
     struct err_info info = {0};
-    make_folder();
     write_shard("b.safetensors", "x");
     write_index(index);
-    snprintf(path, sizeof path, "%s/a.safetensors", folder);
     ck_assert_int_eq(symlink("b.safetensors", path), 0);
-    ck_assert_msg(safetensors_folder_open(folder, &f, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(safetensors_folder_open(folder_path(), &f, &info) == ERR_OK, "%s", info.text);
     safetensors_folder_close(&f);
     static const char *const nowhere[] = {"a.safetensors", "c.safetensors", "/dev/zero", "."};
     for (size_t i = 0; i < ARRAY_LEN(nowhere); i++) { /* itself, nothing, a device, a folder */
         unlink(path);
         ck_assert_int_eq(symlink(nowhere[i], path), 0);
-        enum err err = safetensors_folder_open(folder, &f, &info);
+        enum err err = safetensors_folder_open(folder_path(), &f, &info);
         ck_assert_msg(err == ERR_BAD_SHARD_INDEX && strstr(info.text, "a.safetensors: ") != NULL, "%s: %s: %s",
                       nowhere[i], err_code(err), info.text);
     }
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -170,26 +135,24 @@ START_TEST(a_million_brackets_are_no_index)
     static char text[1000001];
     struct safetensors_folder *f;
     struct err_info info = {0};
-    make_folder();
     memset(text, '[', sizeof text - 1);
     write_index(text);
-    ck_assert_int_eq(safetensors_folder_open(folder, &f, &info), ERR_BAD_SHARD_INDEX);
+    ck_assert_int_eq(safetensors_folder_open(folder_path(), &f, &info), ERR_BAD_SHARD_INDEX);
     ck_assert_msg(strstr(info.text, "at most 8 deep") != NULL, "%s", info.text);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(a_folder_without_safetensors_says_what_is_there)
 {
-    make_folder();
     struct safetensors_folder *f;
     struct err_info info = {0};
-    ck_assert_int_eq(safetensors_folder_open(folder, &f, &info), ERR_NO_SAFETENSORS);
+    ck_assert_int_eq(safetensors_folder_open(folder_path(), &f, &info), ERR_NO_SAFETENSORS);
     ck_assert_ptr_nonnull(strstr(info.text, "neither"));
-    write_file("pytorch_model.bin", "", 0);
-    ck_assert_int_eq(safetensors_folder_open(folder, &f, &info), ERR_NO_SAFETENSORS);
+    folder_write("pytorch_model.bin", "", 0);
+    ck_assert_int_eq(safetensors_folder_open(folder_path(), &f, &info), ERR_NO_SAFETENSORS);
     ck_assert_ptr_nonnull(strstr(info.text, "pickle"));
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 

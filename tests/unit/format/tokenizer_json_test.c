@@ -3,6 +3,7 @@
 #include "engine/base/mem.h"
 #include "engine/format/tokenizer_json.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "tests/support/folder.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -13,11 +14,6 @@
 Suite *tokenizer_json_suite(void);
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
-
-static char folder[] = "/tmp/infcgi-tokenizer-XXXXXX";
-static const char *const files[] = {"tokenizer.json",      "tokenizer_config.json", "generation_config.json",
-                                    "chat_template.jinja", "chat_template.json",    "tokenizer.model",
-                                    "added_tokens.json"};
 
 /* The parts of a tokenizer.json; NULL: as in the kind's own. */
 struct parts {
@@ -59,41 +55,10 @@ static const struct parts characters = {
     .config = "{\"eos_token_id\":2}",
 };
 
-static void write_file(const char *name, const void *data, size_t n)
-{
-    char path[160];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(data, 1, n, f), n);
-    ck_assert_int_eq(fclose(f), 0);
-}
-
-static void make_folder(void)
-{
-    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-}
-
-static void empty_folder(void)
-{
-    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
-        char path[160];
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        unlink(path);
-    }
-}
-
-static void remove_folder(void)
-{
-    empty_folder();
-    rmdir(folder);
-}
-
 static void write_optional(const char *name, const char *text)
 {
     if (text != NULL) {
-        write_file(name, text, strlen(text));
+        folder_write_text(name, text);
     }
 }
 
@@ -109,8 +74,8 @@ static void write_folder(const struct parts *base, const struct parts *change)
                      OR(change->pre, base->pre), OR(change->post, base->post), OR(change->model, base->model),
                      OR(change->vocab, base->vocab), OR(change->merges, base->merges));
     ck_assert(n > 0 && (size_t)n < sizeof json);
-    empty_folder();
-    write_file("tokenizer.json", json, (size_t)n);
+    folder_clear();
+    folder_write("tokenizer.json", json, (size_t)n);
     write_optional("tokenizer_config.json", change->settings);
     write_optional("generation_config.json", change->generation);
     write_optional("chat_template.jinja", change->jinja);
@@ -126,7 +91,7 @@ static enum err read_folder(const char *config, uint64_t n_rows, struct gguf **o
     ck_assert_ptr_nonnull(json);
     gguf_build_init(&b);
     *out = NULL;
-    enum err err = tokenizer_json_add(folder, json, n_rows, &b, info);
+    enum err err = tokenizer_json_add(folder_path(), json, n_rows, &b, info);
     if (err == ERR_OK) {
         const struct io_map *none[1] = {NULL};
         err = gguf_build_finish(&b, none, 0, release_nothing, NULL, out, info);
@@ -189,7 +154,6 @@ static void check_str(const struct gguf *g, const char *key, const char *expecte
 
 START_TEST(byte_level_bpe_is_read)
 {
-    make_folder();
     struct parts change = {.n_rows = 12};
     struct loaded l = load(&byte_level, &change);
     check_str(l.g, "tokenizer.ggml.model", "gpt2");
@@ -203,7 +167,7 @@ START_TEST(byte_level_bpe_is_read)
     ck_assert_int_eq(tokenizer_kind(l.t, 11), TOKEN_UNUSED);
     ck_assert(!tokenizer_adds_bos(l.t) && !tokenizer_adds_eos(l.t));
     unload(&l);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -228,7 +192,6 @@ START_TEST(known_patterns_have_their_names)
         {SEQUENCE(SPLIT(GPT4("")) "," BYTES), "{\"type\":\"NFC\"}", NULL, "qwen2"},
         {SEQUENCE(SEQUENCE(SPLIT(GPT4(""))) "," BYTES), NULL, NULL, "deepseek-r1-qwen"},
     };
-    make_folder();
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct parts change = {.pre = rows[i].pre, .normalizer = rows[i].normalizer, .model = rows[i].model};
         struct loaded l = load(&byte_level, &change);
@@ -236,13 +199,12 @@ START_TEST(known_patterns_have_their_names)
         ck_assert_ptr_null(gguf_find(l.g, "infcgi.tokenizer.pattern"));
         unload(&l);
     }
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(other_patterns_come_along)
 {
-    make_folder();
     struct parts one = {.pre = SEQUENCE(SPLIT("b+|[^b]+") "," BYTES)};
     struct loaded l = load(&byte_level, &one);
     check_str(l.g, "infcgi.tokenizer.pattern", "b+|[^b]+");
@@ -255,13 +217,12 @@ START_TEST(other_patterns_come_along)
     ck_assert_uint_eq(kv->n, 2);
     ck_assert_str_eq(ids_of(&l, "abc", 0), "0 1 5");
     unload(&l);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(merges_of_characters_go_by_rank)
 {
-    make_folder();
     struct parts nothing = {0};
     struct loaded l = load(&characters, &nothing);
     check_str(l.g, "tokenizer.ggml.model", "llama");
@@ -273,14 +234,13 @@ START_TEST(merges_of_characters_go_by_rank)
     ck_assert_str_eq(ids_of(&l, "x", 0), "6 0");
     ck_assert(tokenizer_adds_bos(l.t) && tokenizer_eos(l.t) == 2);
     unload(&l);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(characters_without_a_token_become_bytes)
 {
     static char vocab[8192], added[] = "[]";
-    make_folder();
     size_t n = (size_t)snprintf(vocab, sizeof vocab, "{\"<unk>\":0,\"a\":1,\"" MARK "\":2,\"\\t\":3");
     for (int b = 0; b < 256; b++) {
         if (b != 9) { /* as Gemma's: the tab has a token of its own */
@@ -297,7 +257,7 @@ START_TEST(characters_without_a_token_become_bytes)
     struct loaded l = load(&characters, &change);
     ck_assert_str_eq(ids_of(&l, "a\xC3\xA9\t", 0), "2 1 199 173 3");
     unload(&l);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -313,7 +273,6 @@ START_TEST(the_leading_space_is_where_metaspace_puts_it)
         {METASPACE("always", "false"), "a<s>a", "7 1 7"},    {METASPACE("always", "false"), "b<s> a", "6 8 1 7"},
         {METASPACE("never", "false"), "a<s>a a", "3 1 3 7"}, {METASPACE("always", "true"), "a  a", "7 6 7"},
     };
-    make_folder();
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct parts change = {.normalizer = "null", .pre = rows[i].pre};
         struct loaded l = load(&characters, &change);
@@ -321,13 +280,12 @@ START_TEST(the_leading_space_is_where_metaspace_puts_it)
         ck_assert_msg(strcmp(ids, rows[i].ids) == 0, "%s: '%s': %s", rows[i].pre, rows[i].text, ids);
         unload(&l);
     }
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(special_tokens_take_in_white_space)
 {
-    make_folder();
     struct parts change = {.normalizer = "null",
                            .pre = METASPACE("never", "false"),
                            .added = "[{\"id\":0,\"content\":\"<unk>\",\"special\":true},{\"id\":1,\"content\":\"<s>\","
@@ -337,13 +295,12 @@ START_TEST(special_tokens_take_in_white_space)
     ck_assert_str_eq(ids_of(&l, " <s> \t\xE3\x80\x80 a  </s> a", TOKENIZE_PARSE_SPECIAL), "6 1 3 2 7");
     ck_assert_str_eq(ids_of(&l, "<s>  </s>", TOKENIZE_PARSE_SPECIAL), "1 2");
     unload(&l);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(small_files_are_read)
 {
-    make_folder();
     struct parts change = {
         .settings =
             "{\"bos_token\":{\"content\":\"<tool>\",\"lstrip\":false},\"eos_token\":\"c\",\"pad_token\":\"none\","
@@ -367,13 +324,12 @@ START_TEST(small_files_are_read)
     l = load(&byte_level, &change);
     check_str(l.g, "tokenizer.chat_template", "J");
     unload(&l);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(word_pieces_are_spelt_as_in_gguf)
 {
-    make_folder();
     struct parts change = {
         .normalizer = "{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"
                       "\"strip_accents\":null,\"lowercase\":true}",
@@ -388,13 +344,12 @@ START_TEST(word_pieces_are_spelt_as_in_gguf)
     struct loaded l = load(&byte_level, &change);
     ck_assert_str_eq(ids_of(&l, "Playing x", TOKENIZE_ADD_SPECIAL), "1 3 4 0 2");
     unload(&l);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(unigram_is_read)
 {
-    make_folder();
     struct parts change = {
         .normalizer =
             "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true},"
@@ -409,7 +364,7 @@ START_TEST(unigram_is_read)
     check_str(l.g, "tokenizer.ggml.model", "t5");
     ck_assert_str_eq(ids_of(&l, "a   aa", 0), "4 2 5");
     unload(&l);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -574,7 +529,6 @@ static const struct bad {
 
 START_TEST(bad_files_give_their_codes)
 {
-    make_folder();
     for (size_t i = 0; i < ARRAY_LEN(bads); i++) {
         const struct bad *b = &bads[i];
         size_t live = mem_live();
@@ -589,7 +543,7 @@ START_TEST(bad_files_give_their_codes)
         unload(&l);
         ck_assert_msg(mem_live() == live, "%s: memory is lost", b->name);
     }
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -597,27 +551,21 @@ END_TEST
 START_TEST(every_start_of_a_file_is_refused)
 {
     static char json[16384];
-    char path[160];
-    make_folder();
     write_folder(&characters, &(struct parts){0});
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    FILE *f = fopen(path, "rb");
-    ck_assert_ptr_nonnull(f);
-    size_t n = fread(json, 1, sizeof json, f);
-    ck_assert(n > 500 && n < sizeof json && fclose(f) == 0);
+    size_t n = folder_read(folder_file("tokenizer.json"), json, sizeof json);
+    ck_assert(n > 500 && n < sizeof json - 1);
     for (size_t len = 0; len < n; len++) {
         struct gguf *g;
         struct err_info info = {0};
-        write_file("tokenizer.json", json, len);
+        folder_write("tokenizer.json", json, len);
         ck_assert_msg(read_folder("{}", 0, &g, &info) == ERR_BAD_VOCAB, "%zu bytes: %s", len, info.text);
     }
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(running_out_of_memory_is_survived)
 {
-    make_folder();
     write_folder(&characters, &(struct parts){.settings = "{\"chat_template\":\"x\"}"});
     bool was_hit = true;
     for (long n = 0; was_hit; n++) {
@@ -632,7 +580,7 @@ START_TEST(running_out_of_memory_is_survived)
         gguf_close(&g);
         ck_assert_uint_eq(mem_live(), live);
     }
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -713,9 +661,8 @@ START_TEST(sentencepiece_models_are_read)
     static struct proto p;
     struct err_info info = {0};
     struct loaded l = {0};
-    make_folder();
     make_proto(&p, 2, false);
-    write_file("tokenizer.model", p.data, p.n);
+    folder_write("tokenizer.model", p.data, p.n);
     write_optional("added_tokens.json", "{\"<x>\":7}");
     write_optional("tokenizer_config.json",
                    "{\"added_tokens_decoder\":{\"8\":{\"content\":\"<y>\",\"special\":true}}}");
@@ -727,7 +674,7 @@ START_TEST(sentencepiece_models_are_read)
     ck_assert_int_eq(tokenizer_kind(l.t, 8), TOKEN_CONTROL);
     ck_assert(tokenizer_n_vocab(l.t) == 10 && tokenizer_adds_bos(l.t));
     unload(&l);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -736,21 +683,20 @@ START_TEST(sentencepiece_models_that_cannot_be_are_refused)
     static struct proto p;
     struct err_info info = {0};
     struct gguf *g;
-    make_folder();
     make_proto(&p, 3, false);
-    write_file("tokenizer.model", p.data, p.n);
+    folder_write("tokenizer.model", p.data, p.n);
     ck_assert_int_eq(read_folder("{}", 0, &g, &info), ERR_UNSUPPORTED_TOKENIZER);
     make_proto(&p, 2, true);
-    write_file("tokenizer.model", p.data, p.n);
+    folder_write("tokenizer.model", p.data, p.n);
     ck_assert_int_eq(read_folder("{}", 0, &g, &info), ERR_UNSUPPORTED_TOKENIZER);
     make_proto(&p, 2, false);
     put_bytes(&p, 2, "\xC8\x02\x63", 3); /* bos_id 99; the other settings stay */
-    write_file("tokenizer.model", p.data, p.n);
+    folder_write("tokenizer.model", p.data, p.n);
     ck_assert_int_eq(read_folder("{}", 0, &g, &info), ERR_BAD_SPECIAL_TOKEN);
     ck_assert_ptr_nonnull(strstr(info.text, "bos_id"));
     make_proto(&p, 2, false);
     for (size_t n = 0; n < p.n; n++) { /* cut off inside a field, or where less is there but all of it good */
-        write_file("tokenizer.model", p.data, n);
+        folder_write("tokenizer.model", p.data, n);
         enum err err = read_folder("{}", 0, &g, &info);
         ck_assert_msg((err == ERR_BAD_VOCAB) == !is_border(&p, n), "%zu bytes: %s", n, err_code(err));
         gguf_close(&g);
@@ -763,21 +709,20 @@ START_TEST(sentencepiece_models_that_cannot_be_are_refused)
                                          "\x0A\x02\x18\x09",
                                          "\x01"};
     for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
-        write_file("tokenizer.model", broken[i], strlen(broken[i]));
+        folder_write("tokenizer.model", broken[i], strlen(broken[i]));
         ck_assert_msg(read_folder("{}", 0, &g, &info) == ERR_BAD_VOCAB, "case %zu", i);
     }
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
 START_TEST(a_folder_may_have_no_tokenizer)
 {
     struct gguf *g;
-    make_folder();
     ck_assert_int_eq(read_folder("{\"eos_token_id\":99999}", 0, &g, NULL), ERR_OK);
     ck_assert_uint_eq(gguf_n_kv(g), 0);
     gguf_close(&g);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 

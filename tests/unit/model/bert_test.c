@@ -3,7 +3,7 @@
 #include "engine/model/model.h"
 
 #include "engine/base/mem.h"
-#include "tests/unit/fcgi/fcgi_rig.h"
+#include "tests/support/folder.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -79,39 +79,18 @@ END_TEST
 /* A folder with the weights of a golden one, another config.json, and the description of the pooling (NULL: none). */
 static const char *folder_of(const char *golden, const char *config, const char *pooling)
 {
-    static char link_to[PATH_BYTES + 64], here[128];
-    char *root = realpath(MODELS, NULL), sub[PATH_BYTES];
+    char link_to[PATH_BYTES + 64], *root = realpath(MODELS, NULL);
     ck_assert_ptr_nonnull(root);
     snprintf(link_to, sizeof link_to, "%s/%s.hf/model.safetensors", root, golden);
     free(root);
-    rig_file("config.json", config, strlen(config));
-    snprintf(here, sizeof here, "%s", rig_folder());
-    snprintf(sub, sizeof sub, "%s/model.safetensors", here);
-    unlink(sub);
-    ck_assert_int_eq(symlink(link_to, sub), 0);
-    snprintf(sub, sizeof sub, "%s/1_Pooling/config.json", here);
-    unlink(sub);
+    folder_clear();
+    folder_write_text("config.json", config);
+    ck_assert_int_eq(symlink(link_to, folder_file("model.safetensors")), 0);
     if (pooling != NULL) {
-        char dir[PATH_BYTES];
-        snprintf(dir, sizeof dir, "%s/1_Pooling", here);
-        mkdir(dir, 0700);
-        FILE *f = fopen(sub, "wb");
-        ck_assert(f != NULL && fputs(pooling, f) >= 0 && fclose(f) == 0);
+        ck_assert_int_eq(mkdir(folder_file("1_Pooling"), 0700), 0);
+        folder_write_text("1_Pooling/config.json", pooling);
     }
-    return here;
-}
-
-static void clean(void)
-{
-    char path[PATH_BYTES];
-    static const char *const left[] = {"1_Pooling/config.json", "1_Pooling", "2_Dense"};
-    for (size_t i = 0; i < ARRAY_LEN(left); i++) {
-        snprintf(path, sizeof path, "%s/%s", rig_folder(), left[i]);
-        if (remove(path) != 0) {
-            continue; /* not every test makes them */
-        }
-    }
-    rig_clean();
+    return folder_path();
 }
 
 #define NOMIC_MAKERS                                                                                                   \
@@ -181,12 +160,11 @@ START_TEST(what_is_not_computed_is_refused_by_name)
         plan_free(&p);
         gguf_close(&g);
     }
-    char dense[PATH_BYTES];
-    snprintf(dense, sizeof dense, "%s/2_Dense", folder_of("bert-cls", BERT ",\"hidden_act\":\"gelu\"}", MEAN));
-    ck_assert_int_eq(mkdir(dense, 0700), 0);
+    folder_of("bert-cls", BERT ",\"hidden_act\":\"gelu\"}", MEAN);
+    ck_assert_int_eq(mkdir(folder_file("2_Dense"), 0700), 0);
     struct gguf *g;
     struct err_info info = {0};
-    ck_assert_int_eq(model_open(rig_folder(), &g, &info), ERR_BAD_CONFIG);
+    ck_assert_int_eq(model_open(folder_path(), &g, &info), ERR_BAD_CONFIG);
     ck_assert_msg(strstr(info.text, "2_Dense") != NULL, "%s", info.text);
 }
 END_TEST
@@ -240,7 +218,7 @@ Suite *bert_suite(void)
 {
     Suite *s = suite_create("bert");
     TCase *c = tcase_create("bert");
-    tcase_add_checked_fixture(c, NULL, clean);
+    tcase_add_checked_fixture(c, NULL, folder_remove);
     tcase_add_loop_test(c, files_and_folders_give_one_plan, 0, 3);
     tcase_add_test(c, both_kinds_of_nomic_config_are_read);
     tcase_add_test(c, values_of_a_file_that_cannot_be_are_named);

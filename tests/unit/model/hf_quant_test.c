@@ -4,13 +4,13 @@
 #include "engine/kernels/quant.h"
 #include "engine/model/hf.h"
 #include "engine/model/hf_quant_rows.h"
+#include "tests/support/folder.h"
 
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 Suite *hf_quant_suite(void);
 
@@ -32,8 +32,6 @@ static struct {
     int n;
     struct tensor t[MAX_TENSORS];
 } folder;
-
-static char path[] = "/tmp/infcgi-quant-XXXXXX";
 
 static struct tensor *add(const char *end, const char *dtype, uint64_t rows, uint64_t columns, size_t element_bytes)
 {
@@ -89,27 +87,18 @@ static enum err open_folder(struct gguf **out, struct err_info *info)
     const struct hf_family toy = {
         .architectures = architectures, .arch = "toy", .names = folder.is_unpacked ? unpacked : NULL};
     const struct hf_family *const families[] = {&toy, NULL};
-    char file[64];
-    memcpy(path + strlen(path) - 6, "XXXXXX", 6);
-    ck_assert_ptr_nonnull(mkdtemp(path));
-    snprintf(file, sizeof file, "%s/config.json", path);
-    FILE *f = fopen(file, "w");
-    ck_assert_ptr_nonnull(f);
-    fprintf(f,
-            "{\"architectures\":[\"ToyForCausalLM\"],\"hidden_size\":128,\"num_hidden_layers\":1,"
-            "\"num_attention_heads\":1,\"max_position_embeddings\":32,\"quantization_config\":%s}",
-            folder.quantisation);
-    fclose(f);
-    snprintf(file, sizeof file, "%s/model.safetensors", path);
-    f = fopen(file, "wb");
+    char config[sizeof folder.quantisation + 256];
+    snprintf(config, sizeof config,
+             "{\"architectures\":[\"ToyForCausalLM\"],\"hidden_size\":128,\"num_hidden_layers\":1,"
+             "\"num_attention_heads\":1,\"max_position_embeddings\":32,\"quantization_config\":%s}",
+             folder.quantisation);
+    folder_write_text("config.json", config);
+    FILE *f = fopen(folder_file("model.safetensors"), "wb");
     ck_assert_ptr_nonnull(f);
     write_tensors(f);
     fclose(f);
-    enum err err = hf_open(path, families, out, info);
-    unlink(file);
-    snprintf(file, sizeof file, "%s/config.json", path);
-    unlink(file);
-    rmdir(path);
+    enum err err = hf_open(folder_path(), families, out, info);
+    folder_remove();
     return err;
 }
 

@@ -3,6 +3,7 @@
 #include "engine/base/mem.h"
 #include "engine/model/hf.h"
 #include "engine/model/model.h"
+#include "tests/support/folder.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -15,18 +16,6 @@
 Suite *hf_suite(void);
 
 enum { D = 8, F = 12, V = 16, H = 2, HEAD = 4, L = 2, CTX = 64 };
-
-static char folder[] = "/tmp/infcgi-hf-XXXXXX";
-
-static void write_file(const char *name, const void *data, size_t n)
-{
-    char path[160];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(data, 1, n, f), n);
-    ck_assert_int_eq(fclose(f), 0);
-}
 
 /* A change of the good folder: a member of config.json (value NULL: it is taken out), or a tensor's shape ("" takes the
  * tensor out) or dtype. */
@@ -85,7 +74,7 @@ static void write_tensors(const struct change *c)
     memset(file, 0, sizeof file);
     memcpy(file, &n, sizeof n);
     memcpy(file + 8, header, n);
-    write_file("model.safetensors", file, 8 + n + at);
+    folder_write("model.safetensors", file, 8 + n + at);
 }
 
 static void write_config(const struct change *c)
@@ -103,35 +92,22 @@ static void write_config(const struct change *c)
         ck_assert_int_eq(json_object_set_new(config, c->key, value), 0);
     }
     char *text = json_dumps(config, 0);
-    write_file("config.json", text, strlen(text));
+    folder_write_text("config.json", text);
     free(text);
     json_decref(config);
 }
 
 static void make_folder(const struct change *c)
 {
-    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
-    ck_assert_ptr_nonnull(mkdtemp(folder));
     write_config(c);
     write_tensors(c);
-}
-
-static void remove_folder(void)
-{
-    static const char *const files[] = {"config.json", "model.safetensors", "modeling_x.py", "pytorch_model.bin"};
-    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
-        char path[160];
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        unlink(path);
-    }
-    ck_assert_int_eq(rmdir(folder), 0);
 }
 
 /* Opens the folder and builds its plan. */
 static enum err load(struct gguf **g, struct plan **p, struct err_info *info)
 {
     *p = NULL;
-    enum err err = model_open(folder, g, info);
+    enum err err = model_open(folder_path(), g, info);
     return err != ERR_OK ? err : model_build(*g, 0, p, info);
 }
 
@@ -149,7 +125,7 @@ START_TEST(a_good_folder_becomes_a_plan)
     ck_assert_str_eq(p->weights[p->steps[p->n_steps - 1].w[0]].name, "output.weight");
     plan_free(&p);
     gguf_close(&g);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -163,7 +139,7 @@ START_TEST(a_tied_head_is_the_embedding_though_the_folder_has_a_copy)
     ck_assert_str_eq(p->weights[p->steps[p->n_steps - 1].w[0]].name, "token_embd.weight");
     plan_free(&p);
     gguf_close(&g);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -183,7 +159,7 @@ START_TEST(both_forms_of_rope_say_the_same)
         ck_assert(fabs(p->ropes[0].inv_freq[1] - 0.25 / sqrt(500)) < 1e-7);
         plan_free(&p);
         gguf_close(&g);
-        remove_folder();
+        folder_remove();
     }
 }
 END_TEST
@@ -201,7 +177,7 @@ static void check_bad(const struct change *c, size_t i, enum err expected, const
     ck_assert(info.code == err);
     ck_assert_ptr_null(p);
     gguf_close(&g);
-    remove_folder();
+    folder_remove();
 }
 
 START_TEST(a_value_that_cannot_be_is_named)
@@ -341,20 +317,18 @@ START_TEST(code_and_pickles_are_left_alone)
 {
     struct change c = {.key = "auto_map", .value = "{\"AutoModelForCausalLM\":\"modeling_x.XForCausalLM\"}"};
     make_folder(&c);
-    write_file("modeling_x.py", "raise SystemExit\n", 17);
+    folder_write("modeling_x.py", "raise SystemExit\n", 17);
     struct gguf *g;
     struct plan *p;
     struct err_info info = {0};
     ck_assert_msg(load(&g, &p, &info) == ERR_OK, "%s", info.text);
     plan_free(&p);
     gguf_close(&g);
-    write_file("pytorch_model.bin", "\x80\x02.", 3);
-    char path[160];
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    ck_assert_int_eq(unlink(path), 0);
-    ck_assert_int_eq(model_open(folder, &g, &info), ERR_NO_SAFETENSORS);
+    folder_write("pytorch_model.bin", "\x80\x02.", 3);
+    ck_assert_int_eq(unlink(folder_file("model.safetensors")), 0);
+    ck_assert_int_eq(model_open(folder_path(), &g, &info), ERR_NO_SAFETENSORS);
     ck_assert_msg(strstr(info.text, "found a pickle (pytorch_model.bin)") != NULL, "%s", info.text);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -366,25 +340,23 @@ START_TEST(a_config_that_is_no_json_object_is_refused)
     memset(brackets, '[', sizeof brackets - 1);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         make_folder(&(struct change){0});
-        write_file("config.json", texts[i], strlen(texts[i]));
+        folder_write_text("config.json", texts[i]);
         struct gguf *g = NULL;
         struct err_info info = {0};
-        enum err err = model_open(folder, &g, &info);
+        enum err err = model_open(folder_path(), &g, &info);
         ck_assert_msg(err != ERR_OK && strstr(info.text, "config.json") != NULL, "case %zu: %s", i, info.text);
         ck_assert_msg(err == (i == 2 || i == 3 ? ERR_UNSUPPORTED_ARCH : ERR_BAD_CONFIG) || err == ERR_BAD_CONFIG,
                       "case %zu: %s (%s)", i, err_code(err), info.text);
         ck_assert_ptr_null(g);
-        remove_folder();
+        folder_remove();
     }
     make_folder(&(struct change){0});
-    char path[160];
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(unlink(folder_file("config.json")), 0);
     struct gguf *g = NULL;
     struct err_info info = {0};
-    ck_assert_int_eq(model_open(folder, &g, &info), ERR_BAD_CONFIG);
+    ck_assert_int_eq(model_open(folder_path(), &g, &info), ERR_BAD_CONFIG);
     ck_assert_msg(strstr(info.text, "config.json") != NULL, "%s", info.text);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -409,7 +381,7 @@ START_TEST(out_of_memory_is_an_error_and_no_leak)
         gguf_close(&g);
     }
     ck_assert(is_done && n > 10);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
