@@ -4,7 +4,7 @@
 #include "engine/kernels/kv_type.h"
 #include "engine/model/model.h"
 
-#include "tests/support/gguf_writer.h"
+#include "tests/support/model_file.h"
 
 #include <check.h>
 #include <math.h>
@@ -25,11 +25,6 @@ struct options {
     double value;
     const char *tensor;   /* NULL, or the tensor that is different: left out when n_in is 0 */
     uint64_t n_in, n_out; /* its shape */
-};
-
-struct file {
-    struct buf bytes;
-    struct gguf *g;
 };
 
 static void put_tensor(struct gguf_writer *w, const struct options *o, const char *name, const uint64_t shape[3])
@@ -124,13 +119,10 @@ static void put_keys(struct gguf_writer *w, const struct options *o)
     put_key(w, o, "rope.scaling.yarn_log_multiplier", o->has_yarn ? 0.1 : NAN, true);
 }
 
-static struct file make_file(const struct options *o)
+static struct model_file make_file(const struct options *o)
 {
     struct gguf_writer w;
-    struct file f = {0};
-    struct err_info info = {0};
     gguf_writer_init(&w);
-    buf_init(&f.bytes, 0, MEM_GENERAL);
     gguf_writer_str(&w, "general.architecture", "deepseek2");
     put_keys(&w, o);
     put_tensor(&w, o, "token_embd.weight", (const uint64_t[3]){D, V});
@@ -138,27 +130,7 @@ static struct file make_file(const struct options *o)
         put_layer(&w, o, i);
     }
     put_tensor(&w, o, "output_norm.weight", (const uint64_t[3]){D});
-    gguf_writer_finish(&w, &f.bytes);
-    gguf_writer_fini(&w);
-    ck_assert_int_eq(buf_ok(&f.bytes), ERR_OK);
-    enum err err = gguf_open_memory(f.bytes.data, f.bytes.len, &f.g, &info);
-    ck_assert_msg(err == ERR_OK, "the file itself: %s", info.text);
-    return f;
-}
-
-static void free_file(struct file *f)
-{
-    gguf_close(&f->g);
-    buf_fini(&f->bytes);
-}
-
-static struct plan *build(const struct file *f)
-{
-    struct plan *p = NULL;
-    struct err_info info = {0};
-    enum err err = model_build(f->g, 0, &p, &info);
-    ck_assert_msg(err == ERR_OK, "%s", info.text);
-    return p;
+    return model_file_of(&w);
 }
 
 /* --- good files ------------------------------------------------------------------------------------------------- */
@@ -178,8 +150,8 @@ static const struct options good[] = {{.is_old = false}, {.is_old = true}, {.is_
 START_TEST(attention_is_over_latents)
 {
     const struct options *o = &good[_i];
-    struct file f = make_file(o);
-    struct plan *p = build(&f);
+    struct model_file f = make_file(o);
+    struct plan *p = model_file_plan(&f);
     ck_assert_uint_eq(p->n_kv_heads, 1);
     ck_assert_uint_eq(p->head_dim, RANK + ROPE);
     ck_assert_uint_eq(p->latent_dim, RANK);
@@ -199,15 +171,15 @@ START_TEST(attention_is_over_latents)
     double mscale = o->has_yarn ? 1 + 0.1 * log(4) : 1;
     ck_assert_double_eq_tol((double)att->scale, mscale * mscale / sqrt(NOPE + ROPE), 1e-6);
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 /* The two halves of each head's rows of the tensor that older files have. */
 START_TEST(a_fused_tensor_is_taken_apart)
 {
-    struct file f = make_file(&(struct options){.is_old = true});
-    struct plan *p = build(&f);
+    struct model_file f = make_file(&(struct options){.is_old = true});
+    struct plan *p = model_file_plan(&f);
     const struct gguf_tensor *t = gguf_find_tensor(f.g, "blk.0.attn_kv_b.weight");
     const struct plan_step *att = first_step(p, PLAN_ATTENTION);
     const struct plan_weight *k = &p->weights[att[-2].w[0]], *v = &p->weights[att[1].w[0]];
@@ -219,7 +191,7 @@ START_TEST(a_fused_tensor_is_taken_apart)
     ck_assert_uint_eq(plan_weight_part_bytes(k), NOPE * RANK * sizeof(float));
     ck_assert_uint_eq(plan_weight_part_bytes(v), VALUE * RANK * sizeof(float));
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
@@ -230,8 +202,8 @@ START_TEST(the_kv_cache_holds_latents_alone)
         enum kv_type type;
         const char *k_type;
     } cases[] = {{KV_TYPE_F16, "f16"}, {KV_TYPE_BF16, "bf16"}, {(enum kv_type)KV_TYPE_DEFAULT, "f16"}};
-    struct file f = make_file(&good[0]);
-    struct plan *p = build(&f);
+    struct model_file f = make_file(&good[0]);
+    struct plan *p = model_file_plan(&f);
     struct backend_config cfg = {.n_threads = 1, .n_pages = 3, .max_rows = 4, .max_logits = 1};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct backend_model *m = NULL;
@@ -256,14 +228,14 @@ START_TEST(the_kv_cache_holds_latents_alone)
     struct kv_layout v3 = kv_layout_for(KV_TYPE_F16, KV_TYPE_F16, 576, 512); /* DeepSeek-V3's: 576 numbers a token */
     ck_assert_uint_eq(v3.bytes, BACKEND_PAGE_TOKENS * 576 * sizeof(uint16_t));
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 START_TEST(types_that_latents_cannot_have_are_refused)
 {
-    struct file f = make_file(&good[0]);
-    struct plan *p = build(&f);
+    struct model_file f = make_file(&good[0]);
+    struct plan *p = model_file_plan(&f);
     for (int i = 0; i < 2; i++) {
         struct backend_config cfg = {.n_threads = 1, .n_pages = 1, .max_rows = 1, .max_logits = 1};
         struct backend_model *m = NULL;
@@ -274,17 +246,17 @@ START_TEST(types_that_latents_cannot_have_are_refused)
         ck_assert(strstr(info.text, "cache-type-k") != NULL && strstr(info.text, i == 0 ? "q8_0" : "q4_0") != NULL);
     }
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 START_TEST(layers_that_predict_are_left_out)
 {
-    struct file f = make_file(&(struct options){.key = "nextn_predict_layers", .value = 1});
-    struct plan *p = build(&f);
+    struct model_file f = make_file(&(struct options){.key = "nextn_predict_layers", .value = 1});
+    struct plan *p = model_file_plan(&f);
     ck_assert_uint_eq(p->n_layers, LAYERS - 1);
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
@@ -292,14 +264,9 @@ END_TEST
 
 static void check_bad(const struct options *o, size_t i, enum err expected, const char *word)
 {
-    struct file f = make_file(o);
-    struct plan *p = (struct plan *)1;
-    struct err_info info = {0};
-    enum err err = model_build(f.g, 0, &p, &info);
-    ck_assert_msg(err == expected, "case %zu: %s (%s), expected %s", i, err_code(err), info.text, err_code(expected));
-    ck_assert_ptr_null(p);
-    ck_assert_msg(strstr(info.text, word) != NULL, "case %zu: '%s' does not name '%s'", i, info.text, word);
-    free_file(&f);
+    struct model_file f = make_file(o);
+    model_file_refuse(&f, i, expected, word);
+    model_file_fini(&f);
 }
 
 START_TEST(a_hyper_parameter_that_cannot_be_is_named)

@@ -2,7 +2,7 @@
  * hyper-parameter or tensor that cannot be. The files are made here, byte by byte. */
 #include "engine/model/model.h"
 
-#include "tests/support/gguf_writer.h"
+#include "tests/support/model_file.h"
 
 #include <check.h>
 #include <math.h>
@@ -22,11 +22,6 @@ struct change {
     const char *tensor; /* NULL, or the tensor that is different: left out when cols is 0 */
     uint64_t cols, rows;
     enum dtype dtype;
-};
-
-struct file {
-    struct buf bytes;
-    struct gguf *g;
 };
 
 static void put_number(struct gguf_writer *w, const char *key, enum gguf_type type, double v)
@@ -98,13 +93,10 @@ static void put_layer(struct gguf_writer *w, int layer, bool has_bias, const str
 }
 
 /* A model of architecture `arch` with one change (OPTIONAL). */
-static struct file make_file(const char *arch, bool has_bias, bool has_output, const struct change *c)
+static struct model_file make_file(const char *arch, bool has_bias, bool has_output, const struct change *c)
 {
     struct gguf_writer w;
-    struct file f = {0};
-    struct err_info info = {0};
     gguf_writer_init(&w);
-    buf_init(&f.bytes, 0, MEM_GENERAL);
     if (arch != NULL) {
         gguf_writer_str(&w, "general.architecture", arch);
     }
@@ -131,27 +123,7 @@ static struct file make_file(const char *arch, bool has_bias, bool has_output, c
         put_tensor(&w, "output.weight", D, V, DTYPE_F32, c);
     }
     put_tensor(&w, "rope_freqs.weight", 0, 0, DTYPE_F32, c);
-    gguf_writer_finish(&w, &f.bytes);
-    gguf_writer_fini(&w);
-    ck_assert_int_eq(buf_ok(&f.bytes), ERR_OK);
-    enum err err = gguf_open_memory(f.bytes.data, f.bytes.len, &f.g, &info);
-    ck_assert_msg(err == ERR_OK, "the file itself: %s", info.text);
-    return f;
-}
-
-static void free_file(struct file *f)
-{
-    gguf_close(&f->g);
-    buf_fini(&f->bytes);
-}
-
-static struct plan *build(const struct file *f)
-{
-    struct plan *p;
-    struct err_info info = {0};
-    enum err err = model_build(f->g, 0, &p, &info);
-    ck_assert_msg(err == ERR_OK, "%s", info.text);
-    return p;
+    return model_file_of(&w);
 }
 
 /* --- good files ------------------------------------------------------------------------------------------------- */
@@ -224,8 +196,8 @@ static void check_rows(const struct plan *p, bool has_bias)
 START_TEST(the_builders_list_the_steps_of_their_family)
 {
     bool is_qwen = _i % 2 == 1, has_output = _i / 2 == 1;
-    struct file f = make_file(is_qwen ? "qwen2" : "llama", is_qwen, has_output, NULL);
-    struct plan *p = build(&f);
+    struct model_file f = make_file(is_qwen ? "qwen2" : "llama", is_qwen, has_output, NULL);
+    struct plan *p = model_file_plan(&f);
     ck_assert_uint_eq(p->n_vocab, V);
     ck_assert_uint_eq(p->n_embd, D);
     ck_assert_uint_eq(p->n_layers, L);
@@ -243,46 +215,33 @@ START_TEST(the_builders_list_the_steps_of_their_family)
         ck_assert(fabs(p->ropes[0].inv_freq[i] - pow(500, -2.0 * i / HEAD)) < 1e-7);
     }
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 START_TEST(rope_follows_the_file)
 {
     struct change linear = {.key = "rope.scaling.type", .type = GGUF_STRING, .text = "linear"};
-    struct file f = make_file("llama", false, true, &linear);
-    struct plan *p = build(&f); /* without a factor: 1 */
+    struct model_file f = make_file("llama", false, true, &linear);
+    struct plan *p = model_file_plan(&f); /* without a factor: 1 */
     ck_assert(p->ropes[0].inv_freq[0] == 1);
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
     struct change none = {.key = "rope.scaling.type", .type = GGUF_STRING, .text = "none"};
     f = make_file("llama", false, true, &none);
-    p = build(&f);
+    p = model_file_plan(&f);
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
     struct change partial = {.key = "rope.dimension_count", .type = GGUF_U32, .value = 4};
     f = make_file("llama", false, true, &partial);
-    p = build(&f);
+    p = model_file_plan(&f);
     ck_assert(p->ropes[0].n_rot == 4 && fabs(p->ropes[0].inv_freq[1] - pow(500, -0.5)) < 1e-7);
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 /* --- bad files -------------------------------------------------------------------------------------------------- */
-
-static void check_bad(const struct file *f, size_t i, enum err expected, const char *word)
-{
-    struct plan *p = (struct plan *)1;
-    struct err_info info = {0};
-    enum err err = model_build(f->g, 0, &p, &info);
-    ck_assert_msg(err == expected, "case %zu: %s (%s), expected %s", i, err_code(err), info.text, err_code(expected));
-    ck_assert_ptr_null(p);
-    ck_assert_int_eq(info.code, expected);
-    ck_assert_msg(strstr(info.text, word) != NULL, "case %zu: '%s' does not name '%s'", i, info.text, word);
-    ck_assert_msg(strstr(info.text, "expected") != NULL && strstr(info.text, "found") != NULL, "%s", info.text);
-    ck_assert_msg(strchr(info.text, '\n') == NULL && strlen(info.text) < 300, "case %zu: one line", i);
-}
 
 START_TEST(a_hyper_parameter_that_cannot_be_is_named)
 {
@@ -330,9 +289,9 @@ START_TEST(a_hyper_parameter_that_cannot_be_is_named)
         {{.key = "expert_count", .type = GGUF_U32, .value = 1025}, ERR_BAD_HPARAM},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct file f = make_file("llama", false, true, &cases[i].change);
-        check_bad(&f, i, cases[i].err, cases[i].change.key);
-        free_file(&f);
+        struct model_file f = make_file("llama", false, true, &cases[i].change);
+        model_file_refuse(&f, i, cases[i].err, cases[i].change.key);
+        model_file_fini(&f);
     }
 }
 END_TEST
@@ -357,9 +316,9 @@ START_TEST(a_hyper_parameter_that_asks_for_another_names_that_one)
         {{.key = "attention.key_length", .type = GGUF_U32, .value = 12}, ERR_BAD_TENSOR_SHAPE, "blk.0.attn_q.weight"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct file f = make_file("llama", false, true, &cases[i].change);
-        check_bad(&f, i, cases[i].err, cases[i].names);
-        free_file(&f);
+        struct model_file f = make_file("llama", false, true, &cases[i].change);
+        model_file_refuse(&f, i, cases[i].err, cases[i].names);
+        model_file_fini(&f);
     }
 }
 END_TEST
@@ -394,9 +353,9 @@ START_TEST(a_tensor_that_cannot_be_is_named)
         {{.tensor = "rope_freqs.weight", .cols = HEAD / 2, .rows = 1}, ERR_BAD_HPARAM}, /* factors of zero */
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct file f = make_file("qwen2", true, true, &cases[i].change);
-        check_bad(&f, i, cases[i].err, cases[i].change.tensor);
-        free_file(&f);
+        struct model_file f = make_file("qwen2", true, true, &cases[i].change);
+        model_file_refuse(&f, i, cases[i].err, cases[i].change.tensor);
+        model_file_fini(&f);
     }
 }
 END_TEST
@@ -405,11 +364,11 @@ START_TEST(an_unknown_architecture_lists_the_known_ones)
 {
     static const char *const archs[] = {"mamba", "llama4", "LLAMA", "", NULL};
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
-        struct file f = make_file(archs[i], false, true, NULL);
+        struct model_file f = make_file(archs[i], false, true, NULL);
         for (int k = 0; model_family_at(k) != NULL; k++) {
-            check_bad(&f, i, ERR_UNSUPPORTED_ARCH, model_family_at(k)->arch);
+            model_file_refuse(&f, i, ERR_UNSUPPORTED_ARCH, model_family_at(k)->arch);
         }
-        free_file(&f);
+        model_file_fini(&f);
     }
     ck_assert_ptr_null(model_family_at(-1));
 }
@@ -417,7 +376,7 @@ END_TEST
 
 START_TEST(failed_allocations_are_reported_and_leave_nothing)
 {
-    struct file f = make_file("qwen2", true, true, NULL);
+    struct model_file f = make_file("qwen2", true, true, NULL);
     size_t live = mem_live();
     struct plan *p = NULL;
     long n = 0;
@@ -433,7 +392,7 @@ START_TEST(failed_allocations_are_reported_and_leave_nothing)
     ck_assert_int_gt(n, 3);
     plan_free(&p);
     ck_assert_uint_eq(mem_live(), live);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
