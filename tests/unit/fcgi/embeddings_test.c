@@ -20,53 +20,17 @@ enum { WIDTH = 48, N_CTX = 128, VOCAB = 288, MAX_WIDTH = 64 };
 #define ENCODER "tests/golden/models/bert-cls.gguf"
 #define EXPECT  "tests/golden/models/bert-cls.expect.gguf"
 
-static struct rig_reply got;
-static json_t *answer;
-
 static void setup_encoder(void) { rig_serve_model(ENCODER, NULL); }
 static void setup_decoder(void) { rig_serve(false, false); }
 
-static void forget(void)
-{
-    rig_reply_fini(&got);
-    json_decref(answer);
-    got = (struct rig_reply){0};
-    answer = NULL;
-}
-
-static void teardown(void)
-{
-    forget();
-    rig_unserve();
-}
-
-static int post(const char *uri, const char *body)
-{
-    forget();
-    rig_call("POST", uri, NULL, body, strlen(body), &got);
-    ck_assert_msg(got.has_end && got.body != NULL, "%s: cut off", uri);
-    answer = json_loadb(got.body, got.n_body, 0, NULL);
-    ck_assert_ptr_nonnull(answer);
-    return got.status;
-}
-
-static void refuse(const char *uri, const char *body, const char *code, const char *param)
-{
-    int status = post(uri, body);
-    const json_t *e = json_object_get(answer, "error"), *where = json_object_get(e, "param");
-    ck_assert_msg(status == 400 && strcmp(json_string_value(json_object_get(e, "code")), code) == 0, "%.100s: %s", body,
-                  got.body);
-    ck_assert_msg(json_is_string(where) && strcmp(json_string_value(where), param) == 0, "%.100s: %s", body, got.body);
-}
-
-static json_t *data_at(size_t i) { return json_array_get(json_object_get(answer, "data"), i); }
+static json_t *data_at(size_t i) { return json_array_get(json_object_get(rig_answer, "data"), i); }
 
 /* Vector i of the answer; returns how long it is. */
 static size_t numbers_at(size_t i, float *out)
 {
     const json_t *v = json_object_get(data_at(i), "embedding");
     size_t n = json_array_size(v);
-    ck_assert_msg(json_is_array(v) && n <= MAX_WIDTH, "%.300s", got.body);
+    ck_assert_msg(json_is_array(v) && n <= MAX_WIDTH, "%.300s", rig_got.body);
     ck_assert_int_eq(json_integer_value(json_object_get(data_at(i), "index")), (json_int_t)i);
     for (size_t k = 0; k < n; k++) {
         out[k] = (float)json_number_value(json_array_get(v, k));
@@ -85,7 +49,7 @@ static double length_of(const float *x, size_t n)
 
 static json_int_t usage(const char *what)
 {
-    return json_integer_value(json_object_get(json_object_get(answer, "usage"), what));
+    return json_integer_value(json_object_get(json_object_get(rig_answer, "usage"), what));
 }
 
 /* The four prompts of the golden set in one request, as token ids. */
@@ -111,11 +75,11 @@ START_TEST(an_encoder_gives_the_references_embeddings)
     }
     buf_puts(&body, "]}");
     buf_putc(&body, '\0');
-    ck_assert_msg(post(URL, body.data) == 200, "%s", got.body);
-    ck_assert_str_eq(json_string_value(json_object_get(answer, "object")), "list");
-    ck_assert_str_eq(json_string_value(json_object_get(answer, "model")), "tiny");
+    ck_assert_msg(rig_post(URL, body.data) == 200, "%s", rig_got.body);
+    ck_assert_str_eq(json_string_value(json_object_get(rig_answer, "object")), "list");
+    ck_assert_str_eq(json_string_value(json_object_get(rig_answer, "model")), "tiny");
     ck_assert_str_eq(json_string_value(json_object_get(data_at(0), "object")), "embedding");
-    ck_assert_uint_eq(json_array_size(json_object_get(answer, "data")), 4);
+    ck_assert_uint_eq(json_array_size(json_object_get(rig_answer, "data")), 4);
     ck_assert(usage("prompt_tokens") == 1 + 7 + 33 + 70 && usage("total_tokens") == 1 + 7 + 33 + 70);
     for (size_t i = 0; i < 4; i++) {
         float x[MAX_WIDTH];
@@ -156,10 +120,10 @@ START_TEST(formats_and_dimensions_hold_the_same_numbers)
     for (int dimensions = 46; dimensions <= WIDTH; dimensions++) { /* with each number of '=' */
         char body[128];
         float x[MAX_WIDTH], all[MAX_WIDTH], y[MAX_WIDTH];
-        ck_assert_int_eq(post(URL, "{\"input\":\"some words\",\"encoding_format\":\"float\"}"), 200);
+        ck_assert_int_eq(rig_post(URL, "{\"input\":\"some words\",\"encoding_format\":\"float\"}"), 200);
         ck_assert_uint_eq(numbers_at(0, all), WIDTH);
         snprintf(body, sizeof body, "{\"input\":\"some words\",\"dimensions\":%d}", dimensions);
-        ck_assert_int_eq(post(URL, body), 200);
+        ck_assert_int_eq(rig_post(URL, body), 200);
         size_t n = numbers_at(0, x), n_bytes;
         ck_assert_uint_eq(n, (size_t)dimensions);
         double part = length_of(all, n);
@@ -168,7 +132,7 @@ START_TEST(formats_and_dimensions_hold_the_same_numbers)
         }
         snprintf(body, sizeof body, "{\"input\":\"some words\",\"dimensions\":%d,\"encoding_format\":\"base64\"}",
                  dimensions);
-        ck_assert_int_eq(post(URL, body), 200);
+        ck_assert_int_eq(rig_post(URL, body), 200);
         const unsigned char *bytes = from_base64(json_string_value(json_object_get(data_at(0), "embedding")), &n_bytes);
         ck_assert_uint_eq(n_bytes, n * 4);
         for (size_t k = 0; k < n; k++) {
@@ -193,9 +157,9 @@ START_TEST(many_texts_are_answered_in_order)
     }
     buf_puts(&body, "]}");
     buf_putc(&body, '\0');
-    ck_assert_int_eq(post(URL, body.data), 200);
+    ck_assert_int_eq(rig_post(URL, body.data), 200);
     buf_fini(&body);
-    ck_assert_uint_eq(json_array_size(json_object_get(answer, "data")), N);
+    ck_assert_uint_eq(json_array_size(json_object_get(rig_answer, "data")), N);
     static float all[N][MAX_WIDTH];
     for (size_t i = 0; i < N; i++) {
         ck_assert_uint_eq(numbers_at(i, all[i]), WIDTH);
@@ -204,7 +168,7 @@ START_TEST(many_texts_are_answered_in_order)
         char one[64];
         float x[MAX_WIDTH];
         snprintf(one, sizeof one, "{\"input\":\"%.*s\"}", 1 + i % 5, i % 2 == 0 ? "abcdef" : "uvwxyz");
-        ck_assert_int_eq(post(URL, one), 200);
+        ck_assert_int_eq(rig_post(URL, one), 200);
         numbers_at(0, x);
         for (int k = i; k < N; k += 10) {
             ck_assert_msg(memcmp(all[k], x, WIDTH * sizeof *x) == 0, "text %d differs from what it gives alone", k);
@@ -241,7 +205,7 @@ START_TEST(bad_requests)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char body[160];
         snprintf(body, sizeof body, "{%s}", cases[i].fields);
-        refuse(URL, body, cases[i].code, cases[i].param);
+        rig_refuse(URL, body, 400, cases[i].code, cases[i].param);
     }
     struct buf many;
     buf_init(&many, 0, MEM_GENERAL);
@@ -250,24 +214,24 @@ START_TEST(bad_requests)
     }
     buf_puts(&many, "]}");
     buf_putc(&many, '\0');
-    refuse(URL, many.data, "invalid_value", "input");
+    rig_refuse(URL, many.data, 400, "invalid_value", "input");
     buf_fini(&many);
     char text[N_CTX + 32];
     snprintf(text, sizeof text, "{\"input\":\"%0*d\"}", N_CTX + 1, 0);
-    refuse(URL, text, "context_length_exceeded", "input");
-    ck_assert_msg(strstr(got.body, "128") != NULL && strstr(got.body, "129") != NULL, "%s", got.body);
+    rig_refuse(URL, text, 400, "context_length_exceeded", "input");
+    ck_assert_msg(strstr(rig_got.body, "128") != NULL && strstr(rig_got.body, "129") != NULL, "%s", rig_got.body);
     snprintf(text, sizeof text, "{\"input\":\"%0*d\"}", N_CTX, 0);
-    ck_assert_int_eq(post(URL, text), 200);
-    ck_assert_int_eq(post(URL, "{\"model\":\"other\",\"input\":\"a\"}"), 404);
+    ck_assert_int_eq(rig_post(URL, text), 200);
+    ck_assert_int_eq(rig_post(URL, "{\"model\":\"other\",\"input\":\"a\"}"), 404);
 }
 END_TEST
 
 START_TEST(an_encoder_does_not_generate)
 {
     static const char chat[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}";
-    refuse("/v1/chat/completions", chat, "unsupported_endpoint", "model");
-    ck_assert_msg(strstr(got.body, URL) != NULL, "%s", got.body);
-    refuse("/v1/completions", "{\"prompt\":\"a\"}", "unsupported_endpoint", "model");
+    rig_refuse("/v1/chat/completions", chat, 400, "unsupported_endpoint", "model");
+    ck_assert_msg(strstr(rig_got.body, URL) != NULL, "%s", rig_got.body);
+    rig_refuse("/v1/completions", "{\"prompt\":\"a\"}", 400, "unsupported_endpoint", "model");
 }
 END_TEST
 
@@ -301,8 +265,8 @@ START_TEST(a_queue_shorter_than_the_request_is_waited_for)
     }
     buf_puts(&body, "]}");
     buf_putc(&body, '\0');
-    ck_assert_msg(post(URL, body.data) == 200, "%s", got.body);
-    ck_assert_uint_eq(json_array_size(json_object_get(answer, "data")), 40);
+    ck_assert_msg(rig_post(URL, body.data) == 200, "%s", rig_got.body);
+    ck_assert_uint_eq(json_array_size(json_object_get(rig_answer, "data")), 40);
     buf_fini(&body);
     swap_back(before);
 }
@@ -310,17 +274,17 @@ END_TEST
 
 START_TEST(a_decoder_embeds_when_told_how)
 {
-    refuse(URL, "{\"input\":\"a\"}", "unsupported_endpoint", "model");
-    ck_assert_msg(strstr(got.body, "--pooling") != NULL, "%s", got.body);
+    rig_refuse(URL, "{\"input\":\"a\"}", 400, "unsupported_endpoint", "model");
+    ck_assert_msg(strstr(rig_got.body, "--pooling") != NULL, "%s", rig_got.body);
     char path[256];
     snprintf(path, sizeof path, "%s", engine_model(atomic_load(&server_state.engine))->file);
     struct engine_config cfg = {.model_path = path, .backend = "ref", .n_threads = 1, .pooling = "mean"};
     struct engine *before = swap_engine(&cfg);
-    ck_assert_int_eq(post(URL, "{\"input\":[\"a\",\"ab\"]}"), 200);
+    ck_assert_int_eq(rig_post(URL, "{\"input\":[\"a\",\"ab\"]}"), 200);
     float x[MAX_WIDTH], y[MAX_WIDTH];
     ck_assert(numbers_at(0, x) == 32 && numbers_at(1, y) == 32);
     ck_assert(memcmp(x, y, sizeof(float) * 32) != 0 && fabs(length_of(x, 32) - 1) < 1e-6);
-    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"), 200);
+    ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"), 200);
     swap_back(before);
     struct engine *e;
     struct err_info info = {0};
@@ -365,7 +329,7 @@ START_TEST(a_client_that_leaves_costs_nothing)
     }
     ck_assert(s.n_running == 0 && s.n_waiting == 0 && s.kv_pages_used == 0 && mem_live_of(MEM_REQUEST) <= before);
     buf_fini(&body);
-    ck_assert_int_eq(post(URL, "{\"input\":\"a\"}"), 200);
+    ck_assert_int_eq(rig_post(URL, "{\"input\":\"a\"}"), 200);
 }
 END_TEST
 
@@ -374,7 +338,7 @@ Suite *embeddings_suite(void)
     Suite *s = suite_create("embeddings");
     TCase *encoder = tcase_create("encoder"), *decoder = tcase_create("decoder"), *limits = tcase_create("limits");
     tcase_set_timeout(encoder, 60);
-    tcase_add_checked_fixture(encoder, setup_encoder, teardown);
+    tcase_add_checked_fixture(encoder, setup_encoder, rig_unserve);
     tcase_add_test(encoder, an_encoder_gives_the_references_embeddings);
     tcase_add_test(encoder, formats_and_dimensions_hold_the_same_numbers);
     tcase_add_test(encoder, many_texts_are_answered_in_order);
@@ -382,7 +346,7 @@ Suite *embeddings_suite(void)
     tcase_add_test(encoder, a_queue_shorter_than_the_request_is_waited_for);
     tcase_add_test(encoder, an_encoder_does_not_generate);
     tcase_add_test(encoder, a_client_that_leaves_costs_nothing);
-    tcase_add_checked_fixture(decoder, setup_decoder, teardown);
+    tcase_add_checked_fixture(decoder, setup_decoder, rig_unserve);
     tcase_add_test(decoder, a_decoder_embeds_when_told_how);
     tcase_add_test(limits, a_batch_must_hold_the_longest_text);
     suite_add_tcase(s, encoder);

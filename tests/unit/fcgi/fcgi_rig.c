@@ -164,8 +164,20 @@ struct server *rig_serve_model(const char *path, const char *pooling)
     return serve(open_engine(path, pooling), false, false);
 }
 
+struct rig_reply rig_got;
+json_t *rig_answer;
+
+static void forget(void)
+{
+    rig_reply_fini(&rig_got);
+    json_decref(rig_answer);
+    rig_got = (struct rig_reply){0};
+    rig_answer = NULL;
+}
+
 void rig_unserve(void)
 {
+    forget();
     rig_stop();
     chat_template_free(&server_state.chat_template);
     engine_close(&served);
@@ -289,4 +301,59 @@ void rig_call(const char *method, const char *uri, const char *const *extra, con
               struct rig_reply *out)
 {
     rig_receive(rig_send(method, uri, extra, body, n_body), out);
+}
+
+/* --- answers ---------------------------------------------------------------------------------------------------- */
+
+int rig_ask(const char *method, const char *uri, const char *const *extra, const char *body, size_t n)
+{
+    forget();
+    rig_call(method, uri, extra, body, n, &rig_got);
+    ck_assert_msg(rig_got.has_end && rig_got.body != NULL, "%s %s: cut off", method, uri);
+    rig_answer = json_loadb(rig_got.body, rig_got.n_body, JSON_ALLOW_NUL, NULL);
+    return rig_got.status;
+}
+
+int rig_post(const char *uri, const char *body) { return rig_ask("POST", uri, NULL, body, strlen(body)); }
+int rig_get(const char *uri) { return rig_ask("GET", uri, NULL, "", 0); }
+
+json_t *rig_at(const char *path)
+{
+    json_t *v = rig_answer;
+    char part[64];
+    for (const char *p = path; v != NULL && *p != '\0';) {
+        size_t n = strcspn(p, ".");
+        snprintf(part, sizeof part, "%.*s", (int)n, p);
+        v = json_is_array(v) ? json_array_get(v, strtoul(part, NULL, 10)) : json_object_get(v, part);
+        p += n + (p[n] == '.');
+    }
+    return v;
+}
+
+const char *rig_text_at(const char *path)
+{
+    const char *s = json_string_value(rig_at(path));
+    ck_assert_msg(s != NULL, "no text at %s in %s", path, rig_got.body);
+    return s;
+}
+
+json_int_t rig_number_at(const char *path)
+{
+    ck_assert_msg(json_is_integer(rig_at(path)), "no integer at %s in %s", path, rig_got.body);
+    return json_integer_value(rig_at(path));
+}
+
+void rig_refuse(const char *uri, const char *body, int status, const char *code, const char *param)
+{
+    int found = rig_post(uri, body);
+    ck_assert_msg(found == status && rig_answer != NULL, "%s %.200s: expected %d, found %d %s", uri, body, status,
+                  found, rig_got.body);
+    ck_assert_msg(strcmp(rig_text_at("error.code"), code) == 0, "%s %.200s: %s", uri, body, rig_got.body);
+    if (param == NULL) {
+        ck_assert_msg(json_is_null(rig_at("error.param")), "%s %.200s: %s", uri, body, rig_got.body);
+    } else {
+        ck_assert_msg(strcmp(rig_text_at("error.param"), param) == 0, "%s %.200s: %s", uri, body, rig_got.body);
+    }
+    ck_assert_str_eq(rig_text_at("error.type"), "invalid_request_error");
+    ck_assert_msg(strlen(rig_text_at("error.message")) > 10, "%s", rig_got.body);
 }

@@ -8,6 +8,8 @@
 #include "fcgi/fastcgi.h"
 #include "fcgi/server.h"
 
+#include <jansson.h>
+
 /* The model: 256 byte tokens, then <|im_start|> and <|im_end|> (the end token); no BOS. */
 enum { RIG_VOCAB = 258, RIG_CTX = 128, RIG_EOS = 257 };
 
@@ -48,5 +50,21 @@ void rig_reply_fini(struct rig_reply *r);
 /* Both. */
 void rig_call(const char *method, const char *uri, const char *const *extra, const void *body, size_t n_body,
               struct rig_reply *out);
+
+/* The same, the body as JSON; what came back is kept until the next one, or rig_unserve. Returns the status. */
+extern struct rig_reply rig_got;
+extern json_t *rig_answer; /* NULL: the body is no JSON */
+int rig_ask(const char *method, const char *uri, const char *const *extra, const char *body, size_t n);
+int rig_post(const char *uri, const char *body);
+int rig_get(const char *uri);
+
+/* The member of the answer at a path like "choices.0.message", NULL when there is none; and, failing the running test
+ * when there is none, a text or an integer. */
+json_t *rig_at(const char *path);
+const char *rig_text_at(const char *path);
+json_int_t rig_number_at(const char *path);
+
+/* The request is the client's error: with this status, code and param (NULL: null). */
+void rig_refuse(const char *uri, const char *body, int status, const char *code, const char *param);
 
 #endif

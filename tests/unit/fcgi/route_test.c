@@ -117,95 +117,24 @@ END_TEST
 
 /* --- calls ------------------------------------------------------------------------------------------------------ */
 
-static struct rig_reply got;
-static json_t *answer;
-
 static void setup(void) { rig_serve(false, false); }
 static void setup_strict(void) { rig_serve(true, false); }
 static void setup_loading(void) { rig_serve(false, true); }
-
-static void forget(void)
-{
-    rig_reply_fini(&got);
-    json_decref(answer);
-    got = (struct rig_reply){0};
-    answer = NULL;
-}
-
-static void teardown(void)
-{
-    forget();
-    rig_unserve();
-}
-
-static int call_with(const char *method, const char *uri, const char *const *extra, const char *body, size_t n)
-{
-    forget();
-    rig_call(method, uri, extra, body, n, &got);
-    ck_assert_msg(got.has_end && got.body != NULL, "%s %s: cut off", method, uri);
-    answer = json_loadb(got.body, got.n_body, JSON_ALLOW_NUL, NULL);
-    return got.status;
-}
-
-static int post(const char *uri, const char *body) { return call_with("POST", uri, NULL, body, strlen(body)); }
-static int get(const char *uri) { return call_with("GET", uri, NULL, "", 0); }
-
-/* The member at a path like "choices.0.message"; NULL when it is not there. */
-static json_t *at(const char *path)
-{
-    json_t *v = answer;
-    char part[64];
-    for (const char *p = path; v != NULL && *p != '\0';) {
-        size_t n = strcspn(p, ".");
-        snprintf(part, sizeof part, "%.*s", (int)n, p);
-        v = json_is_array(v) ? json_array_get(v, strtoul(part, NULL, 10)) : json_object_get(v, part);
-        p += n + (p[n] == '.');
-    }
-    return v;
-}
-
-static const char *text_at(const char *path)
-{
-    const char *s = json_string_value(at(path));
-    ck_assert_msg(s != NULL, "no text at %s in %s", path, got.body);
-    return s;
-}
-
-static json_int_t number_at(const char *path)
-{
-    ck_assert_msg(json_is_integer(at(path)), "no integer at %s in %s", path, got.body);
-    return json_integer_value(at(path));
-}
-
-static void refuse(const char *uri, const char *body, int status, const char *code, const char *param)
-{
-    int found = post(uri, body);
-    ck_assert_msg(found == status && answer != NULL, "%s %.200s: expected %d, found %d %s", uri, body, status, found,
-                  got.body);
-    ck_assert_msg(strcmp(text_at("error.code"), code) == 0, "%s %.200s: %s", uri, body, got.body);
-    if (param == NULL) {
-        ck_assert_msg(json_is_null(at("error.param")), "%s %.200s: %s", uri, body, got.body);
-    } else {
-        ck_assert_msg(strcmp(text_at("error.param"), param) == 0, "%s %.200s: %s", uri, body, got.body);
-    }
-    ck_assert_str_eq(text_at("error.type"), "invalid_request_error");
-    ck_assert_msg(strlen(text_at("error.message")) > 10, "%s", got.body);
-}
 
 #define CHAT "/v1/chat/completions"
 #define HI   "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]"
 
 START_TEST(wrong_urls_methods_and_types)
 {
-    ck_assert_int_eq(get("/nothing"), 404);
-    ck_assert_str_eq(text_at("error.code"), "unknown_url");
-    ck_assert_msg(strstr(text_at("error.message"), "/nothing") != NULL, "%s", got.body);
-    ck_assert_int_eq(get("/%00"), 404);
-    ck_assert_int_eq(get("/%1b[2J"), 404);
-    ck_assert_int_eq(get(CHAT), 405);
-    ck_assert_msg(strstr(got.raw.data, "\r\nAllow: POST\r\n") != NULL, "%s", got.raw.data);
-    ck_assert_int_eq(post("/health", "{}"), 405);
-    ck_assert_msg(strstr(got.raw.data, "\r\nAllow: GET, HEAD\r\n") != NULL, "%s", got.raw.data);
+    ck_assert_int_eq(rig_get("/nothing"), 404);
+    ck_assert_str_eq(rig_text_at("error.code"), "unknown_url");
+    ck_assert_msg(strstr(rig_text_at("error.message"), "/nothing") != NULL, "%s", rig_got.body);
+    ck_assert_int_eq(rig_get("/%00"), 404);
+    ck_assert_int_eq(rig_get("/%1b[2J"), 404);
+    ck_assert_int_eq(rig_get(CHAT), 405);
+    ck_assert_msg(strstr(rig_got.raw.data, "\r\nAllow: POST\r\n") != NULL, "%s", rig_got.raw.data);
+    ck_assert_int_eq(rig_post("/health", "{}"), 405);
+    ck_assert_msg(strstr(rig_got.raw.data, "\r\nAllow: GET, HEAD\r\n") != NULL, "%s", rig_got.raw.data);
     static const struct {
         const char *header;
         int status;
@@ -219,13 +148,13 @@ START_TEST(wrong_urls_methods_and_types)
                  {"HTTP_CONTENT_ENCODING=identity", 200}};
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         const char *const extra[] = {types[i].header, NULL};
-        int status = call_with("POST", "/tokenize", extra, "{\"content\":\"x\"}", 15);
+        int status = rig_ask("POST", "/tokenize", extra, "{\"content\":\"x\"}", 15);
         ck_assert_msg(status == types[i].status, "%s: %d", types[i].header, status);
     }
     static char big[256 * 1024 + 2];
     memset(big, ' ', sizeof big - 1);
-    ck_assert_int_eq(post("/tokenize", big), 413);
-    ck_assert_str_eq(text_at("error.code"), "request_too_large");
+    ck_assert_int_eq(rig_post("/tokenize", big), 413);
+    ck_assert_str_eq(rig_text_at("error.code"), "request_too_large");
 }
 END_TEST
 
@@ -236,82 +165,82 @@ START_TEST(keys)
                              *const x[] = {"HTTP_X_API_KEY=sk-one", NULL},
                              *const bad[] = {"HTTP_AUTHORIZATION=Bearer sk-two", NULL};
     ck_assert_int_eq(apikey_load(folder_write("keys", "sk-one\n", 7), &info), ERR_OK);
-    ck_assert_int_eq(get("/v1/models"), 401);
-    ck_assert_str_eq(text_at("error.code"), "invalid_api_key");
-    ck_assert_msg(strstr(got.raw.data, "\r\nWWW-Authenticate: Bearer\r\n") != NULL, "%s", got.raw.data);
-    ck_assert_int_eq(call_with("GET", "/v1/models", bad, "", 0), 401);
-    ck_assert_int_eq(call_with("GET", "/v1/models", good, "", 0), 200);
-    ck_assert_int_eq(call_with("GET", "/v1/models", x, "", 0), 200);
-    ck_assert_int_eq(call_with("POST", CHAT, bad, "{", 1), 401); /* before the body is looked at */
-    ck_assert_int_eq(get("/health"), 200);
-    ck_assert_int_eq(get("/metrics"), 200);
+    ck_assert_int_eq(rig_get("/v1/models"), 401);
+    ck_assert_str_eq(rig_text_at("error.code"), "invalid_api_key");
+    ck_assert_msg(strstr(rig_got.raw.data, "\r\nWWW-Authenticate: Bearer\r\n") != NULL, "%s", rig_got.raw.data);
+    ck_assert_int_eq(rig_ask("GET", "/v1/models", bad, "", 0), 401);
+    ck_assert_int_eq(rig_ask("GET", "/v1/models", good, "", 0), 200);
+    ck_assert_int_eq(rig_ask("GET", "/v1/models", x, "", 0), 200);
+    ck_assert_int_eq(rig_ask("POST", CHAT, bad, "{", 1), 401); /* before the body is looked at */
+    ck_assert_int_eq(rig_get("/health"), 200);
+    ck_assert_int_eq(rig_get("/metrics"), 200);
 }
 END_TEST
 
 START_TEST(while_the_model_loads)
 {
-    ck_assert_int_eq(post(CHAT, "{" HI "}"), 503);
-    ck_assert_str_eq(text_at("error.code"), "model_loading");
-    ck_assert_msg(strstr(got.raw.data, "\r\nRetry-After: 1\r\n") != NULL, "%s", got.raw.data);
-    ck_assert_int_eq(get("/v1/models"), 503);
-    ck_assert_int_eq(get("/health"), 503);
-    ck_assert_str_eq(text_at("status"), "loading");
-    ck_assert_int_eq(get("/metrics"), 200);
-    ck_assert_msg(strstr(got.body, "\ninfcgi_up 0\n") != NULL, "%s", got.body);
+    ck_assert_int_eq(rig_post(CHAT, "{" HI "}"), 503);
+    ck_assert_str_eq(rig_text_at("error.code"), "model_loading");
+    ck_assert_msg(strstr(rig_got.raw.data, "\r\nRetry-After: 1\r\n") != NULL, "%s", rig_got.raw.data);
+    ck_assert_int_eq(rig_get("/v1/models"), 503);
+    ck_assert_int_eq(rig_get("/health"), 503);
+    ck_assert_str_eq(rig_text_at("status"), "loading");
+    ck_assert_int_eq(rig_get("/metrics"), 200);
+    ck_assert_msg(strstr(rig_got.body, "\ninfcgi_up 0\n") != NULL, "%s", rig_got.body);
 }
 END_TEST
 
 START_TEST(health_models_and_metrics)
 {
-    ck_assert_int_eq(get("/health"), 200);
-    ck_assert_str_eq(text_at("status"), "ok");
-    ck_assert_str_eq(text_at("model"), "tiny");
-    ck_assert_int_eq(get("/v1/models"), 200);
-    ck_assert_str_eq(text_at("object"), "list");
-    ck_assert_str_eq(text_at("data.0.id"), "tiny");
-    ck_assert_int_eq(number_at("data.0.max_model_len"), RIG_CTX);
-    ck_assert_int_eq(number_at("data.0.meta.n_vocab"), RIG_VOCAB);
-    ck_assert_int_eq(get("/v1/models/tiny?x=1"), 200);
-    ck_assert_str_eq(text_at("object"), "model");
-    ck_assert_int_eq(get("/v1/models/tin%79"), 200);
-    ck_assert_int_eq(get("/v1/models/other"), 404);
-    ck_assert_str_eq(text_at("error.code"), "model_not_found");
-    ck_assert_int_eq(get("/metrics"), 200);
-    ck_assert_msg(strstr(got.body, "infcgi_requests_total{endpoint=\"/v1/models/\",status=\"2xx\"} 2\n") != NULL, "%s",
-                  got.body);
+    ck_assert_int_eq(rig_get("/health"), 200);
+    ck_assert_str_eq(rig_text_at("status"), "ok");
+    ck_assert_str_eq(rig_text_at("model"), "tiny");
+    ck_assert_int_eq(rig_get("/v1/models"), 200);
+    ck_assert_str_eq(rig_text_at("object"), "list");
+    ck_assert_str_eq(rig_text_at("data.0.id"), "tiny");
+    ck_assert_int_eq(rig_number_at("data.0.max_model_len"), RIG_CTX);
+    ck_assert_int_eq(rig_number_at("data.0.meta.n_vocab"), RIG_VOCAB);
+    ck_assert_int_eq(rig_get("/v1/models/tiny?x=1"), 200);
+    ck_assert_str_eq(rig_text_at("object"), "model");
+    ck_assert_int_eq(rig_get("/v1/models/tin%79"), 200);
+    ck_assert_int_eq(rig_get("/v1/models/other"), 404);
+    ck_assert_str_eq(rig_text_at("error.code"), "model_not_found");
+    ck_assert_int_eq(rig_get("/metrics"), 200);
+    ck_assert_msg(strstr(rig_got.body, "infcgi_requests_total{endpoint=\"/v1/models/\",status=\"2xx\"} 2\n") != NULL,
+                  "%s", rig_got.body);
     server_state.is_draining = true;
-    ck_assert_int_eq(get("/health"), 503);
-    ck_assert_str_eq(text_at("status"), "draining");
+    ck_assert_int_eq(rig_get("/health"), 503);
+    ck_assert_str_eq(rig_text_at("status"), "draining");
 }
 END_TEST
 
 START_TEST(tokens_there_and_back)
 {
-    ck_assert_int_eq(post("/tokenize", "{\"content\":\"a\xC3\xA9<|im_end|>\",\"with_pieces\":true}"), 200);
-    ck_assert_int_eq(number_at("count"), 4);
-    ck_assert_int_eq(number_at("tokens.3.id"), RIG_EOS);
-    ck_assert_str_eq(text_at("tokens.3.piece"), "<|im_end|>");
-    ck_assert_int_eq(post("/tokenize", "{\"prompt\":\"a<|im_end|>\",\"parse_special\":false}"), 200);
-    ck_assert_int_eq(number_at("count"), 11);
-    ck_assert_int_eq(post("/tokenize", "{\"content\":\"\"}"), 200);
-    ck_assert_int_eq(number_at("count"), 0);
-    ck_assert_int_eq(post("/detokenize", "{\"tokens\":[97,195,169,257,195]}"), 200);
-    ck_assert_str_eq(text_at("content"), "a\xC3\xA9<|im_end|>\xEF\xBF\xBD");
-    ck_assert_str_eq(text_at("prompt"), text_at("content"));
-    ck_assert_int_eq(post("/detokenize", "{\"tokens\":[]}"), 200);
-    refuse("/tokenize", "{}", 400, "missing_required_parameter", "content");
-    refuse("/tokenize", "{\"content\":null}", 400, "missing_required_parameter", "content");
-    refuse("/tokenize", "{\"content\":5}", 400, "invalid_type", "content");
-    refuse("/tokenize", "{\"prompt\":[\"x\"]}", 400, "invalid_type", "prompt");
-    refuse("/tokenize", "{\"content\":\"x\",\"add_special\":1}", 400, "invalid_type", "add_special");
-    refuse("/tokenize", "{\"content\":\"x\",\"model\":\"other\"}", 404, "model_not_found", "model");
-    refuse("/detokenize", "{}", 400, "missing_required_parameter", "tokens");
-    refuse("/detokenize", "{\"tokens\":\"x\"}", 400, "invalid_type", "tokens");
-    refuse("/detokenize", "{\"tokens\":[1,258]}", 400, "invalid_value", "tokens[1]");
-    ck_assert_str_eq(text_at("error.message"), "tokens[1]: expected a token id of this model, 0 to 257, found 258");
-    refuse("/detokenize", "{\"tokens\":[-1]}", 400, "invalid_value", "tokens[0]");
-    refuse("/detokenize", "{\"tokens\":[1,2,2147483648]}", 400, "invalid_value", "tokens[2]");
-    refuse("/detokenize", "{\"tokens\":[\"1\"]}", 400, "invalid_type", "tokens[0]");
+    ck_assert_int_eq(rig_post("/tokenize", "{\"content\":\"a\xC3\xA9<|im_end|>\",\"with_pieces\":true}"), 200);
+    ck_assert_int_eq(rig_number_at("count"), 4);
+    ck_assert_int_eq(rig_number_at("tokens.3.id"), RIG_EOS);
+    ck_assert_str_eq(rig_text_at("tokens.3.piece"), "<|im_end|>");
+    ck_assert_int_eq(rig_post("/tokenize", "{\"prompt\":\"a<|im_end|>\",\"parse_special\":false}"), 200);
+    ck_assert_int_eq(rig_number_at("count"), 11);
+    ck_assert_int_eq(rig_post("/tokenize", "{\"content\":\"\"}"), 200);
+    ck_assert_int_eq(rig_number_at("count"), 0);
+    ck_assert_int_eq(rig_post("/detokenize", "{\"tokens\":[97,195,169,257,195]}"), 200);
+    ck_assert_str_eq(rig_text_at("content"), "a\xC3\xA9<|im_end|>\xEF\xBF\xBD");
+    ck_assert_str_eq(rig_text_at("prompt"), rig_text_at("content"));
+    ck_assert_int_eq(rig_post("/detokenize", "{\"tokens\":[]}"), 200);
+    rig_refuse("/tokenize", "{}", 400, "missing_required_parameter", "content");
+    rig_refuse("/tokenize", "{\"content\":null}", 400, "missing_required_parameter", "content");
+    rig_refuse("/tokenize", "{\"content\":5}", 400, "invalid_type", "content");
+    rig_refuse("/tokenize", "{\"prompt\":[\"x\"]}", 400, "invalid_type", "prompt");
+    rig_refuse("/tokenize", "{\"content\":\"x\",\"add_special\":1}", 400, "invalid_type", "add_special");
+    rig_refuse("/tokenize", "{\"content\":\"x\",\"model\":\"other\"}", 404, "model_not_found", "model");
+    rig_refuse("/detokenize", "{}", 400, "missing_required_parameter", "tokens");
+    rig_refuse("/detokenize", "{\"tokens\":\"x\"}", 400, "invalid_type", "tokens");
+    rig_refuse("/detokenize", "{\"tokens\":[1,258]}", 400, "invalid_value", "tokens[1]");
+    ck_assert_str_eq(rig_text_at("error.message"), "tokens[1]: expected a token id of this model, 0 to 257, found 258");
+    rig_refuse("/detokenize", "{\"tokens\":[-1]}", 400, "invalid_value", "tokens[0]");
+    rig_refuse("/detokenize", "{\"tokens\":[1,2,2147483648]}", 400, "invalid_value", "tokens[2]");
+    rig_refuse("/detokenize", "{\"tokens\":[\"1\"]}", 400, "invalid_type", "tokens[0]");
 }
 END_TEST
 
@@ -324,7 +253,7 @@ static void refuse_deep(const char *head, const char *open, size_t n)
     for (size_t i = 0; i < n; i++) {
         buf_puts(&body, open);
     }
-    refuse(CHAT, body.data, 400, "json_too_deep", NULL);
+    rig_refuse(CHAT, body.data, 400, "json_too_deep", NULL);
     buf_fini(&body);
 }
 
@@ -367,41 +296,44 @@ START_TEST(bad_messages)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char body[512];
         snprintf(body, sizeof body, "{\"messages\":%s}", cases[i].messages);
-        refuse(CHAT, body, 400, cases[i].code, cases[i].param);
-        ck_assert_msg(strstr(text_at("error.message"), "expected") != NULL &&
-                          strstr(text_at("error.message"), ", found ") != NULL,
-                      "%s", got.body);
+        rig_refuse(CHAT, body, 400, cases[i].code, cases[i].param);
+        ck_assert_msg(strstr(rig_text_at("error.message"), "expected") != NULL &&
+                          strstr(rig_text_at("error.message"), ", found ") != NULL,
+                      "%s", rig_got.body);
     }
-    refuse(CHAT, "{\"messages\":[{\"role\":\"king\",\"content\":\"x\"}]}", 400, "invalid_value", "messages[0].role");
-    ck_assert_str_eq(text_at("error.message"),
+    rig_refuse(CHAT, "{\"messages\":[{\"role\":\"king\",\"content\":\"x\"}]}", 400, "invalid_value",
+               "messages[0].role");
+    ck_assert_str_eq(rig_text_at("error.message"),
                      "messages[0].role: expected one of system, developer, user, assistant, tool, found 'king'");
-    refuse(CHAT, "{}", 400, "missing_required_parameter", "messages");
-    refuse(CHAT, "{" HI ",\"tools\":{}}", 400, "invalid_type", "tools");
-    refuse(CHAT, "{" HI ",\"tools\":[5]}", 400, "invalid_type", "tools");
-    refuse(CHAT, "{" HI ",\"tool_choice\":\"required\"}", 400, "unsupported_parameter", "tool_choice");
-    refuse(CHAT, "{" HI ",\"chat_template_kwargs\":5}", 400, "invalid_type", "chat_template_kwargs");
-    refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"messages\":5}}", 400, "unsupported_parameter",
-           "chat_template_kwargs");
-    refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"a\":{\"b\":1}}}", 400, "unsupported_parameter",
-           "chat_template_kwargs");
-    refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"a\":[1]}}", 400, "unsupported_parameter", "chat_template_kwargs");
-    refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"add_generation_prompt\":false}}", 400, "unsupported_parameter",
-           "chat_template_kwargs");
-    refuse(CHAT, "{" HI ",\"chat_template\":\"{{ messages }}\"}", 400, "unsupported_parameter", "chat_template");
-    refuse("/v1/completions", "{\"prompt\":\"a\",\"chat_template\":\"x\"}", 400, "unsupported_parameter",
-           "chat_template");
-    refuse(CHAT, "{" HI ",\"continue_final_message\":true}", 400, "unsupported_parameter", "continue_final_message");
-    refuse(CHAT, "{" HI ",\"continue_final_message\":true,\"add_generation_prompt\":true}", 400,
-           "unsupported_parameter", "continue_final_message");
-    refuse(CHAT, "{" HI ",\"add_generation_prompt\":1}", 400, "invalid_type", "add_generation_prompt");
+    rig_refuse(CHAT, "{}", 400, "missing_required_parameter", "messages");
+    rig_refuse(CHAT, "{" HI ",\"tools\":{}}", 400, "invalid_type", "tools");
+    rig_refuse(CHAT, "{" HI ",\"tools\":[5]}", 400, "invalid_type", "tools");
+    rig_refuse(CHAT, "{" HI ",\"tool_choice\":\"required\"}", 400, "unsupported_parameter", "tool_choice");
+    rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":5}", 400, "invalid_type", "chat_template_kwargs");
+    rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"messages\":5}}", 400, "unsupported_parameter",
+               "chat_template_kwargs");
+    rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"a\":{\"b\":1}}}", 400, "unsupported_parameter",
+               "chat_template_kwargs");
+    rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"a\":[1]}}", 400, "unsupported_parameter",
+               "chat_template_kwargs");
+    rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"add_generation_prompt\":false}}", 400,
+               "unsupported_parameter", "chat_template_kwargs");
+    rig_refuse(CHAT, "{" HI ",\"chat_template\":\"{{ messages }}\"}", 400, "unsupported_parameter", "chat_template");
+    rig_refuse("/v1/completions", "{\"prompt\":\"a\",\"chat_template\":\"x\"}", 400, "unsupported_parameter",
+               "chat_template");
+    rig_refuse(CHAT, "{" HI ",\"continue_final_message\":true}", 400, "unsupported_parameter",
+               "continue_final_message");
+    rig_refuse(CHAT, "{" HI ",\"continue_final_message\":true,\"add_generation_prompt\":true}", 400,
+               "unsupported_parameter", "continue_final_message");
+    rig_refuse(CHAT, "{" HI ",\"add_generation_prompt\":1}", 400, "invalid_type", "add_generation_prompt");
     refuse_deep("{" HI ",\"chat_template_kwargs\":", "{\"a\":", 1000);
     refuse_deep("{\"messages\":", "[", 100000);
-    refuse(CHAT, "{" HI ",\"temperature\":3}", 400, "invalid_value", "temperature");
-    refuse(CHAT, "{" HI ",\"temperature\":1e400}", 400, "invalid_value", "temperature");
-    refuse(CHAT, "{" HI ",\"model\":\"gpt-9\"}", 404, "model_not_found", "model");
-    refuse(CHAT, "", 400, "invalid_json", NULL);
-    refuse(CHAT, "{\"n\":1,\"n\":1}", 400, "duplicate_key", NULL);
-    refuse(CHAT, "{\"a\":\"\xFF\"}", 400, "invalid_utf8", NULL);
+    rig_refuse(CHAT, "{" HI ",\"temperature\":3}", 400, "invalid_value", "temperature");
+    rig_refuse(CHAT, "{" HI ",\"temperature\":1e400}", 400, "invalid_value", "temperature");
+    rig_refuse(CHAT, "{" HI ",\"model\":\"gpt-9\"}", 404, "model_not_found", "model");
+    rig_refuse(CHAT, "", 400, "invalid_json", NULL);
+    rig_refuse(CHAT, "{\"n\":1,\"n\":1}", 400, "duplicate_key", NULL);
+    rig_refuse(CHAT, "{\"a\":\"\xFF\"}", 400, "invalid_utf8", NULL);
 }
 END_TEST
 
@@ -434,7 +366,7 @@ START_TEST(bad_prompts)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char body[128];
         snprintf(body, sizeof body, "{\"prompt\":%s}", cases[i].prompt);
-        refuse("/v1/completions", body, 400, cases[i].code, cases[i].param);
+        rig_refuse("/v1/completions", body, 400, cases[i].code, cases[i].param);
     }
     struct buf many;
     buf_init(&many, 0, MEM_GENERAL);
@@ -442,28 +374,28 @@ START_TEST(bad_prompts)
         buf_puts(&many, i == 0 ? "{\"prompt\":[\"a\"" : ",\"a\"");
     }
     buf_puts(&many, "]}");
-    refuse("/v1/completions", many.data, 400, "invalid_value", "prompt");
+    rig_refuse("/v1/completions", many.data, 400, "invalid_value", "prompt");
     buf_fini(&many);
-    refuse("/v1/completions", "{\"prompt\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"],\"n\":128}", 400,
-           "invalid_value", "n");
+    rig_refuse("/v1/completions", "{\"prompt\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"],\"n\":128}", 400,
+               "invalid_value", "n");
     char text[RIG_CTX * 2 + 32];
     memset(text, 'a', sizeof text);
     memcpy(text, "{\"prompt\":\"", 11);
     memcpy(text + sizeof text - 3, "\"}", 3);
-    refuse("/v1/completions", text, 400, "context_length_exceeded", "prompt");
-    ck_assert_msg(strstr(text_at("error.message"), "128") != NULL, "%s", got.body);
+    rig_refuse("/v1/completions", text, 400, "context_length_exceeded", "prompt");
+    ck_assert_msg(strstr(rig_text_at("error.message"), "128") != NULL, "%s", rig_got.body);
     char chat[RIG_CTX * 2 + 64];
     snprintf(chat, sizeof chat, "{\"messages\":[{\"role\":\"user\",\"content\":\"%.*s\"}]}", RIG_CTX, text + 11);
-    refuse(CHAT, chat, 400, "context_length_exceeded", "messages");
+    rig_refuse(CHAT, chat, 400, "context_length_exceeded", "messages");
 }
 END_TEST
 
 START_TEST(unknown_fields_when_strict)
 {
-    refuse(CHAT, "{" HI ",\"temperatur\":1}", 400, "unknown_parameter", "temperatur");
-    refuse("/v1/completions", "{\"prompt\":\"a\",\"x\":null}", 400, "unknown_parameter", "x");
-    refuse("/tokenize", "{\"content\":\"a\",\"x\":1}", 400, "unknown_parameter", "x");
-    ck_assert_int_eq(post(CHAT, "{" HI ",\"max_tokens\":1,\"user\":\"u\",\"store\":true}"), 200);
+    rig_refuse(CHAT, "{" HI ",\"temperatur\":1}", 400, "unknown_parameter", "temperatur");
+    rig_refuse("/v1/completions", "{\"prompt\":\"a\",\"x\":null}", 400, "unknown_parameter", "x");
+    rig_refuse("/tokenize", "{\"content\":\"a\",\"x\":1}", 400, "unknown_parameter", "x");
+    ck_assert_int_eq(rig_post(CHAT, "{" HI ",\"max_tokens\":1,\"user\":\"u\",\"store\":true}"), 200);
 }
 END_TEST
 
@@ -474,14 +406,15 @@ START_TEST(chat_without_a_template_is_refused)
     chat_template_free(&server_state.chat_template);
     server_state.template_err = ERR_NO_TEMPLATE;
     snprintf(server_state.template_text, sizeof server_state.template_text, "give --chat-template");
-    refuse(CHAT, "{" HI "}", 400, "no_chat_template", NULL);
-    ck_assert_str_eq(text_at("error.message"), "give --chat-template");
-    refuse(CHAT, "{" HI ",\"stream\":true}", 400, "no_chat_template", NULL);
-    refuse(CHAT, "{\"messages\":5}", 400, "invalid_type", "messages"); /* what is wrong with the request comes first */
-    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":2}"), 200);
-    ck_assert_int_gt(number_at("usage.completion_tokens"), 0);
+    rig_refuse(CHAT, "{" HI "}", 400, "no_chat_template", NULL);
+    ck_assert_str_eq(rig_text_at("error.message"), "give --chat-template");
+    rig_refuse(CHAT, "{" HI ",\"stream\":true}", 400, "no_chat_template", NULL);
+    rig_refuse(CHAT, "{\"messages\":5}", 400, "invalid_type",
+               "messages"); /* what is wrong with the request comes first */
+    ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":2}"), 200);
+    ck_assert_int_gt(rig_number_at("usage.completion_tokens"), 0);
     server_state.template_err = ERR_TEMPLATE;
-    refuse(CHAT, "{" HI "}", 400, "template_error", NULL);
+    rig_refuse(CHAT, "{" HI "}", 400, "template_error", NULL);
 }
 END_TEST
 
@@ -502,41 +435,41 @@ START_TEST(a_template_that_fails_says_where)
         chat_template_free(&server_state.chat_template);
         enum err err = chat_template_new(cases[i].source, strlen(cases[i].source), &server_state.chat_template, &info);
         ck_assert_msg(err == ERR_OK, "%s", info.text);
-        refuse(CHAT, "{" HI "}", 400, "template_error", NULL);
-        ck_assert_msg(strstr(text_at("error.message"), cases[i].says) != NULL, "%s", got.body);
-        ck_assert_msg(strlen(text_at("error.message")) < 300, "%s", got.body);
-        ck_assert_int_eq(post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"), 200);
+        rig_refuse(CHAT, "{" HI "}", 400, "template_error", NULL);
+        ck_assert_msg(strstr(rig_text_at("error.message"), cases[i].says) != NULL, "%s", rig_got.body);
+        ck_assert_msg(strlen(rig_text_at("error.message")) < 300, "%s", rig_got.body);
+        ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"), 200);
     }
 }
 END_TEST
 
 START_TEST(a_whole_chat_answer)
 {
-    ck_assert_int_eq(post(CHAT,
-                          "{" HI ",\"max_tokens\":4,\"temperature\":0,\"ignore_eos\":true,\"n\":2,\"logprobs\":true,"
-                          "\"top_logprobs\":2,\"return_token_ids\":true,\"unknown\":1}"),
+    ck_assert_int_eq(rig_post(CHAT, "{" HI
+                                    ",\"max_tokens\":4,\"temperature\":0,\"ignore_eos\":true,\"n\":2,\"logprobs\":true,"
+                                    "\"top_logprobs\":2,\"return_token_ids\":true,\"unknown\":1}"),
                      200);
-    ck_assert_msg(strncmp(text_at("id"), "chatcmpl-", 9) == 0, "%s", got.body);
-    ck_assert_str_eq(text_at("object"), "chat.completion");
-    ck_assert_str_eq(text_at("model"), "tiny");
-    ck_assert_msg(strncmp(text_at("system_fingerprint"), "fp_", 3) == 0, "%s", got.body);
-    ck_assert_uint_eq(json_array_size(at("choices")), 2);
-    ck_assert_int_eq(number_at("choices.1.index"), 1);
-    ck_assert_str_eq(text_at("choices.0.message.role"), "assistant");
-    ck_assert_str_eq(text_at("choices.0.message.content"), text_at("choices.1.message.content")); /* greedy */
-    ck_assert(json_is_null(at("choices.0.message.refusal")));
-    ck_assert_str_eq(text_at("choices.0.finish_reason"), "length");
-    ck_assert_uint_eq(json_array_size(at("choices.0.logprobs.content")), 4);
-    ck_assert_uint_eq(json_array_size(at("choices.0.logprobs.content.0.top_logprobs")), 2);
-    ck_assert(
-        json_equal(at("choices.0.logprobs.content.0.bytes"), at("choices.0.logprobs.content.0.top_logprobs.0.bytes")));
-    ck_assert(json_real_value(at("choices.0.logprobs.content.0.logprob")) < 0);
-    ck_assert_uint_eq(json_array_size(at("choices.0.token_ids")), 4);
+    ck_assert_msg(strncmp(rig_text_at("id"), "chatcmpl-", 9) == 0, "%s", rig_got.body);
+    ck_assert_str_eq(rig_text_at("object"), "chat.completion");
+    ck_assert_str_eq(rig_text_at("model"), "tiny");
+    ck_assert_msg(strncmp(rig_text_at("system_fingerprint"), "fp_", 3) == 0, "%s", rig_got.body);
+    ck_assert_uint_eq(json_array_size(rig_at("choices")), 2);
+    ck_assert_int_eq(rig_number_at("choices.1.index"), 1);
+    ck_assert_str_eq(rig_text_at("choices.0.message.role"), "assistant");
+    ck_assert_str_eq(rig_text_at("choices.0.message.content"), rig_text_at("choices.1.message.content")); /* greedy */
+    ck_assert(json_is_null(rig_at("choices.0.message.refusal")));
+    ck_assert_str_eq(rig_text_at("choices.0.finish_reason"), "length");
+    ck_assert_uint_eq(json_array_size(rig_at("choices.0.logprobs.content")), 4);
+    ck_assert_uint_eq(json_array_size(rig_at("choices.0.logprobs.content.0.top_logprobs")), 2);
+    ck_assert(json_equal(rig_at("choices.0.logprobs.content.0.bytes"),
+                         rig_at("choices.0.logprobs.content.0.top_logprobs.0.bytes")));
+    ck_assert(json_real_value(rig_at("choices.0.logprobs.content.0.logprob")) < 0);
+    ck_assert_uint_eq(json_array_size(rig_at("choices.0.token_ids")), 4);
     /* <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n */
-    ck_assert_int_eq(number_at("usage.prompt_tokens"), 1 + 5 + 2 + 1 + 1 + 1 + 10);
-    ck_assert_int_eq(number_at("usage.completion_tokens"), 8);
-    ck_assert_int_eq(number_at("usage.total_tokens"), 29);
-    ck_assert(json_is_integer(at("usage.prompt_tokens_details.cached_tokens")));
+    ck_assert_int_eq(rig_number_at("usage.prompt_tokens"), 1 + 5 + 2 + 1 + 1 + 1 + 10);
+    ck_assert_int_eq(rig_number_at("usage.completion_tokens"), 8);
+    ck_assert_int_eq(rig_number_at("usage.total_tokens"), 29);
+    ck_assert(json_is_integer(rig_at("usage.prompt_tokens_details.cached_tokens")));
 }
 END_TEST
 
@@ -550,49 +483,51 @@ START_TEST(content_parts_equal_their_text)
         "\"max_tokens\":0}",
     };
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
-        ck_assert_int_eq(post(CHAT, same[i]), 200);
-        ck_assert_msg(number_at("usage.prompt_tokens") == 1 + 7 + 2 + 1 + 1 + 1 + 10, "%s: %s", same[i], got.body);
+        ck_assert_int_eq(rig_post(CHAT, same[i]), 200);
+        ck_assert_msg(rig_number_at("usage.prompt_tokens") == 1 + 7 + 2 + 1 + 1 + 1 + 10, "%s: %s", same[i],
+                      rig_got.body);
     }
     /* what users write is never a special token */
-    ck_assert_int_eq(post(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"<|im_end|>\"}],\"max_tokens\":0}"),
+    ck_assert_int_eq(rig_post(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"<|im_end|>\"}],\"max_tokens\":0}"),
                      200);
-    ck_assert_int_eq(number_at("usage.prompt_tokens"), 1 + 5 + 10 + 1 + 1 + 1 + 10);
+    ck_assert_int_eq(rig_number_at("usage.prompt_tokens"), 1 + 5 + 10 + 1 + 1 + 1 + 10);
     ck_assert_int_eq(
-        post(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[]},{\"role\":\"assistant\",\"content\":null}],"
-                   "\"max_tokens\":0}"),
+        rig_post(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[]},{\"role\":\"assistant\",\"content\":null}],"
+                       "\"max_tokens\":0}"),
         200);
     ck_assert_int_eq(
-        post(CHAT, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"tool\",\"content\":\"1\"},"
-                   "{\"role\":\"tool\",\"content\":\"2\"},{\"role\":\"system\",\"content\":\"3\"}],\"max_tokens\":0}"),
+        rig_post(CHAT,
+                 "{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"tool\",\"content\":\"1\"},"
+                 "{\"role\":\"tool\",\"content\":\"2\"},{\"role\":\"system\",\"content\":\"3\"}],\"max_tokens\":0}"),
         200);
 }
 END_TEST
 
 START_TEST(a_whole_completion)
 {
-    ck_assert_int_eq(post("/v1/completions",
-                          "{\"prompt\":[\"ab\",\"cde\"],\"max_tokens\":3,\"temperature\":0,\"ignore_eos\":true,"
-                          "\"echo\":true,\"logprobs\":1,\"return_token_ids\":true}"),
+    ck_assert_int_eq(rig_post("/v1/completions",
+                              "{\"prompt\":[\"ab\",\"cde\"],\"max_tokens\":3,\"temperature\":0,\"ignore_eos\":true,"
+                              "\"echo\":true,\"logprobs\":1,\"return_token_ids\":true}"),
                      200);
-    ck_assert_msg(strncmp(text_at("id"), "cmpl-", 5) == 0, "%s", got.body);
-    ck_assert_str_eq(text_at("object"), "text_completion");
-    ck_assert_uint_eq(json_array_size(at("choices")), 2);
-    ck_assert_msg(strncmp(text_at("choices.1.text"), "cde", 3) == 0, "%s", got.body);
-    ck_assert_uint_eq(json_array_size(at("choices.0.logprobs.tokens")), 5);
-    ck_assert_str_eq(text_at("choices.0.logprobs.tokens.1"), "b");
-    ck_assert(json_is_null(at("choices.0.logprobs.token_logprobs.0")) &&
-              json_is_real(at("choices.0.logprobs.token_logprobs.1")));
-    ck_assert(json_is_null(at("choices.0.logprobs.top_logprobs.0")));
-    ck_assert_int_eq(number_at("choices.0.logprobs.text_offset.2"), 2);
-    ck_assert_uint_eq(json_array_size(at("choices.1.prompt_token_ids")), 3);
-    ck_assert_int_eq(number_at("choices.1.prompt_token_ids.0"), 'c');
-    ck_assert_int_eq(number_at("usage.prompt_tokens"), 5);
-    ck_assert_int_eq(number_at("usage.completion_tokens"), 6);
-    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":[97,98],\"max_tokens\":0,\"echo\":true}"), 200);
-    ck_assert_str_eq(text_at("choices.0.text"), "ab");
-    ck_assert_int_eq(number_at("usage.completion_tokens"), 0);
-    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":[[97],[98]],\"max_tokens\":1}"), 200);
-    ck_assert_uint_eq(json_array_size(at("choices")), 2);
+    ck_assert_msg(strncmp(rig_text_at("id"), "cmpl-", 5) == 0, "%s", rig_got.body);
+    ck_assert_str_eq(rig_text_at("object"), "text_completion");
+    ck_assert_uint_eq(json_array_size(rig_at("choices")), 2);
+    ck_assert_msg(strncmp(rig_text_at("choices.1.text"), "cde", 3) == 0, "%s", rig_got.body);
+    ck_assert_uint_eq(json_array_size(rig_at("choices.0.logprobs.tokens")), 5);
+    ck_assert_str_eq(rig_text_at("choices.0.logprobs.tokens.1"), "b");
+    ck_assert(json_is_null(rig_at("choices.0.logprobs.token_logprobs.0")) &&
+              json_is_real(rig_at("choices.0.logprobs.token_logprobs.1")));
+    ck_assert(json_is_null(rig_at("choices.0.logprobs.top_logprobs.0")));
+    ck_assert_int_eq(rig_number_at("choices.0.logprobs.text_offset.2"), 2);
+    ck_assert_uint_eq(json_array_size(rig_at("choices.1.prompt_token_ids")), 3);
+    ck_assert_int_eq(rig_number_at("choices.1.prompt_token_ids.0"), 'c');
+    ck_assert_int_eq(rig_number_at("usage.prompt_tokens"), 5);
+    ck_assert_int_eq(rig_number_at("usage.completion_tokens"), 6);
+    ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":[97,98],\"max_tokens\":0,\"echo\":true}"), 200);
+    ck_assert_str_eq(rig_text_at("choices.0.text"), "ab");
+    ck_assert_int_eq(rig_number_at("usage.completion_tokens"), 0);
+    ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":[[97],[98]],\"max_tokens\":1}"), 200);
+    ck_assert_uint_eq(json_array_size(rig_at("choices")), 2);
 }
 END_TEST
 
@@ -601,7 +536,7 @@ static int check_events(json_t **last)
 {
     int n = 0;
     *last = NULL;
-    const char *p = got.body, *end;
+    const char *p = rig_got.body, *end;
     for (; strcmp(p, "data: [DONE]\n\n") != 0; p = end + 2) {
         end = strstr(p, "\n\n");
         ck_assert_msg(end != NULL && strncmp(p, "data: {", 7) == 0, "no event: %.200s", p);
@@ -617,24 +552,25 @@ START_TEST(a_streamed_chat_answer)
 {
     json_t *last;
     ck_assert_int_eq(
-        post(CHAT, "{" HI
-                   ",\"max_tokens\":6,\"temperature\":0,\"logit_bias\":{\"120\":100},\"logprobs\":true,\"stream\":true,"
-                   "\"stream_options\":{\"include_usage\":true}}"),
+        rig_post(CHAT,
+                 "{" HI
+                 ",\"max_tokens\":6,\"temperature\":0,\"logit_bias\":{\"120\":100},\"logprobs\":true,\"stream\":true,"
+                 "\"stream_options\":{\"include_usage\":true}}"),
         200);
-    ck_assert_msg(strstr(got.raw.data, "\r\nContent-Type: text/event-stream; charset=utf-8\r\n") != NULL, "%s",
-                  got.raw.data);
+    ck_assert_msg(strstr(rig_got.raw.data, "\r\nContent-Type: text/event-stream; charset=utf-8\r\n") != NULL, "%s",
+                  rig_got.raw.data);
     ck_assert_int_eq(check_events(&last), 1 + 6 + 1 + 1); /* role, tokens, finish, usage */
     ck_assert_uint_eq(json_array_size(json_object_get(last, "choices")), 0);
     ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(last, "usage"), "completion_tokens")), 6);
     json_decref(last);
     static const char first[] = "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":null},";
-    ck_assert_msg(strstr(got.body, first) != NULL, "%s", got.body);
-    ck_assert_int_eq(post(CHAT, "{" HI ",\"max_tokens\":2,\"ignore_eos\":true,\"stream\":true,\"n\":3}"), 200);
+    ck_assert_msg(strstr(rig_got.body, first) != NULL, "%s", rig_got.body);
+    ck_assert_int_eq(rig_post(CHAT, "{" HI ",\"max_tokens\":2,\"ignore_eos\":true,\"stream\":true,\"n\":3}"), 200);
     check_events(&last);
     json_decref(last);
-    ck_assert_msg(strstr(got.body, "\"usage\"") == NULL, "%s", got.body);
+    ck_assert_msg(strstr(rig_got.body, "\"usage\"") == NULL, "%s", rig_got.body);
     int finished = 0;
-    for (const char *p = got.body; (p = strstr(p, "\"finish_reason\":\"length\"")) != NULL; p++) {
+    for (const char *p = rig_got.body; (p = strstr(p, "\"finish_reason\":\"length\"")) != NULL; p++) {
         finished++;
     }
     ck_assert_int_eq(finished, 3);
@@ -646,17 +582,17 @@ START_TEST(a_streamed_answer_says_what_a_whole_one_says)
     static const char rest[] = ",\"max_tokens\":24,\"temperature\":1,\"seed\":7,\"ignore_eos\":true";
     char body[256];
     snprintf(body, sizeof body, "{\"prompt\":\"ab\"%s}", rest);
-    ck_assert_int_eq(post("/v1/completions", body), 200);
+    ck_assert_int_eq(rig_post("/v1/completions", body), 200);
     struct buf whole, joined;
     buf_init(&whole, 0, MEM_GENERAL);
     buf_init(&joined, 0, MEM_GENERAL);
-    buf_append(&whole, json_string_value(at("choices.0.text")), json_string_length(at("choices.0.text")));
+    buf_append(&whole, json_string_value(rig_at("choices.0.text")), json_string_length(rig_at("choices.0.text")));
     ck_assert_uint_ge(whole.len, 24);
     snprintf(body, sizeof body, "{\"prompt\":\"ab\"%s,\"stream\":true}", rest);
-    ck_assert_int_eq(post("/v1/completions", body), 200);
-    ck_assert_msg(strncmp(got.body, ": ok\n\n", 6) == 0, "%s",
-                  got.body); /* the head is pushed before the first token */
-    for (const char *p = got.body + 6, *end; strncmp(p, "data: {", 7) == 0; p = end + 2) {
+    ck_assert_int_eq(rig_post("/v1/completions", body), 200);
+    ck_assert_msg(strncmp(rig_got.body, ": ok\n\n", 6) == 0, "%s",
+                  rig_got.body); /* the head is pushed before the first token */
+    for (const char *p = rig_got.body + 6, *end; strncmp(p, "data: {", 7) == 0; p = end + 2) {
         end = strstr(p, "\n\n");
         json_t *event = json_loadb(p + 6, (size_t)(end - p) - 6, JSON_ALLOW_NUL, NULL);
         json_t *text = json_object_get(json_array_get(json_object_get(event, "choices"), 0), "text");
@@ -671,21 +607,23 @@ END_TEST
 
 START_TEST(stop_strings_and_ids_end_a_generation)
 {
-    ck_assert_int_eq(
-        post("/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":8,\"temperature\":0,\"logit_bias\":{\"120\":100}}"),
-        200);
-    ck_assert_str_eq(text_at("choices.0.text"), "xxxxxxxx");
-    ck_assert_int_eq(
-        post("/v1/completions",
-             "{\"prompt\":\"ab\",\"max_tokens\":8,\"temperature\":0,\"logit_bias\":{\"120\":100},\"stop\":\"xxx\"}"),
-        200);
-    ck_assert_str_eq(text_at("choices.0.text"), "");
-    ck_assert_str_eq(text_at("choices.0.finish_reason"), "stop");
-    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":8,\"temperature\":0,\"logit_bias\":[["
-                                             "120,100]],\"stop_token_ids\":[120]}"),
+    ck_assert_int_eq(rig_post("/v1/completions",
+                              "{\"prompt\":\"ab\",\"max_tokens\":8,\"temperature\":0,\"logit_bias\":{\"120\":100}}"),
                      200);
-    ck_assert_str_eq(text_at("choices.0.finish_reason"), "stop");
-    ck_assert_int_eq(number_at("usage.completion_tokens"), 1);
+    ck_assert_str_eq(rig_text_at("choices.0.text"), "xxxxxxxx");
+    ck_assert_int_eq(
+        rig_post(
+            "/v1/completions",
+            "{\"prompt\":\"ab\",\"max_tokens\":8,\"temperature\":0,\"logit_bias\":{\"120\":100},\"stop\":\"xxx\"}"),
+        200);
+    ck_assert_str_eq(rig_text_at("choices.0.text"), "");
+    ck_assert_str_eq(rig_text_at("choices.0.finish_reason"), "stop");
+    ck_assert_int_eq(rig_post("/v1/completions",
+                              "{\"prompt\":\"ab\",\"max_tokens\":8,\"temperature\":0,\"logit_bias\":[["
+                              "120,100]],\"stop_token_ids\":[120]}"),
+                     200);
+    ck_assert_str_eq(rig_text_at("choices.0.finish_reason"), "stop");
+    ck_assert_int_eq(rig_number_at("usage.completion_tokens"), 1);
 }
 END_TEST
 
@@ -703,7 +641,7 @@ START_TEST(a_client_that_leaves_costs_no_pages)
         engine_get_stats(atomic_load(&server_state.engine), &s);
     }
     ck_assert(s.n_running == 0 && s.n_waiting == 0 && s.kv_pages_used == 0);
-    ck_assert_int_eq(post("/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":1}"), 200);
+    ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":1}"), 200);
 }
 END_TEST
 
@@ -719,10 +657,10 @@ START_TEST(requests_leave_no_memory_behind)
     size_t live_before = mem_live_of(MEM_REQUEST);
     for (int round = 0; round < 3; round++) {
         for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
-            post(CHAT, bodies[i]);
+            rig_post(CHAT, bodies[i]);
         }
-        post("/v1/completions", "{\"prompt\":[\"a\",5]}");
-        post("/v1/completions", "{\"prompt\":[\"a\",\"b\"],\"max_tokens\":2,\"logprobs\":2,\"echo\":true}");
+        rig_post("/v1/completions", "{\"prompt\":[\"a\",5]}");
+        rig_post("/v1/completions", "{\"prompt\":[\"a\",\"b\"],\"max_tokens\":2,\"logprobs\":2,\"echo\":true}");
         /* The scheduler frees a sequence after its stream is closed. */
         for (int i = 0; i < 300 && (fastcgi_n_active() > 0 || mem_live_of(MEM_REQUEST) > live_before); i++) {
             usleep(10000);
@@ -742,7 +680,7 @@ Suite *route_suite(void)
     tcase_add_test(table, rows);
     tcase_add_test(table, paths_are_decoded_once);
     tcase_set_timeout(api, 30);
-    tcase_add_checked_fixture(api, setup, teardown);
+    tcase_add_checked_fixture(api, setup, rig_unserve);
     tcase_add_test(api, wrong_urls_methods_and_types);
     tcase_add_test(api, keys);
     tcase_add_test(api, health_models_and_metrics);
@@ -759,9 +697,9 @@ Suite *route_suite(void)
     tcase_add_test(api, stop_strings_and_ids_end_a_generation);
     tcase_add_test(api, a_client_that_leaves_costs_no_pages);
     tcase_add_test(api, requests_leave_no_memory_behind);
-    tcase_add_checked_fixture(strict, setup_strict, teardown);
+    tcase_add_checked_fixture(strict, setup_strict, rig_unserve);
     tcase_add_test(strict, unknown_fields_when_strict);
-    tcase_add_checked_fixture(loading, setup_loading, teardown);
+    tcase_add_checked_fixture(loading, setup_loading, rig_unserve);
     tcase_add_test(loading, while_the_model_loads);
     suite_add_tcase(s, table);
     suite_add_tcase(s, api);
