@@ -392,7 +392,7 @@ enum err engine_open(const struct engine_config *cfg, struct engine **out, struc
     return ERR_OK;
 }
 
-enum err engine_check(const char *path, struct err_info *info)
+enum err engine_check(const char *path, bool reads_weights, struct err_info *info)
 {
     struct engine_config cfg = {.model_path = path};
     struct engine *e = mem_zalloc(sizeof *e, MEM_MODEL);
@@ -407,6 +407,7 @@ enum err engine_check(const char *path, struct err_info *info)
             err = err_set(info, ERR_UNSUPPORTED_TYPE, w->name, "%s: weights of type %s cannot be executed", w->name,
                           dtype_info(w->type)->name);
         }
+        err = err == ERR_OK && reads_weights ? engine_verify_weight(w, info) : err;
     }
     engine_close(&e);
     return err;

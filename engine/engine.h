@@ -93,8 +93,9 @@ struct engine_model_info {
 MUST_CHECK enum err engine_open(const struct engine_config *cfg, struct engine **out, struct err_info *info);
 
 /* Checks what can be known of a model file without reading its weights: layout, hyper-parameters, tensors, vocabulary.
- * Fails as engine_open does. */
-MUST_CHECK enum err engine_check(const char *path, struct err_info *info);
+ * Fails as engine_open does. reads_weights: every one that the model uses, too; ERR_NUMERICAL names the tensor and the
+ * place of one that is NaN or infinite. */
+MUST_CHECK enum err engine_check(const char *path, bool reads_weights, struct err_info *info);
 
 /* Memory that engine_open would take. */
 struct engine_memory {

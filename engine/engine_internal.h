@@ -1,4 +1,4 @@
-/* What engine.c and engine_stream.c share. */
+/* What engine.c and the files beside it share. */
 #ifndef INFCGI_ENGINE_INTERNAL_H
 #define INFCGI_ENGINE_INTERNAL_H
 
@@ -25,5 +25,8 @@ struct engine {
 /* Is the prompt 1 to `room` tokens in range? Errors as engine_submit's (engine_stream.c). */
 MUST_CHECK enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t n, size_t room,
                                         struct err_info *info);
+
+/* Reads all of a weight whose type can be executed (engine_verify.c). ERR_NUMERICAL, ERR_NOMEM. */
+MUST_CHECK enum err engine_verify_weight(const struct plan_weight *w, struct err_info *info);
 
 #endif

@@ -1,6 +1,6 @@
-/* `infcgi inspect`: what is in a model file, and whether the file is whole. Reads the directory only, never the
- * weights. Text from the file is escaped before it is printed (the terminal is not the file's to drive); --template
- * alone prints raw bytes, because it is there to be redirected. */
+/* `infcgi inspect`: what is in a model file, and whether the file is whole. Reads the directory only, and the weights
+ * for --verify alone. Text from the file is escaped before it is printed (the terminal is not the file's to drive);
+ * --template alone prints raw bytes, because it is there to be redirected. */
 #include "fcgi/cmd/cmd.h"
 
 #include "engine/format/gguf.h"
@@ -18,18 +18,19 @@ enum { SHOWN_ELEMENTS = 8 }; /* of an array */
 struct options {
     const char *path;
     const char *cpu; /* of --cpu or the environment, or NULL */
-    bool check, kv, tensors, template, help;
+    bool check, verify, kv, tensors, template, help;
 };
 
 static const char usage[] =
     "usage: infcgi inspect [-m] MODEL [--kv] [--tensors] [--template]\n"
-    "       infcgi inspect --check [-m] MODEL\n"
+    "       infcgi inspect --check|--verify [-m] MODEL\n"
     "\n"
     "Without an option: a summary of the model file.\n"
     "  --kv        every metadata key with type and value\n"
     "  --tensors   every tensor with type, shape, offset and bytes\n"
     "  --template  the chat template, byte for byte\n"
     "  --check     say nothing and exit 0 when the file is whole and can be served, else one line and exit 65\n"
+    "  --verify    the same, and read every weight: one that is NaN or infinite is an error too\n"
     "  --cpu NAME  kernels to plan for, as in other commands; none runs here\n";
 
 /* --- --kv and --tensors ----------------------------------------------------------------------------------------- */
@@ -110,8 +111,8 @@ static int parse_options(int argc, char **argv, struct options *o)
     const struct {
         const char *name;
         bool *flag;
-    } flags[] = {{"--check", &o->check},       {"--kv", &o->kv},     {"--tensors", &o->tensors},
-                 {"--template", &o->template}, {"--help", &o->help}, {"-h", &o->help}};
+    } flags[] = {{"--check", &o->check},       {"--verify", &o->verify}, {"--kv", &o->kv}, {"--tensors", &o->tensors},
+                 {"--template", &o->template}, {"--help", &o->help},     {"-h", &o->help}};
     bool no_more_options = false;
     for (int i = 1; i < argc; i++) {
         size_t k = 0;
@@ -138,8 +139,8 @@ static int parse_options(int argc, char **argv, struct options *o)
     if (o->path == NULL && !o->help) {
         return usage_error("expected a model file", NULL);
     }
-    if (o->check && (o->kv || o->tensors || o->template)) {
-        return usage_error("--check prints nothing and takes no other option", NULL);
+    if ((o->check || o->verify) && (o->kv || o->tensors || o->template)) {
+        return usage_error("--check and --verify print nothing and take no other option", NULL);
     }
     return CMD_OK;
 }
@@ -200,8 +201,8 @@ int cmd_inspect(int argc, char **argv)
     }
     struct gguf *g = NULL;
     struct err_info info = {.offset = ERR_NO_OFFSET};
-    if (o.check) {
-        bool is_whole = engine_check(o.path, &info) == ERR_OK;
+    if (o.check || o.verify) {
+        bool is_whole = engine_check(o.path, o.verify, &info) == ERR_OK;
         if (!is_whole) {
             escape_print_error(o.path, &info);
         }

@@ -6,6 +6,7 @@
 #include "tests/support/gguf_writer.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,15 +214,42 @@ START_TEST(check_says_one_line)
 }
 END_TEST
 
+/* Row G27: one weight of a file that is whole. */
+START_TEST(verify_names_the_weight_that_is_no_number)
+{
+    static char bytes[1 << 20];
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    const char *path = rig_model(DTYPE_F32);
+    ck_assert_int_eq(run("--verify", path, NULL, NULL), CMD_OK);
+    ck_assert_str_eq(errors, "");
+    size_t n = folder_read(path, bytes, sizeof bytes);
+    struct gguf *g;
+    ck_assert_int_eq(gguf_open_memory(bytes, n, &g, NULL), ERR_OK);
+    const struct gguf_tensor *t = gguf_find_tensor(g, "blk.0.ffn_up.weight");
+    uint64_t at = t->offset + (2 * t->dims[0] + 3) * sizeof *bad;
+    gguf_close(&g);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        memcpy(bytes + at, &bad[i], sizeof *bad);
+        path = folder_write("bad.gguf", bytes, n);
+        ck_assert_int_eq(run("--check", path, NULL, NULL), CMD_OK);
+        ck_assert_int_eq(run("--verify", path, NULL, NULL), CMD_BAD_DATA);
+        ck_assert_msg(strstr(errors, ": numerical_error: blk.0.ffn_up.weight: expected finite numbers, found ") !=
+                              NULL &&
+                          strstr(errors, " in row 2, column 3\n") != NULL,
+                      "%s", errors);
+    }
+}
+END_TEST
+
 START_TEST(wrong_usage_is_named)
 {
     static const struct {
         const char *args[3];
         const char *hint;
-    } runs[] = {{{NULL}, "expected a model file"},    {{"--chek", "m"}, "unknown option '--chek'"},
-                {{"-x", "m"}, "unknown option '-x'"}, {{"a", "b"}, "second 'b'"},
-                {{"a", "-m", "b"}, "second 'b'"},     {{"--kv", "-m"}, "expected a model file"},
-                {{"--check", "--kv", "m"}, "--check"}};
+    } runs[] = {{{NULL}, "expected a model file"},     {{"--chek", "m"}, "unknown option '--chek'"},
+                {{"-x", "m"}, "unknown option '-x'"},  {{"a", "b"}, "second 'b'"},
+                {{"a", "-m", "b"}, "second 'b'"},      {{"--kv", "-m"}, "expected a model file"},
+                {{"--check", "--kv", "m"}, "--check"}, {{"--verify", "--kv", "m"}, "--verify"}};
     for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
         ck_assert_int_eq(run(runs[i].args[0], runs[i].args[1], runs[i].args[2], NULL), CMD_USAGE);
         ck_assert_msg(strstr(errors, runs[i].hint) != NULL, "%s", errors);
@@ -244,6 +272,7 @@ Suite *inspect_suite(void)
     tcase_add_test(c, lists_escape_what_the_file_says);
     tcase_add_test(c, the_template_is_printed_byte_for_byte);
     tcase_add_test(c, check_says_one_line);
+    tcase_add_test(c, verify_names_the_weight_that_is_no_number);
     tcase_add_test(c, wrong_usage_is_named);
     suite_add_tcase(s, c);
     return s;
