@@ -392,6 +392,15 @@ enum err engine_open(const struct engine_config *cfg, struct engine **out, struc
     return ERR_OK;
 }
 
+enum err engine_check_file(const struct engine *e, struct err_info *info)
+{
+    return !gguf_shrunk(e->gguf) ? ERR_OK
+                                 : err_set(info, ERR_IO, NULL,
+                                           "the model's file: expected %" PRIu64
+                                           " bytes as when it was opened, found fewer; the server must be restarted",
+                                           gguf_file_bytes(e->gguf));
+}
+
 enum err engine_check(const char *path, bool reads_weights, struct err_info *info)
 {
     struct engine_config cfg = {.model_path = path};

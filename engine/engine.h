@@ -207,12 +207,16 @@ struct engine_event {
     enum err err;              /* END: ERR_OK, or why the stream broke off */
 };
 
+/* ERR_IO when a file of the model has become shorter since it was opened: then its weights and its vocabulary are no
+ * longer what they were, and reading there may end the process (SIGBUS). */
+MUST_CHECK enum err engine_check_file(const struct engine *e, struct err_info *info);
+
 /* ERR_UNSUPPORTED_ENDPOINT when the model does not generate. */
 MUST_CHECK enum err engine_check_generates(const struct engine *e, struct err_info *info);
 
-/* Queues a sequence. Fails as engine_check_generates does. ids: 1 .. n_ctx-1 prompt tokens in range (copied).
- * ERR_INVALID_VALUE (empty prompt, id out of range), ERR_CONTEXT_LENGTH (prompt does not fit; info holds both counts),
- * ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
+/* Queues a sequence. Fails as engine_check_generates and engine_check_file do. ids: 1 .. n_ctx-1 prompt tokens in range
+ * (copied). ERR_INVALID_VALUE (empty prompt, id out of range), ERR_CONTEXT_LENGTH (prompt does not fit; info holds both
+ * counts), ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
 MUST_CHECK enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
                                   struct engine_stream **out, struct err_info *info);
 

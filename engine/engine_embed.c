@@ -22,6 +22,7 @@ enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_ids, const 
 {
     *out = NULL;
     TRY(engine_check_embeds(e, info));
+    TRY(engine_check_file(e, info));
     TRY(engine_check_prompt(e, ids, n_ids, e->info.n_ctx, info));
     struct engine_embedding *w = mem_zalloc(sizeof *w, MEM_REQUEST);
     if (w == NULL) {

@@ -164,6 +164,7 @@ enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const
 {
     *out = NULL;
     TRY(engine_check_generates(e, info));
+    TRY(engine_check_file(e, info));
     TRY(engine_check_prompt(e, ids, n_ids, e->info.n_ctx - (p->max_tokens == 0 ? 0 : 1), info));
     struct engine_stream *s = mem_zalloc(sizeof *s, MEM_REQUEST);
     if (s == NULL) {

@@ -120,6 +120,15 @@ uint64_t gguf_file_bytes(const struct gguf *g)
     return n;
 }
 
+bool gguf_shrunk(const struct gguf *g)
+{
+    bool shrunk = false;
+    for (size_t i = 0; i < gguf_n_files(g) && !shrunk; i++) {
+        shrunk = io_map_shrunk(map_at(g, i));
+    }
+    return shrunk;
+}
+
 int64_t gguf_mtime_ns(const struct gguf *g)
 {
     int64_t newest = g->map.mtime_ns;

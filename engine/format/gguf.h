@@ -89,6 +89,7 @@ uint64_t gguf_data_offset(const struct gguf *g);     /* where tensor data starts
 const struct io_map *gguf_map(const struct gguf *g); /* of the first file, for io_map_shrunk; fd -1 for memory */
 size_t gguf_n_files(const struct gguf *g);           /* 1, or the parts of a split model */
 uint64_t gguf_file_bytes(const struct gguf *g);      /* of all files */
+bool gguf_shrunk(const struct gguf *g);              /* io_map_shrunk of any file */
 int64_t gguf_mtime_ns(const struct gguf *g);         /* when the newest file was last written */
 
 /* Tells the system that n bytes at `data`, in one of the maps, will not be needed again (io_map_drop). */

@@ -27,8 +27,13 @@ void api_health(struct call *c)
         struct engine_stats s;
         engine_get_stats(c->engine, &s);
         bool is_draining = atomic_load(&c->server->is_draining), is_stuck = s.last_step_age_ms > STUCK_MS;
-        status = is_draining || is_stuck ? 503 : 200;
-        buf_printf(&out, "{\"status\":\"%s\",\"model\":", is_draining ? "draining" : is_stuck ? "stuck" : "ok");
+        bool is_cut = engine_check_file(c->engine, NULL) != ERR_OK;
+        status = is_draining || is_stuck || is_cut ? 503 : 200;
+        buf_printf(&out, "{\"status\":\"%s\",\"model\":",
+                   is_draining ? "draining"
+                   : is_cut    ? "file_cut"
+                   : is_stuck  ? "stuck"
+                               : "ok");
         json_write_cstr(&out, c->server->model_id);
         buf_printf(&out,
                    ",\"backend\":\"%s\",\"kernels\":\"%s\",\"kernels_why\":\"%s\",\"pack_cache\":\"%s\",\"threads\":%d,"

@@ -145,13 +145,23 @@ static void wait_for_end(const sigset_t *set)
     }
 }
 
-static void raise_limits(void)
+/* A part of the model's file that is needed is gone: the process cannot go on, but can say why it ends. */
+static void on_bus_error(int number)
+{
+    static const char said[] = "error: SIGBUS: the model's file was cut or cannot be read any more\n";
+    (void)number;
+    (void)!write(STDERR_FILENO, said, sizeof said - 1);
+}
+
+static void prepare_process(void)
 {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
+    struct sigaction bus = {.sa_handler = on_bus_error, .sa_flags = SA_RESETHAND}; /* then it ends by the signal */
+    (void)sigaction(SIGBUS, &bus, NULL);
     (void)prctl(PR_SET_DUMPABLE, 0); /* prompts do not belong in core files */
 }
 
@@ -245,7 +255,7 @@ int cmd_serve(int argc, char **argv)
             sigaddset(&set, signals[i]);
         }
         pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread starts, so that all inherit it */
-        raise_limits();
+        prepare_process();
         server_state.conf = &conf;
         server_state.started = clock_unix_seconds();
         rc = conf.check_config ? check_config(&conf) : serve(&conf, &set);

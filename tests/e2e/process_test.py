@@ -5,6 +5,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 import time
 
 import harness
@@ -194,6 +195,26 @@ def test_start_to_first_token(ctx):
         connection.close()
     print(f"     {best:.2f} s from start to first token")
     assert best <= 30   # a figure to read, not a limit: machines are shared
+
+
+def test_a_model_file_that_is_cut_while_it_is_served(ctx):
+    golden = pathlib.Path(__file__).resolve().parents[1] / "golden/models/llama-biases.gguf"
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as model:
+        model.write(golden.read_bytes())
+        model.flush()
+        s = ctx.start("--threads", "1", model=model.name)
+        body = {"prompt": [1, 2, 3], "max_tokens": 4, "ignore_eos": True}
+        assert s.post("/v1/completions", body).status == 200
+        os.truncate(model.name, 8192)
+        r = s.post("/v1/completions", body)
+        assert r.status == 500 and r.error()["code"] == "io_error", r.body
+        r = s.request("GET", "/health")
+        assert r.status == 503 and r.json()["status"] == "file_cut", r.body
+        os.truncate(model.name, 0)  # now the vocabulary is gone too: nothing can be read, and nothing wrong is said
+        r = s.post("/v1/completions", {**body, "prompt": "a text"})
+        assert r.status in (500, 502), r.body
+        if r.status == 502:
+            assert s.engine.wait(10) == -signal.SIGBUS and "SIGBUS" in s.log(), s.log()
 
 
 def test_second_engine_on_a_socket_is_refused(ctx):

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 Suite *route_suite(void);
@@ -443,6 +444,26 @@ START_TEST(a_template_that_fails_says_where)
 }
 END_TEST
 
+/* Row G30: what is left of the file is not what was loaded. */
+START_TEST(a_model_file_that_is_cut_is_noticed)
+{
+    const char *path = folder_file("tiny.gguf");
+    struct stat st;
+    ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":[97],\"max_tokens\":1}"), 200);
+    ck_assert_int_eq(stat(path, &st), 0);
+    ck_assert_int_eq(truncate(path, st.st_size - 1), 0);
+    static const char *const bodies[] = {"{\"prompt\":[97],\"max_tokens\":1}",
+                                         "{\"prompt\":[97],\"max_tokens\":1,\"stream\":true}"};
+    for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
+        ck_assert_int_eq(rig_post("/v1/completions", bodies[i]), 500);
+        ck_assert_str_eq(rig_text_at("error.code"), "io_error");
+        ck_assert_msg(strstr(rig_text_at("error.message"), "expected ") != NULL, "%s", rig_got.body);
+    }
+    ck_assert_int_eq(rig_get("/health"), 503);
+    ck_assert_str_eq(rig_text_at("status"), "file_cut");
+}
+END_TEST
+
 START_TEST(a_whole_chat_answer)
 {
     ck_assert_int_eq(rig_post(CHAT, "{" HI
@@ -689,6 +710,7 @@ Suite *route_suite(void)
     tcase_add_test(api, bad_prompts);
     tcase_add_test(api, chat_without_a_template_is_refused);
     tcase_add_test(api, a_template_that_fails_says_where);
+    tcase_add_test(api, a_model_file_that_is_cut_is_noticed);
     tcase_add_test(api, a_whole_chat_answer);
     tcase_add_test(api, content_parts_equal_their_text);
     tcase_add_test(api, a_whole_completion);
