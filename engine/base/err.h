@@ -89,6 +89,7 @@
     X(ERR_BAD_CONFIG, "bad_model_config", 500, "server_error", "the model's config.json is malformed")                 \
     X(ERR_NO_SAFETENSORS, "no_safetensors", 500, "server_error", "the folder holds no SafeTensors model")              \
     X(ERR_BAD_SPLIT, "bad_split", 500, "server_error", "the parts of a split model do not fit together")               \
+    X(ERR_CHECKSUM, "checksum_mismatch", 500, "server_error", "a file is not the one of the list of sums")             \
     X(ERR_BAD_TYPE, "bad_type", 500, "server_error", "a metadata value has the wrong type or length")                  \
     X(ERR_BAD_VOCAB, "bad_vocab", 500, "server_error", "the vocabulary is malformed")                                  \
     X(ERR_BAD_SPECIAL_TOKEN, "bad_special_token", 500, "server_error", "a special token id is out of range")           \

@@ -8,6 +8,7 @@
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/escape.h"
 #include "fcgi/cmd/inspect_summary.h"
+#include "fcgi/cmd/sums.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +31,8 @@ static const char usage[] =
     "  --tensors   every tensor with type, shape, offset and bytes\n"
     "  --template  the chat template, byte for byte\n"
     "  --check     say nothing and exit 0 when the file is whole and can be served, else one line and exit 65\n"
-    "  --verify    the same, and read every weight: one that is NaN or infinite is an error too\n"
+    "  --verify    the same, and read every weight: one that is NaN or infinite is an error too, and so is a file\n"
+    "              with another sum than the SHA256SUMS beside it says\n"
     "  --cpu NAME  kernels to plan for, as in other commands; none runs here\n";
 
 /* --- --kv and --tensors ----------------------------------------------------------------------------------------- */
@@ -202,7 +204,8 @@ int cmd_inspect(int argc, char **argv)
     struct gguf *g = NULL;
     struct err_info info = {.offset = ERR_NO_OFFSET};
     if (o.check || o.verify) {
-        bool is_whole = engine_check(o.path, o.verify, &info) == ERR_OK;
+        bool is_whole =
+            (!o.verify || sums_check(o.path, &info) == ERR_OK) && engine_check(o.path, o.verify, &info) == ERR_OK;
         if (!is_whole) {
             escape_print_error(o.path, &info);
         }

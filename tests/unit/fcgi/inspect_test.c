@@ -241,6 +241,42 @@ START_TEST(verify_names_the_weight_that_is_no_number)
 }
 END_TEST
 
+/* Row G28: one bit of a file that is whole; sums as sha256sum writes them. */
+START_TEST(verify_compares_the_sums)
+{
+    static const char zero[] = "0000000000000000000000000000000000000000000000000000000000000000";
+    static char bytes[1 << 20];
+    char list[512], name[64], said[512];
+    char path[128];
+    snprintf(path, sizeof path, "%s", rig_model(DTYPE_F32));
+    snprintf(name, sizeof name, "%s", strrchr(path, '/') + 1);
+    snprintf(list, sizeof list, "%s  %s\n", zero, name);
+    folder_write_text("SHA256SUMS", list);
+    ck_assert_int_eq(run("--check", path, NULL, NULL), CMD_OK);
+    ck_assert_int_eq(run("--verify", path, NULL, NULL), CMD_BAD_DATA);
+    snprintf(said, sizeof said, ": checksum_mismatch: %s: expected SHA-256 %s, as SHA256SUMS says, found ", name, zero);
+    const char *found = strstr(errors, said);
+    ck_assert_msg(found != NULL, "%s", errors);
+    snprintf(list, sizeof list, "%s  other\n%.64s *%s\n", zero, found + strlen(said), name);
+    folder_write_text("SHA256SUMS", list); /* what it found is right */
+    ck_assert_int_eq(run("--verify", path, NULL, NULL), CMD_OK);
+    ck_assert_str_eq(errors, "");
+    size_t n = folder_read(path, bytes, sizeof bytes);
+    bytes[n - 1] ^= 1;
+    folder_write(name, bytes, n);
+    ck_assert_int_eq(run("--verify", path, NULL, NULL), CMD_BAD_DATA);
+    ck_assert_msg(strstr(errors, ": checksum_mismatch: ") != NULL, "%s", errors);
+    static const char *const lines[] = {"", "x", "0123  model", "\n", "z"};
+    for (size_t i = 1; i < ARRAY_LEN(lines); i++) {
+        folder_write_text("SHA256SUMS", lines[i]);
+        ck_assert_int_eq(run("--verify", path, NULL, NULL), CMD_BAD_DATA);
+        ck_assert_msg(strstr(errors, "SHA256SUMS, line 1: expected 64 hex") != NULL, "%s", errors);
+    }
+    folder_write_text("SHA256SUMS", lines[0]);
+    ck_assert_int_eq(run("--verify", path, NULL, NULL), CMD_OK);
+}
+END_TEST
+
 START_TEST(wrong_usage_is_named)
 {
     static const struct {
@@ -273,6 +309,7 @@ Suite *inspect_suite(void)
     tcase_add_test(c, the_template_is_printed_byte_for_byte);
     tcase_add_test(c, check_says_one_line);
     tcase_add_test(c, verify_names_the_weight_that_is_no_number);
+    tcase_add_test(c, verify_compares_the_sums);
     tcase_add_test(c, wrong_usage_is_named);
     suite_add_tcase(s, c);
     return s;
