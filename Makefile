@@ -57,7 +57,7 @@ GOLD    := build/venv-golden
 GOLDEN  := $(basename $(notdir $(wildcard tests/golden/*.c)))
 ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) $(wildcard tests/golden/*.c)
 
-LIBS      := -ljansson -lpcre2-8 -lutf8proc -lm -lpthread
+LIBS      := -ljansson -lpcre2-8 -lutf8proc -lcrypto -lm -lpthread
 FCGI_LIBS := -lfcgi
 UNIT_LIBS := -lcheck -lsubunit -lrt
 

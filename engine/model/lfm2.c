@@ -15,7 +15,8 @@ static enum err build_as(struct blocks *b)
     s->is_neox = true;
     s->head_norm = BLOCKS_NORM_EACH;
     const char *last = "token_embd_norm.weight"; /* its name in files, though it is the last */
-    s->last_norm = gguf_find_tensor(b->g, last) != NULL ? last : s->last_norm;
+    bool has_plain = gguf_find_tensor(b->g, s->last_norm) != NULL && gguf_find_tensor(b->g, last) == NULL;
+    s->last_norm = has_plain ? s->last_norm : last;
     TRY(blocks_read_conv(b));
     struct blocks_moe moe = {.gating = 2, .norms_weights = true};
     if (b->plan->moe.n_experts != 0) {

@@ -151,7 +151,7 @@ START_TEST(files_that_contradict_themselves_are_refused)
         {{0, 0, K, 0}, 4, TAPS + 1, NULL, "shortconv.conv", false, ERR_BAD_TENSOR_SHAPE},
         {{0, 0, K, 0}, 4, TAPS, "blk.1.shortconv.conv.weight", "blk.1.shortconv.conv", false, ERR_MISSING_TENSOR},
         {{0, 0, K, 0}, 4, TAPS, "blk.3.shortconv.in_proj.weight", "blk.3.shortconv.in_proj", false, ERR_MISSING_TENSOR},
-        {{0, 0, K, 0}, 4, TAPS, "token_embd_norm.weight", "output_norm", false, ERR_MISSING_TENSOR},
+        {{0, 0, K, 0}, 4, TAPS, "token_embd_norm.weight", "token_embd_norm", false, ERR_MISSING_TENSOR},
         {{0, 0, K, 0}, 4, TAPS, NULL, "causal", true, ERR_BAD_HPARAM},
     };
     struct options o = good;
