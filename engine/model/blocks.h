@@ -160,6 +160,10 @@ MUST_CHECK enum err blocks_add_latent_values(struct blocks *b);
 MUST_CHECK enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as);
 MUST_CHECK enum err blocks_add_expert_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_experts(struct blocks *b, int layer);
+/* w = the experts' gate and up matrices: each by itself, or of each expert the rows of its gate and then those of its
+ * up in one tensor [D, 2F, E] (ffn_gate_up_exps). Otherwise as blocks_bind_stack. ERR_NOMEM; ERR_UNSUPPORTED_TYPE for
+ * one tensor that is read through a source. */
+MUST_CHECK enum err blocks_bind_gate_up(struct blocks *b, int layer, plan_weight_id w[2]);
 
 /* Short convolutions (blocks_conv.c). read: which layers are such, those whose element of attention.head_count_kv is 0,
  * and shortconv.l_cache. The others are blocks_build_decoder's. ERR_BAD_HPARAM. */

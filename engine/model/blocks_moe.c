@@ -62,6 +62,38 @@ static enum err bind_expert_biases(struct blocks *b, const char *name, int layer
     return blocks_bind_stack(b, name, layer, b->plan->moe.n_experts, 1, n_out, true, id);
 }
 
+enum err blocks_bind_gate_up(struct blocks *b, int layer, plan_weight_id w[2])
+{
+    static const char fused[] = "blk.%d.ffn_gate_up_exps.weight";
+    uint32_t n = b->plan->moe.n_experts, f = b->h.n_ff_expert, d = b->h.n_embd;
+    if (blocks_rows_of(b, fused, layer) == 0) {
+        TRY(bind_experts(b, "blk.%d.ffn_gate_exps.weight", layer, f, d, &w[0]));
+        return bind_experts(b, "blk.%d.ffn_up_exps.weight", layer, f, d, &w[1]);
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        TRY(bind_experts(b, fused, layer, 2 * f, d, &w[k]));
+        struct plan_weight *half = &b->plan->weights[w[k]];
+        if (half->source != NULL) {
+            return err_set(b->info, ERR_UNSUPPORTED_TYPE, half->name,
+                           "%s: expected gate and up by themselves, as they are quantised, found one tensor",
+                           half->name);
+        }
+        const void **pieces = arena_alloc(&b->plan->arena, n * sizeof *pieces);
+        if (pieces == NULL) {
+            return ERR_NOMEM;
+        }
+        for (uint32_t e = 0; e < n; e++) {
+            pieces[e] = plan_weight_row(half, e * 2 * f + k * f);
+        }
+        half->data = NULL;
+        half->pieces = pieces;
+        half->piece_rows = f;
+        half->n_out = n * f;
+        half->file_offset += k * f * half->row_bytes;
+    }
+    return ERR_OK;
+}
+
 /* Router and routed experts, of b->norm into the stream. */
 static enum err add_routed(struct blocks *b, int layer)
 {
@@ -85,8 +117,7 @@ static enum err add_routed(struct blocks *b, int layer)
     experts.route = b->route;
     experts.dst = b->x;
     experts.scale = b->style.residual_scale;
-    TRY(bind_experts(b, "blk.%d.ffn_gate_exps.weight", layer, f, d, &experts.w[0]));
-    TRY(bind_experts(b, "blk.%d.ffn_up_exps.weight", layer, f, d, &experts.w[1]));
+    TRY(blocks_bind_gate_up(b, layer, experts.w));
     TRY(bind_experts(b, "blk.%d.ffn_down_exps.weight", layer, d, f, &experts.w[2]));
     TRY(bind_expert_biases(b, "blk.%d.ffn_gate_exps.bias", layer, f, &experts.bias[0]));
     TRY(bind_expert_biases(b, "blk.%d.ffn_up_exps.bias", layer, f, &experts.bias[1]));

@@ -211,40 +211,6 @@ static enum err add_attention(struct gemma4 *m, int layer)
     return add_norm(m, "blk.%d.post_attention_norm.weight", layer, b->norm, b->x);
 }
 
-/* Gate and up of all experts in one tensor [D, 2F, E], the gate's rows first, or each by itself. */
-static enum err bind_gate_up(struct gemma4 *m, int layer, plan_weight_id w[2])
-{
-    struct blocks *b = &m->b;
-    uint32_t n = b->plan->moe.n_experts, f = b->h.n_ff_expert, d = b->h.n_embd;
-    static const char *const names[2] = {"blk.%d.ffn_gate_exps.weight", "blk.%d.ffn_up_exps.weight"};
-    if (blocks_rows_of(b, "blk.%d.ffn_gate_up_exps.weight", layer) == 0) {
-        TRY(blocks_bind_stack(b, names[0], layer, n, f, d, false, &w[0]));
-        return blocks_bind_stack(b, names[1], layer, n, f, d, false, &w[1]);
-    }
-    for (uint32_t k = 0; k < 2; k++) {
-        TRY(blocks_bind_stack(b, "blk.%d.ffn_gate_up_exps.weight", layer, n, 2 * f, d, false, &w[k]));
-        struct plan_weight *half = &b->plan->weights[w[k]];
-        const void **pieces = arena_alloc(&b->plan->arena, n * sizeof *pieces);
-        if (pieces == NULL) {
-            return ERR_NOMEM;
-        }
-        if (half->source != NULL) {
-            return err_set(b->info, ERR_UNSUPPORTED_TYPE, half->name,
-                           "%s: expected gate and up by themselves, as they are quantised, found one tensor",
-                           half->name);
-        }
-        for (uint32_t e = 0; e < n; e++) {
-            pieces[e] = plan_weight_row(half, e * 2 * f + k * f);
-        }
-        half->data = NULL;
-        half->pieces = pieces;
-        half->piece_rows = f;
-        half->n_out = n * f;
-        half->file_offset += k * f * half->row_bytes;
-    }
-    return ERR_OK;
-}
-
 /* norm, router, experts, norm, added to what the dense block gave. */
 static enum err add_experts(struct gemma4 *m, int layer)
 {
@@ -270,7 +236,7 @@ static enum err add_experts(struct gemma4 *m, int layer)
     experts.route = b->route;
     experts.dst = m->experts;
     experts.stores = true;
-    TRY(bind_gate_up(m, layer, experts.w));
+    TRY(blocks_bind_gate_up(b, layer, experts.w));
     TRY(blocks_bind_stack(b, "blk.%d.ffn_down_exps.weight", layer, n_experts, d, b->h.n_ff_expert, false,
                           &experts.w[2]));
     TRY(plan_add_step(b->plan, &experts));
