@@ -465,8 +465,9 @@ int main(int argc, char **argv)
     for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL && n < MAX_MODELS;) {
         const char *dot = strchr(e->d_name, '.');
         bool is_model = dot != NULL && (strcmp(dot, ".gguf") == 0 || strcmp(dot, ".hf") == 0);
-        if (is_model && strlen(e->d_name) < sizeof names[0]) {
-            snprintf(names[n++], sizeof names[0], "%s", e->d_name);
+        size_t length = strlen(e->d_name);
+        if (is_model && length < sizeof names[0]) {
+            memcpy(names[n++], e->d_name, length + 1);
         }
     }
     if (dir != NULL) {
