@@ -74,6 +74,23 @@ enum err hf_add_query_scale(struct hf *h)
     return ERR_OK;
 }
 
+enum err hf_check_sparse(struct hf *h)
+{
+    const json_t *dense = json_read_get(h->config, "mlp_only_layers");
+    uint32_t step;
+    TRY(hf_get_u32(h, "decoder_sparse_step", 0, INT32_MAX, 1, &step));
+    if (step != 1) {
+        return err_set(h->info, ERR_BAD_CONFIG, "decoder_sparse_step",
+                       "config.json: decoder_sparse_step: expected 1, experts in every layer, found %" PRIu32, step);
+    }
+    if (dense != NULL && (!json_is_array(dense) || json_array_size(dense) != 0)) {
+        return err_set(h->info, ERR_BAD_CONFIG, "mlp_only_layers",
+                       "config.json: mlp_only_layers: expected an empty array, experts in every layer, found %s of %zu",
+                       json_read_type_name(dense), json_array_size(dense));
+    }
+    return ERR_OK;
+}
+
 /* Which layers have a window: layer_types where it is there. */
 static enum err copy_layer_types(struct hf *h)
 {

@@ -100,6 +100,10 @@ MUST_CHECK enum err hf_get_f64(const struct hf *h, const json_t *object, const c
 MUST_CHECK enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first, const char *second);
 MUST_CHECK enum err hf_add_every_second(struct hf *h, const char *name, const char *first, const char *second);
 
+/* Refuses layers without experts among layers with some: mlp_only_layers, decoder_sparse_step [transformers 5,
+ * Qwen3MoeDecoderLayer]. A `finish`. ERR_BAD_CONFIG. */
+MUST_CHECK enum err hf_check_sparse(struct hf *h);
+
 /* attention.scale from query_pre_attn_scalar, a `finish`. */
 MUST_CHECK enum err hf_add_query_scale(struct hf *h);
 

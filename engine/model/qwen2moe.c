@@ -38,6 +38,7 @@ static const struct hf_family hf_qwen2moe = {
     .arch = "qwen2moe",
     .keys = hf_qwen2moe_keys,
     .names = hf_qwen2moe_names,
+    .finish = hf_check_sparse,
 };
 
 static const struct hf_family *const qwen2moe_hf[] = {&hf_qwen2moe, NULL};

@@ -29,6 +29,7 @@ static const struct hf_family hf_qwen3moe = {
     .architectures = hf_qwen3moe_architectures,
     .arch = "qwen3moe",
     .keys = hf_qwen3moe_keys,
+    .finish = hf_check_sparse,
 };
 
 static const struct hf_family *const qwen3moe_hf[] = {&hf_qwen3moe, NULL};

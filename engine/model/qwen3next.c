@@ -174,6 +174,7 @@ static enum err add_sections(struct hf *h)
 
 static enum err finish_next(struct hf *h)
 {
+    TRY(hf_check_sparse(h));
     TRY(finish(h));
     return hf_split_key_heads(h);
 }

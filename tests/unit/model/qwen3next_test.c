@@ -416,6 +416,14 @@ static const struct {
     {"qwen35moe-delta", "num_experts", "6", "blk.0.ffn_gate_inp.weight", ERR_BAD_TENSOR_SHAPE},
     {"qwen3next-delta", "linear_num_value_heads", "6", "blk.0.attn_qkv.weight", ERR_BAD_TENSOR_SHAPE},
     {"qwen3next-delta", "linear_num_key_heads", "4", "blk.0.attn_qkv.weight", ERR_BAD_TENSOR_SHAPE},
+    {"qwen3next-delta", "decoder_sparse_step", "2", "decoder_sparse_step: expected 1, experts in every layer, found 2",
+     ERR_BAD_CONFIG},
+    {"qwen3next-delta", "mlp_only_layers", "[0, 2]",
+     "mlp_only_layers: expected an empty array, experts in every layer, found an array of 2", ERR_BAD_CONFIG},
+    {"qwen3next-delta", "mlp_only_layers", "0", "mlp_only_layers: expected an empty array", ERR_BAD_CONFIG},
+    {"qwen3moe-norms", "decoder_sparse_step", "0", "decoder_sparse_step: expected 1", ERR_BAD_CONFIG},
+    {"qwen3moe-norms", "mlp_only_layers", "[1]", "mlp_only_layers: expected an empty array", ERR_BAD_CONFIG},
+    {"qwen2moe-shared", "mlp_only_layers", "[1]", "mlp_only_layers: expected an empty array", ERR_BAD_CONFIG},
     {"quant-gptq-delta", "linear_value_head_dim", "16", "blk.0.attn_qkv.weight", ERR_BAD_TENSOR_SHAPE},
 };
 
