@@ -49,9 +49,16 @@ static const struct hf_name hf_gemma3_names[] = {
 
 static const char *const hf_gemma3_architectures[] = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", NULL};
 
+/* Of the 4B and larger models, config.json has only what differs [transformers 5.23, Gemma3TextConfig]. */
+static const char hf_gemma3_defaults[] =
+    "{\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"head_dim\": 256, \"max_position_embeddings\": 131072,"
+    " \"rms_norm_eps\": 1e-6, \"query_pre_attn_scalar\": 256, \"sliding_window\": 4096, \"rope_theta\": 1e6,"
+    " \"rope_local_base_freq\": 1e4}";
+
 static const struct hf_family hf_gemma3 = {
     .architectures = hf_gemma3_architectures,
     .arch = "gemma3",
+    .defaults = hf_gemma3_defaults,
     .keys = hf_gemma3_keys,
     .names = hf_gemma3_names,
     .norms_plus_one = true,

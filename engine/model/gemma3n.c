@@ -544,6 +544,7 @@ static const char *const hf_gemma3n_architectures[] = {"Gemma3nForCausalLM", "Ge
 static const struct hf_family hf_gemma3n = {
     .architectures = hf_gemma3n_architectures,
     .arch = "gemma3n",
+    .defaults = "{\"rope_theta\": 1e6, \"rope_local_base_freq\": 1e4}",
     .keys = hf_gemma3n_keys,
     .names = hf_gemma3n_names,
     .finish = finish,

@@ -401,6 +401,15 @@ static enum err finish(struct hf *h)
 {
     uint32_t n_layers, n_experts;
     char room[NAME_BYTES];
+    if (json_is_true(json_read_get(h->config, "attention_bias"))) {
+        return err_set(h->info, ERR_BAD_CONFIG, "attention_bias",
+                       "config.json: attention_bias: expected false, found true");
+    }
+    const char *sees_ahead = json_string_value(json_read_get(h->config, "use_bidirectional_attention"));
+    if (sees_ahead != NULL && strcmp(sees_ahead, "vision") != 0) { /* "vision": images only */
+        return err_set(h->info, ERR_BAD_CONFIG, "use_bidirectional_attention",
+                       "config.json: use_bidirectional_attention: expected none or vision, found '%.64s'", sees_ahead);
+    }
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(put_shapes(h, n_layers));
     if (!json_is_true(json_read_get(h->config, "enable_moe_block"))) {
@@ -413,9 +422,15 @@ static enum err finish(struct hf *h)
 
 static const char *const hf_gemma4_architectures[] = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", NULL};
 
+/* Without it, RoPE is not plain [transformers 5.23, Gemma4TextConfig]. */
+static const char hf_gemma4_defaults[] =
+    "{\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1e4},"
+    " \"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.25, \"rope_theta\": 1e6}}}";
+
 static const struct hf_family hf_gemma4 = {
     .architectures = hf_gemma4_architectures,
     .arch = "gemma4",
+    .defaults = hf_gemma4_defaults,
     .keys = hf_gemma4_keys,
     .names = hf_gemma4_names,
     .finish = finish,

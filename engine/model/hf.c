@@ -662,9 +662,23 @@ static enum err apply_aliases(struct hf *h)
     return ERR_OK;
 }
 
+/* What config.json leaves out: transformers writes only what differs from its defaults. */
+static enum err apply_defaults(struct hf *h)
+{
+    json_t *defaults;
+    if (h->family->defaults == NULL) {
+        return ERR_OK;
+    }
+    TRY(json_read(h->family->defaults, strlen(h->family->defaults), CONFIG_DEPTH, "defaults", &defaults, h->info));
+    int failed = json_object_update_missing((json_t *)h->config, defaults);
+    json_decref(defaults);
+    return failed == 0 ? ERR_OK : err_set(h->info, ERR_NOMEM, NULL, "out of memory for config.json");
+}
+
 static enum err fill(struct hf *h)
 {
     TRY(apply_aliases(h));
+    TRY(apply_defaults(h));
     TRY(hf_quant_read(h, &h->quant));
     TRY(copy_keys(h));
     size_t n = safetensors_folder_n_tensors(h->tensors);

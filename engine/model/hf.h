@@ -80,6 +80,7 @@ struct hf_family {
     const char *arch;                 /* general.architecture */
     const char *prefix;               /* OPTIONAL: what may stand in front of all tensors' names */
     const struct hf_alias *aliases;   /* OPTIONAL */
+    const char *defaults;             /* OPTIONAL: a JSON object, the members that a config.json may leave out */
     const struct hf_key *keys;        /* OPTIONAL: beyond those that all have */
     const struct hf_name *names;      /* OPTIONAL: looked at before those that all have */
     double rotary_part;               /* partial_rotary_factor where config.json does not say; 0 = 1 */

@@ -161,9 +161,12 @@ static const struct hf_name hf_lfm2_names[] = {
 static const char *const hf_lfm2_architectures[] = {"Lfm2ForCausalLM", "LFM2ForCausalLM", NULL};
 static const char *const hf_lfm2moe_architectures[] = {"Lfm2MoeForCausalLM", NULL};
 
+static const char hf_lfm2_defaults[] = "{\"rope_theta\": 1e6}"; /* transformers 5.23, Lfm2Config */
+
 static const struct hf_family hf_lfm2 = {
     .architectures = hf_lfm2_architectures,
     .arch = "lfm2",
+    .defaults = hf_lfm2_defaults,
     .keys = hf_lfm2_keys,
     .names = hf_lfm2_names,
     .finish = finish,
@@ -172,6 +175,7 @@ static const struct hf_family hf_lfm2 = {
 static const struct hf_family hf_lfm2moe = {
     .architectures = hf_lfm2moe_architectures,
     .arch = "lfm2moe",
+    .defaults = hf_lfm2_defaults,
     .keys = hf_lfm2moe_keys,
     .names = hf_lfm2_names,
     .finish = add_layers,

@@ -360,6 +360,93 @@ START_TEST(a_config_that_is_no_json_object_is_refused)
 }
 END_TEST
 
+static double number_of(const struct gguf *g, const char *key)
+{
+    struct err_info info = {0};
+    double v = NAN;
+    uint64_t u;
+    if (gguf_get_u64(g, key, &u, NULL) == ERR_OK) {
+        return (double)u;
+    }
+    ck_assert_msg(gguf_get_f64(g, key, &v, &info) == ERR_OK, "%s", info.text);
+    return v;
+}
+
+/* As config.json of Gemma 3 4B and larger is: what transformers takes for granted is not in it. */
+START_TEST(what_config_json_leaves_out_is_the_familys)
+{
+    static const char text[] =
+        "{\"architectures\":[\"Gemma3ForConditionalGeneration\"],\"text_config\":{\"hidden_size\":8,"
+        "\"intermediate_size\":12,\"num_hidden_layers\":2,\"sliding_window\":1024,"
+        "\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"}}}";
+    static const struct {
+        const char *key;
+        double value;
+    } wanted[] = {{"gemma3.attention.head_count", 8},   {"gemma3.attention.head_count_kv", 4},
+                  {"gemma3.attention.key_length", 256}, {"gemma3.context_length", 131072},
+                  {"gemma3.attention.scale", 0.0625},   {"gemma3.attention.sliding_window", 1024},
+                  {"gemma3.rope.freq_base", 1e6},       {"gemma3.rope.freq_base_swa", 1e4},
+                  {"gemma3.rope.scaling.factor", 8}};
+    make_folder(&(struct change){0});
+    write_file("config.json", text, sizeof text - 1);
+    struct gguf *g;
+    struct err_info info = {0};
+    ck_assert_msg(model_open(folder, &g, &info) == ERR_OK, "%s", info.text);
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
+        double found = number_of(g, wanted[i].key);
+        ck_assert_msg(found == wanted[i].value, "%s: expected %g, found %g", wanted[i].key, wanted[i].value, found);
+    }
+    gguf_close(&g);
+    remove_folder();
+}
+END_TEST
+
+/* What Gemma 4's plan does not have is refused. */
+START_TEST(a_gemma_4_of_another_kind_is_refused)
+{
+    static const struct {
+        const char *member, *word;
+    } rows[] = {{"\"use_bidirectional_attention\":\"all\"", "expected none or vision, found 'all'"},
+                {"\"attention_bias\":true", "attention_bias: expected false, found true"}};
+    char text[320];
+    make_folder(&(struct change){0});
+    snprintf(text, sizeof text,
+             "{\"architectures\":[\"Gemma4ForCausalLM\"],\"hidden_size\":8,\"intermediate_size\":12,"
+             "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,"
+             "\"max_position_embeddings\":64,%s}",
+             rows[_i].member);
+    write_file("config.json", text, strlen(text));
+    struct gguf *g;
+    struct err_info info = {0};
+    ck_assert_int_eq(model_open(folder, &g, &info), ERR_BAD_CONFIG);
+    ck_assert_msg(strstr(info.text, rows[_i].word) != NULL, "%s", info.text);
+    ck_assert_ptr_null(g);
+    remove_folder();
+}
+END_TEST
+
+/* Without rope_parameters, a part of the global layers' components turns, as transformers takes for granted. */
+START_TEST(gemma_4s_rope_is_not_plain_by_itself)
+{
+    static const char text[] =
+        "{\"architectures\":[\"Gemma4ForCausalLM\"],\"hidden_size\":8,\"intermediate_size\":12,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"global_head_dim\":16,"
+        "\"max_position_embeddings\":64}";
+    make_folder(&(struct change){0});
+    write_file("config.json", text, sizeof text - 1);
+    struct gguf *g;
+    struct err_info info = {0};
+    ck_assert_msg(model_open(folder, &g, &info) == ERR_OK, "%s", info.text);
+    ck_assert(number_of(g, "gemma4.rope.freq_base") == 1e6 && number_of(g, "gemma4.rope.freq_base_swa") == 1e4);
+    const struct gguf_tensor *t = gguf_find_tensor(g, "rope_freqs.weight");
+    ck_assert(t != NULL && t->dims[0] == 8);
+    const float *factors = t->data;
+    ck_assert(factors[0] == 1.0f && factors[1] == 1.0f && factors[2] > 1e29f && factors[7] > 1e29f);
+    gguf_close(&g);
+    remove_folder();
+}
+END_TEST
+
 /* Every allocation of a load may fail. */
 START_TEST(out_of_memory_is_an_error_and_no_leak)
 {
@@ -398,6 +485,9 @@ Suite *hf_suite(void)
     tcase_add_test(c, an_unknown_family_lists_the_known_ones);
     tcase_add_test(c, code_and_pickles_are_left_alone);
     tcase_add_test(c, a_config_that_is_no_json_object_is_refused);
+    tcase_add_test(c, what_config_json_leaves_out_is_the_familys);
+    tcase_add_loop_test(c, a_gemma_4_of_another_kind_is_refused, 0, 2);
+    tcase_add_test(c, gemma_4s_rope_is_not_plain_by_itself);
     tcase_add_test(c, out_of_memory_is_an_error_and_no_leak);
     suite_add_tcase(s, c);
     return s;
