@@ -3,6 +3,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/base/ck.h"
+#include "engine/base/io.h"
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
 #include "engine/kernels/kern.h"
@@ -55,9 +56,9 @@ static const char *keep_token(struct engine *e, int32_t id)
 
 static void describe_name(struct engine *e, const char *path)
 {
-    const char *slash = strrchr(path, '/'), *base = slash != NULL ? slash + 1 : path;
-    size_t n = strlen(base);
-    n -= n > 5 && strcmp(base + n - 5, ".gguf") == 0 ? 5 : 0;
+    size_t n;
+    const char *base = io_base_name(path, &n);
+    n -= n > 5 && memcmp(base + n - 5, ".gguf", 5) == 0 ? 5 : 0;
     e->info.id = keep(e, base, n);
     struct gguf_str name;
     struct err_info ignored;

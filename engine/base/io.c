@@ -194,6 +194,19 @@ static enum err open_for_writing(const char *tmp, unsigned mode, int *fd, struct
     return ERR_OK;
 }
 
+const char *io_base_name(const char *path, size_t *n)
+{
+    size_t end = strlen(path), begin;
+    while (end > 1 && path[end - 1] == '/') {
+        end--;
+    }
+    for (begin = end; begin > 0 && path[begin - 1] != '/';) {
+        begin--;
+    }
+    *n = end - begin;
+    return path + begin;
+}
+
 /* So that the new name survives a power failure. A file system that cannot sync folders has done what it can. */
 static void sync_folder_of(const char *path)
 {

@@ -14,6 +14,9 @@
 /* Is there a folder at `path`? */
 bool io_is_folder(const char *path);
 
+/* The last part of a path, of *n bytes, without slashes behind it; it is the path's. */
+const char *io_base_name(const char *path, size_t *n);
+
 struct io_map {
     const unsigned char *data; /* `bytes` bytes, read-only; NULL for an empty file */
     size_t bytes;

@@ -1,6 +1,7 @@
 #include "fcgi/cmd/inspect_summary.h"
 
 #include "engine/backend/backend.h"
+#include "engine/base/io.h"
 #include "engine/chat/chat_named.h"
 #include "engine/engine.h"
 #include "engine/kernels/kv_type.h"
@@ -83,6 +84,20 @@ static void print_file(const struct subject *s)
                gguf_n_kv(s->g));
         printf(gguf_n_files(s->g) > 1 ? ", in %zu files\n" : "\n", gguf_n_files(s->g));
     }
+}
+
+/* As the file says; a folder without a name has that of the folder, as the API shows it. */
+static void print_name(const struct subject *s)
+{
+    size_t n;
+    const char *base = io_base_name(s->path, &n);
+    if (gguf_find(s->g, "general.name") != NULL || !io_is_folder(s->path)) {
+        print_string_row(s, "name", "general.name");
+        return;
+    }
+    print_label("name");
+    escape_print_quoted(base, n);
+    putchar('\n');
 }
 
 static void print_family(const struct subject *s)
@@ -271,7 +286,7 @@ void inspect_summary(const struct gguf *g, const char *path, const char *cpu)
     print_file(&s);
     print_string_row(&s, "architecture", "general.architecture");
     print_family(&s);
-    print_string_row(&s, "name", "general.name");
+    print_name(&s);
     print_size(&s);
     print_shapes(&s);
     print_vocab(&s);

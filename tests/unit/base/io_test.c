@@ -296,6 +296,20 @@ START_TEST(a_place_that_takes_no_file_is_named)
 }
 END_TEST
 
+START_TEST(a_path_has_a_last_part)
+{
+    static const char *const rows[][2] = {{"m.gguf", "m.gguf"}, {"/a/b/m.gguf", "m.gguf"},
+                                          {"a/m.hf/", "m.hf"},  {"a//m.hf//", "m.hf"},
+                                          {".", "."},           {"", ""}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        size_t n;
+        const char *base = io_base_name(rows[i][0], &n);
+        ck_assert_msg(n == strlen(rows[i][1]) && memcmp(base, rows[i][1], n) == 0, "%s: %.*s", rows[i][0], (int)n,
+                      base);
+    }
+}
+END_TEST
+
 Suite *io_suite(void)
 {
     Suite *s = suite_create("io");
@@ -305,6 +319,7 @@ Suite *io_suite(void)
     tcase_add_test(c, reads_keep_to_the_limit);
     tcase_add_test(c, what_is_no_regular_file_is_refused_without_waiting);
     tcase_add_test(c, every_call_may_fail);
+    tcase_add_test(c, a_path_has_a_last_part);
     suite_add_tcase(s, c);
     TCase *w = tcase_create("replace");
     tcase_add_checked_fixture(w, setup_tmp, teardown_tmp);

@@ -105,6 +105,14 @@ START_TEST(the_summary_names_what_matters)
 }
 END_TEST
 
+START_TEST(a_folder_without_a_name_has_its_own)
+{
+    static const char *const paths[] = {"tests/golden/models/lfm2-conv.hf", "tests/golden/models/lfm2-conv.hf//"};
+    ck_assert_int_eq(run(paths[_i], NULL, NULL, NULL), CMD_OK);
+    ck_assert_msg(strstr(out, "name            \"lfm2-conv.hf\"\n") != NULL, "%s", out);
+}
+END_TEST
+
 START_TEST(a_file_without_a_template_says_what_chat_will_do)
 {
     static const char *const rows[][2] = {{"gemma3", "chat template   no; its family has one format: gemma\n"},
@@ -303,6 +311,7 @@ Suite *inspect_suite(void)
     TCase *c = tcase_create("inspect");
     tcase_add_checked_fixture(c, setup, folder_remove);
     tcase_add_test(c, the_summary_names_what_matters);
+    tcase_add_loop_test(c, a_folder_without_a_name_has_its_own, 0, 2);
     tcase_add_test(c, a_file_without_a_template_says_what_chat_will_do);
     tcase_add_test(c, a_model_that_runs_has_a_memory_plan);
     tcase_add_test(c, lists_escape_what_the_file_says);
