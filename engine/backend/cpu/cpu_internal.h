@@ -34,6 +34,7 @@ struct cpu_weight {
     uint32_t group_rows;   /* output rows that share no panel with others: head_dim for Q, K and V, else n_out */
     uint32_t group_panels; /* panels of such a group */
     uint32_t n_panels;
+    bool is_multiplied;   /* by a step that takes panels, however few its rows are */
     atomic_uint n_packed; /* panels, while they are being packed */
     const float *vector;  /* [n_in], 64-byte aligned */
 };

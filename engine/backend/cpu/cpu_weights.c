@@ -15,6 +15,8 @@ enum {
     SLICE_BYTES = 2 << 20, /* packed by one thread, which so clears the huge page it fills: a millisecond of work */
 };
 
+static bool takes_panels(enum plan_op op) { return op == PLAN_MATMUL || op == PLAN_EXPERTS || op == PLAN_HEAD_MATMUL; }
+
 /* Rows that must not share a panel with others, so that the outputs of a head, or of an expert, are whole
  * panels. */
 static void mark_groups(struct backend_model *m)
@@ -31,6 +33,11 @@ static void mark_groups(struct backend_model *m)
         for (int k = 0; k < 3 && s->op == PLAN_EXPERTS; k++) {
             m->weights[s->w[k]].group_rows = p->weights[s->w[k]].n_out / p->moe.n_experts;
         }
+        for (int k = 0; k < 3 && takes_panels(s->op); k++) {
+            if (s->w[k] != PLAN_NONE) {
+                m->weights[s->w[k]].is_multiplied = true;
+            }
+        }
         if (s->op == PLAN_HEAD_MATMUL) {
             m->weights[s->w[0]].group_rows = p->weights[s->w[0]].n_out / p->n_heads;
         }
@@ -38,7 +45,10 @@ static void mark_groups(struct backend_model *m)
 }
 
 /* True when the weight is read as a plain f32 vector (a norm or a bias). */
-static bool is_vector(const struct plan_weight *w) { return w->n_out == 1 && w->type == DTYPE_F32; }
+static bool is_vector(const struct plan_weight *w, const struct cpu_weight *c)
+{
+    return w->n_out == 1 && w->type == DTYPE_F32 && !c->is_multiplied;
+}
 
 /* The type that is packed: transposed, the blocks of a quantised row lie across. */
 static enum dtype packed_type(const struct plan_weight *w)
@@ -49,7 +59,7 @@ static enum dtype packed_type(const struct plan_weight *w)
 
 static size_t packed_bytes(const struct plan_weight *w, const struct cpu_weight *c)
 {
-    size_t bytes = is_vector(w) ? w->n_in * sizeof(float) : c->panel_bytes * c->n_panels;
+    size_t bytes = is_vector(w, c) ? w->n_in * sizeof(float) : c->panel_bytes * c->n_panels;
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
@@ -70,7 +80,7 @@ static enum err plan_sizes(struct backend_model *m, struct err_info *info)
         c->group_panels = (c->group_rows + PANEL_ROWS - 1) / PANEL_ROWS;
         c->n_panels = c->group_panels * (w->n_out / c->group_rows);
         c->panel_bytes = panel_bytes(c->kind, w->n_in);
-        uint64_t bytes = is_vector(w) ? (uint64_t)w->n_in * sizeof(float) : (uint64_t)c->panel_bytes * c->n_panels;
+        uint64_t bytes = is_vector(w, c) ? (uint64_t)w->n_in * sizeof(float) : (uint64_t)c->panel_bytes * c->n_panels;
         bool ok = ck_align(bytes, ALIGN, &bytes) && ck_add(total, bytes, &total);
         if (!ok) {
             return err_set(info, ERR_NOMEM, w->name, "the packed weights do not fit in memory");
@@ -86,7 +96,7 @@ static void lay_out(struct backend_model *m, const unsigned char *base)
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];
         struct cpu_weight *c = &m->weights[i];
-        if (is_vector(w)) {
+        if (is_vector(w, c)) {
             c->vector = (const float *)(const void *)base;
         } else {
             c->panels = base;
@@ -206,7 +216,7 @@ static void pack_slice(const struct backend_model *m, size_t from, unsigned char
         if (next <= from) {
             continue;
         }
-        if (!is_vector(w)) {
+        if (!is_vector(w, c)) {
             size_t first = at >= from ? 0 : (from - at + c->panel_bytes - 1) / c->panel_bytes;
             size_t behind = MIN_OF((end - at + c->panel_bytes - 1) / c->panel_bytes, (size_t)c->n_panels);
             if (first < behind) {

@@ -1,6 +1,6 @@
 /* Norms that must not be fused into the matmul behind them, because they add or because something later still reads
- * their result, and adding norms that are fused with the norm behind them: small plans made by hand, on every
- * instruction set, against the reference back end. */
+ * their result, adding norms that are fused with the norm behind them, and matrices of one row: small plans made by
+ * hand, on every instruction set, against the reference back end. */
 #include "engine/backend/backend.h"
 #include "engine/kernels/kern.h"
 
@@ -22,13 +22,18 @@ static void fill(float *x, size_t n, uint32_t seed)
     }
 }
 
-static plan_weight_id add_weight(struct plan *p, const char *name, const float *data, uint32_t n_out)
+static plan_weight_id add_matrix(struct plan *p, const char *name, const float *data, uint32_t n_out, uint32_t n_in)
 {
     plan_weight_id id = PLAN_NONE;
     struct plan_weight w = {
-        .name = name, .type = DTYPE_F32, .data = data, .row_bytes = D * sizeof(float), .n_out = n_out, .n_in = D};
+        .name = name, .type = DTYPE_F32, .data = data, .row_bytes = n_in * sizeof(float), .n_out = n_out, .n_in = n_in};
     ck_assert_int_eq(plan_add_weight(p, &w, &id), ERR_OK);
     return id;
+}
+
+static plan_weight_id add_weight(struct plan *p, const char *name, const float *data, uint32_t n_out)
+{
+    return add_matrix(p, name, data, n_out, D);
 }
 
 static void add_step(struct plan *p, enum plan_op op, enum plan_epilogue epilogue, plan_buf_id src, plan_buf_id dst,
@@ -49,6 +54,7 @@ enum subject {
     READ_LATER,         /* y = norm of x, which the matmul reads and the adding norm once more */
     NOT_RENEWED,        /* the same, where the matmul writes what the norm in front of it adds */
     RENEWED,            /* three times: norm, matmul, and a norm that adds what came out to x: fused but for the last */
+    ONE_ROW,            /* a matmul to one component, as of a single expert's router, and back */
     N_SUBJECTS
 };
 
@@ -56,7 +62,7 @@ enum subject {
 static struct plan *make_plan(enum subject subject)
 {
     struct plan *p = NULL;
-    plan_buf_id x, y, out, last;
+    plan_buf_id x, y, out, last, one;
     ck_assert_int_eq(plan_new(&p), ERR_OK);
     p->n_vocab = V;
     p->n_embd = D;
@@ -66,6 +72,7 @@ static struct plan *make_plan(enum subject subject)
     ck_assert_int_eq(plan_add_buf(p, "y", D, &y), ERR_OK);
     ck_assert_int_eq(plan_add_buf(p, "out", D, &out), ERR_OK);
     ck_assert_int_eq(plan_add_buf(p, "last", D, &last), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "one", 1, &one), ERR_OK);
     plan_weight_id e = add_weight(p, "embd", embd, V), m = add_weight(p, "matrix", matrix, D);
     plan_weight_id a = add_weight(p, "a", norm_a, 1), b = add_weight(p, "b", norm_b, 1);
     add_step(p, PLAN_EMBED, 0, PLAN_NONE, x, e, false);
@@ -81,6 +88,10 @@ static struct plan *make_plan(enum subject subject)
         add_step(p, PLAN_NORM, 0, x, y, a, false);
         add_step(p, PLAN_NORM, 0, x, y, b, true);
         add_step(p, PLAN_MATMUL, PLAN_STORE, y, x, m, false);
+        break;
+    case ONE_ROW:
+        add_step(p, PLAN_MATMUL, PLAN_STORE, x, one, add_weight(p, "row", norm_a, 1), false);
+        add_step(p, PLAN_MATMUL, PLAN_ADD, one, x, add_matrix(p, "column", norm_b, D, 1), false);
         break;
     default:
         for (int i = 0; i < 3; i++) {
@@ -121,7 +132,7 @@ static void run(const struct plan *p, const struct backend *b, const char *cpu, 
     b->close(&m);
 }
 
-START_TEST(norms_are_fused_only_where_that_changes_nothing)
+START_TEST(plans_give_what_the_reference_gives)
 {
     fill(embd, V * D, 1);
     fill(matrix, (size_t)D * D, 2);
@@ -150,7 +161,7 @@ Suite *cpu_steps_suite(void)
 {
     Suite *s = suite_create("cpu_steps");
     TCase *c = tcase_create("cpu_steps");
-    tcase_add_loop_test(c, norms_are_fused_only_where_that_changes_nothing, 0, N_SUBJECTS);
+    tcase_add_loop_test(c, plans_give_what_the_reference_gives, 0, N_SUBJECTS);
     suite_add_tcase(s, c);
     return s;
 }
