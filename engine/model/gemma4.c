@@ -420,7 +420,9 @@ static enum err finish(struct hf *h)
     return ERR_OK;
 }
 
-static const char *const hf_gemma4_architectures[] = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", NULL};
+static const char *const hf_gemma4_architectures[] = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration",
+                                                      "Gemma4UnifiedForCausalLM",
+                                                      "Gemma4UnifiedForConditionalGeneration", NULL};
 
 /* Without it, RoPE is not plain [transformers 5.23, Gemma4TextConfig]. */
 static const char hf_gemma4_defaults[] =
@@ -440,7 +442,7 @@ static const struct hf_family *const gemma4_hf[] = {&hf_gemma4, NULL};
 
 const struct model_family model_gemma4 = {
     .name = "gemma4",
-    .members = "Gemma 4 E2B, E4B, 26B-A4B, 31B (text)",
+    .members = "Gemma 4 E2B, E4B, 12B, 26B-A4B, 31B (text)",
     .arch = "gemma4",
     .hf = gemma4_hf,
     .build = build,

@@ -158,7 +158,8 @@ static const struct hf_name hf_lfm2_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const char *const hf_lfm2_architectures[] = {"Lfm2ForCausalLM", "LFM2ForCausalLM", NULL};
+static const char *const hf_lfm2_architectures[] = {"Lfm2ForCausalLM", "LFM2ForCausalLM",
+                                                    "Lfm2VlForConditionalGeneration", NULL};
 static const char *const hf_lfm2moe_architectures[] = {"Lfm2MoeForCausalLM", NULL};
 
 static const char hf_lfm2_defaults[] = "{\"rope_theta\": 1e6}"; /* transformers 5.23, Lfm2Config */
@@ -186,7 +187,7 @@ static const struct hf_family *const lfm2moe_hf[] = {&hf_lfm2moe, NULL};
 
 const struct model_family model_lfm2 = {
     .name = "lfm2",
-    .members = "LFM2, LFM2.5",
+    .members = "LFM2, LFM2.5, LFM2-VL (text)",
     .arch = "lfm2",
     .hf = lfm2_hf,
     .build = build,

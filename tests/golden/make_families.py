@@ -59,6 +59,24 @@ def gemma4(n_layers, **more):
     return model
 
 
+def gemma4_unified():
+    model = hf.Gemma4UnifiedForConditionalGeneration(hf.Gemma4UnifiedConfig(text_config=hf.Gemma4UnifiedTextConfig(
+        **SMALL, head_dim=12, global_head_dim=24, sliding_window=13, num_hidden_layers=4, final_logit_softcapping=10.0,
+        attention_k_eq_v=True, num_global_key_value_heads=1,
+        layer_types=["sliding_attention", "full_attention"] * 2)))
+    for i, layer in enumerate(model.model.language_model.layers):
+        layer.layer_scalar.fill_(0.75 + i / 8)
+    return model
+
+
+def lfm2_vl():
+    return hf.Lfm2VlForConditionalGeneration(hf.Lfm2VlConfig(
+        text_config=dict(model_type="lfm2", **SMALL, num_hidden_layers=4, conv_L_cache=3, block_auto_adjust_ff_dim=False,
+                         layer_types=["conv", "conv", "full_attention", "conv"], rope_parameters=rope(theta=1000000.0)),
+        vision_config=dict(model_type="siglip2_vision_model", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                           num_attention_heads=2, num_patches=4, patch_size=4), projector_hidden_size=16))
+
+
 def gemma3n(**more):
     """Per-layer embeddings of fewer rows than the vocabulary: ids beyond them take row 0."""
     sizes = {**SMALL, "hidden_size": 32, "intermediate_size": 48, "pad_token_id": 0, **more}
@@ -103,6 +121,7 @@ MODELS = {
     "gemma4-experts": lambda: gemma4(
         4, final_logit_softcapping=10.0, hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1, enable_moe_block=True,
         num_experts=5, top_k_experts=2, moe_intermediate_size=36),
+    "gemma4-unified": gemma4_unified,
     "gemma3n-sparse": lambda: gemma3n(
         num_kv_shared_layers=3, intermediate_size=[48, 48, 48, 48, 64, 64],
         activation_sparsity_pattern=[0.9, 0.6, 0.0, 0.75, 0.0, 0.0]),
@@ -148,6 +167,7 @@ MODELS = {
     "qwen35-delta": lambda: hf.Qwen3_5ForCausalLM(hf.Qwen3_5TextConfig(**LINEAR, tie_word_embeddings=True)),
     "qwen35moe-delta": lambda: hf.Qwen3_5MoeForCausalLM(hf.Qwen3_5MoeTextConfig(
         **LINEAR, **LINEAR_EXPERTS, tie_word_embeddings=True)),
+    "lfm2-vl": lfm2_vl,
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
         block_multiple_of=16, rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
@@ -291,7 +311,8 @@ def main():
                 fuse_kv_b(f"{tmp}/new.gguf", raw, model.config, f"{folder}/{name}.gguf")
             continue
         model.to(torch.float32 if is_q8 else torch.bfloat16).save_pretrained(saved)
-        if getattr(model.config, "altup_num_inputs", 4) == 4:  # the converter knows four streams alone
+        is_wrapped = model.config.get_text_config() is not model.config  # a model that sees, whose text alone is asked for
+        if not is_wrapped and getattr(model.config, "altup_num_inputs", 4) == 4:  # the converter knows four streams alone
             convert(saved, f"{folder}/{name}.gguf",
                     gguf.LlamaFileType.MOSTLY_Q8_0 if is_q8 else gguf.LlamaFileType.MOSTLY_BF16)
         Path(saved, "generation_config.json").unlink(missing_ok=True)
