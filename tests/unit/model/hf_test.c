@@ -387,17 +387,17 @@ START_TEST(what_config_json_leaves_out_is_the_familys)
                   {"gemma3.attention.scale", 0.0625},   {"gemma3.attention.sliding_window", 1024},
                   {"gemma3.rope.freq_base", 1e6},       {"gemma3.rope.freq_base_swa", 1e4},
                   {"gemma3.rope.scaling.factor", 8}};
-    make_folder(&(struct change){0});
-    write_file("config.json", text, sizeof text - 1);
+    make_folder(&(struct change){.tensor = "model.layers.0.self_attn.o_proj.weight", .shape = "[8,2048]"});
+    folder_write("config.json", text, sizeof text - 1);
     struct gguf *g;
     struct err_info info = {0};
-    ck_assert_msg(model_open(folder, &g, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(model_open(folder_path(), &g, &info) == ERR_OK, "%s", info.text);
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
         double found = number_of(g, wanted[i].key);
         ck_assert_msg(found == wanted[i].value, "%s: expected %g, found %g", wanted[i].key, wanted[i].value, found);
     }
     gguf_close(&g);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -415,13 +415,13 @@ START_TEST(a_gemma_4_of_another_kind_is_refused)
              "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,"
              "\"max_position_embeddings\":64,%s}",
              rows[_i].member);
-    write_file("config.json", text, strlen(text));
+    folder_write("config.json", text, strlen(text));
     struct gguf *g;
     struct err_info info = {0};
-    ck_assert_int_eq(model_open(folder, &g, &info), ERR_BAD_CONFIG);
+    ck_assert_int_eq(model_open(folder_path(), &g, &info), ERR_BAD_CONFIG);
     ck_assert_msg(strstr(info.text, rows[_i].word) != NULL, "%s", info.text);
     ck_assert_ptr_null(g);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -433,17 +433,17 @@ START_TEST(gemma_4s_rope_is_not_plain_by_itself)
         "\"num_hidden_layers\":2,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"global_head_dim\":16,"
         "\"max_position_embeddings\":64}";
     make_folder(&(struct change){0});
-    write_file("config.json", text, sizeof text - 1);
+    folder_write("config.json", text, sizeof text - 1);
     struct gguf *g;
     struct err_info info = {0};
-    ck_assert_msg(model_open(folder, &g, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(model_open(folder_path(), &g, &info) == ERR_OK, "%s", info.text);
     ck_assert(number_of(g, "gemma4.rope.freq_base") == 1e6 && number_of(g, "gemma4.rope.freq_base_swa") == 1e4);
     const struct gguf_tensor *t = gguf_find_tensor(g, "rope_freqs.weight");
     ck_assert(t != NULL && t->dims[0] == 8);
     const float *factors = t->data;
     ck_assert(factors[0] == 1.0f && factors[1] == 1.0f && factors[2] > 1e29f && factors[7] > 1e29f);
     gguf_close(&g);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
