@@ -28,6 +28,8 @@ enum {
     /* Rows of logits beyond one per sequence, which a prompt's log-probabilities take: so many, while all rows together
      * stay below so many bytes. Drafts need no more than DRAFT_MAX + 1. */
     EXTRA_LOGITS = 48,
+    KEPT_STATE_BYTES = 256 << 20, /* of recurrent states that no sequence holds; one at least, whatever its size */
+    PAGES_PER_KEPT_STATE = 4,
     LOGITS_BYTES = 16 << 20,
 };
 
@@ -181,7 +183,7 @@ static enum err plan_drafts(const struct engine_config *cfg, struct sched_config
         return err_set(info, ERR_CONFIG, "draft-max", "draft-max: expected 0 to %d, found %d", DRAFT_MAX,
                        cfg->draft_max);
     }
-    sc->draft_max = is_off || sc->is_recurrent ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
+    sc->draft_max = is_off || sc->n_slots != 0 ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
     return ERR_OK;
 }
 
@@ -191,6 +193,17 @@ static uint64_t default_kv_tokens(const struct engine *e, uint32_t n_ctx, const 
 {
     uint64_t encoder = 2 * (uint64_t)sc->max_rows + (uint64_t)sc->max_seqs * BACKEND_PAGE_TOKENS;
     return MAX_OF((uint64_t)n_ctx, e->plan->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
+}
+
+/* Recurrent states: of all that run, and those kept to go on from, as many as are likely to be found again and fit. */
+static int32_t count_slots(const struct engine *e, const struct sched_config *sc)
+{
+    uint64_t bytes = e->plan->recurrent_floats * sizeof(float);
+    if (bytes == 0) {
+        return 0;
+    }
+    uint64_t kept = MIN_OF(KEPT_STATE_BYTES / bytes, (uint64_t)sc->n_pages / PAGES_PER_KEPT_STATE);
+    return sc->max_seqs + (int32_t)MAX_OF(kept, 1u);
 }
 
 /* Limits of the scheduler and the back end, from what the operator asked for and the model has. */
@@ -223,7 +236,7 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     sc->n_pages = (int32_t)((kv_tokens + BACKEND_PAGE_TOKENS - 1) / BACKEND_PAGE_TOKENS);
     sc->n_embd = e->plan->has_states ? (int32_t)e->plan->n_embd : 0;
     sc->is_bidirectional = is_encoder;
-    sc->is_recurrent = e->plan->recurrent_floats != 0;
+    sc->n_slots = count_slots(e, sc);
     int32_t affordable = (int32_t)(LOGITS_BYTES / (sizeof(float) * e->plan->n_vocab));
     sc->max_logits = MIN_OF(sc->max_seqs + EXTRA_LOGITS, MAX_OF(affordable, DRAFT_MAX + 1));
     sc->max_logits = MAX_OF(sc->max_logits, sc->max_seqs);
@@ -250,7 +263,7 @@ static enum err check_memory_limit(const struct engine *e, const struct engine_c
     uint64_t logits = e->plan->has_logits ? (uint64_t)sc->max_logits * e->plan->n_vocab * sizeof(float) : 0,
              need = e->info.file_bytes;
     uint64_t recurrent;
-    bool fits = ck_mul(e->plan->recurrent_floats * sizeof(float), (uint64_t)sc->max_seqs, &recurrent) &&
+    bool fits = ck_mul(e->plan->recurrent_floats * sizeof(float), (uint64_t)sc->n_slots, &recurrent) &&
                 ck_mul(kv, (uint64_t)sc->n_pages, &kv) && ck_add(need, recurrent, &need) && ck_add(need, kv, &need) &&
                 ck_add(need, logits, &need);
     if (cfg->memory_limit_bytes == 0 || (fits && need <= cfg->memory_limit_bytes)) {
@@ -292,7 +305,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
                                 .pin = cfg->pin,
                                 .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
                                 .n_pages = sc->n_pages,
-                                .n_slots = e->plan->recurrent_floats != 0 ? sc->max_seqs : 0,
+                                .n_slots = sc->n_slots,
                                 .max_rows = sc->max_rows,
                                 .max_logits = sc->max_logits,
                                 .pack_cache = cfg->pack_cache,

@@ -79,6 +79,12 @@ struct backend_batch {
      * has none. A sequence whose rows begin at position 0 begins anew, whatever its slot holds; else the slot must hold
      * the state behind the row before, as its last batch left it: with recurrent state, no position comes twice. */
     const int32_t *slots;
+    /* OPTIONAL [n_seqs] slot that holds the state the sequence goes on from: its own, or one that this batch leaves as
+     * it is, so that several may go on from it. NULL = its own. */
+    const int32_t *begin_slots;
+    int32_t n_copies;                /* recurrent states to leave a copy of, may be 0; 0 when the plan has none */
+    const int32_t *copy_rows;        /* [n_copies] ascending row indexes: the state behind that row ... */
+    const int32_t *copy_slots;       /* [n_copies] ... goes here too; a slot that this batch uses for nothing else */
     int32_t n_logits;                /* S, may be 0; 0 when the plan has no logits */
     const int32_t *logit_rows;       /* [n_logits] ascending row indexes */
     float *logits;                   /* out [n_logits][V] */

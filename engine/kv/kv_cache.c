@@ -16,8 +16,15 @@ struct page {
     int32_t chain;      /* next page of the same hash slot */
     bool is_named, is_filled, is_kept;
     bool is_forgotten; /* named, for those that hang from it, but not in its hash slot any more */
+    int32_t state;     /* recurrent state behind its last token, or KV_NO_STATE */
     uint64_t salt, hash, owner;
     int32_t tokens[KV_PAGE_TOKENS];
+};
+
+struct state {
+    int32_t n_held;
+    int32_t page;     /* that keeps it, or KV_NO_PAGE */
+    uint64_t used_at; /* when it was kept or last held; the clock is kv_cache.now */
 };
 
 struct kv_cache {
@@ -28,6 +35,9 @@ struct kv_cache {
     int32_t *slots; /* [mask + 1] first page of each hash slot */
     uint32_t mask;
     uint64_t key; /* of the hash, drawn at start */
+    struct state *states;
+    int32_t n_states, n_states_held, n_states_kept;
+    uint64_t now; /* counts uses of states */
 };
 
 /* Unknown to clients, so that they cannot aim at a hash slot or at another tenant's salt. */
@@ -37,7 +47,7 @@ static uint64_t fresh_key(void)
     return getrandom(&key, sizeof key, GRND_NONBLOCK) == (ssize_t)sizeof key ? key : rng_fresh_seed();
 }
 
-enum err kv_cache_new(int32_t n_pages, struct kv_cache **out)
+enum err kv_cache_new(int32_t n_pages, int32_t n_states, struct kv_cache **out)
 {
     *out = NULL;
     struct kv_cache *kv = mem_zalloc(sizeof *kv, MEM_KV);
@@ -50,19 +60,25 @@ enum err kv_cache_new(int32_t n_pages, struct kv_cache **out)
     }
     *kv = (struct kv_cache){.n_pages = n_pages,
                             .n_free = n_pages,
+                            .n_states = n_states,
                             .oldest = KV_NO_PAGE,
                             .newest = KV_NO_PAGE,
                             .mask = n_slots - 1,
                             .key = fresh_key()};
     kv->pages = mem_zalloc_array((size_t)n_pages, sizeof *kv->pages, MEM_KV);
     kv->slots = mem_alloc(n_slots * sizeof *kv->slots, MEM_KV);
-    if (kv->pages == NULL || kv->slots == NULL) {
+    kv->states = n_states != 0 ? mem_zalloc_array((size_t)n_states, sizeof *kv->states, MEM_KV) : NULL;
+    if (kv->pages == NULL || kv->slots == NULL || (n_states != 0 && kv->states == NULL)) {
         kv_cache_free(&kv);
         return ERR_NOMEM;
     }
     memset(kv->slots, 0xFF, n_slots * sizeof *kv->slots);
     for (int32_t i = 0; i < n_pages; i++) {
         kv->pages[i].next = i + 1 < n_pages ? i + 1 : KV_NO_PAGE;
+        kv->pages[i].state = KV_NO_STATE;
+    }
+    for (int32_t i = 0; i < n_states; i++) {
+        kv->states[i].page = KV_NO_PAGE;
     }
     *out = kv;
     return ERR_OK;
@@ -73,6 +89,7 @@ void kv_cache_free(struct kv_cache **kv)
     if (*kv != NULL) {
         mem_free((*kv)->pages);
         mem_free((*kv)->slots);
+        mem_free((*kv)->states);
         mem_free(*kv);
         *kv = NULL;
     }
@@ -124,6 +141,62 @@ static void unkeep(struct kv_cache *kv, int32_t id)
     kv->n_kept--;
 }
 
+/* --- recurrent states ------------------------------------------------------------------------------------------- */
+
+/* One that is free, else of those that only a page has the one unused for the longest time. There are about as many as
+ * sequences, or fewer than pages where they are small, and one is taken for 32 tokens at most: a walk is cheap. */
+int32_t kv_cache_take_state(struct kv_cache *kv)
+{
+    int32_t best = KV_NO_STATE;
+    for (int32_t i = 0; i < kv->n_states; i++) {
+        const struct state *s = &kv->states[i];
+        if (s->n_held == 0 && s->page == KV_NO_PAGE) {
+            best = i;
+            break;
+        }
+        if (s->n_held == 0 && (best == KV_NO_STATE || s->used_at < kv->states[best].used_at)) {
+            best = i;
+        }
+    }
+    if (best != KV_NO_STATE) {
+        if (kv->states[best].page != KV_NO_PAGE) {
+            kv_cache_forget_state(kv, kv->states[best].page);
+        }
+        kv_cache_hold_state(kv, best);
+    }
+    return best;
+}
+
+void kv_cache_hold_state(struct kv_cache *kv, int32_t state)
+{
+    kv->states[state].used_at = ++kv->now;
+    kv->n_states_held += kv->states[state].n_held++ == 0;
+}
+
+void kv_cache_drop_state(struct kv_cache *kv, int32_t state) { kv->n_states_held -= --kv->states[state].n_held == 0; }
+
+void kv_cache_keep_state(struct kv_cache *kv, int32_t page, int32_t state)
+{
+    kv->pages[page].state = state;
+    kv->states[state].page = page;
+    kv->states[state].used_at = ++kv->now;
+    kv->n_states_kept++;
+}
+
+void kv_cache_forget_state(struct kv_cache *kv, int32_t page)
+{
+    struct page *p = &kv->pages[page];
+    if (p->state != KV_NO_STATE) {
+        kv->states[p->state].page = KV_NO_PAGE;
+        p->state = KV_NO_STATE;
+        kv->n_states_kept--;
+    }
+}
+
+int32_t kv_cache_state(const struct kv_cache *kv, int32_t page) { return kv->pages[page].state; }
+int32_t kv_cache_n_states_held(const struct kv_cache *kv) { return kv->n_states_held; }
+int32_t kv_cache_n_states_kept(const struct kv_cache *kv) { return kv->n_states_kept; }
+
 /* --- names ------------------------------------------------------------------------------------------------------ */
 
 /* Takes a page out of its hash slot. */
@@ -148,6 +221,7 @@ static void unname(struct kv_cache *kv, int32_t id)
     }
     p->is_named = p->is_filled = false;
     p->owner = KV_NO_OWNER;
+    kv_cache_forget_state(kv, id);
 }
 
 static void release(struct kv_cache *kv, int32_t id)
@@ -205,6 +279,7 @@ void kv_cache_forget(struct kv_cache *kv, int32_t page)
     if (p->is_named && p->is_filled && !p->is_forgotten) {
         unchain(kv, page);
         p->is_forgotten = true;
+        kv_cache_forget_state(kv, page);
     }
 }
 
@@ -240,7 +315,7 @@ int32_t kv_cache_take(struct kv_cache *kv)
     kv->free = kv->pages[id].next;
     kv->n_free--;
     kv->n_held++;
-    kv->pages[id] = (struct page){.n_held = 1, .parent = KV_NO_PAGE};
+    kv->pages[id] = (struct page){.n_held = 1, .parent = KV_NO_PAGE, .state = KV_NO_STATE};
     return id;
 }
 

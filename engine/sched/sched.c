@@ -68,8 +68,8 @@ static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_re
     q->min_tokens = r->min_tokens;
     q->ignore_ends = r->ignore_ends;
     q->prompt_logprobs = r->prompt_logprobs;
-    q->is_private = r->prompt_logprobs || s->cfg.is_recurrent; /* pages alone are no prefix then */
-    q->slot = -1;
+    q->is_private = r->prompt_logprobs;
+    q->slot = q->begin_slot = KV_NO_STATE;
     q->deadline_ns = r->deadline_ns;
     q->salt = kv_cache_salt(s->kv, r->salt);
     q->sampling = r->sampling;
@@ -265,6 +265,15 @@ void sched_seq_usage(struct sched_seq *q, struct sched_usage *out)
     pthread_mutex_unlock(&q->lock);
 }
 
+/* Under sched.lock, on the thread. */
+static void note_cache(struct sched *s)
+{
+    s->stats.pages_held = (uint64_t)kv_cache_n_held(s->kv);
+    s->stats.pages_kept = (uint64_t)kv_cache_n_kept(s->kv);
+    s->stats.states_held = (uint64_t)kv_cache_n_states_held(s->kv);
+    s->stats.states_kept = (uint64_t)kv_cache_n_states_kept(s->kv);
+}
+
 void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err)
 {
     bool in_queue = !q->was_admitted, in_prefill = q->n_tokens == q->n_prompt;
@@ -278,8 +287,7 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
           : in_prefill ? &s->stats.cancelled_prefill
                        : &s->stats.cancelled_decode) += 1;
     }
-    s->stats.pages_held = (uint64_t)kv_cache_n_held(s->kv);
-    s->stats.pages_kept = (uint64_t)kv_cache_n_kept(s->kv);
+    note_cache(s);
     pthread_mutex_unlock(&s->lock);
     put_end(q, finish, err);
     seq_unref(q);
@@ -357,8 +365,7 @@ static void update_stats(struct sched *s, int32_t n_swept_waiting)
     }
     s->n_queued_tokens = n_tokens;
     s->stats.n_running = (uint64_t)s->n_running;
-    s->stats.pages_held = (uint64_t)kv_cache_n_held(s->kv);
-    s->stats.pages_kept = (uint64_t)kv_cache_n_kept(s->kv);
+    note_cache(s);
     s->stats.estimated_wait_ms = (uint64_t)(rows * s->ns_per_row / 1e6);
     pthread_mutex_unlock(&s->lock);
 }
@@ -418,10 +425,9 @@ static bool allocate(struct sched *s)
     s->tables = mem_zalloc_array(seqs, sizeof *s->tables, MEM_SCRATCH);
     s->batch_seqs = mem_zalloc_array(seqs, sizeof *s->batch_seqs, MEM_SCRATCH);
     s->slots = mem_zalloc_array(seqs, sizeof *s->slots, MEM_SCRATCH);
-    s->free_slots = mem_zalloc_array(seqs, sizeof *s->free_slots, MEM_SCRATCH);
-    for (int32_t i = c->max_seqs - 1; i >= 0 && s->free_slots != NULL; i--) {
-        s->free_slots[s->n_free_slots++] = i;
-    }
+    s->begin_slots = mem_zalloc_array(seqs, sizeof *s->begin_slots, MEM_SCRATCH);
+    s->copy_rows = mem_zalloc_array(2 * seqs, sizeof *s->copy_rows, MEM_SCRATCH);
+    s->copy_slots = mem_zalloc_array(2 * seqs, sizeof *s->copy_slots, MEM_SCRATCH);
     s->offers = mem_zalloc_array(seqs, sizeof *s->offers, MEM_SCRATCH);
     s->state_rows = mem_zalloc_array(rows, sizeof *s->state_rows, MEM_SCRATCH);
     size_t states = rows * (size_t)c->n_embd * sizeof *s->states; /* memory is only taken as it is written to */
@@ -429,10 +435,11 @@ static bool allocate(struct sched *s)
     s->logits = c->logits != NULL ? c->logits : mem_map(logits * (size_t)c->n_vocab * sizeof *s->logits, MEM_SCRATCH);
     s->row_stats = mem_zalloc_array(logits, sizeof *s->row_stats, MEM_SCRATCH);
     bool has_states = s->state_rows != NULL && (states == 0 || s->states != NULL);
-    return has_states && s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL &&
-           s->slots != NULL && s->free_slots != NULL && s->tables != NULL && s->batch_seqs != NULL &&
-           s->offers != NULL && s->logits != NULL && s->row_stats != NULL &&
-           sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK && kv_cache_new(c->n_pages, &s->kv) == ERR_OK;
+    bool has_slots = s->slots != NULL && s->begin_slots != NULL && s->copy_rows != NULL && s->copy_slots != NULL;
+    return has_states && has_slots && s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL &&
+           s->tables != NULL && s->batch_seqs != NULL && s->offers != NULL && s->logits != NULL &&
+           s->row_stats != NULL && sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK &&
+           kv_cache_new(c->n_pages, c->n_slots, &s->kv) == ERR_OK;
 }
 
 enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info)
@@ -445,9 +452,13 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
                        "expected room for %d sequences in a batch of %d rows, and for %d tokens in %d KV pages",
                        cfg->max_seqs, cfg->max_rows, cfg->n_ctx, cfg->n_pages);
     }
-    if (cfg->draft_max < 0 || cfg->draft_max > (cfg->is_recurrent ? 0 : (int32_t)DRAFT_MAX)) {
-        return err_set(info, ERR_CONFIG, NULL, "expected drafts of 0 to %d tokens, found %d",
-                       cfg->is_recurrent ? 0 : (int)DRAFT_MAX, cfg->draft_max);
+    if (cfg->n_slots != 0 && cfg->n_slots <= cfg->max_seqs) {
+        return err_set(info, ERR_CONFIG, NULL, "expected recurrent states for more than %d sequences, found %d",
+                       cfg->max_seqs, cfg->n_slots);
+    }
+    int32_t most = cfg->n_slots != 0 ? 0 : (int32_t)DRAFT_MAX;
+    if (cfg->draft_max < 0 || cfg->draft_max > most) {
+        return err_set(info, ERR_CONFIG, NULL, "expected drafts of 0 to %d tokens, found %d", most, cfg->draft_max);
     }
     struct sched *s = mem_zalloc(sizeof *s, MEM_GENERAL);
     if (s == NULL) {
@@ -507,7 +518,9 @@ void sched_free(struct sched **sched)
     mem_free(s->batch_seqs);
     mem_free(s->offers);
     mem_free(s->slots);
-    mem_free(s->free_slots);
+    mem_free(s->begin_slots);
+    mem_free(s->copy_rows);
+    mem_free(s->copy_slots);
     mem_free(s->row_stats);
     sampler_scratch_fini(&s->scratch);
     kv_cache_free(&s->kv);

@@ -31,7 +31,8 @@ struct sched_config {
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
     int32_t n_embd;               /* components of an embedding; 0 = the plan gives no states */
     bool is_bidirectional;        /* the plan is: prompts are computed in one piece; then max_rows >= n_ctx */
-    bool is_recurrent;            /* the plan keeps recurrent state: max_seqs slots, no shared pages; draft_max is 0 */
+    int32_t n_slots;              /* recurrent states, of which max_seqs are for sequences that run and one or more to
+                                   * go on from prefixes; then draft_max is 0. 0 = the plan keeps none */
     float *logits;                /* OPTIONAL, borrowed [max_logits][n_vocab]: backend_info.logits */
     int32_t max_seqs;             /* sequences running at once */
     int32_t queue_max;            /* sequences waiting */
@@ -76,6 +77,7 @@ struct sched_usage {
 struct sched_stats {
     uint64_t n_running, n_waiting;
     uint64_t pages_held, pages_kept, pages_total;
+    uint64_t states_held, states_kept; /* recurrent ones: by sequences; by pages */
     uint64_t prompt_tokens, cached_tokens, generated_tokens;
     uint64_t drafted_tokens, accepted_tokens;
     uint64_t steps, step_rows, step_ns;

@@ -5,7 +5,7 @@ _Static_assert((int)KV_PAGE_TOKENS == (int)BACKEND_PAGE_TOKENS, "pool and back e
 
 static int32_t pages_for(int32_t n_positions) { return (n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 
-/* Lets the slot and all pages go, the last first, so that a prefix outlives what hangs from it. Pages it was computing
+/* Lets the state and all pages go, the last first, so that a prefix outlives what hangs from it. Pages it was computing
  * lose their owner. */
 void sched_drop_pages(struct sched *s, struct sched_seq *q)
 {
@@ -16,18 +16,21 @@ void sched_drop_pages(struct sched *s, struct sched_seq *q)
         }
         kv_cache_drop(s->kv, page);
     }
-    if (q->slot >= 0) {
-        s->free_slots[s->n_free_slots++] = q->slot;
-        q->slot = -1;
-    }
+    sched_drop_slots(s, q);
     q->n_computed = 0;
+}
+
+/* Pages that q may share: whole ones in front of its last token, of recurrent models only those up to a state. */
+static int32_t shareable(const struct sched *s, const struct sched_seq *q)
+{
+    return q->is_private ? 0 : s->cfg.n_slots != 0 ? sched_pages_with_state(s, q) : (q->n_tokens - 1) / KV_PAGE_TOKENS;
 }
 
 /* Holds or takes the pages of q's tokens. Whole pages in front of the last token are shared where another sequence has
  * them, filled or not. False, with all let go, when the pool cannot give them. */
 static bool take_pages(struct sched *s, struct sched_seq *q)
 {
-    int32_t wanted = pages_for(q->n_tokens), n_shareable = q->is_private ? 0 : (q->n_tokens - 1) / KV_PAGE_TOKENS;
+    int32_t wanted = pages_for(q->n_tokens), n_shareable = shareable(s, q);
     int32_t parent = KV_NO_PAGE;
     bool is_chained = true; /* the pages so far have names */
     while (q->n_pages < wanted) {
@@ -53,7 +56,7 @@ static bool take_pages(struct sched *s, struct sched_seq *q)
 /* Pages that admitting q would take from what is available: shared ones that somebody holds cost nothing. */
 static int32_t pages_missing(const struct sched *s, const struct sched_seq *q)
 {
-    int32_t n = pages_for(q->n_tokens), n_shareable = q->is_private ? 0 : (q->n_tokens - 1) / KV_PAGE_TOKENS;
+    int32_t n = pages_for(q->n_tokens), n_shareable = shareable(s, q);
     int32_t parent = KV_NO_PAGE;
     for (int32_t i = 0; i < n_shareable; i++) {
         parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS);
@@ -84,7 +87,9 @@ void sched_admit_all(struct sched *s)
         if (!has_room || !take_pages(s, q)) {
             return;
         }
-        q->slot = s->free_slots[--s->n_free_slots]; /* there are as many as may run */
+        if (s->cfg.n_slots != 0) {
+            sched_begin_state(s, q);
+        }
         s->waiting = q->next;
         insert(&s->running, q);
         s->n_running++;
@@ -194,10 +199,11 @@ void sched_named_pages_filled(struct sched *s, struct sched_seq *q, int32_t from
         int32_t page = q->pages[i], parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
         bool can_name = !q->is_private && !kv_cache_is_named(s->kv, page) &&
                         (parent == KV_NO_PAGE || kv_cache_is_filled(s->kv, parent));
-        if (can_name) {
-            (void)kv_cache_name(s->kv, page, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number);
-        }
-        if (kv_cache_is_named(s->kv, page)) {
+        bool has_name =
+            can_name && kv_cache_name(s->kv, page, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number);
+        if (can_name && !has_name && s->cfg.n_slots != 0) {
+            sched_adopt_page(s, q, i); /* its name is wanted, for those behind it */
+        } else if (kv_cache_is_named(s->kv, page)) {
             kv_cache_fill(s->kv, page);
         }
     }

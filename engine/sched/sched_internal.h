@@ -48,7 +48,13 @@ struct sched_seq {
 
     int32_t *pages; /* page table */
     int32_t n_pages;
-    int32_t slot;           /* of recurrent state, while it has pages; -1 = none */
+    int32_t slot;           /* of recurrent state, from its first batch on; KV_NO_STATE = none */
+    int32_t begin_slot;     /* with the state it goes on from in its first batch, or KV_NO_STATE */
+    int32_t n_begin;        /* positions in front of which that state stands */
+    int32_t n_matched;      /* pages of its prompt that were known when it began */
+    int32_t n_kept;         /* positions behind the newest state it kept while generating; 0 = none */
+    int32_t i_copies;       /* first of the states that the current batch copies for it */
+    int32_t n_copies;       /* of them */
     int32_t n_computed;     /* positions whose keys and values are in the cache */
     int32_t n_chunk;        /* rows in the current batch */
     int32_t n_draft;        /* of these the last, of tokens that are guessed */
@@ -90,14 +96,14 @@ struct sched {
     struct sched_seq *waiting; /* in order of number */
     struct sched_seq *running; /* in order of number */
     int32_t n_running;
-    int32_t *free_slots; /* [max_seqs] */
-    int32_t n_free_slots;
     double ns_per_row; /* moving average of prefill steps */
     struct draft_costs costs;
     atomic_ullong last_step_ns;
 
     /* The batch; arrays of max_rows, max_seqs or max_logits. */
-    int32_t *tokens, *pos, *seq, *logit_rows, *state_rows, *slots;
+    int32_t *tokens, *pos, *seq, *logit_rows, *state_rows, *slots, *begin_slots;
+    int32_t *copy_rows, *copy_slots; /* [2 max_seqs] */
+    int32_t n_copies;
     const int32_t **tables;
     struct sched_seq **batch_seqs;
     struct draft_offer *offers;
@@ -120,6 +126,18 @@ void sched_named_pages_filled(struct sched *s, struct sched_seq *q,
                               int32_t from); /* publish pages complete since n_computed was `from` */
 void sched_drop_pages(struct sched *s, struct sched_seq *q);
 void sched_forget_pages(struct sched *s, struct sched_seq *q); /* nobody shall find what q has computed */
+
+/* sched_state.c: all but the first two do nothing without recurrent state */
+int32_t sched_pages_with_state(const struct sched *s,
+                               const struct sched_seq *q);        /* known pages of q, up to the last with a state */
+void sched_begin_state(struct sched *s, struct sched_seq *q);     /* q, not begun, holds those pages and that state */
+bool sched_waits_for_state(struct sched *s, struct sched_seq *q); /* that an older sequence is about to leave */
+bool sched_claim_slot(struct sched *s, struct sched_seq *q);      /* of its own; false: there is none in this step */
+void sched_add_copies(struct sched *s, int32_t n_seqs);           /* states that the batch shall leave with pages */
+void sched_keep_copies(struct sched *s, struct sched_seq *q);     /* q's rows and pages are computed */
+void sched_drop_copies(struct sched *s);                          /* they are not */
+void sched_drop_slots(struct sched *s, struct sched_seq *q);      /* of a sequence that leaves */
+void sched_adopt_page(struct sched *s, struct sched_seq *q, int32_t i); /* the named page with q's i-th, if any */
 
 /* sched_draft.c */
 void sched_draft_all(struct sched *s, int32_t n_seqs); /* drafts for batch_seqs[0..n_seqs), which all decode */

@@ -55,6 +55,7 @@ static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int3
     q->n_states = b->n_states - first_states;
     s->tables[b->n_seqs] = q->pages;
     s->slots[b->n_seqs] = q->slot;
+    s->begin_slots[b->n_seqs] = q->begin_slot != KV_NO_STATE ? q->begin_slot : q->slot;
     s->batch_seqs[b->n_seqs++] = q;
 }
 
@@ -72,7 +73,7 @@ static void add_decoding(struct sched *s, struct batch *b)
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
         bool can_run = is_decoding(q) && has_room(q, 1) && n < s->cfg.max_rows;
         all_decode = all_decode && is_decoding(q);
-        if (can_run && sched_grow(s, q, q->n_tokens)) {
+        if (can_run && sched_grow(s, q, q->n_tokens) && sched_claim_slot(s, q)) {
             q->n_chunk = 1;
             s->batch_seqs[n++] = q;
         }
@@ -103,7 +104,7 @@ static void add_prefill(struct sched *s, struct batch *b)
 {
     int32_t budget = prefill_budget(s, b);
     for (struct sched_seq *q = s->running; q != NULL && budget > 0; q = q->next) {
-        if (is_decoding(q) || q->n_chunk != 0) {
+        if (is_decoding(q) || q->n_chunk != 0 || sched_waits_for_state(s, q)) {
             continue;
         }
         int32_t n = MIN_OF(sched_ready_rows(s, q), budget);
@@ -121,8 +122,10 @@ static void add_prefill(struct sched *s, struct batch *b)
                 continue;
             }
         }
-        add_rows(s, b, q, n);
-        budget -= n;
+        if (sched_claim_slot(s, q)) {
+            add_rows(s, b, q, n);
+            budget -= n;
+        }
     }
 }
 
@@ -241,6 +244,7 @@ static void finish_rows(struct sched *s, struct sched_seq *q, struct step_result
     int32_t first = q->n_computed, i_logits = q->i_logits, n_tokens = q->n_tokens;
     q->n_computed += q->n_chunk - q->n_draft;
     sched_named_pages_filled(s, q, first);
+    sched_keep_copies(s, q);
     enum sched_finish finish = SCHED_FINISH_NONE;
     enum err err = ERR_OK;
     sched_pool_states(s, q, first == 0);
@@ -273,6 +277,7 @@ static void finish_rows(struct sched *s, struct sched_seq *q, struct step_result
 
 static void fail_batch(struct sched *s, const struct batch *b, enum err err)
 {
+    sched_drop_copies(s);
     for (int32_t i = 0; i < b->n_seqs; i++) {
         end_running(s, s->batch_seqs[i], SCHED_FINISH_NONE, err);
     }
@@ -308,6 +313,7 @@ bool sched_step(struct sched *s)
     if (b.n_rows == 0) {
         return false;
     }
+    sched_add_copies(s, b.n_seqs);
     struct backend_batch batch = {.n_rows = b.n_rows,
                                   .tokens = s->tokens,
                                   .pos = s->pos,
@@ -315,6 +321,10 @@ bool sched_step(struct sched *s)
                                   .n_seqs = b.n_seqs,
                                   .page_tables = s->tables,
                                   .slots = s->slots,
+                                  .begin_slots = s->begin_slots,
+                                  .n_copies = s->n_copies,
+                                  .copy_rows = s->copy_rows,
+                                  .copy_slots = s->copy_slots,
                                   .n_logits = b.n_logits,
                                   .logit_rows = s->logit_rows,
                                   .logits = s->logits,

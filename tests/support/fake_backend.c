@@ -188,21 +188,42 @@ static void compute_row(struct backend_model *m, const struct backend_batch *b, 
     b->stats[i_logits] = stats_of(logits);
 }
 
-/* Slots of a batch are distinct, and each holds what stands before its sequence's first row; then what its last left.
- */
+/* How often a batch names a slot to write to, or, of a sequence that begins with another's, to read. */
+static int n_uses(const struct backend_batch *b, int32_t slot, bool reads)
+{
+    int n = 0;
+    for (int32_t k = 0; k < b->n_seqs; k++) {
+        n += reads ? b->begin_slots[k] == slot && b->slots[k] != slot : b->slots[k] == slot;
+    }
+    for (int32_t k = 0; k < b->n_copies && !reads; k++) {
+        n += b->copy_slots[k] == slot;
+    }
+    return n;
+}
+
+/* A batch writes each slot once and none that it reads; each holds what stands before its sequence's first row, then
+ * what its last left, or, copied, what the row left that was asked for. */
 static void check_slots(struct backend_model *m, const struct backend_batch *b)
 {
+    int32_t copy = 0;
     for (int32_t i = 0; m->n_slots != 0 && i < b->n_rows; i++) {
-        int32_t at = b->slots[b->seq[i]];
-        bool ok = at >= 0 && at < m->n_slots;
-        for (int32_t k = 0; k < b->n_seqs; k++) {
-            ok = ok && (k == b->seq[i] || b->slots[k] != at);
-        }
+        int32_t at = b->slots[b->seq[i]], begin = b->begin_slots[b->seq[i]];
+        bool is_first = i == 0 || b->seq[i] != b->seq[i - 1];
+        bool ok = at >= 0 && at < m->n_slots && begin >= 0 && begin < m->n_slots;
+        ok = ok && n_uses(b, at, false) == 1 && n_uses(b, at, true) == 0;
         at = ok ? at : 0;
-        uint64_t before = b->pos[i] == 0 ? 1 : m->recurrent[at];
+        uint64_t before = b->pos[i] == 0 ? 1 : m->recurrent[ok && is_first ? begin : at];
         m->recurrent[at] = fold(before, b->tokens[i], b->pos[i]);
         m->n_faults += !ok || m->recurrent[at] != slot(m, b->page_tables[b->seq[i]], b->pos[i])->hash;
+        if (copy < b->n_copies && b->copy_rows[copy] == i) {
+            int32_t to = b->copy_slots[copy++];
+            ok = to >= 0 && to < m->n_slots && n_uses(b, to, false) == 1 && n_uses(b, to, true) == 0;
+            m->recurrent[ok ? to : 0] = m->recurrent[at];
+            m->n_faults += !ok;
+        }
     }
+    m->n_faults += copy != b->n_copies;
+    m->n_copies += b->n_copies;
 }
 
 static enum err forward(struct backend_model *m, const struct backend_batch *b, struct err_info *info)

@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-enum { FAKE_VOCAB = 64, FAKE_EMBD = 8, FAKE_MAX_SLOTS = 16 };
+enum { FAKE_VOCAB = 64, FAKE_EMBD = 8, FAKE_MAX_SLOTS = 48 };
 
 struct fake_slot {
     int32_t token;
@@ -25,6 +25,7 @@ struct backend_model {
     uint64_t recurrent[FAKE_MAX_SLOTS]; /* hash of the sequence up to the last row computed in the slot */
     atomic_long n_rows, n_steps,
         n_faults;          /* rows and batches run; rules of struct backend_batch broken, or pages wrong */
+    atomic_long n_copies;  /* recurrent states copied */
     atomic_int n_wide;     /* most sequences seen in one batch */
     atomic_int n_last;     /* rows of the batch that runs, or ran last */
     atomic_int n_mixed;    /* batches with rows without logits and a sequence with several that want them */

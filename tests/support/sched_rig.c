@@ -16,6 +16,7 @@ struct rig rig_open(struct rig_limits l)
     l.n_ctx = l.n_ctx != 0 ? l.n_ctx : 320;
     l.max_rows = l.max_rows != 0 ? l.max_rows : 64;
     l.max_seqs = l.max_seqs != 0 ? l.max_seqs : 16;
+    l.n_kept_states = l.n_kept_states != 0 ? l.n_kept_states : 16;
     l.max_logits = l.max_logits != 0 ? l.max_logits : l.max_seqs + 4;
     struct rig r = {.model = fake_backend_new(l.n_pages, l.max_rows, l.max_logits)};
     struct sched_config cfg = {.backend = &fake_backend,
@@ -32,10 +33,10 @@ struct rig rig_open(struct rig_limits l)
                                .draft_max = l.draft_max,
                                .n_embd = FAKE_EMBD,
                                .is_bidirectional = l.is_bidirectional,
-                               .is_recurrent = l.is_recurrent};
+                               .n_slots = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0};
     fake_backend_remember(l.n_remembered);
     if (r.model != NULL && l.is_recurrent) {
-        r.model->n_slots = l.max_seqs;
+        r.model->n_slots = cfg.n_slots;
     }
     struct err_info info = {0};
     if (r.model == NULL || sched_new(&cfg, &r.sched, &info) != ERR_OK) {
@@ -55,10 +56,10 @@ void rig_wait_idle(struct rig *r)
 {
     uint64_t until = clock_now_ns() + 20000000000ull;
     struct sched_stats st = rig_stats(r);
-    while (st.n_running != 0 || st.n_waiting != 0 || st.pages_held != 0) {
+    while (st.n_running != 0 || st.n_waiting != 0 || st.pages_held != 0 || st.states_held != 0) {
         if (clock_now_ns() > until) {
-            ck_abort_msg("not idle: %d running, %d waiting, %d pages held", (int)st.n_running, (int)st.n_waiting,
-                         (int)st.pages_held);
+            ck_abort_msg("not idle: %d running, %d waiting, %d pages and %d states held", (int)st.n_running,
+                         (int)st.n_waiting, (int)st.pages_held, (int)st.states_held);
         }
         nanosleep(&(struct timespec){0, 500000}, NULL);
         st = rig_stats(r);

@@ -19,13 +19,14 @@ struct rig_limits {
     int32_t draft_max, n_remembered; /* 0: no drafts; fake_backend_remember */
     uint64_t queue_max_tokens, stall_ns;
     bool is_bidirectional;
-    bool is_recurrent; /* FAKE_MAX_SLOTS sequences at most */
+    bool is_recurrent;     /* FAKE_MAX_SLOTS states at most */
+    int32_t n_kept_states; /* beside those of max_seqs; 0 = 16 */
 };
 
 /* Fails the running test when it cannot be started. */
 struct rig rig_open(struct rig_limits limits);
 
-/* Checks that nothing is left (no page held, no rule of the back end broken), then frees all. */
+/* Checks that nothing is left (no page or state held, no rule of the back end broken), then frees all. */
 void rig_close(struct rig *r);
 
 /* Waits until no sequence is left and no page held; fails the test after some seconds. */

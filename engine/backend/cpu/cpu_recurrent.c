@@ -109,9 +109,14 @@ static void convolve(const struct conv *c, size_t from, size_t to)
             convolve_row(c, in, w, at, n, c->m->bufs[c->step->dst] + (size_t)i * c->m->strides[c->step->dst]);
         }
     }
-    for (int32_t k = 0; k < kept; k++) { /* the rows behind which the next batch begins; upwards, as some move down */
-        memmove(c->state + (size_t)k * c->width + from, input(c, c->end - kept + k) + from,
-                (to - from) * sizeof(float));
+}
+
+/* Writes the state behind row `last`, channels [from, to): the rows behind which a batch begins. */
+static void leave(const struct conv *c, int32_t last, size_t from, size_t to, float *state)
+{
+    int32_t kept = (int32_t)c->step->step->taps - 1;
+    for (int32_t k = 0; k < kept; k++) { /* upwards, as some may move down in the same memory */
+        memmove(state + (size_t)k * c->width + from, input(c, last + 1 - kept + k) + from, (to - from) * sizeof(float));
     }
 }
 
@@ -176,12 +181,29 @@ static void delta_rows(const struct backend_model *m, const struct cpu_step *ste
     }
 }
 
-/* Where the step keeps the state of row i's sequence. */
-static float *state_of(const struct backend_model *m, const struct backend_batch *b, const struct cpu_step *step,
-                       int32_t i)
+/* The step's part of a slot. */
+static float *state_at(const struct backend_model *m, const struct cpu_step *step, int32_t slot)
+{
+    return m->recurrent + (size_t)slot * m->plan->recurrent_floats + step->step->recurrent;
+}
+
+/* Brings [lines][width] floats of the state of row i's sequence, whose first it is, to what they are in front of it:
+ * `from` to `to` of each line, which no other thread touches. */
+static float *begin(const struct backend_model *m, const struct backend_batch *b, const struct cpu_step *step,
+                    int32_t i, size_t lines, size_t width, size_t from, size_t to)
 {
     int32_t slot = b->slots != NULL ? b->slots[b->seq[i]] : b->seq[i];
-    return m->recurrent + (size_t)slot * m->plan->recurrent_floats + step->step->recurrent;
+    float *state = state_at(m, step, slot);
+    const float *source = state_at(m, step, b->begin_slots != NULL ? b->begin_slots[b->seq[i]] : slot);
+    for (size_t k = 0; k < lines; k++) {
+        float *line = state + k * width + from;
+        if (b->pos[i] == 0) {
+            memset(line, 0, (to - from) * sizeof *line);
+        } else if (source != state) {
+            memcpy(line, source + k * width + from, (to - from) * sizeof *line);
+        }
+    }
+    return state;
 }
 
 void cpu_delta_run(struct backend_model *m, const struct backend_batch *b, const struct cpu_step *step, int thread,
@@ -190,17 +212,24 @@ void cpu_delta_run(struct backend_model *m, const struct backend_batch *b, const
     int from, to;
     size_t head = (size_t)m->plan->delta.key_dim * m->plan->delta.value_dim;
     pool_share((int)m->plan->delta.n_v_heads, thread, n_threads, &from, &to);
-    int32_t at_once = (int32_t)MIN_OF((uint32_t)DELTA_ROWS, DELTA_FLOATS / m->plan->delta.key_dim);
-    for (int32_t first = 0, end; first < b->n_rows && from < to; first = end) {
-        for (end = first + 1; end < b->n_rows && b->seq[end] == b->seq[first];) {
-            end++;
+    int32_t at_once = (int32_t)MIN_OF((uint32_t)DELTA_ROWS, DELTA_FLOATS / m->plan->delta.key_dim), copy = 0;
+    size_t start = (size_t)from * head, stop = (size_t)to * head;
+    float *state = NULL;
+    for (int32_t first = 0, end; first < b->n_rows && from < to; first = end) { /* up to a copy, or a sequence's end */
+        bool copies = false;
+        if (first == 0 || b->seq[first] != b->seq[first - 1]) {
+            state = begin(m, b, step, first, 1, 0, start, stop);
         }
-        float *state = state_of(m, b, step, first) + (size_t)from * head;
-        memset(state, 0, b->pos[first] == 0 ? (size_t)(to - from) * head * sizeof *state : 0);
-        for (int h = from; h < to; h++, state += head) {
+        for (end = first; end < b->n_rows && b->seq[end] == b->seq[first] && !copies; end++) {
+            copies = copy < b->n_copies && b->copy_rows[copy] == end;
+        }
+        for (int h = from; h < to; h++) {
             for (int32_t i = first; i < end; i += at_once) {
-                delta_rows(m, step, i, MIN_OF(at_once, end - i), (uint32_t)h, state);
+                delta_rows(m, step, i, MIN_OF(at_once, end - i), (uint32_t)h, state + (size_t)h * head);
             }
+        }
+        if (copies) {
+            memcpy(state_at(m, step, b->copy_slots[copy++]) + start, state + start, (stop - start) * sizeof *state);
         }
     }
 }
@@ -211,15 +240,17 @@ void cpu_short_conv_run(struct backend_model *m, const struct backend_batch *b, 
     int from, to;
     size_t width = m->plan->bufs[step->src % PLAN_MAX_BUFS].width;
     pool_share((int)width, thread, n_threads, &from, &to);
-    for (int32_t first = 0, end; first < b->n_rows && from < to; first = end) {
+    size_t lo = (size_t)from, hi = (size_t)to;
+    for (int32_t first = 0, end, copy = 0; first < b->n_rows && from < to; first = end) {
         for (end = first + 1; end < b->n_rows && b->seq[end] == b->seq[first];) {
             end++;
         }
-        float *state = state_of(m, b, step, first);
+        float *state = begin(m, b, step, first, step->step->taps - 1, width, lo, hi);
         struct conv c = {.m = m, .step = step, .first = first, .end = end, .state = state, .width = width};
-        for (uint32_t k = 0; k + 1 < step->step->taps && b->pos[first] == 0; k++) {
-            memset(state + k * width + (size_t)from, 0, (size_t)(to - from) * sizeof *state);
+        convolve(&c, lo, hi);
+        for (; copy < b->n_copies && b->copy_rows[copy] < end; copy++) {
+            leave(&c, b->copy_rows[copy], lo, hi, state_at(m, step, b->copy_slots[copy]));
         }
-        convolve(&c, (size_t)from, (size_t)to);
+        leave(&c, end - 1, lo, hi, state);
     }
 }

@@ -576,22 +576,35 @@ static void run_streams(const struct run *r, int32_t i)
     }
 }
 
-/* The step's state of the sequence of row `first`, of n floats, brought to zeros where the sequence begins. Threads
- * that share a state by channels each clear their own: [lines][width], of which `from` to `to`. */
+static float *slot_of(const struct run *r, int32_t slot)
+{
+    return r->m->recurrent + (size_t)slot * r->m->plan->recurrent_floats + r->step->recurrent;
+}
+
+/* The step's state of the sequence of row `first`, as it is in front of that row: zeros where the sequence begins, or a
+ * copy of the one it goes on from. Threads that share a state by channels each see to their own: [lines][width], of
+ * which `from` to `to`. */
 static float *state_of(const struct run *r, int32_t first, uint32_t lines, uint32_t width, int from, int to)
 {
     const struct backend_batch *b = r->batch;
     int32_t slot = b->slots != NULL ? b->slots[b->seq[first]] : b->seq[first];
-    float *state = r->m->recurrent + (size_t)slot * r->m->plan->recurrent_floats + r->step->recurrent;
-    for (uint32_t k = 0; k < lines && b->pos[first] == 0; k++) {
-        memset(state + (size_t)k * width + from, 0, (size_t)(to - from) * sizeof *state);
+    float *state = slot_of(r, slot),
+          *source = slot_of(r, b->begin_slots != NULL ? b->begin_slots[b->seq[first]] : slot);
+    for (uint32_t k = 0; k < lines; k++) {
+        size_t at = (size_t)k * width + (size_t)from, bytes = (size_t)(to - from) * sizeof *state;
+        if (b->pos[first] == 0) {
+            memset(state + at, 0, bytes);
+        } else if (source != state) {
+            memcpy(state + at, source + at, bytes);
+        }
     }
     return state;
 }
 
-/* Channel n of rows [first, end), which are one sequence's. */
-static void convolve(const struct run *r, int32_t first, int32_t end, uint32_t n, float *state)
+/* Channel n of rows [first, end), which are one sequence's; copy: the first copy to leave of them, if any. */
+static void convolve(const struct run *r, int32_t first, int32_t end, uint32_t n, int32_t copy, float *state)
 {
+    const struct backend_batch *b = r->batch;
     const struct plan_step *s = r->step;
     uint32_t width = r->m->plan->bufs[s->src].width;
     int32_t kept = (int32_t)s->taps - 1;
@@ -605,10 +618,14 @@ static void convolve(const struct run *r, int32_t first, int32_t end, uint32_t n
         }
         row_of(r, s->dst, i)[n] = map(s->map, sum + (bias != NULL ? (double)bias[n] : 0.0));
     }
-    for (int32_t k = 0; k < kept; k++) { /* the rows behind which the next batch begins; upwards, as some move down */
-        int32_t at = end - kept + k;
-        state[(size_t)k * width + n] =
-            at >= first ? row_of(r, s->src, at)[n] : state[(size_t)(at - first + kept) * width + n];
+    for (bool is_own = false; !is_own; copy++) { /* the rows behind which a batch goes on; its own state is last */
+        is_own = copy >= b->n_copies || b->copy_rows[copy] >= end;
+        float *to = is_own ? state : slot_of(r, b->copy_slots[copy]);
+        for (int32_t k = 0; k < kept; k++) { /* upwards, as some may move down in the same memory */
+            int32_t at = (is_own ? end : b->copy_rows[copy] + 1) - kept + k;
+            to[(size_t)k * width + n] =
+                at >= first ? row_of(r, s->src, at)[n] : state[(size_t)(at - first + kept) * width + n];
+        }
     }
 }
 
@@ -617,13 +634,16 @@ static void run_short_conv(const struct run *r, int from, int to)
 {
     const struct backend_batch *b = r->batch;
     uint32_t width = r->m->plan->bufs[r->step->src].width;
-    for (int32_t first = 0, end; first < b->n_rows; first = end) {
+    for (int32_t first = 0, end, copy = 0; first < b->n_rows; first = end) {
         for (end = first + 1; end < b->n_rows && b->seq[end] == b->seq[first];) {
             end++;
         }
         float *state = state_of(r, first, r->step->taps - 1, width, from, to);
         for (int n = from; n < to; n++) {
-            convolve(r, first, end, (uint32_t)n, state);
+            convolve(r, first, end, (uint32_t)n, copy, state);
+        }
+        while (copy < b->n_copies && b->copy_rows[copy] < end) {
+            copy++;
         }
     }
 }
@@ -680,12 +700,16 @@ static void run_delta(const struct run *r, int from, int to)
     const struct plan_delta *d = &r->m->plan->delta;
     int head = (int)(d->key_dim * d->value_dim);
     float *state = NULL;
-    for (int32_t i = 0; i < b->n_rows; i++) {
+    for (int32_t i = 0, copy = 0; i < b->n_rows; i++) {
         if (i == 0 || b->seq[i] != b->seq[i - 1]) {
             state = state_of(r, i, 1, 0, from * head, to * head);
         }
         for (int h = from; h < to; h++) {
             delta_row(r, i, (uint32_t)h, state + (size_t)h * (size_t)head);
+        }
+        if (copy < b->n_copies && b->copy_rows[copy] == i) {
+            memcpy(slot_of(r, b->copy_slots[copy++]) + (size_t)from * (size_t)head, state + (size_t)from * (size_t)head,
+                   (size_t)(to - from) * (size_t)head * sizeof *state);
         }
     }
 }

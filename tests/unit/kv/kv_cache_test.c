@@ -13,7 +13,7 @@ Suite *kv_cache_suite(void);
 static struct kv_cache *new_cache(int32_t n_pages)
 {
     struct kv_cache *kv;
-    ck_assert_int_eq(kv_cache_new(n_pages, &kv), ERR_OK);
+    ck_assert_int_eq(kv_cache_new(n_pages, 0, &kv), ERR_OK);
     return kv;
 }
 
@@ -244,12 +244,12 @@ START_TEST(failed_allocations_leave_nothing)
     long n_failed = 0;
     for (; kv == NULL; n_failed++) {
         mem_fail_at(n_failed);
-        enum err err = kv_cache_new(8, &kv);
+        enum err err = kv_cache_new(8, 3, &kv);
         ck_assert_int_eq(err, kv == NULL ? ERR_NOMEM : ERR_OK);
         ck_assert_int_lt(n_failed, 20);
     }
     mem_fail_at(-1);
-    ck_assert_int_eq(n_failed - 1, 3);
+    ck_assert_int_eq(n_failed - 1, 4);
     kv_cache_free(&kv);
     kv_cache_free(&kv);
     ck_assert_uint_eq(mem_live(), live);

@@ -1,0 +1,168 @@
+/* Recurrent states (docs/internals/recurrent.md): the slot a sequence computes in, the kept state it goes on from, and
+ * which states its batches leave with pages. Between two batches a sequence holds one slot at most, its own or the one
+ * it will go on from, so with one slot more than sequences the first of a batch always gets one of its own. */
+#include "engine/sched/sched_internal.h"
+
+#include <string.h>
+
+/* The last page border in front of position n, as a position. */
+static int32_t border(int32_t n) { return n / KV_PAGE_TOKENS * KV_PAGE_TOKENS; }
+
+/* What of q's prompt is known: pages from the first on (*n_matched), of which the result is those up to the last one
+ * with a state. */
+static int32_t find_state(const struct sched *s, const struct sched_seq *q, int32_t *n_matched)
+{
+    int32_t n = q->is_private ? 0 : (q->n_tokens - 1) / KV_PAGE_TOKENS, parent = KV_NO_PAGE, best = 0;
+    for (*n_matched = 0; *n_matched < n; ++*n_matched) {
+        parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + *n_matched * KV_PAGE_TOKENS);
+        if (parent == KV_NO_PAGE) {
+            break;
+        }
+        best = kv_cache_state(s->kv, parent) != KV_NO_STATE ? *n_matched + 1 : best;
+    }
+    return best;
+}
+
+int32_t sched_pages_with_state(const struct sched *s, const struct sched_seq *q)
+{
+    int32_t n_matched;
+    return find_state(s, q, &n_matched);
+}
+
+void sched_adopt_page(struct sched *s, struct sched_seq *q, int32_t i)
+{
+    int32_t parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
+    int32_t page = kv_cache_find(s->kv, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS);
+    if (page != KV_NO_PAGE && page != q->pages[i]) {
+        kv_cache_hold(s->kv, page);
+        kv_cache_drop(s->kv, q->pages[i]);
+        q->pages[i] = page;
+    }
+}
+
+void sched_begin_state(struct sched *s, struct sched_seq *q)
+{
+    int32_t n = find_state(s, q, &q->n_matched);
+    if (n * KV_PAGE_TOKENS <= q->n_begin) { /* also when the page of the one it holds has lost it */
+        return;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        sched_adopt_page(s, q, i);
+    }
+    int32_t slot = kv_cache_state(s->kv, q->pages[n - 1]);
+    kv_cache_hold_state(s->kv, slot);
+    if (q->begin_slot != KV_NO_STATE) {
+        kv_cache_drop_state(s->kv, q->begin_slot);
+    }
+    q->begin_slot = slot;
+    q->n_begin = n * KV_PAGE_TOKENS;
+}
+
+/* Will o leave a state that q could go on from, further on than the one it has? */
+static bool is_ahead(const struct sched_seq *o, const struct sched_seq *q)
+{
+    int32_t at = border(o->n_tokens - 1);
+    return !o->is_private && o->salt == q->salt && o->n_computed < at && at > q->n_begin &&
+           at <= border(q->n_tokens - 1) && memcmp(o->tokens, q->tokens, (size_t)at * sizeof *q->tokens) == 0;
+}
+
+bool sched_waits_for_state(struct sched *s, struct sched_seq *q)
+{
+    if (s->cfg.n_slots == 0 || q->is_private || q->slot != KV_NO_STATE) {
+        return false;
+    }
+    for (const struct sched_seq *o = s->running; o != q; o = o->next) {
+        if (is_ahead(o, q)) {
+            return true;
+        }
+    }
+    sched_begin_state(s, q); /* there may be more by now than at admission */
+    return false;
+}
+
+bool sched_claim_slot(struct sched *s, struct sched_seq *q)
+{
+    if (s->cfg.n_slots != 0 && q->slot == KV_NO_STATE) {
+        q->slot = kv_cache_take_state(s->kv);
+    }
+    return s->cfg.n_slots == 0 || q->slot != KV_NO_STATE;
+}
+
+void sched_drop_slots(struct sched *s, struct sched_seq *q)
+{
+    if (q->slot != KV_NO_STATE) {
+        kv_cache_drop_state(s->kv, q->slot);
+    }
+    if (q->begin_slot != KV_NO_STATE) {
+        kv_cache_drop_state(s->kv, q->begin_slot);
+    }
+    q->slot = q->begin_slot = KV_NO_STATE;
+    q->n_begin = q->n_kept = 0;
+}
+
+/* --- states left behind ----------------------------------------------------------------------------------------- */
+
+/* Asks for the state behind the first `at` tokens of q, whose rows begin at `row`, if they pass there. */
+static void add_copy(struct sched *s, struct sched_seq *q, int32_t row, int32_t at)
+{
+    bool passes = at > q->n_computed && at <= q->n_computed + q->n_chunk;
+    int32_t slot = passes ? kv_cache_take_state(s->kv) : KV_NO_STATE;
+    if (slot != KV_NO_STATE) {
+        s->copy_rows[s->n_copies] = row + at - 1 - q->n_computed;
+        s->copy_slots[s->n_copies++] = slot;
+        q->n_copies++;
+    }
+}
+
+/* Of a prompt the state at its last border is kept, and at the one up to which its pages were known: there prompts
+ * part, and the next may do so, too. Of what is generated only the newest is, which the next turn of a chat goes on
+ * from. */
+void sched_add_copies(struct sched *s, int32_t n_seqs)
+{
+    s->n_copies = 0;
+    for (int32_t i = 0, row = 0; i < n_seqs && s->cfg.n_slots != 0; row += s->batch_seqs[i++]->n_chunk) {
+        struct sched_seq *q = s->batch_seqs[i];
+        int32_t last = border(q->n_tokens - 1), parting = q->n_matched * KV_PAGE_TOKENS;
+        q->i_copies = s->n_copies;
+        q->n_copies = 0;
+        if (q->is_private) {
+            continue;
+        }
+        if (q->n_tokens > q->n_prompt && q->n_computed == q->n_tokens - 1) {
+            last = parting = border(q->n_tokens);
+            if (last > q->n_computed && q->n_kept != 0) {
+                kv_cache_forget_state(s->kv, q->pages[q->n_kept / KV_PAGE_TOKENS - 1]);
+                q->n_kept = 0;
+            }
+        }
+        if (parting < last) {
+            add_copy(s, q, row, parting);
+        }
+        add_copy(s, q, row, last);
+    }
+}
+
+void sched_keep_copies(struct sched *s, struct sched_seq *q)
+{
+    if (q->begin_slot != KV_NO_STATE) { /* read: q has a state of its own now */
+        kv_cache_drop_state(s->kv, q->begin_slot);
+        q->begin_slot = KV_NO_STATE;
+    }
+    for (int32_t i = q->i_copies; i < q->i_copies + q->n_copies; i++) {
+        int32_t at = s->pos[s->copy_rows[i]] + 1, page = q->pages[at / KV_PAGE_TOKENS - 1];
+        if (kv_cache_is_filled(s->kv, page) && kv_cache_state(s->kv, page) == KV_NO_STATE) {
+            kv_cache_keep_state(s->kv, page, s->copy_slots[i]);
+            q->n_kept = at > q->n_prompt ? at : q->n_kept;
+        }
+        kv_cache_drop_state(s->kv, s->copy_slots[i]);
+    }
+    q->n_copies = 0;
+}
+
+void sched_drop_copies(struct sched *s)
+{
+    for (int32_t i = 0; i < s->n_copies; i++) {
+        kv_cache_drop_state(s->kv, s->copy_slots[i]);
+    }
+    s->n_copies = 0;
+}
