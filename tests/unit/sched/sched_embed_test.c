@@ -53,8 +53,10 @@ static void check_embedding(struct sched_seq **seq, const struct sched_request *
 START_TEST(embeddings_do_not_depend_on_pieces_and_neighbours)
 {
     static const struct rig_limits limits[] = {
-        {.max_seqs = 1, .max_rows = 1},    {.max_seqs = 3, .max_rows = 31}, {.max_seqs = 16, .max_rows = 33},
-        {.max_seqs = 16, .max_rows = 512}, {.n_pages = 12, .max_rows = 64}, /* few pages: some are preempted */
+        {.max_seqs = 1, .max_rows = 1},   {.max_seqs = 3, .max_rows = 31},
+        {.max_seqs = 16, .max_rows = 33}, {.max_seqs = 16, .max_rows = 512},
+        {.n_pages = 12, .max_rows = 64}, /* few pages: some are preempted */
+        {.is_recurrent = true},
     };
     static const int32_t lengths[] = {1, 7, 31, 32, 33, 64, 65, 100, 129, LONGEST};
     enum { N = 30 };
@@ -181,7 +183,7 @@ Suite *sched_embed_suite(void)
     Suite *s = suite_create("sched_embed");
     TCase *c = tcase_create("sched_embed");
     tcase_set_timeout(c, 60);
-    tcase_add_loop_test(c, embeddings_do_not_depend_on_pieces_and_neighbours, 0, 5);
+    tcase_add_loop_test(c, embeddings_do_not_depend_on_pieces_and_neighbours, 0, 6);
     tcase_add_test(c, only_last_pooling_uses_what_is_kept);
     tcase_add_test(c, bidirectional_texts_are_computed_in_one_piece);
     tcase_add_test(c, what_cannot_be_embedded_says_so);

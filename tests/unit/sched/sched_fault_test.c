@@ -206,6 +206,10 @@ START_TEST(what_can_never_fit_is_refused)
         .n_ctx = 321, .n_pages = 10, .max_rows = 16, .max_seqs = 16, .max_logits = 16, .n_vocab = FAKE_VOCAB};
     ck_assert_int_eq(sched_new(&cfg, &s, &info), ERR_CONFIG);
     ck_assert_ptr_null(s);
+    cfg.n_ctx = 320;
+    cfg.n_slots = 16; /* none to go on from */
+    ck_assert_int_eq(sched_new(&cfg, &s, &info), ERR_CONFIG);
+    ck_assert_msg(strstr(info.text, "more than 16 sequences, found 16") != NULL, "%s", info.text);
 }
 END_TEST
 
@@ -250,7 +254,7 @@ START_TEST(a_failing_back_end_ends_its_batch_only)
 {
     int32_t good[40], bad[40];
     struct rig_output got, expected;
-    struct rig r = rig_open((struct rig_limits){0});
+    struct rig r = rig_open((struct rig_limits){.is_recurrent = _i == 1});
     rig_prompt(good, 40, 1);
     rig_prompt(bad, 40, 2);
     for (int i = 0; i < 40; i++) {
@@ -291,7 +295,7 @@ START_TEST(nan_ends_its_own_sequence_only)
     struct sched_request q[3];
     struct sched_seq *seqs[3];
     struct rig_output got, expected;
-    struct rig r = rig_open((struct rig_limits){.max_rows = 200, .max_logits = 64});
+    struct rig r = rig_open((struct rig_limits){.max_rows = 200, .max_logits = 64, .is_recurrent = _i >= 2});
     atomic_store(&r.model->nan_token, 60);
     for (int i = 0; i < 3; i++) {
         rig_prompt(tokens[i], 40, 10 + (uint64_t)i);
@@ -302,8 +306,8 @@ START_TEST(nan_ends_its_own_sequence_only)
         q[i].sampling.bias = &no_60;
         q[i].sampling.n_bias = 1;
     }
-    tokens[1][_i == 0 ? 20 : 39] = 60;
-    q[1].prompt_logprobs = _i == 0;
+    tokens[1][_i % 2 == 0 ? 20 : 39] = 60;
+    q[1].prompt_logprobs = _i % 2 == 0;
     static const int32_t one[] = {9};
     struct sched_request opener = rig_request(one, 1, 1);
     struct sched_seq *first = occupy(&r, &opener);
@@ -359,6 +363,7 @@ START_TEST(every_failed_allocation_is_reported)
     size_t live = mem_live();
     rig_prompt(tokens, 100, 1);
     struct backend_model *m = fake_backend_new(16, 64, 16);
+    m->n_slots = _i == 1 ? 20 : 0;
     struct sched_config cfg = {.backend = &fake_backend,
                                .model = m,
                                .n_vocab = FAKE_VOCAB,
@@ -367,6 +372,7 @@ START_TEST(every_failed_allocation_is_reported)
                                .max_rows = 64,
                                .max_logits = 16,
                                .max_seqs = 16,
+                               .n_slots = _i == 1 ? 20 : 0,
                                .queue_max = 8};
     struct sched *s = NULL;
     struct err_info info;
@@ -409,7 +415,7 @@ START_TEST(steps_allocate_nothing)
     int32_t tokens[2][100];
     struct sched_event ev;
     struct rig_output got;
-    struct rig r = rig_open((struct rig_limits){.n_pages = 10});
+    struct rig r = rig_open((struct rig_limits){.n_pages = 10, .is_recurrent = _i == 1});
     struct sched_seq *seqs[2];
     hold(&r, true);
     for (int i = 0; i < 2; i++) {
@@ -493,7 +499,12 @@ START_TEST(a_thousand_random_requests_leak_nothing)
     static struct open_request open[N_OPEN];
     uint64_t state = 0;
     size_t live = mem_live();
-    struct rig r = rig_open((struct rig_limits){.n_pages = 24, .max_rows = 48, .max_seqs = 8, .max_logits = 10});
+    struct rig r = rig_open((struct rig_limits){.n_pages = 24,
+                                                .max_rows = 48,
+                                                .max_seqs = 8,
+                                                .max_logits = 10,
+                                                .is_recurrent = _i > 0,
+                                                .n_kept_states = _i == 1 ? 1 : 12});
     atomic_store(&r.model->delay_us, 100);
     for (int i = 0; i < N_RANDOM; i++) {
         struct open_request *o = &open[pick(&state, N_OPEN)];
@@ -531,12 +542,12 @@ Suite *sched_fault_suite(void)
     tcase_add_test(t, what_can_never_fit_is_refused);
     tcase_add_test(t, draining_finishes_what_it_took);
     tcase_add_test(t, stopping_in_the_middle_frees_all);
-    tcase_add_test(t, a_failing_back_end_ends_its_batch_only);
-    tcase_add_loop_test(t, nan_ends_its_own_sequence_only, 0, 2);
+    tcase_add_loop_test(t, a_failing_back_end_ends_its_batch_only, 0, 2);
+    tcase_add_loop_test(t, nan_ends_its_own_sequence_only, 0, 4);
     tcase_add_test(t, all_tokens_banned_is_an_error);
-    tcase_add_test(t, every_failed_allocation_is_reported);
-    tcase_add_test(t, steps_allocate_nothing);
-    tcase_add_test(t, a_thousand_random_requests_leak_nothing);
+    tcase_add_loop_test(t, every_failed_allocation_is_reported, 0, 2);
+    tcase_add_loop_test(t, steps_allocate_nothing, 0, 2);
+    tcase_add_loop_test(t, a_thousand_random_requests_leak_nothing, 0, 3);
     suite_add_tcase(s, t);
     return s;
 }

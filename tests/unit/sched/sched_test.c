@@ -95,7 +95,7 @@ START_TEST(prompt_is_found_again_but_its_last_token_is_computed)
     static const int32_t cached[] = {0, 0, 32, 32, 64, 96, 192};
     int32_t tokens[200];
     struct rig_output got, expected;
-    struct rig r = rig_open((struct rig_limits){0});
+    struct rig r = rig_open((struct rig_limits){.is_recurrent = _i == 1});
     for (int i = 0; i < 7; i++) {
         rig_prompt(tokens, lengths[i], 100 + (uint64_t)i);
         struct sched_request q = rig_request(tokens, lengths[i], 4);
@@ -115,7 +115,7 @@ START_TEST(generated_pages_are_found_by_the_next_turn)
 {
     int32_t tokens[200];
     struct rig_output got, expected;
-    struct rig r = rig_open((struct rig_limits){0});
+    struct rig r = rig_open((struct rig_limits){.is_recurrent = _i == 1});
     rig_prompt(tokens, 40, 1);
     struct sched_request q = rig_request(tokens, 40, 70);
     struct sched_seq *seq = rig_submit(&r, &q);
@@ -136,7 +136,7 @@ START_TEST(salts_share_nothing)
 {
     int32_t tokens[100];
     struct rig_output got;
-    struct rig r = rig_open((struct rig_limits){0});
+    struct rig r = rig_open((struct rig_limits){.is_recurrent = _i == 1});
     rig_prompt(tokens, 100, 1);
     static const char *const salts[] = {NULL, "a", "b", "a", NULL};
     static const int32_t cached[] = {0, 0, 0, 96, 96};
@@ -174,7 +174,8 @@ START_TEST(sixteen_with_one_cold_prefix_compute_it_once)
     struct rig_output got, expected;
     rig_prompt(tokens, 300, 3);
     /* Either roomy, or a pool in which sixteen unshared prompts could not run together. */
-    struct rig r = rig_open((struct rig_limits){.n_pages = _i == 0 ? 256 : 30, .max_rows = 50});
+    struct rig r =
+        rig_open((struct rig_limits){.n_pages = _i == 1 ? 30 : 256, .max_rows = 50, .is_recurrent = _i == 2});
     submit_together(&r, 16, tokens, seqs, &first);
     atomic_store(&r.model->is_held, false);
     rig_collect(&first, &got);
@@ -225,19 +226,21 @@ START_TEST(waiter_takes_over_when_the_owner_leaves)
 }
 END_TEST
 
-START_TEST(recurrent_sequences_keep_a_slot_and_share_nothing)
+START_TEST(recurrent_sequences_go_on_from_kept_states)
 {
     static const struct rig_limits limits[] = {
         {.is_recurrent = true, .max_seqs = 16, .max_rows = 33},
-        {.is_recurrent = true, .max_seqs = 5, .max_rows = 7},
-        {.is_recurrent = true, .max_seqs = 16, .n_pages = 12}, /* too few for all that run */
+        {.is_recurrent = true, .max_seqs = 16, .max_rows = 512},
+        {.is_recurrent = true, .max_seqs = 5, .max_rows = 7, .n_kept_states = 40},
+        {.is_recurrent = true, .max_seqs = 1, .max_rows = 1, .n_pages = 256, .n_kept_states = 40},
+        {.is_recurrent = true, .max_seqs = 16, .n_pages = 12},     /* too few for all that run */
+        {.is_recurrent = true, .max_seqs = 16, .n_kept_states = 1} /* which all that run want */
     };
     struct rig r = rig_open(limits[_i]);
     check_against_alone(&r, 40, 320, "recurrent");
     check_against_alone(&r, 40, 320, "recurrent, again");
-    if (limits[_i].n_pages == 0) {
-        ck_assert_uint_gt(rig_stats(&r).cached_tokens, 0);
-    }
+    ck_assert_msg(rig_stats(&r).cached_tokens > 0 || limits[_i].n_pages == 12, "nothing was found again");
+    ck_assert_int_gt(r.model->n_copies, 0);
     rig_close(&r);
 }
 END_TEST
@@ -266,12 +269,12 @@ START_TEST(preempted_sequences_give_the_same)
     struct sched_seq *seqs[N];
     struct sched_request q[N];
     static struct rig_output got, expected;
-    /* 0: eight that need 90 % of the pool each; 1: short prompts that grow until the pool is full. */
-    struct rig r = rig_open((struct rig_limits){.n_pages = 10, .n_ctx = 320});
+    /* Even: eight that need 90 % of the pool each; odd: short prompts that grow until the pool is full. */
+    struct rig r = rig_open((struct rig_limits){.n_pages = 10, .n_ctx = 320, .is_recurrent = _i >= 2});
     for (int i = 0; i < N; i++) {
-        int32_t n = _i == 0 ? 250 : 20 + 3 * i;
+        int32_t n = _i % 2 == 0 ? 250 : 20 + 3 * i;
         rig_prompt(tokens[i], n, 200 + (uint64_t)i);
-        q[i] = rig_request(tokens[i], n, _i == 0 ? 38 : 260);
+        q[i] = rig_request(tokens[i], n, _i % 2 == 0 ? 38 : 260);
         sample_freely(&q[i], (uint64_t)i);
         seqs[i] = rig_submit(&r, &q[i]);
     }
@@ -283,7 +286,7 @@ START_TEST(preempted_sequences_give_the_same)
     }
     uint64_t n_preempted = rig_stats(&r).preempted;
     ck_assert_uint_le(n_preempted, 3 * N);
-    if (_i == 1) {
+    if (_i % 2 == 1) {
         ck_assert_uint_ge(n_preempted, 1);
     }
     rig_close(&r);
@@ -422,14 +425,14 @@ Suite *sched_suite(void)
     TCase *t = tcase_create("sched");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, output_does_not_depend_on_batch_or_chunks, 0, 7);
-    tcase_add_test(t, prompt_is_found_again_but_its_last_token_is_computed);
-    tcase_add_test(t, generated_pages_are_found_by_the_next_turn);
-    tcase_add_test(t, salts_share_nothing);
-    tcase_add_loop_test(t, sixteen_with_one_cold_prefix_compute_it_once, 0, 2);
+    tcase_add_loop_test(t, prompt_is_found_again_but_its_last_token_is_computed, 0, 2);
+    tcase_add_loop_test(t, generated_pages_are_found_by_the_next_turn, 0, 2);
+    tcase_add_loop_test(t, salts_share_nothing, 0, 2);
+    tcase_add_loop_test(t, sixteen_with_one_cold_prefix_compute_it_once, 0, 3);
     tcase_add_test(t, waiter_takes_over_when_the_owner_leaves);
-    tcase_add_loop_test(t, recurrent_sequences_keep_a_slot_and_share_nothing, 0, 3);
+    tcase_add_loop_test(t, recurrent_sequences_go_on_from_kept_states, 0, 6);
     tcase_add_test(t, recurrent_sequences_have_no_drafts);
-    tcase_add_loop_test(t, preempted_sequences_give_the_same, 0, 2);
+    tcase_add_loop_test(t, preempted_sequences_give_the_same, 0, 4);
     tcase_add_test(t, prompt_log_probabilities_come_in_order);
     tcase_add_test(t, limits_of_length_are_kept);
     tcase_add_test(t, a_reader_that_stops_is_cut_and_holds_up_nobody);
