@@ -1,5 +1,6 @@
 /* Short convolutions, products and the gated delta rule on every back end and instruction set: against the formulas in
- * double, and the same bits however two sequences are cut into batches, whatever their slots held before. */
+ * double, and the same bits however two sequences are cut into batches, whatever their slots held before, and where
+ * they go on from a copy of a state. */
 #include "engine/backend/backend.h"
 #include "engine/kernels/kern.h"
 
@@ -9,7 +10,7 @@
 
 Suite *cpu_recurrent_suite(void);
 
-enum { V = 11, D = 36, N = 13, TAPS = 4, THREADS = 3 };
+enum { V = 11, D = 36, N = 13, TAPS = 4, THREADS = 3, SLOTS = 7 };
 enum { KEY_HEADS = 2, HEADS = 4, KEY = 5, VALUE = D / HEADS, MIXED = 2 * KEY_HEADS * KEY + D };
 
 static float embd[V * D], taps[D * TAPS], bias[D];
@@ -184,11 +185,21 @@ static void expect_conv(const int32_t *tokens, float out[N][D])
     }
 }
 
+/* Where a text's state is, where it begins, and which positions' states go to which slots besides. */
+struct slots {
+    int32_t own[2], begin[2];
+    int n_copies[2];
+    int copy_pos[2][2];
+    int32_t copy_slots[2][2];
+};
+
 /* Rows of the second text in front of rows of the first, so that slots are not in the order of sequences. */
-static void forward(const struct backend *b, struct backend_model *m, const int32_t slots[2], const int from[2],
-                    const int n[2], float out[2][N][D])
+static void forward_from(const struct backend *b, struct backend_model *m, const struct slots *s, const int from[2],
+                         const int n[2], float out[2][N][D])
 {
-    int32_t tokens[2 * N], pos[2 * N], seq[2 * N], rows[2 * N], of[2], pages[1] = {0};
+    int32_t tokens[2 * N], pos[2 * N], seq[2 * N], rows[2 * N], of[2], begin[2], pages[1] = {0};
+    int32_t copy_rows[4], copy_slots[4];
+    int n_copies = 0;
     const int32_t *tables[2] = {pages, pages};
     float states[2 * N * D];
     int n_rows = 0, n_seqs = 0;
@@ -199,7 +210,12 @@ static void forward(const struct backend *b, struct backend_model *m, const int3
             seq[n_rows] = n_seqs;
             rows[n_rows] = n_rows;
         }
-        of[n_seqs] = slots[text];
+        for (int i = 0; i < s->n_copies[text]; i++) {
+            copy_rows[n_copies] = n_rows - n[text] + s->copy_pos[text][i] - from[text];
+            copy_slots[n_copies++] = s->copy_slots[text][i];
+        }
+        of[n_seqs] = s->own[text];
+        begin[n_seqs] = s->begin[text];
         n_seqs += n[text] != 0;
     }
     struct backend_batch batch = {.n_rows = n_rows,
@@ -209,6 +225,10 @@ static void forward(const struct backend *b, struct backend_model *m, const int3
                                   .n_seqs = n_seqs,
                                   .page_tables = tables,
                                   .slots = of,
+                                  .begin_slots = memcmp(of, begin, sizeof of) != 0 ? begin : NULL,
+                                  .n_copies = n_copies,
+                                  .copy_rows = copy_rows,
+                                  .copy_slots = copy_slots,
                                   .n_states = n_rows,
                                   .state_rows = rows,
                                   .states = states};
@@ -216,6 +236,72 @@ static void forward(const struct backend *b, struct backend_model *m, const int3
     ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
     for (int text = 1, at = 0; text >= 0; at += n[text], text--) {
         memcpy(out[text][from[text]], states + (size_t)at * D, (size_t)n[text] * sizeof out[text][0]);
+    }
+}
+
+static void forward(const struct backend *b, struct backend_model *m, const int32_t slots[2], const int from[2],
+                    const int n[2], float out[2][N][D])
+{
+    struct slots s = {.own = {slots[0], slots[1]}, .begin = {slots[0], slots[1]}};
+    forward_from(b, m, &s, from, n, out);
+}
+
+/* The rest of both texts behind states that were copied in the middle of batches, three times: what was copied stays as
+ * it is. One of the copies is behind the second row, when a convolution's state still begins with zeros. */
+static void check_copied(const struct backend *b, struct backend_model *m, float whole[2][N][D])
+{
+    static float out[2][N][D];
+    static const int start[2] = {0, 0}, first[2] = {7, 4};
+    static const int from[3][2] = {{2, 1}, {6, 3}, {6, 1}};
+    static const int32_t begin[3][2] = {{3, 5}, {4, 6}, {4, 5}};
+    struct slots s = {.own = {0, 1},
+                      .begin = {0, 1},
+                      .n_copies = {2, 2},
+                      .copy_pos = {{1, 5}, {0, 2}},
+                      .copy_slots = {{3, 4}, {5, 6}}};
+    forward_from(b, m, &s, start, first, out);
+    for (int i = 0; i < 3; i++) {
+        int n[2] = {N - from[i][0], N - from[i][1]};
+        struct slots rest = {.own = {2, 0}, .begin = {begin[i][0], begin[i][1]}};
+        memset(out, 0, sizeof out);
+        forward_from(b, m, &rest, from[i], n, out);
+        for (int text = 0; text < 2; text++) {
+            int at = from[i][text];
+            ck_assert_msg(memcmp(out[text][at], whole[text][at], (size_t)(N - at) * sizeof out[text][at]) == 0,
+                          "%s: a copied state changes bits, text %d from row %d", b->name, text, at);
+        }
+    }
+}
+
+/* Two texts that go on from one state in one batch: the same rows give the same. */
+static void check_shared(const struct backend *b, struct backend_model *m, float whole[2][N][D])
+{
+    static float found[2][N][D];
+    int32_t tokens[2 * N], pos[2 * N], seq[2 * N], rows[2 * N], own[2] = {1, 2}, begin[2] = {4, 4}, pages[1] = {0};
+    const int32_t *tables[2] = {pages, pages};
+    enum { FROM = 6, LEFT = N - FROM };
+    for (int i = 0; i < 2 * LEFT; i++) {
+        tokens[i] = texts[0][FROM + i % LEFT];
+        pos[i] = FROM + i % LEFT;
+        seq[i] = i / LEFT;
+        rows[i] = i;
+    }
+    struct backend_batch batch = {.n_rows = 2 * LEFT,
+                                  .tokens = tokens,
+                                  .pos = pos,
+                                  .seq = seq,
+                                  .n_seqs = 2,
+                                  .page_tables = tables,
+                                  .slots = own,
+                                  .begin_slots = begin,
+                                  .n_states = 2 * LEFT,
+                                  .state_rows = rows,
+                                  .states = found[0][0]};
+    struct err_info info = {0};
+    ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_msg(memcmp(found[0] + i * LEFT, whole[0] + FROM, LEFT * sizeof whole[0][0]) == 0,
+                      "%s: text %d of two differs", b->name, i);
     }
 }
 
@@ -250,7 +336,7 @@ static void check(const struct subject *s, const struct backend *b, const char *
                                  .high_precision = true,
                                  .n_threads = THREADS,
                                  .n_pages = 1,
-                                 .n_slots = 3,
+                                 .n_slots = SLOTS,
                                  .max_rows = 2 * N,
                                  .max_logits = 1};
     struct backend_model *m = NULL;
@@ -259,10 +345,12 @@ static void check(const struct subject *s, const struct backend *b, const char *
     ck_assert_msg(b->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
     struct backend_info bi;
     b->info(m, &bi);
-    ck_assert_uint_eq(bi.recurrent_bytes, 3 * p->recurrent_floats * sizeof(float));
+    ck_assert_uint_eq(bi.recurrent_bytes, SLOTS * p->recurrent_floats * sizeof(float));
     forward(b, m, slots, start, all, whole);
     run_cut(b, m, others, cut); /* each begins in a slot that holds the other's state */
     ck_assert_msg(memcmp(whole, cut, sizeof whole) == 0, "%s %s: a cut changes bits", b->name, cpu != NULL ? cpu : "");
+    check_copied(b, m, whole);
+    check_shared(b, m, whole);
     for (int text = 0; text < 2; text++) {
         s->expect(texts[text], expected);
         for (int i = 0; i < N * D; i++) {

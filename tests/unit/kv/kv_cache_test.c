@@ -1,5 +1,7 @@
 /* The page cache on its own: counts, names, eviction order and exhaustion case by case, then random use by many
- * sequences against a plain model of it that searches instead of linking. */
+ * sequences against a plain model of it that searches instead of linking.
+ *
+ * Over 600 lines, as the model of pages, states and sequences is one. */
 #include "engine/kv/kv_cache.h"
 
 #include "engine/base/mem.h"
@@ -10,12 +12,14 @@
 
 Suite *kv_cache_suite(void);
 
-static struct kv_cache *new_cache(int32_t n_pages)
+static struct kv_cache *new_cache_with_states(int32_t n_pages, int32_t n_states)
 {
     struct kv_cache *kv;
-    ck_assert_int_eq(kv_cache_new(n_pages, 0, &kv), ERR_OK);
+    ck_assert_int_eq(kv_cache_new(n_pages, n_states, &kv), ERR_OK);
     return kv;
 }
+
+static struct kv_cache *new_cache(int32_t n_pages) { return new_cache_with_states(n_pages, 0); }
 
 /* The tokens of a page, told apart by one number; pages differ in their last token alone. */
 static const int32_t *page_tokens(int32_t which)
@@ -224,6 +228,104 @@ START_TEST(a_forgotten_page_is_not_found_and_comes_back_in_turn)
 }
 END_TEST
 
+START_TEST(every_state_is_given_once_and_then_none)
+{
+    struct kv_cache *kv = new_cache_with_states(1, 3), *none = new_cache(1);
+    bool is_given[3] = {false};
+    for (int i = 0; i < 3; i++) {
+        int32_t state = kv_cache_take_state(kv);
+        ck_assert(state >= 0 && state < 3 && !is_given[state]);
+        is_given[state] = true;
+        ck_assert_int_eq(kv_cache_n_states_held(kv), i + 1);
+    }
+    ck_assert_int_eq(kv_cache_take_state(kv), KV_NO_STATE);
+    kv_cache_hold_state(kv, 1);
+    kv_cache_drop_state(kv, 1);
+    ck_assert_int_eq(kv_cache_take_state(kv), KV_NO_STATE); /* held twice, dropped once */
+    kv_cache_drop_state(kv, 1);
+    ck_assert_int_eq(kv_cache_take_state(kv), 1);
+    ck_assert_int_eq(kv_cache_n_states_kept(kv), 0);
+    ck_assert_int_eq(kv_cache_take_state(none), KV_NO_STATE);
+    kv_cache_free(&kv);
+    kv_cache_free(&none);
+}
+END_TEST
+
+/* Leaves a fresh state with a page that has none; nobody holds it. */
+static int32_t keep_state(struct kv_cache *kv, int32_t page)
+{
+    int32_t state = kv_cache_take_state(kv);
+    ck_assert_int_ne(state, KV_NO_STATE);
+    kv_cache_keep_state(kv, page, state);
+    kv_cache_drop_state(kv, state);
+    return state;
+}
+
+START_TEST(the_state_unused_for_the_longest_time_goes_first)
+{
+    struct kv_cache *kv = new_cache_with_states(4, 3);
+    int32_t pages[4], states[3];
+    for (int i = 0; i < 4; i++) {
+        pages[i] = make_page(kv, 0, KV_NO_PAGE, i);
+    }
+    for (int i = 0; i < 3; i++) {
+        states[i] = keep_state(kv, pages[i]);
+        ck_assert_int_eq(kv_cache_state(kv, pages[i]), states[i]);
+    }
+    ck_assert_int_eq(kv_cache_n_states_kept(kv), 3);
+    kv_cache_hold_state(kv, states[0]);
+    kv_cache_hold_state(kv, states[1]);
+    kv_cache_drop_state(kv, states[0]); /* used after the third was kept */
+    ck_assert_int_eq(keep_state(kv, pages[3]), states[2]);
+    ck_assert_int_eq(kv_cache_state(kv, pages[2]), KV_NO_STATE);
+    ck_assert_int_eq(kv_cache_take_state(kv), states[0]);
+    ck_assert_int_eq(kv_cache_state(kv, pages[0]), KV_NO_STATE);
+    ck_assert_int_eq(kv_cache_state(kv, pages[1]), states[1]); /* held: nobody else gets it */
+    ck_assert_int_eq(kv_cache_take_state(kv), states[2]);
+    ck_assert_int_eq(kv_cache_take_state(kv), KV_NO_STATE);
+    ck_assert_int_eq(kv_cache_n_states_kept(kv), 1);
+    kv_cache_free(&kv);
+}
+END_TEST
+
+START_TEST(a_state_goes_with_the_name_of_its_page)
+{
+    struct kv_cache *kv = new_cache_with_states(2, 2);
+    int32_t a = make_page(kv, 0, KV_NO_PAGE, 1), b = make_page(kv, 0, a, 2);
+    int32_t of_a = keep_state(kv, a), of_b = keep_state(kv, b);
+    kv_cache_hold_state(kv, of_b); /* somebody is about to go on from it */
+    kv_cache_drop(kv, b);
+    kv_cache_drop(kv, a);
+    ck_assert_int_eq(kv_cache_n_states_kept(kv), 2);
+    ck_assert_int_eq(kv_cache_take(kv), b);
+    ck_assert_int_eq(kv_cache_state(kv, b), KV_NO_STATE);
+    ck_assert_int_eq(kv_cache_state(kv, a), of_a);
+    ck_assert_int_eq(kv_cache_n_states_kept(kv), 1);
+    kv_cache_forget(kv, a);
+    ck_assert_int_eq(kv_cache_state(kv, a), KV_NO_STATE);
+    ck_assert_int_eq(kv_cache_n_states_kept(kv), 0);
+    ck_assert_int_eq(kv_cache_take_state(kv), of_a);
+    ck_assert_int_eq(kv_cache_take_state(kv), KV_NO_STATE);
+    kv_cache_drop_state(kv, of_b);
+    ck_assert_int_eq(kv_cache_take_state(kv), of_b);
+    kv_cache_free(&kv);
+}
+END_TEST
+
+START_TEST(a_page_may_lose_its_state_alone)
+{
+    struct kv_cache *kv = new_cache_with_states(2, 1);
+    int32_t a = make_page(kv, 0, KV_NO_PAGE, 1), b = make_page(kv, 0, a, 2), state = keep_state(kv, a);
+    kv_cache_forget_state(kv, b);
+    ck_assert_int_eq(kv_cache_state(kv, a), state);
+    kv_cache_forget_state(kv, a);
+    ck_assert_int_eq(kv_cache_find(kv, 0, KV_NO_PAGE, page_tokens(1)), a);
+    ck_assert_int_eq(keep_state(kv, b), state);
+    ck_assert_int_eq(kv_cache_state(kv, a), KV_NO_STATE);
+    kv_cache_free(&kv);
+}
+END_TEST
+
 START_TEST(salts_differ_and_are_drawn_anew_for_each_cache)
 {
     struct kv_cache *kv = new_cache(1), *other = new_cache(1);
@@ -258,7 +360,7 @@ END_TEST
 
 /* --- random use against a plain model --------------------------------------------------------------------------- */
 
-enum { N_PAGES = 24, N_SEQS = 8, MAX_SEQ_PAGES = 6, N_KINDS = 3, N_STEPS = 60000 };
+enum { N_PAGES = 24, N_SEQS = 8, MAX_SEQ_PAGES = 6, N_KINDS = 3, N_STATES = 3, N_STEPS = 60000 };
 
 /* What the cache should know of a page. */
 struct model_page {
@@ -269,18 +371,26 @@ struct model_page {
     long dropped_at; /* when it was last let go; 0 = it is not kept */
 };
 
+struct model_state {
+    int n_held;
+    int32_t page; /* that keeps it */
+    long used_at;
+};
+
 struct model_seq {
     uint64_t number, salt;
     int32_t kinds[MAX_SEQ_PAGES], pages[MAX_SEQ_PAGES];
     int n_pages;
+    int32_t state; /* held to go on from, or KV_NO_STATE */
 };
 
 struct world {
     struct kv_cache *kv;
     struct model_page pages[N_PAGES];
+    struct model_state states[N_STATES];
     struct model_seq seqs[N_SEQS];
     long now;
-    uint64_t draws, n_evicted, n_shared, n_refused, n_forgotten;
+    uint64_t draws, n_evicted, n_shared, n_refused, n_forgotten, n_states_evicted, n_states_refused;
 };
 
 static uint32_t pick(struct world *w, uint32_t n) { return (uint32_t)(rng_uniform(2718, 0, w->draws++) * n); }
@@ -328,6 +438,66 @@ static int32_t model_victim(const struct world *w)
     return best;
 }
 
+static void lose_state(struct world *w, int32_t page)
+{
+    for (int32_t i = 0; i < N_STATES; i++) {
+        w->states[i].page = w->states[i].page == page ? KV_NO_PAGE : w->states[i].page;
+    }
+}
+
+static int32_t state_of(const struct world *w, int32_t page)
+{
+    for (int32_t i = 0; i < N_STATES; i++) {
+        if (w->states[i].page == page) {
+            return i;
+        }
+    }
+    return KV_NO_STATE;
+}
+
+/* Leaves a state with a page that is filled and has none. */
+static void keep_one(struct world *w, int32_t page)
+{
+    bool any_free = false;
+    int32_t best = KV_NO_STATE, got = kv_cache_take_state(w->kv);
+    for (int32_t i = 0; i < N_STATES; i++) {
+        const struct model_state *s = &w->states[i];
+        any_free = any_free || (s->n_held == 0 && s->page == KV_NO_PAGE);
+        if (s->n_held == 0 && (best == KV_NO_STATE || s->used_at < w->states[best].used_at)) {
+            best = i;
+        }
+    }
+    if (got == KV_NO_STATE) {
+        require(w, best == KV_NO_STATE, "a state was refused that nobody holds");
+        w->n_states_refused++;
+        return;
+    }
+    struct model_state *s = &w->states[got];
+    require(w, any_free ? s->n_held == 0 && s->page == KV_NO_PAGE : got == best, "another state was evicted");
+    w->n_states_evicted += !any_free;
+    kv_cache_keep_state(w->kv, page, got);
+    kv_cache_drop_state(w->kv, got);
+    *s = (struct model_state){.page = page, .used_at = ++w->now};
+}
+
+/* A sequence keeps a state with one of its pages, holds one, or takes one from its page. */
+static void use_states(struct world *w, struct model_seq *q)
+{
+    int32_t page = q->pages[pick(w, (uint32_t)q->n_pages)], state = state_of(w, page);
+    const struct model_page *p = &w->pages[page];
+    if (p->is_named && p->is_filled && state == KV_NO_STATE) {
+        keep_one(w, page);
+    } else if (state != KV_NO_STATE && q->state == KV_NO_STATE) {
+        kv_cache_hold_state(w->kv, state);
+        w->states[state].n_held++;
+        w->states[state].used_at = ++w->now;
+        q->state = state;
+    } else if (state != KV_NO_STATE) {
+        kv_cache_forget_state(w->kv, page);
+        lose_state(w, page);
+    }
+}
+
 static int32_t take(struct world *w)
 {
     bool any_free = false;
@@ -343,6 +513,7 @@ static int32_t take(struct world *w)
         w->n_refused += got == KV_NO_PAGE;
     }
     if (got != KV_NO_PAGE) {
+        lose_state(w, got);
         w->pages[got] = (struct model_page){.n_held = 1, .parent = KV_NO_PAGE};
     }
     return got;
@@ -364,6 +535,11 @@ static void drop(struct world *w, int32_t id)
 
 static void end_seq(struct world *w, struct model_seq *q)
 {
+    if (q->state != KV_NO_STATE) {
+        kv_cache_drop_state(w->kv, q->state);
+        w->states[q->state].n_held--;
+        q->state = KV_NO_STATE;
+    }
     while (q->n_pages > 0) {
         int32_t id = q->pages[--q->n_pages];
         if (w->pages[id].is_named && w->pages[id].owner == q->number) {
@@ -379,7 +555,7 @@ static void start_seq(struct world *w, struct model_seq *q)
 {
     int wanted = 1 + (int)pick(w, MAX_SEQ_PAGES);
     bool may_share = true;
-    *q = (struct model_seq){.number = (uint64_t)++w->now, .salt = pick(w, 2)};
+    *q = (struct model_seq){.number = (uint64_t)++w->now, .salt = pick(w, 2), .state = KV_NO_STATE};
     for (int i = 0; i < wanted; i++) {
         int32_t parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE, kind = (int32_t)pick(w, N_KINDS);
         int32_t expected = may_share ? model_find(w, q->salt, parent, kind) : KV_NO_PAGE;
@@ -434,7 +610,10 @@ static void forget(struct world *w, const struct model_seq *q)
     for (int i = 0; i < q->n_pages; i++) {
         struct model_page *p = &w->pages[q->pages[i]];
         kv_cache_forget(w->kv, q->pages[i]);
-        p->is_forgotten = p->is_forgotten || (p->is_named && p->is_filled);
+        if (p->is_named && p->is_filled && !p->is_forgotten) {
+            p->is_forgotten = true;
+            lose_state(w, q->pages[i]);
+        }
     }
     w->n_forgotten++;
 }
@@ -453,6 +632,7 @@ static void compare_all(const struct world *w)
         require(w, kv_cache_is_held(w->kv, i) == (owners[i] > 0), "is_held");
         require(w, kv_cache_is_named(w->kv, i) == p->is_named, "is_named");
         require(w, !p->is_named || kv_cache_is_filled(w->kv, i) == p->is_filled, "is_filled");
+        require(w, state_of(w, i) != KV_NO_STATE || kv_cache_state(w->kv, i) == KV_NO_STATE, "a state too many");
         require(w, !p->is_named || kv_cache_owner(w->kv, i) == p->owner, "owner");
         if (p->is_named && !p->is_forgotten) {
             require(w, kv_cache_find(w->kv, p->salt, p->parent, page_tokens(p->kind)) == i, "a named page is lost");
@@ -460,15 +640,30 @@ static void compare_all(const struct world *w)
         n_held += owners[i] > 0;
         n_kept += p->dropped_at != 0;
     }
+    int n_states_held = 0, n_states_kept = 0;
+    for (int32_t i = 0; i < N_STATES; i++) {
+        int32_t page = w->states[i].page;
+        require(w, page == KV_NO_PAGE || kv_cache_state(w->kv, page) == i, "a page's state is lost");
+        n_states_held += w->states[i].n_held > 0;
+        n_states_kept += page != KV_NO_PAGE;
+    }
+    require(w, kv_cache_n_states_held(w->kv) == n_states_held, "n_states_held");
+    require(w, kv_cache_n_states_kept(w->kv) == n_states_kept, "n_states_kept");
     require(w, kv_cache_n_held(w->kv) == n_held && kv_cache_n_kept(w->kv) == n_kept, "n_held or n_kept");
     require(w, kv_cache_n_available(w->kv) == N_PAGES - n_held, "n_available: a page has leaked");
 }
 
 START_TEST(random_use_agrees_with_a_plain_model)
 {
-    struct world w = {.kv = new_cache(N_PAGES)};
+    struct world w = {.kv = new_cache_with_states(N_PAGES, N_STATES)};
     for (int i = 0; i < N_PAGES; i++) {
         w.pages[i].parent = KV_NO_PAGE;
+    }
+    for (int i = 0; i < N_STATES; i++) {
+        w.states[i].page = KV_NO_PAGE;
+    }
+    for (int i = 0; i < N_SEQS; i++) {
+        w.seqs[i].state = KV_NO_STATE;
     }
     for (int step = 0; step < N_STEPS; step++) {
         w.now++;
@@ -476,8 +671,10 @@ START_TEST(random_use_agrees_with_a_plain_model)
         uint32_t what = pick(&w, 100);
         if (q->n_pages == 0) {
             start_seq(&w, q);
-        } else if (what < 70) {
+        } else if (what < 55) {
             compute(&w, q);
+        } else if (what < 70) {
+            use_states(&w, q);
         } else if (what < 98) {
             end_seq(&w, q);
         } else {
@@ -490,6 +687,7 @@ START_TEST(random_use_agrees_with_a_plain_model)
     }
     compare_all(&w);
     ck_assert_int_eq(kv_cache_n_held(w.kv), 0);
+    ck_assert_int_eq(kv_cache_n_states_held(w.kv), 0);
     ck_assert_int_eq(kv_cache_n_available(w.kv), N_PAGES);
     for (int i = 0; i < N_PAGES; i++) { /* everything can be had again */
         ck_assert_int_ne(take(&w), KV_NO_PAGE);
@@ -498,6 +696,10 @@ START_TEST(random_use_agrees_with_a_plain_model)
     ck_assert_msg(w.n_evicted > 1000 && w.n_shared > 1000 && w.n_refused > 100 && w.n_forgotten > 100,
                   "not all was met: %lu evicted, %lu shared, %lu refused, %lu forgotten", (unsigned long)w.n_evicted,
                   (unsigned long)w.n_shared, (unsigned long)w.n_refused, (unsigned long)w.n_forgotten);
+    ck_assert_int_eq(kv_cache_n_states_kept(w.kv), 0); /* no page has a name now */
+    ck_assert_msg(w.n_states_evicted > 1000 && w.n_states_refused > 5,
+                  "not all was met: %lu states evicted, %lu refused", (unsigned long)w.n_states_evicted,
+                  (unsigned long)w.n_states_refused);
     kv_cache_free(&w.kv);
 }
 END_TEST
@@ -515,6 +717,10 @@ Suite *kv_cache_suite(void)
     tcase_add_test(c, a_prefix_outlives_what_hangs_from_it);
     tcase_add_test(c, a_held_page_is_never_taken_from_its_holder);
     tcase_add_test(c, a_forgotten_page_is_not_found_and_comes_back_in_turn);
+    tcase_add_test(c, every_state_is_given_once_and_then_none);
+    tcase_add_test(c, the_state_unused_for_the_longest_time_goes_first);
+    tcase_add_test(c, a_state_goes_with_the_name_of_its_page);
+    tcase_add_test(c, a_page_may_lose_its_state_alone);
     tcase_add_test(c, salts_differ_and_are_drawn_anew_for_each_cache);
     tcase_add_test(c, failed_allocations_leave_nothing);
     tcase_add_test(c, random_use_agrees_with_a_plain_model);
