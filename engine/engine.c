@@ -25,11 +25,13 @@ enum {
     DEFAULT_BATCH_ROWS = 512,
     DEFAULT_QUEUE = 256,
     DEFAULT_DRAFT = 15,
+    /* Recurrent states beyond one per sequence, which cached prefixes keep: one for so many pages, while all together
+     * stay below so many bytes, but one at least. A turn of a chat keeps two. */
+    PAGES_PER_KEPT_STATE = 4,
+    KEPT_STATE_BYTES = 256 << 20,
     /* Rows of logits beyond one per sequence, which a prompt's log-probabilities take: so many, while all rows together
      * stay below so many bytes. Drafts need no more than DRAFT_MAX + 1. */
     EXTRA_LOGITS = 48,
-    KEPT_STATE_BYTES = 256 << 20, /* of recurrent states that no sequence holds; one at least, whatever its size */
-    PAGES_PER_KEPT_STATE = 4,
     LOGITS_BYTES = 16 << 20,
 };
 
@@ -195,7 +197,7 @@ static uint64_t default_kv_tokens(const struct engine *e, uint32_t n_ctx, const 
     return MAX_OF((uint64_t)n_ctx, e->plan->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
 }
 
-/* Recurrent states: of all that run, and those kept to go on from, as many as are likely to be found again and fit. */
+/* Recurrent states: of all that run, and of prefixes. */
 static int32_t count_slots(const struct engine *e, const struct sched_config *sc)
 {
     uint64_t bytes = e->plan->recurrent_floats * sizeof(float);

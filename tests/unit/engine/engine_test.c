@@ -453,6 +453,34 @@ START_TEST(an_engine_that_cannot_have_its_memory_says_so_and_leaves_nothing)
 }
 END_TEST
 
+/* One for each sequence and one for four pages. */
+START_TEST(recurrent_states_are_part_of_the_memory_plan)
+{
+    struct engine_config cfg = {.model_path = "tests/golden/models/qwen35-delta.gguf",
+                                .n_threads = 1,
+                                .max_seqs = 4,
+                                .n_ctx = 64,
+                                .kv_tokens = 1024};
+    struct engine_memory m, longer, wider;
+    struct err_info info = {0};
+    struct engine *e;
+    ck_assert_msg(engine_measure(&cfg, &m, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(engine_open(&cfg, &e, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_eq(engine_model(e)->kv_bytes, m.kv_bytes);
+    engine_close(&e);
+    cfg.max_seqs = 5;
+    ck_assert_int_eq(engine_measure(&cfg, &wider, &info), ERR_OK);
+    cfg.max_seqs = 4;
+    cfg.kv_tokens = 2048;
+    ck_assert_int_eq(engine_measure(&cfg, &longer, &info), ERR_OK);
+    uint64_t state = wider.kv_bytes - m.kv_bytes, pages = longer.kv_bytes - m.kv_bytes - 8 * state;
+    ck_assert_uint_gt(state, 0);
+    ck_assert_uint_eq(m.kv_bytes, pages + (4 + 8) * state);
+    cfg.memory_limit_bytes = m.kv_bytes; /* too little for the pages and states of 2048 tokens, weights apart */
+    ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_MEMORY_LIMIT);
+}
+END_TEST
+
 Suite *engine_suite(void)
 {
     Suite *s = suite_create("engine");
@@ -462,6 +490,7 @@ Suite *engine_suite(void)
     tcase_add_test(c, what_cannot_be_is_refused_with_a_reason);
     tcase_add_loop_test(c, an_engine_that_cannot_have_its_memory_says_so_and_leaves_nothing, 0, 2);
     tcase_set_timeout(c, 120);
+    tcase_add_test(c, recurrent_states_are_part_of_the_memory_plan);
     suite_add_tcase(s, c);
     return s;
 }
