@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-enum { FAKE_VOCAB = 64, FAKE_EMBD = 8, FAKE_MAX_SLOTS = 48 };
+enum { FAKE_VOCAB = 64, FAKE_EMBD = 8, FAKE_MAX_SLOTS = 128 };
 
 struct fake_slot {
     int32_t token;

@@ -131,7 +131,7 @@ START_TEST(who_waits_for_a_state_takes_over)
     struct rig r = rig_open((struct rig_limits){.is_recurrent = true, .max_rows = 40});
     rig_prompt(tokens, 300, 4);
     struct sched_request q = rig_request(tokens, 300, 5);
-    atomic_store(&r.model->delay_us, 3000);
+    atomic_store(&r.model->delay_us, 15000);
     for (int i = 0; i < N; i++) {
         seqs[i] = rig_submit(&r, &q);
     }
@@ -139,6 +139,7 @@ START_TEST(who_waits_for_a_state_takes_over)
         nanosleep(&(struct timespec){0, 200000}, NULL);
     }
     sched_release(&seqs[0]);
+    atomic_store(&r.model->delay_us, 1000);
     rig_expect(&q, 320, &expected);
     for (int i = 1; i < N; i++) {
         rig_collect(&seqs[i], &got);
@@ -156,11 +157,13 @@ START_TEST(a_preempted_sequence_goes_on_from_its_newest_state)
     struct sched_seq *seqs[2];
     static struct rig_output got, expected;
     struct rig r = rig_open((struct rig_limits){.is_recurrent = true, .n_pages = 10, .n_ctx = 320});
+    atomic_store(&r.model->is_held, true); /* until both are there: they grow side by side to five pages each */
     for (int i = 0; i < 2; i++) {
         rig_prompt(tokens[i], 100, 50 + (uint64_t)i);
         struct sched_request q = rig_request(tokens[i], 100, i == 0 ? 80 : 200);
         seqs[i] = rig_submit(&r, &q);
     }
+    atomic_store(&r.model->is_held, false);
     for (int i = 0; i < 2; i++) {
         struct sched_request q = rig_request(tokens[i], 100, i == 0 ? 80 : 200);
         rig_collect(&seqs[i], &got);
@@ -170,6 +173,102 @@ START_TEST(a_preempted_sequence_goes_on_from_its_newest_state)
     }
     ck_assert_uint_ge(rig_stats(&r).preempted, 1);
     ck_assert_int_lt(r.model->n_rows, 179 + 299 + 100); /* not all was computed again */
+    rig_close(&r);
+}
+END_TEST
+
+static void collect_and_compare(struct sched_seq **seq, const struct sched_request *q, int32_t cached, const char *what)
+{
+    static struct rig_output got, expected;
+    rig_collect(seq, &got);
+    rig_expect(q, 320, &expected);
+    rig_compare(&got, &expected, what);
+    ck_assert_msg(got.usage.cached_tokens == cached, "%s: %d tokens found, expected %d", what, got.usage.cached_tokens,
+                  cached);
+}
+
+/* One that writes passes 64 and goes on; who wants to go on from there is held up until that state has lost its page.
+ */
+START_TEST(a_state_is_kept_for_who_is_about_to_go_on_from_it)
+{
+    int32_t writes[40], other[220], tokens[74];
+    struct sched_event ev;
+    static struct rig_output expected;
+    struct rig r = rig_open((struct rig_limits){.is_recurrent = true, .max_seqs = 4, .max_rows = 8});
+    rig_prompt(writes, 40, 60);
+    rig_prompt(other, 220, 61);
+    rig_prompt(tokens, 74, 62);
+    struct sched_request writer = rig_request(writes, 40, 150), busy = rig_request(other, 220, 2);
+    rig_expect(&writer, 320, &expected);
+    memcpy(tokens, writes, sizeof writes);
+    memcpy(tokens + 40, expected.ids, 24 * sizeof *tokens);
+    struct sched_request q = rig_request(tokens, 74, 3);
+    atomic_store(&r.model->delay_us, 5000);
+    struct sched_seq *first = rig_submit(&r, &writer);
+    for (int i = 0; i < 30; i++) {
+        ck_assert_int_eq(sched_next(first, 20000, &ev), ERR_OK);
+    }
+    atomic_store(&r.model->is_held, true);
+    struct sched_seq *second = rig_submit(&r, &busy), *third = rig_submit(&r, &q);
+    atomic_store(&r.model->delay_us, 0);
+    atomic_store(&r.model->is_held, false);
+    collect_and_compare(&third, &q, 64, "held up");
+    collect_and_compare(&second, &busy, 0, "busy");
+    sched_release(&first);
+    rig_close(&r);
+}
+END_TEST
+
+/* Three begin at once, each behind a kept state, where there is one slot more than sequences. */
+START_TEST(who_gets_no_slot_begins_a_step_later)
+{
+    enum { N = 3 };
+    int32_t tokens[N][70], one[] = {9};
+    struct sched_request q[N], opener = rig_request(one, 1, 0);
+    struct sched_seq *seqs[N];
+    static struct rig_output got;
+    struct rig r = rig_open((struct rig_limits){.is_recurrent = true, .max_seqs = N, .n_kept_states = 1});
+    for (int i = 0; i < N; i++) {
+        rig_prompt(tokens[i], 70, 70 + (uint64_t)i);
+        ck_assert_int_eq(run(&r, tokens[i], 70, 0, &got), 0);
+        q[i] = rig_request(tokens[i], 70, 20);
+    }
+    ck_assert_uint_eq(rig_stats(&r).states_kept, N);
+    atomic_store(&r.model->is_inside, false);
+    atomic_store(&r.model->is_held, true);
+    struct sched_seq *first = rig_submit(&r, &opener);
+    while (!atomic_load(&r.model->is_inside)) {
+        nanosleep(&(struct timespec){0, 200000}, NULL);
+    }
+    for (int i = 0; i < N; i++) {
+        seqs[i] = rig_submit(&r, &q[i]);
+    }
+    atomic_store(&r.model->is_held, false);
+    rig_collect(&first, &got);
+    for (int i = 0; i < N; i++) {
+        collect_and_compare(&seqs[i], &q[i], 64, "one of three");
+    }
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(nobody_waits_for_another_tenant)
+{
+    int32_t tokens[300];
+    struct sched_seq *seqs[2];
+    struct rig r = rig_open((struct rig_limits){.is_recurrent = true, .max_rows = 40});
+    rig_prompt(tokens, 300, 80);
+    struct sched_request q[2] = {rig_request(tokens, 300, 0), rig_request(tokens, 300, 0)};
+    q[1].salt = "tenant";
+    atomic_store(&r.model->is_held, true);
+    for (int i = 0; i < 2; i++) {
+        seqs[i] = rig_submit(&r, &q[i]);
+    }
+    atomic_store(&r.model->is_held, false);
+    for (int i = 0; i < 2; i++) {
+        collect_and_compare(&seqs[i], &q[i], 0, "tenant");
+    }
+    ck_assert_int_eq(r.model->n_wide, 2); /* the second used what the first left of its last batch */
     rig_close(&r);
 }
 END_TEST
@@ -271,6 +370,9 @@ Suite *sched_state_suite(void)
     tcase_add_test(t, who_shares_nothing_leaves_nothing);
     tcase_add_test(t, who_waits_for_a_state_takes_over);
     tcase_add_test(t, a_preempted_sequence_goes_on_from_its_newest_state);
+    tcase_add_test(t, a_state_is_kept_for_who_is_about_to_go_on_from_it);
+    tcase_add_test(t, who_gets_no_slot_begins_a_step_later);
+    tcase_add_test(t, nobody_waits_for_another_tenant);
     tcase_add_loop_test(t, a_real_model_gives_the_same_bits_behind_a_cached_prefix, 0, 8);
     suite_add_tcase(s, t);
     return s;
