@@ -127,7 +127,8 @@ void sched_named_pages_filled(struct sched *s, struct sched_seq *q,
 void sched_drop_pages(struct sched *s, struct sched_seq *q);
 void sched_forget_pages(struct sched *s, struct sched_seq *q); /* nobody shall find what q has computed */
 
-/* sched_state.c: all but the first two do nothing without recurrent state */
+/* sched_state.c: without recurrent state pages_with_state, begin_state and adopt_page are not called, and the others do
+ * nothing */
 int32_t sched_pages_with_state(const struct sched *s,
                                const struct sched_seq *q);        /* known pages of q, up to the last with a state */
 void sched_begin_state(struct sched *s, struct sched_seq *q);     /* q, not begun, holds those pages and that state */
