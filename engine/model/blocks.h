@@ -57,11 +57,13 @@ struct blocks_style {
     const char *last_norm; /* and of the one behind the last layer */
     uint32_t conv_taps;    /* of short convolutions */
     uint32_t delta_taps;   /* of those in front of the delta rule */
+    uint32_t ssm_taps;     /* of those in front of state spaces */
     struct blocks_moe moe; /* blocks_read_moe */
     bool is_local[PLAN_MAX_LAYERS];
     bool is_nope[PLAN_MAX_LAYERS];  /* no RoPE */
     bool is_conv[PLAN_MAX_LAYERS];  /* a short convolution in place of attention */
     bool is_delta[PLAN_MAX_LAYERS]; /* the gated delta rule in place of attention */
+    bool is_ssm[PLAN_MAX_LAYERS];   /* a state space in place of attention */
 };
 
 /* A plan being built. */
@@ -91,9 +93,12 @@ struct blocks {
     /* Linear attention: q, k and values before and behind the convolution; [Hv*dv] what the rule gives, and its gate;
      * [Hv] */
     plan_buf_id delta_in, delta_mixed, delta_out, delta_gate, beta, alpha;
-    int32_t rope;       /* table of global layers */
-    int32_t local_rope; /* of local ones; PLAN_NONE where there are none */
-    int32_t no_rope;    /* of layers without RoPE; PLAN_NONE where there are none */
+    /* State spaces: x, B and C before and behind the convolution; [Hs]; [Hs*p] what comes out, and its gate */
+    plan_buf_id ssm_in, ssm_mixed, ssm_dt, ssm_out, ssm_gate;
+    plan_weight_id ssm_ones; /* [Hs*p/G], where there are several groups */
+    int32_t rope;            /* table of global layers */
+    int32_t local_rope;      /* of local ones; PLAN_NONE where there are none */
+    int32_t no_rope;         /* of layers without RoPE; PLAN_NONE where there are none */
 };
 
 /* Reads "<arch>.<key>" as an integer in [min, max]. An absent key gives `fallback`; pass UINT64_MAX to require it.
@@ -188,6 +193,12 @@ MUST_CHECK enum err blocks_add_delta_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_delta(struct blocks *b, int layer);
 MUST_CHECK enum err blocks_bind_gated_qkv(struct blocks *b, int layer, struct plan_step *qkv);
 MUST_CHECK enum err blocks_add_attention_gate(struct blocks *b, int layer); /* of what attention gave */
+
+/* State spaces (blocks_ssm.c). read: which layers are such, those whose element of attention.head_count_kv is 0, and
+ * ssm.*. The others are blocks_build_decoder's. ERR_BAD_HPARAM. */
+MUST_CHECK enum err blocks_read_ssm(struct blocks *b);
+MUST_CHECK enum err blocks_add_ssm_bufs(struct blocks *b);
+MUST_CHECK enum err blocks_add_ssm(struct blocks *b, int layer);
 
 /* The RoPE tables (blocks_rope.c): of global layers freq_base with the file's scaling, of local layers, where there are
  * any, local_freq_base. ERR_BAD_HPARAM for scaling types that are not known. */

@@ -232,6 +232,9 @@ static enum err add_bufs(struct blocks *b)
     if (b->style.delta_taps != 0) {
         TRY(blocks_add_delta_bufs(b));
     }
+    if (b->style.ssm_taps != 0) {
+        TRY(blocks_add_ssm_bufs(b));
+    }
     if (b->plan->moe.n_experts != 0) {
         TRY(blocks_add_expert_bufs(b));
     }
@@ -257,7 +260,10 @@ enum err blocks_build_decoder(struct blocks *b)
     TRY(plan_add_step(b->plan, &embed));
     for (uint32_t i = 0; i < h->n_layers; i++) {
         const struct blocks_style *s = &b->style;
-        TRY((s->is_conv[i] ? blocks_add_conv : s->is_delta[i] ? blocks_add_delta : add_attention)(b, (int)i));
+        TRY((s->is_conv[i]    ? blocks_add_conv
+             : s->is_delta[i] ? blocks_add_delta
+             : s->is_ssm[i]   ? blocks_add_ssm
+                              : add_attention)(b, (int)i));
         bool is_dense = b->plan->moe.n_experts == 0 || i < h->n_dense_layers;
         TRY((is_dense ? add_feed_forward : blocks_add_experts)(b, (int)i));
     }

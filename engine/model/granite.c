@@ -1,25 +1,51 @@
-/* Granite 3 [IBM 2024, "Granite 3.0 Language Models"]: Llama's decoder with four scales: of the embedding, of
- * scores, of what a block adds, and of the logits, which are divided by it; dense or with experts. Keys: llama.cpp
- * b11434, src/models/granite.cpp. */
+/* Granite 3 and 4 [IBM 2024, "Granite 3.0 Language Models"]: Llama's decoder with four scales: of the embedding, of
+ * scores, of what a block adds, and of the logits, which are divided by it; dense or with experts, in Granite 4 beside
+ * a shared one, with or without RoPE. Most layers of Granite 4 H have a state space in place of attention. Keys:
+ * llama.cpp b11434, src/models/granite.cpp and granite-hybrid.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/model/hf.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-enum { NAME_BYTES = 96 };
+enum { NAME_BYTES = 96, KEY_BYTES = 128 };
 
-static enum err build_as(const char *arch, const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err read_scales(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = arch, .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    struct blocks_style *s = &b->style;
     float logit_scale;
-    TRY(blocks_get_f32(&b, "embedding_scale", 1e-6, 1e6, 1.0, &s->embed_scale));
-    TRY(blocks_get_f32(&b, "residual_scale", 1e-6, 1e6, 1.0, &s->residual_scale));
-    TRY(blocks_get_f32(&b, "attention.scale", 1e-6, 1e6, (double)s->attn_scale, &s->attn_scale));
-    TRY(blocks_get_f32(&b, "logit_scale", 1e-6, 1e6, 1.0, &logit_scale));
+    TRY(blocks_get_f32(b, "embedding_scale", 1e-6, 1e6, 1.0, &s->embed_scale));
+    TRY(blocks_get_f32(b, "residual_scale", 1e-6, 1e6, 1.0, &s->residual_scale));
+    TRY(blocks_get_f32(b, "attention.scale", 1e-6, 1e6, (double)s->attn_scale, &s->attn_scale));
+    TRY(blocks_get_f32(b, "logit_scale", 1e-6, 1e6, 1.0, &logit_scale));
     s->logit_scale = 1.0f / logit_scale;
+    return ERR_OK;
+}
+
+/* Files say "scaling finetuned" where they mean that there is RoPE at all. */
+static enum err read_nope(struct blocks *b)
+{
+    char key[KEY_BYTES];
+    bool has_rope;
+    snprintf(key, sizeof key, "%s.rope.scaling.finetuned", b->arch);
+    TRY(gguf_get_bool_or(b->g, key, true, &has_rope, b->info));
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        b->style.is_nope[i] = !has_rope;
+    }
+    return ERR_OK;
+}
+
+static enum err build_as(const char *arch, bool is_hybrid, const struct gguf *g, uint32_t n_ctx, struct plan *p,
+                         struct err_info *info)
+{
+    struct blocks b = {.g = g, .arch = arch, .n_ctx = n_ctx, .plan = p, .info = info, .may_skip_attention = is_hybrid};
+    TRY(blocks_read_hparams(&b));
+    TRY(read_scales(&b));
+    TRY(read_nope(&b));
+    if (is_hybrid) {
+        TRY(blocks_read_ssm(&b));
+    }
     if (p->moe.n_experts != 0) {
         struct blocks_moe moe = {.gating = 1, .norms_weights = true, .n_ff = b.h.n_ff};
         TRY(blocks_read_moe(&b, &moe));
@@ -29,13 +55,20 @@ static enum err build_as(const char *arch, const struct gguf *g, uint32_t n_ctx,
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {
-    return build_as("granite", g, n_ctx, p, info);
+    return build_as("granite", false, g, n_ctx, p, info);
 }
 
 static enum err build_moe(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {
-    return build_as("granitemoe", g, n_ctx, p, info);
+    return build_as("granitemoe", false, g, n_ctx, p, info);
 }
+
+static enum err build_hybrid(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+{
+    return build_as("granitehybrid", true, g, n_ctx, p, info);
+}
+
+/* --- SafeTensors: Granite 3 ------------------------------------------------------------------------------------- */
 
 static const struct hf_key hf_granite_keys[] = {
     {"embedding_multiplier", "embedding_scale", HF_F32},
@@ -53,21 +86,24 @@ static const struct hf_family hf_granite = {
     .keys = hf_granite_keys,
 };
 
-static const struct hf_family *const granite_hf[] = {&hf_granite, NULL};
-
-/* Gate and up of all experts in one tensor, the gate's rows first. */
-static enum err split_experts(struct hf *h)
+/* Gate and up in one tensor, the gate's rows first, as two, in every layer. */
+static enum err split_halves(struct hf *h, const char *whole, const char *first, const char *second)
 {
     uint32_t n_layers;
     char from[NAME_BYTES], gate[NAME_BYTES], up[NAME_BYTES];
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     for (uint32_t i = 0; i < n_layers; i++) {
-        snprintf(from, sizeof from, "model.layers.%" PRIu32 ".block_sparse_moe.input_linear.weight", i);
-        snprintf(gate, sizeof gate, "blk.%" PRIu32 ".ffn_gate_exps.weight", i);
-        snprintf(up, sizeof up, "blk.%" PRIu32 ".ffn_up_exps.weight", i);
+        snprintf(from, sizeof from, "model.layers.%" PRIu32 ".%s.input_linear.weight", i, whole);
+        snprintf(gate, sizeof gate, "blk.%" PRIu32 ".%s.weight", i, first);
+        snprintf(up, sizeof up, "blk.%" PRIu32 ".%s.weight", i, second);
         TRY(hf_add_expert_halves(h, from, gate, up));
     }
     return ERR_OK;
+}
+
+static enum err split_experts(struct hf *h)
+{
+    return split_halves(h, "block_sparse_moe", "ffn_gate_exps", "ffn_up_exps");
 }
 
 static const struct hf_key hf_granitemoe_keys[] = {
@@ -96,11 +132,269 @@ static const struct hf_family hf_granitemoe = {
     .finish = split_experts,
 };
 
+/* --- SafeTensors: Granite 4, whose folders are all of one architecture ------------------------------------------- */
+
+static bool is_attention(const char *type)
+{
+    return strcmp(type, "attention") == 0 || strcmp(type, "full_attention") == 0;
+}
+
+static bool is_mamba(const char *type) { return strcmp(type, "mamba") == 0 || strcmp(type, "linear_attention") == 0; }
+
+/* Which layers have attention; without layer_types none has. */
+static enum err read_layers(const struct hf *h, uint32_t n_layers, bool *has_attention)
+{
+    const json_t *types = json_read_get(h->config, "layer_types");
+    if (json_array_size(types) != n_layers) {
+        return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
+                       "config.json: layer_types: expected %" PRIu32 " elements, one a layer, found %zu", n_layers,
+                       json_array_size(types));
+    }
+    for (uint32_t i = 0; i < n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        has_attention[i] = type != NULL && is_attention(type);
+        if (type == NULL || !(is_attention(type) || is_mamba(type))) {
+            return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
+                           "config.json: layer_types[%" PRIu32 "]: expected mamba or attention, found '%.64s'", i,
+                           type != NULL ? type : "");
+        }
+    }
+    return ERR_OK;
+}
+
+/* KV heads of each layer, 0 of those with a state space. */
+static enum err add_kv_heads(struct hf *h)
+{
+    uint32_t n_layers, n_heads, n_kv_heads, heads[PLAN_MAX_LAYERS];
+    bool has_attention[PLAN_MAX_LAYERS];
+    char key[KEY_BYTES];
+    TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
+    TRY(hf_get_u32(h, "num_attention_heads", 1, PLAN_MAX_HEADS, UINT64_MAX, &n_heads));
+    TRY(hf_get_u32(h, "num_key_value_heads", 1, PLAN_MAX_HEADS, n_heads, &n_kv_heads));
+    TRY(read_layers(h, n_layers, has_attention));
+    for (uint32_t i = 0; i < n_layers; i++) {
+        heads[i] = has_attention[i] ? n_kv_heads : 0;
+    }
+    gguf_build_array(&h->b, hf_key(h, "attention.head_count_kv", key), GGUF_U32, n_layers, heads);
+    return ERR_OK;
+}
+
+static enum err add_rope_type(struct hf *h)
+{
+    const json_t *v = json_read_get(h->config, "position_embedding_type");
+    const char *type = json_string_value(v);
+    bool has_rope = type != NULL && strcmp(type, "rope") == 0;
+    char key[KEY_BYTES];
+    if (v != NULL && !has_rope && (type == NULL || strcmp(type, "nope") != 0)) {
+        return err_set(h->info, ERR_BAD_CONFIG, "position_embedding_type",
+                       "config.json: position_embedding_type: expected rope, nope or null, found '%.64s'",
+                       type != NULL ? type : json_read_type_name(v));
+    }
+    gguf_build_bool(&h->b, hf_key(h, "rope.scaling.finetuned", key), has_rope);
+    return ERR_OK;
+}
+
+/* The shared expert is what a model without experts has as its feed-forward block. */
+static enum err add_feed_forward(struct hf *h)
+{
+    uint32_t n_experts, n_used, n_ff, n_shared;
+    char key[KEY_BYTES];
+    TRY(hf_get_u32(h, "num_local_experts", 0, PLAN_MAX_EXPERTS, UINT64_MAX, &n_experts));
+    TRY(hf_get_u32(h, "shared_intermediate_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &n_shared));
+    if (n_experts == 0) {
+        gguf_build_u32(&h->b, hf_key(h, "feed_forward_length", key), n_shared);
+        return split_halves(h, "shared_mlp", "ffn_gate", "ffn_up");
+    }
+    TRY(hf_get_u32(h, "intermediate_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &n_ff));
+    TRY(hf_get_u32(h, "num_experts_per_tok", 1, n_experts, UINT64_MAX, &n_used));
+    gguf_build_u32(&h->b, hf_key(h, "expert_count", key), n_experts);
+    gguf_build_u32(&h->b, hf_key(h, "expert_used_count", key), n_used);
+    gguf_build_u32(&h->b, hf_key(h, "feed_forward_length", key), n_ff);
+    gguf_build_u32(&h->b, hf_key(h, "expert_shared_feed_forward_length", key), n_shared);
+    TRY(split_experts(h));
+    return split_halves(h, "shared_mlp", "ffn_gate_shexp", "ffn_up_shexp");
+}
+
+static enum err finish_granite4(struct hf *h)
+{
+    TRY(add_rope_type(h));
+    return add_feed_forward(h);
+}
+
+/* Steps dt of a state space are not limited but by config.json, and then not in transformers' decoding either. */
+static enum err check_limit(const struct hf *h)
+{
+    const json_t *limit = json_read_get(h->config, "time_step_limit"), *low = json_array_get(limit, 0),
+                 *high = json_array_get(limit, 1);
+    if (limit == NULL) {
+        return ERR_OK;
+    }
+    bool is_none = json_is_number(low) && json_number_value(low) <= 0 && !json_is_number(high);
+    return is_none ? ERR_OK
+                   : err_set(h->info, ERR_BAD_CONFIG, "time_step_limit",
+                             "config.json: time_step_limit: expected [0, Infinity], found %g and %g",
+                             json_number_value(low), json_number_value(high));
+}
+
+/* Vectors of one number a head, and the norm's, group by group, have two dimensions in GGUF files. */
+static void shape_vectors(struct hf *h, uint32_t n_groups)
+{
+    static const struct {
+        const char *end;
+        bool is_norm;
+    } rows[] = {{".ssm_a", false}, {".ssm_d", false}, {".ssm_norm.weight", true}};
+    for (size_t i = 0; i < h->b.n_tensors * ARRAY_LEN(rows); i++) {
+        struct gguf_tensor *t = &h->b.tensors[i / ARRAY_LEN(rows)];
+        const char *end = rows[i % ARRAY_LEN(rows)].end;
+        uint64_t n = t->dims[0], columns = rows[i % ARRAY_LEN(rows)].is_norm ? n / n_groups : 1;
+        if (t->name.len > strlen(end) && memcmp(t->name.data + t->name.len - strlen(end), end, strlen(end)) == 0 &&
+            t->n_dims == 1 && columns != 0 && n % columns == 0) { /* other sizes are the builder's to refuse */
+            t->n_dims = 2;
+            t->dims[0] = columns;
+            t->dims[1] = n / columns;
+        }
+    }
+}
+
+static enum err finish_hybrid(struct hf *h)
+{
+    uint32_t hidden, expand, n_heads, head_dim, n_groups;
+    char key[KEY_BYTES];
+    TRY(finish_granite4(h));
+    TRY(add_kv_heads(h));
+    TRY(check_limit(h));
+    TRY(hf_get_u32(h, "hidden_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &hidden));
+    TRY(hf_get_u32(h, "mamba_expand", 1, PLAN_MAX_WIDTH / hidden, 2, &expand));
+    TRY(hf_get_u32(h, "mamba_n_heads", 1, PLAN_MAX_HEADS, UINT64_MAX, &n_heads));
+    TRY(hf_get_u32(h, "mamba_n_groups", 1, n_heads, UINT64_MAX, &n_groups));
+    head_dim = hidden * expand / n_heads;
+    if (json_is_integer(json_read_get(h->config, "mamba_d_head"))) { /* else "auto" */
+        TRY(hf_get_u32(h, "mamba_d_head", 1, PLAN_MAX_HEAD, UINT64_MAX, &head_dim));
+    }
+    if (head_dim * n_heads != hidden * expand) {
+        return err_set(h->info, ERR_BAD_CONFIG, "mamba_d_head",
+                       "config.json: mamba_d_head: expected mamba_expand * hidden_size / mamba_n_heads = %" PRIu32
+                       " / %" PRIu32 ", found %" PRIu32,
+                       hidden * expand, n_heads, head_dim);
+    }
+    gguf_build_u32(&h->b, hf_key(h, "ssm.inner_size", key), hidden * expand);
+    shape_vectors(h, n_groups);
+    return ERR_OK;
+}
+
+/* What finish_granite4 and finish_hybrid write has no key here. */
+static const struct hf_key hf_granite4_keys[] = {
+    {"embedding_multiplier", "embedding_scale", HF_F32},
+    {"attention_multiplier", "attention.scale", HF_F32},
+    {"residual_multiplier", "residual_scale", HF_F32},
+    {"logits_scaling", "logit_scale", HF_F32},
+    {"intermediate_size", NULL, HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_key hf_granitehybrid_keys[] = {
+    {"embedding_multiplier", "embedding_scale", HF_F32},
+    {"attention_multiplier", "attention.scale", HF_F32},
+    {"residual_multiplier", "residual_scale", HF_F32},
+    {"logits_scaling", "logit_scale", HF_F32},
+    {"intermediate_size", NULL, HF_U32},
+    {"num_key_value_heads", NULL, HF_U32},
+    {"mamba_d_conv", "ssm.conv_kernel", HF_U32},
+    {"mamba_d_state", "ssm.state_size", HF_U32},
+    {"mamba_n_groups", "ssm.group_count", HF_U32},
+    {"mamba_n_heads", "ssm.time_step_rank", HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
+/* Of both below; a folder without state spaces has no tensors of that name. */
+#define MAMBA_NAMES                                                                                                    \
+    {"model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight", HF_SAME},                                         \
+        {"model.layers.{}.mamba.in_proj.bias", "blk.{}.ssm_in.bias", HF_SAME},                                         \
+        {"model.layers.{}.mamba.conv1d.weight", "blk.{}.ssm_conv1d.weight", HF_CONV},                                  \
+        {"model.layers.{}.mamba.conv1d.bias", "blk.{}.ssm_conv1d.bias", HF_SAME},                                      \
+        {"model.layers.{}.mamba.dt_bias", "blk.{}.ssm_dt.bias", HF_SAME},                                              \
+        {"model.layers.{}.mamba.A_log", "blk.{}.ssm_a", HF_MINUS_EXP},                                                 \
+        {"model.layers.{}.mamba.D", "blk.{}.ssm_d", HF_SAME},                                                          \
+        {"model.layers.{}.mamba.norm.weight", "blk.{}.ssm_norm.weight", HF_SAME},                                      \
+        {"model.layers.{}.mamba.out_proj.weight", "blk.{}.ssm_out.weight", HF_SAME},                                   \
+    {                                                                                                                  \
+        "model.layers.{}.mamba.out_proj.bias", "blk.{}.ssm_out.bias", HF_SAME                                          \
+    }
+
+static const struct hf_name hf_dense_names[] = {
+    {"model.layers.{}.shared_mlp.output_linear.weight", "blk.{}.ffn_down.weight", HF_SAME},
+    MAMBA_NAMES,
+    {NULL, NULL, HF_SAME},
+};
+
+static const struct hf_name hf_experts_names[] = {
+    {"model.layers.{}.shared_mlp.output_linear.weight", "blk.{}.ffn_down_shexp.weight", HF_SAME},
+    {"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
+    {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},
+    MAMBA_NAMES,
+    {NULL, NULL, HF_SAME},
+};
+
+static const struct hf_family hf_granite4_dense = {
+    .arch = "granite",
+    .keys = hf_granite4_keys,
+    .names = hf_dense_names,
+    .finish = finish_granite4,
+};
+
+static const struct hf_family hf_granite4_experts = {
+    .arch = "granitemoe",
+    .keys = hf_granite4_keys,
+    .names = hf_experts_names,
+    .finish = finish_granite4,
+};
+
+static const struct hf_family hf_hybrid_dense = {
+    .arch = "granitehybrid",
+    .keys = hf_granitehybrid_keys,
+    .names = hf_dense_names,
+    .finish = finish_hybrid,
+};
+
+static const struct hf_family hf_hybrid_experts = {
+    .arch = "granitehybrid",
+    .keys = hf_granitehybrid_keys,
+    .names = hf_experts_names,
+    .finish = finish_hybrid,
+};
+
+/* A folder without state spaces is what converters write as Granite 3. */
+static const struct hf_family *choose(const json_t *config)
+{
+    const json_t *types = json_read_get(config, "layer_types"), *experts = json_read_get(config, "num_local_experts");
+    bool is_hybrid = json_array_size(types) == 0, has_experts = json_integer_value(experts) != 0;
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        is_hybrid |= type == NULL || !is_attention(type);
+    }
+    if (is_hybrid) {
+        return has_experts ? &hf_hybrid_experts : &hf_hybrid_dense;
+    }
+    return has_experts ? &hf_granite4_experts : &hf_granite4_dense;
+}
+
+static const char *const hf_granitehybrid_architectures[] = {"GraniteMoeHybridForCausalLM", NULL};
+
+static const struct hf_family hf_granitehybrid = {
+    .architectures = hf_granitehybrid_architectures,
+    .arch = "granitehybrid",
+    .choose = choose,
+};
+
+/* --- the families ------------------------------------------------------------------------------------------------ */
+
+static const struct hf_family *const granite_hf[] = {&hf_granite, NULL};
 static const struct hf_family *const granitemoe_hf[] = {&hf_granitemoe, NULL};
+static const struct hf_family *const granitehybrid_hf[] = {&hf_granitehybrid, NULL};
 
 const struct model_family model_granite = {
     .name = "granite",
-    .members = "Granite 3 dense",
+    .members = "Granite 3 and 4 dense",
     .arch = "granite",
     .hf = granite_hf,
     .build = build,
@@ -108,8 +402,16 @@ const struct model_family model_granite = {
 
 const struct model_family model_granitemoe = {
     .name = "granitemoe",
-    .members = "Granite 3 MoE",
+    .members = "Granite 3 MoE, Granite 4 with experts",
     .arch = "granitemoe",
     .hf = granitemoe_hf,
     .build = build_moe,
+};
+
+const struct model_family model_granitehybrid = {
+    .name = "granitehybrid",
+    .members = "Granite 4 H",
+    .arch = "granitehybrid",
+    .hf = granitehybrid_hf,
+    .build = build_hybrid,
 };

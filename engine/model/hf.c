@@ -547,7 +547,7 @@ enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first,
     struct gguf_tensor whole;
     TRY(convert(h, t, &whole));
     uint64_t n = whole.dims[2], half = whole.bytes / n / 2;
-    if (whole.n_dims != 3 || whole.dims[1] % 2 != 0) {
+    if (whole.n_dims < 2 || whole.dims[1] % 2 != 0) {
         return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
                        "tensor '%.255s': expected matrices of an even number of rows, found another shape", name);
     }
@@ -712,6 +712,9 @@ enum err hf_open(const char *folder, const struct hf_family *const *families, st
                    .root = config,
                    .config = json_is_object(text) ? text : config,
                    .info = info};
+    if (h.family != NULL && h.family->choose != NULL) {
+        h.family = h.family->choose(h.config);
+    }
     gguf_build_init(&h.b);
     enum err err =
         h.family != NULL ? safetensors_folder_open(folder, &tensors, info) : unknown(families, architecture, info);

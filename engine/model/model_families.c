@@ -17,6 +17,7 @@ extern const struct model_family model_gemma4;
 extern const struct model_family model_glm4moe;
 extern const struct model_family model_gpt_oss;
 extern const struct model_family model_granite;
+extern const struct model_family model_granitehybrid;
 extern const struct model_family model_granitemoe;
 extern const struct model_family model_lfm2;
 extern const struct model_family model_lfm2moe;
@@ -55,6 +56,7 @@ static const struct model_family *const families[] = {
     &model_olmo2,
     &model_granite,
     &model_granitemoe,
+    &model_granitehybrid,
     &model_glm4moe,
     &model_gpt_oss,
     &model_deepseek2,

@@ -118,8 +118,8 @@ struct plan_step plan_step_of(enum plan_op op)
 const char *plan_op_name(enum plan_op op)
 {
     static const char *const names[PLAN_OP_COUNT] = {
-        "embed",    "norm",       "matmul", "heads", "head matmul", "attention", "route",  "experts", "gate",
-        "multiply", "short conv", "delta",  "sum",   "predict",     "correct",   "states", "gather"};
+        "embed",    "norm",       "matmul", "heads", "head matmul", "attention", "route",   "experts", "gate",
+        "multiply", "short conv", "delta",  "ssm",   "sum",         "predict",   "correct", "states",  "gather"};
     return names[op];
 }
 
@@ -392,6 +392,23 @@ static enum err check_delta(const struct check *c)
     return check_vector(c, s->w[1], d->value_dim, true);
 }
 
+static enum err check_ssm(const struct check *c)
+{
+    const struct plan_ssm *m = &c->plan->ssm;
+    const struct plan_step *s = c->step;
+    if (m->n_groups == 0 || m->n_heads == 0 || m->n_heads % m->n_groups != 0 || m->n_heads > PLAN_MAX_HEADS ||
+        m->head_dim == 0 || m->head_dim > PLAN_MAX_HEAD || m->state_dim == 0 || m->state_dim > PLAN_MAX_STATE ||
+        c->plan->is_bidirectional || s->src == s->dst) {
+        return err_set(c->info, ERR_INTERNAL, NULL, "the plan's ssm step has no heads that fit, or works in place");
+    }
+    TRY(check_width(c, s->src, m->n_heads * m->head_dim + 2 * m->n_groups * m->state_dim));
+    TRY(check_width(c, s->dst, m->n_heads * m->head_dim));
+    TRY(check_width(c, s->values, m->n_heads));
+    TRY(check_vector(c, s->w[0], m->n_heads, false));
+    TRY(check_vector(c, s->w[1], m->n_heads, false));
+    return check_vector(c, s->bias[0], m->n_heads, false);
+}
+
 static enum err check_sum(const struct check *c)
 {
     const struct plan_step *s = c->step;
@@ -429,8 +446,10 @@ static enum err check_streams(const struct check *c)
 static uint64_t recurrent_floats(const struct plan *p, const struct plan_step *s)
 {
     const struct plan_delta *d = &p->delta;
+    const struct plan_ssm *m = &p->ssm;
     return s->op == PLAN_SHORT_CONV ? (uint64_t)(s->taps - 1) * p->bufs[s->src].width
            : s->op == PLAN_DELTA    ? (uint64_t)d->n_v_heads * d->key_dim * d->value_dim
+           : s->op == PLAN_SSM      ? (uint64_t)m->n_heads * m->state_dim * m->head_dim
                                     : 0;
 }
 
@@ -462,6 +481,8 @@ static enum err check_step(const struct check *c)
         return check_short_conv(c);
     case PLAN_DELTA:
         return check_delta(c);
+    case PLAN_SSM:
+        return check_ssm(c);
     case PLAN_SUM:
         return check_sum(c);
     case PLAN_PREDICT:

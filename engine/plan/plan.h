@@ -99,6 +99,11 @@ enum plan_op {
        of which q and k are brought to length 1 first; beta and alpha are `keys` and `values` [T][Hv]; w[0] (negative)
        and bias[0]: f32 [1][Hv]. The recurrent state is S [Hv][dk][dv]. */
     PLAN_DELTA,
+    /* dst[T][Hs*p] = the selective state space of Mamba-2 [Dao & Gu 2024, "Transformers are SSMs"] with plan.ssm, for
+       each head h of group g, row by row: dt = softplus(values + bias[0]); S = exp(dt w[0]) S + B_g (dt x)^T; y = S^T
+       C_g + w[1] x. src[T][Hs*p + 2 G*n] holds x, B and C; values [T][Hs]; w[0] (negative), w[1] and bias[0]: f32
+       [1][Hs]. The recurrent state is S [Hs][n][p]. */
+    PLAN_SSM,
     /* dst[T][n] = scale * (y, plus dst when `adds`) with y = src times w[0], f32 [1][n] (OPTIONAL), which `keys` [T][n]
        (OPTIONAL) bring to their magnitude: y then times sqrt(mean(keys^2) / max(mean(src^2), eps)). dst may be src, and
        not be keys. */
@@ -177,6 +182,12 @@ struct plan_delta {
     bool is_tiled;                 /* value head h reads key head h mod Hk; else h / (Hv / Hk) */
 };
 
+/* Heads of PLAN_SSM. */
+struct plan_ssm {
+    uint32_t n_heads, n_groups;   /* Hs, G: a divisor; consecutive heads are a group and share B and C */
+    uint32_t head_dim, state_dim; /* p, n; 0 = no such layers */
+};
+
 struct plan_step {
     enum plan_op op;
     enum plan_epilogue epilogue; /* PLAN_MATMUL only */
@@ -191,7 +202,7 @@ struct plan_step {
     bool is_sparse;           /* PLAN_MULTIPLY */
     float cutoff;             /* PLAN_MULTIPLY */
     plan_buf_id dst;          /* PLAN_NONE for PLAN_LOGITS */
-    plan_buf_id keys, values; /* PLAN_HEADS, PLAN_DELTA; keys also PLAN_SUM, PLAN_CORRECT */
+    plan_buf_id keys, values; /* PLAN_HEADS, PLAN_DELTA; keys also PLAN_SUM, PLAN_CORRECT; values also PLAN_SSM */
     plan_buf_id route;        /* PLAN_EXPERTS */
     plan_weight_id w[3];
     plan_weight_id bias[3];        /* f32 [1][n_out of w[i]] */
@@ -247,6 +258,7 @@ enum {
     PLAN_MAX_EXPERTS_USED = 64,
     PLAN_MAX_TAPS = 16,
     PLAN_MAX_STREAMS = 6,
+    PLAN_MAX_STATE = 1024,
 };
 
 struct plan {
@@ -272,6 +284,7 @@ struct plan {
     enum plan_pooling pooling;
     struct plan_moe moe;
     struct plan_delta delta;
+    struct plan_ssm ssm;
     struct plan_weight *weights;
     int32_t n_weights, cap_weights;
     struct plan_step *steps;

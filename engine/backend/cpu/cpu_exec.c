@@ -679,7 +679,8 @@ static bool splits_by_rows(const struct exec *e)
 /* Is the step shared among threads otherwise than by rows, however many there are? */
 static bool crosses_rows(enum plan_op op)
 {
-    return op == PLAN_ATTENTION || op == PLAN_EXPERTS || op == PLAN_GATHER || op == PLAN_SHORT_CONV || op == PLAN_DELTA;
+    return op == PLAN_ATTENTION || op == PLAN_EXPERTS || op == PLAN_GATHER || op == PLAN_SHORT_CONV ||
+           op == PLAN_DELTA || op == PLAN_SSM;
 }
 
 /* Does the step behind the current one read what other threads wrote in it? */
@@ -746,7 +747,8 @@ static void run_thread(void *arg, int thread, int n_threads)
             cpu_short_conv_run(m, e.batch, e.step, thread, n_threads);
             break;
         case PLAN_DELTA:
-            cpu_delta_run(m, e.batch, e.step, thread, n_threads);
+        case PLAN_SSM:
+            cpu_heads_run(m, e.batch, e.step, thread, n_threads);
             break;
         case PLAN_EXPERTS:
             cpu_experts_run(m, e.n_rows, e.step, thread, n_threads);

@@ -212,8 +212,8 @@ void cpu_recurrent_free(struct backend_model *m);
 void cpu_product(const struct backend_model *m, enum plan_map how, const float *x, size_t n, float *out);
 void cpu_short_conv_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step,
                         int thread, int n_threads);
-void cpu_delta_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step, int thread,
-                   int n_threads);
+void cpu_heads_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step, int thread,
+                   int n_threads); /* PLAN_DELTA, PLAN_SSM */
 
 /* Rows of sums, streams and sparse gates (cpu_streams.c). gate: out *= what a PLAN_MULTIPLY step with GELU makes of x;
  * out is 64-byte aligned, x need not be. sum: w and level may be NULL, dst may be src. The others: n_streams rows x, in

@@ -120,6 +120,8 @@ static void leave(const struct conv *c, int32_t last, size_t from, size_t to, fl
     }
 }
 
+static float softplus(float x) { return x > 30 ? x : log1pf(expf(x)); }
+
 /* out = x of length 1, times scale. The floor is that of transformers 5 and flash-linear-attention. */
 static void bring_to_length(const float *x, size_t n, float scale, float *out)
 {
@@ -152,7 +154,7 @@ static void delta_rows(const struct backend_model *m, const struct cpu_step *ste
         float x =
             (m->bufs[s->values] + (size_t)(first + i) * m->strides[s->values])[h] + m->weights[s->bias[0]].vector[h];
         float beta = (m->bufs[s->keys] + (size_t)(first + i) * m->strides[s->keys])[h];
-        r.decay[i] = expf(m->weights[s->w[0]].vector[h] * (x > 30 ? x : log1pf(expf(x))));
+        r.decay[i] = expf(m->weights[s->w[0]].vector[h] * softplus(x));
         r.rate[i] = 1.0f / (1.0f + expf(-beta));
         bring_to_length(q + (size_t)i * m->strides[step->src], d->key_dim, 1.0f / sqrtf((float)d->key_dim),
                         r.query + (size_t)i * d->key_dim);
@@ -181,6 +183,45 @@ static void delta_rows(const struct backend_model *m, const struct cpu_step *ste
     }
 }
 
+/* Head h of a state space over rows [first, first + n) of one sequence, n <= DELTA_ROWS. */
+static void ssm_rows(const struct backend_model *m, const struct cpu_step *step, int32_t first, int32_t n, uint32_t h,
+                     float *state)
+{
+    const struct plan_step *s = step->step;
+    const struct plan_ssm *d = &m->plan->ssm;
+    size_t src = m->strides[step->src], dst = m->strides[step->dst];
+    const float *rows = m->bufs[step->src] + (size_t)first * src, *x = rows + h * d->head_dim;
+    const float *in = rows + d->n_heads * d->head_dim + h / (d->n_heads / d->n_groups) * d->state_dim;
+    float *out = m->bufs[step->dst] + (size_t)first * dst + h * d->head_dim;
+    float decay[DELTA_ROWS], rate[DELTA_ROWS], skip = m->weights[s->w[1]].vector[h];
+    for (int32_t i = 0; i < n; i++) {
+        const float *dt = m->bufs[s->values] + (size_t)(first + i) * m->strides[s->values];
+        rate[i] = softplus(dt[h] + m->weights[s->bias[0]].vector[h]);
+        decay[i] = expf(rate[i] * m->weights[s->w[0]].vector[h]);
+    }
+    m->kern.linear_attention(&(struct kern_linear_args){
+        .state = state,
+        .n_keys = (int)d->state_dim,
+        .n_cols = (int)d->head_dim,
+        .q = in + d->n_groups * d->state_dim,
+        .k = in,
+        .qk_stride = src,
+        .v = x,
+        .v_stride = src,
+        .decay = decay,
+        .rate = rate,
+        .out = out,
+        .out_stride = dst,
+        .n_rows = n,
+        .last_col = (int)d->head_dim,
+    });
+    for (int32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < d->head_dim; k++) {
+            out[(size_t)i * dst + k] += skip * x[(size_t)i * src + k];
+        }
+    }
+}
+
 /* The step's part of a slot. */
 static float *state_at(const struct backend_model *m, const struct cpu_step *step, int32_t slot)
 {
@@ -206,16 +247,19 @@ static float *begin(const struct backend_model *m, const struct backend_batch *b
     return state;
 }
 
-void cpu_delta_run(struct backend_model *m, const struct backend_batch *b, const struct cpu_step *step, int thread,
+void cpu_heads_run(struct backend_model *m, const struct backend_batch *b, const struct cpu_step *step, int thread,
                    int n_threads)
 {
     int from, to;
-    size_t head = (size_t)m->plan->delta.key_dim * m->plan->delta.value_dim;
-    pool_share((int)m->plan->delta.n_v_heads, thread, n_threads, &from, &to);
-    int32_t at_once = (int32_t)MIN_OF((uint32_t)DELTA_ROWS, DELTA_FLOATS / m->plan->delta.key_dim), copy = 0;
+    const struct plan_delta *d = &m->plan->delta;
+    const struct plan_ssm *ssm = &m->plan->ssm;
+    bool is_delta = step->step->op == PLAN_DELTA;
+    size_t head = is_delta ? (size_t)d->key_dim * d->value_dim : (size_t)ssm->state_dim * ssm->head_dim;
+    pool_share((int)(is_delta ? d->n_v_heads : ssm->n_heads), thread, n_threads, &from, &to);
+    int32_t at_once = is_delta ? (int32_t)MIN_OF((uint32_t)DELTA_ROWS, DELTA_FLOATS / d->key_dim) : DELTA_ROWS;
     size_t start = (size_t)from * head, stop = (size_t)to * head;
     float *state = NULL;
-    for (int32_t first = 0, end; first < b->n_rows && from < to; first = end) { /* up to a copy, or a sequence's end */
+    for (int32_t first = 0, copy = 0, end; first < b->n_rows && from < to; first = end) { /* up to a copy or a border */
         bool copies = false;
         if (first == 0 || b->seq[first] != b->seq[first - 1]) {
             state = begin(m, b, step, first, 1, 0, start, stop);
@@ -225,7 +269,8 @@ void cpu_delta_run(struct backend_model *m, const struct backend_batch *b, const
         }
         for (int h = from; h < to; h++) {
             for (int32_t i = first; i < end; i += at_once) {
-                delta_rows(m, step, i, MIN_OF(at_once, end - i), (uint32_t)h, state + (size_t)h * head);
+                (is_delta ? delta_rows : ssm_rows)(m, step, i, MIN_OF(at_once, end - i), (uint32_t)h,
+                                                   state + (size_t)h * head);
             }
         }
         if (copies) {

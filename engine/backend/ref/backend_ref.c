@@ -7,6 +7,7 @@
 #include "engine/backend/backend.h"
 
 #include "engine/backend/moe_route.h"
+#include "engine/backend/ref/ref_recurrent.h"
 #include "engine/backend/ref/ref_streams.h"
 #include "engine/backend/rope_angles.h"
 #include "engine/base/ck.h"
@@ -648,18 +649,6 @@ static void run_short_conv(const struct run *r, int from, int to)
     }
 }
 
-/* out = x of length 1, times scale. The floor is that of transformers 5 and flash-linear-attention. */
-static void bring_to_length(const float *x, uint32_t n, double scale, double *out)
-{
-    double sum = 1e-6;
-    for (uint32_t i = 0; i < n; i++) {
-        sum += (double)x[i] * x[i];
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] = x[i] * scale / sqrt(sum);
-    }
-}
-
 /* Value head h of row i: the state as it was, to the state as it is and the head's output. */
 static void delta_row(const struct run *r, int32_t i, uint32_t h, float *state)
 {
@@ -667,45 +656,49 @@ static void delta_row(const struct run *r, int32_t i, uint32_t h, float *state)
     const struct plan_delta *d = &r->m->plan->delta;
     const float *q = row_of(r, s->src, i) + plan_delta_key_head(d, h) * d->key_dim, *k = q + d->n_k_heads * d->key_dim;
     const float *v = row_of(r, s->src, i) + 2 * d->n_k_heads * d->key_dim + h * d->value_dim;
-    double query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD], column[PLAN_MAX_HEAD];
     double x = (double)row_of(r, s->values, i)[h] + vector_of(r, s->bias[0])[h];
-    double decay = exp(vector_of(r, s->w[0])[h] * (x > 30 ? x : log1p(exp(x))));
+    double decay = exp(vector_of(r, s->w[0])[h] * ref_recurrent_softplus(x));
     double beta = 1.0 / (1.0 + exp(-(double)row_of(r, s->keys, i)[h]));
     float *out = row_of(r, s->dst, i) + h * d->value_dim;
-    bring_to_length(q, d->key_dim, 1.0 / sqrt(d->key_dim), query);
-    bring_to_length(k, d->key_dim, 1.0, key);
-    for (uint32_t n = 0; n < d->value_dim; n++) {
-        double known = 0, y = 0;
-        for (uint32_t j = 0; j < d->key_dim; j++) {
-            column[j] = decay * state[(size_t)j * d->value_dim + n];
-            known += column[j] * key[j];
-        }
-        double change = beta * (v[n] - known);
-        for (uint32_t j = 0; j < d->key_dim; j++) {
-            column[j] += key[j] * change;
-            y += column[j] * query[j];
-            state[(size_t)j * d->value_dim + n] = (float)column[j];
-        }
-        out[n] = (float)y;
-    }
+    ref_recurrent_delta(d, q, k, v, decay, beta, state, out);
     if (s->w[1] != PLAN_NONE) {
         rmsnorm(out, vector_of(r, s->w[1]), s->eps, d->value_dim, out);
     }
 }
 
-/* Value heads [from, to) of all rows. */
-static void run_delta(const struct run *r, int from, int to)
+/* Head h of row i. */
+static void ssm_row(const struct run *r, int32_t i, uint32_t h, float *state)
+{
+    const struct plan_step *s = r->step;
+    const struct plan_ssm *m = &r->m->plan->ssm;
+    const float *x = row_of(r, s->src, i);
+    const float *in = x + m->n_heads * m->head_dim + h / (m->n_heads / m->n_groups) * m->state_dim;
+    struct ref_recurrent_ssm head = {
+        .x = x + h * m->head_dim,
+        .in = in,
+        .out = in + m->n_groups * m->state_dim,
+        .dt = ref_recurrent_softplus((double)row_of(r, s->values, i)[h] + vector_of(r, s->bias[0])[h]),
+        .rate = vector_of(r, s->w[0])[h],
+        .skip = vector_of(r, s->w[1])[h],
+    };
+    ref_recurrent_ssm(m, &head, state, row_of(r, s->dst, i) + h * m->head_dim);
+}
+
+/* Heads [from, to) of all rows, by the delta rule or a state space. */
+static void run_heads(const struct run *r, int from, int to)
 {
     const struct backend_batch *b = r->batch;
     const struct plan_delta *d = &r->m->plan->delta;
-    int head = (int)(d->key_dim * d->value_dim);
+    const struct plan_ssm *m = &r->m->plan->ssm;
+    bool is_delta = r->step->op == PLAN_DELTA;
+    int head = (int)(is_delta ? d->key_dim * d->value_dim : m->state_dim * m->head_dim);
     float *state = NULL;
     for (int32_t i = 0, copy = 0; i < b->n_rows; i++) {
         if (i == 0 || b->seq[i] != b->seq[i - 1]) {
             state = state_of(r, i, 1, 0, from * head, to * head);
         }
         for (int h = from; h < to; h++) {
-            delta_row(r, i, (uint32_t)h, state + (size_t)h * (size_t)head);
+            (is_delta ? delta_row : ssm_row)(r, i, (uint32_t)h, state + (size_t)h * (size_t)head);
         }
         if (copy < b->n_copies && b->copy_rows[copy] == i) {
             memcpy(slot_of(r, b->copy_slots[copy++]) + (size_t)from * (size_t)head, state + (size_t)from * (size_t)head,
@@ -747,6 +740,9 @@ static int n_items(const struct run *r)
     }
     if (s->op == PLAN_DELTA) {
         return (int)p->delta.n_v_heads;
+    }
+    if (s->op == PLAN_SSM) {
+        return (int)p->ssm.n_heads;
     }
     if (s->op != PLAN_MATMUL) {
         return rows_at(r);
@@ -807,7 +803,8 @@ static void run_step(const struct run *r, int from, int to, float *scratch)
         run_short_conv(r, from, to);
         break;
     case PLAN_DELTA:
-        run_delta(r, from, to);
+    case PLAN_SSM:
+        run_heads(r, from, to);
         break;
     case PLAN_SUM:
     case PLAN_PREDICT:

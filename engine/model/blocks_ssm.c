@@ -1,0 +1,164 @@
+/* Layers that have a state space in place of attention: Mamba-2 [Dao & Gu 2024, "Transformers are SSMs"], x += W_out
+ * norm(y * silu(z)), with y what the state space makes of a short convolution over x, B and C; all of them, z and the
+ * steps dt are projections of the normed row. Keys and tensor names: llama.cpp b11434, gguf-py/gguf/constants.py. */
+#include "engine/model/blocks.h"
+
+static enum err check_dims(const struct blocks *b, uint32_t inner)
+{
+    const struct plan_ssm *m = &b->plan->ssm;
+    if (inner % m->n_heads != 0 || inner / m->n_heads > PLAN_MAX_HEAD) {
+        return err_set(
+            b->info, ERR_BAD_HPARAM, "ssm.inner_size",
+            "%s.ssm.inner_size: expected a multiple of ssm.time_step_rank %u, of at most %d a head, found %u", b->arch,
+            m->n_heads, PLAN_MAX_HEAD, inner);
+    }
+    if (m->n_heads % m->n_groups != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "ssm.group_count",
+                       "%s.ssm.group_count: expected a divisor of ssm.time_step_rank %u, found %u", b->arch, m->n_heads,
+                       m->n_groups);
+    }
+    return ERR_OK;
+}
+
+enum err blocks_read_ssm(struct blocks *b)
+{
+    struct plan_ssm *m = &b->plan->ssm;
+    uint32_t heads[PLAN_MAX_LAYERS], inner;
+    bool has_any = false;
+    TRY(blocks_get_layers(b, "attention.head_count_kv", 0, b->h.n_heads, b->h.n_heads, heads));
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        b->style.is_ssm[i] = heads[i] == 0;
+        has_any |= heads[i] == 0;
+    }
+    if (!has_any) {
+        return ERR_OK;
+    }
+    TRY(blocks_skip_attention(b, b->style.is_ssm));
+    if (b->plan->is_bidirectional) {
+        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
+                       "%s.attention.causal: expected true with state spaces, found false", b->arch);
+    }
+    TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.ssm_taps));
+    TRY(blocks_get_u32(b, "ssm.state_size", 1, PLAN_MAX_STATE, UINT64_MAX, &m->state_dim));
+    TRY(blocks_get_u32(b, "ssm.time_step_rank", 1, PLAN_MAX_HEADS, UINT64_MAX, &m->n_heads));
+    TRY(blocks_get_u32(b, "ssm.group_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &m->n_groups));
+    TRY(blocks_get_u32(b, "ssm.inner_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &inner));
+    TRY(check_dims(b, inner));
+    m->head_dim = inner / m->n_heads;
+    return ERR_OK;
+}
+
+/* Width of what comes out, and of what is convolved. */
+static uint32_t width_of(const struct plan_ssm *m) { return m->n_heads * m->head_dim; }
+static uint32_t mixed_of(const struct plan_ssm *m) { return width_of(m) + 2 * m->n_groups * m->state_dim; }
+
+enum err blocks_add_ssm_bufs(struct blocks *b)
+{
+    struct plan *p = b->plan;
+    const struct plan_ssm *m = &p->ssm;
+    uint32_t group = width_of(m) / m->n_groups;
+    TRY(plan_add_buf(p, "ssm_in", mixed_of(m), &b->ssm_in));
+    TRY(plan_add_buf(p, "ssm_mixed", mixed_of(m), &b->ssm_mixed));
+    TRY(plan_add_buf(p, "ssm_dt", m->n_heads, &b->ssm_dt));
+    TRY(plan_add_buf(p, "ssm_out", width_of(m), &b->ssm_out));
+    TRY(plan_add_buf(p, "ssm_gate", width_of(m), &b->ssm_gate));
+    if (m->n_groups == 1) {
+        return ERR_OK;
+    }
+    float *ones = arena_alloc(&p->arena, group * sizeof *ones);
+    if (ones == NULL) {
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < group; i++) {
+        ones[i] = 1.0f;
+    }
+    struct plan_weight w = {.name = "ssm_ones",
+                            .type = DTYPE_F32,
+                            .data = ones,
+                            .row_bytes = group * sizeof *ones,
+                            .n_out = 1,
+                            .n_in = group};
+    return plan_add_weight(p, &w, &b->ssm_ones);
+}
+
+/* dst = rows [first, first + its width) of ssm_in, times the normed row. */
+static enum err add_part(struct blocks *b, int layer, uint32_t first, plan_buf_id dst)
+{
+    const struct plan_ssm *m = &b->plan->ssm;
+    uint32_t n = b->plan->bufs[dst].width;
+    struct blocks_part part = {first, width_of(m) + mixed_of(m) + m->n_heads};
+    struct plan_step s = plan_step_of(PLAN_MATMUL);
+    s.src = b->norm;
+    s.dst = dst;
+    TRY(blocks_bind_part(b, "blk.%d.ssm_in.weight", layer, part, n, b->h.n_embd, false, &s.w[0]));
+    TRY(blocks_bind_part(b, "blk.%d.ssm_in.bias", layer, part, 1, n, true, &s.bias[0]));
+    return plan_add_step(b->plan, &s);
+}
+
+/* ssm_out = what convolution and state space make of ssm_in and ssm_dt. */
+static enum err add_state_space(struct blocks *b, int layer)
+{
+    const struct plan_ssm *m = &b->plan->ssm;
+    struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
+    conv.src = b->ssm_in;
+    conv.dst = b->ssm_mixed;
+    conv.taps = b->style.ssm_taps;
+    conv.map = PLAN_MAP_SILU;
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_of(m), 1, conv.taps, false, &conv.w[0]));
+    TRY(blocks_bind(b, "blk.%d.ssm_conv1d.bias", layer, 1, mixed_of(m), true, &conv.bias[0]));
+    TRY(plan_add_step(b->plan, &conv));
+
+    struct plan_step ssm = plan_step_of(PLAN_SSM);
+    ssm.src = b->ssm_mixed;
+    ssm.values = b->ssm_dt;
+    ssm.dst = b->ssm_out;
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_a", layer, m->n_heads, 1, 1, false, &ssm.w[0]));
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_d", layer, m->n_heads, 1, 1, false, &ssm.w[1]));
+    TRY(blocks_bind(b, "blk.%d.ssm_dt.bias", layer, 1, m->n_heads, false, &ssm.bias[0]));
+    return plan_add_step(b->plan, &ssm);
+}
+
+/* ssm_out = the norm, group by group, of ssm_out let through by its gate. PLAN_NORM gives all groups one weight; where
+ * each has its own, a product with it comes behind. */
+static enum err add_gated_norm(struct blocks *b, int layer)
+{
+    const struct plan_ssm *m = &b->plan->ssm;
+    plan_weight_id w;
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_norm.weight", layer, m->n_groups, 1, width_of(m) / m->n_groups, false, &w));
+    struct plan_step gate = plan_step_of(PLAN_MULTIPLY);
+    gate.src = b->ssm_gate;
+    gate.dst = b->ssm_out;
+    gate.map = PLAN_MAP_SILU;
+    TRY(plan_add_step(b->plan, &gate));
+    struct plan_step norm = plan_step_of(PLAN_NORM);
+    norm.src = norm.dst = b->ssm_out;
+    norm.eps = b->h.eps;
+    norm.w[0] = m->n_groups == 1 ? w : b->ssm_ones;
+    TRY(plan_add_step(b->plan, &norm));
+    if (m->n_groups == 1) {
+        return ERR_OK;
+    }
+    struct plan_step product = plan_step_of(PLAN_SUM);
+    product.src = product.dst = b->ssm_out;
+    product.w[0] = w;
+    return plan_add_step(b->plan, &product);
+}
+
+enum err blocks_add_ssm(struct blocks *b, int layer)
+{
+    const struct plan_ssm *m = &b->plan->ssm;
+    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", layer, b->x, b->norm, false));
+    TRY(add_part(b, layer, 0, b->ssm_gate));
+    TRY(add_part(b, layer, width_of(m), b->ssm_in));
+    TRY(add_part(b, layer, width_of(m) + mixed_of(m), b->ssm_dt));
+    TRY(add_state_space(b, layer));
+    TRY(add_gated_norm(b, layer));
+    struct plan_step out = plan_step_of(PLAN_MATMUL);
+    out.epilogue = PLAN_ADD;
+    out.scale = b->style.residual_scale;
+    out.src = b->ssm_out;
+    out.dst = b->x;
+    TRY(blocks_bind(b, "blk.%d.ssm_out.weight", layer, b->h.n_embd, width_of(m), false, &out.w[0]));
+    TRY(blocks_bind(b, "blk.%d.ssm_out.bias", layer, 1, b->h.n_embd, true, &out.bias[0]));
+    return plan_add_step(b->plan, &out);
+}
