@@ -86,6 +86,16 @@ def gemma3n(**more):
         layer_types=["sliding_attention", "full_attention"] * 3))
 
 
+def granite4(layers, n_experts=0, **more):
+    """Of one architecture, whether layers (m, a) have a state space or attention, and whether there are experts."""
+    kinds = {"m": "linear_attention", "a": "full_attention"}
+    sizes = {**SMALL, "intermediate_size": 56, "mamba_n_heads": 4, **more}
+    return hf.GraniteMoeHybridForCausalLM(hf.GraniteMoeHybridConfig(
+        **sizes, num_hidden_layers=len(layers), layer_types=[kinds[c] for c in layers], num_local_experts=n_experts,
+        num_experts_per_tok=min(n_experts, 2), embedding_multiplier=3.0, attention_multiplier=0.4,
+        residual_multiplier=0.6, logits_scaling=0.5, rope_parameters=rope(), tie_word_embeddings=True))
+
+
 def deepseek_v3(**more):
     return hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(
         **LATENT, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, n_group=4, topk_group=2,
@@ -155,6 +165,15 @@ MODELS = {
         **SMALL, num_hidden_layers=2, num_local_experts=5, num_experts_per_tok=2, embedding_multiplier=3.0,
         attention_multiplier=0.4, residual_multiplier=0.6, logits_scaling=0.5, rope_parameters=rope(),
         tie_word_embeddings=True)),
+    "granite-four": lambda: granite4("aa", shared_intermediate_size=56, position_embedding_type="rope"),
+    "granite-nope": lambda: granite4("aa", shared_intermediate_size=72, intermediate_size=24),
+    "granitemoe-shared": lambda: granite4(
+        "aa", 5, intermediate_size=36, shared_intermediate_size=28, position_embedding_type="rope"),
+    "granitehybrid-dense": lambda: granite4(
+        "mamm", shared_intermediate_size=56, mamba_n_heads=6, mamba_n_groups=2, mamba_d_state=20),
+    "granitehybrid-experts": lambda: granite4(
+        "mam", 5, hidden_size=32, intermediate_size=24, shared_intermediate_size=36,
+        mamba_d_state=12, mamba_d_conv=3),
     "glm4moe-bias": lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
         **SMALL, num_hidden_layers=3, head_dim=16, use_qk_norm=True, attention_bias=True, n_routed_experts=8, n_group=1,
         topk_group=1, num_experts_per_tok=3, moe_intermediate_size=36, n_shared_experts=1, first_k_dense_replace=1,
@@ -246,6 +265,13 @@ def convert(folder, out, kind):
     counted.unlink()
 
 
+def name_layers(folder, **names):
+    config = Path(folder, "config.json")
+    content = json.loads(config.read_text())
+    content["layer_types"] = [names.get(kind, kind) for kind in content["layer_types"]]
+    config.write_text(json.dumps(content, indent=2))
+
+
 def round_weights(model, is_q8):
     with torch.no_grad():
         for p in model.parameters():
@@ -312,7 +338,12 @@ def main():
             continue
         model.to(torch.float32 if is_q8 else torch.bfloat16).save_pretrained(saved)
         is_wrapped = model.config.get_text_config() is not model.config  # a model that sees, whose text alone is asked for
-        if not is_wrapped and getattr(model.config, "altup_num_inputs", 4) == 4:  # the converter knows four streams alone
+        streams = getattr(model.config, "altup_num_inputs", 4)
+        # the converter knows four streams alone, and Granite 4 without positions as hybrids alone
+        has_peer = not is_wrapped and streams == 4 and name != "granite-nope"
+        if has_peer and model.config.model_type == "granitemoehybrid":  # as in published folders
+            name_layers(saved, linear_attention="mamba", full_attention="attention")
+        if has_peer:
             convert(saved, f"{folder}/{name}.gguf",
                     gguf.LlamaFileType.MOSTLY_Q8_0 if is_q8 else gguf.LlamaFileType.MOSTLY_BF16)
         Path(saved, "generation_config.json").unlink(missing_ok=True)
