@@ -40,7 +40,7 @@ enum err blocks_read_ssm(struct blocks *b)
     }
     TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.ssm_taps));
     TRY(blocks_get_u32(b, "ssm.state_size", 1, PLAN_MAX_STATE, UINT64_MAX, &m->state_dim));
-    TRY(blocks_get_u32(b, "ssm.time_step_rank", 1, PLAN_MAX_HEADS, UINT64_MAX, &m->n_heads));
+    TRY(blocks_get_u32(b, "ssm.time_step_rank", 2, PLAN_MAX_HEADS, UINT64_MAX, &m->n_heads));
     TRY(blocks_get_u32(b, "ssm.group_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &m->n_groups));
     TRY(blocks_get_u32(b, "ssm.inner_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &inner));
     TRY(check_dims(b, inner));

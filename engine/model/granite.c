@@ -4,6 +4,7 @@
  * llama.cpp b11434, src/models/granite.cpp and granite-hybrid.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/model/hf.h"
+#include "engine/tensor/row_order.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -86,24 +87,19 @@ static const struct hf_family hf_granite = {
     .keys = hf_granite_keys,
 };
 
-/* Gate and up in one tensor, the gate's rows first, as two, in every layer. */
-static enum err split_halves(struct hf *h, const char *whole, const char *first, const char *second)
+/* Gate and up of all experts in one tensor, the gate's rows first. */
+static enum err split_experts(struct hf *h)
 {
     uint32_t n_layers;
     char from[NAME_BYTES], gate[NAME_BYTES], up[NAME_BYTES];
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     for (uint32_t i = 0; i < n_layers; i++) {
-        snprintf(from, sizeof from, "model.layers.%" PRIu32 ".%s.input_linear.weight", i, whole);
-        snprintf(gate, sizeof gate, "blk.%" PRIu32 ".%s.weight", i, first);
-        snprintf(up, sizeof up, "blk.%" PRIu32 ".%s.weight", i, second);
+        snprintf(from, sizeof from, "model.layers.%" PRIu32 ".block_sparse_moe.input_linear.weight", i);
+        snprintf(gate, sizeof gate, "blk.%" PRIu32 ".ffn_gate_exps.weight", i);
+        snprintf(up, sizeof up, "blk.%" PRIu32 ".ffn_up_exps.weight", i);
         TRY(hf_add_expert_halves(h, from, gate, up));
     }
     return ERR_OK;
-}
-
-static enum err split_experts(struct hf *h)
-{
-    return split_halves(h, "block_sparse_moe", "ffn_gate_exps", "ffn_up_exps");
 }
 
 static const struct hf_key hf_granitemoe_keys[] = {
@@ -194,6 +190,57 @@ static enum err add_rope_type(struct hf *h)
     return ERR_OK;
 }
 
+/* A matrix that is added already, gate above up, as its first half; the other half as `second`. */
+static enum err halve(struct hf *h, const char *name, const char *second)
+{
+    struct gguf_tensor *t = NULL;
+    for (size_t i = 0; i < h->b.n_tensors && t == NULL; i++) {
+        const struct gguf_str *s = &h->b.tensors[i].name;
+        t = s->len == strlen(name) && memcmp(s->data, name, s->len) == 0 ? &h->b.tensors[i] : NULL;
+    }
+    if (t == NULL || t->n_dims != 2 || t->dims[1] % 2 != 0) {
+        return err_set(h->info, t == NULL ? ERR_MISSING_TENSOR : ERR_BAD_TENSOR_SHAPE, name,
+                       "shared_mlp.input_linear, here %s: expected a matrix of an even number of rows, found %s", name,
+                       t == NULL ? "none" : "another shape");
+    }
+    t->dims[1] /= 2;
+    t->bytes /= 2;
+    struct gguf_tensor other = *t;
+    if (t->source == NULL) {
+        other.data = (const char *)t->data + t->bytes;
+    } else {
+        struct row_order *o = arena_zalloc(&h->b.arena, sizeof *o);
+        uint32_t *first = arena_alloc(&h->b.arena, sizeof *first);
+        if (o == NULL || first == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.95s'", second);
+        }
+        *first = (uint32_t)t->dims[1];
+        *o = (struct row_order){.base = {&row_order_ops},
+                                .source = t->source,
+                                .type = t->type,
+                                .row_bytes = t->bytes / t->dims[1],
+                                .n_in = (uint32_t)t->dims[0],
+                                .rows = first,
+                                .row_run = *first};
+        other.source = &o->base;
+    }
+    gguf_build_tensor(&h->b, second, &other);
+    return ERR_OK;
+}
+
+static enum err split_shared(struct hf *h, const char *end)
+{
+    uint32_t n_layers;
+    char gate[NAME_BYTES], up[NAME_BYTES];
+    TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
+    for (uint32_t i = 0; i < n_layers; i++) {
+        snprintf(gate, sizeof gate, "blk.%" PRIu32 ".ffn_gate%s.weight", i, end);
+        snprintf(up, sizeof up, "blk.%" PRIu32 ".ffn_up%s.weight", i, end);
+        TRY(halve(h, gate, up));
+    }
+    return ERR_OK;
+}
+
 /* The shared expert is what a model without experts has as its feed-forward block. */
 static enum err add_feed_forward(struct hf *h)
 {
@@ -203,7 +250,7 @@ static enum err add_feed_forward(struct hf *h)
     TRY(hf_get_u32(h, "shared_intermediate_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &n_shared));
     if (n_experts == 0) {
         gguf_build_u32(&h->b, hf_key(h, "feed_forward_length", key), n_shared);
-        return split_halves(h, "shared_mlp", "ffn_gate", "ffn_up");
+        return split_shared(h, "");
     }
     TRY(hf_get_u32(h, "intermediate_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &n_ff));
     TRY(hf_get_u32(h, "num_experts_per_tok", 1, n_experts, UINT64_MAX, &n_used));
@@ -212,7 +259,7 @@ static enum err add_feed_forward(struct hf *h)
     gguf_build_u32(&h->b, hf_key(h, "feed_forward_length", key), n_ff);
     gguf_build_u32(&h->b, hf_key(h, "expert_shared_feed_forward_length", key), n_shared);
     TRY(split_experts(h));
-    return split_halves(h, "shared_mlp", "ffn_gate_shexp", "ffn_up_shexp");
+    return split_shared(h, "_shexp");
 }
 
 static enum err finish_granite4(struct hf *h)
@@ -221,18 +268,17 @@ static enum err finish_granite4(struct hf *h)
     return add_feed_forward(h);
 }
 
-/* Steps dt of a state space are not limited but by config.json, and then not in transformers' decoding either. */
+/* Are all steps dt of a state space within time_step_limit? Transformers forgets the limit as it decodes. */
 static enum err check_limit(const struct hf *h)
 {
+    enum { HIGH = 1000000000 }; /* which no step reaches; Infinity is written in several ways */
     const json_t *limit = json_read_get(h->config, "time_step_limit"), *low = json_array_get(limit, 0),
                  *high = json_array_get(limit, 1);
-    if (limit == NULL) {
-        return ERR_OK;
-    }
-    bool is_none = json_is_number(low) && json_number_value(low) <= 0 && !json_is_number(high);
+    bool is_none = limit == NULL || (json_is_number(low) && json_number_value(low) <= 0 &&
+                                     (!json_is_number(high) || json_number_value(high) >= HIGH));
     return is_none ? ERR_OK
                    : err_set(h->info, ERR_BAD_CONFIG, "time_step_limit",
-                             "config.json: time_step_limit: expected [0, Infinity], found %g and %g",
+                             "config.json: time_step_limit: expected [0, Infinity], found [%g, %g]",
                              json_number_value(low), json_number_value(high));
 }
 
@@ -322,12 +368,14 @@ static const struct hf_key hf_granitehybrid_keys[] = {
     }
 
 static const struct hf_name hf_dense_names[] = {
+    {"model.layers.{}.shared_mlp.input_linear.weight", "blk.{}.ffn_gate.weight", HF_SAME}, /* and up */
     {"model.layers.{}.shared_mlp.output_linear.weight", "blk.{}.ffn_down.weight", HF_SAME},
     MAMBA_NAMES,
     {NULL, NULL, HF_SAME},
 };
 
 static const struct hf_name hf_experts_names[] = {
+    {"model.layers.{}.shared_mlp.input_linear.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME}, /* and up */
     {"model.layers.{}.shared_mlp.output_linear.weight", "blk.{}.ffn_down_shexp.weight", HF_SAME},
     {"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
     {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},

@@ -547,7 +547,7 @@ enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first,
     struct gguf_tensor whole;
     TRY(convert(h, t, &whole));
     uint64_t n = whole.dims[2], half = whole.bytes / n / 2;
-    if (whole.n_dims < 2 || whole.dims[1] % 2 != 0) {
+    if (whole.n_dims != 3 || whole.dims[1] % 2 != 0) {
         return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
                        "tensor '%.255s': expected matrices of an even number of rows, found another shape", name);
     }
@@ -604,6 +604,20 @@ enum err hf_add_every_second(struct hf *h, const char *name, const char *first, 
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
 
+/* Python writes an Infinity that JSON does not know; here it becomes the largest number of as few letters. */
+static void make_finite(struct buf *text)
+{
+    static const char word[] = "Infinity", number[] = "1e+308  ";
+    bool is_string = false;
+    for (size_t i = 0; i < text->len; i++) {
+        is_string ^= text->data[i] == '"';
+        i += is_string && text->data[i] == '\\'; /* and what it escapes */
+        if (!is_string && text->len - i >= sizeof word - 1 && memcmp(text->data + i, word, sizeof word - 1) == 0) {
+            memcpy(text->data + i, number, sizeof number - 1);
+        }
+    }
+}
+
 static enum err read_config(const char *folder, json_t **out, struct err_info *info)
 {
     char path[PATH_BYTES];
@@ -614,6 +628,7 @@ static enum err read_config(const char *folder, json_t **out, struct err_info *i
     }
     buf_init(&text, CONFIG_BYTES, MEM_GENERAL);
     enum err err = io_read_file(path, CONFIG_BYTES, &text, info);
+    make_finite(&text);
     err = err != ERR_OK ? err : json_read_file(text.data, text.len, CONFIG_DEPTH, "config.json", out, info);
     buf_fini(&text);
     if (err != ERR_OK && err != ERR_NOMEM) {

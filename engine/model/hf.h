@@ -97,9 +97,9 @@ MUST_CHECK enum err hf_get_u32(const struct hf *h, const char *key, uint64_t min
 MUST_CHECK enum err hf_get_f64(const struct hf *h, const json_t *object, const char *key, double min, double max,
                                double fallback, double *out);
 
-/* One tensor [E][2 N][K], or [2 N][K], as two of [E][N][K], the first N rows of each expert and the others; one tensor
- * [E][2 N] as two of [E][N] in F32, every second element. ERR_MISSING_TENSOR, ERR_BAD_TENSOR_SHAPE,
- * ERR_UNSUPPORTED_TYPE, ERR_NOMEM. */
+/* One tensor [E][2 N][K] as two of [E][N][K], the first N rows of each expert and the others; one tensor [E][2 N] as
+ * two of [E][N] in F32, every second element. ERR_MISSING_TENSOR, ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE,
+ * ERR_NOMEM. */
 MUST_CHECK enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first, const char *second);
 MUST_CHECK enum err hf_add_every_second(struct hf *h, const char *name, const char *first, const char *second);
 

@@ -46,6 +46,14 @@ def delta(kind, config, **more):
                        rope_parameters={**rope(), "partial_rotary_factor": 0.5}))
 
 
+def granite():
+    """A state space, and attention; gate and up are one matrix."""
+    sizes = {**WIDE, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2}
+    return hf.GraniteMoeHybridForCausalLM(hf.GraniteMoeHybridConfig(
+        **sizes, layer_types=["linear_attention", "full_attention"], num_local_experts=0, num_experts_per_tok=0,
+        shared_intermediate_size=64, attention_multiplier=0.3, mamba_n_heads=4, mamba_d_state=14))
+
+
 def gpt_oss():
     return hf.GptOssForCausalLM(hf.GptOssConfig(
         **{**WIDE, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}, head_dim=16, sliding_window=19,
@@ -212,6 +220,7 @@ MODELS = {
     "quant-fp8-experts": (experts, fp8((32, 32))),
     "quant-fp8-delta": (lambda: delta(hf.Qwen3NextForCausalLM, hf.Qwen3NextConfig, num_experts=0), fp8((32, 32))),
     "quant-gptq-delta": (lambda: delta(hf.Qwen3_5ForCausalLM, hf.Qwen3_5TextConfig), gptq(32)),
+    "quant-fp8-mamba": (granite, fp8((32, 32))),
     "quant-gptq-128": (llama, gptq(128)),
     "quant-gptq-64-v2": (qwen2, gptq(64, symmetric=False, version=2)),
     "quant-gptq-32-order": (qwen2, gptq(32, symmetric=False, order=True)),
@@ -237,7 +246,7 @@ def quantise_linear(rng, state, scheme):
     out = {}
     for name, value in state.items():
         is_linear = value.ndim == 2 and name.endswith(("_proj.weight", "in_proj_qkvz.weight", "in_proj_qkv.weight",
-                                                       "in_proj_z.weight"))
+                                                       "in_proj_z.weight", "_linear.weight"))
         if is_linear:
             tensors, back = scheme(rng, value.numpy())
             value.copy_(torch.from_numpy(back))

@@ -42,7 +42,7 @@ void cpu_recurrent_free(struct backend_model *m) { mem_unmap(m->recurrent, m->re
 
 enum {
     PIECE = 64,                       /* channels that are convolved at once */
-    DELTA_ROWS = 32,                  /* rows of a head at once, */
+    HEAD_ROWS = 32,                  /* rows of a head at once, */
     DELTA_FLOATS = 8 * PLAN_MAX_HEAD, /* whose queries stay in L1 */
 };
 _Static_assert((int)DELTA_FLOATS >= (int)PLAN_MAX_HEAD, "room for one row");
@@ -138,7 +138,7 @@ static void bring_to_length(const float *x, size_t n, float scale, float *out)
 /* What value head h needs of rows [first, first + n) of one sequence, n * key_dim at most DELTA_FLOATS. */
 struct delta_rows {
     float query[DELTA_FLOATS], key[DELTA_FLOATS];
-    float decay[DELTA_ROWS], rate[DELTA_ROWS];
+    float decay[HEAD_ROWS], rate[HEAD_ROWS];
 };
 
 /* Value head h over rows [first, first + n). */
@@ -183,7 +183,7 @@ static void delta_rows(const struct backend_model *m, const struct cpu_step *ste
     }
 }
 
-/* Head h of a state space over rows [first, first + n) of one sequence, n <= DELTA_ROWS. */
+/* Head h of a state space over rows [first, first + n) of one sequence, n <= HEAD_ROWS. */
 static void ssm_rows(const struct backend_model *m, const struct cpu_step *step, int32_t first, int32_t n, uint32_t h,
                      float *state)
 {
@@ -193,7 +193,7 @@ static void ssm_rows(const struct backend_model *m, const struct cpu_step *step,
     const float *rows = m->bufs[step->src] + (size_t)first * src, *x = rows + h * d->head_dim;
     const float *in = rows + d->n_heads * d->head_dim + h / (d->n_heads / d->n_groups) * d->state_dim;
     float *out = m->bufs[step->dst] + (size_t)first * dst + h * d->head_dim;
-    float decay[DELTA_ROWS], rate[DELTA_ROWS], skip = m->weights[s->w[1]].vector[h];
+    float decay[HEAD_ROWS], rate[HEAD_ROWS], skip = m->weights[s->w[1]].vector[h];
     for (int32_t i = 0; i < n; i++) {
         const float *dt = m->bufs[s->values] + (size_t)(first + i) * m->strides[s->values];
         rate[i] = softplus(dt[h] + m->weights[s->bias[0]].vector[h]);
@@ -256,7 +256,7 @@ void cpu_heads_run(struct backend_model *m, const struct backend_batch *b, const
     bool is_delta = step->step->op == PLAN_DELTA;
     size_t head = is_delta ? (size_t)d->key_dim * d->value_dim : (size_t)ssm->state_dim * ssm->head_dim;
     pool_share((int)(is_delta ? d->n_v_heads : ssm->n_heads), thread, n_threads, &from, &to);
-    int32_t at_once = is_delta ? (int32_t)MIN_OF((uint32_t)DELTA_ROWS, DELTA_FLOATS / d->key_dim) : DELTA_ROWS;
+    int32_t at_once = is_delta ? (int32_t)MIN_OF((uint32_t)HEAD_ROWS, DELTA_FLOATS / d->key_dim) : HEAD_ROWS;
     size_t start = (size_t)from * head, stop = (size_t)to * head;
     float *state = NULL;
     for (int32_t first = 0, copy = 0, end; first < b->n_rows && from < to; first = end) { /* up to a copy or a border */

@@ -1,6 +1,6 @@
-/* Short convolutions, products and the gated delta rule on every back end and instruction set: against the formulas in
- * double, and the same bits however two sequences are cut into batches, whatever their slots held before, and where
- * they go on from a copy of a state. */
+/* Short convolutions, products, the gated delta rule and state spaces on every back end and instruction set: against the
+ * formulas in double, and the same bits however two sequences are cut into batches, whatever their slots held before,
+ * and where they go on from a copy of a state. */
 #include "engine/backend/backend.h"
 #include "engine/kernels/kern.h"
 
@@ -12,9 +12,11 @@ Suite *cpu_recurrent_suite(void);
 
 enum { V = 11, D = 36, N = 13, TAPS = 4, THREADS = 3, SLOTS = 7 };
 enum { KEY_HEADS = 2, HEADS = 4, KEY = 5, VALUE = D / HEADS, MIXED = 2 * KEY_HEADS * KEY + D };
+enum { GROUPS = 2, STATE = 7, SPACE = D + 2 * GROUPS * STATE };
 
 static float embd[V * D], taps[D * TAPS], bias[D];
 static float mixed[V * MIXED], betas[V * HEADS], alphas[V * HEADS], decays[HEADS], steps[HEADS], norm[VALUE];
+static float space[V * SPACE], skips[HEADS];
 static const int32_t texts[2][N] = {{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9}, {2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9}};
 
 static void fill(float *x, size_t n, uint32_t seed)
@@ -121,6 +123,44 @@ static struct plan *make_delta_plan(bool is_tiled)
 
 static struct plan *make_block_plan(void) { return make_delta_plan(false); }
 static struct plan *make_tiled_plan(void) { return make_delta_plan(true); }
+
+/* Heads in two groups. */
+static struct plan *make_ssm_plan(void)
+{
+    struct plan *p = new_plan();
+    plan_buf_id in, dt, out;
+    p->ssm = (struct plan_ssm){.n_heads = HEADS, .n_groups = GROUPS, .head_dim = VALUE, .state_dim = STATE};
+    ck_assert_int_eq(plan_add_buf(p, "in", SPACE, &in), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "dt", HEADS, &dt), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "out", D, &out), ERR_OK);
+    add_step(p, PLAN_EMBED, PLAN_NONE, in, add_weight(p, "space", space, V, SPACE));
+    add_step(p, PLAN_EMBED, PLAN_NONE, dt, add_weight(p, "alphas", alphas, V, HEADS));
+    struct plan_step *s = add_step(p, PLAN_SSM, in, out, add_weight(p, "decays", decays, 1, HEADS));
+    s->values = dt;
+    s->w[1] = add_weight(p, "skips", skips, 1, HEADS);
+    s->bias[0] = add_weight(p, "steps", steps, 1, HEADS);
+    add_step(p, PLAN_STATES, out, PLAN_NONE, PLAN_NONE);
+    check_plan(p);
+    ck_assert_uint_eq(p->recurrent_floats, HEADS * STATE * VALUE);
+    return p;
+}
+
+static void expect_ssm(const int32_t *tokens, float out[N][D])
+{
+    for (int n = 0; n < D; n++) {
+        double state[STATE] = {0};
+        int h = n / VALUE, group = h / (HEADS / GROUPS);
+        for (int t = 0; t < N; t++) {
+            const float *x = space + tokens[t] * SPACE, *b = x + D + group * STATE, *c = b + GROUPS * STATE;
+            double dt = log1p(exp((double)alphas[tokens[t] * HEADS + h] + steps[h])), y = skips[h] * x[n];
+            for (int j = 0; j < STATE; j++) {
+                state[j] = exp(dt * decays[h]) * state[j] + dt * b[j] * x[n];
+                y += c[j] * state[j];
+            }
+            out[t][n] = (float)y;
+        }
+    }
+}
 
 static double length_of(const float *x)
 {
@@ -325,7 +365,10 @@ static void run_cut(const struct backend *b, struct backend_model *m, const int3
 static const struct subject {
     struct plan *(*make)(void);
     void (*expect)(const int32_t *tokens, float out[N][D]);
-} subjects[] = {{make_conv_plan, expect_conv}, {make_block_plan, expect_block}, {make_tiled_plan, expect_tiled}};
+} subjects[] = {{make_conv_plan, expect_conv},
+                {make_block_plan, expect_block},
+                {make_tiled_plan, expect_tiled},
+                {make_ssm_plan, expect_ssm}};
 
 static void check(const struct subject *s, const struct backend *b, const char *cpu)
 {
@@ -355,7 +398,7 @@ static void check(const struct subject *s, const struct backend *b, const char *
         s->expect(texts[text], expected);
         for (int i = 0; i < N * D; i++) {
             float found = whole[text][i / D][i % D], wanted = expected[i / D][i % D];
-            if (!(fabsf(found - wanted) < 1e-4f)) {
+            if (!(fabsf(found - wanted) < 1e-4f * fmaxf(1, fabsf(wanted)))) {
                 ck_abort_msg("%s %s: text %d, row %d, channel %d: expected %g, found %g", b->name,
                              cpu != NULL ? cpu : "", text, i / D, i % D, (double)wanted, (double)found);
             }
@@ -377,6 +420,9 @@ START_TEST(a_step_is_its_formula_however_it_is_cut)
     fill(decays, HEADS, 7);
     fill(steps, HEADS, 8);
     fill(norm, VALUE, 9);
+    fill(space, V * SPACE, 10);
+    fill(skips, HEADS, 11);
+    alphas[4 * HEADS + 1] = 95; /* exp() of which is no float */
     for (int h = 0; h < HEADS; h++) {
         decays[h] = -fabsf(decays[h]) - 0.1f;
     }
@@ -430,6 +476,30 @@ START_TEST(a_recurrent_step_that_does_not_fit_is_the_builders_mistake)
 }
 END_TEST
 
+START_TEST(a_state_space_that_does_not_fit_is_the_builders_mistake)
+{
+    for (int i = 0; i < 15; i++) {
+        struct plan *p = make_ssm_plan();
+        struct plan_step *s = &p->steps[2];
+        struct err_info info = {0};
+        enum err expected = i >= 12 ? ERR_BAD_TENSOR_SHAPE : ERR_INTERNAL;
+        s->dst = i == 0 ? s->src : s->dst;
+        s->values = i == 1 ? s->dst : i == 2 ? PLAN_NONE : s->values;
+        p->is_bidirectional = i == 3;
+        p->ssm.n_groups = i == 4 ? 3 : i == 5 ? 0 : i == 6 ? 1 : p->ssm.n_groups; /* of other widths the last one */
+        p->ssm.head_dim = i == 7 ? 0 : i == 8 ? PLAN_MAX_HEAD + 1 : p->ssm.head_dim;
+        p->ssm.state_dim = i == 9 ? 0 : i == 10 ? PLAN_MAX_STATE + 1 : p->ssm.state_dim;
+        p->ssm.n_heads = i == 11 ? 0 : p->ssm.n_heads;
+        plan_weight_id wide = p->steps[0].w[0];
+        s->w[0] = i == 12 ? wide : s->w[0];
+        s->w[1] = i == 13 ? wide : s->w[1];
+        s->bias[0] = i == 14 ? wide : s->bias[0];
+        ck_assert_msg(plan_check(p, &info) == expected, "case %d: %s", i, info.text);
+        plan_free(&p);
+    }
+}
+END_TEST
+
 Suite *cpu_recurrent_suite(void)
 {
     Suite *s = suite_create("cpu_recurrent");
@@ -437,6 +507,7 @@ Suite *cpu_recurrent_suite(void)
     tcase_add_loop_test(c, a_step_is_its_formula_however_it_is_cut, 0, (int)(sizeof subjects / sizeof *subjects));
     tcase_add_test(c, a_batch_of_more_sequences_than_slots_is_refused);
     tcase_add_test(c, a_recurrent_step_that_does_not_fit_is_the_builders_mistake);
+    tcase_add_test(c, a_state_space_that_does_not_fit_is_the_builders_mistake);
     suite_add_tcase(s, c);
     return s;
 }
