@@ -368,7 +368,7 @@ static const struct {
 } bad_folders[] = {
     {"granitehybrid-dense", "layer_types", NULL, "layer_types: expected 4 elements, one a layer, found 0",
      ERR_BAD_CONFIG},
-    {"granitehybrid-dense", "layer_types", "[\"mamba\",\"attention\",\"mamba\"]", "expected 4 elements",
+    {"granitehybrid-dense", "layer_types", "[\"mamba\",\"attention\",\"mamba\"]", "layer_types: expected 4",
      ERR_BAD_CONFIG},
     {"granitehybrid-dense", "layer_types", "[\"mamba\",\"attention\",\"rnn\",\"mamba\"]",
      "layer_types[2]: expected mamba or attention, found 'rnn'", ERR_BAD_CONFIG},
