@@ -124,7 +124,9 @@ static bool is_wide(const char *s, size_t i, size_t n, size_t all)
     static const char largest[] = "9223372036854775807", smallest[] = "9223372036854775808";
     size_t width = sizeof largest - 1;
     char behind = i + n < all ? s[i + n] : ' ';
-    if (n < width || behind == '.' || behind == 'e' || behind == 'E' || (i > 0 && strchr(".eE+", s[i - 1]) != NULL)) {
+    size_t sign = i > 0 && (s[i - 1] == '-' || s[i - 1] == '+'); /* of the number, or of its exponent */
+    bool goes_on = i > sign && (s[i - sign - 1] == '.' || s[i - sign - 1] == 'e' || s[i - sign - 1] == 'E');
+    if (n < width || behind == '.' || behind == 'e' || behind == 'E' || goes_on) {
         return false;
     }
     return n > width || memcmp(s + i, i > 0 && s[i - 1] == '-' ? smallest : largest, width) > 0;
