@@ -42,10 +42,9 @@ void cpu_recurrent_free(struct backend_model *m) { mem_unmap(m->recurrent, m->re
 
 enum {
     PIECE = 64,                       /* channels that are convolved at once */
-    HEAD_ROWS = 32,                  /* rows of a head at once, */
+    HEAD_ROWS = 32,                   /* rows of a head at once, */
     DELTA_FLOATS = 8 * PLAN_MAX_HEAD, /* whose queries stay in L1 */
 };
-_Static_assert((int)DELTA_FLOATS >= (int)PLAN_MAX_HEAD, "room for one row");
 
 /* A convolution over rows [first, end) of one sequence. */
 struct conv {

@@ -35,13 +35,11 @@ void cpu_streams_gate(const struct backend_model *m, const struct plan_step *s, 
     }
     for (size_t at = 0, here; at < n; at += here) {
         here = MIN_OF(n - at, (size_t)PIECE);
-        memcpy(gate, x + at, here * sizeof *gate);
         for (size_t i = 0; s->is_sparse && i < here; i++) {
-            float v = gate[i] - cutoff;
+            float v = x[at + i] - cutoff;
             gate[i] = v < 0 ? 0 : v; /* a NaN stays one */
         }
-        m->kern.glu(KERN_ACT_GELU_TANH, gate, out + at, here, gate);
-        memcpy(out + at, gate, here * sizeof *gate);
+        m->kern.glu(KERN_ACT_GELU_TANH, s->is_sparse ? gate : x + at, out + at, here, out + at);
     }
 }
 
