@@ -5,7 +5,9 @@
 #include "engine/model/model.h"
 #include "engine/tensor/row_source.h"
 
+#include "tests/support/folder.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/golden_folder.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -352,21 +354,8 @@ static const char golden[] = "tests/golden/models/gemma3n-streams.hf";
 /* The golden folder with a member of config.json that is different, opened. */
 static enum err open_changed(const char *key, const char *value, struct gguf **g, struct err_info *info)
 {
-    char folder[] = "/tmp/infcgi-g3n-XXXXXX", config[64], tensors[64], here[512], target[600];
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(config, sizeof config, "%s/config.json", folder);
-    snprintf(tensors, sizeof tensors, "%s/model.safetensors", folder);
-    ck_assert_ptr_nonnull(getcwd(here, sizeof here));
-    snprintf(target, sizeof target, "%s/%s/config.json", here, golden);
-    json_t *root = json_load_file(target, 0, NULL), *v = json_loads(value, JSON_DECODE_ANY, NULL);
-    ck_assert_msg(root != NULL && v != NULL, "%s: %s", key, value);
-    ck_assert_int_eq(json_object_set_new(root, key, v), 0);
-    ck_assert_int_eq(json_dump_file(root, config, 0), 0);
-    snprintf(target, sizeof target, "%s/%s/model.safetensors", here, golden);
-    ck_assert_int_eq(symlink(target, tensors), 0);
-    enum err err = model_open(folder, g, info);
-    json_decref(root);
-    ck_assert(unlink(config) == 0 && unlink(tensors) == 0 && rmdir(folder) == 0);
+    enum err err = model_open(golden_folder("gemma3n-streams", key, value), g, info);
+    folder_remove();
     return err;
 }
 

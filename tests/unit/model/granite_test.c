@@ -3,15 +3,14 @@
  * the golden tests' part. */
 #include "engine/base/mem.h"
 #include "engine/model/model.h"
+#include "tests/support/folder.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/golden_folder.h"
 
 #include <check.h>
-#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 Suite *granite_suite(void);
 
@@ -268,58 +267,6 @@ END_TEST
 
 #define GOLDEN "tests/golden/models/"
 
-static char folder[] = "/tmp/infcgi-granite-XXXXXX";
-
-static void write_config(const json_t *config)
-{
-    char path[160], *text = json_dumps(config, 0), *at;
-    static const char mark[] = "\"INFINITY\"";
-    ck_assert_ptr_nonnull(text);
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    FILE *f = fopen(path, "wb");
-    ck_assert_ptr_nonnull(f);
-    at = strstr(text, mark);
-    if (at != NULL) { /* as Python writes it */
-        fprintf(f, "%.*s%s%s", (int)(at - text), text, "Infinity", at + sizeof mark - 1);
-    } else {
-        fputs(text, f);
-    }
-    ck_assert_int_eq(fclose(f), 0);
-    free(text);
-}
-
-/* A golden folder in which a member of config.json is another; value NULL: none. */
-static void make_folder(const char *model, const char *key, const char *value)
-{
-    char from[512], to[160];
-    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(from, sizeof from, GOLDEN "%s.hf/config.json", model);
-    json_t *config = json_load_file(from, 0, NULL);
-    ck_assert_ptr_nonnull(config);
-    ck_assert(value == NULL ? json_object_del(config, key) == 0
-                            : json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL)) == 0);
-    write_config(config);
-    json_decref(config);
-    char *where = realpath(GOLDEN, NULL);
-    ck_assert_ptr_nonnull(where);
-    snprintf(from, sizeof from, "%s/%s.hf/model.safetensors", where, model);
-    free(where);
-    snprintf(to, sizeof to, "%s/model.safetensors", folder);
-    ck_assert_int_eq(symlink(from, to), 0);
-}
-
-static void remove_folder(void)
-{
-    static const char *const files[] = {"config.json", "model.safetensors"};
-    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
-        char path[160];
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        unlink(path);
-    }
-    ck_assert_int_eq(rmdir(folder), 0);
-}
-
 /* What a folder is by its layers and experts, however these are named. */
 START_TEST(folders_become_one_of_three_architectures)
 {
@@ -345,7 +292,7 @@ START_TEST(folders_become_one_of_three_architectures)
         struct plan *p = NULL;
         struct gguf_str arch;
         struct err_info info = {0};
-        make_folder(rows[i].model, rows[i].key, rows[i].value);
+        const char *folder = golden_folder(rows[i].model, rows[i].key, rows[i].value);
         ck_assert_msg(model_open(folder, &g, &info) == ERR_OK && model_build(g, 0, &p, &info) == ERR_OK, "row %zu: %s",
                       i, info.text);
         ck_assert_int_eq(gguf_get_str_or_null(g, "general.architecture", &arch, &info), ERR_OK);
@@ -357,7 +304,7 @@ START_TEST(folders_become_one_of_three_architectures)
         }
         plan_free(&p);
         gguf_close(&g);
-        remove_folder();
+        folder_remove();
     }
 }
 END_TEST
@@ -409,14 +356,14 @@ START_TEST(folders_that_contradict_themselves_are_refused)
     struct gguf *g = NULL;
     struct plan *p = NULL;
     struct err_info info = {0};
-    make_folder(bad_folders[_i].model, bad_folders[_i].key, bad_folders[_i].value);
+    const char *folder = golden_folder(bad_folders[_i].model, bad_folders[_i].key, bad_folders[_i].value);
     enum err err = model_open(folder, &g, &info);
     err = err != ERR_OK ? err : model_build(g, 0, &p, &info);
     ck_assert_msg(err == bad_folders[_i].err && strstr(info.text, bad_folders[_i].word) != NULL, "row %d: %s: %s", _i,
                   err_code(err), info.text);
     ck_assert_ptr_null(p);
     gguf_close(&g);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -424,23 +371,7 @@ START_TEST(memory_that_runs_out_is_said_and_given_back)
 {
     static const char *const models[] = {GOLDEN "granitehybrid-dense.hf", GOLDEN "granitehybrid-experts.gguf",
                                          GOLDEN "granitemoe-shared.hf", GOLDEN "quant-fp8-mamba.hf"};
-    size_t live = mem_live();
-    bool fired = true;
-    for (long n = 0; fired; n++) {
-        struct gguf *g = NULL;
-        struct plan *p = NULL;
-        struct err_info info = {0};
-        ck_assert_int_lt(n, 100000);
-        mem_fail_at(n);
-        enum err err = model_open(models[_i], &g, &info);
-        err = err != ERR_OK ? err : model_build(g, 0, &p, &info);
-        fired = mem_fault_fired();
-        mem_fail_at(-1);
-        ck_assert_msg(err == (fired ? ERR_NOMEM : ERR_OK), "allocation %ld: %s: %s", n, err_code(err), info.text);
-        plan_free(&p);
-        gguf_close(&g);
-        ck_assert_uint_eq(mem_live(), live);
-    }
+    golden_memory_runs_out(models[_i]);
 }
 END_TEST
 

@@ -3,15 +3,14 @@
  * tests' part. */
 #include "engine/base/mem.h"
 #include "engine/model/model.h"
+#include "tests/support/folder.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/golden_folder.h"
 
 #include <check.h>
-#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 Suite *qwen3next_suite(void);
 
@@ -427,46 +426,12 @@ static const struct {
     {"quant-gptq-delta", "linear_value_head_dim", "16", "blk.0.attn_qkv.weight", ERR_BAD_TENSOR_SHAPE},
 };
 
-static char folder[] = "/tmp/infcgi-q3n-XXXXXX";
-
-static void make_folder(const char *model, const char *key, const char *value)
-{
-    char from[160], to[160], *where;
-    memcpy(folder + strlen(folder) - 6, "XXXXXX", 6);
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    snprintf(from, sizeof from, GOLDEN "%s.hf/config.json", model);
-    snprintf(to, sizeof to, "%s/config.json", folder);
-    json_t *config = json_load_file(from, 0, NULL);
-    ck_assert_ptr_nonnull(config);
-    ck_assert(value == NULL ? json_object_del(config, key) == 0
-                            : json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL)) == 0);
-    ck_assert_int_eq(json_dump_file(config, to, 0), 0);
-    json_decref(config);
-    where = realpath(GOLDEN, NULL);
-    ck_assert_ptr_nonnull(where);
-    snprintf(from, sizeof from, "%s/%s.hf/model.safetensors", where, model);
-    free(where);
-    snprintf(to, sizeof to, "%s/model.safetensors", folder);
-    ck_assert_int_eq(symlink(from, to), 0);
-}
-
-static void remove_folder(void)
-{
-    static const char *const files[] = {"config.json", "model.safetensors"};
-    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
-        char path[160];
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        unlink(path);
-    }
-    ck_assert_int_eq(rmdir(folder), 0);
-}
-
 START_TEST(folders_that_contradict_themselves_are_refused)
 {
     struct gguf *g = NULL;
     struct plan *p = NULL;
     struct err_info info = {0};
-    make_folder(bad_folders[_i].model, bad_folders[_i].key, bad_folders[_i].value);
+    const char *folder = golden_folder(bad_folders[_i].model, bad_folders[_i].key, bad_folders[_i].value);
     enum err err = model_open(folder, &g, &info);
     err = err != ERR_OK ? err : model_build(g, 0, &p, &info);
     const char *word = bad_folders[_i].word;
@@ -475,7 +440,7 @@ START_TEST(folders_that_contradict_themselves_are_refused)
     ck_assert_ptr_null(p);
     plan_free(&p);
     gguf_close(&g);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -485,12 +450,12 @@ START_TEST(a_quarter_of_a_head_turns_by_itself)
     struct gguf *g = NULL;
     struct plan *p = NULL;
     struct err_info info = {0};
-    make_folder("qwen3next-delta", "rope_parameters", NULL);
+    const char *folder = golden_folder("qwen3next-delta", "rope_parameters", NULL);
     ck_assert_msg(model_open(folder, &g, &info) == ERR_OK && model_build(g, 0, &p, &info) == ERR_OK, "%s", info.text);
     ck_assert_uint_eq(p->ropes[0].n_rot, 16 / 4);
     plan_free(&p);
     gguf_close(&g);
-    remove_folder();
+    folder_remove();
 }
 END_TEST
 
@@ -498,23 +463,7 @@ START_TEST(memory_that_runs_out_is_said_and_given_back)
 {
     static const char *const models[] = {GOLDEN "qwen3next-delta.hf", GOLDEN "qwen35-delta.hf",
                                          GOLDEN "qwen3next-delta.gguf"};
-    size_t live = mem_live();
-    bool fired = true;
-    for (long n = 0; fired; n++) {
-        struct gguf *g = NULL;
-        struct plan *p = NULL;
-        struct err_info info = {0};
-        ck_assert_int_lt(n, 100000);
-        mem_fail_at(n);
-        enum err err = model_open(models[_i], &g, &info);
-        err = err != ERR_OK ? err : model_build(g, 0, &p, &info);
-        fired = mem_fault_fired();
-        mem_fail_at(-1);
-        ck_assert_msg(err == (fired ? ERR_NOMEM : ERR_OK), "allocation %ld: %s: %s", n, err_code(err), info.text);
-        plan_free(&p);
-        gguf_close(&g);
-        ck_assert_uint_eq(mem_live(), live);
-    }
+    golden_memory_runs_out(models[_i]);
 }
 END_TEST
 
