@@ -162,3 +162,10 @@ enum err normalizer_run(enum normalizer_form form, const char *s, size_t n, stru
     }
     return buf_ok(out);
 }
+
+size_t normalizer_lower(uint32_t cp, uint32_t *out)
+{
+    out[0] = cp == 0x130 ? 'i' : (uint32_t)utf8proc_tolower((int32_t)cp);
+    out[1] = 0x307;
+    return cp == 0x130 ? 2 : 1; /* the one letter whose lower case is two */
+}

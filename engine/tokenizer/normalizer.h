@@ -21,4 +21,10 @@ enum { NORMALIZER_MAX_DECOMPOSED = 18 };
 /* Canonical decomposition of cp into out[NORMALIZER_MAX_DECOMPOSED]; returns the number of code points, 1 or more. */
 size_t normalizer_decompose(uint32_t cp, int32_t *out);
 
+enum { NORMALIZER_MAX_LOWERED = 2 };
+
+/* Lower case of cp, which does not hang on what stands around it, into out[NORMALIZER_MAX_LOWERED]; returns the number
+ * of code points. [Unicode UnicodeData.txt, SpecialCasing.txt] */
+size_t normalizer_lower(uint32_t cp, uint32_t *out);
+
 #endif

@@ -263,6 +263,9 @@ static size_t qwen2_next(const char *s, size_t n) { return llama3_like_next(s, n
 #define BLOOM     {BLOOM_PATTERN}, NULL
 #define BAILING   {BAILING_PATTERN}, NULL
 #define SPELT     {NULL}, NULL
+/* Pre-tokenizer Whitespace, \w+|[^\w\s]+, with \w as Rust has it [Unicode Technical Standard 18, Annex C]. */
+#define RUST_WORD          "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
+#define WHITESPACE_PATTERN "[" RUST_WORD "]+|[^\\s" RUST_WORD "]+"
 
 /* The names are those of llama.cpp b11434 (src/llama-vocab.cpp), the expressions those of the models that its converter
  * (convert_hf_to_gguf_update.py) gives the names to. */
@@ -365,6 +368,7 @@ static const struct pretokenizer rows[] = {
     {"granite-embed-multi-311m", SPELT, PRE_SPELT},
     {"sarvam-moe", SPELT, PRE_SPELT},
     {"mmbert", SPELT, PRE_SPELT | PRE_CUTS_SPACES},
+    {"whitespace", {WHITESPACE_PATTERN}, NULL, PRE_SPELT | PRE_DROPS_SPACES},
 };
 
 const struct pretokenizer *pretokenizer_at(size_t i) { return i < ARRAY_LEN(rows) ? &rows[i] : NULL; }

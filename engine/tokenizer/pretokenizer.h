@@ -15,11 +15,13 @@ enum pretokenizer_flag {
     PRE_NFC = 4,            /* text is brought to NFC first */
     PRE_SPELT = 8,          /* the vocabulary is no byte alphabet: text is spelt as SentencePiece does */
     PRE_CUTS_SPACES = 16,   /* with PRE_SPELT: each U+2581 begins a word */
+    PRE_DROPS_SPACES = 32,  /* with PRE_SPELT: white space only divides words, and they are spelt as they are */
 };
 
 struct pretokenizer {
     const char *name; /* as in tokenizer.ggml.pre */
-    /* One after the other, in Oniguruma's syntax, NULL behind the last; with PRE_SPELT none. */
+    /* One after the other, in Oniguruma's syntax, NULL behind the last; with PRE_SPELT only where
+     * PRE_DROPS_SPACES is. */
     const char *patterns[PRETOKENIZER_MAX_PATTERNS + 1];
     size_t (*next)(const char *s, size_t n); /* OPTIONAL: the scanner that stands for all patterns */
     unsigned flags;                          /* enum pretokenizer_flag */

@@ -2,6 +2,7 @@
  * words of the pre-tokenizer, cut again where no token lies across. A unit is looked up among those already seen in
  * this text, then among the tokens, and merged only when it is neither. */
 #include "engine/tokenizer/tokenizer_internal.h"
+#include "engine/tokenizer/unicode_table.h"
 
 #include <stdatomic.h>
 
@@ -44,7 +45,7 @@ struct encoder {
     char *spelt; /* SPM: the text as the vocabulary spells it, a part between special tokens after the other */
     size_t n_spelt;
     struct buf repaired;   /* BPE: text without invalid bytes, where the vocabulary has no tokens for them */
-    struct buf normalized; /* BPE: text in NFC, where it was not */
+    struct buf normalized; /* BPE: text in NFC or in lower case, where it was not */
 };
 
 static inline enum err emit(struct encoder *e, int32_t id)
@@ -288,6 +289,12 @@ static enum err encode_spm_words(struct encoder *e, const char *s, size_t n)
 
 /* --- spelling --------------------------------------------------------------------------------------------------- */
 
+/* Does text take SentencePiece's spelling? */
+static bool is_spelt(const struct tokenizer *t)
+{
+    return t->method == METHOD_MERGES && t->is_spm && t->splitter == NULL;
+}
+
 /* Room for all parts of the text in SPM's spelling: a space becomes three bytes, one goes in front of each part, and a
  * byte that is no UTF-8 becomes U+FFFD where there are no byte tokens. */
 static enum err reserve_spelling(struct encoder *e)
@@ -386,6 +393,38 @@ static bool is_valid(const char *s, size_t n)
     return true;
 }
 
+/* s[0..n) in lower case, into e->normalized. */
+static enum err lower(struct encoder *e, const char *s, size_t n)
+{
+    buf_reset(&e->normalized);
+    for (size_t at = 0, len; at < n; at += len) {
+        uint32_t cp, lowered[NORMALIZER_MAX_LOWERED];
+        bool valid;
+        char bytes[4];
+        len = utf8_decode(s + at, n - at, &cp, &valid);
+        if (!valid) {
+            buf_append(&e->normalized, s + at, len);
+            continue;
+        }
+        size_t n_lowered = normalizer_lower(cp, lowered);
+        for (size_t i = 0; i < n_lowered; i++) {
+            buf_append(&e->normalized, bytes, utf8_encode(lowered[i], bytes));
+        }
+    }
+    return buf_ok(&e->normalized);
+}
+
+/* A word of a splitter. */
+static enum err encode_word(struct encoder *e, const char *s, size_t n)
+{
+    uint32_t cp;
+    if (!e->t->is_spm) {
+        return encode_bpe_word(e, s, n);
+    }
+    tokenizer_chr(s, n, &cp);
+    return unicode_class_of(cp) == UNICODE_SPACE ? ERR_OK : encode_spm(e, s, n);
+}
+
 /* Cuts s[0..n), which splitters take as UTF-8, into words. */
 static NOINLINE enum err encode_split(struct encoder *e, const char *s, size_t n)
 {
@@ -410,7 +449,7 @@ static NOINLINE enum err encode_split(struct encoder *e, const char *s, size_t n
         for (size_t from = 0, to; from < n && err == ERR_OK; from = to) {
             err = splitting_next(&c, &to);
             if (err == ERR_OK) {
-                err = encode_bpe_word(e, s + from, to - from);
+                err = encode_word(e, s + from, to - from);
             }
         }
         splitting_end(&c);
@@ -433,7 +472,7 @@ static enum err encode_text(struct encoder *e, size_t from, size_t to, int32_t b
     if (t->method != METHOD_MERGES) {
         return (t->method == METHOD_UNIGRAM ? unigram_encode : wordpiece_encode)(t, e, s, n);
     }
-    if (t->is_spm) {
+    if (is_spelt(t)) {
         s = spell(e, s, n, &n);
         return t->cuts_spaces ? encode_spm_words(e, s, n) : encode_spm(e, s, n);
     }
@@ -441,6 +480,10 @@ static enum err encode_text(struct encoder *e, size_t from, size_t to, int32_t b
     bool changed = false;
     if (t->form != NORMALIZER_NONE) {
         TRY(normalizer_run(t->form, s, n, &e->normalized, &changed));
+    }
+    if (t->lowers) {
+        TRY(lower(e, s, n));
+        changed = true;
     }
     if (changed) {
         s = e->normalized.data;
@@ -505,7 +548,7 @@ static enum err make_tables(struct encoder *e, const struct tokenizer_span *plai
     }
     bool parses = (e->flags & TOKENIZE_PARSE_SPECIAL) != 0;
     TRY(special_find(e->t, e->text, e->n, parses, plain, n_plain, &e->specials));
-    return e->t->is_spm && e->t->method == METHOD_MERGES ? reserve_spelling(e) : ERR_OK;
+    return is_spelt(e->t) ? reserve_spelling(e) : ERR_OK;
 }
 
 enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,

@@ -109,7 +109,7 @@ struct trie_node {
 /* Open-addressing tables; sizes are powers of two, at most half full, that of merges at most two thirds. */
 struct tokenizer {
     enum tokenizer_method method;
-    bool is_spm;                    /* tokens are text, with U+2581 for a space; else of the byte alphabet */
+    bool is_spm;                    /* tokens are text, a space U+2581 or dropped; else of the byte alphabet */
     bool merges_by_rank;            /* SPM: merges are those of the file, not any whose union is a token */
     const struct pretokenizer *pre; /* BPE only */
     bool ignores_merges;            /* a word that is a token is taken before any merge */
@@ -134,8 +134,9 @@ struct tokenizer {
     struct charsmap charsmap;    /* unigram */
     struct trie_node *trie;      /* unigram: [..] the root is the first */
     double unknown_score;        /* unigram: of a character without a token */
-    bool drops_spaces;           /* unigram: white space only divides words */
-    bool lowers, strips_marks;   /* WordPiece: letters become lower-case ones, accents go */
+    bool drops_spaces;           /* white space only divides words; unigram, or merges with a splitter */
+    bool lowers;                 /* WordPiece, and merges with drops_spaces: letters become lower-case ones */
+    bool strips_marks;           /* WordPiece: accents go */
     size_t longest;              /* WordPiece: bytes of a token */
     const char *model;           /* tokenizer.ggml.model */
     struct pretokenizer own_pre; /* *pre where the file states its pattern */

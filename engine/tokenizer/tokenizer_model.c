@@ -16,7 +16,7 @@ static const struct {
 } models[] = {
     {"gpt2", METHOD_MERGES, false, false},   {"llama", METHOD_MERGES, true, false},
     {"gemma4", METHOD_MERGES, true, true},   {"t5", METHOD_UNIGRAM, true, false},
-    {"bert", METHOD_WORDPIECE, true, false},
+    {"bert", METHOD_WORDPIECE, true, false}, {"whitespace", METHOD_MERGES, false, false},
 };
 
 static enum err read_name(const struct gguf *g, struct tokenizer *t, struct err_info *info)
@@ -127,14 +127,19 @@ static enum err read_pre(const struct gguf *g, struct tokenizer *t, struct err_i
     if (t->pre == NULL) {
         return unknown_pre(pre, info);
     }
+    if (strcmp(t->model, "whitespace") == 0 && (t->pre->flags & PRE_DROPS_SPACES) == 0) {
+        return err_set(info, ERR_UNSUPPORTED_PRETOKENIZER, "tokenizer.ggml.pre",
+                       "tokenizer.ggml.pre: expected 'whitespace' with tokenizer.ggml.model 'whitespace', found '%s'",
+                       t->pre->name);
+    }
     bool takes_whole = (t->pre->flags & PRE_IGNORES_MERGES) != 0;
     TRY(gguf_get_bool_or(g, "infcgi.tokenizer.ignore_merges", takes_whole, &t->ignores_merges, info));
     if ((t->pre->flags & PRE_SPELT) != 0) {
         t->is_spm = t->merges_by_rank = true;
         t->cuts_spaces = (t->pre->flags & PRE_CUTS_SPACES) != 0;
-        return ERR_OK;
+        t->drops_spaces = (t->pre->flags & PRE_DROPS_SPACES) != 0;
     }
-    if (t->pre->next != NULL) {
+    if (t->pre->next != NULL || (t->is_spm && !t->drops_spaces)) {
         return ERR_OK;
     }
     size_t n = 0;
@@ -191,6 +196,9 @@ static enum err read_normalizer(const struct gguf *g, struct tokenizer *t, struc
     if (t->method == METHOD_UNIGRAM) {
         TRY(read_charsmap(g, t, info));
         return gguf_get_bool_or(g, "tokenizer.ggml.remove_extra_whitespaces", false, &t->drops_spaces, info);
+    }
+    if (t->method == METHOD_MERGES && t->drops_spaces) {
+        return gguf_get_bool_or(g, "tokenizer.ggml.normalizer.lowercase", false, &t->lowers, info);
     }
     if (t->method == METHOD_WORDPIECE) {
         TRY(gguf_get_bool_or(g, "tokenizer.ggml.normalizer.lowercase", true, &t->lowers, info));

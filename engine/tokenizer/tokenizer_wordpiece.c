@@ -123,11 +123,12 @@ static enum err add_normal(struct wordpiece *w, uint32_t cp)
 
 static enum err add_lowered(struct wordpiece *w, uint32_t cp)
 {
-    if (w->t->lowers && cp == 0x130) { /* the one letter whose lower case is two [Unicode SpecialCasing.txt] */
-        TRY(add_normal(w, 'i'));
-        return add_normal(w, 0x307);
+    uint32_t lowered[NORMALIZER_MAX_LOWERED] = {cp};
+    size_t n = w->t->lowers ? normalizer_lower(cp, lowered) : 1;
+    for (size_t i = 0; i < n; i++) {
+        TRY(add_normal(w, lowered[i]));
     }
-    return add_normal(w, w->t->lowers ? (uint32_t)utf8proc_tolower((int32_t)cp) : cp);
+    return ERR_OK;
 }
 
 static enum err add_text_character(struct wordpiece *w, uint32_t cp)

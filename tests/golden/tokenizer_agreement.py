@@ -11,15 +11,17 @@ leaves out the few characters that tokenizers itself does not know yet (its tabl
 """
 import argparse
 import glob
+import json
 import os
 import random
 import subprocess
 import sys
+import tempfile
 import unicodedata
 
 import gguf
 import numpy as np
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 TEXT_BYTES = 6000
@@ -103,7 +105,7 @@ class Vocabulary:
 
     def build(self):
         build = {"gpt2": self.byte_bpe, "gemma4": self.spelt_bpe, "llama": self.scored_bpe, "bert": self.wordpiece,
-                 "t5": self.unigram}[self.model]
+                 "t5": self.unigram, "whitespace": self.whitespace}[self.model]
         tokenizer = build()
         user = [AddedToken(t, normalized=False) for t, k in zip(self.tokens, self.kinds) if k == USER_DEFINED]
         tokenizer.add_tokens(user)
@@ -131,6 +133,12 @@ class Vocabulary:
 
     def spelt_bpe(self):
         return self.spelt(self.merges())
+
+    def whitespace(self):
+        tokenizer = Tokenizer(models.BPE(self.ids(), self.merges(), unk_token="<unk>"))
+        tokenizer.normalizer = normalizers.Lowercase()
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        return tokenizer
 
     def scored_bpe(self):
         """Merges out of scores, as transformers makes them: every cut of a token into two tokens, best token first."""
@@ -256,6 +264,31 @@ def make_texts(n_bytes, words, forbidden, seed):
                 return texts
 
 
+# --- a vocabulary of our own ----------------------------------------------------------------------------------------
+
+
+def train_whitespace(path, texts):
+    """Vocabulary of the model "whitespace", which no published file is small enough to show."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=20000, limit_alphabet=4000,
+                                                             special_tokens=["<unk>"], show_progress=False))
+    model = json.loads(tokenizer.to_str())["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    writer = gguf.GGUFWriter(path, "bert")
+    writer.add_tokenizer_model("whitespace")
+    writer.add_tokenizer_pre("whitespace")
+    writer.add_token_list(tokens)
+    writer.add_token_types([UNKNOWN if t == "<unk>" else NORMAL for t in tokens])
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in model["merges"]])
+    writer.add_unk_token_id(tokens.index("<unk>"))
+    writer.add_bool("tokenizer.ggml.normalizer.lowercase", True)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
 # --- comparing ---------------------------------------------------------------------------------------------------------
 
 
@@ -337,13 +370,19 @@ def main():
     parser.add_argument("--only", default="")
     a = parser.parse_args()
     bad = 0
+    words = [w for w in Vocabulary(os.path.join(a.folder, "ggml-vocab-llama-bpe.gguf")).words() if w]
+    words = list(dict.fromkeys(words))
     names = ["qwen2", "llama-bpe", "gemma-4", "bert-bge", "nomic-bert-moe", "gpt-2"]
     for path in a.models + [os.path.join(a.folder, f"ggml-vocab-{n}.gguf") for n in names]:
         if a.only in path:
             bad += compare_vocabulary(a.program, path, a.mb * 1e6)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "whitespace.gguf")
+        if a.only in path:
+            train_whitespace(path, make_texts(2e6, words, [], 5))
+            bad += compare_vocabulary(a.program, path, a.mb * 1e6)
     if a.words_mb > 0:
-        words = list(dict.fromkeys(Vocabulary(os.path.join(a.folder, "ggml-vocab-llama-bpe.gguf")).words()))
-        texts = make_texts(a.words_mb * 1e6, [w for w in words if w], [], 7)
+        texts = make_texts(a.words_mb * 1e6, words, [], 7)
         listed = subprocess.run([a.program, "--names"], stdout=subprocess.PIPE, check=True, encoding="utf-8").stdout
         seen = set()
         for name in listed.split():

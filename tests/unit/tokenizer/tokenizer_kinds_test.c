@@ -242,6 +242,54 @@ START_TEST(spelt_bpe_merges_by_rank)
 }
 END_TEST
 
+/* Vocabulary of characters as they are: a and b merge, and so do a and !, which no word holds. */
+static void whitespace(struct vocab *v, int lowers)
+{
+    static const char *const tokens[] = {"a", "b", "ab", "!", "a!", "\xC3\xA9", "i", "\xCC\x87", "A"};
+    vocab_plain(v, "whitespace");
+    v->pre = "whitespace";
+    v->scores_type = GGUF_ARRAY;
+    v->merges_type = GGUF_STRING;
+    v->lowers = lowers;
+    for (size_t i = 0; i < ARRAY_LEN(tokens); i++) {
+        add(v, tokens[i], TOKEN_NORMAL, 0);
+    }
+    vocab_add_merge(v, "a b", 3);
+    vocab_add_merge(v, "a !", 3);
+    ck_assert_int_eq(vocab_load(v, NULL), ERR_OK);
+}
+
+START_TEST(white_space_divides_words)
+{
+    struct vocab v;
+    whitespace(&v, 1);
+    check_tokens(&v,
+                 " ab \n\xE3\x80\x80"
+                 "ba\tAB ",
+                 0, "ab|b|a|ab");
+    check_tokens(&v, "aba!", 0, "ab|a|!"); /* a word of letters, then one of others */
+    check_tokens(&v, "a b", 0, "a|b");
+    check_tokens(&v, "\xC3\x89\xC4\xB0", 0, "\xC3\xA9|i|\xCC\x87");
+    check_tokens(&v, "axyb", 0, "a|<unk>|<unk>|b");
+    check_tokens(&v,
+                 "a\xFF"
+                 "b \xC3",
+                 0, "a|<unk>|b|<unk>");
+    check_tokens(&v, " \n ", 0, "");
+    check_tokens(&v, "", 0, "");
+    check_tokens(&v, "a</s>b", TOKENIZE_PARSE_SPECIAL, "a|</s>|b");
+    vocab_fini(&v);
+    whitespace(&v, -1);
+    check_tokens(&v, "Aab", 0, "A|ab");
+    check_tokens(&v,
+                 "a\xFF"
+                 "b",
+                 0, "a|<unk>|b");
+    ck_assert_str_eq(tokenizer_pre_name(v.t), "whitespace");
+    vocab_fini(&v);
+}
+END_TEST
+
 START_TEST(text_is_brought_to_a_normal_form)
 {
     struct vocab v;
@@ -339,6 +387,7 @@ Suite *tokenizer_kinds_suite(void)
     tcase_add_test(c, unigram_finds_the_best_cut);
     tcase_add_test(c, unigram_text_is_mapped_first);
     tcase_add_test(c, spelt_bpe_merges_by_rank);
+    tcase_add_test(c, white_space_divides_words);
     tcase_add_test(c, text_is_brought_to_a_normal_form);
     tcase_add_test(c, patterns_of_the_file_cut_words);
     tcase_add_loop_test(c, monotonous_texts_take_linear_time, 0, 3);

@@ -88,6 +88,7 @@ static void nan_score(struct vocab *v) { vocab_add(v, "x", 1, TOKEN_NORMAL, nanf
 static void kind_of_nine(struct vocab *v) { add(v, "x", 9); }
 static void old_pre(struct vocab *v) { v->pre = NULL; }
 static void other_pre(struct vocab *v) { v->pre = "deepseek-v9"; }
+static void whitespace_model(struct vocab *v) { v->model = "whitespace"; }
 static void bos_beyond(struct vocab *v) { v->bos = (int64_t)v->n_tokens; }
 static void eos_negative(struct vocab *v) { v->eos = -1; }
 static void unk_beyond(struct vocab *v) { v->unk = 0x7FFFFFFF; }
@@ -255,6 +256,7 @@ static const struct row {
     {"T07 no pre-tokenizer", false, old_pre, ERR_UNSUPPORTED_PRETOKENIZER, "smollm"},
     {"T07 unknown pre-tokenizer", false, other_pre, ERR_UNSUPPORTED_PRETOKENIZER, "'deepseek-v9'"},
     {"T07 unknown pre-tokenizer: all are listed", false, other_pre, ERR_UNSUPPORTED_PRETOKENIZER, "mmbert"},
+    {"T07 model whitespace cut otherwise", false, whitespace_model, ERR_UNSUPPORTED_PRETOKENIZER, "found 'gpt-2'"},
     {"T07 a pattern that ends too early", false, bad_pattern, ERR_UNSUPPORTED_PRETOKENIZER, "found '(a'"},
     {"T07 a pattern with what we do not rewrite", false, odd_pattern, ERR_UNSUPPORTED_PRETOKENIZER, "(?<name>a)"},
     {"T07 an empty pattern", false, empty_pattern, ERR_UNSUPPORTED_PRETOKENIZER, "infcgi.tokenizer.pattern"},

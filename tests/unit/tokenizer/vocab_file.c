@@ -35,6 +35,7 @@ static void start(struct vocab *v)
 {
     struct buf *bufs[] = {&v->tokens, &v->kinds, &v->scores, &v->merges, &v->charsmap, &v->file};
     *v = (struct vocab){.drops_spaces = -1,
+                        .lowers = -1,
                         .bos = VOCAB_NO_ID,
                         .eos = VOCAB_NO_ID,
                         .unk = VOCAB_NO_ID,
@@ -198,6 +199,7 @@ enum err vocab_load(struct vocab *v, struct err_info *info)
         put_array(&kv, &n, "tokenizer.ggml.precompiled_charsmap", GGUF_I8, v->charsmap.len, &v->charsmap);
     }
     put_flag(&kv, &n, "tokenizer.ggml.remove_extra_whitespaces", v->drops_spaces);
+    put_flag(&kv, &n, "tokenizer.ggml.normalizer.lowercase", v->lowers);
     put_id(&kv, &n, "tokenizer.ggml.bos_token_id", v->bos);
     put_id(&kv, &n, "tokenizer.ggml.eos_token_id", v->eos);
     put_id(&kv, &n, "tokenizer.ggml.unknown_token_id", v->unk);

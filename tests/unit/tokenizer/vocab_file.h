@@ -13,7 +13,7 @@ struct vocab {
     const char *model, *pre;                  /* NULL: no such key */
     const char *patterns[8], *normal_form;    /* infcgi.tokenizer.*; NULL: no such key, or behind the last */
     struct buf charsmap;                      /* empty: no such key */
-    int drops_spaces;                         /* -1: no such key */
+    int drops_spaces, lowers;                 /* -1: no such key */
     struct buf tokens, kinds, scores, merges; /* elements as in the file */
     uint64_t n_tokens, n_kinds, n_scores, n_merges;
     enum gguf_type tokens_type, kinds_type, scores_type, merges_type; /* GGUF_ARRAY: no such key */
