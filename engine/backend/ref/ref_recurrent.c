@@ -1,9 +1,13 @@
-/* Heads of recurrent steps. Each column of a state is taken by itself, from one row to the next. */
-#include "engine/backend/ref/ref_recurrent.h"
+/* Recurrent steps of the reference back end (plan.h: PLAN_SHORT_CONV, PLAN_DELTA, PLAN_SSM), in double. A state is
+ * stored in float, as keys are; each of its columns is taken by itself, from one row to the next. */
+#include "engine/backend/ref/ref_internal.h"
 
 #include <math.h>
+#include <string.h>
 
-double ref_recurrent_softplus(double x) { return x > 30 ? x : log1p(exp(x)); }
+/* --- one row of a head -------------------------------------------------------------------------------------------- */
+
+static double softplus(double x) { return x > 30 ? x : log1p(exp(x)); }
 
 /* out = x of length 1, times scale. The floor is that of transformers 5 and flash-linear-attention. */
 static void bring_to_length(const float *x, uint32_t n, double scale, double *out)
@@ -17,8 +21,9 @@ static void bring_to_length(const float *x, uint32_t n, double scale, double *ou
     }
 }
 
-void ref_recurrent_delta(const struct plan_delta *d, const float *q, const float *k, const float *v, double decay,
-                         double beta, float *state, float *out)
+/* State [dk][dv] as it was to as it is, and out[dv]. q[dk], k[dk] of any length, v[dv]. */
+static void delta(const struct plan_delta *d, const float *q, const float *k, const float *v, double decay, double beta,
+                  float *state, float *out)
 {
     double query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD], column[PLAN_MAX_HEAD];
     bring_to_length(q, d->key_dim, 1.0 / sqrt(d->key_dim), query);
@@ -39,7 +44,15 @@ void ref_recurrent_delta(const struct plan_delta *d, const float *q, const float
     }
 }
 
-void ref_recurrent_ssm(const struct plan_ssm *m, const struct ref_recurrent_ssm *head, float *state, float *out)
+/* What a head of a state space reads of a row. */
+struct ssm_head {
+    const float *x;        /* [p] */
+    const float *in, *out; /* [n] each: B, C */
+    double dt, rate, skip; /* the step, of its head A (negative) and D */
+};
+
+/* State [n][p] as it was to as it is, and out[p]. */
+static void ssm(const struct plan_ssm *m, const struct ssm_head *head, float *state, float *out)
 {
     double decay = exp(head->dt * head->rate);
     for (uint32_t i = 0; i < m->head_dim; i++) {
@@ -51,5 +64,137 @@ void ref_recurrent_ssm(const struct plan_ssm *m, const struct ref_recurrent_ssm 
             *at = (float)s;
         }
         out[i] = (float)(y + head->skip * head->x[i]);
+    }
+}
+
+/* --- states and rows ---------------------------------------------------------------------------------------------- */
+
+static float *slot_of(const struct ref_run *r, int32_t slot)
+{
+    return r->m->recurrent + (size_t)slot * r->m->plan->recurrent_floats + r->step->recurrent;
+}
+
+/* The step's state of the sequence of row `first`, as it is in front of that row: zeros where the sequence begins, or a
+ * copy of the one it goes on from. Threads that share a state by channels each see to their own: [lines][width], of
+ * which `from` to `to`. */
+static float *state_of(const struct ref_run *r, int32_t first, uint32_t lines, uint32_t width, int from, int to)
+{
+    const struct backend_batch *b = r->batch;
+    int32_t slot = b->slots != NULL ? b->slots[b->seq[first]] : b->seq[first];
+    float *state = slot_of(r, slot),
+          *source = slot_of(r, b->begin_slots != NULL ? b->begin_slots[b->seq[first]] : slot);
+    for (uint32_t k = 0; k < lines; k++) {
+        size_t at = (size_t)k * width + (size_t)from, bytes = (size_t)(to - from) * sizeof *state;
+        if (b->pos[first] == 0) {
+            memset(state + at, 0, bytes);
+        } else if (source != state) {
+            memcpy(state + at, source + at, bytes);
+        }
+    }
+    return state;
+}
+
+/* Channel n of rows [first, end), which are one sequence's; copy: the first copy to leave of them, if any. */
+static void convolve(const struct ref_run *r, int32_t first, int32_t end, uint32_t n, int32_t copy, float *state)
+{
+    const struct backend_batch *b = r->batch;
+    const struct plan_step *s = r->step;
+    uint32_t width = r->m->plan->bufs[s->src].width;
+    int32_t kept = (int32_t)s->taps - 1;
+    const float *w = ref_vector(r, s->w[0]) + (size_t)n * s->taps, *bias = ref_vector(r, s->bias[0]);
+    for (int32_t i = first; i < end; i++) {
+        double sum = 0;
+        for (int32_t j = 0; j <= kept; j++) {
+            int32_t at = i - kept + j;
+            sum += (double)w[j] *
+                   (at >= first ? ref_row(r, s->src, at)[n] : state[(size_t)(at - first + kept) * width + n]);
+        }
+        ref_row(r, s->dst, i)[n] = ref_math_map(s->map, sum + (bias != NULL ? (double)bias[n] : 0.0));
+    }
+    for (bool is_own = false; !is_own; copy++) { /* the rows behind which a batch goes on; its own state is last */
+        is_own = copy >= b->n_copies || b->copy_rows[copy] >= end;
+        float *to = is_own ? state : slot_of(r, b->copy_slots[copy]);
+        for (int32_t k = 0; k < kept; k++) { /* upwards, as some may move down in the same memory */
+            int32_t at = (is_own ? end : b->copy_rows[copy] + 1) - kept + k;
+            to[(size_t)k * width + n] =
+                at >= first ? ref_row(r, s->src, at)[n] : state[(size_t)(at - first + kept) * width + n];
+        }
+    }
+}
+
+/* Channels [from, to) of all rows. */
+void ref_recurrent_conv(const struct ref_run *r, int from, int to)
+{
+    const struct backend_batch *b = r->batch;
+    uint32_t width = r->m->plan->bufs[r->step->src].width;
+    for (int32_t first = 0, end, copy = 0; first < b->n_rows; first = end) {
+        for (end = first + 1; end < b->n_rows && b->seq[end] == b->seq[first];) {
+            end++;
+        }
+        float *state = state_of(r, first, r->step->taps - 1, width, from, to);
+        for (int n = from; n < to; n++) {
+            convolve(r, first, end, (uint32_t)n, copy, state);
+        }
+        while (copy < b->n_copies && b->copy_rows[copy] < end) {
+            copy++;
+        }
+    }
+}
+
+/* Value head h of row i: the state as it was, to the state as it is and the head's output. */
+static void delta_row(const struct ref_run *r, int32_t i, uint32_t h, float *state)
+{
+    const struct plan_step *s = r->step;
+    const struct plan_delta *d = &r->m->plan->delta;
+    const float *q = ref_row(r, s->src, i) + plan_delta_key_head(d, h) * d->key_dim, *k = q + d->n_k_heads * d->key_dim;
+    const float *v = ref_row(r, s->src, i) + 2 * d->n_k_heads * d->key_dim + h * d->value_dim;
+    double x = (double)ref_row(r, s->values, i)[h] + ref_vector(r, s->bias[0])[h];
+    double decay = exp(ref_vector(r, s->w[0])[h] * softplus(x));
+    double beta = 1.0 / (1.0 + exp(-(double)ref_row(r, s->keys, i)[h]));
+    float *out = ref_row(r, s->dst, i) + h * d->value_dim;
+    delta(d, q, k, v, decay, beta, state, out);
+    if (s->w[1] != PLAN_NONE) {
+        ref_math_rmsnorm(out, ref_vector(r, s->w[1]), s->eps, d->value_dim, out);
+    }
+}
+
+/* Head h of row i. */
+static void ssm_row(const struct ref_run *r, int32_t i, uint32_t h, float *state)
+{
+    const struct plan_step *s = r->step;
+    const struct plan_ssm *m = &r->m->plan->ssm;
+    const float *x = ref_row(r, s->src, i);
+    const float *in = x + m->n_heads * m->head_dim + h / (m->n_heads / m->n_groups) * m->state_dim;
+    struct ssm_head head = {
+        .x = x + h * m->head_dim,
+        .in = in,
+        .out = in + m->n_groups * m->state_dim,
+        .dt = softplus((double)ref_row(r, s->values, i)[h] + ref_vector(r, s->bias[0])[h]),
+        .rate = ref_vector(r, s->w[0])[h],
+        .skip = ref_vector(r, s->w[1])[h],
+    };
+    ssm(m, &head, state, ref_row(r, s->dst, i) + h * m->head_dim);
+}
+
+/* Heads [from, to) of all rows, by the delta rule or a state space. */
+void ref_recurrent_heads(const struct ref_run *r, int from, int to)
+{
+    const struct backend_batch *b = r->batch;
+    const struct plan_delta *d = &r->m->plan->delta;
+    const struct plan_ssm *m = &r->m->plan->ssm;
+    bool is_delta = r->step->op == PLAN_DELTA;
+    int head = (int)(is_delta ? d->key_dim * d->value_dim : m->state_dim * m->head_dim);
+    float *state = NULL;
+    for (int32_t i = 0, copy = 0; i < b->n_rows; i++) {
+        if (i == 0 || b->seq[i] != b->seq[i - 1]) {
+            state = state_of(r, i, 1, 0, from * head, to * head);
+        }
+        for (int h = from; h < to; h++) {
+            (is_delta ? delta_row : ssm_row)(r, i, (uint32_t)h, state + (size_t)h * (size_t)head);
+        }
+        if (copy < b->n_copies && b->copy_rows[copy] == i) {
+            memcpy(slot_of(r, b->copy_slots[copy++]) + (size_t)from * (size_t)head, state + (size_t)from * (size_t)head,
+                   (size_t)(to - from) * (size_t)head * sizeof *state);
+        }
     }
 }

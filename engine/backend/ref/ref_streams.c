@@ -1,8 +1,11 @@
-#include "engine/backend/ref/ref_streams.h"
+/* Sums, streams and factors of the reference back end (plan.h: PLAN_SUM, PLAN_PREDICT, PLAN_CORRECT, PLAN_MULTIPLY), in
+ * double. */
+#include "engine/backend/ref/ref_internal.h"
 
 #include <math.h>
 
-double ref_streams_cutoff(const float *x, uint32_t n, float cutoff)
+/* What a sparse gate takes off each of x[n]: mean + cutoff * standard deviation. */
+static double cutoff_of(const float *x, uint32_t n, float cutoff)
 {
     double mean = 0, squares = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -23,8 +26,8 @@ static double mean_square(const float *x, uint32_t n)
     return sum / n;
 }
 
-void ref_streams_sum(const struct plan_step *s, const float *src, const float *w, const float *level, uint32_t n,
-                     float *dst)
+/* dst[n] = what the step makes of src[n]; w[n] and level[n] (keys) may be NULL. dst may be src. */
+static void add(const struct plan_step *s, const float *src, const float *w, const float *level, uint32_t n, float *dst)
 {
     double factor = 1;
     if (level != NULL) {
@@ -47,8 +50,8 @@ static void mix(const float *coefs, const float *logits, uint32_t n_out, uint32_
     }
 }
 
-void ref_streams_predict(const struct plan_step *s, const float *logits, const float *coefs, uint32_t width,
-                         float *const *x)
+/* Streams x[n_streams][width], in place: predicted from the router's logits[n_streams]. coefs: w[0] of the step. */
+static void predict(const struct plan_step *s, const float *logits, const float *coefs, uint32_t width, float *const *x)
 {
     uint32_t n = s->n_streams;
     double c[PLAN_MAX_STREAMS * PLAN_MAX_STREAMS], old[PLAN_MAX_STREAMS];
@@ -67,8 +70,9 @@ void ref_streams_predict(const struct plan_step *s, const float *logits, const f
     }
 }
 
-void ref_streams_correct(const struct plan_step *s, const float *logits, const float *coefs, const float *block,
-                         uint32_t width, float *const *x)
+/* The same, corrected by what the block made of them, block[width]. */
+static void correct(const struct plan_step *s, const float *logits, const float *coefs, const float *block,
+                    uint32_t width, float *const *x)
 {
     double c[PLAN_MAX_STREAMS];
     mix(coefs, logits, s->n_streams, s->n_streams, c);
@@ -77,5 +81,52 @@ void ref_streams_correct(const struct plan_step *s, const float *logits, const f
         for (uint32_t i = 0; i < s->n_streams; i++) {
             x[i][k] = (float)(x[i][k] + (1 + c[i]) * change);
         }
+    }
+}
+
+/* x *= what GELU makes of by, or of what is above its cutoff. */
+static void run_gelu_gate(const struct plan_step *s, const float *by, uint32_t width, float *x)
+{
+    double cutoff = s->is_sparse ? cutoff_of(by, width, s->cutoff) : 0;
+    for (uint32_t n = 0; n < width; n++) {
+        double gate = s->is_sparse && by[n] < cutoff ? 0 : by[n] - cutoff;
+        x[n] *= s->scale * ref_math_activate(PLAN_GELU_TANH, (float)gate);
+    }
+}
+
+/* dst *= scale, and a part of src. */
+void ref_streams_multiply(const struct ref_run *r, int from, int to)
+{
+    const struct plan_step *s = r->step;
+    uint32_t width = r->m->plan->bufs[s->dst].width;
+    for (int i = from; i < to; i++) {
+        const float *by = s->src == PLAN_NONE ? NULL : ref_row(r, s->src, i) + s->first;
+        float *x = ref_row(r, s->dst, i);
+        if (by != NULL && s->map == PLAN_MAP_GELU_TANH) {
+            run_gelu_gate(s, by, width, x);
+            continue;
+        }
+        for (uint32_t n = 0; n < width; n++) {
+            x[n] = x[n] * s->scale * (by != NULL ? ref_math_map(s->map, by[n]) : 1.0f);
+        }
+    }
+}
+
+/* Row i of a sum, or of streams. */
+void ref_streams_row(const struct ref_run *r, int32_t i)
+{
+    const struct plan_step *s = r->step;
+    const float *src = ref_row(r, s->src, i), *keys = s->keys != PLAN_NONE ? ref_row(r, s->keys, i) : NULL;
+    uint32_t width = r->m->plan->bufs[s->dst].width;
+    float *x[PLAN_MAX_STREAMS];
+    for (uint32_t k = 0; k < s->n_streams; k++) {
+        x[k] = ref_row(r, s->dst + (plan_buf_id)k, i);
+    }
+    if (s->op == PLAN_SUM) {
+        add(s, src, ref_vector(r, s->w[0]), keys, width, ref_row(r, s->dst, i));
+    } else if (s->op == PLAN_PREDICT) {
+        predict(s, src, ref_vector(r, s->w[0]), width, x);
+    } else {
+        correct(s, keys, ref_vector(r, s->w[0]), src, width, x);
     }
 }

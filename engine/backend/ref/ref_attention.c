@@ -1,0 +1,207 @@
+/* Attention in the reference back end: queries, keys and values with their norms and RoPE, and the softmax over what a
+ * row sees. */
+#include "engine/backend/ref/ref_internal.h"
+#include "engine/backend/rope_angles.h"
+#include "engine/kernels/quant.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Norm and RoPE of one head vector, in place. */
+static void finish_head(const struct ref_run *r, float *head, plan_weight_id norm, int32_t pos)
+{
+    const struct plan_rope *rope = &r->m->plan->ropes[r->step->rope];
+    uint32_t half = rope->n_rot / 2;
+    if (norm != PLAN_NONE) {
+        ref_math_rmsnorm(head, ref_vector(r, norm), r->step->eps, r->m->plan->weights[norm].n_in, head);
+    }
+    head += rope->first;
+    float cos_row[PLAN_MAX_HEAD / 2], sin_row[PLAN_MAX_HEAD / 2];
+    rope_angles(rope, pos, cos_row, sin_row);
+    for (uint32_t i = 0; i < half; i++) {
+        float *a = head + (rope->is_neox ? i : 2 * i);
+        float *b = head + (rope->is_neox ? i + half : 2 * i + 1);
+        float a0 = *a, b0 = *b;
+        *a = a0 * cos_row[i] - b0 * sin_row[i];
+        *b = a0 * sin_row[i] + b0 * cos_row[i];
+    }
+}
+
+/* A value as it is stored. */
+static void finish_value(const struct ref_run *r, float *head)
+{
+    if (r->step->norms_values) {
+        ref_math_rmsnorm(head, NULL, r->step->eps, ref_heads(r)->head_dim, head);
+    }
+}
+
+static void finish_query(const struct ref_run *r, float *head, int32_t pos)
+{
+    finish_head(r, head, r->step->q_norm, pos);
+    float scale = rope_query_scale(&r->m->plan->ropes[r->step->rope], pos);
+    for (uint32_t j = 0; j < ref_heads(r)->head_dim; j++) {
+        head[j] *= scale;
+    }
+}
+
+/* Where head h of queries (part 0), keys (1) or values (2) of token row i goes. */
+static float *head_at(const struct ref_run *r, int part, int32_t i, uint32_t h)
+{
+    const struct plan_kv *kv = ref_heads(r);
+    if (part == 0) {
+        return ref_row(r, r->step->dst, i) + (size_t)h * kv->head_dim;
+    }
+    return ref_kv_at(r, r->batch->seq[i], r->batch->pos[i]) +
+           (size_t)((part == 2 ? kv->n_kv_heads : 0) + h) * kv->head_dim;
+}
+
+static void finish_part(const struct ref_run *r, int part, int32_t i, float *head)
+{
+    if (part == 0) {
+        finish_query(r, head, r->batch->pos[i]);
+    } else if (part == 1) {
+        finish_head(r, head, r->step->k_norm, r->batch->pos[i]);
+    } else {
+        finish_value(r, head);
+    }
+}
+
+/* Q, K or V, of which `head` of Q (0 .. H-1), K (H .. H+K-1) and V is *h. */
+static int part_of(const struct ref_run *r, uint32_t head, uint32_t *h)
+{
+    uint32_t n_heads = r->m->plan->n_heads, n_kv_heads = ref_heads(r)->n_kv_heads;
+    *h = head < n_heads ? head : (head - n_heads) % n_kv_heads;
+    return head < n_heads ? 0 : head < n_heads + n_kv_heads ? 1 : 2;
+}
+
+/* Heads [from, to) of Q, K and V for all token rows. */
+void ref_attention_qkv(const struct ref_run *r, int from, int to, float *scratch)
+{
+    const struct plan_step *s = r->step;
+    uint32_t d = ref_heads(r)->head_dim, h;
+    for (uint32_t head = (uint32_t)from; head < (uint32_t)to; head++) {
+        int part = part_of(r, head, &h);
+        const struct plan_weight *w = &r->m->plan->weights[s->w[part]];
+        const float *bias = ref_vector(r, s->bias[part]);
+        for (uint32_t n = 0; n < d; n++) {
+            ref_math_dequantize(w, h * d + n, scratch);
+            for (int32_t i = 0; i < r->batch->n_rows; i++) {
+                float y = ref_math_dot(ref_row(r, s->src, i), scratch, w->n_in) + (bias != NULL ? bias[h * d + n] : 0);
+                head_at(r, part, i, h)[n] = y;
+            }
+        }
+        for (int32_t i = 0; i < r->batch->n_rows; i++) {
+            finish_part(r, part, i, head_at(r, part, i, h));
+        }
+    }
+}
+
+/* Head `head` of row i, as in ref_attention_qkv, from where it is to where it belongs. */
+void ref_attention_store(const struct ref_run *r, int32_t i, uint32_t head)
+{
+    const struct plan_step *s = r->step;
+    uint32_t d = ref_heads(r)->head_dim, h;
+    int part = part_of(r, head, &h);
+    plan_buf_id from = part == 0 ? s->src : part == 1 ? s->keys : s->values;
+    if (from != PLAN_NONE) {
+        float *to = head_at(r, part, i, h);
+        memmove(to, ref_row(r, from, i) + (size_t)h * d, d * sizeof *to); /* queries lie there already */
+        finish_part(r, part, i, to);
+    }
+}
+
+/* Heads that a step makes: of queries and, unless it reads another layer's, of keys and values. */
+uint32_t ref_attention_heads_made(const struct ref_run *r)
+{
+    const struct plan_step *s = r->step;
+    bool stores = s->op == PLAN_HEADS ? s->keys != PLAN_NONE : s->w[1] != PLAN_NONE;
+    return r->m->plan->n_heads + (stores ? 2 * ref_heads(r)->n_kv_heads : 0);
+}
+
+/* The last position that row i sees: its own, or the last of its sequence. */
+static int32_t last_visible(const struct ref_run *r, int32_t i)
+{
+    const struct backend_batch *b = r->batch;
+    while (r->m->plan->is_bidirectional && i + 1 < b->n_rows && b->seq[i + 1] == b->seq[i]) {
+        i++;
+    }
+    return b->pos[i];
+}
+
+/* One head of one row: softmax over the visible positions. Two passes, so that no score is kept. */
+void ref_attention_row(const struct ref_run *r, int32_t i, uint32_t h)
+{
+    const struct plan_step *s = r->step;
+    const struct plan_kv *heads = ref_heads(r);
+    uint32_t d = heads->head_dim, d_value = plan_kv_value_dim(heads);
+    uint32_t kv_head = h / (r->m->plan->n_heads / heads->n_kv_heads);
+    const float *q = ref_row(r, s->src, i) + h * d;
+    int32_t pos = last_visible(r, i);
+    int32_t first = s->window > 0 && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
+    double max = -INFINITY, sum = 0, acc[PLAN_MAX_HEAD] = {0};
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t t = first; t <= pos; t++) {
+            const float *kv = ref_kv_at(r, r->batch->seq[i], t);
+            double score = 0;
+            for (uint32_t j = 0; j < d; j++) {
+                score += (double)q[j] * kv[kv_head * d + j];
+            }
+            score *= s->scale;
+            score = s->softcap != 0 ? s->softcap * tanh(score / s->softcap) : score;
+            if (pass == 0) {
+                max = score > max ? score : max;
+                continue;
+            }
+            double weight = exp(score - max);
+            sum += weight;
+            const float *v = heads->latent_dim != 0 ? kv : kv + (heads->n_kv_heads + kv_head) * d;
+            for (uint32_t j = 0; j < d_value; j++) {
+                acc[j] += weight * v[j];
+            }
+        }
+    }
+    const float *sinks = ref_vector(r, s->w[0]);
+    sum += sinks != NULL ? exp(sinks[h] - max) : 0;
+    float *out = ref_row(r, s->dst, i) + h * d_value;
+    for (uint32_t j = 0; j < d_value; j++) {
+        out[j] = (float)(acc[j] / sum);
+    }
+}
+
+/* The matrix of head h as rows [n_out][n_in]. */
+static void dequantize_head(const struct plan_weight *w, uint32_t h, uint32_t n_out, float *scratch, float *out)
+{
+    if (!w->is_transposed) {
+        for (uint32_t n = 0; n < n_out; n++) {
+            ref_math_dequantize(w, h * n_out + n, out + (size_t)n * w->n_in);
+        }
+        return;
+    }
+    const unsigned char *piece = plan_weight_row(w, h * n_out);
+    for (uint32_t k = 0; k < w->n_in; k++) {
+        quant_ops(w->type)->dequantize(piece + k * w->row_bytes, n_out, scratch);
+        for (uint32_t n = 0; n < n_out; n++) {
+            out[(size_t)n * w->n_in + k] = scratch[n];
+        }
+    }
+}
+
+/* Head h of all token rows. scratch: a row, then a head's matrix. */
+void ref_attention_head_matmul(const struct ref_run *r, uint32_t h, float *scratch)
+{
+    const struct plan *p = r->m->plan;
+    const struct plan_step *s = r->step;
+    const struct plan_weight *w = &p->weights[s->w[0]];
+    uint32_t in = p->bufs[s->src].width / p->n_heads, out = p->bufs[s->dst].width / p->n_heads;
+    uint32_t n_out = w->n_out / p->n_heads;
+    float *matrix = scratch + r->m->widest;
+    dequantize_head(w, h, n_out, scratch, matrix);
+    for (int32_t i = 0; i < ref_rows(r); i++) {
+        const float *x = ref_row(r, s->src, i) + h * in;
+        float *y = ref_row(r, s->dst, i) + h * out;
+        for (uint32_t n = 0; n < n_out; n++) {
+            y[n] = ref_math_dot(x, matrix + (size_t)n * w->n_in, w->n_in);
+        }
+        memcpy(y + n_out, x + w->n_in, (in - w->n_in) * sizeof *y);
+    }
+}

@@ -1,0 +1,114 @@
+/* Shared by the files of the reference back end, and by nobody else. Rows are token rows of the batch; from and to
+ * bound what a thread takes of a step's output rows, heads, channels or token rows; scratch is the thread's own.
+ * Threads: the functions may run at once on parts that do not overlap. */
+#ifndef INFCGI_BACKEND_REF_INTERNAL_H
+#define INFCGI_BACKEND_REF_INTERNAL_H
+
+#include "engine/backend/backend.h"
+
+/* What a layer reads: [page][slot][2][K*d] from `at` on, keys, then values, of a position; of latents [page][slot][d].
+ */
+struct ref_kv {
+    struct plan_kv heads;
+    size_t at, slot_floats;
+};
+
+struct backend_model {
+    const struct plan *plan;
+    struct pool *pool;
+    struct backend_config cfg;
+    struct ref_kv *kvs; /* [L] */
+    float *kv;
+    size_t kv_bytes;
+    float *recurrent; /* [slot][plan->recurrent_floats]; NULL without */
+    size_t recurrent_bytes;
+    float *bufs[PLAN_MAX_BUFS]; /* [max_rows][width] */
+    float *scratch;             /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
+    size_t scratch_floats;      /* of one thread */
+    size_t widest;              /* of all buffers and weight rows */
+};
+
+/* One call of forward, as all threads see it. */
+struct ref_run {
+    struct backend_model *m;
+    const struct backend_batch *batch;
+    const struct plan_step *step;
+};
+
+/* Rows a step works on: S from the gather on, T before; E for the states. */
+static inline int32_t ref_rows(const struct ref_run *r)
+{
+    if (r->step->op == PLAN_STATES) {
+        return r->batch->n_states;
+    }
+    for (const struct plan_step *s = r->m->plan->steps; s <= r->step; s++) {
+        if (s->op == PLAN_GATHER) {
+            return r->batch->n_logits;
+        }
+    }
+    return r->batch->n_rows;
+}
+
+static inline float *ref_row(const struct ref_run *r, plan_buf_id id, int32_t row)
+{
+    return r->m->bufs[id] + (size_t)row * r->m->plan->bufs[id].width;
+}
+
+static inline const float *ref_vector(const struct ref_run *r, plan_weight_id id)
+{
+    return id == PLAN_NONE ? NULL : r->m->plan->weights[id].data; /* checked to be F32 by the plan */
+}
+
+/* Heads of the current step's layer. */
+static inline const struct plan_kv *ref_heads(const struct ref_run *r) { return &r->m->kvs[r->step->layer].heads; }
+
+/* Keys and values that the current step's layer has of a position. */
+static inline float *ref_kv_at(const struct ref_run *r, int32_t seq, int32_t pos)
+{
+    const struct ref_kv *kv = &r->m->kvs[r->step->layer];
+    int32_t page = r->batch->page_tables[seq][pos / BACKEND_PAGE_TOKENS];
+    size_t slot = (size_t)page * BACKEND_PAGE_TOKENS + (size_t)(pos % BACKEND_PAGE_TOKENS);
+    return r->m->kv + kv->at + slot * kv->slot_floats;
+}
+
+/* --- arithmetic, with sums in double ------------------------------------------------------------------------------ */
+
+/* Row `row` of w, [n_in], into out. */
+void ref_math_dequantize(const struct plan_weight *w, uint32_t row, float *out);
+float ref_math_dot(const float *a, const float *b, uint32_t n);
+/* out[n] of x[n], which it may be; w[n] and bias[n] may be NULL. */
+void ref_math_rmsnorm(const float *x, const float *w, float eps, uint32_t n, float *out);
+void ref_math_layer_norm(const float *x, const float *w, const float *bias, float eps, uint32_t n, float *out);
+float ref_math_activate(enum plan_act act, float x);
+float ref_math_glu(enum plan_act act, float gate, float up);
+float ref_math_map(enum plan_map how, double v);
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+/* Heads [from, to) of Q, K and V for all rows. */
+void ref_attention_qkv(const struct ref_run *r, int from, int to, float *scratch);
+/* Heads that the step makes: of queries and, unless it reads another layer's, of keys and values. */
+uint32_t ref_attention_heads_made(const struct ref_run *r);
+/* One of these heads of row i, from where it is to where it belongs. */
+void ref_attention_store(const struct ref_run *r, int32_t i, uint32_t head);
+/* Head h of row i. */
+void ref_attention_row(const struct ref_run *r, int32_t i, uint32_t h);
+/* Head h of all rows. scratch: a row, then a head's matrix. */
+void ref_attention_head_matmul(const struct ref_run *r, uint32_t h, float *scratch);
+
+/* All experts of row i. scratch: three rows and a weight row. */
+void ref_experts_row(const struct ref_run *r, int32_t i, float *scratch);
+/* dst *= sigmoid(src . w[0]), row i. */
+void ref_experts_gate(const struct ref_run *r, int32_t i, float *scratch);
+
+/* Rows [from, to) of a multiplication. */
+void ref_streams_multiply(const struct ref_run *r, int from, int to);
+/* Row i of a sum, or of streams. */
+void ref_streams_row(const struct ref_run *r, int32_t i);
+
+/* Channels [from, to) of a short convolution, all rows. */
+void ref_recurrent_conv(const struct ref_run *r, int from, int to);
+/* Heads [from, to) of a delta rule or state space, all rows. */
+void ref_recurrent_heads(const struct ref_run *r, int from, int to);
+
+#endif
