@@ -1,7 +1,7 @@
 /* Encoders for embeddings: BERT [Devlin 2018] with learned positions and a feed-forward block of one matrix up and one
- * down, which BGE, E5, GTE, MiniLM and XLM-RoBERTa share; and nomic-bert [Nussbaum 2024, "Nomic Embed"] with RoPE and a
- * gated block. Norms stand behind the residual sums (post-norm), every row sees its whole text, and there are no
- * logits. Keys and tensors: llama.cpp b11434, src/models/bert.cpp and nomic-bert.cpp. */
+ * down, which BGE, E5, GTE, MiniLM, RoBERTa and XLM-RoBERTa share; and nomic-bert [Nussbaum 2024, "Nomic Embed"] with
+ * RoPE and a gated block. Norms stand behind the residual sums (post-norm), every row sees its whole text, and there
+ * are no logits. Keys and tensors: llama.cpp b11434, src/models/bert.cpp and nomic-bert.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/model/hf.h"
 
@@ -164,6 +164,26 @@ static enum err finish_bert(struct hf *h)
     return finish(h, "gelu");
 }
 
+/* RoBERTa counts positions from the one behind the padding's id: rows before that are never looked at. [transformers 5,
+ * XLMRobertaEmbeddings] */
+static enum err finish_roberta(struct hf *h)
+{
+    char key[128];
+    uint32_t padding, n_ctx;
+    TRY(hf_get_u32(h, "pad_token_id", 0, 1 << 20, 1, &padding));
+    TRY(hf_get_u32(h, "max_position_embeddings", padding + 2, UINT32_MAX, UINT64_MAX, &n_ctx));
+    gguf_build_u32(&h->b, hf_key(h, "context_length", key), n_ctx - padding - 1);
+    const struct gguf_tensor *found = gguf_build_find(&h->b, "position_embd.weight");
+    if (found != NULL && found->data != NULL && found->dims[1] > padding + 1) { /* else the builder tells */
+        struct gguf_tensor *t = &h->b.tensors[found - h->b.tensors];
+        uint64_t skipped = t->bytes / t->dims[1] * (padding + 1);
+        t->dims[1] -= padding + 1;
+        t->bytes -= skipped;
+        t->data = (const char *)t->data + skipped;
+    }
+    return finish_bert(h);
+}
+
 /* Of the makers' variants, what this plan does not compute. */
 static enum err finish_nomic(struct hf *h)
 {
@@ -197,6 +217,12 @@ static const struct hf_alias hf_nomic_aliases[] = {
 
 static const struct hf_key hf_keys[] = {
     {"layer_norm_eps", "attention.layer_norm_epsilon", HF_F32},
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_key hf_roberta_keys[] = {
+    {"layer_norm_eps", "attention.layer_norm_epsilon", HF_F32},
+    {"max_position_embeddings", NULL, HF_U32}, /* finish_roberta's */
     {NULL, NULL, HF_U32},
 };
 
@@ -244,6 +270,8 @@ static const struct hf_name hf_nomic_names[] = {
 };
 
 static const char *const hf_bert_architectures[] = {"BertModel", "BertForMaskedLM", NULL};
+static const char *const hf_roberta_architectures[] = {"XLMRobertaModel", "XLMRobertaForMaskedLM", "RobertaModel",
+                                                       "RobertaForMaskedLM", NULL};
 static const char *const hf_nomic_architectures[] = {"NomicBertModel", NULL};
 
 static const struct hf_family hf_bert = {
@@ -255,6 +283,15 @@ static const struct hf_family hf_bert = {
     .finish = finish_bert,
 };
 
+static const struct hf_family hf_roberta = {
+    .architectures = hf_roberta_architectures,
+    .arch = "bert",
+    .prefix = "roberta.",
+    .keys = hf_roberta_keys,
+    .names = hf_bert_names,
+    .finish = finish_roberta,
+};
+
 static const struct hf_family hf_nomic = {
     .architectures = hf_nomic_architectures,
     .arch = "nomic-bert",
@@ -264,7 +301,7 @@ static const struct hf_family hf_nomic = {
     .finish = finish_nomic,
 };
 
-static const struct hf_family *const bert_hf[] = {&hf_bert, NULL};
+static const struct hf_family *const bert_hf[] = {&hf_bert, &hf_roberta, NULL};
 static const struct hf_family *const nomic_hf[] = {&hf_nomic, NULL};
 
 const struct model_family model_bert = {

@@ -20,7 +20,7 @@ import transformers as hf
 from conversion.base import gguf
 import conversion
 
-from make_families import bf16
+from make_families import round_weights
 from make_golden import PROMPT_LENGTHS, VOCAB, rope, write_expected, write_tokenizer
 
 ENCODER = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, vocab_size=VOCAB, max_position_embeddings=128,
@@ -40,6 +40,10 @@ MODELS = {
     "qwen3-last": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(
         **DECODER, head_dim=20, rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
 }
+# As BERT but for the positions, which begin behind the id of the padding.
+MODELS["bert-xlmr-mean"] = lambda: hf.XLMRobertaModel(hf.XLMRobertaConfig(**{
+    **ENCODER, "max_position_embeddings": 130, "type_vocab_size": 1, "pad_token_id": 1}, num_attention_heads=4,
+    hidden_act="gelu"), add_pooling_layer=False)
 MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 
 
@@ -133,7 +137,7 @@ def main():
         rng = np.random.default_rng(seed)
         model = make().float().eval()
         spread_out(model, torch.Generator().manual_seed(seed))
-        bf16(model)
+        round_weights(model, False)
         prompts = []
         with torch.no_grad():
             for n in PROMPT_LENGTHS:

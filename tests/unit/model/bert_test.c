@@ -51,7 +51,7 @@ static void check_same_plan(const struct plan *a, const struct plan *b, const ch
 
 START_TEST(files_and_folders_give_one_plan)
 {
-    static const char *const names[] = {"bert-cls", "bert-mean", "nomic-bert-mean"};
+    static const char *const names[] = {"bert-cls", "bert-mean", "nomic-bert-mean", "bert-xlmr-mean"};
     char path[PATH_BYTES];
     struct gguf *g, *h;
     snprintf(path, sizeof path, MODELS "%s.gguf", names[_i]);
@@ -105,6 +105,10 @@ static const char *folder_of(const char *golden, const char *config, const char 
 #define BERT                                                                                                           \
     "{\"architectures\":[\"BertModel\"],\"layer_norm_eps\":1e-12,\"hidden_size\":48,\"max_position_embeddings\":128,"  \
     "\"num_attention_heads\":4,\"intermediate_size\":80,\"num_hidden_layers\":2"
+#define ROBERTA(positions, more)                                                                                       \
+    "{\"architectures\":[\"XLMRobertaModel\"],\"layer_norm_eps\":1e-12,\"hidden_size\":48,\"max_position_"             \
+    "embeddings\":" positions                                                                                          \
+    ",\"num_attention_heads\":4,\"intermediate_size\":80,\"num_hidden_layers\":2,\"hidden_act\":\"gelu\"" more "}"
 #define MEAN "{\"pooling_mode_mean_tokens\":true,\"pooling_mode_cls_token\":false}"
 
 START_TEST(both_kinds_of_nomic_config_are_read)
@@ -144,6 +148,14 @@ START_TEST(what_is_not_computed_is_refused_by_name)
         {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", "{\"pooling_mode_max_tokens\":true}", "found max",
          ERR_BAD_CONFIG},
         {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", "[", "1_Pooling/config.json", ERR_INVALID_JSON},
+        {"bert-xlmr-mean", ROBERTA("130", ""), MEAN, NULL, ERR_OK},
+        {"bert-xlmr-mean", ROBERTA("130", ",\"pad_token_id\":2"), MEAN, NULL, ERR_OK},
+        {"bert-xlmr-mean", ROBERTA("2", ""), MEAN, "max_position_embeddings: expected 3 to", ERR_BAD_CONFIG},
+        {"bert-xlmr-mean", ROBERTA("131", ""), MEAN, "position_embd.weight", ERR_BAD_TENSOR_SHAPE},
+        {"bert-xlmr-mean", ROBERTA("130", ",\"pad_token_id\":129"), MEAN, "max_position_embeddings: expected 131 to",
+         ERR_BAD_CONFIG},
+        {"bert-xlmr-mean", ROBERTA("130", ",\"pad_token_id\":\"1\""), MEAN, "pad_token_id: expected an integer",
+         ERR_BAD_CONFIG},
         {"nomic-bert-mean", NOMIC_MAKERS ",\"moe_every_n_layers\":2}", MEAN, "moe_every_n_layers", ERR_BAD_CONFIG},
         {"nomic-bert-mean", NOMIC_TRANSFORMERS ",\"prenorm\":true}", MEAN, "prenorm", ERR_BAD_CONFIG},
         {"nomic-bert-mean", BERT ",\"hidden_act\":\"gelu\"}", MEAN, "position_embd.weight", ERR_MISSING_TENSOR},
@@ -219,7 +231,7 @@ Suite *bert_suite(void)
     Suite *s = suite_create("bert");
     TCase *c = tcase_create("bert");
     tcase_add_checked_fixture(c, NULL, folder_remove);
-    tcase_add_loop_test(c, files_and_folders_give_one_plan, 0, 3);
+    tcase_add_loop_test(c, files_and_folders_give_one_plan, 0, 4);
     tcase_add_test(c, both_kinds_of_nomic_config_are_read);
     tcase_add_test(c, values_of_a_file_that_cannot_be_are_named);
     tcase_add_test(c, what_is_not_computed_is_refused_by_name);
