@@ -148,7 +148,10 @@ MUST_CHECK enum err blocks_bind_part(struct blocks *b, const char *name, int lay
 MUST_CHECK enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32_t n, uint32_t n_out,
                                       uint32_t n_in, bool optional, plan_weight_id *id);
 
-/* Weights and biases of a PLAN_QKV step, each by itself or all in one tensor (attn_qkv). */
+/* Weights and biases of a PLAN_QKV step, each by itself or all in one tensor (attn_qkv). rows_of_qkv: with q rows of
+ * queries, kv rows of keys and as many of values, only Q (0), K (1), V (2) from `from` up to `to`. */
+MUST_CHECK enum err blocks_bind_rows_of_qkv(struct blocks *b, int layer, uint32_t q, uint32_t kv, int from, int to,
+                                            struct plan_step *qkv);
 MUST_CHECK enum err blocks_bind_qkv(struct blocks *b, int layer, struct plan_step *qkv);
 
 /* Latent attention (blocks_latent.c). read: head widths, in blocks_read_hparams, and the scale of q.k. The others are

@@ -44,27 +44,33 @@ static enum err bind_matrix(struct blocks *b, const struct part *p, int layer, p
 {
     uint32_t n_in = b->h.n_embd;
     TRY(blocks_bind_part(b, p->fused_weight, layer, p->at, p->n_out, n_in, true, w));
-    if (*w != PLAN_NONE) {
-        return blocks_bind_part(b, p->fused_bias, layer, p->at, 1, p->n_out, true, bias);
+    TRY(blocks_bind_part(b, p->fused_bias, layer, p->at, 1, p->n_out, true, bias));
+    if (*w == PLAN_NONE) {
+        TRY(blocks_bind(b, p->weight, layer, p->n_out, n_in, false, w));
     }
-    TRY(blocks_bind(b, p->weight, layer, p->n_out, n_in, false, w));
-    return blocks_bind(b, p->bias, layer, 1, p->n_out, true, bias);
+    return *bias != PLAN_NONE ? ERR_OK : blocks_bind(b, p->bias, layer, 1, p->n_out, true, bias);
 }
 
-enum err blocks_bind_qkv(struct blocks *b, int layer, struct plan_step *qkv)
+enum err blocks_bind_rows_of_qkv(struct blocks *b, int layer, uint32_t q, uint32_t kv, int from, int to,
+                                 struct plan_step *qkv)
 {
-    const struct blocks_hparams *h = &b->h;
-    uint32_t q = h->n_heads * h->head_dim, kv = h->n_kv_heads * h->head_dim, all = q + 2 * kv;
+    uint32_t all = q + 2 * kv;
     const char *fused = "blk.%d.attn_qkv.weight", *fused_bias = "blk.%d.attn_qkv.bias";
     const struct part parts[3] = {
         {"blk.%d.attn_q.weight", "blk.%d.attn_q.bias", fused, fused_bias, q, {0, all}},
         {"blk.%d.attn_k.weight", "blk.%d.attn_k.bias", fused, fused_bias, kv, {q, all}},
         {"blk.%d.attn_v.weight", "blk.%d.attn_v.bias", fused, fused_bias, kv, {q + kv, all}},
     };
-    for (int i = 0; i < 3; i++) {
+    for (int i = from; i < to; i++) {
         TRY(bind_matrix(b, &parts[i], layer, &qkv->w[i], &qkv->bias[i]));
     }
     return ERR_OK;
+}
+
+enum err blocks_bind_qkv(struct blocks *b, int layer, struct plan_step *qkv)
+{
+    const struct blocks_hparams *h = &b->h;
+    return blocks_bind_rows_of_qkv(b, layer, h->n_heads * h->head_dim, h->n_kv_heads * h->head_dim, 0, 3, qkv);
 }
 
 /* Norms over all heads together need a whole row before the first head can go on: the steps of QKV one by one. */

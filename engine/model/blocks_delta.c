@@ -103,20 +103,20 @@ static enum err bind_bias(struct blocks *b, const char *name, int layer, const s
 /* The rows of each head's queries, or, behind them, of its gate. */
 static enum err bind_queries(struct blocks *b, int layer, bool is_gate, plan_weight_id *w, plan_weight_id *bias)
 {
-    uint32_t d = b->h.head_dim, n_heads = b->h.n_heads, all = 2 * n_heads * d;
+    uint32_t d = b->h.head_dim, n_heads = b->h.n_heads;
+    bool is_fused = blocks_rows_of(b, "blk.%d.attn_qkv.weight", layer) != 0;
+    uint32_t all = 2 * n_heads * d + (is_fused ? 2 * b->h.n_kv_heads * d : 0);
     const struct blocks_runs heads = {.first = is_gate ? d : 0, .step = 2 * d, .n = n_heads, .rows = d};
-    TRY(blocks_bind_runs(b, "blk.%d.attn_q.weight", layer, &heads, 1, all, b->h.n_embd, w));
-    return bind_bias(b, "blk.%d.attn_q.bias", layer, &heads, all, bias);
+    const char *weight = is_fused ? "blk.%d.attn_qkv.weight" : "blk.%d.attn_q.weight";
+    TRY(blocks_bind_runs(b, weight, layer, &heads, 1, all, b->h.n_embd, w));
+    return bind_bias(b, is_fused ? "blk.%d.attn_qkv.bias" : "blk.%d.attn_q.bias", layer, &heads, all, bias);
 }
 
 enum err blocks_bind_gated_qkv(struct blocks *b, int layer, struct plan_step *qkv)
 {
-    uint32_t d = b->h.n_embd, kv = b->h.n_kv_heads * b->h.head_dim;
+    uint32_t d = b->h.head_dim;
     TRY(bind_queries(b, layer, false, &qkv->w[0], &qkv->bias[0]));
-    TRY(blocks_bind(b, "blk.%d.attn_k.weight", layer, kv, d, false, &qkv->w[1]));
-    TRY(blocks_bind(b, "blk.%d.attn_k.bias", layer, 1, kv, true, &qkv->bias[1]));
-    TRY(blocks_bind(b, "blk.%d.attn_v.weight", layer, kv, d, false, &qkv->w[2]));
-    return blocks_bind(b, "blk.%d.attn_v.bias", layer, 1, kv, true, &qkv->bias[2]);
+    return blocks_bind_rows_of_qkv(b, layer, 2 * b->h.n_heads * d, b->h.n_kv_heads * d, 1, 3, qkv);
 }
 
 enum err blocks_add_attention_gate(struct blocks *b, int layer)

@@ -300,7 +300,7 @@ static enum err add_heads(struct gemma3n *m, int layer)
 {
     struct blocks *b = &m->b;
     bool is_local = b->style.is_local[layer];
-    uint32_t d = b->h.head_dim, n_embd = b->h.n_embd, n_kv = b->h.n_kv_heads;
+    uint32_t d = b->h.head_dim;
     struct plan_step qkv = plan_step_of(PLAN_MATMUL);
     qkv.epilogue = PLAN_QKV;
     qkv.layer = layer;
@@ -309,12 +309,11 @@ static enum err add_heads(struct gemma3n *m, int layer)
     qkv.eps = b->h.eps;
     qkv.rope = is_local ? b->local_rope : b->rope;
     qkv.norms_values = true;
-    TRY(blocks_bind(b, "blk.%d.attn_q.weight", layer, b->h.n_heads * d, n_embd, false, &qkv.w[0]));
+    bool stores = b->plan->kvs[layer].layer == layer;
+    TRY(blocks_bind_rows_of_qkv(b, layer, b->h.n_heads * d, b->h.n_kv_heads * d, 0, stores ? 3 : 1, &qkv));
     TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, d, false, &qkv.q_norm));
-    if (b->plan->kvs[layer].layer == layer) {
-        TRY(blocks_bind(b, "blk.%d.attn_k.weight", layer, n_kv * d, n_embd, false, &qkv.w[1]));
+    if (stores) {
         TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, d, false, &qkv.k_norm));
-        TRY(blocks_bind(b, "blk.%d.attn_v.weight", layer, n_kv * d, n_embd, false, &qkv.w[2]));
     }
     TRY(plan_add_step(b->plan, &qkv));
 
