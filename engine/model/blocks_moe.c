@@ -47,6 +47,7 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
     m->n_groups = MAX_OF(m->n_groups, 1u);
     TRY(blocks_get_u32(b, "expert_group_used_count", 0, m->n_groups, m->n_groups, &m->n_groups_used));
     m->n_groups_used = m->n_groups_used != 0 ? m->n_groups_used : m->n_groups;
+    m->by_two = m->gating == PLAN_SIGMOID;
     return check_groups(b);
 }
 

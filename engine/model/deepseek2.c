@@ -28,7 +28,6 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
     bool is_glm = b.h.n_vocab == GLM_LITE_VOCAB && (b.h.n_layers == 47 || b.h.n_layers == 48);
     struct blocks_moe moe = {.gating = is_glm ? 2 : 1};
     TRY(blocks_read_moe(&b, &moe));
-    p->moe.by_two = p->moe.gating == PLAN_SIGMOID;
     return blocks_build_decoder(&b);
 }
 

@@ -179,6 +179,10 @@ MODELS = {
         topk_group=1, num_experts_per_tok=3, moe_intermediate_size=36, n_shared_experts=1, first_k_dense_replace=1,
         norm_topk_prob=True, routed_scaling_factor=1.5,
         rope_parameters={**rope(), "partial_rotary_factor": 0.5})),
+    "glm4moe-groups": lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
+        **SMALL, num_hidden_layers=3, head_dim=16, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3,
+        moe_intermediate_size=36, n_shared_experts=1, first_k_dense_replace=1, norm_topk_prob=True,
+        routed_scaling_factor=1.5, rope_parameters={**rope(), "partial_rotary_factor": 0.5})),
     "gpt-oss-sinks": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=19, num_local_experts=5, num_experts_per_tok=2,
         rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))),
