@@ -190,6 +190,22 @@ const char *json_read_type_name(const json_t *v)
     }
 }
 
+const char *json_read_show(const json_t *v, char room[JSON_READ_SHOWN])
+{
+    if (json_is_string(v)) {
+        snprintf(room, JSON_READ_SHOWN, "'%.64s'", json_string_value(v));
+    } else if (json_is_integer(v)) {
+        snprintf(room, JSON_READ_SHOWN, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    } else if (json_is_real(v)) {
+        snprintf(room, JSON_READ_SHOWN, "%g", json_real_value(v));
+    } else if (json_is_boolean(v)) {
+        snprintf(room, JSON_READ_SHOWN, "%s", json_is_true(v) ? "true" : "false");
+    } else {
+        snprintf(room, JSON_READ_SHOWN, "%s", v == NULL ? "none" : json_read_type_name(v));
+    }
+    return room;
+}
+
 const json_t *json_read_get(const json_t *object, const char *name)
 {
     const json_t *v = json_object_get(object, name);

@@ -26,4 +26,9 @@ const json_t *json_read_get(const json_t *object, const char *name);
 /* "a string", "an object", ... for messages. */
 const char *json_read_type_name(const json_t *v);
 
+/* What was found, for messages: 'a short string', a number, true, false, null; "none" for NULL; else the type's name.
+ * Returns room. */
+enum { JSON_READ_SHOWN = 80 };
+const char *json_read_show(const json_t *v, char room[JSON_READ_SHOWN]);
+
 #endif

@@ -141,27 +141,11 @@ static enum err build_nomic(const struct gguf *g, uint32_t n_ctx, struct plan *p
 
 /* --- as SafeTensors folders --------------------------------------------------------------------------------------- */
 
-/* What the builders take for granted. */
-static enum err finish(struct hf *h, const char *act)
+static enum err finish(struct hf *h)
 {
     char key[128];
-    const char *found = json_string_value(json_read_get(h->config, "hidden_act"));
-    if (found == NULL || strcmp(found, act) != 0) {
-        return err_set(h->info, ERR_BAD_CONFIG, "hidden_act", "config.json: hidden_act: expected %s, found '%.64s'",
-                       act, found != NULL ? found : "");
-    }
     gguf_build_bool(&h->b, hf_key(h, "attention.causal", key), false);
     return ERR_OK;
-}
-
-static enum err finish_bert(struct hf *h)
-{
-    const char *positions = json_string_value(json_read_get(h->config, "position_embedding_type"));
-    if (positions != NULL && strcmp(positions, "absolute") != 0) {
-        return err_set(h->info, ERR_BAD_CONFIG, "position_embedding_type",
-                       "config.json: position_embedding_type: expected absolute, found '%.64s'", positions);
-    }
-    return finish(h, "gelu");
 }
 
 /* RoBERTa counts positions from the one behind the padding's id: rows before that are never looked at. [transformers 5,
@@ -181,7 +165,7 @@ static enum err finish_roberta(struct hf *h)
         t->bytes -= skipped;
         t->data = (const char *)t->data + skipped;
     }
-    return finish_bert(h);
+    return finish(h);
 }
 
 /* Of the makers' variants, what this plan does not compute. */
@@ -196,9 +180,14 @@ static enum err finish_nomic(struct hf *h)
                            json_read_type_name(v));
         }
     }
-    const char *act = json_string_value(json_read_get(h->config, "hidden_act"));
-    return finish(h, act != NULL && strcmp(act, "swiglu") == 0 ? "swiglu" : "silu");
+    return finish(h);
 }
+
+static const struct hf_fixed hf_bert_fixed[] = {
+    {"position_embedding_type", "absolute"},
+    {"is_decoder", "false"},
+    {NULL, NULL},
+};
 
 /* As the model's makers wrote it before transformers knew it. Of two lengths the one it was trained for comes first. */
 static const struct hf_alias hf_nomic_aliases[] = {
@@ -280,7 +269,9 @@ static const struct hf_family hf_bert = {
     .prefix = "bert.",
     .keys = hf_keys,
     .names = hf_bert_names,
-    .finish = finish_bert,
+    .fixed = hf_bert_fixed,
+    .act = HF_GELU,
+    .finish = finish,
 };
 
 static const struct hf_family hf_roberta = {
@@ -289,6 +280,8 @@ static const struct hf_family hf_roberta = {
     .prefix = "roberta.",
     .keys = hf_roberta_keys,
     .names = hf_bert_names,
+    .fixed = hf_bert_fixed,
+    .act = HF_GELU,
     .finish = finish_roberta,
 };
 

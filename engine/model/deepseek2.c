@@ -65,6 +65,20 @@ static const struct hf_name hf_deepseek_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
+static const struct hf_fixed hf_v2_fixed[] = {
+    {"scoring_func", "softmax"},
+    {"topk_method", "greedy or group_limited_greedy"},
+    {"moe_layer_freq", "1"},
+    {NULL, NULL},
+};
+
+static const struct hf_fixed hf_v3_fixed[] = {
+    {"scoring_func", "sigmoid"},
+    {"topk_method", "noaux_tc"},
+    {"moe_layer_freq", "1"},
+    {NULL, NULL},
+};
+
 static void put_u32(struct hf *h, const char *key, uint32_t v)
 {
     char room[128];
@@ -102,6 +116,7 @@ static const struct hf_family hf_v2 = {
     .arch = "deepseek2",
     .keys = hf_deepseek_keys,
     .names = hf_deepseek_names,
+    .fixed = hf_v2_fixed,
     .has_rope_pairs = true,
     .finish = finish_v2,
 };
@@ -111,6 +126,7 @@ static const struct hf_family hf_v3 = {
     .arch = "deepseek2",
     .keys = hf_deepseek_keys,
     .names = hf_deepseek_names,
+    .fixed = hf_v3_fixed,
     .has_rope_pairs = true,
     .finish = finish_v3,
 };

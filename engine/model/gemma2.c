@@ -34,9 +34,14 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
 
 static const struct hf_key hf_gemma2_keys[] = {
     {"sliding_window", "attention.sliding_window", HF_U32},
-    {"attn_logit_softcapping", "attn_logit_softcapping", HF_F32},
-    {"final_logit_softcapping", "final_logit_softcapping", HF_F32},
+    {"attn_logit_softcapping", "attn_logit_softcapping", HF_CAP},
+    {"final_logit_softcapping", "final_logit_softcapping", HF_CAP},
     {NULL, NULL, HF_U32},
+};
+
+static const struct hf_fixed hf_gemma2_fixed[] = {
+    {"use_bidirectional_attention", "false"},
+    {NULL, NULL},
 };
 
 static const struct hf_name hf_gemma2_names[] = {
@@ -53,6 +58,9 @@ static const struct hf_family hf_gemma2 = {
     .arch = "gemma2",
     .keys = hf_gemma2_keys,
     .names = hf_gemma2_names,
+    .fixed = hf_gemma2_fixed,
+    .act = HF_GELU_TANH,
+    .window = 4096,
     .norms_plus_one = true,
     .finish = hf_add_query_scale,
 };

@@ -36,8 +36,15 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
 
 static const struct hf_key hf_gemma3_keys[] = {
     {"sliding_window", "attention.sliding_window", HF_U32},
-    {"final_logit_softcapping", "final_logit_softcapping", HF_F32},
+    {"final_logit_softcapping", "final_logit_softcapping", HF_CAP},
     {NULL, NULL, HF_U32},
+};
+
+static const struct hf_fixed hf_gemma3_fixed[] = {
+    {"attn_logit_softcapping", "none"},
+    {"use_bidirectional_attention", "false"},
+    {"sliding_window_pattern", "6"}, /* of folders without layer_types */
+    {NULL, NULL},
 };
 
 static const struct hf_name hf_gemma3_names[] = {
@@ -52,7 +59,7 @@ static const char *const hf_gemma3_architectures[] = {"Gemma3ForCausalLM", "Gemm
 /* Of the 4B and larger models, config.json has only what differs [transformers 5.23, Gemma3TextConfig]. */
 static const char hf_gemma3_defaults[] =
     "{\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"head_dim\": 256, \"max_position_embeddings\": 131072,"
-    " \"rms_norm_eps\": 1e-6, \"query_pre_attn_scalar\": 256, \"sliding_window\": 4096, \"rope_theta\": 1e6,"
+    " \"rms_norm_eps\": 1e-6, \"query_pre_attn_scalar\": 256, \"rope_theta\": 1e6,"
     " \"rope_local_base_freq\": 1e4}";
 
 static const struct hf_family hf_gemma3 = {
@@ -61,6 +68,9 @@ static const struct hf_family hf_gemma3 = {
     .defaults = hf_gemma3_defaults,
     .keys = hf_gemma3_keys,
     .names = hf_gemma3_names,
+    .fixed = hf_gemma3_fixed,
+    .act = HF_GELU_TANH,
+    .window = 4096,
     .norms_plus_one = true,
     .finish = hf_add_query_scale,
 };

@@ -422,12 +422,18 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
 static const struct hf_key hf_gemma3n_keys[] = {
     {"intermediate_size", NULL, HF_U32},
     {"sliding_window", "attention.sliding_window", HF_U32},
-    {"final_logit_softcapping", "final_logit_softcapping", HF_F32},
+    {"final_logit_softcapping", "final_logit_softcapping", HF_CAP},
     {"hidden_size_per_layer_input", "embedding_length_per_layer_input", HF_U32},
     {"num_kv_shared_layers", "attention.shared_kv_layers", HF_U32},
     {"altup_num_inputs", "altup.num_inputs", HF_U32},
     {"altup_active_idx", "altup.active_idx", HF_U32},
     {NULL, NULL, HF_U32},
+};
+
+static const struct hf_fixed hf_gemma3n_fixed[] = {
+    {"altup_correct_scale", "true"},
+    {"attention_bias", "false"},
+    {NULL, NULL},
 };
 
 static const struct hf_name hf_gemma3n_names[] = {
@@ -516,22 +522,7 @@ static enum err put_cutoffs(struct hf *h, uint32_t n_layers)
 
 static enum err finish(struct hf *h)
 {
-    char room[KEY_BYTES];
     uint32_t n_layers;
-    static const struct {
-        const char *name;
-        bool wanted;
-    } fixed[] = {{"altup_correct_scale", true}, {"attention_bias", false}};
-    for (size_t i = 0; i < ARRAY_LEN(fixed); i++) {
-        const json_t *v = json_read_get(h->config, fixed[i].name);
-        if (v != NULL && json_is_true(v) != fixed[i].wanted) {
-            return err_set(h->info, ERR_BAD_CONFIG, fixed[i].name, "config.json: %s: expected %s, found %s",
-                           fixed[i].name, fixed[i].wanted ? "true" : "false", fixed[i].wanted ? "false" : "true");
-        }
-    }
-    if (json_is_null(json_object_get(h->config, "final_logit_softcapping"))) {
-        gguf_build_f32(&h->b, hf_key(h, "final_logit_softcapping", room), 0);
-    }
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(put_widths(h, n_layers));
     TRY(put_cutoffs(h, n_layers));
@@ -546,6 +537,9 @@ static const struct hf_family hf_gemma3n = {
     .defaults = "{\"rope_theta\": 1e6, \"rope_local_base_freq\": 1e4}",
     .keys = hf_gemma3n_keys,
     .names = hf_gemma3n_names,
+    .fixed = hf_gemma3n_fixed,
+    .act = HF_GELU_TANH,
+    .window = 512,
     .finish = finish,
 };
 

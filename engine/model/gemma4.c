@@ -328,7 +328,7 @@ static const struct hf_key hf_gemma4_keys[] = {
     {"intermediate_size", NULL, HF_U32},
     {"num_key_value_heads", NULL, HF_U32},
     {"sliding_window", "attention.sliding_window", HF_U32},
-    {"final_logit_softcapping", "final_logit_softcapping", HF_F32},
+    {"final_logit_softcapping", "final_logit_softcapping", HF_CAP},
     {"hidden_size_per_layer_input", "embedding_length_per_layer_input", HF_U32},
     {"num_kv_shared_layers", "attention.shared_kv_layers", HF_U32},
     {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},
@@ -435,6 +435,8 @@ static const struct hf_family hf_gemma4 = {
     .defaults = hf_gemma4_defaults,
     .keys = hf_gemma4_keys,
     .names = hf_gemma4_names,
+    .act = HF_GELU_TANH,
+    .window = 512,
     .finish = finish,
 };
 

@@ -20,6 +20,7 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
     s->yarn_truncates = false;
     s->act = PLAN_CLAMPED;
     s->ffn_norm = "blk.%d.post_attention_norm.weight";
+    TRY(blocks_get_u32(&b, "attention.sliding_window", 1, INT32_MAX, UINT64_MAX, &s->window)); /* must be there */
     TRY(blocks_read_windows(&b, 0, GLOBAL_EVERY));
     struct blocks_moe moe = {.gating = 3};
     TRY(blocks_read_moe(&b, &moe));
@@ -73,6 +74,11 @@ static const struct hf_key hf_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
+static const struct hf_fixed hf_fixed[] = {
+    {"swiglu_limit", "7"}, /* PLAN_CLAMPED's */
+    {NULL, NULL},
+};
+
 static const struct hf_name hf_names[] = {
     {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_SAME},
     {"model.layers.{}.self_attn.sinks", "blk.{}.attn_sinks.weight", HF_SAME},
@@ -84,8 +90,13 @@ static const struct hf_name hf_names[] = {
 
 static const char *const architectures[] = {"GptOssForCausalLM", NULL};
 
-static const struct hf_family hf_gpt_oss = {
-    .architectures = architectures, .arch = "gpt-oss", .keys = hf_keys, .names = hf_names, .finish = finish};
+static const struct hf_family hf_gpt_oss = {.architectures = architectures,
+                                            .arch = "gpt-oss",
+                                            .keys = hf_keys,
+                                            .names = hf_names,
+                                            .fixed = hf_fixed,
+                                            .window = 128,
+                                            .finish = finish};
 
 static const struct hf_family *const gpt_oss_hf[] = {&hf_gpt_oss, NULL};
 

@@ -385,6 +385,7 @@ static const struct hf_name hf_experts_names[] = {
 
 static const struct hf_family hf_granite4_dense = {
     .arch = "granite",
+    .has_layer_types = true,
     .keys = hf_granite4_keys,
     .names = hf_dense_names,
     .finish = finish_granite4,
@@ -392,6 +393,7 @@ static const struct hf_family hf_granite4_dense = {
 
 static const struct hf_family hf_granite4_experts = {
     .arch = "granitemoe",
+    .has_layer_types = true,
     .keys = hf_granite4_keys,
     .names = hf_experts_names,
     .finish = finish_granite4,
@@ -399,6 +401,7 @@ static const struct hf_family hf_granite4_experts = {
 
 static const struct hf_family hf_hybrid_dense = {
     .arch = "granitehybrid",
+    .has_layer_types = true,
     .keys = hf_granitehybrid_keys,
     .names = hf_dense_names,
     .finish = finish_hybrid,
@@ -406,6 +409,7 @@ static const struct hf_family hf_hybrid_dense = {
 
 static const struct hf_family hf_hybrid_experts = {
     .arch = "granitehybrid",
+    .has_layer_types = true,
     .keys = hf_granitehybrid_keys,
     .names = hf_experts_names,
     .finish = finish_hybrid,

@@ -6,6 +6,7 @@
 #include "engine/base/io.h"
 #include "engine/format/tokenizer_json.h"
 #include "engine/model/hf_check.h"
+#include "engine/model/hf_layers.h"
 #include "engine/model/hf_pooling.h"
 #include "engine/model/hf_quant.h"
 #include "engine/model/hf_rope.h"
@@ -91,32 +92,6 @@ enum err hf_check_sparse(struct hf *h)
     return ERR_OK;
 }
 
-/* Which layers have a window: layer_types where it is there. */
-static enum err copy_layer_types(struct hf *h)
-{
-    char key[KEY_BYTES];
-    const json_t *types = json_read_get(h->config, "layer_types");
-    size_t n = json_array_size(types);
-    if (types == NULL || json_read_get(h->config, "sliding_window") == NULL) {
-        return ERR_OK;
-    }
-    unsigned char *is_local = arena_zalloc(&h->b.arena, n + 1);
-    if (is_local == NULL) {
-        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for %zu layers", n);
-    }
-    for (size_t i = 0; i < n; i++) {
-        const char *type = json_string_value(json_array_get(types, i));
-        is_local[i] = type != NULL && strcmp(type, "sliding_attention") == 0;
-        if (type == NULL || (!is_local[i] && strcmp(type, "full_attention") != 0)) {
-            return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
-                           "config.json: layer_types[%zu]: expected sliding_attention or full_attention, found '%.64s'",
-                           i, type != NULL ? type : "");
-        }
-    }
-    gguf_build_array(&h->b, hf_key(h, "attention.sliding_window_pattern", key), GGUF_BOOL, n, is_local);
-    return ERR_OK;
-}
-
 /* Every family's; the first four must be there. */
 static const struct hf_key common_keys[] = {
     {"hidden_size", "embedding_length", HF_U32},
@@ -147,6 +122,10 @@ static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
     char key[KEY_BYTES];
     const char *name = name_in_config(h, k->json);
     const json_t *v = json_read_get(h->config, name);
+    if (k->kind == HF_CAP && json_is_null(json_object_get(h->config, name))) {
+        gguf_build_f32(&h->b, hf_key(h, k->gguf, key), 0);
+        return ERR_OK;
+    }
     if ((v == NULL && !must_be) || k->gguf == NULL) {
         return ERR_OK;
     }
@@ -154,7 +133,7 @@ static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
         uint32_t u;
         TRY(hf_get_u32(h, name, 0, UINT32_MAX, UINT64_MAX, &u));
         gguf_build_u32(&h->b, hf_key(h, k->gguf, key), u);
-    } else if (k->kind == HF_F32) {
+    } else if (k->kind == HF_F32 || k->kind == HF_CAP) {
         double d;
         TRY(hf_get_f64(h, h->config, name, -3e38, 3e38, NAN, &d));
         gguf_build_f32(&h->b, hf_key(h, k->gguf, key), (float)d);
@@ -182,6 +161,7 @@ static enum err copy_keys(struct hf *h)
     bool is_interleaved = h->family->has_rope_pairs && !json_is_false(json_read_get(h->config, "rope_interleave"));
     gguf_build_str(&h->b, "general.architecture", h->family->arch, strlen(h->family->arch));
     gguf_build_bool(&h->b, "infcgi.rope_is_neox", !is_interleaved);
+    TRY(hf_add_layer_types(h));
     for (size_t i = 0; common_keys[i].json != NULL; i++) {
         if (!has_key(h->family, common_keys[i].json)) {
             TRY(copy_key(h, &common_keys[i], i < N_REQUIRED));
@@ -190,7 +170,6 @@ static enum err copy_keys(struct hf *h)
     for (const struct hf_key *k = h->family->keys; k != NULL && k->json != NULL; k++) {
         TRY(copy_key(h, k, false));
     }
-    TRY(copy_layer_types(h));
     TRY(hf_add_pooling(h));
     return hf_add_rope(h);
 }
@@ -693,6 +672,7 @@ static enum err apply_defaults(struct hf *h)
 static enum err fill(struct hf *h)
 {
     TRY(apply_aliases(h));
+    TRY(hf_check_values(h));
     TRY(apply_defaults(h));
     TRY(hf_quant_read(h, &h->quant));
     TRY(copy_keys(h));

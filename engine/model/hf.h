@@ -42,7 +42,12 @@ struct hf {
     struct err_info *info;
 };
 
-enum hf_kind { HF_U32, HF_F32, HF_BOOL };
+enum hf_kind {
+    HF_U32,
+    HF_F32,
+    HF_BOOL,
+    HF_CAP, /* HF_F32, of which null says that there is none: 0 */
+};
 
 /* A value of config.json and its key behind "<arch>.". Absent or null: no key, and the builder's default. A family's
  * row stands in place of the one that all have; gguf NULL: not wanted. */
@@ -75,16 +80,29 @@ struct hf_alias {
     const char *name, *other; /* name NULL ends a table */
 };
 
+/* What makes the gates of feed-forward blocks: hidden_act, or hidden_activation, which comes first. */
+enum hf_act { HF_SILU, HF_GELU, HF_GELU_TANH };
+
+/* A value of config.json that the plan takes for granted. Absent or null says the same. */
+struct hf_fixed {
+    const char *json;     /* NULL ends a table */
+    const char *expected; /* "7", "true", "one or other"; "none": only null */
+};
+
 struct hf_family {
     const char *const *architectures; /* of config.json; NULL ends */
     const char *arch;                 /* general.architecture */
     /* OPTIONAL: the family by more than the architecture, by config.json or its text_config */
     const struct hf_family *(*choose)(const json_t *config);
-    const char *prefix;               /* OPTIONAL: what may stand in front of all tensors' names */
-    const struct hf_alias *aliases;   /* OPTIONAL */
-    const char *defaults;             /* OPTIONAL: a JSON object, the members that a config.json may leave out */
-    const struct hf_key *keys;        /* OPTIONAL: beyond those that all have */
-    const struct hf_name *names;      /* OPTIONAL: looked at before those that all have */
+    const char *prefix;             /* OPTIONAL: what may stand in front of all tensors' names */
+    const struct hf_alias *aliases; /* OPTIONAL */
+    const char *defaults;           /* OPTIONAL: a JSON object, the members that a config.json may leave out */
+    const struct hf_key *keys;      /* OPTIONAL: beyond those that all have */
+    const struct hf_name *names;    /* OPTIONAL: looked at before those that all have */
+    const struct hf_fixed *fixed;   /* OPTIONAL */
+    enum hf_act act;
+    uint32_t window;                  /* sliding_window where config.json does not say; 0 = a folder may have none */
+    bool has_layer_types;             /* reads layer_types itself; else they are full_attention and sliding_attention */
     double rotary_part;               /* partial_rotary_factor where config.json does not say; 0 = 1 */
     bool norms_plus_one;              /* HF_PLUS_ONE for every tensor that ends in norm.weight */
     bool has_rope_pairs;              /* RoPE on pairs (2i, 2i+1), unless config.json has rope_interleave false */

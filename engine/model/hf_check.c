@@ -3,6 +3,78 @@
 #include "engine/model/hf_check.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- values the plan takes for granted --------------------------------------------------------------------------- */
+
+/* Is v the one that n bytes say: a number, true, false, none, or a string? */
+static bool is_one(const json_t *v, const char *word, size_t n)
+{
+    bool is_number = word[0] >= '0' && word[0] <= '9';
+    if (is_number || json_is_number(v)) {
+        return is_number && json_is_number(v) && json_number_value(v) == strtod(word, NULL);
+    }
+    const char *said = json_is_boolean(v) ? (json_is_true(v) ? "true" : "false") : json_string_value(v);
+    return said != NULL && strlen(said) == n && memcmp(said, word, n) == 0;
+}
+
+/* One of "this or that"? */
+static bool is_any(const json_t *v, const char *words)
+{
+    static const char between[] = " or ";
+    const char *end = strstr(words, between);
+    for (; end != NULL; end = strstr(words, between)) {
+        if (is_one(v, words, (size_t)(end - words))) {
+            return true;
+        }
+        words = end + sizeof between - 1;
+    }
+    return is_one(v, words, strlen(words));
+}
+
+static enum err bad(const struct hf *h, const char *key, const char *expected, const json_t *found)
+{
+    char shown[JSON_READ_SHOWN];
+    return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected %s, found %s", key, expected,
+                   json_read_show(found, shown));
+}
+
+static enum err check_fixed(const struct hf *h)
+{
+    for (const struct hf_fixed *f = h->family->fixed; f != NULL && f->json != NULL; f++) {
+        const json_t *v = json_read_get(h->config, f->json);
+        if (v != NULL && !is_any(v, f->expected)) {
+            return bad(h, f->json, f->expected, v);
+        }
+    }
+    return ERR_OK;
+}
+
+/* Several names mean one function [transformers 5, activations.py]; hidden_act of the first Gemma folders says "gelu"
+ * and means the other one [configuration_gemma.py]. */
+static enum err check_act(const struct hf *h)
+{
+    static const struct {
+        const char *name, *also; /* the first is what messages say */
+    } acts[] = {[HF_SILU] = {"silu", "swish or swiglu"},
+                [HF_GELU] = {"gelu", "gelu_python"},
+                [HF_GELU_TANH] = {"gelu_pytorch_tanh", "gelu_new or gelu_python_tanh or gelu_fast or gelu_accurate"}};
+    const char *key = json_read_get(h->config, "hidden_activation") != NULL ? "hidden_activation" : "hidden_act";
+    const json_t *v = json_read_get(h->config, key);
+    enum hf_act act = h->family->act;
+    bool is_old = act == HF_GELU_TANH && strcmp(key, "hidden_act") == 0 && is_any(v, "gelu");
+    bool is_known = v == NULL || is_old || is_any(v, acts[act].name) || is_any(v, acts[act].also);
+    return is_known ? ERR_OK : bad(h, key, acts[act].name, v);
+}
+
+enum err hf_check_values(const struct hf *h)
+{
+    TRY(check_act(h));
+    return check_fixed(h);
+}
+
+/* --- values against each other and the tensors ----------------------------------------------------------------- */
 
 static const json_int_t NONE = -1;
 

@@ -5,6 +5,10 @@
 
 #include "engine/model/hf.h"
 
+/* To be called before anything is read: values that the family takes for granted. ERR_BAD_CONFIG names the key, the
+ * wanted and the found value. */
+MUST_CHECK enum err hf_check_values(const struct hf *h);
+
 /* To be called when the keys and tensors that need no family's help are in h->b. ERR_BAD_CONFIG names the key, the
  * wanted and the found value. */
 MUST_CHECK enum err hf_check(const struct hf *h);

@@ -166,6 +166,7 @@ static const char hf_lfm2_defaults[] = "{\"rope_theta\": 1e6}"; /* transformers 
 
 static const struct hf_family hf_lfm2 = {
     .architectures = hf_lfm2_architectures,
+    .has_layer_types = true,
     .arch = "lfm2",
     .defaults = hf_lfm2_defaults,
     .keys = hf_lfm2_keys,
@@ -175,6 +176,7 @@ static const struct hf_family hf_lfm2 = {
 
 static const struct hf_family hf_lfm2moe = {
     .architectures = hf_lfm2moe_architectures,
+    .has_layer_types = true,
     .arch = "lfm2moe",
     .defaults = hf_lfm2_defaults,
     .keys = hf_lfm2moe_keys,

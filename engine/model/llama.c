@@ -17,17 +17,24 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
     return blocks_build_decoder(&b);
 }
 
-static const struct hf_key hf_llama_keys[] = {
+static const struct hf_key hf_mistral_keys[] = {
     {"sliding_window", "attention.sliding_window", HF_U32},
     {NULL, NULL, HF_U32},
 };
 
-static const char *const hf_llama_architectures[] = {"LlamaForCausalLM", "MistralForCausalLM", NULL};
+static const char *const hf_llama_architectures[] = {"LlamaForCausalLM", NULL};
+static const char *const hf_mistral_architectures[] = {"MistralForCausalLM", NULL};
 
 static const struct hf_family hf_llama = {
     .architectures = hf_llama_architectures,
     .arch = "llama",
-    .keys = hf_llama_keys,
+};
+
+static const struct hf_family hf_mistral = {
+    .architectures = hf_mistral_architectures,
+    .arch = "llama",
+    .defaults = "{\"sliding_window\": 4096}", /* transformers 5, MistralConfig; null says that there is none */
+    .keys = hf_mistral_keys,
 };
 
 static const struct hf_key hf_mixtral_keys[] = {
@@ -54,7 +61,7 @@ static const struct hf_family hf_mixtral = {
     .names = hf_mixtral_names,
 };
 
-static const struct hf_family *const llama_hf[] = {&hf_llama, &hf_mixtral, NULL};
+static const struct hf_family *const llama_hf[] = {&hf_llama, &hf_mistral, &hf_mixtral, NULL};
 
 const struct model_family model_llama = {
     .name = "llama",

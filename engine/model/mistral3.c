@@ -11,6 +11,8 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
     TRY(blocks_get_f32(&b, "attention.temperature_scale", 0.0, 1e3, 0.0, &s->query_beta));
     TRY(blocks_get_u32(&b, "rope.scaling.original_context_length", 1, UINT32_MAX / 2, b.h.n_ctx_train,
                        &s->query_period));
+    s->local_is_scaled = true;
+    TRY(blocks_read_windows(&b, 0, PLAN_MAX_LAYERS)); /* all layers, where there is one */
     return blocks_build_decoder(&b);
 }
 
@@ -27,9 +29,15 @@ static enum err finish(struct hf *h)
     return ERR_OK;
 }
 
+static const struct hf_key hf_keys[] = {
+    {"sliding_window", "attention.sliding_window", HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
 static const char *const architectures[] = {"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration", NULL};
 
-static const struct hf_family hf_mistral3 = {.architectures = architectures, .arch = "mistral3", .finish = finish};
+static const struct hf_family hf_mistral3 = {
+    .architectures = architectures, .arch = "mistral3", .keys = hf_keys, .finish = finish};
 
 static const struct hf_family *const mistral3_hf[] = {&hf_mistral3, NULL};
 

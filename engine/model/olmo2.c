@@ -20,7 +20,7 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
     return blocks_build_decoder(&b);
 }
 
-static const struct hf_key hf_olmo2_keys[] = {
+static const struct hf_key hf_olmo3_keys[] = {
     {"sliding_window", "attention.sliding_window", HF_U32},
     {NULL, NULL, HF_U32},
 };
@@ -31,16 +31,24 @@ static const struct hf_name hf_olmo2_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const char *const hf_olmo2_architectures[] = {"Olmo2ForCausalLM", "Olmo3ForCausalLM", NULL};
+static const char *const hf_olmo2_architectures[] = {"Olmo2ForCausalLM", NULL};
+static const char *const hf_olmo3_architectures[] = {"Olmo3ForCausalLM", NULL};
 
 static const struct hf_family hf_olmo2 = {
     .architectures = hf_olmo2_architectures,
     .arch = "olmo2",
-    .keys = hf_olmo2_keys,
     .names = hf_olmo2_names,
 };
 
-static const struct hf_family *const olmo2_hf[] = {&hf_olmo2, NULL};
+static const struct hf_family hf_olmo3 = {
+    .architectures = hf_olmo3_architectures,
+    .arch = "olmo2",
+    .keys = hf_olmo3_keys,
+    .names = hf_olmo2_names,
+    .window = 4096,
+};
+
+static const struct hf_family *const olmo2_hf[] = {&hf_olmo2, &hf_olmo3, NULL};
 
 const struct model_family model_olmo2 = {
     .name = "olmo2",

@@ -31,6 +31,11 @@ static const struct hf_name hf_qwen2moe_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
+static const struct hf_fixed hf_qwen2moe_fixed[] = {
+    {"use_sliding_window", "false"},
+    {NULL, NULL},
+};
+
 static const char *const hf_qwen2moe_architectures[] = {"Qwen2MoeForCausalLM", NULL};
 
 static const struct hf_family hf_qwen2moe = {
@@ -38,6 +43,7 @@ static const struct hf_family hf_qwen2moe = {
     .arch = "qwen2moe",
     .keys = hf_qwen2moe_keys,
     .names = hf_qwen2moe_names,
+    .fixed = hf_qwen2moe_fixed,
     .finish = hf_check_sparse,
 };
 

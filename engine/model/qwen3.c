@@ -1,7 +1,7 @@
 /* Qwen3 [Qwen Team 2025, "Qwen3 Technical Report", 2]: Qwen2 without its biases and with norms of the heads of Q and K.
  * Keys: llama.cpp b11434, src/models/qwen3.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/model/hf_layers.h"
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {
@@ -9,7 +9,9 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
     TRY(blocks_read_hparams(&b));
     struct blocks_style *s = &b.style;
     s->is_neox = true;
+    s->local_is_scaled = true;
     s->head_norm = BLOCKS_NORM_EACH;
+    TRY(blocks_read_windows(&b, 0, PLAN_MAX_LAYERS)); /* of folders with use_sliding_window */
     return blocks_build_decoder(&b);
 }
 
@@ -18,6 +20,7 @@ static const char *const hf_qwen3_architectures[] = {"Qwen3ForCausalLM", "Qwen3M
 static const struct hf_family hf_qwen3 = {
     .architectures = hf_qwen3_architectures,
     .arch = "qwen3",
+    .finish = hf_add_optional_window,
 };
 
 static const struct hf_family *const qwen3_hf[] = {&hf_qwen3, NULL};

@@ -23,12 +23,18 @@ static const struct hf_key hf_qwen3moe_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
+static const struct hf_fixed hf_qwen3moe_fixed[] = {
+    {"use_sliding_window", "false"},
+    {NULL, NULL},
+};
+
 static const char *const hf_qwen3moe_architectures[] = {"Qwen3MoeForCausalLM", NULL};
 
 static const struct hf_family hf_qwen3moe = {
     .architectures = hf_qwen3moe_architectures,
     .arch = "qwen3moe",
     .keys = hf_qwen3moe_keys,
+    .fixed = hf_qwen3moe_fixed,
     .finish = hf_check_sparse,
 };
 

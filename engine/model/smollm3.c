@@ -1,26 +1,91 @@
 /* SmolLM3: Llama's decoder in which every fourth layer knows no positions [NoPE; Yang 2025, "RoPE to NoPE and Back
- * Again"]. Files do not say which layers: llama.cpp b11434, src/models/smollm3.cpp. */
+ * Again"]. GGUF files do not say which layers [llama.cpp b11434, src/models/smollm3.cpp]; what is made of a folder with
+ * others has attention.rope_pattern, true for each layer with RoPE. */
 #include "engine/model/blocks.h"
 #include "engine/model/hf.h"
 
+#include <inttypes.h>
+
 enum { NOPE_EVERY = 4 };
+
+/* Which layers know no positions. */
+static enum err read_layers(struct blocks *b)
+{
+    static const char key[] = "smollm3.attention.rope_pattern";
+    const struct gguf_kv *kv = gguf_find(b->g, key);
+    bool *is_nope = b->style.is_nope;
+    if (kv == NULL) {
+        for (uint32_t i = NOPE_EVERY - 1; i < b->h.n_layers; i += NOPE_EVERY) {
+            is_nope[i] = true;
+        }
+        return ERR_OK;
+    }
+    TRY(gguf_get_array(b->g, key, GGUF_BOOL, &kv, b->info));
+    if (kv->n != b->h.n_layers) {
+        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %" PRIu64,
+                          key, b->h.n_layers, kv->n);
+    }
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        is_nope[i] = gguf_elem_i64(kv, i) == 0;
+    }
+    return ERR_OK;
+}
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {
     struct blocks b = {.g = g, .arch = "smollm3", .n_ctx = n_ctx, .plan = p, .info = info};
     TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
-    for (uint32_t i = NOPE_EVERY - 1; i < b.h.n_layers; i += NOPE_EVERY) {
-        s->is_nope[i] = true;
-    }
+    TRY(read_layers(&b));
     return blocks_build_decoder(&b);
 }
+
+/* no_rope_layers has a 1 for each layer with RoPE, and may be longer than the model; without it, the last of each
+ * no_rope_layer_interval layers has none [transformers 5, SmolLM3Config]. */
+static enum err finish(struct hf *h)
+{
+    uint32_t n_layers, interval;
+    char key[128];
+    unsigned char has_rope[PLAN_MAX_LAYERS];
+    const json_t *list = json_read_get(h->config, "no_rope_layers");
+    bool is_usual = true;
+    TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
+    TRY(hf_get_u32(h, "no_rope_layer_interval", 1, INT32_MAX, NOPE_EVERY, &interval));
+    if (list != NULL && (!json_is_array(list) || json_array_size(list) < n_layers)) {
+        return err_set(h->info, ERR_BAD_CONFIG, "no_rope_layers",
+                       "config.json: no_rope_layers: expected an array of %" PRIu32 " numbers, one a layer, found %s "
+                       "of %zu",
+                       n_layers, json_read_type_name(list), json_array_size(list));
+    }
+    for (uint32_t i = 0; i < n_layers; i++) {
+        char shown[JSON_READ_SHOWN];
+        const json_t *v = json_array_get(list, i);
+        json_int_t n = json_is_boolean(v) ? json_is_true(v) : json_is_integer(v) ? json_integer_value(v) : -1;
+        if (list != NULL && n != 0 && n != 1) {
+            return err_set(h->info, ERR_BAD_CONFIG, "no_rope_layers",
+                           "config.json: no_rope_layers[%" PRIu32 "]: expected 0 or 1, found %s", i,
+                           json_read_show(v, shown));
+        }
+        has_rope[i] = list != NULL ? n == 1 : (i + 1) % interval != 0;
+        is_usual &= has_rope[i] == ((i + 1) % NOPE_EVERY != 0);
+    }
+    if (!is_usual) {
+        gguf_build_array(&h->b, hf_key(h, "attention.rope_pattern", key), GGUF_BOOL, n_layers, has_rope);
+    }
+    return ERR_OK;
+}
+
+static const struct hf_fixed hf_smollm3_fixed[] = {
+    {"use_sliding_window", "false"},
+    {NULL, NULL},
+};
 
 static const char *const hf_smollm3_architectures[] = {"SmolLM3ForCausalLM", NULL};
 
 static const struct hf_family hf_smollm3 = {
     .architectures = hf_smollm3_architectures,
     .arch = "smollm3",
+    .fixed = hf_smollm3_fixed,
+    .finish = finish,
 };
 
 static const struct hf_family *const smollm3_hf[] = {&hf_smollm3, NULL};

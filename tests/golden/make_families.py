@@ -31,6 +31,7 @@ from make_golden import (COMMON, PROMPT_LENGTHS, VOCAB, rope, run_prompt, spread
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 CHANGE = 0.02  # of log-probabilities
+FOLDERS_ONLY = {"granite-nope", "smollm3-layers", "qwen2-window"}  # what the converter writes is another model
 IDS = dict(bos_token_id=256, eos_token_id=257, pad_token_id=258)
 SMALL = dict(hidden_size=48, intermediate_size=80, num_attention_heads=4, num_key_value_heads=2, **COMMON, **IDS)
 
@@ -118,9 +119,15 @@ MODELS = {
         **SMALL, num_hidden_layers=2, attention_bias=True, mlp_bias=True, rope_parameters=rope())),
     "smollm3-nope": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
         **SMALL, num_hidden_layers=5, rope_parameters=rope(theta=50000.0), tie_word_embeddings=True)),
+    "smollm3-layers": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
+        **SMALL, num_hidden_layers=5, no_rope_layers=[0, 1, 1, 0, 1], rope_parameters=rope(theta=50000.0),
+        tie_word_embeddings=True)),
     "mistral3-yarn": lambda: hf.Ministral3ForCausalLM(hf.Ministral3Config(
         **SMALL, num_hidden_layers=2, head_dim=20, tie_word_embeddings=True, sliding_window=None, rope_parameters=yarn(
             mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3, beta_fast=16.0, beta_slow=1.0))),
+    "qwen2-window": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(
+        **SMALL, num_hidden_layers=3, use_sliding_window=True, sliding_window=13, max_window_layers=1,
+        rope_parameters=rope(), tie_word_embeddings=True)),
     "qwen3-norms": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(
         **SMALL, num_hidden_layers=2, head_dim=20, rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
     "gemma2-caps": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(
@@ -343,8 +350,9 @@ def main():
         model.to(torch.float32 if is_q8 else torch.bfloat16).save_pretrained(saved)
         is_wrapped = model.config.get_text_config() is not model.config  # a model that sees, whose text alone is asked for
         streams = getattr(model.config, "altup_num_inputs", 4)
-        # the converter knows four streams alone, and Granite 4 without positions as hybrids alone
-        has_peer = not is_wrapped and streams == 4 and name != "granite-nope"
+        # the converter knows four streams alone, Granite 4 without positions as hybrids alone, NoPE in every fourth
+        # layer alone, and no window of Qwen2
+        has_peer = not is_wrapped and streams == 4 and name not in FOLDERS_ONLY
         if has_peer and model.config.model_type == "granitemoehybrid":  # as in published folders
             name_layers(saved, linear_attention="mamba", full_attention="attention")
         if has_peer:

@@ -35,9 +35,12 @@ const char *golden_folder(const char *name, const char *key, const char *value)
     snprintf(path, sizeof path, "%s/%s.hf/config.json", models, name);
     json_t *config = json_load_file(path, 0, NULL);
     ck_assert_msg(config != NULL, "%s", path);
-    ck_assert_msg((value == NULL ? json_object_del(config, key)
-                                 : json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL))) == 0,
-                  "%s: %s: %s", name, key, value != NULL ? value : "is not there");
+    json_t *v = value == NULL ? NULL : json_loads(value, JSON_DECODE_ANY, NULL);
+    ck_assert_msg((key == NULL     ? json_object_update_recursive(config, v)
+                   : value == NULL ? json_object_del(config, key)
+                                   : json_object_set(config, key, v)) == 0,
+                  "%s: %s: %s", name, key != NULL ? key : "all", value != NULL ? value : "is not there");
+    json_decref(v);
     write_config(config);
     json_decref(config);
     snprintf(path, sizeof path, "%s/%s.hf/model.safetensors", models, name);

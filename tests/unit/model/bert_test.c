@@ -137,7 +137,7 @@ START_TEST(what_is_not_computed_is_refused_by_name)
         {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", MEAN, NULL, ERR_OK},
         {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", NULL, NULL, ERR_OK},
         {"bert-cls", BERT ",\"hidden_act\":\"relu\"}", MEAN, "hidden_act: expected gelu, found 'relu'", ERR_BAD_CONFIG},
-        {"bert-cls", BERT "}", MEAN, "hidden_act: expected gelu", ERR_BAD_CONFIG},
+        {"bert-cls", BERT ",\"hidden_act\":7}", MEAN, "hidden_act: expected gelu, found 7", ERR_BAD_CONFIG},
         {"bert-cls", BERT ",\"hidden_act\":\"gelu\",\"position_embedding_type\":\"relative_key\"}", MEAN,
          "position_embedding_type: expected absolute", ERR_BAD_CONFIG},
         {"bert-cls", BERT ",\"hidden_act\":\"gelu\"}", "{}", "pooling_mode: expected one of mean", ERR_BAD_CONFIG},

@@ -1,0 +1,200 @@
+/* Values of config.json that change what a model computes: each is read, or refused by its name with what was expected
+ * and what was found. Every row changes a golden folder in some values. */
+#include "engine/model/model.h"
+#include "tests/support/folder.h"
+#include "tests/support/golden_folder.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *hf_values_suite(void);
+
+/* The members that take the place of the folder's, and what the message says; NULL: the folder is fine. */
+struct row {
+    const char *model, *members, *word;
+};
+
+static enum err load(const char *model, const char *members, struct gguf **g, struct plan **p, struct err_info *info)
+{
+    char text[512];
+    *g = NULL;
+    *p = NULL;
+    *info = (struct err_info){0};
+    snprintf(text, sizeof text, "{%s}", members);
+    enum err err = model_open(golden_folder(model, NULL, text), g, info);
+    return err != ERR_OK ? err : model_build(*g, 0, p, info);
+}
+
+static void check_row(const struct row *r)
+{
+    struct gguf *g;
+    struct plan *p;
+    struct err_info info;
+    enum err err = load(r->model, r->members, &g, &p, &info);
+    if (r->word == NULL) {
+        ck_assert_msg(err == ERR_OK, "%s: %s: %s", r->model, r->members, info.text);
+    } else {
+        ck_assert_msg(err == ERR_BAD_CONFIG && strstr(info.text, r->word) != NULL, "%s: %s: %s: %s", r->model,
+                      r->members, err_code(err), info.text);
+        ck_assert_msg(strncmp(info.text, "config.json: ", 13) == 0, "%s", info.text);
+    }
+    plan_free(&p);
+    gguf_close(&g);
+    folder_remove();
+}
+
+/* --- what the plan takes for granted ----------------------------------------------------------------------------- */
+
+static const struct row fixed_rows[] = {
+    {"llama-yarn", "\"hidden_act\":\"swish\"", NULL},
+    {"llama-yarn", "\"hidden_act\":null", NULL},
+    {"llama-yarn", "\"hidden_act\":\"gelu\"", "hidden_act: expected silu, found 'gelu'"},
+    {"llama-yarn", "\"hidden_act\":7", "hidden_act: expected silu, found 7"},
+    {"llama-yarn", "\"hidden_act\":[\"silu\"]", "hidden_act: expected silu, found an array"},
+    {"llama-yarn", "\"hidden_activation\":\"relu\"", "hidden_activation: expected silu, found 'relu'"},
+    {"gemma2-caps", "\"hidden_activation\":\"gelu_new\"", NULL},
+    {"gemma2-caps", "\"hidden_act\":\"gelu\"", NULL}, /* nobody looks: there is hidden_activation */
+    {"gemma2-caps", "\"hidden_activation\":null,\"hidden_act\":\"gelu\"", NULL},
+    {"gemma2-caps", "\"hidden_activation\":null,\"hidden_act\":\"silu\"", "hidden_act: expected gelu_pytorch_tanh"},
+    {"gemma2-caps", "\"hidden_activation\":\"gelu\"", "hidden_activation: expected gelu_pytorch_tanh, found 'gelu'"},
+    {"gemma3n-sparse", "\"hidden_activation\":\"silu\"", "hidden_activation: expected gelu_pytorch_tanh"},
+    {"gemma4-per-layer", "\"hidden_activation\":\"silu\"", "hidden_activation: expected gelu_pytorch_tanh"},
+    {"gpt-oss-sinks", "\"swiglu_limit\":7", NULL},
+    {"gpt-oss-sinks", "\"swiglu_limit\":null", NULL},
+    {"gpt-oss-sinks", "\"swiglu_limit\":0", "swiglu_limit: expected 7, found 0"},
+    {"gpt-oss-sinks", "\"swiglu_limit\":6.5", "swiglu_limit: expected 7, found 6.5"},
+    {"gpt-oss-sinks", "\"swiglu_limit\":\"7\"", "swiglu_limit: expected 7, found '7'"},
+    {"gemma3n-sparse", "\"altup_correct_scale\":false", "altup_correct_scale: expected true, found false"},
+    {"gemma3n-sparse", "\"attention_bias\":true", "attention_bias: expected false, found true"},
+    {"gemma2-caps", "\"use_bidirectional_attention\":true", "use_bidirectional_attention: expected false, found true"},
+    {"bert-cls", "\"is_decoder\":true", "is_decoder: expected false, found true"},
+    {"deepseek2-v2", "\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\"", NULL},
+    {"deepseek2-v2", "\"scoring_func\":\"banana\"", "scoring_func: expected softmax, found 'banana'"},
+    {"deepseek2-v2", "\"topk_method\":\"banana\"", "expected greedy or group_limited_greedy, found 'banana'"},
+    {"deepseek2-v2", "\"moe_layer_freq\":2", "moe_layer_freq: expected 1, found 2"},
+    {"deepseek2-v3", "\"scoring_func\":\"softmax\"", "scoring_func: expected sigmoid, found 'softmax'"},
+    {"deepseek2-v3", "\"topk_method\":\"noaux_tc\",\"moe_layer_freq\":1", NULL},
+    {"deepseek2-v3", "\"topk_method\":\"greedy\"", "topk_method: expected noaux_tc, found 'greedy'"},
+    {"qwen2moe-shared", "\"use_sliding_window\":true", "use_sliding_window: expected false, found true"},
+    {"qwen3moe-norms", "\"use_sliding_window\":true", "use_sliding_window: expected false, found true"},
+    {"smollm3-nope", "\"use_sliding_window\":true", "use_sliding_window: expected false, found true"},
+};
+
+START_TEST(what_the_plan_takes_for_granted_is_checked) { check_row(&fixed_rows[_i]); }
+END_TEST
+
+/* --- windows, and layers without RoPE ---------------------------------------------------------------------------- */
+
+static const struct row layer_rows[] = {
+    {"qwen2-window", "\"use_sliding_window\":false", "use_sliding_window: expected true, as layer_types has"},
+    {"qwen2-window", "\"use_sliding_window\":\"yes\"", "use_sliding_window: expected true or false, found 'yes'"},
+    {"qwen2-window", "\"sliding_window\":0", "sliding_window: expected 1 to 2147483647, found 0"},
+    {"qwen2-window", "\"max_window_layers\":-1", "max_window_layers: expected 0 to"},
+    {"qwen3-norms", "\"layer_types\":[\"banana\",7]", "layer_types[0]: expected sliding_attention or full_attention"},
+    {"qwen3-norms", "\"layer_types\":[\"full_attention\",7]", "layer_types[1]: expected sliding_attention"},
+    {"qwen3-norms", "\"layer_types\":\"full_attention\"", "layer_types: expected an array of names"},
+    {"llama-yarn", "\"layer_types\":[\"a\",\"b\"]", "layer_types[0]: expected sliding_attention"},
+    {"llama-yarn", "\"sliding_window\":3", NULL}, /* transformers' Llama has no window */
+    {"gemma2-caps", "\"sliding_window\":null", "sliding_window: expected 1 or more, as some layers have a window"},
+    {"gemma2-caps", "\"sliding_window\":0", "sliding_window: expected 1 or more"},
+    {"gemma3n-sparse", "\"sliding_window\":null", "sliding_window: expected 1 or more"},
+    {"gemma4-per-layer", "\"sliding_window\":0", "sliding_window: expected 1 or more"},
+    {"gpt-oss-sinks", "\"sliding_window\":null", "sliding_window: expected 1 or more"},
+    {"gpt-oss-sinks", "\"sliding_window\":\"19\"", "sliding_window: expected 1 or more"},
+    {"olmo2-window", "\"sliding_window\":null", "sliding_window: expected 1 or more"},
+    {"smollm3-layers", "\"no_rope_layers\":[1]", "no_rope_layers: expected an array of 5 numbers, one a layer, found"},
+    {"smollm3-layers", "\"no_rope_layers\":[1,1,1,0,7]", "no_rope_layers[4]: expected 0 or 1, found 7"},
+    {"smollm3-layers", "\"no_rope_layers\":\"none\"", "no_rope_layers: expected an array of 5 numbers"},
+    {"smollm3-layers", "\"no_rope_layer_interval\":0", "no_rope_layer_interval: expected 1 to"},
+};
+
+START_TEST(layers_of_a_kind_that_cannot_be_are_named) { check_row(&layer_rows[_i]); }
+END_TEST
+
+/* Windows and RoPE of layers, a letter each: w a window, g none; n no RoPE, r RoPE. */
+static void describe(const struct plan *p, char windows[16], char ropes[16])
+{
+    int w = 0, r = 0;
+    for (int32_t i = 0; i < p->n_steps && w < 15 && r < 15; i++) {
+        const struct plan_step *s = &p->steps[i];
+        if (s->op == PLAN_ATTENTION) {
+            windows[w++] = s->window != 0 ? 'w' : 'g';
+        } else if (s->op == PLAN_MATMUL && s->epilogue == PLAN_QKV) {
+            ropes[r++] = p->ropes[s->rope].n_rot == 0 ? 'n' : 'r';
+        }
+    }
+    windows[w] = ropes[r] = '\0';
+}
+
+START_TEST(config_json_says_which_layers_have_a_window_or_no_rope)
+{
+    static const struct {
+        const char *model, *members, *windows, *ropes;
+    } rows[] = {
+        {"qwen2-window", "", "gww", "rrr"},
+        {"qwen2-window", "\"layer_types\":null", "gww", "rrr"},
+        {"qwen2-window", "\"layer_types\":null,\"max_window_layers\":2", "ggw", "rrr"},
+        {"qwen2-window", "\"layer_types\":null,\"max_window_layers\":null", "ggg", "rrr"},
+        {"qwen2-window", "\"layer_types\":null,\"use_sliding_window\":false", "ggg", "rrr"},
+        {"qwen2-window", "\"layer_types\":null,\"use_sliding_window\":null", "ggg", "rrr"},
+        {"qwen2-window", "\"sliding_window\":null", "ggg", "rrr"},
+        {"qwen3-norms", "\"sliding_window\":9,\"max_window_layers\":1", "gg", "rr"}, /* as Qwen2.5's folders are */
+        {"qwen3-norms", "\"sliding_window\":9,\"max_window_layers\":1,\"use_sliding_window\":true,\"layer_types\":null",
+         "gw", "rr"},
+        {"smollm3-layers", "", "ggggg", "nrrnr"},
+        {"smollm3-layers", "\"no_rope_layers\":[1,1,1,0,1,0,0]", "ggggg", "rrrnr"},
+        {"smollm3-layers", "\"no_rope_layers\":null", "ggggg", "rrrnr"},
+        {"smollm3-layers", "\"no_rope_layers\":null,\"no_rope_layer_interval\":2", "ggggg", "rnrnr"},
+        {"smollm3-layers", "\"no_rope_layers\":null,\"no_rope_layer_interval\":6", "ggggg", "rrrrr"},
+        {"mistral3-yarn", "\"sliding_window\":9", "ww", "rr"},
+        {"llama-yarn", "\"architectures\":[\"MistralForCausalLM\"]", "ww", "rr"},
+        {"llama-yarn", "\"architectures\":[\"MistralForCausalLM\"],\"sliding_window\":null", "gg", "rr"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct gguf *g;
+        struct plan *p;
+        struct err_info info;
+        char windows[16], ropes[16];
+        ck_assert_msg(load(rows[i].model, rows[i].members, &g, &p, &info) == ERR_OK, "row %zu: %s", i, info.text);
+        describe(p, windows, ropes);
+        ck_assert_msg(strcmp(windows, rows[i].windows) == 0 && strcmp(ropes, rows[i].ropes) == 0, "row %zu: %s %s", i,
+                      windows, ropes);
+        plan_free(&p);
+        gguf_close(&g);
+        folder_remove();
+    }
+}
+END_TEST
+
+/* Null is not absent: Gemma 2's caps are none, not the family's. */
+START_TEST(a_cap_of_null_is_none)
+{
+    static const char *const members[] = {"\"final_logit_softcapping\":null", "\"attn_logit_softcapping\":null"};
+    static const char *const keys[] = {"gemma2.final_logit_softcapping", "gemma2.attn_logit_softcapping"};
+    for (size_t i = 0; i < ARRAY_LEN(members); i++) {
+        struct gguf *g;
+        struct plan *p;
+        struct err_info info;
+        double cap;
+        ck_assert_msg(load("gemma2-caps", members[i], &g, &p, &info) == ERR_OK, "%s", info.text);
+        ck_assert_int_eq(gguf_get_f64(g, keys[i], &cap, NULL), ERR_OK);
+        ck_assert(cap == 0);
+        plan_free(&p);
+        gguf_close(&g);
+        folder_remove();
+    }
+}
+END_TEST
+
+Suite *hf_values_suite(void)
+{
+    Suite *s = suite_create("hf_values");
+    TCase *c = tcase_create("hf_values");
+    tcase_add_loop_test(c, what_the_plan_takes_for_granted_is_checked, 0, (int)ARRAY_LEN(fixed_rows));
+    tcase_add_loop_test(c, layers_of_a_kind_that_cannot_be_are_named, 0, (int)ARRAY_LEN(layer_rows));
+    tcase_add_test(c, config_json_says_which_layers_have_a_window_or_no_rope);
+    tcase_add_test(c, a_cap_of_null_is_none);
+    suite_add_tcase(s, c);
+    return s;
+}
