@@ -163,6 +163,28 @@ static enum err read_heads(struct blocks *b)
     return ERR_OK;
 }
 
+/* Layers beyond block_count: half a model would be served. */
+static enum err check_layers(const struct blocks *b)
+{
+    for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
+        struct gguf_str name = gguf_tensor_at(b->g, i)->name;
+        uint32_t layer = 0;
+        size_t at = 4;
+        if (name.len < at || memcmp(name.data, "blk.", at) != 0) {
+            continue;
+        }
+        for (; at < name.len && name.data[at] >= '0' && name.data[at] <= '9' && layer < UINT32_MAX / 16; at++) {
+            layer = layer * 10 + (uint32_t)(name.data[at] - '0');
+        }
+        if (layer >= b->h.n_layers) {
+            return err_set(b->info, ERR_BAD_HPARAM, "block_count",
+                           "%s.block_count: expected %" PRIu32 " or more, as there is %.*s, found %" PRIu32, b->arch,
+                           layer + 1, (int)name.len, name.data, b->h.n_layers);
+        }
+    }
+    return ERR_OK;
+}
+
 enum err blocks_read_hparams(struct blocks *b)
 {
     struct blocks_hparams *h = &b->h;
@@ -175,6 +197,7 @@ enum err blocks_read_hparams(struct blocks *b)
     h->n_vocab = (uint32_t)embd->dims[1];
     TRY(blocks_get_u32(b, "embedding_length", 1, PLAN_MAX_WIDTH, UINT64_MAX, &h->n_embd));
     TRY(blocks_get_u32(b, "block_count", 1, PLAN_MAX_LAYERS, UINT64_MAX, &h->n_layers));
+    TRY(check_layers(b));
     TRY(blocks_get_u32(b, "context_length", 1, UINT32_MAX / 2, UINT64_MAX, &h->n_ctx_train));
     TRY(blocks_get_u32(b, "expert_count", 0, PLAN_MAX_EXPERTS, 0, &b->plan->moe.n_experts));
     bool has_experts = b->plan->moe.n_experts != 0; /* then it may be that no layer is dense */
@@ -328,9 +351,12 @@ enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32
 
 enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)
 {
-    char key[KEY_BYTES];
+    char key[KEY_BYTES], window_key[KEY_BYTES];
     snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", b->arch);
-    TRY(blocks_get_u32(b, "attention.sliding_window", 0, INT32_MAX, window, &b->style.window));
+    snprintf(window_key, sizeof window_key, "%s.attention.sliding_window", b->arch);
+    bool has_pattern = period < PLAN_MAX_LAYERS; /* the family has local layers: a window of none contradicts that */
+    bool says = gguf_find(b->g, window_key) != NULL;
+    TRY(blocks_get_u32(b, "attention.sliding_window", says && has_pattern, INT32_MAX, window, &b->style.window));
     const struct gguf_kv *kv = gguf_find(b->g, key);
     if (b->style.window == 0) {
         return ERR_OK;

@@ -11,17 +11,36 @@
 
 enum { KEY_BYTES = 128 };
 
+static const char long_factors[] = "rope_factors_long.weight";
+
 enum scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_LONGROPE, SCALING_DYNAMIC, N_SCALINGS };
 
 static const char *const scaling_names[N_SCALINGS] = {"none", "linear", "yarn", "longrope", "dynamic"};
 
+static bool has_key(const struct blocks *b, const char *key)
+{
+    char full[KEY_BYTES];
+    snprintf(full, sizeof full, "%s.%s", b->arch, key);
+    return gguf_find(b->g, full) != NULL;
+}
+
+/* How far positions are stretched, under its name or the old one [llama.cpp b11434, src/llama-model.cpp]. Linear: 0 is
+ * none. */
+static const char *factor_key(const struct blocks *b)
+{
+    static const char key[] = "rope.scaling.factor", old[] = "rope.scale_linear";
+    return !has_key(b, key) && has_key(b, old) ? old : key;
+}
+
+/* Files that name no type but a factor mean the linear one. */
 static enum err read_scaling(const struct blocks *b, enum scaling *out)
 {
     char key[KEY_BYTES];
     struct gguf_str type;
     snprintf(key, sizeof key, "%s.rope.scaling.type", b->arch);
     TRY(gguf_get_str_or_null(b->g, key, &type, b->info));
-    *out = SCALING_NONE;
+    bool is_linear = type.len == 0 && has_key(b, factor_key(b)) && gguf_find_tensor(b->g, long_factors) == NULL;
+    *out = is_linear ? SCALING_LINEAR : SCALING_NONE;
     for (int i = 0; i < N_SCALINGS; i++) {
         if (type.len == strlen(scaling_names[i]) && memcmp(type.data, scaling_names[i], type.len) == 0) {
             *out = (enum scaling)i;
@@ -72,7 +91,7 @@ static enum err apply_yarn(struct blocks *b, double base, float *inv_freq, float
 {
     float factor, ext, attn, fast, slow, log_mul;
     uint32_t n_orig;
-    TRY(blocks_get_f32(b, "rope.scaling.factor", 1.0, 1e6, NAN, &factor));
+    TRY(blocks_get_f32(b, factor_key(b), 1.0, 1e6, NAN, &factor));
     TRY(blocks_get_u32(b, "rope.scaling.original_context_length", 1, UINT32_MAX / 2, b->h.n_ctx_train, &n_orig));
     TRY(blocks_get_f32(b, "rope.scaling.yarn_ext_factor", 0.0, 1.0, 1.0, &ext));
     TRY(blocks_get_f32(b, "rope.scaling.yarn_beta_fast", 1e-3, 1e6, 32.0, &fast));
@@ -120,8 +139,7 @@ static enum err apply_longrope(struct blocks *b, float *inv_freq, float *mscale)
     bool found;
     TRY(blocks_get_u32(b, "rope.scaling.original_context_length", 1, UINT32_MAX / 2, b->h.n_ctx_train, &n_orig));
     TRY(blocks_get_f32(b, "rope.scaling.attn_factor", 1e-3, 1e3, 1.0, &attn));
-    TRY(divide_by(b, b->n_ctx > n_orig ? "rope_factors_long.weight" : "rope_factors_short.weight", false, inv_freq,
-                  &found));
+    TRY(divide_by(b, b->n_ctx > n_orig ? long_factors : "rope_factors_short.weight", false, inv_freq, &found));
     *mscale *= attn;
     return ERR_OK;
 }
@@ -130,7 +148,7 @@ static enum err apply_scaling(struct blocks *b, double base, float *inv_freq, fl
 {
     enum scaling scaling;
     TRY(read_scaling(b, &scaling));
-    bool has_factors = gguf_find_tensor(b->g, "rope_factors_long.weight") != NULL;
+    bool has_factors = gguf_find_tensor(b->g, long_factors) != NULL;
     if (scaling == SCALING_LONGROPE || (scaling == SCALING_NONE && has_factors)) { /* Phi-3's files name no type */
         return apply_longrope(b, inv_freq, mscale);
     }
@@ -140,7 +158,8 @@ static enum err apply_scaling(struct blocks *b, double base, float *inv_freq, fl
         TRY(apply_dynamic(b, base, inv_freq));
     } else if (scaling == SCALING_LINEAR) {
         float factor;
-        TRY(blocks_get_f32(b, "rope.scaling.factor", 1e-3, 1e6, 1.0, &factor));
+        TRY(blocks_get_f32(b, factor_key(b), 0, 1e6, 1.0, &factor));
+        factor = factor != 0 ? factor : 1;
         for (uint32_t i = 0; i < b->h.n_rot / 2; i++) {
             inv_freq[i] /= factor;
         }

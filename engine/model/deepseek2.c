@@ -124,6 +124,7 @@ static const struct hf_family hf_v2 = {
 static const struct hf_family hf_v3 = {
     .architectures = hf_v3_architectures,
     .arch = "deepseek2",
+    .defaults = "{\"num_nextn_predict_layers\": 1}", /* transformers 5, DeepseekV3Config */
     .keys = hf_deepseek_keys,
     .names = hf_deepseek_names,
     .fixed = hf_v3_fixed,

@@ -336,6 +336,11 @@ static const struct hf_key hf_gemma4_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
+static const struct hf_fixed hf_gemma4_fixed[] = {
+    {"attention_bias", "false"},
+    {NULL, NULL},
+};
+
 static const struct hf_name hf_gemma4_names[] = {
     {"model.embed_tokens_per_layer.weight", "per_layer_token_embd.weight", HF_SAME},
     {"model.per_layer_model_projection.weight", "per_layer_model_proj.weight", HF_SAME},
@@ -401,10 +406,6 @@ static enum err finish(struct hf *h)
 {
     uint32_t n_layers, n_experts;
     char room[NAME_BYTES];
-    if (json_is_true(json_read_get(h->config, "attention_bias"))) {
-        return err_set(h->info, ERR_BAD_CONFIG, "attention_bias",
-                       "config.json: attention_bias: expected false, found true");
-    }
     const char *sees_ahead = json_string_value(json_read_get(h->config, "use_bidirectional_attention"));
     if (sees_ahead != NULL && strcmp(sees_ahead, "vision") != 0) { /* "vision": images only */
         return err_set(h->info, ERR_BAD_CONFIG, "use_bidirectional_attention",
@@ -435,6 +436,7 @@ static const struct hf_family hf_gemma4 = {
     .defaults = hf_gemma4_defaults,
     .keys = hf_gemma4_keys,
     .names = hf_gemma4_names,
+    .fixed = hf_gemma4_fixed,
     .act = HF_GELU_TANH,
     .window = 512,
     .finish = finish,

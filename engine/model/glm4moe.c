@@ -47,6 +47,7 @@ static const char *const hf_glm4moe_architectures[] = {"Glm4MoeForCausalLM", NUL
 static const struct hf_family hf_glm4moe = {
     .architectures = hf_glm4moe_architectures,
     .arch = "glm4moe",
+    .defaults = "{\"num_nextn_predict_layers\": 1}", /* transformers 5, Glm4MoeConfig */
     .keys = hf_glm4moe_keys,
     .names = hf_glm4moe_names,
 };

@@ -491,6 +491,26 @@ static enum err add_quantised(struct hf *h, const struct hf_name *n, const char 
     return ERR_OK;
 }
 
+/* Is the tensor one of a layer that is left out: one of those behind the last that predict further tokens? A layer
+ * beyond them says that config.json belongs to a smaller model. */
+static enum err is_left_out(const struct hf *h, const struct hf_name *n, uint32_t layer, const struct st_tensor *t,
+                            bool *out)
+{
+    static const char key[] = "num_hidden_layers";
+    uint32_t n_layers, n_predicting;
+    *out = false;
+    TRY(hf_get_u32(h, key, 0, UINT32_MAX, UINT64_MAX, &n_layers));
+    if (n->gguf == NULL || strncmp(n->gguf, "blk.{}", 6) != 0 || layer < n_layers) {
+        return ERR_OK;
+    }
+    TRY(hf_get_u32(h, "num_nextn_predict_layers", 0, UINT32_MAX, 0, &n_predicting));
+    *out = layer - n_layers < n_predicting;
+    return *out ? ERR_OK
+                : err_set(h->info, ERR_BAD_CONFIG, key,
+                          "config.json: %s: expected %" PRIu32 " or more, as there is '%.255s', found %" PRIu32, key,
+                          layer + 1, t->name, n_layers);
+}
+
 static enum err add_tensors(struct hf *h, struct piece *pieces)
 {
     size_t n_pieces = 0;
@@ -503,6 +523,11 @@ static enum err add_tensors(struct hf *h, struct piece *pieces)
         const struct hf_name *n = look_up(h, is_quantised ? plain : t->name, number);
         if (n == NULL || n->change == HF_DROP || (is_tied && strcmp(n->gguf, "output.weight") == 0)) {
             continue; /* other parts of a model that sees or hears, and copies */
+        }
+        bool is_out;
+        TRY(is_left_out(h, n, number[0], t, &is_out));
+        if (is_out) {
+            continue;
         }
         char name[NAME_BYTES];
         write_name(n->gguf, number[0], name);
@@ -684,6 +709,9 @@ static enum err fill(struct hf *h)
     enum err err = add_tensors(h, pieces);
     mem_free(pieces);
     TRY(err);
+    if (h->b.err != ERR_OK) { /* what could not be added is not missing */
+        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
+    }
     TRY(hf_check(h));
     return h->family->finish != NULL ? h->family->finish(h) : ERR_OK;
 }

@@ -17,6 +17,7 @@ enum { HF_QUANT_KINDS = 8 };
 
 /* One kind of quantised weights; a folder of compressed-tensors may have several. */
 struct hf_quant_kind {
+    enum { HF_ANY, HF_SYMMETRIC, HF_WITH_ZEROS } symmetry;
     bool is_float;
     uint32_t bits;
     uint32_t group;    /* inputs that share a scale; 0 = all of a row */

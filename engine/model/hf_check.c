@@ -2,7 +2,10 @@
  * affair. */
 #include "engine/model/hf_check.h"
 
+#include "engine/model/hf_pooling.h"
+
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,15 +71,121 @@ static enum err check_act(const struct hf *h)
     return is_known ? ERR_OK : bad(h, key, acts[act].name, v);
 }
 
+/* --- two ways to say one thing ------------------------------------------------------------------------------------ */
+
+/* A value under two names, or of two objects: both numbers, and not the same. */
+static enum err check_same(const struct hf *h, const json_t *a, const char *name, const json_t *b, const char *other)
+{
+    char expected[JSON_READ_SHOWN], found[JSON_READ_SHOWN];
+    if (!json_is_number(a) || !json_is_number(b) || json_number_value(a) == json_number_value(b)) {
+        return ERR_OK;
+    }
+    return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected %s, as %s says, found %s", name,
+                   json_read_show(b, expected), other, json_read_show(a, found));
+}
+
+/* The type of RoPE: NULL where none is said. */
+static const char *rope_type(const json_t *params)
+{
+    const json_t *type = json_read_get(params, "rope_type");
+    const char *name = json_string_value(type != NULL ? type : json_read_get(params, "type"));
+    return name != NULL && strcmp(name, "su") == 0 ? "longrope" : name; /* its old name */
+}
+
+/* Of one object of parameters, `name`. */
+static enum err check_rope(const struct hf *h, const json_t *params, const char *name)
+{
+    const char *type = rope_type(params), *old = json_string_value(json_read_get(params, "type"));
+    json_int_t max = json_integer_value(json_read_get(h->config, "max_position_embeddings"));
+    const json_t *fast = json_read_get(params, "beta_fast"), *slow = json_read_get(params, "beta_slow");
+    double original = json_number_value(json_read_get(params, "original_max_position_embeddings"));
+    bool is_yarn = type != NULL && strcmp(type, "yarn") == 0, is_long = type != NULL && strcmp(type, "longrope") == 0;
+    old = old != NULL && strcmp(old, "su") == 0 ? "longrope" : old;
+    if (type != NULL && old != NULL && strcmp(type, old) != 0) {
+        return err_set(h->info, ERR_BAD_CONFIG, "rope_type",
+                       "config.json: %s.rope_type: expected '%.64s', as type says, found '%.64s'", name, old, type);
+    }
+    double n_fast = fast != NULL ? json_number_value(fast) : 32, n_slow = slow != NULL ? json_number_value(slow) : 1;
+    if (is_yarn && json_is_number(fast != NULL ? fast : slow) && n_fast < n_slow) {
+        return err_set(h->info, ERR_BAD_CONFIG, "beta_fast",
+                       "config.json: %s.beta_fast: expected beta_slow %g or more, found %g", name, n_slow, n_fast);
+    }
+    if ((is_yarn || is_long) && max > 0 && original > (double)max) {
+        return err_set(h->info, ERR_BAD_CONFIG, "original_max_position_embeddings",
+                       "config.json: %s.original_max_position_embeddings: expected at most max_position_embeddings "
+                       "%lld, found %g",
+                       name, (long long)max, original);
+    }
+    return ERR_OK;
+}
+
+/* rope_scaling beside rope_parameters: what both have is the same. */
+static enum err check_rope_objects(const struct hf *h, const json_t *parameters, json_t *scaling)
+{
+    const char *key, *type = rope_type(scaling), *other = rope_type(parameters);
+    json_t *v;
+    if (type != NULL && other != NULL && strcmp(type, other) != 0) {
+        return err_set(h->info, ERR_BAD_CONFIG, "rope_scaling",
+                       "config.json: rope_scaling.rope_type: expected '%.64s', as rope_parameters says, found '%.64s'",
+                       other, type);
+    }
+    json_object_foreach(scaling, key, v)
+    {
+        char name[96];
+        snprintf(name, sizeof name, "rope_scaling.%.64s", key);
+        TRY(check_same(h, v, name, json_read_get(parameters, key), "rope_parameters"));
+    }
+    return ERR_OK;
+}
+
+/* What transformers would take from one place and another reader from the other. */
+static enum err check_ropes(const struct hf *h)
+{
+    static const struct {
+        const char *key, *kind, *of_kind; /* of all layers; of a kind of layers */
+    } twice[] = {{"rope_theta", "full_attention", "rope_theta"},
+                 {"partial_rotary_factor", "full_attention", "partial_rotary_factor"},
+                 {"rope_local_base_freq", "sliding_attention", "rope_theta"}};
+    const json_t *parameters = json_read_get(h->config, "rope_parameters");
+    json_t *scaling = json_object_get(h->config, "rope_scaling");
+    const char *name = parameters != NULL ? "rope_parameters" : "rope_scaling";
+    const json_t *all = parameters != NULL ? parameters : scaling;
+    TRY(check_rope_objects(h, parameters, scaling));
+    TRY(check_rope(h, all, name));
+    for (size_t i = 0; i < ARRAY_LEN(twice); i++) {
+        const json_t *of_kind = json_read_get(all, twice[i].kind);
+        const json_t *v = of_kind != NULL ? json_read_get(of_kind, twice[i].of_kind) : json_read_get(all, twice[i].key);
+        TRY(check_same(h, json_read_get(h->config, twice[i].key), twice[i].key, v, name));
+        char full[96];
+        snprintf(full, sizeof full, "%s.%s", name, twice[i].kind);
+        TRY(check_rope(h, of_kind, full));
+    }
+    return ERR_OK;
+}
+
+static enum err check_booleans(const struct hf *h)
+{
+    static const char *const keys[] = {"tie_word_embeddings", "attention_bias", "mlp_bias"};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        const json_t *v = json_read_get(h->config, keys[i]);
+        if (v != NULL && !json_is_boolean(v)) {
+            return bad(h, keys[i], "true or false", v);
+        }
+    }
+    return ERR_OK;
+}
+
 enum err hf_check_values(const struct hf *h)
 {
     TRY(check_act(h));
-    return check_fixed(h);
+    TRY(check_fixed(h));
+    TRY(check_booleans(h));
+    return check_ropes(h);
 }
 
 /* --- values against each other and the tensors ----------------------------------------------------------------- */
 
-static const json_int_t NONE = -1;
+static const json_int_t NONE = INT64_MIN;
 
 /* An integer of config.json, or NONE. What is no integer has been refused where it is needed. */
 static json_int_t get(const struct hf *h, const char *key)
@@ -129,6 +238,63 @@ static enum err check_size(const struct hf *h, const char *key, json_int_t found
                          expected, of, (long long)found);
 }
 
+/* The embedding may have rows beyond the vocabulary, to fill a whole number of blocks. */
+static enum err check_vocab(const struct hf *h, uint64_t rows)
+{
+    json_int_t found = get(h, "vocab_size");
+    return found == NONE || (found > 0 && (uint64_t)found <= rows)
+               ? ERR_OK
+               : err_set(h->info, ERR_BAD_CONFIG, "vocab_size",
+                         "config.json: vocab_size: expected 1 to %" PRIu64 ", the rows of the token embedding, found "
+                         "%lld",
+                         rows, (long long)found);
+}
+
+/* Is there a bias of attention, or of feed-forward blocks? Some models have one of Q, K and V alone. */
+static bool has_bias(const struct hf *h, const char *block)
+{
+    static const char end[] = ".bias";
+    bool found = false;
+    for (size_t i = 0; i < h->b.n_tensors && !found; i++) {
+        struct gguf_str name = h->b.tensors[i].name; /* NUL-terminated, as gguf_build made it */
+        found = strstr(name.data, block) != NULL && name.len > sizeof end &&
+                strcmp(name.data + name.len - (sizeof end - 1), end) == 0;
+    }
+    return found;
+}
+
+static enum err check_biases(const struct hf *h)
+{
+    static const char *const rows[][2] = {{"attention_bias", ".attn_"}, {"mlp_bias", ".ffn_"}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (json_is_true(json_read_get(h->config, rows[i][0])) && !has_bias(h, rows[i][1])) {
+            return bad(h, rows[i][0], "false, as the folder has no such biases", json_true());
+        }
+    }
+    return ERR_OK;
+}
+
+/* Does the folder hold a whole language model? Those for embeddings have no head, whatever they say of tying. */
+static bool has_text_head(const struct hf *h)
+{
+    static const char *const kinds[] = {"ForCausalLM", "ForConditionalGeneration"};
+    const char *name = json_string_value(json_array_get(json_object_get(h->root, "architectures"), 0));
+    bool is_whole = false;
+    for (size_t i = 0; i < ARRAY_LEN(kinds) && name != NULL; i++) {
+        is_whole |= strstr(name, kinds[i]) != NULL;
+    }
+    return is_whole && !hf_has_pooling(h) && safetensors_folder_find(h->tensors, "embed_tokens.weight") == NULL;
+}
+
+static enum err check_head(const struct hf *h)
+{
+    static const char key[] = "tie_word_embeddings";
+    const json_t *said = json_read_get(h->config, key);
+    bool is_tied = said == NULL || json_is_true(said) || json_is_true(json_read_get(h->root, key));
+    bool has_head = gguf_build_find(&h->b, "output.weight") != NULL;
+    return is_tied || has_head || !has_text_head(h) ? ERR_OK : bad(h, key, "true, as there is no lm_head.weight", said);
+}
+
 /* Widths that tensors of every family have. */
 static enum err check_tensors(const struct hf *h)
 {
@@ -137,7 +303,7 @@ static enum err check_tensors(const struct hf *h)
     json_int_t heads = get(h, "num_attention_heads"), dim = get(h, "head_dim");
     if (embd != NULL) {
         TRY(check_size(h, "hidden_size", get(h, "hidden_size"), embd->dims[0], "the width of the token embedding"));
-        TRY(check_size(h, "vocab_size", get(h, "vocab_size"), embd->dims[1], "the rows of the token embedding"));
+        TRY(check_vocab(h, embd->dims[1]));
     }
     bool has_heads = out != NULL && dim > 0 && dim <= UINT32_MAX && get(h, "kv_lora_rank") == NONE;
     if (has_heads && (uint64_t)heads * (uint64_t)dim != out->dims[0]) {
@@ -153,5 +319,7 @@ enum err hf_check(const struct hf *h)
 {
     TRY(check_heads(h));
     TRY(check_layers(h));
+    TRY(check_biases(h));
+    TRY(check_head(h));
     return check_tensors(h);
 }

@@ -49,6 +49,18 @@ static enum err add_mode(struct hf *h, const json_t *config)
     return ERR_OK;
 }
 
+bool hf_has_pooling(const struct hf *h)
+{
+    char key[KEY_BYTES];
+    hf_key(h, "pooling_type", key);
+    bool found = false;
+    for (size_t i = 0; i < h->b.n_kv && !found; i++) {
+        const struct gguf_str *s = &h->b.kv[i].key;
+        found = s->len == strlen(key) && memcmp(s->data, key, s->len) == 0;
+    }
+    return found;
+}
+
 enum err hf_add_pooling(struct hf *h)
 {
     char path[PATH_BYTES];

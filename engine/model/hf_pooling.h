@@ -8,4 +8,7 @@
 /* pooling_type from 1_Pooling/config.json, when there is one. ERR_BAD_CONFIG names what is not supported. */
 MUST_CHECK enum err hf_add_pooling(struct hf *h);
 
+/* Was there one? */
+bool hf_has_pooling(const struct hf *h);
+
 #endif

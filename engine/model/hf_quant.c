@@ -242,11 +242,10 @@ static bool are_centred(const struct hf_rows *r, uint64_t n_words)
     return true;
 }
 
-/* The type of integer codes. n_zeros: words of zero points, or bytes. */
-static void pick_type(struct hf_rows *r, uint64_t n_scales, uint64_t n_zeros)
+/* The type of integer codes; centred: as are_centred says. */
+static void pick_type(struct hf_rows *r, uint64_t n_scales, bool centred)
 {
     bool in_runs = r->n_in % RUN == 0 && r->groups == NULL && (r->group % RUN == 0 || r->group == r->n_in);
-    bool centred = are_centred(r, n_zeros);
     if (in_runs && (r->bits == 4 || centred) && are_halves(r, n_scales)) {
         r->type = r->bits == 8 ? DTYPE_Q8_0 : centred ? DTYPE_Q4_0 : DTYPE_Q5_0;
     } else {
@@ -316,7 +315,7 @@ static enum err bind_columns(struct bind *b)
     if (groups != NULL) {
         TRY(use_groups(b, groups, n_groups));
     }
-    pick_type(r, (uint64_t)n_groups * r->n_out, (uint64_t)n_groups * (r->n_out / per_word));
+    pick_type(r, (uint64_t)n_groups * r->n_out, are_centred(r, (uint64_t)n_groups * (r->n_out / per_word)));
     return ERR_OK;
 }
 
@@ -358,6 +357,26 @@ static enum err bind_e4m3(struct bind *b)
     return ERR_OK;
 }
 
+/* Zero points are where config.json says that codes are not symmetric; others may be there when they are the middle. */
+static enum err check_symmetry(const struct bind *b, uint32_t bits, bool has_zeros, bool centred)
+{
+    const struct hf_quant *q = &b->h->quant;
+    bool fits = false, is_symmetric = false;
+    for (int i = 0; i < q->n_kinds; i++) {
+        const struct hf_quant_kind *k = &q->kinds[i];
+        if (!k->is_float && k->bits == bits) {
+            fits |= k->symmetry == HF_ANY || (k->symmetry == HF_SYMMETRIC ? centred : has_zeros);
+            is_symmetric = k->symmetry == HF_SYMMETRIC;
+        }
+    }
+    return fits ? ERR_OK
+                : err_set(b->h->info, ERR_BAD_CONFIG, "quantization_config",
+                          "config.json: quantization_config: weights.symmetric: expected %s, as '%.255s' has %s zero "
+                          "points, found %s",
+                          is_symmetric ? "false" : "true", b->t->name, has_zeros ? "its own" : "no",
+                          is_symmetric ? "true" : "false");
+}
+
 /* Scales [N][G] or of the whole weight, and zero points beside codes that lie row by row. */
 static enum err bind_row_scales(struct bind *b, uint32_t bits, const struct st_tensor *zeros)
 {
@@ -390,8 +409,9 @@ static enum err bind_row_scales(struct bind *b, uint32_t bits, const struct st_t
     if (groups != NULL) {
         TRY(use_groups(b, groups, (uint32_t)n_groups));
     }
-    pick_type(r, n, zeros == NULL ? 0 : zeros->bytes / (r->zeros_are_bytes ? 1 : 4));
-    return ERR_OK;
+    bool centred = are_centred(r, zeros == NULL ? 0 : zeros->bytes / (r->zeros_are_bytes ? 1 : 4));
+    pick_type(r, n, centred);
+    return check_symmetry(b, bits, zeros != NULL, centred);
 }
 
 /* weight_packed [N][K * bits / 32], weight_shape [2] = N, K. */

@@ -152,6 +152,8 @@ static enum err read_group(const struct place *p, struct hf_quant *q)
     TRY(get_choice(p, "strategy", strategies, ARRAY_LEN(strategies), &strategy));
     TRY(get_bits(p, "num_bits", true, &k->bits));
     k->is_float = type == 1;
+    const json_t *symmetric = json_read_get(p->o, "symmetric");
+    k->symmetry = symmetric == NULL ? HF_ANY : json_is_true(symmetric) ? HF_SYMMETRIC : HF_WITH_ZEROS;
     if (k->is_float && k->bits != 8) {
         return err_set(p->h->info, ERR_UNSUPPORTED_TYPE, "num_bits",
                        "config.json: %s.num_bits: expected 8 for floats, found %" PRIu32, p->name, k->bits);

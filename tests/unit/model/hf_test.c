@@ -272,7 +272,7 @@ START_TEST(contradictions_are_named)
          "hidden_size: expected 8, the width of the token embedding, found 16"},
         {{.key = "vocab_size", .value = "17"},
          ERR_BAD_CONFIG,
-         "vocab_size: expected 16, the rows of the token embedding, found 17"},
+         "vocab_size: expected 1 to 16, the rows of the token embedding, found 17"},
         {{.key = "layer_types", .value = "[\"full_attention\"]"},
          ERR_BAD_CONFIG,
          "layer_types: expected 2, as num_hidden_layers says, found 1"},

@@ -17,7 +17,7 @@ struct row {
 
 static enum err load(const char *model, const char *members, struct gguf **g, struct plan **p, struct err_info *info)
 {
-    char text[512];
+    char text[1024];
     *g = NULL;
     *p = NULL;
     *info = (struct err_info){0};
@@ -187,6 +187,85 @@ START_TEST(a_cap_of_null_is_none)
 }
 END_TEST
 
+/* --- contradictions ---------------------------------------------------------------------------------------------- */
+
+#define ROPE(members) "\"rope_parameters\":{" members "}"
+#define YARN          "\"rope_type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":32"
+
+/* The last of a group says the same twice, or what published folders have, and is fine. */
+static const struct row contradictions[] = {
+    {"llama-yarn", "\"num_hidden_layers\":1", "num_hidden_layers: expected 2 or more, as there is 'model.layers.1."},
+    {"bert-cls", "\"num_hidden_layers\":1", "num_hidden_layers: expected 2 or more, as there is 'encoder.layer.1."},
+    {"qwen2moe-shared", "\"num_hidden_layers\":1,\"layer_types\":null", "num_hidden_layers: expected 2 or more"},
+    {"glm4moe-bias", "\"num_hidden_layers\":1", "num_hidden_layers: expected 3 or more"},
+    {"glm4moe-bias", "\"num_hidden_layers\":1,\"num_nextn_predict_layers\":\"x\"", "num_nextn_predict_layers"},
+    {"glm4moe-bias", "\"num_hidden_layers\":2", NULL}, /* the third one predicts, as transformers takes for granted */
+    {"llama-yarn", "\"num_hidden_layers\":1,\"num_nextn_predict_layers\":1", NULL},
+
+    {"llama-yarn", "\"rope_theta\":500000.0", "rope_theta: expected 10000, as rope_parameters says, found 500000"},
+    {"llama-yarn", "\"rope_theta\":10000", NULL},
+    {"llama-yarn", "\"partial_rotary_factor\":0.5," ROPE("\"partial_rotary_factor\":1.0"),
+     "partial_rotary_factor: expected 1, as rope_parameters says, found 0.5"},
+    {"phi3-long", "\"partial_rotary_factor\":0.5", NULL},
+    {"gemma3n-streams", "\"rope_theta\":1000000.0",
+     "rope_theta: expected 300000, as rope_parameters says, found 1e+06"},
+    {"gemma3n-streams", "\"rope_local_base_freq\":1", "rope_local_base_freq: expected 5000, as rope_parameters says"},
+    {"gemma3n-streams", "\"rope_local_base_freq\":5000,\"rope_theta\":300000", NULL},
+    {"llama-yarn", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0}",
+     "rope_scaling.rope_type: expected 'yarn', as rope_parameters says, found 'linear'"},
+    {"llama-yarn", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0}",
+     "rope_scaling.factor: expected 4, as rope_parameters says, found 2"},
+    {"llama-yarn", "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}", NULL},
+    {"llama-yarn", ROPE("\"type\":\"linear\""),
+     "rope_parameters.rope_type: expected 'linear', as type says, found 'yarn'"},
+    {"llama-yarn", ROPE("\"type\":\"yarn\""), NULL},
+    {"phi3-long", ROPE("\"type\":\"su\""), NULL},
+    {"gemma3n-streams", ROPE("\"full_attention\":{\"type\":\"linear\"}"),
+     "rope_parameters.full_attention.rope_type: expected 'linear'"},
+    {"llama-yarn", ROPE("\"beta_fast\":1,\"beta_slow\":32"), "beta_fast: expected beta_slow 32 or more, found 1"},
+    {"llama-yarn", ROPE("\"beta_slow\":33"), "beta_fast: expected beta_slow 33 or more, found 32"},
+    {"llama-yarn", ROPE("\"beta_fast\":0.5"), "beta_fast: expected beta_slow 1 or more, found 0.5"},
+    {"llama-yarn", ROPE("\"beta_fast\":32.0,\"beta_slow\":1.0"), NULL},
+    {"llama-yarn", ROPE("\"original_max_position_embeddings\":513"),
+     "rope_parameters.original_max_position_embeddings: expected at most max_position_embeddings 512, found 513"},
+    {"phi3-long", ROPE("\"original_max_position_embeddings\":513"),
+     "original_max_position_embeddings: expected at most"},
+    {"llama-yarn", ROPE("\"original_max_position_embeddings\":512"), NULL},
+
+    {"llama-yarn", "\"tie_word_embeddings\":false",
+     "tie_word_embeddings: expected true, as there is no lm_head.weight"},
+    {"llama-yarn", "\"tie_word_embeddings\":\"yes\"", "tie_word_embeddings: expected true or false, found 'yes'"},
+    {"llama-yarn", "\"tie_word_embeddings\":null", NULL},
+    {"bert-cls", "\"tie_word_embeddings\":false", NULL},
+    {"llama-yarn", "\"attention_bias\":true",
+     "attention_bias: expected false, as the folder has no such biases, found true"},
+    {"llama-yarn", "\"mlp_bias\":true", "mlp_bias: expected false, as the folder has no such biases, found true"},
+    {"llama-yarn", "\"mlp_bias\":1", "mlp_bias: expected true or false, found 1"},
+    {"glm4moe-bias", "\"attention_bias\":true", NULL},                    /* of Q, K and V alone */
+    {"llama-biases", "\"attention_bias\":false,\"mlp_bias\":null", NULL}, /* GPTQ's folders */
+    {"llama-yarn", "\"vocab_size\":-1", "vocab_size: expected 1 to 288, the rows of the token embedding, found -1"},
+    {"llama-yarn", "\"vocab_size\":0", "vocab_size: expected 1 to 288"},
+    {"llama-yarn", "\"vocab_size\":289", "vocab_size: expected 1 to 288, the rows of the token embedding, found 289"},
+    {"llama-yarn", "\"vocab_size\":280", NULL}, /* rows that fill a block */
+    {"llama-yarn", "\"head_dim\":-1", "head_dim: expected"},
+};
+
+START_TEST(contradictions_are_refused_in_config_jsons_words) { check_row(&contradictions[_i]); }
+END_TEST
+
+#define GROUP(members) "\"quantization_config\":{\"config_groups\":{\"group_0\":{\"weights\":{" members "}}}}"
+
+/* compressed-tensors: zero points are there, or not, as `symmetric` says. */
+static const struct row symmetries[] = {
+    {"quant-packed-32", GROUP("\"symmetric\":false"), "weights.symmetric: expected true, as 'model.layers.0."},
+    {"quant-packed-32", GROUP("\"symmetric\":null"), NULL},
+    {"quant-packed-64-zero", GROUP("\"symmetric\":true"), "weights.symmetric: expected false, as 'model.layers.0."},
+    {"quant-packed-64-zero", GROUP("\"symmetric\":null"), NULL},
+};
+
+START_TEST(zero_points_are_as_symmetric_says) { check_row(&symmetries[_i]); }
+END_TEST
+
 Suite *hf_values_suite(void)
 {
     Suite *s = suite_create("hf_values");
@@ -195,6 +274,8 @@ Suite *hf_values_suite(void)
     tcase_add_loop_test(c, layers_of_a_kind_that_cannot_be_are_named, 0, (int)ARRAY_LEN(layer_rows));
     tcase_add_test(c, config_json_says_which_layers_have_a_window_or_no_rope);
     tcase_add_test(c, a_cap_of_null_is_none);
+    tcase_add_loop_test(c, contradictions_are_refused_in_config_jsons_words, 0, (int)ARRAY_LEN(contradictions));
+    tcase_add_loop_test(c, zero_points_are_as_symmetric_says, 0, (int)ARRAY_LEN(symmetries));
     suite_add_tcase(s, c);
     return s;
 }

@@ -18,7 +18,7 @@ struct change {
     const char *key; /* hyper-parameter without its prefix: NULL, or left out when `type` is GGUF_TYPE_COUNT */
     enum gguf_type type;
     double value;
-    const char *text;   /* for GGUF_STRING */
+    const char *text;   /* for GGUF_STRING; GGUF_ARRAY: `value` times false */
     const char *tensor; /* NULL, or the tensor that is different: left out when cols is 0 */
     uint64_t cols, rows;
     enum dtype dtype;
@@ -50,6 +50,9 @@ static void put_hparam(struct gguf_writer *w, const char *arch, const char *key,
         }
     } else if (c->type == GGUF_STRING) {
         gguf_writer_str(w, full, c->text);
+    } else if (c->type == GGUF_ARRAY) {
+        static const unsigned char bools[16];
+        gguf_writer_array(w, full, GGUF_BOOL, (uint64_t)c->value, bools);
     } else if (c->type != GGUF_TYPE_COUNT) {
         put_number(w, full, c->type, c->value);
     }
@@ -109,8 +112,10 @@ static struct model_file make_file(const char *arch, bool has_bias, bool has_out
     put_hparam(&w, prefix, "attention.head_count_kv", GGUF_U32, K, c);
     put_hparam(&w, prefix, "attention.layer_norm_rms_epsilon", GGUF_F32, 1e-5, c);
     put_hparam(&w, prefix, "rope.freq_base", GGUF_F32, 500, c);
-    static const char *const optional[] = {"attention.key_length", "attention.value_length", "rope.dimension_count",
-                                           "rope.scaling.type",    "rope.scaling.factor",    "expert_count"};
+    static const char *const optional[] = {
+        "attention.key_length", "attention.value_length",   "rope.dimension_count",
+        "rope.scaling.type",    "rope.scaling.factor",      "expert_count",
+        "rope.scale_linear",    "attention.sliding_window", "attention.rope_pattern"};
     for (size_t i = 0; i < ARRAY_LEN(optional); i++) {
         put_hparam(&w, prefix, optional[i], GGUF_TYPE_COUNT, 0, c);
     }
@@ -241,6 +246,39 @@ START_TEST(rope_follows_the_file)
 }
 END_TEST
 
+/* A factor alone is linear's, under its name or the old one; 0 is none. */
+START_TEST(a_factor_needs_no_type)
+{
+    static const struct {
+        struct change change;
+        float first;
+    } rows[] = {{{.key = "rope.scaling.factor", .type = GGUF_F32, .value = 4}, 0.25f},
+                {{.key = "rope.scaling.factor", .type = GGUF_F32, .value = 0}, 1},
+                {{.key = "rope.scale_linear", .type = GGUF_F32, .value = 8}, 0.125f}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct model_file f = make_file("llama", false, true, &rows[i].change);
+        struct plan *p = model_file_plan(&f);
+        ck_assert_msg(p->ropes[0].inv_freq[0] == rows[i].first, "row %zu: %g", i, (double)p->ropes[0].inv_freq[0]);
+        plan_free(&p);
+        model_file_fini(&f);
+    }
+}
+END_TEST
+
+START_TEST(a_pattern_says_which_layers_of_smollm3_have_rope)
+{
+    struct change change = {.key = "attention.rope_pattern", .type = GGUF_ARRAY, .value = L};
+    struct model_file f = make_file("smollm3", false, true, &change);
+    struct plan *p = model_file_plan(&f);
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        const struct plan_step *s = &p->steps[i];
+        ck_assert(s->op != PLAN_MATMUL || s->epilogue != PLAN_QKV || p->ropes[s->rope].n_rot == 0);
+    }
+    plan_free(&p);
+    model_file_fini(&f);
+}
+END_TEST
+
 /* --- bad files -------------------------------------------------------------------------------------------------- */
 
 START_TEST(a_hyper_parameter_that_cannot_be_is_named)
@@ -252,6 +290,7 @@ START_TEST(a_hyper_parameter_that_cannot_be_is_named)
         {{.key = "block_count", .type = GGUF_TYPE_COUNT}, ERR_BAD_HPARAM},
         {{.key = "block_count", .type = GGUF_U32, .value = 0}, ERR_BAD_HPARAM},
         {{.key = "block_count", .type = GGUF_U32, .value = 1025}, ERR_BAD_HPARAM},
+        {{.key = "block_count", .type = GGUF_U32, .value = 1}, ERR_BAD_HPARAM}, /* half a model */
         {{.key = "block_count", .type = GGUF_U32, .value = 4294967295.0}, ERR_BAD_HPARAM},
         {{.key = "block_count", .type = GGUF_I32, .value = -1}, ERR_BAD_HPARAM},
         {{.key = "block_count", .type = GGUF_F32, .value = 2}, ERR_BAD_TYPE},
@@ -285,11 +324,38 @@ START_TEST(a_hyper_parameter_that_cannot_be_is_named)
         {{.key = "rope.freq_base", .type = GGUF_F32, .value = NAN}, ERR_BAD_HPARAM},
         {{.key = "rope.freq_base", .type = GGUF_F32, .value = INFINITY}, ERR_BAD_HPARAM},
         {{.key = "rope.scaling.type", .type = GGUF_STRING, .text = "ntk"}, ERR_BAD_HPARAM},
+        {{.key = "rope.scaling.factor", .type = GGUF_F32, .value = -1}, ERR_BAD_HPARAM},
+        {{.key = "rope.scale_linear", .type = GGUF_F32, .value = NAN}, ERR_BAD_HPARAM},
         {{.key = "rope.scaling.type", .type = GGUF_U32, .value = 1}, ERR_BAD_TYPE},
         {{.key = "expert_count", .type = GGUF_U32, .value = 1025}, ERR_BAD_HPARAM},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct model_file f = make_file("llama", false, true, &cases[i].change);
+        model_file_refuse(&f, i, cases[i].err, cases[i].change.key);
+        model_file_fini(&f);
+    }
+}
+END_TEST
+
+/* Of families that have such keys. */
+START_TEST(a_familys_hyper_parameter_that_cannot_be_is_named)
+{
+    static const struct {
+        const char *arch;
+        struct change change;
+        enum err err;
+    } cases[] = {
+        {"gemma2", {.key = "attention.sliding_window", .type = GGUF_U32, .value = 0}, ERR_BAD_HPARAM},
+        {"gemma3", {.key = "attention.sliding_window", .type = GGUF_U32, .value = 0}, ERR_BAD_HPARAM},
+        {"olmo2", {.key = "attention.sliding_window", .type = GGUF_U32, .value = 0}, ERR_BAD_HPARAM},
+        {"gpt-oss", {.key = "attention.sliding_window", .type = GGUF_U32, .value = 0}, ERR_BAD_HPARAM},
+        {"gpt-oss", {.key = "attention.sliding_window", .type = GGUF_TYPE_COUNT}, ERR_BAD_HPARAM},
+        {"smollm3", {.key = "attention.rope_pattern", .type = GGUF_ARRAY, .value = 1}, ERR_BAD_HPARAM},
+        {"smollm3", {.key = "attention.rope_pattern", .type = GGUF_ARRAY, .value = 3}, ERR_BAD_HPARAM},
+        {"smollm3", {.key = "attention.rope_pattern", .type = GGUF_U32, .value = 1}, ERR_BAD_TYPE},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct model_file f = make_file(cases[i].arch, false, true, &cases[i].change);
         model_file_refuse(&f, i, cases[i].err, cases[i].change.key);
         model_file_fini(&f);
     }
@@ -402,6 +468,9 @@ Suite *model_families_suite(void)
     TCase *c = tcase_create("model_families");
     tcase_add_loop_test(c, the_builders_list_the_steps_of_their_family, 0, 4);
     tcase_add_test(c, rope_follows_the_file);
+    tcase_add_test(c, a_factor_needs_no_type);
+    tcase_add_test(c, a_pattern_says_which_layers_of_smollm3_have_rope);
+    tcase_add_test(c, a_familys_hyper_parameter_that_cannot_be_is_named);
     tcase_add_test(c, a_hyper_parameter_that_cannot_be_is_named);
     tcase_add_test(c, a_hyper_parameter_that_asks_for_another_names_that_one);
     tcase_add_test(c, a_tensor_that_cannot_be_is_named);
