@@ -104,6 +104,13 @@ uint64_t gguf_alignment(const struct gguf *g) { return g->alignment; }
 uint64_t gguf_data_offset(const struct gguf *g) { return g->data_offset; }
 const struct io_map *gguf_map(const struct gguf *g) { return &g->map; }
 size_t gguf_n_files(const struct gguf *g) { return 1 + g->n_more; }
+void gguf_tell(const struct gguf *g, struct err_info *info)
+{
+    if (g->words != NULL && info != NULL) {
+        g->words->tell(g->words, info);
+    }
+}
+
 size_t gguf_n_kv(const struct gguf *g) { return g->n_kv; }
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i) { return &g->kv[i]; }
 size_t gguf_n_tensors(const struct gguf *g) { return g->n_tensors; }

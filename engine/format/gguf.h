@@ -132,6 +132,14 @@ struct gguf_str gguf_next_str(const unsigned char **cursor);
 double gguf_elem_f64(const struct gguf_kv *kv, uint64_t i);
 int64_t gguf_elem_i64(const struct gguf_kv *kv, uint64_t i);
 
+/* How errors about keys and tensors are told by whoever made them from something else (gguf_build.h). */
+struct gguf_words {
+    void (*tell)(const struct gguf_words *w, struct err_info *info); /* changes where and text */
+};
+/* Tells an error about g's keys and tensors in the words of what g was made from; leaves those of GGUF files alone.
+ * info OPTIONAL. */
+void gguf_tell(const struct gguf *g, struct err_info *info);
+
 const char *gguf_type_name(enum gguf_type type); /* "u32" */
 
 #endif

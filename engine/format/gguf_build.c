@@ -169,6 +169,7 @@ static enum err finish(struct gguf_build *b, const struct io_map *const *maps, s
     g->tensors = b->tensors;
     g->n_tensors = b->n_tensors;
     g->arena = b->arena;
+    g->words = b->words;
     *b = (struct gguf_build){.err = ERR_OK};
     TRY(gguf_index_keys(g, info));
     const struct gguf_tensor *twice = gguf_index_tensors(g);

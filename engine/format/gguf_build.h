@@ -14,7 +14,8 @@ struct gguf_build {
     size_t n_kv, cap_kv;
     struct gguf_tensor *tensors;
     size_t n_tensors, cap_tensors;
-    enum err err; /* ERR_OK, or the first thing that failed */
+    const struct gguf_words *words; /* OPTIONAL: in the arena */
+    enum err err;                   /* ERR_OK, or the first thing that failed */
 };
 
 void gguf_build_init(struct gguf_build *b);

@@ -20,8 +20,9 @@ struct gguf {
     struct gguf **parts; /* [n_more] the other files of a split model, whose tensors are among `tensors`; or NULL */
     const struct io_map **more; /* [n_more] maps of the other files that data is in */
     size_t n_more;
-    struct arena arena;         /* of what gguf_build made */
-    void (*release)(void *arg); /* OPTIONAL: called by gguf_close */
+    struct arena arena;             /* of what gguf_build made */
+    const struct gguf_words *words; /* OPTIONAL: of what it was made from */
+    void (*release)(void *arg);     /* OPTIONAL: called by gguf_close */
     void *release_arg;
 };
 

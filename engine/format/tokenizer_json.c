@@ -12,17 +12,9 @@ enum { JSON_DEPTH = 16, SMALL_BYTES = 16 << 20 };
 enum err tokenizer_json_bad(const struct tokenizer_reader *r, enum err code, const char *where, const char *expected,
                             const json_t *v)
 {
-    char found[80];
-    if (json_is_string(v)) {
-        snprintf(found, sizeof found, "'%.70s'", json_string_value(v));
-    } else if (json_is_integer(v)) {
-        snprintf(found, sizeof found, "%lld", (long long)json_integer_value(v));
-    } else if (json_is_real(v)) {
-        snprintf(found, sizeof found, "%g", json_real_value(v));
-    } else {
-        snprintf(found, sizeof found, "%s", v == NULL ? "none" : json_is_true(v) ? "true" : json_read_type_name(v));
-    }
-    return err_set(r->info, code, where, "%s: %s: expected %s, found %s", r->file, where, expected, found);
+    char shown[JSON_READ_SHOWN];
+    return err_set(r->info, code, where, "%s: %s: expected %s, found %s", r->file, where, expected,
+                   json_read_show(v, shown));
 }
 
 enum err tokenizer_json_bool(const struct tokenizer_reader *r, const json_t *object, const char *where,

@@ -272,13 +272,14 @@ enum err tokenizer_json_sampling(struct tokenizer_reader *r)
         if (v == NULL) {
             continue;
         }
+        char shown[JSON_READ_SHOWN];
         double d = json_number_value(v);
         bool is_good = rows[i].is_integer ? json_is_integer(v) && d >= -1 && d <= INT32_MAX
                                           : json_is_number(v) && d >= 0 && d <= 1e6;
         if (!is_good) {
             return err_set(r->info, ERR_BAD_CONFIG, rows[i].name, "generation_config.json: %s: expected %s, found %s",
                            rows[i].name, rows[i].is_integer ? "an integer of -1 or more" : "a number of 0 or more",
-                           json_is_number(v) ? "another" : json_read_type_name(v));
+                           json_read_show(v, shown));
         }
         if (rows[i].is_integer) {
             int32_t top_k = (int32_t)json_integer_value(v);

@@ -141,8 +141,8 @@ static enum err read_heads(struct blocks *b)
     }
     if (h->n_heads % h->n_kv_heads != 0) {
         return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                       "%s.attention.head_count_kv: expected a divisor of head_count %u, found %u", b->arch, h->n_heads,
-                       h->n_kv_heads);
+                       "%s.attention.head_count_kv: expected a divisor of attention.head_count %u, found %u", b->arch,
+                       h->n_heads, h->n_kv_heads);
     }
     char key[KEY_BYTES];
     snprintf(key, sizeof key, "%s.attention.key_length", b->arch);

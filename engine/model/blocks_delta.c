@@ -196,8 +196,8 @@ enum err blocks_read_delta(struct blocks *b, bool is_tiled)
     d->is_tiled = is_tiled;
     if (d->n_v_heads % d->n_k_heads != 0) {
         return err_set(b->info, ERR_BAD_HPARAM, "ssm.time_step_rank",
-                       "%s.ssm.time_step_rank: expected a multiple of group_count %u, found %u", b->arch, d->n_k_heads,
-                       d->n_v_heads);
+                       "%s.ssm.time_step_rank: expected a multiple of ssm.group_count %u, found %u", b->arch,
+                       d->n_k_heads, d->n_v_heads);
     }
     if (inner % d->n_v_heads != 0 || inner / d->n_v_heads > PLAN_MAX_HEAD) {
         return err_set(b->info, ERR_BAD_HPARAM, "ssm.inner_size",

@@ -20,6 +20,19 @@ static enum err check_groups(const struct blocks *b)
     return ERR_OK;
 }
 
+/* A shared expert that is there is not left out. */
+static enum err check_shared(const struct blocks *b)
+{
+    static const char name[] = "blk.%d.ffn_down_shexp.weight";
+    int layer = (int)b->h.n_dense_layers;
+    return b->h.n_ff_shared != 0 || blocks_rows_of(b, name, layer) == 0
+               ? ERR_OK
+               : err_set(
+                     b->info, ERR_BAD_HPARAM, "expert_shared_count",
+                     "%s.expert_shared_count: expected 1 or more, as there is blk.%d.ffn_down_shexp.weight, found 0",
+                     b->arch, layer);
+}
+
 enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
 {
     struct plan_moe *m = &b->plan->moe;
@@ -48,6 +61,7 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
     TRY(blocks_get_u32(b, "expert_group_used_count", 0, m->n_groups, m->n_groups, &m->n_groups_used));
     m->n_groups_used = m->n_groups_used != 0 ? m->n_groups_used : m->n_groups;
     m->by_two = m->gating == PLAN_SIGMOID;
+    TRY(check_shared(b));
     return check_groups(b);
 }
 

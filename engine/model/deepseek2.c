@@ -44,6 +44,8 @@ static const struct hf_key hf_deepseek_keys[] = {
     {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},
     {"n_shared_experts", "expert_shared_count", HF_U32},
     {"first_k_dense_replace", "leading_dense_block_count", HF_U32},
+    {"n_group", "expert_group_count", HF_WORD},
+    {"topk_group", "expert_group_used_count", HF_WORD},
     {"norm_topk_prob", "expert_weights_norm", HF_BOOL},
     {"routed_scaling_factor", "expert_weights_scale", HF_F32},
     {NULL, NULL, HF_U32},

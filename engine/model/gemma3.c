@@ -35,6 +35,7 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
 }
 
 static const struct hf_key hf_gemma3_keys[] = {
+    {"query_pre_attn_scalar", "attention.scale", HF_WORD},
     {"sliding_window", "attention.sliding_window", HF_U32},
     {"final_logit_softcapping", "final_logit_softcapping", HF_CAP},
     {NULL, NULL, HF_U32},

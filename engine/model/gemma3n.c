@@ -100,7 +100,8 @@ static enum err set_heads(struct gemma3n *m)
     TRY(blocks_get_u32(b, "attention.head_count_kv", 1, h->n_heads, h->n_heads, &h->n_kv_heads));
     if (h->n_heads % h->n_kv_heads != 0) {
         return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                       "gemma3n.attention.head_count_kv: expected a divisor of head_count %" PRIu32 ", found %" PRIu32,
+                       "gemma3n.attention.head_count_kv: expected a divisor of attention.head_count %" PRIu32
+                       ", found %" PRIu32,
                        h->n_heads, h->n_kv_heads);
     }
     p->n_kv_heads = h->n_kv_heads;
@@ -420,11 +421,12 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
 /* --- SafeTensors folders --------------------------------------------------------------------------------------- */
 
 static const struct hf_key hf_gemma3n_keys[] = {
-    {"intermediate_size", NULL, HF_U32},
+    {"intermediate_size", "feed_forward_length", HF_WORD},
     {"sliding_window", "attention.sliding_window", HF_U32},
     {"final_logit_softcapping", "final_logit_softcapping", HF_CAP},
     {"hidden_size_per_layer_input", "embedding_length_per_layer_input", HF_U32},
     {"num_kv_shared_layers", "attention.shared_kv_layers", HF_U32},
+    {"activation_sparsity_pattern", "activation_sparsity_scale", HF_WORD},
     {"altup_num_inputs", "altup.num_inputs", HF_U32},
     {"altup_active_idx", "altup.active_idx", HF_U32},
     {NULL, NULL, HF_U32},

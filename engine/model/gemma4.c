@@ -57,8 +57,9 @@ static enum err set_heads(struct gemma4 *m)
         p->n_kv_heads = MAX_OF(p->n_kv_heads, kv->n_kv_heads);
         if (b->h.n_heads % kv->n_kv_heads != 0 || p->kvs[kv->layer].n_kv_heads != kv->n_kv_heads) {
             return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                           "gemma4.attention.head_count_kv[%" PRIu32 "]: expected a divisor of head_count %" PRIu32
-                           ", that of layer %" PRId32 ", found %" PRIu32,
+                           "gemma4.attention.head_count_kv[%" PRIu32
+                           "]: expected a divisor of attention.head_count %" PRIu32 ", that of layer %" PRId32
+                           ", found %" PRIu32,
                            i, b->h.n_heads, kv->layer, kv->n_kv_heads);
         }
     }
@@ -325,8 +326,10 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
 static const struct hf_key hf_gemma4_keys[] = {
     {"head_dim", "attention.key_length_swa", HF_U32},
     {"head_dim", "attention.value_length_swa", HF_U32},
-    {"intermediate_size", NULL, HF_U32},
-    {"num_key_value_heads", NULL, HF_U32},
+    {"intermediate_size", "feed_forward_length", HF_WORD},
+    {"num_key_value_heads", "attention.head_count_kv", HF_WORD},
+    {"global_head_dim", "attention.key_length", HF_WORD},
+    {"num_experts", "expert_count", HF_WORD},
     {"sliding_window", "attention.sliding_window", HF_U32},
     {"final_logit_softcapping", "final_logit_softcapping", HF_CAP},
     {"hidden_size_per_layer_input", "embedding_length_per_layer_input", HF_U32},

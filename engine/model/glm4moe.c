@@ -42,6 +42,26 @@ static const struct hf_name hf_glm4moe_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
+/* Whether there are norms of the heads is told by the tensors, which are to agree with config.json. */
+static enum err finish(struct hf *h)
+{
+    static const char key[] = "use_qk_norm";
+    const json_t *v = json_read_get(h->config, key);
+    bool has_norms = gguf_build_find(&h->b, "blk.0.attn_q_norm.weight") != NULL;
+    char shown[JSON_READ_SHOWN];
+    return v == NULL || json_is_true(v) == has_norms
+               ? ERR_OK
+               : err_set(h->info, ERR_BAD_CONFIG, key,
+                         "config.json: %s: expected %s, as there %s q_norm.weight, found %s", key,
+                         has_norms ? "true" : "false", has_norms ? "is" : "is no", json_read_show(v, shown));
+}
+
+static const struct hf_fixed hf_glm4moe_fixed[] = {
+    {"scoring_func", "sigmoid"},
+    {"topk_method", "noaux_tc"},
+    {NULL, NULL},
+};
+
 static const char *const hf_glm4moe_architectures[] = {"Glm4MoeForCausalLM", NULL};
 
 static const struct hf_family hf_glm4moe = {
@@ -50,6 +70,8 @@ static const struct hf_family hf_glm4moe = {
     .defaults = "{\"num_nextn_predict_layers\": 1}", /* transformers 5, Glm4MoeConfig */
     .keys = hf_glm4moe_keys,
     .names = hf_glm4moe_names,
+    .fixed = hf_glm4moe_fixed,
+    .finish = finish,
 };
 
 static const struct hf_family *const glm4moe_hf[] = {&hf_glm4moe, NULL};

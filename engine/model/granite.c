@@ -107,6 +107,8 @@ static const struct hf_key hf_granitemoe_keys[] = {
     {"attention_multiplier", "attention.scale", HF_F32},
     {"residual_multiplier", "residual_scale", HF_F32},
     {"logits_scaling", "logit_scale", HF_F32},
+    {"intermediate_size", "feed_forward_length", HF_U32},
+    {"intermediate_size", "expert_feed_forward_length", HF_WORD},
     {"num_local_experts", "expert_count", HF_U32},
     {"num_experts_per_tok", "expert_used_count", HF_U32},
     {NULL, NULL, HF_U32},
@@ -114,6 +116,9 @@ static const struct hf_key hf_granitemoe_keys[] = {
 
 static const struct hf_name hf_granitemoe_names[] = {
     {"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
+    {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_gate_exps.weight",
+     HF_DROP}, /* split_experts */
+    {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_up_exps.weight", HF_DROP},
     {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},
     {NULL, NULL, HF_SAME},
 };
@@ -335,6 +340,8 @@ static const struct hf_key hf_granite4_keys[] = {
     {"residual_multiplier", "residual_scale", HF_F32},
     {"logits_scaling", "logit_scale", HF_F32},
     {"intermediate_size", NULL, HF_U32},
+    {"num_local_experts", "expert_count", HF_WORD},
+    {"shared_intermediate_size", "expert_shared_feed_forward_length", HF_WORD},
     {NULL, NULL, HF_U32},
 };
 
@@ -344,7 +351,9 @@ static const struct hf_key hf_granitehybrid_keys[] = {
     {"residual_multiplier", "residual_scale", HF_F32},
     {"logits_scaling", "logit_scale", HF_F32},
     {"intermediate_size", NULL, HF_U32},
-    {"num_key_value_heads", NULL, HF_U32},
+    {"num_local_experts", "expert_count", HF_WORD},
+    {"shared_intermediate_size", "expert_shared_feed_forward_length", HF_WORD},
+    {"num_key_value_heads", "attention.head_count_kv", HF_WORD},
     {"mamba_d_conv", "ssm.conv_kernel", HF_U32},
     {"mamba_d_state", "ssm.state_size", HF_U32},
     {"mamba_n_groups", "ssm.group_count", HF_U32},
@@ -378,6 +387,9 @@ static const struct hf_name hf_experts_names[] = {
     {"model.layers.{}.shared_mlp.input_linear.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME}, /* and up */
     {"model.layers.{}.shared_mlp.output_linear.weight", "blk.{}.ffn_down_shexp.weight", HF_SAME},
     {"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
+    {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_gate_exps.weight",
+     HF_DROP}, /* split_experts */
+    {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_up_exps.weight", HF_DROP},
     {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},
     MAMBA_NAMES,
     {NULL, NULL, HF_SAME},

@@ -7,9 +7,11 @@
 #include "engine/format/tokenizer_json.h"
 #include "engine/model/hf_check.h"
 #include "engine/model/hf_layers.h"
+#include "engine/model/hf_names.h"
 #include "engine/model/hf_pooling.h"
 #include "engine/model/hf_quant.h"
 #include "engine/model/hf_rope.h"
+#include "engine/model/hf_words.h"
 #include "engine/tensor/dtype.h"
 
 #include <inttypes.h>
@@ -18,25 +20,63 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIG_BYTES = 4 << 20, CONFIG_DEPTH = 16, PATH_BYTES = 4096, NAME_BYTES = 96, KEY_BYTES = 128 };
+enum { CONFIG_BYTES = 4 << 20, CONFIG_DEPTH = 16, PATH_BYTES = 4096, NAME_BYTES = HF_NAME_BYTES, KEY_BYTES = 128 };
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
+/* The name of an object within another, whose own are at most so much deeper. */
+static bool find_object(const json_t *in, const json_t *object, int deeper, char out[KEY_BYTES])
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach((json_t *)in, name, v)
+    {
+        char inner[KEY_BYTES];
+        if (v == object) {
+            snprintf(out, KEY_BYTES, "%.60s", name);
+            return true;
+        }
+        if (deeper > 0 && json_is_object(v) && find_object(v, object, deeper - 1, inner)) {
+            snprintf(out, KEY_BYTES, "%.60s.%.60s", name, inner);
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *hf_path(const struct hf *h, const json_t *object, const char *key, char room[128])
+{
+    char outer[KEY_BYTES];
+    for (const struct hf_alias *a = h->family->aliases; object == h->config && a != NULL && a->name != NULL; a++) {
+        const json_t *v = json_object_get(h->config, key); /* apply_aliases has given it both names */
+        key = v != NULL && strcmp(a->name, key) == 0 && v == json_object_get(h->config, a->other) ? a->other : key;
+    }
+    if (object == NULL || object == h->config || !find_object(h->config, object, 1, outer)) {
+        snprintf(room, KEY_BYTES, "%s", key);
+    } else {
+        snprintf(room, KEY_BYTES, "%.63s.%.63s", outer, key);
+    }
+    return room;
+}
+
 enum err hf_get_u32(const struct hf *h, const char *key, uint64_t min, uint64_t max, uint64_t fallback, uint32_t *out)
 {
+    char name[KEY_BYTES], shown[JSON_READ_SHOWN];
     const json_t *v = json_read_get(h->config, key);
     if (v == NULL && fallback != UINT64_MAX) {
         *out = (uint32_t)fallback;
         return ERR_OK;
     }
+    hf_path(h, h->config, key, name);
     if (!json_is_integer(v)) {
-        return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected an integer, found %s", key,
-                       v == NULL ? "none" : json_read_type_name(v));
+        return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected an integer, found %s", name,
+                       json_read_show(v, shown));
     }
     json_int_t i = json_integer_value(v);
     if (i < 0 || (uint64_t)i < min || (uint64_t)i > max) {
-        return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected %" PRIu64 " to %" PRIu64 ", found %lld",
-                       key, min, max, (long long)i);
+        return err_set(h->info, ERR_BAD_CONFIG, name,
+                       "config.json: %s: expected %" PRIu64 " to %" PRIu64 ", found %lld", name, min, max,
+                       (long long)i);
     }
     *out = (uint32_t)i;
     return ERR_OK;
@@ -45,19 +85,21 @@ enum err hf_get_u32(const struct hf *h, const char *key, uint64_t min, uint64_t 
 enum err hf_get_f64(const struct hf *h, const json_t *object, const char *key, double min, double max, double fallback,
                     double *out)
 {
+    char name[KEY_BYTES], shown[JSON_READ_SHOWN];
     const json_t *v = json_read_get(object, key);
     if (v == NULL && !isnan(fallback)) {
         *out = fallback;
         return ERR_OK;
     }
+    hf_path(h, object, key, name);
     if (!json_is_number(v)) {
-        return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected a number, found %s", key,
-                       v == NULL ? "none" : json_read_type_name(v));
+        return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected a number, found %s", name,
+                       json_read_show(v, shown));
     }
     *out = json_number_value(v);
     return *out >= min && *out <= max ? ERR_OK
-                                      : err_set(h->info, ERR_BAD_CONFIG, key,
-                                                "config.json: %s: expected %g to %g, found %g", key, min, max, *out);
+                                      : err_set(h->info, ERR_BAD_CONFIG, name,
+                                                "config.json: %s: expected %g to %g, found %g", name, min, max, *out);
 }
 
 const char *hf_key(const struct hf *h, const char *key, char room[128])
@@ -112,7 +154,8 @@ static const char *name_in_config(const struct hf *h, const char *name)
 {
     static const char *const synonyms[][2] = {{"num_experts", "num_local_experts"}};
     for (size_t i = 0; i < ARRAY_LEN(synonyms) && json_read_get(h->config, name) == NULL; i++) {
-        name = strcmp(name, synonyms[i][0]) == 0 ? synonyms[i][1] : name;
+        name = strcmp(name, synonyms[i][0]) == 0 && json_read_get(h->config, synonyms[i][1]) != NULL ? synonyms[i][1]
+                                                                                                     : name;
     }
     return name;
 }
@@ -122,11 +165,14 @@ static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
     char key[KEY_BYTES];
     const char *name = name_in_config(h, k->json);
     const json_t *v = json_read_get(h->config, name);
+    if (k->gguf != NULL) {
+        hf_words_add(h, k->gguf, hf_path(h, h->config, name, key));
+    }
     if (k->kind == HF_CAP && json_is_null(json_object_get(h->config, name))) {
         gguf_build_f32(&h->b, hf_key(h, k->gguf, key), 0);
         return ERR_OK;
     }
-    if ((v == NULL && !must_be) || k->gguf == NULL) {
+    if ((v == NULL && !must_be) || k->gguf == NULL || k->kind == HF_WORD) {
         return ERR_OK;
     }
     if (k->kind == HF_U32) {
@@ -140,16 +186,16 @@ static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
     } else if (json_is_boolean(v)) {
         gguf_build_bool(&h->b, hf_key(h, k->gguf, key), json_is_true(v));
     } else {
+        char shown[JSON_READ_SHOWN];
         return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected a boolean, found %s", name,
-                       json_read_type_name(v));
+                       json_read_show(v, shown));
     }
     return ERR_OK;
 }
 
-/* Does the family have a row of its own for a value? */
-static bool has_key(const struct hf_family *f, const char *json)
+bool hf_has_key(const struct hf_family *family, const char *json)
 {
-    const struct hf_key *k = f->keys;
+    const struct hf_key *k = family->keys;
     while (k != NULL && k->json != NULL && strcmp(k->json, json) != 0) {
         k++;
     }
@@ -163,7 +209,7 @@ static enum err copy_keys(struct hf *h)
     gguf_build_bool(&h->b, "infcgi.rope_is_neox", !is_interleaved);
     TRY(hf_add_layer_types(h));
     for (size_t i = 0; common_keys[i].json != NULL; i++) {
-        if (!has_key(h->family, common_keys[i].json)) {
+        if (!hf_has_key(h->family, common_keys[i].json)) {
             TRY(copy_key(h, &common_keys[i], i < N_REQUIRED));
         }
     }
@@ -174,120 +220,13 @@ static enum err copy_keys(struct hf *h)
     return hf_add_rope(h);
 }
 
-/* --- names -------------------------------------------------------------------------------------------------------- */
-
-static const struct hf_name common_names[] = {
-    {"model.embed_tokens.weight", "token_embd.weight", HF_SAME},
-    {"model.norm.weight", "output_norm.weight", HF_SAME},
-    {"lm_head.weight", "output.weight", HF_SAME},
-    {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", HF_SAME},
-    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight", HF_SAME},
-    {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight", HF_SAME},
-    {"model.layers.{}.self_attn.k_proj.weight", "blk.{}.attn_k.weight", HF_SAME},
-    {"model.layers.{}.self_attn.v_proj.weight", "blk.{}.attn_v.weight", HF_SAME},
-    {"model.layers.{}.self_attn.o_proj.weight", "blk.{}.attn_output.weight", HF_SAME},
-    {"model.layers.{}.self_attn.q_proj.bias", "blk.{}.attn_q.bias", HF_SAME},
-    {"model.layers.{}.self_attn.k_proj.bias", "blk.{}.attn_k.bias", HF_SAME},
-    {"model.layers.{}.self_attn.v_proj.bias", "blk.{}.attn_v.bias", HF_SAME},
-    {"model.layers.{}.self_attn.o_proj.bias", "blk.{}.attn_output.bias", HF_SAME},
-    {"model.layers.{}.self_attn.qkv_proj.weight", "blk.{}.attn_qkv.weight", HF_SAME},
-    {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight", HF_SAME},
-    {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight", HF_SAME},
-    {"model.layers.{}.mlp.gate_proj.weight", "blk.{}.ffn_gate.weight", HF_SAME},
-    {"model.layers.{}.mlp.up_proj.weight", "blk.{}.ffn_up.weight", HF_SAME},
-    {"model.layers.{}.mlp.down_proj.weight", "blk.{}.ffn_down.weight", HF_SAME},
-    {"model.layers.{}.mlp.gate_proj.bias", "blk.{}.ffn_gate.bias", HF_SAME},
-    {"model.layers.{}.mlp.up_proj.bias", "blk.{}.ffn_up.bias", HF_SAME},
-    {"model.layers.{}.mlp.down_proj.bias", "blk.{}.ffn_down.bias", HF_SAME},
-    {"model.layers.{}.mlp.gate_up_proj.weight", "blk.{}.ffn_up.weight", HF_SAME},
-    {"model.layers.{}.mlp.gate.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
-    {"model.layers.{}.mlp.experts.{}.gate_proj.weight", "blk.{}.ffn_gate_exps.weight", HF_SAME},
-    {"model.layers.{}.mlp.experts.{}.up_proj.weight", "blk.{}.ffn_up_exps.weight", HF_SAME},
-    {"model.layers.{}.mlp.experts.{}.down_proj.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},
-    {"model.layers.{}.self_attn.rotary_emb.inv_freq", NULL, HF_DROP}, /* old Llama folders */
-    {NULL, NULL, HF_SAME},
-};
-
-/* Does `name` fit the pattern? The numbers in place of {} go to number[2]. */
-static bool fits(const char *pattern, const char *name, uint32_t number[2])
-{
-    int n = 0;
-    for (; *pattern != '\0'; pattern++) {
-        if (*pattern != '{') {
-            if (*pattern != *name++) {
-                return false;
-            }
-            continue;
-        }
-        const char *from = name;
-        number[n] = 0;
-        while (*name >= '0' && *name <= '9' && name - from < 6) {
-            number[n] = number[n] * 10 + (uint32_t)(*name++ - '0');
-        }
-        if (name == from || (*from == '0' && name - from > 1)) { /* one way to write a number */
-            return false;
-        }
-        n++;
-        pattern++; /* the } */
-    }
-    return *name == '\0';
-}
-
-static const struct hf_name *find_name(const struct hf_name *table, const char *name, uint32_t number[2])
-{
-    for (; table != NULL && table->hf != NULL; table++) {
-        if (fits(table->hf, name, number)) {
-            return table;
-        }
-    }
-    return NULL;
-}
-
-/* The name as it would be in a model of text alone. */
-static const char *name_in_text(const char *name, char room[SAFETENSORS_MAX_NAME_BYTES + 1])
-{
-    static const char new_one[] = "model.language_model.", old_one[] = "language_model.";
-    if (strncmp(name, old_one, sizeof old_one - 1) == 0) {
-        return name + sizeof old_one - 1;
-    }
-    if (strncmp(name, new_one, sizeof new_one - 1) != 0) {
-        return name;
-    }
-    snprintf(room, SAFETENSORS_MAX_NAME_BYTES + 1, "model.%s", name + sizeof new_one - 1);
-    return room;
-}
-
-/* The row that knows a tensor: the family's own, or everyone's; sentence-transformers saves decoders without "model.".
- */
-static const struct hf_name *look_up(const struct hf *h, const char *name, uint32_t number[2])
-{
-    char room[SAFETENSORS_MAX_NAME_BYTES + 1], bare[SAFETENSORS_MAX_NAME_BYTES + 8];
-    const char *text_name = name_in_text(name, room), *prefix = h->family->prefix;
-    size_t n_prefix = prefix != NULL && strncmp(text_name, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
-    const struct hf_name *n = find_name(h->family->names, text_name + n_prefix, number);
-    n = n != NULL ? n : find_name(common_names, text_name, number);
-    snprintf(bare, sizeof bare, "model.%s", text_name);
-    return n != NULL ? n : find_name(common_names, bare, number);
-}
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
 
 static bool has_expert(const struct hf_name *n)
 {
     const char *first = strchr(n->hf, '{');
     return first != NULL && strchr(first + 1, '{') != NULL;
 }
-
-/* `pattern` with the layer's number in place of {}. */
-static void write_name(const char *pattern, uint32_t layer, char out[NAME_BYTES])
-{
-    const char *at = strchr(pattern, '{');
-    if (at == NULL) {
-        snprintf(out, NAME_BYTES, "%s", pattern);
-    } else {
-        snprintf(out, NAME_BYTES, "%.*s%" PRIu32 "%s", (int)(at - pattern), pattern, layer, at + 2);
-    }
-}
-
-/* --- tensors ------------------------------------------------------------------------------------------------------ */
 
 /* One of the experts' matrices, waiting for the others. */
 struct piece {
@@ -519,8 +458,8 @@ static enum err add_tensors(struct hf *h, struct piece *pieces)
     for (size_t i = 0; i < safetensors_folder_n_tensors(h->tensors); i++) {
         const struct st_tensor *t = safetensors_folder_at(h->tensors, i);
         uint32_t number[2] = {0, 0};
-        bool is_quantised = hf_quant_is_weight(h, t, name_in_text(t->name, room), plain);
-        const struct hf_name *n = look_up(h, is_quantised ? plain : t->name, number);
+        bool is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(t->name, room), plain);
+        const struct hf_name *n = hf_names_find(h->family, is_quantised ? plain : t->name, number);
         if (n == NULL || n->change == HF_DROP || (is_tied && strcmp(n->gguf, "output.weight") == 0)) {
             continue; /* other parts of a model that sees or hears, and copies */
         }
@@ -530,7 +469,7 @@ static enum err add_tensors(struct hf *h, struct piece *pieces)
             continue;
         }
         char name[NAME_BYTES];
-        write_name(n->gguf, number[0], name);
+        hf_names_write(n->gguf, number[0], name);
         if (has_expert(n) || n->change == HF_STACK) {
             uint32_t matrix = n->change == HF_STACK ? number[0] : number[1];
             pieces[n_pieces] = (struct piece){.expert = matrix, .is_quantised = is_quantised, .t = t};
@@ -655,17 +594,23 @@ static const struct hf_family *find_family(const struct hf_family *const *famili
     return NULL;
 }
 
-static enum err unknown(const struct hf_family *const *families, const char *found, struct err_info *info)
+static enum err unknown(const struct hf_family *const *families, const json_t *config, struct err_info *info)
 {
-    char known[ERR_TEXT_BYTES - 128] = "";
+    char known[ERR_TEXT_BYTES - 192] = "", shown[JSON_READ_SHOWN];
+    const json_t *names = json_read_get(config, "architectures"), *first = json_array_get(names, 0);
+    if (!json_is_string(first)) {
+        return err_set(info, ERR_UNSUPPORTED_ARCH, "architectures",
+                       "config.json: architectures: expected an array of names, found %s",
+                       json_is_array(names) ? "another" : json_read_show(names, shown));
+    }
     for (; *families != NULL; families++) {
         for (const char *const *a = (*families)->architectures; *a != NULL; a++) {
             size_t n = strlen(known);
             snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", *a);
         }
     }
-    return err_set(info, ERR_UNSUPPORTED_ARCH, "architectures",
-                   "config.json: architectures: found '%.64s'; known are %s", found != NULL ? found : "", known);
+    return err_set(info, ERR_UNSUPPORTED_ARCH, "architectures", "config.json: architectures: found %s; known are %s",
+                   json_read_show(first, shown), known);
 }
 
 /* The config with its keys under the names that all families share. */
@@ -739,14 +684,15 @@ enum err hf_open(const char *folder, const struct hf_family *const *families, st
         h.family = h.family->choose(h.config);
     }
     gguf_build_init(&h.b);
-    enum err err =
-        h.family != NULL ? safetensors_folder_open(folder, &tensors, info) : unknown(families, architecture, info);
+    hf_words_init(&h);
+    enum err err = h.family != NULL ? safetensors_folder_open(folder, &tensors, info) : unknown(families, config, info);
     h.tensors = tensors;
     err = err != ERR_OK ? err : fill(&h);
     const struct gguf_tensor *embd = gguf_build_find(&h.b, "token_embd.weight");
     err = err != ERR_OK ? err : tokenizer_json_add(folder, config, embd != NULL ? embd->dims[1] : 0, &h.b, info);
     if (err == ERR_OK) {
         size_t n;
+        hf_words_done(&h);
         const struct io_map *const *maps = safetensors_folder_maps(tensors, &n);
         err = gguf_build_finish(&h.b, maps, n, release, tensors, out, info);
     }

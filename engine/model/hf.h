@@ -40,6 +40,7 @@ struct hf {
     struct hf_quant quant;
     const struct safetensors_folder *tensors;
     struct gguf_build b;
+    struct hf_words *words; /* hf_words.h */
     struct err_info *info;
 };
 
@@ -47,7 +48,8 @@ enum hf_kind {
     HF_U32,
     HF_F32,
     HF_BOOL,
-    HF_CAP, /* HF_F32, of which null says that there is none: 0 */
+    HF_CAP,  /* HF_F32, of which null says that there is none: 0 */
+    HF_WORD, /* `finish` reads it; errors about the key name it */
 };
 
 /* A value of config.json and its key behind "<arch>.". Absent or null: no key, and the builder's default. A family's
@@ -66,7 +68,7 @@ enum hf_change {
     HF_CONV,      /* taps of a convolution by channels, [n][1][k], as [n][k] in F32 */
     HF_UNPACKED,  /* where it is quantised, F32 in memory, as a builder takes it apart by other than whole rows */
     HF_STACK,     /* {} is the number of one of several matrices that become one tensor, as experts do */
-    HF_DROP,      /* not needed */
+    HF_DROP,      /* not needed, or read by `finish`: then `gguf` is for messages */
 };
 
 /* A tensor's name there and here. {} stands for the layer's number and, a second time in `hf`, for the expert's: then
@@ -128,6 +130,12 @@ MUST_CHECK enum err hf_check_sparse(struct hf *h);
 
 /* attention.scale from query_pre_attn_scalar, a `finish`. */
 MUST_CHECK enum err hf_add_query_scale(struct hf *h);
+
+/* Where a member stands in config.json: "rope_scaling.factor" of the object rope_scaling. */
+const char *hf_path(const struct hf *h, const json_t *object, const char *key, char room[128]);
+
+/* Has the family a row of its own for a value of config.json? */
+bool hf_has_key(const struct hf_family *family, const char *json);
 
 /* "<arch>.<key>" for gguf_build_*. */
 const char *hf_key(const struct hf *h, const char *key, char room[128]);

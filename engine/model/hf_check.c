@@ -3,6 +3,7 @@
 #include "engine/model/hf_check.h"
 
 #include "engine/model/hf_pooling.h"
+#include "engine/model/hf_words.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,8 +39,9 @@ static bool is_any(const json_t *v, const char *words)
 
 static enum err bad(const struct hf *h, const char *key, const char *expected, const json_t *found)
 {
-    char shown[JSON_READ_SHOWN];
-    return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected %s, found %s", key, expected,
+    char name[128], shown[JSON_READ_SHOWN];
+    hf_path(h, h->config, key, name);
+    return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected %s, found %s", name, expected,
                    json_read_show(found, shown));
 }
 
@@ -232,9 +234,11 @@ static enum err check_layers(const struct hf *h)
 
 static enum err check_size(const struct hf *h, const char *key, json_int_t found, uint64_t expected, const char *of)
 {
+    char name[128];
+    hf_path(h, h->config, key, name);
     return found == NONE || (found >= 0 && (uint64_t)found == expected)
                ? ERR_OK
-               : err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected %" PRIu64 ", %s, found %lld", key,
+               : err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected %" PRIu64 ", %s, found %lld", name,
                          expected, of, (long long)found);
 }
 
@@ -315,11 +319,81 @@ static enum err check_tensors(const struct hf *h)
     return ERR_OK;
 }
 
+/* Rows of K, inputs of o_proj and of down_proj of the first layer, where the family does not count them itself. */
+static enum err check_first_layer(const struct hf *h)
+{
+    const struct gguf_tensor *k = gguf_build_find(&h->b, "blk.0.attn_k.weight"),
+                             *out = gguf_build_find(&h->b, "blk.0.attn_output.weight"),
+                             *down = gguf_build_find(&h->b, "blk.0.ffn_down.weight");
+    json_int_t heads = get(h, "num_attention_heads"), kv_heads = get(h, "num_key_value_heads");
+    json_int_t dim = get(h, "head_dim"), width = get(h, "intermediate_size");
+    bool is_latent = get(h, "kv_lora_rank") != NONE;
+    if (dim == NONE && out != NULL && !is_latent && out->dims[0] % (uint64_t)heads == 0) {
+        dim = get(h, "hidden_size") / heads;
+        if ((uint64_t)dim * (uint64_t)heads != out->dims[0]) {
+            return err_set(h->info, ERR_BAD_CONFIG, "head_dim",
+                           "config.json: head_dim: expected %" PRIu64 ", as the first layer's o_proj takes %" PRIu64
+                           " of num_attention_heads %lld, found none",
+                           out->dims[0] / (uint64_t)heads, out->dims[0], (long long)heads);
+        }
+    }
+    kv_heads = kv_heads == NONE ? heads : kv_heads;
+    bool has_kv = k != NULL && dim > 0 && !is_latent && !hf_has_key(h->family, "num_key_value_heads");
+    if (has_kv && (uint64_t)kv_heads * (uint64_t)dim != k->dims[1]) {
+        char shown[JSON_READ_SHOWN];
+        return err_set(h->info, ERR_BAD_CONFIG, "num_key_value_heads",
+                       "config.json: num_key_value_heads: expected that many heads of %lld to be the %" PRIu64
+                       " rows of the first layer's k_proj, found %s",
+                       (long long)dim, k->dims[1],
+                       json_read_show(json_read_get(h->config, "num_key_value_heads"), shown));
+    }
+    if (down != NULL && !hf_has_key(h->family, "intermediate_size")) {
+        return check_size(h, "intermediate_size", width, down->dims[0], "what the first layer's down_proj takes");
+    }
+    return ERR_OK;
+}
+
+/* The first tensor of that name in any layer. */
+static const struct gguf_tensor *find_in_layers(const struct hf *h, const char *end)
+{
+    size_t n = strlen(end);
+    for (size_t i = 0; i < h->b.n_tensors; i++) {
+        struct gguf_str name = h->b.tensors[i].name;
+        if (name.len > n && memcmp(name.data + name.len - n, end, n) == 0) {
+            return &h->b.tensors[i];
+        }
+    }
+    return NULL;
+}
+
+/* How many experts, and how wide, under whatever names the family has for that. */
+static enum err check_experts(const struct hf *h)
+{
+    static const struct {
+        const char *key, *tensor;
+        int dim;
+        const char *of;
+    } rows[] = {
+        {"expert_count", ".ffn_gate_inp.weight", 1, "the rows of the router"},
+        {"expert_feed_forward_length", ".ffn_down_exps.weight", 0, "what an expert's down_proj takes"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const struct gguf_tensor *t = find_in_layers(h, rows[i].tensor);
+        const char *json = hf_words_find(h, rows[i].key);
+        if (t != NULL && json != NULL) {
+            TRY(check_size(h, json, get(h, json), t->dims[rows[i].dim], rows[i].of));
+        }
+    }
+    return ERR_OK;
+}
+
 enum err hf_check(const struct hf *h)
 {
     TRY(check_heads(h));
     TRY(check_layers(h));
     TRY(check_biases(h));
     TRY(check_head(h));
-    return check_tensors(h);
+    TRY(check_tensors(h));
+    TRY(check_first_layer(h));
+    return check_experts(h);
 }

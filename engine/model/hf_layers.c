@@ -1,5 +1,6 @@
 #include "engine/model/hf_layers.h"
 
+#include "engine/model/hf_words.h"
 #include "engine/plan/plan.h"
 
 #include <string.h>
@@ -121,6 +122,7 @@ enum err hf_add_optional_window(struct hf *h)
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(hf_get_u32(h, "max_window_layers", 0, INT32_MAX, 28, &first));
     gguf_build_u32(&h->b, hf_key(h, "attention.sliding_window", key), window);
+    hf_words_add(h, "attention.sliding_window", "sliding_window");
     if (types == NULL) {
         unsigned char *is_local = new_pattern(h, n_layers);
         if (is_local == NULL) {

@@ -15,16 +15,10 @@ struct place {
 
 static enum err bad(const struct place *p, const char *key, const char *expected, const json_t *found)
 {
-    char full[128], text[64];
+    char full[128], shown[JSON_READ_SHOWN];
     snprintf(full, sizeof full, "%s.%s", p->name, key);
-    if (json_is_string(found)) {
-        snprintf(text, sizeof text, "'%.48s'", json_string_value(found));
-    } else if (json_is_integer(found)) {
-        snprintf(text, sizeof text, "%lld", (long long)json_integer_value(found));
-    } else {
-        snprintf(text, sizeof text, "%s", found == NULL ? "none" : json_read_type_name(found));
-    }
-    return err_set(p->h->info, ERR_BAD_CONFIG, full, "config.json: %s: expected %s, found %s", full, expected, text);
+    return err_set(p->h->info, ERR_BAD_CONFIG, full, "config.json: %s: expected %s, found %s", full, expected,
+                   json_read_show(found, shown));
 }
 
 /* An integer from min to max, or -1 with `or_none`, which gives 0. Absent: fallback, unless that is UINT32_MAX. */
@@ -224,6 +218,11 @@ enum err hf_quant_read(const struct hf *h, struct hf_quant *out)
     p.o = p.o != NULL ? p.o : json_read_get(h->config, "quantization_config");
     if (p.o == NULL) {
         return ERR_OK;
+    }
+    if (!json_is_object(p.o)) {
+        char shown[JSON_READ_SHOWN];
+        return err_set(h->info, ERR_BAD_CONFIG, p.name, "config.json: %s: expected an object, found %s", p.name,
+                       json_read_show(p.o, shown));
     }
     const char *method = json_string_value(json_read_get(p.o, "quant_method"));
     char known[128] = "";

@@ -3,6 +3,7 @@
  * GGUF do it. */
 #include "engine/model/hf_rope.h"
 
+#include "engine/model/hf_words.h"
 #include "engine/plan/plan.h"
 
 #include <inttypes.h>
@@ -91,8 +92,10 @@ static enum err add_llama3(struct hf *h, const struct rope *r)
     TRY(get_factor(h, r, "high_freq_factor", NAN, &high));
     TRY(get_original(h, r, &original));
     if (high <= low) {
-        return err_set(h->info, ERR_BAD_CONFIG, "high_freq_factor",
-                       "config.json: high_freq_factor: expected more than low_freq_factor %g, found %g", low, high);
+        char name[KEY_BYTES];
+        hf_path(h, r->params, "high_freq_factor", name);
+        return err_set(h->info, ERR_BAD_CONFIG, name,
+                       "config.json: %s: expected more than low_freq_factor %g, found %g", name, low, high);
     }
     float *out = add_factors(h, r, "rope_freqs.weight");
     for (uint32_t i = 0; out != NULL && i < r->n_rot / 2; i++) {
@@ -135,10 +138,12 @@ static enum err add_yarn(struct hf *h, const struct rope *r)
     return ERR_OK;
 }
 
-static enum err add_factor_list(struct hf *h, const struct rope *r, const char *key, const char *name)
+static enum err add_factor_list(struct hf *h, const struct rope *r, const char *member, const char *name)
 {
-    const json_t *list = json_read_get(r->params, key);
+    char key[KEY_BYTES];
+    const json_t *list = json_read_get(r->params, member);
     size_t n = json_array_size(list);
+    hf_path(h, r->params, member, key);
     if (!json_is_array(list) || n != r->n_rot / 2) {
         return err_set(h->info, ERR_BAD_CONFIG, key,
                        "config.json: %s: expected an array of %" PRIu32 " factors, found %zu", key, r->n_rot / 2, n);
@@ -242,10 +247,12 @@ static enum err add_scaling(struct hf *h, const struct rope *r)
             return types[i].add == NULL ? ERR_OK : types[i].add(h, r);
         }
     }
-    return err_set(h->info, ERR_BAD_CONFIG, "rope_type",
-                   "config.json: rope_type: expected default, linear, dynamic, llama3, proportional, yarn, longrope or "
-                   "su, found '%.64s'",
-                   name != NULL ? name : json_read_type_name(type));
+    char key[KEY_BYTES], shown[JSON_READ_SHOWN];
+    hf_path(h, r->params, json_read_get(r->params, "rope_type") != NULL ? "rope_type" : "type", key);
+    return err_set(h->info, ERR_BAD_CONFIG, key,
+                   "config.json: %s: expected default, linear, dynamic, llama3, proportional, yarn, longrope or su, "
+                   "found %s",
+                   key, json_read_show(type, shown));
 }
 
 /* Components of a head that turn. */
@@ -263,10 +270,42 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
     TRY(hf_get_f64(h, h->config, "partial_rotary_factor", 0, 1, fallback, &whole));
     TRY(hf_get_f64(h, params, "partial_rotary_factor", 0, 1, whole, &part));
     *out = (uint32_t)(head_dim * part);
+    if (part != 1 && (*out < 2 || *out % 2 != 0)) {
+        char key[KEY_BYTES];
+        bool is_inner = json_read_get(params, "partial_rotary_factor") != NULL;
+        hf_path(h, is_inner ? params : h->config, "partial_rotary_factor", key);
+        return err_set(h->info, ERR_BAD_CONFIG, key,
+                       "config.json: %s: expected an even number of 2 or more of the %" PRIu32
+                       " components of a head, found %g of them, %" PRIu32,
+                       key, head_dim, part, *out);
+    }
     if (part != 1) {
         put_u32(h, "rope.dimension_count", *out);
     }
     return ERR_OK;
+}
+
+/* What the keys come from, for messages. */
+static void add_words(struct hf *h, const struct rope *r)
+{
+    static const char *const words[][2] = {{"rope.freq_base", "rope_theta"},
+                                           {"rope.dimension_count", "partial_rotary_factor"},
+                                           {"rope.scaling.type", "rope_type"},
+                                           {"rope.scaling.factor", "factor"},
+                                           {"rope.scaling.original_context_length", "original_max_position_embeddings"},
+                                           {"rope.scaling.attn_factor", "attention_factor"},
+                                           {"rope.scaling.yarn_attn_factor", "attention_factor"},
+                                           {"rope.scaling.yarn_beta_fast", "beta_fast"},
+                                           {"rope.scaling.yarn_beta_slow", "beta_slow"},
+                                           {"rope.scaling.yarn_log_multiplier", "mscale_all_dim"}};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        char name[KEY_BYTES];
+        const char *json = words[i][1];
+        const json_t *v = json_read_get(r->params, json);
+        if (hf_words_find(h, words[i][0]) == NULL) {
+            hf_words_add(h, words[i][0], hf_path(h, v != NULL ? r->params : h->config, json, name));
+        }
+    }
 }
 
 enum err hf_add_rope(struct hf *h)
@@ -287,6 +326,7 @@ enum err hf_add_rope(struct hf *h)
     TRY(hf_get_f64(h, local, "rope_theta", 1, 1e12, local_theta, &local_theta));
     TRY(hf_get_u32(h, "max_position_embeddings", 1, MAX_CTX, UINT64_MAX, &r.n_ctx));
     TRY(get_rotated(h, r.params, &r.n_rot));
+    add_words(h, &r);
     put_f32(h, "rope.freq_base", r.theta);
     if (local_theta != r.theta || local != NULL) { /* else the family's own base */
         put_f32(h, "rope.freq_base_swa", local_theta);

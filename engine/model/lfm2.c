@@ -115,15 +115,15 @@ static enum err finish(struct hf *h)
 static const struct hf_key hf_lfm2_keys[] = {
     {"norm_eps", "attention.layer_norm_rms_epsilon", HF_F32},
     {"conv_L_cache", "shortconv.l_cache", HF_U32},
-    {"num_key_value_heads", NULL, HF_U32},
-    {"intermediate_size", NULL, HF_U32},
+    {"num_key_value_heads", "attention.head_count_kv", HF_WORD},
+    {"intermediate_size", "feed_forward_length", HF_WORD},
     {NULL, NULL, HF_U32},
 };
 
 static const struct hf_key hf_lfm2moe_keys[] = {
     {"norm_eps", "attention.layer_norm_rms_epsilon", HF_F32},
     {"conv_L_cache", "shortconv.l_cache", HF_U32},
-    {"num_key_value_heads", NULL, HF_U32},
+    {"num_key_value_heads", "attention.head_count_kv", HF_WORD},
     {"num_experts", "expert_count", HF_U32},
     {"num_experts_per_tok", "expert_used_count", HF_U32},
     {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},

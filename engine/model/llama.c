@@ -38,10 +38,9 @@ static const struct hf_family hf_mistral = {
 };
 
 static const struct hf_key hf_mixtral_keys[] = {
-    {"sliding_window", "attention.sliding_window", HF_U32},
-    {"num_local_experts", "expert_count", HF_U32},
-    {"num_experts_per_tok", "expert_used_count", HF_U32},
-    {NULL, NULL, HF_U32},
+    {"sliding_window", "attention.sliding_window", HF_U32},       {"intermediate_size", "feed_forward_length", HF_U32},
+    {"intermediate_size", "expert_feed_forward_length", HF_WORD}, {"num_local_experts", "expert_count", HF_U32},
+    {"num_experts_per_tok", "expert_used_count", HF_U32},         {NULL, NULL, HF_U32},
 };
 
 static const struct hf_name hf_mixtral_names[] = {

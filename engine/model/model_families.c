@@ -126,6 +126,7 @@ enum err model_build_from(const struct model_family *const *table, const struct 
         err_set(info, ERR_NOMEM, NULL, "out of memory for the plan");
     }
     if (err != ERR_OK) {
+        gguf_tell(g, info);
         plan_free(&p);
         return err;
     }

@@ -83,6 +83,8 @@ static const struct hf_name hf_qwen3next_names[] = {
     {"model.layers.{}.linear_attn.dt_bias", "blk.{}.ssm_dt.bias", HF_SAME},
     {"model.layers.{}.linear_attn.norm.weight", "blk.{}.ssm_norm.weight", HF_SAME},
     {"model.layers.{}.linear_attn.out_proj.weight", "blk.{}.ssm_out.weight", HF_SAME},
+    {"model.layers.{}.mlp.experts.gate_up_proj", "blk.{}.ffn_gate_exps.weight", HF_DROP}, /* add_gate_up */
+    {"model.layers.{}.mlp.experts.gate_up_proj", "blk.{}.ffn_up_exps.weight", HF_DROP},
     {"model.layers.{}.mlp.experts.down_proj", "blk.{}.ffn_down_exps.weight", HF_SAME},
     {"model.layers.{}.mlp.shared_expert.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME},
     {"model.layers.{}.mlp.shared_expert.up_proj.weight", "blk.{}.ffn_up_shexp.weight", HF_SAME},

@@ -79,10 +79,26 @@ START_TEST(what_is_no_json_is_refused)
 }
 END_TEST
 
+START_TEST(what_was_found_is_shown)
+{
+    static const char *const rows[][2] = {{"\"x\"", "'x'"},    {"-7", "-7"},       {"0.5", "0.5"},
+                                          {"true", "true"},    {"false", "false"}, {"null", "null"},
+                                          {"[1]", "an array"}, {"{}", "an object"}};
+    char room[JSON_READ_SHOWN];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *v = json_loads(rows[i][0], JSON_DECODE_ANY, NULL);
+        ck_assert_str_eq(json_read_show(v, room), rows[i][1]);
+        json_decref(v);
+    }
+    ck_assert_str_eq(json_read_show(NULL, room), "none");
+}
+END_TEST
+
 Suite *json_read_suite(void)
 {
     Suite *s = suite_create("json_read");
     TCase *tc = tcase_create("json_read");
+    tcase_add_test(tc, what_was_found_is_shown);
     tcase_add_loop_test(tc, wide_integers, 0, ARRAY_LEN(integers));
     tcase_add_loop_test(tc, what_is_no_json_is_refused, 0, ARRAY_LEN(refused));
     suite_add_tcase(s, tc);

@@ -409,6 +409,8 @@ static const struct bad {
     {"T04 an EOS that is too high", false, {.config = "{\"eos_token_id\":9}"}, ERR_BAD_SPECIAL_TOKEN, "found 9"},
     {"T04 an EOS below 0", false, {.config = "{\"eos_token_id\":[5,-1]}"}, ERR_BAD_SPECIAL_TOKEN, "found -1"},
     {"T04 a text as id", false, {.generation = "{\"eos_token_id\":\"5\"}"}, ERR_BAD_SPECIAL_TOKEN, "generation_config"},
+    {"a temperature below 0", false, {.generation = "{\"temperature\":-3}"}, ERR_BAD_CONFIG, "0 or more, found -3"},
+    {"a top_k with a fraction", false, {.generation = "{\"top_k\":1.5}"}, ERR_BAD_CONFIG, "-1 or more, found 1.5"},
     {"T04 no BOS to add", false, {.settings = "{\"add_bos_token\":true}"}, ERR_BAD_SPECIAL_TOKEN, "add_bos_token"},
     {"T04 a template's unknown token",
      true,

@@ -22,12 +22,16 @@ enum { D = 8, F = 12, V = 16, H = 2, HEAD = 4, L = 2, CTX = 64 };
 struct change {
     const char *key, *value;
     const char *tensor, *shape, *dtype;
+    const struct change *also; /* OPTIONAL: of another tensor */
 };
 
 /* Appends an entry of the header; bytes of all elements are 0. */
 static size_t put_tensor(char *header, size_t room, size_t at, const char *name, size_t rows, size_t columns,
                          const struct change *c)
 {
+    while (c->also != NULL && (c->tensor == NULL || strcmp(c->tensor, name) != 0)) {
+        c = c->also;
+    }
     bool is_changed = c->tensor != NULL && strcmp(c->tensor, name) == 0;
     if (is_changed && c->shape != NULL && c->shape[0] == '\0') {
         return at;
@@ -213,6 +217,9 @@ START_TEST(a_value_that_cannot_be_is_named)
         {{.key = "quantization_config", .value = "{\"quant_method\":\"hqq\"}"}, ERR_UNSUPPORTED_TYPE},
         {{.key = "architectures", .value = "[\"ToyForCausalLM\"]"}, ERR_UNSUPPORTED_ARCH},
         {{.key = "architectures", .value = "\"LlamaForCausalLM\""}, ERR_UNSUPPORTED_ARCH},
+        {{.key = "architectures", .value = "[]"}, ERR_UNSUPPORTED_ARCH},
+        {{.key = "architectures", .value = "[7]"}, ERR_UNSUPPORTED_ARCH},
+        {{.key = "quantization_config", .value = "5"}, ERR_BAD_CONFIG},
         {{.key = "architectures", .value = NULL}, ERR_UNSUPPORTED_ARCH},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -226,17 +233,22 @@ START_TEST(scaling_that_cannot_be_is_named)
     static const struct {
         const char *value, *word;
     } cases[] = {
-        {"{\"rope_type\":\"ntk\"}", "'ntk'"},
-        {"{\"rope_type\":3}", "rope_type"},
+        {"{\"rope_type\":\"ntk\"}", "rope_parameters.rope_type: expected default, linear"},
+        {"{\"rope_type\":3}", "found 3"},
+        {"{\"type\":\"ntk\"}", "rope_parameters.type: expected default"},
+        {"{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":-2}}",
+         "rope_parameters.full_attention.factor: expected 1e-06 to 1e+09, found -2"},
         {"{\"rope_type\":\"linear\"}", "factor"},
-        {"{\"rope_type\":\"linear\",\"factor\":0}", "factor"},
-        {"{\"rope_type\":\"linear\",\"factor\":\"4\"}", "factor"},
+        {"{\"rope_type\":\"linear\",\"factor\":0}",
+         "config.json: rope_parameters.factor: expected 1e-06 to 1e+09, found 0"},
+        {"{\"rope_type\":\"linear\",\"factor\":\"4\"}", "rope_parameters.factor: expected a number, found '4'"},
         {"{\"rope_type\":\"llama3\",\"factor\":8}", "low_freq_factor"},
         {"{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":1}", "high_freq_factor"},
         {"{\"rope_type\":\"yarn\",\"factor\":4,\"beta_fast\":-1}", "beta_fast"},
         {"{\"rope_type\":\"longrope\",\"short_factor\":[1,1]}", "long_factor"},
         {"{\"rope_type\":\"longrope\",\"long_factor\":[1,1,1],\"short_factor\":[1,1]}", "long_factor"},
-        {"{\"rope_type\":\"longrope\",\"long_factor\":[1,1],\"short_factor\":[1,-1]}", "short_factor[1]"},
+        {"{\"rope_type\":\"longrope\",\"long_factor\":[1,1],\"short_factor\":[1,-1]}",
+         "rope_parameters.short_factor[1]: expected a positive number"},
         {"{\"rope_type\":\"longrope\",\"long_factor\":[1,\"1\"],\"short_factor\":[1,1]}", "long_factor[1]"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -246,8 +258,8 @@ START_TEST(scaling_that_cannot_be_is_named)
 }
 END_TEST
 
-/* Values that are fine alone and contradict each other or the tensors: told in the words of config.json where they hold
- * in every family; else found when the plan is built, whose message has the tensor as GGUF files call it. */
+/* Values that are fine alone and contradict each other or the tensors, and tensors that do not fit: told in the words
+ * of config.json and by the folder's names of tensors, also where it is the builder that finds them. */
 START_TEST(contradictions_are_named)
 {
     static const struct {
@@ -258,7 +270,9 @@ START_TEST(contradictions_are_named)
         {{.key = "num_attention_heads", .value = "3"},
          ERR_BAD_CONFIG,
          "num_attention_heads: expected a divisor of hidden_size 8, as there is no head_dim, found 3"},
-        {{.key = "num_attention_heads", .value = "4"}, ERR_BAD_HPARAM, "key_length: expected 4 to 576, found 2"},
+        {{.key = "num_attention_heads", .value = "4"},
+         ERR_BAD_CONFIG,
+         "num_key_value_heads: expected that many heads of 2 to be the 4 rows"},
         {{.key = "num_key_value_heads", .value = "3"},
          ERR_BAD_CONFIG,
          "num_key_value_heads: expected a divisor of num_attention_heads 2, found 3"},
@@ -276,14 +290,52 @@ START_TEST(contradictions_are_named)
         {{.key = "layer_types", .value = "[\"full_attention\"]"},
          ERR_BAD_CONFIG,
          "layer_types: expected 2, as num_hidden_layers says, found 1"},
-        {{.key = "num_hidden_layers", .value = "3"}, ERR_MISSING_TENSOR, "blk.2.attn_norm.weight"},
-        {{.key = "intermediate_size", .value = "8"}, ERR_BAD_TENSOR_SHAPE, "blk.0.ffn"},
-        {{.key = "num_key_value_heads", .value = "2"}, ERR_BAD_TENSOR_SHAPE, "blk.0.attn_k.weight"},
-        {{.tensor = "model.layers.1.mlp.up_proj.weight", .shape = ""}, ERR_MISSING_TENSOR, "blk.1.ffn"},
+        {{.key = "num_hidden_layers", .value = "3"},
+         ERR_MISSING_TENSOR,
+         "model.layers.2.input_layernorm.weight: expected a tensor [8], found none"},
+        {{.key = "num_hidden_layers", .value = "1"},
+         ERR_BAD_CONFIG,
+         "num_hidden_layers: expected 2 or more, as there is 'model.layers.1."},
+        {{.key = "num_hidden_layers", .value = "2000"},
+         ERR_BAD_HPARAM,
+         "config.json: num_hidden_layers: expected 1 to 1024, found 2000"},
+        {{.key = "rms_norm_eps", .value = "-1"},
+         ERR_BAD_HPARAM,
+         "config.json: rms_norm_eps: expected 1e-13 to 1, found -1"},
+        {{.key = "rms_norm_eps", .value = NULL},
+         ERR_BAD_HPARAM,
+         "config.json: rms_norm_eps: expected a value, found none"},
+        {{.key = "intermediate_size", .value = NULL},
+         ERR_BAD_HPARAM,
+         "config.json: intermediate_size: expected a value, found none"},
+        {{.key = "rope_parameters", .value = "{\"rope_type\":\"yarn\",\"factor\":0.5}"},
+         ERR_BAD_HPARAM,
+         "config.json: rope_parameters.factor: expected 1 to 1e+06, found 0.5"},
+        {{.key = "partial_rotary_factor", .value = "0.1"},
+         ERR_BAD_CONFIG,
+         "partial_rotary_factor: expected an even number of 2 or more of the 4 components of a head, found 0.1 of"},
+        {{.key = "rope_parameters", .value = "{\"partial_rotary_factor\":0.8}"},
+         ERR_BAD_CONFIG,
+         "rope_parameters.partial_rotary_factor: expected an even number of 2 or more of the 4 components of a head"},
+        {{.tensor = "model.layers.0.self_attn.o_proj.weight", .shape = "[8,16]"},
+         ERR_BAD_CONFIG,
+         "head_dim: expected 8, as the first layer's o_proj takes 16 of num_attention_heads 2, found none"},
+        {{.key = "num_key_value_heads", .value = NULL},
+         ERR_BAD_CONFIG,
+         "num_key_value_heads: expected that many heads of 4 to be the 4 rows of the first layer's k_proj, found none"},
+        {{.key = "intermediate_size", .value = "8"},
+         ERR_BAD_CONFIG,
+         "intermediate_size: expected 12, what the first layer's down_proj takes, found 8"},
+        {{.key = "num_key_value_heads", .value = "2"},
+         ERR_BAD_CONFIG,
+         "num_key_value_heads: expected that many heads of 4 to be the 4 rows of the first layer's k_proj, found 2"},
+        {{.tensor = "model.layers.1.mlp.up_proj.weight", .shape = ""},
+         ERR_MISSING_TENSOR,
+         "model.layers.1.mlp.up_proj.weight"},
         {{.tensor = "model.layers.1.self_attn.v_proj.weight", .shape = "[8,4]"},
          ERR_BAD_TENSOR_SHAPE,
-         "blk.1.attn_v.weight"},
-        {{.tensor = "model.norm.weight", .shape = ""}, ERR_MISSING_TENSOR, "output_norm.weight"},
+         "model.layers.1.self_attn.v_proj.weight: expected [4, 8], found [8, 4]"},
+        {{.tensor = "model.norm.weight", .shape = ""}, ERR_MISSING_TENSOR, "model.norm.weight"},
         {{.tensor = "model.layers.0.mlp.down_proj.weight", .dtype = "I32"},
          ERR_UNSUPPORTED_TYPE,
          "model.layers.0.mlp.down_proj.weight"},
@@ -387,7 +439,9 @@ START_TEST(what_config_json_leaves_out_is_the_familys)
                   {"gemma3.attention.scale", 0.0625},   {"gemma3.attention.sliding_window", 1024},
                   {"gemma3.rope.freq_base", 1e6},       {"gemma3.rope.freq_base_swa", 1e4},
                   {"gemma3.rope.scaling.factor", 8}};
-    make_folder(&(struct change){.tensor = "model.layers.0.self_attn.o_proj.weight", .shape = "[8,2048]"});
+    const struct change keys = {.tensor = "model.layers.0.self_attn.k_proj.weight", .shape = "[1024,8]"};
+    make_folder(
+        &(struct change){.tensor = "model.layers.0.self_attn.o_proj.weight", .shape = "[8,2048]", .also = &keys});
     folder_write("config.json", text, sizeof text - 1);
     struct gguf *g;
     struct err_info info = {0};

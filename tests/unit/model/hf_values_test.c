@@ -255,6 +255,85 @@ END_TEST
 
 #define GROUP(members) "\"quantization_config\":{\"config_groups\":{\"group_0\":{\"weights\":{" members "}}}}"
 
+/* What a builder finds is told in the folder's words: values by their names and their parents', tensors by the names of
+ * its files, shapes rows first. */
+static const struct {
+    const char *model, *members, *text;
+    enum err err;
+} told[] = {
+    {"deepseek2-v3", "\"n_group\":3",
+     "config.json: n_group: expected groups of one size, of which 2 hold 3 experts or more, found 3 groups of 8 "
+     "experts",
+     ERR_BAD_HPARAM},
+    {"deepseek2-v3", "\"topk_group\":5", "config.json: topk_group: expected 0 to 4, found 5", ERR_BAD_HPARAM},
+    {"deepseek2-v3", "\"q_lora_rank\":null", "config.json: q_lora_rank: expected a value, found none", ERR_BAD_HPARAM},
+    {"deepseek2-v3", "\"v_head_dim\":19",
+     "model.layers.0.self_attn.kv_b_proj.weight: expected [124, 32], found [128, 32]", ERR_BAD_TENSOR_SHAPE},
+    {"deepseek2-v3", "\"first_k_dense_replace\":0",
+     "model.layers.0.mlp.gate.weight: expected a tensor [8, 48], found none", ERR_MISSING_TENSOR},
+    {"deepseek2-v3", "\"n_shared_experts\":0",
+     "config.json: n_shared_experts: expected 1 or more, as there is "
+     "model.layers.1.mlp.shared_experts.down_proj.weight, "
+     "found 0",
+     ERR_BAD_HPARAM},
+    {"deepseek2-v3", "\"n_routed_experts\":16",
+     "config.json: n_routed_experts: expected 8, the rows of the router, found 16", ERR_BAD_CONFIG},
+    {"deepseek2-v3", "\"moe_intermediate_size\":37",
+     "config.json: moe_intermediate_size: expected 36, what an expert's down_proj takes, found 37", ERR_BAD_CONFIG},
+    {"llama-mixtral", "\"num_local_experts\":6",
+     "config.json: num_local_experts: expected 5, the rows of the router, found 6", ERR_BAD_CONFIG},
+    {"llama-mixtral", "\"num_experts_per_tok\":6", "config.json: num_experts_per_tok: expected 1 to 5, found 6",
+     ERR_BAD_HPARAM},
+    {"llama-mixtral", "\"intermediate_size\":81",
+     "config.json: intermediate_size: expected 80, what an expert's down_proj takes, found 81", ERR_BAD_CONFIG},
+    {"llama-yarn", "\"num_key_value_heads\":1",
+     "config.json: num_key_value_heads: expected that many heads of 16 to be the 32 rows of the first layer's k_proj, "
+     "found 1",
+     ERR_BAD_CONFIG},
+    {"llama-yarn", "\"intermediate_size\":81",
+     "config.json: intermediate_size: expected 80, what the first layer's down_proj takes, found 81", ERR_BAD_CONFIG},
+    {"gemma2-caps", "\"attn_logit_softcapping\":-1",
+     "config.json: attn_logit_softcapping: expected 0 to 1e+06, found -1", ERR_BAD_HPARAM},
+    {"gemma4-per-layer", "\"global_head_dim\":23", "config.json: global_head_dim: expected a multiple of 4, found 23",
+     ERR_BAD_HPARAM},
+    {"gemma3n-sparse", "\"num_kv_shared_layers\":6", "config.json: num_kv_shared_layers: expected 0 to 5, found 6",
+     ERR_BAD_HPARAM},
+    {"lfm2-conv", "\"conv_L_cache\":9", "model.layers.0.conv.conv.weight: expected [48, 9], found [48, 3]",
+     ERR_BAD_TENSOR_SHAPE},
+    {"lfm2-conv", "\"num_attention_heads\":2,\"num_key_value_heads\":1",
+     "model.layers.2.self_attn.q_layernorm.weight: expected [24], found [12]", ERR_BAD_TENSOR_SHAPE},
+    {"lfm2-vl", "\"text_config\":{\"conv_L_cache\":9}", "layers.0.conv.conv.weight: expected [48, 9], found [48, 3]",
+     ERR_BAD_TENSOR_SHAPE},
+    {"qwen3next-delta", "\"moe_intermediate_size\":24",
+     "config.json: moe_intermediate_size: expected 12, what an expert's down_proj takes, found 24", ERR_BAD_CONFIG},
+    {"granite-scales", "\"logits_scaling\":0", "config.json: logits_scaling: expected 1e-06 to 1e+06, found 0",
+     ERR_BAD_HPARAM},
+    {"mistral3-yarn", "\"rope_parameters\":{\"llama_4_scaling_beta\":-1}",
+     "config.json: rope_parameters.llama_4_scaling_beta: expected 0 to 1000, found -1", ERR_BAD_CONFIG},
+    {"mistral3-yarn", "\"rope_parameters\":{\"beta_slow\":1e-5}",
+     "config.json: rope_parameters.beta_slow: expected 0.001 to 1e+06, found 1e-05", ERR_BAD_HPARAM},
+    {"nomic-bert-mean", "\"hidden_size\":null,\"n_embd\":47", "config.json: n_embd: expected", ERR_BAD_CONFIG},
+    {"glm4moe-bias", "\"use_qk_norm\":false",
+     "config.json: use_qk_norm: expected true, as there is q_norm.weight, found false", ERR_BAD_CONFIG},
+    {"glm4moe-groups", "\"use_qk_norm\":true",
+     "config.json: use_qk_norm: expected false, as there is no q_norm.weight, found true", ERR_BAD_CONFIG},
+    {"glm4moe-bias", "\"scoring_func\":\"softmax\"", "config.json: scoring_func: expected sigmoid", ERR_BAD_CONFIG},
+};
+
+START_TEST(what_the_builder_finds_is_told_in_the_folders_words)
+{
+    struct gguf *g;
+    struct plan *p;
+    struct err_info info;
+    enum err err = load(told[_i].model, told[_i].members, &g, &p, &info);
+    ck_assert_msg(err == told[_i].err && info.code == err, "%s: %s (%s)", told[_i].members, err_code(err), info.text);
+    ck_assert_msg(strstr(info.text, told[_i].text) != NULL, "%s: %s", told[_i].members, info.text);
+    plan_free(&p);
+    gguf_close(&g);
+    folder_remove();
+}
+END_TEST
+
 /* compressed-tensors: zero points are there, or not, as `symmetric` says. */
 static const struct row symmetries[] = {
     {"quant-packed-32", GROUP("\"symmetric\":false"), "weights.symmetric: expected true, as 'model.layers.0."},
@@ -275,6 +354,7 @@ Suite *hf_values_suite(void)
     tcase_add_test(c, config_json_says_which_layers_have_a_window_or_no_rope);
     tcase_add_test(c, a_cap_of_null_is_none);
     tcase_add_loop_test(c, contradictions_are_refused_in_config_jsons_words, 0, (int)ARRAY_LEN(contradictions));
+    tcase_add_loop_test(c, what_the_builder_finds_is_told_in_the_folders_words, 0, (int)ARRAY_LEN(told));
     tcase_add_loop_test(c, zero_points_are_as_symmetric_says, 0, (int)ARRAY_LEN(symmetries));
     suite_add_tcase(s, c);
     return s;
