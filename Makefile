@@ -41,7 +41,10 @@ isa-amx     := $(isa-avx512) -mamx-tile -mamx-int8
 isa-neon    := -march=armv8-a
 isa-dotprod := -march=armv8.2-a+dotprod
 isa-i8mm    := $(isa-dotprod)+i8mm
-isa = $(isa-$(lastword $(subst _, ,$(basename $(notdir $1)))))
+# With these checks vector kernels take 2.5 times as long to compile; ASan and checkkern's guard pages watch their pointers.
+vec-asan    := -fno-sanitize=alignment,null,object-size,pointer-overflow
+isa-of       = $(lastword $(subst _, ,$(basename $(notdir $1))))
+isa          = $(isa-$(isa-of)) $(if $(isa-$(isa-of)),$(vec-$(V)))
 
 # --- sources: found, not listed ----------------------------------------------------------------------------------
 skip-x86 := engine/kernels/arm/%

@@ -18,7 +18,6 @@
 #include <string.h>
 
 enum {
-    DEFAULT_MAX_CTX = 32768,
     DEFAULT_KV_TOKENS = 32768,
     DEFAULT_MAX_SEQS = 16,
     DEFAULT_ENCODER_SEQS = 64, /* texts are short */
@@ -212,10 +211,10 @@ static int32_t count_slots(const struct engine *e, const struct sched_config *sc
 static enum err plan_limits(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                             struct err_info *info)
 {
-    uint32_t n_ctx = cfg->n_ctx != 0 ? cfg->n_ctx : MIN_OF(e->plan->n_ctx_train, (uint32_t)DEFAULT_MAX_CTX);
-    if (n_ctx < 2 || n_ctx > e->plan->n_ctx_train) {
+    uint32_t n_ctx = cfg->n_ctx != 0 ? cfg->n_ctx : MIN_OF(e->plan->n_ctx_train, (uint32_t)MODEL_DEFAULT_CTX);
+    if (n_ctx < 2 || n_ctx > e->plan->n_ctx_max) {
         return err_set(info, ERR_CONFIG, "ctx-size", "ctx-size: expected 2 to the model's %u tokens, found %u",
-                       e->plan->n_ctx_train, n_ctx);
+                       e->plan->n_ctx_max, n_ctx);
     }
     bool is_encoder = e->plan->is_bidirectional;
     int default_seqs = is_encoder ? DEFAULT_ENCODER_SEQS : DEFAULT_MAX_SEQS;
@@ -345,8 +344,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
 static enum err read_file(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     TRY(model_open(cfg->model_path, &e->gguf, info));
-    uint32_t n_ctx = cfg->n_ctx != 0 ? cfg->n_ctx : (uint32_t)DEFAULT_MAX_CTX;
-    TRY(model_build(e->gguf, n_ctx, &e->plan, info));
+    TRY(model_build(e->gguf, cfg->n_ctx, &e->plan, info));
     if (cfg->quantize != NULL) {
         TRY(plan_quantize(e->plan, cfg->quantize, info));
     }
@@ -444,7 +442,7 @@ static enum err measure(struct engine *e, const struct engine_config *cfg, struc
     struct sched_config sc = {0};
     struct backend_info bi;
     TRY(model_open(cfg->model_path, &e->gguf, info));
-    TRY(model_build(e->gguf, cfg->n_ctx != 0 ? cfg->n_ctx : (uint32_t)DEFAULT_MAX_CTX, &e->plan, info));
+    TRY(model_build(e->gguf, cfg->n_ctx, &e->plan, info));
     TRY(plan_limits(e, cfg, &sc, info));
     TRY(open_backend(e, cfg, &sc, true, info));
     e->backend->info(e->model, &bi);

@@ -2,6 +2,7 @@
 # Runs the list of test runners below, one line each, and prints the sum as the last line: `N passed, N failed`.
 # Each runner's own last count line has that form. A runner that dies, prints no count or runs nothing counts as a failure.
 # A line `skip TEST: WHY` says that a test says nothing here, as figures of the release build do not under ASan.
+# A log's lines from one that begins with `Table: ` on are printed behind the runner's line, the count apart.
 #   run.sh [NAME...]   only those; the logs lie in build/test/
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -13,6 +14,7 @@ runners='
 lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
 lint-bites|beside|bash tests/lint/lint_test.sh
 golden|beside|build/release/golden
+golden-bites|beside|bash tests/golden/golden_test.sh
 unit-asan|beside|build/asan/unittests
 kernels-asan|beside|build/asan/checkkern
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh
@@ -34,7 +36,7 @@ rm -f $logs/*.count
 
 # run NAME COMMAND: prints its line, and on failure the end of its log; leaves "passed failed" in NAME.count
 run() {
-    local log=$logs/$1.log start=$SECONDS status count p=0 f=0 why='' skipped text
+    local log=$logs/$1.log start=$SECONDS status count p=0 f=0 why='' skipped text table
     bash -c "$2" >"$log" 2>&1 </dev/null
     status=$?
     count=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
@@ -52,7 +54,9 @@ run() {
     skipped=$(grep -acE '^skip ' "$log")
     [ "$skipped" = 0 ] || why="$why ($skipped skipped, as the log says)"
     text=$(printf '%-12s %6d ok %4d failed %5d s%s' "$1" "$p" "$f" $((SECONDS - start)) "$why")
-    [ "$f" = 0 ] || text+=$(printf '\n--- the end of %s\n' "$log"; tail -n 60 "$log"; printf '\n---')
+    table=$(sed -n '/^Table: /,$p' "$log" | sed '/^[0-9]* passed, [0-9]* failed/d')
+    [ -z "$table" ] || text+=$'\n'$table
+    [ "$f" = 0 ] || text+=$(printf '\n--- the end of %s\n' "$log"; sed '/^Table: /,$d' "$log" | tail -n 60; printf '\n---')
     printf '%s\n' "$text"
     echo "$p $f" >"$logs/$1.count"
 }

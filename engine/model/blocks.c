@@ -215,7 +215,7 @@ enum err blocks_read_hparams(struct blocks *b)
     TRY(blocks_get_f32(b, eps, 1e-13, 1.0, NAN, &h->eps));
     TRY(read_pooling(b));
     TRY(blocks_get_f32(b, "rope.freq_base", 1.0, 1e12, 10000.0, &h->freq_base));
-    b->n_ctx = b->n_ctx == 0 ? h->n_ctx_train : MIN_OF(b->n_ctx, h->n_ctx_train);
+    TRY(blocks_read_context(b));
     b->style = (struct blocks_style){.has_pre_norms = true,
                                      .yarn_truncates = true,
                                      .act = PLAN_SILU,
@@ -234,7 +234,6 @@ enum err blocks_read_hparams(struct blocks *b)
     p->n_kv_heads = h->n_kv_heads;
     p->head_dim = h->head_dim;
     p->latent_dim = h->latent_dim;
-    p->n_ctx_train = h->n_ctx_train;
     return ERR_OK;
 }
 

@@ -119,8 +119,10 @@ MUST_CHECK enum err blocks_get_layers(const struct blocks *b, const char *key, u
 MUST_CHECK enum err blocks_skip_attention(struct blocks *b, const bool *skips);
 
 /* Reads the common hyper-parameters into b->h and the plan's dimensions, and makes b->style Llama's. n_ctx becomes the
- * context the model was trained for where that is less, or where it is 0. */
+ * longest context that the model can be built for where that is less, or, where it is 0, what model_build says. */
 MUST_CHECK enum err blocks_read_hparams(struct blocks *b);
+/* The part of it that is about the context: n_ctx and the plan's n_ctx_train and n_ctx_max. */
+MUST_CHECK enum err blocks_read_context(struct blocks *b);
 
 /* Which layers are local: <arch>.attention.sliding_window_pattern, an array (true = local) or a period, whose last
  * layer is global; `period` when the file does not say. Reads the window first; without one (0) every layer is global.

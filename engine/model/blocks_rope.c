@@ -115,13 +115,29 @@ static enum err apply_yarn(struct blocks *b, double base, float *inv_freq, float
     return ERR_OK;
 }
 
-/* The base grows with the longest sequence that will be run [dynamic NTK]. */
+/* Only dynamic RoPE goes beyond the context of the training, `factor` times as far. */
+enum err blocks_read_context(struct blocks *b)
+{
+    enum scaling scaling;
+    float factor = 1;
+    uint32_t n_train = b->h.n_ctx_train;
+    TRY(read_scaling(b, &scaling));
+    if (scaling == SCALING_DYNAMIC) {
+        TRY(blocks_get_f32(b, "rope.scaling.factor", 1.0, 1e6, NAN, &factor));
+    }
+    b->plan->n_ctx_train = n_train;
+    b->plan->n_ctx_max = (uint32_t)fmin((double)n_train * (double)factor, UINT32_MAX / 2);
+    b->n_ctx = b->n_ctx == 0 ? MIN_OF(n_train, (uint32_t)MODEL_DEFAULT_CTX) : MIN_OF(b->n_ctx, b->plan->n_ctx_max);
+    return ERR_OK;
+}
+
+/* The base grows with the longest sequence that will be run, from the context of the training on [dynamic NTK;
+ * transformers takes each sequence's own length, which leaves keys in the cache that were turned by another base]. */
 static enum err apply_dynamic(struct blocks *b, double base, float *inv_freq)
 {
     float factor;
-    uint32_t n_orig, d = b->h.n_rot;
+    uint32_t n_orig = b->h.n_ctx_train, d = b->h.n_rot;
     TRY(blocks_get_f32(b, "rope.scaling.factor", 1.0, 1e6, NAN, &factor));
-    TRY(blocks_get_u32(b, "rope.scaling.original_context_length", 1, UINT32_MAX / 2, b->h.n_ctx_train, &n_orig));
     if (b->n_ctx > n_orig && d > 2) {
         base *= pow((double)factor * b->n_ctx / n_orig - (factor - 1.0), d / (d - 2.0));
         for (uint32_t i = 0; i < d / 2; i++) {

@@ -28,8 +28,9 @@ const struct model_family *model_family_at(int i);
 MUST_CHECK enum err model_open(const char *path, struct gguf **out, struct err_info *info);
 
 /* Builds and checks the plan for the family that g names. g must outlive the plan. n_ctx: the longest sequence that
- * will be run, which decides the RoPE of some models; 0 = what the model was trained for. ERR_UNSUPPORTED_ARCH lists
- * the known families; otherwise as build. On failure *out is NULL. */
+ * will be run, which decides the RoPE of some models; 0 = what the model was trained for, at most MODEL_DEFAULT_CTX.
+ * ERR_UNSUPPORTED_ARCH lists the known families; otherwise as build. On failure *out is NULL. */
+enum { MODEL_DEFAULT_CTX = 32768 };
 MUST_CHECK enum err model_build(const struct gguf *g, uint32_t n_ctx, struct plan **out, struct err_info *info);
 /* The same with another table of families; NULL ends it. */
 MUST_CHECK enum err model_build_from(const struct model_family *const *table, const struct gguf *g, uint32_t n_ctx,

@@ -277,6 +277,7 @@ struct plan {
      * the widest; of the arena. Read through plan_kv_of. */
     struct plan_kv *kvs;
     uint32_t n_ctx_train;
+    uint32_t n_ctx_max; /* longest sequence it can be built for: n_ctx_train, or more where RoPE says how */
     /* A row sees all rows of its sequence, which must stand in one batch, from position 0 on. */
     bool is_bidirectional;
     bool has_logits; /* there is a PLAN_LOGITS; found by plan_check */

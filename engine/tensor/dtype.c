@@ -61,8 +61,6 @@ bool dtype_tensor_bytes(enum dtype type, uint64_t n, uint64_t n_rows, uint64_t *
     return dtype_row_bytes(type, n, &row) && ck_mul(row, n_rows, bytes);
 }
 
-float dtype_bf16_to_f32(uint16_t b) { return dtype_f32_of_bits((uint32_t)b << 16); }
-
 uint16_t dtype_f32_to_bf16(float f)
 {
     uint32_t bits = dtype_f32_bits(f);

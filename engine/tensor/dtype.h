@@ -66,11 +66,10 @@ const struct dtype_info *dtype_info(uint32_t id);
 MUST_CHECK bool dtype_row_bytes(enum dtype type, uint64_t n, uint64_t *bytes);
 MUST_CHECK bool dtype_tensor_bytes(enum dtype type, uint64_t n, uint64_t n_rows, uint64_t *bytes);
 
-/* IEEE half and bfloat16 conversions; round to nearest even; exact both ways where the value fits. */
-float dtype_bf16_to_f32(uint16_t b);
+/* IEEE half and bfloat16 conversions; round to nearest even; exact both ways where the value fits. Inline, as packing
+ * converts every scale of a model. */
 uint16_t dtype_f32_to_bf16(float f);
 
-/* The halves are inline, as packing converts every scale of a model. */
 static inline float dtype_f32_of_bits(uint32_t bits)
 {
     float f;
@@ -84,6 +83,8 @@ static inline uint32_t dtype_f32_bits(float f)
     memcpy(&bits, &f, sizeof bits);
     return bits;
 }
+
+static inline float dtype_bf16_to_f32(uint16_t b) { return dtype_f32_of_bits((uint32_t)b << 16); }
 
 static inline float dtype_f16_to_f32(uint16_t h)
 {

@@ -4,6 +4,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/pool.h"
+#include "fcgi/cmd/bar.h"
 #include "fcgi/cmd/convert_write.h"
 #include "fcgi/cmd/escape.h"
 
@@ -14,8 +15,6 @@
 #include <unistd.h>
 
 enum {
-    BAR_CELLS = 30,
-    BAR_NS = 100000000,    /* between two pictures of the bar */
     CMD_INTERRUPTED = 130, /* as shells say of SIGINT */
     CANNOT_CREATE = CMD_BAD_OUTPUT,
 };
@@ -173,24 +172,9 @@ static void catch_signals(void)
     sigaction(SIGXFSZ, &ignore, NULL);
 }
 
-struct bar {
-    bool is_shown; /* stderr is a terminal */
-    uint64_t last_ns;
-};
-
 static bool on_progress(void *arg, double fraction)
 {
-    struct bar *b = arg;
-    uint64_t now = b->is_shown ? clock_now_ns() : 0;
-    if (b->is_shown && now - b->last_ns >= BAR_NS) {
-        char cells[BAR_CELLS + 1];
-        int n = (int)(fraction * BAR_CELLS);
-        memset(cells, ' ', BAR_CELLS);
-        memset(cells, '=', (size_t)MIN_OF(MAX_OF(n, 0), BAR_CELLS));
-        cells[BAR_CELLS] = '\0';
-        fprintf(stderr, "\r[%s] %3d %%", cells, (int)(fraction * 100));
-        b->last_ns = now;
-    }
+    bar_set(arg, fraction);
     return !is_interrupted;
 }
 
@@ -212,7 +196,7 @@ static void print_notes(const struct options *o, const struct convert_report *r)
 
 static int run(const struct options *o)
 {
-    struct bar bar = {.is_shown = isatty(STDERR_FILENO) != 0};
+    struct bar bar;
     struct convert_options c = o->convert;
     struct convert_report r;
     struct err_info info = {.offset = ERR_NO_OFFSET};
@@ -220,10 +204,9 @@ static int run(const struct options *o)
     c.progress = on_progress;
     c.progress_arg = &bar;
     catch_signals();
+    bar_begin(&bar);
     enum err err = convert_write(&c, &r, &info);
-    if (bar.last_ns != 0) {
-        fprintf(stderr, "\r%*s\r", BAR_CELLS + 10, "");
-    }
+    bar_end(&bar);
     if (err != ERR_OK) {
         escape_print_error(r.is_target_at_fault ? c.target : c.source, &info);
         return err == ERR_CANCELLED ? CMD_INTERRUPTED : r.is_target_at_fault ? CANNOT_CREATE : CMD_BAD_DATA;

@@ -3,6 +3,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
+#include "fcgi/cmd/bar.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -72,6 +73,8 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
     return err;
 }
 
+static void on_progress(void *arg, float fraction) { bar_set(arg, (double)fraction); }
+
 int cmd_generate(int argc, char **argv)
 {
     struct conf conf;
@@ -85,7 +88,12 @@ int cmd_generate(int argc, char **argv)
         struct engine_sampling sampling;
         struct engine_config cfg = cmd_engine_config(&conf, &sampling);
         struct engine *e = NULL;
+        struct bar bar;
+        cfg.progress = on_progress;
+        cfg.progress_arg = &bar;
+        bar_begin(&bar);
         enum err err = engine_open(&cfg, &e, &info);
+        bar_end(&bar);
         if (err == ERR_OK && engine_model(e)->pack_note[0] != '\0') {
             fprintf(stderr, "warning: %s\n", engine_model(e)->pack_note);
         }

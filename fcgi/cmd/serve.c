@@ -5,6 +5,7 @@
 #include "engine/base/clock.h"
 #include "engine/chat/chat_named.h"
 #include "fcgi/apikey.h"
+#include "fcgi/cmd/bar.h"
 #include "fcgi/fastcgi.h"
 #include "fcgi/log.h"
 #include "fcgi/route.h"
@@ -68,10 +69,25 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
     };
 }
 
+#define LOADING_LOG_NS 5000000000u /* between two lines of the log about it */
+
+/* While the model is prepared. */
+struct loading {
+    struct bar bar;
+    uint64_t last_ns; /* when the log said how far it was */
+};
+
+/* For /health, for who looks at the terminal, and for who reads the log. */
 static void on_progress(void *arg, float fraction)
 {
-    (void)arg;
+    struct loading *l = arg;
+    uint64_t now = clock_now_ns();
     atomic_store(&server_state.progress, (int)(fraction * 1000));
+    bar_set(&l->bar, (double)fraction);
+    if (!l->bar.is_shown && now - l->last_ns >= LOADING_LOG_NS) {
+        log_line("info", "loading percent=%d", (int)(fraction * 100));
+        l->last_ns = now;
+    }
 }
 
 /* Without --chat-template: the model's own, else its family's; a model without either serves completions only. */
@@ -98,11 +114,16 @@ static enum err load(struct err_info *info)
     const struct conf *conf = server_state.conf;
     struct engine_sampling sampling;
     struct engine_config cfg = cmd_engine_config(conf, &sampling);
-    cfg.progress = on_progress;
     struct engine *e;
     uint64_t start = clock_now_ns();
+    struct loading loading = {.last_ns = start};
+    cfg.progress = on_progress;
+    cfg.progress_arg = &loading;
     TRY(cmd_load_template(conf, NULL, &server_state.chat_template, info));
-    TRY(engine_open(&cfg, &e, info));
+    bar_begin(&loading.bar);
+    enum err err = engine_open(&cfg, &e, info);
+    bar_end(&loading.bar);
+    TRY(err);
     const struct engine_model_info *m = engine_model(e);
     server_state.model_id = conf->alias != NULL ? conf->alias : m->id;
     load_template(m);

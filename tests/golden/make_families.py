@@ -26,12 +26,11 @@ import torch
 import transformers as hf
 from conversion.base import gguf
 
-from make_golden import (COMMON, PROMPT_LENGTHS, VOCAB, rope, run_prompt, spread_out, write_expected,
+from make_golden import (COMMON, PROMPT_LENGTHS, VOCAB, gemma_rope, rope, run_prompt, spread_out, write_expected,
                          write_tokenizer)
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 CHANGE = 0.02  # of log-probabilities
-FOLDERS_ONLY = {"granite-nope", "smollm3-layers", "qwen2-window"}  # what the converter writes is another model
 IDS = dict(bos_token_id=256, eos_token_id=257, pad_token_id=258)
 SMALL = dict(hidden_size=48, intermediate_size=80, num_attention_heads=4, num_key_value_heads=2, **COMMON, **IDS)
 
@@ -117,6 +116,19 @@ MODELS = {
         **SMALL, num_hidden_layers=2, head_dim=16, rope_parameters=yarn(), tie_word_embeddings=True)),
     "llama-biases": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(
         **SMALL, num_hidden_layers=2, attention_bias=True, mlp_bias=True, rope_parameters=rope())),
+    "llama-linear-old": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(
+        **SMALL, num_hidden_layers=2, rope_parameters=rope("linear", factor=2.0))),
+    "llama-rope3-old": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(
+        **{**SMALL, "num_attention_heads": 3, "num_key_value_heads": 1}, num_hidden_layers=2, head_dim=24,
+        rope_parameters=rope("llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                             original_max_position_embeddings=64))),
+    "llama-mistral-window": lambda: hf.MistralForCausalLM(hf.MistralConfig(
+        **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=13, rope_parameters=rope())),
+    "llama-mixtral-window": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(
+        **{**SMALL, "intermediate_size": 48}, num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2,
+        sliding_window=13, head_dim=12, rope_parameters=rope())),
+    "qwen2-one-head": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(
+        **{**SMALL, "num_key_value_heads": 1}, num_hidden_layers=2, rope_parameters=rope(theta=1000000.0))),
     "smollm3-nope": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
         **SMALL, num_hidden_layers=5, rope_parameters=rope(theta=50000.0), tie_word_embeddings=True)),
     "smollm3-layers": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
@@ -133,6 +145,14 @@ MODELS = {
     "gemma2-caps": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(
         **SMALL, num_hidden_layers=4, head_dim=20, query_pre_attn_scalar=20, sliding_window=13, attn_logit_softcapping=2.0,
         final_logit_softcapping=3.0, rope_parameters=rope())),
+    "gemma3-local": lambda: hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(
+        **{**SMALL, "hidden_size": 36, "intermediate_size": 48, "num_attention_heads": 3, "num_key_value_heads": 1},
+        num_hidden_layers=7, head_dim=20, query_pre_attn_scalar=20, sliding_window=13, rope_parameters=gemma_rope())),
+    "gemma3-linear": lambda: hf.Gemma3ForCausalLM(hf.Gemma3TextConfig(
+        **{**SMALL, "hidden_size": 32, "intermediate_size": 56}, num_hidden_layers=4, head_dim=12,
+        query_pre_attn_scalar=24, sliding_window=40, final_logit_softcapping=3.0,
+        layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
+        rope_parameters=gemma_rope(local=5000.0, kind="linear", factor=8.0))),
     "gemma4-per-layer": lambda: gemma4(
         6, final_logit_softcapping=3.0, hidden_size_per_layer_input=12, num_kv_shared_layers=3, use_double_wide_mlp=True),
     "gemma4-experts": lambda: gemma4(
@@ -190,6 +210,11 @@ MODELS = {
         **SMALL, num_hidden_layers=3, head_dim=16, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3,
         moe_intermediate_size=36, n_shared_experts=1, first_k_dense_replace=1, norm_topk_prob=True,
         routed_scaling_factor=1.5, rope_parameters={**rope(), "partial_rotary_factor": 0.5})),
+    "glm4moe-air": lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
+        **{**SMALL, "hidden_size": 40}, num_hidden_layers=2, head_dim=12, use_qk_norm=False, attention_bias=True,
+        n_routed_experts=6, n_group=1, topk_group=1, num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1,
+        first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.0,
+        rope_parameters={**rope(), "partial_rotary_factor": 0.5})),
     "gpt-oss-sinks": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=19, num_local_experts=5, num_experts_per_tok=2,
         rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))),
@@ -217,6 +242,12 @@ MODELS = {
     "deepseek2-v3": lambda: deepseek_v3(rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0)),
     "deepseek2-v3-fused": lambda: deepseek_v3(rope_parameters=rope(), tie_word_embeddings=True),
 }
+
+# Folders without a GGUF file: the converter knows four streams of Gemma 3n alone, Granite 4 without positions as hybrids
+# alone, Gemma 3's layers by their default order alone, drops the window of Mistral, Mixtral and Qwen2, and SmolLM3's list of
+# layers; the others' GGUF files are make_golden.py's. Models that see, whose text alone is asked for, have none either.
+FOLDER_ONLY = ("gemma3n-streams", "granite-nope", "gemma3-linear", "llama-mistral-window", "llama-mixtral-window",
+               "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
 
 
 def shaken(model):
@@ -281,6 +312,17 @@ def name_layers(folder, **names):
     content = json.loads(config.read_text())
     content["layer_types"] = [names.get(kind, kind) for kind in content["layer_types"]]
     config.write_text(json.dumps(content, indent=2))
+
+
+def write_old_rope(folder):
+    """config.json as transformers wrote it before rope_parameters; of linear scaling in its first form, with "type"."""
+    path = Path(folder, "config.json")
+    content = json.loads(path.read_text())
+    rope = content.pop("rope_parameters")
+    kind = rope.pop("rope_type")
+    content.update(rope_theta=rope.pop("rope_theta"),
+                   rope_scaling={"type" if kind == "linear" else "rope_type": kind, **rope})
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def round_weights(model, is_q8):
@@ -348,11 +390,10 @@ def main():
                 fuse_kv_b(f"{tmp}/new.gguf", raw, model.config, f"{folder}/{name}.gguf")
             continue
         model.to(torch.float32 if is_q8 else torch.bfloat16).save_pretrained(saved)
-        is_wrapped = model.config.get_text_config() is not model.config  # a model that sees, whose text alone is asked for
-        streams = getattr(model.config, "altup_num_inputs", 4)
-        # the converter knows four streams alone, Granite 4 without positions as hybrids alone, NoPE in every fourth
-        # layer alone, and no window of Qwen2
-        has_peer = not is_wrapped and streams == 4 and name not in FOLDERS_ONLY
+        if name.endswith("-old"):
+            write_old_rope(saved)
+        is_wrapped = model.config.get_text_config() is not model.config
+        has_peer = not is_wrapped and name not in FOLDER_ONLY
         if has_peer and model.config.model_type == "granitemoehybrid":  # as in published folders
             name_layers(saved, linear_attention="mamba", full_attention="attention")
         if has_peer:

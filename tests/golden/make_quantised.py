@@ -28,6 +28,10 @@ def llama(**more):
     return hf.LlamaForCausalLM(hf.LlamaConfig(**{**WIDE, **more}, rope_parameters=rope()))
 
 
+def small_llama():
+    return llama(hidden_size=64, intermediate_size=192)
+
+
 def qwen2(**more):
     return hf.Qwen2ForCausalLM(hf.Qwen2Config(**{**WIDE, **more}, rope_parameters=rope()))
 
@@ -173,8 +177,9 @@ def e4m3(x):
     return torch.from_numpy(x.astype(np.float32)).clamp(-448, 448).to(torch.float8_e4m3fn)
 
 
-def fp8(block, dtype=torch.float32):
-    """block: rows and columns of a scale; None is all of them."""
+def fp8(block, dtype=torch.float32, strategy=None):
+    """block: rows and columns of a scale; None is all of them. strategy: as compressed-tensors has it, which names scales of
+    blocks as the others."""
     def scheme(rng, w):
         n, k = w.shape
         rows, columns = block[0] or n, block[1] or k
@@ -188,11 +193,14 @@ def fp8(block, dtype=torch.float32):
                 codes[here] = e4m3(w[here] / s)
                 back[here] = codes[here].float().numpy() * s
         scales = torch.from_numpy(scales).to(dtype)
+        if strategy:
+            return {"weight": codes, "weight_scale": scales.reshape(1) if strategy == "tensor" else scales}, back
         if block == (None, None):
             return {"weight": codes, "weight_scale": scales.reshape(()), "input_scale": torch.tensor(1.0)}, back
-        return {"weight": codes, "weight_scale" if block[0] == 1 else "weight_scale_inv": scales}, back
-    if block[0] == 1:
-        return scheme, compressed({"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel"},
+        return {"weight": codes, "weight_scale_inv": scales}, back
+    if strategy:
+        tiles = {"block_structure": list(block)} if strategy == "block" else {}
+        return scheme, compressed({"num_bits": 8, "type": "float", "symmetric": True, "strategy": strategy, **tiles},
                                   "float-quantized")
     config = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "static" if block[0] is None else "dynamic"}
     return scheme, config if block[0] is None else {**config, "weight_block_size": list(block)}
@@ -216,7 +224,9 @@ def mxfp4(x):
 MODELS = {
     "quant-fp8-block": (lambda: qwen2(intermediate_size=320), fp8((128, 128))),
     "quant-fp8-tensor": (llama, fp8((None, None))),
-    "quant-fp8-channel": (llama, fp8((1, None), torch.bfloat16)),
+    "quant-fp8-channel": (llama, fp8((1, None), torch.bfloat16, "channel")),
+    "quant-fp8-whole": (small_llama, fp8((None, None), torch.bfloat16, "tensor")),
+    "quant-fp8-tiles": (small_llama, fp8((32, 48), torch.bfloat16, "block")),
     "quant-fp8-experts": (experts, fp8((32, 32))),
     "quant-fp8-delta": (lambda: delta(hf.Qwen3NextForCausalLM, hf.Qwen3NextConfig, num_experts=0), fp8((32, 32))),
     "quant-gptq-delta": (lambda: delta(hf.Qwen3_5ForCausalLM, hf.Qwen3_5TextConfig), gptq(32)),
@@ -224,11 +234,14 @@ MODELS = {
     "quant-gptq-128": (llama, gptq(128)),
     "quant-gptq-64-v2": (qwen2, gptq(64, symmetric=False, version=2)),
     "quant-gptq-32-order": (qwen2, gptq(32, symmetric=False, order=True)),
+    "quant-gptq-32-order-v2": (small_llama, gptq(32, symmetric=False, order=True, version=2)),
+    "quant-gptq-row-order": (small_llama, gptq(-1, order=True)),
     "quant-gptq-32-zero": (llama, gptq(32, symmetric=False)),
     "quant-gptq-row": (llama, gptq(-1)),
     "quant-gptq-8bit": (llama, gptq(32, bits=8)),
     "quant-gptq-8bit-zero": (llama, gptq(32, bits=8, symmetric=False)),
     "quant-awq-128": (qwen2, awq(128)),
+    "quant-awq-64": (small_llama, awq(64)),
     "quant-awq-32": (llama, awq(32)),
     "quant-awq-experts": (lambda: experts(num_experts_per_tok=4), awq(32)),
     "quant-packed-32": (llama, packed(32)),

@@ -101,7 +101,7 @@ scripts() {
     shellcheck -f gcc $(sources .ci/run nginx tests | grep -E '\.sh$|^\.ci/run$') | grep -v ': note:'
 }
 
-# What users meet is in docs: each error, each option, each metric, each request field and path.
+# What users meet is in docs: each error, each option, each metric, each request field and path, and what proves a model.
 documented() {
     local word
     if [ -f docs/ops/errors.md ]; then
@@ -112,6 +112,11 @@ documented() {
     if [ -f docs/ops/options.md ] && [ -f fcgi/conf.c ]; then
         for word in $(sed -nE 's/^ *\{"([a-z0-9-]+)", (NULL|"-[A-Za-z]+"), (STRING|INTEGER|REAL|FLAG).*/\1/p' fcgi/conf.c); do
             grep -qF "\`--$word\`" docs/ops/options.md || echo "docs/ops/options.md:1: option --$word is not listed"
+        done
+    fi
+    if [ -f docs/models.md ] && [ -f tests/golden/golden_models.h ]; then
+        for word in $(sed -nE 's/^ *\{"([a-z0-9-]+)", (GGUF|FOLDER).*/\1/p' tests/golden/golden_models.h | sort -u); do
+            grep -qF "\`$word\`" docs/models.md || echo "docs/models.md:1: golden model $word is not listed"
         done
     fi
     if [ -f docs/ops/metrics.md ] && [ -f fcgi/metrics.c ]; then

@@ -39,6 +39,7 @@ check 'a path of one machine' docs/non-goals.md "see /ho""me/me/notes" 'non-goal
 check 'two files of a name' fcgi/plan.h '' 'plan.h:1: two files'
 check 'an error without a page' engine/base/err.h '    X(ERR_NEW, "brand_new", 500, "", "")' 'error brand_new is not listed'
 check 'an option without a page' fcgi/conf.c '    {"brand-new", NULL, FLAG, 0}' 'option --brand-new is not listed'
+check 'a golden model without a page' tests/golden/golden_models.h '    {"brand-new", GGUF, FLOATS},' 'golden model brand-new is not listed'
 check 'a request field without a page' fcgi/api/params.c '    {"brand_new_field", FIELD_BOOL, 0, 0, 0},' 'request field brand_new_field is not listed'
 check 'a path without a page' fcgi/route.c '    {"GET", "/v1/brand/new", f, false, true, true, "brand-new"},' 'path /v1/brand/new is not listed'
 check 'a route without a heading' fcgi/route.c '' 'there is no heading for brand-new'

@@ -32,6 +32,16 @@ struct plan *model_file_plan(const struct model_file *f)
     return p;
 }
 
+const struct plan_step *model_file_step(const struct plan *p, enum plan_op op, int n)
+{
+    const struct plan_step *s = p->steps;
+    while (s < p->steps + p->n_steps && (s->op != op || n-- > 0)) {
+        s++;
+    }
+    ck_assert_msg(s < p->steps + p->n_steps, "no %s step", plan_op_name(op));
+    return s;
+}
+
 void model_file_refuse(const struct model_file *f, size_t i, enum err expected, const char *word)
 {
     struct plan *p = (struct plan *)1;

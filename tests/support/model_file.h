@@ -18,6 +18,9 @@ void model_file_fini(struct model_file *f);
 /* Its plan; the caller frees it. */
 struct plan *model_file_plan(const struct model_file *f);
 
+/* The n-th step of a kind, from 0 on. */
+const struct plan_step *model_file_step(const struct plan *p, enum plan_op op, int n);
+
 /* There is none: that is `expected`, with `word` in the one line that says so, what was expected and what was found.
  * i: number of the case, for messages. */
 void model_file_refuse(const struct model_file *f, size_t i, enum err expected, const char *word);

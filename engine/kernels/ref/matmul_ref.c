@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+enum { WEIGHTS_AT_ONCE = 256 };
+
 /* Sum of (code - zero point) * term over the inputs of one scale, number `at`, exact. */
 static int32_t dot(enum panel_kind kind, const unsigned char *panel, size_t k, const struct kern_qblock *row, size_t at,
                    bool is_lo, int lane)
@@ -53,35 +55,57 @@ static float quant_element(enum panel_kind kind, const unsigned char *panel, siz
     return out + rest;
 }
 
-static float float_element(enum panel_kind kind, const unsigned char *panel, size_t k, const float *x, int lane)
+static float weight(enum panel_kind kind, const unsigned char *panel, size_t i, int lane)
 {
-    float out = 0;
-    for (size_t i = 0; i < k; i++) {
-        size_t at = i * PANEL_ROWS + (size_t)lane;
-        float w;
-        if (kind == PANEL_F32) {
-            w = ((const float *)(const void *)panel)[at];
-        } else {
-            uint16_t h = ((const uint16_t *)(const void *)panel)[at];
-            w = kind == PANEL_F16 ? dtype_f16_to_f32(h) : dtype_bf16_to_f32(h);
-        }
-        out = fmaf(w, x[i], out);
+    size_t at = i * PANEL_ROWS + (size_t)lane;
+    if (kind == PANEL_F32) {
+        return ((const float *)(const void *)panel)[at];
     }
-    return out;
+    uint16_t h = ((const uint16_t *)(const void *)panel)[at];
+    return kind == PANEL_F16 ? dtype_f16_to_f32(h) : dtype_bf16_to_f32(h);
+}
+
+/* One lane of float weights for all rows, out_stride apart. Some inputs at a time, so that weights are converted once.
+ */
+static void float_lane(enum panel_kind kind, const unsigned char *panel, const struct kern_matmul_args *a, int lane,
+                       float *out)
+{
+    float w[WEIGHTS_AT_ONCE];
+    for (int r = 0; r < a->n_rows; r++) {
+        out[(size_t)r * a->out_stride] = 0;
+    }
+    for (size_t from = 0, n; from < a->k; from += n) {
+        n = MIN_OF(a->k - from, (size_t)WEIGHTS_AT_ONCE);
+        for (size_t i = 0; i < n; i++) {
+            w[i] = weight(kind, panel, from + i, lane);
+        }
+        for (int r = 0; r < a->n_rows; r++) {
+            const float *x = (const float *)(const void *)((const char *)a->rows + (size_t)r * a->row_bytes) + from;
+            float sum = out[(size_t)r * a->out_stride];
+            for (size_t i = 0; i < n; i++) {
+                sum = fmaf(w[i], x[i], sum);
+            }
+            out[(size_t)r * a->out_stride] = sum;
+        }
+    }
+}
+
+static void quant_lane(enum panel_kind kind, const unsigned char *panel, const struct kern_matmul_args *a, int lane,
+                       float *out)
+{
+    for (int r = 0; r < a->n_rows; r++) {
+        const void *row = (const char *)a->rows + (size_t)r * a->row_bytes;
+        out[(size_t)r * a->out_stride] = quant_element(kind, panel, a->k, row, lane);
+    }
 }
 
 static void matmul(enum panel_kind kind, const struct kern_matmul_args *a)
 {
     for (int p = 0; p < a->n_panels; p++) {
         const unsigned char *panel = (const unsigned char *)a->panels + (size_t)p * panel_bytes(kind, a->k);
-        for (int r = 0; r < a->n_rows; r++) {
-            const unsigned char *row = (const unsigned char *)a->rows + (size_t)r * a->row_bytes;
-            float *out = a->out + (size_t)r * a->out_stride + (size_t)p * PANEL_ROWS;
-            for (int lane = 0; lane < PANEL_ROWS; lane++) {
-                out[lane] = panel_info(kind)->is_float
-                                ? float_element(kind, panel, a->k, (const float *)(const void *)row, lane)
-                                : quant_element(kind, panel, a->k, (const struct kern_qblock *)(const void *)row, lane);
-            }
+        for (int lane = 0; lane < PANEL_ROWS; lane++) {
+            float *out = a->out + (size_t)p * PANEL_ROWS + lane;
+            (panel_info(kind)->is_float ? float_lane : quant_lane)(kind, panel, a, lane, out);
         }
     }
 }

@@ -258,6 +258,7 @@ static void refuse_deep(const char *head, const char *open, size_t n)
     buf_fini(&body);
 }
 
+/* Rows C09, C10 and C11 of the catalogue of bad inputs. */
 START_TEST(bad_messages)
 {
     static const struct {
@@ -338,6 +339,7 @@ START_TEST(bad_messages)
 }
 END_TEST
 
+/* Row T12 among others. */
 START_TEST(bad_prompts)
 {
     static const struct {
@@ -402,6 +404,7 @@ END_TEST
 
 /* --- answers ---------------------------------------------------------------------------------------------------- */
 
+/* With row C01: a template that cannot be read spoils chat alone. */
 START_TEST(chat_without_a_template_is_refused)
 {
     chat_template_free(&server_state.chat_template);

@@ -491,6 +491,7 @@ END_TEST
 /* --- no GGUF at all
  * ---------------------------------------------------------------------------------------------------- */
 
+/* Rows G01 and G02. */
 START_TEST(short_files_and_other_formats_are_named)
 {
     static const struct {
@@ -663,6 +664,7 @@ static void expect_no_file(const char *what, const char *hint)
     ck_assert_uint_eq(info.offset, ERR_NO_OFFSET);
 }
 
+/* Row G29. */
 START_TEST(what_is_no_regular_file_is_refused_at_once)
 {
     expect_no_file(folder_path(), "directory");

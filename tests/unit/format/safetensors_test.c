@@ -156,6 +156,7 @@ static void expect_length_error(const void *file, size_t n, enum err expected, u
     ck_assert_msg(err == expected && strstr(info.text, says) != NULL, "%s: %s: %s", says, err_code(err), info.text);
 }
 
+/* Rows S01 and S02. */
 START_TEST(a_bad_length_gets_its_code)
 {
     static const char header[] = "{}";

@@ -135,16 +135,6 @@ static struct model_file make_file(const struct options *o)
 
 /* --- good files ------------------------------------------------------------------------------------------------- */
 
-static const struct plan_step *first_step(const struct plan *p, enum plan_op op)
-{
-    const struct plan_step *s = p->steps;
-    while (s < p->steps + p->n_steps && s->op != op) {
-        s++;
-    }
-    ck_assert_msg(s < p->steps + p->n_steps, "no %s step", plan_op_name(op));
-    return s;
-}
-
 static const struct options good[] = {{.is_old = false}, {.is_old = true}, {.is_plain = true}, {.has_yarn = true}};
 
 START_TEST(attention_is_over_latents)
@@ -157,8 +147,8 @@ START_TEST(attention_is_over_latents)
     ck_assert_uint_eq(p->latent_dim, RANK);
     ck_assert(p->ropes[0].first == RANK && p->ropes[0].n_rot == ROPE && !p->ropes[0].is_neox &&
               p->ropes[0].mscale == 1);
-    const struct plan_step *into = first_step(p, PLAN_HEAD_MATMUL), *heads = first_step(p, PLAN_HEADS);
-    const struct plan_step *att = first_step(p, PLAN_ATTENTION), *out = att + 1;
+    const struct plan_step *into = model_file_step(p, PLAN_HEAD_MATMUL, 0), *heads = model_file_step(p, PLAN_HEADS, 0);
+    const struct plan_step *att = model_file_step(p, PLAN_ATTENTION, 0), *out = att + 1;
     ck_assert(into + 1 == heads && heads + 1 == att && out->op == PLAN_HEAD_MATMUL && out[1].op == PLAN_MATMUL);
     ck_assert(heads->values == PLAN_NONE && heads->k_norm != PLAN_NONE && heads->eps == 1e-6f);
     ck_assert_uint_eq(p->bufs[into->src].width, H * (NOPE + ROPE));
@@ -181,7 +171,7 @@ START_TEST(a_fused_tensor_is_taken_apart)
     struct model_file f = make_file(&(struct options){.is_old = true});
     struct plan *p = model_file_plan(&f);
     const struct gguf_tensor *t = gguf_find_tensor(f.g, "blk.0.attn_kv_b.weight");
-    const struct plan_step *att = first_step(p, PLAN_ATTENTION);
+    const struct plan_step *att = model_file_step(p, PLAN_ATTENTION, 0);
     const struct plan_weight *k = &p->weights[att[-2].w[0]], *v = &p->weights[att[1].w[0]];
     for (uint32_t h = 0; h < H; h++) {
         const char *head = (const char *)t->data + (size_t)h * (NOPE + VALUE) * RANK * sizeof(float);

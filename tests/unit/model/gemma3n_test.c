@@ -6,8 +6,8 @@
 #include "engine/tensor/row_source.h"
 
 #include "tests/support/folder.h"
-#include "tests/support/gguf_writer.h"
 #include "tests/support/golden_folder.h"
+#include "tests/support/model_file.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -30,11 +30,6 @@ struct options {
     uint64_t n_in, n_out; /* its shape, in its last two dimensions */
     const float *cutoffs; /* NULL: of the first and third layer */
     uint64_t n_cutoffs;
-};
-
-struct file {
-    struct buf bytes;
-    struct gguf *g;
 };
 
 static void put_tensor(struct gguf_writer *w, const struct options *o, const char *name, const uint64_t shape[3])
@@ -131,13 +126,10 @@ static void put_keys(struct gguf_writer *w, const struct options *o)
     }
 }
 
-static struct file make_file(const struct options *o)
+static struct model_file make_file(const struct options *o)
 {
     struct gguf_writer w;
-    struct file f = {0};
-    struct err_info info = {0};
     gguf_writer_init(&w);
-    buf_init(&f.bytes, 0, MEM_GENERAL);
     gguf_writer_str(&w, "general.architecture", "gemma3n");
     put_keys(&w, o);
     put_tensor(&w, o, "token_embd.weight", (const uint64_t[3]){D, V});
@@ -150,49 +142,19 @@ static struct file make_file(const struct options *o)
         put_layer(&w, o, i);
     }
     put_tensor(&w, o, "output_norm.weight", (const uint64_t[3]){D});
-    gguf_writer_finish(&w, &f.bytes);
-    gguf_writer_fini(&w);
-    ck_assert_int_eq(buf_ok(&f.bytes), ERR_OK);
-    enum err err = gguf_open_memory(f.bytes.data, f.bytes.len, &f.g, &info);
-    ck_assert_msg(err == ERR_OK, "the file itself: %s", info.text);
-    return f;
-}
-
-static void free_file(struct file *f)
-{
-    gguf_close(&f->g);
-    buf_fini(&f->bytes);
-}
-
-static struct plan *build(const struct file *f)
-{
-    struct plan *p = NULL;
-    struct err_info info = {0};
-    enum err err = model_build(f->g, 0, &p, &info);
-    ck_assert_msg(err == ERR_OK, "%s", info.text);
-    return p;
+    return model_file_of(&w);
 }
 
 /* --- good files ------------------------------------------------------------------------------------------------- */
 
-/* The n-th step of a kind. */
-static const struct plan_step *find_step(const struct plan *p, enum plan_op op, int n)
-{
-    const struct plan_step *s = p->steps;
-    while (s < p->steps + p->n_steps && (s->op != op || n-- > 0)) {
-        s++;
-    }
-    ck_assert_msg(s < p->steps + p->n_steps, "no %s step", plan_op_name(op));
-    return s;
-}
-
 /* Of the active row, a layer's steps; it is the first, or the third. */
 START_TEST(a_layer_predicts_and_corrects_the_stream)
 {
-    struct file f = make_file(&(struct options){.key = "altup.active_idx", .value = 2 * _i});
-    struct plan *p = build(&f);
+    struct model_file f = make_file(&(struct options){.key = "altup.active_idx", .value = 2 * _i});
+    struct plan *p = model_file_plan(&f);
     for (int i = 0; i < LAYERS; i++) {
-        const struct plan_step *predict = find_step(p, PLAN_PREDICT, i), *correct = find_step(p, PLAN_CORRECT, i);
+        const struct plan_step *predict = model_file_step(p, PLAN_PREDICT, i),
+                               *correct = model_file_step(p, PLAN_CORRECT, i);
         plan_buf_id first = p->steps[0].dst, active = first + 2 * _i;
         ck_assert(predict->n_streams == N && correct->n_streams == N);
         ck_assert(predict->dst == first && correct->dst == first && correct->first == 2 * (uint32_t)_i);
@@ -205,19 +167,19 @@ START_TEST(a_layer_predicts_and_corrects_the_stream)
         for (int k = 0; k < N - 1; k++) { /* all rows but the first, whichever is active */
             ck_assert(joins[k].op == PLAN_NORM && joins[k].adds && joins[k].dst == first + 1 + k);
         }
-        const struct plan_step *att = find_step(p, PLAN_ATTENTION, i);
+        const struct plan_step *att = model_file_step(p, PLAN_ATTENTION, i);
         ck_assert(att->window == (i % 2 == 0 ? 7 : 0) && att->scale == 1.0f && att[-1].norms_values);
     }
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 /* Each matrix of a stack of projections has its own row of the stream. */
 START_TEST(the_stream_is_made_and_ends_by_projections)
 {
-    struct file f = make_file(&(struct options){0});
-    struct plan *p = build(&f);
+    struct model_file f = make_file(&(struct options){0});
+    struct plan *p = model_file_plan(&f);
     const char *const names[2] = {"altup_proj.weight", "altup_unembd_proj.weight"};
     int n_found[2] = {0, 0}, n_levelled = 0;
     for (int i = 0; i < p->n_steps; i++) {
@@ -234,35 +196,36 @@ START_TEST(the_stream_is_made_and_ends_by_projections)
         }
     }
     ck_assert(n_found[0] == N - 1 && n_found[1] == N - 1 && n_levelled == 2 * (N - 1));
-    const struct plan_step *gather = find_step(p, PLAN_GATHER, 0), *mean = gather - 2; /* states stand between */
+    const struct plan_step *gather = model_file_step(p, PLAN_GATHER, 0), *mean = gather - 2; /* states stand between */
     ck_assert(mean->op == PLAN_SUM && mean->adds && mean->scale == 1.0f / N && mean->dst == gather->src);
-    ck_assert(find_step(p, PLAN_NORM, 0)->adds && p->steps[p->n_steps - 1].softcap == 30.0f); /* where it says none */
+    ck_assert(model_file_step(p, PLAN_NORM, 0)->adds &&
+              p->steps[p->n_steps - 1].softcap == 30.0f); /* where it says none */
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 START_TEST(the_last_layers_read_the_cache_of_others)
 {
     static const int32_t sources[LAYERS] = {0, 1, 2, 1, 2};
-    struct file f = make_file(&(struct options){0});
-    struct plan *p = build(&f);
+    struct model_file f = make_file(&(struct options){0});
+    struct plan *p = model_file_plan(&f);
     for (int i = 0; i < LAYERS; i++) {
-        const struct plan_step *qkv = find_step(p, PLAN_ATTENTION, i) - 1;
+        const struct plan_step *qkv = model_file_step(p, PLAN_ATTENTION, i) - 1;
         struct plan_kv kv = plan_kv_of(p, i);
         ck_assert(kv.layer == sources[i] && kv.n_kv_heads == K && kv.head_dim == HEAD);
         ck_assert((qkv->w[1] == PLAN_NONE) == (i >= OWN) && (qkv->w[2] == PLAN_NONE) == (i >= OWN));
     }
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 /* Gates of the layers that the file marks; where it marks none and is small, of none. */
 START_TEST(gates_of_some_layers_are_sparse)
 {
-    struct file f = make_file(&(struct options){.n_cutoffs = _i});
-    struct plan *p = build(&f);
+    struct model_file f = make_file(&(struct options){.n_cutoffs = _i});
+    struct plan *p = model_file_plan(&f);
     static const double cutoffs[2] = {1.5, -0.25};
     int n = 0;
     for (int i = 0; i < p->n_steps; i++) {
@@ -276,7 +239,7 @@ START_TEST(gates_of_some_layers_are_sparse)
     }
     ck_assert_int_eq(n, _i == 0 ? 2 : 0);
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
@@ -284,15 +247,9 @@ END_TEST
 
 static void check_bad(const struct options *o, size_t i, enum err expected, const char *word)
 {
-    struct file f = make_file(o);
-    struct plan *p = (struct plan *)1;
-    struct err_info info = {0};
-    enum err err = model_build(f.g, 0, &p, &info);
-    ck_assert_msg(err == expected, "case %zu: %s (%s), expected %s", i, err_code(err), info.text, err_code(expected));
-    ck_assert_ptr_null(p);
-    ck_assert_msg(strstr(info.text, word) != NULL && strstr(info.text, "expected") != NULL, "case %zu: '%s' lacks '%s'",
-                  i, info.text, word);
-    free_file(&f);
+    struct model_file f = make_file(o);
+    model_file_refuse(&f, i, expected, word);
+    model_file_fini(&f);
 }
 
 START_TEST(a_hyper_parameter_that_cannot_be_is_named)

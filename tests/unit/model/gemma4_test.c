@@ -4,7 +4,7 @@
 #include "engine/kernels/kv_type.h"
 #include "engine/model/model.h"
 
-#include "tests/support/gguf_writer.h"
+#include "tests/support/model_file.h"
 
 #include <check.h>
 #include <math.h>
@@ -37,11 +37,6 @@ struct options {
     double value;
     const char *tensor;   /* NULL, or the tensor that is different: left out when n_in is 0 */
     uint64_t n_in, n_out; /* its shape */
-};
-
-struct file {
-    struct buf bytes;
-    struct gguf *g;
 };
 
 static void put_tensor(struct gguf_writer *w, const struct options *o, const char *name, const uint64_t shape[3])
@@ -169,13 +164,10 @@ static void put_keys(struct gguf_writer *w, const struct options *o)
     }
 }
 
-static struct file make_file(const struct options *o)
+static struct model_file make_file(const struct options *o)
 {
     struct gguf_writer w;
-    struct file f = {0};
-    struct err_info info = {0};
     gguf_writer_init(&w);
-    buf_init(&f.bytes, 0, MEM_GENERAL);
     gguf_writer_str(&w, "general.architecture", "gemma4");
     put_keys(&w, o);
     put_tensor(&w, o, "token_embd.weight", (const uint64_t[3]){D, V});
@@ -188,51 +180,20 @@ static struct file make_file(const struct options *o)
         put_layer(&w, o, i);
     }
     put_tensor(&w, o, "output_norm.weight", (const uint64_t[3]){D});
-    gguf_writer_finish(&w, &f.bytes);
-    gguf_writer_fini(&w);
-    ck_assert_int_eq(buf_ok(&f.bytes), ERR_OK);
-    enum err err = gguf_open_memory(f.bytes.data, f.bytes.len, &f.g, &info);
-    ck_assert_msg(err == ERR_OK, "the file itself: %s", info.text);
-    return f;
-}
-
-static void free_file(struct file *f)
-{
-    gguf_close(&f->g);
-    buf_fini(&f->bytes);
-}
-
-static struct plan *build(const struct file *f)
-{
-    struct plan *p = NULL;
-    struct err_info info = {0};
-    enum err err = model_build(f->g, 0, &p, &info);
-    ck_assert_msg(err == ERR_OK, "%s", info.text);
-    return p;
+    return model_file_of(&w);
 }
 
 /* --- good files ------------------------------------------------------------------------------------------------- */
 
-/* The n-th step of a kind. */
-static const struct plan_step *find_step(const struct plan *p, enum plan_op op, int n)
-{
-    const struct plan_step *s = p->steps;
-    while (s < p->steps + p->n_steps && (s->op != op || n-- > 0)) {
-        s++;
-    }
-    ck_assert_msg(s < p->steps + p->n_steps, "no %s step", plan_op_name(op));
-    return s;
-}
-
 static const struct plan_step *qkv_of(const struct plan *p, int layer)
 {
-    return find_step(p, PLAN_ATTENTION, layer) - 1;
+    return model_file_step(p, PLAN_ATTENTION, layer) - 1;
 }
 
 START_TEST(layers_have_heads_of_their_own)
 {
-    struct file f = make_file(&(struct options){0});
-    struct plan *p = build(&f);
+    struct model_file f = make_file(&(struct options){0});
+    struct plan *p = model_file_plan(&f);
     for (int i = 0; i < LAYERS; i++) {
         struct plan_kv kv = plan_kv_of(p, i);
         const struct plan_step *qkv = qkv_of(p, i), *att = qkv + 1;
@@ -246,14 +207,14 @@ START_TEST(layers_have_heads_of_their_own)
         ck_assert((qkv->w[2] == qkv->w[1]) == !is_local); /* global layers' values are their keys */
     }
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 START_TEST(the_last_layers_read_the_cache_of_others)
 {
-    struct file f = make_file(&(struct options){.has_ple = true});
-    struct plan *p = build(&f);
+    struct model_file f = make_file(&(struct options){.has_ple = true});
+    struct plan *p = model_file_plan(&f);
     for (int i = 0; i < LAYERS; i++) {
         const struct plan_step *qkv = qkv_of(p, i);
         ck_assert_int_eq(plan_kv_of(p, i).layer, i % 2);
@@ -278,36 +239,36 @@ START_TEST(the_last_layers_read_the_cache_of_others)
         b->close(&m);
     }
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 START_TEST(each_layer_takes_its_part_of_the_embeddings)
 {
-    struct file f = make_file(&(struct options){.has_ple = true});
-    struct plan *p = build(&f);
-    const struct plan_step *embed = find_step(p, PLAN_EMBED, 1);
+    struct model_file f = make_file(&(struct options){.has_ple = true});
+    struct plan *p = model_file_plan(&f);
+    const struct plan_step *embed = model_file_step(p, PLAN_EMBED, 1);
     ck_assert_uint_eq(p->bufs[embed->dst].width, LAYERS * PLE);
     ck_assert_float_eq_tol(embed->scale, sqrtf(PLE / 2.0f), 1e-6f);
     ck_assert(embed[2].op == PLAN_NORM && embed[2].adds && embed[2].dst == embed->dst);
     ck_assert_uint_eq(p->weights[embed[2].w[0]].n_in, PLE);
     for (int i = 0; i < LAYERS; i++) { /* two for each layer: the gate, and the factor of the stream */
-        const struct plan_step *gate = find_step(p, PLAN_MULTIPLY, 2 * i),
-                               *scale = find_step(p, PLAN_MULTIPLY, 2 * i + 1);
+        const struct plan_step *gate = model_file_step(p, PLAN_MULTIPLY, 2 * i),
+                               *scale = model_file_step(p, PLAN_MULTIPLY, 2 * i + 1);
         ck_assert(gate->src == embed->dst && gate->first == (uint32_t)i * PLE && gate->scale == 1.0f);
         ck_assert(scale->src == PLAN_NONE && scale->scale == 0.5f && scale->dst == p->steps[0].dst);
     }
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
 /* Fused or not, an expert's gate and up are where the file has them. */
 START_TEST(experts_stand_beside_the_dense_block)
 {
-    struct file f = make_file(&(struct options){.is_fused = _i == 1});
-    struct plan *p = build(&f);
-    const struct plan_step *route = find_step(p, PLAN_ROUTE, 0), *experts = find_step(p, PLAN_EXPERTS, 0);
+    struct model_file f = make_file(&(struct options){.is_fused = _i == 1});
+    struct plan *p = model_file_plan(&f);
+    const struct plan_step *route = model_file_step(p, PLAN_ROUTE, 0), *experts = model_file_step(p, PLAN_EXPERTS, 0);
     ck_assert(route->w[1] != PLAN_NONE && experts->stores && p->moe.norms_weights && p->moe.gating == PLAN_SOFTMAX);
     for (uint32_t k = 0; k < 2; k++) {
         const char *names[2] = {"blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.weight"};
@@ -320,7 +281,7 @@ START_TEST(experts_stand_beside_the_dense_block)
         }
     }
     plan_free(&p);
-    free_file(&f);
+    model_file_fini(&f);
 }
 END_TEST
 
@@ -328,14 +289,9 @@ END_TEST
 
 static void check_bad(const struct options *o, size_t i, enum err expected, const char *word)
 {
-    struct file f = make_file(o);
-    struct plan *p = (struct plan *)1;
-    struct err_info info = {0};
-    enum err err = model_build(f.g, 0, &p, &info);
-    ck_assert_msg(err == expected, "case %zu: %s (%s), expected %s", i, err_code(err), info.text, err_code(expected));
-    ck_assert_ptr_null(p);
-    ck_assert_msg(strstr(info.text, word) != NULL, "case %zu: '%s' does not name '%s'", i, info.text, word);
-    free_file(&f);
+    struct model_file f = make_file(o);
+    model_file_refuse(&f, i, expected, word);
+    model_file_fini(&f);
 }
 
 START_TEST(a_hyper_parameter_that_cannot_be_is_named)

@@ -426,6 +426,7 @@ START_TEST(a_tensor_that_cannot_be_is_named)
 }
 END_TEST
 
+/* Row G24 of the catalogue of bad inputs. */
 START_TEST(an_unknown_architecture_lists_the_known_ones)
 {
     static const char *const archs[] = {"mamba", "llama4", "LLAMA", "", NULL};

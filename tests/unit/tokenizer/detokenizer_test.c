@@ -66,6 +66,7 @@ START_TEST(every_split_gives_the_text_back)
 }
 END_TEST
 
+/* Row T13 of the catalogue of bad inputs. */
 START_TEST(a_text_cut_anywhere_ends_with_one_replacement)
 {
     struct vocab v;

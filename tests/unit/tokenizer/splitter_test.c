@@ -234,6 +234,7 @@ static enum err split_all(const struct splitter *p, const char *s, size_t n, siz
     return err;
 }
 
+/* Row T09 of the catalogue of bad inputs. */
 START_TEST(monotonous_texts_take_linear_time)
 {
     static const char *const units[] = {"Z",

@@ -342,6 +342,7 @@ END_TEST
 /* --- linear time -----------------------------------------------------------------------------------------------------
  */
 
+/* Row T09 of the catalogue of bad inputs. */
 START_TEST(monotonous_texts_take_linear_time)
 {
     static const char *const units[] = {

@@ -327,6 +327,7 @@ END_TEST
 
 /* --- special tokens --------------------------------------------------------------------------------------------- */
 
+/* Row T11 of the catalogue of bad inputs. */
 START_TEST(special_tokens_are_found_outside_plain_spans_only)
 {
     static const struct {
@@ -399,6 +400,7 @@ static size_t find_plainly(const char *s, size_t n, const struct tokenizer_span 
     return n_ids;
 }
 
+/* Row T10: the same as a plain search; its time is many_special_tokens_and_near_misses_take_linear_time's. */
 START_TEST(overlapping_special_tokens_are_taken_leftmost_and_longest)
 {
     uint64_t seed = 3;
@@ -516,6 +518,7 @@ static void add_doublings(struct vocab *v, const char *unit, size_t n, bool spm)
     }
 }
 
+/* Row T09. */
 START_TEST(monotonous_text_takes_linear_time)
 {
     static const char *const pres[] = {"gpt-2", "smollm", "llama-bpe", "qwen2", NULL};
@@ -538,6 +541,7 @@ START_TEST(monotonous_text_takes_linear_time)
 }
 END_TEST
 
+/* Row T10. */
 START_TEST(many_special_tokens_and_near_misses_take_linear_time)
 {
     struct vocab v;

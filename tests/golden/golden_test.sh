@@ -1,0 +1,44 @@
+#!/bin/bash
+# Shows that golden bites: takes each model out of a list in turn, and all of a family, adds one, and gives a model the
+# expected results of another. Last line: N passed, N failed.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+golden=build/release/golden
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+passed=0
+failed=0
+
+check() { # NAME PATTERN OPTION...: golden must fail with a line that matches; no pattern: must pass
+    local said status
+    said=$($golden "${@:3}" "$copy")
+    status=$?
+    if [ -z "$2" ] && [ $status = 0 ] || { [ -n "$2" ] && [ $status != 0 ] && grep -qE "^FAILED.*$2" <<<"$said"; }; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "golden did not see: $1"
+    fi
+}
+
+for path in tests/golden/models/*; do touch "$copy/${path##*/}"; done
+check 'nothing to see' '' -n
+for path in tests/golden/models/*.hf tests/golden/models/*.gguf; do
+    name=${path##*/}
+    [ "$name" = "${name%.expect.gguf}" ] || continue
+    rm "$copy/$name"
+    check "no $name" "there is no $name\$" -n
+    touch "$copy/$name"
+done
+rm "$copy"/qwen3-*.gguf # other families' names begin with qwen3 too
+check 'no GGUF of a family' 'no GGUF model of the family qwen3$' -n
+touch "$copy/llama-new.gguf"
+check 'a model that is in no list' 'golden_models.h has no llama-new.gguf$' -n
+
+rm "$copy"/*
+cp -r tests/golden/models/llama-mistral-window.hf "$copy"
+check 'no expected results' 'llama-mistral-window.hf: '
+cp tests/golden/models/qwen2-one-head.expect.gguf "$copy/llama-mistral-window.expect.gguf"
+check 'other logits' 'llama-mistral-window.hf on ref/-: last logits'
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
