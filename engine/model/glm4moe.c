@@ -42,6 +42,13 @@ static const struct hf_name hf_glm4moe_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
+static enum err finish(struct hf *h)
+{
+    char key[128];
+    gguf_build_u32(&h->b, hf_key(h, "expert_gating_func", key), 2); /* sigmoids */
+    return ERR_OK;
+}
+
 static const char *const hf_glm4moe_architectures[] = {"Glm4MoeForCausalLM", NULL};
 
 static const struct hf_family hf_glm4moe = {
@@ -49,6 +56,7 @@ static const struct hf_family hf_glm4moe = {
     .arch = "glm4moe",
     .keys = hf_glm4moe_keys,
     .names = hf_glm4moe_names,
+    .finish = finish,
 };
 
 static const struct hf_family *const glm4moe_hf[] = {&hf_glm4moe, NULL};
