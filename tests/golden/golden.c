@@ -228,7 +228,7 @@ static void check_threads(struct subject *s, const struct prompt *p, int i)
 static void check_bits(struct subject *s, const struct prompt *p)
 {
     static const int chunks[] = {16, 1, 5, 31, 48};
-    size_t n_chunks = s->n_threads == 1 ? ARRAY_LEN(chunks) : 1; /* the same bits with two is check_threads' */
+    size_t n_chunks = s->n_threads == 1 ? ARRAY_LEN(chunks) : 1; /* the same bits with several is check_threads' */
     size_t row_bytes;
     const void *now = given(s, &row_bytes);
     char *whole = malloc((size_t)p->n * row_bytes);
