@@ -164,6 +164,10 @@ bench-peer:                             ## speed against llama.cpp: MODELS= ROUN
 	 PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' DOCS='$(DOCS)' exec bash tests/bench/peer.sh
 bench-peer-types:                       ## the same for copies of SmolLM2 and Qwen in other weight types
 	@$(MAKE) -s bench-peer TYPES='$(or $(TYPES),all)'
+peer-loads:                             ## golden folders, converted, in llama.cpp: ONLY= PEER_SRC= PEER_BUILD= (docs/ops/convert.md)
+	@sh tests/support/deps.sh bench
+	@$(MAKE) -s $(JOBS) all
+	@V='$(V)' ONLY='$(ONLY)' PEER_SRC='$(PEER_SRC)' PEER_BUILD='$(PEER_BUILD)' exec bash tests/bench/peer_loads.sh
 ci:                                     ## what CI runs
 	@bash .ci/run
 install: all                            ## into PREFIX=/usr/local (DESTDIR= for packagers)
@@ -179,5 +183,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement lint deps run test test-e2e check-asan bench-peer bench-peer-types ci install clean help
+.PHONY: all unit kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement lint deps run test test-e2e check-asan bench-peer bench-peer-types peer-loads ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -145,6 +145,8 @@ static enum err finish(struct hf *h)
 {
     char key[128];
     gguf_build_bool(&h->b, hf_key(h, "attention.causal", key), false);
+    const struct gguf_tensor *types = gguf_build_find(&h->b, "token_types.weight"); /* llama.cpp wants their number */
+    gguf_build_u32(&h->b, "tokenizer.ggml.token_type_count", types != NULL ? (uint32_t)types->dims[1] : 1);
     return ERR_OK;
 }
 

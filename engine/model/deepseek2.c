@@ -38,7 +38,6 @@ static const struct hf_key hf_deepseek_keys[] = {
     {"kv_lora_rank", "attention.kv_lora_rank", HF_U32},
     {"q_lora_rank", "attention.q_lora_rank", HF_U32},
     {"v_head_dim", "attention.value_length_mla", HF_U32},
-    {"qk_rope_head_dim", "rope.dimension_count", HF_U32},
     {"n_routed_experts", "expert_count", HF_U32},
     {"num_experts_per_tok", "expert_used_count", HF_U32},
     {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},

@@ -326,6 +326,7 @@ static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, stru
 static const struct hf_key hf_gemma4_keys[] = {
     {"head_dim", "attention.key_length_swa", HF_U32},
     {"head_dim", "attention.value_length_swa", HF_U32},
+    {"head_dim", "rope.dimension_count_swa", HF_U32},
     {"intermediate_size", "feed_forward_length", HF_WORD},
     {"num_key_value_heads", "attention.head_count_kv", HF_WORD},
     {"global_head_dim", "attention.key_length", HF_WORD},
@@ -416,6 +417,9 @@ static enum err finish(struct hf *h)
     }
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(put_shapes(h, n_layers));
+    if (json_read_get(h->config, "hidden_size_per_layer_input") == NULL) { /* llama.cpp wants to be told of none */
+        gguf_build_u32(&h->b, hf_key(h, "embedding_length_per_layer_input", room), 0);
+    }
     if (!json_is_true(json_read_get(h->config, "enable_moe_block"))) {
         return ERR_OK;
     }

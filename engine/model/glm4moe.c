@@ -48,7 +48,8 @@ static enum err finish(struct hf *h)
     static const char key[] = "use_qk_norm";
     const json_t *v = json_read_get(h->config, key);
     bool has_norms = gguf_build_find(&h->b, "blk.0.attn_q_norm.weight") != NULL;
-    char shown[JSON_READ_SHOWN];
+    char room[128], shown[JSON_READ_SHOWN];
+    gguf_build_u32(&h->b, hf_key(h, "expert_gating_func", room), 2); /* sigmoids */
     return v == NULL || json_is_true(v) == has_norms
                ? ERR_OK
                : err_set(h->info, ERR_BAD_CONFIG, key,

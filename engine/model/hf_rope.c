@@ -128,8 +128,9 @@ static enum err add_yarn(struct hf *h, const struct rope *r)
     put_f32(h, "rope.scaling.yarn_beta_fast", fast);
     put_f32(h, "rope.scaling.yarn_beta_slow", slow);
     put_f32(h, "rope.scaling.yarn_attn_factor", attn);
-    if (mscale_all != 0) {
-        put_f32(h, "rope.scaling.yarn_log_multiplier", 0.1 * mscale_all); /* latent attention: of q.k too */
+    if (mscale_all != 0) { /* latent attention: of q.k too; its files alone have a tenth [llama.cpp b11434] */
+        bool is_latent = json_read_get(h->config, "kv_lora_rank") != NULL;
+        put_f32(h, "rope.scaling.yarn_log_multiplier", is_latent ? 0.1 * mscale_all : mscale_all);
     }
     const json_t *truncate = json_read_get(r->params, "truncate");
     if (truncate != NULL) {
@@ -263,8 +264,11 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
     TRY(hf_get_u32(h, "hidden_size", 1, UINT32_MAX, UINT64_MAX, &n_embd));
     TRY(hf_get_u32(h, "num_attention_heads", 1, UINT32_MAX, UINT64_MAX, &n_heads));
     TRY(hf_get_u32(h, "head_dim", 2, 1 << 16, n_embd / n_heads, &head_dim));
+    TRY(hf_get_u32(h, "qk_rope_head_dim", 2, 1 << 16, head_dim, &head_dim)); /* latent attention */
     if (is_proportional(params)) { /* of global layers, which may have wider heads */
-        return hf_get_global(h, "global_head_dim", "head_dim", HF_GLOBAL_HEAD_DIM, out);
+        TRY(hf_get_global(h, "global_head_dim", "head_dim", HF_GLOBAL_HEAD_DIM, out));
+        put_u32(h, "rope.dimension_count", *out);
+        return ERR_OK;
     }
     double fallback = h->family->rotary_part != 0 ? h->family->rotary_part : 1;
     TRY(hf_get_f64(h, h->config, "partial_rotary_factor", 0, 1, fallback, &whole));
@@ -279,9 +283,7 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
                        " components of a head, found %g of them, %" PRIu32,
                        key, head_dim, part, *out);
     }
-    if (part != 1) {
-        put_u32(h, "rope.dimension_count", *out);
-    }
+    put_u32(h, "rope.dimension_count", *out);
     return ERR_OK;
 }
 

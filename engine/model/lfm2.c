@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { SIGMOID = 2 }; /* expert_gating_func */
+
 static enum err build_as(struct blocks *b)
 {
     b->may_skip_attention = true;
@@ -18,7 +20,7 @@ static enum err build_as(struct blocks *b)
     bool has_plain = gguf_find_tensor(b->g, s->last_norm) != NULL && gguf_find_tensor(b->g, last) == NULL;
     s->last_norm = has_plain ? s->last_norm : last;
     TRY(blocks_read_conv(b));
-    struct blocks_moe moe = {.gating = 2, .norms_weights = true};
+    struct blocks_moe moe = {.gating = SIGMOID, .norms_weights = true};
     if (b->plan->moe.n_experts != 0) {
         TRY(blocks_read_moe(b, &moe));
     }
@@ -112,6 +114,13 @@ static enum err finish(struct hf *h)
     return add_width(h);
 }
 
+static enum err finish_moe(struct hf *h)
+{
+    char key[128];
+    gguf_build_u32(&h->b, hf_key(h, "expert_gating_func", key), SIGMOID);
+    return add_layers(h);
+}
+
 static const struct hf_key hf_lfm2_keys[] = {
     {"norm_eps", "attention.layer_norm_rms_epsilon", HF_F32},
     {"conv_L_cache", "shortconv.l_cache", HF_U32},
@@ -181,7 +190,7 @@ static const struct hf_family hf_lfm2moe = {
     .defaults = hf_lfm2_defaults,
     .keys = hf_lfm2moe_keys,
     .names = hf_lfm2_names,
-    .finish = add_layers,
+    .finish = finish_moe,
 };
 
 static const struct hf_family *const lfm2_hf[] = {&hf_lfm2, NULL};

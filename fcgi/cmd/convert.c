@@ -189,6 +189,16 @@ static void print_notes(const struct options *o, const struct convert_report *r)
         fprintf(stderr, "note: %zu tensors got another type: their rows do not divide into blocks of %s\n",
                 r->n_other_type, o->convert.type->name);
     }
+    if (r->left_dynamic_rope) {
+        fputs(
+            "note: GGUF has no RoPE of type dynamic: written as plain, which is the same up to the original context\n",
+            stderr);
+    }
+    if (r->has_own_pattern) {
+        fputs("note: the tokenizer splits texts by a pattern that has no name in GGUF: infcgi reads it from "
+              "infcgi.tokenizer.pattern, other readers will split otherwise\n",
+              stderr);
+    }
     if (o->convert.imatrix != NULL) {
         fprintf(stderr, "note: importance matrix of %zu entries, used for %zu tensors\n", r->n_entries, r->n_weighted);
     }

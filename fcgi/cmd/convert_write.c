@@ -25,8 +25,10 @@ enum {
 /* How heads of Q and K are turned from half-split pairs, as Hugging Face keeps them, to interleaved ones, as readers of
  * some families' GGUF files expect: component p of pair i moves from p * n_rot/2 + i to 2 i + p. */
 struct permutation {
-    uint32_t head_dim, n_rot; /* n_rot 0: none */
-    uint64_t n_qk;            /* rows of Q and K in a tensor that holds V too */
+    uint32_t n_rot;        /* components of a head that turn; 0: nothing is to be done */
+    bool is_at_end;        /* they are its last ones, not its first */
+    uint32_t q_dim, k_dim; /* rows of a head of Q, of K */
+    uint64_t n_qk;         /* rows of Q and K in a tensor that holds V too */
 };
 
 /* Where one of the new file's tensors comes from. */
@@ -34,6 +36,7 @@ struct origin {
     const struct gguf_tensor *t;
     const float *importance; /* [matrices][dims[0]], or NULL */
     uint64_t n_permuted;     /* the first so many rows, or elements of a vector, are turned */
+    uint32_t head_dim;       /* of these */
 };
 
 struct converter {
@@ -60,10 +63,15 @@ static uint64_t n_rows_of(const struct gguf_tensor *t) { return t->dims[1] * t->
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t turned(const struct permutation *p, uint64_t i)
+/* Where row i of the new tensor is in the old one. */
+static uint64_t turned(const struct permutation *p, const struct origin *from, uint64_t i)
 {
-    uint64_t in = i % p->head_dim;
-    return in < p->n_rot ? i - in + in % 2 * (p->n_rot / 2) + in / 2 : i;
+    uint64_t first = p->is_at_end ? from->head_dim - p->n_rot : 0, in = i % from->head_dim;
+    if (in < first || in - first >= p->n_rot) {
+        return i;
+    }
+    in -= first;
+    return i - in + in % 2 * (p->n_rot / 2) + in / 2;
 }
 
 static const unsigned char *row_at(const struct gguf_tensor *t, uint64_t row, uint64_t row_bytes)
@@ -102,11 +110,11 @@ static void copy_row(const struct gguf_tensor *t, uint64_t row, uint64_t row_byt
 }
 
 /* Values of a vector, turned in place: `room` holds as many. */
-static void turn_vector(const struct permutation *p, float *x, uint64_t n, float *room)
+static void turn_vector(const struct permutation *p, const struct origin *from, float *x, float *room)
 {
-    memcpy(room, x, (size_t)n * sizeof *x);
-    for (uint64_t i = 0; i < n; i++) {
-        x[i] = room[turned(p, i)];
+    memcpy(room, x, (size_t)from->n_permuted * sizeof *x);
+    for (uint64_t i = 0; i < from->n_permuted; i++) {
+        x[i] = room[turned(p, from, i)];
     }
 }
 
@@ -114,14 +122,14 @@ static bool make_row(const struct job *j, uint64_t row, float *x, unsigned char 
 {
     const struct gguf_tensor *t = j->from->t;
     bool is_vector = t->n_dims < 2;
-    uint64_t source = !is_vector && row < j->from->n_permuted ? turned(&j->c->permutation, row) : row;
+    uint64_t source = !is_vector && row < j->from->n_permuted ? turned(&j->c->permutation, j->from, row) : row;
     if (t->type == j->type && !(is_vector && j->from->n_permuted != 0)) {
         copy_row(t, source, j->row_bytes, to);
         return true;
     }
     read_row(t, source, j->row_bytes, x);
     if (is_vector && j->from->n_permuted != 0) {
-        turn_vector(&j->c->permutation, x, j->from->n_permuted, x + t->dims[0]);
+        turn_vector(&j->c->permutation, j->from, x, x + t->dims[0]);
     }
     const float *importance = j->from->importance;
     return quantize_row(j->type, x, (size_t)t->dims[0],
@@ -241,7 +249,21 @@ static enum err fill(void *arg, const struct gguf_tensor *t, size_t i, struct gg
 
 /* --- keys --------------------------------------------------------------------------------------------------------- */
 
-/* Keys that speak of the source's form, or are written anew. */
+/* RoPE of type dynamic is in no other reader's list, and llama.cpp ends on it [b11434, src/llama-model.cpp]; its own
+ * converter leaves the type out, and without it RoPE is plain, as dynamic RoPE is up to the original context. */
+static bool is_of_dynamic_rope(const struct converter *c, const char *key)
+{
+    static const char *const ends[] = {".rope.scaling.type", ".rope.scaling.factor"};
+    for (size_t i = 0; i < ARRAY_LEN(ends) && c->report->left_dynamic_rope; i++) {
+        const char *at = strstr(key, ends[i]);
+        if (at != NULL && strcmp(at, ends[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Keys that speak of the source's form, that others would stumble over, or that are written anew. */
 static bool is_left_out(const struct converter *c, const char *key)
 {
     static const char *const left_out[] = {"split.no", "split.count", "split.tensors.count", "infcgi.rope_is_neox"};
@@ -258,7 +280,30 @@ static bool is_left_out(const struct converter *c, const char *key)
             return true;
         }
     }
-    return false;
+    return is_of_dynamic_rope(c, key);
+}
+
+/* The model's key behind its architecture's name. */
+static enum err key_of(const struct converter *c, const char *key, char room[128], struct err_info *info)
+{
+    struct gguf_str arch;
+    TRY(gguf_get_str_or_null(c->source, "general.architecture", &arch, info));
+    snprintf(room, 128, "%.*s.%s", (int)MIN_OF(arch.len, (size_t)64), arch.data != NULL ? arch.data : "", key);
+    return ERR_OK;
+}
+
+/* What other readers will not find in the file. */
+static enum err look_for_losses(struct converter *c, struct err_info *info)
+{
+    static const char dynamic[] = "dynamic";
+    char key[128];
+    struct gguf_str type;
+    TRY(key_of(c, "rope.scaling.type", key, info));
+    TRY(gguf_get_str_or_null(c->source, key, &type, info));
+    c->report->left_dynamic_rope = type.len == sizeof dynamic - 1 && memcmp(type.data, dynamic, type.len) == 0;
+    c->report->has_own_pattern =
+        gguf_find(c->source, "infcgi.tokenizer.pattern") != NULL && gguf_find(c->source, "tokenizer.ggml.pre") == NULL;
+    return ERR_OK;
 }
 
 /* general.file_type of a folder whose types stay: that of most bytes. */
@@ -284,8 +329,7 @@ static uint32_t type_of_most(const struct gguf *g)
 static void put_folder_keys(const struct converter *c, struct gguf_build *b)
 {
     const struct gguf_tensor *embd = gguf_find_tensor(c->source, "token_embd.weight");
-    struct gguf_str arch = {0};
-    char text[IO_MAX_PATH_BYTES];
+    char key[128];
     size_t n = strlen(c->o->source);
     while (n > 1 && c->o->source[n - 1] == '/') {
         n--;
@@ -300,12 +344,8 @@ static void put_folder_keys(const struct converter *c, struct gguf_build *b)
     if (gguf_find(c->source, "general.type") == NULL) {
         gguf_build_str(b, "general.type", "model", 5);
     }
-    if (gguf_get_str_or_null(c->source, "general.architecture", &arch, NULL) != ERR_OK || embd == NULL) {
-        return;
-    }
-    snprintf(text, sizeof text, "%.*s.vocab_size", (int)MIN_OF(arch.len, (size_t)64), arch.data);
-    if (gguf_find(c->source, text) == NULL) {
-        gguf_build_u32(b, text, (uint32_t)embd->dims[1]);
+    if (embd != NULL && key_of(c, "vocab_size", key, NULL) == ERR_OK && gguf_find(c->source, key) == NULL) {
+        gguf_build_u32(b, key, (uint32_t)embd->dims[1]);
     }
 }
 
@@ -341,21 +381,29 @@ static bool ends_with(struct gguf_str name, const char *suffix)
     return name.len >= n && memcmp(name.data + name.len - n, suffix, n) == 0;
 }
 
-/* Rows (elements of a vector) of t that are turned. */
-static uint64_t n_permuted(const struct permutation *p, const struct gguf_tensor *t)
+/* Which of a tensor's rows, or elements of a vector, are turned. */
+static void find_turn(const struct permutation *p, const struct gguf_tensor *t, struct origin *from)
 {
-    static const char *const heads[] = {".attn_q.weight", ".attn_k.weight",      ".attn_q.bias",
-                                        ".attn_k.bias",   ".attn_q_norm.weight", ".attn_k_norm.weight"};
+    static const struct {
+        const char *suffix;
+        bool is_k, has_v;
+    } rows[] = {
+        {".attn_q.weight", false, false},       {".attn_k.weight", true, false},
+        {".attn_q.bias", false, false},         {".attn_k.bias", true, false},
+        {".attn_q_norm.weight", false, false},  {".attn_k_norm.weight", true, false},
+        {".attn_qkv.weight", false, true},      {".attn_qkv.bias", false, true},
+        {".attn_q_b.weight", false, false}, /* latent attention: Q; and what all heads share of K */
+        {".attn_kv_a_mqa.weight", true, false}, {".attn_kv_a_mqa.bias", true, false},
+    };
     uint64_t n = t->n_dims < 2 ? t->dims[0] : n_rows_of(t);
-    if (p->n_rot == 0 || n % p->head_dim != 0) {
-        return 0;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
-        if (ends_with(t->name, heads[i])) {
-            return n;
+    for (size_t i = 0; i < ARRAY_LEN(rows) && p->n_rot != 0; i++) {
+        uint32_t head_dim = rows[i].is_k ? p->k_dim : p->q_dim;
+        if (ends_with(t->name, rows[i].suffix) && head_dim != 0 && n % head_dim == 0) {
+            from->n_permuted = rows[i].has_v ? MIN_OF(n, p->n_qk) : n;
+            from->head_dim = head_dim;
+            return;
         }
     }
-    return ends_with(t->name, ".attn_qkv.weight") || ends_with(t->name, ".attn_qkv.bias") ? MIN_OF(n, p->n_qk) : 0;
 }
 
 static enum err find_importance(struct converter *c, const struct gguf_tensor *t, struct origin *from,
@@ -385,7 +433,8 @@ static enum err put_tensor(struct converter *c, const struct convert_type_model 
     struct gguf_tensor out = *t;
     char name[NAME_BYTES];
     out.type = convert_type_of(wanted, m, t);
-    *from = (struct origin){.t = t, .n_permuted = n_permuted(&c->permutation, t)};
+    *from = (struct origin){.t = t};
+    find_turn(&c->permutation, t, from);
     bool is_made = out.type != t->type || (from->n_permuted != 0 && t->n_dims < 2); /* from values, not bytes */
     bool is_read = t->source != NULL || quant_ops(t->type) != NULL;
     if (!dtype_tensor_bytes(out.type, t->dims[0], n_rows_of(t), &out.bytes) ||
@@ -416,13 +465,10 @@ static enum err put_tensor(struct converter *c, const struct convert_type_model 
 static enum err make_target(struct converter *c, struct err_info *info)
 {
     struct gguf_build b;
-    struct gguf_str arch = {0};
     char key[128];
     struct convert_type_model m = {.is_folder = io_is_folder(c->o->source),
                                    .is_tied = gguf_find_tensor(c->source, "output.weight") == NULL};
-    TRY(gguf_get_str_or_null(c->source, "general.architecture", &arch, info));
-    snprintf(key, sizeof key, "%.*s.block_count", (int)MIN_OF(arch.len, (size_t)64),
-             arch.data != NULL ? arch.data : "");
+    TRY(key_of(c, "block_count", key, info));
     TRY(gguf_get_u64_or(c->source, key, 0, &m.n_layers, info));
     m.n_layers = MIN_OF(m.n_layers, (uint64_t)1 << 16);
     size_t n = gguf_n_tensors(c->source);
@@ -461,23 +507,34 @@ static enum err open_as_read(const struct converter *c, struct gguf **out, struc
     return err;
 }
 
+static void set_permutation(struct converter *c, const struct plan *p, const struct plan_rope *r, uint32_t latent_q_dim)
+{
+    bool is_latent = r->first != 0; /* a head of Q is then as wide as before it meets the latents */
+    c->permutation = (struct permutation){.n_rot = r->n_rot,
+                                          .is_at_end = is_latent,
+                                          .q_dim = is_latent ? latent_q_dim : p->head_dim,
+                                          .k_dim = p->head_dim,
+                                          .n_qk = (uint64_t)(p->n_heads + p->n_kv_heads) * p->head_dim};
+}
+
 /* Do readers expect other pairs than the tensors have? Both plans are built and compared. */
 static enum err find_permutation(struct converter *c, struct err_info *info)
 {
     struct gguf *read = NULL;
     struct plan *ours = NULL, *theirs = NULL;
+    char key[128];
+    uint64_t q_dim;
     if (gguf_find(c->source, "infcgi.rope_is_neox") == NULL) {
         return ERR_OK;
     }
+    TRY(key_of(c, "attention.key_length_mla", key, info));
+    TRY(gguf_get_u64_or(c->source, key, 0, &q_dim, info));
     enum err err = model_build(c->source, 0, &ours, info);
     err = err != ERR_OK ? err : open_as_read(c, &read, info);
     err = err != ERR_OK ? err : model_build(read, 0, &theirs, info);
     for (int32_t i = 0; err == ERR_OK && i < ours->n_ropes && i < theirs->n_ropes; i++) {
         if (ours->ropes[i].is_neox && !theirs->ropes[i].is_neox && ours->ropes[i].n_rot != 0) {
-            c->permutation =
-                (struct permutation){.head_dim = ours->head_dim,
-                                     .n_rot = ours->ropes[i].n_rot,
-                                     .n_qk = (uint64_t)(ours->n_heads + ours->n_kv_heads) * ours->head_dim};
+            set_permutation(c, ours, &ours->ropes[i], (uint32_t)q_dim);
         }
     }
     plan_free(&theirs);
@@ -498,6 +555,7 @@ static enum err prepare(struct converter *c, struct err_info *info)
         TRY(imatrix_open(o->imatrix, &c->imatrix, info));
         c->report->n_entries = imatrix_n_entries(c->imatrix);
     }
+    TRY(look_for_losses(c, info));
     TRY(find_permutation(c, info));
     TRY(make_target(c, info));
     if (c->imatrix != NULL && c->report->n_weighted == 0 && c->report->n_converted != 0) {

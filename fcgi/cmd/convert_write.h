@@ -28,6 +28,8 @@ struct convert_report {
     size_t n_other_type;     /* weights that got another type than asked for, as rows are no multiple of a block */
     size_t n_weighted;       /* tensors quantised with an importance matrix */
     size_t n_entries;        /* of the importance matrix */
+    bool left_dynamic_rope;  /* RoPE is written as plain, though it is dynamic: wrong beyond the original context */
+    bool has_own_pattern;    /* of the pre-tokenizer, under a key that infcgi alone reads */
     bool is_target_at_fault; /* the target could not be written, rather than the source not be read */
 };
 

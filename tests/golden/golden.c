@@ -4,7 +4,7 @@
  *
  * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share
  * of the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the
- * bits are the same however the prompt is cut into batches, with 1 and 2 threads, alone and beside another sequence.
+ * bits are the same however the prompt is cut into batches, with 1 and 3 threads, alone and beside another sequence.
  * Models that give embeddings (make_embeddings.py): the pooled states of the prompt, and the bits of all states. */
 #include "engine/backend/backend.h"
 #include "engine/base/mem.h"
@@ -207,7 +207,7 @@ static void check_embedding(struct subject *s, const struct prompt *p)
     note_error(s, p, worst, 0);
 }
 
-/* One thread and two must give the same bits. */
+/* One thread and several must give the same bits. */
 static void check_threads(struct subject *s, const struct prompt *p, int i)
 {
     size_t row_bytes;
@@ -219,7 +219,7 @@ static void check_threads(struct subject *s, const struct prompt *p, int i)
     if (s->n_threads == 1) {
         s->hash[i] = h;
     } else {
-        report(s, h == s->hash[i], "results that differ between one thread and two", 1, 0);
+        report(s, h == s->hash[i], "results that differ between one thread and several", 1, 0);
     }
 }
 
@@ -228,7 +228,7 @@ static void check_threads(struct subject *s, const struct prompt *p, int i)
 static void check_bits(struct subject *s, const struct prompt *p)
 {
     static const int chunks[] = {16, 1, 5, 31, 48};
-    size_t n_chunks = s->n_threads == 1 ? ARRAY_LEN(chunks) : 1; /* the same bits with two is check_threads' */
+    size_t n_chunks = s->n_threads == 1 ? ARRAY_LEN(chunks) : 1; /* the same bits with several is check_threads' */
     size_t row_bytes;
     const void *now = given(s, &row_bytes);
     char *whole = malloc((size_t)p->n * row_bytes);
@@ -330,7 +330,11 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
     s->backend->close(&s->model);
 }
 
-/* One back end with every ISA, each with one thread and with two. */
+/* More than the CPUs of a small machine: then they sleep at barriers and do not spin, which would take the time of the
+ * tests that run beside this one. */
+enum { SEVERAL_THREADS = 3 };
+
+/* One back end with every ISA, each with one thread and with several. */
 static void check_bound(struct subject *s, const struct gguf *expect)
 {
     bool has_isas = s->backend == &backend_cpu;
@@ -341,7 +345,7 @@ static void check_bound(struct subject *s, const struct gguf *expect)
             continue;
         }
         check_backend(s, expect, 1);
-        check_backend(s, expect, 2);
+        check_backend(s, expect, SEVERAL_THREADS);
     }
 }
 

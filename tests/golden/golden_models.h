@@ -1,4 +1,6 @@
-#pragma once
+#ifndef INFCGI_TESTS_GOLDEN_MODELS_H
+#define INFCGI_TESTS_GOLDEN_MODELS_H
+
 /* The golden models that tests/golden/models must hold, and their bounds without --high-precision. */
 
 enum { GGUF = 1, FOLDER = 2 }; /* NAME.gguf; NAME.hf, a SafeTensors folder */
@@ -111,3 +113,5 @@ static const struct golden_model {
     {"smollm3-layers", FOLDER, FLOATS},
     {"smollm3-nope", GGUF | FOLDER, FLOATS},
 };
+
+#endif

@@ -4,7 +4,7 @@
 #   deps.sh test   that, and what the tests need
 #   deps.sh arm    what building and running the ARM kernels on another CPU needs
 #   deps.sh valgrind  what `make kern-valgrind` needs
-#   deps.sh bench  what building, running and `make bench-peer` need
+#   deps.sh bench  what building, running, `make bench-peer` and `make peer-loads` need
 set -eu
 run='gcc libc6-dev make pkg-config libfcgi-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev nginx spawn-fcgi curl ca-certificates python3 python3-pip'
 tests='check libsubunit-dev python3-venv python3-jinja2 universal-ctags shellcheck chromium chromium-driver'

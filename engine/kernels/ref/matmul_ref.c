@@ -5,54 +5,42 @@
 
 #include <math.h>
 
-enum { WEIGHTS_AT_ONCE = 256 };
+enum { WEIGHTS_AT_ONCE = 256, ROWS_AT_ONCE = 64 };
 
-/* Sum of (code - zero point) * term over the inputs of one scale, number `at`, exact. */
-static int32_t dot(enum panel_kind kind, const unsigned char *panel, size_t k, const struct kern_qblock *row, size_t at,
-                   bool is_lo, int lane)
+/* The codes of one scale without their zero point, the scale and the minimum (0 where there is none). */
+struct codes {
+    int32_t code[PANEL_BLOCK]; /* [n] */
+    size_t n;
+    float scale, min;
+};
+
+static void read_codes(enum panel_kind kind, const unsigned char *panel, size_t k, size_t at, int lane,
+                       struct codes *out)
 {
     const struct panel_info *info = panel_info(kind);
-    int32_t acc = 0;
-    for (size_t in = at * info->block; in < (at + 1) * info->block; in++) {
-        const struct kern_qblock *q = &row[in / PANEL_BLOCK];
-        int x = is_lo ? q->lo[in % PANEL_BLOCK] : q->hi[in % PANEL_BLOCK];
-        acc += (panel_code(kind, panel, k, in, lane) - info->zero_point) * x;
+    out->n = (size_t)info->block;
+    for (size_t i = 0; i < out->n; i++) {
+        out->code[i] = panel_code(kind, panel, k, at * out->n + i, lane) - info->zero_point;
     }
-    return acc;
+    out->scale = panel_scale(kind, panel, k, at, lane);
+    out->min = info->has_min ? panel_min(kind, panel, k, at, lane) : 0;
 }
 
-/* out with the step of one scale, number `at`, for one of the terms. */
-static float add_term(enum panel_kind kind, const unsigned char *panel, size_t k, const struct kern_qblock *row,
-                      size_t at, bool is_lo, int lane, float out)
+/* out with the step of scale number `at`, for one of the terms; the sum of products of integers is exact. */
+static float add_term(const struct codes *c, const struct kern_qblock *q, size_t at, bool has_min, bool is_lo,
+                      float out)
 {
-    const struct panel_info *info = panel_info(kind);
-    size_t parts = PANEL_BLOCK / info->block;
-    const struct kern_qblock *q = &row[at / parts];
-    float scale = panel_scale(kind, panel, k, at, lane) * (is_lo ? 1.0f / 256 : 1.0f);
-    float product = scale * (float)dot(kind, panel, k, row, at, is_lo, lane);
-    if (info->has_min && parts == 2) {
-        float min = panel_min(kind, panel, k, at, lane) * (is_lo ? -1.0f / 2048 : -1.0f / 8);
+    const int8_t *x = (is_lo ? q->lo : q->hi) + at * c->n % PANEL_BLOCK;
+    int32_t sum = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        sum += c->code[i] * x[i];
+    }
+    float product = c->scale * (is_lo ? 1.0f / 256 : 1.0f) * (float)sum;
+    if (has_min && c->n < PANEL_BLOCK) {
+        float min = c->min * (is_lo ? -1.0f / 2048 : -1.0f / 8);
         product = fmaf(min, (float)(is_lo ? q->half_lo : q->half)[at % 2], product);
     }
     return fmaf(product, q->d, out);
-}
-
-static float quant_element(enum panel_kind kind, const unsigned char *panel, size_t k, const struct kern_qblock *row,
-                           int lane)
-{
-    const struct panel_info *info = panel_info(kind);
-    size_t parts = PANEL_BLOCK / info->block, n_blocks = k / PANEL_BLOCK;
-    float out = 0, rest = 0;
-    for (size_t at = 0; at < n_blocks * parts; at++) {
-        out = add_term(kind, panel, k, row, at, false, lane, out);
-        if (info->has_min && parts == 1) {
-            out = fmaf(panel_min(kind, panel, k, at, lane), row[at].s, out);
-        }
-    }
-    for (size_t at = 0; at < n_blocks * parts; at++) {
-        rest = row[at / parts].fine != 0 ? add_term(kind, panel, k, row, at, true, lane, rest) : rest;
-    }
-    return out + rest;
 }
 
 static float weight(enum panel_kind kind, const unsigned char *panel, size_t i, int lane)
@@ -90,12 +78,37 @@ static void float_lane(enum panel_kind kind, const unsigned char *panel, const s
     }
 }
 
+/* One lane of codes for some rows; those of a scale are read once. The second terms are added up by themselves. */
+static void quant_rows(enum panel_kind kind, const unsigned char *panel, const struct kern_matmul_args *a, int lane,
+                       int first, int n, float *out)
+{
+    bool has_min = panel_info(kind)->has_min;
+    size_t parts = (size_t)(PANEL_BLOCK / panel_info(kind)->block);
+    float sums[ROWS_AT_ONCE] = {0}, rests[ROWS_AT_ONCE] = {0};
+    struct codes c;
+    for (size_t at = 0; at < a->k / PANEL_BLOCK * parts; at++) {
+        read_codes(kind, panel, a->k, at, lane, &c);
+        for (int r = 0; r < n; r++) {
+            const struct kern_qblock *q =
+                (const struct kern_qblock *)(const void *)((const char *)a->rows + (size_t)(first + r) * a->row_bytes) +
+                at / parts;
+            sums[r] = add_term(&c, q, at, has_min, false, sums[r]);
+            if (has_min && parts == 1) {
+                sums[r] = fmaf(c.min, q->s, sums[r]);
+            }
+            rests[r] = q->fine != 0 ? add_term(&c, q, at, has_min, true, rests[r]) : rests[r];
+        }
+    }
+    for (int r = 0; r < n; r++) {
+        out[(size_t)(first + r) * a->out_stride] = sums[r] + rests[r];
+    }
+}
+
 static void quant_lane(enum panel_kind kind, const unsigned char *panel, const struct kern_matmul_args *a, int lane,
                        float *out)
 {
-    for (int r = 0; r < a->n_rows; r++) {
-        const void *row = (const char *)a->rows + (size_t)r * a->row_bytes;
-        out[(size_t)r * a->out_stride] = quant_element(kind, panel, a->k, row, lane);
+    for (int first = 0; first < a->n_rows; first += ROWS_AT_ONCE) {
+        quant_rows(kind, panel, a, lane, first, MIN_OF(a->n_rows - first, ROWS_AT_ONCE), out);
     }
 }
 

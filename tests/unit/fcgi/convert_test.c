@@ -14,7 +14,6 @@
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
-#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,8 +42,13 @@ static void setup(void)
 
 static void teardown(void)
 {
-    static const char *const names[] = {
-        "new.gguf", "imatrix", "out", "err", "model.hf/config.json", "model.hf/model.safetensors"};
+    static const char *const names[] = {"new.gguf",
+                                        "imatrix",
+                                        "out",
+                                        "err",
+                                        "model.hf/config.json",
+                                        "model.hf/model.safetensors",
+                                        "model.hf/tokenizer.json"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         unlink(folder_file(names[i]));
     }
@@ -499,35 +503,92 @@ START_TEST(keys_and_values_of_a_latent_are_split)
 }
 END_TEST
 
-/* Where the golden models have both forms of a model, ours is the peer's. */
-START_TEST(golden_folders_become_the_peers_files)
+/* --- golden folders ----------------------------------------------------------------------------------------------- */
+
+/* A golden folder as model.hf, with `from` in its config.json replaced by `to`. */
+static void write_variant(const char *golden_folder, const char *from, const char *to)
 {
-    static const char models[] = "tests/golden/models";
-    DIR *d = opendir(models);
-    ck_assert_ptr_nonnull(d);
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        size_t n = strlen(e->d_name);
-        char from[300], peer[300];
-        snprintf(from, sizeof from, "%s/%s", models, e->d_name);
-        snprintf(peer, sizeof peer, "%s/%.*s.gguf", models, n > 3 ? (int)n - 3 : 0, e->d_name);
-        if (n <= 3 || strcmp(e->d_name + n - 3, ".hf") != 0 || !io_exists(peer)) {
-            continue;
-        }
-        ck_assert_msg(RUN(from, target, "--force") == CMD_OK, "%s: %s", from, errors);
-        struct gguf *a = open_model(target), *b = open_model(peer);
-        for (size_t i = 0; i < gguf_n_tensors(b); i++) {
-            const struct gguf_tensor *t = gguf_tensor_at(b, i);
-            char name[64];
-            snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.data);
-            const struct gguf_tensor *u = gguf_find_tensor(a, name);
-            ck_assert_msg(u != NULL && memcmp(t->dims, u->dims, sizeof t->dims) == 0, "%s: %s", e->d_name, name);
-            ck_assert_msg(t->type != u->type || memcmp(t->data, u->data, (size_t)t->bytes) == 0, "%s: %s: other data",
-                          e->d_name, name);
-        }
-        gguf_close(&a);
-        gguf_close(&b);
+    static char config[1 << 14], weights[1 << 20];
+    char path[128];
+    struct buf file;
+    struct stat st;
+    snprintf(path, sizeof path, "%s/config.json", golden_folder);
+    folder_read(path, config, sizeof config);
+    const char *at = strstr(config, from);
+    ck_assert_msg(at != NULL, "%s: no %s", path, from);
+    mkdir(hf, 0700);
+    buf_init(&file, 0, MEM_GENERAL);
+    buf_printf(&file, "%.*s%s%s", (int)(at - config), config, to, at + strlen(from));
+    save("config.json", &file);
+    snprintf(path, sizeof path, "%s/model.safetensors", golden_folder);
+    ck_assert(stat(path, &st) == 0 && st.st_size < (off_t)sizeof weights);
+    folder_read(path, weights, sizeof weights);
+    buf_reset(&file);
+    buf_append(&file, weights, (size_t)st.st_size);
+    save("model.safetensors", &file);
+    buf_fini(&file);
+}
+
+/* DeepSeek with RoPE on halves: its heads' last rows, and those of the key that all heads share, are turned. */
+START_TEST(a_latent_with_halves_is_turned)
+{
+    static const struct {
+        const char *folder, *from, *to;
+    } rows[] = {
+        {"tests/golden/models/deepseek2-v3.hf", "\"rope_interleave\": true", "\"rope_interleave\": false"},
+        {"tests/golden/models/deepseek2-v2-lite.hf", "{", "{\"rope_interleave\": false, "},
+    };
+    static const char *const types[] = {"copy", "f32"};
+    for (size_t i = 0; i < ARRAY_LEN(rows) * ARRAY_LEN(types); i++) {
+        const char *folder = rows[i / 2].folder;
+        write_variant(folder, rows[i / 2].from, rows[i / 2].to);
+        ck_assert_msg(RUN(hf, target, "--type", types[i % 2], "--force") == CMD_OK, "%s", errors);
+        ck_assert(distance(folder, hf) > 0.01); /* or nothing would be shown */
+        double off = distance(hf, target);
+        ck_assert_msg(off < 1e-5, "%s: %g", folder, off);
     }
-    closedir(d);
+}
+END_TEST
+
+/* llama.cpp knows no such type: it would not load. */
+START_TEST(dynamic_rope_becomes_plain)
+{
+    write_variant("tests/golden/models/llama-biases.hf", "\"rope_type\": \"default\"",
+                  "\"rope_type\": \"dynamic\", \"factor\": 4.0");
+    ck_assert_int_eq(RUN(hf, target), CMD_OK);
+    ck_assert_msg(strstr(errors, "note: GGUF has no RoPE of type dynamic") != NULL, "%s", errors);
+    struct gguf *g = open_model(target);
+    ck_assert_ptr_null(gguf_find(g, "llama.rope.scaling.type"));
+    ck_assert_ptr_null(gguf_find(g, "llama.rope.scaling.factor"));
+    gguf_close(&g);
+    ck_assert(distance(hf, target) == 0);
+}
+END_TEST
+
+/* Other readers of the file would split texts by another pattern. */
+START_TEST(a_pattern_without_a_name_is_told)
+{
+    static const char tokenizer[] =
+        "{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":["
+        "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"Isolated\",\"invert\":false},"
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]},"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+    static const char qwen2[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
+                                "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+";
+    const char *const patterns[] = {"[a-m]|[n-z]", qwen2};
+    write_variant("tests/golden/models/llama-biases.hf", "{", "{");
+    for (int is_known = 0; is_known < 2; is_known++) {
+        struct buf file;
+        buf_init(&file, 0, MEM_GENERAL);
+        buf_printf(&file, tokenizer, patterns[is_known]);
+        save("tokenizer.json", &file);
+        buf_fini(&file);
+        ck_assert_msg(RUN(hf, target, "--force") == CMD_OK, "%s", errors);
+        ck_assert_msg((strstr(errors, "by a pattern that has no name in GGUF") == NULL) == is_known, "%s", errors);
+        struct gguf *g = open_model(target);
+        ck_assert((gguf_find(g, "tokenizer.ggml.pre") != NULL) == is_known);
+        gguf_close(&g);
+    }
 }
 END_TEST
 
@@ -760,7 +821,9 @@ Suite *convert_suite(void)
     tcase_add_test(c, types_follow_name_and_shape);
     tcase_add_test(c, a_folder_becomes_the_file_that_readers_expect);
     tcase_add_test(c, keys_and_values_of_a_latent_are_split);
-    tcase_add_test(c, golden_folders_become_the_peers_files);
+    tcase_add_test(c, a_latent_with_halves_is_turned);
+    tcase_add_test(c, dynamic_rope_becomes_plain);
+    tcase_add_test(c, a_pattern_without_a_name_is_told);
     tcase_add_test(c, importance_is_read_in_both_forms_and_used);
     tcase_add_test(c, wrong_importance_is_refused);
     tcase_add_test(c, bad_weights_are_named);
