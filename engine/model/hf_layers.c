@@ -1,3 +1,4 @@
+/* layer_types, windows and what families of old folders have in their place. */
 #include "engine/model/hf_layers.h"
 
 #include "engine/model/hf_words.h"

@@ -1,3 +1,4 @@
+/* Rows of the tables of names, found by a tensor's name and turned round. */
 #include "engine/model/hf_names.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* A message is taken apart into words; those that are keys or tensors of GGUF become the folder's. So builders need not
+ * know what they read, and no error is missed. */
 #include "engine/model/hf_words.h"
 
 #include "engine/model/hf_names.h"
