@@ -28,8 +28,9 @@ static void list_models(void)
     n_names = 0;
     for (struct dirent *e; (e = readdir(dir)) != NULL && n_names < MAX_MODELS;) {
         const char *dot = strchr(e->d_name, '.');
-        if (dot != NULL && strcmp(dot, ".gguf") == 0 && strlen(e->d_name) < MAX_NAME) {
-            snprintf(names[n_names++], MAX_NAME, "%s", e->d_name);
+        size_t length = strlen(e->d_name);
+        if (dot != NULL && strcmp(dot, ".gguf") == 0 && length < MAX_NAME) {
+            memcpy(names[n_names++], e->d_name, length + 1);
         }
     }
     closedir(dir);
