@@ -73,6 +73,26 @@ enum err blocks_get_layers(const struct blocks *b, const char *key, uint64_t min
     return ERR_OK;
 }
 
+enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, bool out[PLAN_MAX_LAYERS])
+{
+    char full[KEY_BYTES];
+    snprintf(full, sizeof full, "%s.%s", b->arch, key);
+    const struct gguf_kv *kv = gguf_find(b->g, full);
+    *found = kv != NULL;
+    if (kv == NULL) {
+        return ERR_OK;
+    }
+    TRY(gguf_get_array(b->g, full, GGUF_BOOL, &kv, b->info));
+    if (kv->n != b->h.n_layers) {
+        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %" PRIu64,
+                          full, b->h.n_layers, kv->n);
+    }
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        out[i] = gguf_elem_i64(kv, i) != 0;
+    }
+    return ERR_OK;
+}
+
 /* Whether rows see those behind them, and how their states become an embedding [llama.cpp b11434, include/llama.h:
  * LLAMA_POOLING_TYPE_]. */
 static enum err read_pooling(struct blocks *b)
@@ -371,13 +391,6 @@ enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)
         }
         return ERR_OK;
     }
-    TRY(gguf_get_array(b->g, key, GGUF_BOOL, &kv, b->info));
-    if (kv->n != b->h.n_layers) {
-        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %" PRIu64,
-                          key, b->h.n_layers, kv->n);
-    }
-    for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        b->style.is_local[i] = gguf_elem_i64(kv, i) != 0;
-    }
-    return ERR_OK;
+    bool found;
+    return blocks_get_flags(b, "attention.sliding_window_pattern", &found, b->style.is_local);
 }

@@ -113,6 +113,9 @@ MUST_CHECK enum err blocks_get_f32(const struct blocks *b, const char *key, doub
 MUST_CHECK enum err blocks_get_layers(const struct blocks *b, const char *key, uint64_t min, uint64_t max,
                                       uint64_t fallback, uint32_t out[PLAN_MAX_LAYERS]);
 
+/* One boolean a layer; *found false, and out as it was, where there is no such key. Call after block_count is read. */
+MUST_CHECK enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, bool out[PLAN_MAX_LAYERS]);
+
 /* Layers [L] of which the plan has no attention and no place in the KV cache. Call after blocks_read_hparams.
  * ERR_NOMEM.
  */

@@ -138,24 +138,15 @@ enum err blocks_add_attention_gate(struct blocks *b, int layer)
 /* Which layers are linear: an array of booleans, or all but every so many. */
 static enum err read_kinds(struct blocks *b)
 {
-    char key[KEY_BYTES];
-    const struct gguf_kv *kv;
+    bool found;
     uint32_t interval;
-    snprintf(key, sizeof key, "%s.attention.recurrent_layers", b->arch);
-    if (gguf_find(b->g, key) == NULL) {
-        TRY(blocks_get_u32(b, "full_attention_interval", 1, PLAN_MAX_LAYERS, DEFAULT_INTERVAL, &interval));
-        for (uint32_t i = 0; i < b->h.n_layers; i++) {
-            b->style.is_delta[i] = (i + 1) % interval != 0;
-        }
+    TRY(blocks_get_flags(b, "attention.recurrent_layers", &found, b->style.is_delta));
+    if (found) {
         return ERR_OK;
     }
-    TRY(gguf_get_array(b->g, key, GGUF_BOOL, &kv, b->info));
-    if (kv->n != b->h.n_layers) {
-        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %llu", key,
-                          b->h.n_layers, (unsigned long long)kv->n);
-    }
+    TRY(blocks_get_u32(b, "full_attention_interval", 1, PLAN_MAX_LAYERS, DEFAULT_INTERVAL, &interval));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        b->style.is_delta[i] = gguf_elem_i64(kv, i) != 0;
+        b->style.is_delta[i] = (i + 1) % interval != 0;
     }
     return ERR_OK;
 }

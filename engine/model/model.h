@@ -27,10 +27,11 @@ const struct model_family *model_family_at(int i);
 /* Opens a model: a GGUF file, any part of a split one, or a SafeTensors folder. As gguf_open, or hf_open. */
 MUST_CHECK enum err model_open(const char *path, struct gguf **out, struct err_info *info);
 
+enum { MODEL_DEFAULT_CTX = 32768 };
+
 /* Builds and checks the plan for the family that g names. g must outlive the plan. n_ctx: the longest sequence that
  * will be run, which decides the RoPE of some models; 0 = what the model was trained for, at most MODEL_DEFAULT_CTX.
  * ERR_UNSUPPORTED_ARCH lists the known families; otherwise as build. On failure *out is NULL. */
-enum { MODEL_DEFAULT_CTX = 32768 };
 MUST_CHECK enum err model_build(const struct gguf *g, uint32_t n_ctx, struct plan **out, struct err_info *info);
 /* The same with another table of families; NULL ends it. */
 MUST_CHECK enum err model_build_from(const struct model_family *const *table, const struct gguf *g, uint32_t n_ctx,

@@ -11,22 +11,10 @@ enum { NOPE_EVERY = 4 };
 /* Which layers know no positions. */
 static enum err read_layers(struct blocks *b)
 {
-    static const char key[] = "smollm3.attention.rope_pattern";
-    const struct gguf_kv *kv = gguf_find(b->g, key);
-    bool *is_nope = b->style.is_nope;
-    if (kv == NULL) {
-        for (uint32_t i = NOPE_EVERY - 1; i < b->h.n_layers; i += NOPE_EVERY) {
-            is_nope[i] = true;
-        }
-        return ERR_OK;
-    }
-    TRY(gguf_get_array(b->g, key, GGUF_BOOL, &kv, b->info));
-    if (kv->n != b->h.n_layers) {
-        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %" PRIu64,
-                          key, b->h.n_layers, kv->n);
-    }
+    bool found, has_rope[PLAN_MAX_LAYERS];
+    TRY(blocks_get_flags(b, "attention.rope_pattern", &found, has_rope));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        is_nope[i] = gguf_elem_i64(kv, i) == 0;
+        b->style.is_nope[i] = found ? !has_rope[i] : (i + 1) % NOPE_EVERY == 0;
     }
     return ERR_OK;
 }
