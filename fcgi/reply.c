@@ -40,7 +40,7 @@ const char *reply_reason(int status)
 }
 
 /* Letters, digits, '-', '_', '.', ':' only, at most what the buffer takes: nothing that could break a header or a log.
- */
+ * The map in nginx/infcgi-http.conf has the same rule. */
 static bool is_sane_id(const char *id)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:";
@@ -51,8 +51,8 @@ static bool is_sane_id(const char *id)
 void reply_init(struct reply *r, struct fastcgi_request *request)
 {
     *r = (struct reply){.request = request, .arrived_ns = clock_now_ns()};
-    const char *id = fastcgi_param(request, "HTTP_X_REQUEST_ID");
-    id = is_sane_id(id) ? id : fastcgi_param(request, "REQUEST_ID");
+    const char *id = fastcgi_param(request, "REQUEST_ID"); /* what nginx logs and answers: both logs show the same */
+    id = is_sane_id(id) ? id : fastcgi_param(request, "HTTP_X_REQUEST_ID");
     if (is_sane_id(id)) {
         snprintf(r->id, sizeof r->id, "%s", id);
     } else {

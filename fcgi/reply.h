@@ -7,17 +7,19 @@
 #include "engine/base/err.h"
 #include "fcgi/fastcgi.h"
 
+enum { REPLY_ID_MAX = 64 };
+
 /* A request being answered. Zero-initialise but for the first three. */
 struct reply {
     struct fastcgi_request *request;
-    char id[64]; /* x-request-id: the client's, nginx's, or our own */
+    char id[REPLY_ID_MAX + 1]; /* x-request-id: nginx's, which may be the client's; the client's; or our own */
     uint64_t arrived_ns;
     int status;        /* sent, 0 = none yet */
     const char *allow; /* for 405: methods */
     int retry_after_s; /* for 503 and 429 */
 };
 
-/* Fills id from the request's headers (sane ones only) or draws one, and arrived_ns. */
+/* Fills id from REQUEST_ID, else from the client's header (sane ones only), or draws one; and arrived_ns. */
 void reply_init(struct reply *r, struct fastcgi_request *request);
 
 /* Sends a whole body. */

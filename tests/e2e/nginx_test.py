@@ -1,5 +1,6 @@
 """nginx/infcgi.conf: streaming without buffering, JSON for every error that nginx makes, CORS, limits, odd requests."""
 import json
+import pathlib
 import re
 import socket
 import subprocess
@@ -67,8 +68,22 @@ def test_stream_headers(ctx):
 def test_request_id_of_the_client(ctx):
     r = ctx.server.request("GET", "/v1/models", headers={"X-Request-Id": "mine-42"})
     assert r.headers.get_all("X-Request-Id") == ["mine-42"]
-    r = ctx.server.request("GET", "/v1/models", headers={"X-Request-Id": "bad id\"<"})
-    assert re.fullmatch("[0-9a-f]{32}", r.headers["X-Request-Id"])
+    for wrong in ("bad id\"<", "x" * 65, "a/b", "", "é".encode("latin-1")):
+        r = ctx.server.request("GET", "/v1/models", headers={"X-Request-Id": wrong})
+        assert re.fullmatch("[0-9a-f]{32}", r.headers["X-Request-Id"]), (wrong, r.headers["X-Request-Id"])
+
+
+def test_request_id_is_the_same_in_the_answer_and_both_logs(ctx):
+    s = ctx.server
+    longest = "Az09-_.:" * 8
+    for sent, kept in ((longest, longest), (longest[:63], longest[:63]), ("a.b:c", "a.b:c"), (longest + "x", None), ("a b", None)):
+        r = s.post(CHAT, {"messages": HI, "max_tokens": 1}, headers={"X-Request-Id": sent})
+        got = r.headers.get_all("X-Request-Id")
+        assert r.status == 200 and len(got) == 1 and (got == [kept] if kept else re.fullmatch("[0-9a-f]{32}", got[0])), (sent, got)
+        for event in ("request", "generation"):
+            assert harness.until(lambda: f" {event} id={got[0]} " in s.log()), (sent, event, s.log()[-2000:])
+        access = pathlib.Path(s.dir) / "access.log"
+        assert harness.until(lambda: f'"id":"{got[0]}"' in access.read_text()), (sent, access.read_text()[-2000:])
 
 
 def test_errors_of_nginx_are_json(ctx):
@@ -161,7 +176,6 @@ def test_access_log_holds_no_prompt(ctx):
     s = ctx.start()
     secret = "xyzzysecret"
     s.post(CHAT + f"?q={secret}", {"messages": [{"role": "user", "content": secret}], "max_tokens": 1})
-    import pathlib
     lines = harness.until(lambda: (pathlib.Path(s.dir) / "access.log").read_text())
     entry = json.loads(lines.splitlines()[-1])
     assert entry["uri"] == CHAT and entry["id"]
