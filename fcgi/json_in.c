@@ -126,3 +126,10 @@ enum err json_in_fields(const json_t *object, const struct field *table, size_t 
     }
     return ERR_OK;
 }
+
+enum err json_in_refuse(enum err code, const char *where, const char *expected, const json_t *found,
+                        struct err_info *info)
+{
+    char shown[JSON_READ_SHOWN];
+    return err_set(info, code, where, "%s: expected %s, found %s", where, expected, json_read_show(found, shown));
+}

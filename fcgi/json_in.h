@@ -43,4 +43,9 @@ struct field {
 MUST_CHECK enum err json_in_fields(const json_t *object, const struct field *table, size_t n, bool strict, void *target,
                                    struct err_info *info);
 
+/* The error of a value in a deeper place, which has no row: "WHERE: expected EXPECTED, found ..." with info->where.
+ * found: what stands there, or NULL. Returns code. */
+enum err json_in_refuse(enum err code, const char *where, const char *expected, const json_t *found,
+                        struct err_info *info);
+
 #endif

@@ -190,10 +190,27 @@ const char *json_read_type_name(const json_t *v)
     }
 }
 
+static void show_text(const char *s, size_t n, char room[JSON_READ_SHOWN])
+{
+    enum { MAX_ESCAPE = sizeof "\\u0000" };
+    size_t at = 0;
+    room[at++] = '\'';
+    for (size_t i = 0; i < n && at <= 64; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c < 0x20 || c == 0x7F) {
+            at += (size_t)snprintf(room + at, MAX_ESCAPE, "\\u%04x", c);
+        } else {
+            room[at++] = s[i];
+        }
+    }
+    room[at++] = '\'';
+    room[at] = '\0';
+}
+
 const char *json_read_show(const json_t *v, char room[JSON_READ_SHOWN])
 {
     if (json_is_string(v)) {
-        snprintf(room, JSON_READ_SHOWN, "'%.64s'", json_string_value(v));
+        show_text(json_string_value(v), json_string_length(v), room);
     } else if (json_is_integer(v)) {
         snprintf(room, JSON_READ_SHOWN, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
     } else if (json_is_real(v)) {
@@ -204,6 +221,12 @@ const char *json_read_show(const json_t *v, char room[JSON_READ_SHOWN])
         snprintf(room, JSON_READ_SHOWN, "%s", v == NULL ? "none" : json_read_type_name(v));
     }
     return room;
+}
+
+bool json_read_is(const json_t *v, const char *text)
+{
+    size_t n = json_string_length(v); /* 0 when v is none */
+    return json_is_string(v) && n == strlen(text) && memcmp(json_string_value(v), text, n) == 0;
 }
 
 const json_t *json_read_get(const json_t *object, const char *name)

@@ -7,6 +7,7 @@
 #include "engine/base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Parses text[0..n) as one JSON object, nested at most max_depth deep. `what` begins messages: "the body", a file's
@@ -23,11 +24,14 @@ MUST_CHECK enum err json_read_file(const char *text, size_t n, size_t max_depth,
 /* The member, or NULL when absent or null. */
 const json_t *json_read_get(const json_t *object, const char *name);
 
+/* Is v the string `text`? All of its bytes count: "a\u0000b" is not "a". v may be NULL. */
+bool json_read_is(const json_t *v, const char *text);
+
 /* "a string", "an object", ... for messages. */
 const char *json_read_type_name(const json_t *v);
 
-/* What was found, for messages: 'a short string', a number, true, false, null; "none" for NULL; else the type's name.
- * Returns room. */
+/* What was found, for messages: 'a short string' with control characters as \u0000, a number, true, false, null; "none"
+ * for NULL; else the type's name. Returns room. */
 enum { JSON_READ_SHOWN = 80 };
 const char *json_read_show(const json_t *v, char room[JSON_READ_SHOWN]);
 

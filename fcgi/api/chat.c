@@ -12,42 +12,30 @@ enum { MAX_MESSAGES = 4096 };
 
 /* --- messages --------------------------------------------------------------------------------------------------- */
 
-/* What was found, for messages: the text of a string, else the type. */
-static const char *write_found(const json_t *v, char room[80])
-{
-    const char *text = json_string_value(v);
-    snprintf(room, 80, text != NULL ? "'%.64s'" : "%s",
-             text != NULL ? text
-             : v == NULL  ? "none"
-                          : json_read_type_name(v));
-    return room;
-}
-
 /* field: of message i, "" for the message itself. */
 static enum err bad_message(size_t i, const char *field, enum err code, const char *expected, const json_t *found,
                             struct err_info *info)
 {
-    char where[ERR_WHERE_BYTES], room[80];
+    char where[ERR_WHERE_BYTES];
     snprintf(where, sizeof where, "messages[%zu]%s%s", i, field[0] != '\0' ? "." : "", field);
-    return err_set(info, code, where, "%s: expected %s, found %s", where, expected, write_found(found, room));
+    return json_in_refuse(code, where, expected, found, info);
 }
 
 /* The string of part k; NULL with the error set. */
 static const json_t *text_of_part(const json_t *part, size_t i, size_t k, struct err_info *info)
 {
     char field[64];
-    const json_t *said = json_object_get(part, "type");
-    const char *type = json_string_value(said);
-    bool is_refusal = type != NULL && strcmp(type, "refusal") == 0;
-    const json_t *text = json_object_get(part, is_refusal ? "refusal" : "text");
+    const json_t *type = json_object_get(part, "type");
+    const char *name = json_read_is(type, "refusal") ? "refusal" : "text";
+    const json_t *text = json_object_get(part, name);
     if (!json_is_object(part)) {
         snprintf(field, sizeof field, "content[%zu]", k);
         bad_message(i, field, ERR_INVALID_VALUE, "an object with a type and a text", part, info);
-    } else if (type == NULL || (strcmp(type, "text") != 0 && !is_refusal)) {
+    } else if (!json_read_is(type, name)) {
         snprintf(field, sizeof field, "content[%zu].type", k);
-        bad_message(i, field, ERR_INVALID_VALUE, "\"text\", as this model reads text only", said, info);
+        bad_message(i, field, ERR_INVALID_VALUE, "\"text\", as this model reads text only", type, info);
     } else if (!json_is_string(text)) {
-        snprintf(field, sizeof field, "content[%zu].%s", k, type);
+        snprintf(field, sizeof field, "content[%zu].%s", k, name);
         bad_message(i, field, ERR_INVALID_VALUE, "a string", text, info);
     } else {
         return text;
@@ -76,23 +64,20 @@ static json_t *join_parts(const json_t *parts, size_t i, struct err_info *info)
     return joined;
 }
 
-static bool is_tool(const char *role)
-{
-    return role != NULL && (strcmp(role, "tool") == 0 || strcmp(role, "function") == 0);
-}
+static bool is_tool(const json_t *role) { return json_read_is(role, "tool") || json_read_is(role, "function"); }
 
 /* A tool's result answers a call: an assistant's message is in front of it, or another result. Whether that message has
  * tool_calls is not looked at, as clients may read calls out of its text. */
 static enum err check_order(const json_t *messages, size_t i, struct err_info *info)
 {
     const json_t *before = i == 0 ? NULL : json_object_get(json_array_get(messages, i - 1), "role");
-    const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
-    const char *last = json_string_value(before);
-    if (!is_tool(role) || is_tool(last) || (last != NULL && strcmp(last, "assistant") == 0)) {
+    const json_t *role = json_object_get(json_array_get(messages, i), "role");
+    if (!is_tool(role) || is_tool(before) || json_read_is(before, "assistant")) {
         return ERR_OK;
     }
     char room[80];
-    snprintf(room, sizeof room, "%s only behind a message of the assistant, or of another tool", role);
+    snprintf(room, sizeof room, "%s only behind a message of the assistant, or of another tool",
+             json_string_value(role));
     return bad_message(i, "role", ERR_INVALID_VALUE, room, before, info);
 }
 
@@ -102,24 +87,22 @@ static enum err check_message(json_t *message, size_t i, struct err_info *info)
     if (!json_is_object(message)) {
         return bad_message(i, "", ERR_INVALID_TYPE, "an object", message, info);
     }
-    const json_t *said = json_read_get(message, "role");
-    const char *role = json_string_value(said);
+    const json_t *role = json_read_get(message, "role");
     bool known = false;
-    for (size_t k = 0; role != NULL && k < ARRAY_LEN(roles); k++) {
-        known = known || strcmp(role, roles[k]) == 0;
+    for (size_t k = 0; k < ARRAY_LEN(roles); k++) {
+        known = known || json_read_is(role, roles[k]);
     }
     if (!known) {
         return bad_message(i, "role",
-                           said == NULL   ? ERR_MISSING_PARAMETER
-                           : role == NULL ? ERR_INVALID_TYPE
-                                          : ERR_INVALID_VALUE,
-                           "one of system, developer, user, assistant, tool", said, info);
+                           role == NULL            ? ERR_MISSING_PARAMETER
+                           : !json_is_string(role) ? ERR_INVALID_TYPE
+                                                   : ERR_INVALID_VALUE,
+                           "one of system, developer, user, assistant, tool", role, info);
     }
-    if (strcmp(role, "developer") == 0) { /* templates know it as system */
-        role = "system";
-        if (json_object_set_new(message, "role", json_string(role)) != 0) {
-            return ERR_NOMEM;
-        }
+    bool may_lack = json_read_is(role, "assistant"); /* tool calls only */
+    if (json_read_is(role, "developer") &&           /* templates know it as system */
+        json_object_set_new(message, "role", json_string("system")) != 0) {
+        return ERR_NOMEM;
     }
     json_t *content = json_object_get(message, "content");
     if (json_is_array(content)) {
@@ -129,7 +112,6 @@ static enum err check_message(json_t *message, size_t i, struct err_info *info)
         }
         return json_object_set_new(message, "content", joined) == 0 ? ERR_OK : ERR_NOMEM;
     }
-    bool may_lack = strcmp(role, "assistant") == 0; /* tool calls only */
     bool lacks = content == NULL || json_is_null(content);
     if (!json_is_string(content) && !(may_lack && lacks)) {
         return bad_message(i, "content", lacks ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
@@ -189,8 +171,6 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
 static enum err add_tools(const json_t *root, json_t *context, struct err_info *info)
 {
     const json_t *tools = json_read_get(root, "tools"), *choice = json_read_get(root, "tool_choice");
-    const char *how = json_string_value(choice);
-    char room[80];
     if (tools != NULL && !json_is_array(tools)) {
         return err_set(info, ERR_INVALID_TYPE, "tools", "tools: expected an array, found %s",
                        json_read_type_name(tools));
@@ -201,11 +181,11 @@ static enum err add_tools(const json_t *root, json_t *context, struct err_info *
                            json_read_type_name(json_array_get(tools, i)));
         }
     }
-    if (choice != NULL && (how == NULL || (strcmp(how, "none") != 0 && strcmp(how, "auto") != 0))) {
-        return err_set(info, ERR_UNSUPPORTED_PARAMETER, "tool_choice",
-                       "tool_choice: expected \"none\" or \"auto\", found %s", write_found(choice, room));
+    bool is_off = json_read_is(choice, "none");
+    if (choice != NULL && !is_off && !json_read_is(choice, "auto")) {
+        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "tool_choice", "\"none\" or \"auto\"", choice, info);
     }
-    bool wanted = tools != NULL && json_array_size(tools) > 0 && (how == NULL || strcmp(how, "none") != 0);
+    bool wanted = json_array_size(tools) > 0 && !is_off;
     return wanted && json_object_set(context, "tools", (json_t *)tools) != 0 ? ERR_NOMEM : ERR_OK;
 }
 

@@ -4,7 +4,6 @@
 #include "engine/base/mem.h"
 
 #include <math.h>
-#include <string.h>
 
 #define AT(member) offsetof(struct params, member)
 #define INT32_TOP  2147483647.0
@@ -216,11 +215,11 @@ static enum err read_stream_options(struct params *p, struct err_info *info)
 static enum err read_response_format(const struct params *p, struct err_info *info)
 {
     const json_t *format = json_read_get(p->root, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
-    if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
+    const json_t *type = json_object_get(format, "type");
+    if (format == NULL || json_read_is(type, "text")) {
         return ERR_OK;
     }
-    if (type == NULL) {
+    if (!json_is_string(type)) {
         return err_set(info, ERR_INVALID_TYPE, "response_format",
                        "response_format: expected an object with a string type");
     }

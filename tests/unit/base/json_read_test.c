@@ -94,11 +94,53 @@ START_TEST(what_was_found_is_shown)
 }
 END_TEST
 
+/* v with its bytes; NULL gives none. */
+static json_t *text_of(const char *s, size_t n) { return json_stringn_nocheck(s, n); }
+
+START_TEST(whole_strings_are_compared)
+{
+    json_t *word = text_of("text", 4), *longer = text_of("text\0x", 6), *ended = text_of("text\0", 5), *none = json_null();
+    ck_assert(json_read_is(word, "text") && !json_read_is(word, "tex") && !json_read_is(word, "texts"));
+    ck_assert(!json_read_is(longer, "text") && !json_read_is(ended, "text"));
+    ck_assert(!json_read_is(none, "") && !json_read_is(NULL, "") && !json_read_is(json_true(), "true"));
+    json_decref(word);
+    json_decref(longer);
+    json_decref(ended);
+}
+END_TEST
+
+START_TEST(what_was_found_is_shown_whole)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+        const char *shown;
+    } cases[] = {
+        {"user\0x", 6, "'user\\u0000x'"},
+        {"\n\x7F", 2, "'\\u000a\\u007f'"},
+        {"", 0, "''"},
+        {"1234567890123456789012345678901234567890123456789012345678901234567890", 70,
+         "'1234567890123456789012345678901234567890123456789012345678901234'"},
+    };
+    char shown[JSON_READ_SHOWN], zeros[70] = {0};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        json_t *v = text_of(cases[i].text, cases[i].n);
+        ck_assert_str_eq(json_read_show(v, shown), cases[i].shown);
+        json_decref(v);
+    }
+    json_t *v = text_of(zeros, sizeof zeros);
+    ck_assert_uint_lt(strlen(json_read_show(v, shown)), sizeof shown);
+    json_decref(v);
+}
+END_TEST
+
 Suite *json_read_suite(void)
 {
     Suite *s = suite_create("json_read");
     TCase *tc = tcase_create("json_read");
     tcase_add_test(tc, what_was_found_is_shown);
+    tcase_add_test(tc, what_was_found_is_shown_whole);
+    tcase_add_test(tc, whole_strings_are_compared);
     tcase_add_loop_test(tc, wide_integers, 0, ARRAY_LEN(integers));
     tcase_add_loop_test(tc, what_is_no_json_is_refused, 0, ARRAY_LEN(refused));
     suite_add_tcase(s, tc);

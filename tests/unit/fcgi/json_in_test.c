@@ -35,6 +35,8 @@ START_TEST(bodies)
         {"{}", ERR_OK},
         {" \t\r\n{ \"a\" : [ 1 , null , true , \"\\u0041\\ud83d\\ude00\" ] }\n", ERR_OK},
         {"{\"a\":\"x\\u0000y\"}", ERR_OK}, /* data */
+        {"{\"role\\u0000x\":1}", ERR_INVALID_JSON}, /* a name is none */
+        {"{\"a\":{\"\\u0000\":1}}", ERR_INVALID_JSON},
         {"{\"a\":-0.0,\"b\":-0,\"c\":1e308,\"d\":9223372036854775807,\"e\":-9223372036854775808}", ERR_OK},
         {"", ERR_INVALID_JSON},
         {" ", ERR_INVALID_JSON},

@@ -339,6 +339,42 @@ START_TEST(bad_messages)
 }
 END_TEST
 
+/* A name with a NUL and more behind it is not that name, and the message shows all of it. */
+START_TEST(names_do_not_end_at_a_nul)
+{
+    static const struct {
+        const char *fields, *code, *param;
+    } cases[] = {
+        {"\"messages\":[{\"role\":\"user\\u0000x\",\"content\":\"x\"}]", "invalid_value", "messages[0].role"},
+        {"\"messages\":[{\"role\":\"developer\\u0000x\",\"content\":\"x\"}]", "invalid_value", "messages[0].role"},
+        {"\"messages\":[{\"role\":\"assistant\\u0000x\"}]", "invalid_value", "messages[0].role"},
+        {"\"messages\":[{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"tool\\u0000x\",\"content\":\"x\"}]",
+         "invalid_value", "messages[1].role"},
+        {"\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\\u0000x\",\"text\":\"x\"}]}]", "invalid_value",
+         "messages[0].content[0].type"},
+        {"\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"refusal\\u0000x\",\"refusal\":\"x\"}]}]",
+         "invalid_value", "messages[0].content[0].type"},
+        {HI ",\"tool_choice\":\"none\\u0000x\"", "unsupported_parameter", "tool_choice"},
+        {HI ",\"tool_choice\":\"auto\\u0000x\"", "unsupported_parameter", "tool_choice"},
+        {HI ",\"response_format\":{\"type\":\"text\\u0000x\"}", "unsupported_parameter", "response_format"},
+        {HI ",\"model\":\"tiny\\u0000x\"", "invalid_value", "model"},
+        {HI ",\"cache_salt\":\"a\\u0000x\"", "invalid_value", "cache_salt"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char body[512];
+        snprintf(body, sizeof body, "{%s}", cases[i].fields);
+        rig_refuse(CHAT, body, 400, cases[i].code, cases[i].param);
+    }
+    rig_refuse(CHAT, "{\"messages\":[{\"role\":\"user\\u0000x\",\"content\":\"x\"}]}", 400, "invalid_value",
+               "messages[0].role");
+    ck_assert_str_eq(rig_text_at("error.message"), "messages[0].role: expected one of system, developer, user, "
+                                                   "assistant, tool, found 'user\\u0000x'");
+    rig_refuse(CHAT, "{\"messages\\u0000x\":[]," HI "}", 400, "invalid_json", NULL);
+    rig_refuse("/v1/embeddings", "{\"input\":\"x\",\"model\":\"tiny\\u0000x\"}", 400, "invalid_value", "model");
+    rig_refuse("/tokenize", "{\"content\":\"x\",\"model\":\"tiny\\u0000x\"}", 400, "invalid_value", "model");
+}
+END_TEST
+
 /* Row T12 among others. */
 START_TEST(bad_prompts)
 {
@@ -710,6 +746,7 @@ Suite *route_suite(void)
     tcase_add_test(api, health_models_and_metrics);
     tcase_add_test(api, tokens_there_and_back);
     tcase_add_test(api, bad_messages);
+    tcase_add_test(api, names_do_not_end_at_a_nul);
     tcase_add_test(api, bad_prompts);
     tcase_add_test(api, chat_without_a_template_is_refused);
     tcase_add_test(api, a_template_that_fails_says_where);
