@@ -1,10 +1,13 @@
-/* The keys are kept as read. Each candidate is compared with every key to its end, without a branch on the data. */
+/* The keys are kept as read, with their digests. Each candidate is compared with every key to its end, without a branch
+ * on the data. */
 #include "fcgi/apikey.h"
 
 #include "engine/base/io.h"
 
 #include <ctype.h>
+#include <openssl/evp.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -12,6 +15,7 @@ enum { FILE_LIMIT_BYTES = 1 << 20, MAX_KEY_BYTES = 512 };
 
 static struct {
     struct buf text; /* keys, each with a NUL behind it */
+    struct buf ids;  /* APIKEY_ID_BYTES for each, in the same order */
     pthread_rwlock_t lock;
 } keys = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
@@ -43,11 +47,25 @@ static enum err add_line(const char *line, size_t n, int number, struct buf *tex
     return buf_ok(text);
 }
 
+/* Digests of the keys in text. */
+static enum err hash_keys(const struct buf *text, struct buf *ids, struct err_info *info)
+{
+    for (size_t at = 0; at < text->len; at += strlen(text->data + at) + 1) {
+        unsigned char sum[EVP_MAX_MD_SIZE];
+        if (EVP_Digest(text->data + at, strlen(text->data + at), sum, NULL, EVP_sha256(), NULL) != 1) {
+            return err_set(info, ERR_INTERNAL, "api-key-file", "api-key-file: libcrypto gave no SHA-256");
+        }
+        buf_append(ids, sum, APIKEY_ID_BYTES);
+    }
+    return buf_ok(ids);
+}
+
 enum err apikey_load(const char *path, struct err_info *info)
 {
-    struct buf file, text;
+    struct buf file, text, ids;
     buf_init(&file, FILE_LIMIT_BYTES, MEM_GENERAL);
     buf_init(&text, 0, MEM_GENERAL);
+    buf_init(&ids, 0, MEM_GENERAL);
     int line = 1;
     enum err err = io_read_file(path, FILE_LIMIT_BYTES, &file, info);
     for (size_t at = 0, end; err == ERR_OK && at < file.len; at = end + 1) {
@@ -60,16 +78,19 @@ enum err apikey_load(const char *path, struct err_info *info)
         err = err_set(info, ERR_CONFIG, "api-key-file", "api-key-file: expected at least one key in %s, found none",
                       path);
     }
-    if (err != ERR_OK) {
-        buf_fini(&text);
-        return err;
+    err = err != ERR_OK ? err : hash_keys(&text, &ids, info);
+    if (err == ERR_OK) { /* the old ones are freed below */
+        pthread_rwlock_wrlock(&keys.lock);
+        struct buf old_text = keys.text, old_ids = keys.ids;
+        keys.text = text;
+        keys.ids = ids;
+        pthread_rwlock_unlock(&keys.lock);
+        text = old_text;
+        ids = old_ids;
     }
-    pthread_rwlock_wrlock(&keys.lock);
-    struct buf old = keys.text;
-    keys.text = text;
-    pthread_rwlock_unlock(&keys.lock);
-    buf_fini(&old);
-    return ERR_OK;
+    buf_fini(&text);
+    buf_fini(&ids);
+    return err;
 }
 
 /* 0 when a and b are equal. Looks at every byte of both whatever it finds. */
@@ -83,30 +104,55 @@ static unsigned differs(const char *a, size_t n_a, const char *b, size_t n_b)
     return diff;
 }
 
-static bool is_key(const char *candidate)
+static bool is_key(const char *candidate, struct apikey_id *id)
 {
-    size_t n = strlen(candidate);
-    unsigned found = 0;
+    size_t n = strlen(candidate), found = 0, i = 0; /* found: its number from 1, the last if it stands twice */
     if (n > MAX_KEY_BYTES) {
         return false;
     }
     for (size_t at = 0; at < keys.text.len; at += strlen(keys.text.data + at) + 1) {
         const char *key = keys.text.data + at;
-        found |= differs(candidate, n, key, strlen(key)) == 0;
+        size_t is_it = differs(candidate, n, key, strlen(key)) == 0;
+        found = is_it * ++i + (1 - is_it) * found;
+    }
+    if (found != 0) {
+        id->is_set = true;
+        memcpy(id->bytes, keys.ids.data + (found - 1) * APIKEY_ID_BYTES, APIKEY_ID_BYTES);
     }
     return found != 0;
 }
 
-bool apikey_check(const char *authorization, const char *x_api_key)
+bool apikey_check(const char *authorization, const char *x_api_key, struct apikey_id *id)
 {
+    *id = (struct apikey_id){0};
     pthread_rwlock_rdlock(&keys.lock);
     bool ok = keys.text.len == 0;
     if (!ok && authorization != NULL && strncasecmp(authorization, "Bearer ", 7) == 0) {
-        ok = is_key(authorization + 7 + strspn(authorization + 7, " "));
+        ok = is_key(authorization + 7 + strspn(authorization + 7, " "), id);
     }
     if (!ok && x_api_key != NULL) {
-        ok = is_key(x_api_key);
+        ok = is_key(x_api_key, id);
     }
     pthread_rwlock_unlock(&keys.lock);
     return ok;
+}
+
+uint64_t apikey_number(const struct apikey_id *id)
+{
+    uint64_t n = 0;
+    memcpy(&n, id->bytes, sizeof n);
+    return id->is_set ? n | 1 : 0;
+}
+
+const char *apikey_salt(const struct apikey_id *id, const char *own, char text[APIKEY_SALT_BYTES])
+{
+    if (!id->is_set) {
+        return own;
+    }
+    for (size_t i = 0; i < APIKEY_ID_BYTES; i++) {
+        snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
+    }
+    snprintf(text + 2 * (size_t)APIKEY_ID_BYTES, APIKEY_SALT_BYTES - 2 * (size_t)APIKEY_ID_BYTES, "%s%s",
+             own != NULL ? ":" : "", own != NULL ? own : "");
+    return text;
 }

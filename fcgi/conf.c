@@ -32,6 +32,8 @@ static const struct option options[] = {
     {"socket", NULL, STRING, AT(socket), 0, 0, 0, "unix socket to listen on; default: the socket on descriptor 0"},
     {"config", NULL, STRING, AT(config), 0, 0, 0, "file of `name = value` lines, one option each"},
     {"api-key-file", NULL, STRING, AT(api_key_file), 0, 0, 0, "file of API keys, one a line; SIGHUP reads it again"},
+    {"share-cache", NULL, FLAG, AT(share_cache), 0, 0, 0,
+     "API keys share the prefix cache: faster, but one can find out what another asked"},
     {"chat-template", NULL, STRING, AT(chat_template), 0, 0, 0,
      "a format's name, such as chatml or llama3, or a Jinja file, instead of the model file's chat template"},
     {"threads", "-t", INTEGER, AT(threads), 0, 256, 0, "worker threads; 0: as many as CPUs"},

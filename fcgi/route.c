@@ -2,7 +2,6 @@
 #include "fcgi/route.h"
 
 #include "engine/base/clock.h"
-#include "fcgi/apikey.h"
 #include "fcgi/log.h"
 #include "fcgi/metrics.h"
 
@@ -96,7 +95,8 @@ static bool is_json(const char *content_type)
 static enum err admit(struct call *c, const struct route *route, struct err_info *info)
 {
     struct fastcgi_request *r = c->reply.request;
-    if (route->needs_key && !apikey_check(fastcgi_param(r, "HTTP_AUTHORIZATION"), fastcgi_param(r, "HTTP_X_API_KEY"))) {
+    if (route->needs_key &&
+        !apikey_check(fastcgi_param(r, "HTTP_AUTHORIZATION"), fastcgi_param(r, "HTTP_X_API_KEY"), &c->caller)) {
         return err_set(info, ERR_API_KEY, NULL, "expected a valid API key in the header `Authorization: Bearer KEY`");
     }
     const char *encoding = fastcgi_param(r, "HTTP_CONTENT_ENCODING");

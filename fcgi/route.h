@@ -3,6 +3,7 @@
 #ifndef INFCGI_FCGI_ROUTE_H
 #define INFCGI_FCGI_ROUTE_H
 
+#include "fcgi/apikey.h"
 #include "fcgi/reply.h"
 #include "fcgi/server.h"
 
@@ -11,6 +12,7 @@ struct call {
     struct server *server;
     struct engine *engine; /* NULL only where the route does not need the model */
     struct reply reply;
+    struct apikey_id caller;
     const char *path; /* decoded, without query */
     struct buf body;  /* read already */
 };

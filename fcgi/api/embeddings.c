@@ -40,6 +40,7 @@ struct job {
     size_t width; /* components of an answer */
     bool as_base64;
     struct engine_embed_params params;
+    char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
     size_t n_submitted, n_done;
     struct buf out;
     pthread_mutex_t lock;                  /* guards `open` and is_gone against the poller */
@@ -251,7 +252,7 @@ static enum err read_fields(struct job *j, const json_t *root, struct err_info *
     }
     j->width = f.dimensions != 0 ? (size_t)f.dimensions : m->n_embd;
     int64_t timeout_s = server->conf->timeout_s;
-    j->params.cache_salt = f.cache_salt;
+    j->params.cache_salt = generation_salt(j->call, f.cache_salt, j->salt);
     j->params.deadline_ns = timeout_s != 0 ? j->call->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
     TRY(prompts_read(&j->prompts, j->call, root, &rule, info));
     return check_lengths(j, info);

@@ -116,6 +116,8 @@ static bool is_gone(struct generation *g)
 static enum err submit_all(struct generation *g, struct err_info *info)
 {
     struct engine_params gen = g->params->gen;
+    char salt[APIKEY_SALT_BYTES];
+    gen.cache_salt = generation_salt(g->call, gen.cache_salt, salt);
     int64_t timeout_s = g->call->server->conf->timeout_s;
     gen.deadline_ns = timeout_s != 0 ? g->call->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
     for (size_t i = 0; i < g->n_choices; i++) {
@@ -312,6 +314,11 @@ static void close_choices(struct generation *g)
         }
     }
     mem_free(g->choices);
+}
+
+const char *generation_salt(const struct call *c, const char *own, char text[APIKEY_SALT_BYTES])
+{
+    return c->server->conf->share_cache ? own : apikey_salt(&c->caller, own, text);
 }
 
 void generation_set_retry_after(struct call *c)

@@ -73,6 +73,9 @@ const char *generation_finish_reason(const struct choice *c);
 void generation_write_token(const struct generation *g, int32_t id, struct buf *out);
 void generation_write_bytes(const struct generation *g, int32_t id, struct buf *out);
 
+/* The request's cache salt: its own (OPTIONAL, borrowed), put behind that of the API key unless keys share the cache. */
+const char *generation_salt(const struct call *c, const char *own, char text[APIKEY_SALT_BYTES]);
+
 /* Retry-After of a full queue. */
 void generation_set_retry_after(struct call *c);
 

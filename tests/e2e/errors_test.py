@@ -1,5 +1,7 @@
 """What the engine answers to requests that are wrong."""
 import json
+import os
+import signal
 import tempfile
 
 import openai
@@ -93,6 +95,38 @@ def test_api_keys(ctx):
             model = s.client(key).models.list().data[0].id
             assert s.client(key).chat.completions.create(model=model, messages=HI, max_tokens=1).choices
         assert s.request("GET", "/health").status == 200, "health needs no key"
+
+
+def test_keys_share_no_cached_prefix(ctx):
+    """One key's cached_tokens tell nothing of another's prompts, whatever salts their clients give."""
+    prompt = "The quick brown fox jumps over the lazy dog and runs into the wood. " * 12
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+        keys.write("sk-one\nsk-two\n")
+        keys.flush()
+
+        def cached(s, key, **fields):
+            r = s.post("/v1/completions", {"prompt": prompt, "max_tokens": 1, **fields},
+                       headers={"Authorization": f"Bearer {key}"})
+            assert r.status == 200, r.body
+            return r.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+        s = ctx.start(*ctx.ARGS, "--api-key-file", keys.name)
+        assert cached(s, "sk-one") == 0
+        full = cached(s, "sk-one")
+        assert full > 0
+        assert cached(s, "sk-two") == 0
+        assert cached(s, "sk-one", cache_salt="x") == 0
+        assert cached(s, "sk-two", cache_salt="x") == 0
+        assert cached(s, "sk-one", cache_salt="x") == full
+        keys.write("sk-three\n")
+        keys.flush()
+        os.kill(s.engine.pid, signal.SIGHUP)
+        assert harness.until(lambda: "api_keys_reloaded" in s.log())
+        assert cached(s, "sk-three") == 0
+        assert cached(s, "sk-one") == full, "a key that was read again lost its pages"
+        shared = ctx.start(*ctx.ARGS, "--api-key-file", keys.name, "--share-cache")
+        assert cached(shared, "sk-one") == 0
+        assert cached(shared, "sk-two") == full
+        assert cached(shared, "sk-two", cache_salt="x") == 0
 
 
 def test_full_queue(ctx):

@@ -14,6 +14,7 @@
 Suite *apikey_suite(void);
 
 static struct err_info info;
+static struct apikey_id id; /* of the last check; the thread below has its own */
 
 static void teardown(void) { folder_remove(); }
 
@@ -25,17 +26,19 @@ static enum err load_n(const char *text, size_t n)
 
 static enum err load(const char *text) { return load_n(text, strlen(text)); }
 
-static bool bearer(const char *key)
+static bool is_bearer(const char *key, struct apikey_id *out)
 {
     char header[1024];
     snprintf(header, sizeof header, "Bearer %s", key);
-    return apikey_check(header, NULL);
+    return apikey_check(header, NULL, out);
 }
+
+static bool bearer(const char *key) { return is_bearer(key, &id); }
 
 START_TEST(without_keys_all_may_pass)
 {
-    ck_assert(apikey_check(NULL, NULL));
-    ck_assert(apikey_check("Bearer x", "y"));
+    ck_assert(apikey_check(NULL, NULL, &id));
+    ck_assert(apikey_check("Bearer x", "y", &id));
 }
 END_TEST
 
@@ -48,7 +51,7 @@ START_TEST(comments_blank_lines_and_line_ends)
                                         "sk-two\n", "sk-",        "sk-one,sk-two", "sk-lasT",  "k-one"};
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         ck_assert_msg(!bearer(wrong[i]), "'%s' passed", wrong[i]);
-        ck_assert_msg(!apikey_check(NULL, wrong[i]), "'%s' passed as x-api-key", wrong[i]);
+        ck_assert_msg(!apikey_check(NULL, wrong[i], &id), "'%s' passed as x-api-key", wrong[i]);
     }
 }
 END_TEST
@@ -56,21 +59,21 @@ END_TEST
 START_TEST(headers)
 {
     ck_assert_int_eq(load("sk-one\n"), ERR_OK);
-    ck_assert(!apikey_check(NULL, NULL));
-    ck_assert(!apikey_check("", ""));
-    ck_assert(!apikey_check("sk-one", NULL));
-    ck_assert(!apikey_check("Basic sk-one", NULL));
-    ck_assert(!apikey_check("Bearer", NULL));
-    ck_assert(!apikey_check("Bearersk-one", NULL));
-    ck_assert(apikey_check("bearer sk-one", NULL));   /* schemes have no case [RFC 9110, 11.1] */
-    ck_assert(apikey_check("Bearer   sk-one", NULL)); /* one or more spaces [RFC 6750, 2.1] */
-    ck_assert(apikey_check(NULL, "sk-one"));
-    ck_assert(apikey_check("Bearer wrong", "sk-one"));
-    ck_assert(apikey_check("Bearer sk-one", "wrong"));
+    ck_assert(!apikey_check(NULL, NULL, &id));
+    ck_assert(!apikey_check("", "", &id));
+    ck_assert(!apikey_check("sk-one", NULL, &id));
+    ck_assert(!apikey_check("Basic sk-one", NULL, &id));
+    ck_assert(!apikey_check("Bearer", NULL, &id));
+    ck_assert(!apikey_check("Bearersk-one", NULL, &id));
+    ck_assert(apikey_check("bearer sk-one", NULL, &id));   /* schemes have no case [RFC 9110, 11.1] */
+    ck_assert(apikey_check("Bearer   sk-one", NULL, &id)); /* one or more spaces [RFC 6750, 2.1] */
+    ck_assert(apikey_check(NULL, "sk-one", &id));
+    ck_assert(apikey_check("Bearer wrong", "sk-one", &id));
+    ck_assert(apikey_check("Bearer sk-one", "wrong", &id));
     char key[2000];
     memset(key, 'k', sizeof key - 1);
     key[sizeof key - 1] = '\0';
-    ck_assert(!apikey_check(NULL, key));
+    ck_assert(!apikey_check(NULL, key, &id));
 }
 END_TEST
 
@@ -109,7 +112,7 @@ START_TEST(what_cannot_be_a_key_is_refused_with_its_line)
         ck_assert_msg(strstr(info.text, "sk-") == NULL && strstr(info.text, "schl") == NULL, "a key is shown: %s",
                       info.text);
     }
-    ck_assert(apikey_check(NULL, NULL)); /* nothing was loaded */
+    ck_assert(apikey_check(NULL, NULL, &id)); /* nothing was loaded */
 }
 END_TEST
 
@@ -147,6 +150,41 @@ START_TEST(a_full_file_loses_no_key)
 }
 END_TEST
 
+/* The salt of a key that passed, with what its client gives. */
+static const char *salt_of(const char *key, const char *own, char text[APIKEY_SALT_BYTES])
+{
+    ck_assert_msg(bearer(key), "'%s' was refused", key);
+    return apikey_salt(&id, own, text);
+}
+
+START_TEST(each_key_has_a_salt_of_its_own)
+{
+    char one[APIKEY_SALT_BYTES], two[APIKEY_SALT_BYTES], long_own[APIKEY_OWN_SALT_BYTES + 1];
+    ck_assert(bearer("sk-any") && !id.is_set); /* without keys the client's salt stands alone */
+    ck_assert_ptr_null(apikey_salt(&id, NULL, one));
+    ck_assert_str_eq(apikey_salt(&id, "own", one), "own");
+    ck_assert_uint_eq(apikey_number(&id), 0);
+    ck_assert_int_eq(load("sk-one\nsk-two\n"), ERR_OK);
+    ck_assert_str_ne(salt_of("sk-one", NULL, one), salt_of("sk-two", NULL, two));
+    ck_assert_str_ne(salt_of("sk-one", "a", one), salt_of("sk-two", "a", two));
+    ck_assert_str_ne(salt_of("sk-one", "a", one), salt_of("sk-one", "b", two));
+    ck_assert_str_ne(salt_of("sk-one", "", one), salt_of("sk-one", NULL, two));
+    ck_assert_ptr_null(strstr(salt_of("sk-one", NULL, one), "sk-one"));
+    ck_assert_str_ne(salt_of("sk-one", salt_of("sk-two", NULL, two), one), two); /* nobody can give another's */
+    memset(long_own, 'x', sizeof long_own - 1);
+    long_own[sizeof long_own - 1] = '\0';
+    ck_assert_uint_eq(strlen(salt_of("sk-one", long_own, one)), APIKEY_SALT_BYTES - 1);
+    (void)salt_of("sk-two", "a", two);
+    uint64_t number = apikey_number(&id);
+    ck_assert_uint_ne(number, 0);
+    ck_assert_int_eq(load("# moved\nsk-new\n\nsk-two\n"), ERR_OK); /* and keeps it */
+    ck_assert_str_eq(salt_of("sk-two", "a", one), two);
+    ck_assert_uint_eq(apikey_number(&id), number);
+    ck_assert(apikey_check("Bearer sk-wrong", "sk-two", &id) && apikey_number(&id) == number);
+    ck_assert(!apikey_check("Bearer sk-one", NULL, &id) && !id.is_set);
+}
+END_TEST
+
 static atomic_int n_refused;
 static atomic_bool is_over;
 
@@ -154,7 +192,8 @@ static void *ask(void *arg)
 {
     (void)arg;
     while (!atomic_load(&is_over)) {
-        atomic_fetch_add(&n_refused, !bearer("sk-both") || bearer("sk-wrong"));
+        struct apikey_id own;
+        atomic_fetch_add(&n_refused, !is_bearer("sk-both", &own) || !own.is_set || is_bearer("sk-wrong", &own));
     }
     return NULL;
 }
@@ -186,6 +225,7 @@ Suite *apikey_suite(void)
     tcase_add_test(t, headers);
     tcase_add_test(t, long_keys);
     tcase_add_test(t, what_cannot_be_a_key_is_refused_with_its_line);
+    tcase_add_test(t, each_key_has_a_salt_of_its_own);
     tcase_add_test(t, a_reload_replaces_all_or_nothing);
     tcase_add_test(t, a_full_file_loses_no_key);
     tcase_add_test(t, checks_and_reloads_at_once);

@@ -262,7 +262,7 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
         ck_assert_msg(is_text ? err == ERR_OK : err != ERR_OK, "%s: %s", text, err_code(err));
         unsetenv(text);
     }
-    ck_assert_int_eq(n, 41);
+    ck_assert_int_eq(n, 42);
     ck_assert_ptr_null(conf_option_name(-1));
     ck_assert_ptr_null(conf_option_name(n));
     buf_fini(&help);
