@@ -1,5 +1,7 @@
 /* POST /v1/chat/completions: messages through the model's chat template, and OpenAI's chat shapes. */
 #include "fcgi/api/generation.h"
+#include "fcgi/api/messages.h"
+#include "fcgi/api/tools.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/json_write.h"
@@ -7,139 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-enum { MAX_MESSAGES = 4096 };
-
-/* --- messages --------------------------------------------------------------------------------------------------- */
-
-/* field: of message i, "" for the message itself. */
-static enum err bad_message(size_t i, const char *field, enum err code, const char *expected, const json_t *found,
-                            struct err_info *info)
-{
-    char where[ERR_WHERE_BYTES];
-    snprintf(where, sizeof where, "messages[%zu]%s%s", i, field[0] != '\0' ? "." : "", field);
-    return json_in_refuse(code, where, expected, found, info);
-}
-
-/* The string of part k; NULL with the error set. */
-static const json_t *text_of_part(const json_t *part, size_t i, size_t k, struct err_info *info)
-{
-    char field[64];
-    const json_t *type = json_object_get(part, "type");
-    const char *name = json_read_is(type, "refusal") ? "refusal" : "text";
-    const json_t *text = json_object_get(part, name);
-    if (!json_is_object(part)) {
-        snprintf(field, sizeof field, "content[%zu]", k);
-        bad_message(i, field, ERR_INVALID_VALUE, "an object with a type and a text", part, info);
-    } else if (!json_read_is(type, name)) {
-        snprintf(field, sizeof field, "content[%zu].type", k);
-        bad_message(i, field, ERR_INVALID_VALUE, "\"text\", as this model reads text only", type, info);
-    } else if (!json_is_string(text)) {
-        snprintf(field, sizeof field, "content[%zu].%s", k, name);
-        bad_message(i, field, ERR_INVALID_VALUE, "a string", text, info);
-    } else {
-        return text;
-    }
-    return NULL;
-}
-
-/* Joins the text parts of a content array; other kinds of parts are refused. NULL with the error set. */
-static json_t *join_parts(const json_t *parts, size_t i, struct err_info *info)
-{
-    struct buf text;
-    buf_init(&text, 0, MEM_REQUEST);
-    bool ok = true;
-    for (size_t k = 0; ok && k < json_array_size(parts); k++) {
-        const json_t *part = text_of_part(json_array_get(parts, k), i, k, info);
-        ok = part != NULL;
-        if (ok) {
-            buf_append(&text, json_string_value(part), json_string_length(part));
-        }
-    }
-    json_t *joined = NULL;
-    if (ok && buf_ok(&text) == ERR_OK) {
-        joined = json_stringn_nocheck(text.data != NULL ? text.data : "", text.len);
-    }
-    buf_fini(&text);
-    return joined;
-}
-
-static bool is_tool(const json_t *role) { return json_read_is(role, "tool") || json_read_is(role, "function"); }
-
-/* A tool's result answers a call: an assistant's message is in front of it, or another result. Whether that message has
- * tool_calls is not looked at, as clients may read calls out of its text. */
-static enum err check_order(const json_t *messages, size_t i, struct err_info *info)
-{
-    const json_t *before = i == 0 ? NULL : json_object_get(json_array_get(messages, i - 1), "role");
-    const json_t *role = json_object_get(json_array_get(messages, i), "role");
-    if (!is_tool(role) || is_tool(before) || json_read_is(before, "assistant")) {
-        return ERR_OK;
-    }
-    char room[80];
-    snprintf(room, sizeof room, "%s only behind a message of the assistant, or of another tool",
-             json_string_value(role));
-    return bad_message(i, "role", ERR_INVALID_VALUE, room, before, info);
-}
-
-static enum err check_message(json_t *message, size_t i, struct err_info *info)
-{
-    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
-    if (!json_is_object(message)) {
-        return bad_message(i, "", ERR_INVALID_TYPE, "an object", message, info);
-    }
-    const json_t *role = json_read_get(message, "role");
-    bool known = false;
-    for (size_t k = 0; k < ARRAY_LEN(roles); k++) {
-        known = known || json_read_is(role, roles[k]);
-    }
-    if (!known) {
-        return bad_message(i, "role",
-                           role == NULL            ? ERR_MISSING_PARAMETER
-                           : !json_is_string(role) ? ERR_INVALID_TYPE
-                                                   : ERR_INVALID_VALUE,
-                           "one of system, developer, user, assistant, tool", role, info);
-    }
-    bool may_lack = json_read_is(role, "assistant"); /* tool calls only */
-    if (json_read_is(role, "developer") &&           /* templates know it as system */
-        json_object_set_new(message, "role", json_string("system")) != 0) {
-        return ERR_NOMEM;
-    }
-    json_t *content = json_object_get(message, "content");
-    if (json_is_array(content)) {
-        json_t *joined = join_parts(content, i, info);
-        if (joined == NULL) {
-            return info->code != ERR_OK ? info->code : ERR_NOMEM;
-        }
-        return json_object_set_new(message, "content", joined) == 0 ? ERR_OK : ERR_NOMEM;
-    }
-    bool lacks = content == NULL || json_is_null(content);
-    if (!json_is_string(content) && !(may_lack && lacks)) {
-        return bad_message(i, "content", lacks ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
-                           "a string or an array of text parts", content, info);
-    }
-    return ERR_OK;
-}
-
-static enum err check_messages(json_t *root, struct err_info *info)
-{
-    json_t *messages = json_object_get(root, "messages");
-    if (messages == NULL || json_is_null(messages)) {
-        return err_set(info, ERR_MISSING_PARAMETER, "messages", "messages: expected an array of messages, found none");
-    }
-    if (!json_is_array(messages)) {
-        return err_set(info, ERR_INVALID_TYPE, "messages", "messages: expected an array, found %s",
-                       json_read_type_name(messages));
-    }
-    if (json_array_size(messages) == 0 || json_array_size(messages) > MAX_MESSAGES) {
-        return err_set(info, ERR_INVALID_VALUE, "messages", "messages: expected 1 to %d messages, found %zu",
-                       MAX_MESSAGES, json_array_size(messages));
-    }
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        TRY(check_message(json_array_get(messages, i), i, info));
-        TRY(check_order(messages, i, info));
-    }
-    return ERR_OK;
-}
 
 /* --- the prompt ------------------------------------------------------------------------------------------------- */
 
@@ -168,45 +37,22 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
     return ERR_OK;
 }
 
-static enum err add_tools(const json_t *root, json_t *context, struct err_info *info)
-{
-    const json_t *tools = json_read_get(root, "tools"), *choice = json_read_get(root, "tool_choice");
-    if (tools != NULL && !json_is_array(tools)) {
-        return err_set(info, ERR_INVALID_TYPE, "tools", "tools: expected an array, found %s",
-                       json_read_type_name(tools));
-    }
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        if (!json_is_object(json_array_get(tools, i))) {
-            return err_set(info, ERR_INVALID_TYPE, "tools", "tools[%zu]: expected an object, found %s", i,
-                           json_read_type_name(json_array_get(tools, i)));
-        }
-    }
-    bool is_off = json_read_is(choice, "none");
-    if (choice != NULL && !is_off && !json_read_is(choice, "auto")) {
-        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "tool_choice", "\"none\" or \"auto\"", choice, info);
-    }
-    bool wanted = json_array_size(tools) > 0 && !is_off;
-    return wanted && json_object_set(context, "tools", (json_t *)tools) != 0 ? ERR_NOMEM : ERR_OK;
-}
-
-static enum err make_context(const struct call *c, const struct params *p, json_t *context, struct err_info *info)
+static enum err make_context(const struct call *c, const struct params *p, bool shows_tools, json_t *context,
+                             struct err_info *info)
 {
     const struct engine_model_info *m = engine_model(c->engine);
     bool ok = json_object_set(context, "messages", json_object_get(p->root, "messages")) == 0 &&
               json_object_set_new(context, "add_generation_prompt", json_boolean(p->add_generation_prompt)) == 0 &&
               json_object_set_new(context, "bos_token", json_string(m->bos_text)) == 0 &&
               json_object_set_new(context, "eos_token", json_string(m->eos_text)) == 0;
-    if (!ok) {
-        return ERR_NOMEM;
-    }
-    TRY(add_tools(p->root, context, info));
-    return add_kwargs(p->root, context, info);
+    ok = ok && (!shows_tools || json_object_set(context, "tools", json_object_get(p->root, "tools")) == 0);
+    return ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
 }
 
 _Static_assert(sizeof(struct chat_span) == sizeof(struct engine_span), "spans pass through");
 
 /* Renders and tokenises; what users wrote is never parsed for special tokens. */
-static enum err make_prompt(const struct call *c, const struct params *p, int32_t **ids, size_t *n,
+static enum err make_prompt(const struct call *c, const struct params *p, bool shows_tools, int32_t **ids, size_t *n,
                             struct err_info *info)
 {
     const struct engine_model_info *m = engine_model(c->engine);
@@ -215,7 +61,7 @@ static enum err make_prompt(const struct call *c, const struct params *p, int32_
     }
     json_t *context = json_object();
     struct chat_output text = {0};
-    enum err err = context == NULL ? ERR_NOMEM : make_context(c, p, context, info);
+    enum err err = context == NULL ? ERR_NOMEM : make_context(c, p, shows_tools, context, info);
     if (err == ERR_OK) {
         err = chat_template_render(c->server->chat_template, context, clock_unix_seconds(), &text, info);
     }
@@ -350,14 +196,16 @@ void api_chat(struct call *c)
     struct err_info info = {0};
     struct params p = {0};
     json_t *root = NULL;
+    bool shows_tools = false;
     int32_t *ids = NULL;
     size_t n = 0;
     enum err err = json_in_parse(c->body.data, c->body.len, &root, &info);
     err = err != ERR_OK ? err : params_read(&p, root, true, c->server->conf->strict_api, c->engine, &info);
     err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
-    err = err != ERR_OK ? err : check_messages(root, &info);
-    err = err != ERR_OK ? err : make_prompt(c, &p, &ids, &n, &info);
+    err = err != ERR_OK ? err : messages_check(root, &info);
+    err = err != ERR_OK ? err : tools_check(root, &shows_tools, &info);
+    err = err != ERR_OK ? err : make_prompt(c, &p, shows_tools, &ids, &n, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {

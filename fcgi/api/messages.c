@@ -1,0 +1,152 @@
+/* The messages of a chat request: checked, and brought to the one form that templates know. */
+#include "fcgi/api/messages.h"
+
+#include "engine/base/buf.h"
+#include "fcgi/api/tools.h"
+
+#include <stdio.h>
+
+enum { MAX_MESSAGES = 4096 };
+
+/* field: of message i, "" for the message itself. */
+static enum err bad_message(size_t i, const char *field, enum err code, const char *expected, const json_t *found,
+                            struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    snprintf(where, sizeof where, "messages[%zu]%s%s", i, field[0] != '\0' ? "." : "", field);
+    return json_in_refuse(code, where, expected, found, info);
+}
+
+/* The string of part k; NULL with the error set. */
+static const json_t *text_of_part(const json_t *part, size_t i, size_t k, struct err_info *info)
+{
+    char field[64];
+    const json_t *type = json_object_get(part, "type");
+    const char *name = json_read_is(type, "refusal") ? "refusal" : "text";
+    const json_t *text = json_object_get(part, name);
+    if (!json_is_object(part)) {
+        snprintf(field, sizeof field, "content[%zu]", k);
+        bad_message(i, field, ERR_INVALID_VALUE, "an object with a type and a text", part, info);
+    } else if (!json_read_is(type, name)) {
+        snprintf(field, sizeof field, "content[%zu].type", k);
+        bad_message(i, field, ERR_INVALID_VALUE, "\"text\", as this model reads text only", type, info);
+    } else if (!json_is_string(text)) {
+        snprintf(field, sizeof field, "content[%zu].%s", k, name);
+        bad_message(i, field, ERR_INVALID_VALUE, "a string", text, info);
+    } else {
+        return text;
+    }
+    return NULL;
+}
+
+/* Joins the text parts of a content array; other kinds of parts are refused. NULL with the error set. */
+static json_t *join_parts(const json_t *parts, size_t i, struct err_info *info)
+{
+    struct buf text;
+    buf_init(&text, 0, MEM_REQUEST);
+    bool ok = true;
+    for (size_t k = 0; ok && k < json_array_size(parts); k++) {
+        const json_t *part = text_of_part(json_array_get(parts, k), i, k, info);
+        ok = part != NULL;
+        if (ok) {
+            buf_append(&text, json_string_value(part), json_string_length(part));
+        }
+    }
+    json_t *joined = NULL;
+    if (ok && buf_ok(&text) == ERR_OK) {
+        joined = json_stringn_nocheck(text.data != NULL ? text.data : "", text.len);
+    }
+    buf_fini(&text);
+    return joined;
+}
+
+static bool is_tool(const json_t *role) { return json_read_is(role, "tool") || json_read_is(role, "function"); }
+
+/* A tool's result answers a call: an assistant's message is in front of it, or another result. Whether that message has
+ * tool_calls is not looked at, as clients may read calls out of its text. */
+static enum err check_order(const json_t *messages, size_t i, struct err_info *info)
+{
+    const json_t *before = i == 0 ? NULL : json_object_get(json_array_get(messages, i - 1), "role");
+    const json_t *role = json_object_get(json_array_get(messages, i), "role");
+    if (!is_tool(role) || is_tool(before) || json_read_is(before, "assistant")) {
+        return ERR_OK;
+    }
+    char room[80];
+    snprintf(room, sizeof room, "%s only behind a message of the assistant, or of another tool",
+             json_string_value(role));
+    return bad_message(i, "role", ERR_INVALID_VALUE, room, before, info);
+}
+
+static enum err check_role(json_t *message, size_t i, struct err_info *info)
+{
+    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
+    const json_t *role = json_read_get(message, "role");
+    bool known = false;
+    for (size_t k = 0; k < ARRAY_LEN(roles); k++) {
+        known = known || json_read_is(role, roles[k]);
+    }
+    if (!known) {
+        return bad_message(i, "role",
+                           role == NULL            ? ERR_MISSING_PARAMETER
+                           : !json_is_string(role) ? ERR_INVALID_TYPE
+                                                   : ERR_INVALID_VALUE,
+                           "one of system, developer, user, assistant, tool", role, info);
+    }
+    return json_read_is(role, "developer") && json_object_set_new(message, "role", json_string("system")) != 0
+               ? ERR_NOMEM
+               : ERR_OK;
+}
+
+static enum err check_content(json_t *message, size_t i, struct err_info *info)
+{
+    const json_t *content = json_read_get(message, "content");
+    if (json_is_array(content)) {
+        json_t *joined = join_parts(content, i, info);
+        if (joined == NULL) {
+            return info->code != ERR_OK ? info->code : ERR_NOMEM;
+        }
+        return json_object_set_new(message, "content", joined) == 0 ? ERR_OK : ERR_NOMEM;
+    }
+    bool may_lack = json_read_is(json_object_get(message, "role"), "assistant"); /* tool calls only */
+    if (content == NULL && may_lack) {
+        return json_object_set_new(message, "content", json_null()) == 0 ? ERR_OK : ERR_NOMEM;
+    }
+    if (!json_is_string(content)) {
+        return bad_message(i, "content", content == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
+                           "a string or an array of text parts", content, info);
+    }
+    return ERR_OK;
+}
+
+static enum err check_message(json_t *message, size_t i, struct err_info *info)
+{
+    char where[32];
+    if (!json_is_object(message)) {
+        return bad_message(i, "", ERR_INVALID_TYPE, "an object", message, info);
+    }
+    TRY(check_role(message, i, info));
+    TRY(check_content(message, i, info));
+    snprintf(where, sizeof where, "messages[%zu]", i);
+    return tools_check_message(message, where, info);
+}
+
+enum err messages_check(json_t *root, struct err_info *info)
+{
+    json_t *messages = json_object_get(root, "messages");
+    if (messages == NULL || json_is_null(messages)) {
+        return err_set(info, ERR_MISSING_PARAMETER, "messages", "messages: expected an array of messages, found none");
+    }
+    if (!json_is_array(messages)) {
+        return err_set(info, ERR_INVALID_TYPE, "messages", "messages: expected an array, found %s",
+                       json_read_type_name(messages));
+    }
+    if (json_array_size(messages) == 0 || json_array_size(messages) > MAX_MESSAGES) {
+        return err_set(info, ERR_INVALID_VALUE, "messages", "messages: expected 1 to %d messages, found %zu",
+                       MAX_MESSAGES, json_array_size(messages));
+    }
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        TRY(check_message(json_array_get(messages, i), i, info));
+        TRY(check_order(messages, i, info));
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,12 @@
+/* The messages of a chat request. Threads: pure functions. */
+#ifndef INFCGI_FCGI_API_MESSAGES_H
+#define INFCGI_FCGI_API_MESSAGES_H
+
+#include "fcgi/json_in.h"
+
+/* Checks `messages` of root and brings them to the form that templates know: the role developer becomes system, parts
+ * of content are joined, a content that is absent becomes null. ERR_MISSING_PARAMETER, ERR_INVALID_TYPE,
+ * ERR_INVALID_VALUE with info->where the place, as messages[0].content[1].type; ERR_NOMEM. */
+MUST_CHECK enum err messages_check(json_t *root, struct err_info *info);
+
+#endif

@@ -1,0 +1,156 @@
+/* Forms are OpenAI's [API reference, "Create chat completion"], but that ids and types of earlier calls may be missing
+ * and their arguments be an object, as clients of other servers send them. */
+#include "fcgi/api/tools.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_NAME = 64 };
+
+/* Writes "at.field", or at[i] for an element; returns `out`. Places are shorter than the limits, which gcc wants. */
+static const char *join(char out[ERR_WHERE_BYTES], const char *at, const char *field)
+{
+    snprintf(out, ERR_WHERE_BYTES, "%.96s%s%.24s", at, at[0] != '\0' ? "." : "", field);
+    return out;
+}
+
+static const char *element(char out[ERR_WHERE_BYTES], const char *at, size_t i)
+{
+    snprintf(out, ERR_WHERE_BYTES, "%.96s[%zu]", at, i);
+    return out;
+}
+
+/* The error of what stands at a place where `type` was expected: missing, of another type, or of another value. */
+static enum err refuse(const char *where, json_type type, const char *expected, const json_t *found,
+                       struct err_info *info)
+{
+    enum err code = found == NULL || json_is_null(found) ? ERR_MISSING_PARAMETER
+                    : json_typeof(found) != type         ? ERR_INVALID_TYPE
+                                                         : ERR_INVALID_VALUE;
+    return json_in_refuse(code, where, expected, found, info);
+}
+
+static enum err check_name(const json_t *object, const char *at, struct err_info *info)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    const json_t *v = json_object_get(object, "name");
+    size_t n = json_string_length(v);
+    char where[ERR_WHERE_BYTES];
+    if (!json_is_string(v) || n == 0 || n > MAX_NAME || strspn(json_string_value(v), allowed) != n) {
+        return refuse(join(where, at, "name"), JSON_STRING, "1 to 64 letters, digits, '_' and '-'", v, info);
+    }
+    return ERR_OK;
+}
+
+/* A member that may be absent or null. */
+static enum err check_optional(const json_t *object, const char *at, const char *field, json_type type,
+                               const char *expected, struct err_info *info)
+{
+    const json_t *v = json_read_get(object, field);
+    char where[ERR_WHERE_BYTES];
+    return v == NULL || json_typeof(v) == type ? ERR_OK : refuse(join(where, at, field), type, expected, v, info);
+}
+
+static enum err check_type(const json_t *object, const char *at, bool may_lack, struct err_info *info)
+{
+    const json_t *v = json_read_get(object, "type");
+    char where[ERR_WHERE_BYTES];
+    return json_read_is(v, "function") || (v == NULL && may_lack)
+               ? ERR_OK
+               : refuse(join(where, at, "type"), JSON_STRING, "\"function\"", v, info);
+}
+
+/* *out: the object `function` of what stands at `at`; inner: its place. */
+static enum err get_function(const json_t *object, const char *at, const json_t **out, char inner[ERR_WHERE_BYTES],
+                             struct err_info *info)
+{
+    *out = json_object_get(object, "function");
+    join(inner, at, "function");
+    return json_is_object(*out) ? ERR_OK : refuse(inner, JSON_OBJECT, "an object with a name", *out, info);
+}
+
+/* --- tools ------------------------------------------------------------------------------------------------------ */
+
+static enum err check_tool(const json_t *tool, const char *at, struct err_info *info)
+{
+    const json_t *f;
+    char inner[ERR_WHERE_BYTES], where[ERR_WHERE_BYTES];
+    if (!json_is_object(tool)) {
+        return refuse(at, JSON_OBJECT, "an object with type and function", tool, info);
+    }
+    TRY(check_type(tool, at, false, info));
+    TRY(get_function(tool, at, &f, inner, info));
+    TRY(check_name(f, inner, info));
+    TRY(check_optional(f, inner, "description", JSON_STRING, "a string", info));
+    TRY(check_optional(f, inner, "parameters", JSON_OBJECT, "a JSON Schema, an object", info));
+    const json_t *strict = json_read_get(f, "strict");
+    return strict == NULL || json_is_boolean(strict)
+               ? ERR_OK
+               : refuse(join(where, inner, "strict"), JSON_TRUE, "a boolean", strict, info);
+}
+
+/* A choice of one tool, or of any, would have to be enforced on the answer. */
+static enum err check_choice(const json_t *choice, struct err_info *info)
+{
+    static const char expected[] = "\"none\" or \"auto\"";
+    if (choice == NULL || json_read_is(choice, "none") || json_read_is(choice, "auto")) {
+        return ERR_OK;
+    }
+    if (json_read_is(choice, "required") || json_is_object(choice)) {
+        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "tool_choice", expected, choice, info);
+    }
+    return refuse("tool_choice", JSON_STRING, expected, choice, info);
+}
+
+enum err tools_check(const json_t *root, bool *shown, struct err_info *info)
+{
+    const json_t *tools = json_read_get(root, "tools"), *choice = json_read_get(root, "tool_choice");
+    char at[ERR_WHERE_BYTES];
+    TRY(check_optional(root, "", "tools", JSON_ARRAY, "an array", info));
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        TRY(check_tool(json_array_get(tools, i), element(at, "tools", i), info));
+    }
+    TRY(check_choice(choice, info));
+    *shown = json_array_size(tools) > 0 && !json_read_is(choice, "none");
+    return ERR_OK;
+}
+
+/* --- calls of earlier messages ---------------------------------------------------------------------------------- */
+
+/* A name and arguments: of a call, or the legacy function_call. */
+static enum err check_called(const json_t *f, const char *at, struct err_info *info)
+{
+    const json_t *arguments = json_object_get(f, "arguments");
+    char where[ERR_WHERE_BYTES];
+    TRY(check_name(f, at, info));
+    return json_is_string(arguments) || json_is_object(arguments)
+               ? ERR_OK
+               : refuse(join(where, at, "arguments"), JSON_STRING, "a string of JSON", arguments, info);
+}
+
+static enum err check_call(const json_t *call, const char *at, struct err_info *info)
+{
+    const json_t *f;
+    char inner[ERR_WHERE_BYTES];
+    if (!json_is_object(call)) {
+        return refuse(at, JSON_OBJECT, "an object with id, type and function", call, info);
+    }
+    TRY(check_optional(call, at, "id", JSON_STRING, "a string", info));
+    TRY(check_type(call, at, true, info));
+    TRY(get_function(call, at, &f, inner, info));
+    return check_called(f, inner, info);
+}
+
+enum err tools_check_message(const json_t *message, const char *where, struct err_info *info)
+{
+    const json_t *calls = json_read_get(message, "tool_calls"), *legacy = json_read_get(message, "function_call");
+    char at[ERR_WHERE_BYTES], call[ERR_WHERE_BYTES];
+    TRY(check_optional(message, where, "tool_call_id", JSON_STRING, "a string", info));
+    TRY(check_optional(message, where, "tool_calls", JSON_ARRAY, "an array", info));
+    join(at, where, "tool_calls");
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        TRY(check_call(json_array_get(calls, i), element(call, at, i), info));
+    }
+    TRY(check_optional(message, where, "function_call", JSON_OBJECT, "an object", info));
+    return legacy == NULL ? ERR_OK : check_called(legacy, join(at, where, "function_call"), info);
+}

@@ -1,0 +1,182 @@
+/* The forms of tools and of earlier calls: what is refused, with its place, and what is not. */
+#include "fcgi/api/tools.h"
+
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *tools_suite(void);
+
+#define NAME_64 "0123456789012345678901234567890123456789012345678901234567890_-A"
+#define TOOL    "{\"type\":\"function\",\"function\":{\"name\":\"" NAME_64 "\"}}"
+
+static enum err check(const char *text, bool is_request, bool *shown, struct err_info *info)
+{
+    json_t *v = json_loads(text, JSON_ALLOW_NUL, NULL);
+    ck_assert_msg(v != NULL, "%s", text);
+    *shown = false;
+    *info = (struct err_info){0};
+    enum err err = is_request ? tools_check(v, shown, info) : tools_check_message(v, "messages[3]", info);
+    json_decref(v);
+    return err;
+}
+
+static void expect(const char *text, bool is_request, enum err code, const char *where)
+{
+    bool shown;
+    struct err_info info;
+    enum err err = check(text, is_request, &shown, &info);
+    ck_assert_msg(err == code, "%s: expected %s, found %s: %s", text, err_code(code), err_code(err), info.text);
+    if (code != ERR_OK) {
+        ck_assert_msg(strcmp(info.where, where) == 0, "%s: expected %s, found %s", text, where, info.where);
+        ck_assert_msg(strncmp(info.text, where, strlen(where)) == 0 && strstr(info.text, "expected ") != NULL &&
+                          strstr(info.text, ", found ") != NULL,
+                      "%s", info.text);
+    }
+}
+
+struct expected {
+    const char *text;
+    enum err code;
+    const char *where; /* of a refusal */
+};
+
+#define FUNCTION(members) "{\"tools\":[" TOOL ",{\"type\":\"function\",\"function\":" members "}]}"
+
+static const struct expected requests[] = {
+    {"{}", ERR_OK, ""},
+    {"{\"tools\":null,\"tool_choice\":null}", ERR_OK, ""},
+    {"{\"tools\":[]}", ERR_OK, ""},
+    {"{\"tools\":[" TOOL "],\"tool_choice\":\"auto\"}", ERR_OK, ""},
+    {FUNCTION("{\"name\":\"a\",\"description\":\"\",\"parameters\":{},\"strict\":true}"), ERR_OK, ""},
+    {FUNCTION("{\"name\":\"a\",\"description\":null,\"parameters\":null,\"strict\":null,\"x\":1}"), ERR_OK, ""},
+    {"{\"tools\":{}}", ERR_INVALID_TYPE, "tools"},
+    {"{\"tools\":\"x\"}", ERR_INVALID_TYPE, "tools"},
+    {"{\"tools\":[5]}", ERR_INVALID_TYPE, "tools[0]"},
+    {"{\"tools\":[" TOOL ",null]}", ERR_MISSING_PARAMETER, "tools[1]"},
+    {"{\"tools\":[{}]}", ERR_MISSING_PARAMETER, "tools[0].type"},
+    {"{\"tools\":[{\"type\":5}]}", ERR_INVALID_TYPE, "tools[0].type"},
+    {"{\"tools\":[{\"type\":\"retrieval\"}]}", ERR_INVALID_VALUE, "tools[0].type"},
+    {"{\"tools\":[{\"type\":\"function\\u0000x\"}]}", ERR_INVALID_VALUE, "tools[0].type"},
+    {"{\"tools\":[{\"type\":\"custom\",\"custom\":{\"name\":\"a\"}}]}", ERR_INVALID_VALUE, "tools[0].type"},
+    {"{\"tools\":[{\"type\":\"function\"}]}", ERR_MISSING_PARAMETER, "tools[0].function"},
+    {"{\"tools\":[{\"type\":\"function\",\"name\":\"a\"}]}", ERR_MISSING_PARAMETER, "tools[0].function"},
+    {FUNCTION("5"), ERR_INVALID_TYPE, "tools[1].function"},
+    {FUNCTION("{}"), ERR_MISSING_PARAMETER, "tools[1].function.name"},
+    {FUNCTION("{\"name\":null}"), ERR_MISSING_PARAMETER, "tools[1].function.name"},
+    {FUNCTION("{\"name\":5}"), ERR_INVALID_TYPE, "tools[1].function.name"},
+    {FUNCTION("{\"name\":\"\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
+    {FUNCTION("{\"name\":\"a b\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
+    {FUNCTION("{\"name\":\"a.b\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
+    {FUNCTION("{\"name\":\"\xC3\xA9\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
+    {FUNCTION("{\"name\":\"a\\u0000\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
+    {FUNCTION("{\"name\":\"" NAME_64 "x\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
+    {FUNCTION("{\"name\":\"a\",\"description\":5}"), ERR_INVALID_TYPE, "tools[1].function.description"},
+    {FUNCTION("{\"name\":\"a\",\"parameters\":\"{}\"}"), ERR_INVALID_TYPE, "tools[1].function.parameters"},
+    {FUNCTION("{\"name\":\"a\",\"parameters\":[]}"), ERR_INVALID_TYPE, "tools[1].function.parameters"},
+    {FUNCTION("{\"name\":\"a\",\"strict\":\"yes\"}"), ERR_INVALID_TYPE, "tools[1].function.strict"},
+    {"{\"tool_choice\":\"required\"}", ERR_UNSUPPORTED_PARAMETER, "tool_choice"},
+    {"{\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"a\"}}}", ERR_UNSUPPORTED_PARAMETER,
+     "tool_choice"},
+    {"{\"tool_choice\":\"any\"}", ERR_INVALID_VALUE, "tool_choice"},
+    {"{\"tool_choice\":\"\"}", ERR_INVALID_VALUE, "tool_choice"},
+    {"{\"tool_choice\":true}", ERR_INVALID_TYPE, "tool_choice"},
+    {"{\"tool_choice\":[]}", ERR_INVALID_TYPE, "tool_choice"},
+};
+
+START_TEST(forms_of_tools)
+{
+    expect(requests[_i].text, true, requests[_i].code, requests[_i].where);
+}
+END_TEST
+
+#define CALL(members) "{\"tool_calls\":[{\"function\":" members "}]}"
+
+static const struct expected messages[] = {
+    {"{}", ERR_OK, ""},
+    {"{\"tool_calls\":null,\"function_call\":null,\"tool_call_id\":null}", ERR_OK, ""},
+    {"{\"tool_calls\":[],\"tool_call_id\":\"call_1\"}", ERR_OK, ""},
+    {"{\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\"function\":{\"name\":\"a\",\"arguments\":\"\"}}]}", ERR_OK,
+     ""},
+    {CALL("{\"name\":\"a\",\"arguments\":\"no JSON\"}"), ERR_OK, ""}, /* models write such */
+    {CALL("{\"name\":\"a\",\"arguments\":{\"x\":1}}"), ERR_OK, ""},   /* as transformers' */
+    {"{\"function_call\":{\"name\":\"a\",\"arguments\":\"{}\"}}", ERR_OK, ""},
+    {"{\"tool_call_id\":5}", ERR_INVALID_TYPE, "messages[3].tool_call_id"},
+    {"{\"tool_calls\":{}}", ERR_INVALID_TYPE, "messages[3].tool_calls"},
+    {"{\"tool_calls\":[\"a\"]}", ERR_INVALID_TYPE, "messages[3].tool_calls[0]"},
+    {"{\"tool_calls\":[{\"id\":5}]}", ERR_INVALID_TYPE, "messages[3].tool_calls[0].id"},
+    {"{\"tool_calls\":[{\"type\":\"x\"}]}", ERR_INVALID_VALUE, "messages[3].tool_calls[0].type"},
+    {"{\"tool_calls\":[{\"type\":\"function\\u0000\"}]}", ERR_INVALID_VALUE, "messages[3].tool_calls[0].type"},
+    {"{\"tool_calls\":[{}]}", ERR_MISSING_PARAMETER, "messages[3].tool_calls[0].function"},
+    {CALL("{}"), ERR_MISSING_PARAMETER, "messages[3].tool_calls[0].function.name"},
+    {CALL("{\"name\":\"a b\",\"arguments\":\"\"}"), ERR_INVALID_VALUE, "messages[3].tool_calls[0].function.name"},
+    {CALL("{\"name\":\"a\"}"), ERR_MISSING_PARAMETER, "messages[3].tool_calls[0].function.arguments"},
+    {CALL("{\"name\":\"a\",\"arguments\":[]}"), ERR_INVALID_TYPE, "messages[3].tool_calls[0].function.arguments"},
+    {"{\"function_call\":\"a\"}", ERR_INVALID_TYPE, "messages[3].function_call"},
+    {"{\"function_call\":{\"arguments\":\"\"}}", ERR_MISSING_PARAMETER, "messages[3].function_call.name"},
+    {"{\"function_call\":{\"name\":\"a\",\"arguments\":1}}", ERR_INVALID_TYPE, "messages[3].function_call.arguments"},
+};
+
+START_TEST(forms_of_calls)
+{
+    expect(messages[_i].text, false, messages[_i].code, messages[_i].where);
+}
+END_TEST
+
+START_TEST(tools_are_shown_unless_none_are_wanted)
+{
+    static const struct {
+        const char *text;
+        bool shown;
+    } cases[] = {{"{}", false},
+                 {"{\"tools\":[]}", false},
+                 {"{\"tools\":[" TOOL "]}", true},
+                 {"{\"tools\":[" TOOL "],\"tool_choice\":\"auto\"}", true},
+                 {"{\"tools\":[" TOOL "],\"tool_choice\":\"none\"}", false}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        bool shown;
+        struct err_info info;
+        ck_assert_int_eq(check(cases[i].text, true, &shown, &info), ERR_OK);
+        ck_assert_msg(shown == cases[i].shown, "%s", cases[i].text);
+    }
+}
+END_TEST
+
+#define CHAT "/v1/chat/completions"
+#define HI   "\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}"
+
+static void setup(void) { rig_serve(false, false); }
+
+START_TEST(the_endpoint_names_the_place)
+{
+    rig_refuse(CHAT, "{" HI "]," "\"tools\":[" TOOL ",{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]}", 400,
+               "invalid_value", "tools[1].function.name");
+    ck_assert_str_eq(rig_text_at("error.message"),
+                     "tools[1].function.name: expected 1 to 64 letters, digits, '_' and '-', found 'a b'");
+    rig_refuse(CHAT, "{" HI ",{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"\"}}]}]}", 400,
+               "invalid_value", "messages[1].tool_calls[0].function.name");
+    rig_refuse(CHAT,
+               "{" HI ",{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"tool\",\"content\":\"x\",\"tool_call_id\":5}]}",
+               400, "invalid_type", "messages[2].tool_call_id");
+    chat_template_free(&server_state.chat_template); /* what is wrong with the request comes first */
+    server_state.template_err = ERR_NO_TEMPLATE;
+    rig_refuse(CHAT, "{" HI "],\"tools\":[5]}", 400, "invalid_type", "tools[0]");
+}
+END_TEST
+
+Suite *tools_suite(void)
+{
+    Suite *s = suite_create("tools");
+    TCase *forms = tcase_create("forms"), *api = tcase_create("api");
+    tcase_add_loop_test(forms, forms_of_tools, 0, ARRAY_LEN(requests));
+    tcase_add_loop_test(forms, forms_of_calls, 0, ARRAY_LEN(messages));
+    tcase_add_test(forms, tools_are_shown_unless_none_are_wanted);
+    tcase_set_timeout(api, 30);
+    tcase_add_checked_fixture(api, setup, rig_unserve);
+    tcase_add_test(api, the_endpoint_names_the_place);
+    suite_add_tcase(s, forms);
+    suite_add_tcase(s, api);
+    return s;
+}
