@@ -49,6 +49,58 @@ static enum err make_context(const struct call *c, const struct params *p, bool 
     return ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
 }
 
+/* Gives messages without content an empty one. *any: there were such. */
+static enum err fill_contents(json_t *messages, bool *any)
+{
+    *any = false;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_t *message = json_array_get(messages, i);
+        if (json_is_null(json_object_get(message, "content"))) {
+            *any = true;
+            if (json_object_set_new(message, "content", json_string("")) != 0) {
+                return ERR_NOMEM;
+            }
+        }
+    }
+    return ERR_OK;
+}
+
+static size_t count_none(const struct chat_output *o)
+{
+    static const char none[] = "None";
+    size_t n = 0, len = sizeof none - 1;
+    for (const char *p = o->text; (p = memmem(p, o->len - (size_t)(p - o->text), none, len)) != NULL; p += len) {
+        n++;
+    }
+    return n;
+}
+
+/* An assistant's message of calls alone has null for its content. Some templates ask for that; others add strings to it
+ * and fail, or print Python's None: for these it is empty. The context's messages may change. On failure out may hold
+ * something. */
+static enum err render(const struct chat_template *t, const json_t *context, struct chat_output *out,
+                       struct err_info *info)
+{
+    int64_t now = clock_unix_seconds();
+    bool any;
+    enum err err = chat_template_render(t, context, now, out, info);
+    size_t n_none = err == ERR_OK ? count_none(out) : SIZE_MAX;
+    if (n_none == 0 || err == ERR_NOMEM) {
+        return err;
+    }
+    TRY(fill_contents(json_object_get(context, "messages"), &any));
+    struct chat_output other = {0};
+    struct err_info ignored;
+    if (any && chat_template_render(t, context, now, &other, &ignored) == ERR_OK && count_none(&other) < n_none) {
+        struct chat_output first = *out;
+        *out = other;
+        other = first;
+        err = ERR_OK;
+    }
+    chat_output_fini(&other);
+    return err;
+}
+
 _Static_assert(sizeof(struct chat_span) == sizeof(struct engine_span), "spans pass through");
 
 /* Renders and tokenises; what users wrote is never parsed for special tokens. */
@@ -63,7 +115,7 @@ static enum err make_prompt(const struct call *c, const struct params *p, bool s
     struct chat_output text = {0};
     enum err err = context == NULL ? ERR_NOMEM : make_context(c, p, shows_tools, context, info);
     if (err == ERR_OK) {
-        err = chat_template_render(c->server->chat_template, context, clock_unix_seconds(), &text, info);
+        err = render(c->server->chat_template, context, &text, info);
     }
     json_decref(context);
     if (err == ERR_OK) {

@@ -129,6 +129,17 @@ def test_message_shapes(ctx):
     assert r.status == 200, r.body
 
 
+def test_history_of_calls_as_the_openai_package_sends_it(ctx):
+    call = {"id": "call_1", "type": "function", "function": {"name": "capital", "arguments": '{"of": "France"}'}}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "Paris"}
+    tool = {"type": "function", "function": {"name": "capital", "parameters": {"type": "object", "properties": {}}}}
+    client = ctx.server.client()
+    answers = [client.chat.completions.create(model=model_id(ctx), messages=[*FRANCE, {"role": "assistant", "tool_calls": [call], **content},
+                                                                             result], tools=[tool], temperature=0, max_tokens=8)
+               for content in ({"content": None}, {}, {"content": ""})]
+    assert len({(a.choices[0].message.content, a.usage.prompt_tokens) for a in answers}) == 1, answers
+
+
 def test_logit_bias_bans(ctx):
     client = ctx.server.client()
     ask = dict(model=model_id(ctx), messages=FRANCE, temperature=0, max_tokens=1)

@@ -86,10 +86,7 @@ static const struct expected requests[] = {
     {"{\"tool_choice\":[]}", ERR_INVALID_TYPE, "tool_choice"},
 };
 
-START_TEST(forms_of_tools)
-{
-    expect(requests[_i].text, true, requests[_i].code, requests[_i].where);
-}
+START_TEST(forms_of_tools) { expect(requests[_i].text, true, requests[_i].code, requests[_i].where); }
 END_TEST
 
 #define CALL(members) "{\"tool_calls\":[{\"function\":" members "}]}"
@@ -119,10 +116,7 @@ static const struct expected messages[] = {
     {"{\"function_call\":{\"name\":\"a\",\"arguments\":1}}", ERR_INVALID_TYPE, "messages[3].function_call.arguments"},
 };
 
-START_TEST(forms_of_calls)
-{
-    expect(messages[_i].text, false, messages[_i].code, messages[_i].where);
-}
+START_TEST(forms_of_calls) { expect(messages[_i].text, false, messages[_i].code, messages[_i].where); }
 END_TEST
 
 START_TEST(tools_are_shown_unless_none_are_wanted)
@@ -151,14 +145,17 @@ static void setup(void) { rig_serve(false, false); }
 
 START_TEST(the_endpoint_names_the_place)
 {
-    rig_refuse(CHAT, "{" HI "]," "\"tools\":[" TOOL ",{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]}", 400,
-               "invalid_value", "tools[1].function.name");
+    rig_refuse(CHAT,
+               "{" HI "],"
+               "\"tools\":[" TOOL ",{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]}",
+               400, "invalid_value", "tools[1].function.name");
     ck_assert_str_eq(rig_text_at("error.message"),
                      "tools[1].function.name: expected 1 to 64 letters, digits, '_' and '-', found 'a b'");
     rig_refuse(CHAT, "{" HI ",{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"\"}}]}]}", 400,
                "invalid_value", "messages[1].tool_calls[0].function.name");
     rig_refuse(CHAT,
-               "{" HI ",{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"tool\",\"content\":\"x\",\"tool_call_id\":5}]}",
+               "{" HI
+               ",{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"tool\",\"content\":\"x\",\"tool_call_id\":5}]}",
                400, "invalid_type", "messages[2].tool_call_id");
     chat_template_free(&server_state.chat_template); /* what is wrong with the request comes first */
     server_state.template_err = ERR_NO_TEMPLATE;
