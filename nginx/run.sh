@@ -2,7 +2,7 @@
 # Runs one engine behind an nginx of its own, in the foreground, until Ctrl-C or SIGTERM: what `make run` calls.
 #   MODEL=path (default: the model of fetch-model.sh)  PORT=8080  HOST=127.0.0.1  V=release
 #   run.sh [options for `infcgi serve`]
-# Prints one line when ready. Everything it makes lies in one temporary folder, which goes when it ends. Exit status: 65 when
+# Prints one line when ready, and for the default model a second one that tells how tiny it is. Everything it makes lies in one temporary folder, which goes when it ends. Exit status: 65 when
 # the model is not one, 1 for other errors, 0 after a stop.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,7 +26,7 @@ fi
 
 model=${MODEL:-}
 if [ -z "$model" ]; then
-    set -- --temp 0.2 --top-p 0.9 "$@"   # what the model's card recommends
+    set -- --temp 0 --top-p 0.9 "$@"   # the card's 0.2 still answers in French now and then
     model=$("$here/fetch-model.sh") || fail "the default model could not be fetched; give one: make run MODEL=path"
 fi
 
@@ -100,6 +100,7 @@ name=$(sed -n 's/.*"model": *"\([^"]*\)".*/\1/p' "$tmp/health")
 [ -n "$name" ] || name=$(curl -s -m 5 "$base/v1/models" | sed -n 's/.*"data": *\[{"id": *"\([^"]*\)".*/\1/p')
 [ -n "$name" ] || name=$(basename "$model" .gguf)
 echo "infcgi ready: $base/v1 (model $name)"
+[ -n "${MODEL:-}" ] || echo "This model is a tiny one, for trying out; a better one: make run MODEL=path/to/model.gguf"
 
 while ((stopping == 0)); do
     wait -n "$engine" "$nginx"

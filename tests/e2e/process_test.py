@@ -1,5 +1,6 @@
 """Starting and ending: bad model files, a port that is taken, kill -9, SIGTERM, run.sh, memory, time to the first token."""
 import http.client
+import json
 import os
 import pathlib
 import re
@@ -99,6 +100,29 @@ def test_run_sh_ends_with_its_engine(ctx):
 def run_is_parent(parent, child):
     status = pathlib.Path(f"/proc/{child}/status").read_text()
     return re.search(r"PPid:\s+(\d+)", status).group(1) == str(parent)
+
+
+def test_the_default_model_answers_what_the_readme_asks(ctx):
+    readme = (harness.ROOT / "README.md").read_text()
+    body = json.loads(re.search(r"chat/completions [^\n]* -d '(\{.*?\n\})'", readme, re.S).group(1))
+    run, port, _ = started(ctx, MODEL="")
+    said = run.stdout.readline()
+    assert "tiny" in said and "make run MODEL=" in said, said
+
+    def ask(port, **more):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        connection.request("POST", CHAT, json.dumps({**body, **more}), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        until_done = iter(harness.events(iter(response.fp.readline, b"")).__next__, None)
+        chunks = [e["choices"][0]["delta"].get("content") or "" for e in until_done]
+        connection.close()
+        return "".join(chunks)
+    answers = [ask(port)] + [ask(port, seed=seed) for seed in range(2 if ctx.is_slow else 20)]
+    assert set(answers) == {"The capital of France is Paris."}, answers
+    if not ctx.is_slow:   # the user's options go before
+        run, port, _ = started(ctx, "--temp", "2", "--top-p", "1", MODEL="")
+        assert len({ask(port, seed=seed, max_tokens=8) for seed in range(5)}) > 1
 
 
 def test_run_sh_refuses_bad_options(ctx):
