@@ -12,12 +12,14 @@
 #include <string.h>
 
 enum kind { STRING, INTEGER, REAL, FLAG };
+enum { SERVE = CONF_SERVE, GENERATE = CONF_GENERATE, BOTH = CONF_SERVE | CONF_GENERATE };
 enum { FILE_LIMIT_BYTES = 64 << 10, NAME_BYTES = 64 };
 
 struct option {
     const char *name;  /* --name, [file] name, INFCGI_NAME */
     const char *brief; /* "-m", or NULL */
     enum kind kind;
+    unsigned commands; /* that take it: bits of enum conf_command */
     size_t offset;
     double min, max, fallback; /* numbers */
     const char *help;
@@ -26,63 +28,72 @@ struct option {
 #define AT(field) offsetof(struct conf, field)
 
 static const struct option options[] = {
-    {"model", "-m", STRING, AT(model), 0, 0, 0, "GGUF file or SafeTensors folder to serve"},
-    {"alias", "-a", STRING, AT(alias), 0, 0, 0,
+    {"model", "-m", STRING, BOTH, AT(model), 0, 0, 0, "GGUF file or SafeTensors folder to serve"},
+    {"alias", "-a", STRING, SERVE, AT(alias), 0, 0, 0,
      "model id the API shows; default: the name of the file or folder, without .gguf"},
-    {"socket", NULL, STRING, AT(socket), 0, 0, 0, "unix socket to listen on; default: the socket on descriptor 0"},
-    {"config", NULL, STRING, AT(config), 0, 0, 0, "file of `name = value` lines, one option each"},
-    {"api-key-file", NULL, STRING, AT(api_key_file), 0, 0, 0, "file of API keys, one a line; SIGHUP reads it again"},
-    {"share-cache", NULL, FLAG, AT(share_cache), 0, 0, 0,
+    {"socket", NULL, STRING, SERVE, AT(socket), 0, 0, 0,
+     "unix socket to listen on; default: the socket on descriptor 0"},
+    {"config", NULL, STRING, BOTH, AT(config), 0, 0, 0, "file of `name = value` lines, one option each"},
+    {"api-key-file", NULL, STRING, SERVE, AT(api_key_file), 0, 0, 0,
+     "file of API keys, one a line; SIGHUP reads it again"},
+    {"share-cache", NULL, FLAG, SERVE, AT(share_cache), 0, 0, 0,
      "API keys share the prefix cache: faster, but one can find out what another asked"},
-    {"chat-template", NULL, STRING, AT(chat_template), 0, 0, 0,
+    {"chat-template", NULL, STRING, BOTH, AT(chat_template), 0, 0, 0,
      "a format's name, such as chatml or llama3, or a Jinja file, instead of the model file's chat template"},
-    {"threads", "-t", INTEGER, AT(threads), 0, 256, 0, "worker threads; 0: as many as CPUs"},
-    {"ctx-size", "-c", INTEGER, AT(ctx_size), 0, 1 << 30, 0,
+    {"threads", "-t", INTEGER, BOTH, AT(threads), 0, 256, 0, "worker threads; 0: as many as CPUs"},
+    {"ctx-size", "-c", INTEGER, BOTH, AT(ctx_size), 0, 1 << 30, 0,
      "longest sequence in tokens; 0: the model's, at most 32768"},
-    {"kv-tokens", NULL, INTEGER, AT(kv_tokens), 0, 1 << 30, 0,
+    {"kv-tokens", NULL, INTEGER, BOTH, AT(kv_tokens), 0, 1 << 30, 0,
      "tokens the KV cache holds in all; 0: 32768 or ctx-size"},
-    {"cache-type-k", "-ctk", STRING, AT(cache_type_k), 0, 0, 0,
+    {"cache-type-k", "-ctk", STRING, BOTH, AT(cache_type_k), 0, 0, 0,
      "type of the keys in the KV cache: i16 (the default), f16, bf16, q8_0, q4_0"},
-    {"cache-type-v", "-ctv", STRING, AT(cache_type_v), 0, 0, 0, "type of the values; the same"},
-    {"parallel", "-np", INTEGER, AT(parallel), 0, 1024, 0, "sequences computed at once; 0: 16"},
-    {"batch-size", "-b", INTEGER, AT(batch_size), 0, 8192, 0, "token rows in one step; 0: 512"},
-    {"queue-max", NULL, INTEGER, AT(queue_max), 0, 100000, 0, "waiting sequences before 503; 0: 256"},
-    {"memory-limit", NULL, INTEGER, AT(memory_limit_mib), 0, 1 << 30, 0,
+    {"cache-type-v", "-ctv", STRING, BOTH, AT(cache_type_v), 0, 0, 0, "type of the values; the same"},
+    {"parallel", "-np", INTEGER, SERVE, AT(parallel), 0, 1024, 0, "sequences computed at once; 0: 16"},
+    {"batch-size", "-b", INTEGER, BOTH, AT(batch_size), 0, 8192, 0, "token rows in one step; 0: 512"},
+    {"queue-max", NULL, INTEGER, SERVE, AT(queue_max), 0, 100000, 0, "waiting sequences before 503; 0: 256"},
+    {"memory-limit", NULL, INTEGER, BOTH, AT(memory_limit_mib), 0, 1 << 30, 0,
      "refuse to start above so many MiB; 0: no limit"},
-    {"cpu", NULL, STRING, AT(cpu), 0, 0, 0, "instruction set of the kernels: auto, ref, avx2, avxvnni, avx512, amx"},
-    {"high-precision", NULL, FLAG, AT(high_precision), 0, 0, 0,
+    {"cpu", NULL, STRING, BOTH, AT(cpu), 0, 0, 0,
+     "instruction set of the kernels: auto, ref, avx2, avxvnni, avx512, amx"},
+    {"high-precision", NULL, FLAG, BOTH, AT(high_precision), 0, 0, 0,
      "16-bit activations everywhere: nearer to float32, slower prefill"},
-    {"pin", NULL, FLAG, AT(pin), 0, 0, 0, "keep each worker thread on a CPU of its own"},
-    {"backend", NULL, STRING, AT(backend), 0, 0, 0, "cpu or ref"},
-    {"pack-cache", NULL, STRING, AT(pack_cache), 0, 0, 0,
+    {"pin", NULL, FLAG, BOTH, AT(pin), 0, 0, 0, "keep each worker thread on a CPU of its own"},
+    {"backend", NULL, STRING, BOTH, AT(backend), 0, 0, 0, "cpu or ref"},
+    {"pack-cache", NULL, STRING, BOTH, AT(pack_cache), 0, 0, 0,
      "folder where packed weights are kept for the next start; off: packed at every start [off]"},
-    {"pooling", NULL, STRING, AT(pooling), 0, 0, 0,
+    {"pooling", NULL, STRING, SERVE, AT(pooling), 0, 0, 0,
      "how states become an embedding: mean, cls or last; default: as the model file says"},
-    {"quantize", NULL, STRING, AT(quantize), 0, 0, 0,
+    {"quantize", NULL, STRING, BOTH, AT(quantize), 0, 0, 0,
      "type that F32, F16 and BF16 weights become at load: q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0; off [off]"},
-    {"speculate", NULL, STRING, AT(speculate), 0, 0, 0,
+    {"speculate", NULL, STRING, BOTH, AT(speculate), 0, 0, 0,
      "guess tokens ahead where text repeats: auto or off; answers are the same"},
-    {"draft-max", NULL, INTEGER, AT(draft_max), 0, 31, 0, "tokens guessed ahead in one step; 0: 15"},
-    {"max-connections", NULL, INTEGER, AT(max_connections), 2, 65536, 1024, "FastCGI connections served at once"},
-    {"body-limit", NULL, INTEGER, AT(body_limit_kib), 1, 1 << 20, 4096, "largest request body in KiB"},
-    {"drain-timeout", NULL, INTEGER, AT(drain_s), 0, 86400, 30, "seconds running requests get after SIGTERM"},
-    {"sse-ping-interval", NULL, INTEGER, AT(ping_s), 1, 3600, 10, "seconds of silence before a comment in a stream"},
-    {"timeout", NULL, INTEGER, AT(timeout_s), 0, 86400, 0, "seconds a request may take, queue included; 0: no limit"},
-    {"strict-api", NULL, FLAG, AT(strict_api), 0, 0, 0, "refuse unknown request fields"},
-    {"prompt", "-p", STRING, AT(prompt), 0, 0, 0, "generate: the prompt"},
-    {"n-predict", "-n", INTEGER, AT(n_predict), -1, 1 << 30, 128,
-     "generate: tokens at most; -1: until the context is full"},
-    {"temp", NULL, REAL, AT(temperature), -1, 2, -1,
-     "temperature of requests that name none; 0: greedy; -1: the model's, else 1"},
-    {"top-k", NULL, INTEGER, AT(top_k), -1, INT32_MAX, -1, "the same for top_k; 0: off; -1: the model's, else off"},
-    {"top-p", NULL, REAL, AT(top_p), -1, 1, -1, "the same for top_p; -1: the model's, else 1"},
-    {"min-p", NULL, REAL, AT(min_p), -1, 1, -1, "the same for min_p; -1: the model's, else 0"},
-    {"seed", "-s", INTEGER, AT(seed), 0, 9e15, 0, "generate: seed of the random numbers"},
-    {"chat", NULL, FLAG, AT(chat), 0, 0, 0, "generate: wrap the prompt in the model's chat template"},
-    {"check-config", NULL, FLAG, AT(check_config), 0, 0, 0, "serve: check options, model file and keys, then exit"},
-    {"help", "-h", FLAG, AT(help), 0, 0, 0, "this list"},
-    {"version", "-V", FLAG, AT(version), 0, 0, 0, "version and kernels"},
+    {"draft-max", NULL, INTEGER, BOTH, AT(draft_max), 0, 31, 0, "tokens guessed ahead in one step; 0: 15"},
+    {"max-connections", NULL, INTEGER, SERVE, AT(max_connections), 2, 65536, 1024,
+     "FastCGI connections served at once"},
+    {"body-limit", NULL, INTEGER, SERVE, AT(body_limit_kib), 1, 1 << 20, 4096, "largest request body in KiB"},
+    {"drain-timeout", NULL, INTEGER, SERVE, AT(drain_s), 0, 86400, 30, "seconds running requests get after SIGTERM"},
+    {"sse-ping-interval", NULL, INTEGER, SERVE, AT(ping_s), 1, 3600, 10,
+     "seconds of silence before a comment in a stream"},
+    {"timeout", NULL, INTEGER, SERVE, AT(timeout_s), 0, 86400, 0,
+     "seconds a request may take, queue included; 0: no limit"},
+    {"strict-api", NULL, FLAG, SERVE, AT(strict_api), 0, 0, 0, "refuse unknown request fields"},
+    {"prompt", "-p", STRING, GENERATE, AT(prompt), 0, 0, 0, "the prompt"},
+    {"n-predict", "-n", INTEGER, GENERATE, AT(n_predict), -1, 1 << 30, 128,
+     "tokens at most; -1: until the context is full"},
+    {"temp", NULL, REAL, BOTH, AT(temperature), -1, 2, -1,
+     "temperature of requests that name none; 0: greedy; -1: the model's, else 1; generate: greedy"},
+    {"top-k", NULL, INTEGER, BOTH, AT(top_k), -1, INT32_MAX, -1,
+     "the same for top_k; 0: off; -1: the model's, else off"},
+    {"top-p", NULL, REAL, BOTH, AT(top_p), -1, 1, -1, "the same for top_p; -1: the model's, else 1"},
+    {"min-p", NULL, REAL, BOTH, AT(min_p), -1, 1, -1, "the same for min_p; -1: the model's, else 0"},
+    {"seed", "-s", INTEGER, GENERATE, AT(seed), 0, 9e15, 0, "seed of the random numbers"},
+    {"chat", NULL, FLAG, GENERATE, AT(chat), 0, 0, 0, "wrap the prompt in the model's chat template"},
+    {"check-config", NULL, FLAG, SERVE, AT(check_config), 0, 0, 0, "check options, model file and keys, then exit"},
+    {"help", "-h", FLAG, BOTH, AT(help), 0, 0, 0, "this list"},
+    {"version", "-V", FLAG, BOTH, AT(version), 0, 0, 0, "version and kernels"},
 };
+
+const char *conf_command_name(enum conf_command command) { return command == CONF_SERVE ? "serve" : "generate"; }
 
 const char *conf_option_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(options) ? options[i].name : NULL; }
 
@@ -256,13 +267,19 @@ static const struct option *match_argument(const char *arg, const char **value)
 }
 
 /* only_config: look for --config alone, which must be read before the rest. */
-static enum err read_arguments(struct conf *c, int argc, char **argv, bool only_config, struct err_info *info)
+static enum err read_arguments(struct conf *c, enum conf_command command, int argc, char **argv, bool only_config,
+                               struct err_info *info)
 {
     for (int i = 1; i < argc; i++) {
         const char *value;
         const struct option *o = match_argument(argv[i], &value);
         if (o == NULL) {
             return err_set(info, ERR_CONFIG, argv[i], "unknown option '%.64s'; --help lists them", argv[i]);
+        }
+        if ((o->commands & command) == 0) {
+            return err_set(info, ERR_CONFIG, o->name,
+                           "--%s: expected an option of %s, found one of %s; --help lists them", o->name,
+                           conf_command_name(command), conf_command_name((enum conf_command)o->commands));
         }
         if (value == NULL && o->kind == FLAG) {
             value = "on";
@@ -279,7 +296,7 @@ static enum err read_arguments(struct conf *c, int argc, char **argv, bool only_
     return ERR_OK;
 }
 
-enum err conf_load(struct conf *c, int argc, char **argv, struct err_info *info)
+enum err conf_load(struct conf *c, enum conf_command command, int argc, char **argv, struct err_info *info)
 {
     *c = (struct conf){0};
     buf_init(&c->file, FILE_LIMIT_BYTES, MEM_GENERAL);
@@ -291,20 +308,23 @@ enum err conf_load(struct conf *c, int argc, char **argv, struct err_info *info)
         }
     }
     TRY(read_environment(c, info)); /* may name the file */
-    TRY(read_arguments(c, argc, argv, true, info));
+    TRY(read_arguments(c, command, argc, argv, true, info));
     if (c->config != NULL) {
         TRY(read_file(c, c->config, info));
         TRY(read_environment(c, info));
     }
-    return read_arguments(c, argc, argv, false, info);
+    return read_arguments(c, command, argc, argv, false, info);
 }
 
 void conf_fini(struct conf *c) { buf_fini(&c->file); }
 
-void conf_help(struct buf *out)
+void conf_help(enum conf_command command, struct buf *out)
 {
     for (size_t i = 0; i < ARRAY_LEN(options); i++) {
         const struct option *o = &options[i];
+        if ((o->commands & command) == 0) {
+            continue;
+        }
         char name[NAME_BYTES];
         static const char *const kinds[] = {" TEXT", " N", " X", ""};
         snprintf(name, sizeof name, "%s%s--%s%s", o->brief != NULL ? o->brief : "", o->brief != NULL ? ", " : "    ",

@@ -9,6 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The commands whose options these are; the others have few, and tables of their own. */
+enum conf_command { CONF_SERVE = 1, CONF_GENERATE = 2 };
+
+/* "serve", "generate". */
+const char *conf_command_name(enum conf_command command);
+
 struct conf {
     const char *model;
     const char *alias;
@@ -35,13 +41,14 @@ struct conf {
     struct buf file; /* text of --config, which the strings above may point into */
 };
 
-/* Reads argv[1..argc) after the file and the environment. ERR_CONFIG: info names the option, what was expected and what
- * was found. conf_fini frees. */
-MUST_CHECK enum err conf_load(struct conf *c, int argc, char **argv, struct err_info *info);
+/* Reads argv[1..argc) after the file and the environment. argv may hold options of `command` alone; file and environment
+ * serve all commands, and what is not the command's own is read and left unused. ERR_CONFIG: info names the option, what
+ * was expected and what was found. conf_fini frees. */
+MUST_CHECK enum err conf_load(struct conf *c, enum conf_command command, int argc, char **argv, struct err_info *info);
 void conf_fini(struct conf *c);
 
-/* Appends a line per option: names, default, range, help. */
-void conf_help(struct buf *out);
+/* Appends a line per option of the command: names, default, range, help. */
+void conf_help(enum conf_command command, struct buf *out);
 
 /* The value of the environment variable of an option ("cpu": INFCGI_CPU), or NULL. */
 const char *conf_environment(const char *option);

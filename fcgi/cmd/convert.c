@@ -27,7 +27,7 @@ static const char usage[] =
     "q5_1,\n"
     "                   q5_0, q4_k_m, q4_k, q4_1, q4_0\n"
     "  --imatrix FILE   importance matrix of llama-imatrix: errors are kept small where they matter\n"
-    "  --threads N      1 to 256; default: as many as CPUs\n"
+    "  -t, --threads N  1 to 256; default: as many as CPUs\n"
     "  --force          replace TARGET if it is there\n"
     "  --cpu NAME       as in other commands; no kernel runs here\n";
 

@@ -78,7 +78,7 @@ static void on_progress(void *arg, float fraction) { bar_set(arg, (double)fracti
 int cmd_generate(int argc, char **argv)
 {
     struct conf conf;
-    int rc = cmd_read_conf(&conf, argc, argv);
+    int rc = cmd_read_conf(&conf, CONF_GENERATE, argc, argv);
     if (rc == CMD_OK && conf.prompt == NULL) {
         fprintf(stderr, "error: generate: expected --prompt TEXT, found none\n");
         rc = CMD_USAGE;
@@ -89,6 +89,7 @@ int cmd_generate(int argc, char **argv)
         struct engine_config cfg = cmd_engine_config(&conf, &sampling);
         struct engine *e = NULL;
         struct bar bar;
+        cfg.max_seqs = 1; /* whatever a file that it shares with serve says */
         cfg.progress = on_progress;
         cfg.progress_arg = &bar;
         bar_begin(&bar);

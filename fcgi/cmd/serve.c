@@ -239,10 +239,10 @@ static int check_config(const struct conf *conf)
     return CMD_OK;
 }
 
-int cmd_read_conf(struct conf *conf, int argc, char **argv)
+int cmd_read_conf(struct conf *conf, enum conf_command command, int argc, char **argv)
 {
     struct err_info info = {0};
-    enum err err = conf_load(conf, argc, argv, &info);
+    enum err err = conf_load(conf, command, argc, argv, &info);
     if (err != ERR_OK) {
         return cmd_fail(conf, ERR_CONFIG, &info);
     }
@@ -253,13 +253,14 @@ int cmd_read_conf(struct conf *conf, int argc, char **argv)
     if (conf->help) {
         struct buf help;
         buf_init(&help, 0, MEM_GENERAL);
-        conf_help(&help);
-        printf("usage: infcgi %s -m MODEL [OPTIONS]\n\n%s", argv[0], help.data);
+        conf_help(command, &help);
+        printf("usage: infcgi %s -m MODEL [OPTIONS]\n\n%s", conf_command_name(command), help.data);
         buf_fini(&help);
         return -1;
     }
     if (conf->model == NULL) {
-        fprintf(stderr, "error: %s: expected --model FILE, found none; --help lists the options\n", argv[0]);
+        fprintf(stderr, "error: %s: expected --model FILE, found none; --help lists the options\n",
+                conf_command_name(command));
         return CMD_USAGE;
     }
     return CMD_OK;
@@ -268,7 +269,7 @@ int cmd_read_conf(struct conf *conf, int argc, char **argv)
 int cmd_serve(int argc, char **argv)
 {
     static struct conf conf; /* outlives detached threads at exit */
-    int rc = cmd_read_conf(&conf, argc, argv);
+    int rc = cmd_read_conf(&conf, CONF_SERVE, argc, argv);
     if (rc == CMD_OK) {
         sigset_t set;
         sigemptyset(&set);

@@ -86,7 +86,7 @@ class Infcgi:
 
     def first_token(self, model, pack_cache):
         command = [self.binary, "generate", "-m", model, "-t", str(self.threads), "-p", FIRST_PROMPT, "-n", "1", "--temp", "0",
-                   "-c", str(FIRST_CONTEXT), "--kv-tokens", str(FIRST_CONTEXT), "-np", "1"]
+                   "-c", str(FIRST_CONTEXT), "--kv-tokens", str(FIRST_CONTEXT)]
         if self.packs_to_cache():
             command += ["--pack-cache", pack_cache or "off"]
         return first_token(command)

@@ -17,6 +17,19 @@ static struct err_info info;
 
 static void teardown(void) { folder_remove(); }
 
+/* The command that takes the option a: generate for the few that are its alone. */
+static enum conf_command command_of(const char *a)
+{
+    static const char *const of_generate[] = {"--prompt", "--n-predict", "--seed", "--chat"};
+    for (size_t i = 0; a != NULL && i < ARRAY_LEN(of_generate); i++) {
+        size_t n = strlen(of_generate[i]);
+        if (strncmp(a, of_generate[i], n) == 0 && (a[n] == '\0' || a[n] == '=')) {
+            return CONF_GENERATE;
+        }
+    }
+    return CONF_SERVE;
+}
+
 /* Loads up to three arguments; the strings of c point into them. */
 static enum err load(const char *a, const char *b, const char *d)
 {
@@ -30,7 +43,7 @@ static enum err load(const char *a, const char *b, const char *d)
     }
     conf_fini(&c);
     info = (struct err_info){0};
-    return conf_load(&c, argc, argv, &info);
+    return conf_load(&c, command_of(a), argc, argv, &info);
 }
 
 static void accept(const char *a, const char *b)
@@ -241,7 +254,8 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
 {
     struct buf help;
     buf_init(&help, 0, MEM_GENERAL);
-    conf_help(&help);
+    conf_help(CONF_SERVE, &help);
+    conf_help(CONF_GENERATE, &help);
     int n = 0;
     for (const char *name; (name = conf_option_name(n)) != NULL; n++) {
         char text[96];
@@ -266,6 +280,55 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
     ck_assert_ptr_null(conf_option_name(-1));
     ck_assert_ptr_null(conf_option_name(n));
     buf_fini(&help);
+}
+END_TEST
+
+/* Does the command's --help list the option, and its command line take it? */
+static bool is_listed(enum conf_command command, const char *name)
+{
+    struct buf help;
+    char text[96];
+    buf_init(&help, 0, MEM_GENERAL);
+    conf_help(command, &help);
+    snprintf(text, sizeof text, "--%s ", name);
+    bool is_there = strstr(help.data, text) != NULL;
+    buf_fini(&help);
+    return is_there;
+}
+
+static bool is_taken(enum conf_command command, const char *name)
+{
+    char program[] = "infcgi", option[64], value[] = "on", *argv[] = {program, option, value};
+    bool is_flag = strstr(" share-cache high-precision pin strict-api chat check-config help version ", name) != NULL;
+    snprintf(option, sizeof option, "--%s", name);
+    conf_fini(&c);
+    info = (struct err_info){0};
+    enum err err = conf_load(&c, command, is_flag ? 2 : 3, argv, &info);
+    bool is_refused = strstr(info.text, "expected an option of ") != NULL;
+    ck_assert_msg(!is_refused || err == ERR_CONFIG, "%s: %s", option, info.text);
+    return !is_refused;
+}
+
+START_TEST(a_command_lists_and_takes_its_own_options)
+{
+    static const char serves[] = " alias socket api-key-file share-cache parallel queue-max pooling max-connections "
+                                 "body-limit drain-timeout sse-ping-interval timeout strict-api check-config ",
+                      generates[] = " prompt n-predict seed chat ";
+    const char *name;
+    for (int i = 0; (name = conf_option_name(i)) != NULL; i++) {
+        char padded[64];
+        snprintf(padded, sizeof padded, " %s ", name);
+        bool by_serve = strstr(generates, padded) == NULL, by_generate = strstr(serves, padded) == NULL;
+        ck_assert_msg(is_listed(CONF_SERVE, name) == by_serve, "serve --help and %s", name);
+        ck_assert_msg(is_listed(CONF_GENERATE, name) == by_generate, "generate --help and %s", name);
+        ck_assert_msg(is_taken(CONF_SERVE, name) == by_serve, "serve --%s", name);
+        ck_assert_msg(is_taken(CONF_GENERATE, name) == by_generate, "generate --%s", name);
+    }
+    refuse("-p", "a text", "--prompt: expected an option of serve, found one of generate");
+    setenv("INFCGI_SEED", "7", 1);
+    accept("--config", folder_write("both.conf", "n-predict = 5\nthreads = 2\n", 26)); /* one file for all */
+    ck_assert_int_eq(c.n_predict, 5);
+    ck_assert_int_eq(c.seed, 7);
 }
 END_TEST
 
@@ -363,6 +426,7 @@ Suite *conf_suite(void)
     tcase_add_test(t, texts_are_taken_as_they_are);
     tcase_add_test(t, short_names_are_the_long_ones);
     tcase_add_test(t, every_option_is_in_help_and_in_the_environment);
+    tcase_add_test(t, a_command_lists_and_takes_its_own_options);
     tcase_add_test(t, a_file_holds_names_and_values);
     tcase_add_test(t, a_bad_file_is_refused_with_its_line);
     tcase_add_test(t, the_command_line_wins_over_the_environment_and_that_over_the_file);
