@@ -162,8 +162,8 @@ struct engine_params {
     uint64_t seed;           /* engine_params_init draws a fresh one */
     uint32_t choice;         /* 0; index of this sequence among the n of a request: its own random stream */
     int32_t max_tokens;      /* -1 = until the context is full; 0 = prefill only */
-    int32_t min_tokens;      /* 0; no end token before */
-    bool ignore_eos;
+    int32_t min_tokens;      /* 0; no end token before, nor one of stop_ids */
+    bool ignore_eos;         /* the model's end tokens are banned; stop_ids still end the generation */
     int32_t n_logprobs;   /* -1 = none, 0 = the chosen token's, 1..20 = and that many best */
     bool prompt_logprobs; /* also log-probabilities of the prompt's tokens (events of kind ENGINE_PROMPT_TOKEN) */
     bool show_special;    /* control tokens appear in the text */
@@ -215,7 +215,7 @@ MUST_CHECK enum err engine_check_file(const struct engine *e, struct err_info *i
 MUST_CHECK enum err engine_check_generates(const struct engine *e, struct err_info *info);
 
 /* Queues a sequence. Fails as engine_check_generates and engine_check_file do. ids: 1 .. n_ctx-1 prompt tokens in range
- * (copied). ERR_INVALID_VALUE (empty prompt, id out of range), ERR_CONTEXT_LENGTH (prompt does not fit; info holds both
+ * (copied). ERR_INVALID_VALUE (empty prompt, id out of range, every token banned), ERR_CONTEXT_LENGTH (prompt does not fit; info holds both
  * counts), ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
 MUST_CHECK enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
                                   struct engine_stream **out, struct err_info *info);

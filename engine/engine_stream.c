@@ -103,37 +103,86 @@ static enum err copy_stops(struct engine_stream *s, const struct engine_params *
     return ERR_OK;
 }
 
-/* All ids that end this sequence: the model's and the request's. */
-static enum err list_request_ends(const struct engine *e, const struct engine_params *p, int32_t **out, size_t *n)
+/* What ends a sequence and what is banned from it. */
+struct rules {
+    int32_t *ends; /* [n_ends], owned */
+    size_t n_ends;
+    struct sampler_bias *bias; /* [n_bias], owned */
+    size_t n_bias;
+};
+
+static bool is_listed(const int32_t *ids, size_t n, int32_t id)
 {
-    *n = e->n_ends + p->n_stop_ids;
-    *out = mem_alloc((*n + 1) * sizeof **out, MEM_REQUEST);
-    if (*out == NULL) {
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The model's end tokens end the sequence, or, with ignore_eos, are banned unless the request itself names them. */
+static enum err make_rules(const struct engine *e, const struct engine_params *p, struct rules *r)
+{
+    r->ends = mem_zalloc_array(e->n_ends + p->n_stop_ids + 1, sizeof *r->ends, MEM_REQUEST);
+    r->bias = mem_zalloc_array(e->n_ends + p->n_bias + 1, sizeof *r->bias, MEM_REQUEST);
+    if (r->ends == NULL || r->bias == NULL) {
         return ERR_NOMEM;
     }
-    memcpy(*out, e->ends, e->n_ends * sizeof **out);
-    if (p->n_stop_ids != 0) {
-        memcpy(*out + e->n_ends, p->stop_ids, p->n_stop_ids * sizeof **out);
+    for (size_t i = 0; i < p->n_stop_ids; i++) {
+        r->ends[r->n_ends++] = p->stop_ids[i];
+    }
+    for (size_t i = 0; i < p->n_bias; i++) {
+        r->bias[r->n_bias++] = (struct sampler_bias){p->bias[i].id, p->bias[i].bias};
+    }
+    for (size_t i = 0; i < e->n_ends; i++) {
+        if (!p->ignore_eos) {
+            r->ends[r->n_ends++] = e->ends[i];
+        } else if (!is_listed(p->stop_ids, p->n_stop_ids, e->ends[i])) {
+            r->bias[r->n_bias++] = (struct sampler_bias){e->ends[i], SAMPLER_BAN};
+        }
     }
     return ERR_OK;
 }
 
-_Static_assert(sizeof(struct engine_bias) == sizeof(struct sampler_bias), "biases pass through");
-
-static enum err submit(struct engine *e, struct engine_stream *s, const int32_t *ids, size_t n,
-                       const struct engine_params *p, struct err_info *info)
+/* Refuses what leaves no token to sample first. Few requests can name as many tokens as the model has. */
+static enum err check_bans(const struct engine *e, const struct engine_params *p, const struct rules *r,
+                           struct err_info *info)
 {
-    int32_t *ends;
-    size_t n_ends;
-    if (copy_stops(s, p) != ERR_OK || list_request_ends(e, p, &ends, &n_ends) != ERR_OK) {
+    size_t n_ends = p->min_tokens > 0 ? r->n_ends : 0, n_vocab = e->info.n_vocab, n_banned = 0;
+    if (p->max_tokens == 0 || r->n_bias + n_ends < n_vocab) {
+        return ERR_OK;
+    }
+    unsigned char *is_banned = mem_zalloc(n_vocab, MEM_REQUEST);
+    if (is_banned == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
     }
+    for (size_t i = 0; i < r->n_bias + n_ends; i++) {
+        bool is_bias = i < r->n_bias, is_ban = !is_bias || r->bias[i].bias <= SAMPLER_BAN;
+        int32_t id = is_bias ? r->bias[i].id : r->ends[i - r->n_bias];
+        n_banned += is_ban && is_banned[id] == 0;
+        is_banned[id] |= is_ban;
+    }
+    mem_free(is_banned);
+    return n_banned < n_vocab
+               ? ERR_OK
+               : err_set(info, ERR_INVALID_VALUE, "logit_bias",
+                         "logit_bias: expected at least one of the model's %zu tokens not to be banned, found all "
+                         "banned%s",
+                         n_vocab,
+                         p->ignore_eos       ? " (the end tokens by ignore_eos)"
+                         : p->min_tokens > 0 ? " (the end tokens by min_tokens)"
+                                             : "");
+}
+
+static enum err queue(struct engine *e, struct engine_stream *s, const int32_t *ids, size_t n,
+                      const struct engine_params *p, const struct rules *rules, struct err_info *info)
+{
     struct sched_request r = {
         .tokens = ids,
         .n_tokens = (int32_t)n,
         .max_tokens = p->max_tokens,
         .min_tokens = p->min_tokens,
-        .ignore_ends = p->ignore_eos,
         .prompt_logprobs = p->prompt_logprobs,
         .sampling = {.temperature = p->temperature,
                      .top_k = p->top_k,
@@ -147,15 +196,30 @@ static enum err submit(struct engine *e, struct engine_stream *s, const int32_t 
                      .seed = p->seed,
                      .choice = p->choice,
                      .n_top = p->prompt_logprobs && p->n_logprobs < 0 ? 0 : p->n_logprobs,
-                     .bias = (const struct sampler_bias *)(const void *)p->bias,
-                     .n_bias = p->n_bias,
-                     .ends = ends,
-                     .n_ends = n_ends},
+                     .bias = rules->bias,
+                     .n_bias = rules->n_bias,
+                     .ends = rules->ends,
+                     .n_ends = rules->n_ends},
         .salt = p->cache_salt,
         .deadline_ns = p->deadline_ns,
     };
-    enum err err = sched_submit(e->sched, &r, &s->seq, info);
-    mem_free(ends);
+    return sched_submit(e->sched, &r, &s->seq, info);
+}
+
+static enum err submit(struct engine *e, struct engine_stream *s, const int32_t *ids, size_t n,
+                       const struct engine_params *p, struct err_info *info)
+{
+    struct rules rules = {0};
+    enum err err = copy_stops(s, p);
+    err = err != ERR_OK ? err : make_rules(e, p, &rules);
+    if (err != ERR_OK) {
+        err_set(info, err, NULL, "out of memory for the request");
+    } else {
+        err = check_bans(e, p, &rules, info);
+    }
+    err = err != ERR_OK ? err : queue(e, s, ids, n, p, &rules, info);
+    mem_free(rules.ends);
+    mem_free(rules.bias);
     return err;
 }
 

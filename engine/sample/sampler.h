@@ -52,7 +52,7 @@ struct sampler_row {
 struct sampler_history {
     const int32_t *tokens; /* [n_tokens] */
     int32_t n_prompt, n_tokens;
-    bool ban_ends; /* no end token now (ignore_eos, min_tokens) */
+    bool ban_ends; /* no end token now (min_tokens) */
 };
 
 struct sampler_top {

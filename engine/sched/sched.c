@@ -66,7 +66,6 @@ static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_re
     q->max_total = (int32_t)MIN_OF(total, (int64_t)s->cfg.n_ctx);
     q->n_prompt = q->n_tokens = r->n_tokens;
     q->min_tokens = r->min_tokens;
-    q->ignore_ends = r->ignore_ends;
     q->prompt_logprobs = r->prompt_logprobs;
     q->is_private = r->prompt_logprobs;
     q->slot = q->begin_slot = KV_NO_STATE;

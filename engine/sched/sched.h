@@ -51,7 +51,6 @@ struct sched_request {
     int32_t n_tokens;
     int32_t max_tokens; /* 0 = prefill only, -1 = until n_ctx */
     int32_t min_tokens;
-    bool ignore_ends;
     bool prompt_logprobs;
     struct sampler_params sampling; /* bias and ends are copied too; ends = all ids that end this sequence */
     const char *salt;               /* OPTIONAL */

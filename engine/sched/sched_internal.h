@@ -40,7 +40,7 @@ struct sched_seq {
     struct sampler_params sampling;
     int32_t *tokens; /* [max_total + 1] prompt and what was generated; behind it n_draft guessed ones */
     int32_t n_prompt, n_tokens, max_total, min_tokens;
-    bool ignore_ends, prompt_logprobs, is_private; /* private: shares no pages */
+    bool prompt_logprobs, is_private; /* private: shares no pages */
     enum plan_pooling pooling;
     double *pooled;   /* [n_embd] sum of the states so far; NULL without pooling */
     float *embedding; /* [n_embd], before SCHED_END is given out */

@@ -169,7 +169,7 @@ static enum err sample_next(struct sched *s, struct sched_seq *q, int32_t i_logi
     struct sampler_history h = {.tokens = q->tokens,
                                 .n_prompt = q->n_prompt,
                                 .n_tokens = q->n_tokens,
-                                .ban_ends = q->ignore_ends || n_generated < q->min_tokens};
+                                .ban_ends = n_generated < q->min_tokens};
     struct sampler_result r;
     TRY(sampler_pick(&q->sampling, &row, &h, &s->scratch, &r));
     note_first_token(q);

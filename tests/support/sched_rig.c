@@ -167,7 +167,7 @@ void rig_expect(const struct sched_request *q, int32_t n_ctx, struct rig_output 
         struct sampler_history h = {.tokens = tokens,
                                     .n_prompt = q->n_tokens,
                                     .n_tokens = n,
-                                    .ban_ends = q->ignore_ends || n - q->n_tokens < q->min_tokens};
+                                    .ban_ends = n - q->n_tokens < q->min_tokens};
         struct sampler_result r;
         bool goes_on = expect_one(q, &h, &scratch, &r);
         tokens[n] = r.id;

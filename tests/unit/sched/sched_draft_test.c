@@ -43,7 +43,6 @@ static struct sched_request varied(uint64_t which, int32_t *tokens)
         q.sampling.ends = ends;
         q.sampling.n_ends = 2;
         q.min_tokens = (int32_t)(which % 60);
-        q.ignore_ends = which % 10 == 6;
     }
     if (which % 6 == 2) {
         q.sampling.repeat_penalty = 1.1f;

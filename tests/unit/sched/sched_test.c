@@ -33,7 +33,6 @@ static struct sched_request mixed_request(uint64_t which, int32_t *tokens)
         q.sampling.ends = ends;
         q.sampling.n_ends = 2;
         q.min_tokens = (int32_t)(which % 8);
-        q.ignore_ends = which % 5 == 0;
     }
     if (which % 6 == 2) {
         q.sampling.repeat_penalty = 1.3f;
