@@ -38,6 +38,25 @@ static double round_to(double f, int digits)
     return n < (int)sizeof text && jv_parse_float(text, (size_t)n, &r) ? r : f;
 }
 
+/* Python's round of an int to tens, hundreds and so on (`digits` zeros; none for less than 1), half to even. */
+static enum err round_int(struct jvm *vm, int64_t v, int64_t digits, struct jv *out)
+{
+    const int64_t half_of_1e19 = 5000000000000000000;
+    int64_t unit = 1;
+    for (int64_t i = 0; i < digits; i++) {
+        if (__builtin_mul_overflow(unit, 10, &unit)) { /* more than half of 10^19 is no int, less becomes 0 */
+            *out = jv_int(0);
+            bool is_far = digits == 19 && (v > half_of_1e19 || v < -half_of_1e19);
+            return is_far ? jvm_fail(vm, "the result does not fit in 64 bits") : ERR_OK;
+        }
+    }
+    int64_t whole = v / unit;
+    int64_t rest = v % unit < 0 ? -(v % unit) : v % unit;
+    bool away = rest > unit - rest || (rest == unit - rest && whole % 2 != 0);
+    whole += !away ? 0 : v < 0 ? -1 : 1;
+    return jop_binary(vm, JB_MUL, jv_int(whole), jv_int(unit), out);
+}
+
 static enum err filter_round(struct jvm *vm, struct jcall *c, struct jv *out) /* precision method */
 {
     int64_t precision = 0;
@@ -67,12 +86,10 @@ static enum err filter_round(struct jvm *vm, struct jcall *c, struct jv *out) /*
             return jvm_fail(vm, "the method of round must be common, ceil or floor");
         }
     }
-    if (jv_is_int(c->self) && precision >= 0) {
-        *out = jv_int(jv_as_int(c->self));
-        return ERR_OK;
+    if (jv_is_int(c->self)) {
+        return round_int(vm, jv_as_int(c->self), -precision, out);
     }
-    double r = f - f == 0 ? round_to(f, (int)precision) : f;
-    *out = jv_is_int(c->self) ? jv_int((int64_t)r) : jv_float(r);
+    *out = jv_float(f - f == 0 ? round_to(f, (int)precision) : f);
     return ERR_OK;
 }
 

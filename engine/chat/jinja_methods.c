@@ -121,7 +121,7 @@ static enum err str_zfill(struct jvm *vm, struct jcall *c, struct jv *out) /* wi
     struct jv rest;
     TRY(jv_substr(vm, s, 0, 1, &sign));
     TRY(jv_substr(vm, s, 1, s->len, &rest));
-    TRY(jstr_pad(vm, rest.str, width - 1, &zero, JSIDE_LEFT, &rest));
+    TRY(jstr_pad(vm, rest.str, width > 0 ? width - 1 : 0, &zero, JSIDE_LEFT, &rest));
     return jv_concat(vm, sign.str, rest.str, out);
 }
 

@@ -412,7 +412,7 @@ static enum err element(struct jvm *vm, struct jv v, uint32_t i, struct jv *out)
         TRY(jvm_pay_bytes(vm, v.str->chars == v.str->len ? 0 : from));
         return jv_substr(vm, v.str, from, from + utf8_decode(v.str->p + from, v.str->len - from, &cp, NULL), out);
     }
-    *out = v.kind == JV_RANGE ? jv_int(v.range->start + (int64_t)i * v.range->step) : v.list->at[i];
+    *out = v.kind == JV_RANGE ? jv_int(jv_range_at(v.range, i)) : v.list->at[i];
     return ERR_OK;
 }
 
@@ -502,6 +502,32 @@ static enum err slice_str(struct jvm *vm, const struct jstr *s, int64_t from, in
     return jrope_take(vm, &vm->tmp, 0, out);
 }
 
+/* Where item i of a range is or would be, -1 <= i <= n. False: not in 64 bits. */
+static bool range_edge(const struct jv_range *r, int64_t i, int64_t *out)
+{
+    if (i > 0 && i <= r->n) { /* from the last item before, as the product may pass 64 bits where the sum does not */
+        return !__builtin_add_overflow(jv_range_at(r, (uint32_t)i - 1), r->step, out);
+    }
+    *out = r->start;
+    return i == 0 || !__builtin_sub_overflow(r->start, r->step, out);
+}
+
+/* A slice of a range is a range; its ends and step show when it is printed, and may be more than 64 bits hold. */
+static enum err slice_range(struct jvm *vm, const struct jv_range *of, int64_t from, int64_t to, int64_t step,
+                            int64_t count, struct jv *out)
+{
+    struct jv_range part = {.n = (uint32_t)count};
+    if (!range_edge(of, from, &part.start) || !range_edge(of, to, &part.stop) ||
+        __builtin_mul_overflow(of->step, step, &part.step)) {
+        return overflow(vm);
+    }
+    struct jv_range *r;
+    TRY(jv_alloc(vm, sizeof *r, &r));
+    *r = part;
+    *out = (struct jv){.kind = JV_RANGE, .range = r};
+    return ERR_OK;
+}
+
 enum err jop_slice(struct jvm *vm, struct jv v, struct jv from_v, struct jv to_v, struct jv step_v, struct jv *out)
 {
     if (v.kind == JV_UNDEF) {
@@ -523,6 +549,7 @@ enum err jop_slice(struct jvm *vm, struct jv v, struct jv from_v, struct jv to_v
     TRY(bound(vm, to_v, n, &to));
     from = from_v.kind == JV_NONE && back ? n - 1 : clamp(from, n, back);
     to = to_v.kind == JV_NONE && back ? -1 : clamp(to, n, back);
+    int64_t given_step = step;
     step = step > INT32_MAX ? INT32_MAX : step < -INT32_MAX ? -INT32_MAX : step; /* longer than any sequence */
     int64_t count =
         back ? (from > to ? (from - to - step - 1) / -step : 0) : (to > from ? (to - from + step - 1) / step : 0);
@@ -531,14 +558,7 @@ enum err jop_slice(struct jvm *vm, struct jv v, struct jv from_v, struct jv to_v
     }
     TRY(jvm_pay(vm, (uint64_t)count / 8));
     if (v.kind == JV_RANGE) {
-        struct jv_range *r;
-        TRY(jv_alloc(vm, sizeof *r, &r));
-        *r = (struct jv_range){.start = v.range->start + from * v.range->step,
-                               .stop = v.range->start + to * v.range->step,
-                               .step = v.range->step * step,
-                               .n = (uint32_t)count};
-        *out = (struct jv){.kind = JV_RANGE, .range = r};
-        return ERR_OK;
+        return slice_range(vm, v.range, from, to, given_step, count, out);
     }
     TRY(jv_list_new(vm, (enum jv_kind)v.kind, (size_t)count, out));
     for (int64_t i = 0; i < count; i++) {

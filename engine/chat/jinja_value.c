@@ -687,7 +687,7 @@ enum err jv_iter_next(struct jvm *vm, struct jv_iter *it, struct jv *item, bool 
         if (it->pos >= of.range->n) {
             return ERR_OK;
         }
-        *item = jv_int(of.range->start + (int64_t)it->pos++ * of.range->step);
+        *item = jv_int(jv_range_at(of.range, it->pos++));
         break;
     default:
         return ERR_OK;

@@ -115,6 +115,12 @@ struct jv_range {
     uint32_t n;
 };
 
+/* Item i of the range, i < n. The product may pass 64 bits where the item does not, so it wraps. */
+static inline int64_t jv_range_at(const struct jv_range *r, uint32_t i)
+{
+    return (int64_t)((uint64_t)r->start + i * (uint64_t)r->step);
+}
+
 struct jv_method {
     struct jv self;
     const struct jbuiltin *fn;

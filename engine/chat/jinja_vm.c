@@ -209,7 +209,7 @@ struct jv jloop_item(const struct jv_loop *l, uint32_t i)
 {
     switch (l->of.kind) {
     case JV_RANGE:
-        return jv_int(l->of.range->start + (int64_t)i * l->of.range->step);
+        return jv_int(jv_range_at(l->of.range, i));
     case JV_DICT:
         return l->of.dict->at[i].key;
     default:

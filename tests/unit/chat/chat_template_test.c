@@ -681,6 +681,75 @@ START_TEST(values_that_cannot_be)
 }
 END_TEST
 
+/* Whole numbers where 64 bits end: what Python computes, or a refusal; under UBSan also that nothing wraps unseen. */
+START_TEST(integers_at_the_edge)
+{
+#define LOW "(-9223372036854775807 - 1)"
+#define HIGH "9223372036854775807"
+#define WIDE "range(" LOW ", " HIGH ", 2 ** 62)" /* four items; 3 * 2 ** 62 is no int64 */
+    static const struct {
+        const char *source, *want;
+    } rows[] = {
+        {"{{ " WIDE "|list }}", "[-9223372036854775808, -4611686018427387904, 0, 4611686018427387904]"},
+        {"{{ " WIDE "[3] }} {{ " WIDE "[-1] }}", "4611686018427387904 4611686018427387904"},
+        {"{% for i in " WIDE " %}{{ i }} {{ loop.previtem }}{{ loop.nextitem }} {% endfor %}",
+         "-9223372036854775808 -4611686018427387904 -4611686018427387904 -92233720368547758080 "
+         "0 -46116860184273879044611686018427387904 4611686018427387904 0 "},
+        {"{{ range(" HIGH ", " LOW ", -(2 ** 62))|list|last }}", "-4611686018427387905"},
+        {"{{ range(" LOW ", " HIGH ", " HIGH ")|list }}", "[-9223372036854775808, -1, 9223372036854775806]"},
+        {"{{ range(" HIGH ", " LOW ", " LOW ")|list }}", "[9223372036854775807, -1]"},
+        {"{{ range(" LOW ", " LOW ")|list }}{{ range(" HIGH ", " LOW ")|list }}", "[][]"},
+        {"{{ range(" HIGH " - 2, " HIGH ")|list }}", "[9223372036854775805, 9223372036854775806]"},
+        {"{{ " WIDE "[2:]|list }}", "!64 bits"}, /* it would end at 2 ** 63 */
+        {"{{ " WIDE "[1:3] }}", "range(-4611686018427387904, 4611686018427387904, 4611686018427387904)"},
+        {"{{ " WIDE "[::4] }}", "!64 bits"},
+        {"{{ " WIDE "[::-1] }}", "!64 bits"},
+        {"{{ range(5)[::2 ** 40] }} {{ range(5)[::-(2 ** 40)] }}",
+         "range(0, 5, 1099511627776) range(4, -1, -1099511627776)"},
+        {"{{ range(5)[" LOW ":" HIGH "] }}{{ range(5)[" HIGH ":" LOW ":" LOW "] }}",
+         "range(0, 5)range(4, -1, -9223372036854775808)"},
+        {"{{ [1, 2][" LOW ":" HIGH ":" HIGH "] }}{{ 'ab'[::" LOW "] }}", "[1]b"},
+        {"{{ '-7'.zfill(" LOW ") }}{{ '7'.zfill(" LOW ") }}{{ '-7'.zfill(4) }}", "-77-007"},
+        {"{{ 'a'.center(" LOW ") }}{{ 'a'|center(" LOW ") }}{{ 'a'|indent(" LOW ") }}{{ 'a'.ljust(" LOW ") }}",
+         "aaaa"},
+        {"{{ 'a'.center(" HIGH ") }}", "!longer than"},
+        {"{{ 'a'|indent(" HIGH ") }}", "!longer than"},
+        {"{{ 'a' * " HIGH " }}", "!longer than"},
+        {"{{ [1] * " HIGH " }}", "!longer than"},
+        {"{{ '' * " HIGH " }}{{ 'a' * " LOW " }}{{ [1] * " LOW " }}", "[]"},
+        {"{{ [1, 2]|batch(" HIGH ")|list }}{{ [1, 2]|batch(" LOW ")|list }}", "[[1, 2]][[1, 2]]"},
+        {"{{ [1]|batch(" HIGH ", 0)|list }}", "!needs more than"},
+        {"{{ [1]|slice(" HIGH ")|list }}", "!steps"},
+        {"{{ [1]|slice(" LOW ")|list }}", "!positive"},
+        {"{{ 'aXbXc'.split('X', " LOW ") }}{{ 'aX'|replace('X', '', " LOW ") }}", "['a', 'b', 'c']a"},
+        {"{{ 'abc'.find('c', " LOW ", " HIGH ") }}{{ 'abc'.find('', " HIGH ") }}{{ 'abc'.count('a', " LOW ") }}",
+         "2-11"},
+        {"{{ '%c' % " HIGH " }}", "!code point"},
+        {"{{ '%d %x' % (" LOW ", " LOW ") }}", "-9223372036854775808 -8000000000000000"},
+        {"{{ '%*d' % (" LOW ", 1) }}", "!width"},
+        {"{{ 15|round(-1) }} {{ 25|round(-1) }} {{ -15|round(-1) }} {{ 5|round(2) }}", "20 20 -20 5"},
+        {"{{ 123456789012345678|round(-3) }}", "123456789012346000"},
+        {"{{ " HIGH "|round(-1) }}", "!64 bits"},
+        {"{{ " LOW "|round(-1) }}", "!64 bits"},
+        {"{{ " HIGH "|round(-19) }}", "!64 bits"},
+        {"{{ (5 * 10 ** 18)|round(-19) }} {{ " HIGH "|round(-20) }} {{ " LOW "|round(" LOW ") }}", "0 0 0"},
+        {"{{ [" HIGH ", 1]|sum }}", "!64 bits"},
+        {"{{ '9223372036854775808'|int }}", "!64 bits"},
+        {"{{ '-9223372036854775808'|int == " LOW " }}{{ 1e300|int }}", "!64 bits"},
+    };
+#undef LOW
+#undef HIGH
+#undef WIDE
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].want[0] == '!') {
+            expect_failure(rows[i].source, "{}", rows[i].want + 1);
+        } else {
+            expect(rows[i].source, "{}", rows[i].want);
+        }
+    }
+}
+END_TEST
+
 /* Rows C08: what a template raises is told, but not at any length, and on one line. */
 START_TEST(raised_texts_are_cut_and_escaped)
 {
@@ -857,6 +926,7 @@ Suite *chat_template_suite(void)
     tcase_add_test(t, messages_name_the_place);
     tcase_add_test(t, no_way_out_of_the_template);
     tcase_add_test(t, values_that_cannot_be);
+    tcase_add_test(t, integers_at_the_edge);
     tcase_add_test(t, raised_texts_are_cut_and_escaped);
     tcase_add_test(t, every_prefix_of_a_template_is_safe);
     tcase_add_test(t, bytes_that_are_not_text);
