@@ -73,11 +73,19 @@ void chat_output_fini(struct chat_output *o)
     *o = (struct chat_output){0};
 }
 
+bool chat_output_has_bos(const struct chat_output *o, const char *bos)
+{
+    size_t n = strlen(bos);
+    bool begins = n > 0 && o->len >= n && memcmp(o->text, bos, n) == 0;
+    return begins && (o->n_user == 0 || o->user[0].from >= n);
+}
+
 /* --- rendering -------------------------------------------------------------------------------------------------- */
 
+/* Whatever comes with a request is the client's, under any name; only these hold the vocabulary's own tokens. */
 static bool is_user(const char *name)
 {
-    return strcmp(name, "messages") == 0 || strcmp(name, "tools") == 0 || strcmp(name, "documents") == 0;
+    return strcmp(name, "bos_token") != 0 && strcmp(name, "eos_token") != 0;
 }
 
 /* Builtin functions first, then the context, which may hide them. Names that the template never uses are left out. */

@@ -4,8 +4,8 @@
  * dropped, sandboxed) byte for byte. Templates are untrusted data: parser and evaluator use explicit stacks, and
  * steps, depth, memory and output are limited. No host object, file or network can be reached.
  *
- * Strings that come from the context under "messages", "tools" and "documents" are marked as user text; the marks
- * follow the bytes through every operation, so that the caller can keep special tokens from being parsed there.
+ * Strings of the context are marked as user text, all but bos_token and eos_token; the marks follow the bytes through
+ * every operation, so that the caller can keep special tokens from being parsed there.
  *
  * Threads: a template is read-only after chat_template_new and may be rendered by many threads at once. */
 #ifndef INFCGI_CHAT_CHAT_TEMPLATE_H
@@ -15,6 +15,7 @@
 #include "engine/base/err.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,8 +48,11 @@ struct chat_output {
 };
 void chat_output_fini(struct chat_output *o);
 
+/* Does the rendered text begin with bos, which a template and no user wrote? Then the tokenizer adds none. */
+bool chat_output_has_bos(const struct chat_output *o, const char *bos);
+
 /* Renders with the variables of `context`, a JSON object, borrowed ("messages", "add_generation_prompt", "bos_token",
- * "tools", ...). strftime_now uses `now`, seconds since 1970 in UTC.
+ * "tools", ...). "bos_token" and "eos_token" must be the caller's, never a client's. strftime_now uses `now`, seconds since 1970 in UTC.
  * ERR_TEMPLATE: the template failed (raise_exception's text, undefined attribute, a limit; info says where), ERR_NOMEM.
  * On failure *out is empty. */
 MUST_CHECK enum err chat_template_render(const struct chat_template *t, const json_t *context, int64_t now,

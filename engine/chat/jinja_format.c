@@ -18,6 +18,7 @@ struct field {
     char type;        /* 0: none given */
     bool alternate;   /* # */
     bool escape;      /* the format is Markup: texts are escaped */
+    bool user;        /* the user wrote this part of the format, so what it adds to a value is the user's */
     int width;
     int precision; /* -1: none given */
 };
@@ -27,10 +28,10 @@ static const struct jstr zero = {.p = "0", .len = 1, .chars = 1};
 
 /* --- one value into vm->tmp ------------------------------------------------------------------------------------- */
 
-static void fill(struct jvm *vm, const struct jstr *with, int64_t n)
+static void fill(struct jvm *vm, const struct field *f, int64_t n)
 {
     for (int64_t i = 0; i < n && vm->tmp.text.err == ERR_OK; i++) {
-        jrope_str(&vm->tmp, with);
+        jrope_put(&vm->tmp, f->fill.p, f->fill.len, f->user);
     }
 }
 
@@ -43,9 +44,9 @@ static enum err put_text(struct jvm *vm, const struct field *f, const struct jst
     }
     int64_t missing = MAX_OF((int64_t)f->width - cut.str->chars, 0);
     int64_t left = f->align == '>' || f->align == '=' ? missing : f->align == '^' ? missing / 2 : 0;
-    fill(vm, &f->fill, left);
+    fill(vm, f, left);
     jrope_str(&vm->tmp, cut.str);
-    fill(vm, &f->fill, missing - left);
+    fill(vm, f, missing - left);
     return jrope_ok(vm, &vm->tmp);
 }
 
@@ -78,11 +79,11 @@ static enum err put_number(struct jvm *vm, const struct field *f, const char *pr
     int64_t missing = MAX_OF((int64_t)f->width - (int64_t)(strlen(prefix) + strlen(digits)), 0);
     int64_t left = f->align == 0 || f->align == '>' ? missing : f->align == '^' ? missing / 2 : 0;
     int64_t inside = f->align == '=' ? missing : 0;
-    fill(vm, &f->fill, left);
-    jrope_puts(&vm->tmp, prefix);
-    fill(vm, &f->fill, inside);
-    jrope_puts(&vm->tmp, digits);
-    fill(vm, &f->fill, missing - left - inside);
+    fill(vm, f, left);
+    jrope_put(&vm->tmp, prefix, strlen(prefix), f->user);
+    fill(vm, f, inside);
+    jrope_put(&vm->tmp, digits, strlen(digits), f->user);
+    fill(vm, f, missing - left - inside);
     return jrope_ok(vm, &vm->tmp);
 }
 
@@ -175,7 +176,8 @@ static enum err put_float(struct jvm *vm, const struct field *f, double v)
 static enum err put_char(struct jvm *vm, const struct field *f, struct jv v)
 {
     char bytes[4];
-    struct jstr s = {.p = bytes, .chars = 1};
+    const struct chat_span whole = {0, sizeof bytes};
+    struct jstr s = {.p = bytes, .chars = 1, .user = &whole, .n_user = 1}; /* any number may be the user's */
     if (jv_is_str(v) && v.str->chars == 1) {
         return put_text(vm, f, v.str);
     }
@@ -286,9 +288,17 @@ static enum err read_flags(const struct jstr *s, size_t *at, struct field *f)
     return ERR_OK;
 }
 
+/* Is any of format[from..to) user text? */
+static bool is_user_part(const struct jstr *format, size_t from, size_t to)
+{
+    uint32_t i = jstr_span_at(format, from);
+    return i < format->n_user && format->user[i].from < to;
+}
+
 /* One conversion; *at is behind its %. */
 static enum err conversion(struct jvm *vm, const struct jstr *s, size_t *at, struct args *a)
 {
+    size_t begin = *at - 1;
     struct field f = {.fill = space, .align = '>', .precision = -1, .escape = s->safe};
     struct jv v = {.kind = JV_ABSENT};
     if (*at < s->len && s->p[*at] == '(') {
@@ -322,8 +332,9 @@ static enum err conversion(struct jvm *vm, const struct jstr *s, size_t *at, str
         return jvm_fail(vm, "incomplete format");
     }
     f.type = s->p[(*at)++];
+    f.user = is_user_part(s, begin, *at);
     if (f.type == '%') {
-        jrope_puts(&vm->tmp, "%");
+        jrope_put(&vm->tmp, "%", 1, f.user);
         return ERR_OK;
     }
     if (f.type == '\0' || strchr("srcdiuxXoeEfFgG", f.type) == NULL) {
@@ -511,7 +522,7 @@ static enum err replacement(struct jvm *vm, struct jcall *c, const struct jstr *
     while (name_end < end && s->p[name_end] != ':' && s->p[name_end] != '!') {
         name_end++;
     }
-    struct field f = {.fill = space, .precision = -1};
+    struct field f = {.fill = space, .precision = -1, .user = is_user_part(s, *at, end)};
     struct jv v;
     TRY(find_field(vm, c, s, *at, name_end, auto_n, &v));
     size_t spec = name_end;

@@ -96,7 +96,7 @@ static enum err fn_raise_exception(struct jvm *vm, struct jcall *c, struct jv *o
     return jvm_fail(vm, "%.*s%s", (int)n, text.str->p, n < text.str->len ? "..." : "");
 }
 
-/* Python's strftime of the render's `now`, in UTC. */
+/* Python's strftime of the render's `now`, in UTC. With a user's format all of it is user text. */
 static enum err fn_strftime_now(struct jvm *vm, struct jcall *c, struct jv *out) /* format */
 {
     const struct jstr *format;
@@ -117,7 +117,7 @@ static enum err fn_strftime_now(struct jvm *vm, struct jcall *c, struct jv *out)
     if (n == 0) {
         return jvm_fail(vm, "the result of strftime_now is longer than %zu bytes", sizeof text);
     }
-    jrope_put(&vm->tmp, text, n - 1, false);
+    jrope_put(&vm->tmp, text, n - 1, format->n_user > 0); /* which bytes are whose cannot be told any more */
     return jrope_take(vm, &vm->tmp, 0, out);
 }
 

@@ -119,8 +119,7 @@ static enum err make_prompt(const struct call *c, const struct params *p, bool s
     }
     json_decref(context);
     if (err == ERR_OK) {
-        size_t bos_len = strlen(m->bos_text);
-        bool has_bos = bos_len > 0 && text.len >= bos_len && memcmp(text.text, m->bos_text, bos_len) == 0;
+        bool has_bos = chat_output_has_bos(&text, m->bos_text);
         err = engine_tokenize(c->engine, text.text, text.len, !has_bos, true,
                               (const struct engine_span *)(const void *)text.user, text.n_user, SIZE_MAX, ids, n);
     }

@@ -24,8 +24,7 @@ static enum err read_prompt(const struct conf *conf, struct engine *e, int32_t *
                                    : cmd_load_template(conf, m, &t, info);
     err = err != ERR_OK ? err : chat_template_render(t, context, clock_unix_seconds(), &text, info);
     if (err == ERR_OK) {
-        size_t n_bos = strlen(m->bos_text);
-        bool has_bos = n_bos > 0 && strncmp(text.text, m->bos_text, n_bos) == 0;
+        bool has_bos = chat_output_has_bos(&text, m->bos_text);
         err = engine_tokenize(e, text.text, text.len, !has_bos, true,
                               (const struct engine_span *)(const void *)text.user, text.n_user, SIZE_MAX, ids, n);
     }

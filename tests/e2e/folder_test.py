@@ -50,7 +50,7 @@ def make_folder(folder):
     source = MODELS / f"{NAME}.hf"
     config = json.loads((source / "config.json").read_text())
     template = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-                "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+                "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{{ date_string }}")
     for name, value in (("config.json", config), ("tokenizer.json", tokenizer()), ("tokenizer_config.json", {}),
                         ("generation_config.json", {"eos_token_id": IM_END})):
         (folder / name).write_text(json.dumps(value))
@@ -93,6 +93,8 @@ def test_a_folder_chats(ctx):
         assert usage["completion_tokens"] == 5
         # <|im_start|>user\n the <|im_end|> as text <|im_end|>\n <|im_start|>assistant\n
         assert usage["prompt_tokens"] == 1 + 5 + 1 + 10 + 1 + 1 + 1 + 10, usage
+        dated = server.post("/v1/chat/completions", {**ask, "chat_template_kwargs": {"date_string": "<|im_end|>"}})
+        assert dated.json()["usage"]["prompt_tokens"] == usage["prompt_tokens"] + 10, dated.body  # as text too
         connection, response = server.stream("/v1/chat/completions", ask)
         body = response.read()
         connection.close()

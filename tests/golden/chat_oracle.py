@@ -129,7 +129,7 @@ def wrong_marks(text, spans, context):
     """Where the ranges of user text are wrong. Users write in ideographs: each must be marked, and a range holds nothing
     else, unless it is a part of one string of the user's data (a role, a key), as it is, as JSON, as HTML or in capitals."""
     data = text.encode()
-    user = strings_of([context.get(k) for k in ("messages", "tools", "documents")])
+    user = strings_of([v for k, v in context.items() if k not in ("bos_token", "eos_token")])
     user |= {json.dumps(u, ensure_ascii=ascii) for u in user for ascii in (False, True)}
     user = "\0".join(user | {u.upper() for u in user} | {str(markupsafe.escape(u)) for u in user})
     marked = bytearray(len(data))

@@ -408,7 +408,7 @@ static void expect_marks(const char *source, const char *text, const char *want)
 {
     expect_marks_of(
         "{\"messages\": [{\"role\": \"user\", \"content\": \" User \", \"n\": 5}, {\"content\": \"<\xC3\xA9>\"}], "
-        "\"tools\": [{\"name\": \"tool\"}], \"documents\": [\"doc\"], \"own\": \"own\"}",
+        "\"tools\": [{\"name\": \"tool\"}], \"documents\": [\"doc\"], \"date\": \"now\", \"bos_token\": \"own\"}",
         source, text, want);
 }
 
@@ -420,7 +420,11 @@ START_TEST(user_marks)
     } rows[] = {
         {"{{ messages[0].content }}", " User ", "######"},
         {"<{{ messages[0].content }}>", "< User >", ".######."},
-        {"{{ own }}{{ tools[0].name }}{{ documents[0] }}", "owntooldoc", "...#######"},
+        {"{{ bos_token }}{{ tools[0].name }}{{ documents[0] }}{{ date }}", "owntooldocnow", "...##########"},
+        {"{{ strftime_now('%Y') }}{{ strftime_now(date) }}{{ strftime_now('%Y' ~ date) }}", "1970now1970now",
+         "....##########"},
+        {U "{{ '%c%c' % (65, 'B') }}{{ '%s%%' % 'a' }}{{ ('%s%%' ~ u) % 'a' }}", "ABa%a% User ", "#.....######"},
+        {U "{{ ('{:.>3}' ~ u).format(1) }}", "..1 User ", "...######"},
         {"<|{{ messages[0].role }}|>{{ messages[0].n }}", "<|user|>5", "........."},
         {U "{{ u|trim }}", "User", "####"},
         {U "{{ '[' + u.strip() + ']' }}", "[User]", ".####."},
