@@ -341,14 +341,25 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     return ERR_OK;
 }
 
+/* Is the model still wanted? Between steps that take long with some files. */
+static enum err go_on(const struct engine_config *cfg, struct err_info *info)
+{
+    return cfg->progress == NULL || cfg->progress(cfg->progress_arg, 0)
+               ? ERR_OK
+               : err_set(info, ERR_CANCELLED, NULL, "loading was given up");
+}
+
 static enum err read_file(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     TRY(model_open(cfg->model_path, &e->gguf, info));
+    TRY(go_on(cfg, info));
     TRY(model_build(e->gguf, cfg->n_ctx, &e->plan, info));
     if (cfg->quantize != NULL) {
         TRY(plan_quantize(e->plan, cfg->quantize, info));
     }
+    TRY(go_on(cfg, info));
     TRY(tokenizer_new(e->gguf, &e->tokenizer, info));
+    TRY(go_on(cfg, info));
     if ((uint32_t)tokenizer_n_vocab(e->tokenizer) != e->plan->n_vocab) {
         return err_set(info, ERR_BAD_VOCAB, "tokenizer.ggml.tokens",
                        "tokenizer.ggml.tokens: expected %u tokens, as token_embd.weight has rows; found %d",

@@ -54,8 +54,9 @@ struct engine_config {
     const char *quantize;        /* OPTIONAL: type that weights of F32, F16 and BF16 become: "q8_0" (plan_quantize.h) */
     const char *pack_cache; /* OPTIONAL: folder for packed weights that the next start maps (docs/internals/cpu.md) */
     const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
-    /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open. */
-    void (*progress)(void *arg, float fraction);
+    /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open, many times a second; false
+     * ends it with ERR_CANCELLED, and nothing is left behind. */
+    bool (*progress)(void *arg, float fraction);
     void *progress_arg;
 };
 
@@ -89,7 +90,8 @@ struct engine_model_info {
     int n_threads;
 };
 
-/* Opens a model. Fails with any model file code, ERR_NOMEM, ERR_MEMORY_LIMIT, ERR_UNSUPPORTED_CPU, ERR_CONFIG. */
+/* Opens a model. Fails with any model file code, ERR_NOMEM, ERR_MEMORY_LIMIT, ERR_UNSUPPORTED_CPU, ERR_CONFIG,
+ * ERR_CANCELLED. */
 MUST_CHECK enum err engine_open(const struct engine_config *cfg, struct engine **out, struct err_info *info);
 
 /* Checks what can be known of a model file without reading its weights: layout, hyper-parameters, tensors, vocabulary.

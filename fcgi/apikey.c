@@ -21,7 +21,8 @@ static struct {
 
 /* Adds the key in line[0..n), if there is one. Visible ASCII only: anything else cannot come in a header as it stands
  * here, and a NUL would cut a key in two. */
-static enum err add_line(const char *line, size_t n, int number, struct buf *text, struct err_info *info)
+static enum err add_line(const char *line, size_t n, int number, const char *path, struct buf *text,
+                         struct err_info *info)
 {
     while (n > 0 && isspace((unsigned char)line[n - 1])) {
         n--;
@@ -39,8 +40,9 @@ static enum err add_line(const char *line, size_t n, int number, struct buf *tex
     }
     if (!ok) {
         return err_set(info, ERR_CONFIG, "api-key-file",
-                       "api-key-file: line %d: expected a key of at most %d visible ASCII characters without spaces",
-                       number, MAX_KEY_BYTES);
+                       "api-key-file: %.300s line %d: expected a key of at most %d visible ASCII characters without "
+                       "spaces",
+                       path, number, MAX_KEY_BYTES);
     }
     buf_append(text, line, n);
     buf_putc(text, '\0');
@@ -67,11 +69,16 @@ enum err apikey_load(const char *path, struct err_info *info)
     buf_init(&text, 0, MEM_GENERAL);
     buf_init(&ids, 0, MEM_GENERAL);
     int line = 1;
-    enum err err = io_read_file(path, FILE_LIMIT_BYTES, &file, info);
+    struct err_info why = {0};
+    enum err err = io_read_file(path, FILE_LIMIT_BYTES, &file, &why);
+    if (err != ERR_OK) { /* whatever it is, the configuration names it */
+        err = err_set(info, err == ERR_NOMEM ? err : ERR_CONFIG, "api-key-file", "api-key-file: %.300s: %s", path,
+                      why.text);
+    }
     for (size_t at = 0, end; err == ERR_OK && at < file.len; at = end + 1) {
         const char *newline = memchr(file.data + at, '\n', file.len - at);
         end = newline != NULL ? (size_t)(newline - file.data) : file.len;
-        err = add_line(file.data + at, end - at, line++, &text, info);
+        err = add_line(file.data + at, end - at, line++, path, &text, info);
     }
     buf_fini(&file);
     if (err == ERR_OK && text.len == 0) {

@@ -16,7 +16,7 @@ struct apikey_id {
     uint8_t bytes[APIKEY_ID_BYTES];
 };
 
-/* Reads the file and replaces the keys. On failure the old ones stay. ERR_FILE, ERR_IO, ERR_CONFIG (no key in
+/* Reads the file and replaces the keys. On failure the old ones stay. ERR_CONFIG (it cannot be read, no key in
  * it, or a line that can be none), ERR_NOMEM, ERR_INTERNAL (libcrypto). */
 MUST_CHECK enum err apikey_load(const char *path, struct err_info *info);
 

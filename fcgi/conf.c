@@ -72,6 +72,8 @@ static const struct option options[] = {
      "FastCGI connections served at once"},
     {"body-limit", NULL, INTEGER, SERVE, AT(body_limit_kib), 1, 1 << 20, 4096, "largest request body in KiB"},
     {"drain-timeout", NULL, INTEGER, SERVE, AT(drain_s), 0, 86400, 30, "seconds running requests get after SIGTERM"},
+    {"drain-close", NULL, FLAG, SERVE, AT(drain_close), 0, 0, 0,
+     "close the socket at once after SIGTERM, for a second engine behind nginx; default: answer 503"},
     {"sse-ping-interval", NULL, INTEGER, SERVE, AT(ping_s), 1, 3600, 10,
      "seconds of silence before a comment in a stream"},
     {"timeout", NULL, INTEGER, SERVE, AT(timeout_s), 0, 86400, 0,

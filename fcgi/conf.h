@@ -37,7 +37,7 @@ struct conf {
     int64_t n_predict, seed;
     double temperature, top_p, min_p; /* negative: not set */
     int64_t top_k;
-    bool check_config, strict_api, share_cache, help, version, chat;
+    bool check_config, drain_close, strict_api, share_cache, help, version, chat;
     struct buf file; /* text of --config, which the strings above may point into */
 };
 

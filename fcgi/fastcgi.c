@@ -30,6 +30,7 @@ enum {
     STACK_BYTES = 512 << 10, /* JSON is read at most 64 levels deep */
     LISTEN_FD = 0,
     SILENT_MS = 10000, /* nginx speaks at once; what has said nothing for so long is closed */
+    STOP_MS = 2000,    /* the same once the server stops: who spoke no sooner is not nginx */
     READ_S = 60,       /* a request that stops in its middle is given up */
 };
 
@@ -57,7 +58,7 @@ static struct {
     void *arg;
     struct fastcgi_request *requests; /* [max_connections], one a thread; never freed, an event may still name one */
     struct silent *silent;            /* [max_connections], the poller's */
-    int n_silent;
+    atomic_int n_silent;
     atomic_int n_active;  /* ready or being served */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t has_ready, has_stopped;
@@ -170,7 +171,6 @@ static void hand_over(int fd)
 {
     pthread_mutex_lock(&server.lock);
     server.ready[(server.first_ready + server.n_ready++) % server.max_connections] = fd;
-    atomic_fetch_add(&server.n_active, 1);
     if (server.n_ready > server.n_idle && server.n_threads < server.max_connections) {
         start_thread();
     }
@@ -252,7 +252,6 @@ static void stop_listening(void)
 {
     uint64_t unused;
     (void)!read(server.wake_fd, &unused, sizeof unused);
-    close_silent(UINT64_MAX);
     pthread_mutex_lock(&server.lock);
     listen_if_room();
     close(server.fd); /* who comes now is refused at once, or waits for a successor that has the socket too */
@@ -276,6 +275,7 @@ static void handle_event(const struct epoll_event *e)
     case ABOUT_SILENT:
         for (int i = 0; i < server.n_silent; i++) {
             if (server.silent[i].fd == which) {
+                atomic_fetch_add(&server.n_active, 1); /* before it leaves that list: it is always counted */
                 hand_over(forget_silent(i));
                 break;
             }
@@ -296,7 +296,7 @@ static void *poller(void *arg)
         for (int i = 0; i < n; i++) {
             handle_event(&events[i]);
         }
-        uint64_t now = clock_now_ns(), limit = (uint64_t)SILENT_MS * 1000000u;
+        uint64_t now = clock_now_ns(), limit = (uint64_t)(server.fd >= 0 ? SILENT_MS : STOP_MS) * 1000000u;
         close_silent(now > limit ? now - limit : 0);
     }
     return NULL;
@@ -447,4 +447,23 @@ void fastcgi_stop(void)
     pthread_mutex_unlock(&server.lock);
 }
 
-int fastcgi_n_active(void) { return atomic_load(&server.n_active); }
+/* The kernel keeps for a unix socket who called listen() [unix(7), SO_PEERCRED]: this process, be it as spawn-fcgi that
+ * became it; a manager, which lives; or spawn-fcgi without -n, which has ended. 0: none that can be seen from here. */
+bool fastcgi_is_alone(void)
+{
+    struct ucred who = {0};
+    socklen_t n = sizeof who;
+    pthread_mutex_lock(&server.lock);
+    bool is_known = server.fd >= 0 && getsockopt(server.fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && who.pid > 0;
+    pthread_mutex_unlock(&server.lock);
+    return is_known && (who.pid == getpid() || (kill(who.pid, 0) != 0 && errno == ESRCH));
+}
+
+int fastcgi_n_active(void)
+{
+    pthread_mutex_lock(&server.lock);
+    bool is_stopping = server.is_stopping;
+    pthread_mutex_unlock(&server.lock);
+    int n_silent = is_stopping ? atomic_load(&server.n_silent) : 0;
+    return n_silent + atomic_load(&server.n_active);
+}

@@ -24,10 +24,15 @@ MUST_CHECK enum err fastcgi_listen(const char *path, int *fd, struct err_info *i
 MUST_CHECK enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, void *arg,
                                   struct err_info *info);
 
-/* Accepts nothing more and closes the socket; connections that have said something, and requests, go on. */
+/* Accepts nothing more and closes the socket. Requests go on, and connections may still become some, if they say so
+ * within two seconds. */
 void fastcgi_stop(void);
 
-/* Requests being handled now. */
+/* Is this process alone with its socket? Not when the one that made it listen is another that still lives, such as
+ * systemd or multiwatch: who connects then may wait for the next process that it starts. */
+bool fastcgi_is_alone(void);
+
+/* Requests being handled now; once stopped, with the connections that may still become some. */
 int fastcgi_n_active(void);
 
 /* A parameter of the request, or NULL; borrowed. */

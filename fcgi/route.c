@@ -115,6 +115,9 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
     if (err != ERR_OK) {
         return err;
     }
+    if (c->is_late && route->needs_model) {
+        return err_set(info, ERR_DRAINING, NULL, "the server is shutting down");
+    }
     if (c->engine == NULL && route->needs_model) {
         return err_set(info, ERR_LOADING, NULL, "the model is loading (%d %%)", atomic_load(&c->server->progress) / 10);
     }
@@ -155,6 +158,12 @@ void route_request(struct fastcgi_request *r, void *arg)
     struct server *server = arg;
     struct call c = {.server = server, .engine = atomic_load_explicit(&server->engine, memory_order_acquire)};
     int route_index = -1;
+    /* Counted before it is asked, so that who waits for n_working to be 0 misses none that was let in. */
+    atomic_fetch_add(&server->n_working, 1);
+    c.is_late = atomic_load(&server->is_refusing);
+    if (c.is_late) {
+        atomic_fetch_sub(&server->n_working, 1);
+    }
     reply_init(&c.reply, r);
     buf_init(&c.body, 0, MEM_REQUEST);
     const char *method = fastcgi_param(r, "REQUEST_METHOD"), *uri = fastcgi_param(r, "REQUEST_URI");
@@ -167,4 +176,7 @@ void route_request(struct fastcgi_request *r, void *arg)
                  (clock_now_ns() - c.reply.arrived_ns) / 1000000u);
     }
     buf_fini(&c.body);
+    if (!c.is_late) {
+        atomic_fetch_sub(&server->n_working, 1);
+    }
 }

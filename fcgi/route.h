@@ -15,6 +15,7 @@ struct call {
     struct apikey_id caller;
     const char *path; /* decoded, without query */
     struct buf body;  /* read already */
+    bool is_late;     /* came while the server shuts down */
 };
 
 struct route {

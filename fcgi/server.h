@@ -18,6 +18,8 @@ struct server {
     const char *model_id; /* set once */
     atomic_int progress;  /* per mille of the model prepared */
     atomic_bool is_draining;
+    atomic_bool is_refusing; /* requests that come now are answered ERR_DRAINING */
+    atomic_int n_working;    /* requests that came before */
     int64_t started; /* seconds since 1970 */
 };
 

@@ -47,8 +47,9 @@ struct backend_config {
     /* OPTIONAL: folder for files of packed weights, which the next start maps; borrowed for the call of open. */
     const char *pack_cache;
     struct backend_source source; /* the file the plan was built from; read only with pack_cache */
-    /* OPTIONAL: called while weights are prepared, with 0..1, from the opening thread. */
-    void (*progress)(void *arg, float fraction);
+    /* OPTIONAL: called while weights are prepared, with 0..1, from the opening thread; false: open ends with
+     * ERR_CANCELLED. */
+    bool (*progress)(void *arg, float fraction);
     void *progress_arg;
     /* OPTIONAL: called when n bytes at `data`, of a weight, are no longer needed; from any thread. */
     void (*weight_done)(void *arg, const void *data, uint64_t n);

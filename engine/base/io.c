@@ -302,13 +302,18 @@ enum err io_writer_commit(struct io_writer *w, bool may_replace, struct err_info
     return ERR_OK;
 }
 
-enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, struct err_info *info)
+enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, bool (*goes_on)(void *arg), void *arg,
+                         struct err_info *info)
 {
     struct io_writer w;
     TRY(io_writer_open(&w, path, 0600, info));
     enum err err = ERR_OK;
     for (size_t i = 0; i < n && err == ERR_OK; i++) {
-        err = io_writer_append(&w, parts[i].data, parts[i].bytes, info);
+        const unsigned char *at = parts[i].data;
+        for (size_t left = parts[i].bytes, now; left > 0 && err == ERR_OK; at += now, left -= now) {
+            now = MIN_OF(left, (size_t)WRITE_BYTES);
+            err = goes_on == NULL || goes_on(arg) ? io_writer_append(&w, at, now, info) : ERR_CANCELLED;
+        }
     }
     if (err != ERR_OK) {
         io_writer_abort(&w);

@@ -47,8 +47,10 @@ struct io_part {
 /* Makes the file at `path` the n parts one behind the other, or leaves it as it is: writes path.tmp, syncs it and
  * renames it, so that a reader or a crash finds the old file or the new one. Who has the old one mapped keeps it. The
  * file is for its owner alone (mode 0600). ERR_AGAIN: another process is writing path.tmp; ERR_FILE: it cannot be
- * created; ERR_IO: the rest, a full disk for one. On failure path.tmp is gone. */
-MUST_CHECK enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, struct err_info *info);
+ * created; ERR_IO: the rest, a full disk for one. On failure path.tmp is gone. goes_on: OPTIONAL, asked again and again
+ * while it writes; false: ERR_CANCELLED. */
+MUST_CHECK enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, bool (*goes_on)(void *arg),
+                                    void *arg, struct err_info *info);
 
 enum { IO_MAX_PATH_BYTES = 4096 };
 

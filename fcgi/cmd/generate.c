@@ -72,7 +72,11 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
     return err;
 }
 
-static void on_progress(void *arg, float fraction) { bar_set(arg, (double)fraction); }
+static bool on_progress(void *arg, float fraction)
+{
+    bar_set(arg, (double)fraction);
+    return true;
+}
 
 int cmd_generate(int argc, char **argv)
 {

@@ -71,14 +71,39 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
 
 #define LOADING_LOG_NS 5000000000u /* between two lines of the log about it */
 
+static void reload_keys(void)
+{
+    struct err_info info = {0};
+    const char *path = server_state.conf->api_key_file;
+    if (path != NULL && apikey_load(path, &info) != ERR_OK) {
+        log_line("error", "api_keys_kept reason=\"%s\"", info.text);
+    } else if (path != NULL) {
+        log_line("info", "api_keys_reloaded");
+    }
+}
+
 /* While the model is prepared. */
 struct loading {
     struct bar bar;
-    uint64_t last_ns; /* when the log said how far it was */
+    const sigset_t *set; /* signals that end it, and SIGHUP */
+    uint64_t last_ns;    /* when the log said how far it was */
 };
 
+/* Has a signal come that ends the process? */
+static bool is_end_wanted(const sigset_t *set)
+{
+    const struct timespec at_once = {0};
+    for (int signal; (signal = sigtimedwait(set, NULL, &at_once)) > 0;) {
+        if (signal != SIGHUP) {
+            return true;
+        }
+        reload_keys();
+    }
+    return false;
+}
+
 /* For /health, for who looks at the terminal, and for who reads the log. */
-static void on_progress(void *arg, float fraction)
+static bool on_progress(void *arg, float fraction)
 {
     struct loading *l = arg;
     uint64_t now = clock_now_ns();
@@ -88,6 +113,7 @@ static void on_progress(void *arg, float fraction)
         log_line("info", "loading percent=%d", (int)(fraction * 100));
         l->last_ns = now;
     }
+    return !is_end_wanted(l->set);
 }
 
 /* Without --chat-template: the model's own, else its family's; a model without either serves completions only. */
@@ -108,15 +134,15 @@ static void load_template(const struct engine_model_info *m)
     }
 }
 
-/* Loads the model and publishes it. */
-static enum err load(struct err_info *info)
+/* Loads the model and publishes it. ERR_CANCELLED: a signal of the set came first. */
+static enum err load(const sigset_t *set, struct err_info *info)
 {
     const struct conf *conf = server_state.conf;
     struct engine_sampling sampling;
     struct engine_config cfg = cmd_engine_config(conf, &sampling);
     struct engine *e;
     uint64_t start = clock_now_ns();
-    struct loading loading = {.last_ns = start};
+    struct loading loading = {.set = set, .last_ns = start};
     cfg.progress = on_progress;
     cfg.progress_arg = &loading;
     TRY(cmd_load_template(conf, NULL, &server_state.chat_template, info));
@@ -139,30 +165,40 @@ static enum err load(struct err_info *info)
     return ERR_OK;
 }
 
-/* Waits until no request is left, or for as long as the operator allows. */
-static void drain(void)
+/* Waits until count() is 0, at most until then. */
+static void wait_for_none(int (*count)(void), uint64_t until_ns)
 {
-    uint64_t until = clock_now_ns() + (uint64_t)server_state.conf->drain_s * 1000000000u;
-    while (fastcgi_n_active() > 0 && clock_now_ns() < until) {
+    while (count() > 0 && clock_now_ns() < until_ns) {
         struct timespec pause = {.tv_nsec = 10000000};
         nanosleep(&pause, NULL);
     }
 }
 
+static int n_working(void) { return atomic_load(&server_state.n_working); }
+
+/* Ends accepting, and waits until no request is left or for as long as the operator allows. Where nobody else holds the
+ * socket, who comes meanwhile is told; else it waits in the backlog for the next process. */
+static void drain(void)
+{
+    const struct conf *conf = server_state.conf;
+    uint64_t until = clock_now_ns() + (uint64_t)conf->drain_s * 1000000000u;
+    bool is_told = !conf->drain_close && fastcgi_is_alone();
+    atomic_store(&server_state.is_draining, true);
+    atomic_store(&server_state.is_refusing, is_told);
+    if (!is_told) {
+        fastcgi_stop();
+    }
+    log_line("info", "draining active=%d new=%s", fastcgi_n_active(), is_told ? "refused" : "left");
+    wait_for_none(n_working, until);
+    fastcgi_stop();
+    wait_for_none(fastcgi_n_active, until);
+}
+
 /* Serves until told to end. */
 static void wait_for_end(const sigset_t *set)
 {
-    for (int signal;;) {
-        if (sigwait(set, &signal) != 0 || signal != SIGHUP) {
-            return;
-        }
-        struct err_info info = {0};
-        const char *path = server_state.conf->api_key_file;
-        if (path != NULL && apikey_load(path, &info) != ERR_OK) {
-            log_line("error", "api_keys_kept reason=\"%s\"", info.text);
-        } else if (path != NULL) {
-            log_line("info", "api_keys_reloaded");
-        }
+    for (int signal; sigwait(set, &signal) == 0 && signal == SIGHUP;) {
+        reload_keys();
     }
 }
 
@@ -186,25 +222,60 @@ static void prepare_process(void)
     (void)prctl(PR_SET_DUMPABLE, 0); /* prompts do not belong in core files */
 }
 
-static int serve(const struct conf *conf, const sigset_t *set)
+/* What is not the model's fault, and does not name it. */
+static int fail_setup(int status, enum err err, const struct err_info *info)
+{
+    fprintf(stderr, "error: %s: %s\n", err_code(err), info->text[0] != '\0' ? info->text : err_text(err));
+    return status;
+}
+
+/* Everything that comes before the model; CMD_OK or the exit status. */
+static int start(const struct conf *conf)
 {
     struct err_info info = {0};
     int fd;
     enum err err = conf->api_key_file != NULL ? apikey_load(conf->api_key_file, &info) : ERR_OK;
-    err = err != ERR_OK ? err : fastcgi_listen(conf->socket, &fd, &info);
-    err = err != ERR_OK ? err : log_start();
-    err = err != ERR_OK ? err : fastcgi_start(fd, (int)conf->max_connections, route_request, &server_state, &info);
-    err = err != ERR_OK ? err : load(&info);
     if (err != ERR_OK) {
+        return fail_setup(CMD_BAD_CONFIG, err, &info);
+    }
+    err = fastcgi_listen(conf->socket, &fd, &info);
+    if (err != ERR_OK) {
+        return fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
+    }
+    err = log_start();
+    err = err != ERR_OK ? err : fastcgi_start(fd, (int)conf->max_connections, route_request, &server_state, &info);
+    return err != ERR_OK ? fail_setup(CMD_NO_SYSTEM, err, &info) : CMD_OK;
+}
+
+static int end(const struct conf *conf)
+{
+    log_stop();
+    if (conf->socket != NULL) {
+        unlink(conf->socket);
+    }
+    return CMD_OK;
+}
+
+static int serve(const struct conf *conf, const sigset_t *set)
+{
+    struct err_info info = {0};
+    int rc = start(conf);
+    if (rc != CMD_OK) {
         log_stop();
+        return rc;
+    }
+    enum err err = load(set, &info);
+    if (err == ERR_CANCELLED) {
+        log_line("info", "stopped while loading");
+        return end(conf);
+    }
+    if (err != ERR_OK) {
+        (void)end(conf);
         return cmd_fail(conf, err, &info);
     }
     wait_for_end(set);
-    log_line("info", "draining active=%d", fastcgi_n_active());
-    struct engine *e = atomic_load(&server_state.engine);
-    atomic_store(&server_state.is_draining, true);
-    fastcgi_stop();
     drain();
+    struct engine *e = atomic_load(&server_state.engine);
     engine_drain(e);
     int left = fastcgi_n_active();
     log_line("info", "stopped unfinished=%d", left);
@@ -212,11 +283,7 @@ static int serve(const struct conf *conf, const sigset_t *set)
         chat_template_free(&server_state.chat_template);
         engine_close(&e);
     }
-    log_stop();
-    if (conf->socket != NULL) {
-        unlink(conf->socket);
-    }
-    return CMD_OK;
+    return end(conf);
 }
 
 /* Everything serve would need, without serving. */
@@ -228,7 +295,10 @@ static int check_config(const struct conf *conf)
     struct engine *e = NULL;
     struct chat_template *t = NULL;
     enum err err = conf->api_key_file != NULL ? apikey_load(conf->api_key_file, &info) : ERR_OK;
-    err = err != ERR_OK ? err : cmd_load_template(conf, NULL, &t, &info);
+    if (err != ERR_OK) {
+        return fail_setup(CMD_BAD_CONFIG, err, &info);
+    }
+    err = cmd_load_template(conf, NULL, &t, &info);
     err = err != ERR_OK ? err : engine_open(&cfg, &e, &info);
     chat_template_free(&t);
     engine_close(&e);
@@ -270,7 +340,9 @@ int cmd_serve(int argc, char **argv)
 {
     static struct conf conf; /* outlives detached threads at exit */
     int rc = cmd_read_conf(&conf, CONF_SERVE, argc, argv);
-    if (rc == CMD_OK) {
+    if (rc == CMD_OK && conf.check_config) {
+        rc = check_config(&conf);
+    } else if (rc == CMD_OK) {
         sigset_t set;
         sigemptyset(&set);
         for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
@@ -280,7 +352,7 @@ int cmd_serve(int argc, char **argv)
         prepare_process();
         server_state.conf = &conf;
         server_state.started = clock_unix_seconds();
-        rc = conf.check_config ? check_config(&conf) : serve(&conf, &set);
+        rc = serve(&conf, &set);
     }
     return rc < 0 ? CMD_OK : rc;
 }

@@ -95,12 +95,17 @@ class Server:
                 self.nginx.kill()
                 raise
 
-    def start_engine(self):
+    def start_engine(self, held=None):
+        """Behind spawn-fcgi, or on a listening socket that stays the caller's."""
+        spawn = ["spawn-fcgi", "-n", "-s", f"{self.dir}/infcgi.sock", "-M", "0660", "--"] if held is None else []
         with open(self.log_path, "ab") as log:
             self.engine = subprocess.Popen(
-                ["spawn-fcgi", "-n", "-s", f"{self.dir}/infcgi.sock", "-M", "0660", "--", str(self.binary), "serve",
-                 "--model", str(self.model), *self.args],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=self.env)
+                [*spawn, str(self.binary), "serve", "--model", str(self.model), *self.args],
+                stdin=held or subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=self.env)
+
+    def stop_engine(self):
+        self.engine.terminate()
+        assert self.engine.wait(40) == 0, self.log()
 
     def wait_ready(self, seconds=60):
         def ready():

@@ -5,11 +5,14 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 import harness
+import records_test
 
 CHAT = "/v1/chat/completions"
 COUNT = [{"role": "user", "content": "Count from one to fifty in words."}]
@@ -164,7 +167,10 @@ def test_sigterm_lets_running_streams_end(ctx):
     s.engine.terminate()
     assert harness.until(lambda: " draining " in s.log(), 10)
     late = s.post(CHAT, {"messages": COUNT, "max_tokens": 2})
-    assert late.status in (502, 503) and late.error(), (late.status, late.body)
+    assert late.status == 503 and late.error()["code"] == "draining", (late.status, late.body)
+    assert int(late.headers["Retry-After"]) >= 1
+    health = s.request("GET", "/health")
+    assert health.status == 503 and health.json()["status"] == "draining", health.body
     for connection, response in opened:
         got = list(harness.events(iter(response.readline, b"")))
         assert got[-1] is None, got[-2:]
@@ -172,6 +178,90 @@ def test_sigterm_lets_running_streams_end(ctx):
         assert reasons == ["length"], reasons
         connection.close()
     assert s.engine.wait(20) == 0
+
+
+def test_sigterm_with_drain_close_leaves_new_requests_to_another_engine(ctx):
+    s = ctx.start(*ctx.ARGS, "--drain-close")
+    connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 60 if ctx.is_slow else 300, "ignore_eos": True})
+    response.readline()
+    s.engine.terminate()
+    assert harness.until(lambda: s.request("GET", "/health").status == 502, 10)
+    assert list(harness.events(iter(response.readline, b"")))[-1] is None
+    connection.close()
+    assert s.engine.wait(20) == 0
+
+
+def test_a_restart_behind_a_held_socket_refuses_nobody(ctx):
+    """As under systemd: another process holds the socket, and the next engine answers who connected meanwhile."""
+    s = ctx.start()
+    s.stop_engine()
+    with socket.socket(socket.AF_UNIX) as held:
+        os.unlink(f"{s.dir}/infcgi.sock")
+        held.bind(f"{s.dir}/infcgi.sock")
+        held.listen(64)
+        s.start_engine(held)
+        s.wait_ready()
+        connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 60 if ctx.is_slow else 300, "ignore_eos": True})
+        response.readline()
+        early = socket.socket(socket.AF_UNIX)   # taken, but its request comes only when the engine ends
+        early.settimeout(30)
+        early.connect(f"{s.dir}/infcgi.sock")
+        time.sleep(0.2)
+        old = s.engine
+        old.terminate()
+        assert harness.until(lambda: " new=left" in s.log(), 10)
+        early.sendall(records_test.begin() + records_test.params(**records_test.HEALTH) + records_test.record(records_test.STDIN))
+        assert early.recv(4096)
+        early.close()
+        late = []
+        waiting = threading.Thread(target=lambda: late.append(s.post(CHAT, {"messages": COUNT, "max_tokens": 2})))
+        waiting.start()
+        assert list(harness.events(iter(response.readline, b"")))[-1] is None
+        connection.close()
+        assert old.wait(20) == 0 and not late, [r.body for r in late]
+        s.start_engine(held)
+        s.wait_ready()
+        waiting.join(60)
+        assert late[0].status == 200 or late[0].error()["code"] == "model_loading", late[0].body
+
+
+def blocks_sigterm(pid):
+    try:
+        blocked = int(re.search(r"SigBlk:\s+(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1), 16)
+        return b"serve" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() and blocked >> (signal.SIGTERM - 1) & 1
+    except OSError:
+        return False
+
+
+def test_sigterm_while_loading_ends_at_once(ctx):
+    for how in (signal.SIGTERM, signal.SIGINT):
+        with tempfile.TemporaryDirectory() as cache:
+            s = ctx.start("--threads", "1", "--pack-cache", cache, wait=False)
+            assert harness.until(lambda: blocks_sigterm(s.engine.pid), 20, 0.001)
+            s.engine.send_signal(how)
+            assert s.engine.wait(20) == 0
+            assert " ready " not in s.log() and "stopped while loading" in s.log(), s.log()
+            assert os.listdir(cache) == []
+
+
+def test_what_the_model_is_not_to_blame_for(ctx):
+    def fails(*args):
+        run = subprocess.run([ctx.binary, "serve", "--model", ctx.model, *args], stdin=subprocess.DEVNULL, capture_output=True,
+                             text=True, timeout=60)
+        assert run.stderr.startswith("error: ") and run.stderr.count("\n") == 1, run.stderr
+        assert str(ctx.model) not in run.stderr and str(args[1]) in run.stderr, run.stderr
+        return run.returncode
+    folder = ctx.server.dir
+    for keys, text in (("absent", None), ("empty", ""), ("spaces", "ok\na b\n")):
+        path = pathlib.Path(folder) / keys
+        if text is not None:
+            path.write_text(text)
+        assert fails("--api-key-file", path, "--socket", f"{folder}/x.sock") == 78
+        assert fails("--api-key-file", path, "--check-config") == 78
+    assert fails("--socket", f"{folder}/no/x.sock") == 78
+    assert fails("--socket", f"{folder}/infcgi.sock") == 78   # the shared engine's
+    assert fails("--chat-template", f"{folder}/absent.jinja", "--check-config") == 64
+    assert fails("--pooling", "maximum", "--check-config") == 64
 
 
 MIB = 2**20

@@ -143,6 +143,11 @@ struct backend_model {
 
 /* Packs all weights of the plan into m->weights (cpu_weights.c). ERR_NOMEM, ERR_UNSUPPORTED_TYPE. */
 MUST_CHECK enum err cpu_weights_pack(struct backend_model *m, struct err_info *info);
+
+/* Tells progress how far it is; false: the weights are not wanted any more. From the opening thread alone. */
+bool cpu_goes_on(const struct backend_model *m, float fraction);
+/* Fills *info for that; ERR_CANCELLED. */
+enum err cpu_given_up(struct err_info *info);
 void cpu_weights_free(struct backend_model *m);
 
 /* The packed weights as a file in cfg.pack_cache (cpu_pack_cache.c). open: maps and checks the file of this model, when

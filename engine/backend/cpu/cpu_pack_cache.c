@@ -17,6 +17,7 @@
 #include "engine/kernels/quant.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -163,6 +164,9 @@ static bool make_path(const struct backend_model *m, char *path)
 /* --- the payload's hash ----------------------------------------------------------------------------------------- */
 
 struct hash_job {
+    const struct backend_model *m;
+    bool is_all; /* there is no packing before or after it that progress is told of */
+    atomic_bool is_over;
     const unsigned char *data;
     size_t bytes;
     uint64_t *hashes; /* [chunks] */
@@ -172,20 +176,23 @@ static int n_chunks(size_t bytes) { return (int)((bytes + CHUNK_BYTES - 1) / CHU
 
 static void hash_share(void *arg, int thread, int n_threads)
 {
-    const struct hash_job *j = arg;
+    struct hash_job *j = arg;
     int from, to;
     pool_share(n_chunks(j->bytes), thread, n_threads, &from, &to);
-    for (int i = from; i < to; i++) {
+    for (int i = from; i < to && !atomic_load_explicit(&j->is_over, memory_order_relaxed); i++) {
         size_t at = (size_t)i * CHUNK_BYTES;
+        if (thread == 0 && !cpu_goes_on(j->m, j->is_all ? (float)(i - from) / (float)(to - from) : 1.0f)) {
+            atomic_store_explicit(&j->is_over, true, memory_order_relaxed);
+        }
         j->hashes[i] = hash64(j->data + at, MIN_OF(j->bytes - at, (size_t)CHUNK_BYTES), (uint64_t)i);
     }
 }
 
-static enum err hash_payload(const struct backend_model *m, const unsigned char *data, uint64_t *out,
+static enum err hash_payload(const struct backend_model *m, const unsigned char *data, bool is_all, uint64_t *out,
                              struct err_info *info)
 {
     int n = n_chunks(m->packed_bytes);
-    struct hash_job job = {.data = data, .bytes = m->packed_bytes};
+    struct hash_job job = {.m = m, .is_all = is_all, .data = data, .bytes = m->packed_bytes};
     job.hashes = mem_zalloc_array((size_t)n, sizeof *job.hashes, MEM_GENERAL);
     if (job.hashes == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the hashes of the packed weights");
@@ -193,7 +200,7 @@ static enum err hash_payload(const struct backend_model *m, const unsigned char 
     pool_run(m->pool, hash_share, &job);
     *out = hash64(job.hashes, (size_t)n * sizeof *job.hashes, 0);
     mem_free(job.hashes);
-    return ERR_OK;
+    return atomic_load(&job.is_over) ? cpu_given_up(info) : ERR_OK;
 }
 
 /* --- reading ---------------------------------------------------------------------------------------------------- */
@@ -241,7 +248,7 @@ enum err cpu_pack_cache_open(struct backend_model *m, struct err_info *info)
     enum err err = expect_header(m, &want, info);
     const char *fault = err == ERR_OK ? find_fault(&m->pack_map, &want) : NULL;
     if (err == ERR_OK && fault == NULL) {
-        err = hash_payload(m, cpu_pack_cache_payload(m), &hash, info);
+        err = hash_payload(m, cpu_pack_cache_payload(m), true, &hash, info);
         memcpy(&want, m->pack_map.data, sizeof want);
         fault = err == ERR_OK && hash != want.payload_hash ? "its contents are damaged" : NULL;
     }
@@ -262,6 +269,8 @@ void cpu_pack_cache_close(struct backend_model *m) { io_map_close(&m->pack_map);
 
 /* --- writing ---------------------------------------------------------------------------------------------------- */
 
+static bool goes_on(void *arg) { return cpu_goes_on(arg, 1.0f); }
+
 enum err cpu_pack_cache_write(struct backend_model *m, struct err_info *info)
 {
     if (m->pack_state != BACKEND_PACK_WRITTEN) {
@@ -271,13 +280,16 @@ enum err cpu_pack_cache_write(struct backend_model *m, struct err_info *info)
     unsigned char page[HEADER_BYTES] = {0};
     struct header h;
     TRY(expect_header(m, &h, info));
-    TRY(hash_payload(m, m->packed, &h.payload_hash, info));
+    TRY(hash_payload(m, m->packed, false, &h.payload_hash, info));
     h.header_hash = hash_header(&h);
     memcpy(page, &h, sizeof h);
     struct err_info why = {0};
     const struct io_part parts[] = {{page, sizeof page}, {m->packed, m->packed_bytes}};
-    enum err err = make_path(m, path) ? io_replace_file(path, parts, ARRAY_LEN(parts), &why)
+    enum err err = make_path(m, path) ? io_replace_file(path, parts, ARRAY_LEN(parts), goes_on, m, &why)
                                       : err_set(&why, ERR_FILE, NULL, "the path is too long");
+    if (err == ERR_CANCELLED) {
+        return cpu_given_up(info);
+    }
     if (err != ERR_OK) {
         m->pack_state = BACKEND_PACK_FAILED;
         snprintf(m->pack_note, sizeof m->pack_note, "the packed weights were not kept for the next start: %.400s",

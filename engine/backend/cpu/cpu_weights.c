@@ -155,9 +155,17 @@ static void pack_transposed(const struct plan_weight *w, const struct cpu_weight
     panel_pack(type, rows, row_bytes, (int)n, w->n_in, to);
 }
 
+bool cpu_goes_on(const struct backend_model *m, float fraction)
+{
+    return m->cfg.progress == NULL || m->cfg.progress(m->cfg.progress_arg, fraction);
+}
+
+enum err cpu_given_up(struct err_info *info) { return err_set(info, ERR_CANCELLED, NULL, "loading was given up"); }
+
 struct pack_job {
     struct backend_model *m;
     atomic_size_t next;  /* slice that nobody has taken */
+    atomic_bool is_over; /* given up */
     unsigned char *rows; /* [n_threads][rows_bytes] for the rows of a panel that a source makes, or that lie apart */
     size_t rows_bytes;
 };
@@ -235,10 +243,11 @@ static void pack_share(void *arg, int thread, int n_threads)
     struct backend_model *m = j->m;
     size_t n = (m->packed_bytes + SLICE_BYTES - 1) / SLICE_BYTES, i;
     (void)n_threads;
-    while ((i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < n) {
+    while (!atomic_load_explicit(&j->is_over, memory_order_relaxed) &&
+           (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < n) {
         pack_slice(m, i * SLICE_BYTES, j->rows + (size_t)thread * j->rows_bytes);
-        if (thread == 0 && m->cfg.progress != NULL) {
-            m->cfg.progress(m->cfg.progress_arg, (float)(i + 1) / (float)n);
+        if (thread == 0 && !cpu_goes_on(m, (float)(i + 1) / (float)n)) {
+            atomic_store_explicit(&j->is_over, true, memory_order_relaxed);
         }
     }
 }
@@ -258,6 +267,9 @@ static enum err pack_all(struct backend_model *m, struct err_info *info)
     }
     pool_run(m->pool, pack_share, &job);
     mem_unmap(job.rows, bytes, MEM_GENERAL);
+    if (atomic_load(&job.is_over)) {
+        return cpu_given_up(info);
+    }
     for (int32_t i = 0; i < m->plan->n_weights; i++) { /* pages that a neighbour's reading brought back */
         done_with(m, &m->plan->weights[i], 0, m->plan->weights[i].n_out);
     }

@@ -94,6 +94,15 @@ struct start {
     struct backend_model *m;
 };
 
+static int n_told, give_up_at = -1; /* calls of progress; the one that is answered false */
+
+static bool on_progress(void *arg, float fraction)
+{
+    ck_assert(arg == NULL && fraction >= 0 && fraction <= 1);
+    ck_assert(give_up_at < 0 || n_told <= give_up_at); /* it is not asked again */
+    return n_told++ != give_up_at;
+}
+
 /* Opens model_path with a cache in `cache`, or none. */
 static enum err open_start(struct start *s, const char *cache, int n_threads)
 {
@@ -106,6 +115,7 @@ static enum err open_start(struct start *s, const char *cache, int n_threads)
                                  .max_rows = 1,
                                  .max_logits = 1,
                                  .pack_cache = cache,
+                                 .progress = on_progress,
                                  .source = {.head = gguf_map(s->gguf)->data,
                                             .head_bytes = (size_t)gguf_data_offset(s->gguf),
                                             .bytes = gguf_file_bytes(s->gguf),
@@ -354,6 +364,30 @@ START_TEST(memory_that_ends_at_any_step_is_reported)
 }
 END_TEST
 
+/* While it packs, hashes and writes; and, once there is a file, while that is looked at. */
+START_TEST(an_opening_that_is_given_up_leaves_nothing)
+{
+    for (int is_there = 0; is_there < 2; is_there++) {
+        size_t live = mem_live();
+        int n = 0;
+        enum err err = ERR_CANCELLED;
+        for (; err == ERR_CANCELLED; n++) {
+            struct start s;
+            n_told = 0;
+            give_up_at = n;
+            err = open_start(&s, folder_path(), 1);
+            ck_assert(err == ERR_OK || err == ERR_CANCELLED);
+            ck_assert(err == ERR_OK || n_files() == is_there);
+            close_start(&s);
+            ck_assert_uint_eq(mem_live(), live);
+        }
+        give_up_at = -1;
+        ck_assert_int_ge(n, is_there ? 2 : 4);
+        expect_start(BACKEND_PACK_MAPPED, NULL);
+    }
+}
+END_TEST
+
 Suite *cpu_pack_cache_suite(void)
 {
     Suite *s = suite_create("cpu_pack_cache");
@@ -367,6 +401,7 @@ Suite *cpu_pack_cache_suite(void)
     tcase_add_test(c, another_models_cache_is_noticed);
     tcase_add_test(c, no_trouble_with_the_folder_keeps_a_model_from_opening);
     tcase_add_test(c, faults_at_any_step_leave_a_good_file_or_none);
+    tcase_add_test(c, an_opening_that_is_given_up_leaves_nothing);
     tcase_add_test(c, memory_that_ends_at_any_step_is_reported);
     suite_add_tcase(s, c);
     return s;

@@ -200,7 +200,7 @@ static enum err replace(size_t n, struct err_info *info)
         bytes[i] = (unsigned char)(i % 251);
     }
     const struct io_part parts[] = {{bytes, 1}, {NULL, 0}, {bytes + 1, n - 1}};
-    enum err err = io_replace_file(path, parts, ARRAY_LEN(parts), info);
+    enum err err = io_replace_file(path, parts, ARRAY_LEN(parts), NULL, NULL, info);
     free(bytes);
     return err;
 }
@@ -278,7 +278,7 @@ START_TEST(a_place_that_takes_no_file_is_named)
 {
     struct err_info info = {0};
     const struct io_part part = {"x", 1};
-    ck_assert_int_eq(io_replace_file("/nowhere/at/all", &part, 1, &info), ERR_FILE);
+    ck_assert_int_eq(io_replace_file("/nowhere/at/all", &part, 1, NULL, NULL, &info), ERR_FILE);
     ck_assert_ptr_nonnull(strstr(info.text, "/nowhere/at/all.tmp"));
     ck_assert_int_eq(mkdir(tmp_path, 0700), 0);
     ck_assert_int_eq(replace(10, &info), ERR_FILE);
@@ -292,7 +292,7 @@ START_TEST(a_place_that_takes_no_file_is_named)
     char longest[5000];
     memset(longest, 'a', sizeof longest);
     longest[sizeof longest - 1] = '\0';
-    ck_assert_int_eq(io_replace_file(longest, &part, 1, &info), ERR_FILE);
+    ck_assert_int_eq(io_replace_file(longest, &part, 1, NULL, NULL, &info), ERR_FILE);
 }
 END_TEST
 

@@ -123,7 +123,9 @@ START_TEST(a_reload_replaces_all_or_nothing)
     ck_assert_int_eq(load("sk-old\nsk-both\n"), ERR_OK);
     ck_assert_int_eq(load("# none\n\n"), ERR_CONFIG);
     ck_assert_int_eq(load(""), ERR_CONFIG);
-    ck_assert_int_eq(apikey_load(folder_file("absent"), &info), ERR_FILE);
+    ck_assert_int_eq(apikey_load(folder_file("absent"), &info), ERR_CONFIG);
+    ck_assert_msg(strstr(info.text, "api-key-file: ") != NULL && strstr(info.text, folder_file("absent")) != NULL, "%s",
+                  info.text);
     ck_assert_int_ne(apikey_load(folder_path(), &info), ERR_OK);
     ck_assert_int_ne(load_n(big, sizeof big), ERR_OK);
     ck_assert(bearer("sk-old") && bearer("sk-both"));

@@ -276,7 +276,7 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
         ck_assert_msg(is_text ? err == ERR_OK : err != ERR_OK, "%s: %s", text, err_code(err));
         unsetenv(text);
     }
-    ck_assert_int_eq(n, 42);
+    ck_assert_int_eq(n, 43);
     ck_assert_ptr_null(conf_option_name(-1));
     ck_assert_ptr_null(conf_option_name(n));
     buf_fini(&help);
@@ -299,7 +299,9 @@ static bool is_listed(enum conf_command command, const char *name)
 static bool is_taken(enum conf_command command, const char *name)
 {
     char program[] = "infcgi", option[64], value[] = "on", *argv[] = {program, option, value};
-    bool is_flag = strstr(" share-cache high-precision pin strict-api chat check-config help version ", name) != NULL;
+    static const char flags[] =
+        " drain-close share-cache high-precision pin strict-api chat check-config help version ";
+    bool is_flag = strstr(flags, name) != NULL;
     snprintf(option, sizeof option, "--%s", name);
     conf_fini(&c);
     info = (struct err_info){0};
@@ -312,7 +314,8 @@ static bool is_taken(enum conf_command command, const char *name)
 START_TEST(a_command_lists_and_takes_its_own_options)
 {
     static const char serves[] = " alias socket api-key-file share-cache parallel queue-max pooling max-connections "
-                                 "body-limit drain-timeout sse-ping-interval timeout strict-api check-config ",
+                                 "body-limit drain-timeout drain-close sse-ping-interval timeout strict-api "
+                                 "check-config ",
                       generates[] = " prompt n-predict seed chat ";
     const char *name;
     for (int i = 0; (name = conf_option_name(i)) != NULL; i++) {

@@ -191,6 +191,23 @@ START_TEST(while_the_model_loads)
 }
 END_TEST
 
+START_TEST(while_the_server_shuts_down)
+{
+    atomic_store(&server_state.is_draining, true);
+    ck_assert_int_eq(rig_get("/v1/models"), 200); /* came before it was said that nothing more is taken */
+    atomic_store(&server_state.is_refusing, true);
+    ck_assert_int_eq(rig_post(CHAT, "{" HI "}"), 503);
+    ck_assert_str_eq(rig_text_at("error.code"), "draining");
+    ck_assert_msg(strstr(rig_got.raw.data, "\r\nRetry-After: 1\r\n") != NULL, "%s", rig_got.raw.data);
+    ck_assert_int_eq(rig_get("/v1/models"), 503);
+    ck_assert_int_eq(rig_get("/health"), 503);
+    ck_assert_str_eq(rig_text_at("status"), "draining");
+    ck_assert_int_eq(rig_get("/metrics"), 200);
+    ck_assert_int_eq(atomic_load(&server_state.n_working), 0);
+    ck_assert(fastcgi_is_alone());
+}
+END_TEST
+
 START_TEST(health_models_and_metrics)
 {
     ck_assert_int_eq(rig_get("/health"), 200);
@@ -742,6 +759,7 @@ Suite *route_suite(void)
     tcase_add_test(api, wrong_urls_methods_and_types);
     tcase_add_test(api, keys);
     tcase_add_test(api, health_models_and_metrics);
+    tcase_add_test(api, while_the_server_shuts_down);
     tcase_add_test(api, tokens_there_and_back);
     tcase_add_test(api, bad_messages);
     tcase_add_test(api, names_do_not_end_at_a_nul);
