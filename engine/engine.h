@@ -117,6 +117,11 @@ MUST_CHECK enum err engine_measure(const struct engine_config *cfg, struct engin
 /* Stops the scheduler (running streams end with ERR_CANCELLED) and frees all. Streams must have been closed. */
 void engine_close(struct engine **e);
 
+/* Computes a few short sequences, so that the first request finds memory, code and estimates warm; for two seconds at
+ * most, and a step. Call it once, before any request, if at all. It leaves no trace: no cached prefix, and statistics
+ * begin behind it. */
+void engine_warm(struct engine *e);
+
 const struct engine_model_info *engine_model(const struct engine *e);
 
 /* From now on engine_submit answers ERR_DRAINING; what was admitted goes on. */

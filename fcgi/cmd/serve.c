@@ -6,6 +6,7 @@
 #include "engine/chat/chat_named.h"
 #include "fcgi/apikey.h"
 #include "fcgi/cmd/bar.h"
+#include "fcgi/cmd/serve_warm.h"
 #include "fcgi/fastcgi.h"
 #include "fcgi/log.h"
 #include "fcgi/route.h"
@@ -156,6 +157,7 @@ static enum err load(const sigset_t *set, struct err_info *info)
     if (m->pack_note[0] != '\0') {
         log_line("warn", "pack_cache reason=\"%s\"", m->pack_note);
     }
+    serve_warm(e, server_state.chat_template);
     atomic_store_explicit(&server_state.engine, e, memory_order_release);
     log_line("info",
              "ready model=\"%s\" backend=%s kernels=%s threads=%d ctx=%u weights_mib=%" PRIu64 " kv_mib=%" PRIu64

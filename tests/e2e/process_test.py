@@ -273,15 +273,21 @@ def peak_of(engine):
     return int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1)) * 1024
 
 
+def sizes_of(server):
+    sizes = server.metrics()
+    return (sizes[f'infcgi_memory_bytes{{purpose="{p}"}}'] for p in ("weights", "kv"))
+
+
 def test_memory(ctx):
     if ctx.is_slow:
         raise harness.Skip("figures are of the release build")
-    s = ctx.start("--threads", "2", "--ctx-size", "8192", "--kv-tokens", "8192")
-    sizes = s.metrics()
-    weights, kv = (sizes[f'infcgi_memory_bytes{{purpose="{p}"}}'] for p in ("weights", "kv"))
-    loaded = peak_of(s.engine)
+    small = ctx.start("--threads", "2", "--ctx-size", "512", "--kv-tokens", "512")   # of KV next to nothing
+    loaded = peak_of(small.engine)
+    weights, kv = sizes_of(small)
     print(f"     loaded: peak {loaded / MIB:.0f} MiB, packed weights {weights / MIB:.0f} MiB")
-    assert loaded <= weights + OVERHEAD, "weights must never be in memory twice"
+    assert loaded <= weights + kv + OVERHEAD, "weights must never be in memory twice"
+    s = ctx.start("--threads", "2", "--ctx-size", "8192", "--kv-tokens", "8192")
+    weights, kv = sizes_of(s)
     bodies = [{"prompt": f"{i} " + "word " * 700, "max_tokens": 20, "ignore_eos": True, "logprobs": 5} for i in range(16)]
     replies = harness.at_once([lambda b=b: s.post("/v1/completions", b) for b in bodies])
     assert all(r.status == 200 for r in replies), [r.status for r in replies]
@@ -309,6 +315,29 @@ def test_start_to_first_token(ctx):
         connection.close()
     print(f"     {best:.2f} s from start to first token")
     assert best <= 30   # a figure to read, not a limit: machines are shared
+
+
+def test_ready_means_warm(ctx):
+    """What is touched for the first time costs a page fault, and unlike time these can be counted."""
+    if ctx.is_slow:
+        raise harness.Skip("sanitizers touch memory of their own")
+
+    def faults(s):
+        return int(pathlib.Path(f"/proc/{s.engine.pid}/stat").read_text().rsplit(")", 1)[1].split()[7])
+    for _ in range(3):
+        s = ctx.start("--threads", "2")
+        m = s.metrics()
+        counted = {name: value for name, value in m.items()
+                   if re.match(r"infcgi_(prompt|cached|generated|drafted|accepted|cancelled|preemptions|step|time_to|kv_pages_(used|cached))", name)}
+        assert len(counted) >= 8 and not any(counted.values()), counted   # warming is nobody's request
+        at, new = faults(s), []
+        for question in ("What is the capital of France?", "How many legs does a spider have?", "Who wrote Hamlet, and when?"):
+            r = s.post(CHAT, {"messages": [{"role": "user", "content": question}], "max_tokens": 16})
+            assert r.status == 200, r.body
+            new.append(faults(s) - at)
+            at = faults(s)
+        print(f"     page faults of the first three requests: {new}")
+        assert new[0] <= max(new[1:]) + 80, new   # cold, the first one has 300
 
 
 def test_a_model_file_that_is_cut_while_it_is_served(ctx):

@@ -1,0 +1,103 @@
+/* Warm before ready. Memory of the KV cache, scratch and stacks is given by the system when it is first touched, code is
+ * read in when it first runs, and the scheduler's estimates begin with the first step; who asks first would pay for all
+ * of it. So a few short sequences go the way of any other. */
+#include "engine/engine_internal.h"
+
+#include "engine/base/clock.h"
+
+#include <time.h>
+
+enum {
+    WARM_SEQS = 4,
+    /* Less than a page with what is generated, so that nothing is kept for later prompts; and so few that the scheduler
+     * takes no estimate from the step of one sequence alone, which is the slow one. */
+    WARM_TOKENS = 15,
+    WARM_STEPS = 4,
+    IDLE_POLL_NS = 200000,
+};
+_Static_assert(WARM_TOKENS + WARM_STEPS < BACKEND_PAGE_TOKENS, "no page is filled");
+
+#define WARM_LIMIT_NS 2000000000u /* a step that has begun ends, whatever the time */
+
+static void make_prompt(const struct engine *e, int which, int32_t *ids)
+{
+    for (int32_t i = 0; i < WARM_TOKENS; i++) {
+        ids[i] = (int32_t)((uint64_t)(which * WARM_TOKENS + i + 1) * e->info.n_vocab / (WARM_SEQS * WARM_TOKENS + 1));
+    }
+}
+
+/* n sequences at once, each of which generates one token less than the one before. What goes wrong here goes wrong in
+ * requests too, and is told there. */
+static void generate(struct engine *e, int n, uint64_t deadline_ns)
+{
+    struct engine_stream *streams[WARM_SEQS] = {NULL};
+    struct engine_params p;
+    struct engine_event ev;
+    struct err_info info;
+    int32_t ids[WARM_TOKENS];
+    engine_params_init(e, &p);
+    p.ignore_eos = true;
+    p.deadline_ns = deadline_ns;
+    for (int i = 0; i < n; i++) {
+        make_prompt(e, i, ids);
+        p.max_tokens = WARM_STEPS - i;
+        if (engine_submit(e, ids, MIN_OF((size_t)WARM_TOKENS, e->info.n_ctx - 1), &p, &streams[i], &info) != ERR_OK) {
+            break;
+        }
+    }
+    for (int i = 0; i < n && streams[i] != NULL; i++) {
+        enum err err = ERR_OK;
+        while (err == ERR_OK || err == ERR_AGAIN) {
+            err = engine_next(streams[i], 1000, &ev);
+        }
+        engine_stream_close(&streams[i]);
+    }
+}
+
+static void embed(struct engine *e, int n, uint64_t deadline_ns)
+{
+    struct engine_embedding *texts[WARM_SEQS] = {NULL};
+    const struct engine_embed_params p = {.deadline_ns = deadline_ns};
+    struct err_info info;
+    int32_t ids[WARM_TOKENS];
+    const float *vector;
+    for (int i = 0; i < n; i++) {
+        make_prompt(e, i, ids);
+        if (engine_embed(e, ids, MIN_OF((size_t)WARM_TOKENS, e->info.n_ctx), &p, &texts[i], &info) != ERR_OK) {
+            break;
+        }
+    }
+    for (int i = 0; i < n && texts[i] != NULL; i++) {
+        while (engine_embedding_wait(texts[i], 1000, &vector) == ERR_AGAIN) {
+        }
+        engine_embedding_close(&texts[i]);
+    }
+}
+
+/* Waits until the scheduler has let go of all, which it does in the step after the last. */
+static void wait_idle(struct engine *e, struct sched_stats *out)
+{
+    const struct timespec pause = {.tv_nsec = IDLE_POLL_NS};
+    uint64_t until = clock_now_ns() + WARM_LIMIT_NS;
+    for (;;) {
+        sched_get_stats(e->sched, out);
+        if (out->n_running + out->n_waiting + out->pages_held == 0 || clock_now_ns() > until) {
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
+}
+
+void engine_warm(struct engine *e)
+{
+    uint64_t deadline_ns = clock_now_ns() + WARM_LIMIT_NS;
+    static const int rounds[] = {1, WARM_SEQS};
+    for (size_t i = 0; i < ARRAY_LEN(rounds); i++) {
+        if (e->info.generates) {
+            generate(e, rounds[i], deadline_ns);
+        } else {
+            embed(e, rounds[i], deadline_ns);
+        }
+    }
+    wait_idle(e, &e->warm);
+}
