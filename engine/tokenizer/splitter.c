@@ -1,14 +1,19 @@
 /* Splitting by regular expressions without trusting them. A backtracking matcher can take time quadratic in the text or
- * worse, and the text comes from strangers. So:
+ * worse, and both text and expression come from strangers. So:
  *   - every attempt is anchored: we move on ourselves, and skip ASCII characters that no match can begin with;
  *   - an attempt sees a window of the text only. PCRE2 tells when it looked at the window's end (a "hard partial
- *     match"); then the window grows by four. Within a window of 128 bytes the cost of an attempt is bounded;
- *   - what grown windows show is paid for out of a budget linear in the text; and PCRE2's own limits bound
- * backtracking. Words of any length come out as the expression wants them: a word of n bytes costs less than 2 n of the
- * budget. */
+ *     match"); then the window grows by four;
+ *   - an expression is compiled twice. The fast code is for the first window and a few backtracks, which is all that
+ *     most attempts need. The metered code calls us in front of each item (PCRE2's automatic callouts), and each call
+ *     takes the characters gone over since the one before out of the text's budget. It runs where a window has grown,
+ *     where the fast code gave up, and for large expressions;
+ *   - PCRE2 does not tell what the fast code did. A clock finds the expressions for which it is slow; what follows is
+ *     metered then, so that the budget alone decides what is refused.
+ * Words of any length come out as the expression wants them: a word of n bytes costs some 10 n steps. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/tokenizer/splitter.h"
 
+#include "engine/base/clock.h"
 #include "engine/tokenizer/oniguruma.h"
 #include "engine/tokenizer/tokenizer_internal.h"
 
@@ -18,9 +23,16 @@
 enum {
     WINDOW_BYTES = 128,
     WINDOW_GROWTH = 4,
-    BUDGET_PER_BYTE = 64,
-    BUDGET_MIN = 1 << 20,
-    MATCH_LIMIT = 10000000,
+    FAST_MAX_BYTES = 8 << 10, /* larger compiled expressions are metered; published ones take up to 3,000 */
+    FAST_MATCH_LIMIT = 256,   /* backtracks; most attempts take less than 20 */
+    TIMED_ATTEMPTS = 8,       /* the clock is read once for as many */
+    ATTEMPT_NS = 4000,        /* that fast attempts may take on average; published expressions take 100 */
+    SLOW_NS = 1000000,        /* ... and as much more */
+    METERED_ATTEMPTS = 256,   /* behind slow ones; twice as many each time */
+    METERED_DOUBLINGS = 16,
+    BYTES_PER_STEP = 1024, /* of a compiled expression: a character may be compared with all of a large class */
+    SKIPS_STEPS = 1 << 20,
+    METERED_MATCH_LIMIT = INT32_MAX, /* the budget ends those */
     HEAP_LIMIT_KIB = 128 << 10,
 };
 #define NOWHERE SIZE_MAX /* no match */
@@ -42,7 +54,10 @@ static const struct {
 };
 
 struct stage {
-    pcre2_code *code; /* NULL: a scanner's */
+    pcre2_code *fast;    /* OPTIONAL */
+    pcre2_code *metered; /* NULL: a scanner's */
+    uint32_t weight;     /* steps that a character costs */
+    bool has_references; /* back: each may compare all of the window */
     enum threes threes;
     bool skips[128]; /* no match begins with this character */
 };
@@ -50,7 +65,8 @@ struct stage {
 struct splitter {
     pcre2_general_context *general;
     pcre2_compile_context *compile;
-    pcre2_match_context *limits;
+    pcre2_match_context *limits; /* of the fast code */
+    size_t pattern_bytes;        /* of all stages */
     size_t n_stages;
     struct stage stages[SPLITTER_MAX_STAGES];
 };
@@ -69,23 +85,114 @@ static void release(void *p, void *data)
 
 /* --- compiling -------------------------------------------------------------------------------------------------- */
 
+/* What counts the steps of one run of metered code. */
+struct meter {
+    struct budget *budget;
+    PCRE2_SIZE at; /* where the call before was */
+    uint64_t weight;
+    uint64_t each; /* steps of a call, besides */
+    enum err err;
+};
+
+static int count_steps(pcre2_callout_block *block, void *arg)
+{
+    struct meter *m = arg;
+    PCRE2_SIZE at = block->current_position;
+    uint64_t moved = at > m->at ? at - m->at : m->at - at;
+    m->at = at;
+    m->err = budget_take(m->budget, (1 + moved) * m->weight + m->each);
+    return m->err == ERR_OK ? 0 : PCRE2_ERROR_CALLOUT;
+}
+
+/* As pcre2_match, with the metered code of a stage; `limits` is not shared. ERR_PATTERN_LIMIT, ERR_CANCELLED,
+ * ERR_NOMEM. */
+static enum err match_metered(const struct stage *stage, struct budget *budget, pcre2_match_context *limits,
+                              pcre2_match_data *match, const char *s, size_t end, size_t start, uint32_t options,
+                              int *rc)
+{
+    struct meter m = {.budget = budget, .at = start, .weight = stage->weight};
+    m.each = stage->has_references ? end - start : 0;
+    TRY(budget_take(budget, end - start)); /* PCRE2 may look for a letter that each match has */
+    pcre2_set_callout(limits, count_steps, &m);
+    *rc = pcre2_match(stage->metered, (PCRE2_SPTR)s, end, start, options, match, limits);
+    bool is_result = *rc >= 0 || *rc == PCRE2_ERROR_NOMATCH || *rc == PCRE2_ERROR_PARTIAL;
+    if (m.err != ERR_OK || is_result) {
+        return m.err;
+    }
+    return *rc == PCRE2_ERROR_NOMEMORY ? ERR_NOMEM : ERR_PATTERN_LIMIT;
+}
+
+static pcre2_match_context *metered_limits(pcre2_general_context *general)
+{
+    pcre2_match_context *limits = pcre2_match_context_create(general);
+    if (limits != NULL) {
+        pcre2_set_match_limit(limits, METERED_MATCH_LIMIT);
+        pcre2_set_depth_limit(limits, METERED_MATCH_LIMIT);
+        pcre2_set_heap_limit(limits, HEAP_LIMIT_KIB);
+    }
+    return limits;
+}
+
 /* Which ASCII characters no match begins with: those which, alone, are neither a match nor the start of one. An
- * expression that looks behind itself could depend on what was before, so nothing is skipped then. */
+ * expression that looks behind itself could depend on what was before, so nothing is skipped then; nor where it is too
+ * much work to tell. */
 static enum err find_skips(struct stage *stage, pcre2_general_context *general)
 {
     uint32_t behind = 1;
-    pcre2_pattern_info(stage->code, PCRE2_INFO_MAXLOOKBEHIND, &behind);
+    pcre2_pattern_info(stage->metered, PCRE2_INFO_MAXLOOKBEHIND, &behind);
     pcre2_match_data *match = pcre2_match_data_create(1, general);
-    if (match == NULL) {
-        return ERR_NOMEM;
-    }
-    for (int c = 0; c < 128 && behind == 0; c++) {
-        unsigned char s = (unsigned char)c;
-        int rc = pcre2_match(stage->code, &s, 1, 0, PCRE2_PARTIAL_HARD | PCRE2_NO_UTF_CHECK, match, NULL);
-        stage->skips[c] = rc == PCRE2_ERROR_NOMATCH;
+    pcre2_match_context *limits = metered_limits(general);
+    struct budget budget = {.left = SKIPS_STEPS};
+    enum err err = match != NULL && limits != NULL ? ERR_OK : ERR_NOMEM;
+    for (int c = 0; c < 128 && behind == 0 && err == ERR_OK; c++) {
+        char s = (char)c;
+        int rc = 0;
+        err = match_metered(stage, &budget, limits, match, &s, 1, 0, PCRE2_PARTIAL_HARD | PCRE2_NO_UTF_CHECK, &rc);
+        stage->skips[c] = err == ERR_OK && rc == PCRE2_ERROR_NOMATCH;
     }
     pcre2_match_data_free(match);
-    return ERR_OK;
+    pcre2_match_context_free(limits);
+    return err == ERR_PATTERN_LIMIT ? ERR_OK : err;
+}
+
+/* Both codes of text, which is `pattern` as PCRE2 spells it. */
+static enum err compile_text(struct splitter *p, struct stage *stage, const struct buf *text, const char *pattern,
+                             const char *key, struct err_info *info)
+{
+    const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+    int code;
+    PCRE2_SIZE at = 0, bytes = 0;
+    uint32_t last_reference = 0;
+    p->pattern_bytes += text->len;
+    if (p->pattern_bytes > SPLITTER_MAX_PATTERN) {
+        return err_set(info, ERR_UNSUPPORTED_PRETOKENIZER, key, "%s: expected patterns of at most %d bytes, found %zu",
+                       key, SPLITTER_MAX_PATTERN, p->pattern_bytes);
+    }
+    stage->metered = pcre2_compile((PCRE2_SPTR)text->data, text->len, options | PCRE2_AUTO_CALLOUT, &code, &at,
+                                   p->compile);
+    if (stage->metered == NULL && code == PCRE2_ERROR_HEAP_FAILED) {
+        return ERR_NOMEM;
+    }
+    if (stage->metered == NULL) {
+        char why[128] = "";
+        pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
+        return err_set(info, ERR_UNSUPPORTED_PRETOKENIZER, key,
+                       "%s: expected a pattern that can be compiled, found '%.*s' (%s)", key,
+                       (int)MIN_OF(strlen(pattern), (size_t)200), pattern, why);
+    }
+    pcre2_pattern_info(stage->metered, PCRE2_INFO_SIZE, &bytes);
+    pcre2_pattern_info(stage->metered, PCRE2_INFO_BACKREFMAX, &last_reference);
+    stage->weight = 1 + (uint32_t)(bytes / BYTES_PER_STEP);
+    stage->has_references = last_reference > 0;
+    if (bytes <= FAST_MAX_BYTES && !stage->has_references) {
+        stage->fast = pcre2_compile((PCRE2_SPTR)text->data, text->len, options, &code, &at, p->compile);
+        if (stage->fast == NULL) {
+            return ERR_NOMEM;
+        }
+        /* Not where the system forbids it (MemoryDenyWriteExecute=); then PCRE2 interprets, to the same effect. */
+        pcre2_jit_compile(stage->fast, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+    }
+    return find_skips(stage, p->general);
 }
 
 static enum err compile(struct splitter *p, const char *pattern, const char *key, struct err_info *info)
@@ -98,26 +205,10 @@ static enum err compile(struct splitter *p, const char *pattern, const char *key
         }
     }
     struct buf text;
-    int code;
-    PCRE2_SIZE at = 0;
     buf_init(&text, 0, MEM_MODEL);
     enum err err = oniguruma_to_pcre2(pattern, strlen(pattern), &text, info);
     if (err == ERR_OK) {
-        const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
-        stage->code = pcre2_compile((PCRE2_SPTR)text.data, text.len, options, &code, &at, p->compile);
-        if (stage->code == NULL && code == PCRE2_ERROR_HEAP_FAILED) {
-            err = ERR_NOMEM;
-        } else if (stage->code == NULL) {
-            char why[128] = "";
-            pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
-            err = err_set(info, ERR_UNSUPPORTED_PRETOKENIZER, key,
-                          "%s: expected a pattern that can be compiled, found '%.*s' (%s)", key,
-                          (int)MIN_OF(strlen(pattern), (size_t)200), pattern, why);
-        } else {
-            /* Not where the system forbids it (MemoryDenyWriteExecute=); then PCRE2 interprets, to the same effect. */
-            pcre2_jit_compile(stage->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
-            err = find_skips(stage, p->general);
-        }
+        err = compile_text(p, stage, &text, pattern, key, info);
     }
     buf_fini(&text);
     return err;
@@ -138,8 +229,8 @@ enum err splitter_new(const char *const *patterns, size_t n_patterns, const char
     if (err == ERR_OK) {
         pcre2_set_newline(p->compile, PCRE2_NEWLINE_LF);
         pcre2_set_max_pattern_length(p->compile, SPLITTER_MAX_PATTERN);
-        pcre2_set_match_limit(p->limits, MATCH_LIMIT);
-        pcre2_set_depth_limit(p->limits, MATCH_LIMIT);
+        pcre2_set_match_limit(p->limits, FAST_MATCH_LIMIT);
+        pcre2_set_depth_limit(p->limits, FAST_MATCH_LIMIT);
         pcre2_set_heap_limit(p->limits, HEAP_LIMIT_KIB);
     }
     for (size_t i = 0; i < n_patterns && err == ERR_OK; i++) {
@@ -159,7 +250,8 @@ void splitter_free(struct splitter **splitter)
         return;
     }
     for (size_t i = 0; i < p->n_stages; i++) {
-        pcre2_code_free(p->stages[i].code);
+        pcre2_code_free(p->stages[i].fast);
+        pcre2_code_free(p->stages[i].metered);
     }
     pcre2_match_context_free(p->limits);
     pcre2_compile_context_free(p->compile);
@@ -240,41 +332,74 @@ static size_t character_start(const char *s, size_t at)
     return at;
 }
 
+static void read_clocks(struct splitting *c)
+{
+    c->used_ns = clock_thread_ns();
+    c->since_ns = clock_now_ns();
+    c->n_timed = 0;
+}
+
+/* Is the fast code to run next? The clock that is read now and then also runs while we do not, so that of the thread,
+ * which takes longer to read, has the last word. */
+static bool is_fast(struct splitting *c, const struct stage *stage)
+{
+    if (stage->fast == NULL) {
+        return false;
+    }
+    if (c->metering > 0) {
+        if (--c->metering == 0) {
+            read_clocks(c);
+        }
+        return false;
+    }
+    if (++c->n_timed % TIMED_ATTEMPTS != 0) {
+        return true;
+    }
+    uint64_t now = clock_now_ns();
+    bool looks_slow = now - c->since_ns > TIMED_ATTEMPTS * ATTEMPT_NS;
+    c->since_ns = now;
+    if (looks_slow) {
+        uint64_t used = clock_thread_ns();
+        if (used - c->used_ns > SLOW_NS + (uint64_t)c->n_timed * ATTEMPT_NS) {
+            c->metering = METERED_ATTEMPTS << c->n_slow;
+            c->n_slow += c->n_slow < METERED_DOUBLINGS;
+        }
+        c->used_ns = used;
+        c->n_timed = 0;
+    }
+    return c->metering == 0;
+}
+
 /* *len: bytes that the stage matches at `at` of its piece (0: an empty match), or NOWHERE. */
 static enum err match_at(struct splitting *c, size_t depth, size_t at, size_t *len)
 {
     struct splitter_level *l = &c->level[depth];
     const struct stage *stage = &c->p->stages[depth];
+    TRY(budget_take(c->budget, 1));
     if (stage->threes != THREES_NONE) {
         *len = match_threes(c, l, stage->threes, at);
         return ERR_OK;
     }
     const char *s = c->s + l->from;
     const size_t n = l->to - l->from, start = at - l->from;
-    for (size_t window = WINDOW_BYTES;; window *= WINDOW_GROWTH) {
+    bool fast = is_fast(c, stage);
+    for (size_t window = WINDOW_BYTES;; window *= WINDOW_GROWTH, fast = false) {
         bool is_cut = n - start > window;
         size_t end = is_cut ? character_start(s, start + window) : n;
         uint32_t options = PCRE2_NO_UTF_CHECK | (is_cut ? PCRE2_PARTIAL_HARD : 0);
-        if (window > WINDOW_BYTES) {
-            if (c->budget < end - start) {
-                return ERR_PATTERN_LIMIT;
-            }
-            c->budget -= end - start;
+        int rc = PCRE2_ERROR_MATCHLIMIT; /* which the fast code gives, as others, where the metered one should tell */
+        if (fast) {
+            rc = pcre2_match(stage->fast, (PCRE2_SPTR)s, end, start, options, c->match, c->p->limits);
         }
-        int rc = pcre2_match(stage->code, (PCRE2_SPTR)s, end, start, options, c->match, c->p->limits);
-        if (rc == PCRE2_ERROR_JIT_STACKLIMIT) { /* the interpreter has a heap */
-            rc = pcre2_match(stage->code, (PCRE2_SPTR)s, end, start, options | PCRE2_NO_JIT, c->match, c->p->limits);
+        if (rc < 0 && rc != PCRE2_ERROR_NOMATCH && rc != PCRE2_ERROR_PARTIAL) {
+            TRY(match_metered(stage, c->budget, c->limits, c->match, s, end, start, options, &rc));
         }
         if (rc == PCRE2_ERROR_PARTIAL) {
             continue;
         }
-        if (rc >= 0) {
-            size_t to = pcre2_get_ovector_pointer(c->match)[1];
-            *len = to > start ? to - start : 0;
-            return ERR_OK;
-        }
-        *len = NOWHERE;
-        return rc == PCRE2_ERROR_NOMATCH ? ERR_OK : rc == PCRE2_ERROR_NOMEMORY ? ERR_NOMEM : ERR_PATTERN_LIMIT;
+        size_t to = rc < 0 ? 0 : pcre2_get_ovector_pointer(c->match)[1];
+        *len = rc < 0 ? NOWHERE : to > start ? to - start : 0;
+        return ERR_OK;
     }
 }
 
@@ -310,12 +435,18 @@ static enum err next_piece(struct splitting *c, size_t depth, size_t *end)
     return ERR_OK;
 }
 
-enum err splitting_begin(struct splitting *c, const struct splitter *p, const char *s, size_t n)
+enum err splitting_begin(struct splitting *c, const struct splitter *p, const char *s, size_t n, struct budget *budget)
 {
-    *c = (struct splitting){.p = p, .s = s, .budget = BUDGET_MIN + BUDGET_PER_BYTE * n};
+    *c = (struct splitting){.p = p, .s = s, .budget = budget};
     c->level[0] = (struct splitter_level){.to = n};
+    read_clocks(c);
     c->match = pcre2_match_data_create(1, p->general);
-    return c->match != NULL ? ERR_OK : ERR_NOMEM;
+    c->limits = metered_limits(p->general);
+    if (c->match == NULL || c->limits == NULL) {
+        splitting_end(c);
+        return ERR_NOMEM;
+    }
+    return ERR_OK;
 }
 
 enum err splitting_next(struct splitting *c, size_t *end)
@@ -342,5 +473,6 @@ enum err splitting_next(struct splitting *c, size_t *end)
 void splitting_end(struct splitting *c)
 {
     pcre2_match_data_free(c->match);
-    c->match = NULL;
+    pcre2_match_context_free(c->limits);
+    c->match = c->limits = NULL;
 }

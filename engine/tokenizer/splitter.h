@@ -8,11 +8,12 @@
 #define INFCGI_TOKENIZER_SPLITTER_H
 
 #include "engine/base/err.h"
+#include "engine/tokenizer/budget.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { SPLITTER_MAX_STAGES = 8, SPLITTER_MAX_PATTERN = 64 << 10 };
+enum { SPLITTER_MAX_STAGES = 8, SPLITTER_MAX_PATTERN = 64 << 10 /* bytes of all, as rewritten for PCRE2 */ };
 
 struct splitter;
 
@@ -36,17 +37,24 @@ struct splitter_level {
 struct splitting {
     const struct splitter *p;
     const char *s; /* valid UTF-8 */
-    void *match;   /* OPTIONAL pcre2_match_data */
-    size_t budget; /* bytes that may be looked at again */
+    struct budget *budget;
+    void *match;       /* OPTIONAL pcre2_match_data */
+    void *limits;      /* OPTIONAL pcre2_match_context */
+    /* Expressions that are slow without PCRE2 telling. */
+    uint64_t since_ns, used_ns; /* when the clocks were read, that of the thread for the last time n_timed ago */
+    uint64_t n_timed;           /* attempts */
+    unsigned n_slow;            /* times that the clocks told of slow ones */
+    unsigned metering;          /* attempts that are yet to be counted step by step */
     size_t depth;
     struct splitter_level level[SPLITTER_MAX_STAGES];
 };
 
-/* Begins a text s[0..n), valid UTF-8, which must stay until splitting_end. ERR_NOMEM. */
-MUST_CHECK enum err splitting_begin(struct splitting *c, const struct splitter *p, const char *s, size_t n);
+/* Begins a text s[0..n), valid UTF-8, which must stay until splitting_end, as must the budget. ERR_NOMEM. */
+MUST_CHECK enum err splitting_begin(struct splitting *c, const struct splitter *p, const char *s, size_t n,
+                                    struct budget *budget);
 
 /* *end: where the next word ends; call while the last one ended before n. ERR_PATTERN_LIMIT when the expressions want
- * more work than a linear scan; ERR_NOMEM. */
+ * more work than the budget has; ERR_CANCELLED (budget.h), ERR_NOMEM. */
 MUST_CHECK enum err splitting_next(struct splitting *c, size_t *end);
 void splitting_end(struct splitting *c);
 

@@ -4,6 +4,7 @@
 #include "engine/tokenizer/tokenizer_internal.h"
 #include "engine/tokenizer/unicode_table.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
 
 static const char spm_space[] = "\xE2\x96\x81"; /* U+2581, which stands for a space in SentencePiece vocabularies */
@@ -37,6 +38,7 @@ struct encoder {
     size_t max_tokens; /* of out, with what was in it */
     size_t first;      /* ids in out before the call */
     struct token_list *out;
+    struct budget budget;
     struct merger merger;
     struct special_matches specials;
     const char *base; /* units lie behind it; NULL: they are not to be remembered */
@@ -62,6 +64,7 @@ static inline enum err emit(struct encoder *e, int32_t id)
 }
 
 enum err encoder_emit(struct encoder *e, int32_t id) { return emit(e, id); }
+enum err encoder_spend(struct encoder *e, uint64_t steps) { return budget_take(&e->budget, steps); }
 
 /* A single byte that no token holds: its byte token, or nothing where the vocabulary has none (as other tokenizers do).
  */
@@ -108,6 +111,7 @@ static enum err merge_unit(struct encoder *e, const char *s, size_t n)
 {
     const struct tokenizer *t = e->t;
     struct merger *m = &e->merger;
+    TRY(budget_take(&e->budget, n));
     TRY(merger_reserve(m, n));
     m->word = s;
     m->n = 0;
@@ -443,7 +447,7 @@ static NOINLINE enum err encode_split(struct encoder *e, const char *s, size_t n
     }
     enum err err = buf_ok(&masked);
     if (err == ERR_OK) {
-        err = splitting_begin(&c, e->t->splitter, text, n);
+        err = splitting_begin(&c, e->t->splitter, text, n, &e->budget);
     }
     if (err == ERR_OK) {
         for (size_t from = 0, to; from < n && err == ERR_OK; from = to) {
@@ -469,6 +473,7 @@ static enum err encode_text(struct encoder *e, size_t from, size_t to, int32_t b
     if (n == 0) {
         return ERR_OK;
     }
+    TRY(budget_take(&e->budget, n));
     if (t->method != METHOD_MERGES) {
         return (t->method == METHOD_UNIGRAM ? unigram_encode : wordpiece_encode)(t, e, s, n);
     }
@@ -551,8 +556,18 @@ static enum err make_tables(struct encoder *e, const struct tokenizer_span *plai
     return is_spelt(e->t) ? reserve_spelling(e) : ERR_OK;
 }
 
-enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                          const struct tokenizer_span *plain, size_t n_plain, size_t max_tokens, struct token_list *out)
+/* Says that the text took more steps than it may. */
+static enum err say_limit(const struct encoder *e, size_t n_ids, struct err_info *info)
+{
+    return err_set(info, ERR_PATTERN_LIMIT, NULL,
+                   "a text of %zu bytes: expected at most %" PRIu64 " steps of the model's tokenizer (%d, and %d a byte), "
+                   "found that it wants more; it had given %zu tokens",
+                   e->n, e->budget.given, BUDGET_MIN, BUDGET_PER_BYTE, n_ids);
+}
+
+enum err tokenizer_encode_watched(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                                  const struct tokenizer_span *plain, size_t n_plain, size_t max_tokens,
+                                  const atomic_bool *stop, struct token_list *out, struct err_info *info)
 {
     size_t before = out->n;
     struct encoder e = {.t = t,
@@ -562,12 +577,16 @@ enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
                         .max_tokens = max_tokens > SIZE_MAX - before ? SIZE_MAX : before + max_tokens,
                         .first = before,
                         .out = out,
+                        .budget = budget_of(n, stop),
                         .merger = {.t = t}};
     buf_init(&e.repaired, 0, MEM_REQUEST);
     buf_init(&e.normalized, 0, MEM_REQUEST);
     enum err err = make_tables(&e, plain, n_plain);
     if (err == ERR_OK) {
         err = encode_all(&e);
+    }
+    if (err == ERR_PATTERN_LIMIT) {
+        err = say_limit(&e, out->n - before, info);
     }
     if (err != ERR_OK) {
         out->n = before;
@@ -579,4 +598,10 @@ enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
     buf_fini(&e.repaired);
     buf_fini(&e.normalized);
     return err;
+}
+
+enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                          const struct tokenizer_span *plain, size_t n_plain, size_t max_tokens, struct token_list *out)
+{
+    return tokenizer_encode_watched(t, text, n, flags, plain, n_plain, max_tokens, NULL, out, NULL);
 }

@@ -3,6 +3,7 @@
 #define INFCGI_TOKENIZER_TOKENIZER_INTERNAL_H
 
 #include "engine/base/utf8.h"
+#include "engine/tokenizer/budget.h"
 #include "engine/tokenizer/charsmap.h"
 #include "engine/tokenizer/normalizer.h"
 #include "engine/tokenizer/pretokenizer.h"
@@ -351,10 +352,12 @@ size_t words_cut(const struct tokenizer *t, const char *s, size_t n);
 /* Where ids go: tokenizer_encode's, which bounds them. */
 struct encoder;
 MUST_CHECK enum err encoder_emit(struct encoder *e, int32_t id);
+/* Takes steps out of the text's budget. ERR_PATTERN_LIMIT, ERR_CANCELLED. */
+MUST_CHECK enum err encoder_spend(struct encoder *e, uint64_t steps);
 
 /* Builds t->trie and t->unknown_score. ERR_NOMEM. */
 MUST_CHECK enum err unigram_build(struct tokenizer *t);
-/* Encodes text between special tokens, UTF-8 or not. ERR_NOMEM, ERR_CONTEXT_LENGTH. */
+/* Encodes text between special tokens, UTF-8 or not. ERR_NOMEM, ERR_CONTEXT_LENGTH, ERR_PATTERN_LIMIT, ERR_CANCELLED. */
 MUST_CHECK enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n);
 MUST_CHECK enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n);
 

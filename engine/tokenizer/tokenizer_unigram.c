@@ -1,6 +1,6 @@
 /* Unigram language model: of all ways to cut a word into tokens the one with the highest sum of scores, found by
- * dynamic programming over the bytes [Kudo 2018; Viterbi 1967]. A trie gives the tokens that begin at a character; none
- * is longer than the longest token, so the time is linear in the text.
+ * dynamic programming over the bytes [Kudo 2018; Viterbi 1967]. A trie gives the tokens that begin at a character; each
+ * step down it comes out of the text's budget, since a file may hold tokens of many kilobytes.
  *
  * Text is first rewritten by the vocabulary's map. As tokenizers has it, and not as SentencePiece: the map is asked for
  * each grapheme cluster of less than 6 bytes as a whole and takes the shortest match in it for all of it; then for each
@@ -160,7 +160,7 @@ static inline void offer(struct best *b, double score, size_t from, int32_t id)
     }
 }
 
-static void find_best(struct unigram *u, const char *s, size_t n)
+static enum err find_best(struct unigram *u, const char *s, size_t n)
 {
     const struct tokenizer *t = u->t;
     struct best *best = u->best;
@@ -173,7 +173,8 @@ static void find_best(struct unigram *u, const char *s, size_t n)
         len = tokenizer_chr(s + at, n - at, &cp);
         bool has_character = false;
         const struct trie_node *node = t->trie;
-        for (size_t to = at; to < n && (node = child_of(t->trie, node, (unsigned char)s[to])) != NULL;) {
+        size_t to = at;
+        while (to < n && (node = child_of(t->trie, node, (unsigned char)s[to])) != NULL) {
             to++;
             if (node->id >= 0) {
                 has_character = has_character || to == at + len;
@@ -184,7 +185,9 @@ static void find_best(struct unigram *u, const char *s, size_t n)
         if (!has_character) {
             offer(&best[at + len], best[at].score + t->unknown_score, at, t->unk);
         }
+        TRY(encoder_spend(u->e, 1 + to - at));
     }
+    return ERR_OK;
 }
 
 /* Neighbouring unknown characters become one unknown token, or their bytes. */
@@ -205,7 +208,7 @@ static enum err encode_word(struct unigram *u, const char *s, size_t n)
         return ERR_OK;
     }
     TRY(reserve(u, n + 1));
-    find_best(u, s, n);
+    TRY(find_best(u, s, n));
     struct best *best = u->best;
     size_t first = n + 1; /* the path, last token first, is written from the end: never before where it still leads */
     for (size_t at = n; at > 0;) {

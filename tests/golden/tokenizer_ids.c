@@ -44,8 +44,9 @@ static enum err cut(const struct pretokenizer *pre, const struct splitter *p, co
                     struct token_list *ends)
 {
     struct splitting c;
+    struct budget budget = budget_of(text->len, NULL);
     enum err err = ERR_OK;
-    if (pre->next == NULL && (err = splitting_begin(&c, p, text->data, text->len)) != ERR_OK) {
+    if (pre->next == NULL && (err = splitting_begin(&c, p, text->data, text->len, &budget)) != ERR_OK) {
         return err;
     }
     for (size_t at = 0; at < text->len && err == ERR_OK;) {

@@ -378,12 +378,43 @@ START_TEST(monotonous_texts_take_linear_time)
 }
 END_TEST
 
+/* From each character the trie leads to the end of the token, 60,000 bytes away. */
+START_TEST(very_long_tokens_end_at_the_budget)
+{
+    enum { LONG = 60000, N = 1 << 18 };
+    struct vocab v;
+    struct token_list ids = {0};
+    struct err_info info = {0};
+    atomic_bool stop = true;
+    char *s = mem_alloc(N + 1, MEM_GENERAL);
+    memset(s, 'a', N + 1);
+    vocab_plain(&v, "t5");
+    vocab_add(&v, s, LONG, TOKEN_NORMAL, -1);
+    add(&v, "a", TOKEN_NORMAL, -1);
+    ck_assert_int_eq(vocab_load(&v, NULL), ERR_OK);
+    uint64_t start = clock_now_ns();
+    ck_assert_int_eq(tokenizer_encode_watched(v.t, s, N, 0, NULL, 0, SIZE_MAX, NULL, &ids, &info), ERR_PATTERN_LIMIT);
+    ck_assert_msg(clock_now_ns() - start < 20000000000u, "stopped late");
+    ck_assert_str_eq(info.text, "a text of 262144 bytes: expected at most 285212672 steps of the model's tokenizer "
+                                "(16777216, and 1024 a byte), found that it wants more; it had given 0 tokens");
+    ck_assert_int_eq(tokenizer_encode_watched(v.t, s, N, 0, NULL, 0, SIZE_MAX, &stop, &ids, &info), ERR_CANCELLED);
+    ck_assert_uint_eq(ids.n, 0);
+    stop = false;
+    ck_assert_int_eq(tokenizer_encode_watched(v.t, s, 100, 0, NULL, 0, SIZE_MAX, &stop, &ids, &info), ERR_OK);
+    ck_assert_uint_eq(ids.n, 101); /* with one for the space in front */
+    token_list_fini(&ids);
+    mem_free(s);
+    vocab_fini(&v);
+}
+END_TEST
+
 Suite *tokenizer_kinds_suite(void)
 {
     Suite *s = suite_create("tokenizer_kinds");
     TCase *c = tcase_create("tokenizer_kinds");
     tcase_set_timeout(c, 120);
     tcase_add_test(c, wordpiece_takes_the_longest_pieces);
+    tcase_add_test(c, very_long_tokens_end_at_the_budget);
     tcase_add_test(c, unigram_cuts_words_and_marks_them);
     tcase_add_test(c, unigram_finds_the_best_cut);
     tcase_add_test(c, unigram_text_is_mapped_first);

@@ -1,0 +1,44 @@
+/* The work that one text may take, counted in steps: what a model file can make slow (its patterns, its very long
+ * tokens) takes its steps out of one budget, which grows with the text. So a text ends in time linear in its length
+ * whatever the file holds, with the same result on each run and machine. A step is some nanoseconds of work.
+ *
+ * Threads: a budget belongs to the thread that encodes; `stop` may be set by any. */
+#ifndef INFCGI_TOKENIZER_BUDGET_H
+#define INFCGI_TOKENIZER_BUDGET_H
+
+#include "engine/base/err.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    BUDGET_MIN = 1 << 24,
+    BUDGET_PER_BYTE = 1024, /* the worst text for a published vocabulary takes less than a twentieth [splitter_test.c] */
+};
+
+struct budget {
+    uint64_t given, left;    /* steps */
+    const atomic_bool *stop; /* OPTIONAL: nobody waits for the result any more */
+};
+
+/* The budget of a text of n bytes. */
+static inline struct budget budget_of(size_t n, const atomic_bool *stop)
+{
+    uint64_t given = BUDGET_MIN + (uint64_t)BUDGET_PER_BYTE * n;
+    return (struct budget){.given = given, .left = given, .stop = stop};
+}
+
+/* Takes n steps. ERR_PATTERN_LIMIT: there are not as many left; ERR_CANCELLED: *stop is set. */
+static inline enum err budget_take(struct budget *b, uint64_t n)
+{
+    if (n > b->left) {
+        b->left = 0;
+        return ERR_PATTERN_LIMIT;
+    }
+    b->left -= n;
+    return b->stop != NULL && atomic_load_explicit(b->stop, memory_order_relaxed) ? ERR_CANCELLED : ERR_OK;
+}
+
+#endif
