@@ -349,6 +349,16 @@ static enum err go_on(const struct engine_config *cfg, struct err_info *info)
                : err_set(info, ERR_CANCELLED, NULL, "loading was given up");
 }
 
+static enum err open_tokenizer(struct engine *e, const struct engine_config *cfg, struct err_info *info)
+{
+    TRY(tokenizer_new(e->gguf, &e->tokenizer, info));
+    enum err err = ERR_OK;
+    if (cfg->chat_template != NULL) {
+        err = tokenizer_add_marks(e->tokenizer, cfg->chat_template, cfg->chat_template_len);
+    }
+    return err == ERR_OK ? ERR_OK : err_set(info, err, NULL, "out of memory for the tokenizer");
+}
+
 static enum err read_file(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     TRY(model_open(cfg->model_path, &e->gguf, info));
@@ -358,7 +368,7 @@ static enum err read_file(struct engine *e, const struct engine_config *cfg, str
         TRY(plan_quantize(e->plan, cfg->quantize, info));
     }
     TRY(go_on(cfg, info));
-    TRY(tokenizer_new(e->gguf, &e->tokenizer, info));
+    TRY(open_tokenizer(e, cfg, info));
     TRY(go_on(cfg, info));
     if ((uint32_t)tokenizer_n_vocab(e->tokenizer) != e->plan->n_vocab) {
         return err_set(info, ERR_BAD_VOCAB, "tokenizer.ggml.tokens",

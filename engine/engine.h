@@ -53,6 +53,8 @@ struct engine_config {
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
     const char *quantize;        /* OPTIONAL: type that weights of F32, F16 and BF16 become: "q8_0" (plan_quantize.h) */
     const char *pack_cache; /* OPTIONAL: folder for packed weights that the next start maps (docs/internals/cpu.md) */
+    const char *chat_template; /* OPTIONAL: source in place of the model file's; its marks are marks (tokenizer.h) */
+    size_t chat_template_len;
     const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
     /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open, many times a second; false
      * ends it with ERR_CANCELLED, and nothing is left behind. */

@@ -66,6 +66,12 @@ void chat_template_free(struct chat_template **t)
     }
 }
 
+const char *chat_template_source(const struct chat_template *t, size_t *n)
+{
+    *n = t->prog.n_source;
+    return t->prog.source;
+}
+
 void chat_output_fini(struct chat_output *o)
 {
     mem_free(o->text);

@@ -34,6 +34,9 @@ enum {
 MUST_CHECK enum err chat_template_new(const char *source, size_t n, struct chat_template **out, struct err_info *info);
 void chat_template_free(struct chat_template **t);
 
+/* The source as it was parsed, *n bytes, no NUL behind them; borrowed. */
+const char *chat_template_source(const struct chat_template *t, size_t *n);
+
 /* A byte range of the output that came from user text. */
 struct chat_span {
     size_t from, to;

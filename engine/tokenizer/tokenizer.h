@@ -27,7 +27,7 @@ enum token_kind {
     TOKEN_NORMAL = 1,
     TOKEN_UNKNOWN = 2,
     TOKEN_CONTROL = 3,      /* <|im_end|> and the like: special, not shown */
-    TOKEN_USER_DEFINED = 4, /* matched before the model runs, shown */
+    TOKEN_USER_DEFINED = 4, /* matched before the model runs, shown; a mark or text (tokenizer_marks.c) */
     TOKEN_UNUSED = 5,
     TOKEN_BYTE = 6,
 };
@@ -37,6 +37,10 @@ enum token_kind {
  * ERR_BAD_CHARSMAP, ERR_UNSUPPORTED_TOKENIZER, ERR_UNSUPPORTED_PRETOKENIZER, ERR_BAD_HPARAM, ERR_NOMEM. */
 MUST_CHECK enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_info *info);
 void tokenizer_free(struct tokenizer **t);
+
+/* Makes marks of the user-defined tokens that occur in a chat template in place of the file's own, source[0..n), as
+ * tokenizer_new does with the file's. Before the tokenizer is shared. ERR_NOMEM, after which it must be freed. */
+MUST_CHECK enum err tokenizer_add_marks(struct tokenizer *t, const char *source, size_t n);
 
 /* A byte range of the text in which special tokens are not looked for (what users wrote). Sorted, not overlapping. */
 struct tokenizer_span {
@@ -53,7 +57,7 @@ MUST_CHECK enum err token_list_push(struct token_list *l, int32_t id);
 
 enum {
     TOKENIZE_ADD_SPECIAL = 1,   /* add BOS/EOS as the vocabulary asks for */
-    TOKENIZE_PARSE_SPECIAL = 2, /* find special tokens in text, outside `plain` spans */
+    TOKENIZE_PARSE_SPECIAL = 2, /* find marks in text, outside `plain` spans: control tokens and the like */
 };
 
 /* Appends the ids of text[0..n) to *out. Invalid UTF-8 bytes are encoded as bytes where the vocabulary can, else as

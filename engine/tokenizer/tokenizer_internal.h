@@ -107,6 +107,14 @@ struct trie_node {
     unsigned char byte;
 };
 
+/* What is looked for before the model runs (tokenizer_marks.c). */
+enum token_role {
+    ROLE_NONE,
+    ROLE_MARK, /* outside the plain spans only, and where the caller wants them */
+    ROLE_TEXT, /* everywhere */
+    ROLE_WORD, /* the same; a chat template that holds it makes a mark of it */
+};
+
 /* Open-addressing tables; sizes are powers of two, at most half full, that of merges at most two thirds. */
 struct tokenizer {
     enum tokenizer_method method;
@@ -127,8 +135,9 @@ struct tokenizer {
     int merge_bits_shift;
     int32_t byte_ids[256];      /* token of a single byte, or -1 */
     bool lacks_high_bytes;      /* byte_ids has no token for some byte of 0x80 .. 0xFF */
-    struct special_set control; /* control and unknown tokens */
-    struct special_set user_defined;
+    unsigned char *roles;       /* [n_vocab] enum token_role */
+    struct special_set marks;
+    struct special_set user_defined; /* that are no marks */
     struct words words;
     int32_t bos, eos, unk;
     bool adds_bos, adds_eos, adds_space_prefix;
@@ -191,8 +200,12 @@ bool tokenizer_rules_wants_space(const struct tokenizer *t, const char *s, size_
 /* Makes room for n merges. ERR_NOMEM. */
 MUST_CHECK enum err tokenizer_reserve_merges(struct tokenizer *t, uint64_t n);
 
-/* Builds the set of user-defined tokens, or of control and unknown ones. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
-MUST_CHECK enum err special_build(struct special_set *s, const struct tokenizer *t, bool user_defined);
+/* Fills roles, and what depends on them: the sets, the trie; marks leave words and merges. ERR_BAD_VOCAB (too many
+ * bytes), ERR_NOMEM. */
+MUST_CHECK enum err marks_build(struct tokenizer *t);
+
+/* Builds the set of marks, or of text that is looked for. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
+MUST_CHECK enum err special_build(struct special_set *s, const struct tokenizer *t, bool of_marks);
 void special_fini(struct special_set *s);
 
 struct special_match {
@@ -204,9 +217,9 @@ struct special_matches {
     size_t n, cap;
 };
 
-/* Appends, last position first, the longest special token that starts at each position where one does: user-defined
- * ones anywhere, control ones only with parses_control and wholly outside the plain spans. O(n). ERR_NOMEM. */
-MUST_CHECK enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_control,
+/* Appends, last position first, the longest special token that starts at each position where one does: text anywhere,
+ * marks only with parses_marks and wholly outside the plain spans. O(n). ERR_NOMEM. */
+MUST_CHECK enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_marks,
                                  const struct tokenizer_span *plain, size_t n_plain, struct special_matches *out);
 
 /* --- hashing and characters, inline for speed ------------------------------------------------------------------- */

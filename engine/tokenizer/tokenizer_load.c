@@ -471,10 +471,11 @@ static enum err read_specials(struct loader *l)
 
 static enum err build_sets(struct loader *l)
 {
-    struct tokenizer *t = l->t;
-    enum err err = special_build(&t->control, t, false);
-    if (err == ERR_OK) {
-        err = special_build(&t->user_defined, t, true);
+    struct gguf_str source;
+    TRY(gguf_get_str_or_null(l->g, "tokenizer.chat_template", &source, l->info));
+    enum err err = marks_build(l->t);
+    if (err == ERR_OK && source.data != NULL) {
+        err = tokenizer_add_marks(l->t, source.data, source.len);
     }
     if (err == ERR_BAD_VOCAB) {
         return err_set(l->info, err, "tokenizer.ggml.tokens", "expected special tokens of at most %d bytes in all",
@@ -502,9 +503,6 @@ static enum err load(struct loader *l)
     }
     if (!l->t->is_spm) {
         find_alphabet(l->t);
-    }
-    if (l->t->method == METHOD_UNIGRAM && unigram_build(l->t) != ERR_OK) {
-        return no_memory(l);
     }
     TRY(read_specials(l));
     TRY(tokenizer_rules_read(l->t, l->g, l->info));
@@ -544,7 +542,8 @@ void tokenizer_free(struct tokenizer **tokenizer)
     splitter_free(&t->splitter);
     mem_free(t->strips);
     words_fini(&t->words);
-    special_fini(&t->control);
+    mem_free(t->roles);
+    special_fini(&t->marks);
     special_fini(&t->user_defined);
     mem_free(t);
     *tokenizer = NULL;

@@ -79,18 +79,17 @@ static void sort_by_depth(const struct special_set *s, uint32_t *order, uint32_t
     }
 }
 
-static bool is_member(const struct tokenizer *t, int32_t id, bool user_defined)
+static bool is_member(const struct tokenizer *t, int32_t id, bool of_marks)
 {
-    unsigned char kind = t->kinds[id];
-    bool is_special = kind == TOKEN_CONTROL || kind == TOKEN_UNKNOWN;
-    return t->text[id].len > 0 && (user_defined ? kind == TOKEN_USER_DEFINED : is_special);
+    unsigned char role = t->roles[id];
+    return t->text[id].len > 0 && (of_marks ? role == ROLE_MARK : role == ROLE_TEXT || role == ROLE_WORD);
 }
 
-enum err special_build(struct special_set *s, const struct tokenizer *t, bool user_defined)
+enum err special_build(struct special_set *s, const struct tokenizer *t, bool of_marks)
 {
     size_t bytes = 0;
     for (int32_t id = 0; id < t->n_vocab; id++) {
-        bytes += is_member(t, id, user_defined) ? t->text[id].len : 0;
+        bytes += is_member(t, id, of_marks) ? t->text[id].len : 0;
     }
     if (bytes == 0) {
         return ERR_OK;
@@ -112,7 +111,7 @@ enum err special_build(struct special_set *s, const struct tokenizer *t, bool us
         s->nodes[0] = (struct special_node){.id = TOKENIZER_NO_TOKEN};
         s->n_nodes = 1;
         for (int32_t id = 0; id < t->n_vocab; id++) {
-            if (is_member(t, id, user_defined)) {
+            if (is_member(t, id, of_marks)) {
                 add_token(s, tokenizer_text(t, id), id);
             }
         }
@@ -159,28 +158,28 @@ static size_t skip(const uint32_t *a, const uint32_t *b, const char *text, size_
     return i;
 }
 
-enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_control,
+enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_marks,
                       const struct tokenizer_span *plain, size_t n_plain, struct special_matches *out)
 {
-    const struct special_set *control = &t->control, *user = &t->user_defined;
-    if (!(parses_control && control->n_nodes > 0) && user->n_nodes == 0) {
+    const struct special_set *marks = &t->marks, *user = &t->user_defined;
+    if (!(parses_marks && marks->n_nodes > 0) && user->n_nodes == 0) {
         return ERR_OK;
     }
-    uint32_t in_control = 0, in_user = 0;
-    const uint32_t *other = parses_control ? control->from_root : user->from_root;
+    uint32_t in_marks = 0, in_user = 0;
+    const uint32_t *other = parses_marks ? marks->from_root : user->from_root;
     for (size_t i = skip(user->from_root, other, text, n); i-- > 0;) {
         unsigned char byte = (unsigned char)text[i];
         while (n_plain > 0 && i < plain[n_plain - 1].from) {
             n_plain--;
         }
         bool is_plain = n_plain > 0 && i < plain[n_plain - 1].to;
-        in_control = parses_control && !is_plain ? step(control, in_control, byte) : 0;
+        in_marks = parses_marks && !is_plain ? step(marks, in_marks, byte) : 0;
         in_user = step(user, in_user, byte);
-        if ((in_control | in_user) == 0) {
+        if ((in_marks | in_user) == 0) {
             i = skip(user->from_root, other, text, i);
             continue;
         }
-        int32_t id = in_control != 0 ? control->nodes[in_control].id : TOKENIZER_NO_TOKEN;
+        int32_t id = in_marks != 0 ? marks->nodes[in_marks].id : TOKENIZER_NO_TOKEN;
         int32_t text_id = in_user != 0 ? user->nodes[in_user].id : TOKENIZER_NO_TOKEN;
         if (text_id >= 0 && (id < 0 || t->text[text_id].len > t->text[id].len)) {
             id = text_id;

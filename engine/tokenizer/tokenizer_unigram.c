@@ -69,6 +69,11 @@ static void fill_trie(const struct tokenizer *t, const int32_t *ids, size_t n, s
     }
 }
 
+static bool is_piece(const struct tokenizer *t, int32_t id)
+{
+    return tokenizer_is_text(t, id) && t->roles[id] != ROLE_MARK;
+}
+
 enum err unigram_build(struct tokenizer *t)
 {
     size_t n = 0, n_bytes = 0;
@@ -77,7 +82,7 @@ enum err unigram_build(struct tokenizer *t)
         if (t->kinds[id] == TOKEN_NORMAL) {
             lowest = n == 0 || t->scores[id] < lowest ? t->scores[id] : lowest;
         }
-        if (tokenizer_is_text(t, id)) {
+        if (is_piece(t, id)) {
             n_bytes += t->text[id].len;
             n++;
         }
@@ -90,7 +95,7 @@ enum err unigram_build(struct tokenizer *t)
     if (ok) {
         n = 0;
         for (int32_t id = 0; id < t->n_vocab; id++) {
-            if (tokenizer_is_text(t, id)) {
+            if (is_piece(t, id)) {
                 ids[n++] = id;
             }
         }

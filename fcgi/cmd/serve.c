@@ -147,6 +147,9 @@ static enum err load(const sigset_t *set, struct err_info *info)
     cfg.progress = on_progress;
     cfg.progress_arg = &loading;
     TRY(cmd_load_template(conf, NULL, &server_state.chat_template, info));
+    if (server_state.chat_template != NULL) {
+        cfg.chat_template = chat_template_source(server_state.chat_template, &cfg.chat_template_len);
+    }
     bar_begin(&loading.bar);
     enum err err = engine_open(&cfg, &e, info);
     bar_end(&loading.bar);

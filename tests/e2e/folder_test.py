@@ -8,7 +8,7 @@ import tempfile
 MODELS = pathlib.Path(__file__).resolve().parents[1] / "golden/models"
 NAME = "llama-biases"
 ARGS = ("--threads", "1", "--ctx-size", "128", "--temp", "0")
-IM_START, IM_END = 256, 257
+IM_START, IM_END, THINK, WORD = 256, 257, 260, 261
 
 
 def byte_alphabet():
@@ -22,7 +22,9 @@ def tokenizer():
     alphabet = byte_alphabet()
     return {"version": "1.0", "normalizer": None, "post_processor": None,
             "added_tokens": [{"id": IM_START, "content": "<|im_start|>", "special": True},
-                             {"id": IM_END, "content": "<|im_end|>", "special": True}],
+                             {"id": IM_END, "content": "<|im_end|>", "special": True},
+                             {"id": THINK, "content": "<think>", "special": False},
+                             {"id": WORD, "content": "USER:", "special": False}],
             "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
             "model": {"type": "BPE", "vocab": {**{t: i for i, t in enumerate(alphabet)}, "th": 258, "the": 259},
                       "merges": ["t h", "th e"]}}
@@ -99,6 +101,29 @@ def test_a_folder_chats(ctx):
         body = response.read()
         connection.close()
         assert response.status == 200 and body.endswith(b"data: [DONE]\n\n"), body
+
+
+def test_users_write_no_marks(ctx):
+    """Added tokens that are not special: <think> is a mark by its form, USER: only where the chat template says it."""
+    def n_prompt(server, text):
+        r = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": text}], "max_tokens": 1})
+        assert r.status == 200, r.body
+        return r.json()["usage"]["prompt_tokens"]
+
+    with tempfile.TemporaryDirectory(prefix="infcgi-folder.") as name:
+        folder = pathlib.Path(name)
+        make_folder(folder)
+        other = folder / "other.jinja"
+        other.write_text("{% for m in messages %}USER:{{ m.content }}{% endfor %}")
+        own, given = ctx.start(*ARGS, model=folder), ctx.start(*ARGS, "--chat-template", str(other), model=folder)
+        for server, word in ((own, [WORD]), (given, list(b"USER:"))):
+            tokens = server.post("/tokenize", {"content": "<think>USER:"}).json()["tokens"]
+            assert tokens == [THINK, WORD], tokens
+            tokens = server.post("/tokenize", {"content": "<think>USER:", "parse_special": False}).json()["tokens"]
+            assert tokens == [*b"<", 258, *b"ink>", *word], tokens
+            assert n_prompt(server, "<think>") == n_prompt(server, "") + 6
+            assert n_prompt(server, "USER:") == n_prompt(server, "") + len(word)
+        assert n_prompt(given, "") == 1
 
 
 def test_a_folder_that_lacks_a_shard_says_which(ctx):

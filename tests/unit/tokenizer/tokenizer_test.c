@@ -349,9 +349,12 @@ START_TEST(special_tokens_are_found_outside_plain_spans_only)
         {"<a><b", TOKENIZE_PARSE_SPECIAL, {{0, 0}}, 0, "<a>|<|b"},
         {"<<a>>", TOKENIZE_PARSE_SPECIAL, {{0, 0}}, 0, "<|<a>|>"},
         {"<a><a><a>", TOKENIZE_PARSE_SPECIAL, {{3, 6}}, 1, "<a>|<|a|>|<a>"},
-        {"x<t>y", 0, {{0, 0}}, 0, "x|<t>|y"}, /* user-defined: text with an id of its own */
-        {"x<t>y", TOKENIZE_PARSE_SPECIAL, {{0, 5}}, 1, "x|<t>|y"},
-        {"<a><t>", 0, {{0, 0}}, 0, "<|a|>|<t>"},
+        {"x<t>y", 0, {{0, 0}}, 0, "x|<|t|>|y"}, /* user-defined, of the form of a mark */
+        {"x<t>y", TOKENIZE_PARSE_SPECIAL, {{0, 0}}, 0, "x|<t>|y"},
+        {"x<t>y", TOKENIZE_PARSE_SPECIAL, {{3, 5}}, 1, "x|<|t|>|y"},
+        {"xtty", 0, {{0, 0}}, 0, "x|tt|y"}, /* user-defined: text with an id of its own */
+        {"xtty", TOKENIZE_PARSE_SPECIAL, {{0, 4}}, 1, "x|tt|y"},
+        {"<a>tt", 0, {{0, 0}}, 0, "<|a|>|tt"},
         {"hehehe", TOKENIZE_PARSE_SPECIAL, {{1, 3}}, 1, "he|he|he"}, /* merges run across the borders of a span */
     };
     struct vocab v;
@@ -361,6 +364,7 @@ START_TEST(special_tokens_are_found_outside_plain_spans_only)
     add(&v, "<b>", TOKEN_CONTROL);
     add(&v, "<a><b>", TOKEN_CONTROL);
     add(&v, "<t>", TOKEN_USER_DEFINED);
+    add(&v, "tt", TOKEN_USER_DEFINED);
     add(&v, "he", TOKEN_NORMAL);
     vocab_add_merge(&v, "h e", 3);
     load(&v);

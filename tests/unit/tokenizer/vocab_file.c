@@ -189,6 +189,7 @@ enum err vocab_load(struct vocab *v, struct err_info *info)
     put_text(&kv, &n, "general.architecture", "llama");
     put_text(&kv, &n, "tokenizer.ggml.model", v->model);
     put_text(&kv, &n, "tokenizer.ggml.pre", v->pre);
+    put_text(&kv, &n, "tokenizer.chat_template", v->chat_template);
     put_array(&kv, &n, "tokenizer.ggml.tokens", v->tokens_type, v->n_tokens, &v->tokens);
     put_array(&kv, &n, "tokenizer.ggml.token_type", v->kinds_type, v->n_kinds, &v->kinds);
     put_array(&kv, &n, "tokenizer.ggml.scores", v->scores_type, v->n_scores, &v->scores);

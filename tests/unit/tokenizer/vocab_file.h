@@ -10,7 +10,7 @@ enum { VOCAB_NO_ID = -1000 };
 
 /* What goes into the file; start from vocab_bpe or vocab_spm and change what the test is about. */
 struct vocab {
-    const char *model, *pre;                  /* NULL: no such key */
+    const char *model, *pre, *chat_template;  /* NULL: no such key */
     const char *patterns[8], *normal_form;    /* infcgi.tokenizer.*; NULL: no such key, or behind the last */
     struct buf charsmap;                      /* empty: no such key */
     int drops_spaces, lowers;                 /* -1: no such key */

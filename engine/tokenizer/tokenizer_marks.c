@@ -1,0 +1,162 @@
+/* Which tokens are marks, that a template writes and users do not. Control tokens are. User-defined ones are of two
+ * sorts that files do not tell apart: marks (<|tool_call>, <think>), and text with an id of its own, which models saw
+ * as that token in ordinary text (runs of spaces and of line ends, Gemma's HTML tags). The token's own text and the
+ * chat template tell. */
+#include "engine/tokenizer/tokenizer_internal.h"
+
+#include "engine/tokenizer/unicode_table.h"
+
+#include <string.h>
+
+/* Gemma's vocabularies hold these as text. */
+static const char *const html[] = {
+    "a",  "b",  "blockquote", "br", "caption", "code", "div", "em",    "h1",    "h2",     "h3",  "h4",  "h5",
+    "h6", "hr", "i",          "li", "ol",      "p",    "pre", "s",     "span",  "strong", "sub", "sup", "table",
+    "tbody", "td", "tfoot",   "th", "thead",   "tr",   "u",   "ul",
+};
+
+/* <name>, </name> or <name/> of the list. */
+static bool is_html(struct gguf_str s)
+{
+    if (s.len < 3 || s.data[0] != '<' || s.data[s.len - 1] != '>') {
+        return false;
+    }
+    s = (struct gguf_str){s.data + 1, s.len - 2};
+    if (s.data[0] == '/') {
+        s = (struct gguf_str){s.data + 1, s.len - 1};
+    } else if (s.data[s.len - 1] == '/') {
+        s.len--;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(html); i++) {
+        if (strlen(html[i]) == s.len && memcmp(html[i], s.data, s.len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Bytes of what is no visible character at s[0..n): white space, U+2581, which spells a space, and the underscore. */
+static size_t blank_at(const char *s, size_t n)
+{
+    uint32_t cp;
+    size_t len = n > 0 ? tokenizer_chr(s, n, &cp) : 0;
+    bool is_blank = len > 0 && (cp == 0x2581 || cp == '_' || unicode_class_of(cp) == UNICODE_SPACE);
+    return is_blank ? len : 0;
+}
+
+static struct gguf_str without_blanks(struct gguf_str s)
+{
+    for (size_t len; (len = blank_at(s.data, s.len)) > 0;) {
+        s = (struct gguf_str){s.data + len, s.len - len};
+    }
+    for (size_t at = s.len; at > 0;) {
+        at--;
+        while (at > 0 && ((unsigned char)s.data[at] & 0xC0) == 0x80) {
+            at--;
+        }
+        if (blank_at(s.data + at, s.len - at) != s.len - at) {
+            break;
+        }
+        s.len = at;
+    }
+    return s;
+}
+
+static bool holds(struct gguf_str s, const char *word) { return memmem(s.data, s.len, word, strlen(word)) != NULL; }
+
+/* <...>, [...], {...}, |...| or >>...<< around a letter, a digit or anything but ASCII; or a bracket with a bar, in
+ * ASCII or as DeepSeek has it. */
+static bool has_form_of_mark(struct gguf_str s)
+{
+    static const char *const bars[] = {"<|", "|>", "<\xEF\xBD\x9C", "\xEF\xBD\x9C>", "[|", "|]"};
+    static const char open[] = "<[{|>", close[] = ">]}|<";
+    for (size_t i = 0; i < ARRAY_LEN(bars); i++) {
+        if (s.len > 2 && holds(s, bars[i])) {
+            return true;
+        }
+    }
+    const char *kind = s.len > 2 ? strchr(open, s.data[0]) : NULL;
+    bool is_word = false;
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.data[i];
+        is_word = is_word || c >= 0x80 || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
+    }
+    return is_word && kind != NULL && s.data[0] != '\0' && s.data[s.len - 1] == close[kind - open];
+}
+
+static enum token_role role_of(const struct tokenizer *t, int32_t id, bool has_html)
+{
+    enum token_kind kind = (enum token_kind)t->kinds[id];
+    if (kind != TOKEN_USER_DEFINED) {
+        return kind == TOKEN_CONTROL || kind == TOKEN_UNKNOWN ? ROLE_MARK : ROLE_NONE;
+    }
+    struct gguf_str s = without_blanks(tokenizer_text(t, id));
+    uint32_t cp;
+    if (s.len == 0 || tokenizer_chr(s.data, s.len, &cp) == s.len) {
+        return ROLE_TEXT;
+    }
+    if (has_html && is_html(s)) {
+        return ROLE_WORD;
+    }
+    bool has_duty = t->is_eog[id] != 0 || id == t->bos || id == t->unk;
+    return has_duty || has_form_of_mark(s) ? ROLE_MARK : ROLE_WORD;
+}
+
+/* Text never gives a mark, by merges neither. */
+static void ban_marks(struct tokenizer *t)
+{
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        if (t->roles[id] == ROLE_MARK && t->text[id].len > 0) {
+            words_ban(t, id);
+        }
+    }
+    for (uint32_t i = 0; t->merges != NULL && i <= t->merge_mask; i++) {
+        struct merge *m = &t->merges[i];
+        m->key = m->left >= 0 && t->roles[m->result] == ROLE_MARK ? NO_KEY : m->key;
+    }
+}
+
+/* All that depends on the roles. */
+static enum err build(struct tokenizer *t)
+{
+    special_fini(&t->marks);
+    special_fini(&t->user_defined);
+    TRY(special_build(&t->marks, t, true));
+    TRY(special_build(&t->user_defined, t, false));
+    ban_marks(t);
+    if (t->method != METHOD_UNIGRAM) {
+        return ERR_OK;
+    }
+    mem_free(t->trie);
+    t->trie = NULL;
+    return unigram_build(t);
+}
+
+enum err marks_build(struct tokenizer *t)
+{
+    static const char sign[] = "<strong>";
+    int32_t tag = tokenizer_find(t, sign, strlen(sign));
+    bool has_html = tag >= 0 && t->kinds[tag] == TOKEN_USER_DEFINED;
+    t->roles = mem_zalloc((size_t)t->n_vocab, MEM_MODEL);
+    if (t->roles == NULL) {
+        return ERR_NOMEM;
+    }
+    for (int32_t id = 0; id < t->n_vocab; id++) {
+        t->roles[id] = (unsigned char)role_of(t, id, has_html);
+    }
+    return build(t);
+}
+
+enum err tokenizer_add_marks(struct tokenizer *t, const char *source, size_t n)
+{
+    struct special_matches found = {0};
+    bool any = false;
+    enum err err = special_find(t, source, n, false, NULL, 0, &found);
+    for (size_t i = 0; err == ERR_OK && i < found.n; i++) {
+        unsigned char *role = &t->roles[found.at[i].id];
+        any = any || *role == ROLE_WORD;
+        *role = *role == ROLE_WORD ? ROLE_MARK : *role;
+    }
+    mem_free(found.at);
+    return err == ERR_OK && any ? build(t) : err;
+}
