@@ -142,10 +142,12 @@ deps:                                   ## install the Debian packages that are 
 $(VENV)/.ok: tests/e2e/requirements.txt
 	@echo "  VENV $(VENV)"; rm -rf $(VENV); mkdir -p build; python3 -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
+run: override export MODEL := $(value MODEL)
+run: override export PORT := $(value PORT)
 run:                                    ## serve on nginx; MODEL=path PORT=8080 ARGS='options of infcgi serve'
 	@sh tests/support/deps.sh run
 	@$(MAKE) -s $(JOBS) all
-	@V=$(V) MODEL='$(MODEL)' PORT='$(PORT)' exec bash nginx/run.sh $(ARGS)
+	@V=$(V) exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests checkkern chat_render)

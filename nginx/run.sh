@@ -32,10 +32,11 @@ fi
 
 "$binary" inspect --check -- "$model" || exit   # before nginx has anything to say
 
-tmp=$(mktemp -d "${TMPDIR:-/tmp}/infcgi.XXXXXX") || exit 1
+tmp=
 engine=
 nginx=
-stopping=0
+stopping=0      # 1: a stop was asked for; 2: it was asked for again
+asked_ms=0
 gone() { [ -z "$1" ] || ! kill -0 "$1" 2>/dev/null; }
 
 # shellcheck disable=SC2317 # called by a trap
@@ -43,19 +44,35 @@ gone() { [ -z "$1" ] || ! kill -0 "$1" 2>/dev/null; }
 stop_all() {
     local tenths=$((grace_s * 10))
     gone "$engine" || kill -TERM "$engine" 2>/dev/null
-    while ! gone "$engine" && ((tenths-- > 0 && stopping < 2)); do sleep 0.1; done
+    while ! gone "$engine" && ((tenths-- > 0 && stopping < 2)); do pause 0.1; done
     gone "$engine" || kill -KILL "$engine" 2>/dev/null
     gone "$nginx" || kill -TERM "$nginx" 2>/dev/null
     tenths=50
-    while ! gone "$nginx" && ((tenths-- > 0)); do sleep 0.1; done
+    while ! gone "$nginx" && ((tenths-- > 0)); do pause 0.1; done
     gone "$nginx" || kill -KILL "$nginx" 2>/dev/null
-    rm -rf "$tmp"
+    [ -z "$tmp" ] || rm -rf "$tmp"
+}
+# shellcheck disable=SC2317 # called by a trap
+# A signal to the whole process group comes twice: make passes on its own. So only one that comes later is a second one.
+asked() {
+    local now_ms=$((${EPOCHREALTIME/[.,]/} / 1000))
+    if ((stopping == 0)); then
+        stopping=1
+        asked_ms=$now_ms
+    elif ((now_ms - asked_ms > 1000)); then
+        stopping=2
+    fi
 }
 trap 'stop_all' EXIT
-trap 'stopping=$((stopping + 1))' INT TERM HUP
+trap 'asked' INT TERM HUP
+
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/infcgi.XXXXXX") || exit 1
+# Nobody writes there: reading from it is a sleep that starts no process.
+mkfifo "$tmp/silence" && exec 9<>"$tmp/silence" || exit 1
+pause() { read -r -t "$1" -u 9; }
 
 # Own sessions: Ctrl-C reaches this script alone, which then stops them in order.
-setsid spawn-fcgi -n -s "$tmp/infcgi.sock" -M 0660 -- "$binary" serve --model "$model" "$@" </dev/null &
+setsid spawn-fcgi -n -s "$tmp/infcgi.sock" -M 0660 -- "$binary" serve --model "$model" "$@" </dev/null 9>&- &
 engine=$!
 
 engine_ended() {
@@ -77,7 +94,7 @@ nginx_ended() {
 }
 
 sh "$here/conf.sh" "$tmp" "$host:$port" || exit 1
-setsid nginx -p "$tmp" -c "$tmp/nginx.conf" -e stderr </dev/null &
+setsid nginx -p "$tmp" -c "$tmp/nginx.conf" -e stderr </dev/null 9>&- &
 nginx=$!
 
 shown=
@@ -91,21 +108,21 @@ until [ "$(curl -s -m 5 -o "$tmp/health" -w '%{http_code}' "$base/health")" = 20
     gone "$nginx" && nginx_ended
     progress=$(sed -n 's/.*"progress": *\([0-9.]*\).*/\1/p' "$tmp/health" 2>/dev/null)
     [ -z "$progress" ] || show "loading the model: $(awk -v p="$progress" 'BEGIN { printf "%d", p * 100 }') %"
-    sleep 0.05
+    pause 0.05
 done
 gone "$nginx" && nginx_ended   # then it was another server that answered
 [ -z "$shown" ] || show ''
 
-name=$(sed -n 's/.*"model": *"\([^"]*\)".*/\1/p' "$tmp/health")
-[ -n "$name" ] || name=$(curl -s -m 5 "$base/v1/models" | sed -n 's/.*"data": *\[{"id": *"\([^"]*\)".*/\1/p')
-[ -n "$name" ] || name=$(basename "$model" .gguf)
+# As JSON writes it: a name may hold quotes and newlines.
+name=$(sed -n 's/.*"model": *"\(\([^"\\]\|\\.\)*\)".*/\1/p' "$tmp/health")
+[ -n "$name" ] || name=unknown
 echo "infcgi ready: $base/v1 (model $name)"
 [ -n "${MODEL:-}" ] || echo "This model is a tiny one, for trying out; a better one: make run MODEL=path/to/model.gguf"
 
+# Looked at, not waited for: `wait -n` of bash 5.2 passes over a child that ended before it was called.
 while ((stopping == 0)); do
-    wait -n "$engine" "$nginx"
-    ((stopping > 0)) && break
     gone "$engine" && engine_ended
     gone "$nginx" && nginx_ended
+    pause 0.2
 done
 exit 0

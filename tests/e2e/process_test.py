@@ -100,6 +100,50 @@ def test_run_sh_ends_with_its_engine(ctx):
     assert list(tmp.iterdir()) == [] and processes_with(str(tmp)) == []
 
 
+TINY = harness.ROOT / "tests/golden/models/llama-biases.gguf"
+
+
+def test_run_sh_notices_an_engine_killed_at_any_time(ctx):
+    """Right after the ready line, and a little later: what was missed before it was looked at stayed missed."""
+    for i in range(8):
+        run, _, _ = started(ctx, "--threads", "1", MODEL=str(TINY))
+        time.sleep(i // 2 * 0.02)
+        engine = [p for p in processes_with(f"{ctx.variant}/infcgi") if run_is_parent(run.pid, p)]
+        os.kill(engine[0], signal.SIGKILL)
+        _, err = run.communicate(timeout=30)
+        assert run.returncode == 1 and "the engine ended" in err, (i, run.returncode, err)
+
+
+def test_run_sh_drains_when_its_group_is_signalled(ctx):
+    """A signal to the group reaches make, which passes it on, and run.sh: both mean one stop."""
+    for how in (signal.SIGTERM, signal.SIGINT):
+        run, port, _ = started(ctx, "--threads", "1")
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        connection.request("POST", CHAT, json.dumps({"messages": COUNT, "stream": True, "max_tokens": 40, "ignore_eos": True}),
+                           {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        response.readline()
+        os.killpg(run.pid, how)
+        time.sleep(0.3)
+        os.killpg(run.pid, how)
+        got = list(harness.events(iter(response.readline, b"")))
+        assert got[-1] is None, got[-2:]
+        connection.close()
+        _, err = run.communicate(timeout=40)
+        assert run.returncode == 0, (how, run.returncode, err)
+
+
+def test_run_sh_takes_any_file_name(ctx):
+    with tempfile.TemporaryDirectory() as folder:
+        model = pathlib.Path(folder) / "it's \"a\" $HOME `id`;\n& model.gguf"
+        model.symlink_to(TINY)
+        run = ctx.run_sh(harness.free_port(), "--threads", "1", MODEL=str(model))
+        line = run.stdout.readline()
+        assert line.endswith(r"""(model it's \"a\" $HOME `id`;\n& model)""" + "\n"), (line, run.poll() and run.stderr.read())
+        run.terminate()
+        assert run.wait(40) == 0
+
+
 def run_is_parent(parent, child):
     status = pathlib.Path(f"/proc/{child}/status").read_text()
     return re.search(r"PPid:\s+(\d+)", status).group(1) == str(parent)
