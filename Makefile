@@ -166,6 +166,11 @@ bench-peer:                             ## speed against llama.cpp: MODELS= ROUN
 	 PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' DOCS='$(DOCS)' exec bash tests/bench/peer.sh
 bench-peer-types:                       ## the same for copies of SmolLM2 and Qwen in other weight types
 	@$(MAKE) -s bench-peer TYPES='$(or $(TYPES),all)'
+bench-http:                             ## streams over HTTP against llama-server: PEER_BIN= MODEL= TESTS= ROUNDS=5 (docs/benchmarks.md)
+	@sh tests/support/deps.sh run
+	@$(MAKE) -s $(JOBS) all
+	@V='$(V)' MODEL='$(MODEL)' PEER_BIN='$(PEER_BIN)' TESTS='$(TESTS)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' PARALLEL='$(PARALLEL)' \
+	 CONTEXT='$(CONTEXT)' ARGS='$(ARGS)' PEER_ARGS='$(PEER_ARGS)' OUT='$(OUT)' CSV='$(CSV)' exec bash tests/bench/http.sh
 peer-loads:                             ## golden folders, converted, in llama.cpp: ONLY= PEER_SRC= PEER_BUILD= (docs/ops/convert.md)
 	@sh tests/support/deps.sh bench
 	@$(MAKE) -s $(JOBS) all
@@ -185,5 +190,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement lint deps run test test-e2e check-asan bench-peer bench-peer-types peer-loads ci install clean help
+.PHONY: all unit kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement lint deps run test test-e2e check-asan bench-peer bench-peer-types bench-http peer-loads ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

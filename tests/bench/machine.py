@@ -54,7 +54,8 @@ def peer_version(folder):
         with open(f"{folder}/version", encoding="utf-8") as f:
             return f.read().strip()
     except OSError:
-        done = subprocess.run([f"{folder}/llama-bench", "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        program = next(p for p in ("llama-bench", "llama-server") if p == "llama-server" or os.access(f"{folder}/{p}", os.X_OK))
+        done = subprocess.run([f"{folder}/{program}", "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               check=False)
         said = " ".join(done.stdout.split()) if done.returncode == 0 else "it does not say its version"
         return f"llama.cpp, a build of the caller's (PEER_BIN): {said}"

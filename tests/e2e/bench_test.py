@@ -1,0 +1,44 @@
+"""The driver of `make bench-http` against servers of our own: the table, the CSV, and what it refuses."""
+import csv
+import pathlib
+import subprocess
+import sys
+
+import harness
+
+DRIVER = harness.ROOT / "tests/bench/http_load.py"
+
+
+def drive(*args):
+    return subprocess.run([sys.executable, DRIVER, "--tests", "1x16x1,3x8x4", "--rounds", "2", *map(str, args)],
+                          capture_output=True, text=True, timeout=300)
+
+
+def test_http_load_measures_in_turns(ctx):
+    base, path = ctx.server.base, pathlib.Path(ctx.server.dir) / "load.csv"
+    before = ctx.server.metrics()["infcgi_generated_tokens_total"]
+    run = drive("--csv", path, "--about", "our words", f"a={base}", f"b={base}/v1")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "- our words" in run.stdout and "Not comparable" not in run.stdout, run.stdout
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    assert [(r["server"], r["test"].split(",")[0]) for r in rows[:4]] == [("a", "1 stream")] * 2 + [("b", "1 stream")] * 2, rows
+    assert len(rows) == 8 and all(float(r["tokens_s"]) > 0 and float(r["ttft_ms"]) > 0 for r in rows), rows
+    assert {int(r["completion_tokens"]) for r in rows} == {1, 12}
+    assert sum(line.startswith("| 3 streams, 8 words, 4 tokens | ") for line in run.stdout.splitlines()) == 2, run.stdout
+    done = ctx.server.metrics()["infcgi_generated_tokens_total"] - before
+    assert done == 2 * 3 * (1 + 12), done   # two names, three rounds with the one that is not counted
+
+
+def test_http_load_says_what_cannot_be_compared(ctx):
+    other = ctx.start("--threads", "1", model=harness.ROOT / "tests/golden/models/llama-gqa-tied.gguf")
+    run = drive(f"a={ctx.server.base}", f"b={other.base}")
+    assert run.returncode == 1 and "Not comparable: 1 stream, 16 words, prefill: prompt tokens differ: a " in run.stdout, run.stdout + run.stderr
+
+
+def test_http_load_refuses(ctx):
+    for args, says in ((("x=http://192.0.2.1:80",), "expected a loopback address, found 192.0.2.1"), (("http://127.0.0.1",), "expected NAME="),
+                       ((f"a={ctx.server.base}", "--rounds", "101"), "1 to 100 rounds"), ((f"a={ctx.server.base}", "--tests", "1x1"), "expected STREAMSx"),
+                       ((f"a=http://127.0.0.1:{harness.free_port()}",), "refused"), ((f"a={ctx.server.base}/nowhere",), "status 404")):
+        run = drive(*args)
+        assert run.returncode == 2 and run.stdout == "", (args, run.stdout)
+        assert run.stderr.startswith("error: ") and says in run.stderr and run.stderr.count("\n") == 1, (args, run.stderr)
