@@ -517,15 +517,16 @@ void engine_drain(struct engine *e) { sched_drain(e->sched); }
 _Static_assert(sizeof(struct engine_span) == sizeof(struct tokenizer_span), "spans pass through");
 
 enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special, bool parse_special,
-                         const struct engine_span *plain, size_t n_plain, size_t max_tokens, int32_t **ids,
-                         size_t *n_ids)
+                         const struct engine_span *plain, size_t n_plain, const atomic_bool *stop, int32_t **ids,
+                         size_t *n_ids, struct err_info *info)
 {
     struct token_list list = {0};
     unsigned flags = (add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     *ids = NULL;
     *n_ids = 0;
-    enum err err = tokenizer_encode(e->tokenizer, text, n, flags, (const struct tokenizer_span *)(const void *)plain,
-                                    n_plain, max_tokens, &list);
+    enum err err = tokenizer_encode_watched(e->tokenizer, text, n, flags,
+                                            (const struct tokenizer_span *)(const void *)plain, n_plain, SIZE_MAX, stop,
+                                            &list, info);
     if (err != ERR_OK) {
         token_list_fini(&list);
         return err;

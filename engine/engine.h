@@ -10,6 +10,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -138,10 +139,11 @@ struct engine_span {
 
 /* Ids of text[0..n). add_special: BOS/EOS as the vocabulary asks; parse_special: find special tokens, but never inside
  * `plain` (sorted spans of user text, may be NULL). *ids is freed by the caller with mem_free; on failure NULL.
- * ERR_CONTEXT_LENGTH when more than max_tokens come out. */
+ * *stop (OPTIONAL): nobody waits any more, which ends it soon with ERR_CANCELLED. ERR_PATTERN_LIMIT (the model's
+ * tokenizer wants more work than the text may take), ERR_CONTEXT_LENGTH, ERR_NOMEM. */
 MUST_CHECK enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special,
                                     bool parse_special, const struct engine_span *plain, size_t n_plain,
-                                    size_t max_tokens, int32_t **ids, size_t *n_ids);
+                                    const atomic_bool *stop, int32_t **ids, size_t *n_ids, struct err_info *info);
 
 /* Appends the text of ids (each in range, else ERR_INVALID_VALUE) as whole UTF-8; special tokens show their text. */
 MUST_CHECK enum err engine_detokenize(const struct engine *e, const int32_t *ids, size_t n, struct buf *out);

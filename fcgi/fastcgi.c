@@ -11,6 +11,7 @@
 #include <fcgiapp.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -40,7 +41,8 @@ struct fastcgi_request {
     pthread_mutex_t watch_lock; /* held while `gone` runs */
     void (*gone)(void *arg);
     void *gone_arg;
-    bool is_watched;
+    int watched_fd;       /* -1: none; changes with watch_lock held */
+    atomic_bool has_left; /* the client, as far as a watch told */
 };
 
 /* A connection that has not said anything yet. */
@@ -158,6 +160,7 @@ static void start_thread(void)
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_mutex_init(&r->watch_lock, NULL);
+    r->watched_fd = -1;
     if (pthread_create(&thread, &attr, connection_thread, r) == 0) {
         server.n_threads++;
         server.n_idle++;
@@ -238,12 +241,22 @@ static void close_silent(uint64_t older_than_ns)
     }
 }
 
-static void tell_gone(struct fastcgi_request *r, uint32_t events)
+static bool is_hung_up(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+/* The event may be of a connection that the thread served before, so the one that it serves now is asked. */
+static void tell_gone(struct fastcgi_request *r)
 {
     pthread_mutex_lock(&r->watch_lock);
-    if (r->gone != NULL && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
-        r->gone(r->gone_arg);
-        r->gone = NULL;
+    if (r->watched_fd >= 0 && is_hung_up(r->watched_fd)) {
+        atomic_store(&r->has_left, true);
+        if (r->gone != NULL) {
+            r->gone(r->gone_arg);
+            r->gone = NULL;
+        }
     }
     pthread_mutex_unlock(&r->watch_lock);
 }
@@ -282,7 +295,7 @@ static void handle_event(const struct epoll_event *e)
         }
         break;
     case ABOUT_REQUEST:
-        tell_gone(&server.requests[which], e->events);
+        tell_gone(&server.requests[which]);
         break;
     }
 }
@@ -302,21 +315,38 @@ static void *poller(void *arg)
     return NULL;
 }
 
+/* Has the poller wait for the client's end, or not; called with watch_lock held. */
+static void watch_fd(struct fastcgi_request *r, bool wanted)
+{
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT,
+                                .data.u64 = about(ABOUT_REQUEST, (int)(r - server.requests))};
+    int fd = r->fcgx.ipcFd;
+    if (wanted && fd >= 0) {
+        int how = r->watched_fd >= 0 ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+        r->watched_fd = epoll_ctl(server.epoll_fd, how, fd, &event) == 0 ? fd : -1;
+    } else if (r->watched_fd >= 0) {
+        epoll_ctl(server.epoll_fd, EPOLL_CTL_DEL, r->watched_fd, &event);
+        r->watched_fd = -1;
+    }
+}
+
 void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg)
 {
     pthread_mutex_lock(&r->watch_lock);
     r->gone = gone;
     r->gone_arg = arg;
+    watch_fd(r, gone != NULL);
     pthread_mutex_unlock(&r->watch_lock);
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT,
-                                .data.u64 = about(ABOUT_REQUEST, (int)(r - server.requests))};
-    if (gone != NULL && r->fcgx.ipcFd >= 0) {
-        r->is_watched =
-            epoll_ctl(server.epoll_fd, r->is_watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, r->fcgx.ipcFd, &event) == 0;
-    } else if (r->is_watched) {
-        epoll_ctl(server.epoll_fd, EPOLL_CTL_DEL, r->fcgx.ipcFd, &event);
-        r->is_watched = false;
+}
+
+const atomic_bool *fastcgi_has_left(struct fastcgi_request *r)
+{
+    pthread_mutex_lock(&r->watch_lock);
+    if (r->watched_fd < 0) {
+        watch_fd(r, true);
     }
+    pthread_mutex_unlock(&r->watch_lock);
+    return &r->has_left;
 }
 
 /* --- requests --------------------------------------------------------------------------------------------------- */
@@ -378,6 +408,7 @@ static void serve_connection(struct fastcgi_request *r, int fd)
     r->fcgx.ipcFd = fd;
     r->fcgx.keepConnection = 1; /* or it would close the connection before reading */
     r->is_gone = false;
+    atomic_store(&r->has_left, false);
     if (FCGX_Accept_r(&r->fcgx) != 0) {
         return; /* not FastCGI, or cut off; closed, and there was no socket to accept another from */
     }

@@ -9,6 +9,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -49,5 +50,9 @@ bool fastcgi_flush(struct fastcgi_request *r);
 /* Calls gone(arg), once, from the poller's thread, when the client has gone. Call after the body is read. With NULL
  * the watch ends: when this returns, gone is not running and will not run. */
 void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg);
+
+/* For work before there is something to cancel: becomes true once the client has gone. Call after the body is read; it
+ * is watched from the first call on until fastcgi_watch's end, or the request's. */
+const atomic_bool *fastcgi_has_left(struct fastcgi_request *r);
 
 #endif

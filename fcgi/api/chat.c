@@ -121,7 +121,8 @@ static enum err make_prompt(const struct call *c, const struct params *p, bool s
     if (err == ERR_OK) {
         bool has_bos = chat_output_has_bos(&text, m->bos_text);
         err = engine_tokenize(c->engine, text.text, text.len, !has_bos, true,
-                              (const struct engine_span *)(const void *)text.user, text.n_user, SIZE_MAX, ids, n);
+                              (const struct engine_span *)(const void *)text.user, text.n_user,
+                              fastcgi_has_left(c->reply.request), ids, n, info);
     }
     chat_output_fini(&text);
     return err;

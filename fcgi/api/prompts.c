@@ -34,8 +34,8 @@ static enum err add_text(const struct reader *r, const json_t *v)
     if (n == 0 && r->rule->refuses_empty) {
         return refuse_empty(r);
     }
-    TRY(engine_tokenize(r->call->engine, json_string_value(v), n, true, true, NULL, 0, SIZE_MAX, &r->out->ids[i],
-                        &r->out->n_ids[i]));
+    TRY(engine_tokenize(r->call->engine, json_string_value(v), n, true, true, NULL, 0,
+                        fastcgi_has_left(r->call->reply.request), &r->out->ids[i], &r->out->n_ids[i], r->info));
     return r->out->n_ids[i] == 0 ? refuse_empty(r) : ERR_OK;
 }
 

@@ -14,7 +14,7 @@ static enum err read_prompt(const struct conf *conf, struct engine *e, int32_t *
 {
     const struct engine_model_info *m = engine_model(e);
     if (!conf->chat) {
-        return engine_tokenize(e, conf->prompt, strlen(conf->prompt), true, true, NULL, 0, SIZE_MAX, ids, n);
+        return engine_tokenize(e, conf->prompt, strlen(conf->prompt), true, true, NULL, 0, NULL, ids, n, info);
     }
     struct chat_template *t = NULL;
     struct chat_output text = {0};
@@ -26,7 +26,7 @@ static enum err read_prompt(const struct conf *conf, struct engine *e, int32_t *
     if (err == ERR_OK) {
         bool has_bos = chat_output_has_bos(&text, m->bos_text);
         err = engine_tokenize(e, text.text, text.len, !has_bos, true,
-                              (const struct engine_span *)(const void *)text.user, text.n_user, SIZE_MAX, ids, n);
+                              (const struct engine_span *)(const void *)text.user, text.n_user, NULL, ids, n, info);
     }
     chat_output_fini(&text);
     chat_template_free(&t);

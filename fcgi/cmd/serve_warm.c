@@ -21,7 +21,7 @@ static void warm_chat(struct engine *e, const struct chat_template *t)
                   "add_generation_prompt", 1, "bos_token", m->bos_text, "eos_token", m->eos_text);
     if (context != NULL &&
         chat_template_render(t, context, clock_unix_seconds(), &text, &info) == ERR_OK &&
-        engine_tokenize(e, text.text, text.len, true, true, NULL, 0, SIZE_MAX, &ids, &n) == ERR_OK) {
+        engine_tokenize(e, text.text, text.len, true, true, NULL, 0, NULL, &ids, &n, &info) == ERR_OK) {
         mem_free(ids);
     }
     chat_output_fini(&text);

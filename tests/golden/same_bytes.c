@@ -151,8 +151,8 @@ static enum err tokenize(const struct engine *e, const char *path, struct err_in
 {
     struct io_map text = {.fd = -1};
     TRY(io_map_open(path, &text, info));
-    enum err err = engine_tokenize(e, (const char *)text.data, text.bytes, false, false, NULL, 0, SIZE_MAX / 8,
-                                   &test.ids, &test.n_ids);
+    enum err err = engine_tokenize(e, (const char *)text.data, text.bytes, false, false, NULL, 0, NULL,
+                                   &test.ids, &test.n_ids, NULL);
     io_map_close(&text);
     return err;
 }

@@ -1,0 +1,63 @@
+/* What a request is told of its client, over real sockets. */
+#include "fcgi/fastcgi.h"
+
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include <check.h>
+#include <unistd.h>
+
+Suite *fastcgi_suite(void);
+
+static atomic_int has_begun, saw_leave, saw_none;
+
+/* Works, as tokenising does, until its client has gone; with a body that says so, only for a while. */
+static void work(struct fastcgi_request *r, void *arg)
+{
+    (void)arg;
+    struct buf body;
+    buf_init(&body, 0, MEM_REQUEST);
+    ck_assert_int_eq(fastcgi_read_body(r, 100, &body), ERR_OK);
+    int limit = body.len == 0 ? 1000 : 10;
+    const atomic_bool *has_left = fastcgi_has_left(r);
+    atomic_fetch_add(&has_begun, 1);
+    for (int i = 0; i < limit && !atomic_load(has_left); i++) {
+        usleep(10000);
+    }
+    atomic_fetch_add(atomic_load(has_left) ? &saw_leave : &saw_none, 1);
+    buf_fini(&body);
+}
+
+static void wait_for(atomic_int *n, int least)
+{
+    for (int i = 0; i < 1000 && atomic_load(n) < least; i++) {
+        usleep(10000);
+    }
+    ck_assert_int_ge(atomic_load(n), least);
+}
+
+START_TEST(work_before_a_generation_is_told_when_the_client_leaves)
+{
+    rig_listen(work, NULL);
+    for (int i = 1; i <= 3; i++) { /* the thread's next request begins with a client */
+        int fd = rig_send("POST", "/", NULL, "", 0);
+        wait_for(&has_begun, 2 * i - 1);
+        close(fd);
+        wait_for(&saw_leave, i);
+        fd = rig_send("POST", "/", NULL, "short", 5);
+        wait_for(&saw_none, i);
+        close(fd);
+    }
+    ck_assert_int_eq(atomic_load(&saw_leave), 3);
+    rig_stop();
+}
+END_TEST
+
+Suite *fastcgi_suite(void)
+{
+    Suite *s = suite_create("fastcgi");
+    TCase *c = tcase_create("fastcgi");
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, work_before_a_generation_is_told_when_the_client_leaves);
+    suite_add_tcase(s, c);
+    return s;
+}
