@@ -2,6 +2,7 @@
 import json
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import time
@@ -100,6 +101,71 @@ def test_errors_of_nginx_are_json(ctx):
     check_json_error(s.raw(b"GET /v1/models?" + b"a" * 40000 + b" HTTP/1.1\r\n" + host + b"\r\n"), 414)
     check_json_error(s.raw(b"POST /v1/completions HTTP/1.1\r\n" + host + b"Content-Length: 99999999\r\n\r\n"), 413)
     check_json_error(s.raw(b"POST /v1/completions HTTP/1.1\r\n" + host + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400)
+
+
+def test_pages_of_wrong_conditions_and_versions_are_json(ctx):
+    s = ctx.server
+    host = b"Host: x\r\nConnection: close\r\n"
+    check_json_error(s.raw(b"GET / HTTP/1.1\r\n" + host + b'If-Match: "other"\r\n\r\n'), 412)
+    check_json_error(s.raw(b"GET / HTTP/1.1\r\n" + host + b"If-Unmodified-Since: Thu, 01 Jan 1970 00:00:01 GMT\r\n\r\n"), 412)
+    check_json_error(s.raw(b"GET /chat.js HTTP/1.1\r\n" + host + b"Range: bytes=9999999-\r\n\r\n"), 416)
+    check_json_error(s.raw(b"POST /v1/completions HTTP/1.1\r\n" + host + b"Transfer-Encoding: gzip\r\n\r\n"), 501)
+    check_json_error(s.raw(b"GET /v1/models HTTP/3.0\r\n" + host + b"\r\n"), 505)
+
+
+def log_entries(s):
+    return [json.loads(line) for line in (pathlib.Path(s.dir) / "access.log").read_text().splitlines()]
+
+
+def test_access_log_has_the_path_of_the_client(ctx):
+    s = ctx.start()
+    for path in ("/nothing/here", "/v1/models//", "/chat.js%20"):
+        assert s.request("GET", path + "?secret#secret").status == 404
+        entry = harness.until(lambda: next((e for e in log_entries(s) if e["uri"] == path), None))
+        assert entry and entry["status"] == 404, log_entries(s)
+    s.raw(b"POST /tokenize?secret HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+    assert harness.until(lambda: log_entries(s)[-1]["uri"] == "/tokenize" and log_entries(s)[-1]["status"] == 413), log_entries(s)
+    assert "secret" not in json.dumps(log_entries(s)) and "infcgi-error" not in json.dumps(log_entries(s))
+
+
+def test_a_body_over_the_limit_is_refused_by_its_length(ctx):
+    """nginx and the engine have one limit: what the engine would refuse, nginx does not read first."""
+    limit = 4 << 20
+    head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: "
+    check_json_error(ctx.server.raw((head + f"{limit + 1}\r\n\r\n").encode()), 413)
+    body = json.dumps({"prompt": [1], "max_tokens": 1}).encode()
+    body += b" " * (limit - len(body))
+    assert split(ctx.server.raw((head + f"{limit}\r\n\r\n").encode() + body))[0] == 200
+
+
+def test_every_route_is_passed_on(ctx):
+    """The engine's table, the table of docs/api.md and nginx's locations say the same."""
+    table = re.findall(r'\{"(GET|POST)", "([^"]+)"', (harness.ROOT / "fcgi/route.c").read_text())
+    assert len(table) > 10
+    for method, path in table:
+        r = ctx.server.request("DELETE", path + ("x" if path.endswith("/") else ""))
+        assert r.status == 405 and r.headers["Allow"].startswith(method), (path, r.status, r.body)
+    rows = re.findall(r"^\| (?:GET|POST) \| ([^|]+)", (harness.ROOT / "docs/api.md").read_text(), re.M)
+    documented = {path for row in rows for path in re.findall(r"`(/[^`]+)`", row)}
+    assert documented == {path + ("{id}" if path.endswith("/") else "") for _, path in table}
+    assert ctx.server.post("/chat/completions", {"messages": HI, "max_tokens": 1}).status == 200
+
+
+def test_limits_are_for_floods_from_elsewhere(ctx):
+    s = ctx.start("--threads", "1", model=harness.ROOT / "tests/golden/models/llama-biases.gguf")
+    conf = pathlib.Path(s.dir) / "nginx.conf"
+    conf.write_text(conf.read_text().replace("server_name localhost;", "set_real_ip_from 127.0.0.1; real_ip_header X-Real-Ip;"))
+    s.nginx.send_signal(signal.SIGHUP)
+
+    def ask(n, address, path="/icon.svg"):
+        """How many of n quick requests are answered 429."""
+        head = f"HEAD {path} HTTP/1.1\r\nHost: x\r\n" + (f"X-Real-Ip: {address}\r\n" if address else "")
+        replies = [s.raw((f"{head}\r\n" * 50 + f"{head}Connection: close\r\n\r\n").encode()) for _ in range(n // 51)]
+        return sum(r.count(b"HTTP/1.1 429 ") for r in replies)
+    assert harness.until(lambda: ask(6000, "192.0.2.1") > 0, 30)
+    assert ask(1020, "192.0.2.2") == 0   # quick, but no flood
+    assert ask(510, "192.0.2.1", "/health") == 0
+    assert ask(6000, None) == 0
 
 
 def test_metrics_are_local_only(ctx):
