@@ -50,7 +50,7 @@ static const struct option options[] = {
     {"cache-type-v", "-ctv", STRING, BOTH, AT(cache_type_v), 0, 0, 0, "type of the values; the same"},
     {"parallel", "-np", INTEGER, SERVE, AT(parallel), 0, 1024, 0, "sequences computed at once; 0: 16"},
     {"batch-size", "-b", INTEGER, BOTH, AT(batch_size), 0, 8192, 0, "token rows in one step; 0: 512"},
-    {"queue-max", NULL, INTEGER, SERVE, AT(queue_max), 0, 100000, 0, "waiting sequences before 503; 0: 256"},
+    {"queue-max", NULL, INTEGER, SERVE, AT(queue_max), 0, 100000, 0, "waiting sequences before 503, of requests of many at most half; 0: 256"},
     {"memory-limit", NULL, INTEGER, BOTH, AT(memory_limit_mib), 0, 1 << 30, 0,
      "refuse to start above so many MiB; 0: no limit"},
     {"cpu", NULL, STRING, BOTH, AT(cpu), 0, 0, 0,

@@ -93,7 +93,7 @@ static const struct {
     ROW(steps, "infcgi_steps_total", "counter", "Batches computed."),
     ROW(step_rows, "infcgi_step_rows_total", "counter", "Token rows computed."),
     ROW(preempted, "infcgi_preemptions_total", "counter", "Sequences that lost their pages and were computed again."),
-    ROW(estimated_wait_ms, "infcgi_estimated_wait_milliseconds", "gauge", "Until a new request would start."),
+    ROW(estimated_wait_ms, "infcgi_estimated_wait_milliseconds", "gauge", "Until what runs and waits would be done."),
 #undef ROW
 };
 

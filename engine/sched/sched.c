@@ -1,5 +1,5 @@
-/* The scheduler's outside: queue, rings, the thread's loop. What a step does is in sched_step.c, where pages come from
- * in sched_admit.c. */
+/* The scheduler's outside: rings, the thread's loop. How sequences come in is in sched_submit.c, whose turn it is in
+ * sched_turn.c, where pages come from in sched_admit.c, what a step does in sched_step.c. */
 #include "engine/sched/sched_internal.h"
 
 #include <errno.h>
@@ -8,155 +8,6 @@
 #include <time.h>
 
 /* --- sequences -------------------------------------------------------------------------------------------------- */
-
-static void seq_free(struct sched_seq *q)
-{
-    pthread_mutex_destroy(&q->lock);
-    pthread_cond_destroy(&q->ready);
-    mem_free((void *)q->sampling.bias);
-    mem_free((void *)q->sampling.ends);
-    draft_fini(&q->draft);
-    mem_free(q->pooled);
-    mem_free(q->embedding);
-    mem_free(q->tokens);
-    mem_free(q->pages);
-    mem_free(q->ring);
-    mem_free(q->tops);
-    mem_free(q);
-}
-
-static void seq_unref(struct sched_seq *q)
-{
-    if (atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) == 1) {
-        seq_free(q);
-    }
-}
-
-/* Copies n * size bytes; NULL for none. False when out of memory. */
-static bool copy_array(const void *from, size_t n, size_t size, void *to)
-{
-    void *p = NULL;
-    if (n != 0) {
-        p = mem_alloc(n * size, MEM_REQUEST);
-        if (p == NULL) {
-            return false;
-        }
-        memcpy(p, from, n * size);
-    }
-    memcpy(to, &p, sizeof p);
-    return true;
-}
-
-static bool fill_pooling(struct sched *s, struct sched_seq *q, const struct sched_request *r)
-{
-    q->pooling = r->pooling;
-    if (r->pooling == PLAN_POOL_NONE) {
-        return true;
-    }
-    q->is_private =
-        q->is_private || r->pooling != PLAN_POOL_LAST || s->cfg.is_bidirectional; /* kept pages hold no states */
-    q->pooled = mem_zalloc_array((size_t)s->cfg.n_embd, sizeof *q->pooled, MEM_REQUEST);
-    q->embedding = mem_zalloc_array((size_t)s->cfg.n_embd, sizeof *q->embedding, MEM_REQUEST);
-    return q->pooled != NULL && q->embedding != NULL;
-}
-
-static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)
-{
-    int64_t total = r->max_tokens < 0 ? s->cfg.n_ctx : (int64_t)r->n_tokens + r->max_tokens;
-    q->max_total = (int32_t)MIN_OF(total, (int64_t)s->cfg.n_ctx);
-    q->n_prompt = q->n_tokens = r->n_tokens;
-    q->min_tokens = r->min_tokens;
-    q->prompt_logprobs = r->prompt_logprobs;
-    q->is_private = r->prompt_logprobs;
-    q->slot = q->begin_slot = KV_NO_STATE;
-    q->deadline_ns = r->deadline_ns;
-    q->salt = kv_cache_salt(s->kv, r->salt);
-    q->sampling = r->sampling;
-    q->sampling.bias = NULL;
-    q->sampling.ends = NULL;
-    q->usage.prompt_tokens = r->n_tokens;
-    size_t n_tokens = (size_t)q->max_total + 1;
-    size_t n_top = (size_t)MAX_OF(r->sampling.n_top, 1);
-    q->tokens = mem_alloc(n_tokens * sizeof *q->tokens, MEM_REQUEST);
-    q->pages = mem_alloc((n_tokens / BACKEND_PAGE_TOKENS + 1) * sizeof *q->pages, MEM_REQUEST);
-    q->ring = mem_zalloc_array(SCHED_RING, sizeof *q->ring, MEM_REQUEST);
-    q->tops = mem_zalloc_array(SCHED_RING * n_top, sizeof *q->tops, MEM_REQUEST);
-    bool ok = copy_array(r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias, &q->sampling.bias) &&
-              copy_array(r->sampling.ends, r->sampling.n_ends, sizeof *r->sampling.ends, &q->sampling.ends);
-    ok = ok && fill_pooling(s, q, r);
-    if (!ok || q->tokens == NULL || q->pages == NULL || q->ring == NULL || q->tops == NULL) {
-        return false;
-    }
-    memcpy(q->tokens, r->tokens, (size_t)r->n_tokens * sizeof *q->tokens);
-    if (s->cfg.draft_max > 0 && q->max_total > q->n_prompt + 1) {
-        if (draft_init(&q->draft, q->max_total) != ERR_OK) {
-            return false;
-        }
-        draft_index(&q->draft, q->tokens, q->n_prompt - 1); /* here, in the reader's thread: a long prompt takes time */
-    }
-    return true;
-}
-
-/* Puts q behind the others, or says why not. */
-static enum err enqueue(struct sched *s, struct sched_seq *q)
-{
-    const struct sched_config *c = &s->cfg;
-    uint64_t n_tokens = (uint64_t)q->n_tokens;
-    pthread_mutex_lock(&s->lock);
-    bool is_full = s->n_queued >= c->queue_max ||
-                   (c->queue_max_tokens != 0 && s->n_queued_tokens + n_tokens > c->queue_max_tokens);
-    enum err err = s->is_draining || s->is_stopping ? ERR_DRAINING : is_full ? ERR_OVERLOADED : ERR_OK;
-    if (err == ERR_OK) {
-        q->number = ++s->next_number;
-        *s->submitted_end = q;
-        s->submitted_end = &q->next;
-        s->n_queued++;
-        s->n_queued_tokens += n_tokens;
-        atomic_store(&s->has_news, true);
-        pthread_cond_signal(&s->wake);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return err;
-}
-
-enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out, struct err_info *info)
-{
-    *out = NULL;
-    if (r->n_tokens < 1) {
-        return err_set(info, ERR_INVALID_VALUE, "prompt", "prompt: expected at least one token, found none");
-    }
-    if (r->n_tokens > s->cfg.n_ctx) {
-        return err_set(info, ERR_CONTEXT_LENGTH, "prompt", "prompt: expected at most %d tokens, found %d", s->cfg.n_ctx,
-                       r->n_tokens);
-    }
-    if (r->pooling != PLAN_POOL_NONE && (s->cfg.n_embd == 0 || r->max_tokens != 0)) {
-        return err_set(info, ERR_INTERNAL, NULL, "an embedding was asked for that the plan does not give");
-    }
-    struct sched_seq *q = mem_zalloc(sizeof *q, MEM_REQUEST);
-    if (q == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
-    }
-    pthread_mutex_init(&q->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->ready, &attr);
-    pthread_condattr_destroy(&attr);
-    q->sched = s;
-    atomic_init(&q->refs, 2);
-    if (!seq_fill(s, q, r)) {
-        seq_free(q);
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for a request of %d tokens", r->n_tokens);
-    }
-    q->submit_ns = clock_now_ns();
-    enum err err = enqueue(s, q);
-    if (err != ERR_OK) {
-        seq_free(q);
-        return err_set(info, err, NULL, "%s", err_text(err));
-    }
-    *out = q;
-    return ERR_OK;
-}
 
 void sched_cancel(struct sched_seq *q)
 {
@@ -182,7 +33,7 @@ void sched_release(struct sched_seq **seq)
     if (!ended) {
         sched_cancel(q);
     }
-    seq_unref(q);
+    sched_seq_unref(q);
     *seq = NULL;
 }
 
@@ -276,11 +127,17 @@ static void note_cache(struct sched *s)
 void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err)
 {
     bool in_queue = !q->was_admitted, in_prefill = q->n_tokens == q->n_prompt;
+    double made = q->n_tokens - q->n_prompt;
+    if (err == ERR_OK && q->max_total > q->n_prompt) {
+        s->mean_tokens = s->mean_tokens < 0 ? made : 0.9 * s->mean_tokens + 0.1 * made;
+    }
+    sched_leave_turn(s, q);
     if (err == ERR_NUMERICAL) {
         sched_forget_pages(s, q); /* whatever went wrong may lie in them */
     }
     sched_drop_pages(s, q);
     pthread_mutex_lock(&s->lock);
+    q->group->n_open--;
     if (err == ERR_CANCELLED) {
         *(in_queue     ? &s->stats.cancelled_queue
           : in_prefill ? &s->stats.cancelled_prefill
@@ -289,7 +146,7 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
     note_cache(s);
     pthread_mutex_unlock(&s->lock);
     put_end(q, finish, err);
-    seq_unref(q);
+    sched_seq_unref(q);
 }
 
 /* --- the thread ------------------------------------------------------------------------------------------------- */
@@ -353,10 +210,6 @@ static void update_stats(struct sched *s, int32_t n_swept_waiting)
     for (const struct sched_seq *q = s->waiting; q != NULL; q = q->next) {
         n_tokens += (uint64_t)q->n_tokens;
     }
-    double rows = (double)n_tokens;
-    for (const struct sched_seq *q = s->running; q != NULL; q = q->next) {
-        rows += q->n_tokens - q->n_computed;
-    }
     pthread_mutex_lock(&s->lock);
     s->n_queued -= n_swept_waiting;
     for (const struct sched_seq *q = s->submitted; q != NULL; q = q->next) {
@@ -365,7 +218,7 @@ static void update_stats(struct sched *s, int32_t n_swept_waiting)
     s->n_queued_tokens = n_tokens;
     s->stats.n_running = (uint64_t)s->n_running;
     note_cache(s);
-    s->stats.estimated_wait_ms = (uint64_t)(rows * s->ns_per_row / 1e6);
+    s->stats.estimated_wait_ms = (uint64_t)(sched_estimate_ns(s) / 1e6);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -396,13 +249,11 @@ static void *thread_main(void *arg)
         bool stopping = read_stopping(s);
         take_submitted(s);
         int32_t n_gone = sweep(s, &s->waiting, stopping);
-        s->n_running -= sweep(s, &s->running, stopping);
+        (void)sweep(s, &s->running, stopping);
         if (stopping) {
             return NULL;
         }
-        int32_t running_before = s->n_running;
-        sched_admit_all(s);
-        n_gone += s->n_running - running_before;
+        n_gone += sched_admit_all(s);
         update_stats(s, n_gone);
         atomic_store(&s->last_step_ns, clock_now_ns());
         if (!sched_step(s)) {
@@ -423,6 +274,7 @@ static bool allocate(struct sched *s)
     s->logit_rows = mem_zalloc_array(logits, sizeof *s->logit_rows, MEM_SCRATCH);
     s->tables = mem_zalloc_array(seqs, sizeof *s->tables, MEM_SCRATCH);
     s->batch_seqs = mem_zalloc_array(seqs, sizeof *s->batch_seqs, MEM_SCRATCH);
+    s->ranked = mem_zalloc_array(seqs, sizeof *s->ranked, MEM_SCRATCH);
     s->slots = mem_zalloc_array(seqs, sizeof *s->slots, MEM_SCRATCH);
     s->begin_slots = mem_zalloc_array(seqs, sizeof *s->begin_slots, MEM_SCRATCH);
     s->copy_rows = mem_zalloc_array(2 * seqs, sizeof *s->copy_rows, MEM_SCRATCH);
@@ -436,7 +288,7 @@ static bool allocate(struct sched *s)
     bool has_states = s->state_rows != NULL && (states == 0 || s->states != NULL);
     bool has_slots = s->slots != NULL && s->begin_slots != NULL && s->copy_rows != NULL && s->copy_slots != NULL;
     return has_states && has_slots && s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL &&
-           s->tables != NULL && s->batch_seqs != NULL && s->offers != NULL && s->logits != NULL &&
+           s->tables != NULL && s->batch_seqs != NULL && s->ranked != NULL && s->offers != NULL && s->logits != NULL &&
            s->row_stats != NULL && sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK &&
            kv_cache_new(c->n_pages, c->n_slots, &s->kv) == ERR_OK;
 }
@@ -467,6 +319,7 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     s->cfg.step_budget_ns = cfg->step_budget_ns != 0 ? cfg->step_budget_ns : SCHED_DEFAULT_BUDGET_NS;
     s->cfg.stall_ns = cfg->stall_ns != 0 ? cfg->stall_ns : SCHED_DEFAULT_STALL_NS;
     s->submitted_end = &s->submitted;
+    s->mean_tokens = -1;
     s->stats.pages_total = (uint64_t)cfg->n_pages;
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_t attr;
@@ -515,6 +368,7 @@ void sched_free(struct sched **sched)
     mem_free(s->logit_rows);
     mem_free(s->tables);
     mem_free(s->batch_seqs);
+    mem_free(s->ranked);
     mem_free(s->offers);
     mem_free(s->slots);
     mem_free(s->begin_slots);

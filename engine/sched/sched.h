@@ -7,8 +7,11 @@
  * nobody else's. What a sequence gives does not depend on any of this: the back end computes a row the same in every
  * batch.
  *
- * Threads: sched_submit, sched_cancel, sched_get_stats, sched_drain from anywhere; sched_next and sched_release of a
- * sequence from one thread at a time. */
+ * Places in the batch go round over the keys that requests come with, then over the requests of a key; what one request
+ * has beyond its fair part waits behind the others, and hands its places over when they come (sched_turn.c).
+ *
+ * Threads: groups, sched_submit, sched_cancel, sched_get_stats, sched_drain from anywhere; sched_next and sched_release
+ * of a sequence from one thread at a time. */
 #ifndef INFCGI_SCHED_SCHED_H
 #define INFCGI_SCHED_SCHED_H
 
@@ -21,6 +24,7 @@
 
 struct sched;
 struct sched_seq;
+struct sched_group;
 
 struct sched_config {
     const struct backend *backend;
@@ -35,7 +39,7 @@ struct sched_config {
                                    * go on from prefixes; then draft_max is 0. 0 = the plan keeps none */
     float *logits;                /* OPTIONAL, borrowed [max_logits][n_vocab]: backend_info.logits */
     int32_t max_seqs;             /* sequences running at once */
-    int32_t queue_max;            /* sequences waiting */
+    int32_t queue_max;            /* sequences waiting; those of one request, while others wait, half of it at most */
     uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */
     uint64_t step_budget_ns;      /* how long a step may take while others decode; 0 = 100 ms */
     uint64_t stall_ns;            /* a reader that takes nothing for so long loses its sequence; 0 = 30 s */
@@ -81,7 +85,8 @@ struct sched_stats {
     uint64_t drafted_tokens, accepted_tokens;
     uint64_t steps, step_rows, step_ns;
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;
-    uint64_t estimated_wait_ms, last_step_age_ms;
+    uint64_t estimated_wait_ms; /* until what waits and runs would be done: tokens over the measured speeds */
+    uint64_t last_step_age_ms;
 };
 
 /* Starts the scheduler's thread. ERR_NOMEM, ERR_CONFIG, ERR_INTERNAL. */
@@ -93,8 +98,25 @@ void sched_free(struct sched **s);
 /* Refuses new sequences from now on (ERR_DRAINING). */
 void sched_drain(struct sched *s);
 
-/* Queues a sequence; *out is the caller's until sched_release. ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM;
- * ERR_INVALID_VALUE (no tokens), ERR_CONTEXT_LENGTH (more than n_ctx). */
+/* A request of n_seqs sequences in all, which are submitted at once or one after the other. key: whose it is, 0 =
+ * nobody's. ERR_NOMEM. */
+MUST_CHECK enum err sched_group_new(struct sched *s, uint64_t key, int32_t n_seqs, struct sched_group **out);
+
+/* Lets go, and sets *g to NULL; what was submitted goes on. */
+void sched_group_release(struct sched_group **g);
+
+/* How many of its sequences would be taken now. Once one was taken, so many as that were taken at first may always be
+ * there. */
+int32_t sched_group_room(struct sched_group *g);
+
+/* Queues n >= 1 sequences of a request, all or none; out[i] are the caller's until sched_release, NULL on failure.
+ * g OPTIONAL: without it they are a request of their own. ERR_OVERLOADED; ERR_AGAIN instead while earlier ones of the
+ * group go on: later; ERR_DRAINING, not for a group that has begun; ERR_NOMEM; ERR_INVALID_VALUE (no tokens, or more
+ * than may ever wait), ERR_CONTEXT_LENGTH (more than n_ctx). */
+MUST_CHECK enum err sched_submit_all(struct sched *s, struct sched_group *g, const struct sched_request *r, int32_t n,
+                                     struct sched_seq **out, struct err_info *info);
+
+/* One sequence, a request of its own. */
 MUST_CHECK enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out,
                                  struct err_info *info);
 

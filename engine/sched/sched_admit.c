@@ -56,8 +56,7 @@ static bool take_pages(struct sched *s, struct sched_seq *q)
 /* Pages that admitting q would take from what is available: shared ones that somebody holds cost nothing. */
 static int32_t pages_missing(const struct sched *s, const struct sched_seq *q)
 {
-    int32_t n = pages_for(q->n_tokens), n_shareable = shareable(s, q);
-    int32_t parent = KV_NO_PAGE;
+    int32_t n = pages_for(q->n_tokens), n_shareable = shareable(s, q), parent = KV_NO_PAGE;
     for (int32_t i = 0; i < n_shareable; i++) {
         parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS);
         if (parent == KV_NO_PAGE) {
@@ -68,7 +67,7 @@ static int32_t pages_missing(const struct sched *s, const struct sched_seq *q)
     return n;
 }
 
-/* Puts q into a list that is in order of number. The oldest comes first everywhere, so it always moves on. */
+/* Puts q into a list that is in order of number. */
 static void insert(struct sched_seq **list, struct sched_seq *q)
 {
     while (*list != NULL && (*list)->number < q->number) {
@@ -78,56 +77,93 @@ static void insert(struct sched_seq **list, struct sched_seq *q)
     *list = q;
 }
 
-void sched_admit_all(struct sched *s)
-{
-    while (s->waiting != NULL && s->n_running < s->cfg.max_seqs) {
-        struct sched_seq *q = s->waiting;
-        /* One page more than it needs now, so that admitting does not at once lead to preempting. */
-        bool has_room = s->running == NULL || kv_cache_n_available(s->kv) > pages_missing(s, q);
-        if (!has_room || !take_pages(s, q)) {
-            return;
-        }
-        if (s->cfg.n_slots != 0) {
-            sched_begin_state(s, q);
-        }
-        s->waiting = q->next;
-        insert(&s->running, q);
-        s->n_running++;
-        if (!q->was_admitted) {
-            q->was_admitted = true;
-            q->admit_ns = clock_now_ns();
-            pthread_mutex_lock(&q->lock);
-            q->usage.queue_ns = q->admit_ns - q->submit_ns;
-            pthread_mutex_unlock(&q->lock);
-            pthread_mutex_lock(&s->lock);
-            s->stats.prompt_tokens += (uint64_t)q->n_prompt;
-            pthread_mutex_unlock(&s->lock);
-        }
-    }
-}
-
-/* Takes the pages of the youngest running sequence, if it is younger than `older` and not in the batch, and sends it
- * back to wait in its old place. */
-static bool preempt_youngest(struct sched *s, const struct sched_seq *older)
+/* Takes the pages and the state of q, which runs, and sends it back to wait in its old place. */
+static void preempt(struct sched *s, struct sched_seq *q)
 {
     struct sched_seq **link = &s->running;
-    while (*link != NULL && (*link)->next != NULL) {
+    while (*link != q) {
         link = &(*link)->next;
     }
-    struct sched_seq *q = *link;
-    if (q == NULL || q->number <= older->number || q->n_chunk != 0) {
-        return false;
-    }
-    *link = NULL;
-    s->n_running--;
+    *link = q->next;
+    q->was_preempted = q->was_preempted || q->n_computed > 0;
+    sched_give_turn_back(s, q);
     sched_drop_pages(s, q);
-    q->was_preempted = true;
     q->stalled_since = 0; /* not its reader's fault while it waits */
     insert(&s->waiting, q);
     pthread_mutex_lock(&s->lock);
     s->n_queued++;
     s->stats.preempted++;
     pthread_mutex_unlock(&s->lock);
+}
+
+/* Tokens of q, just admitted, that must be computed though they may have been before. */
+static int32_t n_unknown(const struct sched *s, const struct sched_seq *q)
+{
+    int32_t n = 0;
+    while (n < q->n_pages && kv_cache_is_named(s->kv, q->pages[n]) && kv_cache_is_filled(s->kv, q->pages[n])) {
+        n++;
+    }
+    return q->n_tokens - n * KV_PAGE_TOKENS;
+}
+
+static void begin(struct sched *s, struct sched_seq *q)
+{
+    if (s->cfg.n_slots != 0) {
+        sched_begin_state(s, q);
+    }
+    q->n_safe = q->was_preempted ? q->n_tokens + MAX_OF(n_unknown(s, q), (int32_t)SCHED_QUANTUM) : 0;
+    q->next = s->running;
+    s->running = q;
+    sched_take_turn(s, q);
+    if (!q->was_admitted) {
+        q->was_admitted = true;
+        q->admit_ns = clock_now_ns();
+        pthread_mutex_lock(&q->lock);
+        q->usage.queue_ns = q->admit_ns - q->submit_ns;
+        pthread_mutex_unlock(&q->lock);
+        pthread_mutex_lock(&s->lock);
+        s->stats.prompt_tokens += (uint64_t)q->n_prompt;
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
+int32_t sched_admit_all(struct sched *s)
+{
+    int32_t n = 0;
+    for (;;) {
+        struct sched_seq **link = sched_next_turn(s);
+        if (link == NULL) {
+            return n;
+        }
+        /* One page more than it needs now, so that admitting does not at once lead to preempting. */
+        struct sched_seq *q = *link;
+        bool has_room = s->running == NULL ||
+                        (s->n_running < s->cfg.max_seqs && kv_cache_n_available(s->kv) > pages_missing(s, q));
+        if (has_room && take_pages(s, q)) {
+            *link = q->next;
+            begin(s, q);
+            n++;
+            continue;
+        }
+        struct sched_seq *other = sched_whose_place(s, q);
+        if (other == NULL) {
+            return n;
+        }
+        preempt(s, other);
+    }
+}
+
+/* Preempts the last of those that run, if it comes behind q and is not in the batch. */
+static bool preempt_last(struct sched *s, const struct sched_seq *q)
+{
+    struct sched_seq *last = s->running;
+    while (last != NULL && last->next != NULL) {
+        last = last->next;
+    }
+    if (last == NULL || last == q || last->n_chunk != 0) {
+        return false;
+    }
+    preempt(s, last);
     return true;
 }
 
@@ -137,7 +173,7 @@ bool sched_grow(struct sched *s, struct sched_seq *q, int32_t n_positions)
         int32_t page = kv_cache_take(s->kv);
         if (page != KV_NO_PAGE) {
             q->pages[q->n_pages++] = page;
-        } else if (!preempt_youngest(s, q)) {
+        } else if (!preempt_last(s, q)) {
             return false;
         }
     }
@@ -197,7 +233,7 @@ void sched_named_pages_filled(struct sched *s, struct sched_seq *q, int32_t from
 {
     for (int32_t i = from / KV_PAGE_TOKENS; i < q->n_computed / KV_PAGE_TOKENS; i++) {
         int32_t page = q->pages[i], parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
-        bool can_name = !q->is_private && !kv_cache_is_named(s->kv, page) &&
+        bool can_name = q->leaves_pages && !kv_cache_is_named(s->kv, page) &&
                         (parent == KV_NO_PAGE || kv_cache_is_filled(s->kv, parent));
         bool has_name =
             can_name && kv_cache_name(s->kv, page, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number);

@@ -16,6 +16,8 @@ enum {
     SCHED_RING = 256,       /* events a reader may be behind; a power of two */
     SCHED_RING_RESERVE = 1, /* kept free for SCHED_END */
     SCHED_MIN_CHUNK = 16,   /* prompt rows a step takes at least, so that prompts always move */
+    SCHED_QUANTUM = 32,     /* tokens a sequence that was sent back gets out before it may be sent back again */
+    SCHED_FAIR_EVERY = 32,  /* steps after which one without extras is measured anew */
 };
 #define SCHED_DEFAULT_BUDGET_NS 100000000ull
 #define SCHED_DEFAULT_STALL_NS  30000000000ull
@@ -29,9 +31,33 @@ struct sched_slot {
     float logprob;
 };
 
+/* Whose requests: all of one key. */
+struct sched_tenant {
+    uint64_t key;
+    struct sched_tenant *next; /* (sched.lock) */
+    int32_t n_groups;          /* (sched.lock) */
+    int32_t n_running;         /* sequences; the thread's, as the next two */
+    int32_t n_ranked;          /* scratch of sched_rank */
+    uint64_t turn;             /* sched.n_turns when it last got a place, or came */
+};
+
+/* The sequences of a request. */
+struct sched_group {
+    struct sched *sched;
+    struct sched_tenant *tenant;
+    atomic_int refs;  /* the caller's and its sequences' */
+    int32_t n_seqs;   /* it will submit in all */
+    bool has_begun;   /* (sched.lock) some were taken */
+    int32_t n_places; /* (sched.lock) so many at first */
+    int32_t n_open;   /* (sched.lock) submitted and not ended */
+    int32_t n_running, n_ranked;
+    uint64_t turn; /* as the tenant's */
+};
+
 /* A sequence. Fields are the scheduler thread's, but for those marked (lock) and atomics. */
 struct sched_seq {
     struct sched *sched;
+    struct sched_group *group;
     struct sched_seq *next; /* in the queue of submitted or waiting ones, or in the list of running ones */
     uint64_t number;        /* submit order, from 1: age, and who owns KV pages */
     atomic_int refs;        /* reader and scheduler */
@@ -40,7 +66,8 @@ struct sched_seq {
     struct sampler_params sampling;
     int32_t *tokens; /* [max_total + 1] prompt and what was generated; behind it n_draft guessed ones */
     int32_t n_prompt, n_tokens, max_total, min_tokens;
-    bool prompt_logprobs, is_private; /* private: shares no pages */
+    bool prompt_logprobs, is_private; /* private: uses no others' pages */
+    bool leaves_pages;                             /* others may use its own */
     enum plan_pooling pooling;
     double *pooled;   /* [n_embd] sum of the states so far; NULL without pooling */
     float *embedding; /* [n_embd], before SCHED_END is given out */
@@ -65,6 +92,13 @@ struct sched_seq {
     uint64_t stalled_since; /* 0: the reader keeps up */
     struct draft draft;     /* without an index: no guesses */
     bool was_admitted, was_preempted, has_ended;
+    bool is_running;
+    uint64_t group_turn, tenant_turn; /* running: what they were before it got its place */
+    int32_t level;                    /* running: how many of its request come before it */
+    int32_t place;                    /* running: how many of its key do */
+    int32_t n_safe;                   /* sent back before: not again before it has so many tokens */
+    int32_t n_prefill;                /* prompt rows it could compute in this step */
+    int32_t n_reserved;               /* of them are kept for it */
 
     pthread_mutex_t lock;
     pthread_cond_t ready;
@@ -82,7 +116,7 @@ struct sched {
     pthread_t thread;
     bool is_started;
 
-    pthread_mutex_t lock; /* guards the fields down to next_number */
+    pthread_mutex_t lock; /* guards the fields down to n_turns */
     pthread_cond_t wake;
     struct sched_seq *submitted, **submitted_end;
     int32_t n_queued;         /* submitted and waiting */
@@ -90,13 +124,24 @@ struct sched {
     bool is_draining, is_stopping;
     struct sched_stats stats;
     uint64_t next_number;
+    struct sched_tenant *tenants;
+    uint64_t n_turns; /* places given and requests come */
     atomic_bool has_news; /* something was submitted or cancelled */
 
     /* The thread's own. */
     struct sched_seq *waiting; /* in order of number */
-    struct sched_seq *running; /* in order of number */
+    struct sched_seq *running; /* those that come first in front: in order of place, then of number (sched_turn.c) */
     int32_t n_running;
-    double ns_per_row; /* moving average of prefill steps */
+    bool is_ranked;      /* they are in that order */
+    int32_t n_fair;      /* every request that runs has so many sequences; those of a higher level are extras */
+    bool has_extras;     /* there are some */
+    bool leaves_extras;  /* out of the current step */
+    double debt_ns;      /* time that steps without extras have to make up for */
+    double fair_ns;      /* moving average of decoding steps without extras; 0 = none yet */
+    int32_t n_full;      /* steps with extras since the last without */
+    double ns_per_row;   /* moving average of prefill steps */
+    double ns_per_token; /* of decoding steps */
+    double mean_tokens;  /* moving average of what sequences gave that have ended; < 0: none has */
     struct draft_costs costs;
     atomic_ullong last_step_ns;
 
@@ -106,6 +151,7 @@ struct sched {
     int32_t n_copies;
     const int32_t **tables;
     struct sched_seq **batch_seqs;
+    struct sched_seq **ranked; /* [max_seqs] scratch of sched_rank */
     struct draft_offer *offers;
     float *logits;
     float *states; /* [max_rows][n_embd]; NULL without embeddings */
@@ -117,8 +163,24 @@ bool sched_step(struct sched *s); /* one step; false when there is nothing to co
 
 bool sched_is_end(const struct sched_seq *q, int32_t id); /* does the token end the sequence? */
 
+/* sched_submit.c */
+void sched_seq_unref(struct sched_seq *q);
+
+/* sched_turn.c */
+struct sched_seq **sched_next_turn(struct sched *s);         /* link to the waiting one whose turn it is, or NULL */
+void sched_take_turn(struct sched *s, struct sched_seq *q);  /* q runs from now on */
+void sched_leave_turn(struct sched *s, struct sched_seq *q); /* q does not run any more, if it did */
+void sched_give_turn_back(struct sched *s, struct sched_seq *q); /* nor has it ended: its turn is as it was */
+void sched_rank(struct sched *s);                                /* puts the running ones in order */
+/* The sequence that runs and is to make room for q, which waits; NULL: none. */
+struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q);
+bool sched_is_left_out(const struct sched *s, const struct sched_seq *q); /* of the current step */
+void sched_begin_step(struct sched *s);                                   /* decides on leaves_extras */
+void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes);   /* a step is done */
+double sched_estimate_ns(struct sched *s);                                /* of all that waits and runs; under lock */
+
 /* sched_admit.c */
-void sched_admit_all(struct sched *s); /* from waiting to running while pages and places last */
+int32_t sched_admit_all(struct sched *s); /* from waiting to running while pages and places last; how many */
 bool sched_grow(struct sched *s, struct sched_seq *q,
                 int32_t n_positions);                           /* pages for so many positions; may preempt */
 int32_t sched_ready_rows(struct sched *s, struct sched_seq *q); /* rows q could compute now, after using shared pages */

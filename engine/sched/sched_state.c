@@ -125,7 +125,7 @@ void sched_add_copies(struct sched *s, int32_t n_seqs)
         int32_t last = border(q->n_tokens - 1), parting = q->n_matched * KV_PAGE_TOKENS;
         q->i_copies = s->n_copies;
         q->n_copies = 0;
-        if (q->is_private) {
+        if (!q->leaves_pages) {
             continue;
         }
         if (q->n_tokens > q->n_prompt && q->n_computed == q->n_tokens - 1) {

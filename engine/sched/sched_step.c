@@ -64,13 +64,16 @@ static bool is_decoding(const struct sched_seq *q)
     return q->n_tokens > q->n_prompt && q->n_computed == q->n_tokens - 1;
 }
 
-/* A row of each sequence that generates, and drafts when nobody computes a prompt. Growing may preempt younger ones,
- * which lie behind in the list. */
+/* A row of each sequence that generates, and drafts when nobody computes a prompt. Growing may preempt those behind in
+ * the list. */
 static void add_decoding(struct sched *s, struct batch *b)
 {
     int32_t n = 0;
     bool all_decode = true;
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        if (sched_is_left_out(s, q)) {
+            continue;
+        }
         bool can_run = is_decoding(q) && has_room(q, 1) && n < s->cfg.max_rows;
         all_decode = all_decode && is_decoding(q);
         if (can_run && sched_grow(s, q, q->n_tokens) && sched_claim_slot(s, q)) {
@@ -100,22 +103,65 @@ static int32_t prefill_budget(const struct sched *s, const struct batch *b)
     return MIN_OF(room, MAX_OF((int32_t)MIN_OF(rows, 1e6), (int32_t)SCHED_MIN_CHUNK));
 }
 
+/* Prompt rows that q could compute in this step. */
+static int32_t count_prefill(struct sched *s, const struct batch *b, struct sched_seq *q)
+{
+    if (is_decoding(q) || q->n_chunk != 0 || sched_is_left_out(s, q) || sched_waits_for_state(s, q)) {
+        return 0;
+    }
+    int32_t n = sched_ready_rows(s, q);
+    return q->prompt_logprobs ? MIN_OF(n, MIN_OF(s->cfg.max_logits - b->n_logits, SCHED_RING / 2)) : n;
+}
+
+/* The sequence with the fewest prompt rows left of those that nothing is kept for yet, or NULL. */
+static struct sched_seq *shortest(struct sched *s)
+{
+    struct sched_seq *best = NULL;
+    for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        bool is_better = best == NULL || q->n_tokens - q->n_computed < best->n_tokens - best->n_computed;
+        best = q->n_prefill > q->n_reserved && is_better && q->n_reserved == 0 ? q : best;
+    }
+    return best;
+}
+
+/* Half of the rows go in order, so that the first always moves; the other half to the prompts with least left, so that
+ * short ones do not wait for long ones. Returns the rows kept. */
+static int32_t reserve_prefill(struct sched *s, const struct batch *b, int32_t budget)
+{
+    int32_t left = s->cfg.is_bidirectional ? 0 : budget / 2; /* those prompts go whole or not at all */
+    int32_t kept = 0;
+    for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        q->n_prefill = count_prefill(s, b, q);
+        q->n_reserved = 0;
+    }
+    for (struct sched_seq *q = shortest(s); left > 0 && q != NULL; q = left > 0 ? shortest(s) : NULL) {
+        q->n_reserved = MIN_OF(q->n_prefill, left);
+        left -= q->n_reserved;
+        kept += q->n_reserved;
+    }
+    return kept;
+}
+
+/* Events that n prompt rows of q may give, at least one: not those that it gave before it was sent back. */
+static uint32_t count_events(const struct sched_seq *q, int32_t n)
+{
+    return q->prompt_logprobs ? (uint32_t)MAX_OF(q->n_computed + n + 1 - q->n_prompt_given, 1) : 1;
+}
+
 static void add_prefill(struct sched *s, struct batch *b)
 {
-    int32_t budget = prefill_budget(s, b);
+    int32_t budget = prefill_budget(s, b), kept = budget > 0 ? reserve_prefill(s, b, budget) : 0;
     for (struct sched_seq *q = s->running; q != NULL && budget > 0; q = q->next) {
-        if (is_decoding(q) || q->n_chunk != 0 || sched_waits_for_state(s, q)) {
-            continue;
-        }
-        int32_t n = MIN_OF(sched_ready_rows(s, q), budget);
+        kept -= q->n_reserved;
+        int32_t n = MIN_OF(q->n_prefill, budget - kept);
         int32_t logits_left = s->cfg.max_logits - b->n_logits - (s->n_running - b->n_seqs - 1); /* one for each other */
         if (q->prompt_logprobs) {
-            n = MIN_OF(n, MIN_OF(logits_left, SCHED_RING / 2));
+            n = MIN_OF(n, logits_left);
         }
         if (n <= 0 || (s->cfg.is_bidirectional && n < q->n_tokens)) { /* the oldest always fits */
             continue;
         }
-        if (!has_room(q, q->prompt_logprobs ? (uint32_t)n + 1 : 1)) {
+        if (!has_room(q, count_events(q, n))) {
             /* Others may wait for its shared pages, which lie before its last token and give no event. */
             n = q->prompt_logprobs ? 0 : MIN_OF(n, q->n_tokens - 1 - q->n_computed);
             if (n == 0) {
@@ -211,7 +257,6 @@ static void end_running(struct sched *s, struct sched_seq *q, enum sched_finish 
         link = &(*link)->next;
     }
     *link = q->next;
-    s->n_running--;
     sched_end(s, q, finish, err);
 }
 
@@ -292,6 +337,11 @@ static void count_step(struct sched *s, const struct batch *b, uint64_t ns, cons
         double now = (double)ns / b->n_rows;
         s->ns_per_row = s->ns_per_row == 0 ? now : 0.8 * s->ns_per_row + 0.2 * now;
     }
+    if (b->n_rows == b->n_decoding && r->n_generated > 0) {
+        double now = (double)ns / (double)r->n_generated;
+        s->ns_per_token = s->ns_per_token == 0 ? now : 0.8 * s->ns_per_token + 0.2 * now;
+    }
+    sched_count_turn(s, ns, b->n_rows == b->n_decoding);
     pthread_mutex_lock(&s->lock);
     s->stats.steps++;
     s->stats.step_rows += (uint64_t)b->n_rows;
@@ -302,14 +352,25 @@ static void count_step(struct sched *s, const struct batch *b, uint64_t ns, cons
     pthread_mutex_unlock(&s->lock);
 }
 
-bool sched_step(struct sched *s)
+static void form_batch(struct sched *s, struct batch *b)
 {
-    struct batch b = {0};
+    *b = (struct batch){0};
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
         q->n_chunk = q->n_draft = 0;
     }
-    add_decoding(s, &b);
-    add_prefill(s, &b);
+    add_decoding(s, b);
+    add_prefill(s, b);
+}
+
+bool sched_step(struct sched *s)
+{
+    struct batch b;
+    sched_begin_step(s);
+    form_batch(s, &b);
+    if (b.n_rows == 0 && s->leaves_extras) { /* the others wait for their readers, or for pages of extras */
+        s->leaves_extras = false;
+        form_batch(s, &b);
+    }
     if (b.n_rows == 0) {
         return false;
     }

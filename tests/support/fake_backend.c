@@ -233,8 +233,9 @@ static enum err forward(struct backend_model *m, const struct backend_batch *b, 
     while (atomic_load(&m->is_held)) {
         sleep_us(200);
     }
-    if (atomic_load(&m->delay_us) != 0) {
-        sleep_us(m->delay_us);
+    long delay = atomic_load(&m->delay_us) + (long)atomic_load(&m->row_us) * b->n_rows;
+    if (delay != 0) {
+        sleep_us(delay);
     }
     check_rules(m, b);
     enum err err = ERR_OK;

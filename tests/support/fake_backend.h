@@ -30,6 +30,7 @@ struct backend_model {
     atomic_int n_last;     /* rows of the batch that runs, or ran last */
     atomic_int n_mixed;    /* batches with rows without logits and a sequence with several that want them */
     atomic_int delay_us;   /* knob: how long a batch takes */
+    atomic_int row_us;     /* knob: and how much longer for each of its rows */
     atomic_int fail_token; /* knob: a batch with this token fails; -1 = none */
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
     atomic_bool in_pieces; /* a sequence began behind position 0: what a bidirectional plan cannot have */

@@ -336,6 +336,27 @@ START_TEST(prompt_log_probabilities_come_in_order)
 }
 END_TEST
 
+START_TEST(prompts_with_log_probabilities_are_found_again)
+{
+    int32_t tokens[100];
+    struct rig_output got, expected;
+    struct rig r = rig_open((struct rig_limits){.is_recurrent = _i == 1});
+    rig_prompt(tokens, 100, 5);
+    static const int32_t cached[] = {0, 0, 96, 0, 96}; /* they use no pages, but leave them */
+    for (int i = 0; i < 5; i++) {
+        struct sched_request q = rig_request(tokens, 100, 4);
+        q.prompt_logprobs = cached[i] == 0;
+        q.sampling.n_top = q.prompt_logprobs ? 2 : -1;
+        struct sched_seq *seq = rig_submit(&r, &q);
+        rig_collect(&seq, &got);
+        rig_expect(&q, 320, &expected);
+        rig_compare(&got, &expected, "prompt");
+        ck_assert_int_eq(got.usage.cached_tokens, cached[i]);
+    }
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(limits_of_length_are_kept)
 {
     int32_t tokens[320];
@@ -433,6 +454,7 @@ Suite *sched_suite(void)
     tcase_add_test(t, recurrent_sequences_have_no_drafts);
     tcase_add_loop_test(t, preempted_sequences_give_the_same, 0, 4);
     tcase_add_test(t, prompt_log_probabilities_come_in_order);
+    tcase_add_loop_test(t, prompts_with_log_probabilities_are_found_again, 0, 2);
     tcase_add_test(t, limits_of_length_are_kept);
     tcase_add_test(t, a_reader_that_stops_is_cut_and_holds_up_nobody);
     tcase_add_test(t, a_slow_reader_gets_everything);

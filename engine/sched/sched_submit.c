@@ -1,0 +1,310 @@
+/* How the sequences of a request come in: places of the queue are taken for all of them at once or for none, and a
+ * request of more than fit at a time goes on as its own end. */
+#include "engine/sched/sched_internal.h"
+
+#include <string.h>
+
+/* --- sequences ---------------------------------------------------------------------------------------------------- */
+
+static void seq_free(struct sched_seq *q)
+{
+    pthread_mutex_destroy(&q->lock);
+    pthread_cond_destroy(&q->ready);
+    mem_free((void *)q->sampling.bias);
+    mem_free((void *)q->sampling.ends);
+    draft_fini(&q->draft);
+    mem_free(q->pooled);
+    mem_free(q->embedding);
+    mem_free(q->tokens);
+    mem_free(q->pages);
+    mem_free(q->ring);
+    mem_free(q->tops);
+    sched_group_release(&q->group);
+    mem_free(q);
+}
+
+void sched_seq_unref(struct sched_seq *q)
+{
+    if (atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) == 1) {
+        seq_free(q);
+    }
+}
+
+/* Copies n * size bytes; NULL for none. False when out of memory. */
+static bool copy_array(const void *from, size_t n, size_t size, void *to)
+{
+    void *p = NULL;
+    if (n != 0) {
+        p = mem_alloc(n * size, MEM_REQUEST);
+        if (p == NULL) {
+            return false;
+        }
+        memcpy(p, from, n * size);
+    }
+    memcpy(to, &p, sizeof p);
+    return true;
+}
+
+static bool fill_pooling(struct sched *s, struct sched_seq *q, const struct sched_request *r)
+{
+    q->pooling = r->pooling;
+    if (r->pooling == PLAN_POOL_NONE) {
+        return true;
+    }
+    q->is_private =
+        q->is_private || r->pooling != PLAN_POOL_LAST || s->cfg.is_bidirectional; /* kept pages hold no states */
+    q->pooled = mem_zalloc_array((size_t)s->cfg.n_embd, sizeof *q->pooled, MEM_REQUEST);
+    q->embedding = mem_zalloc_array((size_t)s->cfg.n_embd, sizeof *q->embedding, MEM_REQUEST);
+    return q->pooled != NULL && q->embedding != NULL;
+}
+
+static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)
+{
+    int64_t total = r->max_tokens < 0 ? s->cfg.n_ctx : (int64_t)r->n_tokens + r->max_tokens;
+    q->max_total = (int32_t)MIN_OF(total, (int64_t)s->cfg.n_ctx);
+    q->n_prompt = q->n_tokens = r->n_tokens;
+    q->min_tokens = r->min_tokens;
+    q->prompt_logprobs = r->prompt_logprobs;
+    q->is_private = r->prompt_logprobs;
+    q->slot = q->begin_slot = KV_NO_STATE;
+    q->deadline_ns = r->deadline_ns;
+    q->salt = kv_cache_salt(s->kv, r->salt);
+    q->sampling = r->sampling;
+    q->sampling.bias = NULL;
+    q->sampling.ends = NULL;
+    q->usage.prompt_tokens = r->n_tokens;
+    size_t n_tokens = (size_t)q->max_total + 1;
+    size_t n_top = (size_t)MAX_OF(r->sampling.n_top, 1);
+    q->tokens = mem_alloc(n_tokens * sizeof *q->tokens, MEM_REQUEST);
+    q->pages = mem_alloc((n_tokens / BACKEND_PAGE_TOKENS + 1) * sizeof *q->pages, MEM_REQUEST);
+    q->ring = mem_zalloc_array(SCHED_RING, sizeof *q->ring, MEM_REQUEST);
+    q->tops = mem_zalloc_array(SCHED_RING * n_top, sizeof *q->tops, MEM_REQUEST);
+    bool ok = copy_array(r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias, &q->sampling.bias) &&
+              copy_array(r->sampling.ends, r->sampling.n_ends, sizeof *r->sampling.ends, &q->sampling.ends);
+    ok = ok && fill_pooling(s, q, r);
+    q->leaves_pages = !q->is_private || (r->prompt_logprobs && r->pooling == PLAN_POOL_NONE);
+    if (!ok || q->tokens == NULL || q->pages == NULL || q->ring == NULL || q->tops == NULL) {
+        return false;
+    }
+    memcpy(q->tokens, r->tokens, (size_t)r->n_tokens * sizeof *q->tokens);
+    if (s->cfg.draft_max > 0 && q->max_total > q->n_prompt + 1) {
+        if (draft_init(&q->draft, q->max_total) != ERR_OK) {
+            return false;
+        }
+        draft_index(&q->draft, q->tokens, q->n_prompt - 1); /* here, in the reader's thread: a long prompt takes time */
+    }
+    return true;
+}
+
+/* --- groups ------------------------------------------------------------------------------------------------------- */
+
+/* The tenant of this key, counted once more, with its turn behind all others' when it is new. Under sched.lock; `fresh`
+ * becomes the list's when there is none. */
+static struct sched_tenant *ref_tenant(struct sched *s, uint64_t key, struct sched_tenant *fresh)
+{
+    struct sched_tenant *t = s->tenants;
+    while (t != NULL && t->key != key) {
+        t = t->next;
+    }
+    if (t == NULL) {
+        t = fresh;
+        *t = (struct sched_tenant){.key = key, .next = s->tenants, .turn = ++s->n_turns};
+        s->tenants = t;
+    }
+    t->n_groups++;
+    return t;
+}
+
+enum err sched_group_new(struct sched *s, uint64_t key, int32_t n_seqs, struct sched_group **out)
+{
+    *out = NULL;
+    struct sched_group *g = mem_zalloc(sizeof *g, MEM_REQUEST);
+    struct sched_tenant *fresh = mem_zalloc(sizeof *fresh, MEM_REQUEST);
+    if (g == NULL || fresh == NULL) {
+        mem_free(g);
+        mem_free(fresh);
+        return ERR_NOMEM;
+    }
+    g->sched = s;
+    g->n_seqs = MAX_OF(n_seqs, 1);
+    atomic_init(&g->refs, 1);
+    pthread_mutex_lock(&s->lock);
+    g->tenant = ref_tenant(s, key, fresh);
+    g->turn = ++s->n_turns;
+    pthread_mutex_unlock(&s->lock);
+    if (g->tenant != fresh) {
+        mem_free(fresh);
+    }
+    *out = g;
+    return ERR_OK;
+}
+
+void sched_group_release(struct sched_group **group)
+{
+    struct sched_group *g = *group;
+    *group = NULL;
+    if (g == NULL || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    struct sched *s = g->sched;
+    struct sched_tenant *t = g->tenant;
+    pthread_mutex_lock(&s->lock);
+    bool is_last = --t->n_groups == 0;
+    for (struct sched_tenant **link = &s->tenants; is_last && *link != NULL;) {
+        if (*link == t) {
+            *link = t->next;
+        } else {
+            link = &(*link)->next;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (is_last) {
+        mem_free(t);
+    }
+    mem_free(g);
+}
+
+/* Under sched.lock. A request begins when the queue has room for all of its sequences, or half of it is free: so those
+ * of many leave room for those of one. From then on the places it began with are its own: what ends may be followed
+ * whatever waits. It takes more, up to what keeps all places of the batch busy, while half of the queue is free. */
+static int32_t room_of(const struct sched_group *g)
+{
+    const struct sched *s = g->sched;
+    int32_t half = MAX_OF(s->cfg.queue_max / 2, 1), most = s->cfg.max_seqs + MIN_OF(s->cfg.max_seqs, half);
+    if (!g->has_begun) {
+        int32_t needed = MIN_OF(g->n_seqs, half);
+        return s->cfg.queue_max - s->n_queued >= needed ? MIN_OF(needed, most) : 0;
+    }
+    int32_t own = g->n_places - g->n_open, more = MIN_OF(most - g->n_open, half - s->n_queued);
+    return MAX_OF(MAX_OF(own, more), 0);
+}
+
+int32_t sched_group_room(struct sched_group *g)
+{
+    pthread_mutex_lock(&g->sched->lock);
+    int32_t n = room_of(g);
+    pthread_mutex_unlock(&g->sched->lock);
+    return n;
+}
+
+/* --- submitting --------------------------------------------------------------------------------------------------- */
+
+/* Why n sequences of `tokens` tokens in all cannot come in now, or ERR_OK. Under sched.lock. */
+static enum err must_wait(const struct sched *s, const struct sched_group *g, int32_t n, uint64_t tokens)
+{
+    uint64_t limit = s->cfg.queue_max_tokens;
+    if (s->is_stopping || (s->is_draining && !g->has_begun)) { /* what was begun is finished */
+        return ERR_DRAINING;
+    }
+    bool is_full = limit != 0 && s->n_queued != 0 && s->n_queued_tokens + tokens > limit;
+    return n <= room_of(g) && !is_full ? ERR_OK : g->n_open > 0 ? ERR_AGAIN : ERR_OVERLOADED;
+}
+
+/* Puts all behind the others, or none, and says why not. */
+static enum err enqueue(struct sched *s, struct sched_seq **seqs, int32_t n)
+{
+    struct sched_group *g = seqs[0]->group;
+    uint64_t tokens = 0;
+    for (int32_t i = 0; i < n; i++) {
+        tokens += (uint64_t)seqs[i]->n_tokens;
+    }
+    pthread_mutex_lock(&s->lock);
+    enum err err = must_wait(s, g, n, tokens);
+    for (int32_t i = 0; i < n && err == ERR_OK; i++) {
+        seqs[i]->number = ++s->next_number;
+        *s->submitted_end = seqs[i];
+        s->submitted_end = &seqs[i]->next;
+    }
+    if (err == ERR_OK) {
+        g->n_places = g->has_begun ? g->n_places : n;
+        g->has_begun = true;
+        g->n_open += n;
+        s->n_queued += n;
+        s->n_queued_tokens += tokens;
+        atomic_store(&s->has_news, true);
+        pthread_cond_signal(&s->wake);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return err;
+}
+
+static enum err check_request(const struct sched *s, const struct sched_request *r, struct err_info *info)
+{
+    uint64_t limit = s->cfg.queue_max_tokens;
+    if (r->n_tokens < 1) {
+        return err_set(info, ERR_INVALID_VALUE, "prompt", "prompt: expected at least one token, found none");
+    }
+    if (r->n_tokens > s->cfg.n_ctx) {
+        return err_set(info, ERR_CONTEXT_LENGTH, "prompt", "prompt: expected at most %d tokens, found %d", s->cfg.n_ctx,
+                       r->n_tokens);
+    }
+    if (limit != 0 && (uint64_t)r->n_tokens > limit) {
+        return err_set(info, ERR_INVALID_VALUE, "prompt",
+                       "prompt: expected at most %llu tokens, as many as may wait; found %d",
+                       (unsigned long long)limit, r->n_tokens);
+    }
+    if (r->pooling != PLAN_POOL_NONE && (s->cfg.n_embd == 0 || r->max_tokens != 0)) {
+        return err_set(info, ERR_INTERNAL, NULL, "an embedding was asked for that the plan does not give");
+    }
+    return ERR_OK;
+}
+
+/* A sequence that is not queued yet, of the reader and the scheduler. */
+static enum err make_seq(struct sched *s, const struct sched_request *r, struct sched_group *g, struct sched_seq **out,
+                         struct err_info *info)
+{
+    TRY(check_request(s, r, info));
+    struct sched_seq *q = mem_zalloc(sizeof *q, MEM_REQUEST);
+    if (q == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
+    }
+    pthread_mutex_init(&q->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&q->ready, &attr);
+    pthread_condattr_destroy(&attr);
+    q->sched = s;
+    q->group = g;
+    atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+    atomic_init(&q->refs, 2);
+    if (!seq_fill(s, q, r)) {
+        seq_free(q);
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for a request of %d tokens", r->n_tokens);
+    }
+    q->submit_ns = clock_now_ns();
+    *out = q;
+    return ERR_OK;
+}
+
+enum err sched_submit_all(struct sched *s, struct sched_group *group, const struct sched_request *r, int32_t n,
+                          struct sched_seq **out, struct err_info *info)
+{
+    struct sched_group *g = group;
+    enum err err = ERR_OK;
+    memset(out, 0, (size_t)n * sizeof *out);
+    if (g == NULL && sched_group_new(s, 0, n, &g) != ERR_OK) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
+    }
+    for (int32_t i = 0; i < n && err == ERR_OK; i++) {
+        err = make_seq(s, &r[i], g, &out[i], info);
+    }
+    if (err == ERR_OK && (err = enqueue(s, out, n)) != ERR_OK) {
+        err_set(info, err, NULL, "%s", err_text(err));
+    }
+    for (int32_t i = 0; i < n && err != ERR_OK; i++) {
+        if (out[i] != NULL) {
+            seq_free(out[i]);
+            out[i] = NULL;
+        }
+    }
+    if (group == NULL) {
+        sched_group_release(&g); /* its sequences hold it */
+    }
+    return err;
+}
+
+enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out, struct err_info *info)
+{
+    return sched_submit_all(s, NULL, r, 1, out, info);
+}

@@ -1,0 +1,214 @@
+/* Whose turn it is. Places of the batch go to the key that has the fewest, of its requests to the one that has the
+ * fewest, and among equals to the one that has waited longest for its turn: round robin. A request alone has all; when
+ * others come it hands over what is beyond its fair part, the newest of its sequences first. Nothing here changes what
+ * a sequence gives, as a row's bits do not depend on its batch.
+ *
+ * Those that run are ordered by their place among their key's and then by age: the first of each key in front, and of a
+ * key the first of each request. Pages and rows go by this order. The oldest of all is always the first: it never hands
+ * its place over, so it always moves, and so everything ends. */
+#include "engine/sched/sched_internal.h"
+
+/* --- places ------------------------------------------------------------------------------------------------------- */
+
+/* Does a come before b, of whom neither runs? */
+static bool is_earlier(const struct sched_seq *a, const struct sched_seq *b)
+{
+    const struct sched_group *g = a->group, *h = b->group;
+    const struct sched_tenant *t = g->tenant, *u = h->tenant;
+    if (t != u) {
+        return t->n_running != u->n_running ? t->n_running < u->n_running : t->turn < u->turn;
+    }
+    if (g != h) {
+        return g->n_running != h->n_running ? g->n_running < h->n_running : g->turn < h->turn;
+    }
+    return false; /* the list is in order of age */
+}
+
+struct sched_seq **sched_next_turn(struct sched *s)
+{
+    struct sched_seq **best = NULL;
+    for (struct sched_seq **link = &s->waiting; *link != NULL; link = &(*link)->next) {
+        if (best == NULL || is_earlier(*link, *best)) {
+            best = link;
+        }
+    }
+    return best;
+}
+
+void sched_take_turn(struct sched *s, struct sched_seq *q)
+{
+    q->is_running = true;
+    q->group_turn = q->group->turn;
+    q->tenant_turn = q->group->tenant->turn;
+    q->group->n_running++;
+    q->group->tenant->n_running++;
+    s->n_running++;
+    s->is_ranked = false;
+    pthread_mutex_lock(&s->lock);
+    q->group->turn = q->group->tenant->turn = ++s->n_turns;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sched_leave_turn(struct sched *s, struct sched_seq *q)
+{
+    if (q->is_running) {
+        q->is_running = false;
+        q->group->n_running--;
+        q->group->tenant->n_running--;
+        s->n_running--;
+        s->is_ranked = false;
+    }
+}
+
+void sched_give_turn_back(struct sched *s, struct sched_seq *q)
+{
+    struct sched_group *g = q->group;
+    sched_leave_turn(s, q);
+    g->turn = MIN_OF(g->turn, q->group_turn);
+    g->tenant->turn = MIN_OF(g->tenant->turn, q->tenant_turn);
+}
+
+static bool is_older(const struct sched_seq *a, const struct sched_seq *b) { return a->number < b->number; }
+static bool is_less_deep(const struct sched_seq *a, const struct sched_seq *b) { return a->level < b->level; }
+static bool is_in_front(const struct sched_seq *a, const struct sched_seq *b)
+{
+    return a->place != b->place ? a->place < b->place : a->number < b->number;
+}
+
+/* By insertion, as there are few and they are nearly in order; equals stay as they are. */
+static void sort(struct sched_seq **list, int32_t n,
+                 bool (*is_before)(const struct sched_seq *, const struct sched_seq *))
+{
+    for (int32_t i = 1; i < n; i++) {
+        struct sched_seq *q = list[i];
+        int32_t at = i;
+        for (; at > 0 && is_before(q, list[at - 1]); at--) {
+            list[at] = list[at - 1];
+        }
+        list[at] = q;
+    }
+}
+
+void sched_rank(struct sched *s)
+{
+    int32_t n = 0;
+    if (s->is_ranked) {
+        return;
+    }
+    for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        q->group->n_ranked = q->group->tenant->n_ranked = 0;
+        s->ranked[n++] = q;
+    }
+    sort(s->ranked, n, is_older);
+    s->n_fair = INT32_MAX;
+    for (int32_t i = 0; i < n; i++) {
+        s->ranked[i]->level = s->ranked[i]->group->n_ranked++;
+        s->n_fair = MIN_OF(s->n_fair, s->ranked[i]->group->n_running);
+    }
+    sort(s->ranked, n, is_less_deep);
+    s->has_extras = n > 0 && s->ranked[n - 1]->level >= s->n_fair;
+    for (int32_t i = 0; i < n; i++) {
+        s->ranked[i]->place = s->ranked[i]->group->tenant->n_ranked++;
+    }
+    sort(s->ranked, n, is_in_front);
+    struct sched_seq **link = &s->running;
+    for (int32_t i = 0; i < n; i++) {
+        *link = s->ranked[i];
+        link = &s->ranked[i]->next;
+    }
+    *link = NULL;
+    s->is_ranked = true;
+}
+
+/* Of the key, or of the other requests of q's key, with the most places the newest sequence, when it has two more than
+ * q's: so that it still has no fewer afterwards. Neither one that got its place back and has not done its part, which
+ * bounds what is computed again and again (unless its reader has stopped), nor the first of all. */
+struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
+{
+    struct sched_seq *best = NULL;
+    const struct sched_group *g = q->group;
+    bool best_is_other = false;
+    sched_rank(s);
+    for (struct sched_seq *v = s->running; v != NULL; v = v->next) {
+        const struct sched_group *h = v->group;
+        bool is_other = h->tenant != g->tenant;
+        int32_t ahead = is_other ? h->tenant->n_running - g->tenant->n_running : h->n_running - g->n_running;
+        bool is_safe = v->n_tokens < v->n_safe && v->stalled_since == 0;
+        bool may_go = ahead >= 2 && (is_other ? v->place : v->level) > 0 && !is_safe;
+        if (!may_go || (best_is_other && !is_other)) {
+            continue;
+        }
+        const struct sched_group *b = best != NULL ? best->group : NULL;
+        bool is_more = b == NULL || is_other != best_is_other || h->tenant->n_running > b->tenant->n_running ||
+                       (h->tenant->n_running == b->tenant->n_running && h->n_running >= b->n_running);
+        if (is_more) {
+            best = v;
+            best_is_other = is_other;
+        }
+    }
+    return best;
+}
+
+/* --- time --------------------------------------------------------------------------------------------------------- */
+
+/* More rows make a step longer for all. Twice what the extras of a step take the rest gets back in steps without them,
+ * so that they make others half as slow again at most; where weights take longer to read than to compute, extras cost
+ * next to nothing and are nearly always there. */
+void sched_begin_step(struct sched *s)
+{
+    sched_rank(s);
+    if (!s->has_extras) {
+        s->debt_ns = s->fair_ns = 0;
+        s->n_full = 0;
+    }
+    s->leaves_extras = s->has_extras && (s->debt_ns > 0 || s->n_full >= SCHED_FAIR_EVERY);
+}
+
+bool sched_is_left_out(const struct sched *s, const struct sched_seq *q)
+{
+    return s->leaves_extras && q->level >= s->n_fair;
+}
+
+void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes)
+{
+    double took = (double)ns, most = (double)s->cfg.step_budget_ns;
+    if (s->leaves_extras) {
+        s->n_full = 0;
+        s->debt_ns -= took;
+        if (only_decodes) {
+            s->fair_ns = s->fair_ns == 0 ? took : 0.5 * s->fair_ns + 0.5 * took;
+        }
+    } else if (s->has_extras) {
+        s->n_full++;
+        s->debt_ns += 2 * (took - s->fair_ns);
+    }
+    s->debt_ns = MAX_OF(MIN_OF(s->debt_ns, 10 * most), -most);
+}
+
+/* Tokens q will still give, by what is known of others and of itself: one that gave many goes on for as many. */
+static double tokens_left(const struct sched_seq *q, double mean)
+{
+    double made = q->n_tokens - q->n_prompt, most = q->max_total - q->n_tokens;
+    return mean < 0 ? most : MIN_OF(most, MAX_OF(mean, made));
+}
+
+double sched_estimate_ns(struct sched *s)
+{
+    double rows = 0, tokens = 0, made = 0, mean = s->mean_tokens;
+    for (const struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        made += (double)(q->n_tokens - q->n_prompt) / s->n_running;
+    }
+    mean = mean >= 0 ? MAX_OF(mean, made) : mean;
+    for (const struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        rows += q->n_tokens - q->n_computed;
+        tokens += tokens_left(q, mean);
+    }
+    const struct sched_seq *const lists[] = {s->waiting, s->submitted};
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        for (const struct sched_seq *q = lists[i]; q != NULL; q = q->next) {
+            rows += q->n_tokens;
+            tokens += tokens_left(q, mean);
+        }
+    }
+    return rows * s->ns_per_row + tokens * s->ns_per_token;
+}
