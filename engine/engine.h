@@ -18,6 +18,7 @@
 struct engine;
 struct engine_stream;
 struct engine_embedding;
+struct engine_group;
 
 /* Limits of a request; the server's field table uses the same names. */
 enum {
@@ -225,9 +226,39 @@ MUST_CHECK enum err engine_check_file(const struct engine *e, struct err_info *i
 /* ERR_UNSUPPORTED_ENDPOINT when the model does not generate. */
 MUST_CHECK enum err engine_check_generates(const struct engine *e, struct err_info *info);
 
-/* Queues a sequence. Fails as engine_check_generates and engine_check_file do. ids: 1 .. n_ctx-1 prompt tokens in range
- * (copied). ERR_INVALID_VALUE (empty prompt, id out of range, every token banned), ERR_CONTEXT_LENGTH (prompt does not fit; info holds both
- * counts), ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
+/* What engine_submit would refuse for good: ERR_UNSUPPORTED_ENDPOINT, ERR_INVALID_VALUE, ERR_CONTEXT_LENGTH. */
+MUST_CHECK enum err engine_check_submit(const struct engine *e, const int32_t *ids, size_t n_ids,
+                                        const struct engine_params *p, struct err_info *info);
+
+/* The sequences of one request, which share its turns: places in the batch go round over the keys of requests, then
+ * over the requests of a key. key: whose request it is, 0 = nobody's; n: sequences it will submit in all. ERR_NOMEM.
+ */
+MUST_CHECK enum err engine_group_open(struct engine *e, uint64_t key, size_t n, struct engine_group **out);
+
+/* How many more may be submitted now; 0 = later, when earlier ones have ended, or never, while none has been taken: the
+ * queue is full. Once some were taken, as many may always be there at a time. */
+size_t engine_group_room(struct engine_group *g);
+
+/* Lets go of the group; its sequences go on. */
+void engine_group_close(struct engine_group **g);
+
+/* What differs between the sequences of a request. */
+struct engine_sequence {
+    const int32_t *ids; /* as engine_submit's */
+    size_t n_ids;
+    uint32_t choice; /* these two in place of engine_params' */
+    bool prompt_logprobs;
+};
+
+/* Queues n sequences, all or none (then out[i] are NULL); group OPTIONAL. Fails as engine_submit does; ERR_AGAIN in
+ * place of ERR_OVERLOADED while earlier ones of the group go on; no ERR_DRAINING once some of the group were taken. */
+MUST_CHECK enum err engine_submit_all(struct engine *e, struct engine_group *group, const struct engine_params *p,
+                                      const struct engine_sequence *seqs, size_t n, struct engine_stream **out,
+                                      struct err_info *info);
+
+/* Queues a sequence, a request of its own. Fails as engine_check_generates and engine_check_file do. ids: 1 .. n_ctx-1
+ * prompt tokens in range (copied). ERR_INVALID_VALUE (empty prompt, id out of range, every token banned),
+ * ERR_CONTEXT_LENGTH (prompt does not fit; info holds both counts), ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
 MUST_CHECK enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
                                   struct engine_stream **out, struct err_info *info);
 
@@ -255,6 +286,7 @@ void engine_stream_close(struct engine_stream **s);
 /* --- embeddings ------------------------------------------------------------------------------------------------- */
 
 struct engine_embed_params {
+    struct engine_group *group; /* OPTIONAL */
     const char *cache_salt; /* as in engine_params */
     uint64_t deadline_ns;   /* on clock_now_ns; 0 = none */
 };
@@ -263,7 +295,7 @@ struct engine_embed_params {
 MUST_CHECK enum err engine_check_embeds(const struct engine *e, struct err_info *info);
 
 /* Queues a text to embed, beside everything else that runs. ids: 1 .. n_ctx tokens in range (copied).
- * Fails as engine_check_embeds and, else, as engine_submit. */
+ * Fails as engine_check_embeds and, else, as engine_submit_all. */
 MUST_CHECK enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_ids,
                                  const struct engine_embed_params *p, struct engine_embedding **out,
                                  struct err_info *info);
@@ -288,7 +320,7 @@ struct engine_stats {
     uint64_t step_ns;                                        /* time in the back end */
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode;
     uint64_t preempted;
-    uint64_t estimated_wait_ms; /* until a new request would start; for Retry-After */
+    uint64_t estimated_wait_ms; /* until what waits and runs would be done, by its tokens; for Retry-After */
     uint64_t last_step_age_ms;  /* since the scheduler last made progress; 0 when idle */
 };
 void engine_get_stats(const struct engine *e, struct engine_stats *out);

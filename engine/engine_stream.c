@@ -175,15 +175,23 @@ static enum err check_bans(const struct engine *e, const struct engine_params *p
                                              : "");
 }
 
-static enum err queue(struct engine *e, struct engine_stream *s, const int32_t *ids, size_t n,
-                      const struct engine_params *p, const struct rules *rules, struct err_info *info)
+enum err engine_check_submit(const struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
+                             struct err_info *info)
 {
-    struct sched_request r = {
-        .tokens = ids,
-        .n_tokens = (int32_t)n,
+    TRY(engine_check_generates(e, info));
+    return engine_check_prompt(e, ids, n_ids, e->info.n_ctx - (p->max_tokens == 0 ? 0 : 1), info);
+}
+
+/* What the scheduler is told of a sequence; the rules are the caller's. */
+static struct sched_request make_request(const struct engine_params *p, const struct engine_sequence *q,
+                                         const struct rules *rules)
+{
+    return (struct sched_request){
+        .tokens = q->ids,
+        .n_tokens = (int32_t)q->n_ids,
         .max_tokens = p->max_tokens,
         .min_tokens = p->min_tokens,
-        .prompt_logprobs = p->prompt_logprobs,
+        .prompt_logprobs = q->prompt_logprobs,
         .sampling = {.temperature = p->temperature,
                      .top_k = p->top_k,
                      .top_p = p->top_p,
@@ -194,8 +202,8 @@ static enum err queue(struct engine *e, struct engine_stream *s, const int32_t *
                      .presence_penalty = p->presence_penalty,
                      .frequency_penalty = p->frequency_penalty,
                      .seed = p->seed,
-                     .choice = p->choice,
-                     .n_top = p->prompt_logprobs && p->n_logprobs < 0 ? 0 : p->n_logprobs,
+                     .choice = q->choice,
+                     .n_top = q->prompt_logprobs && p->n_logprobs < 0 ? 0 : p->n_logprobs,
                      .bias = rules->bias,
                      .n_bias = rules->n_bias,
                      .ends = rules->ends,
@@ -203,36 +211,13 @@ static enum err queue(struct engine *e, struct engine_stream *s, const int32_t *
         .salt = p->cache_salt,
         .deadline_ns = p->deadline_ns,
     };
-    return sched_submit(e->sched, &r, &s->seq, info);
 }
 
-static enum err submit(struct engine *e, struct engine_stream *s, const int32_t *ids, size_t n,
-                       const struct engine_params *p, struct err_info *info)
+static enum err new_stream(struct engine *e, const struct engine_params *p, struct engine_stream **out)
 {
-    struct rules rules = {0};
-    enum err err = copy_stops(s, p);
-    err = err != ERR_OK ? err : make_rules(e, p, &rules);
-    if (err != ERR_OK) {
-        err_set(info, err, NULL, "out of memory for the request");
-    } else {
-        err = check_bans(e, p, &rules, info);
-    }
-    err = err != ERR_OK ? err : queue(e, s, ids, n, p, &rules, info);
-    mem_free(rules.ends);
-    mem_free(rules.bias);
-    return err;
-}
-
-enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
-                       struct engine_stream **out, struct err_info *info)
-{
-    *out = NULL;
-    TRY(engine_check_generates(e, info));
-    TRY(engine_check_file(e, info));
-    TRY(engine_check_prompt(e, ids, n_ids, e->info.n_ctx - (p->max_tokens == 0 ? 0 : 1), info));
-    struct engine_stream *s = mem_zalloc(sizeof *s, MEM_REQUEST);
+    struct engine_stream *s = *out = mem_zalloc(sizeof *s, MEM_REQUEST);
     if (s == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
+        return ERR_NOMEM;
     }
     s->engine = e;
     s->show_special = p->show_special;
@@ -240,12 +225,94 @@ enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const
     buf_init(&s->text, MAX_TEXT_BYTES, MEM_REQUEST);
     buf_init(&s->decoded, MAX_TEXT_BYTES, MEM_REQUEST);
     buf_init(&s->stop.held, MAX_TEXT_BYTES, MEM_REQUEST);
-    enum err err = submit(e, s, ids, n_ids, p, info);
-    if (err != ERR_OK) {
-        engine_stream_close(&s);
+    return copy_stops(s, p);
+}
+
+/* What submitting several needs besides their streams; borrowed from make_all to the end of submit_all. */
+struct submission {
+    struct sched_request *requests; /* [n] */
+    struct sched_seq **seqs;        /* [n] */
+    struct rules rules;
+};
+
+static enum err make_all(struct engine *e, const struct engine_params *p, const struct engine_sequence *seqs, size_t n,
+                         struct submission *sub, struct engine_stream **out)
+{
+    sub->requests = mem_zalloc_array(n, sizeof *sub->requests, MEM_REQUEST);
+    sub->seqs = mem_zalloc_array(n, sizeof *sub->seqs, MEM_REQUEST);
+    if (sub->requests == NULL || sub->seqs == NULL) {
+        return ERR_NOMEM;
     }
-    *out = s;
+    TRY(make_rules(e, p, &sub->rules));
+    for (size_t i = 0; i < n; i++) {
+        TRY(new_stream(e, p, &out[i]));
+        sub->requests[i] = make_request(p, &seqs[i], &sub->rules);
+    }
+    return ERR_OK;
+}
+
+enum err engine_submit_all(struct engine *e, struct engine_group *group, const struct engine_params *p,
+                           const struct engine_sequence *seqs, size_t n, struct engine_stream **out,
+                           struct err_info *info)
+{
+    memset(out, 0, n * sizeof *out);
+    for (size_t i = 0; i < n; i++) {
+        TRY(engine_check_submit(e, seqs[i].ids, seqs[i].n_ids, p, info));
+    }
+    TRY(engine_check_file(e, info));
+    struct submission sub = {0};
+    enum err err = make_all(e, p, seqs, n, &sub, out);
+    if (err != ERR_OK) {
+        err_set(info, err, NULL, "out of memory for the request");
+    } else {
+        err = check_bans(e, p, &sub.rules, info);
+    }
+    if (err == ERR_OK) {
+        err = sched_submit_all(e->sched, group != NULL ? group->sched : NULL, sub.requests, (int32_t)n, sub.seqs, info);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (err == ERR_OK) {
+            out[i]->seq = sub.seqs[i];
+        } else {
+            engine_stream_close(&out[i]);
+        }
+    }
+    mem_free(sub.requests);
+    mem_free(sub.seqs);
+    mem_free(sub.rules.ends);
+    mem_free(sub.rules.bias);
     return err;
+}
+
+enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
+                       struct engine_stream **out, struct err_info *info)
+{
+    const struct engine_sequence one = {
+        .ids = ids, .n_ids = n_ids, .choice = p->choice, .prompt_logprobs = p->prompt_logprobs};
+    return engine_submit_all(e, NULL, p, &one, 1, out, info);
+}
+
+enum err engine_group_open(struct engine *e, uint64_t key, size_t n, struct engine_group **out)
+{
+    struct engine_group *g = *out = mem_zalloc(sizeof *g, MEM_REQUEST);
+    if (g == NULL || sched_group_new(e->sched, key, (int32_t)MIN_OF(n, (size_t)INT32_MAX), &g->sched) != ERR_OK) {
+        mem_free(g);
+        *out = NULL;
+        return ERR_NOMEM;
+    }
+    return ERR_OK;
+}
+
+size_t engine_group_room(struct engine_group *g) { return (size_t)sched_group_room(g->sched); }
+
+void engine_group_close(struct engine_group **group)
+{
+    struct engine_group *g = *group;
+    if (g != NULL) {
+        sched_group_release(&g->sched);
+        mem_free(g);
+        *group = NULL;
+    }
 }
 
 static void fill_token(struct engine_stream *s, const struct sampler_result *r, struct engine_event *out)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PROMPTS = 256 };
+enum { MAX_PROMPTS = 256, MAX_ECHOED = 1 << 22 };
 
 /* --- shapes ----------------------------------------------------------------------------------------------------- */
 
@@ -52,7 +52,9 @@ static void add_logprob(struct generation *g, const struct engine_event *ev, siz
     buf_printf(&arrays[OFFSETS], "%zu", offset);
 }
 
-static void write_logprobs(const struct generation *g, const struct buf arrays[4], struct buf *out)
+/* echo: another choice whose arrays of the prompt come in front; OPTIONAL. */
+static void write_logprobs(const struct generation *g, const struct choice *echo, const struct buf arrays[4],
+                           struct buf *out)
 {
     static const char *const names[4] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
     if (g->params->logprobs < 0) {
@@ -61,6 +63,10 @@ static void write_logprobs(const struct generation *g, const struct buf arrays[4
     }
     for (int i = 0; i < 4; i++) {
         buf_printf(out, "%c\"%s\":[", i == 0 ? '{' : ',', names[i]);
+        if (echo != NULL) {
+            buf_append(out, echo->parts[i].data, echo->echo_lens[i]);
+            buf_puts(out, arrays[i].len > 0 ? "," : "");
+        }
         append_buf(out, &arrays[i]);
         buf_putc(out, ']');
     }
@@ -117,7 +123,7 @@ static void completion_token(struct generation *g, struct choice *c, const struc
     }
     if (has_logprobs) {
         add_logprob(g, ev, c->n_text, arrays);
-        write_logprobs(g, arrays, out);
+        write_logprobs(g, NULL, arrays, out);
     } else {
         buf_puts(out, "null");
     }
@@ -159,7 +165,7 @@ static void completion_choice(struct generation *g, struct choice *c, struct buf
     buf_printf(out, "{\"index\":%d,\"text\":", c->index);
     json_write_string(out, c->text.data != NULL ? c->text.data : "", c->text.len);
     buf_puts(out, ",\"logprobs\":");
-    write_logprobs(g, c->parts, out);
+    write_logprobs(g, c->echo != c ? c->echo : NULL, c->parts, out);
     if (g->params->return_token_ids) {
         buf_puts(out, ",\"token_ids\":[");
         append_buf(out, &c->ids);
@@ -181,6 +187,22 @@ static const struct shape completion_shape = {
     .choice = completion_choice,
 };
 
+/* Log-probabilities of prompts stand in an answer n times. Streamed they are written as they come. */
+static enum err check_echo(const struct params *p, const struct prompts *prompts, struct err_info *info)
+{
+    size_t each = (size_t)p->n * (1 + (size_t)MAX_OF(p->logprobs, 0)), n = 0;
+    for (size_t i = 0; i < prompts->n && n <= MAX_ECHOED; i++) {
+        n += prompts->n_ids[i] * each; /* a body holds less than 2^32 tokens */
+    }
+    if (!p->gen.prompt_logprobs || p->stream || n <= MAX_ECHOED) {
+        return ERR_OK;
+    }
+    return err_set(info, ERR_INVALID_VALUE, "logprobs",
+                   "logprobs: expected at most %d log-probabilities of prompts in an answer that is not streamed "
+                   "(tokens x n x (1 + logprobs)), found %zu or more",
+                   MAX_ECHOED, n);
+}
+
 void api_completions(struct call *c)
 {
     static const struct prompts_rule rule = {.field = "prompt", .max = MAX_PROMPTS};
@@ -193,6 +215,7 @@ void api_completions(struct call *c)
     err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
     err = err != ERR_OK ? err : prompts_read(&prompts, c, root, &rule, &info);
+    err = err != ERR_OK ? err : check_echo(&p, &prompts, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {

@@ -133,14 +133,15 @@ static void on_gone(void *arg)
     pthread_mutex_unlock(&j->lock);
 }
 
-/* Hands on as many texts as may run. A full queue is no failure while one of ours goes on. */
+/* Hands on as many texts as may run. Once one was taken, one always may be there, so what was begun is finished. */
 static enum err submit(struct job *j, struct err_info *info)
 {
-    while (j->n_submitted < j->prompts.n && j->n_submitted - j->n_done < WINDOW) {
+    while (j->n_submitted < j->prompts.n && j->n_submitted - j->n_done < WINDOW &&
+           (j->n_submitted == j->n_done || engine_group_room(j->params.group) > 0)) {
         size_t i = j->n_submitted;
         struct engine_embedding *w;
         enum err err = engine_embed(j->call->engine, j->prompts.ids[i], j->prompts.n_ids[i], &j->params, &w, info);
-        if (err == ERR_OVERLOADED && i > j->n_done) {
+        if (err == ERR_AGAIN && i > j->n_done) {
             return ERR_OK;
         }
         TRY(err);
@@ -181,6 +182,7 @@ static enum err take(struct job *j)
 
 static enum err run_all(struct job *j, struct err_info *info)
 {
+    TRY(engine_group_open(j->call->engine, apikey_number(&j->call->caller), j->prompts.n, &j->params.group));
     buf_puts(&j->out, "{\"object\":\"list\",\"data\":[");
     while (j->n_done < j->prompts.n) {
         TRY(submit(j, info));
@@ -275,6 +277,7 @@ void api_embeddings(struct call *c)
     for (size_t i = 0; i < WINDOW; i++) {
         close_one(&j, i);
     }
+    engine_group_close(&j.params.group);
     prompts_fini(&j.prompts);
     buf_fini(&j.out);
     pthread_mutex_destroy(&j.lock);

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { POLL_MS = 5, MAX_CHOICES = 1024 };
+enum { POLL_MS = 5, MAX_CHOICES = 1024, MAX_AT_ONCE = 128 };
 
 /* --- pieces of JSON --------------------------------------------------------------------------------------------- */
 
@@ -113,21 +113,72 @@ static bool is_gone(struct generation *g)
     return gone;
 }
 
-static enum err submit_all(struct generation *g, struct err_info *info)
+/* The k-th choice to run. Where the first of each prompt gives the log-probabilities that all its choices echo, those
+ * come before the others. */
+static struct choice *nth_choice(struct generation *g, size_t k)
 {
-    struct engine_params gen = g->params->gen;
-    char salt[APIKEY_SALT_BYTES];
-    gen.cache_salt = generation_salt(g->call, gen.cache_salt, salt);
-    int64_t timeout_s = g->call->server->conf->timeout_s;
-    gen.deadline_ns = timeout_s != 0 ? g->call->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
-    for (size_t i = 0; i < g->n_choices; i++) {
-        struct choice *c = &g->choices[i];
-        struct engine_stream *stream;
-        gen.choice = (uint32_t)(i % (size_t)g->params->n);
-        TRY(engine_submit(g->call->engine, c->prompt, c->n_prompt, &gen, &stream, info));
-        pthread_mutex_lock(&g->lock);
-        c->stream = stream;
-        pthread_mutex_unlock(&g->lock);
+    size_t n = (size_t)g->params->n, n_prompts = g->n_choices / n;
+    if (g->choices[0].echo == NULL || n == 1) {
+        return &g->choices[k];
+    }
+    size_t other = k - n_prompts;
+    return k < n_prompts ? &g->choices[k * n] : &g->choices[other / (n - 1) * n + other % (n - 1) + 1];
+}
+
+static bool has_echo(const struct choice *c) { return c->n_echoed == c->n_prompt; }
+
+/* Whole answers: what comes behind the echo of another choice. */
+static void follow_echo(const struct generation *g, struct choice *c)
+{
+    if (c->echo != NULL && c->echo != c && !g->params->stream) {
+        buf_append(&c->text, c->echo->text.data != NULL ? c->echo->text.data : "", c->echo->n_echo_text);
+        c->n_text = c->echo->n_echo_text;
+    }
+}
+
+/* Hands on the next n choices. */
+static enum err submit(struct generation *g, size_t n, struct err_info *info)
+{
+    struct engine_sequence seqs[MAX_AT_ONCE] = {0};
+    struct engine_stream *streams[MAX_AT_ONCE];
+    for (size_t i = 0; i < n; i++) {
+        const struct choice *c = nth_choice(g, g->n_submitted + i);
+        seqs[i] = (struct engine_sequence){.ids = c->prompt,
+                                           .n_ids = c->n_prompt,
+                                           .choice = (uint32_t)((size_t)c->index % (size_t)g->params->n),
+                                           .prompt_logprobs = c->echo == c};
+    }
+    TRY(engine_submit_all(g->call->engine, g->group, &g->gen, seqs, n, streams, info));
+    pthread_mutex_lock(&g->lock);
+    for (size_t i = 0; i < n; i++) {
+        struct choice *c = nth_choice(g, g->n_submitted++);
+        c->stream = streams[i];
+        follow_echo(g, c);
+        if (g->is_gone) {
+            engine_cancel(streams[i]);
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+    return ERR_OK;
+}
+
+/* Hands on as many choices as may be in the engine: at first all of those or none, later, as they end, the others. */
+static enum err submit_more(struct generation *g, struct err_info *info)
+{
+    while (g->n_submitted < g->n_choices) {
+        size_t most = MIN_OF(engine_group_room(g->group), g->n_choices - g->n_submitted), n = 0;
+        most = g->n_submitted == 0 ? MAX_OF(most, 1u) : most; /* the engine says what is wrong */
+        for (; n < MIN_OF(most, (size_t)MAX_AT_ONCE); n++) {
+            const struct choice *c = nth_choice(g, g->n_submitted + n);
+            if (c->echo != NULL && c->echo != c && !has_echo(c->echo)) {
+                break;
+            }
+        }
+        enum err err = is_gone(g) ? ERR_CANCELLED : n > 0 ? submit(g, n, info) : ERR_AGAIN;
+        if (err == ERR_AGAIN) {
+            return ERR_OK;
+        }
+        TRY(err);
     }
     return ERR_OK;
 }
@@ -152,12 +203,43 @@ static void note_id(const struct generation *g, struct choice *c, int32_t id)
     }
 }
 
+/* Tells the token of the prompt to all choices that echo it. */
+static void tell_prompt_token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
+{
+    if (!g->params->stream) {
+        g->shape->gather(g, c, ev);
+        c->n_text += ev->text_len;
+    }
+    for (struct choice *o = c; g->params->stream && o < c + g->params->n; o++) {
+        g->shape->token(g, o, ev, out);
+        o->n_text += ev->text_len;
+    }
+    c->n_echoed++;
+    c->n_echo_text = c->n_text;
+    for (size_t k = 0; k < ARRAY_LEN(c->parts); k++) {
+        c->echo_lens[k] = c->parts[k].len;
+    }
+}
+
+static void close_stream(struct generation *g, struct choice *c)
+{
+    pthread_mutex_lock(&g->lock);
+    struct engine_stream *stream = c->stream;
+    c->stream = NULL;
+    pthread_mutex_unlock(&g->lock);
+    engine_stream_close(&stream);
+}
+
 /* Takes one event of c; timeout_ms for the first. False: nothing came. */
 static bool take_event(struct generation *g, struct choice *c, int timeout_ms, struct buf *out)
 {
     struct engine_event ev;
-    if (c->has_ended || engine_next(c->stream, timeout_ms, &ev) != ERR_OK) {
+    if (c->stream == NULL || engine_next(c->stream, timeout_ms, &ev) != ERR_OK) {
         return false;
+    }
+    if (ev.kind == ENGINE_PROMPT_TOKEN) {
+        tell_prompt_token(g, c, &ev, out);
+        return true;
     }
     if (ev.kind == ENGINE_TOKEN) {
         note_token(g, c);
@@ -176,13 +258,17 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
         }
         c->n_text += ev.text_len;
     }
-    if (ev.kind == ENGINE_END && ev.err == ERR_OK && g->params->stream) {
-        g->shape->finish(g, c, out);
+    if (ev.kind == ENGINE_END) {
+        if (ev.err == ERR_OK && g->params->stream) {
+            g->shape->finish(g, c, out);
+        }
+        close_stream(g, c); /* its place in memory is another's */
     }
     return true;
 }
 
-/* Takes what is there from all choices, waiting up to wait_ms for something. *n_open counts the choices that go on. */
+/* Takes what is there from all choices, waiting up to wait_ms for something. *n_open counts the choices that go on, or
+ * whose turn has not come. */
 static bool take_events(struct generation *g, int wait_ms, struct buf *out, size_t *n_open)
 {
     bool any = false;
@@ -194,7 +280,7 @@ static bool take_events(struct generation *g, int wait_ms, struct buf *out, size
             any = true;
         }
         *n_open += !c->has_ended;
-        waited_for = waited_for == NULL && !c->has_ended ? c : waited_for;
+        waited_for = waited_for == NULL && c->stream != NULL ? c : waited_for;
     }
     if (any || waited_for == NULL) {
         return any;
@@ -213,6 +299,14 @@ static enum err first_error(const struct generation *g)
     return ERR_OK;
 }
 
+/* What broke off, or, with room for them, the next choices. */
+static enum err go_on(struct generation *g)
+{
+    struct err_info info;
+    TRY(first_error(g));
+    return submit_more(g, &info);
+}
+
 /* --- answers ---------------------------------------------------------------------------------------------------- */
 
 /* Writes events until all choices have ended or the client has left. */
@@ -228,7 +322,8 @@ static void stream_answer(struct generation *g, struct buf *out)
     }
     connected = connected && reply_push(&g->call->reply, out);
     uint64_t last_write_ns = clock_now_ns();
-    for (size_t n_open = 1; connected && n_open > 0 && first_error(g) == ERR_OK;) {
+    enum err err = ERR_OK;
+    for (size_t n_open = 1; connected && n_open > 0 && err == ERR_OK;) {
         buf_reset(out);
         if (!take_events(g, ping_ms, out, &n_open) && clock_now_ns() - last_write_ns >= (uint64_t)ping_ms * 1000000u) {
             buf_puts(out, ": ping\n\n");
@@ -237,9 +332,9 @@ static void stream_answer(struct generation *g, struct buf *out)
             connected = reply_push(&g->call->reply, out);
             last_write_ns = clock_now_ns();
         }
+        err = go_on(g);
     }
     buf_reset(out);
-    enum err err = first_error(g);
     if (connected && err != ERR_OK) { /* in the stream, and then no [DONE] */
         buf_puts(out, "data: ");
         reply_write_error(out, err, NULL);
@@ -261,10 +356,11 @@ static void stream_answer(struct generation *g, struct buf *out)
 
 static void whole_answer(struct generation *g, struct buf *out)
 {
-    for (size_t n_open = 1; n_open > 0 && first_error(g) == ERR_OK;) {
+    enum err err = ERR_OK;
+    for (size_t n_open = 1; n_open > 0 && err == ERR_OK;) {
         take_events(g, 1000, out, &n_open);
+        err = go_on(g);
     }
-    enum err err = first_error(g);
     if (err != ERR_OK) {
         reply_error(&g->call->reply, err, NULL);
         return;
@@ -302,11 +398,7 @@ static void close_choices(struct generation *g)
 {
     for (size_t i = 0; i < g->n_choices; i++) {
         struct choice *c = &g->choices[i];
-        pthread_mutex_lock(&g->lock);
-        struct engine_stream *stream = c->stream;
-        c->stream = NULL;
-        pthread_mutex_unlock(&g->lock);
-        engine_stream_close(&stream);
+        close_stream(g, c);
         buf_fini(&c->text);
         buf_fini(&c->ids);
         for (size_t k = 0; k < ARRAY_LEN(c->parts); k++) {
@@ -314,6 +406,7 @@ static void close_choices(struct generation *g)
         }
     }
     mem_free(g->choices);
+    engine_group_close(&g->group);
 }
 
 const char *generation_salt(const struct call *c, const char *own, char text[APIKEY_SALT_BYTES])
@@ -328,12 +421,22 @@ void generation_set_retry_after(struct call *c)
     c->reply.retry_after_s = (int)MIN_OF(s.estimated_wait_ms / 1000 + 1, (uint64_t)60);
 }
 
+/* Before the first is submitted, as a stream that was begun has no status any more. */
+static enum err check_prompts(const struct generation *g, struct err_info *info)
+{
+    for (size_t i = 0; i < g->n_choices; i += (size_t)g->params->n) {
+        TRY(engine_check_submit(g->call->engine, g->choices[i].prompt, g->choices[i].n_prompt, &g->gen, info));
+    }
+    return ERR_OK;
+}
+
 static void answer(struct generation *g)
 {
     struct err_info info = {0};
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
-    enum err err = submit_all(g, &info);
+    enum err err = check_prompts(g, &info);
+    err = err != ERR_OK ? err : submit_more(g, &info);
     if (err != ERR_OK) {
         if (err == ERR_OVERLOADED) {
             generation_set_retry_after(g->call);
@@ -366,16 +469,22 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
     snprintf(g.id, sizeof g.id, "%s%016" PRIx64 "%08" PRIx32, shape->id_prefix, rng_fresh_seed(),
              (uint32_t)rng_fresh_seed());
     g.choices = mem_zalloc_array(n, sizeof *g.choices, MEM_REQUEST);
-    if (g.choices == NULL) {
+    if (g.choices == NULL || engine_group_open(c->engine, apikey_number(&c->caller), n, &g.group) != ERR_OK) {
+        mem_free(g.choices);
         reply_error(&c->reply, ERR_NOMEM, NULL);
         return;
     }
     g.n_choices = n;
+    g.gen = p->gen;
+    g.gen.cache_salt = generation_salt(c, g.gen.cache_salt, g.salt);
+    int64_t timeout_s = c->server->conf->timeout_s;
+    g.gen.deadline_ns = timeout_s != 0 ? c->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
     for (size_t i = 0; i < n; i++) {
         struct choice *choice = &g.choices[i];
         choice->index = (int)i;
         choice->prompt = prompts[i / (size_t)p->n];
         choice->n_prompt = n_ids[i / (size_t)p->n];
+        choice->echo = p->gen.prompt_logprobs ? &g.choices[i / (size_t)p->n * (size_t)p->n] : NULL;
         buf_init(&choice->text, 0, MEM_REQUEST);
         buf_init(&choice->ids, 0, MEM_REQUEST);
         for (size_t k = 0; k < ARRAY_LEN(choice->parts); k++) {

@@ -13,10 +13,14 @@ struct choice {
     int index;
     const int32_t *prompt; /* borrowed ids */
     size_t n_prompt;
-    struct engine_stream *stream;
+    struct engine_stream *stream; /* NULL before its turn, and once it has ended */
     struct buf text;     /* whole answers: what was said so far */
     struct buf parts[4]; /* whole answers: JSON of log-probabilities, as the shape needs it */
     struct buf ids;      /* JSON of the token ids, when asked for */
+    const struct choice *echo; /* has the log-probabilities of the prompt, computed once for all n; itself, or NULL */
+    size_t n_echo_text;        /* bytes of text that are the prompt's */
+    size_t n_echoed;           /* tokens of the prompt told so far with theirs */
+    size_t echo_lens[4];       /* whole answers: bytes of `parts` that are the prompt's */
     size_t n_text;       /* bytes said so far, streamed or not */
     uint64_t last_token_ns;
     struct engine_event end;
@@ -49,6 +53,10 @@ struct generation {
     const struct shape *shape;
     struct choice *choices; /* [n_choices] */
     size_t n_choices;
+    size_t n_submitted;         /* of them, in the order of generation.c's nth_choice */
+    struct engine_group *group; /* what makes them one request to the engine */
+    struct engine_params gen;   /* params' with deadline and salt */
+    char salt[APIKEY_SALT_BYTES];
     char id[48];
     int64_t created;
     bool is_gone;
@@ -73,7 +81,8 @@ const char *generation_finish_reason(const struct choice *c);
 void generation_write_token(const struct generation *g, int32_t id, struct buf *out);
 void generation_write_bytes(const struct generation *g, int32_t id, struct buf *out);
 
-/* The request's cache salt: its own (OPTIONAL, borrowed), put behind that of the API key unless keys share the cache. */
+/* The request's cache salt: its own (OPTIONAL, borrowed), put behind that of the API key unless keys share the cache.
+ */
 const char *generation_salt(const struct call *c, const char *own, char text[APIKEY_SALT_BYTES]);
 
 /* Retry-After of a full queue. */

@@ -1,6 +1,8 @@
 """/v1/completions: every prompt shape, echo with logprobs, max_tokens 0; /tokenize and /detokenize."""
 import math
 
+import harness
+
 TEXT = "The capital of France is"
 
 
@@ -99,3 +101,41 @@ def test_detokenize_bad_id(ctx):
     for ids in ([10**9], [-1]):
         r = ctx.server.post("/detokenize", {"tokens": ids})
         assert r.status == 400 and r.error()["param"], r.body
+
+
+def test_choices_share_one_echo(ctx):
+    """The log-probabilities of a prompt are computed once, whatever n is, and are the same in all choices."""
+    s = ctx.server
+    prompts = ["Once upon a time there was a fox. " * 20 + str(i) for i in range(2)]
+    body = {"prompt": prompts, "echo": True, "logprobs": 2, "max_tokens": 3, "temperature": 1, "seed": 7, "cache_salt": "echo"}
+    one = s.post("/v1/completions", body).json()
+    n_prompt = one["usage"]["prompt_tokens"] // 2
+    before = s.metrics()["infcgi_step_rows_total"]
+    r = s.post("/v1/completions", {**body, "n": 6, "cache_salt": "echo of six"})
+    rows = s.metrics()["infcgi_step_rows_total"] - before
+    assert r.status == 200, r.body
+    assert rows < 2 * (n_prompt + 6 * 40), (rows, n_prompt)
+    choices = r.json()["choices"]
+    texts = [[], [""] * 12]
+    for c in choices:
+        first = one["choices"][c["index"] // 6]
+        for name, values in c["logprobs"].items():
+            assert values[:n_prompt] == first["logprobs"][name][:n_prompt], name
+        assert len({len(values) for values in c["logprobs"].values()}) == 1
+        assert c["text"].startswith(prompts[c["index"] // 6])
+        offsets = c["logprobs"]["text_offset"]
+        assert offsets == sorted(offsets) and offsets[-1] <= len(c["text"])
+        texts[0].append(c["text"])
+    assert choices[0] == one["choices"][0]
+    assert len(set(texts[0])) > 2, "all choices are the same"
+    connection, response = s.stream("/v1/completions", {**body, "n": 6})
+    logprobs = [[] for _ in choices]
+    for event in harness.events(response):
+        for c in event["choices"] if event else []:
+            texts[1][c["index"]] += c["text"]
+            logprobs[c["index"]] += c["logprobs"]["token_logprobs"] if c["logprobs"] else []
+    connection.close()
+    assert texts[0] == texts[1]
+    assert logprobs == [c["logprobs"]["token_logprobs"] for c in choices]
+    r = s.post("/v1/completions", {**body, "prompt": [[1000] * 1700], "logprobs": 20, "n": 128})
+    assert r.status == 400 and r.error()["param"] == "logprobs", r.body
