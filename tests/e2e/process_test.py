@@ -226,7 +226,7 @@ def test_sigterm_lets_running_streams_end(ctx):
 
 def test_sigterm_with_drain_close_leaves_new_requests_to_another_engine(ctx):
     s = ctx.start(*ctx.ARGS, "--drain-close")
-    connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 60 if ctx.is_slow else 300, "ignore_eos": True})
+    connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 60 if ctx.is_slow else 100, "ignore_eos": True})
     response.readline()
     s.engine.terminate()
     assert harness.until(lambda: s.request("GET", "/health").status == 502, 10)
@@ -245,7 +245,7 @@ def test_a_restart_behind_a_held_socket_refuses_nobody(ctx):
         held.listen(64)
         s.start_engine(held)
         s.wait_ready()
-        connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 60 if ctx.is_slow else 300, "ignore_eos": True})
+        connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 60 if ctx.is_slow else 100, "ignore_eos": True})
         response.readline()
         early = socket.socket(socket.AF_UNIX)   # taken, but its request comes only when the engine ends
         early.settimeout(30)
