@@ -1,6 +1,6 @@
-/* Warm before ready. Memory of the KV cache, scratch and stacks is given by the system when it is first touched, code is
- * read in when it first runs, and the scheduler's estimates begin with the first step; who asks first would pay for all
- * of it. So a few short sequences go the way of any other. */
+/* Warm before ready. Memory of the KV cache, scratch and stacks is given by the system when it is first touched, code
+ * is read in when it first runs, and the scheduler's estimates begin with the first step; who asks first would pay for
+ * all of it. So a few short sequences go the way of any other. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/clock.h"

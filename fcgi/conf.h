@@ -41,9 +41,9 @@ struct conf {
     struct buf file; /* text of --config, which the strings above may point into */
 };
 
-/* Reads argv[1..argc) after the file and the environment. argv may hold options of `command` alone; file and environment
- * serve all commands, and what is not the command's own is read and left unused. ERR_CONFIG: info names the option, what
- * was expected and what was found. conf_fini frees. */
+/* Reads argv[1..argc) after the file and the environment. argv may hold options of `command` alone; file and
+ * environment serve all commands, and what is not the command's own is read and left unused. ERR_CONFIG: info names the
+ * option, what was expected and what was found. conf_fini frees. */
 MUST_CHECK enum err conf_load(struct conf *c, enum conf_command command, int argc, char **argv, struct err_info *info);
 void conf_fini(struct conf *c);
 

@@ -49,8 +49,8 @@ int cmd_take_cpu(int *argc, char **argv);
 
 /* --- shared by the subcommands that open a model ---------------------------------------------------------------- */
 
-/* Reads the command's options into *conf, which the caller ends with conf_fini. CMD_OK; -1 when --help was answered; else the exit
- * status, with the reason on stderr. */
+/* Reads the command's options into *conf, which the caller ends with conf_fini. CMD_OK; -1 when --help was answered;
+ * else the exit status, with the reason on stderr. */
 int cmd_read_conf(struct conf *conf, enum conf_command command, int argc, char **argv);
 
 /* The engine options of *c; *sampling must outlive the result. */

@@ -1,5 +1,5 @@
-/* A warm engine is like one that was just opened: nothing counted, nothing kept, the same answers. On a decoder, one with
- * recurrent states, an encoder, and with limits so narrow that not all of the warming fits. */
+/* A warm engine is like one that was just opened: nothing counted, nothing kept, the same answers. On a decoder, one
+ * with recurrent states, an encoder, and with limits so narrow that not all of the warming fits. */
 #include "engine/engine.h"
 
 #include "engine/base/mem.h"
