@@ -93,6 +93,22 @@ static int order_tensors(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+static bool holds(const struct safetensors *s, const struct st_tensor *t)
+{
+    size_t n = safetensors_n_tensors(s);
+    return n > 0 && t >= safetensors_at(s, 0) && t <= safetensors_at(s, n - 1);
+}
+
+const char *safetensors_folder_file_of(const struct safetensors_folder *f, const struct st_tensor *t)
+{
+    for (size_t i = 0; i < f->n_shards; i++) {
+        if (holds(f->shards[i], t)) {
+            return f->names[i];
+        }
+    }
+    return "";
+}
+
 /* All tensors, sorted; none may stand in two shards. */
 static enum err list_tensors(struct safetensors_folder *f, struct err_info *info)
 {
@@ -110,7 +126,8 @@ static enum err list_tensors(struct safetensors_folder *f, struct err_info *info
     for (size_t i = 1; i < n; i++) {
         if (strcmp(f->tensors[i]->name, f->tensors[i - 1]->name) == 0) {
             return err_set(info, ERR_BAD_SHARD_INDEX, f->tensors[i]->name,
-                           "tensor '%.255s': expected in one shard, found in two", f->tensors[i]->name);
+                           "tensor '%.255s': expected in one shard, found in %.128s and %.128s", f->tensors[i]->name,
+                           safetensors_folder_file_of(f, f->tensors[i - 1]), safetensors_folder_file_of(f, f->tensors[i]));
         }
     }
     return ERR_OK;
@@ -146,6 +163,21 @@ static enum err list_shards(const json_t *map, const char **names, size_t *n, st
     return ERR_OK;
 }
 
+/* Does the shard of that name, of those opened in the order of their names, hold the tensor? */
+static bool is_in(const struct safetensors_folder *f, const char *shard, const struct st_tensor *t)
+{
+    size_t from = 0, to = f->n_shards;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        int order = strcmp(shard, f->names[middle]);
+        if (order == 0) {
+            return holds(f->shards[middle], t);
+        }
+        *(order < 0 ? &to : &from) = order < 0 ? middle : middle + 1;
+    }
+    return false;
+}
+
 /* Does every tensor stand where the index says? Shards are opened, tensors listed. */
 static enum err check_index(const struct safetensors_folder *f, const json_t *map, struct err_info *info)
 {
@@ -153,10 +185,11 @@ static enum err check_index(const struct safetensors_folder *f, const json_t *ma
     json_t *v;
     json_object_foreach((json_t *)(uintptr_t)map, tensor, v)
     {
-        if (safetensors_folder_find(f, tensor) == NULL) {
-            return err_set(info, ERR_BAD_SHARD_INDEX, tensor,
-                           "weight_map: expected '%.128s' in %.128s, found no such tensor", tensor,
-                           json_string_value(v));
+        const struct st_tensor *t = safetensors_folder_find(f, tensor);
+        if (t == NULL || !is_in(f, json_string_value(v), t)) {
+            return err_set(info, ERR_BAD_SHARD_INDEX, tensor, "weight_map: expected '%.128s' in %.128s, found %s%.128s",
+                           tensor, json_string_value(v), t == NULL ? "no such tensor" : "it in ",
+                           t == NULL ? "" : safetensors_folder_file_of(f, t));
         }
     }
     return ERR_OK;
@@ -213,6 +246,9 @@ static enum err read_index(struct safetensors_folder *f, const char *folder, con
               : err_set(info, ERR_BAD_SHARD_INDEX, "weight_map", "weight_map: expected an object, found %s",
                         map == NULL ? "none" : json_read_type_name(map));
     json_decref(index);
+    if (err != ERR_OK && info != NULL && strncmp(info->text, "weight_map", sizeof "weight_map" - 1) == 0) {
+        name_file(info, "model.safetensors.index.json");
+    }
     return err;
 }
 

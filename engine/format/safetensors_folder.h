@@ -23,4 +23,7 @@ const struct st_tensor *safetensors_folder_find(const struct safetensors_folder 
 /* [n] maps of the shards; of the object. */
 const struct io_map *const *safetensors_folder_maps(const struct safetensors_folder *f, size_t *n);
 
+/* The name of the file that holds a tensor of f; borrowed. */
+const char *safetensors_folder_file_of(const struct safetensors_folder *f, const struct st_tensor *t);
+
 #endif

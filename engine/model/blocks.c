@@ -214,7 +214,9 @@ enum err blocks_read_hparams(struct blocks *b)
                        "token_embd.weight: expected two dimensions and at most %d rows, found %s", PLAN_MAX_VOCAB,
                        embd == NULL ? "no such tensor" : "something else");
     }
+    uint32_t said = 0;
     h->n_vocab = (uint32_t)embd->dims[1];
+    TRY(blocks_get_u32(b, "vocab_size", 1, h->n_vocab, h->n_vocab, &said)); /* the embedding may be padded */
     TRY(blocks_get_u32(b, "embedding_length", 1, PLAN_MAX_WIDTH, UINT64_MAX, &h->n_embd));
     TRY(blocks_get_u32(b, "block_count", 1, PLAN_MAX_LAYERS, UINT64_MAX, &h->n_layers));
     TRY(check_layers(b));

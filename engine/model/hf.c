@@ -468,6 +468,7 @@ static enum err add_tensors(struct hf *h, struct piece *pieces)
         if (is_out) {
             continue;
         }
+        h->quant.n_found += is_quantised;
         char name[NAME_BYTES];
         hf_names_write(n->gguf, number[0], name);
         if (has_expert(n) || n->change == HF_STACK) {
@@ -658,7 +659,19 @@ static enum err fill(struct hf *h)
         return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
     }
     TRY(hf_check(h));
-    return h->family->finish != NULL ? h->family->finish(h) : ERR_OK;
+    TRY(h->family->finish != NULL ? h->family->finish(h) : ERR_OK);
+    return hf_quant_check(h);
+}
+
+/* What is wrong with a tensor is told with the name of its file. */
+static void name_shard(const struct hf *h)
+{
+    const struct st_tensor *t = h->info == NULL ? NULL : safetensors_folder_find(h->tensors, h->info->where);
+    if (t == NULL || strncmp(h->info->text, "config.json", sizeof "config.json" - 1) == 0) {
+        return;
+    }
+    struct err_info said = *h->info;
+    err_set(h->info, said.code, said.where, "%s: %s", safetensors_folder_file_of(h->tensors, t), said.text);
 }
 
 static void release(void *arg)
@@ -687,7 +700,9 @@ enum err hf_open(const char *folder, const struct hf_family *const *families, st
     hf_words_init(&h);
     enum err err = h.family != NULL ? safetensors_folder_open(folder, &tensors, info) : unknown(families, config, info);
     h.tensors = tensors;
-    err = err != ERR_OK ? err : fill(&h);
+    if (err == ERR_OK && (err = fill(&h)) != ERR_OK) {
+        name_shard(&h);
+    }
     const struct gguf_tensor *embd = gguf_build_find(&h.b, "token_embd.weight");
     err = err != ERR_OK ? err : tokenizer_json_add(folder, config, embd != NULL ? embd->dims[1] : 0, &h.b, info);
     if (err == ERR_OK) {

@@ -29,6 +29,8 @@ struct hf_quant {
     bool zeros_are_less_one; /* GPTQ, version 1 */
     struct hf_quant_kind kinds[HF_QUANT_KINDS];
     int n_kinds;
+    size_t n_found;     /* tensors in the scheme's form */
+    const char *method; /* quant_method, borrowed */
 };
 
 /* A folder being read. */

@@ -246,6 +246,10 @@ static enum err check_size(const struct hf *h, const char *key, json_int_t found
 static enum err check_vocab(const struct hf *h, uint64_t rows)
 {
     json_int_t found = get(h, "vocab_size");
+    const json_t *v = json_read_get(h->config, "vocab_size");
+    if (v != NULL && found == NONE) {
+        return bad(h, "vocab_size", "an integer", v);
+    }
     return found == NONE || (found > 0 && (uint64_t)found <= rows)
                ? ERR_OK
                : err_set(h->info, ERR_BAD_CONFIG, "vocab_size",

@@ -576,6 +576,7 @@ enum err hf_quant_add_fused(struct hf *h, const struct hf_fused *f, const char *
     const uint64_t plain[] = {f->n_experts, f->n_in, f->n_out};
     const uint64_t blocks[] = {f->n_experts, f->n_out, f->n_in / RUN, RUN / 2};
     if (is_mxfp4) {
+        h->quant.n_found++;
         TRY(find_fused(h, f->prefix, "_blocks", blocks, 4, ST_U8, &codes));
         TRY(find_fused(h, f->prefix, "_scales", blocks, 3, ST_U8, &scales));
         add_part(&b, scales, 0);

@@ -12,6 +12,9 @@ struct hf_rows;
  * methods and variants that are not known, naming those that are. */
 MUST_CHECK enum err hf_quant_read(const struct hf *h, struct hf_quant *out);
 
+/* Once all tensors were added: does the folder hold what quantization_config names? ERR_BAD_CONFIG. */
+MUST_CHECK enum err hf_quant_check(const struct hf *h);
+
 /* When t is the main tensor of a quantised weight: true, and in `plain` the name that the weight would have as a plain
  * matrix, made of `name`, which is t's (or t's in a model of text alone). */
 bool hf_quant_is_weight(const struct hf *h, const struct st_tensor *t, const char *name,

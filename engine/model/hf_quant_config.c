@@ -229,6 +229,7 @@ enum err hf_quant_read(const struct hf *h, struct hf_quant *out)
     for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
         if (method != NULL && strcmp(method, methods[i].name) == 0) {
             out->scheme = methods[i].scheme;
+            out->method = methods[i].name;
             return methods[i].read(&p, out);
         }
         size_t n = strlen(known);
@@ -239,4 +240,21 @@ enum err hf_quant_read(const struct hf *h, struct hf_quant *out)
     }
     return err_set(h->info, ERR_UNSUPPORTED_TYPE, "quantization_config.quant_method",
                    "config.json: quantization_config.quant_method: found '%.64s'; known are %s", method, known);
+}
+
+enum err hf_quant_check(const struct hf *h)
+{
+    static const char *const forms[] = {[HF_FP8] = "*.weight of type F8_E4M3",
+                                        [HF_GPTQ] = "*.qweight",
+                                        [HF_AWQ] = "*.qweight",
+                                        [HF_COMPRESSED] = "*.weight_packed, or *.weight of type F8_E4M3 or I8",
+                                        [HF_MXFP4] = "*_blocks"};
+    const struct hf_quant *q = &h->quant;
+    bool names_none = q->scheme == HF_PLAIN || (q->scheme == HF_COMPRESSED && q->n_kinds == 0);
+    return names_none || q->n_found > 0
+               ? ERR_OK
+               : err_set(h->info, ERR_BAD_CONFIG, "quantization_config.quant_method",
+                         "config.json: quantization_config.quant_method: expected tensors %s in the folder, as it is "
+                         "%s, found none",
+                         forms[q->scheme], q->method);
 }

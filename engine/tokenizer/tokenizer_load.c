@@ -139,14 +139,22 @@ static enum err check_embedding(struct loader *l)
     return ERR_OK;
 }
 
+/* Beside a vocabulary that needs none there may be some, which then must be its own. */
 static enum err read_scores(struct loader *l)
 {
     struct tokenizer *t = l->t;
     const struct gguf_kv *kv;
+    bool is_needed = t->is_spm && !t->merges_by_rank && t->method != METHOD_WORDPIECE;
+    if (!is_needed && gguf_find(l->g, "tokenizer.ggml.scores") == NULL) {
+        return ERR_OK;
+    }
     TRY(gguf_get_array(l->g, "tokenizer.ggml.scores", GGUF_F32, &kv, l->info));
     if (kv->n != (uint64_t)t->n_vocab) {
         return err_set_at(l->info, ERR_BAD_TYPE, kv->offset,
                           "tokenizer.ggml.scores: expected %d elements, found %" PRIu64, t->n_vocab, kv->n);
+    }
+    if (!is_needed) {
+        return ERR_OK;
     }
     t->scores = mem_alloc((size_t)t->n_vocab * sizeof *t->scores, MEM_MODEL);
     if (t->scores == NULL) {
@@ -494,9 +502,7 @@ static enum err load(struct loader *l)
     TRY(read_kinds(l));
     TRY(check_texts(l));
     TRY(read_byte_tokens(l));
-    if (l->t->is_spm && !l->t->merges_by_rank && l->t->method != METHOD_WORDPIECE) {
-        TRY(read_scores(l));
-    }
+    TRY(read_scores(l));
     TRY(build_words(l));
     if (!l->t->is_spm || l->t->merges_by_rank) {
         TRY(read_merges(l));

@@ -84,7 +84,8 @@ START_TEST(an_index_that_lies_is_refused)
         {"{\"weight_map\":{\"x\":\"a.bin\"}}", ERR_BAD_SHARD_INDEX, "a.bin"},
         {"{\"weight_map\":{\"x\":7}}", ERR_BAD_SHARD_INDEX, "an integer"},
         {"{\"weight_map\":{\"x\":\"a.safetensors\",\"z\":\"a.safetensors\"}}", ERR_BAD_SHARD_INDEX, "'z'"},
-        {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"b.safetensors\"}}", ERR_BAD_SHARD_INDEX, "in two"},
+        {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"b.safetensors\"}}", ERR_BAD_SHARD_INDEX,
+         "tensor 'x': expected in one shard, found in a.safetensors and b.safetensors"},
         {"{\"weight_map\":[]}", ERR_BAD_SHARD_INDEX, "an array"},
         {"{\"weight_map\":{}}", ERR_BAD_SHARD_INDEX, "found 0"},
         {"{}", ERR_BAD_SHARD_INDEX, "none"},
@@ -102,6 +103,20 @@ START_TEST(an_index_that_lies_is_refused)
         ck_assert_msg(strstr(info.text, cases[i].word) != NULL, "%s: %s", cases[i].index, info.text);
         ck_assert(f == NULL && mem_live() == live);
     }
+    folder_remove();
+}
+END_TEST
+
+START_TEST(a_tensor_in_another_shard_is_refused)
+{
+    struct safetensors_folder *f;
+    struct err_info info = {0};
+    write_shard("a.safetensors", "x");
+    write_shard("b.safetensors", "y");
+    write_index("{\"weight_map\":{\"x\":\"b.safetensors\",\"y\":\"a.safetensors\"}}");
+    ck_assert_int_eq(safetensors_folder_open(folder_path(), &f, &info), ERR_BAD_SHARD_INDEX);
+    ck_assert_str_eq(info.text, "model.safetensors.index.json: weight_map: expected 'x' in b.safetensors, found it in "
+                                "a.safetensors");
     folder_remove();
 }
 END_TEST
@@ -163,6 +178,7 @@ Suite *safetensors_folder_suite(void)
     tcase_add_test(c, one_file_is_a_model);
     tcase_add_test(c, shards_are_one_model);
     tcase_add_test(c, an_index_that_lies_is_refused);
+    tcase_add_test(c, a_tensor_in_another_shard_is_refused);
     tcase_add_test(c, links_are_followed);
     tcase_add_test(c, a_million_brackets_are_no_index);
     tcase_add_test(c, a_folder_without_safetensors_says_what_is_there);

@@ -456,6 +456,23 @@ START_TEST(configs_that_are_not_known_are_refused)
 }
 END_TEST
 
+START_TEST(a_method_without_its_tensors_is_refused)
+{
+    static const char *const configs[] = {
+        "{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32}",
+        "{\"quant_method\":\"awq\",\"bits\":4,\"group_size\":32}",
+        "{\"quant_method\":\"fp8\"}",
+        "{\"quant_method\":\"mxfp4\"}",
+        "{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"g\":{\"weights\":{\"num_bits\":8,"
+        "\"type\":\"int\",\"strategy\":\"channel\"}}}}"};
+    for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
+        make(4, true, false, configs[i]);
+        add(".weight", "BF16", N, K, 2);
+        refuse(ERR_BAD_CONFIG, "quantization_config.quant_method: expected tensors *", "found none");
+    }
+}
+END_TEST
+
 START_TEST(tensors_that_are_missing_are_named)
 {
     make_gptq(4, false, false, true);
@@ -546,6 +563,7 @@ Suite *hf_quant_suite(void)
     tcase_add_test(t, pages_are_given_back_with_the_last_row);
     tcase_add_test(t, configs_that_are_not_known_are_refused);
     tcase_add_test(t, tensors_that_are_missing_are_named);
+    tcase_add_test(t, a_method_without_its_tensors_is_refused);
     tcase_add_test(t, shapes_that_do_not_fit_are_named);
     tcase_add_test(t, contents_that_contradict_are_named);
     suite_add_tcase(s, t);

@@ -246,6 +246,8 @@ static const struct row contradictions[] = {
     {"llama-yarn", "\"vocab_size\":-1", "vocab_size: expected 1 to 288, the rows of the token embedding, found -1"},
     {"llama-yarn", "\"vocab_size\":0", "vocab_size: expected 1 to 288"},
     {"llama-yarn", "\"vocab_size\":289", "vocab_size: expected 1 to 288, the rows of the token embedding, found 289"},
+    {"llama-yarn", "\"vocab_size\":\"288\"", "vocab_size: expected an integer, found '288'"},
+    {"llama-yarn", "\"vocab_size\":288.5", "vocab_size: expected an integer, found 288.5"},
     {"llama-yarn", "\"vocab_size\":280", NULL}, /* rows that fill a block */
     {"llama-yarn", "\"head_dim\":-1", "head_dim: expected"},
 };

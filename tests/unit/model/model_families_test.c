@@ -114,7 +114,7 @@ static struct model_file make_file(const char *arch, bool has_bias, bool has_out
     put_hparam(&w, prefix, "rope.freq_base", GGUF_F32, 500, c);
     static const char *const optional[] = {
         "attention.key_length", "attention.value_length",   "rope.dimension_count",
-        "rope.scaling.type",    "rope.scaling.factor",      "expert_count",
+        "rope.scaling.type",    "rope.scaling.factor",      "expert_count", "vocab_size",
         "rope.scale_linear",    "attention.sliding_window", "attention.rope_pattern"};
     for (size_t i = 0; i < ARRAY_LEN(optional); i++) {
         put_hparam(&w, prefix, optional[i], GGUF_TYPE_COUNT, 0, c);
@@ -373,6 +373,10 @@ START_TEST(a_hyper_parameter_that_asks_for_another_names_that_one)
          ERR_BAD_HPARAM,
          "llama.attention.head_count: expected a divisor of embedding_length 32"},
         {{.key = "expert_count", .type = GGUF_U32, .value = 8}, ERR_BAD_HPARAM, "expert_used_count"},
+        {{.key = "vocab_size", .type = GGUF_U32, .value = V + 1},
+         ERR_BAD_HPARAM,
+         "llama.vocab_size: expected 1 to 20, found 21"},
+        {{.key = "vocab_size", .type = GGUF_F32, .value = V}, ERR_BAD_TYPE, "llama.vocab_size: expected"},
         {{.key = "block_count", .type = GGUF_U32, .value = 3}, ERR_MISSING_TENSOR, "blk.2.attn_norm.weight"},
         {{.key = "block_count", .type = GGUF_U32, .value = 513}, ERR_MISSING_TENSOR, "blk.2.attn_norm.weight"},
         {{.key = "embedding_length", .type = GGUF_U32, .value = 64}, ERR_BAD_TENSOR_SHAPE, "token_embd.weight"},

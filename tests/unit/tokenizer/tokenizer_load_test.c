@@ -84,6 +84,9 @@ static void empty_token(struct vocab *v) { add(v, "", TOKEN_NORMAL); }
 static void empty_filler(struct vocab *v) { add(v, "", TOKEN_UNUSED); }
 static void no_scores(struct vocab *v) { v->scores_type = GGUF_ARRAY; }
 static void short_scores(struct vocab *v) { v->scores.len -= 4, v->n_scores--; }
+static void bpe_scores(struct vocab *v) { v->scores_type = GGUF_F32; }
+static void short_bpe_scores(struct vocab *v) { bpe_scores(v), short_scores(v); }
+static void bpe_scores_of_bytes(struct vocab *v) { v->scores_type = GGUF_U8, v->n_scores = v->scores.len; }
 static void nan_score(struct vocab *v) { vocab_add(v, "x", 1, TOKEN_NORMAL, nanf("")); }
 static void kind_of_nine(struct vocab *v) { add(v, "x", 9); }
 static void old_pre(struct vocab *v) { v->pre = NULL; }
@@ -221,6 +224,9 @@ static const struct row {
     {"T03 long scores", true, long_scores, ERR_BAD_TYPE, "expected 259"},
     {"T03 scores of u8", true, scores_of_bytes, ERR_BAD_TYPE, "u8"},
     {"T03 scores of f64", true, scores_of_f64, ERR_BAD_TYPE, "f64"},
+    {"T03 short scores beside BPE", false, short_bpe_scores, ERR_BAD_TYPE, "expected 256 elements, found 255"},
+    {"T03 scores of u8 beside BPE", false, bpe_scores_of_bytes, ERR_BAD_TYPE, "u8"},
+    {"T03 scores beside BPE", false, bpe_scores, ERR_OK, ""},
     {"T03 a score that is no number", true, nan_score, ERR_BAD_VOCAB, "scores[259]"},
     {"T03 long token_type", false, long_kinds, ERR_BAD_TYPE, "tokenizer.ggml.token_type"},
     {"T03 short token_type", true, short_kinds, ERR_BAD_TYPE, "tokenizer.ggml.token_type"},
