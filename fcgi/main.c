@@ -2,6 +2,7 @@
 #include "fcgi/cmd/cmd.h"
 
 #include "engine/base/compiler.h"
+#include "engine/base/json_read.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,6 +35,7 @@ static void print_usage(FILE *out)
 
 int main(int argc, char **argv)
 {
+    json_read_use_mem();
     if (argc < 2) {
         fputs("error: expected a command; `infcgi --help` lists them\n", stderr);
         return CMD_USAGE;

@@ -25,6 +25,7 @@
     X(ERR_CANCELLED, "cancelled", 499, "server_error", "the request was cancelled")                                    \
     X(ERR_DEADLINE, "deadline_exceeded", 504, "timeout_error", "the request ran past its deadline")                    \
     X(ERR_OVERLOADED, "server_overloaded", 503, "server_error", "the queue is full")                                   \
+    X(ERR_REQUEST_MEMORY, "request_memory_full", 503, "server_error", "the memory for requests is used up")            \
     X(ERR_DRAINING, "draining", 503, "server_error", "the server is shutting down")                                    \
     X(ERR_LOADING, "model_loading", 503, "unavailable_error", "the model is loading")                                  \
     X(ERR_UNSUPPORTED_CPU, "unsupported_cpu", 500, "server_error", "this CPU lacks the instructions asked for")        \
@@ -32,6 +33,7 @@
     X(ERR_INVALID_JSON, "invalid_json", 400, "invalid_request_error", "the body is not valid JSON")                    \
     X(ERR_INVALID_UTF8, "invalid_utf8", 400, "invalid_request_error", "the body is not valid UTF-8")                   \
     X(ERR_JSON_TOO_DEEP, "json_too_deep", 400, "invalid_request_error", "the JSON is nested too deeply")               \
+    X(ERR_JSON_TOO_LARGE, "json_too_large", 400, "invalid_request_error", "the JSON would take too much memory")        \
     X(ERR_DUPLICATE_FIELD, "duplicate_key", 400, "invalid_request_error", "a JSON key stands twice")                   \
     X(ERR_MISSING_PARAMETER, "missing_required_parameter", 400, "invalid_request_error", "a parameter is missing")     \
     X(ERR_INVALID_TYPE, "invalid_type", 400, "invalid_request_error", "a parameter has the wrong type")                \
@@ -52,6 +54,7 @@
     X(ERR_METHOD, "method_not_allowed", 405, "invalid_request_error", "this URL does not take that method")            \
     X(ERR_TOO_LARGE, "request_too_large", 413, "invalid_request_error", "the request body is too large")               \
     X(ERR_MEDIA_TYPE, "unsupported_media_type", 415, "invalid_request_error", "the content type is not JSON")          \
+    X(ERR_HEAD_TOO_LARGE, "request_head_too_large", 431, "invalid_request_error", "the request's head is too large")   \
     /* configuration */                                                                                                \
     X(ERR_CONFIG, "bad_config", 500, "server_error", "the configuration is wrong")                                     \
     X(ERR_ADDRESS_IN_USE, "address_in_use", 500, "server_error", "the address is in use")                              \

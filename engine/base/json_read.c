@@ -3,6 +3,7 @@
 
 #include "engine/base/compiler.h"
 #include "engine/base/mem.h"
+#include "engine/base/mem_account.h"
 #include "engine/base/utf8.h"
 
 #include <stdbool.h>
@@ -10,24 +11,179 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Deepest nesting of the text, strings skipped. Malformed text gives any number: the parser judges it later. */
-static size_t depth_of(const char *s, size_t n)
+/* What jansson 2.14 takes of the heap for a part of a text, with mem.h's header and malloc's: an object and its first
+ * eight buckets, an array and its first eight places, ... [measured: json_read_test] */
+enum {
+    OBJECT_BYTES = 288,
+    ARRAY_BYTES = 192,
+    STRING_BYTES = 112, /* and the string itself */
+    NUMBER_BYTES = 56,
+    MEMBER_BYTES = 80,  /* beside its key, counted as a string: place in the object's list, buckets while they grow */
+    ELEMENT_BYTES = 24, /* a place in an array while it grows */
+};
+
+/* The end of the string that begins at s[i], past its quote; n when there is none. */
+static size_t string_end(const char *s, size_t i, size_t n)
 {
-    size_t depth = 0, deepest = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < n; i++) {
-        if (in_string) {
-            in_string = s[i] != '"';
-            i += s[i] == '\\'; /* what is escaped ends no string */
-            continue;
-        }
-        in_string = s[i] == '"';
-        depth += s[i] == '[' || s[i] == '{';
-        depth -= depth > 0 && (s[i] == ']' || s[i] == '}');
-        deepest = MAX_OF(deepest, depth);
+    while (i < n && s[i] != '"') {
+        i += s[i] == '\\' ? 2 : 1; /* what is escaped ends no string */
     }
-    return deepest;
+    return MIN_OF(i, n);
 }
+
+/* The end of the number or word at s[i]: i when there is none. */
+static size_t word_end(const char *s, size_t i, size_t n)
+{
+    while (i < n && ((s[i] >= '0' && s[i] <= '9') || (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') ||
+                     s[i] == '.' || s[i] == '+' || s[i] == '-')) {
+        i++;
+    }
+    return i;
+}
+
+struct json_size json_read_size(const char *s, size_t n)
+{
+    struct json_size z = {0};
+    size_t depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t from = i + 1;
+        switch (s[i]) {
+        case '"':
+            i = string_end(s, from, n);
+            z.bytes += STRING_BYTES + (i - from);
+            z.longest = MAX_OF(z.longest, i - from + 2);
+            z.n_values++;
+            break;
+        case '[':
+        case '{':
+            z.bytes += s[i] == '{' ? OBJECT_BYTES : ARRAY_BYTES;
+            z.n_values++;
+            depth++;
+            z.depth = MAX_OF(z.depth, depth);
+            break;
+        case ']':
+        case '}':
+            depth -= depth > 0;
+            break;
+        case ':':
+            z.bytes += MEMBER_BYTES;
+            z.n_values--; /* what stands before it was a key */
+            break;
+        case ',':
+            z.bytes += ELEMENT_BYTES;
+            break;
+        default:
+            from = word_end(s, i, n);
+            z.longest = MAX_OF(z.longest, from - i);
+            if ((s[i] >= '0' && s[i] <= '9') || s[i] == '-') {
+                z.bytes += NUMBER_BYTES;
+                z.n_values++;
+            } else if (s[i] == 't' || s[i] == 'f' || s[i] == 'n') {
+                z.n_values++; /* true, false and null are shared: they take nothing */
+            }
+            i = MAX_OF(from, i + 1) - 1;
+        }
+    }
+    return z;
+}
+
+/* --- jansson's memory -------------------------------------------------------------------------------------------- */
+
+/* jansson 2.14 forgets to look whether the buffer of the token it reads could grow: bytes are lost, the quote that ends
+ * a string among them, and it reads and writes past the end. So that buffer always gets its room: what it may ask for is
+ * taken before the parse. Its sizes are powers of two; others that are may use the room as well. After the first
+ * refusal the text ends (next_part), so that no more is asked for than a part's tokens need. */
+enum { PART_BYTES = 1024 /* jansson asks for at most so much at a time */, SMALL_ROOM = 8 * PART_BYTES };
+
+static _Thread_local struct {
+    char *room; /* [SMALL_ROOM + large]: for many small buffers, and one large; NULL outside a parse */
+    size_t large, small_used;
+    bool is_large_used, is_out; /* was jansson refused memory in this parse? */
+} jansson;
+
+static bool is_room(const char *p)
+{
+    return jansson.room != NULL && p >= jansson.room && p < jansson.room + SMALL_ROOM + jansson.large;
+}
+
+static void *take_room(size_t bytes)
+{
+    if (jansson.room == NULL || bytes < 32 || (bytes & (bytes - 1)) != 0) {
+        return NULL;
+    }
+    if (bytes <= 2 * PART_BYTES && bytes <= SMALL_ROOM - jansson.small_used) {
+        char *p = jansson.room + jansson.small_used;
+        jansson.small_used += bytes;
+        return p;
+    }
+    if (bytes <= jansson.large && !jansson.is_large_used) {
+        jansson.is_large_used = true;
+        return jansson.room + SMALL_ROOM;
+    }
+    return NULL;
+}
+
+/* Of a request while one is answered, else of the process. */
+static enum mem_purpose purpose_here(void) { return mem_account_current() != NULL ? MEM_REQUEST : MEM_GENERAL; }
+
+static void *take(size_t bytes)
+{
+    void *p = mem_alloc(bytes, purpose_here());
+    if (p == NULL) {
+        jansson.is_out = true;
+        p = take_room(bytes);
+    }
+    return p;
+}
+
+static void give(void *p)
+{
+    if (!is_room(p)) {
+        mem_free(p);
+    }
+}
+
+void json_read_use_mem(void) { json_set_alloc_funcs(take, give); }
+
+struct text {
+    const char *at, *end;
+};
+
+static size_t next_part(void *to, size_t cap, void *arg)
+{
+    struct text *t = arg;
+    size_t n = jansson.is_out ? 0 : MIN_OF(MIN_OF(cap, (size_t)PART_BYTES), (size_t)(t->end - t->at));
+    memcpy(to, t->at, n);
+    t->at += n;
+    return n;
+}
+
+/* json_loadb that is safe, and says so, when memory is out. NULL: *e is filled, or jansson.is_out. */
+static json_t *parse(const char *text, size_t n, size_t longest, json_error_t *e)
+{
+    size_t large = 4 * PART_BYTES;
+    while (large <= longest + 1) {
+        large *= 2;
+    }
+    jansson.room = mem_alloc(SMALL_ROOM + large, purpose_here());
+    jansson.large = large;
+    jansson.small_used = 0;
+    jansson.is_large_used = false;
+    jansson.is_out = jansson.room == NULL;
+    struct text t = {text, text + n};
+    json_t *root = jansson.is_out ? NULL
+                                  : json_load_callback(next_part, &t,
+                                                       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, e);
+    if (jansson.is_out) {
+        json_decref(root);
+        root = NULL;
+    }
+    mem_free(jansson.room);
+    jansson.room = NULL;
+    return root;
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 static enum err code_of(const json_error_t *e)
 {
@@ -82,11 +238,15 @@ enum err json_read(const char *text, size_t n, size_t max_depth, const char *wha
     if (!utf8_valid(text, n, &bad_at)) {
         return err_set(info, ERR_INVALID_UTF8, NULL, "%s is not valid UTF-8 at byte %zu", what, bad_at);
     }
-    if (depth_of(text, n) > max_depth) {
+    struct json_size z = json_read_size(text, n);
+    if (z.depth > max_depth) {
         return err_set(info, ERR_JSON_TOO_DEEP, NULL, "%s: expected JSON nested at most %zu deep", what, max_depth);
     }
-    json_error_t e;
-    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
+    json_error_t e = {0};
+    json_t *root = parse(text, n, z.longest, &e);
+    if (jansson.is_out) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the %zu bytes of %s", n, what);
+    }
     if (root == NULL && code_of(&e) == ERR_INVALID_VALUE) {
         char name[ERR_WHERE_BYTES];
         field_at(text, MIN_OF((size_t)MAX_OF(e.position, 0), n), name, sizeof name);

@@ -10,6 +10,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Makes jansson take its memory through mem.h: as MEM_REQUEST where a request is answered, else as MEM_GENERAL. Call it
+ * first of all: what jansson took before cannot be freed after. */
+void json_read_use_mem(void);
+
+/* What a text would be once parsed, told without parsing it: at most so many bytes of heap, and 2.5 times less at the
+ * least. Linear in n. Malformed text gives any figures: the parser judges it later. */
+struct json_size {
+    size_t bytes, n_values, depth;
+    size_t longest; /* bytes of the longest string, number or word */
+};
+struct json_size json_read_size(const char *text, size_t n);
+
 /* Parses text[0..n) as one JSON object, nested at most max_depth deep. `what` begins messages: "the body", a file's
  * name. ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD, ERR_NOMEM, ERR_INVALID_VALUE (a
  * number; info->where is its outermost field). The caller decrefs *out. */

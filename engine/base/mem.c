@@ -1,19 +1,25 @@
-/* Counted allocation. A 16-byte header before each heap block holds its size and purpose, which is what makes the live
- * figures exact without a second table. */
+/* Counted allocation. A 16-byte header before each heap block holds its size, its purpose and the account it is charged
+ * to, which is what makes the figures exact without a second table. */
 #include "engine/base/mem.h"
 
 #include "engine/base/ck.h"
+#include "engine/base/mem_account.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HEADER_BYTES = 16, ARENA_ALIGN = 16 };
+enum {
+    HEADER_BYTES = 16,
+    ARENA_ALIGN = 16,
+    MALLOC_BYTES = 16, /* what malloc adds to a block: its size, and rounding */
+};
+#define MAX_BYTES ((size_t)1 << 55) /* a header holds sizes below 2^56 */
 
 struct header {
-    size_t bytes;
-    enum mem_purpose purpose;
+    uint64_t bytes : 56, purpose : 8;
+    struct mem_account *account; /* NULL: none; for MEM_REQUEST */
 };
 _Static_assert(sizeof(struct header) <= HEADER_BYTES, "the header must keep blocks 16-byte aligned");
 
@@ -47,31 +53,42 @@ static void count(enum mem_purpose purpose, size_t add, size_t sub)
     atomic_fetch_add_explicit(&live_bytes[purpose], add - sub, memory_order_relaxed);
 }
 
-static void *finish(struct header *h, size_t bytes, enum mem_purpose purpose)
+/* May this thread have a block of this size? Then it is charged. */
+static bool charge(struct mem_account *account, enum mem_purpose purpose, size_t bytes)
 {
+    return purpose != MEM_REQUEST || mem_account_take(account, bytes + HEADER_BYTES + MALLOC_BYTES);
+}
+
+static void uncharge(struct mem_account *account, enum mem_purpose purpose, size_t bytes)
+{
+    if (purpose == MEM_REQUEST) {
+        mem_account_give(account, bytes + HEADER_BYTES + MALLOC_BYTES);
+    }
+}
+
+static void *take(size_t bytes, enum mem_purpose purpose, bool is_zeroed)
+{
+    if (bytes > MAX_BYTES || must_fail()) {
+        return NULL;
+    }
+    struct mem_account *account = purpose == MEM_REQUEST ? mem_account_current() : NULL;
+    if (!charge(account, purpose, bytes)) {
+        return NULL;
+    }
+    struct header *h = is_zeroed ? calloc(1, bytes + HEADER_BYTES) : malloc(bytes + HEADER_BYTES);
+    if (h == NULL) {
+        uncharge(account, purpose, bytes);
+        return NULL;
+    }
     h->bytes = bytes;
     h->purpose = purpose;
+    h->account = account;
     count(purpose, bytes, 0);
     return (char *)h + HEADER_BYTES;
 }
 
-void *mem_alloc(size_t bytes, enum mem_purpose purpose)
-{
-    if (bytes > SIZE_MAX / 2 || must_fail()) {
-        return NULL;
-    }
-    struct header *h = malloc(bytes + HEADER_BYTES);
-    return h == NULL ? NULL : finish(h, bytes, purpose);
-}
-
-void *mem_zalloc(size_t bytes, enum mem_purpose purpose)
-{
-    if (bytes > SIZE_MAX / 2 || must_fail()) {
-        return NULL;
-    }
-    struct header *h = calloc(1, bytes + HEADER_BYTES);
-    return h == NULL ? NULL : finish(h, bytes, purpose);
-}
+void *mem_alloc(size_t bytes, enum mem_purpose purpose) { return take(bytes, purpose, false); }
+void *mem_zalloc(size_t bytes, enum mem_purpose purpose) { return take(bytes, purpose, true); }
 
 void *mem_zalloc_array(size_t n, size_t size, enum mem_purpose purpose)
 {
@@ -84,17 +101,22 @@ void *mem_realloc(void *p, size_t bytes, enum mem_purpose purpose)
     if (p == NULL) {
         return mem_alloc(bytes, purpose);
     }
-    if (bytes > SIZE_MAX / 2 || must_fail()) {
+    if (bytes > MAX_BYTES || must_fail()) {
         return NULL;
     }
     struct header *old = (struct header *)((char *)p - HEADER_BYTES);
     struct header before = *old;
+    enum mem_purpose kept = (enum mem_purpose)before.purpose;
+    if (!charge(before.account, kept, bytes)) { /* beside the old block: for a moment there may be both */
+        return NULL;
+    }
     struct header *h = realloc(old, bytes + HEADER_BYTES);
+    uncharge(before.account, kept, h == NULL ? bytes : before.bytes);
     if (h == NULL) {
         return NULL;
     }
     h->bytes = bytes;
-    count(before.purpose, bytes, before.bytes);
+    count(kept, bytes, before.bytes);
     return (char *)h + HEADER_BYTES;
 }
 
@@ -104,7 +126,9 @@ void mem_free(void *p)
         return;
     }
     struct header *h = (struct header *)((char *)p - HEADER_BYTES);
-    count(h->purpose, 0, h->bytes);
+    enum mem_purpose purpose = (enum mem_purpose)h->purpose;
+    count(purpose, 0, h->bytes);
+    uncharge(h->account, purpose, h->bytes);
     free(h);
 }
 

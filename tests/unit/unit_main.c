@@ -1,5 +1,7 @@
 /* Runs the Check suites that the Makefile found (unit_suites), all or the ones named on the command line, and ends with
  * the line `N passed, N failed`. */
+#include "engine/base/json_read.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +13,7 @@ extern const suite_fn unit_suites[];
 /* CK_RUN_SUITE is Check's own way to run one suite. */
 int main(int argc, char **argv)
 {
+    json_read_use_mem();
     if (argc > 1) {
         setenv("CK_RUN_SUITE", argv[1], 1);
     }

@@ -1,9 +1,13 @@
 /* JSON of strangers: what the parser does not refuse by itself, and integers that Python writes. */
 #include "engine/base/json_read.h"
+#include "engine/base/buf.h"
 #include "engine/base/compiler.h"
+#include "engine/base/mem.h"
+#include "engine/base/mem_account.h"
 
 #include <check.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 Suite *json_read_suite(void);
@@ -134,6 +138,95 @@ START_TEST(what_was_found_is_shown_whole)
 }
 END_TEST
 
+/* --- memory ------------------------------------------------------------------------------------------------------ */
+
+/* {"a":[part,part,...]} or, for parts with a colon, {"a":{"k0":part...}}. */
+static void repeat(struct buf *b, const char *part, int n)
+{
+    bool is_member = part[0] == ':';
+    buf_puts(b, is_member ? "{\"a\":{" : "{\"a\":[");
+    for (int i = 0; i < n; i++) {
+        buf_puts(b, i == 0 ? "" : ",");
+        if (is_member) {
+            buf_printf(b, "\"k%d\"", i);
+        }
+        buf_puts(b, part);
+    }
+    buf_puts(b, is_member ? "}}" : "]}");
+}
+
+START_TEST(the_size_of_a_tree_is_told_beforehand)
+{
+    static const char *const parts[] = {"{}",        "[]",     "\"\"", "1",     "-1.5e3",   "49151", "\"a word\"", "[1,2,3]",
+                                        "{\"a\":1}", ":1",     ":{}",  ":\"\"", "[[[[1]]]]", "{\"role\":\"user\",\"content\":\"Hi\"}"};
+    static struct mem_account account;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        for (int n = 1000; n <= 9000; n = n * 3 / 2) { /* tables double: before and after */
+            struct buf b;
+            json_t *v;
+            buf_init(&b, 0, MEM_GENERAL);
+            repeat(&b, parts[i], n);
+            struct json_size z = json_read_size(b.data, b.len);
+            mem_account_enter(&account);
+            ck_assert_int_eq(json_read(b.data, b.len, DEPTH, "the body", &v, NULL), ERR_OK);
+            size_t held = atomic_load(&account.held_bytes);
+            json_decref(v);
+            size_t most = mem_account_leave();
+            ck_assert_msg(most <= z.bytes, "%d of %s: %zu told, %zu taken", n, parts[i], z.bytes, most);
+            ck_assert_msg(2 * z.bytes <= 5 * held, "%d of %s: %zu told, %zu held", n, parts[i], z.bytes, held);
+            ck_assert_uint_eq(atomic_load(&account.held_bytes), 0);
+            buf_fini(&b);
+        }
+    }
+}
+END_TEST
+
+START_TEST(values_are_counted)
+{
+    static const struct {
+        const char *text;
+        size_t n, depth;
+    } cases[] = {{"{}", 1, 1},
+                 {"{\"a\":1}", 2, 1},
+                 {"{\"a\":[1,-2.5e+3,\"]:,{\\\"\",true,null,{}]}", 8, 3},
+                 {"", 0, 0},
+                 {"]]]", 0, 0},
+                 {"\"", 1, 0},
+                 {"\"\\", 1, 0}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct json_size z = json_read_size(cases[i].text, strlen(cases[i].text));
+        ck_assert_msg(z.n_values == cases[i].n && z.depth == cases[i].depth, "%s: %zu values, %zu deep", cases[i].text,
+                      z.n_values, z.depth);
+    }
+}
+END_TEST
+
+START_TEST(out_of_memory_is_called_that)
+{
+    /* texts of many lengths: each growth of the parser's buffers is refused once */
+    char text[6000] = "{\"a\":[1,2.5,\"a text that grows while it is read\",{\"b\":{},\"c\":[]},true,\"\\u00e9\"],"
+                      "\"d\":{\"e\":1},\"long\":\"";
+    size_t n_text = strlen(text);
+    memset(text + n_text, 'x', 4500);
+    n_text += 4500;
+    n_text += (size_t)snprintf(text + n_text, sizeof text - n_text, "\\n\",\"n\":[0.%0200d,2,3,4,5,6,7,8,9,10]}", 1);
+    size_t before = mem_live();
+    bool fired = true;
+    for (long n = 0; fired; n++) {
+        struct err_info info = {0};
+        json_t *v;
+        mem_fail_at(n);
+        enum err err = json_read(text, n_text, DEPTH, "the body", &v, &info);
+        fired = mem_fault_fired();
+        mem_fail_at(-1);
+        ck_assert_msg(err == (fired ? ERR_NOMEM : ERR_OK), "allocation %ld: %s: %s", n, err_code(err), info.text);
+        ck_assert((v == NULL) == fired);
+        json_decref(v);
+        ck_assert_uint_eq(mem_live(), before);
+    }
+}
+END_TEST
+
 Suite *json_read_suite(void)
 {
     Suite *s = suite_create("json_read");
@@ -143,6 +236,9 @@ Suite *json_read_suite(void)
     tcase_add_test(tc, whole_strings_are_compared);
     tcase_add_loop_test(tc, wide_integers, 0, ARRAY_LEN(integers));
     tcase_add_loop_test(tc, what_is_no_json_is_refused, 0, ARRAY_LEN(refused));
+    tcase_add_test(tc, the_size_of_a_tree_is_told_beforehand);
+    tcase_add_test(tc, values_are_counted);
+    tcase_add_test(tc, out_of_memory_is_called_that);
     suite_add_tcase(s, tc);
     return s;
 }

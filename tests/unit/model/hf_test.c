@@ -97,7 +97,7 @@ static void write_config(const struct change *c)
     }
     char *text = json_dumps(config, 0);
     folder_write_text("config.json", text);
-    free(text);
+    mem_free(text); /* jansson's memory is mem.h's */
     json_decref(config);
 }
 
