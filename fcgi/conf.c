@@ -54,6 +54,8 @@ static const struct option options[] = {
      "waiting sequences before 503, of requests of many at most half; 0: 256"},
     {"memory-limit", NULL, INTEGER, BOTH, AT(memory_limit_mib), 0, 1 << 30, 0,
      "refuse to start above so many MiB; 0: no limit"},
+    {"request-memory", NULL, INTEGER, SERVE, AT(request_memory_mib), 0, 1 << 20, 0,
+     "MiB that all requests together may hold; 0: a quarter of the machine's memory, 256 to 8192"},
     {"cpu", NULL, STRING, BOTH, AT(cpu), 0, 0, 0,
      "instruction set of the kernels: auto, ref, avx2, avxvnni, avx512, amx"},
     {"high-precision", NULL, FLAG, BOTH, AT(high_precision), 0, 0, 0,

@@ -32,7 +32,7 @@ struct conf {
     const char *pack_cache;
     const char *quantize;
     const char *prompt;
-    int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, draft_max;
+    int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, request_memory_mib, draft_max;
     int64_t max_connections, body_limit_kib, drain_s, ping_s, timeout_s;
     int64_t n_predict, seed;
     double temperature, top_p, min_p; /* negative: not set */

@@ -4,8 +4,10 @@
 #include "fcgi/fastcgi.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/mem_account.h"
 #include "fcgi/conf.h"
 #include "fcgi/log.h"
+#include "fcgi/memory.h"
 
 #include <errno.h>
 #include <fcgiapp.h>
@@ -28,11 +30,14 @@
 
 enum {
     BACKLOG = 4096,          /* capped by net.core.somaxconn; a full backlog is an instant 502 from nginx */
-    STACK_BYTES = 512 << 10, /* JSON is read at most 64 levels deep */
     LISTEN_FD = 0,
     SILENT_MS = 10000, /* nginx speaks at once; what has said nothing for so long is closed */
     STOP_MS = 2000,    /* the same once the server stops: who spoke no sooner is not nginx */
     READ_S = 60,       /* a request that stops in its middle is given up */
+    /* Freed memory goes back to the system when the last request has ended and one before it held this much, or when
+     * many together did: */
+    TRIM_IDLE_BYTES = 4 << 20,
+    TRIM_BUSY_BYTES = 256 << 20,
 };
 
 struct fastcgi_request {
@@ -43,6 +48,7 @@ struct fastcgi_request {
     void *gone_arg;
     int watched_fd;       /* -1: none; changes with watch_lock held */
     atomic_bool has_left; /* the client, as far as a watch told */
+    struct mem_account account; /* of what its requests hold, one after the other */
 };
 
 /* A connection that has not said anything yet. */
@@ -61,12 +67,14 @@ static struct {
     struct fastcgi_request *requests; /* [max_connections], one a thread; never freed, an event may still name one */
     struct silent *silent;            /* [max_connections], the poller's */
     atomic_int n_silent;
-    atomic_int n_active;  /* ready or being served */
+    atomic_int n_active;       /* ready or being served */
+    atomic_size_t freed_bytes; /* by requests since the last trim, about */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t has_ready, has_stopped;
     int *ready; /* ring [max_connections] of connections that a thread should take */
     int first_ready, n_ready;
     int n_open; /* silent, ready or being served */
+    int limit;  /* most of them, if fewer than max_connections; 0: not set */
     int n_threads, n_idle;
     bool is_listening, is_stopping;
 } server = {
@@ -157,7 +165,7 @@ static void start_thread(void)
     pthread_attr_t attr;
     struct fastcgi_request *r = &server.requests[server.n_threads];
     pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    pthread_attr_setstacksize(&attr, FASTCGI_STACK_BYTES); /* JSON is read at most 64 levels deep */
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_mutex_init(&r->watch_lock, NULL);
     r->watched_fd = -1;
@@ -184,7 +192,8 @@ static void hand_over(int fd)
 /* Takes the listener into the poll or out of it, as there is room for connections. Called with the lock held. */
 static void listen_if_room(void)
 {
-    bool want = !server.is_stopping && server.n_open < server.max_connections;
+    bool want = !server.is_stopping && server.n_open < server.max_connections &&
+                (server.limit == 0 || server.n_open < server.limit);
     if (want && !server.is_listening) {
         server.is_listening = poll_add(server.fd, EPOLLIN, about(ABOUT_LISTENER, 0));
     } else if (!want && server.is_listening) {
@@ -203,11 +212,17 @@ static void count_open(int change)
 
 static void accept_one(void)
 {
+    struct timespec pause = {.tv_nsec = 50000000};
+    if (!memory_has_room()) { /* libfcgi ends the process when it gets no memory: the connection waits instead */
+        log_line("warn", "no_address_space connections=%d", server.n_open);
+        mem_account_trim();
+        nanosleep(&pause, NULL);
+        return;
+    }
     int fd = accept4(server.fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
             log_line("warn", "accept_failed errno=%d", errno);
-            struct timespec pause = {.tv_nsec = 50000000};
             nanosleep(&pause, NULL);
         }
         return;
@@ -418,8 +433,21 @@ static void serve_connection(struct fastcgi_request *r, int fd)
     FCGX_Finish_r(&r->fcgx);
 }
 
+/* Called when a request has ended that held `bytes` at its most. They are added before it counts as ended: the last one
+ * to end sees those of all. */
+static void end_active(size_t bytes)
+{
+    atomic_fetch_add(&server.freed_bytes, bytes);
+    bool is_last = atomic_fetch_sub(&server.n_active, 1) == 1;
+    if (atomic_load(&server.freed_bytes) >= (is_last ? TRIM_IDLE_BYTES : TRIM_BUSY_BYTES)) {
+        atomic_store(&server.freed_bytes, 0);
+        mem_account_trim();
+    }
+}
+
 static void *connection_thread(void *arg)
 {
+    struct fastcgi_request *r = arg;
     pthread_mutex_lock(&server.lock);
     for (;;) {
         while (server.n_ready == 0) {
@@ -430,8 +458,9 @@ static void *connection_thread(void *arg)
         server.n_ready--;
         server.n_idle--;
         pthread_mutex_unlock(&server.lock);
-        serve_connection(arg, fd);
-        atomic_fetch_sub(&server.n_active, 1);
+        mem_account_enter(&r->account);
+        serve_connection(r, fd);
+        end_active(mem_account_leave());
         pthread_mutex_lock(&server.lock);
         server.n_idle++;
         server.n_open--;
@@ -461,6 +490,16 @@ enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, voi
     count_open(0);
     ok = ok && server.is_listening && pthread_create(&thread, NULL, poller, NULL) == 0 && pthread_detach(thread) == 0;
     return ok ? ERR_OK : err_set(info, ERR_INTERNAL, NULL, "cannot start the FastCGI threads: %s", strerror(errno));
+}
+
+void fastcgi_limit(int n)
+{
+    pthread_mutex_lock(&server.lock);
+    server.limit = n;
+    if (server.epoll_fd > 0) {
+        listen_if_room();
+    }
+    pthread_mutex_unlock(&server.lock);
 }
 
 void fastcgi_stop(void)

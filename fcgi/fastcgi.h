@@ -13,6 +13,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* What a connection takes beside the memory that mem.h counts: its thread's stack and guard page; libfcgi's buffers
+ * and a request's parameters, which are bounded (records.h); the kernel's part of the thread. */
+enum { FASTCGI_STACK_BYTES = 512 << 10, FASTCGI_CONNECTION_BYTES = FASTCGI_STACK_BYTES + (192 << 10) };
+
 struct fastcgi_request;
 typedef void (*fastcgi_handler)(struct fastcgi_request *r, void *arg);
 
@@ -24,6 +28,9 @@ MUST_CHECK enum err fastcgi_listen(const char *path, int *fd, struct err_info *i
 /* Starts serving on fd with at most max_connections threads. ERR_INTERNAL when threads cannot be started. */
 MUST_CHECK enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, void *arg,
                                   struct err_info *info);
+
+/* At most n connections from now on, if n is below max_connections: others wait in the backlog. */
+void fastcgi_limit(int n);
 
 /* Accepts nothing more and closes the socket. Requests go on, and connections may still become some, if they say so
  * within two seconds. */

@@ -12,9 +12,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { JSON_IN_MAX_DEPTH = 64, JSON_IN_MAX_FIELDS = 256 };
+enum {
+    JSON_IN_MAX_DEPTH = 64,
+    JSON_IN_MAX_FIELDS = 256,
+    /* A body's tree may take so much, or so many times the body's length: token ids, the densest of honest texts, take
+     * 12 to 18 times theirs. Empty objects take 100 times. */
+    JSON_IN_TREE_BYTES = 96 << 20,
+    JSON_IN_TREE_FACTOR = 24,
+};
 
-/* Parses text[0..n) as one JSON object. ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD,
+/* Parses text[0..n) as one JSON object, if its tree is not too large: that is judged first. ERR_JSON_TOO_LARGE,
+ * ERR_NOMEM, ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD,
  * ERR_INVALID_VALUE (a number that neither 64 bits nor a double hold; info->where is its field). The caller decrefs
  * *out. */
 MUST_CHECK enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info *info);

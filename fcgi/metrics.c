@@ -2,6 +2,7 @@
 #include "fcgi/metrics.h"
 
 #include "engine/base/mem.h"
+#include "engine/base/mem_account.h"
 #include "fcgi/fastcgi.h"
 #include "fcgi/log.h"
 
@@ -130,6 +131,10 @@ void metrics_write(struct buf *out, const struct engine *e, const char *const *r
         buf_printf(out, "infcgi_memory_bytes{purpose=\"%s\"} %zu\n", mem_purpose_name((enum mem_purpose)i),
                    mem_live_of((enum mem_purpose)i));
     }
+    write_head(out, "infcgi_request_memory_bytes", "gauge", "Memory that requests hold, of what they may.");
+    buf_printf(out, "infcgi_request_memory_bytes %zu\n", mem_account_held());
+    write_head(out, "infcgi_request_memory_limit_bytes", "gauge", "What all requests together may hold.");
+    buf_printf(out, "infcgi_request_memory_limit_bytes %zu\n", mem_account_budget());
     write_head(out, "infcgi_connections", "gauge", "FastCGI requests being handled.");
     buf_printf(out, "infcgi_connections %d\n", fastcgi_n_active());
     write_head(out, "infcgi_log_dropped_total", "counter", "Log lines lost because stderr was blocked.");

@@ -4,6 +4,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/json_write.h"
+#include "engine/base/mem_account.h"
 #include "engine/base/rng.h"
 
 #include <inttypes.h>
@@ -21,6 +22,7 @@ static const struct {
     {405, "Method Not Allowed"},
     {413, "Content Too Large"},
     {415, "Unsupported Media Type"},
+    {431, "Request Header Fields Too Large"},
     {429, "Too Many Requests"},
     {499, "Client Closed Request"},
     {500, "Internal Server Error"},
@@ -84,7 +86,7 @@ static void write_head(struct reply *r, struct buf *head, int status, const char
 void reply_send(struct reply *r, int status, const char *content_type, const struct buf *body)
 {
     struct buf head;
-    buf_init(&head, 0, MEM_REQUEST);
+    buf_init(&head, 0, MEM_GENERAL);
     write_head(r, &head, status, content_type);
     buf_printf(&head, "Content-Length: %zu\r\n\r\n", body->len);
     if (buf_ok(&head) == ERR_OK && fastcgi_write(r->request, head.data, head.len) && body->len > 0) {
@@ -93,8 +95,30 @@ void reply_send(struct reply *r, int status, const char *content_type, const str
     buf_fini(&head);
 }
 
+/* What is the matter when memory is out: the request's own share, the budget of all, or the machine. */
+static enum err name_memory(enum err code, struct err_info *info)
+{
+    switch (code == ERR_NOMEM ? mem_account_refusal() : MEM_REFUSED_NOT) {
+    case MEM_REFUSED_SHARE:
+        return err_set(info, ERR_TOO_LARGE, NULL,
+                       "expected a request that takes at most %zu MiB of memory to answer, found one that takes more",
+                       mem_account_share() >> 20);
+    case MEM_REFUSED_BUDGET:
+        return err_set(info, ERR_REQUEST_MEMORY, NULL, "requests hold all of the %zu MiB they may; try again later",
+                       mem_account_budget() >> 20);
+    case MEM_REFUSED_NOT:
+        break;
+    }
+    return code;
+}
+
 void reply_write_error(struct buf *out, enum err code, const struct err_info *info)
 {
+    struct err_info memory = {0};
+    if (name_memory(code, &memory) != code) {
+        code = memory.code;
+        info = &memory;
+    }
     buf_puts(out, "{\"error\":{\"message\":");
     json_write_cstr(out, info != NULL && info->text[0] != '\0' ? info->text : err_text(code));
     buf_printf(out, ",\"type\":\"%s\",\"param\":", err_type(code));
@@ -104,8 +128,13 @@ void reply_write_error(struct buf *out, enum err code, const struct err_info *in
 
 void reply_error(struct reply *r, enum err code, const struct err_info *info)
 {
+    struct err_info memory = {0};
     struct buf body;
-    buf_init(&body, 0, MEM_REQUEST);
+    buf_init(&body, 0, MEM_GENERAL); /* small, and must be had when requests may have no more */
+    if (name_memory(code, &memory) != code) {
+        code = memory.code;
+        info = &memory;
+    }
     if (err_http_status(code) == 503 && r->retry_after_s == 0) {
         r->retry_after_s = 1;
     }

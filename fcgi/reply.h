@@ -25,7 +25,8 @@ void reply_init(struct reply *r, struct fastcgi_request *request);
 /* Sends a whole body. */
 void reply_send(struct reply *r, int status, const char *content_type, const struct buf *body);
 
-/* Sends {"error": ...} with the code's status. info OPTIONAL. */
+/* Sends {"error": ...} with the code's status. info OPTIONAL. Out of memory because of a limit (mem_account.h) is said
+ * to be that: 413 where the request itself would hold too much, 503 where all together do. */
 void reply_error(struct reply *r, enum err code, const struct err_info *info);
 
 /* Appends the error object. */

@@ -153,6 +153,19 @@ static void dispatch(struct call *c, const char *method, const char *uri, int *r
     route->handle(c);
 }
 
+enum err route_read_json(struct call *c, struct err_info *info)
+{
+    enum err err = json_in_parse(c->body.data, c->body.len, &c->json, info);
+    buf_fini(&c->body);
+    return err;
+}
+
+void route_drop_json(struct call *c)
+{
+    json_decref(c->json);
+    c->json = NULL;
+}
+
 void route_request(struct fastcgi_request *r, void *arg)
 {
     struct server *server = arg;
@@ -176,6 +189,7 @@ void route_request(struct fastcgi_request *r, void *arg)
                  (clock_now_ns() - c.reply.arrived_ns) / 1000000u);
     }
     buf_fini(&c.body);
+    route_drop_json(&c);
     if (!c.is_late) {
         atomic_fetch_sub(&server->n_working, 1);
     }

@@ -4,6 +4,7 @@
 #define INFCGI_FCGI_ROUTE_H
 
 #include "fcgi/apikey.h"
+#include "fcgi/json_in.h"
 #include "fcgi/reply.h"
 #include "fcgi/server.h"
 
@@ -14,7 +15,8 @@ struct call {
     struct reply reply;
     struct apikey_id caller;
     const char *path; /* decoded, without query */
-    struct buf body;  /* read already */
+    struct buf body;  /* read already; empty once it is parsed */
+    json_t *json;     /* owned; NULL before route_read_json and after route_drop_json */
     bool is_late;     /* came while the server shuts down */
 };
 
@@ -28,6 +30,12 @@ struct route {
 
 /* Handles one FastCGI request. arg: the struct server. */
 void route_request(struct fastcgi_request *r, void *arg);
+
+/* Parses the body into c->json and frees its text. Errors as json_in_parse. */
+MUST_CHECK enum err route_read_json(struct call *c, struct err_info *info);
+
+/* Frees c->json, which nothing may point into any more: before a long answer, not after it. */
+void route_drop_json(struct call *c);
 
 /* i-th row; NULL beyond the last. */
 const struct route *route_at(int i);

@@ -247,24 +247,24 @@ void api_chat(struct call *c)
 {
     struct err_info info = {0};
     struct params p = {0};
-    json_t *root = NULL;
     bool shows_tools = false;
     int32_t *ids = NULL;
     size_t n = 0;
-    enum err err = json_in_parse(c->body.data, c->body.len, &root, &info);
-    err = err != ERR_OK ? err : params_read(&p, root, true, c->server->conf->strict_api, c->engine, &info);
+    enum err err = route_read_json(c, &info);
+    err = err != ERR_OK ? err : params_read(&p, c->json, true, c->server->conf->strict_api, c->engine, &info);
     err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
-    err = err != ERR_OK ? err : messages_check(root, &info);
-    err = err != ERR_OK ? err : tools_check(root, &shows_tools, &info);
+    err = err != ERR_OK ? err : messages_check(c->json, &info);
+    err = err != ERR_OK ? err : tools_check(c->json, &shows_tools, &info);
     err = err != ERR_OK ? err : make_prompt(c, &p, shows_tools, &ids, &n, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
+        p.root = NULL;
+        route_drop_json(c); /* before the answer, which may take minutes */
         const int32_t *const prompts[1] = {ids};
         generation_run(c, &p, &chat_shape, prompts, &n, 1);
     }
     mem_free(ids);
     params_fini(&p);
-    json_decref(root);
 }

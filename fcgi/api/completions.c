@@ -209,19 +209,19 @@ void api_completions(struct call *c)
     struct err_info info = {0};
     struct params p = {0};
     struct prompts prompts = {0};
-    json_t *root = NULL;
-    enum err err = json_in_parse(c->body.data, c->body.len, &root, &info);
-    err = err != ERR_OK ? err : params_read(&p, root, false, c->server->conf->strict_api, c->engine, &info);
+    enum err err = route_read_json(c, &info);
+    err = err != ERR_OK ? err : params_read(&p, c->json, false, c->server->conf->strict_api, c->engine, &info);
     err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
-    err = err != ERR_OK ? err : prompts_read(&prompts, c, root, &rule, &info);
+    err = err != ERR_OK ? err : prompts_read(&prompts, c, c->json, &rule, &info);
     err = err != ERR_OK ? err : check_echo(&p, &prompts, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
+        p.root = NULL;
+        route_drop_json(c); /* before the answer, which may take minutes */
         generation_run(c, &p, &completion_shape, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
     }
     prompts_fini(&prompts);
     params_fini(&p);
-    json_decref(root);
 }

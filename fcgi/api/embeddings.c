@@ -11,12 +11,14 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
     MAX_INPUTS = 2048, /* as OpenAI's */
     WINDOW = 64,       /* texts of one request in the engine at a time */
     WAIT_MS = 1000,
+    MAX_SALT_BYTES = 256,
 };
 
 struct embeddings_fields {
@@ -29,7 +31,7 @@ static const struct field fields[] = {
     {"input", FIELD_CUSTOM, 0, 0, 0},
     {"encoding_format", FIELD_STRING, offsetof(struct embeddings_fields, encoding_format), 0, 64},
     {"dimensions", FIELD_INT, offsetof(struct embeddings_fields, dimensions), 1, 1 << 20},
-    {"cache_salt", FIELD_STRING, offsetof(struct embeddings_fields, cache_salt), 0, 256},
+    {"cache_salt", FIELD_STRING, offsetof(struct embeddings_fields, cache_salt), 0, MAX_SALT_BYTES},
     {"user", FIELD_IGNORED, 0, 0, 0},
 };
 
@@ -40,7 +42,7 @@ struct job {
     size_t width; /* components of an answer */
     bool as_base64;
     struct engine_embed_params params;
-    char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
+    char own_salt[MAX_SALT_BYTES + 1], salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
     size_t n_submitted, n_done;
     struct buf out;
     pthread_mutex_t lock;                  /* guards `open` and is_gone against the poller */
@@ -254,7 +256,10 @@ static enum err read_fields(struct job *j, const json_t *root, struct err_info *
     }
     j->width = f.dimensions != 0 ? (size_t)f.dimensions : m->n_embd;
     int64_t timeout_s = server->conf->timeout_s;
-    j->params.cache_salt = generation_salt(j->call, f.cache_salt, j->salt);
+    if (f.cache_salt != NULL) { /* the JSON is gone when the texts are handed on */
+        snprintf(j->own_salt, sizeof j->own_salt, "%s", f.cache_salt);
+    }
+    j->params.cache_salt = generation_salt(j->call, f.cache_salt != NULL ? j->own_salt : NULL, j->salt);
     j->params.deadline_ns = timeout_s != 0 ? j->call->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
     TRY(prompts_read(&j->prompts, j->call, root, &rule, info));
     return check_lengths(j, info);
@@ -264,11 +269,11 @@ void api_embeddings(struct call *c)
 {
     struct err_info info = {0};
     struct job j = {.call = c};
-    json_t *root = NULL;
     buf_init(&j.out, 0, MEM_REQUEST);
     pthread_mutex_init(&j.lock, NULL);
-    enum err err = json_in_parse(c->body.data, c->body.len, &root, &info);
-    err = err != ERR_OK ? err : read_fields(&j, root, &info);
+    enum err err = route_read_json(c, &info);
+    err = err != ERR_OK ? err : read_fields(&j, c->json, &info);
+    route_drop_json(c);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
@@ -281,5 +286,4 @@ void api_embeddings(struct call *c)
     prompts_fini(&j.prompts);
     buf_fini(&j.out);
     pthread_mutex_destroy(&j.lock);
-    json_decref(root);
 }

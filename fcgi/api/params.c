@@ -4,6 +4,7 @@
 #include "engine/base/mem.h"
 
 #include <math.h>
+#include <string.h>
 
 #define AT(member) offsetof(struct params, member)
 #define INT32_TOP  2147483647.0
@@ -246,6 +247,34 @@ static enum err read_logprobs(struct params *p, bool is_chat, struct err_info *i
     return ERR_OK;
 }
 
+/* Copies the strings that point into the JSON, which goes before the answer is made. */
+static enum err own_strings(struct params *p)
+{
+    const char **texts[ENGINE_MAX_STOPS + 2];
+    size_t lens[ENGINE_MAX_STOPS + 2], n = 0, bytes = 0;
+    for (size_t i = 0; i < p->gen.n_stop; i++) {
+        texts[n] = &p->gen.stop[i];
+        lens[n++] = p->gen.stop_len[i]; /* may hold NUL */
+    }
+    const char **others[] = {&p->model, &p->gen.cache_salt};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        if (*others[i] != NULL) {
+            texts[n] = others[i];
+            lens[n++] = strlen(*others[i]);
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        bytes += lens[i] + 1;
+    }
+    char *at = p->strings = mem_zalloc(bytes + 1, MEM_REQUEST);
+    for (size_t i = 0; i < n && at != NULL; i++) {
+        memcpy(at, *texts[i], lens[i]);
+        *texts[i] = at;
+        at += lens[i] + 1;
+    }
+    return at != NULL ? ERR_OK : ERR_NOMEM;
+}
+
 enum err params_read(struct params *p, const json_t *root, bool is_chat, bool strict, const struct engine *e,
                      struct err_info *info)
 {
@@ -269,11 +298,13 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
     }
     p->gen.top_k = p->gen.top_k < 0 ? 0 : p->gen.top_k;
     p->gen.max_tokens = (int32_t)p->max_tokens;
-    return ERR_OK;
+    return own_strings(p);
 }
 
 void params_fini(struct params *p)
 {
+    mem_free(p->strings);
+    p->strings = NULL;
     mem_free(p->bias);
     mem_free(p->stop_ids);
     p->bias = NULL;

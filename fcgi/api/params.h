@@ -19,7 +19,8 @@ struct params {
     bool add_generation_prompt;
     struct engine_bias *bias; /* owned */
     int32_t *stop_ids;        /* owned */
-    const json_t *root;       /* borrowed: strings above point into it */
+    char *strings;            /* owned: what the strings above and of gen point into */
+    const json_t *root;       /* borrowed, and NULL once the prompt is made */
 };
 
 enum { PARAMS_MAX_N = 128, PARAMS_MAX_STOP_IDS = 64 };

@@ -106,18 +106,16 @@ static enum err detokenize(struct call *c, const json_t *root, struct buf *out, 
 static void run(struct call *c, enum err (*work)(struct call *, const json_t *, struct buf *, struct err_info *))
 {
     struct err_info info = {0};
-    json_t *root = NULL;
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
-    enum err err = json_in_parse(c->body.data, c->body.len, &root, &info);
-    err = err != ERR_OK ? err : work(c, root, &out, &info);
+    enum err err = route_read_json(c, &info);
+    err = err != ERR_OK ? err : work(c, c->json, &out, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
         reply_send(&c->reply, 200, "application/json", &out);
     }
     buf_fini(&out);
-    json_decref(root);
 }
 
 void api_tokenize(struct call *c) { run(c, tokenize); }

@@ -3,12 +3,14 @@
 #include "fcgi/cmd/cmd.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/mem_account.h"
 #include "engine/chat/chat_named.h"
 #include "fcgi/apikey.h"
 #include "fcgi/cmd/bar.h"
 #include "fcgi/cmd/serve_warm.h"
 #include "fcgi/fastcgi.h"
 #include "fcgi/log.h"
+#include "fcgi/memory.h"
 #include "fcgi/route.h"
 #include "fcgi/server.h"
 
@@ -23,6 +25,8 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { MAX_ARENAS = 4 }; /* of the heap: threads share them, and free memory in them is no thread's own */
 
 struct server server_state;
 
@@ -135,6 +139,21 @@ static void load_template(const struct engine_model_info *m)
     }
 }
 
+/* Gives requests what the model leaves, or, before it is loaded, what it will not need. */
+static enum err share_memory(const struct conf *conf, bool is_loaded, struct err_info *info)
+{
+    struct memory_found found = memory_look();
+    struct memory_plan plan;
+    TRY(memory_plan(conf, &found, FASTCGI_CONNECTION_BYTES, is_loaded, &plan, info));
+    mem_account_limit(plan.budget_bytes, plan.share_bytes);
+    fastcgi_limit(plan.n_connections);
+    if (is_loaded) {
+        log_line("info", "memory requests_mib=%zu request_mib=%zu connections=%d", plan.budget_bytes >> 20,
+                 plan.share_bytes >> 20, plan.n_connections);
+    }
+    return ERR_OK;
+}
+
 /* Loads the model and publishes it. ERR_CANCELLED: a signal of the set came first. */
 static enum err load(const sigset_t *set, struct err_info *info)
 {
@@ -161,6 +180,11 @@ static enum err load(const sigset_t *set, struct err_info *info)
         log_line("warn", "pack_cache reason=\"%s\"", m->pack_note);
     }
     serve_warm(e, server_state.chat_template);
+    err = share_memory(conf, true, info);
+    if (err != ERR_OK) {
+        engine_close(&e);
+        return err;
+    }
     atomic_store_explicit(&server_state.engine, e, memory_order_release);
     log_line("info",
              "ready model=\"%s\" backend=%s kernels=%s threads=%d ctx=%u weights_mib=%" PRIu64 " kv_mib=%" PRIu64
@@ -224,6 +248,8 @@ static void prepare_process(void)
     }
     struct sigaction bus = {.sa_handler = on_bus_error, .sa_flags = SA_RESETHAND}; /* then it ends by the signal */
     (void)sigaction(SIGBUS, &bus, NULL);
+    bool is_narrow = memory_look().room_bytes != SIZE_MAX; /* an arena beside the first reserves 64 MiB and more */
+    mem_account_tune(is_narrow ? 1 : MAX_ARENAS);
     (void)prctl(PR_SET_DUMPABLE, 0); /* prompts do not belong in core files */
 }
 
@@ -248,6 +274,7 @@ static int start(const struct conf *conf)
         return fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
     }
     err = log_start();
+    err = err != ERR_OK ? err : share_memory(conf, false, &info);
     err = err != ERR_OK ? err : fastcgi_start(fd, (int)conf->max_connections, route_request, &server_state, &info);
     return err != ERR_OK ? fail_setup(CMD_NO_SYSTEM, err, &info) : CMD_OK;
 }

@@ -71,10 +71,11 @@ def events(lines):
 class Server:
     """nginx and the engine in one temporary folder."""
 
-    def __init__(self, variant, model, args=(), wait=True, env=None):
+    def __init__(self, variant, model, args=(), wait=True, env=None, prefix=()):
         self.binary = ROOT / "build" / variant / "infcgi"
         self.model = model
         self.args = list(args)
+        self.prefix = list(prefix)   # a program that runs the engine: prlimit
         self.env = {**os.environ, **(env or {})}
         self.dir = tempfile.mkdtemp(prefix="infcgi-e2e.")
         self.port = free_port()
@@ -100,7 +101,7 @@ class Server:
         spawn = ["spawn-fcgi", "-n", "-s", f"{self.dir}/infcgi.sock", "-M", "0660", "--"] if held is None else []
         with open(self.log_path, "ab") as log:
             self.engine = subprocess.Popen(
-                [*spawn, str(self.binary), "serve", "--model", str(self.model), *self.args],
+                [*spawn, *self.prefix, str(self.binary), "serve", "--model", str(self.model), *self.args],
                 stdin=held or subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=self.env)
 
     def stop_engine(self):
@@ -233,9 +234,9 @@ class Context:
             self._broken = False
         return self._server
 
-    def start(self, *args, model=None, wait=True, env=None):
+    def start(self, *args, model=None, wait=True, env=None, prefix=()):
         """A server of this test's own; stopped after it, and its end checked."""
-        server = Server(self.variant, model or self.model, args or self.ARGS, wait=False, env=env)
+        server = Server(self.variant, model or self.model, args or self.ARGS, wait=False, env=env, prefix=prefix)
         self.cleanups.append(server.stop)
         if wait:
             server.wait_ready()

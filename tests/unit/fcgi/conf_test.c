@@ -74,6 +74,7 @@ static const struct {
     {"memory-limit", offsetof(struct conf, memory_limit_mib), 0, 1 << 30, 0},
     {"draft-max", offsetof(struct conf, draft_max), 0, 31, 0},
     {"max-connections", offsetof(struct conf, max_connections), 2, 65536, 1024},
+    {"request-memory", offsetof(struct conf, request_memory_mib), 0, 1 << 20, 0},
     {"body-limit", offsetof(struct conf, body_limit_kib), 1, 1 << 20, 4096},
     {"drain-timeout", offsetof(struct conf, drain_s), 0, 86400, 30},
     {"sse-ping-interval", offsetof(struct conf, ping_s), 1, 3600, 10},
@@ -276,7 +277,7 @@ START_TEST(every_option_is_in_help_and_in_the_environment)
         ck_assert_msg(is_text ? err == ERR_OK : err != ERR_OK, "%s: %s", text, err_code(err));
         unsetenv(text);
     }
-    ck_assert_int_eq(n, 43);
+    ck_assert_int_eq(n, 44);
     ck_assert_ptr_null(conf_option_name(-1));
     ck_assert_ptr_null(conf_option_name(n));
     buf_fini(&help);
@@ -314,8 +315,8 @@ static bool is_taken(enum conf_command command, const char *name)
 START_TEST(a_command_lists_and_takes_its_own_options)
 {
     static const char serves[] = " alias socket api-key-file share-cache parallel queue-max pooling max-connections "
-                                 "body-limit drain-timeout drain-close sse-ping-interval timeout strict-api "
-                                 "check-config ",
+                                 "body-limit request-memory drain-timeout drain-close sse-ping-interval timeout "
+                                 "strict-api check-config ",
                       generates[] = " prompt n-predict seed chat ";
     const char *name;
     for (int i = 0; (name = conf_option_name(i)) != NULL; i++) {

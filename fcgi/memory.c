@@ -1,0 +1,102 @@
+/* Reads the limits that the system sets, and divides what they leave. */
+#include "fcgi/memory.h"
+
+#include "engine/base/compiler.h"
+#include "fcgi/conf.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+enum {
+    MACHINE_PART = 4, /* a quarter of the machine's memory is the default budget, */
+    LEAST_MIB = 256,  /* but so much on small ones, half of the machine at most, */
+    MOST_MIB = 8192,  /* and so much on large ones */
+    SHARE_PART = 4,   /* one request may take a quarter of the budget, or so much if that is half of it: */
+    SHARE_MIB = 256,  /* the tokenizer's tables for a text of 4 MiB, or 256 sequences */
+    /* under an address-space limit: */
+    SLACK_MIB = 32,         /* kept free beside everything that is counted */
+    USED_PART = 4,          /* of what connections leave, a quarter goes to gaps between blocks */
+    BUDGET_LEAST_MIB = 16,  /* below it nothing useful can be served */
+    LOADING_CONNECTIONS = 16, /* while the model is loaded: /health */
+};
+
+/* The first number in a file of the system, SIZE_MAX when there is none ("max"). skip: numbers before it. */
+static size_t number_in(const char *path, int skip)
+{
+    char text[128];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    text[MAX_OF(n, 0)] = '\0';
+    char *p = text;
+    for (; skip > 0; skip--) {
+        p += strcspn(p, " ");
+        p += strspn(p, " ");
+    }
+    p[strcspn(p, " \n")] = '\0';
+    int64_t v;
+    return conf_parse_integer(p, &v) && v >= 0 ? (size_t)v : SIZE_MAX;
+}
+
+static size_t address_room(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return SIZE_MAX;
+    }
+    size_t used = number_in("/proc/self/statm", 0), page = (size_t)sysconf(_SC_PAGESIZE);
+    used = used > SIZE_MAX / page ? SIZE_MAX : used * page;
+    return limit.rlim_cur > used ? (size_t)limit.rlim_cur - used : 0;
+}
+
+struct memory_found memory_look(void)
+{
+    /* the process's own control group is the root of what it sees in a container; version 2, then 1 */
+    size_t group = MIN_OF(number_in("/sys/fs/cgroup/memory.max", 0),
+                          number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes", 0));
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    size_t physical = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : (size_t)LEAST_MIB * MACHINE_PART * MIB;
+    return (struct memory_found){.machine_bytes = MIN_OF(physical, group), .room_bytes = address_room()};
+}
+
+bool memory_has_room(void) { return address_room() >= SLACK_MIB * MIB / 2; }
+
+static size_t default_budget(size_t machine)
+{
+    size_t least = MIN_OF(LEAST_MIB * MIB, machine / 2);
+    return MIN_OF(MAX_OF(machine / MACHINE_PART, least), MOST_MIB * MIB);
+}
+
+enum err memory_plan(const struct conf *conf, const struct memory_found *found, size_t connection_bytes, bool is_loaded,
+                     struct memory_plan *out, struct err_info *info)
+{
+    size_t asked = (size_t)conf->request_memory_mib * MIB;
+    size_t budget = asked != 0 ? asked : default_budget(found->machine_bytes);
+    *out = (struct memory_plan){.n_connections = (int)conf->max_connections};
+    if (found->room_bytes != SIZE_MAX && !is_loaded) {
+        out->n_connections = (int)MIN_OF(conf->max_connections, (int64_t)LOADING_CONNECTIONS);
+        budget = MIN_OF(budget, BUDGET_LEAST_MIB * MIB);
+    } else if (found->room_bytes != SIZE_MAX) {
+        size_t room = found->room_bytes - MIN_OF(found->room_bytes, SLACK_MIB * MIB);
+        size_t n = MIN_OF((size_t)conf->max_connections, room / 2 / connection_bytes);
+        size_t most = (room - n * connection_bytes) / USED_PART * (USED_PART - 1);
+        if (n < 2 || most < BUDGET_LEAST_MIB * MIB || asked > most) {
+            return err_set(info, ERR_MEMORY_LIMIT, "request-memory",
+                           "the address-space limit (RLIMIT_AS) leaves %zu MiB beside the model: enough for %zu "
+                           "connections and %zu MiB of requests, expected at least 2 and %zu MiB",
+                           found->room_bytes / MIB, n, most / MIB, MAX_OF(asked / MIB, (size_t)BUDGET_LEAST_MIB));
+        }
+        out->n_connections = (int)n;
+        budget = MIN_OF(budget, most);
+    }
+    out->budget_bytes = budget;
+    out->share_bytes = MAX_OF(budget / SHARE_PART, MIN_OF(budget / 2, SHARE_MIB * MIB));
+    return ERR_OK;
+}
