@@ -119,7 +119,7 @@ enum err sched_group_new(struct sched *s, uint64_t key, int32_t n_seqs, struct s
 {
     *out = NULL;
     struct sched_group *g = mem_zalloc(sizeof *g, MEM_REQUEST);
-    struct sched_tenant *fresh = mem_zalloc(sizeof *fresh, MEM_REQUEST);
+    struct sched_tenant *fresh = mem_zalloc(sizeof *fresh, MEM_GENERAL); /* outlives the request: of its key */
     if (g == NULL || fresh == NULL) {
         mem_free(g);
         mem_free(fresh);
