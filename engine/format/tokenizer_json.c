@@ -89,6 +89,7 @@ static enum err read_all(struct tokenizer_reader *r)
         TRY(tokenizer_json_spm(r, path));
     }
     if (r->file != NULL) {
+        gguf_build_str(r->b, "infcgi.tokenizer.file", r->file, strlen(r->file));
         TRY(tokenizer_json_roles(r));
     }
     TRY(tokenizer_json_chat(r));

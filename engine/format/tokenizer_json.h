@@ -12,6 +12,7 @@
  *                                   special tokens, unless there is one)
  *   infcgi.tokenizer.lstrip_ids, rstrip_ids   u32 arrays: special tokens that take in the white space beside them
  *   infcgi.tokenizer.eog_ids        u32 array: what ends a generation, besides EOS
+ *   infcgi.tokenizer.file           string: the file that all this is of, for messages; not written by convert
  * Threads: pure functions. */
 #ifndef INFCGI_FORMAT_TOKENIZER_JSON_H
 #define INFCGI_FORMAT_TOKENIZER_JSON_H

@@ -515,6 +515,17 @@ static enum err load(struct loader *l)
     return build_sets(l);
 }
 
+/* Of a folder: the message begins with the file that the vocabulary was read from. */
+static void name_file(const struct gguf *g, struct err_info *info)
+{
+    struct gguf_str file;
+    if (info == NULL || gguf_get_str_or_null(g, "infcgi.tokenizer.file", &file, NULL) != ERR_OK || file.len == 0) {
+        return;
+    }
+    struct err_info said = *info;
+    err_set(info, said.code, said.where, "%.*s: %s", (int)file.len, file.data, said.text);
+}
+
 enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_info *info)
 {
     *out = NULL;
@@ -525,6 +536,7 @@ enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_
     struct loader l = {.g = g, .t = t, .info = info};
     enum err err = load(&l);
     if (err != ERR_OK) {
+        name_file(g, info);
         tokenizer_free(&t);
     }
     *out = t;

@@ -266,7 +266,8 @@ static bool is_of_dynamic_rope(const struct converter *c, const char *key)
 /* Keys that speak of the source's form, that others would stumble over, or that are written anew. */
 static bool is_left_out(const struct converter *c, const char *key)
 {
-    static const char *const left_out[] = {"split.no", "split.count", "split.tensors.count", "infcgi.rope_is_neox"};
+    static const char *const left_out[] = {"split.no", "split.count", "split.tensors.count", "infcgi.rope_is_neox",
+                                           "infcgi.tokenizer.file"};
     static const char *const anew[] = {"general.file_type",        "general.quantization_version",
                                        "quantize.imatrix.file",    "quantize.imatrix.entries_count",
                                        "quantize.imatrix.dataset", "quantize.imatrix.chunks_count"};

@@ -539,6 +539,8 @@ START_TEST(bad_files_give_their_codes)
         enum err err = try_load(b->is_characters ? &characters : &byte_level, &b->change, &l, &info);
         ck_assert_msg(err == b->err && info.code == err, "%s: expected %s, found %s: %s", b->name, err_code(b->err),
                       err_code(err), info.text);
+        size_t n_file = strcspn(info.text, ": ");
+        ck_assert_msg(n_file > 5 && memcmp(info.text + n_file - 5, ".json", 5) == 0, "no file: %s", info.text);
         ck_assert_msg(strstr(info.text, b->says) != NULL, "%s: '%s' is not in: %s", b->name, b->says, info.text);
         ck_assert_msg(strstr(info.text, "expected") != NULL || strstr(info.text, "is not valid JSON") != NULL, "%s: %s",
                       b->name, info.text);
