@@ -88,9 +88,12 @@ static enum err read_folder(const char *config, uint64_t n_rows, struct gguf **o
 {
     struct gguf_build b;
     json_t *json = json_loads(config, 0, NULL);
+    *out = NULL;
+    if (json == NULL && mem_fault_fired()) { /* jansson's memory is counted, too */
+        return ERR_NOMEM;
+    }
     ck_assert_ptr_nonnull(json);
     gguf_build_init(&b);
-    *out = NULL;
     enum err err = tokenizer_json_add(folder_path(), json, n_rows, &b, info);
     if (err == ERR_OK) {
         const struct io_map *none[1] = {NULL};
