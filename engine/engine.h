@@ -176,9 +176,9 @@ struct engine_params {
     int32_t max_tokens;      /* -1 = until the context is full; 0 = prefill only */
     int32_t min_tokens;      /* 0; no end token before, nor one of stop_ids */
     bool ignore_eos;         /* the model's end tokens are banned; stop_ids still end the generation */
-    int32_t n_logprobs;   /* -1 = none, 0 = the chosen token's, 1..20 = and that many best */
-    bool prompt_logprobs; /* also log-probabilities of the prompt's tokens (events of kind ENGINE_PROMPT_TOKEN) */
-    bool show_special;    /* control tokens appear in the text */
+    int32_t n_logprobs;      /* -1 = none, 0 = the chosen token's, 1..20 = and that many best */
+    bool prompt_logprobs;    /* also log-probabilities of the prompt's tokens (events of kind ENGINE_PROMPT_TOKEN) */
+    bool show_special;       /* control tokens appear in the text */
     const struct engine_bias *bias; /* n_bias entries */
     size_t n_bias;
     const char *stop[ENGINE_MAX_STOPS]; /* length-counted; NUL is data */
@@ -287,8 +287,8 @@ void engine_stream_close(struct engine_stream **s);
 
 struct engine_embed_params {
     struct engine_group *group; /* OPTIONAL */
-    const char *cache_salt; /* as in engine_params */
-    uint64_t deadline_ns;   /* on clock_now_ns; 0 = none */
+    const char *cache_salt;     /* as in engine_params */
+    uint64_t deadline_ns;       /* on clock_now_ns; 0 = none */
 };
 
 /* ERR_UNSUPPORTED_ENDPOINT when the pooling is not known. */

@@ -137,8 +137,8 @@ int32_t sched_admit_all(struct sched *s)
         }
         /* One page more than it needs now, so that admitting does not at once lead to preempting. */
         struct sched_seq *q = *link;
-        bool has_room = s->running == NULL ||
-                        (s->n_running < s->cfg.max_seqs && kv_cache_n_available(s->kv) > pages_missing(s, q));
+        bool has_room =
+            s->running == NULL || (s->n_running < s->cfg.max_seqs && kv_cache_n_available(s->kv) > pages_missing(s, q));
         if (has_room && take_pages(s, q)) {
             *link = q->next;
             begin(s, q);

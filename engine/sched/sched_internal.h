@@ -67,7 +67,7 @@ struct sched_seq {
     int32_t *tokens; /* [max_total + 1] prompt and what was generated; behind it n_draft guessed ones */
     int32_t n_prompt, n_tokens, max_total, min_tokens;
     bool prompt_logprobs, is_private; /* private: uses no others' pages */
-    bool leaves_pages;                             /* others may use its own */
+    bool leaves_pages;                /* others may use its own */
     enum plan_pooling pooling;
     double *pooled;   /* [n_embd] sum of the states so far; NULL without pooling */
     float *embedding; /* [n_embd], before SCHED_END is given out */
@@ -125,7 +125,7 @@ struct sched {
     struct sched_stats stats;
     uint64_t next_number;
     struct sched_tenant *tenants;
-    uint64_t n_turns; /* places given and requests come */
+    uint64_t n_turns;     /* places given and requests come */
     atomic_bool has_news; /* something was submitted or cancelled */
 
     /* The thread's own. */
@@ -167,9 +167,9 @@ bool sched_is_end(const struct sched_seq *q, int32_t id); /* does the token end 
 void sched_seq_unref(struct sched_seq *q);
 
 /* sched_turn.c */
-struct sched_seq **sched_next_turn(struct sched *s);         /* link to the waiting one whose turn it is, or NULL */
-void sched_take_turn(struct sched *s, struct sched_seq *q);  /* q runs from now on */
-void sched_leave_turn(struct sched *s, struct sched_seq *q); /* q does not run any more, if it did */
+struct sched_seq **sched_next_turn(struct sched *s);             /* link to the waiting one whose turn it is, or NULL */
+void sched_take_turn(struct sched *s, struct sched_seq *q);      /* q runs from now on */
+void sched_leave_turn(struct sched *s, struct sched_seq *q);     /* q does not run any more, if it did */
 void sched_give_turn_back(struct sched *s, struct sched_seq *q); /* nor has it ended: its turn is as it was */
 void sched_rank(struct sched *s);                                /* puts the running ones in order */
 /* The sequence that runs and is to make room for q, which waits; NULL: none. */

@@ -212,10 +212,8 @@ static enum err sample_next(struct sched *s, struct sched_seq *q, int32_t i_logi
 {
     struct sampler_row row = row_at(s, i_logits);
     int32_t n_generated = q->n_tokens - q->n_prompt;
-    struct sampler_history h = {.tokens = q->tokens,
-                                .n_prompt = q->n_prompt,
-                                .n_tokens = q->n_tokens,
-                                .ban_ends = n_generated < q->min_tokens};
+    struct sampler_history h = {
+        .tokens = q->tokens, .n_prompt = q->n_prompt, .n_tokens = q->n_tokens, .ban_ends = n_generated < q->min_tokens};
     struct sampler_result r;
     TRY(sampler_pick(&q->sampling, &row, &h, &s->scratch, &r));
     note_first_token(q);

@@ -240,8 +240,8 @@ static enum err check_request(const struct sched *s, const struct sched_request 
     }
     if (limit != 0 && (uint64_t)r->n_tokens > limit) {
         return err_set(info, ERR_INVALID_VALUE, "prompt",
-                       "prompt: expected at most %llu tokens, as many as may wait; found %d",
-                       (unsigned long long)limit, r->n_tokens);
+                       "prompt: expected at most %llu tokens, as many as may wait; found %d", (unsigned long long)limit,
+                       r->n_tokens);
     }
     if (r->pooling != PLAN_POOL_NONE && (s->cfg.n_embd == 0 || r->max_tokens != 0)) {
         return err_set(info, ERR_INTERNAL, NULL, "an embedding was asked for that the plan does not give");

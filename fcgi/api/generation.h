@@ -14,14 +14,14 @@ struct choice {
     const int32_t *prompt; /* borrowed ids */
     size_t n_prompt;
     struct engine_stream *stream; /* NULL before its turn, and once it has ended */
-    struct buf text;     /* whole answers: what was said so far */
-    struct buf parts[4]; /* whole answers: JSON of log-probabilities, as the shape needs it */
-    struct buf ids;      /* JSON of the token ids, when asked for */
+    struct buf text;              /* whole answers: what was said so far */
+    struct buf parts[4];          /* whole answers: JSON of log-probabilities, as the shape needs it */
+    struct buf ids;               /* JSON of the token ids, when asked for */
     const struct choice *echo; /* has the log-probabilities of the prompt, computed once for all n; itself, or NULL */
     size_t n_echo_text;        /* bytes of text that are the prompt's */
     size_t n_echoed;           /* tokens of the prompt told so far with theirs */
     size_t echo_lens[4];       /* whole answers: bytes of `parts` that are the prompt's */
-    size_t n_text;       /* bytes said so far, streamed or not */
+    size_t n_text;             /* bytes said so far, streamed or not */
     uint64_t last_token_ns;
     struct engine_event end;
     struct engine_usage usage;

@@ -60,7 +60,6 @@ static void submit(struct rig *r, struct many *m, uint64_t key)
     sched_group_release(&m->group);
 }
 
-
 /* Reads all to their ends; they gave what they would have given alone. Returns the first's time in the queue. */
 static uint64_t collect(struct many *m, int32_t n_ctx)
 {
