@@ -1,6 +1,9 @@
 /* The work that one text may take, counted in steps: what a model file can make slow (its patterns, its very long
  * tokens) takes its steps out of one budget, which grows with the text. So a text ends in time linear in its length
- * whatever the file holds, with the same result on each run and machine. A step is some nanoseconds of work.
+ * whatever the file holds. A step is some nanoseconds of work. What is linear by itself (special tokens, normalising,
+ * our own scanners) takes none, or one a byte.
+ * The ids of a text never depend on the machine; whether a text near the limit is refused may, since a clock chooses
+ * which code runs an expression, and only one of the two is counted (splitter.c).
  *
  * Threads: a budget belongs to the thread that encodes; `stop` may be set by any. */
 #ifndef INFCGI_TOKENIZER_BUDGET_H

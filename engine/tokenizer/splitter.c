@@ -8,7 +8,7 @@
  *     takes the characters gone over since the one before out of the text's budget. It runs where a window has grown,
  *     where the fast code gave up, and for large expressions;
  *   - PCRE2 does not tell what the fast code did. A clock finds the expressions for which it is slow; what follows is
- *     metered then, so that the budget alone decides what is refused.
+ *     metered then, so that no time of theirs goes uncounted for long.
  * Words of any length come out as the expression wants them: a word of n bytes costs some 10 n steps. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/tokenizer/splitter.h"
