@@ -25,7 +25,7 @@ static void write_config(const json_t *config)
         memcpy(at, bare, sizeof bare - 1);
     }
     folder_write_text("config.json", text);
-    free(text);
+    mem_free(text); /* jansson's memory is mem.h's */
 }
 
 const char *golden_folder(const char *name, const char *key, const char *value)
