@@ -8,11 +8,15 @@
 #include "fcgi/conf.h"
 #include "fcgi/log.h"
 #include "fcgi/memory.h"
+#include "fcgi/records.h"
+#include "fcgi/reply.h"
 
 #include <errno.h>
 #include <fcgiapp.h>
+#include <fcgios.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -33,15 +37,17 @@ enum {
     LISTEN_FD = 0,
     SILENT_MS = 10000, /* nginx speaks at once; what has said nothing for so long is closed */
     STOP_MS = 2000,    /* the same once the server stops: who spoke no sooner is not nginx */
-    READ_S = 60,       /* a request that stops in its middle is given up */
     /* Freed memory goes back to the system when the last request has ended and one before it held this much, or when
      * many together did: */
     TRIM_IDLE_BYTES = 4 << 20,
     TRIM_BUSY_BYTES = 256 << 20,
 };
 
+int fastcgi_silence_ms = 15000;
+
 struct fastcgi_request {
     FCGX_Request fcgx;
+    struct records records;
     bool is_gone;               /* a write failed */
     pthread_mutex_t watch_lock; /* held while `gone` runs */
     void (*gone)(void *arg);
@@ -227,7 +233,7 @@ static void accept_one(void)
         }
         return;
     }
-    struct timeval limit = {.tv_sec = READ_S};
+    struct timeval limit = {.tv_sec = fastcgi_silence_ms / 1000, .tv_usec = fastcgi_silence_ms % 1000 * 1000};
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     if (!poll_add(fd, EPOLLIN | EPOLLRDHUP, about(ABOUT_SILENT, fd))) {
         close(fd);
@@ -416,6 +422,79 @@ bool fastcgi_flush(struct fastcgi_request *r)
 
 /* --- threads ------------------------------------------------------------------------------------------------------ */
 
+/* What libfcgi reads now, in this thread; and whether it reads through us at all. */
+static _Thread_local struct fastcgi_request *reading;
+static _Thread_local bool is_seam_used;
+
+/* Answers what libfcgi shall not see. The peer may have more to say, and gets time to read: libfcgi closes slowly. */
+static void refuse(const struct fastcgi_request *r, int fd)
+{
+    static const char said[] = "expected a request whose parameters (path, headers) are at most %d, of %d bytes in all, "
+                               "found more";
+    struct err_info info = {0};
+    struct buf text, out;
+    buf_init(&text, 0, MEM_GENERAL);
+    buf_init(&out, 0, MEM_GENERAL);
+    enum records_verdict v = r->records.verdict;
+    if (v == RECORDS_TOO_LONG || v == RECORDS_TOO_MANY) {
+        err_set(&info, ERR_HEAD_TOO_LARGE, NULL, said, RECORDS_MAX_PARAMS, RECORDS_MAX_PARAMS_BYTES);
+        reply_write_refusal(&text, ERR_HEAD_TOO_LARGE, &info);
+        records_write_stdout(&out, r->records.request, text.data, text.len);
+        records_write_end(&out, r->records.request, RECORDS_COMPLETE);
+    } else if (v == RECORDS_OTHER_ROLE) {
+        records_write_end(&out, r->records.request, RECORDS_UNKNOWN_ROLE);
+    }
+    if (buf_ok(&text) == ERR_OK && buf_ok(&out) == ERR_OK && out.len > 0) {
+        (void)!send(fd, out.data, out.len, MSG_NOSIGNAL);
+    }
+    log_line("warn", "request_refused verdict=%d params=%zu params_bytes=%zu", (int)v, r->records.n_params,
+             r->records.params_bytes);
+    buf_fini(&text);
+    buf_fini(&out);
+}
+
+/* libfcgi's own function, in whose place the loader takes ours: it is called through the table of symbols. Its result is
+ * read's; 0 ends the connection. */
+int OS_Read(int fd, char *buf, size_t len)
+{
+    struct fastcgi_request *r = reading;
+    is_seam_used = true;
+    for (;;) {
+        ssize_t n = read(fd, buf, MIN_OF(len, (size_t)INT_MAX));
+        if (n <= 0 || r == NULL) {
+            return (int)n;
+        }
+        bool was_fine = r->records.verdict == RECORDS_FINE;
+        size_t kept = records_judge(&r->records, buf, (size_t)n);
+        if (r->records.verdict != RECORDS_FINE) {
+            if (was_fine) {
+                refuse(r, fd);
+            }
+            return 0;
+        }
+        if (kept > 0) {
+            return (int)kept;
+        }
+    }
+}
+
+/* Does libfcgi read through OS_Read above? Not where it is linked so that it finds its own: then nothing would judge. */
+static bool is_seam_there(void)
+{
+    FCGX_Request probe;
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+        return false;
+    }
+    close(pair[1]);
+    is_seam_used = false;
+    FCGX_InitRequest(&probe, -1, FCGI_FAIL_ACCEPT_ON_INTR);
+    probe.ipcFd = pair[0];
+    probe.keepConnection = 1;
+    (void)FCGX_Accept_r(&probe); /* finds the end, and closes */
+    return is_seam_used;
+}
+
 /* libfcgi reads the head of a request from the connection it is given, instead of accepting one. */
 static void serve_connection(struct fastcgi_request *r, int fd)
 {
@@ -424,6 +503,8 @@ static void serve_connection(struct fastcgi_request *r, int fd)
     r->fcgx.keepConnection = 1; /* or it would close the connection before reading */
     r->is_gone = false;
     atomic_store(&r->has_left, false);
+    r->records = (struct records){0};
+    reading = r;
     if (FCGX_Accept_r(&r->fcgx) != 0) {
         return; /* not FastCGI, or cut off; closed, and there was no socket to accept another from */
     }
@@ -489,6 +570,10 @@ enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, voi
               server.wake_fd >= 0 && FCGX_Init() == 0 && poll_add(server.wake_fd, EPOLLIN, about(ABOUT_WAKE, 0));
     count_open(0);
     ok = ok && server.is_listening && pthread_create(&thread, NULL, poller, NULL) == 0 && pthread_detach(thread) == 0;
+    if (ok && !is_seam_there()) {
+        return err_set(info, ERR_INTERNAL, NULL,
+                       "this libfcgi does not let its reads be judged (OS_Read): expected the shared library 2.4");
+    }
     return ok ? ERR_OK : err_set(info, ERR_INTERNAL, NULL, "cannot start the FastCGI threads: %s", strerror(errno));
 }
 

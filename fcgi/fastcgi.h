@@ -25,6 +25,9 @@ typedef void (*fastcgi_handler)(struct fastcgi_request *r, void *arg);
  */
 MUST_CHECK enum err fastcgi_listen(const char *path, int *fd, struct err_info *info);
 
+/* ms that a request may be silent in its middle before it is given up. Tests set it before fastcgi_start. */
+extern int fastcgi_silence_ms;
+
 /* Starts serving on fd with at most max_connections threads. ERR_INTERNAL when threads cannot be started. */
 MUST_CHECK enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, void *arg,
                                   struct err_info *info);

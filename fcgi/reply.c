@@ -143,6 +143,20 @@ void reply_error(struct reply *r, enum err code, const struct err_info *info)
     buf_fini(&body);
 }
 
+void reply_write_refusal(struct buf *out, enum err code, const struct err_info *info)
+{
+    struct reply r = {.arrived_ns = clock_now_ns()};
+    struct buf body;
+    buf_init(&body, 0, MEM_GENERAL);
+    snprintf(r.id, sizeof r.id, "%016" PRIx64, rng_fresh_seed());
+    reply_write_error(&body, code, info);
+    write_head(&r, out, err_http_status(code), "application/json");
+    buf_printf(out, "Content-Length: %zu\r\n\r\n", body.len);
+    buf_append(out, body.data, body.len);
+    out->err = out->err != ERR_OK ? out->err : buf_ok(&body);
+    buf_fini(&body);
+}
+
 bool reply_start_events(struct reply *r)
 {
     struct buf head;

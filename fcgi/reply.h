@@ -32,6 +32,9 @@ void reply_error(struct reply *r, enum err code, const struct err_info *info);
 /* Appends the error object. */
 void reply_write_error(struct buf *out, enum err code, const struct err_info *info);
 
+/* Appends a whole answer, head and error object, for a request that has no struct reply: its head was refused. */
+void reply_write_refusal(struct buf *out, enum err code, const struct err_info *info);
+
 /* Sends the head of a text/event-stream. False when the client has gone (as all below). */
 bool reply_start_events(struct reply *r);
 /* Sends text as it is, and flushes. */

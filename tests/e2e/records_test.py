@@ -1,7 +1,8 @@
-"""FastCGI records as nginx never sends them, straight to the engine's socket: none may harm another request.
-
-Left out: a PARAMS record whose lengths overflow an int, at which libfcgi itself aborts; see SECURITY.md."""
+"""FastCGI records as nginx never sends them, straight to the engine's socket: none may harm another request."""
+import json
 import os
+import pathlib
+import re
 import socket
 import struct
 
@@ -132,6 +133,57 @@ def test_odd_methods_and_paths(ctx):
         assert b"\nX-Bad" not in head and b"\nX: y" not in head, head
         assert any(code in head for code in (b"Status: 400", b"Status: 404", b"Status: 405")), (method, path[:40], head[:200])
     fine(s)
+
+
+def refused_head(got):
+    """The error of an answer of 431, in records that are as they should be."""
+    got = decode(got)
+    text = b"".join(content for kind, content in got if kind == STDOUT)
+    head, body = text.split(b"\r\n\r\n", 1)
+    assert head.startswith(b"Status: 431 Request Header Fields Too Large\r\n") and b"application/json" in head, head
+    assert got[-1] == (END, b"\0" * 8), got[-1]
+    return json.loads(body)["error"]
+
+
+def test_heads_have_bounds(ctx):
+    s = ctx.server
+    status = pathlib.Path(f"/proc/{s.engine.pid}/status")
+
+    def rss():
+        return int(re.search(r"VmHWM:\s+(\d+)", status.read_text()).group(1))
+    before = rss()
+    filler = {f"HTTP_X_{i}": "x" for i in range(256 - len(HEALTH))}
+    assert b"Status: 200" in talk(s, begin() + params(**HEALTH, **filler) + record(STDIN), finish=False)
+    assert b"Status: 200" in talk(s, begin() + params(**HEALTH, HTTP_X="x" * 60000) + record(STDIN), finish=False)
+    many = begin() + b"".join(record(PARAMS, b"".join(pair(b"HTTP_X_%d" % (i + k), b"") for k in range(1000))) for i in range(0, 100000, 1000))
+    long = begin() + record(PARAMS, pair(b"HTTP_X", b"x" * (32 << 20))[:65535]) + record(PARAMS, b"x" * 65535) * 511
+    lies = [begin() + record(PARAMS, lengths) for lengths in
+            (b"\xff\xff\xff\xff" * 2, b"\xff\xff\xff\xff\0", b"\0\xff\xff\xff\xff", b"\x80\1\0\1\0x", b"\x01\xff\xff\xff\xffN")]
+    for data in (begin() + params(**HEALTH, **filler, HTTP_Y="x"), many, long, *lies):
+        error = refused_head(talk(s, data, finish=False))
+        assert error["code"] == "request_head_too_large" and "256" in error["message"] and "65536" in error["message"], error
+    talk(s, record(GET_VALUES, b"\xff\xff\xff\xff" * 2, request=0), seconds=3)
+    fine(s)
+    assert rss() - before < 20 * 1024, (before, rss())
+    headers = {f"X-Filler-{i}": "x" for i in range(300)}   # through nginx it is the client's answer
+    r = s.request("GET", "/health", headers=headers)
+    assert r.status == 431 and r.error()["code"] == "request_head_too_large", (r.status, r.body)
+
+
+def test_other_roles_are_told_so(ctx):
+    s = ctx.server
+    for role in (0, 2, 3, 99):
+        got = decode(talk(s, begin(role=role) + params(**HEALTH) + record(STDIN), finish=False))
+        assert got == [(END, b"\0\0\0\0\3\0\0\0")], (role, got)
+    fine(s)
+
+
+def test_padding_changes_nothing(ctx):
+    body = begin()[8:]
+    content = params(**HEALTH)[8:-8]
+    for n in (1, 8, 255):
+        data = record(BEGIN, body, padding=n) + record(PARAMS, content, padding=n) + record(PARAMS, padding=n) + record(STDIN, padding=n)
+        assert b"Status: 200" in talk(ctx.server, data, finish=False), n
 
 
 def test_silent_connections_hold_up_nobody(ctx):

@@ -1,9 +1,13 @@
 /* What a request is told of its client, over real sockets. */
 #include "fcgi/fastcgi.h"
 
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 Suite *fastcgi_suite(void);
@@ -16,7 +20,10 @@ static void work(struct fastcgi_request *r, void *arg)
     (void)arg;
     struct buf body;
     buf_init(&body, 0, MEM_REQUEST);
-    ck_assert_int_eq(fastcgi_read_body(r, 100, &body), ERR_OK);
+    if (fastcgi_read_body(r, 100, &body) != ERR_OK) { /* its client was silent */
+        buf_fini(&body);
+        return;
+    }
     int limit = body.len == 0 ? 1000 : 10;
     const atomic_bool *has_left = fastcgi_has_left(r);
     atomic_fetch_add(&has_begun, 1);
@@ -52,12 +59,33 @@ START_TEST(work_before_a_generation_is_told_when_the_client_leaves)
 }
 END_TEST
 
+START_TEST(a_request_that_stops_in_its_middle_is_given_up)
+{
+    static const unsigned char begin[16] = {1, 1, 0, 1, 0, 8, 0, 0, 0, 1};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char byte;
+    fastcgi_silence_ms = 100;
+    rig_listen(work, NULL);
+    for (size_t n = 1; n <= sizeof begin; n += 5) {
+        snprintf(address.sun_path, sizeof address.sun_path, "%s", folder_file("socket"));
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+        ck_assert_int_eq(send(fd, begin, n, 0), n);
+        while (recv(fd, &byte, 1, 0) > 0) { /* until the server closes; the test's time is far longer */
+        }
+        close(fd);
+    }
+    rig_stop();
+}
+END_TEST
+
 Suite *fastcgi_suite(void)
 {
     Suite *s = suite_create("fastcgi");
     TCase *c = tcase_create("fastcgi");
     tcase_set_timeout(c, 60);
     tcase_add_test(c, work_before_a_generation_is_told_when_the_client_leaves);
+    tcase_add_test(c, a_request_that_stops_in_its_middle_is_given_up);
     suite_add_tcase(s, c);
     return s;
 }
