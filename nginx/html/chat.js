@@ -10,7 +10,7 @@ const api_key = 'infcgi.key';
 let messages = [];     // {role, content}
 let running = null;    // AbortController while an answer streams
 let model = null;      // id of the served model
-const settings = { system: '', temperature: 0.7, max_tokens: null };
+const settings = { system: '', temperature: null, max_tokens: null }; // null: the server's
 
 // --- storage: the page works without it (private windows may refuse) -------------------------------------------
 
@@ -183,9 +183,9 @@ async function read_events(body, on_event) {
 function request_body() {
   const all = settings.system.trim() ? [{ role: 'system', content: settings.system }] : [];
   const body = {
-    messages: all.concat(messages), temperature: settings.temperature,
-    stream: true, stream_options: { include_usage: true },
+    messages: all.concat(messages), stream: true, stream_options: { include_usage: true },
   };
+  if (settings.temperature !== null) body.temperature = settings.temperature;
   if (model) body.model = model;
   if (settings.max_tokens) body.max_completion_tokens = settings.max_tokens;
   return JSON.stringify(body);
@@ -350,15 +350,14 @@ function submit() {
 function wire_settings() {
   const save = () => {
     settings.system = $('system').value;
-    settings.temperature = Number($('temperature').value);
+    const t = Number.parseFloat($('temperature').value);
+    settings.temperature = t >= 0 && t <= 2 ? t : null;
     const n = Number.parseInt($('max-tokens').value, 10);
     settings.max_tokens = n > 0 ? n : null;
-    $('temperature-shown').textContent = settings.temperature.toFixed(2);
     keep(localStorage, settings_key, settings);
   };
   $('system').value = settings.system;
-  $('temperature').value = settings.temperature;
-  $('temperature-shown').textContent = settings.temperature.toFixed(2);
+  $('temperature').value = settings.temperature ?? '';
   $('max-tokens').value = settings.max_tokens || '';
   $('key').value = stored(sessionStorage, api_key) || '';
   for (const id of ['system', 'temperature', 'max-tokens']) $(id).addEventListener('input', save);

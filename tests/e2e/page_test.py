@@ -104,6 +104,19 @@ def test_scripts_of_others_are_refused(ctx):
         assert not re.search(rb"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:)?//", r.body), f"{path} fetches from elsewhere"
 
 
+def test_the_temperature_is_the_servers_unless_set(ctx):
+    b = opened(ctx)
+    b.run("window.bodies = []; const f = window.fetch; window.fetch = (url, o) => { "
+          "if (o && o.body) window.bodies.push(JSON.parse(o.body)); return f(url, o); }")
+    for n, want in enumerate((None, 0, None), 1):
+        b.run(f"const t = document.querySelector('#temperature'); t.value = {'0' if want == 0 else chr(39) * 2}; "
+              "t.dispatchEvent(new Event('input'))")
+        ask(b, "Say hello.")
+        b.wait(lambda n=n: b.run("return window.bodies.length") == n and is_done(b), "a request")
+        assert b.run("return window.bodies[window.bodies.length - 1].temperature ?? null") == want
+        b.click("#new")
+
+
 def test_narrow_screen_and_settings(ctx):
     b = opened(ctx)
     b.resize(380, 640)
