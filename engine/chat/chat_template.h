@@ -55,7 +55,8 @@ void chat_output_fini(struct chat_output *o);
 bool chat_output_has_bos(const struct chat_output *o, const char *bos);
 
 /* Renders with the variables of `context`, a JSON object, borrowed ("messages", "add_generation_prompt", "bos_token",
- * "tools", ...). "bos_token" and "eos_token" must be the caller's, never a client's. strftime_now uses `now`, seconds since 1970 in UTC.
+ * "tools", ...). "bos_token" and "eos_token" must be the caller's, never a client's. strftime_now uses `now`, seconds
+ * since 1970 in UTC.
  * ERR_TEMPLATE: the template failed (raise_exception's text, undefined attribute, a limit; info says where), ERR_NOMEM.
  * On failure *out is empty. */
 MUST_CHECK enum err chat_template_render(const struct chat_template *t, const json_t *context, int64_t now,
