@@ -19,6 +19,11 @@ def set_greedy(b):
     b.run("document.querySelector('#temperature').value = 0; document.querySelector('#temperature').dispatchEvent(new Event('input'))")
 
 
+def set_short(b):
+    """Sampled answers are as long as they like, which takes a sanitizer its time."""
+    b.run("document.querySelector('#max-tokens').value = 8; document.querySelector('#max-tokens').dispatchEvent(new Event('input'))")
+
+
 def answers(b):
     return b.text(".message.assistant .text")
 
@@ -106,6 +111,7 @@ def test_scripts_of_others_are_refused(ctx):
 
 def test_the_temperature_is_the_servers_unless_set(ctx):
     b = opened(ctx)
+    set_short(b)
     b.run("window.bodies = []; const f = window.fetch; window.fetch = (url, o) => { "
           "if (o && o.body) window.bodies.push(JSON.parse(o.body)); return f(url, o); }")
     for n, want in enumerate((None, 0, None), 1):
@@ -169,6 +175,7 @@ def test_api_key(ctx):
         keys.flush()
         s = ctx.start(*ctx.ARGS, "--api-key-file", keys.name)
         b = opened(ctx, s)
+        set_short(b)
         assert b.text("#model")[0] == "needs an API key"
         ask(b, "Hi")
         b.wait(lambda: b.visible("#error"), "an error")

@@ -149,7 +149,7 @@ START_TEST(other_roles_are_told)
 {
     static const int roles[] = {0, 2, 3, 99, 0x101, 0x100};
     for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
-        buf_reset(&text);
+        buf_fini(&text);
         buf_init(&text, 0, MEM_GENERAL);
         put_begin(7, roles[i], 0);
         expect(RECORDS_OTHER_ROLE);
