@@ -255,7 +255,7 @@ def run(o):
     name, flags = machine.cpu()
     lines = [f"- {datetime.date.today()}; {name} ({flags}); {busy:.2f} CPUs at other work before, {share:.2f} at this driver",
              *(f"- {line}" for line in o.about),
-             f"- {', '.join(f'{s.name}: model {s.model}' for s in servers)}; {o.rounds} rounds in turns, median [least - most] of the "
+             f"- {', '.join(f'{s.name}: model {os.path.basename(s.model)}' for s in servers)}; {o.rounds} rounds in turns, median [least - most] of the "
              f"rounds; prompts {'shared' if o.shared else 'differ'}", "", *table(tests, results, names)]
     wrong = [d for test, rows in zip(tests, results) for d in differences(test, rows, names)]
     lines += ["", *(f"Not comparable: {d}" for d in wrong)] if wrong else []
