@@ -129,7 +129,7 @@ static enum err merge_unit(struct encoder *e, const char *s, size_t n)
         }
         m->symbols[m->n++] = (struct symbol){.id = id, .from = (uint32_t)at, .len = (uint32_t)len};
     }
-    merger_run(m);
+    TRY(merger_run(m));
     return emit_symbols(e);
 }
 
@@ -579,6 +579,7 @@ enum err tokenizer_encode_watched(const struct tokenizer *t, const char *text, s
                         .out = out,
                         .budget = budget_of(n, stop),
                         .merger = {.t = t}};
+    e.merger.budget = &e.budget;
     buf_init(&e.repaired, 0, MEM_REQUEST);
     buf_init(&e.normalized, 0, MEM_REQUEST);
     enum err err = make_tables(&e, plain, n_plain);

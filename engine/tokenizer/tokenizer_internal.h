@@ -384,6 +384,7 @@ struct symbol {
 enum { MERGER_KNOWN = 512 };
 struct merger {
     const struct tokenizer *t;
+    struct budget *budget; /* borrowed: of the text; long words take a step for each pair looked at again */
     struct merge known[MERGER_KNOWN]; /* SPM: pairs looked up, by hash; zero: none */
     const char *word;
     struct symbol *symbols; /* [n], compacted by merger_run */
@@ -395,8 +396,8 @@ struct merger {
 
 /* Makes room for n symbols. ERR_NOMEM. */
 MUST_CHECK enum err merger_reserve(struct merger *m, size_t n);
-/* Merges m->symbols[0..m->n) until nothing merges; cannot fail. */
-void merger_run(struct merger *m);
+/* Merges m->symbols[0..m->n) until nothing merges. ERR_PATTERN_LIMIT, ERR_CANCELLED: not to the end. */
+MUST_CHECK enum err merger_run(struct merger *m);
 void merger_fini(struct merger *m);
 
 static inline uint64_t tokenizer_pair_hash(int32_t left, int32_t right)

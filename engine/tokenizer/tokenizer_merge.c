@@ -188,7 +188,7 @@ static void merge_at(struct merger *m, int32_t i, size_t *n_heap)
     queue_if_first(m, node->next, n_heap);
 }
 
-static void run_long(struct merger *m)
+static enum err run_long(struct merger *m)
 {
     size_t n_heap = 0;
     for (uint32_t i = 0; i < m->n; i++) {
@@ -202,6 +202,7 @@ static void run_long(struct merger *m)
         queue_if_first(m, (int32_t)i, &n_heap);
     }
     while (n_heap > 0) {
+        TRY(budget_take(m->budget, 1));
         uint64_t entry = heap_pop(m->heap, &n_heap);
         int32_t i = (int32_t)(uint32_t)entry;
         struct merger_node *node = &m->nodes[i];
@@ -217,6 +218,14 @@ static void run_long(struct merger *m)
         m->symbols[n++] = m->symbols[i];
     }
     m->n = n;
+    return ERR_OK;
 }
 
-void merger_run(struct merger *m) { (m->n <= SHORT_WORD ? run_short : run_long)(m); }
+enum err merger_run(struct merger *m)
+{
+    if (m->n > SHORT_WORD) {
+        return run_long(m);
+    }
+    run_short(m);
+    return ERR_OK;
+}

@@ -1,7 +1,7 @@
 /* Encoding against slow and plain models of it on random vocabularies; special tokens; hostile text; limits. */
 #include "engine/base/compiler.h"
 #include "engine/base/mem.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/tokenizer_internal.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
 #include <check.h>
@@ -545,6 +545,37 @@ START_TEST(monotonous_text_takes_linear_time)
 }
 END_TEST
 
+/* A word may be as long as the text: merging it counts, and ends when nobody waits. */
+START_TEST(a_long_word_pays_for_its_merges)
+{
+    enum { N = 64 };
+    static const struct {
+        uint64_t left;
+        bool is_stopped;
+        enum err want;
+    } cases[] = {{1000, false, ERR_OK}, {5, false, ERR_PATTERN_LIMIT}, {1000, true, ERR_CANCELLED}};
+    char word[N];
+    struct vocab v;
+    vocab_bpe(&v, "gpt-2");
+    add_doublings(&v, "Z", 1, false);
+    load(&v);
+    memset(word, 'Z', N);
+    for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+        atomic_bool stop = cases[k].is_stopped;
+        struct budget budget = {.left = cases[k].left, .stop = &stop};
+        struct merger m = {.t = v.t, .budget = &budget, .word = word};
+        ck_assert_int_eq(merger_reserve(&m, N), ERR_OK);
+        for (; m.n < N; m.n++) {
+            m.symbols[m.n] = (struct symbol){.id = v.t->byte_ids['Z'], .from = m.n, .len = 1};
+        }
+        ck_assert_int_eq(merger_run(&m), cases[k].want);
+        ck_assert(cases[k].want != ERR_OK || (m.n < N && budget.left < cases[k].left));
+        merger_fini(&m);
+    }
+    vocab_fini(&v);
+}
+END_TEST
+
 /* Row T10. */
 START_TEST(many_special_tokens_and_near_misses_take_linear_time)
 {
@@ -621,6 +652,7 @@ Suite *tokenizer_suite(void)
     tcase_add_test(c, special_tokens_are_found_outside_plain_spans_only);
     tcase_add_test(c, overlapping_special_tokens_are_taken_leftmost_and_longest);
     tcase_add_loop_test(c, monotonous_text_takes_linear_time, 0, 5);
+    tcase_add_test(c, a_long_word_pays_for_its_merges);
     tcase_add_test(c, many_special_tokens_and_near_misses_take_linear_time);
     tcase_add_test(c, the_limit_and_failed_allocations_leave_the_list_alone);
     suite_add_tcase(s, c);
