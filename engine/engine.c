@@ -556,7 +556,6 @@ void engine_token_bytes(const struct engine *e, int32_t id, struct buf *out)
 
 void engine_get_stats(const struct engine *e, struct engine_stats *out)
 {
-    const struct sched_stats *warm = &e->warm;
     struct sched_stats s;
     sched_get_stats(e->sched, &s);
     *out = (struct engine_stats){
@@ -565,18 +564,18 @@ void engine_get_stats(const struct engine *e, struct engine_stats *out)
         .kv_pages_used = s.pages_held,
         .kv_pages_cached = s.pages_kept,
         .kv_pages_total = s.pages_total,
-        .prompt_tokens = s.prompt_tokens - warm->prompt_tokens,
-        .cached_tokens = s.cached_tokens - warm->cached_tokens,
-        .generated_tokens = s.generated_tokens - warm->generated_tokens,
-        .drafted_tokens = s.drafted_tokens - warm->drafted_tokens,
-        .accepted_tokens = s.accepted_tokens - warm->accepted_tokens,
-        .steps = s.steps - warm->steps,
-        .step_rows = s.step_rows - warm->step_rows,
-        .step_ns = s.step_ns - warm->step_ns,
-        .cancelled_queue = s.cancelled_queue - warm->cancelled_queue,
-        .cancelled_prefill = s.cancelled_prefill - warm->cancelled_prefill,
-        .cancelled_decode = s.cancelled_decode - warm->cancelled_decode,
-        .preempted = s.preempted - warm->preempted,
+        .prompt_tokens = s.prompt_tokens,
+        .cached_tokens = s.cached_tokens,
+        .generated_tokens = s.generated_tokens,
+        .drafted_tokens = s.drafted_tokens,
+        .accepted_tokens = s.accepted_tokens,
+        .steps = s.steps,
+        .step_rows = s.step_rows,
+        .step_ns = s.step_ns,
+        .cancelled_queue = s.cancelled_queue,
+        .cancelled_prefill = s.cancelled_prefill,
+        .cancelled_decode = s.cancelled_decode,
+        .preempted = s.preempted,
         .estimated_wait_ms = s.estimated_wait_ms,
         .last_step_age_ms = s.last_step_age_ms,
     };

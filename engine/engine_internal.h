@@ -15,7 +15,6 @@ struct engine {
     const struct backend *backend;
     struct backend_model *model;
     struct sched *sched;
-    struct sched_stats warm; /* counted by engine_warm, which nobody asked for */
     struct engine_model_info info;
     struct arena arena; /* strings of info */
     int32_t *ends;      /* [n_ends] ids that end a generation */

@@ -75,13 +75,14 @@ static void embed(struct engine *e, int n, uint64_t deadline_ns)
 }
 
 /* Waits until the scheduler has let go of all, which it does in the step after the last. */
-static void wait_idle(struct engine *e, struct sched_stats *out)
+static void wait_idle(const struct engine *e)
 {
     const struct timespec pause = {.tv_nsec = IDLE_POLL_NS};
     uint64_t until = clock_now_ns() + WARM_LIMIT_NS;
+    struct sched_stats now;
     for (;;) {
-        sched_get_stats(e->sched, out);
-        if (out->n_running + out->n_waiting + out->pages_held == 0 || clock_now_ns() > until) {
+        sched_get_stats(e->sched, &now);
+        if (now.n_running + now.n_waiting + now.pages_held == 0 || clock_now_ns() > until) {
             return;
         }
         nanosleep(&pause, NULL);
@@ -99,5 +100,6 @@ void engine_warm(struct engine *e)
             embed(e, rounds[i], deadline_ns);
         }
     }
-    wait_idle(e, &e->warm);
+    wait_idle(e);
+    sched_clear_stats(e->sched); /* nobody asked for it */
 }

@@ -127,10 +127,6 @@ static void note_cache(struct sched *s)
 void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err)
 {
     bool in_queue = !q->was_admitted, in_prefill = q->n_tokens == q->n_prompt;
-    double made = q->n_tokens - q->n_prompt;
-    if (err == ERR_OK && q->max_total > q->n_prompt) {
-        s->mean_tokens = s->mean_tokens < 0 ? made : 0.9 * s->mean_tokens + 0.1 * made;
-    }
     sched_leave_turn(s, q);
     if (err == ERR_NUMERICAL) {
         sched_forget_pages(s, q); /* whatever went wrong may lie in them */
@@ -138,6 +134,10 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
     sched_drop_pages(s, q);
     pthread_mutex_lock(&s->lock);
     q->group->n_open--;
+    if (err == ERR_OK && q->max_total > q->n_prompt) {
+        double made = q->n_tokens - q->n_prompt;
+        s->mean_tokens = s->mean_tokens < 0 ? made : 0.9 * s->mean_tokens + 0.1 * made;
+    }
     if (err == ERR_CANCELLED) {
         *(in_queue     ? &s->stats.cancelled_queue
           : in_prefill ? &s->stats.cancelled_prefill
@@ -387,6 +387,20 @@ void sched_drain(struct sched *s)
 {
     pthread_mutex_lock(&s->lock);
     s->is_draining = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sched_clear_stats(struct sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    struct sched_stats now = s->stats;
+    s->stats = (struct sched_stats){.n_running = now.n_running,
+                                    .pages_held = now.pages_held,
+                                    .pages_kept = now.pages_kept,
+                                    .pages_total = now.pages_total,
+                                    .states_held = now.states_held,
+                                    .states_kept = now.states_kept};
+    s->mean_tokens = -1;
     pthread_mutex_unlock(&s->lock);
 }
 

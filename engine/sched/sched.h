@@ -137,4 +137,7 @@ void sched_release(struct sched_seq **q);
 
 void sched_get_stats(struct sched *s, struct sched_stats *out);
 
+/* Totals begin anew, and so does what is known of how long answers get; measured speeds stay. */
+void sched_clear_stats(struct sched *s);
+
 #endif

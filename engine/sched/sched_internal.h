@@ -141,7 +141,7 @@ struct sched {
     int32_t n_full;      /* steps with extras since the last without */
     double ns_per_row;   /* moving average of prefill steps */
     double ns_per_token; /* of decoding steps */
-    double mean_tokens;  /* moving average of what sequences gave that have ended; < 0: none has */
+    double mean_tokens;  /* moving average of what sequences gave that have ended; < 0: none has (lock) */
     struct draft_costs costs;
     atomic_ullong last_step_ns;
 
