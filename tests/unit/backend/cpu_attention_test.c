@@ -354,12 +354,10 @@ Suite *cpu_attention_suite(void)
     Suite *s = suite_create("cpu_attention");
     TCase *c = tcase_create("bits");
     tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, neither_chunks_nor_threads_nor_neighbours_show, 0, 7);
     tcase_add_test(c, a_page_is_as_large_as_its_types_say);
     suite_add_tcase(s, c);
     TCase *deep = tcase_create("depth");
-    tcase_set_timeout(deep, 240);
     tcase_add_loop_test(deep, a_row_behind_a_long_context_is_that_of_the_prompt, 0, 2);
     suite_add_tcase(s, deep);
     return s;

@@ -225,7 +225,6 @@ Suite *cpu_latent_suite(void)
 {
     Suite *s = suite_create("cpu_latent");
     TCase *c = tcase_create("cpu_latent");
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, wide_latents_agree_with_the_reference, 0, (int)ARRAY_LEN(cases));
     suite_add_tcase(s, c);
     return s;

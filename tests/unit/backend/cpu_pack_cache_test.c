@@ -392,7 +392,6 @@ Suite *cpu_pack_cache_suite(void)
 {
     Suite *s = suite_create("cpu_pack_cache");
     TCase *c = tcase_create("cache");
-    tcase_set_timeout(c, 300);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, the_second_start_maps_what_the_first_packed, 0, ARRAY_LEN(models));
     tcase_add_test(c, any_changed_byte_is_noticed);

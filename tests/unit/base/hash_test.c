@@ -90,7 +90,6 @@ Suite *hash_suite(void)
 {
     Suite *s = suite_create("hash");
     TCase *c = tcase_create("hash");
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, every_bit_counts);
     tcase_add_test(c, two_bits_count);
     tcase_add_test(c, length_order_and_seed_count);

@@ -294,7 +294,6 @@ Suite *chat_marks_suite(void)
 {
     Suite *s = suite_create("chat_marks");
     TCase *t = tcase_create("chat_marks");
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, every_function_keeps_the_mark);
     tcase_add_test(t, every_way_to_print_keeps_the_mark);
     tcase_add_test(t, bos_of_a_client_is_none);

@@ -927,7 +927,6 @@ Suite *chat_template_suite(void)
 {
     Suite *s = suite_create("chat_template");
     TCase *t = tcase_create("chat_template");
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, source_bytes);
     tcase_add_test(t, depth_of_blocks_and_expressions);
     tcase_add_test(t, depth_of_macro_calls);

@@ -489,7 +489,6 @@ Suite *engine_suite(void)
     tcase_add_loop_test(c, a_stop_string_ends_the_text_right_before_it, 0, N_MODELS);
     tcase_add_test(c, what_cannot_be_is_refused_with_a_reason);
     tcase_add_loop_test(c, an_engine_that_cannot_have_its_memory_says_so_and_leaves_nothing, 0, 2);
-    tcase_set_timeout(c, 120);
     tcase_add_test(c, recurrent_states_are_part_of_the_memory_plan);
     suite_add_tcase(s, c);
     return s;

@@ -241,7 +241,6 @@ Suite *convert_golden_suite(void)
     Suite *s = suite_create("convert_golden");
     TCase *c = tcase_create("convert_golden");
     tcase_add_checked_fixture(c, NULL, remove_folder);
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, golden_folders_become_the_peers_files);
     tcase_add_test(c, keys_that_the_peer_must_have);
     suite_add_tcase(s, c);

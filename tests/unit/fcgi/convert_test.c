@@ -813,7 +813,6 @@ Suite *convert_suite(void)
     Suite *s = suite_create("convert");
     TCase *c = tcase_create("convert");
     tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, a_copy_is_the_same_model);
     tcase_add_test(c, every_type_gives_nearly_the_same_logits);
     tcase_add_test(c, every_type_is_near_the_weights);

@@ -96,7 +96,6 @@ Suite *messages_suite(void)
 {
     Suite *s = suite_create("messages");
     TCase *t = tcase_create("messages");
-    tcase_set_timeout(t, 30);
     tcase_add_checked_fixture(t, setup, rig_unserve);
     tcase_add_test(t, null_content_where_a_template_adds_strings);
     tcase_add_test(t, null_content_where_a_template_prints_it);

@@ -391,7 +391,6 @@ Suite *reply_suite(void)
 {
     Suite *s = suite_create("reply");
     TCase *t = tcase_create("reply");
-    tcase_set_timeout(t, 20);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, a_whole_body);
     tcase_add_test(t, request_ids);

@@ -754,7 +754,6 @@ Suite *route_suite(void)
     tcase_add_test(table, methods_and_paths);
     tcase_add_test(table, rows);
     tcase_add_test(table, paths_are_decoded_once);
-    tcase_set_timeout(api, 30);
     tcase_add_checked_fixture(api, setup, rig_unserve);
     tcase_add_test(api, wrong_urls_methods_and_types);
     tcase_add_test(api, keys);

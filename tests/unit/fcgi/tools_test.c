@@ -170,7 +170,6 @@ Suite *tools_suite(void)
     tcase_add_loop_test(forms, forms_of_tools, 0, ARRAY_LEN(requests));
     tcase_add_loop_test(forms, forms_of_calls, 0, ARRAY_LEN(messages));
     tcase_add_test(forms, tools_are_shown_unless_none_are_wanted);
-    tcase_set_timeout(api, 30);
     tcase_add_checked_fixture(api, setup, rig_unserve);
     tcase_add_test(api, the_endpoint_names_the_place);
     suite_add_tcase(s, forms);

@@ -784,7 +784,6 @@ Suite *gguf_bad_suite(void)
 {
     Suite *s = suite_create("gguf_bad");
     TCase *c = tcase_create("bytes");
-    tcase_set_timeout(c, 30);
     tcase_add_loop_test(c, each_row_gets_its_code, 0, ARRAY_LEN(rows));
     tcase_add_test(c, no_row_takes_memory_for_records_that_are_not_there);
     tcase_add_test(c, short_files_and_other_formats_are_named);

@@ -254,7 +254,6 @@ Suite *safetensors_suite(void)
 {
     Suite *s = suite_create("safetensors");
     TCase *c = tcase_create("safetensors");
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, tensors_come_back_in_the_order_of_their_data);
     tcase_add_test(c, a_bad_header_gets_its_code);
     tcase_add_test(c, zeros_behind_the_header_are_garbage);

@@ -724,7 +724,6 @@ Suite *kv_cache_suite(void)
     tcase_add_test(c, salts_differ_and_are_drawn_anew_for_each_cache);
     tcase_add_test(c, failed_allocations_leave_nothing);
     tcase_add_test(c, random_use_agrees_with_a_plain_model);
-    tcase_set_timeout(c, 60);
     suite_add_tcase(s, c);
     return s;
 }

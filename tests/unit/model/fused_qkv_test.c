@@ -200,7 +200,6 @@ Suite *fused_qkv_suite(void)
     Suite *s = suite_create("fused_qkv");
     TCase *c = tcase_create("files");
     tcase_add_test(c, one_tensor_gives_the_same_bits);
-    tcase_set_timeout(c, 120);
     suite_add_tcase(s, c);
     return s;
 }

@@ -452,7 +452,6 @@ Suite *gemma3n_suite(void)
 {
     Suite *s = suite_create("gemma3n");
     TCase *c = tcase_create("gemma3n");
-    tcase_set_timeout(c, 120); /* the folder is read once for each of its allocations, which ASan makes slow */
     tcase_add_loop_test(c, a_layer_predicts_and_corrects_the_stream, 0, 2);
     tcase_add_test(c, the_stream_is_made_and_ends_by_projections);
     tcase_add_test(c, the_last_layers_read_the_cache_of_others);

@@ -278,7 +278,6 @@ Suite *model_bad_suite(void)
     const char *ignored;
     Suite *s = suite_create("model_bad");
     TCase *c = tcase_create("model_bad");
-    tcase_set_timeout(c, 60);
     int n = find_models(&found, &ignored, -1);
     globfree(&found);
     tcase_add_test(c, there_are_models);

@@ -383,7 +383,6 @@ Suite *sampler_select_suite(void)
 {
     Suite *s = suite_create("sampler_select");
     TCase *c = tcase_create("sampler_select");
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, the_k_best_are_those_of_a_full_sort, 0, SHAPES);
     tcase_add_loop_test(c, changed_logits_are_seen_and_the_row_is_left_alone, 0, SHAPES);
     tcase_add_loop_test(c, truncating_chains_pick_what_a_full_sort_picks, 0, SHAPES);

@@ -703,7 +703,6 @@ Suite *sampler_suite(void)
     tcase_add_loop_test(c, tokens_come_up_as_often_as_they_should, 0, 5);
     tcase_add_test(c, log_probabilities_are_the_models_own);
     tcase_add_test(c, failed_allocations_leave_nothing);
-    tcase_set_timeout(c, 60);
     suite_add_tcase(s, c);
     return s;
 }

@@ -228,7 +228,6 @@ Suite *stop_suite(void)
     tcase_add_test(c, held_text_comes_out_when_the_match_fails);
     tcase_add_test(c, nul_is_text_and_no_strings_hold_nothing);
     tcase_add_test(c, a_failed_allocation_sticks);
-    tcase_set_timeout(c, 60);
     suite_add_tcase(s, c);
     return s;
 }

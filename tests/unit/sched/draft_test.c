@@ -295,7 +295,6 @@ Suite *draft_suite(void)
 {
     Suite *s = suite_create("draft");
     TCase *t = tcase_create("draft");
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, the_longest_and_newest_match_is_found);
     tcase_add_test(t, the_index_is_the_same_in_one_go_and_in_pieces);
     tcase_add_loop_test(t, long_texts_take_linear_time, 0, 3);

@@ -504,7 +504,6 @@ Suite *sched_draft_suite(void)
 {
     Suite *s = suite_create("sched_draft");
     TCase *t = tcase_create("sched_draft");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, output_is_that_of_plain_decode, 0, 7);
     tcase_add_loop_test(t, small_pools_and_preemption_change_nothing, 0, 2);
     tcase_add_test(t, the_cache_keeps_what_was_said_and_not_what_was_guessed);

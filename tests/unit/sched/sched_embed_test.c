@@ -182,7 +182,6 @@ Suite *sched_embed_suite(void)
 {
     Suite *s = suite_create("sched_embed");
     TCase *c = tcase_create("sched_embed");
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, embeddings_do_not_depend_on_pieces_and_neighbours, 0, 6);
     tcase_add_test(c, only_last_pooling_uses_what_is_kept);
     tcase_add_test(c, bidirectional_texts_are_computed_in_one_piece);

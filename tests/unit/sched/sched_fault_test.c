@@ -532,7 +532,6 @@ Suite *sched_fault_suite(void)
 {
     Suite *s = suite_create("sched_fault");
     TCase *t = tcase_create("sched_fault");
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, cancelled_in_queue);
     tcase_add_test(t, cancelled_in_prefill_after_one_step);
     tcase_add_test(t, cancelled_in_decode_after_one_step);

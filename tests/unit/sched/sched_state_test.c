@@ -359,7 +359,6 @@ Suite *sched_state_suite(void)
 {
     Suite *s = suite_create("sched_state");
     TCase *t = tcase_create("sched_state");
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, a_prompt_leaves_one_state_and_what_is_generated_another);
     tcase_add_loop_test(t, where_prompts_part_a_state_is_kept, 0, 2);
     tcase_add_test(t, the_state_unused_for_the_longest_time_goes);

@@ -443,7 +443,6 @@ Suite *sched_suite(void)
 {
     Suite *s = suite_create("sched");
     TCase *t = tcase_create("sched");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, output_does_not_depend_on_batch_or_chunks, 0, 7);
     tcase_add_loop_test(t, prompt_is_found_again_but_its_last_token_is_computed, 0, 2);
     tcase_add_loop_test(t, generated_pages_are_found_by_the_next_turn, 0, 2);

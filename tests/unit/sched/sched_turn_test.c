@@ -365,7 +365,6 @@ Suite *sched_turn_suite(void)
 {
     Suite *s = suite_create("sched_turn");
     TCase *t = tcase_create("sched_turn");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, places_are_handed_over, 0, 3);
     tcase_add_loop_test(t, turns_go_round, 0, 2);
     tcase_add_loop_test(t, handing_over_does_not_thrash, 0, 2);

@@ -164,7 +164,6 @@ Suite *detokenizer_suite(void)
 {
     Suite *s = suite_create("detokenizer");
     TCase *c = tcase_create("detokenizer");
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, every_split_gives_the_text_back);
     tcase_add_test(c, a_text_cut_anywhere_ends_with_one_replacement);
     tcase_add_test(c, bytes_that_can_never_become_text_come_out_at_once);

@@ -133,7 +133,6 @@ Suite *normalizer_suite(void)
 {
     Suite *s = suite_create("normalizer");
     TCase *c = tcase_create("normalizer");
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, known_cases, 0, (int)ARRAY_LEN(cases));
     tcase_add_test(c, random_text_is_as_utf8proc_has_it);
     tcase_add_test(c, characters_that_are_not_flagged_stay);

@@ -232,7 +232,6 @@ Suite *pretokenizer_suite(void)
 {
     Suite *s = suite_create("pretokenizer");
     TCase *c = tcase_create("pretokenizer");
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, scanners_cut_where_the_published_expressions_do, 0, (int)ARRAY_LEN(published));
     tcase_add_test(c, the_table_states_the_same_expression_for_each_name);
     tcase_add_test(c, classes_are_those_of_the_regular_expressions);

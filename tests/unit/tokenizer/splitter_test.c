@@ -477,7 +477,6 @@ Suite *splitter_suite(void)
 {
     Suite *s = suite_create("splitter");
     TCase *c = tcase_create("splitter");
-    tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, rows_are_cut_as_by_a_plain_model, 0, n_rows());
     tcase_add_loop_test(c, monotonous_texts_take_linear_time, 0, n_rows());
     tcase_add_test(c, expressions_that_want_more_are_stopped);

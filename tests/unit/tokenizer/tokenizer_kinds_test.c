@@ -412,7 +412,6 @@ Suite *tokenizer_kinds_suite(void)
 {
     Suite *s = suite_create("tokenizer_kinds");
     TCase *c = tcase_create("tokenizer_kinds");
-    tcase_set_timeout(c, 120);
     tcase_add_test(c, wordpiece_takes_the_longest_pieces);
     tcase_add_test(c, very_long_tokens_end_at_the_budget);
     tcase_add_test(c, unigram_cuts_words_and_marks_them);

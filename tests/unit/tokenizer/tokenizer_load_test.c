@@ -440,7 +440,6 @@ Suite *tokenizer_load_suite(void)
 {
     Suite *s = suite_create("tokenizer_load");
     TCase *c = tcase_create("tokenizer_load");
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, every_row_gives_its_code, 0, (int)ARRAY_LEN(rows));
     tcase_add_test(c, every_role_refuses_ids_of_no_token);
     tcase_add_test(c, the_first_of_duplicate_tokens_is_found);

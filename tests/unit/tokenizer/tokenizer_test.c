@@ -642,7 +642,6 @@ Suite *tokenizer_suite(void)
 {
     Suite *s = suite_create("tokenizer");
     TCase *c = tcase_create("tokenizer");
-    tcase_set_timeout(c, 120);
     tcase_add_test(c, bpe_merges_as_the_definition_says);
     tcase_add_test(c, spm_merges_as_the_definition_says);
     tcase_add_test(c, bpe_splits_words_and_keeps_every_byte);

@@ -373,7 +373,6 @@ Suite *tokenizer_words_suite(void)
 {
     Suite *s = suite_create("tokenizer_words");
     TCase *c = tcase_create("tokenizer_words");
-    tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, bpe_gives_what_merging_each_word_gives, 0, 4);
     tcase_add_test(c, spm_gives_what_merging_the_whole_text_gives);
     tcase_add_test(c, threads_share_a_tokenizer);
