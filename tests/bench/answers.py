@@ -44,7 +44,7 @@ def request(i, prompt):
 def ask(server, i, prompt):
     path, body = request(i, prompt)
     choice = server.ask("POST", path, body)["choices"][0]
-    return {"id": i, "text": choice.get("text") or choice["message"]["content"], "logprobs": choice["logprobs"],
+    return {"id": i, "text": choice["text"] if "text" in choice else choice["message"]["content"], "logprobs": choice["logprobs"],
             "finish_reason": choice["finish_reason"]}
 
 
