@@ -399,7 +399,7 @@ static enum err choose_pooling(struct engine *e, const char *wanted, struct err_
 
 static enum err open_all(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
-    struct sched_config sc = {0};
+    struct sched_config sc = {.failed = cfg->failed, .failed_arg = cfg->failed_arg};
     TRY(read_file(e, cfg, info));
     TRY(choose_pooling(e, cfg->pooling, info));
     TRY(list_ends(e, info));
@@ -511,6 +511,7 @@ void engine_close(struct engine **engine)
 
 const struct engine_model_info *engine_model(const struct engine *e) { return &e->info; }
 void engine_drain(struct engine *e) { sched_drain(e->sched); }
+bool engine_is_lost(const struct engine *e, struct err_info *why) { return sched_is_lost(e->sched, why); }
 
 /* --- text and tokens -------------------------------------------------------------------------------------------- */
 

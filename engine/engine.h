@@ -62,6 +62,10 @@ struct engine_config {
      * ends it with ERR_CANCELLED, and nothing is left behind. */
     bool (*progress)(void *arg, float fraction);
     void *progress_arg;
+    /* OPTIONAL: told why a batch could not be computed, before its streams end, from a thread of the engine, which it
+     * must not hold up. Of ERR_LOST it is told once, and of nothing after it. */
+    void (*failed)(void *arg, const struct err_info *why);
+    void *failed_arg;
 };
 
 /* Borrowed from the engine, constant while it is open. */
@@ -127,6 +131,10 @@ void engine_close(struct engine **e);
 void engine_warm(struct engine *e);
 
 const struct engine_model_info *engine_model(const struct engine *e);
+
+/* Is the back end lost? Then *why (OPTIONAL) says how; every stream ends with ERR_LOST, and nothing more can be
+ * submitted. */
+bool engine_is_lost(const struct engine *e, struct err_info *why);
 
 /* From now on engine_submit answers ERR_DRAINING; what was admitted goes on. */
 void engine_drain(struct engine *e);
@@ -217,6 +225,7 @@ struct engine_event {
     enum engine_finish finish; /* END */
     const char *stop_match;    /* END by a stop string: which (a NUL follows); else NULL */
     enum err err;              /* END: ERR_OK, or why the stream broke off */
+    const struct err_info *why; /* END: what is known of that beyond err, or NULL */
 };
 
 /* ERR_IO when a file of the model has become shorter since it was opened: then its weights and its vocabulary are no
@@ -258,7 +267,8 @@ MUST_CHECK enum err engine_submit_all(struct engine *e, struct engine_group *gro
 
 /* Queues a sequence, a request of its own. Fails as engine_check_generates and engine_check_file do. ids: 1 .. n_ctx-1
  * prompt tokens in range (copied). ERR_INVALID_VALUE (empty prompt, id out of range, every token banned),
- * ERR_CONTEXT_LENGTH (prompt does not fit; info holds both counts), ERR_OVERLOADED, ERR_DRAINING, ERR_NOMEM. */
+ * ERR_CONTEXT_LENGTH (prompt does not fit; info holds both counts), ERR_OVERLOADED, ERR_DRAINING, ERR_LOST, ERR_NOMEM.
+ */
 MUST_CHECK enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_params *p,
                                   struct engine_stream **out, struct err_info *info);
 
@@ -301,9 +311,10 @@ MUST_CHECK enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_
                                  struct err_info *info);
 
 /* Waits up to timeout_ms for *out, [n_embd] of length 1, borrowed until engine_embedding_close. The same tokens give
- * the same bits whatever else runs. ERR_AGAIN: not yet. ERR_CANCELLED, ERR_DEADLINE, ERR_NUMERICAL, ERR_INTERNAL: there
- * will be none. */
-MUST_CHECK enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out);
+ * the same bits whatever else runs. ERR_AGAIN: not yet. ERR_CANCELLED, ERR_DEADLINE, ERR_NUMERICAL, ERR_LOST or what
+ * else the back end failed with: there will be none. */
+MUST_CHECK enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out,
+                                          struct err_info *info);
 
 /* As engine_cancel and engine_stream_close. */
 void engine_embedding_cancel(struct engine_embedding *w);

@@ -5,7 +5,7 @@
 struct engine_embedding {
     struct sched_seq *seq;
     bool has_ended;
-    enum err err; /* when it has */
+    struct err_info why; /* when it has: code ERR_OK = it is there */
 };
 
 enum err engine_check_embeds(const struct engine *e, struct err_info *info)
@@ -42,17 +42,19 @@ enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_ids, const 
     return ERR_OK;
 }
 
-enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out)
+enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out, struct err_info *info)
 {
     *out = NULL;
     if (!w->has_ended) {
         struct sched_event ev;
         TRY(sched_next(w->seq, timeout_ms, &ev));
         w->has_ended = true; /* an embedding has one event */
-        w->err = ev.err;
+        if (ev.err != ERR_OK) {
+            err_set(&w->why, ev.err, NULL, "%s", ev.why != NULL ? ev.why->text : err_text(ev.err));
+        }
     }
-    *out = w->err == ERR_OK ? sched_embedding(w->seq) : NULL;
-    return w->err;
+    *out = w->why.code == ERR_OK ? sched_embedding(w->seq) : NULL;
+    return w->why.code == ERR_OK ? ERR_OK : err_set(info, w->why.code, NULL, "%s", w->why.text);
 }
 
 void engine_embedding_cancel(struct engine_embedding *w) { sched_cancel(w->seq); }

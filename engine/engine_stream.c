@@ -411,7 +411,7 @@ static void take_end(struct engine_stream *s, const struct sched_event *ev)
     bool found = look_for_stop(s, &releasable);
     if (!found) {
         s->is_stopped = true;
-        s->end = (struct engine_event){.finish = (enum engine_finish)ev->finish, .err = ev->err};
+        s->end = (struct engine_event){.finish = (enum engine_finish)ev->finish, .err = ev->err, .why = ev->why};
     }
     if (s->n_pending > 0) {
         s->pending[s->n_pending - 1].text_end =

@@ -68,7 +68,7 @@ static void embed(struct engine *e, int n, uint64_t deadline_ns)
         }
     }
     for (int i = 0; i < n && texts[i] != NULL; i++) {
-        while (engine_embedding_wait(texts[i], 1000, &vector) == ERR_AGAIN) {
+        while (engine_embedding_wait(texts[i], 1000, &vector, NULL) == ERR_AGAIN) {
         }
         engine_embedding_close(&texts[i]);
     }

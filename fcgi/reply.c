@@ -112,7 +112,8 @@ static enum err name_memory(enum err code, struct err_info *info)
     return code;
 }
 
-void reply_write_error(struct buf *out, enum err code, const struct err_info *info)
+/* The error object, of what name_memory makes of the code; returns that. */
+static enum err write_error(struct buf *out, enum err code, const struct err_info *info)
 {
     struct err_info memory = {0};
     if (name_memory(code, &memory) != code) {
@@ -124,22 +125,18 @@ void reply_write_error(struct buf *out, enum err code, const struct err_info *in
     buf_printf(out, ",\"type\":\"%s\",\"param\":", err_type(code));
     json_write_cstr(out, info != NULL && info->where[0] != '\0' ? info->where : NULL);
     buf_printf(out, ",\"code\":\"%s\"}}", err_code(code));
+    return code;
 }
 
 void reply_error(struct reply *r, enum err code, const struct err_info *info)
 {
-    struct err_info memory = {0};
     struct buf body;
     buf_init(&body, 0, MEM_GENERAL); /* small, and must be had when requests may have no more */
-    if (name_memory(code, &memory) != code) {
-        code = memory.code;
-        info = &memory;
-    }
-    if (err_http_status(code) == 503 && r->retry_after_s == 0) {
+    r->err = write_error(&body, code, info);
+    if (err_http_status(r->err) == 503 && r->retry_after_s == 0) {
         r->retry_after_s = 1;
     }
-    reply_write_error(&body, code, info);
-    reply_send(r, err_http_status(code), "application/json", &body);
+    reply_send(r, err_http_status(r->err), "application/json", &body);
     buf_fini(&body);
 }
 
@@ -149,7 +146,7 @@ void reply_write_refusal(struct buf *out, enum err code, const struct err_info *
     struct buf body;
     buf_init(&body, 0, MEM_GENERAL);
     snprintf(r.id, sizeof r.id, "%016" PRIx64, rng_fresh_seed());
-    reply_write_error(&body, code, info);
+    code = write_error(&body, code, info);
     write_head(&r, out, err_http_status(code), "application/json");
     buf_printf(out, "Content-Length: %zu\r\n\r\n", body.len);
     buf_append(out, body.data, body.len);
@@ -157,18 +154,40 @@ void reply_write_refusal(struct buf *out, enum err code, const struct err_info *
     buf_fini(&body);
 }
 
-bool reply_start_events(struct reply *r)
+/* What is written has left, or the client has. */
+static enum err flush(struct reply *r, bool is_written)
 {
-    struct buf head;
-    buf_init(&head, 0, MEM_REQUEST);
-    write_head(r, &head, 200, "text/event-stream; charset=utf-8");
-    buf_puts(&head, "X-Accel-Buffering: no\r\n\r\n");
-    bool ok = buf_ok(&head) == ERR_OK && fastcgi_write(r->request, head.data, head.len) && fastcgi_flush(r->request);
-    buf_fini(&head);
-    return ok;
+    return is_written && fastcgi_flush(r->request) ? ERR_OK : ERR_CANCELLED;
 }
 
-bool reply_push(struct reply *r, const struct buf *text)
+enum err reply_start_events(struct reply *r)
 {
-    return buf_ok(text) == ERR_OK && fastcgi_write(r->request, text->data, text->len) && fastcgi_flush(r->request);
+    struct buf head;
+    buf_init(&head, 0, MEM_GENERAL);
+    write_head(r, &head, 200, "text/event-stream; charset=utf-8");
+    buf_puts(&head, "X-Accel-Buffering: no\r\n\r\n");
+    enum err err = flush(r, buf_ok(&head) == ERR_OK && fastcgi_write(r->request, head.data, head.len));
+    buf_fini(&head);
+    return err;
+}
+
+enum err reply_push(struct reply *r, const struct buf *text)
+{
+    TRY(buf_ok(text));
+    return flush(r, fastcgi_write(r->request, text->data, text->len));
+}
+
+void reply_break_off(struct reply *r, enum err code, const struct err_info *info)
+{
+    struct buf event;
+    buf_init(&event, 0, MEM_GENERAL);
+    buf_puts(&event, "data: ");
+    r->err = write_error(&event, code, info);
+    r->status = err_http_status(r->err);
+    buf_puts(&event, "\n\n");
+    if (reply_push(r, &event) == ERR_CANCELLED) {
+        r->err = ERR_CANCELLED;
+        r->status = err_http_status(ERR_CANCELLED);
+    }
+    buf_fini(&event);
 }

@@ -14,7 +14,8 @@ struct reply {
     struct fastcgi_request *request;
     char id[REPLY_ID_MAX + 1]; /* x-request-id: nginx's, which may be the client's; the client's; or our own */
     uint64_t arrived_ns;
-    int status;        /* sent, 0 = none yet */
+    int status;        /* sent, 0 = none yet; of a stream that broke off, its error's */
+    enum err err;      /* what the answer says is wrong */
     const char *allow; /* for 405: methods */
     int retry_after_s; /* for 503 and 429 */
 };
@@ -29,16 +30,15 @@ void reply_send(struct reply *r, int status, const char *content_type, const str
  * to be that: 413 where the request itself would hold too much, 503 where all together do. */
 void reply_error(struct reply *r, enum err code, const struct err_info *info);
 
-/* Appends the error object. */
-void reply_write_error(struct buf *out, enum err code, const struct err_info *info);
-
 /* Appends a whole answer, head and error object, for a request that has no struct reply: its head was refused. */
 void reply_write_refusal(struct buf *out, enum err code, const struct err_info *info);
 
-/* Sends the head of a text/event-stream. False when the client has gone (as all below). */
-bool reply_start_events(struct reply *r);
-/* Sends text as it is, and flushes. */
-bool reply_push(struct reply *r, const struct buf *text);
+/* Sends the head of a text/event-stream. ERR_CANCELLED when the client has gone (as below). */
+MUST_CHECK enum err reply_start_events(struct reply *r);
+/* Sends text as it is, and flushes. ERR_NOMEM, ERR_TOO_LARGE when the text is not whole: then nothing is sent. */
+MUST_CHECK enum err reply_push(struct reply *r, const struct buf *text);
+/* Ends a stream with an error event, unless the client has gone, in place of what ends it well. info OPTIONAL. */
+void reply_break_off(struct reply *r, enum err code, const struct err_info *info);
 
 /* Reason phrase of a status we use. */
 const char *reply_reason(int status);

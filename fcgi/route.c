@@ -184,8 +184,8 @@ void route_request(struct fastcgi_request *r, void *arg)
     dispatch(&c, method != NULL ? method : "", uri != NULL ? uri : "", &route_index);
     metrics_count_request(route_index, c.reply.status);
     if (route_index < 0 || routes[route_index].needs_key) {
-        log_line("info", "request id=%s route=%s status=%d total_ms=%" PRIu64, c.reply.id,
-                 route_index >= 0 ? routes[route_index].path : "-", c.reply.status,
+        log_line("info", "request id=%s route=%s status=%d code=%s total_ms=%" PRIu64, c.reply.id,
+                 route_index >= 0 ? routes[route_index].path : "-", c.reply.status, err_code(c.reply.err),
                  (clock_now_ns() - c.reply.arrived_ns) / 1000000u);
     }
     buf_fini(&c.body);

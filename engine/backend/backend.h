@@ -119,9 +119,12 @@ struct backend {
     /* Prepares the plan (borrowed until close). ERR_NOMEM, ERR_UNSUPPORTED_TYPE, ERR_UNSUPPORTED_CPU. */
     enum err (*open)(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                      struct err_info *info);
-    /* Computes a batch; all of it or, on failure, nothing anyone may use. */
+    /* Computes a batch; all of it or, on failure, nothing anyone may use, and *info says why. ERR_LOST: nothing can be
+     * computed any more, as the device or what it held is gone; forward is not called again. After any other failure
+     * the next batch may do well. */
     enum err (*forward)(struct backend_model *m, const struct backend_batch *batch, struct err_info *info);
     void (*info)(const struct backend_model *m, struct backend_info *out);
+    /* Returns soon also when the back end is lost. */
     void (*close)(struct backend_model **m);
 };
 

@@ -22,7 +22,9 @@
     X(ERR_IO, "io_error", 500, "server_error", "input/output error")                                                   \
     X(ERR_INTERNAL, "internal_error", 500, "server_error", "internal error")                                           \
     X(ERR_NUMERICAL, "numerical_error", 500, "server_error", "the model produced values that are not finite")          \
+    X(ERR_LOST, "backend_lost", 500, "server_error", "the back end is lost; the server ends")                          \
     X(ERR_CANCELLED, "cancelled", 499, "server_error", "the request was cancelled")                                    \
+    X(ERR_SLOW_READER, "slow_reader", 499, "server_error", "nobody took the answer for too long")                      \
     X(ERR_DEADLINE, "deadline_exceeded", 504, "timeout_error", "the request ran past its deadline")                    \
     X(ERR_OVERLOADED, "server_overloaded", 503, "server_error", "the queue is full")                                   \
     X(ERR_REQUEST_MEMORY, "request_memory_full", 503, "server_error", "the memory for requests is used up")            \

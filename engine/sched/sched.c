@@ -59,8 +59,11 @@ void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const stru
     pthread_mutex_unlock(&q->lock);
 }
 
-static void put_end(struct sched_seq *q, enum sched_finish finish, enum err err)
+static void put_end(struct sched_seq *q, enum sched_finish finish, enum err err, const struct err_info *why)
 {
+    if (why != NULL) {
+        q->why = *why;
+    }
     pthread_mutex_lock(&q->lock);
     q->ring[q->n_put++ % SCHED_RING] = (struct sched_slot){.kind = SCHED_END, .finish = finish, .err = err};
     q->has_ended = true;
@@ -89,6 +92,7 @@ enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out
         uint32_t i = q->n_got++ % SCHED_RING;
         const struct sched_slot *e = &q->ring[i];
         *out = (struct sched_event){.kind = e->kind, .finish = e->finish, .err = e->err};
+        out->why = e->kind == SCHED_END && q->why.code != ERR_OK ? &q->why : NULL;
         out->token.id = e->id;
         out->token.logprob = e->logprob;
         out->token.n_top = e->n_top;
@@ -124,7 +128,7 @@ static void note_cache(struct sched *s)
     s->stats.states_kept = (uint64_t)kv_cache_n_states_kept(s->kv);
 }
 
-void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err)
+void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err, const struct err_info *why)
 {
     bool in_queue = !q->was_admitted, in_prefill = q->n_tokens == q->n_prompt;
     sched_leave_turn(s, q);
@@ -138,14 +142,14 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
         double made = q->n_tokens - q->n_prompt;
         s->mean_tokens = s->mean_tokens < 0 ? made : 0.9 * s->mean_tokens + 0.1 * made;
     }
-    if (err == ERR_CANCELLED) {
+    if (err == ERR_CANCELLED || err == ERR_SLOW_READER) {
         *(in_queue     ? &s->stats.cancelled_queue
           : in_prefill ? &s->stats.cancelled_prefill
                        : &s->stats.cancelled_decode) += 1;
     }
     note_cache(s);
     pthread_mutex_unlock(&s->lock);
-    put_end(q, finish, err);
+    put_end(q, finish, err, why);
     sched_seq_unref(q);
 }
 
@@ -174,7 +178,10 @@ static enum err must_go(const struct sched *s, const struct sched_seq *q, uint64
     if (q->deadline_ns != 0 && now > q->deadline_ns) {
         return ERR_DEADLINE;
     }
-    return q->stalled_since != 0 && now - q->stalled_since > s->cfg.stall_ns ? ERR_CANCELLED : ERR_OK;
+    if (s->lost.code != ERR_OK) {
+        return ERR_LOST;
+    }
+    return q->stalled_since != 0 && now - q->stalled_since > s->cfg.stall_ns ? ERR_SLOW_READER : ERR_OK;
 }
 
 /* Ends what must go; returns how many were in the list. */
@@ -191,7 +198,7 @@ static int32_t sweep(struct sched *s, struct sched_seq **list, bool stopping)
         }
         *list = q->next;
         n++;
-        sched_end(s, q, SCHED_FINISH_NONE, err);
+        sched_end(s, q, SCHED_FINISH_NONE, err, err == ERR_LOST ? &s->lost : NULL);
     }
     return n;
 }
@@ -388,6 +395,17 @@ void sched_drain(struct sched *s)
     pthread_mutex_lock(&s->lock);
     s->is_draining = true;
     pthread_mutex_unlock(&s->lock);
+}
+
+bool sched_is_lost(struct sched *s, struct err_info *why)
+{
+    pthread_mutex_lock(&s->lock);
+    bool is_lost = s->lost.code != ERR_OK;
+    if (is_lost && why != NULL) {
+        *why = s->lost;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return is_lost;
 }
 
 void sched_clear_stats(struct sched *s)

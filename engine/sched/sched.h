@@ -45,6 +45,10 @@ struct sched_config {
     uint64_t stall_ns;            /* a reader that takes nothing for so long loses its sequence; 0 = 30 s */
     int32_t draft_max;            /* tokens guessed ahead (draft.h), 0 = none .. DRAFT_MAX; a decoding step with drafts
                                    * has draft_max + 1 rows at most, so with as many sequences there are none */
+    /* OPTIONAL: told why a batch failed, before its sequences end, on the scheduler's thread; ERR_LOST comes once and
+     * last. */
+    void (*failed)(void *arg, const struct err_info *why);
+    void *failed_arg;
 };
 
 /* One sequence to generate, or, with a pooling, to embed; then max_tokens is 0 and of sampling, which is all zero,
@@ -68,6 +72,7 @@ struct sched_event {
     enum sched_event_kind kind;
     enum sched_finish finish;    /* END */
     enum err err;                /* END: why it broke off, or ERR_OK */
+    const struct err_info *why;  /* END: what is known beyond err, or NULL; borrowed until sched_release */
     struct sampler_result token; /* TOKEN, PROMPT_TOKEN; the end token itself is not given out */
 };
 
@@ -98,6 +103,9 @@ void sched_free(struct sched **s);
 /* Refuses new sequences from now on (ERR_DRAINING). */
 void sched_drain(struct sched *s);
 
+/* Is the back end lost? Then *why (OPTIONAL) says how; all sequences have ended with it, or will in a moment. */
+bool sched_is_lost(struct sched *s, struct err_info *why);
+
 /* A request of n_seqs sequences in all, which are submitted at once or one after the other. key: whose it is, 0 =
  * nobody's. ERR_NOMEM. */
 MUST_CHECK enum err sched_group_new(struct sched *s, uint64_t key, int32_t n_seqs, struct sched_group **out);
@@ -111,8 +119,8 @@ int32_t sched_group_room(struct sched_group *g);
 
 /* Queues n >= 1 sequences of a request, all or none; out[i] are the caller's until sched_release, NULL on failure.
  * g OPTIONAL: without it they are a request of their own. ERR_OVERLOADED; ERR_AGAIN instead while earlier ones of the
- * group go on: later; ERR_DRAINING, not for a group that has begun; ERR_NOMEM; ERR_INVALID_VALUE (no tokens, or more
- * than may ever wait), ERR_CONTEXT_LENGTH (more than n_ctx). */
+ * group go on: later; ERR_DRAINING, not for a group that has begun; ERR_LOST; ERR_NOMEM; ERR_INVALID_VALUE (no tokens,
+ * or more than may ever wait), ERR_CONTEXT_LENGTH (more than n_ctx). */
 MUST_CHECK enum err sched_submit_all(struct sched *s, struct sched_group *g, const struct sched_request *r, int32_t n,
                                      struct sched_seq **out, struct err_info *info);
 

@@ -106,6 +106,7 @@ struct sched_seq {
     struct sampler_top *tops; /* [SCHED_RING][n_top] (lock) */
     uint32_t n_put, n_got;    /* (lock) */
     struct sched_usage usage; /* (lock) */
+    struct err_info why;      /* why it broke off, set before SCHED_END is given out; code ERR_OK = no more is known */
     uint64_t submit_ns, admit_ns, first_ns;
 };
 
@@ -126,6 +127,7 @@ struct sched {
     uint64_t next_number;
     struct sched_tenant *tenants;
     uint64_t n_turns;     /* places given and requests come */
+    struct err_info lost; /* code ERR_LOST once the back end is */
     atomic_bool has_news; /* something was submitted or cancelled */
 
     /* The thread's own. */
@@ -213,7 +215,7 @@ enum err sched_finish_embedding(struct sched *s, struct sched_seq *q);       /* 
 /* sched.c */
 uint32_t sched_ring_room(struct sched_seq *q);
 void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const struct sampler_result *r);
-void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish,
-               enum err err); /* q leaves the scheduler */
+void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err,
+               const struct err_info *why); /* q leaves the scheduler; why OPTIONAL */
 
 #endif

@@ -248,14 +248,15 @@ static void give_prompt_token(struct sched *s, struct sched_seq *q, int32_t i_lo
 }
 
 /* Takes q, which has ended, out of the running ones. */
-static void end_running(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err)
+static void end_running(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err,
+                        const struct err_info *why)
 {
     struct sched_seq **link = &s->running;
     while (*link != q) {
         link = &(*link)->next;
     }
     *link = q->next;
-    sched_end(s, q, finish, err);
+    sched_end(s, q, finish, err, why);
 }
 
 /* Samples behind the last token and then behind each drafted one, for as long as they are what was sampled: exactly the
@@ -314,15 +315,24 @@ static void finish_rows(struct sched *s, struct sched_seq *q, struct step_result
     }
     q->n_chunk = q->n_draft = 0;
     if (err != ERR_OK || finish != SCHED_FINISH_NONE) {
-        end_running(s, q, finish, err);
+        end_running(s, q, finish, err, NULL);
     }
 }
 
-static void fail_batch(struct sched *s, const struct batch *b, enum err err)
+/* Ends the sequences of the batch; of a back end that is lost, the next turn of the loop ends all others. */
+static void fail_batch(struct sched *s, const struct batch *b, const struct err_info *why)
 {
+    if (why->code == ERR_LOST) {
+        pthread_mutex_lock(&s->lock);
+        s->lost = *why;
+        pthread_mutex_unlock(&s->lock);
+    }
+    if (s->cfg.failed != NULL) {
+        s->cfg.failed(s->cfg.failed_arg, why);
+    }
     sched_drop_copies(s);
     for (int32_t i = 0; i < b->n_seqs; i++) {
-        end_running(s, s->batch_seqs[i], SCHED_FINISH_NONE, err);
+        end_running(s, s->batch_seqs[i], SCHED_FINISH_NONE, why->code, why);
     }
 }
 
@@ -392,11 +402,14 @@ bool sched_step(struct sched *s)
                                   .state_rows = s->state_rows,
                                   .states = s->states};
     uint64_t start = clock_now_ns();
-    struct err_info info = {0};
-    enum err err = s->cfg.backend->forward(s->cfg.model, &batch, &info);
+    struct err_info why = {0};
+    enum err err = s->cfg.backend->forward(s->cfg.model, &batch, &why);
     uint64_t ns = clock_now_ns() - start;
     if (err != ERR_OK) {
-        fail_batch(s, &b, err);
+        if (why.code != err) {
+            err_set(&why, err, NULL, "%s", err_text(err));
+        }
+        fail_batch(s, &b, &why);
         return true;
     }
     struct step_result result = {0};

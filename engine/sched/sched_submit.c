@@ -196,6 +196,9 @@ static enum err must_wait(const struct sched *s, const struct sched_group *g, in
     if (s->is_stopping || (s->is_draining && !g->has_begun)) { /* what was begun is finished */
         return ERR_DRAINING;
     }
+    if (s->lost.code != ERR_OK) {
+        return ERR_LOST;
+    }
     bool is_full = limit != 0 && s->n_queued != 0 && s->n_queued_tokens + tokens > limit;
     return n <= room_of(g) && !is_full ? ERR_OK : g->n_open > 0 ? ERR_AGAIN : ERR_OVERLOADED;
 }
@@ -290,7 +293,7 @@ enum err sched_submit_all(struct sched *s, struct sched_group *group, const stru
         err = make_seq(s, &r[i], g, &out[i], info);
     }
     if (err == ERR_OK && (err = enqueue(s, out, n)) != ERR_OK) {
-        err_set(info, err, NULL, "%s", err_text(err));
+        err_set(info, err, NULL, "%s", err == ERR_LOST ? s->lost.text : err_text(err));
     }
     for (int32_t i = 0; i < n && err != ERR_OK; i++) {
         if (out[i] != NULL) {

@@ -168,13 +168,13 @@ static void close_one(struct job *j, size_t slot)
 }
 
 /* Waits for the first that is not done, and writes it. */
-static enum err take(struct job *j)
+static enum err take(struct job *j, struct err_info *info)
 {
     size_t slot = j->n_done % WINDOW;
     const float *vector;
     enum err err;
     do {
-        err = engine_embedding_wait(j->open[slot], WAIT_MS, &vector);
+        err = engine_embedding_wait(j->open[slot], WAIT_MS, &vector, info);
     } while (err == ERR_AGAIN);
     err = err != ERR_OK ? err : write_vector(j, vector);
     close_one(j, slot);
@@ -188,7 +188,7 @@ static enum err run_all(struct job *j, struct err_info *info)
     buf_puts(&j->out, "{\"object\":\"list\",\"data\":[");
     while (j->n_done < j->prompts.n) {
         TRY(submit(j, info));
-        TRY(take(j));
+        TRY(take(j, info));
     }
     size_t n_tokens = 0;
     for (size_t i = 0; i < j->prompts.n; i++) {

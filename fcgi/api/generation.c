@@ -221,6 +221,14 @@ static void tell_prompt_token(struct generation *g, struct choice *c, const stru
     }
 }
 
+/* Notes what goes wrong first, if anything does; why OPTIONAL. */
+static void fail(struct generation *g, enum err err, const struct err_info *why)
+{
+    if (err != ERR_OK && g->failure.code == ERR_OK) {
+        err_set(&g->failure, err, why != NULL ? why->where : NULL, "%s", why != NULL ? why->text : err_text(err));
+    }
+}
+
 static void close_stream(struct generation *g, struct choice *c)
 {
     pthread_mutex_lock(&g->lock);
@@ -248,6 +256,7 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     if (ev.kind == ENGINE_END) {
         c->end = ev;
         c->has_ended = true;
+        fail(g, ev.err, ev.why);
         engine_stream_usage(c->stream, &c->usage);
     }
     if (ev.kind != ENGINE_END || ev.text_len > 0) {
@@ -289,80 +298,79 @@ static bool take_events(struct generation *g, int wait_ms, struct buf *out, size
     return take_event(g, waited_for, *n_open > 1 ? POLL_MS : wait_ms, out);
 }
 
-static enum err first_error(const struct generation *g)
+/* Hands on the next choices if there is room for them; false once something broke off. */
+static bool go_on(struct generation *g)
 {
-    for (size_t i = 0; i < g->n_choices; i++) {
-        if (g->choices[i].end.err != ERR_OK) {
-            return g->choices[i].end.err;
-        }
-    }
-    return ERR_OK;
-}
-
-/* What broke off, or, with room for them, the next choices. */
-static enum err go_on(struct generation *g)
-{
-    struct err_info info;
-    TRY(first_error(g));
-    return submit_more(g, &info);
+    struct err_info why = {0};
+    enum err err = g->failure.code == ERR_OK ? submit_more(g, &why) : ERR_OK;
+    fail(g, err, why.code == err ? &why : NULL);
+    return g->failure.code == ERR_OK;
 }
 
 /* --- answers ---------------------------------------------------------------------------------------------------- */
 
-/* Writes events until all choices have ended or the client has left. */
+/* Sends what is in out; false once the answer is broken off. */
+static bool push(struct generation *g, struct buf *out)
+{
+    fail(g, reply_push(&g->call->reply, out), NULL);
+    buf_reset(out);
+    return g->failure.code == ERR_OK;
+}
+
+/* What comes behind the last event. */
+static void write_done(struct generation *g, struct buf *out)
+{
+    if (g->params->include_usage) {
+        buf_puts(out, "data: ");
+        write_envelope(g, g->shape->chunk_object, out);
+        buf_puts(out, "],");
+        write_usage(g, out);
+        buf_puts(out, "}\n\n");
+    }
+    buf_puts(out, "data: [DONE]\n\n");
+}
+
+/* Writes events until all choices have ended or something breaks them off. */
 static void stream_answer(struct generation *g, struct buf *out)
 {
     int ping_ms = (int)g->call->server->conf->ping_s * 1000;
-    bool connected = reply_start_events(&g->call->reply);
+    fail(g, reply_start_events(&g->call->reply), NULL);
     for (size_t i = 0; i < g->n_choices; i++) {
         g->shape->open(g, &g->choices[i], out);
     }
     if (out->len == 0) {
         buf_puts(out, ": ok\n\n");
     }
-    connected = connected && reply_push(&g->call->reply, out);
+    bool goes_on = push(g, out);
     uint64_t last_write_ns = clock_now_ns();
-    enum err err = ERR_OK;
-    for (size_t n_open = 1; connected && n_open > 0 && err == ERR_OK;) {
-        buf_reset(out);
+    for (size_t n_open = 1; goes_on && n_open > 0;) {
         if (!take_events(g, ping_ms, out, &n_open) && clock_now_ns() - last_write_ns >= (uint64_t)ping_ms * 1000000u) {
             buf_puts(out, ": ping\n\n");
         }
-        if (out->len > 0) {
-            connected = reply_push(&g->call->reply, out);
+        if (out->len > 0 || buf_ok(out) != ERR_OK) {
+            goes_on = push(g, out);
             last_write_ns = clock_now_ns();
         }
-        err = go_on(g);
+        goes_on = goes_on && go_on(g);
     }
-    buf_reset(out);
-    if (connected && err != ERR_OK) { /* in the stream, and then no [DONE] */
-        buf_puts(out, "data: ");
-        reply_write_error(out, err, NULL);
-        buf_puts(out, "\n\n");
-    } else if (connected) {
-        if (g->params->include_usage) {
-            buf_puts(out, "data: ");
-            write_envelope(g, g->shape->chunk_object, out);
-            buf_puts(out, "],");
-            write_usage(g, out);
-            buf_puts(out, "}\n\n");
-        }
-        buf_puts(out, "data: [DONE]\n\n");
+    if (goes_on) {
+        write_done(g, out);
+        goes_on = push(g, out);
     }
-    if (!connected || !reply_push(&g->call->reply, out)) {
-        on_gone(g);
+    if (!goes_on) { /* in the stream, and then no [DONE] */
+        reply_break_off(&g->call->reply, g->failure.code, &g->failure);
     }
 }
 
 static void whole_answer(struct generation *g, struct buf *out)
 {
-    enum err err = ERR_OK;
-    for (size_t n_open = 1; n_open > 0 && err == ERR_OK;) {
+    bool goes_on = true;
+    for (size_t n_open = 1; goes_on && n_open > 0;) {
         take_events(g, 1000, out, &n_open);
-        err = go_on(g);
+        goes_on = go_on(g);
     }
-    if (err != ERR_OK) {
-        reply_error(&g->call->reply, err, NULL);
+    if (!goes_on) {
+        reply_error(&g->call->reply, g->failure.code, &g->failure);
         return;
     }
     write_envelope(g, g->shape->object, out);
@@ -389,9 +397,9 @@ static void log_generation(struct generation *g)
     log_line(
         "info",
         "generation id=%s stream=%d choices=%zu prompt_tokens=%d cached_tokens=%d completion_tokens=%d ttft_ms=%" PRIu64
-        " total_ms=%" PRIu64 " gone=%d",
+        " total_ms=%" PRIu64,
         g->call->reply.id, g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
-        g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0, (now - arrived) / 1000000u, is_gone(g));
+        g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0, (now - arrived) / 1000000u);
 }
 
 static void close_choices(struct generation *g)

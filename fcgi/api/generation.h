@@ -63,6 +63,7 @@ struct generation {
     bool has_lock;
     pthread_mutex_t lock; /* guards the streams against the poller */
     uint64_t first_token_ns;
+    struct err_info failure; /* what broke the answer off; code ERR_OK = nothing yet */
 };
 
 /* Makes n_prompts * params->n choices over the prompts (ids borrowed until the end), submits, answers. Frees what it

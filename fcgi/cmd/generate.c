@@ -60,6 +60,9 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
         struct engine_usage u;
         engine_stream_usage(s, &u);
         err = ev.err;
+        if (ev.why != NULL) {
+            *info = *ev.why;
+        }
         fprintf(stderr,
                 "\n%d prompt tokens, %d generated; first token after %.1f ms, then %.1f tokens/s; %d of %d drafted "
                 "tokens came true\n",

@@ -21,6 +21,7 @@ struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_
     m->max_rows = max_rows;
     m->max_logits = max_logits;
     atomic_init(&m->fail_token, -1);
+    atomic_init(&m->fail_code, ERR_INTERNAL);
     atomic_init(&m->nan_token, -1);
     return m;
 }
@@ -247,7 +248,7 @@ static enum err forward(struct backend_model *m, const struct backend_batch *b, 
         uint64_t before = b->pos[i] == 0 ? 1 : slot(m, table, b->pos[i] - 1)->hash;
         *slot(m, table, b->pos[i]) = (struct fake_slot){b->tokens[i], fold(before, b->tokens[i], b->pos[i])};
         if (b->tokens[i] == m->fail_token) {
-            err = err_set(info, ERR_INTERNAL, NULL, "told to fail");
+            err = err_set(info, (enum err)atomic_load(&m->fail_code), NULL, "told to fail");
         }
     }
     check_slots(m, b);

@@ -32,6 +32,7 @@ struct backend_model {
     atomic_int delay_us;   /* knob: how long a batch takes */
     atomic_int row_us;     /* knob: and how much longer for each of its rows */
     atomic_int fail_token; /* knob: a batch with this token fails; -1 = none */
+    atomic_int fail_code;  /* knob: with this enum err, at first ERR_INTERNAL */
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
     atomic_bool in_pieces; /* a sequence began behind position 0: what a bidirectional plan cannot have */
     atomic_bool is_held;   /* knob: forward waits until it is false again */

@@ -7,18 +7,29 @@
 
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+static void count_failure(void *arg, const struct err_info *why)
+{
+    struct rig_failures *f = arg;
+    atomic_fetch_add(&f->n, 1);
+    atomic_fetch_add(&f->n_lost, why->code == ERR_LOST);
+}
+
 struct rig rig_open(struct rig_limits l)
 {
+    static struct rig_failures failures; /* one rig at a time */
+    atomic_store(&failures.n, 0);
+    atomic_store(&failures.n_lost, 0);
     l.n_pages = l.n_pages != 0 ? l.n_pages : 64;
     l.n_ctx = l.n_ctx != 0 ? l.n_ctx : 320;
     l.max_rows = l.max_rows != 0 ? l.max_rows : 64;
     l.max_seqs = l.max_seqs != 0 ? l.max_seqs : 16;
     l.n_kept_states = l.n_kept_states != 0 ? l.n_kept_states : 16;
     l.max_logits = l.max_logits != 0 ? l.max_logits : l.max_seqs + 4;
-    struct rig r = {.model = fake_backend_new(l.n_pages, l.max_rows, l.max_logits)};
+    struct rig r = {.model = fake_backend_new(l.n_pages, l.max_rows, l.max_logits), .failures = &failures};
     struct sched_config cfg = {.backend = &fake_backend,
                                .model = r.model,
                                .n_vocab = FAKE_VOCAB,
@@ -33,7 +44,9 @@ struct rig rig_open(struct rig_limits l)
                                .draft_max = l.draft_max,
                                .n_embd = FAKE_EMBD,
                                .is_bidirectional = l.is_bidirectional,
-                               .n_slots = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0};
+                               .n_slots = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0,
+                               .failed = count_failure,
+                               .failed_arg = &failures};
     fake_backend_remember(l.n_remembered);
     if (r.model != NULL && l.is_recurrent) {
         r.model->n_slots = cfg.n_slots;
@@ -117,6 +130,8 @@ void rig_collect(struct sched_seq **q, struct rig_output *out)
     }
     out->finish = ev.finish;
     out->err = ev.err;
+    ck_assert(ev.why == NULL || ev.why->code == ev.err);
+    snprintf(out->why, sizeof out->why, "%.60s", ev.why != NULL ? ev.why->text : "");
     ck_assert_int_eq(sched_next(*q, 0, &ev), ERR_NONE);
     sched_seq_usage(*q, &out->usage);
     sched_release(q);

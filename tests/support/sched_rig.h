@@ -10,6 +10,12 @@ enum { RIG_MAX_OUT = 1024 };
 struct rig {
     struct backend_model *model;
     struct sched *sched;
+    struct rig_failures *failures;
+};
+
+/* Batches that sched_config.failed was told of. */
+struct rig_failures {
+    atomic_int n, n_lost;
 };
 
 /* Limits of a rig; zero means: 64 pages, 320 tokens a sequence, 64 rows, max_logits = max_seqs + 4, 16 sequences, 64
@@ -50,6 +56,7 @@ struct rig_output {
     int32_t n_prompt_events;
     enum sched_finish finish;
     enum err err;
+    char why[64]; /* the event's text, cut; "" = none */
     struct sched_usage usage;
 };
 

@@ -53,11 +53,11 @@ static void finish(struct engine *e, struct engine_embedding **w, float *out)
 {
     const float *vector;
     enum err err;
-    while ((err = engine_embedding_wait(*w, 1000, &vector)) == ERR_AGAIN) {
+    while ((err = engine_embedding_wait(*w, 1000, &vector, NULL)) == ERR_AGAIN) {
     }
     ck_assert_int_eq(err, ERR_OK);
     memcpy(out, vector, engine_model(e)->n_embd * sizeof *out);
-    ck_assert_int_eq(engine_embedding_wait(*w, 0, &vector), ERR_OK); /* as often as one likes */
+    ck_assert_int_eq(engine_embedding_wait(*w, 0, &vector, NULL), ERR_OK); /* as often as one likes */
     engine_embedding_close(w);
     ck_assert_ptr_null(*w);
 }

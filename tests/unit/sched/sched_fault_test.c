@@ -266,6 +266,7 @@ START_TEST(a_failing_back_end_ends_its_batch_only)
     struct sched_seq *seq = rig_submit(&r, &q);
     rig_collect(&seq, &got);
     ck_assert_int_eq(got.err, ERR_INTERNAL);
+    ck_assert_str_eq(got.why, "told to fail");
     ck_assert_int_eq(got.n, 0);
     static const struct sampler_bias no_60 = {60, -100};
     q = rig_request(good, 40, 50);
@@ -282,6 +283,50 @@ START_TEST(a_failing_back_end_ends_its_batch_only)
     rig_expect(&q, 320, &expected);
     rig_compare(&got, &expected, "again");
     ck_assert_int_eq(got.usage.cached_tokens, 0);
+    ck_assert_int_eq(r.failures->n, 1);
+    ck_assert(!sched_is_lost(r.sched, NULL));
+    rig_close(&r);
+}
+END_TEST
+
+/* Two sequences run, of which one's token does it, and one waits: all end with the cause, and nobody comes in. */
+START_TEST(a_lost_back_end_ends_all)
+{
+    int32_t tokens[3][40];
+    struct sched_seq *seqs[3];
+    struct rig_output got;
+    struct err_info info = {0};
+    struct rig r = rig_open((struct rig_limits){.max_seqs = 2, .max_rows = 16, .is_recurrent = _i == 1});
+    for (int i = 0; i < 3; i++) {
+        rig_prompt(tokens[i], 40, 20 + (uint64_t)i);
+        for (int k = 0; k < 40; k++) {
+            tokens[i][k] = tokens[i][k] == 60 ? 0 : tokens[i][k];
+        }
+    }
+    tokens[1][39] = 60;
+    atomic_store(&r.model->fail_token, 60);
+    atomic_store(&r.model->fail_code, ERR_LOST);
+    hold(&r, true);
+    for (int i = 0; i < 3; i++) {
+        struct sched_request q = rig_request(tokens[i], 40, 200);
+        seqs[i] = rig_submit(&r, &q);
+    }
+    hold(&r, false);
+    for (int i = 0; i < 3; i++) {
+        rig_collect(&seqs[i], &got);
+        ck_assert_int_eq(got.err, ERR_LOST);
+        ck_assert_str_eq(got.why, "told to fail");
+    }
+    ck_assert(sched_is_lost(r.sched, &info));
+    ck_assert_str_eq(info.text, "told to fail");
+    long steps = r.model->n_steps;
+    struct sched_request q = rig_request(tokens[0], 40, 5);
+    ck_assert_int_eq(sched_submit(r.sched, &q, &seqs[0], &info), ERR_LOST);
+    ck_assert_str_eq(info.text, "told to fail");
+    rig_wait_idle(&r); /* the pages came back */
+    ck_assert_int_eq(r.model->n_steps, steps);
+    ck_assert_int_eq(r.failures->n, 1);
+    ck_assert_int_eq(r.failures->n_lost, 1);
     rig_close(&r);
 }
 END_TEST
@@ -542,6 +587,7 @@ Suite *sched_fault_suite(void)
     tcase_add_test(t, draining_finishes_what_it_took);
     tcase_add_test(t, stopping_in_the_middle_frees_all);
     tcase_add_loop_test(t, a_failing_back_end_ends_its_batch_only, 0, 2);
+    tcase_add_loop_test(t, a_lost_back_end_ends_all, 0, 2);
     tcase_add_loop_test(t, nan_ends_its_own_sequence_only, 0, 4);
     tcase_add_test(t, all_tokens_banned_is_an_error);
     tcase_add_loop_test(t, every_failed_allocation_is_reported, 0, 2);
