@@ -80,7 +80,7 @@ $(B)/unit_suites.o: $(B)/unit_suites.c
 	@$(CC) $(CFLAGS) -c -o $@ $<
 $(B)/unittests: $(call obj,$(ENGINE) $(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $(SUPPORT)) $(B)/unit_suites.o
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
-$(B)/checkkern: $(call obj,$(filter-out %/json_read.c,$(filter engine/base/% engine/tensor/% engine/kernels/%,$(ENGINE))) $(KERNELS)) # no jansson when cross-compiled
+$(B)/checkkern: $(call obj,$(filter-out %/json_read.c,$(filter engine/base/% engine/tensor/% engine/quant/% engine/kernels/% engine/kv/kv_type.c,$(ENGINE))) $(KERNELS)) # no jansson when cross-compiled
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ -lm -lpthread
 
 $(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(call obj,$(ENGINE))

@@ -7,7 +7,7 @@
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
 #include "engine/kernels/kern.h"
-#include "engine/kernels/quant.h"
+#include "engine/quant/quant.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan_quantize.h"
 #include "engine/sched/draft.h"
@@ -184,7 +184,7 @@ static enum err plan_drafts(const struct engine_config *cfg, struct sched_config
         return err_set(info, ERR_CONFIG, "draft-max", "draft-max: expected 0 to %d, found %d", DRAFT_MAX,
                        cfg->draft_max);
     }
-    sc->draft_max = is_off || sc->n_slots != 0 ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
+    sc->draft_max = is_off || sc->n_states != 0 ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
     return ERR_OK;
 }
 
@@ -192,12 +192,12 @@ static enum err plan_drafts(const struct engine_config *cfg, struct sched_config
  * later prompts find again. */
 static uint64_t default_kv_tokens(const struct engine *e, uint32_t n_ctx, const struct sched_config *sc)
 {
-    uint64_t encoder = 2 * (uint64_t)sc->max_rows + (uint64_t)sc->max_seqs * BACKEND_PAGE_TOKENS;
+    uint64_t encoder = 2 * (uint64_t)sc->max_rows + (uint64_t)sc->max_seqs * KV_PAGE_TOKENS;
     return MAX_OF((uint64_t)n_ctx, e->plan->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
 }
 
 /* Recurrent states: of all that run, and of prefixes. */
-static int32_t count_slots(const struct engine *e, const struct sched_config *sc)
+static int32_t count_states(const struct engine *e, const struct sched_config *sc)
 {
     uint64_t bytes = e->plan->recurrent_floats * sizeof(float);
     if (bytes == 0) {
@@ -227,17 +227,17 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
                        n_ctx, sc->max_rows);
     }
     uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : default_kv_tokens(e, n_ctx, sc);
-    if (kv_tokens < n_ctx || kv_tokens > (uint64_t)INT32_MAX - BACKEND_PAGE_TOKENS) {
+    if (kv_tokens < n_ctx || kv_tokens > (uint64_t)INT32_MAX - KV_PAGE_TOKENS) {
         return err_set(info, ERR_CONFIG, "kv-tokens", "kv-tokens: expected ctx-size %u or more, found %" PRIu64, n_ctx,
                        kv_tokens);
     }
     e->info.n_ctx = n_ctx;
     sc->n_ctx = (int32_t)n_ctx;
     sc->n_vocab = (int32_t)e->plan->n_vocab;
-    sc->n_pages = (int32_t)((kv_tokens + BACKEND_PAGE_TOKENS - 1) / BACKEND_PAGE_TOKENS);
-    sc->n_embd = e->plan->has_states ? (int32_t)e->plan->n_embd : 0;
+    sc->n_pages = (int32_t)((kv_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
+    sc->n_embd = e->plan->has_hidden ? (int32_t)e->plan->n_embd : 0;
     sc->is_bidirectional = is_encoder;
-    sc->n_slots = count_slots(e, sc);
+    sc->n_states = count_states(e, sc);
     int32_t affordable = (int32_t)(LOGITS_BYTES / (sizeof(float) * e->plan->n_vocab));
     sc->max_logits = MIN_OF(sc->max_seqs + EXTRA_LOGITS, MAX_OF(affordable, DRAFT_MAX + 1));
     sc->max_logits = MAX_OF(sc->max_logits, sc->max_seqs);
@@ -264,7 +264,7 @@ static enum err check_memory_limit(const struct engine *e, const struct engine_c
     uint64_t logits = e->plan->has_logits ? (uint64_t)sc->max_logits * e->plan->n_vocab * sizeof(float) : 0,
              need = e->info.file_bytes;
     uint64_t recurrent;
-    bool fits = ck_mul(e->plan->recurrent_floats * sizeof(float), (uint64_t)sc->n_slots, &recurrent) &&
+    bool fits = ck_mul(e->plan->recurrent_floats * sizeof(float), (uint64_t)sc->n_states, &recurrent) &&
                 ck_mul(kv, (uint64_t)sc->n_pages, &kv) && ck_add(need, recurrent, &need) && ck_add(need, kv, &need) &&
                 ck_add(need, logits, &need);
     if (cfg->memory_limit_bytes == 0 || (fits && need <= cfg->memory_limit_bytes)) {
@@ -306,7 +306,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
                                 .pin = cfg->pin,
                                 .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
                                 .n_pages = sc->n_pages,
-                                .n_slots = sc->n_slots,
+                                .n_states = sc->n_states,
                                 .max_rows = sc->max_rows,
                                 .max_logits = sc->max_logits,
                                 .pack_cache = cfg->pack_cache,
@@ -470,7 +470,7 @@ static enum err measure(struct engine *e, const struct engine_config *cfg, struc
     *out = (struct engine_memory){.kernels = bi.kernels,
                                   .weight_bytes = bi.weight_bytes,
                                   .kv_bytes = bi.kv_bytes + bi.recurrent_bytes,
-                                  .kv_tokens = (uint64_t)sc.n_pages * BACKEND_PAGE_TOKENS,
+                                  .kv_tokens = (uint64_t)sc.n_pages * KV_PAGE_TOKENS,
                                   .activation_bytes = bi.scratch_bytes,
                                   .n_ctx = e->info.n_ctx,
                                   .n_threads = e->info.n_threads};
@@ -525,9 +525,9 @@ enum err engine_tokenize(const struct engine *e, const char *text, size_t n, boo
     unsigned flags = (add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     *ids = NULL;
     *n_ids = 0;
-    enum err err = tokenizer_encode_watched(e->tokenizer, text, n, flags,
-                                            (const struct tokenizer_span *)(const void *)plain, n_plain, SIZE_MAX, stop,
-                                            &list, info);
+    enum err err =
+        tokenizer_encode_watched(e->tokenizer, text, n, flags, (const struct tokenizer_span *)(const void *)plain,
+                                 n_plain, SIZE_MAX, stop, &list, info);
     if (err != ERR_OK) {
         token_list_fini(&list);
         return err;

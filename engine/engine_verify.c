@@ -3,7 +3,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/base/mem.h"
-#include "engine/kernels/quant.h"
+#include "engine/quant/quant.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -15,7 +15,7 @@ enum {
     WARM_STEPS = 4,
     IDLE_POLL_NS = 200000,
 };
-_Static_assert(WARM_TOKENS + WARM_STEPS < BACKEND_PAGE_TOKENS, "no page is filled");
+_Static_assert(WARM_TOKENS + WARM_STEPS < KV_PAGE_TOKENS, "no page is filled");
 
 #define WARM_LIMIT_NS 2000000000u /* a step that has begun ends, whatever the time */
 

@@ -9,14 +9,12 @@
 #define INFCGI_BACKEND_BACKEND_H
 
 #include "engine/base/err.h"
-#include "engine/kernels/kv_type.h"
+#include "engine/kv/kv_type.h"
 #include "engine/plan/plan.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum { BACKEND_PAGE_TOKENS = 32 }; /* positions in a KV page, for every back end */
 
 /* What tells one model file from another, besides what the plan says of its weights. */
 struct backend_source {
@@ -40,7 +38,7 @@ struct backend_config {
     bool high_precision;
     bool pin;           /* each thread stays on a CPU of its own (pool_pin); the thread that calls forward too */
     int32_t n_pages;    /* KV pages; page ids are 0 .. n_pages-1 */
-    int32_t n_slots;    /* recurrent states; slot ids are 0 .. n_slots-1; 0 where the plan has none */
+    int32_t n_states;   /* recurrent states, with ids 0 .. n_states-1; 0 where the plan has none */
     int32_t max_rows;   /* T of the largest batch */
     int32_t max_logits; /* S of the largest batch */
     enum kv_type k_type, v_type; /* of the KV cache; ref keeps f32 whatever they are */
@@ -75,24 +73,24 @@ struct backend_batch {
     const int32_t *pos;    /* [n_rows] position in the sequence; with learned positions below n_ctx_train */
     const int32_t *seq;    /* [n_rows] index into page_tables, ascending */
     int32_t n_seqs;
-    const int32_t *const *page_tables; /* [n_seqs] page of position p = table[p / BACKEND_PAGE_TOKENS] */
-    /* [n_seqs] where the recurrent state of each is, no two in one; NULL = sequence i has slot i. Unread when the plan
-     * has none. A sequence whose rows begin at position 0 begins anew, whatever its slot holds; else the slot must hold
+    const int32_t *const *page_tables; /* [n_seqs] page of position p = table[p / KV_PAGE_TOKENS] */
+    /* [n_seqs] recurrent state of each, no two the same; NULL = sequence i has state i. Unread when the plan
+     * has none. A sequence whose rows begin at position 0 begins anew, whatever its state holds; else that must be
      * the state behind the row before, as its last batch left it: with recurrent state, no position comes twice. */
-    const int32_t *slots;
-    /* OPTIONAL [n_seqs] slot that holds the state the sequence goes on from: its own, or one that this batch leaves as
+    const int32_t *states;
+    /* OPTIONAL [n_seqs] state that the sequence goes on from: its own, or one that this batch leaves as
      * it is, so that several may go on from it. NULL = its own. */
-    const int32_t *begin_slots;
+    const int32_t *begin_states;
     int32_t n_copies;                /* recurrent states to leave a copy of, may be 0; 0 when the plan has none */
     const int32_t *copy_rows;        /* [n_copies] ascending row indexes: the state behind that row ... */
-    const int32_t *copy_slots;       /* [n_copies] ... goes here too; a slot that this batch uses for nothing else */
+    const int32_t *copy_states;      /* [n_copies] ... goes here too; a state that this batch uses for nothing else */
     int32_t n_logits;                /* S, may be 0; 0 when the plan has no logits */
     const int32_t *logit_rows;       /* [n_logits] ascending row indexes */
     float *logits;                   /* out [n_logits][V] */
     struct backend_row_stats *stats; /* out [n_logits] */
-    int32_t n_states;                /* E, may be 0; 0 when the plan has no states */
-    const int32_t *state_rows;       /* [n_states] ascending row indexes */
-    float *states;                   /* out [n_states][D] */
+    int32_t n_hidden;                /* E, may be 0; 0 when the plan has no PLAN_HIDDEN */
+    const int32_t *hidden_rows;      /* [n_hidden] ascending row indexes */
+    float *hidden;                   /* out [n_hidden][D] */
 };
 
 struct backend_model; /* a plan made ready by one back end */
@@ -103,7 +101,7 @@ struct backend_info {
     const char *k_type, *v_type; /* of the KV cache: "i16" */
     size_t weight_bytes;         /* packed */
     size_t kv_bytes;             /* the whole pool */
-    size_t recurrent_bytes;      /* all slots */
+    size_t recurrent_bytes;      /* all states */
     size_t kv_page_bytes;        /* one page, all layers */
     size_t scratch_bytes;
     float *logits; /* OPTIONAL [max_logits][V]: a place for backend_batch.logits that costs no memory of its own, as

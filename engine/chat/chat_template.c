@@ -4,7 +4,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 #include "engine/base/utf8.h"
-#include "engine/chat/jinja_vm.h"
+#include "engine/jinja/jinja_vm.h"
 
 #include <string.h>
 
@@ -33,9 +33,9 @@ enum err chat_template_new(const char *source, size_t n, struct chat_template **
 {
     size_t bad;
     *out = NULL;
-    if (n > CHAT_MAX_SOURCE_BYTES) {
+    if (n > JINJA_MAX_SOURCE_BYTES) {
         return err_set(info, ERR_TEMPLATE, NULL, "the chat template has %zu bytes; the limit is %d", n,
-                       CHAT_MAX_SOURCE_BYTES);
+                       JINJA_MAX_SOURCE_BYTES);
     }
     if (!utf8_valid(source, n, &bad)) {
         return err_set(info, ERR_TEMPLATE, NULL, "the chat template is not UTF-8 at byte %zu", bad);
@@ -89,10 +89,7 @@ bool chat_output_has_bos(const struct chat_output *o, const char *bos)
 /* --- rendering -------------------------------------------------------------------------------------------------- */
 
 /* Whatever comes with a request is the client's, under any name; only these hold the vocabulary's own tokens. */
-static bool is_user(const char *name)
-{
-    return strcmp(name, "bos_token") != 0 && strcmp(name, "eos_token") != 0;
-}
+static bool is_user(const char *name) { return strcmp(name, "bos_token") != 0 && strcmp(name, "eos_token") != 0; }
 
 /* Builtin functions first, then the context, which may hide them. Names that the template never uses are left out. */
 static enum err fill_globals(struct jvm *vm, const json_t *context)
@@ -129,7 +126,7 @@ static enum err run(struct jvm *vm, const json_t *context)
         buf_append(&vm->out.text, "", 1);
         vm->out.text.len = 0;
     }
-    return jrope_ok(vm, &vm->out);
+    return jtext_ok(vm, &vm->out);
 }
 
 enum err chat_template_render(const struct chat_template *t, const json_t *context, int64_t now,
@@ -144,17 +141,17 @@ enum err chat_template_render(const struct chat_template *t, const json_t *conte
     vm->info = info;
     vm->now = now;
     vm->hash_seed = rng_fresh_seed();
-    vm->steps_left = CHAT_MAX_STEPS;
-    arena_init(&vm->arena, ARENA_CHUNK_BYTES, CHAT_MAX_ARENA_BYTES, MEM_REQUEST);
-    jrope_init(&vm->out);
-    jrope_init(&vm->tmp);
+    vm->steps_left = JINJA_MAX_STEPS;
+    arena_init(&vm->arena, ARENA_CHUNK_BYTES, JINJA_MAX_ARENA_BYTES, MEM_REQUEST);
+    jtext_init(&vm->out);
+    jtext_init(&vm->tmp);
     enum err e = run(vm, context);
     if (e == ERR_OK) { /* hand the rope's own memory over */
         *out = (struct chat_output){vm->out.text.data, vm->out.text.len, vm->out.user, vm->out.n_user};
-        vm->out = (struct jrope){0};
+        vm->out = (struct jtext){0};
     }
-    jrope_fini(&vm->out);
-    jrope_fini(&vm->tmp);
+    jtext_fini(&vm->out);
+    jtext_fini(&vm->tmp);
     arena_fini(&vm->arena);
     mem_free(vm);
     return e;

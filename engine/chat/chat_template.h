@@ -1,4 +1,4 @@
-/* Chat templates: a Jinja interpreter for the templates that model files carry.
+/* Chat templates: the templates that model files carry, run by engine/jinja.
  *
  * Rendering follows Hugging Face transformers' settings of jinja2 (trim_blocks and lstrip_blocks on, final newline
  * dropped, sandboxed) byte for byte. Templates are untrusted data: parser and evaluator use explicit stacks, and
@@ -13,6 +13,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
+#include "engine/jinja/jinja.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -21,15 +22,6 @@
 
 struct chat_template;
 
-/* Limits of one render; tested at the limit and one beyond. */
-enum {
-    CHAT_MAX_SOURCE_BYTES = 256 << 10,
-    CHAT_MAX_DEPTH = 64,      /* nesting of blocks, expressions and macro calls */
-    CHAT_MAX_STEPS = 1000000, /* evaluated nodes */
-    CHAT_MAX_OUTPUT_BYTES = 4 << 20,
-    CHAT_MAX_ARENA_BYTES = 16 << 20,
-};
-
 /* Parses source[0..n). ERR_TEMPLATE with "line:column: what was expected, what was found" in info, ERR_NOMEM. */
 MUST_CHECK enum err chat_template_new(const char *source, size_t n, struct chat_template **out, struct err_info *info);
 void chat_template_free(struct chat_template **t);
@@ -37,16 +29,11 @@ void chat_template_free(struct chat_template **t);
 /* The source as it was parsed, *n bytes, no NUL behind them; borrowed. */
 const char *chat_template_source(const struct chat_template *t, size_t *n);
 
-/* A byte range of the output that came from user text. */
-struct chat_span {
-    size_t from, to;
-};
-
 /* Zero-initialise; free with chat_output_fini. */
 struct chat_output {
     char *text; /* len bytes, then a NUL */
     size_t len;
-    struct chat_span *user; /* sorted, not overlapping, not empty */
+    struct jinja_span *user; /* sorted, not overlapping, not empty */
     size_t n_user;
 };
 void chat_output_fini(struct chat_output *o);

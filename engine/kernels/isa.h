@@ -3,7 +3,7 @@
 #ifndef INFCGI_KERNELS_ISA_H
 #define INFCGI_KERNELS_ISA_H
 
-#include "engine/kernels/panel.h"
+#include "engine/quant/panel.h"
 
 #include <stddef.h>
 
@@ -53,6 +53,6 @@ void kern_matmul_float_init_neon(struct kern_table *t); /* called by the line ab
 void kern_quantize_row_neon(const float *x, size_t k, float fine, struct kern_qblock *row);
 void kern_matmul_init_dotprod(struct kern_table *t); /* quantised kinds */
 void kern_matmul_init_i8mm(struct kern_table *t);    /* 8-bit codes */
-void kern_matmul_init_amx(struct kern_table *t); /* quantised kinds only */
+void kern_matmul_init_amx(struct kern_table *t);     /* quantised kinds only */
 
 #endif

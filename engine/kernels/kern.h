@@ -10,8 +10,8 @@
 #define INFCGI_KERNELS_KERN_H
 
 #include "engine/base/err.h"
-#include "engine/kernels/kv_type.h"
-#include "engine/kernels/panel.h"
+#include "engine/kv/kv_type.h"
+#include "engine/quant/panel.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ struct kern_matmul_args {
 typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
 
 /* --- attention ----------------------------------------------------------------------------------------------------
- * Keys and values live in pages of KERN_PAGE_TOKENS positions, in one of the types of kv_type.h, which need not be the
+ * Keys and values live in pages of KV_PAGE_TOKENS positions, in one of the types of kv_type.h, which need not be the
  * same for both. Page p of a sequence holds positions 32p .. 32p+31; the keys of one layer and KV head start at
  * keys + pages[p] * kv.k.bytes, the values at values + pages[p] * kv.v.bytes.
  * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1]. Row r, at position pos[r],

@@ -17,11 +17,12 @@
 #define INFCGI_KV_KV_CACHE_H
 
 #include "engine/base/err.h"
+#include "engine/kv/kv_type.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { KV_PAGE_TOKENS = 32, KV_NO_PAGE = -1, KV_NO_OWNER = 0, KV_NO_STATE = -1 };
+enum { KV_NO_PAGE = -1, KV_NO_OWNER = 0, KV_NO_STATE = -1 };
 
 struct kv_cache;
 

@@ -3,7 +3,7 @@
  * RoPE and a gated block. Norms stand behind the residual sums (post-norm), every row sees its whole text, and there
  * are no logits. Keys and tensors: llama.cpp b11434, src/models/bert.cpp and nomic-bert.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 #include <string.h>
 
@@ -122,9 +122,9 @@ static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gate
         TRY(add_attention(b, (int)i));
         TRY(add_feed_forward(b, (int)i, is_gated));
     }
-    struct plan_step states = plan_step_of(PLAN_STATES);
-    states.src = b->x;
-    return plan_add_step(b->plan, &states);
+    struct plan_step hidden = plan_step_of(PLAN_HIDDEN);
+    hidden.src = b->x;
+    return plan_add_step(b->plan, &hidden);
 }
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)

@@ -182,13 +182,13 @@ static enum err add_feed_forward(struct blocks *b, int layer)
 }
 
 /* The states behind the last norm, of rows that embeddings are made of. */
-static enum err add_states(struct blocks *b)
+static enum err add_hidden(struct blocks *b)
 {
-    struct plan_step states = plan_step_of(PLAN_STATES);
-    states.src = b->x;
-    states.eps = b->h.eps;
-    TRY(blocks_bind(b, b->style.last_norm, -1, 1, b->h.n_embd, false, &states.w[0]));
-    return plan_add_step(b->plan, &states);
+    struct plan_step hidden = plan_step_of(PLAN_HIDDEN);
+    hidden.src = b->x;
+    hidden.eps = b->h.eps;
+    TRY(blocks_bind(b, b->style.last_norm, -1, 1, b->h.n_embd, false, &hidden.w[0]));
+    return plan_add_step(b->plan, &hidden);
 }
 
 /* gather, norm, logits. */
@@ -213,7 +213,7 @@ static enum err add_head(struct blocks *b, plan_weight_id embd)
 
 enum err blocks_add_end(struct blocks *b, plan_weight_id embd)
 {
-    TRY(add_states(b));
+    TRY(add_hidden(b));
     return b->plan->is_bidirectional ? ERR_OK : add_head(b, embd);
 }
 

@@ -4,7 +4,7 @@
  * that predict further tokens, the last ones of a file, are left out. Keys: llama.cpp b11434, src/models/deepseek2.cpp.
  */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Files hold norm weights with the 1 of Gemma's (1 + w) already added.
  * Keys and their defaults: llama.cpp b11434, src/models/gemma2.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 #include <math.h>
 

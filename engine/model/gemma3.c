@@ -4,7 +4,7 @@
  * Files hold norm weights with the 1 of Gemma's (1 + w) already added.
  * Keys and their defaults: llama.cpp b11434, src/models/gemma3.cpp and conversion/gemma.py. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 #include <math.h>
 

@@ -7,8 +7,8 @@
  * Formulas: Hugging Face transformers 5, modeling_gemma3n.py. Keys, names and shapes of GGUF: llama.cpp b11434,
  * conversion/gemma.py and src/models/gemma3n.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
-#include "engine/model/hf_pad.h"
+#include "engine/hf/hf.h"
+#include "engine/hf/hf_pad.h"
 
 #include <inttypes.h>
 #include <math.h>

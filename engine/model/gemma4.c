@@ -10,8 +10,8 @@
  * Formulas: Hugging Face transformers 5, modeling_gemma4.py. Keys, names and shapes of GGUF: llama.cpp b11434,
  * conversion/gemma.py and src/models/gemma4.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
-#include "engine/model/hf_rope.h"
+#include "engine/hf/hf.h"
+#include "engine/hf/hf_rope.h"
 
 #include <inttypes.h>
 #include <math.h>

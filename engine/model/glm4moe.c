@@ -2,7 +2,7 @@
  * and K in the larger size, and experts picked by sigmoids behind some dense layers. Layers that predict further
  * tokens, the last ones of a file, are left out. Keys: llama.cpp b11434, src/models/glm4-moe.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {

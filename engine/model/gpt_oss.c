@@ -2,7 +2,7 @@
  * layers in turns, attention sinks, YaRN in all layers, and experts with a clamped gate, in MXFP4.
  * Keys and tensor names: llama.cpp b11434, src/models/openai-moe.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf_quant.h"
+#include "engine/hf/hf_quant.h"
 
 #include <inttypes.h>
 #include <stdio.h>

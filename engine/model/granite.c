@@ -3,7 +3,7 @@
  * a shared one, with or without RoPE. Most layers of Granite 4 H have a state space in place of attention. Keys:
  * llama.cpp b11434, src/models/granite.cpp and granite-hybrid.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 #include "engine/tensor/row_order.h"
 
 #include <inttypes.h>

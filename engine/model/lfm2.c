@@ -2,7 +2,7 @@
  * place of attention, with norms of the heads of Q and K; in the larger ones experts behind some dense layers, picked
  * by sigmoids with a bias. Keys: llama.cpp b11434, src/models/lfm2.cpp and lfm2moe.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 #include <math.h>
 #include <string.h>

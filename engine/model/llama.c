@@ -2,7 +2,7 @@
  * Q and K so). Llama 3's RoPE scaling comes as factors in rope_freqs.weight. Mistral 7B is one of the family,
  * Mixtral has experts for feed-forward blocks [Jiang 2024]. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {

@@ -1,7 +1,7 @@
 /* Mistral 3 and Ministral 3, text: Llama's decoder with YaRN, whose queries grow with the position beyond the original
  * context. Keys: llama.cpp b11434, src/models/mistral3.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {

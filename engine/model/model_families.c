@@ -1,7 +1,7 @@
 /* The table of families, and the one function that goes from a file to a plan. */
 #include "engine/model/model.h"
 
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * front, and one norm over all heads of Q, and of K. OLMo 3 has three local layers for each global one, whose RoPE
  * alone is stretched. Keys: llama.cpp b11434, src/models/olmo2.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 enum { GLOBAL_EVERY = 4 };
 

@@ -2,7 +2,7 @@
  * in another, LongRoPE where the context was stretched, and in some sizes a window in every layer. Keys: llama.cpp
  * b11434, src/models/phi3.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {

@@ -1,6 +1,6 @@
 /* Qwen2 and Qwen2.5: the Llama decoder with biases on Q, K and V and RoPE on half-split pairs. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf_layers.h"
+#include "engine/hf/hf_layers.h"
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {

@@ -1,7 +1,7 @@
 /* Qwen3 [Qwen Team 2025, "Qwen3 Technical Report", 2]: Qwen2 without its biases and with norms of the heads of Q and K.
  * Keys: llama.cpp b11434, src/models/qwen3.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf_layers.h"
+#include "engine/hf/hf_layers.h"
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {

@@ -1,7 +1,7 @@
 /* Qwen3-MoE [Qwen Team 2025, "Qwen3 Technical Report", 2]: Qwen3's decoder whose feed-forward blocks are experts,
  * without a shared one. Keys: llama.cpp b11434, src/models/qwen3moe.cpp. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
 {

@@ -5,8 +5,8 @@
  * qwen35moe.cpp and conversion/qwen.py; formulas: Hugging Face transformers 5.23, modeling_qwen3_next.py and
  * modeling_qwen3_5.py. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
-#include "engine/model/hf_delta.h"
+#include "engine/hf/hf.h"
+#include "engine/hf/hf_delta.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * Again"]. GGUF files do not say which layers [llama.cpp b11434, src/models/smollm3.cpp]; what is made of a folder with
  * others has attention.rope_pattern, true for each layer with RoPE. */
 #include "engine/model/blocks.h"
-#include "engine/model/hf.h"
+#include "engine/hf/hf.h"
 
 #include <inttypes.h>
 

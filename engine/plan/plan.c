@@ -322,16 +322,16 @@ static enum err check_norm(const struct check *c)
 {
     const struct plan_step *s = c->step;
     uint32_t width = buf_width(c, s->src);
-    bool is_states = s->op == PLAN_STATES;
-    if (s->adds && (s->src == s->dst || s->centers || is_states)) {
+    bool is_hidden = s->op == PLAN_HIDDEN;
+    if (s->adds && (s->src == s->dst || s->centers || is_hidden)) {
         return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step %s", plan_op_name(s->op),
                        s->src == s->dst ? "adds to the buffer it reads" : "cannot add");
     }
-    TRY(check_width(c, is_states ? s->src : s->dst, is_states ? c->plan->n_embd : width));
+    TRY(check_width(c, is_hidden ? s->src : s->dst, is_hidden ? c->plan->n_embd : width));
     TRY(check_vector(c, s->bias[0], width, true));
     uint32_t group = s->w[0] >= 0 && s->w[0] < c->plan->n_weights ? c->plan->weights[s->w[0]].n_in : 0;
-    bool is_grouped = group != 0 && width % group == 0 && !s->centers && !is_states;
-    return check_vector(c, s->w[0], is_grouped ? group : width, is_states);
+    bool is_grouped = group != 0 && width % group == 0 && !s->centers && !is_hidden;
+    return check_vector(c, s->w[0], is_grouped ? group : width, is_hidden);
 }
 
 static enum err check_multiply(const struct check *c)
@@ -460,7 +460,7 @@ static enum err check_step(const struct check *c)
     case PLAN_EMBED:
         return check_embed(c);
     case PLAN_NORM:
-    case PLAN_STATES:
+    case PLAN_HIDDEN:
         return check_norm(c);
     case PLAN_MATMUL:
         return check_matmul(c);
@@ -530,7 +530,7 @@ enum err plan_check(struct plan *p, struct err_info *info)
         TRY(check_step(&c));
         s->recurrent = p->recurrent_floats;
         p->recurrent_floats += recurrent_floats(p, s);
-        p->has_states |= p->steps[i].op == PLAN_STATES;
+        p->has_hidden |= p->steps[i].op == PLAN_HIDDEN;
         p->has_logits |= p->steps[i].op == PLAN_MATMUL && p->steps[i].epilogue == PLAN_LOGITS;
     }
     return ERR_OK;

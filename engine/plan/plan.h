@@ -115,7 +115,7 @@ enum plan_op {
     /* ... and corrected by what a block made of x_first: x_i += (1 + c[i]) (src - x_first), x_first as it was, with
        c = w[0] tanh(keys), src[T][D], keys[T][n_streams], w[0] f32 [1][n_streams^2] */
     PLAN_CORRECT,
-    PLAN_STATES, /* states[E][D] = what PLAN_NORM makes of the rows of src whose states are wanted; without w[0] those
+    PLAN_HIDDEN, /* states[E][D] = what PLAN_NORM makes of the rows of src whose states are wanted; without w[0] those
                     rows as they are */
     PLAN_GATHER, /* dst[S][n] = the rows of src whose logits are wanted; every later step works on S rows */
     PLAN_OP_COUNT
@@ -213,8 +213,8 @@ struct plan_step {
                                       PLAN_SUM */
     bool stores;                   /* PLAN_EXPERTS */
     bool norms_values;             /* PLAN_QKV, PLAN_HEADS: each head of the values too, by a norm without a weight */
-    bool centers;                  /* PLAN_NORM, PLAN_STATES: LayerNorm */
-    float eps;                     /* PLAN_NORM, PLAN_STATES, PLAN_DELTA, PLAN_SUM; head norms of PLAN_QKV and
+    bool centers;                  /* PLAN_NORM, PLAN_HIDDEN: LayerNorm */
+    float eps;                     /* PLAN_NORM, PLAN_HIDDEN, PLAN_DELTA, PLAN_SUM; head norms of PLAN_QKV and
                                       PLAN_HEADS */
     float softcap;                 /* PLAN_ATTENTION, PLAN_LOGITS; 0 = none */
     int32_t window;                /* PLAN_ATTENTION: positions a row sees, itself included; 0 = all before it */
@@ -281,7 +281,7 @@ struct plan {
     /* A row sees all rows of its sequence, which must stand in one batch, from position 0 on. */
     bool is_bidirectional;
     bool has_logits; /* there is a PLAN_LOGITS; found by plan_check */
-    bool has_states; /* there is a PLAN_STATES; found by plan_check */
+    bool has_hidden; /* there is a PLAN_HIDDEN; found by plan_check */
     enum plan_pooling pooling;
     struct plan_moe moe;
     struct plan_delta delta;

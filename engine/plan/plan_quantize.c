@@ -1,6 +1,6 @@
 #include "engine/plan/plan_quantize.h"
 
-#include "engine/tensor/quantize.h"
+#include "engine/quant/quantize.h"
 
 #include <math.h>
 #include <string.h>

@@ -51,7 +51,7 @@ void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const stru
 {
     pthread_mutex_lock(&q->lock);
     uint32_t at = q->n_put++ % SCHED_RING;
-    q->ring[at] = (struct sched_slot){.kind = kind, .id = r->id, .logprob = r->logprob, .n_top = r->n_top};
+    q->ring[at] = (struct sched_entry){.kind = kind, .id = r->id, .logprob = r->logprob, .n_top = r->n_top};
     if (r->n_top > 0) {
         memcpy(q->tops + (size_t)at * (size_t)q->sampling.n_top, r->top, (size_t)r->n_top * sizeof *r->top);
     }
@@ -65,7 +65,7 @@ static void put_end(struct sched_seq *q, enum sched_finish finish, enum err err,
         q->why = *why;
     }
     pthread_mutex_lock(&q->lock);
-    q->ring[q->n_put++ % SCHED_RING] = (struct sched_slot){.kind = SCHED_END, .finish = finish, .err = err};
+    q->ring[q->n_put++ % SCHED_RING] = (struct sched_entry){.kind = SCHED_END, .finish = finish, .err = err};
     q->has_ended = true;
     uint64_t now = clock_now_ns();
     if (q->first_ns != 0) {
@@ -90,7 +90,7 @@ enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out
     }
     if (err == ERR_OK) {
         uint32_t i = q->n_got++ % SCHED_RING;
-        const struct sched_slot *e = &q->ring[i];
+        const struct sched_entry *e = &q->ring[i];
         *out = (struct sched_event){.kind = e->kind, .finish = e->finish, .err = e->err};
         out->why = e->kind == SCHED_END && q->why.code != ERR_OK ? &q->why : NULL;
         out->token.id = e->id;
@@ -282,39 +282,38 @@ static bool allocate(struct sched *s)
     s->tables = mem_zalloc_array(seqs, sizeof *s->tables, MEM_SCRATCH);
     s->batch_seqs = mem_zalloc_array(seqs, sizeof *s->batch_seqs, MEM_SCRATCH);
     s->ranked = mem_zalloc_array(seqs, sizeof *s->ranked, MEM_SCRATCH);
-    s->slots = mem_zalloc_array(seqs, sizeof *s->slots, MEM_SCRATCH);
-    s->begin_slots = mem_zalloc_array(seqs, sizeof *s->begin_slots, MEM_SCRATCH);
+    s->states = mem_zalloc_array(seqs, sizeof *s->states, MEM_SCRATCH);
+    s->begin_states = mem_zalloc_array(seqs, sizeof *s->begin_states, MEM_SCRATCH);
     s->copy_rows = mem_zalloc_array(2 * seqs, sizeof *s->copy_rows, MEM_SCRATCH);
-    s->copy_slots = mem_zalloc_array(2 * seqs, sizeof *s->copy_slots, MEM_SCRATCH);
+    s->copy_states = mem_zalloc_array(2 * seqs, sizeof *s->copy_states, MEM_SCRATCH);
     s->offers = mem_zalloc_array(seqs, sizeof *s->offers, MEM_SCRATCH);
-    s->state_rows = mem_zalloc_array(rows, sizeof *s->state_rows, MEM_SCRATCH);
-    size_t states = rows * (size_t)c->n_embd * sizeof *s->states; /* memory is only taken as it is written to */
-    s->states = states != 0 ? mem_map(states, MEM_SCRATCH) : NULL;
+    s->hidden_rows = mem_zalloc_array(rows, sizeof *s->hidden_rows, MEM_SCRATCH);
+    size_t hidden = rows * (size_t)c->n_embd * sizeof *s->hidden; /* memory is only taken as it is written to */
+    s->hidden = hidden != 0 ? mem_map(hidden, MEM_SCRATCH) : NULL;
     s->logits = c->logits != NULL ? c->logits : mem_map(logits * (size_t)c->n_vocab * sizeof *s->logits, MEM_SCRATCH);
     s->row_stats = mem_zalloc_array(logits, sizeof *s->row_stats, MEM_SCRATCH);
-    bool has_states = s->state_rows != NULL && (states == 0 || s->states != NULL);
-    bool has_slots = s->slots != NULL && s->begin_slots != NULL && s->copy_rows != NULL && s->copy_slots != NULL;
-    return has_states && has_slots && s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL &&
+    bool has_hidden = s->hidden_rows != NULL && (hidden == 0 || s->hidden != NULL);
+    bool has_states = s->states != NULL && s->begin_states != NULL && s->copy_rows != NULL && s->copy_states != NULL;
+    return has_hidden && has_states && s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL &&
            s->tables != NULL && s->batch_seqs != NULL && s->ranked != NULL && s->offers != NULL && s->logits != NULL &&
            s->row_stats != NULL && sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK &&
-           kv_cache_new(c->n_pages, c->n_slots, &s->kv) == ERR_OK;
+           kv_cache_new(c->n_pages, c->n_states, &s->kv) == ERR_OK;
 }
 
 enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info)
 {
     *out = NULL;
     if (cfg->max_logits < cfg->max_seqs || cfg->max_rows < cfg->max_seqs ||
-        (cfg->is_bidirectional && cfg->max_rows < cfg->n_ctx) ||
-        (int64_t)cfg->n_pages * BACKEND_PAGE_TOKENS < cfg->n_ctx) {
+        (cfg->is_bidirectional && cfg->max_rows < cfg->n_ctx) || (int64_t)cfg->n_pages * KV_PAGE_TOKENS < cfg->n_ctx) {
         return err_set(info, ERR_CONFIG, NULL,
                        "expected room for %d sequences in a batch of %d rows, and for %d tokens in %d KV pages",
                        cfg->max_seqs, cfg->max_rows, cfg->n_ctx, cfg->n_pages);
     }
-    if (cfg->n_slots != 0 && cfg->n_slots <= cfg->max_seqs) {
+    if (cfg->n_states != 0 && cfg->n_states <= cfg->max_seqs) {
         return err_set(info, ERR_CONFIG, NULL, "expected recurrent states for more than %d sequences, found %d",
-                       cfg->max_seqs, cfg->n_slots);
+                       cfg->max_seqs, cfg->n_states);
     }
-    int32_t most = cfg->n_slots != 0 ? 0 : (int32_t)DRAFT_MAX;
+    int32_t most = cfg->n_states != 0 ? 0 : (int32_t)DRAFT_MAX;
     if (cfg->draft_max < 0 || cfg->draft_max > most) {
         return err_set(info, ERR_CONFIG, NULL, "expected drafts of 0 to %d tokens, found %d", most, cfg->draft_max);
     }
@@ -367,8 +366,8 @@ void sched_free(struct sched **sched)
     }
     mem_unmap(s->cfg.logits != NULL ? NULL : s->logits,
               (size_t)s->cfg.max_logits * (size_t)s->cfg.n_vocab * sizeof *s->logits, MEM_SCRATCH);
-    mem_unmap(s->states, (size_t)s->cfg.max_rows * (size_t)s->cfg.n_embd * sizeof *s->states, MEM_SCRATCH);
-    mem_free(s->state_rows);
+    mem_unmap(s->hidden, (size_t)s->cfg.max_rows * (size_t)s->cfg.n_embd * sizeof *s->hidden, MEM_SCRATCH);
+    mem_free(s->hidden_rows);
     mem_free(s->tokens);
     mem_free(s->pos);
     mem_free(s->seq);
@@ -377,10 +376,10 @@ void sched_free(struct sched **sched)
     mem_free(s->batch_seqs);
     mem_free(s->ranked);
     mem_free(s->offers);
-    mem_free(s->slots);
-    mem_free(s->begin_slots);
+    mem_free(s->states);
+    mem_free(s->begin_states);
     mem_free(s->copy_rows);
-    mem_free(s->copy_slots);
+    mem_free(s->copy_states);
     mem_free(s->row_stats);
     sampler_scratch_fini(&s->scratch);
     kv_cache_free(&s->kv);

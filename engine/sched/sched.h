@@ -31,11 +31,11 @@ struct sched_config {
     struct backend_model *model; /* borrowed; opened with the three limits below */
     int32_t n_vocab;
     int32_t n_ctx;                /* longest sequence in tokens */
-    int32_t n_pages;              /* KV pages; at least n_ctx / BACKEND_PAGE_TOKENS rounded up, so any sequence fits */
+    int32_t n_pages;              /* KV pages; at least n_ctx / KV_PAGE_TOKENS rounded up, so any sequence fits */
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
     int32_t n_embd;               /* components of an embedding; 0 = the plan gives no states */
     bool is_bidirectional;        /* the plan is: prompts are computed in one piece; then max_rows >= n_ctx */
-    int32_t n_slots;              /* recurrent states, of which max_seqs are for sequences that run and one or more to
+    int32_t n_states;             /* recurrent states, of which max_seqs are for sequences that run and one or more to
                                    * go on from prefixes; then draft_max is 0. 0 = the plan keeps none */
     float *logits;                /* OPTIONAL, borrowed [max_logits][n_vocab]: backend_info.logits */
     int32_t max_seqs;             /* sequences running at once */

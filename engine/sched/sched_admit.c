@@ -1,7 +1,7 @@
 /* Where pages come from: admission with shared prefixes, growth while decoding, preemption when there are none left. */
 #include "engine/sched/sched_internal.h"
 
-_Static_assert((int)KV_PAGE_TOKENS == (int)BACKEND_PAGE_TOKENS, "pool and back ends must agree on the page");
+_Static_assert((int)KV_PAGE_TOKENS == (int)KV_PAGE_TOKENS, "pool and back ends must agree on the page");
 
 static int32_t pages_for(int32_t n_positions) { return (n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 
@@ -16,14 +16,14 @@ void sched_drop_pages(struct sched *s, struct sched_seq *q)
         }
         kv_cache_drop(s->kv, page);
     }
-    sched_drop_slots(s, q);
+    sched_drop_states(s, q);
     q->n_computed = 0;
 }
 
 /* Pages that q may share: whole ones in front of its last token, of recurrent models only those up to a state. */
 static int32_t shareable(const struct sched *s, const struct sched_seq *q)
 {
-    return q->is_private ? 0 : s->cfg.n_slots != 0 ? sched_pages_with_state(s, q) : (q->n_tokens - 1) / KV_PAGE_TOKENS;
+    return q->is_private ? 0 : s->cfg.n_states != 0 ? sched_pages_with_state(s, q) : (q->n_tokens - 1) / KV_PAGE_TOKENS;
 }
 
 /* Holds or takes the pages of q's tokens. Whole pages in front of the last token are shared where another sequence has
@@ -108,7 +108,7 @@ static int32_t n_unknown(const struct sched *s, const struct sched_seq *q)
 
 static void begin(struct sched *s, struct sched_seq *q)
 {
-    if (s->cfg.n_slots != 0) {
+    if (s->cfg.n_states != 0) {
         sched_begin_state(s, q);
     }
     q->n_safe = q->was_preempted ? q->n_tokens + MAX_OF(n_unknown(s, q), (int32_t)SCHED_QUANTUM) : 0;
@@ -237,7 +237,7 @@ void sched_named_pages_filled(struct sched *s, struct sched_seq *q, int32_t from
                         (parent == KV_NO_PAGE || kv_cache_is_filled(s->kv, parent));
         bool has_name =
             can_name && kv_cache_name(s->kv, page, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number);
-        if (can_name && !has_name && s->cfg.n_slots != 0) {
+        if (can_name && !has_name && s->cfg.n_states != 0) {
             sched_adopt_page(s, q, i); /* its name is wanted, for those behind it */
         } else if (kv_cache_is_named(s->kv, page)) {
             kv_cache_fill(s->kv, page);

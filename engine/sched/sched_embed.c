@@ -18,10 +18,10 @@ void sched_pool_states(struct sched *s, struct sched_seq *q, bool is_first)
     if (q->pooling != PLAN_POOL_NONE && is_first) {
         memset(q->pooled, 0, n * sizeof *q->pooled);
     }
-    for (int32_t i = q->i_states; i < q->i_states + q->n_states; i++) {
-        const float *state = s->states + (size_t)i * n;
+    for (int32_t i = q->i_hidden; i < q->i_hidden + q->n_hidden; i++) {
+        const float *hidden = s->hidden + (size_t)i * n;
         for (size_t k = 0; k < n; k++) {
-            q->pooled[k] += state[k];
+            q->pooled[k] += hidden[k];
         }
     }
 }

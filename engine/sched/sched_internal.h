@@ -23,7 +23,7 @@ enum {
 #define SCHED_DEFAULT_STALL_NS  30000000000ull
 
 /* Ring entry: an event with room for its alternatives only where they were asked for. */
-struct sched_slot {
+struct sched_entry {
     enum sched_event_kind kind;
     enum sched_finish finish;
     enum err err;
@@ -75,8 +75,8 @@ struct sched_seq {
 
     int32_t *pages; /* page table */
     int32_t n_pages;
-    int32_t slot;           /* of recurrent state, from its first batch on; KV_NO_STATE = none */
-    int32_t begin_slot;     /* with the state it goes on from in its first batch, or KV_NO_STATE */
+    int32_t state;          /* its recurrent state, from its first batch on; KV_NO_STATE = none */
+    int32_t begin_state;    /* that it goes on from in its first batch, or KV_NO_STATE */
     int32_t n_begin;        /* positions in front of which that state stands */
     int32_t n_matched;      /* pages of its prompt that were known when it began */
     int32_t n_kept;         /* positions behind the newest state it kept while generating; 0 = none */
@@ -86,8 +86,8 @@ struct sched_seq {
     int32_t n_chunk;        /* rows in the current batch */
     int32_t n_draft;        /* of these the last, of tokens that are guessed */
     int32_t i_logits;       /* first of its rows of logits in the current batch */
-    int32_t i_states;       /* the same of states */
-    int32_t n_states;       /* of them in the current batch */
+    int32_t i_hidden;       /* the same of hidden rows */
+    int32_t n_hidden;       /* of them in the current batch */
     int32_t n_prompt_given; /* prompt tokens given out with their log-probabilities */
     uint64_t stalled_since; /* 0: the reader keeps up */
     struct draft draft;     /* without an index: no guesses */
@@ -102,7 +102,7 @@ struct sched_seq {
 
     pthread_mutex_t lock;
     pthread_cond_t ready;
-    struct sched_slot *ring;  /* [SCHED_RING] (lock) */
+    struct sched_entry *ring; /* [SCHED_RING] (lock) */
     struct sampler_top *tops; /* [SCHED_RING][n_top] (lock) */
     uint32_t n_put, n_got;    /* (lock) */
     struct sched_usage usage; /* (lock) */
@@ -148,15 +148,15 @@ struct sched {
     atomic_ullong last_step_ns;
 
     /* The batch; arrays of max_rows, max_seqs or max_logits. */
-    int32_t *tokens, *pos, *seq, *logit_rows, *state_rows, *slots, *begin_slots;
-    int32_t *copy_rows, *copy_slots; /* [2 max_seqs] */
+    int32_t *tokens, *pos, *seq, *logit_rows, *hidden_rows, *states, *begin_states;
+    int32_t *copy_rows, *copy_states; /* [2 max_seqs] */
     int32_t n_copies;
     const int32_t **tables;
     struct sched_seq **batch_seqs;
     struct sched_seq **ranked; /* [max_seqs] scratch of sched_rank */
     struct draft_offer *offers;
     float *logits;
-    float *states; /* [max_rows][n_embd]; NULL without embeddings */
+    float *hidden; /* [max_rows][n_embd]; NULL without embeddings */
     struct backend_row_stats *row_stats;
 };
 
@@ -197,11 +197,11 @@ int32_t sched_pages_with_state(const struct sched *s,
                                const struct sched_seq *q);        /* known pages of q, up to the last with a state */
 void sched_begin_state(struct sched *s, struct sched_seq *q);     /* q, not begun, holds those pages and that state */
 bool sched_waits_for_state(struct sched *s, struct sched_seq *q); /* that an older sequence is about to leave */
-bool sched_claim_slot(struct sched *s, struct sched_seq *q);      /* of its own; false: there is none in this step */
+bool sched_claim_state(struct sched *s, struct sched_seq *q);     /* of its own; false: there is none in this step */
 void sched_add_copies(struct sched *s, int32_t n_seqs);           /* states that the batch shall leave with pages */
 void sched_keep_copies(struct sched *s, struct sched_seq *q);     /* q's rows and pages are computed */
 void sched_drop_copies(struct sched *s);                          /* they are not */
-void sched_drop_slots(struct sched *s, struct sched_seq *q);      /* of a sequence that leaves */
+void sched_drop_states(struct sched *s, struct sched_seq *q);     /* of a sequence that leaves */
 void sched_adopt_page(struct sched *s, struct sched_seq *q, int32_t i); /* the named page with q's i-th, if any */
 
 /* sched_draft.c */

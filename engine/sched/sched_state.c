@@ -1,6 +1,6 @@
-/* Recurrent states (docs/internals/recurrent.md): the slot a sequence computes in, the kept state it goes on from, and
- * which states its batches leave with pages. Between two batches a sequence holds one slot at most, its own or the one
- * it will go on from, so with one slot more than sequences the first of a batch always gets one of its own. */
+/* Recurrent states (docs/internals/recurrent.md): the one a sequence computes in, the kept one it goes on from, and
+ * which states its batches leave with pages. Between two batches a sequence holds one state at most, its own or the one
+ * it will go on from, so with one state more than sequences the first of a batch always gets one of its own. */
 #include "engine/sched/sched_internal.h"
 
 #include <string.h>
@@ -49,12 +49,12 @@ void sched_begin_state(struct sched *s, struct sched_seq *q)
     for (int32_t i = 0; i < n; i++) {
         sched_adopt_page(s, q, i);
     }
-    int32_t slot = kv_cache_state(s->kv, q->pages[n - 1]);
-    kv_cache_hold_state(s->kv, slot);
-    if (q->begin_slot != KV_NO_STATE) {
-        kv_cache_drop_state(s->kv, q->begin_slot);
+    int32_t state = kv_cache_state(s->kv, q->pages[n - 1]);
+    kv_cache_hold_state(s->kv, state);
+    if (q->begin_state != KV_NO_STATE) {
+        kv_cache_drop_state(s->kv, q->begin_state);
     }
-    q->begin_slot = slot;
+    q->begin_state = state;
     q->n_begin = n * KV_PAGE_TOKENS;
 }
 
@@ -68,7 +68,7 @@ static bool is_ahead(const struct sched_seq *o, const struct sched_seq *q)
 
 bool sched_waits_for_state(struct sched *s, struct sched_seq *q)
 {
-    if (s->cfg.n_slots == 0 || q->is_private || q->slot != KV_NO_STATE) {
+    if (s->cfg.n_states == 0 || q->is_private || q->state != KV_NO_STATE) {
         return false;
     }
     for (const struct sched_seq *o = s->running; o != q; o = o->next) {
@@ -80,23 +80,23 @@ bool sched_waits_for_state(struct sched *s, struct sched_seq *q)
     return false;
 }
 
-bool sched_claim_slot(struct sched *s, struct sched_seq *q)
+bool sched_claim_state(struct sched *s, struct sched_seq *q)
 {
-    if (s->cfg.n_slots != 0 && q->slot == KV_NO_STATE) {
-        q->slot = kv_cache_take_state(s->kv);
+    if (s->cfg.n_states != 0 && q->state == KV_NO_STATE) {
+        q->state = kv_cache_take_state(s->kv);
     }
-    return s->cfg.n_slots == 0 || q->slot != KV_NO_STATE;
+    return s->cfg.n_states == 0 || q->state != KV_NO_STATE;
 }
 
-void sched_drop_slots(struct sched *s, struct sched_seq *q)
+void sched_drop_states(struct sched *s, struct sched_seq *q)
 {
-    if (q->slot != KV_NO_STATE) {
-        kv_cache_drop_state(s->kv, q->slot);
+    if (q->state != KV_NO_STATE) {
+        kv_cache_drop_state(s->kv, q->state);
     }
-    if (q->begin_slot != KV_NO_STATE) {
-        kv_cache_drop_state(s->kv, q->begin_slot);
+    if (q->begin_state != KV_NO_STATE) {
+        kv_cache_drop_state(s->kv, q->begin_state);
     }
-    q->slot = q->begin_slot = KV_NO_STATE;
+    q->state = q->begin_state = KV_NO_STATE;
     q->n_begin = q->n_kept = 0;
 }
 
@@ -106,10 +106,10 @@ void sched_drop_slots(struct sched *s, struct sched_seq *q)
 static void add_copy(struct sched *s, struct sched_seq *q, int32_t row, int32_t at)
 {
     bool passes = at > q->n_computed && at <= q->n_computed + q->n_chunk;
-    int32_t slot = passes ? kv_cache_take_state(s->kv) : KV_NO_STATE;
-    if (slot != KV_NO_STATE) {
+    int32_t state = passes ? kv_cache_take_state(s->kv) : KV_NO_STATE;
+    if (state != KV_NO_STATE) {
         s->copy_rows[s->n_copies] = row + at - 1 - q->n_computed;
-        s->copy_slots[s->n_copies++] = slot;
+        s->copy_states[s->n_copies++] = state;
         q->n_copies++;
     }
 }
@@ -120,7 +120,7 @@ static void add_copy(struct sched *s, struct sched_seq *q, int32_t row, int32_t 
 void sched_add_copies(struct sched *s, int32_t n_seqs)
 {
     s->n_copies = 0;
-    for (int32_t i = 0, row = 0; i < n_seqs && s->cfg.n_slots != 0; row += s->batch_seqs[i++]->n_chunk) {
+    for (int32_t i = 0, row = 0; i < n_seqs && s->cfg.n_states != 0; row += s->batch_seqs[i++]->n_chunk) {
         struct sched_seq *q = s->batch_seqs[i];
         int32_t last = border(q->n_tokens - 1), parting = q->n_matched * KV_PAGE_TOKENS;
         q->i_copies = s->n_copies;
@@ -144,17 +144,17 @@ void sched_add_copies(struct sched *s, int32_t n_seqs)
 
 void sched_keep_copies(struct sched *s, struct sched_seq *q)
 {
-    if (q->begin_slot != KV_NO_STATE) { /* read: q has a state of its own now */
-        kv_cache_drop_state(s->kv, q->begin_slot);
-        q->begin_slot = KV_NO_STATE;
+    if (q->begin_state != KV_NO_STATE) { /* read: q has a state of its own now */
+        kv_cache_drop_state(s->kv, q->begin_state);
+        q->begin_state = KV_NO_STATE;
     }
     for (int32_t i = q->i_copies; i < q->i_copies + q->n_copies; i++) {
         int32_t at = s->pos[s->copy_rows[i]] + 1, page = q->pages[at / KV_PAGE_TOKENS - 1];
         if (kv_cache_is_filled(s->kv, page) && kv_cache_state(s->kv, page) == KV_NO_STATE) {
-            kv_cache_keep_state(s->kv, page, s->copy_slots[i]);
+            kv_cache_keep_state(s->kv, page, s->copy_states[i]);
             q->n_kept = at > q->n_prompt ? at : q->n_kept;
         }
-        kv_cache_drop_state(s->kv, s->copy_slots[i]);
+        kv_cache_drop_state(s->kv, s->copy_states[i]);
     }
     q->n_copies = 0;
 }
@@ -162,7 +162,7 @@ void sched_keep_copies(struct sched *s, struct sched_seq *q)
 void sched_drop_copies(struct sched *s)
 {
     for (int32_t i = 0; i < s->n_copies; i++) {
-        kv_cache_drop_state(s->kv, s->copy_slots[i]);
+        kv_cache_drop_state(s->kv, s->copy_states[i]);
     }
     s->n_copies = 0;
 }

@@ -5,7 +5,7 @@
 
 /* A batch being put together. */
 struct batch {
-    int32_t n_rows, n_seqs, n_logits, n_states;
+    int32_t n_rows, n_seqs, n_logits, n_hidden;
     int32_t n_decoding; /* of the rows; drafts among them */
     int32_t n_drafted;
 };
@@ -34,7 +34,7 @@ static bool has_room(struct sched_seq *q, uint32_t events)
 /* Adds n rows of q and the logits it wants of them. */
 static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int32_t n)
 {
-    int32_t first_logits = b->n_logits, first_states = b->n_states;
+    int32_t first_logits = b->n_logits, first_hidden = b->n_hidden;
     for (int32_t i = 0; i < n; i++) {
         int32_t at = q->n_computed + i, row = b->n_rows++;
         s->tokens[row] = q->tokens[at];
@@ -46,16 +46,16 @@ static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int3
             s->logit_rows[b->n_logits++] = row;
         }
         if (sched_wants_state(q, at)) {
-            s->state_rows[b->n_states++] = row;
+            s->hidden_rows[b->n_hidden++] = row;
         }
     }
     q->n_chunk = n;
     q->i_logits = first_logits;
-    q->i_states = first_states;
-    q->n_states = b->n_states - first_states;
+    q->i_hidden = first_hidden;
+    q->n_hidden = b->n_hidden - first_hidden;
     s->tables[b->n_seqs] = q->pages;
-    s->slots[b->n_seqs] = q->slot;
-    s->begin_slots[b->n_seqs] = q->begin_slot != KV_NO_STATE ? q->begin_slot : q->slot;
+    s->states[b->n_seqs] = q->state;
+    s->begin_states[b->n_seqs] = q->begin_state != KV_NO_STATE ? q->begin_state : q->state;
     s->batch_seqs[b->n_seqs++] = q;
 }
 
@@ -76,7 +76,7 @@ static void add_decoding(struct sched *s, struct batch *b)
         }
         bool can_run = is_decoding(q) && has_room(q, 1) && n < s->cfg.max_rows;
         all_decode = all_decode && is_decoding(q);
-        if (can_run && sched_grow(s, q, q->n_tokens) && sched_claim_slot(s, q)) {
+        if (can_run && sched_grow(s, q, q->n_tokens) && sched_claim_state(s, q)) {
             q->n_chunk = 1;
             s->batch_seqs[n++] = q;
         }
@@ -168,7 +168,7 @@ static void add_prefill(struct sched *s, struct batch *b)
                 continue;
             }
         }
-        if (sched_claim_slot(s, q)) {
+        if (sched_claim_state(s, q)) {
             add_rows(s, b, q, n);
             budget -= n;
         }
@@ -389,18 +389,18 @@ bool sched_step(struct sched *s)
                                   .seq = s->seq,
                                   .n_seqs = b.n_seqs,
                                   .page_tables = s->tables,
-                                  .slots = s->slots,
-                                  .begin_slots = s->begin_slots,
+                                  .states = s->states,
+                                  .begin_states = s->begin_states,
                                   .n_copies = s->n_copies,
                                   .copy_rows = s->copy_rows,
-                                  .copy_slots = s->copy_slots,
+                                  .copy_states = s->copy_states,
                                   .n_logits = b.n_logits,
                                   .logit_rows = s->logit_rows,
                                   .logits = s->logits,
                                   .stats = s->row_stats,
-                                  .n_states = b.n_states,
-                                  .state_rows = s->state_rows,
-                                  .states = s->states};
+                                  .n_hidden = b.n_hidden,
+                                  .hidden_rows = s->hidden_rows,
+                                  .hidden = s->hidden};
     uint64_t start = clock_now_ns();
     struct err_info why = {0};
     enum err err = s->cfg.backend->forward(s->cfg.model, &batch, &why);

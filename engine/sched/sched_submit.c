@@ -66,7 +66,7 @@ static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_re
     q->min_tokens = r->min_tokens;
     q->prompt_logprobs = r->prompt_logprobs;
     q->is_private = r->prompt_logprobs;
-    q->slot = q->begin_slot = KV_NO_STATE;
+    q->state = q->begin_state = KV_NO_STATE;
     q->deadline_ns = r->deadline_ns;
     q->salt = kv_cache_salt(s->kv, r->salt);
     q->sampling = r->sampling;
@@ -76,7 +76,7 @@ static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_re
     size_t n_tokens = (size_t)q->max_total + 1;
     size_t n_top = (size_t)MAX_OF(r->sampling.n_top, 1);
     q->tokens = mem_alloc(n_tokens * sizeof *q->tokens, MEM_REQUEST);
-    q->pages = mem_alloc((n_tokens / BACKEND_PAGE_TOKENS + 1) * sizeof *q->pages, MEM_REQUEST);
+    q->pages = mem_alloc((n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->pages, MEM_REQUEST);
     q->ring = mem_zalloc_array(SCHED_RING, sizeof *q->ring, MEM_REQUEST);
     q->tops = mem_zalloc_array(SCHED_RING * n_top, sizeof *q->tops, MEM_REQUEST);
     bool ok = copy_array(r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias, &q->sampling.bias) &&

@@ -101,7 +101,7 @@ static enum err render(const struct chat_template *t, const json_t *context, str
     return err;
 }
 
-_Static_assert(sizeof(struct chat_span) == sizeof(struct engine_span), "spans pass through");
+_Static_assert(sizeof(struct jinja_span) == sizeof(struct engine_span), "spans pass through");
 
 /* Renders and tokenises; what users wrote is never parsed for special tokens. */
 static enum err make_prompt(const struct call *c, const struct params *p, bool shows_tools, int32_t **ids, size_t *n,

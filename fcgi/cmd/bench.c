@@ -8,8 +8,8 @@
 #include "engine/base/mem.h"
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
-#include "engine/kernels/panel.h"
-#include "engine/kernels/quant.h"
+#include "engine/quant/panel.h"
+#include "engine/quant/quant.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan_quantize.h"
 #include "engine/tensor/dtype.h"
@@ -156,7 +156,7 @@ static double kv_bytes(const struct bench *b, int pos)
     for (int32_t i = 0; i < (int32_t)b->plan->n_layers; i++) {
         stored += plan_kv_of(b->plan, i).layer == i ? kv_width(b->plan, i) : 0;
     }
-    double component_bytes = (double)b->info.kv_page_bytes / BACKEND_PAGE_TOKENS / stored;
+    double component_bytes = (double)b->info.kv_page_bytes / KV_PAGE_TOKENS / stored;
     for (int32_t i = 0; i < b->plan->n_steps; i++) {
         const struct plan_step *s = &b->plan->steps[i];
         if (s->op == PLAN_ATTENTION) {
@@ -233,7 +233,7 @@ static enum err allocate(struct bench *b)
 {
     const struct options *o = &b->o;
     b->max_seqs = largest(&o->n_seqs);
-    b->seq_pages = (largest(&o->n_depth) + MAX_OF(largest(&o->n_prompt), largest(&o->n_gen))) / BACKEND_PAGE_TOKENS + 1;
+    b->seq_pages = (largest(&o->n_depth) + MAX_OF(largest(&o->n_prompt), largest(&o->n_gen))) / KV_PAGE_TOKENS + 1;
     int n_rows = MAX_OF(largest(&o->n_batch), b->max_seqs);
     b->pages = mem_zalloc_array((size_t)(b->seq_pages * b->max_seqs), sizeof *b->pages, MEM_GENERAL);
     b->tokens = mem_zalloc_array((size_t)n_rows, sizeof *b->tokens, MEM_GENERAL);
@@ -302,7 +302,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
     struct backend_config cfg = {.cpu = b->o.cpu,
                                  .n_threads = n_threads,
                                  .n_pages = b->seq_pages * b->max_seqs,
-                                 .n_slots = b->max_seqs,
+                                 .n_states = b->max_seqs,
                                  .max_rows = MAX_OF(n_batch, b->max_seqs),
                                  .max_logits = b->max_seqs,
                                  .k_type = b->k_type,

@@ -11,7 +11,7 @@ static enum err read_file(const char *path, struct chat_template **out, struct e
     struct err_info why = {0};
     buf_init(&text, 0, MEM_GENERAL);
     buf_init(&names, 0, MEM_GENERAL);
-    enum err err = io_read_file(path, CHAT_MAX_SOURCE_BYTES, &text, &why);
+    enum err err = io_read_file(path, JINJA_MAX_SOURCE_BYTES, &text, &why);
     if (err != ERR_OK) {
         chat_named_list(&names);
         err = err_set(info, err == ERR_NOMEM ? err : ERR_CONFIG, "chat-template",

@@ -5,7 +5,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/pool.h"
 #include "fcgi/cmd/bar.h"
-#include "fcgi/cmd/convert_write.h"
+#include "engine/convert/convert_write.h"
 #include "fcgi/cmd/escape.h"
 
 #include <inttypes.h>

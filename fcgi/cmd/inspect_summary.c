@@ -4,8 +4,8 @@
 #include "engine/base/io.h"
 #include "engine/chat/chat_named.h"
 #include "engine/engine.h"
-#include "engine/kernels/kv_type.h"
-#include "engine/kernels/quant.h"
+#include "engine/kv/kv_type.h"
+#include "engine/quant/quant.h"
 #include "engine/model/model.h"
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/escape.h"
@@ -246,7 +246,7 @@ static void print_cache_row(const struct subject *s)
             kv_layout_for((enum kv_type)type, (enum kv_type)type, (int)s->plan->head_dim, (int)s->plan->latent_dim);
         if ((int)l.k.type == type) { /* latents do not come in every type */
             printf("%s%s %" PRIu64, is_first ? "" : ", ", kv_type_name(type),
-                   backend_kv_page_bytes(s->plan, (enum kv_type)type, (enum kv_type)type) / KERN_PAGE_TOKENS);
+                   backend_kv_page_bytes(s->plan, (enum kv_type)type, (enum kv_type)type) / KV_PAGE_TOKENS);
             is_first = false;
         }
     }

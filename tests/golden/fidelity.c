@@ -155,10 +155,10 @@ static enum err compare(const struct backend *b, struct backend_model *m, const 
                         struct result *out, struct err_info *info)
 {
     float *logits = malloc((size_t)chunk * (size_t)r->n_vocab * sizeof *logits);
-    int32_t *pages = malloc(((size_t)r->n / BACKEND_PAGE_TOKENS + 1) * sizeof *pages);
+    int32_t *pages = malloc(((size_t)r->n / KV_PAGE_TOKENS + 1) * sizeof *pages);
     struct backend_row_stats stats[CHUNK];
     enum err err = ERR_OK;
-    for (int32_t i = 0; i <= r->n / BACKEND_PAGE_TOKENS; i++) {
+    for (int32_t i = 0; i <= r->n / KV_PAGE_TOKENS; i++) {
         pages[i] = i;
     }
     for (int32_t from = 0; from < r->n && err == ERR_OK; from += chunk) {
@@ -203,8 +203,8 @@ static bool run(const struct plan *plan, const struct reference *r, const struct
                                  .max_logits = s->chunk,
                                  .k_type = kv_type_find(s->k_type),
                                  .v_type = kv_type_find(s->v_type),
-                                 .n_pages = r->n / BACKEND_PAGE_TOKENS + 1,
-                                 .n_slots = 1};
+                                 .n_pages = r->n / KV_PAGE_TOKENS + 1,
+                                 .n_states = 1};
     enum err err = b->open(plan, &cfg, &m, &info);
     *out = (struct result){.kl = 0};
     if (err == ERR_OK) {

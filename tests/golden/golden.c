@@ -68,7 +68,7 @@ struct subject {
     struct backend_model *model;
     int32_t n_vocab;
     float *logits; /* [MAX_ROWS][V] */
-    float *states; /* [MAX_ROWS][D], asked for instead of logits when `embeds` */
+    float *hidden; /* [MAX_ROWS][D], asked for instead of logits when `embeds` */
     bool embeds;
     struct backend_row_stats stats[MAX_ROWS];
     int n_threads;
@@ -97,7 +97,7 @@ static const void *tensor(const struct gguf *g, int i, const char *what)
 }
 
 /* Runs rows [from, to) of ids as sequence 0 beside `companion` rows of a second sequence; logits of all rows of
- * sequence 0 go to s->logits from row 0 on, or their states to s->states. */
+ * sequence 0 go to s->logits from row 0 on, or their states to s->hidden. */
 static enum err forward(struct subject *s, const int32_t *ids, int from, int to, int companion)
 {
     static const int32_t pages[2][8] = {{3, 1, 4, 7, 5}, {2, 6, 0, 8, 9}}; /* in no order, so that tables matter */
@@ -125,9 +125,9 @@ static enum err forward(struct subject *s, const int32_t *ids, int from, int to,
                               .logit_rows = rows,
                               .logits = s->logits,
                               .stats = s->stats,
-                              .n_states = s->embeds ? n : 0,
-                              .state_rows = rows,
-                              .states = s->states};
+                              .n_hidden = s->embeds ? n : 0,
+                              .hidden_rows = rows,
+                              .hidden = s->hidden};
     struct err_info info = {0};
     enum err err = s->backend->forward(s->model, &b, &info);
     if (err != ERR_OK) {
@@ -181,7 +181,7 @@ static void check_values(struct subject *s, const struct prompt *p)
 static const void *given(const struct subject *s, size_t *row_bytes)
 {
     *row_bytes = (size_t)(s->embeds ? (int32_t)s->plan->n_embd : s->n_vocab) * sizeof(float);
-    return s->embeds ? s->states : s->logits;
+    return s->embeds ? s->hidden : s->logits;
 }
 
 static void check_embedding(struct subject *s, const struct prompt *p)
@@ -191,7 +191,7 @@ static void check_embedding(struct subject *s, const struct prompt *p)
     for (int i = 0; i < p->n; i++) {
         bool counts = s->plan->pooling == PLAN_POOL_MEAN || i == (s->plan->pooling == PLAN_POOL_CLS ? 0 : p->n - 1);
         for (size_t k = 0; counts && k < d; k++) {
-            pooled[k] += s->states[(size_t)i * d + k];
+            pooled[k] += s->hidden[(size_t)i * d + k];
         }
     }
     for (size_t k = 0; k < d; k++) {
@@ -224,7 +224,7 @@ static void check_threads(struct subject *s, const struct prompt *p, int i)
 }
 
 /* The rest of the golden checks need the results of the whole prompt computed at once, which the caller left in
- * s->logits or s->states. A bidirectional model takes it in one piece, beside others. */
+ * s->logits or s->hidden. A bidirectional model takes it in one piece, beside others. */
 static void check_bits(struct subject *s, const struct prompt *p)
 {
     static const int chunks[] = {16, 1, 5, 31, 48};
@@ -308,7 +308,7 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
                                  .high_precision = s->bound->high_precision,
                                  .n_threads = n_threads,
                                  .n_pages = N_PAGES,
-                                 .n_slots = 2,
+                                 .n_states = 2,
                                  .max_rows = MAX_ROWS,
                                  .max_logits = MAX_ROWS};
     struct err_info info = {0};
@@ -445,7 +445,7 @@ static void check_model(const char *folder, const char *name)
     start_row(s.row, name, g);
     s.n_vocab = (int32_t)s.plan->n_vocab;
     s.logits = malloc((size_t)MAX_ROWS * (size_t)s.n_vocab * sizeof(float));
-    s.states = malloc((size_t)MAX_ROWS * s.plan->n_embd * sizeof(float));
+    s.hidden = malloc((size_t)MAX_ROWS * s.plan->n_embd * sizeof(float));
     for (int b = 0; (s.backend = backend_at(b)) != NULL; b++) {
         s.bound = NULL;
         for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
@@ -460,7 +460,7 @@ static void check_model(const char *folder, const char *name)
         }
     }
     free(s.logits);
-    free(s.states);
+    free(s.hidden);
     plan_free(&s.plan);
     gguf_close(&g);
     gguf_close(&expect);

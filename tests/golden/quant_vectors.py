@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/unit/kernels/quant_vectors.h: random blocks of each weight type and what the gguf package (the reference
+"""Writes tests/unit/quant/quant_vectors.h: random blocks of each weight type and what the gguf package (the reference
 implementation in Python) dequantises them to; and a checksum over 1024 blocks of each quantised type, which meet every
 point of the grids.
 
-usage: quant_vectors.py > tests/unit/kernels/quant_vectors.h      (needs: pip install gguf numpy; made with gguf 0.19)
+usage: quant_vectors.py > tests/unit/quant/quant_vectors.h      (needs: pip install gguf numpy; made with gguf 0.19)
 """
 import gguf
 import numpy as np

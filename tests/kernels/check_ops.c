@@ -313,14 +313,14 @@ static void kv_case(struct check *c, const struct kv_layout *l, int slot, int ki
     }
     probe = check_buffer(l->bytes, 64); /* no byte that another slot writes */
     check_use_filling(probe, l->bytes);
-    for (int other = 0; other < KERN_PAGE_TOKENS; other++) {
+    for (int other = 0; other < KV_PAGE_TOKENS; other++) {
         if (other != slot) {
             c->ref->kv_store(l, v, k, other, probe, probe + l->k.bytes);
         }
     }
     memcpy(want, probe, l->bytes);
     c->t->kv_store(l, k, v, slot, probe, probe + l->k.bytes);
-    for (int other = 0; other < KERN_PAGE_TOKENS; other++) {
+    for (int other = 0; other < KV_PAGE_TOKENS; other++) {
         if (other != slot) {
             c->ref->kv_store(l, v, k, other, probe, probe + l->k.bytes);
         }
@@ -336,7 +336,7 @@ static void check_kv_store(struct check *c, int arg)
     static const int widths[] = {2, 4, 8, 12, 16, 18, 20, 30, 32, 34, 48, 64, 80, 128, 256, 512, 576};
     for (size_t i = 0; i < ARRAY_LEN(widths); i++) {
         for (int kind = 0; kind < STORE_KINDS; kind++) {
-            int slot = kind == 0 ? 0 : kind == 1 ? KERN_PAGE_TOKENS - 1 : (kind * 5 + (int)i) % KERN_PAGE_TOKENS;
+            int slot = kind == 0 ? 0 : kind == 1 ? KV_PAGE_TOKENS - 1 : (kind * 5 + (int)i) % KV_PAGE_TOKENS;
             struct kv_layout l;
             for (int type = 0; type < KV_TYPE_COUNT; type++) {
                 enum kv_type v_type = (enum kv_type)((type + kind / 4) % KV_TYPE_COUNT);

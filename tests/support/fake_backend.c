@@ -12,7 +12,7 @@ static void sleep_us(long us) { nanosleep(&(struct timespec){us / 1000000, us % 
 struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_t max_logits)
 {
     struct backend_model *m = mem_zalloc(sizeof *m, MEM_GENERAL);
-    size_t n = (size_t)n_pages * BACKEND_PAGE_TOKENS;
+    size_t n = (size_t)n_pages * KV_PAGE_TOKENS;
     if (m == NULL || (m->slots = mem_zalloc_array(n, sizeof *m->slots, MEM_GENERAL)) == NULL) {
         mem_free(m);
         return NULL;
@@ -94,12 +94,12 @@ void fake_backend_state(const int32_t *tokens, int32_t n, float state[FAKE_EMBD]
 
 static struct fake_slot *slot(struct backend_model *m, const int32_t *table, int32_t pos)
 {
-    int32_t page = table[pos / BACKEND_PAGE_TOKENS];
+    int32_t page = table[pos / KV_PAGE_TOKENS];
     if (page < 0 || page >= m->n_pages) {
         m->n_faults++;
         page = 0;
     }
-    return &m->slots[page * BACKEND_PAGE_TOKENS + pos % BACKEND_PAGE_TOKENS];
+    return &m->slots[page * KV_PAGE_TOKENS + pos % KV_PAGE_TOKENS];
 }
 
 static void check_rules(struct backend_model *m, const struct backend_batch *b)
@@ -115,9 +115,9 @@ static void check_rules(struct backend_model *m, const struct backend_batch *b)
         ok = b->logit_rows[i] >= 0 && b->logit_rows[i] < b->n_rows &&
              (i == 0 || b->logit_rows[i] > b->logit_rows[i - 1]);
     }
-    for (int32_t i = 0; ok && i < b->n_states; i++) {
-        ok = b->state_rows[i] >= 0 && b->state_rows[i] < b->n_rows &&
-             (i == 0 || b->state_rows[i] > b->state_rows[i - 1]);
+    for (int32_t i = 0; ok && i < b->n_hidden; i++) {
+        ok = b->hidden_rows[i] >= 0 && b->hidden_rows[i] < b->n_rows &&
+             (i == 0 || b->hidden_rows[i] > b->hidden_rows[i - 1]);
     }
     m->n_faults += !ok;
 }
@@ -168,9 +168,9 @@ static uint64_t hash_at(struct backend_model *m, const struct backend_batch *b, 
 
 static void compute_state(struct backend_model *m, const struct backend_batch *b, int32_t i)
 {
-    int32_t row = b->state_rows[i];
+    int32_t row = b->hidden_rows[i];
     uint64_t recent;
-    float *state = b->states + (size_t)i * FAKE_EMBD;
+    float *state = b->hidden + (size_t)i * FAKE_EMBD;
     state_of(hash_at(m, b, row, &recent), state);
     if (b->tokens[row] == m->nan_token) {
         state[2] = NAN;
@@ -189,36 +189,36 @@ static void compute_row(struct backend_model *m, const struct backend_batch *b, 
     b->stats[i_logits] = stats_of(logits);
 }
 
-/* How often a batch names a slot to write to, or, of a sequence that begins with another's, to read. */
-static int n_uses(const struct backend_batch *b, int32_t slot, bool reads)
+/* How often a batch names a state to write to, or, of a sequence that begins with another's, to read. */
+static int n_uses(const struct backend_batch *b, int32_t state, bool reads)
 {
     int n = 0;
     for (int32_t k = 0; k < b->n_seqs; k++) {
-        n += reads ? b->begin_slots[k] == slot && b->slots[k] != slot : b->slots[k] == slot;
+        n += reads ? b->begin_states[k] == state && b->states[k] != state : b->states[k] == state;
     }
     for (int32_t k = 0; k < b->n_copies && !reads; k++) {
-        n += b->copy_slots[k] == slot;
+        n += b->copy_states[k] == state;
     }
     return n;
 }
 
-/* A batch writes each slot once and none that it reads; each holds what stands before its sequence's first row, then
+/* A batch writes each state once and none that it reads; each holds what stands before its sequence's first row, then
  * what its last left, or, copied, what the row left that was asked for. */
-static void check_slots(struct backend_model *m, const struct backend_batch *b)
+static void check_states(struct backend_model *m, const struct backend_batch *b)
 {
     int32_t copy = 0;
-    for (int32_t i = 0; m->n_slots != 0 && i < b->n_rows; i++) {
-        int32_t at = b->slots[b->seq[i]], begin = b->begin_slots[b->seq[i]];
+    for (int32_t i = 0; m->n_states != 0 && i < b->n_rows; i++) {
+        int32_t at = b->states[b->seq[i]], begin = b->begin_states[b->seq[i]];
         bool is_first = i == 0 || b->seq[i] != b->seq[i - 1];
-        bool ok = at >= 0 && at < m->n_slots && begin >= 0 && begin < m->n_slots;
+        bool ok = at >= 0 && at < m->n_states && begin >= 0 && begin < m->n_states;
         ok = ok && n_uses(b, at, false) == 1 && n_uses(b, at, true) == 0;
         at = ok ? at : 0;
         uint64_t before = b->pos[i] == 0 ? 1 : m->recurrent[ok && is_first ? begin : at];
         m->recurrent[at] = fold(before, b->tokens[i], b->pos[i]);
         m->n_faults += !ok || m->recurrent[at] != slot(m, b->page_tables[b->seq[i]], b->pos[i])->hash;
         if (copy < b->n_copies && b->copy_rows[copy] == i) {
-            int32_t to = b->copy_slots[copy++];
-            ok = to >= 0 && to < m->n_slots && n_uses(b, to, false) == 1 && n_uses(b, to, true) == 0;
+            int32_t to = b->copy_states[copy++];
+            ok = to >= 0 && to < m->n_states && n_uses(b, to, false) == 1 && n_uses(b, to, true) == 0;
             m->recurrent[ok ? to : 0] = m->recurrent[at];
             m->n_faults += !ok;
         }
@@ -251,11 +251,11 @@ static enum err forward(struct backend_model *m, const struct backend_batch *b, 
             err = err_set(info, (enum err)atomic_load(&m->fail_code), NULL, "told to fail");
         }
     }
-    check_slots(m, b);
+    check_states(m, b);
     for (int32_t i = 0; err == ERR_OK && i < b->n_logits; i++) {
         compute_row(m, b, i);
     }
-    for (int32_t i = 0; err == ERR_OK && i < b->n_states; i++) {
+    for (int32_t i = 0; err == ERR_OK && i < b->n_hidden; i++) {
         compute_state(m, b, i);
     }
     m->n_rows += b->n_rows;

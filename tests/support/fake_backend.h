@@ -11,7 +11,7 @@
 
 #include <stdatomic.h>
 
-enum { FAKE_VOCAB = 64, FAKE_EMBD = 8, FAKE_MAX_SLOTS = 128 };
+enum { FAKE_VOCAB = 64, FAKE_EMBD = 8, FAKE_MAX_STATES = 128 };
 
 struct fake_slot {
     int32_t token;
@@ -19,10 +19,10 @@ struct fake_slot {
 };
 
 struct backend_model {
-    struct fake_slot *slots; /* [n_pages][BACKEND_PAGE_TOKENS] */
+    struct fake_slot *slots; /* [n_pages][KV_PAGE_TOKENS] */
     int32_t n_pages, max_rows, max_logits;
-    int32_t n_slots; /* knob: that many recurrent states, FAKE_MAX_SLOTS at most; 0 = the plan has none */
-    uint64_t recurrent[FAKE_MAX_SLOTS]; /* hash of the sequence up to the last row computed in the slot */
+    int32_t n_states; /* knob: that many recurrent states, FAKE_MAX_STATES at most; 0 = the plan has none */
+    uint64_t recurrent[FAKE_MAX_STATES]; /* hash of the sequence up to the last row computed in the state */
     atomic_long n_rows, n_steps,
         n_faults;          /* rows and batches run; rules of struct backend_batch broken, or pages wrong */
     atomic_long n_copies;  /* recurrent states copied */

@@ -44,12 +44,12 @@ struct rig rig_open(struct rig_limits l)
                                .draft_max = l.draft_max,
                                .n_embd = FAKE_EMBD,
                                .is_bidirectional = l.is_bidirectional,
-                               .n_slots = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0,
+                               .n_states = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0,
                                .failed = count_failure,
                                .failed_arg = &failures};
     fake_backend_remember(l.n_remembered);
     if (r.model != NULL && l.is_recurrent) {
-        r.model->n_slots = cfg.n_slots;
+        r.model->n_states = cfg.n_states;
     }
     struct err_info info = {0};
     if (r.model == NULL || sched_new(&cfg, &r.sched, &info) != ERR_OK) {
@@ -179,10 +179,8 @@ void rig_expect(const struct sched_request *q, int32_t n_ctx, struct rig_output 
     int32_t total = q->max_tokens < 0 || q->n_tokens + q->max_tokens > n_ctx ? n_ctx : q->n_tokens + q->max_tokens;
     out->finish = SCHED_FINISH_LENGTH;
     for (int32_t n = q->n_tokens; n < total; n++) {
-        struct sampler_history h = {.tokens = tokens,
-                                    .n_prompt = q->n_tokens,
-                                    .n_tokens = n,
-                                    .ban_ends = n - q->n_tokens < q->min_tokens};
+        struct sampler_history h = {
+            .tokens = tokens, .n_prompt = q->n_tokens, .n_tokens = n, .ban_ends = n - q->n_tokens < q->min_tokens};
         struct sampler_result r;
         bool goes_on = expect_one(q, &h, &scratch, &r);
         tokens[n] = r.id;

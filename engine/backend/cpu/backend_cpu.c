@@ -92,10 +92,10 @@ static size_t lay_out_scratch(struct backend_model *m)
         m->rope_sin[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
     }
     m->chunk_stats = take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
-    size_t slots = rows * p->moe.n_used, ff = widest_expert(p);
+    size_t picks = rows * p->moe.n_used, ff = widest_expert(p);
     m->experts.hidden_stride = align_up(ff * sizeof(float)) / sizeof(float);
-    m->experts.hidden = take(m, &at, slots * m->experts.hidden_stride * sizeof(float));
-    m->experts.hidden_q = take(m, &at, slots * kern_qrow_bytes(ff));
+    m->experts.hidden = take(m, &at, picks * m->experts.hidden_stride * sizeof(float));
+    m->experts.hidden_q = take(m, &at, picks * kern_qrow_bytes(ff));
     widest = MAX_OF(widest, (uint32_t)ff);
     for (int t = 0; t < m->cfg.n_threads; t++) {
         struct cpu_scratch s = {
@@ -104,7 +104,7 @@ static size_t lay_out_scratch(struct backend_model *m)
             .tile = {take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float)),
                      take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float))},
             .expert_begin = take(m, &at, (p->moe.n_experts + 1) * sizeof *s.expert_begin),
-            .slots = take(m, &at, slots * sizeof *s.slots),
+            .picks = take(m, &at, picks * sizeof *s.picks),
         };
         m->scratch[t] = s;
     }
@@ -241,7 +241,7 @@ static enum err cpu_forward(struct backend_model *m, const struct backend_batch 
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned",
                        batch->n_rows, batch->n_logits);
     }
-    if (m->plan->recurrent_floats != 0 && batch->n_seqs > m->cfg.n_slots) {
+    if (m->plan->recurrent_floats != 0 && batch->n_seqs > m->cfg.n_states) {
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", batch->n_seqs);
     }
     pool_pin_owner(m->pool);

@@ -44,7 +44,7 @@ struct cpu_attention {
 /* Segments of the longest sequence that the pool can hold. */
 static int32_t longest(const struct backend_model *m)
 {
-    return (int32_t)((int64_t)m->cfg.n_pages * KERN_PAGE_TOKENS / KERN_SEGMENT_TOKENS) + 1;
+    return (int32_t)((int64_t)m->cfg.n_pages * KV_PAGE_TOKENS / KERN_SEGMENT_TOKENS) + 1;
 }
 
 /* Of the widest layer. */

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-_Static_assert((int)BACKEND_PAGE_TOKENS == (int)KERN_PAGE_TOKENS, "kernels and scheduler must agree on the page");
+_Static_assert((int)KV_PAGE_TOKENS == (int)KV_PAGE_TOKENS, "kernels and scheduler must agree on the page");
 _Static_assert((int)PLAN_CLAMPED == (int)KERN_ACT_CLAMPED, "plan and kernels must agree on the activations");
 
 /* One thread's view of one batch. */
@@ -221,8 +221,8 @@ static void finish_query(const struct exec *e, float *head, int32_t row)
 static void store_kv(const struct exec *e, int32_t row, uint32_t kv_head, const float *k, const float *v)
 {
     int32_t layer = e->step->step->layer, pos = e->batch->pos[row];
-    int32_t page = e->batch->page_tables[e->batch->seq[row]][pos / KERN_PAGE_TOKENS];
-    e->m->kern.kv_store(&e->m->kvs[layer].layout, k, v, pos % KERN_PAGE_TOKENS, cpu_keys(e->m, layer, kv_head, page),
+    int32_t page = e->batch->page_tables[e->batch->seq[row]][pos / KV_PAGE_TOKENS];
+    e->m->kern.kv_store(&e->m->kvs[layer].layout, k, v, pos % KV_PAGE_TOKENS, cpu_keys(e->m, layer, kv_head, page),
                         cpu_values(e->m, layer, kv_head, page));
 }
 
@@ -599,19 +599,19 @@ static void norm_row(const struct exec *e, const float *x, float *out)
 }
 
 /* The states of rows that are wanted. */
-static void run_states(const struct exec *e)
+static void run_hidden(const struct exec *e)
 {
     const struct cpu_step *c = e->step;
     size_t width = width_of(e, c->src);
     int from, to;
     pool_share(e->n_rows, e->thread, e->n_threads, &from, &to);
     for (int i = from; i < to; i++) {
-        const float *x = row_of(e, c->src, e->batch->state_rows[i]);
+        const float *x = row_of(e, c->src, e->batch->hidden_rows[i]);
         if (c->step->w[0] != PLAN_NONE) {
             norm_row(e, x, e->scratch->normed); /* the caller's rows may lie anywhere */
             x = e->scratch->normed;
         }
-        memcpy(e->batch->states + (size_t)i * width, x, width * sizeof *x);
+        memcpy(e->batch->hidden + (size_t)i * width, x, width * sizeof *x);
     }
 }
 
@@ -691,7 +691,7 @@ static bool needs_barrier(const struct exec *e)
         return true;
     }
     const struct plan_step *next = e->step[1].step; /* the head writes logits over buffers of the steps before */
-    return crosses_rows(next->op) || next->op == PLAN_STATES ||
+    return crosses_rows(next->op) || next->op == PLAN_HIDDEN ||
            (next->op == PLAN_MATMUL && next->epilogue == PLAN_LOGITS);
 }
 
@@ -723,11 +723,11 @@ static void run_thread(void *arg, int thread, int n_threads)
     e.thread = thread;
     e.n_threads = n_threads;
     for (e.step = m->steps; e.step < m->steps + m->n_steps; e.step++) {
-        bool is_states = e.step->step->op == PLAN_STATES;
-        if (is_states && e.batch->n_states == 0) {
+        bool is_hidden = e.step->step->op == PLAN_HIDDEN;
+        if (is_hidden && e.batch->n_hidden == 0) {
             continue; /* what reads others' rows behind it, the gather, has its barrier in front of it */
         }
-        e.n_rows = is_states ? e.batch->n_states : e.step->after_gather ? e.batch->n_logits : e.batch->n_rows;
+        e.n_rows = is_hidden ? e.batch->n_hidden : e.step->after_gather ? e.batch->n_logits : e.batch->n_rows;
         e.is_by_rows = splits_by_rows(&e);
         switch (e.step->step->op) {
         case PLAN_MATMUL:
@@ -753,8 +753,8 @@ static void run_thread(void *arg, int thread, int n_threads)
         case PLAN_EXPERTS:
             cpu_experts_run(m, e.n_rows, e.step, thread, n_threads);
             break;
-        case PLAN_STATES:
-            run_states(&e);
+        case PLAN_HIDDEN:
+            run_hidden(&e);
             break;
         default:
             run_rows(&e);

@@ -13,7 +13,7 @@ struct view {
     const struct cpu_step *step;
     struct cpu_scratch *scratch;
     const struct cpu_weight *gate, *up, *down;
-    int32_t n_rows, n_slots; /* slots: pairs of a row and one of its experts */
+    int32_t n_rows, n_picks; /* picks: pairs of a row and one of its experts */
     int thread, n_threads;
 };
 
@@ -22,14 +22,14 @@ static float *row_of(const struct view *v, cpu_buf_id id, int32_t row)
     return v->m->bufs[id] + (size_t)row * v->m->strides[id];
 }
 
-static float *hidden_of(const struct view *v, int32_t slot)
+static float *hidden_of(const struct view *v, int32_t pick)
 {
-    return v->m->experts.hidden + (size_t)slot * v->m->experts.hidden_stride;
+    return v->m->experts.hidden + (size_t)pick * v->m->experts.hidden_stride;
 }
 
-/* Counting sort of the pairs by expert: scratch->slots[begin[e] .. begin[e + 1]) are those of expert e, rows ascending.
+/* Counting sort of the pairs by expert: scratch->picks[begin[e] .. begin[e + 1]) are those of expert e, rows ascending.
  */
-static void sort_slots(const struct view *v, int32_t n_rows)
+static void sort_picks(const struct view *v, int32_t n_rows)
 {
     const struct plan_moe *moe = &v->m->plan->moe;
     int32_t *begin = v->scratch->expert_begin, k = (int32_t)moe->n_used;
@@ -46,7 +46,7 @@ static void sort_slots(const struct view *v, int32_t n_rows)
     for (int32_t i = 0; i < n_rows; i++) {
         const float *route = row_of(v, v->s->route, i);
         for (int32_t j = 0; j < k; j++) {
-            v->scratch->slots[begin[(int32_t)route[k + j]]++] = (struct cpu_slot){.row = i, .weight = route[j]};
+            v->scratch->picks[begin[(int32_t)route[k + j]]++] = (struct cpu_pick){.row = i, .weight = route[j]};
         }
     }
     for (uint32_t e = moe->n_experts; e > 0; e--) { /* each was moved to its end */
@@ -65,7 +65,7 @@ static void add_bias(const struct view *v, plan_weight_id id, size_t at, float *
     }
 }
 
-/* The source rows of slots [from, from + n), n <= CPU_TILE_ROWS, one behind the other. */
+/* The source rows of picks [from, from + n), n <= CPU_TILE_ROWS, one behind the other. */
 static struct cpu_operand gather(const struct view *v, int32_t from, int32_t n)
 {
     size_t width = v->gate->n_in, stride = v->m->strides[v->step->src];
@@ -77,7 +77,7 @@ static struct cpu_operand gather(const struct view *v, int32_t from, int32_t n)
                             .q_bytes = kern_qrow_bytes(width)};
     bool any_float = is_float(v->gate) || is_float(v->up), any_quantised = !is_float(v->gate) || !is_float(v->up);
     for (int32_t i = 0; i < n; i++) {
-        const float *x = row_of(v, v->step->src, v->scratch->slots[from + i].row);
+        const float *x = row_of(v, v->step->src, v->scratch->picks[from + i].row);
         if (any_float) {
             memcpy(v->scratch->normed + (size_t)i * stride, x, width * sizeof *x);
         }
@@ -117,7 +117,7 @@ static void run_gate_up(const struct view *v, uint32_t e, uint32_t panel, uint32
 static void run_tasks(const struct view *v)
 {
     uint32_t n_experts = v->m->plan->moe.n_experts, panels = v->gate->group_panels, group = cpu_tile_panels(v->gate);
-    uint32_t cuts = v->n_slots > (int32_t)CPU_TILE_ROWS * v->n_threads ? 1 : (panels + group - 1) / group;
+    uint32_t cuts = v->n_picks > (int32_t)CPU_TILE_ROWS * v->n_threads ? 1 : (panels + group - 1) / group;
     atomic_int *next = &v->m->tasks[v->step - v->m->steps];
     for (;;) {
         uint32_t task = (uint32_t)atomic_fetch_add_explicit(next, 1, memory_order_relaxed), e = task / cuts;
@@ -164,9 +164,9 @@ static void run_down(const struct view *v, uint32_t panel, uint32_t end, const u
                 uint32_t column = p * PANEL_ROWS, columns = MIN_OF(n * PANEL_ROWS, width - column);
                 cpu_multiply(v->m, v->down, e * v->down->group_panels + p, n, &o, tile);
                 for (int32_t i = 0; i < o.n; i++) {
-                    const struct cpu_slot *slot = &v->scratch->slots[row + i];
-                    float *y = tile + (size_t)i * n * PANEL_ROWS, *out = row_of(v, v->step->dst, slot->row) + column;
-                    float weight = v->s->scale * slot->weight;
+                    const struct cpu_pick *pick = &v->scratch->picks[row + i];
+                    float *y = tile + (size_t)i * n * PANEL_ROWS, *out = row_of(v, v->step->dst, pick->row) + column;
+                    float weight = v->s->scale * pick->weight;
                     add_bias(v, v->s->bias[2], (size_t)e * width + column, y, columns);
                     for (uint32_t j = 0; j < columns; j++) {
                         out[j] += weight * y[j];
@@ -188,20 +188,20 @@ void cpu_experts_run(struct backend_model *m, int32_t n_rows, const struct cpu_s
                      .up = &m->weights[s->w[1]],
                      .down = &m->weights[s->w[2]],
                      .n_rows = n_rows,
-                     .n_slots = n_rows * (int32_t)m->plan->moe.n_used,
+                     .n_picks = n_rows * (int32_t)m->plan->moe.n_used,
                      .thread = thread,
                      .n_threads = n_threads};
-    sort_slots(&v, n_rows);
+    sort_picks(&v, n_rows);
     run_tasks(&v);
     pool_barrier(m->pool);
     unsigned char *q = NULL;
-    if (!is_float(v.down) && v.n_slots <= (int32_t)CPU_TILE_ROWS) { /* each thread by itself, which saves a barrier */
+    if (!is_float(v.down) && v.n_picks <= (int32_t)CPU_TILE_ROWS) { /* each thread by itself, which saves a barrier */
         q = v.scratch->rows;
-        quantise_hidden(&v, 0, v.n_slots, q);
+        quantise_hidden(&v, 0, v.n_picks, q);
     } else if (!is_float(v.down)) {
         int from, to;
         q = m->experts.hidden_q;
-        pool_share(v.n_slots, thread, n_threads, &from, &to);
+        pool_share(v.n_picks, thread, n_threads, &from, &to);
         quantise_hidden(&v, from, to, q + (size_t)from * kern_qrow_bytes(v.down->n_in));
         pool_barrier(m->pool);
     }

@@ -68,7 +68,7 @@ static inline bool cpu_is_head(const struct cpu_step *c)
 }
 
 /* A row and one of its experts. */
-struct cpu_slot {
+struct cpu_pick {
     int32_t row;
     float weight;
 };
@@ -79,7 +79,7 @@ struct cpu_scratch {
     unsigned char *rows;    /* [n][qrow bytes of the widest input] quantised operand rows */
     float *tile[2];         /* [CPU_TILE_ROWS][CPU_TILE_COLUMNS] outputs of a tile */
     int32_t *expert_begin;  /* [E + 1] */
-    struct cpu_slot *slots; /* [max_rows * k] in order of experts */
+    struct cpu_pick *picks; /* [max_rows * k] in order of experts */
 };
 
 /* What a tile is multiplied with: rows [row, row + n) in the forms its weights want. */
@@ -122,7 +122,7 @@ struct backend_model {
     struct cpu_kv *kvs; /* [L]; layers that share one have the same */
     unsigned char *kv;
     size_t kv_bytes, kv_page_bytes; /* of all; of one page of all layers */
-    float *recurrent;               /* [slot][plan->recurrent_floats]; NULL without */
+    float *recurrent;               /* [state][plan->recurrent_floats]; NULL without */
     size_t recurrent_bytes;
     float *bufs[CPU_MAX_BUFS];    /* [max_rows][stride], or fewer rows (cpu_buf_use) */
     size_t strides[CPU_MAX_BUFS]; /* floats, multiples of 16 */

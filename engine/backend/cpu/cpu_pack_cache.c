@@ -14,7 +14,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/mem.h"
-#include "engine/kernels/quant.h"
+#include "engine/quant/quant.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -27,7 +27,7 @@ enum err cpu_recurrent_new(struct backend_model *m, struct err_info *info)
     if (m->plan->recurrent_floats == 0) {
         return ERR_OK;
     }
-    bool ok = ck_mul(m->plan->recurrent_floats * sizeof(float), (uint64_t)MAX_OF(m->cfg.n_slots, 1), &bytes);
+    bool ok = ck_mul(m->plan->recurrent_floats * sizeof(float), (uint64_t)MAX_OF(m->cfg.n_states, 1), &bytes);
     m->recurrent_bytes = ok ? (size_t)bytes : 0;
     if (ok && m->cfg.measures) {
         return ERR_OK;
@@ -35,7 +35,7 @@ enum err cpu_recurrent_new(struct backend_model *m, struct err_info *info)
     m->recurrent = ok ? mem_map(m->recurrent_bytes, MEM_KV) : NULL;
     return m->recurrent != NULL ? ERR_OK
                                 : err_set(info, ERR_NOMEM, NULL,
-                                          "out of memory for the recurrent state of %d sequences", m->cfg.n_slots);
+                                          "out of memory for the recurrent state of %d sequences", m->cfg.n_states);
 }
 
 void cpu_recurrent_free(struct backend_model *m) { mem_unmap(m->recurrent, m->recurrent_bytes, MEM_KV); }
@@ -221,10 +221,10 @@ static void ssm_rows(const struct backend_model *m, const struct cpu_step *step,
     }
 }
 
-/* The step's part of a slot. */
-static float *state_at(const struct backend_model *m, const struct cpu_step *step, int32_t slot)
+/* The step's part of a recurrent state. */
+static float *state_at(const struct backend_model *m, const struct cpu_step *step, int32_t id)
 {
-    return m->recurrent + (size_t)slot * m->plan->recurrent_floats + step->step->recurrent;
+    return m->recurrent + (size_t)id * m->plan->recurrent_floats + step->step->recurrent;
 }
 
 /* Brings [lines][width] floats of the state of row i's sequence, whose first it is, to what they are in front of it:
@@ -232,9 +232,9 @@ static float *state_at(const struct backend_model *m, const struct cpu_step *ste
 static float *begin(const struct backend_model *m, const struct backend_batch *b, const struct cpu_step *step,
                     int32_t i, size_t lines, size_t width, size_t from, size_t to)
 {
-    int32_t slot = b->slots != NULL ? b->slots[b->seq[i]] : b->seq[i];
-    float *state = state_at(m, step, slot);
-    const float *source = state_at(m, step, b->begin_slots != NULL ? b->begin_slots[b->seq[i]] : slot);
+    int32_t id = b->states != NULL ? b->states[b->seq[i]] : b->seq[i];
+    float *state = state_at(m, step, id);
+    const float *source = state_at(m, step, b->begin_states != NULL ? b->begin_states[b->seq[i]] : id);
     for (size_t k = 0; k < lines; k++) {
         float *line = state + k * width + from;
         if (b->pos[i] == 0) {
@@ -273,7 +273,7 @@ void cpu_heads_run(struct backend_model *m, const struct backend_batch *b, const
             }
         }
         if (copies) {
-            memcpy(state_at(m, step, b->copy_slots[copy++]) + start, state + start, (stop - start) * sizeof *state);
+            memcpy(state_at(m, step, b->copy_states[copy++]) + start, state + start, (stop - start) * sizeof *state);
         }
     }
 }
@@ -293,7 +293,7 @@ void cpu_short_conv_run(struct backend_model *m, const struct backend_batch *b, 
         struct conv c = {.m = m, .step = step, .first = first, .end = end, .state = state, .width = width};
         convolve(&c, lo, hi);
         for (; copy < b->n_copies && b->copy_rows[copy] < end; copy++) {
-            leave(&c, b->copy_rows[copy], lo, hi, state_at(m, step, b->copy_slots[copy]));
+            leave(&c, b->copy_rows[copy], lo, hi, state_at(m, step, b->copy_states[copy]));
         }
         leave(&c, end - 1, lo, hi, state);
     }

@@ -124,7 +124,7 @@ struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf)
             continue;
         }
         u.is_used = true;
-        u.is_normed |= (c->has_norm || c->step->op == PLAN_NORM || c->step->op == PLAN_STATES) && is_read;
+        u.is_normed |= (c->has_norm || c->step->op == PLAN_NORM || c->step->op == PLAN_HIDDEN) && is_read;
         u.by_tiles &=
             !is_post && !is_stream && (c->dst != buf || c->goes_on) && (c->src != buf || (i > 0 && c[-1].goes_on));
         u.after_gather &= c->step->op == PLAN_GATHER ? c->src != buf : c->after_gather;

@@ -5,7 +5,7 @@
 
 #include "engine/base/ck.h"
 #include "engine/base/mem.h"
-#include "engine/kernels/quant.h"
+#include "engine/quant/quant.h"
 
 #include <string.h>
 

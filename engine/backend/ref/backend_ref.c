@@ -8,7 +8,7 @@
 #include "engine/base/ck.h"
 #include "engine/base/mem.h"
 #include "engine/base/pool.h"
-#include "engine/kernels/quant.h"
+#include "engine/quant/quant.h"
 
 #include <math.h>
 #include <string.h>
@@ -70,13 +70,13 @@ static void run_norm(const struct ref_run *r, int from, int to, float *scratch)
     }
 }
 
-static void run_states(const struct ref_run *r, int from, int to)
+static void run_hidden(const struct ref_run *r, int from, int to)
 {
     const struct plan_step *s = r->step;
     uint32_t width = r->m->plan->bufs[s->src].width;
     for (int i = from; i < to; i++) {
-        const float *x = ref_row(r, s->src, r->batch->state_rows[i]);
-        float *out = r->batch->states + (size_t)i * width;
+        const float *x = ref_row(r, s->src, r->batch->hidden_rows[i]);
+        float *out = r->batch->hidden + (size_t)i * width;
         if (s->w[0] == PLAN_NONE) {
             memcpy(out, x, width * sizeof *out);
         } else {
@@ -235,8 +235,8 @@ static void run_step(const struct ref_run *r, int from, int to, float *scratch)
             ref_streams_row(r, i);
         }
         break;
-    case PLAN_STATES:
-        run_states(r, from, to);
+    case PLAN_HIDDEN:
+        run_hidden(r, from, to);
         break;
     case PLAN_GATHER:
         for (int i = from; i < to; i++) {
@@ -271,7 +271,7 @@ static enum err ref_forward(struct backend_model *m, const struct backend_batch 
     if (batch->n_rows > m->cfg.max_rows || batch->n_logits > m->cfg.max_logits) {
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows is larger than planned", batch->n_rows);
     }
-    if (m->plan->recurrent_floats != 0 && batch->n_seqs > m->cfg.n_slots) {
+    if (m->plan->recurrent_floats != 0 && batch->n_seqs > m->cfg.n_states) {
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", batch->n_seqs);
     }
     struct ref_run run = {.m = m, .batch = batch};
@@ -309,7 +309,7 @@ static bool lay_out_kv(struct backend_model *m)
         }
         size_t slot = (size_t)(kv.latent_dim != 0 ? 1 : 2 * kv.n_kv_heads) * kv.head_dim;
         m->kvs[i] = (struct ref_kv){.heads = kv, .at = (size_t)all, .slot_floats = slot};
-        if (!ck_mul(slot, (uint64_t)m->cfg.n_pages * BACKEND_PAGE_TOKENS, &bytes) || !ck_add(all, bytes, &all)) {
+        if (!ck_mul(slot, (uint64_t)m->cfg.n_pages * KV_PAGE_TOKENS, &bytes) || !ck_add(all, bytes, &all)) {
             return false;
         }
     }
@@ -329,7 +329,7 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     m->kv = ok ? mem_map(m->kv_bytes, MEM_KV) : NULL;
     ok = ok && m->kv != NULL;
     if (p->recurrent_floats != 0 && ok) {
-        ok = ck_mul(p->recurrent_floats * sizeof(float), (uint64_t)m->cfg.n_slots, &bytes);
+        ok = ck_mul(p->recurrent_floats * sizeof(float), (uint64_t)m->cfg.n_states, &bytes);
         m->recurrent_bytes = ok ? (size_t)bytes : 0;
         m->recurrent = ok ? mem_map(m->recurrent_bytes, MEM_KV) : NULL;
         ok = m->recurrent != NULL;

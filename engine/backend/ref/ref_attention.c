@@ -2,7 +2,7 @@
  * row sees. */
 #include "engine/backend/ref/ref_internal.h"
 #include "engine/backend/rope_angles.h"
-#include "engine/kernels/quant.h"
+#include "engine/quant/quant.h"
 
 #include <math.h>
 #include <string.h>

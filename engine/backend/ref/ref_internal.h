@@ -20,7 +20,7 @@ struct backend_model {
     struct ref_kv *kvs; /* [L] */
     float *kv;
     size_t kv_bytes;
-    float *recurrent; /* [slot][plan->recurrent_floats]; NULL without */
+    float *recurrent; /* [state][plan->recurrent_floats]; NULL without */
     size_t recurrent_bytes;
     float *bufs[PLAN_MAX_BUFS]; /* [max_rows][width] */
     float *scratch;             /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
@@ -38,8 +38,8 @@ struct ref_run {
 /* Rows a step works on: S from the gather on, T before; E for the states. */
 static inline int32_t ref_rows(const struct ref_run *r)
 {
-    if (r->step->op == PLAN_STATES) {
-        return r->batch->n_states;
+    if (r->step->op == PLAN_HIDDEN) {
+        return r->batch->n_hidden;
     }
     for (const struct plan_step *s = r->m->plan->steps; s <= r->step; s++) {
         if (s->op == PLAN_GATHER) {
@@ -66,8 +66,8 @@ static inline const struct plan_kv *ref_heads(const struct ref_run *r) { return 
 static inline float *ref_kv_at(const struct ref_run *r, int32_t seq, int32_t pos)
 {
     const struct ref_kv *kv = &r->m->kvs[r->step->layer];
-    int32_t page = r->batch->page_tables[seq][pos / BACKEND_PAGE_TOKENS];
-    size_t slot = (size_t)page * BACKEND_PAGE_TOKENS + (size_t)(pos % BACKEND_PAGE_TOKENS);
+    int32_t page = r->batch->page_tables[seq][pos / KV_PAGE_TOKENS];
+    size_t slot = (size_t)page * KV_PAGE_TOKENS + (size_t)(pos % KV_PAGE_TOKENS);
     return r->m->kv + kv->at + slot * kv->slot_floats;
 }
 

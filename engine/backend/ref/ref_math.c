@@ -1,6 +1,6 @@
 /* Dequantised rows, dot products, norms and activations of the reference back end. */
 #include "engine/backend/ref/ref_internal.h"
-#include "engine/kernels/quant.h"
+#include "engine/quant/quant.h"
 
 #include <math.h>
 

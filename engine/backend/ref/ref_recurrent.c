@@ -69,9 +69,9 @@ static void ssm(const struct plan_ssm *m, const struct ssm_head *head, float *st
 
 /* --- states and rows ---------------------------------------------------------------------------------------------- */
 
-static float *slot_of(const struct ref_run *r, int32_t slot)
+static float *state_at(const struct ref_run *r, int32_t id)
 {
-    return r->m->recurrent + (size_t)slot * r->m->plan->recurrent_floats + r->step->recurrent;
+    return r->m->recurrent + (size_t)id * r->m->plan->recurrent_floats + r->step->recurrent;
 }
 
 /* The step's state of the sequence of row `first`, as it is in front of that row: zeros where the sequence begins, or a
@@ -80,9 +80,9 @@ static float *slot_of(const struct ref_run *r, int32_t slot)
 static float *state_of(const struct ref_run *r, int32_t first, uint32_t lines, uint32_t width, int from, int to)
 {
     const struct backend_batch *b = r->batch;
-    int32_t slot = b->slots != NULL ? b->slots[b->seq[first]] : b->seq[first];
-    float *state = slot_of(r, slot),
-          *source = slot_of(r, b->begin_slots != NULL ? b->begin_slots[b->seq[first]] : slot);
+    int32_t id = b->states != NULL ? b->states[b->seq[first]] : b->seq[first];
+    float *state = state_at(r, id),
+          *source = state_at(r, b->begin_states != NULL ? b->begin_states[b->seq[first]] : id);
     for (uint32_t k = 0; k < lines; k++) {
         size_t at = (size_t)k * width + (size_t)from, bytes = (size_t)(to - from) * sizeof *state;
         if (b->pos[first] == 0) {
@@ -113,7 +113,7 @@ static void convolve(const struct ref_run *r, int32_t first, int32_t end, uint32
     }
     for (bool is_own = false; !is_own; copy++) { /* the rows behind which a batch goes on; its own state is last */
         is_own = copy >= b->n_copies || b->copy_rows[copy] >= end;
-        float *to = is_own ? state : slot_of(r, b->copy_slots[copy]);
+        float *to = is_own ? state : state_at(r, b->copy_states[copy]);
         for (int32_t k = 0; k < kept; k++) { /* upwards, as some may move down in the same memory */
             int32_t at = (is_own ? end : b->copy_rows[copy] + 1) - kept + k;
             to[(size_t)k * width + n] =
@@ -193,8 +193,8 @@ void ref_recurrent_heads(const struct ref_run *r, int from, int to)
             (is_delta ? delta_row : ssm_row)(r, i, (uint32_t)h, state + (size_t)h * (size_t)head);
         }
         if (copy < b->n_copies && b->copy_rows[copy] == i) {
-            memcpy(slot_of(r, b->copy_slots[copy++]) + (size_t)from * (size_t)head, state + (size_t)from * (size_t)head,
-                   (size_t)(to - from) * (size_t)head * sizeof *state);
+            memcpy(state_at(r, b->copy_states[copy++]) + (size_t)from * (size_t)head,
+                   state + (size_t)from * (size_t)head, (size_t)(to - from) * (size_t)head * sizeof *state);
         }
     }
 }

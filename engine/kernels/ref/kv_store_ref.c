@@ -67,7 +67,7 @@ static void put_scale(const struct kv_side *s, unsigned char *side, int slot, in
     if (s->type == KV_TYPE_I16) {
         ((float *)(void *)scales)[slot] = scale;
     } else {
-        ((uint16_t *)(void *)scales)[block * KERN_PAGE_TOKENS + slot] = dtype_f32_to_f16(scale);
+        ((uint16_t *)(void *)scales)[block * KV_PAGE_TOKENS + slot] = dtype_f32_to_f16(scale);
     }
 }
 
@@ -88,7 +88,7 @@ static void put_pair(enum kv_type type, unsigned char *side, size_t pair, int fi
 static void put_key(const struct kv_layout *l, const int *codes, int slot, unsigned char *side)
 {
     for (int j = 0; j < l->d; j += 2) {
-        put_pair(l->k.type, side, (size_t)(j / 2 * KERN_PAGE_TOKENS + slot), codes[j], codes[j + 1]);
+        put_pair(l->k.type, side, (size_t)(j / 2 * KV_PAGE_TOKENS + slot), codes[j], codes[j + 1]);
     }
 }
 
@@ -133,7 +133,7 @@ static void store_floats(const struct kv_layout *l, const float *x, bool is_key,
     for (int j = 0; j < l->d; j++) {
         bool is_across = is_key && !l->is_latent;
         uint16_t *to =
-            (uint16_t *)(void *)side + (is_across ? j * KERN_PAGE_TOKENS + slot : kv_value_element(l->d, slot, j));
+            (uint16_t *)(void *)side + (is_across ? j * KV_PAGE_TOKENS + slot : kv_value_element(l->d, slot, j));
         *to = type == KV_TYPE_F16 ? dtype_f32_to_f16(x[j]) : dtype_f32_to_bf16(x[j]);
     }
 }

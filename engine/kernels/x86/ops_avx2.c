@@ -2,11 +2,11 @@
 #include "engine/kernels/x86/vec_avx2.h"
 
 #include "engine/kernels/isa.h"
-#include "engine/kernels/x86/attention_vec.h"
-#include "engine/kernels/x86/kv_store_vec.h"
-#include "engine/kernels/x86/linear_vec.h"
-#include "engine/kernels/x86/ops_vec.h"
-#include "engine/kernels/x86/rows_vec.h"
+#include "engine/kernels/vec/attention_vec.h"
+#include "engine/kernels/vec/kv_store_vec.h"
+#include "engine/kernels/vec/linear_vec.h"
+#include "engine/kernels/vec/ops_vec.h"
+#include "engine/kernels/vec/rows_vec.h"
 
 void kern_ops_init_avx2(struct kern_table *t)
 {

@@ -14,7 +14,7 @@
 
 Suite *cpu_attention_suite(void);
 
-enum { N = 540, N_PAGES = 3 * (N / BACKEND_PAGE_TOKENS + 1), MAX_VOCAB = 1024, LAST = 5 };
+enum { N = 540, N_PAGES = 3 * (N / KV_PAGE_TOKENS + 1), MAX_VOCAB = 1024, LAST = 5 };
 
 /* One way to compute N tokens of a sequence: chunks of so many rows, the last LAST rows one by one or not, alone or
  * with two other sequences in each batch. */
@@ -168,12 +168,12 @@ static int32_t deep_token(int32_t stream, int32_t pos)
 /* A batch of n[s] rows of each stream up to position last[s]. Row i's logits go to logits + i * V. */
 static void deep_forward(const struct backend *b, struct backend_model *m, const struct again *a, float *logits)
 {
-    static int32_t pages[N_STREAMS][DEEPEST / BACKEND_PAGE_TOKENS + 1];
+    static int32_t pages[N_STREAMS][DEEPEST / KV_PAGE_TOKENS + 1];
     int32_t tokens[DEEP_CHUNK], pos[DEEP_CHUNK], seq[DEEP_CHUNK], rows[DEEP_CHUNK], n = 0, page = 0;
     const int32_t *tables[N_STREAMS];
     struct backend_row_stats stats[DEEP_CHUNK];
     for (int32_t s = 0; s < N_STREAMS; s++) {
-        for (int32_t i = 0; i <= (depths[s] - 1) / BACKEND_PAGE_TOKENS; i++) {
+        for (int32_t i = 0; i <= (depths[s] - 1) / KV_PAGE_TOKENS; i++) {
             pages[s][i] = page++ * 7 % DEEP_PAGES; /* in no order; 7 is no divisor */
         }
         tables[s] = pages[s];
@@ -339,7 +339,7 @@ START_TEST(a_page_is_as_large_as_its_types_say)
     static const size_t bits[KV_TYPE_COUNT] = {17, 16, 16, 9, 5}; /* of a component, scales included, at most */
     for (int type = 0; type < KV_TYPE_COUNT; type++) {
         struct kv_layout l = kv_layout_of((enum kv_type)type, (enum kv_type)type, 64);
-        size_t components = 2 * 64 * BACKEND_PAGE_TOKENS;
+        size_t components = 2 * 64 * KV_PAGE_TOKENS;
         ck_assert_uint_le(l.bytes * 8, components * bits[type]);
         ck_assert_uint_gt(l.bytes * 8, components * (bits[type] - 1));
         ck_assert_int_eq(kv_type_find(kv_type_name(type)), type);

@@ -78,7 +78,7 @@ static struct plan *make_conv_plan(void)
     conv->bias[0] = add_weight(p, "bias", bias, 1, D);
     add_step(p, PLAN_MULTIPLY, x, y, PLAN_NONE)->map = PLAN_MAP_SIGMOID;
     add_step(p, PLAN_SHORT_CONV, y, x, w)->taps = TAPS;
-    add_step(p, PLAN_STATES, x, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_HIDDEN, x, PLAN_NONE, PLAN_NONE);
     check_plan(p);
     ck_assert_uint_eq(p->recurrent_floats, 2 * (TAPS - 1) * D);
     ck_assert_uint_eq(p->steps[1].recurrent, 0);
@@ -115,7 +115,7 @@ static struct plan *make_delta_plan(bool is_tiled)
     s->bias[0] = add_weight(p, "steps", steps, 1, HEADS);
     s->w[1] = add_weight(p, "norm", norm, 1, VALUE);
     s->eps = 1e-6f;
-    add_step(p, PLAN_STATES, out, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_HIDDEN, out, PLAN_NONE, PLAN_NONE);
     check_plan(p);
     ck_assert_uint_eq(p->recurrent_floats, HEADS * KEY * VALUE);
     return p;
@@ -139,7 +139,7 @@ static struct plan *make_ssm_plan(void)
     s->values = dt;
     s->w[1] = add_weight(p, "skips", skips, 1, HEADS);
     s->bias[0] = add_weight(p, "steps", steps, 1, HEADS);
-    add_step(p, PLAN_STATES, out, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_HIDDEN, out, PLAN_NONE, PLAN_NONE);
     check_plan(p);
     ck_assert_uint_eq(p->recurrent_floats, HEADS * STATE * VALUE);
     return p;
@@ -230,7 +230,7 @@ struct slots {
     int32_t own[2], begin[2];
     int n_copies[2];
     int copy_pos[2][2];
-    int32_t copy_slots[2][2];
+    int32_t copy_states[2][2];
 };
 
 /* Rows of the second text in front of rows of the first, so that slots are not in the order of sequences. */
@@ -238,7 +238,7 @@ static void forward_from(const struct backend *b, struct backend_model *m, const
                          const int n[2], float out[2][N][D])
 {
     int32_t tokens[2 * N], pos[2 * N], seq[2 * N], rows[2 * N], of[2], begin[2], pages[1] = {0};
-    int32_t copy_rows[4], copy_slots[4];
+    int32_t copy_rows[4], copy_states[4];
     int n_copies = 0;
     const int32_t *tables[2] = {pages, pages};
     float states[2 * N * D];
@@ -252,7 +252,7 @@ static void forward_from(const struct backend *b, struct backend_model *m, const
         }
         for (int i = 0; i < s->n_copies[text]; i++) {
             copy_rows[n_copies] = n_rows - n[text] + s->copy_pos[text][i] - from[text];
-            copy_slots[n_copies++] = s->copy_slots[text][i];
+            copy_states[n_copies++] = s->copy_states[text][i];
         }
         of[n_seqs] = s->own[text];
         begin[n_seqs] = s->begin[text];
@@ -264,14 +264,14 @@ static void forward_from(const struct backend *b, struct backend_model *m, const
                                   .seq = seq,
                                   .n_seqs = n_seqs,
                                   .page_tables = tables,
-                                  .slots = of,
-                                  .begin_slots = memcmp(of, begin, sizeof of) != 0 ? begin : NULL,
+                                  .states = of,
+                                  .begin_states = memcmp(of, begin, sizeof of) != 0 ? begin : NULL,
                                   .n_copies = n_copies,
                                   .copy_rows = copy_rows,
-                                  .copy_slots = copy_slots,
-                                  .n_states = n_rows,
-                                  .state_rows = rows,
-                                  .states = states};
+                                  .copy_states = copy_states,
+                                  .n_hidden = n_rows,
+                                  .hidden_rows = rows,
+                                  .hidden = states};
     struct err_info info = {0};
     ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
     for (int text = 1, at = 0; text >= 0; at += n[text], text--) {
@@ -298,7 +298,7 @@ static void check_copied(const struct backend *b, struct backend_model *m, float
                       .begin = {0, 1},
                       .n_copies = {2, 2},
                       .copy_pos = {{1, 5}, {0, 2}},
-                      .copy_slots = {{3, 4}, {5, 6}}};
+                      .copy_states = {{3, 4}, {5, 6}}};
     forward_from(b, m, &s, start, first, out);
     for (int i = 0; i < 3; i++) {
         int n[2] = {N - from[i][0], N - from[i][1]};
@@ -332,11 +332,11 @@ static void check_shared(const struct backend *b, struct backend_model *m, float
                                   .seq = seq,
                                   .n_seqs = 2,
                                   .page_tables = tables,
-                                  .slots = own,
-                                  .begin_slots = begin,
-                                  .n_states = 2 * LEFT,
-                                  .state_rows = rows,
-                                  .states = found[0][0]};
+                                  .states = own,
+                                  .begin_states = begin,
+                                  .n_hidden = 2 * LEFT,
+                                  .hidden_rows = rows,
+                                  .hidden = found[0][0]};
     struct err_info info = {0};
     ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
     for (int i = 0; i < 2; i++) {
@@ -379,7 +379,7 @@ static void check(const struct subject *s, const struct backend *b, const char *
                                  .high_precision = true,
                                  .n_threads = THREADS,
                                  .n_pages = 1,
-                                 .n_slots = SLOTS,
+                                 .n_states = SLOTS,
                                  .max_rows = 2 * N,
                                  .max_logits = 1};
     struct backend_model *m = NULL;
@@ -439,7 +439,7 @@ START_TEST(a_batch_of_more_sequences_than_slots_is_refused)
 {
     const struct backend *const backends[] = {&backend_ref, &backend_cpu};
     for (int i = 0; i < 2; i++) {
-        struct backend_config cfg = {.n_threads = 1, .n_pages = 1, .n_slots = 1, .max_rows = 2, .max_logits = 1};
+        struct backend_config cfg = {.n_threads = 1, .n_pages = 1, .n_states = 1, .max_rows = 2, .max_logits = 1};
         int32_t pos[2] = {0, 0}, seq[2] = {0, 1}, pages[1] = {0};
         const int32_t *tables[2] = {pages, pages};
         struct backend_batch batch = {

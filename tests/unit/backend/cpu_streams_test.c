@@ -112,7 +112,7 @@ static struct plan *make_plan(plan_buf_id out)
     s->scale = (float)SCALE;
     add_tempting_steps(p);
     add_step(p, PLAN_PREDICT, ROUTES, X, add_weight(p, predict, 1, N * N * N));
-    add_step(p, PLAN_STATES, out, PLAN_NONE, PLAN_NONE);
+    add_step(p, PLAN_HIDDEN, out, PLAN_NONE, PLAN_NONE);
     struct err_info info = {0};
     ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
     return p;
@@ -239,9 +239,9 @@ static void forward(const struct backend *b, struct backend_model *m, int from, 
                                   .seq = seq,
                                   .n_seqs = 1,
                                   .page_tables = page_tables,
-                                  .n_states = n,
-                                  .state_rows = rows,
-                                  .states = states};
+                                  .n_hidden = n,
+                                  .hidden_rows = rows,
+                                  .hidden = states};
     struct err_info info = {0};
     ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
 }

@@ -1,7 +1,8 @@
 /* Text of a client never becomes a special token, whatever a template does with it: every filter, method and function
  * of the tables, on text that holds the token whole and on pieces that make it up, down to the ids. */
 #include "engine/base/mem.h"
-#include "engine/chat/jinja_vm.h"
+#include "engine/chat/chat_template.h"
+#include "engine/jinja/jinja_vm.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
 #include <check.h>
@@ -81,8 +82,8 @@ static const struct use str_methods[] = {
     {"count", "-u.count('<')"},
     {"endswith", "-u.endswith(b)"},
     {"find", "-u.find('<')"},
-    {"format",
-     "f.format('', '', '', '', '', '', '', '', '', '') ~ g.format('', 'm') ~ '{}{:>3}'.format(a, b) ~ '{!s}'.format(u)"},
+    {"format", "f.format('', '', '', '', '', '', '', '', '', '') ~ g.format('', 'm') ~ '{}{:>3}'.format(a, b) ~ "
+               "'{!s}'.format(u)"},
     {"index", "-u.index('<')"},
     {"isalnum", "-u.isalnum()"},
     {"isalpha", "-u.isalpha()"},
@@ -127,8 +128,10 @@ static const struct use functions[] = {
     {"strftime_now", "strftime_now(u) ~ strftime_now('<|im' ~ b) ~ strftime_now(a ~ '%%' ~ b)"},
 };
 static const struct use dict_methods[] = {
-    {"copy", "messages[0].copy()"},   {"get", "messages[0].get('content') ~ {}.get(1, u)"},
-    {"items", "messages[0].items()"}, {"keys", "messages[0].keys()|list"},
+    {"copy", "messages[0].copy()"},
+    {"get", "messages[0].get('content') ~ {}.get(1, u)"},
+    {"items", "messages[0].items()"},
+    {"keys", "messages[0].keys()|list"},
     {"values", "messages[0].values()|join('')"},
 };
 static const struct use list_methods[] = {
@@ -274,7 +277,7 @@ END_TEST
 START_TEST(bos_of_a_client_is_none)
 {
     char text[] = "<s>hi";
-    struct chat_span whole = {0, 5}, last = {2, 3}, behind = {3, 5};
+    struct jinja_span whole = {0, 5}, last = {2, 3}, behind = {3, 5};
     struct chat_output o = {.text = text, .len = 5};
     ck_assert(chat_output_has_bos(&o, "<s>"));
     ck_assert(!chat_output_has_bos(&o, ""));

@@ -119,8 +119,8 @@ START_TEST(source_bytes)
 {
     expect_fits(repeated("", "0123456789", 1 << 20, ""), "{}", false, "has 10485760 bytes; the limit is 262144");
     expect_fits(repeated("", "{% if 1 %}", 100000, ""), "{}", false, "has 1000000 bytes");
-    expect_fits(repeated("", "x", CHAT_MAX_SOURCE_BYTES, ""), "{}", true, "");
-    expect_fits(repeated("", "x", CHAT_MAX_SOURCE_BYTES + 1, ""), "{}", false, "the limit is");
+    expect_fits(repeated("", "x", JINJA_MAX_SOURCE_BYTES, ""), "{}", true, "");
+    expect_fits(repeated("", "x", JINJA_MAX_SOURCE_BYTES + 1, ""), "{}", false, "the limit is");
 }
 END_TEST
 
@@ -155,7 +155,7 @@ START_TEST(depth_of_blocks_and_expressions)
         {"{% set x = [] %}{{ ", "x[", "]", " }}", 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        size_t n = (size_t)(CHAT_MAX_DEPTH - rows[i].reserve);
+        size_t n = (size_t)(JINJA_MAX_DEPTH - rows[i].reserve);
         struct result r = {0};
         char *s = nested(rows[i].head, rows[i].open, rows[i].close, n, rows[i].tail);
         struct chat_template *t = NULL;
@@ -174,9 +174,9 @@ START_TEST(depth_of_macro_calls)
 {
     char context[64];
     const char *source = "{% macro m(n) %}{% if n > 1 %}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(depth) }}";
-    snprintf(context, sizeof context, "{\"depth\": %d}", CHAT_MAX_DEPTH);
+    snprintf(context, sizeof context, "{\"depth\": %d}", JINJA_MAX_DEPTH);
     expect(source, context, "");
-    snprintf(context, sizeof context, "{\"depth\": %d}", CHAT_MAX_DEPTH + 1);
+    snprintf(context, sizeof context, "{\"depth\": %d}", JINJA_MAX_DEPTH + 1);
     expect_failure(source, context, "nested more than");
     expect_failure("{% macro x() %}{{ x() }}{% endmacro %}{{ x() }}", "{}", "nested more than");
     expect_failure("{% macro x() %}{{ y() }}{% endmacro %}{% macro y() %}{{ x() }}{% endmacro %}{{ x() }}", "{}",
@@ -310,18 +310,18 @@ START_TEST(bytes_of_output)
 {
     /* 64 KiB a line: 64 of them are the limit. */
     const char *source = "{% for i in range(n) %}{{ s }}{% endfor %}{{ more }}";
-    char *line = repeated("", "x", CHAT_MAX_OUTPUT_BYTES / 64, "");
-    char *context = mem_alloc(CHAT_MAX_OUTPUT_BYTES / 64 + 100, MEM_GENERAL);
+    char *line = repeated("", "x", JINJA_MAX_OUTPUT_BYTES / 64, "");
+    char *context = mem_alloc(JINJA_MAX_OUTPUT_BYTES / 64 + 100, MEM_GENERAL);
     ck_assert_ptr_nonnull(context);
     for (int more = 0; more < 2; more++) {
-        snprintf(context, CHAT_MAX_OUTPUT_BYTES / 64 + 100, "{\"n\": 64, \"s\": \"%s\", \"more\": \"%s\"}", line,
+        snprintf(context, JINJA_MAX_OUTPUT_BYTES / 64 + 100, "{\"n\": 64, \"s\": \"%s\", \"more\": \"%s\"}", line,
                  more ? "y" : "");
         struct result r = render(source, context);
         ck_assert_int_eq(r.err, more ? ERR_TEMPLATE : ERR_OK);
         if (more) {
             ck_assert_ptr_nonnull(strstr(r.info.text, "longer than 4194304 bytes"));
         } else {
-            ck_assert_uint_eq(r.out.len, CHAT_MAX_OUTPUT_BYTES);
+            ck_assert_uint_eq(r.out.len, JINJA_MAX_OUTPUT_BYTES);
         }
         chat_output_fini(&r.out);
     }
@@ -402,7 +402,7 @@ static void expect_marks_of(const char *context, const char *source, const char 
     marks[r.out.len] = '\0';
     size_t before = 0;
     for (size_t i = 0; i < r.out.n_user; i++) {
-        struct chat_span s = r.out.user[i];
+        struct jinja_span s = r.out.user[i];
         if (s.from >= s.to || s.to > r.out.len || (i > 0 && s.from < before)) {
             ck_abort_msg("%s: range %zu to %zu is empty, out of order or outside", source, s.from, s.to);
         }
@@ -700,7 +700,7 @@ END_TEST
 /* Whole numbers where 64 bits end: what Python computes, or a refusal; under UBSan also that nothing wraps unseen. */
 START_TEST(integers_at_the_edge)
 {
-#define LOW "(-9223372036854775807 - 1)"
+#define LOW  "(-9223372036854775807 - 1)"
 #define HIGH "9223372036854775807"
 #define WIDE "range(" LOW ", " HIGH ", 2 ** 62)" /* four items; 3 * 2 ** 62 is no int64 */
     static const struct {
@@ -726,8 +726,7 @@ START_TEST(integers_at_the_edge)
          "range(0, 5)range(4, -1, -9223372036854775808)"},
         {"{{ [1, 2][" LOW ":" HIGH ":" HIGH "] }}{{ 'ab'[::" LOW "] }}", "[1]b"},
         {"{{ '-7'.zfill(" LOW ") }}{{ '7'.zfill(" LOW ") }}{{ '-7'.zfill(4) }}", "-77-007"},
-        {"{{ 'a'.center(" LOW ") }}{{ 'a'|center(" LOW ") }}{{ 'a'|indent(" LOW ") }}{{ 'a'.ljust(" LOW ") }}",
-         "aaaa"},
+        {"{{ 'a'.center(" LOW ") }}{{ 'a'|center(" LOW ") }}{{ 'a'|indent(" LOW ") }}{{ 'a'.ljust(" LOW ") }}", "aaaa"},
         {"{{ 'a'.center(" HIGH ") }}", "!longer than"},
         {"{{ 'a'|indent(" HIGH ") }}", "!longer than"},
         {"{{ 'a' * " HIGH " }}", "!longer than"},

@@ -1,7 +1,7 @@
 /* DeepSeek-V2 and V3 from a GGUF file to a plan: the steps of latent attention, what its KV cache takes, and clear
  * errors for what its keys and tensors may not be. The files are made here. */
 #include "engine/backend/backend.h"
-#include "engine/kernels/kv_type.h"
+#include "engine/kv/kv_type.h"
 #include "engine/model/model.h"
 
 #include "tests/support/model_file.h"
@@ -202,7 +202,7 @@ START_TEST(the_kv_cache_holds_latents_alone)
         cfg.k_type = cases[i].type;
         ck_assert_msg(backend_cpu.open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
         backend_cpu.info(m, &bi);
-        ck_assert_uint_eq(bi.kv_page_bytes, (size_t)LAYERS * BACKEND_PAGE_TOKENS * (RANK + ROPE) * sizeof(uint16_t));
+        ck_assert_uint_eq(bi.kv_page_bytes, (size_t)LAYERS * KV_PAGE_TOKENS * (RANK + ROPE) * sizeof(uint16_t));
         ck_assert_uint_eq(bi.kv_bytes, 3 * bi.kv_page_bytes);
         ck_assert_str_eq(bi.k_type, cases[i].k_type);
         ck_assert_str_eq(bi.v_type, "none");
@@ -213,10 +213,10 @@ START_TEST(the_kv_cache_holds_latents_alone)
     struct err_info info = {0};
     ck_assert_msg(backend_ref.open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
     backend_ref.info(m, &bi);
-    ck_assert_uint_eq(bi.kv_page_bytes, (size_t)LAYERS * BACKEND_PAGE_TOKENS * (RANK + ROPE) * sizeof(float));
+    ck_assert_uint_eq(bi.kv_page_bytes, (size_t)LAYERS * KV_PAGE_TOKENS * (RANK + ROPE) * sizeof(float));
     backend_ref.close(&m);
     struct kv_layout v3 = kv_layout_for(KV_TYPE_F16, KV_TYPE_F16, 576, 512); /* DeepSeek-V3's: 576 numbers a token */
-    ck_assert_uint_eq(v3.bytes, BACKEND_PAGE_TOKENS * 576 * sizeof(uint16_t));
+    ck_assert_uint_eq(v3.bytes, KV_PAGE_TOKENS * 576 * sizeof(uint16_t));
     plan_free(&p);
     model_file_fini(&f);
 }

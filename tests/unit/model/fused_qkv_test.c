@@ -130,7 +130,7 @@ static float *compute(const struct gguf *g, const char *what, size_t *n)
 {
     static const int32_t page[] = {0};
     const int32_t *table = page;
-    struct backend_config cfg = {.n_threads = 1, .n_pages = 1, .n_slots = 1, .max_rows = ROWS, .max_logits = 1};
+    struct backend_config cfg = {.n_threads = 1, .n_pages = 1, .n_states = 1, .max_rows = ROWS, .max_logits = 1};
     struct backend_model *m;
     struct plan *p;
     struct err_info info = {0};
@@ -154,9 +154,9 @@ static float *compute(const struct gguf *g, const char *what, size_t *n)
                               .logit_rows = &last,
                               .logits = out,
                               .stats = &stats,
-                              .n_states = !p->has_logits,
-                              .state_rows = &last,
-                              .states = out};
+                              .n_hidden = !p->has_logits,
+                              .hidden_rows = &last,
+                              .hidden = out};
     ck_assert_msg(out != NULL && backend_ref.forward(m, &b, &info) == ERR_OK, "%s: %s", what, info.text);
     backend_ref.close(&m);
     plan_free(&p);

@@ -1,7 +1,7 @@
 /* Gemma 4 from a GGUF file to a plan: heads and cache of each layer, the steps it has beyond Gemma 3's, and clear
  * errors for what its keys and tensors may not be. The files are made here. */
 #include "engine/backend/backend.h"
-#include "engine/kernels/kv_type.h"
+#include "engine/kv/kv_type.h"
 #include "engine/model/model.h"
 
 #include "tests/support/model_file.h"
@@ -233,8 +233,7 @@ START_TEST(the_last_layers_read_the_cache_of_others)
         struct err_info info = {0};
         ck_assert_msg(b->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
         b->info(m, &bi);
-        ck_assert_uint_eq(bi.kv_page_bytes,
-                          i == 0 ? bytes : BACKEND_PAGE_TOKENS * 2 * K * (LOCAL + GLOBAL) * sizeof(float));
+        ck_assert_uint_eq(bi.kv_page_bytes, i == 0 ? bytes : KV_PAGE_TOKENS * 2 * K * (LOCAL + GLOBAL) * sizeof(float));
         ck_assert_uint_eq(bi.kv_bytes, 3 * bi.kv_page_bytes);
         b->close(&m);
     }

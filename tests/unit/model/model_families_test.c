@@ -113,9 +113,9 @@ static struct model_file make_file(const char *arch, bool has_bias, bool has_out
     put_hparam(&w, prefix, "attention.layer_norm_rms_epsilon", GGUF_F32, 1e-5, c);
     put_hparam(&w, prefix, "rope.freq_base", GGUF_F32, 500, c);
     static const char *const optional[] = {
-        "attention.key_length", "attention.value_length",   "rope.dimension_count",
-        "rope.scaling.type",    "rope.scaling.factor",      "expert_count", "vocab_size",
-        "rope.scale_linear",    "attention.sliding_window", "attention.rope_pattern"};
+        "attention.key_length",     "attention.value_length", "rope.dimension_count", "rope.scaling.type",
+        "rope.scaling.factor",      "expert_count",           "vocab_size",           "rope.scale_linear",
+        "attention.sliding_window", "attention.rope_pattern"};
     for (size_t i = 0; i < ARRAY_LEN(optional); i++) {
         put_hparam(&w, prefix, optional[i], GGUF_TYPE_COUNT, 0, c);
     }
@@ -190,7 +190,7 @@ static void check_rows(const struct plan *p, bool has_bias)
         check_weight(p, row[6].w[0], "blk.%d.ffn_down.weight", layer);
         ck_assert(row[0].eps == 1e-5f && row[4].eps == 1e-5f);
     }
-    ck_assert(s->op == PLAN_STATES && s->eps == 1e-5f && !s->centers);
+    ck_assert(s->op == PLAN_HIDDEN && s->eps == 1e-5f && !s->centers);
     check_weight(p, s->w[0], "output_norm.weight", 0);
     s++;
     ck_assert(s[0].op == PLAN_GATHER && s[1].op == PLAN_NORM && s[2].op == PLAN_MATMUL && s[2].epilogue == PLAN_LOGITS);

@@ -1,8 +1,8 @@
 /* On-load quantisation: which weights change, into what, and that rows come out as the quantiser makes them. */
 #include "engine/plan/plan_quantize.h"
 
-#include "engine/kernels/quant.h"
-#include "engine/tensor/quantize.h"
+#include "engine/quant/quant.h"
+#include "engine/quant/quantize.h"
 
 #include <check.h>
 #include <math.h>

@@ -237,16 +237,16 @@ START_TEST(what_a_plan_gives_is_found)
     struct err_info info = {0};
     struct plan *p = make_plan();
     ck_assert_int_eq(plan_check(p, &info), ERR_OK);
-    ck_assert(p->has_logits && !p->has_states);
+    ck_assert(p->has_logits && !p->has_hidden);
     plan_free(&p);
     p = make_plan();
-    p->steps[S_LOGITS] = plan_step_of(PLAN_STATES); /* an encoder's end */
+    p->steps[S_LOGITS] = plan_step_of(PLAN_HIDDEN); /* an encoder's end */
     p->steps[S_LOGITS].src = LAST;
     ck_assert_int_eq(plan_check(p, &info), ERR_OK);
-    ck_assert(!p->has_logits && p->has_states);
+    ck_assert(!p->has_logits && p->has_hidden);
     plan_free(&p);
     p = make_plan();
-    p->steps[S_LOGITS] = plan_step_of(PLAN_STATES);
+    p->steps[S_LOGITS] = plan_step_of(PLAN_HIDDEN);
     p->steps[S_LOGITS].src = Q; /* states have the model's width */
     check_fails(p, ERR_INTERNAL, "buffer of width");
 }

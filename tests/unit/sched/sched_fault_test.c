@@ -207,7 +207,7 @@ START_TEST(what_can_never_fit_is_refused)
     ck_assert_int_eq(sched_new(&cfg, &s, &info), ERR_CONFIG);
     ck_assert_ptr_null(s);
     cfg.n_ctx = 320;
-    cfg.n_slots = 16; /* none to go on from */
+    cfg.n_states = 16; /* none to go on from */
     ck_assert_int_eq(sched_new(&cfg, &s, &info), ERR_CONFIG);
     ck_assert_msg(strstr(info.text, "more than 16 sequences, found 16") != NULL, "%s", info.text);
 }
@@ -408,7 +408,7 @@ START_TEST(every_failed_allocation_is_reported)
     size_t live = mem_live();
     rig_prompt(tokens, 100, 1);
     struct backend_model *m = fake_backend_new(16, 64, 16);
-    m->n_slots = _i == 1 ? 20 : 0;
+    m->n_states = _i == 1 ? 20 : 0;
     struct sched_config cfg = {.backend = &fake_backend,
                                .model = m,
                                .n_vocab = FAKE_VOCAB,
@@ -417,7 +417,7 @@ START_TEST(every_failed_allocation_is_reported)
                                .max_rows = 64,
                                .max_logits = 16,
                                .max_seqs = 16,
-                               .n_slots = _i == 1 ? 20 : 0,
+                               .n_states = _i == 1 ? 20 : 0,
                                .queue_max = 8};
     struct sched *s = NULL;
     struct err_info info;

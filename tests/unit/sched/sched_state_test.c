@@ -296,7 +296,7 @@ static struct real open_real(const char *path, const struct backend *backend, in
     struct real m = {.backend = backend};
     struct err_info info = {0};
     struct backend_config bc = {
-        .n_threads = 2, .n_pages = PAGES, .n_slots = SLOTS, .max_rows = max_rows, .max_logits = SEQS};
+        .n_threads = 2, .n_pages = PAGES, .n_states = SLOTS, .max_rows = max_rows, .max_logits = SEQS};
     bool ok = model_open(path, &m.gguf, &info) == ERR_OK && model_build(m.gguf, N_CTX, &m.plan, &info) == ERR_OK &&
               backend->open(m.plan, &bc, &m.model, &info) == ERR_OK;
     ck_assert_msg(ok, "%s: %s", path, info.text);
@@ -308,7 +308,7 @@ static struct real open_real(const char *path, const struct backend *backend, in
                               .max_rows = max_rows,
                               .max_logits = SEQS,
                               .max_seqs = SEQS,
-                              .n_slots = SLOTS,
+                              .n_states = SLOTS,
                               .queue_max = 8};
     ck_assert_msg(sched_new(&sc, &m.sched, &info) == ERR_OK, "%s: %s", path, info.text);
     return m;

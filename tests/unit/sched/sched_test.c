@@ -252,7 +252,7 @@ START_TEST(recurrent_sequences_have_no_drafts)
                                .n_ctx = 64,
                                .n_pages = 2,
                                .n_vocab = FAKE_VOCAB,
-                               .n_slots = 5,
+                               .n_states = 5,
                                .draft_max = 1};
     struct sched *s;
     struct err_info info = {0};

@@ -1,0 +1,122 @@
+#include "engine/convert/convert_type.h"
+
+#include <string.h>
+
+/* general.file_type: enum llama_ftype, include/llama.h. A file of one K type but for its head calls itself _S. */
+static const struct convert_type types[] = {
+    {"copy", DTYPE_F32, DTYPE_F32, DTYPE_F32, true, 0},        {"f32", DTYPE_F32, DTYPE_F32, DTYPE_F32, false, 0},
+    {"f16", DTYPE_F16, DTYPE_F16, DTYPE_F16, false, 1},        {"bf16", DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, false, 32},
+    {"q8_0", DTYPE_Q8_0, DTYPE_Q8_0, DTYPE_Q8_0, false, 7},    {"q6_k", DTYPE_Q6_K, DTYPE_Q6_K, DTYPE_Q6_K, false, 18},
+    {"q5_k_m", DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_Q6_K, false, 17}, {"q5_k", DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_Q5_K, false, 16},
+    {"q5_1", DTYPE_Q5_1, DTYPE_Q6_K, DTYPE_Q5_1, false, 9},    {"q5_0", DTYPE_Q5_0, DTYPE_Q6_K, DTYPE_Q5_0, false, 8},
+    {"q4_k_m", DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q6_K, false, 15}, {"q4_k", DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q4_K, false, 14},
+    {"q4_1", DTYPE_Q4_1, DTYPE_Q6_K, DTYPE_Q4_1, false, 3},    {"q4_0", DTYPE_Q4_0, DTYPE_Q6_K, DTYPE_Q4_0, false, 2},
+};
+
+const struct convert_type *convert_type_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(types) ? &types[i] : NULL; }
+
+const struct convert_type *convert_type_find(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        if (strcmp(types[i].name, name) == 0) {
+            return &types[i];
+        }
+    }
+    return NULL;
+}
+
+static bool holds(struct gguf_str name, const char *part)
+{
+    size_t n = strlen(part);
+    for (size_t i = 0; i + n <= name.len; i++) {
+        if (memcmp(name.data + i, part, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool holds_one_of(struct gguf_str name, const char *const *parts)
+{
+    for (; *parts != NULL; parts++) {
+        if (holds(name, *parts)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is(struct gguf_str name, const char *text)
+{
+    return name.len == strlen(text) && memcmp(name.data, text, name.len) == 0;
+}
+
+/* Small tensors in which every bit counts: they are F32 wherever a converter makes them. */
+static bool is_fine(const struct gguf_tensor *t)
+{
+    static const char *const fine[] = {"_norm.weight",  "ffn_gate_inp",       "ssm_conv1d", "shortconv.conv.weight",
+                                       "position_embd", "token_types.weight", NULL};
+    return t->n_dims < 2 || holds_one_of(t->name, fine);
+}
+
+/* Is t a weight matrix, or a stack of them? */
+static bool is_weight(const struct gguf_tensor *t)
+{
+    static const char *const others[] = {"altup", "laurel", "per_layer_model_proj", "ffn_gate_tid2eid", NULL};
+    static const char suffix[] = "weight";
+    size_t n = sizeof suffix - 1;
+    bool is_named = t->name.len >= n && memcmp(t->name.data + t->name.len - n, suffix, n) == 0;
+    return is_named && !is_fine(t) && !holds_one_of(t->name, others) && t->type != DTYPE_I8 && t->type != DTYPE_I16 &&
+           t->type != DTYPE_I32 && t->type != DTYPE_I64 && t->type != DTYPE_F64;
+}
+
+/* The layer that the name tells, "blk.7.": 7; 0 when none. */
+static uint64_t layer_of(struct gguf_str name)
+{
+    uint64_t layer = 0;
+    for (size_t i = 4; name.len > 4 && memcmp(name.data, "blk.", 4) == 0 && i < name.len && i < 10; i++) {
+        if (name.data[i] < '0' || name.data[i] > '9') {
+            break;
+        }
+        layer = layer * 10 + (uint64_t)(name.data[i] - '0');
+    }
+    return layer;
+}
+
+/* Of the tensors that feel errors most, those of the first and last eighth of the layers and of every third between. */
+static bool gets_more(const struct convert_type_model *m, const struct gguf_tensor *t)
+{
+    uint64_t layer = layer_of(t->name), eighth = m->n_layers / 8;
+    bool is_layer = layer < eighth || layer >= 7 * m->n_layers / 8 || (layer - eighth) % 3 == 2;
+    return is_layer && (holds(t->name, "attn_v.weight") || holds(t->name, "ffn_down"));
+}
+
+/* Rows that are no multiple of a block's length get a type of the same kind with smaller blocks. */
+static enum dtype fit(enum dtype type, uint64_t n)
+{
+    if (n % dtype_info(type)->block_elems == 0) {
+        return type;
+    }
+    type = type == DTYPE_Q4_K ? DTYPE_Q5_0 : type == DTYPE_Q5_K ? DTYPE_Q5_1 : DTYPE_Q8_0;
+    return n % dtype_info(type)->block_elems == 0 ? type : DTYPE_F16;
+}
+
+enum dtype convert_type_of(const struct convert_type *wanted, const struct convert_type_model *m,
+                           const struct gguf_tensor *t)
+{
+    bool is_half = t->type == DTYPE_F16 || t->type == DTYPE_BF16;
+    if (m->is_folder && is_half && is_fine(t)) {
+        return DTYPE_F32;
+    }
+    if (wanted->copies || !is_weight(t)) {
+        return t->type;
+    }
+    bool is_head = is(t->name, "output.weight") || (m->is_tied && is(t->name, "token_embd.weight"));
+    bool is_mix = wanted->more != wanted->type;
+    enum dtype type = is_head ? wanted->head
+                      : is_mix && holds(t->name, "attn_qkv.weight")
+                          ? wanted->type == DTYPE_Q4_K ? DTYPE_Q5_K : DTYPE_Q6_K
+                      : is_mix && gets_more(m, t) ? wanted->more
+                                                  : wanted->type;
+    return fit(type, t->dims[0]);
+}

@@ -1,0 +1,720 @@
+/* config.json and tensors, family by family, into a struct gguf. Names of config.json: Hugging Face transformers 4.57
+ * and 5. */
+#include "engine/hf/hf.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/io.h"
+#include "engine/format/tokenizer_json.h"
+#include "engine/hf/hf_check.h"
+#include "engine/hf/hf_layers.h"
+#include "engine/hf/hf_names.h"
+#include "engine/hf/hf_pooling.h"
+#include "engine/hf/hf_quant.h"
+#include "engine/hf/hf_rope.h"
+#include "engine/hf/hf_words.h"
+#include "engine/tensor/dtype.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_BYTES = 4 << 20, CONFIG_DEPTH = 16, PATH_BYTES = 4096, NAME_BYTES = HF_NAME_BYTES, KEY_BYTES = 128 };
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+/* The name of an object within another, whose own are at most so much deeper. */
+static bool find_object(const json_t *in, const json_t *object, int deeper, char out[KEY_BYTES])
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach((json_t *)in, name, v)
+    {
+        char inner[KEY_BYTES];
+        if (v == object) {
+            snprintf(out, KEY_BYTES, "%.60s", name);
+            return true;
+        }
+        if (deeper > 0 && json_is_object(v) && find_object(v, object, deeper - 1, inner)) {
+            snprintf(out, KEY_BYTES, "%.60s.%.60s", name, inner);
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *hf_path(const struct hf *h, const json_t *object, const char *key, char room[128])
+{
+    char outer[KEY_BYTES];
+    for (const struct hf_alias *a = h->family->aliases; object == h->config && a != NULL && a->name != NULL; a++) {
+        const json_t *v = json_object_get(h->config, key); /* apply_aliases has given it both names */
+        key = v != NULL && strcmp(a->name, key) == 0 && v == json_object_get(h->config, a->other) ? a->other : key;
+    }
+    if (object == NULL || object == h->config || !find_object(h->config, object, 1, outer)) {
+        snprintf(room, KEY_BYTES, "%s", key);
+    } else {
+        snprintf(room, KEY_BYTES, "%.63s.%.63s", outer, key);
+    }
+    return room;
+}
+
+enum err hf_get_u32(const struct hf *h, const char *key, uint64_t min, uint64_t max, uint64_t fallback, uint32_t *out)
+{
+    char name[KEY_BYTES], shown[JSON_READ_SHOWN];
+    const json_t *v = json_read_get(h->config, key);
+    if (v == NULL && fallback != UINT64_MAX) {
+        *out = (uint32_t)fallback;
+        return ERR_OK;
+    }
+    hf_path(h, h->config, key, name);
+    if (!json_is_integer(v)) {
+        return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected an integer, found %s", name,
+                       json_read_show(v, shown));
+    }
+    json_int_t i = json_integer_value(v);
+    if (i < 0 || (uint64_t)i < min || (uint64_t)i > max) {
+        return err_set(h->info, ERR_BAD_CONFIG, name,
+                       "config.json: %s: expected %" PRIu64 " to %" PRIu64 ", found %lld", name, min, max,
+                       (long long)i);
+    }
+    *out = (uint32_t)i;
+    return ERR_OK;
+}
+
+enum err hf_get_f64(const struct hf *h, const json_t *object, const char *key, double min, double max, double fallback,
+                    double *out)
+{
+    char name[KEY_BYTES], shown[JSON_READ_SHOWN];
+    const json_t *v = json_read_get(object, key);
+    if (v == NULL && !isnan(fallback)) {
+        *out = fallback;
+        return ERR_OK;
+    }
+    hf_path(h, object, key, name);
+    if (!json_is_number(v)) {
+        return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected a number, found %s", name,
+                       json_read_show(v, shown));
+    }
+    *out = json_number_value(v);
+    return *out >= min && *out <= max ? ERR_OK
+                                      : err_set(h->info, ERR_BAD_CONFIG, name,
+                                                "config.json: %s: expected %g to %g, found %g", name, min, max, *out);
+}
+
+const char *hf_key(const struct hf *h, const char *key, char room[128])
+{
+    snprintf(room, KEY_BYTES, "%s.%s", h->family->arch, key);
+    return room;
+}
+
+enum err hf_add_query_scale(struct hf *h)
+{
+    char key[KEY_BYTES];
+    double scalar;
+    TRY(hf_get_f64(h, h->config, "query_pre_attn_scalar", 1e-6, 1e9, NAN, &scalar));
+    gguf_build_f32(&h->b, hf_key(h, "attention.scale", key), (float)(1 / sqrt(scalar)));
+    return ERR_OK;
+}
+
+enum err hf_check_sparse(struct hf *h)
+{
+    const json_t *dense = json_read_get(h->config, "mlp_only_layers");
+    uint32_t step;
+    TRY(hf_get_u32(h, "decoder_sparse_step", 0, INT32_MAX, 1, &step));
+    if (step != 1) {
+        return err_set(h->info, ERR_BAD_CONFIG, "decoder_sparse_step",
+                       "config.json: decoder_sparse_step: expected 1, experts in every layer, found %" PRIu32, step);
+    }
+    if (dense != NULL && (!json_is_array(dense) || json_array_size(dense) != 0)) {
+        return err_set(h->info, ERR_BAD_CONFIG, "mlp_only_layers",
+                       "config.json: mlp_only_layers: expected an empty array, experts in every layer, found %s of %zu",
+                       json_read_type_name(dense), json_array_size(dense));
+    }
+    return ERR_OK;
+}
+
+/* Every family's; the first four must be there. */
+static const struct hf_key common_keys[] = {
+    {"hidden_size", "embedding_length", HF_U32},
+    {"num_hidden_layers", "block_count", HF_U32},
+    {"num_attention_heads", "attention.head_count", HF_U32},
+    {"max_position_embeddings", "context_length", HF_U32},
+    {"intermediate_size", "feed_forward_length", HF_U32},
+    {"num_key_value_heads", "attention.head_count_kv", HF_U32},
+    {"head_dim", "attention.key_length", HF_U32},
+    {"head_dim", "attention.value_length", HF_U32},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", HF_F32},
+    {NULL, NULL, HF_U32},
+};
+enum { N_REQUIRED = 4 };
+
+/* Versions of transformers write the same value under one name or another. */
+static const char *name_in_config(const struct hf *h, const char *name)
+{
+    static const char *const synonyms[][2] = {{"num_experts", "num_local_experts"}};
+    for (size_t i = 0; i < ARRAY_LEN(synonyms) && json_read_get(h->config, name) == NULL; i++) {
+        name = strcmp(name, synonyms[i][0]) == 0 && json_read_get(h->config, synonyms[i][1]) != NULL ? synonyms[i][1]
+                                                                                                     : name;
+    }
+    return name;
+}
+
+static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
+{
+    char key[KEY_BYTES];
+    const char *name = name_in_config(h, k->json);
+    const json_t *v = json_read_get(h->config, name);
+    if (k->gguf != NULL) {
+        hf_words_add(h, k->gguf, hf_path(h, h->config, name, key));
+    }
+    if (k->kind == HF_CAP && json_is_null(json_object_get(h->config, name))) {
+        gguf_build_f32(&h->b, hf_key(h, k->gguf, key), 0);
+        return ERR_OK;
+    }
+    if ((v == NULL && !must_be) || k->gguf == NULL || k->kind == HF_WORD) {
+        return ERR_OK;
+    }
+    if (k->kind == HF_U32) {
+        uint32_t u;
+        TRY(hf_get_u32(h, name, 0, UINT32_MAX, UINT64_MAX, &u));
+        gguf_build_u32(&h->b, hf_key(h, k->gguf, key), u);
+    } else if (k->kind == HF_F32 || k->kind == HF_CAP) {
+        double d;
+        TRY(hf_get_f64(h, h->config, name, -3e38, 3e38, NAN, &d));
+        gguf_build_f32(&h->b, hf_key(h, k->gguf, key), (float)d);
+    } else if (json_is_boolean(v)) {
+        gguf_build_bool(&h->b, hf_key(h, k->gguf, key), json_is_true(v));
+    } else {
+        char shown[JSON_READ_SHOWN];
+        return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected a boolean, found %s", name,
+                       json_read_show(v, shown));
+    }
+    return ERR_OK;
+}
+
+bool hf_has_key(const struct hf_family *family, const char *json)
+{
+    const struct hf_key *k = family->keys;
+    while (k != NULL && k->json != NULL && strcmp(k->json, json) != 0) {
+        k++;
+    }
+    return k != NULL && k->json != NULL;
+}
+
+static enum err copy_keys(struct hf *h)
+{
+    bool is_interleaved = h->family->has_rope_pairs && !json_is_false(json_read_get(h->config, "rope_interleave"));
+    gguf_build_str(&h->b, "general.architecture", h->family->arch, strlen(h->family->arch));
+    gguf_build_bool(&h->b, "infcgi.rope_is_neox", !is_interleaved);
+    TRY(hf_add_layer_types(h));
+    for (size_t i = 0; common_keys[i].json != NULL; i++) {
+        if (!hf_has_key(h->family, common_keys[i].json)) {
+            TRY(copy_key(h, &common_keys[i], i < N_REQUIRED));
+        }
+    }
+    for (const struct hf_key *k = h->family->keys; k != NULL && k->json != NULL; k++) {
+        TRY(copy_key(h, k, false));
+    }
+    TRY(hf_add_pooling(h));
+    return hf_add_rope(h);
+}
+
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
+
+static bool has_expert(const struct hf_name *n)
+{
+    const char *first = strchr(n->hf, '{');
+    return first != NULL && strchr(first + 1, '{') != NULL;
+}
+
+/* One of the experts' matrices, waiting for the others. */
+struct piece {
+    char name[NAME_BYTES];
+    uint32_t expert;
+    bool is_quantised;
+    const struct st_tensor *t;
+};
+
+static enum err type_of(const struct hf *h, const struct st_tensor *t, enum dtype *out)
+{
+    if (t->dtype != ST_F32 && t->dtype != ST_F16 && t->dtype != ST_BF16) {
+        return err_set(h->info, ERR_UNSUPPORTED_TYPE, t->name, "tensor '%.255s': expected F32, F16 or BF16, found %s",
+                       t->name, st_dtype_name(t->dtype));
+    }
+    *out = t->dtype == ST_F32 ? DTYPE_F32 : t->dtype == ST_F16 ? DTYPE_F16 : DTYPE_BF16;
+    return ERR_OK;
+}
+
+static float element(const struct st_tensor *t, uint64_t i)
+{
+    if (t->dtype == ST_F32) {
+        float f;
+        memcpy(&f, (const char *)t->data + i * sizeof f, sizeof f);
+        return f;
+    }
+    uint16_t half;
+    memcpy(&half, (const char *)t->data + i * sizeof half, sizeof half);
+    return t->dtype == ST_F16 ? dtype_f16_to_f32(half) : dtype_bf16_to_f32(half);
+}
+
+/* Vectors become F32, as everywhere in GGUF. */
+static enum err add_vector(struct hf *h, const char *name, const struct st_tensor *t, enum hf_change change)
+{
+    enum dtype type;
+    TRY(type_of(h, t, &type));
+    uint64_t n = t->bytes / (st_dtype_bits(t->dtype) / 8); /* all elements */
+    float *data = arena_alloc(&h->b.arena, (size_t)(n + 1) * sizeof *data);
+    if (data == NULL) {
+        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        float v = element(t, i);
+        data[i] = change == HF_PLUS_ONE ? v + 1.0f : change == HF_MINUS_EXP ? (float)-exp(v) : v;
+    }
+    struct gguf_tensor out = {
+        .type = DTYPE_F32, .n_dims = 1, .dims = {n, 1, 1, 1}, .data = data, .bytes = n * sizeof *data};
+    gguf_build_tensor(&h->b, name, &out);
+    return ERR_OK;
+}
+
+/* Shape and type of t as GGUF has them. */
+static enum err convert(struct hf *h, const struct st_tensor *t, struct gguf_tensor *out)
+{
+    *out = (struct gguf_tensor){.n_dims = t->n_dims, .dims = {1, 1, 1, 1}, .data = t->data, .bytes = t->bytes};
+    TRY(type_of(h, t, &out->type));
+    if (t->n_dims < 1 || t->n_dims > 3 || t->bytes == 0) {
+        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, t->name,
+                       "tensor '%.255s': expected 1 to 3 dimensions of 1 or more, found another shape", t->name);
+    }
+    for (int i = 0; i < t->n_dims; i++) {
+        out->dims[i] = t->dims[t->n_dims - 1 - i];
+    }
+    if ((uintptr_t)t->data % (st_dtype_bits(t->dtype) / 8) != 0) { /* the format promises no alignment */
+        void *copy = arena_alloc(&h->b.arena, (size_t)t->bytes);
+        if (copy == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
+        }
+        memcpy(copy, t->data, (size_t)t->bytes);
+        out->data = copy;
+    }
+    return ERR_OK;
+}
+
+static enum err add_tensor(struct hf *h, const struct hf_name *n, const char *name, const struct st_tensor *t)
+{
+    size_t length = strlen(t->name);
+    static const char norm[] = "norm.weight";
+    bool is_norm = length >= sizeof norm - 1 && strcmp(t->name + length - (sizeof norm - 1), norm) == 0;
+    bool is_plus_one = n->change == HF_PLUS_ONE || (h->family->norms_plus_one && is_norm);
+    if (t->n_dims == 1 || n->change == HF_FLAT) {
+        return add_vector(h, name, t, is_plus_one ? HF_PLUS_ONE : n->change);
+    }
+    struct gguf_tensor out;
+    TRY(convert(h, t, &out));
+    if (n->change == HF_AS_F32 || n->change == HF_CONV) {
+        uint64_t elements = out.bytes / (st_dtype_bits(t->dtype) / 8);
+        float *data = arena_alloc(&h->b.arena, (size_t)elements * sizeof *data);
+        if (data == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
+        }
+        for (uint64_t i = 0; i < elements; i++) {
+            data[i] = element(t, i);
+        }
+        out.type = DTYPE_F32;
+        out.data = data;
+        out.bytes = elements * sizeof *data;
+    }
+    if (n->change == HF_CONV && out.n_dims == 3 && out.dims[1] == 1) {
+        out.n_dims = 2;
+        out.dims[1] = out.dims[2];
+        out.dims[2] = 1;
+    }
+    gguf_build_tensor(&h->b, name, &out);
+    return ERR_OK;
+}
+
+static int order_pieces(const void *a, const void *b)
+{
+    const struct piece *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order != 0 ? order : (x->expert > y->expert) - (x->expert < y->expert);
+}
+
+/* The same of quantised matrices. */
+static enum err add_quantised_stack(struct hf *h, const struct piece *p, size_t n)
+{
+    struct hf_rows **rows = mem_zalloc_array(n, sizeof *rows, MEM_GENERAL);
+    enum err err = rows != NULL ? ERR_OK : err_set(h->info, ERR_NOMEM, NULL, "out of memory for '%.95s'", p->name);
+    for (size_t i = 0; err == ERR_OK && i < n; i++) {
+        err = p[i].expert == i && p[i].is_quantised
+                  ? hf_quant_bind(h, p[i].t, &rows[i])
+                  : err_set(h->info, ERR_BAD_TENSOR_SHAPE, p[i].t->name,
+                            "tensor '%.255s': expected experts from 0 on, all of them quantised, found another",
+                            p[i].t->name);
+    }
+    struct gguf_tensor out;
+    err = err != ERR_OK ? err : hf_quant_tensor(h, p->name, rows, n, &out);
+    mem_free(rows);
+    TRY(err);
+    out.n_dims = 3;
+    gguf_build_tensor(&h->b, p->name, &out);
+    return ERR_OK;
+}
+
+/* pieces[n] of one name, experts 0 to n - 1, as one tensor. */
+static enum err add_stack(struct hf *h, const struct piece *p, size_t n)
+{
+    if (p->is_quantised) {
+        return add_quantised_stack(h, p, n);
+    }
+    const void **data = arena_alloc(&h->b.arena, n * sizeof *data);
+    if (data == NULL) {
+        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the experts of '%.95s'", p->name);
+    }
+    struct gguf_tensor out = {0};
+    for (size_t i = 0; i < n; i++) {
+        struct gguf_tensor t;
+        TRY(convert(h, p[i].t, &t));
+        bool is_same = i == 0 || (t.type == out.type && memcmp(t.dims, out.dims, sizeof t.dims) == 0);
+        if (p[i].expert != i || t.n_dims != 2 || !is_same) {
+            return err_set(h->info, ERR_BAD_TENSOR_SHAPE, p[i].t->name,
+                           "tensor '%.255s': expected experts from 0 on, matrices of one type and shape, found another",
+                           p[i].t->name);
+        }
+        data[i] = t.data;
+        out = i == 0 ? t : out;
+    }
+    out.n_dims = 3;
+    out.dims[2] = n;
+    out.bytes *= n; /* at most what the files hold */
+    out.data = n == 1 ? out.data : NULL;
+    out.pieces = n == 1 ? NULL : data;
+    gguf_build_tensor(&h->b, p->name, &out);
+    return ERR_OK;
+}
+
+static enum err add_stacks(struct hf *h, struct piece *p, size_t n)
+{
+    qsort(p, n, sizeof *p, order_pieces);
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && strcmp(p[end].name, p[i].name) == 0;) {
+            end++;
+        }
+        TRY(add_stack(h, p + i, end - i));
+    }
+    return ERR_OK;
+}
+
+static enum err add_quantised(struct hf *h, const struct hf_name *n, const char *name, const struct st_tensor *t)
+{
+    struct hf_rows *rows;
+    struct gguf_tensor out;
+    TRY(hf_quant_bind(h, t, &rows));
+    TRY(hf_quant_tensor(h, name, &rows, 1, &out));
+    if (n->change == HF_UNPACKED) {
+        uint64_t width = out.dims[0];
+        float *data = arena_alloc(&h->b.arena, (size_t)(width * out.dims[1]) * sizeof *data);
+        if (data == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
+        }
+        for (uint32_t row = 0; row < out.dims[1]; row++) {
+            out.source->ops->read(out.source, row, 0, (uint32_t)width, data + row * width);
+        }
+        out.type = DTYPE_F32;
+        out.source = NULL;
+        out.data = data;
+        out.bytes = width * out.dims[1] * sizeof *data;
+    }
+    gguf_build_tensor(&h->b, name, &out);
+    return ERR_OK;
+}
+
+/* Is the tensor one of a layer that is left out: one of those behind the last that predict further tokens? A layer
+ * beyond them says that config.json belongs to a smaller model. */
+static enum err is_left_out(const struct hf *h, const struct hf_name *n, uint32_t layer, const struct st_tensor *t,
+                            bool *out)
+{
+    static const char key[] = "num_hidden_layers";
+    uint32_t n_layers, n_predicting;
+    *out = false;
+    TRY(hf_get_u32(h, key, 0, UINT32_MAX, UINT64_MAX, &n_layers));
+    if (n->gguf == NULL || strncmp(n->gguf, "blk.{}", 6) != 0 || layer < n_layers) {
+        return ERR_OK;
+    }
+    TRY(hf_get_u32(h, "num_nextn_predict_layers", 0, UINT32_MAX, 0, &n_predicting));
+    *out = layer - n_layers < n_predicting;
+    return *out ? ERR_OK
+                : err_set(h->info, ERR_BAD_CONFIG, key,
+                          "config.json: %s: expected %" PRIu32 " or more, as there is '%.255s', found %" PRIu32, key,
+                          layer + 1, t->name, n_layers);
+}
+
+static enum err add_tensors(struct hf *h, struct piece *pieces)
+{
+    size_t n_pieces = 0;
+    char room[SAFETENSORS_MAX_NAME_BYTES + 1], plain[SAFETENSORS_MAX_NAME_BYTES + 1];
+    bool is_tied = json_is_true(json_read_get(h->config, "tie_word_embeddings"));
+    for (size_t i = 0; i < safetensors_folder_n_tensors(h->tensors); i++) {
+        const struct st_tensor *t = safetensors_folder_at(h->tensors, i);
+        uint32_t number[2] = {0, 0};
+        bool is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(t->name, room), plain);
+        const struct hf_name *n = hf_names_find(h->family, is_quantised ? plain : t->name, number);
+        if (n == NULL || n->change == HF_DROP || (is_tied && strcmp(n->gguf, "output.weight") == 0)) {
+            continue; /* other parts of a model that sees or hears, and copies */
+        }
+        bool is_out;
+        TRY(is_left_out(h, n, number[0], t, &is_out));
+        if (is_out) {
+            continue;
+        }
+        h->quant.n_found += is_quantised;
+        char name[NAME_BYTES];
+        hf_names_write(n->gguf, number[0], name);
+        if (has_expert(n) || n->change == HF_STACK) {
+            uint32_t matrix = n->change == HF_STACK ? number[0] : number[1];
+            pieces[n_pieces] = (struct piece){.expert = matrix, .is_quantised = is_quantised, .t = t};
+            memcpy(pieces[n_pieces++].name, name, sizeof name);
+        } else {
+            TRY(is_quantised ? add_quantised(h, n, name, t) : add_tensor(h, n, name, t));
+        }
+    }
+    return add_stacks(h, pieces, n_pieces);
+}
+
+enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first, const char *second)
+{
+    const struct st_tensor *t = safetensors_folder_find(h->tensors, name);
+    if (t == NULL) {
+        return err_set(h->info, ERR_MISSING_TENSOR, name, "tensor '%.255s': expected, found none", name);
+    }
+    struct gguf_tensor whole;
+    TRY(convert(h, t, &whole));
+    uint64_t n = whole.dims[2], half = whole.bytes / n / 2;
+    if (whole.n_dims != 3 || whole.dims[1] % 2 != 0) {
+        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
+                       "tensor '%.255s': expected matrices of an even number of rows, found another shape", name);
+    }
+    whole.dims[1] /= 2;
+    whole.bytes /= 2;
+    const char *data = whole.data, *const names[] = {first, second};
+    for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+        struct gguf_tensor out = whole;
+        const void **pieces = arena_alloc(&h->b.arena, (size_t)n * sizeof *pieces);
+        if (pieces == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the experts of '%.255s'", name);
+        }
+        for (uint64_t i = 0; i < n; i++) {
+            pieces[i] = data + (2 * i + k) * half;
+        }
+        out.data = n == 1 ? pieces[0] : NULL;
+        out.pieces = n == 1 ? NULL : pieces;
+        gguf_build_tensor(&h->b, names[k], &out);
+    }
+    return ERR_OK;
+}
+
+enum err hf_add_every_second(struct hf *h, const char *name, const char *first, const char *second)
+{
+    const struct st_tensor *t = safetensors_folder_find(h->tensors, name);
+    if (t == NULL) {
+        return err_set(h->info, ERR_MISSING_TENSOR, name, "tensor '%.255s': expected, found none", name);
+    }
+    enum dtype type;
+    TRY(type_of(h, t, &type));
+    if (t->n_dims != 2 || t->dims[0] == 0 || t->dims[1] == 0 || t->dims[1] % 2 != 0) {
+        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
+                       "tensor '%.255s': expected rows of an even number of elements, found another shape", name);
+    }
+    uint64_t n = t->dims[0] * t->dims[1] / 2; /* at most what the file holds */
+    const char *const names[] = {first, second};
+    for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+        float *data = arena_alloc(&h->b.arena, (size_t)n * sizeof *data);
+        if (data == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for '%.255s'", name);
+        }
+        for (uint64_t i = 0; i < n; i++) {
+            data[i] = element(t, 2 * i + k);
+        }
+        struct gguf_tensor out = {.type = DTYPE_F32,
+                                  .n_dims = 2,
+                                  .dims = {t->dims[1] / 2, t->dims[0], 1, 1},
+                                  .data = data,
+                                  .bytes = n * sizeof *data};
+        gguf_build_tensor(&h->b, names[k], &out);
+    }
+    return ERR_OK;
+}
+
+/* --- the folder --------------------------------------------------------------------------------------------------- */
+
+/* Python writes an Infinity that JSON does not know; here it becomes the largest number of as few letters. */
+static void make_finite(struct buf *text)
+{
+    static const char word[] = "Infinity", number[] = "1e+308  ";
+    bool is_string = false;
+    for (size_t i = 0; i < text->len; i++) {
+        is_string ^= text->data[i] == '"';
+        i += is_string && text->data[i] == '\\'; /* and what it escapes */
+        if (!is_string && text->len - i >= sizeof word - 1 && memcmp(text->data + i, word, sizeof word - 1) == 0) {
+            memcpy(text->data + i, number, sizeof number - 1);
+        }
+    }
+}
+
+static enum err read_config(const char *folder, json_t **out, struct err_info *info)
+{
+    char path[PATH_BYTES];
+    struct buf text;
+    *out = NULL;
+    if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path) {
+        return err_set(info, ERR_FILE, NULL, "expected a path below %d bytes", PATH_BYTES);
+    }
+    buf_init(&text, CONFIG_BYTES, MEM_GENERAL);
+    enum err err = io_read_file(path, CONFIG_BYTES, &text, info);
+    make_finite(&text);
+    err = err != ERR_OK ? err : json_read_file(text.data, text.len, CONFIG_DEPTH, "config.json", out, info);
+    buf_fini(&text);
+    if (err != ERR_OK && err != ERR_NOMEM) {
+        struct err_info said = info != NULL ? *info : (struct err_info){.code = err};
+        bool is_named = strncmp(said.text, "config.json", 11) == 0;
+        return err_set(info, ERR_BAD_CONFIG, NULL, "%s%s", is_named ? "" : "config.json: ", said.text);
+    }
+    return err;
+}
+
+static const struct hf_family *find_family(const struct hf_family *const *families, const char *architecture)
+{
+    for (; architecture != NULL && *families != NULL; families++) {
+        for (const char *const *a = (*families)->architectures; *a != NULL; a++) {
+            if (strcmp(*a, architecture) == 0) {
+                return *families;
+            }
+        }
+    }
+    return NULL;
+}
+
+static enum err unknown(const struct hf_family *const *families, const json_t *config, struct err_info *info)
+{
+    char known[ERR_TEXT_BYTES - 192] = "", shown[JSON_READ_SHOWN];
+    const json_t *names = json_read_get(config, "architectures"), *first = json_array_get(names, 0);
+    if (!json_is_string(first)) {
+        return err_set(info, ERR_UNSUPPORTED_ARCH, "architectures",
+                       "config.json: architectures: expected an array of names, found %s",
+                       json_is_array(names) ? "another" : json_read_show(names, shown));
+    }
+    for (; *families != NULL; families++) {
+        for (const char *const *a = (*families)->architectures; *a != NULL; a++) {
+            size_t n = strlen(known);
+            snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", *a);
+        }
+    }
+    return err_set(info, ERR_UNSUPPORTED_ARCH, "architectures", "config.json: architectures: found %s; known are %s",
+                   json_read_show(first, shown), known);
+}
+
+/* The config with its keys under the names that all families share. */
+static enum err apply_aliases(struct hf *h)
+{
+    for (const struct hf_alias *a = h->family->aliases; a != NULL && a->name != NULL; a++) {
+        json_t *v = json_object_get(h->config, a->other);
+        if (v != NULL && json_read_get(h->config, a->name) == NULL &&
+            json_object_set((json_t *)h->config, a->name, v) != 0) { /* the tree is this reader's own */
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for config.json");
+        }
+    }
+    return ERR_OK;
+}
+
+/* What config.json leaves out: transformers writes only what differs from its defaults. */
+static enum err apply_defaults(struct hf *h)
+{
+    json_t *defaults;
+    if (h->family->defaults == NULL) {
+        return ERR_OK;
+    }
+    TRY(json_read(h->family->defaults, strlen(h->family->defaults), CONFIG_DEPTH, "defaults", &defaults, h->info));
+    int failed = json_object_update_missing((json_t *)h->config, defaults);
+    json_decref(defaults);
+    return failed == 0 ? ERR_OK : err_set(h->info, ERR_NOMEM, NULL, "out of memory for config.json");
+}
+
+static enum err fill(struct hf *h)
+{
+    TRY(apply_aliases(h));
+    TRY(hf_check_values(h));
+    TRY(apply_defaults(h));
+    TRY(hf_quant_read(h, &h->quant));
+    TRY(copy_keys(h));
+    size_t n = safetensors_folder_n_tensors(h->tensors);
+    struct piece *pieces = mem_zalloc_array(n + 1, sizeof *pieces, MEM_GENERAL);
+    if (pieces == NULL) {
+        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
+    }
+    enum err err = add_tensors(h, pieces);
+    mem_free(pieces);
+    TRY(err);
+    if (h->b.err != ERR_OK) { /* what could not be added is not missing */
+        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
+    }
+    TRY(hf_check(h));
+    TRY(h->family->finish != NULL ? h->family->finish(h) : ERR_OK);
+    return hf_quant_check(h);
+}
+
+/* What is wrong with a tensor is told with the name of its file. */
+static void name_shard(const struct hf *h)
+{
+    const struct st_tensor *t = h->info == NULL ? NULL : safetensors_folder_find(h->tensors, h->info->where);
+    if (t == NULL || strncmp(h->info->text, "config.json", sizeof "config.json" - 1) == 0) {
+        return;
+    }
+    struct err_info said = *h->info;
+    err_set(h->info, said.code, said.where, "%s: %s", safetensors_folder_file_of(h->tensors, t), said.text);
+}
+
+static void release(void *arg)
+{
+    struct safetensors_folder *f = arg;
+    safetensors_folder_close(&f);
+}
+
+enum err hf_open(const char *folder, const struct hf_family *const *families, struct gguf **out, struct err_info *info)
+{
+    *out = NULL;
+    json_t *config;
+    struct safetensors_folder *tensors = NULL;
+    TRY(read_config(folder, &config, info));
+    const char *architecture = json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+    const json_t *text = json_read_get(config, "text_config");
+    struct hf h = {.family = find_family(families, architecture),
+                   .folder = folder,
+                   .root = config,
+                   .config = json_is_object(text) ? text : config,
+                   .info = info};
+    if (h.family != NULL && h.family->choose != NULL) {
+        h.family = h.family->choose(h.config);
+    }
+    gguf_build_init(&h.b);
+    hf_words_init(&h);
+    enum err err = h.family != NULL ? safetensors_folder_open(folder, &tensors, info) : unknown(families, config, info);
+    h.tensors = tensors;
+    if (err == ERR_OK && (err = fill(&h)) != ERR_OK) {
+        name_shard(&h);
+    }
+    const struct gguf_tensor *embd = gguf_build_find(&h.b, "token_embd.weight");
+    err = err != ERR_OK ? err : tokenizer_json_add(folder, config, embd != NULL ? embd->dims[1] : 0, &h.b, info);
+    if (err == ERR_OK) {
+        size_t n;
+        hf_words_done(&h);
+        const struct io_map *const *maps = safetensors_folder_maps(tensors, &n);
+        err = gguf_build_finish(&h.b, maps, n, release, tensors, out, info);
+    }
+    gguf_build_fini(&h.b);
+    if (err != ERR_OK) {
+        safetensors_folder_close(&tensors);
+    }
+    json_decref(config);
+    return err;
+}

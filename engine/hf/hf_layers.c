@@ -1,0 +1,138 @@
+/* layer_types, windows and what families of old folders have in their place. */
+#include "engine/hf/hf_layers.h"
+
+#include "engine/hf/hf_words.h"
+#include "engine/plan/plan.h"
+
+#include <string.h>
+
+enum { KEY_BYTES = 128 };
+
+/* attention.sliding_window_pattern of n layers, to be filled; NULL: no memory. */
+static unsigned char *new_pattern(struct hf *h, size_t n)
+{
+    unsigned char *is_local = arena_zalloc(&h->b.arena, n + 1);
+    if (is_local == NULL) {
+        err_set(h->info, ERR_NOMEM, NULL, "out of memory for %zu layers", n);
+    }
+    return is_local;
+}
+
+static void put_pattern(struct hf *h, size_t n, const unsigned char *is_local)
+{
+    char key[KEY_BYTES];
+    gguf_build_array(&h->b, hf_key(h, "attention.sliding_window_pattern", key), GGUF_BOOL, n, is_local);
+}
+
+static bool is_local_type(const json_t *v)
+{
+    const char *type = json_string_value(v);
+    return type != NULL && strcmp(type, "sliding_attention") == 0;
+}
+
+static size_t count_local(const json_t *types)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        n += is_local_type(json_array_get(types, i));
+    }
+    return n;
+}
+
+static enum err read_types(const struct hf *h, const json_t *types, unsigned char *is_local)
+{
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        char shown[JSON_READ_SHOWN];
+        const json_t *v = json_array_get(types, i);
+        is_local[i] = is_local_type(v);
+        if (!is_local[i] && (!json_is_string(v) || strcmp(json_string_value(v), "full_attention") != 0)) {
+            return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
+                           "config.json: layer_types[%zu]: expected sliding_attention or full_attention, found %s", i,
+                           json_read_show(v, shown));
+        }
+    }
+    return ERR_OK;
+}
+
+/* sliding_window of a family that has a default of it. */
+static enum err check_window(struct hf *h)
+{
+    char shown[JSON_READ_SHOWN];
+    json_t *v = json_object_get(h->config, "sliding_window");
+    if (v == NULL) { /* the tree is this reader's own */
+        return json_object_set_new((json_t *)h->config, "sliding_window", json_integer(h->family->window)) == 0
+                   ? ERR_OK
+                   : err_set(h->info, ERR_NOMEM, NULL, "out of memory for config.json");
+    }
+    return json_is_integer(v) && json_integer_value(v) > 0
+               ? ERR_OK
+               : err_set(h->info, ERR_BAD_CONFIG, "sliding_window",
+                         "config.json: sliding_window: expected 1 or more, as some layers have a window, found %s",
+                         json_read_show(v, shown));
+}
+
+enum err hf_add_layer_types(struct hf *h)
+{
+    const json_t *types = json_read_get(h->config, "layer_types");
+    size_t n = json_array_size(types), n_local = count_local(types);
+    if (h->family->has_layer_types) {
+        return ERR_OK;
+    }
+    if (types != NULL && !json_is_array(types)) {
+        return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
+                       "config.json: layer_types: expected an array of names, one a layer, found %s",
+                       json_read_type_name(types));
+    }
+    unsigned char *is_local = new_pattern(h, n);
+    if (is_local == NULL) {
+        return ERR_NOMEM;
+    }
+    TRY(read_types(h, types, is_local));
+    if (h->family->window != 0 && (types == NULL || n_local != 0)) {
+        TRY(check_window(h));
+    }
+    if (types != NULL && json_read_get(h->config, "sliding_window") != NULL &&
+        (h->family->window != 0 || n_local != 0)) {
+        put_pattern(h, n, is_local);
+    }
+    return ERR_OK;
+}
+
+enum err hf_add_optional_window(struct hf *h)
+{
+    char key[KEY_BYTES], shown[JSON_READ_SHOWN];
+    const json_t *use = json_read_get(h->config, "use_sliding_window"),
+                 *types = json_read_get(h->config, "layer_types");
+    uint32_t window, n_layers, first;
+    if (use != NULL && !json_is_boolean(use)) {
+        return err_set(h->info, ERR_BAD_CONFIG, "use_sliding_window",
+                       "config.json: use_sliding_window: expected true or false, found %s", json_read_show(use, shown));
+    }
+    if (!json_is_true(use)) {
+        return count_local(types) == 0
+                   ? ERR_OK
+                   : err_set(h->info, ERR_BAD_CONFIG, "use_sliding_window",
+                             "config.json: use_sliding_window: expected true, as layer_types has sliding_attention, "
+                             "found %s",
+                             json_read_show(use, shown));
+    }
+    if (json_read_get(h->config, "sliding_window") == NULL && json_object_get(h->config, "sliding_window") != NULL) {
+        return ERR_OK; /* null */
+    }
+    TRY(hf_get_u32(h, "sliding_window", 1, INT32_MAX, 4096, &window));
+    TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
+    TRY(hf_get_u32(h, "max_window_layers", 0, INT32_MAX, 28, &first));
+    gguf_build_u32(&h->b, hf_key(h, "attention.sliding_window", key), window);
+    hf_words_add(h, "attention.sliding_window", "sliding_window");
+    if (types == NULL) {
+        unsigned char *is_local = new_pattern(h, n_layers);
+        if (is_local == NULL) {
+            return ERR_NOMEM;
+        }
+        for (uint32_t i = first; i < n_layers; i++) {
+            is_local[i] = true;
+        }
+        put_pattern(h, n_layers, is_local);
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,89 @@
+/* Names: sentence-transformers 5, models/Pooling.py. */
+#include "engine/hf/hf_pooling.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/io.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { POOLING_BYTES = 64 << 10, POOLING_DEPTH = 8, PATH_BYTES = 4096, KEY_BYTES = 128 };
+
+#define POOLING_FILE "1_Pooling/config.json"
+
+/* Old files have a boolean each, new ones one name; numbers are those of GGUF files. */
+static const struct {
+    const char *flag, *name;
+    uint32_t type; /* 0 = not supported */
+} modes[] = {
+    {"pooling_mode_mean_tokens", "mean", 1},
+    {"pooling_mode_cls_token", "cls", 2},
+    {"pooling_mode_lasttoken", "lasttoken", 3},
+    {"pooling_mode_max_tokens", "max", 0},
+    {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", 0},
+    {"pooling_mode_weightedmean_tokens", "weightedmean", 0},
+};
+
+static enum err add_mode(struct hf *h, const json_t *config)
+{
+    const char *name = json_string_value(json_read_get(config, "pooling_mode")), *found = NULL;
+    uint32_t type = 0;
+    int n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
+        if (name != NULL ? strcmp(name, modes[i].name) == 0 : json_is_true(json_read_get(config, modes[i].flag))) {
+            n++;
+            type = modes[i].type;
+            found = modes[i].name;
+        }
+    }
+    if (n != 1 || type == 0) { /* several would stand behind each other in one vector */
+        return err_set(h->info, ERR_BAD_CONFIG, "pooling_mode",
+                       POOLING_FILE ": pooling_mode: expected one of mean, cls, lasttoken; found %s%.64s",
+                       n > 1 ? "several, the last " : "",
+                       found != NULL  ? found
+                       : name != NULL ? name
+                                      : "none");
+    }
+    char key[KEY_BYTES];
+    gguf_build_u32(&h->b, hf_key(h, "pooling_type", key), type);
+    return ERR_OK;
+}
+
+bool hf_has_pooling(const struct hf *h)
+{
+    char key[KEY_BYTES];
+    hf_key(h, "pooling_type", key);
+    bool found = false;
+    for (size_t i = 0; i < h->b.n_kv && !found; i++) {
+        const struct gguf_str *s = &h->b.kv[i].key;
+        found = s->len == strlen(key) && memcmp(s->data, key, s->len) == 0;
+    }
+    return found;
+}
+
+enum err hf_add_pooling(struct hf *h)
+{
+    char path[PATH_BYTES];
+    struct buf text;
+    if (snprintf(path, sizeof path, "%s/" POOLING_FILE, h->folder) >= (int)sizeof path) {
+        return err_set(h->info, ERR_FILE, NULL, "expected a path below %d bytes", PATH_BYTES);
+    }
+    buf_init(&text, POOLING_BYTES, MEM_GENERAL);
+    struct err_info ignored;
+    json_t *config = NULL;
+    enum err err = io_read_file(path, POOLING_BYTES, &text, &ignored);
+    if (err == ERR_FILE) { /* none */
+        buf_fini(&text);
+        return ERR_OK;
+    }
+    err = err != ERR_OK ? err_set(h->info, err, NULL, "%s", ignored.text)
+                        : json_read_file(text.data, text.len, POOLING_DEPTH, POOLING_FILE, &config, h->info);
+    buf_fini(&text);
+    snprintf(path, sizeof path, "%s/2_Dense", h->folder);
+    if (err == ERR_OK && io_is_folder(path)) {
+        err = err_set(h->info, ERR_BAD_CONFIG, "2_Dense", "2_Dense: expected no layers behind the pooling, found one");
+    }
+    err = err != ERR_OK ? err : add_mode(h, config);
+    json_decref(config);
+    return err;
+}

@@ -1,0 +1,608 @@
+/* From the tensors of a quantised weight to rows: shapes are checked against each other and against what config.json
+ * says, and the type is picked that loses nothing. */
+#include "engine/hf/hf_quant.h"
+
+#include "engine/hf/hf_quant_rows.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RUN = ROW_SOURCE_RUN, SHAPE_BYTES = 96 };
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+/* `name` with its end `from` replaced; false when it does not end so or the result does not fit. */
+static bool replace_end(const char *name, const char *from, const char *to, char out[SAFETENSORS_MAX_NAME_BYTES + 1])
+{
+    size_t n = strlen(name), m = strlen(from);
+    if (n < m || strcmp(name + n - m, from) != 0 || n - m + strlen(to) > SAFETENSORS_MAX_NAME_BYTES) {
+        return false;
+    }
+    snprintf(out, SAFETENSORS_MAX_NAME_BYTES + 1, "%.*s%s", (int)(n - m), name, to);
+    return true;
+}
+
+/* How the main tensor's name ends. */
+static const char *main_end(const struct hf *h, const struct st_tensor *t)
+{
+    bool is_byte = t->dtype == ST_F8_E4M3 || (t->dtype == ST_I8 && h->quant.scheme == HF_COMPRESSED);
+    switch (h->quant.scheme) {
+    case HF_GPTQ:
+    case HF_AWQ:
+        return ".qweight";
+    case HF_FP8:
+        return is_byte ? ".weight" : NULL;
+    case HF_COMPRESSED:
+        return is_byte ? ".weight" : ".weight_packed";
+    default:
+        return NULL;
+    }
+}
+
+bool hf_quant_is_weight(const struct hf *h, const struct st_tensor *t, const char *name,
+                        char plain[SAFETENSORS_MAX_NAME_BYTES + 1])
+{
+    const char *end = main_end(h, t);
+    return end != NULL && replace_end(name, end, ".weight", plain);
+}
+
+/* --- tensors beside the main one ---------------------------------------------------------------------------------- */
+
+/* A weight being put together. */
+struct bind {
+    struct hf *h;
+    const struct st_tensor *t; /* the main tensor */
+    struct hf_rows *rows;
+    int n_parts;
+};
+
+static const struct st_tensor *sibling(const struct bind *b, const char *end)
+{
+    char name[SAFETENSORS_MAX_NAME_BYTES + 1];
+    const char *own = main_end(b->h, b->t);
+    return own != NULL && replace_end(b->t->name, own, end, name) ? safetensors_folder_find(b->h->tensors, name) : NULL;
+}
+
+static void write_shape(const uint64_t *dims, int n, char out[SHAPE_BYTES])
+{
+    size_t at = (size_t)snprintf(out, SHAPE_BYTES, "[");
+    for (int i = 0; i < n && at < SHAPE_BYTES; i++) {
+        at += (size_t)snprintf(out + at, SHAPE_BYTES - at, "%s%" PRIu64, i == 0 ? "" : ", ", dims[i]);
+    }
+    if (at < SHAPE_BYTES) {
+        snprintf(out + at, SHAPE_BYTES - at, "]");
+    }
+}
+
+static enum err bad_shape(const struct bind *b, const struct st_tensor *t, const uint64_t *want, int n)
+{
+    char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
+    write_shape(want, n, wanted);
+    write_shape(t->dims, t->n_dims, found);
+    return err_set(b->h->info, ERR_BAD_TENSOR_SHAPE, t->name, "tensor '%.255s': expected %s, found %s", t->name, wanted,
+                   found);
+}
+
+static enum err need_matrix(const struct bind *b)
+{
+    char found[SHAPE_BYTES];
+    write_shape(b->t->dims, b->t->n_dims, found);
+    return b->t->n_dims == 2 ? ERR_OK
+                             : err_set(b->h->info, ERR_BAD_TENSOR_SHAPE, b->t->name,
+                                       "tensor '%.255s': expected a matrix, found %s", b->t->name, found);
+}
+
+/* t must be [rows][columns]; of one row or column also a vector. */
+static enum err check_shape(const struct bind *b, const struct st_tensor *t, uint64_t rows, uint64_t columns)
+{
+    const uint64_t want[] = {rows, columns};
+    bool is_vector = t->n_dims == 1 && t->dims[0] == rows * columns && (rows == 1 || columns == 1);
+    bool is_matrix = t->n_dims == 2 && t->dims[0] == rows && t->dims[1] == columns;
+    return is_vector || is_matrix ? ERR_OK : bad_shape(b, t, want, 2);
+}
+
+static enum err check_type(const struct bind *b, const struct st_tensor *t, enum st_dtype a, enum st_dtype or_b)
+{
+    if (t->dtype == a || t->dtype == or_b) {
+        return ERR_OK;
+    }
+    return err_set(b->h->info, ERR_UNSUPPORTED_TYPE, t->name, "tensor '%.255s': expected %s, found %s", t->name,
+                   st_dtype_name(a), st_dtype_name(t->dtype));
+}
+
+/* The tensor that stands beside the main one. */
+static enum err need(const struct bind *b, const char *end, const struct st_tensor **out)
+{
+    *out = sibling(b, end);
+    if (*out != NULL) {
+        return ERR_OK;
+    }
+    char name[SAFETENSORS_MAX_NAME_BYTES + 1];
+    if (!replace_end(b->t->name, main_end(b->h, b->t), end, name)) {
+        name[0] = '\0';
+    }
+    return err_set(b->h->info, ERR_MISSING_TENSOR, name, "tensor '%.255s': expected beside '%.255s', found none", name,
+                   b->t->name);
+}
+
+static void add_part(struct bind *b, const struct st_tensor *t, uint64_t row_bytes)
+{
+    b->rows->parts[b->n_parts++] = (struct hf_part){.data = t->data, .bytes = t->bytes, .row_bytes = row_bytes};
+}
+
+static enum err use_scales(struct bind *b, const struct st_tensor *t)
+{
+    if (t->dtype != ST_F32 && t->dtype != ST_F16 && t->dtype != ST_BF16) {
+        return err_set(b->h->info, ERR_UNSUPPORTED_TYPE, t->name,
+                       "tensor '%.255s': expected F32, F16 or BF16, found %s", t->name, st_dtype_name(t->dtype));
+    }
+    b->rows->scales = t->data;
+    b->rows->scale_type = t->dtype == ST_F32 ? DTYPE_F32 : t->dtype == ST_F16 ? DTYPE_F16 : DTYPE_BF16;
+    add_part(b, t, 0);
+    return ERR_OK;
+}
+
+/* Rows and columns of the weight, once they are known. */
+static enum err set_size(struct bind *b, uint64_t n_out, uint64_t n_in)
+{
+    if (n_out < 1 || n_in < 1 || n_out > INT32_MAX || n_in > INT32_MAX) {
+        return err_set(b->h->info, ERR_BAD_TENSOR_SHAPE, b->t->name,
+                       "tensor '%.255s': expected a matrix of 1 to 2^31 - 1 rows and columns, found another shape",
+                       b->t->name);
+    }
+    b->rows->n_out = b->rows->file_rows = (uint32_t)n_out;
+    b->rows->n_in = (uint32_t)n_in;
+    return ERR_OK;
+}
+
+/* The group of each input, where they do not simply follow each other. */
+static enum err use_groups(struct bind *b, const struct st_tensor *t, uint32_t n_groups)
+{
+    struct hf_rows *r = b->rows;
+    bool is_plain = true;
+    TRY(check_type(b, t, ST_I32, ST_I32));
+    TRY(check_shape(b, t, 1, r->n_in));
+    for (uint32_t i = 0; i < r->n_in; i++) {
+        int32_t group;
+        memcpy(&group, (const char *)t->data + i * sizeof group, sizeof group);
+        if (group == -1 && b->h->quant.scheme == HF_COMPRESSED) {
+            return ERR_OK; /* there, but not in use */
+        }
+        if (group < 0 || (uint32_t)group >= n_groups) {
+            return err_set(b->h->info, ERR_BAD_TENSOR_SHAPE, t->name,
+                           "tensor '%.255s': expected groups from 0 to %" PRIu32 ", found %" PRId32
+                           " for input %" PRIu32,
+                           t->name, n_groups - 1, group, i);
+        }
+        is_plain = is_plain && (uint32_t)group == i / r->group;
+    }
+    r->groups = is_plain ? NULL : t->data;
+    return ERR_OK;
+}
+
+/* --- types -------------------------------------------------------------------------------------------------------- */
+
+static float scale_number(const struct hf_rows *r, uint64_t i)
+{
+    uint32_t f;
+    uint16_t h;
+    if (r->scale_type == DTYPE_F32) {
+        memcpy(&f, r->scales + 4 * i, sizeof f);
+        return dtype_f32_of_bits(f);
+    }
+    memcpy(&h, r->scales + 2 * i, sizeof h);
+    return r->scale_type == DTYPE_F16 ? dtype_f16_to_f32(h) : dtype_bf16_to_f32(h);
+}
+
+/* Is each of n scales a half, or next to one? */
+static bool are_halves(const struct hf_rows *r, uint64_t n)
+{
+    for (uint64_t i = 0; r->scale_type != DTYPE_F16 && i < n; i++) {
+        float s = scale_number(r, i);
+        if (!(fabsf(dtype_f16_to_f32(dtype_f32_to_f16(s)) - s) <= 0x1p-11f * fabsf(s))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Are a weight's floats halves, to 2^-11 of each or 2^-15 of the largest, as each scale times `most`, the largest code,
+ * is between `least` and the largest half? */
+static bool fit_halves(const struct hf_rows *r, uint64_t n, float most, float least)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        float top = fabsf(scale_number(r, i)) * most;
+        if (!(top == 0 || (top >= least && top <= 65504.0f))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Is every zero point the middle of the codes? */
+static bool are_centred(const struct hf_rows *r, uint64_t n_words)
+{
+    uint32_t middle = r->bits == 4 ? 0x88888888u : 0x80808080u, word;
+    if (r->zeros == NULL || r->zeros_are_bytes) {
+        for (uint64_t i = 0; r->zeros != NULL && i < n_words; i++) {
+            if (r->zeros[i] != 0) {
+                return false;
+            }
+        }
+        return true;
+    }
+    for (uint64_t i = 0; i < n_words; i++) {
+        memcpy(&word, r->zeros + 4 * i, sizeof word);
+        if (word + r->zero_plus != middle) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The type of integer codes; centred: as are_centred says. */
+static void pick_type(struct hf_rows *r, uint64_t n_scales, bool centred)
+{
+    bool in_runs = r->n_in % RUN == 0 && r->groups == NULL && (r->group % RUN == 0 || r->group == r->n_in);
+    if (in_runs && (r->bits == 4 || centred) && are_halves(r, n_scales)) {
+        r->type = r->bits == 8 ? DTYPE_Q8_0 : centred ? DTYPE_Q4_0 : DTYPE_Q5_0;
+    } else {
+        r->type = fit_halves(r, n_scales, r->bits == 8 ? 255 : 15, 0x1p-10f) ? DTYPE_F16 : DTYPE_F32;
+    }
+}
+
+/* Finds what config.json says of this kind; ERR_BAD_CONFIG when it says something else. */
+static enum err check_kind(const struct bind *b, bool is_float, uint32_t bits, uint32_t group)
+{
+    const struct hf_quant *q = &b->h->quant;
+    char found[160] = "";
+    for (int i = 0; i < q->n_kinds; i++) {
+        const struct hf_quant_kind *k = &q->kinds[i];
+        uint32_t said = k->group == 0 ? b->rows->n_in : k->group;
+        if (k->is_float == is_float && k->bits == bits && (is_float || said == group)) {
+            return ERR_OK;
+        }
+        size_t n = strlen(found);
+        snprintf(found + n, sizeof found - n, "%s%s of %" PRIu32 " bits in groups of %" PRIu32, n == 0 ? "" : "; ",
+                 k->is_float ? "floats" : "integers", k->bits, said);
+    }
+    return err_set(b->h->info, ERR_BAD_CONFIG, "quantization_config",
+                   "config.json: quantization_config: expected %s of %" PRIu32 " bits in groups of %" PRIu32
+                   ", as '%.255s' has; found %s",
+                   is_float ? "floats" : "integers", bits, group, b->t->name, found[0] != '\0' ? found : "none");
+}
+
+/* --- schemes ------------------------------------------------------------------------------------------------------ */
+
+/* GPTQ: qweight [K * bits / 32][N], qzeros [G][N * bits / 32], scales [G][N], g_idx [K]. AWQ: qweight [K][N / 8], the
+ * others as in GPTQ without g_idx. */
+static enum err bind_columns(struct bind *b)
+{
+    struct hf_rows *r = b->rows;
+    const struct hf_quant *q = &b->h->quant;
+    const struct hf_quant_kind *k = &q->kinds[0];
+    const struct st_tensor *scales, *zeros, *groups;
+    bool is_awq = q->scheme == HF_AWQ;
+    uint32_t per_word = 32 / k->bits;
+    TRY(check_type(b, b->t, ST_I32, ST_U32));
+    TRY(need_matrix(b));
+    TRY(set_size(b, b->t->dims[1] * (is_awq ? per_word : 1), b->t->dims[0] * (is_awq ? 1 : per_word)));
+    r->group = k->group == 0 ? r->n_in : k->group;
+    uint32_t n_groups = (r->n_in + r->group - 1) / r->group;
+    TRY(need(b, ".scales", &scales));
+    TRY(check_shape(b, scales, n_groups, r->n_out));
+    TRY(need(b, ".qzeros", &zeros));
+    TRY(check_type(b, zeros, ST_I32, ST_U32));
+    TRY(check_shape(b, zeros, n_groups, r->n_out / per_word));
+    groups = is_awq ? NULL : sibling(b, ".g_idx");
+    if (r->n_out % per_word != 0) {
+        return bad_shape(b, b->t, (const uint64_t[]){b->t->dims[0], (r->n_out / per_word + 1) * per_word}, 2);
+    }
+    add_part(b, b->t, 0);
+    TRY(use_scales(b, scales));
+    add_part(b, zeros, 0);
+    r->layout = is_awq ? HF_CODES_AWQ : HF_CODES_GPTQ;
+    r->bits = (int)k->bits;
+    r->scale_rows = 1;
+    r->scale_row = 1;
+    r->scale_group = r->n_out;
+    r->zeros = zeros->data;
+    r->zero_plus = !q->zeros_are_less_one ? 0 : k->bits == 4 ? 0x11111111u : 0x01010101u;
+    r->zero_row = 1;
+    r->zero_group = r->n_out / per_word;
+    if (groups != NULL) {
+        TRY(use_groups(b, groups, n_groups));
+    }
+    pick_type(r, (uint64_t)n_groups * r->n_out, are_centred(r, (uint64_t)n_groups * (r->n_out / per_word)));
+    return ERR_OK;
+}
+
+/* Scales of F8_E4M3: one, one a row, or one a block of rows and inputs. */
+static enum err bind_e4m3(struct bind *b)
+{
+    struct hf_rows *r = b->rows;
+    const struct st_tensor *scales = sibling(b, ".weight_scale_inv");
+    uint32_t block[2] = {0, 0};
+    for (int i = 0; i < b->h->quant.n_kinds; i++) {
+        const struct hf_quant_kind *k = &b->h->quant.kinds[i];
+        if (k->is_float && k->block[0] != 0) {
+            memcpy(block, k->block, sizeof block);
+        }
+    }
+    TRY(need_matrix(b));
+    TRY(set_size(b, b->t->dims[0], b->t->dims[1]));
+    if (scales == NULL) {
+        TRY(need(b, ".weight_scale", &scales));
+    }
+    TRY(check_kind(b, true, 8, r->n_in));
+    add_part(b, b->t, r->n_in);
+    TRY(use_scales(b, scales));
+    uint64_t n = scales->bytes / (st_dtype_bits(scales->dtype) / 8);
+    r->group = r->n_in;
+    r->scale_rows = 1;
+    if (block[0] != 0 && scales->n_dims == 2 && n != r->n_out) {
+        r->group = block[1];
+        r->scale_rows = block[0];
+        r->scale_row = (r->n_in + block[1] - 1) / block[1];
+        r->scale_group = 1;
+        TRY(check_shape(b, scales, (r->n_out + block[0] - 1) / block[0], r->scale_row));
+    } else if (n != 1) {
+        r->scale_row = 1;
+        TRY(check_shape(b, scales, r->n_out, 1));
+    }
+    r->layout = HF_CODES_E4M3;
+    r->type = fit_halves(r, n, 448, 0x1p-10f) ? DTYPE_F16 : DTYPE_F32;
+    return ERR_OK;
+}
+
+/* Zero points are where config.json says that codes are not symmetric; others may be there when they are the middle. */
+static enum err check_symmetry(const struct bind *b, uint32_t bits, bool has_zeros, bool centred)
+{
+    const struct hf_quant *q = &b->h->quant;
+    bool fits = false, is_symmetric = false;
+    for (int i = 0; i < q->n_kinds; i++) {
+        const struct hf_quant_kind *k = &q->kinds[i];
+        if (!k->is_float && k->bits == bits) {
+            fits |= k->symmetry == HF_ANY || (k->symmetry == HF_SYMMETRIC ? centred : has_zeros);
+            is_symmetric = k->symmetry == HF_SYMMETRIC;
+        }
+    }
+    return fits ? ERR_OK
+                : err_set(b->h->info, ERR_BAD_CONFIG, "quantization_config",
+                          "config.json: quantization_config: weights.symmetric: expected %s, as '%.255s' has %s zero "
+                          "points, found %s",
+                          is_symmetric ? "false" : "true", b->t->name, has_zeros ? "its own" : "no",
+                          is_symmetric ? "true" : "false");
+}
+
+/* Scales [N][G] or of the whole weight, and zero points beside codes that lie row by row. */
+static enum err bind_row_scales(struct bind *b, uint32_t bits, const struct st_tensor *zeros)
+{
+    struct hf_rows *r = b->rows;
+    const struct st_tensor *scales, *groups = sibling(b, ".weight_g_idx");
+    TRY(need(b, ".weight_scale", &scales));
+    uint64_t n = scales->dtype < ST_DTYPE_COUNT ? scales->bytes / (st_dtype_bits(scales->dtype) / 8) : 0;
+    uint64_t n_groups = scales->n_dims == 2 ? scales->dims[1] : 1;
+    if (n_groups < 1 || n_groups > r->n_in || r->n_in % n_groups != 0) {
+        return bad_shape(b, scales, (const uint64_t[]){r->n_out, 1}, 2);
+    }
+    TRY(use_scales(b, scales));
+    r->group = (uint32_t)(r->n_in / n_groups);
+    TRY(check_kind(b, false, bits, r->group));
+    r->bits = (int)bits;
+    r->scale_rows = 1;
+    if (n != 1) {
+        TRY(check_shape(b, scales, r->n_out, n_groups));
+        r->scale_row = n_groups;
+        r->scale_group = 1;
+    }
+    if (zeros != NULL) {
+        uint64_t per_word = r->zeros_are_bytes ? 1 : 32 / bits;
+        TRY(check_shape(b, zeros, n == 1 ? 1 : (r->n_out + per_word - 1) / per_word, n_groups));
+        r->zeros = zeros->data;
+        r->zero_row = n == 1 ? 0 : n_groups;
+        r->zero_group = 1;
+        add_part(b, zeros, 0);
+    }
+    if (groups != NULL) {
+        TRY(use_groups(b, groups, (uint32_t)n_groups));
+    }
+    bool centred = are_centred(r, zeros == NULL ? 0 : zeros->bytes / (r->zeros_are_bytes ? 1 : 4));
+    pick_type(r, n, centred);
+    return check_symmetry(b, bits, zeros != NULL, centred);
+}
+
+/* weight_packed [N][K * bits / 32], weight_shape [2] = N, K. */
+static enum err bind_packed(struct bind *b)
+{
+    const struct st_tensor *shape, *zeros = sibling(b, ".weight_zero_point");
+    TRY(check_type(b, b->t, ST_I32, ST_U32));
+    TRY(need(b, ".weight_shape", &shape));
+    TRY(check_type(b, shape, ST_I64, ST_I32));
+    TRY(check_shape(b, shape, 1, 2));
+    int64_t size[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        int32_t narrow;
+        if (shape->dtype == ST_I64) {
+            memcpy(&size[i], (const char *)shape->data + 8 * i, sizeof size[i]);
+        } else {
+            memcpy(&narrow, (const char *)shape->data + 4 * i, sizeof narrow);
+            size[i] = narrow;
+        }
+    }
+    TRY(set_size(b, size[0] < 0 ? 0 : (uint64_t)size[0], size[1] < 0 ? 0 : (uint64_t)size[1]));
+    uint64_t n_in = b->rows->n_in, words = b->t->n_dims == 2 ? b->t->dims[1] : 0;
+    uint32_t bits = words == (n_in + 3) / 4 ? 8 : 4;
+    if (words != (n_in * bits + 31) / 32 || b->t->dims[0] != b->rows->n_out) {
+        return bad_shape(b, b->t, (const uint64_t[]){b->rows->n_out, (n_in * 4 + 31) / 32}, 2);
+    }
+    if (zeros != NULL) {
+        TRY(check_type(b, zeros, ST_I32, ST_U32));
+    }
+    b->rows->layout = HF_CODES_WORDS;
+    b->rows->zero = 1 << (bits - 1);
+    add_part(b, b->t, words * 4);
+    return bind_row_scales(b, bits, zeros);
+}
+
+/* weight [N][K] of signed bytes. */
+static enum err bind_bytes(struct bind *b)
+{
+    const struct st_tensor *zeros = sibling(b, ".weight_zero_point");
+    TRY(need_matrix(b));
+    TRY(set_size(b, b->t->dims[0], b->t->dims[1]));
+    if (zeros != NULL) {
+        TRY(check_type(b, zeros, ST_I8, ST_I8));
+        b->rows->zeros_are_bytes = true;
+    }
+    b->rows->layout = HF_CODES_I8;
+    add_part(b, b->t, b->rows->n_in);
+    return bind_row_scales(b, 8, zeros);
+}
+
+static struct hf_rows *new_rows(struct hf *h)
+{
+    struct hf_rows *r = arena_zalloc(&h->b.arena, sizeof *r);
+    if (r != NULL) {
+        r->base.ops = &hf_rows_ops;
+        r->step = 1;
+        r->bits = 8;
+    }
+    return r;
+}
+
+static enum err no_memory(const struct hf *h)
+{
+    return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
+}
+
+enum err hf_quant_bind(struct hf *h, const struct st_tensor *t, struct hf_rows **out)
+{
+    struct bind b = {.h = h, .t = t, .rows = new_rows(h)};
+    *out = b.rows;
+    if (b.rows == NULL) {
+        return no_memory(h);
+    }
+    b.rows->codes = t->data;
+    if (t->dtype == ST_F8_E4M3) {
+        return bind_e4m3(&b);
+    }
+    bool is_compressed = h->quant.scheme == HF_COMPRESSED;
+    return !is_compressed ? bind_columns(&b) : t->dtype == ST_I8 ? bind_bytes(&b) : bind_packed(&b);
+}
+
+/* --- as tensors --------------------------------------------------------------------------------------------------- */
+
+/* The narrowest type that all have; those of integers are told apart by how many codes they have. */
+static enum dtype type_of_all(struct hf_rows *const *rows, size_t n)
+{
+    static const enum dtype order[] = {DTYPE_MXFP4, DTYPE_Q4_0, DTYPE_Q5_0, DTYPE_Q8_0,
+                                       DTYPE_BF16,  DTYPE_F16,  DTYPE_F32};
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = most; k < ARRAY_LEN(order); k++) {
+            most = rows[i]->type == order[k] ? k : most;
+        }
+    }
+    return order[most];
+}
+
+enum err hf_quant_tensor(struct hf *h, const char *name, struct hf_rows *const *rows, size_t n, struct gguf_tensor *out)
+{
+    const struct hf_rows *first = rows[0];
+    enum dtype type = type_of_all(rows, n);
+    uint64_t bytes;
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i]->n_out != first->n_out || rows[i]->n_in != first->n_in) {
+            return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
+                           "%s: expected experts of [%" PRIu32 ", %" PRIu32 "], found one of [%" PRIu32 ", %" PRIu32
+                           "]",
+                           name, first->n_out, first->n_in, rows[i]->n_out, rows[i]->n_in);
+        }
+        rows[i]->type = type;
+    }
+    if (!dtype_tensor_bytes(type, first->n_in, (uint64_t)first->n_out * n, &bytes)) {
+        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
+                       "%s: %zu matrices of [%" PRIu32 ", %" PRIu32 "] are too many", name, n, first->n_out,
+                       first->n_in);
+    }
+    *out = (struct gguf_tensor){.type = type, .n_dims = n == 1 ? 2 : 3, .dims = {first->n_in, first->n_out, n, 1}};
+    out->bytes = bytes;
+    out->source = &first->base;
+    if (n == 1) {
+        return ERR_OK;
+    }
+    struct hf_stack *stack = arena_zalloc(&h->b.arena, sizeof *stack);
+    const struct hf_rows **parts = arena_alloc(&h->b.arena, n * sizeof *parts);
+    if (stack == NULL || parts == NULL) {
+        return no_memory(h);
+    }
+    memcpy(parts, rows, n * sizeof *parts);
+    *stack = (struct hf_stack){.base = {&hf_stack_ops}, .parts = parts, .part_rows = first->n_out};
+    out->source = &stack->base;
+    return ERR_OK;
+}
+
+/* --- fused experts ------------------------------------------------------------------------------------------------ */
+
+static enum err find_fused(const struct hf *h, const char *prefix, const char *end, const uint64_t *want, int n_dims,
+                           enum st_dtype dtype, const struct st_tensor **out)
+{
+    char name[SAFETENSORS_MAX_NAME_BYTES + 1];
+    struct bind b = {.h = (struct hf *)h};
+    snprintf(name, sizeof name, "%s%s", prefix, end);
+    const struct st_tensor *t = *out = safetensors_folder_find(h->tensors, name);
+    if (t == NULL) {
+        return err_set(h->info, ERR_MISSING_TENSOR, name, "tensor '%.255s': expected, found none", name);
+    }
+    TRY(check_type(&b, t, dtype, dtype));
+    bool is_right = t->n_dims == n_dims && memcmp(t->dims, want, (size_t)n_dims * sizeof *want) == 0;
+    return is_right ? ERR_OK : bad_shape(&b, t, want, n_dims);
+}
+
+enum err hf_quant_add_fused(struct hf *h, const struct hf_fused *f, const char *name)
+{
+    struct bind b = {.h = h, .rows = new_rows(h)};
+    char blocks_name[SAFETENSORS_MAX_NAME_BYTES + 1];
+    struct hf_rows *r = b.rows;
+    const struct st_tensor *codes, *scales;
+    if (r == NULL) {
+        return no_memory(h);
+    }
+    snprintf(blocks_name, sizeof blocks_name, "%s_blocks", f->prefix);
+    bool is_mxfp4 = safetensors_folder_find(h->tensors, blocks_name) != NULL;
+    const uint64_t plain[] = {f->n_experts, f->n_in, f->n_out};
+    const uint64_t blocks[] = {f->n_experts, f->n_out, f->n_in / RUN, RUN / 2};
+    if (is_mxfp4) {
+        h->quant.n_found++;
+        TRY(find_fused(h, f->prefix, "_blocks", blocks, 4, ST_U8, &codes));
+        TRY(find_fused(h, f->prefix, "_scales", blocks, 3, ST_U8, &scales));
+        add_part(&b, scales, 0);
+        r->scales = scales->data;
+    } else {
+        TRY(find_fused(h, f->prefix, "", plain, 3, ST_BF16, &codes));
+    }
+    add_part(&b, codes, 0);
+    if (is_mxfp4 && f->n_in % RUN != 0) {
+        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, codes->name,
+                       "tensor '%.255s': expected inputs in blocks of %d, found %" PRIu32, codes->name, RUN, f->n_in);
+    }
+    r->layout = is_mxfp4 ? HF_CODES_MXFP4 : HF_CODES_TRANSPOSED;
+    r->type = is_mxfp4 ? DTYPE_MXFP4 : DTYPE_BF16;
+    r->codes = codes->data;
+    r->n_in = f->n_in;
+    r->matrix_rows = f->n_out;
+    r->file_rows = f->n_experts * f->n_out; /* at most what the file holds */
+    r->first = f->first;
+    r->step = f->step;
+    r->n_out = r->file_rows / f->step;
+    struct gguf_tensor out;
+    TRY(hf_quant_tensor(h, name, &r, 1, &out));
+    out.n_dims = 3;
+    out.dims[1] = f->n_out / f->step;
+    out.dims[2] = f->n_experts;
+    gguf_build_tensor(&h->b, name, &out);
+    return ERR_OK;
+}

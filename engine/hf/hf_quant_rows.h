@@ -1,0 +1,72 @@
+/* Rows of the weights that SafeTensors folders keep in other forms than a matrix of floats: codes with scales beside
+ * them, packed along rows or columns, and matrices that stand the other way round. What each says is exact in `read`.
+ *
+ * `encode` is exact for the integer types: a code minus its zero point fits the signed codes of Q4_0, Q5_0 or Q8_0, and
+ * the scale a half (hf_quant.c looks that it does to 2^-11 before it picks such a type). Other types round each weight:
+ * F16 to 2^-11 of it (2^-25 where it is below 2^-14), BF16 to 2^-8, F32 not at all. Threads: as row_source.h. */
+#ifndef INFCGI_HF_HF_QUANT_ROWS_H
+#define INFCGI_HF_HF_QUANT_ROWS_H
+
+#include "engine/tensor/dtype.h"
+#include "engine/tensor/row_source.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How a file keeps codes. N rows out, K columns in; words are of 32 bits, the first code in the low bits. */
+enum hf_codes {
+    HF_CODES_GPTQ,       /* words [K * bits / 32][N] of codes that follow each other in a column of the file */
+    HF_CODES_AWQ,        /* words [K][N / 8] of rows 0, 2, 4, 6, 1, 3, 5, 7 of eight */
+    HF_CODES_WORDS,      /* words [N][K * bits / 32] */
+    HF_CODES_I8,         /* [N][K] signed bytes */
+    HF_CODES_E4M3,       /* [N][K] floats of 8 bits */
+    HF_CODES_MXFP4,      /* [N][K / 2] bytes, the even input in the low nibble; scales are exponents of a byte */
+    HF_CODES_TRANSPOSED, /* BF16 [N / matrix_rows][K][matrix_rows] */
+};
+
+enum { HF_CODES_PARTS = 4 }; /* tensors of the file that make a weight */
+
+struct hf_rows {
+    struct row_source base;
+    enum hf_codes layout;
+    enum dtype type; /* that encode gives */
+    uint32_t n_out, n_in;
+    uint32_t first, step; /* row r is row first + r * step of the file; rows of the file: file_rows */
+    uint32_t file_rows;
+    uint32_t matrix_rows;            /* HF_CODES_TRANSPOSED */
+    int bits;                        /* of a code */
+    const uint8_t *codes, *scales;   /* unaligned */
+    enum dtype scale_type;           /* F16, BF16 or F32 */
+    uint32_t scale_rows;             /* rows that share their scales */
+    uint64_t scale_row, scale_group; /* elements from the scale of a row, of a group, to the next */
+    uint32_t group;                  /* inputs of a group; n_in when all have one scale */
+    const uint8_t *groups;           /* OPTIONAL int32 [n_in]: the group of each input, instead */
+    const uint8_t *zeros;            /* OPTIONAL words of zero points */
+    bool zeros_are_bytes;            /* signed bytes, one each */
+    uint32_t zero_plus;              /* added to a word of zeros: formats that keep them less one */
+    uint64_t zero_row, zero_group;   /* words from those of a word's rows, of a group, to the next */
+    int zero;                        /* for all, without `zeros` */
+    struct hf_part {
+        const void *data;
+        uint64_t bytes;
+        uint64_t row_bytes; /* 0: of all rows together */
+    } parts[HF_CODES_PARTS];
+};
+extern const struct row_source_ops hf_rows_ops;
+
+/* The zero point of a row in a group. */
+int hf_rows_zero(const struct hf_rows *s, uint32_t file_row, uint32_t group);
+
+/* Weights of one width and type, one behind the other: experts. */
+struct hf_stack {
+    struct row_source base;
+    const struct hf_rows *const *parts;
+    uint32_t part_rows;
+};
+extern const struct row_source_ops hf_stack_ops;
+
+/* What a float of 8 bits stands for, 4 of exponent and 3 of mantissa, no infinities [Micikevicius 2022, "FP8 Formats
+ * for Deep Learning", table 1]. */
+float hf_e4m3(uint8_t code);
+
+#endif

@@ -1,0 +1,22 @@
+/* What is known of the interpreter from outside: its limits, and how it marks text of users.
+ * Threads: constants and a plain type. */
+#ifndef INFCGI_JINJA_JINJA_H
+#define INFCGI_JINJA_JINJA_H
+
+#include <stddef.h>
+
+/* Limits of one render; tested at the limit and one beyond. */
+enum {
+    JINJA_MAX_SOURCE_BYTES = 256 << 10,
+    JINJA_MAX_DEPTH = 64,      /* nesting of blocks, expressions and macro calls */
+    JINJA_MAX_STEPS = 1000000, /* evaluated nodes */
+    JINJA_MAX_OUTPUT_BYTES = 4 << 20,
+    JINJA_MAX_ARENA_BYTES = 16 << 20,
+};
+
+/* A byte range of a text that came from a user. */
+struct jinja_span {
+    size_t from, to;
+};
+
+#endif

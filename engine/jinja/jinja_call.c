@@ -1,0 +1,189 @@
+/* Binding the arguments of a call to the parameters of a builtin, and what many builtins share. */
+#include "engine/jinja/jinja_vm.h"
+
+#include <string.h>
+
+enum { MAX_BUILTIN_DEPTH = 4 /* map of map of ... */ };
+
+int jbuiltin_find(const struct jbuiltin *table, const char *name, size_t n)
+{
+    for (int i = 0; table[i].name != NULL; i++) {
+        if (strlen(table[i].name) == n && memcmp(table[i].name, name, n) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Index of the parameter called `name` in the space-separated list, or -1; *count = how many there are. */
+static int parameter(const char *params, const struct jstr *name, uint32_t *count)
+{
+    int at = -1;
+    *count = 0;
+    while (*params != '\0') {
+        size_t n = strcspn(params, " ");
+        if (name != NULL && name->len == n && memcmp(params, name->p, n) == 0) {
+            at = (int)*count;
+        }
+        ++*count;
+        params += n + (params[n] == ' ');
+    }
+    return at;
+}
+
+enum err jcall_run(struct jvm *vm, const struct jbuiltin *fn, struct jcall *c, struct jv *out)
+{
+    if (strcmp(fn->params, "*") == 0) {
+        return fn->fn(vm, c, out);
+    }
+    uint32_t n_params;
+    parameter(fn->params, NULL, &n_params);
+    if (c->n_pos > n_params) {
+        return jvm_fail(vm, "%s takes at most %u argument(s), %u were given", fn->name, (unsigned)n_params,
+                        (unsigned)c->n_pos);
+    }
+    for (uint32_t i = 0; i < JCALL_PARAMS; i++) {
+        c->arg[i] = i < c->n_pos ? c->pos[i] : (struct jv){.kind = JV_ABSENT};
+    }
+    for (uint32_t i = 0; i < c->n_kw; i++) {
+        const struct jstr *name = c->kw_names[i].str;
+        int at = parameter(fn->params, name, &n_params);
+        if (at < 0 || c->arg[at].kind != JV_ABSENT) {
+            return jvm_fail(vm, "%s got an unexpected argument '%.*s'", fn->name, (int)MIN_OF(name->len, 80u), name->p);
+        }
+        c->arg[at] = c->kw[i];
+    }
+    for (uint32_t i = 0; i < fn->required; i++) {
+        if (c->arg[i].kind == JV_ABSENT) {
+            return jvm_fail(vm, "%s needs at least %u argument(s)", fn->name, (unsigned)fn->required);
+        }
+    }
+    return fn->fn(vm, c, out);
+}
+
+enum err jcall_str(struct jvm *vm, struct jv v, const char *what, const struct jstr **out)
+{
+    if (v.kind == JV_UNDEF) {
+        return jvm_fail_undefined(vm, v);
+    }
+    if (!jv_is_str(v)) {
+        return jvm_fail(vm, "%s expects a string, not '%s'", what, jv_type_name(v));
+    }
+    *out = v.str;
+    return ERR_OK;
+}
+
+enum err jcall_int(struct jvm *vm, struct jv v, const char *what, int64_t *out)
+{
+    if (v.kind == JV_UNDEF) {
+        return jvm_fail_undefined(vm, v);
+    }
+    if (!jv_is_int(v)) {
+        return jvm_fail(vm, "%s expects an integer, not '%s'", what, jv_type_name(v));
+    }
+    *out = jv_as_int(v);
+    return ERR_OK;
+}
+
+bool jcall_flag(struct jv v, bool otherwise) { return v.kind == JV_ABSENT ? otherwise : jv_truth(v); }
+
+static bool all_digits(const struct jstr *s)
+{
+    for (uint32_t i = 0; i < s->len; i++) {
+        if (s->p[i] < '0' || s->p[i] > '9') {
+            return false;
+        }
+    }
+    return s->len > 0 && s->len < 10;
+}
+
+enum err jcall_getter(struct jvm *vm, struct jv v, struct jv path, struct jv *out)
+{
+    *out = v;
+    if (!jv_is_str(path)) {
+        return path.kind == JV_NONE ? ERR_OK : jop_item(vm, v, path, out);
+    }
+    const struct jstr *s = path.str;
+    for (size_t from = 0; from <= s->len;) {
+        const char *dot = memchr(s->p + from, '.', s->len - from);
+        size_t to = dot == NULL ? s->len : (size_t)(dot - s->p);
+        struct jv part;
+        TRY(jv_substr(vm, s, from, to, &part));
+        if (all_digits(part.str)) {
+            int64_t i = 0;
+            for (uint32_t k = 0; k < part.str->len; k++) {
+                i = i * 10 + (part.str->p[k] - '0');
+            }
+            part = jv_int(i);
+        }
+        TRY(jop_item(vm, *out, part, out));
+        from = to + 1;
+    }
+    return ERR_OK;
+}
+
+enum err jcall_named(struct jvm *vm, const struct jbuiltin *table, struct jv name, struct jv v, const struct jcall *c,
+                     uint32_t from, struct jv *out)
+{
+    const struct jstr *s = NULL;
+    TRY(jcall_str(vm, name, table == jinja_filters ? "the name of a filter" : "the name of a test", &s));
+    int row = jbuiltin_find(table, s->p, s->len);
+    if (row < 0) {
+        return jvm_fail(vm, "no %s named '%.*s'", table == jinja_filters ? "filter" : "test", (int)MIN_OF(s->len, 80u),
+                        s->p);
+    }
+    if (vm->builtin_depth == MAX_BUILTIN_DEPTH) {
+        return jvm_fail(vm, "filters are nested more than %d levels deep", MAX_BUILTIN_DEPTH);
+    }
+    struct jcall inner = {.self = v,
+                          .pos = c->pos + from,
+                          .n_pos = c->n_pos - from,
+                          .kw = c->kw,
+                          .kw_names = c->kw_names,
+                          .n_kw = c->n_kw};
+    vm->builtin_depth++;
+    enum err e = jcall_run(vm, &table[row], &inner, out);
+    vm->builtin_depth--;
+    return e;
+}
+
+static enum err key_order(struct jvm *vm, struct jv a, struct jv b, bool equal_first, int *out)
+{
+    bool same = false;
+    *out = 0;
+    TRY(jvm_pay(vm, 1));
+    if (equal_first) {
+        TRY(jv_equal(vm, a, b, &same));
+    }
+    return same ? ERR_OK : jv_order(vm, a, b, "<", out);
+}
+
+enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse, bool equal_first)
+{
+    struct jv *buffer;
+    TRY(jv_alloc(vm, (size_t)n * 2 * sizeof *buffer, &buffer));
+    struct jv *keys_to = buffer;
+    struct jv *items_to = buffer + n;
+    for (uint32_t width = 1; width < n; width *= 2) { /* merge sort from the bottom up */
+        for (uint32_t from = 0; from < n; from += 2 * width) {
+            uint32_t a = from;
+            uint32_t mid = MIN_OF(from + width, n);
+            uint32_t b = mid;
+            uint32_t end = MIN_OF(from + 2 * width, n);
+            for (uint32_t to = from; to < end; to++) {
+                bool take_b = a == mid;
+                if (!take_b && b < end) {
+                    int c;
+                    TRY(key_order(vm, keys[a], keys[b], equal_first, &c));
+                    take_b = reverse ? c == -1 : c == 1; /* equal ones keep their order */
+                }
+                uint32_t k = take_b ? b++ : a++;
+                keys_to[to] = keys[k];
+                items_to[to] = items[k];
+            }
+        }
+        memcpy(keys, keys_to, n * sizeof *keys);
+        memcpy(items, items_to, n * sizeof *items);
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,801 @@
+/* The expression parser: operator precedence with an explicit stack, straight to instructions.
+ *
+ * An inline `a if c else b` is met after a has been emitted, so every operand of a bracket begins with a jump to the
+ * next instruction, which is turned to c when an `if` follows:  JUMP c; A: a; JUMP end; c; JUMP_TRUE A; b; end:
+ * Source: jinja2 3.1 parser.py (grammar and precedence). */
+#include "engine/jinja/jinja_parser_internal.h"
+
+#include "engine/jinja/jinja_vm.h"
+
+#include <string.h>
+
+enum state { OPERAND, POSTFIX, OPERATOR, DONE };
+enum { P_OR = 1, P_AND, P_NOT, P_COMPARE, P_ADD, P_CONCAT, P_MUL, P_POW, P_UNARY };
+enum { MAX_CONCAT = 32 };
+
+static struct jent *top(struct jparser *p) { return &p->ents[p->n_ents - 1]; }
+
+static bool counts(enum jent_kind k)
+{
+    switch (k) {
+    case JE_PAREN:
+    case JE_LIST:
+    case JE_DICT_KEY:
+    case JE_CALL:
+    case JE_FILTER:
+    case JE_TEST:
+    case JE_SUB:
+    case JE_ELSE:
+    case JE_NOT:
+    case JE_NEG:
+    case JE_POS:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static struct jent *push(struct jparser *p, enum jent_kind kind, int prec)
+{
+    static struct jent nowhere;
+    uint32_t pos = jp_tok(p)->from;
+    if (counts(kind) && ++p->depth > JINJA_MAX_DEPTH) {
+        jp_fail(p, pos, "the expression is nested more than %d levels deep", JINJA_MAX_DEPTH);
+    } else if (p->n_ents == JPARSER_MAX_ENTS) {
+        jp_fail(p, pos, "the expression is too complex");
+    }
+    if (p->err != ERR_OK) {
+        return p->n_ents < JPARSER_MAX_ENTS ? &p->ents[p->n_ents] : &nowhere;
+    }
+    p->ents[p->n_ents] = (struct jent){.kind = (uint8_t)kind, .prec = (uint8_t)prec, .pos = pos, .patch = -1};
+    return &p->ents[p->n_ents++];
+}
+
+static struct jent pop(struct jparser *p)
+{
+    struct jent e = p->ents[--p->n_ents];
+    p->depth -= counts(e.kind == JE_DICT_VALUE ? JE_DICT_KEY : e.kind);
+    return e;
+}
+
+static void start_expr(struct jparser *p, bool inline_if, enum state *s)
+{
+    int32_t slot = jp_emit(p, JI_JUMP, 0, 0, 0, jp_tok(p)->from);
+    p->p->code[slot].a = slot + 1;
+    struct jent *e = push(p, JE_EXPR, 0);
+    e->patch = slot;
+    e->flag = inline_if;
+    *s = OPERAND;
+}
+
+static void patch_chain(struct jparser *p, int32_t at)
+{
+    while (at >= 0) {
+        int32_t next = p->p->code[at].a;
+        jp_patch(p, at);
+        at = next;
+    }
+}
+
+/* Emits the operators on top of the stack that bind at least as tightly as prec. */
+static void reduce(struct jparser *p, int prec)
+{
+    while (p->err == ERR_OK && top(p)->prec >= prec) {
+        struct jent e = pop(p);
+        switch (e.kind) {
+        case JE_BINARY:
+            jp_emit(p, JI_BINARY, e.op, 0, 0, e.pos);
+            break;
+        case JE_COMPARE:
+            jp_emit(p, JI_COMPARE, e.op, 0, 0, e.pos);
+            patch_chain(p, e.patch);
+            break;
+        case JE_CONCAT:
+            jp_emit(p, JI_CONCAT, (uint16_t)(e.n + 1), 0, 0, e.pos);
+            break;
+        case JE_AND:
+        case JE_OR:
+            jp_patch(p, e.patch);
+            break;
+        default:
+            jp_emit(p, e.kind == JE_NOT ? JI_NOT : e.kind == JE_NEG ? JI_NEG : JI_POS, 0, 0, 0, e.pos);
+        }
+    }
+}
+
+/* --- operands --------------------------------------------------------------------------------------------------- */
+
+static void literal_string(struct jparser *p)
+{
+    const char *s;
+    size_t n;
+    uint32_t pos = jp_tok(p)->from;
+    if (!jp_unquote(p, jp_tok(p), &s, &n)) {
+        return;
+    }
+    p->i++;
+    while (jp_tok(p)->kind == JT_STRING && p->err == ERR_OK) { /* 'a' 'b' is 'ab' */
+        const char *more;
+        size_t n_more;
+        if (!jp_unquote(p, jp_tok(p), &more, &n_more)) {
+            return;
+        }
+        char *both = arena_alloc(&p->p->arena, n + n_more + 1);
+        if (both == NULL) {
+            p->err = err_set(p->info, ERR_NOMEM, NULL, "no memory for the chat template");
+            return;
+        }
+        memcpy(both, s, n);
+        memcpy(both + n, more, n_more);
+        s = both;
+        n += n_more;
+        p->i++;
+    }
+    jp_emit(p, JI_CONST, 0, jp_const_str(p, s, n), 0, pos);
+}
+
+static void literal_number(struct jparser *p)
+{
+    const struct jtok *t = jp_tok(p);
+    const char *s = p->p->source + t->from;
+    struct jv v;
+    bool overflow = false;
+    bool ok;
+    if (t->kind == JT_INT) {
+        v = jv_int(0);
+        ok = jv_parse_int(s, t->to - t->from, 0, &v.i, &overflow);
+    } else {
+        v = jv_float(0);
+        ok = jv_parse_float(s, t->to - t->from, &v.f);
+    }
+    if (!ok) {
+        jp_fail(p, t->from, overflow ? "the number does not fit in 64 bits" : "malformed number");
+        return;
+    }
+    jp_emit(p, JI_CONST, 0, jp_const(p, v), 0, t->from);
+    p->i++;
+}
+
+static void operand_name(struct jparser *p, enum state *s)
+{
+    const struct jtok *t = jp_tok(p);
+    if (jp_is_name(p, "not") && top(p)->kind != JE_TEST_ARG) {
+        if (top(p)->prec > P_NOT) {
+            jp_expected(p, "an operand");
+            return;
+        }
+        push(p, JE_NOT, P_NOT);
+        p->i++;
+        return;
+    }
+    *s = POSTFIX;
+    bool is_true = jp_is_name(p, "true") || jp_is_name(p, "True");
+    if (is_true || jp_is_name(p, "false") || jp_is_name(p, "False")) {
+        jp_emit(p, JI_CONST, 0, jp_const(p, jv_bool(is_true)), 0, t->from);
+    } else if (jp_is_name(p, "none") || jp_is_name(p, "None")) {
+        jp_emit(p, JI_CONST, 0, JPARSER_NONE_CONST, 0, t->from);
+    } else {
+        int32_t name = jp_name(p, t);
+        jp_emit(p, JI_LOAD, p->in_sift && name == JNAME_LOOP, name, 0, t->from);
+    }
+    p->i++;
+}
+
+static void open_bracket(struct jparser *p, enum state *s)
+{
+    uint32_t pos = jp_tok(p)->from;
+    unsigned op = jp_tok(p)->op;
+    push(p, op == '(' ? JE_PAREN : op == '[' ? JE_LIST : JE_DICT_KEY, 0);
+    p->i++;
+    bool empty = jp_is_op(p, op == '(' ? ')' : op == '[' ? ']' : '}');
+    if (op == '{') {
+        jp_emit(p, JI_DICT_NEW, 0, 0, 0, pos);
+    } else if (op == '[' || empty) {
+        jp_emit(p, JI_SEQ_NEW, op == '[' ? JV_LIST : JV_TUPLE, 0, 0, pos);
+    }
+    if (empty && p->err == ERR_OK) {
+        p->i++;
+        pop(p);
+        *s = POSTFIX;
+        return;
+    }
+    start_expr(p, true, s);
+}
+
+static void operand(struct jparser *p, enum state *s)
+{
+    const struct jtok *t = jp_tok(p);
+    switch (t->kind) {
+    case JT_NAME:
+        operand_name(p, s);
+        return;
+    case JT_STRING:
+        literal_string(p);
+        *s = POSTFIX;
+        return;
+    case JT_INT:
+    case JT_FLOAT:
+        literal_number(p);
+        *s = POSTFIX;
+        return;
+    case JT_OP:
+        if (t->op == '-' || t->op == '+') {
+            push(p, t->op == '-' ? JE_NEG : JE_POS, P_UNARY);
+            p->i++;
+            return;
+        }
+        if (t->op == '(' || t->op == '[' || t->op == '{') {
+            open_bracket(p, s);
+            return;
+        }
+        break;
+    default:
+        break;
+    }
+    jp_expected(p, "an expression");
+}
+
+/* --- arguments -------------------------------------------------------------------------------------------------- */
+
+static void emit_call(struct jparser *p, const struct jent *e)
+{
+    int32_t names = -1;
+    if (e->n_kw > 0) {
+        struct jv_list *l = arena_alloc(&p->p->arena, sizeof *l);
+        struct jv *at = arena_alloc(&p->p->arena, e->n_kw * sizeof *at);
+        if (l == NULL || at == NULL) {
+            p->err = err_set(p->info, ERR_NOMEM, NULL, "no memory for the chat template");
+            return;
+        }
+        memcpy(at, p->keywords + e->kw_from, e->n_kw * sizeof *at);
+        *l = (struct jv_list){.at = at, .n = e->n_kw, .cap = e->n_kw};
+        names = jp_const(p, (struct jv){.kind = JV_TUPLE, .list = l});
+        p->n_keywords = e->kw_from;
+    }
+    enum jop op = e->kind == JE_CALL ? JI_CALL : e->kind == JE_FILTER ? JI_FILTER : JI_TEST;
+    int32_t at = jp_emit(p, op, (uint16_t)e->n, e->row, names, e->pos);
+    p->p->code[at].c = e->name;
+    if (op == JI_TEST && e->flag) {
+        jp_emit(p, JI_NOT, 0, 0, 0, e->pos);
+    }
+}
+
+static void close_call(struct jparser *p, enum state *s)
+{
+    struct jent e = pop(p);
+    p->i++;
+    emit_call(p, &e);
+    *s = e.kind == JE_CALL && !e.flag ? POSTFIX : OPERATOR;
+}
+
+/* At the beginning of an argument, or at the closing parenthesis. */
+static void start_arg(struct jparser *p, enum state *s)
+{
+    if (jp_is_op(p, ')')) {
+        close_call(p, s);
+        return;
+    }
+    const struct jtok *t = jp_tok(p);
+    if (jp_is_op(p, '*') || jp_is_op(p, JO_POW)) {
+        jp_fail(p, t->from, "arguments by * and ** are not supported");
+        return;
+    }
+    struct jent *e = top(p);
+    e->is_kw = t->kind == JT_NAME && t[1].kind == JT_OP && t[1].op == '=';
+    if (e->n + e->n_kw == JCALL_MAX_ARGS || p->n_keywords == JPARSER_MAX_KEYWORDS) {
+        jp_fail(p, t->from, "more than %d arguments", JCALL_MAX_ARGS);
+        return;
+    }
+    if (e->is_kw) {
+        const struct jstr *name = jp_str(p, p->p->source + t->from, t->to - t->from);
+        for (uint32_t i = e->kw_from; i < p->n_keywords && name != NULL; i++) {
+            if (jstr_cmp(name, p->keywords[i].str) == 0) {
+                jp_fail(p, t->from, "the argument stands twice");
+            }
+        }
+        p->keywords[p->n_keywords++] = (struct jv){.kind = JV_STR, .str = name};
+        e->n_kw++;
+        p->i += 2;
+    } else {
+        if (e->n_kw > 0) {
+            jp_expected(p, "a named argument");
+        }
+        e->n++;
+    }
+    start_expr(p, true, s);
+}
+
+static void open_call(struct jparser *p, enum jent_kind kind, struct jent fields, enum state *s)
+{
+    struct jent *e = push(p, kind, 0);
+    e->row = fields.row;
+    e->name = fields.name;
+    e->flag = fields.flag;
+    e->kw_from = p->n_keywords;
+    if (kind != JE_CALL) {
+        e->pos = fields.pos;
+    }
+    p->i++;
+    start_arg(p, s);
+}
+
+/* Unknown names fail now, or when they are reached if a condition may keep them from being reached. */
+static struct jent find_builtin(struct jparser *p, const struct jbuiltin *table, const char *what)
+{
+    const struct jtok *t = jp_tok(p);
+    struct jent e = {.pos = t->from, .row = -1, .name = -1};
+    if (t->kind != JT_NAME) {
+        jp_expected(p, what);
+        return e;
+    }
+    const char *name = p->p->source + t->from;
+    size_t n = t->to - t->from;
+    e.row = jbuiltin_find(table, name, n);
+    if (e.row < 0) {
+        bool soft = p->n_blocks > 0 && p->blocks[p->n_blocks - 1].kind == JB_IF;
+        for (uint32_t i = 0; i < p->n_ents; i++) {
+            soft = soft || p->ents[i].kind == JE_COND || p->ents[i].kind == JE_ELSE;
+        }
+        if (!soft) {
+            jp_expected(p, what);
+        }
+        e.name = jp_const_str(p, name, n);
+    }
+    p->i++;
+    return e;
+}
+
+static void filter(struct jparser *p, enum state *s)
+{
+    struct jent e = find_builtin(p, jinja_filters, "the name of a known filter");
+    e.kind = JE_FILTER;
+    *s = OPERATOR;
+    if (p->err == ERR_OK && jp_is_op(p, '(')) {
+        open_call(p, JE_FILTER, e, s);
+    } else if (p->err == ERR_OK) {
+        emit_call(p, &e);
+    }
+}
+
+static void test(struct jparser *p, enum state *s)
+{
+    bool negated = jp_is_name(p, "not");
+    p->i += negated;
+    struct jent e = find_builtin(p, jinja_tests, "the name of a known test");
+    e.kind = JE_TEST;
+    e.flag = negated;
+    if (p->err != ERR_OK) {
+        return;
+    }
+    const struct jtok *t = jp_tok(p);
+    bool has_arg =
+        t->kind == JT_STRING || t->kind == JT_INT || t->kind == JT_FLOAT || jp_is_op(p, '[') || jp_is_op(p, '{');
+    has_arg =
+        has_arg || (t->kind == JT_NAME && !jp_is_name(p, "else") && !jp_is_name(p, "or") && !jp_is_name(p, "and"));
+    *s = OPERATOR;
+    if (jp_is_op(p, '(')) {
+        open_call(p, JE_TEST, e, s);
+    } else if (jp_is_name(p, "is")) {
+        jp_fail(p, t->from, "tests cannot be chained");
+    } else if (has_arg) {
+        struct jent *arg = push(p, JE_TEST_ARG, 0);
+        arg->row = e.row;
+        arg->name = e.name;
+        arg->flag = negated;
+        arg->n = 1;
+        arg->pos = e.pos;
+        *s = OPERAND;
+    } else {
+        emit_call(p, &e);
+    }
+}
+
+/* --- subscripts ------------------------------------------------------------------------------------------------- */
+
+static void close_sub(struct jparser *p, enum state *s)
+{
+    struct jent e = pop(p);
+    p->i++;
+    if (!e.flag) {
+        jp_emit(p, JI_ITEM, 0, 0, 0, e.pos);
+    } else {
+        for (; e.n < 3; e.n++) {
+            jp_emit(p, JI_CONST, 0, JPARSER_NONE_CONST, 0, e.pos);
+        }
+        jp_emit(p, JI_SLICE, 0, 0, 0, e.pos);
+    }
+    *s = POSTFIX;
+}
+
+/* At the beginning of a part of [a:b:c], or at what ends it. */
+static void start_part(struct jparser *p, enum state *s)
+{
+    for (;;) {
+        struct jent *e = top(p);
+        bool colon = jp_is_op(p, ':');
+        if (!colon && !jp_is_op(p, ']')) {
+            start_expr(p, true, s);
+            return;
+        }
+        if (!colon) {
+            if (e->n == 0 && !e->flag) {
+                jp_expected(p, "an expression");
+                return;
+            }
+            close_sub(p, s);
+            return;
+        }
+        jp_emit(p, JI_CONST, 0, JPARSER_NONE_CONST, 0, e->pos);
+        e->n++;
+        e->flag = true;
+        if (e->n > 2) {
+            jp_expected(p, "']'");
+            return;
+        }
+        p->i++;
+    }
+}
+
+static void postfix(struct jparser *p, enum state *s)
+{
+    if (jp_is_op(p, '.')) {
+        const struct jtok *t = &p->toks.at[p->i + 1];
+        p->i++;
+        if (t->kind == JT_NAME) {
+            int32_t name = jp_const_str(p, p->p->source + t->from, t->to - t->from);
+            jp_emit(p, JI_ATTR, 0, name, 0, t->from);
+            p->i++;
+        } else if (t->kind == JT_INT) {
+            literal_number(p);
+            jp_emit(p, JI_ITEM, 0, 0, 0, t->from);
+        } else {
+            jp_expected(p, "the name of an attribute");
+        }
+    } else if (jp_is_op(p, '[')) {
+        push(p, JE_SUB, 0);
+        p->i++;
+        start_part(p, s);
+    } else if (jp_is_op(p, '(')) {
+        open_call(p, JE_CALL, (struct jent){.row = 0}, s);
+    } else if (top(p)->kind == JE_TEST_ARG) {
+        struct jent e = pop(p);
+        e.kind = JE_TEST;
+        emit_call(p, &e);
+        *s = OPERATOR;
+    } else {
+        *s = OPERATOR;
+    }
+}
+
+/* --- ends ------------------------------------------------------------------------------------------------------- */
+
+/* The condition of an inline if is complete. */
+static void finish_cond(struct jparser *p)
+{
+    struct jent cond = pop(p);
+    struct jent *expr = top(p);
+    int32_t *slot = &p->p->code[expr->patch].a;
+    int32_t value = *slot;
+    *slot = (int32_t)cond.n;
+    jp_emit(p, JI_JUMP_TRUE, 0, value, 0, cond.pos);
+    if (jp_is_name(p, "else")) {
+        struct jent *e = push(p, JE_ELSE, 0);
+        e->patch = cond.patch;
+        return;
+    }
+    jp_emit(p, JI_UNDEF, 0, 0, 0, cond.pos);
+    jp_patch(p, cond.patch);
+}
+
+/* Takes the finished operand off the stack, so that the bracket around it is on top. */
+static void finish_expr(struct jparser *p)
+{
+    pop(p);
+    while (top(p)->kind == JE_ELSE) {
+        jp_patch(p, pop(p).patch);
+        pop(p); /* the operand whose condition this was */
+    }
+}
+
+static bool tuple_ends(const struct jparser *p)
+{
+    unsigned kind = jp_tok(p)->kind;
+    return kind == JT_PRINT_END || kind == JT_BLOCK_END || kind == JT_EOF || jp_is_op(p, ')') ||
+           jp_is_name(p, "recursive");
+}
+
+static void tuple_item(struct jparser *p, struct jent *e)
+{
+    jp_emit(p, e->n == 0 ? JI_SEQ_START : JI_SEQ_ADD, JV_TUPLE, 0, 0, jp_tok(p)->from);
+    e->n++;
+}
+
+static void after_item(struct jparser *p, struct jent *e, enum state *s)
+{
+    bool is_base = e->kind == JE_BASE;
+    if (jp_is_op(p, ',') && (!is_base || e->flag)) {
+        tuple_item(p, e);
+        p->i++;
+        if (!tuple_ends(p)) {
+            start_expr(p, true, s);
+            return;
+        }
+        e->patch = 0; /* the comma was the last thing */
+    }
+    if (!is_base && !jp_is_op(p, ')')) {
+        jp_expected(p, "')'");
+        return;
+    }
+    if (e->n > 0 && e->patch < 0) {
+        tuple_item(p, e);
+    }
+    p->i += !is_base;
+    pop(p);
+    *s = is_base ? DONE : POSTFIX;
+}
+
+static void after_list_item(struct jparser *p, enum state *s)
+{
+    bool comma = jp_is_op(p, ',');
+    if (!comma && !jp_is_op(p, ']')) {
+        jp_expected(p, "',' or ']'");
+        return;
+    }
+    jp_emit(p, JI_SEQ_ADD, 0, 0, 0, jp_tok(p)->from);
+    p->i++;
+    if (comma && !jp_is_op(p, ']')) {
+        start_expr(p, true, s);
+        return;
+    }
+    p->i += comma;
+    pop(p);
+    *s = POSTFIX;
+}
+
+static void after_dict_item(struct jparser *p, struct jent *e, enum state *s)
+{
+    if (e->kind == JE_DICT_KEY) {
+        if (!jp_is_op(p, ':')) {
+            jp_expected(p, "':'");
+            return;
+        }
+        p->i++;
+        e->kind = JE_DICT_VALUE;
+        start_expr(p, true, s);
+        return;
+    }
+    bool comma = jp_is_op(p, ',');
+    if (!comma && !jp_is_op(p, '}')) {
+        jp_expected(p, "',' or '}'");
+        return;
+    }
+    jp_emit(p, JI_DICT_PUT, 0, 0, 0, jp_tok(p)->from);
+    p->i++;
+    if (comma && !jp_is_op(p, '}')) {
+        e->kind = JE_DICT_KEY;
+        start_expr(p, true, s);
+        return;
+    }
+    p->i += comma;
+    pop(p);
+    *s = POSTFIX;
+}
+
+/* The token in hand continues no expression: it must continue or close the bracket on top. */
+static void end_of_operand(struct jparser *p, enum state *s)
+{
+    reduce(p, P_OR);
+    if (p->err != ERR_OK) {
+        return;
+    }
+    bool is_else = jp_is_name(p, "else");
+    if (top(p)->kind == JE_COND) {
+        finish_cond(p);
+        if (is_else) {
+            p->i++;
+            start_expr(p, true, s);
+            return;
+        }
+    }
+    if (jp_is_name(p, "if") && top(p)->kind == JE_EXPR && top(p)->flag) {
+        int32_t jump = jp_emit(p, JI_JUMP, 0, 0, 0, jp_tok(p)->from);
+        struct jent *e = push(p, JE_COND, 0);
+        e->patch = jump;
+        e->n = (uint32_t)jump + 1;
+        p->i++;
+        *s = OPERAND;
+        return;
+    }
+    finish_expr(p);
+    struct jent *e = top(p);
+    switch (e->kind) {
+    case JE_BASE:
+    case JE_PAREN:
+        after_item(p, e, s);
+        return;
+    case JE_LIST:
+        after_list_item(p, s);
+        return;
+    case JE_DICT_KEY:
+    case JE_DICT_VALUE:
+        after_dict_item(p, e, s);
+        return;
+    case JE_SUB:
+        e->n++;
+        if (jp_is_op(p, ':') && e->n < 3) {
+            e->flag = true;
+            p->i++;
+            if (jp_is_op(p, ']')) {
+                close_sub(p, s);
+            } else {
+                start_part(p, s);
+            }
+        } else if (jp_is_op(p, ']')) {
+            close_sub(p, s);
+        } else {
+            jp_expected(p, "']'");
+        }
+        return;
+    default:
+        if (jp_is_op(p, ',')) {
+            p->i++;
+            start_arg(p, s);
+        } else if (jp_is_op(p, ')')) {
+            close_call(p, s);
+        } else {
+            jp_expected(p, "',' or ')'");
+        }
+    }
+}
+
+/* --- operators -------------------------------------------------------------------------------------------------- */
+
+static void compare(struct jparser *p, enum jcmp op, int n_tokens, enum state *s)
+{
+    reduce(p, P_COMPARE + 1);
+    struct jent *e = top(p);
+    if (e->kind == JE_COMPARE) { /* a < b < c */
+        e->patch = jp_emit(p, JI_COMPARE_NEXT, e->op, e->patch, 0, e->pos);
+    } else {
+        e = push(p, JE_COMPARE, P_COMPARE);
+    }
+    e->op = (uint8_t)op;
+    p->i += (size_t)n_tokens;
+    *s = OPERAND;
+}
+
+static void concat(struct jparser *p, enum state *s)
+{
+    reduce(p, P_CONCAT + 1);
+    struct jent *e = top(p);
+    if (e->kind != JE_CONCAT) {
+        e = push(p, JE_CONCAT, P_CONCAT);
+    } else if (e->n + 1 == MAX_CONCAT) {
+        jp_emit(p, JI_CONCAT, MAX_CONCAT, 0, 0, e->pos);
+        e->n = 0;
+    }
+    e->n++;
+    p->i++;
+    *s = OPERAND;
+}
+
+static void binary(struct jparser *p, enum jbin op, int prec, enum state *s)
+{
+    reduce(p, prec);
+    push(p, JE_BINARY, prec)->op = (uint8_t)op;
+    p->i++;
+    *s = OPERAND;
+}
+
+static void logic(struct jparser *p, bool is_and, enum state *s)
+{
+    reduce(p, is_and ? P_AND : P_OR);
+    int32_t at = jp_emit(p, is_and ? JI_AND : JI_OR, 0, 0, 0, jp_tok(p)->from);
+    push(p, is_and ? JE_AND : JE_OR, is_and ? P_AND : P_OR)->patch = at;
+    p->i++;
+    *s = OPERAND;
+}
+
+static bool symbol(struct jparser *p, unsigned op, enum state *s)
+{
+    static const struct {
+        unsigned op;
+        enum jbin bin;
+        int prec;
+    } binaries[] = {{'+', JB_ADD, P_ADD},   {'-', JB_SUB, P_ADD}, {'*', JB_MUL, P_MUL},
+                    {'/', JB_DIV, P_MUL},   {'%', JB_MOD, P_MUL}, {JO_FLOORDIV, JB_FLOORDIV, P_MUL},
+                    {JO_POW, JB_POW, P_POW}};
+    static const struct {
+        unsigned op;
+        enum jcmp cmp;
+    } compares[] = {{JO_EQ, JC_EQ}, {JO_NE, JC_NE}, {'<', JC_LT}, {JO_LE, JC_LE}, {'>', JC_GT}, {JO_GE, JC_GE}};
+    for (size_t i = 0; i < ARRAY_LEN(binaries); i++) {
+        if (binaries[i].op == op) {
+            binary(p, binaries[i].bin, binaries[i].prec, s);
+            return true;
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(compares); i++) {
+        if (compares[i].op == op) {
+            compare(p, compares[i].cmp, 1, s);
+            return true;
+        }
+    }
+    if (op == '~') {
+        concat(p, s);
+        return true;
+    }
+    if (op == '|') {
+        reduce(p, P_UNARY);
+        p->i++;
+        filter(p, s);
+        return true;
+    }
+    if (op == '(') { /* a call of what a filter gave */
+        reduce(p, P_UNARY);
+        open_call(p, JE_CALL, (struct jent){.flag = true}, s);
+        return true;
+    }
+    return false;
+}
+
+static void operator_(struct jparser *p, enum state *s)
+{
+    const struct jtok *t = jp_tok(p);
+    if (t->kind == JT_OP && symbol(p, t->op, s)) {
+        return;
+    }
+    if (jp_is_name(p, "and") || jp_is_name(p, "or")) {
+        logic(p, jp_is_name(p, "and"), s);
+    } else if (jp_is_name(p, "in")) {
+        compare(p, JC_IN, 1, s);
+    } else if (jp_is_name(p, "not") && jp_tok_is(p, t + 1, "in")) {
+        compare(p, JC_NOT_IN, 2, s);
+    } else if (jp_is_name(p, "is")) {
+        reduce(p, P_UNARY);
+        p->i++;
+        test(p, s);
+    } else {
+        end_of_operand(p, s);
+    }
+}
+
+static void run(struct jparser *p, enum state s)
+{
+    while (p->err == ERR_OK && s != DONE) {
+        if (s == OPERAND) {
+            operand(p, &s);
+        } else if (s == POSTFIX) {
+            postfix(p, &s);
+        } else {
+            operator_(p, &s);
+        }
+    }
+}
+
+static void begin(struct jparser *p, bool tuple, bool inline_if, enum state *s)
+{
+    p->n_ents = 0;
+    p->depth = 0;
+    p->n_keywords = 0;
+    push(p, JE_BASE, 0)->flag = tuple;
+    start_expr(p, inline_if, s);
+}
+
+void jp_expression(struct jparser *p, bool tuple, bool inline_if)
+{
+    enum state s;
+    begin(p, tuple, inline_if, &s);
+    run(p, s);
+}
+
+void jp_filters(struct jparser *p, bool first_without_bar)
+{
+    enum state s;
+    begin(p, false, false, &s);
+    s = OPERATOR;
+    if (first_without_bar) {
+        filter(p, &s);
+    }
+    run(p, s);
+}

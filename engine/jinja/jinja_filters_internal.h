@@ -1,0 +1,27 @@
+/* The filter functions on sequences, for the table in jinja_filters.c. Threads: as jinja_vm.h. */
+#ifndef INFCGI_JINJA_JINJA_FILTERS_INTERNAL_H
+#define INFCGI_JINJA_JINJA_FILTERS_INTERNAL_H
+
+#include "engine/jinja/jinja_vm.h"
+
+enum err jfilter_first(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_last(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_list(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_join(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_select(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_reject(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_selectattr(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_rejectattr(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_sort(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_unique(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_dictsort(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_items(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_batch(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_slice(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_sum(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_min(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_max(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_reverse(struct jvm *vm, struct jcall *c, struct jv *out);
+
+#endif

@@ -1,0 +1,377 @@
+/* Filters on sequences. Where jinja2 gives a generator, so do these (JV_GEN): always true, without length or index. */
+#include "engine/jinja/jinja_filters_internal.h"
+
+#include "engine/jinja/jinja_unicode.h"
+
+#include <string.h>
+
+enum err jfilter_first(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    struct jv_iter it;
+    bool more;
+    TRY(jv_iter_init(vm, c->self, &it));
+    TRY(jv_iter_next(vm, &it, out, &more));
+    if (!more) {
+        *out = jv_hint("no first item, the sequence was empty");
+    }
+    return ERR_OK;
+}
+
+enum err jfilter_last(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    struct jv_list *l;
+    if (c->self.kind == JV_GEN) {
+        return jvm_fail(vm, "'generator' object is not reversible");
+    }
+    TRY(jv_to_list(vm, c->self, &l));
+    *out = l->n > 0 ? l->at[l->n - 1] : jv_hint("no last item, the sequence was empty");
+    return ERR_OK;
+}
+
+enum err jfilter_list(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    *out = (struct jv){.kind = JV_LIST};
+    return jv_to_list(vm, c->self, &out->list); /* lists never change, so sharing is copying */
+}
+
+enum err jfilter_join(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    struct jv_iter it;
+    struct jv sep = {.kind = JV_ABSENT};
+    TRY(jv_iter_init(vm, c->self, &it));
+    if (c->arg[0].kind != JV_ABSENT) {
+        TRY(jv_to_str(vm, c->arg[0], &sep));
+    }
+    for (bool is_first = true;; is_first = false) {
+        struct jv item;
+        bool more;
+        TRY(jv_iter_next(vm, &it, &item, &more));
+        if (!more) {
+            return jtext_take(vm, &vm->tmp, 0, out);
+        }
+        if (!is_first && sep.kind == JV_STR) {
+            jtext_str(&vm->tmp, sep.str);
+        }
+        if (c->arg[1].kind != JV_ABSENT) {
+            TRY(jcall_getter(vm, item, c->arg[1], &item));
+        }
+        TRY(jv_write_str(vm, &vm->tmp, item));
+    }
+}
+
+static struct jv keyword(const struct jcall *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->n_kw; i++) {
+        if (jstr_is(c->kw_names[i].str, name)) {
+            return c->kw[i];
+        }
+    }
+    return (struct jv){.kind = JV_ABSENT};
+}
+
+/* jinja2's map and select look whether there is anything before they look at its type: none and 0 give nothing. */
+static enum err iter_unless_false(struct jvm *vm, struct jv v, struct jv_iter *it)
+{
+    struct jv nothing = {.kind = JV_UNDEF};
+    return jv_iter_init(vm, jv_truth(v) ? v : nothing, it);
+}
+
+/* map('filter', args...) or map(attribute='a', default=d) */
+enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    struct jv attribute = keyword(c, "attribute");
+    struct jv otherwise = keyword(c, "default");
+    bool by_attribute = c->n_pos == 0 && attribute.kind != JV_ABSENT;
+    if (c->n_pos == 0 && (!by_attribute || c->n_kw > 1u + (otherwise.kind != JV_ABSENT))) {
+        return jvm_fail(vm, "map expects the name of a filter or an attribute");
+    }
+    struct jv_iter it;
+    struct jv list;
+    TRY(iter_unless_false(vm, c->self, &it));
+    TRY(jv_list_new(vm, JV_LIST, 0, &list));
+    for (;;) {
+        struct jv item;
+        bool more;
+        TRY(jv_iter_next(vm, &it, &item, &more));
+        if (!more) {
+            return jv_gen_new(vm, list.list, out);
+        }
+        if (by_attribute) {
+            TRY(jcall_getter(vm, item, attribute, &item));
+            item = item.kind == JV_UNDEF && otherwise.kind != JV_ABSENT && otherwise.kind != JV_NONE ? otherwise : item;
+        } else {
+            TRY(jcall_named(vm, jinja_filters, c->pos[0], item, c, 1, &item));
+        }
+        TRY(jv_list_add(vm, list.list, item));
+    }
+}
+
+static enum err choose(struct jvm *vm, struct jcall *c, bool want, bool by_attribute, struct jv *out)
+{
+    struct jv_iter it;
+    struct jv list;
+    if (by_attribute && c->n_pos == 0) {
+        return jvm_fail(vm, "the filter expects the name of an attribute");
+    }
+    TRY(iter_unless_false(vm, c->self, &it));
+    TRY(jv_list_new(vm, JV_LIST, 0, &list));
+    for (;;) {
+        struct jv item;
+        bool more;
+        TRY(jv_iter_next(vm, &it, &item, &more));
+        if (!more) {
+            return jv_gen_new(vm, list.list, out);
+        }
+        struct jv looked_at = item;
+        if (by_attribute) {
+            TRY(jcall_getter(vm, item, c->pos[0], &looked_at));
+        }
+        if (c->n_pos > by_attribute) {
+            TRY(jcall_named(vm, jinja_tests, c->pos[by_attribute], looked_at, c, by_attribute + 1u, &looked_at));
+        }
+        if (jv_truth(looked_at) == want) {
+            TRY(jv_list_add(vm, list.list, item));
+        }
+    }
+}
+
+enum err jfilter_select(struct jvm *vm, struct jcall *c, struct jv *out) { return choose(vm, c, true, false, out); }
+enum err jfilter_reject(struct jvm *vm, struct jcall *c, struct jv *out) { return choose(vm, c, false, false, out); }
+enum err jfilter_selectattr(struct jvm *vm, struct jcall *c, struct jv *out) { return choose(vm, c, true, true, out); }
+enum err jfilter_rejectattr(struct jvm *vm, struct jcall *c, struct jv *out) { return choose(vm, c, false, true, out); }
+
+/* What an item is sorted or compared by: its attribute (or several, by commas), without case unless asked. */
+static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool case_sensitive, struct jv *key)
+{
+    *key = item;
+    if (attribute.kind == JV_STR && memchr(attribute.str->p, ',', attribute.str->len) != NULL) {
+        TRY(jv_list_new(vm, JV_TUPLE, 2, key));
+        const struct jstr *s = attribute.str;
+        for (size_t from = 0; from <= s->len;) {
+            const char *comma = memchr(s->p + from, ',', s->len - from);
+            size_t to = comma == NULL ? s->len : (size_t)(comma - s->p);
+            struct jv part;
+            TRY(jv_substr(vm, s, from, to, &part));
+            TRY(jcall_getter(vm, item, part, &part));
+            if (!case_sensitive && jv_is_str(part)) {
+                TRY(jstr_case(vm, part.str, JU_LOWER, &part));
+            }
+            TRY(jv_list_add(vm, key->list, part));
+            from = to + 1;
+        }
+        return ERR_OK;
+    }
+    if (attribute.kind != JV_ABSENT) {
+        TRY(jcall_getter(vm, item, attribute, key));
+    }
+    return !case_sensitive && jv_is_str(*key) ? jstr_case(vm, key->str, JU_LOWER, key) : ERR_OK;
+}
+
+/* Fresh lists of the items of v and of their keys. */
+static enum err keyed(struct jvm *vm, struct jv v, struct jv attribute, bool case_sensitive, struct jv *items,
+                      struct jv *keys)
+{
+    struct jv_iter it;
+    TRY(jv_iter_init(vm, v, &it));
+    TRY(jv_list_new(vm, JV_LIST, 0, items));
+    TRY(jv_list_new(vm, JV_LIST, 0, keys));
+    for (;;) {
+        struct jv item;
+        struct jv key;
+        bool more;
+        TRY(jv_iter_next(vm, &it, &item, &more));
+        if (!more) {
+            return ERR_OK;
+        }
+        TRY(key_of(vm, item, attribute, case_sensitive, &key));
+        TRY(jv_list_add(vm, items->list, item));
+        TRY(jv_list_add(vm, keys->list, key));
+    }
+}
+
+enum err jfilter_sort(struct jvm *vm, struct jcall *c, struct jv *out) /* reverse case_sensitive attribute */
+{
+    struct jv keys;
+    TRY(keyed(vm, c->self, c->arg[2], jcall_flag(c->arg[1], false), out, &keys));
+    return jv_sort(vm, keys.list->at, out->list->at, out->list->n, jcall_flag(c->arg[0], false), true);
+}
+
+enum err jfilter_unique(struct jvm *vm, struct jcall *c, struct jv *out) /* case_sensitive attribute */
+{
+    struct jv items;
+    struct jv keys;
+    struct jv seen;
+    struct jv list;
+    TRY(keyed(vm, c->self, c->arg[1], jcall_flag(c->arg[0], false), &items, &keys));
+    TRY(jv_dict_new(vm, JV_DICT, 0, &seen));
+    TRY(jv_list_new(vm, JV_LIST, 0, &list));
+    for (uint32_t i = 0; i < items.list->n; i++) {
+        struct jv *found;
+        TRY(jvm_pay(vm, keys.list->at[i].kind == JV_TUPLE ? i : 1)); /* tuples share a hash */
+        TRY(jv_dict_find(vm, seen.dict, keys.list->at[i], &found));
+        if (found == NULL) {
+            TRY(jv_dict_add(vm, seen.dict, keys.list->at[i], jv_none()));
+            TRY(jv_list_add(vm, list.list, items.list->at[i]));
+        }
+    }
+    return jv_gen_new(vm, list.list, out);
+}
+
+static enum err pairs(struct jvm *vm, struct jv_dict *d, struct jv *out)
+{
+    TRY(jv_list_new(vm, JV_LIST, d->n, out));
+    for (uint32_t i = 0; i < d->n; i++) {
+        struct jv pair;
+        TRY(jv_pair(vm, d->at[i].key, d->at[i].value, &pair));
+        TRY(jv_list_add(vm, out->list, pair));
+    }
+    return ERR_OK;
+}
+
+enum err jfilter_dictsort(struct jvm *vm, struct jcall *c, struct jv *out) /* case_sensitive by reverse */
+{
+    if (c->self.kind != JV_DICT) {
+        return c->self.kind == JV_UNDEF ? jvm_fail_undefined(vm, c->self)
+                                        : jvm_fail(vm, "dictsort expects a dict, not '%s'", jv_type_name(c->self));
+    }
+    bool by_value = false;
+    if (c->arg[1].kind != JV_ABSENT) {
+        const struct jstr *by;
+        TRY(jcall_str(vm, c->arg[1], "dictsort", &by));
+        by_value = jstr_is(by, "value");
+        if (!by_value && !jstr_is(by, "key")) {
+            return jvm_fail(vm, "dictsort can sort by 'key' or 'value' only");
+        }
+    }
+    struct jv list;
+    struct jv keys;
+    TRY(pairs(vm, c->self.dict, &list));
+    TRY(keyed(vm, list, jv_int(by_value), jcall_flag(c->arg[0], false), out, &keys));
+    return jv_sort(vm, keys.list->at, out->list->at, out->list->n, jcall_flag(c->arg[2], false), false);
+}
+
+enum err jfilter_items(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    struct jv list;
+    if (c->self.kind == JV_UNDEF) {
+        TRY(jv_list_new(vm, JV_LIST, 0, &list));
+    } else if (c->self.kind == JV_DICT) {
+        TRY(pairs(vm, c->self.dict, &list));
+    } else {
+        return jvm_fail(vm, "can only get item pairs from a mapping");
+    }
+    return jv_gen_new(vm, list.list, out);
+}
+
+enum err jfilter_batch(struct jvm *vm, struct jcall *c, struct jv *out) /* linecount fill_with */
+{
+    int64_t size;
+    struct jv_list *all;
+    struct jv rows;
+    TRY(jcall_int(vm, c->arg[0], "batch", &size));
+    TRY(jv_to_list(vm, c->self, &all));
+    TRY(jv_list_new(vm, JV_LIST, 0, &rows));
+    struct jv row = {.kind = JV_ABSENT};
+    for (uint32_t i = 0; i < all->n; i++) {
+        if (row.kind == JV_ABSENT || row.list->n == size) {
+            TRY(jv_list_new(vm, JV_LIST, 0, &row));
+            TRY(jv_list_add(vm, rows.list, row));
+        }
+        TRY(jv_list_add(vm, row.list, all->at[i]));
+    }
+    bool fill = row.kind != JV_ABSENT && c->arg[1].kind != JV_ABSENT && c->arg[1].kind != JV_NONE;
+    while (fill && row.list->n < size) {
+        TRY(jvm_pay(vm, 1));
+        TRY(jv_list_add(vm, row.list, c->arg[1]));
+    }
+    return jv_gen_new(vm, rows.list, out);
+}
+
+enum err jfilter_slice(struct jvm *vm, struct jcall *c, struct jv *out) /* slices fill_with */
+{
+    int64_t n;
+    struct jv_list *all;
+    struct jv rows;
+    TRY(jcall_int(vm, c->arg[0], "slice", &n));
+    TRY(jv_to_list(vm, c->self, &all));
+    if (n <= 0) {
+        return jvm_fail(vm, "slice expects a positive number of slices");
+    }
+    TRY(jvm_pay(vm, (uint64_t)n));
+    TRY(jv_list_new(vm, JV_LIST, 0, &rows));
+    uint32_t at = 0;
+    int64_t longer = all->n % n;
+    bool fill = c->arg[1].kind != JV_ABSENT && c->arg[1].kind != JV_NONE;
+    for (int64_t i = 0; i < n; i++) {
+        struct jv row;
+        TRY(jv_list_new(vm, JV_LIST, 0, &row));
+        TRY(jv_list_add(vm, rows.list, row));
+        for (int64_t k = all->n / n + (i < longer); k > 0; k--) {
+            TRY(jv_list_add(vm, row.list, all->at[at++]));
+        }
+        if (fill && i >= longer) {
+            TRY(jv_list_add(vm, row.list, c->arg[1]));
+        }
+    }
+    return jv_gen_new(vm, rows.list, out);
+}
+
+enum err jfilter_sum(struct jvm *vm, struct jcall *c, struct jv *out) /* attribute start */
+{
+    struct jv_iter it;
+    *out = c->arg[1].kind == JV_ABSENT ? jv_int(0) : c->arg[1];
+    if (jv_is_str(*out)) {
+        return jvm_fail(vm, "sum adds no strings; use join");
+    }
+    TRY(jv_iter_init(vm, c->self, &it));
+    for (;;) {
+        struct jv item;
+        bool more;
+        TRY(jv_iter_next(vm, &it, &item, &more));
+        if (!more) {
+            return ERR_OK;
+        }
+        if (c->arg[0].kind != JV_ABSENT) {
+            TRY(jcall_getter(vm, item, c->arg[0], &item));
+        }
+        TRY(jop_binary(vm, JB_ADD, *out, item, out));
+    }
+}
+
+static enum err extreme(struct jvm *vm, struct jcall *c, int sign, struct jv *out) /* case_sensitive attribute */
+{
+    struct jv items;
+    struct jv keys;
+    TRY(keyed(vm, c->self, c->arg[1], jcall_flag(c->arg[0], false), &items, &keys));
+    if (items.list->n == 0) {
+        *out = jv_hint("no aggregated item, the sequence was empty");
+        return ERR_OK;
+    }
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < items.list->n; i++) {
+        int order;
+        TRY(jv_order(vm, keys.list->at[i], keys.list->at[best], sign < 0 ? "<" : ">", &order));
+        best = order == sign ? i : best;
+    }
+    *out = items.list->at[best];
+    return ERR_OK;
+}
+
+enum err jfilter_min(struct jvm *vm, struct jcall *c, struct jv *out) { return extreme(vm, c, -1, out); }
+enum err jfilter_max(struct jvm *vm, struct jcall *c, struct jv *out) { return extreme(vm, c, 1, out); }
+
+enum err jfilter_reverse(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    if (jv_is_str(c->self)) {
+        return jop_slice(vm, c->self, jv_none(), jv_none(), jv_int(-1), out);
+    }
+    struct jv_list *l;
+    struct jv back;
+    TRY(jv_to_list(vm, c->self, &l));
+    TRY(jvm_pay(vm, l->n / 8));
+    TRY(jv_list_new(vm, JV_LIST, l->n, &back));
+    for (uint32_t i = l->n; i > 0; i--) {
+        TRY(jv_list_add(vm, back.list, l->at[i - 1]));
+    }
+    return jv_gen_new(vm, back.list, out);
+}

@@ -1,0 +1,47 @@
+/* Splits a template into tokens, in one pass and without backtracking. White-space control (trim_blocks, lstrip_blocks,
+ * `-` and `+` marks, raw blocks, comments) is done here, so that the parser sees only text and code.
+ * Source: jinja2 3.1 lexer.py (behaviour). Threads: pure. */
+#ifndef INFCGI_JINJA_JINJA_LEXER_H
+#define INFCGI_JINJA_JINJA_LEXER_H
+
+#include "engine/base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum jtok_kind {
+    JT_EOF,
+    JT_TEXT,        /* output as it is */
+    JT_PRINT_BEGIN, /* {{ */
+    JT_PRINT_END,   /* }} */
+    JT_BLOCK_BEGIN, /* {% */
+    JT_BLOCK_END,   /* %} */
+    JT_NAME,
+    JT_STRING, /* with its quotes */
+    JT_INT,
+    JT_FLOAT,
+    JT_OP, /* one or two characters, see op */
+};
+
+/* Two-character operators as one value; single ones are their character. */
+enum { JO_POW = 256, JO_FLOORDIV, JO_EQ, JO_NE, JO_LE, JO_GE };
+
+struct jtok {
+    uint8_t kind;      /* enum jtok_kind */
+    uint16_t op;       /* JT_OP only */
+    uint32_t from, to; /* bytes of the source */
+};
+
+struct jtoks {
+    struct jtok *at; /* n tokens, the last is JT_EOF; free with mem_free */
+    size_t n, cap;
+};
+
+/* source[0..n): newlines already normalised to \n, n < 2^31. ERR_TEMPLATE with "line:column: ..." in info, ERR_NOMEM;
+ * *out is empty then. */
+MUST_CHECK enum err jinja_lex(const char *source, size_t n, struct jtoks *out, struct err_info *info);
+
+/* Fills info with "line:column: message" for byte `pos` of the source; returns ERR_TEMPLATE. */
+enum err jinja_fail_at(const char *source, size_t pos, struct err_info *info, const char *fmt, ...) PRINTF_LIKE(4, 5);
+
+#endif

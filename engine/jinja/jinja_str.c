@@ -1,0 +1,170 @@
+/* Work on strings that filters and methods share. User marks follow every byte. */
+#include "engine/jinja/jinja_vm.h"
+
+#include "engine/base/utf8.h"
+#include "engine/jinja/jinja_unicode.h"
+
+#include <string.h>
+
+/* Appends code point cp of s, mapped; `at` is where it stands. */
+static void put_mapped(struct jvm *vm, const struct jstr *s, size_t at, uint32_t cp, enum ju_to to, uint32_t *span)
+{
+    uint32_t mapped[3];
+    size_t n = ju_map(cp, to, mapped);
+    bool user = jstr_user_at(s, at, span);
+    for (size_t i = 0; i < n; i++) {
+        jtext_cp(&vm->tmp, mapped[i], user);
+    }
+}
+
+enum err jstr_case(struct jvm *vm, const struct jstr *s, int to, struct jv *out)
+{
+    uint32_t span = 0;
+    size_t from = vm->tmp.text.len;
+    for (size_t i = 0; i < s->len;) {
+        uint32_t cp;
+        size_t n = utf8_decode(s->p + i, s->len - i, &cp, NULL);
+        put_mapped(vm, s, i, cp, (enum ju_to)to, &span);
+        i += n;
+    }
+    return jtext_take(vm, &vm->tmp, from, out);
+}
+
+enum err jstr_capitalize(struct jvm *vm, const struct jstr *s, struct jv *out)
+{
+    uint32_t span = 0;
+    for (size_t i = 0; i < s->len;) {
+        uint32_t cp;
+        size_t n = utf8_decode(s->p + i, s->len - i, &cp, NULL);
+        put_mapped(vm, s, i, cp, i == 0 ? JU_TITLE : JU_LOWER, &span);
+        i += n;
+    }
+    return jtext_take(vm, &vm->tmp, 0, out);
+}
+
+static bool stripped(uint32_t cp, const struct jstr *chars)
+{
+    if (chars == NULL) {
+        return ju_space(cp);
+    }
+    for (size_t i = 0; i < chars->len;) {
+        uint32_t c;
+        i += utf8_decode(chars->p + i, chars->len - i, &c, NULL);
+        if (c == cp) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *chars, int sides, struct jv *out)
+{
+    size_t from = 0;
+    size_t to = s->len;
+    uint32_t cp;
+    while ((sides & JSIDE_LEFT) != 0 && from < to) {
+        size_t n = utf8_decode(s->p + from, to - from, &cp, NULL);
+        if (!stripped(cp, chars)) {
+            break;
+        }
+        from += n;
+    }
+    while ((sides & JSIDE_RIGHT) != 0 && to > from) {
+        size_t last = to - 1;
+        while (last > from && ((unsigned char)s->p[last] & 0xC0) == 0x80) {
+            last--;
+        }
+        utf8_decode(s->p + last, to - last, &cp, NULL);
+        if (!stripped(cp, chars)) {
+            break;
+        }
+        to = last;
+    }
+    TRY(jvm_pay_read(vm, (s->len - (to - from)) * (1 + (size_t)(chars == NULL ? 0 : chars->len))));
+    return jv_substr(vm, s, from, to, out);
+}
+
+enum err jstr_replace(struct jvm *vm, const struct jstr *s, const struct jstr *from, const struct jstr *to,
+                      int64_t count, struct jv *out)
+{
+    size_t at = 0;
+    TRY(jvm_pay_bytes(vm, s->len));
+    while (count != 0 && at <= s->len && vm->tmp.text.err == ERR_OK) {
+        size_t hit = at;
+        if (from->len != 0) {
+            const char *p = memmem(s->p + at, s->len - at, from->p, from->len);
+            if (p == NULL) {
+                break;
+            }
+            hit = (size_t)(p - s->p);
+        }
+        jtext_sub(&vm->tmp, s, at, hit);
+        jtext_str(&vm->tmp, to);
+        at = hit + from->len;
+        count -= count > 0;
+        if (from->len == 0) { /* an empty text is found before every character and at the end */
+            if (at == s->len) {
+                at = s->len + 1;
+                break;
+            }
+            uint32_t cp;
+            size_t n = utf8_decode(s->p + at, s->len - at, &cp, NULL);
+            jtext_sub(&vm->tmp, s, at, at + n);
+            at += n;
+        }
+    }
+    if (at < s->len) {
+        jtext_sub(&vm->tmp, s, at, s->len);
+    }
+    return jtext_take(vm, &vm->tmp, 0, out);
+}
+
+static bool is_line_end(uint32_t cp)
+{
+    return (cp >= 0x0A && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1E) || cp == 0x85 || cp == 0x2028 || cp == 0x2029;
+}
+
+enum err jstr_lines(struct jvm *vm, const struct jstr *s, bool keep_ends, struct jv *out)
+{
+    TRY(jv_list_new(vm, JV_LIST, 0, out));
+    TRY(jvm_pay_read(vm, s->len));
+    size_t begin = 0;
+    for (size_t i = 0; i < s->len;) {
+        uint32_t cp;
+        size_t end = i;
+        i += utf8_decode(s->p + i, s->len - i, &cp, NULL);
+        if (!is_line_end(cp) && i < s->len) {
+            continue;
+        }
+        if (!is_line_end(cp)) {
+            end = i; /* the last line has no end */
+        } else if (cp == '\r' && i < s->len && s->p[i] == '\n') {
+            i++;
+        }
+        struct jv line;
+        TRY(jv_substr(vm, s, begin, keep_ends ? i : end, &line));
+        TRY(jv_list_add(vm, out->list, line));
+        begin = i;
+    }
+    return ERR_OK;
+}
+
+enum err jstr_pad(struct jvm *vm, const struct jstr *s, int64_t width, const struct jstr *fill, int sides,
+                  struct jv *out)
+{
+    if (width > JINJA_MAX_OUTPUT_BYTES) {
+        return jvm_fail(vm, "a text is longer than %d bytes", JINJA_MAX_OUTPUT_BYTES);
+    }
+    int64_t missing = width > s->chars ? width - s->chars : 0;
+    int64_t left = sides == JSIDE_LEFT ? missing : sides == JSIDE_RIGHT ? 0 : missing / 2 + (missing & width & 1);
+    for (int64_t i = 0; i < missing; i++) {
+        if (i == left) {
+            jtext_str(&vm->tmp, s);
+        }
+        jtext_str(&vm->tmp, fill);
+    }
+    if (left == missing) {
+        jtext_str(&vm->tmp, s);
+    }
+    return jtext_take(vm, &vm->tmp, 0, out);
+}

@@ -1,0 +1,165 @@
+/* The text under construction and the ranges of it that are the user's. */
+#include "engine/jinja/jinja_vm.h"
+
+#include "engine/base/utf8.h"
+
+#include <string.h>
+
+enum { MAX_SPANS = 1 << 18 }; /* 4 MiB of ranges; a text whose owner changes more often is refused */
+
+void jtext_init(struct jtext *r)
+{
+    *r = (struct jtext){0};
+    buf_init(&r->text, JINJA_MAX_OUTPUT_BYTES, MEM_REQUEST);
+}
+
+void jtext_fini(struct jtext *r)
+{
+    buf_fini(&r->text);
+    mem_free(r->user);
+    r->user = NULL;
+    r->n_user = r->cap_user = 0;
+}
+
+static void mark(struct jtext *r, size_t from, size_t to)
+{
+    if (from == to || r->err != ERR_OK) {
+        return;
+    }
+    if (r->n_user > 0 && r->user[r->n_user - 1].to == from) {
+        r->user[r->n_user - 1].to = to;
+        return;
+    }
+    if (r->n_user == r->cap_user) {
+        size_t cap = r->cap_user == 0 ? 16 : r->cap_user * 2;
+        struct jinja_span *user = cap > MAX_SPANS ? NULL : mem_realloc(r->user, cap * sizeof *user, MEM_REQUEST);
+        if (user == NULL) {
+            r->err = cap > MAX_SPANS ? ERR_TOO_LARGE : ERR_NOMEM;
+            return;
+        }
+        r->user = user;
+        r->cap_user = cap;
+    }
+    r->user[r->n_user++] = (struct jinja_span){from, to};
+}
+
+void jtext_put(struct jtext *r, const char *p, size_t n, bool user)
+{
+    size_t from = r->text.len;
+    buf_append(&r->text, p, n);
+    if (user && r->text.len == from + n) {
+        mark(r, from, from + n);
+    }
+}
+
+void jtext_puts(struct jtext *r, const char *s) { buf_puts(&r->text, s); }
+
+void jtext_cp(struct jtext *r, uint32_t cp, bool user)
+{
+    char s[4];
+    size_t n = utf8_encode(cp, s);
+    jtext_put(r, s, n, user);
+}
+
+uint32_t jstr_span_at(const struct jstr *s, size_t at)
+{
+    uint32_t lo = 0;
+    uint32_t hi = s->n_user;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (s->user[mid].to <= at) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return lo;
+}
+
+void jtext_str(struct jtext *r, const struct jstr *s) { jtext_sub(r, s, 0, s->len); }
+
+void jtext_sub(struct jtext *r, const struct jstr *s, size_t from, size_t to)
+{
+    size_t at = r->text.len;
+    buf_append(&r->text, s->p + from, to - from);
+    if (r->text.len != at + (to - from)) {
+        return;
+    }
+    for (uint32_t i = jstr_span_at(s, from); i < s->n_user && s->user[i].from < to; i++) {
+        mark(r, at + MAX_OF(s->user[i].from, from) - from, at + MIN_OF(s->user[i].to, to) - from);
+    }
+}
+
+void jtext_fill(struct jtext *r, char c, size_t n)
+{
+    char block[64];
+    memset(block, c, sizeof block);
+    while (n > 0 && r->text.err == ERR_OK) {
+        size_t k = MIN_OF(n, sizeof block);
+        buf_append(&r->text, block, k);
+        n -= k;
+    }
+}
+
+void jtext_cut(struct jtext *r, size_t len)
+{
+    r->text.len = MIN_OF(r->text.len, len);
+    while (r->n_user > 0 && r->user[r->n_user - 1].to > len) {
+        if (r->user[r->n_user - 1].from >= len) {
+            r->n_user--;
+        } else {
+            r->user[r->n_user - 1].to = len;
+        }
+    }
+}
+
+enum err jtext_ok(struct jvm *vm, const struct jtext *r)
+{
+    enum err e = buf_ok(&r->text) != ERR_OK ? buf_ok(&r->text) : r->err;
+    if (e == ERR_TOO_LARGE) {
+        return r->err == ERR_TOO_LARGE
+                   ? jvm_fail(vm, "the text alternates between template and user more than %d times", MAX_SPANS)
+                   : jvm_fail(vm, "a text is longer than %d bytes", JINJA_MAX_OUTPUT_BYTES);
+    }
+    return e == ERR_OK ? ERR_OK : err_set(vm->info, e, NULL, "no memory to render the chat template");
+}
+
+enum err jtext_take(struct jvm *vm, struct jtext *r, size_t from, struct jv *out)
+{
+    TRY(jtext_ok(vm, r));
+    size_t n = r->text.len - from;
+    TRY(jvm_pay_bytes(vm, n));
+    struct jstr *s;
+    TRY(jv_alloc(vm, sizeof *s, &s));
+    char *p;
+    TRY(jv_alloc(vm, n + 1, &p));
+    if (n != 0) {
+        memcpy(p, r->text.data + from, n);
+    }
+    *s = (struct jstr){.p = p, .len = (uint32_t)n, .chars = jstr_count(p, n)};
+    size_t first = r->n_user;
+    while (first > 0 && r->user[first - 1].to > from) {
+        first--;
+    }
+    if (first < r->n_user) {
+        struct jinja_span *spans;
+        s->n_user = (uint32_t)(r->n_user - first);
+        TRY(jv_alloc(vm, s->n_user * sizeof *spans, &spans));
+        for (uint32_t i = 0; i < s->n_user; i++) {
+            struct jinja_span u = r->user[first + i];
+            spans[i] = (struct jinja_span){MAX_OF(u.from, from) - from, u.to - from};
+        }
+        s->user = spans;
+    }
+    jtext_cut(r, from);
+    *out = (struct jv){.kind = JV_STR, .str = s};
+    return ERR_OK;
+}
+
+bool jstr_user_at(const struct jstr *s, size_t at, uint32_t *from_span)
+{
+    while (*from_span < s->n_user && s->user[*from_span].to <= at) {
+        ++*from_span;
+    }
+    return *from_span < s->n_user && s->user[*from_span].from <= at;
+}

@@ -1,0 +1,719 @@
+/* Building, finding, comparing and iterating values. */
+#include "engine/jinja/jinja_vm.h"
+
+#include "engine/base/utf8.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SMALL_DICT = 8, STRING_CHUNK_BYTES = 16 << 10, SPAN_CHUNK = 256 };
+
+enum err jv_alloc(struct jvm *vm, size_t bytes, void *out)
+{
+    void *p = arena_alloc(&vm->arena, bytes);
+    if (p == NULL) {
+        size_t left = JINJA_MAX_ARENA_BYTES - MIN_OF(vm->arena.used_bytes, (size_t)JINJA_MAX_ARENA_BYTES);
+        if (bytes + 16 > left) {
+            return jvm_fail(vm, "the template needs more than %d bytes of memory", JINJA_MAX_ARENA_BYTES);
+        }
+        return err_set(vm->info, ERR_NOMEM, NULL, "no memory to render the chat template");
+    }
+    memcpy(out, &p, sizeof p);
+    return ERR_OK;
+}
+
+/* --- strings ---------------------------------------------------------------------------------------------------- */
+
+uint32_t jstr_count(const char *p, size_t n)
+{
+    size_t continuation = 0;
+    for (size_t i = 0; i < n; i++) {
+        continuation += ((unsigned char)p[i] & 0xC0) == 0x80;
+    }
+    return (uint32_t)(n - continuation);
+}
+
+static enum err new_str(struct jvm *vm, struct jstr s, struct jv *out)
+{
+    struct jstr *copy;
+    TRY(jv_alloc(vm, sizeof *copy, &copy));
+    *copy = s;
+    *out = (struct jv){.kind = JV_STR, .str = copy};
+    return ERR_OK;
+}
+
+enum err jv_borrow(struct jvm *vm, const char *p, size_t n, bool user, struct jv *out)
+{
+    if (n > UINT32_MAX) {
+        return jvm_fail(vm, "a string is longer than 4 GiB");
+    }
+    struct jstr s = {.p = p, .len = (uint32_t)n, .chars = jstr_count(p, n)};
+    if (user && n > 0) {
+        struct jinja_span *span;
+        TRY(jv_alloc(vm, sizeof *span, &span));
+        *span = (struct jinja_span){0, n};
+        s.user = span;
+        s.n_user = 1;
+    }
+    return new_str(vm, s, out);
+}
+
+enum err jv_substr(struct jvm *vm, const struct jstr *s, size_t from, size_t to, struct jv *out)
+{
+    struct jstr sub = {.p = s->p + from, .len = (uint32_t)(to - from), .safe = s->safe};
+    sub.chars = s->chars == s->len ? sub.len : jstr_count(sub.p, sub.len);
+    uint32_t first = jstr_span_at(s, from);
+    uint32_t last = first;
+    while (last < s->n_user && s->user[last].from < to) {
+        last++;
+    }
+    if (last > first) {
+        struct jinja_span *spans;
+        TRY(jv_alloc(vm, (last - first) * sizeof *spans, &spans));
+        for (uint32_t i = first; i < last; i++) {
+            spans[i - first] =
+                (struct jinja_span){MAX_OF(s->user[i].from, from) - from, MIN_OF(s->user[i].to, to) - from};
+        }
+        sub.user = spans;
+        sub.n_user = last - first;
+    }
+    return new_str(vm, sub, out);
+}
+
+/* Room for n more elements of `size` bytes behind old[0..n_old), which is copied unless it already ends at *tail. */
+static enum err extend(struct jvm *vm, const void *old, size_t n_old, size_t n, size_t chunk, char **tail, char **end,
+                       char **out)
+{
+    if (n_old != 0 && (const char *)old + n_old == *tail && n <= (size_t)(*end - *tail)) {
+        *out = *tail - n_old;
+        *tail += n;
+        return ERR_OK;
+    }
+    if (n_old + n > (size_t)(*end - *tail)) {
+        size_t bytes = MAX_OF(chunk, (n_old + n) + (n_old + n) / 2);
+        if (bytes > JINJA_MAX_ARENA_BYTES - MIN_OF(vm->arena.used_bytes, (size_t)JINJA_MAX_ARENA_BYTES)) {
+            bytes = n_old + n; /* near the limit: no reserve */
+        }
+        TRY(jv_alloc(vm, bytes, tail));
+        *end = *tail + bytes;
+    }
+    *out = *tail;
+    if (n_old != 0) {
+        memcpy(*out, old, n_old);
+    }
+    *tail += n_old + n;
+    /* the next extension of the same text must find its end aligned: callers keep element sizes constant per tail */
+    return ERR_OK;
+}
+
+enum err jv_concat(struct jvm *vm, const struct jstr *a, const struct jstr *b, struct jv *out)
+{
+    size_t len = (size_t)a->len + b->len;
+    if (len > JINJA_MAX_OUTPUT_BYTES) {
+        return jvm_fail(vm, "a string is longer than %d bytes", JINJA_MAX_OUTPUT_BYTES);
+    }
+    if (a->len == 0 || b->len == 0) {
+        *out = (struct jv){.kind = JV_STR, .str = a->len == 0 ? b : a};
+        return ERR_OK;
+    }
+    struct jstr s = {.len = (uint32_t)len, .chars = a->chars + b->chars};
+    TRY(jvm_pay_bytes(vm, b->len));
+    char *p;
+    TRY(extend(vm, a->p, a->len, b->len, STRING_CHUNK_BYTES, &vm->tail, &vm->tail_end, &p));
+    memcpy(p + a->len, b->p, b->len);
+    s.p = p;
+    if (b->n_user == 0) {
+        s.user = a->user;
+        s.n_user = a->n_user;
+    } else {
+        char *spans;
+        size_t one = sizeof(struct jinja_span);
+        TRY(extend(vm, a->user, a->n_user * one, b->n_user * one, SPAN_CHUNK * one, (char **)&vm->span_tail,
+                   (char **)&vm->span_tail_end, &spans));
+        struct jinja_span *at = (struct jinja_span *)(void *)spans;
+        for (uint32_t i = 0; i < b->n_user; i++) {
+            at[a->n_user + i] = (struct jinja_span){b->user[i].from + a->len, b->user[i].to + a->len};
+        }
+        s.user = at;
+        s.n_user = a->n_user + b->n_user;
+    }
+    return new_str(vm, s, out);
+}
+
+int jstr_cmp(const struct jstr *a, const struct jstr *b)
+{
+    int c = memcmp(a->p, b->p, MIN_OF(a->len, b->len)); /* byte order of UTF-8 is code point order */
+    return c != 0 ? c : (a->len > b->len) - (a->len < b->len);
+}
+
+bool jstr_is(const struct jstr *s, const char *word)
+{
+    return strlen(word) == s->len && memcmp(s->p, word, s->len) == 0;
+}
+
+/* --- lists ------------------------------------------------------------------------------------------------------ */
+
+enum err jv_list_new(struct jvm *vm, enum jv_kind kind, size_t cap, struct jv *out)
+{
+    struct jv_list *l;
+    TRY(jv_alloc(vm, sizeof *l, &l));
+    *l = (struct jv_list){.cap = (uint32_t)cap};
+    if (cap > JINJA_MAX_ARENA_BYTES / sizeof *l->at) {
+        return jvm_fail(vm, "a list is too long");
+    }
+    if (cap != 0) {
+        TRY(jv_alloc(vm, cap * sizeof *l->at, &l->at));
+    }
+    *out = (struct jv){.kind = (uint8_t)kind, .list = l};
+    return ERR_OK;
+}
+
+enum err jv_list_add(struct jvm *vm, struct jv_list *l, struct jv item)
+{
+    if (l->n == l->cap) {
+        size_t cap = l->cap == 0 ? 4 : (size_t)l->cap * 2;
+        struct jv *at;
+        TRY(jv_alloc(vm, cap * sizeof *at, &at));
+        if (l->n != 0) {
+            memcpy(at, l->at, l->n * sizeof *at);
+        }
+        l->at = at;
+        l->cap = (uint32_t)cap;
+    }
+    l->at[l->n++] = item;
+    return ERR_OK;
+}
+
+enum err jv_pair(struct jvm *vm, struct jv a, struct jv b, struct jv *out)
+{
+    TRY(jv_list_new(vm, JV_TUPLE, 2, out));
+    out->list->at[0] = a;
+    out->list->at[1] = b;
+    out->list->n = 2;
+    return ERR_OK;
+}
+
+enum err jv_gen_new(struct jvm *vm, struct jv_list *items, struct jv *out)
+{
+    struct jv_gen *g;
+    TRY(jv_alloc(vm, sizeof *g, &g));
+    *g = (struct jv_gen){.items = items};
+    *out = (struct jv){.kind = JV_GEN, .gen = g};
+    return ERR_OK;
+}
+
+/* --- dicts ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t mix(uint64_t h) /* the finaliser of MurmurHash3 [Appleby, public domain] */
+{
+    h = (h ^ (h >> 33)) * 0xFF51AFD7ED558CCDu;
+    h = (h ^ (h >> 33)) * 0xC4CEB9FE1A85EC53u;
+    return h ^ (h >> 33);
+}
+
+static uint64_t hash_bytes(uint64_t seed, const char *p, size_t n)
+{
+    uint64_t h = seed;
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t w;
+        memcpy(&w, p, 8);
+        h = mix(h ^ w) + 0x9E3779B97F4A7C15u;
+    }
+    uint64_t w = n;
+    for (size_t i = 0; i < n; i++) {
+        w = w << 8 | (unsigned char)p[i];
+    }
+    return mix(h ^ w);
+}
+
+/* Fails when there is a list or dict in the tuple, however deep. */
+static enum err hashable(struct jvm *vm, const struct jv_list *tuple)
+{
+    const struct jv_list *stack[JV_MAX_NEST];
+    uint32_t at[JV_MAX_NEST];
+    int n = 0;
+    stack[n] = tuple;
+    at[n++] = 0;
+    while (n > 0) {
+        if (at[n - 1] == stack[n - 1]->n) {
+            n--;
+            continue;
+        }
+        struct jv v = stack[n - 1]->at[at[n - 1]++];
+        TRY(jvm_pay(vm, 1));
+        if (v.kind == JV_LIST || v.kind == JV_DICT) {
+            return jvm_fail(vm, "unhashable type: '%s'", jv_type_name(v));
+        }
+        if (v.kind == JV_TUPLE) {
+            if (n == JV_MAX_NEST) {
+                return jvm_fail(vm, "data is nested more than %d levels deep", JV_MAX_NEST);
+            }
+            stack[n] = v.list;
+            at[n++] = 0;
+        }
+    }
+    return ERR_OK;
+}
+
+/* Equal values have equal hashes; so 1, 1.0 and true share one. */
+static enum err hash(struct jvm *vm, struct jv key, uint64_t *out)
+{
+    switch (key.kind) {
+    case JV_STR:
+        *out = hash_bytes(vm->hash_seed, key.str->p, key.str->len);
+        return jvm_pay_bytes(vm, key.str->len);
+    case JV_BOOL:
+    case JV_INT:
+        *out = mix(vm->hash_seed + (uint64_t)jv_as_int(key));
+        return ERR_OK;
+    case JV_FLOAT: {
+        double whole = floor(key.f);
+        bool is_int = whole == key.f && fabs(key.f) < 9.2e18;
+        uint64_t bits;
+        memcpy(&bits, &key.f, sizeof bits);
+        *out = mix(vm->hash_seed + (is_int ? (uint64_t)(int64_t)key.f : bits));
+        return ERR_OK;
+    }
+    case JV_LIST:
+    case JV_DICT:
+        return jvm_fail(vm, "unhashable type: '%s'", jv_type_name(key));
+    case JV_TUPLE:
+        *out = mix(key.list->n);
+        return hashable(vm, key.list);
+    default:
+        *out = key.kind;
+        return ERR_OK;
+    }
+}
+
+enum err jv_dict_new(struct jvm *vm, enum jv_kind kind, size_t cap, struct jv *out)
+{
+    struct jv_dict *d;
+    TRY(jv_alloc(vm, sizeof *d, &d));
+    *d = (struct jv_dict){.cap = (uint32_t)cap};
+    if (cap > JINJA_MAX_ARENA_BYTES / sizeof *d->at) {
+        return jvm_fail(vm, "a dict is too large");
+    }
+    if (cap != 0) {
+        TRY(jv_alloc(vm, cap * sizeof *d->at, &d->at));
+    }
+    *out = (struct jv){.kind = (uint8_t)kind, .dict = d};
+    return ERR_OK;
+}
+
+static void index_add(struct jv_dict *d, uint32_t entry)
+{
+    uint32_t slot = (uint32_t)d->at[entry].hash & (d->n_index - 1);
+    while (d->index[slot] != 0) {
+        slot = (slot + 1) & (d->n_index - 1);
+    }
+    d->index[slot] = entry + 1;
+}
+
+static enum err add_hashed(struct jvm *vm, struct jv_dict *d, struct jv key, uint64_t h, struct jv value)
+{
+    if (d->n == d->cap) {
+        size_t cap = d->cap == 0 ? 4 : (size_t)d->cap * 2;
+        struct jv_entry *at;
+        TRY(jv_alloc(vm, cap * sizeof *at, &at));
+        if (d->n != 0) {
+            memcpy(at, d->at, d->n * sizeof *at);
+        }
+        d->at = at;
+        d->cap = (uint32_t)cap;
+    }
+    d->at[d->n++] = (struct jv_entry){.key = key, .value = value, .hash = h};
+    if (d->n <= SMALL_DICT) {
+        return ERR_OK;
+    }
+    if (d->n * 2 > d->n_index) {
+        uint32_t n_index = 32;
+        while (n_index < d->n * 4) {
+            n_index *= 2;
+        }
+        TRY(jv_alloc(vm, n_index * sizeof *d->index, &d->index));
+        memset(d->index, 0, n_index * sizeof *d->index);
+        d->n_index = n_index;
+        for (uint32_t i = 0; i < d->n; i++) {
+            index_add(d, i);
+        }
+    } else {
+        index_add(d, d->n - 1);
+    }
+    return ERR_OK;
+}
+
+enum err jv_dict_add(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv value)
+{
+    uint64_t h;
+    TRY(hash(vm, key, &h));
+    return add_hashed(vm, d, key, h, value);
+}
+
+static enum err same_key(struct jvm *vm, const struct jv_entry *e, struct jv key, uint64_t h, bool *same)
+{
+    *same = false;
+    if (e->hash != h) {
+        return ERR_OK;
+    }
+    if (key.kind == JV_STR && e->key.kind == JV_STR) {
+        *same = jstr_cmp(key.str, e->key.str) == 0;
+        return ERR_OK;
+    }
+    return jv_equal(vm, e->key, key, same);
+}
+
+static enum err find_hashed(struct jvm *vm, struct jv_dict *d, struct jv key, uint64_t h, struct jv **out)
+{
+    *out = NULL;
+    bool same = false;
+    if (d->n_index == 0) {
+        for (uint32_t i = 0; i < d->n; i++) {
+            TRY(same_key(vm, &d->at[i], key, h, &same));
+            if (same) {
+                *out = &d->at[i].value;
+                return ERR_OK;
+            }
+        }
+        return ERR_OK;
+    }
+    for (uint32_t slot = (uint32_t)h & (d->n_index - 1); d->index[slot] != 0; slot = (slot + 1) & (d->n_index - 1)) {
+        TRY(same_key(vm, &d->at[d->index[slot] - 1], key, h, &same));
+        if (same) {
+            *out = &d->at[d->index[slot] - 1].value;
+            return ERR_OK;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err jv_dict_find(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv **out)
+{
+    uint64_t h;
+    TRY(hash(vm, key, &h));
+    return find_hashed(vm, d, key, h, out);
+}
+
+enum err jv_dict_put(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv value)
+{
+    uint64_t h;
+    TRY(hash(vm, key, &h));
+    struct jv *old;
+    TRY(find_hashed(vm, d, key, h, &old));
+    if (old != NULL) {
+        *old = value;
+        return ERR_OK;
+    }
+    return add_hashed(vm, d, key, h, value);
+}
+
+/* --- types and truth -------------------------------------------------------------------------------------------- */
+
+double jv_as_float(struct jv v) { return v.kind == JV_FLOAT ? v.f : (double)jv_as_int(v); }
+
+const char *jv_type_name(struct jv v)
+{
+    static const char *const names[JV_KINDS] = {
+        [JV_ABSENT] = "missing",    [JV_UNDEF] = "Undefined", [JV_NONE] = "NoneType",
+        [JV_BOOL] = "bool",         [JV_INT] = "int",         [JV_FLOAT] = "float",
+        [JV_STR] = "str",           [JV_LIST] = "list",       [JV_TUPLE] = "tuple",
+        [JV_DICT] = "dict",         [JV_VIEW] = "dict view",  [JV_GEN] = "generator",
+        [JV_RANGE] = "range",       [JV_MACRO] = "macro",     [JV_NAMESPACE] = "namespace",
+        [JV_LOOP] = "loop context", [JV_FUNC] = "function",   [JV_METHOD] = "method",
+        [JV_CYCLER] = "cycler",     [JV_JOINER] = "joiner"};
+    return names[v.kind];
+}
+
+int64_t jv_len(struct jv v)
+{
+    switch (v.kind) {
+    case JV_UNDEF:
+        return 0;
+    case JV_STR:
+        return v.str->chars;
+    case JV_LIST:
+    case JV_TUPLE:
+    case JV_VIEW:
+        return v.list->n;
+    case JV_DICT:
+        return v.dict->n;
+    case JV_RANGE:
+        return v.range->n;
+    case JV_LOOP:
+        return v.loop->n;
+    default:
+        return -1;
+    }
+}
+
+bool jv_truth(struct jv v)
+{
+    switch (v.kind) {
+    case JV_NONE:
+        return false;
+    case JV_BOOL:
+        return v.b;
+    case JV_INT:
+        return v.i != 0;
+    case JV_FLOAT:
+        return v.f != 0;
+    default:
+        return jv_len(v) != 0;
+    }
+}
+
+/* --- comparing -------------------------------------------------------------------------------------------------- */
+
+/* Compares numbers without losing bits of a large int. -2: unordered. */
+static int order_numbers(struct jv a, struct jv b)
+{
+    if (a.kind != JV_FLOAT && b.kind != JV_FLOAT) {
+        int64_t x = jv_as_int(a);
+        int64_t y = jv_as_int(b);
+        return (x > y) - (x < y);
+    }
+    if (a.kind == JV_FLOAT && b.kind == JV_FLOAT) {
+        return a.f != a.f || b.f != b.f ? -2 : (a.f > b.f) - (a.f < b.f);
+    }
+    bool swapped = a.kind == JV_FLOAT;
+    double f = swapped ? a.f : b.f;
+    int64_t i = jv_as_int(swapped ? b : a);
+    int c;
+    if (f != f) {
+        return -2;
+    }
+    if (f >= 9223372036854775808.0) {
+        c = -1;
+    } else if (f < -9223372036854775808.0) {
+        c = 1;
+    } else {
+        int64_t whole = (int64_t)f;
+        double rest = f - (double)whole;
+        c = i != whole ? (i > whole) - (i < whole) : (rest < 0) - (rest > 0);
+    }
+    return swapped ? -c : c;
+}
+
+/* True when the answer is known without looking inside. */
+static bool equal_flat(struct jv a, struct jv b, bool *out)
+{
+    if (jv_is_number(a) && jv_is_number(b)) {
+        *out = order_numbers(a, b) == 0;
+        return true;
+    }
+    *out = false;
+    if (a.kind != b.kind) {
+        return true;
+    }
+    switch (a.kind) {
+    case JV_UNDEF:
+    case JV_NONE:
+        *out = true;
+        return true;
+    case JV_STR:
+        *out = a.str == b.str || jstr_cmp(a.str, b.str) == 0;
+        return true;
+    case JV_RANGE:
+        *out = a.range->n == b.range->n && (a.range->n == 0 || a.range->start == b.range->start) &&
+               (a.range->n < 2 || a.range->step == b.range->step);
+        return true;
+    case JV_LIST:
+    case JV_TUPLE:
+        *out = a.list == b.list;
+        return *out || a.list->n != b.list->n;
+    case JV_DICT:
+        *out = a.dict == b.dict;
+        return *out || a.dict->n != b.dict->n;
+    case JV_VIEW:
+        *out = a.sub == b.sub && a.list == b.list;
+        return true;
+    default:
+        *out = a.list == b.list; /* identity; the union holds a pointer for all of these */
+        return true;
+    }
+}
+
+enum err jv_equal(struct jvm *vm, struct jv a, struct jv b, bool *out)
+{
+    struct {
+        struct jv a, b;
+        uint32_t at;
+    } stack[JV_MAX_NEST];
+    int n = 0;
+    if (equal_flat(a, b, out)) {
+        return ERR_OK;
+    }
+    stack[n].a = a;
+    stack[n].b = b;
+    stack[n++].at = 0;
+    while (n > 0) {
+        struct jv x = stack[n - 1].a;
+        struct jv y = stack[n - 1].b;
+        uint32_t i = stack[n - 1].at++;
+        TRY(jvm_pay(vm, 1));
+        if (i == (x.kind == JV_DICT ? x.dict->n : x.list->n)) {
+            n--;
+            continue;
+        }
+        struct jv p;
+        struct jv q;
+        if (x.kind == JV_DICT) {
+            struct jv *other;
+            TRY(find_hashed(vm, y.dict, x.dict->at[i].key, x.dict->at[i].hash, &other));
+            if (other == NULL) {
+                *out = false;
+                return ERR_OK;
+            }
+            p = x.dict->at[i].value;
+            q = *other;
+        } else {
+            p = x.list->at[i];
+            q = y.list->at[i];
+        }
+        if (equal_flat(p, q, out)) {
+            if (!*out) {
+                return ERR_OK;
+            }
+            continue;
+        }
+        if (n == JV_MAX_NEST) {
+            return jvm_fail(vm, "data is nested more than %d levels deep", JV_MAX_NEST);
+        }
+        stack[n].a = p;
+        stack[n].b = q;
+        stack[n++].at = 0;
+    }
+    *out = true;
+    return ERR_OK;
+}
+
+enum err jv_order(struct jvm *vm, struct jv a, struct jv b, const char *op, int *out)
+{
+    for (;;) { /* sequences compare by their first items that differ */
+        if (jv_is_number(a) && jv_is_number(b)) {
+            *out = order_numbers(a, b);
+            return ERR_OK;
+        }
+        if (jv_is_str(a) && jv_is_str(b)) {
+            int c = jstr_cmp(a.str, b.str);
+            *out = (c > 0) - (c < 0);
+            return jvm_pay_bytes(vm, MIN_OF(a.str->len, b.str->len));
+        }
+        if (a.kind == JV_UNDEF || b.kind == JV_UNDEF) {
+            return jvm_fail_undefined(vm, a.kind == JV_UNDEF ? a : b);
+        }
+        if (!jv_is_seq(a) || a.kind != b.kind) {
+            return jvm_fail(vm, "'%s' not supported between instances of '%s' and '%s'", op, jv_type_name(a),
+                            jv_type_name(b));
+        }
+        uint32_t i = 0;
+        bool same = true;
+        while (i < a.list->n && i < b.list->n) {
+            TRY(jv_equal(vm, a.list->at[i], b.list->at[i], &same));
+            if (!same) {
+                break;
+            }
+            i++;
+        }
+        TRY(jvm_pay(vm, i + 1));
+        if (same) {
+            *out = (a.list->n > b.list->n) - (a.list->n < b.list->n);
+            return ERR_OK;
+        }
+        struct jv x = a.list->at[i];
+        b = b.list->at[i];
+        a = x;
+    }
+}
+
+/* --- iterating -------------------------------------------------------------------------------------------------- */
+
+enum err jv_iter_init(struct jvm *vm, struct jv of, struct jv_iter *it)
+{
+    *it = (struct jv_iter){.of = of};
+    switch (of.kind) {
+    case JV_UNDEF:
+    case JV_STR:
+    case JV_LIST:
+    case JV_TUPLE:
+    case JV_DICT:
+    case JV_VIEW:
+    case JV_GEN:
+    case JV_RANGE:
+        return ERR_OK;
+    default:
+        return jvm_fail(vm, "'%s' object is not iterable", jv_type_name(of));
+    }
+}
+
+enum err jv_iter_next(struct jvm *vm, struct jv_iter *it, struct jv *item, bool *more)
+{
+    struct jv of = it->of;
+    *more = false;
+    switch (of.kind) {
+    case JV_STR: {
+        if (it->pos >= of.str->len) {
+            return ERR_OK;
+        }
+        uint32_t cp;
+        size_t n = utf8_decode(of.str->p + it->pos, of.str->len - it->pos, &cp, NULL);
+        struct jstr plain = *of.str; /* the characters of Markup are no Markup */
+        plain.safe = false;
+        TRY(jv_substr(vm, &plain, it->pos, it->pos + n, item));
+        it->pos += (uint32_t)n;
+        break;
+    }
+    case JV_LIST:
+    case JV_TUPLE:
+    case JV_VIEW:
+        if (it->pos >= of.list->n) {
+            return ERR_OK;
+        }
+        *item = of.list->at[it->pos++];
+        break;
+    case JV_DICT:
+        if (it->pos >= of.dict->n) {
+            return ERR_OK;
+        }
+        *item = of.dict->at[it->pos++].key;
+        break;
+    case JV_GEN:
+        if (of.gen->pos >= of.gen->items->n) {
+            return ERR_OK;
+        }
+        *item = of.gen->items->at[of.gen->pos++];
+        break;
+    case JV_RANGE:
+        if (it->pos >= of.range->n) {
+            return ERR_OK;
+        }
+        *item = jv_int(jv_range_at(of.range, it->pos++));
+        break;
+    default:
+        return ERR_OK;
+    }
+    *more = true;
+    return jvm_pay(vm, 1);
+}
+
+enum err jv_to_list(struct jvm *vm, struct jv v, struct jv_list **out)
+{
+    if (jv_is_seq(v) || v.kind == JV_VIEW) {
+        *out = v.list;
+        return ERR_OK;
+    }
+    struct jv_iter it;
+    struct jv list;
+    TRY(jv_iter_init(vm, v, &it));
+    TRY(jv_list_new(vm, JV_LIST, 0, &list));
+    for (;;) {
+        struct jv item;
+        bool more;
+        TRY(jv_iter_next(vm, &it, &item, &more));
+        if (!more) {
+            *out = list.list;
+            return ERR_OK;
+        }
+        TRY(jv_list_add(vm, list.list, item));
+    }
+}

@@ -1,0 +1,113 @@
+/* Linear attention, once for every ISA: include after a vec_<isa>.h. A block of columns of the state goes through all
+ * rows before the next block does, so that it stays in L1. */
+#ifndef INFCGI_KERNELS_VEC_LINEAR_VEC_H
+#define INFCGI_KERNELS_VEC_LINEAR_VEC_H
+
+#include "engine/kernels/kern.h"
+
+#include <stdbool.h>
+
+enum { LINEAR_VECS = 2 }; /* vectors of columns at once, with two partial sums each: four chains of multiply-add */
+
+/* What a block of columns goes by: of n columns from state, v and out on, the last vector in part. */
+struct linear_block {
+    float *state, *out;
+    const float *v;
+    size_t n;
+};
+
+static ALWAYS_INLINE vec linear_load(const float *p, size_t at, size_t n, bool is_part)
+{
+    return is_part ? vec_load_part(p + at, n - at) : vec_load(p + at);
+}
+
+static ALWAYS_INLINE void linear_store(float *p, size_t at, vec v, size_t n, bool is_part)
+{
+    if (is_part) {
+        vec_store_part(p + at, v, n - at);
+    } else {
+        vec_store(p + at, v);
+    }
+}
+
+/* sums += row j of the state times its key. */
+static ALWAYS_INLINE void linear_know(const struct kern_linear_args *a, const struct linear_block *b, int j, float key,
+                                      vec *sums, int vecs, bool is_part)
+{
+    const float *row = b->state + (size_t)j * (size_t)a->n_cols;
+    for (int i = 0; i < vecs; i++) {
+        sums[i] = vec_fma(linear_load(row, (size_t)i * VEC_LANES, b->n, is_part), vec_set1(key), sums[i]);
+    }
+}
+
+/* Row j of the state renewed; sums += it times its component of the query. */
+static ALWAYS_INLINE void linear_renew(const struct kern_linear_args *a, const struct linear_block *b, int j, vec decay,
+                                       float key, float query, const vec *change, vec *sums, int vecs, bool is_part)
+{
+    float *row = b->state + (size_t)j * (size_t)a->n_cols;
+    for (int i = 0; i < vecs; i++) {
+        vec s = vec_mul(decay, linear_load(row, (size_t)i * VEC_LANES, b->n, is_part));
+        s = vec_fma(vec_set1(key), change[i], s);
+        sums[i] = vec_fma(vec_set1(query), s, sums[i]);
+        linear_store(row, (size_t)i * VEC_LANES, s, b->n, is_part);
+    }
+}
+
+/* One row of one block: vecs vectors. */
+static ALWAYS_INLINE void linear_row(const struct kern_linear_args *a, const struct linear_block *b, int t, int vecs,
+                                     bool is_part)
+{
+    const float *q = a->q + (size_t)t * a->qk_stride, *k = a->k + (size_t)t * a->qk_stride;
+    const float *v = b->v + (size_t)t * a->v_stride;
+    float *out = b->out + (size_t)t * a->out_stride;
+    vec decay = vec_set1(a->decay[t]), rate = vec_set1(a->rate[t]);
+    vec even[LINEAR_VECS], odd[LINEAR_VECS], change[LINEAR_VECS];
+    for (int i = 0; i < vecs; i++) {
+        even[i] = odd[i] = vec_set1(0);
+    }
+    int n = a->n_keys, j = 0;
+    for (; a->corrects && j + 1 < n; j += 2) {
+        linear_know(a, b, j, k[j], even, vecs, is_part);
+        linear_know(a, b, j + 1, k[j + 1], odd, vecs, is_part);
+    }
+    if (a->corrects && j < n) {
+        linear_know(a, b, j, k[j], even, vecs, is_part);
+    }
+    for (int i = 0; i < vecs; i++) {
+        vec known = vec_mul(decay, vec_add(even[i], odd[i]));
+        change[i] = vec_mul(rate, vec_sub(linear_load(v, (size_t)i * VEC_LANES, b->n, is_part), known));
+        even[i] = odd[i] = vec_set1(0);
+    }
+    for (j = 0; j + 1 < n; j += 2) {
+        linear_renew(a, b, j, decay, k[j], q[j], change, even, vecs, is_part);
+        linear_renew(a, b, j + 1, decay, k[j + 1], q[j + 1], change, odd, vecs, is_part);
+    }
+    if (j < n) {
+        linear_renew(a, b, j, decay, k[j], q[j], change, even, vecs, is_part);
+    }
+    for (int i = 0; i < vecs; i++) {
+        linear_store(out, (size_t)i * VEC_LANES, vec_add(even[i], odd[i]), b->n, is_part);
+    }
+}
+
+static void vec_linear_attention(const struct kern_linear_args *a)
+{
+    size_t last = (size_t)a->last_col, width = LINEAR_VECS * VEC_LANES;
+    for (size_t at = (size_t)a->first_col; at < last; at += width) {
+        struct linear_block b = {.state = a->state + at, .out = a->out + at, .v = a->v + at, .n = last - at};
+        if (b.n >= width) {
+            for (int t = 0; t < a->n_rows; t++) {
+                linear_row(a, &b, t, LINEAR_VECS, false);
+            }
+            continue;
+        }
+        for (; b.n > 0; b.state += VEC_LANES, b.out += VEC_LANES, b.v += VEC_LANES) {
+            for (int t = 0; t < a->n_rows; t++) {
+                linear_row(a, &b, t, 1, true);
+            }
+            b.n -= b.n < VEC_LANES ? b.n : VEC_LANES;
+        }
+    }
+}
+
+#endif
