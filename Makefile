@@ -79,7 +79,11 @@ $(B)/unit_suites.c: $(UNIT)
 $(B)/unit_suites.o: $(B)/unit_suites.c
 	@$(CC) $(CFLAGS) -c -o $@ $<
 $(B)/unittests: $(call obj,$(ENGINE) $(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $(SUPPORT)) $(B)/unit_suites.o
-	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
+	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
+# The process with a back end that fails when it is told to (tests/support/faulty_backend.h).
+faulty := -Wl,--wrap=backend_find
+$(B)/infcgi_faulty: $(call obj,$(ENGINE) $(FCGI) tests/support/faulty_backend.c)
+	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(FCGI_LIBS) $(LIBS)
 $(B)/checkkern: $(call obj,$(filter-out %/json_read.c,$(filter engine/base/% engine/tensor/% engine/quant/% engine/kernels/% engine/kv/kv_type.c,$(ENGINE))) $(KERNELS)) # no jansson when cross-compiled
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ -lm -lpthread
 
@@ -149,15 +153,15 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi unittests checkkern golden same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests checkkern chat_render)
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty unittests checkkern golden same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
-	@$(MAKE) $(JOBS) all $(VENV)/.ok
+	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
 check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi unittests checkkern chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render) $(VENV)/.ok
 	@bash tests/run.sh unit-asan kernels-asan chat-asan e2e-asan
 bench-peer:                             ## speed against llama.cpp: MODELS= ROUNDS=5 THREADS=2 TYPES= (docs/benchmarks.md)
 	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)

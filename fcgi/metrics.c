@@ -32,8 +32,16 @@ void metrics_observe(enum metric_histogram h, double seconds)
     atomic_fetch_add_explicit(&histograms[h].sum_us, (unsigned long long)(seconds * 1e6), memory_order_relaxed);
 }
 
-void metrics_count_request(int route, int http_status)
+static atomic_ullong errors[ERR_COUNT], failed_batches[ERR_COUNT];
+
+void metrics_count_failed_batch(enum err why)
 {
+    atomic_fetch_add_explicit(&failed_batches[why], 1, memory_order_relaxed);
+}
+
+void metrics_count_request(int route, int http_status, enum err err)
+{
+    atomic_fetch_add_explicit(&errors[err], err != ERR_OK, memory_order_relaxed);
     int class = http_status / 100;
     if (route >= 0 && route<METRICS_MAX_ROUTES &&class> 0 && class < STATUS_CLASSES) {
         atomic_fetch_add_explicit(&requests[route][class], 1, memory_order_relaxed);
@@ -68,6 +76,17 @@ static void write_requests(struct buf *out, const char *const *route_names, int 
             if (n != 0) {
                 buf_printf(out, "infcgi_requests_total{endpoint=\"%s\",status=\"%dxx\"} %llu\n", route_names[r], c, n);
             }
+        }
+    }
+}
+
+static void write_codes(struct buf *out, const char *name, const char *help, atomic_ullong counts[ERR_COUNT])
+{
+    write_head(out, name, "counter", help);
+    for (int e = 0; e < ERR_COUNT; e++) {
+        unsigned long long n = atomic_load_explicit(&counts[e], memory_order_relaxed);
+        if (n != 0) {
+            buf_printf(out, "%s{code=\"%s\"} %llu\n", name, err_code((enum err)e), n);
         }
     }
 }
@@ -117,9 +136,11 @@ static void write_engine(struct buf *out, const struct engine *e)
 
 void metrics_write(struct buf *out, const struct engine *e, const char *const *route_names, int n_routes)
 {
-    write_head(out, "infcgi_up", "gauge", "1 once the model is loaded.");
-    buf_printf(out, "infcgi_up %d\n", e != NULL);
+    write_head(out, "infcgi_up", "gauge", "1 once the model is loaded, until its back end is lost.");
+    buf_printf(out, "infcgi_up %d\n", e != NULL && !engine_is_lost(e, NULL));
     write_requests(out, route_names, n_routes);
+    write_codes(out, "infcgi_errors_total", "Requests that ended with an error, by code.", errors);
+    write_codes(out, "infcgi_failed_batches_total", "Batches that could not be computed, by code.", failed_batches);
     if (e != NULL) {
         write_engine(out, e);
     }

@@ -25,9 +25,13 @@ enum metric_histogram {
 /* Counts a value, in seconds. */
 void metrics_observe(enum metric_histogram h, double seconds);
 
-/* Counts an answered request. route: index of its row in the route table, below METRICS_MAX_ROUTES. */
+/* Counts an answered request, and what it says is wrong. route: index of its row in the route table, below
+ * METRICS_MAX_ROUTES. */
 enum { METRICS_MAX_ROUTES = 32 };
-void metrics_count_request(int route, int http_status);
+void metrics_count_request(int route, int http_status, enum err err);
+
+/* Counts a batch that could not be computed. */
+void metrics_count_failed_batch(enum err why);
 
 /* Appends the exposition, format 0.0.4. e OPTIONAL: NULL while the model loads. */
 void metrics_write(struct buf *out, const struct engine *e, const char *const *route_names, int n_routes);

@@ -133,10 +133,11 @@ void reply_error(struct reply *r, enum err code, const struct err_info *info)
     struct buf body;
     buf_init(&body, 0, MEM_GENERAL); /* small, and must be had when requests may have no more */
     r->err = write_error(&body, code, info);
-    if (err_http_status(r->err) == 503 && r->retry_after_s == 0) {
+    int status = r->retry_after_s != 0 ? 503 : err_http_status(r->err);
+    if (status == 503 && r->retry_after_s == 0) {
         r->retry_after_s = 1;
     }
-    reply_send(r, err_http_status(r->err), "application/json", &body);
+    reply_send(r, status, "application/json", &body);
     buf_fini(&body);
 }
 

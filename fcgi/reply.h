@@ -17,7 +17,7 @@ struct reply {
     int status;        /* sent, 0 = none yet; of a stream that broke off, its error's */
     enum err err;      /* what the answer says is wrong */
     const char *allow; /* for 405: methods */
-    int retry_after_s; /* for 503 and 429 */
+    int retry_after_s; /* for 503; set before reply_error it makes a 503 of any error */
 };
 
 /* Fills id from REQUEST_ID, else from the client's header (sane ones only), or draws one; and arrived_ns. */

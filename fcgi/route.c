@@ -115,6 +115,10 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
     if (err != ERR_OK) {
         return err;
     }
+    if (c->engine != NULL && route->needs_model && engine_is_lost(c->engine, info)) {
+        c->reply.retry_after_s = 1; /* of the next process */
+        return ERR_LOST;
+    }
     if (c->is_late && route->needs_model) {
         return err_set(info, ERR_DRAINING, NULL, "the server is shutting down");
     }
@@ -182,7 +186,7 @@ void route_request(struct fastcgi_request *r, void *arg)
     const char *method = fastcgi_param(r, "REQUEST_METHOD"), *uri = fastcgi_param(r, "REQUEST_URI");
     uri = uri != NULL ? uri : fastcgi_param(r, "DOCUMENT_URI");
     dispatch(&c, method != NULL ? method : "", uri != NULL ? uri : "", &route_index);
-    metrics_count_request(route_index, c.reply.status);
+    metrics_count_request(route_index, c.reply.status, c.reply.err);
     if (route_index < 0 || routes[route_index].needs_key) {
         log_line("info", "request id=%s route=%s status=%d code=%s total_ms=%" PRIu64, c.reply.id,
                  route_index >= 0 ? routes[route_index].path : "-", c.reply.status, err_code(c.reply.err),

@@ -1,14 +1,14 @@
 #!/bin/bash
 # Runs one engine behind an nginx of its own, in the foreground, until Ctrl-C or SIGTERM: what `make run` calls.
-#   MODEL=path (default: the model of fetch-model.sh)  PORT=8080  HOST=127.0.0.1  V=release
+#   MODEL=path (default: the model of fetch-model.sh)  PORT=8080  HOST=127.0.0.1  V=release  PROGRAM=infcgi
 #   run.sh [options for `infcgi serve`]
 # Prints one line when ready, and for the default model a second one that tells how tiny it is. Everything it makes lies in one temporary folder, which goes when it ends. Exit status: 65 when
-# the model is not one, 1 for other errors, 0 after a stop.
+# the model is not one, 69 when the engine's back end was lost, 1 for other errors, 0 after a stop.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 port=${PORT:-8080}
 host=${HOST:-127.0.0.1}
-binary=$here/../build/${V:-release}/infcgi
+binary=$here/../build/${V:-release}/${PROGRAM:-infcgi}
 grace_s=30   # how long running answers may go on after a stop was asked for
 
 fail() {
@@ -83,6 +83,7 @@ engine_ended() {
     # What was wrong with the model or an option, the engine has said itself.
     case $status in
     64 | 65 | 78) exit $status ;;
+    69) fail "the engine lost its back end, as its log says; start it again" 69 ;;
     esac
     fail "the engine ended with status $status"
 }

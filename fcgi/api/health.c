@@ -28,12 +28,21 @@ void api_health(struct call *c)
         engine_get_stats(c->engine, &s);
         bool is_draining = atomic_load(&c->server->is_draining), is_stuck = s.last_step_age_ms > STUCK_MS;
         bool is_cut = engine_check_file(c->engine, NULL) != ERR_OK;
-        status = is_draining || is_stuck || is_cut ? 503 : 200;
-        buf_printf(&out, "{\"status\":\"%s\",\"model\":",
-                   is_draining ? "draining"
+        struct err_info lost;
+        bool is_lost = engine_is_lost(c->engine, &lost);
+        status = is_lost || is_draining || is_stuck || is_cut ? 503 : 200;
+        buf_printf(&out, "{\"status\":\"%s\",",
+                   is_lost       ? "lost"
+                   : is_draining ? "draining"
                    : is_cut    ? "file_cut"
                    : is_stuck  ? "stuck"
                                : "ok");
+        if (is_lost) {
+            buf_puts(&out, "\"reason\":");
+            json_write_cstr(&out, lost.text);
+            buf_putc(&out, ',');
+        }
+        buf_puts(&out, "\"model\":");
         json_write_cstr(&out, c->server->model_id);
         buf_printf(&out,
                    ",\"backend\":\"%s\",\"kernels\":\"%s\",\"kernels_why\":\"%s\",\"pack_cache\":\"%s\",\"threads\":%d,"

@@ -16,6 +16,7 @@ enum {
     CMD_OK = 0,
     CMD_USAGE = 64,      /* unknown option, missing argument */
     CMD_BAD_DATA = 65,   /* the model file is missing or wrong */
+    CMD_LOST = 69,       /* the back end was lost while it computed: start again */
     CMD_NO_SYSTEM = 71,  /* the system gives no threads */
     CMD_BAD_OUTPUT = 74, /* stdout, or the file to be made, could not be written */
     CMD_BAD_CONFIG = 78  /* what an option names, other than the model, cannot be used: key file, socket */

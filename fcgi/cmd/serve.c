@@ -11,6 +11,7 @@
 #include "fcgi/fastcgi.h"
 #include "fcgi/log.h"
 #include "fcgi/memory.h"
+#include "fcgi/metrics.h"
 #include "fcgi/route.h"
 #include "fcgi/server.h"
 
@@ -26,7 +27,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_ARENAS = 4 }; /* of the heap: threads share them, and free memory in them is no thread's own */
+enum {
+    MAX_ARENAS = 4,   /* of the heap: threads share them, and free memory in them is no thread's own */
+    LOST_DRAIN_S = 5, /* for who does not take the end of an answer */
+};
 
 struct server server_state;
 
@@ -44,7 +48,7 @@ int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info)
         fprintf(stderr, " at byte %" PRIu64, info->offset);
     }
     fprintf(stderr, ": %s\n", info->text[0] != '\0' ? info->text : err_text(err));
-    return is_config ? CMD_USAGE : CMD_BAD_DATA;
+    return is_config ? CMD_USAGE : err == ERR_LOST ? CMD_LOST : CMD_BAD_DATA;
 }
 
 struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampling *sampling)
@@ -154,6 +158,17 @@ static enum err share_memory(const struct conf *conf, bool is_loaded, struct err
     return ERR_OK;
 }
 
+/* A batch could not be computed. Told once, whatever number of requests end by it. */
+static void on_failed(void *unused, const struct err_info *why)
+{
+    (void)unused;
+    metrics_count_failed_batch(why->code);
+    log_line("error", "batch_failed code=%s reason=\"%s\"", err_code(why->code), why->text);
+    if (why->code == ERR_LOST) {
+        (void)kill(getpid(), SIGTERM); /* main ends as if it were told to, and with another status */
+    }
+}
+
 /* Loads the model and publishes it. ERR_CANCELLED: a signal of the set came first. */
 static enum err load(const sigset_t *set, struct err_info *info)
 {
@@ -165,6 +180,7 @@ static enum err load(const sigset_t *set, struct err_info *info)
     struct loading loading = {.set = set, .last_ns = start};
     cfg.progress = on_progress;
     cfg.progress_arg = &loading;
+    cfg.failed = on_failed;
     TRY(cmd_load_template(conf, NULL, &server_state.chat_template, info));
     if (server_state.chat_template != NULL) {
         cfg.chat_template = chat_template_source(server_state.chat_template, &cfg.chat_template_len);
@@ -205,12 +221,14 @@ static void wait_for_none(int (*count)(void), uint64_t until_ns)
 
 static int n_working(void) { return atomic_load(&server_state.n_working); }
 
-/* Ends accepting, and waits until no request is left or for as long as the operator allows. Where nobody else holds the
+/* Ends accepting, and waits until no request is left or for as long as the operator allows; once the back end is lost,
+ * all are at their end, and only what was said of it is still to be written. Where nobody else holds the
  * socket, who comes meanwhile is told; else it waits in the backlog for the next process. */
-static void drain(void)
+static void drain(bool is_lost)
 {
     const struct conf *conf = server_state.conf;
-    uint64_t until = clock_now_ns() + (uint64_t)conf->drain_s * 1000000000u;
+    uint64_t seconds = is_lost ? MIN_OF((uint64_t)conf->drain_s, (uint64_t)LOST_DRAIN_S) : (uint64_t)conf->drain_s;
+    uint64_t until = clock_now_ns() + seconds * 1000000000u;
     bool is_told = !conf->drain_close && fastcgi_is_alone();
     atomic_store(&server_state.is_draining, true);
     atomic_store(&server_state.is_refusing, is_told);
@@ -306,16 +324,18 @@ static int serve(const struct conf *conf, const sigset_t *set)
         return cmd_fail(conf, err, &info);
     }
     wait_for_end(set);
-    drain();
     struct engine *e = atomic_load(&server_state.engine);
+    drain(engine_is_lost(e, NULL));
     engine_drain(e);
     int left = fastcgi_n_active();
+    bool is_lost = engine_is_lost(e, NULL);
     log_line("info", "stopped unfinished=%d", left);
     if (left == 0) {
         chat_template_free(&server_state.chat_template);
         engine_close(&e);
     }
-    return end(conf);
+    (void)end(conf);
+    return is_lost ? CMD_LOST : CMD_OK;
 }
 
 /* Everything serve would need, without serving. */

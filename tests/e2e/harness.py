@@ -71,8 +71,8 @@ def events(lines):
 class Server:
     """nginx and the engine in one temporary folder."""
 
-    def __init__(self, variant, model, args=(), wait=True, env=None, prefix=()):
-        self.binary = ROOT / "build" / variant / "infcgi"
+    def __init__(self, variant, model, args=(), wait=True, env=None, prefix=(), program="infcgi"):
+        self.binary = ROOT / "build" / variant / program
         self.model = model
         self.args = list(args)
         self.prefix = list(prefix)   # a program that runs the engine: prlimit
@@ -234,9 +234,9 @@ class Context:
             self._broken = False
         return self._server
 
-    def start(self, *args, model=None, wait=True, env=None, prefix=()):
+    def start(self, *args, model=None, wait=True, env=None, prefix=(), program="infcgi"):
         """A server of this test's own; stopped after it, and its end checked."""
-        server = Server(self.variant, model or self.model, args or self.ARGS, wait=False, env=env, prefix=prefix)
+        server = Server(self.variant, model or self.model, args or self.ARGS, wait=False, env=env, prefix=prefix, program=program)
         self.cleanups.append(server.stop)
         if wait:
             server.wait_ready()

@@ -160,15 +160,15 @@ END_TEST
 
 START_TEST(requests_are_counted_by_endpoint_and_class)
 {
-    metrics_count_request(0, 200);
-    metrics_count_request(0, 200);
-    metrics_count_request(0, 404);
-    metrics_count_request(0, 499);
-    metrics_count_request(1, 503);
-    metrics_count_request(-1, 200);                 /* no route */
-    metrics_count_request(METRICS_MAX_ROUTES, 200); /* beyond the table */
-    metrics_count_request(0, 0);                    /* nothing was sent */
-    metrics_count_request(0, 700);
+    metrics_count_request(0, 200, ERR_OK);
+    metrics_count_request(0, 200, ERR_OK);
+    metrics_count_request(0, 404, ERR_UNKNOWN_URL);
+    metrics_count_request(0, 499, ERR_CANCELLED);
+    metrics_count_request(1, 503, ERR_OVERLOADED);
+    metrics_count_request(-1, 200, ERR_OK);                 /* no route */
+    metrics_count_request(METRICS_MAX_ROUTES, 200, ERR_OK); /* beyond the table */
+    metrics_count_request(0, 0, ERR_OK);                    /* nothing was sent */
+    metrics_count_request(0, 700, ERR_OK);
     scrape(NULL);
     check_grammar();
     ck_assert(value("infcgi_requests_total{endpoint=\"/v1/chat/completions\",status=\"2xx\"}") == 2);
@@ -176,6 +176,21 @@ START_TEST(requests_are_counted_by_endpoint_and_class)
     ck_assert(value("infcgi_requests_total{endpoint=\"/health\",status=\"5xx\"}") == 1);
     ck_assert(isnan(value("infcgi_requests_total{endpoint=\"/health\",status=\"2xx\"}")));
     ck_assert(isnan(value("infcgi_requests_total{endpoint=\"/v1/chat/completions\",status=\"5xx\"}")));
+    ck_assert(value("infcgi_errors_total{code=\"cancelled\"}") == 1);
+    ck_assert(isnan(value("infcgi_errors_total{code=\"ok\"}")));
+}
+END_TEST
+
+START_TEST(failed_batches_are_counted_by_code)
+{
+    metrics_count_failed_batch(ERR_NOMEM);
+    metrics_count_failed_batch(ERR_NOMEM);
+    metrics_count_failed_batch(ERR_LOST);
+    scrape(NULL);
+    check_grammar();
+    ck_assert(value("infcgi_failed_batches_total{code=\"out_of_memory\"}") == 2);
+    ck_assert(value("infcgi_failed_batches_total{code=\"backend_lost\"}") == 1);
+    ck_assert(isnan(value("infcgi_failed_batches_total{code=\"internal_error\"}")));
 }
 END_TEST
 
@@ -202,6 +217,7 @@ Suite *metrics_suite(void)
     tcase_add_test(t, buckets_are_cumulative);
     tcase_add_test(t, odd_durations_spoil_no_sum);
     tcase_add_test(t, requests_are_counted_by_endpoint_and_class);
+    tcase_add_test(t, failed_batches_are_counted_by_code);
     tcase_add_test(t, memory_is_shown_by_purpose);
     suite_add_tcase(s, t);
     return s;

@@ -1,0 +1,75 @@
+"""A back end that fails or is lost while it computes, planted in a build of the same process (tests/support/faulty_backend.h)."""
+import json
+import re
+import subprocess
+import urllib.request
+
+import harness
+
+URL = "/v1/completions"
+BODY = {"prompt": "Once upon a time", "max_tokens": 400, "ignore_eos": True}
+WHY = "told to fail by a test"
+
+
+def lines(log, event):
+    return [line for line in log.splitlines() if f" {event} " in line]
+
+
+def test_a_failed_batch_is_told_once_and_the_engine_goes_on(ctx):
+    s = ctx.start(*ctx.ARGS, program="infcgi_faulty", env={"INFCGI_FAULT": "out_of_memory@30"})
+    replies = harness.at_once([lambda: s.post(URL, {**BODY, "max_tokens": 60}) for _ in range(4)])
+    broken = [r for r in replies if r.status == 500]
+    assert broken and {r.status for r in replies} <= {200, 500}, [r.status for r in replies]
+    for r in broken:
+        e = r.error()
+        assert e["code"] == "out_of_memory" and e["message"] == WHY, e
+        assert any(f"id={r.headers['X-Request-Id']} " in line and " status=500 code=out_of_memory " in line
+                   for line in lines(s.log(), "request")), s.log()
+    assert lines(s.log(), "batch_failed") == [line for line in s.log().splitlines() if f'error batch_failed code=out_of_memory reason="{WHY}"' in line]
+    assert len(lines(s.log(), "batch_failed")) == 1, s.log()
+    m = s.metrics()
+    assert m['infcgi_failed_batches_total{code="out_of_memory"}'] == 1 and m["infcgi_up"] == 1
+    assert m['infcgi_errors_total{code="out_of_memory"}'] == len(broken)
+    assert s.post(URL, {**BODY, "max_tokens": 2}).status == 200
+
+
+def test_a_lost_back_end_ends_the_process(ctx):
+    """Behind nginx: streams that have begun end with an error event, others with 500, /health tells it, and the status is 69."""
+    s = ctx.start(*ctx.ARGS, "--parallel", "2", program="infcgi_faulty", env={"INFCGI_FAULT": "backend_lost@60"})
+    opened = [s.stream(URL, BODY) for _ in range(2)]
+    for _, response in opened:
+        response.readline()
+    waiting = harness.at_once([lambda: s.post(URL, BODY) for _ in range(3)])   # no place is free
+    for r in waiting:
+        assert r.status in (500, 503) and r.error()["code"] == "backend_lost" and r.error()["message"] == WHY, (r.status, r.body)
+    assert [r.status for r in waiting].count(500) >= 1
+    for connection, response in opened:
+        got = list(harness.events(iter(response.readline, b"")))
+        assert None not in got and got[-1]["error"]["code"] == "backend_lost" and got[-1]["error"]["message"] == WHY, got[-2:]
+        connection.close()
+    assert s.engine.wait(30) == 69, s.log()
+    log = s.log()
+    assert len(lines(log, "batch_failed")) == 1 and " code=backend_lost " in lines(log, "batch_failed")[0], log
+    requests = [line for line in lines(log, "request") if URL in line]
+    assert len(requests) == 5 and all(" code=backend_lost " in line and " status=50" in line for line in requests), requests
+    assert s.request("GET", "/health").status in (502, 503)
+
+
+def test_run_sh_tells_that_the_back_end_was_lost(ctx):
+    port = harness.free_port()
+    run = ctx.run_sh(port, "--threads", "1", V=ctx.variant, PROGRAM="infcgi_faulty", INFCGI_FAULT="backend_lost@40",
+                     MODEL=str(harness.ROOT / "tests/golden/models/llama-biases.gguf"))
+    line = run.stdout.readline()
+    assert re.match("infcgi ready: ", line), (line, run.poll() and run.stderr.read())
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{URL}", json.dumps({**BODY, "prompt": [1, 2], "max_tokens": 60}).encode(),
+                                     {"Content-Type": "application/json"})
+    try:
+        urllib.request.urlopen(request, timeout=60).read()
+        raise AssertionError("answered without a back end")
+    except urllib.error.HTTPError as e:
+        assert e.code == 500 and json.load(e)["error"]["code"] == "backend_lost"
+    try:
+        _, err = run.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        raise AssertionError("run.sh goes on without an engine") from None
+    assert run.returncode == 69 and "error: the engine lost its back end" in err, (run.returncode, err)

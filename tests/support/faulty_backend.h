@@ -1,0 +1,14 @@
+/* A back end that fails when it is told to, around a real one: for tests of what becomes of requests then. Programs that
+ * link it with -Wl,--wrap=backend_find (unittests, infcgi_faulty) get it in place of the one they ask for once it is
+ * armed, or where the environment says INFCGI_FAULT=CODE@N, as backend_lost@20. Threads: arm from one at a time. */
+#ifndef INFCGI_TEST_FAULTY_BACKEND_H
+#define INFCGI_TEST_FAULTY_BACKEND_H
+
+#include "engine/backend/backend.h"
+
+#define FAULTY_BACKEND_WHY "told to fail by a test" /* the cause */
+
+/* The n-th batch from now on (0 = the next) fails with `code`; n < 0: none does. Engines opened afterwards have it. */
+void faulty_backend_arm(long n, enum err code);
+
+#endif
