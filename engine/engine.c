@@ -562,6 +562,7 @@ void engine_get_stats(const struct engine *e, struct engine_stats *out)
     *out = (struct engine_stats){
         .n_running = s.n_running,
         .n_waiting = s.n_waiting,
+        .waits = s.waits,
         .kv_pages_used = s.pages_held,
         .kv_pages_cached = s.pages_kept,
         .kv_pages_total = s.pages_total,
@@ -580,4 +581,5 @@ void engine_get_stats(const struct engine *e, struct engine_stats *out)
         .estimated_wait_ms = s.estimated_wait_ms,
         .last_step_age_ms = s.last_step_age_ms,
     };
+    memcpy(out->n_waiting_for, s.n_waiting_for, sizeof out->n_waiting_for);
 }

@@ -9,6 +9,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
+#include "engine/sched/sched_wait.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -287,6 +288,7 @@ struct engine_usage {
     int32_t drafted_tokens;    /* guessed ahead and computed */
     int32_t accepted_tokens;   /* of these came true, cut text included */
     uint64_t queue_ns, prefill_ns, decode_ns;
+    struct sched_waits waits; /* once it has ended */
 };
 void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out);
 
@@ -324,6 +326,8 @@ void engine_embedding_close(struct engine_embedding **w);
 
 struct engine_stats {
     uint64_t n_running, n_waiting;                           /* sequences now */
+    uint64_t n_waiting_for[SCHED_WAIT_COUNT]; /* those that wait, and those that run and were left out of a step */
+    struct sched_waits waits;                 /* of all, totals */
     uint64_t kv_pages_used, kv_pages_cached, kv_pages_total; /* held by sequences / kept for reuse only / all */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
     uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead, and of these came true */

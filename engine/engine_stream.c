@@ -482,7 +482,8 @@ void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out
                                  .accepted_tokens = u.accepted_tokens,
                                  .queue_ns = u.queue_ns,
                                  .prefill_ns = u.prefill_ns,
-                                 .decode_ns = u.decode_ns};
+                                 .decode_ns = u.decode_ns,
+                                 .waits = u.waits};
 }
 
 void engine_stream_close(struct engine_stream **stream)

@@ -130,6 +130,16 @@ static void write_engine(struct buf *out, const struct engine *e)
     buf_printf(out, "infcgi_cancelled_total{where=\"queue\"} %" PRIu64 "\n", s.cancelled_queue);
     buf_printf(out, "infcgi_cancelled_total{where=\"prefill\"} %" PRIu64 "\n", s.cancelled_prefill);
     buf_printf(out, "infcgi_cancelled_total{where=\"decode\"} %" PRIu64 "\n", s.cancelled_decode);
+    write_head(out, "infcgi_sequences_waiting", "gauge", "Sequences that are not computed now, by what they wait for.");
+    for (int i = 0; i < SCHED_WAIT_COUNT; i++) {
+        buf_printf(out, "infcgi_sequences_waiting{reason=\"%s\"} %" PRIu64 "\n", sched_wait_name((enum sched_wait)i),
+                   s.n_waiting_for[i]);
+    }
+    write_head(out, "infcgi_wait_seconds_total", "counter", "Time sequences waited, by what for.");
+    for (int i = 0; i < SCHED_WAIT_COUNT; i++) {
+        buf_printf(out, "infcgi_wait_seconds_total{reason=\"%s\"} %.6f\n", sched_wait_name((enum sched_wait)i),
+                   (double)s.waits.ns[i] / 1e9);
+    }
     write_head(out, "infcgi_step_seconds_total", "counter", "Time spent computing.");
     buf_printf(out, "infcgi_step_seconds_total %.6f\n", (double)s.step_ns / 1e9);
 }

@@ -65,6 +65,7 @@ static void put_end(struct sched_seq *q, enum sched_finish finish, enum err err,
         q->why = *why;
     }
     pthread_mutex_lock(&q->lock);
+    q->usage.waits = q->waits;
     q->ring[q->n_put++ % SCHED_RING] = (struct sched_entry){.kind = SCHED_END, .finish = finish, .err = err};
     q->has_ended = true;
     uint64_t now = clock_now_ns();
@@ -155,7 +156,7 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
 
 /* --- the thread ------------------------------------------------------------------------------------------------- */
 
-static void take_submitted(struct sched *s)
+static struct sched_seq *take_submitted(struct sched *s)
 {
     struct sched_seq **end = &s->waiting;
     while (*end != NULL) {
@@ -167,6 +168,7 @@ static void take_submitted(struct sched *s)
     s->submitted = NULL;
     s->submitted_end = &s->submitted;
     pthread_mutex_unlock(&s->lock);
+    return *end;
 }
 
 /* Why a sequence must go now, or ERR_OK. */
@@ -225,6 +227,7 @@ static void update_stats(struct sched *s, int32_t n_swept_waiting)
     s->n_queued_tokens = n_tokens;
     s->stats.n_running = (uint64_t)s->n_running;
     note_cache(s);
+    sched_note_waiting(s);
     s->stats.estimated_wait_ms = (uint64_t)(sched_estimate_ns(s) / 1e6);
     pthread_mutex_unlock(&s->lock);
 }
@@ -254,7 +257,7 @@ static void *thread_main(void *arg)
     struct sched *s = arg;
     for (;;) {
         bool stopping = read_stopping(s);
-        take_submitted(s);
+        sched_count_waits(s, take_submitted(s));
         int32_t n_gone = sweep(s, &s->waiting, stopping);
         (void)sweep(s, &s->running, stopping);
         if (stopping) {

@@ -18,6 +18,7 @@
 #include "engine/backend/backend.h"
 #include "engine/base/err.h"
 #include "engine/sample/sampler.h"
+#include "engine/sched/sched_wait.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,10 +81,13 @@ struct sched_usage {
     int32_t prompt_tokens, cached_tokens, completion_tokens;
     int32_t drafted_tokens, accepted_tokens; /* guessed ahead; of these came true */
     uint64_t queue_ns, prefill_ns, decode_ns;
+    struct sched_waits waits; /* once it has ended */
 };
 
 struct sched_stats {
     uint64_t n_running, n_waiting;
+    uint64_t n_waiting_for[SCHED_WAIT_COUNT]; /* those in the queue, and those that run and were left out of a step */
+    struct sched_waits waits;                 /* of all sequences */
     uint64_t pages_held, pages_kept, pages_total;
     uint64_t states_held, states_kept; /* recurrent ones: by sequences; by pages */
     uint64_t prompt_tokens, cached_tokens, generated_tokens;

@@ -112,6 +112,7 @@ static void begin(struct sched *s, struct sched_seq *q)
         sched_begin_state(s, q);
     }
     q->n_safe = q->was_preempted ? q->n_tokens + MAX_OF(n_unknown(s, q), (int32_t)SCHED_QUANTUM) : 0;
+    q->wait = SCHED_WAIT_COUNT;
     q->next = s->running;
     s->running = q;
     sched_take_turn(s, q);
@@ -132,6 +133,7 @@ int32_t sched_admit_all(struct sched *s)
     int32_t n = 0;
     for (;;) {
         struct sched_seq **link = sched_next_turn(s);
+        s->queue_wait = SCHED_WAIT_SEAT;
         if (link == NULL) {
             return n;
         }
@@ -147,6 +149,7 @@ int32_t sched_admit_all(struct sched *s)
         }
         struct sched_seq *other = sched_whose_place(s, q);
         if (other == NULL) {
+            s->queue_wait = s->n_running < s->cfg.max_seqs ? SCHED_WAIT_PAGES : SCHED_WAIT_SEAT;
             return n;
         }
         preempt(s, other);
@@ -174,6 +177,7 @@ bool sched_grow(struct sched *s, struct sched_seq *q, int32_t n_positions)
         if (page != KV_NO_PAGE) {
             q->pages[q->n_pages++] = page;
         } else if (!preempt_last(s, q)) {
+            q->wait = SCHED_WAIT_PAGES;
             return false;
         }
     }

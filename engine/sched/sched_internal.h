@@ -93,6 +93,8 @@ struct sched_seq {
     struct draft draft;     /* without an index: no guesses */
     bool was_admitted, was_preempted, has_ended;
     bool is_running;
+    enum sched_wait wait;     /* running: why it is not in the current batch */
+    struct sched_waits waits; /* so far */
     uint64_t group_turn, tenant_turn; /* running: what they were before it got its place */
     int32_t level;                    /* running: how many of its request come before it */
     int32_t place;                    /* running: how many of its key do */
@@ -134,6 +136,8 @@ struct sched {
     struct sched_seq *waiting; /* in order of number */
     struct sched_seq *running; /* those that come first in front: in order of place, then of number (sched_turn.c) */
     int32_t n_running;
+    enum sched_wait queue_wait; /* why those wait that do not run */
+    uint64_t counted_ns;        /* when sched_count_waits was called last */
     bool is_ranked;      /* they are in that order */
     int32_t n_fair;      /* every request that runs has so many sequences; those of a higher level are extras */
     bool has_extras;     /* there are some */
@@ -203,6 +207,10 @@ void sched_keep_copies(struct sched *s, struct sched_seq *q);     /* q's rows an
 void sched_drop_copies(struct sched *s);                          /* they are not */
 void sched_drop_states(struct sched *s, struct sched_seq *q);     /* of a sequence that leaves */
 void sched_adopt_page(struct sched *s, struct sched_seq *q, int32_t i); /* the named page with q's i-th, if any */
+
+/* sched_wait.c */
+void sched_count_waits(struct sched *s, struct sched_seq *fresh); /* from there on, those waiting were submitted since */
+void sched_note_waiting(struct sched *s);
 
 /* sched_draft.c */
 void sched_draft_all(struct sched *s, int32_t n_seqs); /* drafts for batch_seqs[0..n_seqs), which all decode */

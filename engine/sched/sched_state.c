@@ -73,6 +73,7 @@ bool sched_waits_for_state(struct sched *s, struct sched_seq *q)
     }
     for (const struct sched_seq *o = s->running; o != q; o = o->next) {
         if (is_ahead(o, q)) {
+            q->wait = SCHED_WAIT_STATE;
             return true;
         }
     }
@@ -84,6 +85,7 @@ bool sched_claim_state(struct sched *s, struct sched_seq *q)
 {
     if (s->cfg.n_states != 0 && q->state == KV_NO_STATE) {
         q->state = kv_cache_take_state(s->kv);
+        q->wait = SCHED_WAIT_STATE; /* unless it comes into the batch */
     }
     return s->cfg.n_states == 0 || q->state != KV_NO_STATE;
 }

@@ -28,6 +28,7 @@ static bool has_room(struct sched_seq *q, uint32_t events)
     if (q->stalled_since == 0) {
         q->stalled_since = clock_now_ns();
     }
+    q->wait = SCHED_WAIT_READER;
     return false;
 }
 
@@ -50,6 +51,7 @@ static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int3
         }
     }
     q->n_chunk = n;
+    q->wait = SCHED_WAIT_COUNT;
     q->i_logits = first_logits;
     q->i_hidden = first_hidden;
     q->n_hidden = b->n_hidden - first_hidden;
@@ -110,6 +112,7 @@ static int32_t count_prefill(struct sched *s, const struct batch *b, struct sche
         return 0;
     }
     int32_t n = sched_ready_rows(s, q);
+    q->wait = n == 0 ? SCHED_WAIT_PAGES : q->wait;
     return q->prompt_logprobs ? MIN_OF(n, MIN_OF(s->cfg.max_logits - b->n_logits, SCHED_RING / 2)) : n;
 }
 
@@ -365,6 +368,7 @@ static void form_batch(struct sched *s, struct batch *b)
     *b = (struct batch){0};
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
         q->n_chunk = q->n_draft = 0;
+        q->wait = SCHED_WAIT_BUDGET; /* if nothing else keeps it out */
     }
     add_decoding(s, b);
     add_prefill(s, b);

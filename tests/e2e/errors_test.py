@@ -1,6 +1,7 @@
 """What the engine answers to requests that are wrong."""
 import json
 import os
+import re
 import signal
 import tempfile
 
@@ -143,6 +144,8 @@ def test_full_queue(ctx):
             assert int(r.headers["Retry-After"]) >= 1
     assert harness.until(s.idle)
     assert s.post(CHAT, {"messages": HI, "max_tokens": 1}).status == 200
+    assert re.search(r" generation id=\S+ .* waited_ms=seat:\d+", s.log()), s.log()
+    assert s.metrics()['infcgi_wait_seconds_total{reason="seat"}'] > 0
 
 
 def test_deep_and_wide_json(ctx):

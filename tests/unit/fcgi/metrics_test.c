@@ -107,6 +107,8 @@ START_TEST(the_text_is_an_exposition)
     ck_assert(value("infcgi_kv_pages") > 0);
     ck_assert(value("infcgi_kv_pages_used") == 0);
     ck_assert(value("infcgi_generated_tokens_total") == 0);
+    ck_assert(value("infcgi_sequences_waiting{reason=\"seat\"}") == 0);
+    ck_assert(value("infcgi_wait_seconds_total{reason=\"reader\"}") == 0);
     engine_close(&e);
 }
 END_TEST

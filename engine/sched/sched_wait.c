@@ -1,0 +1,58 @@
+/* What is counted of waiting: at each turn of the loop, the time since the one before goes to the reason that each
+ * sequence had then. Those that wait for a place all have the reason of the one whose turn it is, as nobody overtakes
+ * it; of those that run, a step notes why it leaves one out. */
+#include "engine/sched/sched_internal.h"
+
+const char *sched_wait_name(enum sched_wait w)
+{
+    static const char *const names[SCHED_WAIT_COUNT] = {
+#define NAME(name, text) [name] = (text),
+        SCHED_WAIT_LIST(NAME)
+#undef NAME
+    };
+    return names[w];
+}
+
+static void count(struct sched_seq *q, enum sched_wait why, uint64_t ns, struct sched_waits *sum)
+{
+    if (why != SCHED_WAIT_COUNT) {
+        q->waits.ns[why] += ns;
+        sum->ns[why] += ns;
+    }
+}
+
+void sched_count_waits(struct sched *s, struct sched_seq *fresh)
+{
+    struct sched_waits sum = {0};
+    uint64_t now = clock_now_ns(), ns = now - s->counted_ns;
+    s->counted_ns = now;
+    for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        count(q, q->wait, ns, &sum);
+    }
+    for (struct sched_seq *q = s->waiting; q != fresh; q = q->next) {
+        count(q, s->queue_wait, ns, &sum);
+    }
+    for (struct sched_seq *q = fresh; q != NULL; q = q->next) {
+        count(q, s->queue_wait, now - MIN_OF(now, q->submit_ns), &sum);
+    }
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < SCHED_WAIT_COUNT; i++) {
+        s->stats.waits.ns[i] += sum.ns[i];
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Under sched.lock. */
+void sched_note_waiting(struct sched *s)
+{
+    uint64_t *n = s->stats.n_waiting_for;
+    for (int i = 0; i < SCHED_WAIT_COUNT; i++) {
+        n[i] = 0;
+    }
+    for (const struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        if (q->wait != SCHED_WAIT_COUNT) {
+            n[q->wait]++;
+        }
+    }
+    n[s->queue_wait] += (uint64_t)s->n_queued;
+}
