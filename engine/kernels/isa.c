@@ -19,8 +19,8 @@
  * __builtin_cpu_supports], on ARM by those of Linux [arm64 elf_hwcaps]. */
 #if defined(__x86_64__)
 #define CPU_FEATURES(X)                                                                                                \
-    X(avx2) X(fma) X(f16c) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni) X(avx512bf16)
-#define OTHER_FEATURES(X) X(avxvnni) X(amx_tile) X(amx_int8) X(tile_state) /* not all compilers know these */
+    X(avx2) X(fma) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni) X(avx512bf16)
+#define OTHER_FEATURES(X) X(f16c) X(avxvnni) X(amx_tile) X(amx_int8) X(tile_state) /* not all compilers know these */
 #define CPU_HAS(name) (__builtin_cpu_supports(#name) != 0)
 #elif defined(__aarch64__)
 #define CPU_FEATURES(X) X(asimd) X(asimddp) X(i8mm)
@@ -42,18 +42,18 @@ enum feature {
 };
 
 #if defined(__x86_64__)
-/* Bit `bit` of register 0 (eax) .. 3 (edx) of CPUID leaf 7 [Intel SDM vol. 2A, CPUID]. */
-static bool has_leaf_7(unsigned subleaf, int reg, int bit)
+/* Bit `bit` of register 0 (eax) .. 3 (edx) of a leaf of CPUID [Intel SDM vol. 2A, CPUID]. */
+static bool has_bit(unsigned leaf, unsigned subleaf, int reg, int bit)
 {
     unsigned r[4] = {0};
-    return __get_cpuid_count(7, subleaf, &r[0], &r[1], &r[2], &r[3]) != 0 && (r[reg] >> bit & 1) != 0;
+    return __get_cpuid_count(leaf, subleaf, &r[0], &r[1], &r[2], &r[3]) != 0 && (r[reg] >> bit & 1) != 0;
 }
 
 /* Eight tiles of 16 rows of 64 bytes: palette 1 as it has always been [Intel SDM vol. 2A, CPUID leaf 1DH]. */
 static bool has_amx_tile(void)
 {
     unsigned a, b, c, d;
-    return has_leaf_7(0, 3, 24) && __get_cpuid_count(0x1D, 1, &a, &b, &c, &d) != 0 && (b & 0xFFFF) == 64 &&
+    return has_bit(7, 0, 3, 24) && __get_cpuid_count(0x1D, 1, &a, &b, &c, &d) != 0 && (b & 0xFFFF) == 64 &&
            b >> 16 >= 8 && (c & 0xFFFF) == 16;
 }
 
@@ -76,12 +76,14 @@ static bool has_feature(int f)
         CPU_FEATURES(FEATURE_CASE)
 #undef FEATURE_CASE
 #if defined(__x86_64__)
+    case FEATURE_f16c:
+        return has_bit(1, 0, 2, 29) && __builtin_cpu_supports("avx2") != 0;
     case FEATURE_avxvnni:
-        return has_leaf_7(1, 0, 4) && __builtin_cpu_supports("avx2") != 0;
+        return has_bit(7, 1, 0, 4) && __builtin_cpu_supports("avx2") != 0;
     case FEATURE_amx_tile:
         return has_amx_tile();
     case FEATURE_amx_int8:
-        return has_leaf_7(0, 3, 25);
+        return has_bit(7, 0, 3, 25);
     case FEATURE_tile_state:
         return has_tile_state();
 #endif
