@@ -87,9 +87,12 @@ static bool is_member(const struct tokenizer *t, int32_t id, bool of_marks)
 
 enum err special_build(struct special_set *s, const struct tokenizer *t, bool of_marks)
 {
-    size_t bytes = 0;
+    size_t bytes = 0, longest = 0;
     for (int32_t id = 0; id < t->n_vocab; id++) {
-        bytes += is_member(t, id, of_marks) ? t->text[id].len : 0;
+        if (is_member(t, id, of_marks)) {
+            bytes += t->text[id].len;
+            longest = MAX_OF(longest, (size_t)t->text[id].len);
+        }
     }
     if (bytes == 0) {
         return ERR_OK;
@@ -105,7 +108,7 @@ enum err special_build(struct special_set *s, const struct tokenizer *t, bool of
     s->edges = mem_zalloc_array(edges, sizeof *s->edges, MEM_MODEL);
     s->nodes = mem_alloc((bytes + 1) * sizeof *s->nodes, MEM_MODEL);
     uint32_t *order = mem_alloc((bytes + 1) * sizeof *order, MEM_MODEL);
-    uint32_t *first = mem_zalloc_array(TOKENIZER_MAX_TOKEN_BYTES + 2, sizeof *first, MEM_MODEL);
+    uint32_t *first = mem_zalloc_array(longest + 2, sizeof *first, MEM_MODEL);
     bool ok = s->edges != NULL && s->nodes != NULL && order != NULL && first != NULL;
     if (ok) {
         s->nodes[0] = (struct special_node){.id = TOKENIZER_NO_TOKEN};
@@ -115,7 +118,7 @@ enum err special_build(struct special_set *s, const struct tokenizer *t, bool of
                 add_token(s, tokenizer_text(t, id), id);
             }
         }
-        sort_by_depth(s, order, first, TOKENIZER_MAX_TOKEN_BYTES);
+        sort_by_depth(s, order, first, (uint32_t)longest);
         link_suffixes(s, order);
     }
     mem_free(order);
