@@ -16,9 +16,12 @@ opt-tsan    := -O1 -g -fsanitize=thread
 opt-cov     := -O0 -g --coverage
 opt-valgrind := -O2 -g -DCHECK_VALGRIND
 opt-arm64   := -O2 -g
+opt-fuzz    := $(opt-asan) -fsanitize=fuzzer-no-link
 ld-release  := -pie -Wl,-z,relro,-z,now
 ld-arm64    := -static
+ld-fuzz     := -fsanitize=fuzzer
 cc-arm64    := aarch64-linux-gnu-gcc
+cc-fuzz      = $(shell command -v clang || command -v clang-14 || echo clang)
 CSTD  := -std=c17 -D_GNU_SOURCE
 WARN  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wwrite-strings
 ifdef CI
@@ -30,7 +33,7 @@ ARCH  := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),arm,x86)
 override CFLAGS  := $(CSTD) $(WARN) $(FP) $(opt-$(V)) $(CFLAGS)
 override LDFLAGS := $(opt-$(V)) $(ld-$(V)) $(LDFLAGS)
 ifeq ($(opt-$(V)),)
-$(error V=$(V) is not a variant: release debug asan tsan cov valgrind arm64)
+$(error V=$(V) is not a variant: release debug asan tsan cov valgrind arm64 fuzz)
 endif
 
 # --- ISA flags: the last _word of a file name picks them; everything else is built for the baseline CPU -----------
@@ -43,6 +46,7 @@ isa-dotprod := -march=armv8.2-a+dotprod
 isa-i8mm    := $(isa-dotprod)+i8mm
 # With these checks vector kernels take 2.5 times as long to compile; ASan and checkkern's guard pages watch their pointers.
 vec-asan    := -fno-sanitize=alignment,null,object-size,pointer-overflow
+vec-fuzz    := -fno-sanitize=all # no target computes
 isa-of       = $(lastword $(subst _, ,$(basename $(notdir $1))))
 isa          = $(isa-$(isa-of)) $(if $(isa-$(isa-of)),$(vec-$(V)))
 
@@ -54,11 +58,12 @@ ENGINE  := $(call here,$(shell find engine -name '*.c'))
 FCGI    := $(sort $(shell find fcgi -name '*.c'))
 UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 SUPPORT := $(sort $(shell find tests/support -name '*.c'))
+FUZZ    := $(sort $(shell find tests/fuzz -name '*.c'))
 KERNELS := $(call here,$(shell find tests/kernels -name '*.c'))
 obj      = $(patsubst %.c,$(B)/%.o,$1)
 GOLD    := build/venv-golden
 GOLDEN  := $(basename $(notdir $(wildcard tests/golden/*.c)))
-ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) $(wildcard tests/golden/*.c)
+ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) $(FUZZ) $(wildcard tests/golden/*.c)
 
 LIBS      := -ljansson -lpcre2-8 -lutf8proc -lcrypto -lm -lpthread
 FCGI_LIBS := -lfcgi
@@ -84,6 +89,20 @@ $(B)/unittests: $(call obj,$(ENGINE) $(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $
 faulty := -Wl,--wrap=backend_find
 $(B)/infcgi_faulty: $(call obj,$(ENGINE) $(FCGI) tests/support/faulty_backend.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(FCGI_LIBS) $(LIBS)
+# Fuzz targets: each <name>_fuzz.c defines `void <name>_fuzz(data, n)`; the table is generated from the names.
+$(B)/fuzz_targets.c: $(FUZZ)
+	@mkdir -p $(@D)
+	@{ echo '#include "tests/fuzz/fuzz.h"'; names='$(patsubst %_fuzz,%,$(basename $(notdir $(filter %_fuzz.c,$(FUZZ)))))'; \
+	   for n in $$names; do echo "void $${n}_fuzz(const unsigned char *data, size_t n);"; done; \
+	   echo 'const struct fuzz_target fuzz_targets[] = {'; for n in $$names; do echo "    {\"$$n\", $${n}_fuzz},"; done; \
+	   echo '    {0}};'; } > $@
+$(B)/fuzz_targets.o: $(B)/fuzz_targets.c
+	@$(CC) -I. $(CFLAGS) -c -o $@ $<
+fuzz-objects = $(call obj,$(ENGINE) $(filter-out fcgi/main.c,$(FCGI)) $(filter-out $1,$(FUZZ))) $(B)/fuzz_targets.o
+$(B)/fuzz-replay: $(call fuzz-objects,tests/fuzz/libfuzzer.c)
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(LIBS)
+build/fuzz/fuzz: $(call fuzz-objects,tests/fuzz/replay.c)
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(LIBS)
 $(B)/checkkern: $(call obj,$(filter-out %/json_read.c,$(filter engine/base/% engine/tensor/% engine/quant/% engine/kernels/% engine/kv/kv_type.c,$(ENGINE))) $(KERNELS)) # no jansson when cross-compiled
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ -lm -lpthread
 
@@ -109,6 +128,10 @@ kern-arm:                               ## the ARM kernels against ref, cross-co
 	@sh tests/support/deps.sh arm
 	@$(MAKE) V=arm64 build/arm64/checkkern
 	@bash tests/kernels/qemu_arm.sh
+fuzz:                                   ## untrusted input through libFuzzer: T=name (all targets) S=60 seconds; ARGS='libFuzzer options'
+	@sh tests/support/deps.sh fuzz
+	@$(MAKE) -s $(JOBS) V=fuzz build/fuzz/fuzz
+	@for t in $(or $(T),$(notdir $(wildcard tests/fuzz/corpus/*))); do bash tests/fuzz/fuzz.sh $$t $(or $(S),60) $(ARGS) || exit; done
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
 same-bytes: $(B)/same_bytes             ## 200 prompts alone, in batches, in pieces, cached: the same bits (fetches the default model)
@@ -154,15 +177,15 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@V=$(V) exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty unittests checkkern golden same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render)
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render fuzz-replay)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
 check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render) $(VENV)/.ok
-	@bash tests/run.sh unit-asan kernels-asan chat-asan e2e-asan
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render fuzz-replay) $(VENV)/.ok
+	@bash tests/run.sh unit-asan kernels-asan chat-asan fuzz-replay e2e-asan
 bench-peer:                             ## speed against llama.cpp: MODELS= ROUNDS=5 THREADS=2 TYPES= (docs/benchmarks.md)
 	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
 	@$(MAKE) -s $(JOBS) all $(B)/checkkern
@@ -194,5 +217,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement lint deps run test test-e2e check-asan bench-peer bench-peer-types bench-http peer-loads ci install clean help
+.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement lint deps run test test-e2e check-asan bench-peer bench-peer-types bench-http peer-loads ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -22,6 +22,7 @@ kernels|beside|build/release/checkkern
 unit|beside|build/release/unittests
 chat-asan|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 chat|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
+fuzz-replay|beside|build/asan/fuzz-replay
 vectors|beside|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
 same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds

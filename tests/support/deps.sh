@@ -4,12 +4,14 @@
 #   deps.sh test   that, and what the tests need
 #   deps.sh arm    what building and running the ARM kernels on another CPU needs
 #   deps.sh valgrind  what `make kern-valgrind` needs
+#   deps.sh fuzz   what `make fuzz` needs: Debian 12's clang and its sanitizers
 #   deps.sh bench  what building, running, `make bench-peer` and `make peer-loads` need
 set -eu
 run='gcc libc6-dev make pkg-config libfcgi-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev nginx spawn-fcgi curl ca-certificates python3 python3-pip'
 tests='check libsubunit-dev python3-venv python3-jinja2 universal-ctags shellcheck chromium chromium-driver'
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 valgrind='gcc libc6-dev make valgrind'
+fuzz='clang-14 libclang-rt-14-dev'
 bench='cmake g++'
 
 case ${1:-run} in
@@ -17,8 +19,9 @@ run) want=$run ;;
 test) want="$run $tests $arm" ;;
 arm) want="make $arm" ;;
 valgrind) want=$valgrind ;;
+fuzz) want="$run $fuzz" ;;
 bench) want="$run $bench" ;;
-*) echo "usage: deps.sh run|test|arm|valgrind|bench" >&2; exit 64 ;;
+*) echo "usage: deps.sh run|test|arm|valgrind|fuzz|bench" >&2; exit 64 ;;
 esac
 if ! command -v dpkg-query >/dev/null; then
     echo "note: not a Debian system; needed are: $want" >&2

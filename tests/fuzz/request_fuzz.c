@@ -1,0 +1,52 @@
+/* The body of a request as chat and text completions read its fields, lenient and strict. */
+#include "tests/fuzz/fuzz.h"
+
+#include "fcgi/api/params.h"
+#include "fcgi/json_in.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void request_fuzz(const unsigned char *data, size_t n);
+
+static struct engine *engine;
+
+static void open_engine(void)
+{
+    struct err_info info = {0};
+    const struct engine_config cfg = {
+        .model_path = "tests/golden/models/llama-biases.gguf", .backend = "ref", .n_threads = 1, .kv_tokens = 1024};
+    enum err err = engine_open(&cfg, &engine, &info);
+    assert(err == ERR_OK);
+}
+
+static void close_engine(void) { engine_close(&engine); }
+
+static void look_at(const struct params *p)
+{
+    assert(p->n >= 1 && p->n <= PARAMS_MAX_N && p->max_tokens >= -1);
+    assert(isfinite(p->gen.temperature) && p->gen.temperature >= 0);
+    for (size_t i = 0; i < p->gen.n_bias; i++) {
+        assert(p->bias[i].id >= 0 && (uint32_t)p->bias[i].id < engine_model(engine)->n_vocab &&
+               !isnan(p->bias[i].bias));
+    }
+}
+
+void request_fuzz(const unsigned char *data, size_t n)
+{
+    if (engine == NULL) {
+        open_engine();
+        atexit(close_engine);
+    }
+    for (int i = 0; i < 4; i++) {
+        struct err_info info = {0};
+        struct params p = {0};
+        json_t *root = NULL;
+        if (fuzz_is_ok(json_in_parse((const char *)data, n, &root, &info), &info) &&
+            fuzz_is_ok(params_read(&p, root, (i & 1) != 0, (i & 2) != 0, engine, &info), &info)) {
+            look_at(&p);
+        }
+        params_fini(&p);
+        json_decref(root);
+    }
+}

@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""Writes the seeds of tests/fuzz/corpus/: for each target a few small inputs that are right, from which libFuzzer starts.
+
+    python3 tests/fuzz/seeds.py
+
+Files of other names in the corpus are what fuzzing once found; this leaves them alone.
+"""
+import json
+import pathlib
+import struct
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CORPUS = ROOT / "tests/fuzz/corpus"
+MODELS = ROOT / "tests/golden/models"
+MARK = "\u2581"
+
+
+def write(target, name, data):
+    path = CORPUS / target / f"seed-{name}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+# --- GGUF and importance matrices ----------------------------------------------------------------------------------
+
+U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
+
+
+def string(s):
+    s = s.encode() if isinstance(s, str) else s
+    return struct.pack("<Q", len(s)) + s
+
+
+def value(kind, v):
+    if kind == STRING:
+        return string(v)
+    return struct.pack({U32: "<I", I32: "<i", F32: "<f", BOOL: "<?"}[kind], v)
+
+
+def gguf(keys, tensors, version=3):
+    """keys: (name, type, value), of an array (name, (type,), values); tensors: (name, dims, float32 data or None)."""
+    out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys))
+    for name, kind, v in keys:
+        if isinstance(kind, tuple):
+            out += string(name) + struct.pack("<IIQ", ARRAY, kind[0], len(v)) + b"".join(value(kind[0], x) for x in v)
+        else:
+            out += string(name) + struct.pack("<I", kind) + value(kind, v)
+    data = b""
+    for name, dims, values in tensors:
+        n = 1
+        for d in dims:
+            n *= d
+        out += string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 0, len(data))
+        values = values if values is not None else [0.5] * n
+        data += struct.pack(f"<{n}f", *values)
+        data += bytes(-len(data) % 32)
+    return out + bytes(-len(out) % 32) + data
+
+
+def vocabulary(model, tokens, kinds=None, **more):
+    keys = [("tokenizer.ggml.model", STRING, model), ("tokenizer.ggml.tokens", (STRING,), tokens),
+            ("tokenizer.ggml.token_type", (I32,), kinds or [1] * len(tokens))]
+    types = {"scores": (F32,), "merges": (STRING,), "pre": STRING, "eos_token_id": U32, "bos_token_id": U32,
+             "unknown_token_id": U32, "add_bos_token": BOOL, "cls_token_id": U32, "seperator_token_id": U32}
+    return keys + [(f"tokenizer.ggml.{k}", types[k], v) for k, v in more.items()]
+
+
+def decoder(arch, n_vocab, width=8, extra=(), weights=()):
+    keys = [("general.architecture", STRING, arch), (f"{arch}.embedding_length", U32, width),
+            (f"{arch}.block_count", U32, 1), (f"{arch}.context_length", U32, 64),
+            (f"{arch}.feed_forward_length", U32, width), (f"{arch}.attention.head_count", U32, 1),
+            (f"{arch}.attention.layer_norm_rms_epsilon", F32, 1e-5), *extra]
+    w = [width, width]
+    tensors = [("token_embd.weight", [width, n_vocab], None), ("output_norm.weight", [width], None),
+               ("blk.0.attn_norm.weight", [width], None), ("blk.0.attn_q.weight", w, None),
+               ("blk.0.attn_k.weight", w, None), ("blk.0.attn_v.weight", w, None),
+               ("blk.0.attn_output.weight", w, None), ("blk.0.ffn_norm.weight", [width], None),
+               ("blk.0.ffn_gate.weight", w, None), ("blk.0.ffn_up.weight", w, None),
+               ("blk.0.ffn_down.weight", w, None), *weights]
+    return keys, tensors
+
+
+def gguf_seeds():
+    bytes_bpe = [chr(b) for b in range(33, 127)] + ["\u0120", "\u010a", "ll", "he", "\u0120w", "<|im_end|>"]
+    keys, tensors = decoder("llama", len(bytes_bpe))
+    keys += vocabulary("gpt2", bytes_bpe, [1] * 99 + [3], pre="gpt-2", merges=["l l", "h e", "\u0120 w"],
+                       eos_token_id=99)
+    keys += [("tokenizer.chat_template", STRING, "{% for m in messages %}{{ m.content }}{% endfor %}")]
+    write("gguf", "llama-bpe", gguf(keys, tensors))
+    spm = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + [MARK, "H", "e", "l", "o", "el", MARK + "w"]
+    keys, tensors = decoder("llama", len(spm), width=4)
+    keys += vocabulary("llama", spm, [2, 3, 3] + [6] * 256 + [1] * 7, scores=[-float(i) for i in range(len(spm))],
+                       bos_token_id=1, eos_token_id=2, unknown_token_id=0, add_bos_token=True)
+    write("gguf", "llama-spm", gguf(keys, tensors))
+    norms = [(f"blk.0.attn_{x}_norm.weight", [8], None) for x in "qk"]
+    keys, tensors = decoder("qwen3", 8, extra=[("qwen3.attention.key_length", U32, 8),
+                                               ("qwen3.attention.value_length", U32, 8)], weights=norms)
+    write("gguf", "qwen3-no-vocab", gguf(keys, tensors))
+    wordpiece = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", MARK + "hello", MARK + "w", "orld", "12", MARK + ","]
+    write("gguf", "wordpiece", gguf(vocabulary("bert", wordpiece, [3, 2, 3, 3] + [1] * 5, cls_token_id=2,
+                                               seperator_token_id=3, unknown_token_id=1), []))
+    write("gguf", "unigram", gguf(vocabulary("t5", ["<pad>", "</s>", "<unk>", MARK, "He", "llo", MARK + "w"],
+                                             [3, 3, 2, 1, 1, 1, 1], scores=[0., 0., 0., -2., -3., -3., -4.],
+                                             unknown_token_id=2, eos_token_id=1), []))
+    write("gguf", "empty", gguf([], [], version=2))
+
+
+def imatrix_seeds():
+    name = "blk.0.attn_q.weight"
+    write("imatrix", "gguf", gguf([("general.type", STRING, "imatrix")],
+                                  [(f"{name}.in_sum2", [4, 1], [1., 2., 0., 4.]), (f"{name}.counts", [1, 1], [3.])]))
+    entry = struct.pack("<i", len(name)) + name.encode() + struct.pack("<ii4f", 2, 4, 1., 2., 3., 0.)
+    write("imatrix", "dat", struct.pack("<i", 1) + entry)
+    write("imatrix", "dat-two", struct.pack("<i", 2) + 2 * entry + struct.pack("<ii", 7, 3) + b"abc")
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+def safetensors(header, data):
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def safetensors_seeds():
+    a = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
+    b = {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]}
+    write("safetensors", "two", safetensors({"__metadata__": {"format": "pt"}, "a.weight": a, "b": b}, bytes(32)))
+    write("safetensors", "scalar", safetensors({"x": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, bytes(8)))
+    write("safetensors", "empty", safetensors({"x": {"dtype": "U8", "shape": [0, 5], "data_offsets": [0, 0]}}, b""))
+    write("safetensors", "spaces", struct.pack("<Q", 16) + b"{}              ")
+
+
+def tokenizer(vocab, merges, model, pre=None, normalizer=None, post=None, added=()):
+    return json.dumps({"version": "1.0", "added_tokens": list(added), "normalizer": normalizer, "pre_tokenizer": pre,
+                       "post_processor": post, "decoder": None,
+                       "model": {**model, "vocab": vocab, "merges": merges}}, ensure_ascii=False)
+
+
+def ids(words):
+    return {w: i for i, w in enumerate(words)}
+
+
+def special(i, content):
+    return {"id": i, "content": content, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False}
+
+
+def tokenizer_json_seeds():
+    def add(name, text, *parts):
+        write("tokenizer_json", name, "\0".join([text, *parts]))
+    bpe = {"type": "BPE", "unk_token": None, "ignore_merges": True}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    words = ["a", "b", "ab", "\u0120", "\u0120ab", "c"]
+    settings = json.dumps({"eos_token": "<|end|>", "add_bos_token": False, "model_max_length": 10**30,
+                           "chat_template": "{{ messages[0].content }}"})
+    add("byte-level", tokenizer(ids(words), ["a b", ["\u0120", "ab"]], bpe, level, added=[special(6, "<|end|>")]),
+        "ab abc<|end|>\xe4", settings, json.dumps({"temperature": 0.7, "top_k": 20, "eos_token_id": [6]}))
+    split = {"type": "Split", "pattern": {"Regex": "\\p{L}+|(?i:'s)|[^\\r\\n\\p{L}\\p{N}]?\\d{1,3}|\\s+(?!\\S)"},
+             "behavior": "Isolated", "invert": False}
+    add("pattern", tokenizer(ids(words), ["a b"], bpe, {"type": "Sequence", "pretokenizers": [
+        split, {**level, "use_regex": False}]}, normalizer={"type": "NFC"}), "ab's  123c\n")
+    prepend = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": MARK}, {
+        "type": "Replace", "pattern": {"String": " "}, "content": MARK}]}
+    post = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {
+        "Sequence": {"id": "A", "type_id": 0}}], "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}
+    chars = ["<unk>", "<s>", "</s>", "a", "aa", "aaa", MARK, MARK + "a", "b", "baa"]
+    marks = [special(i, chars[i]) for i in range(3)]
+    add("characters", tokenizer(ids(chars), [["a", "a"], [MARK, "a"], ["b", "aa"]], {
+        "type": "BPE", "unk_token": "<unk>", "fuse_unk": False, "byte_fallback": False}, None, prepend, post, marks),
+        "aa baa<s>", json.dumps({"added_tokens_decoder": {"1": {"content": "<s>"}}}))
+    scores = [[w, -float(i)] for i, w in enumerate(["<s>", "<pad>", "</s>", "<unk>", MARK, "a", MARK + "ab"])]
+    strip = {"type": "Sequence", "normalizers": [{"type": "Strip", "strip_left": False, "strip_right": True}, {
+        "type": "Replace", "pattern": {"Regex": " {2,}"}, "content": MARK}]}
+    add("unigram", json.dumps({"version": "1.0", "added_tokens": [special(3, "<unk>")], "normalizer": strip,
+                               "pre_tokenizer": {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always"},
+                               "post_processor": None, "model": {"type": "Unigram", "unk_id": 3, "vocab": scores}}),
+        "ab a")
+    wordpiece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                 "max_input_chars_per_word": 100}
+    add("wordpiece", tokenizer(ids(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "ab", "##c", "a"]), [], wordpiece,
+                               {"type": "BertPreTokenizer"}, {"type": "BertNormalizer", "clean_text": True,
+                                                              "handle_chinese_chars": True, "strip_accents": None,
+                                                              "lowercase": True}), "Abc \xc4b")
+
+
+def varint(v):
+    out = b""
+    while v >= 0x80:
+        out, v = out + bytes([v & 0x7F | 0x80]), v >> 7
+    return out + bytes([v])
+
+
+def field(number, v):
+    if isinstance(v, bytes):
+        return varint(number << 3 | 2) + varint(len(v)) + v
+    return varint(number << 3) + varint(v & 2**64 - 1)
+
+
+def tokenizer_model_seeds():
+    def piece(text, score, kind):
+        return field(1, field(1, text.encode()) + varint(2 << 3 | 5) + struct.pack("<f", score) + field(3, kind))
+    pieces = b"".join([piece("<unk>", 0, 2), piece("<s>", 0, 3), piece("</s>", 0, 3), piece(MARK, -3, 1),
+                       piece("a", -4, 1), piece("l", -5, 1), piece("o", -6, 1), piece(MARK + "a", -1, 1),
+                       piece(MARK * 2, 0, 4)])
+    fallback = b"".join(piece(f"<0x{b:02X}>", 0, 6) for b in range(256))
+    for name, model, more in ("bpe", 2, b""), ("unigram", 1, b""), ("bytes", 2, fallback):
+        trainer = field(3, model) + field(35, int(bool(more))) + field(43, -1)
+        write("tokenizer_model", name, pieces + more + field(2, trainer) + field(3, field(4, 0) + field(5, 1)))
+
+
+def config_json_seeds():
+    seen = set()
+    for path in sorted(MODELS.glob("*.hf/config.json")):
+        config = json.loads(path.read_text())
+        kind = config["architectures"][0], config.get("quantization_config", {}).get("quant_method")
+        if kind not in seen:
+            seen.add(kind)
+            write("config_json", path.parent.stem, f"{path.parent.stem}\n{json.dumps(config, separators=(',', ':'))}")
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+JINJA = {
+    "chatml": "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + (m.content or '') + '<|im_end|>' }}"
+              "{% if not loop.last %}\n{%- endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>{% endif %}",
+    "tools": "{%- macro call(f, n=1) -%}{{ f.name }}({{ f.arguments | tojson(indent=2) }}){%- endmacro -%}\n"
+             "{%- set ns = namespace(n=0) -%}{% for m in messages if m.tool_calls is defined %}{% set ns.n = ns.n + 1 %}"
+             "{{ call(m.tool_calls[0].function) }}{% else %}none{% endfor %}{{ ns.n }}{{ tools|map(attribute='type')|join(',') }}",
+    "filters": "{{ 'aBc'|upper|replace('B', 'x')|trim }}{{ [3, 1, 2]|sort|reverse|list|last }}{{ {'b': 1, 'a': 2}|dictsort }}"
+               "{{ '%s %05.2f %d'|format('x', 1.5, 3) }}{{ '{:>5}'.format('y') }}{{ 'a,b'.split(',')[1:] }}"
+               "{{ [1, 2, 3]|selectattr('x', 'undefined')|list|length }}{{ messages|groupby('role')|first }}",
+    "logic": "{%- set x = 7 // 2 * 2 ** 3 % 5 - -1 -%}{{ x if x is odd and x not in [1, 2] else 'even' }}{# note #}"
+             "{% raw %}{{ raw }}{% endraw %}{% set t %}in{{ x }}{% endset %}{{ t ~ 1 <= 2 == true }}{{ range(3)|list }}"
+             "{% for a, b in {'k': 'v'}.items() recursive %}{{ loop.cycle('1', '2') }}{{ a ~ b }}{% break %}{% endfor %}",
+    "errors": "{% if messages[0].role == 'user' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].x.y }}",
+    "strftime": "{{ strftime_now('%d %b %Y %H:%M') }}{{ 'x'.startswith(('a', 'x')) }}{{ 'ab'[::-1] }}{{ \"\\u00e4\\n\" }}",
+}
+
+REQUESTS = {
+    "chat": {"model": "m", "messages": [{"role": "user", "content": "hi"}], "temperature": 0.5, "top_p": 0.9, "n": 2,
+             "stream": True, "stream_options": {"include_usage": True}, "stop": ["a", "b"], "max_completion_tokens": 5,
+             "logit_bias": {"5": -100, "7": 1.5}, "logprobs": True, "top_logprobs": 3, "seed": -1, "user": "u"},
+    "completion": {"prompt": "x", "max_tokens": 0, "echo": True, "logprobs": 2, "best_of": 2, "n": 2, "stop": "\n",
+                   "suffix": None, "presence_penalty": -2, "frequency_penalty": 2.0, "top_k": 40, "min_p": 0.05},
+    "own": {"prompt": [1, 2, 3], "repetition_penalty": 1.1, "stop_token_ids": [1, 2], "ignore_eos": True, "min_tokens": 1,
+            "cache_salt": "s", "return_token_ids": True, "response_format": {"type": "text"}, "skip_special_tokens": False},
+    "tools": {"messages": [{"role": "user", "content": [{"type": "text", "text": "a\u0000\ud83d\ude00"}]}],
+              "tool_choice": "auto", "tools": [], "reasoning_effort": "low", "chat_template_kwargs": {"x": 1}},
+}
+
+FUNCTION = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {
+    "type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}
+MESSAGES = {
+    "plain": {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u <b>"},
+                           {"role": "assistant", "content": "a"}, {"role": "user", "content": "v"}],
+              "add_generation_prompt": True},
+    "tools": {"tools": [FUNCTION], "tool_choice": "auto", "messages": [
+        {"role": "developer", "content": "s"}, {"role": "user", "content": "u"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": "7"}, {"role": "assistant", "content": "<think>x</think>7"}]},
+    "parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+                           {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+                           {"role": "user", "content": "", "name": "n"}], "tools": []},
+    "function": {"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "function_call": CALL["function"]},
+                              {"role": "function", "name": "f", "content": "1"}], "tools": [FUNCTION]},
+}
+
+
+def main():
+    gguf_seeds()
+    imatrix_seeds()
+    safetensors_seeds()
+    tokenizer_json_seeds()
+    tokenizer_model_seeds()
+    config_json_seeds()
+    for name, text in JINJA.items():
+        write("jinja", name, text)
+    write("jinja", "variables", "{{ x.y[0] }}{{ d|tojson }}\0" + json.dumps({"x": {"y": [1e300, None]}, "d": {"\"": []}}))
+    for target, table in ("request", REQUESTS), ("messages", MESSAGES):
+        for name, body in table.items():
+            write(target, name, json.dumps(body))
+
+
+main()
