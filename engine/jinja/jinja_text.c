@@ -103,7 +103,10 @@ void jtext_fill(struct jtext *r, char c, size_t n)
 
 void jtext_cut(struct jtext *r, size_t len)
 {
-    r->text.len = MIN_OF(r->text.len, len);
+    if (len < r->text.len) {
+        r->text.len = len;
+        r->text.data[len] = '\0'; /* it may be all that is printed */
+    }
     while (r->n_user > 0 && r->user[r->n_user - 1].to > len) {
         if (r->user[r->n_user - 1].from >= len) {
             r->n_user--;
