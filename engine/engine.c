@@ -4,6 +4,7 @@
 #include "engine/backend/backend.h"
 #include "engine/base/ck.h"
 #include "engine/base/io.h"
+#include "engine/base/names.h"
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
 #include "engine/kernels/kern.h"
@@ -140,7 +141,6 @@ static enum err describe(struct engine *e, const struct engine_config *cfg, stru
     e->info.n_embd = e->plan->n_embd;
     e->info.n_layers = e->plan->n_layers;
     e->info.n_ctx_train = e->plan->n_ctx_train;
-    e->info.pooling = e->plan->pooling != PLAN_POOL_NONE ? plan_pooling_name(e->plan->pooling) : NULL;
     e->info.generates = e->plan->has_logits;
     e->info.bos = tokenizer_bos(e->tokenizer);
     e->info.eos = tokenizer_eos(e->tokenizer);
@@ -175,16 +175,11 @@ static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_dro
 
 static enum err plan_drafts(const struct engine_config *cfg, struct sched_config *sc, struct err_info *info)
 {
-    const char *mode = cfg->speculate != NULL ? cfg->speculate : "auto";
-    bool is_off = strcmp(mode, "off") == 0;
-    if (!is_off && strcmp(mode, "auto") != 0) {
-        return err_set(info, ERR_CONFIG, "speculate", "speculate: expected auto or off, found '%.64s'", mode);
-    }
-    if (cfg->draft_max < 0 || cfg->draft_max > DRAFT_MAX) {
+    if (cfg->draft_max < -1 || cfg->draft_max > DRAFT_MAX) {
         return err_set(info, ERR_CONFIG, "draft-max", "draft-max: expected 0 to %d, found %d", DRAFT_MAX,
                        cfg->draft_max);
     }
-    sc->draft_max = is_off || sc->n_states != 0 ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
+    sc->draft_max = cfg->draft_max < 0 || sc->n_states != 0 ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
     return ERR_OK;
 }
 
@@ -250,7 +245,7 @@ static enum err find_cache_type(const char *option, const char *name, enum kv_ty
 {
     *out = name != NULL ? kv_type_find(name) : KV_TYPE_DEFAULT;
     if (*out == KV_TYPE_COUNT) {
-        return err_set(info, ERR_CONFIG, option, "%s: expected one of " KV_TYPE_NAMES "; found '%.64s'", option, name);
+        return names_refuse(kv_type_name, option, name, info);
     }
     return ERR_OK;
 }
@@ -299,7 +294,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     const char *name = cfg->backend != NULL ? cfg->backend : "cpu";
     e->backend = backend_find(name);
     if (e->backend == NULL) {
-        return err_set(info, ERR_CONFIG, "backend", "backend: expected cpu or ref, found '%s'", name);
+        return names_refuse(backend_name, "backend", name, info);
     }
     struct backend_config bc = {.cpu = cfg->cpu,
                                 .high_precision = cfg->high_precision,
@@ -381,19 +376,12 @@ static enum err read_file(struct engine *e, const struct engine_config *cfg, str
 /* The operator's word goes before the file's; what can only embed needs one of them. */
 static enum err choose_pooling(struct engine *e, const char *wanted, struct err_info *info)
 {
-    static const enum plan_pooling known[] = {PLAN_POOL_MEAN, PLAN_POOL_CLS, PLAN_POOL_LAST};
-    bool found = wanted == NULL;
-    for (size_t i = 0; wanted != NULL && i < ARRAY_LEN(known); i++) {
-        if (strcmp(wanted, plan_pooling_name(known[i])) == 0) {
-            e->plan->pooling = known[i];
-            e->info.pooling = plan_pooling_name(known[i]);
-            found = true;
-        }
+    int pooling = wanted != NULL ? 1 + names_find(plan_pooling_name, wanted) : (int)e->plan->pooling;
+    if (pooling == PLAN_POOL_NONE && (wanted != NULL || !e->info.generates)) {
+        return names_refuse(plan_pooling_name, "pooling", wanted != NULL ? wanted : "", info);
     }
-    if (!found || (!e->info.generates && e->info.pooling == NULL)) {
-        return err_set(info, ERR_CONFIG, "pooling", "pooling: expected mean, cls or last, found %s%.64s",
-                       wanted == NULL ? "none, nor does the model file say" : "", wanted == NULL ? "" : wanted);
-    }
+    e->plan->pooling = (enum plan_pooling)pooling;
+    e->info.pooling = plan_pooling_name(pooling - 1);
     return ERR_OK;
 }
 

@@ -51,10 +51,9 @@ struct engine_config {
     int max_batch_rows;          /* token rows in one step; 0 = 512 */
     int queue_max_requests;      /* waiting requests before 503; 0 = 256 */
     const char *pooling;         /* how states become embeddings: "mean", "cls", "last"; NULL = as the file says */
-    const char *speculate;       /* guess tokens ahead where text repeats: NULL or "auto", "off"; output is the same */
-    int draft_max;               /* tokens guessed ahead in one step, 1..31; 0 = 15 */
+    int draft_max;               /* tokens guessed ahead where text repeats, in one step, 1..31; 0 = 15, -1 = none */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
-    const char *quantize;        /* OPTIONAL: type that weights of F32, F16 and BF16 become: "q8_0" (plan_quantize.h) */
+    const char *quantize; /* type that weights of F32, F16, BF16 become: "q8_0" (plan_quantize.h); NULL or "off": none */
     const char *pack_cache; /* OPTIONAL: folder for packed weights that the next start maps (docs/internals/cpu.md) */
     const char *chat_template; /* OPTIONAL: source in place of the model file's; its marks are marks (tokenizer.h) */
     size_t chat_template_len;

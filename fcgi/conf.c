@@ -1,7 +1,9 @@
-/* The option table and its three readers. Numbers are parsed by hand: strtol takes signs and spaces nobody meant. */
+/* The readers of the option table. Numbers are parsed by hand: strtol takes signs and spaces nobody meant. */
 #include "fcgi/conf.h"
 
 #include "engine/base/io.h"
+#include "fcgi/cmd/cmd.h"
+#include "fcgi/options.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -11,98 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { STRING, INTEGER, REAL, FLAG };
-enum { SERVE = CONF_SERVE, GENERATE = CONF_GENERATE, BOTH = CONF_SERVE | CONF_GENERATE };
 enum { FILE_LIMIT_BYTES = 64 << 10, NAME_BYTES = 64 };
 
-struct option {
-    const char *name;  /* --name, [file] name, INFCGI_NAME */
-    const char *brief; /* "-m", or NULL */
-    enum kind kind;
-    unsigned commands; /* that take it: bits of enum conf_command */
-    size_t offset;
-    double min, max, fallback; /* numbers */
-    const char *help;
-};
-
-#define AT(field) offsetof(struct conf, field)
-
-static const struct option options[] = {
-    {"model", "-m", STRING, BOTH, AT(model), 0, 0, 0, "GGUF file or SafeTensors folder to serve"},
-    {"alias", "-a", STRING, SERVE, AT(alias), 0, 0, 0,
-     "model id the API shows; default: the name of the file or folder, without .gguf"},
-    {"socket", NULL, STRING, SERVE, AT(socket), 0, 0, 0,
-     "unix socket to listen on; default: the socket on descriptor 0"},
-    {"config", NULL, STRING, BOTH, AT(config), 0, 0, 0, "file of `name = value` lines, one option each"},
-    {"api-key-file", NULL, STRING, SERVE, AT(api_key_file), 0, 0, 0,
-     "file of API keys, one a line; SIGHUP reads it again"},
-    {"share-cache", NULL, FLAG, SERVE, AT(share_cache), 0, 0, 0,
-     "API keys share the prefix cache: faster, but one can find out what another asked"},
-    {"chat-template", NULL, STRING, BOTH, AT(chat_template), 0, 0, 0,
-     "a format's name, such as chatml or llama3, or a Jinja file, instead of the model file's chat template"},
-    {"threads", "-t", INTEGER, BOTH, AT(threads), 0, 256, 0, "worker threads; 0: as many as CPUs"},
-    {"ctx-size", "-c", INTEGER, BOTH, AT(ctx_size), 0, 1 << 30, 0,
-     "longest sequence in tokens; 0: the model's, at most 32768"},
-    {"kv-tokens", NULL, INTEGER, BOTH, AT(kv_tokens), 0, 1 << 30, 0,
-     "tokens the KV cache holds in all; 0: 32768 or ctx-size"},
-    {"cache-type-k", "-ctk", STRING, BOTH, AT(cache_type_k), 0, 0, 0,
-     "type of the keys in the KV cache: i16 (the default), f16, bf16, q8_0, q4_0"},
-    {"cache-type-v", "-ctv", STRING, BOTH, AT(cache_type_v), 0, 0, 0, "type of the values; the same"},
-    {"parallel", "-np", INTEGER, SERVE, AT(parallel), 0, 1024, 0, "sequences computed at once; 0: 16"},
-    {"batch-size", "-b", INTEGER, BOTH, AT(batch_size), 0, 8192, 0, "token rows in one step; 0: 512"},
-    {"queue-max", NULL, INTEGER, SERVE, AT(queue_max), 0, 100000, 0,
-     "waiting sequences before 503, of requests of many at most half; 0: 256"},
-    {"memory-limit", NULL, INTEGER, BOTH, AT(memory_limit_mib), 0, 1 << 30, 0,
-     "refuse to start above so many MiB; 0: no limit"},
-    {"request-memory", NULL, INTEGER, SERVE, AT(request_memory_mib), 0, 1 << 20, 0,
-     "MiB that all requests together may hold; 0: a quarter of the machine's memory, 256 to 8192"},
-    {"cpu", NULL, STRING, BOTH, AT(cpu), 0, 0, 0,
-     "instruction set of the kernels: auto, ref, avx2, avxvnni, avx512, amx"},
-    {"high-precision", NULL, FLAG, BOTH, AT(high_precision), 0, 0, 0,
-     "16-bit activations everywhere: nearer to float32, slower prefill"},
-    {"pin", NULL, FLAG, BOTH, AT(pin), 0, 0, 0, "keep each worker thread on a CPU of its own"},
-    {"backend", NULL, STRING, BOTH, AT(backend), 0, 0, 0, "cpu or ref"},
-    {"pack-cache", NULL, STRING, BOTH, AT(pack_cache), 0, 0, 0,
-     "folder where packed weights are kept for the next start; off: packed at every start [off]"},
-    {"pooling", NULL, STRING, SERVE, AT(pooling), 0, 0, 0,
-     "how states become an embedding: mean, cls or last; default: as the model file says"},
-    {"quantize", NULL, STRING, BOTH, AT(quantize), 0, 0, 0,
-     "type that F32, F16 and BF16 weights become at load: q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0; off [off]"},
-    {"speculate", NULL, STRING, BOTH, AT(speculate), 0, 0, 0,
-     "guess tokens ahead where text repeats: auto or off; answers are the same"},
-    {"draft-max", NULL, INTEGER, BOTH, AT(draft_max), 0, 31, 0, "tokens guessed ahead in one step; 0: 15"},
-    {"max-connections", NULL, INTEGER, SERVE, AT(max_connections), 2, 65536, 1024,
-     "FastCGI connections served at once"},
-    {"body-limit", NULL, INTEGER, SERVE, AT(body_limit_kib), 1, 1 << 20, 4096, "largest request body in KiB"},
-    {"drain-timeout", NULL, INTEGER, SERVE, AT(drain_s), 0, 86400, 30, "seconds running requests get after SIGTERM"},
-    {"drain-close", NULL, FLAG, SERVE, AT(drain_close), 0, 0, 0,
-     "close the socket at once after SIGTERM, for a second engine behind nginx; default: answer 503"},
-    {"sse-ping-interval", NULL, INTEGER, SERVE, AT(ping_s), 1, 3600, 10,
-     "seconds of silence before a comment in a stream"},
-    {"timeout", NULL, INTEGER, SERVE, AT(timeout_s), 0, 86400, 0,
-     "seconds a request may take, queue included; 0: no limit"},
-    {"strict-api", NULL, FLAG, SERVE, AT(strict_api), 0, 0, 0, "refuse unknown request fields"},
-    {"prompt", "-p", STRING, GENERATE, AT(prompt), 0, 0, 0, "the prompt"},
-    {"n-predict", "-n", INTEGER, GENERATE, AT(n_predict), -1, 1 << 30, 128,
-     "tokens at most; -1: until the context is full"},
-    {"temp", NULL, REAL, BOTH, AT(temperature), -1, 2, -1,
-     "temperature of requests that name none; 0: greedy; -1: the model's, else 1; generate: greedy"},
-    {"top-k", NULL, INTEGER, BOTH, AT(top_k), -1, INT32_MAX, -1,
-     "the same for top_k; 0: off; -1: the model's, else off"},
-    {"top-p", NULL, REAL, BOTH, AT(top_p), -1, 1, -1, "the same for top_p; -1: the model's, else 1"},
-    {"min-p", NULL, REAL, BOTH, AT(min_p), -1, 1, -1, "the same for min_p; -1: the model's, else 0"},
-    {"seed", "-s", INTEGER, GENERATE, AT(seed), 0, 9e15, 0, "seed of the random numbers"},
-    {"chat", NULL, FLAG, GENERATE, AT(chat), 0, 0, 0, "wrap the prompt in the model's chat template"},
-    {"check-config", NULL, FLAG, SERVE, AT(check_config), 0, 0, 0, "check options, model file and keys, then exit"},
-    {"help", "-h", FLAG, BOTH, AT(help), 0, 0, 0, "this list"},
-    {"version", "-V", FLAG, BOTH, AT(version), 0, 0, 0, "version and kernels"},
-};
-
-const char *conf_command_name(enum conf_command command) { return command == CONF_SERVE ? "serve" : "generate"; }
-
-const char *conf_option_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(options) ? options[i].name : NULL; }
-
 static void *field(struct conf *c, const struct option *o) { return (char *)c + o->offset; }
+
+static bool is_config(const struct option *o) { return o->offset == offsetof(struct conf, config); }
 
 bool conf_parse_integer(const char *s, int64_t *out)
 {
@@ -132,51 +47,92 @@ static bool parse_real(const char *s, double *out)
     return *end == '\0' && isfinite(*out);
 }
 
-static enum err set_value(struct conf *c, const struct option *o, const char *value, const char *from,
-                          struct err_info *info)
+static enum err refuse(const struct option *o, const char *from, const char *expected, const char *found,
+                       struct err_info *info)
+{
+    return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected %s, found '%.64s'", o->name, from, expected, found);
+}
+
+static enum err set_text(const struct option *o, const char *value, const char *from, const char **to,
+                         struct err_info *info)
+{
+    if (*value == '\0' && !o->may_be_empty) { /* an unset shell variable, not a path or name */
+        return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected a text, found an empty one", o->name, from);
+    }
+    if (o->words != NULL && o->kind != OPTION_FILE && names_find(o->words, value) < 0) {
+        char what[2 * NAME_BYTES];
+        snprintf(what, sizeof what, "%s (%s)", o->name, from);
+        return names_refuse(o->words, what, value, info);
+    }
+    *to = value;
+    return ERR_OK;
+}
+
+static enum err set_integer(const struct option *o, const char *value, const char *from, int64_t *to,
+                            struct err_info *info)
 {
     int64_t i = 0;
-    double d = 0;
-    switch (o->kind) {
-    case STRING:
-        if (*value == '\0' && o->offset != AT(prompt)) { /* an unset shell variable, not a path or name */
-            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected a text, found an empty one", o->name, from);
+    if (!conf_parse_integer(value, &i) || (double)i < o->min || (double)i > o->max) {
+        char expected[NAME_BYTES];
+        snprintf(expected, sizeof expected, "an integer of %.0f to %.0f", o->min, o->max);
+        return refuse(o, from, expected, value, info);
+    }
+    *to = i;
+    return ERR_OK;
+}
+
+/* Appends the integers of `value`, which commas separate. */
+static enum err add_integers(const struct option *o, const char *value, const char *from, struct conf_list *to,
+                             struct err_info *info)
+{
+    for (const char *at = value;;) {
+        char number[24];
+        size_t len = strcspn(at, ",");
+        int64_t v = 0;
+        snprintf(number, sizeof number, "%.*s", (int)MIN_OF(len, sizeof number), at);
+        TRY(set_integer(o, number, from, &v, info));
+        if (to->n == CONF_MAX_VALUES) {
+            return refuse(o, from, "16 integers at most", value, info);
         }
-        *(const char **)field(c, o) = value;
-        return ERR_OK;
-    case FLAG:
+        to->at[to->n++] = (int)v;
+        if (at[len] == '\0') {
+            return ERR_OK;
+        }
+        at += len + 1;
+    }
+}
+
+/* from: who says so; adds: to the values of a list that were given there before. */
+static enum err set_value(struct conf *c, const struct option *o, const char *value, const char *from, bool adds,
+                          struct err_info *info)
+{
+    double d = 0;
+    struct conf_list *list = field(c, o);
+    switch (o->kind) {
+    case OPTION_TEXT:
+    case OPTION_FILE:
+        return set_text(o, value, from, field(c, o), info);
+    case OPTION_FLAG:
         if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0) {
-            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected on or off, found '%.64s'", o->name, from,
-                           value);
+            return refuse(o, from, "on or off", value, info);
         }
         *(bool *)field(c, o) = strcmp(value, "on") == 0;
         return ERR_OK;
-    case INTEGER:
-        if (!conf_parse_integer(value, &i) || (double)i < o->min || (double)i > o->max) {
-            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected an integer of %.0f to %.0f, found '%.64s'",
-                           o->name, from, o->min, o->max, value);
-        }
-        *(int64_t *)field(c, o) = i;
-        return ERR_OK;
-    case REAL:
+    case OPTION_INTEGER:
+        return set_integer(o, value, from, field(c, o), info);
+    case OPTION_REAL:
         if (!parse_real(value, &d) || d < o->min || d > o->max) {
-            return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected a number of %g to %g, found '%.64s'", o->name,
-                           from, o->min, o->max, value);
+            char expected[NAME_BYTES];
+            snprintf(expected, sizeof expected, "a number of %g to %g", o->min, o->max);
+            return refuse(o, from, expected, value, info);
         }
         *(double *)field(c, o) = d;
         return ERR_OK;
+    case OPTION_LIST:
+        list->n = adds ? list->n : 0;
+        return add_integers(o, value, from, list, info);
     }
     return ERR_INTERNAL;
-}
-
-static const struct option *find(const char *name, size_t n)
-{
-    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
-        if (strlen(options[i].name) == n && memcmp(options[i].name, name, n) == 0) {
-            return &options[i];
-        }
-    }
-    return NULL;
 }
 
 /* The value of INFCGI_<NAME>, or NULL; name[NAME_BYTES] receives that name. */
@@ -195,13 +151,15 @@ const char *conf_environment(const char *option)
     return environment_of(option, name);
 }
 
-static enum err read_environment(struct conf *c, struct err_info *info)
+/* The command's own, or --config alone. */
+static enum err read_environment(struct conf *c, enum conf_command command, bool only_config, struct err_info *info)
 {
-    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+    const struct option *o;
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
         char name[NAME_BYTES];
-        const char *value = environment_of(options[i].name, name);
-        if (value != NULL) {
-            TRY(set_value(c, &options[i], value, name, info));
+        const char *value = environment_of(o->name, name);
+        if (value != NULL && (o->commands & command) != 0 && (!only_config || is_config(o))) {
+            TRY(set_value(c, o, value, name, false, info));
         }
     }
     return ERR_OK;
@@ -221,7 +179,7 @@ static char *trim(char *s)
     return s;
 }
 
-static enum err read_file(struct conf *c, const char *path, struct err_info *info)
+static enum err read_file(struct conf *c, enum conf_command command, const char *path, struct err_info *info)
 {
     TRY(io_read_file(path, FILE_LIMIT_BYTES, &c->file, info));
     if (c->file.len > 0 && memchr(c->file.data, 0, c->file.len) != NULL) { /* what stands behind it would be lost */
@@ -245,99 +203,133 @@ static enum err read_file(struct conf *c, const char *path, struct err_info *inf
         }
         *equals = '\0';
         char *name = trim(s);
-        const struct option *o = find(name, strlen(name));
-        if (o == NULL || o->offset == AT(config)) {
+        const struct option *o = option_find(name, strlen(name), command);
+        if (o == NULL || is_config(o)) {
             return err_set(info, ERR_CONFIG, where, "%s: unknown option '%.64s'", where, name);
         }
-        TRY(set_value(c, o, trim(equals + 1), where, info));
+        TRY(set_value(c, o, trim(equals + 1), where, false, info));
     }
     return ERR_OK;
 }
 
+/* The command line as it is read. */
+struct arguments {
+    enum conf_command command;
+    int argc, i;
+    char **argv;
+    bool no_names; /* `--` came: no argument names an option any more */
+    bool is_given[OPTION_MAX];
+};
+
 /* The option an argument names; *value is what stands behind '=', or NULL. */
-static const struct option *match_argument(const char *arg, const char **value)
+static const struct option *match_name(const char *arg, enum conf_command command, const char **value)
 {
+    const struct option *o, *found = NULL;
     *value = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
-        if (options[i].brief != NULL && strcmp(arg, options[i].brief) == 0) {
-            return &options[i];
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        if (o->brief != NULL && strcmp(arg, o->brief) == 0 && (found == NULL || (o->commands & command) != 0)) {
+            found = o;
         }
     }
-    if (strncmp(arg, "--", 2) != 0) {
-        return NULL;
+    if (found != NULL || strncmp(arg, "--", 2) != 0) {
+        return found;
     }
     const char *equals = strchr(arg, '=');
     *value = equals != NULL ? equals + 1 : NULL;
-    return find(arg + 2, equals != NULL ? (size_t)(equals - arg - 2) : strlen(arg + 2));
+    return option_find(arg + 2, equals != NULL ? (size_t)(equals - arg - 2) : strlen(arg + 2), command);
+}
+
+/* The option whose value an argument without a name is: the command's first operand that is still missing. */
+static const struct option *next_operand(const struct arguments *a)
+{
+    const struct option *o;
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        if ((o->operand_of & a->command) != 0 && !a->is_given[i]) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+/* The option that the argument at hand names, or whose value it is. */
+static enum err match_argument(struct arguments *a, const struct option **out, const char **value,
+                               struct err_info *info)
+{
+    const char *arg = a->argv[a->i];
+    bool is_operand = a->no_names || arg[0] != '-' || strcmp(arg, "-") == 0;
+    const struct option *o = *out = is_operand ? next_operand(a) : match_name(arg, a->command, value);
+    if (o == NULL) {
+        return err_set(info, ERR_CONFIG, arg, "unknown option '%.64s'; --help lists them", arg);
+    }
+    if ((o->commands & a->command) == 0) {
+        char of[NAME_BYTES];
+        return err_set(info, ERR_CONFIG, o->name, "--%s: expected an option of %s, found one of %s; --help lists them",
+                       o->name, cmd_find(a->command)->name, cmd_names(o->commands, of, sizeof of));
+    }
+    if ((o->operand_of & a->command) != 0 && a->is_given[option_index(o)]) {
+        return err_set(info, ERR_CONFIG, o->name, "--%s: expected one, found another", o->name);
+    }
+    if (is_operand) {
+        *value = arg;
+    } else if (*value == NULL && o->kind == OPTION_FLAG) {
+        *value = "on";
+    } else if (*value == NULL && a->i + 1 < a->argc) {
+        *value = a->argv[++a->i];
+    }
+    return *value != NULL ? ERR_OK : err_set(info, ERR_CONFIG, o->name, "--%s: expected a value, found none", o->name);
 }
 
 /* only_config: look for --config alone, which must be read before the rest. */
 static enum err read_arguments(struct conf *c, enum conf_command command, int argc, char **argv, bool only_config,
                                struct err_info *info)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *value;
-        const struct option *o = match_argument(argv[i], &value);
-        if (o == NULL) {
-            return err_set(info, ERR_CONFIG, argv[i], "unknown option '%.64s'; --help lists them", argv[i]);
+    struct arguments a = {.command = command, .argc = argc, .argv = argv};
+    bool has_operands = next_operand(&a) != NULL;
+    for (a.i = 1; a.i < argc; a.i++) {
+        if (has_operands && !a.no_names && strcmp(argv[a.i], "--") == 0) {
+            a.no_names = true;
+            continue;
         }
-        if ((o->commands & command) == 0) {
-            return err_set(info, ERR_CONFIG, o->name,
-                           "--%s: expected an option of %s, found one of %s; --help lists them", o->name,
-                           conf_command_name(command), conf_command_name((enum conf_command)o->commands));
+        const struct option *o;
+        const char *value = NULL;
+        TRY(match_argument(&a, &o, &value, info));
+        if (!only_config || is_config(o)) {
+            TRY(set_value(c, o, value, "command line", a.is_given[option_index(o)], info));
         }
-        if (value == NULL && o->kind == FLAG) {
-            value = "on";
-        } else if (value == NULL && i + 1 < argc) {
-            value = argv[++i];
-        }
-        if (value == NULL) {
-            return err_set(info, ERR_CONFIG, o->name, "--%s: expected a value, found none", o->name);
-        }
-        if (!only_config || o->offset == AT(config)) {
-            TRY(set_value(c, o, value, "command line", info));
-        }
+        a.is_given[option_index(o)] = true;
     }
     return ERR_OK;
 }
 
 enum err conf_load(struct conf *c, enum conf_command command, int argc, char **argv, struct err_info *info)
 {
+    const struct option *o;
     *c = (struct conf){0};
     buf_init(&c->file, FILE_LIMIT_BYTES, MEM_GENERAL);
-    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
-        if (options[i].kind == INTEGER) {
-            *(int64_t *)field(c, &options[i]) = (int64_t)options[i].fallback;
-        } else if (options[i].kind == REAL) {
-            *(double *)field(c, &options[i]) = options[i].fallback;
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        if (o->fallback != NULL) {
+            TRY(set_value(c, o, o->fallback, "default", false, info));
         }
     }
-    TRY(read_environment(c, info)); /* may name the file */
+    TRY(read_environment(c, command, true, info));
     TRY(read_arguments(c, command, argc, argv, true, info));
     if (c->config != NULL) {
-        TRY(read_file(c, c->config, info));
-        TRY(read_environment(c, info));
+        TRY(read_file(c, command, c->config, info));
     }
+    TRY(read_environment(c, command, false, info));
     return read_arguments(c, command, argc, argv, false, info);
 }
 
 void conf_fini(struct conf *c) { buf_fini(&c->file); }
 
-void conf_help(enum conf_command command, struct buf *out)
+enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info)
 {
-    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
-        const struct option *o = &options[i];
-        if ((o->commands & command) == 0) {
-            continue;
+    const struct option *o;
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        if ((o->required_by & command) != 0 && *(const char *const *)((const char *)c + o->offset) == NULL) {
+            return err_set(info, ERR_CONFIG, o->name, "expected --%s %s, found none; --help lists the options", o->name,
+                           option_value_name(o));
         }
-        char name[NAME_BYTES];
-        static const char *const kinds[] = {" TEXT", " N", " X", ""};
-        snprintf(name, sizeof name, "%s%s--%s%s", o->brief != NULL ? o->brief : "", o->brief != NULL ? ", " : "    ",
-                 o->name, kinds[o->kind]);
-        buf_printf(out, "  %-30s %s", name, o->help);
-        if (o->kind == INTEGER || o->kind == REAL) {
-            buf_printf(out, " [%g]", o->fallback);
-        }
-        buf_putc(out, '\n');
     }
+    return ERR_OK;
 }

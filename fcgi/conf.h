@@ -1,5 +1,5 @@
-/* Options of the program: one table gives parsing, bounds, environment variables, configuration file keys and --help.
- * Precedence: command line, environment (INFCGI_<NAME>), file, default. Threads: read-only after conf_load. */
+/* What the user asked for: the options of the table (options.h), read from the command line, the environment
+ * (INFCGI_<NAME>) and a file; the first of these that names one counts. Threads: read-only after conf_load. */
 #ifndef INFCGI_FCGI_CONF_H
 #define INFCGI_FCGI_CONF_H
 
@@ -9,12 +9,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The commands whose options these are; the others have few, and tables of their own. */
-enum conf_command { CONF_SERVE = 1, CONF_GENERATE = 2 };
+/* The commands; cmd.h has their table. */
+enum conf_command {
+    CONF_SERVE = 1,
+    CONF_GENERATE = 2,
+    CONF_BENCH = 4,
+    CONF_INSPECT = 8,
+    CONF_CONVERT = 16,
+    CONF_TOKENIZE = 32,
+    CONF_HELP = 64
+};
 
-/* "serve", "generate". */
-const char *conf_command_name(enum conf_command command);
+enum { CONF_MAX_VALUES = 16, CONF_MAX_BENCH_SEQS = 64, CONF_MAX_REPETITIONS = 100 };
 
+/* The values of an option that takes several. */
+struct conf_list {
+    int n, at[CONF_MAX_VALUES];
+};
+
+/* What options.c says; a string is NULL where neither the user nor the table names one. */
 struct conf {
     const char *model;
     const char *alias;
@@ -32,31 +45,38 @@ struct conf {
     const char *pack_cache;
     const char *quantize;
     const char *prompt;
-    int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, request_memory_mib, draft_max;
+    int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, request_memory_mib,
+        draft_max;
     int64_t max_connections, body_limit_kib, drain_s, ping_s, timeout_s;
     int64_t n_predict, seed;
     double temperature, top_p, min_p; /* negative: not set */
     int64_t top_k;
     bool check_config, drain_close, strict_api, share_cache, help, version, chat;
-    struct buf file; /* text of --config, which the strings above may point into */
+    struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
+    int64_t repetitions;
+    const char *output;
+    bool kv, tensors, template, check, verify;    /* of inspect */
+    const char *source, *target, *type, *imatrix; /* of convert */
+    bool force;
+    const char *text; /* of tokenize */
+    bool ids, no_bos, parse_special;
+    const char *format; /* of help */
+    struct buf file;    /* text of --config, which the strings above may point into */
 };
 
-/* Reads argv[1..argc) after the file and the environment. argv may hold options of `command` alone; file and
- * environment serve all commands, and what is not the command's own is read and left unused. ERR_CONFIG: info names the
- * option, what was expected and what was found. conf_fini frees. */
+/* Reads argv[1..argc) after the file and the environment. argv may hold options of `command` alone; the file serves all
+ * commands, and what is not the command's own is checked and left unused. Whether what the command needs is there is
+ * conf_check's to say. ERR_CONFIG: info names the option, what was expected and what was found. conf_fini frees. */
 MUST_CHECK enum err conf_load(struct conf *c, enum conf_command command, int argc, char **argv, struct err_info *info);
 void conf_fini(struct conf *c);
 
-/* Appends a line per option of the command: names, default, range, help. */
-void conf_help(enum conf_command command, struct buf *out);
+/* ERR_CONFIG: an option that the command cannot do without is missing. */
+MUST_CHECK enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info);
 
 /* The value of the environment variable of an option ("cpu": INFCGI_CPU), or NULL. */
 const char *conf_environment(const char *option);
 
 /* Decimal integer with an optional minus; false, and *out unchanged, for anything else or when it does not fit. */
 MUST_CHECK bool conf_parse_integer(const char *s, int64_t *out);
-
-/* The i-th option's name and help, for docs checks; NULL beyond the last. */
-const char *conf_option_name(int i);
 
 #endif

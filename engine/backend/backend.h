@@ -135,5 +135,6 @@ uint64_t backend_kv_page_bytes(const struct plan *plan, enum kv_type k_type, enu
 /* By name, or NULL; i-th of the table, or NULL beyond the last. */
 const struct backend *backend_find(const char *name);
 const struct backend *backend_at(int i);
+const char *backend_name(int i);
 
 #endif

@@ -1,7 +1,7 @@
 /* The table of back ends, and what they have in common. */
 #include "engine/backend/backend.h"
 
-#include <string.h>
+#include "engine/base/names.h"
 
 static const struct backend *const backends[] = {
     &backend_cpu,
@@ -10,14 +10,11 @@ static const struct backend *const backends[] = {
 
 const struct backend *backend_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(backends) ? backends[i] : NULL; }
 
+const char *backend_name(int i) { return backend_at(i) != NULL ? backend_at(i)->name : NULL; }
+
 const struct backend *backend_find(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(backends); i++) {
-        if (strcmp(backends[i]->name, name) == 0) {
-            return backends[i];
-        }
-    }
-    return NULL;
+    return backend_at(names_find(backend_name, name));
 }
 
 uint64_t backend_kv_page_bytes(const struct plan *plan, enum kv_type k_type, enum kv_type v_type)

@@ -125,6 +125,7 @@ static const struct {
 const struct chat_named *chat_named_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(rows) ? &rows[i] : NULL; }
 
 const char *chat_named_name(const struct chat_named *row) { return row->name; }
+const char *chat_named_name_at(int i) { return chat_named_at(i) != NULL ? rows[i].name : NULL; }
 
 const struct chat_named *chat_named_find(const char *name)
 {
@@ -144,13 +145,6 @@ const struct chat_named *chat_named_of_family(const char *architecture)
         }
     }
     return NULL;
-}
-
-void chat_named_list(struct buf *out)
-{
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        buf_printf(out, "%s%s", i == 0 ? "" : ", ", rows[i].name);
-    }
 }
 
 /* Refuses what the format has no place for. */

@@ -15,6 +15,7 @@ struct chat_named;
 /* Row i, NULL past the last; sorted by name. */
 const struct chat_named *chat_named_at(int i);
 const char *chat_named_name(const struct chat_named *row); /* "llama3" */
+const char *chat_named_name_at(int i);
 
 /* The row of that name, NULL when there is none. */
 const struct chat_named *chat_named_find(const char *name);
@@ -22,9 +23,6 @@ const struct chat_named *chat_named_find(const char *name);
 /* The row that the models of a family use (general.architecture: "gemma3"), NULL unless all of the family's chat models
  * share one format: a wrong guess answers badly without an error. */
 const struct chat_named *chat_named_of_family(const char *architecture);
-
-/* Appends "chatglm3, chatglm4, ..."; check with buf_ok. */
-void chat_named_list(struct buf *out);
 
 /* Appends the row's Jinja text. ERR_NOMEM. */
 MUST_CHECK enum err chat_named_source(const struct chat_named *row, struct buf *out);

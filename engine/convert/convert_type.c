@@ -1,5 +1,7 @@
 #include "engine/convert/convert_type.h"
 
+#include "engine/base/names.h"
+
 #include <string.h>
 
 /* general.file_type: enum llama_ftype, include/llama.h. A file of one K type but for its head calls itself _S. */
@@ -15,14 +17,11 @@ static const struct convert_type types[] = {
 
 const struct convert_type *convert_type_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(types) ? &types[i] : NULL; }
 
+const char *convert_type_name(int i) { return convert_type_at(i) != NULL ? types[i].name : NULL; }
+
 const struct convert_type *convert_type_find(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        if (strcmp(types[i].name, name) == 0) {
-            return &types[i];
-        }
-    }
-    return NULL;
+    return convert_type_at(names_find(convert_type_name, name));
 }
 
 static bool holds(struct gguf_str name, const char *part)

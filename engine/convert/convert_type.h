@@ -16,6 +16,7 @@ struct convert_type {
 
 /* i-th row of the table; NULL beyond the last. */
 const struct convert_type *convert_type_at(int i);
+const char *convert_type_name(int i);
 const struct convert_type *convert_type_find(const char *name); /* NULL: no such type */
 
 /* What is common to all tensors of a model. */

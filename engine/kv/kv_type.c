@@ -2,6 +2,7 @@
 #include "engine/kv/kv_type.h"
 
 #include "engine/base/compiler.h"
+#include "engine/base/names.h"
 #include "engine/tensor/dtype.h"
 
 #include <string.h>
@@ -12,11 +13,8 @@ const char *kv_type_name(int type) { return type >= 0 && type < KV_TYPE_COUNT ? 
 
 enum kv_type kv_type_find(const char *name)
 {
-    int type = 0;
-    while (type < KV_TYPE_COUNT && strcmp(names[type], name) != 0) {
-        type++;
-    }
-    return (enum kv_type)type;
+    int type = names_find(kv_type_name, name);
+    return type < 0 ? KV_TYPE_COUNT : (enum kv_type)type;
 }
 
 static struct kv_side side_of(enum kv_type type, bool is_key, int d)

@@ -69,9 +69,6 @@ const char *kv_type_name(int type);
 /* The type of that name, or KV_TYPE_COUNT. */
 enum kv_type kv_type_find(const char *name);
 
-/* All names, for messages: "i16, f16, bf16, q8_0, q4_0". */
-#define KV_TYPE_NAMES "i16, f16, bf16, q8_0, q4_0"
-
 static inline bool kv_type_is_float(enum kv_type type) { return type == KV_TYPE_F16 || type == KV_TYPE_BF16; }
 
 static inline int kv_value_width(int d) { return (d + 15) / 16 * 16; }

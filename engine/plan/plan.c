@@ -123,10 +123,10 @@ const char *plan_op_name(enum plan_op op)
     return names[op];
 }
 
-const char *plan_pooling_name(enum plan_pooling pooling)
+const char *plan_pooling_name(int i)
 {
-    static const char *const names[] = {"none", "mean", "cls", "last"};
-    return names[pooling];
+    static const char *const names[] = {"mean", "cls", "last"};
+    return i >= 0 && i < (int)ARRAY_LEN(names) ? names[i] : NULL;
 }
 
 /* --- checking --------------------------------------------------------------------------------------------------- */

@@ -342,7 +342,7 @@ MUST_CHECK enum err plan_check(struct plan *p, struct err_info *info);
 
 const char *plan_op_name(enum plan_op op);
 
-/* "mean", "cls", "last"; "none". */
-const char *plan_pooling_name(enum plan_pooling pooling);
+/* The name of pooling i + 1: "mean", "cls", "last"; NULL for "the file does not say" and beyond the last. */
+const char *plan_pooling_name(int i);
 
 #endif

@@ -1,5 +1,6 @@
 #include "engine/plan/plan_quantize.h"
 
+#include "engine/base/names.h"
 #include "engine/quant/quantize.h"
 
 #include <math.h>
@@ -102,22 +103,14 @@ static void rows_done(const struct row_source *source, uint32_t row, uint32_t n,
 
 static const struct row_source_ops rounded_ops = {.read = read_row, .encode = encode_rows, .done = rows_done};
 
-static enum err find_type(const char *name, enum dtype *out, struct err_info *info)
-{
-    static const struct {
-        const char *name;
-        enum dtype type;
-    } types[] = {{"q8_0", DTYPE_Q8_0}, {"q6_k", DTYPE_Q6_K}, {"q5_k", DTYPE_Q5_K}, {"q5_1", DTYPE_Q5_1},
-                 {"q5_0", DTYPE_Q5_0}, {"q4_k", DTYPE_Q4_K}, {"q4_1", DTYPE_Q4_1}, {"q4_0", DTYPE_Q4_0}};
-    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        if (strcmp(name, types[i].name) == 0) {
-            *out = types[i].type;
-            return ERR_OK;
-        }
-    }
-    return err_set(info, ERR_CONFIG, "quantize", "quantize: expected one of " PLAN_QUANTIZE_NAMES "; found '%.64s'",
-                   name);
-}
+static const struct {
+    const char *name;
+    enum dtype type;
+} types[] = {{"off", DTYPE_F32},   {"q8_0", DTYPE_Q8_0}, {"q6_k", DTYPE_Q6_K},
+             {"q5_k", DTYPE_Q5_K}, {"q5_1", DTYPE_Q5_1}, {"q5_0", DTYPE_Q5_0},
+             {"q4_k", DTYPE_Q4_K}, {"q4_1", DTYPE_Q4_1}, {"q4_0", DTYPE_Q4_0}};
+
+const char *plan_quantize_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(types) ? types[i].name : NULL; }
 
 static enum err round_weight(struct plan *p, plan_weight_id id, enum dtype type, struct err_info *info)
 {
@@ -160,8 +153,11 @@ static bool is_router(const struct plan *p, const struct plan_step *s)
 
 enum err plan_quantize(struct plan *p, const char *name, struct err_info *info)
 {
-    enum dtype type = DTYPE_Q8_0;
-    TRY(find_type(name, &type, info));
+    int row = names_find(plan_quantize_name, name);
+    if (row <= 0) {
+        return row == 0 ? ERR_OK : names_refuse(plan_quantize_name, "quantize", name, info);
+    }
+    enum dtype type = types[row].type;
     for (int32_t i = 0; i < p->n_steps; i++) { /* first those that a step further on may share */
         const struct plan_step *s = &p->steps[i];
         if (s->op == PLAN_EMBED || (s->op == PLAN_MATMUL && s->epilogue == PLAN_LOGITS)) {

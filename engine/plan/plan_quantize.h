@@ -5,8 +5,8 @@
 
 #include "engine/plan/plan.h"
 
-/* Names of the types, for messages and help. */
-#define PLAN_QUANTIZE_NAMES "q8_0, q6_k, q5_k, q5_1, q5_0, q4_k, q4_1, q4_0"
+/* The i-th type, "q8_0", the first being "off": weights stay as they are; NULL beyond the last. */
+const char *plan_quantize_name(int i);
 
 /* Gives every matrix of F32, F16 or BF16 a source that makes rows of `type`: Q8_0 by rounding, others as quantize.h
  * does. Left alone: vectors, matrices whose width is no multiple of 32, routers of experts, and types that are narrow

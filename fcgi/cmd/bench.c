@@ -6,6 +6,7 @@
 #include "engine/backend/backend.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
+#include "engine/base/names.h"
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
 #include "engine/quant/panel.h"
@@ -18,17 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_SEQS = 64, MAX_REPEATS = 100, MAX_BATCH = 2048, MAX_TOKENS = 1 << 20, MAX_VALUES = 16 };
-
-/* The values of an option. */
-struct list {
-    int n, at[MAX_VALUES];
-};
-
-struct options {
-    const char *model, *output, *cpu, *backend, *k_type, *v_type, *quantize;
-    struct list n_prompt, n_gen, n_depth, n_seqs, n_batch, n_threads, repeats;
-};
+enum { MAX_SEQS = CONF_MAX_BENCH_SEQS, DEFAULT_BATCH = 512 };
 
 /* What a pass over the layers costs at least: for the roofline columns of tests/bench. */
 struct work {
@@ -38,7 +29,7 @@ struct work {
 
 /* A model made ready. */
 struct bench {
-    struct options o;
+    const struct conf *o;
     struct gguf *gguf;
     struct plan *plan;
     const struct backend *backend;
@@ -59,7 +50,7 @@ struct bench {
     struct backend_row_stats stats[MAX_SEQS];
 };
 
-static int largest(const struct list *l)
+static int largest(const struct conf_list *l)
 {
     int max = 0;
     for (int i = 0; i < l->n; i++) {
@@ -183,9 +174,9 @@ static void count_run(const struct bench *b, struct bench_row *row)
 /* One untimed and the timed runs of one test; prints its row. */
 static enum err measure(struct bench *b, struct bench_row row, struct err_info *info)
 {
-    uint64_t samples_ns[MAX_REPEATS];
+    uint64_t samples_ns[CONF_MAX_REPETITIONS];
     bool is_prefill = row.n_prompt > 0;
-    row.n_samples = b->o.repeats.at[0];
+    row.n_samples = (int)b->o->repetitions;
     row.samples_ns = samples_ns;
     row.n_batch = b->n_batch;
     row.n_threads = b->n_threads;
@@ -211,7 +202,7 @@ static enum err measure(struct bench *b, struct bench_row row, struct err_info *
 /* Prompts, then generations, at one depth; 0 tokens: no such test. */
 static enum err measure_depth(struct bench *b, int depth, struct err_info *info)
 {
-    const struct options *o = &b->o;
+    const struct conf *o = b->o;
     for (int i = 0; i < o->n_prompt.n; i++) {
         if (o->n_prompt.at[i] > 0) {
             struct bench_row row = {.n_prompt = o->n_prompt.at[i], .n_depth = depth, .n_seqs = 1};
@@ -231,10 +222,10 @@ static enum err measure_depth(struct bench *b, int depth, struct err_info *info)
 
 static enum err allocate(struct bench *b)
 {
-    const struct options *o = &b->o;
+    const struct conf *o = b->o;
     b->max_seqs = largest(&o->n_seqs);
     b->seq_pages = (largest(&o->n_depth) + MAX_OF(largest(&o->n_prompt), largest(&o->n_gen))) / KV_PAGE_TOKENS + 1;
-    int n_rows = MAX_OF(largest(&o->n_batch), b->max_seqs);
+    int n_rows = MAX_OF(MAX_OF(largest(&o->batch_sizes), DEFAULT_BATCH), b->max_seqs);
     b->pages = mem_zalloc_array((size_t)(b->seq_pages * b->max_seqs), sizeof *b->pages, MEM_GENERAL);
     b->tokens = mem_zalloc_array((size_t)n_rows, sizeof *b->tokens, MEM_GENERAL);
     b->pos = mem_zalloc_array((size_t)n_rows, sizeof *b->pos, MEM_GENERAL);
@@ -257,11 +248,11 @@ static enum err allocate(struct bench *b)
 /* An encoder decodes nothing, and may have learned its positions. */
 static enum err check_encoder(const struct bench *b, struct err_info *info)
 {
-    if (!b->plan->has_logits && largest(&b->o.n_gen) > 0) {
+    if (!b->plan->has_logits && largest(&b->o->n_gen) > 0) {
         return err_set(info, ERR_CONFIG, NULL, "n-gen: expected 0, as the model gives embeddings alone, found %d",
-                       largest(&b->o.n_gen));
+                       largest(&b->o->n_gen));
     }
-    int longest = largest(&b->o.n_depth) + largest(&b->o.n_prompt);
+    int longest = largest(&b->o->n_depth) + largest(&b->o->n_prompt);
     if (!b->plan->has_logits && longest > (int)b->plan->n_ctx_train) {
         return err_set(info, ERR_CONFIG, NULL, "n-prompt: expected at most the model's %u tokens, found %d",
                        b->plan->n_ctx_train, longest);
@@ -271,23 +262,13 @@ static enum err check_encoder(const struct bench *b, struct err_info *info)
 
 static enum err open_file(struct bench *b, struct err_info *info)
 {
-    b->backend = backend_find(b->o.backend);
-    if (b->backend == NULL) {
-        return err_set(info, ERR_CONFIG, NULL, "backend: expected cpu or ref, found '%s'", b->o.backend);
-    }
-    b->k_type = kv_type_find(b->o.k_type);
-    b->v_type = kv_type_find(b->o.v_type);
-    if (b->k_type == KV_TYPE_COUNT || b->v_type == KV_TYPE_COUNT) {
-        bool is_k = b->k_type == KV_TYPE_COUNT;
-        return err_set(info, ERR_CONFIG, NULL, "cache-type-%c: expected one of " KV_TYPE_NAMES "; found '%s'",
-                       is_k ? 'k' : 'v', is_k ? b->o.k_type : b->o.v_type);
-    }
-    TRY(model_open(b->o.model, &b->gguf, info));
+    b->backend = backend_find(b->o->backend);
+    b->k_type = kv_type_find(b->o->cache_type_k);
+    b->v_type = kv_type_find(b->o->cache_type_v);
+    TRY(model_open(b->o->model, &b->gguf, info));
     TRY(model_build(b->gguf, 0, &b->plan, info));
     TRY(check_encoder(b, info));
-    if (b->o.quantize != NULL) {
-        TRY(plan_quantize(b->plan, b->o.quantize, info));
-    }
+    TRY(plan_quantize(b->plan, b->o->quantize, info));
     return allocate(b);
 }
 
@@ -299,7 +280,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
     if (b->model != NULL) {
         b->backend->close(&b->model);
     }
-    struct backend_config cfg = {.cpu = b->o.cpu,
+    struct backend_config cfg = {.cpu = b->o->cpu,
                                  .n_threads = n_threads,
                                  .n_pages = b->seq_pages * b->max_seqs,
                                  .n_states = b->max_seqs,
@@ -344,17 +325,17 @@ static void describe(struct bench_report *r, const struct gguf *model)
 
 static void open_report(struct bench *b)
 {
-    const struct options *o = &b->o;
-    b->report = (struct bench_report){.out = stdout,
-                                      .model_path = o->model,
-                                      .kernels = b->info.kernels,
-                                      .k_type = o->k_type,
-                                      .v_type = o->v_type,
-                                      .has_types = strcmp(o->k_type, kv_type_name(KV_TYPE_DEFAULT)) != 0 ||
-                                                   strcmp(o->v_type, kv_type_name(KV_TYPE_DEFAULT)) != 0,
-                                      .has_batches = o->n_batch.n > 1,
-                                      .has_seqs = b->max_seqs > 1};
-    b->report.format = strcmp(o->output, "md") == 0 ? BENCH_MD : strcmp(o->output, "csv") == 0 ? BENCH_CSV : BENCH_JSON;
+    const struct conf *o = b->o;
+    b->report =
+        (struct bench_report){.out = stdout,
+                              .model_path = o->model,
+                              .kernels = b->info.kernels,
+                              .k_type = o->cache_type_k,
+                              .v_type = o->cache_type_v,
+                              .has_types = (int)b->k_type != KV_TYPE_DEFAULT || (int)b->v_type != KV_TYPE_DEFAULT,
+                              .has_batches = o->batch_sizes.n > 1,
+                              .has_seqs = b->max_seqs > 1};
+    b->report.format = (enum bench_format)names_find(bench_format_name, o->output);
     describe(&b->report, b->gguf);
     bench_report_cpu(&b->report);
     bench_report_head(&b->report);
@@ -362,10 +343,12 @@ static void open_report(struct bench *b)
 
 static enum err run_all(struct bench *b, struct err_info *info)
 {
-    const struct options *o = &b->o;
-    for (int i = 0; i < o->n_batch.n; i++) {
-        for (int t = 0; t < o->n_threads.n; t++) {
-            TRY(open_model(b, o->n_batch.at[i], o->n_threads.at[t], info));
+    const struct conf *o = b->o;
+    for (int i = 0; i < o->batch_sizes.n; i++) {
+        int n_batch = o->batch_sizes.at[i] != 0 ? o->batch_sizes.at[i] : DEFAULT_BATCH;
+        for (int t = 0; t < o->thread_counts.n; t++) {
+            int n_threads = o->thread_counts.at[t] != 0 ? o->thread_counts.at[t] : pool_cpu_count();
+            TRY(open_model(b, n_batch, n_threads, info));
             if (i == 0 && t == 0) {
                 count_weights(b);
                 open_report(b);
@@ -394,146 +377,18 @@ static void close_all(struct bench *b)
     mem_free(b->logits);
 }
 
-/* --- options ---------------------------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *brief, *name;
-    size_t offset;
-    int n_values; /* 0: text */
-    int min, max;
-    const char *help;
-} rows[] = {
-#define TEXT(brief, name, member, help)                                                                                \
-    {                                                                                                                  \
-        brief, name, offsetof(struct options, member), 0, 0, 0, help                                                   \
-    }
-#define LIST(brief, name, member, n_values, min, max, help)                                                            \
-    {                                                                                                                  \
-        brief, name, offsetof(struct options, member), n_values, min, max, help                                        \
-    }
-    TEXT("-m", "--model", model, "GGUF file"),
-    LIST("-p", "--n-prompt", n_prompt, MAX_VALUES, 0, MAX_TOKENS, "prompt tokens to prefill [512]"),
-    LIST("-n", "--n-gen", n_gen, MAX_VALUES, 0, MAX_TOKENS, "tokens to decode [128]"),
-    LIST("-d", "--n-depth", n_depth, MAX_VALUES, 0, MAX_TOKENS, "positions already in the KV cache [0]"),
-    LIST("-s", "--n-seqs", n_seqs, MAX_VALUES, 1, MAX_SEQS, "sequences decoded together [1]"),
-    LIST("-b", "--batch-size", n_batch, MAX_VALUES, 1, MAX_BATCH, "rows of a prefill step [512]"),
-    LIST("-t", "--threads", n_threads, MAX_VALUES, 1, POOL_MAX_THREADS, "worker threads [CPUs]"),
-    LIST("-r", "--repetitions", repeats, 1, 1, MAX_REPEATS, "timed runs, after one that is not [5]"),
-    TEXT("-o", "--output", output, "md, csv or json [md]"),
-    TEXT("-c", "--cpu", cpu, "kernels: auto, ref, avx2, avxvnni, avx512, amx"),
-    TEXT("-k", "--backend", backend, "cpu or ref [cpu]"),
-    TEXT("-q", "--quantize", quantize, "type that F32, F16 and BF16 weights become: " PLAN_QUANTIZE_NAMES),
-    TEXT("-ctk", "--cache-type-k", k_type, "keys of the KV cache: " KV_TYPE_NAMES " [i16]"),
-    TEXT("-ctv", "--cache-type-v", v_type, "values of the KV cache [i16]"),
-#undef TEXT
-#undef LIST
-};
-
-/* The row an argument names, else ARRAY_LEN(rows); *value is what stands behind `--name=`, or NULL. */
-static size_t find_option(const char *arg, const char **value)
-{
-    const char *equals = strncmp(arg, "--", 2) == 0 ? strchr(arg, '=') : NULL;
-    size_t len = equals != NULL ? (size_t)(equals - arg) : strlen(arg), k = 0;
-    while (k < ARRAY_LEN(rows) && strcmp(arg, rows[k].brief) != 0 &&
-           (strlen(rows[k].name) != len || memcmp(arg, rows[k].name, len) != 0)) {
-        k++;
-    }
-    *value = equals != NULL ? equals + 1 : NULL;
-    return k;
-}
-
-static void print_help(void)
-{
-    puts("usage: infcgi bench -m MODEL [OPTIONS]\n");
-    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
-        printf("  %s, %-16s %s\n", rows[k].brief, rows[k].name, rows[k].help);
-    }
-    puts("\nNumbers (but -r) may be lists, as 512,1024, or the option given again: one row for each combination.");
-}
-
-/* Appends the numbers of `value`, which commas separate, to *to. CMD_OK or CMD_USAGE. */
-static int read_list(size_t k, const char *value, struct list *to)
-{
-    for (const char *at = value;;) {
-        char number[24];
-        size_t len = strcspn(at, ",");
-        int64_t v = 0;
-        bool is_ok = len < sizeof number;
-        snprintf(number, sizeof number, "%.*s", (int)(is_ok ? len : 0), at);
-        is_ok = is_ok && conf_parse_integer(number, &v) && v >= rows[k].min && v <= rows[k].max;
-        if (!is_ok || to->n == rows[k].n_values) {
-            fprintf(stderr, "error: bench: %s: expected %s %d to %d%s, found '%s'\n", rows[k].name,
-                    rows[k].n_values == 1 ? "an integer of" : "integers of", rows[k].min, rows[k].max,
-                    is_ok ? rows[k].n_values == 1 ? ", once" : ", 16 at most" : "", value);
-            return CMD_USAGE;
-        }
-        to->at[to->n++] = (int)v;
-        if (at[len] == '\0') {
-            return CMD_OK;
-        }
-        at += len + 1;
-    }
-}
-
-static void set_default(struct list *l, int value)
-{
-    if (l->n == 0) {
-        *l = (struct list){.n = 1, .at = {value}};
-    }
-}
-
-/* CMD_OK, -1 after --help, or CMD_USAGE. */
-static int read_options(struct options *o, int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            print_help();
-            return -1;
-        }
-        const char *value;
-        size_t k = find_option(argv[i], &value);
-        if (k == ARRAY_LEN(rows) || (value == NULL && i + 1 == argc)) {
-            fprintf(stderr, "error: bench: %s '%s'; --help lists the options\n",
-                    k == ARRAY_LEN(rows) ? "unknown option" : "expected a value behind", argv[i]);
-            return CMD_USAGE;
-        }
-        void *to = (char *)o + rows[k].offset;
-        value = value != NULL ? value : argv[++i];
-        if (rows[k].n_values == 0) {
-            *(const char **)to = value;
-        } else if (read_list(k, value, to) != CMD_OK) {
-            return CMD_USAGE;
-        }
-    }
-    bool known = strcmp(o->output, "md") == 0 || strcmp(o->output, "csv") == 0 || strcmp(o->output, "json") == 0;
-    if (o->model == NULL || !known) {
-        fprintf(stderr, "error: bench: expected %s\n", o->model == NULL ? "--model FILE" : "--output md, csv or json");
-        return CMD_USAGE;
-    }
-    set_default(&o->n_prompt, 512);
-    set_default(&o->n_gen, 128);
-    set_default(&o->n_depth, 0);
-    set_default(&o->n_seqs, 1);
-    set_default(&o->n_batch, 512);
-    set_default(&o->n_threads, pool_cpu_count());
-    set_default(&o->repeats, 5);
-    return CMD_OK;
-}
-
 int cmd_bench(int argc, char **argv)
 {
-    struct bench b = {.o = {.output = "md", .backend = "cpu", .cpu = conf_environment("cpu")}};
-    const char *k_type = conf_environment("cache-type-k"), *v_type = conf_environment("cache-type-v");
-    b.o.k_type = k_type != NULL ? k_type : kv_type_name(KV_TYPE_DEFAULT);
-    b.o.v_type = v_type != NULL ? v_type : kv_type_name(KV_TYPE_DEFAULT);
-    int rc = read_options(&b.o, argc, argv);
-    if (rc != CMD_OK) {
-        return rc < 0 ? CMD_OK : rc;
+    struct conf conf;
+    int rc = cmd_read_conf(&conf, CONF_BENCH, argc, argv);
+    if (rc == CMD_OK) {
+        struct bench b = {.o = &conf};
+        struct err_info info = {0};
+        enum err err = open_file(&b, &info);
+        err = err != ERR_OK ? err : run_all(&b, &info);
+        close_all(&b);
+        rc = err == ERR_OK ? CMD_OK : cmd_fail(&conf, err, &info);
     }
-    struct err_info info = {0};
-    struct conf conf = {.model = b.o.model};
-    enum err err = open_file(&b, &info);
-    err = err != ERR_OK ? err : run_all(&b, &info);
-    close_all(&b);
-    return err == ERR_OK ? CMD_OK : cmd_fail(&conf, err, &info);
+    conf_fini(&conf);
+    return cmd_end("bench", rc);
 }

@@ -12,6 +12,12 @@
 enum { MAX_FIELDS = 48, VALUE_BYTES = 48 };
 enum kind { TEXT, NUMBER, BOOLEAN }; /* how JSON writes the value */
 
+const char *bench_format_name(int i)
+{
+    static const char *const names[] = {[BENCH_MD] = "md", [BENCH_CSV] = "csv", [BENCH_JSON] = "json"};
+    return i >= 0 && i < (int)ARRAY_LEN(names) ? names[i] : NULL;
+}
+
 struct field {
     const char *name, *text; /* text: NULL when the value is in `value` */
     enum kind kind;

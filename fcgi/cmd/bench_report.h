@@ -15,6 +15,9 @@
 
 enum bench_format { BENCH_MD, BENCH_CSV, BENCH_JSON };
 
+/* "md", ...; NULL beyond the last. */
+const char *bench_format_name(int i);
+
 /* What is the same for all rows. Pointers are borrowed. */
 struct bench_report {
     FILE *out;

@@ -22,40 +22,43 @@ enum {
     CMD_BAD_CONFIG = 78  /* what an option names, other than the model, cannot be used: key file, socket */
 };
 
-/* infcgi inspect [--check | --kv | --tensors | --template] MODEL: what is in a model file. */
-int cmd_inspect(int argc, char **argv);
+/* A subcommand. To add one: its file here, its declaration below, a bit in conf.h, a row in cmd.c; then `make docs`. */
+struct cmd {
+    const char *name;
+    enum conf_command bit;
+    int (*run)(int argc, char **argv);
+    const char *summary; /* one line */
+    const char *notes;   /* what its options do not say; "" = nothing */
+};
 
-/* infcgi convert SOURCE TARGET [--type TYPE] [--imatrix FILE] [--threads N] [--force]: a new model file. */
-int cmd_convert(int argc, char **argv);
+const struct cmd *cmd_at(int i);                       /* NULL beyond the last */
+const struct cmd *cmd_find(enum conf_command command); /* never NULL */
 
-/* infcgi tokenize MODEL [--ids] [--no-bos] [--parse-special] [TEXT|-]: the token ids of a text. */
-int cmd_tokenize(int argc, char **argv);
+/* Writes the names of the commands whose bits are set, "serve, generate", to to[cap], and returns it. */
+const char *cmd_names(unsigned commands, char *to, size_t cap);
 
-/* infcgi serve -m MODEL [OPTIONS]: the FastCGI process. */
 int cmd_serve(int argc, char **argv);
-
-/* infcgi generate -m MODEL -p TEXT [OPTIONS]: one continuation on stdout. */
 int cmd_generate(int argc, char **argv);
-
-/* infcgi bench -m MODEL [-p N] [-n N] [-t N] [-r N] [-o md|csv|json]: prefill and decode speed, as llama-bench's rows.
- */
 int cmd_bench(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_convert(int argc, char **argv);
+int cmd_tokenize(int argc, char **argv);
+int cmd_help(int argc, char **argv);
 
 /* infcgi --version: version and kernels. */
 int cmd_version(void);
 
-/* For commands that run no kernels: checks `--cpu NAME` and takes it out of argv. CMD_OK, or CMD_USAGE with the reason
- * on stderr when this CPU has no such kernels. */
-int cmd_take_cpu(int *argc, char **argv);
+/* --- shared by the subcommands --------------------------------------------------------------------------------- */
 
-/* --- shared by the subcommands that open a model ---------------------------------------------------------------- */
-
-/* Reads the command's options into *conf, which the caller ends with conf_fini. CMD_OK; -1 when --help was answered;
- * else the exit status, with the reason on stderr. */
+/* Reads the command's options into *conf, which the caller ends with conf_fini. CMD_OK; -1 when --help or --version was
+ * answered; else the exit status, with the reason on stderr. */
 int cmd_read_conf(struct conf *conf, enum conf_command command, int argc, char **argv);
 
 /* The engine options of *c; *sampling must outlive the result. */
 struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampling *sampling);
+
+/* rc, or CMD_BAD_OUTPUT, with a line on stderr, when stdout could not be written; CMD_OK for -1. */
+int cmd_end(const char *command, int rc);
 
 /* Prints `error: <file>: <code> at byte <offset>: <sentence>` and returns the exit status. */
 int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info);

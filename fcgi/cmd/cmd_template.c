@@ -1,6 +1,7 @@
 /* Which chat template a process uses: the operator's, the model file's, or the one format of its family. Never a guess.
  */
 #include "engine/base/io.h"
+#include "engine/base/names.h"
 #include "engine/chat/chat_named.h"
 #include "fcgi/cmd/cmd.h"
 
@@ -13,7 +14,7 @@ static enum err read_file(const char *path, struct chat_template **out, struct e
     buf_init(&names, 0, MEM_GENERAL);
     enum err err = io_read_file(path, JINJA_MAX_SOURCE_BYTES, &text, &why);
     if (err != ERR_OK) {
-        chat_named_list(&names);
+        names_list(chat_named_name_at, &names);
         err = err_set(info, err == ERR_NOMEM ? err : ERR_CONFIG, "chat-template",
                       "chat-template: expected a Jinja file or one of %s; found '%.64s' (%s)",
                       buf_ok(&names) == ERR_OK ? names.data : "the formats of the manual", path, why.text);

@@ -85,10 +85,6 @@ int cmd_generate(int argc, char **argv)
 {
     struct conf conf;
     int rc = cmd_read_conf(&conf, CONF_GENERATE, argc, argv);
-    if (rc == CMD_OK && conf.prompt == NULL) {
-        fprintf(stderr, "error: generate: expected --prompt TEXT, found none\n");
-        rc = CMD_USAGE;
-    }
     if (rc == CMD_OK) {
         struct err_info info = {0};
         struct engine_sampling sampling;
@@ -109,5 +105,5 @@ int cmd_generate(int argc, char **argv)
         engine_close(&e);
     }
     conf_fini(&conf);
-    return rc < 0 ? CMD_OK : rc;
+    return cmd_end("generate", rc);
 }

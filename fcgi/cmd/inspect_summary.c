@@ -270,7 +270,8 @@ static void print_memory(const struct subject *s)
            (double)(m.weight_bytes + m.kv_bytes + m.activation_bytes) / 1e6, (double)m.weight_bytes / 1e6,
            (double)m.kv_bytes / 1e6, m.kv_tokens, (double)m.activation_bytes / 1e6);
     printf("%-16s%" PRIu32 " tokens, %d threads\n", "serves", m.n_ctx, m.n_threads);
-    printf("%-16scpu %s, %s\n", "kernels", m.kernels, s->cpu != NULL ? "as asked for" : "the best this CPU can run");
+    printf("%-16scpu %s, %s\n", "kernels", m.kernels,
+           strcmp(s->cpu, "auto") != 0 ? "as asked for" : "the best this CPU can run");
 }
 
 void inspect_summary(const struct gguf *g, const char *path, const char *cpu)

@@ -4,7 +4,7 @@
 
 #include "engine/format/gguf.h"
 
-/* Prints g, which was opened from `path`, on stdout. cpu: instruction set of the kernels, as --cpu has it, or NULL.
+/* Prints g, which was opened from `path`, on stdout. cpu: instruction set of the kernels, as --cpu has it.
  * What cannot be told reads "-"; why the model cannot be run is said in a row of its own. */
 void inspect_summary(const struct gguf *g, const char *path, const char *cpu);
 

@@ -36,21 +36,6 @@ struct server server_state;
 
 static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 
-int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info)
-{
-    bool is_config = err == ERR_CONFIG || err == ERR_UNSUPPORTED_CPU || err == ERR_ADDRESS_IN_USE;
-    fprintf(stderr, "error: ");
-    if (!is_config && conf->model != NULL) {
-        fprintf(stderr, "%s: ", conf->model);
-    }
-    fprintf(stderr, "%s", err_code(err));
-    if (info->offset != ERR_NO_OFFSET && info->code != ERR_OK && !is_config) {
-        fprintf(stderr, " at byte %" PRIu64, info->offset);
-    }
-    fprintf(stderr, ": %s\n", info->text[0] != '\0' ? info->text : err_text(err));
-    return is_config ? CMD_USAGE : err == ERR_LOST ? CMD_LOST : CMD_BAD_DATA;
-}
-
 struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampling *sampling)
 {
     *sampling = (struct engine_sampling){c->temperature, c->top_p, c->min_p, (int32_t)c->top_k};
@@ -59,8 +44,8 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
         .model_path = c->model,
         .backend = c->backend,
         .cpu = c->cpu,
-        .pack_cache = c->pack_cache != NULL && strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
-        .quantize = c->quantize != NULL && strcmp(c->quantize, "off") != 0 ? c->quantize : NULL,
+        .pack_cache = strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
+        .quantize = c->quantize,
         .high_precision = c->high_precision,
         .pin = c->pin,
         .cache_type_k = c->cache_type_k,
@@ -72,8 +57,7 @@ struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampl
         .max_batch_rows = (int)c->batch_size,
         .queue_max_requests = (int)c->queue_max,
         .pooling = c->pooling,
-        .speculate = c->speculate,
-        .draft_max = (int)c->draft_max,
+        .draft_max = strcmp(c->speculate, "off") == 0 ? -1 : (int)c->draft_max,
         .memory_limit_bytes = (uint64_t)c->memory_limit_mib << 20,
     };
 }
@@ -361,33 +345,6 @@ static int check_config(const struct conf *conf)
     return CMD_OK;
 }
 
-int cmd_read_conf(struct conf *conf, enum conf_command command, int argc, char **argv)
-{
-    struct err_info info = {0};
-    enum err err = conf_load(conf, command, argc, argv, &info);
-    if (err != ERR_OK) {
-        return cmd_fail(conf, ERR_CONFIG, &info);
-    }
-    if (conf->version) {
-        (void)cmd_version();
-        return -1;
-    }
-    if (conf->help) {
-        struct buf help;
-        buf_init(&help, 0, MEM_GENERAL);
-        conf_help(command, &help);
-        printf("usage: infcgi %s -m MODEL [OPTIONS]\n\n%s", conf_command_name(command), help.data);
-        buf_fini(&help);
-        return -1;
-    }
-    if (conf->model == NULL) {
-        fprintf(stderr, "error: %s: expected --model FILE, found none; --help lists the options\n",
-                conf_command_name(command));
-        return CMD_USAGE;
-    }
-    return CMD_OK;
-}
-
 int cmd_serve(int argc, char **argv)
 {
     static struct conf conf; /* outlives detached threads at exit */
@@ -406,5 +363,5 @@ int cmd_serve(int argc, char **argv)
         server_state.started = clock_unix_seconds();
         rc = serve(&conf, &set);
     }
-    return rc < 0 ? CMD_OK : rc;
+    return cmd_end("serve", rc);
 }

@@ -13,71 +13,6 @@
 
 enum { MAX_TEXT_BYTES = 256 << 20 };
 
-struct options {
-    const char *path, *text; /* text NULL: standard input */
-    bool ids, no_bos, parse_special, help;
-};
-
-static const char usage[] =
-    "usage: infcgi tokenize MODEL [--ids] [--no-bos] [--parse-special] [--] [TEXT|-]\n"
-    "\n"
-    "One line a token: its id, a tab, its text with everything escaped that is not plain text.\n"
-    "Without TEXT, or with -, the text is read from standard input.\n"
-    "  --ids            the ids alone, as a JSON array\n"
-    "  --no-bos         add no BOS or EOS, whatever the model asks for\n"
-    "  --parse-special  take <|im_start|> and the like in the text for the tokens they name\n"
-    "  --cpu NAME       as in other commands; no kernel runs here\n";
-
-static int usage_error(const char *problem, const char *argument)
-{
-    fprintf(stderr, "error: tokenize: %s", problem);
-    if (argument != NULL) {
-        fprintf(stderr, " '%s'", argument);
-    }
-    fputs("; `infcgi tokenize --help` tells more\n", stderr);
-    return CMD_USAGE;
-}
-
-static int parse_options(int argc, char **argv, struct options *o)
-{
-    const struct {
-        const char *name;
-        bool *flag;
-    } flags[] = {{"--ids", &o->ids},
-                 {"--no-bos", &o->no_bos},
-                 {"--parse-special", &o->parse_special},
-                 {"--help", &o->help},
-                 {"-h", &o->help}};
-    bool has_text = false, options_end = false;
-    *o = (struct options){0};
-    for (int i = 1; i < argc; i++) {
-        const char *arg = argv[i];
-        bool is_option = !options_end && arg[0] == '-' && arg[1] != '\0';
-        if (is_option && strcmp(arg, "--") == 0) {
-            options_end = true;
-            continue;
-        }
-        size_t k = 0;
-        while (is_option && k < ARRAY_LEN(flags) && strcmp(arg, flags[k].name) != 0) {
-            k++;
-        }
-        if (is_option && k == ARRAY_LEN(flags)) {
-            return usage_error("unknown option", arg);
-        }
-        if (is_option) {
-            *flags[k].flag = true;
-        } else if (o->path == NULL) {
-            o->path = arg;
-        } else if (has_text) {
-            return usage_error("expected one text, found another:", arg);
-        } else {
-            has_text = true;
-            o->text = strcmp(arg, "-") == 0 && !options_end ? NULL : arg;
-        }
-    }
-    return o->path == NULL && !o->help ? usage_error("expected a model file", NULL) : CMD_OK;
-}
-
 /* Would cp act on a terminal rather than show: a control, a line separator, or a change of writing direction? */
 static bool acts_on_terminal(uint32_t cp)
 {
@@ -148,14 +83,15 @@ static void print_tokens(const struct tokenizer *t, const struct token_list *ids
 }
 
 /* Encodes and prints o->text or standard input. */
-static int tokenize(const struct tokenizer *t, const struct options *o)
+static int print_ids(const struct tokenizer *t, const struct conf *o)
 {
+    bool is_input = strcmp(o->text, "-") == 0;
     struct buf in;
     struct token_list ids = {0};
     buf_init(&in, MAX_TEXT_BYTES, MEM_GENERAL);
-    enum err err = o->text == NULL ? read_input(&in) : ERR_OK;
-    const char *text = o->text != NULL ? o->text : in.len > 0 ? in.data : "";
-    size_t n = o->text != NULL ? strlen(o->text) : in.len;
+    enum err err = is_input ? read_input(&in) : ERR_OK;
+    const char *text = !is_input ? o->text : in.len > 0 ? in.data : "";
+    size_t n = !is_input ? strlen(o->text) : in.len;
     unsigned flags = (o->no_bos ? 0u : TOKENIZE_ADD_SPECIAL) | (o->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     if (err == ERR_OK) {
         err = tokenizer_encode(t, text, n, flags, NULL, 0, INT32_MAX, &ids);
@@ -174,31 +110,24 @@ static int tokenize(const struct tokenizer *t, const struct options *o)
     return rc;
 }
 
-int cmd_tokenize(int argc, char **argv)
+static int tokenize(const struct conf *o)
 {
-    struct options o;
-    int rc = cmd_take_cpu(&argc, argv);
-    rc = rc != CMD_OK ? rc : parse_options(argc, argv, &o);
-    if (rc != CMD_OK) {
-        return rc;
-    }
     struct gguf *g = NULL;
     struct tokenizer *t = NULL;
     struct err_info info = {.offset = ERR_NO_OFFSET};
-    if (o.help) {
-        fputs(usage, stdout);
-    } else {
-        enum err err = model_open(o.path, &g, &info);
-        if (err == ERR_OK) {
-            err = tokenizer_new(g, &t, &info);
-        }
-        rc = err == ERR_OK ? tokenize(t, &o) : data_error(o.path, err, &info);
-    }
+    enum err err = model_open(o->model, &g, &info);
+    err = err != ERR_OK ? err : tokenizer_new(g, &t, &info);
+    int rc = err == ERR_OK ? print_ids(t, o) : data_error(o->model, err, &info);
     tokenizer_free(&t);
     gguf_close(&g);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fputs("error: tokenize: cannot write the output\n", stderr);
-        return CMD_BAD_OUTPUT;
-    }
     return rc;
+}
+
+int cmd_tokenize(int argc, char **argv)
+{
+    struct conf conf;
+    int rc = cmd_read_conf(&conf, CONF_TOKENIZE, argc, argv);
+    rc = rc != CMD_OK ? rc : tokenize(&conf);
+    conf_fini(&conf);
+    return cmd_end("tokenize", rc);
 }

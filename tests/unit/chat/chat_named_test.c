@@ -114,29 +114,6 @@ START_TEST(families_with_one_format_only)
 }
 END_TEST
 
-START_TEST(the_manual_lists_each_name)
-{
-    char page[32768], word[64];
-    FILE *f = fopen("docs/ops/options.md", "rb");
-    ck_assert_ptr_nonnull(f);
-    page[fread(page, 1, sizeof page - 1, f)] = '\0';
-    fclose(f);
-    const char *section = strstr(page, "## Chat formats by name");
-    ck_assert_ptr_nonnull(section);
-    struct buf list;
-    buf_init(&list, 0, MEM_GENERAL);
-    chat_named_list(&list);
-    ck_assert_int_eq(buf_ok(&list), ERR_OK);
-    for (int i = 0; chat_named_at(i) != NULL; i++) {
-        snprintf(word, sizeof word, "`%s`", chat_named_name(chat_named_at(i)));
-        ck_assert_msg(strstr(section, word) != NULL, "%s is not in docs/ops/options.md", word);
-        snprintf(word, sizeof word, "%s%s", i == 0 ? "" : ", ", chat_named_name(chat_named_at(i)));
-        ck_assert_msg(strstr(list.data, word) != NULL, "'%s' is not in %s", word, list.data);
-    }
-    buf_fini(&list);
-}
-END_TEST
-
 Suite *chat_named_suite(void)
 {
     Suite *s = suite_create("chat_named");
@@ -145,7 +122,6 @@ Suite *chat_named_suite(void)
     tcase_add_test(t, turns_alternate_where_the_format_needs_it);
     tcase_add_test(t, names_are_exact);
     tcase_add_test(t, families_with_one_format_only);
-    tcase_add_test(t, the_manual_lists_each_name);
     suite_add_tcase(s, t);
     return s;
 }

@@ -786,12 +786,12 @@ START_TEST(wrong_usage_is_named)
     static const struct {
         const char *args[5];
         const char *hint;
-    } rows[] = {{{NULL}, "expected a source and a target"},
-                {{"a", NULL}, "expected a source and a target"},
-                {{"a", "b", "c", NULL}, "third 'c'"},
+    } rows[] = {{{NULL}, "expected --source FILE"},
+                {{"a", NULL}, "expected --target FILE"},
+                {{"a", "b", "c", NULL}, "unknown option 'c'"},
                 {{"a", "b", "--type", "q3", NULL}, "expected one of copy, f32, f16, bf16, q8_0"},
-                {{"a", "b", "--type", NULL}, "found ''"},
-                {{"a", "b", "--threads", "0", NULL}, "integer of 1 to 256, found '0'"},
+                {{"a", "b", "--type", NULL}, "--type: expected a value, found none"},
+                {{"a", "b", "--threads", "-1", NULL}, "integer of 0 to 256, found '-1'"},
                 {{"a", "b", "--imatrix", "m", NULL}, "expected a --type"},
                 {{"a", "b", "--fast", NULL}, "unknown option '--fast'"}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

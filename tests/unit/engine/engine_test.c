@@ -379,7 +379,7 @@ START_TEST(what_cannot_be_is_refused_with_a_reason)
     } cases[] = {{good, ERR_CONFIG, "nope"},       {good, ERR_UNSUPPORTED_CPU, "mmx"},
                  {good, ERR_CONFIG, "513"},        {good, ERR_CONFIG, "kv-tokens"},
                  {good, ERR_MEMORY_LIMIT, "MiB"},  {good, ERR_FILE, "No such file"},
-                 {good, ERR_CONFIG, "maybe"},      {good, ERR_CONFIG, "draft-max"},
+                 {good, ERR_CONFIG, "draft-max"},  {good, ERR_CONFIG, "draft-max"},
                  {good, ERR_CONFIG, "found 'f8'"}, {good, ERR_CONFIG, "cache-type-v: expected one of i16"}};
     cases[0].cfg.backend = "nope";
     cases[1].cfg.cpu = "mmx";
@@ -387,7 +387,7 @@ START_TEST(what_cannot_be_is_refused_with_a_reason)
     cases[3].cfg.kv_tokens = 100;
     cases[4].cfg.memory_limit_bytes = 1000;
     cases[5].cfg.model_path = "there-is-no.gguf";
-    cases[6].cfg.speculate = "maybe";
+    cases[6].cfg.draft_max = -2;
     cases[7].cfg.draft_max = 32;
     cases[8].cfg.cache_type_k = "f8";
     cases[9].cfg.cache_type_v = "";

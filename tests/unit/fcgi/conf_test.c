@@ -1,6 +1,9 @@
 /* Options from the command line, the environment and a file: every row of the table at its bounds and beyond. */
 #include "fcgi/conf.h"
 
+#include "fcgi/cmd/cmd.h"
+#include "fcgi/cmd/manual.h"
+#include "fcgi/options.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
@@ -17,17 +20,13 @@ static struct err_info info;
 
 static void teardown(void) { folder_remove(); }
 
-/* The command that takes the option a: generate for the few that are its alone. */
-static enum conf_command command_of(const char *a)
+static enum conf_command command = CONF_SERVE; /* whose options load reads */
+
+/* Reads from now on as the first command that takes the option. */
+static void be_who_takes(const char *name)
 {
-    static const char *const of_generate[] = {"--prompt", "--n-predict", "--seed", "--chat"};
-    for (size_t i = 0; a != NULL && i < ARRAY_LEN(of_generate); i++) {
-        size_t n = strlen(of_generate[i]);
-        if (strncmp(a, of_generate[i], n) == 0 && (a[n] == '\0' || a[n] == '=')) {
-            return CONF_GENERATE;
-        }
-    }
-    return CONF_SERVE;
+    unsigned bits = option_find(name, strlen(name), CONF_SERVE)->commands;
+    command = (enum conf_command)(bits & -bits);
 }
 
 /* Loads up to three arguments; the strings of c point into them. */
@@ -43,7 +42,7 @@ static enum err load(const char *a, const char *b, const char *d)
     }
     conf_fini(&c);
     info = (struct err_info){0};
-    return conf_load(&c, command_of(a), argc, argv, &info);
+    return conf_load(&c, command, argc, argv, &info);
 }
 
 static void accept(const char *a, const char *b)
@@ -106,6 +105,7 @@ START_TEST(integers_keep_their_bounds)
                                               "-99999999999999999999"};
     for (size_t i = 0; i < ARRAY_LEN(integers); i++) {
         char option[64], value[64];
+        be_who_takes(integers[i].name);
         snprintf(option, sizeof option, "--%s", integers[i].name);
         ck_assert_int_eq(load(NULL, NULL, NULL), ERR_OK);
         ck_assert_msg(integer(i) == integers[i].fallback, "%s: default %lld", option, (long long)integer(i));
@@ -172,6 +172,7 @@ START_TEST(flags_are_on_or_off)
     for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
         const bool *is_on = (const bool *)(const void *)((const char *)&c + flags[i].offset);
         char arg[64];
+        be_who_takes(flags[i].name);
         ck_assert_int_eq(load(NULL, NULL, NULL), ERR_OK);
         ck_assert(!*is_on);
         snprintf(arg, sizeof arg, "--%s", flags[i].name);
@@ -199,18 +200,17 @@ START_TEST(texts_are_taken_as_they_are)
                  {"socket", offsetof(struct conf, socket)},
                  {"api-key-file", offsetof(struct conf, api_key_file)},
                  {"chat-template", offsetof(struct conf, chat_template)},
-                 {"cpu", offsetof(struct conf, cpu)},
-                 {"backend", offsetof(struct conf, backend)},
                  {"pack-cache", offsetof(struct conf, pack_cache)},
-                 {"pooling", offsetof(struct conf, pooling)},
-                 {"quantize", offsetof(struct conf, quantize)},
-                 {"speculate", offsetof(struct conf, speculate)},
+                 {"imatrix", offsetof(struct conf, imatrix)},
+                 {"text", offsetof(struct conf, text)},
                  {"prompt", offsetof(struct conf, prompt)}};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         const char *const *text = (const char *const *)(const void *)((const char *)&c + texts[i].offset);
         char arg[64];
+        be_who_takes(texts[i].name);
         ck_assert_int_eq(load(NULL, NULL, NULL), ERR_OK);
-        ck_assert_ptr_null(*text);
+        const char *fallback = option_find(texts[i].name, strlen(texts[i].name), command)->fallback;
+        ck_assert(fallback == NULL ? *text == NULL : strcmp(*text, fallback) == 0);
         snprintf(arg, sizeof arg, "--%s", texts[i].name);
         accept(arg, "a b=c --d");
         ck_assert_str_eq(*text, "a b=c --d");
@@ -219,7 +219,7 @@ START_TEST(texts_are_taken_as_they_are)
         accept(arg, NULL);
         ck_assert_str_eq(*text, "x=y");
         snprintf(arg, sizeof arg, "--%s=", texts[i].name);
-        if (strcmp(texts[i].name, "prompt") == 0) {
+        if (strcmp(texts[i].name, "prompt") == 0 || strcmp(texts[i].name, "text") == 0) {
             accept(arg, NULL);
         } else {
             refuse(arg, NULL, "expected a text");
@@ -251,88 +251,141 @@ START_TEST(short_names_are_the_long_ones)
 }
 END_TEST
 
-START_TEST(every_option_is_in_help_and_in_the_environment)
+START_TEST(names_are_those_of_their_tables)
 {
-    struct buf help;
-    buf_init(&help, 0, MEM_GENERAL);
-    conf_help(CONF_SERVE, &help);
-    conf_help(CONF_GENERATE, &help);
+    const struct option *o;
     int n = 0;
-    for (const char *name; (name = conf_option_name(n)) != NULL; n++) {
-        char text[96];
-        snprintf(text, sizeof text, "--%s ", name);
-        ck_assert_msg(strstr(help.data, text) != NULL, "%s is not in --help", name);
-        snprintf(text, sizeof text, "INFCGI_%s", name);
-        for (char *p = text; *p != '\0'; p++) {
-            *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        if (o->words == NULL || o->kind == OPTION_FILE) {
+            continue;
         }
-        setenv(text, "\x01", 1); /* no number, no flag, no file */
-        enum err err = load(NULL, NULL, NULL);
-        char padded[64];
-        snprintf(padded, sizeof padded, " %s ", name);
-        bool is_text =
-            strstr(" model alias socket api-key-file chat-template cpu backend cache-type-k cache-type-v pack-cache "
-                   "pooling quantize speculate prompt ",
-                   padded) != NULL;
-        ck_assert_msg(is_text ? err == ERR_OK : err != ERR_OK, "%s: %s", text, err_code(err));
-        unsetenv(text);
+        char arg[64];
+        be_who_takes(o->name);
+        snprintf(arg, sizeof arg, "--%s", o->name);
+        for (int k = 0; o->words(k) != NULL; k++) {
+            accept(arg, o->words(k));
+            refuse(arg, "no-such-name", o->words(k));
+        }
+        ck_assert_msg(o->fallback == NULL || names_find(o->words, o->fallback) >= 0, "%s by default", arg);
+        ck_assert_ptr_null(o->words(-1));
+        n++;
     }
-    ck_assert_int_eq(n, 44);
-    ck_assert_ptr_null(conf_option_name(-1));
-    ck_assert_ptr_null(conf_option_name(n));
-    buf_fini(&help);
+    ck_assert_int_ge(n, 10);
+    command = CONF_SERVE;
+    refuse("--backend", "gpu", "backend (command line): expected one of cpu, ref; found 'gpu'");
+    setenv("INFCGI_CACHE_TYPE_V", "q8", 1);
+    refuse(NULL, NULL, "cache-type-v (INFCGI_CACHE_TYPE_V): expected one of i16, f16, bf16, q8_0, q4_0; found 'q8'");
 }
 END_TEST
 
-/* Does the command's --help list the option, and its command line take it? */
-static bool is_listed(enum conf_command command, const char *name)
+START_TEST(a_list_holds_what_commas_and_options_separate)
+{
+    command = CONF_BENCH;
+    accept(NULL, NULL);
+    ck_assert(c.n_prompt.n == 1 && c.n_prompt.at[0] == 512);
+    setenv("INFCGI_N_PROMPT", "9", 1);
+    accept(NULL, NULL);
+    ck_assert(c.n_prompt.n == 1 && c.n_prompt.at[0] == 9);
+    ck_assert_int_eq(load("-p", "1,2", "--n-prompt=3"), ERR_OK);
+    ck_assert(c.n_prompt.n == 3 && c.n_prompt.at[0] == 1 && c.n_prompt.at[1] == 2 && c.n_prompt.at[2] == 3);
+    static const char *const bad[] = {
+        "", "1,", ",1", "1,,2", "x", "1 ,2", "-1", "1048577", "99999999999999999999999999"};
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        refuse("-p", bad[i], "n-prompt (command line): expected an integer of 0 to 1048576");
+    }
+    accept("-p", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16");
+    refuse("-p", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17", "16 integers at most");
+    accept("-t", "1,0");
+    ck_assert(c.thread_counts.n == 2 && c.thread_counts.at[1] == 0);
+}
+END_TEST
+
+START_TEST(operands_stand_without_a_name)
+{
+    command = CONF_TOKENIZE;
+    ck_assert_int_eq(load("a.gguf", "--ids", "-"), ERR_OK);
+    ck_assert(strcmp(c.model, "a.gguf") == 0 && strcmp(c.text, "-") == 0 && c.ids);
+    ck_assert_int_eq(load("--model=a.gguf", "", NULL), ERR_OK);
+    ck_assert_str_eq(c.text, "");
+    ck_assert_int_eq(load("--", "-m", "--ids"), ERR_OK);
+    ck_assert(strcmp(c.model, "-m") == 0 && strcmp(c.text, "--ids") == 0 && !c.ids);
+    ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
+    ck_assert_int_eq(load("a", "b", "c"), ERR_CONFIG);
+    ck_assert_int_eq(load("a", "--model", "b"), ERR_CONFIG);
+    accept("--ids", NULL);
+    ck_assert_int_eq(conf_check(&c, command, &info), ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(info.text, "expected --model FILE"));
+    setenv("INFCGI_MODEL", "of-environment.gguf", 1);
+    accept("a.gguf", NULL); /* the argument is the model still */
+    ck_assert(strcmp(c.model, "a.gguf") == 0 && strcmp(c.text, "-") == 0);
+}
+END_TEST
+
+/* What --help of the command says. */
+static bool is_listed(enum conf_command of, const char *name)
 {
     struct buf help;
     char text[96];
     buf_init(&help, 0, MEM_GENERAL);
-    conf_help(command, &help);
+    manual_of(of, &help);
     snprintf(text, sizeof text, "--%s ", name);
     bool is_there = strstr(help.data, text) != NULL;
     buf_fini(&help);
     return is_there;
 }
 
-static bool is_taken(enum conf_command command, const char *name)
+START_TEST(every_option_is_read_from_the_environment)
 {
-    char program[] = "infcgi", option[64], value[] = "on", *argv[] = {program, option, value};
-    static const char flags[] =
-        " drain-close share-cache high-precision pin strict-api chat check-config help version ";
-    bool is_flag = strstr(flags, name) != NULL;
-    snprintf(option, sizeof option, "--%s", name);
-    conf_fini(&c);
-    info = (struct err_info){0};
-    enum err err = conf_load(&c, command, is_flag ? 2 : 3, argv, &info);
-    bool is_refused = strstr(info.text, "expected an option of ") != NULL;
-    ck_assert_msg(!is_refused || err == ERR_CONFIG, "%s: %s", option, info.text);
-    return !is_refused;
+    const struct option *o;
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        char text[96];
+        snprintf(text, sizeof text, "INFCGI_%s", o->name);
+        for (char *p = text; *p != '\0'; p++) {
+            *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+        }
+        setenv(text, "\x01", 1); /* no number, no flag, no name, no file there */
+        bool is_text =
+            (o->kind == OPTION_TEXT && o->words == NULL) || (o->kind == OPTION_FILE && strcmp(o->name, "config") != 0);
+        for (unsigned bit = CONF_SERVE; bit <= CONF_HELP; bit <<= 1) {
+            command = (enum conf_command)bit;
+            const struct option *own = option_find(o->name, strlen(o->name), command);
+            bool is_own = (own->commands & bit) != 0; /* what others take is nothing to it */
+            enum err err = load(NULL, NULL, NULL);
+            ck_assert_msg(is_text || !is_own ? err == ERR_OK : err == ERR_CONFIG || err == ERR_FILE, "%s: %s", text,
+                          err_code(err));
+        }
+        unsetenv(text);
+    }
+    ck_assert_ptr_null(option_at(-1));
 }
+END_TEST
 
 START_TEST(a_command_lists_and_takes_its_own_options)
 {
-    static const char serves[] = " alias socket api-key-file share-cache parallel queue-max pooling max-connections "
-                                 "body-limit request-memory drain-timeout drain-close sse-ping-interval timeout "
-                                 "strict-api check-config ",
-                      generates[] = " prompt n-predict seed chat ";
-    const char *name;
-    for (int i = 0; (name = conf_option_name(i)) != NULL; i++) {
-        char padded[64];
-        snprintf(padded, sizeof padded, " %s ", name);
-        bool by_serve = strstr(generates, padded) == NULL, by_generate = strstr(serves, padded) == NULL;
-        ck_assert_msg(is_listed(CONF_SERVE, name) == by_serve, "serve --help and %s", name);
-        ck_assert_msg(is_listed(CONF_GENERATE, name) == by_generate, "generate --help and %s", name);
-        ck_assert_msg(is_taken(CONF_SERVE, name) == by_serve, "serve --%s", name);
-        ck_assert_msg(is_taken(CONF_GENERATE, name) == by_generate, "generate --%s", name);
+    const struct option *o;
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        bool is_flag = o->kind == OPTION_FLAG;
+        unsigned taken = 0;
+        for (unsigned bit = CONF_SERVE; bit <= CONF_HELP; bit <<= 1) {
+            const struct option *own = option_find(o->name, strlen(o->name), (enum conf_command)bit);
+            char option[64];
+            snprintf(option, sizeof option, "--%s", o->name);
+            command = (enum conf_command)bit;
+            (void)load(option, is_flag ? NULL : "1", NULL);
+            bool is_taken = strstr(info.text, "expected an option of ") == NULL;
+            ck_assert_msg(is_taken == ((own->commands & bit) != 0), "%s %s", cmd_find(command)->name, option);
+            ck_assert_msg(is_listed(command, o->name) == is_taken, "%s --help and %s", cmd_find(command)->name, option);
+            taken |= own->commands & bit;
+        }
+        ck_assert_msg((taken & o->commands) == o->commands && o->commands != 0, "--%s: two rows of a command", o->name);
+        ck_assert_msg((o->required_by & ~o->commands) == 0 && (o->operand_of & ~o->commands) == 0, "--%s", o->name);
     }
+    command = CONF_SERVE;
     refuse("-p", "a text", "--prompt: expected an option of serve, found one of generate");
-    setenv("INFCGI_SEED", "7", 1);
-    accept("--config", folder_write("both.conf", "n-predict = 5\nthreads = 2\n", 26)); /* one file for all */
+    accept("--config", folder_write("both.conf", "n-predict = 5\nthreads = 2\nn-prompt = 1,2\n", 41)); /* one for all */
     ck_assert_int_eq(c.n_predict, 5);
-    ck_assert_int_eq(c.seed, 7);
+    ck_assert_int_eq(c.threads, 2);
+    ck_assert_int_eq(c.n_prompt.n, 2);
 }
 END_TEST
 
@@ -429,7 +482,10 @@ Suite *conf_suite(void)
     tcase_add_test(t, flags_are_on_or_off);
     tcase_add_test(t, texts_are_taken_as_they_are);
     tcase_add_test(t, short_names_are_the_long_ones);
-    tcase_add_test(t, every_option_is_in_help_and_in_the_environment);
+    tcase_add_test(t, names_are_those_of_their_tables);
+    tcase_add_test(t, a_list_holds_what_commas_and_options_separate);
+    tcase_add_test(t, operands_stand_without_a_name);
+    tcase_add_test(t, every_option_is_read_from_the_environment);
     tcase_add_test(t, a_command_lists_and_takes_its_own_options);
     tcase_add_test(t, a_file_holds_names_and_values);
     tcase_add_test(t, a_bad_file_is_refused_with_its_line);

@@ -290,7 +290,7 @@ START_TEST(a_decoder_embeds_when_told_how)
     struct err_info info = {0};
     cfg.pooling = "max";
     ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_CONFIG);
-    ck_assert_msg(strstr(info.text, "found max") != NULL, "%s", info.text);
+    ck_assert_msg(strstr(info.text, "found 'max'") != NULL, "%s", info.text);
 }
 END_TEST
 

@@ -290,9 +290,9 @@ START_TEST(wrong_usage_is_named)
     static const struct {
         const char *args[3];
         const char *hint;
-    } runs[] = {{{NULL}, "expected a model file"},     {{"--chek", "m"}, "unknown option '--chek'"},
-                {{"-x", "m"}, "unknown option '-x'"},  {{"a", "b"}, "second 'b'"},
-                {{"a", "-m", "b"}, "second 'b'"},      {{"--kv", "-m"}, "expected a model file"},
+    } runs[] = {{{NULL}, "expected --model FILE"},     {{"--chek", "m"}, "unknown option '--chek'"},
+                {{"-x", "m"}, "unknown option '-x'"},  {{"a", "b"}, "unknown option 'b'"},
+                {{"a", "-m", "b"}, "found another"},   {{"--kv", "-m"}, "--model: expected a value"},
                 {{"--check", "--kv", "m"}, "--check"}, {{"--verify", "--kv", "m"}, "--verify"}};
     for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
         ck_assert_int_eq(run(runs[i].args[0], runs[i].args[1], runs[i].args[2], NULL), CMD_USAGE);

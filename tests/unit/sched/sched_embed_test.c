@@ -44,7 +44,7 @@ static void check_embedding(struct sched_seq **seq, const struct sched_request *
     ck_assert(ev.kind == SCHED_END && ev.err == ERR_OK);
     expect(q, expected);
     ck_assert_msg(memcmp(sched_embedding(*seq), expected, sizeof expected) == 0, "%d tokens, pooling %s: %g, not %g",
-                  q->n_tokens, plan_pooling_name(q->pooling), (double)sched_embedding(*seq)[0], (double)expected[0]);
+                  q->n_tokens, plan_pooling_name((int)q->pooling - 1), (double)sched_embedding(*seq)[0], (double)expected[0]);
     sched_seq_usage(*seq, usage);
     ck_assert_int_eq(usage->prompt_tokens, q->n_tokens);
     sched_release(seq);

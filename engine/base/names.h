@@ -1,0 +1,21 @@
+/* What may be named: a table's names by index, for finding one, for messages and for help. Threads: as the tables,
+ * which are constant. */
+#ifndef INFCGI_BASE_NAMES_H
+#define INFCGI_BASE_NAMES_H
+
+#include "engine/base/buf.h"
+#include "engine/base/err.h"
+
+/* The i-th name of a table, static; NULL beyond the last. */
+typedef const char *(*names_fn)(int i);
+
+/* The index of a name, or -1. */
+int names_find(names_fn names, const char *name);
+
+/* Appends "cpu, ref"; check with buf_ok. */
+void names_list(names_fn names, struct buf *out);
+
+/* Returns ERR_CONFIG and says "WHAT: expected one of cpu, ref; found 'FOUND'". */
+enum err names_refuse(names_fn names, const char *what, const char *found, struct err_info *info);
+
+#endif

@@ -1,0 +1,296 @@
+#include "fcgi/cmd/manual.h"
+
+#include "fcgi/cmd/cmd.h"
+#include "fcgi/options.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { COLUMNS = 100, HELP_COLUMN = 33, NAME_BYTES = 96, TEXT_BYTES = 1024 };
+
+/* --- parts of all ------------------------------------------------------------------------------------------------- */
+
+/* What an option does, may be and is by default, as one sentence. */
+static void put_help(const struct option *o, struct buf *out)
+{
+    buf_puts(out, o->help);
+    if (o->words != NULL) {
+        buf_puts(out, o->kind == OPTION_FILE ? " (or " : " (");
+        names_list(o->words, out);
+        buf_putc(out, ')');
+    }
+    if (o->fallback != NULL) {
+        buf_printf(out, " [%s]", o->fallback);
+    }
+}
+
+/* "infcgi tokenize MODEL [TEXT] [OPTIONS]" */
+static void put_usage(const struct cmd *c, struct buf *out)
+{
+    const struct option *o;
+    buf_printf(out, "infcgi %s", c->name);
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        bool is_required = (o->required_by & c->bit) != 0;
+        if ((o->operand_of & c->bit) != 0) {
+            buf_puts(out, is_required ? " " : " [");
+            for (const char *p = o->name; *p != '\0'; p++) {
+                buf_putc(out, (char)toupper((unsigned char)*p));
+            }
+            buf_puts(out, is_required ? "" : "]");
+        } else if (is_required) {
+            buf_printf(out, " %s %s", o->brief != NULL ? o->brief : o->name, option_value_name(o));
+        }
+    }
+    buf_puts(out, " [OPTIONS]");
+}
+
+/* --- --help ------------------------------------------------------------------------------------------------------- */
+
+/* Appends the words of text, each line but the first behind `indent` spaces. at: the column where the first begins. */
+static void put_wrapped(const char *text, size_t at, size_t indent, struct buf *out)
+{
+    for (const char *end; *text != '\0'; text = end + (*end == ' ')) {
+        size_t n = strcspn(text, " ");
+        end = text + n;
+        if (at + n > COLUMNS && at > indent) {
+            out->len -= out->len > 0 && out->data[out->len - 1] == ' ';
+            buf_printf(out, "\n%*s", (int)indent, "");
+            at = indent;
+        }
+        buf_append(out, text, n);
+        buf_puts(out, *end == ' ' ? " " : "");
+        at += n + 1;
+    }
+    buf_putc(out, '\n');
+}
+
+void manual_of(enum conf_command command, struct buf *out)
+{
+    const struct cmd *c = cmd_find(command);
+    const struct option *o;
+    buf_puts(out, "usage: ");
+    put_usage(c, out);
+    buf_puts(out, "\n\n");
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        if ((o->commands & command) == 0) {
+            continue;
+        }
+        char name[NAME_BYTES];
+        struct buf help;
+        buf_init(&help, TEXT_BYTES, MEM_GENERAL);
+        put_help(o, &help);
+        snprintf(name, sizeof name, "%s%s--%s %s", o->brief != NULL ? o->brief : "", o->brief != NULL ? ", " : "    ",
+                 o->name, option_value_name(o));
+        buf_printf(out, "  %-*s ", HELP_COLUMN - 3, name);
+        put_wrapped(buf_ok(&help) == ERR_OK ? help.data : o->help, MAX_OF(strlen(name) + 3, (size_t)HELP_COLUMN),
+                    HELP_COLUMN, out);
+        buf_fini(&help);
+    }
+    if (c->notes[0] != '\0') {
+        buf_putc(out, '\n');
+        put_wrapped(c->notes, 0, 0, out);
+    }
+}
+
+/* --- the list of commands ----------------------------------------------------------------------------------------- */
+
+static void put_list(struct buf *out)
+{
+    const struct cmd *c;
+    buf_puts(out, "usage: infcgi COMMAND [ARGUMENTS]\n\ncommands:\n");
+    for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
+        buf_printf(out, "  %-10s %s\n", c->name, c->summary);
+    }
+    buf_puts(out,
+             "\n`infcgi COMMAND --help` tells about one command. `infcgi -t OPTIONS` checks the options of serve and "
+             "the model file\nand exits; `infcgi -V` tells the version and the kernels of this CPU.\n");
+}
+
+/* --- Markdown ----------------------------------------------------------------------------------------------------- */
+
+/* What may be given. */
+static void put_values(const struct option *o, struct buf *out)
+{
+    static const char *const kinds[] = {"text", "file", "integer", "number", "flag", "integers"};
+    bool is_open = o->words == NULL || o->kind == OPTION_FILE;
+    buf_puts(out, is_open ? kinds[o->kind] : "");
+    for (int i = 0; o->words != NULL && o->words(i) != NULL; i++) {
+        buf_printf(out, "%s`%s`", i > 0 || is_open ? ", " : "", o->words(i));
+    }
+    if (o->min != o->max) {
+        buf_printf(out, ", %.10g to %.10g", o->min, o->max);
+    }
+}
+
+static void put_markdown(struct buf *out)
+{
+    const struct option *o;
+    char names[NAME_BYTES];
+    buf_puts(out, "| option | short | commands | value | default | what it does |\n|---|---|---|---|---|---|\n");
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        const char *brief = o->brief != NULL ? o->brief : "", *tick = o->brief != NULL ? "`" : "";
+        buf_printf(out, "| `--%s` | %s%s%s | %s | ", o->name, tick, brief, tick,
+                   cmd_names(o->commands, names, sizeof names));
+        put_values(o, out);
+        buf_printf(out, " | %s | %s |\n", o->fallback != NULL ? o->fallback : "", o->help);
+    }
+}
+
+/* --- man(7) ------------------------------------------------------------------------------------------------------- */
+
+/* Text with what roff would take for itself escaped. */
+static void put_roff(const char *s, struct buf *out)
+{
+    for (; *s != '\0'; s++) {
+        buf_puts(out, *s == '-' ? "\\-" : *s == '\\' ? "\\e" : *s == '\'' ? "\\(aq" : *s == '`' ? "\\(ga" : "");
+        if (strchr("-\\'`", *s) == NULL) {
+            buf_putc(out, *s);
+        }
+    }
+}
+
+static void put_man_option(const struct option *o, struct buf *out)
+{
+    struct buf help;
+    buf_init(&help, TEXT_BYTES, MEM_GENERAL);
+    put_help(o, &help);
+    buf_puts(out, ".TP\n.B ");
+    if (o->brief != NULL) {
+        put_roff(o->brief, out);
+        buf_puts(out, ", ");
+    }
+    put_roff("--", out);
+    put_roff(o->name, out);
+    buf_printf(out, " %s\n", option_value_name(o));
+    put_roff(buf_ok(&help) == ERR_OK ? help.data : o->help, out);
+    buf_putc(out, '\n');
+    buf_fini(&help);
+}
+
+static void put_man(struct buf *out)
+{
+    const struct cmd *c;
+    const struct option *o;
+    buf_puts(out, ".\\\" Made by `make docs`.\n.TH INFCGI 1 \"\" \"infcgi " CMD_VERSION "\"\n.SH NAME\n"
+                  "infcgi \\- inference of language models behind nginx\n.SH SYNOPSIS\n");
+    for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
+        struct buf usage;
+        buf_init(&usage, TEXT_BYTES, MEM_GENERAL);
+        put_usage(c, &usage);
+        buf_puts(out, i > 0 ? ".br\n.B " : ".B ");
+        put_roff(buf_ok(&usage) == ERR_OK ? usage.data : c->name, out);
+        buf_putc(out, '\n');
+        buf_fini(&usage);
+    }
+    buf_puts(out,
+             ".SH DESCRIPTION\n"
+             "An option is given on the command line, as a line\n.I name = value\nin the file of\n.B \\-\\-config\n"
+             "or as\n.I INFCGI_NAME\nin the environment, with _ for \\-. The command line wins over the "
+             "environment, and that over the file.\n");
+    for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
+        buf_puts(out, ".SH \"");
+        put_roff("infcgi ", out);
+        buf_printf(out, "%s\"\n", c->name);
+        put_roff(c->summary, out);
+        buf_puts(out, ".\n");
+        put_roff(c->notes, out);
+        buf_puts(out, c->notes[0] != '\0' ? "\n" : "");
+        for (int k = 0; (o = option_at(k)) != NULL; k++) {
+            if ((o->commands & c->bit) != 0) {
+                put_man_option(o, out);
+            }
+        }
+    }
+    buf_puts(out,
+             ".SH EXIT STATUS\n0 when all went well, 64 for an option that is wrong, 65 for a model file that is, 69 "
+             "when the back end was lost, "
+             "71 where the system gives no threads, 74 when output cannot be written, 78 when what an option names "
+             "cannot be used.\n");
+}
+
+/* --- completion --------------------------------------------------------------------------------------------------- */
+
+static const char *command_name(int i) { return cmd_at(i) != NULL ? cmd_at(i)->name : NULL; }
+
+/* VARIABLE='cpu ref' */
+static void put_words(const char *variable, names_fn words, struct buf *out)
+{
+    buf_printf(out, "%s='", variable);
+    for (int i = 0; words(i) != NULL; i++) {
+        buf_printf(out, "%s%s", i > 0 ? " " : "", words(i));
+    }
+    buf_putc(out, '\'');
+}
+
+/* A case of what stands before the cursor: options that take a value. */
+static void put_bash_value(const struct option *o, struct buf *out)
+{
+    const struct cmd *c;
+    for (int i = 0, n = 0; (c = cmd_at(i)) != NULL; i++) {
+        if ((o->commands & c->bit) != 0) {
+            buf_printf(out, "%s'%s --%s'", n++ > 0 ? " | " : "    ", c->name, o->name);
+            if (o->brief != NULL) {
+                buf_printf(out, " | '%s %s'", c->name, o->brief);
+            }
+        }
+    }
+    buf_puts(out, o->kind == OPTION_FILE ? ") files=1" : ")");
+    if (o->words != NULL) {
+        put_words(" words", o->words, out);
+    }
+    buf_puts(out, " ;;\n");
+}
+
+static void put_bash_command(const struct cmd *c, struct buf *out)
+{
+    const struct option *o;
+    bool has_operands = false;
+    buf_printf(out, "        %s) words='", c->name);
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        if ((o->commands & c->bit) != 0) {
+            buf_printf(out, "--%s ", o->name);
+            has_operands = has_operands || (o->operand_of & c->bit) != 0;
+        }
+    }
+    buf_printf(out, "'%s ;;\n", has_operands ? " files=1" : "");
+}
+
+static void put_bash(struct buf *out)
+{
+    const struct cmd *c;
+    const struct option *o;
+    buf_puts(out, "# Made by `make docs`.\n_infcgi() {\n"
+                  "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} words='' files=''\n"
+                  "    [ \"$cur\" != = ] || cur=''\n"
+                  "    [ \"$prev\" != = ] || prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
+                  "    case \"${COMP_WORDS[1]} $prev\" in\n");
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        if (o->kind != OPTION_FLAG) {
+            put_bash_value(o, out);
+        }
+    }
+    buf_puts(out, "    *)\n        case ${COMP_WORDS[1]} in\n");
+    for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
+        put_bash_command(c, out);
+    }
+    buf_puts(out, "        esac\n        ;;\n    esac\n    [ \"$COMP_CWORD\" != 1 ] ||");
+    put_words(" words", command_name, out);
+    buf_puts(out, "\n    mapfile -t COMPREPLY < <(\n        compgen -W \"$words\" -- \"$cur\"\n"
+                  "        [ -z \"$files\" ] || compgen -f -- \"$cur\"\n    )\n}\n"
+                  "complete -o filenames -F _infcgi infcgi\n");
+}
+
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*put)(struct buf *out);
+} formats[] = {{"text", put_list}, {"md", put_markdown}, {"man", put_man}, {"bash", put_bash}};
+
+const char *manual_format_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(formats) ? formats[i].name : NULL; }
+
+void manual_print(const char *format, struct buf *out)
+{
+    formats[MAX_OF(names_find(manual_format_name, format), 0)].put(out);
+}

@@ -1,0 +1,19 @@
+/* What the tables of commands and options say to a reader: --help, and the pages that `make docs` writes. Threads: pure
+ * functions. */
+#ifndef INFCGI_CMD_MANUAL_H
+#define INFCGI_CMD_MANUAL_H
+
+#include "engine/base/buf.h"
+#include "fcgi/conf.h"
+
+/* The i-th form of the whole manual, "man"; NULL beyond the last. */
+const char *manual_format_name(int i);
+
+/* Appends the manual in that form: a list of commands, a table of options in Markdown, a page for man(7), completion
+ * for bash. Check with buf_ok. */
+void manual_print(const char *format, struct buf *out);
+
+/* Appends what --help of a command says. */
+void manual_of(enum conf_command command, struct buf *out);
+
+#endif

@@ -1,0 +1,195 @@
+/* To add an option: a field in struct conf, a row here, the line that uses it; then `make docs`. */
+#include "fcgi/options.h"
+
+#include "engine/backend/backend.h"
+#include "engine/chat/chat_named.h"
+#include "engine/kernels/kern.h"
+#include "engine/kv/kv_type.h"
+#include "engine/plan/plan_quantize.h"
+#include "fcgi/cmd/bench_report.h"
+#include "engine/convert/convert_type.h"
+#include "fcgi/cmd/manual.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* --- what may be named, from the tables of those who know it ------------------------------------------------------ */
+
+static const char *cpu_name(int i) { return i == 0 ? "auto" : kern_isa_name(i - 1); }
+
+static const char *speculate_name(int i) { return i == 0 ? "auto" : i == 1 ? "off" : NULL; }
+static const char *pack_cache_name(int i) { return i == 0 ? "off" : NULL; }
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+enum {
+    SERVE = CONF_SERVE,
+    GENERATE = CONF_GENERATE,
+    BENCH = CONF_BENCH,
+    INSPECT = CONF_INSPECT,
+    CONVERT = CONF_CONVERT,
+    TOKENIZE = CONF_TOKENIZE,
+    HELP = CONF_HELP,
+    ENGINE = SERVE | GENERATE,           /* an engine, of engine.h */
+    KERNELS = ENGINE | BENCH,            /* what a back end is opened with */
+    READ = KERNELS | INSPECT | TOKENIZE, /* one model */
+    ALL = READ | CONVERT | HELP,
+};
+enum { MOST_TOKENS = 1 << 20 }; /* of a run of bench */
+
+#define OPTION(name_, brief_, kind_, commands_, field, help_, ...)                                                     \
+    {                                                                                                                  \
+        .name = name_, .brief = brief_, .kind = kind_, .commands = commands_, .offset = offsetof(struct conf, field),  \
+        .help = help_, __VA_ARGS__                                                                                     \
+    }
+
+static const struct option options[] = {
+    OPTION("model", "-m", OPTION_FILE, READ, model, "GGUF file or SafeTensors folder", .required_by = READ,
+           .operand_of = INSPECT | TOKENIZE),
+    OPTION("alias", "-a", OPTION_TEXT, SERVE, alias,
+           "model id the API shows; default: the name of the file or folder, without .gguf"),
+    OPTION("socket", NULL, OPTION_FILE, SERVE, socket, "unix socket to listen on; default: the socket on descriptor 0"),
+    OPTION("config", NULL, OPTION_FILE, READ | CONVERT, config, "file of lines `name = value`, one option each"),
+    OPTION("api-key-file", NULL, OPTION_FILE, SERVE, api_key_file,
+           "file of API keys, one a line; SIGHUP reads it again"),
+    OPTION("share-cache", NULL, OPTION_FLAG, SERVE, share_cache,
+           "API keys share the prefix cache: faster, but one can find out what another asked"),
+    OPTION("chat-template", NULL, OPTION_FILE, ENGINE, chat_template,
+           "a Jinja file, or a format by name, instead of the model file's chat template", .words = chat_named_name_at),
+    OPTION("threads", "-t", OPTION_INTEGER, ENGINE | CONVERT, threads, "worker threads; 0: as many as CPUs",
+           .fallback = "0", .max = 256),
+    OPTION("ctx-size", "-c", OPTION_INTEGER, ENGINE, ctx_size,
+           "longest sequence in tokens; 0: the model's, at most 32768", .fallback = "0", .max = 1 << 30),
+    OPTION("kv-tokens", NULL, OPTION_INTEGER, ENGINE, kv_tokens,
+           "tokens the KV cache holds in all; 0: 32768 or ctx-size; encoders: twice batch-size and a little",
+           .fallback = "0", .max = 1 << 30),
+    OPTION("cache-type-k", "-ctk", OPTION_TEXT, KERNELS, cache_type_k, "type of the keys in the KV cache",
+           .fallback = "i16", .words = kv_type_name),
+    OPTION("cache-type-v", "-ctv", OPTION_TEXT, KERNELS, cache_type_v, "type of the values in the KV cache",
+           .fallback = "i16", .words = kv_type_name),
+    OPTION("parallel", "-np", OPTION_INTEGER, SERVE, parallel, "sequences computed at once; 0: 16; encoders: 64",
+           .fallback = "0", .max = 1024),
+    OPTION("batch-size", "-b", OPTION_INTEGER, ENGINE, batch_size,
+           "token rows in one step; 0: 512; encoders: at least ctx-size, as a text is computed in one piece",
+           .fallback = "0", .max = 8192),
+    OPTION("queue-max", NULL, OPTION_INTEGER, SERVE, queue_max,
+           "waiting sequences before 503, of requests of many at most half; 0: 256", .fallback = "0", .max = 100000),
+    OPTION("memory-limit", NULL, OPTION_INTEGER, ENGINE, memory_limit_mib,
+           "refuse to start above so many MiB; 0: no limit", .fallback = "0", .max = 1 << 30),
+    OPTION("request-memory", NULL, OPTION_INTEGER, SERVE, request_memory_mib,
+           "MiB that all requests together may hold; 0: a quarter of the machine's memory, 256 to 8192",
+           .fallback = "0", .max = 1 << 20),
+    OPTION("cpu", NULL, OPTION_TEXT, READ | CONVERT, cpu, "instruction set of the kernels", .fallback = "auto",
+           .words = cpu_name),
+    OPTION("high-precision", NULL, OPTION_FLAG, ENGINE, high_precision,
+           "16-bit activations everywhere: nearer to float32, slower prefill"),
+    OPTION("pin", NULL, OPTION_FLAG, ENGINE, pin, "keep each worker thread on a CPU of its own"),
+    OPTION("backend", NULL, OPTION_TEXT, KERNELS, backend, "what computes", .fallback = "cpu", .words = backend_name),
+    OPTION("pack-cache", NULL, OPTION_FILE, ENGINE, pack_cache,
+           "folder where packed weights are kept for the next start; off: packed at every start", .fallback = "off",
+           .words = pack_cache_name),
+    OPTION("pooling", NULL, OPTION_TEXT, SERVE, pooling,
+           "how states become an embedding; default: as the model file says", .words = plan_pooling_name),
+    OPTION("quantize", NULL, OPTION_TEXT, KERNELS, quantize, "type that F32, F16 and BF16 weights become at load",
+           .fallback = "off", .words = plan_quantize_name),
+    OPTION("speculate", NULL, OPTION_TEXT, ENGINE, speculate,
+           "guess tokens ahead where text repeats; answers are the same", .fallback = "auto", .words = speculate_name),
+    OPTION("draft-max", NULL, OPTION_INTEGER, ENGINE, draft_max, "tokens guessed ahead in one step; 0: 15",
+           .fallback = "0", .max = 31),
+    OPTION("max-connections", NULL, OPTION_INTEGER, SERVE, max_connections, "FastCGI connections served at once",
+           .fallback = "1024", .min = 2, .max = 65536),
+    OPTION("body-limit", NULL, OPTION_INTEGER, SERVE, body_limit_kib, "largest request body in KiB", .fallback = "4096",
+           .min = 1, .max = 1 << 20),
+    OPTION("drain-timeout", NULL, OPTION_INTEGER, SERVE, drain_s, "seconds running requests get after SIGTERM",
+           .fallback = "30", .max = 86400),
+    OPTION("drain-close", NULL, OPTION_FLAG, SERVE, drain_close,
+           "close the socket at once after SIGTERM, for a second engine behind nginx; default: answer 503"),
+    OPTION("sse-ping-interval", NULL, OPTION_INTEGER, SERVE, ping_s, "seconds of silence before a comment in a stream",
+           .fallback = "10", .min = 1, .max = 3600),
+    OPTION("timeout", NULL, OPTION_INTEGER, SERVE, timeout_s, "seconds a request may take, queue included; 0: no limit",
+           .fallback = "0", .max = 86400),
+    OPTION("strict-api", NULL, OPTION_FLAG, SERVE, strict_api, "refuse unknown request fields"),
+    OPTION("prompt", "-p", OPTION_TEXT, GENERATE, prompt, "the prompt", .required_by = GENERATE, .may_be_empty = true),
+    OPTION("n-predict", "-n", OPTION_INTEGER, GENERATE, n_predict, "tokens at most; -1: until the context is full",
+           .fallback = "128", .min = -1, .max = 1 << 30),
+    OPTION("temp", NULL, OPTION_REAL, ENGINE, temperature,
+           "temperature of requests that name none; 0: greedy; -1: the model's, else 1; generate: greedy",
+           .fallback = "-1", .min = -1, .max = 2),
+    OPTION("top-k", NULL, OPTION_INTEGER, ENGINE, top_k, "the same for top_k; 0: off; -1: the model's, else off",
+           .fallback = "-1", .min = -1, .max = INT32_MAX),
+    OPTION("top-p", NULL, OPTION_REAL, ENGINE, top_p, "the same for top_p; -1: the model's, else 1", .fallback = "-1",
+           .min = -1, .max = 1),
+    OPTION("min-p", NULL, OPTION_REAL, ENGINE, min_p, "the same for min_p; -1: the model's, else 0", .fallback = "-1",
+           .min = -1, .max = 1),
+    OPTION("seed", "-s", OPTION_INTEGER, GENERATE, seed, "seed of the random numbers; 0: another one each time",
+           .fallback = "0", .max = 9e15),
+    OPTION("chat", NULL, OPTION_FLAG, GENERATE, chat, "wrap the prompt in the model's chat template"),
+    OPTION("check-config", NULL, OPTION_FLAG, SERVE, check_config, "check options, model file and keys, then exit"),
+    OPTION("n-prompt", "-p", OPTION_LIST, BENCH, n_prompt, "prompt tokens to prefill", .fallback = "512",
+           .max = MOST_TOKENS),
+    OPTION("n-gen", "-n", OPTION_LIST, BENCH, n_gen, "tokens to decode", .fallback = "128", .max = MOST_TOKENS),
+    OPTION("n-depth", "-d", OPTION_LIST, BENCH, n_depth, "positions already in the KV cache", .fallback = "0",
+           .max = MOST_TOKENS),
+    OPTION("n-seqs", "-s", OPTION_LIST, BENCH, n_seqs, "sequences decoded together", .fallback = "1", .min = 1,
+           .max = CONF_MAX_BENCH_SEQS),
+    OPTION("batch-size", "-b", OPTION_LIST, BENCH, batch_sizes, "rows of a prefill step; 0: 512", .fallback = "0",
+           .max = 8192),
+    OPTION("threads", "-t", OPTION_LIST, BENCH, thread_counts, "worker threads; 0: as many as CPUs", .fallback = "0",
+           .max = 256),
+    OPTION("repetitions", "-r", OPTION_INTEGER, BENCH, repetitions, "timed runs, after one that is not",
+           .fallback = "5", .min = 1, .max = CONF_MAX_REPETITIONS),
+    OPTION("output", "-o", OPTION_TEXT, BENCH, output, "how rows are written", .fallback = "md",
+           .words = bench_format_name),
+    OPTION("kv", NULL, OPTION_FLAG, INSPECT, kv, "every metadata key with type and value"),
+    OPTION("tensors", NULL, OPTION_FLAG, INSPECT, tensors, "every tensor with type, shape, offset and bytes"),
+    OPTION("template", NULL, OPTION_FLAG, INSPECT, template, "the chat template, byte for byte"),
+    OPTION("check", NULL, OPTION_FLAG, INSPECT, check,
+           "say nothing and exit 0 when the file is whole and can be served, else one line and exit 65"),
+    OPTION(
+        "verify", NULL, OPTION_FLAG, INSPECT, verify,
+        "the same, and read every weight: one that is NaN or infinite is an error too (`numerical_error`), and so is a "
+        "file with another sum than the SHA256SUMS beside it says"),
+    OPTION("source", NULL, OPTION_FILE, CONVERT, source, "GGUF file, any part of a split one, or SafeTensors folder",
+           .required_by = CONVERT, .operand_of = CONVERT),
+    OPTION("target", NULL, OPTION_FILE, CONVERT, target, "GGUF file to write", .required_by = CONVERT,
+           .operand_of = CONVERT),
+    OPTION("type", NULL, OPTION_TEXT, CONVERT, type, "type of the weights; copy: as they are", .fallback = "copy",
+           .words = convert_type_name),
+    OPTION("imatrix", NULL, OPTION_FILE, CONVERT, imatrix,
+           "importance matrix of llama-imatrix: errors are kept small where they matter"),
+    OPTION("force", NULL, OPTION_FLAG, CONVERT, force, "replace the target if it is there"),
+    OPTION("text", NULL, OPTION_TEXT, TOKENIZE, text, "what to tokenise; -: standard input", .fallback = "-",
+           .operand_of = TOKENIZE, .may_be_empty = true),
+    OPTION("ids", NULL, OPTION_FLAG, TOKENIZE, ids, "the ids alone, as a JSON array"),
+    OPTION("no-bos", NULL, OPTION_FLAG, TOKENIZE, no_bos, "add no BOS or EOS, whatever the model asks for"),
+    OPTION("parse-special", NULL, OPTION_FLAG, TOKENIZE, parse_special,
+           "take <|im_start|> and the like in the text for the tokens they name"),
+    OPTION("format", NULL, OPTION_TEXT, HELP, format, "a list of commands, or the manual of all, as one of these",
+           .fallback = "text", .words = manual_format_name),
+    OPTION("help", "-h", OPTION_FLAG, ALL, help, "this list"),
+    OPTION("version", "-V", OPTION_FLAG, ALL, version, "version and kernels"),
+};
+
+_Static_assert(ARRAY_LEN(options) <= OPTION_MAX, "OPTION_MAX must grow");
+
+const struct option *option_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(options) ? &options[i] : NULL; }
+
+int option_index(const struct option *o) { return (int)(o - options); }
+
+const struct option *option_find(const char *name, size_t n, enum conf_command command)
+{
+    const struct option *found = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+        const struct option *o = &options[i];
+        if (strlen(o->name) == n && memcmp(o->name, name, n) == 0 && (found == NULL || (o->commands & command) != 0)) {
+            found = o;
+        }
+    }
+    return found;
+}
+
+const char *option_value_name(const struct option *o)
+{
+    static const char *const names[] = {"TEXT", "FILE", "N", "X", "", "N,..."};
+    return o->kind == OPTION_TEXT && o->words != NULL ? "NAME" : names[o->kind];
+}
