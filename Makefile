@@ -153,8 +153,10 @@ tokenizer-agreement: $(B)/tokenizer_ids $(GOLD)/.ok ## 10 MB of text a vocabular
 $(GOLD)/.ok: tests/golden/requirements.txt
 	@echo "  VENV $(GOLD)"; rm -rf $(GOLD); mkdir -p build; python3 -m venv $(GOLD)
 	@$(GOLD)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
-lint:                                   ## layers, banned functions, sizes, docs; silent when all is well
-	@bash tests/lint/lint.sh
+docs: all                               ## the table of docs/ops/options.md, man page and completion from the option table
+	@bash docs/make.sh $(B)/infcgi
+lint: all                               ## layers, banned functions, sizes, docs; silent when all is well
+	@INFCGI=$(B)/infcgi bash tests/lint/lint.sh
 
 # --- running, testing, installing ---------------------------------------------------------------------------------
 VENV   := build/venv
@@ -213,9 +215,11 @@ install: all                            ## into PREFIX=/usr/local (DESTDIR= for 
 	install -m 644 nginx/systemd/infcgi.socket $(DEST)/lib/systemd/system/infcgi.socket
 	sed 's|/usr/|$(PREFIX)/|' nginx/systemd/infcgi.service > $(DEST)/lib/systemd/system/infcgi.service
 	install -m 644 docs/ops/*.md $(DEST)/share/doc/infcgi/ops
+	install -D -m 644 docs/man/infcgi.1 $(DEST)/share/man/man1/infcgi.1
+	install -D -m 644 docs/man/infcgi.bash $(DEST)/share/bash-completion/completions/infcgi
 clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement lint deps run test test-e2e check-asan bench-peer bench-peer-types bench-http peer-loads ci install clean help
+.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement docs lint deps run test test-e2e check-asan bench-peer bench-peer-types bench-http peer-loads ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -5,7 +5,8 @@ cd "$(dirname "$0")/../.." || exit 1
 export LC_ALL=C
 here=tests/lint
 out=$(mktemp)
-trap 'rm -f "$out"' EXIT
+made=$(mktemp -d)
+trap 'rm -rf "$out" "$made"' EXIT
 
 sources() { git ls-files -co --exclude-standard -- "$@" 2>/dev/null || find "$@" -type f; }
 c_files=$(sources engine fcgi opencl | grep '\.[ch]$')
@@ -98,20 +99,15 @@ file_names() { # unique, so that one word finds one file
 scripts() {
     command -v shellcheck >/dev/null || return 0
     # shellcheck disable=SC2046
-    shellcheck -f gcc $(sources .ci/run nginx tests | grep -E '\.sh$|^\.ci/run$') | grep -v ': note:'
+    shellcheck -f gcc $(sources .ci/run nginx tests docs | grep -E '\.(sh|bash)$|^\.ci/run$') | grep -v ': note:'
 }
 
-# What users meet is in docs: each error, each option, each metric, each request field and path, and what proves a model.
+# What users meet is in docs: each error, each metric, each request field and path, and what proves a model.
 documented() {
     local word
     if [ -f docs/ops/errors.md ]; then
         for word in $(sed -nE 's/^ *X\(ERR_[A-Z0-9_]+, "([a-z0-9_]+)".*/\1/p' engine/base/err.h | grep -vE '^(ok|again|none)$' | sort -u); do
             grep -qF "\`$word\`" docs/ops/errors.md || echo "docs/ops/errors.md:1: error $word is not listed"
-        done
-    fi
-    if [ -f docs/ops/options.md ] && [ -f fcgi/conf.c ]; then
-        for word in $(sed -nE 's/^ *\{"([a-z0-9-]+)", (NULL|"-[A-Za-z]+"), (STRING|INTEGER|REAL|FLAG).*/\1/p' fcgi/conf.c); do
-            grep -qF "\`--$word\`" docs/ops/options.md || echo "docs/ops/options.md:1: option --$word is not listed"
         done
     fi
     if [ -f docs/models.md ] && [ -f tests/golden/golden_models.h ]; then
@@ -137,6 +133,20 @@ documented() {
     fi
 }
 
+# What `make docs` writes is what the program says. Names of instruction sets are those of x86.
+generated() {
+    local page
+    [ "$(uname -m)" = x86_64 ] || return 0
+    if ! bash docs/make.sh "${INFCGI:-build/release/infcgi}" "$made" 2>"$out"; then
+        echo "docs/make.sh:1: $(head -n 1 "$out")"
+        return
+    fi
+    for page in ops/options.md man/infcgi.1 man/infcgi.bash; do
+        cmp -s "docs/$page" "$made/$page" || echo "docs/$page:1: stale; make docs writes it"
+    done
+    command -v groff >/dev/null && groff -man -ww -Tutf8 docs/man/infcgi.1 2>&1 >/dev/null | sed -E 's/^groff|^troff:[^:]*/docs\/man\/infcgi.1/'
+}
+
 links() { # of the documentation, to files of the tree
     local page target
     for page in $(sources . | grep '\.md$'); do
@@ -156,6 +166,7 @@ findings=$(
     file_names
     scripts
     documented
+    generated
     links
 )
 [ -z "$findings" ] && exit 0

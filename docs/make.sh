@@ -1,0 +1,16 @@
+#!/bin/bash
+# Writes what the tables of commands and options say: the table in ops/options.md, the man page, completion for bash.
+#   make.sh PROGRAM [FOLDER]   PROGRAM: infcgi; FOLDER: where to write, in place of this one
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+program=$1
+to=${2:-$here}
+mkdir -p "$to/ops" "$to/man"
+"$program" help --format man >"$to/man/infcgi.1"
+"$program" help --format bash >"$to/man/infcgi.bash"
+table=$("$program" help --format md)
+page=$(awk -v table="${table//\\/\\\\}" '
+    /^<!-- made by `make docs`: end/ { inside = 0 }
+    !inside
+    /^<!-- made by `make docs`: begin/ { inside = 1; print table }' "$here/ops/options.md")
+printf '%s\n' "$page" >"$to/ops/options.md"

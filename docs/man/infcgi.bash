@@ -1,0 +1,74 @@
+# Made by `make docs`.
+_infcgi() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} words='' files=''
+    [ "$cur" != = ] || cur=''
+    [ "$prev" != = ] || prev=${COMP_WORDS[COMP_CWORD - 2]}
+    case "${COMP_WORDS[1]} $prev" in
+    'serve --model' | 'serve -m' | 'generate --model' | 'generate -m' | 'bench --model' | 'bench -m' | 'inspect --model' | 'inspect -m' | 'tokenize --model' | 'tokenize -m') files=1 ;;
+    'serve --alias' | 'serve -a') ;;
+    'serve --socket') files=1 ;;
+    'serve --config' | 'generate --config' | 'bench --config' | 'inspect --config' | 'convert --config' | 'tokenize --config') files=1 ;;
+    'serve --api-key-file') files=1 ;;
+    'serve --chat-template' | 'generate --chat-template') files=1 words='chatglm3 chatglm4 chatml command-r deepseek deepseek-r1 deepseek2 deepseek3 gemma gpt-oss granite kimi-k2 llama2 llama3 llama4 minicpm mistral-v1 mistral-v3 mistral-v3-tekken mistral-v7 mistral-v7-tekken openchat phi3 phi4 qwen2.5 seed_oss smollm2 solar-open vicuna vicuna-orca zephyr' ;;
+    'serve --threads' | 'serve -t' | 'generate --threads' | 'generate -t' | 'convert --threads' | 'convert -t') ;;
+    'serve --ctx-size' | 'serve -c' | 'generate --ctx-size' | 'generate -c') ;;
+    'serve --kv-tokens' | 'generate --kv-tokens') ;;
+    'serve --cache-type-k' | 'serve -ctk' | 'generate --cache-type-k' | 'generate -ctk' | 'bench --cache-type-k' | 'bench -ctk') words='i16 f16 bf16 q8_0 q4_0' ;;
+    'serve --cache-type-v' | 'serve -ctv' | 'generate --cache-type-v' | 'generate -ctv' | 'bench --cache-type-v' | 'bench -ctv') words='i16 f16 bf16 q8_0 q4_0' ;;
+    'serve --parallel' | 'serve -np') ;;
+    'serve --batch-size' | 'serve -b' | 'generate --batch-size' | 'generate -b') ;;
+    'serve --queue-max') ;;
+    'serve --memory-limit' | 'generate --memory-limit') ;;
+    'serve --request-memory') ;;
+    'serve --cpu' | 'generate --cpu' | 'bench --cpu' | 'inspect --cpu' | 'convert --cpu' | 'tokenize --cpu') words='auto ref avx2 avxvnni avx512 amx' ;;
+    'serve --backend' | 'generate --backend' | 'bench --backend') words='cpu ref' ;;
+    'serve --pack-cache' | 'generate --pack-cache') files=1 words='off' ;;
+    'serve --pooling') words='mean cls last' ;;
+    'serve --quantize' | 'generate --quantize' | 'bench --quantize') words='off q8_0 q6_k q5_k q5_1 q5_0 q4_k q4_1 q4_0' ;;
+    'serve --speculate' | 'generate --speculate') words='auto off' ;;
+    'serve --draft-max' | 'generate --draft-max') ;;
+    'serve --max-connections') ;;
+    'serve --body-limit') ;;
+    'serve --drain-timeout') ;;
+    'serve --sse-ping-interval') ;;
+    'serve --timeout') ;;
+    'generate --prompt' | 'generate -p') ;;
+    'generate --n-predict' | 'generate -n') ;;
+    'serve --temp' | 'generate --temp') ;;
+    'serve --top-k' | 'generate --top-k') ;;
+    'serve --top-p' | 'generate --top-p') ;;
+    'serve --min-p' | 'generate --min-p') ;;
+    'generate --seed' | 'generate -s') ;;
+    'bench --n-prompt' | 'bench -p') ;;
+    'bench --n-gen' | 'bench -n') ;;
+    'bench --n-depth' | 'bench -d') ;;
+    'bench --n-seqs' | 'bench -s') ;;
+    'bench --batch-size' | 'bench -b') ;;
+    'bench --threads' | 'bench -t') ;;
+    'bench --repetitions' | 'bench -r') ;;
+    'bench --output' | 'bench -o') words='md csv json' ;;
+    'convert --source') files=1 ;;
+    'convert --target') files=1 ;;
+    'convert --type') words='copy f32 f16 bf16 q8_0 q6_k q5_k_m q5_k q5_1 q5_0 q4_k_m q4_k q4_1 q4_0' ;;
+    'convert --imatrix') files=1 ;;
+    'tokenize --text') ;;
+    'help --format') words='text md man bash' ;;
+    *)
+        case ${COMP_WORDS[1]} in
+        serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --temp --top-k --top-p --min-p --check-config --help --version ' ;;
+        generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --seed --chat --help --version ' ;;
+        bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --output --help --version ' ;;
+        inspect) words='--model --config --cpu --kv --tensors --template --check --verify --help --version ' files=1 ;;
+        convert) words='--config --threads --cpu --source --target --type --imatrix --force --help --version ' files=1 ;;
+        tokenize) words='--model --config --cpu --text --ids --no-bos --parse-special --help --version ' files=1 ;;
+        help) words='--format --help --version ' ;;
+        esac
+        ;;
+    esac
+    [ "$COMP_CWORD" != 1 ] || words='serve generate bench inspect convert tokenize help'
+    mapfile -t COMPREPLY < <(
+        compgen -W "$words" -- "$cur"
+        [ -z "$files" ] || compgen -f -- "$cur"
+    )
+}
+complete -o filenames -F _infcgi infcgi
