@@ -25,6 +25,7 @@ struct engine_stream {
     struct stop stop;
     char *stop_text; /* the stop strings, owned */
     bool show_special, has_ended, is_stopped;
+    bool lacks_text; /* there was no memory for some: what comes is not what was sampled */
     size_t n_decoded;  /* bytes of text so far, released or held */
     size_t n_released; /* bytes given out */
     struct pending pending[MAX_PENDING];
@@ -333,6 +334,7 @@ static void release_text(struct engine_stream *s, size_t n, struct engine_event 
     buf_append(&s->text, s->stop.held.data, n);
     stop_release(&s->stop, n);
     s->n_released += n;
+    s->lacks_text = s->lacks_text || buf_ok(&s->text) != ERR_OK;
     out->text = s->text.data != NULL ? s->text.data : "";
     out->text_len = s->text.len;
 }
@@ -375,6 +377,7 @@ static bool look_for_stop(struct engine_stream *s, size_t *releasable)
     size_t which = 0;
     bool found = stop_push(&s->stop, s->decoded.data, s->decoded.len, releasable, &which);
     s->n_decoded += s->decoded.len;
+    s->lacks_text = s->lacks_text || buf_ok(&s->decoded) != ERR_OK || buf_ok(&s->stop.held) != ERR_OK;
     if (found) {
         s->is_stopped = true;
         s->end = (struct engine_event){.finish = ENGINE_FINISH_STOP, .stop_match = s->stop.strings[which]};
@@ -441,28 +444,46 @@ static bool give_ready(struct engine_stream *s, struct engine_event *out)
     return true;
 }
 
+static void give_prompt_token(struct engine_stream *s, const struct sampler_result *r, struct engine_event *out)
+{
+    *out = (struct engine_event){.kind = ENGINE_PROMPT_TOKEN};
+    fill_token(s, r, out);
+    buf_reset(&s->text);
+    tokenizer_piece(s->engine->tokenizer, r->id, true, &s->text);
+    s->lacks_text = s->lacks_text || buf_ok(&s->text) != ERR_OK;
+    out->text = s->text.data != NULL ? s->text.data : "";
+    out->text_len = s->text.len;
+}
+
+/* Out of memory for text: an end without it, in place of the event. */
+static void give_up(struct engine_stream *s, struct engine_event *out)
+{
+    *out = (struct engine_event){.kind = ENGINE_END, .text = "", .err = ERR_NOMEM};
+    s->has_ended = true;
+    sched_cancel(s->seq);
+    freeze_usage(s);
+}
+
 enum err engine_next(struct engine_stream *s, int timeout_ms, struct engine_event *out)
 {
     if (s->has_ended) {
         return ERR_NONE;
     }
-    while (!give_ready(s, out)) {
+    bool is_given = give_ready(s, out);
+    while (!is_given && !s->lacks_text) {
         struct sched_event ev;
         TRY(sched_next(s->seq, timeout_ms, &ev));
         if (ev.kind == SCHED_PROMPT_TOKEN) {
-            *out = (struct engine_event){.kind = ENGINE_PROMPT_TOKEN, .text = ""};
-            fill_token(s, &ev.token, out);
-            buf_reset(&s->text);
-            tokenizer_piece(s->engine->tokenizer, ev.token.id, true, &s->text);
-            out->text = s->text.data != NULL ? s->text.data : "";
-            out->text_len = s->text.len;
-            return ERR_OK;
-        }
-        if (ev.kind == SCHED_TOKEN) {
+            give_prompt_token(s, &ev.token, out);
+        } else if (ev.kind == SCHED_TOKEN) {
             take_token(s, &ev.token);
         } else {
             take_end(s, &ev);
         }
+        is_given = ev.kind == SCHED_PROMPT_TOKEN || give_ready(s, out);
+    }
+    if (s->lacks_text) {
+        give_up(s, out);
     }
     return ERR_OK;
 }

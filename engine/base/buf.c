@@ -71,6 +71,12 @@ void buf_puts(struct buf *b, const char *s) { buf_append(b, s, strlen(s)); }
 
 void buf_putc(struct buf *b, char c) { buf_append(b, &c, 1); }
 
+void buf_add(struct buf *b, const struct buf *part)
+{
+    buf_append(b, part->data, part->len);
+    b->err = b->err != ERR_OK ? b->err : part->err;
+}
+
 void buf_printf(struct buf *b, const char *fmt, ...)
 {
     va_list args;

@@ -30,6 +30,7 @@ void buf_reset(struct buf *b);
 void buf_append(struct buf *b, const void *data, size_t n);
 void buf_puts(struct buf *b, const char *s);
 void buf_putc(struct buf *b, char c);
+void buf_add(struct buf *b, const struct buf *part); /* what part holds; a failure of part is one of b */
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* ERR_OK, or the first failure. */

@@ -52,6 +52,12 @@ void json_write_string(struct buf *b, const char *s, size_t n)
     buf_putc(b, '"');
 }
 
+void json_write_buf(struct buf *b, const struct buf *text)
+{
+    json_write_string(b, text->data != NULL ? text->data : "", text->len);
+    b->err = b->err != ERR_OK ? b->err : text->err;
+}
+
 void json_write_cstr(struct buf *b, const char *s)
 {
     if (s == NULL) {

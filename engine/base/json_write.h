@@ -9,6 +9,9 @@
  * U+FFFD; everything else passes through as UTF-8. */
 void json_write_string(struct buf *b, const char *s, size_t n);
 
+/* The same for what text holds; a failure of text is one of b. */
+void json_write_buf(struct buf *b, const struct buf *text);
+
 /* The same for a NUL-terminated s; NULL writes null. */
 void json_write_cstr(struct buf *b, const char *s);
 

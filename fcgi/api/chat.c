@@ -206,26 +206,21 @@ static void chat_gather(struct generation *g, struct choice *c, const struct eng
     }
 }
 
-static void append_buf(struct buf *out, const struct buf *b)
-{
-    buf_append(out, b->data != NULL ? b->data : "", b->len);
-}
-
 static void chat_choice(struct generation *g, struct choice *c, struct buf *out)
 {
     buf_printf(out, "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", c->index);
-    json_write_string(out, c->text.data != NULL ? c->text.data : "", c->text.len);
+    json_write_buf(out, &c->text);
     buf_puts(out, ",\"refusal\":null},\"logprobs\":");
     if (g->params->want_logprobs) {
         buf_puts(out, "{\"content\":[");
-        append_buf(out, &c->parts[0]);
+        buf_add(out, &c->parts[0]);
         buf_puts(out, "],\"refusal\":null}");
     } else {
         buf_puts(out, "null");
     }
     if (g->params->return_token_ids) {
         buf_puts(out, ",\"token_ids\":[");
-        append_buf(out, &c->ids);
+        buf_add(out, &c->ids);
         buf_putc(out, ']');
     }
     buf_printf(out, ",\"finish_reason\":\"%s\"}", generation_finish_reason(c));

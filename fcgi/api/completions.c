@@ -15,11 +15,6 @@ enum { MAX_PROMPTS = 256, MAX_ECHOED = 1 << 22 };
 
 enum { TOKENS, LOGPROBS, TOPS, OFFSETS }; /* the four arrays of the legacy log-probability object */
 
-static void append_buf(struct buf *out, const struct buf *b)
-{
-    buf_append(out, b->data != NULL ? b->data : "", b->len);
-}
-
 static void write_or_null(struct buf *out, float logprob)
 {
     if (isnan(logprob)) {
@@ -67,7 +62,7 @@ static void write_logprobs(const struct generation *g, const struct choice *echo
             buf_append(out, echo->parts[i].data, echo->echo_lens[i]);
             buf_puts(out, arrays[i].len > 0 ? "," : "");
         }
-        append_buf(out, &arrays[i]);
+        buf_add(out, &arrays[i]);
         buf_putc(out, ']');
     }
     buf_putc(out, '}');
@@ -96,10 +91,10 @@ static void completion_open(struct generation *g, struct choice *c, struct buf *
     struct buf text;
     buf_init(&text, 0, MEM_REQUEST);
     echo_prompt(g, c, &text);
-    if (text.len > 0) {
+    if (text.len > 0 || buf_ok(&text) != ERR_OK) {
         generation_chunk_open(g, out);
         buf_printf(out, "{\"index\":%d,\"text\":", c->index);
-        json_write_string(out, text.data, text.len);
+        json_write_buf(out, &text);
         buf_puts(out, ",\"logprobs\":null,\"finish_reason\":null}");
         generation_chunk_close(g, out);
         c->n_text += text.len;
@@ -163,12 +158,12 @@ static void completion_choice(struct generation *g, struct choice *c, struct buf
         echo_prompt(g, c, &c->text); /* nothing was generated */
     }
     buf_printf(out, "{\"index\":%d,\"text\":", c->index);
-    json_write_string(out, c->text.data != NULL ? c->text.data : "", c->text.len);
+    json_write_buf(out, &c->text);
     buf_puts(out, ",\"logprobs\":");
     write_logprobs(g, c->echo != c ? c->echo : NULL, c->parts, out);
     if (g->params->return_token_ids) {
         buf_puts(out, ",\"token_ids\":[");
-        append_buf(out, &c->ids);
+        buf_add(out, &c->ids);
         buf_putc(out, ']');
         write_prompt_ids(c, out);
     }

@@ -64,7 +64,7 @@ void generation_write_token(const struct generation *g, int32_t id, struct buf *
     struct buf bytes;
     buf_init(&bytes, 0, MEM_REQUEST);
     engine_token_bytes(g->call->engine, id, &bytes);
-    json_write_string(out, bytes.data != NULL ? bytes.data : "", bytes.len);
+    json_write_buf(out, &bytes);
     buf_fini(&bytes);
 }
 
@@ -78,6 +78,7 @@ void generation_write_bytes(const struct generation *g, int32_t id, struct buf *
         buf_printf(out, "%s%d", i == 0 ? "" : ",", (unsigned char)bytes.data[i]);
     }
     buf_putc(out, ']');
+    out->err = out->err != ERR_OK ? out->err : bytes.err;
     buf_fini(&bytes);
 }
 
@@ -238,6 +239,17 @@ static void close_stream(struct generation *g, struct choice *c)
     engine_stream_close(&stream);
 }
 
+/* What is kept of c for later is whole. */
+static enum err check_kept(const struct choice *c)
+{
+    TRY(buf_ok(&c->text));
+    TRY(buf_ok(&c->ids));
+    for (size_t k = 0; k < ARRAY_LEN(c->parts); k++) {
+        TRY(buf_ok(&c->parts[k]));
+    }
+    return ERR_OK;
+}
+
 /* Takes one event of c; timeout_ms for the first. False: nothing came. */
 static bool take_event(struct generation *g, struct choice *c, int timeout_ms, struct buf *out)
 {
@@ -247,6 +259,7 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     }
     if (ev.kind == ENGINE_PROMPT_TOKEN) {
         tell_prompt_token(g, c, &ev, out);
+        fail(g, check_kept(c), NULL);
         return true;
     }
     if (ev.kind == ENGINE_TOKEN) {
@@ -267,6 +280,7 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
         }
         c->n_text += ev.text_len;
     }
+    fail(g, check_kept(c), NULL);
     if (ev.kind == ENGINE_END) {
         if (ev.err == ERR_OK && g->params->stream) {
             g->shape->finish(g, c, out);

@@ -1,6 +1,7 @@
 /* Generations that go wrong: what the client is told, what is counted, and that the next request does well. */
 #include "fcgi/api/generation.h"
 
+#include "engine/base/mem_account.h"
 #include "tests/support/faulty_backend.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
@@ -128,6 +129,57 @@ START_TEST(a_lost_back_end_is_told_to_all)
 }
 END_TEST
 
+/* What does not change from one answer to the next: behind each "choices". */
+static void strip(const char *body, struct buf *out)
+{
+    buf_reset(out);
+    for (const char *p = body; (p = strstr(p, "\"choices\":")) != NULL;) {
+        size_t n = strcspn(p, "\n");
+        buf_append(out, p, n);
+        p += n;
+    }
+    buf_puts(out, strstr(body, "[DONE]") != NULL ? "[DONE]" : "");
+}
+
+/* With little more memory each time, until it is enough: the answer is whole, or it says that it is not. */
+START_TEST(out_of_memory_cuts_no_answer_short_in_silence)
+{
+    static const char *const rest[] = {
+        "\"prompt\":\"ab\",\"logprobs\":3,\"echo\":true,\"stream\":true", "\"prompt\":\"ab\",\"stream\":true",
+        "\"prompt\":\"ab\",\"logprobs\":3,\"echo\":true,\"n\":2", "\"prompt\":\"ab\",\"return_token_ids\":true,\"echo\":true"};
+    struct buf whole, got;
+    char body[256];
+    int n_refused = 0, n_broken = 0;
+    bool is_whole = false;
+    buf_init(&whole, 0, MEM_GENERAL);
+    buf_init(&got, 0, MEM_GENERAL);
+    snprintf(body, sizeof body, "{%s,\"max_tokens\":100,\"temperature\":0,\"ignore_eos\":true}", rest[_i]);
+    ck_assert_int_eq(rig_post(URL, body), 200);
+    strip(rig_got.body, &whole);
+    for (size_t share = 8 << 10; !is_whole; share += 48) {
+        mem_account_limit(0, share);
+        int status = rig_post(URL, body);
+        strip(rig_got.body, &got);
+        const char *error = strstr(rig_got.body, "{\"error\":");
+        if (error == NULL) {
+            ck_assert_int_eq(status, 200);
+            ck_assert_msg(got.len == whole.len && memcmp(got.data, whole.data, got.len) == 0, "%s", rig_got.body);
+            is_whole = true;
+        } else {
+            ck_assert_msg(strstr(error, "\"code\":\"request_too_large\"") != NULL, "%s", rig_got.body);
+            ck_assert(strstr(rig_got.body, "[DONE]") == NULL && (status == 413 || _i < 2));
+            n_broken += status == 200;
+            n_refused += status == 413;
+        }
+        ck_assert_uint_lt(share, 1 << 20);
+    }
+    mem_account_limit(0, 0);
+    ck_assert(n_refused > 10 && (n_broken > 0) == (_i < 2));
+    buf_fini(&got);
+    buf_fini(&whole);
+}
+END_TEST
+
 Suite *generation_suite(void)
 {
     Suite *s = suite_create("generation");
@@ -137,6 +189,7 @@ Suite *generation_suite(void)
     tcase_add_test(t, a_stream_that_broke_off_is_no_success);
     tcase_add_test(t, a_client_that_left_is_no_success);
     tcase_add_test(t, a_lost_back_end_is_told_to_all);
+    tcase_add_loop_test(t, out_of_memory_cuts_no_answer_short_in_silence, 0, 4);
     suite_add_tcase(s, t);
     return s;
 }
