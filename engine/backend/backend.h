@@ -4,7 +4,9 @@
  * Promise: what a row computes depends on its token, its position and the rows before it in its own sequence (all of
  * its sequence when the plan is bidirectional), and on nothing else: not on its neighbours, the size of the batch, or
  * the number of threads.
- * Threads: forward is called by one thread at a time (the scheduler's). */
+ * A back end may have a memory of its own: what it is given for a batch is copied when the batch begins, and what it
+ * gives lies with the caller when the batch is waited for; in between neither reads what the other holds.
+ * Threads: begin, wait and what moves pages are called by one thread at a time (the scheduler's). */
 #ifndef INFCGI_BACKEND_BACKEND_H
 #define INFCGI_BACKEND_BACKEND_H
 
@@ -36,11 +38,11 @@ struct backend_config {
     int n_threads;   /* >= 1 */
     /* Activations in 16 bits everywhere instead of where they matter most: nearer to float32, slower in prefill. */
     bool high_precision;
-    bool pin;           /* each thread stays on a CPU of its own (pool_pin); the thread that calls forward too */
-    int32_t n_pages;    /* KV pages; page ids are 0 .. n_pages-1 */
-    int32_t n_states;   /* recurrent states, with ids 0 .. n_states-1; 0 where the plan has none */
-    int32_t max_rows;   /* T of the largest batch */
-    int32_t max_logits; /* S of the largest batch */
+    bool pin;                    /* each thread stays on a CPU of its own (pool_pin); the thread that calls begin too */
+    int32_t n_pages;             /* KV pages; page ids are 0 .. n_pages-1 */
+    int32_t n_states;            /* recurrent states, with ids 0 .. n_states-1; 0 where the plan has none */
+    int32_t max_rows;            /* T of the largest batch */
+    int32_t max_logits;          /* S of the largest batch */
     enum kv_type k_type, v_type; /* of the KV cache; ref keeps f32 whatever they are */
     /* OPTIONAL: folder for files of packed weights, which the next start maps; borrowed for the call of open. */
     const char *pack_cache;
@@ -66,7 +68,8 @@ struct backend_row_stats {
 
 /* One unit of work. Rows of one sequence stand together, at consecutive positions. A position may come again in a later
  * batch with another token: its keys and values are written over, and those behind it are not read before they are
- * written again. All arrays are borrowed for the call. */
+ * written again. Arrays that are read are borrowed for the call of begin; those that are written (out) belong to the back
+ * end until the batch is waited for, and hold anything before. */
 struct backend_batch {
     int32_t n_rows;
     const int32_t *tokens; /* [n_rows] ids, in range */
@@ -105,7 +108,11 @@ struct backend_info {
     size_t kv_page_bytes;        /* one page, all layers */
     size_t scratch_bytes;
     float *logits; /* OPTIONAL [max_logits][V]: a place for backend_batch.logits that costs no memory of its own, as
-                      what forward writes there before is dead by then; holds until the next forward */
+                      what a batch writes there before is dead by then; holds until the next begin. Only with
+                      max_begun 1 */
+    /* Batches that may be begun and not be waited for yet. 1: begin computes, so that nothing is won by doing other
+     * work in front of wait; 2: it returns at once. */
+    int32_t max_begun;
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" when there is nothing to say */
 };
@@ -117,10 +124,14 @@ struct backend {
     /* Prepares the plan (borrowed until close). ERR_NOMEM, ERR_UNSUPPORTED_TYPE, ERR_UNSUPPORTED_CPU. */
     enum err (*open)(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                      struct err_info *info);
-    /* Computes a batch; all of it or, on failure, nothing anyone may use, and *info says why. ERR_LOST: nothing can be
-     * computed any more, as the device or what it held is gone; forward is not called again. After any other failure
-     * the next batch may do well. */
-    enum err (*forward)(struct backend_model *m, const struct backend_batch *batch, struct err_info *info);
+    /* Begins a batch, behind those begun before, of which fewer than max_begun are not waited for. On failure there is
+     * nothing to wait for, and the errors are those of wait. */
+    enum err (*begin)(struct backend_model *m, const struct backend_batch *batch, struct err_info *info);
+    /* Ends the oldest batch that was begun: all of it is computed or, on failure, nothing anyone may use, and *info
+     * says why. ERR_LOST: nothing can be computed any more, as the device or what it held is gone; nothing is begun
+     * again, and what was begun is waited for, which returns soon. After any other failure the next batch may do well.
+     */
+    enum err (*wait)(struct backend_model *m, struct err_info *info);
     void (*info)(const struct backend_model *m, struct backend_info *out);
     /* Returns soon also when the back end is lost. */
     void (*close)(struct backend_model **m);
@@ -131,6 +142,10 @@ extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, K
 
 /* What a KV page of all layers takes with such types of keys and values; what `ref` takes is more. */
 uint64_t backend_kv_page_bytes(const struct plan *plan, enum kv_type k_type, enum kv_type v_type);
+
+/* Begins a batch and waits for it, with none begun before. Errors: wait's. */
+MUST_CHECK enum err backend_compute(const struct backend *b, struct backend_model *m, const struct backend_batch *batch,
+                                    struct err_info *info);
 
 /* By name, or NULL; i-th of the table, or NULL beyond the last. */
 const struct backend *backend_find(const char *name);

@@ -17,6 +17,13 @@ const struct backend *backend_find(const char *name)
     return backend_at(names_find(backend_name, name));
 }
 
+enum err backend_compute(const struct backend *b, struct backend_model *m, const struct backend_batch *batch,
+                         struct err_info *info)
+{
+    TRY(b->begin(m, batch, info));
+    return b->wait(m, info);
+}
+
 uint64_t backend_kv_page_bytes(const struct plan *plan, enum kv_type k_type, enum kv_type v_type)
 {
     uint64_t all = 0; /* of at most PLAN_MAX_LAYERS * PLAN_MAX_HEADS heads */

@@ -407,7 +407,7 @@ bool sched_step(struct sched *s)
                                   .hidden = s->hidden};
     uint64_t start = clock_now_ns();
     struct err_info why = {0};
-    enum err err = s->cfg.backend->forward(s->cfg.model, &batch, &why);
+    enum err err = backend_compute(s->cfg.backend, s->cfg.model, &batch, &why);
     uint64_t ns = clock_now_ns() - start;
     if (err != ERR_OK) {
         if (why.code != err) {

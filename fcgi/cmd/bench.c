@@ -71,7 +71,7 @@ static enum err forward(struct bench *b, int n_rows, int n_seqs, int n_logits, s
                                   .logit_rows = b->logit_rows,
                                   .logits = b->logits,
                                   .stats = b->stats};
-    return b->backend->forward(b->model, &batch, info);
+    return backend_compute(b->backend, b->model, &batch, info);
 }
 
 /* Computes positions from .. from+n-1 of sequence `seq`; logits of the last one when wanted. */

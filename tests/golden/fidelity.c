@@ -178,7 +178,7 @@ static enum err compare(const struct backend *b, struct backend_model *m, const 
                                       .logit_rows = rows,
                                       .logits = logits,
                                       .stats = stats};
-        err = b->forward(m, &batch, info);
+        err = backend_compute(b, m, &batch, info);
         if (err == ERR_OK) {
             add_rows(r, from, count, logits, out);
         }

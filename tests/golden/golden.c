@@ -129,7 +129,7 @@ static enum err forward(struct subject *s, const int32_t *ids, int from, int to,
                               .hidden_rows = rows,
                               .hidden = s->hidden};
     struct err_info info = {0};
-    enum err err = s->backend->forward(s->model, &b, &info);
+    enum err err = backend_compute(s->backend, s->model, &b, &info);
     if (err != ERR_OK) {
         printf("FAILED %s: forward: %s\n", s->name, info.text);
     }

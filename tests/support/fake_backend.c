@@ -1,4 +1,4 @@
-/* Checks every rule of struct backend_batch on the way; a broken one is counted, not fatal, as forward runs in the
+/* Checks every rule of struct backend_batch on the way; a broken one is counted, not fatal, as begin runs in the
  * scheduler's thread. */
 #include "tests/support/fake_backend.h"
 
@@ -227,7 +227,7 @@ static void check_states(struct backend_model *m, const struct backend_batch *b)
     m->n_copies += b->n_copies;
 }
 
-static enum err forward(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
+static enum err begin(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
 {
     atomic_store(&m->n_last, b->n_rows);
     atomic_store(&m->is_inside, true);
@@ -268,4 +268,12 @@ static enum err forward(struct backend_model *m, const struct backend_batch *b, 
     return err;
 }
 
-const struct backend fake_backend = {.name = "fake", .description = "a hash instead of a model", .forward = forward};
+static enum err wait_done(struct backend_model *m, struct err_info *info)
+{
+    (void)m;
+    (void)info;
+    return ERR_OK;
+}
+
+const struct backend fake_backend = {
+    .name = "fake", .description = "a hash instead of a model", .begin = begin, .wait = wait_done};

@@ -3,7 +3,7 @@
  * through the page table and checked on the way. So a page that is mixed up, freed too early, never computed or shared
  * under another prefix shows as a fault and as a wrong token; fake_backend_logits says what the right ones are.
  *
- * Threads: forward on the scheduler's thread; the counters and knobs may be used from any other. */
+ * Threads: begin on the scheduler's thread; the counters and knobs may be used from any other. */
 #ifndef INFCGI_TEST_FAKE_BACKEND_H
 #define INFCGI_TEST_FAKE_BACKEND_H
 
@@ -35,8 +35,8 @@ struct backend_model {
     atomic_int fail_code;  /* knob: with this enum err, at first ERR_INTERNAL */
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
     atomic_bool in_pieces; /* a sequence began behind position 0: what a bidirectional plan cannot have */
-    atomic_bool is_held;   /* knob: forward waits until it is false again */
-    atomic_bool is_inside; /* forward runs now */
+    atomic_bool is_held;   /* knob: begin waits until it is false again */
+    atomic_bool is_inside; /* begin runs now */
 };
 
 extern const struct backend fake_backend;
@@ -45,14 +45,14 @@ extern const struct backend fake_backend;
 struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_t max_logits);
 void fake_backend_free(struct backend_model **m);
 
-/* The state behind tokens[0..n), as forward gives it. */
+/* The state behind tokens[0..n), as a batch gives it. */
 void fake_backend_state(const int32_t *tokens, int32_t n, float state[FAKE_EMBD]);
 
 /* From now on logits come from the last n tokens, and only in their last bits from all, so that texts repeat
  * themselves; 0, as at first: from all alike. */
 void fake_backend_remember(int32_t n);
 
-/* Logits of the row behind tokens[0..n), as forward computes them. */
+/* Logits of the row behind tokens[0..n), as a batch computes them. */
 void fake_backend_logits(const int32_t *tokens, int32_t n, float *logits);
 
 #endif

@@ -29,11 +29,12 @@ static void read_environment(void)
     }
 }
 
-static enum err forward(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
+static enum err wait_faulty(struct backend_model *m, struct err_info *info)
 {
+    TRY(real->wait(m, info));
     return atomic_fetch_sub(&n_before, 1) == 0
                ? err_set(info, (enum err)atomic_load(&code), NULL, "%s", FAULTY_BACKEND_WHY)
-               : real->forward(m, batch, info);
+               : ERR_OK;
 }
 
 const struct backend *__real_backend_find(const char *name);
@@ -49,6 +50,6 @@ const struct backend *__wrap_backend_find(const char *name)
     }
     real = found;
     faulty = *found;
-    faulty.forward = forward;
+    faulty.wait = wait_faulty;
     return &faulty;
 }

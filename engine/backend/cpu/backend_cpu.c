@@ -235,7 +235,7 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
     return ERR_OK;
 }
 
-static enum err cpu_forward(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
+static enum err cpu_begin(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
 {
     if (batch->n_rows > m->cfg.max_rows || batch->n_logits > m->cfg.max_logits) {
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned",
@@ -246,6 +246,14 @@ static enum err cpu_forward(struct backend_model *m, const struct backend_batch 
     }
     pool_pin_owner(m->pool);
     cpu_exec_run(m, batch);
+    return ERR_OK;
+}
+
+/* What was begun is done. */
+static enum err cpu_wait(struct backend_model *m, struct err_info *info)
+{
+    (void)m;
+    (void)info;
     return ERR_OK;
 }
 
@@ -263,6 +271,7 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
         .recurrent_bytes = m->recurrent_bytes,
         .scratch_bytes = m->scratch_bytes,
         .logits = m->logits,
+        .max_begun = 1,
         .pack_state = m->pack_state,
         .pack_note = m->pack_note,
     };
@@ -272,7 +281,8 @@ const struct backend backend_cpu = {
     .name = "cpu",
     .description = "packed weights, SIMD kernels, worker pool",
     .open = cpu_open,
-    .forward = cpu_forward,
+    .begin = cpu_begin,
+    .wait = cpu_wait,
     .info = cpu_info,
     .close = cpu_close,
 };

@@ -266,7 +266,7 @@ static void run_thread(void *arg, int thread, int n_threads)
     }
 }
 
-static enum err ref_forward(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
+static enum err ref_begin(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
 {
     if (batch->n_rows > m->cfg.max_rows || batch->n_logits > m->cfg.max_logits) {
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows is larger than planned", batch->n_rows);
@@ -276,6 +276,14 @@ static enum err ref_forward(struct backend_model *m, const struct backend_batch 
     }
     struct ref_run run = {.m = m, .batch = batch};
     pool_run(m->pool, run_thread, &run);
+    return ERR_OK;
+}
+
+/* What was begun is done. */
+static enum err ref_wait(struct backend_model *m, struct err_info *info)
+{
+    (void)m;
+    (void)info;
     return ERR_OK;
 }
 
@@ -388,6 +396,7 @@ static void ref_info(const struct backend_model *m, struct backend_info *out)
                                  .pack_note = "",
                                  .k_type = "f32",
                                  .v_type = "f32",
+                                 .max_begun = 1,
                                  .kv_bytes = m->kv_bytes,
                                  .recurrent_bytes = m->recurrent_bytes,
                                  .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
@@ -404,7 +413,8 @@ const struct backend backend_ref = {
     .name = "ref",
     .description = "scalar reference: f32 activations and KV, sums in double",
     .open = ref_open,
-    .forward = ref_forward,
+    .begin = ref_begin,
+    .wait = ref_wait,
     .info = ref_info,
     .close = ref_close,
 };

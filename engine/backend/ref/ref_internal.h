@@ -28,7 +28,7 @@ struct backend_model {
     size_t widest;              /* of all buffers and weight rows */
 };
 
-/* One call of forward, as all threads see it. */
+/* One batch, as all threads see it. */
 struct ref_run {
     struct backend_model *m;
     const struct backend_batch *batch;

@@ -73,7 +73,7 @@ static void forward(struct backend_model *m, const struct way *w, int from, int 
                                   .logits = logits,
                                   .stats = stats};
     struct err_info info = {0};
-    ck_assert_int_eq(backend_cpu.forward(m, &batch, &info), ERR_OK);
+    ck_assert_int_eq(backend_compute(&backend_cpu, m, &batch, &info), ERR_OK);
 }
 
 /* Logits of all N rows. */
@@ -197,7 +197,7 @@ static void deep_forward(const struct backend *b, struct backend_model *m, const
                                   .logits = logits,
                                   .stats = stats};
     struct err_info info = {0};
-    ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(backend_compute(b, m, &batch, &info) == ERR_OK, "%s", info.text);
 }
 
 /* Computes stream s as a prompt; logits of all its rows, [depths[s]][V]. */

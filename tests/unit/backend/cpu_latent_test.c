@@ -151,7 +151,7 @@ static void run(const struct backend *backend, const struct plan *p, const char 
                                   .logit_rows = rows,
                                   .logits = logits + (size_t)from * V,
                                   .stats = stats};
-        ck_assert_msg(backend->forward(m, &b, &info) == ERR_OK, "%s", info.text);
+        ck_assert_msg(backend_compute(backend, m, &b, &info) == ERR_OK, "%s", info.text);
     }
     backend->close(&m);
 }

@@ -273,7 +273,7 @@ static void forward_from(const struct backend *b, struct backend_model *m, const
                                   .hidden_rows = rows,
                                   .hidden = states};
     struct err_info info = {0};
-    ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(backend_compute(b, m, &batch, &info) == ERR_OK, "%s", info.text);
     for (int text = 1, at = 0; text >= 0; at += n[text], text--) {
         memcpy(out[text][from[text]], states + (size_t)at * D, (size_t)n[text] * sizeof out[text][0]);
     }
@@ -338,7 +338,7 @@ static void check_shared(const struct backend *b, struct backend_model *m, float
                                   .hidden_rows = rows,
                                   .hidden = found[0][0]};
     struct err_info info = {0};
-    ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(backend_compute(b, m, &batch, &info) == ERR_OK, "%s", info.text);
     for (int i = 0; i < 2; i++) {
         ck_assert_msg(memcmp(found[0] + i * LEFT, whole[0] + FROM, LEFT * sizeof whole[0][0]) == 0,
                       "%s: text %d of two differs", b->name, i);
@@ -448,7 +448,7 @@ START_TEST(a_batch_of_more_sequences_than_slots_is_refused)
         struct err_info info = {0};
         struct plan *p = make_conv_plan();
         ck_assert_msg(backends[i]->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
-        ck_assert_int_eq(backends[i]->forward(m, &batch, &info), ERR_INTERNAL);
+        ck_assert_int_eq(backend_compute(backends[i], m, &batch, &info), ERR_INTERNAL);
         ck_assert_msg(strstr(info.text, "2 sequences") != NULL, "%s", info.text);
         backends[i]->close(&m);
         plan_free(&p);

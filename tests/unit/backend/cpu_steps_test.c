@@ -128,7 +128,7 @@ static void run(const struct plan *p, const struct backend *b, const char *cpu, 
     struct backend_model *m = NULL;
     struct err_info info = {0};
     ck_assert_msg(b->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
-    ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(backend_compute(b, m, &batch, &info) == ERR_OK, "%s", info.text);
     b->close(&m);
 }
 

@@ -243,7 +243,7 @@ static void forward(const struct backend *b, struct backend_model *m, int from, 
                                   .hidden_rows = rows,
                                   .hidden = states};
     struct err_info info = {0};
-    ck_assert_msg(b->forward(m, &batch, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(backend_compute(b, m, &batch, &info) == ERR_OK, "%s", info.text);
 }
 
 static void check(plan_buf_id out, const struct backend *b, const char *cpu)

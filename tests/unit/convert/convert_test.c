@@ -133,7 +133,7 @@ static int logits_of(const char *path, float *logits)
                               .logit_rows = last,
                               .logits = logits,
                               .stats = &stats};
-    ck_assert_msg(backend_ref.forward(m, &b, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(backend_compute(&backend_ref, m, &b, &info) == ERR_OK, "%s", info.text);
     backend_ref.close(&m);
     plan_free(&plan);
     gguf_close(&g);

@@ -157,7 +157,7 @@ static float *compute(const struct gguf *g, const char *what, size_t *n)
                               .n_hidden = !p->has_logits,
                               .hidden_rows = &last,
                               .hidden = out};
-    ck_assert_msg(out != NULL && backend_ref.forward(m, &b, &info) == ERR_OK, "%s: %s", what, info.text);
+    ck_assert_msg(out != NULL && backend_compute(&backend_ref, m, &b, &info) == ERR_OK, "%s: %s", what, info.text);
     backend_ref.close(&m);
     plan_free(&p);
     return out;

@@ -95,7 +95,7 @@ static void run(const struct plan *p, const struct backend *backend, float logit
     struct backend_model *m;
     struct err_info info = {0};
     ck_assert_msg(backend->open(p, &cfg, &m, &info) == ERR_OK, "%s: %s", backend->name, info.text);
-    ck_assert_msg(backend->forward(m, &b, &info) == ERR_OK, "%s: %s", backend->name, info.text);
+    ck_assert_msg(backend_compute(backend, m, &b, &info) == ERR_OK, "%s: %s", backend->name, info.text);
     backend->close(&m);
 }
 

@@ -419,13 +419,11 @@ END_TEST
 
 /* --- on a real model -------------------------------------------------------------------------------------------- */
 
-static enum err (*real_forward)(struct backend_model *, const struct backend_batch *, struct err_info *);
-
 /* The CPU back end, but any step takes about a millisecond, so that drafting pays on a tiny model. */
-static enum err slow_forward(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
+static enum err slow_begin(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
 {
     nanosleep(&(struct timespec){0, 1000000}, NULL);
-    return real_forward(m, b, info);
+    return backend_cpu.begin(m, b, info);
 }
 
 enum { REAL_TOKENS = 90, REAL_REQUESTS = 6 };
@@ -446,8 +444,7 @@ static void run_real(const struct plan *plan, int32_t draft_max, struct rig_outp
                                .queue_max = 16,
                                .draft_max = draft_max};
     struct sched *s;
-    real_forward = backend_cpu.forward;
-    slow.forward = slow_forward;
+    slow.begin = slow_begin;
     ck_assert_int_eq(slow.open(plan, &bc, &cfg.model, &info), ERR_OK);
     ck_assert_int_eq(sched_new(&cfg, &s, &info), ERR_OK);
     static const struct sampler_bias few[] = {{5, 30}, {17, 30}, {99, 30}}; /* a text of three words repeats itself */
