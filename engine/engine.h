@@ -240,8 +240,7 @@ MUST_CHECK enum err engine_check_submit(const struct engine *e, const int32_t *i
                                         const struct engine_params *p, struct err_info *info);
 
 /* The sequences of one request, which share its turns: places in the batch go round over the keys of requests, then
- * over the requests of a key. key: whose request it is, 0 = nobody's; n: sequences it will submit in all. ERR_NOMEM.
- */
+ * over the requests of a key. key: whose request it is, 0 = nobody's; n: sequences it will submit in all. ERR_NOMEM. */
 MUST_CHECK enum err engine_group_open(struct engine *e, uint64_t key, size_t n, struct engine_group **out);
 
 /* How many more may be submitted now; 0 = later, when earlier ones have ended, or never, while none has been taken: the

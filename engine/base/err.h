@@ -10,9 +10,8 @@
 
 #include <stdint.h>
 
-/* X(enum, code on the wire, HTTP status, OpenAI error type, default text).
- * Model file codes are the ones `infcgi inspect --check` prints. docs/ops/errors.md lists every row (checked by lint).
- */
+/* X(enum, code on the wire, HTTP status, OpenAI error type, default text). Model file codes are the ones `infcgi
+ * inspect --check` prints. docs/ops/errors.md lists every row (checked by lint). */
 #define ERR_LIST(X)                                                                                                    \
     X(ERR_OK, "ok", 200, "", "no error")                                                                               \
     X(ERR_AGAIN, "again", 503, "server_error", "not ready yet")                                                        \

@@ -1,6 +1,5 @@
-/* Methods of strings, dicts and lists, with Python's behaviour. To add one: a function and a row.
- * A row without function is a method that changes its object: it is undefined here, as in jinja2's immutable sandbox.
- */
+/* Methods of strings, dicts and lists, with Python's behaviour. To add one: a function and a row. A row without
+ * function is a method that changes its object: it is undefined here, as in jinja2's immutable sandbox. */
 #include "engine/jinja/jinja_vm.h"
 
 #include "engine/base/utf8.h"

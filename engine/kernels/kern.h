@@ -82,10 +82,11 @@ typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
  *
  * Bound vs ref (which computes in double), per element:
  *   float types    (4e-6 + 4e-7 * A) * S
- *   integer keys   6e-5 * Q more, as the query is rounded to 16 bits: A the largest scale * sum |q*K| of a visible
- *                  position, Q the largest scale * norm(q) * norm(K), S = sum |p*v|; a rounded score is a wrong weight
+ *   integer keys   (4e-6 + 4e-7 * A + 6e-5 * Q) * S, as the query is rounded to 16 bits
  *   integer values 3.3e-5 * sum over blocks of 128 positions of (largest p*|scale| of a visible one) * sum |codes|
  *                  more, as the weights of a block are rounded to 14 bits of the largest
+ * with A the largest scale * sum |q*K| of a visible position, Q the largest scale * norm(q) * norm(K), and
+ * S = sum |p*v|: an error of a score is one of all weights.
  * A query whose norm is beyond 1e18 gives NaN with integer keys. scale > 0. */
 enum { KERN_SEGMENT_TOKENS = 256, KERN_MAX_HEAD = 576 };
 
@@ -145,12 +146,16 @@ struct kern_bins {
 };
 
 /* --- linear attention ---------------------------------------------------------------------------------------------
- * One head over n_rows rows in order, with a state S [n_keys][n_cols] that each row renews. With its decay a and rate
- * b: u = b v                        [Dao 2024, "Transformers are SSMs": Mamba-2] u = b (v - (a S)^T k)          when
- * `corrects` [Yang 2024, "Gated Delta Networks"] S = a S + k u^T, out = S^T q The bits do not depend on how rows are
- * cut into calls, nor columns at multiples of 16: the sums over n_keys run in two interleaved partial sums. Bound vs
- * the same in double, per element: 2e-7 * (n_keys + 4) * n_rows * what it is with the magnitudes of all numbers, sums
- * for differences. */
+ * One head over n_rows rows in order, with a state S [n_keys][n_cols] that each row renews. With its decay a and rate b:
+ *
+ *   u = b v                      [Dao 2024, "Transformers are SSMs": Mamba-2]
+ *   u = b (v - (a S)^T k)        when `corrects` [Yang 2024, "Gated Delta Networks"]
+ *   S = a S + k u^T
+ *   out = S^T q
+ *
+ * The bits do not depend on how rows are cut into calls, nor columns at multiples of 16: the sums over n_keys run in two
+ * interleaved partial sums. Bound vs the same in double, per element: 2e-7 * (n_keys + 4) * n_rows * what the element
+ * would be with the magnitudes of all numbers, and sums for differences. */
 struct kern_linear_args {
     float *state; /* row j at state + j*n_cols; any alignment, as all of these */
     int n_keys, n_cols;
@@ -195,16 +200,16 @@ struct kern_table {
     /* dst += src; exact. */
     void (*add)(float *dst, const float *src, size_t n);
 
-    /* out = act(gate) * up, CLAMPED as told there; out may be gate or up. A NaN in gives NaN. Bound: 2e-6 * |act(gate)
-     * * up|
-     * + 2e-36 * |up| + 1e-44; GELU_TANH, whose exponent u = 1.6 (x + 0.045 x^3) is rounded to f32, 5e-7 * (4 + min(|u|,
-     * 88)) for 2e-6; CLAMPED, whose u = 1.702 x is, 1.2e-7 * min(|u|, 104) more. */
+    /* out = act(gate) * up, CLAMPED as told there; out may be gate or up. A NaN in gives NaN.
+     * Bound: r * |act(gate) * up| + 2e-36 * |up| + 1e-44, where r is
+     *   GELU_TANH   5e-7 * (4 + min(|u|, 88)), as its exponent u = 1.6 (x + 0.045 x^3) is rounded to f32
+     *   CLAMPED     2e-6 + 1.2e-7 * min(|u|, 104), as u = 1.702 x is
+     *   the others  2e-6 */
     void (*glu)(enum kern_act act, const float *gate, const float *up, size_t n, float *out);
 
     /* Rotates the first n_rot components of one head vector x, of any alignment, in place, by cos[n_rot/2],
      * sin[n_rot/2] [Su 2021]. neox: pairs (i, i + n_rot/2); else pairs (2i, 2i+1). Exact to ref: a*cos - b*sin and
-     * a*sin + b*cos without FMA.
-     */
+     * a*sin + b*cos without FMA. */
     void (*rope)(float *x, int n_rot, bool neox, const float *cos, const float *sin);
 
     /* Stores one key and one value vector (l->d floats each, in the types of l) at slot 0..31 of a page's parts; no

@@ -117,8 +117,7 @@ MUST_CHECK enum err blocks_get_layers(const struct blocks *b, const char *key, u
 MUST_CHECK enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, bool out[PLAN_MAX_LAYERS]);
 
 /* Layers [L] of which the plan has no attention and no place in the KV cache. Call after blocks_read_hparams.
- * ERR_NOMEM.
- */
+ * ERR_NOMEM. */
 MUST_CHECK enum err blocks_skip_attention(struct blocks *b, const bool *skips);
 
 /* Reads the common hyper-parameters into b->h and the plan's dimensions, and makes b->style Llama's. n_ctx becomes the

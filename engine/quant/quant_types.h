@@ -114,9 +114,8 @@ static ALWAYS_INLINE void quant_nibbles(const uint8_t *bytes, uint8_t *codes)
     }
 }
 
-/* Adds the fifth bit of each code (bit i of the little-endian word at `high` belongs to input i). A byte of
- * eight bits is copied to eight bytes, of which each keeps its own bit; adding 0x7F carries any bit into the top one.
- */
+/* Adds the fifth bit of each code (bit i of the little-endian word at `high` belongs to input i). A byte of eight bits
+ * is copied to eight bytes, of which each keeps its own bit; adding 0x7F carries any bit into the top one. */
 static ALWAYS_INLINE void quant_fifth_bits(const uint8_t *high, uint8_t *codes)
 {
     UNROLL_FULLY

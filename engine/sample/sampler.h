@@ -87,8 +87,7 @@ MUST_CHECK enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vo
 void sampler_scratch_fini(struct sampler_scratch *s);
 
 /* Picks the token behind history. ERR_NUMERICAL: the row holds NaN or +inf, or a penalty made a logit +inf;
- * ERR_INVALID_VALUE: every token is banned.
- */
+ * ERR_INVALID_VALUE: every token is banned. */
 MUST_CHECK enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *row,
                                  const struct sampler_history *h, struct sampler_scratch *scratch,
                                  struct sampler_result *out);

@@ -1,8 +1,7 @@
 /* WordPiece as BERT uses it: the text is cleaned, lower-cased and stripped of accents, cut at white space and around
  * punctuation and Chinese characters, and each word becomes the longest pieces from its left, or the unknown token.
- * [Devlin 2018; google-research/bert, tokenization.py; tokenizers: BertNormalizer, BertPreTokenizer, WordPiece]
- * In the vocabulary a piece at the start of a word has U+2581 in front, any other has nothing [llama.cpp's converter].
- */
+ * [Devlin 2018; google-research/bert, tokenization.py; tokenizers: BertNormalizer, BertPreTokenizer, WordPiece] In the
+ * vocabulary a piece at the start of a word has U+2581 in front, any other has nothing [llama.cpp's converter]. */
 #include "engine/tokenizer/tokenizer_internal.h"
 #include "engine/tokenizer/unicode_table.h"
 
