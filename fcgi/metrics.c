@@ -36,21 +36,15 @@ static atomic_ullong errors[ERR_COUNT], failed_batches[ERR_COUNT];
 
 void metrics_count_failed_batch(enum err why)
 {
-<<<<<<< HEAD
     atomic_fetch_add_explicit(&failed_batches[why], 1, memory_order_relaxed);
 }
 
 void metrics_count_request(int route, int http_status, enum err err)
 {
     atomic_fetch_add_explicit(&errors[err], err != ERR_OK, memory_order_relaxed);
-    int class = http_status / 100;
-    if (route >= 0 && route<METRICS_MAX_ROUTES &&class> 0 && class < STATUS_CLASSES) {
-        atomic_fetch_add_explicit(&requests[route][class], 1, memory_order_relaxed);
-=======
     int hundreds = http_status / 100;
     if (route >= 0 && route < METRICS_MAX_ROUTES && hundreds > 0 && hundreds < STATUS_CLASSES) {
         atomic_fetch_add_explicit(&requests[route][hundreds], 1, memory_order_relaxed);
->>>>>>> 5b6ebcf (docs: contracts that the formatter had run together are whole again)
     }
 }
 
