@@ -96,6 +96,19 @@ file_names() { # unique, so that one word finds one file
     sources engine fcgi opencl | sed 's|.*/||' | grep -vE '\.(md|txt)$' | sort | uniq -d | sed 's/$/:1: two files have this name/'
 }
 
+# tests/unit mirrors the tree: what stands behind the source's name is a part of it (gguf_bad_test.c).
+test_names() {
+    local test stem folder
+    for test in $(sources tests/unit | grep '_test\.c$'); do
+        folder=$(sed -E 's|^tests/unit/(.*)/[^/]*$|\1|' <<<"$test")
+        stem=$(basename "$test" _test.c)
+        while ! grep -qE "(^|/)$folder/(.*/)?$stem\.[ch]\$" <<<"$c_files"; do
+            [[ $stem == *_* ]] || { echo "$test:1: no source under $folder has this name"; break; }
+            stem=${stem%_*}
+        done
+    done
+}
+
 scripts() {
     command -v shellcheck >/dev/null || return 0
     # shellcheck disable=SC2046
@@ -157,6 +170,8 @@ links() { # of the documentation, to files of the tree
 }
 
 findings=$(
+    bash docs/files.sh --check
+    test_names
     layers
     banned
     homes

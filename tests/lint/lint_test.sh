@@ -47,6 +47,10 @@ check 'a golden model without a page' tests/golden/golden_models.h '    {"brand-
 check 'a request field without a page' fcgi/api/params.c '    {"brand_new_field", FIELD_BOOL, 0, 0, 0},' 'request field brand_new_field is not listed'
 check 'a path without a page' fcgi/route.c '    {"GET", "/v1/brand/new", f, false, true, true, "brand-new"},' 'path /v1/brand/new is not listed'
 check 'a route without a heading' fcgi/route.c '' 'there is no heading for brand-new'
+check 'a test without a source' tests/unit/plan/nowhere_test.c 'int x;' 'nowhere_test.c:1: no source under plan has this name'
+check 'a test in another room' tests/unit/base/plan_test.c 'int x;' 'base/plan_test.c:1: no source under base has this name'
+check 'a file that its page does not list' engine/kv/kv_new.c '/* New. */' 'docs/internals/kv.md:1: the list of files is stale'
+check 'a folder without a page' engine/newer/newer.c '/* New. */' 'no page lists the files of engine/newer'
 check 'a dead link' README.md '[x](docs/nowhere.md)' 'README.md:1: link to docs/nowhere.md'
 
 said=$(INFCGI=$PWD/build/release/infcgi bash "$copy/tests/lint/lint.sh" 2>&1)

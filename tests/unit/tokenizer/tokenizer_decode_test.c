@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-Suite *detokenizer_suite(void);
+Suite *tokenizer_decode_suite(void);
 
 static const char text[] = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 z"; /* sequences of 1, 2, 3 and 4 bytes */
 enum { N = sizeof text - 1 };
@@ -160,10 +160,10 @@ START_TEST(spm_loses_the_space_in_front_and_no_other)
 }
 END_TEST
 
-Suite *detokenizer_suite(void)
+Suite *tokenizer_decode_suite(void)
 {
-    Suite *s = suite_create("detokenizer");
-    TCase *c = tcase_create("detokenizer");
+    Suite *s = suite_create("tokenizer_decode");
+    TCase *c = tcase_create("tokenizer_decode");
     tcase_add_test(c, every_split_gives_the_text_back);
     tcase_add_test(c, a_text_cut_anywhere_ends_with_one_replacement);
     tcase_add_test(c, bytes_that_can_never_become_text_come_out_at_once);

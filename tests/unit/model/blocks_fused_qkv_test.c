@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-Suite *fused_qkv_suite(void);
+Suite *blocks_fused_qkv_suite(void);
 
 #define MODELS "tests/golden/models/"
 
@@ -195,9 +195,9 @@ START_TEST(one_tensor_gives_the_same_bits)
 }
 END_TEST
 
-Suite *fused_qkv_suite(void)
+Suite *blocks_fused_qkv_suite(void)
 {
-    Suite *s = suite_create("fused_qkv");
+    Suite *s = suite_create("blocks_fused_qkv");
     TCase *c = tcase_create("files");
     tcase_add_test(c, one_tensor_gives_the_same_bits);
     suite_add_tcase(s, c);

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-Suite *cpu_latent_suite(void);
+Suite *cpu_attention_latent_suite(void);
 
 enum { V = 16, D = 64, H = 32, LATENT = 512, ROPE = 64, NOPE = 128, VALUE = 128, ROWS = 40 };
 
@@ -221,10 +221,10 @@ START_TEST(wide_latents_agree_with_the_reference)
 }
 END_TEST
 
-Suite *cpu_latent_suite(void)
+Suite *cpu_attention_latent_suite(void)
 {
-    Suite *s = suite_create("cpu_latent");
-    TCase *c = tcase_create("cpu_latent");
+    Suite *s = suite_create("cpu_attention_latent");
+    TCase *c = tcase_create("cpu_attention_latent");
     tcase_add_loop_test(c, wide_latents_agree_with_the_reference, 0, (int)ARRAY_LEN(cases));
     suite_add_tcase(s, c);
     return s;

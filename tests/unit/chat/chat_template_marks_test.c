@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-Suite *chat_marks_suite(void);
+Suite *chat_template_marks_suite(void);
 
 /* What operations make of <|im_end|>; all are tokens of the vocabulary. */
 static const char *const marks[] = {
@@ -293,10 +293,10 @@ START_TEST(bos_of_a_client_is_none)
 }
 END_TEST
 
-Suite *chat_marks_suite(void)
+Suite *chat_template_marks_suite(void)
 {
-    Suite *s = suite_create("chat_marks");
-    TCase *t = tcase_create("chat_marks");
+    Suite *s = suite_create("chat_template_marks");
+    TCase *t = tcase_create("chat_template_marks");
     tcase_add_test(t, every_function_keeps_the_mark);
     tcase_add_test(t, every_way_to_print_keeps_the_mark);
     tcase_add_test(t, bos_of_a_client_is_none);

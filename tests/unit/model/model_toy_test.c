@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-Suite *toy_family_suite(void);
+Suite *model_toy_suite(void);
 
 /* --- the family: Llama's decoder without RoPE, with ReLU, and with half of what the blocks add ------------------- */
 
@@ -149,10 +149,10 @@ START_TEST(the_programs_own_table_does_not_know_it)
 }
 END_TEST
 
-Suite *toy_family_suite(void)
+Suite *model_toy_suite(void)
 {
-    Suite *s = suite_create("toy_family");
-    TCase *c = tcase_create("toy_family");
+    Suite *s = suite_create("model_toy");
+    TCase *c = tcase_create("model_toy");
     tcase_add_test(c, a_builder_and_a_row_make_a_family);
     tcase_add_test(c, the_programs_own_table_does_not_know_it);
     suite_add_tcase(s, c);
