@@ -153,8 +153,9 @@ tokenizer-agreement: $(B)/tokenizer_ids $(GOLD)/.ok ## 10 MB of text a vocabular
 $(GOLD)/.ok: tests/golden/requirements.txt
 	@echo "  VENV $(GOLD)"; rm -rf $(GOLD); mkdir -p build; python3 -m venv $(GOLD)
 	@$(GOLD)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
-docs: all                               ## the table of docs/ops/options.md, man page and completion from the option table
+docs: all                               ## what is made of tables and headers: options, man page, completion, lists of files
 	@bash docs/make.sh $(B)/infcgi
+	@bash docs/files.sh
 lint: all                               ## layers, banned functions, sizes, docs; silent when all is well
 	@INFCGI=$(B)/infcgi bash tests/lint/lint.sh
 
