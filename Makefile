@@ -57,6 +57,9 @@ here     = $(sort $(filter-out $(skip-$(ARCH)),$1))
 ENGINE  := $(call here,$(shell find engine -name '*.c'))
 FCGI    := $(sort $(shell find fcgi -name '*.c'))
 UNIT    := $(sort $(shell find tests/unit -name '*.c'))
+# Under the thread sanitizer the suites that have threads.
+unit-tsan := $(addprefix tests/unit/,unit_main.c sched/% engine/% base/pool_test.c fcgi/reply_test.c fcgi/fastcgi_test.c fcgi/fcgi_rig.c)
+UNIT    := $(filter $(or $(unit-$(V)),%),$(UNIT))
 SUPPORT := $(sort $(shell find tests/support -name '*.c'))
 FUZZ    := $(sort $(shell find tests/fuzz -name '*.c'))
 KERNELS := $(call here,$(shell find tests/kernels -name '*.c'))
@@ -178,9 +181,10 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@sh tests/support/deps.sh run
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) exec bash nginx/run.sh $(ARGS)
-test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan
+test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan and TSan
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty unittests checkkern golden same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render fuzz-replay)
+	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
@@ -189,6 +193,9 @@ test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai
 check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render fuzz-replay) $(VENV)/.ok
 	@bash tests/run.sh unit-asan kernels-asan chat-asan fuzz-replay e2e-asan
+check-tsan: deps                        ## threads under the thread sanitizer: unit suites, and a minute of mixed clients
+	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests) $(VENV)/.ok
+	@bash tests/run.sh unit-tsan soak-tsan
 bench-peer:                             ## speed against llama.cpp: MODELS= ROUNDS=5 THREADS=2 TYPES= (docs/benchmarks.md)
 	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
 	@$(MAKE) -s $(JOBS) all $(B)/checkkern
@@ -222,5 +229,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement docs lint deps run test test-e2e check-asan bench-peer bench-peer-types bench-http peer-loads ci install clean help
+.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement docs lint deps run test test-e2e check-asan check-tsan bench-peer bench-peer-types bench-http peer-loads ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

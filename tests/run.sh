@@ -16,6 +16,7 @@ lint-bites|beside|bash tests/lint/lint_test.sh
 golden|beside|build/release/golden
 golden-bites|beside|bash tests/golden/golden_test.sh
 unit-asan|beside|build/asan/unittests
+unit-tsan|beside|build/tsan/unittests
 kernels-asan|beside|build/asan/checkkern
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh
 kernels|beside|build/release/checkkern
@@ -28,6 +29,7 @@ same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/g
 fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 e2e|alone|build/venv/bin/python tests/e2e/run.py --variant release
 e2e-asan|alone|build/venv/bin/python tests/e2e/run.py --variant asan
+soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan
 '
 at_once=2 # as many CPUs as the smallest machine has that this is made for
 

@@ -413,7 +413,7 @@ static enum err next_piece(struct splitting *c, size_t depth, size_t *end)
         l->search = l->match_to;
         return ERR_OK;
     }
-    for (size_t at = l->search, len; at < l->to;) {
+    for (size_t at = l->search, len = NOWHERE; at < l->to;) {
         unsigned char lead = (unsigned char)c->s[at];
         if (lead < 0x80 && stage->skips[lead]) {
             at++;

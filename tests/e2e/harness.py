@@ -17,7 +17,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SANITIZER_REPORT = re.compile(r"ERROR: \w+Sanitizer|runtime error:")
+SANITIZER_REPORT = re.compile(r"(ERROR|WARNING): \w+Sanitizer|runtime error:")
 
 
 class Skip(Exception):

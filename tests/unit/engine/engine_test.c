@@ -16,6 +16,11 @@
 
 Suite *engine_suite(void);
 
+#ifdef __SANITIZE_THREAD__
+enum { IS_TSAN = 1 };
+#else
+enum { IS_TSAN = 0 };
+#endif
 enum { N_REQUESTS = 17, MAX_PROMPT = 120, MAX_OUT = 10, N_TOP = 3, N_CTX = 160, PAGE_TOKENS = 32 };
 
 static const char *const models[] = {"tests/golden/models/llama-quants.gguf", "tests/golden/models/qwen2-bias.gguf",
@@ -273,10 +278,10 @@ START_TEST(a_request_gives_the_same_bits_whatever_happens_around_it)
                                 .max_seqs = N_REQUESTS,
                                 .max_batch_rows = 512,
                                 .kv_tokens = 8192};
-    bool is_ref = strcmp(backend, "ref") == 0 || strcmp(cpu, "ref") == 0; /* slow: less of everything */
+    bool is_slow = IS_TSAN || strcmp(backend, "ref") == 0 || strcmp(cpu, "ref") == 0; /* less of everything */
     struct engine *e = open_engine(cfg);
     for (int i = 0; i < N_REQUESTS; i++) {
-        make_request(e, &requests[i], i, is_ref ? 40 : MAX_PROMPT);
+        make_request(e, &requests[i], i, is_slow ? 40 : MAX_PROMPT);
     }
     run_alone(e, requests, "cold", expected, usages);
     check_outcomes(requests, expected);
@@ -311,8 +316,8 @@ START_TEST(a_request_gives_the_same_bits_whatever_happens_around_it)
         cfg.max_batch_rows = shapes[i].rows;
         cfg.max_seqs = shapes[i].seqs;
         cfg.kv_tokens = shapes[i].kv_tokens;
-        if (is_ref ? i == 2 : is_first || i % 3 == 2) {
-            check_shape(&cfg, shapes[i].kv_tokens < 1000, is_ref);
+        if (is_slow ? i == 2 : is_first || i % 3 == 2) {
+            check_shape(&cfg, shapes[i].kv_tokens < 1000, is_slow);
         }
     }
 }
