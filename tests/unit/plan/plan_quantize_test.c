@@ -172,7 +172,7 @@ START_TEST(other_names_are_refused)
     struct err_info info = {0};
     struct plan *p = make();
     ck_assert_int_eq(plan_quantize(p, "q3_k", &info), ERR_CONFIG);
-    ck_assert_ptr_nonnull(strstr(info.text, "expected one of q8_0, q6_k"));
+    ck_assert_ptr_nonnull(strstr(info.text, "expected one of off, q8_0, q6_k"));
     ck_assert_ptr_nonnull(strstr(info.text, "'q3_k'"));
     plan_free(&p);
 }
