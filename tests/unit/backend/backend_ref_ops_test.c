@@ -1,0 +1,632 @@
+/* Every operation on the reference back end, against numbers worked out by hand from what plan.h says of it: the truth
+ * that all other back ends are held to. Rows are tokens 0, 1 and 2 at positions 0, 1 and 2 of one sequence. */
+#include "engine/backend/backend.h"
+
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+Suite *backend_ref_ops_suite(void);
+
+#define LN2       0.693147181f
+#define LN3       1.098612289f
+#define ATANH_05  0.549306144f /* tanh gives 1/2 */
+#define QUARTER   1.570796327f /* a quarter of a turn */
+#define ROWS(...) ((const float[]){__VA_ARGS__})
+
+enum { N = 3, POSITIONS = 4 };
+
+static struct plan *p;
+
+/* --- a plan, piece by piece -------------------------------------------------------------------------------------- */
+
+static void begin(uint32_t n_heads, uint32_t head_dim)
+{
+    ck_assert_int_eq(plan_new(&p), ERR_OK);
+    p->n_vocab = N;
+    p->n_layers = p->n_kv_heads = 1;
+    p->n_heads = n_heads;
+    p->head_dim = head_dim;
+    p->n_ctx_train = POSITIONS;
+}
+
+/* The plan keeps a copy of data [n_out][n_in]. */
+static plan_weight_id weight(uint32_t n_out, uint32_t n_in, const float *data)
+{
+    plan_weight_id id = PLAN_NONE;
+    size_t row_bytes = n_in * sizeof *data;
+    float *copy = arena_alloc(&p->arena, n_out * row_bytes);
+    ck_assert_ptr_nonnull(copy);
+    memcpy(copy, data, n_out * row_bytes);
+    struct plan_weight w = {
+        .name = "w", .type = DTYPE_F32, .data = copy, .row_bytes = row_bytes, .n_out = n_out, .n_in = n_in};
+    ck_assert_int_eq(plan_add_weight(p, &w, &id), ERR_OK);
+    return id;
+}
+
+static plan_weight_id vector(uint32_t n, const float *data) { return weight(1, n, data); }
+
+static plan_buf_id buffer(uint32_t width)
+{
+    plan_buf_id id = PLAN_NONE;
+    ck_assert_int_eq(plan_add_buf(p, "buffer", width, &id), ERR_OK);
+    return id;
+}
+
+/* Holds until the next step is added. */
+static struct plan_step *step(enum plan_op op, plan_buf_id src, plan_buf_id dst)
+{
+    struct plan_step s = plan_step_of(op);
+    s.src = src;
+    s.dst = dst;
+    ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
+    return &p->steps[p->n_steps - 1];
+}
+
+/* A buffer with these rows [N][width]. */
+static plan_buf_id input(uint32_t width, const float *rows)
+{
+    plan_buf_id id = buffer(width);
+    plan_weight_id w = weight(N, width, rows);
+    step(PLAN_EMBED, PLAN_NONE, id)->w[0] = w;
+    return id;
+}
+
+static int32_t rope(struct plan_rope r)
+{
+    int32_t id = -1;
+    ck_assert_int_eq(plan_add_rope(p, &r, &id), ERR_OK);
+    return id;
+}
+
+static int32_t no_rope(void) { return rope((struct plan_rope){.mscale = 1}); }
+
+/* --- running it -------------------------------------------------------------------------------------------------- */
+
+static void run(struct backend_batch *batch)
+{
+    static const int32_t tokens[N] = {0, 1, 2}, seq[N] = {0}, page = 0;
+    const int32_t *table = &page;
+    struct backend_config cfg = {.n_threads = 2, .n_pages = 1, .n_states = 1, .max_rows = N, .max_logits = N};
+    struct backend_model *m = NULL;
+    struct err_info info = {0};
+    batch->n_rows = N;
+    batch->tokens = batch->pos = tokens;
+    batch->seq = seq;
+    batch->n_seqs = 1;
+    batch->page_tables = &table;
+    ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(backend_ref.open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(backend_compute(&backend_ref, m, batch, &info) == ERR_OK, "%s", info.text);
+    backend_ref.close(&m);
+    plan_free(&p);
+}
+
+static void compare(const char *what, const float *found, const float *wanted, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_msg(fabsf(found[i] - wanted[i]) <= 2e-6f * (1 + fabsf(wanted[i])),
+                      "%s: element %zu: wanted %g, found %g", what, i, (double)wanted[i], (double)found[i]);
+    }
+}
+
+/* Ends the plan, runs it, and compares all rows of `out`, [N][its width]. */
+static void expect(const char *what, plan_buf_id out, const float *wanted)
+{
+    static const int32_t rows[N] = {0, 1, 2};
+    float found[N * 8];
+    size_t n = N * (size_t)p->bufs[out].width;
+    ck_assert_uint_le(n, ARRAY_LEN(found));
+    p->n_embd = p->bufs[out].width;
+    step(PLAN_HIDDEN, out, PLAN_NONE);
+    run(&(struct backend_batch){.n_hidden = N, .hidden_rows = rows, .hidden = found});
+    compare(what, found, wanted, n);
+}
+
+/* The same of logits of rows 0 and 2. */
+static void expect_logits(const char *what, const float *wanted)
+{
+    static const int32_t rows[2] = {0, 2};
+    float found[2 * N];
+    struct backend_row_stats stats[2];
+    p->n_embd = 2;
+    run(&(struct backend_batch){.n_logits = 2, .logit_rows = rows, .logits = found, .stats = stats});
+    compare(what, found, wanted, 2 * N);
+}
+
+/* --- operations -------------------------------------------------------------------------------------------------- */
+
+static void embed(void)
+{
+    begin(1, 2);
+    plan_buf_id x = buffer(2);
+    plan_weight_id rows = weight(N, 2, ROWS(1, 2, 3, 4, 5, 6));
+    plan_weight_id places = weight(POSITIONS, 2, ROWS(10, 20, 30, 40, 50, 60, 70, 80));
+    plan_weight_id all = weight(1, 2, ROWS(100, 200));
+    struct plan_step *s = step(PLAN_EMBED, PLAN_NONE, x);
+    s->w[0] = rows;
+    s->w[1] = places;
+    s->w[2] = all;
+    s->scale = 2;
+    expect("scaled rows, positions and what all have", x, ROWS(112, 224, 136, 248, 160, 272));
+}
+
+static void norm(void)
+{
+    begin(1, 2);
+    plan_buf_id x = input(2, ROWS(3, 4, 1, -1, 0, 0)), y = input(2, ROWS(1, 1, 1, 1, 1, 1));
+    plan_weight_id w = vector(2, ROWS(2, 10));
+    struct plan_step *s = step(PLAN_NORM, x, y);
+    s->w[0] = w;
+    s->eps = 3.5f; /* 12.5 + 3.5 = 4^2 */
+    expect("root mean square", y, ROWS(1.5f, 10, 0.942809042f, -4.71404521f, 0, 0));
+
+    begin(1, 2);
+    x = input(2, ROWS(3, 4, 1, -1, 0, 0)), y = input(2, ROWS(1, 2, 3, 4, 5, 6));
+    w = vector(2, ROWS(2, 10));
+    s = step(PLAN_NORM, x, y);
+    s->w[0] = w;
+    s->eps = 3.5f;
+    s->adds = true;
+    expect("added", y, ROWS(2.5f, 12, 3.942809042f, -0.71404521f, 5, 6));
+
+    begin(1, 2);
+    x = input(2, ROWS(3, 4, 1, -1, 0, 0)), y = buffer(2);
+    w = vector(1, ROWS(2));
+    s = step(PLAN_NORM, x, y);
+    s->w[0] = w;
+    s->eps = 7; /* 9 + 7 = 4^2 */
+    expect("each group by itself", y, ROWS(1.5f, 1.66811531f, 0.707106781f, -0.707106781f, 0, 0));
+
+    begin(1, 2);
+    x = input(2, ROWS(1, 3, 5, 5, -3, -1)), y = buffer(2);
+    w = vector(2, ROWS(2, 4));
+    plan_weight_id bias = vector(2, ROWS(10, 20));
+    s = step(PLAN_NORM, x, y);
+    s->w[0] = w;
+    s->bias[0] = bias;
+    s->eps = 3; /* variance 1 + 3 = 2^2 */
+    s->centers = true;
+    expect("LayerNorm", y, ROWS(9, 22, 10, 20, 9, 22));
+}
+
+/* w x + bias for x of two, three outputs: 21, 43, 65 and the bias in row 0. */
+static struct plan_step *matmul(enum plan_epilogue epilogue, plan_buf_id dst)
+{
+    plan_buf_id x = input(2, ROWS(1, 10, 0, 1, -1, 0));
+    plan_weight_id w = weight(3, 2, ROWS(1, 2, 3, 4, 5, 6)), bias = vector(3, ROWS(100, 200, -2));
+    struct plan_step *s = step(PLAN_MATMUL, x, dst);
+    s->epilogue = epilogue;
+    s->w[0] = w;
+    s->bias[0] = bias;
+    return s;
+}
+
+static void matmuls(void)
+{
+    begin(1, 2);
+    plan_buf_id y = buffer(3);
+    matmul(PLAN_STORE, y);
+    expect("stored", y, ROWS(121, 243, 63, 102, 204, 4, 99, 197, -7));
+
+    begin(1, 2);
+    y = input(3, ROWS(1, 2, 3, 4, 5, 6, 7, 8, 9));
+    matmul(PLAN_ADD, y)->scale = 0.5f;
+    expect("added", y, ROWS(61.5f, 123.5f, 34.5f, 55, 107, 8, 56.5f, 106.5f, 5.5f));
+
+    begin(1, 2);
+    y = buffer(3);
+    matmul(PLAN_ACT, y)->act = PLAN_RELU;
+    expect("activated", y, ROWS(121, 243, 63, 102, 204, 4, 99, 197, 0));
+
+    begin(1, 2);
+    y = buffer(3);
+    plan_weight_id up = weight(3, 2, ROWS(1, 0, 0, 1, 1, 1)), bias = vector(3, ROWS(0, 0, 1));
+    struct plan_step *s = matmul(PLAN_GLU, y);
+    s->act = PLAN_RELU;
+    s->w[1] = up;
+    s->bias[1] = bias;
+    expect("gated", y, ROWS(121, 2430, 756, 0, 204, 8, -99, 0, 0));
+}
+
+static void heads_with(const char *what, struct plan_rope r, const float *wanted)
+{
+    begin(1, 4);
+    plan_buf_id q = input(4, ROWS(1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4)),
+                k = input(4, ROWS(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    int32_t id = rope(r);
+    struct plan_step *s = step(PLAN_HEADS, q, q);
+    s->layer = 0;
+    s->keys = s->values = k;
+    s->rope = id;
+    expect(what, q, wanted);
+}
+
+/* A pair (a, b) turned by a quarter is (-b, a). */
+static void heads(void)
+{
+    static const float turns[2] = {QUARTER, 0};
+    heads_with("neighbours turn", (struct plan_rope){.n_rot = 4, .mscale = 1, .inv_freq = turns},
+               ROWS(1, 2, 3, 4, -2, 1, 3, 4, -1, -2, 3, 4));
+    heads_with("halves turn", (struct plan_rope){.n_rot = 4, .is_neox = true, .mscale = 1, .inv_freq = turns},
+               ROWS(1, 2, 3, 4, -3, 2, 1, 4, -1, 2, -3, 4));
+    heads_with("a part turns", (struct plan_rope){.n_rot = 2, .first = 2, .mscale = 1, .inv_freq = turns},
+               ROWS(1, 2, 3, 4, 1, 2, -4, 3, 1, 2, -3, -4));
+    heads_with("what turns is scaled", (struct plan_rope){.n_rot = 2, .mscale = 10, .inv_freq = turns},
+               ROWS(10, 20, 3, 4, -20, 10, 3, 4, -10, -20, 3, 4));
+    heads_with("queries grow with the position", /* by 1 + ln(1 + p) */
+               (struct plan_rope){.mscale = 1, .query_beta = 1, .query_period = 1},
+               ROWS(1, 2, 3, 4, 1 + LN2, 2 + 2 * LN2, 3 + 3 * LN2, 4 + 4 * LN2, 1 + LN3, 2 + 2 * LN3, 3 + 3 * LN3,
+                    4 + 4 * LN3));
+    begin(1, 4);
+    plan_buf_id q = input(4, ROWS(1, 1, 5, 5, 1, 1, 5, 5, 0, 0, 0, 0));
+    plan_weight_id w = vector(4, ROWS(1, 2, 3, 4));
+    int32_t id = rope((struct plan_rope){.n_rot = 2, .mscale = 1, .inv_freq = turns});
+    struct plan_step *s = step(PLAN_HEADS, q, q);
+    s->layer = 0;
+    s->keys = s->values = q;
+    s->rope = id;
+    s->q_norm = w;
+    s->eps = 12; /* 13 + 12 = 5^2 */
+    expect("normed, then turned", q, ROWS(0.2f, 0.4f, 3, 4, -0.4f, 0.2f, 3, 4, 0, 0, 0, 0));
+}
+
+/* Of d components each head's first a matrix of its own, the last as it is. */
+static void head_matmul(void)
+{
+    begin(2, 2);
+    plan_buf_id x = input(6, ROWS(1, 2, 3, 4, 5, 6, 0, 1, 7, 1, 0, 8, 0, 0, 0, 0, 0, 0)), y = buffer(4);
+    plan_weight_id w = weight(2, 2, ROWS(10, 100, 1, 2));
+    step(PLAN_HEAD_MATMUL, x, y)->w[0] = w;
+    expect("heads", y, ROWS(210, 3, 14, 6, 100, 7, 1, 8, 0, 0, 0, 0));
+}
+
+/* Keys 0, 1 and 2 along the first component, queries 1 along it, scores in units of ln 3: weights 1, 3 and 9. */
+static struct plan_step *attend(plan_buf_id *out)
+{
+    plan_buf_id q = input(2, ROWS(1, 0, 1, 0, 1, 0)), k = input(2, ROWS(0, 5, 1, 0, 2, -5)),
+                v = input(2, ROWS(0, 4, 8, 0, 13, 0));
+    int32_t id = no_rope();
+    struct plan_step *s = step(PLAN_HEADS, q, q);
+    s->layer = 0;
+    s->keys = k;
+    s->values = v;
+    s->rope = id;
+    *out = buffer(2);
+    s = step(PLAN_ATTENTION, q, *out);
+    s->layer = 0;
+    s->scale = LN3;
+    return s;
+}
+
+static void attention(void)
+{
+    plan_buf_id y;
+    begin(1, 2);
+    attend(&y);
+    expect("softmax", y, ROWS(0, 4, 6, 1, 141.0f / 13, 4.0f / 13));
+    begin(1, 2);
+    attend(&y)->window = 1;
+    expect("a window of one", y, ROWS(0, 4, 8, 0, 13, 0));
+    begin(1, 2);
+    attend(&y)->window = 2;
+    expect("a window of two", y, ROWS(0, 4, 6, 1, 11.75f, 0));
+    begin(1, 2);
+    struct plan_step *s = attend(&y);
+    s->scale = 2 * ATANH_05; /* of which 2 tanh(x / 2) makes 0, 1 and 1.6 */
+    s->softcap = 2;
+    float a = expf(1), b = expf(1.6f);
+    expect("soft-capped", y, ROWS(0, 4, 8 * a / (1 + a), 4 / (1 + a), (8 * a + 13 * b) / (1 + a + b), 4 / (1 + a + b)));
+    begin(1, 2);
+    plan_weight_id sink = vector(1, ROWS(LN3));
+    attend(&y)->w[0] = sink; /* 3 more in the sum of weights */
+    expect("a sink", y, ROWS(0, 1, 24.0f / 7, 4.0f / 7, 141.0f / 16, 4.0f / 16));
+
+    begin(2, 2); /* two query heads on one of keys: the second looks the other way */
+    plan_buf_id q = input(4, ROWS(1, 0, -1, 0, 1, 0, -1, 0, 0, 0, 0, 0)), kv = input(2, ROWS(0, 4, 1, 0, 0, 0));
+    int32_t id = no_rope();
+    s = step(PLAN_HEADS, q, q);
+    s->layer = 0;
+    s->keys = s->values = kv;
+    s->rope = id;
+    s->norms_values = true;
+    s->eps = 8; /* (0 + 16) / 2 + 8 = 4^2; 1/2 + 8 */
+    y = buffer(4);
+    s = step(PLAN_ATTENTION, q, y);
+    s->layer = 0;
+    s->scale = LN3;
+    float v = 1 / sqrtf(8.5f);
+    expect("heads that share keys; normed values", y,
+           ROWS(0, 1, 0, 1, 0.75f * v, 0.25f, 0.25f * v, 0.75f, v / 3, 1.0f / 3, v / 3, 1.0f / 3));
+
+    begin(1, 3);
+    p->latent_dim = 2;
+    q = input(3, ROWS(1, 0, 0, 1, 0, 1, 0, 0, 0)), kv = input(3, ROWS(0, 4, 0, 1, 0, 0, 0, 0, 9));
+    id = no_rope();
+    s = step(PLAN_HEADS, q, q);
+    s->layer = 0;
+    s->keys = kv;
+    s->rope = id;
+    y = buffer(2);
+    s = step(PLAN_ATTENTION, q, y);
+    s->layer = 0;
+    s->scale = LN3;
+    expect("values that are the first part of keys", y, ROWS(0, 4, 0.75f, 1, 1.0f / 3, 4.0f / 3));
+}
+
+/* What QKV is made of is in the cases of heads and attention; here the three products, and where they go. */
+static void qkv(void)
+{
+    static const float turns[1] = {QUARTER};
+    begin(1, 2);
+    plan_buf_id x = input(2, ROWS(1, 0, 0, 1, 1, 1)), q = buffer(2), y = buffer(2);
+    plan_weight_id wq = weight(2, 2, ROWS(1, 2, 3, 4)), wk = weight(2, 2, ROWS(0, 0, 0, 0)),
+                   wv = weight(2, 2, ROWS(5, 6, 7, 8));
+    plan_weight_id bias = vector(2, ROWS(10, 20));
+    int32_t id = rope((struct plan_rope){.n_rot = 2, .mscale = 1, .inv_freq = turns});
+    struct plan_step *s = step(PLAN_MATMUL, x, q);
+    s->epilogue = PLAN_QKV;
+    s->layer = 0;
+    s->w[0] = wq;
+    s->w[1] = wk;
+    s->w[2] = wv;
+    s->bias[0] = s->bias[2] = bias;
+    s->rope = id;
+    s = step(PLAN_ATTENTION, q, y);
+    s->layer = 0;
+    s = step(PLAN_SUM, q, y); /* turned queries, and the mean of values so far */
+    s->adds = true;
+    expect("queries and values", y, ROWS(11 + 15, 23 + 27, -24 + 15.5f, 12 + 27.5f, -13 + 52.0f / 3, -27 + 30));
+}
+
+static void route_by(const char *what, struct plan_moe moe, const float *bias, const float *factors,
+                     const float *wanted)
+{
+    begin(1, 2);
+    p->moe = moe;
+    plan_buf_id x = input(3, ROWS(0, LN2, LN3, LN3, 0, LN2, 0, 0, 0)), y = buffer(4);
+    plan_weight_id b = bias != NULL ? vector(3, bias) : PLAN_NONE, f = factors != NULL ? vector(3, factors) : PLAN_NONE;
+    struct plan_step *s = step(PLAN_ROUTE, x, y);
+    s->w[0] = b;
+    s->w[1] = f;
+    expect(what, y, wanted);
+}
+
+static void route(void)
+{
+    struct plan_moe m = {.n_experts = 3, .n_used = 2, .n_groups = 1, .n_groups_used = 1, .weights_scale = 1};
+    const float third = 1.0f / 3;
+    route_by("softmax over all", m, NULL, NULL, ROWS(0.5f, third, 2, 1, 0.5f, third, 0, 2, third, third, 0, 1));
+    m.norms_weights = true;
+    m.weights_scale = 10;
+    route_by("weights that are 10 together", m, NULL, NULL, ROWS(6, 4, 2, 1, 6, 4, 0, 2, 5, 5, 0, 1));
+    m.norms_weights = false;
+    m.weights_scale = 1;
+    m.gating = PLAN_SOFTMAX_PICKED;
+    route_by("softmax over the picked", m, NULL, NULL, ROWS(0.6f, 0.4f, 2, 1, 0.6f, 0.4f, 0, 2, 0.5f, 0.5f, 0, 1));
+    m.gating = PLAN_SIGMOID; /* 1/2, 2/3, 3/4 */
+    route_by("a bias picks and does not weigh; factors weigh", m, ROWS(10, 0, 0), ROWS(2, 1, 4),
+             ROWS(1, 3, 0, 2, 1.5f, 8 * third, 0, 2, 1, 0.5f, 0, 1));
+}
+
+static void experts(void)
+{
+    for (int stores = 0; stores < 2; stores++) {
+        begin(1, 2);
+        p->moe = (struct plan_moe){.n_experts = 2, .n_used = 1, .n_groups = 1, .n_groups_used = 1, .weights_scale = 1};
+        plan_buf_id x = input(1, ROWS(1, 1, -1)), picked = input(2, ROWS(2, 1, 1, 0, 1, 0)),
+                    y = input(1, ROWS(1, 2, 3));
+        plan_weight_id w[3] = {weight(2, 1, ROWS(1, 2)), weight(2, 1, ROWS(3, 4)), weight(2, 1, ROWS(5, 6))};
+        plan_weight_id bias[3] = {vector(2, ROWS(0, 1)), vector(2, ROWS(0, 0)), vector(2, ROWS(0, 10))};
+        struct plan_step *s = step(PLAN_EXPERTS, x, y);
+        s->route = picked;
+        s->act = PLAN_RELU;
+        s->scale = 0.5f;
+        s->stores = stores;
+        for (int i = 0; i < 3; i++) {
+            s->w[i] = w[i];
+            s->bias[i] = bias[i];
+        }
+        /* expert 1: (2 + 1) * 4 = 12, 6 * 12 + 10 = 82, twice, half of it; expert 0: 1 * 3 * 5, half of it */
+        expect("experts", y, stores ? ROWS(82, 7.5f, 0) : ROWS(83, 9.5f, 3));
+    }
+}
+
+static void gate(void)
+{
+    begin(1, 2);
+    plan_buf_id x = input(2, ROWS(1, 9, 0, 9, -1, 9)), y = input(2, ROWS(4, 8, 4, 8, 4, 8));
+    plan_weight_id w = vector(2, ROWS(LN3, 0));
+    step(PLAN_GATE, x, y)->w[0] = w;
+    expect("sigmoid of ln 3, 0 and -ln 3", y, ROWS(3, 6, 2, 4, 1, 2));
+}
+
+static void multiply(void)
+{
+    begin(1, 2);
+    plan_buf_id x = input(3, ROWS(9, 0, LN3, 9, LN3, 0, 9, -LN3, 0)), y = input(2, ROWS(4, 8, 4, 8, 4, 8));
+    struct plan_step *s = step(PLAN_MULTIPLY, x, y);
+    s->map = PLAN_MAP_SIGMOID;
+    s->first = 1;
+    s->scale = 2;
+    expect("scale and sigmoid", y, ROWS(4, 12, 6, 8, 2, 8));
+    begin(1, 2);
+    x = input(2, ROWS(0, LN3, 3, 4, 5, 6)), y = input(2, ROWS(4, 8, 1, 1, 1, 1));
+    step(PLAN_MULTIPLY, x, y)->map = PLAN_MAP_SILU; /* x * sigmoid(x) */
+    expect("SiLU", y, ROWS(0, 6 * LN3, 2.85772238f, 3.92805516f, 4.96653575f, 5.98516426f));
+    begin(1, 2);
+    x = input(4, ROWS(0, 0, 0, 4, 1, 1, 1, 1, -4, 0, 0, 0)), y = input(4, ROWS(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
+    s = step(PLAN_MULTIPLY, x, y);
+    s->map = PLAN_MAP_GELU_TANH;
+    s->is_sparse = true;
+    s->cutoff = 1; /* mean 1 and deviation sqrt(3): GELU(3 - sqrt(3)); mean -1: GELU(1 - sqrt(3)) is cut to 0 */
+    expect("what stands out", y, ROWS(0, 0, 0, 1.13787459f, 0, 0, 0, 0, 0, 0, 0, 0));
+}
+
+static void short_conv(void)
+{
+    begin(1, 2);
+    plan_buf_id x = input(2, ROWS(1, 2, 3, 4, 5, 6)), y = buffer(2);
+    plan_weight_id w = vector(4, ROWS(10, 1, 20, 2)), bias = vector(2, ROWS(100, 200));
+    struct plan_step *s = step(PLAN_SHORT_CONV, x, y);
+    s->taps = 2;
+    s->w[0] = w;
+    s->bias[0] = bias;
+    expect("a row and the one before", y, ROWS(101, 204, 113, 248, 135, 292));
+}
+
+static void delta(void)
+{
+    begin(1, 2);
+    p->delta = (struct plan_delta){.n_k_heads = 1, .n_v_heads = 1, .key_dim = 1, .value_dim = 1};
+    plan_buf_id x = input(3, ROWS(3, 2, 4, -5, 1, 5, 1, -1, 2)), zeros = input(1, ROWS(0, 0, 0)), y = buffer(1);
+    plan_weight_id w = vector(1, ROWS(-1)), bias = vector(1, ROWS(0));
+    struct plan_step *s = step(PLAN_DELTA, x, y); /* decay exp(-ln 2), rate 1/2; q and k become signs */
+    s->keys = s->values = zeros;
+    s->w[0] = w;
+    s->bias[0] = bias;
+    s->eps = 1e-12f;
+    expect("states 2, 3 and -1/4", y, ROWS(2, -3, -0.25f));
+}
+
+static void ssm(void)
+{
+    begin(1, 2);
+    p->ssm = (struct plan_ssm){.n_heads = 1, .n_groups = 1, .head_dim = 1, .state_dim = 1};
+    plan_buf_id x = input(3, ROWS(1, 1, 1, 2, 1, 2, 0, 1, 1)), zeros = input(1, ROWS(0, 0, 0)), y = buffer(1);
+    plan_weight_id w = vector(1, ROWS(-1)), skip = vector(1, ROWS(10)), bias = vector(1, ROWS(0));
+    struct plan_step *s = step(PLAN_SSM, x, y); /* dt = ln 2, decay 1/2 */
+    s->values = zeros;
+    s->w[0] = w;
+    s->w[1] = skip;
+    s->bias[0] = bias;
+    expect("states ln 2 times 1, 2.5 and 1.25", y, ROWS(LN2 + 10, 5 * LN2 + 20, 1.25f * LN2));
+}
+
+static void sum(void)
+{
+    begin(1, 2);
+    plan_buf_id x = input(2, ROWS(2, 4, 1, 1, 0, 0)), y = input(2, ROWS(6, 8, 1, 2, 3, 4));
+    plan_weight_id w = vector(2, ROWS(10, 1));
+    struct plan_step *s = step(PLAN_SUM, x, y);
+    s->w[0] = w;
+    s->scale = 0.5f;
+    s->adds = true;
+    expect("weighted and added", y, ROWS(13, 6, 5.5f, 1.5f, 1.5f, 2));
+    begin(1, 2);
+    x = input(2, ROWS(3, 4, 0, 1, 0, 0)), y = buffer(2);
+    plan_buf_id level = input(2, ROWS(10, 0, 1, 1, 1, 1));
+    s = step(PLAN_SUM, x, y);
+    s->keys = level;
+    s->eps = 2; /* the least mean square that is told from 0: row 1 has 1/2 */
+    expect("brought to a magnitude", y, ROWS(6, 8, 0, 0.707106781f, 0, 0));
+}
+
+static void predict(void)
+{
+    begin(1, 2);
+    plan_buf_id x = input(1, ROWS(10, 10, 10)), logits = PLAN_NONE;
+    plan_buf_id other = input(1, ROWS(100, 100, 100));
+    logits = input(2, ROWS(ATANH_05, 0, 0, 0, -ATANH_05, 0));
+    ck_assert_int_eq(other, x + 1);
+    plan_weight_id w = vector(8, ROWS(2, 9, 4, 9, 6, 9, 8, 9)); /* coefficients 1 2, 3 4 */
+    struct plan_step *s = step(PLAN_PREDICT, logits, x);
+    s->w[0] = w;
+    s->n_streams = 2;
+    plan_buf_id y = buffer(1);
+    s = step(PLAN_SUM, x, y);
+    s = step(PLAN_SUM, other, y);
+    s->adds = true;
+    s->scale = 0.5f;
+    expect("(220 + 530) / 2, as they were, (-200 - 330) / 2", y, ROWS(375, 55, -265));
+}
+
+static void correct(void)
+{
+    begin(1, 2);
+    plan_buf_id x = input(1, ROWS(10, 10, 10)), other = input(1, ROWS(100, 100, 100));
+    plan_buf_id made = input(1, ROWS(150, 150, 100)), logits = input(2, ROWS(ATANH_05, 0, 0, 0, 0, 0));
+    ck_assert_int_eq(other, x + 1);
+    plan_weight_id w = vector(4, ROWS(2, 9, 4, 9)); /* coefficients 1, 2 */
+    struct plan_step *s = step(PLAN_CORRECT, made, x);
+    s->w[0] = w;
+    s->keys = logits;
+    s->n_streams = 2;
+    s->first = 1;
+    plan_buf_id y = buffer(1);
+    s = step(PLAN_SUM, x, y);
+    s = step(PLAN_SUM, other, y);
+    s->adds = true;
+    expect("10 + 2 * 50, 100 + 3 * 50; both + 50; both as they were", y, ROWS(360, 210, 110));
+}
+
+static void hidden(void)
+{
+    static const int32_t row = 1;
+    float found[2];
+    begin(1, 2);
+    p->n_embd = 2;
+    plan_buf_id x = input(2, ROWS(9, 9, 3, 4, 9, 9));
+    plan_weight_id w = vector(2, ROWS(2, 10));
+    struct plan_step *s = step(PLAN_HIDDEN, x, PLAN_NONE);
+    s->w[0] = w;
+    s->eps = 3.5f;
+    run(&(struct backend_batch){.n_hidden = 1, .hidden_rows = &row, .hidden = found});
+    compare("a normed row", found, ROWS(1.5f, 10), 2);
+}
+
+static void gather(void)
+{
+    begin(1, 2);
+    plan_buf_id x = input(2, ROWS(ATANH_05, 1, 7, 7, 0, -ATANH_05)), last = buffer(2);
+    step(PLAN_GATHER, x, last);
+    plan_weight_id w = weight(N, 2, ROWS(1, 0, 0, 1, 0, 0));
+    struct plan_step *s = step(PLAN_MATMUL, last, PLAN_NONE);
+    s->epilogue = PLAN_LOGITS;
+    s->w[0] = w;
+    s->scale = 10;
+    s->softcap = 10; /* 10 tanh(x) */
+    expect_logits("rows 0 and 2", ROWS(5, 7.61594156f, 0, 0, -5, 0));
+}
+
+/* One row an operation; an operation without a case fails below. */
+static void (*const cases[PLAN_OP_COUNT])(void) = {
+    [PLAN_EMBED] = embed,
+    [PLAN_NORM] = norm,
+    [PLAN_MATMUL] = matmuls,
+    [PLAN_HEADS] = heads,
+    [PLAN_HEAD_MATMUL] = head_matmul,
+    [PLAN_ATTENTION] = attention,
+    [PLAN_ROUTE] = route,
+    [PLAN_EXPERTS] = experts,
+    [PLAN_GATE] = gate,
+    [PLAN_MULTIPLY] = multiply,
+    [PLAN_SHORT_CONV] = short_conv,
+    [PLAN_DELTA] = delta,
+    [PLAN_SSM] = ssm,
+    [PLAN_SUM] = sum,
+    [PLAN_PREDICT] = predict,
+    [PLAN_CORRECT] = correct,
+    [PLAN_HIDDEN] = hidden,
+    [PLAN_GATHER] = gather,
+};
+
+START_TEST(an_operation_gives_what_a_hand_works_out)
+{
+    ck_assert_msg(cases[_i] != NULL, "no case for %s", plan_op_name((enum plan_op)_i));
+    cases[_i]();
+}
+END_TEST
+
+START_TEST(queries_keys_and_values_of_one_matmul) { qkv(); }
+END_TEST
+
+Suite *backend_ref_ops_suite(void)
+{
+    Suite *s = suite_create("backend_ref_ops");
+    TCase *c = tcase_create("backend_ref_ops");
+    tcase_add_loop_test(c, an_operation_gives_what_a_hand_works_out, 0, PLAN_OP_COUNT);
+    tcase_add_test(c, queries_keys_and_values_of_one_matmul);
+    suite_add_tcase(s, c);
+    return s;
+}
