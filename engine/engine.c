@@ -116,7 +116,7 @@ static enum err describe_sampling(struct engine *e, const struct engine_sampling
                            rows[i].min, rows[i].max, *rows[i].to);
         }
     }
-    s->top_k = (int32_t)MAX_OF(top_k, 0.0);
+    s->top_k = (int64_t)MAX_OF(top_k, 0.0);
     if (wanted != NULL) {
         s->temperature = wanted->temperature >= 0 ? wanted->temperature : s->temperature;
         s->top_p = wanted->top_p >= 0 ? wanted->top_p : s->top_p;
@@ -503,19 +503,15 @@ bool engine_is_lost(const struct engine *e, struct err_info *why) { return sched
 
 /* --- text and tokens -------------------------------------------------------------------------------------------- */
 
-_Static_assert(sizeof(struct engine_span) == sizeof(struct tokenizer_span), "spans pass through");
-
 enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special, bool parse_special,
-                         const struct engine_span *plain, size_t n_plain, const atomic_bool *stop, int32_t **ids,
+                         const struct span *plain, size_t n_plain, const atomic_bool *stop, int32_t **ids,
                          size_t *n_ids, struct err_info *info)
 {
     struct token_list list = {0};
     unsigned flags = (add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     *ids = NULL;
     *n_ids = 0;
-    enum err err =
-        tokenizer_encode_watched(e->tokenizer, text, n, flags, (const struct tokenizer_span *)(const void *)plain,
-                                 n_plain, SIZE_MAX, stop, &list, info);
+    enum err err = tokenizer_encode_watched(e->tokenizer, text, n, flags, plain, n_plain, SIZE_MAX, stop, &list, info);
     if (err != ERR_OK) {
         token_list_fini(&list);
         return err;
@@ -543,31 +539,4 @@ void engine_token_bytes(const struct engine *e, int32_t id, struct buf *out)
     tokenizer_piece(e->tokenizer, id, true, out);
 }
 
-void engine_get_stats(const struct engine *e, struct engine_stats *out)
-{
-    struct sched_stats s;
-    sched_get_stats(e->sched, &s);
-    *out = (struct engine_stats){
-        .n_running = s.n_running,
-        .n_waiting = s.n_waiting,
-        .waits = s.waits,
-        .kv_pages_used = s.pages_held,
-        .kv_pages_cached = s.pages_kept,
-        .kv_pages_total = s.pages_total,
-        .prompt_tokens = s.prompt_tokens,
-        .cached_tokens = s.cached_tokens,
-        .generated_tokens = s.generated_tokens,
-        .drafted_tokens = s.drafted_tokens,
-        .accepted_tokens = s.accepted_tokens,
-        .steps = s.steps,
-        .step_rows = s.step_rows,
-        .step_ns = s.step_ns,
-        .cancelled_queue = s.cancelled_queue,
-        .cancelled_prefill = s.cancelled_prefill,
-        .cancelled_decode = s.cancelled_decode,
-        .preempted = s.preempted,
-        .estimated_wait_ms = s.estimated_wait_ms,
-        .last_step_age_ms = s.last_step_age_ms,
-    };
-    memcpy(out->n_waiting_for, s.n_waiting_for, sizeof out->n_waiting_for);
-}
+void engine_get_stats(const struct engine *e, struct sched_stats *out) { sched_get_stats(e->sched, out); }

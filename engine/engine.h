@@ -9,7 +9,8 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
-#include "engine/sched/sched_wait.h"
+#include "engine/base/span.h"
+#include "engine/sched/sched_report.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,14 +26,13 @@ struct engine_group;
 enum {
     ENGINE_MAX_STOPS = 16,
     ENGINE_MAX_STOP_BYTES = 256,
-    ENGINE_MAX_TOP_LOGPROBS = 20,
     ENGINE_MAX_BIAS = 1024,
 };
 
 /* Sampling that applies where a request says nothing. */
 struct engine_sampling {
     double temperature, top_p, min_p; /* a negative value means "not set" */
-    int32_t top_k;
+    int64_t top_k;
 };
 
 /* Zero means "choose for me" wherever it is said so. Strings are borrowed for the call of engine_open. */
@@ -141,17 +141,12 @@ void engine_drain(struct engine *e);
 
 /* --- text and tokens -------------------------------------------------------------------------------------------- */
 
-/* A byte range of a text, [from, to). */
-struct engine_span {
-    size_t from, to;
-};
-
 /* Ids of text[0..n). add_special: BOS/EOS as the vocabulary asks; parse_special: find special tokens, but never inside
  * `plain` (sorted spans of user text, may be NULL). *ids is freed by the caller with mem_free; on failure NULL.
  * *stop (OPTIONAL): nobody waits any more, which ends it soon with ERR_CANCELLED. ERR_PATTERN_LIMIT (the model's
  * tokenizer wants more work than the text may take), ERR_CONTEXT_LENGTH, ERR_NOMEM. */
 MUST_CHECK enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special,
-                                    bool parse_special, const struct engine_span *plain, size_t n_plain,
+                                    bool parse_special, const struct span *plain, size_t n_plain,
                                     const atomic_bool *stop, int32_t **ids, size_t *n_ids, struct err_info *info);
 
 /* Appends the text of ids (each in range, else ERR_INVALID_VALUE) as whole UTF-8; special tokens show their text. */
@@ -162,69 +157,34 @@ void engine_token_bytes(const struct engine *e, int32_t id, struct buf *out);
 
 /* --- requests --------------------------------------------------------------------------------------------------- */
 
-struct engine_bias {
-    int32_t id;
-    float bias; /* added to the logit; -100 and below bans the token */
-};
-
-/* Everything that shapes one generated sequence. engine_params_init gives the values named below, but for temperature,
- * top_k, top_p and min_p, where the model's own (engine_model_info.sampling) stand. */
+/* Everything that shapes one generated sequence. engine_params_init gives the values named below, a fresh seed and
+ * neutral sampling, but for temperature, top_k, top_p and min_p, where the model's own (engine_model_info.sampling)
+ * stand. */
 struct engine_params {
-    float temperature;       /* 1; 0 = greedy */
-    int32_t top_k;           /* 0 = off */
-    float top_p;             /* 1 = off */
-    float min_p;             /* 0 = off */
-    float typical_p;         /* 1 = off */
-    float repeat_penalty;    /* 1 = off; over the last repeat_last_n tokens, prompt included */
-    int32_t repeat_last_n;   /* 64; -1 = all */
-    float presence_penalty;  /* 0 = off; over generated tokens */
-    float frequency_penalty; /* 0 = off; over generated tokens */
-    uint64_t seed;           /* engine_params_init draws a fresh one */
-    uint32_t choice;         /* 0; index of this sequence among the n of a request: its own random stream */
+    struct sampler_params sampling; /* ends: ids that end the generation beside the model's own */
     int32_t max_tokens;      /* -1 = until the context is full; 0 = prefill only */
-    int32_t min_tokens;      /* 0; no end token before, nor one of stop_ids */
-    bool ignore_eos;         /* the model's end tokens are banned; stop_ids still end the generation */
-    int32_t n_logprobs;      /* -1 = none, 0 = the chosen token's, 1..20 = and that many best */
-    bool prompt_logprobs;    /* also log-probabilities of the prompt's tokens (events of kind ENGINE_PROMPT_TOKEN) */
+    int32_t min_tokens;      /* 0; no end token before, nor one of ends */
+    bool ignore_eos;         /* the model's end tokens are banned; ends still end the generation */
+    bool prompt_logprobs;    /* also log-probabilities of the prompt's tokens (events of kind SCHED_PROMPT_TOKEN) */
     bool show_special;       /* control tokens appear in the text */
-    const struct engine_bias *bias; /* n_bias entries */
-    size_t n_bias;
     const char *stop[ENGINE_MAX_STOPS]; /* length-counted; NUL is data */
     size_t stop_len[ENGINE_MAX_STOPS];  /* 1 .. ENGINE_MAX_STOP_BYTES */
     size_t n_stop;
-    const int32_t *stop_ids; /* further ids that end the generation */
-    size_t n_stop_ids;
     const char *cache_salt; /* OPTIONAL: prefixes are shared only between requests of the same salt */
     uint64_t deadline_ns;   /* on clock_now_ns; 0 = none */
     uint64_t request_id;    /* for the log */
 };
 void engine_params_init(const struct engine *e, struct engine_params *p);
 
-enum engine_finish { ENGINE_FINISH_NONE, ENGINE_FINISH_STOP, ENGINE_FINISH_LENGTH };
-
-enum engine_event_kind {
-    ENGINE_PROMPT_TOKEN, /* a prompt token with its log-probability, in order, before anything else */
-    ENGINE_TOKEN,        /* a generated token all of whose text may be shown */
-    ENGINE_END,          /* the last event of a stream */
-};
-
-struct engine_logprob {
-    int32_t id;
-    float logprob;
-};
-
 /* Pointers are borrowed until the next engine_next or engine_stream_close of the stream. */
 struct engine_event {
-    enum engine_event_kind kind;
-    int32_t id;       /* TOKEN, PROMPT_TOKEN */
+    enum sched_event_kind kind;  /* a token comes when all of its text may be shown */
+    struct sampler_result token; /* TOKEN, PROMPT_TOKEN */
     const char *text; /* text this event adds, whole UTF-8 sequences, may be empty; END: what was held back */
     size_t text_len;
-    float logprob;                    /* NaN = not asked for, or the prompt's first token */
-    const struct engine_logprob *top; /* [n_top] best first */
-    int32_t n_top;
-    enum engine_finish finish; /* END */
-    const char *stop_match;    /* END by a stop string: which (a NUL follows); else NULL */
-    enum err err;              /* END: ERR_OK, or why the stream broke off */
+    enum sched_finish finish;   /* END */
+    const char *stop_match;     /* END by a stop string: which (a NUL follows); else NULL */
+    enum err err;               /* END: ERR_OK, or why the stream broke off */
     const struct err_info *why; /* END: what is known of that beyond err, or NULL */
 };
 
@@ -278,17 +238,8 @@ MUST_CHECK enum err engine_next(struct engine_stream *s, int timeout_ms, struct 
  * from any thread while the stream is open. */
 void engine_cancel(struct engine_stream *s);
 
-/* Counts so far; exact after ENGINE_END. */
-struct engine_usage {
-    int32_t prompt_tokens;
-    int32_t cached_tokens;     /* of the prompt, found in the KV cache */
-    int32_t completion_tokens; /* sampled, end token included, cut text excluded */
-    int32_t drafted_tokens;    /* guessed ahead and computed */
-    int32_t accepted_tokens;   /* of these came true, cut text included */
-    uint64_t queue_ns, prefill_ns, decode_ns;
-    struct sched_waits waits; /* once it has ended */
-};
-void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out);
+/* Counts so far; exact after SCHED_END. */
+void engine_stream_usage(const struct engine_stream *s, struct sched_usage *out);
 
 /* Cancels if still running, and frees. */
 void engine_stream_close(struct engine_stream **s);
@@ -322,20 +273,6 @@ void engine_embedding_close(struct engine_embedding **w);
 
 /* --- statistics ------------------------------------------------------------------------------------------------- */
 
-struct engine_stats {
-    uint64_t n_running, n_waiting;                           /* sequences now */
-    uint64_t n_waiting_for[SCHED_WAIT_COUNT]; /* those that wait, and those that run and were left out of a step */
-    struct sched_waits waits;                 /* of all, totals */
-    uint64_t kv_pages_used, kv_pages_cached, kv_pages_total; /* held by sequences / kept for reuse only / all */
-    uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
-    uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead, and of these came true */
-    uint64_t steps, step_rows;                               /* batches run, and rows in them */
-    uint64_t step_ns;                                        /* time in the back end */
-    uint64_t cancelled_queue, cancelled_prefill, cancelled_decode;
-    uint64_t preempted;
-    uint64_t estimated_wait_ms; /* until what waits and runs would be done, by its tokens; for Retry-After */
-    uint64_t last_step_age_ms;  /* since the scheduler last made progress; 0 when idle */
-};
-void engine_get_stats(const struct engine *e, struct engine_stats *out);
+void engine_get_stats(const struct engine *e, struct sched_stats *out);
 
 #endif

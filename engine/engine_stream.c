@@ -32,8 +32,7 @@ struct engine_stream {
     int n_pending;
     struct buf text;    /* of the event last given out */
     struct buf decoded; /* scratch */
-    struct engine_logprob top[SAMPLER_MAX_TOP];
-    struct engine_event end;  /* what ENGINE_END will say, once is_stopped */
+    struct engine_event end;  /* what SCHED_END will say, once is_stopped */
     int32_t n_taken;          /* tokens read from the scheduler */
     int32_t n_cut;            /* tokens sampled but cut off by a stop string */
     struct sched_usage usage; /* frozen at the end */
@@ -42,16 +41,16 @@ struct engine_stream {
 void engine_params_init(const struct engine *e, struct engine_params *p)
 {
     const struct engine_sampling *s = &e->info.sampling;
-    *p = (struct engine_params){.temperature = (float)s->temperature,
-                                .top_k = s->top_k,
-                                .top_p = (float)s->top_p,
-                                .min_p = (float)s->min_p,
-                                .typical_p = 1,
-                                .repeat_penalty = 1,
-                                .repeat_last_n = 64,
-                                .seed = rng_fresh_seed(),
-                                .max_tokens = -1,
-                                .n_logprobs = -1};
+    *p = (struct engine_params){.sampling = {.temperature = (float)s->temperature,
+                                             .top_k = (int32_t)s->top_k,
+                                             .top_p = (float)s->top_p,
+                                             .min_p = (float)s->min_p,
+                                             .typical_p = 1,
+                                             .repeat_penalty = 1,
+                                             .repeat_last_n = 64,
+                                             .seed = rng_fresh_seed(),
+                                             .n_top = -1},
+                                .max_tokens = -1};
 }
 
 enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t n, size_t room, struct err_info *info)
@@ -125,21 +124,22 @@ static bool is_listed(const int32_t *ids, size_t n, int32_t id)
 /* The model's end tokens end the sequence, or, with ignore_eos, are banned unless the request itself names them. */
 static enum err make_rules(const struct engine *e, const struct engine_params *p, struct rules *r)
 {
-    r->ends = mem_zalloc_array(e->n_ends + p->n_stop_ids + 1, sizeof *r->ends, MEM_REQUEST);
-    r->bias = mem_zalloc_array(e->n_ends + p->n_bias + 1, sizeof *r->bias, MEM_REQUEST);
+    const struct sampler_params *own = &p->sampling;
+    r->ends = mem_zalloc_array(e->n_ends + own->n_ends + 1, sizeof *r->ends, MEM_REQUEST);
+    r->bias = mem_zalloc_array(e->n_ends + own->n_bias + 1, sizeof *r->bias, MEM_REQUEST);
     if (r->ends == NULL || r->bias == NULL) {
         return ERR_NOMEM;
     }
-    for (size_t i = 0; i < p->n_stop_ids; i++) {
-        r->ends[r->n_ends++] = p->stop_ids[i];
+    for (size_t i = 0; i < own->n_ends; i++) {
+        r->ends[r->n_ends++] = own->ends[i];
     }
-    for (size_t i = 0; i < p->n_bias; i++) {
-        r->bias[r->n_bias++] = (struct sampler_bias){p->bias[i].id, p->bias[i].bias};
+    for (size_t i = 0; i < own->n_bias; i++) {
+        r->bias[r->n_bias++] = own->bias[i];
     }
     for (size_t i = 0; i < e->n_ends; i++) {
         if (!p->ignore_eos) {
             r->ends[r->n_ends++] = e->ends[i];
-        } else if (!is_listed(p->stop_ids, p->n_stop_ids, e->ends[i])) {
+        } else if (!is_listed(own->ends, own->n_ends, e->ends[i])) {
             r->bias[r->n_bias++] = (struct sampler_bias){e->ends[i], SAMPLER_BAN};
         }
     }
@@ -187,31 +187,23 @@ enum err engine_check_submit(const struct engine *e, const int32_t *ids, size_t 
 static struct sched_request make_request(const struct engine_params *p, const struct engine_sequence *q,
                                          const struct rules *rules)
 {
-    return (struct sched_request){
+    struct sched_request r = {
         .tokens = q->ids,
         .n_tokens = (int32_t)q->n_ids,
         .max_tokens = p->max_tokens,
         .min_tokens = p->min_tokens,
         .prompt_logprobs = q->prompt_logprobs,
-        .sampling = {.temperature = p->temperature,
-                     .top_k = p->top_k,
-                     .top_p = p->top_p,
-                     .min_p = p->min_p,
-                     .typical_p = p->typical_p,
-                     .repeat_penalty = p->repeat_penalty,
-                     .repeat_last_n = p->repeat_last_n,
-                     .presence_penalty = p->presence_penalty,
-                     .frequency_penalty = p->frequency_penalty,
-                     .seed = p->seed,
-                     .choice = q->choice,
-                     .n_top = q->prompt_logprobs && p->n_logprobs < 0 ? 0 : p->n_logprobs,
-                     .bias = rules->bias,
-                     .n_bias = rules->n_bias,
-                     .ends = rules->ends,
-                     .n_ends = rules->n_ends},
+        .sampling = p->sampling,
         .salt = p->cache_salt,
         .deadline_ns = p->deadline_ns,
     };
+    r.sampling.choice = q->choice;
+    r.sampling.n_top = q->prompt_logprobs ? MAX_OF(p->sampling.n_top, 0) : p->sampling.n_top;
+    r.sampling.bias = rules->bias;
+    r.sampling.n_bias = rules->n_bias;
+    r.sampling.ends = rules->ends;
+    r.sampling.n_ends = rules->n_ends;
+    return r;
 }
 
 static enum err new_stream(struct engine *e, const struct engine_params *p, struct engine_stream **out)
@@ -289,7 +281,7 @@ enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const
                        struct engine_stream **out, struct err_info *info)
 {
     const struct engine_sequence one = {
-        .ids = ids, .n_ids = n_ids, .choice = p->choice, .prompt_logprobs = p->prompt_logprobs};
+        .ids = ids, .n_ids = n_ids, .choice = p->sampling.choice, .prompt_logprobs = p->prompt_logprobs};
     return engine_submit_all(e, NULL, p, &one, 1, out, info);
 }
 
@@ -316,17 +308,6 @@ void engine_group_close(struct engine_group **group)
     }
 }
 
-static void fill_token(struct engine_stream *s, const struct sampler_result *r, struct engine_event *out)
-{
-    out->id = r->id;
-    out->logprob = r->logprob;
-    out->n_top = r->n_top;
-    out->top = s->top;
-    for (int32_t i = 0; i < r->n_top; i++) {
-        s->top[i] = (struct engine_logprob){r->top[i].id, r->top[i].logprob};
-    }
-}
-
 /* Moves n bytes of held text into the event. */
 static void release_text(struct engine_stream *s, size_t n, struct engine_event *out)
 {
@@ -345,8 +326,7 @@ static bool give_pending(struct engine_stream *s, size_t releasable, struct engi
     if (s->n_pending == 0 || s->pending[0].text_end > s->n_released + releasable) {
         return false;
     }
-    *out = (struct engine_event){.kind = ENGINE_TOKEN};
-    fill_token(s, &s->pending[0].token, out);
+    *out = (struct engine_event){.kind = SCHED_TOKEN, .token = s->pending[0].token};
     release_text(s, s->pending[0].text_end - s->n_released, out);
     memmove(&s->pending[0], &s->pending[1], (size_t)(s->n_pending - 1) * sizeof s->pending[0]);
     s->n_pending--;
@@ -365,7 +345,7 @@ static void freeze_usage(struct engine_stream *s)
 static void give_end(struct engine_stream *s, size_t releasable, struct engine_event *out)
 {
     *out = s->end;
-    out->kind = ENGINE_END;
+    out->kind = SCHED_END;
     release_text(s, releasable, out);
     s->has_ended = true;
     freeze_usage(s);
@@ -380,7 +360,7 @@ static bool look_for_stop(struct engine_stream *s, size_t *releasable)
     s->lacks_text = s->lacks_text || buf_ok(&s->decoded) != ERR_OK || buf_ok(&s->stop.held) != ERR_OK;
     if (found) {
         s->is_stopped = true;
-        s->end = (struct engine_event){.finish = ENGINE_FINISH_STOP, .stop_match = s->stop.strings[which]};
+        s->end = (struct engine_event){.finish = SCHED_FINISH_STOP, .stop_match = s->stop.strings[which]};
         sched_cancel(s->seq);
     }
     return found;
@@ -414,15 +394,13 @@ static void take_end(struct engine_stream *s, const struct sched_event *ev)
     bool found = look_for_stop(s, &releasable);
     if (!found) {
         s->is_stopped = true;
-        s->end = (struct engine_event){.finish = (enum engine_finish)ev->finish, .err = ev->err, .why = ev->why};
+        s->end = (struct engine_event){.finish = ev->finish, .err = ev->err, .why = ev->why};
     }
     if (s->n_pending > 0) {
         s->pending[s->n_pending - 1].text_end =
             s->n_decoded; /* what was held of a character goes with the last token */
     }
 }
-
-_Static_assert((int)ENGINE_FINISH_LENGTH == (int)SCHED_FINISH_LENGTH, "finish reasons pass through");
 
 /* Events that need nothing new from the scheduler; true when *out was filled. */
 static bool give_ready(struct engine_stream *s, struct engine_event *out)
@@ -446,8 +424,7 @@ static bool give_ready(struct engine_stream *s, struct engine_event *out)
 
 static void give_prompt_token(struct engine_stream *s, const struct sampler_result *r, struct engine_event *out)
 {
-    *out = (struct engine_event){.kind = ENGINE_PROMPT_TOKEN};
-    fill_token(s, r, out);
+    *out = (struct engine_event){.kind = SCHED_PROMPT_TOKEN, .token = *r};
     buf_reset(&s->text);
     tokenizer_piece(s->engine->tokenizer, r->id, true, &s->text);
     s->lacks_text = s->lacks_text || buf_ok(&s->text) != ERR_OK;
@@ -458,7 +435,7 @@ static void give_prompt_token(struct engine_stream *s, const struct sampler_resu
 /* Out of memory for text: an end without it, in place of the event. */
 static void give_up(struct engine_stream *s, struct engine_event *out)
 {
-    *out = (struct engine_event){.kind = ENGINE_END, .text = "", .err = ERR_NOMEM};
+    *out = (struct engine_event){.kind = SCHED_END, .text = "", .err = ERR_NOMEM};
     s->has_ended = true;
     sched_cancel(s->seq);
     freeze_usage(s);
@@ -490,21 +467,12 @@ enum err engine_next(struct engine_stream *s, int timeout_ms, struct engine_even
 
 void engine_cancel(struct engine_stream *s) { sched_cancel(s->seq); }
 
-void engine_stream_usage(const struct engine_stream *s, struct engine_usage *out)
+void engine_stream_usage(const struct engine_stream *s, struct sched_usage *out)
 {
-    struct sched_usage u = s->usage;
+    *out = s->usage;
     if (!s->has_ended) {
-        sched_seq_usage(s->seq, &u);
+        sched_seq_usage(s->seq, out);
     }
-    *out = (struct engine_usage){.prompt_tokens = u.prompt_tokens,
-                                 .cached_tokens = u.cached_tokens,
-                                 .completion_tokens = u.completion_tokens,
-                                 .drafted_tokens = u.drafted_tokens,
-                                 .accepted_tokens = u.accepted_tokens,
-                                 .queue_ns = u.queue_ns,
-                                 .prefill_ns = u.prefill_ns,
-                                 .decode_ns = u.decode_ns,
-                                 .waits = u.waits};
 }
 
 void engine_stream_close(struct engine_stream **stream)

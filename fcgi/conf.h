@@ -5,6 +5,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
+#include "engine/engine.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,8 +50,7 @@ struct conf {
         draft_max;
     int64_t max_connections, body_limit_kib, drain_s, ping_s, timeout_s;
     int64_t n_predict, seed;
-    double temperature, top_p, min_p; /* negative: not set */
-    int64_t top_k;
+    struct engine_sampling sampling;
     bool check_config, drain_close, strict_api, share_cache, help, version, chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
     int64_t repetitions;

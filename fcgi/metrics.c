@@ -98,13 +98,13 @@ static const struct {
 } engine_rows[] = {
 #define ROW(field, name, type, help)                                                                                   \
     {                                                                                                                  \
-        name, type, help, offsetof(struct engine_stats, field)                                                         \
+        name, type, help, offsetof(struct sched_stats, field)                                                          \
     }
     ROW(n_running, "infcgi_requests_running", "gauge", "Sequences being computed."),
     ROW(n_waiting, "infcgi_requests_waiting", "gauge", "Sequences in the queue."),
-    ROW(kv_pages_used, "infcgi_kv_pages_used", "gauge", "KV cache pages held by sequences."),
-    ROW(kv_pages_cached, "infcgi_kv_pages_cached", "gauge", "KV cache pages kept for reuse only."),
-    ROW(kv_pages_total, "infcgi_kv_pages", "gauge", "KV cache pages."),
+    ROW(pages_held, "infcgi_kv_pages_used", "gauge", "KV cache pages held by sequences."),
+    ROW(pages_kept, "infcgi_kv_pages_cached", "gauge", "KV cache pages kept for reuse only."),
+    ROW(pages_total, "infcgi_kv_pages", "gauge", "KV cache pages."),
     ROW(prompt_tokens, "infcgi_prompt_tokens_total", "counter", "Prompt tokens of admitted requests."),
     ROW(cached_tokens, "infcgi_cached_tokens_total", "counter", "Prompt tokens found in the KV cache."),
     ROW(generated_tokens, "infcgi_generated_tokens_total", "counter", "Tokens generated."),
@@ -119,7 +119,7 @@ static const struct {
 
 static void write_engine(struct buf *out, const struct engine *e)
 {
-    struct engine_stats s;
+    struct sched_stats s;
     engine_get_stats(e, &s);
     for (size_t i = 0; i < ARRAY_LEN(engine_rows); i++) {
         write_head(out, engine_rows[i].name, engine_rows[i].type, engine_rows[i].help);

@@ -13,6 +13,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
+#include "engine/base/span.h"
 #include "engine/jinja/jinja.h"
 
 #include <jansson.h>
@@ -33,7 +34,7 @@ const char *chat_template_source(const struct chat_template *t, size_t *n);
 struct chat_output {
     char *text; /* len bytes, then a NUL */
     size_t len;
-    struct jinja_span *user; /* sorted, not overlapping, not empty */
+    struct span *user; /* sorted, not overlapping, not empty */
     size_t n_user;
 };
 void chat_output_fini(struct chat_output *o);

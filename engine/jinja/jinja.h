@@ -1,9 +1,6 @@
-/* What is known of the interpreter from outside: its limits, and how it marks text of users.
- * Threads: constants and a plain type. */
+/* What is known of the interpreter from outside: its limits. Threads: constants. */
 #ifndef INFCGI_JINJA_JINJA_H
 #define INFCGI_JINJA_JINJA_H
-
-#include <stddef.h>
 
 /* Limits of one render; tested at the limit and one beyond. */
 enum {
@@ -12,11 +9,6 @@ enum {
     JINJA_MAX_STEPS = 1000000, /* evaluated nodes */
     JINJA_MAX_OUTPUT_BYTES = 4 << 20,
     JINJA_MAX_ARENA_BYTES = 16 << 20,
-};
-
-/* A byte range of a text that came from a user. */
-struct jinja_span {
-    size_t from, to;
 };
 
 #endif

@@ -176,7 +176,7 @@ static enum err put_float(struct jvm *vm, const struct field *f, double v)
 static enum err put_char(struct jvm *vm, const struct field *f, struct jv v)
 {
     char bytes[4];
-    const struct jinja_span whole = {0, sizeof bytes};
+    const struct span whole = {0, sizeof bytes};
     struct jstr s = {.p = bytes, .chars = 1, .user = &whole, .n_user = 1}; /* any number may be the user's */
     if (jv_is_str(v) && v.str->chars == 1) {
         return put_text(vm, f, v.str);

@@ -32,7 +32,7 @@ static void mark(struct jtext *r, size_t from, size_t to)
     }
     if (r->n_user == r->cap_user) {
         size_t cap = r->cap_user == 0 ? 16 : r->cap_user * 2;
-        struct jinja_span *user = cap > MAX_SPANS ? NULL : mem_realloc(r->user, cap * sizeof *user, MEM_REQUEST);
+        struct span *user = cap > MAX_SPANS ? NULL : mem_realloc(r->user, cap * sizeof *user, MEM_REQUEST);
         if (user == NULL) {
             r->err = cap > MAX_SPANS ? ERR_TOO_LARGE : ERR_NOMEM;
             return;
@@ -40,7 +40,7 @@ static void mark(struct jtext *r, size_t from, size_t to)
         r->user = user;
         r->cap_user = cap;
     }
-    r->user[r->n_user++] = (struct jinja_span){from, to};
+    r->user[r->n_user++] = (struct span){from, to};
 }
 
 void jtext_put(struct jtext *r, const char *p, size_t n, bool user)
@@ -145,12 +145,12 @@ enum err jtext_take(struct jvm *vm, struct jtext *r, size_t from, struct jv *out
         first--;
     }
     if (first < r->n_user) {
-        struct jinja_span *spans;
+        struct span *spans;
         s->n_user = (uint32_t)(r->n_user - first);
         TRY(jv_alloc(vm, s->n_user * sizeof *spans, &spans));
         for (uint32_t i = 0; i < s->n_user; i++) {
-            struct jinja_span u = r->user[first + i];
-            spans[i] = (struct jinja_span){MAX_OF(u.from, from) - from, u.to - from};
+            struct span u = r->user[first + i];
+            spans[i] = (struct span){MAX_OF(u.from, from) - from, u.to - from};
         }
         s->user = spans;
     }

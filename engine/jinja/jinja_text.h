@@ -8,7 +8,7 @@
 
 struct jtext {
     struct buf text;
-    struct jinja_span *user; /* sorted, not overlapping, not touching */
+    struct span *user; /* sorted, not overlapping, not touching */
     size_t n_user, cap_user;
     enum err err; /* first failure of `user` */
 };

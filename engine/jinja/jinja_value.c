@@ -49,9 +49,9 @@ enum err jv_borrow(struct jvm *vm, const char *p, size_t n, bool user, struct jv
     }
     struct jstr s = {.p = p, .len = (uint32_t)n, .chars = jstr_count(p, n)};
     if (user && n > 0) {
-        struct jinja_span *span;
+        struct span *span;
         TRY(jv_alloc(vm, sizeof *span, &span));
-        *span = (struct jinja_span){0, n};
+        *span = (struct span){0, n};
         s.user = span;
         s.n_user = 1;
     }
@@ -68,11 +68,10 @@ enum err jv_substr(struct jvm *vm, const struct jstr *s, size_t from, size_t to,
         last++;
     }
     if (last > first) {
-        struct jinja_span *spans;
+        struct span *spans;
         TRY(jv_alloc(vm, (last - first) * sizeof *spans, &spans));
         for (uint32_t i = first; i < last; i++) {
-            spans[i - first] =
-                (struct jinja_span){MAX_OF(s->user[i].from, from) - from, MIN_OF(s->user[i].to, to) - from};
+            spans[i - first] = (struct span){MAX_OF(s->user[i].from, from) - from, MIN_OF(s->user[i].to, to) - from};
         }
         sub.user = spans;
         sub.n_user = last - first;
@@ -127,12 +126,12 @@ enum err jv_concat(struct jvm *vm, const struct jstr *a, const struct jstr *b, s
         s.n_user = a->n_user;
     } else {
         char *spans;
-        size_t one = sizeof(struct jinja_span);
+        size_t one = sizeof(struct span);
         TRY(extend(vm, a->user, a->n_user * one, b->n_user * one, SPAN_CHUNK * one, (char **)&vm->span_tail,
                    (char **)&vm->span_tail_end, &spans));
-        struct jinja_span *at = (struct jinja_span *)(void *)spans;
+        struct span *at = (struct span *)(void *)spans;
         for (uint32_t i = 0; i < b->n_user; i++) {
-            at[a->n_user + i] = (struct jinja_span){b->user[i].from + a->len, b->user[i].to + a->len};
+            at[a->n_user + i] = (struct span){b->user[i].from + a->len, b->user[i].to + a->len};
         }
         s.user = at;
         s.n_user = a->n_user + b->n_user;

@@ -9,6 +9,7 @@
 #define INFCGI_JINJA_JINJA_VALUE_H
 
 #include "engine/base/err.h"
+#include "engine/base/span.h"
 #include "engine/base/mem.h"
 #include "engine/jinja/jinja.h"
 
@@ -60,7 +61,7 @@ enum jv_undef {
 /* A string; the bytes belong to an arena, the source or the context. */
 struct jstr {
     const char *p;                 /* len bytes of UTF-8, no NUL behind them */
-    const struct jinja_span *user; /* n_user ranges that came from user text; sorted, not overlapping */
+    const struct span *user;       /* n_user ranges that came from user text; sorted, not overlapping */
     uint32_t len, chars;           /* bytes, code points */
     uint32_t n_user;
     bool safe; /* made by |safe or |escape: `+` escapes what it adds */

@@ -60,7 +60,7 @@ struct jvm {
     const struct jprogram *prog;
     struct arena arena;
     char *tail, *tail_end; /* room behind the newest string of jv_concat */
-    struct jinja_span *span_tail, *span_tail_end;
+    struct span *span_tail, *span_tail_end;
     struct jtext out, tmp;
     struct err_info *info;
     int64_t now;

@@ -27,16 +27,16 @@ struct sampler_params {
     float top_p;             /* [1 = off] */
     float min_p;             /* [0 = off] share of the best token's probability */
     float typical_p;         /* [1 = off] [Meister 2023, "Locally typical sampling"] */
-    float repeat_penalty;    /* [1 = off] over the last repeat_last_n tokens [Keskar 2019, CTRL] */
+    float repeat_penalty;    /* [1 = off] over the last repeat_last_n tokens, prompt included [Keskar 2019, CTRL] */
     int32_t repeat_last_n;   /* [64], -1 = all */
     float presence_penalty;  /* [0 = off] once for each generated token [OpenAI API] */
     float frequency_penalty; /* [0 = off] for each time it was generated */
     uint64_t seed;
-    uint32_t choice;
-    int32_t n_top;                   /* [-1 = no log-probabilities]; 0..SAMPLER_MAX_TOP alternatives wanted */
+    uint32_t choice; /* of the n of a request: its own random stream */
+    int32_t n_top;   /* [-1 = no log-probabilities]; 0 = the chosen token's, 1..SAMPLER_MAX_TOP = and so many best */
     const struct sampler_bias *bias; /* [n_bias], ids in range */
     size_t n_bias;
-    const int32_t *ends; /* [n_ends] ids that end a sequence, for ban_ends */
+    const int32_t *ends; /* [n_ends] ids that end a sequence, in range */
     size_t n_ends;
 };
 

@@ -17,8 +17,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/base/err.h"
-#include "engine/sample/sampler.h"
-#include "engine/sched/sched_wait.h"
+#include "engine/sched/sched_report.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -66,36 +65,12 @@ struct sched_request {
     uint64_t deadline_ns;           /* clock_now_ns, 0 = none */
 };
 
-enum sched_event_kind { SCHED_PROMPT_TOKEN, SCHED_TOKEN, SCHED_END };
-enum sched_finish { SCHED_FINISH_NONE, SCHED_FINISH_STOP, SCHED_FINISH_LENGTH };
-
 struct sched_event {
     enum sched_event_kind kind;
     enum sched_finish finish;    /* END */
     enum err err;                /* END: why it broke off, or ERR_OK */
     const struct err_info *why;  /* END: what is known beyond err, or NULL; borrowed until sched_release */
     struct sampler_result token; /* TOKEN, PROMPT_TOKEN; the end token itself is not given out */
-};
-
-struct sched_usage {
-    int32_t prompt_tokens, cached_tokens, completion_tokens;
-    int32_t drafted_tokens, accepted_tokens; /* guessed ahead; of these came true */
-    uint64_t queue_ns, prefill_ns, decode_ns;
-    struct sched_waits waits; /* once it has ended */
-};
-
-struct sched_stats {
-    uint64_t n_running, n_waiting;
-    uint64_t n_waiting_for[SCHED_WAIT_COUNT]; /* those in the queue, and those that run and were left out of a step */
-    struct sched_waits waits;                 /* of all sequences */
-    uint64_t pages_held, pages_kept, pages_total;
-    uint64_t states_held, states_kept; /* recurrent ones: by sequences; by pages */
-    uint64_t prompt_tokens, cached_tokens, generated_tokens;
-    uint64_t drafted_tokens, accepted_tokens;
-    uint64_t steps, step_rows, step_ns;
-    uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;
-    uint64_t estimated_wait_ms; /* until what waits and runs would be done: tokens over the measured speeds */
-    uint64_t last_step_age_ms;
 };
 
 /* Starts the scheduler's thread. ERR_NOMEM, ERR_CONFIG, ERR_INTERNAL. */

@@ -11,6 +11,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
+#include "engine/base/span.h"
 #include "engine/format/gguf.h"
 
 #include <stdatomic.h>
@@ -42,11 +43,6 @@ void tokenizer_free(struct tokenizer **t);
  * tokenizer_new does with the file's. Before the tokenizer is shared. ERR_NOMEM, after which it must be freed. */
 MUST_CHECK enum err tokenizer_add_marks(struct tokenizer *t, const char *source, size_t n);
 
-/* A byte range of the text in which special tokens are not looked for (what users wrote). Sorted, not overlapping. */
-struct tokenizer_span {
-    size_t from, to;
-};
-
 /* Growing list of ids; zero-initialise, free with token_list_fini. */
 struct token_list {
     int32_t *ids;
@@ -67,13 +63,13 @@ enum {
  * ERR_PATTERN_LIMIT: the file's pattern or tokens want more work than the text may take (budget.h). ERR_NOMEM. On
  * failure *out is as before. */
 MUST_CHECK enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                                     const struct tokenizer_span *plain, size_t n_plain, size_t max_tokens,
+                                     const struct span *plain, size_t n_plain, size_t max_tokens,
                                      struct token_list *out);
 
 /* As tokenizer_encode, for somebody who may leave: *stop (OPTIONAL), set by any thread, ends it soon with ERR_CANCELLED;
  * info (OPTIONAL) has the figures of ERR_PATTERN_LIMIT. */
 MUST_CHECK enum err tokenizer_encode_watched(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                                             const struct tokenizer_span *plain, size_t n_plain, size_t max_tokens,
+                                             const struct span *plain, size_t n_plain, size_t max_tokens,
                                              const atomic_bool *stop, struct token_list *out, struct err_info *info);
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t);

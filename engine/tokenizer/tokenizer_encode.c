@@ -537,7 +537,7 @@ static enum err encode_all(struct encoder *e)
     return adds && t->adds_eos ? emit(e, t->eos) : ERR_OK;
 }
 
-static enum err make_tables(struct encoder *e, const struct tokenizer_span *plain, size_t n_plain)
+static enum err make_tables(struct encoder *e, const struct span *plain, size_t n_plain)
 {
     size_t slots = SEEN_SLOTS_MIN;
     if (e->n > TOKENIZER_MAX_TEXT) {
@@ -566,8 +566,8 @@ static enum err say_limit(const struct encoder *e, size_t n_ids, struct err_info
 }
 
 enum err tokenizer_encode_watched(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                                  const struct tokenizer_span *plain, size_t n_plain, size_t max_tokens,
-                                  const atomic_bool *stop, struct token_list *out, struct err_info *info)
+                                  const struct span *plain, size_t n_plain, size_t max_tokens, const atomic_bool *stop,
+                                  struct token_list *out, struct err_info *info)
 {
     size_t before = out->n;
     struct encoder e = {.t = t,
@@ -602,7 +602,7 @@ enum err tokenizer_encode_watched(const struct tokenizer *t, const char *text, s
 }
 
 enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                          const struct tokenizer_span *plain, size_t n_plain, size_t max_tokens, struct token_list *out)
+                          const struct span *plain, size_t n_plain, size_t max_tokens, struct token_list *out)
 {
     return tokenizer_encode_watched(t, text, n, flags, plain, n_plain, max_tokens, NULL, out, NULL);
 }

@@ -220,7 +220,7 @@ struct special_matches {
 /* Appends, last position first, the longest special token that starts at each position where one does: text anywhere,
  * marks only with parses_marks and wholly outside the plain spans. O(n). ERR_NOMEM. */
 MUST_CHECK enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_marks,
-                                 const struct tokenizer_span *plain, size_t n_plain, struct special_matches *out);
+                                 const struct span *plain, size_t n_plain, struct special_matches *out);
 
 /* --- hashing and characters, inline for speed ------------------------------------------------------------------- */
 

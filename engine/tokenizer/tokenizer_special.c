@@ -162,7 +162,7 @@ static size_t skip(const uint32_t *a, const uint32_t *b, const char *text, size_
 }
 
 enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_marks,
-                      const struct tokenizer_span *plain, size_t n_plain, struct special_matches *out)
+                      const struct span *plain, size_t n_plain, struct special_matches *out)
 {
     const struct special_set *marks = &t->marks, *user = &t->user_defined;
     if (!(parses_marks && marks->n_nodes > 0) && user->n_nodes == 0) {

@@ -101,8 +101,6 @@ static enum err render(const struct chat_template *t, const json_t *context, str
     return err;
 }
 
-_Static_assert(sizeof(struct jinja_span) == sizeof(struct engine_span), "spans pass through");
-
 /* Renders and tokenises; what users wrote is never parsed for special tokens. */
 static enum err make_prompt(const struct call *c, const struct params *p, bool shows_tools, int32_t **ids, size_t *n,
                             struct err_info *info)
@@ -120,8 +118,7 @@ static enum err make_prompt(const struct call *c, const struct params *p, bool s
     json_decref(context);
     if (err == ERR_OK) {
         bool has_bos = chat_output_has_bos(&text, m->bos_text);
-        err = engine_tokenize(c->engine, text.text, text.len, !has_bos, true,
-                              (const struct engine_span *)(const void *)text.user, text.n_user,
+        err = engine_tokenize(c->engine, text.text, text.len, !has_bos, true, text.user, text.n_user,
                               fastcgi_has_left(c->reply.request), ids, n, info);
     }
     chat_output_fini(&text);
@@ -143,11 +140,11 @@ static void write_logprob(struct generation *g, int32_t id, float logprob, struc
 /* The entry of a token in logprobs.content. */
 static void write_logprobs(struct generation *g, const struct engine_event *ev, struct buf *out)
 {
-    write_logprob(g, ev->id, ev->logprob, out);
+    write_logprob(g, ev->token.id, ev->token.logprob, out);
     buf_puts(out, ",\"top_logprobs\":[");
-    for (int32_t i = 0; i < ev->n_top; i++) {
+    for (int32_t i = 0; i < ev->token.n_top; i++) {
         buf_puts(out, i == 0 ? "" : ",");
-        write_logprob(g, ev->top[i].id, ev->top[i].logprob, out);
+        write_logprob(g, ev->token.top[i].id, ev->token.top[i].logprob, out);
         buf_putc(out, '}');
     }
     buf_puts(out, "]}");
@@ -167,7 +164,7 @@ static void chat_open(struct generation *g, struct choice *c, struct buf *out)
 
 static void chat_token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
 {
-    bool has_logprobs = g->params->want_logprobs && ev->kind == ENGINE_TOKEN;
+    bool has_logprobs = g->params->want_logprobs && ev->kind == SCHED_TOKEN;
     if (ev->text_len == 0 && !has_logprobs && !g->params->return_token_ids) {
         return; /* part of a character: it comes with the next token */
     }
@@ -183,8 +180,8 @@ static void chat_token(struct generation *g, struct choice *c, const struct engi
     } else {
         buf_puts(out, "null");
     }
-    if (g->params->return_token_ids && ev->kind == ENGINE_TOKEN) {
-        buf_printf(out, ",\"token_ids\":[%d]", ev->id);
+    if (g->params->return_token_ids && ev->kind == SCHED_TOKEN) {
+        buf_printf(out, ",\"token_ids\":[%d]", ev->token.id);
     }
     buf_puts(out, ",\"finish_reason\":null}");
     generation_chunk_close(g, out);
@@ -200,7 +197,7 @@ static void chat_finish(struct generation *g, struct choice *c, struct buf *out)
 static void chat_gather(struct generation *g, struct choice *c, const struct engine_event *ev)
 {
     buf_append(&c->text, ev->text, ev->text_len);
-    if (g->params->want_logprobs && ev->kind == ENGINE_TOKEN) {
+    if (g->params->want_logprobs && ev->kind == SCHED_TOKEN) {
         buf_puts(&c->parts[0], c->parts[0].len == 0 ? "" : ",");
         write_logprobs(g, ev, &c->parts[0]);
     }

@@ -30,17 +30,17 @@ static void add_logprob(struct generation *g, const struct engine_event *ev, siz
     for (int i = 0; i < 4; i++) {
         buf_puts(&arrays[i], arrays[i].len == 0 ? "" : ",");
     }
-    generation_write_token(g, ev->id, &arrays[TOKENS]);
-    write_or_null(&arrays[LOGPROBS], ev->logprob);
-    if (isnan(ev->logprob)) {
+    generation_write_token(g, ev->token.id, &arrays[TOKENS]);
+    write_or_null(&arrays[LOGPROBS], ev->token.logprob);
+    if (isnan(ev->token.logprob)) {
         buf_puts(&arrays[TOPS], "null");
     } else {
         buf_putc(&arrays[TOPS], '{');
-        for (int32_t i = 0; i < ev->n_top; i++) {
+        for (int32_t i = 0; i < ev->token.n_top; i++) {
             buf_puts(&arrays[TOPS], i == 0 ? "" : ",");
-            generation_write_token(g, ev->top[i].id, &arrays[TOPS]);
+            generation_write_token(g, ev->token.top[i].id, &arrays[TOPS]);
             buf_putc(&arrays[TOPS], ':');
-            json_write_float(&arrays[TOPS], ev->top[i].logprob);
+            json_write_float(&arrays[TOPS], ev->token.top[i].logprob);
         }
         buf_putc(&arrays[TOPS], '}');
     }
@@ -104,7 +104,7 @@ static void completion_open(struct generation *g, struct choice *c, struct buf *
 
 static void completion_token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
 {
-    bool has_logprobs = g->params->logprobs >= 0 && ev->kind != ENGINE_END;
+    bool has_logprobs = g->params->logprobs >= 0 && ev->kind != SCHED_END;
     if (ev->text_len == 0 && !has_logprobs && !g->params->return_token_ids) {
         return;
     }
@@ -125,8 +125,8 @@ static void completion_token(struct generation *g, struct choice *c, const struc
     for (int i = 0; i < 4; i++) {
         buf_fini(&arrays[i]);
     }
-    if (g->params->return_token_ids && ev->kind == ENGINE_TOKEN) {
-        buf_printf(out, ",\"token_ids\":[%d]", ev->id);
+    if (g->params->return_token_ids && ev->kind == SCHED_TOKEN) {
+        buf_printf(out, ",\"token_ids\":[%d]", ev->token.id);
     }
     buf_puts(out, ",\"finish_reason\":null}");
     generation_chunk_close(g, out);
@@ -142,11 +142,11 @@ static void completion_finish(struct generation *g, struct choice *c, struct buf
 
 static void completion_gather(struct generation *g, struct choice *c, const struct engine_event *ev)
 {
-    if (c->n_text == 0 && ev->kind != ENGINE_PROMPT_TOKEN) {
+    if (c->n_text == 0 && ev->kind != SCHED_PROMPT_TOKEN) {
         echo_prompt(g, c, &c->text);
         c->n_text = c->text.len;
     }
-    if (g->params->logprobs >= 0 && ev->kind != ENGINE_END) {
+    if (g->params->logprobs >= 0 && ev->kind != SCHED_END) {
         add_logprob(g, ev, c->n_text, c->parts);
     }
     buf_append(&c->text, ev->text, ev->text_len);

@@ -40,7 +40,7 @@ static void write_usage(const struct generation *g, struct buf *out)
 {
     int64_t prompt = 0, cached = 0, completion = 0;
     for (size_t i = 0; i < g->n_choices; i++) {
-        const struct engine_usage *u = &g->choices[i].usage;
+        const struct sched_usage *u = &g->choices[i].usage;
         completion += u->completion_tokens;
         if (i % (size_t)g->params->n == 0) { /* a prompt counts once, whatever n is */
             prompt += u->prompt_tokens;
@@ -56,7 +56,7 @@ static void write_usage(const struct generation *g, struct buf *out)
 
 const char *generation_finish_reason(const struct choice *c)
 {
-    return c->end.finish == ENGINE_FINISH_LENGTH ? "length" : "stop";
+    return c->end.finish == SCHED_FINISH_LENGTH ? "length" : "stop";
 }
 
 void generation_write_token(const struct generation *g, int32_t id, struct buf *out)
@@ -257,22 +257,22 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     if (c->stream == NULL || engine_next(c->stream, timeout_ms, &ev) != ERR_OK) {
         return false;
     }
-    if (ev.kind == ENGINE_PROMPT_TOKEN) {
+    if (ev.kind == SCHED_PROMPT_TOKEN) {
         tell_prompt_token(g, c, &ev, out);
         fail(g, check_kept(c), NULL);
         return true;
     }
-    if (ev.kind == ENGINE_TOKEN) {
+    if (ev.kind == SCHED_TOKEN) {
         note_token(g, c);
-        note_id(g, c, ev.id);
+        note_id(g, c, ev.token.id);
     }
-    if (ev.kind == ENGINE_END) {
+    if (ev.kind == SCHED_END) {
         c->end = ev;
         c->has_ended = true;
         fail(g, ev.err, ev.why);
         engine_stream_usage(c->stream, &c->usage);
     }
-    if (ev.kind != ENGINE_END || ev.text_len > 0) {
+    if (ev.kind != SCHED_END || ev.text_len > 0) {
         if (g->params->stream) {
             g->shape->token(g, c, &ev, out);
         } else {
@@ -281,7 +281,7 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
         c->n_text += ev.text_len;
     }
     fail(g, check_kept(c), NULL);
-    if (ev.kind == ENGINE_END) {
+    if (ev.kind == SCHED_END) {
         if (ev.err == ERR_OK && g->params->stream) {
             g->shape->finish(g, c, out);
         }
@@ -423,7 +423,7 @@ static const char *describe_waits(const struct generation *g, char out[WAITS_BYT
 static void log_generation(struct generation *g)
 {
     char waits[WAITS_BYTES];
-    const struct engine_usage *u = &g->choices[0].usage;
+    const struct sched_usage *u = &g->choices[0].usage;
     uint64_t arrived = g->call->reply.arrived_ns, now = clock_now_ns();
     metrics_observe(METRIC_E2E, (double)(now - arrived) / 1e9);
     metrics_observe(METRIC_QUEUE_TIME, (double)u->queue_ns / 1e9);
@@ -458,7 +458,7 @@ const char *generation_salt(const struct call *c, const char *own, char text[API
 
 void generation_set_retry_after(struct call *c)
 {
-    struct engine_stats s;
+    struct sched_stats s;
     engine_get_stats(c->engine, &s);
     c->reply.retry_after_s = (int)MIN_OF(s.estimated_wait_ms / 1000 + 1, (uint64_t)60);
 }

@@ -24,7 +24,7 @@ struct choice {
     size_t n_text;             /* bytes said so far, streamed or not */
     uint64_t last_token_ns;
     struct engine_event end;
-    struct engine_usage usage;
+    struct sched_usage usage;
     bool has_ended;
 };
 

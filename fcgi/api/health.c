@@ -24,7 +24,7 @@ void api_health(struct call *c)
                    progress / 1000.0);
     } else {
         const struct engine_model_info *m = engine_model(c->engine);
-        struct engine_stats s;
+        struct sched_stats s;
         engine_get_stats(c->engine, &s);
         bool is_draining = atomic_load(&c->server->is_draining), is_stuck = s.last_step_age_ms > STUCK_MS;
         bool is_cut = engine_check_file(c->engine, NULL) != ERR_OK;

@@ -11,15 +11,17 @@
 
 /* Rows of both endpoints. llama.cpp's and vLLM's names stand beside OpenAI's. */
 #define SHARED_FIELDS                                                                                                  \
-    {"model", FIELD_STRING, AT(model), 0, 4096}, {"temperature", FIELD_FLOAT, AT(gen.temperature), 0, 2},              \
-        {"top_p", FIELD_FLOAT, AT(gen.top_p), 0, 1}, {"top_k", FIELD_INT32, AT(gen.top_k), -1, INT32_TOP},             \
-        {"min_p", FIELD_FLOAT, AT(gen.min_p), 0, 1}, {"typical_p", FIELD_FLOAT, AT(gen.typical_p), 0, 1},              \
-        {"repeat_penalty", FIELD_FLOAT, AT(gen.repeat_penalty), 0.01, 10},                                             \
-        {"repetition_penalty", FIELD_FLOAT, AT(gen.repeat_penalty), 0.01, 10},                                         \
-        {"repeat_last_n", FIELD_INT32, AT(gen.repeat_last_n), -1, INT32_TOP},                                          \
-        {"presence_penalty", FIELD_FLOAT, AT(gen.presence_penalty), -2, 2},                                            \
-        {"frequency_penalty", FIELD_FLOAT, AT(gen.frequency_penalty), -2, 2},                                          \
-        {"seed", FIELD_UINT64, AT(gen.seed), 0, 0}, {"n", FIELD_INT, AT(n), 1, PARAMS_MAX_N},                          \
+    {"model", FIELD_STRING, AT(model), 0, 4096}, {"temperature", FIELD_FLOAT, AT(gen.sampling.temperature), 0, 2},     \
+        {"top_p", FIELD_FLOAT, AT(gen.sampling.top_p), 0, 1},                                                          \
+        {"top_k", FIELD_INT32, AT(gen.sampling.top_k), -1, INT32_TOP},                                                 \
+        {"min_p", FIELD_FLOAT, AT(gen.sampling.min_p), 0, 1},                                                          \
+        {"typical_p", FIELD_FLOAT, AT(gen.sampling.typical_p), 0, 1},                                                  \
+        {"repeat_penalty", FIELD_FLOAT, AT(gen.sampling.repeat_penalty), 0.01, 10},                                    \
+        {"repetition_penalty", FIELD_FLOAT, AT(gen.sampling.repeat_penalty), 0.01, 10},                                \
+        {"repeat_last_n", FIELD_INT32, AT(gen.sampling.repeat_last_n), -1, INT32_TOP},                                 \
+        {"presence_penalty", FIELD_FLOAT, AT(gen.sampling.presence_penalty), -2, 2},                                   \
+        {"frequency_penalty", FIELD_FLOAT, AT(gen.sampling.frequency_penalty), -2, 2},                                 \
+        {"seed", FIELD_UINT64, AT(gen.sampling.seed), 0, 0}, {"n", FIELD_INT, AT(n), 1, PARAMS_MAX_N},                 \
         {"max_tokens", FIELD_INT, AT(max_tokens), 0, INT32_TOP},                                                       \
         {"n_predict", FIELD_INT, AT(max_tokens), -1, INT32_TOP},                                                       \
         {"min_tokens", FIELD_INT32, AT(gen.min_tokens), 0, INT32_TOP},                                                 \
@@ -40,7 +42,7 @@ static const struct field chat_fields[] = {
     {"messages", FIELD_CUSTOM, 0, 0, 0},
     {"max_completion_tokens", FIELD_INT, AT(max_tokens), 0, INT32_TOP},
     {"logprobs", FIELD_BOOL, AT(want_logprobs), 0, 0},
-    {"top_logprobs", FIELD_INT, AT(top_logprobs), 0, ENGINE_MAX_TOP_LOGPROBS},
+    {"top_logprobs", FIELD_INT, AT(top_logprobs), 0, SAMPLER_MAX_TOP},
     {"add_generation_prompt", FIELD_BOOL, AT(add_generation_prompt), 0, 0},
     {"response_format", FIELD_CUSTOM, 0, 0, 0},
     {"tools", FIELD_CUSTOM, 0, 0, 0},
@@ -65,7 +67,7 @@ static const struct field completion_fields[] = {
     SHARED_FIELDS,
     {"prompt", FIELD_CUSTOM, 0, 0, 0},
     {"echo", FIELD_BOOL, AT(echo), 0, 0},
-    {"logprobs", FIELD_INT, AT(logprobs), 0, ENGINE_MAX_TOP_LOGPROBS},
+    {"logprobs", FIELD_INT, AT(logprobs), 0, SAMPLER_MAX_TOP},
     {"best_of", FIELD_INT, AT(best_of), 1, PARAMS_MAX_N},
     {"suffix", FIELD_REFUSED, 0, 0, 0},
 };
@@ -124,9 +126,9 @@ static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct err_info
             return err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop_token_ids",
                            "stop_token_ids[%zu]: expected a token id of 0 to %lld", i, (long long)n_vocab - 1);
         }
-        p->stop_ids[p->gen.n_stop_ids++] = (int32_t)json_integer_value(v);
+        p->stop_ids[p->gen.sampling.n_ends++] = (int32_t)json_integer_value(v);
     }
-    p->gen.stop_ids = p->stop_ids;
+    p->gen.sampling.ends = p->stop_ids;
     return ERR_OK;
 }
 
@@ -142,7 +144,7 @@ static enum err add_bias(struct params *p, int64_t id, const json_t *value, int6
         return err_set(info, json_is_number(value) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "logit_bias",
                        "logit_bias: expected numbers of -100 to 100 as values, found %s", json_read_type_name(value));
     }
-    p->bias[p->gen.n_bias++] = (struct engine_bias){.id = (int32_t)id, .bias = (float)bias};
+    p->bias[p->gen.sampling.n_bias++] = (struct sampler_bias){.id = (int32_t)id, .bias = (float)bias};
     return ERR_OK;
 }
 
@@ -178,7 +180,7 @@ static enum err read_bias(struct params *p, int64_t n_vocab, struct err_info *in
     if (p->bias == NULL) {
         return ERR_NOMEM;
     }
-    p->gen.bias = p->bias;
+    p->gen.sampling.bias = p->bias;
     for (size_t i = 0; json_is_array(bias) && i < n; i++) {
         const json_t *pair = json_array_get(bias, i), *id = json_array_get(pair, 0);
         if (!json_is_integer(id) || json_array_size(pair) != 2) {
@@ -231,7 +233,7 @@ static enum err read_response_format(const struct params *p, struct err_info *in
 static enum err read_logprobs(struct params *p, bool is_chat, struct err_info *info)
 {
     if (!is_chat) {
-        p->gen.n_logprobs = (int32_t)p->logprobs;
+        p->gen.sampling.n_top = (int32_t)p->logprobs;
         p->gen.prompt_logprobs = p->echo && p->logprobs >= 0;
         if (p->best_of != 0 && p->best_of != p->n) {
             return err_set(info, ERR_UNSUPPORTED_PARAMETER, "best_of", "best_of: only the value of n is supported");
@@ -242,7 +244,7 @@ static enum err read_logprobs(struct params *p, bool is_chat, struct err_info *i
         return err_set(info, ERR_INVALID_VALUE, "top_logprobs", "top_logprobs: expected only with \"logprobs\": true");
     }
     if (p->want_logprobs) {
-        p->gen.n_logprobs = p->top_logprobs > 0 ? (int32_t)p->top_logprobs : 0;
+        p->gen.sampling.n_top = p->top_logprobs > 0 ? (int32_t)p->top_logprobs : 0;
     }
     return ERR_OK;
 }
@@ -296,7 +298,7 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
     if (is_chat) {
         TRY(read_response_format(p, info));
     }
-    p->gen.top_k = p->gen.top_k < 0 ? 0 : p->gen.top_k;
+    p->gen.sampling.top_k = p->gen.sampling.top_k < 0 ? 0 : p->gen.sampling.top_k;
     p->gen.max_tokens = (int32_t)p->max_tokens;
     return own_strings(p);
 }

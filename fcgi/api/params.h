@@ -17,7 +17,7 @@ struct params {
     bool want_logprobs;   /* chat */
     bool stream, echo, include_usage, return_token_ids;
     bool add_generation_prompt;
-    struct engine_bias *bias; /* owned */
+    struct sampler_bias *bias; /* owned */
     int32_t *stop_ids;        /* owned */
     char *strings;            /* owned: what the strings above and of gen point into */
     const json_t *root;       /* borrowed, and NULL once the prompt is made */

@@ -54,8 +54,8 @@ int cmd_version(void);
  * answered; else the exit status, with the reason on stderr. */
 int cmd_read_conf(struct conf *conf, enum conf_command command, int argc, char **argv);
 
-/* The engine options of *c; *sampling must outlive the result. */
-struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampling *sampling);
+/* The engine options of *c, which must outlive them. */
+struct engine_config cmd_engine_config(const struct conf *c);
 
 /* rc, or CMD_BAD_OUTPUT, with a line on stderr, when stdout could not be written; CMD_OK for -1. */
 int cmd_end(const char *command, int rc);

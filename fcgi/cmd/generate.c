@@ -25,8 +25,7 @@ static enum err read_prompt(const struct conf *conf, struct engine *e, int32_t *
     err = err != ERR_OK ? err : chat_template_render(t, context, clock_unix_seconds(), &text, info);
     if (err == ERR_OK) {
         bool has_bos = chat_output_has_bos(&text, m->bos_text);
-        err = engine_tokenize(e, text.text, text.len, !has_bos, true,
-                              (const struct engine_span *)(const void *)text.user, text.n_user, NULL, ids, n, info);
+        err = engine_tokenize(e, text.text, text.len, !has_bos, true, text.user, text.n_user, NULL, ids, n, info);
     }
     chat_output_fini(&text);
     chat_template_free(&t);
@@ -41,13 +40,13 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
     struct engine_stream *s = NULL;
     struct engine_params p;
     engine_params_init(e, &p);
-    p.temperature = (float)MAX_OF(conf->temperature, 0.0);
+    p.sampling.temperature = (float)MAX_OF(conf->sampling.temperature, 0.0);
     p.max_tokens = (int32_t)conf->n_predict;
-    p.seed = conf->seed != 0 ? (uint64_t)conf->seed : p.seed;
+    p.sampling.seed = conf->seed != 0 ? (uint64_t)conf->seed : p.sampling.seed;
     enum err err = read_prompt(conf, e, &ids, &n, info);
     err = err != ERR_OK ? err : engine_submit(e, ids, n, &p, &s, info);
     struct engine_event ev = {0};
-    while (err == ERR_OK && ev.kind != ENGINE_END) {
+    while (err == ERR_OK && ev.kind != SCHED_END) {
         err = engine_next(s, 1000, &ev);
         err = err == ERR_AGAIN ? ERR_OK : err;
         if (err == ERR_OK) {
@@ -57,7 +56,7 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
         }
     }
     if (err == ERR_OK) {
-        struct engine_usage u;
+        struct sched_usage u;
         engine_stream_usage(s, &u);
         err = ev.err;
         if (ev.why != NULL) {
@@ -87,8 +86,7 @@ int cmd_generate(int argc, char **argv)
     int rc = cmd_read_conf(&conf, CONF_GENERATE, argc, argv);
     if (rc == CMD_OK) {
         struct err_info info = {0};
-        struct engine_sampling sampling;
-        struct engine_config cfg = cmd_engine_config(&conf, &sampling);
+        struct engine_config cfg = cmd_engine_config(&conf);
         struct engine *e = NULL;
         struct bar bar;
         cfg.max_seqs = 1; /* whatever a file that it shares with serve says */

@@ -36,11 +36,10 @@ struct server server_state;
 
 static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 
-struct engine_config cmd_engine_config(const struct conf *c, struct engine_sampling *sampling)
+struct engine_config cmd_engine_config(const struct conf *c)
 {
-    *sampling = (struct engine_sampling){c->temperature, c->top_p, c->min_p, (int32_t)c->top_k};
     return (struct engine_config){
-        .sampling = sampling,
+        .sampling = &c->sampling,
         .model_path = c->model,
         .backend = c->backend,
         .cpu = c->cpu,
@@ -157,8 +156,7 @@ static void on_failed(void *unused, const struct err_info *why)
 static enum err load(const sigset_t *set, struct err_info *info)
 {
     const struct conf *conf = server_state.conf;
-    struct engine_sampling sampling;
-    struct engine_config cfg = cmd_engine_config(conf, &sampling);
+    struct engine_config cfg = cmd_engine_config(conf);
     struct engine *e;
     uint64_t start = clock_now_ns();
     struct loading loading = {.set = set, .last_ns = start};
@@ -326,8 +324,7 @@ static int serve(const struct conf *conf, const sigset_t *set)
 static int check_config(const struct conf *conf)
 {
     struct err_info info = {0};
-    struct engine_sampling sampling;
-    struct engine_config cfg = cmd_engine_config(conf, &sampling);
+    struct engine_config cfg = cmd_engine_config(conf);
     struct engine *e = NULL;
     struct chat_template *t = NULL;
     enum err err = conf->api_key_file != NULL ? apikey_load(conf->api_key_file, &info) : ERR_OK;

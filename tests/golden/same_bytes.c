@@ -31,7 +31,7 @@ struct answer {
     int32_t n;
     int32_t ids[N_TOKENS];
     float logprobs[N_TOKENS];
-    struct engine_logprob top[N_TOKENS][N_TOP];
+    struct sampler_top top[N_TOKENS][N_TOP];
 };
 
 static struct {
@@ -62,14 +62,14 @@ static struct engine_stream *submit(struct engine *e, int i)
     struct err_info info = {0};
     struct engine_stream *s = NULL;
     engine_params_init(e, &p);
-    p.temperature = i % 2 == 0 ? 0 : 0.8f;
-    p.top_k = 0;
-    p.top_p = i % 4 == 1 ? 0.9f : 1;
-    p.min_p = 0;
-    p.seed = (uint64_t)i;
+    p.sampling.temperature = i % 2 == 0 ? 0 : 0.8f;
+    p.sampling.top_k = 0;
+    p.sampling.top_p = i % 4 == 1 ? 0.9f : 1;
+    p.sampling.min_p = 0;
+    p.sampling.seed = (uint64_t)i;
     p.max_tokens = N_TOKENS;
     p.ignore_eos = true;
-    p.n_logprobs = N_TOP;
+    p.sampling.n_top = N_TOP;
     if (engine_submit(e, ids, n, &p, &s, &info) != ERR_OK) {
         printf("FAILED prompt %d: %s\n", i, info.text);
         return NULL;
@@ -83,16 +83,16 @@ static bool collect(struct engine_stream *s, struct answer *a)
     struct engine_event event;
     memset(a, 0, sizeof *a);
     enum err err = s != NULL ? ERR_OK : ERR_NONE;
-    while (err == ERR_OK && (err = engine_next(s, WAIT_MS, &event)) == ERR_OK && event.kind != ENGINE_END) {
-        if (a->n < N_TOKENS && event.n_top == N_TOP) {
-            a->ids[a->n] = event.id;
-            a->logprobs[a->n] = event.logprob;
-            memcpy(a->top[a->n], event.top, sizeof a->top[0]);
+    while (err == ERR_OK && (err = engine_next(s, WAIT_MS, &event)) == ERR_OK && event.kind != SCHED_END) {
+        if (a->n < N_TOKENS && event.token.n_top == N_TOP) {
+            a->ids[a->n] = event.token.id;
+            a->logprobs[a->n] = event.token.logprob;
+            memcpy(a->top[a->n], event.token.top, sizeof a->top[0]);
         }
         a->n++;
     }
     bool ok = err == ERR_OK && event.err == ERR_OK && a->n == N_TOKENS;
-    struct engine_usage usage = {0};
+    struct sched_usage usage = {0};
     if (s != NULL) {
         engine_stream_usage(s, &usage);
         engine_stream_close(&s);

@@ -175,8 +175,7 @@ static size_t n_marks_of(const struct vocab *v, const struct chat_output *o, boo
 {
     struct token_list ids = {0};
     size_t n = 0;
-    enum err e = tokenizer_encode(v->t, o->text, o->len, TOKENIZE_PARSE_SPECIAL,
-                                  heeds_user ? (const struct tokenizer_span *)(const void *)o->user : NULL,
+    enum err e = tokenizer_encode(v->t, o->text, o->len, TOKENIZE_PARSE_SPECIAL, heeds_user ? o->user : NULL,
                                   heeds_user ? o->n_user : 0, SIZE_MAX, &ids);
     if (e != ERR_OK) {
         ck_abort_msg("%s", err_code(e));
@@ -277,7 +276,7 @@ END_TEST
 START_TEST(bos_of_a_client_is_none)
 {
     char text[] = "<s>hi";
-    struct jinja_span whole = {0, 5}, last = {2, 3}, behind = {3, 5};
+    struct span whole = {0, 5}, last = {2, 3}, behind = {3, 5};
     struct chat_output o = {.text = text, .len = 5};
     ck_assert(chat_output_has_bos(&o, "<s>"));
     ck_assert(!chat_output_has_bos(&o, ""));

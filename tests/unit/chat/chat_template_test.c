@@ -402,7 +402,7 @@ static void expect_marks_of(const char *context, const char *source, const char 
     marks[r.out.len] = '\0';
     size_t before = 0;
     for (size_t i = 0; i < r.out.n_user; i++) {
-        struct jinja_span s = r.out.user[i];
+        struct span s = r.out.user[i];
         if (s.from >= s.to || s.to > r.out.len || (i > 0 && s.from < before)) {
             ck_abort_msg("%s: range %zu to %zu is empty, out of order or outside", source, s.from, s.to);
         }

@@ -54,9 +54,9 @@ static struct engine *open_engine(struct engine_config cfg)
     return e;
 }
 
-static struct engine_stats stats_of(struct engine *e)
+static struct sched_stats stats_of(struct engine *e)
 {
-    struct engine_stats st;
+    struct sched_stats st;
     engine_get_stats(e, &st);
     return st;
 }
@@ -65,8 +65,8 @@ static struct engine_stats stats_of(struct engine *e)
 static void wait_idle(struct engine *e)
 {
     for (int i = 0; i < 20000; i++) {
-        struct engine_stats st = stats_of(e);
-        if (st.n_running == 0 && st.n_waiting == 0 && st.kv_pages_used == 0) {
+        struct sched_stats st = stats_of(e);
+        if (st.n_running == 0 && st.n_waiting == 0 && st.pages_held == 0) {
             return;
         }
         nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
@@ -79,7 +79,7 @@ static void wait_idle(struct engine *e)
 struct request {
     int32_t ids[MAX_PROMPT];
     size_t n;
-    struct engine_bias bias[2];
+    struct sampler_bias bias[2];
     struct engine_params p;
 };
 
@@ -94,18 +94,18 @@ static void make_request(const struct engine *e, struct request *r, int which, s
     engine_params_init(e, &r->p);
     r->p.max_tokens = MAX_OUT - which % 5;
     r->p.ignore_eos = true;
-    r->p.n_logprobs = N_TOP;
-    r->p.seed = 99 + (uint64_t)which;
-    r->p.temperature = which % 4 == 0 ? 0 : 0.5f + 0.1f * (float)which;
-    r->p.top_k = which % 5 == 1 ? 40 : 0;
-    r->p.top_p = which % 3 == 1 ? 0.9f : 1;
-    r->p.min_p = which % 7 == 2 ? 0.05f : 0;
-    r->p.repeat_penalty = which % 6 == 3 ? 1.2f : 1;
+    r->p.sampling.n_top = N_TOP;
+    r->p.sampling.seed = 99 + (uint64_t)which;
+    r->p.sampling.temperature = which % 4 == 0 ? 0 : 0.5f + 0.1f * (float)which;
+    r->p.sampling.top_k = which % 5 == 1 ? 40 : 0;
+    r->p.sampling.top_p = which % 3 == 1 ? 0.9f : 1;
+    r->p.sampling.min_p = which % 7 == 2 ? 0.05f : 0;
+    r->p.sampling.repeat_penalty = which % 6 == 3 ? 1.2f : 1;
     r->p.prompt_logprobs = which % 8 == 5;
-    r->bias[0] = (struct engine_bias){5, -100};
-    r->bias[1] = (struct engine_bias){77, 2};
-    r->p.bias = r->bias;
-    r->p.n_bias = which % 4 == 2 ? 2 : 0;
+    r->bias[0] = (struct sampler_bias){5, -100};
+    r->bias[1] = (struct sampler_bias){77, 2};
+    r->p.sampling.bias = r->bias;
+    r->p.sampling.n_bias = which % 4 == 2 ? 2 : 0;
 }
 
 /* All that a request gave, comparable byte by byte: zeroed first, no pointers. */
@@ -113,34 +113,34 @@ struct outcome {
     int32_t n, n_prompt, finish, err;
     int32_t ids[MAX_OUT];
     float logprobs[MAX_OUT], prompt_logprobs[MAX_PROMPT];
-    struct engine_logprob top[MAX_OUT][N_TOP], prompt_top[MAX_PROMPT][N_TOP];
+    struct sampler_top top[MAX_OUT][N_TOP], prompt_top[MAX_PROMPT][N_TOP];
     size_t n_text, n_end_text; /* in all; of these with the end event */
     char text[MAX_OUT * 32];
 };
 
-static void collect(struct engine_stream **s, struct outcome *o, struct engine_usage *usage)
+static void collect(struct engine_stream **s, struct outcome *o, struct sched_usage *usage)
 {
     struct engine_event ev = {0};
     memset(o, 0, sizeof *o);
     do {
         enum err err = engine_next(*s, 20000, &ev);
         ck_assert_msg(err == ERR_OK, "engine_next: %s", err_code(err));
-        ck_assert(ev.n_top <= N_TOP && o->n_text + ev.text_len <= sizeof o->text);
-        if (ev.kind == ENGINE_PROMPT_TOKEN) {
+        ck_assert(ev.token.n_top <= N_TOP && o->n_text + ev.text_len <= sizeof o->text);
+        if (ev.kind == SCHED_PROMPT_TOKEN) {
             ck_assert_int_lt(o->n_prompt, MAX_PROMPT);
-            o->prompt_logprobs[o->n_prompt] = ev.logprob;
-            memcpy(o->prompt_top[o->n_prompt++], ev.top, (size_t)ev.n_top * sizeof *ev.top);
+            o->prompt_logprobs[o->n_prompt] = ev.token.logprob;
+            memcpy(o->prompt_top[o->n_prompt++], ev.token.top, (size_t)ev.token.n_top * sizeof *ev.token.top);
             continue;
         }
         memcpy(o->text + o->n_text, ev.text, ev.text_len);
         o->n_text += ev.text_len;
-        if (ev.kind == ENGINE_TOKEN) {
+        if (ev.kind == SCHED_TOKEN) {
             ck_assert_int_lt(o->n, MAX_OUT);
-            o->ids[o->n] = ev.id;
-            o->logprobs[o->n] = ev.logprob;
-            memcpy(o->top[o->n++], ev.top, (size_t)ev.n_top * sizeof *ev.top);
+            o->ids[o->n] = ev.token.id;
+            o->logprobs[o->n] = ev.token.logprob;
+            memcpy(o->top[o->n++], ev.token.top, (size_t)ev.token.n_top * sizeof *ev.token.top);
         }
-    } while (ev.kind != ENGINE_END);
+    } while (ev.kind != SCHED_END);
     o->n_end_text = ev.text_len;
     o->finish = (int32_t)ev.finish;
     o->err = (int32_t)ev.err;
@@ -161,7 +161,7 @@ static struct engine_stream *submit(struct engine *e, const struct request *r)
 
 /* Each request on its own, one after the other; `salt` NULL shares the cache. */
 static void run_alone(struct engine *e, struct request *r, const char *salt, struct outcome *o,
-                      struct engine_usage *usage)
+                      struct sched_usage *usage)
 {
     for (int i = 0; i < N_REQUESTS; i++) {
         char own[16];
@@ -175,7 +175,7 @@ static void run_alone(struct engine *e, struct request *r, const char *salt, str
 
 /* All requests at once. */
 static void run_together(struct engine *e, struct request *r, const char *salt, struct outcome *o,
-                         struct engine_usage *usage)
+                         struct sched_usage *usage)
 {
     struct engine_stream *s[N_REQUESTS];
     for (int i = 0; i < N_REQUESTS; i++) {
@@ -209,13 +209,13 @@ static void check_outcomes(const struct request *r, const struct outcome *o)
 {
     for (int i = 0; i < N_REQUESTS; i++) {
         ck_assert_int_eq(o[i].err, ERR_OK);
-        ck_assert_int_eq(o[i].finish, ENGINE_FINISH_LENGTH);
+        ck_assert_int_eq(o[i].finish, SCHED_FINISH_LENGTH);
         ck_assert_int_eq(o[i].n, r[i].p.max_tokens);
         ck_assert_int_eq(o[i].n_prompt, r[i].p.prompt_logprobs ? (int)r[i].n : 0);
         for (int k = 0; k < o[i].n; k++) {
             ck_assert(isfinite(o[i].logprobs[k]) && o[i].top[k][0].logprob >= o[i].top[k][1].logprob);
-            ck_assert(r[i].p.temperature > 0 || r[i].p.n_bias > 0 || r[i].p.repeat_penalty > 1 ||
-                      o[i].top[k][0].id == o[i].ids[k]);
+            ck_assert(r[i].p.sampling.temperature > 0 || r[i].p.sampling.n_bias > 0 ||
+                      r[i].p.sampling.repeat_penalty > 1 || o[i].top[k][0].id == o[i].ids[k]);
         }
     }
 }
@@ -225,7 +225,7 @@ static void check_outcomes(const struct request *r, const struct outcome *o)
 
 static struct request requests[N_REQUESTS];
 static struct outcome expected[N_REQUESTS], outcomes[N_REQUESTS];
-static struct engine_usage usages[N_REQUESTS];
+static struct sched_usage usages[N_REQUESTS];
 
 enum { TIGHT_ROUNDS = 30 }; /* where the first requests are done before the last ones come, none has to give way */
 
@@ -331,7 +331,7 @@ START_TEST(a_stop_string_ends_the_text_right_before_it)
 {
     struct engine *e = open_engine((struct engine_config){.model_path = models[_i]});
     struct outcome whole, cut;
-    struct engine_usage usage;
+    struct sched_usage usage;
     int n_tried = 0;
     for (int which = 0; which < N_REQUESTS; which += 3) {
         struct request r;
@@ -354,7 +354,7 @@ START_TEST(a_stop_string_ends_the_text_right_before_it)
             collect(&s, &cut, &usage);
             const char *first = memmem(whole.text, whole.n_text, stop, len);
             size_t n = (size_t)(first - whole.text);
-            ck_assert_int_eq(cut.finish, ENGINE_FINISH_STOP);
+            ck_assert_int_eq(cut.finish, SCHED_FINISH_STOP);
             ck_assert_int_eq(cut.err, ERR_OK);
             ck_assert_msg(cut.n_text == n && memcmp(cut.text, whole.text, n) == 0, "%zu bytes, expected %zu",
                           cut.n_text, n);

@@ -35,15 +35,15 @@ static size_t answer(struct engine *e, int32_t ids[16])
     struct err_info info = {0};
     size_t n = 0;
     engine_params_init(e, &p);
-    p.seed = 5;
+    p.sampling.seed = 5;
     p.max_tokens = 16;
     p.ignore_eos = true;
     enum err err = engine_submit(e, (const int32_t[]){7}, 1, &p, &s, &info);
     ck_assert_msg(err == ERR_OK, "%s", info.text);
-    while (ev.kind != ENGINE_END) {
+    while (ev.kind != SCHED_END) {
         err = engine_next(s, 1000, &ev);
-        if (err == ERR_OK && ev.kind == ENGINE_TOKEN) {
-            ids[n++] = ev.id;
+        if (err == ERR_OK && ev.kind == SCHED_TOKEN) {
+            ids[n++] = ev.token.id;
         }
         ck_assert(err == ERR_OK || err == ERR_AGAIN);
     }
@@ -55,7 +55,7 @@ static size_t answer(struct engine *e, int32_t ids[16])
 START_TEST(warming_leaves_no_trace)
 {
     struct engine *cold = open_engine(&configs[_i]), *warm = open_engine(&configs[_i]);
-    struct engine_stats before, after;
+    struct sched_stats before, after;
     engine_get_stats(warm, &before);
     size_t live = mem_live_of(MEM_REQUEST);
     engine_warm(warm);

@@ -78,7 +78,7 @@ static const struct {
     {"drain-timeout", offsetof(struct conf, drain_s), 0, 86400, 30},
     {"sse-ping-interval", offsetof(struct conf, ping_s), 1, 3600, 10},
     {"timeout", offsetof(struct conf, timeout_s), 0, 86400, 0},
-    {"top-k", offsetof(struct conf, top_k), -1, INT32_MAX, -1},
+    {"top-k", offsetof(struct conf, sampling.top_k), -1, INT32_MAX, -1},
     {"n-predict", offsetof(struct conf, n_predict), -1, 1 << 30, 128},
     {"seed", offsetof(struct conf, seed), 0, 9000000000000000, 0},
 };
@@ -133,9 +133,9 @@ START_TEST(real_numbers_keep_their_bounds)
         const char *name;
         size_t offset;
         double max;
-    } reals[] = {{"temp", offsetof(struct conf, temperature), 2},
-                 {"top-p", offsetof(struct conf, top_p), 1},
-                 {"min-p", offsetof(struct conf, min_p), 1}};
+    } reals[] = {{"temp", offsetof(struct conf, sampling.temperature), 2},
+                 {"top-p", offsetof(struct conf, sampling.top_p), 1},
+                 {"min-p", offsetof(struct conf, sampling.min_p), 1}};
     static const char *const good[] = {"0.75", "0", "-1", "1", "1e-3", "+.5", "5E-1"};
     static const char *const bad[] = {"-1.1", "2.01", "nan", "inf", "-inf", "1e400", "warm",
                                       "1 ",   " 1",   "",    "1,5", "0x1",  "1e",    "."};
@@ -399,7 +399,7 @@ START_TEST(a_file_holds_names_and_values)
     ck_assert_str_eq(c.alias, "q=r");
     ck_assert_int_eq(c.threads, 6); /* the last one counts */
     ck_assert(c.strict_api);
-    ck_assert_double_eq(c.temperature, 0.5);
+    ck_assert_double_eq(c.sampling.temperature, 0.5);
     accept("--config", config(""));
     accept("--config", config("\n\n"));
 }

@@ -320,14 +320,14 @@ START_TEST(a_client_that_leaves_costs_nothing)
     for (int i = 0; i < 3; i++) {
         close(rig_send("POST", URL, NULL, body.data, body.len));
     }
-    struct engine_stats s = {.n_running = 1};
-    for (int i = 0; i < 2000 && (s.n_running + s.n_waiting + s.kv_pages_used > 0 || fastcgi_n_active() > 0 ||
+    struct sched_stats s = {.n_running = 1};
+    for (int i = 0; i < 2000 && (s.n_running + s.n_waiting + s.pages_held > 0 || fastcgi_n_active() > 0 ||
                                  mem_live_of(MEM_REQUEST) > before);
          i++) {
         usleep(10000);
         engine_get_stats(atomic_load(&server_state.engine), &s);
     }
-    ck_assert(s.n_running == 0 && s.n_waiting == 0 && s.kv_pages_used == 0 && mem_live_of(MEM_REQUEST) <= before);
+    ck_assert(s.n_running == 0 && s.n_waiting == 0 && s.pages_held == 0 && mem_live_of(MEM_REQUEST) <= before);
     buf_fini(&body);
     ck_assert_int_eq(rig_post(URL, "{\"input\":\"a\"}"), 200);
 }

@@ -145,10 +145,12 @@ START_TEST(every_field_takes_null_as_absent)
         accept(text.data, is_chat);
         ck_assert(p.n == 1 && p.max_tokens == absent.max_tokens && p.logprobs == -1 && p.top_logprobs == -1 &&
                   !p.stream);
-        ck_assert(p.gen.temperature == absent.gen.temperature && p.gen.top_k == 0 && p.gen.top_p == 1 &&
-                  p.gen.min_p == 0);
-        ck_assert(p.gen.n_stop == 0 && p.gen.n_stop_ids == 0 && p.gen.n_bias == 0 && p.gen.n_logprobs == -1);
-        ck_assert(p.model == NULL && p.gen.cache_salt == NULL && !p.gen.ignore_eos && p.gen.repeat_last_n == 64);
+        ck_assert(p.gen.sampling.temperature == absent.gen.sampling.temperature && p.gen.sampling.top_k == 0 &&
+                  p.gen.sampling.top_p == 1 && p.gen.sampling.min_p == 0);
+        ck_assert(p.gen.n_stop == 0 && p.gen.sampling.n_ends == 0 && p.gen.sampling.n_bias == 0 &&
+                  p.gen.sampling.n_top == -1);
+        ck_assert(p.model == NULL && p.gen.cache_salt == NULL && !p.gen.ignore_eos &&
+                  p.gen.sampling.repeat_last_n == 64);
         ck_assert_int_eq(p.gen.max_tokens, is_chat ? -1 : 16);
         buf_fini(&text);
     }
@@ -201,25 +203,28 @@ START_TEST(values_arrive)
            true);
     ck_assert_str_eq(p.model, "m");
     ck_assert_str_eq(p.gen.cache_salt, "t");
-    ck_assert(p.gen.temperature == 0.25f && p.gen.top_p == 0.5f && p.gen.top_k == 40 && p.gen.min_p == 0.125f);
-    ck_assert(p.gen.typical_p == 0.75f && p.gen.repeat_penalty == 1.5f && p.gen.repeat_last_n == -1);
-    ck_assert(p.gen.presence_penalty == -2 && p.gen.frequency_penalty == 2 && p.gen.seed == UINT64_MAX && p.n == 128);
+    ck_assert(p.gen.sampling.temperature == 0.25f && p.gen.sampling.top_p == 0.5f && p.gen.sampling.top_k == 40 &&
+              p.gen.sampling.min_p == 0.125f);
+    ck_assert(p.gen.sampling.typical_p == 0.75f && p.gen.sampling.repeat_penalty == 1.5f &&
+              p.gen.sampling.repeat_last_n == -1);
+    ck_assert(p.gen.sampling.presence_penalty == -2 && p.gen.sampling.frequency_penalty == 2 &&
+              p.gen.sampling.seed == UINT64_MAX && p.n == 128);
     ck_assert(p.gen.max_tokens == 7 && p.gen.min_tokens == 3 && p.gen.ignore_eos && p.stream && p.include_usage);
-    ck_assert(p.return_token_ids && p.gen.n_logprobs == 20 && !p.gen.prompt_logprobs && !p.add_generation_prompt);
+    ck_assert(p.return_token_ids && p.gen.sampling.n_top == 20 && !p.gen.prompt_logprobs && !p.add_generation_prompt);
     accept("{\"echo\":true,\"logprobs\":5,\"max_tokens\":0,\"best_of\":2,\"n\":2}", false);
-    ck_assert(p.echo && p.gen.prompt_logprobs && p.gen.n_logprobs == 5 && p.gen.max_tokens == 0);
+    ck_assert(p.echo && p.gen.prompt_logprobs && p.gen.sampling.n_top == 5 && p.gen.max_tokens == 0);
     accept("{\"echo\":true,\"logprobs\":0}", false);
-    ck_assert(p.gen.prompt_logprobs && p.gen.n_logprobs == 0);
+    ck_assert(p.gen.prompt_logprobs && p.gen.sampling.n_top == 0);
     accept("{\"echo\":true}", false);
-    ck_assert(!p.gen.prompt_logprobs && p.gen.n_logprobs == -1);
+    ck_assert(!p.gen.prompt_logprobs && p.gen.sampling.n_top == -1);
     accept("{\"n_predict\":-1,\"top_k\":-1,\"repetition_penalty\":0.5}", false);
-    ck_assert(p.gen.max_tokens == -1 && p.gen.top_k == 0 && p.gen.repeat_penalty == 0.5f);
+    ck_assert(p.gen.max_tokens == -1 && p.gen.sampling.top_k == 0 && p.gen.sampling.repeat_penalty == 0.5f);
     accept("{\"temperature\":-0.0,\"top_p\":-0,\"presence_penalty\":-0.0}", true);
-    ck_assert(p.gen.temperature == 0 && p.gen.top_p == 0);
+    ck_assert(p.gen.sampling.temperature == 0 && p.gen.sampling.top_p == 0);
     accept("{\"logprobs\":true}", true);
-    ck_assert_int_eq(p.gen.n_logprobs, 0);
+    ck_assert_int_eq(p.gen.sampling.n_top, 0);
     accept("{\"logprobs\":false}", true);
-    ck_assert_int_eq(p.gen.n_logprobs, -1);
+    ck_assert_int_eq(p.gen.sampling.n_top, -1);
 }
 END_TEST
 
@@ -227,11 +232,11 @@ END_TEST
 START_TEST(seeds)
 {
     accept("{}", true);
-    uint64_t first = p.gen.seed;
+    uint64_t first = p.gen.sampling.seed;
     accept("{}", true);
-    ck_assert(p.gen.seed != first);
+    ck_assert(p.gen.sampling.seed != first);
     accept("{\"seed\":0}", true);
-    ck_assert(p.gen.seed == 0);
+    ck_assert(p.gen.sampling.seed == 0);
 }
 END_TEST
 
@@ -278,7 +283,7 @@ END_TEST
 START_TEST(stop_token_ids)
 {
     accept("{\"stop_token_ids\":[0,257]}", true);
-    ck_assert(p.gen.n_stop_ids == 2 && p.gen.stop_ids[0] == 0 && p.gen.stop_ids[1] == 257);
+    ck_assert(p.gen.sampling.n_ends == 2 && p.gen.sampling.ends[0] == 0 && p.gen.sampling.ends[1] == 257);
     accept("{\"stop_token_ids\":[]}", true);
     accept(repeated("{\"stop_token_ids\":[", "1", PARAMS_MAX_STOP_IDS, "]}"), true);
     refuse(repeated("{\"stop_token_ids\":[", "1", PARAMS_MAX_STOP_IDS + 1, "]}"), true, ERR_INVALID_VALUE,
@@ -297,11 +302,12 @@ END_TEST
 START_TEST(logit_bias)
 {
     accept("{\"logit_bias\":{\"0\":-100,\"257\":100.0,\"7\":-0.5,\"8\":false}}", true);
-    ck_assert_uint_eq(p.gen.n_bias, 4);
-    ck_assert(p.gen.bias[1].id == 257 && p.gen.bias[1].bias == 100 && p.gen.bias[2].bias == -0.5f);
-    ck_assert(p.gen.bias[3].id == 8 && p.gen.bias[3].bias == -100);
+    ck_assert_uint_eq(p.gen.sampling.n_bias, 4);
+    ck_assert(p.gen.sampling.bias[1].id == 257 && p.gen.sampling.bias[1].bias == 100 &&
+              p.gen.sampling.bias[2].bias == -0.5f);
+    ck_assert(p.gen.sampling.bias[3].id == 8 && p.gen.sampling.bias[3].bias == -100);
     accept("{\"logit_bias\":[[5,1],[6,false]]}", true);
-    ck_assert(p.gen.n_bias == 2 && p.gen.bias[0].id == 5 && p.gen.bias[1].bias == -100);
+    ck_assert(p.gen.sampling.n_bias == 2 && p.gen.sampling.bias[0].id == 5 && p.gen.sampling.bias[1].bias == -100);
     accept("{\"logit_bias\":{}}", true);
     accept("{\"logit_bias\":[]}", true);
     accept(repeated("{\"logit_bias\":[", "[1,1]", ENGINE_MAX_BIAS, "]}"), true);

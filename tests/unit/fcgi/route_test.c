@@ -710,12 +710,12 @@ START_TEST(a_client_that_leaves_costs_no_pages)
     for (int i = 0; i < 4; i++) {
         close(rig_send("POST", "/v1/completions", NULL, body, sizeof body - 1));
     }
-    struct engine_stats s = {.n_running = 1};
-    for (int i = 0; i < 500 && (s.n_running + s.n_waiting + s.kv_pages_used > 0 || fastcgi_n_active() > 0); i++) {
+    struct sched_stats s = {.n_running = 1};
+    for (int i = 0; i < 500 && (s.n_running + s.n_waiting + s.pages_held > 0 || fastcgi_n_active() > 0); i++) {
         usleep(10000);
         engine_get_stats(atomic_load(&server_state.engine), &s);
     }
-    ck_assert(s.n_running == 0 && s.n_waiting == 0 && s.kv_pages_used == 0);
+    ck_assert(s.n_running == 0 && s.n_waiting == 0 && s.pages_held == 0);
     ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":\"ab\",\"max_tokens\":1}"), 200);
 }
 END_TEST

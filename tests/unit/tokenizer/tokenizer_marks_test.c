@@ -20,7 +20,7 @@ static void load(struct vocab *v)
 static int count(const struct vocab *v, const char *s, bool is_users, int32_t id)
 {
     struct token_list ids = {0};
-    struct tokenizer_span all = {0, strlen(s)};
+    struct span all = {0, strlen(s)};
     enum err err = tokenizer_encode(v->t, s, all.to, TOKENIZE_PARSE_SPECIAL, &all, is_users ? 1 : 0, SIZE_MAX, &ids);
     ck_assert_msg(err == ERR_OK, "%s", err_code(err));
     int n = 0;
@@ -127,7 +127,7 @@ START_TEST(borders_make_no_mark)
     for (size_t from = 0; from < sizeof text - 1; from++) {
         for (size_t to = from + 1; to < sizeof text; to++) {
             struct token_list ids = {0};
-            struct tokenizer_span span = {from, to};
+            struct span span = {from, to};
             int n = 0;
             ck_assert_int_eq(
                 tokenizer_encode(v.t, text, sizeof text - 1, TOKENIZE_PARSE_SPECIAL, &span, 1, SIZE_MAX, &ids), ERR_OK);

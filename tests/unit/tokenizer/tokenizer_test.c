@@ -23,7 +23,7 @@ static void load(struct vocab *v)
     ck_assert_msg(err == ERR_OK, "refused: %s", info.text);
 }
 
-static void encode(const struct vocab *v, const char *s, size_t n, unsigned flags, const struct tokenizer_span *plain,
+static void encode(const struct vocab *v, const char *s, size_t n, unsigned flags, const struct span *plain,
                    size_t n_plain, struct token_list *out)
 {
     out->n = 0;
@@ -333,7 +333,7 @@ START_TEST(special_tokens_are_found_outside_plain_spans_only)
     static const struct {
         const char *text;
         unsigned flags;
-        struct tokenizer_span plain[2];
+        struct span plain[2];
         size_t n_plain;
         const char *want;
     } rows[] = {
@@ -381,7 +381,7 @@ END_TEST
 static char random_tokens[40][12];
 
 /* Leftmost, longest, by trying every token at every position. Control tokens are the even ones. */
-static size_t find_plainly(const char *s, size_t n, const struct tokenizer_span *plain, size_t n_plain, int32_t *ids)
+static size_t find_plainly(const char *s, size_t n, const struct span *plain, size_t n_plain, int32_t *ids)
 {
     size_t n_ids = 0;
     for (size_t at = 0; at < n;) {
@@ -433,7 +433,7 @@ START_TEST(overlapping_special_tokens_are_taken_leftmost_and_longest)
             struct token_list got = {0};
             size_t n = vocab_random(&seed) % sizeof s, from = vocab_random(&seed) % 64,
                    to = from + vocab_random(&seed) % 9;
-            struct tokenizer_span plain[2] = {{from / 2, to / 2}, {to / 2 + 3, to / 2 + 3 + vocab_random(&seed) % 7}};
+            struct span plain[2] = {{from / 2, to / 2}, {to / 2 + 3, to / 2 + 3 + vocab_random(&seed) % 7}};
             for (size_t k = 0; k < n; k++) {
                 s[k] = (char)('a' + vocab_random(&seed) % 2);
             }

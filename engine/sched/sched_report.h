@@ -1,0 +1,43 @@
+/* What is told of a sequence and of the scheduler, to whoever is behind the engine's door too: engine.h has no types of
+ * its own for it. Threads: plain types. */
+#ifndef INFCGI_SCHED_SCHED_REPORT_H
+#define INFCGI_SCHED_SCHED_REPORT_H
+
+#include "engine/sample/sampler.h"
+#include "engine/sched/sched_wait.h"
+
+enum sched_event_kind {
+    SCHED_PROMPT_TOKEN, /* a prompt token with its log-probability, in order, before anything else */
+    SCHED_TOKEN,        /* a generated token */
+    SCHED_END,          /* the last event of a sequence */
+};
+
+enum sched_finish { SCHED_FINISH_NONE, SCHED_FINISH_STOP, SCHED_FINISH_LENGTH };
+
+/* Counts so far; exact once the sequence has ended. */
+struct sched_usage {
+    int32_t prompt_tokens;
+    int32_t cached_tokens;     /* of the prompt, found in the KV cache */
+    int32_t completion_tokens; /* sampled, end token included; of a stream, cut text excluded */
+    int32_t drafted_tokens;    /* guessed ahead and computed */
+    int32_t accepted_tokens;   /* of these came true, cut text included */
+    uint64_t queue_ns, prefill_ns, decode_ns;
+    struct sched_waits waits; /* once it has ended */
+};
+
+struct sched_stats {
+    uint64_t n_running, n_waiting;            /* sequences now */
+    uint64_t n_waiting_for[SCHED_WAIT_COUNT]; /* those in the queue, and those that run and were left out of a step */
+    struct sched_waits waits;                 /* of all sequences, totals */
+    uint64_t pages_held, pages_kept, pages_total;            /* of KV: by sequences; for reuse only; all */
+    uint64_t states_held, states_kept;                       /* recurrent ones: by sequences; by pages */
+    uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
+    uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead, and of these came true */
+    uint64_t steps, step_rows;                               /* batches run, and rows in them */
+    uint64_t step_ns;                                        /* time in the back end */
+    uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;
+    uint64_t estimated_wait_ms; /* until what waits and runs would be done: tokens over the measured speeds */
+    uint64_t last_step_age_ms;  /* since the scheduler last made progress; 0 when idle */
+};
+
+#endif
