@@ -187,12 +187,16 @@ test: deps                              ## everything: lint, unit, kernels, gold
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
+test-long: deps                         ## what `make test` has no time for: long contexts and scripts under ASan, soaks of minutes
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=tsan build/tsan/infcgi
+	@bash tests/run.sh --long
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
 check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render fuzz-replay) $(VENV)/.ok
-	@bash tests/run.sh unit-asan kernels-asan chat-asan fuzz-replay e2e-asan
+	@bash tests/run.sh unit-asan unit-asan-long kernels-asan chat-asan fuzz-replay e2e-asan e2e-asan-long
 check-tsan: deps                        ## threads under the thread sanitizer: unit suites, and a minute of mixed clients
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests) $(VENV)/.ok
 	@bash tests/run.sh unit-tsan soak-tsan
@@ -229,5 +233,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement docs lint deps run test test-e2e check-asan check-tsan bench-peer bench-peer-types bench-http peer-loads ci install clean help
+.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds chat vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-http peer-loads ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -3,19 +3,27 @@
 # Each runner's own last count line has that form. A runner that dies, prints no count or runs nothing counts as a failure.
 # A line `skip TEST: WHY` says that a test says nothing here, as figures of the release build do not under ASan.
 # A log's lines from one that begins with `Table: ` on are printed behind the runner's line, the count apart.
-#   run.sh [NAME...]   only those; the logs lie in build/test/
+#   run.sh          those of `make test`
+#   run.sh --long   those of `make test-long`
+#   run.sh NAME...  only those, of either; the logs lie in build/test/
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 # name|how|command. To add a runner, add a line. `beside` others, two at a time, or `alone`: what waits for answers, and
 # what uses all CPUs itself. The longest come first.
+#
+# On a bare machine of two CPUs `make test` takes half an hour at most, compiling included. What finds least for its time is in the
+# second list, and all that it runs stands in the first one in another build: test cases tagged `long` run in the release
+# build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh and the benchmark's driver with
+# the release engine.
+export scripts=page_test,bench_test,test_run_sh,test_the_default_model
 # shellcheck disable=SC2016
 runners='
 lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
 lint-bites|beside|bash tests/lint/lint_test.sh
 golden|beside|build/release/golden
 golden-bites|beside|bash tests/golden/golden_test.sh
-unit-asan|beside|build/asan/unittests
+unit-asan|beside|CK_EXCLUDE_TAGS=long build/asan/unittests
 unit-tsan|beside|build/tsan/unittests
 kernels-asan|beside|build/asan/checkkern
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh
@@ -28,9 +36,23 @@ vectors|beside|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vect
 same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 e2e|alone|build/venv/bin/python tests/e2e/run.py --variant release
-e2e-asan|alone|build/venv/bin/python tests/e2e/run.py --variant asan
+e2e-asan|alone|build/venv/bin/python tests/e2e/run.py --variant asan --without $scripts
 soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan
 '
+# shellcheck disable=SC2016
+long_runners='
+unit-asan-long|beside|CK_INCLUDE_TAGS=long build/asan/unittests
+e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan ${scripts//,/ }
+soak-tsan-long|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 600
+'
+case ${1:-} in
+'') ;;
+--long)
+    runners=$long_runners
+    shift
+    ;;
+*) runners+=$long_runners ;;
+esac
 at_once=2 # as many CPUs as the smallest machine has that this is made for
 
 logs=build/test

@@ -1,6 +1,7 @@
 """Runs the end-to-end tests. The last line is `N passed, N failed`.
 
-    run.py [--variant release|asan|...] [WORD...]    only tests whose `file.function` holds one of the words
+    run.py [--variant release|asan|...] [--without WORD,WORD] [WORD...]
+        only tests whose `file.function` holds one of the words, and none of those behind --without
 """
 import argparse
 import importlib
@@ -12,12 +13,13 @@ import traceback
 import harness
 
 
-def find(words):
+def find(words, without):
     for path in sorted(pathlib.Path(__file__).parent.glob("*_test.py")):
         module = importlib.import_module(path.stem)
         for name, function in list(vars(module).items()):  # a test's warning adds a name to its module
             full = f"{path.stem}.{name}"
-            if name.startswith("test_") and (not words or any(w in full for w in words)):
+            wanted = (not words or any(w in full for w in words)) and not any(w in full for w in without)
+            if name.startswith("test_") and wanted:
                 yield full, function
 
 
@@ -38,6 +40,7 @@ def run_one(ctx, function):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--variant", default="release")
+    parser.add_argument("--without", type=lambda s: s.split(","), default=[])
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
     ctx = harness.Context(options.variant)
@@ -52,7 +55,7 @@ def main():
             passed += 1
             print(f"ok   {name} {seconds:.2f} s", flush=True)
 
-    for name, function in find(options.words):
+    for name, function in find(options.words, options.without):
         start = time.monotonic()
         try:
             problem = run_one(ctx, function)

@@ -358,6 +358,7 @@ Suite *cpu_attention_suite(void)
     tcase_add_test(c, a_page_is_as_large_as_its_types_say);
     suite_add_tcase(s, c);
     TCase *deep = tcase_create("depth");
+    tcase_set_tags(deep, "long"); /* tests/run.sh */
     tcase_add_loop_test(deep, a_row_behind_a_long_context_is_that_of_the_prompt, 0, 2);
     suite_add_tcase(s, deep);
     return s;
