@@ -25,8 +25,8 @@ static void close_engine(void) { engine_close(&engine); }
 static void look_at(const struct params *p)
 {
     assert(p->n >= 1 && p->n <= PARAMS_MAX_N && p->max_tokens >= -1);
-    assert(isfinite(p->gen.temperature) && p->gen.temperature >= 0);
-    for (size_t i = 0; i < p->gen.n_bias; i++) {
+    assert(isfinite(p->gen.sampling.temperature) && p->gen.sampling.temperature >= 0);
+    for (size_t i = 0; i < p->gen.sampling.n_bias; i++) {
         assert(p->bias[i].id >= 0 && (uint32_t)p->bias[i].id < engine_model(engine)->n_vocab &&
                !isnan(p->bias[i].bias));
     }
