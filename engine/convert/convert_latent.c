@@ -1,7 +1,8 @@
 #include "engine/convert/convert_latent.h"
 
 #include "engine/format/gguf_build.h"
-#include "engine/tensor/dtype.h"
+#include "engine/tensor/row_order.h"
+#include "engine/tensor/row_turned.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,92 +17,6 @@ struct sizes {
     char arch[65];
     uint64_t nope, value, rope;
 };
-
-/* Rows of one of the stacks out of the tensor that holds both. */
-struct part {
-    struct row_source base;
-    const struct gguf_tensor *whole;
-    uint32_t n_nope, n_value, n_latent;
-};
-
-static float value_at(const struct part *p, uint32_t row, uint32_t column)
-{
-    const struct gguf_tensor *t = p->whole;
-    uint64_t at = (uint64_t)row * p->n_latent + column;
-    if (t->source != NULL) {
-        float run[ROW_SOURCE_RUN];
-        uint32_t from = column / ROW_SOURCE_RUN * ROW_SOURCE_RUN, left = p->n_latent - from;
-        t->source->ops->read(t->source, row, from, left < ROW_SOURCE_RUN ? left : ROW_SOURCE_RUN, run);
-        return run[column - from];
-    }
-    if (t->type == DTYPE_F32) {
-        return ((const float *)t->data)[at];
-    }
-    uint16_t half = ((const uint16_t *)t->data)[at];
-    return t->type == DTYPE_F16 ? dtype_f16_to_f32(half) : dtype_bf16_to_f32(half);
-}
-
-/* Row h * n_latent + l of the keys' stack: column l of the n_nope first rows of head h. */
-static void read_keys(const struct row_source *s, uint32_t row, uint32_t from, uint32_t n, float *out)
-{
-    const struct part *p = (const struct part *)(const void *)s;
-    uint32_t first = row / p->n_latent * (p->n_nope + p->n_value);
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] = value_at(p, first + from + i, row % p->n_latent);
-    }
-}
-
-static void encode_keys(const struct row_source *s, uint32_t row, uint32_t n, void *out)
-{
-    const struct part *p = (const struct part *)(const void *)s;
-    unsigned char *to = out;
-    for (uint32_t r = row; r < row + n; r++) {
-        for (uint32_t i = 0; i < p->n_nope; i++) {
-            float v;
-            read_keys(s, r, i, 1, &v);
-            bool is_wide = p->whole->source == NULL && p->whole->type == DTYPE_F32;
-            bool is_half = p->whole->source == NULL && p->whole->type == DTYPE_F16;
-            uint16_t half = is_half ? dtype_f32_to_f16(v) : dtype_f32_to_bf16(v);
-            memcpy(to, is_wide ? (const void *)&v : &half, is_wide ? sizeof v : sizeof half);
-            to += is_wide ? sizeof v : sizeof half;
-        }
-    }
-}
-
-/* Row of the tensor that holds both for row h * n_value + j of the values' stack. */
-static uint32_t value_row(const struct part *p, uint32_t row)
-{
-    return row / p->n_value * (p->n_nope + p->n_value) + p->n_nope + row % p->n_value;
-}
-
-static void read_values(const struct row_source *s, uint32_t row, uint32_t from, uint32_t n, float *out)
-{
-    const struct part *p = (const struct part *)(const void *)s;
-    p->whole->source->ops->read(p->whole->source, value_row(p, row), from, n, out);
-}
-
-static void encode_values(const struct row_source *s, uint32_t row, uint32_t n, void *out)
-{
-    const struct part *p = (const struct part *)(const void *)s;
-    uint64_t row_bytes = p->whole->bytes / p->whole->dims[1];
-    for (uint32_t i = 0; i < n; i++) {
-        p->whole->source->ops->encode(p->whole->source, value_row(p, row + i), 1, (unsigned char *)out + i * row_bytes);
-    }
-}
-
-/* Both parts read the same bytes, so neither knows when they are done with. */
-static void not_done(const struct row_source *s, uint32_t row, uint32_t n,
-                     void (*drop)(void *arg, const void *data, uint64_t bytes), void *arg)
-{
-    (void)s;
-    (void)row;
-    (void)n;
-    (void)drop;
-    (void)arg;
-}
-
-static const struct row_source_ops keys_ops = {read_keys, encode_keys, not_done};
-static const struct row_source_ops values_ops = {read_values, encode_values, not_done};
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
 
@@ -121,54 +36,31 @@ static void name_part(const struct gguf_tensor *t, const char *suffix, char name
     snprintf(name, NAME_BYTES, "%.*s%s", (int)(t->name.len - (sizeof whole_suffix - 1)), t->name.data, suffix);
 }
 
-static struct part *add_part(struct gguf_build *b, const struct gguf_tensor *t, const struct sizes *z,
-                             const struct row_source_ops *ops)
+/* The n rows of each head from `first` on; NULL when out of memory. */
+static const struct row_source *take_heads(struct gguf_build *b, const struct gguf_tensor *t, const struct sizes *z,
+                                           uint64_t first, uint64_t n)
 {
-    struct part *p = arena_zalloc(&b->arena, sizeof *p);
-    if (p == NULL) {
-        b->err = ERR_NOMEM;
-        return NULL;
+    uint64_t all = z->nope + z->value, n_heads = t->dims[1] / all;
+    uint32_t *rows = arena_alloc(&b->arena, (size_t)n_heads * sizeof *rows);
+    for (uint64_t h = 0; rows != NULL && h < n_heads; h++) {
+        rows[h] = (uint32_t)(h * all + first);
     }
-    *p = (struct part){{ops}, t, (uint32_t)z->nope, (uint32_t)z->value, (uint32_t)t->dims[0]};
-    return p;
+    return row_order_rows(&b->arena, t->source, rows, (uint32_t)n_heads, (uint32_t)n);
 }
 
-static void add_keys(struct gguf_build *b, const struct gguf_tensor *t, const struct sizes *z, uint64_t n_heads)
+static void add_heads(struct gguf_build *b, const struct gguf_tensor *t, const struct sizes *z)
 {
     char name[NAME_BYTES];
-    struct part *p = add_part(b, t, z, &keys_ops);
-    struct gguf_tensor out = {.type = t->source == NULL ? t->type : DTYPE_BF16,
-                              .n_dims = 3,
-                              .dims = {z->nope, t->dims[0], n_heads, 1},
-                              .source = p != NULL ? &p->base : NULL};
+    struct gguf_tensor keys = {.n_dims = 0}, values = {.n_dims = 0};
+    uint64_t n_heads = t->dims[1] / (z->nope + z->value);
+    const struct row_source *rows = take_heads(b, t, z, 0, z->nope);
+    enum dtype type = t->data != NULL ? t->type : DTYPE_BF16;
+    gguf_build_rows(b, &keys, row_turned_new(&b->arena, rows, (uint32_t)z->nope, type), n_heads);
     name_part(t, ".attn_k_b.weight", name);
-    if (!dtype_tensor_bytes(out.type, z->nope, t->dims[0] * n_heads, &out.bytes)) {
-        b->err = ERR_NOMEM;
-    }
-    gguf_build_tensor(b, name, &out);
-}
-
-static void add_values(struct gguf_build *b, const struct gguf_tensor *t, const struct sizes *z, uint64_t n_heads)
-{
-    char name[NAME_BYTES];
-    uint64_t row_bytes = t->bytes / t->dims[1];
-    struct gguf_tensor out = {.type = t->type,
-                              .n_dims = 3,
-                              .dims = {t->dims[0], z->value, n_heads, 1},
-                              .bytes = row_bytes * z->value * n_heads};
-    if (t->source != NULL) {
-        struct part *p = add_part(b, t, z, &values_ops);
-        out.source = p != NULL ? &p->base : NULL;
-    } else {
-        const void **pieces = arena_alloc(&b->arena, (size_t)n_heads * sizeof *pieces);
-        for (uint64_t h = 0; pieces != NULL && h < n_heads; h++) {
-            pieces[h] = (const char *)t->data + (h * (z->nope + z->value) + z->nope) * row_bytes;
-        }
-        b->err = pieces == NULL ? ERR_NOMEM : b->err;
-        out.pieces = pieces;
-    }
+    gguf_build_tensor(b, name, &keys);
+    gguf_build_rows(b, &values, take_heads(b, t, z, z->nope, z->value), n_heads);
     name_part(t, ".attn_v_b.weight", name);
-    gguf_build_tensor(b, name, &out);
+    gguf_build_tensor(b, name, &values);
 }
 
 /* --- keys --------------------------------------------------------------------------------------------------------- */
@@ -182,7 +74,7 @@ static enum err find_sizes(const struct gguf *g, struct sizes *z, struct err_inf
     *z = (struct sizes){.nope = 0};
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        if (is_whole(t) && t->source == NULL && (!is_float(t) || t->data == NULL)) {
+        if (is_whole(t) && t->data != NULL && !is_float(t)) {
             return ERR_OK;
         }
     }
@@ -246,8 +138,7 @@ enum err convert_latent_split(const struct gguf *g, struct gguf **out, struct er
         if (!is_whole(t)) {
             gguf_build_tensor(&b, name, t);
         } else {
-            add_keys(&b, t, &z, t->dims[1] / (z.nope + z.value));
-            add_values(&b, t, &z, t->dims[1] / (z.nope + z.value));
+            add_heads(&b, t, &z);
         }
     }
     enum err err = gguf_build_finish(&b, NULL, 0, NULL, NULL, out, info);

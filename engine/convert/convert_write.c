@@ -74,40 +74,15 @@ static uint64_t turned(const struct permutation *p, const struct origin *from, u
     return i - in + in % 2 * (p->n_rot / 2) + in / 2;
 }
 
-static const unsigned char *row_at(const struct gguf_tensor *t, uint64_t row, uint64_t row_bytes)
-{
-    return t->pieces != NULL ? (const unsigned char *)t->pieces[row / t->dims[1]] + row % t->dims[1] * row_bytes
-                             : (const unsigned char *)t->data + row * row_bytes;
-}
-
 /* Rows [first, first + n) of one tensor. */
 struct job {
     const struct converter *c;
     const struct origin *from;
     enum dtype type;
-    uint64_t first, n, row_bytes, new_bytes;
+    uint64_t first, n, new_bytes;
     atomic_ullong next;
     atomic_ullong bad; /* the first row that could not be made; UINT64_MAX: none */
 };
-
-static void read_row(const struct gguf_tensor *t, uint64_t row, uint64_t row_bytes, float *x)
-{
-    if (t->source != NULL) {
-        t->source->ops->read(t->source, (uint32_t)row, 0, (uint32_t)t->dims[0], x);
-    } else {
-        quant_ops(t->type)->dequantize(row_at(t, row, row_bytes), (size_t)t->dims[0], x);
-    }
-}
-
-/* The row's bytes as the source has them. */
-static void copy_row(const struct gguf_tensor *t, uint64_t row, uint64_t row_bytes, unsigned char *to)
-{
-    if (t->source != NULL) {
-        t->source->ops->encode(t->source, (uint32_t)row, 1, to);
-    } else {
-        memcpy(to, row_at(t, row, row_bytes), (size_t)row_bytes);
-    }
-}
 
 /* Values of a vector, turned in place: `room` holds as many. */
 static void turn_vector(const struct permutation *p, const struct origin *from, float *x, float *room)
@@ -124,10 +99,10 @@ static bool make_row(const struct job *j, uint64_t row, float *x, unsigned char 
     bool is_vector = t->n_dims < 2;
     uint64_t source = !is_vector && row < j->from->n_permuted ? turned(&j->c->permutation, j->from, row) : row;
     if (t->type == j->type && !(is_vector && j->from->n_permuted != 0)) {
-        copy_row(t, source, j->row_bytes, to);
+        row_source_encode(t->source, (uint32_t)source, 1, to);
         return true;
     }
-    read_row(t, source, j->row_bytes, x);
+    t->source->ops->read(t->source, (uint32_t)source, 0, (uint32_t)t->dims[0], x);
     if (is_vector && j->from->n_permuted != 0) {
         turn_vector(&j->c->permutation, j->from, x, x + t->dims[0]);
     }
@@ -140,9 +115,8 @@ static bool make_row(const struct job *j, uint64_t row, float *x, unsigned char 
 static void make_group(struct job *j, uint64_t at, uint64_t end, float *x)
 {
     const struct gguf_tensor *t = j->from->t;
-    if (t->source != NULL && t->type == j->type && j->from->n_permuted == 0) {
-        t->source->ops->encode(t->source, (uint32_t)(j->first + at), (uint32_t)(end - at),
-                               j->c->chunk + at * j->new_bytes);
+    if (t->type == j->type && j->from->n_permuted == 0) {
+        row_source_encode(t->source, (uint32_t)(j->first + at), (uint32_t)(end - at), j->c->chunk + at * j->new_bytes);
         return;
     }
     for (; at < end; at++) {
@@ -177,38 +151,7 @@ static enum err go_on(struct converter *c, uint64_t bytes, struct err_info *info
     return ERR_OK;
 }
 
-/* The tensor's bytes as they are. */
-static enum err copy_tensor(struct converter *c, const struct gguf_tensor *t, struct gguf_sink *to,
-                            struct err_info *info)
-{
-    uint64_t n_pieces = t->pieces != NULL ? t->dims[2] : 1, each = t->bytes / n_pieces, n;
-    for (uint64_t p = 0; p < n_pieces; p++) {
-        const unsigned char *from = t->pieces != NULL ? t->pieces[p] : t->data;
-        for (uint64_t at = 0; at < each; at += n) {
-            n = MIN_OF(each - at, (uint64_t)CHUNK_BYTES);
-            TRY(gguf_sink_put(to, from + at, (size_t)n, info));
-            gguf_drop(c->opened, from + at, n);
-            TRY(go_on(c, n, info));
-        }
-        gguf_drop(c->opened, from, each); /* pages that two pieces share */
-    }
-    return ERR_OK;
-}
-
 static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
-
-static void drop_rows(const struct converter *c, const struct gguf_tensor *t, uint64_t first, uint64_t n,
-                      uint64_t row_bytes)
-{
-    if (t->source != NULL) {
-        t->source->ops->done(t->source, (uint32_t)first, (uint32_t)n, drop_file_pages, c->opened);
-        return;
-    }
-    for (uint64_t next; n > 0; n -= next, first += next) {
-        next = t->pieces != NULL ? MIN_OF(n, t->dims[1] - first % t->dims[1]) : n;
-        gguf_drop(c->opened, row_at(t, first, row_bytes), next * row_bytes);
-    }
-}
 
 static enum err not_finite(const struct origin *from, enum dtype type, uint64_t row, struct err_info *info)
 {
@@ -221,12 +164,8 @@ static enum err fill(void *arg, const struct gguf_tensor *t, size_t i, struct gg
 {
     struct converter *c = arg;
     const struct origin *from = &c->origins[i];
-    if (t->type == from->t->type && from->n_permuted == 0 && from->t->source == NULL) {
-        return copy_tensor(c, from->t, to, info);
-    }
     struct job j = {.c = c, .from = from, .type = t->type};
-    if (!dtype_row_bytes(from->t->type, t->dims[0], &j.row_bytes) ||
-        !dtype_row_bytes(t->type, t->dims[0], &j.new_bytes)) {
+    if (!dtype_row_bytes(t->type, t->dims[0], &j.new_bytes)) {
         return err_set(info, ERR_INTERNAL, NULL, "a row of no size");
     }
     uint64_t n_rows = n_rows_of(t), at_once = MAX_OF(c->chunk_bytes / j.new_bytes, (uint64_t)1);
@@ -240,7 +179,7 @@ static enum err fill(void *arg, const struct gguf_tensor *t, size_t i, struct gg
         }
         TRY(gguf_sink_put(to, c->chunk, (size_t)(j.n * j.new_bytes), info));
         if (from->n_permuted == 0) { /* else later rows may lie among these */
-            drop_rows(c, from->t, j.first, j.n, j.row_bytes);
+            from->t->source->ops->done(from->t->source, (uint32_t)j.first, (uint32_t)j.n, drop_file_pages, c->opened);
         }
         TRY(go_on(c, j.n * j.new_bytes, info));
     }
@@ -433,11 +372,15 @@ static enum err put_tensor(struct converter *c, const struct convert_type_model 
     struct origin *from = &c->origins[i];
     struct gguf_tensor out = *t;
     char name[NAME_BYTES];
+    if (t->dims[0] > UINT32_MAX || n_rows_of(t) > UINT32_MAX) {
+        return err_set(info, ERR_BAD_TENSOR_SHAPE, NULL, "tensor '%.*s': expected below 2^32 rows and columns",
+                       (int)t->name.len, t->name.data);
+    }
     out.type = convert_type_of(wanted, m, t);
     *from = (struct origin){.t = t};
     find_turn(&c->permutation, t, from);
     bool is_made = out.type != t->type || (from->n_permuted != 0 && t->n_dims < 2); /* from values, not bytes */
-    bool is_read = t->source != NULL || quant_ops(t->type) != NULL;
+    bool is_read = quant_ops(t->type) != NULL;
     if (!dtype_tensor_bytes(out.type, t->dims[0], n_rows_of(t), &out.bytes) ||
         (is_made && (!is_read || !quantize_can(out.type)))) {
         return err_set(info, ERR_UNSUPPORTED_TYPE, NULL, "tensor '%.*s': %s cannot be made from %s", (int)t->name.len,
@@ -455,8 +398,7 @@ static enum err put_tensor(struct converter *c, const struct convert_type_model 
     r->source_bytes += t->bytes;
     r->target_bytes += out.bytes;
     c->widest = MAX_OF(c->widest, is_made ? 2 * t->dims[0] : 0); /* a vector is turned through the second half */
-    c->chunk_bytes =
-        MAX_OF(c->chunk_bytes, is_made || from->n_permuted != 0 || t->source != NULL ? out.bytes / n_rows_of(t) : 0);
+    c->chunk_bytes = MAX_OF(c->chunk_bytes, out.bytes / n_rows_of(t));
     snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.data);
     gguf_build_tensor(b, name, &out);
     return ERR_OK;

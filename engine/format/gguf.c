@@ -95,6 +95,7 @@ void gguf_close(struct gguf **gguf)
     mem_free(g->kv_by_key);
     mem_free(g->tensors);
     mem_free(g->tensors_by_name);
+    mem_free(g->rows);
     mem_free(g);
     *gguf = NULL;
 }

@@ -65,9 +65,8 @@ struct gguf_tensor {
     enum dtype type;
     int n_dims;                      /* 1..4 */
     uint64_t dims[GGUF_MAX_DIMS];    /* dims[0] is the row length (fastest); unused ones are 1 */
-    const void *data;                /* in the map, aligned to the file's alignment; NULL with `pieces` and `source` */
-    const void *const *pieces;       /* NULL, or [dims[2]] where each matrix of a stack lies; never in a GGUF file */
-    const struct row_source *source; /* NULL, or what makes the rows: then data and pieces are NULL; as `pieces` */
+    const struct row_source *source; /* its rows, dims[1] * dims[2] * dims[3] of them */
+    const void *data;                /* NULL, or where they all lie, aligned to the file's alignment */
     uint64_t bytes;                  /* exact size */
     uint64_t offset;                 /* of the data in its file */
 };

@@ -132,12 +132,35 @@ void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf
     }
     b->tensors = all;
     char *copy = arena_dup(&b->arena, name, strlen(name));
-    if (copy == NULL) {
+    struct row_mapped *rows = t->source == NULL ? arena_zalloc(&b->arena, sizeof *rows) : NULL;
+    if (copy == NULL || (t->source == NULL && rows == NULL)) {
         b->err = ERR_NOMEM;
         return;
     }
-    b->tensors[b->n_tensors] = *t;
-    b->tensors[b->n_tensors++].name = (struct gguf_str){copy, strlen(copy)};
+    struct gguf_tensor *new = &b->tensors[b->n_tensors++];
+    *new = *t;
+    new->name = (struct gguf_str){copy, strlen(copy)};
+    if (rows != NULL) {
+        *rows = gguf_rows_of(t);
+        new->source = &rows->base;
+    }
+}
+
+void gguf_build_rows(struct gguf_build *b, struct gguf_tensor *t, const struct row_source *source, uint64_t n)
+{
+    if (source == NULL) {
+        b->err = ERR_NOMEM;
+        return;
+    }
+    t->source = source;
+    t->data = NULL;
+    t->type = source->type;
+    t->n_dims = n == 1 ? 2 : 3;
+    t->dims[0] = source->n_in;
+    t->dims[1] = source->n_rows / n;
+    t->dims[2] = n;
+    t->dims[3] = 1;
+    t->bytes = source->row_bytes * source->n_rows;
 }
 
 const struct gguf_tensor *gguf_build_find(const struct gguf_build *b, const char *name)

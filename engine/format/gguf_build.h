@@ -35,8 +35,12 @@ void gguf_build_put_str(unsigned char **cursor, const char *s, size_t n); /* *cu
 /* The value of a key of another model. */
 void gguf_build_copy(struct gguf_build *b, const char *key, const struct gguf_kv *kv);
 
-/* A tensor; everything of *t but the name is taken as it is, and t->data must outlive the result. */
+/* A tensor; everything of *t but the name is taken as it is, and t->data and t->source must outlive the result. Without
+ * a source, its rows are those at t->data. */
 void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf_tensor *t);
+
+/* t's rows become those of the source: a matrix, or n of one shape, [n_in, n_out, n]. NULL is out of memory. */
+void gguf_build_rows(struct gguf_build *b, struct gguf_tensor *t, const struct row_source *source, uint64_t n);
 
 /* The tensor of that name so far, borrowed until the next one is added; NULL when there is none. */
 const struct gguf_tensor *gguf_build_find(const struct gguf_build *b, const char *name);

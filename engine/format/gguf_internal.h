@@ -4,6 +4,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
+#include "engine/quant/row_mapped.h"
 
 struct gguf {
     struct io_map map; /* fd -1 and not ours when is_borrowed */
@@ -14,6 +15,7 @@ struct gguf {
     struct gguf_kv *kv; /* file order */
     size_t n_kv;
     struct gguf_tensor *tensors; /* file order */
+    struct row_mapped *rows;     /* [n_tensors] of the file's own; or NULL */
     size_t n_tensors;
     uint32_t *kv_by_key;       /* indexes sorted by key */
     uint32_t *tensors_by_name; /* indexes sorted by name */
@@ -59,6 +61,9 @@ MUST_CHECK enum err gguf_place_tensors(struct gguf *g, uint64_t records_end, str
 
 /* Fills tensors_by_name. A tensor whose name stands twice, the later one, or NULL. */
 const struct gguf_tensor *gguf_index_tensors(struct gguf *g);
+
+/* The rows of a tensor whose data is set. Numbers beyond 32 bits become the largest: whoever reads rows refuses them. */
+struct row_mapped gguf_rows_of(const struct gguf_tensor *t);
 
 /* Order of two strings: bytes, then length. */
 int gguf_str_order(struct gguf_str a, struct gguf_str b);

@@ -176,14 +176,26 @@ static enum err check_tiling(const struct gguf *g, uint64_t records_end, struct 
     return ERR_OK;
 }
 
+struct row_mapped gguf_rows_of(const struct gguf_tensor *t)
+{
+    uint64_t n_rows = t->dims[1] * t->dims[2] * t->dims[3], most = UINT32_MAX;
+    return row_mapped_of(t->type, t->data, (uint32_t)MIN_OF(n_rows, most), (uint32_t)MIN_OF(t->dims[0], most));
+}
+
 enum err gguf_place_tensors(struct gguf *g, uint64_t records_end, struct err_info *info)
 {
     TRY(check_names(g, info));
     sort_indexes(g->tensors_by_name, g->n_tensors, order_offsets, g->tensors); /* borrowed for the check below */
     TRY(check_tiling(g, records_end, info));
+    g->rows = mem_zalloc_array(g->n_tensors + 1, sizeof *g->rows, MEM_MODEL);
+    if (g->rows == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu tensors", g->n_tensors);
+    }
     for (size_t i = 0; i < g->n_tensors; i++) {
         g->tensors[i].offset += g->data_offset;
         g->tensors[i].data = g->map.data + g->tensors[i].offset;
+        g->rows[i] = gguf_rows_of(&g->tensors[i]);
+        g->tensors[i].source = &g->rows[i].base;
     }
     sort_indexes(g->tensors_by_name, g->n_tensors, order_names, g->tensors);
     g->data_offset = MIN_OF(g->data_offset, g->map.bytes); /* a file without tensors may end before its padding */

@@ -100,16 +100,8 @@ static enum err put_own_data(void *arg, const struct gguf_tensor *t, size_t i, s
 {
     (void)arg;
     (void)i;
-    if (t->source != NULL) {
-        return err_set(info, ERR_INTERNAL, NULL, "a tensor whose rows must be made");
-    }
-    if (t->pieces == NULL) {
-        return gguf_sink_put(to, t->data, (size_t)t->bytes, info);
-    }
-    for (uint64_t p = 0; p < t->dims[2]; p++) {
-        TRY(gguf_sink_put(to, t->pieces[p], (size_t)(t->bytes / t->dims[2]), info));
-    }
-    return ERR_OK;
+    return t->data != NULL ? gguf_sink_put(to, t->data, (size_t)t->bytes, info)
+                           : err_set(info, ERR_INTERNAL, NULL, "a tensor whose rows must be made");
 }
 
 static enum err put_data(struct gguf_sink *to, const struct gguf *g, uint64_t alignment,

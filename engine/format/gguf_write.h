@@ -11,7 +11,7 @@ struct gguf_write_options {
     bool may_replace; /* a file of that name is replaced; else it is an error */
 
     /* OPTIONAL: gives the data of t, tensor i of g: exactly t->bytes through gguf_sink_put, in order. NULL: the data
-     * is t->data or t->pieces; a tensor that has a `source` then is ERR_INTERNAL. What it returns but ERR_OK ends
+     * is t->data; a tensor without then is ERR_INTERNAL. What it returns but ERR_OK ends
      * gguf_write, which has then written nothing. */
     enum err (*fill)(void *arg, const struct gguf_tensor *t, size_t i, struct gguf_sink *to, struct err_info *info);
     void *arg;

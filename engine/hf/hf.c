@@ -12,7 +12,9 @@
 #include "engine/hf/hf_quant.h"
 #include "engine/hf/hf_rope.h"
 #include "engine/hf/hf_words.h"
-#include "engine/tensor/dtype.h"
+#include "engine/quant/row_mapped.h"
+#include "engine/tensor/row_order.h"
+#include "engine/tensor/row_stack.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -368,8 +370,8 @@ static enum err add_stack(struct hf *h, const struct piece *p, size_t n)
     if (p->is_quantised) {
         return add_quantised_stack(h, p, n);
     }
-    const void **data = arena_alloc(&h->b.arena, n * sizeof *data);
-    if (data == NULL) {
+    const struct row_source **parts = arena_alloc(&h->b.arena, n * sizeof *parts);
+    if (parts == NULL) {
         return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the experts of '%.95s'", p->name);
     }
     struct gguf_tensor out = {0};
@@ -382,14 +384,14 @@ static enum err add_stack(struct hf *h, const struct piece *p, size_t n)
                            "tensor '%.255s': expected experts from 0 on, matrices of one type and shape, found another",
                            p[i].t->name);
         }
-        data[i] = t.data;
+        parts[i] = row_mapped_new(&h->b.arena, t.type, t.data, (uint32_t)t.dims[1], (uint32_t)t.dims[0]);
+        if (parts[i] == NULL) {
+            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the experts of '%.95s'", p->name);
+        }
         out = i == 0 ? t : out;
     }
+    gguf_build_rows(&h->b, &out, row_stack_new(&h->b.arena, parts, (uint32_t)n), n);
     out.n_dims = 3;
-    out.dims[2] = n;
-    out.bytes *= n; /* at most what the files hold */
-    out.data = n == 1 ? out.data : NULL;
-    out.pieces = n == 1 ? NULL : data;
     gguf_build_tensor(&h->b, p->name, &out);
     return ERR_OK;
 }
@@ -422,7 +424,7 @@ static enum err add_quantised(struct hf *h, const struct hf_name *n, const char 
             out.source->ops->read(out.source, row, 0, (uint32_t)width, data + row * width);
         }
         out.type = DTYPE_F32;
-        out.source = NULL;
+        out.source = NULL; /* of the data */
         out.data = data;
         out.bytes = width * out.dims[1] * sizeof *data;
     }
@@ -490,25 +492,23 @@ enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first,
     }
     struct gguf_tensor whole;
     TRY(convert(h, t, &whole));
-    uint64_t n = whole.dims[2], half = whole.bytes / n / 2;
-    if (whole.n_dims != 3 || whole.dims[1] % 2 != 0) {
+    uint64_t n = whole.dims[2], n_rows = n * whole.dims[1];
+    if (whole.n_dims != 3 || whole.dims[1] % 2 != 0 || n_rows > UINT32_MAX || whole.dims[0] > UINT32_MAX) {
         return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
                        "tensor '%.255s': expected matrices of an even number of rows, found another shape", name);
     }
-    whole.dims[1] /= 2;
-    whole.bytes /= 2;
-    const char *data = whole.data, *const names[] = {first, second};
-    for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+    const char *const names[] = {first, second};
+    uint32_t half = (uint32_t)whole.dims[1] / 2;
+    const struct row_source *all =
+        row_mapped_new(&h->b.arena, whole.type, whole.data, (uint32_t)n_rows, (uint32_t)whole.dims[0]);
+    for (uint32_t k = 0; k < ARRAY_LEN(names); k++) {
+        uint32_t *begin = arena_alloc(&h->b.arena, (size_t)n * sizeof *begin);
+        for (uint32_t i = 0; begin != NULL && i < n; i++) {
+            begin[i] = (2 * i + k) * half;
+        }
         struct gguf_tensor out = whole;
-        const void **pieces = arena_alloc(&h->b.arena, (size_t)n * sizeof *pieces);
-        if (pieces == NULL) {
-            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the experts of '%.255s'", name);
-        }
-        for (uint64_t i = 0; i < n; i++) {
-            pieces[i] = data + (2 * i + k) * half;
-        }
-        out.data = n == 1 ? pieces[0] : NULL;
-        out.pieces = n == 1 ? NULL : pieces;
+        gguf_build_rows(&h->b, &out, row_order_rows(&h->b.arena, all, begin, (uint32_t)n, half), n);
+        out.n_dims = 3;
         gguf_build_tensor(&h->b, names[k], &out);
     }
     return ERR_OK;

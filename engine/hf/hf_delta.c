@@ -1,6 +1,7 @@
 #include "engine/hf/hf_delta.h"
 
 #include "engine/plan/plan.h"
+#include "engine/quant/row_mapped.h"
 #include "engine/tensor/row_order.h"
 
 #include <stdio.h>
@@ -104,35 +105,29 @@ static enum err order_values(const struct tiles *t, struct gguf_tensor *of, cons
                (size_t)run * width * sizeof *out);
     }
     of->data = out;
-    return ERR_OK;
+    of->source = row_mapped_new(&t->h->b.arena, DTYPE_F32, out, (uint32_t)of->dims[1], (uint32_t)of->dims[0]);
+    return of->source != NULL ? ERR_OK : no_memory(t->h);
 }
 
-/* Rows, or with `columns` heads of inputs, in another order, made when they are read. */
-static enum err order_rows(const struct tiles *t, struct gguf_tensor *of, const uint32_t *rows, uint32_t run,
-                           const uint32_t *columns)
+/* n_runs runs of `run` rows that begin at first[], made when they are read. */
+static void order_rows(const struct tiles *t, struct gguf_tensor *of, const uint32_t *first, uint32_t n_runs,
+                       uint32_t run)
 {
-    struct row_order *o = arena_zalloc(&t->h->b.arena, sizeof *o);
-    if (o == NULL) {
-        return no_memory(t->h);
-    }
-    *o = (struct row_order){.base = {&row_order_ops},
-                            .source = of->source,
-                            .data = of->data,
-                            .type = of->type,
-                            .row_bytes = of->bytes / of->dims[1],
-                            .n_in = (uint32_t)of->dims[0],
-                            .rows = rows,
-                            .row_run = run,
-                            .columns = columns,
-                            .column_run = t->value_dim};
-    if (!row_order_is_valid(o)) {
+    struct gguf_build *b = &t->h->b;
+    gguf_build_rows(b, of, row_order_rows(&b->arena, of->source, first, n_runs, run), 1);
+}
+
+/* The same of inputs, head by head. */
+static enum err order_columns(const struct tiles *t, struct gguf_tensor *of)
+{
+    struct gguf_build *b = &t->h->b;
+    if (t->value_dim % of->source->grain != 0) {
         return err_set(t->h->info, ERR_UNSUPPORTED_TYPE, NULL,
-                       "tensor '%.*s': expected value heads of whole blocks of 32, as it is quantised, found heads of "
+                       "tensor '%.*s': expected value heads of whole blocks of %u, as it is quantised, found heads of "
                        "%u",
-                       (int)MIN_OF(of->name.len, (size_t)200), of->name.data, t->value_dim);
+                       (int)MIN_OF(of->name.len, (size_t)200), of->name.data, of->source->grain, t->value_dim);
     }
-    of->source = &o->base;
-    of->data = NULL;
+    gguf_build_rows(b, of, row_order_columns(&b->arena, of->source, t->gate, t->n_v, t->value_dim), 1);
     return ERR_OK;
 }
 
@@ -145,26 +140,29 @@ static bool ends_with(struct gguf_str name, const char *end)
 static bool is_shape(const struct gguf_tensor *t, uint64_t columns, uint64_t rows)
 {
     bool fits_columns = columns == 0 ? t->dims[0] <= PLAN_MAX_WIDTH : t->dims[0] == columns;
-    return fits_columns && (rows == 0 || t->dims[1] == rows) && t->dims[2] == 1 && t->pieces == NULL;
+    return fits_columns && (rows == 0 || t->dims[1] == rows) && t->dims[2] == 1;
 }
 
 static enum err order_tensor(const struct tiles *t, struct gguf_tensor *of)
 {
     uint32_t values = t->n_v * t->value_dim;
     if (ends_with(of->name, ".attn_qkv.weight") && is_shape(of, 0, t->n_mixed)) {
-        return order_rows(t, of, t->mixed, t->mixed_run, NULL);
+        order_rows(t, of, t->mixed, t->n_mixed / t->mixed_run, t->mixed_run);
+        return ERR_OK;
     }
     if (ends_with(of->name, ".attn_gate.weight") && is_shape(of, 0, values)) {
-        return order_rows(t, of, t->gate, t->gate_run, NULL);
+        order_rows(t, of, t->gate, t->n_v, t->gate_run);
+        return ERR_OK;
     }
     if ((ends_with(of->name, ".ssm_beta.weight") || ends_with(of->name, ".ssm_alpha.weight")) &&
         is_shape(of, 0, t->n_v)) {
-        return order_rows(t, of, t->heads, 1, NULL);
+        order_rows(t, of, t->heads, t->n_v, 1);
+        return ERR_OK;
     }
     if (ends_with(of->name, ".ssm_out.weight") && is_shape(of, values, 0)) {
-        return order_rows(t, of, NULL, 0, t->heads);
+        return order_columns(t, of);
     }
-    bool is_f32 = of->type == DTYPE_F32 && of->source == NULL;
+    bool is_f32 = of->type == DTYPE_F32 && of->data != NULL;
     if (ends_with(of->name, ".ssm_conv1d.weight") && is_f32 && is_shape(of, 0, t->n_mixed)) {
         return order_values(t, of, t->mixed, t->mixed_run, t->n_mixed / t->mixed_run, (uint32_t)of->dims[0]);
     }
@@ -190,24 +188,17 @@ enum err hf_tile_value_heads(struct hf *h)
 }
 
 /* Of h's tensor i, which holds both: attn_gate beside it, then what is left of it. */
-static enum err split_tensor(const struct tiles *t, size_t i)
+static void split_tensor(const struct tiles *t, size_t i)
 {
     static const char end[] = "attn_qkv.weight";
     struct gguf_build *b = &t->h->b;
-    struct gguf_tensor gate = b->tensors[i], *mixed;
-    uint64_t row_bytes = gate.bytes / gate.dims[1];
+    struct gguf_tensor gate = b->tensors[i];
     char name[NAME_BYTES];
     snprintf(name, sizeof name, "%.*sattn_gate.weight", (int)MIN_OF(gate.name.len - (sizeof end - 1), (size_t)64),
              gate.name.data);
-    TRY(order_rows(t, &gate, t->gate, t->gate_run, NULL));
-    gate.dims[1] = (uint64_t)t->n_v * t->value_dim;
-    gate.bytes = gate.dims[1] * row_bytes;
-    gguf_build_tensor(b, name, &gate); /* may move the others */
-    mixed = &b->tensors[i];
-    TRY(order_rows(t, mixed, t->mixed, t->mixed_run, NULL));
-    mixed->dims[1] = t->n_mixed;
-    mixed->bytes = t->n_mixed * row_bytes;
-    return ERR_OK;
+    order_rows(t, &b->tensors[i], t->mixed, t->n_mixed / t->mixed_run, t->mixed_run);
+    order_rows(t, &gate, t->gate, t->n_k, t->gate_run);
+    gguf_build_tensor(b, name, &gate);
 }
 
 enum err hf_split_key_heads(struct hf *h)
@@ -223,7 +214,7 @@ enum err hf_split_key_heads(struct hf *h)
     uint64_t all = (uint64_t)t.n_mixed + (uint64_t)t.n_v * t.value_dim;
     for (size_t i = 0; i < n; i++) {
         if (ends_with(h->b.tensors[i].name, ".attn_qkv.weight") && is_shape(&h->b.tensors[i], 0, all)) {
-            TRY(split_tensor(&t, i));
+            split_tensor(&t, i);
         }
     }
     return ERR_OK;

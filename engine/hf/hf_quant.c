@@ -3,13 +3,14 @@
 #include "engine/hf/hf_quant.h"
 
 #include "engine/hf/hf_quant_rows.h"
+#include "engine/tensor/row_stack.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { RUN = ROW_SOURCE_RUN, SHAPE_BYTES = 96 };
+enum { RUN = HF_ROWS_GRAIN, SHAPE_BYTES = 96 };
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
@@ -152,8 +153,8 @@ static enum err set_size(struct bind *b, uint64_t n_out, uint64_t n_in)
                        "tensor '%.255s': expected a matrix of 1 to 2^31 - 1 rows and columns, found another shape",
                        b->t->name);
     }
-    b->rows->n_out = b->rows->file_rows = (uint32_t)n_out;
-    b->rows->n_in = (uint32_t)n_in;
+    b->rows->base.n_rows = b->rows->file_rows = (uint32_t)n_out;
+    b->rows->base.n_in = (uint32_t)n_in;
     return ERR_OK;
 }
 
@@ -163,8 +164,8 @@ static enum err use_groups(struct bind *b, const struct st_tensor *t, uint32_t n
     struct hf_rows *r = b->rows;
     bool is_plain = true;
     TRY(check_type(b, t, ST_I32, ST_I32));
-    TRY(check_shape(b, t, 1, r->n_in));
-    for (uint32_t i = 0; i < r->n_in; i++) {
+    TRY(check_shape(b, t, 1, r->base.n_in));
+    for (uint32_t i = 0; i < r->base.n_in; i++) {
         int32_t group;
         memcpy(&group, (const char *)t->data + i * sizeof group, sizeof group);
         if (group == -1 && b->h->quant.scheme == HF_COMPRESSED) {
@@ -245,11 +246,11 @@ static bool are_centred(const struct hf_rows *r, uint64_t n_words)
 /* The type of integer codes; centred: as are_centred says. */
 static void pick_type(struct hf_rows *r, uint64_t n_scales, bool centred)
 {
-    bool in_runs = r->n_in % RUN == 0 && r->groups == NULL && (r->group % RUN == 0 || r->group == r->n_in);
+    bool in_runs = r->base.n_in % RUN == 0 && r->groups == NULL && (r->group % RUN == 0 || r->group == r->base.n_in);
     if (in_runs && (r->bits == 4 || centred) && are_halves(r, n_scales)) {
-        r->type = r->bits == 8 ? DTYPE_Q8_0 : centred ? DTYPE_Q4_0 : DTYPE_Q5_0;
+        r->base.type = r->bits == 8 ? DTYPE_Q8_0 : centred ? DTYPE_Q4_0 : DTYPE_Q5_0;
     } else {
-        r->type = fit_halves(r, n_scales, r->bits == 8 ? 255 : 15, 0x1p-10f) ? DTYPE_F16 : DTYPE_F32;
+        r->base.type = fit_halves(r, n_scales, r->bits == 8 ? 255 : 15, 0x1p-10f) ? DTYPE_F16 : DTYPE_F32;
     }
 }
 
@@ -260,7 +261,7 @@ static enum err check_kind(const struct bind *b, bool is_float, uint32_t bits, u
     char found[160] = "";
     for (int i = 0; i < q->n_kinds; i++) {
         const struct hf_quant_kind *k = &q->kinds[i];
-        uint32_t said = k->group == 0 ? b->rows->n_in : k->group;
+        uint32_t said = k->group == 0 ? b->rows->base.n_in : k->group;
         if (k->is_float == is_float && k->bits == bits && (is_float || said == group)) {
             return ERR_OK;
         }
@@ -289,16 +290,16 @@ static enum err bind_columns(struct bind *b)
     TRY(check_type(b, b->t, ST_I32, ST_U32));
     TRY(need_matrix(b));
     TRY(set_size(b, b->t->dims[1] * (is_awq ? per_word : 1), b->t->dims[0] * (is_awq ? 1 : per_word)));
-    r->group = k->group == 0 ? r->n_in : k->group;
-    uint32_t n_groups = (r->n_in + r->group - 1) / r->group;
+    r->group = k->group == 0 ? r->base.n_in : k->group;
+    uint32_t n_groups = (r->base.n_in + r->group - 1) / r->group;
     TRY(need(b, ".scales", &scales));
-    TRY(check_shape(b, scales, n_groups, r->n_out));
+    TRY(check_shape(b, scales, n_groups, r->base.n_rows));
     TRY(need(b, ".qzeros", &zeros));
     TRY(check_type(b, zeros, ST_I32, ST_U32));
-    TRY(check_shape(b, zeros, n_groups, r->n_out / per_word));
+    TRY(check_shape(b, zeros, n_groups, r->base.n_rows / per_word));
     groups = is_awq ? NULL : sibling(b, ".g_idx");
-    if (r->n_out % per_word != 0) {
-        return bad_shape(b, b->t, (const uint64_t[]){b->t->dims[0], (r->n_out / per_word + 1) * per_word}, 2);
+    if (r->base.n_rows % per_word != 0) {
+        return bad_shape(b, b->t, (const uint64_t[]){b->t->dims[0], (r->base.n_rows / per_word + 1) * per_word}, 2);
     }
     add_part(b, b->t, 0);
     TRY(use_scales(b, scales));
@@ -307,15 +308,15 @@ static enum err bind_columns(struct bind *b)
     r->bits = (int)k->bits;
     r->scale_rows = 1;
     r->scale_row = 1;
-    r->scale_group = r->n_out;
+    r->scale_group = r->base.n_rows;
     r->zeros = zeros->data;
     r->zero_plus = !q->zeros_are_less_one ? 0 : k->bits == 4 ? 0x11111111u : 0x01010101u;
     r->zero_row = 1;
-    r->zero_group = r->n_out / per_word;
+    r->zero_group = r->base.n_rows / per_word;
     if (groups != NULL) {
         TRY(use_groups(b, groups, n_groups));
     }
-    pick_type(r, (uint64_t)n_groups * r->n_out, are_centred(r, (uint64_t)n_groups * (r->n_out / per_word)));
+    pick_type(r, (uint64_t)n_groups * r->base.n_rows, are_centred(r, (uint64_t)n_groups * (r->base.n_rows / per_word)));
     return ERR_OK;
 }
 
@@ -336,24 +337,24 @@ static enum err bind_e4m3(struct bind *b)
     if (scales == NULL) {
         TRY(need(b, ".weight_scale", &scales));
     }
-    TRY(check_kind(b, true, 8, r->n_in));
-    add_part(b, b->t, r->n_in);
+    TRY(check_kind(b, true, 8, r->base.n_in));
+    add_part(b, b->t, r->base.n_in);
     TRY(use_scales(b, scales));
     uint64_t n = scales->bytes / (st_dtype_bits(scales->dtype) / 8);
-    r->group = r->n_in;
+    r->group = r->base.n_in;
     r->scale_rows = 1;
-    if (block[0] != 0 && scales->n_dims == 2 && n != r->n_out) {
+    if (block[0] != 0 && scales->n_dims == 2 && n != r->base.n_rows) {
         r->group = block[1];
         r->scale_rows = block[0];
-        r->scale_row = (r->n_in + block[1] - 1) / block[1];
+        r->scale_row = (r->base.n_in + block[1] - 1) / block[1];
         r->scale_group = 1;
-        TRY(check_shape(b, scales, (r->n_out + block[0] - 1) / block[0], r->scale_row));
+        TRY(check_shape(b, scales, (r->base.n_rows + block[0] - 1) / block[0], r->scale_row));
     } else if (n != 1) {
         r->scale_row = 1;
-        TRY(check_shape(b, scales, r->n_out, 1));
+        TRY(check_shape(b, scales, r->base.n_rows, 1));
     }
     r->layout = HF_CODES_E4M3;
-    r->type = fit_halves(r, n, 448, 0x1p-10f) ? DTYPE_F16 : DTYPE_F32;
+    r->base.type = fit_halves(r, n, 448, 0x1p-10f) ? DTYPE_F16 : DTYPE_F32;
     return ERR_OK;
 }
 
@@ -385,22 +386,22 @@ static enum err bind_row_scales(struct bind *b, uint32_t bits, const struct st_t
     TRY(need(b, ".weight_scale", &scales));
     uint64_t n = scales->dtype < ST_DTYPE_COUNT ? scales->bytes / (st_dtype_bits(scales->dtype) / 8) : 0;
     uint64_t n_groups = scales->n_dims == 2 ? scales->dims[1] : 1;
-    if (n_groups < 1 || n_groups > r->n_in || r->n_in % n_groups != 0) {
-        return bad_shape(b, scales, (const uint64_t[]){r->n_out, 1}, 2);
+    if (n_groups < 1 || n_groups > r->base.n_in || r->base.n_in % n_groups != 0) {
+        return bad_shape(b, scales, (const uint64_t[]){r->base.n_rows, 1}, 2);
     }
     TRY(use_scales(b, scales));
-    r->group = (uint32_t)(r->n_in / n_groups);
+    r->group = (uint32_t)(r->base.n_in / n_groups);
     TRY(check_kind(b, false, bits, r->group));
     r->bits = (int)bits;
     r->scale_rows = 1;
     if (n != 1) {
-        TRY(check_shape(b, scales, r->n_out, n_groups));
+        TRY(check_shape(b, scales, r->base.n_rows, n_groups));
         r->scale_row = n_groups;
         r->scale_group = 1;
     }
     if (zeros != NULL) {
         uint64_t per_word = r->zeros_are_bytes ? 1 : 32 / bits;
-        TRY(check_shape(b, zeros, n == 1 ? 1 : (r->n_out + per_word - 1) / per_word, n_groups));
+        TRY(check_shape(b, zeros, n == 1 ? 1 : (r->base.n_rows + per_word - 1) / per_word, n_groups));
         r->zeros = zeros->data;
         r->zero_row = n == 1 ? 0 : n_groups;
         r->zero_group = 1;
@@ -433,10 +434,10 @@ static enum err bind_packed(struct bind *b)
         }
     }
     TRY(set_size(b, size[0] < 0 ? 0 : (uint64_t)size[0], size[1] < 0 ? 0 : (uint64_t)size[1]));
-    uint64_t n_in = b->rows->n_in, words = b->t->n_dims == 2 ? b->t->dims[1] : 0;
+    uint64_t n_in = b->rows->base.n_in, words = b->t->n_dims == 2 ? b->t->dims[1] : 0;
     uint32_t bits = words == (n_in + 3) / 4 ? 8 : 4;
-    if (words != (n_in * bits + 31) / 32 || b->t->dims[0] != b->rows->n_out) {
-        return bad_shape(b, b->t, (const uint64_t[]){b->rows->n_out, (n_in * 4 + 31) / 32}, 2);
+    if (words != (n_in * bits + 31) / 32 || b->t->dims[0] != b->rows->base.n_rows) {
+        return bad_shape(b, b->t, (const uint64_t[]){b->rows->base.n_rows, (n_in * 4 + 31) / 32}, 2);
     }
     if (zeros != NULL) {
         TRY(check_type(b, zeros, ST_I32, ST_U32));
@@ -458,7 +459,7 @@ static enum err bind_bytes(struct bind *b)
         b->rows->zeros_are_bytes = true;
     }
     b->rows->layout = HF_CODES_I8;
-    add_part(b, b->t, b->rows->n_in);
+    add_part(b, b->t, b->rows->base.n_in);
     return bind_row_scales(b, 8, zeros);
 }
 
@@ -466,7 +467,6 @@ static struct hf_rows *new_rows(struct hf *h)
 {
     struct hf_rows *r = arena_zalloc(&h->b.arena, sizeof *r);
     if (r != NULL) {
-        r->base.ops = &hf_rows_ops;
         r->step = 1;
         r->bits = 8;
     }
@@ -503,7 +503,7 @@ static enum dtype type_of_all(struct hf_rows *const *rows, size_t n)
     size_t most = 0;
     for (size_t i = 0; i < n; i++) {
         for (size_t k = most; k < ARRAY_LEN(order); k++) {
-            most = rows[i]->type == order[k] ? k : most;
+            most = rows[i]->base.type == order[k] ? k : most;
         }
     }
     return order[most];
@@ -515,33 +515,28 @@ enum err hf_quant_tensor(struct hf *h, const char *name, struct hf_rows *const *
     enum dtype type = type_of_all(rows, n);
     uint64_t bytes;
     for (size_t i = 0; i < n; i++) {
-        if (rows[i]->n_out != first->n_out || rows[i]->n_in != first->n_in) {
+        if (rows[i]->base.n_rows != first->base.n_rows || rows[i]->base.n_in != first->base.n_in) {
             return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
                            "%s: expected experts of [%" PRIu32 ", %" PRIu32 "], found one of [%" PRIu32 ", %" PRIu32
                            "]",
-                           name, first->n_out, first->n_in, rows[i]->n_out, rows[i]->n_in);
+                           name, first->base.n_rows, first->base.n_in, rows[i]->base.n_rows, rows[i]->base.n_in);
         }
-        rows[i]->type = type;
+        rows[i]->base = row_source_of(&hf_rows_ops, type, first->base.n_rows, first->base.n_in, RUN);
     }
-    if (!dtype_tensor_bytes(type, first->n_in, (uint64_t)first->n_out * n, &bytes)) {
+    if (!dtype_tensor_bytes(type, first->base.n_in, (uint64_t)first->base.n_rows * n, &bytes)) {
         return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
-                       "%s: %zu matrices of [%" PRIu32 ", %" PRIu32 "] are too many", name, n, first->n_out,
-                       first->n_in);
+                       "%s: %zu matrices of [%" PRIu32 ", %" PRIu32 "] are too many", name, n, first->base.n_rows,
+                       first->base.n_in);
     }
-    *out = (struct gguf_tensor){.type = type, .n_dims = n == 1 ? 2 : 3, .dims = {first->n_in, first->n_out, n, 1}};
-    out->bytes = bytes;
-    out->source = &first->base;
-    if (n == 1) {
-        return ERR_OK;
-    }
-    struct hf_stack *stack = arena_zalloc(&h->b.arena, sizeof *stack);
-    const struct hf_rows **parts = arena_alloc(&h->b.arena, n * sizeof *parts);
-    if (stack == NULL || parts == NULL) {
+    const struct row_source **parts = arena_alloc(&h->b.arena, n * sizeof *parts);
+    if (parts == NULL) {
         return no_memory(h);
     }
-    memcpy(parts, rows, n * sizeof *parts);
-    *stack = (struct hf_stack){.base = {&hf_stack_ops}, .parts = parts, .part_rows = first->n_out};
-    out->source = &stack->base;
+    for (size_t i = 0; i < n; i++) {
+        parts[i] = &rows[i]->base;
+    }
+    *out = (struct gguf_tensor){.type = type};
+    gguf_build_rows(&h->b, out, n == 1 ? parts[0] : row_stack_new(&h->b.arena, parts, (uint32_t)n), n);
     return ERR_OK;
 }
 
@@ -590,14 +585,14 @@ enum err hf_quant_add_fused(struct hf *h, const struct hf_fused *f, const char *
                        "tensor '%.255s': expected inputs in blocks of %d, found %" PRIu32, codes->name, RUN, f->n_in);
     }
     r->layout = is_mxfp4 ? HF_CODES_MXFP4 : HF_CODES_TRANSPOSED;
-    r->type = is_mxfp4 ? DTYPE_MXFP4 : DTYPE_BF16;
+    r->base.type = is_mxfp4 ? DTYPE_MXFP4 : DTYPE_BF16;
     r->codes = codes->data;
-    r->n_in = f->n_in;
+    r->base.n_in = f->n_in;
     r->matrix_rows = f->n_out;
     r->file_rows = f->n_experts * f->n_out; /* at most what the file holds */
     r->first = f->first;
     r->step = f->step;
-    r->n_out = r->file_rows / f->step;
+    r->base.n_rows = r->file_rows / f->step;
     struct gguf_tensor out;
     TRY(hf_quant_tensor(h, name, &r, 1, &out));
     out.n_dims = 3;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { RUN = ROW_SOURCE_RUN };
+enum { RUN = HF_ROWS_GRAIN };
 
 float hf_e4m3(uint8_t code)
 {
@@ -60,7 +60,7 @@ static uint32_t group_of(const struct hf_rows *s, uint32_t in)
 static void read_codes(const struct hf_rows *s, uint32_t file_row, uint32_t from, uint32_t n, int16_t *codes)
 {
     const uint32_t per_word = 32 / (uint32_t)s->bits, mask = (1u << s->bits) - 1;
-    uint64_t row_words = (s->n_in + per_word - 1) / per_word, at;
+    uint64_t row_words = (s->base.n_in + per_word - 1) / per_word, at;
     switch (s->layout) {
     case HF_CODES_AWQ:
         at = (uint64_t)from * (s->file_rows / per_word) + file_row / per_word;
@@ -70,7 +70,7 @@ static void read_codes(const struct hf_rows *s, uint32_t file_row, uint32_t from
         break;
     case HF_CODES_I8:
         for (uint32_t i = 0; i < n; i++) {
-            codes[i] = (int8_t)s->codes[(uint64_t)file_row * s->n_in + from + i];
+            codes[i] = (int8_t)s->codes[(uint64_t)file_row * s->base.n_in + from + i];
         }
         break;
     default: { /* words along the inputs */
@@ -110,7 +110,7 @@ static void read_integers(const struct hf_rows *s, uint32_t file_row, uint32_t f
 static void read_floats(const struct hf_rows *s, uint32_t file_row, uint32_t from, uint32_t n, float *out)
 {
     static const float fp4[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6}; /* E2M1 [OCP Microscaling Formats v1.0, 5.3.3] */
-    uint64_t at = (uint64_t)file_row * s->n_in + from;
+    uint64_t at = (uint64_t)file_row * s->base.n_in + from;
     float scale = 0;
     switch (s->layout) {
     case HF_CODES_E4M3:
@@ -127,7 +127,7 @@ static void read_floats(const struct hf_rows *s, uint32_t file_row, uint32_t fro
         }
         break;
     default: /* HF_CODES_TRANSPOSED */
-        at = (uint64_t)(file_row / s->matrix_rows) * s->matrix_rows * s->n_in + (uint64_t)from * s->matrix_rows +
+        at = (uint64_t)(file_row / s->matrix_rows) * s->matrix_rows * s->base.n_in + (uint64_t)from * s->matrix_rows +
              file_row % s->matrix_rows;
         for (uint32_t i = 0; i < n; i++, at += s->matrix_rows) {
             uint16_t h;
@@ -189,13 +189,13 @@ static void encode_integers(const struct hf_rows *s, uint32_t file_row, uint32_t
     for (int i = 0; i < RUN; i++) {
         codes[i] = (int16_t)(codes[i] - zero);
     }
-    put_block(s->type, scale_at(s, file_row, group), codes, to);
+    put_block(s->base.type, scale_at(s, file_row, group), codes, to);
 }
 
 /* MXFP4 as GGUF has it: the exponent, then low nibbles for the first 16 inputs. */
 static void encode_mxfp4(const struct hf_rows *s, uint32_t file_row, uint32_t from, uint8_t *to)
 {
-    uint64_t block = ((uint64_t)file_row * s->n_in + from) / RUN;
+    uint64_t block = ((uint64_t)file_row * s->base.n_in + from) / RUN;
     const uint8_t *codes = s->codes + block * RUN / 2;
     *to++ = s->scales[block];
     for (int i = 0; i < RUN / 2; i++) {
@@ -208,76 +208,66 @@ static void encode_run(const struct hf_rows *s, uint32_t row, uint32_t from, uin
 {
     uint32_t file_row = s->first + row * s->step;
     float x[RUN];
-    if (s->type == DTYPE_Q4_0 || s->type == DTYPE_Q5_0 || s->type == DTYPE_Q8_0) {
+    if (s->base.type == DTYPE_Q4_0 || s->base.type == DTYPE_Q5_0 || s->base.type == DTYPE_Q8_0) {
         encode_integers(s, file_row, from, to);
         return;
     }
-    if (s->type == DTYPE_MXFP4) {
+    if (s->base.type == DTYPE_MXFP4) {
         encode_mxfp4(s, file_row, from, to);
         return;
     }
     read_run(s, row, from, n, x);
-    if (s->type == DTYPE_F32) {
+    if (s->base.type == DTYPE_F32) {
         memcpy(to, x, n * sizeof *x);
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint16_t h = s->type == DTYPE_F16 ? dtype_f32_to_f16(x[i]) : dtype_f32_to_bf16(x[i]);
+        uint16_t h = s->base.type == DTYPE_F16 ? dtype_f32_to_f16(x[i]) : dtype_f32_to_bf16(x[i]);
         memcpy(to + 2 * i, &h, sizeof h);
     }
 }
 
-static uint64_t row_bytes_of(const struct hf_rows *s)
-{
-    uint64_t bytes = 0;
-    (void)!dtype_row_bytes(s->type, s->n_in, &bytes); /* hf_quant.c picked a type that divides */
-    return bytes;
-}
-
 /* F8_E4M3 as halves. Rows and inputs that follow each other share a scale, and with it a table of what codes become. */
-static void encode_e4m3(const struct hf_rows *s, uint32_t row, uint32_t n, uint8_t *out)
+static void encode_e4m3(const struct hf_rows *s, const struct row_part *p, uint8_t *out, uint64_t stride)
 {
     uint16_t table[256];
     float scale = NAN;
-    for (uint32_t from = 0, end; from < s->n_in; from = end) {
-        end = s->n_in - from < s->group ? s->n_in : from + s->group;
-        for (uint32_t r = 0; r < n; r++) {
-            const uint8_t *codes = s->codes + (uint64_t)(row + r) * s->n_in;
-            float next = scale_at(s, row + r, from / s->group);
+    for (uint32_t from = p->from, last = p->from + p->n_in, end; from < last; from = end) {
+        end = MIN_OF(last, from + s->group - from % s->group);
+        for (uint32_t r = 0; r < p->n_rows; r++) {
+            const uint8_t *codes = s->codes + (uint64_t)(p->row + r) * s->base.n_in;
+            float next = scale_at(s, p->row + r, from / s->group);
             for (unsigned code = 0; next != scale && code < ARRAY_LEN(table); code++) {
                 table[code] = dtype_f32_to_f16(hf_e4m3((uint8_t)code) * next);
             }
             scale = next;
             for (uint32_t i = from; i < end; i++) {
-                memcpy(out + 2 * ((uint64_t)r * s->n_in + i), &table[codes[i]], sizeof *table);
+                memcpy(out + r * stride + 2 * (size_t)(i - p->from), &table[codes[i]], sizeof *table);
             }
         }
     }
 }
 
 /* Inputs outside, rows inside: where the file keeps columns together, rows share the lines of its cache. */
-static void encode_rows(const struct row_source *source, uint32_t row, uint32_t n, void *out)
+static void encode_part(const struct row_source *source, const struct row_part *p, void *out, uint64_t stride)
 {
     const struct hf_rows *s = (const struct hf_rows *)(const void *)source;
-    const struct dtype_info *info = dtype_info(s->type);
-    uint64_t row_bytes = row_bytes_of(s);
-    if (s->layout == HF_CODES_E4M3 && s->type == DTYPE_F16) {
-        encode_e4m3(s, row, n, out);
+    if (s->layout == HF_CODES_E4M3 && s->base.type == DTYPE_F16) {
+        encode_e4m3(s, p, out, stride);
         return;
     }
-    for (uint32_t from = 0; from < s->n_in; from += RUN) {
-        uint8_t *to = (uint8_t *)out + from / info->block_elems * info->block_bytes;
-        for (uint32_t r = 0; r < n; r++, to += row_bytes) {
-            encode_run(s, row + r, from, s->n_in - from < RUN ? s->n_in - from : RUN, to);
+    for (uint32_t at = 0; at < p->n_in; at += RUN) {
+        uint8_t *to = (uint8_t *)out + row_source_bytes(source, at);
+        for (uint32_t r = 0; r < p->n_rows; r++, to += stride) {
+            encode_run(s, p->row + r, p->from + at, MIN_OF(p->n_in - at, (uint32_t)RUN), to);
         }
     }
 }
 
-static void rows_done(const struct row_source *source, uint32_t row, uint32_t n,
-                      void (*drop)(void *arg, const void *data, uint64_t bytes), void *arg)
+static void rows_done(const struct row_source *source, uint32_t row, uint32_t n, row_drop_fn *drop, void *arg)
 {
     const struct hf_rows *s = (const struct hf_rows *)(const void *)source;
-    bool is_last = row + n == s->n_out;
+    bool is_last = row + n == s->base.n_rows;
     for (int i = 0; i < HF_CODES_PARTS; i++) {
         const struct hf_part *p = &s->parts[i];
         if (p->data != NULL && p->row_bytes != 0) {
@@ -288,38 +278,4 @@ static void rows_done(const struct row_source *source, uint32_t row, uint32_t n,
     }
 }
 
-const struct row_source_ops hf_rows_ops = {.read = read_row, .encode = encode_rows, .done = rows_done};
-
-/* --- stacks ------------------------------------------------------------------------------------------------------- */
-
-static void read_stack(const struct row_source *source, uint32_t row, uint32_t from, uint32_t n, float *out)
-{
-    const struct hf_stack *s = (const struct hf_stack *)(const void *)source;
-    read_row(&s->parts[row / s->part_rows]->base, row % s->part_rows, from, n, out);
-}
-
-static void encode_stack(const struct row_source *source, uint32_t row, uint32_t n, void *out)
-{
-    const struct hf_stack *s = (const struct hf_stack *)(const void *)source;
-    uint8_t *to = out;
-    for (uint32_t end = row + n, here; row < end; row += here) {
-        const struct hf_rows *part = s->parts[row / s->part_rows];
-        uint32_t left = s->part_rows - row % s->part_rows;
-        here = left < end - row ? left : end - row;
-        encode_rows(&part->base, row % s->part_rows, here, to);
-        to += here * row_bytes_of(part);
-    }
-}
-
-static void stack_done(const struct row_source *source, uint32_t row, uint32_t n,
-                       void (*drop)(void *arg, const void *data, uint64_t bytes), void *arg)
-{
-    const struct hf_stack *s = (const struct hf_stack *)(const void *)source;
-    for (uint32_t end = row + n, here; row < end; row += here) {
-        uint32_t left = s->part_rows - row % s->part_rows;
-        here = left < end - row ? left : end - row;
-        rows_done(&s->parts[row / s->part_rows]->base, row % s->part_rows, here, drop, arg);
-    }
-}
-
-const struct row_source_ops hf_stack_ops = {.read = read_stack, .encode = encode_stack, .done = stack_done};
+const struct row_source_ops hf_rows_ops = {.read = read_row, .encode = encode_part, .done = rows_done};

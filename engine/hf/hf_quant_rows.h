@@ -24,13 +24,14 @@ enum hf_codes {
     HF_CODES_TRANSPOSED, /* BF16 [N / matrix_rows][K][matrix_rows] */
 };
 
-enum { HF_CODES_PARTS = 4 }; /* tensors of the file that make a weight */
+enum {
+    HF_CODES_PARTS = 4, /* tensors of the file that make a weight */
+    HF_ROWS_GRAIN = 32,
+};
 
 struct hf_rows {
     struct row_source base;
     enum hf_codes layout;
-    enum dtype type; /* that encode gives */
-    uint32_t n_out, n_in;
     uint32_t first, step; /* row r is row first + r * step of the file; rows of the file: file_rows */
     uint32_t file_rows;
     uint32_t matrix_rows;            /* HF_CODES_TRANSPOSED */
@@ -56,14 +57,6 @@ extern const struct row_source_ops hf_rows_ops;
 
 /* The zero point of a row in a group. */
 int hf_rows_zero(const struct hf_rows *s, uint32_t file_row, uint32_t group);
-
-/* Weights of one width and type, one behind the other: experts. */
-struct hf_stack {
-    struct row_source base;
-    const struct hf_rows *const *parts;
-    uint32_t part_rows;
-};
-extern const struct row_source_ops hf_stack_ops;
 
 /* What a float of 8 bits stands for, 4 of exponent and 3 of mantissa, no infinities [Micikevicius 2022, "FP8 Formats
  * for Deep Learning", table 1]. */

@@ -4,6 +4,7 @@
  * are no logits. Keys and tensors: llama.cpp b11434, src/models/bert.cpp and nomic-bert.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
+#include "engine/tensor/row_order.h"
 
 #include <string.h>
 
@@ -160,12 +161,10 @@ static enum err finish_roberta(struct hf *h)
     TRY(hf_get_u32(h, "max_position_embeddings", padding + 2, UINT32_MAX, UINT64_MAX, &n_ctx));
     gguf_build_u32(&h->b, hf_key(h, "context_length", key), n_ctx - padding - 1);
     const struct gguf_tensor *found = gguf_build_find(&h->b, "position_embd.weight");
-    if (found != NULL && found->data != NULL && found->dims[1] > padding + 1) { /* else the builder tells */
+    if (found != NULL && found->dims[1] > padding + 1) { /* else the builder tells */
         struct gguf_tensor *t = &h->b.tensors[found - h->b.tensors];
-        uint64_t skipped = t->bytes / t->dims[1] * (padding + 1);
-        t->dims[1] -= padding + 1;
-        t->bytes -= skipped;
-        t->data = (const char *)t->data + skipped;
+        gguf_build_rows(&h->b, t,
+                        row_order_row_range(&h->b.arena, t->source, padding + 1, t->source->n_rows - padding - 1), 1);
     }
     return finish(h);
 }

@@ -1,6 +1,9 @@
 /* Hyper-parameters and binding of tensors. */
 #include "engine/model/blocks.h"
 
+#include "engine/quant/row_mapped.h"
+#include "engine/tensor/row_order.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -290,6 +293,21 @@ static enum err find(const struct blocks *b, const char *full, uint64_t columns,
     return ERR_OK;
 }
 
+static enum err not_f32(const struct blocks *b, const char *name, enum dtype found)
+{
+    return err_set(b->info, ERR_UNSUPPORTED_TYPE, name, "%s: expected F32, found %s", name, dtype_info(found)->name);
+}
+
+enum err blocks_read_vector(const struct blocks *b, plan_weight_id id, float *out)
+{
+    const struct plan_weight *w = &b->plan->weights[id];
+    if (w->type != DTYPE_F32) {
+        return not_f32(b, w->name, w->type);
+    }
+    w->source->ops->read(w->source, 0, 0, w->n_in, out);
+    return ERR_OK;
+}
+
 uint64_t blocks_rows_of(const struct blocks *b, const char *name, int layer)
 {
     char full[KEY_BYTES];
@@ -310,21 +328,15 @@ enum err blocks_bind_part(struct blocks *b, const char *name, int layer, struct 
     if (t == NULL) {
         return ERR_OK;
     }
-    uint64_t step = t->bytes / part.n_all, from = part.first * step; /* of a row, or of an element */
-    if (is_vector && part.first != 0 && dtype_info(t->type)->block_elems != 1) {
-        return err_set(b->info, ERR_UNSUPPORTED_TYPE, full, "%s: expected F32, found %s", full,
-                       dtype_info(t->type)->name);
+    const struct row_source *rows = t->source;
+    if (part.n_all != (is_vector ? n_in : n_out)) {
+        if (is_vector && (part.first % rows->grain != 0 || n_in % rows->grain != 0)) {
+            return not_f32(b, full, t->type);
+        }
+        rows = (is_vector ? row_order_column_range : row_order_row_range)(&b->plan->arena, rows, part.first,
+                                                                          is_vector ? n_in : n_out);
     }
-    struct plan_weight w = {.name = full,
-                            .type = t->type,
-                            .data = t->source != NULL ? NULL : (const char *)t->data + from,
-                            .source = t->source,
-                            .source_row = is_vector ? 0 : part.first,
-                            .row_bytes = is_vector ? t->bytes - from : step,
-                            .n_out = n_out,
-                            .n_in = n_in,
-                            .file_offset = t->offset + from};
-    return plan_add_weight(b->plan, &w, id);
+    return plan_add_weight(b->plan, full, rows, id);
 }
 
 enum err blocks_bind(struct blocks *b, const char *name, int layer, uint32_t n_out, uint32_t n_in, bool optional,
@@ -357,17 +369,14 @@ enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32
     if (rows > UINT32_MAX || columns > UINT32_MAX) {
         return err_set(b->info, ERR_BAD_TENSOR_SHAPE, full, "%s: more than 2^32 rows", full);
     }
-    struct plan_weight w = {.name = full,
-                            .type = t->type,
-                            .data = t->data,
-                            .pieces = t->pieces,
-                            .piece_rows = n_out,
-                            .source = t->source,
-                            .row_bytes = t->bytes / rows,
-                            .n_out = (uint32_t)rows,
-                            .n_in = (uint32_t)columns,
-                            .file_offset = t->offset};
-    return plan_add_weight(b->plan, &w, id);
+    const struct row_source *all = t->source;
+    if (n_out == 1 && n != 1) {
+        if (t->data == NULL) {
+            return not_f32(b, full, t->type);
+        }
+        all = row_mapped_new(&b->plan->arena, t->type, t->data, 1, (uint32_t)columns);
+    }
+    return plan_add_weight(b->plan, full, all, id);
 }
 
 enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)

@@ -152,6 +152,10 @@ MUST_CHECK enum err blocks_bind_part(struct blocks *b, const char *name, int lay
 MUST_CHECK enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32_t n, uint32_t n_out,
                                       uint32_t n_in, bool optional, plan_weight_id *id);
 
+/* out[n_in] = a vector that is bound, for what becomes of it before the plan is run. ERR_UNSUPPORTED_TYPE when it is not
+ * F32. */
+MUST_CHECK enum err blocks_read_vector(const struct blocks *b, plan_weight_id id, float *out);
+
 /* Weights and biases of a PLAN_QKV step, each by itself or all in one tensor (attn_qkv). rows_of_qkv: with q rows of
  * queries, kv rows of keys and as many of values, only Q (0), K (1), V (2) from `from` up to `to`. */
 MUST_CHECK enum err blocks_bind_rows_of_qkv(struct blocks *b, int layer, uint32_t q, uint32_t kv, int from, int to,
@@ -173,8 +177,7 @@ MUST_CHECK enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *a
 MUST_CHECK enum err blocks_add_expert_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_experts(struct blocks *b, int layer);
 /* w = the experts' gate and up matrices: each by itself, or of each expert the rows of its gate and then those of its
- * up in one tensor [D, 2F, E] (ffn_gate_up_exps). Otherwise as blocks_bind_stack. ERR_NOMEM; ERR_UNSUPPORTED_TYPE for
- * one tensor that is read through a source. */
+ * up in one tensor [D, 2F, E] (ffn_gate_up_exps). Otherwise as blocks_bind_stack. ERR_NOMEM. */
 MUST_CHECK enum err blocks_bind_gate_up(struct blocks *b, int layer, plan_weight_id w[2]);
 
 /* Short convolutions (blocks_conv.c). read: which layers are such, those whose element of attention.head_count_kv is 0,

@@ -40,33 +40,8 @@ enum err blocks_bind_runs(struct blocks *b, const char *name, int layer, const s
     struct plan *p = b->plan;
     uint32_t run, n;
     TRY(blocks_bind(b, name, layer, n_all, n_in, false, id));
-    struct plan_weight *w = &p->weights[*id];
-    uint32_t *first = list_runs(b, runs, n_runs, &run, &n);
-    struct row_order *order = w->source != NULL ? arena_zalloc(&p->arena, sizeof *order) : NULL;
-    const void **pieces = w->source != NULL ? NULL : arena_alloc(&p->arena, n * sizeof *pieces);
-    if (first == NULL || (order == NULL && pieces == NULL)) {
-        return ERR_NOMEM;
-    }
-    w->n_out = n * run;
-    w->file_offset += first[0] * w->row_bytes;
-    if (order != NULL) {
-        *order = (struct row_order){.base = {&row_order_ops},
-                                    .source = w->source,
-                                    .type = w->type,
-                                    .row_bytes = w->row_bytes,
-                                    .n_in = n_in,
-                                    .rows = first,
-                                    .row_run = run};
-        w->source = &order->base;
-        return ERR_OK;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        pieces[i] = plan_weight_row(w, first[i]);
-    }
-    w->data = NULL;
-    w->pieces = pieces;
-    w->piece_rows = run;
-    return ERR_OK;
+    const uint32_t *first = list_runs(b, runs, n_runs, &run, &n);
+    return plan_set_source(p, *id, row_order_rows(&p->arena, p->weights[*id].source, first, n, run));
 }
 
 /* Elements of a vector, as rows of a weight; *id = PLAN_NONE when there is no such tensor. */
@@ -77,25 +52,14 @@ static enum err bind_bias(struct blocks *b, const char *name, int layer, const s
     if (*id == PLAN_NONE) {
         return ERR_OK;
     }
-    struct plan_weight *w = &b->plan->weights[*id];
+    const struct plan_weight *w = &b->plan->weights[*id];
     if (w->type != DTYPE_F32) {
         return err_set(b->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
                        dtype_info(w->type)->name);
     }
     uint32_t run, n;
     const uint32_t *first = list_runs(b, runs, 1, &run, &n);
-    float *values = arena_alloc(&b->plan->arena, (size_t)n * run * sizeof *values);
-    if (first == NULL || values == NULL) {
-        return ERR_NOMEM;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        memcpy(values + i * run, (const char *)w->data + first[i] * sizeof *values, run * sizeof *values);
-    }
-    w->data = values;
-    w->n_in = n * run;
-    w->row_bytes = w->n_in * sizeof *values;
-    w->file_offset += first[0] * sizeof *values;
-    return ERR_OK;
+    return plan_set_source(b->plan, *id, row_order_columns(&b->plan->arena, w->source, first, n, run));
 }
 
 /* --- gated attention ------------------------------------------------------------------------------------------ */

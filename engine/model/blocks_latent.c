@@ -7,6 +7,9 @@
  * attn_kv_b, W_K not transposed. Keys and names: llama.cpp b11434, src/models/deepseek2.cpp. */
 #include "engine/model/blocks.h"
 
+#include "engine/tensor/row_order.h"
+#include "engine/tensor/row_turned.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -82,22 +85,15 @@ enum err blocks_add_latent_bufs(struct blocks *b)
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-/* Rows [first, first + n) of each head's in `whole`, which has n_all of them a head. */
-static enum err take_heads(struct blocks *b, const struct plan_weight *whole, uint32_t n_all, uint32_t first,
-                           struct plan_weight *out)
+/* Rows [first, first + n) of each head's in `whole`, which has n_all of them a head; NULL when out of memory. */
+static const struct row_source *take_heads(struct blocks *b, const struct row_source *whole, uint32_t n_all,
+                                           uint32_t first, uint32_t n)
 {
-    const void **pieces = arena_alloc(&b->plan->arena, b->h.n_heads * sizeof *pieces);
-    if (pieces == NULL) {
-        return ERR_NOMEM;
+    uint32_t *heads = arena_alloc(&b->plan->arena, b->h.n_heads * sizeof *heads);
+    for (uint32_t i = 0; heads != NULL && i < b->h.n_heads; i++) {
+        heads[i] = i * n_all + first;
     }
-    for (uint32_t i = 0; i < b->h.n_heads; i++) {
-        pieces[i] = plan_weight_row(whole, i * n_all + first);
-    }
-    *out = *whole;
-    out->data = NULL;
-    out->pieces = pieces;
-    out->file_offset += first * whole->row_bytes;
-    return ERR_OK;
+    return row_order_rows(&b->plan->arena, whole, heads, b->h.n_heads, n);
 }
 
 /* W_K^T and W_V from the tensor that holds W_K and W_V of a head, then of the next. */
@@ -106,17 +102,13 @@ static enum err bind_fused(struct blocks *b, int layer, plan_weight_id *k, plan_
     const struct blocks_hparams *h = &b->h;
     uint32_t n_nope = h->key_dim - h->n_rot, n_all = n_nope + h->value_dim;
     TRY(blocks_bind(b, "blk.%d.attn_kv_b.weight", layer, h->n_heads * n_all, h->latent_dim, false, k));
-    struct plan_weight whole = b->plan->weights[*k], keys, values;
-    TRY(take_heads(b, &whole, n_all, 0, &keys));
-    keys.is_transposed = true;
-    keys.piece_rows = h->latent_dim;
-    keys.n_out = h->n_heads * h->latent_dim;
-    keys.n_in = n_nope;
-    b->plan->weights[*k] = keys;
-    TRY(take_heads(b, &whole, n_all, n_nope, &values));
-    values.piece_rows = h->value_dim;
-    values.n_out = h->n_heads * h->value_dim;
-    return plan_add_weight(b->plan, &values, v);
+    const char *name = b->plan->weights[*k].name;
+    const struct row_source *whole = b->plan->weights[*k].source;
+    bool is_float = dtype_info(whole->type)->block_elems == 1;
+    const struct row_source *keys = take_heads(b, whole, n_all, 0, n_nope);
+    TRY(plan_set_source(b->plan, *k,
+                        row_turned_new(&b->plan->arena, keys, n_nope, is_float ? whole->type : DTYPE_F16)));
+    return plan_add_weight(b->plan, name, take_heads(b, whole, n_all, n_nope, h->value_dim), v);
 }
 
 static enum err bind_absorbed(struct blocks *b, int layer, plan_weight_id *k, plan_weight_id *v)

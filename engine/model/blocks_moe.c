@@ -2,6 +2,8 @@
  * and llama.cpp b11434, gguf-py/gguf/constants.py. */
 #include "engine/model/blocks.h"
 
+#include "engine/tensor/row_order.h"
+
 #include <stdio.h>
 
 /* Values of <arch>.expert_gating_func. */
@@ -87,24 +89,12 @@ enum err blocks_bind_gate_up(struct blocks *b, int layer, plan_weight_id w[2])
     }
     for (uint32_t k = 0; k < 2; k++) {
         TRY(bind_experts(b, fused, layer, 2 * f, d, &w[k]));
-        struct plan_weight *half = &b->plan->weights[w[k]];
-        if (half->source != NULL) {
-            return err_set(b->info, ERR_UNSUPPORTED_TYPE, half->name,
-                           "%s: expected gate and up by themselves, as they are quantised, found one tensor",
-                           half->name);
+        uint32_t *first = arena_alloc(&b->plan->arena, n * sizeof *first);
+        for (uint32_t e = 0; first != NULL && e < n; e++) {
+            first[e] = (2 * e + k) * f;
         }
-        const void **pieces = arena_alloc(&b->plan->arena, n * sizeof *pieces);
-        if (pieces == NULL) {
-            return ERR_NOMEM;
-        }
-        for (uint32_t e = 0; e < n; e++) {
-            pieces[e] = plan_weight_row(half, e * 2 * f + k * f);
-        }
-        half->data = NULL;
-        half->pieces = pieces;
-        half->piece_rows = f;
-        half->n_out = n * f;
-        half->file_offset += k * f * half->row_bytes;
+        const struct row_source *all = b->plan->weights[w[k]].source;
+        TRY(plan_set_source(b->plan, w[k], row_order_rows(&b->plan->arena, all, first, n, f)));
     }
     return ERR_OK;
 }

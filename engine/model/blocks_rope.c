@@ -64,13 +64,10 @@ static enum err divide_by(struct blocks *b, const char *tensor, bool optional, f
         return ERR_OK;
     }
     const struct plan_weight *w = &b->plan->weights[factors];
-    if (w->type != DTYPE_F32) {
-        return err_set(b->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
-                       dtype_info(w->type)->name);
-    }
+    float values[PLAN_MAX_HEAD / 2];
+    TRY(blocks_read_vector(b, factors, values));
     for (uint32_t i = 0; i < n; i++) {
-        float factor;
-        memcpy(&factor, (const char *)w->data + i * sizeof factor, sizeof factor);
+        float factor = values[i];
         if (!(factor > 0) || !isfinite(factor)) {
             return err_set(b->info, ERR_BAD_HPARAM, w->name, "%s[%u]: expected a positive factor, found %g", w->name, i,
                            (double)factor);

@@ -3,6 +3,8 @@
  * steps dt are projections of the normed row. Keys and tensor names: llama.cpp b11434, gguf-py/gguf/constants.py. */
 #include "engine/model/blocks.h"
 
+#include "engine/quant/row_mapped.h"
+
 static enum err check_dims(const struct blocks *b, uint32_t inner)
 {
     const struct plan_ssm *m = &b->plan->ssm;
@@ -72,13 +74,7 @@ enum err blocks_add_ssm_bufs(struct blocks *b)
     for (uint32_t i = 0; i < group; i++) {
         ones[i] = 1.0f;
     }
-    struct plan_weight w = {.name = "ssm_ones",
-                            .type = DTYPE_F32,
-                            .data = ones,
-                            .row_bytes = group * sizeof *ones,
-                            .n_out = 1,
-                            .n_in = group};
-    return plan_add_weight(p, &w, &b->ssm_ones);
+    return plan_add_weight(p, "ssm_ones", row_mapped_new(&p->arena, DTYPE_F32, ones, 1, group), &b->ssm_ones);
 }
 
 /* dst = rows [first, first + its width) of ssm_in, times the normed row. */

@@ -2,6 +2,8 @@
  * layer. Names: llama.cpp b11434, gguf-py/gguf/constants.py. */
 #include "engine/model/blocks.h"
 
+#include "engine/quant/row_mapped.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -34,21 +36,15 @@ enum err blocks_bind_scaled(struct blocks *b, const char *name, int layer, uint3
 {
     struct plan *p = b->plan;
     TRY(blocks_bind(b, name, layer, 1, n, false, id));
-    struct plan_weight *w = &p->weights[*id];
-    if (w->type != DTYPE_F32) {
-        return err_set(b->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
-                       dtype_info(w->type)->name);
-    }
     float *scaled = arena_alloc(&p->arena, n * sizeof *scaled);
     if (scaled == NULL) {
         return ERR_NOMEM;
     }
-    memcpy(scaled, w->data, n * sizeof *scaled);
+    TRY(blocks_read_vector(b, *id, scaled));
     for (uint32_t i = 0; i < n; i++) {
         scaled[i] *= factor;
     }
-    w->data = scaled;
-    return ERR_OK;
+    return plan_set_source(p, *id, row_mapped_new(&p->arena, DTYPE_F32, scaled, 1, n));
 }
 
 enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t layer, int32_t *out)

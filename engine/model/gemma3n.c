@@ -9,6 +9,7 @@
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 #include "engine/hf/hf_pad.h"
+#include "engine/tensor/row_order.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -224,15 +225,8 @@ static enum err add_projection(struct gemma3n *m, const char *name, uint32_t i, 
     s.src = src;
     s.dst = dst;
     TRY(blocks_bind_stack(b, name, -1, m->n_streams - 1, d, d, false, &s.w[0]));
-    struct plan_weight *w = &b->plan->weights[s.w[0]];
-    if (w->source != NULL) {
-        w->source_row += i * d;
-    } else {
-        w->data = plan_weight_row(w, i * d);
-        w->pieces = NULL;
-    }
-    w->n_out = d;
-    w->file_offset += (uint64_t)i * d * w->row_bytes;
+    const struct row_source *all = b->plan->weights[s.w[0]].source;
+    TRY(plan_set_source(b->plan, s.w[0], row_order_row_range(&b->plan->arena, all, i * d, d)));
     return plan_add_step(b->plan, &s);
 }
 

@@ -291,11 +291,7 @@ static enum err add_layer_scale(struct gemma4 *m, int layer)
     const struct plan_weight *w = &b->plan->weights[id];
     struct plan_step s = plan_step_of(PLAN_MULTIPLY);
     s.dst = b->x;
-    if (w->type != DTYPE_F32) {
-        return err_set(b->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
-                       dtype_info(w->type)->name);
-    }
-    memcpy(&s.scale, w->data, sizeof s.scale);
+    TRY(blocks_read_vector(b, id, &s.scale));
     if (!isfinite(s.scale)) {
         return err_set(b->info, ERR_BAD_HPARAM, w->name, "%s: expected a finite factor, found %g", w->name,
                        (double)s.scale);

@@ -208,27 +208,11 @@ static enum err halve(struct hf *h, const char *name, const char *second)
                        "shared_mlp.input_linear, here %s: expected a matrix of an even number of rows, found %s", name,
                        t == NULL ? "none" : "another shape");
     }
-    t->dims[1] /= 2;
-    t->bytes /= 2;
+    uint32_t half = t->source->n_rows / 2;
+    const struct row_source *all = t->source;
     struct gguf_tensor other = *t;
-    if (t->source == NULL) {
-        other.data = (const char *)t->data + t->bytes;
-    } else {
-        struct row_order *o = arena_zalloc(&h->b.arena, sizeof *o);
-        uint32_t *first = arena_alloc(&h->b.arena, sizeof *first);
-        if (o == NULL || first == NULL) {
-            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.95s'", second);
-        }
-        *first = (uint32_t)t->dims[1];
-        *o = (struct row_order){.base = {&row_order_ops},
-                                .source = t->source,
-                                .type = t->type,
-                                .row_bytes = t->bytes / t->dims[1],
-                                .n_in = (uint32_t)t->dims[0],
-                                .rows = first,
-                                .row_run = *first};
-        other.source = &o->base;
-    }
+    gguf_build_rows(&h->b, t, row_order_row_range(&h->b.arena, all, 0, half), 1);
+    gguf_build_rows(&h->b, &other, row_order_row_range(&h->b.arena, all, half, half), 1);
     gguf_build_tensor(&h->b, second, &other);
     return ERR_OK;
 }

@@ -42,16 +42,30 @@ static enum err grow(void **array, int32_t n, int32_t *cap, size_t size)
     return ERR_OK;
 }
 
-enum err plan_add_weight(struct plan *p, const struct plan_weight *w, plan_weight_id *id)
+enum err plan_set_source(struct plan *p, plan_weight_id id, const struct row_source *source)
 {
-    TRY(grow((void **)&p->weights, p->n_weights, &p->cap_weights, sizeof *p->weights));
-    char *name = arena_dup(&p->arena, w->name, strlen(w->name));
-    if (name == NULL) {
+    if (source == NULL) {
         return ERR_NOMEM;
     }
-    p->weights[p->n_weights] = *w;
-    p->weights[p->n_weights].name = name;
-    *id = p->n_weights++;
+    p->weights[id] = (struct plan_weight){.name = p->weights[id].name,
+                                          .source = source,
+                                          .type = source->type,
+                                          .row_bytes = source->row_bytes,
+                                          .n_out = source->n_rows,
+                                          .n_in = source->n_in};
+    return ERR_OK;
+}
+
+enum err plan_add_weight(struct plan *p, const char *name, const struct row_source *source, plan_weight_id *id)
+{
+    TRY(grow((void **)&p->weights, p->n_weights, &p->cap_weights, sizeof *p->weights));
+    p->weights[p->n_weights].name = arena_dup(&p->arena, name, strlen(name));
+    if (p->weights[p->n_weights].name == NULL) {
+        return ERR_NOMEM;
+    }
+    *id = p->n_weights;
+    TRY(plan_set_source(p, *id, source));
+    p->n_weights++;
     return ERR_OK;
 }
 
@@ -153,10 +167,6 @@ static enum err check_weight(const struct check *c, plan_weight_id id, uint32_t 
         return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step lacks a weight", plan_op_name(c->step->op));
     }
     const struct plan_weight *w = &c->plan->weights[id];
-    if (w->is_transposed && c->step->op != PLAN_HEAD_MATMUL) {
-        return err_set(c->info, ERR_INTERNAL, w->name, "the plan's %s step cannot take a transposed weight",
-                       plan_op_name(c->step->op));
-    }
     if ((n_out != 0 && w->n_out != n_out) || w->n_in != n_in) {
         return err_set(c->info, ERR_BAD_TENSOR_SHAPE, w->name, "%s: expected [%u, %u] (columns, rows), found [%u, %u]",
                        w->name, n_in, n_out != 0 ? n_out : w->n_out, w->n_in, w->n_out);

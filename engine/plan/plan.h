@@ -18,42 +18,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A weight as the file has it, or some rows of it (fused tensors are taken apart by row ranges). */
+/* A weight: rows of a source, whatever stores them. */
 struct plan_weight {
-    const char *name; /* NUL-terminated tensor name, for messages; lives as long as the plan */
+    const char *name;                /* NUL-terminated tensor name, for messages; lives as long as the plan */
+    const struct row_source *source; /* borrowed; the rest is what it says of itself */
     enum dtype type;
-    const void *data; /* first row; borrowed from the file's map; NULL with `pieces` or `source` */
-    /* OPTIONAL: where each piece_rows rows lie, for experts that files keep apart and for heads of several weights that
-     * they keep in turns; borrowed from the model's arena. */
-    const void *const *pieces;
-    uint32_t piece_rows;
-    /* Each piece lies transposed, [n_in][piece_rows]; row_bytes is that of its rows. PLAN_HEAD_MATMUL alone takes such.
-     */
-    bool is_transposed;
-    const struct row_source *source; /* OPTIONAL: what makes the rows, in `type`; row 0 is its row source_row */
-    uint32_t source_row;
     uint64_t row_bytes;
-    uint32_t n_out;       /* rows */
-    uint32_t n_in;        /* columns */
-    uint64_t file_offset; /* of data in its file, which tells weights of one shape apart */
+    uint32_t n_out; /* rows */
+    uint32_t n_in;  /* columns */
 };
-
-/* Where a row lies, of a weight without `source`; of a transposed one, where the piece with the row begins. */
-static inline const void *plan_weight_row(const struct plan_weight *w, uint32_t row)
-{
-    const char *from = w->pieces != NULL ? w->pieces[row / w->piece_rows] : w->data;
-    return w->is_transposed ? from : from + (size_t)(w->pieces != NULL ? row % w->piece_rows : row) * w->row_bytes;
-}
-
-/* Rows that lie together, and their bytes. */
-static inline uint32_t plan_weight_part(const struct plan_weight *w)
-{
-    return w->pieces != NULL ? w->piece_rows : w->n_out;
-}
-static inline uint64_t plan_weight_part_bytes(const struct plan_weight *w)
-{
-    return (w->is_transposed ? w->n_in : plan_weight_part(w)) * w->row_bytes;
-}
 
 /* Index into plan.weights; PLAN_NONE where a step has none. */
 typedef int32_t plan_weight_id;
@@ -328,8 +301,11 @@ static inline uint32_t plan_value_dim(const struct plan *p) { return p->latent_d
 MUST_CHECK enum err plan_new(struct plan **out);
 void plan_free(struct plan **p);
 
-/* Append and return the new index in *id (OPTIONAL for steps); strings are copied. ERR_NOMEM. */
-MUST_CHECK enum err plan_add_weight(struct plan *p, const struct plan_weight *w, plan_weight_id *id);
+/* Append and return the new index in *id (OPTIONAL for steps); strings are copied. ERR_NOMEM, also for a NULL source. */
+MUST_CHECK enum err plan_add_weight(struct plan *p, const char *name, const struct row_source *source,
+                                    plan_weight_id *id);
+/* The weight has other rows from now on; else as plan_add_weight. */
+MUST_CHECK enum err plan_set_source(struct plan *p, plan_weight_id id, const struct row_source *source);
 MUST_CHECK enum err plan_add_buf(struct plan *p, const char *name, uint32_t width, plan_buf_id *id);
 MUST_CHECK enum err plan_add_rope(struct plan *p, const struct plan_rope *r, int32_t *id);
 MUST_CHECK enum err plan_add_step(struct plan *p, const struct plan_step *s);

@@ -8,36 +8,16 @@
 
 enum { CHUNK = 256 }; /* inputs rounded at a time: the largest block */
 
-/* A weight that is rounded as it is read. */
+/* A weight that is rounded as it is encoded. */
 struct rounded {
     struct row_source base;
-    struct plan_weight from;
-    enum dtype type;
+    const struct row_source *from;
 };
 
-static float element(const struct plan_weight *w, const unsigned char *row, uint32_t i)
+static void read_row(const struct row_source *s, uint32_t row, uint32_t from, uint32_t n, float *out)
 {
-    float f;
-    uint16_t h;
-    if (w->type == DTYPE_F32) {
-        memcpy(&f, row + 4 * (size_t)i, sizeof f);
-        return f;
-    }
-    memcpy(&h, row + 2 * (size_t)i, sizeof h);
-    return w->type == DTYPE_F16 ? dtype_f16_to_f32(h) : dtype_bf16_to_f32(h);
-}
-
-static void read_row(const struct row_source *source, uint32_t row, uint32_t from, uint32_t n, float *out)
-{
-    const struct plan_weight *w = &((const struct rounded *)(const void *)source)->from;
-    if (w->source != NULL) {
-        w->source->ops->read(w->source, w->source_row + row, from, n, out);
-        return;
-    }
-    const unsigned char *data = plan_weight_row(w, row);
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] = element(w, data, from + i);
-    }
+    const struct row_source *f = ((const struct rounded *)(const void *)s)->from;
+    f->ops->read(f, row, from, n, out);
 }
 
 /* Q8_0 by rounding alone, many times as fast as a search for the best scale, which would take away a hundredth of an
@@ -67,18 +47,16 @@ static bool round_q8_0(const float *x, uint32_t n, unsigned char *to)
     return true;
 }
 
-static void encode_rows(const struct row_source *source, uint32_t row, uint32_t n, void *out)
+static void encode_part(const struct row_source *s, const struct row_part *part, void *out, uint64_t stride)
 {
-    const struct rounded *r = (const struct rounded *)(const void *)source;
-    const struct dtype_info *info = dtype_info(r->type);
-    unsigned char *to = out;
     float x[CHUNK];
-    for (uint32_t end = row + n; row < end; row++) {
-        for (uint32_t from = 0, here; from < r->from.n_in; from += here) {
-            here = MIN_OF((uint32_t)CHUNK, r->from.n_in - from);
-            size_t bytes = here / info->block_elems * info->block_bytes;
-            read_row(source, row, from, here, x);
-            bool ok = r->type == DTYPE_Q8_0 ? round_q8_0(x, here, to) : quantize_row(r->type, x, here, NULL, to);
+    for (uint32_t row = 0; row < part->n_rows; row++) {
+        unsigned char *to = (unsigned char *)out + row * stride;
+        for (uint32_t at = 0, here; at < part->n_in; at += here) {
+            here = MIN_OF((uint32_t)CHUNK, part->n_in - at);
+            size_t bytes = (size_t)row_source_bytes(s, here);
+            read_row(s, part->row + row, part->from + at, here, x);
+            bool ok = s->type == DTYPE_Q8_0 ? round_q8_0(x, here, to) : quantize_row(s->type, x, here, NULL, to);
             if (!ok) {
                 memset(to, 0xFF, bytes); /* scales that are NaN */
             }
@@ -87,21 +65,13 @@ static void encode_rows(const struct row_source *source, uint32_t row, uint32_t 
     }
 }
 
-static void rows_done(const struct row_source *source, uint32_t row, uint32_t n,
-                      void (*drop)(void *arg, const void *data, uint64_t bytes), void *arg)
+static void rows_done(const struct row_source *s, uint32_t row, uint32_t n, row_drop_fn *drop, void *arg)
 {
-    const struct plan_weight *w = &((const struct rounded *)(const void *)source)->from;
-    if (w->source != NULL) {
-        w->source->ops->done(w->source, w->source_row + row, n, drop, arg);
-        return;
-    }
-    for (uint32_t end = row + n, next; row < end; row = next) {
-        next = w->pieces != NULL ? MIN_OF(end, (row / w->piece_rows + 1) * w->piece_rows) : end;
-        drop(arg, plan_weight_row(w, row), (next - row) * w->row_bytes);
-    }
+    const struct row_source *from = ((const struct rounded *)(const void *)s)->from;
+    from->ops->done(from, row, n, drop, arg);
 }
 
-static const struct row_source_ops rounded_ops = {.read = read_row, .encode = encode_rows, .done = rows_done};
+static const struct row_source_ops rounded_ops = {.read = read_row, .encode = encode_part, .done = rows_done};
 
 static const struct {
     const char *name;
@@ -117,7 +87,7 @@ static enum err round_weight(struct plan *p, plan_weight_id id, enum dtype type,
     if (id == PLAN_NONE) {
         return ERR_OK;
     }
-    struct plan_weight *w = &p->weights[id];
+    const struct plan_weight *w = &p->weights[id];
     bool is_float = w->type == DTYPE_F32 || w->type == DTYPE_F16 || w->type == DTYPE_BF16;
     type = w->n_in % dtype_info(type)->block_elems == 0 ? type : DTYPE_Q8_0;
     if (!is_float || w->n_out == 1 || w->n_in % dtype_info(type)->block_elems != 0) {
@@ -127,16 +97,8 @@ static enum err round_weight(struct plan *p, plan_weight_id id, enum dtype type,
     if (r == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the plan");
     }
-    *r = (struct rounded){.base = {&rounded_ops}, .from = *w, .type = type};
-    if (!dtype_row_bytes(type, w->n_in, &w->row_bytes)) {
-        return err_set(info, ERR_INTERNAL, w->name, "%s: a row of %u does not fit", w->name, w->n_in);
-    }
-    w->type = type;
-    w->data = NULL;
-    w->pieces = NULL;
-    w->source = &r->base;
-    w->source_row = 0;
-    return ERR_OK;
+    *r = (struct rounded){row_source_of(&rounded_ops, type, w->n_out, w->n_in, w->source->grain), w->source};
+    return plan_set_source(p, id, &r->base);
 }
 
 static bool is_router(const struct plan *p, const struct plan_step *s)

@@ -2,9 +2,18 @@
 
 #include "engine/base/compiler.h"
 
-#include <string.h>
+/* Where the runs of one axis begin; first NULL: all as it is. */
+struct axis {
+    const uint32_t *first;
+    uint32_t run;
+};
 
-enum { SWAP_BYTES = 256 };
+struct row_order {
+    struct row_source base;
+    const struct row_source *of;
+    struct axis rows, columns;
+    uint32_t only; /* the one run of a range */
+};
 
 uint32_t row_order_run(uint32_t a, uint32_t b)
 {
@@ -16,134 +25,124 @@ uint32_t row_order_run(uint32_t a, uint32_t b)
     return a;
 }
 
-bool row_order_is_valid(const struct row_order *o)
-{
-    bool is_float = o->type == DTYPE_F32 || o->type == DTYPE_F16 || o->type == DTYPE_BF16;
-    if (o->source == NULL && !is_float) {
-        return false;
-    }
-    if (o->columns == NULL) {
-        return true;
-    }
-    uint32_t block = dtype_info(o->type)->block_elems;
-    return o->column_run != 0 && o->n_in % o->column_run == 0 && o->column_run % block == 0 &&
-           (o->source == NULL || o->column_run % ROW_SOURCE_RUN == 0);
-}
-
 static const struct row_order *order_of(const struct row_source *s)
 {
     return (const struct row_order *)(const void *)s;
 }
 
-static uint32_t file_row(const struct row_order *o, uint32_t row)
+static uint32_t place(const struct axis *a, uint32_t i)
 {
-    return o->rows != NULL ? o->rows[row / o->row_run] + row % o->row_run : row;
+    return a->first != NULL ? a->first[i / a->run] + i % a->run : i;
 }
 
-/* How many of rows [row, row + n) lie one behind the other, from the first on. */
-static uint32_t count_together(const struct row_order *o, uint32_t row, uint32_t n)
+/* How many of [i, i + n) follow each other there, from the first on. */
+static uint32_t count_together(const struct axis *a, uint32_t i, uint32_t n)
 {
-    uint32_t count = 1;
-    while (count < n && file_row(o, row + count) == file_row(o, row) + count) {
-        count++;
+    uint32_t count = a->first != NULL ? a->run - i % a->run : n;
+    while (count < n && place(a, i + count) == place(a, i) + count) {
+        count += a->run;
     }
-    return count;
-}
-
-static const unsigned char *row_at(const struct row_order *o, uint32_t in_file)
-{
-    return (const unsigned char *)o->data + in_file * o->row_bytes;
-}
-
-/* Inputs [from, from + n) as the file has them. */
-static void read_run(const struct row_order *o, uint32_t in_file, uint32_t from, uint32_t n, float *out)
-{
-    if (o->source != NULL) {
-        o->source->ops->read(o->source, in_file, from, n, out);
-        return;
-    }
-    const unsigned char *row = row_at(o, in_file);
-    for (uint32_t i = 0; i < n; i++) {
-        uint16_t half;
-        if (o->type == DTYPE_F32) {
-            memcpy(&out[i], row + (from + i) * sizeof *out, sizeof *out);
-            continue;
-        }
-        memcpy(&half, row + (from + i) * sizeof half, sizeof half);
-        out[i] = o->type == DTYPE_F16 ? dtype_f16_to_f32(half) : dtype_bf16_to_f32(half);
-    }
+    return MIN_OF(count, n);
 }
 
 static void read_row(const struct row_source *s, uint32_t row, uint32_t from, uint32_t n, float *out)
 {
     const struct row_order *o = order_of(s);
-    uint32_t in_file = file_row(o, row), run = o->columns != NULL ? o->column_run : o->n_in, here;
-    for (uint32_t end = from + n; from < end; from += here, out += here) {
-        uint32_t at = from % run, first = o->columns != NULL ? o->columns[from / run] * run : 0;
-        here = MIN_OF(run - at, end - from);
-        read_run(o, in_file, first + at, here, out);
+    for (uint32_t end = from + n, here; from < end; from += here, out += here) {
+        here = count_together(&o->columns, from, end - from);
+        o->of->ops->read(o->of, place(&o->rows, row), place(&o->columns, from), here, out);
     }
 }
 
-static void swap(unsigned char *a, unsigned char *b, size_t n)
-{
-    unsigned char room[SWAP_BYTES];
-    for (size_t here; n != 0; n -= here, a += here, b += here) {
-        here = MIN_OF(n, (size_t)SWAP_BYTES);
-        memcpy(room, a, here);
-        memcpy(a, b, here);
-        memcpy(b, room, here);
-    }
-}
-
-/* Runs of a row from their order in the file to ours, in place: what belongs to run c lies where the swaps before have
- * brought it, from columns[c] on. */
-static void order_runs(const struct row_order *o, unsigned char *row)
-{
-    const struct dtype_info *info = dtype_info(o->type);
-    size_t bytes = (size_t)(o->column_run / info->block_elems) * info->block_bytes;
-    for (uint32_t c = 0; c < o->n_in / o->column_run; c++) {
-        uint32_t from = o->columns[c];
-        while (from < c) {
-            from = o->columns[from];
-        }
-        if (from != c) {
-            swap(row + c * bytes, row + from * bytes, bytes);
-        }
-    }
-}
-
-static void encode_rows(const struct row_source *s, uint32_t row, uint32_t n, void *out)
+static const void *at_part(const struct row_source *s, const struct row_part *part, uint64_t *stride)
 {
     const struct row_order *o = order_of(s);
-    unsigned char *to = out;
-    for (uint32_t end = row + n, here; row < end; row += here) {
-        here = count_together(o, row, end - row);
-        if (o->source != NULL) {
-            o->source->ops->encode(o->source, file_row(o, row), here, to);
-        } else {
-            memcpy(to, row_at(o, file_row(o, row)), (size_t)(here * o->row_bytes));
-        }
-        for (uint32_t i = 0; i < here; i++, to += o->row_bytes) {
-            if (o->columns != NULL) {
-                order_runs(o, to);
-            }
+    if (o->of->ops->at == NULL || count_together(&o->rows, part->row, part->n_rows) != part->n_rows ||
+        count_together(&o->columns, part->from, part->n_in) != part->n_in) {
+        return NULL;
+    }
+    const struct row_part there = {place(&o->rows, part->row), part->n_rows, place(&o->columns, part->from),
+                                   part->n_in};
+    return o->of->ops->at(o->of, &there, stride);
+}
+
+static void encode_part(const struct row_source *s, const struct row_part *part, void *out, uint64_t stride)
+{
+    const struct row_order *o = order_of(s);
+    uint32_t n_rows, n_in;
+    for (uint32_t row = 0; row < part->n_rows; row += n_rows) {
+        n_rows = count_together(&o->rows, part->row + row, part->n_rows - row);
+        for (uint32_t in = 0; in < part->n_in; in += n_in) {
+            n_in = count_together(&o->columns, part->from + in, part->n_in - in);
+            const struct row_part there = {place(&o->rows, part->row + row), n_rows,
+                                           place(&o->columns, part->from + in), n_in};
+            o->of->ops->encode(o->of, &there, (unsigned char *)out + row * stride + row_source_bytes(s, in), stride);
         }
     }
 }
 
-static void rows_done(const struct row_source *s, uint32_t row, uint32_t n,
-                      void (*drop)(void *arg, const void *data, uint64_t bytes), void *arg)
+static void rows_done(const struct row_source *s, uint32_t row, uint32_t n, row_drop_fn *drop, void *arg)
 {
     const struct row_order *o = order_of(s);
     for (uint32_t end = row + n, here; row < end; row += here) {
-        here = count_together(o, row, end - row);
-        if (o->source != NULL) {
-            o->source->ops->done(o->source, file_row(o, row), here, drop, arg);
-        } else {
-            drop(arg, row_at(o, file_row(o, row)), here * o->row_bytes);
-        }
+        here = count_together(&o->rows, row, end - row);
+        o->of->ops->done(o->of, place(&o->rows, row), here, drop, arg);
     }
 }
 
-const struct row_source_ops row_order_ops = {.read = read_row, .encode = encode_rows, .done = rows_done};
+static struct row_order *add(struct arena *a, const struct row_source *of, uint32_t n_rows, uint32_t n_in)
+{
+    static const struct row_source_ops ops = {
+        .read = read_row, .at = at_part, .encode = encode_part, .done = rows_done};
+    struct row_order *o = of != NULL ? arena_zalloc(a, sizeof *o) : NULL;
+    if (o != NULL) {
+        o->base = row_source_of(&ops, of->type, n_rows, n_in, of->grain);
+        o->of = of;
+    }
+    return o;
+}
+
+const struct row_source *row_order_rows(struct arena *a, const struct row_source *of, const uint32_t *first,
+                                        uint32_t n_runs, uint32_t run)
+{
+    struct row_order *o = first != NULL && of != NULL ? add(a, of, n_runs * run, of->n_in) : NULL;
+    if (o == NULL) {
+        return NULL;
+    }
+    o->rows = (struct axis){first, run};
+    return &o->base;
+}
+
+const struct row_source *row_order_columns(struct arena *a, const struct row_source *of, const uint32_t *first,
+                                           uint32_t n_runs, uint32_t run)
+{
+    struct row_order *o = first != NULL && of != NULL ? add(a, of, of->n_rows, n_runs * run) : NULL;
+    if (o == NULL) {
+        return NULL;
+    }
+    o->columns = (struct axis){first, run};
+    return &o->base;
+}
+
+const struct row_source *row_order_row_range(struct arena *a, const struct row_source *of, uint32_t first, uint32_t n)
+{
+    struct row_order *o = of != NULL ? add(a, of, n, of->n_in) : NULL;
+    if (o == NULL) {
+        return NULL;
+    }
+    o->only = first;
+    o->rows = (struct axis){&o->only, n};
+    return &o->base;
+}
+
+const struct row_source *row_order_column_range(struct arena *a, const struct row_source *of, uint32_t first,
+                                                uint32_t n)
+{
+    struct row_order *o = of != NULL ? add(a, of, of->n_rows, n) : NULL;
+    if (o == NULL) {
+        return NULL;
+    }
+    o->only = first;
+    o->columns = (struct axis){&o->only, n};
+    return &o->base;
+}

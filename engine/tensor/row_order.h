@@ -1,30 +1,27 @@
-/* A tensor whose rows, or whose inputs head by head, stand in another order than in the file: for heads that a file
- * keeps in turns, or in the order of another implementation. Nothing is rounded. Threads: as row_source.h. */
+/* Some of another source's rows, or of its inputs, in an order given: parts of a tensor that holds several weights,
+ * heads that a file keeps in turns or in the order of another implementation, shares of several devices. Nothing is
+ * rounded. All pointers are borrowed and outlive the source; NULL is returned when out of memory, and for a NULL `of`.
+ * Threads: as row_source.h. */
 #ifndef INFCGI_TENSOR_ROW_ORDER_H
 #define INFCGI_TENSOR_ROW_ORDER_H
 
-#include "engine/tensor/dtype.h"
 #include "engine/tensor/row_source.h"
 
 #include <stdbool.h>
 
-/* All pointers are borrowed and outlive it. */
-struct row_order {
-    struct row_source base;          /* ops: row_order_ops */
-    const struct row_source *source; /* OPTIONAL: what makes the rows as the file has them; else they lie at data */
-    const void *data;                /* F32, F16 or BF16; unaligned */
-    enum dtype type;                 /* of the rows, there and here */
-    uint64_t row_bytes;
-    uint32_t n_in;
-    const uint32_t *rows; /* OPTIONAL: row r is row rows[r / row_run] + r % row_run of the file */
-    uint32_t row_run;
-    const uint32_t *columns; /* OPTIONAL: run c of column_run inputs is run columns[c]; a permutation */
-    uint32_t column_run;     /* divides n_in */
-};
-extern const struct row_source_ops row_order_ops;
+/* n_runs runs of `run` rows: run r begins at row first[r]. */
+MUST_CHECK const struct row_source *row_order_rows(struct arena *a, const struct row_source *of, const uint32_t *first,
+                                                   uint32_t n_runs, uint32_t run);
 
-/* Can it be read? Rows at data must be floats; runs of inputs must be of whole blocks, and of a source's runs. */
-bool row_order_is_valid(const struct row_order *o);
+/* n_runs runs of `run` inputs: run r begins at input first[r]. All are multiples of the source's grain. */
+MUST_CHECK const struct row_source *row_order_columns(struct arena *a, const struct row_source *of,
+                                                      const uint32_t *first, uint32_t n_runs, uint32_t run);
+
+/* Rows, or inputs, [first, first + n). */
+MUST_CHECK const struct row_source *row_order_row_range(struct arena *a, const struct row_source *of, uint32_t first,
+                                                        uint32_t n);
+MUST_CHECK const struct row_source *row_order_column_range(struct arena *a, const struct row_source *of, uint32_t first,
+                                                           uint32_t n);
 
 /* The longest run of which both lengths are whole multiples; 0 when both are 0. */
 uint32_t row_order_run(uint32_t a, uint32_t b);

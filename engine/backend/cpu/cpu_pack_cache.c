@@ -7,9 +7,10 @@
  * payload is right; else it is packed anew and replaced. Nobody has to remember to raise a number when the layout
  * changes: the header holds a hash of every weight's place and of sample panels that the panel_pack of this build
  * makes. What is noticed of the model file: another size, time of last write, metadata or tensor directory, and other
- * bytes at the start, the middle or the end of any weight. Not noticed: weights that were changed elsewhere by
- * something that also set the file's time back. Whoever can write into the folder can change what the model says;
- * hash64 guards against accidents only. docs/internals/cpu.md says what it costs and why it is off unless asked for. */
+ * bytes in the first, the middle or the last row of any weight, or of any of its heads or experts. Not noticed: weights
+ * that were changed elsewhere by something that also set the file's time back. Whoever can write into the folder can
+ * change what the model says; hash64 guards against accidents only. docs/internals/cpu.md says what it costs and why it
+ * is off unless asked for. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/hash.h"
@@ -22,10 +23,9 @@
 #include <string.h>
 
 enum {
-    FORMAT_VERSION = 1, /* of the header */
+    FORMAT_VERSION = 2, /* of the header */
     HEADER_BYTES = 4096,
     CHUNK_BYTES = 1 << 20,  /* of payload hashed at a time: the hash must not depend on the number of threads */
-    SAMPLE_BYTES = 4096,    /* at three places of each weight */
     PROBE_INPUTS = 512,     /* a multiple of every type's block */
     PROBE_MAX_BYTES = 4096, /* of a row of PROBE_INPUTS: F32 has 2048 */
     MAX_PATH_BYTES = 4096,
@@ -82,9 +82,8 @@ static enum err hash_layout(const struct backend_model *m, uint64_t *out, struct
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];
         const struct cpu_weight *c = &m->weights[i];
-        const uint64_t all[] = {w->type,        w->n_out,      w->n_in,         w->row_bytes,
-                                w->file_offset, c->group_rows, c->group_panels, c->n_panels,
-                                c->panel_bytes, c->kind,       w->is_transposed};
+        const uint64_t all[] = {w->type,         w->n_out,    w->n_in,        w->row_bytes, c->group_rows,
+                                c->group_panels, c->n_panels, c->panel_bytes, c->kind};
         hash = hash64(all, sizeof all, hash64(w->name, strlen(w->name), hash));
         if (!is_probed[w->type]) {
             is_probed[w->type] = true;
@@ -96,48 +95,38 @@ static enum err hash_layout(const struct backend_model *m, uint64_t *out, struct
     return ERR_OK;
 }
 
-/* The first, the middle and the last row that a source makes. */
-static enum err hash_rows(const struct backend_model *m, const struct plan_weight *w, uint64_t *hash,
-                          struct err_info *info)
+/* The first, the middle and the last row of each group, where it is that other parts of a file begin. */
+static void hash_rows(const struct backend_model *m, int32_t i, void *room, uint64_t *hash)
 {
-    void *row = mem_alloc((size_t)w->row_bytes, MEM_GENERAL);
-    if (row == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for a row of %s", w->name);
+    const struct plan_weight *w = &m->plan->weights[i];
+    uint32_t group = m->weights[i].group_rows;
+    for (uint32_t first = 0; first < w->n_out; first += group) {
+        const uint32_t at[] = {first, first + group / 2, first + group - 1};
+        for (size_t k = 0; k < ARRAY_LEN(at); k++) {
+            uint64_t stride;
+            *hash = hash64(row_source_rows(w->source, at[k], 1, room, &stride), (size_t)w->row_bytes, *hash);
+        }
     }
-    const uint32_t at[] = {0, w->n_out / 2, w->n_out - 1};
-    for (size_t i = 0; i < ARRAY_LEN(at); i++) {
-        w->source->ops->encode(w->source, w->source_row + at[i], 1, row);
-        *hash = hash64(row, (size_t)w->row_bytes, *hash);
+    if (m->cfg.weight_done != NULL) { /* reading a sample made pages around it resident */
+        w->source->ops->done(w->source, 0, w->n_out, m->cfg.weight_done, m->cfg.weight_done_arg);
     }
-    mem_free(row);
-    if (m->cfg.weight_done != NULL) {
-        w->source->ops->done(w->source, w->source_row, w->n_out, m->cfg.weight_done, m->cfg.weight_done_arg);
-    }
-    return ERR_OK;
 }
 
 static enum err hash_source(const struct backend_model *m, uint64_t *out, struct err_info *info)
 {
     const struct backend_source *s = &m->cfg.source;
-    uint64_t hash = hash64(s->head, s->head_bytes, 0);
+    uint64_t hash = hash64(s->head, s->head_bytes, 0), longest = 1;
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        const struct plan_weight *w = &m->plan->weights[i];
-        uint32_t part = plan_weight_part(w);
-        if (w->source != NULL) {
-            TRY(hash_rows(m, w, &hash, info));
-            continue;
-        }
-        for (uint32_t row = 0; row < w->n_out; row += part) {
-            const unsigned char *data = plan_weight_row(w, row);
-            uint64_t bytes = plan_weight_part_bytes(w), n = MIN_OF(bytes, (uint64_t)SAMPLE_BYTES);
-            hash = hash64(data, n, hash);
-            hash = hash64(data + (bytes - n) / 2, n, hash);
-            hash = hash64(data + bytes - n, n, hash);
-            if (m->cfg.weight_done != NULL) { /* reading a sample made pages around it resident */
-                m->cfg.weight_done(m->cfg.weight_done_arg, data, bytes);
-            }
-        }
+        longest = MAX_OF(longest, m->plan->weights[i].row_bytes);
     }
+    void *room = mem_alloc((size_t)longest, MEM_GENERAL);
+    if (room == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for a row of weights");
+    }
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        hash_rows(m, i, room, &hash);
+    }
+    mem_free(room);
     *out = hash;
     return ERR_OK;
 }

@@ -11,7 +11,6 @@
 
 enum {
     ALIGN = 64,
-    MAX_BLOCK = 256,       /* elements of the largest block of a weight type */
     SLICE_BYTES = 2 << 20, /* packed by one thread, which so clears the huge page it fills: a millisecond of work */
 };
 
@@ -50,13 +49,6 @@ static bool is_vector(const struct plan_weight *w, const struct cpu_weight *c)
     return w->n_out == 1 && w->type == DTYPE_F32 && !c->is_multiplied;
 }
 
-/* The type that is packed: transposed, the blocks of a quantised row lie across. */
-static enum dtype packed_type(const struct plan_weight *w)
-{
-    bool is_float = w->type == DTYPE_F32 || w->type == DTYPE_F16 || w->type == DTYPE_BF16;
-    return w->is_transposed && !is_float ? DTYPE_F16 : w->type;
-}
-
 static size_t packed_bytes(const struct plan_weight *w, const struct cpu_weight *c)
 {
     size_t bytes = is_vector(w, c) ? w->n_in * sizeof(float) : c->panel_bytes * c->n_panels;
@@ -76,7 +68,7 @@ static enum err plan_sizes(struct backend_model *m, struct err_info *info)
         }
         c->n_out = w->n_out;
         c->n_in = w->n_in;
-        c->kind = quant_ops(packed_type(w))->panel;
+        c->kind = ops->panel;
         c->group_panels = (c->group_rows + PANEL_ROWS - 1) / PANEL_ROWS;
         c->n_panels = c->group_panels * (w->n_out / c->group_rows);
         c->panel_bytes = panel_bytes(c->kind, w->n_in);
@@ -114,45 +106,9 @@ static uint32_t row_of_panel(const struct cpu_weight *c, uint32_t panel)
 /* Tells that the file bytes of rows [row, end) are read. */
 static void done_with(const struct backend_model *m, const struct plan_weight *w, uint32_t row, uint32_t end)
 {
-    if (w->source != NULL && m->cfg.weight_done != NULL && row < end) {
-        w->source->ops->done(w->source, w->source_row + row, end - row, m->cfg.weight_done, m->cfg.weight_done_arg);
-        return;
+    if (m->cfg.weight_done != NULL && row < end) {
+        w->source->ops->done(w->source, row, end - row, m->cfg.weight_done, m->cfg.weight_done_arg);
     }
-    while (m->cfg.weight_done != NULL && row < end && !w->is_transposed) {
-        uint32_t next = w->pieces != NULL ? MIN_OF(end, (row / w->piece_rows + 1) * w->piece_rows) : end;
-        m->cfg.weight_done(m->cfg.weight_done_arg, plan_weight_row(w, row), (next - row) * w->row_bytes);
-        row = next;
-    }
-}
-
-/* Columns [column, column + n) of a transposed piece as rows of `type`, row_bytes apart: whole blocks are dequantised,
- * so that those of 256 elements are 16 times, which only old files of latent attention take. */
-static void turn(const struct plan_weight *w, const unsigned char *piece, uint32_t column, uint32_t n, enum dtype type,
-                 size_t row_bytes, unsigned char *out)
-{
-    const struct dtype_info *info = dtype_info(w->type);
-    uint32_t block = info->block_elems, first = column / block, last = (column + n - 1) / block;
-    float values[PANEL_ROWS + 2 * MAX_BLOCK];
-    for (uint32_t k = 0; k < w->n_in; k++) {
-        const unsigned char *from = piece + k * w->row_bytes + (size_t)first * info->block_bytes;
-        quant_ops(w->type)->dequantize(from, (size_t)(last - first + 1) * block, values);
-        const float *v = values + column - first * block;
-        for (uint32_t i = 0; i < n; i++) {
-            unsigned char *to = out + i * row_bytes + k * (size_t)dtype_info(type)->block_bytes;
-            uint16_t half = type == DTYPE_F16 ? dtype_f32_to_f16(v[i]) : dtype_f32_to_bf16(v[i]);
-            memcpy(to, type == DTYPE_F32 ? (const void *)&v[i] : &half, dtype_info(type)->block_bytes);
-        }
-    }
-}
-
-static void pack_transposed(const struct plan_weight *w, const struct cpu_weight *c, uint32_t panel, uint32_t n,
-                            unsigned char *to)
-{
-    _Alignas(ALIGN) unsigned char rows[PANEL_ROWS * PLAN_MAX_HEAD * sizeof(float)];
-    enum dtype type = packed_type(w);
-    size_t row_bytes = w->n_in * (size_t)dtype_info(type)->block_bytes;
-    turn(w, plan_weight_row(w, row_of_panel(c, panel)), panel % c->group_panels * PANEL_ROWS, n, type, row_bytes, rows);
-    panel_pack(type, rows, row_bytes, (int)n, w->n_in, to);
 }
 
 bool cpu_goes_on(const struct backend_model *m, float fraction)
@@ -166,49 +122,25 @@ struct pack_job {
     struct backend_model *m;
     atomic_size_t next;  /* slice that nobody has taken */
     atomic_bool is_over; /* given up */
-    unsigned char *rows; /* [n_threads][rows_bytes] for the rows of a panel that a source makes, or that lie apart */
+    unsigned char *rows; /* [n_threads][rows_bytes] for the rows of a panel that a source must make */
     size_t rows_bytes;
 };
 
-/* Do rows [row, row + n) lie one behind the other? */
-static bool is_together(const struct plan_weight *w, uint32_t row, uint32_t n)
-{
-    return w->source == NULL && (w->pieces == NULL || row / w->piece_rows == (row + n - 1) / w->piece_rows);
-}
-
-static void gather_rows(const struct plan_weight *w, uint32_t row, uint32_t n, unsigned char *out)
-{
-    if (w->source != NULL) {
-        w->source->ops->encode(w->source, w->source_row + row, n, out);
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        memcpy(out + i * w->row_bytes, plan_weight_row(w, row + i), (size_t)w->row_bytes);
-    }
-}
-
-/* Packs panels [first, end) of a weight whose packed form begins at `to`. rows: for those of a panel, where a
- * source makes them or they lie apart. */
+/* Packs panels [first, end) of a weight whose packed form begins at `to`. rows: for those of a panel, where its source
+ * must make them. */
 static void pack_panels(const struct backend_model *m, const struct plan_weight *w, struct cpu_weight *c,
                         uint32_t first, uint32_t end, unsigned char *rows, unsigned char *to)
 {
     for (uint32_t i = first; i < end; i++) {
         uint32_t row = row_of_panel(c, i), left = c->group_rows - i % c->group_panels * PANEL_ROWS;
         uint32_t n = MIN_OF(left, (uint32_t)PANEL_ROWS);
-        if (w->is_transposed) {
-            pack_transposed(w, c, i, n, to + (size_t)i * c->panel_bytes);
-            continue;
-        }
-        bool is_ready = is_together(w, row, n);
-        if (!is_ready) {
-            gather_rows(w, row, n, rows);
-        }
-        panel_pack(w->type, is_ready ? plan_weight_row(w, row) : rows, w->row_bytes, (int)n, w->n_in,
-                   to + (size_t)i * c->panel_bytes);
+        uint64_t stride;
+        const void *from = row_source_rows(w->source, row, n, rows, &stride);
+        panel_pack(w->type, from, (size_t)stride, (int)n, w->n_in, to + (size_t)i * c->panel_bytes);
     }
     done_with(m, w, row_of_panel(c, first), row_of_panel(c, end));
     uint32_t before = atomic_fetch_add_explicit(&c->n_packed, end - first, memory_order_relaxed);
-    if (w->source != NULL && before + (end - first) == c->n_panels) { /* also what all rows share */
+    if (before + (end - first) == c->n_panels) { /* also what all rows share */
         done_with(m, w, 0, w->n_out);
     }
 }
@@ -231,7 +163,7 @@ static void pack_slice(const struct backend_model *m, size_t from, unsigned char
                 pack_panels(m, w, c, (uint32_t)first, (uint32_t)behind, rows, m->packed + at);
             }
         } else if (at >= from) {
-            memcpy(m->packed + at, w->data, w->n_in * sizeof(float));
+            row_source_encode(w->source, 0, 1, m->packed + at);
             done_with(m, w, 0, 1);
         }
     }
@@ -256,9 +188,7 @@ static enum err pack_all(struct backend_model *m, struct err_info *info)
 {
     struct pack_job job = {.m = m};
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        const struct plan_weight *w = &m->plan->weights[i];
-        bool needs_room = w->source != NULL || w->pieces != NULL;
-        job.rows_bytes = needs_room ? MAX_OF(job.rows_bytes, w->row_bytes * PANEL_ROWS) : job.rows_bytes;
+        job.rows_bytes = MAX_OF(job.rows_bytes, (size_t)m->plan->weights[i].row_bytes * PANEL_ROWS);
     }
     size_t bytes = job.rows_bytes * (size_t)m->cfg.n_threads;
     job.rows = bytes != 0 ? mem_map(bytes, MEM_GENERAL) : NULL;

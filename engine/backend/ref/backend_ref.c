@@ -299,6 +299,10 @@ static void ref_close(struct backend_model **model)
     for (int i = 0; i < PLAN_MAX_BUFS; i++) {
         mem_free(m->bufs[i]);
     }
+    for (int32_t i = 0; i < m->plan->n_weights && m->vectors != NULL; i++) {
+        mem_free(m->vectors[i]);
+    }
+    mem_free(m->vectors);
     mem_free(m->scratch);
     mem_free(m->kvs);
     mem_free(m);
@@ -326,11 +330,27 @@ static bool lay_out_kv(struct backend_model *m)
     return ok;
 }
 
+/* Norms, biases and the like as floats; false when out of memory. */
+static bool read_vectors(struct backend_model *m)
+{
+    m->vectors = mem_zalloc_array((size_t)m->plan->n_weights + 1, sizeof *m->vectors, MEM_MODEL);
+    for (int32_t i = 0; i < m->plan->n_weights && m->vectors != NULL; i++) {
+        const struct plan_weight *w = &m->plan->weights[i];
+        if (w->n_out == 1 && w->type == DTYPE_F32) {
+            m->vectors[i] = mem_alloc((size_t)w->row_bytes, MEM_MODEL);
+            if (m->vectors[i] == NULL) {
+                return false;
+            }
+            ref_math_dequantize(w, 0, m->vectors[i]);
+        }
+    }
+    return m->vectors != NULL;
+}
+
 static enum err allocate(struct backend_model *m, struct err_info *info)
 {
     const struct plan *p = m->plan;
     uint32_t widest = 0;
-    size_t largest_head = 0;
     uint64_t bytes;
     m->kvs = mem_zalloc_array(p->n_layers, sizeof *m->kvs, MEM_MODEL);
     bool ok = m->kvs != NULL && lay_out_kv(m);
@@ -350,14 +370,11 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     for (int32_t i = 0; i < p->n_weights; i++) {
         widest = p->weights[i].n_out > 1 ? MAX_OF(widest, p->weights[i].n_in) : widest;
     }
-    for (int32_t i = 0; i < p->n_steps; i++) {
-        const struct plan_step *s = &p->steps[i];
-        const struct plan_weight *w = s->op == PLAN_HEAD_MATMUL ? &p->weights[s->w[0]] : NULL;
-        largest_head = w != NULL ? MAX_OF(largest_head, (size_t)(w->n_out / p->n_heads) * w->n_in) : largest_head;
-    }
     m->widest = widest;
-    m->scratch_floats = MAX_OF(4 * (size_t)widest, widest + largest_head);
-    m->scratch = ok ? mem_zalloc_array(m->scratch_floats * (size_t)m->cfg.n_threads, sizeof(float), MEM_SCRATCH) : NULL;
+    m->scratch_floats = 4 * (size_t)widest;
+    m->scratch = ok && read_vectors(m)
+                     ? mem_zalloc_array(m->scratch_floats * (size_t)m->cfg.n_threads, sizeof(float), MEM_SCRATCH)
+                     : NULL;
     return m->scratch != NULL ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the reference back end");
 }
 
@@ -401,8 +418,7 @@ static void ref_info(const struct backend_model *m, struct backend_info *out)
                                  .recurrent_bytes = m->recurrent_bytes,
                                  .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        const struct plan_weight *w = &m->plan->weights[i];
-        out->weight_bytes += (size_t)(plan_weight_part_bytes(w) * (w->n_out / plan_weight_part(w)));
+        out->weight_bytes += (size_t)(m->plan->weights[i].row_bytes * m->plan->weights[i].n_out);
     }
     for (int32_t i = 0; i < m->plan->n_bufs; i++) {
         out->scratch_bytes += (size_t)m->cfg.max_rows * m->plan->bufs[i].width * sizeof(float);

@@ -2,7 +2,6 @@
  * row sees. */
 #include "engine/backend/ref/ref_internal.h"
 #include "engine/backend/rope_angles.h"
-#include "engine/quant/quant.h"
 
 #include <math.h>
 #include <string.h>
@@ -168,25 +167,7 @@ void ref_attention_row(const struct ref_run *r, int32_t i, uint32_t h)
     }
 }
 
-/* The matrix of head h as rows [n_out][n_in]. */
-static void dequantize_head(const struct plan_weight *w, uint32_t h, uint32_t n_out, float *scratch, float *out)
-{
-    if (!w->is_transposed) {
-        for (uint32_t n = 0; n < n_out; n++) {
-            ref_math_dequantize(w, h * n_out + n, out + (size_t)n * w->n_in);
-        }
-        return;
-    }
-    const unsigned char *piece = plan_weight_row(w, h * n_out);
-    for (uint32_t k = 0; k < w->n_in; k++) {
-        quant_ops(w->type)->dequantize(piece + k * w->row_bytes, n_out, scratch);
-        for (uint32_t n = 0; n < n_out; n++) {
-            out[(size_t)n * w->n_in + k] = scratch[n];
-        }
-    }
-}
-
-/* Head h of all token rows. scratch: a row, then a head's matrix. */
+/* Head h of all token rows. scratch: a row. */
 void ref_attention_head_matmul(const struct ref_run *r, uint32_t h, float *scratch)
 {
     const struct plan *p = r->m->plan;
@@ -194,14 +175,14 @@ void ref_attention_head_matmul(const struct ref_run *r, uint32_t h, float *scrat
     const struct plan_weight *w = &p->weights[s->w[0]];
     uint32_t in = p->bufs[s->src].width / p->n_heads, out = p->bufs[s->dst].width / p->n_heads;
     uint32_t n_out = w->n_out / p->n_heads;
-    float *matrix = scratch + r->m->widest;
-    dequantize_head(w, h, n_out, scratch, matrix);
-    for (int32_t i = 0; i < ref_rows(r); i++) {
-        const float *x = ref_row(r, s->src, i) + h * in;
-        float *y = ref_row(r, s->dst, i) + h * out;
-        for (uint32_t n = 0; n < n_out; n++) {
-            y[n] = ref_math_dot(x, matrix + (size_t)n * w->n_in, w->n_in);
+    for (uint32_t n = 0; n < n_out; n++) {
+        ref_math_dequantize(w, h * n_out + n, scratch);
+        for (int32_t i = 0; i < ref_rows(r); i++) {
+            ref_row(r, s->dst, i)[h * out + n] = ref_math_dot(ref_row(r, s->src, i) + h * in, scratch, w->n_in);
         }
-        memcpy(y + n_out, x + w->n_in, (in - w->n_in) * sizeof *y);
+    }
+    for (int32_t i = 0; i < ref_rows(r); i++) {
+        memcpy(ref_row(r, s->dst, i) + h * out + n_out, ref_row(r, s->src, i) + h * in + w->n_in,
+               (in - w->n_in) * sizeof(float));
     }
 }

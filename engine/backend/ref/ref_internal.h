@@ -18,6 +18,7 @@ struct backend_model {
     struct pool *pool;
     struct backend_config cfg;
     struct ref_kv *kvs; /* [L] */
+    float **vectors;    /* [n_weights] of F32 weights of one row, NULL for others */
     float *kv;
     size_t kv_bytes;
     float *recurrent; /* [state][plan->recurrent_floats]; NULL without */
@@ -56,7 +57,7 @@ static inline float *ref_row(const struct ref_run *r, plan_buf_id id, int32_t ro
 
 static inline const float *ref_vector(const struct ref_run *r, plan_weight_id id)
 {
-    return id == PLAN_NONE ? NULL : r->m->plan->weights[id].data; /* checked to be F32 by the plan */
+    return id == PLAN_NONE ? NULL : r->m->vectors[id];
 }
 
 /* Heads of the current step's layer. */
@@ -93,7 +94,7 @@ uint32_t ref_attention_heads_made(const struct ref_run *r);
 void ref_attention_store(const struct ref_run *r, int32_t i, uint32_t head);
 /* Head h of row i. */
 void ref_attention_row(const struct ref_run *r, int32_t i, uint32_t h);
-/* Head h of all rows. scratch: a row, then a head's matrix. */
+/* Head h of all rows. scratch: a row. */
 void ref_attention_head_matmul(const struct ref_run *r, uint32_t h, float *scratch);
 
 /* All experts of row i. scratch: three rows and a weight row. */

@@ -1,16 +1,11 @@
 /* Dequantised rows, dot products, norms and activations of the reference back end. */
 #include "engine/backend/ref/ref_internal.h"
-#include "engine/quant/quant.h"
 
 #include <math.h>
 
 void ref_math_dequantize(const struct plan_weight *w, uint32_t row, float *out)
 {
-    if (w->source != NULL) {
-        w->source->ops->read(w->source, w->source_row + row, 0, w->n_in, out);
-        return;
-    }
-    quant_ops(w->type)->dequantize(plan_weight_row(w, row), w->n_in, out);
+    w->source->ops->read(w->source, row, 0, w->n_in, out);
 }
 
 float ref_math_dot(const float *a, const float *b, uint32_t n)

@@ -1,6 +1,7 @@
 /* Every operation on the reference back end, against numbers worked out by hand from what plan.h says of it: the truth
  * that all other back ends are held to. Rows are tokens 0, 1 and 2 at positions 0, 1 and 2 of one sequence. */
 #include "engine/backend/backend.h"
+#include "engine/quant/row_mapped.h"
 
 #include <check.h>
 #include <math.h>
@@ -38,9 +39,8 @@ static plan_weight_id weight(uint32_t n_out, uint32_t n_in, const float *data)
     float *copy = arena_alloc(&p->arena, n_out * row_bytes);
     ck_assert_ptr_nonnull(copy);
     memcpy(copy, data, n_out * row_bytes);
-    struct plan_weight w = {
-        .name = "w", .type = DTYPE_F32, .data = copy, .row_bytes = row_bytes, .n_out = n_out, .n_in = n_in};
-    ck_assert_int_eq(plan_add_weight(p, &w, &id), ERR_OK);
+    const struct row_source *source = row_mapped_new(&p->arena, DTYPE_F32, copy, n_out, n_in);
+    ck_assert_int_eq(plan_add_weight(p, "w", source, &id), ERR_OK);
     return id;
 }
 

@@ -3,6 +3,8 @@
  * turned, from F32, Q8_0 and Q4_K; and the same bits row by row and with two threads. */
 #include "engine/backend/backend.h"
 #include "engine/kernels/kern.h"
+#include "engine/quant/row_mapped.h"
+#include "engine/tensor/row_turned.h"
 
 #include <check.h>
 #include <math.h>
@@ -14,7 +16,7 @@ enum { V = 16, D = 64, H = 32, LATENT = 512, ROPE = 64, NOPE = 128, VALUE = 128,
 
 static float embd[V * D], to_queries[H * (NOPE + ROPE) * D], to_key[(LATENT + ROPE) * D], norm[LATENT];
 static float into[H * LATENT * NOPE], out_of[H * VALUE * LATENT], output[D * H * VALUE];
-static const void *heads[H]; /* of a matrix that lies transposed */
+static const void *heads; /* [H] matrices that lie transposed */
 static float inv_freq[ROPE / 2];
 
 static void fill(float *x, size_t n, float size, uint32_t seed)
@@ -45,9 +47,8 @@ static void fill_all(void)
 static plan_weight_id add_weight(struct plan *p, const char *name, const float *data, uint32_t n_out, uint32_t n_in)
 {
     plan_weight_id id = PLAN_NONE;
-    struct plan_weight w = {
-        .name = name, .type = DTYPE_F32, .data = data, .row_bytes = n_in * sizeof(float), .n_out = n_out, .n_in = n_in};
-    ck_assert_int_eq(plan_add_weight(p, &w, &id), ERR_OK);
+    const struct row_source *rows = row_mapped_new(&p->arena, DTYPE_F32, data, n_out, n_in);
+    ck_assert_int_eq(plan_add_weight(p, name, rows, &id), ERR_OK);
     return id;
 }
 
@@ -74,15 +75,10 @@ static struct plan_step *add_step(struct plan *p, enum plan_op op, plan_buf_id s
 static plan_weight_id add_into(struct plan *p, bool is_turned, enum dtype type)
 {
     plan_weight_id id = add_weight(p, "into", into, H * LATENT, NOPE);
-    struct plan_weight *w = &p->weights[id];
     if (is_turned) {
-        uint64_t row_bytes = 0;
-        ck_assert(dtype_row_bytes(type, LATENT, &row_bytes));
-        w->type = type;
-        w->row_bytes = row_bytes;
-        w->pieces = heads;
-        w->piece_rows = LATENT;
-        w->is_transposed = true;
+        const struct row_source *lies = row_mapped_new(&p->arena, type, heads, H * NOPE, LATENT);
+        enum dtype turned = type == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
+        ck_assert_int_eq(plan_set_source(p, id, row_turned_new(&p->arena, lies, NOPE, turned)), ERR_OK);
     }
     return id;
 }
@@ -181,9 +177,7 @@ static void make_heads(enum dtype type)
             memcpy(quantised + i + sizeof scale, &scale, sizeof scale);
         }
     }
-    for (size_t h = 0; h < H; h++) {
-        heads[h] = type == DTYPE_F32 ? (const void *)(into + h * LATENT * NOPE) : quantised + h * head;
-    }
+    heads = type == DTYPE_F32 ? (const void *)into : quantised;
 }
 
 START_TEST(wide_latents_agree_with_the_reference)

@@ -3,6 +3,7 @@
  * hand, on every instruction set, against the reference back end. */
 #include "engine/backend/backend.h"
 #include "engine/kernels/kern.h"
+#include "engine/quant/row_mapped.h"
 
 #include <check.h>
 #include <math.h>
@@ -25,9 +26,8 @@ static void fill(float *x, size_t n, uint32_t seed)
 static plan_weight_id add_matrix(struct plan *p, const char *name, const float *data, uint32_t n_out, uint32_t n_in)
 {
     plan_weight_id id = PLAN_NONE;
-    struct plan_weight w = {
-        .name = name, .type = DTYPE_F32, .data = data, .row_bytes = n_in * sizeof(float), .n_out = n_out, .n_in = n_in};
-    ck_assert_int_eq(plan_add_weight(p, &w, &id), ERR_OK);
+    const struct row_source *rows = row_mapped_new(&p->arena, DTYPE_F32, data, n_out, n_in);
+    ck_assert_int_eq(plan_add_weight(p, name, rows, &id), ERR_OK);
     return id;
 }
 

@@ -2,6 +2,7 @@
  * formulas of plan.h in double, and the same bits however the rows are cut into batches. */
 #include "engine/backend/backend.h"
 #include "engine/kernels/kern.h"
+#include "engine/quant/row_mapped.h"
 
 #include <check.h>
 #include <math.h>
@@ -46,9 +47,8 @@ static void fill_all(void)
 static plan_weight_id add_weight(struct plan *p, const float *data, uint32_t n_out, uint32_t n_in)
 {
     plan_weight_id id = PLAN_NONE;
-    struct plan_weight w = {
-        .name = "w", .type = DTYPE_F32, .data = data, .row_bytes = n_in * sizeof(float), .n_out = n_out, .n_in = n_in};
-    ck_assert_int_eq(plan_add_weight(p, &w, &id), ERR_OK);
+    const struct row_source *rows = row_mapped_new(&p->arena, DTYPE_F32, data, n_out, n_in);
+    ck_assert_int_eq(plan_add_weight(p, "w", rows, &id), ERR_OK);
     return id;
 }
 

@@ -1,7 +1,10 @@
-/* A weight that is no number is found wherever it is: in every row and column, in pieces, transposed. */
+/* A weight that is no number is found wherever it is: in every row and column, in another order, turned. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/mem.h"
+#include "engine/quant/row_mapped.h"
+#include "engine/tensor/row_order.h"
+#include "engine/tensor/row_turned.h"
 
 #include <check.h>
 #include <math.h>
@@ -30,37 +33,42 @@ static void expect_found(const struct plan_weight *w, size_t at, uint32_t row, u
     }
 }
 
+static struct plan_weight weight_of(const struct row_source *s)
+{
+    ck_assert_ptr_nonnull(s);
+    return (struct plan_weight){.name = "x.weight",
+                                .source = s,
+                                .type = s->type,
+                                .row_bytes = s->row_bytes,
+                                .n_out = s->n_rows,
+                                .n_in = s->n_in};
+}
+
 START_TEST(every_place_is_read)
 {
-    const void *const pieces[] = {data + PIECE_ROWS * COLUMNS, data}; /* not in order */
-    const struct plan_weight whole = {.name = "x.weight",
-                                      .type = DTYPE_F32,
-                                      .data = data,
-                                      .row_bytes = COLUMNS * sizeof *data,
-                                      .n_out = ROWS,
-                                      .n_in = COLUMNS};
-    struct plan_weight in_pieces = whole;
-    in_pieces.data = NULL;
-    in_pieces.pieces = pieces;
-    in_pieces.piece_rows = PIECE_ROWS;
-    struct plan_weight transposed = in_pieces; /* each [COLUMNS][PIECE_ROWS] */
-    transposed.is_transposed = true;
-    transposed.row_bytes = PIECE_ROWS * sizeof *data;
+    static const uint32_t first[] = {PIECE_ROWS, 0}; /* not in order */
+    struct arena a;
+    arena_init(&a, 4096, 0, MEM_GENERAL);
+    const struct row_source *plain = row_mapped_new(&a, DTYPE_F32, data, ROWS, COLUMNS);
+    const struct plan_weight whole = weight_of(plain);
+    const struct plan_weight in_pieces = weight_of(row_order_rows(&a, plain, first, 2, PIECE_ROWS));
+    const struct plan_weight turned = weight_of(row_turned_new(&a, plain, PIECE_ROWS, DTYPE_F32));
     memset(data, 0, sizeof data);
     size_t live = mem_live();
     ck_assert_int_eq(engine_verify_weight(&whole, NULL), ERR_OK);
     ck_assert_int_eq(engine_verify_weight(&in_pieces, NULL), ERR_OK);
-    ck_assert_int_eq(engine_verify_weight(&transposed, NULL), ERR_OK);
+    ck_assert_int_eq(engine_verify_weight(&turned, NULL), ERR_OK);
     for (uint32_t i = 0; i < ROWS * COLUMNS; i++) {
-        const uint32_t half = PIECE_ROWS * COLUMNS, other = (i + half) % (2 * half);
-        expect_found(&whole, i, i / COLUMNS, i % COLUMNS);
+        const uint32_t half = PIECE_ROWS * COLUMNS, other = (i + half) % (2 * half), row = i / COLUMNS;
+        expect_found(&whole, i, row, i % COLUMNS);
         expect_found(&in_pieces, i, other / COLUMNS, other % COLUMNS);
-        expect_found(&transposed, i, other / PIECE_ROWS, other % PIECE_ROWS);
+        expect_found(&turned, i, row / PIECE_ROWS * COLUMNS + i % COLUMNS, row % PIECE_ROWS);
     }
     ck_assert_uint_eq(mem_live(), live);
     mem_fail_at(0);
     ck_assert_int_eq(engine_verify_weight(&whole, NULL), ERR_NOMEM);
     mem_fail_at(-1);
+    arena_fini(&a);
 }
 END_TEST
 

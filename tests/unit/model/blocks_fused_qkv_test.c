@@ -80,6 +80,7 @@ static void add_fused(struct gguf_build *b, int layer, const char *what, const s
     char *data = arena_alloc(&b->arena, (size_t)(three[0]->bytes + three[1]->bytes + three[2]->bytes));
     ck_assert_ptr_nonnull(data);
     all.data = data;
+    all.source = NULL;
     all.bytes = all.dims[all.n_dims - 1] = 0;
     for (int k = 0; k < 3; k++) {
         memcpy(data + all.bytes, three[k]->data, (size_t)three[k]->bytes);
