@@ -10,6 +10,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
 #include "engine/base/span.h"
+#include "engine/chat/chat_template.h"
 #include "engine/sched/sched_report.h"
 
 #include <stdatomic.h>
@@ -125,10 +126,10 @@ MUST_CHECK enum err engine_measure(const struct engine_config *cfg, struct engin
 /* Stops the scheduler (running streams end with ERR_CANCELLED) and frees all. Streams must have been closed. */
 void engine_close(struct engine **e);
 
-/* Computes a few short sequences, so that the first request finds memory, code and estimates warm; for two seconds at
- * most, and a step. Call it once, before any request, if at all. It leaves no trace: no cached prefix, and statistics
- * begin behind it. */
-void engine_warm(struct engine *e);
+/* Computes a few short sequences, and the ids of a conversation in t, which is OPTIONAL, so that the first request finds
+ * memory, code and estimates warm; for two seconds at most, and a step. Call it once, before any request, if at all. It
+ * leaves no trace: no cached prefix, and statistics begin behind it. */
+void engine_warm(struct engine *e, const struct chat_template *t);
 
 const struct engine_model_info *engine_model(const struct engine *e);
 
@@ -154,6 +155,20 @@ MUST_CHECK enum err engine_detokenize(const struct engine *e, const int32_t *ids
 
 /* Appends the raw bytes of one id, which may be part of a UTF-8 sequence. */
 void engine_token_bytes(const struct engine *e, int32_t id, struct buf *out);
+
+/* --- conversations ---------------------------------------------------------------------------------------------- */
+
+/* The variables that every template gets: `messages` (OpenAI's, to which a reference is taken), add_generation_prompt,
+ * and the model's bos_token and eos_token. Others may be added: "tools". NULL: no memory, or bos_token is no UTF-8. The
+ * caller's, to json_decref. */
+json_t *engine_chat_context(const struct engine *e, json_t *messages, bool adds_generation_prompt);
+
+/* Ids of a conversation: t is rendered with the variables of `context` and today's date, and tokenised; what stands in
+ * the messages yields no special tokens, and BOS comes before it unless the template wrote that itself. Where a
+ * template fails on, or prints, the null content of a message, that becomes empty in `context`. *ids, stop and errors
+ * as engine_tokenize's; ERR_TEMPLATE. Threads: as engine_tokenize; the context is the caller's alone. */
+MUST_CHECK enum err engine_chat(const struct engine *e, const struct chat_template *t, json_t *context,
+                                const atomic_bool *stop, int32_t **ids, size_t *n_ids, struct err_info *info);
 
 /* --- requests --------------------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,6 @@
 #include "fcgi/api/messages.h"
 #include "fcgi/api/tools.h"
 
-#include "engine/base/clock.h"
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 
@@ -37,91 +36,22 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
     return ERR_OK;
 }
 
-static enum err make_context(const struct call *c, const struct params *p, bool shows_tools, json_t *context,
-                             struct err_info *info)
-{
-    const struct engine_model_info *m = engine_model(c->engine);
-    bool ok = json_object_set(context, "messages", json_object_get(p->root, "messages")) == 0 &&
-              json_object_set_new(context, "add_generation_prompt", json_boolean(p->add_generation_prompt)) == 0 &&
-              json_object_set_new(context, "bos_token", json_string(m->bos_text)) == 0 &&
-              json_object_set_new(context, "eos_token", json_string(m->eos_text)) == 0;
-    ok = ok && (!shows_tools || json_object_set(context, "tools", json_object_get(p->root, "tools")) == 0);
-    return ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
-}
-
-/* Gives messages without content an empty one. *any: there were such. */
-static enum err fill_contents(json_t *messages, bool *any)
-{
-    *any = false;
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        json_t *message = json_array_get(messages, i);
-        if (json_is_null(json_object_get(message, "content"))) {
-            *any = true;
-            if (json_object_set_new(message, "content", json_string("")) != 0) {
-                return ERR_NOMEM;
-            }
-        }
-    }
-    return ERR_OK;
-}
-
-static size_t count_none(const struct chat_output *o)
-{
-    static const char none[] = "None";
-    size_t n = 0, len = sizeof none - 1;
-    for (const char *p = o->text; (p = memmem(p, o->len - (size_t)(p - o->text), none, len)) != NULL; p += len) {
-        n++;
-    }
-    return n;
-}
-
-/* An assistant's message of calls alone has null for its content. Some templates ask for that; others add strings to it
- * and fail, or print Python's None: for these it is empty. The context's messages may change. On failure out may hold
- * something. */
-static enum err render(const struct chat_template *t, const json_t *context, struct chat_output *out,
-                       struct err_info *info)
-{
-    int64_t now = clock_unix_seconds();
-    bool any;
-    enum err err = chat_template_render(t, context, now, out, info);
-    size_t n_none = err == ERR_OK ? count_none(out) : SIZE_MAX;
-    if (n_none == 0 || err == ERR_NOMEM) {
-        return err;
-    }
-    TRY(fill_contents(json_object_get(context, "messages"), &any));
-    struct chat_output other = {0};
-    struct err_info ignored;
-    if (any && chat_template_render(t, context, now, &other, &ignored) == ERR_OK && count_none(&other) < n_none) {
-        struct chat_output first = *out;
-        *out = other;
-        other = first;
-        err = ERR_OK;
-    }
-    chat_output_fini(&other);
-    return err;
-}
-
-/* Renders and tokenises; what users wrote is never parsed for special tokens. */
 static enum err make_prompt(const struct call *c, const struct params *p, bool shows_tools, int32_t **ids, size_t *n,
                             struct err_info *info)
 {
-    const struct engine_model_info *m = engine_model(c->engine);
     if (c->server->chat_template == NULL) {
         return err_set(info, c->server->template_err, NULL, "%s", c->server->template_text);
     }
-    json_t *context = json_object();
-    struct chat_output text = {0};
-    enum err err = context == NULL ? ERR_NOMEM : make_context(c, p, shows_tools, context, info);
+    json_t *context =
+        engine_chat_context(c->engine, json_object_get(p->root, "messages"), p->add_generation_prompt);
+    bool ok = context != NULL &&
+              (!shows_tools || json_object_set(context, "tools", json_object_get(p->root, "tools")) == 0);
+    enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
     if (err == ERR_OK) {
-        err = render(c->server->chat_template, context, &text, info);
+        err = engine_chat(c->engine, c->server->chat_template, context, fastcgi_has_left(c->reply.request), ids, n,
+                          info);
     }
     json_decref(context);
-    if (err == ERR_OK) {
-        bool has_bos = chat_output_has_bos(&text, m->bos_text);
-        err = engine_tokenize(c->engine, text.text, text.len, !has_bos, true, text.user, text.n_user,
-                              fastcgi_has_left(c->reply.request), ids, n, info);
-    }
-    chat_output_fini(&text);
     return err;
 }
 

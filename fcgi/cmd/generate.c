@@ -17,19 +17,14 @@ static enum err read_prompt(const struct conf *conf, struct engine *e, int32_t *
         return engine_tokenize(e, conf->prompt, strlen(conf->prompt), true, true, NULL, 0, NULL, ids, n, info);
     }
     struct chat_template *t = NULL;
-    struct chat_output text = {0};
-    json_t *context = json_pack("{s:[{s:s,s:s}],s:b,s:s,s:s}", "messages", "role", "user", "content", conf->prompt,
-                                "add_generation_prompt", 1, "bos_token", m->bos_text, "eos_token", m->eos_text);
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", conf->prompt);
+    json_t *context = messages != NULL ? engine_chat_context(e, messages, true) : NULL;
     enum err err = context == NULL ? err_set(info, ERR_INVALID_UTF8, "prompt", "prompt: expected valid UTF-8")
                                    : cmd_load_template(conf, m, &t, info);
-    err = err != ERR_OK ? err : chat_template_render(t, context, clock_unix_seconds(), &text, info);
-    if (err == ERR_OK) {
-        bool has_bos = chat_output_has_bos(&text, m->bos_text);
-        err = engine_tokenize(e, text.text, text.len, !has_bos, true, text.user, text.n_user, NULL, ids, n, info);
-    }
-    chat_output_fini(&text);
+    err = err != ERR_OK ? err : engine_chat(e, t, context, NULL, ids, n, info);
     chat_template_free(&t);
     json_decref(context);
+    json_decref(messages);
     return err;
 }
 

@@ -7,7 +7,6 @@
 #include "engine/chat/chat_named.h"
 #include "fcgi/apikey.h"
 #include "fcgi/cmd/bar.h"
-#include "fcgi/cmd/serve_warm.h"
 #include "fcgi/fastcgi.h"
 #include "fcgi/log.h"
 #include "fcgi/memory.h"
@@ -177,7 +176,7 @@ static enum err load(const sigset_t *set, struct err_info *info)
     if (m->pack_note[0] != '\0') {
         log_line("warn", "pack_cache reason=\"%s\"", m->pack_note);
     }
-    serve_warm(e, server_state.chat_template);
+    engine_warm(e, server_state.chat_template);
     err = share_memory(conf, true, info);
     if (err != ERR_OK) {
         engine_close(&e);

@@ -58,7 +58,11 @@ START_TEST(warming_leaves_no_trace)
     struct sched_stats before, after;
     engine_get_stats(warm, &before);
     size_t live = mem_live_of(MEM_REQUEST);
-    engine_warm(warm);
+    static const char source[] = "{{ messages[0].content }}";
+    struct chat_template *t;
+    ck_assert_int_eq(chat_template_new(source, sizeof source - 1, &t, NULL), ERR_OK);
+    engine_warm(warm, t);
+    chat_template_free(&t);
     ck_assert_uint_eq(mem_live_of(MEM_REQUEST), live);
     engine_get_stats(warm, &after);
     after.last_step_age_ms = before.last_step_age_ms;

@@ -1,0 +1,81 @@
+/* From a conversation to token ids: the template is rendered, and its text tokenised so that nothing a user wrote is
+ * taken for a special token. */
+#include "engine/engine.h"
+
+#include "engine/base/clock.h"
+
+#include <string.h>
+
+json_t *engine_chat_context(const struct engine *e, json_t *messages, bool adds_generation_prompt)
+{
+    const struct engine_model_info *m = engine_model(e);
+    return json_pack("{s:O,s:b,s:s,s:s}", "messages", messages, "add_generation_prompt", (int)adds_generation_prompt,
+                     "bos_token", m->bos_text, "eos_token", m->eos_text);
+}
+
+/* Gives messages without content an empty one. *any: there were such. */
+static enum err fill_contents(json_t *messages, bool *any)
+{
+    *any = false;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_t *message = json_array_get(messages, i);
+        if (json_is_null(json_object_get(message, "content"))) {
+            *any = true;
+            if (json_object_set_new(message, "content", json_string("")) != 0) {
+                return ERR_NOMEM;
+            }
+        }
+    }
+    return ERR_OK;
+}
+
+static size_t count_none(const struct chat_output *o)
+{
+    static const char none[] = "None";
+    size_t n = 0, len = sizeof none - 1;
+    for (const char *p = o->text; (p = memmem(p, o->len - (size_t)(p - o->text), none, len)) != NULL; p += len) {
+        n++;
+    }
+    return n;
+}
+
+/* An assistant's message of calls alone has null for its content. Some templates ask for that; others add strings to it
+ * and fail, or print Python's None: for these it is empty. The context's messages may change. On failure out may hold
+ * something. */
+static enum err render(const struct chat_template *t, const json_t *context, struct chat_output *out,
+                       struct err_info *info)
+{
+    int64_t now = clock_unix_seconds();
+    bool any;
+    enum err err = chat_template_render(t, context, now, out, info);
+    size_t n_none = err == ERR_OK ? count_none(out) : SIZE_MAX;
+    if (n_none == 0 || err == ERR_NOMEM) {
+        return err;
+    }
+    TRY(fill_contents(json_object_get(context, "messages"), &any));
+    struct chat_output other = {0};
+    struct err_info ignored;
+    if (any && chat_template_render(t, context, now, &other, &ignored) == ERR_OK && count_none(&other) < n_none) {
+        struct chat_output first = *out;
+        *out = other;
+        other = first;
+        err = ERR_OK;
+    }
+    chat_output_fini(&other);
+    return err;
+}
+
+enum err engine_chat(const struct engine *e, const struct chat_template *t, json_t *context, const atomic_bool *stop,
+                     int32_t **ids, size_t *n_ids, struct err_info *info)
+{
+    struct chat_output text = {0};
+    *ids = NULL;
+    *n_ids = 0;
+    enum err err = render(t, context, &text, info);
+    if (err == ERR_OK) {
+        bool has_bos = chat_output_has_bos(&text, engine_model(e)->bos_text);
+        err = engine_tokenize(e, text.text, text.len, !has_bos, true, text.user, text.n_user, stop, ids, n_ids, info);
+    }
+    chat_output_fini(&text);
+    return err;
+}
