@@ -45,9 +45,9 @@ void sampler_scratch_fini(struct sampler_scratch *s)
 
 /* --- penalties -------------------------------------------------------------------------------------------------- */
 
-static bool changes_logits(const struct sampler_params *p, const struct sampler_history *h)
+static bool changes_logits(const struct sampler_params *p, bool ban_ends)
 {
-    return p->n_bias > 0 || (h->ban_ends && p->n_ends > 0) || p->repeat_penalty != 1.0f || p->presence_penalty != 0 ||
+    return p->n_bias > 0 || (ban_ends && p->n_ends > 0) || p->repeat_penalty != 1.0f || p->presence_penalty != 0 ||
            p->frequency_penalty != 0;
 }
 
@@ -103,7 +103,7 @@ static void change_logits(const struct sampler_params *p, const struct sampler_h
 
 /* --- truncation: each keeps the first of n candidates, which are sorted best first ------------------------------ */
 
-static double mass(const struct sampler_candidate *c, int32_t n, float max)
+static double mass(const struct candidate *c, int32_t n, float max)
 {
     double sum = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -113,7 +113,7 @@ static double mass(const struct sampler_candidate *c, int32_t n, float max)
 }
 
 /* The first of n candidates until they hold top_p of the mass of these n. */
-static int32_t keep_top_p(const struct sampler_candidate *c, int32_t n, float top_p)
+static int32_t keep_top_p(const struct candidate *c, int32_t n, float top_p)
 {
     double sum = 0, wanted = top_p * mass(c, n, c[0].logit);
     for (int32_t i = 0; i < n; i++) {
@@ -125,7 +125,7 @@ static int32_t keep_top_p(const struct sampler_candidate *c, int32_t n, float to
     return n; /* rounding */
 }
 
-static int32_t keep_min_p(const struct sampler_candidate *c, int32_t n, float min_p)
+static int32_t keep_min_p(const struct candidate *c, int32_t n, float min_p)
 {
     double least = c[0].logit + log((double)min_p);
     int32_t kept = 1;
@@ -137,7 +137,7 @@ static int32_t keep_min_p(const struct sampler_candidate *c, int32_t n, float mi
 
 /* Keeps the tokens whose surprise is nearest to the entropy until they hold typical_p of the mass. The candidates'
  * logits are put back in order afterwards, so that later stages see them sorted. */
-static int32_t keep_typical(struct sampler_candidate *c, int32_t n, float typical_p)
+static int32_t keep_typical(struct candidate *c, int32_t n, float typical_p)
 {
     double total = mass(c, n, c[0].logit), log_total = log(total) + c[0].logit, entropy = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -170,6 +170,7 @@ static int32_t keep_typical(struct sampler_candidate *c, int32_t n, float typica
 /* One row on its way through the truncating stages and the draw. */
 struct chain {
     const struct sampler_params *p;
+    const struct sampler_row *row;
     const struct sampler_view *view;
     struct sampler_scratch *s;
     float max;         /* largest logit */
@@ -338,7 +339,7 @@ static int32_t select_head(struct chain *c, double u, int32_t *id)
 /* Draws from n candidates, best first, for u in [0, 1). */
 static int32_t draw(struct chain *c, int32_t n, double u)
 {
-    const struct sampler_candidate *cands = c->s->cands;
+    const struct candidate *cands = c->s->cands;
     double total = 0, sum = 0, inverse = 1.0 / c->p->temperature, *weights = c->s->weights;
     for (int32_t i = c->p->temperature == 1 ? c->n_weights : 0; i < n; i++) {
         weights[i] = exp(((double)cands[i].logit - cands[0].logit) * inverse);
@@ -388,10 +389,25 @@ static bool truncates(const struct sampler_params *p)
     return p->top_k > 0 || p->typical_p < 1 || p->top_p < 1 || p->min_p > 0;
 }
 
+/* The k best of a row, best first, into s->cands; returns how many there are. */
+static int32_t best_of_row(const struct sampler_row *row, const struct sampler_view *v, int32_t k,
+                           struct sampler_scratch *s)
+{
+    if (row->logits != NULL) {
+        return sampler_view_best(v, k, s->cands, s->spare);
+    }
+    int32_t n = 0;
+    while (n < k && n < row->n_best && row->best[n].logit != -INFINITY) {
+        s->cands[n] = row->best[n];
+        n++;
+    }
+    return n;
+}
+
 static int32_t sample(struct chain *c, double u)
 {
     const struct sampler_params *p = c->p;
-    struct sampler_candidate *cands = c->s->cands;
+    struct candidate *cands = c->s->cands;
     if (!truncates(p)) {
         return draw_untruncated(c, u);
     }
@@ -403,7 +419,7 @@ static int32_t sample(struct chain *c, double u)
     if (k == c->view->n && sampler_bins_pick(p, c->view, c->max, c->s, u, &id)) {
         return id;
     }
-    n = sampler_view_best(c->view, k, cands, c->s->spare);
+    n = best_of_row(c->row, c->view, k, c->s);
     if (p->typical_p < 1) {
         n = keep_typical(cands, n, p->typical_p);
     }
@@ -425,8 +441,10 @@ static void find_top(struct sampler_view *v, const struct sampler_row *row, int3
     if (n_top <= 0) {
         return;
     }
-    sampler_view_find_max(v);
-    out->n_top = sampler_view_best(v, n_top, s->cands, s->spare);
+    if (row->logits != NULL) {
+        sampler_view_find_max(v);
+    }
+    out->n_top = best_of_row(row, v, n_top, s);
     for (int32_t i = 0; i < out->n_top; i++) {
         out->top[i] = (struct sampler_top){s->cands[i].id, s->cands[i].logit - row->logsumexp};
     }
@@ -448,7 +466,7 @@ static enum err prepare(struct chain *c, const struct sampler_row *row, const st
                         struct sampler_view *v, int32_t *best)
 {
     *best = row->argmax;
-    if (changes_logits(c->p, h)) {
+    if (changes_logits(c->p, h->ban_ends)) {
         change_logits(c->p, h, v, c->s->seen);
         *best = sampler_view_argmax(v);
         int32_t len, b = *best / v->block;
@@ -460,10 +478,33 @@ static enum err prepare(struct chain *c, const struct sampler_row *row, const st
         if (c->max == INFINITY) {
             return ERR_NUMERICAL;
         }
-    } else if (c->p->temperature > 0 && truncates(c->p)) {
+    } else if (c->p->temperature > 0 && truncates(c->p) && row->logits != NULL) {
         sampler_view_find_max(v);
     }
     return ERR_OK;
+}
+
+int32_t sampler_wants(const struct sampler_params *p, int32_t n_vocab, bool ban_ends)
+{
+    int32_t n_top = MAX_OF(p->n_top, p->n_top == 0 ? 1 : 0); /* the log-probability of the best is its logit's */
+    if (changes_logits(p, ban_ends)) {
+        return SAMPLER_ALL_LOGITS;
+    }
+    if (p->temperature > 0) {
+        /* The stages behind top-k see nothing but its candidates; without it they need the mass of all tokens. */
+        return p->top_k > 0 && p->top_k < n_vocab ? MAX_OF(p->top_k, n_top) : SAMPLER_ALL_LOGITS;
+    }
+    return n_top;
+}
+
+/* The logit of a token that was picked. */
+static float logit_of(const struct sampler_row *row, int32_t id)
+{
+    int32_t i = 0;
+    while (row->logits == NULL && i + 1 < row->n_best && row->best[i].id != id) {
+        i++;
+    }
+    return row->logits != NULL ? row->logits[id] : row->best[i].logit;
 }
 
 enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *row, const struct sampler_history *h,
@@ -474,7 +515,7 @@ enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *
     }
     struct sampler_view view;
     struct sampler_result r = {.logprob = NAN};
-    struct chain c = {.p = p, .view = &view, .s = scratch, .max = row->max, .logsumexp = row->logsumexp};
+    struct chain c = {.p = p, .row = row, .view = &view, .s = scratch, .max = row->max, .logsumexp = row->logsumexp};
     sampler_view_init(&view, row, scratch);
     find_top(&view, row, p->n_top, scratch, &r); /* before anything is changed */
     TRY(prepare(&c, row, h, &view, &r.id));
@@ -482,7 +523,7 @@ enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *
         r.id = sample(&c, rng_uniform(p->seed, p->choice, (uint64_t)h->n_tokens));
     }
     if (p->n_top >= 0) {
-        r.logprob = row->logits[r.id] - row->logsumexp;
+        r.logprob = logit_of(row, r.id) - row->logsumexp;
     }
     *out = r;
     return ERR_OK;

@@ -6,6 +6,7 @@
 #ifndef INFCGI_SAMPLE_SAMPLER_H
 #define INFCGI_SAMPLE_SAMPLER_H
 
+#include "engine/base/candidate.h"
 #include "engine/base/err.h"
 
 #include <stdbool.h>
@@ -42,8 +43,10 @@ struct sampler_params {
 
 /* A row of logits and what the back end found in it. */
 struct sampler_row {
-    const float *logits; /* [n_vocab] */
+    const float *logits; /* [n_vocab]; NULL: only what sampler_wants asks for is known */
     int32_t n_vocab;
+    const struct candidate *best; /* without logits: [n_best], the best first */
+    int32_t n_best;
     int32_t argmax;
     float max, logsumexp;
 };
@@ -67,24 +70,25 @@ struct sampler_result {
     struct sampler_top top[SAMPLER_MAX_TOP]; /* best first, ties by lower id */
 };
 
-struct sampler_candidate {
-    int32_t id;
-    float logit;
-};
-
 struct kern_table;
 
 /* Scratch for one thread; sizes fixed by the vocabulary. */
 struct sampler_scratch {
-    struct kern_table *kern;         /* of the best ISA there is: what the sampler takes from it is exact */
-    float *logits;                   /* [n_vocab] */
-    struct sampler_candidate *cands; /* [n_vocab] */
-    struct sampler_candidate *spare; /* [n_vocab] */
-    double *weights;                 /* [n_vocab] */
-    unsigned char *seen;             /* [n_vocab] zero between calls */
+    struct kern_table *kern; /* of the best ISA there is: what the sampler takes from it is exact */
+    float *logits;           /* [n_vocab] */
+    struct candidate *cands; /* [n_vocab] */
+    struct candidate *spare; /* [n_vocab] */
+    double *weights;         /* [n_vocab] */
+    unsigned char *seen;     /* [n_vocab] zero between calls */
 };
 MUST_CHECK enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab); /* ERR_NOMEM, ERR_INVALID_VALUE */
 void sampler_scratch_fini(struct sampler_scratch *s);
+
+enum { SAMPLER_ALL_LOGITS = -1 };
+
+/* What sampler_pick needs of a row beside its statistics to give the same bits as with all logits: so many of its best
+ * candidates, or SAMPLER_ALL_LOGITS. ban_ends: as sampler_history's, for this row or one before it. */
+int32_t sampler_wants(const struct sampler_params *p, int32_t n_vocab, bool ban_ends);
 
 /* Picks the token behind history. ERR_NUMERICAL: the row holds NaN or +inf, or a penalty made a logit +inf;
  * ERR_INVALID_VALUE: every token is banned. */

@@ -27,7 +27,7 @@ enum {
 /* A bin whose candidates lie before us, best first. */
 struct opened {
     int32_t bin, n;
-    const struct sampler_candidate *c;
+    const struct candidate *c;
 };
 
 /* A place in the order of candidates: in front of the i-th of a bin. */
@@ -145,9 +145,9 @@ static const struct opened *find_opened(const struct bins *b, int32_t bin)
 }
 
 /* Collects bins first .. last, none of which is open; their candidates lie one behind the other, *n in all. */
-static const struct sampler_candidate *open_range(struct bins *b, int32_t first, int32_t last, int32_t *n)
+static const struct candidate *open_range(struct bins *b, int32_t first, int32_t last, int32_t *n)
 {
-    struct sampler_candidate *c = b->s->cands + b->n_taken;
+    struct candidate *c = b->s->cands + b->n_taken;
     float least = least_of(b->top - (float)last), most = nextafterf(least_of(b->top - (float)first + 1), -INFINITY);
     *n = sampler_view_collect(b->v, least, most, c);
     sampler_sort(c, *n, b->s->spare);
@@ -156,9 +156,9 @@ static const struct sampler_candidate *open_range(struct bins *b, int32_t first,
 }
 
 /* The same, and notes where each bin begins. */
-static const struct sampler_candidate *open_bins(struct bins *b, int32_t first, int32_t last, int32_t *n)
+static const struct candidate *open_bins(struct bins *b, int32_t first, int32_t last, int32_t *n)
 {
-    const struct sampler_candidate *c = open_range(b, first, last, n);
+    const struct candidate *c = open_range(b, first, last, n);
     int32_t at = 0;
     for (int32_t bin = first; bin <= last; bin++) {
         int32_t from = at;
@@ -238,7 +238,7 @@ static bool locate(struct bins *b, int which, struct place first, double wanted,
 /* What typical-p keeps grows from the candidates nearest to b->mean to both sides: `left` are better ones, taken from
  * their end, `right` are worse. */
 struct growth {
-    const struct sampler_candidate *left, *right;
+    const struct candidate *left, *right;
     int32_t n_left, n_right; /* there are */
     int32_t left_taken, right_taken;
     double sum; /* of what is taken, that between the two sides included */
@@ -276,7 +276,7 @@ static bool grow(const struct bins *b, double wanted, struct growth *g)
 }
 
 /* Puts all that is near the mean on one side or the other of the nearest candidate, the first of equals. */
-static void split(const struct bins *b, const struct sampler_candidate *c, int32_t n, struct growth *g)
+static void split(const struct bins *b, const struct candidate *c, int32_t n, struct growth *g)
 {
     int32_t nearest = 0;
     for (int32_t i = 1; i < n; i++) {
@@ -286,7 +286,7 @@ static void split(const struct bins *b, const struct sampler_candidate *c, int32
 }
 
 /* The place of c, of an opened bin. */
-static struct place place_of(const struct bins *b, const struct sampler_candidate *c)
+static struct place place_of(const struct bins *b, const struct candidate *c)
 {
     const struct opened *o = find_opened(b, bin_of(b, c->logit));
     return (struct place){o->bin, (int32_t)(c - o->c)};
@@ -311,8 +311,7 @@ static bool keep_typical(struct bins *b, struct place *from, struct place *to)
     near--;
     struct growth g = {0};
     if (near < 1) {
-        const struct sampler_candidate *c =
-            open_bins(b, MAX_OF(mean - near - 2, 0), MIN_OF(mean + near + 2, LAST_BIN - 1), &n);
+        const struct candidate *c = open_bins(b, MAX_OF(mean - near - 2, 0), MIN_OF(mean + near + 2, LAST_BIN - 1), &n);
         split(b, c, n, &g);
     } else {
         low = MAX_OF(mean - near + 1, 0); /* of those that are kept whole */
@@ -329,8 +328,8 @@ static bool keep_typical(struct bins *b, struct place *from, struct place *to)
         return false;
     }
     if (near < 1) { /* at least one was taken */
-        const struct sampler_candidate *first = g.left_taken > 0 ? g.left + g.n_left - g.left_taken : g.right;
-        const struct sampler_candidate *last = g.right_taken > 0 ? g.right + g.right_taken - 1 : g.right - 1;
+        const struct candidate *first = g.left_taken > 0 ? g.left + g.n_left - g.left_taken : g.right;
+        const struct candidate *last = g.right_taken > 0 ? g.right + g.right_taken - 1 : g.right - 1;
         *from = place_of(b, first);
         *to = place_of(b, last);
         to->i++;
@@ -391,7 +390,7 @@ static bool draw_from_few(struct bins *b, struct place from, struct place to, do
         return false;
     }
     b->n_opened = b->n_taken = 0;
-    const struct sampler_candidate *c = open_range(b, from.bin, last, &n) + from.i;
+    const struct candidate *c = open_range(b, from.bin, last, &n) + from.i;
     n -= from.i + beyond;
     double total = 0, sum = 0, *weights = b->s->weights;
     for (int32_t i = 0; i < n; i++) {

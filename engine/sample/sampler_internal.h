@@ -41,14 +41,13 @@ int32_t sampler_view_argmax(const struct sampler_view *v);
 float sampler_view_floor(const struct sampler_view *v, int32_t k);
 
 /* All candidates from `floor` (a number) to `most`, ascending by id, into c; returns how many. Needs max. */
-int32_t sampler_view_collect(const struct sampler_view *v, float floor, float most, struct sampler_candidate *c);
+int32_t sampler_view_collect(const struct sampler_view *v, float floor, float most, struct candidate *c);
 
 /* Sorts c[n], ascending by id, best first: higher logit, then lower id. No NaNs. spare[n] is scratch. */
-void sampler_sort(struct sampler_candidate *c, int32_t n, struct sampler_candidate *spare);
+void sampler_sort(struct candidate *c, int32_t n, struct candidate *spare);
 
 /* The k best of the row, best first, into c; returns how many there are: banned ones (-inf) are left out. Needs max. */
-int32_t sampler_view_best(const struct sampler_view *v, int32_t k, struct sampler_candidate *c,
-                          struct sampler_candidate *spare);
+int32_t sampler_view_best(const struct sampler_view *v, int32_t k, struct candidate *c, struct candidate *spare);
 
 enum { SAMPLER_BINS_LEAST = 8192 }; /* rows shorter than this are quicker sorted */
 

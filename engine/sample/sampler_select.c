@@ -80,7 +80,7 @@ int32_t sampler_view_argmax(const struct sampler_view *v)
     return best * v->block + v->kern->argmax(block, len);
 }
 
-int32_t sampler_view_collect(const struct sampler_view *v, float floor, float most, struct sampler_candidate *c)
+int32_t sampler_view_collect(const struct sampler_view *v, float floor, float most, struct candidate *c)
 {
     int32_t ids[MAX_BLOCK], n = 0;
     for (int32_t b = 0; b < v->n_blocks; b++) {
@@ -91,7 +91,7 @@ int32_t sampler_view_collect(const struct sampler_view *v, float floor, float mo
         const float *block = sampler_view_block(v, b, &len);
         int32_t found = v->kern->collect(block, len, floor, most, ids);
         for (int32_t i = 0; i < found; i++) {
-            c[n++] = (struct sampler_candidate){.id = b * v->block + ids[i], .logit = block[ids[i]]};
+            c[n++] = (struct candidate){.id = b * v->block + ids[i], .logit = block[ids[i]]};
         }
     }
     return n;
@@ -100,15 +100,15 @@ int32_t sampler_view_collect(const struct sampler_view *v, float floor, float mo
 /* --- heap ------------------------------------------------------------------------------------------------------- */
 
 /* Better first: higher logit, then lower id. */
-static bool is_better(struct sampler_candidate a, struct sampler_candidate b)
+static bool is_better(struct candidate a, struct candidate b)
 {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
 /* Sinks heap[at] of a heap of n whose worst is on top. */
-static void sink(struct sampler_candidate *heap, int32_t n, int32_t at)
+static void sink(struct candidate *heap, int32_t n, int32_t at)
 {
-    struct sampler_candidate c = heap[at];
+    struct candidate c = heap[at];
     for (int32_t child; (child = 2 * at + 1) < n; at = child) {
         if (child + 1 < n && is_better(heap[child], heap[child + 1])) {
             child++;
@@ -122,14 +122,14 @@ static void sink(struct sampler_candidate *heap, int32_t n, int32_t at)
 }
 
 /* Sorts c[n] best first. */
-static void heap_sort(struct sampler_candidate *c, int32_t n)
+static void heap_sort(struct candidate *c, int32_t n)
 {
     for (int32_t at = n / 2; at-- > 0;) {
         sink(c, n, at);
     }
     for (int32_t end = n; end > 1;) { /* the worst goes to the back */
         end--;
-        struct sampler_candidate worst = c[0];
+        struct candidate worst = c[0];
         c[0] = c[end];
         c[end] = worst;
         sink(c, end, 0);
@@ -137,7 +137,7 @@ static void heap_sort(struct sampler_candidate *c, int32_t n)
 }
 
 /* Leaves the k best of c[n], ascending by id, in c[0..k), in any order; k < n. */
-static void keep_best(struct sampler_candidate *c, int32_t n, int32_t k)
+static void keep_best(struct candidate *c, int32_t n, int32_t k)
 {
     for (int32_t at = k / 2; at-- > 0;) {
         sink(c, k, at);
@@ -163,7 +163,7 @@ static uint32_t rank_of(float logit)
 
 /* Stable, so ids stay ascending among equal logits. Only the bits in which ranks differ are sorted by, in as few digits
  * of `bits` as they need: candidates of one bin take two. */
-static void radix_sort(struct sampler_candidate *c, int32_t n, int bits, struct sampler_candidate *spare)
+static void radix_sort(struct candidate *c, int32_t n, int bits, struct candidate *spare)
 {
     uint32_t counts[RADIX_COUNTS], least = UINT32_MAX, most = 0, mask = (1u << bits) - 1;
     for (int32_t i = 0; i < n; i++) {
@@ -182,7 +182,7 @@ static void radix_sort(struct sampler_candidate *c, int32_t n, int bits, struct 
             counts[((uint32_t)d << bits) + (rank >> (d * bits) & mask)]++;
         }
     }
-    struct sampler_candidate *in = c, *out = spare;
+    struct candidate *in = c, *out = spare;
     for (int d = 0; d < n_digits; d++) {
         uint32_t *from = counts + ((size_t)d << bits), sum = 0;
         for (uint32_t k = 0; k <= mask; k++) {
@@ -193,7 +193,7 @@ static void radix_sort(struct sampler_candidate *c, int32_t n, int bits, struct 
         for (int32_t i = 0; i < n; i++) {
             out[from[(rank_of(in[i].logit) - least) >> (d * bits) & mask]++] = in[i];
         }
-        struct sampler_candidate *other = in;
+        struct candidate *other = in;
         in = out;
         out = other;
     }
@@ -203,7 +203,7 @@ static void radix_sort(struct sampler_candidate *c, int32_t n, int bits, struct 
 }
 
 /* As where all are equal. */
-static bool is_sorted(const struct sampler_candidate *c, int32_t n)
+static bool is_sorted(const struct candidate *c, int32_t n)
 {
     for (int32_t i = 1; i < n; i++) {
         if (c[i].logit > c[i - 1].logit) {
@@ -213,7 +213,7 @@ static bool is_sorted(const struct sampler_candidate *c, int32_t n)
     return true;
 }
 
-void sampler_sort(struct sampler_candidate *c, int32_t n, struct sampler_candidate *spare)
+void sampler_sort(struct candidate *c, int32_t n, struct candidate *spare)
 {
     if (is_sorted(c, n)) {
         return;
@@ -266,8 +266,7 @@ float sampler_view_floor(const struct sampler_view *v, int32_t k)
     return MAX_OF(kth_largest(max, v->n_blocks, k), -FLT_MAX);
 }
 
-int32_t sampler_view_best(const struct sampler_view *v, int32_t k, struct sampler_candidate *c,
-                          struct sampler_candidate *spare)
+int32_t sampler_view_best(const struct sampler_view *v, int32_t k, struct candidate *c, struct candidate *spare)
 {
     int32_t n = 0;
     if (k < v->n || k <= v->n_blocks) {

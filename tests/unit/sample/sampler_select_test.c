@@ -67,12 +67,12 @@ static float element(enum shape shape, int32_t i, int32_t n)
 }
 
 static float logits[LARGE];
-static struct sampler_candidate sorted[LARGE], got[LARGE], spare[LARGE];
+static struct candidate sorted[LARGE], got[LARGE], spare[LARGE];
 static int32_t n_sorted; /* candidates that are not banned */
 
 static int by_quality(const void *a, const void *b)
 {
-    const struct sampler_candidate *x = a, *y = b;
+    const struct candidate *x = a, *y = b;
     return x->logit != y->logit ? (x->logit > y->logit ? -1 : 1) : (x->id > y->id) - (x->id < y->id);
 }
 
@@ -81,7 +81,7 @@ static void sort_all(const float *row, int32_t n)
     n_sorted = 0;
     for (int32_t i = 0; i < n; i++) {
         if (row[i] != -INFINITY) {
-            sorted[n_sorted++] = (struct sampler_candidate){i, row[i]};
+            sorted[n_sorted++] = (struct candidate){i, row[i]};
         }
     }
     qsort(sorted, (size_t)n_sorted, sizeof *sorted, by_quality);
@@ -106,7 +106,7 @@ static void fill(enum shape shape, int32_t n)
     sort_all(logits, n);
 }
 
-static bool same(const struct sampler_candidate *a, const struct sampler_candidate *b, int32_t n)
+static bool same(const struct candidate *a, const struct candidate *b, int32_t n)
 {
     for (int32_t i = 0; i < n; i++) {
         if (a[i].id != b[i].id || a[i].logit != b[i].logit) {

@@ -40,6 +40,45 @@ static struct sampler_row row_of(const float *logits, int32_t n)
     return row;
 }
 
+static int by_rank(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    return x->logit != y->logit ? (x->logit < y->logit) - (x->logit > y->logit) : (x->id > y->id) - (x->id < y->id);
+}
+
+static int n_without_logits; /* picks that needed no more than a row's best */
+
+/* The same pick from no more than is asked for gives the same bits. */
+static void check_wants(const struct sampler_params *p, const struct sampler_row *all, const struct sampler_history *h,
+                        struct sampler_scratch *s, enum err err, const struct sampler_result *expected)
+{
+    static struct candidate best[MAX_VOCAB];
+    int32_t n = sampler_wants(p, all->n_vocab, h->ban_ends);
+    if (n == SAMPLER_ALL_LOGITS) {
+        return;
+    }
+    ck_assert_int_le(n, all->n_vocab);
+    for (int32_t i = 0; i < all->n_vocab; i++) {
+        best[i] = (struct candidate){.id = i, .logit = all->logits[i]};
+    }
+    if (isfinite(all->logsumexp)) {
+        qsort(best, (size_t)all->n_vocab, sizeof *best, by_rank);
+    }
+    struct sampler_row row = *all;
+    struct sampler_result got;
+    row.logits = NULL;
+    row.best = best;
+    row.n_best = n;
+    ck_assert_int_eq(sampler_pick(p, &row, h, s, &got), err);
+    if (err == ERR_OK) {
+        ck_assert_int_eq(got.id, expected->id);
+        ck_assert(memcmp(&got.logprob, &expected->logprob, sizeof got.logprob) == 0);
+        ck_assert_int_eq(got.n_top, expected->n_top);
+        ck_assert(memcmp(got.top, expected->top, (size_t)got.n_top * sizeof *got.top) == 0);
+        n_without_logits++;
+    }
+}
+
 /* One pick with fresh scratch, which must be left as it should be. */
 static enum err pick_with(const struct sampler_params *p, const float *logits, int32_t n,
                           const struct sampler_history *h, struct sampler_result *out)
@@ -48,6 +87,7 @@ static enum err pick_with(const struct sampler_params *p, const float *logits, i
     struct sampler_row row = row_of(logits, n);
     ck_assert_int_eq(sampler_scratch_init(&s, n), ERR_OK);
     enum err err = sampler_pick(p, &row, h, &s, out);
+    check_wants(p, &row, h, &s, err, out);
     for (int32_t i = 0; i < n; i++) {
         if (s.seen[i] != 0) {
             ck_abort_msg("seen[%d] is not zero after the call", i);
@@ -308,6 +348,7 @@ START_TEST(every_mix_of_stages_agrees_with_the_plain_sampler)
         }
         ck_assert(isnan(r.logprob));
     }
+    ck_assert_int_gt(n_without_logits, n_cases / 100);
     ck_assert_msg(n_near < n_cases / 5, "%d of %d cases could not be decided", n_near, n_cases);
 }
 END_TEST
