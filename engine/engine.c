@@ -333,6 +333,8 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     sc->backend = e->backend;
     sc->model = e->model;
     sc->logits = bi.logits;
+    sc->max_begun = bi.max_begun;
+    sc->max_best = bi.max_best;
     return ERR_OK;
 }
 

@@ -10,6 +10,7 @@
 #ifndef INFCGI_BACKEND_BACKEND_H
 #define INFCGI_BACKEND_BACKEND_H
 
+#include "engine/base/candidate.h"
 #include "engine/base/err.h"
 #include "engine/kv/kv_type.h"
 #include "engine/plan/plan.h"
@@ -25,6 +26,8 @@ struct backend_source {
     uint64_t bytes; /* the whole file */
     int64_t mtime_ns;
 };
+
+enum { BACKEND_ALL_LOGITS = -1 };
 
 enum backend_pack_state {
     BACKEND_PACK_OFF,     /* no pack_cache, or a back end that has none */
@@ -84,13 +87,17 @@ struct backend_batch {
     /* OPTIONAL [n_seqs] state that the sequence goes on from: its own, or one that this batch leaves as
      * it is, so that several may go on from it. NULL = its own. */
     const int32_t *begin_states;
-    int32_t n_copies;                /* recurrent states to leave a copy of, may be 0; 0 when the plan has none */
-    const int32_t *copy_rows;        /* [n_copies] ascending row indexes: the state behind that row ... */
-    const int32_t *copy_states;      /* [n_copies] ... goes here too; a state that this batch uses for nothing else */
-    int32_t n_logits;                /* S, may be 0; 0 when the plan has no logits */
-    const int32_t *logit_rows;       /* [n_logits] ascending row indexes */
-    float *logits;                   /* out [n_logits][V] */
+    int32_t n_copies;           /* recurrent states to leave a copy of, may be 0; 0 when the plan has none */
+    const int32_t *copy_rows;   /* [n_copies] ascending row indexes: the state behind that row ... */
+    const int32_t *copy_states; /* [n_copies] ... goes here too; a state that this batch uses for nothing else */
+    int32_t n_logits;           /* S, may be 0; 0 when the plan has no logits */
+    const int32_t *logit_rows;  /* [n_logits] ascending row indexes */
+    /* OPTIONAL [n_logits] what is wanted of each of these rows beside its statistics: BACKEND_ALL_LOGITS, or so many of
+     * its best tokens, 0 to max_best (backend_info). NULL = all logits of all rows. */
+    const int32_t *wants;
+    float *logits;                   /* out [n_logits][V]; of rows that want fewer it holds anything */
     struct backend_row_stats *stats; /* out [n_logits] */
+    struct candidate *best;          /* out [n_logits][max_best]: the best first; unused with max_best 0 */
     int32_t n_hidden;                /* E, may be 0; 0 when the plan has no PLAN_HIDDEN */
     const int32_t *hidden_rows;      /* [n_hidden] ascending row indexes */
     float *hidden;                   /* out [n_hidden][D] */
@@ -106,6 +113,7 @@ struct backend_info {
     size_t kv_bytes;             /* the whole pool */
     size_t recurrent_bytes;      /* all states */
     size_t kv_page_bytes;        /* one page, all layers */
+    size_t state_bytes;          /* one recurrent state */
     size_t scratch_bytes;
     float *logits; /* OPTIONAL [max_logits][V]: a place for backend_batch.logits that costs no memory of its own, as
                       what a batch writes there before is dead by then; holds until the next begin. Only with
@@ -113,6 +121,7 @@ struct backend_info {
     /* Batches that may be begun and not be waited for yet. 1: begin computes, so that nothing is won by doing other
      * work in front of wait; 2: it returns at once. */
     int32_t max_begun;
+    int32_t max_best; /* of backend_batch.wants; 0: whoever wants a row's best tokens takes its logits */
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" when there is nothing to say */
 };
@@ -132,6 +141,13 @@ struct backend {
      * again, and what was begun is waited for, which returns soon. After any other failure the next batch may do well.
      */
     enum err (*wait)(struct backend_model *m, struct err_info *info);
+    /* A KV page, info.kv_page_bytes of it, or a recurrent state, info.state_bytes, to the caller's memory and from it,
+     * while no batch is begun. The bytes are those of this back end, plan and types of keys and values, which take them
+     * again as any page or state: what goes on from there has the same bits. ERR_LOST. */
+    enum err (*page_read)(struct backend_model *m, int32_t page, void *out, struct err_info *info);
+    enum err (*page_write)(struct backend_model *m, int32_t page, const void *bytes, struct err_info *info);
+    enum err (*state_read)(struct backend_model *m, int32_t state, void *out, struct err_info *info);
+    enum err (*state_write)(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info);
     void (*info)(const struct backend_model *m, struct backend_info *out);
     /* Returns soon also when the back end is lost. */
     void (*close)(struct backend_model **m);

@@ -55,8 +55,23 @@ void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const stru
     if (r->n_top > 0) {
         memcpy(q->tops + (size_t)at * (size_t)q->sampling.n_top, r->top, (size_t)r->n_top * sizeof *r->top);
     }
-    pthread_cond_signal(&q->ready);
+    q->is_untold = q->sched->cfg.max_begun > 1;
+    if (!q->is_untold) {
+        pthread_cond_signal(&q->ready);
+    }
     pthread_mutex_unlock(&q->lock);
+}
+
+void sched_tell_readers(struct sched *s)
+{
+    for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        if (q->is_untold) {
+            q->is_untold = false;
+            pthread_mutex_lock(&q->lock);
+            pthread_cond_signal(&q->ready);
+            pthread_mutex_unlock(&q->lock);
+        }
+    }
 }
 
 static void put_end(struct sched_seq *q, enum sched_finish finish, enum err err, const struct err_info *why)
@@ -186,7 +201,7 @@ static enum err must_go(const struct sched *s, const struct sched_seq *q, uint64
     return q->stalled_since != 0 && now - q->stalled_since > s->cfg.stall_ns ? ERR_SLOW_READER : ERR_OK;
 }
 
-/* Ends what must go; returns how many were in the list. */
+/* Ends what must go and is not being computed; returns how many were in the list. */
 static int32_t sweep(struct sched *s, struct sched_seq **list, bool stopping)
 {
     uint64_t now = clock_now_ns();
@@ -194,7 +209,7 @@ static int32_t sweep(struct sched *s, struct sched_seq **list, bool stopping)
     while (*list != NULL) {
         struct sched_seq *q = *list;
         enum err err = must_go(s, q, now, stopping);
-        if (err == ERR_OK) {
+        if (err == ERR_OK || q->is_begun) {
             list = &q->next;
             continue;
         }
@@ -257,6 +272,9 @@ static void *thread_main(void *arg)
     struct sched *s = arg;
     for (;;) {
         bool stopping = read_stopping(s);
+        if (stopping) {
+            sched_finish_begun(s);
+        }
         sched_count_waits(s, take_submitted(s));
         int32_t n_gone = sweep(s, &s->waiting, stopping);
         (void)sweep(s, &s->running, stopping);
@@ -274,32 +292,68 @@ static void *thread_main(void *arg)
 
 /* --- start and stop --------------------------------------------------------------------------------------------- */
 
+/* Memory of hidden rows and logits is only taken as it is written to. */
+static size_t hidden_bytes(const struct sched_config *c)
+{
+    return (size_t)c->max_rows * (size_t)c->n_embd * sizeof(float);
+}
+static size_t logits_bytes(const struct sched_config *c)
+{
+    return (size_t)c->max_logits * (size_t)c->n_vocab * sizeof(float);
+}
+
+static bool allocate_batch(const struct sched_config *c, struct sched_batch *b)
+{
+    size_t seqs = (size_t)c->max_seqs, logits = (size_t)c->max_logits, best = logits * (size_t)c->max_best;
+    b->seqs = mem_zalloc_array(seqs, sizeof *b->seqs, MEM_SCRATCH);
+    b->copy_states = mem_zalloc_array(2 * seqs, sizeof *b->copy_states, MEM_SCRATCH);
+    b->copy_at = mem_zalloc_array(2 * seqs, sizeof *b->copy_at, MEM_SCRATCH);
+    b->wants = mem_zalloc_array(logits, sizeof *b->wants, MEM_SCRATCH);
+    b->stats = mem_zalloc_array(logits, sizeof *b->stats, MEM_SCRATCH);
+    b->best = best != 0 ? mem_zalloc_array(best, sizeof *b->best, MEM_SCRATCH) : NULL;
+    b->hidden = hidden_bytes(c) != 0 ? mem_map(hidden_bytes(c), MEM_SCRATCH) : NULL;
+    b->logits = c->logits != NULL ? c->logits : mem_map(logits_bytes(c), MEM_SCRATCH);
+    return b->seqs != NULL && b->copy_states != NULL && b->copy_at != NULL && b->wants != NULL && b->stats != NULL &&
+           (best == 0 || b->best != NULL) && (hidden_bytes(c) == 0 || b->hidden != NULL) && b->logits != NULL;
+}
+
+static void free_batch(const struct sched_config *c, struct sched_batch *b)
+{
+    mem_free(b->seqs);
+    mem_free(b->copy_states);
+    mem_free(b->copy_at);
+    mem_free(b->wants);
+    mem_free(b->stats);
+    mem_free(b->best);
+    mem_unmap(b->hidden, hidden_bytes(c), MEM_SCRATCH);
+    mem_unmap(c->logits != NULL ? NULL : b->logits, logits_bytes(c), MEM_SCRATCH);
+}
+
 static bool allocate(struct sched *s)
 {
     const struct sched_config *c = &s->cfg;
     size_t rows = (size_t)c->max_rows, seqs = (size_t)c->max_seqs, logits = (size_t)c->max_logits;
+    for (int32_t i = 0; i < c->max_begun; i++) {
+        s->begun[i] = &s->batches[i];
+        if (!allocate_batch(c, &s->batches[i])) {
+            return false;
+        }
+    }
     s->tokens = mem_zalloc_array(rows, sizeof *s->tokens, MEM_SCRATCH);
     s->pos = mem_zalloc_array(rows, sizeof *s->pos, MEM_SCRATCH);
     s->seq = mem_zalloc_array(rows, sizeof *s->seq, MEM_SCRATCH);
     s->logit_rows = mem_zalloc_array(logits, sizeof *s->logit_rows, MEM_SCRATCH);
     s->tables = mem_zalloc_array(seqs, sizeof *s->tables, MEM_SCRATCH);
-    s->batch_seqs = mem_zalloc_array(seqs, sizeof *s->batch_seqs, MEM_SCRATCH);
     s->ranked = mem_zalloc_array(seqs, sizeof *s->ranked, MEM_SCRATCH);
     s->states = mem_zalloc_array(seqs, sizeof *s->states, MEM_SCRATCH);
     s->begin_states = mem_zalloc_array(seqs, sizeof *s->begin_states, MEM_SCRATCH);
     s->copy_rows = mem_zalloc_array(2 * seqs, sizeof *s->copy_rows, MEM_SCRATCH);
-    s->copy_states = mem_zalloc_array(2 * seqs, sizeof *s->copy_states, MEM_SCRATCH);
     s->offers = mem_zalloc_array(seqs, sizeof *s->offers, MEM_SCRATCH);
     s->hidden_rows = mem_zalloc_array(rows, sizeof *s->hidden_rows, MEM_SCRATCH);
-    size_t hidden = rows * (size_t)c->n_embd * sizeof *s->hidden; /* memory is only taken as it is written to */
-    s->hidden = hidden != 0 ? mem_map(hidden, MEM_SCRATCH) : NULL;
-    s->logits = c->logits != NULL ? c->logits : mem_map(logits * (size_t)c->n_vocab * sizeof *s->logits, MEM_SCRATCH);
-    s->row_stats = mem_zalloc_array(logits, sizeof *s->row_stats, MEM_SCRATCH);
-    bool has_hidden = s->hidden_rows != NULL && (hidden == 0 || s->hidden != NULL);
-    bool has_states = s->states != NULL && s->begin_states != NULL && s->copy_rows != NULL && s->copy_states != NULL;
-    return has_hidden && has_states && s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL &&
-           s->tables != NULL && s->batch_seqs != NULL && s->ranked != NULL && s->offers != NULL && s->logits != NULL &&
-           s->row_stats != NULL && sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK &&
+    bool has_states = s->states != NULL && s->begin_states != NULL && s->copy_rows != NULL;
+    return has_states && s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL &&
+           s->hidden_rows != NULL && s->tables != NULL && s->ranked != NULL && s->offers != NULL &&
+           sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK &&
            kv_cache_new(c->n_pages, c->n_states, &s->kv) == ERR_OK;
 }
 
@@ -326,6 +380,7 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     }
     s->cfg = *cfg;
     s->cfg.step_budget_ns = cfg->step_budget_ns != 0 ? cfg->step_budget_ns : SCHED_DEFAULT_BUDGET_NS;
+    s->cfg.max_begun = MIN_OF(MAX_OF(cfg->max_begun, 1), (int32_t)SCHED_MAX_BEGUN);
     s->cfg.stall_ns = cfg->stall_ns != 0 ? cfg->stall_ns : SCHED_DEFAULT_STALL_NS;
     s->submitted_end = &s->submitted;
     s->mean_tokens = -1;
@@ -367,23 +422,20 @@ void sched_free(struct sched **sched)
         pthread_mutex_unlock(&s->lock);
         pthread_join(s->thread, NULL);
     }
-    mem_unmap(s->cfg.logits != NULL ? NULL : s->logits,
-              (size_t)s->cfg.max_logits * (size_t)s->cfg.n_vocab * sizeof *s->logits, MEM_SCRATCH);
-    mem_unmap(s->hidden, (size_t)s->cfg.max_rows * (size_t)s->cfg.n_embd * sizeof *s->hidden, MEM_SCRATCH);
+    for (int32_t i = 0; i < s->cfg.max_begun; i++) {
+        free_batch(&s->cfg, &s->batches[i]);
+    }
     mem_free(s->hidden_rows);
     mem_free(s->tokens);
     mem_free(s->pos);
     mem_free(s->seq);
     mem_free(s->logit_rows);
     mem_free(s->tables);
-    mem_free(s->batch_seqs);
     mem_free(s->ranked);
     mem_free(s->offers);
     mem_free(s->states);
     mem_free(s->begin_states);
     mem_free(s->copy_rows);
-    mem_free(s->copy_states);
-    mem_free(s->row_stats);
     sampler_scratch_fini(&s->scratch);
     kv_cache_free(&s->kv);
     pthread_mutex_destroy(&s->lock);

@@ -38,6 +38,7 @@ struct sched_config {
     int32_t n_states;             /* recurrent states, of which max_seqs are for sequences that run and one or more to
                                    * go on from prefixes; then draft_max is 0. 0 = the plan keeps none */
     float *logits;                /* OPTIONAL, borrowed [max_logits][n_vocab]: backend_info.logits */
+    int32_t max_begun, max_best;  /* backend_info's; of max_begun 0 = 1 and at most 2 are made use of */
     int32_t max_seqs;             /* sequences running at once */
     int32_t queue_max;            /* sequences waiting; those of one request, while others wait, half of it at most */
     uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */

@@ -27,21 +27,21 @@ static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
     }
 }
 
-void sched_draft_all(struct sched *s, int32_t n_seqs)
+void sched_draft_all(struct sched *s, struct sched_seq **seqs, int32_t n)
 {
     int32_t max_rows = MIN_OF(s->cfg.draft_max + 1, s->cfg.max_rows);
-    max_rows = MIN_OF(max_rows, s->cfg.max_logits - (s->n_running - n_seqs));
-    if (n_seqs == 0 || n_seqs >= max_rows) {
+    max_rows = MIN_OF(max_rows, s->cfg.max_logits - (s->n_running - n));
+    if (n == 0 || n >= max_rows) {
         return;
     }
-    for (int32_t i = 0; i < n_seqs; i++) {
-        struct sched_seq *q = s->batch_seqs[i];
+    for (int32_t i = 0; i < n; i++) {
+        struct sched_seq *q = seqs[i];
         draft_look(&q->draft, q->tokens, q->n_tokens);
         s->offers[i] = (struct draft_offer){.draft = &q->draft};
         s->offers[i].n_max = q->draft.source != 0 ? draft_room(s, q) : 0;
     }
-    draft_plan(&s->costs, s->offers, n_seqs, max_rows, n_seqs > 1 ? s->cfg.step_budget_ns : 0);
-    for (int32_t i = 0; i < n_seqs; i++) {
-        write_draft(s, s->batch_seqs[i], s->offers[i].n);
+    draft_plan(&s->costs, s->offers, n, max_rows, n > 1 ? s->cfg.step_budget_ns : 0);
+    for (int32_t i = 0; i < n; i++) {
+        write_draft(s, seqs[i], s->offers[i].n);
     }
 }

@@ -12,14 +12,14 @@ bool sched_wants_state(const struct sched_seq *q, int32_t at)
 }
 
 /* is_first: the batch held the first row, perhaps not for the first time. */
-void sched_pool_states(struct sched *s, struct sched_seq *q, bool is_first)
+void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sched_seq *q, bool is_first)
 {
     size_t n = (size_t)s->cfg.n_embd;
     if (q->pooling != PLAN_POOL_NONE && is_first) {
         memset(q->pooled, 0, n * sizeof *q->pooled);
     }
     for (int32_t i = q->i_hidden; i < q->i_hidden + q->n_hidden; i++) {
-        const float *hidden = s->hidden + (size_t)i * n;
+        const float *hidden = b->hidden + (size_t)i * n;
         for (size_t k = 0; k < n; k++) {
             q->pooled[k] += hidden[k];
         }

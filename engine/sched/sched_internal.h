@@ -17,6 +17,7 @@ enum {
     SCHED_RING_RESERVE = 1, /* kept free for SCHED_END */
     SCHED_MIN_CHUNK = 16,   /* prompt rows a step takes at least, so that prompts always move */
     SCHED_QUANTUM = 32,     /* tokens a sequence that was sent back gets out before it may be sent back again */
+    SCHED_MAX_BEGUN = 2,    /* batches begun and not waited for */
     SCHED_FAIR_EVERY = 32,  /* steps after which one without extras is measured anew */
 };
 #define SCHED_DEFAULT_BUDGET_NS 100000000ull
@@ -93,8 +94,11 @@ struct sched_seq {
     struct draft draft;     /* without an index: no guesses */
     bool was_admitted, was_preempted, has_ended;
     bool is_running;
-    enum sched_wait wait;     /* running: why it is not in the current batch */
-    struct sched_waits waits; /* so far */
+    bool
+        is_begun; /* it stands in a batch that is begun and not waited for: it stays, and its tokens, pages and states */
+    bool is_untold;                   /* events of it were put and its reader has not been woken */
+    enum sched_wait wait;             /* running: why it is not in the current batch */
+    struct sched_waits waits;         /* so far */
     uint64_t group_turn, tenant_turn; /* running: what they were before it got its place */
     int32_t level;                    /* running: how many of its request come before it */
     int32_t place;                    /* running: how many of its key do */
@@ -110,6 +114,23 @@ struct sched_seq {
     struct sched_usage usage; /* (lock) */
     struct err_info why;      /* why it broke off, set before SCHED_END is given out; code ERR_OK = no more is known */
     uint64_t submit_ns, admit_ns, first_ns;
+};
+
+/* A batch, from when it is put together until its rows are sampled. */
+struct sched_batch {
+    int32_t n_rows, n_seqs, n_logits, n_hidden;
+    int32_t n_decoding; /* of the rows; drafts among them */
+    int32_t n_drafted;
+    bool leaves_extras;
+    uint64_t begin_ns;
+    struct sched_seq **seqs;         /* [max_seqs] */
+    int32_t *wants;                  /* [max_logits] */
+    int32_t n_copies;                /* recurrent states it leaves a copy of: */
+    int32_t *copy_states, *copy_at;  /* [2 max_seqs] where, and behind how many tokens of the sequence */
+    float *logits;                   /* [max_logits][n_vocab] */
+    float *hidden;                   /* [max_rows][n_embd]; NULL without embeddings */
+    struct backend_row_stats *stats; /* [max_logits] */
+    struct candidate *best;          /* [max_logits][max_best]; NULL without */
 };
 
 struct sched {
@@ -138,34 +159,36 @@ struct sched {
     int32_t n_running;
     enum sched_wait queue_wait; /* why those wait that do not run */
     uint64_t counted_ns;        /* when sched_count_waits was called last */
-    bool is_ranked;      /* they are in that order */
-    int32_t n_fair;      /* every request that runs has so many sequences; those of a higher level are extras */
-    bool has_extras;     /* there are some */
-    bool leaves_extras;  /* out of the current step */
-    double debt_ns;      /* time that steps without extras have to make up for */
-    double fair_ns;      /* moving average of decoding steps without extras; 0 = none yet */
-    int32_t n_full;      /* steps with extras since the last without */
-    double ns_per_row;   /* moving average of prefill steps */
-    double ns_per_token; /* of decoding steps */
-    double mean_tokens;  /* moving average of what sequences gave that have ended; < 0: none has (lock) */
+    bool is_ranked;             /* they are in that order */
+    int32_t n_fair;             /* every request that runs has so many sequences; those of a higher level are extras */
+    bool has_extras;            /* there are some */
+    bool leaves_extras;         /* out of the current step */
+    double debt_ns;             /* time that steps without extras have to make up for */
+    double fair_ns;             /* moving average of decoding steps without extras; 0 = none yet */
+    int32_t n_full;             /* steps with extras since the last without */
+    double ns_per_row;          /* moving average of prefill steps */
+    double ns_per_token;        /* of decoding steps */
+    double mean_tokens;         /* moving average of what sequences gave that have ended; < 0: none has (lock) */
     struct draft_costs costs;
     atomic_ullong last_step_ns;
 
-    /* The batch; arrays of max_rows, max_seqs or max_logits. */
+    /* Those begun, the oldest first, and those that are not; cfg.max_begun of them are there. */
+    struct sched_batch batches[SCHED_MAX_BEGUN], *begun[SCHED_MAX_BEGUN];
+    int32_t n_begun;
+    uint64_t waited_ns; /* when the last one was done */
+
+    /* What the back end reads when a batch begins; arrays of max_rows, max_seqs or max_logits. */
     int32_t *tokens, *pos, *seq, *logit_rows, *hidden_rows, *states, *begin_states;
-    int32_t *copy_rows, *copy_states; /* [2 max_seqs] */
-    int32_t n_copies;
+    int32_t *copy_rows; /* [2 max_seqs] */
     const int32_t **tables;
-    struct sched_seq **batch_seqs;
     struct sched_seq **ranked; /* [max_seqs] scratch of sched_rank */
     struct draft_offer *offers;
-    float *logits;
-    float *hidden; /* [max_rows][n_embd]; NULL without embeddings */
-    struct backend_row_stats *row_stats;
 };
 
 /* sched_step.c */
-bool sched_step(struct sched *s); /* one step; false when there is nothing to compute now */
+bool sched_step(
+    struct sched *s); /* begins a batch, waits for one, or both; false when there is nothing to compute now */
+void sched_finish_begun(struct sched *s); /* waits for all that are begun */
 
 bool sched_is_end(const struct sched_seq *q, int32_t id); /* does the token end the sequence? */
 
@@ -202,27 +225,30 @@ int32_t sched_pages_with_state(const struct sched *s,
 void sched_begin_state(struct sched *s, struct sched_seq *q);     /* q, not begun, holds those pages and that state */
 bool sched_waits_for_state(struct sched *s, struct sched_seq *q); /* that an older sequence is about to leave */
 bool sched_claim_state(struct sched *s, struct sched_seq *q);     /* of its own; false: there is none in this step */
-void sched_add_copies(struct sched *s, int32_t n_seqs);           /* states that the batch shall leave with pages */
-void sched_keep_copies(struct sched *s, struct sched_seq *q);     /* q's rows and pages are computed */
-void sched_drop_copies(struct sched *s);                          /* they are not */
-void sched_drop_states(struct sched *s, struct sched_seq *q);     /* of a sequence that leaves */
+void sched_add_copies(struct sched *s, struct sched_batch *b);    /* states that the batch shall leave with pages */
+void sched_keep_copies(struct sched *s, const struct sched_batch *b,
+                       struct sched_seq *q);                            /* q's rows and pages are computed */
+void sched_drop_copies(struct sched *s, struct sched_batch *b);         /* they are not */
+void sched_drop_states(struct sched *s, struct sched_seq *q);           /* of a sequence that leaves */
 void sched_adopt_page(struct sched *s, struct sched_seq *q, int32_t i); /* the named page with q's i-th, if any */
 
 /* sched_wait.c */
-void sched_count_waits(struct sched *s, struct sched_seq *fresh); /* from there on, those waiting were submitted since */
+void sched_count_waits(struct sched *s,
+                       struct sched_seq *fresh); /* from there on, those waiting were submitted since */
 void sched_note_waiting(struct sched *s);
 
 /* sched_draft.c */
-void sched_draft_all(struct sched *s, int32_t n_seqs); /* drafts for batch_seqs[0..n_seqs), which all decode */
+void sched_draft_all(struct sched *s, struct sched_seq **seqs, int32_t n); /* drafts for seqs[n], which all decode */
 
 /* sched_embed.c */
-bool sched_wants_state(const struct sched_seq *q, int32_t at);               /* of the token at position `at`? */
-void sched_pool_states(struct sched *s, struct sched_seq *q, bool is_first); /* of the current batch */
-enum err sched_finish_embedding(struct sched *s, struct sched_seq *q);       /* ERR_NUMERICAL */
+bool sched_wants_state(const struct sched_seq *q, int32_t at); /* of the token at position `at`? */
+void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sched_seq *q, bool is_first);
+enum err sched_finish_embedding(struct sched *s, struct sched_seq *q); /* ERR_NUMERICAL */
 
 /* sched.c */
 uint32_t sched_ring_room(struct sched_seq *q);
 void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const struct sampler_result *r);
+void sched_tell_readers(struct sched *s); /* of tokens put since, where that is left for when a batch has begun */
 void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err,
                const struct err_info *why); /* q leaves the scheduler; why OPTIONAL */
 

@@ -105,13 +105,14 @@ void sched_drop_states(struct sched *s, struct sched_seq *q)
 /* --- states left behind ----------------------------------------------------------------------------------------- */
 
 /* Asks for the state behind the first `at` tokens of q, whose rows begin at `row`, if they pass there. */
-static void add_copy(struct sched *s, struct sched_seq *q, int32_t row, int32_t at)
+static void add_copy(struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t row, int32_t at)
 {
     bool passes = at > q->n_computed && at <= q->n_computed + q->n_chunk;
     int32_t state = passes ? kv_cache_take_state(s->kv) : KV_NO_STATE;
     if (state != KV_NO_STATE) {
-        s->copy_rows[s->n_copies] = row + at - 1 - q->n_computed;
-        s->copy_states[s->n_copies++] = state;
+        s->copy_rows[b->n_copies] = row + at - 1 - q->n_computed;
+        b->copy_at[b->n_copies] = at;
+        b->copy_states[b->n_copies++] = state;
         q->n_copies++;
     }
 }
@@ -119,13 +120,13 @@ static void add_copy(struct sched *s, struct sched_seq *q, int32_t row, int32_t 
 /* Of a prompt the state at its last border is kept, and at the one up to which its pages were known: there prompts
  * part, and the next may do so, too. Of what is generated only the newest is, which the next turn of a chat goes on
  * from. */
-void sched_add_copies(struct sched *s, int32_t n_seqs)
+void sched_add_copies(struct sched *s, struct sched_batch *b)
 {
-    s->n_copies = 0;
-    for (int32_t i = 0, row = 0; i < n_seqs && s->cfg.n_states != 0; row += s->batch_seqs[i++]->n_chunk) {
-        struct sched_seq *q = s->batch_seqs[i];
+    b->n_copies = 0;
+    for (int32_t i = 0, row = 0; i < b->n_seqs && s->cfg.n_states != 0; row += b->seqs[i++]->n_chunk) {
+        struct sched_seq *q = b->seqs[i];
         int32_t last = border(q->n_tokens - 1), parting = q->n_matched * KV_PAGE_TOKENS;
-        q->i_copies = s->n_copies;
+        q->i_copies = b->n_copies;
         q->n_copies = 0;
         if (!q->leaves_pages) {
             continue;
@@ -138,33 +139,33 @@ void sched_add_copies(struct sched *s, int32_t n_seqs)
             }
         }
         if (parting < last) {
-            add_copy(s, q, row, parting);
+            add_copy(s, b, q, row, parting);
         }
-        add_copy(s, q, row, last);
+        add_copy(s, b, q, row, last);
     }
 }
 
-void sched_keep_copies(struct sched *s, struct sched_seq *q)
+void sched_keep_copies(struct sched *s, const struct sched_batch *b, struct sched_seq *q)
 {
     if (q->begin_state != KV_NO_STATE) { /* read: q has a state of its own now */
         kv_cache_drop_state(s->kv, q->begin_state);
         q->begin_state = KV_NO_STATE;
     }
     for (int32_t i = q->i_copies; i < q->i_copies + q->n_copies; i++) {
-        int32_t at = s->pos[s->copy_rows[i]] + 1, page = q->pages[at / KV_PAGE_TOKENS - 1];
+        int32_t at = b->copy_at[i], page = q->pages[at / KV_PAGE_TOKENS - 1];
         if (kv_cache_is_filled(s->kv, page) && kv_cache_state(s->kv, page) == KV_NO_STATE) {
-            kv_cache_keep_state(s->kv, page, s->copy_states[i]);
+            kv_cache_keep_state(s->kv, page, b->copy_states[i]);
             q->n_kept = at > q->n_prompt ? at : q->n_kept;
         }
-        kv_cache_drop_state(s->kv, s->copy_states[i]);
+        kv_cache_drop_state(s->kv, b->copy_states[i]);
     }
     q->n_copies = 0;
 }
 
-void sched_drop_copies(struct sched *s)
+void sched_drop_copies(struct sched *s, struct sched_batch *b)
 {
-    for (int32_t i = 0; i < s->n_copies; i++) {
-        kv_cache_drop_state(s->kv, s->copy_states[i]);
+    for (int32_t i = 0; i < b->n_copies; i++) {
+        kv_cache_drop_state(s->kv, b->copy_states[i]);
     }
-    s->n_copies = 0;
+    b->n_copies = 0;
 }

@@ -3,13 +3,6 @@
 
 #include <math.h>
 
-/* A batch being put together. */
-struct batch {
-    int32_t n_rows, n_seqs, n_logits, n_hidden;
-    int32_t n_decoding; /* of the rows; drafts among them */
-    int32_t n_drafted;
-};
-
 /* What a step gave. */
 struct step_result {
     uint64_t n_generated, n_accepted;
@@ -32,8 +25,16 @@ static bool has_room(struct sched_seq *q, uint32_t events)
     return false;
 }
 
+/* What the sampler needs of a row behind which a token of q comes. A drafted one counts as one that comes next: it asks
+ * for no more. */
+static int32_t row_wants(const struct sched *s, const struct sched_seq *q)
+{
+    int32_t n = sampler_wants(&q->sampling, s->cfg.n_vocab, q->n_tokens - q->n_prompt < q->min_tokens);
+    return n <= s->cfg.max_best || n == 0 ? n : BACKEND_ALL_LOGITS;
+}
+
 /* Adds n rows of q and the logits it wants of them. */
-static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int32_t n)
+static void add_rows(struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t n)
 {
     int32_t first_logits = b->n_logits, first_hidden = b->n_hidden;
     for (int32_t i = 0; i < n; i++) {
@@ -44,6 +45,7 @@ static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int3
         bool is_last = at >= q->n_tokens - 1; /* or a drafted one behind it */
         bool for_prompt = q->prompt_logprobs && at < q->n_prompt - 1;
         if (for_prompt || (is_last && wants_token(q))) {
+            b->wants[b->n_logits] = for_prompt ? BACKEND_ALL_LOGITS : row_wants(s, q);
             s->logit_rows[b->n_logits++] = row;
         }
         if (sched_wants_state(q, at)) {
@@ -58,7 +60,7 @@ static void add_rows(struct sched *s, struct batch *b, struct sched_seq *q, int3
     s->tables[b->n_seqs] = q->pages;
     s->states[b->n_seqs] = q->state;
     s->begin_states[b->n_seqs] = q->begin_state != KV_NO_STATE ? q->begin_state : q->state;
-    s->batch_seqs[b->n_seqs++] = q;
+    b->seqs[b->n_seqs++] = q;
 }
 
 static bool is_decoding(const struct sched_seq *q)
@@ -68,7 +70,7 @@ static bool is_decoding(const struct sched_seq *q)
 
 /* A row of each sequence that generates, and drafts when nobody computes a prompt. Growing may preempt those behind in
  * the list. */
-static void add_decoding(struct sched *s, struct batch *b)
+static void add_decoding(struct sched *s, struct sched_batch *b)
 {
     int32_t n = 0;
     bool all_decode = true;
@@ -76,18 +78,18 @@ static void add_decoding(struct sched *s, struct batch *b)
         if (sched_is_left_out(s, q)) {
             continue;
         }
-        bool can_run = is_decoding(q) && has_room(q, 1) && n < s->cfg.max_rows;
-        all_decode = all_decode && is_decoding(q);
+        bool can_run = !q->is_begun && is_decoding(q) && has_room(q, 1) && n < s->cfg.max_rows;
+        all_decode = all_decode && !q->is_begun && is_decoding(q);
         if (can_run && sched_grow(s, q, q->n_tokens) && sched_claim_state(s, q)) {
             q->n_chunk = 1;
-            s->batch_seqs[n++] = q;
+            b->seqs[n++] = q;
         }
     }
     if (all_decode) {
-        sched_draft_all(s, n);
+        sched_draft_all(s, b->seqs, n);
     }
     for (int32_t i = 0; i < n; i++) {
-        struct sched_seq *q = s->batch_seqs[i];
+        struct sched_seq *q = b->seqs[i];
         add_rows(s, b, q, 1 + q->n_draft);
         b->n_drafted += q->n_draft;
     }
@@ -95,7 +97,7 @@ static void add_decoding(struct sched *s, struct batch *b)
 }
 
 /* Rows of prompts a step may take beside the decoding ones. */
-static int32_t prefill_budget(const struct sched *s, const struct batch *b)
+static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b)
 {
     int32_t room = s->cfg.max_rows - b->n_rows;
     if (b->n_rows == 0 || s->ns_per_row <= 0) {
@@ -106,7 +108,7 @@ static int32_t prefill_budget(const struct sched *s, const struct batch *b)
 }
 
 /* Prompt rows that q could compute in this step. */
-static int32_t count_prefill(struct sched *s, const struct batch *b, struct sched_seq *q)
+static int32_t count_prefill(struct sched *s, const struct sched_batch *b, struct sched_seq *q)
 {
     if (is_decoding(q) || q->n_chunk != 0 || sched_is_left_out(s, q) || sched_waits_for_state(s, q)) {
         return 0;
@@ -129,7 +131,7 @@ static struct sched_seq *shortest(struct sched *s)
 
 /* Half of the rows go in order, so that the first always moves; the other half to the prompts with least left, so that
  * short ones do not wait for long ones. Returns the rows kept. */
-static int32_t reserve_prefill(struct sched *s, const struct batch *b, int32_t budget)
+static int32_t reserve_prefill(struct sched *s, const struct sched_batch *b, int32_t budget)
 {
     int32_t left = s->cfg.is_bidirectional ? 0 : budget / 2; /* those prompts go whole or not at all */
     int32_t kept = 0;
@@ -151,7 +153,7 @@ static uint32_t count_events(const struct sched_seq *q, int32_t n)
     return q->prompt_logprobs ? (uint32_t)MAX_OF(q->n_computed + n + 1 - q->n_prompt_given, 1) : 1;
 }
 
-static void add_prefill(struct sched *s, struct batch *b)
+static void add_prefill(struct sched *s, struct sched_batch *b)
 {
     int32_t budget = prefill_budget(s, b), kept = budget > 0 ? reserve_prefill(s, b, budget) : 0;
     for (struct sched_seq *q = s->running; q != NULL && budget > 0; q = q->next) {
@@ -190,10 +192,13 @@ bool sched_is_end(const struct sched_seq *q, int32_t id)
     return false;
 }
 
-static struct sampler_row row_at(const struct sched *s, int32_t i)
+static struct sampler_row row_at(const struct sched *s, const struct sched_batch *b, int32_t i)
 {
-    const struct backend_row_stats *st = &s->row_stats[i];
-    return (struct sampler_row){.logits = s->logits + (size_t)i * (size_t)s->cfg.n_vocab,
+    const struct backend_row_stats *st = &b->stats[i];
+    bool has_all = b->wants[i] == BACKEND_ALL_LOGITS;
+    return (struct sampler_row){.logits = has_all ? b->logits + (size_t)i * (size_t)s->cfg.n_vocab : NULL,
+                                .best = has_all ? NULL : b->best + (size_t)i * (size_t)s->cfg.max_best,
+                                .n_best = has_all ? 0 : b->wants[i],
                                 .n_vocab = s->cfg.n_vocab,
                                 .argmax = st->argmax,
                                 .max = st->max,
@@ -211,9 +216,10 @@ static void note_first_token(struct sched_seq *q)
 }
 
 /* Samples behind the last token. *finish tells whether the sequence is complete. */
-static enum err sample_next(struct sched *s, struct sched_seq *q, int32_t i_logits, enum sched_finish *finish)
+static enum err sample_next(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t i_logits,
+                            enum sched_finish *finish)
 {
-    struct sampler_row row = row_at(s, i_logits);
+    struct sampler_row row = row_at(s, b, i_logits);
     int32_t n_generated = q->n_tokens - q->n_prompt;
     struct sampler_history h = {
         .tokens = q->tokens, .n_prompt = q->n_prompt, .n_tokens = q->n_tokens, .ban_ends = n_generated < q->min_tokens};
@@ -237,11 +243,12 @@ static enum err sample_next(struct sched *s, struct sched_seq *q, int32_t i_logi
 }
 
 /* Log-probability of the prompt token at position pos, from the logits of the row before it. */
-static void give_prompt_token(struct sched *s, struct sched_seq *q, int32_t i_logits, int32_t pos)
+static void give_prompt_token(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t i_logits,
+                              int32_t pos)
 {
     struct sampler_result r = {.id = q->tokens[pos], .logprob = NAN};
     if (i_logits >= 0) {
-        struct sampler_row row = row_at(s, i_logits);
+        struct sampler_row row = row_at(s, b, i_logits);
         sampler_logprobs(&row, q->tokens[pos], q->sampling.n_top, &s->scratch, &r);
     }
     if (pos == q->n_prompt_given) { /* not again after a preemption */
@@ -264,12 +271,13 @@ static void end_running(struct sched *s, struct sched_seq *q, enum sched_finish 
 
 /* Samples behind the last token and then behind each drafted one, for as long as they are what was sampled: exactly the
  * tokens of one step each. Rows of drafts that did not come true leave nothing, as the next step writes over them. */
-static enum err sample_rows(struct sched *s, struct sched_seq *q, int32_t i_logits, enum sched_finish *finish)
+static enum err sample_rows(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t i_logits,
+                            enum sched_finish *finish)
 {
     int32_t from = q->n_computed;
     for (int32_t left = q->n_draft;; left--) {
         int32_t guess = left > 0 ? q->tokens[q->n_tokens] : -1;
-        TRY(sample_next(s, q, i_logits++, finish));
+        TRY(sample_next(s, b, q, i_logits++, finish));
         if (*finish != SCHED_FINISH_NONE || q->tokens[q->n_tokens - 1] != guess) {
             break;
         }
@@ -286,28 +294,29 @@ static enum err sample_rows(struct sched *s, struct sched_seq *q, int32_t i_logi
 }
 
 /* What q's rows gave; it may end. */
-static void finish_rows(struct sched *s, struct sched_seq *q, struct step_result *out)
+static void finish_rows(struct sched *s, const struct sched_batch *b, struct sched_seq *q, struct step_result *out)
 {
+    q->is_begun = false;
     int32_t first = q->n_computed, i_logits = q->i_logits, n_tokens = q->n_tokens;
     q->n_computed += q->n_chunk - q->n_draft;
     sched_named_pages_filled(s, q, first);
-    sched_keep_copies(s, q);
+    sched_keep_copies(s, b, q);
     enum sched_finish finish = SCHED_FINISH_NONE;
     enum err err = ERR_OK;
-    sched_pool_states(s, q, first == 0);
+    sched_pool_states(s, b, q, first == 0);
     if (q->prompt_logprobs && first == 0) {
-        give_prompt_token(s, q, -1, 0);
+        give_prompt_token(s, b, q, -1, 0);
     }
     for (int32_t at = first; q->prompt_logprobs && at < q->n_computed && at < q->n_prompt - 1 && err == ERR_OK; at++) {
-        if (isfinite(s->row_stats[i_logits].logsumexp)) {
-            give_prompt_token(s, q, i_logits++, at + 1);
+        if (isfinite(b->stats[i_logits].logsumexp)) {
+            give_prompt_token(s, b, q, i_logits++, at + 1);
         } else {
             err = ERR_NUMERICAL;
         }
     }
     if (err == ERR_OK && q->n_computed == q->n_tokens) {
         if (wants_token(q)) {
-            err = sample_rows(s, q, i_logits, &finish);
+            err = sample_rows(s, b, q, i_logits, &finish);
             out->n_generated += (uint64_t)(q->n_tokens - n_tokens);
             out->n_accepted += (uint64_t)(q->n_computed - first - (q->n_chunk - q->n_draft));
         } else {
@@ -323,23 +332,28 @@ static void finish_rows(struct sched *s, struct sched_seq *q, struct step_result
 }
 
 /* Ends the sequences of the batch; of a back end that is lost, the next turn of the loop ends all others. */
-static void fail_batch(struct sched *s, const struct batch *b, const struct err_info *why)
+static void fail_batch(struct sched *s, struct sched_batch *b, struct err_info *why, enum err err)
 {
-    if (why->code == ERR_LOST) {
+    if (why->code != err) {
+        err_set(why, err, NULL, "%s", err_text(err));
+    }
+    bool is_known = s->lost.code != ERR_OK; /* from the batch before this one */
+    if (err == ERR_LOST && !is_known) {
         pthread_mutex_lock(&s->lock);
         s->lost = *why;
         pthread_mutex_unlock(&s->lock);
     }
-    if (s->cfg.failed != NULL) {
+    if (s->cfg.failed != NULL && !is_known) {
         s->cfg.failed(s->cfg.failed_arg, why);
     }
-    sched_drop_copies(s);
+    sched_drop_copies(s, b);
     for (int32_t i = 0; i < b->n_seqs; i++) {
-        end_running(s, s->batch_seqs[i], SCHED_FINISH_NONE, why->code, why);
+        b->seqs[i]->is_begun = false;
+        end_running(s, b->seqs[i], SCHED_FINISH_NONE, err, why);
     }
 }
 
-static void count_step(struct sched *s, const struct batch *b, uint64_t ns, const struct step_result *r)
+static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns, const struct step_result *r)
 {
     if (b->n_rows == b->n_decoding) {
         draft_costs_note(&s->costs, b->n_rows, ns);
@@ -363,63 +377,132 @@ static void count_step(struct sched *s, const struct batch *b, uint64_t ns, cons
     pthread_mutex_unlock(&s->lock);
 }
 
-static void form_batch(struct sched *s, struct batch *b)
+static void clear_batch(struct sched_batch *b)
 {
-    *b = (struct batch){0};
+    b->n_rows = b->n_seqs = b->n_logits = b->n_hidden = b->n_decoding = b->n_drafted = b->n_copies = 0;
+}
+
+static void form_batch(struct sched *s, struct sched_batch *b)
+{
+    clear_batch(b);
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
-        q->n_chunk = q->n_draft = 0;
-        q->wait = SCHED_WAIT_BUDGET; /* if nothing else keeps it out */
+        if (!q->is_begun) {
+            q->n_chunk = q->n_draft = 0;
+            q->wait = SCHED_WAIT_BUDGET; /* if nothing else keeps it out */
+        }
     }
     add_decoding(s, b);
     add_prefill(s, b);
 }
 
-bool sched_step(struct sched *s)
+/* Puts together, of what is not being computed, as many rows as may go; 0 = there is nothing. */
+static int32_t choose_rows(struct sched *s, struct sched_batch *b)
 {
-    struct batch b;
     sched_begin_step(s);
-    form_batch(s, &b);
-    if (b.n_rows == 0 && s->leaves_extras) { /* the others wait for their readers, or for pages of extras */
+    form_batch(s, b);
+    if (b->n_rows == 0 && s->leaves_extras) { /* the others wait for their readers, or for pages of extras */
         s->leaves_extras = false;
-        form_batch(s, &b);
+        form_batch(s, b);
     }
-    if (b.n_rows == 0) {
+    b->leaves_extras = s->leaves_extras;
+    return b->n_rows;
+}
+
+/* Begins a batch; false when there is nothing to compute now. */
+static bool begin_batch(struct sched *s)
+{
+    struct sched_batch *b = s->begun[s->n_begun];
+    if (choose_rows(s, b) == 0) {
         return false;
     }
-    sched_add_copies(s, b.n_seqs);
-    struct backend_batch batch = {.n_rows = b.n_rows,
+    sched_add_copies(s, b);
+    struct backend_batch batch = {.n_rows = b->n_rows,
                                   .tokens = s->tokens,
                                   .pos = s->pos,
                                   .seq = s->seq,
-                                  .n_seqs = b.n_seqs,
+                                  .n_seqs = b->n_seqs,
                                   .page_tables = s->tables,
                                   .states = s->states,
                                   .begin_states = s->begin_states,
-                                  .n_copies = s->n_copies,
+                                  .n_copies = b->n_copies,
                                   .copy_rows = s->copy_rows,
-                                  .copy_states = s->copy_states,
-                                  .n_logits = b.n_logits,
+                                  .copy_states = b->copy_states,
+                                  .n_logits = b->n_logits,
                                   .logit_rows = s->logit_rows,
-                                  .logits = s->logits,
-                                  .stats = s->row_stats,
-                                  .n_hidden = b.n_hidden,
+                                  .wants = b->wants,
+                                  .logits = b->logits,
+                                  .stats = b->stats,
+                                  .best = b->best,
+                                  .n_hidden = b->n_hidden,
                                   .hidden_rows = s->hidden_rows,
-                                  .hidden = s->hidden};
-    uint64_t start = clock_now_ns();
+                                  .hidden = b->hidden};
     struct err_info why = {0};
-    enum err err = backend_compute(s->cfg.backend, s->cfg.model, &batch, &why);
-    uint64_t ns = clock_now_ns() - start;
+    b->begin_ns = clock_now_ns();
+    enum err err = s->cfg.backend->begin(s->cfg.model, &batch, &why);
     if (err != ERR_OK) {
-        if (why.code != err) {
-            err_set(&why, err, NULL, "%s", err_text(err));
-        }
-        fail_batch(s, &b, &why);
+        fail_batch(s, b, &why, err);
         return true;
     }
-    struct step_result result = {0};
-    for (int32_t i = 0; i < b.n_seqs; i++) {
-        finish_rows(s, s->batch_seqs[i], &result);
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        b->seqs[i]->is_begun = true;
     }
-    count_step(s, &b, ns, &result);
+    s->n_begun++;
     return true;
+}
+
+/* Waits for the oldest batch that is begun, and samples. */
+static void finish_batch(struct sched *s)
+{
+    struct sched_batch *b = s->begun[0];
+    struct err_info why = {0};
+    enum err err = s->cfg.backend->wait(s->cfg.model, &why);
+    uint64_t now = clock_now_ns(), ns = now - MAX_OF(b->begin_ns, s->waited_ns);
+    s->waited_ns = now;
+    s->n_begun--;
+    for (int32_t i = 0; i < s->cfg.max_begun - 1; i++) { /* they take turns */
+        s->begun[i] = s->begun[i + 1];
+    }
+    s->begun[s->cfg.max_begun - 1] = b;
+    if (err != ERR_OK) {
+        fail_batch(s, b, &why, err);
+        return;
+    }
+    struct step_result result = {0};
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        finish_rows(s, b, b->seqs[i], &result);
+    }
+    s->leaves_extras = b->leaves_extras;
+    count_step(s, b, ns, &result);
+}
+
+void sched_finish_begun(struct sched *s)
+{
+    while (s->n_begun > 0) {
+        finish_batch(s);
+    }
+}
+
+/* Beside a batch in which some generate none is begun: what comes meanwhile goes on together with them in the next, so
+ * that the weights are read once. */
+static bool may_begin(const struct sched *s)
+{
+    bool may = s->n_begun < s->cfg.max_begun;
+    for (int32_t i = 0; i < s->n_begun; i++) {
+        may = may && s->begun[i]->n_decoding == 0;
+    }
+    return may;
+}
+
+bool sched_step(struct sched *s)
+{
+    bool is_new = may_begin(s) && begin_batch(s);
+    sched_tell_readers(s); /* while it is computed */
+    if (is_new && s->n_begun < s->cfg.max_begun) {
+        return true; /* another may begin beside it */
+    }
+    if (s->n_begun > 0) {
+        finish_batch(s);
+        return true;
+    }
+    return is_new;
 }

@@ -122,7 +122,8 @@ void sched_rank(struct sched *s)
 
 /* Of the key, or of the other requests of q's key, with the most places the newest sequence, when it has two more than
  * q's: so that it still has no fewer afterwards. Neither one that got its place back and has not done its part, which
- * bounds what is computed again and again (unless its reader has stopped), nor the first of all. */
+ * bounds what is computed again and again (unless its reader has stopped), nor one that is being computed, nor the
+ * first of all. */
 struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
 {
     struct sched_seq *best = NULL;
@@ -133,7 +134,7 @@ struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
         const struct sched_group *h = v->group;
         bool is_other = h->tenant != g->tenant;
         int32_t ahead = is_other ? h->tenant->n_running - g->tenant->n_running : h->n_running - g->n_running;
-        bool is_safe = v->n_tokens < v->n_safe && v->stalled_since == 0;
+        bool is_safe = v->is_begun || (v->n_tokens < v->n_safe && v->stalled_since == 0);
         bool may_go = ahead >= 2 && (is_other ? v->place : v->level) > 0 && !is_safe;
         if (!may_go || (best_is_other && !is_other)) {
             continue;

@@ -4,7 +4,8 @@
  *
  * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share
  * of the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the
- * bits are the same however the prompt is cut into batches, with 1 and 3 threads, alone and beside another sequence.
+ * bits are the same however the prompt is cut into batches, with 1 and 3 threads, alone and beside another sequence,
+ * and with a back end between that has a memory and a thread of its own (tests/support/remote_backend.h).
  * Models that give embeddings (make_embeddings.py): the pooled states of the prompt, and the bits of all states. */
 #include "engine/backend/backend.h"
 #include "engine/base/mem.h"
@@ -12,6 +13,7 @@
 #include "engine/kernels/kern.h"
 #include "engine/model/model.h"
 #include "tests/golden/golden_models.h"
+#include "tests/support/remote_backend.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -96,9 +98,9 @@ static const void *tensor(const struct gguf *g, int i, const char *what)
     return t == NULL ? NULL : t->data;
 }
 
-/* Runs rows [from, to) of ids as sequence 0 beside `companion` rows of a second sequence; logits of all rows of
- * sequence 0 go to s->logits from row 0 on, or their states to s->hidden. */
-static enum err forward(struct subject *s, const int32_t *ids, int from, int to, int companion)
+/* Begins rows [from, to) of ids as sequence 0 beside `companion` rows of a second sequence; logits of all rows of
+ * sequence 0 go to s->logits from row `at` on, or their states to s->hidden. */
+static enum err begin(struct subject *s, const int32_t *ids, int from, int to, int companion, int at)
 {
     static const int32_t pages[2][8] = {{3, 1, 4, 7, 5}, {2, 6, 0, 8, 9}}; /* in no order, so that tables matter */
     const int32_t *tables[2] = {pages[0], pages[1]};
@@ -123,17 +125,34 @@ static enum err forward(struct subject *s, const int32_t *ids, int from, int to,
                               .page_tables = tables,
                               .n_logits = s->embeds ? 0 : n,
                               .logit_rows = rows,
-                              .logits = s->logits,
-                              .stats = s->stats,
+                              .logits = s->logits + (size_t)at * (size_t)s->n_vocab,
+                              .stats = s->stats + at,
                               .n_hidden = s->embeds ? n : 0,
                               .hidden_rows = rows,
-                              .hidden = s->hidden};
+                              .hidden = s->hidden + (size_t)at * s->plan->n_embd};
     struct err_info info = {0};
-    enum err err = backend_compute(s->backend, s->model, &b, &info);
+    enum err err = s->backend->begin(s->model, &b, &info);
     if (err != ERR_OK) {
-        printf("FAILED %s: forward: %s\n", s->name, info.text);
+        printf("FAILED %s: begin: %s\n", s->name, info.text);
     }
     return err;
+}
+
+static enum err wait_for(struct subject *s)
+{
+    struct err_info info = {0};
+    enum err err = s->backend->wait(s->model, &info);
+    if (err != ERR_OK) {
+        printf("FAILED %s: wait: %s\n", s->name, info.text);
+    }
+    return err;
+}
+
+/* The same, and waits. */
+static enum err forward(struct subject *s, const int32_t *ids, int from, int to, int companion)
+{
+    TRY(begin(s, ids, from, to, companion, 0));
+    return wait_for(s);
 }
 
 /* Into the table, and a line with -v. */
@@ -248,6 +267,32 @@ static void check_bits(struct subject *s, const struct prompt *p)
     free(whole);
 }
 
+/* Piece after piece, each begun before the one in front of it is waited for. */
+static void check_begun(struct subject *s, const struct prompt *p)
+{
+    enum { PIECE = 7 };
+    int piece = s->plan->is_bidirectional ? p->n : PIECE, begun = 0, done = 0;
+    size_t row_bytes;
+    const void *now = given(s, &row_bytes);
+    char *whole = malloc((size_t)p->n * row_bytes);
+    memcpy(whole, now, (size_t)p->n * row_bytes);
+    enum err err = ERR_OK;
+    for (int from = 0; from < p->n && err == ERR_OK; from += piece) {
+        if (begun - done == REMOTE_MAX_BEGUN) {
+            err = wait_for(s);
+            done++;
+        }
+        err = err == ERR_OK ? begin(s, p->ids, from, MIN_OF(from + piece, p->n), 0, from) : err;
+        begun += err == ERR_OK;
+    }
+    for (; done < begun; done++) {
+        err = wait_for(s) == ERR_OK ? err : ERR_INTERNAL;
+    }
+    bool is_same = err == ERR_OK && memcmp(whole, now, (size_t)p->n * row_bytes) == 0;
+    report(s, is_same, "batches begun before others were done that differ from the whole prompt", !is_same, 0);
+    free(whole);
+}
+
 static void check_greedy(struct subject *s, const struct prompt *p)
 {
     int32_t ids[MAX_PROMPT];
@@ -299,6 +344,10 @@ static void check_prompt(struct subject *s, const struct gguf *expect, int i)
         return;
     }
     check_bits(s, &p);
+    if (s->backend == &remote_backend) {
+        (void)forward(s, p.ids, 0, p.n, 0);
+        check_begun(s, &p);
+    }
 }
 
 /* Opens the subject's back end with `n_threads` and runs all prompts. */
@@ -339,14 +388,18 @@ static void check_bound(struct subject *s, const struct gguf *expect)
 {
     bool has_isas = s->backend == &backend_cpu;
     for (int isa = 0; has_isas ? kern_isa_name(isa) != NULL : isa == 0; isa++) {
-        s->cpu = has_isas ? kern_isa_name(isa) : "-";
-        s->isa = isa;
         if (has_isas && !kern_isa_is_there(isa)) {
             continue;
         }
+        s->cpu = has_isas ? kern_isa_name(isa) : "-";
+        s->isa = isa;
         check_backend(s, expect, 1);
         check_backend(s, expect, SEVERAL_THREADS);
     }
+    const struct backend *here = s->backend; /* the last ISA once more behind a memory and a thread of its own */
+    s->backend = remote_backend_of(here);
+    check_backend(s, expect, SEVERAL_THREADS);
+    s->backend = here;
 }
 
 /* Whether `name` is `stem` and a '.' or, with and_more, a '-', and what may follow. */

@@ -4,6 +4,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
+#include "tests/support/remote_backend.h"
 
 #include <check.h>
 #include <math.h>
@@ -16,6 +17,18 @@ static void count_failure(void *arg, const struct err_info *why)
     struct rig_failures *f = arg;
     atomic_fetch_add(&f->n, 1);
     atomic_fetch_add(&f->n_lost, why->code == ERR_LOST);
+}
+
+static bool is_remote;
+
+void rig_go_remote(void) { is_remote = true; }
+
+const struct backend *rig_backend(const struct backend *b, struct sched_config *cfg)
+{
+    cfg->max_begun = is_remote ? (int32_t)REMOTE_MAX_BEGUN : 1;
+    cfg->max_best = is_remote ? (int32_t)REMOTE_MAX_BEST : 0;
+    cfg->backend = is_remote ? remote_backend_of(b) : b;
+    return cfg->backend;
 }
 
 struct rig rig_open(struct rig_limits l)
@@ -51,8 +64,13 @@ struct rig rig_open(struct rig_limits l)
     if (r.model != NULL && l.is_recurrent) {
         r.model->n_states = cfg.n_states;
     }
+    if (r.model != NULL && is_remote) {
+        r.remote = remote_backend_wrap(&fake_backend, r.model, FAKE_VOCAB, FAKE_EMBD);
+        rig_backend(&fake_backend, &cfg);
+        cfg.model = r.remote;
+    }
     struct err_info info = {0};
-    if (r.model == NULL || sched_new(&cfg, &r.sched, &info) != ERR_OK) {
+    if (cfg.model == NULL || sched_new(&cfg, &r.sched, &info) != ERR_OK) {
         ck_abort_msg("no scheduler: %s", info.text);
     }
     return r;
@@ -83,6 +101,7 @@ void rig_close(struct rig *r)
 {
     rig_wait_idle(r);
     sched_free(&r->sched);
+    remote_backend_unwrap(&r->remote);
     ck_assert_int_eq(r->model->n_faults, 0);
     fake_backend_free(&r->model);
 }

@@ -8,7 +8,8 @@
 enum { RIG_MAX_OUT = 1024 };
 
 struct rig {
-    struct backend_model *model;
+    struct backend_model *model;  /* of the fake back end */
+    struct backend_model *remote; /* around it; NULL without */
     struct sched *sched;
     struct rig_failures *failures;
 };
@@ -28,6 +29,12 @@ struct rig_limits {
     bool is_recurrent;     /* FAKE_MAX_SLOTS states at most */
     int32_t n_kept_states; /* beside those of max_seqs; 0 = 16 */
 };
+
+/* From now on rigs have the fake back end behind the remote one (remote_backend.h): a fixture of test cases. */
+void rig_go_remote(void);
+
+/* b, or the remote one around it; with what its models take goes to cfg. */
+const struct backend *rig_backend(const struct backend *b, struct sched_config *cfg);
 
 /* Fails the running test when it cannot be started. */
 struct rig rig_open(struct rig_limits limits);

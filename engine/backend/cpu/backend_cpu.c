@@ -5,6 +5,8 @@
 #include "engine/base/ck.h"
 #include "engine/base/mem.h"
 
+#include <string.h>
+
 enum { ALIGN = 64 };
 
 static size_t align_up(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
@@ -257,6 +259,59 @@ static enum err cpu_wait(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
+/* A side of a head's part of a page, to `at` or from there; returns what is behind it. */
+static unsigned char *move_side(unsigned char *side, size_t n, unsigned char *at, bool writes)
+{
+    memcpy(writes ? side : at, writes ? at : side, n);
+    return at + n;
+}
+
+/* What layer i holds in a page; likewise. */
+static unsigned char *move_layer(struct backend_model *m, int32_t i, int32_t page, unsigned char *at, bool writes)
+{
+    const struct cpu_kv *kv = &m->kvs[i];
+    for (uint32_t h = 0; kv->heads.layer == i && h < kv->heads.n_kv_heads; h++) {
+        at = move_side(cpu_keys(m, i, h, page), kv->layout.k.bytes, at, writes);
+        if (!kv->layout.is_latent) {
+            at = move_side(cpu_values(m, i, h, page), kv->layout.v.bytes, at, writes);
+        }
+    }
+    return at;
+}
+
+static enum err cpu_page_read(struct backend_model *m, int32_t page, void *out, struct err_info *info)
+{
+    (void)info;
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
+        out = move_layer(m, i, page, out, false);
+    }
+    return ERR_OK;
+}
+
+static enum err cpu_page_write(struct backend_model *m, int32_t page, const void *bytes, struct err_info *info)
+{
+    (void)info;
+    unsigned char *at = (unsigned char *)(uintptr_t)bytes; /* only read from */
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
+        at = move_layer(m, i, page, at, true);
+    }
+    return ERR_OK;
+}
+
+static enum err cpu_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
+{
+    (void)info;
+    memcpy(out, m->recurrent + (size_t)state * m->plan->recurrent_floats, m->plan->recurrent_floats * sizeof(float));
+    return ERR_OK;
+}
+
+static enum err cpu_state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
+{
+    (void)info;
+    memcpy(m->recurrent + (size_t)state * m->plan->recurrent_floats, bytes, m->plan->recurrent_floats * sizeof(float));
+    return ERR_OK;
+}
+
 static void cpu_info(const struct backend_model *m, struct backend_info *out)
 {
     const struct plan *p = m->plan; /* the types are the same in all layers */
@@ -268,6 +323,7 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
         .weight_bytes = m->packed_bytes,
         .kv_bytes = m->kv_bytes,
         .kv_page_bytes = m->kv_page_bytes,
+        .state_bytes = (size_t)p->recurrent_floats * sizeof(float),
         .recurrent_bytes = m->recurrent_bytes,
         .scratch_bytes = m->scratch_bytes,
         .logits = m->logits,
@@ -283,6 +339,10 @@ const struct backend backend_cpu = {
     .open = cpu_open,
     .begin = cpu_begin,
     .wait = cpu_wait,
+    .page_read = cpu_page_read,
+    .page_write = cpu_page_write,
+    .state_read = cpu_state_read,
+    .state_write = cpu_state_write,
     .info = cpu_info,
     .close = cpu_close,
 };

@@ -287,6 +287,49 @@ static enum err ref_wait(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
+/* What layer i holds in a page, to `at` or from there; returns what is behind it. */
+static void *move_layer(struct backend_model *m, int32_t i, int32_t page, void *at, bool writes)
+{
+    const struct ref_kv *kv = &m->kvs[i];
+    size_t n = kv->heads.layer == i ? KV_PAGE_TOKENS * kv->slot_floats : 0;
+    float *floats = m->kv + kv->at + (size_t)page * n;
+    memcpy(writes ? floats : at, writes ? at : floats, n * sizeof *floats);
+    return (float *)at + n;
+}
+
+static enum err ref_page_read(struct backend_model *m, int32_t page, void *out, struct err_info *info)
+{
+    (void)info;
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
+        out = move_layer(m, i, page, out, false);
+    }
+    return ERR_OK;
+}
+
+static enum err ref_page_write(struct backend_model *m, int32_t page, const void *bytes, struct err_info *info)
+{
+    (void)info;
+    unsigned char *at = (unsigned char *)(uintptr_t)bytes; /* only read from */
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
+        at = move_layer(m, i, page, at, true);
+    }
+    return ERR_OK;
+}
+
+static enum err ref_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
+{
+    (void)info;
+    memcpy(out, m->recurrent + (size_t)state * m->plan->recurrent_floats, m->plan->recurrent_floats * sizeof(float));
+    return ERR_OK;
+}
+
+static enum err ref_state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
+{
+    (void)info;
+    memcpy(m->recurrent + (size_t)state * m->plan->recurrent_floats, bytes, m->plan->recurrent_floats * sizeof(float));
+    return ERR_OK;
+}
+
 static void ref_close(struct backend_model **model)
 {
     struct backend_model *m = *model;
@@ -416,6 +459,7 @@ static void ref_info(const struct backend_model *m, struct backend_info *out)
                                  .max_begun = 1,
                                  .kv_bytes = m->kv_bytes,
                                  .recurrent_bytes = m->recurrent_bytes,
+                                 .state_bytes = (size_t)m->plan->recurrent_floats * sizeof(float),
                                  .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         out->weight_bytes += (size_t)(m->plan->weights[i].row_bytes * m->plan->weights[i].n_out);
@@ -431,6 +475,10 @@ const struct backend backend_ref = {
     .open = ref_open,
     .begin = ref_begin,
     .wait = ref_wait,
+    .page_read = ref_page_read,
+    .page_write = ref_page_write,
+    .state_read = ref_state_read,
+    .state_write = ref_state_write,
     .info = ref_info,
     .close = ref_close,
 };

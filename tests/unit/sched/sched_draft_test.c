@@ -434,8 +434,7 @@ static void run_real(const struct plan *plan, int32_t draft_max, struct rig_outp
     struct backend slow = backend_cpu;
     struct backend_config bc = {.n_threads = 1, .n_pages = 64, .max_rows = 64, .max_logits = 48};
     struct err_info info = {0};
-    struct sched_config cfg = {.backend = &slow,
-                               .n_vocab = (int32_t)plan->n_vocab,
+    struct sched_config cfg = {.n_vocab = (int32_t)plan->n_vocab,
                                .n_ctx = 256,
                                .n_pages = 64,
                                .max_rows = 64,
@@ -445,7 +444,8 @@ static void run_real(const struct plan *plan, int32_t draft_max, struct rig_outp
                                .draft_max = draft_max};
     struct sched *s;
     slow.begin = slow_begin;
-    ck_assert_int_eq(slow.open(plan, &bc, &cfg.model, &info), ERR_OK);
+    const struct backend *b = rig_backend(&slow, &cfg);
+    ck_assert_int_eq(b->open(plan, &bc, &cfg.model, &info), ERR_OK);
     ck_assert_int_eq(sched_new(&cfg, &s, &info), ERR_OK);
     static const struct sampler_bias few[] = {{5, 30}, {17, 30}, {99, 30}}; /* a text of three words repeats itself */
     struct sched_seq *seqs[REAL_REQUESTS];
@@ -470,7 +470,7 @@ static void run_real(const struct plan *plan, int32_t draft_max, struct rig_outp
     }
     sched_get_stats(s, st);
     sched_free(&s);
-    slow.close(&cfg.model);
+    b->close(&cfg.model);
 }
 
 START_TEST(a_model_says_the_same_bit_by_bit)
@@ -497,10 +497,9 @@ START_TEST(a_model_says_the_same_bit_by_bit)
 }
 END_TEST
 
-Suite *sched_draft_suite(void)
+static TCase *all_tests(const char *name)
 {
-    Suite *s = suite_create("sched_draft");
-    TCase *t = tcase_create("sched_draft");
+    TCase *t = tcase_create(name);
     tcase_add_loop_test(t, output_is_that_of_plain_decode, 0, 7);
     tcase_add_loop_test(t, small_pools_and_preemption_change_nothing, 0, 2);
     tcase_add_test(t, the_cache_keeps_what_was_said_and_not_what_was_guessed);
@@ -513,6 +512,15 @@ Suite *sched_draft_suite(void)
     tcase_add_test(t, drafting_allocates_nothing);
     tcase_add_test(t, a_limit_out_of_range_is_refused);
     tcase_add_loop_test(t, a_model_says_the_same_bit_by_bit, 0, 2);
-    suite_add_tcase(s, t);
+    return t;
+}
+
+Suite *sched_draft_suite(void)
+{
+    Suite *s = suite_create("sched_draft");
+    TCase *remote = all_tests("sched_draft_remote");
+    tcase_add_checked_fixture(remote, rig_go_remote, NULL);
+    suite_add_tcase(s, all_tests("sched_draft"));
+    suite_add_tcase(s, remote);
     return s;
 }

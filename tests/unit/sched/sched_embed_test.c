@@ -44,7 +44,8 @@ static void check_embedding(struct sched_seq **seq, const struct sched_request *
     ck_assert(ev.kind == SCHED_END && ev.err == ERR_OK);
     expect(q, expected);
     ck_assert_msg(memcmp(sched_embedding(*seq), expected, sizeof expected) == 0, "%d tokens, pooling %s: %g, not %g",
-                  q->n_tokens, plan_pooling_name((int)q->pooling - 1), (double)sched_embedding(*seq)[0], (double)expected[0]);
+                  q->n_tokens, plan_pooling_name((int)q->pooling - 1), (double)sched_embedding(*seq)[0],
+                  (double)expected[0]);
     sched_seq_usage(*seq, usage);
     ck_assert_int_eq(usage->prompt_tokens, q->n_tokens);
     sched_release(seq);
@@ -178,15 +179,23 @@ START_TEST(a_submit_that_fails_leaves_nothing)
 }
 END_TEST
 
-Suite *sched_embed_suite(void)
+static TCase *all_tests(const char *name)
 {
-    Suite *s = suite_create("sched_embed");
-    TCase *c = tcase_create("sched_embed");
+    TCase *c = tcase_create(name);
     tcase_add_loop_test(c, embeddings_do_not_depend_on_pieces_and_neighbours, 0, 6);
     tcase_add_test(c, only_last_pooling_uses_what_is_kept);
     tcase_add_test(c, bidirectional_texts_are_computed_in_one_piece);
     tcase_add_test(c, what_cannot_be_embedded_says_so);
     tcase_add_test(c, a_submit_that_fails_leaves_nothing);
-    suite_add_tcase(s, c);
+    return c;
+}
+
+Suite *sched_embed_suite(void)
+{
+    Suite *s = suite_create("sched_embed");
+    TCase *remote = all_tests("sched_embed_remote");
+    tcase_add_checked_fixture(remote, rig_go_remote, NULL);
+    suite_add_tcase(s, all_tests("sched_embed"));
+    suite_add_tcase(s, remote);
     return s;
 }

@@ -573,10 +573,9 @@ START_TEST(a_thousand_random_requests_leak_nothing)
 }
 END_TEST
 
-Suite *sched_fault_suite(void)
+static TCase *all_tests(const char *name)
 {
-    Suite *s = suite_create("sched_fault");
-    TCase *t = tcase_create("sched_fault");
+    TCase *t = tcase_create(name);
     tcase_add_test(t, cancelled_in_queue);
     tcase_add_test(t, cancelled_in_prefill_after_one_step);
     tcase_add_test(t, cancelled_in_decode_after_one_step);
@@ -593,6 +592,15 @@ Suite *sched_fault_suite(void)
     tcase_add_loop_test(t, every_failed_allocation_is_reported, 0, 2);
     tcase_add_loop_test(t, steps_allocate_nothing, 0, 2);
     tcase_add_loop_test(t, a_thousand_random_requests_leak_nothing, 0, 3);
-    suite_add_tcase(s, t);
+    return t;
+}
+
+Suite *sched_fault_suite(void)
+{
+    Suite *s = suite_create("sched_fault");
+    TCase *remote = all_tests("sched_fault_remote");
+    tcase_add_checked_fixture(remote, rig_go_remote, NULL);
+    suite_add_tcase(s, all_tests("sched_fault"));
+    suite_add_tcase(s, remote);
     return s;
 }

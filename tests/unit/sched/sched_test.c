@@ -439,10 +439,9 @@ START_TEST(an_idle_scheduler_sleeps)
 }
 END_TEST
 
-Suite *sched_suite(void)
+static TCase *all_tests(const char *name)
 {
-    Suite *s = suite_create("sched");
-    TCase *t = tcase_create("sched");
+    TCase *t = tcase_create(name);
     tcase_add_loop_test(t, output_does_not_depend_on_batch_or_chunks, 0, 7);
     tcase_add_loop_test(t, prompt_is_found_again_but_its_last_token_is_computed, 0, 2);
     tcase_add_loop_test(t, generated_pages_are_found_by_the_next_turn, 0, 2);
@@ -458,6 +457,15 @@ Suite *sched_suite(void)
     tcase_add_test(t, a_reader_that_stops_is_cut_and_holds_up_nobody);
     tcase_add_test(t, a_slow_reader_gets_everything);
     tcase_add_test(t, an_idle_scheduler_sleeps);
-    suite_add_tcase(s, t);
+    return t;
+}
+
+Suite *sched_suite(void)
+{
+    Suite *s = suite_create("sched");
+    TCase *remote = all_tests("sched_remote");
+    tcase_add_checked_fixture(remote, rig_go_remote, NULL);
+    suite_add_tcase(s, all_tests("sched"));
+    suite_add_tcase(s, remote);
     return s;
 }

@@ -361,10 +361,9 @@ START_TEST(failed_allocations_leave_nothing)
 }
 END_TEST
 
-Suite *sched_turn_suite(void)
+static TCase *all_tests(const char *name)
 {
-    Suite *s = suite_create("sched_turn");
-    TCase *t = tcase_create("sched_turn");
+    TCase *t = tcase_create(name);
     tcase_add_loop_test(t, places_are_handed_over, 0, 3);
     tcase_add_loop_test(t, turns_go_round, 0, 2);
     tcase_add_loop_test(t, handing_over_does_not_thrash, 0, 2);
@@ -374,6 +373,15 @@ Suite *sched_turn_suite(void)
     tcase_add_test(t, many_do_not_fill_the_queue);
     tcase_add_loop_test(t, the_estimate_counts_tokens, 0, 2);
     tcase_add_test(t, failed_allocations_leave_nothing);
-    suite_add_tcase(s, t);
+    return t;
+}
+
+Suite *sched_turn_suite(void)
+{
+    Suite *s = suite_create("sched_turn");
+    TCase *remote = all_tests("sched_turn_remote");
+    tcase_add_checked_fixture(remote, rig_go_remote, NULL);
+    suite_add_tcase(s, all_tests("sched_turn"));
+    suite_add_tcase(s, remote);
     return s;
 }

@@ -143,16 +143,24 @@ START_TEST(each_reason_has_a_name)
 }
 END_TEST
 
-Suite *sched_wait_suite(void)
+static TCase *all_tests(const char *name)
 {
-    Suite *s = suite_create("sched_wait");
-    TCase *t = tcase_create("sched_wait");
+    TCase *t = tcase_create(name);
     tcase_add_test(t, for_a_place);
     tcase_add_loop_test(t, for_pages, 0, 2);
     tcase_add_test(t, for_a_state);
     tcase_add_test(t, for_the_reader);
     tcase_add_test(t, for_rows);
     tcase_add_test(t, each_reason_has_a_name);
-    suite_add_tcase(s, t);
+    return t;
+}
+
+Suite *sched_wait_suite(void)
+{
+    Suite *s = suite_create("sched_wait");
+    TCase *remote = all_tests("sched_wait_remote");
+    tcase_add_checked_fixture(remote, rig_go_remote, NULL);
+    suite_add_tcase(s, all_tests("sched_wait"));
+    suite_add_tcase(s, remote);
     return s;
 }

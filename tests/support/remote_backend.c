@@ -1,0 +1,333 @@
+/* Memory is the C library's, as tests count that of the engine. */
+#include "tests/support/remote_backend.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POISON = 0xFF, MAX_BLOCKS = 16 };
+
+/* A batch in this back end's memory. */
+struct job {
+    struct backend_batch batch;
+    struct backend_batch caller; /* where results go */
+    void *blocks[MAX_BLOCKS];    /* copies of what is read, to be wiped */
+    size_t bytes[MAX_BLOCKS];
+    int n_blocks;
+    const int32_t **tables;
+    int32_t *wants;
+    enum err err;
+    struct err_info why;
+};
+
+struct backend_model {
+    const struct backend *inner;
+    struct backend_model *model;
+    uint32_t n_vocab, n_embd;
+    bool owns; /* the inner model */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct job jobs[REMOTE_MAX_BEGUN]; /* number i in i % REMOTE_MAX_BEGUN */
+    unsigned n_begun, n_done, n_waited;
+    bool is_ending;
+};
+
+static atomic_long n_beside;
+static const struct backend *opened;
+
+long remote_backend_n_beside(void) { return atomic_load(&n_beside); }
+
+/* --- the memory of a batch ---------------------------------------------------------------------------------------- */
+
+static void *copy(struct job *j, const void *from, size_t n, size_t size)
+{
+    if (from == NULL || n == 0) {
+        return NULL;
+    }
+    void *to = malloc(n * size);
+    memcpy(to, from, n * size);
+    j->blocks[j->n_blocks] = to;
+    j->bytes[j->n_blocks++] = n * size;
+    return to;
+}
+
+/* Pages that the rows of sequence i read or write. */
+static size_t n_pages_of(const struct backend_batch *b, int32_t i)
+{
+    int32_t last = 0;
+    for (int32_t row = 0; row < b->n_rows; row++) {
+        last = b->seq[row] == i && b->pos[row] > last ? b->pos[row] : last;
+    }
+    return (size_t)last / KV_PAGE_TOKENS + 1;
+}
+
+static void take_in(struct backend_model *m, struct job *j, const struct backend_batch *b)
+{
+    size_t rows = (size_t)b->n_rows, seqs = (size_t)b->n_seqs, logits = (size_t)b->n_logits, size = sizeof(int32_t);
+    *j = (struct job){.batch = *b, .caller = *b};
+    j->batch.tokens = copy(j, b->tokens, rows, size);
+    j->batch.pos = copy(j, b->pos, rows, size);
+    j->batch.seq = copy(j, b->seq, rows, size);
+    j->batch.states = copy(j, b->states, seqs, size);
+    j->batch.begin_states = copy(j, b->begin_states, seqs, size);
+    j->batch.copy_rows = copy(j, b->copy_rows, (size_t)b->n_copies, size);
+    j->batch.copy_states = copy(j, b->copy_states, (size_t)b->n_copies, size);
+    j->batch.logit_rows = copy(j, b->logit_rows, logits, size);
+    j->batch.hidden_rows = copy(j, b->hidden_rows, (size_t)b->n_hidden, size);
+    j->wants = malloc(logits * size + 1);
+    for (int32_t i = 0; i < b->n_logits; i++) {
+        j->wants[i] = b->wants != NULL ? b->wants[i] : BACKEND_ALL_LOGITS;
+    }
+    j->batch.wants = NULL;
+    j->tables = malloc(seqs * sizeof *j->tables);
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        size_t n = n_pages_of(b, i);
+        int32_t *table = malloc(n * size);
+        memcpy(table, b->page_tables[i], n * size);
+        j->tables[i] = table;
+    }
+    j->batch.page_tables = j->tables;
+    j->batch.logits = malloc(logits * m->n_vocab * sizeof(float) + 1);
+    j->batch.stats = malloc(logits * sizeof *b->stats + 1);
+    j->batch.hidden = malloc((size_t)b->n_hidden * m->n_embd * sizeof(float) + 1);
+    memset(b->logits, POISON, logits * m->n_vocab * sizeof(float));
+    memset(b->stats, POISON, logits * sizeof *b->stats);
+    if (b->best != NULL) {
+        memset(b->best, POISON, logits * REMOTE_MAX_BEST * sizeof *b->best);
+    }
+    memset(b->hidden, POISON, (size_t)b->n_hidden * m->n_embd * sizeof(float));
+}
+
+/* Nobody reads it any more. */
+static void wipe(struct job *j)
+{
+    for (int i = 0; i < j->n_blocks; i++) {
+        memset(j->blocks[i], POISON, j->bytes[i]);
+    }
+    for (int32_t i = 0; i < j->batch.n_seqs; i++) {
+        free((void *)(uintptr_t)j->tables[i]);
+    }
+    free(j->tables);
+}
+
+/* The k best of a row, by insertion. */
+static void find_best(const float *logits, uint32_t n, int32_t k, struct candidate *out)
+{
+    int32_t found = 0;
+    for (uint32_t id = 0; id < n; id++) {
+        int32_t at = found < k ? found++ : k;
+        for (; at > 0 && logits[id] > out[at - 1].logit; at--) {
+            if (at < k) {
+                out[at] = out[at - 1];
+            }
+        }
+        if (at < k) {
+            out[at] = (struct candidate){.id = (int32_t)id, .logit = logits[id]};
+        }
+    }
+}
+
+static void give_back(const struct backend_model *m, const struct job *j)
+{
+    const struct backend_batch *to = &j->caller, *from = &j->batch;
+    for (int32_t i = 0; i < to->n_logits; i++) {
+        const float *row = from->logits + (size_t)i * m->n_vocab;
+        to->stats[i] = from->stats[i];
+        if (j->wants[i] == BACKEND_ALL_LOGITS) {
+            memcpy(to->logits + (size_t)i * m->n_vocab, row, m->n_vocab * sizeof *row);
+        } else if (j->wants[i] > 0) {
+            find_best(row, m->n_vocab, j->wants[i], to->best + (size_t)i * REMOTE_MAX_BEST);
+        }
+    }
+    if (to->n_hidden > 0) {
+        memcpy(to->hidden, from->hidden, (size_t)to->n_hidden * m->n_embd * sizeof *to->hidden);
+    }
+}
+
+static void free_job(struct job *j)
+{
+    for (int i = 0; i < j->n_blocks; i++) {
+        free(j->blocks[i]);
+    }
+    free(j->wants);
+    free(j->batch.logits);
+    free(j->batch.stats);
+    free(j->batch.hidden);
+}
+
+/* --- the thread --------------------------------------------------------------------------------------------------- */
+
+static void *compute(void *arg)
+{
+    struct backend_model *m = arg;
+    pthread_mutex_lock(&m->lock);
+    for (;;) {
+        while (m->n_done == m->n_begun && !m->is_ending) {
+            pthread_cond_wait(&m->changed, &m->lock);
+        }
+        if (m->n_done == m->n_begun) {
+            break;
+        }
+        struct job *j = &m->jobs[m->n_done % REMOTE_MAX_BEGUN];
+        pthread_mutex_unlock(&m->lock);
+        j->err = backend_compute(m->inner, m->model, &j->batch, &j->why);
+        wipe(j);
+        pthread_mutex_lock(&m->lock);
+        m->n_done++;
+        pthread_cond_broadcast(&m->changed);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+/* --- the seam ----------------------------------------------------------------------------------------------------- */
+
+static enum err remote_begin(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
+{
+    if (m->n_begun - m->n_waited >= REMOTE_MAX_BEGUN) {
+        return err_set(info, ERR_INTERNAL, NULL, "begun %u batches, waited for %u", m->n_begun + 1, m->n_waited);
+    }
+    take_in(m, &m->jobs[m->n_begun % REMOTE_MAX_BEGUN], batch);
+    pthread_mutex_lock(&m->lock);
+    n_beside += m->n_begun != m->n_waited;
+    m->n_begun++;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+    return ERR_OK;
+}
+
+static enum err remote_wait(struct backend_model *m, struct err_info *info)
+{
+    if (m->n_begun == m->n_waited) {
+        return err_set(info, ERR_INTERNAL, NULL, "waited for a batch that was not begun");
+    }
+    pthread_mutex_lock(&m->lock);
+    while (m->n_done == m->n_waited) {
+        pthread_cond_wait(&m->changed, &m->lock);
+    }
+    pthread_mutex_unlock(&m->lock);
+    struct job *j = &m->jobs[m->n_waited++ % REMOTE_MAX_BEGUN];
+    enum err err = j->err;
+    if (err == ERR_OK) {
+        give_back(m, j);
+    } else {
+        *info = j->why;
+    }
+    free_job(j);
+    return err;
+}
+
+static bool is_idle(const struct backend_model *m, struct err_info *info)
+{
+    return m->n_begun == m->n_waited ||
+           err_set(info, ERR_INTERNAL, NULL, "a page or state is asked for while a batch is computed") == ERR_OK;
+}
+
+static enum err remote_page_read(struct backend_model *m, int32_t page, void *out, struct err_info *info)
+{
+    return is_idle(m, info) ? m->inner->page_read(m->model, page, out, info) : ERR_INTERNAL;
+}
+
+static enum err remote_page_write(struct backend_model *m, int32_t page, const void *bytes, struct err_info *info)
+{
+    return is_idle(m, info) ? m->inner->page_write(m->model, page, bytes, info) : ERR_INTERNAL;
+}
+
+static enum err remote_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
+{
+    return is_idle(m, info) ? m->inner->state_read(m->model, state, out, info) : ERR_INTERNAL;
+}
+
+static enum err remote_state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
+{
+    return is_idle(m, info) ? m->inner->state_write(m->model, state, bytes, info) : ERR_INTERNAL;
+}
+
+static void remote_info(const struct backend_model *m, struct backend_info *out)
+{
+    m->inner->info(m->model, out);
+    out->logits = NULL;
+    out->max_begun = REMOTE_MAX_BEGUN;
+    out->max_best = REMOTE_MAX_BEST;
+}
+
+struct backend_model *remote_backend_wrap(const struct backend *inner, struct backend_model *model, uint32_t n_vocab,
+                                          uint32_t n_embd)
+{
+    struct backend_model *m = calloc(1, sizeof *m);
+    if (m == NULL) {
+        return NULL;
+    }
+    m->inner = inner;
+    m->model = model;
+    m->n_vocab = n_vocab;
+    m->n_embd = n_embd;
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->changed, NULL);
+    if (pthread_create(&m->thread, NULL, compute, m) != 0) {
+        free(m);
+        return NULL;
+    }
+    return m;
+}
+
+void remote_backend_unwrap(struct backend_model **model)
+{
+    struct backend_model *m = *model;
+    struct err_info ignored;
+    if (m == NULL) {
+        return;
+    }
+    while (m->n_begun != m->n_waited) {
+        (void)remote_wait(m, &ignored);
+    }
+    pthread_mutex_lock(&m->lock);
+    m->is_ending = true;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+    pthread_join(m->thread, NULL);
+    if (m->owns) {
+        m->inner->close(&m->model);
+    }
+    pthread_mutex_destroy(&m->lock);
+    pthread_cond_destroy(&m->changed);
+    free(m);
+    *model = NULL;
+}
+
+static enum err remote_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
+                            struct err_info *info)
+{
+    struct backend_model *model;
+    *out = NULL;
+    TRY(opened->open(plan, cfg, &model, info));
+    *out = remote_backend_wrap(opened, model, plan->n_vocab, plan->n_embd);
+    if (*out == NULL) {
+        opened->close(&model);
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the remote back end");
+    }
+    (*out)->owns = true;
+    return ERR_OK;
+}
+
+const struct backend *remote_backend_of(const struct backend *inner)
+{
+    opened = inner;
+    return &remote_backend;
+}
+
+const struct backend remote_backend = {
+    .name = "remote",
+    .description = "another back end, behind a memory and a thread of its own",
+    .open = remote_open,
+    .begin = remote_begin,
+    .wait = remote_wait,
+    .page_read = remote_page_read,
+    .page_write = remote_page_write,
+    .state_read = remote_state_read,
+    .state_write = remote_state_write,
+    .info = remote_info,
+    .close = remote_backend_unwrap,
+};

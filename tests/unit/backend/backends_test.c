@@ -1,0 +1,235 @@
+/* What every back end promises: a sequence goes on from pages and states that were read and written back, and from
+ * batches that were begun before others were waited for, with the same bits. On models of the golden set: plain heads,
+ * latents, windows, shared keys and values, recurrent layers. */
+#include "engine/backend/backend.h"
+#include "engine/base/compiler.h"
+#include "engine/format/gguf.h"
+#include "engine/model/model.h"
+#include "tests/support/remote_backend.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *backends_suite(void);
+
+enum { N_PAGES = 6, N_STATES = 3, MAX_ROWS = 48, N_FIRST = 40, N_MORE = 5, MAX_VOCAB = 1024 };
+
+static const char *const models[] = {"llama-quants.gguf",   "deepseek2-v2.gguf",    "gemma3-local.gguf",
+                                     "gemma3n-sparse.gguf", "qwen3next-delta.gguf", "granitehybrid-dense.gguf"};
+
+/* A model on a back end. */
+struct subject {
+    const struct backend *backend;
+    struct backend_model *m;
+    struct backend_info info;
+    uint32_t n_vocab;
+};
+
+static struct plan *open_plan(const char *name, struct gguf **g)
+{
+    char path[128];
+    struct plan *p;
+    struct err_info info = {0};
+    snprintf(path, sizeof path, "tests/golden/models/%s", name);
+    ck_assert_msg(gguf_open(path, g, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(model_build(*g, 0, &p, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_le(p->n_vocab, MAX_VOCAB);
+    return p;
+}
+
+static struct subject open_subject(const struct backend *b, const struct plan *p, enum kv_type type)
+{
+    struct subject s = {.backend = b, .n_vocab = p->n_vocab};
+    struct backend_config cfg = {.n_threads = 2,
+                                 .n_pages = N_PAGES,
+                                 .n_states = N_STATES,
+                                 .max_rows = MAX_ROWS,
+                                 .max_logits = MAX_ROWS,
+                                 .k_type = type,
+                                 .v_type = type};
+    struct err_info info = {0};
+    ck_assert_msg(b->open(p, &cfg, &s.m, &info) == ERR_OK, "%s", info.text);
+    b->info(s.m, &s.info);
+    return s;
+}
+
+/* Rows [from, from + n) of a sequence, whose logits are wanted as `wants` says of each. */
+struct piece {
+    int32_t tokens[MAX_ROWS], pos[MAX_ROWS], seq[MAX_ROWS], rows[MAX_ROWS], wants[MAX_ROWS];
+    const int32_t *tables[1];
+    int32_t states[1];
+    float logits[MAX_ROWS * MAX_VOCAB];
+    struct backend_row_stats stats[MAX_ROWS];
+    struct candidate best[MAX_ROWS * REMOTE_MAX_BEST];
+    struct backend_batch batch;
+};
+
+static void fill(struct piece *p, const struct subject *s, const int32_t *table, int32_t state, int from, int n)
+{
+    for (int i = 0; i < n; i++) {
+        p->tokens[i] = (int32_t)((uint32_t)(from + i) * 7919u % s->n_vocab);
+        p->pos[i] = from + i;
+        p->seq[i] = 0;
+        p->rows[i] = i;
+        p->wants[i] = BACKEND_ALL_LOGITS;
+    }
+    p->tables[0] = table;
+    p->states[0] = state;
+    p->batch = (struct backend_batch){.n_rows = n,
+                                      .tokens = p->tokens,
+                                      .pos = p->pos,
+                                      .seq = p->seq,
+                                      .n_seqs = 1,
+                                      .page_tables = p->tables,
+                                      .states = p->states,
+                                      .n_logits = n,
+                                      .logit_rows = p->rows,
+                                      .wants = p->wants,
+                                      .logits = p->logits,
+                                      .stats = p->stats,
+                                      .best = p->best};
+}
+
+static void compute(const struct subject *s, struct piece *p)
+{
+    struct err_info info = {0};
+    ck_assert_msg(backend_compute(s->backend, s->m, &p->batch, &info) == ERR_OK, "%s", info.text);
+}
+
+static void expect_same(const struct subject *s, const struct piece *got, const struct piece *wanted, const char *what)
+{
+    size_t n = (size_t)wanted->batch.n_rows;
+    ck_assert_msg(memcmp(got->logits, wanted->logits, n * s->n_vocab * sizeof(float)) == 0 &&
+                      memcmp(got->stats, wanted->stats, n * sizeof *got->stats) == 0,
+                  "%s on %s", what, s->backend->name);
+}
+
+/* --- pages and states --------------------------------------------------------------------------------------------- */
+
+static void move(const struct subject *from, const int32_t *pages, int32_t state, const struct subject *to,
+                 const int32_t *to_pages, int32_t to_state)
+{
+    struct err_info info = {0};
+    void *bytes = malloc(from->info.kv_page_bytes + from->info.state_bytes + 1);
+    ck_assert_uint_eq(from->info.kv_page_bytes, to->info.kv_page_bytes);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(from->backend->page_read(from->m, pages[i], bytes, &info), ERR_OK);
+        ck_assert_int_eq(to->backend->page_write(to->m, to_pages[i], bytes, &info), ERR_OK);
+    }
+    if (from->info.state_bytes != 0) {
+        ck_assert_int_eq(from->backend->state_read(from->m, state, bytes, &info), ERR_OK);
+        ck_assert_int_eq(to->backend->state_write(to->m, to_state, bytes, &info), ERR_OK);
+    }
+    free(bytes);
+}
+
+static void check_moved(const struct backend *b, const struct plan *plan, enum kv_type type, const char *what)
+{
+    static struct piece first, wanted, got;
+    const int32_t pages[] = {3, 1}, others[] = {0, 5};
+    struct subject from = open_subject(b, plan, type), to = open_subject(b, plan, type);
+    fill(&first, &from, pages, 1, 0, N_FIRST);
+    compute(&from, &first);
+    move(&from, pages, 1, &to, others, 2);
+    fill(&wanted, &from, pages, 1, N_FIRST, N_MORE);
+    compute(&from, &wanted);
+    fill(&got, &to, others, 2, N_FIRST, N_MORE);
+    compute(&to, &got);
+    expect_same(&from, &got, &wanted, what);
+    b->close(&from.m);
+    b->close(&to.m);
+}
+
+START_TEST(what_was_read_goes_on_elsewhere)
+{
+    struct gguf *g;
+    struct plan *p = open_plan(models[_i], &g);
+    check_moved(&backend_ref, p, KV_TYPE_I16, models[_i]);
+    for (int type = 0; type < KV_TYPE_COUNT; type++) {
+        if (p->latent_dim == 0 || kv_type_is_float((enum kv_type)type)) {
+            check_moved(&backend_cpu, p, (enum kv_type)type, models[_i]);
+        }
+    }
+    check_moved(remote_backend_of(&backend_cpu), p, KV_TYPE_I16, models[_i]);
+    plan_free(&p);
+    gguf_close(&g);
+}
+END_TEST
+
+/* --- batches begun ------------------------------------------------------------------------------------------------ */
+
+/* Whether the k best of a row are these. */
+static void check_best(const float *logits, uint32_t n, const struct candidate *best, int32_t k)
+{
+    for (int32_t i = 0; i < k; i++) {
+        ck_assert(memcmp(&logits[best[i].id], &best[i].logit, sizeof(float)) == 0);
+        int32_t n_better = 0;
+        for (uint32_t id = 0; id < n; id++) {
+            n_better += logits[id] > best[i].logit || (logits[id] == best[i].logit && (int32_t)id < best[i].id);
+        }
+        ck_assert_int_eq(n_better, i);
+    }
+}
+
+START_TEST(batches_begun_beside_each_other_share_nothing)
+{
+    static struct piece wanted[2], got[2];
+    static const int32_t pages[] = {3, 1};
+    struct gguf *g;
+    struct plan *p = open_plan(models[_i], &g);
+    struct err_info info = {0};
+    const struct backend *const inner[] = {&backend_ref, &backend_cpu};
+    for (size_t k = 0; k < ARRAY_LEN(inner); k++) {
+        struct subject plain = open_subject(inner[k], p, KV_TYPE_I16);
+        struct subject remote = open_subject(remote_backend_of(inner[k]), p, KV_TYPE_I16);
+        ck_assert_int_eq(plain.info.max_begun, 1);
+        ck_assert_int_eq(remote.info.max_begun, 2);
+        for (int i = 0; i < 2; i++) {
+            fill(&wanted[i], &plain, pages, 1, i * N_FIRST, i == 0 ? N_FIRST : N_MORE);
+            compute(&plain, &wanted[i]);
+            int32_t table[] = {3, 1}; /* gone when begin is back, as all else that is read */
+            fill(&got[i], &remote, table, 1, i * N_FIRST, i == 0 ? N_FIRST : N_MORE);
+            got[i].wants[0] = 0;
+            got[i].wants[1] = REMOTE_MAX_BEST;
+            ck_assert_msg(remote.backend->begin(remote.m, &got[i].batch, &info) == ERR_OK, "%s", info.text);
+            memset(table, 0x7F, sizeof table);
+            memset(got[i].tokens, 0x7F, sizeof got[i].tokens);
+            memset(got[i].pos, 0x7F, sizeof got[i].pos);
+            memset(got[i].rows, 0x7F, sizeof got[i].rows);
+            memset(got[i].wants, 0x7F, sizeof got[i].wants);
+        }
+        for (int i = 0; i < 2; i++) {
+            ck_assert_msg(remote.backend->wait(remote.m, &info) == ERR_OK, "%s", info.text);
+            check_best(wanted[i].logits + p->n_vocab, p->n_vocab, got[i].best + REMOTE_MAX_BEST, REMOTE_MAX_BEST);
+            memcpy(got[i].logits, wanted[i].logits, 2 * p->n_vocab * sizeof(float)); /* these were not asked for */
+            expect_same(&remote, &got[i], &wanted[i], models[_i]);
+        }
+        inner[k]->close(&plain.m);
+        remote.backend->close(&remote.m);
+    }
+    plan_free(&p);
+    gguf_close(&g);
+}
+END_TEST
+
+START_TEST(there_is_a_table)
+{
+    for (int i = 0; backend_at(i) != NULL; i++) {
+        ck_assert_ptr_eq(backend_find(backend_at(i)->name), backend_at(i));
+    }
+    ck_assert_ptr_null(backend_find("remote"));
+}
+END_TEST
+
+Suite *backends_suite(void)
+{
+    Suite *s = suite_create("backends");
+    TCase *t = tcase_create("backends");
+    tcase_add_loop_test(t, what_was_read_goes_on_elsewhere, 0, (int)ARRAY_LEN(models));
+    tcase_add_loop_test(t, batches_begun_beside_each_other_share_nothing, 0, (int)ARRAY_LEN(models));
+    tcase_add_test(t, there_is_a_table);
+    suite_add_tcase(s, t);
+    return s;
+}
