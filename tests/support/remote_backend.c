@@ -92,12 +92,16 @@ static void take_in(struct backend_model *m, struct job *j, const struct backend
     j->batch.logits = malloc(logits * m->n_vocab * sizeof(float) + 1);
     j->batch.stats = malloc(logits * sizeof *b->stats + 1);
     j->batch.hidden = malloc((size_t)b->n_hidden * m->n_embd * sizeof(float) + 1);
-    memset(b->logits, POISON, logits * m->n_vocab * sizeof(float));
-    memset(b->stats, POISON, logits * sizeof *b->stats);
+    if (logits != 0) {
+        memset(b->logits, POISON, logits * m->n_vocab * sizeof(float));
+        memset(b->stats, POISON, logits * sizeof *b->stats);
+    }
     if (b->best != NULL) {
         memset(b->best, POISON, logits * REMOTE_MAX_BEST * sizeof *b->best);
     }
-    memset(b->hidden, POISON, (size_t)b->n_hidden * m->n_embd * sizeof(float));
+    if (b->n_hidden != 0) {
+        memset(b->hidden, POISON, (size_t)b->n_hidden * m->n_embd * sizeof(float));
+    }
 }
 
 /* Nobody reads it any more. */
