@@ -12,7 +12,7 @@
 static enum err add_norm(struct blocks *b, const char *weight, const char *bias, int layer)
 {
     struct plan_step s = plan_step_of(PLAN_NORM);
-    s.centers = true;
+    s.norm.centers = true;
     s.src = s.dst = b->x;
     s.eps = b->h.eps;
     TRY(blocks_bind(b, weight, layer, 1, b->h.n_embd, false, &s.w[0]));
@@ -42,12 +42,11 @@ static enum err add_embedding(struct blocks *b, bool has_positions)
 static enum err add_attention(struct blocks *b, int layer)
 {
     const struct blocks_hparams *h = &b->h;
-    struct plan_step qkv = plan_step_of(PLAN_MATMUL);
-    qkv.epilogue = PLAN_QKV;
+    struct plan_step qkv = plan_step_of(PLAN_QKV);
     qkv.layer = layer;
     qkv.src = b->x;
     qkv.dst = b->q;
-    qkv.rope = b->rope;
+    qkv.heads.rope = b->rope;
     TRY(blocks_bind_qkv(b, layer, &qkv));
     TRY(plan_add_step(b->plan, &qkv));
     struct plan_step att = plan_step_of(PLAN_ATTENTION);
@@ -57,7 +56,7 @@ static enum err add_attention(struct blocks *b, int layer)
     att.scale = b->style.attn_scale;
     TRY(plan_add_step(b->plan, &att));
     struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.epilogue = PLAN_ADD;
+    out.adds = true;
     out.src = b->att;
     out.dst = b->x;
     TRY(blocks_bind(b, "blk.%d.attn_output.weight", layer, h->n_embd, h->n_heads * h->head_dim, false, &out.w[0]));
@@ -70,8 +69,7 @@ static enum err add_attention(struct blocks *b, int layer)
 static enum err add_feed_forward(struct blocks *b, int layer, bool is_gated)
 {
     const struct blocks_hparams *h = &b->h;
-    struct plan_step up = plan_step_of(PLAN_MATMUL);
-    up.epilogue = is_gated ? PLAN_GLU : PLAN_ACT;
+    struct plan_step up = plan_step_of(PLAN_GLU);
     up.act = is_gated ? PLAN_SILU : PLAN_GELU;
     up.src = b->x;
     up.dst = b->ff;
@@ -83,7 +81,7 @@ static enum err add_feed_forward(struct blocks *b, int layer, bool is_gated)
     TRY(blocks_bind(b, "blk.%d.ffn_up.bias", layer, 1, h->n_ff, true, &up.bias[at]));
     TRY(plan_add_step(b->plan, &up));
     struct plan_step down = plan_step_of(PLAN_MATMUL);
-    down.epilogue = PLAN_ADD;
+    down.adds = true;
     down.src = b->ff;
     down.dst = b->x;
     TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, h->n_ff, false, &down.w[0]));

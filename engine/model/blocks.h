@@ -223,11 +223,11 @@ MUST_CHECK enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_s
 MUST_CHECK enum err blocks_build_decoder(struct blocks *b);
 
 /* Single steps, for families that list their own (blocks_steps.c). norm: dst = the norm of src times the vector `name`,
- * or dst += that when `adds`. matmul: STORE, ADD or ACT of src times the matrix. */
+ * or dst += that when `adds`. matmul: src times the matrix; with PLAN_GLU, act() of that. */
 MUST_CHECK enum err blocks_add_norm(struct blocks *b, const char *name, int layer, plan_buf_id src, plan_buf_id dst,
                                     bool adds);
-MUST_CHECK enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_epilogue epilogue,
-                                      plan_buf_id src, plan_buf_id dst);
+MUST_CHECK enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_op op, plan_buf_id src,
+                                      plan_buf_id dst);
 
 /* Binds a vector of the file times a factor, in memory of the plan. ERR_UNSUPPORTED_TYPE when it is not F32. */
 MUST_CHECK enum err blocks_bind_scaled(struct blocks *b, const char *name, int layer, uint32_t n, float factor,

@@ -63,15 +63,15 @@ enum err blocks_add_conv(struct blocks *b, int layer)
     struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
     conv.src = b->conv;
     conv.dst = b->conv_gate;
-    conv.taps = b->style.conv_taps;
-    TRY(blocks_bind_stack(b, "blk.%d.shortconv.conv.weight", layer, d, 1, conv.taps, false, &conv.w[0]));
+    conv.conv.taps = b->style.conv_taps;
+    TRY(blocks_bind_stack(b, "blk.%d.shortconv.conv.weight", layer, d, 1, conv.conv.taps, false, &conv.w[0]));
     TRY(blocks_bind(b, "blk.%d.shortconv.conv.bias", layer, 1, d, true, &conv.bias[0]));
     TRY(plan_add_step(b->plan, &conv));
     TRY(add_third(b, layer, C, b->conv));
     TRY(add_product(b));
 
     struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.epilogue = PLAN_ADD;
+    out.adds = true;
     out.scale = b->style.residual_scale;
     out.src = b->conv;
     out.dst = b->x;

@@ -25,7 +25,7 @@ static enum err add_pre_norm(struct blocks *b, const char *name, int layer, plan
 static enum err add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer)
 {
     bool has_post = b->style.has_post_norms;
-    matmul->epilogue = has_post ? PLAN_STORE : PLAN_ADD;
+    matmul->adds = !has_post;
     matmul->dst = has_post ? b->norm : b->x;
     matmul->scale = has_post ? 1.0f : b->style.residual_scale;
     TRY(plan_add_step(b->plan, matmul));
@@ -91,33 +91,32 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
     }
     struct plan_step heads = plan_step_of(PLAN_HEADS);
     heads.layer = qkv->layer;
-    heads.rope = qkv->rope;
+    heads.heads.rope = qkv->heads.rope;
     heads.src = heads.dst = b->q;
-    heads.keys = b->k;
-    heads.values = b->v;
+    heads.heads.keys = b->k;
+    heads.heads.values = b->v;
     return plan_add_step(b->plan, &heads);
 }
 
 /* norm, Q K V with RoPE. */
 static enum err add_qkv(struct blocks *b, int layer)
 {
-    struct plan_step qkv = plan_step_of(PLAN_MATMUL);
-    qkv.epilogue = PLAN_QKV;
+    struct plan_step qkv = plan_step_of(PLAN_QKV);
     qkv.layer = layer;
     qkv.dst = b->q;
     qkv.eps = b->h.eps;
-    qkv.rope = b->style.is_nope[layer] ? b->no_rope : b->style.is_local[layer] ? b->local_rope : b->rope;
+    qkv.heads.rope = b->style.is_nope[layer] ? b->no_rope : b->style.is_local[layer] ? b->local_rope : b->rope;
     TRY(add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &qkv.src));
     if (b->is_latent) {
-        return blocks_add_latent_heads(b, layer, qkv.src, qkv.rope);
+        return blocks_add_latent_heads(b, layer, qkv.src, qkv.heads.rope);
     }
     TRY((b->style.gates_attention ? blocks_bind_gated_qkv : blocks_bind_qkv)(b, layer, &qkv));
     if (b->style.head_norm == BLOCKS_NORM_WIDE) {
         return add_wide_heads(b, &qkv);
     }
     if (b->style.head_norm == BLOCKS_NORM_EACH) {
-        TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, b->h.head_dim, false, &qkv.q_norm));
-        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, b->h.head_dim, false, &qkv.k_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, b->h.head_dim, false, &qkv.heads.q_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, b->h.head_dim, false, &qkv.heads.k_norm));
     }
     return plan_add_step(b->plan, &qkv);
 }
@@ -132,8 +131,8 @@ static enum err add_attention(struct blocks *b, int layer)
     att.src = b->q;
     att.dst = b->att;
     att.scale = b->style.attn_scale;
-    att.softcap = b->style.attn_softcap;
-    att.window = b->style.is_local[layer] ? (int32_t)b->style.window : 0;
+    att.attention.softcap = b->style.attn_softcap;
+    att.attention.window = b->style.is_local[layer] ? (int32_t)b->style.window : 0;
     if (b->style.has_sinks) {
         TRY(blocks_bind(b, "blk.%d.attn_sinks.weight", layer, 1, h->n_heads, false, &att.w[0]));
     }
@@ -158,8 +157,7 @@ static enum err add_feed_forward(struct blocks *b, int layer)
 {
     const struct blocks_hparams *h = &b->h;
     uint32_t f = h->n_ff;
-    struct plan_step glu = plan_step_of(PLAN_MATMUL);
-    glu.epilogue = PLAN_GLU;
+    struct plan_step glu = plan_step_of(PLAN_GLU);
     glu.act = b->style.act;
     glu.dst = b->ff;
     TRY(add_pre_norm(b, b->style.ffn_norm, layer, &glu.src));
@@ -199,10 +197,9 @@ static enum err add_head(struct blocks *b, plan_weight_id embd)
     gather.dst = b->last;
     TRY(plan_add_step(b->plan, &gather));
     TRY(add_norm(b, b->style.last_norm, -1, b->last, b->last));
-    struct plan_step logits = plan_step_of(PLAN_MATMUL);
-    logits.epilogue = PLAN_LOGITS;
+    struct plan_step logits = plan_step_of(PLAN_LOGITS);
     logits.scale = b->style.logit_scale;
-    logits.softcap = b->style.logit_softcap;
+    logits.logits.softcap = b->style.logit_softcap;
     logits.src = b->last;
     TRY(blocks_bind(b, "output.weight", -1, b->h.n_vocab, b->h.n_embd, true, &logits.w[0]));
     if (logits.w[0] == PLAN_NONE) {

@@ -93,7 +93,7 @@ enum err blocks_add_attention_gate(struct blocks *b, int layer)
     struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
     multiply.src = b->att_gate;
     multiply.dst = b->att;
-    multiply.map = PLAN_MAP_SIGMOID;
+    multiply.multiply.map = PLAN_MAP_SIGMOID;
     return plan_add_step(b->plan, &multiply);
 }
 
@@ -217,7 +217,7 @@ static enum err bind_projections(struct blocks *b, int layer, struct projections
 static enum err add_matmul(struct blocks *b, plan_weight_id w, plan_buf_id src, plan_buf_id dst)
 {
     struct plan_step s = plan_step_of(PLAN_MATMUL);
-    s.epilogue = dst == b->x ? PLAN_ADD : PLAN_STORE;
+    s.adds = dst == b->x;
     s.scale = dst == b->x ? b->style.residual_scale : 1.0f;
     s.src = src;
     s.dst = dst;
@@ -249,15 +249,15 @@ enum err blocks_add_delta(struct blocks *b, int layer)
     struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
     conv.src = b->delta_in;
     conv.dst = b->delta_mixed;
-    conv.taps = b->style.delta_taps;
-    conv.map = PLAN_MAP_SILU;
-    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_width(d), 1, conv.taps, false, &conv.w[0]));
+    conv.conv.taps = b->style.delta_taps;
+    conv.conv.map = PLAN_MAP_SILU;
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_width(d), 1, conv.conv.taps, false, &conv.w[0]));
     TRY(plan_add_step(b->plan, &conv));
 
     struct plan_step delta = plan_step_of(PLAN_DELTA);
     delta.src = b->delta_mixed;
-    delta.keys = b->beta;
-    delta.values = b->alpha;
+    delta.delta.beta = b->beta;
+    delta.delta.alpha = b->alpha;
     delta.dst = b->delta_out;
     delta.eps = b->h.eps;
     TRY(blocks_bind(b, "blk.%d.ssm_a", layer, 1, d->n_v_heads, false, &delta.w[0]));
@@ -268,7 +268,7 @@ enum err blocks_add_delta(struct blocks *b, int layer)
     struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
     multiply.src = b->delta_gate;
     multiply.dst = b->delta_out;
-    multiply.map = PLAN_MAP_SILU;
+    multiply.multiply.map = PLAN_MAP_SILU;
     TRY(plan_add_step(b->plan, &multiply));
     plan_weight_id out;
     TRY(blocks_bind(b, "blk.%d.ssm_out.weight", layer, b->h.n_embd, d->n_v_heads * d->value_dim, false, &out));

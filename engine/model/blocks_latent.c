@@ -163,11 +163,11 @@ enum err blocks_add_latent_heads(struct blocks *b, int layer, plan_buf_id src, i
     TRY(plan_add_step(b->plan, &into));
     struct plan_step heads = plan_step_of(PLAN_HEADS);
     heads.layer = layer;
-    heads.rope = rope;
+    heads.heads.rope = rope;
     heads.eps = INNER_EPS;
     heads.src = heads.dst = b->q;
-    heads.keys = b->k;
-    TRY(blocks_bind(b, "blk.%d.attn_kv_a_norm.weight", layer, 1, b->h.latent_dim, false, &heads.k_norm));
+    heads.heads.keys = b->k;
+    TRY(blocks_bind(b, "blk.%d.attn_kv_a_norm.weight", layer, 1, b->h.latent_dim, false, &heads.heads.k_norm));
     return plan_add_step(b->plan, &heads);
 }
 

@@ -119,8 +119,9 @@ static enum err add_routed(struct blocks *b, int layer)
     struct plan_step experts = plan_step_of(PLAN_EXPERTS);
     experts.act = b->style.act;
     experts.src = b->norm;
-    experts.route = b->route;
+    experts.experts.route = b->route;
     experts.dst = b->x;
+    experts.adds = true;
     experts.scale = b->style.residual_scale;
     TRY(blocks_bind_gate_up(b, layer, experts.w));
     TRY(bind_experts(b, "blk.%d.ffn_down_exps.weight", layer, d, f, &experts.w[2]));
@@ -134,8 +135,7 @@ static enum err add_routed(struct blocks *b, int layer)
 static enum err add_shared(struct blocks *b, int layer)
 {
     uint32_t d = b->h.n_embd, f = b->h.n_ff_shared;
-    struct plan_step glu = plan_step_of(PLAN_MATMUL);
-    glu.epilogue = PLAN_GLU;
+    struct plan_step glu = plan_step_of(PLAN_GLU);
     glu.act = b->style.act;
     glu.src = b->norm;
     glu.dst = b->shared;
@@ -150,7 +150,7 @@ static enum err add_shared(struct blocks *b, int layer)
         TRY(plan_add_step(b->plan, &gate));
     }
     struct plan_step down = plan_step_of(PLAN_MATMUL);
-    down.epilogue = PLAN_ADD;
+    down.adds = true;
     down.scale = b->style.residual_scale;
     down.src = b->shared;
     down.dst = b->x;

@@ -98,15 +98,15 @@ static enum err add_state_space(struct blocks *b, int layer)
     struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
     conv.src = b->ssm_in;
     conv.dst = b->ssm_mixed;
-    conv.taps = b->style.ssm_taps;
-    conv.map = PLAN_MAP_SILU;
-    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_of(m), 1, conv.taps, false, &conv.w[0]));
+    conv.conv.taps = b->style.ssm_taps;
+    conv.conv.map = PLAN_MAP_SILU;
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_of(m), 1, conv.conv.taps, false, &conv.w[0]));
     TRY(blocks_bind(b, "blk.%d.ssm_conv1d.bias", layer, 1, mixed_of(m), true, &conv.bias[0]));
     TRY(plan_add_step(b->plan, &conv));
 
     struct plan_step ssm = plan_step_of(PLAN_SSM);
     ssm.src = b->ssm_mixed;
-    ssm.values = b->ssm_dt;
+    ssm.ssm.dt = b->ssm_dt;
     ssm.dst = b->ssm_out;
     TRY(blocks_bind_stack(b, "blk.%d.ssm_a", layer, m->n_heads, 1, 1, false, &ssm.w[0]));
     TRY(blocks_bind_stack(b, "blk.%d.ssm_d", layer, m->n_heads, 1, 1, false, &ssm.w[1]));
@@ -124,7 +124,7 @@ static enum err add_gated_norm(struct blocks *b, int layer)
     struct plan_step gate = plan_step_of(PLAN_MULTIPLY);
     gate.src = b->ssm_gate;
     gate.dst = b->ssm_out;
-    gate.map = PLAN_MAP_SILU;
+    gate.multiply.map = PLAN_MAP_SILU;
     TRY(plan_add_step(b->plan, &gate));
     struct plan_step norm = plan_step_of(PLAN_NORM);
     norm.src = norm.dst = b->ssm_out;
@@ -150,7 +150,7 @@ enum err blocks_add_ssm(struct blocks *b, int layer)
     TRY(add_state_space(b, layer));
     TRY(add_gated_norm(b, layer));
     struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.epilogue = PLAN_ADD;
+    out.adds = true;
     out.scale = b->style.residual_scale;
     out.src = b->ssm_out;
     out.dst = b->x;

@@ -19,12 +19,11 @@ enum err blocks_add_norm(struct blocks *b, const char *name, int layer, plan_buf
     return plan_add_step(b->plan, &s);
 }
 
-enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_epilogue epilogue, plan_buf_id src,
+enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_op op, plan_buf_id src,
                            plan_buf_id dst)
 {
     struct plan *p = b->plan;
-    struct plan_step s = plan_step_of(PLAN_MATMUL);
-    s.epilogue = epilogue;
+    struct plan_step s = plan_step_of(op);
     s.act = b->style.act;
     s.src = src;
     s.dst = dst;
@@ -73,7 +72,7 @@ enum err blocks_add_per_layer(struct blocks *b, uint32_t n, plan_buf_id ple, pla
     embed.scale = (float)sqrt(n / 2.0);
     TRY(blocks_bind(b, "per_layer_token_embd.weight", -1, b->h.n_vocab, b->h.n_layers * n, false, &embed.w[0]));
     TRY(plan_add_step(b->plan, &embed));
-    TRY(blocks_add_matmul(b, "per_layer_model_proj.weight", -1, PLAN_STORE, b->x, projected));
+    TRY(blocks_add_matmul(b, "per_layer_model_proj.weight", -1, PLAN_MATMUL, b->x, projected));
     struct plan_step norm = plan_step_of(PLAN_NORM);
     norm.adds = true;
     norm.src = projected;
@@ -86,11 +85,11 @@ enum err blocks_add_per_layer(struct blocks *b, uint32_t n, plan_buf_id ple, pla
 enum err blocks_add_layer_input(struct blocks *b, int layer, plan_buf_id src, plan_buf_id ple, plan_buf_id gate,
                                 plan_buf_id out)
 {
-    TRY(blocks_add_matmul(b, "blk.%d.inp_gate.weight", layer, PLAN_ACT, src, gate));
+    TRY(blocks_add_matmul(b, "blk.%d.inp_gate.weight", layer, PLAN_GLU, src, gate));
     struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
     multiply.src = ple;
-    multiply.first = (uint32_t)layer * b->plan->bufs[gate].width;
+    multiply.multiply.first = (uint32_t)layer * b->plan->bufs[gate].width;
     multiply.dst = gate;
     TRY(plan_add_step(b->plan, &multiply));
-    return blocks_add_matmul(b, "blk.%d.proj.weight", layer, PLAN_STORE, gate, out);
+    return blocks_add_matmul(b, "blk.%d.proj.weight", layer, PLAN_MATMUL, gate, out);
 }

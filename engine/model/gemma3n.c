@@ -211,7 +211,7 @@ static enum err add_levelled(struct gemma3n *m, plan_buf_id src, plan_buf_id dst
 {
     TRY(add_sum(m, src, dst, adds, 1));
     struct plan_step *s = &m->b.plan->steps[m->b.plan->n_steps - 1];
-    s->keys = m->x[0];
+    s->sum.level = m->x[0];
     s->eps = MIN_SQUARE;
     return ERR_OK;
 }
@@ -259,7 +259,7 @@ static enum err add_router(struct gemma3n *m, int layer, plan_buf_id src)
     TRY(blocks_bind_scaled(b, "blk.%d.altup_router_norm.weight", layer, b->h.n_embd, 1.0f / (float)b->h.n_embd,
                            &norm.w[0]));
     TRY(plan_add_step(b->plan, &norm));
-    return blocks_add_matmul(b, "blk.%d.altup_router.weight", layer, PLAN_STORE, m->t, m->routes);
+    return blocks_add_matmul(b, "blk.%d.altup_router.weight", layer, PLAN_MATMUL, m->t, m->routes);
 }
 
 /* All rows of the stream, from all. */
@@ -270,7 +270,7 @@ static enum err add_prediction(struct gemma3n *m, int layer)
     struct plan_step s = plan_step_of(PLAN_PREDICT);
     s.src = m->routes;
     s.dst = m->x[0];
-    s.n_streams = n;
+    s.streams.n = n;
     TRY(blocks_bind_stack(&m->b, "blk.%d.altup_predict_coef.weight", layer, n * n, 1, n, false, &s.w[0]));
     return plan_add_step(m->b.plan, &s);
 }
@@ -282,10 +282,10 @@ static enum err add_correction(struct gemma3n *m, int layer)
     TRY(add_router(m, layer, m->y));
     struct plan_step s = plan_step_of(PLAN_CORRECT);
     s.src = m->y;
-    s.keys = m->routes;
+    s.streams.routes = m->routes;
     s.dst = m->x[0];
-    s.first = m->active;
-    s.n_streams = n;
+    s.streams.first = m->active;
+    s.streams.n = n;
     TRY(blocks_bind_stack(&m->b, "blk.%d.altup_correct_coef.weight", layer, n, 1, n, false, &s.w[0]));
     return plan_add_step(m->b.plan, &s);
 }
@@ -296,19 +296,18 @@ static enum err add_heads(struct gemma3n *m, int layer)
     struct blocks *b = &m->b;
     bool is_local = b->style.is_local[layer];
     uint32_t d = b->h.head_dim;
-    struct plan_step qkv = plan_step_of(PLAN_MATMUL);
-    qkv.epilogue = PLAN_QKV;
+    struct plan_step qkv = plan_step_of(PLAN_QKV);
     qkv.layer = layer;
     qkv.src = m->y;
     qkv.dst = b->q;
     qkv.eps = b->h.eps;
-    qkv.rope = is_local ? b->local_rope : b->rope;
-    qkv.norms_values = true;
+    qkv.heads.rope = is_local ? b->local_rope : b->rope;
+    qkv.heads.norms_values = true;
     bool stores = b->plan->kvs[layer].layer == layer;
     TRY(blocks_bind_rows_of_qkv(b, layer, b->h.n_heads * d, b->h.n_kv_heads * d, 0, stores ? 3 : 1, &qkv));
-    TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, d, false, &qkv.q_norm));
+    TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, d, false, &qkv.heads.q_norm));
     if (stores) {
-        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, d, false, &qkv.k_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, d, false, &qkv.heads.k_norm));
     }
     TRY(plan_add_step(b->plan, &qkv));
 
@@ -317,7 +316,7 @@ static enum err add_heads(struct gemma3n *m, int layer)
     att.src = b->q;
     att.dst = b->att;
     att.scale = b->style.attn_scale;
-    att.window = is_local ? (int32_t)b->style.window : 0;
+    att.attention.window = is_local ? (int32_t)b->style.window : 0;
     return plan_add_step(b->plan, &att);
 }
 
@@ -328,10 +327,10 @@ static enum err add_attention(struct gemma3n *m, int layer)
     struct blocks *b = &m->b;
     TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", layer, m->x[m->active], m->y, false));
     TRY(add_heads(m, layer));
-    TRY(blocks_add_matmul(b, "blk.%d.laurel_l.weight", layer, PLAN_STORE, m->y, m->low));
-    TRY(blocks_add_matmul(b, "blk.%d.laurel_r.weight", layer, PLAN_STORE, m->low, m->t));
+    TRY(blocks_add_matmul(b, "blk.%d.laurel_l.weight", layer, PLAN_MATMUL, m->y, m->low));
+    TRY(blocks_add_matmul(b, "blk.%d.laurel_r.weight", layer, PLAN_MATMUL, m->low, m->t));
     TRY(blocks_add_norm(b, "blk.%d.laurel_post_norm.weight", layer, m->t, m->y, true));
-    TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", layer, PLAN_STORE, b->att, m->t));
+    TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", layer, PLAN_MATMUL, b->att, m->t));
     TRY(blocks_add_norm(b, "blk.%d.post_attention_norm.weight", layer, m->t, m->y, true));
     return add_sum(m, m->x[m->active], m->y, true, sqrt(0.5));
 }
@@ -345,26 +344,25 @@ static enum err add_feed_forward(struct gemma3n *m, int layer)
     TRY(get_ff(m, layer, &ff, &up));
     TRY(blocks_add_norm(b, "blk.%d.ffn_norm.weight", layer, m->y, m->t, false));
     if (m->is_sparse[layer]) {
-        TRY(blocks_add_matmul(b, "blk.%d.ffn_gate.weight", layer, PLAN_STORE, m->t, ff));
-        TRY(blocks_add_matmul(b, "blk.%d.ffn_up.weight", layer, PLAN_STORE, m->t, up));
+        TRY(blocks_add_matmul(b, "blk.%d.ffn_gate.weight", layer, PLAN_MATMUL, m->t, ff));
+        TRY(blocks_add_matmul(b, "blk.%d.ffn_up.weight", layer, PLAN_MATMUL, m->t, up));
         struct plan_step gate = plan_step_of(PLAN_MULTIPLY);
         gate.src = ff;
         gate.dst = up;
-        gate.map = PLAN_MAP_GELU_TANH;
-        gate.is_sparse = true;
-        gate.cutoff = m->cutoff[layer];
+        gate.multiply.map = PLAN_MAP_GELU_TANH;
+        gate.multiply.is_sparse = true;
+        gate.multiply.cutoff = m->cutoff[layer];
         TRY(plan_add_step(p, &gate));
-        TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_STORE, up, m->t));
+        TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_MATMUL, up, m->t));
     } else {
-        struct plan_step glu = plan_step_of(PLAN_MATMUL);
-        glu.epilogue = PLAN_GLU;
+        struct plan_step glu = plan_step_of(PLAN_GLU);
         glu.act = b->style.act;
         glu.src = m->t;
         glu.dst = ff;
         TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, m->n_ff[layer], b->h.n_embd, false, &glu.w[0]));
         TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, m->n_ff[layer], b->h.n_embd, false, &glu.w[1]));
         TRY(plan_add_step(p, &glu));
-        TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_STORE, ff, m->t));
+        TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_MATMUL, ff, m->t));
     }
     return blocks_add_norm(b, "blk.%d.post_ffw_norm.weight", layer, m->t, m->y, true);
 }

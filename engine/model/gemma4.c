@@ -183,19 +183,18 @@ static enum err add_attention(struct gemma4 *m, int layer)
     struct plan_kv kv = plan_kv_of(b->plan, layer);
     uint32_t d = kv.head_dim, n_embd = b->h.n_embd;
     TRY(add_norm(m, "blk.%d.attn_norm.weight", layer, b->x, b->norm));
-    struct plan_step qkv = plan_step_of(PLAN_MATMUL);
-    qkv.epilogue = PLAN_QKV;
+    struct plan_step qkv = plan_step_of(PLAN_QKV);
     qkv.layer = layer;
     qkv.src = b->norm;
     qkv.dst = m->q[is_local];
     qkv.eps = b->h.eps;
-    qkv.rope = is_local ? b->local_rope : b->rope;
-    qkv.norms_values = true;
+    qkv.heads.rope = is_local ? b->local_rope : b->rope;
+    qkv.heads.norms_values = true;
     TRY(blocks_bind(b, "blk.%d.attn_q.weight", layer, b->h.n_heads * d, n_embd, false, &qkv.w[0]));
-    TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, d, false, &qkv.q_norm));
+    TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, d, false, &qkv.heads.q_norm));
     if (kv.layer == layer) {
         TRY(blocks_bind(b, "blk.%d.attn_k.weight", layer, kv.n_kv_heads * d, n_embd, false, &qkv.w[1]));
-        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, d, false, &qkv.k_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, d, false, &qkv.heads.k_norm));
         TRY(blocks_bind(b, "blk.%d.attn_v.weight", layer, kv.n_kv_heads * d, n_embd, !is_local, &qkv.w[2]));
         qkv.w[2] = qkv.w[2] == PLAN_NONE ? qkv.w[1] : qkv.w[2];
     }
@@ -206,9 +205,9 @@ static enum err add_attention(struct gemma4 *m, int layer)
     att.src = m->q[is_local];
     att.dst = m->att[is_local];
     att.scale = b->style.attn_scale;
-    att.window = is_local ? (int32_t)b->style.window : 0;
+    att.attention.window = is_local ? (int32_t)b->style.window : 0;
     TRY(plan_add_step(b->plan, &att));
-    TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", layer, PLAN_STORE, att.dst, b->norm));
+    TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", layer, PLAN_MATMUL, att.dst, b->norm));
     return add_norm(m, "blk.%d.post_attention_norm.weight", layer, b->norm, b->x);
 }
 
@@ -223,7 +222,7 @@ static enum err add_experts(struct gemma4 *m, int layer)
     norm.eps = b->h.eps;
     TRY(blocks_bind_scaled(b, "blk.%d.ffn_gate_inp.scale", layer, d, (float)(1.0 / sqrt(d)), &norm.w[0]));
     TRY(plan_add_step(b->plan, &norm));
-    TRY(blocks_add_matmul(b, "blk.%d.ffn_gate_inp.weight", layer, PLAN_STORE, b->norm, b->router));
+    TRY(blocks_add_matmul(b, "blk.%d.ffn_gate_inp.weight", layer, PLAN_MATMUL, b->norm, b->router));
     struct plan_step route = plan_step_of(PLAN_ROUTE);
     route.src = b->router;
     route.dst = b->route;
@@ -234,9 +233,8 @@ static enum err add_experts(struct gemma4 *m, int layer)
     struct plan_step experts = plan_step_of(PLAN_EXPERTS);
     experts.act = b->style.act;
     experts.src = b->norm;
-    experts.route = b->route;
+    experts.experts.route = b->route;
     experts.dst = m->experts;
-    experts.stores = true;
     TRY(blocks_bind_gate_up(b, layer, experts.w));
     TRY(blocks_bind_stack(b, "blk.%d.ffn_down_exps.weight", layer, n_experts, d, b->h.n_ff_expert, false,
                           &experts.w[2]));
@@ -255,15 +253,14 @@ static enum err add_feed_forward(struct gemma4 *m, int layer)
     uint32_t f = m->n_ff[layer], d = b->h.n_embd;
     bool has_experts = b->plan->moe.n_experts != 0;
     TRY(add_norm(m, "blk.%d.ffn_norm.weight", layer, b->x, b->norm));
-    struct plan_step glu = plan_step_of(PLAN_MATMUL);
-    glu.epilogue = PLAN_GLU;
+    struct plan_step glu = plan_step_of(PLAN_GLU);
     glu.act = b->style.act;
     glu.src = b->norm;
     TRY(get_ff(m, f, &glu.dst));
     TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, f, d, false, &glu.w[0]));
     TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, f, d, false, &glu.w[1]));
     TRY(plan_add_step(b->plan, &glu));
-    TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_STORE, glu.dst, b->norm));
+    TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_MATMUL, glu.dst, b->norm));
     if (has_experts) {
         TRY(add_norm(m, "blk.%d.post_ffw_norm_1.weight", layer, b->norm, m->dense));
         TRY(add_experts(m, layer));

@@ -34,75 +34,68 @@ typedef int32_t plan_weight_id;
 typedef int32_t plan_buf_id;
 enum { PLAN_NONE = -1 };
 
+/* What a step does. Its operands, weights and shapes are a row of plan_ops.c. */
 enum plan_op {
     PLAN_EMBED, /* dst[T][n] = scale * rows of w[0] picked by token id, plus rows of w[1] picked by position (OPTIONAL),
                    plus row 0 of w[2] (OPTIONAL) */
-    PLAN_NORM, /* dst = rmsnorm(src) * w[0]; or dst += that, when `adds`. A w[0] of fewer elements is that of each group
-                  of so many components, which is normed by itself. With `centers`, which does not add, LayerNorm
-                  [Ba 2016]: of src less its mean, plus bias[0] (OPTIONAL) */
-    PLAN_MATMUL, /* what epilogue says, of src times w[0..] */
-    PLAN_HEADS, /* norm heads (q_norm, k_norm) and RoPE, in place, of queries src = dst and of `keys`; keys and `values`
-                   to the KV cache: the end of PLAN_QKV where Q, K and V are steps of their own. With a latent_dim
-                   there are no values, and k_norm is of the first latent_dim components of a key. Without keys, as
-                   without w[1] and w[2] in PLAN_QKV: of a layer that reads the keys and values of another */
+    PLAN_NORM, /* dst = rmsnorm(src) * w[0]. A w[0] of fewer elements is that of each group of so many components, which
+                  is normed by itself. With norm.centers, which does not add, LayerNorm [Ba 2016]: of src less its mean,
+                  plus bias[0] (OPTIONAL) */
+    PLAN_MATMUL, /* dst = scale * (src times w[0] + bias[0]); without adds, scale is 1 */
+    PLAN_GLU,    /* dst = act(src times w[0] + bias[0]) * (src times w[1] + bias[1]); without w[1], act() alone */
+    PLAN_QKV,    /* w[0..2] = Q, K, V: add biases, norm heads (heads.q_norm, k_norm), RoPE; queries to dst, K and V to
+                    the KV cache. w[2] may be w[1]: values are then what keys were before norm and RoPE. Without w[1]
+                    and w[2]: of a layer that reads the keys and values of another */
+    PLAN_HEADS,  /* the end of PLAN_QKV where Q, K and V are steps of their own: queries src = dst in place, heads.keys
+                   and heads.values to the KV cache. With a latent_dim there are no values, and k_norm is of the first
+                   latent_dim components of a key. Without keys, as without w[1] in PLAN_QKV */
     /* Head by head of src[T][H*a], to dst[T][H*b]: the first n components through a matrix of the head's own, then
        those behind them as they are: w[0] holds the H matrices [b - (a - n)][n] */
     PLAN_HEAD_MATMUL,
-    PLAN_ATTENTION, /* dst[T][H*value width] = attention of src (queries [T][H*d]) over the KV cache of `layer`; w[0]
-                       f32 [1][H], OPTIONAL: a score for each head that takes part in its softmax and has no value
-                       (attention sinks) */
+    PLAN_ATTENTION, /* dst[T][H*value width] = attention of src (queries [T][H*d]) over the KV cache of `layer`, q.k
+                       times scale; w[0] f32 [1][H], OPTIONAL: a score for each head that takes part in its softmax and
+                       has no value (attention sinks) */
     PLAN_ROUTE,     /* dst[T][2k] = weights, then ids, of the k experts that plan.moe picks by the logits src[T][E], to
                        which w[0], f32 [1][E], is added for the picking alone (OPTIONAL); weights are then multiplied by
                        their experts' elements of w[1], f32 [1][E] (OPTIONAL) */
-    PLAN_EXPERTS,   /* dst[T][D] += scale * the sum over the experts of `route` of weight * (w[2] h + bias[2]) with
-                       h = act(w[0] src + bias[0]) * (w[1] src + bias[1]); w and bias hold all experts' rows in order.
-                       When `stores`, dst is set to that */
+    PLAN_EXPERTS,   /* dst[T][D] = scale * the sum over the experts of experts.route of weight * (w[2] h + bias[2]) with
+                       h = act(w[0] src + bias[0]) * (w[1] src + bias[1]); w and bias hold all experts' rows in order */
     PLAN_GATE,      /* dst[T][n] *= sigmoid(src . w[0]), one factor a row */
-    PLAN_MULTIPLY,  /* dst[T][n] *= scale, and by map() of components first .. first + n - 1 of src (OPTIONAL). When
-                       `is_sparse`, what map() gets of these is max(0, x - (mean + cutoff * std)), with their mean and
-                       their (population) standard deviation: of normally distributed ones those below the cutoff go to
-                       0 [Gemma 3n: transformers 5, Gemma3nTextMLP._gaussian_topk] */
-    /* dst[T][n] = map(bias[0] + the sum over j < taps of w[0][n][j] * src[t - taps + 1 + j][n]), added in this order,
-       the bias (OPTIONAL) last; rows before position 0 are zeros. The recurrent state is the last taps - 1 rows of src.
-       [Poli 2023, "Hyena": short convolutions] */
+    PLAN_MULTIPLY,  /* dst[T][n] *= scale, and by multiply.map() of components multiply.first .. first + n - 1 of src
+                       (OPTIONAL). When multiply.is_sparse, what map() gets of these is max(0, x - (mean + cutoff *
+                       std)), with their mean and their (population) standard deviation: of normally distributed ones
+                       those below the cutoff go to 0 [Gemma 3n: transformers 5, Gemma3nTextMLP._gaussian_topk] */
+    /* dst[T][n] = conv.map(bias[0] + the sum over j < taps of w[0][n][j] * src[t - taps + 1 + j][n]), added in this
+       order, the bias (OPTIONAL) last; rows before position 0 are zeros. The recurrent state is the last taps - 1 rows
+       of src. [Poli 2023, "Hyena": short convolutions] */
     PLAN_SHORT_CONV,
     /* dst[T][Hv*dv] = the gated delta rule [Yang 2024, "Gated Delta Networks"] with plan.delta, for each value head,
        row by row: S = exp(w[0] softplus(alpha + bias[0])) S; S += k (sigmoid(beta) (v - S^T k))^T; y = S^T q /
        sqrt(dk); with w[1], f32 [1][dv] (OPTIONAL), the RMSNorm of y times it. src[T][2 Hk*dk + Hv*dv] holds q, k and v,
-       of which q and k are brought to length 1 first; beta and alpha are `keys` and `values` [T][Hv]; w[0] (negative)
-       and bias[0]: f32 [1][Hv]. The recurrent state is S [Hv][dk][dv]. */
+       of which q and k are brought to length 1 first; delta.beta and delta.alpha [T][Hv]; w[0] (negative) and bias[0]:
+       f32 [1][Hv]. The recurrent state is S [Hv][dk][dv]. */
     PLAN_DELTA,
     /* dst[T][Hs*p] = the selective state space of Mamba-2 [Dao & Gu 2024, "Transformers are SSMs"] with plan.ssm, for
-       each head h of group g, row by row: dt = softplus(values + bias[0]); S = exp(dt w[0]) S + B_g (dt x)^T; y = S^T
-       C_g + w[1] x. src[T][Hs*p + 2 G*n] holds x, B and C; values [T][Hs]; w[0] (negative), w[1] and bias[0]: f32
+       each head h of group g, row by row: dt = softplus(ssm.dt + bias[0]); S = exp(dt w[0]) S + B_g (dt x)^T; y = S^T
+       C_g + w[1] x. src[T][Hs*p + 2 G*n] holds x, B and C; ssm.dt [T][Hs]; w[0] (negative), w[1] and bias[0]: f32
        [1][Hs]. The recurrent state is S [Hs][n][p]. */
     PLAN_SSM,
-    /* dst[T][n] = scale * (y, plus dst when `adds`) with y = src times w[0], f32 [1][n] (OPTIONAL), which `keys` [T][n]
-       (OPTIONAL) bring to their magnitude: y then times sqrt(mean(keys^2) / max(mean(src^2), eps)). dst may be src, and
-       not be keys. */
+    /* dst[T][n] = scale * (y, plus dst when `adds`) with y = src times w[0], f32 [1][n] (OPTIONAL), which sum.level
+       [T][n] (OPTIONAL) brings to its magnitude: y then times sqrt(mean(level^2) / max(mean(src^2), eps)). dst may be
+       src, and not be the level. */
     PLAN_SUM,
-    /* Alternating updates [Baykal 2023], of a model whose stream is n_streams rows of one width: buffers dst,
+    /* Alternating updates [Baykal 2023], of a model whose stream is streams.n rows of one width: buffers dst,
        dst + 1 .. = x_0, x_1 .., each predicted from all: x_i += the sum over j of c[i][j] x_j with c = w[0] tanh(src),
-       src[T][n_streams], w[0] f32 [1][n_streams^3]: rows c[0][0], c[0][1] .. [transformers 5, Gemma3nTextAltUp] */
+       src[T][n], w[0] f32 [1][n^3]: rows c[0][0], c[0][1] .. [transformers 5, Gemma3nTextAltUp] */
     PLAN_PREDICT,
     /* ... and corrected by what a block made of x_first: x_i += (1 + c[i]) (src - x_first), x_first as it was, with
-       c = w[0] tanh(keys), src[T][D], keys[T][n_streams], w[0] f32 [1][n_streams^2] */
+       c = w[0] tanh(streams.routes), src[T][D], routes[T][n], w[0] f32 [1][n^2] */
     PLAN_CORRECT,
-    PLAN_HIDDEN, /* states[E][D] = what PLAN_NORM makes of the rows of src whose states are wanted; without w[0] those
-                    rows as they are */
+    PLAN_HIDDEN, /* hidden[E][D] = what PLAN_NORM makes of the rows of src that are wanted; without w[0] those rows as
+                    they are */
     PLAN_GATHER, /* dst[S][n] = the rows of src whose logits are wanted; every later step works on S rows */
+    PLAN_LOGITS, /* logits[S][V] = softcap(scale * src times w[0]), by logits.softcap */
     PLAN_OP_COUNT
-};
-
-enum plan_epilogue {
-    PLAN_STORE,  /* dst = y + bias */
-    PLAN_ADD,    /* dst += scale * (y + bias) (residual) */
-    PLAN_GLU,    /* dst = act(src w[0]^T + bias[0]) * (src w[1]^T + bias[1]) */
-    PLAN_ACT,    /* dst = act(y + bias) */
-    PLAN_QKV,    /* w[0..2] = Q, K, V: add biases, norm heads (q_norm, k_norm), RoPE; queries to dst, K and V to the KV
-                   cache. w[2] may be w[1]: values are then what keys were before norm and RoPE */
-    PLAN_LOGITS, /* logits = softcap(scale * y) */
-    PLAN_EPILOGUE_COUNT
 };
 
 /* What becomes of the elements of a factor, or of a convolution. */
@@ -110,7 +103,7 @@ enum plan_map {
     PLAN_MAP_NONE,
     PLAN_MAP_SIGMOID,
     PLAN_MAP_SILU,
-    PLAN_MAP_GELU_TANH, /* of PLAN_MULTIPLY alone, and the only one of a sparse one */
+    PLAN_MAP_GELU_TANH, /* of factors alone, and the only one of a sparse one */
     PLAN_MAP_COUNT
 };
 
@@ -161,38 +154,68 @@ struct plan_ssm {
     uint32_t head_dim, state_dim; /* p, n; 0 = no such layers */
 };
 
+/* The rows of a batch that a step works on. */
+enum plan_rows { PLAN_ALL_ROWS /* T */, PLAN_LOGIT_ROWS /* S */, PLAN_HIDDEN_ROWS /* E */ };
+
+/* Ids are PLAN_NONE where a step has none. What several ops have means the same in all of them; what is an op's own
+ * stands in the union, under a name of its own. */
 struct plan_step {
     enum plan_op op;
-    enum plan_epilogue epilogue; /* PLAN_MATMUL only */
-    int32_t layer;            /* KV layer for PLAN_QKV, PLAN_HEADS and PLAN_ATTENTION; for messages elsewhere, -1 = none
-                               */
-    uint32_t taps;            /* PLAN_SHORT_CONV: 2 .. PLAN_MAX_TAPS */
-    enum plan_map map;        /* PLAN_MULTIPLY; PLAN_SHORT_CONV: none or SiLU */
-    uint64_t recurrent;       /* first float of the step's state in that of a sequence; found by plan_check */
-    plan_buf_id src;          /* PLAN_NONE for PLAN_EMBED */
-    uint32_t first;           /* PLAN_MULTIPLY, PLAN_CORRECT */
-    uint32_t n_streams;       /* PLAN_PREDICT, PLAN_CORRECT: 2 .. PLAN_MAX_STREAMS */
-    bool is_sparse;           /* PLAN_MULTIPLY */
-    float cutoff;             /* PLAN_MULTIPLY */
-    plan_buf_id dst;          /* PLAN_NONE for PLAN_LOGITS */
-    plan_buf_id keys, values; /* PLAN_HEADS, PLAN_DELTA; keys also PLAN_SUM, PLAN_CORRECT; values also PLAN_SSM */
-    plan_buf_id route;        /* PLAN_EXPERTS */
+    int32_t layer;   /* KV layer of steps that read or write the cache; for messages elsewhere, -1 = none */
+    plan_buf_id src; /* what is read .. */
+    plan_buf_id dst; /* .. and written */
     plan_weight_id w[3];
-    plan_weight_id bias[3];        /* f32 [1][n_out of w[i]] */
-    enum plan_act act;             /* PLAN_GLU, PLAN_ACT, PLAN_EXPERTS */
-    float scale;                   /* PLAN_EMBED, PLAN_ATTENTION (of q.k), PLAN_ADD, PLAN_EXPERTS, PLAN_MULTIPLY,
-                                      PLAN_SUM, PLAN_LOGITS */
-    bool adds;                     /* PLAN_NORM: a norm behind a block, whose result joins the residual stream dst;
-                                      PLAN_SUM */
-    bool stores;                   /* PLAN_EXPERTS */
-    bool norms_values;             /* PLAN_QKV, PLAN_HEADS: each head of the values too, by a norm without a weight */
-    bool centers;                  /* PLAN_NORM, PLAN_HIDDEN: LayerNorm */
-    float eps;                     /* PLAN_NORM, PLAN_HIDDEN, PLAN_DELTA, PLAN_SUM; head norms of PLAN_QKV and
-                                      PLAN_HEADS */
-    float softcap;                 /* PLAN_ATTENTION, PLAN_LOGITS; 0 = none */
-    int32_t window;                /* PLAN_ATTENTION: positions a row sees, itself included; 0 = all before it */
-    plan_weight_id q_norm, k_norm; /* PLAN_QKV, PLAN_HEADS: f32 [1][d], or PLAN_NONE */
-    int32_t rope;                  /* PLAN_QKV, PLAN_HEADS: index into plan.ropes */
+    plan_weight_id bias[3]; /* f32 [1][n_out of w[i]] */
+    bool adds;              /* the result joins what dst holds: dst += */
+    float scale;            /* a factor of the result; of q.k in attention */
+    float eps;              /* of the norms in it; the least mean square that is divided by */
+    enum plan_act act;      /* of gates */
+    enum plan_rows rows;    /* found by plan_check */
+    uint64_t recurrent;     /* first float of the step's state in that of a sequence; found by plan_check */
+    union {
+        struct {
+            bool centers; /* LayerNorm */
+        } norm;           /* PLAN_NORM, PLAN_HIDDEN */
+        struct {
+            plan_buf_id keys, values;      /* PLAN_HEADS alone */
+            plan_weight_id q_norm, k_norm; /* f32 [1][d] */
+            int32_t rope;                  /* index into plan.ropes */
+            bool norms_values;             /* each head of the values too, by a norm without a weight */
+        } heads;                           /* PLAN_QKV, PLAN_HEADS */
+        struct {
+            float softcap;  /* of q.k; 0 = none */
+            int32_t window; /* positions a row sees, itself included; 0 = all before it */
+        } attention;
+        struct {
+            plan_buf_id route;
+        } experts;
+        struct {
+            enum plan_map map;
+            uint32_t first;
+            bool is_sparse;
+            float cutoff; /* in standard deviations */
+        } multiply;
+        struct {
+            uint32_t taps;     /* 2 .. PLAN_MAX_TAPS */
+            enum plan_map map; /* none or SiLU */
+        } conv;
+        struct {
+            plan_buf_id beta, alpha;
+        } delta;
+        struct {
+            plan_buf_id dt;
+        } ssm;
+        struct {
+            plan_buf_id level;
+        } sum;
+        struct {
+            uint32_t n, first;  /* n: 2 .. PLAN_MAX_STREAMS */
+            plan_buf_id routes; /* PLAN_CORRECT alone */
+        } streams;              /* PLAN_PREDICT, PLAN_CORRECT */
+        struct {
+            float softcap; /* 0 = none */
+        } logits;
+    };
 };
 
 /* How the states of a sequence's rows become its embedding. */
@@ -253,8 +276,8 @@ struct plan {
     uint32_t n_ctx_max; /* longest sequence it can be built for: n_ctx_train, or more where RoPE says how */
     /* A row sees all rows of its sequence, which must stand in one batch, from position 0 on. */
     bool is_bidirectional;
-    bool has_logits; /* there is a PLAN_LOGITS; found by plan_check */
-    bool has_hidden; /* there is a PLAN_HIDDEN; found by plan_check */
+    bool has_logits; /* a step gives logits; found by plan_check */
+    bool has_hidden; /* a step gives hidden rows; found by plan_check */
     enum plan_pooling pooling;
     struct plan_moe moe;
     struct plan_delta delta;
@@ -273,12 +296,6 @@ struct plan {
 static inline uint32_t plan_delta_key_head(const struct plan_delta *d, uint32_t v_head)
 {
     return d->is_tiled ? v_head % d->n_k_heads : v_head / (d->n_v_heads / d->n_k_heads);
-}
-
-/* Is buf one of the streams that the step predicts or corrects? */
-static inline bool plan_is_stream(const struct plan_step *s, plan_buf_id buf)
-{
-    return (s->op == PLAN_PREDICT || s->op == PLAN_CORRECT) && buf >= s->dst && buf - s->dst < (int32_t)s->n_streams;
 }
 
 /* The attention of a layer, 0 <= layer < L. */

@@ -1,6 +1,7 @@
 #include "engine/plan/plan_quantize.h"
 
 #include "engine/base/names.h"
+#include "engine/plan/plan_ops.h"
 #include "engine/quant/quantize.h"
 
 #include <math.h>
@@ -84,9 +85,6 @@ const char *plan_quantize_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(type
 
 static enum err round_weight(struct plan *p, plan_weight_id id, enum dtype type, struct err_info *info)
 {
-    if (id == PLAN_NONE) {
-        return ERR_OK;
-    }
     const struct plan_weight *w = &p->weights[id];
     bool is_float = w->type == DTYPE_F32 || w->type == DTYPE_F16 || w->type == DTYPE_BF16;
     type = w->n_in % dtype_info(type)->block_elems == 0 ? type : DTYPE_Q8_0;
@@ -101,12 +99,11 @@ static enum err round_weight(struct plan *p, plan_weight_id id, enum dtype type,
     return plan_set_source(p, id, &r->base);
 }
 
+/* Does another step pick by what this one makes? */
 static bool is_router(const struct plan *p, const struct plan_step *s)
 {
     for (int32_t i = 0; i < p->n_steps; i++) {
-        const struct plan_step *r = &p->steps[i];
-        if (((r->op == PLAN_ROUTE || r->op == PLAN_PREDICT) && r->src == s->dst) ||
-            (r->op == PLAN_CORRECT && r->keys == s->dst)) {
+        if ((plan_uses(&p->steps[i], s->dst) & PLAN_DECIDES) != 0) {
             return true;
         }
     }
@@ -120,17 +117,18 @@ enum err plan_quantize(struct plan *p, const char *name, struct err_info *info)
         return row == 0 ? ERR_OK : names_refuse(plan_quantize_name, "quantize", name, info);
     }
     enum dtype type = types[row].type;
-    for (int32_t i = 0; i < p->n_steps; i++) { /* first those that a step further on may share */
-        const struct plan_step *s = &p->steps[i];
-        if (s->op == PLAN_EMBED || (s->op == PLAN_MATMUL && s->epilogue == PLAN_LOGITS)) {
-            TRY(round_weight(p, s->w[0], DTYPE_Q8_0, info));
-        }
-    }
-    for (int32_t i = 0; i < p->n_steps; i++) {
-        const struct plan_step *s = &p->steps[i];
-        bool is_matmul = s->op == PLAN_EXPERTS || (s->op == PLAN_MATMUL && s->epilogue != PLAN_LOGITS);
-        for (size_t k = 0; k < ARRAY_LEN(s->w) && is_matmul && !is_router(p, s); k++) {
-            TRY(round_weight(p, s->w[k], type, info));
+    for (int pass = 0; pass < 2; pass++) { /* first those that a step further on may share */
+        for (int32_t i = 0; i < p->n_steps; i++) {
+            const struct plan_step *s = &p->steps[i];
+            const struct plan_operand *o;
+            plan_weight_id id;
+            for (int k = 0; (o = plan_next_operand(s, &k, &id)) != NULL;) {
+                if (pass == 0 && (o->flags & PLAN_ROUNDS_Q8) != 0) {
+                    TRY(round_weight(p, id, DTYPE_Q8_0, info));
+                } else if (pass == 1 && (o->flags & PLAN_ROUNDS) != 0 && !is_router(p, s)) {
+                    TRY(round_weight(p, id, type, info));
+                }
+            }
         }
     }
     return ERR_OK;

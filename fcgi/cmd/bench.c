@@ -12,6 +12,7 @@
 #include "engine/quant/panel.h"
 #include "engine/quant/quant.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan_ops.h"
 #include "engine/plan/plan_quantize.h"
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/bench_report.h"
@@ -118,17 +119,19 @@ static enum err decode(struct bench *b, int n_seqs, int from, int n, struct err_
 
 /* --- what a run has to read and compute ------------------------------------------------------------------------- */
 
-static void count_weights(struct bench *b)
+static void count_step(struct bench *b, const struct plan_step *s)
 {
-    for (int32_t i = 0; i < b->plan->n_steps; i++) {
-        const struct plan_step *s = &b->plan->steps[i];
-        for (int k = 0; k < 3 && s->op == PLAN_MATMUL && s->w[k] != PLAN_NONE; k++) {
-            const struct plan_weight *w = &b->plan->weights[s->w[k]];
+    const struct plan_operand *o;
+    plan_weight_id id;
+    bool is_head = s->rows == PLAN_LOGIT_ROWS;
+    for (int k = 0; (o = plan_next_operand(s, &k, &id)) != NULL;) {
+        if ((o->flags & PLAN_MULTIPLIES) != 0) {
+            const struct plan_weight *w = &b->plan->weights[id];
+            double share = plan_weight_share(b->plan, s, o);
             uint32_t n_panels = (w->n_out + PANEL_ROWS - 1) / PANEL_ROWS;
             double bytes = n_panels * (double)panel_bytes(quant_ops(w->type)->panel, w->n_in);
-            bool is_head = s->epilogue == PLAN_LOGITS;
-            *(is_head ? &b->work.head_bytes : &b->work.body_bytes) += bytes;
-            *(is_head ? &b->work.head_ops : &b->work.body_ops) += 2.0 * w->n_in * w->n_out;
+            *(is_head ? &b->work.head_bytes : &b->work.body_bytes) += share * bytes;
+            *(is_head ? &b->work.head_ops : &b->work.body_ops) += share * 2.0 * w->n_in * w->n_out;
         }
     }
 }
@@ -149,11 +152,7 @@ static double kv_bytes(const struct bench *b, int pos)
     }
     double component_bytes = (double)b->info.kv_page_bytes / KV_PAGE_TOKENS / stored;
     for (int32_t i = 0; i < b->plan->n_steps; i++) {
-        const struct plan_step *s = &b->plan->steps[i];
-        if (s->op == PLAN_ATTENTION) {
-            bytes +=
-                component_bytes * kv_width(b->plan, s->layer) * (s->window > 0 ? MIN_OF(s->window, pos + 1) : pos + 1);
-        }
+        bytes += component_bytes * plan_cache_read(b->plan, &b->plan->steps[i], pos);
     }
     return bytes;
 }
@@ -350,7 +349,9 @@ static enum err run_all(struct bench *b, struct err_info *info)
             int n_threads = o->thread_counts.at[t] != 0 ? o->thread_counts.at[t] : pool_cpu_count();
             TRY(open_model(b, n_batch, n_threads, info));
             if (i == 0 && t == 0) {
-                count_weights(b);
+                for (int32_t k = 0; k < b->plan->n_steps; k++) {
+                    count_step(b, &b->plan->steps[k]);
+                }
                 open_report(b);
             }
             for (int d = 0; d < o->n_depth.n; d++) {

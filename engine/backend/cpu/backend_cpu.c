@@ -53,24 +53,13 @@ static void lay_out_bufs(struct backend_model *m, size_t *at)
     *at = MAX_OF(*at, end);
 }
 
-/* Width of the widest expert's feed-forward block; 0 when there are none. */
-static size_t widest_expert(const struct plan *p)
-{
-    size_t widest = 0;
-    for (int32_t i = 0; i < p->n_steps; i++) {
-        const struct plan_step *s = &p->steps[i];
-        widest = s->op == PLAN_EXPERTS ? MAX_OF(widest, (size_t)p->weights[s->w[2]].n_in) : widest;
-    }
-    return widest;
-}
-
-/* Of the steps that multiply head by head, whose operands are copied where normed rows go; 0 when there are none. */
-static uint32_t widest_head_operand(const struct plan *p)
+/* The widest row inside of a step that is split so; 0 when there are none. */
+static uint32_t widest_inner(const struct plan *p, enum plan_split split)
 {
     uint32_t widest = 0;
     for (int32_t i = 0; i < p->n_steps; i++) {
-        const struct plan_step *s = &p->steps[i];
-        widest = s->op == PLAN_HEAD_MATMUL ? MAX_OF(widest, p->weights[s->w[0]].n_in) : widest;
+        uint32_t inner = plan_ops[p->steps[i].op].split == split ? plan_inner_floats(p, &p->steps[i]) : 0;
+        widest = MAX_OF(widest, inner);
     }
     return widest;
 }
@@ -80,7 +69,7 @@ static size_t lay_out_scratch(struct backend_model *m)
 {
     const struct plan *p = m->plan;
     size_t at = 0, rows = (size_t)m->cfg.max_rows;
-    uint32_t widest = 0, widest_norm = MAX_OF(p->n_embd, widest_head_operand(p));
+    uint32_t widest = 0, widest_norm = MAX_OF(p->n_embd, widest_inner(p, PLAN_BY_HEADS));
     for (int32_t i = 0; i < p->n_bufs; i++) {
         m->strides[i] = align_up(p->bufs[i].width * sizeof(float)) / sizeof(float);
         m->strides[i + PLAN_MAX_BUFS] = m->strides[i];
@@ -94,7 +83,7 @@ static size_t lay_out_scratch(struct backend_model *m)
         m->rope_sin[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
     }
     m->chunk_stats = take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
-    size_t picks = rows * p->moe.n_used, ff = widest_expert(p);
+    size_t picks = rows * p->moe.n_used, ff = widest_inner(p, PLAN_BY_EXPERTS);
     m->experts.hidden_stride = align_up(ff * sizeof(float)) / sizeof(float);
     m->experts.hidden = take(m, &at, picks * m->experts.hidden_stride * sizeof(float));
     m->experts.hidden_q = take(m, &at, picks * kern_qrow_bytes(ff));

@@ -209,9 +209,9 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
         .keys = cpu_keys(m, s->layer, kv_head, 0),
         .values = cpu_values(m, s->layer, kv_head, 0),
         .pages = batch->page_tables[batch->seq[b->row]],
-        .window = s->window,
+        .window = s->attention.window,
         .scale = s->scale,
-        .softcap = s->softcap,
+        .softcap = s->attention.softcap,
         .sinks = s->w[0] == PLAN_NONE ? NULL : m->weights[s->w[0]].vector + head,
     };
     if (piece->n == 0) {
@@ -228,12 +228,14 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
     }
 }
 
-void cpu_attention_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step)
+void cpu_attention_run(const struct cpu_run *r)
 {
-    const struct plan_kv *kv = &m->kvs[step->step->layer].heads;
-    int n_shares = (int)(m->plan->n_heads / share_heads(m->plan, kv)), n_tasks = m->attention->n_pieces * n_shares;
-    atomic_int *next = &m->tasks[step - m->steps]; /* relaxed: the barriers around the step order the data */
+    struct backend_model *m = r->m;
+    const struct plan_step *s = &r->step->step;
+    int n_shares = (int)(m->plan->n_heads / share_heads(m->plan, &m->kvs[s->layer].heads));
+    int n_tasks = m->attention->n_pieces * n_shares;
+    atomic_int *next = &m->tasks[r->step - m->steps]; /* relaxed: the barriers around the step order the data */
     for (int i; (i = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < n_tasks;) {
-        run_task(m, batch, step->step, &m->attention->pieces[i / n_shares], (uint32_t)(i % n_shares));
+        run_task(m, r->batch, s, &m->attention->pieces[i / n_shares], (uint32_t)(i % n_shares));
     }
 }

@@ -13,39 +13,12 @@
 _Static_assert((int)KV_PAGE_TOKENS == (int)KV_PAGE_TOKENS, "kernels and scheduler must agree on the page");
 _Static_assert((int)PLAN_CLAMPED == (int)KERN_ACT_CLAMPED, "plan and kernels must agree on the activations");
 
-/* One thread's view of one batch. */
-struct exec {
-    struct backend_model *m;
-    const struct backend_batch *batch;
-    struct cpu_scratch *scratch;
-    const struct cpu_step *step;
-    int thread, n_threads;
-    int32_t n_rows;  /* rows of the current step */
-    int32_t tile;    /* first row of those that the tile buffer holds for this thread, by rows */
-    bool is_by_rows; /* how the current step is split */
-};
-
-static float *row_of(const struct exec *e, cpu_buf_id id, int32_t row)
-{
-    if (e->is_by_rows && id == e->m->tile_buf) {
-        row += e->thread * (int32_t)CPU_TILE_ROWS - e->tile;
-    }
-    return e->m->bufs[id] + (size_t)row * e->m->strides[id];
-}
-
-static size_t width_of(const struct exec *e, cpu_buf_id id) { return e->m->plan->bufs[id % PLAN_MAX_BUFS].width; }
-
-static const float *vector_of(const struct exec *e, plan_weight_id id)
-{
-    return id == PLAN_NONE ? NULL : e->m->weights[id].vector;
-}
-
 /* --- operands and tiles ----------------------------------------------------------------------------------------- */
 
-static bool wants_quantised(const struct exec *e)
+static bool wants_quantised(const struct cpu_run *e)
 {
     for (int i = 0; i < 3; i++) {
-        plan_weight_id id = e->step->step->w[i];
+        plan_weight_id id = e->step->step.w[i];
         if (id != PLAN_NONE && !panel_info(e->m->weights[id].kind)->is_float) {
             return true;
         }
@@ -55,28 +28,29 @@ static bool wants_quantised(const struct exec *e)
 
 /* The row of the residual stream with the normed block output added, in own[]. By columns all threads compute it, since
  * each needs it; the last one, which always has columns, keeps it for the steps to come. */
-static const float *renew(const struct exec *e, int32_t row, float *own)
+static const float *renew(const struct cpu_run *e, int32_t row, float *own)
 {
     const struct cpu_step *s = e->step;
-    size_t width = width_of(e, s->src);
-    e->m->kern.rmsnorm(row_of(e, s->added, row), vector_of(e, s->post), s->post_eps, width, own);
-    e->m->kern.add(own, row_of(e, s->src, row), width);
+    size_t width = cpu_width(e, s->step.src);
+    e->m->kern.rmsnorm(cpu_row(e, s->added, row), cpu_vector(e, s->post), s->post_eps, width, own);
+    e->m->kern.add(own, cpu_row(e, s->step.src, row), width);
     if (e->is_by_rows || e->thread == e->n_threads - 1) {
-        memcpy(row_of(e, s->renewed, row), own, width * sizeof *own);
+        memcpy(cpu_row(e, s->renewed, row), own, width * sizeof *own);
     }
     return own;
 }
 
 /* Normalises and quantises rows [row, row + n), n <= CPU_TILE_ROWS, as the step asks. */
-static struct cpu_operand prepare(const struct exec *e, int32_t row, int32_t n)
+static struct cpu_operand prepare(const struct cpu_run *e, int32_t row, int32_t n)
 {
     const struct cpu_step *s = e->step;
-    size_t width = width_of(e, s->src), stride = e->m->strides[s->src];
-    struct cpu_operand o = {.row = row, .n = n, .f32 = row_of(e, s->src, row), .f32_bytes = stride * sizeof(float)};
+    size_t width = cpu_width(e, s->step.src), stride = e->m->strides[s->step.src];
+    struct cpu_operand o = {
+        .row = row, .n = n, .f32 = cpu_row(e, s->step.src, row), .f32_bytes = stride * sizeof(float)};
     for (int32_t i = 0; s->has_norm && i < n; i++) {
         float *own = e->scratch->normed + (size_t)i * stride;
-        const float *x = s->has_post ? renew(e, row + i, own) : row_of(e, s->src, row + i);
-        e->m->kern.rmsnorm(x, vector_of(e, s->norm), s->norm_eps, width, own);
+        const float *x = s->has_post ? renew(e, row + i, own) : cpu_row(e, s->step.src, row + i);
+        e->m->kern.rmsnorm(x, cpu_vector(e, s->norm), s->norm_eps, width, own);
     }
     o.f32 = s->has_norm ? e->scratch->normed : o.f32;
     if (wants_quantised(e)) {
@@ -108,7 +82,7 @@ void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uin
 }
 
 /* Adds bias[column..) to each row of a tile of `columns` outputs; bias may be NULL. */
-static void add_bias(const struct exec *e, float *tile, size_t tile_stride, int32_t n, const float *bias,
+static void add_bias(const struct cpu_run *e, float *tile, size_t tile_stride, int32_t n, const float *bias,
                      uint32_t column, uint32_t columns)
 {
     for (int32_t i = 0; i < n && bias != NULL; i++) {
@@ -118,24 +92,6 @@ static void add_bias(const struct exec *e, float *tile, size_t tile_stride, int3
 
 /* --- epilogues -------------------------------------------------------------------------------------------------- */
 
-static void write_logits(const struct exec *e, const struct cpu_operand *o, const float *tile, size_t tile_stride,
-                         uint32_t column, uint32_t columns)
-{
-    const struct plan_step *s = e->step->step;
-    for (int32_t i = 0; i < o->n; i++) {
-        const float *y = tile + (size_t)i * tile_stride;
-        float *out = e->batch->logits + (size_t)(o->row + i) * e->m->plan->n_vocab + column;
-        if (s->scale == 1.0f && s->softcap == 0) {
-            memcpy(out, y, columns * sizeof *out);
-            continue;
-        }
-        for (uint32_t j = 0; j < columns; j++) {
-            float v = y[j] * s->scale;
-            out[j] = s->softcap != 0 ? s->softcap * tanhf(v / s->softcap) : v;
-        }
-    }
-}
-
 static void scale_row(float *x, uint32_t n, float scale)
 {
     for (uint32_t j = 0; j < n && scale != 1.0f; j++) {
@@ -144,91 +100,114 @@ static void scale_row(float *x, uint32_t n, float scale)
 }
 
 /* One row of ones, so that act(y) is act(y) * 1. */
-static float *ones(float *row, uint32_t n)
+static void ones(float *row, uint32_t n)
 {
     for (uint32_t j = 0; j < n; j++) {
         row[j] = 1.0f;
     }
-    return row;
 }
 
-/* Columns [column, column + columns) of a finished tile of any matmul but QKV go where they belong. */
-static void finish_tile(const struct exec *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
-                        uint32_t columns)
+/* Columns [column, column + columns) of a finished tile of a matmul go where they belong. */
+static void finish_matmul(const struct cpu_run *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
+                          uint32_t columns)
 {
-    const struct plan_step *s = e->step->step;
-    float *tile = e->scratch->tile[0], *up = e->scratch->tile[1];
-    add_bias(e, tile, tile_stride, o->n, vector_of(e, s->bias[0]), column, columns);
-    if (s->epilogue == PLAN_LOGITS) {
-        write_logits(e, o, tile, tile_stride, column, columns);
-        return;
-    }
-    if (s->epilogue == PLAN_GLU) {
-        add_bias(e, up, tile_stride, o->n, vector_of(e, s->bias[1]), column, columns);
-    }
-    if (s->epilogue == PLAN_ACT) {
-        ones(up, columns);
-    }
-    for (int32_t i = 0; i < o->n; i++) {
-        const float *y = tile + (size_t)i * tile_stride;
-        float *out = row_of(e, e->step->dst, o->row + i) + column;
-        if (s->epilogue == PLAN_ADD) {
-            scale_row(tile + (size_t)i * tile_stride, columns, s->scale);
+    const struct plan_step *s = &e->step->step;
+    float *y = e->scratch->tile[0];
+    add_bias(e, y, tile_stride, o->n, cpu_vector(e, s->bias[0]), column, columns);
+    for (int32_t i = 0; i < o->n; i++, y += tile_stride) {
+        float *out = cpu_row(e, s->dst, o->row + i) + column;
+        if (s->adds) {
+            scale_row(y, columns, s->scale);
             e->m->kern.add(out, y, columns);
-        } else if (s->epilogue == PLAN_GLU) {
-            e->m->kern.glu((enum kern_act)s->act, y, up + (size_t)i * tile_stride, columns, out);
-        } else if (s->epilogue == PLAN_ACT) {
-            e->m->kern.glu((enum kern_act)s->act, y, up, columns, out);
         } else {
             memcpy(out, y, columns * sizeof *out);
         }
     }
 }
 
-/* Norm and RoPE of one row's head vector. */
-static void finish_head(const struct exec *e, float *head, plan_weight_id norm, int32_t row)
+/* The same of both tiles of a GLU, or of the gate alone. */
+static void finish_glu(const struct cpu_run *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
+                       uint32_t columns)
 {
-    const struct plan_step *s = e->step->step;
-    const struct plan_rope *rope = &e->m->plan->ropes[s->rope];
+    const struct plan_step *s = &e->step->step;
+    float *gate = e->scratch->tile[0], *up = e->scratch->tile[1];
+    bool is_gated = s->w[1] != PLAN_NONE;
+    add_bias(e, gate, tile_stride, o->n, cpu_vector(e, s->bias[0]), column, columns);
+    if (is_gated) {
+        add_bias(e, up, tile_stride, o->n, cpu_vector(e, s->bias[1]), column, columns);
+    } else {
+        ones(up, columns);
+    }
+    for (int32_t i = 0; i < o->n; i++) {
+        e->m->kern.glu((enum kern_act)s->act, gate + (size_t)i * tile_stride,
+                       is_gated ? up + (size_t)i * tile_stride : up, columns, cpu_row(e, s->dst, o->row + i) + column);
+    }
+}
+
+static void finish_logits(const struct cpu_run *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
+                          uint32_t columns)
+{
+    const struct plan_step *s = &e->step->step;
+    float cap = s->logits.softcap;
+    for (int32_t i = 0; i < o->n; i++) {
+        const float *y = e->scratch->tile[0] + (size_t)i * tile_stride;
+        float *out = e->batch->logits + (size_t)(o->row + i) * e->m->plan->n_vocab + column;
+        if (s->scale == 1.0f && cap == 0) {
+            memcpy(out, y, columns * sizeof *out);
+            continue;
+        }
+        for (uint32_t j = 0; j < columns; j++) {
+            float v = y[j] * s->scale;
+            out[j] = cap != 0 ? cap * tanhf(v / cap) : v;
+        }
+    }
+}
+
+/* Norm and RoPE of one row's head vector. */
+static void finish_head(const struct cpu_run *e, float *head, plan_weight_id norm, int32_t row)
+{
+    const struct plan_step *s = &e->step->step;
+    const struct plan_rope *rope = &e->m->plan->ropes[s->heads.rope];
     if (norm != PLAN_NONE) {
-        e->m->kern.rmsnorm(head, vector_of(e, norm), s->eps, e->m->weights[norm].n_in, head);
+        e->m->kern.rmsnorm(head, cpu_vector(e, norm), s->eps, e->m->weights[norm].n_in, head);
     }
     if (rope->n_rot != 0) {
         size_t half = rope->n_rot / 2;
         e->m->kern.rope(head + rope->first, (int)rope->n_rot, rope->is_neox,
-                        e->m->rope_cos[s->rope] + (size_t)row * half, e->m->rope_sin[s->rope] + (size_t)row * half);
+                        e->m->rope_cos[s->heads.rope] + (size_t)row * half,
+                        e->m->rope_sin[s->heads.rope] + (size_t)row * half);
     }
 }
 
 /* Heads of the current step's layer. */
-static const struct plan_kv *heads_of(const struct exec *e) { return &e->m->kvs[e->step->step->layer].heads; }
+static const struct plan_kv *heads_of(const struct cpu_run *e) { return &e->m->kvs[e->step->step.layer].heads; }
 
-static void finish_value(const struct exec *e, float *value)
+static void finish_value(const struct cpu_run *e, float *value)
 {
-    if (e->step->step->norms_values) {
-        e->m->kern.rmsnorm(value, NULL, e->step->step->eps, heads_of(e)->head_dim, value);
+    if (e->step->step.heads.norms_values) {
+        e->m->kern.rmsnorm(value, NULL, e->step->step.eps, heads_of(e)->head_dim, value);
     }
 }
 
-static void finish_query(const struct exec *e, float *head, int32_t row)
+static void finish_query(const struct cpu_run *e, float *head, int32_t row)
 {
-    finish_head(e, head, e->step->step->q_norm, row);
+    finish_head(e, head, e->step->step.heads.q_norm, row);
     scale_row(head, heads_of(e)->head_dim,
-              rope_query_scale(&e->m->plan->ropes[e->step->step->rope], e->batch->pos[row]));
+              rope_query_scale(&e->m->plan->ropes[e->step->step.heads.rope], e->batch->pos[row]));
 }
 
 /* Keys and values of one row and KV head to its page. */
-static void store_kv(const struct exec *e, int32_t row, uint32_t kv_head, const float *k, const float *v)
+static void store_kv(const struct cpu_run *e, int32_t row, uint32_t kv_head, const float *k, const float *v)
 {
-    int32_t layer = e->step->step->layer, pos = e->batch->pos[row];
+    int32_t layer = e->step->step.layer, pos = e->batch->pos[row];
     int32_t page = e->batch->page_tables[e->batch->seq[row]][pos / KV_PAGE_TOKENS];
     e->m->kern.kv_store(&e->m->kvs[layer].layout, k, v, pos % KV_PAGE_TOKENS, cpu_keys(e->m, layer, kv_head, page),
                         cpu_values(e->m, layer, kv_head, page));
 }
 
-static void query_tile(const struct exec *e, const struct cpu_operand *o, uint32_t head)
+static void query_tile(const struct cpu_run *e, const struct cpu_operand *o, uint32_t head)
 {
-    const struct plan_step *s = e->step->step;
+    const struct plan_step *s = &e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
     uint32_t d = heads_of(e)->head_dim;
     size_t stride = (size_t)w->group_panels * PANEL_ROWS;
@@ -237,24 +216,24 @@ static void query_tile(const struct exec *e, const struct cpu_operand *o, uint32
     for (int32_t i = 0; i < o->n; i++) {
         float *q = tile + (size_t)i * stride;
         if (s->bias[0] != PLAN_NONE) {
-            const float *bias = vector_of(e, s->bias[0]) + head * d; /* not aligned for odd head widths */
+            const float *bias = cpu_vector(e, s->bias[0]) + head * d; /* not aligned for odd head widths */
             for (uint32_t j = 0; j < d; j++) {
                 q[j] += bias[j];
             }
         }
         finish_query(e, q, o->row + i);
-        memcpy(row_of(e, e->step->dst, o->row + i) + head * d, q, d * sizeof *q);
+        memcpy(cpu_row(e, e->step->step.dst, o->row + i) + head * d, q, d * sizeof *q);
     }
 }
 
-static void key_value_tile(const struct exec *e, const struct cpu_operand *o, uint32_t kv_head)
+static void key_value_tile(const struct cpu_run *e, const struct cpu_operand *o, uint32_t kv_head)
 {
-    const struct plan_step *s = e->step->step;
+    const struct plan_step *s = &e->step->step;
     uint32_t d = heads_of(e)->head_dim;
     for (int part = 1; part <= 2; part++) {
         const struct cpu_weight *w = &e->m->weights[s->w[part]];
         cpu_multiply(e->m, w, kv_head * w->group_panels, w->group_panels, o, e->scratch->tile[part - 1]);
-        const float *bias = vector_of(e, s->bias[part]);
+        const float *bias = cpu_vector(e, s->bias[part]);
         for (int32_t i = 0; i < o->n && bias != NULL; i++) {
             float *y = e->scratch->tile[part - 1] + (size_t)i * w->group_panels * PANEL_ROWS;
             for (uint32_t j = 0; j < d; j++) {
@@ -266,7 +245,7 @@ static void key_value_tile(const struct exec *e, const struct cpu_operand *o, ui
     for (int32_t i = 0; i < o->n; i++) {
         float *k = e->scratch->tile[0] + (size_t)i * stride;
         float *v = e->scratch->tile[1] + (size_t)i * stride;
-        finish_head(e, k, s->k_norm, o->row + i);
+        finish_head(e, k, s->heads.k_norm, o->row + i);
         finish_value(e, v);
         store_kv(e, o->row + i, kv_head, k, v);
     }
@@ -275,7 +254,7 @@ static void key_value_tile(const struct exec *e, const struct cpu_operand *o, ui
 /* --- steps ------------------------------------------------------------------------------------------------------ */
 
 /* This thread's rows and columns (panels, or heads for QKV) of a matmul step with n_columns of them. */
-static void share_matmul(const struct exec *e, int n_columns, int *row_from, int *row_to, int *from, int *to)
+static void share_matmul(const struct cpu_run *e, int n_columns, int *row_from, int *row_to, int *from, int *to)
 {
     *row_from = 0;
     *row_to = e->n_rows;
@@ -290,10 +269,10 @@ static void share_matmul(const struct exec *e, int n_columns, int *row_from, int
 
 /* Columns of QKV are counted in head tiles: a query head is one, a KV head (keys and values) two. A KV head belongs to
  * the thread in whose share it begins. */
-static void run_qkv(const struct exec *e)
+static void run_qkv(const struct cpu_run *e)
 {
     int n_heads = (int)e->m->plan->n_heads;
-    int n_kv_heads = e->step->step->w[1] != PLAN_NONE ? (int)heads_of(e)->n_kv_heads : 0;
+    int n_kv_heads = e->step->step.w[1] != PLAN_NONE ? (int)heads_of(e)->n_kv_heads : 0;
     int row, row_to, from, to;
     share_matmul(e, n_heads + 2 * n_kv_heads, &row, &row_to, &from, &to);
     if (from == to) {
@@ -312,16 +291,16 @@ static void run_qkv(const struct exec *e)
 }
 
 /* Rows [row, row + n) of head h's components, by way of the thread's memory, as kernels want rows aligned. */
-static struct cpu_operand head_operand(const struct exec *e, uint32_t h, int32_t row, int32_t n)
+static struct cpu_operand head_operand(const struct cpu_run *e, uint32_t h, int32_t row, int32_t n)
 {
-    const struct cpu_weight *w = &e->m->weights[e->step->step->w[0]];
-    size_t in = width_of(e, e->step->src) / e->m->plan->n_heads, stride = (w->n_in + 15) / 16 * 16;
+    const struct cpu_weight *w = &e->m->weights[e->step->step.w[0]];
+    size_t in = cpu_width(e, e->step->step.src) / e->m->plan->n_heads, stride = (w->n_in + 15) / 16 * 16;
     struct cpu_operand o = {.row = row, .n = n, .f32 = e->scratch->normed, .f32_bytes = stride * sizeof(float)};
     o.q = panel_info(w->kind)->is_float ? NULL : e->scratch->rows;
     o.q_bytes = kern_qrow_bytes(w->n_in);
     for (int32_t i = 0; i < n; i++) {
         float *x = e->scratch->normed + (size_t)i * stride;
-        memcpy(x, row_of(e, e->step->src, row + i) + h * in, w->n_in * sizeof *x);
+        memcpy(x, cpu_row(e, e->step->step.src, row + i) + h * in, w->n_in * sizeof *x);
         if (o.q != NULL) {
             e->m->kern.quantize_row(x, w->n_in, e->step->fine, (void *)(e->scratch->rows + (size_t)i * o.q_bytes));
         }
@@ -330,11 +309,11 @@ static struct cpu_operand head_operand(const struct exec *e, uint32_t h, int32_t
 }
 
 /* Head h of rows [row, row + n), n <= CPU_TILE_ROWS. */
-static void head_tile(const struct exec *e, uint32_t h, int32_t row, int32_t n)
+static void head_tile(const struct cpu_run *e, uint32_t h, int32_t row, int32_t n)
 {
-    const struct cpu_weight *w = &e->m->weights[e->step->step->w[0]];
+    const struct cpu_weight *w = &e->m->weights[e->step->step.w[0]];
     uint32_t n_heads = e->m->plan->n_heads, n_panels;
-    size_t in = width_of(e, e->step->src) / n_heads, out = width_of(e, e->step->dst) / n_heads;
+    size_t in = cpu_width(e, e->step->step.src) / n_heads, out = cpu_width(e, e->step->step.dst) / n_heads;
     const float *tile = e->scratch->tile[0];
     struct cpu_operand o = head_operand(e, h, row, n);
     for (uint32_t p = 0; p < w->group_panels; p += n_panels) {
@@ -342,17 +321,17 @@ static void head_tile(const struct exec *e, uint32_t h, int32_t row, int32_t n)
         uint32_t column = p * PANEL_ROWS, columns = MIN_OF(n_panels * PANEL_ROWS, w->group_rows - column);
         cpu_multiply(e->m, w, h * w->group_panels + p, n_panels, &o, e->scratch->tile[0]);
         for (int32_t i = 0; i < n; i++) {
-            memcpy(row_of(e, e->step->dst, row + i) + h * out + column, tile + (size_t)i * n_panels * PANEL_ROWS,
+            memcpy(cpu_row(e, e->step->step.dst, row + i) + h * out + column, tile + (size_t)i * n_panels * PANEL_ROWS,
                    columns * sizeof *tile);
         }
     }
     for (int32_t i = 0; i < n && in > w->n_in; i++) { /* those behind the matrix stay as they are */
-        memcpy(row_of(e, e->step->dst, row + i) + h * out + w->group_rows,
-               row_of(e, e->step->src, row + i) + h * in + w->n_in, (in - w->n_in) * sizeof(float));
+        memcpy(cpu_row(e, e->step->step.dst, row + i) + h * out + w->group_rows,
+               cpu_row(e, e->step->step.src, row + i) + h * in + w->n_in, (in - w->n_in) * sizeof(float));
     }
 }
 
-static void run_head_matmul(const struct exec *e)
+static void run_head_matmul(const struct cpu_run *e)
 {
     int row, row_to, from, to;
     share_matmul(e, (int)e->m->plan->n_heads, &row, &row_to, &from, &to);
@@ -364,7 +343,7 @@ static void run_head_matmul(const struct exec *e)
 }
 
 /* What is known of a chunk of a row's logits; as soon as it is computed, while it lies in the cache. */
-static void chunk_stats(const struct exec *e, int32_t row, uint32_t chunk)
+static void chunk_stats(const struct cpu_run *e, int32_t row, uint32_t chunk)
 {
     const struct backend_model *m = e->m;
     uint32_t column = chunk * CPU_LOGITS_CHUNK, n_vocab = m->plan->n_vocab;
@@ -377,9 +356,9 @@ static void chunk_stats(const struct exec *e, int32_t row, uint32_t chunk)
 
 /* The head, in chunks of columns of one size whatever the number of threads, since the sum of exponentials depends on
  * how it is cut. */
-static void run_logits(const struct exec *e)
+static void run_logits(const struct cpu_run *e)
 {
-    const struct cpu_weight *w = &e->m->weights[e->step->step->w[0]];
+    const struct cpu_weight *w = &e->m->weights[e->step->step.w[0]];
     int row, row_to, from, to;
     share_matmul(e, (int)e->m->n_chunks, &row, &row_to, &from, &to);
     for (; row < row_to && from < to; row += CPU_TILE_ROWS) {
@@ -389,8 +368,8 @@ static void run_logits(const struct exec *e)
             for (uint32_t panel = chunk * CPU_CHUNK_PANELS; panel < end; panel += cpu_tile_panels(w)) {
                 uint32_t n_panels = MIN_OF(cpu_tile_panels(w), end - panel), column = panel * PANEL_ROWS;
                 cpu_multiply(e->m, w, panel, n_panels, &o, e->scratch->tile[0]);
-                finish_tile(e, &o, (size_t)n_panels * PANEL_ROWS, column,
-                            MIN_OF(n_panels * PANEL_ROWS, w->n_out - column));
+                finish_logits(e, &o, (size_t)n_panels * PANEL_ROWS, column,
+                              MIN_OF(n_panels * PANEL_ROWS, w->n_out - column));
             }
             for (int32_t i = 0; i < o.n; i++) {
                 chunk_stats(e, row + i, chunk);
@@ -399,52 +378,43 @@ static void run_logits(const struct exec *e)
     }
 }
 
-/* Panels [from, to) of a step for rows [row, row + n), n <= CPU_TILE_ROWS. */
-static void run_row_tile(const struct exec *e, int32_t row, int32_t n, int from, int to)
+/* Panels [from, to) of a matmul or GLU for rows [row, row + n), n <= CPU_TILE_ROWS. */
+static void run_row_tile(const struct cpu_run *e, int32_t row, int32_t n, int from, int to)
 {
-    const struct plan_step *s = e->step->step;
+    const struct plan_step *s = &e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
     int group = (int)cpu_tile_panels(w);
     struct cpu_operand o = prepare(e, row, n);
     for (int panel = from; panel < to; panel += group) {
         int n_panels = MIN_OF(group, to - panel);
         cpu_multiply(e->m, w, (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[0]);
-        if (s->epilogue == PLAN_GLU) {
+        if (s->w[1] != PLAN_NONE) {
             cpu_multiply(e->m, &e->m->weights[s->w[1]], (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[1]);
         }
         uint32_t column = (uint32_t)panel * PANEL_ROWS;
-        finish_tile(e, &o, (size_t)n_panels * PANEL_ROWS, column,
-                    MIN_OF((uint32_t)n_panels * PANEL_ROWS, w->n_out - column));
+        (s->op == PLAN_GLU ? finish_glu : finish_matmul)(e, &o, (size_t)n_panels * PANEL_ROWS, column,
+                                                         MIN_OF((uint32_t)n_panels * PANEL_ROWS, w->n_out - column));
     }
 }
 
-static void run_matmul(const struct exec *e)
+static void run_matmul(const struct cpu_run *e)
 {
-    const struct plan_step *s = e->step->step;
-    if (s->epilogue == PLAN_QKV) {
-        run_qkv(e);
-        return;
-    }
-    if (s->epilogue == PLAN_LOGITS) {
-        run_logits(e);
-        return;
-    }
     int row, row_to, from, to;
-    share_matmul(e, (int)e->m->weights[s->w[0]].n_panels, &row, &row_to, &from, &to);
+    share_matmul(e, (int)e->m->weights[e->step->step.w[0]].n_panels, &row, &row_to, &from, &to);
     for (; row < row_to && from < to; row += (int32_t)CPU_TILE_ROWS) {
         run_row_tile(e, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS), from, to);
     }
 }
 
 /* By rows, a step that goes on and the one behind it, tile by tile. */
-static void run_pair(struct exec *e)
+static void run_pair(struct cpu_run *e)
 {
     int row_to;
     pool_share(e->n_rows, e->thread, e->n_threads, &e->tile, &row_to);
     for (; e->tile < row_to; e->tile += (int32_t)CPU_TILE_ROWS) {
         for (int i = 0; i < 2; i++, e->step++) {
             run_row_tile(e, e->tile, MIN_OF(row_to - e->tile, (int32_t)CPU_TILE_ROWS), 0,
-                         (int)e->m->weights[e->step->step->w[0]].n_panels);
+                         (int)e->m->weights[e->step->step.w[0]].n_panels);
         }
         e->step -= 2;
     }
@@ -462,11 +432,11 @@ static void unpack_row(const struct cpu_weight *w, uint32_t row, float *out)
                      out);
 }
 
-static void embed_row(const struct exec *e, int32_t i)
+static void embed_row(const struct cpu_run *e, int32_t i)
 {
-    const struct plan_step *s = e->step->step;
+    const struct plan_step *s = &e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
-    float *out = row_of(e, e->step->dst, i), *more = e->scratch->normed;
+    float *out = cpu_row(e, e->step->step.dst, i), *more = e->scratch->normed;
     unpack_row(w, (uint32_t)e->batch->tokens[i], out);
     for (uint32_t k = 0; k < w->n_in && s->scale != 1.0f; k++) {
         out[k] *= s->scale;
@@ -487,77 +457,39 @@ static void embed_row(const struct exec *e, int32_t i)
 
 /* The heads of a row whose queries, keys and values are whole; by way of the thread's memory, as kernels want heads
  * aligned. */
-static void finish_heads(const struct exec *e, int32_t row)
+static void finish_heads(const struct cpu_run *e, int32_t row)
 {
-    const struct plan_step *s = e->step->step;
+    const struct plan_step *s = &e->step->step;
     const struct plan *p = e->m->plan;
     size_t d = heads_of(e)->head_dim, bytes = d * sizeof(float);
-    float *head = e->scratch->tile[0], *value = e->scratch->tile[1], *q = row_of(e, e->step->src, row);
+    float *head = e->scratch->tile[0], *value = e->scratch->tile[1], *q = cpu_row(e, e->step->step.src, row);
     for (uint32_t h = 0; h < p->n_heads; h++) {
         memcpy(head, q + h * d, bytes);
         finish_query(e, head, row);
         memcpy(q + h * d, head, bytes);
     }
-    for (uint32_t h = 0; h < heads_of(e)->n_kv_heads && s->keys != PLAN_NONE; h++) {
-        memcpy(head, row_of(e, s->keys, row) + h * d, bytes);
-        if (s->values != PLAN_NONE) {
-            memcpy(value, row_of(e, s->values, row) + h * d, bytes);
+    for (uint32_t h = 0; h < heads_of(e)->n_kv_heads && s->heads.keys != PLAN_NONE; h++) {
+        memcpy(head, cpu_row(e, s->heads.keys, row) + h * d, bytes);
+        if (s->heads.values != PLAN_NONE) {
+            memcpy(value, cpu_row(e, s->heads.values, row) + h * d, bytes);
             finish_value(e, value);
         }
-        finish_head(e, head, s->k_norm, row);
+        finish_head(e, head, s->heads.k_norm, row);
         store_kv(e, row, h, head, value);
     }
 }
 
 /* dst *= sigmoid(src . w[0]). */
-static void gate_row(const struct exec *e, int32_t row)
+static void gate_row(const struct cpu_run *e, int32_t row)
 {
-    const float *x = row_of(e, e->step->src, row), *w = vector_of(e, e->step->step->w[0]);
-    size_t n = width_of(e, e->step->src);
+    const float *x = cpu_row(e, e->step->step.src, row), *w = cpu_vector(e, e->step->step.w[0]);
+    size_t n = cpu_width(e, e->step->step.src);
     double sum[4] = {0};
     for (size_t i = 0; i < n; i++) {
         sum[i % 4] += (double)x[i] * w[i];
     }
     float factor = (float)(1.0 / (1.0 + exp(-((sum[0] + sum[1]) + (sum[2] + sum[3])))));
-    scale_row(row_of(e, e->step->dst, row), (uint32_t)width_of(e, e->step->dst), factor);
-}
-
-/* dst *= scale, and what map makes of a part of src. */
-static void multiply_row(const struct exec *e, int32_t row)
-{
-    const struct plan_step *s = e->step->step;
-    float *x = row_of(e, e->step->dst, row);
-    size_t n = width_of(e, e->step->dst);
-    scale_row(x, (uint32_t)n, s->scale);
-    if (s->src != PLAN_NONE && s->map == PLAN_MAP_GELU_TANH) {
-        cpu_streams_gate(e->m, s, row_of(e, e->step->src, row) + s->first, n, x);
-    } else if (s->src != PLAN_NONE) {
-        cpu_product(e->m, s->map, row_of(e, e->step->src, row) + s->first, n, x);
-    }
-}
-
-static void sum_row(const struct exec *e, int32_t row)
-{
-    const struct plan_step *s = e->step->step;
-    const float *level = s->keys != PLAN_NONE ? row_of(e, s->keys, row) : NULL;
-    cpu_streams_sum(s, row_of(e, e->step->src, row), vector_of(e, s->w[0]), level, width_of(e, e->step->dst),
-                    row_of(e, e->step->dst, row));
-}
-
-/* Streams, which are never renamed (cpu_steps.c), predicted or corrected. */
-static void streams_row(const struct exec *e, int32_t row)
-{
-    const struct plan_step *s = e->step->step;
-    const float *src = row_of(e, e->step->src, row), *coefs = vector_of(e, s->w[0]);
-    float *x[PLAN_MAX_STREAMS];
-    for (uint32_t i = 0; i < s->n_streams; i++) {
-        x[i] = row_of(e, s->dst + (plan_buf_id)i, row);
-    }
-    if (s->op == PLAN_PREDICT) {
-        cpu_streams_predict(s, src, coefs, width_of(e, s->dst), x);
-    } else {
-        cpu_streams_correct(s, row_of(e, s->keys, row), coefs, src, width_of(e, s->dst), x);
-    }
+    scale_row(cpu_row(e, e->step->step.dst, row), (uint32_t)cpu_width(e, e->step->step.dst), factor);
 }
 
 /* The mean of a row, in an order of its own. */
@@ -570,13 +502,13 @@ static float mean_of(const float *x, size_t n)
     return (float)(((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)n);
 }
 
-/* out = what a norm or states step makes of x; out may be x. LayerNorm is RMSNorm of what is left of x without its
+/* out = what a norm makes of x; out may be x. LayerNorm is RMSNorm of what is left of x without its
  * mean. */
-static void norm_row(const struct exec *e, const float *x, float *out)
+static void norm(const struct cpu_run *e, const float *x, float *out)
 {
-    const struct plan_step *s = e->step->step;
-    size_t width = width_of(e, e->step->src);
-    if (s->centers) {
+    const struct plan_step *s = &e->step->step;
+    size_t width = cpu_width(e, e->step->step.src);
+    if (s->norm.centers) {
         float mean = mean_of(x, width), *own = e->scratch->normed;
         for (size_t i = 0; i < width; i++) {
             own[i] = x[i] - mean;
@@ -584,119 +516,101 @@ static void norm_row(const struct exec *e, const float *x, float *out)
         x = own;
     }
     size_t group = e->m->weights[s->w[0]].n_in;
-    float *own = e->scratch->normed + e->m->strides[e->step->src]; /* aligned, as groups may not be */
+    float *own = e->scratch->normed + e->m->strides[e->step->step.src]; /* aligned, as groups may not be */
     for (size_t at = 0; group < width && at < width; at += group) {
         memcpy(own, x + at, group * sizeof *own);
-        e->m->kern.rmsnorm(own, vector_of(e, s->w[0]), s->eps, group, own);
+        e->m->kern.rmsnorm(own, cpu_vector(e, s->w[0]), s->eps, group, own);
         memcpy(out + at, own, group * sizeof *own);
     }
     if (group == width) {
-        e->m->kern.rmsnorm(x, vector_of(e, s->w[0]), s->eps, width, out);
+        e->m->kern.rmsnorm(x, cpu_vector(e, s->w[0]), s->eps, width, out);
     }
-    if (s->centers && s->bias[0] != PLAN_NONE) {
-        e->m->kern.add(out, vector_of(e, s->bias[0]), width);
-    }
-}
-
-/* The states of rows that are wanted. */
-static void run_hidden(const struct exec *e)
-{
-    const struct cpu_step *c = e->step;
-    size_t width = width_of(e, c->src);
-    int from, to;
-    pool_share(e->n_rows, e->thread, e->n_threads, &from, &to);
-    for (int i = from; i < to; i++) {
-        const float *x = row_of(e, c->src, e->batch->hidden_rows[i]);
-        if (c->step->w[0] != PLAN_NONE) {
-            norm_row(e, x, e->scratch->normed); /* the caller's rows may lie anywhere */
-            x = e->scratch->normed;
-        }
-        memcpy(e->batch->hidden + (size_t)i * width, x, width * sizeof *x);
+    if (s->norm.centers && s->bias[0] != PLAN_NONE) {
+        e->m->kern.add(out, cpu_vector(e, s->bias[0]), width);
     }
 }
 
-/* Steps that go row by row whatever the split: embedding (and RoPE angles), norms that nothing took in, heads, routes
- * and gates of experts, factors, sums, streams, the gather. */
-static void run_rows(const struct exec *e)
+static void norm_row(const struct cpu_run *e, int32_t row)
 {
-    const struct cpu_step *c = e->step;
-    const struct plan_step *s = c->step;
-    int from, to;
-    pool_share(e->n_rows, e->thread, e->n_threads, &from, &to);
-    for (int i = from; i < to; i++) {
-        if (s->op == PLAN_EMBED) {
-            embed_row(e, i);
-            continue;
-        }
-        if (s->op == PLAN_HEADS) {
-            finish_heads(e, i);
-            continue;
-        }
-        if (s->op == PLAN_ROUTE) {
-            moe_route(&e->m->plan->moe, row_of(e, c->src, i), vector_of(e, s->w[0]), vector_of(e, s->w[1]),
-                      row_of(e, c->dst, i));
-            continue;
-        }
-        if (s->op == PLAN_GATE) {
-            gate_row(e, i);
-            continue;
-        }
-        if (s->op == PLAN_MULTIPLY) {
-            multiply_row(e, i);
-            continue;
-        }
-        if (s->op == PLAN_SUM) {
-            sum_row(e, i);
-            continue;
-        }
-        if (s->op == PLAN_PREDICT || s->op == PLAN_CORRECT) {
-            streams_row(e, i);
-            continue;
-        }
-        float *dst = row_of(e, c->dst, i);
-        size_t width = width_of(e, c->src);
-        if (s->op == PLAN_GATHER) {
-            memcpy(dst, row_of(e, c->src, e->batch->logit_rows[i]), width * sizeof *dst);
-            continue;
-        }
-        float *normed = s->adds ? e->scratch->normed : dst;
-        norm_row(e, row_of(e, c->src, i), normed);
-        if (s->adds) {
-            e->m->kern.add(dst, normed, width);
-        }
+    const struct plan_step *s = &e->step->step;
+    float *dst = cpu_row(e, s->dst, row), *normed = s->adds ? e->scratch->normed : dst;
+    norm(e, cpu_row(e, s->src, row), normed);
+    if (s->adds) {
+        e->m->kern.add(dst, normed, cpu_width(e, s->src));
     }
 }
+
+static void route_row(const struct cpu_run *e, int32_t row)
+{
+    const struct plan_step *s = &e->step->step;
+    moe_route(&e->m->plan->moe, cpu_row(e, s->src, row), cpu_vector(e, s->w[0]), cpu_vector(e, s->w[1]),
+              cpu_row(e, s->dst, row));
+}
+
+static void gather_row(const struct cpu_run *e, int32_t row)
+{
+    const struct plan_step *s = &e->step->step;
+    memcpy(cpu_row(e, s->dst, row), cpu_row(e, s->src, e->batch->logit_rows[row]),
+           cpu_width(e, s->src) * sizeof(float));
+}
+
+static void hidden_row(const struct cpu_run *e, int32_t row)
+{
+    const struct plan_step *s = &e->step->step;
+    size_t width = cpu_width(e, s->src);
+    const float *x = cpu_row(e, s->src, e->batch->hidden_rows[row]);
+    if (s->w[0] != PLAN_NONE) {
+        norm(e, x, e->scratch->normed); /* the caller's rows may lie anywhere */
+        x = e->scratch->normed;
+    }
+    memcpy(e->batch->hidden + (size_t)row * width, x, width * sizeof *x);
+}
+
+/* --- the table -------------------------------------------------------------------------------------------------- */
+
+const struct cpu_op cpu_ops[PLAN_OP_COUNT] = {
+    [PLAN_EMBED] = {.row = embed_row}, /* and RoPE's angles */
+    [PLAN_NORM] = {.row = norm_row, .is_norm = true},
+    [PLAN_MATMUL] = {.run = run_matmul, .takes_norm = true, .by_tiles = true},
+    [PLAN_GLU] = {.run = run_matmul, .takes_norm = true, .by_tiles = true},
+    [PLAN_QKV] = {.run = run_qkv, .takes_norm = true},
+    [PLAN_HEADS] = {.row = finish_heads},
+    [PLAN_HEAD_MATMUL] = {.run = run_head_matmul},
+    [PLAN_ATTENTION] = {.run = cpu_attention_run},
+    [PLAN_ROUTE] = {.row = route_row},
+    [PLAN_EXPERTS] = {.run = cpu_experts_run, .is_shared = true},
+    [PLAN_GATE] = {.row = gate_row},
+    [PLAN_MULTIPLY] = {.row = cpu_streams_multiply},
+    [PLAN_SHORT_CONV] = {.run = cpu_recurrent_conv},
+    [PLAN_DELTA] = {.run = cpu_recurrent_delta},
+    [PLAN_SSM] = {.run = cpu_recurrent_ssm},
+    [PLAN_SUM] = {.row = cpu_streams_sum},
+    [PLAN_PREDICT] = {.row = cpu_streams_predict},
+    [PLAN_CORRECT] = {.row = cpu_streams_correct},
+    [PLAN_HIDDEN] = {.row = hidden_row},
+    [PLAN_GATHER] = {.row = gather_row},
+    /* The head is long enough for all threads to share it by columns: its weights then pass the caches once, not once
+     * for each thread. It writes logits over buffers of the steps before. */
+    [PLAN_LOGITS] = {.run = run_logits, .takes_norm = true, .is_shared = true},
+};
 
 /* --- the walk --------------------------------------------------------------------------------------------------- */
 
-/* The head is long enough for all threads to share it by columns: its weights then pass the caches once, not once for
- * each thread. */
-static bool splits_by_rows(const struct exec *e)
+/* Does a step read what other threads wrote in the one before, or write what they read? */
+static bool is_crossing(const struct cpu_step *c)
 {
-    return e->n_rows >= CPU_ROWS_PER_THREAD * e->n_threads && !cpu_is_head(e->step);
+    return plan_ops[c->step.op].crosses_rows || cpu_ops[c->step.op].is_shared;
 }
 
-/* Is the step shared among threads otherwise than by rows, however many there are? */
-static bool crosses_rows(enum plan_op op)
+/* Must all be done with the current step before any goes on? */
+static bool needs_barrier(const struct cpu_run *e)
 {
-    return op == PLAN_ATTENTION || op == PLAN_EXPERTS || op == PLAN_GATHER || op == PLAN_SHORT_CONV ||
-           op == PLAN_DELTA || op == PLAN_SSM;
-}
-
-/* Does the step behind the current one read what other threads wrote in it? */
-static bool needs_barrier(const struct exec *e)
-{
-    const struct backend_model *m = e->m;
-    if (!e->is_by_rows || crosses_rows(e->step->step->op) || e->step + 1 == m->steps + m->n_steps) {
-        return true;
-    }
-    const struct plan_step *next = e->step[1].step; /* the head writes logits over buffers of the steps before */
-    return crosses_rows(next->op) || next->op == PLAN_HIDDEN ||
-           (next->op == PLAN_MATMUL && next->epilogue == PLAN_LOGITS);
+    bool is_last = e->step + 1 == e->m->steps + e->m->n_steps;
+    return !e->is_by_rows || is_last || is_crossing(e->step) || is_crossing(e->step + 1);
 }
 
 /* From the chunks of a row to the row. NaNs lose the arg-max and show in the sum. */
-static void row_stats(const struct exec *e)
+static void row_stats(const struct cpu_run *e)
 {
     const struct backend_model *m = e->m;
     int from, to;
@@ -715,51 +629,40 @@ static void row_stats(const struct exec *e)
     }
 }
 
+/* The thread's share of the current step. */
+static void run_step(struct cpu_run *e)
+{
+    const struct cpu_op *op = &cpu_ops[e->step->step.op];
+    int from, to;
+    if (e->is_by_rows && e->step->goes_on) {
+        run_pair(e);
+    } else if (op->run != NULL) {
+        op->run(e);
+    } else {
+        pool_share(e->n_rows, e->thread, e->n_threads, &from, &to);
+        for (int i = from; i < to; i++) {
+            op->row(e, i);
+        }
+    }
+}
+
 static void run_thread(void *arg, int thread, int n_threads)
 {
-    struct exec e = *(struct exec *)arg;
+    struct cpu_run e = *(struct cpu_run *)arg;
     struct backend_model *m = e.m;
+    const int32_t n_rows[] = {[PLAN_ALL_ROWS] = e.batch->n_rows,
+                              [PLAN_LOGIT_ROWS] = e.batch->n_logits,
+                              [PLAN_HIDDEN_ROWS] = e.batch->n_hidden};
     e.scratch = &m->scratch[thread];
     e.thread = thread;
     e.n_threads = n_threads;
     for (e.step = m->steps; e.step < m->steps + m->n_steps; e.step++) {
-        bool is_hidden = e.step->step->op == PLAN_HIDDEN;
-        if (is_hidden && e.batch->n_hidden == 0) {
+        e.n_rows = n_rows[e.step->step.rows];
+        if (e.n_rows == 0 && e.step->step.rows == PLAN_HIDDEN_ROWS) {
             continue; /* what reads others' rows behind it, the gather, has its barrier in front of it */
         }
-        e.n_rows = is_hidden ? e.batch->n_hidden : e.step->after_gather ? e.batch->n_logits : e.batch->n_rows;
-        e.is_by_rows = splits_by_rows(&e);
-        switch (e.step->step->op) {
-        case PLAN_MATMUL:
-            if (e.is_by_rows && e.step->goes_on) {
-                run_pair(&e);
-            } else {
-                run_matmul(&e);
-            }
-            break;
-        case PLAN_HEAD_MATMUL:
-            run_head_matmul(&e);
-            break;
-        case PLAN_ATTENTION:
-            cpu_attention_run(m, e.batch, e.step);
-            break;
-        case PLAN_SHORT_CONV:
-            cpu_short_conv_run(m, e.batch, e.step, thread, n_threads);
-            break;
-        case PLAN_DELTA:
-        case PLAN_SSM:
-            cpu_heads_run(m, e.batch, e.step, thread, n_threads);
-            break;
-        case PLAN_EXPERTS:
-            cpu_experts_run(m, e.n_rows, e.step, thread, n_threads);
-            break;
-        case PLAN_HIDDEN:
-            run_hidden(&e);
-            break;
-        default:
-            run_rows(&e);
-            break;
-        }
+        e.is_by_rows = e.n_rows >= CPU_ROWS_PER_THREAD * n_threads && !cpu_is_head(e.step);
+        run_step(&e);
         if (needs_barrier(&e)) {
             pool_barrier(m->pool);
         }
@@ -773,6 +676,6 @@ void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch)
     for (int i = 0; i < m->n_steps; i++) {
         atomic_store_explicit(&m->tasks[i], 0, memory_order_relaxed);
     }
-    struct exec e = {.m = m, .batch = batch};
+    struct cpu_run e = {.m = m, .batch = batch};
     pool_run(m->pool, run_thread, &e);
 }

@@ -35,7 +35,7 @@ static void sort_picks(const struct view *v, int32_t n_rows)
     int32_t *begin = v->scratch->expert_begin, k = (int32_t)moe->n_used;
     memset(begin, 0, (moe->n_experts + 1) * sizeof *begin);
     for (int32_t i = 0; i < n_rows; i++) {
-        const float *ids = row_of(v, v->s->route, i) + k;
+        const float *ids = row_of(v, v->s->experts.route, i) + k;
         for (int32_t j = 0; j < k; j++) {
             begin[(int32_t)ids[j] + 1]++;
         }
@@ -44,7 +44,7 @@ static void sort_picks(const struct view *v, int32_t n_rows)
         begin[e + 1] += begin[e];
     }
     for (int32_t i = 0; i < n_rows; i++) {
-        const float *route = row_of(v, v->s->route, i);
+        const float *route = row_of(v, v->s->experts.route, i);
         for (int32_t j = 0; j < k; j++) {
             v->scratch->picks[begin[(int32_t)route[k + j]]++] = (struct cpu_pick){.row = i, .weight = route[j]};
         }
@@ -68,7 +68,7 @@ static void add_bias(const struct view *v, plan_weight_id id, size_t at, float *
 /* The source rows of picks [from, from + n), n <= CPU_TILE_ROWS, one behind the other. */
 static struct cpu_operand gather(const struct view *v, int32_t from, int32_t n)
 {
-    size_t width = v->gate->n_in, stride = v->m->strides[v->step->src];
+    size_t width = v->gate->n_in, stride = v->m->strides[v->s->src];
     struct cpu_operand o = {.row = from,
                             .n = n,
                             .f32 = v->scratch->normed,
@@ -77,7 +77,7 @@ static struct cpu_operand gather(const struct view *v, int32_t from, int32_t n)
                             .q_bytes = kern_qrow_bytes(width)};
     bool any_float = is_float(v->gate) || is_float(v->up), any_quantised = !is_float(v->gate) || !is_float(v->up);
     for (int32_t i = 0; i < n; i++) {
-        const float *x = row_of(v, v->step->src, v->scratch->picks[from + i].row);
+        const float *x = row_of(v, v->s->src, v->scratch->picks[from + i].row);
         if (any_float) {
             memcpy(v->scratch->normed + (size_t)i * stride, x, width * sizeof *x);
         }
@@ -147,8 +147,8 @@ static void run_down(const struct view *v, uint32_t panel, uint32_t end, const u
     size_t q_bytes = kern_qrow_bytes(v->down->n_in);
     float *tile = v->scratch->tile[0];
     uint32_t first = panel * PANEL_ROWS, wide = MIN_OF((end - panel) * PANEL_ROWS, width - MIN_OF(first, width));
-    for (int32_t row = 0; v->s->stores && row < v->n_rows; row++) {
-        memset(row_of(v, v->step->dst, row) + first, 0, wide * sizeof(float));
+    for (int32_t row = 0; !v->s->adds && row < v->n_rows; row++) {
+        memset(row_of(v, v->s->dst, row) + first, 0, wide * sizeof(float));
     }
     for (uint32_t e = 0; e < v->m->plan->moe.n_experts; e++) {
         for (int32_t row = begin[e]; row < begin[e + 1]; row += (int32_t)CPU_TILE_ROWS) {
@@ -165,7 +165,7 @@ static void run_down(const struct view *v, uint32_t panel, uint32_t end, const u
                 cpu_multiply(v->m, v->down, e * v->down->group_panels + p, n, &o, tile);
                 for (int32_t i = 0; i < o.n; i++) {
                     const struct cpu_pick *pick = &v->scratch->picks[row + i];
-                    float *y = tile + (size_t)i * n * PANEL_ROWS, *out = row_of(v, v->step->dst, pick->row) + column;
+                    float *y = tile + (size_t)i * n * PANEL_ROWS, *out = row_of(v, v->s->dst, pick->row) + column;
                     float weight = v->s->scale * pick->weight;
                     add_bias(v, v->s->bias[2], (size_t)e * width + column, y, columns);
                     for (uint32_t j = 0; j < columns; j++) {
@@ -177,21 +177,23 @@ static void run_down(const struct view *v, uint32_t panel, uint32_t end, const u
     }
 }
 
-void cpu_experts_run(struct backend_model *m, int32_t n_rows, const struct cpu_step *step, int thread, int n_threads)
+void cpu_experts_run(const struct cpu_run *r)
 {
-    const struct plan_step *s = step->step;
+    struct backend_model *m = r->m;
+    const struct plan_step *s = &r->step->step;
+    int thread = r->thread, n_threads = r->n_threads;
     struct view v = {.m = m,
                      .s = s,
-                     .step = step,
-                     .scratch = &m->scratch[thread],
+                     .step = r->step,
+                     .scratch = r->scratch,
                      .gate = &m->weights[s->w[0]],
                      .up = &m->weights[s->w[1]],
                      .down = &m->weights[s->w[2]],
-                     .n_rows = n_rows,
-                     .n_picks = n_rows * (int32_t)m->plan->moe.n_used,
+                     .n_rows = r->n_rows,
+                     .n_picks = r->n_rows * (int32_t)m->plan->moe.n_used,
                      .thread = thread,
                      .n_threads = n_threads};
-    sort_picks(&v, n_rows);
+    sort_picks(&v, r->n_rows);
     run_tasks(&v);
     pool_barrier(m->pool);
     unsigned char *q = NULL;

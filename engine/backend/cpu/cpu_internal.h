@@ -12,6 +12,7 @@
 #include "engine/base/io.h"
 #include "engine/base/pool.h"
 #include "engine/kernels/kern.h"
+#include "engine/plan/plan_ops.h"
 
 #include <stdatomic.h>
 
@@ -46,25 +47,24 @@ enum { CPU_MAX_BUFS = 2 * PLAN_MAX_BUFS };
 
 /* A plan step with what the CPU back end found out about it. */
 struct cpu_step {
-    const struct plan_step *step;
+    struct plan_step step; /* its buffers are cpu_buf_ids; src is what the norms in front of it read */
     /* An adding norm fused in front of the norm: renewed = src + rmsnorm(added) * post, and that is what is normed. */
     bool has_post;
     plan_weight_id post;
     float post_eps;
     cpu_buf_id added, renewed;
-    plan_weight_id norm; /* RMSNorm fused in front of a matmul: src is then what the norm reads */
+    plan_weight_id norm; /* RMSNorm fused in front of a matmul */
     float norm_eps;
     bool has_norm;
-    cpu_buf_id src, dst; /* PLAN_NONE where the step has none */
-    bool after_gather;   /* works on S rows */
-    bool goes_on;        /* by rows, the next step takes each tile of rows before this one takes another */
-    float fine;          /* which blocks of a quantised operand row get a second term (kern.h) */
+    int32_t at;   /* of the step, in the plan */
+    bool goes_on; /* by rows, the next step takes each tile of rows before this one takes another */
+    float fine;   /* which blocks of a quantised operand row get a second term (kern.h) */
 };
 
 /* The matmul that gives logits. */
 static inline bool cpu_is_head(const struct cpu_step *c)
 {
-    return c->step->op == PLAN_MATMUL && c->step->epilogue == PLAN_LOGITS;
+    return c->step.rows == PLAN_LOGIT_ROWS && c->step.dst == PLAN_NONE;
 }
 
 /* A row and one of its experts. */
@@ -141,6 +141,29 @@ struct backend_model {
     struct backend_row_stats *chunk_stats; /* [max_logits][n_chunks] of this batch */
 };
 
+/* One thread's view of one batch. */
+struct cpu_run {
+    struct backend_model *m;
+    const struct backend_batch *batch;
+    struct cpu_scratch *scratch;
+    const struct cpu_step *step;
+    int thread, n_threads;
+    int32_t n_rows;  /* rows of the current step */
+    int32_t tile;    /* first row of those that the tile buffer holds for this thread, by rows */
+    bool is_by_rows; /* how the current step is split */
+};
+
+/* How an op is run (cpu_exec.c). */
+struct cpu_op {
+    void (*row)(const struct cpu_run *r, int32_t row); /* row by row, or .. */
+    void (*run)(const struct cpu_run *r);              /* .. the thread's share; barriers stand as plan_ops.c wants */
+    bool is_shared;  /* threads share it otherwise than by rows, however many there are */
+    bool is_norm;    /* can be fused into the step behind it, if that .. */
+    bool takes_norm; /* .. normalises the rows it is about to multiply */
+    bool by_tiles;   /* a matmul that by rows can be run tile by tile, in turns with the next */
+};
+extern const struct cpu_op cpu_ops[PLAN_OP_COUNT];
+
 /* Packs all weights of the plan into m->weights (cpu_weights.c). ERR_NOMEM, ERR_UNSUPPORTED_TYPE. */
 MUST_CHECK enum err cpu_weights_pack(struct backend_model *m, struct err_info *info);
 
@@ -191,10 +214,8 @@ static inline unsigned char *cpu_values(const struct backend_model *m, int32_t l
 MUST_CHECK enum err cpu_attention_new(struct backend_model *m, struct err_info *info);
 void cpu_attention_free(struct backend_model *m);
 
-/* Cuts a batch into tasks, once for all layers; from one thread. Then every thread runs its share of a step; barriers
- * stand before and behind it. m->tasks of the step is 0 at first. */
+/* Cuts a batch into tasks, once for all layers; from one thread. */
 void cpu_attention_begin(struct backend_model *m, const struct backend_batch *batch);
-void cpu_attention_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step);
 
 /* Panels of a tile: their weights stay in the cache while the rows pass. */
 static inline uint32_t cpu_tile_panels(const struct cpu_weight *w)
@@ -207,29 +228,39 @@ static inline uint32_t cpu_tile_panels(const struct cpu_weight *w)
 void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
                   const struct cpu_operand *o, float *tile);
 
-/* One thread's part of an experts step, with barriers inside (cpu_experts.c); barriers stand before and behind it. */
-void cpu_experts_run(struct backend_model *m, int32_t n_rows, const struct cpu_step *step, int thread, int n_threads);
-
-/* Recurrent layers (cpu_recurrent.c). new: their memory; ERR_NOMEM. product: out[n] *= map(x[n]). The others are one
- * thread's part of a step; barriers stand before and behind it. */
+/* Memory of recurrent layers (cpu_recurrent.c). ERR_NOMEM. */
 MUST_CHECK enum err cpu_recurrent_new(struct backend_model *m, struct err_info *info);
 void cpu_recurrent_free(struct backend_model *m);
-void cpu_product(const struct backend_model *m, enum plan_map how, const float *x, size_t n, float *out);
-void cpu_short_conv_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step,
-                        int thread, int n_threads);
-void cpu_heads_run(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *step, int thread,
-                   int n_threads); /* PLAN_DELTA, PLAN_SSM */
 
-/* Rows of sums, streams and sparse gates (cpu_streams.c). gate: out *= what a PLAN_MULTIPLY step with GELU makes of x;
- * out is 64-byte aligned, x need not be. sum: w and level may be NULL, dst may be src. The others: n_streams rows x, in
- * place; coefs: w[0] of the step. */
-void cpu_streams_gate(const struct backend_model *m, const struct plan_step *s, const float *x, size_t n, float *out);
-void cpu_streams_sum(const struct plan_step *s, const float *src, const float *w, const float *level, size_t n,
-                     float *dst);
-void cpu_streams_predict(const struct plan_step *s, const float *logits, const float *coefs, size_t width,
-                         float *const *x);
-void cpu_streams_correct(const struct plan_step *s, const float *logits, const float *coefs, const float *block,
-                         size_t width, float *const *x);
+/* Ops in files of their own. m->tasks of a step is 0 at first; experts have barriers inside. */
+void cpu_attention_run(const struct cpu_run *r);
+void cpu_experts_run(const struct cpu_run *r);
+void cpu_recurrent_conv(const struct cpu_run *r);
+void cpu_recurrent_delta(const struct cpu_run *r);
+void cpu_recurrent_ssm(const struct cpu_run *r);
+void cpu_streams_multiply(const struct cpu_run *r, int32_t row);
+void cpu_streams_sum(const struct cpu_run *r, int32_t row);
+void cpu_streams_predict(const struct cpu_run *r, int32_t row);
+void cpu_streams_correct(const struct cpu_run *r, int32_t row);
+
+/* Row `row` of a buffer, and its floats. */
+static inline float *cpu_row(const struct cpu_run *r, cpu_buf_id id, int32_t row)
+{
+    if (r->is_by_rows && id == r->m->tile_buf) {
+        row += r->thread * (int32_t)CPU_TILE_ROWS - r->tile;
+    }
+    return r->m->bufs[id] + (size_t)row * r->m->strides[id];
+}
+static inline size_t cpu_width(const struct cpu_run *r, cpu_buf_id id)
+{
+    return r->m->plan->bufs[id % PLAN_MAX_BUFS].width;
+}
+
+/* An f32 vector; NULL for PLAN_NONE. */
+static inline const float *cpu_vector(const struct cpu_run *r, plan_weight_id id)
+{
+    return id == PLAN_NONE ? NULL : r->m->weights[id].vector;
+}
 
 /* Runs a batch on all threads (cpu_exec.c). Cannot fail. */
 void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch);

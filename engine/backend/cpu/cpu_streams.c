@@ -1,4 +1,4 @@
-/* Rows of sums, of streams and of sparse gates (plan.h). Plain C: these steps read a few rows where the matmuls around
+/* Rows of factors, sums and streams (plan.h). Plain C: these steps read a few rows where the matmuls around
  * them read matrices. Sums go in an order of their own, whatever the vector width. */
 #include "engine/backend/cpu/cpu_internal.h"
 
@@ -25,31 +25,57 @@ static double sum_of(const float *x, size_t n, bool squares, double shift)
     return sums[0];
 }
 
-void cpu_streams_gate(const struct backend_model *m, const struct plan_step *s, const float *x, size_t n, float *out)
+/* out *= what GELU makes of x, or of what is above its cutoff; out is 64-byte aligned, x need not be. */
+static void gate_row(const struct backend_model *m, const struct plan_step *s, const float *x, size_t n, float *out)
 {
     _Alignas(64) float gate[PIECE];
     float cutoff = 0;
-    if (s->is_sparse) {
+    if (s->multiply.is_sparse) {
         double mean = sum_of(x, n, false, 0) / (double)n;
-        cutoff = (float)(mean + (double)s->cutoff * sqrt(sum_of(x, n, true, mean) / (double)n));
+        cutoff = (float)(mean + (double)s->multiply.cutoff * sqrt(sum_of(x, n, true, mean) / (double)n));
     }
     for (size_t at = 0, here; at < n; at += here) {
         here = MIN_OF(n - at, (size_t)PIECE);
-        for (size_t i = 0; s->is_sparse && i < here; i++) {
+        for (size_t i = 0; s->multiply.is_sparse && i < here; i++) {
             float v = x[at + i] - cutoff;
             gate[i] = v < 0 ? 0 : v; /* a NaN stays one */
         }
-        m->kern.glu(KERN_ACT_GELU_TANH, s->is_sparse ? gate : x + at, out + at, here, out + at);
+        m->kern.glu(KERN_ACT_GELU_TANH, s->multiply.is_sparse ? gate : x + at, out + at, here, out + at);
     }
 }
 
-void cpu_streams_sum(const struct plan_step *s, const float *src, const float *w, const float *level, size_t n,
-                     float *dst)
+void cpu_streams_multiply(const struct cpu_run *r, int32_t row)
 {
-    float factor = 1;
-    if (level != NULL) { /* both are sums over n */
-        double floor = (double)s->eps * (double)n;
-        factor = (float)sqrt(sum_of(level, n, true, 0) / fmax(sum_of(src, n, true, 0), floor));
+    const struct plan_step *s = &r->step->step;
+    enum plan_map map = s->multiply.map;
+    size_t n = cpu_width(r, s->dst);
+    float *out = cpu_row(r, s->dst, row);
+    for (size_t i = 0; i < n && s->scale != 1.0f; i++) {
+        out[i] *= s->scale;
+    }
+    if (s->src == PLAN_NONE) {
+        return;
+    }
+    const float *x = cpu_row(r, s->src, row) + s->multiply.first;
+    if (map == PLAN_MAP_GELU_TANH) {
+        gate_row(r->m, s, x, n, out);
+    } else if (map != PLAN_MAP_NONE) {
+        r->m->kern.glu(map == PLAN_MAP_SILU ? KERN_ACT_SILU : KERN_ACT_SIGMOID, x, out, n, out);
+    }
+    for (size_t i = 0; i < n && map == PLAN_MAP_NONE; i++) {
+        out[i] *= x[i];
+    }
+}
+
+void cpu_streams_sum(const struct cpu_run *r, int32_t row)
+{
+    const struct plan_step *s = &r->step->step;
+    const float *src = cpu_row(r, s->src, row), *w = cpu_vector(r, s->w[0]);
+    float *dst = cpu_row(r, s->dst, row), factor = 1;
+    size_t n = cpu_width(r, s->dst);
+    if (s->sum.level != PLAN_NONE) { /* both are sums over n */
+        double level = sum_of(cpu_row(r, s->sum.level, row), n, true, 0), floor = (double)s->eps * (double)n;
+        factor = (float)sqrt(level / fmax(sum_of(src, n, true, 0), floor));
     }
     for (size_t i = 0; i < n; i++) {
         float y = src[i] * factor;
@@ -73,12 +99,21 @@ static void mix(const float *coefs, const float *logits, size_t n_out, size_t n,
     }
 }
 
-void cpu_streams_predict(const struct plan_step *s, const float *logits, const float *coefs, size_t width,
-                         float *const *x)
+/* The streams of a row, which are never renamed (cpu_steps.c). */
+static void list_streams(const struct cpu_run *r, int32_t row, float *x[PLAN_MAX_STREAMS])
 {
-    size_t n = s->n_streams;
-    float c[PLAN_MAX_STREAMS * PLAN_MAX_STREAMS], old[PLAN_MAX_STREAMS][PIECE];
-    mix(coefs, logits, n * n, n, c);
+    for (uint32_t i = 0; i < r->step->step.streams.n; i++) {
+        x[i] = cpu_row(r, r->step->step.dst + (cpu_buf_id)i, row);
+    }
+}
+
+void cpu_streams_predict(const struct cpu_run *r, int32_t row)
+{
+    const struct plan_step *s = &r->step->step;
+    size_t n = s->streams.n, width = cpu_width(r, s->dst);
+    float c[PLAN_MAX_STREAMS * PLAN_MAX_STREAMS], old[PLAN_MAX_STREAMS][PIECE], *x[PLAN_MAX_STREAMS];
+    list_streams(r, row, x);
+    mix(cpu_vector(r, s->w[0]), cpu_row(r, s->src, row), n * n, n, c);
     for (size_t at = 0, here; at < width; at += here) {
         here = MIN_OF(width - at, (size_t)PIECE);
         for (size_t j = 0; j < n; j++) {
@@ -94,17 +129,20 @@ void cpu_streams_predict(const struct plan_step *s, const float *logits, const f
     }
 }
 
-void cpu_streams_correct(const struct plan_step *s, const float *logits, const float *coefs, const float *block,
-                         size_t width, float *const *x)
+void cpu_streams_correct(const struct cpu_run *r, int32_t row)
 {
-    float c[PLAN_MAX_STREAMS], change[PIECE];
-    mix(coefs, logits, s->n_streams, s->n_streams, c);
+    const struct plan_step *s = &r->step->step;
+    const float *block = cpu_row(r, s->src, row);
+    size_t width = cpu_width(r, s->dst);
+    float c[PLAN_MAX_STREAMS], change[PIECE], *x[PLAN_MAX_STREAMS];
+    list_streams(r, row, x);
+    mix(cpu_vector(r, s->w[0]), cpu_row(r, s->streams.routes, row), s->streams.n, s->streams.n, c);
     for (size_t at = 0, here; at < width; at += here) {
         here = MIN_OF(width - at, (size_t)PIECE);
         for (size_t k = 0; k < here; k++) {
-            change[k] = block[at + k] - x[s->first][at + k];
+            change[k] = block[at + k] - x[s->streams.first][at + k];
         }
-        for (size_t i = 0; i < s->n_streams; i++) {
+        for (size_t i = 0; i < s->streams.n; i++) {
             for (size_t k = 0; k < here; k++) {
                 x[i][at + k] += (1 + c[i]) * change[k];
             }

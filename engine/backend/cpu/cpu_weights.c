@@ -14,8 +14,6 @@ enum {
     SLICE_BYTES = 2 << 20, /* packed by one thread, which so clears the huge page it fills: a millisecond of work */
 };
 
-static bool takes_panels(enum plan_op op) { return op == PLAN_MATMUL || op == PLAN_EXPERTS || op == PLAN_HEAD_MATMUL; }
-
 /* Rows that must not share a panel with others, so that the outputs of a head, or of an expert, are whole
  * panels. */
 static void mark_groups(struct backend_model *m)
@@ -25,20 +23,13 @@ static void mark_groups(struct backend_model *m)
         m->weights[i].group_rows = p->weights[i].n_out;
     }
     for (int32_t i = 0; i < p->n_steps; i++) {
-        const struct plan_step *s = &p->steps[i];
-        for (int k = 0; k < 3 && s->op == PLAN_MATMUL && s->epilogue == PLAN_QKV && s->w[k] != PLAN_NONE; k++) {
-            m->weights[s->w[k]].group_rows = plan_kv_of(p, s->layer).head_dim;
-        }
-        for (int k = 0; k < 3 && s->op == PLAN_EXPERTS; k++) {
-            m->weights[s->w[k]].group_rows = p->weights[s->w[k]].n_out / p->moe.n_experts;
-        }
-        for (int k = 0; k < 3 && takes_panels(s->op); k++) {
-            if (s->w[k] != PLAN_NONE) {
-                m->weights[s->w[k]].is_multiplied = true;
+        const struct plan_operand *o;
+        plan_weight_id id;
+        for (int k = 0; (o = plan_next_operand(&p->steps[i], &k, &id)) != NULL;) {
+            if ((o->flags & PLAN_MULTIPLIES) != 0) {
+                m->weights[id].group_rows = MIN_OF(m->weights[id].group_rows, plan_group_rows(p, &p->steps[i], o));
+                m->weights[id].is_multiplied = true;
             }
-        }
-        if (s->op == PLAN_HEAD_MATMUL) {
-            m->weights[s->w[0]].group_rows = p->weights[s->w[0]].n_out / p->n_heads;
         }
     }
 }

@@ -8,6 +8,7 @@
 #include "engine/base/ck.h"
 #include "engine/base/mem.h"
 #include "engine/base/pool.h"
+#include "engine/plan/plan_ops.h"
 #include "engine/quant/quant.h"
 
 #include <math.h>
@@ -16,38 +17,36 @@
 /* --- steps ------------------------------------------------------------------------------------------------------ */
 
 /* out += row `row` of weight `id`, if there is one. */
-static void add_row(const struct ref_run *r, plan_weight_id id, int32_t row, float *scratch, float *out)
+static void add_row(const struct ref_run *r, plan_weight_id id, int32_t row, float *out)
 {
     if (id == PLAN_NONE) {
         return;
     }
     const struct plan_weight *w = &r->m->plan->weights[id];
-    ref_math_dequantize(w, (uint32_t)row, scratch);
+    ref_math_dequantize(w, (uint32_t)row, r->scratch);
     for (uint32_t k = 0; k < w->n_in; k++) {
-        out[k] += scratch[k];
+        out[k] += r->scratch[k];
     }
 }
 
-static void run_embed(const struct ref_run *r, int from, int to, float *scratch)
+static void embed_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_weight *w = &r->m->plan->weights[r->step->w[0]];
-    for (int i = from; i < to; i++) {
-        float *out = ref_row(r, r->step->dst, i);
-        ref_math_dequantize(w, (uint32_t)r->batch->tokens[i], out);
-        for (uint32_t k = 0; k < w->n_in; k++) {
-            out[k] *= r->step->scale;
-        }
-        add_row(r, r->step->w[1], r->batch->pos[i], scratch, out);
-        add_row(r, r->step->w[2], 0, scratch, out);
+    float *out = ref_row(r, r->step->dst, i);
+    ref_math_dequantize(w, (uint32_t)r->batch->tokens[i], out);
+    for (uint32_t k = 0; k < w->n_in; k++) {
+        out[k] *= r->step->scale;
     }
+    add_row(r, r->step->w[1], r->batch->pos[i], out);
+    add_row(r, r->step->w[2], 0, out);
 }
 
 /* What a norm step makes of a row; out may be x. */
-static void norm_row(const struct ref_run *r, const float *x, float *out)
+static void norm(const struct ref_run *r, const float *x, float *out)
 {
     const struct plan_step *s = r->step;
     uint32_t width = r->m->plan->bufs[s->src].width;
-    if (s->centers) {
+    if (s->norm.centers) {
         ref_math_layer_norm(x, ref_vector(r, s->w[0]), ref_vector(r, s->bias[0]), s->eps, width, out);
         return;
     }
@@ -57,74 +56,91 @@ static void norm_row(const struct ref_run *r, const float *x, float *out)
     }
 }
 
-static void run_norm(const struct ref_run *r, int from, int to, float *scratch)
+static void norm_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
     uint32_t width = r->m->plan->bufs[s->src].width;
-    for (int i = from; i < to; i++) {
-        float *dst = ref_row(r, s->dst, i);
-        norm_row(r, ref_row(r, s->src, i), s->adds ? scratch : dst);
-        for (uint32_t k = 0; s->adds && k < width; k++) {
-            dst[k] += scratch[k];
-        }
+    float *dst = ref_row(r, s->dst, i);
+    norm(r, ref_row(r, s->src, i), s->adds ? r->scratch : dst);
+    for (uint32_t k = 0; s->adds && k < width; k++) {
+        dst[k] += r->scratch[k];
     }
 }
 
-static void run_hidden(const struct ref_run *r, int from, int to)
+static void hidden_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
     uint32_t width = r->m->plan->bufs[s->src].width;
-    for (int i = from; i < to; i++) {
-        const float *x = ref_row(r, s->src, r->batch->hidden_rows[i]);
-        float *out = r->batch->hidden + (size_t)i * width;
-        if (s->w[0] == PLAN_NONE) {
-            memcpy(out, x, width * sizeof *out);
-        } else {
-            norm_row(r, x, out);
-        }
+    const float *x = ref_row(r, s->src, r->batch->hidden_rows[i]);
+    float *out = r->batch->hidden + (size_t)i * width;
+    if (s->w[0] == PLAN_NONE) {
+        memcpy(out, x, width * sizeof *out);
+    } else {
+        norm(r, x, out);
     }
 }
 
-/* Puts output element n of token row i where the step's epilogue wants it. */
-static void store(const struct ref_run *r, int32_t i, uint32_t n, float y)
+static void gather_row(const struct ref_run *r, int32_t i)
 {
-    const struct plan_step *s = r->step;
-    switch (s->epilogue) {
-    case PLAN_ADD:
-        ref_row(r, s->dst, i)[n] += s->scale * y;
-        break;
-    case PLAN_LOGITS:
-        y *= s->scale;
-        r->batch->logits[(size_t)i * r->m->plan->n_vocab + n] =
-            s->softcap != 0 ? s->softcap * tanhf(y / s->softcap) : y;
-        break;
-    default:
-        ref_row(r, s->dst, i)[n] = y;
-        break;
-    }
+    const float *x = ref_row(r, r->step->src, r->batch->logit_rows[i]);
+    memcpy(ref_row(r, r->step->dst, i), x, r->m->plan->bufs[r->step->src].width * sizeof *x);
 }
 
-/* Output rows [from, to) of any matmul but QKV, for all token rows. */
-static void run_matmul(const struct ref_run *r, int from, int to, float *scratch)
+static void route_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
-    const struct plan_weight *w0 = &r->m->plan->weights[s->w[0]];
-    const float *bias0 = ref_vector(r, s->bias[0]);
-    const float *bias1 = ref_vector(r, s->bias[1]);
-    int32_t n_rows = ref_rows(r);
-    float *row0 = scratch, *row1 = scratch + w0->n_in;
+    moe_route(&r->m->plan->moe, ref_row(r, s->src, i), ref_vector(r, s->w[0]), ref_vector(r, s->w[1]),
+              ref_row(r, s->dst, i));
+}
+
+/* Output row n of a matrix for one token row, before what the step makes of it. */
+static float product(const struct ref_run *r, int k, uint32_t n, const float *x, const float *row)
+{
+    const float *bias = ref_vector(r, r->step->bias[k]);
+    return ref_math_dot(x, row, r->m->plan->weights[r->step->w[k]].n_in) + (bias != NULL ? bias[n] : 0);
+}
+
+/* Output rows [from, to), for all token rows. */
+static void run_matmul(const struct ref_run *r, int from, int to)
+{
+    const struct plan_step *s = r->step;
     for (uint32_t n = (uint32_t)from; n < (uint32_t)to; n++) {
-        ref_math_dequantize(w0, n, row0);
-        if (s->epilogue == PLAN_GLU) {
-            ref_math_dequantize(&r->m->plan->weights[s->w[1]], n, row1);
+        ref_math_dequantize(&r->m->plan->weights[s->w[0]], n, r->scratch);
+        for (int32_t i = 0; i < ref_rows(r); i++) {
+            float y = product(r, 0, n, ref_row(r, s->src, i), r->scratch), *out = &ref_row(r, s->dst, i)[n];
+            *out = s->adds ? *out + s->scale * y : y;
         }
-        for (int32_t i = 0; i < n_rows; i++) {
+    }
+}
+
+static void run_glu(const struct ref_run *r, int from, int to)
+{
+    const struct plan_step *s = r->step;
+    bool is_gated = s->w[1] != PLAN_NONE;
+    float *gate = r->scratch, *up = gate + r->m->widest;
+    for (uint32_t n = (uint32_t)from; n < (uint32_t)to; n++) {
+        ref_math_dequantize(&r->m->plan->weights[s->w[0]], n, gate);
+        if (is_gated) {
+            ref_math_dequantize(&r->m->plan->weights[s->w[1]], n, up);
+        }
+        for (int32_t i = 0; i < ref_rows(r); i++) {
             const float *x = ref_row(r, s->src, i);
-            float y = ref_math_dot(x, row0, w0->n_in) + (bias0 != NULL ? bias0[n] : 0);
-            if (s->epilogue == PLAN_GLU) {
-                y = ref_math_glu(s->act, y, ref_math_dot(x, row1, w0->n_in) + (bias1 != NULL ? bias1[n] : 0));
-            }
-            store(r, i, n, s->epilogue == PLAN_ACT ? ref_math_activate(s->act, y) : y);
+            float y = product(r, 0, n, x, gate);
+            ref_row(r, s->dst, i)[n] =
+                is_gated ? ref_math_glu(s->act, y, product(r, 1, n, x, up)) : ref_math_activate(s->act, y);
+        }
+    }
+}
+
+static void run_logits(const struct ref_run *r, int from, int to)
+{
+    const struct plan_step *s = r->step;
+    float cap = s->logits.softcap;
+    for (uint32_t n = (uint32_t)from; n < (uint32_t)to; n++) {
+        ref_math_dequantize(&r->m->plan->weights[s->w[0]], n, r->scratch);
+        for (int32_t i = 0; i < ref_rows(r); i++) {
+            float y = s->scale * product(r, 0, n, ref_row(r, s->src, i), r->scratch);
+            r->batch->logits[(size_t)i * r->m->plan->n_vocab + n] = cap != 0 ? cap * tanhf(y / cap) : y;
         }
     }
 }
@@ -146,106 +162,46 @@ static void row_stats(const struct ref_run *r, int32_t i)
 
 /* --- running ---------------------------------------------------------------------------------------------------- */
 
-/* Items the step is split into: output rows, heads, channels, or token rows. */
-static int n_items(const struct ref_run *r)
-{
-    const struct plan *p = r->m->plan;
-    const struct plan_step *s = r->step;
-    if (s->op == PLAN_ATTENTION) {
-        return r->batch->n_rows * (int)p->n_heads;
-    }
-    if (s->op == PLAN_HEAD_MATMUL) {
-        return (int)p->n_heads;
-    }
-    if (s->op == PLAN_SHORT_CONV) {
-        return (int)p->bufs[s->src].width;
-    }
-    if (s->op == PLAN_DELTA) {
-        return (int)p->delta.n_v_heads;
-    }
-    if (s->op == PLAN_SSM) {
-        return (int)p->ssm.n_heads;
-    }
-    if (s->op != PLAN_MATMUL) {
-        return ref_rows(r);
-    }
-    return s->epilogue == PLAN_QKV ? (int)ref_attention_heads_made(r) : (int)p->weights[s->w[0]].n_out;
-}
+/* How ops are run: row by row, or by what plan_ops.c says that a step can be split by, for all rows. */
+static const struct {
+    void (*row)(const struct ref_run *r, int32_t i);
+    void (*items)(const struct ref_run *r, int from, int to);
+} ref_ops[PLAN_OP_COUNT] = {
+    [PLAN_EMBED] = {.row = embed_row},
+    [PLAN_NORM] = {.row = norm_row},
+    [PLAN_MATMUL] = {.items = run_matmul},
+    [PLAN_GLU] = {.items = run_glu},
+    [PLAN_QKV] = {.items = ref_attention_qkv},
+    [PLAN_HEADS] = {.row = ref_attention_heads_row},
+    [PLAN_HEAD_MATMUL] = {.items = ref_attention_head_matmul},
+    [PLAN_ATTENTION] = {.items = ref_attention_heads},
+    [PLAN_ROUTE] = {.row = route_row},
+    [PLAN_EXPERTS] = {.row = ref_experts_row},
+    [PLAN_GATE] = {.row = ref_experts_gate_row},
+    [PLAN_MULTIPLY] = {.row = ref_streams_multiply_row},
+    [PLAN_SHORT_CONV] = {.items = ref_recurrent_conv},
+    [PLAN_DELTA] = {.items = ref_recurrent_delta},
+    [PLAN_SSM] = {.items = ref_recurrent_ssm},
+    [PLAN_SUM] = {.row = ref_streams_sum_row},
+    [PLAN_PREDICT] = {.row = ref_streams_predict_row},
+    [PLAN_CORRECT] = {.row = ref_streams_correct_row},
+    [PLAN_HIDDEN] = {.row = hidden_row},
+    [PLAN_GATHER] = {.row = gather_row},
+    [PLAN_LOGITS] = {.items = run_logits},
+};
 
-static void run_step(const struct ref_run *r, int from, int to, float *scratch)
+/* A thread's share of a step. */
+static void run_step(const struct ref_run *r, int thread, int n_threads)
 {
-    const struct plan_step *s = r->step;
-    switch (s->op) {
-    case PLAN_EMBED:
-        run_embed(r, from, to, scratch);
-        break;
-    case PLAN_NORM:
-        run_norm(r, from, to, scratch);
-        break;
-    case PLAN_MATMUL:
-        (s->epilogue == PLAN_QKV ? ref_attention_qkv : run_matmul)(r, from, to, scratch);
-        break;
-    case PLAN_HEADS:
-        for (int i = from; i < to; i++) {
-            for (uint32_t h = 0; h < ref_attention_heads_made(r); h++) {
-                ref_attention_store(r, i, h);
-            }
-        }
-        break;
-    case PLAN_HEAD_MATMUL:
-        for (int h = from; h < to; h++) {
-            ref_attention_head_matmul(r, (uint32_t)h, scratch);
-        }
-        break;
-    case PLAN_ATTENTION:
-        for (int i = from; i < to; i++) {
-            ref_attention_row(r, i / (int)r->m->plan->n_heads, (uint32_t)(i % (int)r->m->plan->n_heads));
-        }
-        break;
-    case PLAN_ROUTE:
-        for (int i = from; i < to; i++) {
-            moe_route(&r->m->plan->moe, ref_row(r, s->src, i), ref_vector(r, s->w[0]), ref_vector(r, s->w[1]),
-                      ref_row(r, s->dst, i));
-        }
-        break;
-    case PLAN_EXPERTS:
-        for (int i = from; i < to; i++) {
-            ref_experts_row(r, i, scratch);
-        }
-        break;
-    case PLAN_GATE:
-        for (int i = from; i < to; i++) {
-            ref_experts_gate(r, i, scratch);
-        }
-        break;
-    case PLAN_MULTIPLY:
-        ref_streams_multiply(r, from, to);
-        break;
-    case PLAN_SHORT_CONV:
-        ref_recurrent_conv(r, from, to);
-        break;
-    case PLAN_DELTA:
-    case PLAN_SSM:
-        ref_recurrent_heads(r, from, to);
-        break;
-    case PLAN_SUM:
-    case PLAN_PREDICT:
-    case PLAN_CORRECT:
-        for (int i = from; i < to; i++) {
-            ref_streams_row(r, i);
-        }
-        break;
-    case PLAN_HIDDEN:
-        run_hidden(r, from, to);
-        break;
-    case PLAN_GATHER:
-        for (int i = from; i < to; i++) {
-            memcpy(ref_row(r, s->dst, i), ref_row(r, s->src, r->batch->logit_rows[i]),
-                   r->m->plan->bufs[s->src].width * sizeof(float));
-        }
-        break;
-    case PLAN_OP_COUNT:
-        break;
+    enum plan_op op = r->step->op;
+    bool by_rows = ref_ops[op].row != NULL;
+    int from, to;
+    pool_share(by_rows ? ref_rows(r) : (int)plan_n_items(r->m->plan, r->step), thread, n_threads, &from, &to);
+    for (int i = from; by_rows && i < to; i++) {
+        ref_ops[op].row(r, i);
+    }
+    if (!by_rows) {
+        ref_ops[op].items(r, from, to);
     }
 }
 
@@ -254,10 +210,10 @@ static void run_thread(void *arg, int thread, int n_threads)
     struct ref_run r = *(struct ref_run *)arg;
     const struct plan *p = r.m->plan;
     int from, to;
+    r.scratch = r.m->scratch + (size_t)thread * r.m->scratch_floats;
     for (int32_t i = 0; i < p->n_steps; i++) {
         r.step = &p->steps[i];
-        pool_share(n_items(&r), thread, n_threads, &from, &to);
-        run_step(&r, from, to, r.m->scratch + (size_t)thread * r.m->scratch_floats);
+        run_step(&r, thread, n_threads);
         pool_barrier(r.m->pool);
     }
     pool_share(r.batch->n_logits, thread, n_threads, &from, &to);

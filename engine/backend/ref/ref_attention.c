@@ -2,6 +2,7 @@
  * row sees. */
 #include "engine/backend/ref/ref_internal.h"
 #include "engine/backend/rope_angles.h"
+#include "engine/plan/plan_ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 /* Norm and RoPE of one head vector, in place. */
 static void finish_head(const struct ref_run *r, float *head, plan_weight_id norm, int32_t pos)
 {
-    const struct plan_rope *rope = &r->m->plan->ropes[r->step->rope];
+    const struct plan_rope *rope = &r->m->plan->ropes[r->step->heads.rope];
     uint32_t half = rope->n_rot / 2;
     if (norm != PLAN_NONE) {
         ref_math_rmsnorm(head, ref_vector(r, norm), r->step->eps, r->m->plan->weights[norm].n_in, head);
@@ -29,15 +30,15 @@ static void finish_head(const struct ref_run *r, float *head, plan_weight_id nor
 /* A value as it is stored. */
 static void finish_value(const struct ref_run *r, float *head)
 {
-    if (r->step->norms_values) {
+    if (r->step->heads.norms_values) {
         ref_math_rmsnorm(head, NULL, r->step->eps, ref_heads(r)->head_dim, head);
     }
 }
 
 static void finish_query(const struct ref_run *r, float *head, int32_t pos)
 {
-    finish_head(r, head, r->step->q_norm, pos);
-    float scale = rope_query_scale(&r->m->plan->ropes[r->step->rope], pos);
+    finish_head(r, head, r->step->heads.q_norm, pos);
+    float scale = rope_query_scale(&r->m->plan->ropes[r->step->heads.rope], pos);
     for (uint32_t j = 0; j < ref_heads(r)->head_dim; j++) {
         head[j] *= scale;
     }
@@ -59,7 +60,7 @@ static void finish_part(const struct ref_run *r, int part, int32_t i, float *hea
     if (part == 0) {
         finish_query(r, head, r->batch->pos[i]);
     } else if (part == 1) {
-        finish_head(r, head, r->step->k_norm, r->batch->pos[i]);
+        finish_head(r, head, r->step->heads.k_norm, r->batch->pos[i]);
     } else {
         finish_value(r, head);
     }
@@ -74,7 +75,7 @@ static int part_of(const struct ref_run *r, uint32_t head, uint32_t *h)
 }
 
 /* Heads [from, to) of Q, K and V for all token rows. */
-void ref_attention_qkv(const struct ref_run *r, int from, int to, float *scratch)
+void ref_attention_qkv(const struct ref_run *r, int from, int to)
 {
     const struct plan_step *s = r->step;
     uint32_t d = ref_heads(r)->head_dim, h;
@@ -83,9 +84,10 @@ void ref_attention_qkv(const struct ref_run *r, int from, int to, float *scratch
         const struct plan_weight *w = &r->m->plan->weights[s->w[part]];
         const float *bias = ref_vector(r, s->bias[part]);
         for (uint32_t n = 0; n < d; n++) {
-            ref_math_dequantize(w, h * d + n, scratch);
+            ref_math_dequantize(w, h * d + n, r->scratch);
             for (int32_t i = 0; i < r->batch->n_rows; i++) {
-                float y = ref_math_dot(ref_row(r, s->src, i), scratch, w->n_in) + (bias != NULL ? bias[h * d + n] : 0);
+                float y =
+                    ref_math_dot(ref_row(r, s->src, i), r->scratch, w->n_in) + (bias != NULL ? bias[h * d + n] : 0);
                 head_at(r, part, i, h)[n] = y;
             }
         }
@@ -95,26 +97,20 @@ void ref_attention_qkv(const struct ref_run *r, int from, int to, float *scratch
     }
 }
 
-/* Head `head` of row i, as in ref_attention_qkv, from where it is to where it belongs. */
-void ref_attention_store(const struct ref_run *r, int32_t i, uint32_t head)
+/* Heads of row i, from where they are to where they belong. */
+void ref_attention_heads_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
     uint32_t d = ref_heads(r)->head_dim, h;
-    int part = part_of(r, head, &h);
-    plan_buf_id from = part == 0 ? s->src : part == 1 ? s->keys : s->values;
-    if (from != PLAN_NONE) {
-        float *to = head_at(r, part, i, h);
-        memmove(to, ref_row(r, from, i) + (size_t)h * d, d * sizeof *to); /* queries lie there already */
-        finish_part(r, part, i, to);
+    for (uint32_t head = 0; head < plan_n_items(r->m->plan, s); head++) {
+        int part = part_of(r, head, &h);
+        plan_buf_id from = part == 0 ? s->src : part == 1 ? s->heads.keys : s->heads.values;
+        if (from != PLAN_NONE) {
+            float *to = head_at(r, part, i, h);
+            memmove(to, ref_row(r, from, i) + (size_t)h * d, d * sizeof *to); /* queries lie there already */
+            finish_part(r, part, i, to);
+        }
     }
-}
-
-/* Heads that a step makes: of queries and, unless it reads another layer's, of keys and values. */
-uint32_t ref_attention_heads_made(const struct ref_run *r)
-{
-    const struct plan_step *s = r->step;
-    bool stores = s->op == PLAN_HEADS ? s->keys != PLAN_NONE : s->w[1] != PLAN_NONE;
-    return r->m->plan->n_heads + (stores ? 2 * ref_heads(r)->n_kv_heads : 0);
 }
 
 /* The last position that row i sees: its own, or the last of its sequence. */
@@ -128,16 +124,16 @@ static int32_t last_visible(const struct ref_run *r, int32_t i)
 }
 
 /* One head of one row: softmax over the visible positions. Two passes, so that no score is kept. */
-void ref_attention_row(const struct ref_run *r, int32_t i, uint32_t h)
+static void attend(const struct ref_run *r, int32_t i, uint32_t h)
 {
     const struct plan_step *s = r->step;
     const struct plan_kv *heads = ref_heads(r);
     uint32_t d = heads->head_dim, d_value = plan_kv_value_dim(heads);
     uint32_t kv_head = h / (r->m->plan->n_heads / heads->n_kv_heads);
     const float *q = ref_row(r, s->src, i) + h * d;
-    int32_t pos = last_visible(r, i);
-    int32_t first = s->window > 0 && pos - s->window + 1 > 0 ? pos - s->window + 1 : 0;
-    double max = -INFINITY, sum = 0, acc[PLAN_MAX_HEAD] = {0};
+    int32_t pos = last_visible(r, i), window = s->attention.window;
+    int32_t first = window > 0 && pos - window + 1 > 0 ? pos - window + 1 : 0;
+    double max = -INFINITY, sum = 0, cap = s->attention.softcap, acc[PLAN_MAX_HEAD] = {0};
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t t = first; t <= pos; t++) {
             const float *kv = ref_kv_at(r, r->batch->seq[i], t);
@@ -146,7 +142,7 @@ void ref_attention_row(const struct ref_run *r, int32_t i, uint32_t h)
                 score += (double)q[j] * kv[kv_head * d + j];
             }
             score *= s->scale;
-            score = s->softcap != 0 ? s->softcap * tanh(score / s->softcap) : score;
+            score = cap != 0 ? cap * tanh(score / cap) : score;
             if (pass == 0) {
                 max = score > max ? score : max;
                 continue;
@@ -167,8 +163,17 @@ void ref_attention_row(const struct ref_run *r, int32_t i, uint32_t h)
     }
 }
 
-/* Head h of all token rows. scratch: a row. */
-void ref_attention_head_matmul(const struct ref_run *r, uint32_t h, float *scratch)
+void ref_attention_heads(const struct ref_run *r, int from, int to)
+{
+    for (int h = from; h < to; h++) {
+        for (int32_t i = 0; i < r->batch->n_rows; i++) {
+            attend(r, i, (uint32_t)h);
+        }
+    }
+}
+
+/* Head h of all token rows. */
+static void multiply_head(const struct ref_run *r, uint32_t h)
 {
     const struct plan *p = r->m->plan;
     const struct plan_step *s = r->step;
@@ -176,13 +181,20 @@ void ref_attention_head_matmul(const struct ref_run *r, uint32_t h, float *scrat
     uint32_t in = p->bufs[s->src].width / p->n_heads, out = p->bufs[s->dst].width / p->n_heads;
     uint32_t n_out = w->n_out / p->n_heads;
     for (uint32_t n = 0; n < n_out; n++) {
-        ref_math_dequantize(w, h * n_out + n, scratch);
+        ref_math_dequantize(w, h * n_out + n, r->scratch);
         for (int32_t i = 0; i < ref_rows(r); i++) {
-            ref_row(r, s->dst, i)[h * out + n] = ref_math_dot(ref_row(r, s->src, i) + h * in, scratch, w->n_in);
+            ref_row(r, s->dst, i)[h * out + n] = ref_math_dot(ref_row(r, s->src, i) + h * in, r->scratch, w->n_in);
         }
     }
     for (int32_t i = 0; i < ref_rows(r); i++) {
         memcpy(ref_row(r, s->dst, i) + h * out + n_out, ref_row(r, s->src, i) + h * in + w->n_in,
                (in - w->n_in) * sizeof(float));
+    }
+}
+
+void ref_attention_head_matmul(const struct ref_run *r, int from, int to)
+{
+    for (int h = from; h < to; h++) {
+        multiply_head(r, (uint32_t)h);
     }
 }

@@ -6,25 +6,25 @@
 
 /* out[n] = x . row `first + n` of w, plus its bias. */
 static void multiply_rows(const struct ref_run *r, plan_weight_id id, plan_weight_id bias_id, uint32_t first,
-                          uint32_t n_out, const float *x, float *scratch, float *out)
+                          uint32_t n_out, const float *x, float *out)
 {
     const struct plan_weight *w = &r->m->plan->weights[id];
     const float *bias = ref_vector(r, bias_id);
     for (uint32_t n = 0; n < n_out; n++) {
-        ref_math_dequantize(w, first + n, scratch);
-        out[n] = ref_math_dot(x, scratch, w->n_in) + (bias != NULL ? bias[first + n] : 0);
+        ref_math_dequantize(w, first + n, r->scratch);
+        out[n] = ref_math_dot(x, r->scratch, w->n_in) + (bias != NULL ? bias[first + n] : 0);
     }
 }
 
-/* All experts of one row, in ascending order of their ids. scratch: three rows and a weight row. */
-void ref_experts_row(const struct ref_run *r, int32_t i, float *scratch)
+/* All experts of one row, in ascending order of their ids */
+void ref_experts_row(const struct ref_run *r, int32_t i)
 {
     const struct plan *p = r->m->plan;
     const struct plan_step *s = r->step;
     uint32_t k = p->moe.n_used, width = p->bufs[s->dst].width, ff = p->weights[s->w[2]].n_in;
-    float *gate = scratch + r->m->widest, *up = gate + r->m->widest, *y = up + r->m->widest;
-    const float *route = ref_row(r, s->route, i), *x = ref_row(r, s->src, i);
-    if (s->stores) {
+    float *gate = r->scratch + r->m->widest, *up = gate + r->m->widest, *y = up + r->m->widest;
+    const float *route = ref_row(r, s->experts.route, i), *x = ref_row(r, s->src, i);
+    if (!s->adds) {
         memset(ref_row(r, s->dst, i), 0, width * sizeof(float));
     }
     for (uint32_t e = 0; e < p->moe.n_experts; e++) {
@@ -32,12 +32,12 @@ void ref_experts_row(const struct ref_run *r, int32_t i, float *scratch)
             if (route[k + slot] != (float)e) {
                 continue;
             }
-            multiply_rows(r, s->w[0], s->bias[0], e * ff, ff, x, scratch, gate);
-            multiply_rows(r, s->w[1], s->bias[1], e * ff, ff, x, scratch, up);
+            multiply_rows(r, s->w[0], s->bias[0], e * ff, ff, x, gate);
+            multiply_rows(r, s->w[1], s->bias[1], e * ff, ff, x, up);
             for (uint32_t n = 0; n < ff; n++) {
                 gate[n] = ref_math_glu(s->act, gate[n], up[n]);
             }
-            multiply_rows(r, s->w[2], s->bias[2], e * width, width, gate, scratch, y);
+            multiply_rows(r, s->w[2], s->bias[2], e * width, width, gate, y);
             for (uint32_t n = 0; n < width; n++) {
                 ref_row(r, s->dst, i)[n] += s->scale * route[slot] * y[n];
             }
@@ -46,12 +46,12 @@ void ref_experts_row(const struct ref_run *r, int32_t i, float *scratch)
 }
 
 /* dst *= sigmoid(src . w[0]). */
-void ref_experts_gate(const struct ref_run *r, int32_t i, float *scratch)
+void ref_experts_gate_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
     const struct plan_weight *w = &r->m->plan->weights[s->w[0]];
-    ref_math_dequantize(w, 0, scratch);
-    double factor = 1.0 / (1.0 + exp(-(double)ref_math_dot(ref_row(r, s->src, i), scratch, w->n_in)));
+    ref_math_dequantize(w, 0, r->scratch);
+    double factor = 1.0 / (1.0 + exp(-(double)ref_math_dot(ref_row(r, s->src, i), r->scratch, w->n_in)));
     for (uint32_t n = 0; n < r->m->plan->bufs[s->dst].width; n++) {
         ref_row(r, s->dst, i)[n] = (float)(ref_row(r, s->dst, i)[n] * factor);
     }

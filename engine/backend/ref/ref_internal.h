@@ -1,5 +1,5 @@
 /* Shared by the files of the reference back end, and by nobody else. Rows are token rows of the batch; from and to
- * bound what a thread takes of a step's output rows, heads, channels or token rows; scratch is the thread's own.
+ * bound what a thread takes of a step's output rows, heads or channels.
  * Threads: the functions may run at once on parts that do not overlap. */
 #ifndef INFCGI_BACKEND_REF_INTERNAL_H
 #define INFCGI_BACKEND_REF_INTERNAL_H
@@ -34,20 +34,14 @@ struct ref_run {
     struct backend_model *m;
     const struct backend_batch *batch;
     const struct plan_step *step;
+    float *scratch; /* of the thread: four times the widest row */
 };
 
-/* Rows a step works on: S from the gather on, T before; E for the states. */
+/* Rows a step works on. */
 static inline int32_t ref_rows(const struct ref_run *r)
 {
-    if (r->step->op == PLAN_HIDDEN) {
-        return r->batch->n_hidden;
-    }
-    for (const struct plan_step *s = r->m->plan->steps; s <= r->step; s++) {
-        if (s->op == PLAN_GATHER) {
-            return r->batch->n_logits;
-        }
-    }
-    return r->batch->n_rows;
+    const struct backend_batch *b = r->batch;
+    return r->step->rows == PLAN_HIDDEN_ROWS ? b->n_hidden : r->step->rows == PLAN_LOGIT_ROWS ? b->n_logits : b->n_rows;
 }
 
 static inline float *ref_row(const struct ref_run *r, plan_buf_id id, int32_t row)
@@ -84,32 +78,24 @@ float ref_math_activate(enum plan_act act, float x);
 float ref_math_glu(enum plan_act act, float gate, float up);
 float ref_math_map(enum plan_map how, double v);
 
-/* --- steps -------------------------------------------------------------------------------------------------------- */
+/* --- steps: plan.h tells what they compute ------------------------------------------------------------------------ */
 
-/* Heads [from, to) of Q, K and V for all rows. */
-void ref_attention_qkv(const struct ref_run *r, int from, int to, float *scratch);
-/* Heads that the step makes: of queries and, unless it reads another layer's, of keys and values. */
-uint32_t ref_attention_heads_made(const struct ref_run *r);
-/* One of these heads of row i, from where it is to where it belongs. */
-void ref_attention_store(const struct ref_run *r, int32_t i, uint32_t head);
-/* Head h of row i. */
-void ref_attention_row(const struct ref_run *r, int32_t i, uint32_t h);
-/* Head h of all rows. scratch: a row. */
-void ref_attention_head_matmul(const struct ref_run *r, uint32_t h, float *scratch);
-
-/* All experts of row i. scratch: three rows and a weight row. */
-void ref_experts_row(const struct ref_run *r, int32_t i, float *scratch);
-/* dst *= sigmoid(src . w[0]), row i. */
-void ref_experts_gate(const struct ref_run *r, int32_t i, float *scratch);
-
-/* Rows [from, to) of a multiplication. */
-void ref_streams_multiply(const struct ref_run *r, int from, int to);
-/* Row i of a sum, or of streams. */
-void ref_streams_row(const struct ref_run *r, int32_t i);
-
-/* Channels [from, to) of a short convolution, all rows. */
+/* Heads [from, to) of those that the step makes, of Q, K and V; of the queries; all rows. */
+void ref_attention_qkv(const struct ref_run *r, int from, int to);
+void ref_attention_heads(const struct ref_run *r, int from, int to);
+/* Heads, or channels, [from, to) of all rows. */
+void ref_attention_head_matmul(const struct ref_run *r, int from, int to);
 void ref_recurrent_conv(const struct ref_run *r, int from, int to);
-/* Heads [from, to) of a delta rule or state space, all rows. */
-void ref_recurrent_heads(const struct ref_run *r, int from, int to);
+void ref_recurrent_delta(const struct ref_run *r, int from, int to);
+void ref_recurrent_ssm(const struct ref_run *r, int from, int to);
+
+/* Row i. */
+void ref_attention_heads_row(const struct ref_run *r, int32_t i);
+void ref_experts_row(const struct ref_run *r, int32_t i);
+void ref_experts_gate_row(const struct ref_run *r, int32_t i);
+void ref_streams_multiply_row(const struct ref_run *r, int32_t i);
+void ref_streams_sum_row(const struct ref_run *r, int32_t i);
+void ref_streams_predict_row(const struct ref_run *r, int32_t i);
+void ref_streams_correct_row(const struct ref_run *r, int32_t i);
 
 #endif

@@ -1,6 +1,7 @@
-/* Recurrent steps of the reference back end (plan.h: PLAN_SHORT_CONV, PLAN_DELTA, PLAN_SSM), in double. A state is
+/* Recurrent steps of the reference back end, in double. A state is
  * stored in float, as keys are; each of its columns is taken by itself, from one row to the next. */
 #include "engine/backend/ref/ref_internal.h"
+#include "engine/plan/plan_ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -100,8 +101,8 @@ static void convolve(const struct ref_run *r, int32_t first, int32_t end, uint32
     const struct backend_batch *b = r->batch;
     const struct plan_step *s = r->step;
     uint32_t width = r->m->plan->bufs[s->src].width;
-    int32_t kept = (int32_t)s->taps - 1;
-    const float *w = ref_vector(r, s->w[0]) + (size_t)n * s->taps, *bias = ref_vector(r, s->bias[0]);
+    int32_t kept = (int32_t)s->conv.taps - 1;
+    const float *w = ref_vector(r, s->w[0]) + (size_t)n * s->conv.taps, *bias = ref_vector(r, s->bias[0]);
     for (int32_t i = first; i < end; i++) {
         double sum = 0;
         for (int32_t j = 0; j <= kept; j++) {
@@ -109,7 +110,7 @@ static void convolve(const struct ref_run *r, int32_t first, int32_t end, uint32
             sum += (double)w[j] *
                    (at >= first ? ref_row(r, s->src, at)[n] : state[(size_t)(at - first + kept) * width + n]);
         }
-        ref_row(r, s->dst, i)[n] = ref_math_map(s->map, sum + (bias != NULL ? (double)bias[n] : 0.0));
+        ref_row(r, s->dst, i)[n] = ref_math_map(s->conv.map, sum + (bias != NULL ? (double)bias[n] : 0.0));
     }
     for (bool is_own = false; !is_own; copy++) { /* the rows behind which a batch goes on; its own state is last */
         is_own = copy >= b->n_copies || b->copy_rows[copy] >= end;
@@ -131,7 +132,7 @@ void ref_recurrent_conv(const struct ref_run *r, int from, int to)
         for (end = first + 1; end < b->n_rows && b->seq[end] == b->seq[first];) {
             end++;
         }
-        float *state = state_of(r, first, r->step->taps - 1, width, from, to);
+        float *state = state_of(r, first, r->step->conv.taps - 1, width, from, to);
         for (int n = from; n < to; n++) {
             convolve(r, first, end, (uint32_t)n, copy, state);
         }
@@ -148,9 +149,9 @@ static void delta_row(const struct ref_run *r, int32_t i, uint32_t h, float *sta
     const struct plan_delta *d = &r->m->plan->delta;
     const float *q = ref_row(r, s->src, i) + plan_delta_key_head(d, h) * d->key_dim, *k = q + d->n_k_heads * d->key_dim;
     const float *v = ref_row(r, s->src, i) + 2 * d->n_k_heads * d->key_dim + h * d->value_dim;
-    double x = (double)ref_row(r, s->values, i)[h] + ref_vector(r, s->bias[0])[h];
+    double x = (double)ref_row(r, s->delta.alpha, i)[h] + ref_vector(r, s->bias[0])[h];
     double decay = exp(ref_vector(r, s->w[0])[h] * softplus(x));
-    double beta = 1.0 / (1.0 + exp(-(double)ref_row(r, s->keys, i)[h]));
+    double beta = 1.0 / (1.0 + exp(-(double)ref_row(r, s->delta.beta, i)[h]));
     float *out = ref_row(r, s->dst, i) + h * d->value_dim;
     delta(d, q, k, v, decay, beta, state, out);
     if (s->w[1] != PLAN_NONE) {
@@ -169,28 +170,28 @@ static void ssm_row(const struct ref_run *r, int32_t i, uint32_t h, float *state
         .x = x + h * m->head_dim,
         .in = in,
         .out = in + m->n_groups * m->state_dim,
-        .dt = softplus((double)ref_row(r, s->values, i)[h] + ref_vector(r, s->bias[0])[h]),
+        .dt = softplus((double)ref_row(r, s->ssm.dt, i)[h] + ref_vector(r, s->bias[0])[h]),
         .rate = ref_vector(r, s->w[0])[h],
         .skip = ref_vector(r, s->w[1])[h],
     };
     ssm(m, &head, state, ref_row(r, s->dst, i) + h * m->head_dim);
 }
 
-/* Heads [from, to) of all rows, by the delta rule or a state space. */
-void ref_recurrent_heads(const struct ref_run *r, int from, int to)
+/* A head of row i: the state as it was, to the state as it is and the head's output. */
+typedef void (*row_fn)(const struct ref_run *r, int32_t i, uint32_t h, float *state);
+
+/* Heads [from, to) of all rows. */
+static void run_heads(const struct ref_run *r, int from, int to, row_fn run_row)
 {
     const struct backend_batch *b = r->batch;
-    const struct plan_delta *d = &r->m->plan->delta;
-    const struct plan_ssm *m = &r->m->plan->ssm;
-    bool is_delta = r->step->op == PLAN_DELTA;
-    int head = (int)(is_delta ? d->key_dim * d->value_dim : m->state_dim * m->head_dim);
+    int head = (int)(plan_state_floats(r->m->plan, r->step) / plan_n_items(r->m->plan, r->step));
     float *state = NULL;
     for (int32_t i = 0, copy = 0; i < b->n_rows; i++) {
         if (i == 0 || b->seq[i] != b->seq[i - 1]) {
             state = state_of(r, i, 1, 0, from * head, to * head);
         }
         for (int h = from; h < to; h++) {
-            (is_delta ? delta_row : ssm_row)(r, i, (uint32_t)h, state + (size_t)h * (size_t)head);
+            run_row(r, i, (uint32_t)h, state + (size_t)h * (size_t)head);
         }
         if (copy < b->n_copies && b->copy_rows[copy] == i) {
             memcpy(state_at(r, b->copy_states[copy++]) + (size_t)from * (size_t)head,
@@ -198,3 +199,7 @@ void ref_recurrent_heads(const struct ref_run *r, int from, int to)
         }
     }
 }
+
+void ref_recurrent_delta(const struct ref_run *r, int from, int to) { run_heads(r, from, to, delta_row); }
+
+void ref_recurrent_ssm(const struct ref_run *r, int from, int to) { run_heads(r, from, to, ssm_row); }

@@ -1,5 +1,4 @@
-/* Sums, streams and factors of the reference back end (plan.h: PLAN_SUM, PLAN_PREDICT, PLAN_CORRECT, PLAN_MULTIPLY), in
- * double. */
+/* Sums, streams and factors of the reference back end, in double. */
 #include "engine/backend/ref/ref_internal.h"
 
 #include <math.h>
@@ -26,7 +25,7 @@ static double mean_square(const float *x, uint32_t n)
     return sum / n;
 }
 
-/* dst[n] = what the step makes of src[n]; w[n] and level[n] (keys) may be NULL. dst may be src. */
+/* dst[n] = what the step makes of src[n]; w[n] and level[n] may be NULL. dst may be src. */
 static void add(const struct plan_step *s, const float *src, const float *w, const float *level, uint32_t n, float *dst)
 {
     double factor = 1;
@@ -53,7 +52,7 @@ static void mix(const float *coefs, const float *logits, uint32_t n_out, uint32_
 /* Streams x[n_streams][width], in place: predicted from the router's logits[n_streams]. coefs: w[0] of the step. */
 static void predict(const struct plan_step *s, const float *logits, const float *coefs, uint32_t width, float *const *x)
 {
-    uint32_t n = s->n_streams;
+    uint32_t n = s->streams.n;
     double c[PLAN_MAX_STREAMS * PLAN_MAX_STREAMS], old[PLAN_MAX_STREAMS];
     mix(coefs, logits, n * n, n, c);
     for (uint32_t k = 0; k < width; k++) {
@@ -75,10 +74,10 @@ static void correct(const struct plan_step *s, const float *logits, const float 
                     uint32_t width, float *const *x)
 {
     double c[PLAN_MAX_STREAMS];
-    mix(coefs, logits, s->n_streams, s->n_streams, c);
+    mix(coefs, logits, s->streams.n, s->streams.n, c);
     for (uint32_t k = 0; k < width; k++) {
-        double change = (double)block[k] - x[s->first][k];
-        for (uint32_t i = 0; i < s->n_streams; i++) {
+        double change = (double)block[k] - x[s->streams.first][k];
+        for (uint32_t i = 0; i < s->streams.n; i++) {
             x[i][k] = (float)(x[i][k] + (1 + c[i]) * change);
         }
     }
@@ -87,46 +86,57 @@ static void correct(const struct plan_step *s, const float *logits, const float 
 /* x *= what GELU makes of by, or of what is above its cutoff. */
 static void run_gelu_gate(const struct plan_step *s, const float *by, uint32_t width, float *x)
 {
-    double cutoff = s->is_sparse ? cutoff_of(by, width, s->cutoff) : 0;
+    double cutoff = s->multiply.is_sparse ? cutoff_of(by, width, s->multiply.cutoff) : 0;
     for (uint32_t n = 0; n < width; n++) {
-        double gate = s->is_sparse && by[n] < cutoff ? 0 : by[n] - cutoff;
+        double gate = s->multiply.is_sparse && by[n] < cutoff ? 0 : by[n] - cutoff;
         x[n] *= s->scale * ref_math_activate(PLAN_GELU_TANH, (float)gate);
     }
 }
 
 /* dst *= scale, and a part of src. */
-void ref_streams_multiply(const struct ref_run *r, int from, int to)
+void ref_streams_multiply_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
     uint32_t width = r->m->plan->bufs[s->dst].width;
-    for (int i = from; i < to; i++) {
-        const float *by = s->src == PLAN_NONE ? NULL : ref_row(r, s->src, i) + s->first;
-        float *x = ref_row(r, s->dst, i);
-        if (by != NULL && s->map == PLAN_MAP_GELU_TANH) {
-            run_gelu_gate(s, by, width, x);
-            continue;
-        }
-        for (uint32_t n = 0; n < width; n++) {
-            x[n] = x[n] * s->scale * (by != NULL ? ref_math_map(s->map, by[n]) : 1.0f);
-        }
+    const float *by = s->src == PLAN_NONE ? NULL : ref_row(r, s->src, i) + s->multiply.first;
+    float *x = ref_row(r, s->dst, i);
+    if (by != NULL && s->multiply.map == PLAN_MAP_GELU_TANH) {
+        run_gelu_gate(s, by, width, x);
+        return;
+    }
+    for (uint32_t n = 0; n < width; n++) {
+        x[n] = x[n] * s->scale * (by != NULL ? ref_math_map(s->multiply.map, by[n]) : 1.0f);
     }
 }
 
-/* Row i of a sum, or of streams. */
-void ref_streams_row(const struct ref_run *r, int32_t i)
+void ref_streams_sum_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
-    const float *src = ref_row(r, s->src, i), *keys = s->keys != PLAN_NONE ? ref_row(r, s->keys, i) : NULL;
-    uint32_t width = r->m->plan->bufs[s->dst].width;
+    const float *level = s->sum.level != PLAN_NONE ? ref_row(r, s->sum.level, i) : NULL;
+    add(s, ref_row(r, s->src, i), ref_vector(r, s->w[0]), level, r->m->plan->bufs[s->dst].width, ref_row(r, s->dst, i));
+}
+
+/* The streams of row i. */
+static void list_streams(const struct ref_run *r, int32_t i, float *x[PLAN_MAX_STREAMS])
+{
+    for (uint32_t k = 0; k < r->step->streams.n; k++) {
+        x[k] = ref_row(r, r->step->dst + (plan_buf_id)k, i);
+    }
+}
+
+void ref_streams_predict_row(const struct ref_run *r, int32_t i)
+{
+    const struct plan_step *s = r->step;
     float *x[PLAN_MAX_STREAMS];
-    for (uint32_t k = 0; k < s->n_streams; k++) {
-        x[k] = ref_row(r, s->dst + (plan_buf_id)k, i);
-    }
-    if (s->op == PLAN_SUM) {
-        add(s, src, ref_vector(r, s->w[0]), keys, width, ref_row(r, s->dst, i));
-    } else if (s->op == PLAN_PREDICT) {
-        predict(s, src, ref_vector(r, s->w[0]), width, x);
-    } else {
-        correct(s, keys, ref_vector(r, s->w[0]), src, width, x);
-    }
+    list_streams(r, i, x);
+    predict(s, ref_row(r, s->src, i), ref_vector(r, s->w[0]), r->m->plan->bufs[s->dst].width, x);
+}
+
+void ref_streams_correct_row(const struct ref_run *r, int32_t i)
+{
+    const struct plan_step *s = r->step;
+    float *x[PLAN_MAX_STREAMS];
+    list_streams(r, i, x);
+    correct(s, ref_row(r, s->streams.routes, i), ref_vector(r, s->w[0]), ref_row(r, s->src, i),
+            r->m->plan->bufs[s->dst].width, x);
 }

@@ -105,14 +105,14 @@ static struct plan *make_plan(bool is_turned, enum dtype type)
     add_step(p, PLAN_MATMUL, x, key, add_weight(p, "k", to_key, LATENT + ROPE, D));
     add_step(p, PLAN_HEAD_MATMUL, queries, q, add_into(p, is_turned, type));
     struct plan_step *s = add_step(p, PLAN_HEADS, q, q, PLAN_NONE);
-    s->keys = key;
-    s->rope = rope;
-    s->k_norm = add_weight(p, "norm", norm, 1, LATENT);
+    s->heads.keys = key;
+    s->heads.rope = rope;
+    s->heads.k_norm = add_weight(p, "norm", norm, 1, LATENT);
     add_step(p, PLAN_ATTENTION, q, att, PLAN_NONE)->scale = 0.05f;
     add_step(p, PLAN_HEAD_MATMUL, att, values, add_weight(p, "out_of", out_of, H * VALUE, LATENT));
     add_step(p, PLAN_MATMUL, values, x, add_weight(p, "output", output, D, H * VALUE));
     add_step(p, PLAN_GATHER, x, last, PLAN_NONE);
-    add_step(p, PLAN_MATMUL, last, PLAN_NONE, e)->epilogue = PLAN_LOGITS;
+    add_step(p, PLAN_LOGITS, last, PLAN_NONE, e);
     struct err_info info = {0};
     ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
     return p;

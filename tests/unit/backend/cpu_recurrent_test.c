@@ -73,11 +73,11 @@ static struct plan *make_conv_plan(void)
     plan_weight_id w = add_weight(p, "taps", taps, 1, D * TAPS);
     add_step(p, PLAN_EMBED, PLAN_NONE, x, add_weight(p, "embd", embd, V, D));
     struct plan_step *conv = add_step(p, PLAN_SHORT_CONV, x, y, w);
-    conv->taps = TAPS;
-    conv->map = PLAN_MAP_SILU;
+    conv->conv.taps = TAPS;
+    conv->conv.map = PLAN_MAP_SILU;
     conv->bias[0] = add_weight(p, "bias", bias, 1, D);
-    add_step(p, PLAN_MULTIPLY, x, y, PLAN_NONE)->map = PLAN_MAP_SIGMOID;
-    add_step(p, PLAN_SHORT_CONV, y, x, w)->taps = TAPS;
+    add_step(p, PLAN_MULTIPLY, x, y, PLAN_NONE)->multiply.map = PLAN_MAP_SIGMOID;
+    add_step(p, PLAN_SHORT_CONV, y, x, w)->conv.taps = TAPS;
     add_step(p, PLAN_HIDDEN, x, PLAN_NONE, PLAN_NONE);
     check_plan(p);
     ck_assert_uint_eq(p->recurrent_floats, 2 * (TAPS - 1) * D);
@@ -110,8 +110,8 @@ static struct plan *make_delta_plan(bool is_tiled)
     add_step(p, PLAN_EMBED, PLAN_NONE, beta, add_weight(p, "betas", betas, V, HEADS));
     add_step(p, PLAN_EMBED, PLAN_NONE, alpha, add_weight(p, "alphas", alphas, V, HEADS));
     struct plan_step *s = add_step(p, PLAN_DELTA, in, out, add_weight(p, "decays", decays, 1, HEADS));
-    s->keys = beta;
-    s->values = alpha;
+    s->delta.beta = beta;
+    s->delta.alpha = alpha;
     s->bias[0] = add_weight(p, "steps", steps, 1, HEADS);
     s->w[1] = add_weight(p, "norm", norm, 1, VALUE);
     s->eps = 1e-6f;
@@ -136,7 +136,7 @@ static struct plan *make_ssm_plan(void)
     add_step(p, PLAN_EMBED, PLAN_NONE, in, add_weight(p, "space", space, V, SPACE));
     add_step(p, PLAN_EMBED, PLAN_NONE, dt, add_weight(p, "alphas", alphas, V, HEADS));
     struct plan_step *s = add_step(p, PLAN_SSM, in, out, add_weight(p, "decays", decays, 1, HEADS));
-    s->values = dt;
+    s->ssm.dt = dt;
     s->w[1] = add_weight(p, "skips", skips, 1, HEADS);
     s->bias[0] = add_weight(p, "steps", steps, 1, HEADS);
     add_step(p, PLAN_HIDDEN, out, PLAN_NONE, PLAN_NONE);
@@ -464,12 +464,12 @@ START_TEST(a_recurrent_step_that_does_not_fit_is_the_builders_mistake)
         struct err_info info = {0};
         enum err expected = i == 4 || i == 5 ? ERR_BAD_TENSOR_SHAPE : ERR_INTERNAL;
         conv->dst = i == 0 ? conv->src : conv->dst;
-        conv->taps = i == 1 ? 1 : i == 2 ? PLAN_MAX_TAPS + 1 : i == 5 ? TAPS + 1 : conv->taps;
+        conv->conv.taps = i == 1 ? 1 : i == 2 ? PLAN_MAX_TAPS + 1 : i == 5 ? TAPS + 1 : conv->conv.taps;
         p->is_bidirectional = i == 3;
         conv->bias[0] = i == 4 ? conv->w[0] : conv->bias[0];
         p->steps[2].src = i == 6 ? p->steps[2].dst : p->steps[2].src;
-        conv->map = i == 7 ? PLAN_MAP_GELU_TANH : conv->map; /* of products alone */
-        p->steps[2].is_sparse = i == 8;                      /* which sigmoids are not */
+        conv->conv.map = i == 7 ? PLAN_MAP_GELU_TANH : conv->conv.map; /* of products alone */
+        p->steps[2].multiply.is_sparse = i == 8;                       /* which sigmoids are not */
         ck_assert_msg(plan_check(p, &info) == expected, "case %d: %s", i, info.text);
         plan_free(&p);
     }
@@ -484,7 +484,7 @@ START_TEST(a_state_space_that_does_not_fit_is_the_builders_mistake)
         struct err_info info = {0};
         enum err expected = i >= 12 ? ERR_BAD_TENSOR_SHAPE : ERR_INTERNAL;
         s->dst = i == 0 ? s->src : s->dst;
-        s->values = i == 1 ? s->dst : i == 2 ? PLAN_NONE : s->values;
+        s->ssm.dt = i == 1 ? s->dst : i == 2 ? PLAN_NONE : s->ssm.dt;
         p->is_bidirectional = i == 3;
         p->ssm.n_groups = i == 4 ? 3 : i == 5 ? 0 : i == 6 ? 1 : p->ssm.n_groups; /* of other widths the last one */
         p->ssm.head_dim = i == 7 ? 0 : i == 8 ? PLAN_MAX_HEAD + 1 : p->ssm.head_dim;

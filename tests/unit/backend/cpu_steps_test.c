@@ -36,11 +36,9 @@ static plan_weight_id add_weight(struct plan *p, const char *name, const float *
     return add_matrix(p, name, data, n_out, D);
 }
 
-static void add_step(struct plan *p, enum plan_op op, enum plan_epilogue epilogue, plan_buf_id src, plan_buf_id dst,
-                     plan_weight_id w, bool adds)
+static void add_step(struct plan *p, enum plan_op op, plan_buf_id src, plan_buf_id dst, plan_weight_id w, bool adds)
 {
     struct plan_step s = plan_step_of(op);
-    s.epilogue = epilogue;
     s.src = src;
     s.dst = dst;
     s.w[0] = w;
@@ -75,35 +73,35 @@ static struct plan *make_plan(enum subject subject)
     ck_assert_int_eq(plan_add_buf(p, "one", 1, &one), ERR_OK);
     plan_weight_id e = add_weight(p, "embd", embd, V), m = add_weight(p, "matrix", matrix, D);
     plan_weight_id a = add_weight(p, "a", norm_a, 1), b = add_weight(p, "b", norm_b, 1);
-    add_step(p, PLAN_EMBED, 0, PLAN_NONE, x, e, false);
+    add_step(p, PLAN_EMBED, PLAN_NONE, x, e, false);
     plan_buf_id result = x;
     switch (subject) {
     case READ_LATER:
-        add_step(p, PLAN_NORM, 0, x, y, a, false);
-        add_step(p, PLAN_MATMUL, PLAN_STORE, y, x, m, false);
-        add_step(p, PLAN_NORM, 0, x, y, b, true);
+        add_step(p, PLAN_NORM, x, y, a, false);
+        add_step(p, PLAN_MATMUL, y, x, m, false);
+        add_step(p, PLAN_NORM, x, y, b, true);
         result = y;
         break;
     case ADDS_BEHIND_A_NORM:
-        add_step(p, PLAN_NORM, 0, x, y, a, false);
-        add_step(p, PLAN_NORM, 0, x, y, b, true);
-        add_step(p, PLAN_MATMUL, PLAN_STORE, y, x, m, false);
+        add_step(p, PLAN_NORM, x, y, a, false);
+        add_step(p, PLAN_NORM, x, y, b, true);
+        add_step(p, PLAN_MATMUL, y, x, m, false);
         break;
     case ONE_ROW:
-        add_step(p, PLAN_MATMUL, PLAN_STORE, x, one, add_weight(p, "row", norm_a, 1), false);
-        add_step(p, PLAN_MATMUL, PLAN_ADD, one, x, add_matrix(p, "column", norm_b, D, 1), false);
+        add_step(p, PLAN_MATMUL, x, one, add_weight(p, "row", norm_a, 1), false);
+        add_step(p, PLAN_MATMUL, one, x, add_matrix(p, "column", norm_b, D, 1), true);
         break;
     default:
         for (int i = 0; i < 3; i++) {
-            add_step(p, PLAN_NORM, 0, x, y, a, false);
+            add_step(p, PLAN_NORM, x, y, a, false);
             plan_buf_id to =
                 subject == RENEWED && i == 1 ? last : out; /* not what the norm in front adds, or it is not fused */
-            add_step(p, PLAN_MATMUL, PLAN_STORE, y, to, m, false);
-            add_step(p, PLAN_NORM, 0, to, x, b, true);
+            add_step(p, PLAN_MATMUL, y, to, m, false);
+            add_step(p, PLAN_NORM, to, x, b, true);
         }
     }
-    add_step(p, PLAN_GATHER, 0, result, last, PLAN_NONE, false);
-    add_step(p, PLAN_MATMUL, PLAN_LOGITS, last, PLAN_NONE, e, false);
+    add_step(p, PLAN_GATHER, result, last, PLAN_NONE, false);
+    add_step(p, PLAN_LOGITS, last, PLAN_NONE, e, false);
     struct err_info info = {0};
     ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
     return p;

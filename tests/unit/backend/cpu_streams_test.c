@@ -59,7 +59,9 @@ static struct plan_step *add_step(struct plan *p, enum plan_op op, plan_buf_id s
     s.dst = dst;
     s.w[0] = w;
     s.eps = (float)EPS;
-    s.n_streams = op == PLAN_PREDICT || op == PLAN_CORRECT ? N : 0;
+    if (op == PLAN_PREDICT || op == PLAN_CORRECT) {
+        s.streams.n = N;
+    }
     ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
     return &p->steps[p->n_steps - 1];
 }
@@ -70,10 +72,10 @@ static struct plan_step *add_step(struct plan *p, enum plan_op op, plan_buf_id s
 static void add_tempting_steps(struct plan *p)
 {
     add_step(p, PLAN_NORM, Z, X + 1, add_weight(p, norm[1], 1, D));
-    add_step(p, PLAN_MATMUL, X + 1, Y, add_weight(p, matrix, D, D))->epilogue = PLAN_STORE;
+    add_step(p, PLAN_MATMUL, X + 1, Y, add_weight(p, matrix, D, D));
     add_step(p, PLAN_NORM, Z, X + 2, add_weight(p, norm[0], 1, D))->adds = true;
     add_step(p, PLAN_NORM, X + 2, T, add_weight(p, norm[1], 1, D));
-    add_step(p, PLAN_MATMUL, T, Y, add_weight(p, matrix, D, D))->epilogue = PLAN_STORE;
+    add_step(p, PLAN_MATMUL, T, Y, add_weight(p, matrix, D, D));
 }
 
 /* All kinds of step; what is in buffer `out` then is the result. */
@@ -95,20 +97,20 @@ static struct plan *make_plan(plan_buf_id out)
     struct plan_step *s = add_step(p, PLAN_SUM, X + 1, Y, add_weight(p, vector, 1, D));
     s->adds = true;
     s->scale = (float)SCALE;
-    add_step(p, PLAN_SUM, X + 2, Z, PLAN_NONE)->keys = Y;
+    add_step(p, PLAN_SUM, X + 2, Z, PLAN_NONE)->sum.level = Y;
     s = add_step(p, PLAN_SUM, X, Z, PLAN_NONE);
-    s->keys = Y;
+    s->sum.level = Y;
     s->adds = true;
     add_step(p, PLAN_SUM, Y, Y, PLAN_NONE)->scale = (float)SCALE;
     s = add_step(p, PLAN_CORRECT, Y, X, add_weight(p, correct, 1, N * N));
-    s->keys = ROUTES;
-    s->first = ACTIVE;
+    s->streams.routes = ROUTES;
+    s->streams.first = ACTIVE;
     s = add_step(p, PLAN_MULTIPLY, X, Z, PLAN_NONE);
-    s->map = PLAN_MAP_GELU_TANH;
-    s->is_sparse = true;
-    s->cutoff = (float)CUTOFF;
+    s->multiply.map = PLAN_MAP_GELU_TANH;
+    s->multiply.is_sparse = true;
+    s->multiply.cutoff = (float)CUTOFF;
     s = add_step(p, PLAN_MULTIPLY, X + 1, X + 2, PLAN_NONE);
-    s->map = PLAN_MAP_GELU_TANH;
+    s->multiply.map = PLAN_MAP_GELU_TANH;
     s->scale = (float)SCALE;
     add_tempting_steps(p);
     add_step(p, PLAN_PREDICT, ROUTES, X, add_weight(p, predict, 1, N * N * N));

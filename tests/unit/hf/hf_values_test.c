@@ -119,9 +119,9 @@ static void describe(const struct plan *p, char windows[16], char ropes[16])
     for (int32_t i = 0; i < p->n_steps && w < 15 && r < 15; i++) {
         const struct plan_step *s = &p->steps[i];
         if (s->op == PLAN_ATTENTION) {
-            windows[w++] = s->window != 0 ? 'w' : 'g';
-        } else if (s->op == PLAN_MATMUL && s->epilogue == PLAN_QKV) {
-            ropes[r++] = p->ropes[s->rope].n_rot == 0 ? 'n' : 'r';
+            windows[w++] = s->attention.window != 0 ? 'w' : 'g';
+        } else if (s->op == PLAN_QKV) {
+            ropes[r++] = p->ropes[s->heads.rope].n_rot == 0 ? 'n' : 'r';
         }
     }
     windows[w] = ropes[r] = '\0';

@@ -35,8 +35,8 @@ static void check_same_plan(const struct plan *a, const struct plan *b, const ch
     ck_assert_msg(same, "%s: another shape", what);
     for (int i = 0; i < a->n_steps; i++) {
         const struct plan_step *s = &a->steps[i], *t = &b->steps[i];
-        same = s->op == t->op && s->epilogue == t->epilogue && s->src == t->src && s->dst == t->dst &&
-               s->act == t->act && s->eps == t->eps && s->centers == t->centers;
+        same = s->op == t->op && s->adds == t->adds && s->src == t->src && s->dst == t->dst && s->act == t->act &&
+               s->eps == t->eps && (s->op != PLAN_NORM || s->norm.centers == t->norm.centers);
         for (int k = 0; k < 3 && same; k++) {
             same = (s->w[k] == PLAN_NONE) == (t->w[k] == PLAN_NONE) &&
                    (s->bias[k] == PLAN_NONE) == (t->bias[k] == PLAN_NONE);
@@ -63,9 +63,9 @@ START_TEST(files_and_folders_give_one_plan)
     ck_assert_int_eq(a->n_steps, 2 + LAYERS * 7 + 1);
     ck_assert(!a->has_logits && a->has_hidden && a->pooling == (_i == 0 ? PLAN_POOL_CLS : PLAN_POOL_MEAN));
     ck_assert(a->steps[0].op == PLAN_EMBED && (a->steps[0].w[1] == PLAN_NONE) == is_nomic);
-    ck_assert(a->steps[0].w[2] != PLAN_NONE && a->steps[1].centers && a->steps[1].bias[0] != PLAN_NONE);
+    ck_assert(a->steps[0].w[2] != PLAN_NONE && a->steps[1].norm.centers && a->steps[1].bias[0] != PLAN_NONE);
     ck_assert((a->ropes[0].n_rot == 0) == !is_nomic);
-    ck_assert(a->steps[6].epilogue == (is_nomic ? PLAN_GLU : PLAN_ACT));
+    ck_assert(a->steps[6].op == PLAN_GLU && (a->steps[6].w[1] != PLAN_NONE) == is_nomic);
     ck_assert(a->steps[6].act == (is_nomic ? PLAN_SILU : PLAN_GELU));
     plan_free(&a);
     plan_free(&b);

@@ -150,7 +150,7 @@ START_TEST(attention_is_over_latents)
     const struct plan_step *into = model_file_step(p, PLAN_HEAD_MATMUL, 0), *heads = model_file_step(p, PLAN_HEADS, 0);
     const struct plan_step *att = model_file_step(p, PLAN_ATTENTION, 0), *out = att + 1;
     ck_assert(into + 1 == heads && heads + 1 == att && out->op == PLAN_HEAD_MATMUL && out[1].op == PLAN_MATMUL);
-    ck_assert(heads->values == PLAN_NONE && heads->k_norm != PLAN_NONE && heads->eps == 1e-6f);
+    ck_assert(heads->heads.values == PLAN_NONE && heads->heads.k_norm != PLAN_NONE && heads->eps == 1e-6f);
     ck_assert_uint_eq(p->bufs[into->src].width, H * (NOPE + ROPE));
     ck_assert_uint_eq(p->bufs[att->src].width, H * (RANK + ROPE));
     ck_assert_uint_eq(p->bufs[att->dst].width, H * RANK);

@@ -172,14 +172,14 @@ START_TEST(a_layer_has_norms_behind_its_blocks_and_on_its_heads)
     plan_buf_id stream = p->steps[0].dst;
     for (uint32_t i = 0; i < LAYERS; i++) {
         const struct plan_step *qkv = step_at(p, i, S_QKV), *glu = step_at(p, i, S_GLU);
-        ck_assert(qkv->op == PLAN_MATMUL && qkv->epilogue == PLAN_QKV);
-        check_name(p, qkv->q_norm, "blk.%u.attn_q_norm.weight", i);
-        check_name(p, qkv->k_norm, "blk.%u.attn_k_norm.weight", i);
-        ck_assert(glu->epilogue == PLAN_GLU && glu->act == PLAN_GELU_TANH);
+        ck_assert(qkv->op == PLAN_QKV);
+        check_name(p, qkv->heads.q_norm, "blk.%u.attn_q_norm.weight", i);
+        check_name(p, qkv->heads.k_norm, "blk.%u.attn_k_norm.weight", i);
+        ck_assert(glu->op == PLAN_GLU && glu->act == PLAN_GELU_TANH);
         const int blocks[2][2] = {{S_OUT, S_POST_ATTENTION}, {S_DOWN, S_POST_FFW}};
         for (int b = 0; b < 2; b++) {
             const struct plan_step *m = step_at(p, i, blocks[b][0]), *post = step_at(p, i, blocks[b][1]);
-            ck_assert(m->op == PLAN_MATMUL && m->epilogue == PLAN_STORE && m->dst != stream);
+            ck_assert(m->op == PLAN_MATMUL && !m->adds && m->dst != stream);
             ck_assert(post->op == PLAN_NORM && post->adds && post->src == m->dst && post->dst == stream);
             check_name(p, post->w[0], b == 0 ? "blk.%u.post_attention_norm.weight" : "blk.%u.post_ffw_norm.weight", i);
         }
@@ -187,7 +187,7 @@ START_TEST(a_layer_has_norms_behind_its_blocks_and_on_its_heads)
         ck_assert(fabsf(step_at(p, i, S_ATTENTION)->scale - 1 / sqrtf(HEAD)) < 1e-7f);
     }
     const struct plan_step *logits = &p->steps[p->n_steps - 1];
-    ck_assert(logits->epilogue == PLAN_LOGITS && logits->softcap == 30 && logits->w[0] == p->steps[0].w[0]);
+    ck_assert(logits->op == PLAN_LOGITS && logits->logits.softcap == 30 && logits->w[0] == p->steps[0].w[0]);
     plan_free(&p);
 }
 END_TEST
@@ -198,8 +198,8 @@ static void check_kinds(const struct options *o, uint32_t locals)
     struct plan *p = build_good(o);
     for (uint32_t i = 0; i < p->n_layers; i++) {
         bool is_local = (locals >> i & 1) != 0;
-        ck_assert_int_eq(step_at(p, i, S_ATTENTION)->window, is_local ? (int32_t)o->window : 0);
-        const struct plan_rope *r = &p->ropes[step_at(p, i, S_QKV)->rope];
+        ck_assert_int_eq(step_at(p, i, S_ATTENTION)->attention.window, is_local ? (int32_t)o->window : 0);
+        const struct plan_rope *r = &p->ropes[step_at(p, i, S_QKV)->heads.rope];
         double base = !is_local ? 1e6 : o->local_base != 0 ? (double)o->local_base : 10000;
         double factor = !is_local && o->factor != 0 ? (double)o->factor : 1;
         ck_assert(r->is_neox && r->n_rot == HEAD);

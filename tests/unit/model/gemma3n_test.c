@@ -156,19 +156,19 @@ START_TEST(a_layer_predicts_and_corrects_the_stream)
         const struct plan_step *predict = model_file_step(p, PLAN_PREDICT, i),
                                *correct = model_file_step(p, PLAN_CORRECT, i);
         plan_buf_id first = p->steps[0].dst, active = first + 2 * _i;
-        ck_assert(predict->n_streams == N && correct->n_streams == N);
-        ck_assert(predict->dst == first && correct->dst == first && correct->first == 2 * (uint32_t)_i);
+        ck_assert(predict->streams.n == N && correct->streams.n == N);
+        ck_assert(predict->dst == first && correct->dst == first && correct->streams.first == 2 * (uint32_t)_i);
         ck_assert(predict[-1].dst == predict->src && predict[-2].op == PLAN_NORM && predict[-2].src == active);
-        ck_assert(correct[-1].dst == correct->keys && correct[-2].src == correct->src);
+        ck_assert(correct[-1].dst == correct->streams.routes && correct[-2].src == correct->src);
         ck_assert(predict[1].op == PLAN_NORM && predict[1].src == active && predict[1].dst == correct->src);
         ck_assert(correct[1].op == PLAN_SUM && correct[1].src == active && correct[1].w[0] != PLAN_NONE);
         const struct plan_step *part = &correct[3], *joins = &correct[5];
-        ck_assert(part->op == PLAN_MULTIPLY && part->first == (uint32_t)i * PLE);
+        ck_assert(part->op == PLAN_MULTIPLY && part->multiply.first == (uint32_t)i * PLE);
         for (int k = 0; k < N - 1; k++) { /* all rows but the first, whichever is active */
             ck_assert(joins[k].op == PLAN_NORM && joins[k].adds && joins[k].dst == first + 1 + k);
         }
         const struct plan_step *att = model_file_step(p, PLAN_ATTENTION, i);
-        ck_assert(att->window == (i % 2 == 0 ? 7 : 0) && att->scale == 1.0f && att[-1].norms_values);
+        ck_assert(att->attention.window == (i % 2 == 0 ? 7 : 0) && att->scale == 1.0f && att[-1].heads.norms_values);
     }
     plan_free(&p);
     model_file_fini(&f);
@@ -184,7 +184,7 @@ START_TEST(the_stream_is_made_and_ends_by_projections)
     int n_found[2] = {0, 0}, n_levelled = 0;
     for (int i = 0; i < p->n_steps; i++) {
         const struct plan_step *s = &p->steps[i];
-        n_levelled += s->op == PLAN_SUM && s->keys == p->steps[0].dst && s->eps == 1e-5f;
+        n_levelled += s->op == PLAN_SUM && s->sum.level == p->steps[0].dst && s->eps == 1e-5f;
         for (int k = 0; k < 2; k++) {
             const struct gguf_tensor *t = gguf_find_tensor(f.g, names[k]);
             if (s->op != PLAN_MATMUL || strcmp(p->weights[s->w[0]].name, names[k]) != 0) {
@@ -201,7 +201,7 @@ START_TEST(the_stream_is_made_and_ends_by_projections)
     const struct plan_step *gather = model_file_step(p, PLAN_GATHER, 0), *mean = gather - 2; /* states stand between */
     ck_assert(mean->op == PLAN_SUM && mean->adds && mean->scale == 1.0f / N && mean->dst == gather->src);
     ck_assert(model_file_step(p, PLAN_NORM, 0)->adds &&
-              p->steps[p->n_steps - 1].softcap == 30.0f); /* where it says none */
+              p->steps[p->n_steps - 1].logits.softcap == 30.0f); /* where it says none */
     plan_free(&p);
     model_file_fini(&f);
 }
@@ -232,8 +232,9 @@ START_TEST(gates_of_some_layers_are_sparse)
     int n = 0;
     for (int i = 0; i < p->n_steps; i++) {
         const struct plan_step *s = &p->steps[i];
-        if (s->op == PLAN_MULTIPLY && s->is_sparse) {
-            ck_assert(_i == 0 && n < 2 && s->map == PLAN_MAP_GELU_TANH && s->cutoff == (float)cutoffs[n]);
+        if (s->op == PLAN_MULTIPLY && s->multiply.is_sparse) {
+            ck_assert(_i == 0 && n < 2 && s->multiply.map == PLAN_MAP_GELU_TANH &&
+                      s->multiply.cutoff == (float)cutoffs[n]);
             ck_assert(s[-2].dst == s->src && s[-1].dst == s->dst && s[1].src == s->dst);
             ck_assert(p->bufs[s->dst].width == F);
             n++;
@@ -415,7 +416,7 @@ START_TEST(values_in_other_forms_are_read)
         enum err err = open_changed(cases[i].key, cases[i].value, &g, &info);
         err = err == ERR_OK ? model_build(g, 0, &p, &info) : err;
         ck_assert_msg(err == ERR_OK, "case %d: %s", i, info.text);
-        float cap = p->steps[p->n_steps - 1].softcap;
+        float cap = p->steps[p->n_steps - 1].logits.softcap;
         ck_assert(i != 1 ? cap == 3.0f : cap == 0);
         ck_assert_int_eq(p->n_ropes, 2);
         bool is_same = memcmp(p->ropes[0].inv_freq, p->ropes[1].inv_freq, p->ropes[0].n_rot / 2 * sizeof(float)) == 0;

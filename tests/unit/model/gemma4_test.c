@@ -202,8 +202,8 @@ START_TEST(layers_have_heads_of_their_own)
         ck_assert_uint_eq(kv.head_dim, is_local ? LOCAL : GLOBAL);
         ck_assert_uint_eq(kv.n_kv_heads, is_local ? K : GLOBAL_K);
         ck_assert_uint_eq(p->bufs[att->src].width, H * kv.head_dim);
-        ck_assert_uint_eq(p->ropes[qkv->rope].n_rot, kv.head_dim);
-        ck_assert(att->window == (is_local ? 7 : 0) && att->scale == 1.0f && qkv->norms_values);
+        ck_assert_uint_eq(p->ropes[qkv->heads.rope].n_rot, kv.head_dim);
+        ck_assert(att->attention.window == (is_local ? 7 : 0) && att->scale == 1.0f && qkv->heads.norms_values);
         ck_assert((qkv->w[2] == qkv->w[1]) == !is_local); /* global layers' values are their keys */
     }
     plan_free(&p);
@@ -254,7 +254,7 @@ START_TEST(each_layer_takes_its_part_of_the_embeddings)
     for (int i = 0; i < LAYERS; i++) { /* two for each layer: the gate, and the factor of the stream */
         const struct plan_step *gate = model_file_step(p, PLAN_MULTIPLY, 2 * i),
                                *scale = model_file_step(p, PLAN_MULTIPLY, 2 * i + 1);
-        ck_assert(gate->src == embed->dst && gate->first == (uint32_t)i * PLE && gate->scale == 1.0f);
+        ck_assert(gate->src == embed->dst && gate->multiply.first == (uint32_t)i * PLE && gate->scale == 1.0f);
         ck_assert(scale->src == PLAN_NONE && scale->scale == 0.5f && scale->dst == p->steps[0].dst);
     }
     plan_free(&p);
@@ -268,7 +268,7 @@ START_TEST(experts_stand_beside_the_dense_block)
     struct model_file f = make_file(&(struct options){.is_fused = _i == 1});
     struct plan *p = model_file_plan(&f);
     const struct plan_step *route = model_file_step(p, PLAN_ROUTE, 0), *experts = model_file_step(p, PLAN_EXPERTS, 0);
-    ck_assert(route->w[1] != PLAN_NONE && experts->stores && p->moe.norms_weights && p->moe.gating == PLAN_SOFTMAX);
+    ck_assert(route->w[1] != PLAN_NONE && !experts->adds && p->moe.norms_weights && p->moe.gating == PLAN_SOFTMAX);
     for (uint32_t k = 0; k < 2; k++) {
         const char *names[2] = {"blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.weight"};
         const struct gguf_tensor *t = gguf_find_tensor(f.g, _i == 1 ? "blk.0.ffn_gate_up_exps.weight" : names[k]);

@@ -159,12 +159,12 @@ static void check_space(const struct plan *p, const struct plan_step *s, const s
     const struct plan_step *norm = s - 5, *gate = s - 4, *in = s - 3, *dt = s - 2, *conv = s - 1;
     const struct plan_step *multiply = s + 1, *last = s + 2, *out = s + (o->n_groups == 1 ? 3 : 4);
     ck_assert(norm->op == PLAN_NORM && gate->src == norm->dst && in->src == norm->dst && dt->src == norm->dst);
-    ck_assert(conv->op == PLAN_SHORT_CONV && conv->taps == TAPS && conv->map == PLAN_MAP_SILU);
-    ck_assert(conv->src == in->dst && conv->dst == s->src && s->values == dt->dst);
+    ck_assert(conv->op == PLAN_SHORT_CONV && conv->conv.taps == TAPS && conv->conv.map == PLAN_MAP_SILU);
+    ck_assert(conv->src == in->dst && conv->dst == s->src && s->ssm.dt == dt->dst);
     ck_assert((conv->bias[0] != PLAN_NONE) == o->has_biases && (in->bias[0] != PLAN_NONE) == o->has_biases);
-    ck_assert(multiply->op == PLAN_MULTIPLY && multiply->map == PLAN_MAP_SILU && multiply->src == gate->dst);
+    ck_assert(multiply->op == PLAN_MULTIPLY && multiply->multiply.map == PLAN_MAP_SILU && multiply->src == gate->dst);
     ck_assert(last->op == PLAN_NORM && last->src == s->dst && last->dst == s->dst && multiply->dst == s->dst);
-    ck_assert(out->op == PLAN_MATMUL && out->epilogue == PLAN_ADD && out->src == s->dst && out->scale == 0.5f);
+    ck_assert(out->op == PLAN_MATMUL && out->adds && out->src == s->dst && out->scale == 0.5f);
     /* Rows of ssm_in: the gate, x with B and C, the steps. */
     uint64_t mixed = INNER + 2 * o->n_groups * STATE, row = D * sizeof(float);
     const struct plan_weight *z = &p->weights[gate->w[0]], *x = &p->weights[in->w[0]], *t = &p->weights[dt->w[0]];
@@ -207,7 +207,7 @@ START_TEST(layers_without_kv_heads_have_a_state_space)
             n_spaces++;
         } else if (s->op == PLAN_ATTENTION) {
             ck_assert_int_eq(s->layer, 1);
-            ck_assert_uint_eq(p->ropes[s[-1].rope].n_rot, o.has_rope ? HEAD : 0);
+            ck_assert_uint_eq(p->ropes[s[-1].heads.rope].n_rot, o.has_rope ? HEAD : 0);
             n_attention++;
         }
     }
@@ -312,8 +312,8 @@ START_TEST(folders_become_one_of_three_architectures)
         ck_assert_int_eq(gguf_get_str_or_null(g, "general.architecture", &arch, &info), ERR_OK);
         ck_assert_msg(arch.len == strlen(rows[i].arch) && memcmp(arch.data, rows[i].arch, arch.len) == 0, "row %zu", i);
         for (int32_t k = 0; k < p->n_steps; k++) {
-            if (p->steps[k].op == PLAN_MATMUL && p->steps[k].epilogue == PLAN_QKV) {
-                ck_assert_msg(p->ropes[p->steps[k].rope].n_rot == rows[i].n_rot, "row %zu", i);
+            if (p->steps[k].op == PLAN_QKV) {
+                ck_assert_msg(p->ropes[p->steps[k].heads.rope].n_rot == rows[i].n_rot, "row %zu", i);
             }
         }
         plan_free(&p);

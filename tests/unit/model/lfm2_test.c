@@ -129,7 +129,7 @@ START_TEST(layers_without_kv_heads_have_a_convolution)
             ck_assert_int_eq(s[k - 4].op, block[k]);
         }
         ck_assert_uint_eq(s->recurrent, (uint64_t)n_conv * (TAPS - 1) * D);
-        ck_assert(s->taps == TAPS && s->map == PLAN_MAP_NONE && s[-1].map == PLAN_MAP_NONE);
+        ck_assert(s->conv.taps == TAPS && s->conv.map == PLAN_MAP_NONE && s[-1].multiply.map == PLAN_MAP_NONE);
         ck_assert(s[-1].dst == s->src && s->dst == s[2].src && s[1].dst == s[2].dst && s[3].src == s[2].dst);
         /* Thirds of in_proj: b, c, u; what is convolved is b * u, what is let through is c. */
         const char *u = row_at(&p->weights[s[-3].w[0]]), *b = row_at(&p->weights[s[-2].w[0]]),

@@ -147,18 +147,17 @@ static void check_weight(const struct plan *p, plan_weight_id id, const char *fm
 
 static const char *buf_name(const struct plan *p, plan_buf_id id) { return id == PLAN_NONE ? "-" : p->bufs[id].name; }
 
-/* One row for each step: operation, epilogue, from, to. */
+/* One row for each step: operation, whether it adds, from, to. */
 static void check_rows(const struct plan *p, bool has_bias)
 {
     static const struct {
         enum plan_op op;
-        enum plan_epilogue epilogue;
+        bool adds;
         const char *src, *dst;
     } layer_rows[] = {
-        {PLAN_NORM, 0, "x", "norm"},        {PLAN_MATMUL, PLAN_QKV, "norm", "q"},
-        {PLAN_ATTENTION, 0, "q", "att"},    {PLAN_MATMUL, PLAN_ADD, "att", "x"},
-        {PLAN_NORM, 0, "x", "norm"},        {PLAN_MATMUL, PLAN_GLU, "norm", "ff"},
-        {PLAN_MATMUL, PLAN_ADD, "ff", "x"},
+        {PLAN_NORM, false, "x", "norm"}, {PLAN_QKV, false, "norm", "q"},  {PLAN_ATTENTION, false, "q", "att"},
+        {PLAN_MATMUL, true, "att", "x"}, {PLAN_NORM, false, "x", "norm"}, {PLAN_GLU, false, "norm", "ff"},
+        {PLAN_MATMUL, true, "ff", "x"},
     };
     const struct plan_step *s = p->steps;
     ck_assert_int_eq(p->n_steps, 1 + L * (int)ARRAY_LEN(layer_rows) + 4);
@@ -168,7 +167,7 @@ static void check_rows(const struct plan *p, bool has_bias)
     for (int layer = 0; layer < L; layer++) {
         for (size_t i = 0; i < ARRAY_LEN(layer_rows); i++, s++) {
             ck_assert_int_eq(s->op, layer_rows[i].op);
-            ck_assert(s->op != PLAN_MATMUL || s->epilogue == layer_rows[i].epilogue);
+            ck_assert(s->adds == layer_rows[i].adds);
             ck_assert_str_eq(buf_name(p, s->src), layer_rows[i].src);
             ck_assert_str_eq(buf_name(p, s->dst), layer_rows[i].dst);
         }
@@ -180,8 +179,9 @@ static void check_rows(const struct plan *p, bool has_bias)
         check_weight(p, row[1].bias[0], has_bias ? "blk.%d.attn_q.bias" : "", layer);
         check_weight(p, row[1].bias[1], has_bias ? "blk.%d.attn_k.bias" : "", layer);
         check_weight(p, row[1].bias[2], has_bias ? "blk.%d.attn_v.bias" : "", layer);
-        ck_assert(row[1].layer == layer && row[2].layer == layer && row[1].q_norm == PLAN_NONE);
-        ck_assert(fabsf(row[2].scale - 1 / sqrtf(HEAD)) < 1e-7f && row[2].window == 0 && row[2].softcap == 0);
+        ck_assert(row[1].layer == layer && row[2].layer == layer && row[1].heads.q_norm == PLAN_NONE);
+        ck_assert(fabsf(row[2].scale - 1 / sqrtf(HEAD)) < 1e-7f && row[2].attention.window == 0 &&
+                  row[2].attention.softcap == 0);
         check_weight(p, row[3].w[0], "blk.%d.attn_output.weight", layer);
         check_weight(p, row[4].w[0], "blk.%d.ffn_norm.weight", layer);
         check_weight(p, row[5].w[0], "blk.%d.ffn_gate.weight", layer);
@@ -190,12 +190,12 @@ static void check_rows(const struct plan *p, bool has_bias)
         check_weight(p, row[6].w[0], "blk.%d.ffn_down.weight", layer);
         ck_assert(row[0].eps == 1e-5f && row[4].eps == 1e-5f);
     }
-    ck_assert(s->op == PLAN_HIDDEN && s->eps == 1e-5f && !s->centers);
+    ck_assert(s->op == PLAN_HIDDEN && s->eps == 1e-5f && !s->norm.centers);
     check_weight(p, s->w[0], "output_norm.weight", 0);
     s++;
-    ck_assert(s[0].op == PLAN_GATHER && s[1].op == PLAN_NORM && s[2].op == PLAN_MATMUL && s[2].epilogue == PLAN_LOGITS);
+    ck_assert(s[0].op == PLAN_GATHER && s[1].op == PLAN_NORM && s[2].op == PLAN_LOGITS);
     check_weight(p, s[1].w[0], "output_norm.weight", 0);
-    ck_assert(s[2].scale == 1 && s[2].softcap == 0);
+    ck_assert(s[2].scale == 1 && s[2].logits.softcap == 0);
 }
 
 START_TEST(the_builders_list_the_steps_of_their_family)
@@ -272,7 +272,7 @@ START_TEST(a_pattern_says_which_layers_of_smollm3_have_rope)
     struct plan *p = model_file_plan(&f);
     for (int32_t i = 0; i < p->n_steps; i++) {
         const struct plan_step *s = &p->steps[i];
-        ck_assert(s->op != PLAN_MATMUL || s->epilogue != PLAN_QKV || p->ropes[s->rope].n_rot == 0);
+        ck_assert(s->op != PLAN_QKV || p->ropes[s->heads.rope].n_rot == 0);
     }
     plan_free(&p);
     model_file_fini(&f);

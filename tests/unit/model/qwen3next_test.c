@@ -198,10 +198,11 @@ static void check_linear(const struct plan *p, const struct plan_step *delta, co
         ck_assert_int_eq(delta[k - 6].op, block[k]);
     }
     const struct plan_step *conv = delta - 1, *qkv = delta - 5, *z = delta - 4, *beta = delta - 3, *alpha = delta - 2;
-    ck_assert(conv->taps == TAPS && conv->map == PLAN_MAP_SILU && conv->src == qkv->dst && conv->dst == delta->src);
-    ck_assert(beta->dst == delta->keys && alpha->dst == delta->values);
-    ck_assert(delta[1].dst == delta->dst && delta[1].src == z->dst && delta[1].map == PLAN_MAP_SILU);
-    ck_assert(delta[2].src == delta->dst && delta[2].epilogue == PLAN_ADD);
+    ck_assert(conv->conv.taps == TAPS && conv->conv.map == PLAN_MAP_SILU && conv->src == qkv->dst &&
+              conv->dst == delta->src);
+    ck_assert(beta->dst == delta->delta.beta && alpha->dst == delta->delta.alpha);
+    ck_assert(delta[1].dst == delta->dst && delta[1].src == z->dst && delta[1].multiply.map == PLAN_MAP_SILU);
+    ck_assert(delta[2].src == delta->dst && delta[2].op == PLAN_MATMUL && delta[2].adds);
     check_rows(p, qkv->w[0], MIXED, o->is_old ? mixed_row : same);
     check_rows(p, z->w[0], HV * DV, o->is_old ? z_row : same);
     check_rows(p, beta->w[0], HV, o->is_old ? beta_row : same);
@@ -211,11 +212,11 @@ static void check_linear(const struct plan *p, const struct plan_step *delta, co
 static void check_attention(const struct plan *p, const struct plan_step *att, const struct options *o)
 {
     const struct plan_step *qkv = att - 1, *gate = att + 1, *multiply = att + 2;
-    ck_assert(qkv->epilogue == PLAN_QKV && qkv->q_norm != PLAN_NONE && qkv->k_norm != PLAN_NONE);
-    ck_assert(p->ropes[qkv->rope].n_rot == 4 && p->ropes[qkv->rope].is_neox);
-    ck_assert(gate->op == PLAN_MATMUL && multiply->op == PLAN_MULTIPLY && multiply->map == PLAN_MAP_SIGMOID);
+    ck_assert(qkv->op == PLAN_QKV && qkv->heads.q_norm != PLAN_NONE && qkv->heads.k_norm != PLAN_NONE);
+    ck_assert(p->ropes[qkv->heads.rope].n_rot == 4 && p->ropes[qkv->heads.rope].is_neox);
+    ck_assert(gate->op == PLAN_MATMUL && multiply->op == PLAN_MULTIPLY && multiply->multiply.map == PLAN_MAP_SIGMOID);
     ck_assert(gate->src == qkv->src && multiply->src == gate->dst && multiply->dst == att->dst);
-    ck_assert(att[3].epilogue == PLAN_ADD && att[3].src == att->dst);
+    ck_assert(att[3].op == PLAN_MATMUL && att[3].adds && att[3].src == att->dst);
     check_rows(p, qkv->w[0], H * HEAD, query_row);
     check_rows(p, gate->w[0], H * HEAD, gate_row);
     ck_assert((qkv->bias[0] != PLAN_NONE) == o->has_bias && (gate->bias[0] != PLAN_NONE) == o->has_bias);

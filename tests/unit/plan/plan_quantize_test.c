@@ -66,7 +66,7 @@ static struct plan *make(void)
     add_step(p, PLAN_PREDICT, PLAN_NONE, 4, 5);
     add_step(p, PLAN_MATMUL, CORRECTS, 0, 6);
     add_step(p, PLAN_CORRECT, PLAN_NONE, 0, 5);
-    p->steps[p->n_steps - 1].keys = 6;
+    p->steps[p->n_steps - 1].streams.routes = 6;
     return p;
 }
 

@@ -1,0 +1,578 @@
+/* The table of operations, and what is checked of a step. */
+#include "engine/plan/plan_ops.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+/* What a check has to do with. */
+struct plan_check {
+    const struct plan *plan;
+    const struct plan_step *step;
+    struct err_info *info;
+};
+
+/* --- dimensions ------------------------------------------------------------------------------------------------- */
+
+/* Sizes that a plan, or a step of it, has. */
+enum dim {
+    ANY,
+    WIDTH,    /* D */
+    VOCAB,    /* V */
+    CONTEXT,  /* longest position */
+    HEADS,    /* H */
+    EXPERTS,  /* E */
+    ROUTE,    /* 2k */
+    KV_HEADS, /* K, and the others, of the step's layer */
+    HEAD,     /* d */
+    Q,        /* H*d */
+    KV,       /* K*d */
+    VALUE,    /* width of a value */
+    ATT,      /* H of them */
+    MADE,     /* heads that a step makes: H, and 2K where it stores keys and values */
+    SRC,      /* width of src */
+    DST,      /* and of dst */
+    GROUP,    /* of a norm */
+    IN,       /* of a head's matrix */
+    OUT,      /* its rows, of all heads */
+    INNER,    /* rows of the first matrix, of all experts */
+    FF,       /* of one */
+    OUTER,    /* E times dst */
+    OUTPUTS,  /* rows of w[0] */
+    TAPS,     /* all of a convolution */
+    KEPT,     /* rows before the first that it sees */
+    ONE,
+    DELTA_IN,
+    DELTA_OUT,
+    DELTA_HEADS,
+    DELTA_KEY,
+    DELTA_VALUE,
+    SSM_IN,
+    SSM_OUT,
+    SSM_HEADS,
+    SSM_HEAD,
+    SSM_STATE,
+    STREAMS,
+    STREAMS_2,
+    STREAMS_3,
+};
+
+static uint64_t width_of(const struct plan *p, plan_buf_id id)
+{
+    return id >= 0 && id < p->n_bufs ? p->bufs[id].width : 0;
+}
+
+/* The first weight, or one without elements. */
+static struct plan_weight first_weight(const struct plan *p, const struct plan_step *s)
+{
+    return s->w[0] >= 0 && s->w[0] < p->n_weights ? p->weights[s->w[0]] : (struct plan_weight){.n_out = 0};
+}
+
+static struct plan_kv kv_of(const struct plan *p, const struct plan_step *s)
+{
+    bool has_layer = s->layer >= 0 && (uint32_t)s->layer < p->n_layers;
+    return has_layer ? plan_kv_of(p, s->layer) : (struct plan_kv){.layer = PLAN_NONE};
+}
+
+/* Does a step that writes to the cache do so, or only make queries for another layer's? */
+static bool stores(const struct plan_step *s)
+{
+    return s->op == PLAN_QKV ? s->w[1] != PLAN_NONE : s->heads.keys != PLAN_NONE;
+}
+
+static uint64_t divided(uint64_t n, uint64_t by) { return by != 0 ? n / by : 0; }
+
+/* Of any step, also one that is not checked: 0 where it lacks something. */
+static uint64_t size_of(const struct plan *p, const struct plan_step *s, enum dim d)
+{
+    const struct plan_delta *delta = &p->delta;
+    const struct plan_ssm *ssm = &p->ssm;
+    struct plan_kv kv = kv_of(p, s);
+    uint64_t n_heads = p->n_heads, n_kv_heads = kv.n_kv_heads, n_experts = p->moe.n_experts, n_streams = s->streams.n;
+    uint64_t src = width_of(p, s->src), dst = width_of(p, s->dst), n_in = first_weight(p, s).n_in;
+    uint64_t n_out = first_weight(p, s).n_out, delta_out = (uint64_t)delta->n_v_heads * delta->value_dim;
+    uint64_t ssm_out = (uint64_t)ssm->n_heads * ssm->head_dim;
+    bool is_grouped = n_in != 0 && src % n_in == 0 && !(s->op == PLAN_NORM && s->norm.centers);
+    const uint64_t sizes[] = {
+        [ANY] = 0,
+        [ONE] = 1,
+        [WIDTH] = p->n_embd,
+        [VOCAB] = p->n_vocab,
+        [CONTEXT] = p->n_ctx_train,
+        [HEADS] = n_heads,
+        [EXPERTS] = n_experts,
+        [ROUTE] = 2 * (uint64_t)p->moe.n_used,
+        [KV_HEADS] = n_kv_heads,
+        [HEAD] = kv.head_dim,
+        [Q] = n_heads * kv.head_dim,
+        [KV] = n_kv_heads * kv.head_dim,
+        [VALUE] = plan_kv_value_dim(&kv),
+        [ATT] = n_heads * plan_kv_value_dim(&kv),
+        [MADE] = n_heads + (stores(s) ? 2 * n_kv_heads : 0),
+        [SRC] = src,
+        [DST] = dst,
+        [GROUP] = is_grouped ? n_in : src,
+        [IN] = n_in,
+        [OUT] = dst - src + n_heads * n_in, /* the components behind the first n_in stay */
+        [INNER] = divided(n_out, n_experts) * n_experts,
+        [FF] = divided(n_out, n_experts),
+        [OUTER] = n_experts * dst,
+        [OUTPUTS] = n_out,
+        [TAPS] = s->conv.taps * src,
+        [KEPT] = s->conv.taps - UINT64_C(1),
+        [DELTA_IN] = 2 * (uint64_t)delta->n_k_heads * delta->key_dim + delta_out,
+        [DELTA_OUT] = delta_out,
+        [DELTA_HEADS] = delta->n_v_heads,
+        [DELTA_KEY] = delta->key_dim,
+        [DELTA_VALUE] = delta->value_dim,
+        [SSM_IN] = ssm_out + 2 * (uint64_t)ssm->n_groups * ssm->state_dim,
+        [SSM_OUT] = ssm_out,
+        [SSM_HEADS] = ssm->n_heads,
+        [SSM_HEAD] = ssm->head_dim,
+        [SSM_STATE] = ssm->state_dim,
+        [STREAMS] = n_streams,
+        [STREAMS_2] = n_streams * n_streams,
+        [STREAMS_3] = n_streams * n_streams * n_streams,
+    };
+    return sizes[d];
+}
+
+/* --- what the operands do not say ------------------------------------------------------------------------------- */
+
+static enum err fails(const struct plan_check *c, const char *why)
+{
+    return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step %s", plan_op_name(c->step->op), why);
+}
+
+/* A step stores keys and values just when the cache has a place for them. */
+static enum err check_stores(const struct plan_check *c)
+{
+    struct plan_kv kv = kv_of(c->plan, c->step);
+    return stores(c->step) == (kv.layer == c->step->layer) ? ERR_OK
+                                                           : fails(c, "stores what its layer does not keep, or not");
+}
+
+static enum err check_norm(const struct plan_check *c)
+{
+    return c->step->adds && c->step->norm.centers ? fails(c, "cannot add") : ERR_OK;
+}
+
+static enum err check_qkv(const struct plan_check *c)
+{
+    const struct plan_step *s = c->step;
+    if ((s->w[1] == PLAN_NONE) != (s->w[2] == PLAN_NONE)) {
+        return fails(c, "lacks a weight");
+    }
+    return kv_of(c->plan, s).latent_dim != 0 ? fails(c, "stores values beside latent keys") : check_stores(c);
+}
+
+static enum err check_heads(const struct plan_check *c)
+{
+    const struct plan_step *s = c->step;
+    bool has_values = stores(s) && kv_of(c->plan, s).latent_dim == 0;
+    return s->src != s->dst || has_values != (s->heads.values != PLAN_NONE)
+               ? fails(c, "does not work in place, or has no values")
+               : check_stores(c);
+}
+
+static enum err check_head_matmul(const struct plan_check *c)
+{
+    const struct plan *p = c->plan;
+    uint64_t src = width_of(p, c->step->src), dst = width_of(p, c->step->dst), n_heads = p->n_heads;
+    uint64_t in = divided(src, n_heads), out = divided(dst, n_heads), n = first_weight(p, c->step).n_in;
+    return n == 0 || n > in || in - n >= out || in > PLAN_MAX_HEAD || out > PLAN_MAX_HEAD || src != n_heads * in ||
+                   dst != n_heads * out
+               ? fails(c, "does not fit its buffers")
+               : ERR_OK;
+}
+
+static enum err check_multiply(const struct plan_check *c)
+{
+    const struct plan_step *s = c->step;
+    uint64_t n = width_of(c->plan, s->dst), width = width_of(c->plan, s->src);
+    return n == 0 || s->src == s->dst || s->multiply.map >= PLAN_MAP_COUNT ||
+                   (s->multiply.is_sparse && s->multiply.map != PLAN_MAP_GELU_TANH) ||
+                   (s->src != PLAN_NONE && (width < n || s->multiply.first > width - n))
+               ? fails(c, "does not fit its buffers")
+               : ERR_OK;
+}
+
+/* What has a state looks back, and reads rows that it must not write. */
+static enum err check_recurrent(const struct plan_check *c, bool fits)
+{
+    if (c->plan->is_bidirectional) {
+        return fails(c, "looks back in a plan that looks ahead");
+    }
+    return !fits || c->step->src == c->step->dst ? fails(c, "has nothing that fits, or works in place") : ERR_OK;
+}
+
+static enum err check_short_conv(const struct plan_check *c)
+{
+    const struct plan_step *s = c->step;
+    return check_recurrent(c, (s->conv.map == PLAN_MAP_NONE || s->conv.map == PLAN_MAP_SILU) && s->conv.taps >= 2 &&
+                                  s->conv.taps <= PLAN_MAX_TAPS);
+}
+
+static enum err check_delta(const struct plan_check *c)
+{
+    const struct plan_delta *d = &c->plan->delta;
+    return check_recurrent(c, d->n_k_heads != 0 && d->n_v_heads != 0 && d->n_v_heads % d->n_k_heads == 0 &&
+                                  d->n_v_heads <= PLAN_MAX_HEADS && d->key_dim != 0 && d->key_dim <= PLAN_MAX_HEAD &&
+                                  d->value_dim != 0 && d->value_dim <= PLAN_MAX_HEAD);
+}
+
+static enum err check_ssm(const struct plan_check *c)
+{
+    const struct plan_ssm *m = &c->plan->ssm;
+    return check_recurrent(c, m->n_groups != 0 && m->n_heads != 0 && m->n_heads % m->n_groups == 0 &&
+                                  m->n_heads <= PLAN_MAX_HEADS && m->head_dim != 0 && m->head_dim <= PLAN_MAX_HEAD &&
+                                  m->state_dim != 0 && m->state_dim <= PLAN_MAX_STATE);
+}
+
+static enum err check_sum(const struct plan_check *c)
+{
+    const struct plan_step *s = c->step;
+    return s->dst == PLAN_NONE || s->sum.level == s->dst || (s->sum.level != PLAN_NONE && s->eps <= 0)
+               ? fails(c, "writes what it reads, or nothing")
+               : ERR_OK;
+}
+
+static enum err check_streams(const struct plan_check *c)
+{
+    const struct plan_step *s = c->step;
+    const struct plan_operand *o;
+    int32_t id;
+    bool fits = s->streams.n >= 2 && s->streams.n <= PLAN_MAX_STREAMS && s->streams.first < s->streams.n;
+    for (int i = 0; (o = plan_next_operand(s, &i, &id)) != NULL;) { /* what is read beside them is none of them */
+        fits &= !plan_is_buf(o) || (o->flags & PLAN_STREAMS) != 0 || (plan_uses(s, id) & PLAN_STREAMS) == 0;
+    }
+    return fits ? ERR_OK : fails(c, "has no streams that fit");
+}
+
+/* --- the table -------------------------------------------------------------------------------------------------- */
+
+#define BUF(field, flags, width)                                                                                       \
+    {                                                                                                                  \
+#field, offsetof(struct plan_step, field), (flags), (width), 0, 0                                              \
+    }
+#define WEIGHT(field, flags, rows, width, groups)                                                                      \
+    {                                                                                                                  \
+#field, offsetof(struct plan_step, field), (flags), (width), (rows), (groups)                                  \
+    }
+#define VECTOR(field, width)               WEIGHT(field, PLAN_VECTOR, ONE, width, 0)
+#define MAY_VECTOR(field, width)           WEIGHT(field, PLAN_VECTOR | PLAN_OPTIONAL, ONE, width, 0)
+#define MATRIX(field, rows, width, groups) WEIGHT(field, PLAN_MULTIPLIES | PLAN_ROUNDS, rows, width, groups)
+
+const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
+    [PLAN_EMBED] = {.name = "embed",
+                    .operands = {BUF(dst, PLAN_WRITES, ANY), WEIGHT(w[0], PLAN_ROUNDS_Q8, VOCAB, DST, 0),
+                                 WEIGHT(w[1], PLAN_OPTIONAL, CONTEXT, DST, 0),
+                                 WEIGHT(w[2], PLAN_OPTIONAL, ANY, DST, 0)}},
+    [PLAN_NORM] = {.name = "norm",
+                   .check = check_norm,
+                   .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES | PLAN_MAY_ADD, SRC),
+                                VECTOR(w[0], GROUP), MAY_VECTOR(bias[0], SRC)}},
+    [PLAN_MATMUL] = {.name = "matmul",
+                     .split = PLAN_BY_COLUMNS,
+                     .n_items = OUTPUTS,
+                     .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES | PLAN_MAY_ADD, ANY),
+                                  MATRIX(w[0], DST, SRC, 0), MAY_VECTOR(bias[0], DST)}},
+    [PLAN_GLU] = {.name = "glu",
+                  .split = PLAN_BY_COLUMNS,
+                  .n_items = OUTPUTS,
+                  .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES, ANY), MATRIX(w[0], DST, SRC, 0),
+                               WEIGHT(w[1], PLAN_MULTIPLIES | PLAN_ROUNDS | PLAN_OPTIONAL, DST, SRC, 0),
+                               MAY_VECTOR(bias[0], DST), MAY_VECTOR(bias[1], DST)}},
+    [PLAN_QKV] = {.name = "qkv",
+                  .check = check_qkv,
+                  .split = PLAN_BY_HEADS,
+                  .n_items = MADE,
+                  .cache = PLAN_WRITES,
+                  .rope = offsetof(struct plan_step, heads.rope),
+                  .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES, Q), MATRIX(w[0], Q, SRC, HEADS),
+                               WEIGHT(w[1], PLAN_MULTIPLIES | PLAN_ROUNDS | PLAN_OPTIONAL, KV, SRC, KV_HEADS),
+                               WEIGHT(w[2], PLAN_MULTIPLIES | PLAN_ROUNDS | PLAN_OPTIONAL, KV, SRC, KV_HEADS),
+                               MAY_VECTOR(bias[0], Q), MAY_VECTOR(bias[1], KV), MAY_VECTOR(bias[2], KV),
+                               MAY_VECTOR(heads.q_norm, HEAD), MAY_VECTOR(heads.k_norm, VALUE)}},
+    [PLAN_HEADS] = {.name = "heads",
+                    .check = check_heads,
+                    .split = PLAN_BY_HEADS,
+                    .n_items = MADE,
+                    .cache = PLAN_WRITES,
+                    .rope = offsetof(struct plan_step, heads.rope),
+                    .operands = {BUF(src, PLAN_READS, Q), BUF(dst, PLAN_READS | PLAN_WRITES, Q),
+                                 BUF(heads.keys, PLAN_READS | PLAN_OPTIONAL, KV),
+                                 BUF(heads.values, PLAN_READS | PLAN_OPTIONAL, KV), MAY_VECTOR(heads.q_norm, HEAD),
+                                 MAY_VECTOR(heads.k_norm, VALUE)}},
+    [PLAN_HEAD_MATMUL] = {.name = "head matmul",
+                          .check = check_head_matmul,
+                          .split = PLAN_BY_HEADS,
+                          .n_items = HEADS,
+                          .inner = IN,
+                          .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES, ANY),
+                                       WEIGHT(w[0], PLAN_MULTIPLIES, OUT, IN, HEADS)}},
+    [PLAN_ATTENTION] = {.name = "attention",
+                        .split = PLAN_BY_HEADS,
+                        .n_items = HEADS,
+                        .crosses_rows = true,
+                        .cache = PLAN_READS,
+                        .operands = {BUF(src, PLAN_READS, Q), BUF(dst, PLAN_WRITES, ATT), MAY_VECTOR(w[0], HEADS)}},
+    [PLAN_ROUTE] = {.name = "route",
+                    .operands = {BUF(src, PLAN_READS | PLAN_DECIDES, EXPERTS), BUF(dst, PLAN_WRITES, ROUTE),
+                                 MAY_VECTOR(w[0], EXPERTS), MAY_VECTOR(w[1], EXPERTS)}},
+    [PLAN_EXPERTS] = {.name = "experts",
+                      .split = PLAN_BY_EXPERTS,
+                      .n_items = EXPERTS,
+                      .inner = FF,
+                      .operands = {BUF(src, PLAN_READS, ANY), BUF(experts.route, PLAN_READS, ROUTE),
+                                   BUF(dst, PLAN_WRITES | PLAN_MAY_ADD, ANY), MATRIX(w[0], INNER, SRC, EXPERTS),
+                                   MATRIX(w[1], INNER, SRC, EXPERTS), MATRIX(w[2], OUTER, FF, EXPERTS),
+                                   MAY_VECTOR(bias[0], INNER), MAY_VECTOR(bias[1], INNER), MAY_VECTOR(bias[2], OUTER)}},
+    [PLAN_GATE] = {.name = "gate",
+                   .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_READS | PLAN_WRITES, ANY), VECTOR(w[0], SRC)}},
+    [PLAN_MULTIPLY] = {.name = "multiply",
+                       .check = check_multiply,
+                       .operands = {BUF(src, PLAN_READS | PLAN_OPTIONAL, ANY),
+                                    BUF(dst, PLAN_READS | PLAN_WRITES, ANY)}},
+    [PLAN_SHORT_CONV] = {.name = "short conv",
+                         .check = check_short_conv,
+                         .split = PLAN_BY_CHANNELS,
+                         .n_items = SRC,
+                         .state = {KEPT, SRC, ONE},
+                         .crosses_rows = true,
+                         .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES, SRC), VECTOR(w[0], TAPS),
+                                      MAY_VECTOR(bias[0], SRC)}},
+    [PLAN_DELTA] = {.name = "delta",
+                    .check = check_delta,
+                    .split = PLAN_BY_HEADS,
+                    .n_items = DELTA_HEADS,
+                    .state = {DELTA_HEADS, DELTA_KEY, DELTA_VALUE},
+                    .crosses_rows = true,
+                    .operands = {BUF(src, PLAN_READS, DELTA_IN), BUF(delta.beta, PLAN_READS, DELTA_HEADS),
+                                 BUF(delta.alpha, PLAN_READS, DELTA_HEADS), BUF(dst, PLAN_WRITES, DELTA_OUT),
+                                 VECTOR(w[0], DELTA_HEADS), VECTOR(bias[0], DELTA_HEADS),
+                                 MAY_VECTOR(w[1], DELTA_VALUE)}},
+    [PLAN_SSM] = {.name = "ssm",
+                  .check = check_ssm,
+                  .split = PLAN_BY_HEADS,
+                  .n_items = SSM_HEADS,
+                  .state = {SSM_HEADS, SSM_STATE, SSM_HEAD},
+                  .crosses_rows = true,
+                  .operands = {BUF(src, PLAN_READS, SSM_IN), BUF(ssm.dt, PLAN_READS, SSM_HEADS),
+                               BUF(dst, PLAN_WRITES, SSM_OUT), VECTOR(w[0], SSM_HEADS), VECTOR(w[1], SSM_HEADS),
+                               VECTOR(bias[0], SSM_HEADS)}},
+    [PLAN_SUM] = {.name = "sum",
+                  .check = check_sum,
+                  .operands = {BUF(src, PLAN_READS, DST), BUF(sum.level, PLAN_READS | PLAN_OPTIONAL, DST),
+                               BUF(dst, PLAN_WRITES | PLAN_MAY_ADD, ANY), MAY_VECTOR(w[0], DST)}},
+    [PLAN_PREDICT] = {.name = "predict",
+                      .check = check_streams,
+                      .operands = {BUF(src, PLAN_READS | PLAN_DECIDES, STREAMS),
+                                   BUF(dst, PLAN_READS | PLAN_WRITES | PLAN_STREAMS, DST), VECTOR(w[0], STREAMS_3)}},
+    [PLAN_CORRECT] = {.name = "correct",
+                      .check = check_streams,
+                      .operands = {BUF(src, PLAN_READS, DST), BUF(streams.routes, PLAN_READS | PLAN_DECIDES, STREAMS),
+                                   BUF(dst, PLAN_READS | PLAN_WRITES | PLAN_STREAMS, DST), VECTOR(w[0], STREAMS_2)}},
+    [PLAN_HIDDEN] = {.name = "hidden",
+                     .rows = PLAN_HIDDEN_ROWS,
+                     .crosses_rows = true,
+                     .operands = {BUF(src, PLAN_READS, WIDTH), MAY_VECTOR(w[0], SRC), MAY_VECTOR(bias[0], SRC)}},
+    [PLAN_GATHER] = {.name = "gather",
+                     .rows = PLAN_LOGIT_ROWS,
+                     .crosses_rows = true,
+                     .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES, SRC)}},
+    [PLAN_LOGITS] = {.name = "logits",
+                     .rows = PLAN_LOGIT_ROWS,
+                     .split = PLAN_BY_COLUMNS,
+                     .n_items = VOCAB,
+                     .operands = {BUF(src, PLAN_READS, ANY),
+                                  WEIGHT(w[0], PLAN_MULTIPLIES | PLAN_ROUNDS_Q8, VOCAB, SRC, 0)}},
+};
+
+const char *plan_op_name(enum plan_op op) { return plan_ops[op].name; }
+
+/* --- walking ---------------------------------------------------------------------------------------------------- */
+
+/* Where the id of an operand is. */
+static int32_t *id_at(struct plan_step *s, size_t at) { return (int32_t *)(void *)((char *)s + at); }
+static int32_t id_of(const struct plan_step *s, size_t at)
+{
+    int32_t id;
+    memcpy(&id, (const char *)s + at, sizeof id);
+    return id;
+}
+
+struct plan_step plan_step_of(enum plan_op op)
+{
+    struct plan_step s = {.op = op,
+                          .layer = -1,
+                          .src = PLAN_NONE,
+                          .dst = PLAN_NONE,
+                          .w = {PLAN_NONE, PLAN_NONE, PLAN_NONE},
+                          .bias = {PLAN_NONE, PLAN_NONE, PLAN_NONE},
+                          .scale = 1.0f};
+    for (const struct plan_operand *o = plan_ops[op].operands; o->name != NULL; o++) {
+        *id_at(&s, o->at) = PLAN_NONE;
+    }
+    if (plan_ops[op].rope != 0) {
+        *id_at(&s, plan_ops[op].rope) = PLAN_NONE;
+    }
+    return s;
+}
+
+const struct plan_operand *plan_next_operand(const struct plan_step *s, int *i, int32_t *id)
+{
+    for (const struct plan_operand *o; *i < PLAN_MAX_OPERANDS;) {
+        o = &plan_ops[s->op].operands[(*i)++];
+        if (o->name == NULL) {
+            break;
+        }
+        *id = id_of(s, o->at);
+        if (*id != PLAN_NONE) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+void plan_rename(struct plan_step *s, const plan_buf_id *names)
+{
+    for (const struct plan_operand *o = plan_ops[s->op].operands; o->name != NULL; o++) {
+        int32_t *id = id_at(s, o->at);
+        if (plan_is_buf(o) && *id != PLAN_NONE) {
+            *id = names[*id];
+        }
+    }
+}
+
+int plan_uses(const struct plan_step *s, plan_buf_id buf)
+{
+    int uses = 0;
+    int32_t id = PLAN_NONE;
+    const struct plan_operand *o;
+    for (int i = 0; (o = plan_next_operand(s, &i, &id)) != NULL;) {
+        int32_t n = (o->flags & PLAN_STREAMS) != 0 ? (int32_t)s->streams.n : 1;
+        if (plan_is_buf(o) && buf >= id && buf - id < n) {
+            uses |= o->flags | ((o->flags & PLAN_MAY_ADD) != 0 && s->adds ? PLAN_READS : 0);
+        }
+    }
+    return uses;
+}
+
+uint32_t plan_group_rows(const struct plan *p, const struct plan_step *s, const struct plan_operand *o)
+{
+    uint64_t n_out = p->weights[id_of(s, o->at)].n_out;
+    return (uint32_t)(o->groups != 0 ? n_out / size_of(p, s, o->groups) : n_out);
+}
+
+uint32_t plan_n_items(const struct plan *p, const struct plan_step *s)
+{
+    return (uint32_t)size_of(p, s, plan_ops[s->op].n_items);
+}
+
+uint32_t plan_inner_floats(const struct plan *p, const struct plan_step *s)
+{
+    return (uint32_t)size_of(p, s, plan_ops[s->op].inner);
+}
+
+uint64_t plan_state_floats(const struct plan *p, const struct plan_step *s)
+{
+    const uint8_t *d = plan_ops[s->op].state;
+    return size_of(p, s, d[0]) * size_of(p, s, d[1]) * size_of(p, s, d[2]);
+}
+
+double plan_weight_share(const struct plan *p, const struct plan_step *s, const struct plan_operand *o)
+{
+    (void)s;
+    return o->groups == EXPERTS ? (double)p->moe.n_used / p->moe.n_experts : 1;
+}
+
+double plan_cache_read(const struct plan *p, const struct plan_step *s, int32_t pos)
+{
+    if (plan_ops[s->op].cache != PLAN_READS) {
+        return 0;
+    }
+    int32_t n = s->attention.window > 0 ? MIN_OF(s->attention.window, pos + 1) : pos + 1;
+    return (double)size_of(p, s, KV) * n;
+}
+
+/* --- checking --------------------------------------------------------------------------------------------------- */
+
+static enum err check_buf(const struct plan_check *c, const struct plan_operand *o, plan_buf_id first)
+{
+    uint64_t want = size_of(c->plan, c->step, o->width);
+    int32_t n = (o->flags & PLAN_STREAMS) != 0 ? (int32_t)c->step->streams.n : 1;
+    for (int32_t i = 0; i < n; i++) {
+        uint64_t width = width_of(c->plan, first + i);
+        if (width == 0 || (o->width != ANY && width != want)) {
+            return err_set(c->info, ERR_INTERNAL, NULL,
+                           "the plan's %s step expects a buffer of width %" PRIu64 " as %s, found %" PRIu64,
+                           plan_op_name(c->step->op), want, o->name, width);
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err check_weight(const struct plan_check *c, const struct plan_operand *o, plan_weight_id id)
+{
+    const struct plan_weight *w = id >= 0 && id < c->plan->n_weights ? &c->plan->weights[id] : NULL;
+    if (w == NULL) {
+        return fails(c, "lacks a weight");
+    }
+    uint64_t rows = o->rows != ANY ? size_of(c->plan, c->step, o->rows) : w->n_out;
+    uint64_t columns = size_of(c->plan, c->step, o->width);
+    if (w->n_out != rows || w->n_in != columns) {
+        return err_set(c->info, ERR_BAD_TENSOR_SHAPE, w->name,
+                       "%s: expected [%" PRIu64 ", %" PRIu64 "] (columns, rows), found [%u, %u]", w->name, columns,
+                       rows, w->n_in, w->n_out);
+    }
+    if ((o->flags & PLAN_VECTOR) != 0 && w->type != DTYPE_F32) {
+        return err_set(c->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
+                       dtype_info(w->type)->name);
+    }
+    return ERR_OK;
+}
+
+/* The layer of a step that reads or writes the cache, and its RoPE table. */
+static enum err check_cache(const struct plan_check *c)
+{
+    const struct plan *p = c->plan;
+    const struct plan_op_info *op = &plan_ops[c->step->op];
+    struct plan_kv kv = kv_of(p, c->step);
+    if (op->cache != 0 && kv.layer == PLAN_NONE) {
+        return fails(c, "lacks a layer with attention");
+    }
+    if (op->rope != 0) {
+        int32_t rope = id_of(c->step, op->rope);
+        bool fits = rope >= 0 && rope < p->n_ropes && p->ropes[rope].first + p->ropes[rope].n_rot <= kv.head_dim;
+        return fits ? ERR_OK : fails(c, "lacks a RoPE table that fits");
+    }
+    return ERR_OK;
+}
+
+enum err plan_ops_check(const struct plan *p, const struct plan_step *s, struct err_info *info)
+{
+    if (s->op < 0 || s->op >= PLAN_OP_COUNT) {
+        return err_set(info, ERR_INTERNAL, NULL, "the plan holds an unknown step");
+    }
+    const struct plan_check c = {.plan = p, .step = s, .info = info};
+    const struct plan_op_info *op = &plan_ops[s->op];
+    TRY(check_cache(&c));
+    if (op->check != NULL) {
+        TRY(op->check(&c));
+    }
+    bool may_add = false;
+    for (const struct plan_operand *o = op->operands; o->name != NULL; o++) {
+        may_add |= (o->flags & PLAN_MAY_ADD) != 0;
+    }
+    if (s->adds && (!may_add || s->src == s->dst)) {
+        return fails(&c, may_add ? "adds to the buffer it reads" : "cannot add");
+    }
+    for (const struct plan_operand *o = op->operands; o->name != NULL; o++) {
+        int32_t id = id_of(s, o->at);
+        if (id != PLAN_NONE || (o->flags & PLAN_OPTIONAL) == 0) {
+            TRY((plan_is_buf(o) ? check_buf : check_weight)(&c, o, id));
+        }
+    }
+    return ERR_OK;
+}
