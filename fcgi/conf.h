@@ -55,8 +55,8 @@ struct conf {
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
     int64_t repetitions;
     const char *output;
-    bool kv, tensors, template, check, verify;    /* of inspect */
-    const char *source, *target, *type, *imatrix; /* of convert */
+    bool kv, tensors, plan, template, check, verify; /* of inspect */
+    const char *source, *target, *type, *imatrix;    /* of convert */
     bool force;
     const char *text; /* of tokenize */
     bool ids, no_bos, parse_special;

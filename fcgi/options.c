@@ -142,6 +142,8 @@ static const struct option options[] = {
            .words = bench_format_name),
     OPTION("kv", NULL, OPTION_FLAG, INSPECT, kv, "every metadata key with type and value"),
     OPTION("tensors", NULL, OPTION_FLAG, INSPECT, tensors, "every tensor with type, shape, offset and bytes"),
+    OPTION("plan", NULL, OPTION_FLAG, INSPECT, plan,
+           "every step the model is computed in, with buffers, weights and state; bytes and operations a token"),
     OPTION("template", NULL, OPTION_FLAG, INSPECT, template, "the chat template, byte for byte"),
     OPTION("check", NULL, OPTION_FLAG, INSPECT, check,
            "say nothing and exit 0 when the file is whole and can be served, else one line and exit 65"),

@@ -58,7 +58,7 @@ _infcgi() {
         serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --temp --top-k --top-p --min-p --check-config --help --version ' ;;
         generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --seed --chat --help --version ' ;;
         bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --output --help --version ' ;;
-        inspect) words='--model --config --cpu --kv --tensors --template --check --verify --help --version ' files=1 ;;
+        inspect) words='--model --config --cpu --kv --tensors --plan --template --check --verify --help --version ' files=1 ;;
         convert) words='--config --threads --cpu --source --target --type --imatrix --force --help --version ' files=1 ;;
         tokenize) words='--model --config --cpu --text --ids --no-bos --parse-special --help --version ' files=1 ;;
         help) words='--format --help --version ' ;;

@@ -7,6 +7,7 @@
 #include "engine/model/model.h"
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/escape.h"
+#include "fcgi/cmd/inspect_plan.h"
 #include "fcgi/cmd/inspect_summary.h"
 #include "fcgi/cmd/sums.h"
 
@@ -90,7 +91,7 @@ static int print_template(const struct gguf *g, const char *path)
 
 static int print_wanted(const struct gguf *g, const struct conf *o)
 {
-    if (!o->kv && !o->tensors && !o->template) {
+    if (!o->kv && !o->tensors && !o->plan && !o->template) {
         inspect_summary(g, o->model, o->cpu);
     }
     for (size_t i = 0; o->kv && i < gguf_n_kv(g); i++) {
@@ -99,6 +100,11 @@ static int print_wanted(const struct gguf *g, const struct conf *o)
     for (size_t i = 0; o->tensors && i < gguf_n_tensors(g); i++) {
         print_tensor(gguf_tensor_at(g, i));
     }
+    struct err_info info = {.offset = ERR_NO_OFFSET};
+    if (o->plan && inspect_plan(g, &info) != ERR_OK) {
+        escape_print_error(o->model, &info);
+        return CMD_BAD_DATA;
+    }
     return o->template ? print_template(g, o->model) : CMD_OK;
 }
 
@@ -106,7 +112,7 @@ static int print_wanted(const struct gguf *g, const struct conf *o)
 static int check(const struct conf *o)
 {
     struct err_info info = {.offset = ERR_NO_OFFSET};
-    if (o->kv || o->tensors || o->template) {
+    if (o->kv || o->tensors || o->plan || o->template) {
         fputs("error: inspect: --check and --verify print nothing and take no other option\n", stderr);
         return CMD_USAGE;
     }

@@ -167,6 +167,28 @@ START_TEST(a_model_that_runs_has_a_memory_plan)
 }
 END_TEST
 
+START_TEST(the_plan_is_printed_step_by_step)
+{
+    const char *path = rig_model(DTYPE_F32);
+    ck_assert_int_eq(run("--plan", path, NULL, NULL), CMD_OK);
+    const char *const parts[] = {"   0  layer -    embed        by rows      dst -> x[",
+                                 "  layer 0    qkv          by heads     src <- norm[",
+                                 "  w[0] blk.0.ffn_down.weight F32 [",
+                                 "  dst <> x[",
+                                 "  layer -    logits       by columns   src <- last[",
+                                 "\na token: ",
+                                 " a sequence: 0 floats of state\n"};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        ck_assert_msg(strstr(out, parts[i]) != NULL, "no '%s' in:\n%s", parts[i], out);
+    }
+    ck_assert_str_eq(errors, "");
+    save_model(0);
+    ck_assert_int_eq(run("--plan", model, NULL, NULL), CMD_BAD_DATA); /* of which none can be made */
+    ck_assert_str_eq(out, "");
+    ck_assert_str_ne(errors, "");
+}
+END_TEST
+
 START_TEST(lists_escape_what_the_file_says)
 {
     save_model(0);
@@ -314,6 +336,7 @@ Suite *inspect_suite(void)
     tcase_add_loop_test(c, a_folder_without_a_name_has_its_own, 0, 2);
     tcase_add_test(c, a_file_without_a_template_says_what_chat_will_do);
     tcase_add_test(c, a_model_that_runs_has_a_memory_plan);
+    tcase_add_test(c, the_plan_is_printed_step_by_step);
     tcase_add_test(c, lists_escape_what_the_file_says);
     tcase_add_test(c, the_template_is_printed_byte_for_byte);
     tcase_add_test(c, check_says_one_line);
