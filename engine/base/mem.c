@@ -206,7 +206,7 @@ void arena_init(struct arena *a, size_t chunk_bytes, size_t limit_bytes, enum me
     *a = (struct arena){.chunk_bytes = chunk_bytes, .limit_bytes = limit_bytes, .purpose = purpose};
 }
 
-void *arena_alloc(struct arena *a, size_t bytes)
+static void *take_from(struct arena *a, size_t bytes)
 {
     if (bytes > SIZE_MAX / 2) {
         return NULL;
@@ -231,6 +231,20 @@ void *arena_alloc(struct arena *a, size_t bytes)
     return p;
 }
 
+void *arena_alloc(struct arena *a, size_t bytes)
+{
+    void *p = take_from(a, bytes);
+    a->has_failed = a->has_failed || p == NULL;
+    return p;
+}
+
+enum err arena_ok(const struct arena *a) { return a->has_failed ? ERR_NOMEM : ERR_OK; }
+
+void *arena_zalloc_array(struct arena *a, size_t n, size_t size)
+{
+    return arena_zalloc(a, size != 0 && n > SIZE_MAX / size ? SIZE_MAX : n * size);
+}
+
 void *arena_zalloc(struct arena *a, size_t bytes)
 {
     void *p = arena_alloc(a, bytes);
@@ -242,7 +256,7 @@ void *arena_zalloc(struct arena *a, size_t bytes)
 
 char *arena_dup(struct arena *a, const char *s, size_t n)
 {
-    char *copy = n == SIZE_MAX ? NULL : arena_alloc(a, n + 1);
+    char *copy = arena_alloc(a, n == SIZE_MAX ? n : n + 1);
     if (copy != NULL) {
         if (n != 0) {
             memcpy(copy, s, n);
@@ -263,6 +277,7 @@ void arena_reset(struct arena *a)
         a->head->used = 0;
     }
     a->used_bytes = 0;
+    a->has_failed = false;
 }
 
 void arena_fini(struct arena *a)

@@ -66,6 +66,7 @@ struct arena {
     size_t chunk_bytes;
     size_t limit_bytes;
     size_t used_bytes; /* handed out in all */
+    bool has_failed;
     enum mem_purpose purpose;
 };
 
@@ -76,6 +77,12 @@ void arena_init(struct arena *a, size_t chunk_bytes, size_t limit_bytes, enum me
 MUST_CHECK void *arena_alloc(struct arena *a, size_t bytes);
 MUST_CHECK void *arena_zalloc(struct arena *a, size_t bytes);
 MUST_CHECK char *arena_dup(struct arena *a, const char *s, size_t n); /* adds a NUL */
+
+/* Zeroed array of n elements of `size` bytes; NULL also when n * size overflows. */
+MUST_CHECK void *arena_zalloc_array(struct arena *a, size_t n, size_t size);
+
+/* ERR_NOMEM when any of the above has given NULL, so that many can be asked for and looked at once. */
+MUST_CHECK enum err arena_ok(const struct arena *a);
 
 /* Frees every block but keeps one chunk for reuse / frees everything. */
 void arena_reset(struct arena *a);

@@ -30,7 +30,7 @@ static int level_of(int32_t n_match)
 
 /* --- the index -------------------------------------------------------------------------------------------------- */
 
-enum err draft_init(struct draft *d, int32_t n_max)
+enum err draft_init(struct draft *d, int32_t n_max, struct arena *a)
 {
     *d = (struct draft){.n_indexed = 1};
     uint32_t n_heads = 16;
@@ -38,23 +38,16 @@ enum err draft_init(struct draft *d, int32_t n_max)
         n_heads *= 2;
     }
     d->mask = n_heads - 1;
-    d->heads = mem_zalloc_array(n_heads, sizeof *d->heads, MEM_REQUEST);
-    d->prevs = mem_alloc((size_t)n_max * sizeof *d->prevs, MEM_REQUEST);
+    d->heads = arena_zalloc_array(a, n_heads, sizeof *d->heads);
+    d->prevs = arena_alloc(a, (size_t)n_max * sizeof *d->prevs);
     for (int i = 0; i < DRAFT_LEVELS; i++) {
         d->rates[i] = levels[i].rate;
     }
     if (d->heads == NULL || d->prevs == NULL) {
-        draft_fini(d);
+        *d = (struct draft){0};
         return ERR_NOMEM;
     }
     return ERR_OK;
-}
-
-void draft_fini(struct draft *d)
-{
-    mem_free(d->heads);
-    mem_free(d->prevs);
-    *d = (struct draft){0};
 }
 
 /* Head of the chain of the pair that ends at tokens[at]. */

@@ -10,7 +10,7 @@
 #ifndef INFCGI_SCHED_DRAFT_H
 #define INFCGI_SCHED_DRAFT_H
 
-#include "engine/base/err.h"
+#include "engine/base/mem.h"
 
 #include <stdint.h>
 
@@ -33,9 +33,8 @@ struct draft {
     int32_t n_seen[DRAFT_LEVELS];
 };
 
-/* Room for a sequence of n_max tokens: 6 to 8 bytes for each. ERR_NOMEM. */
-MUST_CHECK enum err draft_init(struct draft *d, int32_t n_max);
-void draft_fini(struct draft *d);
+/* Room, in the arena, for a sequence of n_max tokens: 6 to 8 bytes for each. ERR_NOMEM: then *d is all zero. */
+MUST_CHECK enum err draft_init(struct draft *d, int32_t n_max, struct arena *a);
 
 /* Enters the pairs of tokens[0..n), of which the first n_indexed are unchanged. */
 void draft_index(struct draft *d, const int32_t *tokens, int32_t n);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { ARENA_CHUNK_BYTES = 16384 }; /* what the defaults need for a step */
+
 /* --- sequences -------------------------------------------------------------------------------------------------- */
 
 void sched_cancel(struct sched_seq *q)
@@ -302,59 +304,45 @@ static size_t logits_bytes(const struct sched_config *c)
     return (size_t)c->max_logits * (size_t)c->n_vocab * sizeof(float);
 }
 
-static bool allocate_batch(const struct sched_config *c, struct sched_batch *b)
+/* Its arrays are in the arena, which the caller looks at. */
+static enum err allocate_batch(const struct sched_config *c, struct arena *a, struct sched_batch *b)
 {
     size_t seqs = (size_t)c->max_seqs, logits = (size_t)c->max_logits, best = logits * (size_t)c->max_best;
-    b->seqs = mem_zalloc_array(seqs, sizeof *b->seqs, MEM_SCRATCH);
-    b->copy_states = mem_zalloc_array(2 * seqs, sizeof *b->copy_states, MEM_SCRATCH);
-    b->copy_at = mem_zalloc_array(2 * seqs, sizeof *b->copy_at, MEM_SCRATCH);
-    b->wants = mem_zalloc_array(logits, sizeof *b->wants, MEM_SCRATCH);
-    b->stats = mem_zalloc_array(logits, sizeof *b->stats, MEM_SCRATCH);
-    b->best = best != 0 ? mem_zalloc_array(best, sizeof *b->best, MEM_SCRATCH) : NULL;
+    b->seqs = arena_zalloc_array(a, seqs, sizeof *b->seqs);
+    b->copy_states = arena_zalloc_array(a, 2 * seqs, sizeof *b->copy_states);
+    b->copy_at = arena_zalloc_array(a, 2 * seqs, sizeof *b->copy_at);
+    b->wants = arena_zalloc_array(a, logits, sizeof *b->wants);
+    b->stats = arena_zalloc_array(a, logits, sizeof *b->stats);
+    b->best = best != 0 ? arena_zalloc_array(a, best, sizeof *b->best) : NULL;
     b->hidden = hidden_bytes(c) != 0 ? mem_map(hidden_bytes(c), MEM_SCRATCH) : NULL;
     b->logits = c->logits != NULL ? c->logits : mem_map(logits_bytes(c), MEM_SCRATCH);
-    return b->seqs != NULL && b->copy_states != NULL && b->copy_at != NULL && b->wants != NULL && b->stats != NULL &&
-           (best == 0 || b->best != NULL) && (hidden_bytes(c) == 0 || b->hidden != NULL) && b->logits != NULL;
+    return b->logits != NULL && (hidden_bytes(c) == 0 || b->hidden != NULL) ? ERR_OK : ERR_NOMEM;
 }
 
-static void free_batch(const struct sched_config *c, struct sched_batch *b)
-{
-    mem_free(b->seqs);
-    mem_free(b->copy_states);
-    mem_free(b->copy_at);
-    mem_free(b->wants);
-    mem_free(b->stats);
-    mem_free(b->best);
-    mem_unmap(b->hidden, hidden_bytes(c), MEM_SCRATCH);
-    mem_unmap(c->logits != NULL ? NULL : b->logits, logits_bytes(c), MEM_SCRATCH);
-}
-
-static bool allocate(struct sched *s)
+/* All that a step needs, taken once. */
+static enum err allocate(struct sched *s)
 {
     const struct sched_config *c = &s->cfg;
+    struct arena *a = &s->arena;
     size_t rows = (size_t)c->max_rows, seqs = (size_t)c->max_seqs, logits = (size_t)c->max_logits;
     for (int32_t i = 0; i < c->max_begun; i++) {
         s->begun[i] = &s->batches[i];
-        if (!allocate_batch(c, &s->batches[i])) {
-            return false;
-        }
+        TRY(allocate_batch(c, a, &s->batches[i]));
     }
-    s->tokens = mem_zalloc_array(rows, sizeof *s->tokens, MEM_SCRATCH);
-    s->pos = mem_zalloc_array(rows, sizeof *s->pos, MEM_SCRATCH);
-    s->seq = mem_zalloc_array(rows, sizeof *s->seq, MEM_SCRATCH);
-    s->logit_rows = mem_zalloc_array(logits, sizeof *s->logit_rows, MEM_SCRATCH);
-    s->tables = mem_zalloc_array(seqs, sizeof *s->tables, MEM_SCRATCH);
-    s->ranked = mem_zalloc_array(seqs, sizeof *s->ranked, MEM_SCRATCH);
-    s->states = mem_zalloc_array(seqs, sizeof *s->states, MEM_SCRATCH);
-    s->begin_states = mem_zalloc_array(seqs, sizeof *s->begin_states, MEM_SCRATCH);
-    s->copy_rows = mem_zalloc_array(2 * seqs, sizeof *s->copy_rows, MEM_SCRATCH);
-    s->offers = mem_zalloc_array(seqs, sizeof *s->offers, MEM_SCRATCH);
-    s->hidden_rows = mem_zalloc_array(rows, sizeof *s->hidden_rows, MEM_SCRATCH);
-    bool has_states = s->states != NULL && s->begin_states != NULL && s->copy_rows != NULL;
-    return has_states && s->tokens != NULL && s->pos != NULL && s->seq != NULL && s->logit_rows != NULL &&
-           s->hidden_rows != NULL && s->tables != NULL && s->ranked != NULL && s->offers != NULL &&
-           sampler_scratch_init(&s->scratch, c->n_vocab) == ERR_OK &&
-           kv_cache_new(c->n_pages, c->n_states, &s->kv) == ERR_OK;
+    s->tokens = arena_zalloc_array(a, rows, sizeof *s->tokens);
+    s->pos = arena_zalloc_array(a, rows, sizeof *s->pos);
+    s->seq = arena_zalloc_array(a, rows, sizeof *s->seq);
+    s->hidden_rows = arena_zalloc_array(a, rows, sizeof *s->hidden_rows);
+    s->logit_rows = arena_zalloc_array(a, logits, sizeof *s->logit_rows);
+    s->tables = arena_zalloc_array(a, seqs, sizeof *s->tables);
+    s->ranked = arena_zalloc_array(a, seqs, sizeof *s->ranked);
+    s->states = arena_zalloc_array(a, seqs, sizeof *s->states);
+    s->begin_states = arena_zalloc_array(a, seqs, sizeof *s->begin_states);
+    s->copy_rows = arena_zalloc_array(a, 2 * seqs, sizeof *s->copy_rows);
+    s->offers = arena_zalloc_array(a, seqs, sizeof *s->offers);
+    TRY(arena_ok(a));
+    TRY(sampler_scratch_init(&s->scratch, c->n_vocab));
+    return kv_cache_new(c->n_pages, c->n_states, &s->kv);
 }
 
 enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info)
@@ -391,7 +379,8 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&s->wake, &attr);
     pthread_condattr_destroy(&attr);
-    if (!allocate(s)) {
+    arena_init(&s->arena, ARENA_CHUNK_BYTES, 0, MEM_SCRATCH);
+    if (allocate(s) != ERR_OK) {
         sched_free(&s);
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the scheduler");
     }
@@ -423,19 +412,10 @@ void sched_free(struct sched **sched)
         pthread_join(s->thread, NULL);
     }
     for (int32_t i = 0; i < s->cfg.max_begun; i++) {
-        free_batch(&s->cfg, &s->batches[i]);
+        mem_unmap(s->batches[i].hidden, hidden_bytes(&s->cfg), MEM_SCRATCH);
+        mem_unmap(s->cfg.logits != NULL ? NULL : s->batches[i].logits, logits_bytes(&s->cfg), MEM_SCRATCH);
     }
-    mem_free(s->hidden_rows);
-    mem_free(s->tokens);
-    mem_free(s->pos);
-    mem_free(s->seq);
-    mem_free(s->logit_rows);
-    mem_free(s->tables);
-    mem_free(s->ranked);
-    mem_free(s->offers);
-    mem_free(s->states);
-    mem_free(s->begin_states);
-    mem_free(s->copy_rows);
+    arena_fini(&s->arena);
     sampler_scratch_fini(&s->scratch);
     kv_cache_free(&s->kv);
     pthread_mutex_destroy(&s->lock);

@@ -1,8 +1,6 @@
 /* Where pages come from: admission with shared prefixes, growth while decoding, preemption when there are none left. */
 #include "engine/sched/sched_internal.h"
 
-_Static_assert((int)KV_PAGE_TOKENS == (int)KV_PAGE_TOKENS, "pool and back ends must agree on the page");
-
 static int32_t pages_for(int32_t n_positions) { return (n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 
 /* Lets the state and all pages go, the last first, so that a prefix outlives what hangs from it. Pages it was computing

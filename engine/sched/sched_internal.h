@@ -57,6 +57,7 @@ struct sched_group {
 
 /* A sequence. Fields are the scheduler thread's, but for those marked (lock) and atomics. */
 struct sched_seq {
+    struct arena arena; /* of all that it has, itself included */
     struct sched *sched;
     struct sched_group *group;
     struct sched_seq *next; /* in the queue of submitted or waiting ones, or in the list of running ones */
@@ -108,8 +109,8 @@ struct sched_seq {
 
     pthread_mutex_t lock;
     pthread_cond_t ready;
-    struct sched_entry *ring; /* [SCHED_RING] (lock) */
-    struct sampler_top *tops; /* [SCHED_RING][n_top] (lock) */
+    struct sched_entry ring[SCHED_RING]; /* (lock) */
+    struct sampler_top *tops;            /* [SCHED_RING][n_top] (lock) */
     uint32_t n_put, n_got;    /* (lock) */
     struct sched_usage usage; /* (lock) */
     struct err_info why;      /* why it broke off, set before SCHED_END is given out; code ERR_OK = no more is known */
@@ -178,6 +179,7 @@ struct sched {
     uint64_t waited_ns; /* when the last one was done */
 
     /* What the back end reads when a batch begins; arrays of max_rows, max_seqs or max_logits. */
+    struct arena arena; /* of them, and of the arrays of batches */
     int32_t *tokens, *pos, *seq, *logit_rows, *hidden_rows, *states, *begin_states;
     int32_t *copy_rows; /* [2 max_seqs] */
     const int32_t **tables;

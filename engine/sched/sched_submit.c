@@ -10,17 +10,9 @@ static void seq_free(struct sched_seq *q)
 {
     pthread_mutex_destroy(&q->lock);
     pthread_cond_destroy(&q->ready);
-    mem_free((void *)q->sampling.bias);
-    mem_free((void *)q->sampling.ends);
-    draft_fini(&q->draft);
-    mem_free(q->pooled);
-    mem_free(q->embedding);
-    mem_free(q->tokens);
-    mem_free(q->pages);
-    mem_free(q->ring);
-    mem_free(q->tops);
     sched_group_release(&q->group);
-    mem_free(q);
+    struct arena a = q->arena;
+    arena_fini(&a);
 }
 
 void sched_seq_unref(struct sched_seq *q)
@@ -30,38 +22,46 @@ void sched_seq_unref(struct sched_seq *q)
     }
 }
 
-/* Copies n * size bytes; NULL for none. False when out of memory. */
-static bool copy_array(const void *from, size_t n, size_t size, void *to)
+/* Tokens that it will have at most. */
+static int32_t max_total(const struct sched *s, const struct sched_request *r)
 {
-    void *p = NULL;
-    if (n != 0) {
-        p = mem_alloc(n * size, MEM_REQUEST);
-        if (p == NULL) {
-            return false;
-        }
-        memcpy(p, from, n * size);
-    }
-    memcpy(to, &p, sizeof p);
-    return true;
+    int64_t total = r->max_tokens < 0 ? s->cfg.n_ctx : (int64_t)r->n_tokens + r->max_tokens;
+    return (int32_t)MIN_OF(total, (int64_t)s->cfg.n_ctx);
 }
 
-static bool fill_pooling(struct sched *s, struct sched_seq *q, const struct sched_request *r)
+/* About what a sequence takes in all, so that it is one block. */
+static size_t seq_bytes(const struct sched *s, const struct sched_request *r)
+{
+    size_t n = (size_t)max_total(s, r) + 1, n_top = (size_t)MAX_OF(r->sampling.n_top, 0);
+    size_t sampling = SCHED_RING * n_top * sizeof(struct sampler_top) + r->sampling.n_bias * sizeof *r->sampling.bias +
+                      r->sampling.n_ends * sizeof *r->sampling.ends;
+    size_t pooling = r->pooling != PLAN_POOL_NONE ? (size_t)s->cfg.n_embd * (sizeof(double) + sizeof(float)) : 0;
+    size_t tokens = n * sizeof(int32_t) * (s->cfg.draft_max > 0 ? 3 : 1) + n / KV_PAGE_TOKENS * sizeof(int32_t);
+    return sizeof(struct sched_seq) + sampling + pooling + tokens + 256;
+}
+
+static void *copy_array(struct arena *a, const void *from, size_t n, size_t size)
+{
+    void *p = n != 0 ? arena_alloc(a, n * size) : NULL;
+    return p != NULL ? memcpy(p, from, n * size) : NULL;
+}
+
+static void fill_pooling(struct sched *s, struct sched_seq *q, const struct sched_request *r)
 {
     q->pooling = r->pooling;
     if (r->pooling == PLAN_POOL_NONE) {
-        return true;
+        return;
     }
     q->is_private =
         q->is_private || r->pooling != PLAN_POOL_LAST || s->cfg.is_bidirectional; /* kept pages hold no states */
-    q->pooled = mem_zalloc_array((size_t)s->cfg.n_embd, sizeof *q->pooled, MEM_REQUEST);
-    q->embedding = mem_zalloc_array((size_t)s->cfg.n_embd, sizeof *q->embedding, MEM_REQUEST);
-    return q->pooled != NULL && q->embedding != NULL;
+    q->pooled = arena_zalloc_array(&q->arena, (size_t)s->cfg.n_embd, sizeof *q->pooled);
+    q->embedding = arena_zalloc_array(&q->arena, (size_t)s->cfg.n_embd, sizeof *q->embedding);
 }
 
-static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)
+static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)
 {
-    int64_t total = r->max_tokens < 0 ? s->cfg.n_ctx : (int64_t)r->n_tokens + r->max_tokens;
-    q->max_total = (int32_t)MIN_OF(total, (int64_t)s->cfg.n_ctx);
+    struct arena *a = &q->arena;
+    q->max_total = max_total(s, r);
     q->n_prompt = q->n_tokens = r->n_tokens;
     q->min_tokens = r->min_tokens;
     q->prompt_logprobs = r->prompt_logprobs;
@@ -69,31 +69,23 @@ static bool seq_fill(struct sched *s, struct sched_seq *q, const struct sched_re
     q->state = q->begin_state = KV_NO_STATE;
     q->deadline_ns = r->deadline_ns;
     q->salt = kv_cache_salt(s->kv, r->salt);
-    q->sampling = r->sampling;
-    q->sampling.bias = NULL;
-    q->sampling.ends = NULL;
     q->usage.prompt_tokens = r->n_tokens;
     size_t n_tokens = (size_t)q->max_total + 1;
-    size_t n_top = (size_t)MAX_OF(r->sampling.n_top, 1);
-    q->tokens = mem_alloc(n_tokens * sizeof *q->tokens, MEM_REQUEST);
-    q->pages = mem_alloc((n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->pages, MEM_REQUEST);
-    q->ring = mem_zalloc_array(SCHED_RING, sizeof *q->ring, MEM_REQUEST);
-    q->tops = mem_zalloc_array(SCHED_RING * n_top, sizeof *q->tops, MEM_REQUEST);
-    bool ok = copy_array(r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias, &q->sampling.bias) &&
-              copy_array(r->sampling.ends, r->sampling.n_ends, sizeof *r->sampling.ends, &q->sampling.ends);
-    ok = ok && fill_pooling(s, q, r);
+    q->tokens = arena_alloc(a, n_tokens * sizeof *q->tokens);
+    q->pages = arena_alloc(a, (n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->pages);
+    q->tops = arena_alloc(a, SCHED_RING * (size_t)MAX_OF(r->sampling.n_top, 0) * sizeof *q->tops);
+    q->sampling = r->sampling;
+    q->sampling.bias = copy_array(a, r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias);
+    q->sampling.ends = copy_array(a, r->sampling.ends, r->sampling.n_ends, sizeof *r->sampling.ends);
+    fill_pooling(s, q, r);
     q->leaves_pages = !q->is_private || (r->prompt_logprobs && r->pooling == PLAN_POOL_NONE);
-    if (!ok || q->tokens == NULL || q->pages == NULL || q->ring == NULL || q->tops == NULL) {
-        return false;
-    }
+    TRY(arena_ok(a));
     memcpy(q->tokens, r->tokens, (size_t)r->n_tokens * sizeof *q->tokens);
     if (s->cfg.draft_max > 0 && q->max_total > q->n_prompt + 1) {
-        if (draft_init(&q->draft, q->max_total) != ERR_OK) {
-            return false;
-        }
+        TRY(draft_init(&q->draft, q->max_total, a));
         draft_index(&q->draft, q->tokens, q->n_prompt - 1); /* here, in the reader's thread: a long prompt takes time */
     }
-    return true;
+    return ERR_OK;
 }
 
 /* --- groups ------------------------------------------------------------------------------------------------------- */
@@ -257,10 +249,13 @@ static enum err make_seq(struct sched *s, const struct sched_request *r, struct 
                          struct err_info *info)
 {
     TRY(check_request(s, r, info));
-    struct sched_seq *q = mem_zalloc(sizeof *q, MEM_REQUEST);
+    struct arena arena;
+    arena_init(&arena, seq_bytes(s, r), 0, MEM_REQUEST);
+    struct sched_seq *q = arena_zalloc(&arena, sizeof *q);
     if (q == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for a request of %d tokens", r->n_tokens);
     }
+    q->arena = arena;
     pthread_mutex_init(&q->lock, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -271,7 +266,7 @@ static enum err make_seq(struct sched *s, const struct sched_request *r, struct 
     q->group = g;
     atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
     atomic_init(&q->refs, 2);
-    if (!seq_fill(s, q, r)) {
+    if (seq_fill(s, q, r) != ERR_OK) {
         seq_free(q);
         return err_set(info, ERR_NOMEM, NULL, "out of memory for a request of %d tokens", r->n_tokens);
     }

@@ -10,7 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-_Static_assert((int)KV_PAGE_TOKENS == (int)KV_PAGE_TOKENS, "kernels and scheduler must agree on the page");
 _Static_assert((int)PLAN_CLAMPED == (int)KERN_ACT_CLAMPED, "plan and kernels must agree on the activations");
 
 /* --- operands and tiles ----------------------------------------------------------------------------------------- */

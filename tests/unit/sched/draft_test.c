@@ -13,10 +13,15 @@ Suite *draft_suite(void);
 
 enum { N = 4000 };
 
+static struct arena arena; /* of all drafts of a test */
+
+static void setup(void) { arena_init(&arena, 0, 0, MEM_REQUEST); }
+static void teardown(void) { arena_fini(&arena); }
+
 static struct draft fresh(int32_t n_max)
 {
     struct draft d;
-    ck_assert_int_eq(draft_init(&d, n_max), ERR_OK);
+    ck_assert_int_eq(draft_init(&d, n_max, &arena), ERR_OK);
     return d;
 }
 
@@ -74,7 +79,6 @@ START_TEST(the_longest_and_newest_match_is_found)
             }
             n_found += source != 0;
         }
-        draft_fini(&d);
     }
     ck_assert_int_gt(n_found, 2000);
 }
@@ -92,8 +96,6 @@ START_TEST(the_index_is_the_same_in_one_go_and_in_pieces)
     draft_index(&b, tokens, N);
     ck_assert_mem_eq(a.heads, b.heads, (a.mask + 1) * sizeof *a.heads);
     ck_assert_mem_eq(a.prevs + 1, b.prevs + 1, (N - 1) * sizeof *a.prevs);
-    draft_fini(&a);
-    draft_fini(&b);
 }
 END_TEST
 
@@ -112,7 +114,6 @@ START_TEST(long_texts_take_linear_time)
         draft_look(&d, tokens, n);
     }
     ck_assert_uint_lt(clock_now_ns() - start, 5000000000u); /* a tenth of it here; each against each takes minutes */
-    draft_fini(&d);
     mem_free(tokens);
 }
 END_TEST
@@ -130,8 +131,6 @@ START_TEST(short_texts_and_no_index_give_no_guess)
         ck_assert_double_eq(draft_rate(&none, 0), 0);
     }
     draft_learn(&none, tokens, 4);
-    draft_fini(&d);
-    draft_fini(&none);
 }
 END_TEST
 
@@ -141,8 +140,9 @@ START_TEST(no_memory_is_an_error_that_leaves_nothing)
     for (int i = 0; i < 2; i++) {
         struct draft d;
         mem_fail_at(i);
-        ck_assert_int_eq(draft_init(&d, 1000), ERR_NOMEM);
+        ck_assert_int_eq(draft_init(&d, 1000, &arena), ERR_NOMEM);
         mem_fail_at(-1);
+        arena_fini(&arena);
         ck_assert_uint_eq(mem_live(), live);
         ck_assert_ptr_null(d.heads);
     }
@@ -177,7 +177,6 @@ START_TEST(guesses_are_judged_although_nothing_is_drafted)
     d.source = 0;
     live_through(&d, tokens, 2000, 2400, true);
     ck_assert_double_gt(draft_rate(&d, 0), 0.9); /* noticed again */
-    draft_fini(&d);
 }
 END_TEST
 
@@ -295,6 +294,7 @@ Suite *draft_suite(void)
 {
     Suite *s = suite_create("draft");
     TCase *t = tcase_create("draft");
+    tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, the_longest_and_newest_match_is_found);
     tcase_add_test(t, the_index_is_the_same_in_one_go_and_in_pieces);
     tcase_add_loop_test(t, long_texts_take_linear_time, 0, 3);
