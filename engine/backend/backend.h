@@ -98,7 +98,7 @@ struct backend_batch {
     float *logits;                   /* out [n_logits][V]; of rows that want fewer it holds anything */
     struct backend_row_stats *stats; /* out [n_logits] */
     struct candidate *best;          /* out [n_logits][max_best]: the best first; unused with max_best 0 */
-    int32_t n_hidden;                /* E, may be 0; 0 when the plan has no PLAN_HIDDEN */
+    int32_t n_hidden;                /* E, may be 0; 0 when the plan makes none */
     const int32_t *hidden_rows;      /* [n_hidden] ascending row indexes */
     float *hidden;                   /* out [n_hidden][D] */
 };
