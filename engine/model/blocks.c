@@ -138,7 +138,7 @@ static enum err read_kv_heads(struct blocks *b)
                          "%s.attention.head_count_kv: expected a layer with attention, found none", b->arch);
 }
 
-enum err blocks_skip_attention(struct blocks *b, const bool *skips)
+enum err blocks_skip_attention(struct blocks *b)
 {
     struct plan *p = b->plan;
     p->kvs = arena_zalloc(&p->arena, p->n_layers * sizeof *p->kvs);
@@ -146,7 +146,7 @@ enum err blocks_skip_attention(struct blocks *b, const bool *skips)
         p->kvs[i] = (struct plan_kv){.n_kv_heads = p->n_kv_heads,
                                      .head_dim = p->head_dim,
                                      .latent_dim = p->latent_dim,
-                                     .layer = skips[i] ? PLAN_NONE : (int32_t)i};
+                                     .layer = b->style.mixer[i] <= BLOCKS_LATENT ? (int32_t)i : PLAN_NONE};
     }
     return p->kvs != NULL ? ERR_OK : err_set(b->info, ERR_NOMEM, NULL, "out of memory for %u layers", p->n_layers);
 }
@@ -251,6 +251,9 @@ enum err blocks_read_hparams(struct blocks *b)
                                      .local_freq_base = h->freq_base,
                                      .ffn_norm = "blk.%d.ffn_norm.weight",
                                      .last_norm = "output_norm.weight"};
+    for (uint32_t k = 0; k < h->n_layers; k++) {
+        b->style.mixer[k] = b->is_latent ? BLOCKS_LATENT : BLOCKS_ATTENTION;
+    }
     struct plan *p = b->plan;
     p->n_vocab = h->n_vocab;
     p->n_embd = h->n_embd;

@@ -32,6 +32,19 @@ struct blocks_moe {
     bool gates_shared; /* the shared expert has a gate, ffn_gate_inp_shexp */
 };
 
+/* What brings the rows of a sequence together in a layer; its row is in blocks_decoder.c. */
+enum blocks_mixer {
+    BLOCKS_ATTENTION,
+    BLOCKS_LATENT, /* attention over latents */
+    BLOCKS_CONV,   /* a short convolution */
+    BLOCKS_DELTA,  /* the gated delta rule */
+    BLOCKS_SSM,    /* a state space */
+    BLOCKS_MIXER_COUNT
+};
+
+/* A layer's feed-forward block. */
+enum blocks_ffn { BLOCKS_DENSE, BLOCKS_EXPERTS, BLOCKS_FFN_COUNT };
+
 /* How a family's decoder differs from Llama's; blocks_read_hparams sets it to Llama's. */
 struct blocks_style {
     bool is_neox;         /* RoPE on pairs (i, i + n_rot/2); else (2i, 2i+1) */
@@ -55,15 +68,12 @@ struct blocks_style {
     float local_freq_base; /* RoPE theta of local layers */
     const char *ffn_norm;  /* name of the norm in front of the feed-forward block */
     const char *last_norm; /* and of the one behind the last layer */
-    uint32_t conv_taps;    /* of short convolutions */
-    uint32_t delta_taps;   /* of those in front of the delta rule */
-    uint32_t ssm_taps;     /* of those in front of state spaces */
+    uint32_t conv_taps;    /* of short convolutions, also in front of the delta rule and of state spaces */
     struct blocks_moe moe; /* blocks_read_moe */
+    enum blocks_mixer mixer[PLAN_MAX_LAYERS];
+    enum blocks_ffn ffn[PLAN_MAX_LAYERS];
     bool is_local[PLAN_MAX_LAYERS];
-    bool is_nope[PLAN_MAX_LAYERS];  /* no RoPE */
-    bool is_conv[PLAN_MAX_LAYERS];  /* a short convolution in place of attention */
-    bool is_delta[PLAN_MAX_LAYERS]; /* the gated delta rule in place of attention */
-    bool is_ssm[PLAN_MAX_LAYERS];   /* a state space in place of attention */
+    bool is_nope[PLAN_MAX_LAYERS]; /* no RoPE */
 };
 
 /* A plan being built. */
@@ -86,7 +96,6 @@ struct blocks {
     /* Latent attention: [q_latent_dim], [H*key_dim] queries before and [H*value_dim] outputs behind the matrices that
      * lead into and out of the latent space; q, k and att are in it */
     plan_buf_id q_latent, q_heads, v_heads;
-    plan_weight_id latent_values; /* of the layer being built: the matrices that lead out of the latent space */
     plan_buf_id x, norm, q, k, v, att, ff, shared, router, route, last;
     plan_buf_id conv, conv_gate; /* [D] each, of short convolutions */
     plan_buf_id att_gate;        /* [H*d], where attention is gated */
@@ -116,9 +125,9 @@ MUST_CHECK enum err blocks_get_layers(const struct blocks *b, const char *key, u
 /* One boolean a layer; *found false, and out as it was, where there is no such key. Call after block_count is read. */
 MUST_CHECK enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, bool out[PLAN_MAX_LAYERS]);
 
-/* Layers [L] of which the plan has no attention and no place in the KV cache. Call after blocks_read_hparams.
+/* The plan has no attention and no place in the KV cache of layers with other mixers. Call after blocks_read_hparams.
  * ERR_NOMEM. */
-MUST_CHECK enum err blocks_skip_attention(struct blocks *b, const bool *skips);
+MUST_CHECK enum err blocks_skip_attention(struct blocks *b);
 
 /* Reads the common hyper-parameters into b->h and the plan's dimensions, and makes b->style Llama's. n_ctx becomes the
  * longest context that the model can be built for where that is less, or, where it is 0, what model_build says. */
@@ -162,17 +171,19 @@ MUST_CHECK enum err blocks_bind_rows_of_qkv(struct blocks *b, int layer, uint32_
                                             struct plan_step *qkv);
 MUST_CHECK enum err blocks_bind_qkv(struct blocks *b, int layer, struct plan_step *qkv);
 
-/* Latent attention (blocks_latent.c). read: head widths, in blocks_read_hparams, and the scale of q.k. The others are
- * blocks_build_decoder's: buffers; from normed rows (src) to queries and stored keys; from what attention gives to
- * v_heads. */
+/* Rows of the decoder's tables of mixers and feed-forward blocks: add_bufs, once, when a layer is such; add, its steps,
+ * from b->x to b->x. What a family with such layers calls before blocks_build_decoder is `read`, after
+ * blocks_read_hparams: it says which layers are such, and reads their hyper-parameters; ERR_BAD_HPARAM. */
+
+/* Latent attention (blocks_latent.c). read: head widths, in blocks_read_hparams, which b->is_latent makes do so; and
+ * then the scale of q.k. */
 MUST_CHECK enum err blocks_read_latent(struct blocks *b);
 MUST_CHECK enum err blocks_read_latent_scale(struct blocks *b);
 MUST_CHECK enum err blocks_add_latent_bufs(struct blocks *b);
-MUST_CHECK enum err blocks_add_latent_heads(struct blocks *b, int layer, plan_buf_id src, int32_t rope);
-MUST_CHECK enum err blocks_add_latent_values(struct blocks *b);
+MUST_CHECK enum err blocks_add_latent(struct blocks *b, int layer);
 
-/* Mixtures of experts (blocks_moe.c). read: the hyper-parameters of a file with experts (plan->moe.n_experts, which
- * blocks_read_hparams reads, is not 0). The others are blocks_build_decoder's. */
+/* Mixtures of experts (blocks_moe.c). read: of a file with experts (plan->moe.n_experts, which blocks_read_hparams
+ * reads, is not 0). */
 MUST_CHECK enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as);
 MUST_CHECK enum err blocks_add_expert_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_experts(struct blocks *b, int layer);
@@ -180,8 +191,7 @@ MUST_CHECK enum err blocks_add_experts(struct blocks *b, int layer);
  * up in one tensor [D, 2F, E] (ffn_gate_up_exps). Otherwise as blocks_bind_stack. ERR_NOMEM. */
 MUST_CHECK enum err blocks_bind_gate_up(struct blocks *b, int layer, plan_weight_id w[2]);
 
-/* Short convolutions (blocks_conv.c). read: which layers are such, those whose element of attention.head_count_kv is 0,
- * and shortconv.l_cache. The others are blocks_build_decoder's. ERR_BAD_HPARAM. */
+/* Short convolutions (blocks_conv.c): layers whose element of attention.head_count_kv is 0. */
 MUST_CHECK enum err blocks_read_conv(struct blocks *b);
 MUST_CHECK enum err blocks_add_conv_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_conv(struct blocks *b, int layer);
@@ -195,17 +205,16 @@ struct blocks_runs {
 MUST_CHECK enum err blocks_bind_runs(struct blocks *b, const char *name, int layer, const struct blocks_runs *runs,
                                      int n_runs, uint32_t n_all, uint32_t n_in, plan_weight_id *id);
 
-/* Linear attention and gated attention (blocks_delta.c). read: which layers are linear, by attention.recurrent_layers
- * or full_attention_interval, heads and taps, by ssm.*; leaves out the last nextn_predict_layers layers. is_tiled: as
- * in struct plan_delta. The others are blocks_build_decoder's. ERR_BAD_HPARAM. */
+/* Linear attention (blocks_delta.c): layers that attention.recurrent_layers or full_attention_interval says. Leaves out
+ * the last nextn_predict_layers layers. is_tiled: as in struct plan_delta. */
 MUST_CHECK enum err blocks_read_delta(struct blocks *b, bool is_tiled);
 MUST_CHECK enum err blocks_add_delta_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_delta(struct blocks *b, int layer);
+/* Attention whose output a gate lets through: Q without the gate's rows; and the gate, of what attention gave. */
 MUST_CHECK enum err blocks_bind_gated_qkv(struct blocks *b, int layer, struct plan_step *qkv);
-MUST_CHECK enum err blocks_add_attention_gate(struct blocks *b, int layer); /* of what attention gave */
+MUST_CHECK enum err blocks_add_attention_gate(struct blocks *b, int layer);
 
-/* State spaces (blocks_ssm.c). read: which layers are such, those whose element of attention.head_count_kv is 0, and
- * ssm.*. The others are blocks_build_decoder's. ERR_BAD_HPARAM. */
+/* State spaces (blocks_ssm.c): layers whose element of attention.head_count_kv is 0. */
 MUST_CHECK enum err blocks_read_ssm(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm(struct blocks *b, int layer);
@@ -221,6 +230,24 @@ MUST_CHECK enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_s
  * output.weight). Biases are used where the file has them; Q, K and V may stand in one tensor (attn_qkv), gate and up
  * too (ffn_up, gate first). Call blocks_read_hparams before. */
 MUST_CHECK enum err blocks_build_decoder(struct blocks *b);
+
+/* --- parts of layers (blocks_decoder.c) --------------------------------------------------------------------------- */
+
+/* The norm in front of a block, where the style has one; *src is what the block reads. */
+MUST_CHECK enum err blocks_add_pre_norm(struct blocks *b, const char *name, int layer, plan_buf_id *src);
+
+/* att = attention of q. */
+MUST_CHECK enum err blocks_attend(struct blocks *b, int layer);
+
+/* A matmul whose result joins b->x, straight away, or through a norm (`post_norm`) behind it, for which b->norm is
+ * free. */
+MUST_CHECK enum err blocks_add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer);
+
+/* The matrix behind attention, of out->src. */
+MUST_CHECK enum err blocks_add_attention_output(struct blocks *b, struct plan_step *out, int layer);
+
+/* The RoPE table of a layer. */
+int32_t blocks_rope_of(const struct blocks *b, int layer);
 
 /* Single steps, for families that list their own (blocks_steps.c). norm: dst = the norm of src times the vector `name`,
  * or dst += that when `adds`. matmul: src times the matrix; with PLAN_GLU, act() of that. */

@@ -8,9 +8,9 @@ enum err blocks_read_conv(struct blocks *b)
     uint32_t heads[PLAN_MAX_LAYERS];
     TRY(blocks_get_layers(b, "attention.head_count_kv", 0, b->h.n_heads, b->h.n_heads, heads));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        b->style.is_conv[i] = heads[i] == 0;
+        b->style.mixer[i] = heads[i] == 0 ? BLOCKS_CONV : BLOCKS_ATTENTION;
     }
-    TRY(blocks_skip_attention(b, b->style.is_conv));
+    TRY(blocks_skip_attention(b));
     if (b->plan->is_bidirectional) {
         return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
                        "%s.attention.causal: expected true with short convolutions, found false", b->arch);
@@ -50,12 +50,7 @@ enum err blocks_add_conv(struct blocks *b, int layer)
 {
     enum { B, C, U }; /* thirds of in_proj */
     uint32_t d = b->h.n_embd;
-    struct plan_step norm = plan_step_of(PLAN_NORM);
-    norm.src = b->x;
-    norm.dst = b->norm;
-    norm.eps = b->h.eps;
-    TRY(blocks_bind(b, "blk.%d.attn_norm.weight", layer, 1, d, false, &norm.w[0]));
-    TRY(plan_add_step(b->plan, &norm));
+    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", layer, b->x, b->norm, false));
     TRY(add_third(b, layer, U, b->conv));
     TRY(add_third(b, layer, B, b->conv_gate));
     TRY(add_product(b));
@@ -71,11 +66,8 @@ enum err blocks_add_conv(struct blocks *b, int layer)
     TRY(add_product(b));
 
     struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.adds = true;
-    out.scale = b->style.residual_scale;
     out.src = b->conv;
-    out.dst = b->x;
     TRY(blocks_bind(b, "blk.%d.shortconv.out_proj.weight", layer, d, d, false, &out.w[0]));
     TRY(blocks_bind(b, "blk.%d.shortconv.out_proj.bias", layer, 1, d, true, &out.bias[0]));
-    return plan_add_step(b->plan, &out);
+    return blocks_add_to_stream(b, &out, NULL, layer);
 }

@@ -1,35 +1,25 @@
 /* The decoder most families are [Touvron 2023, "LLaMA"], with what later ones added. */
 #include "engine/model/blocks.h"
 
-/* dst = norm of src; into the stream it is added. */
-static enum err add_norm(struct blocks *b, const char *name, int layer, plan_buf_id src, plan_buf_id dst)
-{
-    struct plan_step s = plan_step_of(PLAN_NORM);
-    s.adds = dst == b->x;
-    s.src = src;
-    s.dst = dst;
-    s.eps = b->h.eps;
-    TRY(blocks_bind(b, name, layer, 1, b->plan->bufs[src].width, false, &s.w[0]));
-    return plan_add_step(b->plan, &s);
-}
-
-/* The norm in front of a block, if there is one; *src is what the block reads. */
-static enum err add_pre_norm(struct blocks *b, const char *name, int layer, plan_buf_id *src)
+enum err blocks_add_pre_norm(struct blocks *b, const char *name, int layer, plan_buf_id *src)
 {
     *src = b->style.has_pre_norms ? b->norm : b->x;
-    return b->style.has_pre_norms ? add_norm(b, name, layer, b->x, b->norm) : ERR_OK;
+    return b->style.has_pre_norms ? blocks_add_norm(b, name, layer, b->x, b->norm, false) : ERR_OK;
 }
 
-/* A matmul whose result joins the residual stream: straight away, or through a norm (`post_norm`) behind it, for which
- * b->norm is free. */
-static enum err add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer)
+enum err blocks_add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer)
 {
     bool has_post = b->style.has_post_norms;
     matmul->adds = !has_post;
     matmul->dst = has_post ? b->norm : b->x;
     matmul->scale = has_post ? 1.0f : b->style.residual_scale;
     TRY(plan_add_step(b->plan, matmul));
-    return has_post ? add_norm(b, post_norm, layer, b->norm, b->x) : ERR_OK;
+    return has_post ? blocks_add_norm(b, post_norm, layer, b->norm, b->x, true) : ERR_OK;
+}
+
+int32_t blocks_rope_of(const struct blocks *b, int layer)
+{
+    return b->style.is_nope[layer] ? b->no_rope : b->style.is_local[layer] ? b->local_rope : b->rope;
 }
 
 /* One of the matrices that files keep by themselves or in one tensor. */
@@ -87,7 +77,7 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
         TRY(plan_add_step(b->plan, &s));
     }
     for (int i = 0; i < 2; i++) {
-        TRY(add_norm(b, norms[i], qkv->layer, out[i], out[i]));
+        TRY(blocks_add_norm(b, norms[i], qkv->layer, out[i], out[i], false));
     }
     struct plan_step heads = plan_step_of(PLAN_HEADS);
     heads.layer = qkv->layer;
@@ -105,11 +95,8 @@ static enum err add_qkv(struct blocks *b, int layer)
     qkv.layer = layer;
     qkv.dst = b->q;
     qkv.eps = b->h.eps;
-    qkv.heads.rope = b->style.is_nope[layer] ? b->no_rope : b->style.is_local[layer] ? b->local_rope : b->rope;
-    TRY(add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &qkv.src));
-    if (b->is_latent) {
-        return blocks_add_latent_heads(b, layer, qkv.src, qkv.heads.rope);
-    }
+    qkv.heads.rope = blocks_rope_of(b, layer);
+    TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &qkv.src));
     TRY((b->style.gates_attention ? blocks_bind_gated_qkv : blocks_bind_qkv)(b, layer, &qkv));
     if (b->style.head_norm == BLOCKS_NORM_WIDE) {
         return add_wide_heads(b, &qkv);
@@ -121,11 +108,8 @@ static enum err add_qkv(struct blocks *b, int layer)
     return plan_add_step(b->plan, &qkv);
 }
 
-/* norm, Q K V with RoPE, attention, output projection + residual. */
-static enum err add_attention(struct blocks *b, int layer)
+enum err blocks_attend(struct blocks *b, int layer)
 {
-    const struct blocks_hparams *h = &b->h;
-    TRY(add_qkv(b, layer));
     struct plan_step att = plan_step_of(PLAN_ATTENTION);
     att.layer = layer;
     att.src = b->q;
@@ -134,22 +118,30 @@ static enum err add_attention(struct blocks *b, int layer)
     att.attention.softcap = b->style.attn_softcap;
     att.attention.window = b->style.is_local[layer] ? (int32_t)b->style.window : 0;
     if (b->style.has_sinks) {
-        TRY(blocks_bind(b, "blk.%d.attn_sinks.weight", layer, 1, h->n_heads, false, &att.w[0]));
+        TRY(blocks_bind(b, "blk.%d.attn_sinks.weight", layer, 1, b->h.n_heads, false, &att.w[0]));
     }
-    TRY(plan_add_step(b->plan, &att));
+    return plan_add_step(b->plan, &att);
+}
+
+enum err blocks_add_attention_output(struct blocks *b, struct plan_step *out, int layer)
+{
+    uint32_t width = b->plan->bufs[out->src].width, d = b->h.n_embd;
+    TRY(blocks_bind(b, "blk.%d.attn_output.weight", layer, d, width, false, &out->w[0]));
+    TRY(blocks_bind(b, "blk.%d.attn_output.bias", layer, 1, d, true, &out->bias[0]));
+    return blocks_add_to_stream(b, out, "blk.%d.post_attention_norm.weight", layer);
+}
+
+/* norm, Q K V with RoPE, attention, output projection + residual. */
+static enum err add_attention(struct blocks *b, int layer)
+{
+    struct plan_step out = plan_step_of(PLAN_MATMUL);
+    TRY(add_qkv(b, layer));
+    TRY(blocks_attend(b, layer));
     if (b->style.gates_attention) {
         TRY(blocks_add_attention_gate(b, layer));
     }
-
-    struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.src = b->is_latent ? b->v_heads : b->att;
-    if (b->is_latent) {
-        TRY(blocks_add_latent_values(b));
-    }
-    uint32_t width = b->plan->bufs[out.src].width;
-    TRY(blocks_bind(b, "blk.%d.attn_output.weight", layer, h->n_embd, width, false, &out.w[0]));
-    TRY(blocks_bind(b, "blk.%d.attn_output.bias", layer, 1, h->n_embd, true, &out.bias[0]));
-    return add_to_stream(b, &out, "blk.%d.post_attention_norm.weight", layer);
+    out.src = b->att;
+    return blocks_add_attention_output(b, &out, layer);
 }
 
 /* norm, gate and up, down + residual [Shazeer 2020, "GLU variants"]. */
@@ -160,7 +152,7 @@ static enum err add_feed_forward(struct blocks *b, int layer)
     struct plan_step glu = plan_step_of(PLAN_GLU);
     glu.act = b->style.act;
     glu.dst = b->ff;
-    TRY(add_pre_norm(b, b->style.ffn_norm, layer, &glu.src));
+    TRY(blocks_add_pre_norm(b, b->style.ffn_norm, layer, &glu.src));
     const char *up = "blk.%d.ffn_up.weight", *up_bias = "blk.%d.ffn_up.bias";
     const char *gate = "blk.%d.ffn_gate.weight", *gate_bias = "blk.%d.ffn_gate.bias";
     uint64_t up_rows = blocks_rows_of(b, up, layer);
@@ -176,7 +168,7 @@ static enum err add_feed_forward(struct blocks *b, int layer)
     down.src = b->ff;
     TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, f, false, &down.w[0]));
     TRY(blocks_bind(b, "blk.%d.ffn_down.bias", layer, 1, h->n_embd, true, &down.bias[0]));
-    return add_to_stream(b, &down, "blk.%d.post_ffw_norm.weight", layer);
+    return blocks_add_to_stream(b, &down, "blk.%d.post_ffw_norm.weight", layer);
 }
 
 /* The states behind the last norm, of rows that embeddings are made of. */
@@ -196,7 +188,7 @@ static enum err add_head(struct blocks *b, plan_weight_id embd)
     gather.src = b->x;
     gather.dst = b->last;
     TRY(plan_add_step(b->plan, &gather));
-    TRY(add_norm(b, b->style.last_norm, -1, b->last, b->last));
+    TRY(blocks_add_norm(b, b->style.last_norm, -1, b->last, b->last, false));
     struct plan_step logits = plan_step_of(PLAN_LOGITS);
     logits.scale = b->style.logit_scale;
     logits.logits.softcap = b->style.logit_softcap;
@@ -214,35 +206,56 @@ enum err blocks_add_end(struct blocks *b, plan_weight_id embd)
     return b->plan->is_bidirectional ? ERR_OK : add_head(b, embd);
 }
 
+/* --- layers ------------------------------------------------------------------------------------------------------- */
+
+/* Keys and values are stored at once, but where norms are of all heads together. */
+static enum err add_attention_bufs(struct blocks *b)
+{
+    const struct blocks_hparams *h = &b->h;
+    if (b->style.head_norm != BLOCKS_NORM_WIDE) {
+        return ERR_OK;
+    }
+    TRY(plan_add_buf(b->plan, "k", h->n_kv_heads * h->head_dim, &b->k));
+    return plan_add_buf(b->plan, "v", h->n_kv_heads * h->head_dim, &b->v);
+}
+
+static enum err add_dense_bufs(struct blocks *b) { return plan_add_buf(b->plan, "ff", b->h.n_ff, &b->ff); }
+
+struct kind {
+    enum err (*add_bufs)(struct blocks *b);
+    enum err (*add)(struct blocks *b, int layer);
+};
+
+static const struct kind mixers[BLOCKS_MIXER_COUNT] = {
+    [BLOCKS_ATTENTION] = {add_attention_bufs, add_attention},
+    [BLOCKS_LATENT] = {blocks_add_latent_bufs, blocks_add_latent},
+    [BLOCKS_CONV] = {blocks_add_conv_bufs, blocks_add_conv},
+    [BLOCKS_DELTA] = {blocks_add_delta_bufs, blocks_add_delta},
+    [BLOCKS_SSM] = {blocks_add_ssm_bufs, blocks_add_ssm},
+};
+
+static const struct kind ffns[BLOCKS_FFN_COUNT] = {
+    [BLOCKS_DENSE] = {add_dense_bufs, add_feed_forward},
+    [BLOCKS_EXPERTS] = {blocks_add_expert_bufs, blocks_add_experts},
+};
+
+/* Those of the stream, and of the kinds of layers there are. */
 static enum err add_bufs(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;
-    uint32_t q_width = h->n_heads * h->head_dim, kv_width = h->n_kv_heads * h->head_dim;
+    bool has_mixer[BLOCKS_MIXER_COUNT] = {false}, has_ffn[BLOCKS_FFN_COUNT] = {false};
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        has_mixer[b->style.mixer[i]] = has_ffn[b->style.ffn[i]] = true;
+    }
     TRY(plan_add_buf(b->plan, "x", h->n_embd, &b->x));
     TRY(plan_add_buf(b->plan, "norm", h->n_embd, &b->norm));
-    TRY(plan_add_buf(b->plan, "q", q_width, &b->q));
-    if (b->style.head_norm == BLOCKS_NORM_WIDE) {
-        TRY(plan_add_buf(b->plan, "k", kv_width, &b->k));
-        TRY(plan_add_buf(b->plan, "v", kv_width, &b->v));
-    }
-    if (b->is_latent) {
-        TRY(blocks_add_latent_bufs(b));
-    }
+    TRY(plan_add_buf(b->plan, "q", h->n_heads * h->head_dim, &b->q));
     TRY(plan_add_buf(b->plan, "att", h->n_heads * plan_value_dim(b->plan), &b->att));
-    if (b->style.conv_taps != 0) {
-        TRY(blocks_add_conv_bufs(b));
+    for (int i = 0; i < BLOCKS_MIXER_COUNT; i++) {
+        TRY(has_mixer[i] ? mixers[i].add_bufs(b) : ERR_OK);
     }
-    if (b->style.delta_taps != 0) {
-        TRY(blocks_add_delta_bufs(b));
-    }
-    if (b->style.ssm_taps != 0) {
-        TRY(blocks_add_ssm_bufs(b));
-    }
-    if (b->plan->moe.n_experts != 0) {
-        TRY(blocks_add_expert_bufs(b));
-    }
-    if (b->plan->moe.n_experts == 0 || h->n_dense_layers != 0) {
-        TRY(plan_add_buf(b->plan, "ff", h->n_ff, &b->ff));
+    for (int i = 0; i < BLOCKS_FFN_COUNT; i++) {
+        TRY(has_ffn[i] ? ffns[i].add_bufs(b) : ERR_OK);
     }
     return plan_add_buf(b->plan, "last", h->n_embd, &b->last);
 }
@@ -262,13 +275,8 @@ enum err blocks_build_decoder(struct blocks *b)
     TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
     TRY(plan_add_step(b->plan, &embed));
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        const struct blocks_style *s = &b->style;
-        TRY((s->is_conv[i]    ? blocks_add_conv
-             : s->is_delta[i] ? blocks_add_delta
-             : s->is_ssm[i]   ? blocks_add_ssm
-                              : add_attention)(b, (int)i));
-        bool is_dense = b->plan->moe.n_experts == 0 || i < h->n_dense_layers;
-        TRY((is_dense ? add_feed_forward : blocks_add_experts)(b, (int)i));
+        TRY(mixers[b->style.mixer[i]].add(b, (int)i));
+        TRY(ffns[b->style.ffn[i]].add(b, (int)i));
     }
     return blocks_add_end(b, embed.w[0]);
 }

@@ -102,15 +102,15 @@ enum err blocks_add_attention_gate(struct blocks *b, int layer)
 /* Which layers are linear: an array of booleans, or all but every so many. */
 static enum err read_kinds(struct blocks *b)
 {
-    bool found;
-    uint32_t interval;
-    TRY(blocks_get_flags(b, "attention.recurrent_layers", &found, b->style.is_delta));
-    if (found) {
-        return ERR_OK;
+    bool found, is_linear[PLAN_MAX_LAYERS];
+    uint32_t interval = 1;
+    TRY(blocks_get_flags(b, "attention.recurrent_layers", &found, is_linear));
+    if (!found) {
+        TRY(blocks_get_u32(b, "full_attention_interval", 1, PLAN_MAX_LAYERS, DEFAULT_INTERVAL, &interval));
     }
-    TRY(blocks_get_u32(b, "full_attention_interval", 1, PLAN_MAX_LAYERS, DEFAULT_INTERVAL, &interval));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        b->style.is_delta[i] = (i + 1) % interval != 0;
+        bool is_delta = found ? is_linear[i] : (i + 1) % interval != 0;
+        b->style.mixer[i] = is_delta ? BLOCKS_DELTA : BLOCKS_ATTENTION;
     }
     return ERR_OK;
 }
@@ -123,7 +123,7 @@ static enum err cut_layers(struct blocks *b)
     TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n_predicting));
     b->h.n_layers = b->plan->n_layers = b->h.n_layers - n_predicting;
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        has_attention |= !b->style.is_delta[i];
+        has_attention |= b->style.mixer[i] == BLOCKS_ATTENTION;
     }
     return has_attention ? ERR_OK
                          : err_set(b->info, ERR_BAD_HPARAM, "attention.recurrent_layers",
@@ -142,8 +142,8 @@ enum err blocks_read_delta(struct blocks *b, bool is_tiled)
     }
     TRY(read_kinds(b));
     TRY(cut_layers(b));
-    TRY(blocks_skip_attention(b, b->style.is_delta));
-    TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.delta_taps));
+    TRY(blocks_skip_attention(b));
+    TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.conv_taps));
     TRY(blocks_get_u32(b, "ssm.state_size", 1, PLAN_MAX_HEAD, UINT64_MAX, &d->key_dim));
     TRY(blocks_get_u32(b, "ssm.group_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &d->n_k_heads));
     TRY(blocks_get_u32(b, "ssm.time_step_rank", 2, PLAN_MAX_HEADS, UINT64_MAX, &d->n_v_heads));
@@ -214,12 +214,10 @@ static enum err bind_projections(struct blocks *b, int layer, struct projections
     return blocks_bind(b, "blk.%d.ssm_alpha.weight", layer, d->n_v_heads, n_in, false, &out->alpha);
 }
 
-static enum err add_matmul(struct blocks *b, plan_weight_id w, plan_buf_id src, plan_buf_id dst)
+static enum err add_matmul(struct blocks *b, plan_weight_id w, plan_buf_id dst)
 {
     struct plan_step s = plan_step_of(PLAN_MATMUL);
-    s.adds = dst == b->x;
-    s.scale = dst == b->x ? b->style.residual_scale : 1.0f;
-    s.src = src;
+    s.src = b->norm;
     s.dst = dst;
     s.w[0] = w;
     return plan_add_step(b->plan, &s);
@@ -229,17 +227,12 @@ static enum err add_matmul(struct blocks *b, plan_weight_id w, plan_buf_id src, 
 static enum err add_projections(struct blocks *b, int layer)
 {
     struct projections w;
-    struct plan_step norm = plan_step_of(PLAN_NORM);
-    norm.src = b->x;
-    norm.dst = b->norm;
-    norm.eps = b->h.eps;
-    TRY(blocks_bind(b, "blk.%d.attn_norm.weight", layer, 1, b->h.n_embd, false, &norm.w[0]));
-    TRY(plan_add_step(b->plan, &norm));
+    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", layer, b->x, b->norm, false));
     TRY(bind_projections(b, layer, &w));
-    TRY(add_matmul(b, w.qkv, b->norm, b->delta_in));
-    TRY(add_matmul(b, w.gate, b->norm, b->delta_gate));
-    TRY(add_matmul(b, w.beta, b->norm, b->beta));
-    return add_matmul(b, w.alpha, b->norm, b->alpha);
+    TRY(add_matmul(b, w.qkv, b->delta_in));
+    TRY(add_matmul(b, w.gate, b->delta_gate));
+    TRY(add_matmul(b, w.beta, b->beta));
+    return add_matmul(b, w.alpha, b->alpha);
 }
 
 enum err blocks_add_delta(struct blocks *b, int layer)
@@ -249,7 +242,7 @@ enum err blocks_add_delta(struct blocks *b, int layer)
     struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
     conv.src = b->delta_in;
     conv.dst = b->delta_mixed;
-    conv.conv.taps = b->style.delta_taps;
+    conv.conv.taps = b->style.conv_taps;
     conv.conv.map = PLAN_MAP_SILU;
     TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_width(d), 1, conv.conv.taps, false, &conv.w[0]));
     TRY(plan_add_step(b->plan, &conv));
@@ -270,7 +263,8 @@ enum err blocks_add_delta(struct blocks *b, int layer)
     multiply.dst = b->delta_out;
     multiply.multiply.map = PLAN_MAP_SILU;
     TRY(plan_add_step(b->plan, &multiply));
-    plan_weight_id out;
-    TRY(blocks_bind(b, "blk.%d.ssm_out.weight", layer, b->h.n_embd, d->n_v_heads * d->value_dim, false, &out));
-    return add_matmul(b, out, b->delta_out, b->x);
+    struct plan_step out = plan_step_of(PLAN_MATMUL);
+    out.src = b->delta_out;
+    TRY(blocks_bind(b, "blk.%d.ssm_out.weight", layer, b->h.n_embd, d->n_v_heads * d->value_dim, false, &out.w[0]));
+    return blocks_add_to_stream(b, &out, NULL, layer);
 }

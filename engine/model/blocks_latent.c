@@ -152,18 +152,19 @@ static enum err add_queries(struct blocks *b, int layer, plan_buf_id src)
     return add_matmul(b, "blk.%d.attn_q_b.weight", "blk.%d.attn_q_b.bias", layer, b->q_latent, b->q_heads);
 }
 
-enum err blocks_add_latent_heads(struct blocks *b, int layer, plan_buf_id src, int32_t rope)
+/* From normed rows (src) to queries in the latent space, and stored keys. values: the matrices that lead out of it. */
+static enum err add_heads(struct blocks *b, int layer, plan_buf_id src, plan_weight_id *values)
 {
     TRY(add_queries(b, layer, src));
     TRY(add_matmul(b, "blk.%d.attn_kv_a_mqa.weight", "blk.%d.attn_kv_a_mqa.bias", layer, src, b->k));
     struct plan_step into = plan_step_of(PLAN_HEAD_MATMUL);
     into.src = b->q_heads;
     into.dst = b->q;
-    TRY(bind_absorbed(b, layer, &into.w[0], &b->latent_values));
+    TRY(bind_absorbed(b, layer, &into.w[0], values));
     TRY(plan_add_step(b->plan, &into));
     struct plan_step heads = plan_step_of(PLAN_HEADS);
     heads.layer = layer;
-    heads.heads.rope = rope;
+    heads.heads.rope = blocks_rope_of(b, layer);
     heads.eps = INNER_EPS;
     heads.src = heads.dst = b->q;
     heads.heads.keys = b->k;
@@ -171,11 +172,15 @@ enum err blocks_add_latent_heads(struct blocks *b, int layer, plan_buf_id src, i
     return plan_add_step(b->plan, &heads);
 }
 
-enum err blocks_add_latent_values(struct blocks *b)
+enum err blocks_add_latent(struct blocks *b, int layer)
 {
-    struct plan_step s = plan_step_of(PLAN_HEAD_MATMUL);
-    s.src = b->att;
-    s.dst = b->v_heads;
-    s.w[0] = b->latent_values;
-    return plan_add_step(b->plan, &s);
+    plan_buf_id src;
+    struct plan_step out_of = plan_step_of(PLAN_HEAD_MATMUL), out = plan_step_of(PLAN_MATMUL);
+    TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &src));
+    TRY(add_heads(b, layer, src, &out_of.w[0]));
+    TRY(blocks_attend(b, layer));
+    out_of.src = b->att;
+    out_of.dst = out.src = b->v_heads;
+    TRY(plan_add_step(b->plan, &out_of));
+    return blocks_add_attention_output(b, &out, layer);
 }

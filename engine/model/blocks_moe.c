@@ -51,6 +51,9 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
     TRY(blocks_get_u32(b, "expert_shared_feed_forward_length", 0, PLAN_MAX_WIDTH, (uint64_t)n_shared * h->n_ff_expert,
                        &h->n_ff_shared));
     TRY(blocks_get_u32(b, "leading_dense_block_count", 0, h->n_layers, 0, &h->n_dense_layers));
+    for (uint32_t i = h->n_dense_layers; i < h->n_layers; i++) {
+        b->style.ffn[i] = BLOCKS_EXPERTS;
+    }
     TRY(blocks_get_u32(b, "expert_gating_func", 1, ARRAY_LEN(gatings) - 1, as->gating, &gating));
     m->gating = gatings[gating];
     snprintf(key, sizeof key, "%s.expert_weights_norm", b->arch);
@@ -150,22 +153,14 @@ static enum err add_shared(struct blocks *b, int layer)
         TRY(plan_add_step(b->plan, &gate));
     }
     struct plan_step down = plan_step_of(PLAN_MATMUL);
-    down.adds = true;
-    down.scale = b->style.residual_scale;
     down.src = b->shared;
-    down.dst = b->x;
     TRY(blocks_bind(b, "blk.%d.ffn_down_shexp.weight", layer, d, f, false, &down.w[0]));
-    return plan_add_step(b->plan, &down);
+    return blocks_add_to_stream(b, &down, NULL, layer);
 }
 
 enum err blocks_add_experts(struct blocks *b, int layer)
 {
-    struct plan_step norm = plan_step_of(PLAN_NORM);
-    norm.src = b->x;
-    norm.dst = b->norm;
-    norm.eps = b->h.eps;
-    TRY(blocks_bind(b, b->style.ffn_norm, layer, 1, b->h.n_embd, false, &norm.w[0]));
-    TRY(plan_add_step(b->plan, &norm));
+    TRY(blocks_add_norm(b, b->style.ffn_norm, layer, b->x, b->norm, false));
     TRY(add_routed(b, layer));
     return b->h.n_ff_shared != 0 ? add_shared(b, layer) : ERR_OK;
 }

@@ -29,18 +29,18 @@ enum err blocks_read_ssm(struct blocks *b)
     bool has_any = false;
     TRY(blocks_get_layers(b, "attention.head_count_kv", 0, b->h.n_heads, b->h.n_heads, heads));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        b->style.is_ssm[i] = heads[i] == 0;
+        b->style.mixer[i] = heads[i] == 0 ? BLOCKS_SSM : BLOCKS_ATTENTION;
         has_any |= heads[i] == 0;
     }
     if (!has_any) {
         return ERR_OK;
     }
-    TRY(blocks_skip_attention(b, b->style.is_ssm));
+    TRY(blocks_skip_attention(b));
     if (b->plan->is_bidirectional) {
         return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
                        "%s.attention.causal: expected true with state spaces, found false", b->arch);
     }
-    TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.ssm_taps));
+    TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.conv_taps));
     TRY(blocks_get_u32(b, "ssm.state_size", 1, PLAN_MAX_STATE, UINT64_MAX, &m->state_dim));
     TRY(blocks_get_u32(b, "ssm.time_step_rank", 2, PLAN_MAX_HEADS, UINT64_MAX, &m->n_heads));
     TRY(blocks_get_u32(b, "ssm.group_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &m->n_groups));
@@ -98,7 +98,7 @@ static enum err add_state_space(struct blocks *b, int layer)
     struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
     conv.src = b->ssm_in;
     conv.dst = b->ssm_mixed;
-    conv.conv.taps = b->style.ssm_taps;
+    conv.conv.taps = b->style.conv_taps;
     conv.conv.map = PLAN_MAP_SILU;
     TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_of(m), 1, conv.conv.taps, false, &conv.w[0]));
     TRY(blocks_bind(b, "blk.%d.ssm_conv1d.bias", layer, 1, mixed_of(m), true, &conv.bias[0]));
@@ -150,11 +150,8 @@ enum err blocks_add_ssm(struct blocks *b, int layer)
     TRY(add_state_space(b, layer));
     TRY(add_gated_norm(b, layer));
     struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.adds = true;
-    out.scale = b->style.residual_scale;
     out.src = b->ssm_out;
-    out.dst = b->x;
     TRY(blocks_bind(b, "blk.%d.ssm_out.weight", layer, b->h.n_embd, width_of(m), false, &out.w[0]));
     TRY(blocks_bind(b, "blk.%d.ssm_out.bias", layer, 1, b->h.n_embd, true, &out.bias[0]));
-    return plan_add_step(b->plan, &out);
+    return blocks_add_to_stream(b, &out, NULL, layer);
 }
