@@ -6,6 +6,7 @@
 #include "engine/base/io.h"
 #include "engine/base/names.h"
 #include "engine/base/pool.h"
+#include "engine/chat/chat_choose.h"
 #include "engine/format/gguf.h"
 #include "engine/kernels/kern.h"
 #include "engine/quant/quant.h"
@@ -128,9 +129,8 @@ static enum err describe_sampling(struct engine *e, const struct engine_sampling
 
 static enum err describe(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
-    struct gguf_str arch, chat;
+    struct gguf_str arch;
     TRY(gguf_get_str(e->gguf, "general.architecture", &arch, info));
-    TRY(gguf_get_str_or_null(e->gguf, "tokenizer.chat_template", &chat, info));
     e->info.file = keep(e, cfg->model_path, strlen(cfg->model_path));
     e->info.architecture = keep(e, arch.data, arch.len);
     e->info.file_bytes = gguf_file_bytes(e->gguf);
@@ -146,9 +146,21 @@ static enum err describe(struct engine *e, const struct engine_config *cfg, stru
     e->info.eos = tokenizer_eos(e->tokenizer);
     e->info.bos_text = keep_token(e, e->info.bos);
     e->info.eos_text = keep_token(e, e->info.eos);
-    if (chat.data != NULL) {
-        e->info.chat_template = keep(e, chat.data, chat.len);
-        e->info.chat_template_len = chat.len;
+    return ERR_OK;
+}
+
+/* Behind `describe`. A file without a template, or with one that cannot be used, still serves completions. */
+static enum err choose_chat(struct engine *e, struct err_info *info)
+{
+    struct gguf_str chat;
+    TRY(gguf_get_str_or_null(e->gguf, "tokenizer.chat_template", &chat, info));
+    if (e->chat == NULL) {
+        enum err err =
+            chat_choose_own(chat.data, chat.len, e->info.architecture, &e->chat, &e->info.chat_format, &e->chat_failed);
+        if (err == ERR_NOMEM) {
+            return no_memory(info);
+        }
+        e->info.chat_failed = err != ERR_OK ? &e->chat_failed : NULL;
     }
     return ERR_OK;
 }
@@ -349,11 +361,13 @@ static enum err go_on(const struct engine_config *cfg, struct err_info *info)
 static enum err open_tokenizer(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     TRY(tokenizer_new(e->gguf, &e->tokenizer, info));
-    enum err err = ERR_OK;
-    if (cfg->chat_template != NULL) {
-        err = tokenizer_add_marks(e->tokenizer, cfg->chat_template, cfg->chat_template_len);
+    if (cfg->chat_template == NULL) {
+        return ERR_OK;
     }
-    return err == ERR_OK ? ERR_OK : err_set(info, err, NULL, "out of memory for the tokenizer");
+    size_t n;
+    TRY(chat_choose_named(cfg->chat_template, &e->chat, info));
+    const char *source = chat_template_source(e->chat, &n);
+    return tokenizer_add_marks(e->tokenizer, source, n) == ERR_OK ? ERR_OK : no_memory(info);
 }
 
 static enum err read_file(struct engine *e, const struct engine_config *cfg, struct err_info *info)
@@ -372,7 +386,8 @@ static enum err read_file(struct engine *e, const struct engine_config *cfg, str
                        "tokenizer.ggml.tokens: expected %u tokens, as token_embd.weight has rows; found %d",
                        e->plan->n_vocab, tokenizer_n_vocab(e->tokenizer));
     }
-    return describe(e, cfg, info);
+    TRY(describe(e, cfg, info));
+    return choose_chat(e, info);
 }
 
 /* The operator's word goes before the file's; what can only embed needs one of them. */
@@ -490,6 +505,7 @@ void engine_close(struct engine **engine)
     if (e->model != NULL) {
         e->backend->close(&e->model);
     }
+    chat_template_free(&e->chat);
     tokenizer_free(&e->tokenizer);
     plan_free(&e->plan);
     gguf_close(&e->gguf);

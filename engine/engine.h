@@ -10,9 +10,9 @@
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
 #include "engine/base/span.h"
-#include "engine/chat/chat_template.h"
 #include "engine/sched/sched_report.h"
 
+#include <jansson.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,10 +54,12 @@ struct engine_config {
     const char *pooling;         /* how states become embeddings: "mean", "cls", "last"; NULL = as the file says */
     int draft_max;               /* tokens guessed ahead where text repeats, in one step, 1..31; 0 = 15, -1 = none */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
-    const char *quantize; /* type that weights of F32, F16, BF16 become: "q8_0" (plan_quantize.h); NULL or "off": none */
+    const char
+        *quantize; /* type that weights of F32, F16, BF16 become: "q8_0" (plan_quantize.h); NULL or "off": none */
     const char *pack_cache; /* OPTIONAL: folder for packed weights that the next start maps (docs/internals/cpu.md) */
-    const char *chat_template; /* OPTIONAL: source in place of the model file's; its marks are marks (tokenizer.h) */
-    size_t chat_template_len;
+    /* OPTIONAL: a format's name or the path of a Jinja file, in place of the model file's chat template; its marks are
+     * marks (tokenizer.h). */
+    const char *chat_template;
     const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
     /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open, many times a second; false
      * ends it with ERR_CANCELLED, and nothing is left behind. */
@@ -92,10 +94,10 @@ struct engine_model_info {
     bool generates;                  /* false: an encoder, which gives embeddings alone */
     int32_t bos, eos;                /* ids, -1 = none */
     const char *bos_text, *eos_text; /* NUL-terminated, "" = none: bos_token and eos_token of chat templates */
-    const char *chat_template;       /* source, NUL-terminated; NULL = none */
-    size_t chat_template_len;
-    struct engine_sampling sampling; /* all set: the configuration's, else the file's, else 1, 1, 0, 0 (OpenAI's) */
-    uint64_t fingerprint;            /* of metadata and tensor directory: same file, same value */
+    const char *chat_format; /* of the family, as neither configuration nor file has a chat template; else NULL */
+    const struct err_info *chat_failed; /* why engine_chat cannot do; NULL = it can */
+    struct engine_sampling sampling;    /* all set: the configuration's, else the file's, else 1, 1, 0, 0 (OpenAI's) */
+    uint64_t fingerprint;               /* of metadata and tensor directory: same file, same value */
     int n_threads;
 };
 
@@ -126,10 +128,10 @@ MUST_CHECK enum err engine_measure(const struct engine_config *cfg, struct engin
 /* Stops the scheduler (running streams end with ERR_CANCELLED) and frees all. Streams must have been closed. */
 void engine_close(struct engine **e);
 
-/* Computes a few short sequences, and the ids of a conversation in t, which is OPTIONAL, so that the first request finds
- * memory, code and estimates warm; for two seconds at most, and a step. Call it once, before any request, if at all. It
- * leaves no trace: no cached prefix, and statistics begin behind it. */
-void engine_warm(struct engine *e, const struct chat_template *t);
+/* Computes a few short sequences, and the ids of a conversation, so that the first request finds memory, code and
+ * estimates warm; for two seconds at most, and a step. Call it once, before any request, if at all. It leaves no trace:
+ * no cached prefix, and statistics begin behind it. */
+void engine_warm(struct engine *e);
 
 const struct engine_model_info *engine_model(const struct engine *e);
 
@@ -163,12 +165,13 @@ void engine_token_bytes(const struct engine *e, int32_t id, struct buf *out);
  * caller's, to json_decref. */
 json_t *engine_chat_context(const struct engine *e, json_t *messages, bool adds_generation_prompt);
 
-/* Ids of a conversation: t is rendered with the variables of `context` and today's date, and tokenised; what stands in
- * the messages yields no special tokens, and BOS comes before it unless the template wrote that itself. Where a
- * template fails on, or prints, the null content of a message, that becomes empty in `context`. *ids, stop and errors
- * as engine_tokenize's; ERR_TEMPLATE. Threads: as engine_tokenize; the context is the caller's alone. */
-MUST_CHECK enum err engine_chat(const struct engine *e, const struct chat_template *t, json_t *context,
-                                const atomic_bool *stop, int32_t **ids, size_t *n_ids, struct err_info *info);
+/* Ids of a conversation: the chat template (chat_choose.h) is rendered with the variables of `context` and today's date,
+ * and tokenised; what stands in the messages yields no special tokens, and BOS comes before it unless the template wrote
+ * that itself. Where a template fails on, or prints, the null content of a message, that becomes empty in `context`.
+ * *ids, stop and errors as engine_tokenize's; ERR_TEMPLATE, ERR_NO_TEMPLATE. Threads: as engine_tokenize; the context is
+ * the caller's alone. */
+MUST_CHECK enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool *stop, int32_t **ids,
+                                size_t *n_ids, struct err_info *info);
 
 /* --- requests --------------------------------------------------------------------------------------------------- */
 
@@ -177,11 +180,11 @@ MUST_CHECK enum err engine_chat(const struct engine *e, const struct chat_templa
  * stand. */
 struct engine_params {
     struct sampler_params sampling; /* ends: ids that end the generation beside the model's own */
-    int32_t max_tokens;      /* -1 = until the context is full; 0 = prefill only */
-    int32_t min_tokens;      /* 0; no end token before, nor one of ends */
-    bool ignore_eos;         /* the model's end tokens are banned; ends still end the generation */
-    bool prompt_logprobs;    /* also log-probabilities of the prompt's tokens (events of kind SCHED_PROMPT_TOKEN) */
-    bool show_special;       /* control tokens appear in the text */
+    int32_t max_tokens;             /* -1 = until the context is full; 0 = prefill only */
+    int32_t min_tokens;             /* 0; no end token before, nor one of ends */
+    bool ignore_eos;                /* the model's end tokens are banned; ends still end the generation */
+    bool prompt_logprobs; /* also log-probabilities of the prompt's tokens (events of kind SCHED_PROMPT_TOKEN) */
+    bool show_special;    /* control tokens appear in the text */
     const char *stop[ENGINE_MAX_STOPS]; /* length-counted; NUL is data */
     size_t stop_len[ENGINE_MAX_STOPS];  /* 1 .. ENGINE_MAX_STOP_BYTES */
     size_t n_stop;

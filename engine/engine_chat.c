@@ -1,6 +1,6 @@
 /* From a conversation to token ids: the template is rendered, and its text tokenised so that nothing a user wrote is
  * taken for a special token. */
-#include "engine/engine.h"
+#include "engine/engine_internal.h"
 
 #include "engine/base/clock.h"
 
@@ -65,13 +65,17 @@ static enum err render(const struct chat_template *t, const json_t *context, str
     return err;
 }
 
-enum err engine_chat(const struct engine *e, const struct chat_template *t, json_t *context, const atomic_bool *stop,
-                     int32_t **ids, size_t *n_ids, struct err_info *info)
+enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool *stop, int32_t **ids, size_t *n_ids,
+                     struct err_info *info)
 {
     struct chat_output text = {0};
     *ids = NULL;
     *n_ids = 0;
-    enum err err = render(t, context, &text, info);
+    if (e->chat == NULL) {
+        *info = e->chat_failed;
+        return info->code;
+    }
+    enum err err = render(e->chat, context, &text, info);
     if (err == ERR_OK) {
         bool has_bos = chat_output_has_bos(&text, engine_model(e)->bos_text);
         err = engine_tokenize(e, text.text, text.len, !has_bos, true, text.user, text.n_user, stop, ids, n_ids, info);

@@ -3,6 +3,7 @@
 #define INFCGI_ENGINE_INTERNAL_H
 
 #include "engine/base/mem.h"
+#include "engine/chat/chat_template.h"
 #include "engine/engine.h"
 #include "engine/sched/sched.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -12,6 +13,8 @@ struct engine {
     struct gguf *gguf;
     struct plan *plan;
     struct tokenizer *tokenizer;
+    struct chat_template *chat;  /* NULL: none, or none that can be used ... */
+    struct err_info chat_failed; /* ... and why */
     const struct backend *backend;
     struct backend_model *model;
     struct sched *sched;

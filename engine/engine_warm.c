@@ -90,25 +90,23 @@ static void wait_idle(const struct engine *e)
 }
 
 /* A conversation becomes ids, and these are thrown away. */
-static void tokenize(const struct engine *e, const struct chat_template *t)
+static void tokenize(const struct engine *e)
 {
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "What is 1 + 1, I'd ask?");
     json_t *context = messages != NULL ? engine_chat_context(e, messages, true) : NULL;
     struct err_info info;
     int32_t *ids;
     size_t n;
-    if (context != NULL && engine_chat(e, t, context, NULL, &ids, &n, &info) == ERR_OK) {
+    if (context != NULL && engine_chat(e, context, NULL, &ids, &n, &info) == ERR_OK) {
         mem_free(ids);
     }
     json_decref(context);
     json_decref(messages);
 }
 
-void engine_warm(struct engine *e, const struct chat_template *t)
+void engine_warm(struct engine *e)
 {
-    if (t != NULL) {
-        tokenize(e, t);
-    }
+    tokenize(e);
     uint64_t deadline_ns = clock_now_ns() + WARM_LIMIT_NS;
     static const int rounds[] = {1, WARM_SEQS};
     for (size_t i = 0; i < ARRAY_LEN(rounds); i++) {

@@ -1,9 +1,8 @@
-/* What the request handlers share: options, the engine, the chat template. Threads: fields marked "set once" are
- * written before serving or published by `engine`. */
+/* What the request handlers share: options, the engine. Threads: fields marked "set once" are written before serving or
+ * published by `engine`. */
 #ifndef INFCGI_FCGI_SERVER_H
 #define INFCGI_FCGI_SERVER_H
 
-#include "engine/chat/chat_template.h"
 #include "engine/engine.h"
 #include "fcgi/conf.h"
 
@@ -11,16 +10,13 @@
 
 struct server {
     const struct conf *conf;         /* set once */
-    _Atomic(struct engine *) engine; /* NULL while the model loads; release/acquire: template and model_id before it */
-    struct chat_template *chat_template; /* set once, NULL when the model has none that can be used */
-    enum err template_err;               /* why not */
-    char template_text[ERR_TEXT_BYTES];
-    const char *model_id; /* set once */
-    atomic_int progress;  /* per mille of the model prepared */
+    _Atomic(struct engine *) engine; /* NULL while the model loads; release/acquire: model_id before it */
+    const char *model_id;            /* set once */
+    atomic_int progress;             /* per mille of the model prepared */
     atomic_bool is_draining;
     atomic_bool is_refusing; /* requests that come now are answered ERR_DRAINING */
     atomic_int n_working;    /* requests that came before */
-    int64_t started; /* seconds since 1970 */
+    int64_t started;         /* seconds since 1970 */
 };
 
 extern struct server server_state;

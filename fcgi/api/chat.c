@@ -39,17 +39,12 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
 static enum err make_prompt(const struct call *c, const struct params *p, bool shows_tools, int32_t **ids, size_t *n,
                             struct err_info *info)
 {
-    if (c->server->chat_template == NULL) {
-        return err_set(info, c->server->template_err, NULL, "%s", c->server->template_text);
-    }
-    json_t *context =
-        engine_chat_context(c->engine, json_object_get(p->root, "messages"), p->add_generation_prompt);
-    bool ok = context != NULL &&
-              (!shows_tools || json_object_set(context, "tools", json_object_get(p->root, "tools")) == 0);
+    json_t *context = engine_chat_context(c->engine, json_object_get(p->root, "messages"), p->add_generation_prompt);
+    bool ok =
+        context != NULL && (!shows_tools || json_object_set(context, "tools", json_object_get(p->root, "tools")) == 0);
     enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
     if (err == ERR_OK) {
-        err = engine_chat(c->engine, c->server->chat_template, context, fastcgi_has_left(c->reply.request), ids, n,
-                          info);
+        err = engine_chat(c->engine, context, fastcgi_has_left(c->reply.request), ids, n, info);
     }
     json_decref(context);
     return err;

@@ -63,10 +63,4 @@ int cmd_end(const char *command, int rc);
 /* Prints `error: <file>: <code> at byte <offset>: <sentence>` and returns the exit status. */
 int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info);
 
-/* The template of --chat-template, else the model's, else its family's. m: NULL to look at the option only; *out is
- * NULL then where it is not given. Free with chat_template_free. ERR_CONFIG: the option names no format and no file
- * that can be read and parsed; ERR_NO_TEMPLATE: there is none; ERR_TEMPLATE: the model's cannot be used; ERR_NOMEM. */
-MUST_CHECK enum err cmd_load_template(const struct conf *conf, const struct engine_model_info *m,
-                                      struct chat_template **out, struct err_info *info);
-
 #endif

@@ -12,17 +12,13 @@
 /* The prompt's ids: as it is, or as one user message in the model's chat template. */
 static enum err read_prompt(const struct conf *conf, struct engine *e, int32_t **ids, size_t *n, struct err_info *info)
 {
-    const struct engine_model_info *m = engine_model(e);
     if (!conf->chat) {
         return engine_tokenize(e, conf->prompt, strlen(conf->prompt), true, true, NULL, 0, NULL, ids, n, info);
     }
-    struct chat_template *t = NULL;
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", conf->prompt);
     json_t *context = messages != NULL ? engine_chat_context(e, messages, true) : NULL;
     enum err err = context == NULL ? err_set(info, ERR_INVALID_UTF8, "prompt", "prompt: expected valid UTF-8")
-                                   : cmd_load_template(conf, m, &t, info);
-    err = err != ERR_OK ? err : engine_chat(e, t, context, NULL, ids, n, info);
-    chat_template_free(&t);
+                                   : engine_chat(e, context, NULL, ids, n, info);
     json_decref(context);
     json_decref(messages);
     return err;

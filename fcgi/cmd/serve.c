@@ -46,6 +46,7 @@ struct engine_config cmd_engine_config(const struct conf *c)
         .quantize = c->quantize,
         .high_precision = c->high_precision,
         .pin = c->pin,
+        .chat_template = c->chat_template,
         .cache_type_k = c->cache_type_k,
         .cache_type_v = c->cache_type_v,
         .n_threads = (int)c->threads,
@@ -107,21 +108,17 @@ static bool on_progress(void *arg, float fraction)
     return !is_end_wanted(l->set);
 }
 
-/* Without --chat-template: the model's own, else its family's; a model without either serves completions only. */
-static void load_template(const struct engine_model_info *m)
+/* What an operator should know of a model that was loaded. */
+static void log_model(const struct engine_model_info *m)
 {
-    struct server *s = &server_state;
-    if (s->chat_template != NULL) {
-        return;
-    }
-    struct err_info info = {0};
-    s->template_err = cmd_load_template(s->conf, m, &s->chat_template, &info);
-    if (s->template_err != ERR_OK) {
-        snprintf(s->template_text, sizeof s->template_text, "%s", info.text);
-        log_line("warn", "chat_template_unusable reason=\"%s\"", info.text);
-    } else if (m->chat_template == NULL) {
+    if (m->chat_failed != NULL) {
+        log_line("warn", "chat_template_unusable reason=\"%s\"", m->chat_failed->text);
+    } else if (m->chat_format != NULL) {
         log_line("info", "chat_template format=%s reason=\"the model file has none; its family has one format\"",
-                 chat_named_name(chat_named_of_family(m->architecture)));
+                 m->chat_format);
+    }
+    if (m->pack_note[0] != '\0') {
+        log_line("warn", "pack_cache reason=\"%s\"", m->pack_note);
     }
 }
 
@@ -162,21 +159,14 @@ static enum err load(const sigset_t *set, struct err_info *info)
     cfg.progress = on_progress;
     cfg.progress_arg = &loading;
     cfg.failed = on_failed;
-    TRY(cmd_load_template(conf, NULL, &server_state.chat_template, info));
-    if (server_state.chat_template != NULL) {
-        cfg.chat_template = chat_template_source(server_state.chat_template, &cfg.chat_template_len);
-    }
     bar_begin(&loading.bar);
     enum err err = engine_open(&cfg, &e, info);
     bar_end(&loading.bar);
     TRY(err);
     const struct engine_model_info *m = engine_model(e);
     server_state.model_id = conf->alias != NULL ? conf->alias : m->id;
-    load_template(m);
-    if (m->pack_note[0] != '\0') {
-        log_line("warn", "pack_cache reason=\"%s\"", m->pack_note);
-    }
-    engine_warm(e, server_state.chat_template);
+    log_model(m);
+    engine_warm(e);
     err = share_memory(conf, true, info);
     if (err != ERR_OK) {
         engine_close(&e);
@@ -312,7 +302,6 @@ static int serve(const struct conf *conf, const sigset_t *set)
     bool is_lost = engine_is_lost(e, NULL);
     log_line("info", "stopped unfinished=%d", left);
     if (left == 0) {
-        chat_template_free(&server_state.chat_template);
         engine_close(&e);
     }
     (void)end(conf);
@@ -325,14 +314,11 @@ static int check_config(const struct conf *conf)
     struct err_info info = {0};
     struct engine_config cfg = cmd_engine_config(conf);
     struct engine *e = NULL;
-    struct chat_template *t = NULL;
     enum err err = conf->api_key_file != NULL ? apikey_load(conf->api_key_file, &info) : ERR_OK;
     if (err != ERR_OK) {
         return fail_setup(CMD_BAD_CONFIG, err, &info);
     }
-    err = cmd_load_template(conf, NULL, &t, &info);
-    err = err != ERR_OK ? err : engine_open(&cfg, &e, &info);
-    chat_template_free(&t);
+    err = engine_open(&cfg, &e, &info);
     engine_close(&e);
     if (err != ERR_OK) {
         return cmd_fail(conf, err, &info);

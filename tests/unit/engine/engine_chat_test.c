@@ -2,8 +2,10 @@
 #include "engine/engine.h"
 
 #include "engine/base/mem.h"
+#include "tests/support/folder.h"
 
 #include <check.h>
+#include <stdlib.h>
 #include <string.h>
 
 Suite *engine_chat_suite(void);
@@ -13,32 +15,37 @@ static struct err_info info;
 static int32_t *ids;
 static size_t n_ids;
 
-static void setup(void)
+/* source: of the chat template; NULL = none, as the file has none. */
+static void open_engine(const char *source)
 {
-    const struct engine_config cfg = {.model_path = "tests/golden/models/llama-gqa-tied.gguf", .n_ctx = 256};
+    const struct engine_config cfg = {.model_path = "tests/golden/models/llama-gqa-tied.gguf",
+                                      .n_ctx = 256,
+                                      .chat_template = source != NULL ? folder_write_text("chat.jinja", source) : NULL};
+    engine_close(&engine);
     ck_assert_int_eq(engine_open(&cfg, &engine, &info), ERR_OK);
 }
+
+static void setup(void) { open_engine(NULL); }
 
 static void teardown(void)
 {
     mem_free(ids);
     engine_close(&engine);
+    folder_remove();
 }
 
 /* The ids of one message of the user, content NULL = null, in the template. */
 static enum err chat(const char *source, const char *content)
 {
-    struct chat_template *t;
-    ck_assert_int_eq(chat_template_new(source, strlen(source), &t, &info), ERR_OK);
+    open_engine(source);
     json_t *messages = json_pack("[{s:s,s:s?}]", "role", "user", "content", content);
     json_t *context = engine_chat_context(engine, messages, true);
     ck_assert(messages != NULL && context != NULL);
     mem_free(ids);
-    enum err err = engine_chat(engine, t, context, NULL, &ids, &n_ids, &info);
+    enum err err = engine_chat(engine, context, NULL, &ids, &n_ids, &info);
     ck_assert((err == ERR_OK) == (ids != NULL));
     json_decref(context);
     json_decref(messages);
-    chat_template_free(&t);
     return err;
 }
 
@@ -74,18 +81,20 @@ END_TEST
 
 START_TEST(users_write_no_special_tokens)
 {
-    const struct engine_model_info *m = engine_model(engine);
-    ck_assert(m->eos >= 0 && m->eos_text[0] != '\0');
+    int32_t bos = engine_model(engine)->bos, eos = engine_model(engine)->eos;
+    char *eos_text = strdup(engine_model(engine)->eos_text); /* other engines of the model follow */
+    ck_assert(eos >= 0 && eos_text[0] != '\0');
     ck_assert_int_eq(chat("{{ messages[0].content }}", "a"), ERR_OK);
-    size_t added = count(m->eos); /* by the vocabulary, whatever the text */
-    ck_assert_int_eq(chat("{{ messages[0].content }}", m->eos_text), ERR_OK);
-    ck_assert_uint_eq(count(m->eos), added);
-    ck_assert_int_eq(chat("{{ messages[0].content }}{{ eos_token }}", m->eos_text), ERR_OK);
-    ck_assert_uint_eq(count(m->eos), added + 1);
-    if (m->bos >= 0) { /* a template that writes BOS gets no other */
+    size_t added = count(eos); /* by the vocabulary, whatever the text */
+    ck_assert_int_eq(chat("{{ messages[0].content }}", eos_text), ERR_OK);
+    ck_assert_uint_eq(count(eos), added);
+    ck_assert_int_eq(chat("{{ messages[0].content }}{{ eos_token }}", eos_text), ERR_OK);
+    ck_assert_uint_eq(count(eos), added + 1);
+    if (bos >= 0) { /* a template that writes BOS gets no other */
         ck_assert_int_eq(chat("{{ bos_token }}{{ messages[0].content }}", "a"), ERR_OK);
-        ck_assert_uint_eq(count(m->bos), 1);
+        ck_assert_uint_eq(count(bos), 1);
     }
+    free(eos_text);
 }
 END_TEST
 
@@ -98,17 +107,30 @@ START_TEST(null_contents_are_none_where_a_template_asks_and_empty_where_it_canno
 }
 END_TEST
 
+START_TEST(without_a_template_chat_alone_is_refused)
+{
+    const struct engine_model_info *m = engine_model(engine);
+    ck_assert(m->chat_failed != NULL && m->chat_failed->code == ERR_NO_TEMPLATE && m->chat_format == NULL);
+    ck_assert_int_eq(engine_chat(engine, NULL, NULL, &ids, &n_ids, &info), ERR_NO_TEMPLATE);
+    ck_assert_str_eq(info.text, m->chat_failed->text);
+    ck_assert_int_eq(engine_tokenize(engine, "a", 1, true, false, NULL, 0, NULL, &ids, &n_ids, &info), ERR_OK);
+    const struct engine_config cfg = {.model_path = m->file, .chat_template = "lama3"};
+    struct engine *other;
+    ck_assert_int_eq(engine_open(&cfg, &other, &info), ERR_CONFIG); /* the operator's must be right */
+    ck_assert(other == NULL && strstr(info.text, "found 'lama3'") != NULL);
+}
+END_TEST
+
 START_TEST(no_memory_is_told)
 {
+    open_engine("[{{ messages[0].content }}]");
     size_t live = mem_live();
     bool fired = true;
     for (int n = 0; fired; n++) {
-        struct chat_template *t;
-        ck_assert_int_eq(chat_template_new("[{{ messages[0].content }}]", 27, &t, &info), ERR_OK);
         json_t *messages = json_pack("[{s:s,s:n}]", "role", "user", "content");
         json_t *context = engine_chat_context(engine, messages, true);
         mem_fail_at(n);
-        enum err err = engine_chat(engine, t, context, NULL, &ids, &n_ids, &info);
+        enum err err = engine_chat(engine, context, NULL, &ids, &n_ids, &info);
         fired = mem_fault_fired();
         mem_fail_at(-1);
         ck_assert_msg(err == ERR_OK || (fired && err == ERR_NOMEM && ids == NULL), "allocation %d: %s", n,
@@ -117,7 +139,6 @@ START_TEST(no_memory_is_told)
         ids = NULL;
         json_decref(context);
         json_decref(messages);
-        chat_template_free(&t);
         ck_assert_uint_eq(mem_live(), live);
         ck_assert_int_lt(n, 1000);
     }
@@ -132,6 +153,7 @@ Suite *engine_chat_suite(void)
     tcase_add_test(t, the_template_has_messages_and_marks);
     tcase_add_test(t, users_write_no_special_tokens);
     tcase_add_test(t, null_contents_are_none_where_a_template_asks_and_empty_where_it_cannot);
+    tcase_add_test(t, without_a_template_chat_alone_is_refused);
     tcase_add_test(t, no_memory_is_told);
     suite_add_tcase(s, t);
     return s;

@@ -10,7 +10,7 @@
 Suite *engine_warm_suite(void);
 
 static const struct engine_config configs[] = {
-    {.model_path = "tests/golden/models/llama-gqa-tied.gguf", .n_ctx = 256},
+    {.model_path = "tests/golden/models/llama-gqa-tied.gguf", .n_ctx = 256, .chat_template = "chatml"},
     {.model_path = "tests/golden/models/llama-gqa-tied.gguf", .n_ctx = 2, .max_seqs = 1, .queue_max_requests = 1},
     {.model_path = "tests/golden/models/lfm2-conv.gguf", .n_ctx = 256},
     {.model_path = "tests/golden/models/bert-mean.gguf", .n_ctx = 64},
@@ -58,11 +58,7 @@ START_TEST(warming_leaves_no_trace)
     struct sched_stats before, after;
     engine_get_stats(warm, &before);
     size_t live = mem_live_of(MEM_REQUEST);
-    static const char source[] = "{{ messages[0].content }}";
-    struct chat_template *t;
-    ck_assert_int_eq(chat_template_new(source, sizeof source - 1, &t, NULL), ERR_OK);
-    engine_warm(warm, t);
-    chat_template_free(&t);
+    engine_warm(warm);
     ck_assert_uint_eq(mem_live_of(MEM_REQUEST), live);
     engine_get_stats(warm, &after);
     after.last_step_age_ms = before.last_step_age_ms;

@@ -103,12 +103,20 @@ const char *rig_model(uint32_t type)
     return path;
 }
 
-static struct engine *open_engine(const char *path, const char *pooling)
+static const char chatml[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                             "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+/* source: of the chat template, NULL = none. */
+static struct engine *open_engine(const char *path, const char *pooling, const char *source)
 {
     struct engine *e;
     struct err_info info = {0};
-    struct engine_config cfg = {
-        .model_path = path, .backend = "ref", .n_threads = 1, .kv_tokens = 4096, .pooling = pooling};
+    struct engine_config cfg = {.model_path = path,
+                                .backend = "ref",
+                                .n_threads = 1,
+                                .kv_tokens = 4096,
+                                .pooling = pooling,
+                                .chat_template = source != NULL ? folder_write_text("chat.jinja", source) : NULL};
     enum err err = engine_open(&cfg, &e, &info);
     ck_assert_msg(err == ERR_OK, "%s: %s", err_code(err), info.text);
     return e;
@@ -118,7 +126,7 @@ struct engine *rig_engine(void)
 {
     const char *path = folder_file("tiny.gguf");
     write_model(path, DTYPE_F32);
-    return open_engine(path, NULL);
+    return open_engine(path, NULL, chatml);
 }
 
 /* --- the server ------------------------------------------------------------------------------------------------- */
@@ -143,15 +151,9 @@ void rig_stop(void)
 
 static struct server *serve(struct engine *engine, bool is_strict, bool is_loading)
 {
-    static const char chatml[] =
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-    struct err_info info = {0};
     conf = (struct conf){.body_limit_kib = 256, .ping_s = 1, .strict_api = is_strict};
     server_state = (struct server){.conf = &conf, .model_id = "tiny", .started = 1};
     served = engine;
-    ck_assert_msg(chat_template_new(chatml, sizeof chatml - 1, &server_state.chat_template, &info) == ERR_OK, "%s",
-                  info.text);
     atomic_store(&server_state.engine, is_loading ? NULL : served);
     rig_listen(route_request, &server_state);
     return &server_state;
@@ -161,7 +163,7 @@ struct server *rig_serve(bool is_strict, bool is_loading) { return serve(rig_eng
 
 struct server *rig_serve_model(const char *path, const char *pooling)
 {
-    return serve(open_engine(path, pooling), false, false);
+    return serve(open_engine(path, pooling, chatml), false, false);
 }
 
 struct rig_reply rig_got;
@@ -179,8 +181,15 @@ void rig_unserve(void)
 {
     forget();
     rig_stop();
-    chat_template_free(&server_state.chat_template);
     engine_close(&served);
+}
+
+void rig_use_template(const char *source)
+{
+    atomic_store(&server_state.engine, NULL);
+    engine_close(&served);
+    served = open_engine(folder_file("tiny.gguf"), NULL, source);
+    atomic_store(&server_state.engine, served);
 }
 
 /* --- the client ------------------------------------------------------------------------------------------------- */

@@ -31,6 +31,9 @@ struct server *rig_serve(bool is_strict, bool is_loading);
 struct server *rig_serve_model(const char *path, const char *pooling);
 void rig_unserve(void);
 
+/* While no request runs: the server's engine is opened anew, with this chat template; NULL: with none. */
+void rig_use_template(const char *source);
+
 /* What came back. */
 struct rig_reply {
     struct buf raw;   /* head and body, NUL-terminated */

@@ -18,13 +18,6 @@ Suite *messages_suite(void);
 
 static void setup(void) { rig_serve(false, false); }
 
-static void use_template(const char *source, size_t n)
-{
-    struct err_info info = {0};
-    chat_template_free(&server_state.chat_template);
-    ck_assert_msg(chat_template_new(source, n, &server_state.chat_template, &info) == ERR_OK, "%s", info.text);
-}
-
 /* Prompt tokens of a conversation in which the assistant's message has these members. */
 static long long prompt_tokens(const char *members)
 {
@@ -55,7 +48,7 @@ START_TEST(null_content_where_a_template_adds_strings)
     buf_init(&source, 0, MEM_GENERAL);
     static const char path[] = "tests/data/templates/smollm2-135m-instruct.jinja";
     ck_assert_msg(io_read_file(path, 1 << 20, &source, &info) == ERR_OK, "%s", info.text);
-    use_template(source.data, source.len);
+    rig_use_template(source.data);
     buf_fini(&source);
     expect_equal_to_empty();
     rig_refuse(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":null}]}", 400, "missing_required_parameter",
@@ -71,7 +64,7 @@ START_TEST(null_content_where_a_template_asks_for_it)
 {
     static const char source[] = "{% for m in messages %}{% if m.content is none %}called{% else %}[{{ m.content }}]"
                                  "{% endif %}{% endfor %}";
-    use_template(source, sizeof source - 1);
+    rig_use_template(source);
     static const char text[] = "[None][Hi]called[5]";
     ck_assert_int_eq(prompt_tokens(",\"content\":null," CALLED), (long long)strlen(text));
     ck_assert_int_eq(prompt_tokens("," CALLED), (long long)strlen(text));
@@ -84,7 +77,7 @@ START_TEST(a_template_that_fails_either_way)
 {
     static const char source[] =
         "{{ raise_exception('content is ' ~ ('null' if messages[1].content is none else 'text')) }}";
-    use_template(source, sizeof source - 1);
+    rig_use_template(source);
     rig_refuse(CHAT,
                "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\",\"content\":null}]}", 400,
                "template_error", NULL);

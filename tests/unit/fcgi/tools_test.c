@@ -157,8 +157,7 @@ START_TEST(the_endpoint_names_the_place)
                "{" HI
                ",{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"tool\",\"content\":\"x\",\"tool_call_id\":5}]}",
                400, "invalid_type", "messages[2].tool_call_id");
-    chat_template_free(&server_state.chat_template); /* what is wrong with the request comes first */
-    server_state.template_err = ERR_NO_TEMPLATE;
+    rig_use_template(NULL); /* what is wrong with the request comes first */
     rig_refuse(CHAT, "{" HI "],\"tools\":[5]}", 400, "invalid_type", "tools[0]");
 }
 END_TEST

@@ -1,11 +1,10 @@
-/* Which chat template a process uses: the operator's, the model file's, or the one format of its family. Never a guess.
- */
+/* A name, a file, what the model brings, or what its family speaks. */
+#include "engine/chat/chat_choose.h"
+
 #include "engine/base/io.h"
 #include "engine/base/names.h"
 #include "engine/chat/chat_named.h"
-#include "fcgi/cmd/cmd.h"
 
-/* The file of --chat-template. */
 static enum err read_file(const char *path, struct chat_template **out, struct err_info *info)
 {
     struct buf text, names;
@@ -27,27 +26,29 @@ static enum err read_file(const char *path, struct chat_template **out, struct e
     return err;
 }
 
-enum err cmd_load_template(const struct conf *conf, const struct engine_model_info *m, struct chat_template **out,
-                           struct err_info *info)
+enum err chat_choose_named(const char *name_or_path, struct chat_template **out, struct err_info *info)
+{
+    const struct chat_named *row = chat_named_find(name_or_path);
+    *out = NULL;
+    return row != NULL ? chat_named_new(row, out, info) : read_file(name_or_path, out, info);
+}
+
+enum err chat_choose_own(const char *source, size_t n, const char *architecture, struct chat_template **out,
+                         const char **format, struct err_info *info)
 {
     *out = NULL;
-    if (conf->chat_template != NULL) {
-        const struct chat_named *row = chat_named_find(conf->chat_template);
-        return row != NULL ? chat_named_new(row, out, info) : read_file(conf->chat_template, out, info);
+    *format = NULL;
+    if (source != NULL) {
+        return chat_template_new(source, n, out, info);
     }
-    if (m == NULL) {
-        return ERR_OK;
-    }
-    if (m->chat_template != NULL) {
-        return chat_template_new(m->chat_template, m->chat_template_len, out, info);
-    }
-    const struct chat_named *row = chat_named_of_family(m->architecture);
+    const struct chat_named *row = chat_named_of_family(architecture);
     if (row == NULL) {
         return err_set(
             info, ERR_NO_TEMPLATE, NULL,
             "the model file has no chat template and its family, %.64s, has no format of its own; start with "
             "--chat-template NAME|FILE, or use /v1/completions",
-            m->architecture);
+            architecture);
     }
+    *format = chat_named_name(row);
     return chat_named_new(row, out, info);
 }

@@ -1,32 +1,31 @@
 /* Which chat template counts: --chat-template, the model file's, its family's, none. */
-#include "fcgi/cmd/cmd.h"
-#include "tests/support/folder.h"
-#include "tests/unit/fcgi/fcgi_rig.h"
+#include "engine/chat/chat_choose.h"
 
 #include "engine/base/mem.h"
+#include "tests/support/folder.h"
 
 #include <check.h>
+#include <jansson.h>
 #include <string.h>
 
-Suite *cmd_template_suite(void);
+Suite *chat_choose_suite(void);
 
 static struct err_info info;
+
+static const char *format;
 
 /* The text of one message "Hi" in the template that counts; NULL with the code in info. */
 static const char *rendered(const char *option, const char *architecture, const char *own)
 {
     static char text[256];
-    const struct conf conf = {.chat_template = option};
-    const struct engine_model_info m = {
-        .architecture = architecture, .chat_template = own, .chat_template_len = own != NULL ? strlen(own) : 0};
     struct chat_template *t;
     info = (struct err_info){0};
-    if (cmd_load_template(&conf, architecture != NULL ? &m : NULL, &t, &info) != ERR_OK) {
+    enum err err = option != NULL
+                       ? chat_choose_named(option, &t, &info)
+                       : chat_choose_own(own, own != NULL ? strlen(own) : 0, architecture, &t, &format, &info);
+    if (err != ERR_OK) {
         ck_assert_ptr_null(t);
         return NULL;
-    }
-    if (t == NULL) {
-        return "nothing";
     }
     struct chat_output out;
     json_t *context = json_pack("{s[{ss, ss}], ss, ss}", "messages", "role", "user", "content", "Hi", "bos_token",
@@ -48,24 +47,23 @@ static void refuse(const char *option, const char *architecture, const char *own
                   err_code(info.code), info.text);
 }
 
-START_TEST(the_option_counts_first)
+START_TEST(a_name_or_a_file)
 {
     const char *file = folder_write("mine.jinja", "[{{ messages[0].content }}]\n", 28);
-    ck_assert_str_eq(rendered("chatml", "llama", "own"), "<|im_start|>user\nHi<|im_end|>\n");
-    ck_assert_str_eq(rendered("chatml", "gemma2", NULL), "<|im_start|>user\nHi<|im_end|>\n");
-    ck_assert_str_eq(rendered(file, "llama", "own"), "[Hi]");
-    ck_assert_str_eq(rendered(file, NULL, NULL), "[Hi]"); /* no model yet */
-    ck_assert_str_eq(rendered(NULL, NULL, NULL), "nothing");
+    ck_assert_str_eq(rendered("chatml", NULL, NULL), "<|im_start|>user\nHi<|im_end|>\n");
+    ck_assert_str_eq(rendered(file, NULL, NULL), "[Hi]");
     folder_remove();
 }
 END_TEST
 
-START_TEST(then_the_file_and_its_family)
+START_TEST(the_file_and_its_family)
 {
     ck_assert_str_eq(rendered(NULL, "llama", "own"), "own");
     ck_assert_str_eq(rendered(NULL, "gemma3", "own"), "own");
     ck_assert_str_eq(rendered(NULL, "gemma3", ""), ""); /* empty is one, too */
+    ck_assert_ptr_null(format);
     ck_assert_str_eq(rendered(NULL, "gemma3", NULL), "<b><start_of_turn>user\nHi<end_of_turn>\n");
+    ck_assert_str_eq(format, "gemma");
     refuse(NULL, "gemma3", "{{", ERR_TEMPLATE, "1:3");
     refuse(NULL, "llama", NULL, ERR_NO_TEMPLATE, "its family, llama, has no format of its own");
     refuse(NULL, "phi3", NULL, ERR_NO_TEMPLATE, "--chat-template NAME|FILE");
@@ -75,8 +73,8 @@ END_TEST
 START_TEST(neither_name_nor_file)
 {
     const char *broken = folder_write("broken.jinja", "a\n{% if %}", 10);
-    refuse(broken, "llama", "own", ERR_CONFIG, "broken.jinja:2:");
-    refuse("lama3", "llama", "own", ERR_CONFIG, "found 'lama3'");
+    refuse(broken, NULL, NULL, ERR_CONFIG, "broken.jinja:2:");
+    refuse("lama3", NULL, NULL, ERR_CONFIG, "found 'lama3'");
     refuse("lama3", NULL, NULL, ERR_CONFIG, "expected a Jinja file or one of chatglm3, chatglm4, chatml, ");
     ck_assert_msg(strstr(info.text, ", zephyr; found") != NULL && strstr(info.text, "(") != NULL, "%s", info.text);
     refuse(folder_path(), NULL, NULL, ERR_CONFIG, "expected a Jinja file");
@@ -92,11 +90,10 @@ START_TEST(no_memory_is_told)
         size_t live = mem_live();
         bool fired = true;
         for (int n = 0; fired; n++) {
-            const struct conf conf = {.chat_template = options[i]};
             struct chat_template *t;
             info = (struct err_info){0};
             mem_fail_at(n);
-            enum err err = cmd_load_template(&conf, NULL, &t, &info);
+            enum err err = chat_choose_named(options[i], &t, &info);
             fired = mem_fault_fired();
             mem_fail_at(-1);
             enum err wanted = i == 2 ? ERR_CONFIG : fired ? ERR_NOMEM : ERR_OK;
@@ -111,12 +108,12 @@ START_TEST(no_memory_is_told)
 }
 END_TEST
 
-Suite *cmd_template_suite(void)
+Suite *chat_choose_suite(void)
 {
-    Suite *s = suite_create("cmd_template");
-    TCase *t = tcase_create("cmd_template");
-    tcase_add_test(t, the_option_counts_first);
-    tcase_add_test(t, then_the_file_and_its_family);
+    Suite *s = suite_create("chat_choose");
+    TCase *t = tcase_create("chat_choose");
+    tcase_add_test(t, a_name_or_a_file);
+    tcase_add_test(t, the_file_and_its_family);
     tcase_add_test(t, neither_name_nor_file);
     tcase_add_test(t, no_memory_is_told);
     suite_add_tcase(s, t);
