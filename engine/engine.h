@@ -9,6 +9,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
+#include "engine/base/mem.h"
 #include "engine/base/span.h"
 #include "engine/sched/sched_report.h"
 
@@ -21,7 +22,7 @@
 struct engine;
 struct engine_stream;
 struct engine_embedding;
-struct engine_group;
+struct sched_group;
 
 /* Limits of a request; the server's field table uses the same names. */
 enum {
@@ -145,12 +146,13 @@ void engine_drain(struct engine *e);
 /* --- text and tokens -------------------------------------------------------------------------------------------- */
 
 /* Ids of text[0..n). add_special: BOS/EOS as the vocabulary asks; parse_special: find special tokens, but never inside
- * `plain` (sorted spans of user text, may be NULL). *ids is freed by the caller with mem_free; on failure NULL.
+ * `plain` (sorted spans of user text, may be NULL). *ids lies in the arena; on failure NULL.
  * *stop (OPTIONAL): nobody waits any more, which ends it soon with ERR_CANCELLED. ERR_PATTERN_LIMIT (the model's
  * tokenizer wants more work than the text may take), ERR_CONTEXT_LENGTH, ERR_NOMEM. */
 MUST_CHECK enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special,
                                     bool parse_special, const struct span *plain, size_t n_plain,
-                                    const atomic_bool *stop, int32_t **ids, size_t *n_ids, struct err_info *info);
+                                    const atomic_bool *stop, struct arena *arena, int32_t **ids, size_t *n_ids,
+                                    struct err_info *info);
 
 /* Appends the text of ids (each in range, else ERR_INVALID_VALUE) as whole UTF-8; special tokens show their text. */
 MUST_CHECK enum err engine_detokenize(const struct engine *e, const int32_t *ids, size_t n, struct buf *out);
@@ -170,8 +172,8 @@ json_t *engine_chat_context(const struct engine *e, json_t *messages, bool adds_
  * that itself. Where a template fails on, or prints, the null content of a message, that becomes empty in `context`.
  * *ids, stop and errors as engine_tokenize's; ERR_TEMPLATE, ERR_NO_TEMPLATE. Threads: as engine_tokenize; the context is
  * the caller's alone. */
-MUST_CHECK enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool *stop, int32_t **ids,
-                                size_t *n_ids, struct err_info *info);
+MUST_CHECK enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool *stop, struct arena *arena,
+                                int32_t **ids, size_t *n_ids, struct err_info *info);
 
 /* --- requests --------------------------------------------------------------------------------------------------- */
 
@@ -219,14 +221,14 @@ MUST_CHECK enum err engine_check_submit(const struct engine *e, const int32_t *i
 
 /* The sequences of one request, which share its turns: places in the batch go round over the keys of requests, then
  * over the requests of a key. key: whose request it is, 0 = nobody's; n: sequences it will submit in all. ERR_NOMEM. */
-MUST_CHECK enum err engine_group_open(struct engine *e, uint64_t key, size_t n, struct engine_group **out);
+MUST_CHECK enum err engine_group_open(struct engine *e, uint64_t key, size_t n, struct sched_group **out);
 
 /* How many more may be submitted now; 0 = later, when earlier ones have ended, or never, while none has been taken: the
  * queue is full. Once some were taken, as many may always be there at a time. */
-size_t engine_group_room(struct engine_group *g);
+size_t engine_group_room(struct sched_group *g);
 
 /* Lets go of the group; its sequences go on. */
-void engine_group_close(struct engine_group **g);
+void engine_group_close(struct sched_group **g);
 
 /* What differs between the sequences of a request. */
 struct engine_sequence {
@@ -238,7 +240,7 @@ struct engine_sequence {
 
 /* Queues n sequences, all or none (then out[i] are NULL); group OPTIONAL. Fails as engine_submit does; ERR_AGAIN in
  * place of ERR_OVERLOADED while earlier ones of the group go on; no ERR_DRAINING once some of the group were taken. */
-MUST_CHECK enum err engine_submit_all(struct engine *e, struct engine_group *group, const struct engine_params *p,
+MUST_CHECK enum err engine_submit_all(struct engine *e, struct sched_group *group, const struct engine_params *p,
                                       const struct engine_sequence *seqs, size_t n, struct engine_stream **out,
                                       struct err_info *info);
 
@@ -265,9 +267,9 @@ void engine_stream_close(struct engine_stream **s);
 /* --- embeddings ------------------------------------------------------------------------------------------------- */
 
 struct engine_embed_params {
-    struct engine_group *group; /* OPTIONAL */
-    const char *cache_salt;     /* as in engine_params */
-    uint64_t deadline_ns;       /* on clock_now_ns; 0 = none */
+    struct sched_group *group; /* OPTIONAL */
+    const char *cache_salt;    /* as in engine_params */
+    uint64_t deadline_ns;      /* on clock_now_ns; 0 = none */
 };
 
 /* ERR_UNSUPPORTED_ENDPOINT when the pooling is not known. */

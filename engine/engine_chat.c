@@ -65,8 +65,8 @@ static enum err render(const struct chat_template *t, const json_t *context, str
     return err;
 }
 
-enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool *stop, int32_t **ids, size_t *n_ids,
-                     struct err_info *info)
+enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool *stop, struct arena *arena,
+                     int32_t **ids, size_t *n_ids, struct err_info *info)
 {
     struct chat_output text = {0};
     *ids = NULL;
@@ -78,7 +78,8 @@ enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool 
     enum err err = render(e->chat, context, &text, info);
     if (err == ERR_OK) {
         bool has_bos = chat_output_has_bos(&text, engine_model(e)->bos_text);
-        err = engine_tokenize(e, text.text, text.len, !has_bos, true, text.user, text.n_user, stop, ids, n_ids, info);
+        err = engine_tokenize(e, text.text, text.len, !has_bos, true, text.user, text.n_user, stop, arena, ids, n_ids,
+                              info);
     }
     chat_output_fini(&text);
     return err;

@@ -33,7 +33,7 @@ enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_ids, const 
                                     .n_tokens = (int32_t)n_ids,
                                     .salt = p->cache_salt,
                                     .deadline_ns = p->deadline_ns};
-    enum err err = sched_submit_all(e->sched, p->group != NULL ? p->group->sched : NULL, &r, 1, &w->seq, info);
+    enum err err = sched_submit_all(e->sched, p->group, &r, 1, &w->seq, info);
     if (err != ERR_OK) {
         mem_free(w);
         return err;

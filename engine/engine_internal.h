@@ -25,10 +25,6 @@ struct engine {
     uint32_t max_seqs;
 };
 
-struct engine_group {
-    struct sched_group *sched;
-};
-
 /* Is the prompt 1 to `room` tokens in range? Errors as engine_submit's (engine_stream.c). */
 MUST_CHECK enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t n, size_t room,
                                         struct err_info *info);

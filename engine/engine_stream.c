@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_TEXT_BYTES = 1 << 30 };
+enum { MAX_TEXT_BYTES = 1 << 30, SUBMISSION_BYTES = 4096 };
 
 /* A token whose text is not all released yet. */
 struct pending {
@@ -23,19 +23,19 @@ struct engine_stream {
     struct sched_seq *seq;
     struct detokenizer detok;
     struct stop stop;
-    char *stop_text; /* the stop strings, owned */
     bool show_special, has_ended, is_stopped;
-    bool lacks_text; /* there was no memory for some: what comes is not what was sampled */
+    bool lacks_text;   /* there was no memory for some: what comes is not what was sampled */
     size_t n_decoded;  /* bytes of text so far, released or held */
     size_t n_released; /* bytes given out */
     struct pending pending[MAX_PENDING];
     int n_pending;
-    struct buf text;    /* of the event last given out */
-    struct buf decoded; /* scratch */
+    struct buf text;          /* of the event last given out */
+    struct buf decoded;       /* scratch */
     struct engine_event end;  /* what SCHED_END will say, once is_stopped */
     int32_t n_taken;          /* tokens read from the scheduler */
     int32_t n_cut;            /* tokens sampled but cut off by a stop string */
     struct sched_usage usage; /* frozen at the end */
+    char stop_text[];         /* the stop strings, a NUL behind each */
 };
 
 void engine_params_init(const struct engine *e, struct engine_params *p)
@@ -82,32 +82,22 @@ enum err engine_check_generates(const struct engine *e, struct err_info *info)
                          "%s models give embeddings and no text: expected /v1/embeddings", e->info.architecture);
 }
 
-static enum err copy_stops(struct engine_stream *s, const struct engine_params *p)
+static void copy_stops(struct engine_stream *s, const struct engine_params *p)
 {
-    size_t bytes = 0;
+    char *at = s->stop_text;
     for (size_t i = 0; i < p->n_stop; i++) {
-        bytes += p->stop_len[i] + 1;
-    }
-    s->stop_text = mem_zalloc(bytes + 1, MEM_REQUEST);
-    if (s->stop_text == NULL) {
-        return ERR_NOMEM;
-    }
-    size_t at = 0;
-    for (size_t i = 0; i < p->n_stop; i++) {
-        memcpy(s->stop_text + at, p->stop[i], p->stop_len[i]);
-        s->stop.strings[i] = s->stop_text + at;
+        s->stop.strings[i] = memcpy(at, p->stop[i], p->stop_len[i]);
         s->stop.lens[i] = p->stop_len[i];
-        at += p->stop_len[i] + 1; /* a NUL stays behind each */
+        at += p->stop_len[i] + 1;
     }
     s->stop.n = p->n_stop;
-    return ERR_OK;
 }
 
 /* What ends a sequence and what is banned from it. */
 struct rules {
-    int32_t *ends; /* [n_ends], owned */
+    int32_t *ends; /* [n_ends] */
     size_t n_ends;
-    struct sampler_bias *bias; /* [n_bias], owned */
+    struct sampler_bias *bias; /* [n_bias] */
     size_t n_bias;
 };
 
@@ -122,14 +112,12 @@ static bool is_listed(const int32_t *ids, size_t n, int32_t id)
 }
 
 /* The model's end tokens end the sequence, or, with ignore_eos, are banned unless the request itself names them. */
-static enum err make_rules(const struct engine *e, const struct engine_params *p, struct rules *r)
+static enum err make_rules(const struct engine *e, const struct engine_params *p, struct arena *arena, struct rules *r)
 {
     const struct sampler_params *own = &p->sampling;
-    r->ends = mem_zalloc_array(e->n_ends + own->n_ends + 1, sizeof *r->ends, MEM_REQUEST);
-    r->bias = mem_zalloc_array(e->n_ends + own->n_bias + 1, sizeof *r->bias, MEM_REQUEST);
-    if (r->ends == NULL || r->bias == NULL) {
-        return ERR_NOMEM;
-    }
+    r->ends = arena_zalloc_array(arena, e->n_ends + own->n_ends + 1, sizeof *r->ends);
+    r->bias = arena_zalloc_array(arena, e->n_ends + own->n_bias + 1, sizeof *r->bias);
+    TRY(arena_ok(arena));
     for (size_t i = 0; i < own->n_ends; i++) {
         r->ends[r->n_ends++] = own->ends[i];
     }
@@ -147,14 +135,14 @@ static enum err make_rules(const struct engine *e, const struct engine_params *p
 }
 
 /* Refuses what leaves no token to sample first. Few requests can name as many tokens as the model has. */
-static enum err check_bans(const struct engine *e, const struct engine_params *p, const struct rules *r,
-                           struct err_info *info)
+static enum err check_bans(const struct engine *e, const struct engine_params *p, struct arena *arena,
+                           const struct rules *r, struct err_info *info)
 {
     size_t n_ends = p->min_tokens > 0 ? r->n_ends : 0, n_vocab = e->info.n_vocab, n_banned = 0;
     if (p->max_tokens == 0 || r->n_bias + n_ends < n_vocab) {
         return ERR_OK;
     }
-    unsigned char *is_banned = mem_zalloc(n_vocab, MEM_REQUEST);
+    unsigned char *is_banned = arena_zalloc(arena, n_vocab);
     if (is_banned == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
     }
@@ -164,7 +152,6 @@ static enum err check_bans(const struct engine *e, const struct engine_params *p
         n_banned += is_ban && is_banned[id] == 0;
         is_banned[id] |= is_ban;
     }
-    mem_free(is_banned);
     return n_banned < n_vocab
                ? ERR_OK
                : err_set(info, ERR_INVALID_VALUE, "logit_bias",
@@ -208,7 +195,11 @@ static struct sched_request make_request(const struct engine_params *p, const st
 
 static enum err new_stream(struct engine *e, const struct engine_params *p, struct engine_stream **out)
 {
-    struct engine_stream *s = *out = mem_zalloc(sizeof *s, MEM_REQUEST);
+    size_t bytes = sizeof(struct engine_stream);
+    for (size_t i = 0; i < p->n_stop; i++) {
+        bytes += p->stop_len[i] + 1;
+    }
+    struct engine_stream *s = *out = mem_zalloc(bytes, MEM_REQUEST);
     if (s == NULL) {
         return ERR_NOMEM;
     }
@@ -218,7 +209,8 @@ static enum err new_stream(struct engine *e, const struct engine_params *p, stru
     buf_init(&s->text, MAX_TEXT_BYTES, MEM_REQUEST);
     buf_init(&s->decoded, MAX_TEXT_BYTES, MEM_REQUEST);
     buf_init(&s->stop.held, MAX_TEXT_BYTES, MEM_REQUEST);
-    return copy_stops(s, p);
+    copy_stops(s, p);
+    return ERR_OK;
 }
 
 /* What submitting several needs besides their streams; borrowed from make_all to the end of submit_all. */
@@ -226,17 +218,15 @@ struct submission {
     struct sched_request *requests; /* [n] */
     struct sched_seq **seqs;        /* [n] */
     struct rules rules;
+    struct arena arena; /* all of these */
 };
 
 static enum err make_all(struct engine *e, const struct engine_params *p, const struct engine_sequence *seqs, size_t n,
                          struct submission *sub, struct engine_stream **out)
 {
-    sub->requests = mem_zalloc_array(n, sizeof *sub->requests, MEM_REQUEST);
-    sub->seqs = mem_zalloc_array(n, sizeof *sub->seqs, MEM_REQUEST);
-    if (sub->requests == NULL || sub->seqs == NULL) {
-        return ERR_NOMEM;
-    }
-    TRY(make_rules(e, p, &sub->rules));
+    sub->requests = arena_zalloc_array(&sub->arena, n, sizeof *sub->requests);
+    sub->seqs = arena_zalloc_array(&sub->arena, n, sizeof *sub->seqs);
+    TRY(make_rules(e, p, &sub->arena, &sub->rules));
     for (size_t i = 0; i < n; i++) {
         TRY(new_stream(e, p, &out[i]));
         sub->requests[i] = make_request(p, &seqs[i], &sub->rules);
@@ -244,7 +234,7 @@ static enum err make_all(struct engine *e, const struct engine_params *p, const 
     return ERR_OK;
 }
 
-enum err engine_submit_all(struct engine *e, struct engine_group *group, const struct engine_params *p,
+enum err engine_submit_all(struct engine *e, struct sched_group *group, const struct engine_params *p,
                            const struct engine_sequence *seqs, size_t n, struct engine_stream **out,
                            struct err_info *info)
 {
@@ -254,14 +244,15 @@ enum err engine_submit_all(struct engine *e, struct engine_group *group, const s
     }
     TRY(engine_check_file(e, info));
     struct submission sub = {0};
+    arena_init(&sub.arena, SUBMISSION_BYTES, 0, MEM_REQUEST);
     enum err err = make_all(e, p, seqs, n, &sub, out);
     if (err != ERR_OK) {
         err_set(info, err, NULL, "out of memory for the request");
     } else {
-        err = check_bans(e, p, &sub.rules, info);
+        err = check_bans(e, p, &sub.arena, &sub.rules, info);
     }
     if (err == ERR_OK) {
-        err = sched_submit_all(e->sched, group != NULL ? group->sched : NULL, sub.requests, (int32_t)n, sub.seqs, info);
+        err = sched_submit_all(e->sched, group, sub.requests, (int32_t)n, sub.seqs, info);
     }
     for (size_t i = 0; i < n; i++) {
         if (err == ERR_OK) {
@@ -270,10 +261,7 @@ enum err engine_submit_all(struct engine *e, struct engine_group *group, const s
             engine_stream_close(&out[i]);
         }
     }
-    mem_free(sub.requests);
-    mem_free(sub.seqs);
-    mem_free(sub.rules.ends);
-    mem_free(sub.rules.bias);
+    arena_fini(&sub.arena);
     return err;
 }
 
@@ -285,28 +273,13 @@ enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const
     return engine_submit_all(e, NULL, p, &one, 1, out, info);
 }
 
-enum err engine_group_open(struct engine *e, uint64_t key, size_t n, struct engine_group **out)
+enum err engine_group_open(struct engine *e, uint64_t key, size_t n, struct sched_group **out)
 {
-    struct engine_group *g = *out = mem_zalloc(sizeof *g, MEM_REQUEST);
-    if (g == NULL || sched_group_new(e->sched, key, (int32_t)MIN_OF(n, (size_t)INT32_MAX), &g->sched) != ERR_OK) {
-        mem_free(g);
-        *out = NULL;
-        return ERR_NOMEM;
-    }
-    return ERR_OK;
+    return sched_group_new(e->sched, key, (int32_t)MIN_OF(n, (size_t)INT32_MAX), out);
 }
 
-size_t engine_group_room(struct engine_group *g) { return (size_t)sched_group_room(g->sched); }
-
-void engine_group_close(struct engine_group **group)
-{
-    struct engine_group *g = *group;
-    if (g != NULL) {
-        sched_group_release(&g->sched);
-        mem_free(g);
-        *group = NULL;
-    }
-}
+size_t engine_group_room(struct sched_group *g) { return (size_t)sched_group_room(g); }
+void engine_group_close(struct sched_group **group) { sched_group_release(group); }
 
 /* Moves n bytes of held text into the event. */
 static void release_text(struct engine_stream *s, size_t n, struct engine_event *out)
@@ -482,7 +455,6 @@ void engine_stream_close(struct engine_stream **stream)
         return;
     }
     sched_release(&s->seq);
-    mem_free(s->stop_text);
     buf_fini(&s->text);
     buf_fini(&s->decoded);
     buf_fini(&s->stop.held);

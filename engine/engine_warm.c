@@ -95,11 +95,14 @@ static void tokenize(const struct engine *e)
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "What is 1 + 1, I'd ask?");
     json_t *context = messages != NULL ? engine_chat_context(e, messages, true) : NULL;
     struct err_info info;
+    struct arena arena;
     int32_t *ids;
     size_t n;
-    if (context != NULL && engine_chat(e, context, NULL, &ids, &n, &info) == ERR_OK) {
-        mem_free(ids);
+    arena_init(&arena, 0, 0, MEM_REQUEST);
+    if (context != NULL) {
+        (void)!engine_chat(e, context, NULL, &arena, &ids, &n, &info);
     }
+    arena_fini(&arena);
     json_decref(context);
     json_decref(messages);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_PATH_BYTES = 1024 };
+enum { MAX_PATH_BYTES = 1024, ARENA_CHUNK_BYTES = 4096 };
 
 static const struct route routes[] = {
     {"POST", "/v1/chat/completions", api_chat, false, true, true, "chat-completions"},
@@ -183,6 +183,7 @@ void route_request(struct fastcgi_request *r, void *arg)
     }
     reply_init(&c.reply, r);
     buf_init(&c.body, 0, MEM_REQUEST);
+    arena_init(&c.arena, ARENA_CHUNK_BYTES, 0, MEM_REQUEST);
     const char *method = fastcgi_param(r, "REQUEST_METHOD"), *uri = fastcgi_param(r, "REQUEST_URI");
     uri = uri != NULL ? uri : fastcgi_param(r, "DOCUMENT_URI");
     dispatch(&c, method != NULL ? method : "", uri != NULL ? uri : "", &route_index);
@@ -193,6 +194,7 @@ void route_request(struct fastcgi_request *r, void *arg)
                  (clock_now_ns() - c.reply.arrived_ns) / 1000000u);
     }
     buf_fini(&c.body);
+    arena_fini(&c.arena);
     route_drop_json(&c);
     if (!c.is_late) {
         atomic_fetch_sub(&server->n_working, 1);

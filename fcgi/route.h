@@ -14,10 +14,11 @@ struct call {
     struct engine *engine; /* NULL only where the route does not need the model */
     struct reply reply;
     struct apikey_id caller;
-    const char *path; /* decoded, without query */
-    struct buf body;  /* read already; empty once it is parsed */
-    json_t *json;     /* owned; NULL before route_read_json and after route_drop_json */
-    bool is_late;     /* came while the server shuts down */
+    const char *path;   /* decoded, without query */
+    struct buf body;    /* read already; empty once it is parsed */
+    json_t *json;       /* owned; NULL before route_read_json and after route_drop_json */
+    struct arena arena; /* for what lives as long as the call */
+    bool is_late;       /* came while the server shuts down */
 };
 
 struct route {

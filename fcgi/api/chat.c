@@ -36,7 +36,7 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
     return ERR_OK;
 }
 
-static enum err make_prompt(const struct call *c, const struct params *p, bool shows_tools, int32_t **ids, size_t *n,
+static enum err make_prompt(struct call *c, const struct params *p, bool shows_tools, int32_t **ids, size_t *n,
                             struct err_info *info)
 {
     json_t *context = engine_chat_context(c->engine, json_object_get(p->root, "messages"), p->add_generation_prompt);
@@ -44,7 +44,7 @@ static enum err make_prompt(const struct call *c, const struct params *p, bool s
         context != NULL && (!shows_tools || json_object_set(context, "tools", json_object_get(p->root, "tools")) == 0);
     enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
     if (err == ERR_OK) {
-        err = engine_chat(c->engine, context, fastcgi_has_left(c->reply.request), ids, n, info);
+        err = engine_chat(c->engine, context, fastcgi_has_left(c->reply.request), &c->arena, ids, n, info);
     }
     json_decref(context);
     return err;
@@ -168,7 +168,8 @@ void api_chat(struct call *c)
     int32_t *ids = NULL;
     size_t n = 0;
     enum err err = route_read_json(c, &info);
-    err = err != ERR_OK ? err : params_read(&p, c->json, true, c->server->conf->strict_api, c->engine, &info);
+    err =
+        err != ERR_OK ? err : params_read(&p, c->json, true, c->server->conf->strict_api, c->engine, &c->arena, &info);
     err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
     err = err != ERR_OK ? err : messages_check(c->json, &info);
@@ -182,6 +183,4 @@ void api_chat(struct call *c)
         const int32_t *const prompts[1] = {ids};
         generation_run(c, &p, &chat_shape, prompts, &n, 1);
     }
-    mem_free(ids);
-    params_fini(&p);
 }

@@ -205,7 +205,8 @@ void api_completions(struct call *c)
     struct params p = {0};
     struct prompts prompts = {0};
     enum err err = route_read_json(c, &info);
-    err = err != ERR_OK ? err : params_read(&p, c->json, false, c->server->conf->strict_api, c->engine, &info);
+    err =
+        err != ERR_OK ? err : params_read(&p, c->json, false, c->server->conf->strict_api, c->engine, &c->arena, &info);
     err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
     err = err != ERR_OK ? err : prompts_read(&prompts, c, c->json, &rule, &info);
@@ -217,6 +218,4 @@ void api_completions(struct call *c)
         route_drop_json(c); /* before the answer, which may take minutes */
         generation_run(c, &p, &completion_shape, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
     }
-    prompts_fini(&prompts);
-    params_fini(&p);
 }

@@ -39,10 +39,11 @@ static const struct field fields[] = {
 struct job {
     struct call *call;
     struct prompts prompts;
-    size_t width; /* components of an answer */
+    size_t width;     /* components of an answer */
+    float *short_one; /* [width] where that is less than all of them; else NULL */
     bool as_base64;
     struct engine_embed_params params;
-    char own_salt[MAX_SALT_BYTES + 1], salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
+    char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
     size_t n_submitted, n_done;
     struct buf out;
     pthread_mutex_t lock;                  /* guards `open` and is_gone against the poller */
@@ -102,20 +103,14 @@ static void write_base64(const float *x, size_t n, struct buf *out)
 
 static enum err write_vector(struct job *j, const float *vector)
 {
-    float *short_one = NULL;
-    if (j->width < engine_model(j->call->engine)->n_embd) {
-        short_one = mem_alloc(j->width * sizeof *short_one, MEM_REQUEST);
-        if (short_one == NULL) {
-            return ERR_NOMEM;
-        }
-        shorten(vector, j->width, short_one);
-        vector = short_one;
+    if (j->short_one != NULL) {
+        shorten(vector, j->width, j->short_one);
+        vector = j->short_one;
     }
     buf_printf(&j->out, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", j->n_done == 0 ? "" : ",",
                j->n_done);
     (j->as_base64 ? write_base64 : write_numbers)(vector, j->width, &j->out);
     buf_putc(&j->out, '}');
-    mem_free(short_one);
     return buf_ok(&j->out);
 }
 
@@ -255,13 +250,17 @@ static enum err read_fields(struct job *j, const json_t *root, struct err_info *
                        f.dimensions);
     }
     j->width = f.dimensions != 0 ? (size_t)f.dimensions : m->n_embd;
+    if (j->width < m->n_embd) {
+        j->short_one = arena_alloc(&j->call->arena, j->width * sizeof *j->short_one);
+    }
     int64_t timeout_s = server->conf->timeout_s;
     if (f.cache_salt != NULL) { /* the JSON is gone when the texts are handed on */
-        snprintf(j->own_salt, sizeof j->own_salt, "%s", f.cache_salt);
+        f.cache_salt = arena_dup(&j->call->arena, f.cache_salt, strlen(f.cache_salt));
     }
-    j->params.cache_salt = generation_salt(j->call, f.cache_salt != NULL ? j->own_salt : NULL, j->salt);
+    j->params.cache_salt = generation_salt(j->call, f.cache_salt, j->salt);
     j->params.deadline_ns = timeout_s != 0 ? j->call->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
     TRY(prompts_read(&j->prompts, j->call, root, &rule, info));
+    TRY(arena_ok(&j->call->arena));
     return check_lengths(j, info);
 }
 
@@ -283,7 +282,6 @@ void api_embeddings(struct call *c)
         close_one(&j, i);
     }
     engine_group_close(&j.params.group);
-    prompts_fini(&j.prompts);
     buf_fini(&j.out);
     pthread_mutex_destroy(&j.lock);
 }

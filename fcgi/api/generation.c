@@ -447,7 +447,6 @@ static void close_choices(struct generation *g)
             buf_fini(&c->parts[k]);
         }
     }
-    mem_free(g->choices);
     engine_group_close(&g->group);
 }
 
@@ -510,9 +509,8 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
     }
     snprintf(g.id, sizeof g.id, "%s%016" PRIx64 "%08" PRIx32, shape->id_prefix, rng_fresh_seed(),
              (uint32_t)rng_fresh_seed());
-    g.choices = mem_zalloc_array(n, sizeof *g.choices, MEM_REQUEST);
+    g.choices = arena_zalloc_array(&c->arena, n, sizeof *g.choices);
     if (g.choices == NULL || engine_group_open(c->engine, apikey_number(&c->caller), n, &g.group) != ERR_OK) {
-        mem_free(g.choices);
         reply_error(&c->reply, ERR_NOMEM, NULL);
         return;
     }

@@ -53,9 +53,9 @@ struct generation {
     const struct shape *shape;
     struct choice *choices; /* [n_choices] */
     size_t n_choices;
-    size_t n_submitted;         /* of them, in the order of generation.c's nth_choice */
-    struct engine_group *group; /* what makes them one request to the engine */
-    struct engine_params gen;   /* params' with deadline and salt */
+    size_t n_submitted;        /* of them, in the order of generation.c's nth_choice */
+    struct sched_group *group; /* what makes them one request to the engine */
+    struct engine_params gen;  /* params' with deadline and salt */
     char salt[APIKEY_SALT_BYTES];
     char id[48];
     int64_t created;

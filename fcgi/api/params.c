@@ -106,7 +106,7 @@ static enum err read_stop(struct params *p, struct err_info *info)
     return ERR_OK;
 }
 
-static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct err_info *info)
+static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct arena *arena, struct err_info *info)
 {
     const json_t *ids = json_read_get(p->root, "stop_token_ids");
     if (ids == NULL) {
@@ -116,23 +116,24 @@ static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct err_info
         return err_set(info, json_is_array(ids) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop_token_ids",
                        "stop_token_ids: expected an array of at most %d token ids", PARAMS_MAX_STOP_IDS);
     }
-    p->stop_ids = mem_zalloc_array(json_array_size(ids) + 1, sizeof *p->stop_ids, MEM_REQUEST);
-    if (p->stop_ids == NULL) {
+    int32_t *ends = arena_zalloc_array(arena, json_array_size(ids) + 1, sizeof *ends);
+    if (ends == NULL) {
         return ERR_NOMEM;
     }
+    p->gen.sampling.ends = ends;
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *v = json_array_get(ids, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= n_vocab) {
             return err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop_token_ids",
                            "stop_token_ids[%zu]: expected a token id of 0 to %lld", i, (long long)n_vocab - 1);
         }
-        p->stop_ids[p->gen.sampling.n_ends++] = (int32_t)json_integer_value(v);
+        ends[p->gen.sampling.n_ends++] = (int32_t)json_integer_value(v);
     }
-    p->gen.sampling.ends = p->stop_ids;
     return ERR_OK;
 }
 
-static enum err add_bias(struct params *p, int64_t id, const json_t *value, int64_t n_vocab, struct err_info *info)
+static enum err make_bias(int64_t id, const json_t *value, int64_t n_vocab, struct sampler_bias *out,
+                          struct err_info *info)
 {
     bool is_ban = json_is_false(value);
     if (id < 0 || id >= n_vocab) {
@@ -144,7 +145,7 @@ static enum err add_bias(struct params *p, int64_t id, const json_t *value, int6
         return err_set(info, json_is_number(value) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "logit_bias",
                        "logit_bias: expected numbers of -100 to 100 as values, found %s", json_read_type_name(value));
     }
-    p->bias[p->gen.sampling.n_bias++] = (struct sampler_bias){.id = (int32_t)id, .bias = (float)bias};
+    *out = (struct sampler_bias){.id = (int32_t)id, .bias = (float)bias};
     return ERR_OK;
 }
 
@@ -165,7 +166,7 @@ static int64_t parse_id(const char *s)
 }
 
 /* OpenAI's map from id strings, or llama.cpp's array of [id, bias] pairs (bias false = ban). */
-static enum err read_bias(struct params *p, int64_t n_vocab, struct err_info *info)
+static enum err read_bias(struct params *p, int64_t n_vocab, struct arena *arena, struct err_info *info)
 {
     const json_t *bias = json_read_get(p->root, "logit_bias");
     if (bias == NULL) {
@@ -176,22 +177,23 @@ static enum err read_bias(struct params *p, int64_t n_vocab, struct err_info *in
         return err_set(info, json_is_object(bias) || json_is_array(bias) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE,
                        "logit_bias", "logit_bias: expected an object with at most %d entries", ENGINE_MAX_BIAS);
     }
-    p->bias = mem_zalloc_array(n + 1, sizeof *p->bias, MEM_REQUEST);
-    if (p->bias == NULL) {
+    struct sampler_bias *out = arena_zalloc_array(arena, n + 1, sizeof *out);
+    if (out == NULL) {
         return ERR_NOMEM;
     }
-    p->gen.sampling.bias = p->bias;
+    p->gen.sampling.bias = out;
+    p->gen.sampling.n_bias = n;
     for (size_t i = 0; json_is_array(bias) && i < n; i++) {
         const json_t *pair = json_array_get(bias, i), *id = json_array_get(pair, 0);
         if (!json_is_integer(id) || json_array_size(pair) != 2) {
             return err_set(info, ERR_INVALID_TYPE, "logit_bias", "logit_bias[%zu]: expected a pair [token id, number]",
                            i);
         }
-        TRY(add_bias(p, json_integer_value(id), json_array_get(pair, 1), n_vocab, info));
+        TRY(make_bias(json_integer_value(id), json_array_get(pair, 1), n_vocab, out++, info));
     }
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)bias, key, value) { TRY(add_bias(p, parse_id(key), value, n_vocab, info)); }
+    json_object_foreach((json_t *)bias, key, value) { TRY(make_bias(parse_id(key), value, n_vocab, out++, info)); }
     return ERR_OK;
 }
 
@@ -250,35 +252,20 @@ static enum err read_logprobs(struct params *p, bool is_chat, struct err_info *i
 }
 
 /* Copies the strings that point into the JSON, which goes before the answer is made. */
-static enum err own_strings(struct params *p)
+static enum err own_strings(struct params *p, struct arena *arena)
 {
-    const char **texts[ENGINE_MAX_STOPS + 2];
-    size_t lens[ENGINE_MAX_STOPS + 2], n = 0, bytes = 0;
     for (size_t i = 0; i < p->gen.n_stop; i++) {
-        texts[n] = &p->gen.stop[i];
-        lens[n++] = p->gen.stop_len[i]; /* may hold NUL */
+        p->gen.stop[i] = arena_dup(arena, p->gen.stop[i], p->gen.stop_len[i]);
     }
     const char **others[] = {&p->model, &p->gen.cache_salt};
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
-        if (*others[i] != NULL) {
-            texts[n] = others[i];
-            lens[n++] = strlen(*others[i]);
-        }
+        *others[i] = *others[i] != NULL ? arena_dup(arena, *others[i], strlen(*others[i])) : NULL;
     }
-    for (size_t i = 0; i < n; i++) {
-        bytes += lens[i] + 1;
-    }
-    char *at = p->strings = mem_zalloc(bytes + 1, MEM_REQUEST);
-    for (size_t i = 0; i < n && at != NULL; i++) {
-        memcpy(at, *texts[i], lens[i]);
-        *texts[i] = at;
-        at += lens[i] + 1;
-    }
-    return at != NULL ? ERR_OK : ERR_NOMEM;
+    return arena_ok(arena);
 }
 
 enum err params_read(struct params *p, const json_t *root, bool is_chat, bool strict, const struct engine *e,
-                     struct err_info *info)
+                     struct arena *arena, struct err_info *info)
 {
     int64_t n_vocab = engine_model(e)->n_vocab;
     *p = (struct params){.n = 1,
@@ -291,8 +278,8 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
     TRY(json_in_fields(root, is_chat ? chat_fields : completion_fields,
                        is_chat ? ARRAY_LEN(chat_fields) : ARRAY_LEN(completion_fields), strict, p, info));
     TRY(read_stop(p, info));
-    TRY(read_stop_ids(p, n_vocab, info));
-    TRY(read_bias(p, n_vocab, info));
+    TRY(read_stop_ids(p, n_vocab, arena, info));
+    TRY(read_bias(p, n_vocab, arena, info));
     TRY(read_stream_options(p, info));
     TRY(read_logprobs(p, is_chat, info));
     if (is_chat) {
@@ -300,15 +287,5 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
     }
     p->gen.sampling.top_k = p->gen.sampling.top_k < 0 ? 0 : p->gen.sampling.top_k;
     p->gen.max_tokens = (int32_t)p->max_tokens;
-    return own_strings(p);
-}
-
-void params_fini(struct params *p)
-{
-    mem_free(p->strings);
-    p->strings = NULL;
-    mem_free(p->bias);
-    mem_free(p->stop_ids);
-    p->bias = NULL;
-    p->stop_ids = NULL;
+    return own_strings(p, arena);
 }

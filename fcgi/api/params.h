@@ -17,19 +17,15 @@ struct params {
     bool want_logprobs;   /* chat */
     bool stream, echo, include_usage, return_token_ids;
     bool add_generation_prompt;
-    struct sampler_bias *bias; /* owned */
-    int32_t *stop_ids;        /* owned */
-    char *strings;            /* owned: what the strings above and of gen point into */
-    const json_t *root;       /* borrowed, and NULL once the prompt is made */
+    const json_t *root; /* borrowed, and NULL once the prompt is made */
 };
 
 enum { PARAMS_MAX_N = 128, PARAMS_MAX_STOP_IDS = 64 };
 
-/* Reads the fields of `root` into *p, whose defaults are set first. is_chat chooses the table.
- * On failure info->where is the field; params_fini frees in any case. */
+/* Reads the fields of `root` into *p, whose defaults are set first; what it points to lies in the arena. is_chat chooses
+ * the table. On failure info->where is the field. */
 MUST_CHECK enum err params_read(struct params *p, const json_t *root, bool is_chat, bool strict, const struct engine *e,
-                                struct err_info *info);
-void params_fini(struct params *p);
+                                struct arena *arena, struct err_info *info);
 
 /* Fields of the chat or the completion table, for tests and docs checks; NULL beyond the last. */
 const struct field *params_field(bool is_chat, int i);

@@ -1,13 +1,11 @@
 /* Reading prompts. */
 #include "fcgi/api/prompts.h"
 
-#include "engine/base/mem.h"
-
 #include <stdio.h>
 
 /* A request being read. */
 struct reader {
-    const struct call *call;
+    struct call *call;
     const struct prompts_rule *rule;
     struct prompts *out;
     struct err_info *info;
@@ -35,7 +33,8 @@ static enum err add_text(const struct reader *r, const json_t *v)
         return refuse_empty(r);
     }
     TRY(engine_tokenize(r->call->engine, json_string_value(v), n, true, true, NULL, 0,
-                        fastcgi_has_left(r->call->reply.request), &r->out->ids[i], &r->out->n_ids[i], r->info));
+                        fastcgi_has_left(r->call->reply.request), &r->call->arena, &r->out->ids[i], &r->out->n_ids[i],
+                        r->info));
     return r->out->n_ids[i] == 0 ? refuse_empty(r) : ERR_OK;
 }
 
@@ -56,7 +55,7 @@ static enum err add_ids(const struct reader *r, const json_t *array)
     if (n == 0 && r->rule->refuses_empty) {
         return refuse_empty(r);
     }
-    int32_t *ids = r->out->ids[i] = mem_zalloc_array(n + 1, sizeof *ids, MEM_REQUEST);
+    int32_t *ids = r->out->ids[i] = arena_zalloc_array(&r->call->arena, n + 1, sizeof *ids);
     if (ids == NULL) {
         return ERR_NOMEM;
     }
@@ -73,11 +72,9 @@ static enum err add_ids(const struct reader *r, const json_t *array)
 
 static enum err read_all(const struct reader *r, const json_t *value, bool is_one, size_t n)
 {
-    r->out->ids = mem_zalloc_array(n, sizeof *r->out->ids, MEM_REQUEST);
-    r->out->n_ids = mem_zalloc_array(n, sizeof *r->out->n_ids, MEM_REQUEST);
-    if (r->out->ids == NULL || r->out->n_ids == NULL) {
-        return ERR_NOMEM;
-    }
+    r->out->ids = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->ids);
+    r->out->n_ids = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->n_ids);
+    TRY(arena_ok(&r->call->arena));
     for (size_t i = 0; i < n; i++) {
         const json_t *v = is_one ? value : json_array_get(value, i);
         if (!json_is_string(v) && !json_is_array(v)) {
@@ -88,7 +85,7 @@ static enum err read_all(const struct reader *r, const json_t *value, bool is_on
     return ERR_OK;
 }
 
-enum err prompts_read(struct prompts *p, const struct call *c, const json_t *root, const struct prompts_rule *rule,
+enum err prompts_read(struct prompts *p, struct call *c, const json_t *root, const struct prompts_rule *rule,
                       struct err_info *info)
 {
     struct reader r = {.call = c, .rule = rule, .out = p, .info = info};
@@ -106,14 +103,4 @@ enum err prompts_read(struct prompts *p, const struct call *c, const json_t *roo
         return refuse(&r, ERR_INVALID_VALUE, "more");
     }
     return read_all(&r, value, is_one, is_one ? 1 : n);
-}
-
-void prompts_fini(struct prompts *p)
-{
-    for (size_t i = 0; i < p->n; i++) {
-        mem_free(p->ids[i]);
-    }
-    mem_free(p->ids);
-    mem_free(p->n_ids);
-    *p = (struct prompts){0};
 }

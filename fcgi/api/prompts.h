@@ -5,9 +5,9 @@
 #include "fcgi/json_in.h"
 #include "fcgi/route.h"
 
-/* Tokenised; zero-initialise. */
+/* Tokenised; in the arena of the call. */
 struct prompts {
-    int32_t **ids; /* [n], owned */
+    int32_t **ids; /* [n] */
     size_t *n_ids; /* [n] */
     size_t n;
 };
@@ -19,11 +19,9 @@ struct prompts_rule {
 };
 
 /* Reads `field` of root: a string, an array of strings, an array of token ids, or an array of such arrays.
- * ERR_MISSING_PARAMETER, ERR_INVALID_TYPE, ERR_INVALID_VALUE with info->where the field or its element; ERR_NOMEM.
- * prompts_fini frees in any case. */
-MUST_CHECK enum err prompts_read(struct prompts *p, const struct call *c, const json_t *root,
-                                 const struct prompts_rule *rule, struct err_info *info);
-void prompts_fini(struct prompts *p);
+ * ERR_MISSING_PARAMETER, ERR_INVALID_TYPE, ERR_INVALID_VALUE with info->where the field or its element; ERR_NOMEM. */
+MUST_CHECK enum err prompts_read(struct prompts *p, struct call *c, const json_t *root, const struct prompts_rule *rule,
+                                 struct err_info *info);
 
 /* The error for element i of a field, v, which is no token id: ERR_INVALID_VALUE or ERR_INVALID_TYPE. */
 enum err prompts_bad_id(const char *field, size_t i, const json_t *v, int64_t n_vocab, struct err_info *info);

@@ -59,9 +59,8 @@ static enum err tokenize(struct call *c, const json_t *root, struct buf *out, st
     /* llama.cpp's default adds no special tokens, vLLM's does. */
     bool add_special = content != NULL ? f.add_special : f.add_special_tokens;
     TRY(engine_tokenize(c->engine, json_string_value(text), json_string_length(text), add_special, f.parse_special,
-                        NULL, 0, fastcgi_has_left(c->reply.request), &ids, &n, info));
+                        NULL, 0, fastcgi_has_left(c->reply.request), &c->arena, &ids, &n, info));
     write_tokens(c, ids, n, f.with_pieces, out);
-    mem_free(ids);
     return buf_ok(out);
 }
 
@@ -77,7 +76,7 @@ static enum err detokenize(struct call *c, const json_t *root, struct buf *out, 
                        tokens == NULL ? "none" : json_read_type_name(tokens));
     }
     size_t n = json_array_size(tokens);
-    int32_t *ids = mem_zalloc_array(n + 1, sizeof *ids, MEM_REQUEST);
+    int32_t *ids = arena_zalloc_array(&c->arena, n + 1, sizeof *ids);
     struct buf text;
     buf_init(&text, 0, MEM_REQUEST);
     enum err err = ids == NULL ? ERR_NOMEM : ERR_OK;
@@ -99,7 +98,6 @@ static enum err detokenize(struct call *c, const json_t *root, struct buf *out, 
         err = buf_ok(out);
     }
     buf_fini(&text);
-    mem_free(ids);
     return err;
 }
 

@@ -10,15 +10,16 @@
 #include <string.h>
 
 /* The prompt's ids: as it is, or as one user message in the model's chat template. */
-static enum err read_prompt(const struct conf *conf, struct engine *e, int32_t **ids, size_t *n, struct err_info *info)
+static enum err read_prompt(const struct conf *conf, struct engine *e, struct arena *arena, int32_t **ids, size_t *n,
+                            struct err_info *info)
 {
     if (!conf->chat) {
-        return engine_tokenize(e, conf->prompt, strlen(conf->prompt), true, true, NULL, 0, NULL, ids, n, info);
+        return engine_tokenize(e, conf->prompt, strlen(conf->prompt), true, true, NULL, 0, NULL, arena, ids, n, info);
     }
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", conf->prompt);
     json_t *context = messages != NULL ? engine_chat_context(e, messages, true) : NULL;
     enum err err = context == NULL ? err_set(info, ERR_INVALID_UTF8, "prompt", "prompt: expected valid UTF-8")
-                                   : engine_chat(e, context, NULL, ids, n, info);
+                                   : engine_chat(e, context, NULL, arena, ids, n, info);
     json_decref(context);
     json_decref(messages);
     return err;
@@ -26,15 +27,17 @@ static enum err read_prompt(const struct conf *conf, struct engine *e, int32_t *
 
 static enum err run(const struct conf *conf, struct engine *e, struct err_info *info)
 {
-    int32_t *ids = NULL;
-    size_t n = 0;
+    struct arena arena;
+    int32_t *ids;
+    size_t n;
     struct engine_stream *s = NULL;
     struct engine_params p;
     engine_params_init(e, &p);
     p.sampling.temperature = (float)MAX_OF(conf->sampling.temperature, 0.0);
     p.max_tokens = (int32_t)conf->n_predict;
     p.sampling.seed = conf->seed != 0 ? (uint64_t)conf->seed : p.sampling.seed;
-    enum err err = read_prompt(conf, e, &ids, &n, info);
+    arena_init(&arena, 0, 0, MEM_REQUEST);
+    enum err err = read_prompt(conf, e, &arena, &ids, &n, info);
     err = err != ERR_OK ? err : engine_submit(e, ids, n, &p, &s, info);
     struct engine_event ev = {0};
     while (err == ERR_OK && ev.kind != SCHED_END) {
@@ -61,7 +64,7 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
                 u.drafted_tokens);
     }
     engine_stream_close(&s);
-    mem_free(ids);
+    arena_fini(&arena);
     return err;
 }
 

@@ -27,8 +27,9 @@ static void look_at(const struct params *p)
     assert(p->n >= 1 && p->n <= PARAMS_MAX_N && p->max_tokens >= -1);
     assert(isfinite(p->gen.sampling.temperature) && p->gen.sampling.temperature >= 0);
     for (size_t i = 0; i < p->gen.sampling.n_bias; i++) {
-        assert(p->bias[i].id >= 0 && (uint32_t)p->bias[i].id < engine_model(engine)->n_vocab &&
-               !isnan(p->bias[i].bias));
+        assert(p->gen.sampling.bias[i].id >= 0 &&
+               (uint32_t)p->gen.sampling.bias[i].id < engine_model(engine)->n_vocab &&
+               !isnan(p->gen.sampling.bias[i].bias));
     }
 }
 
@@ -41,12 +42,14 @@ void request_fuzz(const unsigned char *data, size_t n)
     for (int i = 0; i < 4; i++) {
         struct err_info info = {0};
         struct params p = {0};
+        struct arena arena;
         json_t *root = NULL;
+        arena_init(&arena, 0, 0, MEM_REQUEST);
         if (fuzz_is_ok(json_in_parse((const char *)data, n, &root, &info), &info) &&
-            fuzz_is_ok(params_read(&p, root, (i & 1) != 0, (i & 2) != 0, engine, &info), &info)) {
+            fuzz_is_ok(params_read(&p, root, (i & 1) != 0, (i & 2) != 0, engine, &arena, &info), &info)) {
             look_at(&p);
         }
-        params_fini(&p);
+        arena_fini(&arena);
         json_decref(root);
     }
 }

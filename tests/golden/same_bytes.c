@@ -35,6 +35,7 @@ struct answer {
 };
 
 static struct {
+    struct arena arena;
     int32_t *ids; /* of the whole text */
     size_t n_ids;
     struct answer expected[N_PROMPTS];
@@ -151,8 +152,8 @@ static enum err tokenize(const struct engine *e, const char *path, struct err_in
 {
     struct io_map text = {.fd = -1};
     TRY(io_map_open(path, &text, info));
-    enum err err = engine_tokenize(e, (const char *)text.data, text.bytes, false, false, NULL, 0, NULL,
-                                   &test.ids, &test.n_ids, NULL);
+    enum err err = engine_tokenize(e, (const char *)text.data, text.bytes, false, false, NULL, 0, NULL, &test.arena,
+                                   &test.ids, &test.n_ids, info);
     io_map_close(&text);
     return err;
 }
@@ -168,6 +169,7 @@ int main(int argc, char **argv)
         struct err_info info = {0};
         enum err err = open_engine(argv[1], &runs[i], &e, &info);
         if (err == ERR_OK && test.ids == NULL) {
+            arena_init(&test.arena, 0, 0, MEM_GENERAL);
             err = tokenize(e, argv[2], &info);
         }
         if (err != ERR_OK || test.n_ids < 2 * LONGEST) {
@@ -177,7 +179,7 @@ int main(int argc, char **argv)
         run_all(&runs[i], e);
         engine_close(&e);
     }
-    mem_free(test.ids);
+    arena_fini(&test.arena);
     printf("%d passed, %d failed\n", test.n_passed, test.n_failed);
     return test.n_failed != 0;
 }

@@ -15,11 +15,17 @@ static struct engine *engine;
 static struct err_info info;
 static struct params p;
 static json_t *root;
+static struct arena arena;
 
-static void setup(void) { engine = rig_engine(); }
+static void setup(void)
+{
+    engine = rig_engine();
+    arena_init(&arena, 0, 0, MEM_REQUEST);
+}
+
 static void teardown(void)
 {
-    params_fini(&p);
+    arena_fini(&arena);
     json_decref(root);
     engine_close(&engine);
     folder_remove();
@@ -27,11 +33,11 @@ static void teardown(void)
 
 static enum err read_n(const char *text, size_t n, bool is_chat)
 {
-    params_fini(&p);
+    arena_reset(&arena);
     json_decref(root);
     info = (struct err_info){0};
     enum err err = json_in_parse(text, n, &root, &info);
-    return err != ERR_OK ? err : params_read(&p, root, is_chat, true, engine, &info);
+    return err != ERR_OK ? err : params_read(&p, root, is_chat, true, engine, &arena, &info);
 }
 
 static void accept(const char *text, bool is_chat)
