@@ -287,6 +287,9 @@ MUST_CHECK enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_
 MUST_CHECK enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out,
                                           struct err_info *info);
 
+/* Its counts; completion tokens and what belongs to them are 0. */
+void engine_embedding_usage(const struct engine_embedding *w, struct sched_usage *out);
+
 /* As engine_cancel and engine_stream_close. */
 void engine_embedding_cancel(struct engine_embedding *w);
 void engine_embedding_close(struct engine_embedding **w);

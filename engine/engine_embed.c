@@ -57,6 +57,8 @@ enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const
     return w->why.code == ERR_OK ? ERR_OK : err_set(info, w->why.code, NULL, "%s", w->why.text);
 }
 
+void engine_embedding_usage(const struct engine_embedding *w, struct sched_usage *out) { sched_seq_usage(w->seq, out); }
+
 void engine_embedding_cancel(struct engine_embedding *w) { sched_cancel(w->seq); }
 
 void engine_embedding_close(struct engine_embedding **embedding)

@@ -3,6 +3,9 @@
  * it; of those that run, a step notes why it leaves one out. */
 #include "engine/sched/sched_internal.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 const char *sched_wait_name(enum sched_wait w)
 {
     static const char *const names[SCHED_WAIT_COUNT] = {
@@ -55,4 +58,23 @@ void sched_note_waiting(struct sched *s)
         }
     }
     n[s->queue_wait] += (uint64_t)s->n_queued;
+}
+
+void sched_waits_raise(struct sched_waits *longest, const struct sched_waits *w)
+{
+    for (int i = 0; i < SCHED_WAIT_COUNT; i++) {
+        longest->ns[i] = MAX_OF(longest->ns[i], w->ns[i]);
+    }
+}
+
+const char *sched_waits_text(const struct sched_waits *w, char out[SCHED_WAITS_BYTES])
+{
+    size_t n = 0;
+    for (int i = 0; i < SCHED_WAIT_COUNT; i++) {
+        uint64_t ms = w->ns[i] / 1000000u;
+        n += ms == 0 ? 0
+                     : (size_t)snprintf(out + n, SCHED_WAITS_BYTES - n, "%s%s:%" PRIu64, n > 0 ? "," : "",
+                                        sched_wait_name((enum sched_wait)i), ms);
+    }
+    return n > 0 ? out : "none";
 }

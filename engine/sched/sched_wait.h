@@ -27,4 +27,11 @@ struct sched_waits {
 
 const char *sched_wait_name(enum sched_wait w);
 
+/* *longest becomes, reason by reason, the longer one. */
+void sched_waits_raise(struct sched_waits *longest, const struct sched_waits *w);
+
+/* Those of a millisecond or more, "seat:120,reader:4", or "none"; returns out. */
+enum { SCHED_WAITS_BYTES = SCHED_WAIT_COUNT * 32 };
+const char *sched_waits_text(const struct sched_waits *w, char out[SCHED_WAITS_BYTES]);
+
 #endif

@@ -45,6 +45,7 @@ struct job {
     struct engine_embed_params params;
     char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
     size_t n_submitted, n_done;
+    struct sched_waits waits; /* the longest of a text */
     struct buf out;
     pthread_mutex_t lock;                  /* guards `open` and is_gone against the poller */
     struct engine_embedding *open[WINDOW]; /* text i at i % WINDOW */
@@ -172,6 +173,9 @@ static enum err take(struct job *j, struct err_info *info)
         err = engine_embedding_wait(j->open[slot], WAIT_MS, &vector, info);
     } while (err == ERR_AGAIN);
     err = err != ERR_OK ? err : write_vector(j, vector);
+    struct sched_usage usage;
+    engine_embedding_usage(j->open[slot], &usage);
+    sched_waits_raise(&j->waits, &usage.waits);
     close_one(j, slot);
     j->n_done += err == ERR_OK;
     return err;
@@ -194,8 +198,9 @@ static enum err run_all(struct job *j, struct err_info *info)
     buf_printf(&j->out, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}", n_tokens, n_tokens);
     uint64_t took_ns = clock_now_ns() - j->call->reply.arrived_ns;
     metrics_observe(METRIC_E2E, (double)took_ns / 1e9);
-    log_line("info", "embeddings id=%s inputs=%zu prompt_tokens=%zu total_ms=%" PRIu64, j->call->reply.id, j->prompts.n,
-             n_tokens, took_ns / 1000000u);
+    char waits[SCHED_WAITS_BYTES];
+    log_line("info", "embeddings id=%s inputs=%zu prompt_tokens=%zu total_ms=%" PRIu64 " waited_ms=%s",
+             j->call->reply.id, j->prompts.n, n_tokens, took_ns / 1000000u, sched_waits_text(&j->waits, waits));
     return buf_ok(&j->out);
 }
 

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { POLL_MS = 5, MAX_CHOICES = 1024, MAX_AT_ONCE = 128, WAITS_BYTES = SCHED_WAIT_COUNT * 32 };
+enum { POLL_MS = 5, MAX_CHOICES = 1024, MAX_AT_ONCE = 128 };
 
 /* --- pieces of JSON --------------------------------------------------------------------------------------------- */
 
@@ -402,38 +402,24 @@ static void whole_answer(struct generation *g, struct buf *out)
     }
 }
 
-/* The longest that a sequence of the request waited for each thing, where it was a millisecond: "seat:120,reader:4". */
-static const char *describe_waits(const struct generation *g, char out[WAITS_BYTES])
-{
-    size_t n = 0;
-    out[0] = '\0';
-    for (int w = 0; w < SCHED_WAIT_COUNT; w++) {
-        uint64_t ms = 0;
-        for (size_t i = 0; i < g->n_choices; i++) {
-            ms = MAX_OF(ms, g->choices[i].usage.waits.ns[w] / 1000000u);
-        }
-        if (ms > 0) {
-            n += (size_t)snprintf(out + n, WAITS_BYTES - n, "%s%s:%" PRIu64, n > 0 ? "," : "",
-                                  sched_wait_name((enum sched_wait)w), ms);
-        }
-    }
-    return n > 0 ? out : "none";
-}
-
 static void log_generation(struct generation *g)
 {
-    char waits[WAITS_BYTES];
+    char text[SCHED_WAITS_BYTES];
+    struct sched_waits waits = {0}; /* the longest of a sequence */
     const struct sched_usage *u = &g->choices[0].usage;
     uint64_t arrived = g->call->reply.arrived_ns, now = clock_now_ns();
     metrics_observe(METRIC_E2E, (double)(now - arrived) / 1e9);
     metrics_observe(METRIC_QUEUE_TIME, (double)u->queue_ns / 1e9);
+    for (size_t i = 0; i < g->n_choices; i++) {
+        sched_waits_raise(&waits, &g->choices[i].usage.waits);
+    }
     log_line(
         "info",
         "generation id=%s stream=%d choices=%zu prompt_tokens=%d cached_tokens=%d completion_tokens=%d ttft_ms=%" PRIu64
         " total_ms=%" PRIu64 " waited_ms=%s",
         g->call->reply.id, g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
         g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0, (now - arrived) / 1000000u,
-        describe_waits(g, waits));
+        sched_waits_text(&waits, text));
 }
 
 static void close_choices(struct generation *g)

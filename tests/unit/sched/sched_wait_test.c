@@ -143,6 +143,24 @@ START_TEST(each_reason_has_a_name)
 }
 END_TEST
 
+START_TEST(a_line_of_the_log_has_the_longest)
+{
+    char text[SCHED_WAITS_BYTES];
+    struct sched_waits sum = {{0}};
+    const struct sched_waits parts[] = {{{[SCHED_WAIT_SEAT] = 7999999, [SCHED_WAIT_READER] = 2000000}},
+                                        {{[SCHED_WAIT_SEAT] = 1, [SCHED_WAIT_READER] = 4000000}}};
+    ck_assert_str_eq(sched_waits_text(&parts[0], text), "seat:7,reader:2");
+    ck_assert_str_eq(sched_waits_text(&sum, text), "none");
+    sched_waits_raise(&sum, &parts[0]);
+    sched_waits_raise(&sum, &parts[1]);
+    ck_assert_str_eq(sched_waits_text(&sum, text), "seat:7,reader:4");
+    for (int i = 0; i < SCHED_WAIT_COUNT; i++) {
+        sum.ns[i] = UINT64_MAX;
+    }
+    ck_assert_uint_lt(strlen(sched_waits_text(&sum, text)), sizeof text - 1); /* nothing was cut */
+}
+END_TEST
+
 static TCase *all_tests(const char *name)
 {
     TCase *t = tcase_create(name);
@@ -152,6 +170,7 @@ static TCase *all_tests(const char *name)
     tcase_add_test(t, for_the_reader);
     tcase_add_test(t, for_rows);
     tcase_add_test(t, each_reason_has_a_name);
+    tcase_add_test(t, a_line_of_the_log_has_the_longest);
     return t;
 }
 
