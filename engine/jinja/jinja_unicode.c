@@ -1,101 +1,137 @@
-/* Look-ups in the generated tables. Final sigma is not special-cased: U+03A3 always lowers to U+03C3. */
+/* Final sigma is not special-cased: U+03A3 always lowers to U+03C3. */
 #include "engine/jinja/jinja_unicode.h"
 
-static bool in_ranges(const struct ju_range *r, size_t n, uint32_t cp)
+#include "engine/base/compiler.h"
+
+#include <utf8proc.h>
+
+struct range {
+    uint32_t first, last;
+};
+
+/* Digits [Numeric_Type Digit] that are no decimal ones: exponents, in circles, of scripts that count without zero. */
+static const struct range other_digits[] = {
+    {0xB2, 0xB3},     {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},   {0x2070, 0x2070},
+    {0x2074, 0x2079}, {0x2080, 0x2089},   {0x2460, 0x2468},   {0x2474, 0x247C},   {0x2488, 0x2490},
+    {0x24EA, 0x24EA}, {0x24F5, 0x24FD},   {0x24FF, 0x24FF},   {0x2776, 0x277E},   {0x2780, 0x2788},
+    {0x278A, 0x2792}, {0x10A40, 0x10A43}, {0x10E60, 0x10E68}, {0x11052, 0x1105A}, {0x1F100, 0x1F10A},
+};
+/* Ideographs that are numbers [Unihan: kPrimaryNumeric, kAccountingNumeric, kOtherNumeric]. */
+static const struct range han_numbers[] = {
+    {0x3405, 0x3405},   {0x3483, 0x3483},   {0x382A, 0x382A},   {0x3B4D, 0x3B4D},   {0x4E00, 0x4E00},
+    {0x4E03, 0x4E03},   {0x4E07, 0x4E07},   {0x4E09, 0x4E09},   {0x4E5D, 0x4E5D},   {0x4E8C, 0x4E8C},
+    {0x4E94, 0x4E94},   {0x4E96, 0x4E96},   {0x4EBF, 0x4EC0},   {0x4EDF, 0x4EDF},   {0x4EE8, 0x4EE8},
+    {0x4F0D, 0x4F0D},   {0x4F70, 0x4F70},   {0x5104, 0x5104},   {0x5146, 0x5146},   {0x5169, 0x5169},
+    {0x516B, 0x516B},   {0x516D, 0x516D},   {0x5341, 0x5341},   {0x5343, 0x5345},   {0x534C, 0x534C},
+    {0x53C1, 0x53C4},   {0x56DB, 0x56DB},   {0x58F1, 0x58F1},   {0x58F9, 0x58F9},   {0x5E7A, 0x5E7A},
+    {0x5EFE, 0x5EFF},   {0x5F0C, 0x5F0E},   {0x5F10, 0x5F10},   {0x62FE, 0x62FE},   {0x634C, 0x634C},
+    {0x67D2, 0x67D2},   {0x6F06, 0x6F06},   {0x7396, 0x7396},   {0x767E, 0x767E},   {0x8086, 0x8086},
+    {0x842C, 0x842C},   {0x8CAE, 0x8CAE},   {0x8CB3, 0x8CB3},   {0x8D30, 0x8D30},   {0x9621, 0x9621},
+    {0x9646, 0x9646},   {0x964C, 0x964C},   {0x9678, 0x9678},   {0x96F6, 0x96F6},   {0xF96B, 0xF96B},
+    {0xF973, 0xF973},   {0xF978, 0xF978},   {0xF9B2, 0xF9B2},   {0xF9D1, 0xF9D1},   {0xF9D3, 0xF9D3},
+    {0xF9FD, 0xF9FD},   {0x20001, 0x20001}, {0x20064, 0x20064}, {0x200E2, 0x200E2}, {0x20121, 0x20121},
+    {0x2092A, 0x2092A}, {0x20983, 0x20983}, {0x2098C, 0x2098C}, {0x2099C, 0x2099C}, {0x20AEA, 0x20AEA},
+    {0x20AFD, 0x20AFD}, {0x20B19, 0x20B19}, {0x22390, 0x22390}, {0x22998, 0x22998}, {0x23B1B, 0x23B1B},
+    {0x2626D, 0x2626D}, {0x2F890, 0x2F890},
+};
+/* Other_Uppercase and Other_Lowercase: cased, but no letters of the category. */
+static const struct range other_upper[] = {
+    {0x2160, 0x216F}, {0x24B6, 0x24CF}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189},
+};
+static const struct range other_lower[] = {
+    {0xAA, 0xAA},     {0xBA, 0xBA},     {0x2B0, 0x2B8},     {0x2C0, 0x2C1},     {0x2E0, 0x2E4},     {0x345, 0x345},
+    {0x37A, 0x37A},   {0x1D2C, 0x1D6A}, {0x1D78, 0x1D78},   {0x1D9B, 0x1DBF},   {0x2071, 0x2071},   {0x207F, 0x207F},
+    {0x2090, 0x209C}, {0x2170, 0x217F}, {0x24D0, 0x24E9},   {0x2C7C, 0x2C7D},   {0xA69C, 0xA69D},   {0xA770, 0xA770},
+    {0xA7F8, 0xA7F9}, {0xAB5C, 0xAB5F}, {0x10780, 0x10780}, {0x10783, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA},
+};
+
+static bool is_in(const struct range *r, size_t n, uint32_t cp)
 {
-    size_t lo = 0;
-    while (lo < n) {
-        size_t mid = lo + (n - lo) / 2;
-        if (cp > r[mid].last) {
-            lo = mid + 1;
-        } else if (cp < r[mid].first) {
-            n = mid;
-        } else {
-            return true;
-        }
+    size_t i = 0;
+    while (i < n && cp > r[i].last) {
+        i++;
     }
-    return false;
+    return i < n && cp >= r[i].first;
+}
+
+/* General category between two, in the order of utf8proc's enumeration. */
+static bool is_category(uint32_t cp, utf8proc_category_t from, utf8proc_category_t to)
+{
+    utf8proc_category_t category = utf8proc_category((int32_t)cp);
+    return category >= from && category <= to;
 }
 
 bool ju_space(uint32_t cp)
 {
-    return (cp >= 0x09 && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x20) || cp == 0x85 || cp == 0xA0 || cp == 0x1680 ||
-           (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F ||
-           cp == 0x3000;
+    return (cp >= 0x09 && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x1F) || cp == 0x85 ||
+           is_category(cp, UTF8PROC_CATEGORY_ZS, UTF8PROC_CATEGORY_ZP);
 }
 
-bool ju_alpha(uint32_t cp) { return in_ranges(ju_alpha_ranges, n_ju_alpha_ranges, cp); }
+bool ju_alpha(uint32_t cp) { return is_category(cp, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO); }
 
 bool ju_alnum(uint32_t cp) { return ju_alpha(cp) || ju_numeric(cp); }
 
-bool ju_numeric(uint32_t cp) { return in_ranges(ju_numeric_ranges, n_ju_numeric_ranges, cp); }
-
-bool ju_digit(uint32_t cp) { return in_ranges(ju_digit_ranges, n_ju_digit_ranges, cp); }
-
-bool ju_printable(uint32_t cp)
+bool ju_numeric(uint32_t cp)
 {
-    return cp < 0x7F ? cp >= 0x20 : in_ranges(ju_printable_ranges, n_ju_printable_ranges, cp);
+    return is_category(cp, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO) ||
+           is_in(han_numbers, ARRAY_LEN(han_numbers), cp);
 }
 
-static uint32_t map_case(const struct ju_case *r, size_t n, uint32_t cp)
+bool ju_digit(uint32_t cp)
 {
-    size_t lo = 0;
-    while (lo < n) {
-        size_t mid = lo + (n - lo) / 2;
-        if (cp > r[mid].last) {
-            lo = mid + 1;
-        } else if (cp < r[mid].first) {
-            n = mid;
-        } else {
-            return (cp - r[mid].first) % r[mid].stride == 0 ? (uint32_t)((int32_t)cp + r[mid].delta) : cp;
-        }
-    }
-    return cp;
+    return is_category(cp, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_ND) ||
+           is_in(other_digits, ARRAY_LEN(other_digits), cp);
 }
 
-bool ju_is_upper(uint32_t cp) { return in_ranges(ju_uppercase_ranges, n_ju_uppercase_ranges, cp); }
+bool ju_printable(uint32_t cp) { return cp == ' ' || is_category(cp, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_SO); }
 
-bool ju_is_lower(uint32_t cp) { return in_ranges(ju_lowercase_ranges, n_ju_lowercase_ranges, cp); }
-
-bool ju_is_title(uint32_t cp) { return in_ranges(ju_titlecase_ranges, n_ju_titlecase_ranges, cp); }
-
-static size_t map_special(const struct ju_special *s, size_t n, uint32_t cp, uint32_t out[3])
+bool ju_is_upper(uint32_t cp)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (s[i].cp == cp) {
-            size_t k = 0;
-            for (; k < 3 && s[i].to[k] != 0; k++) {
-                out[k] = s[i].to[k];
-            }
-            return k;
-        }
+    return is_category(cp, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LU) ||
+           is_in(other_upper, ARRAY_LEN(other_upper), cp);
+}
+
+bool ju_is_lower(uint32_t cp)
+{
+    return is_category(cp, UTF8PROC_CATEGORY_LL, UTF8PROC_CATEGORY_LL) ||
+           is_in(other_lower, ARRAY_LEN(other_lower), cp);
+}
+
+bool ju_is_title(uint32_t cp) { return is_category(cp, UTF8PROC_CATEGORY_LT, UTF8PROC_CATEGORY_LT); }
+
+/* Upper and title case of more than one code point [SpecialCasing.txt], from the full case folding, which is the lower
+ * case of the same letters; 0 when there is none. */
+static size_t map_special(uint32_t cp, enum ju_to to, uint32_t out[3])
+{
+    int32_t folded[8];
+    int boundary = 0;
+    if (ju_is_upper(cp) || (to == JU_TITLE && ju_is_title((uint32_t)utf8proc_totitle((int32_t)cp)))) {
+        return 0;
     }
-    return 0;
+    utf8proc_ssize_t n = utf8proc_decompose_char((int32_t)cp, folded, ARRAY_LEN(folded), UTF8PROC_CASEFOLD, &boundary);
+    if (n < 2 || n > 3) {
+        return 0;
+    }
+    for (utf8proc_ssize_t i = 0; i < n; i++) {
+        bool is_small = to == JU_TITLE && i > 0 && folded[0] != 0x2BC; /* U+0149 has an apostrophe before its letter */
+        bool is_iota = folded[i] == 0x3B9;                             /* stays below the letter before it */
+        out[i] = !is_small ? (uint32_t)utf8proc_toupper(folded[i]) : is_iota ? 0x345 : (uint32_t)folded[i];
+    }
+    return (size_t)n;
 }
 
 size_t ju_map(uint32_t cp, enum ju_to to, uint32_t out[3])
 {
-    out[0] = cp;
-    if (cp < 0x80) {
-        bool lower = cp >= 'a' && cp <= 'z';
-        bool upper = cp >= 'A' && cp <= 'Z';
-        out[0] = to == JU_LOWER ? (upper ? cp + 32 : cp) : (lower ? cp - 32 : cp);
-        return 1;
+    if (to == JU_LOWER && cp == 0x130) { /* the one code point whose lower case is two */
+        out[0] = 'i';
+        out[1] = 0x307;
+        return 2;
     }
-    if (to == JU_LOWER) {
-        out[0] = map_case(ju_lower_rows, n_ju_lower_rows, cp);
-        if (cp == 0x130) { /* the one code point whose lower case is two */
-            out[0] = 'i';
-            out[1] = 0x307;
-            return 2;
-        }
-        return 1;
-    }
-    size_t n = to == JU_UPPER ? map_special(ju_upper_special, n_ju_upper_special, cp, out)
-                              : map_special(ju_title_special, n_ju_title_special, cp, out);
+    size_t n = cp < 0x80 || to == JU_LOWER ? 0 : map_special(cp, to, out);
     if (n == 0) {
-        out[0] = map_case(ju_upper_rows, n_ju_upper_rows, cp);
-        n = 1;
+        out[0] = (uint32_t)(to == JU_LOWER   ? utf8proc_tolower((int32_t)cp)
+                            : to == JU_UPPER ? utf8proc_toupper((int32_t)cp)
+                                             : utf8proc_totitle((int32_t)cp));
     }
-    return n;
+    return n == 0 ? 1 : n;
 }

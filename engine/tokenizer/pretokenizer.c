@@ -16,21 +16,12 @@ struct chr {
     size_t bytes;
 };
 
-/* unicode_class_of for ASCII, since most text is. */
-enum { O = UNICODE_OTHER, L = UNICODE_LETTER, N = UNICODE_NUMBER, S = UNICODE_SPACE };
-static const unsigned char ascii_class[128] = {
-    O, O, O, O, O, O, O, O, O, S, S, S, S, S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, /* 0x00 */
-    S, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, N, N, N, N, N, N, N, N, N, N, O, O, O, O, O, O, /* 0x20 */
-    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* 0x40 */
-    O, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, L, O, O, O, O, O, /* 0x60 */
-};
-
 static inline struct chr chr_at(const char *s, size_t n, size_t at)
 {
     struct chr c = {0};
     if (at < n) {
         c.bytes = tokenizer_chr(s + at, n - at, &c.cp);
-        c.class = c.cp < 0x80 ? (enum unicode_class)ascii_class[c.cp] : unicode_class_of(c.cp);
+        c.class = unicode_class_of(c.cp);
     }
     return c;
 }
@@ -46,7 +37,7 @@ static size_t run_end(const char *s, size_t n, size_t at, enum unicode_class cla
     for (; max > 0 && at < n; max--) {
         unsigned char lead = (unsigned char)s[at];
         if (lead < 0x80) {
-            if (ascii_class[lead] != class) {
+            if (unicode_class_of(lead) != class) {
                 return at;
             }
             at++;

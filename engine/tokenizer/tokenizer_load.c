@@ -1,6 +1,7 @@
 /* Reading and checking a vocabulary. Every array's type and length is checked, every id is in range, and all tables are
  * sized from counts that the file has already proved. */
 #include "engine/tokenizer/tokenizer_internal.h"
+#include "engine/tokenizer/unicode_table.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -529,6 +530,7 @@ static void name_file(const struct gguf *g, struct err_info *info)
 enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_info *info)
 {
     *out = NULL;
+    unicode_table_init();
     struct tokenizer *t = mem_zalloc(sizeof *t, MEM_MODEL);
     if (t == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokenizer");

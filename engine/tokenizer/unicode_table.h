@@ -1,5 +1,6 @@
-/* The classes of code points that pre-tokenizers tell apart, and those that normalizers may change. Threads: pure
- * function. */
+/* The classes of code points that pre-tokenizers tell apart, and those that normalizers may change: a table made once
+ * from what utf8proc knows of each, since text is looked up a character at a time. Threads: unicode_table_init from
+ * any; the rest are pure functions after it. */
 #ifndef INFCGI_TOKENIZER_UNICODE_TABLE_H
 #define INFCGI_TOKENIZER_UNICODE_TABLE_H
 
@@ -13,29 +14,24 @@ enum unicode_class {
     UNICODE_SPACE,  /* \s: property White_Space */
 };
 
-/* unicode_block_of: which block of 256 code points looks like which. unicode_blocks: four classes of two bits a byte.
- */
-extern const unsigned char unicode_block_of[0x110000 / 256];
-extern const unsigned char unicode_blocks[][64];
+/* Fills the table; calls after the first do nothing. tokenizer_new calls it. */
+void unicode_table_init(void);
+
+/* Of each code point of planes 0 to 2, its class, and whether NFC may change it. */
+enum { UNICODE_TABLE_END = 0x30000 };
+extern unsigned char unicode_table_class[UNICODE_TABLE_END];
+extern bool unicode_table_nfc[UNICODE_TABLE_END];
+
+/* unicode_class_of without the table. */
+enum unicode_class unicode_class_find(uint32_t cp);
 
 /* Class of cp [Unicode Character Database]; unassigned and out of range: UNICODE_OTHER. */
 static inline enum unicode_class unicode_class_of(uint32_t cp)
 {
-    if (cp > 0x10FFFF) {
-        return UNICODE_OTHER;
-    }
-    unsigned char four = unicode_blocks[unicode_block_of[cp >> 8]][(cp & 0xFF) >> 2];
-    return (enum unicode_class)(four >> (2 * (cp & 3)) & 3);
+    return cp < UNICODE_TABLE_END ? (enum unicode_class)unicode_table_class[cp] : unicode_class_find(cp);
 }
 
-/* unicode_nfc_block_of: as above, of blocks of 256 bits. */
-extern const unsigned char unicode_nfc_block_of[0x110000 / 256];
-extern const unsigned char unicode_nfc_blocks[][32];
-
-/* May NFC change cp (at most U+10FFFF), alone or because of the characters before it? */
-static inline bool unicode_nfc_may_change(uint32_t cp)
-{
-    return (unicode_nfc_blocks[unicode_nfc_block_of[cp >> 8]][(cp & 0xFF) >> 3] >> (cp & 7) & 1) != 0;
-}
+/* May NFC change cp, alone or because of the characters before it? Planes above the table's have no such characters. */
+static inline bool unicode_nfc_may_change(uint32_t cp) { return cp < UNICODE_TABLE_END && unicode_table_nfc[cp]; }
 
 #endif

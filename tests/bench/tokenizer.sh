@@ -18,7 +18,7 @@ build=${PEER_BUILD:-${peer:-}/build}
 
 make -s -j"$(nproc)" build/release/infcgi >&2
 find docs -name '*.md' -print0 | sort -z | xargs -0 cat README.md CONTRIBUTING.md CHANGELOG.md LICENSE >"$work/english"
-find engine fcgi tests -name '*.[ch]' ! -name unicode_table.c ! -name '*_vectors.h' -print0 | sort -z | xargs -0 cat >"$work/code"
+find engine fcgi tests -name '*.[ch]' ! -name '*_vectors.h' -print0 | sort -z | xargs -0 cat >"$work/code"
 gcc -std=c17 -D_GNU_SOURCE -O2 -I. -c -o "$work/speed.o" tests/bench/tokenizer_speed.c
 gcc -std=c17 -D_GNU_SOURCE -O2 -I"$source/include" -I"$source/ggml/include" -c -o "$work/peer.o" tests/bench/tokenizer_peer.c
 # shellcheck disable=SC2046 # object files without spaces

@@ -2,6 +2,7 @@
 feature. A case is {"group", "name", "template", "context"}; "marks": the ranges of user text are checked too."""
 
 import re
+import unicodedata
 
 WEATHER = {"type": "function", "function": {
     "name": "get_weather", "description": "Wetter <jetzt> & \"hier\"", "parameters": {
@@ -825,14 +826,15 @@ def features():
 
 
 def characters():
-    """Every character of planes 0 and 1 through the filters and methods that look at its properties."""
+    """Every character of planes 0 and 1 that this Python's Unicode has through the filters and methods that look at its properties."""
     whole = ["chars|upper", "chars|lower", "chars|capitalize", "chars|title", "chars.title()", "chars.swapcase()", "chars.split()",
              "chars.splitlines()", "chars|wordcount", "chars|tojson(true)", "[chars]", "chars.upper().lower()"]
     each = ["isalpha", "isalnum", "isdigit", "isnumeric", "isspace", "isprintable", "isupper", "islower", "istitle"]
     for first in range(0, 0x20000, 0x800):
         if 0xD800 <= first < 0xE000:
             continue
-        chars = "".join(map(chr, range(first, first + 0x800))).replace("Σ", "")  # the rule of the final sigma is not followed
+        chars = "".join(c for c in map(chr, range(first, first + 0x800)) if unicodedata.category(c) != "Cn")
+        chars = chars.replace("Σ", "")  # the rule of the final sigma is not followed
         for e in whole:
             yield {"group": "characters", "name": f"{first:x} {e}", "template": "{{ " + e + " }}", "context": {"chars": chars}}
         for e in each:

@@ -32,7 +32,7 @@ import chat_named
 
 NOW = 1767323045  # Fri Jan  2 03:04:05 2026 UTC: each field of strftime differs from the others
 
-UNICODE = "14.0.0"  # of the interpreter's tables (engine/jinja/jinja_unicode_tables.c)
+UNICODE = "14.0.0"  # of the interpreter's tables (engine/jinja/jinja_unicode.c); utf8proc knows all its characters
 
 # What infcgi documents as its own limit (docs/internals/chat_template.md); such a failure is no difference.
 OWN_LIMITS = re.compile(r"does not fit in 64 bits|takes more than \d+ steps|nested more than \d+ levels|bytes of memory"

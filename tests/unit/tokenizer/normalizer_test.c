@@ -134,6 +134,7 @@ Suite *normalizer_suite(void)
     Suite *s = suite_create("normalizer");
     TCase *c = tcase_create("normalizer");
     tcase_add_loop_test(c, known_cases, 0, (int)ARRAY_LEN(cases));
+    tcase_add_unchecked_fixture(c, unicode_table_init, NULL);
     tcase_add_test(c, random_text_is_as_utf8proc_has_it);
     tcase_add_test(c, characters_that_are_not_flagged_stay);
     tcase_add_test(c, a_megabyte_of_marks_is_sorted_in_time);

@@ -1,5 +1,5 @@
 /* Every scanner against its published regular expression, run by PCRE2, on random text; and the class table against
- * PCRE2's properties for every code point. Both sides are Unicode 14 (unicode_table.c, PCRE2 10.40 to 10.42). */
+ * PCRE2's properties for every code point that both utf8proc's version of Unicode and PCRE2's have. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/tokenizer/pretokenizer.h"
 
@@ -12,6 +12,7 @@
 #include <pcre2.h>
 #include <stdio.h>
 #include <string.h>
+#include <utf8proc.h>
 
 Suite *pretokenizer_suite(void);
 
@@ -55,6 +56,23 @@ static void release(struct expression *e)
 {
     pcre2_match_data_free(e->match);
     pcre2_code_free(e->code);
+}
+
+/* Code points that are characters in both versions of Unicode, or in neither, and have a class. */
+static bool is_known[0x110000];
+
+static void find_known(void)
+{
+    struct expression unassigned = compile("\\p{Cn}");
+    unicode_table_init();
+    for (uint32_t cp = 0; cp <= 0x10FFFF; cp++) {
+        char s[4];
+        bool is_text = (cp < 0xD800 || cp > 0xDFFF) && cp != PCRE2_SPACE_ONLY;
+        is_known[cp] = is_text && (utf8proc_category((int32_t)cp) == UTF8PROC_CATEGORY_CN) ==
+                                      (pcre2_match(unassigned.code, (PCRE2_SPTR)s, utf8_encode(cp, s), 0,
+                                                   PCRE2_NO_UTF_CHECK, unassigned.match, NULL) > 0);
+    }
+    release(&unassigned);
 }
 
 /* Ends of the words of s[0..n) by the expression, offset by `base`, appended to ends[]; text between matches is a word.
@@ -107,7 +125,7 @@ static uint32_t random_char(uint64_t *seed)
         return likely[(r >> 8) % ARRAY_LEN(likely)];
     }
     uint32_t cp = (uint32_t)((r >> 8) % 0x110000);
-    return (cp >= 0xD800 && cp <= 0xDFFF) || cp == PCRE2_SPACE_ONLY ? ' ' : cp;
+    return is_known[cp] ? cp : ' ';
 }
 
 static size_t random_text(uint64_t *seed, char *s)
@@ -187,7 +205,7 @@ START_TEST(classes_are_those_of_the_regular_expressions)
     for (int class = 0; class < 4; class ++) {
         struct expression e = compile(classes[class]);
         for (uint32_t cp = 0; cp <= 0x10FFFF; cp++) {
-            if ((cp >= 0xD800 && cp <= 0xDFFF) || cp == PCRE2_SPACE_ONLY) {
+            if (!is_known[cp]) {
                 continue;
             }
             char s[4];
@@ -232,6 +250,7 @@ Suite *pretokenizer_suite(void)
 {
     Suite *s = suite_create("pretokenizer");
     TCase *c = tcase_create("pretokenizer");
+    tcase_add_unchecked_fixture(c, find_known, NULL);
     tcase_add_loop_test(c, scanners_cut_where_the_published_expressions_do, 0, (int)ARRAY_LEN(published));
     tcase_add_test(c, the_table_states_the_same_expression_for_each_name);
     tcase_add_test(c, classes_are_those_of_the_regular_expressions);
