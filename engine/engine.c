@@ -203,18 +203,17 @@ static uint64_t default_kv_tokens(const struct engine *e, uint32_t n_ctx, const 
     return MAX_OF((uint64_t)n_ctx, e->plan->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
 }
 
-/* Recurrent states: of all that run, and of prefixes. */
-static int32_t count_states(const struct engine *e, const struct sched_config *sc)
+/* Recurrent states of so many bytes: of all that run, and of prefixes. */
+static int32_t count_states(const struct sched_config *sc, size_t bytes)
 {
-    uint64_t bytes = e->plan->recurrent_floats * sizeof(float);
     if (bytes == 0) {
         return 0;
     }
-    uint64_t kept = MIN_OF(KEPT_STATE_BYTES / bytes, (uint64_t)sc->n_pages / PAGES_PER_KEPT_STATE);
+    size_t kept = MIN_OF(KEPT_STATE_BYTES / bytes, (size_t)sc->n_pages / PAGES_PER_KEPT_STATE);
     return sc->max_seqs + (int32_t)MAX_OF(kept, 1u);
 }
 
-/* Limits of the scheduler and the back end, from what the operator asked for and the model has. */
+/* Limits of the scheduler and the back end but for states, from what the operator asked for and the model has. */
 static enum err plan_limits(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                             struct err_info *info)
 {
@@ -244,12 +243,11 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     sc->n_pages = (int32_t)((kv_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
     sc->n_embd = e->plan->has_hidden ? (int32_t)e->plan->n_embd : 0;
     sc->is_bidirectional = is_encoder;
-    sc->n_states = count_states(e, sc);
     int32_t affordable = (int32_t)(LOGITS_BYTES / (sizeof(float) * e->plan->n_vocab));
     sc->max_logits = MIN_OF(sc->max_seqs + EXTRA_LOGITS, MAX_OF(affordable, DRAFT_MAX + 1));
     sc->max_logits = MAX_OF(sc->max_logits, sc->max_seqs);
     sc->queue_max = cfg->queue_max_requests != 0 ? cfg->queue_max_requests : DEFAULT_QUEUE;
-    return plan_drafts(cfg, sc, info);
+    return ERR_OK;
 }
 
 /* The type of one side of the KV cache. */
@@ -263,22 +261,20 @@ static enum err find_cache_type(const char *option, const char *name, enum kv_ty
 }
 
 /* Refuses before anything large is taken when weights, KV and activations exceed the operator's limit. */
-static enum err check_memory_limit(const struct engine *e, const struct engine_config *cfg,
-                                   const struct backend_config *bc, const struct sched_config *sc,
-                                   struct err_info *info)
+static enum err check_memory_limit(struct engine *e, const struct engine_config *cfg, const struct backend_bytes *b,
+                                   const struct sched_config *sc, struct err_info *info)
 {
-    uint64_t kv = backend_kv_page_bytes(e->plan, bc->k_type, bc->v_type);
-    uint64_t logits = e->plan->has_logits ? (uint64_t)sc->max_logits * e->plan->n_vocab * sizeof(float) : 0,
-             need = e->info.file_bytes;
-    uint64_t recurrent;
-    bool fits = ck_mul(e->plan->recurrent_floats * sizeof(float), (uint64_t)sc->n_states, &recurrent) &&
-                ck_mul(kv, (uint64_t)sc->n_pages, &kv) && ck_add(need, recurrent, &need) && ck_add(need, kv, &need) &&
-                ck_add(need, logits, &need);
+    size_t pool;
+    uint64_t need = UINT64_MAX;
+    TRY(backend_pool_bytes(b, sc->n_pages, sc->n_states, &pool, info));
+    bool fits = ck_add(b->weights, pool, &need) && ck_add(need, b->activations, &need);
+    e->info.weight_bytes = b->weights;
+    e->info.kv_bytes = pool;
     if (cfg->memory_limit_bytes == 0 || (fits && need <= cfg->memory_limit_bytes)) {
         return ERR_OK;
     }
     return err_set(info, ERR_MEMORY_LIMIT, "memory-limit",
-                   "weights, KV cache and logits need %" PRIu64 " MiB, the limit is %" PRIu64 " MiB", need >> 20,
+                   "weights, KV cache and activations need %" PRIu64 " MiB, the limit is %" PRIu64 " MiB", need >> 20,
                    cfg->memory_limit_bytes >> 20);
 }
 
@@ -300,48 +296,59 @@ static const char *explain_kernels(struct engine *e, const char *wanted)
     return keep(e, text, strlen(text));
 }
 
-static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc, bool measures,
-                             struct err_info *info)
+/* What the back end is opened with, and what it then takes, from the plan and what the operator asked for. */
+static enum err plan_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+                             struct backend_config *bc, struct backend_bytes *takes, struct err_info *info)
 {
     const char *name = cfg->backend != NULL ? cfg->backend : "cpu";
+    struct backend_measure measure;
     e->backend = backend_find(name);
     if (e->backend == NULL) {
         return names_refuse(backend_name, "backend", name, info);
     }
-    struct backend_config bc = {.cpu = cfg->cpu,
-                                .high_precision = cfg->high_precision,
-                                .pin = cfg->pin,
-                                .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
-                                .n_pages = sc->n_pages,
-                                .n_states = sc->n_states,
-                                .max_rows = sc->max_rows,
-                                .max_logits = sc->max_logits,
-                                .pack_cache = cfg->pack_cache,
-                                .source = {.head = gguf_map(e->gguf)->data,
-                                           .head_bytes = (size_t)gguf_data_offset(e->gguf),
-                                           .bytes = e->info.file_bytes,
-                                           .mtime_ns = gguf_mtime_ns(e->gguf)},
-                                .progress = cfg->progress,
-                                .progress_arg = cfg->progress_arg,
-                                .weight_done = drop_file_pages,
-                                .weight_done_arg = e->gguf,
-                                .measures = measures};
-    TRY(find_cache_type("cache-type-k", cfg->cache_type_k, &bc.k_type, info));
-    TRY(find_cache_type("cache-type-v", cfg->cache_type_v, &bc.v_type, info));
-    TRY(check_memory_limit(e, cfg, &bc, sc, info));
-    TRY(e->backend->open(e->plan, &bc, &e->model, info));
-    struct backend_info bi;
-    e->backend->info(e->model, &bi);
+    TRY(plan_limits(e, cfg, sc, info));
+    *bc = (struct backend_config){.cpu = cfg->cpu,
+                                  .high_precision = cfg->high_precision,
+                                  .pin = cfg->pin,
+                                  .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
+                                  .n_pages = sc->n_pages,
+                                  .max_rows = sc->max_rows,
+                                  .max_logits = sc->max_logits,
+                                  .pack_cache = cfg->pack_cache,
+                                  .source = {.head = gguf_map(e->gguf)->data,
+                                             .head_bytes = (size_t)gguf_data_offset(e->gguf),
+                                             .bytes = gguf_file_bytes(e->gguf),
+                                             .mtime_ns = gguf_mtime_ns(e->gguf)},
+                                  .progress = cfg->progress,
+                                  .progress_arg = cfg->progress_arg,
+                                  .weight_done = drop_file_pages,
+                                  .weight_done_arg = e->gguf};
+    TRY(find_cache_type("cache-type-k", cfg->cache_type_k, &bc->k_type, info));
+    TRY(find_cache_type("cache-type-v", cfg->cache_type_v, &bc->v_type, info));
+    TRY(e->backend->measure(e->plan, bc, &measure, info));
+    *takes = backend_bytes_all(&measure);
+    bc->n_states = sc->n_states = count_states(sc, takes->state);
     e->info.backend = e->backend->name;
-    e->info.kernels = bi.kernels;
+    e->info.kernels = measure.kernels;
+    e->info.cache_type_k = measure.k_type;
+    e->info.cache_type_v = measure.v_type;
+    e->info.n_threads = bc->n_threads;
+    TRY(check_memory_limit(e, cfg, takes, sc, info));
+    return plan_drafts(cfg, sc, info);
+}
+
+static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+                             struct err_info *info)
+{
+    struct backend_config bc;
+    struct backend_bytes takes;
+    struct backend_info bi;
+    TRY(plan_backend(e, cfg, sc, &bc, &takes, info));
+    TRY(e->backend->open(e->plan, &bc, &e->model, info));
+    e->backend->info(e->model, &bi);
     e->info.kernels_why = explain_kernels(e, cfg->cpu);
     e->info.pack_cache = pack_state_names[bi.pack_state];
     e->info.pack_note = bi.pack_note;
-    e->info.weight_bytes = bi.weight_bytes;
-    e->info.kv_bytes = bi.kv_bytes + bi.recurrent_bytes;
-    e->info.cache_type_k = bi.k_type;
-    e->info.cache_type_v = bi.v_type;
-    e->info.n_threads = bc.n_threads;
     sc->backend = e->backend;
     sc->model = e->model;
     sc->logits = bi.logits;
@@ -408,8 +415,7 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     TRY(read_file(e, cfg, info));
     TRY(choose_pooling(e, cfg->pooling, info));
     TRY(list_ends(e, info));
-    TRY(plan_limits(e, cfg, &sc, info));
-    TRY(open_backend(e, cfg, &sc, false, info));
+    TRY(open_backend(e, cfg, &sc, info));
     /* The tokenizer was built from the metadata: megabytes, now hardly read. */
     gguf_drop(e->gguf, gguf_map(e->gguf)->data, gguf_data_offset(e->gguf));
     return sched_new(&sc, &e->sched, info);
@@ -450,13 +456,11 @@ enum err engine_check(const char *path, bool reads_weights, struct err_info *inf
     }
     arena_init(&e->arena, 4096, 0, MEM_MODEL);
     enum err err = read_file(e, &cfg, info);
-    for (int32_t i = 0; err == ERR_OK && i < e->plan->n_weights; i++) {
-        const struct plan_weight *w = &e->plan->weights[i];
-        if (quant_ops(w->type) == NULL) {
-            err = err_set(info, ERR_UNSUPPORTED_TYPE, w->name, "%s: weights of type %s cannot be executed", w->name,
-                          dtype_info(w->type)->name);
-        }
-        err = err == ERR_OK && reads_weights ? engine_verify_weight(w, info) : err;
+    if (err == ERR_OK) {
+        err = backend_check_types(e->plan, info);
+    }
+    for (int32_t i = 0; err == ERR_OK && reads_weights && i < e->plan->n_weights; i++) {
+        err = engine_verify_weight(&e->plan->weights[i], info);
     }
     engine_close(&e);
     return err;
@@ -466,17 +470,16 @@ static enum err measure(struct engine *e, const struct engine_config *cfg, struc
                         struct err_info *info)
 {
     struct sched_config sc = {0};
-    struct backend_info bi;
+    struct backend_config bc;
+    struct backend_bytes takes;
     TRY(model_open(cfg->model_path, &e->gguf, info));
     TRY(model_build(e->gguf, cfg->n_ctx, &e->plan, info));
-    TRY(plan_limits(e, cfg, &sc, info));
-    TRY(open_backend(e, cfg, &sc, true, info));
-    e->backend->info(e->model, &bi);
-    *out = (struct engine_memory){.kernels = bi.kernels,
-                                  .weight_bytes = bi.weight_bytes,
-                                  .kv_bytes = bi.kv_bytes + bi.recurrent_bytes,
+    TRY(plan_backend(e, cfg, &sc, &bc, &takes, info));
+    *out = (struct engine_memory){.kernels = e->info.kernels,
+                                  .weight_bytes = takes.weights,
+                                  .kv_bytes = e->info.kv_bytes,
                                   .kv_tokens = (uint64_t)sc.n_pages * KV_PAGE_TOKENS,
-                                  .activation_bytes = bi.scratch_bytes,
+                                  .activation_bytes = takes.activations,
                                   .n_ctx = e->info.n_ctx,
                                   .n_threads = e->info.n_threads};
     return ERR_OK;

@@ -57,9 +57,24 @@ struct backend_config {
     /* OPTIONAL: called when n bytes at `data`, of a weight, are no longer needed; from any thread. */
     void (*weight_done)(void *arg, const void *data, uint64_t n);
     void *weight_done_arg;
-    /* Only `info` is wanted, and what open needs to know it: no weights, activations or cache are made. Nothing but
-     * info and close may follow. ref, which keeps nothing but a cache, looks away. */
-    bool measures;
+};
+
+/* Where bytes lie: in the process, or in a memory of the device's own. */
+enum backend_memory { BACKEND_HOST, BACKEND_DEVICE, BACKEND_MEMORIES };
+
+/* What open takes of a memory, in bytes, but for tables that are small beside it. */
+struct backend_bytes {
+    size_t weights;     /* packed, or mapped as they lie in the file */
+    size_t page;        /* a KV page, all layers */
+    size_t state;       /* a recurrent state */
+    size_t activations; /* and all else that a batch needs */
+};
+
+/* What a plan becomes on a back end. */
+struct backend_measure {
+    const char *kernels;         /* "avx512"; static, as the other names */
+    const char *k_type, *v_type; /* of the KV cache: "i16"; "none" where keys are the values */
+    struct backend_bytes bytes[BACKEND_MEMORIES];
 };
 
 /* What is known of a row of logits without a second pass. */
@@ -105,16 +120,8 @@ struct backend_batch {
 
 struct backend_model; /* a plan made ready by one back end */
 
-/* What a back end holds and runs, for -V, /health and `inspect`. */
+/* What is known of a model only when it is open. */
 struct backend_info {
-    const char *kernels;         /* "avx512" */
-    const char *k_type, *v_type; /* of the KV cache: "i16" */
-    size_t weight_bytes;         /* packed */
-    size_t kv_bytes;             /* the whole pool */
-    size_t recurrent_bytes;      /* all states */
-    size_t kv_page_bytes;        /* one page, all layers */
-    size_t state_bytes;          /* one recurrent state */
-    size_t scratch_bytes;
     float *logits; /* OPTIONAL [max_logits][V]: a place for backend_batch.logits that costs no memory of its own, as
                       what a batch writes there before is dead by then; holds until the next begin. Only with
                       max_begun 1 */
@@ -130,6 +137,9 @@ struct backend {
     const char *name;
     const char *description;
 
+    /* What open makes of a plan and takes for it, to the byte, without reading a weight. Fails as open does. */
+    enum err (*measure)(const struct plan *plan, const struct backend_config *cfg, struct backend_measure *out,
+                        struct err_info *info);
     /* Prepares the plan (borrowed until close). ERR_NOMEM, ERR_UNSUPPORTED_TYPE, ERR_UNSUPPORTED_CPU. */
     enum err (*open)(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                      struct err_info *info);
@@ -141,8 +151,8 @@ struct backend {
      * again, and what was begun is waited for, which returns soon. After any other failure the next batch may do well.
      */
     enum err (*wait)(struct backend_model *m, struct err_info *info);
-    /* A KV page, info.kv_page_bytes of it, or a recurrent state, info.state_bytes, to the caller's memory and from it,
-     * while no batch is begun. The bytes are those of this back end, plan and types of keys and values, which take them
+    /* A KV page or a recurrent state, as many bytes as measure says of all memories, to the caller's memory and from
+     * it, while no batch is begun. The bytes are those of this back end, plan and types of keys and values, which take them
      * again as any page or state: what goes on from there has the same bits. ERR_LOST. */
     enum err (*page_read)(struct backend_model *m, int32_t page, void *out, struct err_info *info);
     enum err (*page_write)(struct backend_model *m, int32_t page, const void *bytes, struct err_info *info);
@@ -156,8 +166,15 @@ struct backend {
 extern const struct backend backend_ref; /* scalar, double accumulators, f32 KV: the truth */
 extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, KV of any kv_type */
 
-/* What a KV page of all layers takes with such types of keys and values; what `ref` takes is more. */
-uint64_t backend_kv_page_bytes(const struct plan *plan, enum kv_type k_type, enum kv_type v_type);
+/* Can all weights be taken apart (quant.h)? ERR_UNSUPPORTED_TYPE names one that cannot. */
+MUST_CHECK enum err backend_check_types(const struct plan *plan, struct err_info *info);
+
+/* Bytes of so many pages and states. ERR_NOMEM when no size_t holds them. */
+MUST_CHECK enum err backend_pool_bytes(const struct backend_bytes *b, int32_t n_pages, int32_t n_states, size_t *out,
+                                       struct err_info *info);
+
+/* The sum over all memories. */
+struct backend_bytes backend_bytes_all(const struct backend_measure *m);
 
 /* Begins a batch and waits for it, with none begun before. Errors: wait's. */
 MUST_CHECK enum err backend_compute(const struct backend *b, struct backend_model *m, const struct backend_batch *batch,

@@ -1,7 +1,10 @@
 /* The table of back ends, and what they have in common. */
 #include "engine/backend/backend.h"
 
+#include "engine/base/ck.h"
 #include "engine/base/names.h"
+#include "engine/quant/quant.h"
+#include "engine/tensor/dtype.h"
 
 static const struct backend *const backends[] = {
     &backend_cpu,
@@ -12,10 +15,7 @@ const struct backend *backend_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(ba
 
 const char *backend_name(int i) { return backend_at(i) != NULL ? backend_at(i)->name : NULL; }
 
-const struct backend *backend_find(const char *name)
-{
-    return backend_at(names_find(backend_name, name));
-}
+const struct backend *backend_find(const char *name) { return backend_at(names_find(backend_name, name)); }
 
 enum err backend_compute(const struct backend *b, struct backend_model *m, const struct backend_batch *batch,
                          struct err_info *info)
@@ -24,15 +24,38 @@ enum err backend_compute(const struct backend *b, struct backend_model *m, const
     return b->wait(m, info);
 }
 
-uint64_t backend_kv_page_bytes(const struct plan *plan, enum kv_type k_type, enum kv_type v_type)
+enum err backend_check_types(const struct plan *plan, struct err_info *info)
 {
-    uint64_t all = 0; /* of at most PLAN_MAX_LAYERS * PLAN_MAX_HEADS heads */
-    for (int32_t i = 0; i < (int32_t)plan->n_layers; i++) {
-        struct plan_kv kv = plan_kv_of(plan, i);
-        if (kv.layer == i) {
-            struct kv_layout l = kv_layout_for(k_type, v_type, (int)kv.head_dim, (int)kv.latent_dim);
-            all += (uint64_t)l.bytes * kv.n_kv_heads;
+    for (int32_t i = 0; i < plan->n_weights; i++) {
+        const struct plan_weight *w = &plan->weights[i];
+        if (quant_ops(w->type) == NULL) {
+            return err_set(info, ERR_UNSUPPORTED_TYPE, w->name, "%s: weights of type %s cannot be executed", w->name,
+                           dtype_info(w->type)->name);
         }
+    }
+    return ERR_OK;
+}
+
+enum err backend_pool_bytes(const struct backend_bytes *b, int32_t n_pages, int32_t n_states, size_t *out,
+                            struct err_info *info)
+{
+    uint64_t pages, states, all;
+    if (!ck_mul(b->page, (uint64_t)n_pages, &pages) || !ck_mul(b->state, (uint64_t)n_states, &states) ||
+        !ck_add(pages, states, &all) || all > SIZE_MAX) {
+        return err_set(info, ERR_NOMEM, NULL, "no memory holds %d KV pages and %d recurrent states", n_pages, n_states);
+    }
+    *out = (size_t)all;
+    return ERR_OK;
+}
+
+struct backend_bytes backend_bytes_all(const struct backend_measure *m)
+{
+    struct backend_bytes all = {0};
+    for (int i = 0; i < BACKEND_MEMORIES; i++) {
+        all.weights += m->bytes[i].weights;
+        all.page += m->bytes[i].page;
+        all.state += m->bytes[i].state;
+        all.activations += m->bytes[i].activations;
     }
     return all;
 }

@@ -159,7 +159,7 @@ enum err pool_new(int n_threads, struct pool **out, struct err_info *info)
     if (n_threads < 1 || n_threads > POOL_MAX_THREADS) {
         return err_set(info, ERR_CONFIG, "threads", "expected 1 to %d threads, found %d", POOL_MAX_THREADS, n_threads);
     }
-    struct pool *p = mem_map(sizeof *p, MEM_SCRATCH);
+    struct pool *p = mem_map(sizeof *p, MEM_GENERAL);
     if (p == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the worker pool");
     }
@@ -195,7 +195,7 @@ void pool_free(struct pool **pool)
     for (int i = 1; i < p->n_started; i++) {
         pthread_join(p->workers[i].thread, NULL);
     }
-    mem_unmap(p, sizeof *p, MEM_SCRATCH);
+    mem_unmap(p, sizeof *p, MEM_GENERAL);
     *pool = NULL;
 }
 

@@ -35,7 +35,7 @@ struct bench {
     struct plan *plan;
     const struct backend *backend;
     struct backend_model *model; /* for n_batch rows and n_threads threads */
-    struct backend_info info;
+    struct backend_measure measure;
     struct bench_report report;
     struct work work;
     int n_batch, n_threads;
@@ -150,7 +150,7 @@ static double kv_bytes(const struct bench *b, int pos)
     for (int32_t i = 0; i < (int32_t)b->plan->n_layers; i++) {
         stored += plan_kv_of(b->plan, i).layer == i ? kv_width(b->plan, i) : 0;
     }
-    double component_bytes = (double)b->info.kv_page_bytes / KV_PAGE_TOKENS / stored;
+    double component_bytes = (double)backend_bytes_all(&b->measure).page / KV_PAGE_TOKENS / stored;
     for (int32_t i = 0; i < b->plan->n_steps; i++) {
         bytes += component_bytes * plan_cache_read(b->plan, &b->plan->steps[i], pos);
     }
@@ -289,8 +289,8 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .v_type = b->v_type,
                                  .weight_done = drop_file_pages,
                                  .weight_done_arg = b->gguf};
+    TRY(b->backend->measure(b->plan, &cfg, &b->measure, info));
     TRY(b->backend->open(b->plan, &cfg, &b->model, info));
-    b->backend->info(b->model, &b->info);
     memset(b->filled, 0, sizeof b->filled);
     b->n_batch = n_batch;
     b->n_threads = n_threads;
@@ -328,7 +328,7 @@ static void open_report(struct bench *b)
     b->report =
         (struct bench_report){.out = stdout,
                               .model_path = o->model,
-                              .kernels = b->info.kernels,
+                              .kernels = b->measure.kernels,
                               .k_type = o->cache_type_k,
                               .v_type = o->cache_type_v,
                               .has_types = (int)b->k_type != KV_TYPE_DEFAULT || (int)b->v_type != KV_TYPE_DEFAULT,

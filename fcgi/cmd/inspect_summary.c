@@ -236,21 +236,22 @@ static void print_tensor_types(const struct subject *s)
     }
 }
 
-/* Bytes that a token takes in the KV cache, for each type. */
+/* Bytes that a token takes in the KV cache, for each type that the model can have. */
 static void print_cache_row(const struct subject *s)
 {
-    bool is_first = true;
+    const char *before = "";
     print_label("kv cache");
     for (int type = 0; type < KV_TYPE_COUNT && s->plan != NULL; type++) {
-        struct kv_layout l =
-            kv_layout_for((enum kv_type)type, (enum kv_type)type, (int)s->plan->head_dim, (int)s->plan->latent_dim);
-        if ((int)l.k.type == type) { /* latents do not come in every type */
-            printf("%s%s %" PRIu64, is_first ? "" : ", ", kv_type_name(type),
-                   backend_kv_page_bytes(s->plan, (enum kv_type)type, (enum kv_type)type) / KV_PAGE_TOKENS);
-            is_first = false;
+        struct backend_config cfg = {
+            .n_threads = 1, .n_pages = 1, .k_type = (enum kv_type)type, .v_type = (enum kv_type)type};
+        struct backend_measure m;
+        struct err_info ignored;
+        if (backend_cpu.measure(s->plan, &cfg, &m, &ignored) == ERR_OK && strcmp(m.k_type, kv_type_name(type)) == 0) {
+            printf("%s%s %zu", before, m.k_type, backend_bytes_all(&m).page / KV_PAGE_TOKENS);
+            before = ", ";
         }
     }
-    puts(s->plan != NULL ? " bytes a token" : "-");
+    puts(*before != '\0' ? " bytes a token" : "-");
 }
 
 /* What `infcgi serve` takes without options. */

@@ -301,6 +301,12 @@ void remote_backend_unwrap(struct backend_model **model)
     *model = NULL;
 }
 
+static enum err remote_measure(const struct plan *plan, const struct backend_config *cfg, struct backend_measure *out,
+                               struct err_info *info)
+{
+    return opened->measure(plan, cfg, out, info);
+}
+
 static enum err remote_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                             struct err_info *info)
 {
@@ -325,6 +331,7 @@ const struct backend *remote_backend_of(const struct backend *inner)
 const struct backend remote_backend = {
     .name = "remote",
     .description = "another back end, behind a memory and a thread of its own",
+    .measure = remote_measure,
     .open = remote_open,
     .begin = remote_begin,
     .wait = remote_wait,

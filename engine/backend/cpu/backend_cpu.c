@@ -2,7 +2,6 @@
  * (cpu_exec.c); all memory is taken here, once. */
 #include "engine/backend/cpu/cpu_internal.h"
 
-#include "engine/base/ck.h"
 #include "engine/base/mem.h"
 
 #include <string.h>
@@ -11,8 +10,7 @@ enum { ALIGN = 64 };
 
 static size_t align_up(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
 
-/* Cuts `bytes` off the scratch mapping; with m->scratch_memory still NULL it only counts. */
-static void *take(struct backend_model *m, size_t *at, size_t bytes)
+void *cpu_take(const struct backend_model *m, size_t *at, size_t bytes)
 {
     void *p = m->scratch_memory != NULL ? m->scratch_memory + *at : NULL;
     *at += align_up(bytes);
@@ -29,7 +27,7 @@ static void take_buf(struct backend_model *m, cpu_buf_id id, const struct cpu_bu
         m->tile_buf = id;
         rows = tiles;
     }
-    m->bufs[id] = use->is_used ? take(m, at, rows * m->strides[id] * sizeof(float)) : NULL;
+    m->bufs[id] = use->is_used ? cpu_take(m, at, rows * m->strides[id] * sizeof(float)) : NULL;
 }
 
 /* Lays the buffers out: first those that the head reads, then, where the logits will be, the others. */
@@ -44,7 +42,7 @@ static void lay_out_bufs(struct backend_model *m, size_t *at)
         }
     }
     size_t end = *at;
-    m->logits = take(m, &end, (size_t)m->cfg.max_logits * m->plan->n_vocab * sizeof(float));
+    m->logits = cpu_take(m, &end, (size_t)m->cfg.max_logits * m->plan->n_vocab * sizeof(float));
     for (int32_t i = 0; i < CPU_MAX_BUFS; i++) {
         if (!uses[i].by_head) {
             take_buf(m, i, &uses[i], at);
@@ -79,23 +77,24 @@ static size_t lay_out_scratch(struct backend_model *m)
     }
     lay_out_bufs(m, &at);
     for (int32_t i = 0; i < p->n_ropes; i++) {
-        m->rope_cos[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
-        m->rope_sin[i] = take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
+        m->rope_cos[i] = cpu_take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
+        m->rope_sin[i] = cpu_take(m, &at, rows * p->ropes[i].n_rot / 2 * sizeof(float));
     }
-    m->chunk_stats = take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
+    m->chunk_stats = cpu_take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
+    cpu_attention_lay_out(m, &at);
     size_t picks = rows * p->moe.n_used, ff = widest_inner(p, PLAN_BY_EXPERTS);
     m->experts.hidden_stride = align_up(ff * sizeof(float)) / sizeof(float);
-    m->experts.hidden = take(m, &at, picks * m->experts.hidden_stride * sizeof(float));
-    m->experts.hidden_q = take(m, &at, picks * kern_qrow_bytes(ff));
+    m->experts.hidden = cpu_take(m, &at, picks * m->experts.hidden_stride * sizeof(float));
+    m->experts.hidden_q = cpu_take(m, &at, picks * kern_qrow_bytes(ff));
     widest = MAX_OF(widest, (uint32_t)ff);
     for (int t = 0; t < m->cfg.n_threads; t++) {
         struct cpu_scratch s = {
-            .normed = take(m, &at, CPU_TILE_ROWS * align_up(widest_norm * sizeof(float))),
-            .rows = take(m, &at, CPU_TILE_ROWS * kern_qrow_bytes(widest)),
-            .tile = {take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float)),
-                     take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float))},
-            .expert_begin = take(m, &at, (p->moe.n_experts + 1) * sizeof *s.expert_begin),
-            .picks = take(m, &at, picks * sizeof *s.picks),
+            .normed = cpu_take(m, &at, CPU_TILE_ROWS * align_up(widest_norm * sizeof(float))),
+            .rows = cpu_take(m, &at, CPU_TILE_ROWS * kern_qrow_bytes(widest)),
+            .tile = {cpu_take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float)),
+                     cpu_take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float))},
+            .expert_begin = cpu_take(m, &at, (p->moe.n_experts + 1) * sizeof *s.expert_begin),
+            .picks = cpu_take(m, &at, picks * sizeof *s.picks),
         };
         m->scratch[t] = s;
     }
@@ -105,10 +104,11 @@ static size_t lay_out_scratch(struct backend_model *m)
 /* Gives each layer that stores keys and values its place in the cache. */
 static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
 {
-    uint64_t at = 0, pages = (uint64_t)m->cfg.n_pages;
     m->kvs = mem_zalloc_array(m->plan->n_layers, sizeof *m->kvs, MEM_MODEL);
-    bool ok = m->kvs != NULL;
-    for (int32_t i = 0; i < (int32_t)m->plan->n_layers && ok; i++) {
+    if (m->kvs == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the table of layers");
+    }
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
         struct plan_kv heads = plan_kv_of(m->plan, i);
         struct cpu_kv *kv = &m->kvs[i];
         if (heads.layer != i) {
@@ -117,35 +117,39 @@ static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
         }
         kv->heads = heads;
         kv->layout = kv_layout_for(m->cfg.k_type, m->cfg.v_type, (int)heads.head_dim, (int)heads.latent_dim);
-        kv->at = (size_t)at;
-        uint64_t head, all;
-        ok = ck_mul(kv->layout.bytes, pages, &head) && ck_mul(head, heads.n_kv_heads, &all) && ck_add(at, all, &at);
-        kv->head_bytes = ok ? (size_t)head : 0;
+        kv->at = m->bytes.page * (size_t)m->cfg.n_pages; /* holds if pool_bytes does */
+        kv->head_bytes = (size_t)kv->layout.bytes * (size_t)m->cfg.n_pages;
+        m->bytes.page += (size_t)kv->layout.bytes * heads.n_kv_heads;
     }
-    m->kv_bytes = ok ? (size_t)at : 0;
-    m->kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages;
-    return ok ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for a KV cache of %d pages", m->cfg.n_pages);
+    m->bytes.state = (size_t)m->plan->recurrent_floats * sizeof(float);
+    return backend_pool_bytes(&m->bytes, m->cfg.n_pages, m->cfg.n_states, &m->pool_bytes, info);
+}
+
+/* All that can be known without a weight or memory of the size of one. */
+static enum err lay_out(struct backend_model *m, struct err_info *info)
+{
+    TRY(backend_check_types(m->plan, info));
+    TRY(kern_select(m->cfg.cpu, &m->kern, info));
+    TRY(cpu_steps_compile(m, info));
+    m->scratch = mem_zalloc_array((size_t)m->cfg.n_threads, sizeof *m->scratch, MEM_MODEL);
+    if (m->scratch == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the scratch table");
+    }
+    m->n_chunks = (m->plan->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
+    m->bytes.activations = lay_out_scratch(m);
+    TRY(lay_out_kv(m, info));
+    return cpu_weights_lay_out(m, info);
 }
 
 static enum err allocate(struct backend_model *m, struct err_info *info)
 {
-    const struct plan *p = m->plan;
-    m->scratch = mem_zalloc_array((size_t)m->cfg.n_threads, sizeof *m->scratch, MEM_SCRATCH);
-    if (m->scratch == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the scratch table");
-    }
-    m->n_chunks = (p->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
-    m->scratch_bytes = lay_out_scratch(m);
-    TRY(lay_out_kv(m, info));
-    if (m->cfg.measures) {
-        return ERR_OK;
-    }
-    m->scratch_memory = mem_map(m->scratch_bytes, MEM_SCRATCH);
-    m->kv = mem_map(m->kv_bytes, MEM_KV);
+    m->scratch_memory = mem_map(m->bytes.activations, MEM_SCRATCH);
+    m->kv = mem_map(m->pool_bytes, MEM_KV);
     if (m->scratch_memory == NULL || m->kv == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of activations and %zu bytes of KV cache",
-                       m->scratch_bytes, m->kv_bytes);
+                       m->bytes.activations, m->pool_bytes);
     }
+    m->recurrent = (float *)(void *)(m->kv + m->bytes.page * (size_t)m->cfg.n_pages);
     lay_out_scratch(m);
     return ERR_OK;
 }
@@ -158,14 +162,12 @@ static void cpu_close(struct backend_model **model)
     }
     pool_free(&m->pool);
     cpu_weights_free(m);
-    mem_unmap(m->kv, m->kv_bytes, MEM_KV);
-    mem_unmap(m->scratch_memory, m->scratch_bytes, MEM_SCRATCH);
+    mem_unmap(m->kv, m->pool_bytes, MEM_KV);
+    mem_unmap(m->scratch_memory, m->bytes.activations, MEM_SCRATCH);
     mem_free(m->scratch);
     mem_free(m->kvs);
     mem_free(m->steps);
     mem_free(m->tasks);
-    cpu_attention_free(m);
-    cpu_recurrent_free(m);
     mem_free(m);
     *model = NULL;
 }
@@ -182,10 +184,12 @@ static enum err check_kv_types(const struct plan *p, const struct backend_config
                          kv_type_name((int)cfg->k_type));
 }
 
-static enum err cpu_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
-                         struct err_info *info)
+/* A model without weights and memory. */
+static enum err make_model(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
+                           struct err_info *info)
 {
     *out = NULL;
+    TRY(check_kv_types(plan, cfg, info));
     struct backend_model *m = mem_zalloc(sizeof *m, MEM_MODEL);
     if (m == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the CPU back end");
@@ -193,37 +197,49 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
     m->plan = plan;
     m->cfg = *cfg;
     m->pack_map.fd = -1;
-    enum err err = check_kv_types(plan, cfg, info);
-    if (err == ERR_OK) {
-        err = kern_select(cfg->cpu, &m->kern, info);
+    enum err err = lay_out(m, info);
+    if (err != ERR_OK) {
+        cpu_close(&m);
     }
-    if (err == ERR_OK) {
-        err = pool_new(cfg->measures ? 1 : cfg->n_threads, &m->pool, info);
-    }
+    *out = m;
+    return err;
+}
+
+static enum err cpu_measure(const struct plan *plan, const struct backend_config *cfg, struct backend_measure *out,
+                            struct err_info *info)
+{
+    struct backend_model *m;
+    struct kv_layout kv; /* the types are the same in all layers */
+    TRY(make_model(plan, cfg, &m, info));
+    kv = kv_layout_for(cfg->k_type, cfg->v_type, (int)plan->head_dim, (int)plan->latent_dim);
+    *out = (struct backend_measure){.kernels = m->kern.isa,
+                                    .k_type = kv_type_name((int)kv.k.type),
+                                    .v_type = kv.is_latent ? "none" : kv_type_name((int)kv.v.type),
+                                    .bytes[BACKEND_HOST] = m->bytes};
+    cpu_close(&m);
+    return ERR_OK;
+}
+
+static enum err cpu_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
+                         struct err_info *info)
+{
+    struct backend_model *m;
+    TRY(make_model(plan, cfg, &m, info));
+    enum err err = pool_new(cfg->n_threads, &m->pool, info);
     if (err == ERR_OK && cfg->pin) {
         pool_pin(m->pool);
     }
     if (err == ERR_OK) {
-        err = cpu_steps_compile(m, info);
-    }
-    if (err == ERR_OK) {
         err = allocate(m, info);
-    }
-    if (err == ERR_OK) {
-        err = cpu_attention_new(m, info);
-    }
-    if (err == ERR_OK) {
-        err = cpu_recurrent_new(m, info);
     }
     if (err == ERR_OK) {
         err = cpu_weights_pack(m, info);
     }
     if (err != ERR_OK) {
         cpu_close(&m);
-        return err;
     }
     *out = m;
-    return ERR_OK;
+    return err;
 }
 
 static enum err cpu_begin(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
@@ -303,28 +319,14 @@ static enum err cpu_state_write(struct backend_model *m, int32_t state, const vo
 
 static void cpu_info(const struct backend_model *m, struct backend_info *out)
 {
-    const struct plan *p = m->plan; /* the types are the same in all layers */
-    struct kv_layout kv = kv_layout_for(m->cfg.k_type, m->cfg.v_type, (int)p->head_dim, (int)p->latent_dim);
     *out = (struct backend_info){
-        .kernels = m->kern.isa,
-        .k_type = kv_type_name((int)kv.k.type),
-        .v_type = kv.is_latent ? "none" : kv_type_name((int)kv.v.type),
-        .weight_bytes = m->packed_bytes,
-        .kv_bytes = m->kv_bytes,
-        .kv_page_bytes = m->kv_page_bytes,
-        .state_bytes = (size_t)p->recurrent_floats * sizeof(float),
-        .recurrent_bytes = m->recurrent_bytes,
-        .scratch_bytes = m->scratch_bytes,
-        .logits = m->logits,
-        .max_begun = 1,
-        .pack_state = m->pack_state,
-        .pack_note = m->pack_note,
-    };
+        .logits = m->logits, .max_begun = 1, .pack_state = m->pack_state, .pack_note = m->pack_note};
 }
 
 const struct backend backend_cpu = {
     .name = "cpu",
     .description = "packed weights, SIMD kernels, worker pool",
+    .measure = cpu_measure,
     .open = cpu_open,
     .begin = cpu_begin,
     .wait = cpu_wait,

@@ -6,8 +6,6 @@
  * bits of a row do not. */
 #include "engine/backend/cpu/cpu_internal.h"
 
-#include "engine/base/mem.h"
-
 enum {
     ATTENTION_ROWS = 32,  /* rows of a block */
     SPLIT_ROWS = 8,       /* rows of a block that is split: its records wait in memory */
@@ -67,41 +65,21 @@ static uint32_t most_shares(const struct plan *p)
     return most;
 }
 
-enum err cpu_attention_new(struct backend_model *m, struct err_info *info)
+void cpu_attention_lay_out(struct backend_model *m, size_t *at)
 {
-    const struct plan *p = m->plan;
-    struct cpu_attention *t = m->attention = mem_zalloc(sizeof *t, MEM_SCRATCH);
-    if (t == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for attention");
+    size_t max_rows = (size_t)m->cfg.max_rows, n_records = (size_t)(RECORD_ROWS * longest(m));
+    struct cpu_attention t = {.max_shares = most_shares(m->plan),
+                              .max_pieces = (int32_t)(max_rows + n_records),
+                              .max_record_floats = n_records * m->plan->n_heads * part_floats(m)};
+    t.ends = cpu_take(m, at, max_rows * sizeof *t.ends);
+    t.blocks = cpu_take(m, at, max_rows * sizeof *t.blocks);
+    t.pieces = cpu_take(m, at, (size_t)t.max_pieces * sizeof *t.pieces);
+    t.open = cpu_take(m, at, max_rows * t.max_shares * sizeof *t.open);
+    t.records = cpu_take(m, at, t.max_record_floats * sizeof *t.records);
+    m->attention = cpu_take(m, at, sizeof t);
+    if (m->attention != NULL) {
+        *m->attention = t;
     }
-    size_t max_rows = (size_t)m->cfg.max_rows;
-    t->max_shares = most_shares(p);
-    t->max_pieces = m->cfg.max_rows + RECORD_ROWS * longest(m);
-    t->max_record_floats = (size_t)(RECORD_ROWS * longest(m)) * p->n_heads * part_floats(m);
-    t->ends = mem_zalloc_array(max_rows, sizeof *t->ends, MEM_SCRATCH);
-    t->blocks = mem_zalloc_array(max_rows, sizeof *t->blocks, MEM_SCRATCH);
-    t->pieces = mem_zalloc_array((size_t)t->max_pieces, sizeof *t->pieces, MEM_SCRATCH);
-    t->open = mem_zalloc_array(max_rows * t->max_shares, sizeof *t->open, MEM_SCRATCH);
-    t->records = mem_map(t->max_record_floats * sizeof *t->records, MEM_SCRATCH);
-    if (t->ends == NULL || t->blocks == NULL || t->pieces == NULL || t->open == NULL || t->records == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for attention");
-    }
-    return ERR_OK;
-}
-
-void cpu_attention_free(struct backend_model *m)
-{
-    struct cpu_attention *t = m->attention;
-    if (t == NULL) {
-        return;
-    }
-    mem_unmap(t->records, t->max_record_floats * sizeof *t->records, MEM_SCRATCH);
-    mem_free(t->open);
-    mem_free(t->pieces);
-    mem_free(t->blocks);
-    mem_free(t->ends);
-    mem_free(t);
-    m->attention = NULL;
 }
 
 /* --- cutting ---------------------------------------------------------------------------------------------------- */

@@ -109,21 +109,20 @@ struct cpu_kv {
 struct backend_model {
     const struct plan *plan;
     struct backend_config cfg;
+    struct backend_bytes bytes;
     struct kern_table kern;
     struct pool *pool;
     struct cpu_weight *weights; /* [plan->n_weights] */
     unsigned char *packed;      /* all panels and vectors; NULL when they lie in pack_map */
-    size_t packed_bytes;
-    struct io_map pack_map; /* cpu_pack_cache.c; zero bytes when there is none */
+    struct io_map pack_map;     /* cpu_pack_cache.c; zero bytes when there is none */
     enum backend_pack_state pack_state;
     char pack_note[ERR_TEXT_BYTES]; /* why the cache was not used or not written, "" when there is nothing to say */
     struct cpu_step *steps;
     int n_steps;
     struct cpu_kv *kvs; /* [L]; layers that share one have the same */
     unsigned char *kv;
-    size_t kv_bytes, kv_page_bytes; /* of all; of one page of all layers */
-    float *recurrent;               /* [state][plan->recurrent_floats]; NULL without */
-    size_t recurrent_bytes;
+    size_t pool_bytes;            /* of kv: all pages, and recurrent states behind them */
+    float *recurrent;             /* [state][plan->recurrent_floats] */
     float *bufs[CPU_MAX_BUFS];    /* [max_rows][stride], or fewer rows (cpu_buf_use) */
     size_t strides[CPU_MAX_BUFS]; /* floats, multiples of 16 */
     /* A buffer that only lives between steps of which the first goes on, and has CPU_TILE_ROWS rows a thread;
@@ -133,7 +132,6 @@ struct backend_model {
     float *rope_cos[PLAN_MAX_ROPES], *rope_sin[PLAN_MAX_ROPES]; /* [max_rows][n_rot/2] of this batch */
     struct cpu_scratch *scratch;                                /* [n_threads] */
     unsigned char *scratch_memory;
-    size_t scratch_bytes;
     atomic_int *tasks; /* [n_steps] next task of an attention or experts step, zeroed before each batch */
     struct cpu_experts experts;
     struct cpu_attention *attention;
@@ -164,7 +162,12 @@ struct cpu_op {
 };
 extern const struct cpu_op cpu_ops[PLAN_OP_COUNT];
 
-/* Packs all weights of the plan into m->weights (cpu_weights.c). ERR_NOMEM, ERR_UNSUPPORTED_TYPE. */
+/* Cuts `bytes` off the memory of activations; while there is none it only counts, and gives NULL (backend_cpu.c). */
+void *cpu_take(const struct backend_model *m, size_t *at, size_t bytes);
+
+/* Finds how weights will be packed, then packs all of the plan's into m->weights (cpu_weights.c). ERR_NOMEM,
+ * ERR_UNSUPPORTED_TYPE, ERR_CANCELLED. */
+MUST_CHECK enum err cpu_weights_lay_out(struct backend_model *m, struct err_info *info);
 MUST_CHECK enum err cpu_weights_pack(struct backend_model *m, struct err_info *info);
 
 /* Tells progress how far it is; false: the weights are not wanted any more. From the opening thread alone. */
@@ -178,7 +181,7 @@ void cpu_weights_free(struct backend_model *m);
  * writes it, in that case. What goes wrong with the file goes to pack_note and is no failure. ERR_NOMEM. */
 MUST_CHECK enum err cpu_pack_cache_open(struct backend_model *m, struct err_info *info);
 MUST_CHECK enum err cpu_pack_cache_write(struct backend_model *m, struct err_info *info);
-const unsigned char *cpu_pack_cache_payload(const struct backend_model *m); /* packed_bytes bytes */
+const unsigned char *cpu_pack_cache_payload(const struct backend_model *m); /* bytes.weights bytes */
 void cpu_pack_cache_close(struct backend_model *m);
 
 /* Lists the steps with norms fused in front of matmuls (cpu_steps.c). ERR_NOMEM. */
@@ -210,9 +213,8 @@ static inline unsigned char *cpu_values(const struct backend_model *m, int32_t l
     return cpu_keys(m, layer, kv_head, 0) + all_keys + (size_t)page * l->v.bytes;
 }
 
-/* Memory for attention (cpu_attention.c). ERR_NOMEM. */
-MUST_CHECK enum err cpu_attention_new(struct backend_model *m, struct err_info *info);
-void cpu_attention_free(struct backend_model *m);
+/* Takes the memory of attention (cpu_attention.c). */
+void cpu_attention_lay_out(struct backend_model *m, size_t *at);
 
 /* Cuts a batch into tasks, once for all layers; from one thread. */
 void cpu_attention_begin(struct backend_model *m, const struct backend_batch *batch);
@@ -227,10 +229,6 @@ static inline uint32_t cpu_tile_panels(const struct cpu_weight *w)
 /* tile[n][n_panels*16] = operand rows times panels [panel, panel + n_panels) of w (cpu_exec.c). */
 void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
                   const struct cpu_operand *o, float *tile);
-
-/* Memory of recurrent layers (cpu_recurrent.c). ERR_NOMEM. */
-MUST_CHECK enum err cpu_recurrent_new(struct backend_model *m, struct err_info *info);
-void cpu_recurrent_free(struct backend_model *m);
 
 /* Ops in files of their own. m->tasks of a step is 0 at first; experts have barriers inside. */
 void cpu_attention_run(const struct cpu_run *r);

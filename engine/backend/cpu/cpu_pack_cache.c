@@ -137,7 +137,7 @@ static enum err expect_header(const struct backend_model *m, struct header *h, s
     *h = (struct header){.version = FORMAT_VERSION,
                          .source_bytes = m->cfg.source.bytes,
                          .source_mtime_ns = m->cfg.source.mtime_ns,
-                         .payload_bytes = m->packed_bytes};
+                         .payload_bytes = m->bytes.weights};
     memcpy(h->magic, magic, sizeof magic);
     TRY(hash_source(m, &h->source_hash, info));
     return hash_layout(m, &h->layout_hash, info);
@@ -180,8 +180,8 @@ static void hash_share(void *arg, int thread, int n_threads)
 static enum err hash_payload(const struct backend_model *m, const unsigned char *data, bool is_all, uint64_t *out,
                              struct err_info *info)
 {
-    int n = n_chunks(m->packed_bytes);
-    struct hash_job job = {.m = m, .is_all = is_all, .data = data, .bytes = m->packed_bytes};
+    int n = n_chunks(m->bytes.weights);
+    struct hash_job job = {.m = m, .is_all = is_all, .data = data, .bytes = m->bytes.weights};
     job.hashes = mem_zalloc_array((size_t)n, sizeof *job.hashes, MEM_GENERAL);
     if (job.hashes == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the hashes of the packed weights");
@@ -273,7 +273,7 @@ enum err cpu_pack_cache_write(struct backend_model *m, struct err_info *info)
     h.header_hash = hash_header(&h);
     memcpy(page, &h, sizeof h);
     struct err_info why = {0};
-    const struct io_part parts[] = {{page, sizeof page}, {m->packed, m->packed_bytes}};
+    const struct io_part parts[] = {{page, sizeof page}, {m->packed, m->bytes.weights}};
     enum err err = make_path(m, path) ? io_replace_file(path, parts, ARRAY_LEN(parts), goes_on, m, &why)
                                       : err_set(&why, ERR_FILE, NULL, "the path is too long");
     if (err == ERR_CANCELLED) {

@@ -3,31 +3,10 @@
  * matmuls around it. */
 #include "engine/backend/cpu/cpu_internal.h"
 
-#include "engine/base/ck.h"
-#include "engine/base/mem.h"
 #include "engine/base/pool.h"
 
 #include <math.h>
 #include <string.h>
-
-enum err cpu_recurrent_new(struct backend_model *m, struct err_info *info)
-{
-    uint64_t bytes;
-    if (m->plan->recurrent_floats == 0) {
-        return ERR_OK;
-    }
-    bool ok = ck_mul(m->plan->recurrent_floats * sizeof(float), (uint64_t)MAX_OF(m->cfg.n_states, 1), &bytes);
-    m->recurrent_bytes = ok ? (size_t)bytes : 0;
-    if (ok && m->cfg.measures) {
-        return ERR_OK;
-    }
-    m->recurrent = ok ? mem_map(m->recurrent_bytes, MEM_KV) : NULL;
-    return m->recurrent != NULL ? ERR_OK
-                                : err_set(info, ERR_NOMEM, NULL,
-                                          "out of memory for the recurrent state of %d sequences", m->cfg.n_states);
-}
-
-void cpu_recurrent_free(struct backend_model *m) { mem_unmap(m->recurrent, m->recurrent_bytes, MEM_KV); }
 
 enum {
     PIECE = 64,                       /* channels that are convolved at once */

@@ -46,20 +46,15 @@ static size_t packed_bytes(const struct plan_weight *w, const struct cpu_weight 
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static enum err plan_sizes(struct backend_model *m, struct err_info *info)
+static enum err find_sizes(struct backend_model *m, struct err_info *info)
 {
     uint64_t total = 0;
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];
         struct cpu_weight *c = &m->weights[i];
-        const struct quant_ops *ops = quant_ops(w->type);
-        if (ops == NULL) {
-            return err_set(info, ERR_UNSUPPORTED_TYPE, w->name, "%s: weights of type %s cannot be executed", w->name,
-                           dtype_info(w->type)->name);
-        }
         c->n_out = w->n_out;
         c->n_in = w->n_in;
-        c->kind = ops->panel;
+        c->kind = quant_ops(w->type)->panel;
         c->group_panels = (c->group_rows + PANEL_ROWS - 1) / PANEL_ROWS;
         c->n_panels = c->group_panels * (w->n_out / c->group_rows);
         c->panel_bytes = panel_bytes(c->kind, w->n_in);
@@ -69,7 +64,7 @@ static enum err plan_sizes(struct backend_model *m, struct err_info *info)
             return err_set(info, ERR_NOMEM, w->name, "the packed weights do not fit in memory");
         }
     }
-    m->packed_bytes = (size_t)total;
+    m->bytes.weights = (size_t)total;
     return ERR_OK;
 }
 
@@ -164,7 +159,7 @@ static void pack_share(void *arg, int thread, int n_threads)
 {
     struct pack_job *j = arg;
     struct backend_model *m = j->m;
-    size_t n = (m->packed_bytes + SLICE_BYTES - 1) / SLICE_BYTES, i;
+    size_t n = (m->bytes.weights + SLICE_BYTES - 1) / SLICE_BYTES, i;
     (void)n_threads;
     while (!atomic_load_explicit(&j->is_over, memory_order_relaxed) &&
            (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < n) {
@@ -197,25 +192,26 @@ static enum err pack_all(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-enum err cpu_weights_pack(struct backend_model *m, struct err_info *info)
+enum err cpu_weights_lay_out(struct backend_model *m, struct err_info *info)
 {
     m->weights = mem_zalloc_array((size_t)m->plan->n_weights, sizeof *m->weights, MEM_MODEL);
     if (m->weights == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the weight table");
     }
     mark_groups(m);
-    TRY(plan_sizes(m, info));
-    if (m->cfg.measures) {
-        return ERR_OK;
-    }
+    return find_sizes(m, info);
+}
+
+enum err cpu_weights_pack(struct backend_model *m, struct err_info *info)
+{
     TRY(cpu_pack_cache_open(m, info));
     if (m->pack_state == BACKEND_PACK_MAPPED) {
         lay_out(m, cpu_pack_cache_payload(m));
         return ERR_OK;
     }
-    m->packed = mem_map(m->packed_bytes, MEM_WEIGHTS);
+    m->packed = mem_map(m->bytes.weights, MEM_WEIGHTS);
     if (m->packed == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of packed weights", m->packed_bytes);
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of packed weights", m->bytes.weights);
     }
     lay_out(m, m->packed);
     TRY(pack_all(m, info));
@@ -225,6 +221,6 @@ enum err cpu_weights_pack(struct backend_model *m, struct err_info *info)
 void cpu_weights_free(struct backend_model *m)
 {
     cpu_pack_cache_close(m);
-    mem_unmap(m->packed, m->packed_bytes, MEM_WEIGHTS);
+    mem_unmap(m->packed, m->bytes.weights, MEM_WEIGHTS);
     mem_free(m->weights);
 }

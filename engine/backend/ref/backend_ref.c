@@ -5,7 +5,6 @@
  * Work is split over the pool's threads by output rows or by token rows; sums never depend on the split. */
 #include "engine/backend/moe_route.h"
 #include "engine/backend/ref/ref_internal.h"
-#include "engine/base/ck.h"
 #include "engine/base/mem.h"
 #include "engine/base/pool.h"
 #include "engine/plan/plan_ops.h"
@@ -286,6 +285,11 @@ static enum err ref_state_write(struct backend_model *m, int32_t state, const vo
     return ERR_OK;
 }
 
+static enum err no_memory(struct err_info *info)
+{
+    return err_set(info, ERR_NOMEM, NULL, "out of memory for the reference back end");
+}
+
 static void ref_close(struct backend_model **model)
 {
     struct backend_model *m = *model;
@@ -293,8 +297,7 @@ static void ref_close(struct backend_model **model)
         return;
     }
     pool_free(&m->pool);
-    mem_unmap(m->kv, m->kv_bytes, MEM_KV);
-    mem_unmap(m->recurrent, m->recurrent_bytes, MEM_KV);
+    mem_unmap(m->kv, m->pool_bytes, MEM_KV);
     for (int i = 0; i < PLAN_MAX_BUFS; i++) {
         mem_free(m->bufs[i]);
     }
@@ -308,10 +311,9 @@ static void ref_close(struct backend_model **model)
     *model = NULL;
 }
 
-/* Gives each layer that stores keys and values its place; false when all of them do not fit. */
-static bool lay_out_kv(struct backend_model *m)
+/* Gives each layer that stores keys and values its place. */
+static void lay_out_kv(struct backend_model *m)
 {
-    uint64_t all = 0, bytes = 0;
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
         struct plan_kv kv = plan_kv_of(m->plan, i);
         if (kv.layer != i) {
@@ -319,14 +321,10 @@ static bool lay_out_kv(struct backend_model *m)
             continue;
         }
         size_t slot = (size_t)(kv.latent_dim != 0 ? 1 : 2 * kv.n_kv_heads) * kv.head_dim;
-        m->kvs[i] = (struct ref_kv){.heads = kv, .at = (size_t)all, .slot_floats = slot};
-        if (!ck_mul(slot, (uint64_t)m->cfg.n_pages * KV_PAGE_TOKENS, &bytes) || !ck_add(all, bytes, &all)) {
-            return false;
-        }
+        size_t at = m->bytes.page / sizeof(float) * (size_t)m->cfg.n_pages; /* holds if pool_bytes does */
+        m->kvs[i] = (struct ref_kv){.heads = kv, .at = at, .slot_floats = slot};
+        m->bytes.page += slot * KV_PAGE_TOKENS * sizeof(float);
     }
-    bool ok = ck_mul(all, sizeof(float), &bytes);
-    m->kv_bytes = ok ? (size_t)bytes : 0;
-    return ok;
 }
 
 /* Norms, biases and the like as floats; false when out of memory. */
@@ -346,88 +344,99 @@ static bool read_vectors(struct backend_model *m)
     return m->vectors != NULL;
 }
 
+/* All that can be known without a weight or memory of the size of one. */
+static enum err lay_out(struct backend_model *m, struct err_info *info)
+{
+    const struct plan *p = m->plan;
+    TRY(backend_check_types(p, info));
+    m->kvs = mem_zalloc_array(p->n_layers, sizeof *m->kvs, MEM_MODEL);
+    if (m->kvs == NULL) {
+        return no_memory(info);
+    }
+    lay_out_kv(m);
+    m->bytes.state = (size_t)p->recurrent_floats * sizeof(float);
+    for (int32_t i = 0; i < p->n_bufs; i++) {
+        m->bytes.activations += (size_t)m->cfg.max_rows * p->bufs[i].width * sizeof(float);
+        m->widest = MAX_OF(m->widest, (size_t)p->bufs[i].width);
+    }
+    for (int32_t i = 0; i < p->n_weights; i++) {
+        const struct plan_weight *w = &p->weights[i];
+        m->bytes.weights += (size_t)(w->row_bytes * w->n_out);
+        m->widest = w->n_out > 1 ? MAX_OF(m->widest, (size_t)w->n_in) : m->widest;
+    }
+    m->scratch_floats = 4 * m->widest;
+    m->bytes.activations += m->scratch_floats * (size_t)m->cfg.n_threads * sizeof(float);
+    return backend_pool_bytes(&m->bytes, m->cfg.n_pages, m->cfg.n_states, &m->pool_bytes, info);
+}
+
 static enum err allocate(struct backend_model *m, struct err_info *info)
 {
     const struct plan *p = m->plan;
-    uint32_t widest = 0;
-    uint64_t bytes;
-    m->kvs = mem_zalloc_array(p->n_layers, sizeof *m->kvs, MEM_MODEL);
-    bool ok = m->kvs != NULL && lay_out_kv(m);
-    m->kv = ok ? mem_map(m->kv_bytes, MEM_KV) : NULL;
-    ok = ok && m->kv != NULL;
-    if (p->recurrent_floats != 0 && ok) {
-        ok = ck_mul(p->recurrent_floats * sizeof(float), (uint64_t)m->cfg.n_states, &bytes);
-        m->recurrent_bytes = ok ? (size_t)bytes : 0;
-        m->recurrent = ok ? mem_map(m->recurrent_bytes, MEM_KV) : NULL;
-        ok = m->recurrent != NULL;
-    }
+    m->kv = mem_map(m->pool_bytes, MEM_KV);
+    bool ok = m->kv != NULL;
+    m->recurrent = ok ? m->kv + m->bytes.page / sizeof(float) * (size_t)m->cfg.n_pages : NULL;
     for (int32_t i = 0; i < p->n_bufs && ok; i++) {
         m->bufs[i] = mem_zalloc_array((size_t)m->cfg.max_rows * p->bufs[i].width, sizeof(float), MEM_SCRATCH);
         ok = m->bufs[i] != NULL;
-        widest = MAX_OF(widest, p->bufs[i].width);
     }
-    for (int32_t i = 0; i < p->n_weights; i++) {
-        widest = p->weights[i].n_out > 1 ? MAX_OF(widest, p->weights[i].n_in) : widest;
-    }
-    m->widest = widest;
-    m->scratch_floats = 4 * (size_t)widest;
     m->scratch = ok && read_vectors(m)
                      ? mem_zalloc_array(m->scratch_floats * (size_t)m->cfg.n_threads, sizeof(float), MEM_SCRATCH)
                      : NULL;
-    return m->scratch != NULL ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the reference back end");
+    return m->scratch != NULL ? ERR_OK : no_memory(info);
+}
+
+/* A model without memory. */
+static enum err make_model(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
+                           struct err_info *info)
+{
+    struct backend_model *m = *out = mem_zalloc(sizeof *m, MEM_MODEL);
+    if (m == NULL) {
+        return no_memory(info);
+    }
+    m->plan = plan;
+    m->cfg = *cfg;
+    enum err err = lay_out(m, info);
+    if (err != ERR_OK) {
+        ref_close(out);
+    }
+    return err;
+}
+
+static enum err ref_measure(const struct plan *plan, const struct backend_config *cfg, struct backend_measure *out,
+                            struct err_info *info)
+{
+    struct backend_model *m;
+    TRY(make_model(plan, cfg, &m, info));
+    *out =
+        (struct backend_measure){.kernels = "ref", .k_type = "f32", .v_type = "f32", .bytes[BACKEND_HOST] = m->bytes};
+    ref_close(&m);
+    return ERR_OK;
 }
 
 static enum err ref_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                          struct err_info *info)
 {
-    *out = NULL;
-    for (int32_t i = 0; i < plan->n_weights; i++) {
-        const struct plan_weight *w = &plan->weights[i];
-        if (quant_ops(w->type) == NULL) {
-            return err_set(info, ERR_UNSUPPORTED_TYPE, w->name, "%s: weights of type %s cannot be executed", w->name,
-                           dtype_info(w->type)->name);
-        }
-    }
-    struct backend_model *m = mem_zalloc(sizeof *m, MEM_MODEL);
-    if (m == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the reference back end");
-    }
-    m->plan = plan;
-    m->cfg = *cfg;
-    enum err err = allocate(m, info);
+    TRY(make_model(plan, cfg, out, info));
+    enum err err = allocate(*out, info);
     if (err == ERR_OK) {
-        err = pool_new(cfg->n_threads, &m->pool, info);
+        err = pool_new(cfg->n_threads, &(*out)->pool, info);
     }
     if (err != ERR_OK) {
-        ref_close(&m);
-        return err;
+        ref_close(out);
     }
-    *out = m;
-    return ERR_OK;
+    return err;
 }
 
 static void ref_info(const struct backend_model *m, struct backend_info *out)
 {
-    *out = (struct backend_info){.kernels = "ref",
-                                 .pack_note = "",
-                                 .k_type = "f32",
-                                 .v_type = "f32",
-                                 .max_begun = 1,
-                                 .kv_bytes = m->kv_bytes,
-                                 .recurrent_bytes = m->recurrent_bytes,
-                                 .state_bytes = (size_t)m->plan->recurrent_floats * sizeof(float),
-                                 .kv_page_bytes = m->kv_bytes / (size_t)m->cfg.n_pages};
-    for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        out->weight_bytes += (size_t)(m->plan->weights[i].row_bytes * m->plan->weights[i].n_out);
-    }
-    for (int32_t i = 0; i < m->plan->n_bufs; i++) {
-        out->scratch_bytes += (size_t)m->cfg.max_rows * m->plan->bufs[i].width * sizeof(float);
-    }
+    (void)m;
+    *out = (struct backend_info){.pack_note = "", .max_begun = 1};
 }
 
 const struct backend backend_ref = {
     .name = "ref",
     .description = "scalar reference: f32 activations and KV, sums in double",
+    .measure = ref_measure,
     .open = ref_open,
     .begin = ref_begin,
     .wait = ref_wait,

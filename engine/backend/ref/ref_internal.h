@@ -19,10 +19,10 @@ struct backend_model {
     struct backend_config cfg;
     struct ref_kv *kvs; /* [L] */
     float **vectors;    /* [n_weights] of F32 weights of one row, NULL for others */
+    struct backend_bytes bytes;
     float *kv;
-    size_t kv_bytes;
-    float *recurrent; /* [state][plan->recurrent_floats]; NULL without */
-    size_t recurrent_bytes;
+    size_t pool_bytes;          /* of kv: all pages, and recurrent states behind them */
+    float *recurrent;           /* [state][plan->recurrent_floats] */
     float *bufs[PLAN_MAX_BUFS]; /* [max_rows][width] */
     float *scratch;             /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
     size_t scratch_floats;      /* of one thread */

@@ -1,8 +1,9 @@
 /* What every back end promises: a sequence goes on from pages and states that were read and written back, and from
  * batches that were begun before others were waited for, with the same bits. On models of the golden set: plain heads,
- * latents, windows, shared keys and values, recurrent layers. */
+ * latents, windows, shared keys and values, recurrent layers, experts. */
 #include "engine/backend/backend.h"
 #include "engine/base/compiler.h"
+#include "engine/base/mem.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
 #include "tests/support/remote_backend.h"
@@ -17,13 +18,15 @@ Suite *backends_suite(void);
 enum { N_PAGES = 6, N_STATES = 3, MAX_ROWS = 48, N_FIRST = 40, N_MORE = 5, MAX_VOCAB = 1024 };
 
 static const char *const models[] = {"llama-quants.gguf",   "deepseek2-v2.gguf",    "gemma3-local.gguf",
-                                     "gemma3n-sparse.gguf", "qwen3next-delta.gguf", "granitehybrid-dense.gguf"};
+                                     "gemma3n-sparse.gguf", "qwen3next-delta.gguf", "granitehybrid-dense.gguf",
+                                     "llama-mixtral.gguf"};
 
 /* A model on a back end. */
 struct subject {
     const struct backend *backend;
     struct backend_model *m;
     struct backend_info info;
+    struct backend_bytes takes;
     uint32_t n_vocab;
 };
 
@@ -39,6 +42,7 @@ static struct plan *open_plan(const char *name, struct gguf **g)
     return p;
 }
 
+/* Opens, which takes what measure said. */
 static struct subject open_subject(const struct backend *b, const struct plan *p, enum kv_type type)
 {
     struct subject s = {.backend = b, .n_vocab = p->n_vocab};
@@ -49,9 +53,22 @@ static struct subject open_subject(const struct backend *b, const struct plan *p
                                  .max_logits = MAX_ROWS,
                                  .k_type = type,
                                  .v_type = type};
+    struct backend_measure measure;
     struct err_info info = {0};
+    size_t live = mem_live(), before[MEM_PURPOSE_COUNT], pool;
+    ck_assert_msg(b->measure(p, &cfg, &measure, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_eq(mem_live(), live);
+    s.takes = backend_bytes_all(&measure);
+    ck_assert_int_eq(backend_pool_bytes(&s.takes, N_PAGES, N_STATES, &pool, &info), ERR_OK);
+    for (int i = 0; i < MEM_PURPOSE_COUNT; i++) {
+        before[i] = mem_live_of((enum mem_purpose)i);
+    }
     ck_assert_msg(b->open(p, &cfg, &s.m, &info) == ERR_OK, "%s", info.text);
     b->info(s.m, &s.info);
+    bool is_mapped = strcmp(measure.k_type, "f32") == 0; /* ref reads weights where they lie */
+    ck_assert_uint_eq(mem_live_of(MEM_WEIGHTS) - before[MEM_WEIGHTS], is_mapped ? 0 : s.takes.weights);
+    ck_assert_uint_eq(mem_live_of(MEM_KV) - before[MEM_KV], pool);
+    ck_assert_uint_eq(mem_live_of(MEM_SCRATCH) - before[MEM_SCRATCH], s.takes.activations);
     return s;
 }
 
@@ -112,13 +129,13 @@ static void move(const struct subject *from, const int32_t *pages, int32_t state
                  const int32_t *to_pages, int32_t to_state)
 {
     struct err_info info = {0};
-    void *bytes = malloc(from->info.kv_page_bytes + from->info.state_bytes + 1);
-    ck_assert_uint_eq(from->info.kv_page_bytes, to->info.kv_page_bytes);
+    void *bytes = malloc(from->takes.page + from->takes.state + 1);
+    ck_assert_uint_eq(from->takes.page, to->takes.page);
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(from->backend->page_read(from->m, pages[i], bytes, &info), ERR_OK);
         ck_assert_int_eq(to->backend->page_write(to->m, to_pages[i], bytes, &info), ERR_OK);
     }
-    if (from->info.state_bytes != 0) {
+    if (from->takes.state != 0) {
         ck_assert_int_eq(from->backend->state_read(from->m, state, bytes, &info), ERR_OK);
         ck_assert_int_eq(to->backend->state_write(to->m, to_state, bytes, &info), ERR_OK);
     }

@@ -386,9 +386,9 @@ static void check(const struct subject *s, const struct backend *b, const char *
     struct err_info info = {0};
     struct plan *p = s->make();
     ck_assert_msg(b->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
-    struct backend_info bi;
-    b->info(m, &bi);
-    ck_assert_uint_eq(bi.recurrent_bytes, SLOTS * p->recurrent_floats * sizeof(float));
+    struct backend_measure takes;
+    ck_assert_int_eq(b->measure(p, &cfg, &takes, &info), ERR_OK);
+    ck_assert_uint_eq(takes.bytes[BACKEND_HOST].state, p->recurrent_floats * sizeof(float));
     forward(b, m, slots, start, all, whole);
     run_cut(b, m, others, cut); /* each begins in a slot that holds the other's state */
     ck_assert_msg(memcmp(whole, cut, sizeof whole) == 0, "%s %s: a cut changes bits", b->name, cpu != NULL ? cpu : "");

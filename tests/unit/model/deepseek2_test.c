@@ -201,25 +201,19 @@ START_TEST(the_kv_cache_holds_latents_alone)
     struct plan *p = model_file_plan(&f);
     struct backend_config cfg = {.n_threads = 1, .n_pages = 3, .max_rows = 4, .max_logits = 1};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct backend_model *m = NULL;
-        struct backend_info bi;
+        struct backend_measure m;
         struct err_info info = {0};
         cfg.k_type = cases[i].type;
-        ck_assert_msg(backend_cpu.open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
-        backend_cpu.info(m, &bi);
-        ck_assert_uint_eq(bi.kv_page_bytes, (size_t)LAYERS * KV_PAGE_TOKENS * (RANK + ROPE) * sizeof(uint16_t));
-        ck_assert_uint_eq(bi.kv_bytes, 3 * bi.kv_page_bytes);
-        ck_assert_str_eq(bi.k_type, cases[i].k_type);
-        ck_assert_str_eq(bi.v_type, "none");
-        backend_cpu.close(&m);
+        ck_assert_msg(backend_cpu.measure(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
+        ck_assert_uint_eq(m.bytes[BACKEND_HOST].page,
+                          (size_t)LAYERS * KV_PAGE_TOKENS * (RANK + ROPE) * sizeof(uint16_t));
+        ck_assert_str_eq(m.k_type, cases[i].k_type);
+        ck_assert_str_eq(m.v_type, "none");
     }
-    struct backend_model *m = NULL;
-    struct backend_info bi;
+    struct backend_measure m;
     struct err_info info = {0};
-    ck_assert_msg(backend_ref.open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
-    backend_ref.info(m, &bi);
-    ck_assert_uint_eq(bi.kv_page_bytes, (size_t)LAYERS * KV_PAGE_TOKENS * (RANK + ROPE) * sizeof(float));
-    backend_ref.close(&m);
+    ck_assert_msg(backend_ref.measure(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_eq(m.bytes[BACKEND_HOST].page, (size_t)LAYERS * KV_PAGE_TOKENS * (RANK + ROPE) * sizeof(float));
     struct kv_layout v3 = kv_layout_for(KV_TYPE_F16, KV_TYPE_F16, 576, 512); /* DeepSeek-V3's: 576 numbers a token */
     ck_assert_uint_eq(v3.bytes, KV_PAGE_TOKENS * 576 * sizeof(uint16_t));
     plan_free(&p);

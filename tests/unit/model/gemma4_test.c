@@ -223,19 +223,15 @@ START_TEST(the_last_layers_read_the_cache_of_others)
     uint64_t bytes = 0; /* of two layers alone */
     bytes += (uint64_t)kv_layout_for(KV_TYPE_F16, KV_TYPE_F16, LOCAL, 0).bytes * K;
     bytes += (uint64_t)kv_layout_for(KV_TYPE_F16, KV_TYPE_F16, GLOBAL, 0).bytes * K;
-    ck_assert_uint_eq(backend_kv_page_bytes(p, KV_TYPE_F16, KV_TYPE_F16), bytes);
     struct backend_config cfg = {
         .n_threads = 1, .n_pages = 3, .max_rows = 4, .max_logits = 1, .k_type = KV_TYPE_F16, .v_type = KV_TYPE_F16};
     for (int i = 0; i < 2; i++) {
         const struct backend *b = i == 0 ? &backend_cpu : &backend_ref;
-        struct backend_model *m = NULL;
-        struct backend_info bi;
+        struct backend_measure m;
         struct err_info info = {0};
-        ck_assert_msg(b->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
-        b->info(m, &bi);
-        ck_assert_uint_eq(bi.kv_page_bytes, i == 0 ? bytes : KV_PAGE_TOKENS * 2 * K * (LOCAL + GLOBAL) * sizeof(float));
-        ck_assert_uint_eq(bi.kv_bytes, 3 * bi.kv_page_bytes);
-        b->close(&m);
+        ck_assert_msg(b->measure(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
+        ck_assert_uint_eq(m.bytes[BACKEND_HOST].page,
+                          i == 0 ? bytes : KV_PAGE_TOKENS * 2 * K * (LOCAL + GLOBAL) * sizeof(float));
     }
     plan_free(&p);
     model_file_fini(&f);
