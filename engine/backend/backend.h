@@ -57,6 +57,13 @@ struct backend_config {
     /* OPTIONAL: called when n bytes at `data`, of a weight, are no longer needed; from any thread. */
     void (*weight_done)(void *arg, const void *data, uint64_t n);
     void *weight_done_arg;
+    /* How ranks meet that compute a model together, each with a plan of plan_shard.h: puts in the place of n_rows rows of
+     * `width` floats, `stride` floats apart, their sums over all ranks, added in the order of the ranks: the same bits
+     * for all. Called by one thread at a time, for one step after the other, while the batch waits: all ranks begin the
+     * same batches in the same order. What it returns other than ERR_OK ends the batch: ERR_LOST when a rank is gone.
+     * Other plans do not need it. */
+    enum err (*reduce)(void *arg, float *rows, int32_t n_rows, uint32_t width, size_t stride);
+    void *reduce_arg;
 };
 
 /* Where bytes lie: in the process, or in a memory of the device's own. */
@@ -175,6 +182,13 @@ MUST_CHECK enum err backend_pool_bytes(const struct backend_bytes *b, int32_t n_
 
 /* The sum over all memories. */
 struct backend_bytes backend_bytes_all(const struct backend_measure *m);
+
+/* What open asks first. ERR_INTERNAL: the plan is that of a rank, and cfg has no way to meet the others. */
+MUST_CHECK enum err backend_check_ranks(const struct plan *plan, const struct backend_config *cfg,
+                                        struct err_info *info);
+
+/* What begin fails with where backend_config.reduce gave `err`; fills *info. */
+enum err backend_reduce_failed(enum err err, struct err_info *info);
 
 /* Begins a batch and waits for it, with none begun before. Errors: wait's. */
 MUST_CHECK enum err backend_compute(const struct backend *b, struct backend_model *m, const struct backend_batch *batch,

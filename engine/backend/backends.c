@@ -17,6 +17,19 @@ const char *backend_name(int i) { return backend_at(i) != NULL ? backend_at(i)->
 
 const struct backend *backend_find(const char *name) { return backend_at(names_find(backend_name, name)); }
 
+enum err backend_check_ranks(const struct plan *plan, const struct backend_config *cfg, struct err_info *info)
+{
+    return plan->is_shard && cfg->reduce == NULL
+               ? err_set(info, ERR_INTERNAL, NULL,
+                         "the plan is that of one of several ranks, which have no way to meet")
+               : ERR_OK;
+}
+
+enum err backend_reduce_failed(enum err err, struct err_info *info)
+{
+    return err_set(info, err, NULL, "the ranks that compute the model together did not meet");
+}
+
 enum err backend_compute(const struct backend *b, struct backend_model *m, const struct backend_batch *batch,
                          struct err_info *info)
 {

@@ -41,7 +41,6 @@ static enum err add_embedding(struct blocks *b, bool has_positions)
 /* Q K V, attention over the whole text, output + residual, norm. */
 static enum err add_attention(struct blocks *b, int layer)
 {
-    const struct blocks_hparams *h = &b->h;
     struct plan_step qkv = plan_step_of(PLAN_QKV);
     qkv.layer = layer;
     qkv.src = b->x;
@@ -56,12 +55,8 @@ static enum err add_attention(struct blocks *b, int layer)
     att.scale = b->style.attn_scale;
     TRY(plan_add_step(b->plan, &att));
     struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.adds = true;
     out.src = b->att;
-    out.dst = b->x;
-    TRY(blocks_bind(b, "blk.%d.attn_output.weight", layer, h->n_embd, h->n_heads * h->head_dim, false, &out.w[0]));
-    TRY(blocks_bind(b, "blk.%d.attn_output.bias", layer, 1, h->n_embd, true, &out.bias[0]));
-    TRY(plan_add_step(b->plan, &out));
+    TRY(blocks_add_attention_output(b, &out, layer));
     return add_norm(b, "blk.%d.attn_output_norm.weight", "blk.%d.attn_output_norm.bias", layer);
 }
 
@@ -81,12 +76,10 @@ static enum err add_feed_forward(struct blocks *b, int layer, bool is_gated)
     TRY(blocks_bind(b, "blk.%d.ffn_up.bias", layer, 1, h->n_ff, true, &up.bias[at]));
     TRY(plan_add_step(b->plan, &up));
     struct plan_step down = plan_step_of(PLAN_MATMUL);
-    down.adds = true;
     down.src = b->ff;
-    down.dst = b->x;
     TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, h->n_ff, false, &down.w[0]));
     TRY(blocks_bind(b, "blk.%d.ffn_down.bias", layer, 1, h->n_embd, true, &down.bias[0]));
-    TRY(plan_add_step(b->plan, &down));
+    TRY(blocks_add_to_stream(b, &down, NULL, layer));
     return add_norm(b, "blk.%d.layer_output_norm.weight", "blk.%d.layer_output_norm.bias", layer);
 }
 

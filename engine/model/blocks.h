@@ -256,6 +256,10 @@ MUST_CHECK enum err blocks_add_norm(struct blocks *b, const char *name, int laye
 MUST_CHECK enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_op op, plan_buf_id src,
                                       plan_buf_id dst);
 
+/* Where ranks meet: behind the last step of a block that writes or adds its result to dst, in front of all that reads it.
+ */
+MUST_CHECK enum err blocks_add_reduce(struct blocks *b, plan_buf_id dst);
+
 /* Binds a vector of the file times a factor, in memory of the plan. ERR_UNSUPPORTED_TYPE when it is not F32. */
 MUST_CHECK enum err blocks_bind_scaled(struct blocks *b, const char *name, int layer, uint32_t n, float factor,
                                        plan_weight_id *id);

@@ -14,6 +14,7 @@ enum err blocks_add_to_stream(struct blocks *b, struct plan_step *matmul, const 
     matmul->dst = has_post ? b->norm : b->x;
     matmul->scale = has_post ? 1.0f : b->style.residual_scale;
     TRY(plan_add_step(b->plan, matmul));
+    TRY(blocks_add_reduce(b, matmul->dst));
     return has_post ? blocks_add_norm(b, post_norm, layer, b->norm, b->x, true) : ERR_OK;
 }
 

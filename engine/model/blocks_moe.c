@@ -162,7 +162,7 @@ enum err blocks_add_experts(struct blocks *b, int layer)
 {
     TRY(blocks_add_norm(b, b->style.ffn_norm, layer, b->x, b->norm, false));
     TRY(add_routed(b, layer));
-    return b->h.n_ff_shared != 0 ? add_shared(b, layer) : ERR_OK;
+    return b->h.n_ff_shared != 0 ? add_shared(b, layer) : blocks_add_reduce(b, b->x);
 }
 
 enum err blocks_add_expert_bufs(struct blocks *b)

@@ -19,6 +19,14 @@ enum err blocks_add_norm(struct blocks *b, const char *name, int layer, plan_buf
     return plan_add_step(b->plan, &s);
 }
 
+enum err blocks_add_reduce(struct blocks *b, plan_buf_id dst)
+{
+    struct plan_step s = plan_step_of(PLAN_REDUCE);
+    s.adds = true;
+    s.dst = dst;
+    return plan_add_step(b->plan, &s);
+}
+
 enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_op op, plan_buf_id src,
                            plan_buf_id dst)
 {

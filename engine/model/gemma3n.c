@@ -331,6 +331,7 @@ static enum err add_attention(struct gemma3n *m, int layer)
     TRY(blocks_add_matmul(b, "blk.%d.laurel_r.weight", layer, PLAN_MATMUL, m->low, m->t));
     TRY(blocks_add_norm(b, "blk.%d.laurel_post_norm.weight", layer, m->t, m->y, true));
     TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", layer, PLAN_MATMUL, b->att, m->t));
+    TRY(blocks_add_reduce(b, m->t));
     TRY(blocks_add_norm(b, "blk.%d.post_attention_norm.weight", layer, m->t, m->y, true));
     return add_sum(m, m->x[m->active], m->y, true, sqrt(0.5));
 }
@@ -364,6 +365,7 @@ static enum err add_feed_forward(struct gemma3n *m, int layer)
         TRY(plan_add_step(p, &glu));
         TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_MATMUL, ff, m->t));
     }
+    TRY(blocks_add_reduce(b, m->t));
     return blocks_add_norm(b, "blk.%d.post_ffw_norm.weight", layer, m->t, m->y, true);
 }
 

@@ -208,6 +208,7 @@ static enum err add_attention(struct gemma4 *m, int layer)
     att.attention.window = is_local ? (int32_t)b->style.window : 0;
     TRY(plan_add_step(b->plan, &att));
     TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", layer, PLAN_MATMUL, att.dst, b->norm));
+    TRY(blocks_add_reduce(b, b->norm));
     return add_norm(m, "blk.%d.post_attention_norm.weight", layer, b->norm, b->x);
 }
 
@@ -239,6 +240,7 @@ static enum err add_experts(struct gemma4 *m, int layer)
     TRY(blocks_bind_stack(b, "blk.%d.ffn_down_exps.weight", layer, n_experts, d, b->h.n_ff_expert, false,
                           &experts.w[2]));
     TRY(plan_add_step(b->plan, &experts));
+    TRY(blocks_add_reduce(b, m->experts));
     norm.src = m->experts;
     norm.dst = m->dense;
     norm.adds = true;
@@ -261,6 +263,7 @@ static enum err add_feed_forward(struct gemma4 *m, int layer)
     TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, f, d, false, &glu.w[1]));
     TRY(plan_add_step(b->plan, &glu));
     TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_MATMUL, glu.dst, b->norm));
+    TRY(blocks_add_reduce(b, b->norm));
     if (has_experts) {
         TRY(add_norm(m, "blk.%d.post_ffw_norm_1.weight", layer, b->norm, m->dense));
         TRY(add_experts(m, layer));

@@ -154,6 +154,7 @@ enum err plan_check(struct plan *p, struct err_info *info)
         p->recurrent_floats += plan_state_floats(p, s);
         s->rows = plan_ops[s->op].rows != PLAN_ALL_ROWS ? plan_ops[s->op].rows : rows;
         rows = s->rows != PLAN_HIDDEN_ROWS ? s->rows : rows;
+        p->is_shard |= plan_ops[s->op].over_ranks && !plan_is_idle(s);
         p->has_hidden |= s->rows == PLAN_HIDDEN_ROWS;
         p->has_logits |= s->rows == PLAN_LOGIT_ROWS && s->dst == PLAN_NONE;
     }

@@ -91,6 +91,10 @@ enum plan_op {
     /* ... and corrected by what a block made of x_first: x_i += (1 + c[i]) (src - x_first), x_first as it was, with
        c = w[0] tanh(streams.routes), src[T][D], routes[T][n], w[0] f32 [1][n^2] */
     PLAN_CORRECT,
+    /* dst = scale * the sum over all ranks of src [T][n], where several ranks compute a model together and src is what
+       this one has of it (plan_shard.h). Without src, and then it adds: the place where they would meet, behind what
+       was added to dst since the last; there is one rank alone, and nothing to do. */
+    PLAN_REDUCE,
     PLAN_HIDDEN, /* hidden[E][D] = what PLAN_NORM makes of the rows of src that are wanted; without w[0] those rows as
                     they are */
     PLAN_GATHER, /* dst[S][n] = the rows of src whose logits are wanted; every later step works on S rows */
@@ -278,6 +282,7 @@ struct plan {
     bool is_bidirectional;
     bool has_logits; /* a step gives logits; found by plan_check */
     bool has_hidden; /* a step gives hidden rows; found by plan_check */
+    bool is_shard;   /* a step sums over ranks; found by plan_check */
     enum plan_pooling pooling;
     struct plan_moe moe;
     struct plan_delta delta;

@@ -237,6 +237,12 @@ static enum err check_sum(const struct plan_check *c)
                : ERR_OK;
 }
 
+/* What is not written must be there already. */
+static enum err check_reduce(const struct plan_check *c)
+{
+    return c->step->src == PLAN_NONE && !c->step->adds ? fails(c, "writes nothing") : ERR_OK;
+}
+
 static enum err check_streams(const struct plan_check *c)
 {
     const struct plan_step *s = c->step;
@@ -373,6 +379,11 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                       .check = check_streams,
                       .operands = {BUF(src, PLAN_READS, DST), BUF(streams.routes, PLAN_READS | PLAN_DECIDES, STREAMS),
                                    BUF(dst, PLAN_READS | PLAN_WRITES | PLAN_STREAMS, DST), VECTOR(w[0], STREAMS_2)}},
+    [PLAN_REDUCE] = {.name = "reduce",
+                     .check = check_reduce,
+                     .over_ranks = true,
+                     .operands = {BUF(src, PLAN_READS | PLAN_OPTIONAL, DST),
+                                  BUF(dst, PLAN_WRITES | PLAN_MAY_ADD, ANY)}},
     [PLAN_HIDDEN] = {.name = "hidden",
                      .rows = PLAN_HIDDEN_ROWS,
                      .crosses_rows = true,

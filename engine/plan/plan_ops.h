@@ -47,6 +47,7 @@ struct plan_op_info {
     uint8_t state[3];    /* dimensions whose product are the floats of recurrent state; 0 = none */
     enum plan_rows rows; /* PLAN_LOGIT_ROWS: the step and all behind it */
     bool crosses_rows;   /* reads rows that others wrote: they must be done, and what is behind it must wait */
+    bool over_ranks;     /* waits for the other ranks; without src there is nothing to do */
     uint16_t cache;      /* PLAN_READS, PLAN_WRITES: of the KV cache of its layer */
     uint16_t rope;       /* OPTIONAL: where the index of its RoPE table is in struct plan_step */
     struct plan_operand operands[PLAN_MAX_OPERANDS];
@@ -58,6 +59,9 @@ extern const struct plan_op_info plan_ops[PLAN_OP_COUNT];
 const struct plan_operand *plan_next_operand(const struct plan_step *s, int *i, int32_t *id);
 
 static inline bool plan_is_buf(const struct plan_operand *o) { return (o->flags & (PLAN_READS | PLAN_WRITES)) != 0; }
+
+/* Nothing is to be done for the step: it is where ranks would meet if there were several. */
+static inline bool plan_is_idle(const struct plan_step *s) { return plan_ops[s->op].over_ranks && s->src == PLAN_NONE; }
 
 /* PLAN_READS and PLAN_WRITES: what the step does with a buffer. */
 int plan_uses(const struct plan_step *s, plan_buf_id buf);

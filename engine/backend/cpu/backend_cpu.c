@@ -224,6 +224,8 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
                          struct err_info *info)
 {
     struct backend_model *m;
+    *out = NULL;
+    TRY(backend_check_ranks(plan, cfg, info));
     TRY(make_model(plan, cfg, &m, info));
     enum err err = pool_new(cfg->n_threads, &m->pool, info);
     if (err == ERR_OK && cfg->pin) {
@@ -252,8 +254,9 @@ static enum err cpu_begin(struct backend_model *m, const struct backend_batch *b
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", batch->n_seqs);
     }
     pool_pin_owner(m->pool);
+    m->reduced = ERR_OK;
     cpu_exec_run(m, batch);
-    return ERR_OK;
+    return m->reduced == ERR_OK ? ERR_OK : backend_reduce_failed(m->reduced, info);
 }
 
 /* What was begun is done. */

@@ -586,6 +586,7 @@ const struct cpu_op cpu_ops[PLAN_OP_COUNT] = {
     [PLAN_SUM] = {.row = cpu_streams_sum},
     [PLAN_PREDICT] = {.row = cpu_streams_predict},
     [PLAN_CORRECT] = {.row = cpu_streams_correct},
+    [PLAN_REDUCE] = {.run = cpu_streams_reduce, .is_shared = true},
     [PLAN_HIDDEN] = {.row = hidden_row},
     [PLAN_GATHER] = {.row = gather_row},
     /* The head is long enough for all threads to share it by columns: its weights then pass the caches once, not once

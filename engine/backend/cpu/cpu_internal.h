@@ -128,7 +128,8 @@ struct backend_model {
     /* A buffer that only lives between steps of which the first goes on, and has CPU_TILE_ROWS rows a thread;
      * PLAN_NONE: there is none, or batches are so small that all rows take no more. */
     plan_buf_id tile_buf;
-    float *logits; /* [max_logits][V], where the buffers lie that are dead by then */
+    float *logits;    /* [max_logits][V], where the buffers lie that are dead by then */
+    enum err reduced; /* what backend_config.reduce gave in this batch */
     float *rope_cos[PLAN_MAX_ROPES], *rope_sin[PLAN_MAX_ROPES]; /* [max_rows][n_rot/2] of this batch */
     struct cpu_scratch *scratch;                                /* [n_threads] */
     unsigned char *scratch_memory;
@@ -238,6 +239,7 @@ void cpu_recurrent_delta(const struct cpu_run *r);
 void cpu_recurrent_ssm(const struct cpu_run *r);
 void cpu_streams_multiply(const struct cpu_run *r, int32_t row);
 void cpu_streams_sum(const struct cpu_run *r, int32_t row);
+void cpu_streams_reduce(const struct cpu_run *r); /* has a barrier inside */
 void cpu_streams_predict(const struct cpu_run *r, int32_t row);
 void cpu_streams_correct(const struct cpu_run *r, int32_t row);
 

@@ -133,6 +133,9 @@ enum err cpu_steps_compile(struct backend_model *m, struct err_info *info)
         now[b] = b;
     }
     for (int32_t i = 0; i < p->n_steps; i++) {
+        if (plan_is_idle(&p->steps[i])) {
+            continue;
+        }
         struct cpu_step *c = &m->steps[m->n_steps++];
         c->at = i = make_step(p, i, now, c);
         c->fine = m->cfg.high_precision ? 0 : FINE;

@@ -84,6 +84,28 @@ void cpu_streams_sum(const struct cpu_run *r, int32_t row)
     }
 }
 
+/* One thread meets the other ranks, all take in what comes out. */
+void cpu_streams_reduce(const struct cpu_run *r)
+{
+    struct backend_model *m = r->m;
+    const struct plan_step *s = &r->step->step;
+    size_t n = cpu_width(r, s->dst);
+    int from, to;
+    if (r->thread == 0 && m->reduced == ERR_OK) {
+        m->reduced =
+            m->cfg.reduce(m->cfg.reduce_arg, cpu_row(r, s->src, 0), r->n_rows, (uint32_t)n, m->strides[s->src]);
+    }
+    pool_barrier(m->pool);
+    pool_share(r->n_rows, r->thread, r->n_threads, &from, &to);
+    for (int row = from; row < to; row++) {
+        const float *sums = cpu_row(r, s->src, row);
+        float *dst = cpu_row(r, s->dst, row);
+        for (size_t i = 0; i < n; i++) {
+            dst[i] = s->scale * sums[i] + (s->adds ? dst[i] : 0);
+        }
+    }
+}
+
 /* out[n_out] = coefs[n_out][n] tanh(logits[n]). */
 static void mix(const float *coefs, const float *logits, size_t n_out, size_t n, float *out)
 {

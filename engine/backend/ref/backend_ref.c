@@ -184,6 +184,7 @@ static const struct {
     [PLAN_SUM] = {.row = ref_streams_sum_row},
     [PLAN_PREDICT] = {.row = ref_streams_predict_row},
     [PLAN_CORRECT] = {.row = ref_streams_correct_row},
+    [PLAN_REDUCE] = {.row = ref_streams_reduce_row}, /* behind meet_ranks */
     [PLAN_HIDDEN] = {.row = hidden_row},
     [PLAN_GATHER] = {.row = gather_row},
     [PLAN_LOGITS] = {.items = run_logits},
@@ -204,6 +205,17 @@ static void run_step(const struct ref_run *r, int thread, int n_threads)
     }
 }
 
+/* src = the sums over all ranks, by way of one thread. */
+static void meet_ranks(const struct ref_run *r, int thread)
+{
+    struct backend_model *m = r->m;
+    if (thread == 0 && m->reduced == ERR_OK) {
+        uint32_t width = m->plan->bufs[r->step->src].width;
+        m->reduced = m->cfg.reduce(m->cfg.reduce_arg, m->bufs[r->step->src], ref_rows(r), width, width);
+    }
+    pool_barrier(m->pool);
+}
+
 static void run_thread(void *arg, int thread, int n_threads)
 {
     struct ref_run r = *(struct ref_run *)arg;
@@ -212,6 +224,12 @@ static void run_thread(void *arg, int thread, int n_threads)
     r.scratch = r.m->scratch + (size_t)thread * r.m->scratch_floats;
     for (int32_t i = 0; i < p->n_steps; i++) {
         r.step = &p->steps[i];
+        if (plan_is_idle(r.step)) {
+            continue;
+        }
+        if (plan_ops[r.step->op].over_ranks) {
+            meet_ranks(&r, thread);
+        }
         run_step(&r, thread, n_threads);
         pool_barrier(r.m->pool);
     }
@@ -230,8 +248,9 @@ static enum err ref_begin(struct backend_model *m, const struct backend_batch *b
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", batch->n_seqs);
     }
     struct ref_run run = {.m = m, .batch = batch};
+    m->reduced = ERR_OK;
     pool_run(m->pool, run_thread, &run);
-    return ERR_OK;
+    return m->reduced == ERR_OK ? ERR_OK : backend_reduce_failed(m->reduced, info);
 }
 
 /* What was begun is done. */
@@ -416,6 +435,8 @@ static enum err ref_measure(const struct plan *plan, const struct backend_config
 static enum err ref_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                          struct err_info *info)
 {
+    *out = NULL;
+    TRY(backend_check_ranks(plan, cfg, info));
     TRY(make_model(plan, cfg, out, info));
     enum err err = allocate(*out, info);
     if (err == ERR_OK) {

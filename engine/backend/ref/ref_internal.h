@@ -27,6 +27,7 @@ struct backend_model {
     float *scratch;             /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
     size_t scratch_floats;      /* of one thread */
     size_t widest;              /* of all buffers and weight rows */
+    enum err reduced;           /* what backend_config.reduce gave in this batch */
 };
 
 /* One batch, as all threads see it. */
@@ -95,6 +96,7 @@ void ref_experts_row(const struct ref_run *r, int32_t i);
 void ref_experts_gate_row(const struct ref_run *r, int32_t i);
 void ref_streams_multiply_row(const struct ref_run *r, int32_t i);
 void ref_streams_sum_row(const struct ref_run *r, int32_t i);
+void ref_streams_reduce_row(const struct ref_run *r, int32_t i); /* of src that has the sums over all ranks */
 void ref_streams_predict_row(const struct ref_run *r, int32_t i);
 void ref_streams_correct_row(const struct ref_run *r, int32_t i);
 

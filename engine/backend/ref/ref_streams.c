@@ -116,6 +116,16 @@ void ref_streams_sum_row(const struct ref_run *r, int32_t i)
     add(s, ref_row(r, s->src, i), ref_vector(r, s->w[0]), level, r->m->plan->bufs[s->dst].width, ref_row(r, s->dst, i));
 }
 
+void ref_streams_reduce_row(const struct ref_run *r, int32_t i)
+{
+    const struct plan_step *s = r->step;
+    const float *sums = ref_row(r, s->src, i);
+    float *dst = ref_row(r, s->dst, i);
+    for (uint32_t k = 0; k < r->m->plan->bufs[s->dst].width; k++) {
+        dst[k] = s->scale * sums[k] + (s->adds ? dst[k] : 0);
+    }
+}
+
 /* The streams of row i. */
 static void list_streams(const struct ref_run *r, int32_t i, float *x[PLAN_MAX_STREAMS])
 {

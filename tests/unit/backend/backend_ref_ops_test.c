@@ -83,11 +83,23 @@ static int32_t no_rope(void) { return rope((struct plan_rope){.mscale = 1}); }
 
 /* --- running it -------------------------------------------------------------------------------------------------- */
 
+/* Another rank, which has ten times what this one has. */
+static enum err reduce_with_another(void *arg, float *rows, int32_t n_rows, uint32_t width, size_t stride)
+{
+    ck_assert_ptr_null(arg);
+    ck_assert_int_eq(n_rows, N);
+    for (size_t i = 0; i < N * (size_t)width; i++) {
+        rows[i / width * stride + i % width] *= 11;
+    }
+    return ERR_OK;
+}
+
 static void run(struct backend_batch *batch)
 {
     static const int32_t tokens[N] = {0, 1, 2}, seq[N] = {0}, page = 0;
     const int32_t *table = &page;
-    struct backend_config cfg = {.n_threads = 2, .n_pages = 1, .n_states = 1, .max_rows = N, .max_logits = N};
+    struct backend_config cfg = {
+        .n_threads = 2, .n_pages = 1, .n_states = 1, .max_rows = N, .max_logits = N, .reduce = reduce_with_another};
     struct backend_model *m = NULL;
     struct err_info info = {0};
     batch->n_rows = N;
@@ -564,6 +576,22 @@ static void correct(void)
     expect("10 + 2 * 50, 100 + 3 * 50; both + 50; both as they were", y, ROWS(360, 210, 110));
 }
 
+static void reduce(void)
+{
+    begin(1, 2);
+    plan_buf_id x = input(2, ROWS(1, 2, 3, 4, 5, 6)), y = input(2, ROWS(100, 200, 300, 400, 500, 600));
+    struct plan_step *s = step(PLAN_REDUCE, x, y);
+    s->adds = true;
+    s->scale = 2;
+    step(PLAN_REDUCE, PLAN_NONE, y)->adds = true; /* nothing */
+    expect("y + 2 * 11 x", y, ROWS(122, 244, 366, 488, 610, 732));
+    begin(1, 2);
+    x = input(2, ROWS(1, 2, 3, 4, 5, 6));
+    y = input(2, ROWS(9, 9, 9, 9, 9, 9));
+    step(PLAN_REDUCE, x, y)->scale = -1;
+    expect("-11 x", y, ROWS(-11, -22, -33, -44, -55, -66));
+}
+
 static void hidden(void)
 {
     static const int32_t row = 1;
@@ -612,6 +640,7 @@ static void (*const cases[PLAN_OP_COUNT])(void) = {
     [PLAN_SUM] = sum,
     [PLAN_PREDICT] = predict,
     [PLAN_CORRECT] = correct,
+    [PLAN_REDUCE] = reduce,
     [PLAN_HIDDEN] = hidden,
     [PLAN_GATHER] = gather_and_logits,
     [PLAN_LOGITS] = gather_and_logits,

@@ -60,13 +60,13 @@ START_TEST(files_and_folders_give_one_plan)
     struct plan *b = build(path, &h);
     check_same_plan(a, b, names[_i]);
     bool is_nomic = _i == 2;
-    ck_assert_int_eq(a->n_steps, 2 + LAYERS * 7 + 1);
+    ck_assert_int_eq(a->n_steps, 2 + LAYERS * 9 + 1);
     ck_assert(!a->has_logits && a->has_hidden && a->pooling == (_i == 0 ? PLAN_POOL_CLS : PLAN_POOL_MEAN));
     ck_assert(a->steps[0].op == PLAN_EMBED && (a->steps[0].w[1] == PLAN_NONE) == is_nomic);
     ck_assert(a->steps[0].w[2] != PLAN_NONE && a->steps[1].norm.centers && a->steps[1].bias[0] != PLAN_NONE);
     ck_assert((a->ropes[0].n_rot == 0) == !is_nomic);
-    ck_assert(a->steps[6].op == PLAN_GLU && (a->steps[6].w[1] != PLAN_NONE) == is_nomic);
-    ck_assert(a->steps[6].act == (is_nomic ? PLAN_SILU : PLAN_GELU));
+    ck_assert(a->steps[7].op == PLAN_GLU && (a->steps[7].w[1] != PLAN_NONE) == is_nomic);
+    ck_assert(a->steps[7].act == (is_nomic ? PLAN_SILU : PLAN_GELU));
     plan_free(&a);
     plan_free(&b);
     gguf_close(&g);

@@ -148,7 +148,20 @@ static struct plan *build_good(const struct options *o)
 }
 
 /* Step `i` of layer `layer`. */
-enum { STEPS = 9, S_NORM = 0, S_QKV, S_ATTENTION, S_OUT, S_POST_ATTENTION, S_FFN_NORM, S_GLU, S_DOWN, S_POST_FFW };
+enum {
+    S_NORM,
+    S_QKV,
+    S_ATTENTION,
+    S_OUT,
+    S_OUT_REDUCE,
+    S_POST_ATTENTION,
+    S_FFN_NORM,
+    S_GLU,
+    S_DOWN,
+    S_DOWN_REDUCE,
+    S_POST_FFW,
+    STEPS
+};
 
 static const struct plan_step *step_at(const struct plan *p, uint32_t layer, int i)
 {

@@ -155,9 +155,9 @@ static void check_rows(const struct plan *p, bool has_bias)
         bool adds;
         const char *src, *dst;
     } layer_rows[] = {
-        {PLAN_NORM, false, "x", "norm"}, {PLAN_QKV, false, "norm", "q"},  {PLAN_ATTENTION, false, "q", "att"},
-        {PLAN_MATMUL, true, "att", "x"}, {PLAN_NORM, false, "x", "norm"}, {PLAN_GLU, false, "norm", "ff"},
-        {PLAN_MATMUL, true, "ff", "x"},
+        {PLAN_NORM, false, "x", "norm"}, {PLAN_QKV, false, "norm", "q"}, {PLAN_ATTENTION, false, "q", "att"},
+        {PLAN_MATMUL, true, "att", "x"}, {PLAN_REDUCE, true, "-", "x"},  {PLAN_NORM, false, "x", "norm"},
+        {PLAN_GLU, false, "norm", "ff"}, {PLAN_MATMUL, true, "ff", "x"}, {PLAN_REDUCE, true, "-", "x"},
     };
     const struct plan_step *s = p->steps;
     ck_assert_int_eq(p->n_steps, 1 + L * (int)ARRAY_LEN(layer_rows) + 4);
@@ -183,12 +183,12 @@ static void check_rows(const struct plan *p, bool has_bias)
         ck_assert(fabsf(row[2].scale - 1 / sqrtf(HEAD)) < 1e-7f && row[2].attention.window == 0 &&
                   row[2].attention.softcap == 0);
         check_weight(p, row[3].w[0], "blk.%d.attn_output.weight", layer);
-        check_weight(p, row[4].w[0], "blk.%d.ffn_norm.weight", layer);
-        check_weight(p, row[5].w[0], "blk.%d.ffn_gate.weight", layer);
-        check_weight(p, row[5].w[1], "blk.%d.ffn_up.weight", layer);
-        ck_assert_int_eq(row[5].act, PLAN_SILU);
-        check_weight(p, row[6].w[0], "blk.%d.ffn_down.weight", layer);
-        ck_assert(row[0].eps == 1e-5f && row[4].eps == 1e-5f);
+        check_weight(p, row[5].w[0], "blk.%d.ffn_norm.weight", layer);
+        check_weight(p, row[6].w[0], "blk.%d.ffn_gate.weight", layer);
+        check_weight(p, row[6].w[1], "blk.%d.ffn_up.weight", layer);
+        ck_assert_int_eq(row[6].act, PLAN_SILU);
+        check_weight(p, row[7].w[0], "blk.%d.ffn_down.weight", layer);
+        ck_assert(row[0].eps == 1e-5f && row[5].eps == 1e-5f);
     }
     ck_assert(s->op == PLAN_HIDDEN && s->eps == 1e-5f && !s->norm.centers);
     check_weight(p, s->w[0], "output_norm.weight", 0);

@@ -357,6 +357,30 @@ START_TEST(a_sum_writes_nothing_that_it_reads_otherwise)
 END_TEST
 
 /* X and NORMED are the stream, corrected by LAST, or predicted. */
+START_TEST(ranks_meet_over_a_buffer_of_the_same_width)
+{
+    static const struct {
+        plan_buf_id src, dst;
+        bool adds;
+        const char *word; /* NULL: nothing is wrong */
+    } rows[] = {
+        {PLAN_NONE, X, true, NULL},       {NORMED, X, true, NULL}, {NORMED, X, false, NULL},
+        {PLAN_NONE, X, false, "nothing"}, {FF, X, true, "width"},  {X, X, true, "adds to the buffer"},
+        {X, PLAN_NONE, false, "width"},
+    };
+    struct plan *p = make_plan();
+    add_step(p, PLAN_REDUCE, rows[_i].src, rows[_i].dst, PLAN_NONE, PLAN_NONE, PLAN_NONE);
+    p->steps[p->n_steps - 1].adds = rows[_i].adds;
+    if (rows[_i].word != NULL) {
+        check_fails(p, ERR_INTERNAL, rows[_i].word);
+        return;
+    }
+    ck_assert_int_eq(plan_check(p, NULL), ERR_OK);
+    ck_assert(p->is_shard == (rows[_i].src != PLAN_NONE));
+    plan_free(&p);
+}
+END_TEST
+
 START_TEST(streams_fit_their_coefficients)
 {
     for (int i = 0; i < 14; i++) {
@@ -520,6 +544,7 @@ Suite *plan_suite(void)
     tcase_add_test(c, a_cache_is_shared_by_layers_of_the_same_heads);
     tcase_add_test(c, a_multiplication_fits_its_buffers);
     tcase_add_test(c, a_sum_writes_nothing_that_it_reads_otherwise);
+    tcase_add_loop_test(c, ranks_meet_over_a_buffer_of_the_same_width, 0, 7);
     tcase_add_test(c, streams_fit_their_coefficients);
     tcase_add_test(c, latent_attention_is_checked);
     tcase_add_test(c, plans_grow_and_say_when_they_cannot);
