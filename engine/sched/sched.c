@@ -370,6 +370,7 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     s->cfg.step_budget_ns = cfg->step_budget_ns != 0 ? cfg->step_budget_ns : SCHED_DEFAULT_BUDGET_NS;
     s->cfg.max_begun = MIN_OF(MAX_OF(cfg->max_begun, 1), (int32_t)SCHED_MAX_BEGUN);
     s->cfg.stall_ns = cfg->stall_ns != 0 ? cfg->stall_ns : SCHED_DEFAULT_STALL_NS;
+    s->cfg.now_ns = cfg->now_ns != NULL ? cfg->now_ns : clock_now_ns;
     s->submitted_end = &s->submitted;
     s->mean_tokens = -1;
     s->stats.pages_total = (uint64_t)cfg->n_pages;

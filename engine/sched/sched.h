@@ -50,6 +50,7 @@ struct sched_config {
      * last. */
     void (*failed)(void *arg, const struct err_info *why);
     void *failed_arg;
+    uint64_t (*now_ns)(void); /* OPTIONAL: what batches are timed by, in place of clock_now_ns */
 };
 
 /* One sequence to generate, or, with a pooling, to embed; then max_tokens is 0 and of sampling, which is all zero,

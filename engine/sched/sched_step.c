@@ -437,7 +437,7 @@ static bool begin_batch(struct sched *s)
                                   .hidden_rows = s->hidden_rows,
                                   .hidden = b->hidden};
     struct err_info why = {0};
-    b->begin_ns = clock_now_ns();
+    b->begin_ns = s->cfg.now_ns();
     enum err err = s->cfg.backend->begin(s->cfg.model, &batch, &why);
     if (err != ERR_OK) {
         fail_batch(s, b, &why, err);
@@ -456,7 +456,7 @@ static void finish_batch(struct sched *s)
     struct sched_batch *b = s->begun[0];
     struct err_info why = {0};
     enum err err = s->cfg.backend->wait(s->cfg.model, &why);
-    uint64_t now = clock_now_ns(), ns = now - MAX_OF(b->begin_ns, s->waited_ns);
+    uint64_t now = s->cfg.now_ns(), ns = now - MAX_OF(b->begin_ns, s->waited_ns);
     s->waited_ns = now;
     s->n_begun--;
     for (int32_t i = 0; i < s->cfg.max_begun - 1; i++) { /* they take turns */

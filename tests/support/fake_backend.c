@@ -7,6 +7,8 @@
 #include <math.h>
 #include <time.h>
 
+enum { BATCH_NS = 10000, ROW_NS = 100 };
+
 static void sleep_us(long us) { nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL); }
 
 struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_t max_logits)
@@ -227,6 +229,10 @@ static void check_states(struct backend_model *m, const struct backend_batch *b)
     m->n_copies += b->n_copies;
 }
 
+static _Atomic uint64_t now_ns = 1;
+
+uint64_t fake_backend_now_ns(void) { return atomic_load(&now_ns); }
+
 static enum err begin(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
 {
     atomic_store(&m->n_last, b->n_rows);
@@ -238,6 +244,7 @@ static enum err begin(struct backend_model *m, const struct backend_batch *b, st
     if (delay != 0) {
         sleep_us(delay);
     }
+    atomic_fetch_add(&now_ns, (uint64_t)delay * 1000 + BATCH_NS + ROW_NS * (uint64_t)MAX_OF(b->n_rows, 0));
     check_rules(m, b);
     enum err err = ERR_OK;
     for (int32_t i = 0; i < b->n_rows; i++) {

@@ -29,7 +29,7 @@ struct backend_model {
     atomic_int n_wide;     /* most sequences seen in one batch */
     atomic_int n_last;     /* rows of the batch that runs, or ran last */
     atomic_int n_mixed;    /* batches with rows without logits and a sequence with several that want them */
-    atomic_int delay_us;   /* knob: how long a batch takes */
+    atomic_int delay_us;   /* knob: how long a batch takes at least, and takes by fake_backend_now_ns */
     atomic_int row_us;     /* knob: and how much longer for each of its rows */
     atomic_int fail_token; /* knob: a batch with this token fails; -1 = none */
     atomic_int fail_code;  /* knob: with this enum err, at first ERR_INTERNAL */
@@ -47,6 +47,10 @@ void fake_backend_free(struct backend_model **m);
 
 /* The state behind tokens[0..n), as a batch gives it. */
 void fake_backend_state(const int32_t *tokens, int32_t n, float state[FAKE_EMBD]);
+
+/* Time that goes on while batches are computed, as far as their knobs say, and a little for each batch and row, however
+ * busy the machine is. */
+uint64_t fake_backend_now_ns(void);
 
 /* From now on logits come from the last n tokens, and only in their last bits from all, so that texts repeat
  * themselves; 0, as at first: from all alike. */

@@ -59,6 +59,7 @@ struct rig rig_open(struct rig_limits l)
                                .is_bidirectional = l.is_bidirectional,
                                .n_states = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0,
                                .failed = count_failure,
+                               .now_ns = fake_backend_now_ns,
                                .failed_arg = &failures};
     fake_backend_remember(l.n_remembered);
     if (r.model != NULL && l.is_recurrent) {
