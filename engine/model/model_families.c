@@ -8,65 +8,42 @@
 
 enum { MAX_HF_FAMILIES = 64 };
 
-extern const struct model_family model_bert;
-extern const struct model_family model_deepseek2;
-extern const struct model_family model_gemma2;
-extern const struct model_family model_gemma3;
-extern const struct model_family model_gemma3n;
-extern const struct model_family model_gemma4;
-extern const struct model_family model_glm4moe;
-extern const struct model_family model_gpt_oss;
-extern const struct model_family model_granite;
-extern const struct model_family model_granitehybrid;
-extern const struct model_family model_granitemoe;
-extern const struct model_family model_lfm2;
-extern const struct model_family model_lfm2moe;
-extern const struct model_family model_llama;
-extern const struct model_family model_mistral3;
-extern const struct model_family model_nomic_bert;
-extern const struct model_family model_olmo2;
-extern const struct model_family model_phi3;
-extern const struct model_family model_qwen2;
-extern const struct model_family model_qwen2moe;
-extern const struct model_family model_qwen3;
-extern const struct model_family model_qwen35;
-extern const struct model_family model_qwen35moe;
-extern const struct model_family model_qwen3moe;
-extern const struct model_family model_qwen3next;
-extern const struct model_family model_smollm3;
-
 /* A row each. */
 /* clang-format off */
-static const struct model_family *const families[] = {
-    &model_llama,
-    &model_smollm3,
-    &model_mistral3,
-    &model_qwen2,
-    &model_qwen2moe,
-    &model_qwen3,
-    &model_qwen3moe,
-    &model_qwen3next,
-    &model_qwen35,
-    &model_qwen35moe,
-    &model_gemma2,
-    &model_gemma3,
-    &model_gemma3n,
-    &model_gemma4,
-    &model_phi3,
-    &model_olmo2,
-    &model_granite,
-    &model_granitemoe,
-    &model_granitehybrid,
-    &model_glm4moe,
-    &model_gpt_oss,
-    &model_deepseek2,
-    &model_lfm2,
-    &model_lfm2moe,
-    &model_bert,
-    &model_nomic_bert,
-    NULL,
-};
+#define FAMILIES(X) \
+    X(llama) \
+    X(smollm3) \
+    X(mistral3) \
+    X(qwen2) \
+    X(qwen2moe) \
+    X(qwen3) \
+    X(qwen3moe) \
+    X(qwen3next) \
+    X(qwen35) \
+    X(qwen35moe) \
+    X(gemma2) \
+    X(gemma3) \
+    X(gemma3n) \
+    X(gemma4) \
+    X(phi3) \
+    X(olmo2) \
+    X(granite) \
+    X(granitemoe) \
+    X(granitehybrid) \
+    X(glm4moe) \
+    X(gpt_oss) \
+    X(deepseek2) \
+    X(lfm2) \
+    X(lfm2moe) \
+    X(bert) \
+    X(nomic_bert)
 /* clang-format on */
+
+#define DECLARE(name) extern const struct model_family model_##name;
+FAMILIES(DECLARE)
+
+#define LIST(name) &model_##name,
+static const struct model_family *const families[] = {FAMILIES(LIST) NULL};
 
 const struct model_family *model_family_at(int i)
 {
