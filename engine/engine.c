@@ -1,40 +1,18 @@
 /* Opening a model and telling about it; text to ids and back. Streams are in engine_stream.c. */
 #include "engine/engine_internal.h"
 
-#include "engine/backend/backend.h"
-#include "engine/base/ck.h"
 #include "engine/base/io.h"
 #include "engine/base/names.h"
-#include "engine/base/pool.h"
 #include "engine/chat/chat_choose.h"
 #include "engine/format/gguf.h"
 #include "engine/kernels/kern.h"
-#include "engine/quant/quant.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan_quantize.h"
-#include "engine/sched/draft.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-enum {
-    DEFAULT_KV_TOKENS = 32768,
-    DEFAULT_MAX_SEQS = 16,
-    DEFAULT_ENCODER_SEQS = 64, /* texts are short */
-    DEFAULT_BATCH_ROWS = 512,
-    DEFAULT_QUEUE = 256,
-    DEFAULT_DRAFT = 15,
-    /* Recurrent states beyond one per sequence, which cached prefixes keep: one for so many pages, while all together
-     * stay below so many bytes, but one at least. A turn of a chat keeps two. */
-    PAGES_PER_KEPT_STATE = 4,
-    KEPT_STATE_BYTES = 256 << 20,
-    /* Rows of logits beyond one per sequence, which a prompt's log-probabilities take: so many, while all rows together
-     * stay below so many bytes. Drafts need no more than DRAFT_MAX + 1. */
-    EXTRA_LOGITS = 48,
-    LOGITS_BYTES = 16 << 20,
-};
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */
 
@@ -183,101 +161,6 @@ static enum err list_ends(struct engine *e, struct err_info *info)
     return ERR_OK;
 }
 
-static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
-
-static enum err plan_drafts(const struct engine_config *cfg, struct sched_config *sc, struct err_info *info)
-{
-    if (cfg->draft_max < -1 || cfg->draft_max > DRAFT_MAX) {
-        return err_set(info, ERR_CONFIG, "draft-max", "draft-max: expected 0 to %d, found %d", DRAFT_MAX,
-                       cfg->draft_max);
-    }
-    sc->draft_max = cfg->draft_max < 0 || sc->n_states != 0 ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
-    return ERR_OK;
-}
-
-/* Room in the KV cache: what waits for its turn and what runs, of an encoder, which keeps nothing; else much, which
- * later prompts find again. */
-static uint64_t default_kv_tokens(const struct engine *e, uint32_t n_ctx, const struct sched_config *sc)
-{
-    uint64_t encoder = 2 * (uint64_t)sc->max_rows + (uint64_t)sc->max_seqs * KV_PAGE_TOKENS;
-    return MAX_OF((uint64_t)n_ctx, e->plan->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
-}
-
-/* Recurrent states of so many bytes: of all that run, and of prefixes. */
-static int32_t count_states(const struct sched_config *sc, size_t bytes)
-{
-    if (bytes == 0) {
-        return 0;
-    }
-    size_t kept = MIN_OF(KEPT_STATE_BYTES / bytes, (size_t)sc->n_pages / PAGES_PER_KEPT_STATE);
-    return sc->max_seqs + (int32_t)MAX_OF(kept, 1u);
-}
-
-/* Limits of the scheduler and the back end but for states, from what the operator asked for and the model has. */
-static enum err plan_limits(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
-                            struct err_info *info)
-{
-    uint32_t n_ctx = cfg->n_ctx != 0 ? cfg->n_ctx : MIN_OF(e->plan->n_ctx_train, (uint32_t)MODEL_DEFAULT_CTX);
-    if (n_ctx < 2 || n_ctx > e->plan->n_ctx_max) {
-        return err_set(info, ERR_CONFIG, "ctx-size", "ctx-size: expected 2 to the model's %u tokens, found %u",
-                       e->plan->n_ctx_max, n_ctx);
-    }
-    bool is_encoder = e->plan->is_bidirectional;
-    int default_seqs = is_encoder ? DEFAULT_ENCODER_SEQS : DEFAULT_MAX_SEQS;
-    int default_rows = is_encoder ? MAX_OF((int)n_ctx, DEFAULT_BATCH_ROWS) : DEFAULT_BATCH_ROWS;
-    sc->max_seqs = cfg->max_seqs != 0 ? cfg->max_seqs : default_seqs;
-    sc->max_rows = MAX_OF(cfg->max_batch_rows != 0 ? cfg->max_batch_rows : default_rows, sc->max_seqs);
-    if (is_encoder && sc->max_rows < (int)n_ctx) {
-        return err_set(info, ERR_CONFIG, "batch-size",
-                       "batch-size: expected ctx-size %u or more, as this model computes a text in one piece; found %d",
-                       n_ctx, sc->max_rows);
-    }
-    uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : default_kv_tokens(e, n_ctx, sc);
-    if (kv_tokens < n_ctx || kv_tokens > (uint64_t)INT32_MAX - KV_PAGE_TOKENS) {
-        return err_set(info, ERR_CONFIG, "kv-tokens", "kv-tokens: expected ctx-size %u or more, found %" PRIu64, n_ctx,
-                       kv_tokens);
-    }
-    e->info.n_ctx = n_ctx;
-    sc->n_ctx = (int32_t)n_ctx;
-    sc->n_vocab = (int32_t)e->plan->n_vocab;
-    sc->n_pages = (int32_t)((kv_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
-    sc->n_embd = e->plan->has_hidden ? (int32_t)e->plan->n_embd : 0;
-    sc->is_bidirectional = is_encoder;
-    int32_t affordable = (int32_t)(LOGITS_BYTES / (sizeof(float) * e->plan->n_vocab));
-    sc->max_logits = MIN_OF(sc->max_seqs + EXTRA_LOGITS, MAX_OF(affordable, DRAFT_MAX + 1));
-    sc->max_logits = MAX_OF(sc->max_logits, sc->max_seqs);
-    sc->queue_max = cfg->queue_max_requests != 0 ? cfg->queue_max_requests : DEFAULT_QUEUE;
-    return ERR_OK;
-}
-
-/* The type of one side of the KV cache. */
-static enum err find_cache_type(const char *option, const char *name, enum kv_type *out, struct err_info *info)
-{
-    *out = name != NULL ? kv_type_find(name) : KV_TYPE_DEFAULT;
-    if (*out == KV_TYPE_COUNT) {
-        return names_refuse(kv_type_name, option, name, info);
-    }
-    return ERR_OK;
-}
-
-/* Refuses before anything large is taken when weights, KV and activations exceed the operator's limit. */
-static enum err check_memory_limit(struct engine *e, const struct engine_config *cfg, const struct backend_bytes *b,
-                                   const struct sched_config *sc, struct err_info *info)
-{
-    size_t pool;
-    uint64_t need = UINT64_MAX;
-    TRY(backend_pool_bytes(b, sc->n_pages, sc->n_states, &pool, info));
-    bool fits = ck_add(b->weights, pool, &need) && ck_add(need, b->activations, &need);
-    e->info.weight_bytes = b->weights;
-    e->info.kv_bytes = pool;
-    if (cfg->memory_limit_bytes == 0 || (fits && need <= cfg->memory_limit_bytes)) {
-        return ERR_OK;
-    }
-    return err_set(info, ERR_MEMORY_LIMIT, "memory-limit",
-                   "weights, KV cache and activations need %" PRIu64 " MiB, the limit is %" PRIu64 " MiB", need >> 20,
-                   cfg->memory_limit_bytes >> 20);
-}
-
 static const char *const pack_state_names[] = {[BACKEND_PACK_OFF] = "off",
                                                [BACKEND_PACK_MAPPED] = "mapped",
                                                [BACKEND_PACK_WRITTEN] = "written",
@@ -296,57 +179,23 @@ static const char *explain_kernels(struct engine *e, const char *wanted)
     return keep(e, text, strlen(text));
 }
 
-/* What the back end is opened with, and what it then takes, from the plan and what the operator asked for. */
-static enum err plan_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
-                             struct backend_config *bc, struct backend_bytes *takes, struct err_info *info)
-{
-    const char *name = cfg->backend != NULL ? cfg->backend : "cpu";
-    struct backend_measure measure;
-    e->backend = backend_find(name);
-    if (e->backend == NULL) {
-        return names_refuse(backend_name, "backend", name, info);
-    }
-    TRY(plan_limits(e, cfg, sc, info));
-    *bc = (struct backend_config){.cpu = cfg->cpu,
-                                  .high_precision = cfg->high_precision,
-                                  .pin = cfg->pin,
-                                  .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
-                                  .n_pages = sc->n_pages,
-                                  .max_rows = sc->max_rows,
-                                  .max_logits = sc->max_logits,
-                                  .pack_cache = cfg->pack_cache,
-                                  .source = {.head = gguf_map(e->gguf)->data,
-                                             .head_bytes = (size_t)gguf_data_offset(e->gguf),
-                                             .bytes = gguf_file_bytes(e->gguf),
-                                             .mtime_ns = gguf_mtime_ns(e->gguf)},
-                                  .progress = cfg->progress,
-                                  .progress_arg = cfg->progress_arg,
-                                  .weight_done = drop_file_pages,
-                                  .weight_done_arg = e->gguf};
-    TRY(find_cache_type("cache-type-k", cfg->cache_type_k, &bc->k_type, info));
-    TRY(find_cache_type("cache-type-v", cfg->cache_type_v, &bc->v_type, info));
-    TRY(e->backend->measure(e->plan, bc, &measure, info));
-    *takes = backend_bytes_all(&measure);
-    bc->n_states = sc->n_states = count_states(sc, takes->state);
-    e->info.backend = e->backend->name;
-    e->info.kernels = measure.kernels;
-    e->info.cache_type_k = measure.k_type;
-    e->info.cache_type_v = measure.v_type;
-    e->info.n_threads = bc->n_threads;
-    TRY(check_memory_limit(e, cfg, takes, sc, info));
-    return plan_drafts(cfg, sc, info);
-}
-
 static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                              struct err_info *info)
 {
-    struct backend_config bc;
-    struct backend_bytes takes;
+    struct engine_backend b;
     struct backend_info bi;
-    TRY(plan_backend(e, cfg, sc, &bc, &takes, info));
-    TRY(e->backend->open(e->plan, &bc, &e->model, info));
+    TRY(engine_plan(e, cfg, sc, &b, info));
+    TRY(engine_check_memory(cfg, &b, info));
+    TRY(e->backend->open(e->plan, &b.cfg, &e->model, info));
     e->backend->info(e->model, &bi);
+    e->info.backend = e->backend->name;
+    e->info.kernels = b.measure.kernels;
     e->info.kernels_why = explain_kernels(e, cfg->cpu);
+    e->info.cache_type_k = b.measure.k_type;
+    e->info.cache_type_v = b.measure.v_type;
+    e->info.weight_bytes = b.takes.weights;
+    e->info.kv_bytes = b.pool_bytes;
+    e->info.n_threads = b.cfg.n_threads;
     e->info.pack_cache = pack_state_names[bi.pack_state];
     e->info.pack_note = bi.pack_note;
     sc->backend = e->backend;
@@ -470,18 +319,17 @@ static enum err measure(struct engine *e, const struct engine_config *cfg, struc
                         struct err_info *info)
 {
     struct sched_config sc = {0};
-    struct backend_config bc;
-    struct backend_bytes takes;
+    struct engine_backend b;
     TRY(model_open(cfg->model_path, &e->gguf, info));
     TRY(model_build(e->gguf, cfg->n_ctx, &e->plan, info));
-    TRY(plan_backend(e, cfg, &sc, &bc, &takes, info));
-    *out = (struct engine_memory){.kernels = e->info.kernels,
-                                  .weight_bytes = takes.weights,
-                                  .kv_bytes = e->info.kv_bytes,
+    TRY(engine_plan(e, cfg, &sc, &b, info));
+    *out = (struct engine_memory){.kernels = b.measure.kernels,
+                                  .weight_bytes = b.takes.weights,
+                                  .kv_bytes = b.pool_bytes,
                                   .kv_tokens = (uint64_t)sc.n_pages * KV_PAGE_TOKENS,
-                                  .activation_bytes = takes.activations,
+                                  .activation_bytes = b.takes.activations,
                                   .n_ctx = e->info.n_ctx,
-                                  .n_threads = e->info.n_threads};
+                                  .n_threads = b.cfg.n_threads};
     return ERR_OK;
 }
 

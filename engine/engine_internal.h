@@ -2,6 +2,7 @@
 #ifndef INFCGI_ENGINE_INTERNAL_H
 #define INFCGI_ENGINE_INTERNAL_H
 
+#include "engine/backend/backend.h"
 #include "engine/base/mem.h"
 #include "engine/chat/chat_template.h"
 #include "engine/engine.h"
@@ -24,6 +25,23 @@ struct engine {
     size_t n_ends;
     uint32_t max_seqs;
 };
+
+/* What the back end is opened with, and what that takes. */
+struct engine_backend {
+    struct backend_config cfg;
+    struct backend_device device;
+    struct backend_measure measure;
+    struct backend_bytes takes; /* of all memories */
+    size_t pool_bytes;          /* pages and states */
+};
+
+/* Fills e->backend, e->info.n_ctx, *sc but for what an open back end says, and *out, of the plan and what the operator
+ * asked for (engine_plan.c). Fails as engine_open does, but with ERR_MEMORY_LIMIT, .. */
+MUST_CHECK enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+                                struct engine_backend *out, struct err_info *info);
+/* .. which says that the device or the operator's limit has no room for it. */
+MUST_CHECK enum err engine_check_memory(const struct engine_config *cfg, const struct engine_backend *b,
+                                        struct err_info *info);
 
 /* Is the prompt 1 to `room` tokens in range? Errors as engine_submit's (engine_stream.c). */
 MUST_CHECK enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t n, size_t room,

@@ -2,11 +2,10 @@
 #include "fcgi/memory.h"
 
 #include "engine/base/compiler.h"
+#include "engine/base/machine.h"
 #include "fcgi/conf.h"
 
-#include <fcntl.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -19,31 +18,11 @@ enum {
     SHARE_PART = 4,   /* one request may take a quarter of the budget, or so much if that is half of it: */
     SHARE_MIB = 256,  /* the tokenizer's tables for a text of 4 MiB, or 256 sequences */
     /* under an address-space limit: */
-    SLACK_MIB = 32,         /* kept free beside everything that is counted */
-    USED_PART = 4,          /* of what connections leave, a quarter goes to gaps between blocks */
-    BUDGET_LEAST_MIB = 16,  /* below it nothing useful can be served */
+    SLACK_MIB = 32,           /* kept free beside everything that is counted */
+    USED_PART = 4,            /* of what connections leave, a quarter goes to gaps between blocks */
+    BUDGET_LEAST_MIB = 16,    /* below it nothing useful can be served */
     LOADING_CONNECTIONS = 16, /* while the model is loaded: /health */
 };
-
-/* The first number in a file of the system, SIZE_MAX when there is none ("max"). skip: numbers before it. */
-static size_t number_in(const char *path, int skip)
-{
-    char text[128];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0) {
-        close(fd);
-    }
-    text[MAX_OF(n, 0)] = '\0';
-    char *p = text;
-    for (; skip > 0; skip--) {
-        p += strcspn(p, " ");
-        p += strspn(p, " ");
-    }
-    p[strcspn(p, " \n")] = '\0';
-    int64_t v;
-    return conf_parse_integer(p, &v) && v >= 0 ? (size_t)v : SIZE_MAX;
-}
 
 static size_t address_room(void)
 {
@@ -51,19 +30,14 @@ static size_t address_room(void)
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
         return SIZE_MAX;
     }
-    size_t used = number_in("/proc/self/statm", 0), page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t used = machine_number_in("/proc/self/statm"), page = (size_t)sysconf(_SC_PAGESIZE);
     used = used > SIZE_MAX / page ? SIZE_MAX : used * page;
     return limit.rlim_cur > used ? (size_t)limit.rlim_cur - used : 0;
 }
 
 struct memory_found memory_look(void)
 {
-    /* the process's own control group is the root of what it sees in a container; version 2, then 1 */
-    size_t group = MIN_OF(number_in("/sys/fs/cgroup/memory.max", 0),
-                          number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes", 0));
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    size_t physical = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : (size_t)LEAST_MIB * MACHINE_PART * MIB;
-    return (struct memory_found){.machine_bytes = MIN_OF(physical, group), .room_bytes = address_room()};
+    return (struct memory_found){.machine_bytes = machine_memory_bytes(), .room_bytes = address_room()};
 }
 
 bool memory_has_room(void) { return address_room() >= SLACK_MIB * MIB / 2; }

@@ -61,7 +61,8 @@ static const struct option options[] = {
     OPTION("ctx-size", "-c", OPTION_INTEGER, ENGINE, ctx_size,
            "longest sequence in tokens; 0: the model's, at most 32768", .fallback = "0", .max = 1 << 30),
     OPTION("kv-tokens", NULL, OPTION_INTEGER, ENGINE, kv_tokens,
-           "tokens the KV cache holds in all; 0: 32768 or ctx-size; encoders: twice batch-size and a little",
+           "tokens the KV cache holds in all; 0: 32768 or ctx-size, or as many less as memory is short of; encoders: "
+           "twice batch-size and a little",
            .fallback = "0", .max = 1 << 30),
     OPTION("cache-type-k", "-ctk", OPTION_TEXT, KERNELS, cache_type_k, "type of the keys in the KV cache",
            .fallback = "i16", .words = kv_type_name),

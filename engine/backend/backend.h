@@ -69,6 +69,14 @@ struct backend_config {
 /* Where bytes lie: in the process, or in a memory of the device's own. */
 enum backend_memory { BACKEND_HOST, BACKEND_DEVICE, BACKEND_MEMORIES };
 
+/* What a back end computes on. */
+struct backend_device {
+    char name[128]; /* as it calls itself: "AMD EPYC 9654"; "" where it does not */
+    /* What models may take of each memory: of the host what its control group may have, whoever holds it now, as much
+     * of that is a cache or goes; of a device's own what is free. 0: it has no such memory. */
+    size_t bytes[BACKEND_MEMORIES];
+};
+
 /* What open takes of a memory, in bytes, but for tables that are small beside it. */
 struct backend_bytes {
     size_t weights;     /* packed, or mapped as they lie in the file */
@@ -144,6 +152,9 @@ struct backend {
     const char *name;
     const char *description;
 
+    /* The i-th device that cfg, of which nothing that stands for a model counts, lets it run on; ERR_NONE beyond the
+     * last. Other errors: it is named, and cannot be used, as *info says. */
+    enum err (*probe)(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info);
     /* What open makes of a plan and takes for it, to the byte, without reading a weight. Fails as open does. */
     enum err (*measure)(const struct plan *plan, const struct backend_config *cfg, struct backend_measure *out,
                         struct err_info *info);
@@ -175,6 +186,16 @@ extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, K
 
 /* Can all weights be taken apart (quant.h)? ERR_UNSUPPORTED_TYPE names one that cannot. */
 MUST_CHECK enum err backend_check_types(const struct plan *plan, struct err_info *info);
+
+/* The first device that can be used; else why none can. */
+MUST_CHECK enum err backend_device_of(const struct backend *b, const struct backend_config *cfg,
+                                      struct backend_device *out, struct err_info *info);
+
+/* The host, of which there is one: a probe of back ends that compute on it. */
+enum err backend_probe_host(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info);
+
+/* Pages that a device holds beside all else that was measured, with so many states; at most INT32_MAX. */
+int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m, int32_t n_states);
 
 /* Bytes of so many pages and states. ERR_NOMEM when no size_t holds them. */
 MUST_CHECK enum err backend_pool_bytes(const struct backend_bytes *b, int32_t n_pages, int32_t n_states, size_t *out,

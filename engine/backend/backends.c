@@ -2,6 +2,7 @@
 #include "engine/backend/backend.h"
 
 #include "engine/base/ck.h"
+#include "engine/base/machine.h"
 #include "engine/base/names.h"
 #include "engine/quant/quant.h"
 #include "engine/tensor/dtype.h"
@@ -35,6 +36,42 @@ enum err backend_compute(const struct backend *b, struct backend_model *m, const
 {
     TRY(b->begin(m, batch, info));
     return b->wait(m, info);
+}
+
+enum err backend_device_of(const struct backend *b, const struct backend_config *cfg, struct backend_device *out,
+                           struct err_info *info)
+{
+    enum err why = err_set(info, ERR_UNSUPPORTED_CPU, "backend", "%s finds no device to run on", b->name), err;
+    for (int i = 0; (err = b->probe(cfg, i, out, info)) != ERR_OK; i++) {
+        if (err == ERR_NONE) {
+            return why;
+        }
+        why = err;
+    }
+    return ERR_OK;
+}
+
+enum err backend_probe_host(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
+{
+    (void)cfg;
+    (void)info;
+    *out = (struct backend_device){.bytes[BACKEND_HOST] = machine_memory_bytes()};
+    machine_cpu_name(out->name, sizeof out->name);
+    return i == 0 ? ERR_OK : ERR_NONE;
+}
+
+int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m, int32_t n_states)
+{
+    size_t fit = INT32_MAX;
+    for (int i = 0; i < BACKEND_MEMORIES; i++) {
+        const struct backend_bytes *b = &m->bytes[i];
+        uint64_t rest = UINT64_MAX, states;
+        bool is_counted = ck_mul(b->state, (uint64_t)n_states, &states) && ck_add(b->weights, states, &rest) &&
+                          ck_add(rest, b->activations, &rest);
+        size_t left = is_counted && rest <= d->bytes[i] ? d->bytes[i] - (size_t)rest : 0;
+        fit = MIN_OF(fit, b->page != 0 ? left / b->page : rest <= d->bytes[i] ? fit : 0);
+    }
+    return (int32_t)fit;
 }
 
 enum err backend_check_types(const struct plan *plan, struct err_info *info)

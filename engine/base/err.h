@@ -34,7 +34,7 @@
     X(ERR_INVALID_JSON, "invalid_json", 400, "invalid_request_error", "the body is not valid JSON")                    \
     X(ERR_INVALID_UTF8, "invalid_utf8", 400, "invalid_request_error", "the body is not valid UTF-8")                   \
     X(ERR_JSON_TOO_DEEP, "json_too_deep", 400, "invalid_request_error", "the JSON is nested too deeply")               \
-    X(ERR_JSON_TOO_LARGE, "json_too_large", 400, "invalid_request_error", "the JSON would take too much memory")        \
+    X(ERR_JSON_TOO_LARGE, "json_too_large", 400, "invalid_request_error", "the JSON would take too much memory")       \
     X(ERR_DUPLICATE_FIELD, "duplicate_key", 400, "invalid_request_error", "a JSON key stands twice")                   \
     X(ERR_MISSING_PARAMETER, "missing_required_parameter", 400, "invalid_request_error", "a parameter is missing")     \
     X(ERR_INVALID_TYPE, "invalid_type", 400, "invalid_request_error", "a parameter has the wrong type")                \
@@ -103,7 +103,7 @@
     X(ERR_UNSUPPORTED_TOKENIZER, "unsupported_tokenizer", 500, "server_error", "this tokenizer model is not known")    \
     X(ERR_UNSUPPORTED_PRETOKENIZER, "unsupported_pretokenizer", 500, "server_error",                                   \
       "this pre-tokenizer is not known")                                                                               \
-    X(ERR_MEMORY_LIMIT, "memory_limit", 500, "server_error", "the model does not fit in the memory limit")
+    X(ERR_MEMORY_LIMIT, "memory_limit", 500, "server_error", "the model does not fit in memory, or in the limit set")
 
 enum err {
 #define ERR_ENUM(name, code, status, type, text) name,

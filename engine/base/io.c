@@ -162,6 +162,16 @@ enum err io_read_file(const char *path, size_t limit_bytes, struct buf *out, str
     return err;
 }
 
+void io_read_start(const char *path, char *out, size_t cap)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, out, cap - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    out[MAX_OF(n, 0)] = '\0';
+}
+
 /* --- making a file ---------------------------------------------------------------------------------------------- */
 
 enum { WRITE_BYTES = 16 << 20 }; /* of one write: far below what Linux takes at once */

@@ -39,6 +39,9 @@ bool io_map_shrunk(const struct io_map *map);
  * ERR_FILE, ERR_TOO_LARGE, ERR_IO, ERR_NOMEM. */
 MUST_CHECK enum err io_read_file(const char *path, size_t limit_bytes, struct buf *out, struct err_info *info);
 
+/* The beginning of a file of the system, as /proc has them: at most cap - 1 bytes and a NUL; "" when it cannot be read. */
+void io_read_start(const char *path, char *out, size_t cap);
+
 struct io_part {
     const void *data;
     size_t bytes;

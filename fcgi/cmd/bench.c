@@ -36,6 +36,7 @@ struct bench {
     const struct backend *backend;
     struct backend_model *model; /* for n_batch rows and n_threads threads */
     struct backend_measure measure;
+    struct backend_device device;
     struct bench_report report;
     struct work work;
     int n_batch, n_threads;
@@ -289,6 +290,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .v_type = b->v_type,
                                  .weight_done = drop_file_pages,
                                  .weight_done_arg = b->gguf};
+    TRY(backend_device_of(b->backend, &cfg, &b->device, info));
     TRY(b->backend->measure(b->plan, &cfg, &b->measure, info));
     TRY(b->backend->open(b->plan, &cfg, &b->model, info));
     memset(b->filled, 0, sizeof b->filled);
@@ -329,6 +331,7 @@ static void open_report(struct bench *b)
         (struct bench_report){.out = stdout,
                               .model_path = o->model,
                               .kernels = b->measure.kernels,
+                              .cpu_info = b->device.name,
                               .k_type = o->cache_type_k,
                               .v_type = o->cache_type_v,
                               .has_types = (int)b->k_type != KV_TYPE_DEFAULT || (int)b->v_type != KV_TYPE_DEFAULT,
@@ -336,7 +339,6 @@ static void open_report(struct bench *b)
                               .has_seqs = b->max_seqs > 1};
     b->report.format = (enum bench_format)names_find(bench_format_name, o->output);
     describe(&b->report, b->gguf);
-    bench_report_cpu(&b->report);
     bench_report_head(&b->report);
 }
 

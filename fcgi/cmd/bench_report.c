@@ -263,24 +263,3 @@ void bench_report_foot(struct bench_report *r)
         fputs("\n]\n", r->out);
     }
 }
-
-/* --- what is measured ------------------------------------------------------------------------------------------- */
-
-void bench_report_cpu(struct bench_report *r)
-{
-    char *out = r->cpu_info;
-    size_t size = sizeof r->cpu_info;
-    static const char key[] = "model name";
-    char line[256];
-    out[0] = '\0';
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    while (f != NULL && out[0] == '\0' && fgets(line, sizeof line, f) != NULL) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, key, sizeof key - 1) == 0 && colon != NULL) {
-            snprintf(out, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-        }
-    }
-    if (f != NULL) {
-        fclose(f);
-    }
-}

@@ -26,7 +26,7 @@ struct bench_report {
     const char *kernels;         /* "avx512" */
     const char *k_type, *v_type; /* of the KV cache */
     bool has_types;              /* they are not the usual ones: columns of their own in BENCH_MD */
-    char cpu_info[128];          /* the CPU's name for itself */
+    const char *cpu_info;        /* what the device calls itself */
     char model_type[96];         /* "llama 135M Q4_1": architecture, parameters, the type of most weights */
     uint64_t model_bytes, n_params;
     bool has_batches; /* a column n_batch in Markdown */
@@ -43,9 +43,6 @@ struct bench_row {
     int n_samples;
     const uint64_t *samples_ns;
 };
-
-/* Fills cpu_info with the CPU's name as Linux gives it; "" where it gives none. */
-void bench_report_cpu(struct bench_report *r);
 
 void bench_report_head(struct bench_report *r);
 void bench_report_row(struct bench_report *r, const struct bench_row *row);

@@ -1,10 +1,29 @@
-/* `infcgi --version`: the version, and which kernels this CPU can run. */
+/* `infcgi --version`: the version, which kernels this CPU can run, and the devices of each back end. */
 #include "fcgi/cmd/cmd.h"
 
+#include "engine/backend/backend.h"
 #include "engine/kernels/kern.h"
 #include "fcgi/conf.h"
 
 #include <stdio.h>
+
+/* Each back end with its devices, and what models may take of their memory. */
+static void print_devices(void)
+{
+    const struct backend *b;
+    for (int i = 0; (b = backend_at(i)) != NULL; i++) {
+        struct backend_device d;
+        struct err_info info = {0};
+        enum err err;
+        printf("back end %s: %s\n", b->name, b->description);
+        for (int k = 0; (err = b->probe(&(struct backend_config){0}, k, &d, &info)) != ERR_NONE; k++) {
+            printf("  on %s", d.name[0] != '\0' ? d.name : "a device without a name");
+            printf(d.bytes[BACKEND_DEVICE] != 0 ? " with %zu MiB of its own" : "", d.bytes[BACKEND_DEVICE] >> 20);
+            printf(", %zu MiB of the host%s%s\n", d.bytes[BACKEND_HOST] >> 20, err != ERR_OK ? ", not usable: " : "",
+                   err != ERR_OK ? info.text : "");
+        }
+    }
+}
 
 int cmd_version(void)
 {
@@ -20,5 +39,6 @@ int cmd_version(void)
     printf("\nchosen: %s, %s; --cpu or INFCGI_CPU names another\nCPU flags found: %s\n", asked != NULL ? asked : best,
            asked != NULL ? "as INFCGI_CPU says" : "the best this CPU can run",
            flags[0] != '\0' ? flags : "none that matter");
+    print_devices();
     return fflush(stdout) == 0 ? CMD_OK : CMD_BAD_OUTPUT;
 }

@@ -18,6 +18,38 @@ void faulty_backend_arm(long n, enum err with)
     atomic_store(&is_armed, true);
 }
 
+static atomic_size_t host_bytes, device_bytes;
+
+void faulty_backend_shrink(size_t host, size_t device)
+{
+    atomic_store(&host_bytes, host);
+    atomic_store(&device_bytes, device);
+}
+
+static enum err probe_faulty(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
+{
+    if (i == 0) {
+        return err_set(info, ERR_UNSUPPORTED_CPU, NULL, "the first device is broken");
+    }
+    TRY(real->probe(cfg, i - 1, out, info));
+    out->bytes[BACKEND_HOST] = host_bytes;
+    out->bytes[BACKEND_DEVICE] = device_bytes;
+    return host_bytes > 1 ? ERR_OK : ERR_NONE;
+}
+
+/* Weights, pages and states are the device's where there is one. */
+static enum err measure_faulty(const struct plan *plan, const struct backend_config *cfg, struct backend_measure *out,
+                               struct err_info *info)
+{
+    TRY(real->measure(plan, cfg, out, info));
+    if (device_bytes != 0) {
+        out->bytes[BACKEND_DEVICE] = out->bytes[BACKEND_HOST];
+        out->bytes[BACKEND_DEVICE].activations = 0;
+        out->bytes[BACKEND_HOST] = (struct backend_bytes){.activations = out->bytes[BACKEND_HOST].activations};
+    }
+    return ERR_OK;
+}
+
 static void read_environment(void)
 {
     const char *fault = getenv("INFCGI_FAULT"), *at = fault != NULL ? strchr(fault, '@') : NULL;
@@ -45,11 +77,14 @@ const struct backend *__wrap_backend_find(const char *name)
     static struct backend faulty;
     const struct backend *found = __real_backend_find(name);
     read_environment();
-    if (found == NULL || !atomic_load(&is_armed)) {
+    bool is_small = host_bytes != 0;
+    if (found == NULL || (!atomic_load(&is_armed) && !is_small)) {
         return found;
     }
     real = found;
     faulty = *found;
-    faulty.wait = wait_faulty;
+    faulty.wait = atomic_load(&is_armed) ? wait_faulty : found->wait;
+    faulty.probe = is_small ? probe_faulty : found->probe;
+    faulty.measure = is_small ? measure_faulty : found->measure;
     return &faulty;
 }

@@ -11,4 +11,8 @@
 /* The n-th batch from now on (0 = the next) fails with `code`; n < 0: none does. Engines opened afterwards have it. */
 void faulty_backend_arm(long n, enum err code);
 
+/* Engines opened from now on find a first device that cannot be used and, with more than a byte of the host's memory, a
+ * second with so much, and with so much of its own for weights, pages and states; 0, 0: as it is. */
+void faulty_backend_shrink(size_t host, size_t device);
+
 #endif

@@ -301,6 +301,11 @@ void remote_backend_unwrap(struct backend_model **model)
     *model = NULL;
 }
 
+static enum err remote_probe(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
+{
+    return opened->probe(cfg, i, out, info);
+}
+
 static enum err remote_measure(const struct plan *plan, const struct backend_config *cfg, struct backend_measure *out,
                                struct err_info *info)
 {
@@ -331,6 +336,7 @@ const struct backend *remote_backend_of(const struct backend *inner)
 const struct backend remote_backend = {
     .name = "remote",
     .description = "another back end, behind a memory and a thread of its own",
+    .probe = remote_probe,
     .measure = remote_measure,
     .open = remote_open,
     .begin = remote_begin,

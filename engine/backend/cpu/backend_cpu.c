@@ -329,6 +329,7 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
 const struct backend backend_cpu = {
     .name = "cpu",
     .description = "packed weights, SIMD kernels, worker pool",
+    .probe = backend_probe_host,
     .measure = cpu_measure,
     .open = cpu_open,
     .begin = cpu_begin,

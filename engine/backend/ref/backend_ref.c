@@ -457,6 +457,7 @@ static void ref_info(const struct backend_model *m, struct backend_info *out)
 const struct backend backend_ref = {
     .name = "ref",
     .description = "scalar reference: f32 activations and KV, sums in double",
+    .probe = backend_probe_host,
     .measure = ref_measure,
     .open = ref_open,
     .begin = ref_begin,

@@ -6,6 +6,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/kernels/kern.h"
+#include "tests/support/faulty_backend.h"
 
 #include <check.h>
 #include <math.h>
@@ -486,6 +487,44 @@ START_TEST(recurrent_states_are_part_of_the_memory_plan)
 }
 END_TEST
 
+/* Without an option the cache becomes as large as there is room for beside the rest, in each memory. */
+START_TEST(the_cache_is_as_large_as_a_device_has_room_for)
+{
+    enum { N_PAGES = 10, N_CTX_HERE = 64 };
+    struct engine_config cfg = {.model_path = models[_i], .n_threads = 1, .n_ctx = N_CTX_HERE};
+    struct engine_memory m, fit;
+    struct err_info info = {0};
+    struct engine *e = NULL;
+    ck_assert_msg(engine_measure(&cfg, &m, &info) == ERR_OK, "%s", info.text);
+    ck_assert_uint_eq(m.kv_tokens, 32768);
+    size_t pages = (size_t)(m.kv_bytes / m.kv_tokens * KV_PAGE_TOKENS * N_PAGES), all = (size_t)m.weight_bytes + pages;
+    size_t host = (size_t)m.activation_bytes;
+    for (int is_device = 0; is_device < 2; is_device++) {
+        faulty_backend_shrink(is_device ? 2 * host : (host + all + 2) / 3 * 4, is_device ? all : 0);
+        ck_assert_msg(engine_measure(&cfg, &fit, &info) == ERR_OK, "%s", info.text);
+        ck_assert_uint_eq(fit.kv_tokens, N_PAGES * KV_PAGE_TOKENS);
+        ck_assert_uint_le(fit.activation_bytes, m.activation_bytes);
+        ck_assert_msg(engine_open(&cfg, &e, &info) == ERR_OK, "%s", info.text);
+        ck_assert_uint_eq(engine_model(e)->kv_bytes, pages);
+        engine_close(&e);
+    }
+    faulty_backend_shrink(host, all);
+    cfg.kv_tokens = N_PAGES * KV_PAGE_TOKENS + 1;
+    ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_MEMORY_LIMIT);
+    ck_assert_msg(strstr(info.text, "kv-tokens: expected at most 320 tokens") != NULL, "%s", info.text);
+    faulty_backend_shrink(host, all - pages);
+    cfg.kv_tokens = 0;
+    ck_assert_int_eq(engine_measure(&cfg, &fit, &info), ERR_OK);
+    ck_assert_uint_eq(fit.kv_tokens, N_CTX_HERE);
+    ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_MEMORY_LIMIT);
+    ck_assert_msg(strstr(info.text, "ctx-size: expected at most 0 tokens") != NULL, "%s", info.text);
+    faulty_backend_shrink(1, 0);
+    ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_UNSUPPORTED_CPU);
+    ck_assert_str_eq(info.text, "the first device is broken");
+    faulty_backend_shrink(0, 0);
+}
+END_TEST
+
 Suite *engine_suite(void)
 {
     Suite *s = suite_create("engine");
@@ -495,6 +534,7 @@ Suite *engine_suite(void)
     tcase_add_test(c, what_cannot_be_is_refused_with_a_reason);
     tcase_add_loop_test(c, an_engine_that_cannot_have_its_memory_says_so_and_leaves_nothing, 0, 2);
     tcase_add_test(c, recurrent_states_are_part_of_the_memory_plan);
+    tcase_add_loop_test(c, the_cache_is_as_large_as_a_device_has_room_for, 0, N_MODELS);
     suite_add_tcase(s, c);
     return s;
 }

@@ -1,0 +1,178 @@
+/* What an engine is opened with: limits of the scheduler, pages and states, and whether the memory is there. */
+#include "engine/engine_internal.h"
+
+#include "engine/base/ck.h"
+#include "engine/base/names.h"
+#include "engine/base/pool.h"
+#include "engine/format/gguf.h"
+#include "engine/model/model.h"
+#include "engine/sched/draft.h"
+
+#include <inttypes.h>
+
+enum {
+    DEFAULT_KV_TOKENS = 32768,
+    DEFAULT_MAX_SEQS = 16,
+    DEFAULT_ENCODER_SEQS = 64, /* texts are short */
+    DEFAULT_BATCH_ROWS = 512,
+    DEFAULT_QUEUE = 256,
+    DEFAULT_DRAFT = 15,
+    /* Recurrent states beyond one per sequence, which cached prefixes keep: one for so many pages, while all together
+     * stay below so many bytes, but one at least. A turn of a chat keeps two. */
+    PAGES_PER_KEPT_STATE = 4,
+    KEPT_STATE_BYTES = 256 << 20,
+    /* Rows of logits beyond one per sequence, which a prompt's log-probabilities take: so many, while all rows together
+     * stay below so many bytes. Drafts need no more than DRAFT_MAX + 1. */
+    EXTRA_LOGITS = 48,
+    LOGITS_BYTES = 16 << 20,
+    HOST_PART = 4, /* of the host's memory a default leaves so much to requests (fcgi/memory.c) and to others */
+};
+
+static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
+
+static enum err plan_drafts(const struct engine_config *cfg, struct sched_config *sc, struct err_info *info)
+{
+    if (cfg->draft_max < -1 || cfg->draft_max > DRAFT_MAX) {
+        return err_set(info, ERR_CONFIG, "draft-max", "draft-max: expected 0 to %d, found %d", DRAFT_MAX,
+                       cfg->draft_max);
+    }
+    sc->draft_max = cfg->draft_max < 0 || sc->n_states != 0 ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
+    return ERR_OK;
+}
+
+/* Room in the KV cache: what waits for its turn and what runs, of an encoder, which keeps nothing; else much, which
+ * later prompts find again. */
+static uint64_t default_kv_tokens(const struct engine *e, uint32_t n_ctx, const struct sched_config *sc)
+{
+    uint64_t encoder = 2 * (uint64_t)sc->max_rows + (uint64_t)sc->max_seqs * KV_PAGE_TOKENS;
+    return MAX_OF((uint64_t)n_ctx, e->plan->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
+}
+
+/* Recurrent states of so many bytes: of all that run, and of prefixes. */
+static int32_t count_states(const struct sched_config *sc, size_t bytes)
+{
+    if (bytes == 0) {
+        return 0;
+    }
+    size_t kept = MIN_OF(KEPT_STATE_BYTES / bytes, (size_t)sc->n_pages / PAGES_PER_KEPT_STATE);
+    return sc->max_seqs + (int32_t)MAX_OF(kept, 1u);
+}
+
+/* Limits of the scheduler and the back end but for states, from what the operator asked for and the model has. */
+static enum err plan_limits(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+                            struct err_info *info)
+{
+    uint32_t n_ctx = cfg->n_ctx != 0 ? cfg->n_ctx : MIN_OF(e->plan->n_ctx_train, (uint32_t)MODEL_DEFAULT_CTX);
+    if (n_ctx < 2 || n_ctx > e->plan->n_ctx_max) {
+        return err_set(info, ERR_CONFIG, "ctx-size", "ctx-size: expected 2 to the model's %u tokens, found %u",
+                       e->plan->n_ctx_max, n_ctx);
+    }
+    bool is_encoder = e->plan->is_bidirectional;
+    int default_seqs = is_encoder ? DEFAULT_ENCODER_SEQS : DEFAULT_MAX_SEQS;
+    int default_rows = is_encoder ? MAX_OF((int)n_ctx, DEFAULT_BATCH_ROWS) : DEFAULT_BATCH_ROWS;
+    sc->max_seqs = cfg->max_seqs != 0 ? cfg->max_seqs : default_seqs;
+    sc->max_rows = MAX_OF(cfg->max_batch_rows != 0 ? cfg->max_batch_rows : default_rows, sc->max_seqs);
+    if (is_encoder && sc->max_rows < (int)n_ctx) {
+        return err_set(info, ERR_CONFIG, "batch-size",
+                       "batch-size: expected ctx-size %u or more, as this model computes a text in one piece; found %d",
+                       n_ctx, sc->max_rows);
+    }
+    uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : default_kv_tokens(e, n_ctx, sc);
+    if (kv_tokens < n_ctx || kv_tokens > (uint64_t)INT32_MAX - KV_PAGE_TOKENS) {
+        return err_set(info, ERR_CONFIG, "kv-tokens", "kv-tokens: expected ctx-size %u or more, found %" PRIu64, n_ctx,
+                       kv_tokens);
+    }
+    e->info.n_ctx = n_ctx;
+    sc->n_ctx = (int32_t)n_ctx;
+    sc->n_vocab = (int32_t)e->plan->n_vocab;
+    sc->n_pages = (int32_t)((kv_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
+    sc->n_embd = e->plan->has_hidden ? (int32_t)e->plan->n_embd : 0;
+    sc->is_bidirectional = is_encoder;
+    int32_t affordable = (int32_t)(LOGITS_BYTES / (sizeof(float) * e->plan->n_vocab));
+    sc->max_logits = MIN_OF(sc->max_seqs + EXTRA_LOGITS, MAX_OF(affordable, DRAFT_MAX + 1));
+    sc->max_logits = MAX_OF(sc->max_logits, sc->max_seqs);
+    sc->queue_max = cfg->queue_max_requests != 0 ? cfg->queue_max_requests : DEFAULT_QUEUE;
+    return ERR_OK;
+}
+
+/* Fewer pages than the default where the device lacks room for them beside all else that was measured; room for the
+ * longest sequence in any case. */
+static int32_t default_pages(const struct sched_config *sc, const struct engine_backend *b)
+{
+    struct backend_device left = b->device;
+    left.bytes[BACKEND_HOST] -= left.bytes[BACKEND_HOST] / HOST_PART;
+    int32_t fit = backend_pages_that_fit(&left, &b->measure, sc->n_states);
+    return MAX_OF(MIN_OF(sc->n_pages, fit), (sc->n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
+}
+
+/* The type of one side of the KV cache. */
+static enum err find_cache_type(const char *option, const char *name, enum kv_type *out, struct err_info *info)
+{
+    *out = name != NULL ? kv_type_find(name) : KV_TYPE_DEFAULT;
+    if (*out == KV_TYPE_COUNT) {
+        return names_refuse(kv_type_name, option, name, info);
+    }
+    return ERR_OK;
+}
+
+enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+                     struct engine_backend *out, struct err_info *info)
+{
+    const char *name = cfg->backend != NULL ? cfg->backend : "cpu";
+    struct backend_config *bc = &out->cfg;
+    e->backend = backend_find(name);
+    if (e->backend == NULL) {
+        return names_refuse(backend_name, "backend", name, info);
+    }
+    TRY(plan_limits(e, cfg, sc, info));
+    *bc = (struct backend_config){.cpu = cfg->cpu,
+                                  .high_precision = cfg->high_precision,
+                                  .pin = cfg->pin,
+                                  .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
+                                  .n_pages = sc->n_pages,
+                                  .max_rows = sc->max_rows,
+                                  .max_logits = sc->max_logits,
+                                  .pack_cache = cfg->pack_cache,
+                                  .source = {.head = gguf_map(e->gguf)->data,
+                                             .head_bytes = (size_t)gguf_data_offset(e->gguf),
+                                             .bytes = gguf_file_bytes(e->gguf),
+                                             .mtime_ns = gguf_mtime_ns(e->gguf)},
+                                  .progress = cfg->progress,
+                                  .progress_arg = cfg->progress_arg,
+                                  .weight_done = drop_file_pages,
+                                  .weight_done_arg = e->gguf};
+    TRY(find_cache_type("cache-type-k", cfg->cache_type_k, &bc->k_type, info));
+    TRY(find_cache_type("cache-type-v", cfg->cache_type_v, &bc->v_type, info));
+    TRY(backend_device_of(e->backend, bc, &out->device, info));
+    TRY(e->backend->measure(e->plan, bc, &out->measure, info));
+    sc->n_states = count_states(sc, backend_bytes_all(&out->measure).state);
+    if (cfg->kv_tokens == 0) {
+        bc->n_pages = sc->n_pages = default_pages(sc, out);
+        TRY(e->backend->measure(e->plan, bc, &out->measure, info)); /* fewer pages want less beside them, too */
+    }
+    bc->n_states = sc->n_states;
+    out->takes = backend_bytes_all(&out->measure);
+    TRY(backend_pool_bytes(&out->takes, sc->n_pages, sc->n_states, &out->pool_bytes, info));
+    return plan_drafts(cfg, sc, info);
+}
+
+enum err engine_check_memory(const struct engine_config *cfg, const struct engine_backend *b, struct err_info *info)
+{
+    int32_t most = backend_pages_that_fit(&b->device, &b->measure, b->cfg.n_states);
+    uint64_t need = UINT64_MAX;
+    bool is_counted = ck_add(b->takes.weights, b->pool_bytes, &need) && ck_add(need, b->takes.activations, &need);
+    if (cfg->memory_limit_bytes != 0 && (!is_counted || need > cfg->memory_limit_bytes)) {
+        return err_set(info, ERR_MEMORY_LIMIT, "memory-limit",
+                       "weights, KV cache and activations need %" PRIu64 " MiB, the limit is %" PRIu64 " MiB",
+                       need >> 20, cfg->memory_limit_bytes >> 20);
+    }
+    const char *option = cfg->kv_tokens != 0 ? "kv-tokens" : "ctx-size";
+    return b->cfg.n_pages <= most
+               ? ERR_OK
+               : err_set(info, ERR_MEMORY_LIMIT, option,
+                         "%s: expected at most %" PRId64 " tokens in the KV cache, found %" PRId64 ": %s has %zu MiB, "
+                         "of which weights take %zu and activations %zu",
+                         option, (int64_t)most * KV_PAGE_TOKENS, (int64_t)b->cfg.n_pages * KV_PAGE_TOKENS,
+                         b->device.name, (b->device.bytes[BACKEND_HOST] + b->device.bytes[BACKEND_DEVICE]) >> 20,
+                         b->takes.weights >> 20, b->takes.activations >> 20);
+}
