@@ -57,6 +57,20 @@ enum dim {
     STREAMS_3,
 };
 
+enum plan_axis plan_axis_of(uint8_t dim)
+{
+    static const uint8_t axes[] = {
+        [SRC] = PLAN_AXIS_SRC,         [TAPS] = PLAN_AXIS_SRC,          [DST] = PLAN_AXIS_DST,
+        [OUTER] = PLAN_AXIS_DST,       [GROUP] = PLAN_AXIS_GROUP,       [HEADS] = PLAN_AXIS_HEADS,
+        [Q] = PLAN_AXIS_HEADS,         [ATT] = PLAN_AXIS_HEADS,         [MADE] = PLAN_AXIS_HEADS,
+        [OUT] = PLAN_AXIS_HEADS,       [KV_HEADS] = PLAN_AXIS_KV_HEADS, [KV] = PLAN_AXIS_KV_HEADS,
+        [FF] = PLAN_AXIS_FF,           [INNER] = PLAN_AXIS_FF,          [DELTA_IN] = PLAN_AXIS_DELTA,
+        [DELTA_OUT] = PLAN_AXIS_DELTA, [DELTA_HEADS] = PLAN_AXIS_DELTA, [SSM_IN] = PLAN_AXIS_SSM,
+        [SSM_OUT] = PLAN_AXIS_SSM,     [SSM_HEADS] = PLAN_AXIS_SSM,
+    };
+    return dim < ARRAY_LEN(axes) ? (enum plan_axis)axes[dim] : PLAN_AXIS_NONE;
+}
+
 static uint64_t width_of(const struct plan *p, plan_buf_id id)
 {
     return id >= 0 && id < p->n_bufs ? p->bufs[id].width : 0;
@@ -255,6 +269,20 @@ static enum err check_streams(const struct plan_check *c)
     return fits ? ERR_OK : fails(c, "has no streams that fit");
 }
 
+/* --- what no rank can have some columns of ------------------------------------------------------------------------- */
+
+static bool is_joint_product(const struct plan *p, const struct plan_step *s)
+{
+    bool is_part = s->src != PLAN_NONE && (s->multiply.first != 0 || p->bufs[s->src].width != p->bufs[s->dst].width);
+    return s->multiply.is_sparse || is_part;
+}
+
+static bool is_levelled(const struct plan *p, const struct plan_step *s)
+{
+    (void)p;
+    return s->sum.level != PLAN_NONE;
+}
+
 /* --- the table -------------------------------------------------------------------------------------------------- */
 
 #define BUF(field, flags, width)                                                                                       \
@@ -276,17 +304,20 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                                  WEIGHT(w[2], PLAN_OPTIONAL, ANY, DST, 0)}},
     [PLAN_NORM] = {.name = "norm",
                    .check = check_norm,
-                   .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES | PLAN_MAY_ADD, SRC),
-                                VECTOR(w[0], GROUP), MAY_VECTOR(bias[0], SRC)}},
+                   .operands = {BUF(src, PLAN_PARTS | PLAN_READS, ANY),
+                                BUF(dst, PLAN_PARTS | PLAN_WRITES | PLAN_MAY_ADD, SRC), VECTOR(w[0], GROUP),
+                                MAY_VECTOR(bias[0], SRC)}},
     [PLAN_MATMUL] = {.name = "matmul",
                      .split = PLAN_BY_COLUMNS,
                      .n_items = OUTPUTS,
-                     .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES | PLAN_MAY_ADD, ANY),
-                                  MATRIX(w[0], DST, SRC, 0), MAY_VECTOR(bias[0], DST)}},
+                     .operands = {BUF(src, PLAN_SUMMED | PLAN_READS, ANY),
+                                  BUF(dst, PLAN_PARTS | PLAN_WRITES | PLAN_MAY_ADD, ANY), MATRIX(w[0], DST, SRC, 0),
+                                  MAY_VECTOR(bias[0], DST)}},
     [PLAN_GLU] = {.name = "glu",
                   .split = PLAN_BY_COLUMNS,
                   .n_items = OUTPUTS,
-                  .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES, ANY), MATRIX(w[0], DST, SRC, 0),
+                  .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_PARTS | PLAN_WRITES, ANY),
+                               MATRIX(w[0], DST, SRC, 0),
                                WEIGHT(w[1], PLAN_MULTIPLIES | PLAN_ROUNDS | PLAN_OPTIONAL, DST, SRC, 0),
                                MAY_VECTOR(bias[0], DST), MAY_VECTOR(bias[1], DST)}},
     [PLAN_QKV] = {.name = "qkv",
@@ -295,7 +326,8 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                   .n_items = MADE,
                   .cache = PLAN_WRITES,
                   .rope = offsetof(struct plan_step, heads.rope),
-                  .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES, Q), MATRIX(w[0], Q, SRC, HEADS),
+                  .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_PARTS | PLAN_WRITES, Q),
+                               MATRIX(w[0], Q, SRC, HEADS),
                                WEIGHT(w[1], PLAN_MULTIPLIES | PLAN_ROUNDS | PLAN_OPTIONAL, KV, SRC, KV_HEADS),
                                WEIGHT(w[2], PLAN_MULTIPLIES | PLAN_ROUNDS | PLAN_OPTIONAL, KV, SRC, KV_HEADS),
                                MAY_VECTOR(bias[0], Q), MAY_VECTOR(bias[1], KV), MAY_VECTOR(bias[2], KV),
@@ -306,7 +338,8 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                     .n_items = MADE,
                     .cache = PLAN_WRITES,
                     .rope = offsetof(struct plan_step, heads.rope),
-                    .operands = {BUF(src, PLAN_READS, Q), BUF(dst, PLAN_READS | PLAN_WRITES, Q),
+                    .operands = {BUF(src, PLAN_PARTS | PLAN_READS, Q),
+                                 BUF(dst, PLAN_PARTS | PLAN_READS | PLAN_WRITES, Q),
                                  BUF(heads.keys, PLAN_READS | PLAN_OPTIONAL, KV),
                                  BUF(heads.values, PLAN_READS | PLAN_OPTIONAL, KV), MAY_VECTOR(heads.q_norm, HEAD),
                                  MAY_VECTOR(heads.k_norm, VALUE)}},
@@ -315,14 +348,15 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                           .split = PLAN_BY_HEADS,
                           .n_items = HEADS,
                           .inner = IN,
-                          .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES, ANY),
+                          .operands = {BUF(src, PLAN_PARTS | PLAN_READS, ANY), BUF(dst, PLAN_PARTS | PLAN_WRITES, ANY),
                                        WEIGHT(w[0], PLAN_MULTIPLIES, OUT, IN, HEADS)}},
     [PLAN_ATTENTION] = {.name = "attention",
                         .split = PLAN_BY_HEADS,
                         .n_items = HEADS,
                         .crosses_rows = true,
                         .cache = PLAN_READS,
-                        .operands = {BUF(src, PLAN_READS, Q), BUF(dst, PLAN_WRITES, ATT), MAY_VECTOR(w[0], HEADS)}},
+                        .operands = {BUF(src, PLAN_PARTS | PLAN_READS, Q), BUF(dst, PLAN_PARTS | PLAN_WRITES, ATT),
+                                     MAY_VECTOR(w[0], HEADS)}},
     [PLAN_ROUTE] = {.name = "route",
                     .operands = {BUF(src, PLAN_READS | PLAN_DECIDES, EXPERTS), BUF(dst, PLAN_WRITES, ROUTE),
                                  MAY_VECTOR(w[0], EXPERTS), MAY_VECTOR(w[1], EXPERTS)}},
@@ -335,42 +369,47 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                                    MATRIX(w[1], INNER, SRC, EXPERTS), MATRIX(w[2], OUTER, FF, EXPERTS),
                                    MAY_VECTOR(bias[0], INNER), MAY_VECTOR(bias[1], INNER), MAY_VECTOR(bias[2], OUTER)}},
     [PLAN_GATE] = {.name = "gate",
-                   .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_READS | PLAN_WRITES, ANY), VECTOR(w[0], SRC)}},
+                   .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_PARTS | PLAN_READS | PLAN_WRITES, ANY),
+                                VECTOR(w[0], SRC)}},
     [PLAN_MULTIPLY] = {.name = "multiply",
                        .check = check_multiply,
-                       .operands = {BUF(src, PLAN_READS | PLAN_OPTIONAL, ANY),
-                                    BUF(dst, PLAN_READS | PLAN_WRITES, ANY)}},
+                       .is_whole = is_joint_product,
+                       .operands = {BUF(src, PLAN_PARTS | PLAN_READS | PLAN_OPTIONAL, ANY),
+                                    BUF(dst, PLAN_PARTS | PLAN_READS | PLAN_WRITES, ANY)}},
     [PLAN_SHORT_CONV] = {.name = "short conv",
                          .check = check_short_conv,
                          .split = PLAN_BY_CHANNELS,
                          .n_items = SRC,
                          .state = {KEPT, SRC, ONE},
                          .crosses_rows = true,
-                         .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_WRITES, SRC), VECTOR(w[0], TAPS),
-                                      MAY_VECTOR(bias[0], SRC)}},
+                         .operands = {BUF(src, PLAN_PARTS | PLAN_READS, ANY), BUF(dst, PLAN_PARTS | PLAN_WRITES, SRC),
+                                      VECTOR(w[0], TAPS), MAY_VECTOR(bias[0], SRC)}},
     [PLAN_DELTA] = {.name = "delta",
                     .check = check_delta,
                     .split = PLAN_BY_HEADS,
                     .n_items = DELTA_HEADS,
                     .state = {DELTA_HEADS, DELTA_KEY, DELTA_VALUE},
                     .crosses_rows = true,
-                    .operands = {BUF(src, PLAN_READS, DELTA_IN), BUF(delta.beta, PLAN_READS, DELTA_HEADS),
-                                 BUF(delta.alpha, PLAN_READS, DELTA_HEADS), BUF(dst, PLAN_WRITES, DELTA_OUT),
-                                 VECTOR(w[0], DELTA_HEADS), VECTOR(bias[0], DELTA_HEADS),
-                                 MAY_VECTOR(w[1], DELTA_VALUE)}},
+                    .operands = {BUF(src, PLAN_PARTS | PLAN_READS, DELTA_IN),
+                                 BUF(delta.beta, PLAN_PARTS | PLAN_READS, DELTA_HEADS),
+                                 BUF(delta.alpha, PLAN_PARTS | PLAN_READS, DELTA_HEADS),
+                                 BUF(dst, PLAN_PARTS | PLAN_WRITES, DELTA_OUT), VECTOR(w[0], DELTA_HEADS),
+                                 VECTOR(bias[0], DELTA_HEADS), MAY_VECTOR(w[1], DELTA_VALUE)}},
     [PLAN_SSM] = {.name = "ssm",
                   .check = check_ssm,
                   .split = PLAN_BY_HEADS,
                   .n_items = SSM_HEADS,
                   .state = {SSM_HEADS, SSM_STATE, SSM_HEAD},
                   .crosses_rows = true,
-                  .operands = {BUF(src, PLAN_READS, SSM_IN), BUF(ssm.dt, PLAN_READS, SSM_HEADS),
-                               BUF(dst, PLAN_WRITES, SSM_OUT), VECTOR(w[0], SSM_HEADS), VECTOR(w[1], SSM_HEADS),
-                               VECTOR(bias[0], SSM_HEADS)}},
+                  .operands = {BUF(src, PLAN_PARTS | PLAN_READS, SSM_IN),
+                               BUF(ssm.dt, PLAN_PARTS | PLAN_READS, SSM_HEADS),
+                               BUF(dst, PLAN_PARTS | PLAN_WRITES, SSM_OUT), VECTOR(w[0], SSM_HEADS),
+                               VECTOR(w[1], SSM_HEADS), VECTOR(bias[0], SSM_HEADS)}},
     [PLAN_SUM] = {.name = "sum",
                   .check = check_sum,
-                  .operands = {BUF(src, PLAN_READS, DST), BUF(sum.level, PLAN_READS | PLAN_OPTIONAL, DST),
-                               BUF(dst, PLAN_WRITES | PLAN_MAY_ADD, ANY), MAY_VECTOR(w[0], DST)}},
+                  .is_whole = is_levelled,
+                  .operands = {BUF(src, PLAN_PARTS | PLAN_READS, DST), BUF(sum.level, PLAN_READS | PLAN_OPTIONAL, DST),
+                               BUF(dst, PLAN_PARTS | PLAN_WRITES | PLAN_MAY_ADD, ANY), MAY_VECTOR(w[0], DST)}},
     [PLAN_PREDICT] = {.name = "predict",
                       .check = check_streams,
                       .operands = {BUF(src, PLAN_READS | PLAN_DECIDES, STREAMS),
@@ -404,7 +443,6 @@ const char *plan_op_name(enum plan_op op) { return plan_ops[op].name; }
 
 /* --- walking ---------------------------------------------------------------------------------------------------- */
 
-/* Where the id of an operand is. */
 static int32_t *id_at(struct plan_step *s, size_t at) { return (int32_t *)(void *)((char *)s + at); }
 static int32_t id_of(const struct plan_step *s, size_t at)
 {
@@ -412,6 +450,8 @@ static int32_t id_of(const struct plan_step *s, size_t at)
     memcpy(&id, (const char *)s + at, sizeof id);
     return id;
 }
+
+int32_t *plan_operand_id(struct plan_step *s, const struct plan_operand *o) { return id_at(s, o->at); }
 
 struct plan_step plan_step_of(enum plan_op op)
 {

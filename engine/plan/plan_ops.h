@@ -18,6 +18,21 @@ enum {
     PLAN_MULTIPLIES = 1 << 7, /* a weight that rows are multiplied with; others are looked up, or vectors */
     PLAN_ROUNDS = 1 << 8,     /* a weight that plan_quantize rounds to the wanted type .. */
     PLAN_ROUNDS_Q8 = 1 << 9,  /* .. or to Q8_0 whatever that is */
+    PLAN_PARTS = 1 << 10,  /* a buffer of which a rank may have some columns, if it has those of the others so marked */
+    PLAN_SUMMED = 1 << 11, /* .. over whose columns the result is a sum, to which a rank may bring its part */
+};
+
+/* What the length of a dimension counts, so that a rank with some of that has less of it. */
+enum plan_axis {
+    PLAN_AXIS_NONE,  /* nothing: it is the same in all ranks */
+    PLAN_AXIS_SRC,   /* columns of src, .. */
+    PLAN_AXIS_DST,   /* .. of dst */
+    PLAN_AXIS_GROUP, /* columns normed together, which no rank has some of */
+    PLAN_AXIS_HEADS,
+    PLAN_AXIS_KV_HEADS,
+    PLAN_AXIS_DELTA, /* heads of plan.delta, .. */
+    PLAN_AXIS_SSM,   /* .. of plan.ssm */
+    PLAN_AXIS_FF,    /* columns inside of each expert, over which the result is a sum */
 };
 
 /* A buffer or a weight of a step: its id is at `at` in struct plan_step. Shapes are dimensions, by their numbers in
@@ -41,6 +56,8 @@ enum { PLAN_MAX_OPERANDS = 11 };
 struct plan_op_info {
     const char *name;                              /* "head matmul" */
     enum err (*check)(const struct plan_check *c); /* OPTIONAL: what the operands do not say; comes before them */
+    /* OPTIONAL: each column of what it writes takes all columns that it reads, whatever the operands say. */
+    bool (*is_whole)(const struct plan *p, const struct plan_step *s);
     enum plan_split split;
     uint8_t n_items;     /* dimension: parts that the split has */
     uint8_t inner;       /* dimension: width of rows inside of the step, of an expert or a head; 0 = none */
@@ -68,6 +85,12 @@ int plan_uses(const struct plan_step *s, plan_buf_id buf);
 
 /* Gives the buffers of a step other ids: names[id] for each. */
 void plan_rename(struct plan_step *s, const plan_buf_id *names);
+
+/* Of a dimension of an operand, or of `n_items` or `inner`. */
+enum plan_axis plan_axis_of(uint8_t dim);
+
+/* Where the id of an operand is in a step. */
+int32_t *plan_operand_id(struct plan_step *s, const struct plan_operand *o);
 
 /* Rows that belong together, of a weight of a checked plan; groups of it. */
 uint32_t plan_group_rows(const struct plan *p, const struct plan_step *s, const struct plan_operand *o);
