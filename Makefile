@@ -109,7 +109,7 @@ build/fuzz/fuzz: $(call fuzz-objects,tests/fuzz/replay.c)
 $(B)/checkkern: $(call obj,$(filter-out %/json_read.c,$(filter engine/base/% engine/tensor/% engine/quant/% engine/kernels/% engine/kv/kv_type.c,$(ENGINE))) $(KERNELS)) # no jansson when cross-compiled
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ -lm -lpthread
 
-$(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(call obj,$(ENGINE) tests/support/remote_backend.c)
+$(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(call obj,$(ENGINE) tests/support/remote_backend.c tests/support/sharded_backend.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(B)/%.o: %.c Makefile

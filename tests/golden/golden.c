@@ -5,8 +5,10 @@
  * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share
  * of the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the
  * bits are the same however the prompt is cut into batches, with 1 and 3 threads, alone and beside another sequence,
- * and with a back end between that has a memory and a thread of its own (tests/support/remote_backend.h).
- * Models that give embeddings (make_embeddings.py): the pooled states of the prompt, and the bits of all states. */
+ * and with a back end between that has a memory and a thread of its own (tests/support/remote_backend.h). In 2 and 4
+ * shards (tests/support/sharded_backend.h): values and continuation, and that all ranks have the same bits.
+ * Models that give embeddings (make_embeddings.py): the pooled states of the prompt, and the bits of all states.
+ * Over 600 lines, as all checks share one view of a model. */
 #include "engine/backend/backend.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
@@ -14,6 +16,7 @@
 #include "engine/model/model.h"
 #include "tests/golden/golden_models.h"
 #include "tests/support/remote_backend.h"
+#include "tests/support/sharded_backend.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -32,11 +35,14 @@ static const struct bound {
     const char *backend;
     bool high_precision;
     double logits, logprobs;
+    uint32_t n_ranks; /* more than 1: of the best ISA alone */
 } bounds[] = {
-    {"ref", true, 1e-4, 1e-3},
-    {"cpu", true, 2e-2, 2e-2},
-    {"cpu", false, 2e-2, 2e-2},
+    {"ref", true, 1e-4, 1e-3, 1}, {"cpu", true, 2e-2, 2e-2, 1}, {"cpu", false, 2e-2, 2e-2, 1},
+    {"ref", true, 1e-4, 1e-3, 2}, {"cpu", true, 2e-2, 2e-2, 2}, {"ref", true, 1e-4, 1e-3, 4},
+    {"cpu", true, 2e-2, 2e-2, 4},
 };
+
+static bool has_isas(const struct bound *b) { return strcmp(b->backend, "cpu") == 0 && b->n_ranks == 1; }
 
 enum { N_BOUNDS = ARRAY_LEN(bounds), MAX_PROMPTS = 64, MAX_ISAS = 16 };
 
@@ -335,9 +341,14 @@ static void check_prompt(struct subject *s, const struct gguf *expect, int i)
         return;
     }
     (s->embeds ? check_embedding : check_values)(s, &p);
-    check_threads(s, &p, i);
+    if (s->bound->n_ranks == 1) {
+        check_threads(s, &p, i);
+    }
     if (!s->embeds) {
         check_greedy(s, &p);
+    }
+    if (s->bound->n_ranks > 1) {
+        return; /* that ranks agree has been seen */
     }
     if (forward(s, p.ids, 0, p.n, 0) != ERR_OK) {
         report(s, false, "forward", 0, 1);
@@ -383,15 +394,26 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
  * tests that run beside this one. */
 enum { SEVERAL_THREADS = 3 };
 
-/* One back end with every ISA, each with one thread and with several. */
+/* One back end with every ISA, each with one thread and with several; or as several ranks. */
 static void check_bound(struct subject *s, const struct gguf *expect)
 {
-    bool has_isas = s->backend == &backend_cpu;
-    for (int isa = 0; has_isas ? kern_isa_name(isa) != NULL : isa == 0; isa++) {
-        if (has_isas && !kern_isa_is_there(isa)) {
+    bool all = has_isas(s->bound);
+    if (s->bound->n_ranks > 1) {
+        const struct backend *whole = s->backend;
+        s->isa = 0;
+        for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
+            s->cpu = kern_isa_is_there(isa) ? kern_isa_name(isa) : s->cpu;
+        }
+        s->backend = sharded_backend_of(whole, s->bound->n_ranks);
+        check_backend(s, expect, 1);
+        s->backend = whole;
+        return;
+    }
+    for (int isa = 0; all ? kern_isa_name(isa) != NULL : isa == 0; isa++) {
+        if (all && !kern_isa_is_there(isa)) {
             continue;
         }
-        s->cpu = has_isas ? kern_isa_name(isa) : "-";
+        s->cpu = all ? kern_isa_name(isa) : "-";
         s->isa = isa;
         check_backend(s, expect, 1);
         check_backend(s, expect, SEVERAL_THREADS);
@@ -431,12 +453,27 @@ static void start_row(struct row *r, const char *name, const struct gguf *g)
     }
 }
 
-static void print_cell(const struct row *r, size_t bound, int isa)
+/* The columns of the table; of a model, or (NULL) what they are. */
+static void print_columns(const struct row *r)
 {
-    if (r->failed[bound][isa]) {
-        printf(" %12s", "FAILED");
-    } else if (kern_isa_is_there(isa)) {
-        printf(" %12.1e", r->worst[bound][isa]);
+    for (size_t b = 0; b < N_BOUNDS; b++) {
+        for (int isa = 0; has_isas(&bounds[b]) ? kern_isa_name(isa) != NULL : isa == 0; isa++) {
+            char name[24];
+            const char *of = bounds[b].high_precision ? bounds[b].backend : "fast";
+            if (!kern_isa_is_there(isa)) {
+                continue;
+            }
+            if (has_isas(&bounds[b])) {
+                snprintf(name, sizeof name, "%s/%s", of, kern_isa_name(isa));
+            } else {
+                snprintf(name, sizeof name, bounds[b].n_ranks > 1 ? "%s/%u" : "%s", of, bounds[b].n_ranks);
+            }
+            if (r == NULL || r->failed[b][isa]) {
+                printf(" %12s", r == NULL ? name : "FAILED");
+            } else {
+                printf(" %12.1e", r->worst[b][isa]);
+            }
+        }
     }
 }
 
@@ -444,32 +481,19 @@ static void print_cell(const struct row *r, size_t bound, int isa)
 static void print_table(void)
 {
     printf("Table: largest error of last logits or embeddings, share of their spread: ref, cpu with --high-precision, "
-           "cpu without (fast)\n");
+           "cpu without (fast); /2, /4: in so many shards\n");
     for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
         if (!kern_isa_is_there(isa)) {
             printf("this CPU does not have %s\n", kern_isa_name(isa));
         }
     }
-    printf("%-13s %-11s %-22s %12s", "family", "format", "model", "ref");
-    for (size_t b = 1; b < N_BOUNDS; b++) {
-        for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
-            char column[24];
-            snprintf(column, sizeof column, "%s/%s", bounds[b].high_precision ? "cpu" : "fast", kern_isa_name(isa));
-            if (kern_isa_is_there(isa)) {
-                printf(" %12s", column);
-            }
-        }
-    }
+    printf("%-13s %-11s %-22s", "family", "format", "model");
+    print_columns(NULL);
     for (int i = 0; i < n_rows; i++) {
         const struct row *r = &table[i];
         int stem = (int)strcspn(r->name, ".");
         printf("\n%-13s %-11s %-22.*s", r->arch, format_of(r->name) == GGUF ? "GGUF" : "SafeTensors", stem, r->name);
-        print_cell(r, 0, 0);
-        for (size_t b = 1; b < N_BOUNDS; b++) {
-            for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
-                print_cell(r, b, isa);
-            }
-        }
+        print_columns(r);
     }
     printf("\n");
 }
