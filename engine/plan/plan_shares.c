@@ -190,9 +190,9 @@ static void gather(const struct plan *p, struct block *b)
             int32_t id;
             bool joins = i != b->last && touches(b, step);
             for (int k = 0; joins && (o = plan_next_operand(step, &k, &id)) != NULL;) {
-                bool is_new = (o->flags & PLAN_PARTS) != 0 && !b->has[id];
-                b->has[id] |= is_new;
-                grows |= is_new;
+                if ((o->flags & PLAN_PARTS) != 0 && !b->has[id]) {
+                    b->has[id] = grows = true;
+                }
             }
         }
     }
