@@ -40,11 +40,12 @@ struct engine_sampling {
 /* Zero means "choose for me" wherever it is said so. Strings are borrowed for the call of engine_open. */
 struct engine_config {
     const char *model_path;
-    const char *backend;         /* NULL = "cpu" */
-    const char *cpu;             /* ISA: NULL or "auto", else a name from kern.h: "avx512" */
-    bool high_precision;         /* activations in 16 bits everywhere (backend.h) */
-    bool pin;                    /* each worker thread stays on a CPU of its own */
-    const char *cache_type_k;    /* keys in the KV cache: NULL = "i16", "f16", "bf16", "q8_0", "q4_0" */
+    const char *backend; /* NULL = "cpu" */
+    const char *cpu;     /* ISA: NULL or "auto", else a name from kern.h: "avx512" */
+    bool high_precision; /* activations in 16 bits everywhere (backend.h) */
+    bool pin;            /* each worker thread stays on a CPU of its own */
+    const char
+        *cache_type_k; /* keys in the KV cache: "q8_0", as the back end has them; NULL = its first, cpu's "i16" */
     const char *cache_type_v;    /* values; the same */
     int n_threads;               /* 0 = CPUs this process may run on */
     uint32_t n_ctx;              /* longest sequence in tokens; 0 = the model's training context, at most 32768 */

@@ -105,16 +105,6 @@ static int32_t default_pages(const struct sched_config *sc, const struct engine_
     return MAX_OF(MIN_OF(sc->n_pages, fit), (sc->n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
 }
 
-/* The type of one side of the KV cache. */
-static enum err find_cache_type(const char *option, const char *name, enum kv_type *out, struct err_info *info)
-{
-    *out = name != NULL ? kv_type_find(name) : KV_TYPE_DEFAULT;
-    if (*out == KV_TYPE_COUNT) {
-        return names_refuse(kv_type_name, option, name, info);
-    }
-    return ERR_OK;
-}
-
 enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                      struct engine_backend *out, struct err_info *info)
 {
@@ -132,6 +122,8 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                   .n_pages = sc->n_pages,
                                   .max_rows = sc->max_rows,
                                   .max_logits = sc->max_logits,
+                                  .k_type = cfg->cache_type_k,
+                                  .v_type = cfg->cache_type_v,
                                   .pack_cache = cfg->pack_cache,
                                   .source = {.head = gguf_map(e->gguf)->data,
                                              .head_bytes = (size_t)gguf_data_offset(e->gguf),
@@ -141,8 +133,6 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                   .progress_arg = cfg->progress_arg,
                                   .weight_done = drop_file_pages,
                                   .weight_done_arg = e->gguf};
-    TRY(find_cache_type("cache-type-k", cfg->cache_type_k, &bc->k_type, info));
-    TRY(find_cache_type("cache-type-v", cfg->cache_type_v, &bc->v_type, info));
     TRY(backend_device_of(e->backend, bc, &out->device, info));
     TRY(e->backend->measure(e->plan, bc, &out->measure, info));
     sc->n_states = count_states(sc, backend_bytes_all(&out->measure).state);

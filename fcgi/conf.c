@@ -322,6 +322,17 @@ enum err conf_load(struct conf *c, enum conf_command command, int argc, char **a
 
 void conf_fini(struct conf *c) { buf_fini(&c->file); }
 
+/* Another value than the default? */
+static bool is_set(const struct conf *c, const struct option *o)
+{
+    const void *at = (const char *)c + o->offset;
+    if (o->kind == OPTION_FLAG) {
+        return *(const bool *)at;
+    }
+    const char *text = o->kind == OPTION_TEXT || o->kind == OPTION_FILE ? *(const char *const *)at : NULL;
+    return text != NULL && (o->fallback == NULL || strcmp(text, o->fallback) != 0);
+}
+
 enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info)
 {
     const struct option *o;
@@ -329,6 +340,10 @@ enum err conf_check(const struct conf *c, enum conf_command command, struct err_
         if ((o->required_by & command) != 0 && *(const char *const *)((const char *)c + o->offset) == NULL) {
             return err_set(info, ERR_CONFIG, o->name, "expected --%s %s, found none; --help lists the options", o->name,
                            option_value_name(o));
+        }
+        if ((o->commands & command) != 0 && is_set(c, o) && !option_is_for(o, c->backend)) {
+            return err_set(info, ERR_CONFIG, o->name, "%s: expected nothing, as the back end %s has no such option",
+                           o->name, c->backend);
         }
     }
     return ERR_OK;

@@ -4,7 +4,6 @@
 #include "engine/backend/backend.h"
 #include "engine/chat/chat_named.h"
 #include "engine/kernels/kern.h"
-#include "engine/kv/kv_type.h"
 #include "engine/plan/plan_quantize.h"
 #include "fcgi/cmd/bench_report.h"
 #include "engine/convert/convert_type.h"
@@ -64,10 +63,11 @@ static const struct option options[] = {
            "tokens the KV cache holds in all; 0: 32768 or ctx-size, or as many less as memory is short of; encoders: "
            "twice batch-size and a little",
            .fallback = "0", .max = 1 << 30),
-    OPTION("cache-type-k", "-ctk", OPTION_TEXT, KERNELS, cache_type_k, "type of the keys in the KV cache",
-           .fallback = "i16", .words = kv_type_name),
-    OPTION("cache-type-v", "-ctv", OPTION_TEXT, KERNELS, cache_type_v, "type of the values in the KV cache",
-           .fallback = "i16", .words = kv_type_name),
+    OPTION("cache-type-k", "-ctk", OPTION_TEXT, KERNELS, cache_type_k,
+           "type of the keys in the KV cache; default: the first of these that the back end has",
+           .words = backend_kv_type_name),
+    OPTION("cache-type-v", "-ctv", OPTION_TEXT, KERNELS, cache_type_v, "type of the values; likewise",
+           .words = backend_kv_type_name),
     OPTION("parallel", "-np", OPTION_INTEGER, SERVE, parallel, "sequences computed at once; 0: 16; encoders: 64",
            .fallback = "0", .max = 1024),
     OPTION("batch-size", "-b", OPTION_INTEGER, ENGINE, batch_size,
@@ -189,6 +189,12 @@ const struct option *option_find(const char *name, size_t n, enum conf_command c
         }
     }
     return found;
+}
+
+bool option_is_for(const struct option *o, const char *backend)
+{
+    const struct backend *b = backend_find(backend);
+    return b == NULL || backend_has_option(b, o->name);
 }
 
 const char *option_value_name(const struct option *o)

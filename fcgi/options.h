@@ -41,6 +41,9 @@ int option_index(const struct option *o);
 /* The row of that name, NULL when there is none; of two that of `command`. */
 const struct option *option_find(const char *name, size_t n, enum conf_command command);
 
+/* Does the back end of that name have it? Of several together, or of none: yes. */
+bool option_is_for(const struct option *o, const char *backend);
+
 /* Writes what stands for the value: "FILE", "N", "" for a flag. */
 const char *option_value_name(const struct option *o);
 

@@ -13,8 +13,8 @@ _infcgi() {
     'serve --threads' | 'serve -t' | 'generate --threads' | 'generate -t' | 'convert --threads' | 'convert -t') ;;
     'serve --ctx-size' | 'serve -c' | 'generate --ctx-size' | 'generate -c') ;;
     'serve --kv-tokens' | 'generate --kv-tokens') ;;
-    'serve --cache-type-k' | 'serve -ctk' | 'generate --cache-type-k' | 'generate -ctk' | 'bench --cache-type-k' | 'bench -ctk') words='i16 f16 bf16 q8_0 q4_0' ;;
-    'serve --cache-type-v' | 'serve -ctv' | 'generate --cache-type-v' | 'generate -ctv' | 'bench --cache-type-v' | 'bench -ctv') words='i16 f16 bf16 q8_0 q4_0' ;;
+    'serve --cache-type-k' | 'serve -ctk' | 'generate --cache-type-k' | 'generate -ctk' | 'bench --cache-type-k' | 'bench -ctk') words='i16 f16 bf16 q8_0 q4_0 f32' ;;
+    'serve --cache-type-v' | 'serve -ctv' | 'generate --cache-type-v' | 'generate -ctv' | 'bench --cache-type-v' | 'bench -ctv') words='i16 f16 bf16 q8_0 q4_0 f32' ;;
     'serve --parallel' | 'serve -np') ;;
     'serve --batch-size' | 'serve -b' | 'generate --batch-size' | 'generate -b') ;;
     'serve --queue-max') ;;

@@ -12,6 +12,7 @@
 
 #include "engine/base/candidate.h"
 #include "engine/base/err.h"
+#include "engine/base/names.h"
 #include "engine/kv/kv_type.h"
 #include "engine/plan/plan.h"
 
@@ -46,7 +47,7 @@ struct backend_config {
     int32_t n_states;            /* recurrent states, with ids 0 .. n_states-1; 0 where the plan has none */
     int32_t max_rows;            /* T of the largest batch */
     int32_t max_logits;          /* S of the largest batch */
-    enum kv_type k_type, v_type; /* of the KV cache; ref keeps f32 whatever they are */
+    const char *k_type, *v_type; /* OPTIONAL: of the KV cache, as kv_type_name has them; NULL = its first */
     /* OPTIONAL: folder for files of packed weights, which the next start maps; borrowed for the call of open. */
     const char *pack_cache;
     struct backend_source source; /* the file the plan was built from; read only with pack_cache */
@@ -151,6 +152,8 @@ struct backend_info {
 struct backend {
     const char *name;
     const char *description;
+    names_fn kv_type_name; /* types of keys and values that it has */
+    names_fn option_name;  /* OPTIONAL: of the program's options those that it has and not every back end does */
 
     /* The i-th device that cfg, of which nothing that stands for a model counts, lets it run on; ERR_NONE beyond the
      * last. Other errors: it is named, and cannot be used, as *info says. */
@@ -200,6 +203,12 @@ int32_t backend_pages_that_fit(const struct backend_device *d, const struct back
 /* Bytes of so many pages and states. ERR_NOMEM when no size_t holds them. */
 MUST_CHECK enum err backend_pool_bytes(const struct backend_bytes *b, int32_t n_pages, int32_t n_states, size_t *out,
                                        struct err_info *info);
+
+/* Does it have the option? Yes if no back end of the table has one of that name: then it is not theirs. */
+bool backend_has_option(const struct backend *b, const char *option);
+
+/* The i-th type of keys and values that any of them has; NULL beyond the last. */
+const char *backend_kv_type_name(int i);
 
 /* The sum over all memories. */
 struct backend_bytes backend_bytes_all(const struct backend_measure *m);

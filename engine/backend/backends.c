@@ -38,6 +38,37 @@ enum err backend_compute(const struct backend *b, struct backend_model *m, const
     return b->wait(m, info);
 }
 
+static bool names_option(const struct backend *b, const char *option)
+{
+    return b->option_name != NULL && names_find(b->option_name, option) >= 0;
+}
+
+bool backend_has_option(const struct backend *b, const char *option)
+{
+    bool is_theirs = false;
+    for (size_t i = 0; i < ARRAY_LEN(backends); i++) {
+        is_theirs |= names_option(backends[i], option);
+    }
+    return !is_theirs || names_option(b, option);
+}
+
+const char *backend_kv_type_name(int i)
+{
+    for (size_t b = 0; b < ARRAY_LEN(backends); b++) {
+        const char *name;
+        for (int k = 0; (name = backends[b]->kv_type_name(k)) != NULL; k++) {
+            bool is_named = false; /* by one before */
+            for (size_t other = 0; other < b; other++) {
+                is_named |= names_find(backends[other]->kv_type_name, name) >= 0;
+            }
+            if (!is_named && i-- == 0) {
+                return name;
+            }
+        }
+    }
+    return NULL;
+}
+
 enum err backend_device_of(const struct backend *b, const struct backend_config *cfg, struct backend_device *out,
                            struct err_info *info)
 {

@@ -29,3 +29,9 @@ enum err names_refuse(names_fn names, const char *what, const char *found, struc
     buf_fini(&list);
     return ERR_CONFIG;
 }
+
+enum err names_choose(names_fn names, const char *what, const char *wanted, int *out, struct err_info *info)
+{
+    *out = wanted != NULL ? names_find(names, wanted) : 0;
+    return *out >= 0 ? ERR_OK : names_refuse(names, what, wanted, info);
+}

@@ -15,6 +15,9 @@ int names_find(names_fn names, const char *name);
 /* Appends "cpu, ref"; check with buf_ok. */
 void names_list(names_fn names, struct buf *out);
 
+/* The index of `wanted`, 0 for NULL. Fails as names_refuse does. */
+MUST_CHECK enum err names_choose(names_fn names, const char *what, const char *wanted, int *out, struct err_info *info);
+
 /* Returns ERR_CONFIG and says "WHAT: expected one of cpu, ref; found 'FOUND'". */
 enum err names_refuse(names_fn names, const char *what, const char *found, struct err_info *info);
 

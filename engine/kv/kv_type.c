@@ -2,7 +2,6 @@
 #include "engine/kv/kv_type.h"
 
 #include "engine/base/compiler.h"
-#include "engine/base/names.h"
 #include "engine/tensor/dtype.h"
 
 #include <string.h>
@@ -10,12 +9,6 @@
 static const char *const names[KV_TYPE_COUNT] = {"i16", "f16", "bf16", "q8_0", "q4_0"};
 
 const char *kv_type_name(int type) { return type >= 0 && type < KV_TYPE_COUNT ? names[type] : NULL; }
-
-enum kv_type kv_type_find(const char *name)
-{
-    int type = names_find(kv_type_name, name);
-    return type < 0 ? KV_TYPE_COUNT : (enum kv_type)type;
-}
 
 static struct kv_side side_of(enum kv_type type, bool is_key, int d)
 {

@@ -37,7 +37,6 @@
 enum { KV_PAGE_TOKENS = 32 };
 
 enum kv_type { KV_TYPE_I16, KV_TYPE_F16, KV_TYPE_BF16, KV_TYPE_Q8_0, KV_TYPE_Q4_0, KV_TYPE_COUNT };
-enum { KV_TYPE_DEFAULT = KV_TYPE_I16 };
 
 /* One side, keys or values, of a head's part of a page. */
 struct kv_side {
@@ -65,9 +64,6 @@ struct kv_layout kv_layout_for(enum kv_type k_type, enum kv_type v_type, int d, 
 
 /* "i16" ...; NULL beyond the last. */
 const char *kv_type_name(int type);
-
-/* The type of that name, or KV_TYPE_COUNT. */
-enum kv_type kv_type_find(const char *name);
 
 static inline bool kv_type_is_float(enum kv_type type) { return type == KV_TYPE_F16 || type == KV_TYPE_BF16; }
 

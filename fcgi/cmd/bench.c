@@ -40,7 +40,6 @@ struct bench {
     struct bench_report report;
     struct work work;
     int n_batch, n_threads;
-    enum kv_type k_type, v_type;
     int max_seqs;
     int32_t *pages; /* [max_seqs][pages of a sequence] */
     int32_t seq_pages;
@@ -263,8 +262,6 @@ static enum err check_encoder(const struct bench *b, struct err_info *info)
 static enum err open_file(struct bench *b, struct err_info *info)
 {
     b->backend = backend_find(b->o->backend);
-    b->k_type = kv_type_find(b->o->cache_type_k);
-    b->v_type = kv_type_find(b->o->cache_type_v);
     TRY(model_open(b->o->model, &b->gguf, info));
     TRY(model_build(b->gguf, 0, &b->plan, info));
     TRY(check_encoder(b, info));
@@ -286,8 +283,8 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .n_states = b->max_seqs,
                                  .max_rows = MAX_OF(n_batch, b->max_seqs),
                                  .max_logits = b->max_seqs,
-                                 .k_type = b->k_type,
-                                 .v_type = b->v_type,
+                                 .k_type = b->o->cache_type_k,
+                                 .v_type = b->o->cache_type_v,
                                  .weight_done = drop_file_pages,
                                  .weight_done_arg = b->gguf};
     TRY(backend_device_of(b->backend, &cfg, &b->device, info));
@@ -327,16 +324,15 @@ static void describe(struct bench_report *r, const struct gguf *model)
 static void open_report(struct bench *b)
 {
     const struct conf *o = b->o;
-    b->report =
-        (struct bench_report){.out = stdout,
-                              .model_path = o->model,
-                              .kernels = b->measure.kernels,
-                              .cpu_info = b->device.name,
-                              .k_type = o->cache_type_k,
-                              .v_type = o->cache_type_v,
-                              .has_types = (int)b->k_type != KV_TYPE_DEFAULT || (int)b->v_type != KV_TYPE_DEFAULT,
-                              .has_batches = o->batch_sizes.n > 1,
-                              .has_seqs = b->max_seqs > 1};
+    b->report = (struct bench_report){.out = stdout,
+                                      .model_path = o->model,
+                                      .kernels = b->measure.kernels,
+                                      .cpu_info = b->device.name,
+                                      .k_type = b->measure.k_type,
+                                      .v_type = b->measure.v_type,
+                                      .has_types = o->cache_type_k != NULL || o->cache_type_v != NULL,
+                                      .has_batches = o->batch_sizes.n > 1,
+                                      .has_seqs = b->max_seqs > 1};
     b->report.format = (enum bench_format)names_find(bench_format_name, o->output);
     describe(&b->report, b->gguf);
     bench_report_head(&b->report);

@@ -4,7 +4,6 @@
 #include "engine/base/io.h"
 #include "engine/chat/chat_named.h"
 #include "engine/engine.h"
-#include "engine/kv/kv_type.h"
 #include "engine/quant/quant.h"
 #include "engine/model/model.h"
 #include "engine/tensor/dtype.h"
@@ -241,13 +240,13 @@ static void print_cache_row(const struct subject *s)
 {
     const char *before = "";
     print_label("kv cache");
-    for (int type = 0; type < KV_TYPE_COUNT && s->plan != NULL; type++) {
-        struct backend_config cfg = {
-            .n_threads = 1, .n_pages = 1, .k_type = (enum kv_type)type, .v_type = (enum kv_type)type};
+    const char *type;
+    for (int i = 0; s->plan != NULL && (type = backend_cpu.kv_type_name(i)) != NULL; i++) {
+        struct backend_config cfg = {.n_threads = 1, .n_pages = 1, .k_type = type, .v_type = type};
         struct backend_measure m;
         struct err_info ignored;
-        if (backend_cpu.measure(s->plan, &cfg, &m, &ignored) == ERR_OK && strcmp(m.k_type, kv_type_name(type)) == 0) {
-            printf("%s%s %zu", before, m.k_type, backend_bytes_all(&m).page / KV_PAGE_TOKENS);
+        if (backend_cpu.measure(s->plan, &cfg, &m, &ignored) == ERR_OK && strcmp(m.k_type, type) == 0) {
+            printf("%s%s %zu", before, type, backend_bytes_all(&m).page / KV_PAGE_TOKENS);
             before = ", ";
         }
     }

@@ -1,5 +1,6 @@
 #include "fcgi/cmd/manual.h"
 
+#include "engine/backend/backend.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/options.h"
 
@@ -11,10 +12,24 @@ enum { COLUMNS = 100, HELP_COLUMN = 33, NAME_BYTES = 96, TEXT_BYTES = 1024 };
 
 /* --- parts of all ------------------------------------------------------------------------------------------------- */
 
+/* "; back end cpu", of an option that some have. */
+static void put_back_ends(const struct option *o, struct buf *out)
+{
+    const struct backend *b;
+    bool is_of_all = true;
+    for (int i = 0; (b = backend_at(i)) != NULL; i++) {
+        is_of_all = is_of_all && backend_has_option(b, o->name);
+    }
+    for (int i = 0; !is_of_all && (b = backend_at(i)) != NULL; i++) {
+        buf_printf(out, backend_has_option(b, o->name) ? "; back end %s" : "", b->name);
+    }
+}
+
 /* What an option does, may be and is by default, as one sentence. */
 static void put_help(const struct option *o, struct buf *out)
 {
     buf_puts(out, o->help);
+    put_back_ends(o, out);
     if (o->words != NULL) {
         buf_puts(out, o->kind == OPTION_FILE ? " (or " : " (");
         names_list(o->words, out);
@@ -133,7 +148,9 @@ static void put_markdown(struct buf *out)
         buf_printf(out, "| `--%s` | %s%s%s | %s | ", o->name, tick, brief, tick,
                    cmd_names(o->commands, names, sizeof names));
         put_values(o, out);
-        buf_printf(out, " | %s | %s |\n", o->fallback != NULL ? o->fallback : "", o->help);
+        buf_printf(out, " | %s | %s", o->fallback != NULL ? o->fallback : "", o->help);
+        put_back_ends(o, out);
+        buf_puts(out, " |\n");
     }
 }
 

@@ -201,8 +201,8 @@ static bool run(const struct plan *plan, const struct reference *r, const struct
                                  .n_threads = s->n_threads,
                                  .max_rows = s->chunk,
                                  .max_logits = s->chunk,
-                                 .k_type = kv_type_find(s->k_type),
-                                 .v_type = kv_type_find(s->v_type),
+                                 .k_type = s->k_type,
+                                 .v_type = s->v_type,
                                  .n_pages = r->n / KV_PAGE_TOKENS + 1,
                                  .n_states = 1};
     enum err err = b->open(plan, &cfg, &m, &info);
@@ -305,8 +305,7 @@ static bool parse(int argc, char **argv, struct setting *s, bool *with_bounds)
         i++;
     }
     return argc >= 3 && s->chunk >= 1 && s->chunk <= CHUNK && s->n_threads >= 1 && s->n_threads <= POOL_MAX_THREADS &&
-           backend_find(s->backend) != NULL && kv_type_find(s->k_type) != KV_TYPE_COUNT &&
-           kv_type_find(s->v_type) != KV_TYPE_COUNT;
+           backend_find(s->backend) != NULL;
 }
 
 static int run_one(const char *model, const struct plan *plan, const struct reference *r, const struct setting *s)
@@ -316,7 +315,8 @@ static int run_one(const char *model, const struct plan *plan, const struct refe
         return 65;
     }
     printf("%s, %s%s%s, KV %s/%s%s: ", model, s->backend, s->cpu != NULL ? "/" : "", s->cpu != NULL ? s->cpu : "",
-           s->k_type, s->v_type, s->high_precision ? ", high precision" : "");
+           s->k_type != NULL ? s->k_type : "usual", s->v_type != NULL ? s->v_type : "usual",
+           s->high_precision ? ", high precision" : "");
     printf("%d tokens: mean KL %s%.2e, same arg-max %.2f %%\n", r->n, r->logits == NULL ? "at least " : "", result.kl,
            100 * result.same);
     return 0;
@@ -324,11 +324,7 @@ static int run_one(const char *model, const struct plan *plan, const struct refe
 
 int main(int argc, char **argv)
 {
-    struct setting s = {.backend = "cpu",
-                        .n_threads = pool_cpu_count(),
-                        .chunk = CHUNK,
-                        .k_type = kv_type_name(KV_TYPE_DEFAULT),
-                        .v_type = kv_type_name(KV_TYPE_DEFAULT)};
+    struct setting s = {.backend = "cpu", .n_threads = pool_cpu_count(), .chunk = CHUNK};
     bool with_bounds = false;
     if (!parse(argc, argv, &s, &with_bounds)) {
         return usage();

@@ -116,29 +116,13 @@ static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
             continue;
         }
         kv->heads = heads;
-        kv->layout = kv_layout_for(m->cfg.k_type, m->cfg.v_type, (int)heads.head_dim, (int)heads.latent_dim);
+        kv->layout = kv_layout_for(m->k_type, m->v_type, (int)heads.head_dim, (int)heads.latent_dim);
         kv->at = m->bytes.page * (size_t)m->cfg.n_pages; /* holds if pool_bytes does */
         kv->head_bytes = (size_t)kv->layout.bytes * (size_t)m->cfg.n_pages;
         m->bytes.page += (size_t)kv->layout.bytes * heads.n_kv_heads;
     }
     m->bytes.state = (size_t)m->plan->recurrent_floats * sizeof(float);
     return backend_pool_bytes(&m->bytes, m->cfg.n_pages, m->cfg.n_states, &m->pool_bytes, info);
-}
-
-/* All that can be known without a weight or memory of the size of one. */
-static enum err lay_out(struct backend_model *m, struct err_info *info)
-{
-    TRY(backend_check_types(m->plan, info));
-    TRY(kern_select(m->cfg.cpu, &m->kern, info));
-    TRY(cpu_steps_compile(m, info));
-    m->scratch = mem_zalloc_array((size_t)m->cfg.n_threads, sizeof *m->scratch, MEM_MODEL);
-    if (m->scratch == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the scratch table");
-    }
-    m->n_chunks = (m->plan->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
-    m->bytes.activations = lay_out_scratch(m);
-    TRY(lay_out_kv(m, info));
-    return cpu_weights_lay_out(m, info);
 }
 
 static enum err allocate(struct backend_model *m, struct err_info *info)
@@ -172,16 +156,38 @@ static void cpu_close(struct backend_model **model)
     *model = NULL;
 }
 
-/* Latents are keys and values in one, whose rounding counts twice. */
-static enum err check_kv_types(const struct plan *p, const struct backend_config *cfg, struct err_info *info)
+static enum err choose_kv_types(struct backend_model *m, struct err_info *info)
 {
-    bool is_narrow = cfg->k_type == KV_TYPE_Q8_0 || cfg->k_type == KV_TYPE_Q4_0;
-    return p->latent_dim == 0 || !is_narrow
+    int k, v;
+    TRY(names_choose(kv_type_name, "cache-type-k", m->cfg.k_type, &k, info));
+    TRY(names_choose(kv_type_name, "cache-type-v", m->cfg.v_type, &v, info));
+    m->k_type = (enum kv_type)k;
+    m->v_type = (enum kv_type)v;
+    /* latents are keys and values in one, whose rounding counts twice */
+    bool is_narrow = m->k_type == KV_TYPE_Q8_0 || m->k_type == KV_TYPE_Q4_0;
+    return m->plan->latent_dim == 0 || !is_narrow
                ? ERR_OK
                : err_set(info, ERR_CONFIG, "cache-type-k",
                          "cache-type-k: expected f16 or bf16 (or i16, which is f16 then), as the model has latent "
                          "attention; found '%s'",
-                         kv_type_name((int)cfg->k_type));
+                         m->cfg.k_type);
+}
+
+/* All that can be known without a weight or memory of the size of one. */
+static enum err lay_out(struct backend_model *m, struct err_info *info)
+{
+    TRY(choose_kv_types(m, info));
+    TRY(backend_check_types(m->plan, info));
+    TRY(kern_select(m->cfg.cpu, &m->kern, info));
+    TRY(cpu_steps_compile(m, info));
+    m->scratch = mem_zalloc_array((size_t)m->cfg.n_threads, sizeof *m->scratch, MEM_MODEL);
+    if (m->scratch == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the scratch table");
+    }
+    m->n_chunks = (m->plan->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
+    m->bytes.activations = lay_out_scratch(m);
+    TRY(lay_out_kv(m, info));
+    return cpu_weights_lay_out(m, info);
 }
 
 /* A model without weights and memory. */
@@ -189,7 +195,6 @@ static enum err make_model(const struct plan *plan, const struct backend_config 
                            struct err_info *info)
 {
     *out = NULL;
-    TRY(check_kv_types(plan, cfg, info));
     struct backend_model *m = mem_zalloc(sizeof *m, MEM_MODEL);
     if (m == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the CPU back end");
@@ -211,7 +216,7 @@ static enum err cpu_measure(const struct plan *plan, const struct backend_config
     struct backend_model *m;
     struct kv_layout kv; /* the types are the same in all layers */
     TRY(make_model(plan, cfg, &m, info));
-    kv = kv_layout_for(cfg->k_type, cfg->v_type, (int)plan->head_dim, (int)plan->latent_dim);
+    kv = kv_layout_for(m->k_type, m->v_type, (int)plan->head_dim, (int)plan->latent_dim);
     *out = (struct backend_measure){.kernels = m->kern.isa,
                                     .k_type = kv_type_name((int)kv.k.type),
                                     .v_type = kv.is_latent ? "none" : kv_type_name((int)kv.v.type),
@@ -326,9 +331,17 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
         .logits = m->logits, .max_begun = 1, .pack_state = m->pack_state, .pack_note = m->pack_note};
 }
 
+static const char *cpu_option_name(int i)
+{
+    static const char *const names[] = {"cpu", "high-precision", "pin", "pack-cache"};
+    return i < (int)ARRAY_LEN(names) ? names[i] : NULL;
+}
+
 const struct backend backend_cpu = {
     .name = "cpu",
     .description = "packed weights, SIMD kernels, worker pool",
+    .kv_type_name = kv_type_name,
+    .option_name = cpu_option_name,
     .probe = backend_probe_host,
     .measure = cpu_measure,
     .open = cpu_open,

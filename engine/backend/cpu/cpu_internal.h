@@ -109,6 +109,7 @@ struct cpu_kv {
 struct backend_model {
     const struct plan *plan;
     struct backend_config cfg;
+    enum kv_type k_type, v_type;
     struct backend_bytes bytes;
     struct kern_table kern;
     struct pool *pool;

@@ -363,11 +363,16 @@ static bool read_vectors(struct backend_model *m)
     return m->vectors != NULL;
 }
 
+static const char *ref_kv_type_name(int i) { return i == 0 ? "f32" : NULL; }
+
 /* All that can be known without a weight or memory of the size of one. */
 static enum err lay_out(struct backend_model *m, struct err_info *info)
 {
     const struct plan *p = m->plan;
+    int only;
     TRY(backend_check_types(p, info));
+    TRY(names_choose(ref_kv_type_name, "cache-type-k", m->cfg.k_type, &only, info));
+    TRY(names_choose(ref_kv_type_name, "cache-type-v", m->cfg.v_type, &only, info));
     m->kvs = mem_zalloc_array(p->n_layers, sizeof *m->kvs, MEM_MODEL);
     if (m->kvs == NULL) {
         return no_memory(info);
@@ -457,6 +462,7 @@ static void ref_info(const struct backend_model *m, struct backend_info *out)
 const struct backend backend_ref = {
     .name = "ref",
     .description = "scalar reference: f32 activations and KV, sums in double",
+    .kv_type_name = ref_kv_type_name,
     .probe = backend_probe_host,
     .measure = ref_measure,
     .open = ref_open,

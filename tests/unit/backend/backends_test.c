@@ -43,7 +43,7 @@ static struct plan *open_plan(const char *name, struct gguf **g)
 }
 
 /* Opens, which takes what measure said. */
-static struct subject open_subject(const struct backend *b, const struct plan *p, enum kv_type type)
+static struct subject open_subject(const struct backend *b, const struct plan *p, const char *type)
 {
     struct subject s = {.backend = b, .n_vocab = p->n_vocab};
     struct backend_config cfg = {.n_threads = 2,
@@ -142,7 +142,7 @@ static void move(const struct subject *from, const int32_t *pages, int32_t state
     free(bytes);
 }
 
-static void check_moved(const struct backend *b, const struct plan *plan, enum kv_type type, const char *what)
+static void check_moved(const struct backend *b, const struct plan *plan, const char *type, const char *what)
 {
     static struct piece first, wanted, got;
     const int32_t pages[] = {3, 1}, others[] = {0, 5};
@@ -163,13 +163,13 @@ START_TEST(what_was_read_goes_on_elsewhere)
 {
     struct gguf *g;
     struct plan *p = open_plan(models[_i], &g);
-    check_moved(&backend_ref, p, KV_TYPE_I16, models[_i]);
+    check_moved(&backend_ref, p, NULL, models[_i]);
     for (int type = 0; type < KV_TYPE_COUNT; type++) {
         if (p->latent_dim == 0 || kv_type_is_float((enum kv_type)type)) {
-            check_moved(&backend_cpu, p, (enum kv_type)type, models[_i]);
+            check_moved(&backend_cpu, p, kv_type_name(type), models[_i]);
         }
     }
-    check_moved(remote_backend_of(&backend_cpu), p, KV_TYPE_I16, models[_i]);
+    check_moved(remote_backend_of(&backend_cpu), p, NULL, models[_i]);
     plan_free(&p);
     gguf_close(&g);
 }
@@ -199,8 +199,8 @@ START_TEST(batches_begun_beside_each_other_share_nothing)
     struct err_info info = {0};
     const struct backend *const inner[] = {&backend_ref, &backend_cpu};
     for (size_t k = 0; k < ARRAY_LEN(inner); k++) {
-        struct subject plain = open_subject(inner[k], p, KV_TYPE_I16);
-        struct subject remote = open_subject(remote_backend_of(inner[k]), p, KV_TYPE_I16);
+        struct subject plain = open_subject(inner[k], p, NULL);
+        struct subject remote = open_subject(remote_backend_of(inner[k]), p, NULL);
         ck_assert_int_eq(plain.info.max_begun, 1);
         ck_assert_int_eq(remote.info.max_begun, 2);
         for (int i = 0; i < 2; i++) {
@@ -231,12 +231,44 @@ START_TEST(batches_begun_beside_each_other_share_nothing)
 }
 END_TEST
 
+START_TEST(a_type_of_keys_that_a_back_end_lacks_is_refused)
+{
+    static const struct {
+        const struct backend *backend;
+        const char *k_type, *v_type, *text; /* NULL: taken */
+    } cases[] = {{&backend_cpu, "q4_0", NULL, NULL},
+                 {&backend_cpu, "f32", NULL, "cache-type-k: expected one of i16, f16, bf16, q8_0, q4_0; found 'f32'"},
+                 {&backend_ref, "f32", "f32", NULL},
+                 {&backend_ref, NULL, "q8_0", "cache-type-v: expected one of f32; found 'q8_0'"}};
+    struct gguf *g;
+    struct plan *p = open_plan(models[0], &g);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct backend_config cfg = {
+            .n_threads = 1, .n_pages = 1, .max_rows = 1, .k_type = cases[i].k_type, .v_type = cases[i].v_type};
+        struct backend_measure measure;
+        struct backend_model *m = NULL;
+        struct err_info info = {0};
+        enum err wanted = cases[i].text != NULL ? ERR_CONFIG : ERR_OK;
+        ck_assert_int_eq(cases[i].backend->measure(p, &cfg, &measure, &info), wanted);
+        ck_assert_int_eq(cases[i].backend->open(p, &cfg, &m, &info), wanted);
+        ck_assert(wanted == ERR_OK || strcmp(info.text, cases[i].text) == 0);
+        cases[i].backend->close(&m);
+    }
+    plan_free(&p);
+    gguf_close(&g);
+}
+END_TEST
+
 START_TEST(there_is_a_table)
 {
     for (int i = 0; backend_at(i) != NULL; i++) {
         ck_assert_ptr_eq(backend_find(backend_at(i)->name), backend_at(i));
     }
     ck_assert_ptr_null(backend_find("remote"));
+    static const char *const types[] = {"i16", "f16", "bf16", "q8_0", "q4_0", "f32"}; /* cpu's, then ref's */
+    for (int i = 0; i <= (int)ARRAY_LEN(types); i++) {
+        ck_assert_pstr_eq(backend_kv_type_name(i), i < (int)ARRAY_LEN(types) ? types[i] : NULL);
+    }
 }
 END_TEST
 
@@ -246,6 +278,7 @@ Suite *backends_suite(void)
     TCase *t = tcase_create("backends");
     tcase_add_loop_test(t, what_was_read_goes_on_elsewhere, 0, (int)ARRAY_LEN(models));
     tcase_add_loop_test(t, batches_begun_beside_each_other_share_nothing, 0, (int)ARRAY_LEN(models));
+    tcase_add_test(t, a_type_of_keys_that_a_back_end_lacks_is_refused);
     tcase_add_test(t, there_is_a_table);
     suite_add_tcase(s, t);
     return s;

@@ -86,8 +86,8 @@ static void compute(const char *cpu, enum kv_type k_type, enum kv_type v_type, c
                                  .n_pages = N_PAGES,
                                  .max_rows = N + 2,
                                  .max_logits = N + 2,
-                                 .k_type = k_type,
-                                 .v_type = v_type};
+                                 .k_type = kv_type_name((int)k_type),
+                                 .v_type = kv_type_name((int)v_type)};
     ck_assert_msg(backend_cpu.open(plan, &cfg, &m, &info) == ERR_OK, "%s", info.text);
     for (int from = 0, n; from < N; from += n) {
         n = from >= N - LAST ? 1 : MIN_OF(w->chunk, N - LAST - from);
@@ -278,8 +278,8 @@ static void deep_check(const char *cpu, enum kv_type type, int n_ways, float *co
                                      .n_pages = DEEP_PAGES,
                                      .max_rows = DEEP_CHUNK,
                                      .max_logits = DEEP_CHUNK,
-                                     .k_type = type,
-                                     .v_type = type};
+                                     .k_type = kv_type_name((int)type),
+                                     .v_type = kv_type_name((int)type)};
         ck_assert_msg(backend_cpu.open(plan, &cfg, &m, &info) == ERR_OK, "%s", info.text);
         float *more = malloc((size_t)DEEPEST * plan->n_vocab * sizeof *more);
         for (int s = 0; s < N_STREAMS; s++) {
@@ -342,10 +342,8 @@ START_TEST(a_page_is_as_large_as_its_types_say)
         size_t components = 2 * 64 * KV_PAGE_TOKENS;
         ck_assert_uint_le(l.bytes * 8, components * bits[type]);
         ck_assert_uint_gt(l.bytes * 8, components * (bits[type] - 1));
-        ck_assert_int_eq(kv_type_find(kv_type_name(type)), type);
     }
     ck_assert_ptr_null(kv_type_name(KV_TYPE_COUNT));
-    ck_assert_int_eq(kv_type_find("f32"), KV_TYPE_COUNT);
 }
 END_TEST
 

@@ -1,6 +1,7 @@
 /* Options from the command line, the environment and a file: every row of the table at its bounds and beyond. */
 #include "fcgi/conf.h"
 
+#include "engine/backend/backend.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/manual.h"
 #include "fcgi/options.h"
@@ -274,7 +275,8 @@ START_TEST(names_are_those_of_their_tables)
     command = CONF_SERVE;
     refuse("--backend", "gpu", "backend (command line): expected one of cpu, ref; found 'gpu'");
     setenv("INFCGI_CACHE_TYPE_V", "q8", 1);
-    refuse(NULL, NULL, "cache-type-v (INFCGI_CACHE_TYPE_V): expected one of i16, f16, bf16, q8_0, q4_0; found 'q8'");
+    refuse(NULL, NULL,
+           "cache-type-v (INFCGI_CACHE_TYPE_V): expected one of i16, f16, bf16, q8_0, q4_0, f32; found 'q8'");
 }
 END_TEST
 
@@ -318,6 +320,25 @@ START_TEST(operands_stand_without_a_name)
     setenv("INFCGI_MODEL", "of-environment.gguf", 1);
     accept("a.gguf", NULL); /* the argument is the model still */
     ck_assert(strcmp(c.model, "a.gguf") == 0 && strcmp(c.text, "-") == 0);
+}
+END_TEST
+
+/* Every name that a back end gives is a row of the table, too. */
+START_TEST(an_option_that_the_back_end_lacks_is_refused)
+{
+    static const char *const of_cpu[] = {"--cpu=avx2", "--high-precision", "--pin", "--pack-cache=/tmp"};
+    for (int i = 0; backend_cpu.option_name(i) != NULL; i++) {
+        ck_assert_ptr_nonnull(option_find(backend_cpu.option_name(i), strlen(backend_cpu.option_name(i)), command));
+    }
+    for (size_t i = 0; i < sizeof of_cpu / sizeof *of_cpu; i++) {
+        for (int is_ref = 0; is_ref < 2; is_ref++) {
+            ck_assert_int_eq(load("--model=m.gguf", of_cpu[i], is_ref ? "--backend=ref" : NULL), ERR_OK);
+            ck_assert_int_eq(conf_check(&c, command, &info), is_ref ? ERR_CONFIG : ERR_OK);
+            ck_assert(!is_ref || strstr(info.text, "the back end ref has no such option") != NULL);
+        }
+    }
+    ck_assert_int_eq(load("--model=m.gguf", "--backend=ref", "--pack-cache=off"), ERR_OK);
+    ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
 }
 END_TEST
 
@@ -492,6 +513,7 @@ Suite *conf_suite(void)
     tcase_add_test(t, the_command_line_wins_over_the_environment_and_that_over_the_file);
     tcase_add_test(t, a_long_value_is_cut_in_the_message);
     tcase_add_test(t, integers_of_64_bits);
+    tcase_add_test(t, an_option_that_the_back_end_lacks_is_refused);
     suite_add_tcase(s, t);
     return s;
 }
