@@ -94,9 +94,11 @@ struct hf_fixed {
     const char *expected; /* "7", "true", "one or other"; "none": only null */
 };
 
+enum { HF_MAX_NAMES = 5 };
+
 struct hf_family {
-    const char *const *architectures; /* of config.json; NULL ends */
-    const char *arch;                 /* general.architecture */
+    const char *architectures[HF_MAX_NAMES + 1]; /* of config.json; NULL ends */
+    const char *arch;                            /* general.architecture */
     /* OPTIONAL: the family by more than the architecture, by config.json or its text_config */
     const struct hf_family *(*choose)(const json_t *config);
     const char *prefix;             /* OPTIONAL: what may stand in front of all tensors' names */

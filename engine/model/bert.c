@@ -119,17 +119,9 @@ static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gate
     return plan_add_step(b->plan, &hidden);
 }
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
-{
-    struct blocks b = {.g = g, .arch = "bert", .n_ctx = n_ctx, .plan = p, .info = info};
-    return build_encoder(&b, true, false);
-}
+static enum err build(struct blocks *b) { return build_encoder(b, true, false); }
 
-static enum err build_nomic(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
-{
-    struct blocks b = {.g = g, .arch = "nomic-bert", .n_ctx = n_ctx, .plan = p, .info = info};
-    return build_encoder(&b, false, true);
-}
+static enum err build_nomic(struct blocks *b) { return build_encoder(b, false, true); }
 
 /* --- as SafeTensors folders --------------------------------------------------------------------------------------- */
 
@@ -250,13 +242,8 @@ static const struct hf_name hf_nomic_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const char *const hf_bert_architectures[] = {"BertModel", "BertForMaskedLM", NULL};
-static const char *const hf_roberta_architectures[] = {"XLMRobertaModel", "XLMRobertaForMaskedLM", "RobertaModel",
-                                                       "RobertaForMaskedLM", NULL};
-static const char *const hf_nomic_architectures[] = {"NomicBertModel", NULL};
-
 static const struct hf_family hf_bert = {
-    .architectures = hf_bert_architectures,
+    .architectures = {"BertModel", "BertForMaskedLM"},
     .arch = "bert",
     .prefix = "bert.",
     .keys = hf_keys,
@@ -267,7 +254,7 @@ static const struct hf_family hf_bert = {
 };
 
 static const struct hf_family hf_roberta = {
-    .architectures = hf_roberta_architectures,
+    .architectures = {"XLMRobertaModel", "XLMRobertaForMaskedLM", "RobertaModel", "RobertaForMaskedLM"},
     .arch = "bert",
     .prefix = "roberta.",
     .keys = hf_roberta_keys,
@@ -278,7 +265,7 @@ static const struct hf_family hf_roberta = {
 };
 
 static const struct hf_family hf_nomic = {
-    .architectures = hf_nomic_architectures,
+    .architectures = {"NomicBertModel"},
     .arch = "nomic-bert",
     .aliases = hf_nomic_aliases,
     .keys = hf_keys,
@@ -286,21 +273,16 @@ static const struct hf_family hf_nomic = {
     .finish = finish_nomic,
 };
 
-static const struct hf_family *const bert_hf[] = {&hf_bert, &hf_roberta, NULL};
-static const struct hf_family *const nomic_hf[] = {&hf_nomic, NULL};
-
 const struct model_family model_bert = {
-    .name = "bert",
     .members = "BERT, BGE, E5, GTE, MiniLM, XLM-RoBERTa; for embeddings",
     .arch = "bert",
-    .hf = bert_hf,
+    .hf = {&hf_bert, &hf_roberta},
     .build = build,
 };
 
 const struct model_family model_nomic_bert = {
-    .name = "nomic-bert",
     .members = "Nomic Embed Text v1, v1.5; for embeddings",
     .arch = "nomic-bert",
-    .hf = nomic_hf,
+    .hf = {&hf_nomic},
     .build = build_nomic,
 };

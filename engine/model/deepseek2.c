@@ -10,25 +10,25 @@
 
 enum { GLM_LITE_VOCAB = 154880 };
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.is_latent = true, .g = g, .arch = "deepseek2", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    TRY(blocks_read_latent_scale(&b));
-    struct blocks_style *s = &b.style;
+    b->is_latent = true;
+    TRY(blocks_read_hparams(b));
+    TRY(blocks_read_latent_scale(b));
+    struct blocks_style *s = &b->style;
     uint32_t n_predicting;
-    TRY(blocks_get_u32(&b, "nextn_predict_layers", 0, b.h.n_layers - 1, 0, &n_predicting));
-    b.h.n_layers = p->n_layers = b.h.n_layers - n_predicting;
-    TRY(blocks_get_f32(&b, "attention.temperature_scale", 0.0, 1e3, 0.0, &s->query_beta)); /* Mistral Large 3 */
-    TRY(blocks_get_u32(&b, "attention.temperature_length", 1, UINT32_MAX / 2, b.h.n_ctx_train, &s->query_period));
-    if (p->moe.n_experts == 0) {
-        return blocks_build_decoder(&b);
+    TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n_predicting));
+    b->h.n_layers = b->plan->n_layers = b->h.n_layers - n_predicting;
+    TRY(blocks_get_f32(b, "attention.temperature_scale", 0.0, 1e3, 0.0, &s->query_beta)); /* Mistral Large 3 */
+    TRY(blocks_get_u32(b, "attention.temperature_length", 1, UINT32_MAX / 2, b->h.n_ctx_train, &s->query_period));
+    if (b->plan->moe.n_experts == 0) {
+        return blocks_build_decoder(b);
     }
     /* The first files of GLM-4.7-Flash do not say that it picks by sigmoids. */
-    bool is_glm = b.h.n_vocab == GLM_LITE_VOCAB && (b.h.n_layers == 47 || b.h.n_layers == 48);
+    bool is_glm = b->h.n_vocab == GLM_LITE_VOCAB && (b->h.n_layers == 47 || b->h.n_layers == 48);
     struct blocks_moe moe = {.gating = is_glm ? 2 : 1};
-    TRY(blocks_read_moe(&b, &moe));
-    return blocks_build_decoder(&b);
+    TRY(blocks_read_moe(b, &moe));
+    return blocks_build_decoder(b);
 }
 
 /* --- SafeTensors folders ------------------------------------------------------------------------------------------ */
@@ -109,11 +109,8 @@ static enum err finish_v2(struct hf *h)
 
 static enum err finish_v3(struct hf *h) { return finish(h, 2, true); }
 
-static const char *const hf_v2_architectures[] = {"DeepseekV2ForCausalLM", NULL};
-static const char *const hf_v3_architectures[] = {"DeepseekV3ForCausalLM", NULL};
-
 static const struct hf_family hf_v2 = {
-    .architectures = hf_v2_architectures,
+    .architectures = {"DeepseekV2ForCausalLM"},
     .arch = "deepseek2",
     .keys = hf_deepseek_keys,
     .names = hf_deepseek_names,
@@ -123,7 +120,7 @@ static const struct hf_family hf_v2 = {
 };
 
 static const struct hf_family hf_v3 = {
-    .architectures = hf_v3_architectures,
+    .architectures = {"DeepseekV3ForCausalLM"},
     .arch = "deepseek2",
     .defaults = "{\"num_nextn_predict_layers\": 1}", /* transformers 5, DeepseekV3Config */
     .keys = hf_deepseek_keys,
@@ -133,12 +130,9 @@ static const struct hf_family hf_v3 = {
     .finish = finish_v3,
 };
 
-static const struct hf_family *const deepseek2_hf[] = {&hf_v2, &hf_v3, NULL};
-
 const struct model_family model_deepseek2 = {
-    .name = "deepseek2",
     .members = "DeepSeek-V2, DeepSeek-V3, DeepSeek-R1, Kimi-K2, GLM-4.7-Flash",
     .arch = "deepseek2",
-    .hf = deepseek2_hf,
+    .hf = {&hf_v2, &hf_v3},
     .build = build,
 };

@@ -12,24 +12,23 @@ enum {
     LAYERS_27B = 46, /* the size whose queries are scaled by D/H and not by d */
 };
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "gemma2", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->has_post_norms = true;
     s->act = PLAN_GELU_TANH;
-    s->embed_scale = sqrtf((float)b.h.n_embd);
-    if (b.h.n_layers == LAYERS_27B) {
-        s->attn_scale = (float)(1.0 / sqrt((double)b.h.n_embd / b.h.n_heads));
+    s->embed_scale = sqrtf((float)b->h.n_embd);
+    if (b->h.n_layers == LAYERS_27B) {
+        s->attn_scale = (float)(1.0 / sqrt((double)b->h.n_embd / b->h.n_heads));
     }
     s->local_is_scaled = true;
-    TRY(blocks_get_f32(&b, "attn_logit_softcapping", 0.0, 1e6, 50.0, &s->attn_softcap));
-    TRY(blocks_get_f32(&b, "final_logit_softcapping", 0.0, 1e6, 30.0, &s->logit_softcap));
-    TRY(blocks_read_windows(&b, 4096, GLOBAL_EVERY));
-    TRY(blocks_get_f32(&b, "attention.scale", 1e-6, 1e6, (double)s->attn_scale, &s->attn_scale));
-    return blocks_build_decoder(&b);
+    TRY(blocks_get_f32(b, "attn_logit_softcapping", 0.0, 1e6, 50.0, &s->attn_softcap));
+    TRY(blocks_get_f32(b, "final_logit_softcapping", 0.0, 1e6, 30.0, &s->logit_softcap));
+    TRY(blocks_read_windows(b, 4096, GLOBAL_EVERY));
+    TRY(blocks_get_f32(b, "attention.scale", 1e-6, 1e6, (double)s->attn_scale, &s->attn_scale));
+    return blocks_build_decoder(b);
 }
 
 static const struct hf_key hf_gemma2_keys[] = {
@@ -52,10 +51,8 @@ static const struct hf_name hf_gemma2_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const char *const hf_gemma2_architectures[] = {"Gemma2ForCausalLM", NULL};
-
 static const struct hf_family hf_gemma2 = {
-    .architectures = hf_gemma2_architectures,
+    .architectures = {"Gemma2ForCausalLM"},
     .arch = "gemma2",
     .keys = hf_gemma2_keys,
     .names = hf_gemma2_names,
@@ -66,12 +63,9 @@ static const struct hf_family hf_gemma2 = {
     .finish = hf_add_query_scale,
 };
 
-static const struct hf_family *const gemma2_hf[] = {&hf_gemma2, NULL};
-
 const struct model_family model_gemma2 = {
-    .name = "gemma2",
     .members = "Gemma 2 2B, 9B, 27B",
     .arch = "gemma2",
-    .hf = gemma2_hf,
+    .hf = {&hf_gemma2},
     .build = build,
 };

@@ -14,24 +14,23 @@ enum {
 };
 static const double LOCAL_FREQ_BASE = 10000.0;
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "gemma3", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->head_norm = BLOCKS_NORM_EACH;
     s->has_post_norms = true;
     s->act = PLAN_GELU_TANH;
-    s->embed_scale = sqrtf((float)b.h.n_embd);
-    if (b.h.n_layers == LAYERS_27B) {
-        s->attn_scale = (float)(1.0 / sqrt((double)b.h.n_embd / b.h.n_heads));
+    s->embed_scale = sqrtf((float)b->h.n_embd);
+    if (b->h.n_layers == LAYERS_27B) {
+        s->attn_scale = (float)(1.0 / sqrt((double)b->h.n_embd / b->h.n_heads));
     }
-    TRY(blocks_get_f32(&b, "final_logit_softcapping", 0.0, 1e6, 0.0, &s->logit_softcap));
-    TRY(blocks_get_f32(&b, "rope.freq_base_swa", 1.0, 1e12, LOCAL_FREQ_BASE, &s->local_freq_base));
-    TRY(blocks_read_windows(&b, 0, GLOBAL_EVERY));
-    TRY(blocks_get_f32(&b, "attention.scale", 1e-6, 1e6, (double)s->attn_scale, &s->attn_scale));
-    return blocks_build_decoder(&b);
+    TRY(blocks_get_f32(b, "final_logit_softcapping", 0.0, 1e6, 0.0, &s->logit_softcap));
+    TRY(blocks_get_f32(b, "rope.freq_base_swa", 1.0, 1e12, LOCAL_FREQ_BASE, &s->local_freq_base));
+    TRY(blocks_read_windows(b, 0, GLOBAL_EVERY));
+    TRY(blocks_get_f32(b, "attention.scale", 1e-6, 1e6, (double)s->attn_scale, &s->attn_scale));
+    return blocks_build_decoder(b);
 }
 
 static const struct hf_key hf_gemma3_keys[] = {
@@ -55,8 +54,6 @@ static const struct hf_name hf_gemma3_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const char *const hf_gemma3_architectures[] = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", NULL};
-
 /* Of the 4B and larger models, config.json has only what differs [transformers 5.23, Gemma3TextConfig]. */
 static const char hf_gemma3_defaults[] =
     "{\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"head_dim\": 256, \"max_position_embeddings\": 131072,"
@@ -64,7 +61,7 @@ static const char hf_gemma3_defaults[] =
     " \"rope_local_base_freq\": 1e4}";
 
 static const struct hf_family hf_gemma3 = {
-    .architectures = hf_gemma3_architectures,
+    .architectures = {"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"},
     .arch = "gemma3",
     .defaults = hf_gemma3_defaults,
     .keys = hf_gemma3_keys,
@@ -76,12 +73,9 @@ static const struct hf_family hf_gemma3 = {
     .finish = hf_add_query_scale,
 };
 
-static const struct hf_family *const gemma3_hf[] = {&hf_gemma3, NULL};
-
 const struct model_family model_gemma3 = {
-    .name = "gemma3",
     .members = "Gemma 3 270M, 1B, 4B, 12B, 27B (text)",
     .arch = "gemma3",
-    .hf = gemma3_hf,
+    .hf = {&hf_gemma3},
     .build = build,
 };

@@ -393,10 +393,10 @@ static enum err add_mean(struct gemma3n *m)
     return add_sum(m, m->y, m->x[0], true, 1.0 / m->n_streams);
 }
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct gemma3n m = {
-        .b = {.g = g, .arch = "gemma3n", .n_ctx = n_ctx, .plan = p, .info = info, .reads_layers = true}};
+    struct gemma3n m = {.b = *b};
+    m.b.reads_layers = true;
     TRY(read_hparams(&m));
     TRY(blocks_add_ropes(&m.b));
     TRY(add_bufs(&m));
@@ -525,10 +525,8 @@ static enum err finish(struct hf *h)
     return hf_pad_table(h, "per_layer_token_embd.weight");
 }
 
-static const char *const hf_gemma3n_architectures[] = {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration", NULL};
-
 static const struct hf_family hf_gemma3n = {
-    .architectures = hf_gemma3n_architectures,
+    .architectures = {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"},
     .arch = "gemma3n",
     .defaults = "{\"rope_theta\": 1e6, \"rope_local_base_freq\": 1e4}",
     .keys = hf_gemma3n_keys,
@@ -539,12 +537,9 @@ static const struct hf_family hf_gemma3n = {
     .finish = finish,
 };
 
-static const struct hf_family *const gemma3n_hf[] = {&hf_gemma3n, NULL};
-
 const struct model_family model_gemma3n = {
-    .name = "gemma3n",
     .members = "Gemma 3n E2B, E4B (text)",
     .arch = "gemma3n",
-    .hf = gemma3n_hf,
+    .hf = {&hf_gemma3n},
     .build = build,
 };

@@ -299,9 +299,10 @@ static enum err add_layer_scale(struct gemma4 *m, int layer)
     return s.scale == 1.0f ? ERR_OK : plan_add_step(b->plan, &s);
 }
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct gemma4 m = {.b = {.g = g, .arch = "gemma4", .n_ctx = n_ctx, .plan = p, .info = info, .reads_layers = true}};
+    struct gemma4 m = {.b = *b};
+    m.b.reads_layers = true;
     TRY(read_hparams(&m));
     TRY(add_ropes(&m));
     TRY(add_bufs(&m));
@@ -424,17 +425,14 @@ static enum err finish(struct hf *h)
     return ERR_OK;
 }
 
-static const char *const hf_gemma4_architectures[] = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration",
-                                                      "Gemma4UnifiedForCausalLM",
-                                                      "Gemma4UnifiedForConditionalGeneration", NULL};
-
 /* Without it, RoPE is not plain [transformers 5.23, Gemma4TextConfig]. */
 static const char hf_gemma4_defaults[] =
     "{\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1e4},"
     " \"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.25, \"rope_theta\": 1e6}}}";
 
 static const struct hf_family hf_gemma4 = {
-    .architectures = hf_gemma4_architectures,
+    .architectures = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Gemma4UnifiedForCausalLM",
+                      "Gemma4UnifiedForConditionalGeneration"},
     .arch = "gemma4",
     .defaults = hf_gemma4_defaults,
     .keys = hf_gemma4_keys,
@@ -445,12 +443,9 @@ static const struct hf_family hf_gemma4 = {
     .finish = finish,
 };
 
-static const struct hf_family *const gemma4_hf[] = {&hf_gemma4, NULL};
-
 const struct model_family model_gemma4 = {
-    .name = "gemma4",
     .members = "Gemma 4 E2B, E4B, 12B, 26B-A4B, 31B (text)",
     .arch = "gemma4",
-    .hf = gemma4_hf,
+    .hf = {&hf_gemma4},
     .build = build,
 };

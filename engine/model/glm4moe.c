@@ -4,20 +4,19 @@
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "glm4moe", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->ffn_norm = "blk.%d.post_attention_norm.weight";
     uint32_t n_predicting;
-    TRY(blocks_get_u32(&b, "nextn_predict_layers", 0, b.h.n_layers - 1, 0, &n_predicting));
-    b.h.n_layers = p->n_layers = b.h.n_layers - n_predicting;
-    s->head_norm = blocks_rows_of(&b, "blk.%d.attn_q_norm.weight", 0) != 0 ? BLOCKS_NORM_EACH : BLOCKS_NO_HEAD_NORM;
+    TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n_predicting));
+    b->h.n_layers = b->plan->n_layers = b->h.n_layers - n_predicting;
+    s->head_norm = blocks_rows_of(b, "blk.%d.attn_q_norm.weight", 0) != 0 ? BLOCKS_NORM_EACH : BLOCKS_NO_HEAD_NORM;
     struct blocks_moe moe = {.gating = 2, .norms_weights = true, .n_shared = 1};
-    TRY(blocks_read_moe(&b, &moe));
-    return blocks_build_decoder(&b);
+    TRY(blocks_read_moe(b, &moe));
+    return blocks_build_decoder(b);
 }
 
 static const struct hf_key hf_glm4moe_keys[] = {
@@ -63,10 +62,8 @@ static const struct hf_fixed hf_glm4moe_fixed[] = {
     {NULL, NULL},
 };
 
-static const char *const hf_glm4moe_architectures[] = {"Glm4MoeForCausalLM", NULL};
-
 static const struct hf_family hf_glm4moe = {
-    .architectures = hf_glm4moe_architectures,
+    .architectures = {"Glm4MoeForCausalLM"},
     .arch = "glm4moe",
     .defaults = "{\"num_nextn_predict_layers\": 1}", /* transformers 5, Glm4MoeConfig */
     .keys = hf_glm4moe_keys,
@@ -75,12 +72,9 @@ static const struct hf_family hf_glm4moe = {
     .finish = finish,
 };
 
-static const struct hf_family *const glm4moe_hf[] = {&hf_glm4moe, NULL};
-
 const struct model_family model_glm4moe = {
-    .name = "glm4moe",
     .members = "GLM-4.5, GLM-4.5-Air, GLM-4.6",
     .arch = "glm4moe",
-    .hf = glm4moe_hf,
+    .hf = {&hf_glm4moe},
     .build = build,
 };

@@ -9,22 +9,21 @@
 
 enum { GLOBAL_EVERY = 2, NAME_BYTES = 96 };
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "gpt-oss", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->has_sinks = true;
     s->local_is_scaled = true;
     s->yarn_truncates = false;
     s->act = PLAN_CLAMPED;
     s->ffn_norm = "blk.%d.post_attention_norm.weight";
-    TRY(blocks_get_u32(&b, "attention.sliding_window", 1, INT32_MAX, UINT64_MAX, &s->window)); /* must be there */
-    TRY(blocks_read_windows(&b, 0, GLOBAL_EVERY));
+    TRY(blocks_get_u32(b, "attention.sliding_window", 1, INT32_MAX, UINT64_MAX, &s->window)); /* must be there */
+    TRY(blocks_read_windows(b, 0, GLOBAL_EVERY));
     struct blocks_moe moe = {.gating = 3};
-    TRY(blocks_read_moe(&b, &moe));
-    return blocks_build_decoder(&b);
+    TRY(blocks_read_moe(b, &moe));
+    return blocks_build_decoder(b);
 }
 
 /* Of a layer's experts, rows of gate and up in turns. */
@@ -88,9 +87,7 @@ static const struct hf_name hf_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const char *const architectures[] = {"GptOssForCausalLM", NULL};
-
-static const struct hf_family hf_gpt_oss = {.architectures = architectures,
+static const struct hf_family hf_gpt_oss = {.architectures = {"GptOssForCausalLM"},
                                             .arch = "gpt-oss",
                                             .keys = hf_keys,
                                             .names = hf_names,
@@ -98,12 +95,9 @@ static const struct hf_family hf_gpt_oss = {.architectures = architectures,
                                             .window = 128,
                                             .finish = finish};
 
-static const struct hf_family *const gpt_oss_hf[] = {&hf_gpt_oss, NULL};
-
 const struct model_family model_gpt_oss = {
-    .name = "gpt-oss",
     .members = "gpt-oss 20B, 120B",
     .arch = "gpt-oss",
-    .hf = gpt_oss_hf,
+    .hf = {&hf_gpt_oss},
     .build = build,
 };

@@ -37,36 +37,25 @@ static enum err read_nope(struct blocks *b)
     return ERR_OK;
 }
 
-static enum err build_as(const char *arch, bool is_hybrid, const struct gguf *g, uint32_t n_ctx, struct plan *p,
-                         struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = arch, .n_ctx = n_ctx, .plan = p, .info = info, .may_skip_attention = is_hybrid};
-    TRY(blocks_read_hparams(&b));
-    TRY(read_scales(&b));
-    TRY(read_nope(&b));
-    if (is_hybrid) {
-        TRY(blocks_read_ssm(&b));
+    TRY(blocks_read_hparams(b));
+    TRY(read_scales(b));
+    TRY(read_nope(b));
+    if (b->may_skip_attention) {
+        TRY(blocks_read_ssm(b));
     }
-    if (p->moe.n_experts != 0) {
-        struct blocks_moe moe = {.gating = 1, .norms_weights = true, .n_ff = b.h.n_ff};
-        TRY(blocks_read_moe(&b, &moe));
+    if (b->plan->moe.n_experts != 0) {
+        struct blocks_moe moe = {.gating = 1, .norms_weights = true, .n_ff = b->h.n_ff};
+        TRY(blocks_read_moe(b, &moe));
     }
-    return blocks_build_decoder(&b);
+    return blocks_build_decoder(b);
 }
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build_hybrid(struct blocks *b)
 {
-    return build_as("granite", false, g, n_ctx, p, info);
-}
-
-static enum err build_moe(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
-{
-    return build_as("granitemoe", false, g, n_ctx, p, info);
-}
-
-static enum err build_hybrid(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
-{
-    return build_as("granitehybrid", true, g, n_ctx, p, info);
+    b->may_skip_attention = true;
+    return build(b);
 }
 
 /* --- SafeTensors: Granite 3 ------------------------------------------------------------------------------------- */
@@ -79,10 +68,8 @@ static const struct hf_key hf_granite_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
-static const char *const hf_granite_architectures[] = {"GraniteForCausalLM", NULL};
-
 static const struct hf_family hf_granite = {
-    .architectures = hf_granite_architectures,
+    .architectures = {"GraniteForCausalLM"},
     .arch = "granite",
     .keys = hf_granite_keys,
 };
@@ -123,10 +110,8 @@ static const struct hf_name hf_granitemoe_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const char *const hf_granitemoe_architectures[] = {"GraniteMoeForCausalLM", NULL};
-
 static const struct hf_family hf_granitemoe = {
-    .architectures = hf_granitemoe_architectures,
+    .architectures = {"GraniteMoeForCausalLM"},
     .arch = "granitemoe",
     .keys = hf_granitemoe_keys,
     .names = hf_granitemoe_names,
@@ -426,40 +411,31 @@ static const struct hf_family *choose(const json_t *config)
     return has_experts ? &hf_granite4_experts : &hf_granite4_dense;
 }
 
-static const char *const hf_granitehybrid_architectures[] = {"GraniteMoeHybridForCausalLM", NULL};
-
 static const struct hf_family hf_granitehybrid = {
-    .architectures = hf_granitehybrid_architectures,
+    .architectures = {"GraniteMoeHybridForCausalLM"},
     .arch = "granitehybrid",
     .choose = choose,
 };
 
 /* --- the families ------------------------------------------------------------------------------------------------ */
 
-static const struct hf_family *const granite_hf[] = {&hf_granite, NULL};
-static const struct hf_family *const granitemoe_hf[] = {&hf_granitemoe, NULL};
-static const struct hf_family *const granitehybrid_hf[] = {&hf_granitehybrid, NULL};
-
 const struct model_family model_granite = {
-    .name = "granite",
     .members = "Granite 3 and 4 dense",
     .arch = "granite",
-    .hf = granite_hf,
+    .hf = {&hf_granite},
     .build = build,
 };
 
 const struct model_family model_granitemoe = {
-    .name = "granitemoe",
     .members = "Granite 3 MoE, Granite 4 with experts",
     .arch = "granitemoe",
-    .hf = granitemoe_hf,
-    .build = build_moe,
+    .hf = {&hf_granitemoe},
+    .build = build,
 };
 
 const struct model_family model_granitehybrid = {
-    .name = "granitehybrid",
     .members = "Granite 4 H",
     .arch = "granitehybrid",
-    .hf = granitehybrid_hf,
+    .hf = {&hf_granitehybrid},
     .build = build_hybrid,
 };

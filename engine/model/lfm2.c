@@ -9,7 +9,7 @@
 
 enum { SIGMOID = 2 }; /* expert_gating_func */
 
-static enum err build_as(struct blocks *b)
+static enum err build(struct blocks *b)
 {
     b->may_skip_attention = true;
     TRY(blocks_read_hparams(b));
@@ -25,18 +25,6 @@ static enum err build_as(struct blocks *b)
         TRY(blocks_read_moe(b, &moe));
     }
     return blocks_build_decoder(b);
-}
-
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
-{
-    struct blocks b = {.g = g, .arch = "lfm2", .n_ctx = n_ctx, .plan = p, .info = info};
-    return build_as(&b);
-}
-
-static enum err build_moe(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
-{
-    struct blocks b = {.g = g, .arch = "lfm2moe", .n_ctx = n_ctx, .plan = p, .info = info};
-    return build_as(&b);
 }
 
 /* --- SafeTensors ------------------------------------------------------------------------------------------------ */
@@ -167,14 +155,10 @@ static const struct hf_name hf_lfm2_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const char *const hf_lfm2_architectures[] = {"Lfm2ForCausalLM", "LFM2ForCausalLM",
-                                                    "Lfm2VlForConditionalGeneration", NULL};
-static const char *const hf_lfm2moe_architectures[] = {"Lfm2MoeForCausalLM", NULL};
-
 static const char hf_lfm2_defaults[] = "{\"rope_theta\": 1e6}"; /* transformers 5.23, Lfm2Config */
 
 static const struct hf_family hf_lfm2 = {
-    .architectures = hf_lfm2_architectures,
+    .architectures = {"Lfm2ForCausalLM", "LFM2ForCausalLM", "Lfm2VlForConditionalGeneration"},
     .has_layer_types = true,
     .arch = "lfm2",
     .defaults = hf_lfm2_defaults,
@@ -184,7 +168,7 @@ static const struct hf_family hf_lfm2 = {
 };
 
 static const struct hf_family hf_lfm2moe = {
-    .architectures = hf_lfm2moe_architectures,
+    .architectures = {"Lfm2MoeForCausalLM"},
     .has_layer_types = true,
     .arch = "lfm2moe",
     .defaults = hf_lfm2_defaults,
@@ -193,21 +177,16 @@ static const struct hf_family hf_lfm2moe = {
     .finish = finish_moe,
 };
 
-static const struct hf_family *const lfm2_hf[] = {&hf_lfm2, NULL};
-static const struct hf_family *const lfm2moe_hf[] = {&hf_lfm2moe, NULL};
-
 const struct model_family model_lfm2 = {
-    .name = "lfm2",
     .members = "LFM2, LFM2.5, LFM2-VL (text)",
     .arch = "lfm2",
-    .hf = lfm2_hf,
+    .hf = {&hf_lfm2},
     .build = build,
 };
 
 const struct model_family model_lfm2moe = {
-    .name = "lfm2moe",
     .members = "LFM2-8B-A1B",
     .arch = "lfm2moe",
-    .hf = lfm2moe_hf,
-    .build = build_moe,
+    .hf = {&hf_lfm2moe},
+    .build = build,
 };

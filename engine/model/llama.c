@@ -4,17 +4,16 @@
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "llama", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    b.style.local_is_scaled = true;
-    TRY(blocks_read_windows(&b, 0, PLAN_MAX_LAYERS)); /* Mistral 7B v0.1: all layers are local */
-    if (p->moe.n_experts != 0) {
-        struct blocks_moe moe = {.gating = 1, .norms_weights = true, .n_ff = b.h.n_ff};
-        TRY(blocks_read_moe(&b, &moe));
+    TRY(blocks_read_hparams(b));
+    b->style.local_is_scaled = true;
+    TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS)); /* Mistral 7B v0.1: all layers are local */
+    if (b->plan->moe.n_experts != 0) {
+        struct blocks_moe moe = {.gating = 1, .norms_weights = true, .n_ff = b->h.n_ff};
+        TRY(blocks_read_moe(b, &moe));
     }
-    return blocks_build_decoder(&b);
+    return blocks_build_decoder(b);
 }
 
 static const struct hf_key hf_mistral_keys[] = {
@@ -22,16 +21,13 @@ static const struct hf_key hf_mistral_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
-static const char *const hf_llama_architectures[] = {"LlamaForCausalLM", NULL};
-static const char *const hf_mistral_architectures[] = {"MistralForCausalLM", NULL};
-
 static const struct hf_family hf_llama = {
-    .architectures = hf_llama_architectures,
+    .architectures = {"LlamaForCausalLM"},
     .arch = "llama",
 };
 
 static const struct hf_family hf_mistral = {
-    .architectures = hf_mistral_architectures,
+    .architectures = {"MistralForCausalLM"},
     .arch = "llama",
     .defaults = "{\"sliding_window\": 4096}", /* transformers 5, MistralConfig; null says that there is none */
     .keys = hf_mistral_keys,
@@ -51,21 +47,16 @@ static const struct hf_name hf_mixtral_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const char *const hf_mixtral_architectures[] = {"MixtralForCausalLM", NULL};
-
 static const struct hf_family hf_mixtral = {
-    .architectures = hf_mixtral_architectures,
+    .architectures = {"MixtralForCausalLM"},
     .arch = "llama",
     .keys = hf_mixtral_keys,
     .names = hf_mixtral_names,
 };
 
-static const struct hf_family *const llama_hf[] = {&hf_llama, &hf_mistral, &hf_mixtral, NULL};
-
 const struct model_family model_llama = {
-    .name = "llama",
     .members = "Llama 2, Llama 3, Llama 3.1, Llama 3.2, TinyLlama, SmolLM, SmolLM2, Mistral 7B, Mistral Nemo, Mixtral",
     .arch = "llama",
-    .hf = llama_hf,
+    .hf = {&hf_llama, &hf_mistral, &hf_mixtral},
     .build = build,
 };

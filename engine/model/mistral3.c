@@ -3,17 +3,16 @@
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "mistral3", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
-    TRY(blocks_get_f32(&b, "attention.temperature_scale", 0.0, 1e3, 0.0, &s->query_beta));
-    TRY(blocks_get_u32(&b, "rope.scaling.original_context_length", 1, UINT32_MAX / 2, b.h.n_ctx_train,
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
+    TRY(blocks_get_f32(b, "attention.temperature_scale", 0.0, 1e3, 0.0, &s->query_beta));
+    TRY(blocks_get_u32(b, "rope.scaling.original_context_length", 1, UINT32_MAX / 2, b->h.n_ctx_train,
                        &s->query_period));
     s->local_is_scaled = true;
-    TRY(blocks_read_windows(&b, 0, PLAN_MAX_LAYERS)); /* all layers, where there is one */
-    return blocks_build_decoder(&b);
+    TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS)); /* all layers, where there is one */
+    return blocks_build_decoder(b);
 }
 
 static enum err finish(struct hf *h)
@@ -34,17 +33,15 @@ static const struct hf_key hf_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
-static const char *const architectures[] = {"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration", NULL};
-
 static const struct hf_family hf_mistral3 = {
-    .architectures = architectures, .arch = "mistral3", .keys = hf_keys, .finish = finish};
-
-static const struct hf_family *const mistral3_hf[] = {&hf_mistral3, NULL};
+    .architectures = {"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"},
+    .arch = "mistral3",
+    .keys = hf_keys,
+    .finish = finish};
 
 const struct model_family model_mistral3 = {
-    .name = "mistral3",
     .members = "Mistral 3, Ministral 3 (text)",
     .arch = "mistral3",
-    .hf = mistral3_hf,
+    .hf = {&hf_mistral3},
     .build = build,
 };

@@ -8,17 +8,20 @@
 #include "engine/format/gguf.h"
 #include "engine/plan/plan.h"
 
+struct blocks;
 struct hf_family;
 
-struct model_family {
-    const char *name;                  /* "llama", for docs and messages */
-    const char *members;               /* what people call the models: "Llama 2, Llama 3, SmolLM" */
-    const char *arch;                  /* general.architecture in GGUF files */
-    const struct hf_family *const *hf; /* OPTIONAL: as SafeTensors folders (hf.h); NULL ends */
+enum { MODEL_MAX_HF = 4 }; /* kinds of SafeTensors folders of one family */
 
-    /* Reads hyper-parameters of g, binds its tensors and appends the steps to p. n_ctx: as model_build. ERR_BAD_HPARAM,
+struct model_family {
+    const char *members;                      /* what people call the models: "Llama 2, Llama 3, SmolLM" */
+    const char *arch;                         /* general.architecture in GGUF files: "llama" */
+    const struct hf_family *hf[MODEL_MAX_HF]; /* as SafeTensors folders (hf.h), if any; NULL for the rest */
+
+    /* Reads hyper-parameters of b->g, binds its tensors and appends the steps to b->plan. b: g, arch, plan, n_ctx as
+     * model_build has it, and info are set. ERR_BAD_HPARAM,
      * ERR_BAD_TYPE, ERR_MISSING_TENSOR, ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE, ERR_NOMEM. */
-    enum err (*build)(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info);
+    enum err (*build)(struct blocks *b);
 };
 
 /* i-th row of the table; NULL beyond the last. */

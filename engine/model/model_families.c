@@ -2,11 +2,10 @@
 #include "engine/model/model.h"
 
 #include "engine/hf/hf.h"
+#include "engine/model/blocks.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { MAX_HF_FAMILIES = 64 };
 
 /* A row each. */
 /* clang-format off */
@@ -66,11 +65,11 @@ enum err model_open(const char *path, struct gguf **out, struct err_info *info)
     if (!io_is_folder(path)) {
         return gguf_open(path, out, info);
     }
-    const struct hf_family *all[MAX_HF_FAMILIES + 1] = {NULL};
+    const struct hf_family *all[ARRAY_LEN(families) * MODEL_MAX_HF] = {NULL};
     size_t n = 0;
     for (size_t i = 0; families[i] != NULL; i++) {
-        for (const struct hf_family *const *f = families[i]->hf; f != NULL && *f != NULL && n < MAX_HF_FAMILIES; f++) {
-            all[n++] = *f;
+        for (size_t k = 0; k < MODEL_MAX_HF && families[i]->hf[k] != NULL; k++) {
+            all[n++] = families[i]->hf[k];
         }
     }
     return hf_open(path, all, out, info);
@@ -95,7 +94,8 @@ enum err model_build_from(const struct model_family *const *table, const struct 
     if (plan_new(&p) != ERR_OK) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the plan");
     }
-    enum err err = family->build(g, n_ctx, p, info);
+    struct blocks b = {.g = g, .arch = family->arch, .n_ctx = n_ctx, .plan = p, .info = info};
+    enum err err = family->build(&b);
     if (err == ERR_OK) {
         err = plan_check(p, info);
     }

@@ -6,18 +6,17 @@
 
 enum { GLOBAL_EVERY = 4 };
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "olmo2", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->has_pre_norms = false;
     s->has_post_norms = true;
     s->head_norm = BLOCKS_NORM_WIDE;
-    TRY(blocks_get_f32(&b, "rope.freq_base_swa", 1.0, 1e12, (double)b.h.freq_base, &s->local_freq_base));
-    TRY(blocks_read_windows(&b, 0, GLOBAL_EVERY));
-    return blocks_build_decoder(&b);
+    TRY(blocks_get_f32(b, "rope.freq_base_swa", 1.0, 1e12, (double)b->h.freq_base, &s->local_freq_base));
+    TRY(blocks_read_windows(b, 0, GLOBAL_EVERY));
+    return blocks_build_decoder(b);
 }
 
 static const struct hf_key hf_olmo3_keys[] = {
@@ -31,29 +30,23 @@ static const struct hf_name hf_olmo2_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const char *const hf_olmo2_architectures[] = {"Olmo2ForCausalLM", NULL};
-static const char *const hf_olmo3_architectures[] = {"Olmo3ForCausalLM", NULL};
-
 static const struct hf_family hf_olmo2 = {
-    .architectures = hf_olmo2_architectures,
+    .architectures = {"Olmo2ForCausalLM"},
     .arch = "olmo2",
     .names = hf_olmo2_names,
 };
 
 static const struct hf_family hf_olmo3 = {
-    .architectures = hf_olmo3_architectures,
+    .architectures = {"Olmo3ForCausalLM"},
     .arch = "olmo2",
     .keys = hf_olmo3_keys,
     .names = hf_olmo2_names,
     .window = 4096,
 };
 
-static const struct hf_family *const olmo2_hf[] = {&hf_olmo2, &hf_olmo3, NULL};
-
 const struct model_family model_olmo2 = {
-    .name = "olmo2",
     .members = "OLMo 2, OLMo 3",
     .arch = "olmo2",
-    .hf = olmo2_hf,
+    .hf = {&hf_olmo2, &hf_olmo3},
     .build = build,
 };

@@ -4,15 +4,14 @@
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "phi3", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->local_is_scaled = true;
-    TRY(blocks_read_windows(&b, 0, PLAN_MAX_LAYERS)); /* all layers are local */
-    return blocks_build_decoder(&b);
+    TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS)); /* all layers are local */
+    return blocks_build_decoder(b);
 }
 
 static const struct hf_key hf_phi3_keys[] = {
@@ -20,20 +19,15 @@ static const struct hf_key hf_phi3_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
-static const char *const hf_phi3_architectures[] = {"Phi3ForCausalLM", NULL};
-
 static const struct hf_family hf_phi3 = {
-    .architectures = hf_phi3_architectures,
+    .architectures = {"Phi3ForCausalLM"},
     .arch = "phi3",
     .keys = hf_phi3_keys,
 };
 
-static const struct hf_family *const phi3_hf[] = {&hf_phi3, NULL};
-
 const struct model_family model_phi3 = {
-    .name = "phi3",
     .members = "Phi-3 mini and medium, Phi-3.5 mini, Phi-4, Phi-4 mini",
     .arch = "phi3",
-    .hf = phi3_hf,
+    .hf = {&hf_phi3},
     .build = build,
 };

@@ -3,15 +3,14 @@
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "qwen2moe", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
     s->is_neox = true;
     struct blocks_moe moe = {.gating = 1, .gates_shared = true, .n_shared = 1};
-    TRY(blocks_read_moe(&b, &moe));
-    return blocks_build_decoder(&b);
+    TRY(blocks_read_moe(b, &moe));
+    return blocks_build_decoder(b);
 }
 
 static const struct hf_key hf_qwen2moe_keys[] = {
@@ -36,10 +35,8 @@ static const struct hf_fixed hf_qwen2moe_fixed[] = {
     {NULL, NULL},
 };
 
-static const char *const hf_qwen2moe_architectures[] = {"Qwen2MoeForCausalLM", NULL};
-
 static const struct hf_family hf_qwen2moe = {
-    .architectures = hf_qwen2moe_architectures,
+    .architectures = {"Qwen2MoeForCausalLM"},
     .arch = "qwen2moe",
     .keys = hf_qwen2moe_keys,
     .names = hf_qwen2moe_names,
@@ -47,12 +44,9 @@ static const struct hf_family hf_qwen2moe = {
     .finish = hf_check_sparse,
 };
 
-static const struct hf_family *const qwen2moe_hf[] = {&hf_qwen2moe, NULL};
-
 const struct model_family model_qwen2moe = {
-    .name = "qwen2moe",
     .members = "Qwen1.5-MoE, Qwen2-MoE",
     .arch = "qwen2moe",
-    .hf = qwen2moe_hf,
+    .hf = {&hf_qwen2moe},
     .build = build,
 };

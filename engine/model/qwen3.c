@@ -3,32 +3,26 @@
 #include "engine/model/blocks.h"
 #include "engine/hf/hf_layers.h"
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "qwen3", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->local_is_scaled = true;
     s->head_norm = BLOCKS_NORM_EACH;
-    TRY(blocks_read_windows(&b, 0, PLAN_MAX_LAYERS)); /* of folders with use_sliding_window */
-    return blocks_build_decoder(&b);
+    TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS)); /* of folders with use_sliding_window */
+    return blocks_build_decoder(b);
 }
 
-static const char *const hf_qwen3_architectures[] = {"Qwen3ForCausalLM", "Qwen3Model", NULL};
-
 static const struct hf_family hf_qwen3 = {
-    .architectures = hf_qwen3_architectures,
+    .architectures = {"Qwen3ForCausalLM", "Qwen3Model"},
     .arch = "qwen3",
     .finish = hf_add_optional_window,
 };
 
-static const struct hf_family *const qwen3_hf[] = {&hf_qwen3, NULL};
-
 const struct model_family model_qwen3 = {
-    .name = "qwen3",
     .members = "Qwen3 0.6B, 1.7B, 4B, 8B, 14B, 32B",
     .arch = "qwen3",
-    .hf = qwen3_hf,
+    .hf = {&hf_qwen3},
     .build = build,
 };

@@ -3,16 +3,15 @@
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "qwen3moe", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->head_norm = BLOCKS_NORM_EACH;
     struct blocks_moe moe = {.gating = 1, .norms_weights = true};
-    TRY(blocks_read_moe(&b, &moe));
-    return blocks_build_decoder(&b);
+    TRY(blocks_read_moe(b, &moe));
+    return blocks_build_decoder(b);
 }
 
 static const struct hf_key hf_qwen3moe_keys[] = {
@@ -28,22 +27,17 @@ static const struct hf_fixed hf_qwen3moe_fixed[] = {
     {NULL, NULL},
 };
 
-static const char *const hf_qwen3moe_architectures[] = {"Qwen3MoeForCausalLM", NULL};
-
 static const struct hf_family hf_qwen3moe = {
-    .architectures = hf_qwen3moe_architectures,
+    .architectures = {"Qwen3MoeForCausalLM"},
     .arch = "qwen3moe",
     .keys = hf_qwen3moe_keys,
     .fixed = hf_qwen3moe_fixed,
     .finish = hf_check_sparse,
 };
 
-static const struct hf_family *const qwen3moe_hf[] = {&hf_qwen3moe, NULL};
-
 const struct model_family model_qwen3moe = {
-    .name = "qwen3moe",
     .members = "Qwen3 30B-A3B, 235B-A22B, Qwen3-Coder",
     .arch = "qwen3moe",
-    .hf = qwen3moe_hf,
+    .hf = {&hf_qwen3moe},
     .build = build,
 };

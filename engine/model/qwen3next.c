@@ -16,38 +16,25 @@ enum { NAME_BYTES = 128 };
 
 /* is_tiled: GGUF files of Qwen3.5 have the value heads of all key heads in turns, those of Qwen3-Next one key head's
  * after the other's. */
-static enum err build_as(const char *arch, bool is_tiled, const struct gguf *g, uint32_t n_ctx, struct plan *p,
-                         struct err_info *info)
+static enum err build(struct blocks *b, bool is_tiled)
 {
-    struct blocks b = {.g = g, .arch = arch, .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    struct blocks_style *s = &b.style;
+    TRY(blocks_read_hparams(b));
+    struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->head_norm = BLOCKS_NORM_EACH;
     s->gates_attention = true;
     s->ffn_norm = "blk.%d.post_attention_norm.weight";
-    TRY(blocks_read_delta(&b, is_tiled));
+    TRY(blocks_read_delta(b, is_tiled));
     struct blocks_moe moe = {.gating = 1, .norms_weights = true, .gates_shared = true, .n_shared = 1};
-    if (p->moe.n_experts != 0) {
-        TRY(blocks_read_moe(&b, &moe));
+    if (b->plan->moe.n_experts != 0) {
+        TRY(blocks_read_moe(b, &moe));
     }
-    return blocks_build_decoder(&b);
+    return blocks_build_decoder(b);
 }
 
-static enum err build_next(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
-{
-    return build_as("qwen3next", false, g, n_ctx, p, info);
-}
+static enum err build_next(struct blocks *b) { return build(b, false); }
 
-static enum err build_35(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
-{
-    return build_as("qwen35", true, g, n_ctx, p, info);
-}
-
-static enum err build_35moe(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
-{
-    return build_as("qwen35moe", true, g, n_ctx, p, info);
-}
+static enum err build_35(struct blocks *b) { return build(b, true); }
 
 /* --- SafeTensors folders --------------------------------------------------------------------------------------- */
 
@@ -188,13 +175,8 @@ static enum err finish_35(struct hf *h)
     return hf_tile_value_heads(h);
 }
 
-static const char *const hf_qwen3next_architectures[] = {"Qwen3NextForCausalLM", NULL};
-static const char *const hf_qwen35_architectures[] = {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", NULL};
-static const char *const hf_qwen35moe_architectures[] = {"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration",
-                                                         NULL};
-
 static const struct hf_family hf_qwen3next = {
-    .architectures = hf_qwen3next_architectures,
+    .architectures = {"Qwen3NextForCausalLM"},
     .arch = "qwen3next",
     .has_layer_types = true,
     .keys = hf_qwen3next_keys,
@@ -204,7 +186,7 @@ static const struct hf_family hf_qwen3next = {
 };
 
 static const struct hf_family hf_qwen35 = {
-    .architectures = hf_qwen35_architectures,
+    .architectures = {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"},
     .arch = "qwen35",
     .has_layer_types = true,
     .keys = hf_qwen3next_keys,
@@ -214,7 +196,7 @@ static const struct hf_family hf_qwen35 = {
 };
 
 static const struct hf_family hf_qwen35moe = {
-    .architectures = hf_qwen35moe_architectures,
+    .architectures = {"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"},
     .arch = "qwen35moe",
     .has_layer_types = true,
     .keys = hf_qwen3next_keys,
@@ -223,30 +205,23 @@ static const struct hf_family hf_qwen35moe = {
     .finish = finish_35,
 };
 
-static const struct hf_family *const qwen3next_hf[] = {&hf_qwen3next, NULL};
-static const struct hf_family *const qwen35_hf[] = {&hf_qwen35, NULL};
-static const struct hf_family *const qwen35moe_hf[] = {&hf_qwen35moe, NULL};
-
 const struct model_family model_qwen3next = {
-    .name = "qwen3next",
     .members = "Qwen3-Next 80B-A3B, Qwen3-Coder-Next",
     .arch = "qwen3next",
-    .hf = qwen3next_hf,
+    .hf = {&hf_qwen3next},
     .build = build_next,
 };
 
 const struct model_family model_qwen35 = {
-    .name = "qwen35",
     .members = "Qwen3.5 0.8B, 2B, 4B, 9B, 27B (text)",
     .arch = "qwen35",
-    .hf = qwen35_hf,
+    .hf = {&hf_qwen35},
     .build = build_35,
 };
 
 const struct model_family model_qwen35moe = {
-    .name = "qwen35moe",
     .members = "Qwen3.5 35B-A3B and other MoE (text)",
     .arch = "qwen35moe",
-    .hf = qwen35moe_hf,
-    .build = build_35moe,
+    .hf = {&hf_qwen35moe},
+    .build = build_35,
 };

@@ -19,12 +19,11 @@ static enum err read_layers(struct blocks *b)
     return ERR_OK;
 }
 
-static enum err build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "smollm3", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    TRY(read_layers(&b));
-    return blocks_build_decoder(&b);
+    TRY(blocks_read_hparams(b));
+    TRY(read_layers(b));
+    return blocks_build_decoder(b);
 }
 
 /* no_rope_layers has a 1 for each layer with RoPE, and may be longer than the model; without it, the last of each
@@ -67,21 +66,16 @@ static const struct hf_fixed hf_smollm3_fixed[] = {
     {NULL, NULL},
 };
 
-static const char *const hf_smollm3_architectures[] = {"SmolLM3ForCausalLM", NULL};
-
 static const struct hf_family hf_smollm3 = {
-    .architectures = hf_smollm3_architectures,
+    .architectures = {"SmolLM3ForCausalLM"},
     .arch = "smollm3",
     .fixed = hf_smollm3_fixed,
     .finish = finish,
 };
 
-static const struct hf_family *const smollm3_hf[] = {&hf_smollm3, NULL};
-
 const struct model_family model_smollm3 = {
-    .name = "smollm3",
     .members = "SmolLM3",
     .arch = "smollm3",
-    .hf = smollm3_hf,
+    .hf = {&hf_smollm3},
     .build = build,
 };

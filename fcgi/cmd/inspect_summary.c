@@ -107,7 +107,7 @@ static void print_family(const struct subject *s)
             break;
         }
     }
-    printf("%-16s%s%s%s\n", "family", f != NULL ? f->name : "not known", f != NULL ? ": " : "",
+    printf("%-16s%s%s%s\n", "family", f != NULL ? f->arch : "not known", f != NULL ? ": " : "",
            f != NULL ? f->members : "");
 }
 

@@ -81,11 +81,10 @@ static void write_tensors(FILE *f)
 
 static enum err open_folder(struct gguf **out, struct err_info *info)
 {
-    static const char *const architectures[] = {"ToyForCausalLM", NULL};
     static const struct hf_name unpacked[] = {
         {"model.layers.{}.self_attn.q_proj.weight", "blk.{}.attn_q.weight", HF_UNPACKED}, {NULL, NULL, HF_SAME}};
     const struct hf_family toy = {
-        .architectures = architectures, .arch = "toy", .names = folder.is_unpacked ? unpacked : NULL};
+        .architectures = {"ToyForCausalLM"}, .arch = "toy", .names = folder.is_unpacked ? unpacked : NULL};
     const struct hf_family *const families[] = {&toy, NULL};
     char config[sizeof folder.quantisation + 256];
     snprintf(config, sizeof config,

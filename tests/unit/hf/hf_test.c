@@ -354,8 +354,8 @@ START_TEST(an_unknown_family_lists_the_known_ones)
     size_t n = 0;
     check_bad(&c, 0, ERR_UNSUPPORTED_ARCH, "config.json: architectures: found 'ToyForCausalLM'");
     for (int i = 0; model_family_at(i) != NULL; i++) {
-        for (const struct hf_family *const *f = model_family_at(i)->hf; f != NULL && *f != NULL; f++) {
-            for (const char *const *a = (*f)->architectures; *a != NULL; a++, n++) {
+        for (int k = 0; k < MODEL_MAX_HF && model_family_at(i)->hf[k] != NULL; k++) {
+            for (const char *const *a = model_family_at(i)->hf[k]->architectures; *a != NULL; a++, n++) {
                 check_bad(&c, n, ERR_UNSUPPORTED_ARCH, *a);
             }
         }

@@ -13,17 +13,16 @@ Suite *model_toy_suite(void);
 
 /* --- the family: Llama's decoder without RoPE, with ReLU, and with half of what the blocks add ------------------- */
 
-static enum err toy_build(const struct gguf *g, uint32_t n_ctx, struct plan *p, struct err_info *info)
+static enum err toy_build(struct blocks *b)
 {
-    struct blocks b = {.g = g, .arch = "toy", .n_ctx = n_ctx, .plan = p, .info = info};
-    TRY(blocks_read_hparams(&b));
-    b.style.act = PLAN_RELU;
-    b.style.residual_scale = 0.5f;
-    memset(b.style.is_nope, true, sizeof b.style.is_nope);
-    return blocks_build_decoder(&b);
+    TRY(blocks_read_hparams(b));
+    b->style.act = PLAN_RELU;
+    b->style.residual_scale = 0.5f;
+    memset(b->style.is_nope, true, sizeof b->style.is_nope);
+    return blocks_build_decoder(b);
 }
 
-static const struct model_family toy = {.name = "toy", .members = "none", .arch = "toy", .build = toy_build};
+static const struct model_family toy = {.members = "none", .arch = "toy", .build = toy_build};
 
 static const struct model_family *const table[] = {&toy, NULL}; /* the row */
 
