@@ -33,6 +33,7 @@ static int parameter(const char *params, const struct jstr *name, uint32_t *coun
 
 enum err jcall_run(struct jvm *vm, const struct jbuiltin *fn, struct jcall *c, struct jv *out)
 {
+    c->row = fn;
     if (strcmp(fn->params, "*") == 0) {
         return fn->fn(vm, c, out);
     }

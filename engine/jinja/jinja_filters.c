@@ -166,56 +166,6 @@ static enum err filter_float(struct jvm *vm, struct jcall *c, struct jv *out) /*
 
 static enum err filter_string(struct jvm *vm, struct jcall *c, struct jv *out) { return jv_to_str(vm, c->self, out); }
 
-static enum err filter_lower(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    TRY(jv_to_str(vm, c->self, out));
-    return jstr_case(vm, out->str, JU_LOWER, out);
-}
-
-static enum err filter_upper(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    TRY(jv_to_str(vm, c->self, out));
-    return jstr_case(vm, out->str, JU_UPPER, out);
-}
-
-static enum err filter_capitalize(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    TRY(jv_to_str(vm, c->self, out));
-    return jstr_capitalize(vm, out->str, out);
-}
-
-/* Words begin after white space and any of -({[<, unlike str.title, where they begin after any non-letter. */
-static enum err filter_title(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    TRY(jv_to_str(vm, c->self, out));
-    const struct jstr *s = out->str;
-    bool begin = true;
-    uint32_t span = 0;
-    for (size_t i = 0; i < s->len;) {
-        uint32_t cp;
-        size_t n = utf8_decode(s->p + i, s->len - i, &cp, NULL);
-        uint32_t mapped[3];
-        size_t k = ju_map(cp, begin ? JU_UPPER : JU_LOWER, mapped);
-        bool user = jstr_user_at(s, i, &span);
-        for (size_t m = 0; m < k; m++) {
-            jtext_cp(&vm->tmp, mapped[m], user);
-        }
-        begin = ju_space(cp) || cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<';
-        i += n;
-    }
-    return jtext_take(vm, &vm->tmp, 0, out);
-}
-
-static enum err filter_trim(struct jvm *vm, struct jcall *c, struct jv *out) /* chars */
-{
-    const struct jstr *chars = NULL;
-    if (c->arg[0].kind != JV_ABSENT && c->arg[0].kind != JV_NONE) {
-        TRY(jcall_str(vm, c->arg[0], "trim", &chars));
-    }
-    TRY(jv_to_str(vm, c->self, out));
-    return jstr_strip(vm, out->str, chars, JSIDE_LEFT | JSIDE_RIGHT, out);
-}
-
 static enum err filter_replace(struct jvm *vm, struct jcall *c, struct jv *out) /* old new count */
 {
     struct jv s;
@@ -402,48 +352,48 @@ static enum err filter_tojson(struct jvm *vm, struct jcall *c,
 }
 
 const struct jbuiltin jinja_filters[] = {
-    {"abs", filter_abs, "", 0},
-    {"batch", jfilter_batch, "linecount fill_with", 1},
-    {"capitalize", filter_capitalize, "", 0},
-    {"center", filter_center, "width", 0},
-    {"count", filter_length, "", 0},
-    {"d", filter_default, "default_value boolean", 0},
-    {"default", filter_default, "default_value boolean", 0},
-    {"dictsort", jfilter_dictsort, "case_sensitive by reverse", 0},
-    {"e", filter_escape, "", 0},
-    {"escape", filter_escape, "", 0},
-    {"first", jfilter_first, "", 0},
-    {"float", filter_float, "default", 0},
-    {"forceescape", filter_forceescape, "", 0},
-    {"format", filter_format, "*", 0},
-    {"indent", filter_indent, "width first blank", 0},
-    {"int", filter_int, "default base", 0},
-    {"items", jfilter_items, "", 0},
-    {"join", jfilter_join, "d attribute", 0},
-    {"last", jfilter_last, "", 0},
-    {"length", filter_length, "", 0},
-    {"list", jfilter_list, "", 0},
-    {"lower", filter_lower, "", 0},
-    {"map", jfilter_map, "*", 0},
-    {"max", jfilter_max, "case_sensitive attribute", 0},
-    {"min", jfilter_min, "case_sensitive attribute", 0},
-    {"reject", jfilter_reject, "*", 0},
-    {"rejectattr", jfilter_rejectattr, "*", 0},
-    {"replace", filter_replace, "old new count", 2},
-    {"reverse", jfilter_reverse, "", 0},
-    {"round", filter_round, "precision method", 0},
-    {"safe", filter_safe, "", 0},
-    {"select", jfilter_select, "*", 0},
-    {"selectattr", jfilter_selectattr, "*", 0},
-    {"slice", jfilter_slice, "slices fill_with", 1},
-    {"sort", jfilter_sort, "reverse case_sensitive attribute", 0},
-    {"string", filter_string, "", 0},
-    {"sum", jfilter_sum, "attribute start", 0},
-    {"title", filter_title, "", 0},
-    {"tojson", filter_tojson, "ensure_ascii indent separators sort_keys", 0},
-    {"trim", filter_trim, "chars", 0},
-    {"unique", jfilter_unique, "case_sensitive attribute", 0},
-    {"upper", filter_upper, "", 0},
-    {"wordcount", filter_wordcount, "", 0},
-    {NULL, NULL, NULL, 0},
+    {"abs", filter_abs, "", 0, 0},
+    {"batch", jfilter_batch, "linecount fill_with", 1, 0},
+    {"capitalize", jcall_case, "", 0, JCASE_CAPITALIZE},
+    {"center", filter_center, "width", 0, 0},
+    {"count", filter_length, "", 0, 0},
+    {"d", filter_default, "default_value boolean", 0, 0},
+    {"default", filter_default, "default_value boolean", 0, 0},
+    {"dictsort", jfilter_dictsort, "case_sensitive by reverse", 0, 0},
+    {"e", filter_escape, "", 0, 0},
+    {"escape", filter_escape, "", 0, 0},
+    {"first", jfilter_first, "", 0, 0},
+    {"float", filter_float, "default", 0, 0},
+    {"forceescape", filter_forceescape, "", 0, 0},
+    {"format", filter_format, "*", 0, 0},
+    {"indent", filter_indent, "width first blank", 0, 0},
+    {"int", filter_int, "default base", 0, 0},
+    {"items", jfilter_items, "", 0, 0},
+    {"join", jfilter_join, "d attribute", 0, 0},
+    {"last", jfilter_last, "", 0, 0},
+    {"length", filter_length, "", 0, 0},
+    {"list", jfilter_list, "", 0, 0},
+    {"lower", jcall_case, "", 0, JCASE_LOWER},
+    {"map", jfilter_map, "*", 0, 0},
+    {"max", jfilter_extreme, "case_sensitive attribute", 0, 1},
+    {"min", jfilter_extreme, "case_sensitive attribute", 0, -1},
+    {"reject", jfilter_choose, "*", 0, 0},
+    {"rejectattr", jfilter_choose, "*", 0, JCHOOSE_BY_ATTRIBUTE},
+    {"replace", filter_replace, "old new count", 2, 0},
+    {"reverse", jfilter_reverse, "", 0, 0},
+    {"round", filter_round, "precision method", 0, 0},
+    {"safe", filter_safe, "", 0, 0},
+    {"select", jfilter_choose, "*", 0, JCHOOSE_WANTED},
+    {"selectattr", jfilter_choose, "*", 0, JCHOOSE_WANTED | JCHOOSE_BY_ATTRIBUTE},
+    {"slice", jfilter_slice, "slices fill_with", 1, 0},
+    {"sort", jfilter_sort, "reverse case_sensitive attribute", 0, 0},
+    {"string", filter_string, "", 0, 0},
+    {"sum", jfilter_sum, "attribute start", 0, 0},
+    {"title", jcall_case, "", 0, JCASE_WORDS},
+    {"tojson", filter_tojson, "ensure_ascii indent separators sort_keys", 0, 0},
+    {"trim", jcall_strip, "chars", 0, JSIDE_LEFT | JSIDE_RIGHT},
+    {"unique", jfilter_unique, "case_sensitive attribute", 0, 0},
+    {"upper", jcall_case, "", 0, JCASE_UPPER},
+    {"wordcount", filter_wordcount, "", 0, 0},
+    {NULL, NULL, NULL, 0, 0},
 };

@@ -9,10 +9,9 @@ enum err jfilter_last(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_list(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_join(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out);
-enum err jfilter_select(struct jvm *vm, struct jcall *c, struct jv *out);
-enum err jfilter_reject(struct jvm *vm, struct jcall *c, struct jv *out);
-enum err jfilter_selectattr(struct jvm *vm, struct jcall *c, struct jv *out);
-enum err jfilter_rejectattr(struct jvm *vm, struct jcall *c, struct jv *out);
+/* how: */
+enum { JCHOOSE_WANTED = 1, JCHOOSE_BY_ATTRIBUTE = 2 };
+enum err jfilter_choose(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_sort(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_unique(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_dictsort(struct jvm *vm, struct jcall *c, struct jv *out);
@@ -20,8 +19,7 @@ enum err jfilter_items(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_batch(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_slice(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_sum(struct jvm *vm, struct jcall *c, struct jv *out);
-enum err jfilter_min(struct jvm *vm, struct jcall *c, struct jv *out);
-enum err jfilter_max(struct jvm *vm, struct jcall *c, struct jv *out);
+enum err jfilter_extreme(struct jvm *vm, struct jcall *c, struct jv *out); /* how: -1 least, 1 greatest */
 enum err jfilter_reverse(struct jvm *vm, struct jcall *c, struct jv *out);
 
 #endif

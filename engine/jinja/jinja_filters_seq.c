@@ -1,8 +1,6 @@
 /* Filters on sequences. Where jinja2 gives a generator, so do these (JV_GEN): always true, without length or index. */
 #include "engine/jinja/jinja_filters_internal.h"
 
-#include "engine/jinja/jinja_unicode.h"
-
 #include <string.h>
 
 enum err jfilter_first(struct jvm *vm, struct jcall *c, struct jv *out)
@@ -106,8 +104,9 @@ enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out)
     }
 }
 
-static enum err choose(struct jvm *vm, struct jcall *c, bool want, bool by_attribute, struct jv *out)
+enum err jfilter_choose(struct jvm *vm, struct jcall *c, struct jv *out)
 {
+    bool want = (c->row->how & JCHOOSE_WANTED) != 0, by_attribute = (c->row->how & JCHOOSE_BY_ATTRIBUTE) != 0;
     struct jv_iter it;
     struct jv list;
     if (by_attribute && c->n_pos == 0) {
@@ -135,11 +134,6 @@ static enum err choose(struct jvm *vm, struct jcall *c, bool want, bool by_attri
     }
 }
 
-enum err jfilter_select(struct jvm *vm, struct jcall *c, struct jv *out) { return choose(vm, c, true, false, out); }
-enum err jfilter_reject(struct jvm *vm, struct jcall *c, struct jv *out) { return choose(vm, c, false, false, out); }
-enum err jfilter_selectattr(struct jvm *vm, struct jcall *c, struct jv *out) { return choose(vm, c, true, true, out); }
-enum err jfilter_rejectattr(struct jvm *vm, struct jcall *c, struct jv *out) { return choose(vm, c, false, true, out); }
-
 /* What an item is sorted or compared by: its attribute (or several, by commas), without case unless asked. */
 static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool case_sensitive, struct jv *key)
 {
@@ -154,7 +148,7 @@ static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool
             TRY(jv_substr(vm, s, from, to, &part));
             TRY(jcall_getter(vm, item, part, &part));
             if (!case_sensitive && jv_is_str(part)) {
-                TRY(jstr_case(vm, part.str, JU_LOWER, &part));
+                TRY(jstr_case(vm, part.str, JCASE_LOWER, &part));
             }
             TRY(jv_list_add(vm, key->list, part));
             from = to + 1;
@@ -164,7 +158,7 @@ static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool
     if (attribute.kind != JV_ABSENT) {
         TRY(jcall_getter(vm, item, attribute, key));
     }
-    return !case_sensitive && jv_is_str(*key) ? jstr_case(vm, key->str, JU_LOWER, key) : ERR_OK;
+    return !case_sensitive && jv_is_str(*key) ? jstr_case(vm, key->str, JCASE_LOWER, key) : ERR_OK;
 }
 
 /* Fresh lists of the items of v and of their keys. */
@@ -338,8 +332,9 @@ enum err jfilter_sum(struct jvm *vm, struct jcall *c, struct jv *out) /* attribu
     }
 }
 
-static enum err extreme(struct jvm *vm, struct jcall *c, int sign, struct jv *out) /* case_sensitive attribute */
+enum err jfilter_extreme(struct jvm *vm, struct jcall *c, struct jv *out) /* case_sensitive attribute */
 {
+    int sign = c->row->how;
     struct jv items;
     struct jv keys;
     TRY(keyed(vm, c->self, c->arg[1], jcall_flag(c->arg[0], false), &items, &keys));
@@ -356,9 +351,6 @@ static enum err extreme(struct jvm *vm, struct jcall *c, int sign, struct jv *ou
     *out = items.list->at[best];
     return ERR_OK;
 }
-
-enum err jfilter_min(struct jvm *vm, struct jcall *c, struct jv *out) { return extreme(vm, c, -1, out); }
-enum err jfilter_max(struct jvm *vm, struct jcall *c, struct jv *out) { return extreme(vm, c, 1, out); }
 
 enum err jfilter_reverse(struct jvm *vm, struct jcall *c, struct jv *out)
 {

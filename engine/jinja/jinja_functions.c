@@ -64,12 +64,12 @@ static enum err add_pairs(struct jvm *vm, struct jv from, struct jv_dict *d)
     }
 }
 
-static enum err make_dict(struct jvm *vm, struct jcall *c, enum jv_kind kind, struct jv *out)
+static enum err fn_dict(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     if (c->n_pos > 1) {
         return jvm_fail(vm, "expected at most 1 positional argument, got %u", (unsigned)c->n_pos);
     }
-    TRY(jv_dict_new(vm, kind, c->n_kw, out));
+    TRY(jv_dict_new(vm, (enum jv_kind)c->row->how, c->n_kw, out));
     if (c->n_pos == 1) {
         TRY(add_pairs(vm, c->pos[0], out->dict));
     }
@@ -77,13 +77,6 @@ static enum err make_dict(struct jvm *vm, struct jcall *c, enum jv_kind kind, st
         TRY(jv_dict_put(vm, out->dict, c->kw_names[i], c->kw[i]));
     }
     return ERR_OK;
-}
-
-static enum err fn_dict(struct jvm *vm, struct jcall *c, struct jv *out) { return make_dict(vm, c, JV_DICT, out); }
-
-static enum err fn_namespace(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return make_dict(vm, c, JV_NAMESPACE, out);
 }
 
 static enum err fn_raise_exception(struct jvm *vm, struct jcall *c, struct jv *out) /* message */
@@ -151,14 +144,14 @@ static enum err fn_joiner(struct jvm *vm, struct jcall *c, struct jv *out) /* se
 }
 
 const struct jbuiltin jinja_functions[] = {
-    {"cycler", fn_cycler, "*", 0},
-    {"dict", fn_dict, "*", 0},
-    {"joiner", fn_joiner, "sep", 0},
-    {"namespace", fn_namespace, "*", 0},
-    {"raise_exception", fn_raise_exception, "message", 1},
-    {"range", fn_range, "start stop step", 1},
-    {"strftime_now", fn_strftime_now, "format", 1},
-    {NULL, NULL, NULL, 0},
+    {"cycler", fn_cycler, "*", 0, 0},
+    {"dict", fn_dict, "*", 0, JV_DICT},
+    {"joiner", fn_joiner, "sep", 0, 0},
+    {"namespace", fn_dict, "*", 0, JV_NAMESPACE},
+    {"raise_exception", fn_raise_exception, "message", 1, 0},
+    {"range", fn_range, "start stop step", 1, 0},
+    {"strftime_now", fn_strftime_now, "format", 1, 0},
+    {NULL, NULL, NULL, 0, 0},
 };
 
 /* --- cycler ----------------------------------------------------------------------------------------------------- */
@@ -181,9 +174,9 @@ static enum err cycler_reset(struct jvm *vm, struct jcall *c, struct jv *out)
 }
 
 const struct jbuiltin jinja_cycler_methods[] = {
-    {"next", cycler_next, "", 0},
-    {"reset", cycler_reset, "", 0},
-    {NULL, NULL, NULL, 0},
+    {"next", cycler_next, "", 0, 0},
+    {"reset", cycler_reset, "", 0, 0},
+    {NULL, NULL, NULL, 0, 0},
 };
 
 /* --- the loop variable
@@ -219,9 +212,9 @@ static enum err loop_changed(struct jvm *vm, struct jcall *c, struct jv *out)
 }
 
 const struct jbuiltin jinja_loop_methods[] = {
-    {"changed", loop_changed, "*", 0},
-    {"cycle", loop_cycle, "*", 0},
-    {NULL, NULL, NULL, 0},
+    {"changed", loop_changed, "*", 0, 0},
+    {"cycle", loop_cycle, "*", 0, 0},
+    {NULL, NULL, NULL, 0, 0},
 };
 
 enum err jloop_attr(struct jvm *vm, struct jv_loop *l, const struct jstr *name, struct jv *out)

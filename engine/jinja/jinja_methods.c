@@ -7,85 +7,9 @@
 
 #include <string.h>
 
-/* --- strings: case, white space, width
- * -------------------------------------------------------------------------------- */
+/* --- strings: width -------------------------------------------------------------------------------------------- */
 
-static enum err str_upper(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return jstr_case(vm, c->self.str, JU_UPPER, out);
-}
-
-static enum err str_lower(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return jstr_case(vm, c->self.str, JU_LOWER, out);
-}
-
-static enum err str_capitalize(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return jstr_capitalize(vm, c->self.str, out);
-}
-
-/* title(): a word begins after any character without case. swapcase(): each changes to the other case. */
-static enum err recase(struct jvm *vm, const struct jstr *s, bool is_title, struct jv *out)
-{
-    uint32_t span = 0;
-    bool in_word = false;
-    TRY(jvm_pay_read(vm, s->len));
-    for (size_t i = 0; i < s->len;) {
-        uint32_t cp;
-        uint32_t mapped[3];
-        size_t n = utf8_decode(s->p + i, s->len - i, &cp, NULL);
-        bool is_upper = ju_is_upper(cp);
-        bool has_case = is_upper || ju_is_lower(cp) || ju_is_title(cp);
-        enum ju_to to = is_title ? (in_word ? JU_LOWER : JU_TITLE) : is_upper ? JU_LOWER : JU_UPPER;
-        size_t k = 1;
-        if (is_title || (has_case && !ju_is_title(cp))) {
-            k = ju_map(cp, to, mapped);
-        } else {
-            mapped[0] = cp;
-        }
-        bool user = jstr_user_at(s, i, &span);
-        for (size_t m = 0; m < k; m++) {
-            jtext_cp(&vm->tmp, mapped[m], user);
-        }
-        in_word = has_case;
-        i += n;
-    }
-    return jtext_take(vm, &vm->tmp, 0, out);
-}
-
-static enum err str_title(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return recase(vm, c->self.str, true, out);
-}
-static enum err str_swapcase(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return recase(vm, c->self.str, false, out);
-}
-
-static enum err strip(struct jvm *vm, struct jcall *c, int sides, const char *what, struct jv *out)
-{
-    const struct jstr *chars = NULL;
-    if (c->arg[0].kind != JV_ABSENT && c->arg[0].kind != JV_NONE) {
-        TRY(jcall_str(vm, c->arg[0], what, &chars));
-    }
-    return jstr_strip(vm, c->self.str, chars, sides, out);
-}
-
-static enum err str_strip(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return strip(vm, c, JSIDE_LEFT | JSIDE_RIGHT, "strip", out);
-}
-static enum err str_lstrip(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return strip(vm, c, JSIDE_LEFT, "lstrip", out);
-}
-static enum err str_rstrip(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return strip(vm, c, JSIDE_RIGHT, "rstrip", out);
-}
-
-static enum err pad(struct jvm *vm, struct jcall *c, int sides, struct jv *out) /* width fill */
+static enum err str_pad(struct jvm *vm, struct jcall *c, struct jv *out) /* width fill; how: enum jstr_side */
 {
     int64_t width;
     struct jstr space = {.p = " ", .len = 1, .chars = 1};
@@ -97,15 +21,8 @@ static enum err pad(struct jvm *vm, struct jcall *c, int sides, struct jv *out) 
             return jvm_fail(vm, "the fill character must be exactly one character long");
         }
     }
-    return jstr_pad(vm, c->self.str, width, fill, sides, out);
+    return jstr_pad(vm, c->self.str, width, fill, c->row->how, out);
 }
-
-static enum err str_center(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return pad(vm, c, JSIDE_LEFT | JSIDE_RIGHT, out);
-}
-static enum err str_rjust(struct jvm *vm, struct jcall *c, struct jv *out) { return pad(vm, c, JSIDE_LEFT, out); }
-static enum err str_ljust(struct jvm *vm, struct jcall *c, struct jv *out) { return pad(vm, c, JSIDE_RIGHT, out); }
 
 static enum err str_zfill(struct jvm *vm, struct jcall *c, struct jv *out) /* width */
 {
@@ -129,57 +46,29 @@ static enum err str_zfill(struct jvm *vm, struct jcall *c, struct jv *out) /* wi
 
 static bool is_ascii(uint32_t cp) { return cp < 0x80; }
 
-/* True for a string of at least one character that all satisfy `is`. */
-static enum err all_are(struct jvm *vm, struct jcall *c, bool (*is)(uint32_t), struct jv *out)
+/* Properties of characters; of those from IS_ASCII on a string without characters has them, too. */
+enum { IS_ALPHA, IS_ALNUM, IS_DIGIT, IS_SPACE, IS_NUMERIC, IS_ASCII, IS_PRINTABLE };
+static bool (*const properties[])(uint32_t cp) = {ju_alpha,   ju_alnum, ju_digit,    ju_space,
+                                                  ju_numeric, is_ascii, ju_printable};
+
+/* Do all characters have the property? */
+static enum err str_all_are(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *s = c->self.str;
     TRY(jvm_pay_read(vm, s->len));
-    bool all = s->len > 0;
+    bool all = s->len > 0 || c->row->how >= IS_ASCII;
     for (size_t i = 0; i < s->len && all;) {
         uint32_t cp;
         i += utf8_decode(s->p + i, s->len - i, &cp, NULL);
-        all = is(cp);
+        all = properties[c->row->how](cp);
     }
     *out = jv_bool(all);
     return ERR_OK;
 }
 
-/* True when some characters have the case and none another. */
-static enum err case_is(struct jvm *vm, struct jcall *c, bool (*is)(uint32_t), bool (*is_not)(uint32_t), struct jv *out)
+static enum err str_case_is(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    const struct jstr *s = c->self.str;
-    TRY(jvm_pay_read(vm, s->len));
-    bool some = false;
-    bool other = false;
-    for (size_t i = 0; i < s->len && !other;) {
-        uint32_t cp;
-        i += utf8_decode(s->p + i, s->len - i, &cp, NULL);
-        some = some || is(cp);
-        other = is_not(cp) || ju_is_title(cp);
-    }
-    *out = jv_bool(some && !other);
-    return ERR_OK;
-}
-
-#define QUESTION(name, is)                                                                                             \
-    static enum err name(struct jvm *vm, struct jcall *c, struct jv *out) { return all_are(vm, c, is, out); }
-QUESTION(str_isalpha, ju_alpha)
-QUESTION(str_isalnum, ju_alnum)
-QUESTION(str_isdigit, ju_digit)
-QUESTION(str_isspace, ju_space)
-QUESTION(str_isnumeric, ju_numeric)
-#undef QUESTION
-
-static enum err str_isascii(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    *out = jv_bool(true);
-    return c->self.str->len == 0 ? ERR_OK : all_are(vm, c, is_ascii, out);
-}
-
-static enum err str_isprintable(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    *out = jv_bool(true);
-    return c->self.str->len == 0 ? ERR_OK : all_are(vm, c, ju_printable, out);
+    return jstr_case_is(vm, c->self.str, c->row->how, out);
 }
 
 /* Upper case only at the beginning of words, lower case only inside of them, and at least one word. */
@@ -200,16 +89,6 @@ static enum err str_istitle(struct jvm *vm, struct jcall *c, struct jv *out)
     }
     *out = jv_bool(ok && some);
     return jvm_pay_read(vm, s->len);
-}
-
-static enum err str_isupper(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return case_is(vm, c, ju_is_upper, ju_is_lower, out);
-}
-
-static enum err str_islower(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return case_is(vm, c, ju_is_lower, ju_is_upper, out);
 }
 
 /* --- strings: finding
@@ -244,8 +123,10 @@ static const char *last_match(const struct jstr *s, const struct jstr *what)
     return NULL;
 }
 
+enum { FROM_RIGHT = 1, MUST_BE_FOUND = 2 }; /* how */
+
 /* Index of the first or last match in code points, -1 when there is none. */
-static enum err find(struct jvm *vm, struct jcall *c, bool is_last, int64_t *out)
+static enum err str_find(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *what;
     const struct jstr *s;
@@ -254,38 +135,17 @@ static enum err find(struct jvm *vm, struct jcall *c, bool is_last, int64_t *out
     TRY(jcall_str(vm, c->arg[0], "find", &what));
     TRY(window(vm, c, 1, &s, &start, &exists));
     const char *p = NULL;
-    if (exists && is_last) {
+    if (exists && (c->row->how & FROM_RIGHT) != 0) {
         TRY(jvm_pay_read(vm, (size_t)s->len * (size_t)(what->len / 64 + 1)));
         p = last_match(s, what);
     } else if (exists) {
         p = what->len == 0 ? s->p : memmem(s->p, s->len, what->p, what->len);
     }
-    *out = p == NULL ? -1 : start + (int64_t)jstr_count(s->p, (size_t)(p - s->p));
+    if (p == NULL && (c->row->how & MUST_BE_FOUND) != 0) {
+        return jvm_fail(vm, "substring not found");
+    }
+    *out = jv_int(p == NULL ? -1 : start + (int64_t)jstr_count(s->p, (size_t)(p - s->p)));
     return ERR_OK;
-}
-
-static enum err str_find(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    *out = jv_int(0);
-    return find(vm, c, false, &out->i);
-}
-
-static enum err str_rfind(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    *out = jv_int(0);
-    return find(vm, c, true, &out->i);
-}
-
-static enum err str_index(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    TRY(str_find(vm, c, out));
-    return out->i < 0 ? jvm_fail(vm, "substring not found") : ERR_OK;
-}
-
-static enum err str_rindex(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    TRY(str_rfind(vm, c, out));
-    return out->i < 0 ? jvm_fail(vm, "substring not found") : ERR_OK;
 }
 
 static enum err str_count(struct jvm *vm, struct jcall *c, struct jv *out)
@@ -313,13 +173,14 @@ static enum err str_count(struct jvm *vm, struct jcall *c, struct jv *out)
     return ERR_OK;
 }
 
-static bool has_affix(const struct jstr *s, const struct jstr *affix, bool at_end)
+static bool has_affix(const struct jstr *s, const struct jstr *affix, int how)
 {
-    return affix->len <= s->len && memcmp(s->p + (at_end ? s->len - affix->len : 0), affix->p, affix->len) == 0;
+    return affix->len <= s->len &&
+           memcmp(s->p + (how == FROM_RIGHT ? s->len - affix->len : 0), affix->p, affix->len) == 0;
 }
 
 /* The argument is one string or a tuple of them. */
-static enum err affix(struct jvm *vm, struct jcall *c, bool at_end, struct jv *out)
+static enum err str_has_affix(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *s;
     int64_t start;
@@ -330,34 +191,23 @@ static enum err affix(struct jvm *vm, struct jcall *c, bool at_end, struct jv *o
     *out = jv_bool(false);
     for (uint32_t i = 0; i < n; i++) {
         const struct jstr *what;
-        TRY(jcall_str(vm, one.kind == JV_TUPLE ? one.list->at[i] : one, at_end ? "endswith" : "startswith", &what));
+        TRY(jcall_str(vm, one.kind == JV_TUPLE ? one.list->at[i] : one, c->row->name, &what));
         TRY(jvm_pay(vm, 1 + what->len / JVM_BYTES_PER_STEP));
-        out->b = out->b || (exists && has_affix(s, what, at_end));
+        out->b = out->b || (exists && has_affix(s, what, c->row->how));
     }
     return ERR_OK;
 }
 
-static enum err str_startswith(struct jvm *vm, struct jcall *c, struct jv *out) { return affix(vm, c, false, out); }
-static enum err str_endswith(struct jvm *vm, struct jcall *c, struct jv *out) { return affix(vm, c, true, out); }
-
 /* --- strings: parts
  * ----------------------------------------------------------------------------------------------------------- */
 
-static enum err str_removeprefix(struct jvm *vm, struct jcall *c, struct jv *out)
+static enum err str_remove(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    const struct jstr *what;
-    TRY(jcall_str(vm, c->arg[0], "removeprefix", &what));
+    const struct jstr *s = c->self.str, *what;
+    TRY(jcall_str(vm, c->arg[0], c->row->name, &what));
     TRY(jvm_pay_bytes(vm, what->len));
-    return jv_substr(vm, c->self.str, has_affix(c->self.str, what, false) ? what->len : 0, c->self.str->len, out);
-}
-
-static enum err str_removesuffix(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    const struct jstr *what;
-    TRY(jcall_str(vm, c->arg[0], "removesuffix", &what));
-    TRY(jvm_pay_bytes(vm, what->len));
-    const struct jstr *s = c->self.str;
-    return jv_substr(vm, s, 0, s->len - (has_affix(s, what, true) ? what->len : 0), out);
+    size_t n = has_affix(s, what, c->row->how) ? what->len : 0;
+    return c->row->how == FROM_RIGHT ? jv_substr(vm, s, 0, s->len - n, out) : jv_substr(vm, s, n, s->len, out);
 }
 
 static enum err str_replace(struct jvm *vm, struct jcall *c, struct jv *out) /* old new count */
@@ -486,7 +336,7 @@ static enum err rsplit_at(struct jvm *vm, const struct jstr *s, const struct jst
     return add_part(vm, s, 0, rest.len, l);
 }
 
-static enum err split(struct jvm *vm, struct jcall *c, bool from_right, struct jv *out) /* sep maxsplit */
+static enum err str_split(struct jvm *vm, struct jcall *c, struct jv *out) /* sep maxsplit */
 {
     const struct jstr *s = c->self.str;
     const struct jstr *sep = NULL;
@@ -502,7 +352,7 @@ static enum err split(struct jvm *vm, struct jcall *c, bool from_right, struct j
     }
     TRY(jvm_pay_read(vm, s->len));
     TRY(jv_list_new(vm, JV_LIST, 0, out));
-    if (!from_right) {
+    if (c->row->how != FROM_RIGHT) {
         return sep == NULL ? split_words(vm, s, max, out->list) : split_at(vm, s, sep, max, out->list);
     }
     TRY(sep == NULL ? rsplit_words(vm, s, max, out->list) : rsplit_at(vm, s, sep, max, out->list));
@@ -514,11 +364,9 @@ static enum err split(struct jvm *vm, struct jcall *c, bool from_right, struct j
     return ERR_OK;
 }
 
-static enum err str_split(struct jvm *vm, struct jcall *c, struct jv *out) { return split(vm, c, false, out); }
-static enum err str_rsplit(struct jvm *vm, struct jcall *c, struct jv *out) { return split(vm, c, true, out); }
-
-static enum err partition(struct jvm *vm, struct jcall *c, bool from_right, struct jv *out) /* sep */
+static enum err str_partition(struct jvm *vm, struct jcall *c, struct jv *out) /* sep */
 {
+    bool from_right = c->row->how == FROM_RIGHT;
     const struct jstr *s = c->self.str;
     const struct jstr *sep;
     TRY(jcall_str(vm, c->arg[0], "partition", &sep));
@@ -534,9 +382,6 @@ static enum err partition(struct jvm *vm, struct jcall *c, bool from_right, stru
     TRY(add_part(vm, s, at, at + n, out->list));
     return add_part(vm, s, at + n, s->len, out->list);
 }
-
-static enum err str_partition(struct jvm *vm, struct jcall *c, struct jv *out) { return partition(vm, c, false, out); }
-static enum err str_rpartition(struct jvm *vm, struct jcall *c, struct jv *out) { return partition(vm, c, true, out); }
 
 static enum err str_join(struct jvm *vm, struct jcall *c, struct jv *out) /* iterable */
 {
@@ -559,46 +404,46 @@ static enum err str_join(struct jvm *vm, struct jcall *c, struct jv *out) /* ite
 }
 
 const struct jbuiltin jinja_str_methods[] = {
-    {"capitalize", str_capitalize, "", 0},
-    {"center", str_center, "width fillchar", 1},
-    {"count", str_count, "sub start end", 1},
-    {"endswith", str_endswith, "suffix start end", 1},
-    {"find", str_find, "sub start end", 1},
-    {"format", jcall_format, "*", 0},
-    {"index", str_index, "sub start end", 1},
-    {"isalnum", str_isalnum, "", 0},
-    {"isalpha", str_isalpha, "", 0},
-    {"isascii", str_isascii, "", 0},
-    {"isdigit", str_isdigit, "", 0},
-    {"islower", str_islower, "", 0},
-    {"isnumeric", str_isnumeric, "", 0},
-    {"isprintable", str_isprintable, "", 0},
-    {"isspace", str_isspace, "", 0},
-    {"istitle", str_istitle, "", 0},
-    {"isupper", str_isupper, "", 0},
-    {"join", str_join, "iterable", 1},
-    {"ljust", str_ljust, "width fillchar", 1},
-    {"lower", str_lower, "", 0},
-    {"lstrip", str_lstrip, "chars", 0},
-    {"partition", str_partition, "sep", 1},
-    {"removeprefix", str_removeprefix, "prefix", 1},
-    {"removesuffix", str_removesuffix, "suffix", 1},
-    {"replace", str_replace, "old new count", 2},
-    {"rfind", str_rfind, "sub start end", 1},
-    {"rindex", str_rindex, "sub start end", 1},
-    {"rjust", str_rjust, "width fillchar", 1},
-    {"rpartition", str_rpartition, "sep", 1},
-    {"rsplit", str_rsplit, "sep maxsplit", 0},
-    {"rstrip", str_rstrip, "chars", 0},
-    {"split", str_split, "sep maxsplit", 0},
-    {"splitlines", str_splitlines, "keepends", 0},
-    {"startswith", str_startswith, "prefix start end", 1},
-    {"strip", str_strip, "chars", 0},
-    {"swapcase", str_swapcase, "", 0},
-    {"title", str_title, "", 0},
-    {"upper", str_upper, "", 0},
-    {"zfill", str_zfill, "width", 1},
-    {NULL, NULL, NULL, 0},
+    {"capitalize", jcall_case, "", 0, JCASE_CAPITALIZE},
+    {"center", str_pad, "width fillchar", 1, JSIDE_LEFT | JSIDE_RIGHT},
+    {"count", str_count, "sub start end", 1, 0},
+    {"endswith", str_has_affix, "suffix start end", 1, FROM_RIGHT},
+    {"find", str_find, "sub start end", 1, 0},
+    {"format", jcall_format, "*", 0, 0},
+    {"index", str_find, "sub start end", 1, MUST_BE_FOUND},
+    {"isalnum", str_all_are, "", 0, IS_ALNUM},
+    {"isalpha", str_all_are, "", 0, IS_ALPHA},
+    {"isascii", str_all_are, "", 0, IS_ASCII},
+    {"isdigit", str_all_are, "", 0, IS_DIGIT},
+    {"islower", str_case_is, "", 0, false},
+    {"isnumeric", str_all_are, "", 0, IS_NUMERIC},
+    {"isprintable", str_all_are, "", 0, IS_PRINTABLE},
+    {"isspace", str_all_are, "", 0, IS_SPACE},
+    {"istitle", str_istitle, "", 0, 0},
+    {"isupper", str_case_is, "", 0, true},
+    {"join", str_join, "iterable", 1, 0},
+    {"ljust", str_pad, "width fillchar", 1, JSIDE_RIGHT},
+    {"lower", jcall_case, "", 0, JCASE_LOWER},
+    {"lstrip", jcall_strip, "chars", 0, JSIDE_LEFT},
+    {"partition", str_partition, "sep", 1, 0},
+    {"removeprefix", str_remove, "prefix", 1, 0},
+    {"removesuffix", str_remove, "suffix", 1, FROM_RIGHT},
+    {"replace", str_replace, "old new count", 2, 0},
+    {"rfind", str_find, "sub start end", 1, FROM_RIGHT},
+    {"rindex", str_find, "sub start end", 1, FROM_RIGHT | MUST_BE_FOUND},
+    {"rjust", str_pad, "width fillchar", 1, JSIDE_LEFT},
+    {"rpartition", str_partition, "sep", 1, FROM_RIGHT},
+    {"rsplit", str_split, "sep maxsplit", 0, FROM_RIGHT},
+    {"rstrip", jcall_strip, "chars", 0, JSIDE_RIGHT},
+    {"split", str_split, "sep maxsplit", 0, 0},
+    {"splitlines", str_splitlines, "keepends", 0, 0},
+    {"startswith", str_has_affix, "prefix start end", 1, 0},
+    {"strip", jcall_strip, "chars", 0, JSIDE_LEFT | JSIDE_RIGHT},
+    {"swapcase", jcall_case, "", 0, JCASE_SWAP},
+    {"title", jcall_case, "", 0, JCASE_TITLE},
+    {"upper", jcall_case, "", 0, JCASE_UPPER},
+    {"zfill", str_zfill, "width", 1, 0},
+    {NULL, NULL, NULL, 0, 0},
 };
 
 /* --- dicts ------------------------------------------------------------------------------------------------------ */
@@ -611,8 +456,9 @@ static enum err dict_get(struct jvm *vm, struct jcall *c, struct jv *out) /* key
     return ERR_OK;
 }
 
-static enum err dict_view(struct jvm *vm, struct jcall *c, enum jv_view view, struct jv *out)
+static enum err dict_view(struct jvm *vm, struct jcall *c, struct jv *out)
 {
+    enum jv_view view = (enum jv_view)c->row->how;
     const struct jv_dict *d = c->self.dict;
     TRY(jvm_pay(vm, d->n / 8));
     TRY(jv_list_new(vm, JV_LIST, d->n, out));
@@ -628,13 +474,6 @@ static enum err dict_view(struct jvm *vm, struct jcall *c, enum jv_view view, st
     return ERR_OK;
 }
 
-static enum err dict_keys(struct jvm *vm, struct jcall *c, struct jv *out) { return dict_view(vm, c, JV_KEYS, out); }
-static enum err dict_values(struct jvm *vm, struct jcall *c, struct jv *out)
-{
-    return dict_view(vm, c, JV_VALUES, out);
-}
-static enum err dict_items(struct jvm *vm, struct jcall *c, struct jv *out) { return dict_view(vm, c, JV_ITEMS, out); }
-
 /* Values never change, so sharing is copying. */
 static enum err copy(struct jvm *vm, struct jcall *c, struct jv *out)
 {
@@ -644,16 +483,24 @@ static enum err copy(struct jvm *vm, struct jcall *c, struct jv *out)
 }
 
 const struct jbuiltin jinja_dict_methods[] = {
-    {"clear", NULL, "", 0},         {"copy", copy, "", 0},       {"get", dict_get, "key default", 1},
-    {"items", dict_items, "", 0},   {"keys", dict_keys, "", 0},  {"pop", NULL, "", 0},
-    {"popitem", NULL, "", 0},       {"setdefault", NULL, "", 0}, {"update", NULL, "", 0},
-    {"values", dict_values, "", 0}, {NULL, NULL, NULL, 0},
+    {"clear", NULL, "", 0, 0},
+    {"copy", copy, "", 0, 0},
+    {"get", dict_get, "key default", 1, 0},
+    {"items", dict_view, "", 0, JV_ITEMS},
+    {"keys", dict_view, "", 0, JV_KEYS},
+    {"pop", NULL, "", 0, 0},
+    {"popitem", NULL, "", 0, 0},
+    {"setdefault", NULL, "", 0, 0},
+    {"update", NULL, "", 0, 0},
+    {"values", dict_view, "", 0, JV_VALUES},
+    {NULL, NULL, NULL, 0, 0},
 };
 
 /* --- lists, tuples and ranges
  * -------------------------------------------------------------------------------------------------------- */
 
-static enum err seq_count(struct jvm *vm, struct jcall *c, struct jv *out) /* value */
+/* How many items equal the value, or the index of the first. */
+static enum err seq_find(struct jvm *vm, struct jcall *c, struct jv *out) /* value; how: MUST_BE_FOUND = its index */
 {
     struct jv_list *l;
     int64_t n = 0;
@@ -662,31 +509,19 @@ static enum err seq_count(struct jvm *vm, struct jcall *c, struct jv *out) /* va
     for (uint32_t i = 0; i < l->n; i++) {
         bool same;
         TRY(jv_equal(vm, l->at[i], c->arg[0], &same));
-        n += same;
-    }
-    *out = jv_int(n);
-    return ERR_OK;
-}
-
-static enum err seq_index(struct jvm *vm, struct jcall *c, struct jv *out) /* value */
-{
-    struct jv_list *l;
-    TRY(jv_to_list(vm, c->self, &l));
-    TRY(jvm_pay(vm, l->n));
-    for (uint32_t i = 0; i < l->n; i++) {
-        bool same;
-        TRY(jv_equal(vm, l->at[i], c->arg[0], &same));
-        if (same) {
+        if (same && c->row->how == MUST_BE_FOUND) {
             *out = jv_int(i);
             return ERR_OK;
         }
+        n += same;
     }
-    return jvm_fail(vm, "the value is not in the list");
+    *out = jv_int(n);
+    return c->row->how == MUST_BE_FOUND ? jvm_fail(vm, "the value is not in the list") : ERR_OK;
 }
 
 const struct jbuiltin jinja_list_methods[] = {
-    {"append", NULL, "", 0},          {"clear", NULL, "", 0},  {"copy", copy, "", 0},
-    {"count", seq_count, "value", 1}, {"extend", NULL, "", 0}, {"index", seq_index, "value", 1},
-    {"insert", NULL, "", 0},          {"pop", NULL, "", 0},    {"remove", NULL, "", 0},
-    {"reverse", NULL, "", 0},         {"sort", NULL, "", 0},   {NULL, NULL, NULL, 0},
+    {"append", NULL, "", 0, 0},         {"clear", NULL, "", 0, 0},  {"copy", copy, "", 0, 0},
+    {"count", seq_find, "value", 1, 0}, {"extend", NULL, "", 0, 0}, {"index", seq_find, "value", 1, MUST_BE_FOUND},
+    {"insert", NULL, "", 0, 0},         {"pop", NULL, "", 0, 0},    {"remove", NULL, "", 0, 0},
+    {"reverse", NULL, "", 0, 0},        {"sort", NULL, "", 0, 0},   {NULL, NULL, NULL, 0, 0},
 };

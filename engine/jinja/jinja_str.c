@@ -6,40 +6,58 @@
 
 #include <string.h>
 
-/* Appends code point cp of s, mapped; `at` is where it stands. */
-static void put_mapped(struct jvm *vm, const struct jstr *s, size_t at, uint32_t cp, enum ju_to to, uint32_t *span)
+enum err jstr_case(struct jvm *vm, const struct jstr *s, enum jstr_case how, struct jv *out)
 {
-    uint32_t mapped[3];
-    size_t n = ju_map(cp, to, mapped);
-    bool user = jstr_user_at(s, at, span);
-    for (size_t i = 0; i < n; i++) {
-        jtext_cp(&vm->tmp, mapped[i], user);
-    }
-}
-
-enum err jstr_case(struct jvm *vm, const struct jstr *s, int to, struct jv *out)
-{
-    uint32_t span = 0;
+    static const struct {
+        enum ju_to first, rest; /* character of a word */
+    } maps[] = {
+        [JCASE_LOWER] = {JU_LOWER, JU_LOWER},      [JCASE_UPPER] = {JU_UPPER, JU_UPPER},
+        [JCASE_CAPITALIZE] = {JU_TITLE, JU_LOWER}, [JCASE_WORDS] = {JU_UPPER, JU_LOWER},
+        [JCASE_TITLE] = {JU_TITLE, JU_LOWER},      [JCASE_SWAP] = {JU_UPPER, JU_LOWER},
+    };
+    uint32_t span = 0, cp, mapped[3];
     size_t from = vm->tmp.text.len;
-    for (size_t i = 0; i < s->len;) {
-        uint32_t cp;
-        size_t n = utf8_decode(s->p + i, s->len - i, &cp, NULL);
-        put_mapped(vm, s, i, cp, (enum ju_to)to, &span);
-        i += n;
+    bool begins = true, is_cased = false;
+    for (size_t i = 0, n; i < s->len; i += n) {
+        n = utf8_decode(s->p + i, s->len - i, &cp, NULL);
+        if (how == JCASE_TITLE || how == JCASE_SWAP) {
+            bool is_upper = ju_is_upper(cp), is_title = ju_is_title(cp);
+            begins = how == JCASE_SWAP ? !is_upper : !is_cased;
+            is_cased = is_upper || ju_is_lower(cp) || (is_title && how == JCASE_TITLE);
+        }
+        mapped[0] = cp;
+        size_t k = how == JCASE_SWAP && !is_cased ? 1 : ju_map(cp, begins ? maps[how].first : maps[how].rest, mapped);
+        bool user = jstr_user_at(s, i, &span);
+        for (size_t m = 0; m < k; m++) {
+            jtext_cp(&vm->tmp, mapped[m], user);
+        }
+        begins = how == JCASE_WORDS && (ju_space(cp) || cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<');
     }
     return jtext_take(vm, &vm->tmp, from, out);
 }
 
-enum err jstr_capitalize(struct jvm *vm, const struct jstr *s, struct jv *out)
+enum err jcall_case(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    uint32_t span = 0;
-    for (size_t i = 0; i < s->len;) {
-        uint32_t cp;
-        size_t n = utf8_decode(s->p + i, s->len - i, &cp, NULL);
-        put_mapped(vm, s, i, cp, i == 0 ? JU_TITLE : JU_LOWER, &span);
-        i += n;
+    enum jstr_case how = (enum jstr_case)c->row->how;
+    TRY(jv_to_str(vm, c->self, out));
+    if (how == JCASE_TITLE || how == JCASE_SWAP) {
+        TRY(jvm_pay_read(vm, out->str->len));
     }
-    return jtext_take(vm, &vm->tmp, 0, out);
+    return jstr_case(vm, out->str, how, out);
+}
+
+enum err jstr_case_is(struct jvm *vm, const struct jstr *s, bool upper, struct jv *out)
+{
+    TRY(jvm_pay_read(vm, s->len));
+    bool some = false, other = false;
+    for (size_t i = 0; i < s->len && !other;) {
+        uint32_t cp;
+        i += utf8_decode(s->p + i, s->len - i, &cp, NULL);
+        some = some || (upper ? ju_is_upper(cp) : ju_is_lower(cp));
+        other = ju_is_title(cp) || (upper ? ju_is_lower(cp) : ju_is_upper(cp));
+    }
+    *out = jv_bool(some && !other);
+    return ERR_OK;
 }
 
 static bool stripped(uint32_t cp, const struct jstr *chars)
@@ -82,6 +100,16 @@ enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *cha
     }
     TRY(jvm_pay_read(vm, (s->len - (to - from)) * (1 + (size_t)(chars == NULL ? 0 : chars->len))));
     return jv_substr(vm, s, from, to, out);
+}
+
+enum err jcall_strip(struct jvm *vm, struct jcall *c, struct jv *out)
+{
+    const struct jstr *chars = NULL;
+    if (c->arg[0].kind != JV_ABSENT && c->arg[0].kind != JV_NONE) {
+        TRY(jcall_str(vm, c->arg[0], c->row->name, &chars));
+    }
+    TRY(jv_to_str(vm, c->self, out));
+    return jstr_strip(vm, out->str, chars, c->row->how, out);
 }
 
 enum err jstr_replace(struct jvm *vm, const struct jstr *s, const struct jstr *from, const struct jstr *to,

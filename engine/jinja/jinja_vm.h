@@ -124,6 +124,7 @@ struct jcall {
     const struct jv *kw;
     const struct jv *kw_names;
     uint32_t n_pos, n_kw;
+    const struct jbuiltin *row; /* that is called */
 };
 
 typedef enum err (*jbuiltin_fn)(struct jvm *vm, struct jcall *c, struct jv *out);
@@ -134,6 +135,7 @@ struct jbuiltin {
     jbuiltin_fn fn;
     const char *params; /* names separated by spaces; "*": takes pos and kw as they are */
     uint8_t required;   /* how many of them must be given */
+    int how;            /* to functions of several rows: which of them this is */
 };
 
 /* Binds arguments to parameters and calls. ERR_TEMPLATE: wrong arguments. */
@@ -167,8 +169,15 @@ MUST_CHECK enum err jcall_named(struct jvm *vm, const struct jbuiltin *table, st
  * Python compares lists of one key. */
 MUST_CHECK enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse,
                             bool equal_first);
-/* int() and str.upper() and the like, shared by filters and methods. */
-MUST_CHECK enum err jstr_case(struct jvm *vm, const struct jstr *s, int to, struct jv *out); /* enum ju_to */
+/* Changes of case. A word begins: for words after white space and any of -({[<; for title after any character without
+ * case. */
+enum jstr_case { JCASE_LOWER, JCASE_UPPER, JCASE_CAPITALIZE, JCASE_WORDS, JCASE_TITLE, JCASE_SWAP };
+MUST_CHECK enum err jstr_case(struct jvm *vm, const struct jstr *s, enum jstr_case how, struct jv *out);
+/* True when some characters of s have the case, upper or else lower, and none another. */
+MUST_CHECK enum err jstr_case_is(struct jvm *vm, const struct jstr *s, bool upper, struct jv *out);
+/* Builtins of filters and methods alike; how: enum jstr_case, enum jstr_side. */
+MUST_CHECK enum err jcall_case(struct jvm *vm, struct jcall *c, struct jv *out);
+MUST_CHECK enum err jcall_strip(struct jvm *vm, struct jcall *c, struct jv *out); /* chars */
 enum jstr_side { JSIDE_LEFT = 1, JSIDE_RIGHT = 2 };
 /* chars: OPTIONAL set to take away instead of white space. */
 MUST_CHECK enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *chars, int sides,
@@ -178,7 +187,6 @@ MUST_CHECK enum err jstr_replace(struct jvm *vm, const struct jstr *s, const str
 MUST_CHECK enum err jstr_lines(struct jvm *vm, const struct jstr *s, bool keep_ends, struct jv *out);
 MUST_CHECK enum err jstr_pad(struct jvm *vm, const struct jstr *s, int64_t width, const struct jstr *fill, int sides,
                              struct jv *out);
-MUST_CHECK enum err jstr_capitalize(struct jvm *vm, const struct jstr *s, struct jv *out);
 
 /* Item i < n of the loop. */
 struct jv jloop_item(const struct jv_loop *l, uint32_t i);
