@@ -36,6 +36,9 @@ void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v
 /* ref: matmul for every panel kind; quantize_row. */
 void kern_matmul_init_ref(struct kern_table *t);
 void kern_quantize_row_ref(const float *x, size_t k, float fine, struct kern_qblock *row);
+#define KERN_AMAX_LEAST 0x1p-110f /* the least magnitude a block has a scale for: 256 * 127 / it does not overflow */
+/* d^2 above which a block of the row, whose d are there, is fine (kern.h). */
+float kern_fine_limit(const struct kern_qblock *row, size_t n_blocks, float fine);
 
 void kern_matmul_init_avx2(struct kern_table *t);
 void kern_matmul_float_init_avx2(struct kern_table *t); /* called by the line above */

@@ -9,7 +9,7 @@
 
 #include <arm_neon.h>
 
-enum { TILE = 4, QUADS = PANEL_ROWS / 4, ROWS_IN_CACHE_BYTES = 192 * 1024 }; /* TILE: rows or panels */
+enum { TILE_ROWS = 4, TILE_PANELS = 1, ROW_PANELS = 4, QUADS = PANEL_ROWS / 4, ROWS_IN_CACHE_BYTES = 192 * 1024 };
 
 /* Weights of input i for lanes 4*v .. 4*v+3, widened. */
 static ALWAYS_INLINE float32x4_t weights(enum panel_kind kind, const unsigned char *panel, size_t i, int v)
@@ -61,8 +61,8 @@ static ALWAYS_INLINE void tile(const struct kern_matmul_args *a, enum panel_kind
                                int n, int m)
 {
     const unsigned char *panels = (const unsigned char *)a->panels + (size_t)p0 * bytes;
-    const float *rows[TILE];
-    float32x4_t sum[TILE][QUADS];
+    const float *rows[TILE_ROWS];
+    float32x4_t sum[TILE_ROWS][QUADS];
     UNROLL_FULLY
     for (int r = 0; r < n; r++) {
         rows[r] = (const void *)((const unsigned char *)a->rows + (size_t)(r0 + r) * a->row_bytes);
@@ -76,7 +76,7 @@ static ALWAYS_INLINE void tile(const struct kern_matmul_args *a, enum panel_kind
     }
     size_t i = 0;
     for (; i + 4 <= a->k; i += 4) {
-        float32x4_t x[TILE];
+        float32x4_t x[TILE_ROWS];
         UNROLL_FULLY
         for (int r = 0; r < n; r++) {
             x[r] = vld1q_f32(rows[r] + i);
@@ -103,51 +103,6 @@ static ALWAYS_INLINE void tile(const struct kern_matmul_args *a, enum panel_kind
     }
 }
 
-/* Rows r .. end-1 against panel p. */
-static ALWAYS_INLINE void panel_rows(const struct kern_matmul_args *a, enum panel_kind kind, size_t bytes, int r,
-                                     int end, int p)
-{
-    for (; r + TILE <= end; r += TILE) {
-        tile(a, kind, bytes, r, p, TILE, 1);
-    }
-    if (end - r >= 2) {
-        tile(a, kind, bytes, r, p, 2, 1);
-        r += 2;
-    }
-    if (end - r >= 1) {
-        tile(a, kind, bytes, r, p, 1, 1);
-    }
-}
+#include "engine/kernels/vec/matmul_float_vec.h"
 
-static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind)
-{
-    size_t bytes = panel_bytes(kind, a->k);
-    if (a->n_rows == 1) {
-        int p = 0;
-        for (; p + TILE <= a->n_panels; p += TILE) {
-            tile(a, kind, bytes, 0, p, 1, TILE);
-        }
-        for (; p < a->n_panels; p++) {
-            tile(a, kind, bytes, 0, p, 1, 1);
-        }
-        return;
-    }
-    int step = MAX_OF((int)(ROWS_IN_CACHE_BYTES / (a->row_bytes + 1) / TILE * TILE), (int)TILE);
-    for (int r = 0; r < a->n_rows; r += step) {
-        int end = MIN_OF(r + step, a->n_rows);
-        for (int p = 0; p < a->n_panels; p++) {
-            panel_rows(a, kind, bytes, r, end, p);
-        }
-    }
-}
-
-static void matmul_f32(const struct kern_matmul_args *a) { matmul(a, PANEL_F32); }
-static void matmul_f16(const struct kern_matmul_args *a) { matmul(a, PANEL_F16); }
-static void matmul_bf16(const struct kern_matmul_args *a) { matmul(a, PANEL_BF16); }
-
-void kern_matmul_float_init_neon(struct kern_table *t)
-{
-    t->matmul[PANEL_F32] = matmul_f32;
-    t->matmul[PANEL_F16] = matmul_f16;
-    t->matmul[PANEL_BF16] = matmul_bf16;
-}
+void kern_matmul_float_init_neon(struct kern_table *t) { matmul_float_vec_init(t); }

@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#define AMAX_LEAST 0x1p-110f /* below it 256 * 127 / amax could overflow */
-
 /* The scale of a block; NaN when one of its inputs is NaN or infinite. */
 static float scale_of(const float *x, float *inverse)
 {
@@ -17,12 +15,11 @@ static float scale_of(const float *x, float *inverse)
         amax = fmaxf(amax, fabsf(x[i]));
         finite = finite && isfinite(x[i]);
     }
-    *inverse = finite && amax >= AMAX_LEAST ? 127.0f / amax : 0;
+    *inverse = finite && amax >= KERN_AMAX_LEAST ? 127.0f / amax : 0;
     return !finite ? NAN : *inverse != 0 ? amax / 127.0f : 0;
 }
 
-/* d^2 above which a block is fine. */
-static float fine_limit(const struct kern_qblock *row, size_t n_blocks, float fine)
+float kern_fine_limit(const struct kern_qblock *row, size_t n_blocks, float fine)
 {
     float sums[16] = {0};
     for (size_t b = 0; b < n_blocks; b++) {
@@ -71,7 +68,7 @@ void kern_quantize_row_ref(const float *x, size_t k, float fine, struct kern_qbl
         load_block(x, k, b, block);
         row[b].d = scale_of(block, &inverse);
     }
-    float limit = fine_limit(row, n_blocks, fine);
+    float limit = kern_fine_limit(row, n_blocks, fine);
     for (size_t b = 0; b < n_blocks; b++) {
         load_block(x, k, b, block);
         scale_of(block, &inverse);

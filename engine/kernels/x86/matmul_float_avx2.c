@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-enum { TILE_ROWS = 4, ROW_PANELS = 4, HALVES = 2, ROWS_IN_CACHE_BYTES = 192 * 1024 };
+enum { TILE_ROWS = 4, TILE_PANELS = 1, ROW_PANELS = 4, HALVES = 2, ROWS_IN_CACHE_BYTES = 192 * 1024 };
 
 /* Weights of input i for lanes 8*half .. 8*half+7, widened. */
 static ALWAYS_INLINE __m256 weights(enum panel_kind kind, const unsigned char *panel, size_t i, int half)
@@ -66,51 +66,6 @@ static ALWAYS_INLINE void tile(const struct kern_matmul_args *a, enum panel_kind
     }
 }
 
-/* Rows r .. end-1 against panel p. */
-static ALWAYS_INLINE void panel_rows(const struct kern_matmul_args *a, enum panel_kind kind, size_t bytes, int r,
-                                     int end, int p)
-{
-    for (; r + 4 <= end; r += 4) {
-        tile(a, kind, bytes, r, p, 4, 1);
-    }
-    if (end - r >= 2) {
-        tile(a, kind, bytes, r, p, 2, 1);
-        r += 2;
-    }
-    if (end - r >= 1) {
-        tile(a, kind, bytes, r, p, 1, 1);
-    }
-}
+#include "engine/kernels/vec/matmul_float_vec.h"
 
-static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind)
-{
-    size_t bytes = panel_bytes(kind, a->k);
-    if (a->n_rows == 1) {
-        int p = 0;
-        for (; p + ROW_PANELS <= a->n_panels; p += ROW_PANELS) {
-            tile(a, kind, bytes, 0, p, 1, ROW_PANELS);
-        }
-        for (; p < a->n_panels; p++) {
-            tile(a, kind, bytes, 0, p, 1, 1);
-        }
-        return;
-    }
-    int step = MAX_OF((int)(ROWS_IN_CACHE_BYTES / (a->row_bytes + 1) / TILE_ROWS * TILE_ROWS), (int)TILE_ROWS);
-    for (int r = 0; r < a->n_rows; r += step) {
-        int end = MIN_OF(r + step, a->n_rows);
-        for (int p = 0; p < a->n_panels; p++) {
-            panel_rows(a, kind, bytes, r, end, p);
-        }
-    }
-}
-
-static void matmul_f32(const struct kern_matmul_args *a) { matmul(a, PANEL_F32); }
-static void matmul_f16(const struct kern_matmul_args *a) { matmul(a, PANEL_F16); }
-static void matmul_bf16(const struct kern_matmul_args *a) { matmul(a, PANEL_BF16); }
-
-void kern_matmul_float_init_avx2(struct kern_table *t)
-{
-    t->matmul[PANEL_F32] = matmul_f32;
-    t->matmul[PANEL_F16] = matmul_f16;
-    t->matmul[PANEL_BF16] = matmul_bf16;
-}
+void kern_matmul_float_init_avx2(struct kern_table *t) { matmul_float_vec_init(t); }

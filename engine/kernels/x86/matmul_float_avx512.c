@@ -65,58 +65,6 @@ static ALWAYS_INLINE void tile(const struct kern_matmul_args *a, enum panel_kind
     }
 }
 
-/* Rows r .. end-1 against m panels from p on. */
-static ALWAYS_INLINE void panel_rows(const struct kern_matmul_args *a, enum panel_kind kind, size_t bytes, int r,
-                                     int end, int p, int m)
-{
-    for (; r + 8 <= end; r += 8) {
-        tile(a, kind, bytes, r, p, 8, m);
-    }
-    if (end - r >= 4) {
-        tile(a, kind, bytes, r, p, 4, m);
-        r += 4;
-    }
-    if (end - r >= 2) {
-        tile(a, kind, bytes, r, p, 2, m);
-        r += 2;
-    }
-    if (end - r >= 1) {
-        tile(a, kind, bytes, r, p, 1, m);
-    }
-}
+#include "engine/kernels/vec/matmul_float_vec.h"
 
-static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind)
-{
-    size_t bytes = panel_bytes(kind, a->k);
-    if (a->n_rows == 1) {
-        int p = 0;
-        for (; p + ROW_PANELS <= a->n_panels; p += ROW_PANELS) {
-            tile(a, kind, bytes, 0, p, 1, ROW_PANELS);
-        }
-        for (; p < a->n_panels; p++) {
-            tile(a, kind, bytes, 0, p, 1, 1);
-        }
-        return;
-    }
-    int step = MAX_OF((int)(ROWS_IN_CACHE_BYTES / (a->row_bytes + 1) / TILE_ROWS * TILE_ROWS), (int)TILE_ROWS);
-    for (int r = 0; r < a->n_rows; r += step) {
-        int end = MIN_OF(r + step, a->n_rows), p = 0;
-        for (; p + TILE_PANELS <= a->n_panels; p += TILE_PANELS) {
-            panel_rows(a, kind, bytes, r, end, p, TILE_PANELS);
-        }
-        for (; p < a->n_panels; p++) {
-            panel_rows(a, kind, bytes, r, end, p, 1);
-        }
-    }
-}
-
-static void matmul_f32(const struct kern_matmul_args *a) { matmul(a, PANEL_F32); }
-static void matmul_f16(const struct kern_matmul_args *a) { matmul(a, PANEL_F16); }
-static void matmul_bf16(const struct kern_matmul_args *a) { matmul(a, PANEL_BF16); }
-
-void kern_matmul_float_init_avx512(struct kern_table *t)
-{
-    t->matmul[PANEL_F32] = matmul_f32;
-    t->matmul[PANEL_F16] = matmul_f16;
-    t->matmul[PANEL_BF16] = matmul_bf16;
-}
+void kern_matmul_float_init_avx512(struct kern_table *t) { matmul_float_vec_init(t); }

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#define AMAX_LEAST 0x1p-110f /* as in ref */
 enum { INFINITY_BITS = 0x7F800000, SIGN_OFF = 0x7FFFFFFF };
 
 static __mmask16 lanes_of(size_t left) { return left >= 16 ? 0xFFFF : (__mmask16)((1u << left) - 1); }
@@ -43,7 +42,7 @@ static float find_scales(const float *x, size_t k, float fine, struct kern_qbloc
         size_t n = MIN_OF(n_blocks - first, (size_t)16);
         __m512 amax = find_largest(x, k, first, n);
         __mmask16 finite = _mm512_cmplt_epi32_mask(_mm512_castps_si512(amax), _mm512_set1_epi32(INFINITY_BITS));
-        __mmask16 big = _mm512_mask_cmp_ps_mask(finite, amax, _mm512_set1_ps(AMAX_LEAST), _CMP_GE_OQ);
+        __mmask16 big = _mm512_mask_cmp_ps_mask(finite, amax, _mm512_set1_ps(KERN_AMAX_LEAST), _CMP_GE_OQ);
         __m512 d = _mm512_maskz_div_ps(big, amax, _mm512_set1_ps(127.0f));
         d = _mm512_mask_blend_ps(finite, _mm512_set1_ps(NAN), d);
         sum = _mm512_add_ps(sum, _mm512_mul_ps(d, d));
