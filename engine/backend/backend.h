@@ -86,6 +86,18 @@ struct backend_bytes {
     size_t activations; /* and all else that a batch needs */
 };
 
+/* What page_read gives and page_write takes. */
+enum backend_form {
+    /* As many bytes as measure says of all memories, which are those of this back end, plan and types of keys and
+     * values. It takes them again as any page: what goes on from there has the same bits. */
+    BACKEND_OWN,
+    /* backend_page_floats(plan) f32, for other back ends: layer by layer, of those that store, [KV_PAGE_TOKENS][keys
+     * [K][d], then values [K][d]], of latents keys alone, [KV_PAGE_TOKENS][d]. Read, they are what is stored; written,
+     * they are rounded to the types as new keys and values are. So f16, bf16, q8_0 and q4_0 come through with the
+     * same bits, i16 to a unit of its scale. */
+    BACKEND_FLOATS,
+};
+
 /* What a plan becomes on a back end. */
 struct backend_measure {
     const char *kernels;         /* "avx512"; static, as the other names */
@@ -172,11 +184,12 @@ struct backend {
      * again, and what was begun is waited for, which returns soon. After any other failure the next batch may do well.
      */
     enum err (*wait)(struct backend_model *m, struct err_info *info);
-    /* A KV page or a recurrent state, as many bytes as measure says of all memories, to the caller's memory and from
-     * it, while no batch is begun. The bytes are those of this back end, plan and types of keys and values, which take them
-     * again as any page or state: what goes on from there has the same bits. ERR_LOST. */
-    enum err (*page_read)(struct backend_model *m, int32_t page, void *out, struct err_info *info);
-    enum err (*page_write)(struct backend_model *m, int32_t page, const void *bytes, struct err_info *info);
+    /* A KV page or a recurrent state to the caller's memory and from it, while no batch is begun; a state is as many
+     * bytes as measure says of all memories, and every back end's has the same form. ERR_LOST. */
+    enum err (*page_read)(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+                          struct err_info *info);
+    enum err (*page_write)(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+                           struct err_info *info);
     enum err (*state_read)(struct backend_model *m, int32_t state, void *out, struct err_info *info);
     enum err (*state_write)(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info);
     void (*info)(const struct backend_model *m, struct backend_info *out);
@@ -186,6 +199,9 @@ struct backend {
 
 extern const struct backend backend_ref; /* scalar, double accumulators, f32 KV: the truth */
 extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, KV of any kv_type */
+
+/* Floats of a page in BACKEND_FLOATS. */
+size_t backend_page_floats(const struct plan *plan);
 
 /* Can all weights be taken apart (quant.h)? ERR_UNSUPPORTED_TYPE names one that cannot. */
 MUST_CHECK enum err backend_check_types(const struct plan *plan, struct err_info *info);

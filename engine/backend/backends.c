@@ -105,6 +105,16 @@ int32_t backend_pages_that_fit(const struct backend_device *d, const struct back
     return (int32_t)fit;
 }
 
+size_t backend_page_floats(const struct plan *plan)
+{
+    size_t slot = 0;
+    for (int32_t i = 0; i < (int32_t)plan->n_layers; i++) {
+        struct plan_kv kv = plan_kv_of(plan, i);
+        slot += kv.layer == i ? (size_t)(kv.latent_dim != 0 ? 1 : 2 * kv.n_kv_heads) * kv.head_dim : 0;
+    }
+    return slot * KV_PAGE_TOKENS;
+}
+
 enum err backend_check_types(const struct plan *plan, struct err_info *info)
 {
     for (int32_t i = 0; i < plan->n_weights; i++) {

@@ -229,14 +229,16 @@ static bool is_idle(const struct backend_model *m, struct err_info *info)
            err_set(info, ERR_INTERNAL, NULL, "a page or state is asked for while a batch is computed") == ERR_OK;
 }
 
-static enum err remote_page_read(struct backend_model *m, int32_t page, void *out, struct err_info *info)
+static enum err remote_page_read(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+                                 struct err_info *info)
 {
-    return is_idle(m, info) ? m->inner->page_read(m->model, page, out, info) : ERR_INTERNAL;
+    return is_idle(m, info) ? m->inner->page_read(m->model, page, form, out, info) : ERR_INTERNAL;
 }
 
-static enum err remote_page_write(struct backend_model *m, int32_t page, const void *bytes, struct err_info *info)
+static enum err remote_page_write(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+                                  struct err_info *info)
 {
-    return is_idle(m, info) ? m->inner->page_write(m->model, page, bytes, info) : ERR_INTERNAL;
+    return is_idle(m, info) ? m->inner->page_write(m->model, page, form, bytes, info) : ERR_INTERNAL;
 }
 
 static enum err remote_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)

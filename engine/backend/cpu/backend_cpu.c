@@ -292,22 +292,49 @@ static unsigned char *move_layer(struct backend_model *m, int32_t i, int32_t pag
     return at;
 }
 
-static enum err cpu_page_read(struct backend_model *m, int32_t page, void *out, struct err_info *info)
+/* The same in floats. */
+static float *move_floats(struct backend_model *m, int32_t i, int32_t page, float *at, bool writes)
+{
+    const struct cpu_kv *kv = &m->kvs[i];
+    const struct kv_layout *l = &kv->layout;
+    uint32_t n = kv->heads.layer == i ? kv->heads.n_kv_heads : 0;
+    size_t d = (size_t)l->d, n_keys = n * d;
+    for (int slot = 0; slot < KV_PAGE_TOKENS; slot++, at += l->is_latent ? n_keys : 2 * n_keys) {
+        for (uint32_t h = 0; h < n; h++) {
+            unsigned char *keys = cpu_keys(m, i, h, page), *values = cpu_values(m, i, h, page);
+            float *k = at + h * d, *v = l->is_latent ? k : k + n_keys;
+            if (writes) {
+                m->kern.kv_store(l, k, v, slot, keys, values);
+            }
+            for (int j = 0; j < l->d && !writes; j++) {
+                k[j] = kv_key_at(l, keys, slot, j);
+                v[j] = l->is_latent ? k[j] : kv_value_at(l, values, slot, j);
+            }
+        }
+    }
+    return at;
+}
+
+static void move_page(struct backend_model *m, int32_t page, enum backend_form form, void *at, bool writes)
+{
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
+        at = form == BACKEND_OWN ? (void *)move_layer(m, i, page, at, writes) : move_floats(m, i, page, at, writes);
+    }
+}
+
+static enum err cpu_page_read(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+                              struct err_info *info)
 {
     (void)info;
-    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
-        out = move_layer(m, i, page, out, false);
-    }
+    move_page(m, page, form, out, false);
     return ERR_OK;
 }
 
-static enum err cpu_page_write(struct backend_model *m, int32_t page, const void *bytes, struct err_info *info)
+static enum err cpu_page_write(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+                               struct err_info *info)
 {
     (void)info;
-    unsigned char *at = (unsigned char *)(uintptr_t)bytes; /* only read from */
-    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
-        at = move_layer(m, i, page, at, true);
-    }
+    move_page(m, page, form, (void *)(uintptr_t)bytes, true); /* which is only read from */
     return ERR_OK;
 }
 

@@ -261,32 +261,33 @@ static enum err ref_wait(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-/* What layer i holds in a page, to `at` or from there; returns what is behind it. */
-static void *move_layer(struct backend_model *m, int32_t i, int32_t page, void *at, bool writes)
+/* Its own form is that of floats. */
+static void move_page(struct backend_model *m, int32_t page, float *at, bool writes)
 {
-    const struct ref_kv *kv = &m->kvs[i];
-    size_t n = kv->heads.layer == i ? KV_PAGE_TOKENS * kv->slot_floats : 0;
-    float *floats = m->kv + kv->at + (size_t)page * n;
-    memcpy(writes ? floats : at, writes ? at : floats, n * sizeof *floats);
-    return (float *)at + n;
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
+        const struct ref_kv *kv = &m->kvs[i];
+        size_t n = kv->heads.layer == i ? KV_PAGE_TOKENS * kv->slot_floats : 0;
+        float *floats = m->kv + kv->at + (size_t)page * n;
+        memcpy(writes ? floats : at, writes ? at : floats, n * sizeof *floats);
+        at += n;
+    }
 }
 
-static enum err ref_page_read(struct backend_model *m, int32_t page, void *out, struct err_info *info)
+static enum err ref_page_read(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+                              struct err_info *info)
 {
+    (void)form;
     (void)info;
-    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
-        out = move_layer(m, i, page, out, false);
-    }
+    move_page(m, page, out, false);
     return ERR_OK;
 }
 
-static enum err ref_page_write(struct backend_model *m, int32_t page, const void *bytes, struct err_info *info)
+static enum err ref_page_write(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+                               struct err_info *info)
 {
+    (void)form;
     (void)info;
-    unsigned char *at = (unsigned char *)(uintptr_t)bytes; /* only read from */
-    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
-        at = move_layer(m, i, page, at, true);
-    }
+    move_page(m, page, (float *)(uintptr_t)bytes, true); /* which is only read from */
     return ERR_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "tests/support/remote_backend.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,8 @@ static struct plan *open_plan(const char *name, struct gguf **g)
 static struct subject open_subject(const struct backend *b, const struct plan *p, const char *type)
 {
     struct subject s = {.backend = b, .n_vocab = p->n_vocab};
-    struct backend_config cfg = {.n_threads = 2,
+    struct backend_config cfg = {.high_precision = true,
+                                 .n_threads = 2,
                                  .n_pages = N_PAGES,
                                  .n_states = N_STATES,
                                  .max_rows = MAX_ROWS,
@@ -125,51 +127,87 @@ static void expect_same(const struct subject *s, const struct piece *got, const 
 
 /* --- pages and states --------------------------------------------------------------------------------------------- */
 
-static void move(const struct subject *from, const int32_t *pages, int32_t state, const struct subject *to,
-                 const int32_t *to_pages, int32_t to_state)
+/* Two pages and a state, read twice to see that reading changes nothing. */
+static void move(const struct plan *plan, enum backend_form form, const struct subject *from, const int32_t *pages,
+                 int32_t state, const struct subject *to, const int32_t *to_pages, int32_t to_state)
 {
     struct err_info info = {0};
-    void *bytes = malloc(from->takes.page + from->takes.state + 1);
-    ck_assert_uint_eq(from->takes.page, to->takes.page);
+    size_t n = form == BACKEND_OWN ? from->takes.page : backend_page_floats(plan) * sizeof(float);
+    void *bytes = malloc(n + from->takes.state + 1), *again = malloc(n);
+    ck_assert(form != BACKEND_OWN || from->takes.page == to->takes.page);
+    ck_assert_uint_eq(from->takes.state, to->takes.state);
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(from->backend->page_read(from->m, pages[i], bytes, &info), ERR_OK);
-        ck_assert_int_eq(to->backend->page_write(to->m, to_pages[i], bytes, &info), ERR_OK);
+        ck_assert_int_eq(from->backend->page_read(from->m, pages[i], form, bytes, &info), ERR_OK);
+        ck_assert_int_eq(from->backend->page_read(from->m, pages[i], form, again, &info), ERR_OK);
+        ck_assert(memcmp(bytes, again, n) == 0);
+        ck_assert_int_eq(to->backend->page_write(to->m, to_pages[i], form, bytes, &info), ERR_OK);
+        ck_assert(memcmp(bytes, again, n) == 0);
     }
     if (from->takes.state != 0) {
         ck_assert_int_eq(from->backend->state_read(from->m, state, bytes, &info), ERR_OK);
         ck_assert_int_eq(to->backend->state_write(to->m, to_state, bytes, &info), ERR_OK);
     }
     free(bytes);
+    free(again);
 }
 
-static void check_moved(const struct backend *b, const struct plan *plan, const char *type, const char *what)
+/* Largest difference of logits, as a share of their spread. */
+static double distance(const struct subject *s, const struct piece *a, const struct piece *b)
+{
+    float low = a->logits[0], high = low, largest = 0;
+    for (size_t i = 0; i < (size_t)a->batch.n_rows * s->n_vocab; i++) {
+        low = fminf(low, a->logits[i]);
+        high = fmaxf(high, a->logits[i]);
+        largest = fmaxf(largest, fabsf(a->logits[i] - b->logits[i]));
+    }
+    return largest / (high - low);
+}
+
+/* A sequence that goes on where its pages were written gives what it gives where they were read, but for `bound` of
+ * the logits' spread; 0: the same bits. */
+static void check_moved(const struct plan *plan, enum backend_form form, const struct backend *a, const char *a_type,
+                        const struct backend *b, const char *b_type, double bound, const char *what)
 {
     static struct piece first, wanted, got;
     const int32_t pages[] = {3, 1}, others[] = {0, 5};
-    struct subject from = open_subject(b, plan, type), to = open_subject(b, plan, type);
+    struct subject from = open_subject(a, plan, a_type), to = open_subject(b, plan, b_type);
     fill(&first, &from, pages, 1, 0, N_FIRST);
     compute(&from, &first);
-    move(&from, pages, 1, &to, others, 2);
+    move(plan, form, &from, pages, 1, &to, others, 2);
     fill(&wanted, &from, pages, 1, N_FIRST, N_MORE);
     compute(&from, &wanted);
     fill(&got, &to, others, 2, N_FIRST, N_MORE);
     compute(&to, &got);
-    expect_same(&from, &got, &wanted, what);
-    b->close(&from.m);
+    if (bound == 0) {
+        expect_same(&from, &got, &wanted, what);
+    } else {
+        double found = distance(&from, &wanted, &got);
+        ck_assert_msg(found <= bound, "%s from %s %s to %s %s: %g", what, a->name, a_type, b->name, b_type, found);
+    }
+    a->close(&from.m);
     b->close(&to.m);
 }
 
 START_TEST(what_was_read_goes_on_elsewhere)
 {
+    /* Twice what was seen or more; keys in a wrong place were off by 0.3 to 0.9. The float types and the blocks with
+     * scales of 16 bits come back from floats as they were. */
+    static const double back[KV_TYPE_COUNT] = {[KV_TYPE_I16] = 5e-4};
+    static const double across[KV_TYPE_COUNT] = {1e-3, 2e-3, 2e-2, 4e-2, 0.6};
+    const struct backend *ref = &backend_ref, *cpu = &backend_cpu;
     struct gguf *g;
     struct plan *p = open_plan(models[_i], &g);
-    check_moved(&backend_ref, p, NULL, models[_i]);
-    for (int type = 0; type < KV_TYPE_COUNT; type++) {
-        if (p->latent_dim == 0 || kv_type_is_float((enum kv_type)type)) {
-            check_moved(&backend_cpu, p, kv_type_name(type), models[_i]);
+    check_moved(p, BACKEND_OWN, ref, NULL, ref, NULL, 0, models[_i]);
+    for (int i = 0; i < KV_TYPE_COUNT; i++) {
+        const char *type = kv_type_name(i);
+        if (p->latent_dim == 0 || kv_type_is_float((enum kv_type)i)) {
+            check_moved(p, BACKEND_OWN, cpu, type, cpu, type, 0, models[_i]);
+            check_moved(p, BACKEND_FLOATS, cpu, type, cpu, type, back[i], models[_i]);
+            check_moved(p, BACKEND_FLOATS, cpu, type, ref, NULL, across[i], models[_i]);
+            check_moved(p, BACKEND_FLOATS, ref, NULL, cpu, type, across[i], models[_i]);
         }
     }
-    check_moved(remote_backend_of(&backend_cpu), p, NULL, models[_i]);
+    check_moved(p, BACKEND_OWN, remote_backend_of(cpu), NULL, remote_backend_of(cpu), NULL, 0, models[_i]);
     plan_free(&p);
     gguf_close(&g);
 }
