@@ -42,14 +42,12 @@ static enum err add_embedding(struct blocks *b, bool has_positions)
 static enum err add_attention(struct blocks *b, int layer)
 {
     struct plan_step qkv = plan_step_of(PLAN_QKV);
-    qkv.layer = layer;
     qkv.src = b->x;
     qkv.dst = b->q;
     qkv.heads.rope = b->rope;
     TRY(blocks_bind_qkv(b, layer, &qkv));
     TRY(plan_add_step(b->plan, &qkv));
     struct plan_step att = plan_step_of(PLAN_ATTENTION);
-    att.layer = layer;
     att.src = b->q;
     att.dst = b->att;
     att.scale = b->style.attn_scale;
@@ -111,9 +109,11 @@ static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gate
     TRY(add_bufs(b));
     TRY(add_embedding(b, has_positions));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        b->plan->layer = (int32_t)i;
         TRY(add_attention(b, (int)i));
         TRY(add_feed_forward(b, (int)i, is_gated));
     }
+    b->plan->layer = PLAN_NONE;
     struct plan_step hidden = plan_step_of(PLAN_HIDDEN);
     hidden.src = b->x;
     return plan_add_step(b->plan, &hidden);

@@ -78,10 +78,9 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
         TRY(plan_add_step(b->plan, &s));
     }
     for (int i = 0; i < 2; i++) {
-        TRY(blocks_add_norm(b, norms[i], qkv->layer, out[i], out[i], false));
+        TRY(blocks_add_norm(b, norms[i], b->plan->layer, out[i], out[i], false));
     }
     struct plan_step heads = plan_step_of(PLAN_HEADS);
-    heads.layer = qkv->layer;
     heads.heads.rope = qkv->heads.rope;
     heads.src = heads.dst = b->q;
     heads.heads.keys = b->k;
@@ -93,7 +92,6 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
 static enum err add_qkv(struct blocks *b, int layer)
 {
     struct plan_step qkv = plan_step_of(PLAN_QKV);
-    qkv.layer = layer;
     qkv.dst = b->q;
     qkv.eps = b->h.eps;
     qkv.heads.rope = blocks_rope_of(b, layer);
@@ -112,7 +110,6 @@ static enum err add_qkv(struct blocks *b, int layer)
 enum err blocks_attend(struct blocks *b, int layer)
 {
     struct plan_step att = plan_step_of(PLAN_ATTENTION);
-    att.layer = layer;
     att.src = b->q;
     att.dst = b->att;
     att.scale = b->style.attn_scale;
@@ -203,6 +200,7 @@ static enum err add_head(struct blocks *b, plan_weight_id embd)
 
 enum err blocks_add_end(struct blocks *b, plan_weight_id embd)
 {
+    b->plan->layer = PLAN_NONE;
     TRY(add_hidden(b));
     return b->plan->is_bidirectional ? ERR_OK : add_head(b, embd);
 }
@@ -276,6 +274,7 @@ enum err blocks_build_decoder(struct blocks *b)
     TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
     TRY(plan_add_step(b->plan, &embed));
     for (uint32_t i = 0; i < h->n_layers; i++) {
+        b->plan->layer = (int32_t)i;
         TRY(mixers[b->style.mixer[i]].add(b, (int)i));
         TRY(ffns[b->style.ffn[i]].add(b, (int)i));
     }

@@ -163,7 +163,6 @@ static enum err add_heads(struct blocks *b, int layer, plan_buf_id src, plan_wei
     TRY(bind_absorbed(b, layer, &into.w[0], values));
     TRY(plan_add_step(b->plan, &into));
     struct plan_step heads = plan_step_of(PLAN_HEADS);
-    heads.layer = layer;
     heads.heads.rope = blocks_rope_of(b, layer);
     heads.eps = INNER_EPS;
     heads.src = heads.dst = b->q;

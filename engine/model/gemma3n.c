@@ -297,7 +297,6 @@ static enum err add_heads(struct gemma3n *m, int layer)
     bool is_local = b->style.is_local[layer];
     uint32_t d = b->h.head_dim;
     struct plan_step qkv = plan_step_of(PLAN_QKV);
-    qkv.layer = layer;
     qkv.src = m->y;
     qkv.dst = b->q;
     qkv.eps = b->h.eps;
@@ -312,7 +311,6 @@ static enum err add_heads(struct gemma3n *m, int layer)
     TRY(plan_add_step(b->plan, &qkv));
 
     struct plan_step att = plan_step_of(PLAN_ATTENTION);
-    att.layer = layer;
     att.src = b->q;
     att.dst = b->att;
     att.scale = b->style.attn_scale;
@@ -402,12 +400,14 @@ static enum err build(struct blocks *b)
     TRY(add_bufs(&m));
     TRY(add_embeddings(&m));
     for (int i = 0; i < (int)m.b.h.n_layers; i++) {
+        m.b.plan->layer = i;
         TRY(add_prediction(&m, i));
         TRY(add_attention(&m, i));
         TRY(add_feed_forward(&m, i));
         TRY(add_correction(&m, i));
         TRY(add_layer_input(&m, i));
     }
+    m.b.plan->layer = PLAN_NONE;
     TRY(add_mean(&m));
     return blocks_add_end(&m.b, m.embd);
 }

@@ -184,7 +184,6 @@ static enum err add_attention(struct gemma4 *m, int layer)
     uint32_t d = kv.head_dim, n_embd = b->h.n_embd;
     TRY(add_norm(m, "blk.%d.attn_norm.weight", layer, b->x, b->norm));
     struct plan_step qkv = plan_step_of(PLAN_QKV);
-    qkv.layer = layer;
     qkv.src = b->norm;
     qkv.dst = m->q[is_local];
     qkv.eps = b->h.eps;
@@ -201,7 +200,6 @@ static enum err add_attention(struct gemma4 *m, int layer)
     TRY(plan_add_step(b->plan, &qkv));
 
     struct plan_step att = plan_step_of(PLAN_ATTENTION);
-    att.layer = layer;
     att.src = m->q[is_local];
     att.dst = m->att[is_local];
     att.scale = b->style.attn_scale;
@@ -308,6 +306,7 @@ static enum err build(struct blocks *b)
     TRY(add_bufs(&m));
     TRY(add_embeddings(&m));
     for (int i = 0; i < (int)m.b.h.n_layers; i++) {
+        m.b.plan->layer = i;
         TRY(add_attention(&m, i));
         TRY(add_feed_forward(&m, i));
         if (m.n_ple != 0) {

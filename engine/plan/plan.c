@@ -14,6 +14,7 @@ enum err plan_new(struct plan **out)
         return ERR_NOMEM;
     }
     arena_init(&(*out)->arena, ARENA_CHUNK_BYTES, 0, MEM_MODEL);
+    (*out)->layer = PLAN_NONE;
     return ERR_OK;
 }
 
@@ -108,7 +109,8 @@ enum err plan_add_rope(struct plan *p, const struct plan_rope *r, int32_t *id)
 enum err plan_add_step(struct plan *p, const struct plan_step *s)
 {
     TRY(grow((void **)&p->steps, p->n_steps, &p->cap_steps, sizeof *p->steps));
-    p->steps[p->n_steps++] = *s;
+    p->steps[p->n_steps] = *s;
+    p->steps[p->n_steps++].layer = s->layer != PLAN_NONE ? s->layer : p->layer;
     return ERR_OK;
 }
 

@@ -165,7 +165,7 @@ enum plan_rows { PLAN_ALL_ROWS /* T */, PLAN_LOGIT_ROWS /* S */, PLAN_HIDDEN_ROW
  * stands in the union, under a name of its own. */
 struct plan_step {
     enum plan_op op;
-    int32_t layer;   /* KV layer of steps that read or write the cache; for messages elsewhere, -1 = none */
+    int32_t layer;   /* that it is a part of, and whose keys and values it reads or writes; PLAN_NONE = of none */
     plan_buf_id src; /* what is read .. */
     plan_buf_id dst; /* .. and written */
     plan_weight_id w[3];
@@ -276,6 +276,7 @@ struct plan {
     /* OPTIONAL [L]: each layer's own heads, in place of n_kv_heads, head_dim and latent_dim, which then are those of
      * the widest; of the arena. Read through plan_kv_of. */
     struct plan_kv *kvs;
+    int32_t layer; /* of the steps that are added; PLAN_NONE in front of the first and behind the last */
     uint32_t n_ctx_train;
     uint32_t n_ctx_max; /* longest sequence it can be built for: n_ctx_train, or more where RoPE says how */
     /* A row sees all rows of its sequence, which must stand in one batch, from position 0 on. */
@@ -330,7 +331,7 @@ MUST_CHECK enum err plan_add_weight(struct plan *p, const char *name, const stru
 MUST_CHECK enum err plan_set_source(struct plan *p, plan_weight_id id, const struct row_source *source);
 MUST_CHECK enum err plan_add_buf(struct plan *p, const char *name, uint32_t width, plan_buf_id *id);
 MUST_CHECK enum err plan_add_rope(struct plan *p, const struct plan_rope *r, int32_t *id);
-MUST_CHECK enum err plan_add_step(struct plan *p, const struct plan_step *s);
+MUST_CHECK enum err plan_add_step(struct plan *p, const struct plan_step *s); /* of p->layer, if it says of none */
 
 /* A step with every id PLAN_NONE and scale 1, to fill in. */
 struct plan_step plan_step_of(enum plan_op op);

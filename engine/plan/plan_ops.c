@@ -456,7 +456,7 @@ int32_t *plan_operand_id(struct plan_step *s, const struct plan_operand *o) { re
 struct plan_step plan_step_of(enum plan_op op)
 {
     struct plan_step s = {.op = op,
-                          .layer = -1,
+                          .layer = PLAN_NONE,
                           .src = PLAN_NONE,
                           .dst = PLAN_NONE,
                           .w = {PLAN_NONE, PLAN_NONE, PLAN_NONE},

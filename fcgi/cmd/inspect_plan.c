@@ -13,26 +13,6 @@ struct sums {
     double bytes, operations;
 };
 
-/* The layer that a step belongs to, as its own number or its first weight's name has it. */
-static void print_layer(const struct plan *p, const struct plan_step *s)
-{
-    static const char prefix[] = "blk.";
-    const struct plan_operand *o;
-    const char *name = "";
-    int32_t id;
-    for (int i = 0; name[0] == '\0' && (o = plan_next_operand(s, &i, &id)) != NULL;) {
-        name = plan_is_buf(o) ? "" : p->weights[id].name;
-    }
-    if (s->layer >= 0) {
-        printf("  layer %-3" PRId32, s->layer);
-    } else if (strncmp(name, prefix, strlen(prefix)) == 0) {
-        name += strlen(prefix);
-        printf("  layer %-3.*s", (int)strspn(name, "0123456789"), name);
-    } else {
-        fputs("  layer -  ", stdout);
-    }
-}
-
 static void print_buf(const struct plan *p, const struct plan_step *s, const struct plan_operand *o, plan_buf_id id)
 {
     int uses = plan_uses(s, id);
@@ -65,7 +45,11 @@ static void print_step(const struct plan *p, int32_t i, struct sums *sums)
     const struct plan_operand *o;
     int32_t id;
     printf("%4" PRId32, i);
-    print_layer(p, s);
+    if (s->layer != PLAN_NONE) {
+        printf("  layer %-3" PRId32, s->layer);
+    } else {
+        fputs("  layer -  ", stdout);
+    }
     printf("  %-11s  by %-8s", plan_op_name(s->op), splits[plan_ops[s->op].split]);
     for (int k = 0; (o = plan_next_operand(s, &k, &id)) != NULL;) {
         if (plan_is_buf(o)) {

@@ -506,7 +506,9 @@ START_TEST(plans_grow_and_say_when_they_cannot)
         char name[16];
         snprintf(name, sizeof name, "w%d", i);
         add_weight(p, name, 1, (uint32_t)i + 1);
+        p->layer = i - 1;
         add_step(p, PLAN_NORM, 0, 0, i, PLAN_NONE, PLAN_NONE);
+        ck_assert_int_eq(p->steps[i].layer, i - 1);
     }
     for (int i = 0; i < 500; i++) {
         char name[16];
