@@ -144,6 +144,9 @@ struct backend_batch {
     int32_t n_hidden;                /* E, may be 0; 0 when the plan makes none */
     const int32_t *hidden_rows;      /* [n_hidden] ascending row indexes */
     float *hidden;                   /* out [n_hidden][D] */
+    /* Of a plan that was cut (plan_cut.h): what it goes on from, and what the next part does. */
+    const float *input; /* [n_rows][plan.input_width] */
+    float *output;      /* out [n_rows][plan.output_width] */
 };
 
 struct backend_model; /* a plan made ready by one back end */

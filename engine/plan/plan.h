@@ -99,6 +99,10 @@ enum plan_op {
                     they are */
     PLAN_GATHER, /* dst[S][n] = the rows of src whose logits are wanted; every later step works on S rows */
     PLAN_LOGITS, /* logits[S][V] = softcap(scale * src times w[0]), by logits.softcap */
+    /* Where a plan was cut (plan_cut.h): dst[T][n] = components edge.first .. edge.first + n - 1 of the caller's rows
+       input[T][plan.input_width] ... */
+    PLAN_INPUT,
+    PLAN_OUTPUT, /* ... and those of output[T][plan.output_width] = src[T][n] */
     PLAN_OP_COUNT
 };
 
@@ -219,6 +223,9 @@ struct plan_step {
         struct {
             float softcap; /* 0 = none */
         } logits;
+        struct {
+            uint32_t first;
+        } edge; /* PLAN_INPUT, PLAN_OUTPUT */
     };
 };
 
@@ -284,6 +291,7 @@ struct plan {
     bool has_logits; /* a step gives logits; found by plan_check */
     bool has_hidden; /* a step gives hidden rows; found by plan_check */
     bool is_shard;   /* a step sums over ranks; found by plan_check */
+    uint32_t input_width, output_width; /* floats of the rows that PLAN_INPUT reads and PLAN_OUTPUT gives; 0 = none */
     enum plan_pooling pooling;
     struct plan_moe moe;
     struct plan_delta delta;

@@ -269,6 +269,16 @@ static enum err check_streams(const struct plan_check *c)
     return fits ? ERR_OK : fails(c, "has no streams that fit");
 }
 
+/* What is read from the caller's rows, or written to them, is there. */
+static enum err check_edge(const struct plan_check *c)
+{
+    const struct plan_step *s = c->step;
+    bool reads = s->op == PLAN_INPUT;
+    uint64_t all = reads ? c->plan->input_width : c->plan->output_width;
+    uint64_t end = (uint64_t)s->edge.first + width_of(c->plan, reads ? s->dst : s->src);
+    return end <= all ? ERR_OK : fails(c, "reaches beyond the rows of the caller");
+}
+
 /* --- what no rank can have some columns of ------------------------------------------------------------------------- */
 
 static bool is_joint_product(const struct plan *p, const struct plan_step *s)
@@ -437,6 +447,8 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                      .n_items = VOCAB,
                      .operands = {BUF(src, PLAN_READS, ANY),
                                   WEIGHT(w[0], PLAN_MULTIPLIES | PLAN_ROUNDS_Q8, VOCAB, SRC, 0)}},
+    [PLAN_INPUT] = {.name = "input", .check = check_edge, .operands = {BUF(dst, PLAN_WRITES, ANY)}},
+    [PLAN_OUTPUT] = {.name = "output", .check = check_edge, .operands = {BUF(src, PLAN_READS, ANY)}},
 };
 
 const char *plan_op_name(enum plan_op op) { return plan_ops[op].name; }
@@ -508,6 +520,17 @@ int plan_uses(const struct plan_step *s, plan_buf_id buf)
         }
     }
     return uses;
+}
+
+bool plan_is_read(const struct plan *p, int32_t step, plan_buf_id buf)
+{
+    for (int32_t i = step; i < p->n_steps; i++) {
+        int uses = plan_uses(&p->steps[i], buf);
+        if (uses != 0) {
+            return (uses & PLAN_READS) != 0;
+        }
+    }
+    return false;
 }
 
 uint32_t plan_group_rows(const struct plan *p, const struct plan_step *s, const struct plan_operand *o)

@@ -86,6 +86,9 @@ int plan_uses(const struct plan_step *s, plan_buf_id buf);
 /* Gives the buffers of a step other ids: names[id] for each. */
 void plan_rename(struct plan_step *s, const plan_buf_id *names);
 
+/* Does any step from `step` on read what the buffer holds in front of it? */
+bool plan_is_read(const struct plan *p, int32_t step, plan_buf_id buf);
+
 /* Of a dimension of an operand, or of `n_items` or `inner`. */
 enum plan_axis plan_axis_of(uint8_t dim);
 

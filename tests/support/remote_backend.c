@@ -24,7 +24,7 @@ struct job {
 struct backend_model {
     const struct backend *inner;
     struct backend_model *model;
-    uint32_t n_vocab, n_embd;
+    uint32_t n_vocab, n_embd, input_width, output_width;
     bool owns; /* the inner model */
     pthread_t thread;
     pthread_mutex_t lock;
@@ -76,6 +76,7 @@ static void take_in(struct backend_model *m, struct job *j, const struct backend
     j->batch.copy_states = copy(j, b->copy_states, (size_t)b->n_copies, size);
     j->batch.logit_rows = copy(j, b->logit_rows, logits, size);
     j->batch.hidden_rows = copy(j, b->hidden_rows, (size_t)b->n_hidden, size);
+    j->batch.input = copy(j, b->input, rows * m->input_width, sizeof *b->input);
     j->wants = malloc(logits * size + 1);
     for (int32_t i = 0; i < b->n_logits; i++) {
         j->wants[i] = b->wants != NULL ? b->wants[i] : BACKEND_ALL_LOGITS;
@@ -92,6 +93,10 @@ static void take_in(struct backend_model *m, struct job *j, const struct backend
     j->batch.logits = malloc(logits * m->n_vocab * sizeof(float) + 1);
     j->batch.stats = malloc(logits * sizeof *b->stats + 1);
     j->batch.hidden = malloc((size_t)b->n_hidden * m->n_embd * sizeof(float) + 1);
+    j->batch.output = malloc(rows * m->output_width * sizeof(float) + 1);
+    if (m->output_width != 0) {
+        memset(b->output, POISON, rows * m->output_width * sizeof(float));
+    }
     if (logits != 0) {
         memset(b->logits, POISON, logits * m->n_vocab * sizeof(float));
         memset(b->stats, POISON, logits * sizeof *b->stats);
@@ -148,6 +153,9 @@ static void give_back(const struct backend_model *m, const struct job *j)
     if (to->n_hidden > 0) {
         memcpy(to->hidden, from->hidden, (size_t)to->n_hidden * m->n_embd * sizeof *to->hidden);
     }
+    if (m->output_width != 0) {
+        memcpy(to->output, from->output, (size_t)to->n_rows * m->output_width * sizeof *to->output);
+    }
 }
 
 static void free_job(struct job *j)
@@ -159,6 +167,7 @@ static void free_job(struct job *j)
     free(j->batch.logits);
     free(j->batch.stats);
     free(j->batch.hidden);
+    free(j->batch.output);
 }
 
 /* --- the thread --------------------------------------------------------------------------------------------------- */
@@ -326,6 +335,8 @@ static enum err remote_open(const struct plan *plan, const struct backend_config
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the remote back end");
     }
     (*out)->owns = true;
+    (*out)->input_width = plan->input_width;
+    (*out)->output_width = plan->output_width;
     return ERR_OK;
 }
 

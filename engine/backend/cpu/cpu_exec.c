@@ -447,11 +447,6 @@ static void embed_row(const struct cpu_run *e, int32_t i)
             e->m->kern.add(out, more, w->n_in);
         }
     }
-    for (int32_t r = 0; r < e->m->plan->n_ropes; r++) {
-        const struct plan_rope *rope = &e->m->plan->ropes[r];
-        size_t at = (size_t)i * rope->n_rot / 2;
-        rope_angles(rope, e->batch->pos[i], e->m->rope_cos[r] + at, e->m->rope_sin[r] + at);
-    }
 }
 
 /* The heads of a row whose queries, keys and values are whole; by way of the thread's memory, as kernels want heads
@@ -565,10 +560,24 @@ static void hidden_row(const struct cpu_run *e, int32_t row)
     memcpy(e->batch->hidden + (size_t)row * width, x, width * sizeof *x);
 }
 
+static void input_row(const struct cpu_run *e, int32_t row)
+{
+    const struct plan_step *s = &e->step->step;
+    const float *x = e->batch->input + (size_t)row * e->m->plan->input_width + s->edge.first;
+    memcpy(cpu_row(e, s->dst, row), x, cpu_width(e, s->dst) * sizeof *x);
+}
+
+static void output_row(const struct cpu_run *e, int32_t row)
+{
+    const struct plan_step *s = &e->step->step;
+    float *out = e->batch->output + (size_t)row * e->m->plan->output_width + s->edge.first;
+    memcpy(out, cpu_row(e, s->src, row), cpu_width(e, s->src) * sizeof *out);
+}
+
 /* --- the table -------------------------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops[PLAN_OP_COUNT] = {
-    [PLAN_EMBED] = {.row = embed_row}, /* and RoPE's angles */
+    [PLAN_EMBED] = {.row = embed_row},
     [PLAN_NORM] = {.row = norm_row, .is_norm = true},
     [PLAN_MATMUL] = {.run = run_matmul, .takes_norm = true, .by_tiles = true},
     [PLAN_GLU] = {.run = run_matmul, .takes_norm = true, .by_tiles = true},
@@ -592,6 +601,8 @@ const struct cpu_op cpu_ops[PLAN_OP_COUNT] = {
     /* The head is long enough for all threads to share it by columns: its weights then pass the caches once, not once
      * for each thread. It writes logits over buffers of the steps before. */
     [PLAN_LOGITS] = {.run = run_logits, .takes_norm = true, .is_shared = true},
+    [PLAN_INPUT] = {.row = input_row},
+    [PLAN_OUTPUT] = {.row = output_row},
 };
 
 /* --- the walk --------------------------------------------------------------------------------------------------- */
@@ -629,6 +640,20 @@ static void row_stats(const struct cpu_run *e)
     }
 }
 
+/* RoPE's angles of the thread's rows, before the first step, which needs none: behind it they are there for all. */
+static void find_angles(const struct cpu_run *e)
+{
+    int from, to;
+    pool_share(e->batch->n_rows, e->thread, e->n_threads, &from, &to);
+    for (int32_t r = 0; r < e->m->plan->n_ropes; r++) {
+        const struct plan_rope *rope = &e->m->plan->ropes[r];
+        for (int i = from; i < to; i++) {
+            size_t at = (size_t)i * rope->n_rot / 2;
+            rope_angles(rope, e->batch->pos[i], e->m->rope_cos[r] + at, e->m->rope_sin[r] + at);
+        }
+    }
+}
+
 /* The thread's share of the current step. */
 static void run_step(struct cpu_run *e)
 {
@@ -656,6 +681,7 @@ static void run_thread(void *arg, int thread, int n_threads)
     e.scratch = &m->scratch[thread];
     e.thread = thread;
     e.n_threads = n_threads;
+    find_angles(&e);
     for (e.step = m->steps; e.step < m->steps + m->n_steps; e.step++) {
         e.n_rows = n_rows[e.step->step.rows];
         if (e.n_rows == 0 && e.step->step.rows == PLAN_HIDDEN_ROWS) {

@@ -10,18 +10,6 @@
  * about 14 % more work. Mean KL on SmolLM2 Q4_1: none 2.6e-3, so 1.1e-3, everywhere 6e-7 (docs/internals/cpu.md). */
 #define FINE 2.0f
 
-/* Does any step behind `after` read `buf` before it is written anew? */
-static bool is_read_later(const struct plan *p, int32_t after, plan_buf_id buf)
-{
-    for (int32_t i = after + 1; i < p->n_steps; i++) {
-        int uses = plan_uses(&p->steps[i], buf);
-        if (uses != 0) {
-            return (uses & PLAN_READS) != 0;
-        }
-    }
-    return false;
-}
-
 /* Is step i an RMSNorm of whole rows? */
 static bool is_norm(const struct plan *p, int32_t i)
 {
@@ -34,7 +22,7 @@ static bool can_fuse(const struct plan *p, int32_t i)
 {
     const struct plan_step *s = &p->steps[i], *next = s + 1;
     return is_norm(p, i) && !s->adds && cpu_ops[next->op].takes_norm && next->src == s->dst &&
-           !is_read_later(p, i + 1, next->src);
+           !plan_is_read(p, i + 2, next->src);
 }
 
 /* Does a step look for the buffer beside others? It cannot have another then. */
@@ -96,7 +84,7 @@ static bool can_go_on(const struct plan *p, const struct cpu_step *c)
 {
     const struct plan_step *s = &c->step, *next = &c[1].step;
     return cpu_ops[s->op].by_tiles && !s->adds && cpu_ops[next->op].by_tiles && !c[1].has_norm && next->src == s->dst &&
-           next->dst != s->dst && next->rows == s->rows && !is_read_later(p, c->at + 1, p->steps[c->at].dst);
+           next->dst != s->dst && next->rows == s->rows && !plan_is_read(p, c->at + 2, p->steps[c->at].dst);
 }
 
 struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf)

@@ -85,6 +85,20 @@ static void gather_row(const struct ref_run *r, int32_t i)
     memcpy(ref_row(r, r->step->dst, i), x, r->m->plan->bufs[r->step->src].width * sizeof *x);
 }
 
+static void input_row(const struct ref_run *r, int32_t i)
+{
+    const struct plan *p = r->m->plan;
+    const float *x = r->batch->input + (size_t)i * p->input_width + r->step->edge.first;
+    memcpy(ref_row(r, r->step->dst, i), x, p->bufs[r->step->dst].width * sizeof *x);
+}
+
+static void output_row(const struct ref_run *r, int32_t i)
+{
+    const struct plan *p = r->m->plan;
+    float *out = r->batch->output + (size_t)i * p->output_width + r->step->edge.first;
+    memcpy(out, ref_row(r, r->step->src, i), p->bufs[r->step->src].width * sizeof *out);
+}
+
 static void route_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
@@ -188,6 +202,8 @@ static const struct {
     [PLAN_HIDDEN] = {.row = hidden_row},
     [PLAN_GATHER] = {.row = gather_row},
     [PLAN_LOGITS] = {.items = run_logits},
+    [PLAN_INPUT] = {.row = input_row},
+    [PLAN_OUTPUT] = {.row = output_row},
 };
 
 /* A thread's share of a step. */

@@ -620,6 +620,27 @@ static void gather_and_logits(void)
     expect_logits("rows 0 and 2", ROWS(5, 7.61594156f, 0, 0, -5, 0));
 }
 
+static void input_and_output(void)
+{
+    float found[N * 4];
+    begin(1, 2);
+    p->n_embd = 2;
+    p->input_width = 3;
+    p->output_width = 4;
+    plan_buf_id x = buffer(2), y = buffer(1);
+    step(PLAN_INPUT, PLAN_NONE, x)->edge.first = 1;
+    step(PLAN_INPUT, PLAN_NONE, y);
+    plan_weight_id w = weight(1, 2, ROWS(10, 1));
+    struct plan_step *s = step(PLAN_MATMUL, x, y);
+    s->w[0] = w;
+    s->adds = true;
+    step(PLAN_OUTPUT, x, PLAN_NONE)->edge.first = 2;
+    step(PLAN_OUTPUT, y, PLAN_NONE);
+    memset(found, 0, sizeof found);
+    run(&(struct backend_batch){.input = ROWS(1, 2, 3, 4, 5, 6, 7, 8, 9), .output = found});
+    compare("y + 10 a + b, nothing, a, b", found, ROWS(24, 0, 2, 3, 60, 0, 5, 6, 96, 0, 8, 9), N * 4);
+}
+
 /* One row an operation; an operation without a case fails below. */
 static void (*const cases[PLAN_OP_COUNT])(void) = {
     [PLAN_EMBED] = embed,
@@ -644,6 +665,8 @@ static void (*const cases[PLAN_OP_COUNT])(void) = {
     [PLAN_HIDDEN] = hidden,
     [PLAN_GATHER] = gather_and_logits,
     [PLAN_LOGITS] = gather_and_logits,
+    [PLAN_INPUT] = input_and_output,
+    [PLAN_OUTPUT] = input_and_output,
 };
 
 START_TEST(an_operation_gives_what_a_hand_works_out)

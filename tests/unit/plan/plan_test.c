@@ -330,6 +330,27 @@ START_TEST(a_multiplication_fits_its_buffers)
 }
 END_TEST
 
+START_TEST(an_edge_lies_in_the_rows_of_the_caller)
+{
+    for (int i = 0; i < 6; i++) {
+        struct plan *p = make_plan();
+        bool reads = i % 2 == 0;
+        struct plan_step s = plan_step_of(reads ? PLAN_INPUT : PLAN_OUTPUT);
+        *(reads ? &s.dst : &s.src) = X;
+        s.edge.first = i < 2 ? 3 : i < 4 ? 4 : UINT32_MAX;
+        *(reads ? &p->input_width : &p->output_width) = D + 3;
+        ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
+        struct err_info info = {0};
+        if (i < 2) {
+            ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+            plan_free(&p);
+        } else {
+            check_fails(p, ERR_INTERNAL, reads ? "input" : "output");
+        }
+    }
+}
+END_TEST
+
 /* --- sums and streams ------------------------------------------------------------------------------------------ */
 
 START_TEST(a_sum_writes_nothing_that_it_reads_otherwise)
@@ -545,6 +566,7 @@ Suite *plan_suite(void)
     tcase_add_test(c, rows_added_to_the_embedding_have_its_width);
     tcase_add_test(c, a_cache_is_shared_by_layers_of_the_same_heads);
     tcase_add_test(c, a_multiplication_fits_its_buffers);
+    tcase_add_test(c, an_edge_lies_in_the_rows_of_the_caller);
     tcase_add_test(c, a_sum_writes_nothing_that_it_reads_otherwise);
     tcase_add_loop_test(c, ranks_meet_over_a_buffer_of_the_same_width, 0, 7);
     tcase_add_test(c, streams_fit_their_coefficients);

@@ -1,0 +1,110 @@
+#include "engine/plan/plan_cut.h"
+
+#include "engine/plan/plan_ops.h"
+
+/* The first step of a layer. */
+static int32_t find_step(const struct plan *p, int32_t layer)
+{
+    int32_t i = 0;
+    while (i < p->n_steps && p->steps[i].layer != layer) {
+        i++;
+    }
+    return i;
+}
+
+/* Keys and values of the part's layers alone. */
+static enum err cut_kvs(struct plan *part, const struct plan *p, int32_t first, int32_t last, struct err_info *info)
+{
+    part->kvs = arena_alloc(&part->arena, p->n_layers * sizeof *part->kvs);
+    if (part->kvs == NULL) {
+        return ERR_NOMEM;
+    }
+    for (int32_t i = 0; i < (int32_t)p->n_layers; i++) {
+        struct plan_kv kv = plan_kv_of(p, i);
+        bool is_here = i >= first && i <= last;
+        if (is_here && kv.layer != PLAN_NONE && kv.layer < first) {
+            return err_set(info, ERR_CONFIG, "backend",
+                           "backend: expected layer %d together with layer %d, which reads its keys and values; found "
+                           "layers %d-%d apart",
+                           (int)kv.layer, (int)i, (int)first, (int)last);
+        }
+        kv.layer = is_here ? kv.layer : PLAN_NONE;
+        part->kvs[i] = kv;
+    }
+    return ERR_OK;
+}
+
+/* A step for each buffer that is live in front of step `at` of p; *width becomes that of all. */
+static enum err add_edge(struct plan *part, const struct plan *p, int32_t at, enum plan_op op, uint32_t *width)
+{
+    *width = 0;
+    for (plan_buf_id buf = 0; buf < p->n_bufs; buf++) {
+        if (plan_is_read(p, at, buf)) {
+            struct plan_step s = plan_step_of(op);
+            *(op == PLAN_INPUT ? &s.dst : &s.src) = buf;
+            s.edge.first = *width;
+            *width += p->bufs[buf].width; /* of PLAN_MAX_BUFS buffers of PLAN_MAX_WIDTH, or so */
+            TRY(plan_add_step(part, &s));
+        }
+    }
+    return ERR_OK;
+}
+
+/* Steps [from, to) of p, with the weights that they have. names: [n_weights] of p. */
+static enum err add_steps(struct plan *part, const struct plan *p, int32_t from, int32_t to, plan_weight_id *names)
+{
+    const struct plan_operand *o;
+    int32_t id;
+    for (int32_t i = 0; i < p->n_weights; i++) {
+        names[i] = PLAN_NONE;
+    }
+    for (int32_t i = from; i < to; i++) {
+        struct plan_step s = p->steps[i];
+        for (int k = 0; (o = plan_next_operand(&s, &k, &id)) != NULL;) {
+            if (plan_is_buf(o)) {
+                continue;
+            }
+            if (names[id] == PLAN_NONE) {
+                TRY(plan_add_weight(part, p->weights[id].name, p->weights[id].source, &names[id]));
+            }
+            *plan_operand_id(&s, o) = names[id];
+        }
+        TRY(plan_add_step(part, &s));
+    }
+    return ERR_OK;
+}
+
+static enum err fill(struct plan *part, const struct plan *p, int32_t first, int32_t last, struct err_info *info)
+{
+    bool is_last = last + 1 == (int32_t)p->n_layers;
+    int32_t from = first == 0 ? 0 : find_step(p, first), to = is_last ? p->n_steps : find_step(p, last + 1);
+    struct arena arena = part->arena;
+    *part = *p;
+    part->arena = arena;
+    part->weights = NULL;
+    part->steps = NULL;
+    part->n_weights = part->cap_weights = part->n_steps = part->cap_steps = 0;
+    part->has_logits = part->has_hidden = false;
+    TRY(cut_kvs(part, p, first, last, info));
+    plan_weight_id *names = arena_alloc(&part->arena, (size_t)p->n_weights * sizeof *names);
+    if (names == NULL) {
+        return ERR_NOMEM;
+    }
+    TRY(first != 0 ? add_edge(part, p, from, PLAN_INPUT, &part->input_width) : ERR_OK);
+    TRY(add_steps(part, p, from, to, names));
+    TRY(!is_last ? add_edge(part, p, to, PLAN_OUTPUT, &part->output_width) : ERR_OK);
+    return plan_check(part, info);
+}
+
+enum err plan_cut(const struct plan *p, int32_t first, int32_t last, struct plan **out, struct err_info *info)
+{
+    enum err err = plan_new(out);
+    err = err == ERR_OK ? fill(*out, p, first, last, info) : err;
+    if (err == ERR_NOMEM) {
+        err_set(info, ERR_NOMEM, NULL, "out of memory for the plan of layers %d-%d", (int)first, (int)last);
+    }
+    if (err != ERR_OK) {
+        plan_free(out);
+    }
+    return err;
+}
