@@ -172,11 +172,22 @@ static const char *explain_kernels(struct engine *e, const char *wanted)
     kern_cpu_flags(flags);
     bool is_best = wanted == NULL || strcmp(wanted, "auto") == 0;
     snprintf(text, sizeof text, "%s; the CPU has %s",
-             e->backend != &backend_cpu ? "the back end has no others"
+             e->backend == &backend_ref ? "the back end has no others"
              : is_best                  ? "the best this CPU can run"
                                         : "as asked for",
              flags[0] != '\0' ? flags : "none of the flags that matter");
     return keep(e, text, strlen(text));
+}
+
+/* "cpu", "ref:0-3,cpu:4-29". */
+static const char *name_parts(struct engine *e)
+{
+    struct buf name;
+    buf_init(&name, 0, MEM_GENERAL);
+    backend_parts_name(&e->parts, &name);
+    const char *kept = buf_ok(&name) == ERR_OK ? keep(e, name.data, name.len) : e->backend->name;
+    buf_fini(&name);
+    return kept;
 }
 
 static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
@@ -188,11 +199,11 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     TRY(engine_check_memory(cfg, &b, info));
     TRY(e->backend->open(e->plan, &b.cfg, &e->model, info));
     e->backend->info(e->model, &bi);
-    e->info.backend = e->backend->name;
-    e->info.kernels = b.measure.kernels;
+    e->info.backend = name_parts(e);
+    e->info.kernels = keep(e, b.measure.kernels, strlen(b.measure.kernels));
     e->info.kernels_why = explain_kernels(e, cfg->cpu);
-    e->info.cache_type_k = b.measure.k_type;
-    e->info.cache_type_v = b.measure.v_type;
+    e->info.cache_type_k = keep(e, b.measure.k_type, strlen(b.measure.k_type));
+    e->info.cache_type_v = keep(e, b.measure.v_type, strlen(b.measure.v_type));
     e->info.weight_bytes = b.takes.weights;
     e->info.kv_bytes = b.pool_bytes;
     e->info.n_threads = b.cfg.n_threads;
@@ -323,13 +334,13 @@ static enum err measure(struct engine *e, const struct engine_config *cfg, struc
     TRY(model_open(cfg->model_path, &e->gguf, info));
     TRY(model_build(e->gguf, cfg->n_ctx, &e->plan, info));
     TRY(engine_plan(e, cfg, &sc, &b, info));
-    *out = (struct engine_memory){.kernels = b.measure.kernels,
-                                  .weight_bytes = b.takes.weights,
+    *out = (struct engine_memory){.weight_bytes = b.takes.weights,
                                   .kv_bytes = b.pool_bytes,
                                   .kv_tokens = (uint64_t)sc.n_pages * KV_PAGE_TOKENS,
                                   .activation_bytes = b.takes.activations,
                                   .n_ctx = e->info.n_ctx,
                                   .n_threads = b.cfg.n_threads};
+    snprintf(out->kernels, sizeof out->kernels, "%s", b.measure.kernels);
     return ERR_OK;
 }
 

@@ -40,7 +40,7 @@ struct engine_sampling {
 /* Zero means "choose for me" wherever it is said so. Strings are borrowed for the call of engine_open. */
 struct engine_config {
     const char *model_path;
-    const char *backend; /* NULL = "cpu" */
+    const char *backend; /* as backend_parts.h reads it, "ref:0-3,cpu"; NULL = "cpu" */
     const char *cpu;     /* ISA: NULL or "auto", else a name from kern.h: "avx512" */
     bool high_precision; /* activations in 16 bits everywhere (backend.h) */
     bool pin;            /* each worker thread stays on a CPU of its own */
@@ -79,7 +79,7 @@ struct engine_model_info {
     const char *id;           /* the file's base name without .gguf */
     const char *name;         /* general.name, else the id */
     const char *architecture; /* "llama" */
-    const char *backend;      /* "cpu" */
+    const char *backend;      /* "cpu"; of several with their layers: "ref:0-3,cpu:4-29" */
     const char *kernels;      /* "avx512" */
     const char *kernels_why;  /* "the best this CPU can run; it has avx2 fma f16c ..." */
     const char *pack_cache;   /* "off", "mapped", "written", "failed" */
@@ -114,7 +114,7 @@ MUST_CHECK enum err engine_check(const char *path, bool reads_weights, struct er
 
 /* Memory that engine_open would take. */
 struct engine_memory {
-    const char *kernels;   /* "avx512"; static */
+    char kernels[64];      /* "avx512" */
     uint64_t weight_bytes; /* packed */
     uint64_t kv_bytes;     /* the pool, of kv_tokens, and recurrent states */
     uint64_t kv_tokens;

@@ -2,7 +2,7 @@
 #ifndef INFCGI_ENGINE_INTERNAL_H
 #define INFCGI_ENGINE_INTERNAL_H
 
-#include "engine/backend/backend.h"
+#include "engine/backend/backend_parts.h"
 #include "engine/base/mem.h"
 #include "engine/chat/chat_template.h"
 #include "engine/engine.h"
@@ -16,7 +16,8 @@ struct engine {
     struct tokenizer *tokenizer;
     struct chat_template *chat;  /* NULL: none, or none that can be used ... */
     struct err_info chat_failed; /* ... and why */
-    const struct backend *backend;
+    struct backend_parts parts;
+    const struct backend *backend; /* of these */
     struct backend_model *model;
     struct sched *sched;
     struct engine_model_info info;

@@ -110,12 +110,11 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
 {
     const char *name = cfg->backend != NULL ? cfg->backend : "cpu";
     struct backend_config *bc = &out->cfg;
-    e->backend = backend_find(name);
-    if (e->backend == NULL) {
-        return names_refuse(backend_name, "backend", name, info);
-    }
+    TRY(backend_parts_parse(name, "backend", e->plan->n_layers, &e->parts, info));
+    e->backend = backend_of_parts(&e->parts);
     TRY(plan_limits(e, cfg, sc, info));
     *bc = (struct backend_config){.cpu = cfg->cpu,
+                                  .parts = &e->parts,
                                   .high_precision = cfg->high_precision,
                                   .pin = cfg->pin,
                                   .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),

@@ -59,9 +59,11 @@ static enum err set_text(const struct option *o, const char *value, const char *
     if (*value == '\0' && !o->may_be_empty) { /* an unset shell variable, not a path or name */
         return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected a text, found an empty one", o->name, from);
     }
-    if (o->words != NULL && o->kind != OPTION_FILE && names_find(o->words, value) < 0) {
-        char what[2 * NAME_BYTES];
-        snprintf(what, sizeof what, "%s (%s)", o->name, from);
+    char what[2 * NAME_BYTES];
+    snprintf(what, sizeof what, "%s (%s)", o->name, from);
+    if (o->check != NULL) {
+        TRY(o->check(value, what, info));
+    } else if (o->words != NULL && o->kind != OPTION_FILE && names_find(o->words, value) < 0) {
         return names_refuse(o->words, what, value, info);
     }
     *to = value;

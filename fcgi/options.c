@@ -1,7 +1,7 @@
 /* To add an option: a field in struct conf, a row here, the line that uses it; then `make docs`. */
 #include "fcgi/options.h"
 
-#include "engine/backend/backend.h"
+#include "engine/backend/backend_parts.h"
 #include "engine/chat/chat_named.h"
 #include "engine/kernels/kern.h"
 #include "engine/plan/plan_quantize.h"
@@ -18,6 +18,12 @@ static const char *cpu_name(int i) { return i == 0 ? "auto" : kern_isa_name(i - 
 
 static const char *speculate_name(int i) { return i == 0 ? "auto" : i == 1 ? "off" : NULL; }
 static const char *pack_cache_name(int i) { return i == 0 ? "off" : NULL; }
+
+static enum err check_backend(const char *value, const char *what, struct err_info *info)
+{
+    struct backend_parts parts;
+    return backend_parts_parse(value, what, 0, &parts, info);
+}
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
@@ -85,7 +91,10 @@ static const struct option options[] = {
     OPTION("high-precision", NULL, OPTION_FLAG, ENGINE, high_precision,
            "16-bit activations everywhere: nearer to float32, slower prefill"),
     OPTION("pin", NULL, OPTION_FLAG, ENGINE, pin, "keep each worker thread on a CPU of its own"),
-    OPTION("backend", NULL, OPTION_TEXT, KERNELS, backend, "what computes", .fallback = "cpu", .words = backend_name),
+    OPTION("backend", NULL, OPTION_TEXT, KERNELS, backend,
+           "what computes; of several back ends each with its layers, counted from 0, and the last with the rest: "
+           "ref:0-3,cpu",
+           .fallback = "cpu", .words = backend_name, .check = check_backend),
     OPTION("pack-cache", NULL, OPTION_FILE, ENGINE, pack_cache,
            "folder where packed weights are kept for the next start; off: packed at every start", .fallback = "off",
            .words = pack_cache_name),
@@ -193,8 +202,13 @@ const struct option *option_find(const char *name, size_t n, enum conf_command c
 
 bool option_is_for(const struct option *o, const char *backend)
 {
-    const struct backend *b = backend_find(backend);
-    return b == NULL || backend_has_option(b, o->name);
+    struct backend_parts parts;
+    struct err_info ignored;
+    bool is_one = backend_parts_parse(backend, "", 0, &parts, &ignored) == ERR_OK, is_for = !is_one;
+    for (int i = 0; is_one && i < parts.n; i++) {
+        is_for |= backend_has_option(parts.at[i].backend, o->name);
+    }
+    return is_for;
 }
 
 const char *option_value_name(const struct option *o)

@@ -26,6 +26,8 @@ struct option {
     const char *fallback; /* when it is not given, as one would give it; NULL: nothing, off */
     double min, max;      /* of numbers */
     names_fn words;       /* OPTIONAL: what may be given; for a file: what may be given in place of one */
+    /* OPTIONAL: whether a text is one, where more than `words` may be given; `what` names it. ERR_CONFIG. */
+    enum err (*check)(const char *value, const char *what, struct err_info *info);
     unsigned required_by; /* commands that cannot do without it */
     unsigned operand_of;  /* commands that take it without its name too; several in the order of the table */
     bool may_be_empty;    /* a text of no bytes means what it says */
@@ -41,7 +43,7 @@ int option_index(const struct option *o);
 /* The row of that name, NULL when there is none; of two that of `command`. */
 const struct option *option_find(const char *name, size_t n, enum conf_command command);
 
-/* Does the back end of that name have it? Of several together, or of none: yes. */
+/* Has the back end of that name it, or one of several; yes, if there is none of the name. */
 bool option_is_for(const struct option *o, const char *backend);
 
 /* Writes what stands for the value: "FILE", "N", "" for a flag. */

@@ -26,7 +26,10 @@ struct backend_source {
     size_t head_bytes;
     uint64_t bytes; /* the whole file */
     int64_t mtime_ns;
+    uint64_t part; /* 0: the plan has all layers; else which of them, in a number */
 };
+
+struct backend_parts;
 
 enum { BACKEND_ALL_LOGITS = -1 };
 
@@ -39,7 +42,8 @@ enum backend_pack_state {
 
 struct backend_config {
     const char *cpu; /* ISA for the CPU kernels; NULL = best there is */
-    int n_threads;   /* >= 1 */
+    int n_threads;   /* >= 1; of each part that computes by them */
+    const struct backend_parts *parts; /* of backend_composite alone (backend_parts.h); borrowed for the call of open */
     /* Activations in 16 bits everywhere instead of where they matter most: nearer to float32, slower in prefill. */
     bool high_precision;
     bool pin;                    /* each thread stays on a CPU of its own (pool_pin); the thread that calls begin too */
@@ -98,10 +102,13 @@ enum backend_form {
     BACKEND_FLOATS,
 };
 
+enum { BACKEND_NAME_BYTES = 64 };
+
 /* What a plan becomes on a back end. */
 struct backend_measure {
-    const char *kernels;         /* "avx512"; static, as the other names */
-    const char *k_type, *v_type; /* of the KV cache: "i16"; "none" where keys are the values */
+    char kernels[BACKEND_NAME_BYTES]; /* "avx512"; of several back ends "ref+avx512", and so the types */
+    /* Of the KV cache: "i16"; "none" where keys are the values. */
+    char k_type[BACKEND_NAME_BYTES], v_type[BACKEND_NAME_BYTES];
     struct backend_bytes bytes[BACKEND_MEMORIES];
 };
 
@@ -231,6 +238,9 @@ const char *backend_kv_type_name(int i);
 
 /* The sum over all memories. */
 struct backend_bytes backend_bytes_all(const struct backend_measure *m);
+
+/* Appends a name of a part to that of all, behind a '+', unless it ends so; what does not fit is cut off. */
+void backend_join_name(char all[BACKEND_NAME_BYTES], const char *part);
 
 /* What open asks first. ERR_INTERNAL: the plan is that of a rank, and cfg has no way to meet the others. */
 MUST_CHECK enum err backend_check_ranks(const struct plan *plan, const struct backend_config *cfg,

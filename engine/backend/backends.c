@@ -7,6 +7,9 @@
 #include "engine/quant/quant.h"
 #include "engine/tensor/dtype.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static const struct backend *const backends[] = {
     &backend_cpu,
     &backend_ref,
@@ -17,6 +20,14 @@ const struct backend *backend_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(ba
 const char *backend_name(int i) { return backend_at(i) != NULL ? backend_at(i)->name : NULL; }
 
 const struct backend *backend_find(const char *name) { return backend_at(names_find(backend_name, name)); }
+
+void backend_join_name(char all[BACKEND_NAME_BYTES], const char *part)
+{
+    size_t n = strlen(all), n_part = strlen(part);
+    if (n < n_part || strcmp(all + n - n_part, part) != 0) {
+        snprintf(all + n, BACKEND_NAME_BYTES - n, "%s%s", n != 0 ? "+" : "", part);
+    }
+}
 
 enum err backend_check_ranks(const struct plan *plan, const struct backend_config *cfg, struct err_info *info)
 {

@@ -3,7 +3,7 @@
  * itself: no scheduler, no sampling. */
 #include "fcgi/cmd/cmd.h"
 
-#include "engine/backend/backend.h"
+#include "engine/backend/backend_parts.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/names.h"
@@ -33,7 +33,8 @@ struct bench {
     const struct conf *o;
     struct gguf *gguf;
     struct plan *plan;
-    const struct backend *backend;
+    struct backend_parts parts;
+    const struct backend *backend; /* of these */
     struct backend_model *model; /* for n_batch rows and n_threads threads */
     struct backend_measure measure;
     struct backend_device device;
@@ -261,9 +262,10 @@ static enum err check_encoder(const struct bench *b, struct err_info *info)
 
 static enum err open_file(struct bench *b, struct err_info *info)
 {
-    b->backend = backend_find(b->o->backend);
     TRY(model_open(b->o->model, &b->gguf, info));
     TRY(model_build(b->gguf, 0, &b->plan, info));
+    TRY(backend_parts_parse(b->o->backend, "backend", b->plan->n_layers, &b->parts, info));
+    b->backend = backend_of_parts(&b->parts);
     TRY(check_encoder(b, info));
     TRY(plan_quantize(b->plan, b->o->quantize, info));
     return allocate(b);
@@ -278,6 +280,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
         b->backend->close(&b->model);
     }
     struct backend_config cfg = {.cpu = b->o->cpu,
+                                 .parts = &b->parts,
                                  .n_threads = n_threads,
                                  .n_pages = b->seq_pages * b->max_seqs,
                                  .n_states = b->max_seqs,

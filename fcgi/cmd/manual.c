@@ -128,7 +128,7 @@ static void put_list(struct buf *out)
 static void put_values(const struct option *o, struct buf *out)
 {
     static const char *const kinds[] = {"text", "file", "integer", "number", "flag", "integers"};
-    bool is_open = o->words == NULL || o->kind == OPTION_FILE;
+    bool is_open = o->words == NULL || o->kind == OPTION_FILE || o->check != NULL;
     buf_puts(out, is_open ? kinds[o->kind] : "");
     for (int i = 0; o->words != NULL && o->words(i) != NULL; i++) {
         buf_printf(out, "%s`%s`", i > 0 || is_open ? ", " : "", o->words(i));

@@ -6,14 +6,16 @@
  * of the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the
  * bits are the same however the prompt is cut into batches, with 1 and 3 threads, alone and beside another sequence,
  * and with a back end between that has a memory and a thread of its own (tests/support/remote_backend.h). In 2 and 4
- * shards (tests/support/sharded_backend.h): values and continuation, and that all ranks have the same bits.
+ * shards (tests/support/sharded_backend.h): values and continuation, and that all ranks have the same bits. The first
+ * prompt once more with the layers cut in the middle, the first half on one back end and the rest on another.
  * Models that give embeddings (make_embeddings.py): the pooled states of the prompt, and the bits of all states.
  * Over 600 lines, as all checks share one view of a model. */
-#include "engine/backend/backend.h"
+#include "engine/backend/backend_parts.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
 #include "engine/kernels/kern.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan_cut.h"
 #include "tests/golden/golden_models.h"
 #include "tests/support/remote_backend.h"
 #include "tests/support/sharded_backend.h"
@@ -73,6 +75,8 @@ struct subject {
     struct row *row;
     int isa;
     struct plan *plan;
+    const struct backend_parts *parts; /* of the composite back end, for which the first prompt is enough */
+    bool is_mixed;                     /* they are of two kinds: the bits are not those of one */
     struct backend_model *model;
     int32_t n_vocab;
     float *logits; /* [MAX_ROWS][V] */
@@ -243,8 +247,8 @@ static void check_threads(struct subject *s, const struct prompt *p, int i)
     }
     if (s->n_threads == 1) {
         s->hash[i] = h;
-    } else {
-        report(s, h == s->hash[i], "results that differ between one thread and several", 1, 0);
+    } else if (!s->is_mixed) {
+        report(s, h == s->hash[i], "results that differ between one thread, or back end, and several", 1, 0);
     }
 }
 
@@ -365,6 +369,7 @@ static void check_prompt(struct subject *s, const struct gguf *expect, int i)
 static void check_backend(struct subject *s, const struct gguf *expect, int n_threads)
 {
     struct backend_config cfg = {.cpu = s->cpu,
+                                 .parts = s->parts,
                                  .high_precision = s->bound->high_precision,
                                  .n_threads = n_threads,
                                  .n_pages = N_PAGES,
@@ -384,7 +389,7 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
         n_prompts = 0;
         report(s, false, "prompts in the expected results", 0, 1);
     }
-    for (int i = 0; i < (int)n_prompts; i++) {
+    for (int i = 0; i < (s->parts != NULL ? 1 : (int)n_prompts); i++) {
         check_prompt(s, expect, i);
     }
     s->backend->close(&s->model);
@@ -393,6 +398,44 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
 /* More than the CPUs of a small machine: then they sleep at barriers and do not spin, which would take the time of the
  * tests that run beside this one. */
 enum { SEVERAL_THREADS = 3 };
+
+/* The layer to cut the model in front of: the middle one, or the last in front of it where that can be; 0: there is
+ * none, which takes layers that share keys and values across all of them. */
+static int32_t find_cut(const struct plan *p)
+{
+    struct err_info info;
+    for (int32_t k = (int32_t)p->n_layers / 2; k > 0; k--) {
+        struct plan *parts[2] = {NULL};
+        bool fits = plan_cut(p, 0, k - 1, &parts[0], &info) == ERR_OK &&
+                    plan_cut(p, k, (int32_t)p->n_layers - 1, &parts[1], &info) == ERR_OK;
+        plan_free(&parts[0]);
+        plan_free(&parts[1]);
+        if (fits) {
+            return k;
+        }
+    }
+    return 0;
+}
+
+/* The layers on two back ends: of one kind the bits are those of one, else within the bound of cpu. */
+static void check_parts(struct subject *s, const struct gguf *expect)
+{
+    static const struct backend *const pairs[][2] = {
+        {&backend_cpu, &backend_cpu}, {&backend_ref, &backend_cpu}, {&backend_cpu, &backend_ref}};
+    int32_t k = find_cut(s->plan), n_layers = (int32_t)s->plan->n_layers;
+    if (n_layers > 1) {
+        report(s, k > 0, "a place to cut the layers at", 0, 1);
+    }
+    for (size_t i = 0; k > 0 && i < (s->bound->high_precision ? ARRAY_LEN(pairs) : 1); i++) {
+        const struct backend_parts parts = {.n = 2, .at = {{pairs[i][0], 0, k - 1}, {pairs[i][1], k, n_layers - 1}}};
+        s->backend = backend_of_parts(&parts);
+        s->parts = &parts;
+        s->is_mixed = pairs[i][0] != pairs[i][1];
+        check_backend(s, expect, SEVERAL_THREADS);
+    }
+    s->parts = NULL;
+    s->is_mixed = false;
+}
 
 /* One back end with every ISA, each with one thread and with several; or as several ranks. */
 static void check_bound(struct subject *s, const struct gguf *expect)
@@ -421,6 +464,9 @@ static void check_bound(struct subject *s, const struct gguf *expect)
     const struct backend *here = s->backend; /* the last ISA once more behind a memory and a thread of its own */
     s->backend = remote_backend_of(here);
     check_backend(s, expect, SEVERAL_THREADS);
+    if (all) {
+        check_parts(s, expect);
+    }
     s->backend = here;
 }
 

@@ -312,6 +312,8 @@ void remote_backend_unwrap(struct backend_model **model)
     *model = NULL;
 }
 
+static const char *remote_kv_type_name(int i) { return opened->kv_type_name(i); }
+
 static enum err remote_probe(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
 {
     return opened->probe(cfg, i, out, info);
@@ -349,6 +351,7 @@ const struct backend *remote_backend_of(const struct backend *inner)
 const struct backend remote_backend = {
     .name = "remote",
     .description = "another back end, behind a memory and a thread of its own",
+    .kv_type_name = remote_kv_type_name,
     .probe = remote_probe,
     .measure = remote_measure,
     .open = remote_open,

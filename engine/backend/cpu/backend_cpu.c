@@ -129,7 +129,7 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
 {
     m->scratch_memory = mem_map(m->bytes.activations, MEM_SCRATCH);
     m->kv = mem_map(m->pool_bytes, MEM_KV);
-    if (m->scratch_memory == NULL || m->kv == NULL) {
+    if (m->scratch_memory == NULL || (m->kv == NULL && m->pool_bytes != 0)) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of activations and %zu bytes of KV cache",
                        m->bytes.activations, m->pool_bytes);
     }
@@ -217,10 +217,10 @@ static enum err cpu_measure(const struct plan *plan, const struct backend_config
     struct kv_layout kv; /* the types are the same in all layers */
     TRY(make_model(plan, cfg, &m, info));
     kv = kv_layout_for(m->k_type, m->v_type, (int)plan->head_dim, (int)plan->latent_dim);
-    *out = (struct backend_measure){.kernels = m->kern.isa,
-                                    .k_type = kv_type_name((int)kv.k.type),
-                                    .v_type = kv.is_latent ? "none" : kv_type_name((int)kv.v.type),
-                                    .bytes[BACKEND_HOST] = m->bytes};
+    *out = (struct backend_measure){.bytes[BACKEND_HOST] = m->bytes};
+    backend_join_name(out->kernels, m->kern.isa);
+    backend_join_name(out->k_type, kv_type_name((int)kv.k.type));
+    backend_join_name(out->v_type, kv.is_latent ? "none" : kv_type_name((int)kv.v.type));
     cpu_close(&m);
     return ERR_OK;
 }

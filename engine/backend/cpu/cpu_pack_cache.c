@@ -143,10 +143,10 @@ static enum err expect_header(const struct backend_model *m, struct header *h, s
     return hash_layout(m, &h->layout_hash, info);
 }
 
-/* One file for each model, whatever built it: named after what its metadata says. */
+/* One file for each model, or part of it, whatever built it: named after what its metadata says. */
 static bool make_path(const struct backend_model *m, char *path)
 {
-    uint64_t name = hash64(m->cfg.source.head, m->cfg.source.head_bytes, m->cfg.source.bytes);
+    uint64_t name = hash64(m->cfg.source.head, m->cfg.source.head_bytes, m->cfg.source.bytes + m->cfg.source.part);
     return snprintf(path, MAX_PATH_BYTES, "%s/%016" PRIx64 ".infcgi-pack", m->cfg.pack_cache, name) < MAX_PATH_BYTES;
 }
 

@@ -414,7 +414,7 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
 {
     const struct plan *p = m->plan;
     m->kv = mem_map(m->pool_bytes, MEM_KV);
-    bool ok = m->kv != NULL;
+    bool ok = m->kv != NULL || m->pool_bytes == 0;
     m->recurrent = ok ? m->kv + m->bytes.page / sizeof(float) * (size_t)m->cfg.n_pages : NULL;
     for (int32_t i = 0; i < p->n_bufs && ok; i++) {
         m->bufs[i] = mem_zalloc_array((size_t)m->cfg.max_rows * p->bufs[i].width, sizeof(float), MEM_SCRATCH);

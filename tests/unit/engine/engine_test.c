@@ -30,9 +30,10 @@ static const char *const models[] = {"tests/golden/models/llama-quants.gguf", "t
 /* Back ends and ISAs; `cpu` is skipped where the machine lacks it. */
 static const struct {
     const char *backend, *cpu, *k_type, *v_type;
-} subjects[] = {{"ref", NULL, NULL, NULL},         {"cpu", "ref", NULL, NULL},       {"cpu", "avx2", NULL, NULL},
-                {"cpu", "avx512", NULL, NULL},     {"cpu", "avx2", "q8_0", "f16"},   {"cpu", "avx512", "f16", "q4_0"},
-                {"cpu", "avx512", "q8_0", "bf16"}, {"cpu", "avx512", "bf16", "q8_0"}};
+} subjects[] = {
+    {"ref", NULL, NULL, NULL},         {"cpu", "ref", NULL, NULL},        {"cpu", "avx2", NULL, NULL},
+    {"cpu", "avx512", NULL, NULL},     {"cpu", "avx2", "q8_0", "f16"},    {"cpu", "avx512", "f16", "q4_0"},
+    {"cpu", "avx512", "q8_0", "bf16"}, {"cpu", "avx512", "bf16", "q8_0"}, {"cpu:0-0,cpu", "avx2", "i16", "i16"}};
 
 static bool has_isa(const char *name)
 {

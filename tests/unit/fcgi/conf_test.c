@@ -274,6 +274,9 @@ START_TEST(names_are_those_of_their_tables)
     ck_assert_int_ge(n, 10);
     command = CONF_SERVE;
     refuse("--backend", "gpu", "backend (command line): expected one of cpu, ref; found 'gpu'");
+    refuse("--backend", "ref,cpu", "backend (command line): expected NAME:FIRST-LAST");
+    accept("--backend", "ref:0-3,cpu"); /* of a model that is not looked at yet */
+    ck_assert_str_eq(c.backend, "ref:0-3,cpu");
     setenv("INFCGI_CACHE_TYPE_V", "q8", 1);
     refuse(NULL, NULL,
            "cache-type-v (INFCGI_CACHE_TYPE_V): expected one of i16, f16, bf16, q8_0, q4_0, f32; found 'q8'");
@@ -331,6 +334,8 @@ START_TEST(an_option_that_the_back_end_lacks_is_refused)
         ck_assert_ptr_nonnull(option_find(backend_cpu.option_name(i), strlen(backend_cpu.option_name(i)), command));
     }
     for (size_t i = 0; i < sizeof of_cpu / sizeof *of_cpu; i++) {
+        ck_assert_int_eq(load("--model=m.gguf", of_cpu[i], "--backend=ref:0-3,cpu"), ERR_OK);
+        ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK); /* one of them has it */
         for (int is_ref = 0; is_ref < 2; is_ref++) {
             ck_assert_int_eq(load("--model=m.gguf", of_cpu[i], is_ref ? "--backend=ref" : NULL), ERR_OK);
             ck_assert_int_eq(conf_check(&c, command, &info), is_ref ? ERR_CONFIG : ERR_OK);

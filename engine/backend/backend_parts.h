@@ -1,0 +1,36 @@
+/* Which back end has which layers of a model: what --backend says. Threads: pure. */
+#ifndef INFCGI_BACKEND_BACKEND_PARTS_H
+#define INFCGI_BACKEND_BACKEND_PARTS_H
+
+#include "engine/backend/backend.h"
+#include "engine/base/buf.h"
+
+enum { BACKEND_MAX_PARTS = 16 };
+
+struct backend_part {
+    const struct backend *backend;
+    int32_t first, last; /* layers */
+};
+
+struct backend_parts {
+    int n;
+    struct backend_part at[BACKEND_MAX_PARTS]; /* in order, without gaps */
+};
+
+/* Reads NAME[:FIRST-LAST] of each part, with commas between: "cpu", "ref:0-3,cpu". Layers are in order, from 0 on and
+ * without gaps; the last part may come without and then has the rest. n_layers: of the model, 0 = not known: whatever
+ * they are then, an open end has last -1. `what`: who says so, for messages. ERR_CONFIG says what was expected. */
+MUST_CHECK enum err backend_parts_parse(const char *text, const char *what, uint32_t n_layers,
+                                        struct backend_parts *out, struct err_info *info);
+
+/* Appends "ref:0-3,cpu:4-29"; of one part its name alone. Check with buf_ok. */
+void backend_parts_name(const struct backend_parts *p, struct buf *out);
+
+/* What is opened for them, with backend_config.parts: the back end itself where there is one, else backend_composite,
+ * in which each part has pages and states of its own, of the same ids, and computes what the part in front of it gave.
+ * What a page or a state holds is what the parts hold, one behind the other. Batches may be begun beside each other as
+ * the last part says. */
+const struct backend *backend_of_parts(const struct backend_parts *p);
+extern const struct backend backend_composite;
+
+#endif
