@@ -39,6 +39,8 @@ static const struct backend *opened;
 
 long remote_backend_n_beside(void) { return atomic_load(&n_beside); }
 
+int remote_backend_n_begun(const struct backend_model *m) { return (int)(m->n_begun - m->n_waited); }
+
 /* --- the memory of a batch ---------------------------------------------------------------------------------------- */
 
 static void *copy(struct job *j, const void *from, size_t n, size_t size)

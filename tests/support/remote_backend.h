@@ -19,6 +19,9 @@ struct backend_model *remote_backend_wrap(const struct backend *inner, struct ba
                                           uint32_t n_embd);
 void remote_backend_unwrap(struct backend_model **m);
 
+/* Batches that are begun and not waited for. */
+int remote_backend_n_begun(const struct backend_model *m);
+
 /* Batches of all models so far that were begun while another was computed. */
 long remote_backend_n_beside(void);
 

@@ -3,6 +3,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
+#include "tests/support/remote_backend.h"
 #include "tests/support/sched_rig.h"
 
 #include <check.h>
@@ -331,6 +332,49 @@ START_TEST(a_lost_back_end_ends_all)
 }
 END_TEST
 
+/* Chunks of two prompts are computed beside each other, of which the first, or both, are lost; others wait. Both are
+ * waited for, none is begun after them, and all end with the cause. */
+START_TEST(what_was_begun_beside_a_lost_batch_is_waited_for)
+{
+    int32_t tokens[5][40];
+    struct sched_seq *seqs[5];
+    struct rig_output got;
+    struct rig r = rig_open((struct rig_limits){.max_seqs = 5, .max_rows = 16});
+    for (int i = 0; i < 5; i++) {
+        rig_prompt(tokens[i], 40, 30 + (uint64_t)i);
+        for (int k = 0; k < 40; k++) {
+            tokens[i][k] = i > 0 && k == 3 && i <= 1 + _i ? 60 : tokens[i][k] == 60 ? 0 : tokens[i][k];
+        }
+    }
+    atomic_store(&r.model->fail_token, 60);
+    atomic_store(&r.model->fail_code, ERR_LOST);
+    hold(&r, true); /* until all the others are there */
+    struct sched_request q = rig_request(tokens[0], 10, 1);
+    seqs[0] = rig_submit(&r, &q);
+    wait_until_inside(&r);
+    for (int i = 1; i < 5; i++) {
+        q = rig_request(tokens[i], 40, 200);
+        seqs[i] = rig_submit(&r, &q);
+    }
+    long n_beside = remote_backend_n_beside();
+    hold(&r, false);
+    rig_collect(&seqs[0], &got);
+    ck_assert_int_eq(got.err, ERR_OK);
+    for (int i = 1; i < 5; i++) {
+        rig_collect(&seqs[i], &got);
+        ck_assert_int_eq(got.err, ERR_LOST);
+        ck_assert_str_eq(got.why, "told to fail");
+        ck_assert_int_eq(got.n, 0);
+    }
+    rig_wait_idle(&r);
+    ck_assert_int_ge(remote_backend_n_beside() - n_beside, 1); /* 2 when one began beside the first, too */
+    ck_assert_int_eq(remote_backend_n_begun(r.remote), 0);
+    ck_assert_int_eq(r.model->n_steps, 3);
+    ck_assert_int_eq(r.failures->n, 1);
+    rig_close(&r);
+}
+END_TEST
+
 /* A row with NaN in a prompt whose log-probabilities are wanted, or in the row that is sampled; neighbours in the same
  * batch. */
 START_TEST(nan_ends_its_own_sequence_only)
@@ -600,6 +644,7 @@ Suite *sched_fault_suite(void)
     Suite *s = suite_create("sched_fault");
     TCase *remote = all_tests("sched_fault_remote");
     tcase_add_checked_fixture(remote, rig_go_remote, NULL);
+    tcase_add_loop_test(remote, what_was_begun_beside_a_lost_batch_is_waited_for, 0, 2);
     suite_add_tcase(s, all_tests("sched_fault"));
     suite_add_tcase(s, remote);
     return s;
