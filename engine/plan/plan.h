@@ -288,10 +288,11 @@ struct plan {
     uint32_t n_ctx_max; /* longest sequence it can be built for: n_ctx_train, or more where RoPE says how */
     /* A row sees all rows of its sequence, which must stand in one batch, from position 0 on. */
     bool is_bidirectional;
-    bool has_logits; /* a step gives logits; found by plan_check */
-    bool has_hidden; /* a step gives hidden rows; found by plan_check */
-    bool is_shard;   /* a step sums over ranks; found by plan_check */
+    bool has_logits;                    /* a step gives logits; found by plan_check */
+    bool has_hidden;                    /* a step gives hidden rows; found by plan_check */
+    bool is_shard;                      /* a step sums over ranks; found by plan_check */
     uint32_t input_width, output_width; /* floats of the rows that PLAN_INPUT reads and PLAN_OUTPUT gives; 0 = none */
+    uint32_t rank, n_ranks;             /* whose shard it is (plan_shard.h); 0 and 0 of a whole plan */
     enum plan_pooling pooling;
     struct plan_moe moe;
     struct plan_delta delta;

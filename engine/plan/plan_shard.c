@@ -289,6 +289,8 @@ static enum err copy_rest(struct shard *s)
     s->out->steps = NULL;
     s->out->n_weights = s->out->cap_weights = s->out->n_steps = s->out->cap_steps = 0;
     s->out->n_bufs = s->out->n_ropes = 0;
+    s->out->rank = s->by.rank;
+    s->out->n_ranks = s->by.n > 1 ? s->by.n : 0;
     s->by.roles = arena_zalloc_array(&s->out->arena, (size_t)p->n_steps, sizeof *s->by.roles);
     s->weights = arena_zalloc_array(&s->out->arena, (size_t)p->n_weights, sizeof *s->weights);
     if (s->by.roles == NULL || s->weights == NULL) {
@@ -320,7 +322,7 @@ enum err plan_shard(const struct plan *p, uint32_t rank, uint32_t n, struct plan
 {
     struct shard s = {.by = {.p = p, .rank = rank, .n = n}};
     *out = NULL;
-    if (n == 0 || n > PLAN_MAX_RANKS || rank >= n || p->is_shard) {
+    if (n == 0 || n > PLAN_MAX_RANKS || rank >= n || p->n_ranks != 0) {
         return err_set(info, ERR_CONFIG, "ranks", "expected one of 1 to %d ranks of a whole plan, found %u of %u",
                        PLAN_MAX_RANKS, rank, n);
     }

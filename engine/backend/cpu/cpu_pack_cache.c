@@ -66,10 +66,13 @@ static uint64_t probe_type(enum dtype type, unsigned char *rows, unsigned char *
     return hash;
 }
 
+/* Tells the shards of a model apart; 0 of a whole plan. */
+static uint64_t shard_of(const struct plan *p) { return (uint64_t)p->n_ranks << 32 | p->rank; }
+
 static enum err hash_layout(const struct backend_model *m, uint64_t *out, struct err_info *info)
 {
     bool is_probed[DTYPE_COUNT] = {false};
-    uint64_t hash = 0;
+    uint64_t hash = shard_of(m->plan);
     const size_t rows_bytes = (size_t)PANEL_ROWS * PROBE_MAX_BYTES;
     size_t probe_bytes = rows_bytes;
     for (int kind = 0; kind < PANEL_KIND_COUNT; kind++) {
@@ -143,10 +146,11 @@ static enum err expect_header(const struct backend_model *m, struct header *h, s
     return hash_layout(m, &h->layout_hash, info);
 }
 
-/* One file for each model, or part of it, whatever built it: named after what its metadata says. */
+/* One file for each model, part or shard of it, whatever built it: named after what its metadata says. */
 static bool make_path(const struct backend_model *m, char *path)
 {
-    uint64_t name = hash64(m->cfg.source.head, m->cfg.source.head_bytes, m->cfg.source.bytes + m->cfg.source.part);
+    uint64_t seed = (m->cfg.source.bytes + m->cfg.source.part) ^ shard_of(m->plan);
+    uint64_t name = hash64(m->cfg.source.head, m->cfg.source.head_bytes, seed);
     return snprintf(path, MAX_PATH_BYTES, "%s/%016" PRIx64 ".infcgi-pack", m->cfg.pack_cache, name) < MAX_PATH_BYTES;
 }
 

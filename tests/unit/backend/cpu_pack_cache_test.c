@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan_shard.h"
 #include "tests/support/folder.h"
 
 #include <check.h>
@@ -90,9 +91,21 @@ static void teardown(void)
 
 struct start {
     struct gguf *gguf;
-    struct plan *plan;
+    struct plan *whole, *plan;
     struct backend_model *m;
 };
+
+static uint32_t rank, n_ranks = 1; /* of which only a shard is opened */
+
+static enum err no_meeting(void *arg, float *rows, int32_t n_rows, uint32_t width, size_t stride)
+{
+    (void)arg;
+    (void)rows;
+    (void)n_rows;
+    (void)width;
+    (void)stride;
+    return ERR_LOST;
+}
 
 static int n_told, give_up_at = -1; /* calls of progress; the one that is answered false */
 
@@ -109,13 +122,15 @@ static enum err open_start(struct start *s, const char *cache, int n_threads)
     struct err_info info = {0};
     *s = (struct start){0};
     TRY(gguf_open(model_path, &s->gguf, &info));
-    TRY(model_build(s->gguf, 0, &s->plan, &info));
+    TRY(model_build(s->gguf, 0, &s->whole, &info));
+    TRY(plan_shard(s->whole, rank, n_ranks, &s->plan, &info));
     struct backend_config cfg = {.n_threads = n_threads,
                                  .n_pages = 1,
                                  .max_rows = 1,
                                  .max_logits = 1,
                                  .pack_cache = cache,
                                  .progress = on_progress,
+                                 .reduce = no_meeting,
                                  .source = {.head = gguf_map(s->gguf)->data,
                                             .head_bytes = (size_t)gguf_data_offset(s->gguf),
                                             .bytes = gguf_file_bytes(s->gguf),
@@ -127,6 +142,7 @@ static void close_start(struct start *s)
 {
     backend_cpu.close(&s->m);
     plan_free(&s->plan);
+    plan_free(&s->whole);
     gguf_close(&s->gguf);
 }
 
@@ -292,6 +308,21 @@ START_TEST(another_models_cache_is_noticed)
 }
 END_TEST
 
+START_TEST(shards_have_files_of_their_own)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (rank = 0, n_ranks = 2; rank < n_ranks; rank++) {
+            expect_start(pass == 0 ? BACKEND_PACK_WRITTEN : BACKEND_PACK_MAPPED, NULL);
+            ck_assert_int_eq(n_files(), pass == 0 ? (int)rank + 1 : 2);
+        }
+    }
+    rank = 0;
+    n_ranks = 1;
+    expect_start(BACKEND_PACK_WRITTEN, NULL);
+    ck_assert_int_eq(n_files(), 3);
+}
+END_TEST
+
 START_TEST(no_trouble_with_the_folder_keeps_a_model_from_opening)
 {
     struct start s;
@@ -398,6 +429,7 @@ Suite *cpu_pack_cache_suite(void)
     tcase_add_test(c, other_lengths_are_noticed);
     tcase_add_test(c, another_model_file_is_noticed);
     tcase_add_test(c, another_models_cache_is_noticed);
+    tcase_add_test(c, shards_have_files_of_their_own);
     tcase_add_test(c, no_trouble_with_the_folder_keeps_a_model_from_opening);
     tcase_add_test(c, faults_at_any_step_leave_a_good_file_or_none);
     tcase_add_test(c, an_opening_that_is_given_up_leaves_nothing);

@@ -180,7 +180,7 @@ START_TEST(a_rank_has_its_heads_and_columns)
         uint32_t h = shares[_i].heads[r], n_heads = shares[_i].heads[r + 1] - h;
         uint32_t k = shares[_i].kv[r][0], n_kv = shares[_i].kv[r][1] - k;
         uint32_t c = shares[_i].columns[r], n = shares[_i].columns[r + 1] - c;
-        ck_assert_uint_eq(s->n_heads, n_heads);
+        ck_assert(s->rank == r && s->n_ranks == shares[_i].n && s->n_heads == n_heads);
         ck_assert_uint_eq(s->n_kv_heads, n_kv);
         const struct plan_step *qkv = &s->steps[QKV], *glu = &s->steps[GLU], *experts = &s->steps[EXPERTS];
         check_part(s, qkv->w[0], h * HEAD, n_heads * HEAD, 0, D);
@@ -273,6 +273,7 @@ START_TEST(what_cannot_be_cut_is_whole_in_all_ranks)
         ck_assert_int_eq(s->weights[s->steps[EXPERTS].w[2]].n_in < F, rows[_i].experts);
         ck_assert_int_eq(s->steps[MEET_2].src != PLAN_NONE, rows[_i].dense || rows[_i].experts);
         ck_assert(rows[_i].attention || (s->steps[OUT].adds && s->steps[OUT].bias[0] != PLAN_NONE));
+        ck_assert_uint_eq(s->n_ranks, rows[_i].n > 1 ? rows[_i].n : 0);
         ck_assert_int_eq(s->is_shard, rows[_i].attention || rows[_i].dense || rows[_i].experts);
         plan_free(&s);
     }
