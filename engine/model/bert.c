@@ -11,9 +11,8 @@
 /* LayerNorm of the stream, in place. */
 static enum err add_norm(struct blocks *b, const char *weight, const char *bias, int layer)
 {
-    struct plan_step s = plan_step_of(PLAN_NORM);
+    struct plan_step s = plan_step_of(PLAN_NORM, b->x, b->x);
     s.norm.centers = true;
-    s.src = s.dst = b->x;
     s.eps = b->h.eps;
     TRY(blocks_bind(b, weight, layer, 1, b->h.n_embd, false, &s.w[0]));
     TRY(blocks_bind(b, bias, layer, 1, b->h.n_embd, true, &s.bias[0]));
@@ -24,8 +23,7 @@ static enum err add_norm(struct blocks *b, const char *weight, const char *bias,
 static enum err add_embedding(struct blocks *b, bool has_positions)
 {
     const struct blocks_hparams *h = &b->h;
-    struct plan_step s = plan_step_of(PLAN_EMBED);
-    s.dst = b->x;
+    struct plan_step s = plan_step_of(PLAN_EMBED, PLAN_NONE, b->x);
     TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &s.w[0]));
     if (has_positions) {
         TRY(blocks_bind(b, "position_embd.weight", -1, h->n_ctx_train, h->n_embd, false, &s.w[1]));
@@ -41,19 +39,14 @@ static enum err add_embedding(struct blocks *b, bool has_positions)
 /* Q K V, attention over the whole text, output + residual, norm. */
 static enum err add_attention(struct blocks *b, int layer)
 {
-    struct plan_step qkv = plan_step_of(PLAN_QKV);
-    qkv.src = b->x;
-    qkv.dst = b->q;
+    struct plan_step qkv = plan_step_of(PLAN_QKV, b->x, b->q);
     qkv.heads.rope = b->rope;
     TRY(blocks_bind_qkv(b, layer, &qkv));
     TRY(plan_add_step(b->plan, &qkv));
-    struct plan_step att = plan_step_of(PLAN_ATTENTION);
-    att.src = b->q;
-    att.dst = b->att;
+    struct plan_step att = plan_step_of(PLAN_ATTENTION, b->q, b->att);
     att.scale = b->style.attn_scale;
     TRY(plan_add_step(b->plan, &att));
-    struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.src = b->att;
+    struct plan_step out = plan_step_of(PLAN_MATMUL, b->att, PLAN_NONE);
     TRY(blocks_add_attention_output(b, &out, layer));
     return add_norm(b, "blk.%d.attn_output_norm.weight", "blk.%d.attn_output_norm.bias", layer);
 }
@@ -62,10 +55,8 @@ static enum err add_attention(struct blocks *b, int layer)
 static enum err add_feed_forward(struct blocks *b, int layer, bool is_gated)
 {
     const struct blocks_hparams *h = &b->h;
-    struct plan_step up = plan_step_of(PLAN_GLU);
+    struct plan_step up = plan_step_of(PLAN_GLU, b->x, b->ff);
     up.act = is_gated ? PLAN_SILU : PLAN_GELU;
-    up.src = b->x;
-    up.dst = b->ff;
     int at = is_gated; /* of the matrix up */
     if (is_gated) {
         TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, h->n_ff, h->n_embd, false, &up.w[0]));
@@ -73,8 +64,7 @@ static enum err add_feed_forward(struct blocks *b, int layer, bool is_gated)
     TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, h->n_ff, h->n_embd, false, &up.w[at]));
     TRY(blocks_bind(b, "blk.%d.ffn_up.bias", layer, 1, h->n_ff, true, &up.bias[at]));
     TRY(plan_add_step(b->plan, &up));
-    struct plan_step down = plan_step_of(PLAN_MATMUL);
-    down.src = b->ff;
+    struct plan_step down = plan_step_of(PLAN_MATMUL, b->ff, PLAN_NONE);
     TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, h->n_ff, false, &down.w[0]));
     TRY(blocks_bind(b, "blk.%d.ffn_down.bias", layer, 1, h->n_embd, true, &down.bias[0]));
     TRY(blocks_add_to_stream(b, &down, NULL, layer));
@@ -114,8 +104,7 @@ static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gate
         TRY(add_feed_forward(b, (int)i, is_gated));
     }
     b->plan->layer = PLAN_NONE;
-    struct plan_step hidden = plan_step_of(PLAN_HIDDEN);
-    hidden.src = b->x;
+    struct plan_step hidden = plan_step_of(PLAN_HIDDEN, b->x, PLAN_NONE);
     return plan_add_step(b->plan, &hidden);
 }
 

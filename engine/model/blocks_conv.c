@@ -29,9 +29,7 @@ static enum err add_third(struct blocks *b, int layer, uint32_t third, plan_buf_
 {
     uint32_t d = b->h.n_embd;
     struct blocks_part part = {third * d, 3 * d};
-    struct plan_step s = plan_step_of(PLAN_MATMUL);
-    s.src = b->norm;
-    s.dst = dst;
+    struct plan_step s = plan_step_of(PLAN_MATMUL, b->norm, dst);
     TRY(blocks_bind_part(b, "blk.%d.shortconv.in_proj.weight", layer, part, d, d, false, &s.w[0]));
     TRY(blocks_bind_part(b, "blk.%d.shortconv.in_proj.bias", layer, part, 1, d, true, &s.bias[0]));
     return plan_add_step(b->plan, &s);
@@ -40,9 +38,7 @@ static enum err add_third(struct blocks *b, int layer, uint32_t third, plan_buf_
 /* conv *= conv_gate. */
 static enum err add_product(struct blocks *b)
 {
-    struct plan_step s = plan_step_of(PLAN_MULTIPLY);
-    s.src = b->conv_gate;
-    s.dst = b->conv;
+    struct plan_step s = plan_step_of(PLAN_MULTIPLY, b->conv_gate, b->conv);
     return plan_add_step(b->plan, &s);
 }
 
@@ -55,9 +51,7 @@ enum err blocks_add_conv(struct blocks *b, int layer)
     TRY(add_third(b, layer, B, b->conv_gate));
     TRY(add_product(b));
 
-    struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
-    conv.src = b->conv;
-    conv.dst = b->conv_gate;
+    struct plan_step conv = plan_step_of(PLAN_SHORT_CONV, b->conv, b->conv_gate);
     conv.conv.taps = b->style.conv_taps;
     TRY(blocks_bind_stack(b, "blk.%d.shortconv.conv.weight", layer, d, 1, conv.conv.taps, false, &conv.w[0]));
     TRY(blocks_bind(b, "blk.%d.shortconv.conv.bias", layer, 1, d, true, &conv.bias[0]));
@@ -65,8 +59,7 @@ enum err blocks_add_conv(struct blocks *b, int layer)
     TRY(add_third(b, layer, C, b->conv));
     TRY(add_product(b));
 
-    struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.src = b->conv;
+    struct plan_step out = plan_step_of(PLAN_MATMUL, b->conv, PLAN_NONE);
     TRY(blocks_bind(b, "blk.%d.shortconv.out_proj.weight", layer, d, d, false, &out.w[0]));
     TRY(blocks_bind(b, "blk.%d.shortconv.out_proj.bias", layer, 1, d, true, &out.bias[0]));
     return blocks_add_to_stream(b, &out, NULL, layer);

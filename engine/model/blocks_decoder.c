@@ -70,9 +70,7 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
     static const char *const norms[2] = {"blk.%d.attn_q_norm.weight", "blk.%d.attn_k_norm.weight"};
     const plan_buf_id out[3] = {b->q, b->k, b->v};
     for (int i = 0; i < 3; i++) {
-        struct plan_step s = plan_step_of(PLAN_MATMUL);
-        s.src = qkv->src;
-        s.dst = out[i];
+        struct plan_step s = plan_step_of(PLAN_MATMUL, qkv->src, out[i]);
         s.w[0] = qkv->w[i];
         s.bias[0] = qkv->bias[i];
         TRY(plan_add_step(b->plan, &s));
@@ -80,9 +78,8 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
     for (int i = 0; i < 2; i++) {
         TRY(blocks_add_norm(b, norms[i], b->plan->layer, out[i], out[i], false));
     }
-    struct plan_step heads = plan_step_of(PLAN_HEADS);
+    struct plan_step heads = plan_step_of(PLAN_HEADS, b->q, b->q);
     heads.heads.rope = qkv->heads.rope;
-    heads.src = heads.dst = b->q;
     heads.heads.keys = b->k;
     heads.heads.values = b->v;
     return plan_add_step(b->plan, &heads);
@@ -91,8 +88,7 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
 /* norm, Q K V with RoPE. */
 static enum err add_qkv(struct blocks *b, int layer)
 {
-    struct plan_step qkv = plan_step_of(PLAN_QKV);
-    qkv.dst = b->q;
+    struct plan_step qkv = plan_step_of(PLAN_QKV, PLAN_NONE, b->q);
     qkv.eps = b->h.eps;
     qkv.heads.rope = blocks_rope_of(b, layer);
     TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &qkv.src));
@@ -109,9 +105,7 @@ static enum err add_qkv(struct blocks *b, int layer)
 
 enum err blocks_attend(struct blocks *b, int layer)
 {
-    struct plan_step att = plan_step_of(PLAN_ATTENTION);
-    att.src = b->q;
-    att.dst = b->att;
+    struct plan_step att = plan_step_of(PLAN_ATTENTION, b->q, b->att);
     att.scale = b->style.attn_scale;
     att.attention.softcap = b->style.attn_softcap;
     att.attention.window = b->style.is_local[layer] ? (int32_t)b->style.window : 0;
@@ -132,13 +126,12 @@ enum err blocks_add_attention_output(struct blocks *b, struct plan_step *out, in
 /* norm, Q K V with RoPE, attention, output projection + residual. */
 static enum err add_attention(struct blocks *b, int layer)
 {
-    struct plan_step out = plan_step_of(PLAN_MATMUL);
+    struct plan_step out = plan_step_of(PLAN_MATMUL, b->att, PLAN_NONE);
     TRY(add_qkv(b, layer));
     TRY(blocks_attend(b, layer));
     if (b->style.gates_attention) {
         TRY(blocks_add_attention_gate(b, layer));
     }
-    out.src = b->att;
     return blocks_add_attention_output(b, &out, layer);
 }
 
@@ -147,9 +140,8 @@ static enum err add_feed_forward(struct blocks *b, int layer)
 {
     const struct blocks_hparams *h = &b->h;
     uint32_t f = h->n_ff;
-    struct plan_step glu = plan_step_of(PLAN_GLU);
+    struct plan_step glu = plan_step_of(PLAN_GLU, PLAN_NONE, b->ff);
     glu.act = b->style.act;
-    glu.dst = b->ff;
     TRY(blocks_add_pre_norm(b, b->style.ffn_norm, layer, &glu.src));
     const char *up = "blk.%d.ffn_up.weight", *up_bias = "blk.%d.ffn_up.bias";
     const char *gate = "blk.%d.ffn_gate.weight", *gate_bias = "blk.%d.ffn_gate.bias";
@@ -162,8 +154,7 @@ static enum err add_feed_forward(struct blocks *b, int layer)
     TRY(blocks_bind_part(b, up_bias, layer, second, 1, f, true, &glu.bias[1]));
     TRY(plan_add_step(b->plan, &glu));
 
-    struct plan_step down = plan_step_of(PLAN_MATMUL);
-    down.src = b->ff;
+    struct plan_step down = plan_step_of(PLAN_MATMUL, b->ff, PLAN_NONE);
     TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, f, false, &down.w[0]));
     TRY(blocks_bind(b, "blk.%d.ffn_down.bias", layer, 1, h->n_embd, true, &down.bias[0]));
     return blocks_add_to_stream(b, &down, "blk.%d.post_ffw_norm.weight", layer);
@@ -172,8 +163,7 @@ static enum err add_feed_forward(struct blocks *b, int layer)
 /* The states behind the last norm, of rows that embeddings are made of. */
 static enum err add_hidden(struct blocks *b)
 {
-    struct plan_step hidden = plan_step_of(PLAN_HIDDEN);
-    hidden.src = b->x;
+    struct plan_step hidden = plan_step_of(PLAN_HIDDEN, b->x, PLAN_NONE);
     hidden.eps = b->h.eps;
     TRY(blocks_bind(b, b->style.last_norm, -1, 1, b->h.n_embd, false, &hidden.w[0]));
     return plan_add_step(b->plan, &hidden);
@@ -182,15 +172,12 @@ static enum err add_hidden(struct blocks *b)
 /* gather, norm, logits. */
 static enum err add_head(struct blocks *b, plan_weight_id embd)
 {
-    struct plan_step gather = plan_step_of(PLAN_GATHER);
-    gather.src = b->x;
-    gather.dst = b->last;
+    struct plan_step gather = plan_step_of(PLAN_GATHER, b->x, b->last);
     TRY(plan_add_step(b->plan, &gather));
     TRY(blocks_add_norm(b, b->style.last_norm, -1, b->last, b->last, false));
-    struct plan_step logits = plan_step_of(PLAN_LOGITS);
+    struct plan_step logits = plan_step_of(PLAN_LOGITS, b->last, PLAN_NONE);
     logits.scale = b->style.logit_scale;
     logits.logits.softcap = b->style.logit_softcap;
-    logits.src = b->last;
     TRY(blocks_bind(b, "output.weight", -1, b->h.n_vocab, b->h.n_embd, true, &logits.w[0]));
     if (logits.w[0] == PLAN_NONE) {
         logits.w[0] = embd; /* tied embeddings: one weight, packed once */
@@ -268,8 +255,7 @@ enum err blocks_build_decoder(struct blocks *b)
     }
     TRY(blocks_add_ropes(b));
     TRY(add_bufs(b));
-    struct plan_step embed = plan_step_of(PLAN_EMBED);
-    embed.dst = b->x;
+    struct plan_step embed = plan_step_of(PLAN_EMBED, PLAN_NONE, b->x);
     embed.scale = b->style.embed_scale;
     TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
     TRY(plan_add_step(b->plan, &embed));

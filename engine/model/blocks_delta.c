@@ -85,14 +85,10 @@ enum err blocks_bind_gated_qkv(struct blocks *b, int layer, struct plan_step *qk
 
 enum err blocks_add_attention_gate(struct blocks *b, int layer)
 {
-    struct plan_step gate = plan_step_of(PLAN_MATMUL);
-    gate.src = b->norm;
-    gate.dst = b->att_gate;
+    struct plan_step gate = plan_step_of(PLAN_MATMUL, b->norm, b->att_gate);
     TRY(bind_queries(b, layer, true, &gate.w[0], &gate.bias[0]));
     TRY(plan_add_step(b->plan, &gate));
-    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
-    multiply.src = b->att_gate;
-    multiply.dst = b->att;
+    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY, b->att_gate, b->att);
     multiply.multiply.map = PLAN_MAP_SIGMOID;
     return plan_add_step(b->plan, &multiply);
 }
@@ -216,9 +212,7 @@ static enum err bind_projections(struct blocks *b, int layer, struct projections
 
 static enum err add_matmul(struct blocks *b, plan_weight_id w, plan_buf_id dst)
 {
-    struct plan_step s = plan_step_of(PLAN_MATMUL);
-    s.src = b->norm;
-    s.dst = dst;
+    struct plan_step s = plan_step_of(PLAN_MATMUL, b->norm, dst);
     s.w[0] = w;
     return plan_add_step(b->plan, &s);
 }
@@ -239,32 +233,25 @@ enum err blocks_add_delta(struct blocks *b, int layer)
 {
     const struct plan_delta *d = &b->plan->delta;
     TRY(add_projections(b, layer));
-    struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
-    conv.src = b->delta_in;
-    conv.dst = b->delta_mixed;
+    struct plan_step conv = plan_step_of(PLAN_SHORT_CONV, b->delta_in, b->delta_mixed);
     conv.conv.taps = b->style.conv_taps;
     conv.conv.map = PLAN_MAP_SILU;
     TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_width(d), 1, conv.conv.taps, false, &conv.w[0]));
     TRY(plan_add_step(b->plan, &conv));
 
-    struct plan_step delta = plan_step_of(PLAN_DELTA);
-    delta.src = b->delta_mixed;
+    struct plan_step delta = plan_step_of(PLAN_DELTA, b->delta_mixed, b->delta_out);
     delta.delta.beta = b->beta;
     delta.delta.alpha = b->alpha;
-    delta.dst = b->delta_out;
     delta.eps = b->h.eps;
     TRY(blocks_bind(b, "blk.%d.ssm_a", layer, 1, d->n_v_heads, false, &delta.w[0]));
     TRY(blocks_bind(b, "blk.%d.ssm_dt.bias", layer, 1, d->n_v_heads, false, &delta.bias[0]));
     TRY(blocks_bind(b, "blk.%d.ssm_norm.weight", layer, 1, d->value_dim, false, &delta.w[1]));
     TRY(plan_add_step(b->plan, &delta));
 
-    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
-    multiply.src = b->delta_gate;
-    multiply.dst = b->delta_out;
+    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY, b->delta_gate, b->delta_out);
     multiply.multiply.map = PLAN_MAP_SILU;
     TRY(plan_add_step(b->plan, &multiply));
-    struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.src = b->delta_out;
+    struct plan_step out = plan_step_of(PLAN_MATMUL, b->delta_out, PLAN_NONE);
     TRY(blocks_bind(b, "blk.%d.ssm_out.weight", layer, b->h.n_embd, d->n_v_heads * d->value_dim, false, &out.w[0]));
     return blocks_add_to_stream(b, &out, NULL, layer);
 }

@@ -128,10 +128,8 @@ static enum err bind_absorbed(struct blocks *b, int layer, plan_weight_id *k, pl
 static enum err add_matmul(struct blocks *b, const char *weight, const char *bias, int layer, plan_buf_id src,
                            plan_buf_id dst)
 {
-    struct plan_step s = plan_step_of(PLAN_MATMUL);
+    struct plan_step s = plan_step_of(PLAN_MATMUL, src, dst);
     uint32_t n_in = b->plan->bufs[src].width, n_out = b->plan->bufs[dst].width;
-    s.src = src;
-    s.dst = dst;
     TRY(blocks_bind(b, weight, layer, n_out, n_in, false, &s.w[0]));
     TRY(blocks_bind(b, bias, layer, 1, n_out, true, &s.bias[0]));
     return plan_add_step(b->plan, &s);
@@ -144,8 +142,7 @@ static enum err add_queries(struct blocks *b, int layer, plan_buf_id src)
         return add_matmul(b, "blk.%d.attn_q.weight", "blk.%d.attn_q.bias", layer, src, b->q_heads);
     }
     TRY(add_matmul(b, "blk.%d.attn_q_a.weight", "blk.%d.attn_q_a.bias", layer, src, b->q_latent));
-    struct plan_step norm = plan_step_of(PLAN_NORM);
-    norm.src = norm.dst = b->q_latent;
+    struct plan_step norm = plan_step_of(PLAN_NORM, b->q_latent, b->q_latent);
     norm.eps = INNER_EPS;
     TRY(blocks_bind(b, "blk.%d.attn_q_a_norm.weight", layer, 1, b->h.q_latent_dim, false, &norm.w[0]));
     TRY(plan_add_step(b->plan, &norm));
@@ -157,15 +154,12 @@ static enum err add_heads(struct blocks *b, int layer, plan_buf_id src, plan_wei
 {
     TRY(add_queries(b, layer, src));
     TRY(add_matmul(b, "blk.%d.attn_kv_a_mqa.weight", "blk.%d.attn_kv_a_mqa.bias", layer, src, b->k));
-    struct plan_step into = plan_step_of(PLAN_HEAD_MATMUL);
-    into.src = b->q_heads;
-    into.dst = b->q;
+    struct plan_step into = plan_step_of(PLAN_HEAD_MATMUL, b->q_heads, b->q);
     TRY(bind_absorbed(b, layer, &into.w[0], values));
     TRY(plan_add_step(b->plan, &into));
-    struct plan_step heads = plan_step_of(PLAN_HEADS);
+    struct plan_step heads = plan_step_of(PLAN_HEADS, b->q, b->q);
     heads.heads.rope = blocks_rope_of(b, layer);
     heads.eps = INNER_EPS;
-    heads.src = heads.dst = b->q;
     heads.heads.keys = b->k;
     TRY(blocks_bind(b, "blk.%d.attn_kv_a_norm.weight", layer, 1, b->h.latent_dim, false, &heads.heads.k_norm));
     return plan_add_step(b->plan, &heads);
@@ -174,12 +168,11 @@ static enum err add_heads(struct blocks *b, int layer, plan_buf_id src, plan_wei
 enum err blocks_add_latent(struct blocks *b, int layer)
 {
     plan_buf_id src;
-    struct plan_step out_of = plan_step_of(PLAN_HEAD_MATMUL), out = plan_step_of(PLAN_MATMUL);
+    struct plan_step out_of = plan_step_of(PLAN_HEAD_MATMUL, b->att, b->v_heads);
+    struct plan_step out = plan_step_of(PLAN_MATMUL, b->v_heads, PLAN_NONE);
     TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &src));
     TRY(add_heads(b, layer, src, &out_of.w[0]));
     TRY(blocks_attend(b, layer));
-    out_of.src = b->att;
-    out_of.dst = out.src = b->v_heads;
     TRY(plan_add_step(b->plan, &out_of));
     return blocks_add_attention_output(b, &out, layer);
 }

@@ -106,24 +106,18 @@ enum err blocks_bind_gate_up(struct blocks *b, int layer, plan_weight_id w[2])
 static enum err add_routed(struct blocks *b, int layer)
 {
     uint32_t d = b->h.n_embd, f = b->h.n_ff_expert, n_experts = b->plan->moe.n_experts;
-    struct plan_step router = plan_step_of(PLAN_MATMUL);
-    router.src = b->norm;
-    router.dst = b->router;
+    struct plan_step router = plan_step_of(PLAN_MATMUL, b->norm, b->router);
     TRY(blocks_bind(b, "blk.%d.ffn_gate_inp.weight", layer, n_experts, d, false, &router.w[0]));
     TRY(blocks_bind(b, "blk.%d.ffn_gate_inp.bias", layer, 1, n_experts, true, &router.bias[0]));
     TRY(plan_add_step(b->plan, &router));
 
-    struct plan_step route = plan_step_of(PLAN_ROUTE);
-    route.src = b->router;
-    route.dst = b->route;
+    struct plan_step route = plan_step_of(PLAN_ROUTE, b->router, b->route);
     TRY(blocks_bind(b, "blk.%d.exp_probs_b.bias", layer, 1, n_experts, true, &route.w[0]));
     TRY(plan_add_step(b->plan, &route));
 
-    struct plan_step experts = plan_step_of(PLAN_EXPERTS);
+    struct plan_step experts = plan_step_of(PLAN_EXPERTS, b->norm, b->x);
     experts.act = b->style.act;
-    experts.src = b->norm;
     experts.experts.route = b->route;
-    experts.dst = b->x;
     experts.adds = true;
     experts.scale = b->style.residual_scale;
     TRY(blocks_bind_gate_up(b, layer, experts.w));
@@ -138,22 +132,17 @@ static enum err add_routed(struct blocks *b, int layer)
 static enum err add_shared(struct blocks *b, int layer)
 {
     uint32_t d = b->h.n_embd, f = b->h.n_ff_shared;
-    struct plan_step glu = plan_step_of(PLAN_GLU);
+    struct plan_step glu = plan_step_of(PLAN_GLU, b->norm, b->shared);
     glu.act = b->style.act;
-    glu.src = b->norm;
-    glu.dst = b->shared;
     TRY(blocks_bind(b, "blk.%d.ffn_gate_shexp.weight", layer, f, d, false, &glu.w[0]));
     TRY(blocks_bind(b, "blk.%d.ffn_up_shexp.weight", layer, f, d, false, &glu.w[1]));
     TRY(plan_add_step(b->plan, &glu));
     if (b->style.moe.gates_shared) {
-        struct plan_step gate = plan_step_of(PLAN_GATE);
-        gate.src = b->norm;
-        gate.dst = b->shared;
+        struct plan_step gate = plan_step_of(PLAN_GATE, b->norm, b->shared);
         TRY(blocks_bind(b, "blk.%d.ffn_gate_inp_shexp.weight", layer, 1, d, false, &gate.w[0]));
         TRY(plan_add_step(b->plan, &gate));
     }
-    struct plan_step down = plan_step_of(PLAN_MATMUL);
-    down.src = b->shared;
+    struct plan_step down = plan_step_of(PLAN_MATMUL, b->shared, PLAN_NONE);
     TRY(blocks_bind(b, "blk.%d.ffn_down_shexp.weight", layer, d, f, false, &down.w[0]));
     return blocks_add_to_stream(b, &down, NULL, layer);
 }

@@ -83,9 +83,7 @@ static enum err add_part(struct blocks *b, int layer, uint32_t first, plan_buf_i
     const struct plan_ssm *m = &b->plan->ssm;
     uint32_t n = b->plan->bufs[dst].width;
     struct blocks_part part = {first, width_of(m) + mixed_of(m) + m->n_heads};
-    struct plan_step s = plan_step_of(PLAN_MATMUL);
-    s.src = b->norm;
-    s.dst = dst;
+    struct plan_step s = plan_step_of(PLAN_MATMUL, b->norm, dst);
     TRY(blocks_bind_part(b, "blk.%d.ssm_in.weight", layer, part, n, b->h.n_embd, false, &s.w[0]));
     TRY(blocks_bind_part(b, "blk.%d.ssm_in.bias", layer, part, 1, n, true, &s.bias[0]));
     return plan_add_step(b->plan, &s);
@@ -95,19 +93,15 @@ static enum err add_part(struct blocks *b, int layer, uint32_t first, plan_buf_i
 static enum err add_state_space(struct blocks *b, int layer)
 {
     const struct plan_ssm *m = &b->plan->ssm;
-    struct plan_step conv = plan_step_of(PLAN_SHORT_CONV);
-    conv.src = b->ssm_in;
-    conv.dst = b->ssm_mixed;
+    struct plan_step conv = plan_step_of(PLAN_SHORT_CONV, b->ssm_in, b->ssm_mixed);
     conv.conv.taps = b->style.conv_taps;
     conv.conv.map = PLAN_MAP_SILU;
     TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_of(m), 1, conv.conv.taps, false, &conv.w[0]));
     TRY(blocks_bind(b, "blk.%d.ssm_conv1d.bias", layer, 1, mixed_of(m), true, &conv.bias[0]));
     TRY(plan_add_step(b->plan, &conv));
 
-    struct plan_step ssm = plan_step_of(PLAN_SSM);
-    ssm.src = b->ssm_mixed;
+    struct plan_step ssm = plan_step_of(PLAN_SSM, b->ssm_mixed, b->ssm_out);
     ssm.ssm.dt = b->ssm_dt;
-    ssm.dst = b->ssm_out;
     TRY(blocks_bind_stack(b, "blk.%d.ssm_a", layer, m->n_heads, 1, 1, false, &ssm.w[0]));
     TRY(blocks_bind_stack(b, "blk.%d.ssm_d", layer, m->n_heads, 1, 1, false, &ssm.w[1]));
     TRY(blocks_bind(b, "blk.%d.ssm_dt.bias", layer, 1, m->n_heads, false, &ssm.bias[0]));
@@ -121,21 +115,17 @@ static enum err add_gated_norm(struct blocks *b, int layer)
     const struct plan_ssm *m = &b->plan->ssm;
     plan_weight_id w;
     TRY(blocks_bind_stack(b, "blk.%d.ssm_norm.weight", layer, m->n_groups, 1, width_of(m) / m->n_groups, false, &w));
-    struct plan_step gate = plan_step_of(PLAN_MULTIPLY);
-    gate.src = b->ssm_gate;
-    gate.dst = b->ssm_out;
+    struct plan_step gate = plan_step_of(PLAN_MULTIPLY, b->ssm_gate, b->ssm_out);
     gate.multiply.map = PLAN_MAP_SILU;
     TRY(plan_add_step(b->plan, &gate));
-    struct plan_step norm = plan_step_of(PLAN_NORM);
-    norm.src = norm.dst = b->ssm_out;
+    struct plan_step norm = plan_step_of(PLAN_NORM, b->ssm_out, b->ssm_out);
     norm.eps = b->h.eps;
     norm.w[0] = m->n_groups == 1 ? w : b->ssm_ones;
     TRY(plan_add_step(b->plan, &norm));
     if (m->n_groups == 1) {
         return ERR_OK;
     }
-    struct plan_step product = plan_step_of(PLAN_SUM);
-    product.src = product.dst = b->ssm_out;
+    struct plan_step product = plan_step_of(PLAN_SUM, b->ssm_out, b->ssm_out);
     product.w[0] = w;
     return plan_add_step(b->plan, &product);
 }
@@ -149,8 +139,7 @@ enum err blocks_add_ssm(struct blocks *b, int layer)
     TRY(add_part(b, layer, width_of(m) + mixed_of(m), b->ssm_dt));
     TRY(add_state_space(b, layer));
     TRY(add_gated_norm(b, layer));
-    struct plan_step out = plan_step_of(PLAN_MATMUL);
-    out.src = b->ssm_out;
+    struct plan_step out = plan_step_of(PLAN_MATMUL, b->ssm_out, PLAN_NONE);
     TRY(blocks_bind(b, "blk.%d.ssm_out.weight", layer, b->h.n_embd, width_of(m), false, &out.w[0]));
     TRY(blocks_bind(b, "blk.%d.ssm_out.bias", layer, 1, b->h.n_embd, true, &out.bias[0]));
     return blocks_add_to_stream(b, &out, NULL, layer);

@@ -10,10 +10,8 @@
 
 enum err blocks_add_norm(struct blocks *b, const char *name, int layer, plan_buf_id src, plan_buf_id dst, bool adds)
 {
-    struct plan_step s = plan_step_of(PLAN_NORM);
+    struct plan_step s = plan_step_of(PLAN_NORM, src, dst);
     s.adds = adds;
-    s.src = src;
-    s.dst = dst;
     s.eps = b->h.eps;
     TRY(blocks_bind(b, name, layer, 1, b->plan->bufs[src].width, false, &s.w[0]));
     return plan_add_step(b->plan, &s);
@@ -21,9 +19,8 @@ enum err blocks_add_norm(struct blocks *b, const char *name, int layer, plan_buf
 
 enum err blocks_add_reduce(struct blocks *b, plan_buf_id dst)
 {
-    struct plan_step s = plan_step_of(PLAN_REDUCE);
+    struct plan_step s = plan_step_of(PLAN_REDUCE, PLAN_NONE, dst);
     s.adds = true;
-    s.dst = dst;
     return plan_add_step(b->plan, &s);
 }
 
@@ -31,10 +28,8 @@ enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum p
                            plan_buf_id dst)
 {
     struct plan *p = b->plan;
-    struct plan_step s = plan_step_of(op);
+    struct plan_step s = plan_step_of(op, src, dst);
     s.act = b->style.act;
-    s.src = src;
-    s.dst = dst;
     TRY(blocks_bind(b, name, layer, p->bufs[dst].width, p->bufs[src].width, false, &s.w[0]));
     return plan_add_step(p, &s);
 }
@@ -75,16 +70,13 @@ enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t 
 /* The norm takes 1 / sqrt(D) in its epsilon, and 1 / sqrt(2) stands in what is multiplied anyway. */
 enum err blocks_add_per_layer(struct blocks *b, uint32_t n, plan_buf_id ple, plan_buf_id projected)
 {
-    struct plan_step embed = plan_step_of(PLAN_EMBED);
-    embed.dst = ple;
+    struct plan_step embed = plan_step_of(PLAN_EMBED, PLAN_NONE, ple);
     embed.scale = (float)sqrt(n / 2.0);
     TRY(blocks_bind(b, "per_layer_token_embd.weight", -1, b->h.n_vocab, b->h.n_layers * n, false, &embed.w[0]));
     TRY(plan_add_step(b->plan, &embed));
     TRY(blocks_add_matmul(b, "per_layer_model_proj.weight", -1, PLAN_MATMUL, b->x, projected));
-    struct plan_step norm = plan_step_of(PLAN_NORM);
+    struct plan_step norm = plan_step_of(PLAN_NORM, projected, ple);
     norm.adds = true;
-    norm.src = projected;
-    norm.dst = ple;
     norm.eps = (float)((double)b->h.eps * b->h.n_embd);
     TRY(blocks_bind_scaled(b, "per_layer_proj_norm.weight", -1, n, (float)sqrt(0.5), &norm.w[0]));
     return plan_add_step(b->plan, &norm);
@@ -94,10 +86,8 @@ enum err blocks_add_layer_input(struct blocks *b, int layer, plan_buf_id src, pl
                                 plan_buf_id out)
 {
     TRY(blocks_add_matmul(b, "blk.%d.inp_gate.weight", layer, PLAN_GLU, src, gate));
-    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY);
-    multiply.src = ple;
+    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY, ple, gate);
     multiply.multiply.first = (uint32_t)layer * b->plan->bufs[gate].width;
-    multiply.dst = gate;
     TRY(plan_add_step(b->plan, &multiply));
     return blocks_add_matmul(b, "blk.%d.proj.weight", layer, PLAN_MATMUL, gate, out);
 }

@@ -198,9 +198,7 @@ static enum err add_bufs(struct gemma3n *m)
 /* dst = scale * (src, plus dst when `adds`). */
 static enum err add_sum(struct gemma3n *m, plan_buf_id src, plan_buf_id dst, bool adds, double scale)
 {
-    struct plan_step s = plan_step_of(PLAN_SUM);
-    s.src = src;
-    s.dst = dst;
+    struct plan_step s = plan_step_of(PLAN_SUM, src, dst);
     s.adds = adds;
     s.scale = (float)scale;
     return plan_add_step(m->b.plan, &s);
@@ -221,9 +219,7 @@ static enum err add_projection(struct gemma3n *m, const char *name, uint32_t i, 
 {
     struct blocks *b = &m->b;
     uint32_t d = b->h.n_embd;
-    struct plan_step s = plan_step_of(PLAN_MATMUL);
-    s.src = src;
-    s.dst = dst;
+    struct plan_step s = plan_step_of(PLAN_MATMUL, src, dst);
     TRY(blocks_bind_stack(b, name, -1, m->n_streams - 1, d, d, false, &s.w[0]));
     const struct row_source *all = b->plan->weights[s.w[0]].source;
     TRY(plan_set_source(b->plan, s.w[0], row_order_row_range(&b->plan->arena, all, i * d, d)));
@@ -234,8 +230,7 @@ static enum err add_projection(struct gemma3n *m, const char *name, uint32_t i, 
 static enum err add_embeddings(struct gemma3n *m)
 {
     struct blocks *b = &m->b;
-    struct plan_step embed = plan_step_of(PLAN_EMBED);
-    embed.dst = b->x;
+    struct plan_step embed = plan_step_of(PLAN_EMBED, PLAN_NONE, b->x);
     embed.scale = b->style.embed_scale;
     TRY(blocks_bind(b, "token_embd.weight", -1, b->h.n_vocab, b->h.n_embd, false, &embed.w[0]));
     m->embd = embed.w[0];
@@ -252,9 +247,7 @@ static enum err add_embeddings(struct gemma3n *m)
 static enum err add_router(struct gemma3n *m, int layer, plan_buf_id src)
 {
     struct blocks *b = &m->b;
-    struct plan_step norm = plan_step_of(PLAN_NORM);
-    norm.src = src;
-    norm.dst = m->t;
+    struct plan_step norm = plan_step_of(PLAN_NORM, src, m->t);
     norm.eps = b->h.eps;
     TRY(blocks_bind_scaled(b, "blk.%d.altup_router_norm.weight", layer, b->h.n_embd, 1.0f / (float)b->h.n_embd,
                            &norm.w[0]));
@@ -267,9 +260,7 @@ static enum err add_prediction(struct gemma3n *m, int layer)
 {
     uint32_t n = m->n_streams;
     TRY(add_router(m, layer, m->x[m->active]));
-    struct plan_step s = plan_step_of(PLAN_PREDICT);
-    s.src = m->routes;
-    s.dst = m->x[0];
+    struct plan_step s = plan_step_of(PLAN_PREDICT, m->routes, m->x[0]);
     s.streams.n = n;
     TRY(blocks_bind_stack(&m->b, "blk.%d.altup_predict_coef.weight", layer, n * n, 1, n, false, &s.w[0]));
     return plan_add_step(m->b.plan, &s);
@@ -280,10 +271,8 @@ static enum err add_correction(struct gemma3n *m, int layer)
 {
     uint32_t n = m->n_streams;
     TRY(add_router(m, layer, m->y));
-    struct plan_step s = plan_step_of(PLAN_CORRECT);
-    s.src = m->y;
+    struct plan_step s = plan_step_of(PLAN_CORRECT, m->y, m->x[0]);
     s.streams.routes = m->routes;
-    s.dst = m->x[0];
     s.streams.first = m->active;
     s.streams.n = n;
     TRY(blocks_bind_stack(&m->b, "blk.%d.altup_correct_coef.weight", layer, n, 1, n, false, &s.w[0]));
@@ -296,9 +285,7 @@ static enum err add_heads(struct gemma3n *m, int layer)
     struct blocks *b = &m->b;
     bool is_local = b->style.is_local[layer];
     uint32_t d = b->h.head_dim;
-    struct plan_step qkv = plan_step_of(PLAN_QKV);
-    qkv.src = m->y;
-    qkv.dst = b->q;
+    struct plan_step qkv = plan_step_of(PLAN_QKV, m->y, b->q);
     qkv.eps = b->h.eps;
     qkv.heads.rope = is_local ? b->local_rope : b->rope;
     qkv.heads.norms_values = true;
@@ -310,9 +297,7 @@ static enum err add_heads(struct gemma3n *m, int layer)
     }
     TRY(plan_add_step(b->plan, &qkv));
 
-    struct plan_step att = plan_step_of(PLAN_ATTENTION);
-    att.src = b->q;
-    att.dst = b->att;
+    struct plan_step att = plan_step_of(PLAN_ATTENTION, b->q, b->att);
     att.scale = b->style.attn_scale;
     att.attention.window = is_local ? (int32_t)b->style.window : 0;
     return plan_add_step(b->plan, &att);
@@ -345,19 +330,15 @@ static enum err add_feed_forward(struct gemma3n *m, int layer)
     if (m->is_sparse[layer]) {
         TRY(blocks_add_matmul(b, "blk.%d.ffn_gate.weight", layer, PLAN_MATMUL, m->t, ff));
         TRY(blocks_add_matmul(b, "blk.%d.ffn_up.weight", layer, PLAN_MATMUL, m->t, up));
-        struct plan_step gate = plan_step_of(PLAN_MULTIPLY);
-        gate.src = ff;
-        gate.dst = up;
+        struct plan_step gate = plan_step_of(PLAN_MULTIPLY, ff, up);
         gate.multiply.map = PLAN_MAP_GELU_TANH;
         gate.multiply.is_sparse = true;
         gate.multiply.cutoff = m->cutoff[layer];
         TRY(plan_add_step(p, &gate));
         TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_MATMUL, up, m->t));
     } else {
-        struct plan_step glu = plan_step_of(PLAN_GLU);
+        struct plan_step glu = plan_step_of(PLAN_GLU, m->t, ff);
         glu.act = b->style.act;
-        glu.src = m->t;
-        glu.dst = ff;
         TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, m->n_ff[layer], b->h.n_embd, false, &glu.w[0]));
         TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, m->n_ff[layer], b->h.n_embd, false, &glu.w[1]));
         TRY(plan_add_step(p, &glu));

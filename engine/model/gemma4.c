@@ -166,8 +166,7 @@ static enum err add_embeddings(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
     const struct blocks_hparams *h = &b->h;
-    struct plan_step embed = plan_step_of(PLAN_EMBED);
-    embed.dst = b->x;
+    struct plan_step embed = plan_step_of(PLAN_EMBED, PLAN_NONE, b->x);
     embed.scale = b->style.embed_scale;
     TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
     m->embd = embed.w[0];
@@ -183,9 +182,7 @@ static enum err add_attention(struct gemma4 *m, int layer)
     struct plan_kv kv = plan_kv_of(b->plan, layer);
     uint32_t d = kv.head_dim, n_embd = b->h.n_embd;
     TRY(add_norm(m, "blk.%d.attn_norm.weight", layer, b->x, b->norm));
-    struct plan_step qkv = plan_step_of(PLAN_QKV);
-    qkv.src = b->norm;
-    qkv.dst = m->q[is_local];
+    struct plan_step qkv = plan_step_of(PLAN_QKV, b->norm, m->q[is_local]);
     qkv.eps = b->h.eps;
     qkv.heads.rope = is_local ? b->local_rope : b->rope;
     qkv.heads.norms_values = true;
@@ -199,9 +196,7 @@ static enum err add_attention(struct gemma4 *m, int layer)
     }
     TRY(plan_add_step(b->plan, &qkv));
 
-    struct plan_step att = plan_step_of(PLAN_ATTENTION);
-    att.src = m->q[is_local];
-    att.dst = m->att[is_local];
+    struct plan_step att = plan_step_of(PLAN_ATTENTION, m->q[is_local], m->att[is_local]);
     att.scale = b->style.attn_scale;
     att.attention.window = is_local ? (int32_t)b->style.window : 0;
     TRY(plan_add_step(b->plan, &att));
@@ -215,25 +210,19 @@ static enum err add_experts(struct gemma4 *m, int layer)
 {
     struct blocks *b = &m->b;
     uint32_t n_experts = b->plan->moe.n_experts, d = b->h.n_embd;
-    struct plan_step norm = plan_step_of(PLAN_NORM);
-    norm.src = b->x;
-    norm.dst = b->norm;
+    struct plan_step norm = plan_step_of(PLAN_NORM, b->x, b->norm);
     norm.eps = b->h.eps;
     TRY(blocks_bind_scaled(b, "blk.%d.ffn_gate_inp.scale", layer, d, (float)(1.0 / sqrt(d)), &norm.w[0]));
     TRY(plan_add_step(b->plan, &norm));
     TRY(blocks_add_matmul(b, "blk.%d.ffn_gate_inp.weight", layer, PLAN_MATMUL, b->norm, b->router));
-    struct plan_step route = plan_step_of(PLAN_ROUTE);
-    route.src = b->router;
-    route.dst = b->route;
+    struct plan_step route = plan_step_of(PLAN_ROUTE, b->router, b->route);
     TRY(blocks_bind(b, "blk.%d.ffn_down_exps.scale", layer, 1, n_experts, true, &route.w[1]));
     TRY(plan_add_step(b->plan, &route));
 
     TRY(add_norm(m, "blk.%d.pre_ffw_norm_2.weight", layer, b->x, b->norm));
-    struct plan_step experts = plan_step_of(PLAN_EXPERTS);
+    struct plan_step experts = plan_step_of(PLAN_EXPERTS, b->norm, m->experts);
     experts.act = b->style.act;
-    experts.src = b->norm;
     experts.experts.route = b->route;
-    experts.dst = m->experts;
     TRY(blocks_bind_gate_up(b, layer, experts.w));
     TRY(blocks_bind_stack(b, "blk.%d.ffn_down_exps.weight", layer, n_experts, d, b->h.n_ff_expert, false,
                           &experts.w[2]));
@@ -253,9 +242,8 @@ static enum err add_feed_forward(struct gemma4 *m, int layer)
     uint32_t f = m->n_ff[layer], d = b->h.n_embd;
     bool has_experts = b->plan->moe.n_experts != 0;
     TRY(add_norm(m, "blk.%d.ffn_norm.weight", layer, b->x, b->norm));
-    struct plan_step glu = plan_step_of(PLAN_GLU);
+    struct plan_step glu = plan_step_of(PLAN_GLU, b->norm, PLAN_NONE);
     glu.act = b->style.act;
-    glu.src = b->norm;
     TRY(get_ff(m, f, &glu.dst));
     TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, f, d, false, &glu.w[0]));
     TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, f, d, false, &glu.w[1]));
@@ -287,8 +275,7 @@ static enum err add_layer_scale(struct gemma4 *m, int layer)
         return ERR_OK;
     }
     const struct plan_weight *w = &b->plan->weights[id];
-    struct plan_step s = plan_step_of(PLAN_MULTIPLY);
-    s.dst = b->x;
+    struct plan_step s = plan_step_of(PLAN_MULTIPLY, PLAN_NONE, b->x);
     TRY(blocks_read_vector(b, id, &s.scale));
     if (!isfinite(s.scale)) {
         return err_set(b->info, ERR_BAD_HPARAM, w->name, "%s: expected a finite factor, found %g", w->name,

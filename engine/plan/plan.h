@@ -342,8 +342,8 @@ MUST_CHECK enum err plan_add_buf(struct plan *p, const char *name, uint32_t widt
 MUST_CHECK enum err plan_add_rope(struct plan *p, const struct plan_rope *r, int32_t *id);
 MUST_CHECK enum err plan_add_step(struct plan *p, const struct plan_step *s); /* of p->layer, if it says of none */
 
-/* A step with every id PLAN_NONE and scale 1, to fill in. */
-struct plan_step plan_step_of(enum plan_op op);
+/* A step with every other id PLAN_NONE and scale 1, to fill in. */
+struct plan_step plan_step_of(enum plan_op op, plan_buf_id src, plan_buf_id dst);
 
 /* Checks every id, width and type of every step against each other. ERR_BAD_TENSOR_SHAPE names the weight. */
 MUST_CHECK enum err plan_check(struct plan *p, struct err_info *info);

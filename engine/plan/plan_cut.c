@@ -40,7 +40,7 @@ static enum err add_edge(struct plan *part, const struct plan *p, int32_t at, en
     *width = 0;
     for (plan_buf_id buf = 0; buf < p->n_bufs; buf++) {
         if (plan_is_read(p, at, buf)) {
-            struct plan_step s = plan_step_of(op);
+            struct plan_step s = plan_step_of(op, PLAN_NONE, PLAN_NONE);
             *(op == PLAN_INPUT ? &s.dst : &s.src) = buf;
             s.edge.first = *width;
             *width += p->bufs[buf].width; /* of PLAN_MAX_BUFS buffers of PLAN_MAX_WIDTH, or so */

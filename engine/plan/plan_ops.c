@@ -465,12 +465,10 @@ static int32_t id_of(const struct plan_step *s, size_t at)
 
 int32_t *plan_operand_id(struct plan_step *s, const struct plan_operand *o) { return id_at(s, o->at); }
 
-struct plan_step plan_step_of(enum plan_op op)
+struct plan_step plan_step_of(enum plan_op op, plan_buf_id src, plan_buf_id dst)
 {
     struct plan_step s = {.op = op,
                           .layer = PLAN_NONE,
-                          .src = PLAN_NONE,
-                          .dst = PLAN_NONE,
                           .w = {PLAN_NONE, PLAN_NONE, PLAN_NONE},
                           .bias = {PLAN_NONE, PLAN_NONE, PLAN_NONE},
                           .scale = 1.0f};
@@ -480,6 +478,8 @@ struct plan_step plan_step_of(enum plan_op op)
     if (plan_ops[op].rope != 0) {
         *id_at(&s, plan_ops[op].rope) = PLAN_NONE;
     }
+    s.src = src;
+    s.dst = dst;
     return s;
 }
 

@@ -56,9 +56,7 @@ static plan_buf_id buffer(uint32_t width)
 /* Holds until the next step is added. */
 static struct plan_step *step(enum plan_op op, plan_buf_id src, plan_buf_id dst)
 {
-    struct plan_step s = plan_step_of(op);
-    s.src = src;
-    s.dst = dst;
+    struct plan_step s = plan_step_of(op, src, dst);
     ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
     return &p->steps[p->n_steps - 1];
 }

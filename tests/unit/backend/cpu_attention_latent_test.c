@@ -61,7 +61,7 @@ static plan_buf_id add_buf(struct plan *p, const char *name, uint32_t width)
 
 static struct plan_step *add_step(struct plan *p, enum plan_op op, plan_buf_id src, plan_buf_id dst, plan_weight_id w)
 {
-    struct plan_step s = plan_step_of(op);
+    struct plan_step s = plan_step_of(op, PLAN_NONE, PLAN_NONE);
     s.src = src;
     s.dst = dst;
     s.w[0] = w;

@@ -38,7 +38,7 @@ static plan_weight_id add_weight(struct plan *p, const char *name, const float *
 
 static struct plan_step *add_step(struct plan *p, enum plan_op op, plan_buf_id src, plan_buf_id dst, plan_weight_id w)
 {
-    struct plan_step s = plan_step_of(op);
+    struct plan_step s = plan_step_of(op, PLAN_NONE, PLAN_NONE);
     s.src = src;
     s.dst = dst;
     s.w[0] = w;

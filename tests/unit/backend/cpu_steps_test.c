@@ -38,9 +38,7 @@ static plan_weight_id add_weight(struct plan *p, const char *name, const float *
 
 static void add_step(struct plan *p, enum plan_op op, plan_buf_id src, plan_buf_id dst, plan_weight_id w, bool adds)
 {
-    struct plan_step s = plan_step_of(op);
-    s.src = src;
-    s.dst = dst;
+    struct plan_step s = plan_step_of(op, src, dst);
     s.w[0] = w;
     s.eps = 1e-5f;
     s.adds = adds;

@@ -29,7 +29,7 @@ enum { EMBED, MATRIX, HALF, NARROW, VECTOR, ODD_WIDTH, UNEVEN, ROUTER, EXPERTS, 
 
 static void add_step(struct plan *p, enum plan_op op, plan_weight_id w, plan_buf_id src, plan_buf_id dst)
 {
-    struct plan_step s = plan_step_of(op);
+    struct plan_step s = plan_step_of(op, PLAN_NONE, PLAN_NONE);
     s.w[0] = w;
     s.src = src;
     s.dst = dst;

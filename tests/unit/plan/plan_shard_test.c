@@ -45,7 +45,7 @@ static plan_buf_id buffer(struct plan *p, uint32_t width)
 
 static struct plan_step *step(struct plan *p, enum plan_op op, plan_buf_id src, plan_buf_id dst)
 {
-    struct plan_step s = plan_step_of(op);
+    struct plan_step s = plan_step_of(op, PLAN_NONE, PLAN_NONE);
     s.src = src;
     s.dst = dst;
     s.layer = 0;

@@ -47,7 +47,7 @@ static void add_weight(struct plan *p, const char *name, uint32_t n_out, uint32_
 static void add_step(struct plan *p, enum plan_op op, plan_buf_id src, plan_buf_id dst, plan_weight_id w0,
                      plan_weight_id w1, plan_weight_id w2)
 {
-    struct plan_step s = plan_step_of(op);
+    struct plan_step s = plan_step_of(op, PLAN_NONE, PLAN_NONE);
     s.src = src;
     s.dst = dst;
     s.w[0] = w0;
@@ -242,13 +242,13 @@ START_TEST(what_a_plan_gives_is_found)
     ck_assert(p->has_logits && !p->has_hidden);
     plan_free(&p);
     p = make_plan();
-    p->steps[S_LOGITS] = plan_step_of(PLAN_HIDDEN); /* an encoder's end */
+    p->steps[S_LOGITS] = plan_step_of(PLAN_HIDDEN, PLAN_NONE, PLAN_NONE); /* an encoder's end */
     p->steps[S_LOGITS].src = LAST;
     ck_assert_int_eq(plan_check(p, &info), ERR_OK);
     ck_assert(!p->has_logits && p->has_hidden);
     plan_free(&p);
     p = make_plan();
-    p->steps[S_LOGITS] = plan_step_of(PLAN_HIDDEN);
+    p->steps[S_LOGITS] = plan_step_of(PLAN_HIDDEN, PLAN_NONE, PLAN_NONE);
     p->steps[S_LOGITS].src = Q; /* states have the model's width */
     check_fails(p, ERR_INTERNAL, "buffer of width");
 }
@@ -313,7 +313,7 @@ START_TEST(a_multiplication_fits_its_buffers)
 {
     for (int i = 0; i < 6; i++) {
         struct plan *p = make_plan();
-        struct plan_step s = plan_step_of(PLAN_MULTIPLY);
+        struct plan_step s = plan_step_of(PLAN_MULTIPLY, PLAN_NONE, PLAN_NONE);
         uint32_t more = p->bufs[Q].width - p->bufs[X].width;
         s.dst = i == 2 ? PLAN_NONE : i == 3 ? Q : X;
         s.src = i == 0 ? PLAN_NONE : i == 3 ? X : i == 4 ? N_BUFS : Q;
@@ -335,7 +335,7 @@ START_TEST(an_edge_lies_in_the_rows_of_the_caller)
     for (int i = 0; i < 6; i++) {
         struct plan *p = make_plan();
         bool reads = i % 2 == 0;
-        struct plan_step s = plan_step_of(reads ? PLAN_INPUT : PLAN_OUTPUT);
+        struct plan_step s = plan_step_of(reads ? PLAN_INPUT : PLAN_OUTPUT, PLAN_NONE, PLAN_NONE);
         *(reads ? &s.dst : &s.src) = X;
         s.edge.first = i < 2 ? 3 : i < 4 ? 4 : UINT32_MAX;
         *(reads ? &p->input_width : &p->output_width) = D + 3;
@@ -357,7 +357,7 @@ START_TEST(a_sum_writes_nothing_that_it_reads_otherwise)
 {
     for (int i = 0; i < 8; i++) {
         struct plan *p = make_plan();
-        struct plan_step s = plan_step_of(PLAN_SUM);
+        struct plan_step s = plan_step_of(PLAN_SUM, PLAN_NONE, PLAN_NONE);
         s.dst = i == 2 ? PLAN_NONE : X;
         s.src = i == 0 || i == 3 ? X : i == 4 ? Q : NORMED;
         s.adds = i == 1 || i == 3;
@@ -410,7 +410,7 @@ START_TEST(streams_fit_their_coefficients)
         bool corrects = i % 2 == 1;
         ck_assert_int_eq(plan_add_buf(p, "routes", 2, &routes), ERR_OK);
         add_weight(p, "coefs", 1, corrects ? 2 * 2 : 2 * 2 * 2);
-        struct plan_step s = plan_step_of(corrects ? PLAN_CORRECT : PLAN_PREDICT);
+        struct plan_step s = plan_step_of(corrects ? PLAN_CORRECT : PLAN_PREDICT, PLAN_NONE, PLAN_NONE);
         s.streams.n = i == 2 ? 1 : i == 3 ? PLAN_MAX_STREAMS + 1 : i == 4 ? 3 : 2; /* Q has another width */
         s.dst = i == 5 ? routes : X;
         s.src = i == 6 ? LAST : i == 7 ? NORMED : corrects ? LAST : routes;
