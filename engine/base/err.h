@@ -151,4 +151,8 @@ int err_http_status(enum err code);  /* 400 */
         }                                                                                                              \
     } while (0)
 
+/* Forwards that memory is out, unless what was asked for is there. TRY_MEM_FOR says so in *info: a printf format. */
+#define TRY_MEM(is_there)                TRY((is_there) ? ERR_OK : ERR_NOMEM)
+#define TRY_MEM_FOR(is_there, info, ...) TRY((is_there) ? ERR_OK : err_set(info, ERR_NOMEM, NULL, __VA_ARGS__))
+
 #endif

@@ -160,9 +160,7 @@ enum err pool_new(int n_threads, struct pool **out, struct err_info *info)
         return err_set(info, ERR_CONFIG, "threads", "expected 1 to %d threads, found %d", POOL_MAX_THREADS, n_threads);
     }
     struct pool *p = mem_map(sizeof *p, MEM_GENERAL);
-    if (p == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the worker pool");
-    }
+    TRY_MEM_FOR(p != NULL, info, "out of memory for the worker pool");
     p->n_threads = n_threads;
     p->n_started = 1;
     p->spin_rounds = n_threads <= pool_cpu_count() ? SPIN_ROUNDS : 0;

@@ -134,9 +134,7 @@ enum err chat_template_render(const struct chat_template *t, const json_t *conte
 {
     *out = (struct chat_output){0};
     struct jvm *vm = mem_zalloc(sizeof *vm, MEM_REQUEST);
-    if (vm == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "no memory to render the chat template");
-    }
+    TRY_MEM_FOR(vm != NULL, info, "no memory to render the chat template");
     vm->prog = &t->prog;
     vm->info = info;
     vm->now = now;

@@ -96,9 +96,7 @@ static enum err read_entry(struct imatrix *m, struct cursor *c, int32_t i, struc
                        "expected an importance matrix, found a file whose entry %" PRId32 " is not one", i);
     }
     float *values = arena_alloc(&m->arena, (size_t)n * sizeof *values);
-    if (values == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the importance matrix");
-    }
+    TRY_MEM_FOR(values != NULL, info, "out of memory for the importance matrix");
     (void)take(c, values, (size_t)n * sizeof *values);
     return add_entry(m, name, (size_t)name_len, values, (uint64_t)n, info);
 }
@@ -111,9 +109,7 @@ static enum err read_dat(struct imatrix *m, struct cursor c, struct err_info *in
                        "expected an importance matrix, a GGUF or .dat file of llama-imatrix");
     }
     m->entries = mem_zalloc_array((size_t)n, sizeof *m->entries, MEM_GENERAL);
-    if (m->entries == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the importance matrix");
-    }
+    TRY_MEM_FOR(m->entries != NULL, info, "out of memory for the importance matrix");
     for (int32_t i = 0; i < n; i++) {
         TRY(read_entry(m, &c, i, info));
     }
@@ -134,9 +130,7 @@ static enum err read_any(struct imatrix *m, const char *path, struct err_info *i
     }
     TRY(gguf_open(path, &m->gguf, info));
     m->entries = mem_zalloc_array(gguf_n_tensors(m->gguf) + 1, sizeof *m->entries, MEM_GENERAL);
-    if (m->entries == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the importance matrix");
-    }
+    TRY_MEM_FOR(m->entries != NULL, info, "out of memory for the importance matrix");
     return read_gguf(m, info);
 }
 
@@ -144,9 +138,7 @@ enum err imatrix_open(const char *path, struct imatrix **out, struct err_info *i
 {
     *out = NULL;
     struct imatrix *m = mem_zalloc(sizeof *m, MEM_GENERAL);
-    if (m == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the importance matrix");
-    }
+    TRY_MEM_FOR(m != NULL, info, "out of memory for the importance matrix");
     arena_init(&m->arena, 1 << 20, 0, MEM_GENERAL);
     enum err err = read_any(m, path, info);
     if (err != ERR_OK) {

@@ -32,9 +32,7 @@ enum err gguf_open_file(const char *path, struct gguf **out, struct err_info *in
 {
     *out = NULL;
     struct gguf *g = mem_zalloc(sizeof *g, MEM_MODEL);
-    if (g == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the model file");
-    }
+    TRY_MEM_FOR(g != NULL, info, "out of memory for the model file");
     g->map.fd = -1;
     enum err err = io_map_open(path, &g->map, info);
     if (err != ERR_OK) {
@@ -64,9 +62,7 @@ enum err gguf_open_memory(const void *data, size_t n, struct gguf **out, struct 
 {
     *out = NULL;
     struct gguf *g = mem_zalloc(sizeof *g, MEM_MODEL);
-    if (g == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the model file");
-    }
+    TRY_MEM_FOR(g != NULL, info, "out of memory for the model file");
     g->is_borrowed = true;
     g->map = (struct io_map){.data = data, .bytes = n, .fd = -1};
     TRY(open_map(g, out, info));

@@ -188,9 +188,7 @@ enum err gguf_place_tensors(struct gguf *g, uint64_t records_end, struct err_inf
     sort_indexes(g->tensors_by_name, g->n_tensors, order_offsets, g->tensors); /* borrowed for the check below */
     TRY(check_tiling(g, records_end, info));
     g->rows = mem_zalloc_array(g->n_tensors + 1, sizeof *g->rows, MEM_MODEL);
-    if (g->rows == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu tensors", g->n_tensors);
-    }
+    TRY_MEM_FOR(g->rows != NULL, info, "out of memory for %zu tensors", g->n_tensors);
     for (size_t i = 0; i < g->n_tensors; i++) {
         g->tensors[i].offset += g->data_offset;
         g->tensors[i].data = g->map.data + g->tensors[i].offset;

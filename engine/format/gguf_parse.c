@@ -397,9 +397,8 @@ static enum err allocate(struct gguf *g, uint64_t n_tensors, uint64_t n_kv, stru
     g->kv_by_key = mem_zalloc_array((size_t)n_kv + 1, sizeof *g->kv_by_key, MEM_MODEL);
     g->tensors = mem_zalloc_array((size_t)n_tensors + 1, sizeof *g->tensors, MEM_MODEL);
     g->tensors_by_name = mem_zalloc_array((size_t)n_tensors + 1, sizeof *g->tensors_by_name, MEM_MODEL);
-    if (g->kv == NULL || g->kv_by_key == NULL || g->tensors == NULL || g->tensors_by_name == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the directory of the model file");
-    }
+    TRY_MEM_FOR(g->kv != NULL && g->kv_by_key != NULL && g->tensors != NULL && g->tensors_by_name != NULL, info,
+                "out of memory for the directory of the model file");
     return ERR_OK;
 }
 

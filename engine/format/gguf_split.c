@@ -91,9 +91,7 @@ static enum err open_part(const char *path, const struct part_name *name, uint64
 {
     size_t bytes = name->prefix + TAIL_BYTES + 1;
     char *part = mem_alloc(bytes, MEM_GENERAL);
-    if (part == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for a file name");
-    }
+    TRY_MEM_FOR(part != NULL, info, "out of memory for a file name");
     snprintf(part, bytes, "%.*s-%05u-of-%05u.gguf", (int)name->prefix, path, (unsigned)no + 1, (unsigned)whole->count);
     struct split s = {0};
     enum err err = gguf_open_file(part, out, info);
@@ -156,9 +154,7 @@ static enum err join(const char *path, const struct part_name *name, const struc
     struct gguf *first = part[0];
     first->parts = mem_zalloc_array(whole->count - 1, sizeof *first->parts, MEM_MODEL);
     first->more = mem_zalloc_array(whole->count - 1, sizeof *first->more, MEM_MODEL);
-    if (first->parts == NULL || first->more == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the parts of the model file");
-    }
+    TRY_MEM_FOR(first->parts != NULL && first->more != NULL, info, "out of memory for the parts of the model file");
     for (; first->n_more < whole->count - 1; first->n_more++) {
         first->parts[first->n_more] = part[1 + first->n_more];
         first->more[first->n_more] = &part[1 + first->n_more]->map;
@@ -182,9 +178,7 @@ enum err gguf_join_parts(const char *path, struct gguf **g, struct err_info *inf
                        MAX_PARTS, whole.count);
     }
     struct gguf **part = mem_zalloc_array(whole.count, sizeof *part, MEM_MODEL);
-    if (part == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the parts of the model file");
-    }
+    TRY_MEM_FOR(part != NULL, info, "out of memory for the parts of the model file");
     part[whole.no] = *g;
     *g = NULL;
     enum err err = join(path, &name, &whole, part, info);

@@ -222,9 +222,7 @@ static enum err read_header(struct safetensors *s, json_t *header, uint64_t data
     uint64_t room = s->map.bytes - data_offset;
     TRY(list_entries(header, entries, &n, info));
     s->tensors = mem_zalloc_array(n + 1, sizeof *s->tensors, MEM_MODEL);
-    if (s->tensors == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu tensors", n);
-    }
+    TRY_MEM_FOR(s->tensors != NULL, info, "out of memory for %zu tensors", n);
     for (size_t i = 0; i < n; i++) { /* ranges first: they give the order */
         TRY(read_range(&entries[i], info));
     }
@@ -348,9 +346,7 @@ static enum err parse(struct safetensors *s, struct err_info *info)
 static enum err new_object(struct safetensors **out, struct err_info *info)
 {
     *out = mem_zalloc(sizeof **out, MEM_MODEL);
-    if (*out == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the model file");
-    }
+    TRY_MEM_FOR(*out != NULL, info, "out of memory for the model file");
     (*out)->map.fd = -1;
     arena_init(&(*out)->names, 4096, 0, MEM_MODEL);
     return ERR_OK;

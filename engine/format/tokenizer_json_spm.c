@@ -56,9 +56,7 @@ static enum err spell_user_defined(struct tokenizer_reader *r)
             continue;
         }
         char *text = arena_alloc(&r->b->arena, (size_t)t->len + 1);
-        if (text == NULL) {
-            return err_set(r->info, ERR_NOMEM, NULL, "out of memory for the vocabulary");
-        }
+        TRY_MEM_FOR(text != NULL, r->info, "out of memory for the vocabulary");
         uint32_t n = 0;
         for (uint32_t at = 0; at < t->len;) {
             bool is_mark = t->len - at >= 3 && memcmp(t->text + at, space_mark, 3) == 0;

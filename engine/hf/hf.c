@@ -267,9 +267,7 @@ static enum err add_vector(struct hf *h, const char *name, const struct st_tenso
     TRY(type_of(h, t, &type));
     uint64_t n = t->bytes / (st_dtype_bits(t->dtype) / 8); /* all elements */
     float *data = arena_alloc(&h->b.arena, (size_t)(n + 1) * sizeof *data);
-    if (data == NULL) {
-        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
-    }
+    TRY_MEM_FOR(data != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
     for (uint64_t i = 0; i < n; i++) {
         float v = element(t, i);
         data[i] = change == HF_PLUS_ONE ? v + 1.0f : change == HF_MINUS_EXP ? (float)-exp(v) : v;
@@ -294,9 +292,7 @@ static enum err convert(struct hf *h, const struct st_tensor *t, struct gguf_ten
     }
     if ((uintptr_t)t->data % (st_dtype_bits(t->dtype) / 8) != 0) { /* the format promises no alignment */
         void *copy = arena_alloc(&h->b.arena, (size_t)t->bytes);
-        if (copy == NULL) {
-            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
-        }
+        TRY_MEM_FOR(copy != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
         memcpy(copy, t->data, (size_t)t->bytes);
         out->data = copy;
     }
@@ -317,9 +313,7 @@ static enum err add_tensor(struct hf *h, const struct hf_name *n, const char *na
     if (n->change == HF_AS_F32 || n->change == HF_CONV) {
         uint64_t elements = out.bytes / (st_dtype_bits(t->dtype) / 8);
         float *data = arena_alloc(&h->b.arena, (size_t)elements * sizeof *data);
-        if (data == NULL) {
-            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
-        }
+        TRY_MEM_FOR(data != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
         for (uint64_t i = 0; i < elements; i++) {
             data[i] = element(t, i);
         }
@@ -371,9 +365,7 @@ static enum err add_stack(struct hf *h, const struct piece *p, size_t n)
         return add_quantised_stack(h, p, n);
     }
     const struct row_source **parts = arena_alloc(&h->b.arena, n * sizeof *parts);
-    if (parts == NULL) {
-        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the experts of '%.95s'", p->name);
-    }
+    TRY_MEM_FOR(parts != NULL, h->info, "out of memory for the experts of '%.95s'", p->name);
     struct gguf_tensor out = {0};
     for (size_t i = 0; i < n; i++) {
         struct gguf_tensor t;
@@ -385,9 +377,7 @@ static enum err add_stack(struct hf *h, const struct piece *p, size_t n)
                            p[i].t->name);
         }
         parts[i] = row_mapped_new(&h->b.arena, t.type, t.data, (uint32_t)t.dims[1], (uint32_t)t.dims[0]);
-        if (parts[i] == NULL) {
-            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the experts of '%.95s'", p->name);
-        }
+        TRY_MEM_FOR(parts[i] != NULL, h->info, "out of memory for the experts of '%.95s'", p->name);
         out = i == 0 ? t : out;
     }
     gguf_build_rows(&h->b, &out, row_stack_new(&h->b.arena, parts, (uint32_t)n), n);
@@ -417,9 +407,7 @@ static enum err add_quantised(struct hf *h, const struct hf_name *n, const char 
     if (n->change == HF_UNPACKED) {
         uint64_t width = out.dims[0];
         float *data = arena_alloc(&h->b.arena, (size_t)(width * out.dims[1]) * sizeof *data);
-        if (data == NULL) {
-            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
-        }
+        TRY_MEM_FOR(data != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
         for (uint32_t row = 0; row < out.dims[1]; row++) {
             out.source->ops->read(out.source, row, 0, (uint32_t)width, data + row * width);
         }
@@ -530,9 +518,7 @@ enum err hf_add_every_second(struct hf *h, const char *name, const char *first, 
     const char *const names[] = {first, second};
     for (size_t k = 0; k < ARRAY_LEN(names); k++) {
         float *data = arena_alloc(&h->b.arena, (size_t)n * sizeof *data);
-        if (data == NULL) {
-            return err_set(h->info, ERR_NOMEM, NULL, "out of memory for '%.255s'", name);
-        }
+        TRY_MEM_FOR(data != NULL, h->info, "out of memory for '%.255s'", name);
         for (uint64_t i = 0; i < n; i++) {
             data[i] = element(t, 2 * i + k);
         }
@@ -649,9 +635,7 @@ static enum err fill(struct hf *h)
     TRY(copy_keys(h));
     size_t n = safetensors_folder_n_tensors(h->tensors);
     struct piece *pieces = mem_zalloc_array(n + 1, sizeof *pieces, MEM_GENERAL);
-    if (pieces == NULL) {
-        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
-    }
+    TRY_MEM_FOR(pieces != NULL, h->info, "out of memory for the directory of the model");
     enum err err = add_tensors(h, pieces);
     mem_free(pieces);
     TRY(err);

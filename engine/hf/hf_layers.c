@@ -84,9 +84,7 @@ enum err hf_add_layer_types(struct hf *h)
                        json_read_type_name(types));
     }
     unsigned char *is_local = new_pattern(h, n);
-    if (is_local == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(is_local != NULL);
     TRY(read_types(h, types, is_local));
     if (h->family->window != 0 && (types == NULL || n_local != 0)) {
         TRY(check_window(h));
@@ -126,9 +124,7 @@ enum err hf_add_optional_window(struct hf *h)
     hf_words_add(h, "attention.sliding_window", "sliding_window");
     if (types == NULL) {
         unsigned char *is_local = new_pattern(h, n_layers);
-        if (is_local == NULL) {
-            return ERR_NOMEM;
-        }
+        TRY_MEM(is_local != NULL);
         for (uint32_t i = first; i < n_layers; i++) {
             is_local[i] = true;
         }

@@ -44,9 +44,7 @@ static enum err push(struct lexer *l, enum jtok_kind kind, size_t from, size_t t
     if (t->n == t->cap) {
         size_t cap = t->cap == 0 ? 256 : t->cap * 2;
         struct jtok *at = mem_realloc(t->at, cap * sizeof *at, MEM_GENERAL);
-        if (at == NULL) {
-            return err_set(l->info, ERR_NOMEM, NULL, "no memory for the tokens of the chat template");
-        }
+        TRY_MEM_FOR(at != NULL, l->info, "no memory for the tokens of the chat template");
         t->at = at;
         t->cap = cap;
     }

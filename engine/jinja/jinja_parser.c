@@ -790,9 +790,7 @@ enum err jprogram_parse(struct jprogram *g, struct err_info *info)
 {
     arena_init(&g->arena, 8 << 10, 0, MEM_GENERAL);
     struct jparser *p = mem_zalloc(sizeof *p, MEM_GENERAL);
-    if (p == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "no memory for the chat template");
-    }
+    TRY_MEM_FOR(p != NULL, info, "no memory for the chat template");
     p->p = g;
     p->info = info;
     p->err = jinja_lex(g->source, g->n_source, &p->toks, info);

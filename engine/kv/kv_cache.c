@@ -51,9 +51,7 @@ enum err kv_cache_new(int32_t n_pages, int32_t n_states, struct kv_cache **out)
 {
     *out = NULL;
     struct kv_cache *kv = mem_zalloc(sizeof *kv, MEM_KV);
-    if (kv == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(kv != NULL);
     uint32_t n_slots = 16;
     while (n_slots < (uint32_t)n_pages * 2) {
         n_slots *= 2;

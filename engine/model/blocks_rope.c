@@ -185,9 +185,7 @@ enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_scaled, int3
 {
     uint32_t n = b->h.n_rot / 2;
     float *inv_freq = arena_alloc(&b->plan->arena, n * sizeof *inv_freq);
-    if (inv_freq == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(inv_freq != NULL);
     for (uint32_t i = 0; i < n; i++) {
         inv_freq[i] = (float)pow((double)freq_base, -2.0 * i / b->h.n_rot);
     }

@@ -68,9 +68,7 @@ enum err blocks_add_ssm_bufs(struct blocks *b)
         return ERR_OK;
     }
     float *ones = arena_alloc(&p->arena, group * sizeof *ones);
-    if (ones == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(ones != NULL);
     for (uint32_t i = 0; i < group; i++) {
         ones[i] = 1.0f;
     }

@@ -39,9 +39,7 @@ enum err blocks_bind_scaled(struct blocks *b, const char *name, int layer, uint3
     struct plan *p = b->plan;
     TRY(blocks_bind(b, name, layer, 1, n, false, id));
     float *scaled = arena_alloc(&p->arena, n * sizeof *scaled);
-    if (scaled == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(scaled != NULL);
     TRY(blocks_read_vector(b, *id, scaled));
     for (uint32_t i = 0; i < n; i++) {
         scaled[i] *= factor;

@@ -107,9 +107,7 @@ static enum err set_heads(struct gemma3n *m)
     }
     p->n_kv_heads = h->n_kv_heads;
     p->kvs = arena_zalloc(&p->arena, h->n_layers * sizeof *p->kvs);
-    if (p->kvs == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(p->kvs != NULL);
     for (uint32_t i = 0; i < h->n_layers; i++) {
         p->kvs[i] = (struct plan_kv){.n_kv_heads = h->n_kv_heads, .head_dim = h->head_dim};
         TRY(blocks_find_shared(b, m->n_shared, i, &p->kvs[i].layer));

@@ -45,9 +45,7 @@ static enum err set_heads(struct gemma4 *m)
     struct blocks *b = &m->b;
     struct plan *p = b->plan;
     p->kvs = arena_zalloc(&p->arena, b->h.n_layers * sizeof *p->kvs);
-    if (p->kvs == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(p->kvs != NULL);
     p->head_dim = MAX_OF(b->h.head_dim, m->local_dim);
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         struct plan_kv *kv = &p->kvs[i];

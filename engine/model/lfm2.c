@@ -66,9 +66,7 @@ static enum err add_layers(struct hf *h)
     TRY(hf_get_u32(h, "num_attention_heads", 1, PLAN_MAX_HEADS, UINT64_MAX, &n_heads));
     TRY(hf_get_u32(h, "num_key_value_heads", 1, PLAN_MAX_HEADS, n_heads, &n_kv_heads));
     uint32_t *heads = arena_zalloc(&h->b.arena, n_layers * sizeof *heads);
-    if (heads == NULL) {
-        return err_set(h->info, ERR_NOMEM, NULL, "out of memory for %u layers", n_layers);
-    }
+    TRY_MEM_FOR(heads != NULL, h->info, "out of memory for %u layers", n_layers);
     for (uint32_t i = 0; i < n_layers; i++) {
         bool is_attention;
         TRY(has_attention(h, i, &is_attention));

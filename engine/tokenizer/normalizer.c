@@ -101,9 +101,7 @@ static enum err add_segment(struct run *r, size_t from, size_t to)
     size_t room = growth(r->form) * (to - from) + NORMALIZER_MAX_DECOMPOSED;
     int32_t on_stack[256];
     int32_t *cps = 2 * room <= ARRAY_LEN(on_stack) ? on_stack : mem_alloc(2 * room * sizeof *cps, MEM_REQUEST);
-    if (cps == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(cps != NULL);
     size_t n = normalize(r->form, r->s + from, to - from, cps, cps + room), at = from;
     bool same = true;
     char bytes[4];

@@ -168,8 +168,8 @@ static enum err compile_text(struct splitter *p, struct stage *stage, const stru
         return err_set(info, ERR_UNSUPPORTED_PRETOKENIZER, key, "%s: expected patterns of at most %d bytes, found %zu",
                        key, SPLITTER_MAX_PATTERN, p->pattern_bytes);
     }
-    stage->metered = pcre2_compile((PCRE2_SPTR)text->data, text->len, options | PCRE2_AUTO_CALLOUT, &code, &at,
-                                   p->compile);
+    stage->metered =
+        pcre2_compile((PCRE2_SPTR)text->data, text->len, options | PCRE2_AUTO_CALLOUT, &code, &at, p->compile);
     if (stage->metered == NULL && code == PCRE2_ERROR_HEAP_FAILED) {
         return ERR_NOMEM;
     }
@@ -186,9 +186,7 @@ static enum err compile_text(struct splitter *p, struct stage *stage, const stru
     stage->has_references = last_reference > 0;
     if (bytes <= FAST_MAX_BYTES && !stage->has_references) {
         stage->fast = pcre2_compile((PCRE2_SPTR)text->data, text->len, options, &code, &at, p->compile);
-        if (stage->fast == NULL) {
-            return ERR_NOMEM;
-        }
+        TRY_MEM(stage->fast != NULL);
         /* Not where the system forbids it (MemoryDenyWriteExecute=); then PCRE2 interprets, to the same effect. */
         pcre2_jit_compile(stage->fast, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     }
@@ -219,9 +217,7 @@ enum err splitter_new(const char *const *patterns, size_t n_patterns, const char
 {
     *out = NULL;
     struct splitter *p = mem_zalloc(sizeof *p, MEM_MODEL);
-    if (p == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(p != NULL);
     p->general = pcre2_general_context_create(allocate, release, NULL);
     p->compile = p->general == NULL ? NULL : pcre2_compile_context_create(p->general);
     p->limits = p->general == NULL ? NULL : pcre2_match_context_create(p->general);

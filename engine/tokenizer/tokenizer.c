@@ -19,9 +19,7 @@ enum err token_list_push(struct token_list *l, int32_t id)
     if (l->n == l->cap) {
         size_t cap = l->cap == 0 ? 64 : l->cap * 2;
         int32_t *ids = mem_realloc(l->ids, cap * sizeof *ids, MEM_REQUEST);
-        if (ids == NULL) {
-            return ERR_NOMEM;
-        }
+        TRY_MEM(ids != NULL);
         l->ids = ids;
         l->cap = cap;
     }

@@ -548,9 +548,7 @@ static enum err make_tables(struct encoder *e, const struct span *plain, size_t 
     }
     e->seen_mask = (uint32_t)slots - 1;
     e->seen = mem_zalloc_array(slots, sizeof *e->seen, MEM_REQUEST);
-    if (e->seen == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(e->seen != NULL);
     bool parses = (e->flags & TOKENIZE_PARSE_SPECIAL) != 0;
     TRY(special_find(e->t, e->text, e->n, parses, plain, n_plain, &e->specials));
     return is_spelt(e->t) ? reserve_spelling(e) : ERR_OK;
@@ -560,7 +558,8 @@ static enum err make_tables(struct encoder *e, const struct span *plain, size_t 
 static enum err say_limit(const struct encoder *e, size_t n_ids, struct err_info *info)
 {
     return err_set(info, ERR_PATTERN_LIMIT, NULL,
-                   "a text of %zu bytes: expected at most %" PRIu64 " steps of the model's tokenizer (%d, and %d a byte), "
+                   "a text of %zu bytes: expected at most %" PRIu64
+                   " steps of the model's tokenizer (%d, and %d a byte), "
                    "found that it wants more; it had given %zu tokens",
                    e->n, e->budget.given, BUDGET_MIN, BUDGET_PER_BYTE, n_ids);
 }

@@ -244,9 +244,7 @@ enum err tokenizer_reserve_merges(struct tokenizer *t, uint64_t n)
     }
     t->merge_bits_shift = 64 - log2_bits;
     t->merge_bits = mem_zalloc_array((size_t)1 << (log2_bits - 6), sizeof *t->merge_bits, MEM_MODEL);
-    if (t->merges == NULL || t->merge_bits == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(t->merges != NULL && t->merge_bits != NULL);
     memset(t->merges, 0xFF, ((size_t)t->merge_mask + 1) * sizeof *t->merges);
     return ERR_OK;
 }
@@ -532,9 +530,7 @@ enum err tokenizer_new(const struct gguf *g, struct tokenizer **out, struct err_
     *out = NULL;
     unicode_table_init();
     struct tokenizer *t = mem_zalloc(sizeof *t, MEM_MODEL);
-    if (t == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
-    }
+    TRY_MEM_FOR(t != NULL, info, "out of memory for the tokenizer");
     struct loader l = {.g = g, .t = t, .info = info};
     enum err err = load(&l);
     if (err != ERR_OK) {

@@ -10,9 +10,9 @@
 
 /* Gemma's vocabularies hold these as text. */
 static const char *const html[] = {
-    "a",  "b",  "blockquote", "br", "caption", "code", "div", "em",    "h1",    "h2",     "h3",  "h4",  "h5",
-    "h6", "hr", "i",          "li", "ol",      "p",    "pre", "s",     "span",  "strong", "sub", "sup", "table",
-    "tbody", "td", "tfoot",   "th", "thead",   "tr",   "u",   "ul",
+    "a",   "b",     "blockquote", "br", "caption", "code", "div",   "em",  "h1", "h2",   "h3",     "h4",
+    "h5",  "h6",    "hr",         "i",  "li",      "ol",   "p",     "pre", "s",  "span", "strong", "sub",
+    "sup", "table", "tbody",      "td", "tfoot",   "th",   "thead", "tr",  "u",  "ul",
 };
 
 /* <name>, </name> or <name/> of the list. */
@@ -138,9 +138,7 @@ enum err marks_build(struct tokenizer *t)
     int32_t tag = tokenizer_find(t, sign, strlen(sign));
     bool has_html = tag >= 0 && t->kinds[tag] == TOKEN_USER_DEFINED;
     t->roles = mem_zalloc((size_t)t->n_vocab, MEM_MODEL);
-    if (t->roles == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(t->roles != NULL);
     for (int32_t id = 0; id < t->n_vocab; id++) {
         t->roles[id] = (unsigned char)role_of(t, id, has_html);
     }

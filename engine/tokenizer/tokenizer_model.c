@@ -100,9 +100,7 @@ static enum err read_patterns(const struct gguf *g, struct tokenizer *t, const s
         bytes += all[i].len + 1;
     }
     char *texts = t->own_pattern = mem_zalloc(bytes + 1, MEM_MODEL);
-    if (texts == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
-    }
+    TRY_MEM_FOR(texts != NULL, info, "out of memory for the tokenizer");
     t->own_pre = (struct pretokenizer){.name = t->pre != NULL ? t->pre->name : "pattern",
                                        .flags = t->pre != NULL ? t->pre->flags & ~(unsigned)PRE_SPELT : 0};
     for (size_t i = 0; i < n; i++) {

@@ -33,9 +33,7 @@ static enum err read_strips(struct tokenizer *t, const struct gguf *g, struct er
         TRY(read_ids(t, g, keys[k], &kv, info));
         if (kv != NULL && t->strips == NULL) {
             t->strips = mem_zalloc((size_t)t->n_vocab, MEM_MODEL);
-            if (t->strips == NULL) {
-                return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
-            }
+            TRY_MEM_FOR(t->strips != NULL, info, "out of memory for the tokenizer");
         }
         for (uint64_t i = 0; kv != NULL && i < kv->n; i++) {
             t->strips[gguf_elem_i64(kv, i)] |= (unsigned char)(k == 0 ? TOKEN_STRIPS_LEFT : TOKEN_STRIPS_RIGHT);

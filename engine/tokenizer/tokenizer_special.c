@@ -138,9 +138,7 @@ static enum err add_match(struct special_matches *m, size_t from, int32_t id)
     if (m->n == m->cap) {
         size_t cap = m->cap == 0 ? 64 : m->cap * 2;
         struct special_match *p = mem_realloc(m->at, cap * sizeof *p, MEM_REQUEST);
-        if (p == NULL) {
-            return ERR_NOMEM;
-        }
+        TRY_MEM(p != NULL);
         m->at = p;
         m->cap = cap;
     }

@@ -219,9 +219,7 @@ static enum err add_odd(struct tokenizer *t, uint32_t n_odd)
     }
     w->odd_mask = slots - 1;
     w->odd = mem_alloc(slots * sizeof *w->odd, MEM_MODEL);
-    if (w->odd == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(w->odd != NULL);
     memset(w->odd, 0xFF, slots * sizeof *w->odd);
     for (int32_t id = 0; id < t->n_vocab && n_odd > 0; id++) {
         char bytes[LONG_TEXT];
@@ -341,9 +339,7 @@ enum err words_build(struct tokenizer *t)
     w->slots = mem_zalloc_array(slots, sizeof *w->slots, MEM_MODEL);
     w->pairs = mem_zalloc_array((size_t)1 << (log2_bits - 6), sizeof *w->pairs, MEM_MODEL);
     w->pool = mem_zalloc_array(n_units, WORD_ALIGN, MEM_MODEL);
-    if (w->slots == NULL || w->pairs == NULL || w->pool == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(w->slots != NULL && w->pairs != NULL && w->pool != NULL);
     for (uint32_t cp = 0; cp < BYTE_ALPHABET_END; cp++) {
         w->byte_of[cp] = (int16_t)byte_alphabet_byte(cp);
     }

@@ -117,9 +117,7 @@ static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct arena *a
                        "stop_token_ids: expected an array of at most %d token ids", PARAMS_MAX_STOP_IDS);
     }
     int32_t *ends = arena_zalloc_array(arena, json_array_size(ids) + 1, sizeof *ends);
-    if (ends == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(ends != NULL);
     p->gen.sampling.ends = ends;
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *v = json_array_get(ids, i);
@@ -178,9 +176,7 @@ static enum err read_bias(struct params *p, int64_t n_vocab, struct arena *arena
                        "logit_bias", "logit_bias: expected an object with at most %d entries", ENGINE_MAX_BIAS);
     }
     struct sampler_bias *out = arena_zalloc_array(arena, n + 1, sizeof *out);
-    if (out == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(out != NULL);
     p->gen.sampling.bias = out;
     p->gen.sampling.n_bias = n;
     for (size_t i = 0; json_is_array(bias) && i < n; i++) {

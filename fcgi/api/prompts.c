@@ -56,9 +56,7 @@ static enum err add_ids(const struct reader *r, const json_t *array)
         return refuse_empty(r);
     }
     int32_t *ids = r->out->ids[i] = arena_zalloc_array(&r->call->arena, n + 1, sizeof *ids);
-    if (ids == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(ids != NULL);
     for (size_t k = 0; k < n; k++) {
         const json_t *v = json_array_get(array, k);
         if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= n_vocab) {
