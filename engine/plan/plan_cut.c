@@ -35,14 +35,12 @@ static enum err cut_kvs(struct plan *part, const struct plan *p, int32_t first, 
 }
 
 /* A step for each buffer that is live in front of step `at` of p; *width becomes that of all. */
-static enum err add_edge(struct plan *part, const struct plan *p, int32_t at, enum plan_op op, uint32_t *width)
+static enum err add_edge(struct plan *part, const struct plan *p, int32_t at, bool is_output, uint32_t *width)
 {
     *width = 0;
     for (plan_buf_id buf = 0; buf < p->n_bufs; buf++) {
         if (plan_is_read(p, at, buf)) {
-            struct plan_step s = plan_step_of(op, PLAN_NONE, PLAN_NONE);
-            *(op == PLAN_INPUT ? &s.dst : &s.src) = buf;
-            s.edge.first = *width;
+            struct plan_step s = plan_edge_of(is_output, buf, *width);
             *width += p->bufs[buf].width; /* of PLAN_MAX_BUFS buffers of PLAN_MAX_WIDTH, or so */
             TRY(plan_add_step(part, &s));
         }
@@ -90,9 +88,9 @@ static enum err fill(struct plan *part, const struct plan *p, int32_t first, int
     if (names == NULL) {
         return ERR_NOMEM;
     }
-    TRY(first != 0 ? add_edge(part, p, from, PLAN_INPUT, &part->input_width) : ERR_OK);
+    TRY(first != 0 ? add_edge(part, p, from, false, &part->input_width) : ERR_OK);
     TRY(add_steps(part, p, from, to, names));
-    TRY(!is_last ? add_edge(part, p, to, PLAN_OUTPUT, &part->output_width) : ERR_OK);
+    TRY(!is_last ? add_edge(part, p, to, true, &part->output_width) : ERR_OK);
     return plan_check(part, info);
 }
 

@@ -1,6 +1,6 @@
 /* A plan cut between layers, so that several back ends compute a model one behind the other. At a cut lie all buffers
  * that steps behind it read: the stream, and whatever else a family keeps for its layers. They are the rows that one
- * part gives (PLAN_OUTPUT) and the next begins with (PLAN_INPUT). */
+ * part gives and the next begins with. */
 #ifndef INFCGI_PLAN_PLAN_CUT_H
 #define INFCGI_PLAN_PLAN_CUT_H
 

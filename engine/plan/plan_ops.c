@@ -483,6 +483,14 @@ struct plan_step plan_step_of(enum plan_op op, plan_buf_id src, plan_buf_id dst)
     return s;
 }
 
+struct plan_step plan_edge_of(bool is_output, plan_buf_id buf, uint32_t first)
+{
+    struct plan_step s =
+        is_output ? plan_step_of(PLAN_OUTPUT, buf, PLAN_NONE) : plan_step_of(PLAN_INPUT, PLAN_NONE, buf);
+    s.edge.first = first;
+    return s;
+}
+
 const struct plan_operand *plan_next_operand(const struct plan_step *s, int *i, int32_t *id)
 {
     for (const struct plan_operand *o; *i < PLAN_MAX_OPERANDS;) {

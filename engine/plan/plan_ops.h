@@ -72,6 +72,9 @@ struct plan_op_info {
 
 extern const struct plan_op_info plan_ops[PLAN_OP_COUNT];
 
+/* The step that brings a buffer in from components first .. of the caller's rows, or out to them (plan_cut.h). */
+struct plan_step plan_edge_of(bool is_output, plan_buf_id buf, uint32_t first);
+
 /* Walks the operands of a step, all but those that are PLAN_NONE; NULL behind the last. i begins at 0. */
 const struct plan_operand *plan_next_operand(const struct plan_step *s, int *i, int32_t *id);
 

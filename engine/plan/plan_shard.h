@@ -1,7 +1,7 @@
 /* A plan cut for tensor parallelism: the plan of one of several ranks that compute a model together. Each has a share of
  * the query heads with the KV heads they read, of the columns of feed-forward blocks, of each expert's columns, of the
  * heads of linear attention and state spaces; norms, router, embedding and logits are all there in every rank. A block's
- * last matrix gives a rank a part of the block's result, and a PLAN_REDUCE step adds the parts of all ranks [Shoeybi
+ * last matrix gives a rank a part of the block's result, and a reduce step adds the parts of all ranks [Shoeybi
  * 2019, "Megatron-LM", 3].
  *
  * Experts are cut by columns and not dealt out whole: then all ranks have the same work whatever is routed where, and
@@ -20,7 +20,7 @@
 enum { PLAN_MAX_RANKS = 64 };
 
 /* *out = the plan of rank `rank` of n, checked; the caller's. p is a checked plan that is no shard itself, and outlives
- * it, as its weights are read through p's. All ranks' plans have the same PLAN_REDUCE steps. ERR_CONFIG when there is no
+ * it, as its weights are read through p's. All ranks' plans have the same reduce steps. ERR_CONFIG when there is no
  * such rank, or more than PLAN_MAX_RANKS; ERR_NOMEM. */
 MUST_CHECK enum err plan_shard(const struct plan *p, uint32_t rank, uint32_t n, struct plan **out,
                                struct err_info *info);
