@@ -309,6 +309,14 @@ START_TEST(a_cache_is_shared_by_layers_of_the_same_heads)
 }
 END_TEST
 
+START_TEST(each_kv_head_is_read_by_as_many_heads)
+{
+    struct plan *p = make_plan();
+    p->n_kv_heads = p->n_heads + 1;
+    check_fails(p, ERR_INTERNAL, "do not share");
+}
+END_TEST
+
 START_TEST(a_multiplication_fits_its_buffers)
 {
     for (int i = 0; i < 6; i++) {
@@ -565,6 +573,7 @@ Suite *plan_suite(void)
     tcase_add_test(c, what_a_plan_gives_is_found);
     tcase_add_test(c, rows_added_to_the_embedding_have_its_width);
     tcase_add_test(c, a_cache_is_shared_by_layers_of_the_same_heads);
+    tcase_add_test(c, each_kv_head_is_read_by_as_many_heads);
     tcase_add_test(c, a_multiplication_fits_its_buffers);
     tcase_add_test(c, an_edge_lies_in_the_rows_of_the_caller);
     tcase_add_test(c, a_sum_writes_nothing_that_it_reads_otherwise);
