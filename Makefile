@@ -55,6 +55,8 @@ skip-x86 := engine/kernels/arm/%
 skip-arm := engine/kernels/x86/% tests/kernels/%_avx512.c
 here     = $(sort $(filter-out $(skip-$(ARCH)),$1))
 ENGINE  := $(call here,$(shell find engine -name '*.c'))
+OPENCL  := $(sort $(shell find opencl -name '*.c'))
+CL      := $(sort $(wildcard opencl/kernels/*.cl opencl/kernels/*.clh))
 FCGI    := $(sort $(shell find fcgi -name '*.c'))
 UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 # Under the thread sanitizer the suites that have threads.
@@ -66,15 +68,25 @@ KERNELS := $(call here,$(shell find tests/kernels -name '*.c'))
 obj      = $(patsubst %.c,$(B)/%.o,$1)
 GOLD    := build/venv-golden
 GOLDEN  := $(basename $(notdir $(wildcard tests/golden/*.c)))
-ALL_C   := $(ENGINE) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) $(FUZZ) $(wildcard tests/golden/*.c)
+ALL_C   := $(ENGINE) $(OPENCL) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) $(FUZZ) $(wildcard tests/golden/*.c)
 
-LIBS      := -ljansson -lpcre2-8 -lutf8proc -lcrypto -lm -lpthread
+LIBS      := -ljansson -lpcre2-8 -lutf8proc -lcrypto -lOpenCL -lpciaccess -lm -lpthread
 FCGI_LIBS := -lfcgi
 UNIT_LIBS := -lcheck -lsubunit -lrt
 
 all: $(B)/infcgi                        ## build the FastCGI process, build/<variant>/infcgi
-$(B)/infcgi: $(call obj,$(ENGINE) $(FCGI))
+engine-obj := $(call obj,$(ENGINE) $(OPENCL)) $(B)/opencl_sources.o
+$(B)/infcgi: $(engine-obj) $(call obj,$(FCGI))
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(LIBS)
+
+# The OpenCL C sources as strings, one for each file of opencl/kernels.
+$(B)/opencl_sources.c: $(CL)
+	@mkdir -p $(@D)
+	@{ echo '#include "opencl/program.h"'; echo 'const struct program_source program_sources[] = {'; \
+	   for f in $(CL); do echo "    {\"$${f##*/}\","; sed 's/[\\"]/\\&/g; s/.*/     "&\\n"/' $$f; echo '    },'; done; \
+	   echo '    {0}};'; } > $@
+$(B)/opencl_sources.o: $(B)/opencl_sources.c
+	@$(CC) -I. $(CFLAGS) -c -o $@ $<
 
 # Unit tests: each <stem>_test.c defines `Suite *<stem>_suite(void)`; the list of suites is generated from the names.
 $(B)/unit_suites.c: $(UNIT)
@@ -86,11 +98,11 @@ $(B)/unit_suites.c: $(UNIT)
 	   for f in $(filter %_test.c,$(UNIT)); do echo "    $$(basename $$f _test.c)_suite,"; done; echo '    0};'; } > $@
 $(B)/unit_suites.o: $(B)/unit_suites.c
 	@$(CC) $(CFLAGS) -c -o $@ $<
-$(B)/unittests: $(call obj,$(ENGINE) $(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $(SUPPORT)) $(B)/unit_suites.o
+$(B)/unittests: $(engine-obj) $(call obj,$(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $(SUPPORT)) $(B)/unit_suites.o
 	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
 # The process with a back end that fails when it is told to (tests/support/faulty_backend.h).
 faulty := -Wl,--wrap=backend_find
-$(B)/infcgi_faulty: $(call obj,$(ENGINE) $(FCGI) tests/support/faulty_backend.c)
+$(B)/infcgi_faulty: $(engine-obj) $(call obj,$(FCGI) tests/support/faulty_backend.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(FCGI_LIBS) $(LIBS)
 # Fuzz targets: each <name>_fuzz.c defines `void <name>_fuzz(data, n)`; the table is generated from the names.
 $(B)/fuzz_targets.c: $(FUZZ)
@@ -101,7 +113,7 @@ $(B)/fuzz_targets.c: $(FUZZ)
 	   echo '    {0}};'; } > $@
 $(B)/fuzz_targets.o: $(B)/fuzz_targets.c
 	@$(CC) -I. $(CFLAGS) -c -o $@ $<
-fuzz-objects = $(call obj,$(ENGINE) $(filter-out fcgi/main.c,$(FCGI)) $(filter-out $1,$(FUZZ))) $(B)/fuzz_targets.o
+fuzz-objects = $(engine-obj) $(call obj,$(filter-out fcgi/main.c,$(FCGI)) $(filter-out $1,$(FUZZ))) $(B)/fuzz_targets.o
 $(B)/fuzz-replay: $(call fuzz-objects,tests/fuzz/libfuzzer.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(LIBS)
 build/fuzz/fuzz: $(call fuzz-objects,tests/fuzz/replay.c)
@@ -109,7 +121,7 @@ build/fuzz/fuzz: $(call fuzz-objects,tests/fuzz/replay.c)
 $(B)/checkkern: $(call obj,$(filter-out %/json_read.c,$(filter engine/base/% engine/tensor/% engine/quant/% engine/kernels/% engine/kv/kv_type.c,$(ENGINE))) $(KERNELS)) # no jansson when cross-compiled
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ -lm -lpthread
 
-$(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(call obj,$(ENGINE) tests/support/remote_backend.c tests/support/sharded_backend.c)
+$(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(engine-obj) $(call obj,tests/support/remote_backend.c tests/support/sharded_backend.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(B)/%.o: %.c Makefile
