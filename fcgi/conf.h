@@ -18,7 +18,8 @@ enum conf_command {
     CONF_INSPECT = 8,
     CONF_CONVERT = 16,
     CONF_TOKENIZE = 32,
-    CONF_HELP = 64
+    CONF_DEVICES = 64,
+    CONF_HELP = 128
 };
 
 enum { CONF_MAX_VALUES = 16, CONF_MAX_BENCH_SEQS = 64, CONF_MAX_REPETITIONS = 100 };
@@ -38,6 +39,7 @@ struct conf {
     bool high_precision;
     bool pin;
     const char *backend;
+    const char *device;
     const char *pooling;
     const char *speculate;
     const char *cache_type_k, *cache_type_v;
@@ -61,6 +63,7 @@ struct conf {
     const char *text; /* of tokenize */
     bool ids, no_bos, parse_special;
     const char *format; /* of help */
+    bool json;          /* of devices */
     struct buf file;    /* text of --config, which the strings above may point into */
 };
 

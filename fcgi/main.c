@@ -2,13 +2,19 @@
 #include "fcgi/cmd/cmd.h"
 
 #include "engine/base/json_read.h"
+#include "opencl/probe.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#define PROBE "probe-devices" /* not for people: what the process starts itself with to ask drivers (probe.h) */
+
+enum { PROBE_LIMIT_MS = 20000 }; /* ROCm takes seconds to start; one that hangs goes on forever */
+
 int main(int argc, char **argv)
 {
     json_read_use_mem();
+    probe_use_child("/proc/self/exe", PROBE, PROBE_LIMIT_MS);
     if (argc < 2) {
         fputs("error: expected a command; `infcgi --help` lists them\n", stderr);
         return CMD_USAGE;
@@ -23,6 +29,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0) {
         return cmd_version();
+    }
+    if (strcmp(argv[1], PROBE) == 0) {
+        return probe_child(argc - 1, argv + 1);
     }
     const struct cmd *c;
     for (int i = 0; (c = cmd_at(i)) != NULL; i++) {

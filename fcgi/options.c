@@ -8,6 +8,7 @@
 #include "fcgi/cmd/bench_report.h"
 #include "engine/convert/convert_type.h"
 #include "fcgi/cmd/manual.h"
+#include "opencl/inventory.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -25,6 +26,8 @@ static enum err check_backend(const char *value, const char *what, struct err_in
     return backend_parts_parse(value, what, 0, &parts, info);
 }
 
+static const char *device_name(int i) { return i == 0 ? "auto" : NULL; }
+
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 enum {
@@ -34,11 +37,12 @@ enum {
     INSPECT = CONF_INSPECT,
     CONVERT = CONF_CONVERT,
     TOKENIZE = CONF_TOKENIZE,
+    DEVICES = CONF_DEVICES,
     HELP = CONF_HELP,
     ENGINE = SERVE | GENERATE,           /* an engine, of engine.h */
     KERNELS = ENGINE | BENCH,            /* what a back end is opened with */
     READ = KERNELS | INSPECT | TOKENIZE, /* one model */
-    ALL = READ | CONVERT | HELP,
+    ALL = READ | CONVERT | DEVICES | HELP,
 };
 enum { MOST_TOKENS = 1 << 20 }; /* of a run of bench */
 
@@ -95,6 +99,9 @@ static const struct option options[] = {
            "what computes; of several back ends each with its layers, counted from 0, and the last with the rest: "
            "ref:0-3,cpu",
            .fallback = "cpu", .words = backend_name, .check = check_backend),
+    OPTION("device", NULL, OPTION_TEXT, DEVICES, device,
+           "OpenCL device, by its number or PCI address as `infcgi devices` lists them; auto: the best GPU",
+           .fallback = "auto", .words = device_name, .check = inventory_check_name),
     OPTION("pack-cache", NULL, OPTION_FILE, ENGINE, pack_cache,
            "folder where packed weights are kept for the next start; off: packed at every start", .fallback = "off",
            .words = pack_cache_name),
@@ -178,6 +185,7 @@ static const struct option options[] = {
            "take <|im_start|> and the like in the text for the tokens they name"),
     OPTION("format", NULL, OPTION_TEXT, HELP, format, "a list of commands, or the manual of all, as one of these",
            .fallback = "text", .words = manual_format_name),
+    OPTION("json", NULL, OPTION_FLAG, DEVICES, json, "the same and all else that is known, as JSON"),
     OPTION("help", "-h", OPTION_FLAG, ALL, help, "this list"),
     OPTION("version", "-V", OPTION_FLAG, ALL, version, "version and kernels"),
 };

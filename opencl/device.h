@@ -6,6 +6,7 @@
 #define INFCGI_OPENCL_DEVICE_H
 
 #include "opencl/ocl.h"
+#include "opencl/pci.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,35 +15,69 @@
 /* How four products of bytes are summed: how DOT in kernels/common.clh is spelled. */
 enum device_dot {
     DEVICE_DOT_PLAIN, /* C: any device */
-    DEVICE_DOT_KHR,   /* cl_khr_integer_dot_product */
+    DEVICE_DOT_KHR,   /* cl_khr_integer_dot_product, where the device has an instruction for it */
     DEVICE_DOT_AMD,   /* __builtin_amdgcn_sudot4: gfx11 under AMD's compiler */
     DEVICE_DOT_NV,    /* dp4a of PTX */
     DEVICE_DOT_COUNT
 };
+const char *device_dot_name(int dot); /* "khr"; NULL beyond the last */
 
+enum device_subgroups {
+    DEVICE_SUBGROUPS_NONE,
+    DEVICE_SUBGROUPS_FEATURE, /* __opencl_c_subgroups alone: one may not wait for another (rusticl) */
+    DEVICE_SUBGROUPS_KHR      /* cl_khr_subgroups */
+};
+const char *device_subgroups_name(int subgroups); /* "feature"; NULL beyond the last */
+
+/* Texts are ASCII, whatever the driver says. What is not known is 0, "" or false. */
 struct device_caps {
-    char name[128], platform[64], driver[64];
-    bool is_gpu;
+    uint32_t i_platform, i_device; /* where it stands: of clGetPlatformIDs, and of that one's clGetDeviceIDs */
+    char name[128];                /* "gfx1100", or what people say */
+    char board[128];               /* what people say, where the driver tells both: "AMD Radeon RX 7900 XTX" */
+    char platform[64], driver[64];
+    char gfx[16]; /* "gfx1100", where the name tells it */
+    bool is_gpu;  /* a CPU is none, whatever computes on it (PoCL, llvmpipe) */
+    bool is_integrated;
+    bool is_available, has_compiler, is_little_endian;
+    bool has_fp16; /* arithmetic */
+    bool has_pci;
+    struct pci_address pci;
+    uint32_t version;          /* of OpenCL: 300 for 3.0 */
     uint64_t memory_bytes;     /* of the device */
+    uint64_t free_bytes;       /* of it now, where the driver tells */
     uint64_t max_buffer_bytes; /* of one buffer */
     uint32_t local_bytes;      /* of a work-group's own memory */
     uint32_t align_bytes;      /* of a sub-buffer's origin */
     uint32_t max_group;        /* work-items of a work-group */
+    uint32_t units;            /* compute units */
+    enum device_subgroups subgroups;
+    uint32_t subgroup_sizes; /* the sizes that they may have, which are powers of two, added: 96 for 32 and 64 */
     enum device_dot dot;
 };
+
+enum { DEVICE_WHY_BYTES = 128, DEVICE_TEXT_BYTES = 384 };
 
 struct device {
     cl_device_id id;
     cl_context context;
     cl_command_queue queue; /* in order */
     struct device_caps caps;
+    char why[DEVICE_TEXT_BYTES];  /* what it is: "device 0 (gfx1100 at 0000:03:00.0): a discrete RDNA3 GPU" */
+    char note[DEVICE_TEXT_BYTES]; /* what an operator should know: "resizable BAR is off: .."; "": nothing */
 };
 
-/* Reads what a device can do. Errors: ocl_check's. */
+/* The name of a platform, as texts of device_caps are; "" where it does not say. */
+void device_platform_name(cl_platform_id platform, char *out, size_t cap);
+
+/* Reads what a device can do; where it stands (i_platform, i_device) is the caller's. Errors: ocl_check's. */
 MUST_CHECK enum err device_read_caps(cl_device_id id, struct device_caps *out, struct err_info *info);
 
-/* Opens the device that `which` names: OPTIONAL, "auto" (the first GPU, else the first of any kind) or its number.
- * ERR_CONFIG names what there is. */
+/* Why nothing can be computed on it, in room, which it returns; NULL: it can be used. */
+const char *device_why_not(const struct device_caps *c, char room[DEVICE_WHY_BYTES]);
+
+/* Opens the device that `which` names: OPTIONAL, "auto" (a discrete RDNA3 GPU, else any GPU, else any device), its number
+ * or its card's PCI address (inventory.h). Drivers are asked in a child process first (probe.h), and only the one that
+ * has the device is used here. ERR_CONFIG names what there is, or why it cannot be used; else ocl_check's. */
 MUST_CHECK enum err device_open(const char *which, struct device *out, struct err_info *info);
 
 /* Ends what is begun and gives all back; of one that is zeroed, nothing. */

@@ -22,6 +22,7 @@ _infcgi() {
     'serve --request-memory') ;;
     'serve --cpu' | 'generate --cpu' | 'bench --cpu' | 'inspect --cpu' | 'convert --cpu' | 'tokenize --cpu') words='auto ref avx2 avxvnni avx512 amx' ;;
     'serve --backend' | 'generate --backend' | 'bench --backend') words='cpu ref' ;;
+    'devices --device') words='auto' ;;
     'serve --pack-cache' | 'generate --pack-cache') files=1 words='off' ;;
     'serve --pooling') words='mean cls last' ;;
     'serve --quantize' | 'generate --quantize' | 'bench --quantize') words='off q8_0 q6_k q5_k q5_1 q5_0 q4_k q4_1 q4_0' ;;
@@ -61,11 +62,12 @@ _infcgi() {
         inspect) words='--model --config --cpu --kv --tensors --plan --template --check --verify --help --version ' files=1 ;;
         convert) words='--config --threads --cpu --source --target --type --imatrix --force --help --version ' files=1 ;;
         tokenize) words='--model --config --cpu --text --ids --no-bos --parse-special --help --version ' files=1 ;;
+        devices) words='--device --json --help --version ' ;;
         help) words='--format --help --version ' ;;
         esac
         ;;
     esac
-    [ "$COMP_CWORD" != 1 ] || words='serve generate bench inspect convert tokenize help'
+    [ "$COMP_CWORD" != 1 ] || words='serve generate bench inspect convert tokenize devices help'
     mapfile -t COMPREPLY < <(
         compgen -W "$words" -- "$cur"
         [ -z "$files" ] || compgen -f -- "$cur"

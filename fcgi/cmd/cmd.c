@@ -18,6 +18,8 @@ static const struct cmd commands[] = {
     {"convert", CONF_CONVERT, cmd_convert, "make a GGUF file, with weights of another type if wanted", ""},
     {"tokenize", CONF_TOKENIZE, cmd_tokenize, "show the token ids of a text",
      "One line a token: its id, a tab, its text with everything escaped that is not plain text."},
+    {"devices", CONF_DEVICES, cmd_devices, "list the GPUs and OpenCL devices of this machine",
+     "Below the table: what stands in the way of a card, what makes it slow, and which device --device takes."},
     {"help", CONF_HELP, cmd_help, "list the commands, or print the manual", ""},
 };
 

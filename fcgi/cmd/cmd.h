@@ -43,6 +43,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
+int cmd_devices(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 
 /* infcgi --version: version and kernels. */

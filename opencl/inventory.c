@@ -1,0 +1,292 @@
+#include "opencl/inventory.h"
+
+#include "engine/base/buf.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- looking -------------------------------------------------------------------------------------------------------- */
+
+void inventory_match(struct inventory *v)
+{
+    for (int i = 0; i < v->probe.n_devices; i++) {
+        const struct device_caps *c = &v->probe.devices[i];
+        v->card_of[i] = -1;
+        for (int k = 0; c->has_pci && k < v->n_cards && v->card_of[i] < 0; k++) {
+            v->card_of[i] = pci_address_is(&v->cards[k].at, &c->pci) ? k : -1;
+        }
+    }
+}
+
+static struct inventory machine;
+
+static void look(void)
+{
+    struct err_info info = {0};
+    if (pci_list(&pci_library, machine.cards, &machine.n_cards, &info) != ERR_OK) {
+        snprintf(machine.no_bus, sizeof machine.no_bus, "%.*s", (int)sizeof machine.no_bus - 1, info.text);
+    }
+    probe_run(&machine.probe);
+    inventory_match(&machine);
+}
+
+const struct inventory *inventory_get(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, look);
+    return &machine;
+}
+
+/* --- what is what ----------------------------------------------------------------------------------------------------- */
+
+static bool is_usable(const struct inventory *v, int device)
+{
+    char room[DEVICE_WHY_BYTES];
+    return device_why_not(&v->probe.devices[device], room) == NULL;
+}
+
+int inventory_device_of(const struct inventory *v, int card)
+{
+    int found = -1;
+    for (int i = 0; i < v->probe.n_devices; i++) {
+        if (v->card_of[i] == card && (found < 0 || (!is_usable(v, found) && is_usable(v, i)))) {
+            found = i;
+        }
+    }
+    return found;
+}
+
+const struct chip *inventory_chip(const struct inventory *v, int device, int card)
+{
+    const struct chip *chip = device >= 0 ? chip_of_name(v->probe.devices[device].gfx) : NULL;
+    card = card < 0 && device >= 0 ? v->card_of[device] : card;
+    bool is_named = device >= 0 && v->probe.devices[device].gfx[0] != '\0'; /* what it calls itself is no other chip */
+    return is_named || card < 0 ? chip : chip_of_pci(v->cards[card].vendor, v->cards[card].device);
+}
+
+bool inventory_is_integrated(const struct inventory *v, int device)
+{
+    const struct chip *chip = inventory_chip(v, device, -1);
+    return chip != NULL ? chip->is_integrated : v->probe.devices[device].is_integrated;
+}
+
+const char *inventory_name(const struct device_caps *c) { return c->board[0] != '\0' ? c->board : c->name; }
+
+bool inventory_fault(const struct inventory *v, int i, char room[DEVICE_TEXT_BYTES])
+{
+    const struct probe_result *r = &v->probe;
+    for (int k = 0; k < r->n_platforms; k++) {
+        if (r->platforms[k].fault[0] != '\0' && i-- == 0) {
+            snprintf(room, DEVICE_TEXT_BYTES, "%s %s", r->platforms[k].name, r->platforms[k].fault);
+            return true;
+        }
+    }
+    snprintf(room, DEVICE_TEXT_BYTES, "one of the OpenCL drivers %s while they were loaded", r->fault);
+    return r->fault[0] != '\0' && i == 0;
+}
+
+/* --- which ------------------------------------------------------------------------------------------------------------ */
+
+/* "discrete RDNA3 GPU" */
+static const char *kind_of(const struct inventory *v, int device)
+{
+    const struct chip *chip = inventory_chip(v, device, -1);
+    bool is_integrated = inventory_is_integrated(v, device);
+    return !v->probe.devices[device].is_gpu ? "no GPU"
+           : chip != NULL && chip->family == CHIP_RDNA3
+               ? is_integrated ? "an integrated RDNA3 GPU" : "a discrete RDNA3 GPU"
+           : chip != NULL  ? "an RDNA4 GPU"
+           : is_integrated ? "an integrated GPU"
+                           : "a discrete GPU";
+}
+
+/* The more the better; 0: not usable. Of two drivers of one card Mesa's goes first: it does without KFD, in which ROCm
+ * hangs on consumer cards. */
+static int rank_of(const struct inventory *v, int device)
+{
+    const struct device_caps *c = &v->probe.devices[device];
+    const struct chip *chip = inventory_chip(v, device, -1);
+    if (!is_usable(v, device) || !c->is_gpu) {
+        return is_usable(v, device) ? 1 : 0;
+    }
+    bool is_discrete = !inventory_is_integrated(v, device);
+    bool is_best = is_discrete && chip != NULL && chip->family == CHIP_RDNA3;
+    return 2 + 4 * is_discrete + 2 * is_best + (strcmp(c->platform, "rusticl") == 0);
+}
+
+/* "0 (gfx1100 at 0000:03:00.0)" */
+static void put_device(const struct inventory *v, int device, struct buf *out)
+{
+    const struct device_caps *c = &v->probe.devices[device];
+    char room[PCI_ADDRESS_BYTES];
+    buf_printf(out, "%d (%s%s%s)", device, inventory_name(c), c->has_pci ? " at " : "",
+               c->has_pci ? pci_address_text(&c->pci, room) : "");
+}
+
+/* ERR_CONFIG, with all that there is. */
+static enum err refuse(const struct inventory *v, const char *found, struct err_info *info)
+{
+    struct buf all;
+    char fault[DEVICE_TEXT_BYTES];
+    buf_init(&all, 0, MEM_GENERAL);
+    for (int i = 0; i < v->probe.n_devices; i++) {
+        buf_puts(&all, i > 0 ? ", " : "the number or PCI address of one of ");
+        put_device(v, i, &all);
+    }
+    buf_puts(&all, v->probe.n_devices == 0 ? "an OpenCL device, and there is none" : "");
+    for (int i = 0; inventory_fault(v, i, fault); i++) {
+        buf_printf(&all, "; %s", fault);
+    }
+    enum err err = err_set(info, ERR_CONFIG, "device", "device: expected %s; found '%.64s'; see `infcgi devices`",
+                           buf_ok(&all) == ERR_OK ? all.data : "another", found);
+    buf_fini(&all);
+    return err;
+}
+
+/* A number that devices may have; -1: it is none. */
+static int number_of(const char *text)
+{
+    int n = text[0] != '\0' ? 0 : -1;
+    for (const char *p = text; *p != '\0' && n >= 0; p++) {
+        n = *p >= '0' && *p <= '9' && n < PROBE_MAX_DEVICES ? n * 10 + (*p - '0') : -1;
+    }
+    return n;
+}
+
+enum err inventory_check_name(const char *which, const char *what, struct err_info *info)
+{
+    char one[DEVICE_TEXT_BYTES];
+    struct pci_address ignored;
+    for (const char *at = which;;) {
+        size_t n = strcspn(at, ",");
+        snprintf(one, sizeof one, "%.*s", (int)MIN_OF(n, sizeof one - 1), at);
+        if (strcmp(one, "auto") != 0 && number_of(one) < 0 && !pci_address_parse(one, &ignored)) {
+            return err_set(info, ERR_CONFIG, "device",
+                           "%s: expected auto, a number or a PCI address like 0000:03:00.0, or several with commas "
+                           "between them; found '%.64s'",
+                           what, one);
+        }
+        if (at[n] == '\0') {
+            return ERR_OK;
+        }
+        at += n + 1;
+    }
+}
+
+/* -1: there is none of the name. */
+static int find(const struct inventory *v, const char *which)
+{
+    struct pci_address at;
+    int best = -1, number = number_of(which);
+    if (number >= 0) {
+        return number < v->probe.n_devices ? number : -1;
+    }
+    bool is_address = pci_address_parse(which, &at);
+    for (int i = 0; i < v->probe.n_devices; i++) {
+        const struct device_caps *c = &v->probe.devices[i];
+        bool is_it = !is_address || (c->has_pci && pci_address_is(&c->pci, &at));
+        best = is_it && (best < 0 || rank_of(v, i) > rank_of(v, best)) ? i : best;
+    }
+    return best;
+}
+
+enum err inventory_choose(const struct inventory *v, const char *which, int *device, char why[DEVICE_TEXT_BYTES],
+                          struct err_info *info)
+{
+    which = which != NULL ? which : "auto";
+    why[0] = '\0';
+    TRY(inventory_check_name(which, "device", info));
+    if (strchr(which, ',') != NULL) {
+        return err_set(info, ERR_CONFIG, "device", "device: expected one device, found several: '%.64s'", which);
+    }
+    char room[DEVICE_WHY_BYTES];
+    int i = find(v, which);
+    if (i < 0) {
+        return refuse(v, which, info);
+    }
+    const char *why_not = device_why_not(&v->probe.devices[i], room);
+    struct buf name;
+    buf_init(&name, 0, MEM_GENERAL);
+    put_device(v, i, &name);
+    TRY_MEM(buf_ok(&name) == ERR_OK);
+    enum err err = why_not == NULL
+                       ? ERR_OK
+                       : err_set(info, ERR_CONFIG, "device", "device %s cannot be used: %s", name.data, why_not);
+    snprintf(why, DEVICE_TEXT_BYTES, "device %.*s: %s", DEVICE_TEXT_BYTES / 2, name.data, kind_of(v, i));
+    *device = i;
+    buf_fini(&name);
+    return err;
+}
+
+/* --- what to know ------------------------------------------------------------------------------------------------------ */
+
+static bool has_platform(const struct inventory *v, const char *name)
+{
+    for (int i = 0; i < v->probe.n_platforms; i++) {
+        if (strcmp(v->probe.platforms[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* No OpenCL device shows the card. */
+static void put_what_to_do(const struct inventory *v, const struct pci_card *c, char *room)
+{
+    bool is_amd = c->vendor == CHIP_VENDOR_AMD;
+    const char *what =
+        c->driver[0] == '\0'               ? "the kernel has bound no driver to it"
+        : !is_amd                          ? "no OpenCL driver shows it: install the one of its maker"
+        : strcmp(c->driver, "amdgpu") != 0 ? "the kernel has not bound amdgpu to it"
+        : has_platform(v, "rusticl")
+            ? "rusticl does not show it: set RUSTICL_ENABLE=radeonsi, and let this user open /dev/dri/renderD* (group "
+              "render)"
+            : "no OpenCL driver shows it: install mesa-opencl-icd and set RUSTICL_ENABLE=radeonsi, or install ROCm; "
+              "let "
+              "this user open /dev/dri/renderD* (group render)";
+    snprintf(room, DEVICE_TEXT_BYTES, "%s", what);
+}
+
+/* 0: unknown, or the host's. */
+static uint64_t own_memory(const struct inventory *v, int card)
+{
+    int device = inventory_device_of(v, card);
+    const struct chip *chip = inventory_chip(v, device, card);
+    bool is_integrated = device >= 0 ? inventory_is_integrated(v, device) : chip != NULL && chip->is_integrated;
+    uint64_t vram = v->cards[card].vram_bytes;
+    return is_integrated ? 0 : vram != 0 || device < 0 ? vram : v->probe.devices[device].memory_bytes;
+}
+
+enum pci_rebar inventory_rebar(const struct inventory *v, int card)
+{
+    return pci_rebar(&v->cards[card], own_memory(v, card));
+}
+
+const char *inventory_card_note(const struct inventory *v, int card, char room[DEVICE_TEXT_BYTES])
+{
+    const struct pci_card *c = &v->cards[card];
+    room[0] = '\0';
+    if (inventory_device_of(v, card) < 0) {
+        put_what_to_do(v, c, room);
+    } else if (inventory_rebar(v, card) == PCI_REBAR_OFF) {
+        snprintf(room, DEVICE_TEXT_BYTES,
+                 "resizable BAR is off: the host reaches %" PRIu64 " of %" PRIu64
+                 " MiB, which was measured to halve decoding; the firmware's setup has it as Resizable BAR or Smart "
+                 "Access Memory, and Above 4G Decoding",
+                 pci_window_bytes(c) >> 20, own_memory(v, card) >> 20);
+    }
+    return room;
+}
+
+const char *inventory_device_note(const struct inventory *v, int device, char room[DEVICE_TEXT_BYTES])
+{
+    if (v->card_of[device] >= 0) {
+        return inventory_card_note(v, v->card_of[device], room);
+    }
+    snprintf(room, DEVICE_TEXT_BYTES, "%s",
+             v->probe.devices[device].is_gpu ? ""
+                                             : "this is the CPU, on which --backend cpu is faster; it serves tests");
+    return room;
+}
