@@ -56,7 +56,7 @@ skip-arm := engine/kernels/x86/% tests/kernels/%_avx512.c
 here     = $(sort $(filter-out $(skip-$(ARCH)),$1))
 ENGINE  := $(call here,$(shell find engine -name '*.c'))
 OPENCL  := $(sort $(shell find opencl -name '*.c'))
-CL      := $(sort $(wildcard opencl/kernels/*.cl opencl/kernels/*.clh))
+CL      := $(sort $(wildcard opencl/kernels/*))
 FCGI    := $(sort $(shell find fcgi -name '*.c'))
 UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 # Under the thread sanitizer the suites that have threads.

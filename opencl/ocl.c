@@ -64,7 +64,7 @@ enum err ocl_check(cl_int code, const char *what, struct err_info *info)
     if (code == CL_SUCCESS) {
         return ERR_OK;
     }
-    bool is_memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ||
-                     code == CL_INVALID_BUFFER_SIZE;
+    bool is_memory =
+        code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY || code == CL_INVALID_BUFFER_SIZE;
     return err_set(info, is_memory ? ERR_NOMEM : ERR_LOST, "opencl", "%s: %s", what, ocl_error_name(code, room));
 }

@@ -16,15 +16,17 @@ struct program {
 
 struct program_set {
     const struct device *device;
+    bool fine;
     struct program *at;
     size_t n, cap;
 };
 
-enum err program_set_new(const struct device *d, struct program_set **out, struct err_info *info)
+enum err program_set_new(const struct device *d, bool fine, struct program_set **out, struct err_info *info)
 {
     *out = mem_zalloc(sizeof **out, MEM_MODEL);
     TRY_MEM_FOR(*out != NULL, info, "out of memory for OpenCL programs");
     (*out)->device = d;
+    (*out)->fine = fine;
     return ERR_OK;
 }
 
@@ -66,26 +68,31 @@ static enum err refused(const struct device *d, cl_program program, const char *
                    options, log);
 }
 
-static enum err build(const struct device *d, const char *file, const char *options, cl_program *out,
+static enum err build(const struct program_set *s, const char *file, const char *options, cl_program *out,
                       struct err_info *info)
 {
-    char lines[2][64], all[OPTIONS_BYTES];
-    snprintf(lines[0], sizeof lines[0], "#line 1 \"common.clh\"\n");
-    snprintf(lines[1], sizeof lines[1], "\n#line 1 \"%s\"\n", file);
-    const char *texts[] = {lines[0], source_of("common.clh"), lines[1], source_of(file)};
+    const struct device *d = s->device;
+    const char *files[] = {"shared.h", "common.clh", strstr(options, "-DKIND=") != NULL ? "weights.clh" : NULL, file};
+    const char *texts[2 * ARRAY_LEN(files)];
+    char lines[ARRAY_LEN(files)][64], all[OPTIONS_BYTES];
+    cl_uint n = 0;
     cl_int code;
-    if (texts[3] == NULL) {
-        return err_set(info, ERR_INTERNAL, file, "no such OpenCL source: %s", file);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        if (files[i] != NULL) {
+            snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s\"\n", files[i]);
+            texts[n++] = lines[i];
+            texts[n++] = source_of(files[i]);
+        }
     }
-    *out = clCreateProgramWithSource(d->context, ARRAY_LEN(texts), texts, NULL, &code);
+    *out = clCreateProgramWithSource(d->context, n, texts, NULL, &code);
     TRY(ocl_check(code, "clCreateProgramWithSource", info));
-    snprintf(all, sizeof all, "-cl-std=CL1.2 -DDOT_ARM=%d %s", (int)d->caps.dot, options);
+    snprintf(all, sizeof all, "-cl-std=CL1.2 -DDOT_ARM=%d -DACT_FINE=%d %s", (int)d->caps.dot, s->fine, options);
     code = clBuildProgram(*out, 1, &d->id, all, NULL, NULL);
     if (code == CL_SUCCESS) {
         return ERR_OK;
     }
-    enum err err = code == CL_BUILD_PROGRAM_FAILURE ? refused(d, *out, file, all, info)
-                                                    : ocl_check(code, "clBuildProgram", info);
+    enum err err =
+        code == CL_BUILD_PROGRAM_FAILURE ? refused(d, *out, file, all, info) : ocl_check(code, "clBuildProgram", info);
     clReleaseProgram(*out);
     return err;
 }
@@ -109,14 +116,14 @@ static enum err find(struct program_set *s, const char *file, const char *option
     struct program *p = &s->at[s->n];
     p->file = file;
     snprintf(p->options, sizeof p->options, "%s", options);
-    TRY(build(s->device, file, options, &p->program, info));
+    TRY(build(s, file, options, &p->program, info));
     *out = p->program;
     s->n++;
     return ERR_OK;
 }
 
-enum err program_kernel(struct program_set *s, const char *file, const char *entry, const char *options,
-                        cl_kernel *out, struct err_info *info)
+enum err program_kernel(struct program_set *s, const char *file, const char *entry, const char *options, cl_kernel *out,
+                        struct err_info *info)
 {
     cl_program program;
     cl_int code;

@@ -14,13 +14,14 @@ extern const struct program_source program_sources[];
 
 struct program_set; /* what was built for a device */
 
-/* An empty set for a device, which is borrowed. ERR_NOMEM. / Its end: kernels made of it hold what they need. */
-MUST_CHECK enum err program_set_new(const struct device *d, struct program_set **out, struct err_info *info);
+/* An empty set for a device, which is borrowed; fine: ACT_FINE of its programs. ERR_NOMEM. / Its end: kernels made of it
+ * hold what they need. */
+MUST_CHECK enum err program_set_new(const struct device *d, bool fine, struct program_set **out, struct err_info *info);
 void program_set_free(struct program_set **s);
 
-/* A kernel of its own, to be released by clReleaseKernel: function `entry` of `file`, with common.clh in front of it,
- * built with `options` ("-DKIND=1 -DM=8") and those that the device's capabilities make. ERR_INTERNAL: the compiler
- * refuses it, and *info has the first line of why. */
+/* A kernel of its own, to be released by clReleaseKernel: function `entry` of `file`, with shared.h, common.clh and,
+ * where -DKIND= is among the options, weights.clh in front of it, built with `options` ("-DKIND=1 -DM=8") and those that
+ * the device's capabilities make. ERR_INTERNAL: the compiler refuses it, and *info has the first lines of why. */
 MUST_CHECK enum err program_kernel(struct program_set *s, const char *file, const char *entry, const char *options,
                                    cl_kernel *out, struct err_info *info);
 

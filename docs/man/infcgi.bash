@@ -21,7 +21,7 @@ _infcgi() {
     'serve --memory-limit' | 'generate --memory-limit') ;;
     'serve --request-memory') ;;
     'serve --cpu' | 'generate --cpu' | 'bench --cpu' | 'inspect --cpu' | 'convert --cpu' | 'tokenize --cpu') words='auto ref avx2 avxvnni avx512 amx' ;;
-    'serve --backend' | 'generate --backend' | 'bench --backend') words='cpu ref' ;;
+    'serve --backend' | 'generate --backend' | 'bench --backend') words='cpu ref opencl' ;;
     'devices --device') words='auto' ;;
     'serve --pack-cache' | 'generate --pack-cache') files=1 words='off' ;;
     'serve --pooling') words='mean cls last' ;;

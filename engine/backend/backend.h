@@ -209,6 +209,7 @@ struct backend {
 
 extern const struct backend backend_ref; /* scalar, double accumulators, f32 KV: the truth */
 extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, KV of any kv_type */
+extern const struct backend backend_opencl; /* weights, KV and kernels on an OpenCL device; in opencl/ */
 
 /* Floats of a page in BACKEND_FLOATS. */
 size_t backend_page_floats(const struct plan *plan);

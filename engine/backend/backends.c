@@ -13,6 +13,7 @@
 static const struct backend *const backends[] = {
     &backend_cpu,
     &backend_ref,
+    &backend_opencl,
 };
 
 const struct backend *backend_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(backends) ? backends[i] : NULL; }

@@ -1,6 +1,7 @@
 /* Golden tests: every model of tests/golden/models on every back end and ISA against what Hugging Face transformers
  * computed in float32 (make_golden.py, make_families.py). Prints a table, then `N passed, N failed`; with -v also the
- * errors of each prompt, with -n nothing but the models that golden_models.h asks for and that are not there.
+ * errors of each prompt, with -n nothing but the models that golden_models.h asks for and that are not there, with
+ * --backend NAME one back end alone.
  *
  * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share
  * of the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the
@@ -41,7 +42,7 @@ static const struct bound {
 } bounds[] = {
     {"ref", true, 1e-4, 1e-3, 1}, {"cpu", true, 2e-2, 2e-2, 1}, {"cpu", false, 2e-2, 2e-2, 1},
     {"ref", true, 1e-4, 1e-3, 2}, {"cpu", true, 2e-2, 2e-2, 2}, {"ref", true, 1e-4, 1e-3, 4},
-    {"cpu", true, 2e-2, 2e-2, 4},
+    {"cpu", true, 2e-2, 2e-2, 4}, {"opencl", true, 2e-2, 2e-2, 1}, {"opencl", false, 2e-2, 2e-2, 1},
 };
 
 static bool has_isas(const struct bound *b) { return strcmp(b->backend, "cpu") == 0 && b->n_ranks == 1; }
@@ -57,6 +58,7 @@ static struct row {
 } table[MAX_MODELS];
 static int n_rows;
 static bool is_verbose;
+static const char *only_backend; /* OPTIONAL */
 
 struct prompt {
     int n;
@@ -571,6 +573,9 @@ static void check_model(const char *folder, const char *name)
     s.hidden = malloc((size_t)MAX_ROWS * s.plan->n_embd * sizeof(float));
     for (int b = 0; (s.backend = backend_at(b)) != NULL; b++) {
         s.bound = NULL;
+        if (only_backend != NULL && strcmp(only_backend, s.backend->name) != 0) {
+            continue;
+        }
         for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
             if (strcmp(bounds[i].backend, s.backend->name) == 0) {
                 s.bound = &bounds[i];
@@ -656,6 +661,11 @@ int main(int argc, char **argv)
     bool names_only = argc > 1 && strcmp(argv[1], "-n") == 0;
     argv += is_verbose || names_only;
     argc -= is_verbose || names_only;
+    if (argc > 2 && strcmp(argv[1], "--backend") == 0) {
+        only_backend = argv[2];
+        argv += 2;
+        argc -= 2;
+    }
     const char *folder = argc > 1 ? argv[1] : "tests/golden/models";
     int n = list_models(folder, names);
     for (int i = 0; i < n && !names_only; i++) {

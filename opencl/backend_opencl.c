@@ -1,0 +1,699 @@
+/* The OpenCL back end: weights, KV cache, states and activations in the memory of a device, and a batch as a row of
+ * launches in an in-order queue, which the host neither waits for nor looks at before its results are read. What the
+ * device needs of a batch goes there in one piece, in front of the launches. */
+#include "opencl/opencl_internal.h"
+
+#include "engine/backend/rope_angles.h"
+#include "engine/base/mem.h"
+#include "engine/plan/plan_ops.h"
+#include "engine/tensor/dtype.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LOGITS_PIECE = 4096, STATS_WORDS = 4 };
+
+/* --- what there is ------------------------------------------------------------------------------------------------ */
+
+static enum err opencl_probe(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
+{
+    struct device d;
+    (void)cfg;
+    *out = (struct backend_device){.bytes = {SIZE_MAX, 0}};
+    if (i > 0) {
+        return ERR_NONE;
+    }
+    enum err err = device_open(NULL, &d, info);
+    snprintf(out->name, sizeof out->name, "%s", d.caps.name);
+    out->bytes[BACKEND_DEVICE] = (size_t)d.caps.memory_bytes;
+    device_close(&d);
+    return err;
+}
+
+static const char *opencl_kv_type_name(int i) { return i == 0 ? "f16" : NULL; }
+
+static const char *opencl_option_name(int i)
+{
+    static const char *const names[] = {"high-precision"};
+    return i < (int)ARRAY_LEN(names) ? names[i] : NULL;
+}
+
+/* --- layout ------------------------------------------------------------------------------------------------------- */
+
+static enum err place(struct backend_model *m, enum vram_purpose purpose, uint64_t bytes, const char *what, int32_t *id,
+                      struct err_info *info)
+{
+    return vram_place(m->vram, purpose, bytes, what, id, info);
+}
+
+/* Gives each layer that stores keys and values its part of the cache. */
+static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
+{
+    m->kvs = mem_zalloc_array(m->plan->n_layers, sizeof *m->kvs, MEM_MODEL);
+    TRY_MEM_FOR(m->kvs != NULL, info, "out of memory for the table of layers");
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
+        struct plan_kv heads = plan_kv_of(m->plan, i);
+        struct opencl_kv *kv = &m->kvs[i];
+        *kv = (struct opencl_kv){.heads = heads, .keys = OPENCL_NONE, .values = OPENCL_NONE};
+        if (heads.layer != i) {
+            *kv = heads.layer != PLAN_NONE ? m->kvs[heads.layer] : *kv;
+            continue;
+        }
+        kv->units = (heads.head_dim + 7) / 8;
+        kv->value_stride = heads.latent_dim != 0 ? 0 : kv->units * 8;
+        kv->key_bytes = (size_t)heads.n_kv_heads * kv->units * 8 * KV_PAGE_TOKENS * sizeof(uint16_t);
+        kv->value_bytes = (size_t)heads.n_kv_heads * kv->value_stride * KV_PAGE_TOKENS * sizeof(uint16_t);
+        m->page_bytes += kv->key_bytes + kv->value_bytes;
+        size_t n = (size_t)m->cfg.n_pages;
+        TRY(place(m, VRAM_KV, kv->key_bytes * n, "the keys of a layer", &kv->keys, info));
+        if (kv->value_bytes != 0) {
+            TRY(place(m, VRAM_KV, kv->value_bytes * n, "the values of a layer", &kv->values, info));
+        }
+    }
+    m->state_bytes = (size_t)m->plan->recurrent_floats * sizeof(float);
+    return place(m, VRAM_STATES, m->state_bytes * (size_t)m->cfg.n_states, "recurrent states", &m->states, info);
+}
+
+/* Bytes of rows of n floats. */
+static uint64_t rows_bytes(const struct backend_model *m, uint32_t n)
+{
+    return (uint64_t)opencl_rows(m) * n * sizeof(float);
+}
+
+static enum err lay_out_bufs(struct backend_model *m, struct err_info *info)
+{
+    for (int32_t i = 0; i < m->plan->n_bufs; i++) {
+        struct opencl_buf *b = &m->bufs[i];
+        b->stride = opencl_round_up(m->plan->bufs[i].width, OPENCL_ALIGN);
+        uint64_t codes = (uint64_t)opencl_rows(m) * (b->stride / PANEL_BLOCK) * m->act_words * sizeof(int32_t);
+        TRY(place(m, VRAM_ACTIVATIONS, rows_bytes(m, b->stride), m->plan->bufs[i].name, &b->floats, info));
+        TRY(place(m, VRAM_ACTIVATIONS, codes, m->plan->bufs[i].name, &b->codes, info));
+    }
+    return ERR_OK;
+}
+
+static enum err lay_out_results(struct backend_model *m, struct err_info *info)
+{
+    uint64_t n_logits = m->plan->has_logits ? (uint64_t)m->cfg.max_logits : 0, n_vocab = m->plan->n_vocab;
+    uint64_t hidden = m->plan->has_hidden ? rows_bytes(m, m->plan->n_embd) : 0;
+    m->n_pieces = (m->plan->n_vocab + LOGITS_PIECE - 1) / LOGITS_PIECE;
+    const struct {
+        uint64_t bytes;
+        const char *what;
+        int32_t *id;
+    } places[] = {
+        {rows_bytes(m, m->qkv_stride), "queries, keys and values", &m->qkv},
+        {rows_bytes(m, m->up_stride), "a product", &m->up},
+        {m->partial_bytes, "parts of the attention", &m->partial},
+        {n_logits * n_vocab * sizeof(float), "logits", &m->logits},
+        {n_logits * m->n_pieces * 4 * sizeof(float), "pieces of logits", &m->pieces},
+        {n_logits * STATS_WORDS * sizeof(float), "statistics of logits", &m->stats},
+        {hidden, "hidden rows", &m->hidden},
+        {rows_bytes(m, m->plan->input_width), "input rows", &m->input},
+        {rows_bytes(m, m->plan->output_width), "output rows", &m->output},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        TRY(place(m, VRAM_ACTIVATIONS, places[i].bytes, places[i].what, places[i].id, info));
+    }
+    return ERR_OK;
+}
+
+/* All that can be known without a weight or memory of the device. */
+static enum err lay_out(struct backend_model *m, struct err_info *info)
+{
+    int only;
+    TRY(backend_check_types(m->plan, info));
+    TRY(names_choose(opencl_kv_type_name, "cache-type-k", m->cfg.k_type, &only, info));
+    TRY(names_choose(opencl_kv_type_name, "cache-type-v", m->cfg.v_type, &only, info));
+    TRY(device_open(NULL, &m->device, info));
+    TRY(vram_new(&m->device.caps, &m->vram, info));
+    m->act_words = (m->cfg.high_precision ? 16 : 8) + ACT_TAIL_WORDS;
+    TRY(opencl_weights_lay_out(m, info));
+    TRY(lay_out_kv(m, info));
+    TRY(lay_out_bufs(m, info));
+    m->is_dry = true;
+    TRY(opencl_steps_compile(m, info));
+    m->is_dry = false;
+    return lay_out_results(m, info);
+}
+
+static void opencl_close(struct backend_model **model)
+{
+    struct backend_model *m = *model;
+    if (m == NULL) {
+        return;
+    }
+    if (m->device.queue != NULL) {
+        clFinish(m->device.queue);
+    }
+    for (int i = 0; i < OPENCL_MAX_BEGUN; i++) {
+        if (m->slots[i].done != NULL) {
+            clReleaseEvent(m->slots[i].done);
+        }
+        mem_free(m->slots[i].words);
+        mem_free(m->slots[i].stats);
+        mem_free(m->slots[i].input);
+    }
+    if (m->batch != NULL) {
+        clReleaseMemObject(m->batch);
+    }
+    opencl_steps_free(m);
+    program_set_free(&m->programs);
+    vram_free(&m->vram);
+    device_close(&m->device);
+    mem_free(m->weights);
+    mem_free(m->kvs);
+    mem_free(m);
+    *model = NULL;
+}
+
+static enum err make_model(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
+                           struct err_info *info)
+{
+    struct backend_model *m = *out = mem_zalloc(sizeof *m, MEM_MODEL);
+    TRY_MEM_FOR(m != NULL, info, "out of memory for the OpenCL back end");
+    m->plan = plan;
+    m->cfg = *cfg;
+    m->partial = m->qkv = m->up = m->logits = m->pieces = m->stats = m->hidden = m->input = m->output = m->states =
+        OPENCL_NONE;
+    enum err err = lay_out(m, info);
+    if (err != ERR_OK) {
+        opencl_close(out);
+    }
+    return err;
+}
+
+static enum err opencl_measure(const struct plan *plan, const struct backend_config *cfg, struct backend_measure *out,
+                               struct err_info *info)
+{
+    struct backend_model *m;
+    TRY(make_model(plan, cfg, &m, info));
+    *out = (struct backend_measure){.kernels = "opencl", .k_type = "f16", .v_type = "f16"};
+    out->bytes[BACKEND_DEVICE] = (struct backend_bytes){
+        .weights = vram_bytes(m->vram, VRAM_WEIGHTS),
+        .page = m->page_bytes,
+        .state = m->state_bytes,
+        .activations = vram_bytes(m->vram, VRAM_ACTIVATIONS),
+    };
+    if (plan->latent_dim != 0) {
+        snprintf(out->v_type, sizeof out->v_type, "none");
+    }
+    opencl_close(&m);
+    return ERR_OK;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+/* Words of a batch of the largest size, but for its page tables. */
+static size_t fixed_words(const struct backend_model *m)
+{
+    size_t rows = (size_t)m->cfg.max_rows, n = BATCH_WORDS + 16 * rows + (size_t)m->cfg.max_rows * SEQ_WORDS;
+    for (int32_t i = 0; i < m->plan->n_ropes; i++) {
+        n += rows * (m->plan->ropes[i].n_rot + 1);
+    }
+    return n;
+}
+
+/* A buffer on the device for a batch of so many words; what was there is gone. */
+static enum err make_batch_buffer(struct backend_model *m, size_t words, struct err_info *info)
+{
+    cl_int code;
+    cl_mem mem = clCreateBuffer(m->device.context, CL_MEM_READ_ONLY, words * sizeof(int32_t), NULL, &code);
+    TRY(ocl_check(code, "clCreateBuffer", info));
+    if (m->batch != NULL) {
+        clReleaseMemObject(m->batch);
+    }
+    m->batch = mem;
+    m->cap_batch_words = words;
+    for (size_t i = 0; i < m->n_launches && code == CL_SUCCESS; i++) {
+        code = m->launches[i].kernel != NULL ? clSetKernelArg(m->launches[i].kernel, 0, sizeof m->batch, &m->batch)
+                                             : CL_SUCCESS;
+    }
+    return ocl_check(code, "clSetKernelArg", info);
+}
+
+static enum err make_slots(struct backend_model *m, struct err_info *info)
+{
+    for (int i = 0; i < OPENCL_MAX_BEGUN; i++) {
+        struct opencl_slot *s = &m->slots[i];
+        s->cap_words = fixed_words(m);
+        s->words = mem_zalloc_array(s->cap_words, sizeof *s->words, MEM_SCRATCH);
+        s->stats = mem_zalloc_array((size_t)m->cfg.max_logits * STATS_WORDS + 1, sizeof *s->stats, MEM_SCRATCH);
+        s->input = mem_zalloc_array((size_t)m->cfg.max_rows * m->plan->input_width + 1, sizeof(float), MEM_SCRATCH);
+        TRY_MEM_FOR(s->words != NULL && s->stats != NULL && s->input != NULL, info, "out of memory for batches");
+    }
+    return make_batch_buffer(m, fixed_words(m) + 1024, info);
+}
+
+static enum err open_model(struct backend_model *m, struct err_info *info)
+{
+    TRY(program_set_new(&m->device, m->cfg.high_precision, &m->programs, info));
+    TRY(vram_take(m->vram, &m->device, info));
+    TRY(make_slots(m, info));
+    TRY(opencl_steps_compile(m, info));
+    return opencl_weights_load(m, info);
+}
+
+static enum err opencl_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
+                            struct err_info *info)
+{
+    *out = NULL;
+    TRY(backend_check_ranks(plan, cfg, info));
+    TRY(make_model(plan, cfg, out, info));
+    enum err err = open_model(*out, info);
+    if (err != ERR_OK) {
+        opencl_close(out);
+    }
+    return err;
+}
+
+/* --- a batch ------------------------------------------------------------------------------------------------------ */
+
+/* Words that are written one behind the other. */
+struct writer {
+    int32_t *words;
+    size_t n;
+};
+
+static int32_t *take_words(struct writer *w, size_t n)
+{
+    int32_t *at = w->words + w->n;
+    w->n += n;
+    return at;
+}
+
+/* The header word says where [n] words begin, which are these. */
+static void put_words(struct writer *w, int header, const int32_t *from, int32_t n)
+{
+    w->words[header] = (int32_t)w->n;
+    if (n > 0) {
+        memcpy(take_words(w, (size_t)n), from, (size_t)n * sizeof *from);
+    }
+}
+
+/* The row behind the last of the sequence of row i. */
+static int32_t end_of_seq(const struct backend_batch *b, int32_t i)
+{
+    int32_t end = i + 1;
+    while (end < b->n_rows && b->seq[end] == b->seq[i]) {
+        end++;
+    }
+    return end;
+}
+
+/* Page tables, sequences, and what rows say of them. */
+static void put_seqs(const struct backend_model *m, const struct backend_batch *b, struct writer *w)
+{
+    int32_t *h = w->words, n_seqs = 0, copy = 0;
+    h[BATCH_AT_LAST] = (int32_t)w->n;
+    int32_t *last = take_words(w, (size_t)b->n_rows);
+    h[BATCH_AT_TABLE] = (int32_t)w->n;
+    int32_t *table = take_words(w, (size_t)b->n_rows);
+    h[BATCH_AT_SEQS] = (int32_t)w->n;
+    int32_t *seqs = take_words(w, (size_t)b->n_seqs * SEQ_WORDS);
+    for (int32_t i = 0, end; i < b->n_rows; i = end, n_seqs++) {
+        int32_t seq = b->seq[i], state = b->states != NULL ? b->states[seq] : seq;
+        end = end_of_seq(b, i);
+        int32_t *s = seqs + (size_t)n_seqs * SEQ_WORDS;
+        s[SEQ_FIRST] = i;
+        s[SEQ_END] = end;
+        s[SEQ_STATE] = state;
+        s[SEQ_FROM] = b->pos[i] == 0 ? -1 : b->begin_states != NULL ? b->begin_states[seq] : state;
+        s[SEQ_COPY] = copy;
+        while (copy < b->n_copies && b->copy_rows[copy] < end) {
+            copy++;
+        }
+        s[SEQ_COPIES_END] = copy;
+        size_t n_pages = (size_t)b->pos[end - 1] / KV_PAGE_TOKENS + 1, at = w->n;
+        if (m->page_bytes != 0) {
+            memcpy(take_words(w, n_pages), b->page_tables[seq], n_pages * sizeof *table);
+        }
+        for (int32_t k = i; k < end; k++) {
+            table[k] = (int32_t)at;
+            last[k] = m->plan->is_bidirectional ? b->pos[end - 1] : b->pos[k];
+        }
+    }
+    h[BATCH_SEQS] = n_seqs;
+}
+
+static void put_ropes(const struct backend_model *m, const struct backend_batch *b, struct writer *w)
+{
+    float cosines[PLAN_MAX_HEAD / 2], sines[PLAN_MAX_HEAD / 2];
+    for (int32_t r = 0; r < m->plan->n_ropes; r++) {
+        const struct plan_rope *rope = &m->plan->ropes[r];
+        uint32_t n = rope->n_rot / 2;
+        w->n += w->n % 2; /* pairs of floats are read as one */
+        w->words[BATCH_AT_ROPES + r] = (int32_t)w->n;
+        float *out = (float *)(void *)take_words(w, (size_t)b->n_rows * n * 2);
+        for (int32_t i = 0; i < b->n_rows; i++) {
+            rope_angles(rope, b->pos[i], cosines, sines);
+            for (uint32_t k = 0; k < n; k++, out += 2) {
+                out[0] = cosines[k];
+                out[1] = sines[k];
+            }
+        }
+        w->words[BATCH_AT_QUERY_SCALES + r] = 0;
+        if (rope->query_beta != 0) {
+            w->words[BATCH_AT_QUERY_SCALES + r] = (int32_t)w->n;
+            float *scales = (float *)(void *)take_words(w, (size_t)b->n_rows);
+            for (int32_t i = 0; i < b->n_rows; i++) {
+                scales[i] = rope_query_scale(rope, b->pos[i]);
+            }
+        }
+    }
+}
+
+/* Parts of the attention that the row with most has. */
+static int32_t count_splits(const struct backend_batch *b)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        most = MAX_OF(most, b->pos[i]);
+    }
+    return most / ATTENTION_SPLIT + 1;
+}
+
+/* Room for a batch's words in the slot and on the device. */
+static enum err reserve(struct backend_model *m, const struct backend_batch *b, struct opencl_slot *s,
+                        struct err_info *info)
+{
+    size_t n = fixed_words(m) + (size_t)b->n_seqs * SEQ_WORDS;
+    for (int32_t i = 0; i < b->n_rows; i = end_of_seq(b, i)) {
+        n += (size_t)b->pos[end_of_seq(b, i) - 1] / KV_PAGE_TOKENS + 1;
+    }
+    if (n > s->cap_words) {
+        int32_t *more = mem_realloc(s->words, 2 * n * sizeof *more, MEM_SCRATCH);
+        TRY_MEM_FOR(more != NULL, info, "out of memory for a batch");
+        s->words = more;
+        s->cap_words = 2 * n;
+    }
+    return n > m->cap_batch_words ? make_batch_buffer(m, 2 * n, info) : ERR_OK;
+}
+
+/* What the kernels read of a batch, to the device. */
+static enum err write_batch(struct backend_model *m, const struct backend_batch *b, struct opencl_slot *s,
+                            struct err_info *info)
+{
+    struct writer w = {.words = s->words, .n = BATCH_WORDS};
+    int32_t *h = w.words;
+    h[BATCH_ROWS] = b->n_rows;
+    h[BATCH_LOGIT_ROWS] = b->n_logits;
+    h[BATCH_HIDDEN_ROWS] = b->n_hidden;
+    h[BATCH_SPLITS] = count_splits(b);
+    put_words(&w, BATCH_AT_TOKENS, b->tokens, b->n_rows);
+    put_words(&w, BATCH_AT_POS, b->pos, b->n_rows);
+    put_words(&w, BATCH_AT_PICKED, b->logit_rows, b->n_logits);
+    put_words(&w, BATCH_AT_PICKED_HIDDEN, b->hidden_rows, b->n_hidden);
+    h[BATCH_AT_COPIES] = (int32_t)w.n;
+    for (int32_t i = 0; i < b->n_copies; i++) {
+        int32_t *copy = take_words(&w, 2);
+        copy[0] = b->copy_rows[i];
+        copy[1] = b->copy_states[i];
+    }
+    put_seqs(m, b, &w);
+    put_ropes(m, b, &w);
+    cl_command_queue q = m->device.queue;
+    TRY(ocl_check(clEnqueueWriteBuffer(q, m->batch, CL_FALSE, 0, w.n * sizeof *w.words, w.words, 0, NULL, NULL),
+                  "clEnqueueWriteBuffer", info));
+    size_t n_input = (size_t)b->n_rows * m->plan->input_width * sizeof(float);
+    if (n_input == 0) {
+        return ERR_OK;
+    }
+    memcpy(s->input, b->input, n_input);
+    return ocl_check(clEnqueueWriteBuffer(q, vram_at(m->vram, m->input), CL_FALSE, 0, n_input, s->input, 0, NULL, NULL),
+                     "clEnqueueWriteBuffer", info);
+}
+
+/* What a launch is repeated for in the batch. */
+static int32_t count_of(const struct opencl_launch *l, const struct backend_batch *b, const struct opencl_slot *s)
+{
+    switch (l->by) {
+    case OPENCL_BY_SEQS:
+        return s->words[BATCH_SEQS];
+    case OPENCL_ONCE:
+        return 1;
+    default:
+        return s->words[l->rows];
+    }
+    (void)b;
+}
+
+/* Puts the sums over all ranks in the place of src. */
+static enum err meet_ranks(struct backend_model *m, const struct plan_step *step, const struct backend_batch *b,
+                           struct err_info *info)
+{
+    const struct opencl_buf *buf = &m->bufs[step->src];
+    size_t bytes = (size_t)b->n_rows * buf->stride * sizeof(float);
+    cl_mem mem = vram_at(m->vram, buf->floats);
+    float *rows = mem_alloc(bytes, MEM_SCRATCH);
+    TRY_MEM_FOR(rows != NULL, info, "out of memory for rows that ranks sum up");
+    enum err err = ocl_check(clEnqueueReadBuffer(m->device.queue, mem, CL_TRUE, 0, bytes, rows, 0, NULL, NULL),
+                             "clEnqueueReadBuffer", info);
+    if (err == ERR_OK) {
+        err = m->cfg.reduce(m->cfg.reduce_arg, rows, b->n_rows, m->plan->bufs[step->src].width, buf->stride);
+        err = err == ERR_OK ? ERR_OK : backend_reduce_failed(err, info);
+    }
+    if (err == ERR_OK) {
+        err = ocl_check(clEnqueueWriteBuffer(m->device.queue, mem, CL_TRUE, 0, bytes, rows, 0, NULL, NULL),
+                        "clEnqueueWriteBuffer", info);
+    }
+    mem_free(rows);
+    return err;
+}
+
+static enum err launch_all(struct backend_model *m, const struct backend_batch *b, const struct opencl_slot *s,
+                           struct err_info *info)
+{
+    int32_t splits = s->words[BATCH_SPLITS];
+    bool in_parts = b->n_rows <= OPENCL_PARTS_ROWS && (int64_t)b->n_rows * splits <= OPENCL_MAX_PARTS;
+    for (size_t i = 0; i < m->n_launches; i++) {
+        const struct opencl_launch *l = &m->launches[i];
+        if (l->kernel == NULL) {
+            TRY(meet_ranks(m, l->step, b, info));
+            continue;
+        }
+        int32_t n = count_of(l, b, s);
+        if (n == 0 || n < l->min_rows || n > l->max_rows || l->when == (in_parts ? OPENCL_IF_WHOLE : OPENCL_IF_PARTS)) {
+            continue;
+        }
+        const size_t local[3] = {l->local, 1, 1};
+        const size_t global[3] = {l->local * l->groups, l->by_splits ? (size_t)splits : 1,
+                                  ((size_t)n + l->tile - 1) / l->tile};
+        TRY(ocl_check(clEnqueueNDRangeKernel(m->device.queue, l->kernel, 3, NULL, global, local, 0, NULL, NULL),
+                      plan_op_name(l->step->op), info));
+    }
+    return ERR_OK;
+}
+
+/* Reads `bytes` of what was placed, when what is in front is done. */
+static enum err read_later(struct backend_model *m, int32_t place_id, size_t at, size_t bytes, void *out,
+                           struct err_info *info)
+{
+    return bytes == 0 ? ERR_OK
+                      : ocl_check(clEnqueueReadBuffer(m->device.queue, vram_at(m->vram, place_id), CL_FALSE, at, bytes,
+                                                      out, 0, NULL, NULL),
+                                  "clEnqueueReadBuffer", info);
+}
+
+static enum err read_results(struct backend_model *m, const struct backend_batch *b, struct opencl_slot *s,
+                             struct err_info *info)
+{
+    size_t row = (size_t)m->plan->n_vocab * sizeof(float);
+    TRY(read_later(m, m->stats, 0, (size_t)b->n_logits * STATS_WORDS * sizeof(float), s->stats, info));
+    for (int32_t i = 0; i < b->n_logits; i++) {
+        if (b->wants == NULL || b->wants[i] == BACKEND_ALL_LOGITS) {
+            TRY(read_later(m, m->logits, (size_t)i * row, row, b->logits + (size_t)i * m->plan->n_vocab, info));
+        }
+    }
+    TRY(read_later(m, m->hidden, 0, (size_t)b->n_hidden * m->plan->n_embd * sizeof(float), b->hidden, info));
+    TRY(read_later(m, m->output, 0, (size_t)b->n_rows * m->plan->output_width * sizeof(float), b->output, info));
+    TRY(ocl_check(clEnqueueMarkerWithWaitList(m->device.queue, 0, NULL, &s->done), "clEnqueueMarkerWithWaitList",
+                  info));
+    return ocl_check(clFlush(m->device.queue), "clFlush", info);
+}
+
+static enum err check_batch(const struct backend_model *m, const struct backend_batch *b, struct err_info *info)
+{
+    if (b->n_rows > m->cfg.max_rows || b->n_logits > m->cfg.max_logits) {
+        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned", b->n_rows,
+                       b->n_logits);
+    }
+    if (m->plan->recurrent_floats != 0 && b->n_seqs > m->cfg.n_states) {
+        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", b->n_seqs);
+    }
+    return m->is_lost ? err_set(info, ERR_LOST, NULL, "the OpenCL device was lost") : ERR_OK;
+}
+
+static enum err opencl_begin(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
+{
+    struct opencl_slot *s = &m->slots[m->next];
+    TRY(check_batch(m, b, info));
+    TRY(reserve(m, b, s, info));
+    enum err err = write_batch(m, b, s, info);
+    err = err == ERR_OK ? launch_all(m, b, s, info) : err;
+    err = err == ERR_OK ? read_results(m, b, s, info) : err;
+    if (err != ERR_OK) {
+        clFinish(m->device.queue); /* nothing writes to the caller's arrays any more */
+        m->is_lost = err == ERR_LOST;
+        return err;
+    }
+    s->batch = *b;
+    m->next = (m->next + 1) % OPENCL_MAX_BEGUN;
+    m->n_begun++;
+    return ERR_OK;
+}
+
+static enum err opencl_wait(struct backend_model *m, struct err_info *info)
+{
+    struct opencl_slot *s = &m->slots[(m->next + OPENCL_MAX_BEGUN - m->n_begun) % OPENCL_MAX_BEGUN];
+    m->n_begun--;
+    enum err err = ocl_check(clWaitForEvents(1, &s->done), "waiting for a batch", info);
+    clReleaseEvent(s->done);
+    s->done = NULL;
+    m->is_lost |= err == ERR_LOST;
+    for (int32_t i = 0; i < s->batch.n_logits && err == ERR_OK; i++) {
+        const float *stats = s->stats + (size_t)i * STATS_WORDS;
+        struct backend_row_stats *out = &s->batch.stats[i];
+        memcpy(&out->argmax, &stats[0], sizeof out->argmax);
+        out->max = stats[1];
+        out->logsumexp = stats[2];
+    }
+    return err;
+}
+
+/* --- pages and states --------------------------------------------------------------------------------------------- */
+
+/* Bytes [at, at + n) of what was placed, to `host` or from there. */
+static enum err move_bytes(struct backend_model *m, int32_t place_id, size_t at, size_t n, void *host, bool writes,
+                           struct err_info *info)
+{
+    cl_mem mem = vram_at(m->vram, place_id);
+    cl_int code = writes ? clEnqueueWriteBuffer(m->device.queue, mem, CL_TRUE, at, n, host, 0, NULL, NULL)
+                         : clEnqueueReadBuffer(m->device.queue, mem, CL_TRUE, at, n, host, 0, NULL, NULL);
+    enum err err = n == 0 ? ERR_OK : ocl_check(code, "moving what is cached", info);
+    m->is_lost |= err == ERR_LOST;
+    return err;
+}
+
+/* A half of a page's part of a layer, as floats at *x, which is written or, where is_write, read. */
+static void move_half(uint16_t *half, float *x, bool is_write)
+{
+    if (is_write) {
+        float v = *x > 65504.0f ? 65504.0f : *x < -65504.0f ? -65504.0f : *x;
+        *half = dtype_f32_to_f16(v);
+    } else {
+        *x = dtype_f16_to_f32(*half);
+    }
+}
+
+/* A layer's keys and values of a page, in `room` as they lie there, from or to floats at `at`; returns what is behind. */
+static float *convert_layer(const struct opencl_kv *kv, unsigned char *room, float *at, bool is_write)
+{
+    uint16_t *keys = (uint16_t *)(void *)room, *values = (uint16_t *)(void *)(room + kv->key_bytes);
+    uint32_t d = kv->heads.head_dim, n = kv->heads.n_kv_heads;
+    for (uint32_t slot = 0; slot < KV_PAGE_TOKENS; slot++) {
+        for (uint32_t h = 0; h < n; h++) {
+            for (uint32_t j = 0; j < d; j++) {
+                size_t unit = (size_t)h * kv->units + j / 8;
+                move_half(&keys[(unit * KV_PAGE_TOKENS + slot) * 8 + j % 8], at++, is_write);
+            }
+        }
+        for (uint32_t h = 0; h < n && kv->value_stride != 0; h++) {
+            for (uint32_t j = 0; j < d; j++) {
+                move_half(&values[((size_t)h * KV_PAGE_TOKENS + slot) * kv->value_stride + j], at++, is_write);
+            }
+        }
+    }
+    return at;
+}
+
+/* Layer i of a page between the device and `room`. */
+static enum err move_layer(struct backend_model *m, int32_t i, int32_t page, unsigned char *room, bool writes,
+                           struct err_info *info)
+{
+    const struct opencl_kv *kv = &m->kvs[i];
+    TRY(move_bytes(m, kv->keys, kv->key_bytes * (size_t)page, kv->key_bytes, room, writes, info));
+    return move_bytes(m, kv->values, kv->value_bytes * (size_t)page, kv->value_bytes, room + kv->key_bytes, writes,
+                      info);
+}
+
+static enum err move_page(struct backend_model *m, int32_t page, enum backend_form form, void *at, bool writes,
+                          struct err_info *info)
+{
+    unsigned char *own = at, *room = NULL;
+    float *floats = at;
+    if (form == BACKEND_FLOATS) {
+        room = mem_zalloc(m->page_bytes, MEM_SCRATCH);
+        TRY_MEM_FOR(room != NULL, info, "out of memory for a page");
+    }
+    enum err err = ERR_OK;
+    for (int32_t i = 0; i < (int32_t)m->plan->n_layers && err == ERR_OK; i++) {
+        const struct opencl_kv *kv = &m->kvs[i];
+        if (kv->heads.layer != i) {
+            continue;
+        }
+        if (form == BACKEND_OWN) {
+            err = move_layer(m, i, page, own, writes, info);
+            own += kv->key_bytes + kv->value_bytes;
+            continue;
+        }
+        float *next = floats;
+        if (writes) {
+            next = convert_layer(kv, room, floats, true);
+        }
+        err = move_layer(m, i, page, room, writes, info);
+        if (!writes && err == ERR_OK) {
+            next = convert_layer(kv, room, floats, false);
+        }
+        floats = next;
+    }
+    mem_free(room);
+    return err;
+}
+
+static enum err opencl_page_read(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+                                 struct err_info *info)
+{
+    return move_page(m, page, form, out, false, info);
+}
+
+static enum err opencl_page_write(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+                                  struct err_info *info)
+{
+    return move_page(m, page, form, (void *)(uintptr_t)bytes, true, info); /* which is only read from */
+}
+
+static enum err opencl_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
+{
+    return move_bytes(m, m->states, m->state_bytes * (size_t)state, m->state_bytes, out, false, info);
+}
+
+static enum err opencl_state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
+{
+    return move_bytes(m, m->states, m->state_bytes * (size_t)state, m->state_bytes, (void *)(uintptr_t)bytes, true,
+                      info);
+}
+
+static void opencl_info(const struct backend_model *m, struct backend_info *out)
+{
+    (void)m;
+    *out = (struct backend_info){.pack_note = "", .max_begun = OPENCL_MAX_BEGUN};
+}
+
+const struct backend backend_opencl = {
+    .name = "opencl",
+    .description = "an OpenCL device: weights, cache and kernels in its memory",
+    .kv_type_name = opencl_kv_type_name,
+    .option_name = opencl_option_name,
+    .probe = opencl_probe,
+    .measure = opencl_measure,
+    .open = opencl_open,
+    .begin = opencl_begin,
+    .wait = opencl_wait,
+    .page_read = opencl_page_read,
+    .page_write = opencl_page_write,
+    .state_read = opencl_state_read,
+    .state_write = opencl_state_write,
+    .info = opencl_info,
+    .close = opencl_close,
+};

@@ -1,0 +1,254 @@
+/* Attention over the pages of the cache (heads.cl has their layout) [Vaswani 2017, 3.2.1; paging: Kwon 2023, 4.1;
+ * softmax in pieces: Milakov & Gimelshein 2018].
+ *
+ * A work-group is LANES work-items and has HEADS query heads of a KV head and a row. It goes through the pages: a lane
+ * has a slot's score, and then components of the values. ATTENTION_SPLIT positions, beginning at a multiple of that, are
+ * summed up by themselves, and then these parts in order; with SPLIT a work-group has one part, and merge adds up.
+ *   -DD= -DDV=  width of a key, of a value   -DLATENT=  values are the first DV components of keys
+ *   -DHEADS=    query heads of a work-group  -DSPLIT=   0 or 1 */
+#define UNITS    ((D + 7) / 8)
+#define V_STRIDE ((DV + 7) / 8 * 8)
+/* Components of a value that a lane has: N, VEC of them side by side. */
+#if LATENT
+#define VEC 8
+#elif DV % 128 == 0
+#define VEC 4
+#elif DV % 64 == 0
+#define VEC 2
+#else
+#define VEC 1
+#endif
+#define N ((DV + LANES * VEC - 1) / (LANES * VEC) * VEC)
+
+static inline uint component(uint lane, uint c) { return c / VEC * (LANES * VEC) + lane * VEC + c % VEC; }
+
+/* A part of a softmax: largest score, sum of weights and of weighted values. */
+struct part {
+    float max, sum, values[N];
+};
+
+/* A query head's sums go on by what comes behind them. */
+static inline void join(struct part *all, const struct part *next)
+{
+    const float max = fmax(all->max, next->max), a = exp(all->max - max), b = exp(next->max - max);
+    all->sum = fma(next->sum, b, all->sum * a);
+    for (uint c = 0; c < N; c++) {
+        all->values[c] = fma(next->values[c], b, all->values[c] * a);
+    }
+    all->max = max;
+}
+
+static inline float score_cap(float score, float cap) { return cap != 0.0f ? cap * tanh(score / cap) : score; }
+
+/* Parts of so many heads go on by the positions first .. last of a page. */
+static inline void add_page(__global const half *keys, __global const half *values, __local const float *q,
+                            __local float *weights, uint lane, int first, int last, float scale, float cap, uint n_heads,
+                            struct part *parts)
+{
+    float scores[HEADS];
+    for (uint h = 0; h < HEADS; h++) {
+        scores[h] = 0.0f;
+    }
+    for (uint u = 0; u < UNITS; u++) {
+        const float8 k = vload_half8(u * KV_SLOTS + lane, keys);
+        for (uint h = 0; h < HEADS; h++) {
+            const float8 of = vload8(h * UNITS + u, q);
+            float s = fma(of.s0, k.s0, scores[h]);
+            s = fma(of.s1, k.s1, s);
+            s = fma(of.s2, k.s2, s);
+            s = fma(of.s3, k.s3, s);
+            s = fma(of.s4, k.s4, s);
+            s = fma(of.s5, k.s5, s);
+            s = fma(of.s6, k.s6, s);
+            scores[h] = fma(of.s7, k.s7, s);
+        }
+    }
+    const bool is_seen = (int)lane >= first && (int)lane <= last;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint h = 0; h < HEADS; h++) {
+        scores[h] = is_seen ? score_cap(scores[h] * scale, cap) : -INFINITY;
+        weights[h * KV_SLOTS + lane] = scores[h];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float less[HEADS];
+    for (uint h = 0; h < HEADS; h++) {
+        float max = parts[h].max;
+        for (uint i = 0; i < KV_SLOTS; i++) {
+            max = fmax(max, weights[h * KV_SLOTS + i]);
+        }
+        less[h] = exp(parts[h].max - max);
+        parts[h].max = max;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint h = 0; h < HEADS; h++) {
+        weights[h * KV_SLOTS + lane] = exp(scores[h] - parts[h].max);
+        parts[h].sum *= less[h];
+        for (uint c = 0; c < N; c++) {
+            parts[h].values[c] *= less[h];
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int slot = first; slot <= last; slot++) {
+        float v[N];
+        for (uint c = 0; c < N; c += VEC) {
+            const uint j = component(lane, c);
+#if LATENT
+            vstore8(j < DV ? vload_half8(j / 8 * KV_SLOTS + slot, keys) : (float8)0.0f, 0, v + c);
+#elif VEC == 4
+            vstore4(vload_half4(0, values + slot * V_STRIDE + j), 0, v + c);
+#elif VEC == 2
+            vstore2(vload_half2(0, values + slot * V_STRIDE + j), 0, v + c);
+#else
+            v[c] = j < DV ? vload_half(slot * V_STRIDE + j, values) : 0.0f;
+#endif
+        }
+        for (uint h = 0; h < HEADS; h++) {
+            const float weight = weights[h * KV_SLOTS + slot];
+            parts[h].sum += weight;
+            for (uint c = 0; c < N; c++) {
+                parts[h].values[c] = fma(weight, v[c], parts[h].values[c]);
+            }
+        }
+    }
+}
+
+static inline void finish(struct part *p, uint lane, __global float *out)
+{
+    for (uint c = 0; c < N; c++) {
+        const uint j = component(lane, c);
+        if (j < DV) {
+            out[j] = p->values[c] / p->sum;
+        }
+    }
+}
+
+/* group_id(0): KV head and tile of its query heads; (1): part, of those that any row has; (2): row. partial: [row][query
+ * head][n_splits][DV + 2]: values, largest score, sum. */
+__kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __global const float *restrict q,
+                                        uint q_stride, __global const half *restrict keys,
+                                        __global const half *restrict values, uint n_heads, uint n_kv_heads, float scale,
+                                        float cap, int window, __global const float *restrict sinks, int has_sinks,
+                                        __global float *restrict out, uint out_stride)
+{
+    __local float query[HEADS * UNITS * 8];
+    __local float weights[HEADS * KV_SLOTS];
+    const uint lane = get_local_id(0), row = get_group_id(2);
+    const uint per_kv = n_heads / n_kv_heads, tiles = (per_kv + HEADS - 1) / HEADS;
+    const uint kv_head = get_group_id(0) / tiles, tile = get_group_id(0) % tiles;
+    const uint first_head = kv_head * per_kv + tile * HEADS, n_own = min((uint)HEADS, per_kv - tile * HEADS);
+    const int last = batch[batch[BATCH_AT_LAST] + row];
+    const int first = window > 0 && last - window + 1 > 0 ? last - window + 1 : 0;
+    __global const int *table = batch + batch[batch[BATCH_AT_TABLE] + row];
+#if SPLIT
+    const uint n_splits = get_num_groups(1);
+    const int split = first / ATTENTION_SPLIT + get_group_id(1), split_end = split + 1;
+    if (split > last / ATTENTION_SPLIT) {
+        return;
+    }
+#else
+    int split = first / ATTENTION_SPLIT;
+    const int split_end = last / ATTENTION_SPLIT + 1;
+#endif
+    for (uint i = lane; i < HEADS * UNITS * 8; i += LANES) {
+        const uint h = i / (UNITS * 8), j = i % (UNITS * 8);
+        query[i] = h < n_own && j < D ? q[(size_t)row * q_stride + (size_t)(first_head + h) * D + j] : 0.0f;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    struct part parts[HEADS];
+#if !SPLIT
+    struct part all[HEADS];
+    const int begin = split;
+    for (; split < split_end; split++)
+#endif
+    {
+        for (uint h = 0; h < HEADS; h++) {
+            parts[h].max = -INFINITY;
+            parts[h].sum = 0.0f;
+            for (uint c = 0; c < N; c++) {
+                parts[h].values[c] = 0.0f;
+            }
+        }
+        const int from = max(first, split * ATTENTION_SPLIT);
+        const int to = min(last, split * ATTENTION_SPLIT + ATTENTION_SPLIT - 1);
+        for (int p = from / KV_SLOTS; p <= to / KV_SLOTS; p++) {
+            const size_t at = (size_t)table[p] * n_kv_heads + kv_head;
+            add_page(keys + at * UNITS * KV_SLOTS * 8, values + at * KV_SLOTS * V_STRIDE, query, weights, lane,
+                     max(from - p * KV_SLOTS, 0), min(to - p * KV_SLOTS, KV_SLOTS - 1), scale, cap, n_own, parts);
+        }
+#if !SPLIT
+        for (uint h = 0; h < HEADS; h++) {
+            if (split == begin) {
+                all[h] = parts[h];
+            } else {
+                join(&all[h], &parts[h]);
+            }
+        }
+#endif
+    }
+#pragma unroll
+    for (uint h = 0; h < HEADS; h++) {
+        if (h < n_own) {
+#if SPLIT
+            __global float *to = out + (((size_t)row * n_heads + first_head + h) * n_splits + get_group_id(1)) * (DV + 2);
+            for (uint c = 0; c < N; c++) {
+                const uint j = component(lane, c);
+                if (j < DV) {
+                    to[j] = parts[h].values[c];
+                }
+            }
+            if (lane == 0) {
+                to[DV] = parts[h].max;
+                to[DV + 1] = parts[h].sum;
+            }
+#else
+            all[h].sum += has_sinks ? exp(sinks[first_head + h] - all[h].max) : 0.0f;
+            finish(&all[h], lane, out + (size_t)row * out_stride + (size_t)(first_head + h) * DV);
+#endif
+        }
+    }
+}
+
+/* A work-group has a query head of a row. n_splits: of partial. Codes: with DV a multiple of 32. */
+__kernel GROUP(LANES, 1) void merge(__global const int *restrict batch, __global const float *restrict partial,
+                                    uint n_heads, int window, __global const float *restrict sinks, int has_sinks,
+                                    __global float *restrict out, uint out_stride, int flags,
+                                    __global int *restrict codes, uint codes_blocks)
+{
+    __local float values[N * LANES];
+    __local float room[LANES];
+    __local int rooms[LANES];
+    const uint lane = get_local_id(0), h = get_group_id(0), row = get_group_id(2);
+    const int last = batch[batch[BATCH_AT_LAST] + row], n_splits = batch[BATCH_SPLITS];
+    const int first = window > 0 && last - window + 1 > 0 ? last - window + 1 : 0;
+    const int n = last / ATTENTION_SPLIT - first / ATTENTION_SPLIT + 1;
+    __global const float *from = partial + ((size_t)row * n_heads + h) * n_splits * (DV + 2);
+    struct part all;
+    for (int s = 0; s < n; s++, from += DV + 2) {
+        struct part next;
+        next.max = from[DV];
+        next.sum = from[DV + 1];
+        for (uint c = 0; c < N; c++) {
+            const uint j = component(lane, c);
+            next.values[c] = j < DV ? from[j] : 0.0f;
+        }
+        if (s == 0) {
+            all = next;
+        } else {
+            join(&all, &next);
+        }
+    }
+    all.sum += has_sinks ? exp(sinks[h] - all.max) : 0.0f;
+    if ((flags & FLAG_FLOATS) != 0) {
+        finish(&all, lane, out + (size_t)row * out_stride + (size_t)h * DV);
+    }
+    for (uint c = 0; c < N; c++) {
+        values[component(lane, c)] = all.values[c] / all.sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint begin = 0; begin < DV; begin += 4 * LANES) {
+        const uint j = begin + 4 * lane;
+        const float4 v = j < DV ? vload4(0, values + j) : (float4)0.0f;
+        act_store(v, j < DV && (flags & FLAG_CODES) != 0, lane, room, rooms, codes + act_at(row, codes_blocks),
+                  (h * DV + j) / 32);
+    }
+}

@@ -1,0 +1,41 @@
+/* Rows of a weight that are looked up, by token (by 0), by position (1) or the first (2).  -DKIND= as in weights.clh */
+#define WG 64
+
+#if IS_FLOAT
+#define VALUES 8
+#else
+#define VALUES 32
+#endif
+
+/* dst[row][n] = scale * row of w, with FLAG_ADDS added; a work-item has a block. n_parts: as matmul counts. */
+__kernel GROUP(WG, 1) void embed(__global const int *restrict batch, int by, __global const uint *restrict w,
+                                 uint n_parts, uint4 table, float scale, int flags, __global float *restrict dst,
+                                 uint dst_stride, uint width)
+{
+    const uint row = get_group_id(2), block = get_global_id(0), first = block * VALUES;
+    if (first >= width) {
+        return;
+    }
+    const uint id = by == 0 ? batch[batch[BATCH_AT_TOKENS] + row] : by == 1 ? batch[batch[BATCH_AT_POS] + row] : 0;
+    const uint lane = id % LANES;
+    float values[VALUES];
+#if IS_FLOAT
+    __global const uint *panel = w + (size_t)(id / LANES) * n_parts * (KIND == KIND_F32 ? 32 : 16) * LANES;
+    vstore8(unpack_floats(panel, lane, block), 0, values);
+#else
+    __global const uint *panel = w + (size_t)(id / LANES) * n_parts * GROUP_WORDS * LANES;
+    __global const uint *group = panel + (size_t)(block / GROUP_BLOCKS) * GROUP_WORDS * LANES;
+    int codes[8];
+    unpack_codes(group, lane, block % GROUP_BLOCKS, table, codes);
+    float4 of = unpack_scales(group, lane, block % GROUP_BLOCKS);
+    for (uint i = 0; i < 8; i++) {
+        float4 v = convert_float4(as_char4(codes[i])) - (float)ZERO_POINT;
+        vstore4((i < 4 ? of.x : of.y) * v + (i < 4 ? of.z : of.w), i, values);
+    }
+#endif
+    for (uint i = 0; i < VALUES && first + i < width; i++) {
+        __global float *out = dst + (size_t)row * dst_stride + first + i;
+        float y = values[i] * scale;
+        *out = (flags & FLAG_ADDS) != 0 ? *out + y : y;
+    }
+}

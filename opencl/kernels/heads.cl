@@ -1,0 +1,73 @@
+/* Heads of queries, keys and values: norms, RoPE, and keys and values to the cache.
+ *
+ * The cache of a layer, halves: keys [page][KV head][unit of 8 components][slot][8], values [page][KV head][slot]
+ * [components, rounded up to 8]. */
+#define WG       64
+#define MAX_HEAD 576
+
+static inline float to_half_range(float x) { return isnan(x) ? x : clamp(x, -65504.0f, 65504.0f); }
+
+
+/* A work-group has a head of a row: one of queries, or of keys, or of values, in this order. first: component of the
+ * row where heads begin. norm_n: components that a norm of keys takes, as q_norm takes d. */
+__kernel GROUP(WG, 1) void heads(__global const int *restrict batch, __global const float *q, uint q_stride,
+                                 uint q_first, __global const float *k, uint k_stride, uint k_first,
+                                 __global const float *v, uint v_stride, uint v_first, __global float *out,
+                                 uint out_stride, __global half *restrict keys, __global half *restrict values,
+                                 uint n_heads, uint n_kv_heads, uint d, __global const float *restrict q_norm,
+                                 int has_q_norm, __global const float *restrict k_norm, uint k_norm_n, int norms_values,
+                                 float eps, int rope, uint n_rot, uint rope_first, int is_neox)
+{
+    __local float head[MAX_HEAD];
+    __local float room[WG];
+    const uint lid = get_local_id(0), which = get_group_id(0), row = get_group_id(2);
+    const uint part = which < n_heads ? 0 : which < n_heads + n_kv_heads ? 1 : 2;
+    const uint h = part == 0 ? which : (which - n_heads) % n_kv_heads;
+    __global const float *x = part == 0   ? q + (size_t)row * q_stride + q_first
+                              : part == 1 ? k + (size_t)row * k_stride + k_first
+                                          : v + (size_t)row * v_stride + v_first;
+    for (uint j = lid; j < d; j += WG) {
+        head[j] = x[(size_t)h * d + j];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const uint n = part == 0 ? (has_q_norm ? d : 0) : part == 1 ? k_norm_n : norms_values ? d : 0;
+    float sum = 0.0f;
+    for (uint j = lid; j < n; j += WG) {
+        sum += head[j] * head[j];
+    }
+    const float scale = 1.0f / sqrt(group_sum(sum, lid, WG, room) / max(n, 1u) + eps);
+    for (uint j = lid; j < n; j += WG) {
+        float y = head[j] * scale;
+        head[j] = part == 0 ? y * q_norm[j] : part == 1 ? y * k_norm[j] : y;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global const float2 *angles = (__global const float2 *)(batch + batch[BATCH_AT_ROPES + rope]);
+    const uint half_rot = n_rot / 2;
+    for (uint i = lid; i < half_rot && part < 2; i += WG) {
+        const uint a = rope_first + (is_neox ? i : 2 * i), b = rope_first + (is_neox ? i + half_rot : 2 * i + 1);
+        const float2 of = angles[(size_t)row * half_rot + i]; /* cosine and sine */
+        const float a0 = head[a], b0 = head[b];
+        head[a] = a0 * of.x - b0 * of.y;
+        head[b] = a0 * of.y + b0 * of.x;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (part == 0) {
+        const int at = batch[BATCH_AT_QUERY_SCALES + rope];
+        const float query_scale = at != 0 ? as_float(batch[at + row]) : 1.0f;
+        for (uint j = lid; j < d; j += WG) {
+            out[(size_t)row * out_stride + (size_t)h * d + j] = head[j] * query_scale;
+        }
+        return;
+    }
+    const uint pos = batch[batch[BATCH_AT_POS] + row], slot = pos % KV_SLOTS;
+    const size_t page = batch[batch[batch[BATCH_AT_TABLE] + row] + pos / KV_SLOTS];
+    const uint units = (d + 7) / 8;
+    for (uint j = lid; j < d; j += WG) {
+        const float y = to_half_range(head[j]);
+        if (part == 1) {
+            vstore_half(y, (((page * n_kv_heads + h) * units + j / 8) * KV_SLOTS + slot) * 8 + j % 8, keys);
+        } else {
+            vstore_half(y, ((page * n_kv_heads + h) * KV_SLOTS + slot) * units * 8 + j, values);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+/* Rows times a weight. A lane has one row of the weight and TOKENS token rows, whose activations are the same for all
+ * lanes: so there is nothing to add up between lanes, and a load of activations is one for all of them.
+ *
+ * The inputs of a row are summed in CHUNKS parts, each from front to back, and then the parts from the first to the
+ * last. With SPLIT a part is a wave's (few token rows: as many waves as there are parts read a panel), else a wave adds
+ * up all of them and the waves of a work-group have panels of their own, and the same activations: the same bits.
+ *
+ *   -DKIND=     how the weight lies (weights.clh)
+ *   -DTOKENS=   token rows of a work-group: 1 .. 8 with SPLIT, else a multiple of 8
+ *   -DSPLIT=    0 or 1
+ *   -DPAIR=     1: of two weights, act(x w) * (x w2), which is written as floats or activations in bytes
+ *   -DPICKED=   1: of experts (experts.cl lists what is theirs): token rows are picks, panels those of their expert */
+#define CHUNKS 8
+#define WAVES  8
+
+#if PAIR
+#define WEIGHTS 2
+#else
+#define WEIGHTS 1
+#endif
+
+/* What of the token rows of a work-group is read. */
+struct tokens {
+#if IS_FLOAT
+    __global const float *x; /* of the first */
+    uint stride;
+#elif PICKED
+    __global const int *x[TOKENS];
+#else
+    __global const int *x; /* of the first tile; rows begin at a tile's, or there is one tile, and x is in it */
+    uint n_blocks;
+#endif
+};
+
+#if !IS_FLOAT
+static inline __global const int *block_of(const struct tokens *t, uint m, uint block)
+{
+#if PICKED
+    return t->x[m] + (size_t)block * ACT_STEP;
+#else
+    return t->x + ((size_t)(m / ACT_ROWS) * t->n_blocks + block) * ACT_STEP + m % ACT_ROWS * ACT_WORDS;
+#endif
+}
+
+/* acc[] += block b of group g, which is block `block` of the row. */
+static inline void add_block(__global const uint *group, uint lane, uint b, uint block, uint4 table,
+                             const struct tokens *t, float *acc)
+{
+    int w[8];
+    unpack_codes(group, lane, b, table, w);
+    float4 scale = unpack_scales(group, lane, b);
+#pragma unroll
+    for (uint m = 0; m < TOKENS; m++) {
+        __global const int *x = block_of(t, m, block);
+        float factor = as_float(x[ACT_CODES]);
+        int low = -ZERO_POINT * x[ACT_CODES + 1], high = -ZERO_POINT * x[ACT_CODES + 2];
+#if ACT_FINE
+        int coarse_low = 0, coarse_high = 0;
+        for (uint i = 0; i < 4; i++) {
+            coarse_low = dot4(w[i], x[i], coarse_low);
+            low = dot4(w[i], x[8 + i], low);
+            coarse_high = dot4(w[4 + i], x[4 + i], coarse_high);
+            high = dot4(w[4 + i], x[12 + i], high);
+        }
+        low += 254 * coarse_low;
+        high += 254 * coarse_high;
+#elif BLOCK_16
+        for (uint i = 0; i < 4; i++) {
+            low = dot4(w[i], x[i], low);
+            high = dot4(w[4 + i], x[4 + i], high);
+        }
+#else
+        low += high;
+        high = 0;
+        for (uint i = 0; i < 8; i++) {
+            low = dot4(w[i], x[i], low);
+        }
+#endif
+#if BLOCK_16
+        acc[m] = fma(scale.x * factor, (float)low, acc[m]);
+        acc[m] = fma(scale.y * factor, (float)high, acc[m]);
+#if HAS_MIN
+        acc[m] = fma(scale.z * factor, (float)x[ACT_CODES + 1], acc[m]);
+        acc[m] = fma(scale.w * factor, (float)x[ACT_CODES + 2], acc[m]);
+#endif
+#else
+        acc[m] = fma(scale.x * factor, (float)(low + high), acc[m]);
+#if HAS_MIN
+        acc[m] = fma(scale.z, as_float(x[ACT_CODES + 3]), acc[m]);
+#endif
+#endif
+        if (m % 2 == 1) {
+            SCHEDULE();
+        }
+    }
+}
+#endif
+
+/* acc[] += parts [from, to) of the panel: groups, of float kinds blocks. */
+static inline void add_parts(__global const uint *panel, uint lane, uint from, uint to, uint4 table,
+                             const struct tokens *t, float *acc)
+{
+    for (uint g = from; g < to; g++) {
+#if IS_FLOAT
+        for (uint i = 0; i < 4; i++) {
+            float8 w = unpack_floats(panel, lane, 4 * g + i);
+#pragma unroll
+            for (uint m = 0; m < TOKENS; m++) {
+                __global const float *x = t->x + (size_t)m * t->stride + 32 * g + 8 * i;
+                acc[m] = fma(w.s0, x[0], acc[m]);
+                acc[m] = fma(w.s1, x[1], acc[m]);
+                acc[m] = fma(w.s2, x[2], acc[m]);
+                acc[m] = fma(w.s3, x[3], acc[m]);
+                acc[m] = fma(w.s4, x[4], acc[m]);
+                acc[m] = fma(w.s5, x[5], acc[m]);
+                acc[m] = fma(w.s6, x[6], acc[m]);
+                acc[m] = fma(w.s7, x[7], acc[m]);
+                if (m % 4 == 3) {
+                    SCHEDULE();
+                }
+            }
+        }
+#else
+        __global const uint *group = panel + (size_t)g * GROUP_WORDS * LANES;
+#pragma unroll
+        for (uint b = 0; b < GROUP_BLOCKS; b++) {
+            add_block(group, lane, b, g * GROUP_BLOCKS + b, table, t, acc);
+        }
+#endif
+    }
+}
+
+/* rows: kind of token rows (enum plan_rows); n_blocks: of a row of x; n_parts: of a panel, as add_parts counts. */
+__kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch, int rows,
+                                             __global const uint *restrict w, __global const int *restrict x,
+                                             uint n_blocks, uint n_parts, __global float *restrict dst, uint dst_stride,
+                                             uint dst_first, uint n_out, uint n_panels,
+                                             __global const float *restrict bias, float scale, int flags, float cap,
+                                             uint4 table
+#if PAIR
+                                             ,
+                                             __global const uint *restrict w2, __global const float *restrict bias2,
+                                             int act, __global int *restrict codes, uint codes_blocks
+#endif
+)
+{
+    const uint lid = get_local_id(0), lane = lid % LANES, wave = UNIFORM(lid / LANES);
+    const uint first = get_group_id(2) * TOKENS, n_rows = batch[rows];
+    __global const uint *weights[] = {w,
+#if PAIR
+                                      w2
+#endif
+    };
+    struct tokens t;
+#if IS_FLOAT
+    t.stride = n_blocks * 32;
+    t.x = (__global const float *)x + (size_t)first * t.stride;
+    const size_t words = (size_t)n_parts * (KIND == KIND_F32 ? 32 : 16) * LANES;
+#else
+    t.n_blocks = n_blocks;
+    t.x = x + act_at(first, n_blocks);
+    const size_t words = (size_t)n_parts * GROUP_WORDS * LANES;
+#endif
+    const uint per = (n_parts + CHUNKS - 1) / CHUNKS;
+    float sum[WEIGHTS][TOKENS];
+#if SPLIT
+    __local float parts[CHUNKS][WEIGHTS * TOKENS][LANES];
+    const uint panel = get_group_id(0);
+    const uint from = min(wave * per, n_parts), to = min(from + per, n_parts);
+    for (uint k = 0; k < WEIGHTS; k++) {
+        for (uint m = 0; m < TOKENS; m++) {
+            sum[k][m] = 0.0f;
+        }
+        add_parts(weights[k] + panel * words, lane, from, to, table, &t, sum[k]);
+        for (uint m = 0; m < TOKENS; m++) {
+            parts[wave][k * TOKENS + m][lane] = sum[k][m];
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    /* a wave goes on with a token row */
+    const uint own = wave < TOKENS ? wave : 0, n_own = 1;
+    for (uint k = 0; k < WEIGHTS; k++) {
+        float all = parts[0][k * TOKENS + own][lane];
+        for (uint c = 1; c < CHUNKS; c++) {
+            all += parts[c][k * TOKENS + own][lane];
+        }
+        sum[k][0] = all;
+    }
+    const bool is_there = wave < TOKENS;
+#else
+    const uint panel = get_group_id(0) * WAVES + wave, own = 0, n_own = TOKENS;
+    const bool is_there = panel < n_panels;
+    for (uint k = 0; k < WEIGHTS; k++) {
+        float part[TOKENS];
+        for (uint c = 0; c < CHUNKS; c++) {
+            const uint from = min(c * per, n_parts), to = min(from + per, n_parts);
+            for (uint m = 0; m < TOKENS; m++) {
+                part[m] = 0.0f;
+            }
+            add_parts(weights[k] + (is_there ? panel : 0) * words, lane, from, to, table, &t, part);
+            for (uint m = 0; m < TOKENS; m++) {
+                sum[k][m] = c == 0 ? part[m] : sum[k][m] + part[m];
+            }
+        }
+    }
+#endif
+    const uint n = panel * LANES + lane;
+    const bool is_out = is_there && n < n_out;
+#if PAIR
+    __local float values[WAVES][8][LANES];
+    __local float room[LANES * WAVES];
+    __local int rooms[LANES * WAVES];
+    /* eight token rows of a wave at a time: their 32 outputs are a block each */
+    for (uint begin = 0; begin < n_own; begin += 8) {
+        const uint end = min(begin + 8, n_own);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint m = begin; m < end; m++) {
+            const uint row = first + own + m;
+            float gate = sum[0][m] + ((flags & FLAG_BIAS) != 0 && is_out ? bias[n] : 0.0f);
+            float up = sum[1][m] + ((flags & FLAG_BIAS) != 0 && is_out ? bias2[n] : 0.0f);
+            float y = is_out ? glu(act, gate, up) : 0.0f;
+            values[wave][m - begin][lane] = y;
+            if ((flags & FLAG_FLOATS) != 0 && is_out && row < n_rows) {
+                dst[(size_t)row * dst_stride + n] = y;
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint four = 0; four < 2; four++) {
+            const uint m = 4 * four + lane / 8, row = first + own + begin + m;
+            const bool is_here = is_there && begin + m < end && row < n_rows && (flags & FLAG_CODES) != 0;
+            float4 v = begin + m < end ? vload4(lane % 8, values[wave][m]) : (float4)0.0f;
+            act_store(v, is_here, lid, room, rooms, codes + act_at(is_here ? row : 0, codes_blocks), panel);
+        }
+    }
+#else
+    for (uint m = 0; m < n_own; m++) {
+        const uint row = first + own + m;
+        if (is_out && row < n_rows) {
+            float y = sum[0][m] + ((flags & FLAG_BIAS) != 0 ? bias[n] : 0.0f);
+            y *= scale;
+            y = (flags & FLAG_CAP) != 0 ? cap * tanh(y / cap) : y;
+            __global float *out = dst + (size_t)row * dst_stride + dst_first + n;
+            *out = (flags & FLAG_ADDS) != 0 ? *out + y : y;
+        }
+    }
+#endif
+}

@@ -1,0 +1,53 @@
+/* What host and kernels agree on; C and OpenCL C. */
+
+/* Words of the buffer that says what a batch is: a header, and arrays that it gives the places of. */
+enum {
+    BATCH_ROWS,        /* T, .. */
+    BATCH_LOGIT_ROWS,  /* .. S .. */
+    BATCH_HIDDEN_ROWS, /* .. and E: by enum plan_rows */
+    BATCH_SEQS,        /* sequences */
+    BATCH_SPLITS,      /* parts of ATTENTION_SPLIT that the row with most has */
+    BATCH_AT_TOKENS,   /* word where they begin: [T] ids, .. */
+    BATCH_AT_POS,      /* .. [T] positions, .. */
+    BATCH_AT_LAST,     /* .. [T] last position that a row sees, .. */
+    BATCH_AT_TABLE,    /* .. [T] word where the pages of the row's sequence are listed, .. */
+    BATCH_AT_PICKED,   /* .. two words, by enum plan_rows - 1: [S] and [E] rows of T */
+    BATCH_AT_PICKED_HIDDEN,
+    BATCH_AT_SEQS,   /* [sequences][SEQ_WORDS] */
+    BATCH_AT_COPIES, /* [copies][2]: row, state */
+    BATCH_AT_WANTS,  /* [S] */
+    BATCH_AT_ROPES,  /* words, one of each RoPE table: f32 [T][n_rot/2][2] cosines and sines */
+    BATCH_AT_QUERY_SCALES = BATCH_AT_ROPES + 8, /* .. f32 [T], or 0 */
+    BATCH_WORDS = BATCH_AT_QUERY_SCALES + 8
+};
+
+/* Of a sequence that is part of a batch. */
+enum {
+    SEQ_FIRST,      /* its rows: from this one .. */
+    SEQ_END,        /* .. to in front of this one */
+    SEQ_STATE,      /* its recurrent state */
+    SEQ_FROM,       /* that it goes on from; -1: zeros */
+    SEQ_COPY,       /* its first copy in the list .. */
+    SEQ_COPIES_END, /* .. and in front of which it ends */
+    SEQ_WORDS
+};
+
+/* Activations in bytes: rows in tiles of ACT_ROWS, [tile][block of 32][row of the tile][words]: codes, four a word, of
+ * which there are eight words, or with ACT_FINE sixteen: then the codes are those of a first and of a second term, and
+ * the value is factor * (254 * first + second). Then the factor, the sums of the first 16 and the last 16 values without
+ * the factor as integers, and their total times the factor. */
+enum { ACT_ROWS = 8, ACT_TAIL_WORDS = 4 };
+
+/* What becomes of a result; flags of matmul and others. */
+enum {
+    FLAG_ADDS = 1,  /* dst += */
+    FLAG_BIAS = 2,
+    FLAG_CAP = 4,   /* cap * tanh(y / cap) */
+    FLAG_CODES = 8, /* written as activations in bytes .. */
+    FLAG_FLOATS = 16, /* .. or as floats, or both */
+    FLAG_CENTERS = 32,
+    FLAG_PICKS = 64, /* rows are those of the list */
+    FLAG_WEIGHT = 128,
+};
+
+enum { KV_SLOTS = 32, ATTENTION_SPLIT = 128 /* positions that are summed up by themselves */ };

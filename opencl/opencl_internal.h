@@ -1,0 +1,129 @@
+/* Shared by the files of the OpenCL back end, and by nobody else. Threads: as backend.h says. */
+#ifndef INFCGI_OPENCL_INTERNAL_H
+#define INFCGI_OPENCL_INTERNAL_H
+
+#include "engine/backend/backend.h"
+#include "engine/quant/panel.h"
+#include "opencl/device.h"
+#include "opencl/kernels/shared.h"
+#include "opencl/program.h"
+#include "opencl/vram.h"
+
+enum {
+    OPENCL_LANES = 32,   /* rows of a panel, as LANES of the kernels */
+    OPENCL_ROWS = 32,    /* rows that buffers are padded to: the largest tile of token rows */
+    OPENCL_ALIGN = 64,   /* components that a row is padded to */
+    OPENCL_NONE = -1,    /* no place in the device's memory */
+    OPENCL_MAX_BEGUN = 2 /* batches */
+};
+
+/* A weight as it lies on the device (kernels/weights.clh). */
+struct opencl_weight {
+    bool is_vector; /* f32 [n_in], as it is */
+    bool is_used;
+    bool as_floats; /* made F16 where it is quantised */
+    enum panel_kind kind;
+    uint32_t n_groups; /* parts of as many rows, each of which begins with a panel: heads, experts */
+    uint32_t group_rows, group_panels;
+    uint32_t n_parts; /* of a panel, as add_parts of matmul.cl counts */
+    size_t panel_bytes;
+    cl_uint4 table;
+    int32_t place;
+};
+
+/* The keys and values that a layer reads (kernels/heads.cl). */
+struct opencl_kv {
+    struct plan_kv heads;
+    uint32_t units, value_stride;  /* of 8 components in a key; components of a value in the cache */
+    size_t key_bytes, value_bytes; /* of a page */
+    int32_t keys, values;          /* places */
+};
+
+struct opencl_buf {
+    uint32_t stride;       /* floats between rows */
+    int32_t floats, codes; /* places; OPENCL_NONE: nobody reads it so */
+};
+
+/* What a launch is repeated for. */
+enum opencl_by { OPENCL_BY_ROWS, OPENCL_BY_SEQS, OPENCL_ONCE };
+
+/* Whether attention is computed in parts, each by a work-group, as a batch of few rows would leave most of a device idle;
+ * OPENCL_MAX_PARTS: parts that there is room for. */
+enum opencl_when { OPENCL_ALWAYS, OPENCL_IF_PARTS, OPENCL_IF_WHOLE };
+enum { OPENCL_PARTS_ROWS = 16, OPENCL_MAX_PARTS = 2048 };
+
+/* A kernel with its arguments, and its sizes. */
+struct opencl_launch {
+    cl_kernel kernel; /* NULL: where ranks meet */
+    const struct plan_step *step;
+    size_t local, groups; /* work-items of a group; groups in the first dimension */
+    bool by_splits;       /* groups in the second: parts of the attention, else 1 */
+    enum opencl_when when;
+    enum opencl_by by;          /* groups in the third .. */
+    enum plan_rows rows;        /* .. rows of this kind .. */
+    uint32_t tile;              /* .. so many a group */
+    int32_t min_rows, max_rows; /* it is for so many of them */
+};
+
+/* A batch that was begun. */
+struct opencl_slot {
+    struct backend_batch batch; /* of which the arrays that are read are not there any more */
+    int32_t *words;             /* what was written to the device: as shared.h says */
+    size_t cap_words;
+    float *stats; /* [max_logits][4] */
+    float *input; /* [max_rows][input_width] */
+    cl_event done;
+};
+
+struct backend_model {
+    const struct plan *plan;
+    struct backend_config cfg;
+    struct device device;
+    struct program_set *programs;
+    struct vram *vram;
+    struct opencl_weight *weights; /* [n_weights] */
+    struct opencl_kv *kvs;         /* [L] */
+    struct opencl_buf bufs[PLAN_MAX_BUFS];
+    struct opencl_launch *launches;
+    size_t n_launches, cap_launches;
+    bool is_dry;        /* steps are gone through for the places that they take */
+    uint32_t act_words; /* words of a block of codes (ACT_WORDS) */
+    uint32_t n_pieces;  /* of a row of logits */
+    int32_t partial;    /* parts of attention */
+    size_t partial_bytes;
+    int32_t qkv; /* [rows][stride of the widest] */
+    uint32_t qkv_stride;
+    int32_t up; /* the second product of a GLU of two kinds */
+    uint32_t up_stride;
+    int32_t logits, pieces, stats, hidden, input, output, states;
+    cl_mem batch;
+    size_t cap_batch_words;
+    size_t page_bytes, state_bytes;
+    struct opencl_slot slots[OPENCL_MAX_BEGUN];
+    int n_begun, next; /* slots in use; the one that is begun next */
+    bool is_lost;
+};
+
+/* --- opencl_weights.c --------------------------------------------------------------------------------------------- */
+
+/* Finds how each weight will lie, and places it. */
+MUST_CHECK enum err opencl_weights_lay_out(struct backend_model *m, struct err_info *info);
+
+/* Packs all of them and brings them to the device; progress and weight_done as backend_config says. ERR_CANCELLED. */
+MUST_CHECK enum err opencl_weights_load(struct backend_model *m, struct err_info *info);
+
+/* --- opencl_steps.c ----------------------------------------------------------------------------------------------- */
+
+/* Makes the launches of all steps; with is_dry only places what they need. */
+MUST_CHECK enum err opencl_steps_compile(struct backend_model *m, struct err_info *info);
+void opencl_steps_free(struct backend_model *m);
+
+static inline uint32_t opencl_round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
+
+/* Rows that buffers hold. */
+static inline uint32_t opencl_rows(const struct backend_model *m)
+{
+    return opencl_round_up((uint32_t)m->cfg.max_rows, OPENCL_ROWS);
+}
+
+#endif
