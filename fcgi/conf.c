@@ -153,6 +153,8 @@ const char *conf_environment(const char *option)
     return environment_of(option, name);
 }
 
+void conf_default_environment(const char *name, const char *value) { (void)setenv(name, value, 0); }
+
 /* The command's own, or --config alone. */
 static enum err read_environment(struct conf *c, enum conf_command command, bool only_config, struct err_info *info)
 {

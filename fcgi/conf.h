@@ -79,6 +79,9 @@ MUST_CHECK enum err conf_check(const struct conf *c, enum conf_command command, 
 /* The value of the environment variable of an option ("cpu": INFCGI_CPU), or NULL. */
 const char *conf_environment(const char *option);
 
+/* Gives a library's own variable a value, unless the user has given it one. Before any thread starts. */
+void conf_default_environment(const char *name, const char *value);
+
 /* Decimal integer with an optional minus; false, and *out unchanged, for anything else or when it does not fit. */
 MUST_CHECK bool conf_parse_integer(const char *s, int64_t *out);
 

@@ -83,7 +83,11 @@ bool inventory_fault(const struct inventory *v, int i, char room[DEVICE_TEXT_BYT
             return true;
         }
     }
-    snprintf(room, DEVICE_TEXT_BYTES, "one of the OpenCL drivers %s while they were loaded", r->fault);
+    snprintf(
+        room, DEVICE_TEXT_BYTES,
+        "one of the OpenCL drivers %s while they were loaded; OCL_ICD_VENDORS=/etc/OpenCL/vendors/NAME.icd loads one "
+        "alone",
+        r->fault);
     return r->fault[0] != '\0' && i == 0;
 }
 

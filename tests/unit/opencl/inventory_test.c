@@ -110,7 +110,8 @@ START_TEST(what_cannot_be_had)
     snprintf(v.probe.fault, PROBE_FAULT_BYTES, "gave no answer within 20 s");
     refuses("0",
             "device: expected an OpenCL device, and there is none; rusticl crashed (Segmentation fault); one of the "
-            "OpenCL drivers gave no answer within 20 s while they were loaded; found '0'; see `infcgi devices`");
+            "OpenCL drivers gave no answer within 20 s while they were loaded; "
+            "OCL_ICD_VENDORS=/etc/OpenCL/vendors/NAME.icd loads one alone; found '0'; see `infcgi devices`");
     v.probe.fault[0] = v.probe.platforms[1].fault[0] = '\0';
     add_device("good", "a", 0, false);
     add_device("good", "b", 7, true);
