@@ -48,12 +48,12 @@ static const struct {
     bool always; /* refused without a model, too */
     const char *why;
 } refused[] = {
-    {"", true, "x: expected one of cpu, ref; found ''"},
-    {"gpu", true, "x: expected one of cpu, ref; found 'gpu'"},
-    {"composite", true, "x: expected one of cpu, ref; found 'composite'"},
-    {"ref:0-3,gpu", true, "x: expected one of cpu, ref; found 'gpu'"},
-    {"ref:0-3,", true, "x: expected one of cpu, ref; found ''"},
-    {",cpu", true, "x: expected one of cpu, ref; found ''"},
+    {"", true, "x: expected one of cpu, ref, opencl; found ''"},
+    {"gpu", true, "x: expected one of cpu, ref, opencl; found 'gpu'"},
+    {"composite", true, "x: expected one of cpu, ref, opencl; found 'composite'"},
+    {"ref:0-3,gpu", true, "x: expected one of cpu, ref, opencl; found 'gpu'"},
+    {"ref:0-3,", true, "x: expected one of cpu, ref, opencl; found ''"},
+    {",cpu", true, "x: expected one of cpu, ref, opencl; found ''"},
     {"ref,cpu", true, "x: expected NAME:FIRST-LAST, the layers of a back end that another follows; found 'ref'"},
     {"cpu:", true, "x: expected NAME:FIRST-LAST, layers from the first, counted from 0, to the last; found 'cpu:'"},
     {"cpu:3", true, "x: expected NAME:FIRST-LAST, layers from the first, counted from 0, to the last; found 'cpu:3'"},

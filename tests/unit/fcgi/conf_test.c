@@ -273,7 +273,7 @@ START_TEST(names_are_those_of_their_tables)
     }
     ck_assert_int_ge(n, 10);
     command = CONF_SERVE;
-    refuse("--backend", "gpu", "backend (command line): expected one of cpu, ref; found 'gpu'");
+    refuse("--backend", "gpu", "backend (command line): expected one of cpu, ref, opencl; found 'gpu'");
     refuse("--backend", "ref,cpu", "backend (command line): expected NAME:FIRST-LAST");
     accept("--backend", "ref:0-3,cpu"); /* of a model that is not looked at yet */
     ck_assert_str_eq(c.backend, "ref:0-3,cpu");
