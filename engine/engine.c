@@ -200,6 +200,8 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     TRY(e->backend->open(e->plan, &b.cfg, &e->model, info));
     e->backend->info(e->model, &bi);
     e->info.backend = name_parts(e);
+    e->info.device = keep(e, b.device.choice, strlen(b.device.choice));
+    e->info.device_note = keep(e, b.device.note, strlen(b.device.note));
     e->info.kernels = keep(e, b.measure.kernels, strlen(b.measure.kernels));
     e->info.kernels_why = explain_kernels(e, cfg->cpu);
     e->info.cache_type_k = keep(e, b.measure.k_type, strlen(b.measure.k_type));

@@ -41,6 +41,7 @@ struct engine_sampling {
 struct engine_config {
     const char *model_path;
     const char *backend; /* as backend_parts.h reads it, "ref:0-3,cpu"; NULL = "cpu" */
+    const char *device;  /* of the OpenCL back end (backend.h); NULL = "auto" */
     const char *cpu;     /* ISA: NULL or "auto", else a name from kern.h: "avx512" */
     bool high_precision; /* activations in 16 bits everywhere (backend.h) */
     bool pin;            /* each worker thread stays on a CPU of its own */
@@ -80,6 +81,8 @@ struct engine_model_info {
     const char *name;         /* general.name, else the id */
     const char *architecture; /* "llama" */
     const char *backend;      /* "cpu"; of several with their layers: "ref:0-3,cpu:4-29" */
+    const char *device;       /* of a back end that has several: which and why (backend.h); "" = there is one */
+    const char *device_note;  /* what makes it slower than it could be, and the like; "" = nothing to say */
     const char *kernels;      /* "avx512" */
     const char *kernels_why;  /* "the best this CPU can run; it has avx2 fma f16c ..." */
     const char *pack_cache;   /* "off", "mapped", "written", "failed" */

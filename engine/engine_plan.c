@@ -113,7 +113,8 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
     TRY(backend_parts_parse(name, "backend", e->plan->n_layers, &e->parts, info));
     e->backend = backend_of_parts(&e->parts);
     TRY(plan_limits(e, cfg, sc, info));
-    *bc = (struct backend_config){.cpu = cfg->cpu,
+    *bc = (struct backend_config){.device = cfg->device,
+                                  .cpu = cfg->cpu,
                                   .parts = &e->parts,
                                   .high_precision = cfg->high_precision,
                                   .pin = cfg->pin,

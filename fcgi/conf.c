@@ -339,13 +339,14 @@ static bool is_set(const struct conf *c, const struct option *o)
 
 enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info)
 {
-    const struct option *o;
+    const struct option *o = option_find("backend", strlen("backend"), command);
+    bool has_backend = (o->commands & command) != 0;
     for (int i = 0; (o = option_at(i)) != NULL; i++) {
         if ((o->required_by & command) != 0 && *(const char *const *)((const char *)c + o->offset) == NULL) {
             return err_set(info, ERR_CONFIG, o->name, "expected --%s %s, found none; --help lists the options", o->name,
                            option_value_name(o));
         }
-        if ((o->commands & command) != 0 && is_set(c, o) && !option_is_for(o, c->backend)) {
+        if (has_backend && (o->commands & command) != 0 && is_set(c, o) && !option_is_for(o, c->backend)) {
             return err_set(info, ERR_CONFIG, o->name, "%s: expected nothing, as the back end %s has no such option",
                            o->name, c->backend);
         }

@@ -99,7 +99,7 @@ static const struct option options[] = {
            "what computes; of several back ends each with its layers, counted from 0, and the last with the rest: "
            "ref:0-3,cpu",
            .fallback = "cpu", .words = backend_name, .check = check_backend),
-    OPTION("device", NULL, OPTION_TEXT, DEVICES, device,
+    OPTION("device", NULL, OPTION_TEXT, KERNELS | DEVICES, device,
            "OpenCL device, by its number or PCI address as `infcgi devices` lists them; auto: the best GPU",
            .fallback = "auto", .words = device_name, .check = inventory_check_name),
     OPTION("pack-cache", NULL, OPTION_FILE, ENGINE, pack_cache,

@@ -5,6 +5,7 @@
 #ifndef INFCGI_OPENCL_DEVICE_H
 #define INFCGI_OPENCL_DEVICE_H
 
+#include "engine/backend/backend.h"
 #include "opencl/ocl.h"
 #include "opencl/pci.h"
 
@@ -55,7 +56,7 @@ struct device_caps {
     enum device_dot dot;
 };
 
-enum { DEVICE_WHY_BYTES = 128, DEVICE_TEXT_BYTES = 384 };
+enum { DEVICE_WHY_BYTES = 128, DEVICE_TEXT_BYTES = BACKEND_TEXT_BYTES };
 
 struct device {
     cl_device_id id;

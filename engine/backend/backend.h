@@ -41,8 +41,10 @@ enum backend_pack_state {
 };
 
 struct backend_config {
-    const char *cpu; /* ISA for the CPU kernels; NULL = best there is */
-    int n_threads;   /* >= 1; of each part that computes by them */
+    /* OPTIONAL: where a back end has several devices, which of them: its number or address; NULL or "auto" = the best. */
+    const char *device;
+    const char *cpu;                   /* ISA for the CPU kernels; NULL = best there is */
+    int n_threads;                     /* >= 1; of each part that computes by them */
     const struct backend_parts *parts; /* of backend_composite alone (backend_parts.h); borrowed for the call of open */
     /* Activations in 16 bits everywhere instead of where they matter most: nearer to float32, slower in prefill. */
     bool high_precision;
@@ -71,12 +73,18 @@ struct backend_config {
     void *reduce_arg;
 };
 
+enum { BACKEND_TEXT_BYTES = 384 };
+
 /* Where bytes lie: in the process, or in a memory of the device's own. */
 enum backend_memory { BACKEND_HOST, BACKEND_DEVICE, BACKEND_MEMORIES };
 
 /* What a back end computes on. */
 struct backend_device {
     char name[128]; /* as it calls itself: "AMD EPYC 9654"; "" where it does not */
+    /* Of a back end that has several: which it is and why, "device 0 (..): a discrete RDNA3 GPU"; else "". */
+    char choice[BACKEND_TEXT_BYTES];
+    char
+        note[BACKEND_TEXT_BYTES]; /* what an operator should know of it, as that it is slower than it could be; or "" */
     /* What models may take of each memory: of the host what its control group may have, whoever holds it now, as much
      * of that is a cache or goes; of a device's own what is free. 0: it has no such memory. */
     size_t bytes[BACKEND_MEMORIES];
@@ -207,8 +215,8 @@ struct backend {
     void (*close)(struct backend_model **m);
 };
 
-extern const struct backend backend_ref; /* scalar, double accumulators, f32 KV: the truth */
-extern const struct backend backend_cpu; /* packed weights, SIMD, worker pool, KV of any kv_type */
+extern const struct backend backend_ref;    /* scalar, double accumulators, f32 KV: the truth */
+extern const struct backend backend_cpu;    /* packed weights, SIMD, worker pool, KV of any kv_type */
 extern const struct backend backend_opencl; /* weights, KV and kernels on an OpenCL device; in opencl/ */
 
 /* Floats of a page in BACKEND_FLOATS. */

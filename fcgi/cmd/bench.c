@@ -279,7 +279,8 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
     if (b->model != NULL) {
         b->backend->close(&b->model);
     }
-    struct backend_config cfg = {.cpu = b->o->cpu,
+    struct backend_config cfg = {.device = b->o->device,
+                                 .cpu = b->o->cpu,
                                  .parts = &b->parts,
                                  .n_threads = n_threads,
                                  .n_pages = b->seq_pages * b->max_seqs,

@@ -41,6 +41,7 @@ struct engine_config cmd_engine_config(const struct conf *c)
         .sampling = &c->sampling,
         .model_path = c->model,
         .backend = c->backend,
+        .device = c->device,
         .cpu = c->cpu,
         .pack_cache = strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
         .quantize = c->quantize,
@@ -116,6 +117,10 @@ static void log_model(const struct engine_model_info *m)
     } else if (m->chat_format != NULL) {
         log_line("info", "chat_template format=%s reason=\"the model file has none; its family has one format\"",
                  m->chat_format);
+    }
+    if (m->device[0] != '\0') {
+        log_line(m->device_note[0] != '\0' ? "warn" : "info", "device choice=\"%s\" note=\"%s\"", m->device,
+                 m->device_note);
     }
     if (m->pack_note[0] != '\0') {
         log_line("warn", "pack_cache reason=\"%s\"", m->pack_note);

@@ -166,6 +166,10 @@ static enum err composite_probe(const struct backend_config *cfg, int i, struct 
         struct backend_device d;
         TRY(backend_device_of(cfg->parts->at[k].backend, cfg, &d, info));
         join_name(out->name, sizeof out->name, d.name);
+        if (d.choice[0] != '\0') { /* of several parts the same: there is one --device */
+            memcpy(out->choice, d.choice, sizeof out->choice);
+            memcpy(out->note, d.note, sizeof out->note);
+        }
         out->bytes[BACKEND_HOST] = MAX_OF(out->bytes[BACKEND_HOST], d.bytes[BACKEND_HOST]);
         out->bytes[BACKEND_DEVICE] += d.bytes[BACKEND_DEVICE];
     }
