@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- looking -------------------------------------------------------------------------------------------------------- */
 
@@ -27,6 +28,11 @@ static void look(void)
     struct err_info info = {0};
     if (pci_list(&pci_library, machine.cards, &machine.n_cards, &info) != ERR_OK) {
         snprintf(machine.no_bus, sizeof machine.no_bus, "%.*s", (int)sizeof machine.no_bus - 1, info.text);
+    }
+    for (int i = 0; i < machine.n_cards; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "/dev/dri/%s", machine.cards[i].node);
+        machine.is_closed[i] = machine.cards[i].node[0] != '\0' && access(path, R_OK | W_OK) != 0;
     }
     probe_run(&machine.probe);
     inventory_match(&machine);
@@ -237,20 +243,24 @@ static bool has_platform(const struct inventory *v, const char *name)
 }
 
 /* No OpenCL device shows the card. */
-static void put_what_to_do(const struct inventory *v, const struct pci_card *c, char *room)
+static void put_what_to_do(const struct inventory *v, int card, char *room)
 {
-    bool is_amd = c->vendor == CHIP_VENDOR_AMD;
-    const char *what =
-        c->driver[0] == '\0'               ? "the kernel has bound no driver to it"
-        : !is_amd                          ? "no OpenCL driver shows it: install the one of its maker"
-        : strcmp(c->driver, "amdgpu") != 0 ? "the kernel has not bound amdgpu to it"
-        : has_platform(v, "rusticl")
-            ? "rusticl does not show it: set RUSTICL_ENABLE=radeonsi, and let this user open /dev/dri/renderD* (group "
-              "render)"
-            : "no OpenCL driver shows it: install mesa-opencl-icd and set RUSTICL_ENABLE=radeonsi, or install ROCm; "
-              "let "
-              "this user open /dev/dri/renderD* (group render)";
-    snprintf(room, DEVICE_TEXT_BYTES, "%s", what);
+    const struct pci_card *c = &v->cards[card];
+    if (c->driver[0] == '\0') {
+        snprintf(room, DEVICE_TEXT_BYTES, "the kernel has bound no driver to it");
+    } else if (v->is_closed[card]) {
+        snprintf(room, DEVICE_TEXT_BYTES,
+                 "this user may not open /dev/dri/%s: group render, and in a container the device itself", c->node);
+    } else if (c->vendor != CHIP_VENDOR_AMD) {
+        snprintf(room, DEVICE_TEXT_BYTES, "no OpenCL driver shows it: install the one of its maker");
+    } else if (strcmp(c->driver, "amdgpu") != 0) {
+        snprintf(room, DEVICE_TEXT_BYTES, "the kernel has bound %s to it, and not amdgpu", c->driver);
+    } else if (has_platform(v, "rusticl")) {
+        snprintf(room, DEVICE_TEXT_BYTES, "rusticl does not show it: set RUSTICL_ENABLE=radeonsi");
+    } else {
+        snprintf(room, DEVICE_TEXT_BYTES,
+                 "no OpenCL driver shows it: install mesa-opencl-icd and set RUSTICL_ENABLE=radeonsi, or install ROCm");
+    }
 }
 
 /* 0: unknown, or the host's. */
@@ -273,7 +283,7 @@ const char *inventory_card_note(const struct inventory *v, int card, char room[D
     const struct pci_card *c = &v->cards[card];
     room[0] = '\0';
     if (inventory_device_of(v, card) < 0) {
-        put_what_to_do(v, c, room);
+        put_what_to_do(v, card, room);
     } else if (inventory_rebar(v, card) == PCI_REBAR_OFF) {
         snprintf(room, DEVICE_TEXT_BYTES,
                  "resizable BAR is off: the host reaches %" PRIu64 " of %" PRIu64

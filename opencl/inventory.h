@@ -11,6 +11,7 @@ struct inventory {
     struct probe_result probe;
     int n_cards;
     struct pci_card cards[PCI_MAX_CARDS];
+    bool is_closed[PCI_MAX_CARDS];  /* this user may not open the card's node */
     char no_bus[DEVICE_TEXT_BYTES]; /* why there are no cards to see; "" where the bus can be read */
     int card_of[PROBE_MAX_DEVICES]; /* index into cards; -1: the device is on none, or does not say */
 };

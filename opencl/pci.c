@@ -3,6 +3,7 @@
 #include "engine/base/io.h"
 #include "engine/base/machine.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <pciaccess.h>
 #include <stdio.h>
@@ -86,6 +87,21 @@ static const char *path_of(const struct pci_calls *calls, const struct pci_card 
     return room;
 }
 
+/* The node that DRM made for programs that compute. */
+static void find_node(const struct pci_calls *calls, struct pci_card *c)
+{
+    char room[PATH_BYTES];
+    DIR *d = opendir(path_of(calls, c, "drm", room));
+    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        if (strncmp(e->d_name, "renderD", 7) == 0) {
+            snprintf(c->node, sizeof c->node, "%.31s", e->d_name);
+        }
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+}
+
 /* What libpciaccess does not tell. A file that is not there leaves what it says unknown. */
 static void read_sysfs(const struct pci_calls *calls, struct pci_card *c)
 {
@@ -96,6 +112,7 @@ static void read_sysfs(const struct pci_calls *calls, struct pci_card *c)
         const char *slash = strrchr(target, '/');
         snprintf(c->driver, sizeof c->driver, "%.31s", slash != NULL ? slash + 1 : target);
     }
+    find_node(calls, c);
     io_read_start(path_of(calls, c, "current_link_speed", room), c->link_speed, sizeof c->link_speed);
     c->link_speed[strcspn(c->link_speed, "\n")] = '\0';
     size_t width = machine_number_in(path_of(calls, c, "current_link_width", room));

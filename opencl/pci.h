@@ -30,6 +30,7 @@ struct pci_card {
     uint64_t bar_bytes[PCI_BARS]; /* of memory; 0: none there, or I/O ports */
     uint64_t vram_bytes;          /* as the kernel's driver counts it; 0: it does not say */
     char driver[32];              /* of the kernel, which is bound to it: "amdgpu"; "": none */
+    char node[32];                /* through which programs reach it, in /dev/dri: "renderD128"; "": none */
     char link_speed[32];          /* as the link runs now: "16.0 GT/s PCIe"; "": unknown */
     uint32_t link_width;          /* lanes; 0: unknown */
 };

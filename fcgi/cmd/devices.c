@@ -168,13 +168,15 @@ static json_t *card_object(const struct inventory *v, int i)
     }
     snprintf(ids[0], sizeof ids[0], "%04x:%04x", c->vendor, c->device);
     snprintf(ids[1], sizeof ids[1], "%04x:%04x", c->sub_vendor, c->sub_device);
-    return json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:i, s:o, s:o}", "pci", pci_address_text(&c->at, address),
-        "id", ids[0], "subsystem", ids[1], "gfx", text_or_null(chip != NULL ? chip->gfx : NULL), "family",
-        text_or_null(chip != NULL ? chip_family_name(chip->family) : NULL), "driver", text_or_null(c->driver),
-        "bar_bytes", bars, "vram_bytes", (json_int_t)c->vram_bytes, "resizable_bar", rebar[inventory_rebar(v, i)],
-        "link_speed", text_or_null(c->link_speed), "link_width", (int)c->link_width, "device",
-        device >= 0 ? json_integer(device) : json_null(), "note", text_or_null(inventory_card_note(v, i, note)));
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:i, s:o, s:o}", "pci",
+                     pci_address_text(&c->at, address), "id", ids[0], "subsystem", ids[1], "gfx",
+                     text_or_null(chip != NULL ? chip->gfx : NULL), "family",
+                     text_or_null(chip != NULL ? chip_family_name(chip->family) : NULL), "driver",
+                     text_or_null(c->driver), "node", text_or_null(c->node), "bar_bytes", bars, "vram_bytes",
+                     (json_int_t)c->vram_bytes, "resizable_bar", rebar[inventory_rebar(v, i)], "link_speed",
+                     text_or_null(c->link_speed), "link_width", (int)c->link_width, "device",
+                     device >= 0 ? json_integer(device) : json_null(), "note",
+                     text_or_null(inventory_card_note(v, i, note)));
 }
 
 static json_t *all_objects(const struct inventory *v)

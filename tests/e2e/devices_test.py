@@ -125,6 +125,13 @@ def test_an_apu(ctx):
     assert card["gfx"] == "gfx1103" and card["resizable_bar"] == "unknown", card  # its memory is the host's
 
 
+def test_a_card_that_may_not_be_opened(ctx):
+    m = machine()
+    m.card(3, 0x744C, 24 * GIB, VRAM, node="renderD250")
+    (card,) = told(ctx, m)["cards"]
+    assert card["node"] == "renderD250" and card["note"].startswith("this user may not open /dev/dri/renderD250: "), card
+
+
 def test_rdna4_is_told_apart(ctx):
     m = machine()
     m.card(3, 0x7550, 16 * GIB, 16304 * MIB)

@@ -41,7 +41,7 @@ class Machine:
                         ASAN_OPTIONS=f"{self.env.get('ASAN_OPTIONS', '')}:verify_asan_link_order=0")
         return root
 
-    def card(self, bus, device, bar0, vram=None, driver="amdgpu", vendor=0x1002, kind=0x030000):
+    def card(self, bus, device, bar0, vram=None, driver="amdgpu", vendor=0x1002, kind=0x030000, node=None):
         d = self.bus() / f"0000:{bus:02x}:00.0"
         d.mkdir()
         files = {"vendor": f"0x{vendor:04x}", "device": f"0x{device:04x}", "class": f"0x{kind:06x}", "revision": "0xc8",
@@ -60,5 +60,7 @@ class Machine:
         config[8:12] = b"\xc8" + kind.to_bytes(3, "little")
         config[0x2C:0x30] = (0x1EAE).to_bytes(2, "little") + (0x7901).to_bytes(2, "little")
         (d / "config").write_bytes(config)
+        if node is not None:
+            (d / "drm" / node).mkdir(parents=True)
         if driver is not None:
             (d / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")

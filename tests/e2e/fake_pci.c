@@ -47,6 +47,12 @@ ssize_t readlink(const char *restrict path, char *restrict to, size_t n)
     return REAL(readlink)(redirect(path, room), to, n);
 }
 
+DIR *opendir(const char *path)
+{
+    char room[4096];
+    return REAL(opendir)(redirect(path, room));
+}
+
 int scandir(const char *restrict path, struct dirent ***restrict names, int (*filter)(const struct dirent *),
             int (*compare)(const struct dirent **, const struct dirent **))
 {

@@ -188,8 +188,12 @@ START_TEST(a_card_without_a_device)
          "install mesa-opencl-icd and set RUSTICL_ENABLE=radeonsi, or install ROCm");
     add_platform("rusticl");
     says(inventory_card_note(&v, card, room), "rusticl does not show it: set RUSTICL_ENABLE=radeonsi");
+    snprintf(v.cards[card].node, sizeof v.cards[card].node, "renderD128");
+    v.is_closed[card] = true;
+    says(inventory_card_note(&v, card, room), "this user may not open /dev/dri/renderD128: group render");
+    v.is_closed[card] = false;
     snprintf(v.cards[card].driver, sizeof v.cards[card].driver, "vfio-pci");
-    says(inventory_card_note(&v, card, room), "has not bound amdgpu to it");
+    says(inventory_card_note(&v, card, room), "the kernel has bound vfio-pci to it, and not amdgpu");
     v.cards[card].driver[0] = '\0';
     says(inventory_card_note(&v, card, room), "bound no driver");
     snprintf(v.cards[card].driver, sizeof v.cards[card].driver, "nvidia");

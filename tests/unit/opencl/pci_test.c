@@ -79,6 +79,10 @@ static void set_up(void)
     ck_assert_int_eq(mkdir(path, 0700), 0);
     snprintf(path, sizeof path, "%s/0000:03:00.0/driver", folder);
     ck_assert_int_eq(symlink("../../../bus/pci/drivers/amdgpu", path), 0);
+    snprintf(path, sizeof path, "%s/0000:03:00.0/drm", folder);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    write_file("drm/card0", "");
+    write_file("drm/renderD128", "");
     write_file("current_link_speed", "16.0 GT/s PCIe\n");
     write_file("current_link_width", "16\n");
     write_file("mem_info_vram_total", "25753026560\n");
@@ -86,8 +90,9 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-    static const char *const names[] = {"driver", "current_link_speed", "current_link_width", "mem_info_vram_total",
-                                        ""};
+    static const char *const names[] = {
+        "drm/card0",          "drm/renderD128",      "drm", "driver", "current_link_speed",
+        "current_link_width", "mem_info_vram_total", ""};
     char path[128];
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(path, sizeof path, "%s/0000:03:00.0/%s", folder, names[i]);
@@ -125,6 +130,7 @@ START_TEST(a_card_is_read_from_both)
     ck_assert_uint_eq(c->bar_bytes[5], MIB);
     ck_assert_uint_eq(pci_window_bytes(c), 24 * GIB);
     ck_assert_str_eq(c->driver, "amdgpu");
+    ck_assert_str_eq(c->node, "renderD128");
     ck_assert_str_eq(c->link_speed, "16.0 GT/s PCIe");
     ck_assert_uint_eq(c->link_width, 16);
     ck_assert_uint_eq(c->vram_bytes, 25753026560u);
@@ -157,6 +163,7 @@ START_TEST(what_sysfs_lacks_is_unknown)
         ck_assert_uint_eq(cards[i].vram_bytes, 0);
     }
     ck_assert_str_eq(cards[0].driver, "");
+    ck_assert_str_eq(cards[0].node, "");
     ck_assert_str_eq(cards[0].link_speed, "");
 }
 END_TEST
