@@ -127,27 +127,27 @@ static int rank_of(const struct inventory *v, int device)
 }
 
 /* "0 (gfx1100 at 0000:03:00.0)" */
-static void put_device(const struct inventory *v, int device, struct buf *out)
+static const char *describe(const struct inventory *v, int device, char room[DEVICE_TEXT_BYTES])
 {
     const struct device_caps *c = &v->probe.devices[device];
-    char room[PCI_ADDRESS_BYTES];
-    buf_printf(out, "%d (%s%s%s)", device, inventory_name(c), c->has_pci ? " at " : "",
-               c->has_pci ? pci_address_text(&c->pci, room) : "");
+    char address[PCI_ADDRESS_BYTES];
+    snprintf(room, DEVICE_TEXT_BYTES, "%d (%s%s%s)", device, inventory_name(c), c->has_pci ? " at " : "",
+             c->has_pci ? pci_address_text(&c->pci, address) : "");
+    return room;
 }
 
 /* ERR_CONFIG, with all that there is. */
 static enum err refuse(const struct inventory *v, const char *found, struct err_info *info)
 {
     struct buf all;
-    char fault[DEVICE_TEXT_BYTES];
+    char room[DEVICE_TEXT_BYTES];
     buf_init(&all, 0, MEM_GENERAL);
     for (int i = 0; i < v->probe.n_devices; i++) {
-        buf_puts(&all, i > 0 ? ", " : "the number or PCI address of one of ");
-        put_device(v, i, &all);
+        buf_printf(&all, "%s%s", i > 0 ? ", " : "the number or PCI address of one of ", describe(v, i, room));
     }
     buf_puts(&all, v->probe.n_devices == 0 ? "an OpenCL device, and there is none" : "");
-    for (int i = 0; inventory_fault(v, i, fault); i++) {
-        buf_printf(&all, "; %s", fault);
+    for (int i = 0; inventory_fault(v, i, room); i++) {
+        buf_printf(&all, "; %s", room);
     }
     enum err err = err_set(info, ERR_CONFIG, "device", "device: expected %s; found '%.64s'; see `infcgi devices`",
                            buf_ok(&all) == ERR_OK ? all.data : "another", found);
@@ -211,23 +211,19 @@ enum err inventory_choose(const struct inventory *v, const char *which, int *dev
     if (strchr(which, ',') != NULL) {
         return err_set(info, ERR_CONFIG, "device", "device: expected one device, found several: '%.64s'", which);
     }
-    char room[DEVICE_WHY_BYTES];
+    char room[DEVICE_WHY_BYTES], name[DEVICE_TEXT_BYTES];
     int i = find(v, which);
     if (i < 0) {
         return refuse(v, which, info);
     }
     const char *why_not = device_why_not(&v->probe.devices[i], room);
-    struct buf name;
-    buf_init(&name, 0, MEM_GENERAL);
-    put_device(v, i, &name);
-    TRY_MEM(buf_ok(&name) == ERR_OK);
-    enum err err = why_not == NULL
-                       ? ERR_OK
-                       : err_set(info, ERR_CONFIG, "device", "device %s cannot be used: %s", name.data, why_not);
-    snprintf(why, DEVICE_TEXT_BYTES, "device %.*s: %s", DEVICE_TEXT_BYTES / 2, name.data, kind_of(v, i));
+    (void)describe(v, i, name);
+    if (why_not != NULL) {
+        return err_set(info, ERR_CONFIG, "device", "device %s cannot be used: %s", name, why_not);
+    }
+    snprintf(why, DEVICE_TEXT_BYTES, "device %.*s: %s", DEVICE_TEXT_BYTES / 2, name, kind_of(v, i));
     *device = i;
-    buf_fini(&name);
-    return err;
+    return ERR_OK;
 }
 
 /* --- what to know ------------------------------------------------------------------------------------------------------ */
