@@ -80,14 +80,19 @@ static uint64_t rows_bytes(const struct backend_model *m, uint32_t n)
     return (uint64_t)opencl_rows(m) * n * sizeof(float);
 }
 
+/* Bytes of codes of rows of n components. */
+static uint64_t codes_bytes(const struct backend_model *m, uint32_t n)
+{
+    return (uint64_t)opencl_rows(m) * (n / PANEL_BLOCK) * m->act_words * sizeof(int32_t);
+}
+
 static enum err lay_out_bufs(struct backend_model *m, struct err_info *info)
 {
     for (int32_t i = 0; i < m->plan->n_bufs; i++) {
         struct opencl_buf *b = &m->bufs[i];
         b->stride = opencl_round_up(m->plan->bufs[i].width, OPENCL_ALIGN);
-        uint64_t codes = (uint64_t)opencl_rows(m) * (b->stride / PANEL_BLOCK) * m->act_words * sizeof(int32_t);
         TRY(place(m, VRAM_ACTIVATIONS, rows_bytes(m, b->stride), m->plan->bufs[i].name, &b->floats, info));
-        TRY(place(m, VRAM_ACTIVATIONS, codes, m->plan->bufs[i].name, &b->codes, info));
+        TRY(place(m, VRAM_ACTIVATIONS, codes_bytes(m, b->stride), m->plan->bufs[i].name, &b->codes, info));
     }
     return ERR_OK;
 }
@@ -95,13 +100,19 @@ static enum err lay_out_bufs(struct backend_model *m, struct err_info *info)
 static enum err lay_out_results(struct backend_model *m, struct err_info *info)
 {
     uint64_t n_logits = m->plan->has_logits ? (uint64_t)m->cfg.max_logits : 0, n_vocab = m->plan->n_vocab;
+    uint64_t k = m->plan->moe.n_used; /* picks of a row */
     uint64_t hidden = m->plan->has_hidden ? rows_bytes(m, m->plan->n_embd) : 0;
-    m->n_pieces = (m->plan->n_vocab + LOGITS_PIECE - 1) / LOGITS_PIECE;
     const struct {
         uint64_t bytes;
         const char *what;
         int32_t *id;
     } places[] = {
+        {rows_bytes(m, m->made_stride) * k, "rows inside of experts", &m->made_floats},
+        {codes_bytes(m, m->made_stride) * k, "rows inside of experts", &m->made_codes},
+        {rows_bytes(m, m->up_made != OPENCL_NONE ? m->made_stride : 0) * k, "rows inside of experts", &m->up_made},
+        {rows_bytes(m, m->results_stride) * k, "what experts make", &m->results},
+        {rows_bytes(m, 1) * k, "rows of experts", &m->picks},
+        {(rows_bytes(m, 1) * k + 4) * 3, "rows of experts", &m->tiles},
         {rows_bytes(m, m->qkv_stride), "queries, keys and values", &m->qkv},
         {rows_bytes(m, m->up_stride), "a product", &m->up},
         {m->partial_bytes, "parts of the attention", &m->partial},
@@ -131,6 +142,7 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
     TRY(opencl_weights_lay_out(m, info));
     TRY(lay_out_kv(m, info));
     TRY(lay_out_bufs(m, info));
+    m->n_pieces = (m->plan->n_vocab + LOGITS_PIECE - 1) / LOGITS_PIECE;
     m->is_dry = true;
     TRY(opencl_steps_compile(m, info));
     m->is_dry = false;
@@ -174,6 +186,7 @@ static enum err make_model(const struct plan *plan, const struct backend_config 
     TRY_MEM_FOR(m != NULL, info, "out of memory for the OpenCL back end");
     m->plan = plan;
     m->cfg = *cfg;
+    m->picks = m->tiles = m->made_floats = m->made_codes = m->up_made = m->results = OPENCL_NONE;
     m->partial = m->qkv = m->up = m->logits = m->pieces = m->stats = m->hidden = m->input = m->output = m->states =
         OPENCL_NONE;
     enum err err = lay_out(m, info);
@@ -424,18 +437,23 @@ static enum err write_batch(struct backend_model *m, const struct backend_batch 
                      "clEnqueueWriteBuffer", info);
 }
 
-/* What a launch is repeated for in the batch. */
-static int32_t count_of(const struct opencl_launch *l, const struct backend_batch *b, const struct opencl_slot *s)
+/* Work-groups of a launch in the third dimension, for so many rows of its kind. */
+static int32_t count_groups(const struct backend_model *m, const struct opencl_launch *l, const struct opencl_slot *s,
+                            int32_t rows)
 {
+    int32_t picks = rows * (int32_t)m->plan->moe.n_used, tile = (int32_t)l->tile;
     switch (l->by) {
     case OPENCL_BY_SEQS:
         return s->words[BATCH_SEQS];
+    case OPENCL_BY_PICKS:
+        return picks;
+    case OPENCL_BY_TILES: /* an expert's last one may be short */
+        return MIN_OF(picks, picks / tile + (int32_t)m->plan->moe.n_experts);
     case OPENCL_ONCE:
         return 1;
     default:
-        return s->words[l->rows];
+        return (rows + tile - 1) / tile;
     }
-    (void)b;
 }
 
 /* Puts the sums over all ranks in the place of src. */
@@ -472,13 +490,15 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
             TRY(meet_ranks(m, l->step, b, info));
             continue;
         }
-        int32_t n = count_of(l, b, s);
-        if (n == 0 || n < l->min_rows || n > l->max_rows || l->when == (in_parts ? OPENCL_IF_WHOLE : OPENCL_IF_PARTS)) {
+        int32_t rows = s->words[l->rows];
+        bool is_for = rows > 0 && rows >= l->min_rows && rows <= l->max_rows &&
+                      l->when != (in_parts ? OPENCL_IF_WHOLE : OPENCL_IF_PARTS);
+        if (!is_for) {
             continue;
         }
         const size_t local[3] = {l->local, 1, 1};
         const size_t global[3] = {l->local * l->groups, l->by_splits ? (size_t)splits : 1,
-                                  ((size_t)n + l->tile - 1) / l->tile};
+                                  (size_t)count_groups(m, l, s, rows)};
         TRY(ocl_check(clEnqueueNDRangeKernel(m->device.queue, l->kernel, 3, NULL, global, local, 0, NULL, NULL),
                       plan_op_name(l->step->op), info));
     }

@@ -45,7 +45,14 @@ struct opencl_buf {
 };
 
 /* What a launch is repeated for. */
-enum opencl_by { OPENCL_BY_ROWS, OPENCL_BY_SEQS, OPENCL_ONCE };
+enum opencl_by {
+    OPENCL_BY_ROWS,
+    OPENCL_BY_SEQS,
+    OPENCL_BY_PICKS, /* rows times their experts */
+    OPENCL_BY_TILES, /* of picks (kernels/experts.cl): as many as there can be */
+    OPENCL_ONCE
+};
+enum { OPENCL_PICKED_ROWS = 4 /* picks of a tile, where a batch has more than a row */ };
 
 /* Whether attention is computed in parts, each by a work-group, as a batch of few rows would leave most of a device idle;
  * OPENCL_MAX_PARTS: parts that there is room for. */
@@ -95,6 +102,11 @@ struct backend_model {
     uint32_t qkv_stride;
     int32_t up; /* the second product of a GLU of two kinds */
     uint32_t up_stride;
+    int32_t picks, tiles;                     /* of experts: lists that kernels/experts.cl makes */
+    int32_t made_floats, made_codes, up_made; /* [picks][made_stride]: inside of experts, and what they make */
+    uint32_t made_stride;
+    int32_t results; /* [picks][stride of the widest result] */
+    uint32_t results_stride;
     int32_t logits, pieces, stats, hidden, input, output, states;
     cl_mem batch;
     size_t cap_batch_words;

@@ -1,7 +1,7 @@
 /* From plan steps to launches: each op is a function that places what it needs and makes kernels with their arguments,
  * which never change; what a batch has stands in its buffer. Gone through twice: first for the places, when there is no
  * memory yet. */
-#include "opencl/opencl_internal.h"
+#include "opencl/opencl_maker.h"
 
 #include "engine/base/mem.h"
 #include "engine/plan/plan_ops.h"
@@ -10,44 +10,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ANY_ROWS = INT32_MAX, OPTIONS_BYTES = 160 };
-
-/* An argument of a kernel. */
-struct arg {
-    size_t bytes;
-    union {
-        cl_mem mem;
-        cl_int i;
-        cl_uint u;
-        cl_float f;
-        cl_uint4 u4;
-    };
-};
-#define ARG_MEM(x)   ((struct arg){.bytes = sizeof(cl_mem), .mem = (x)})
-#define ARG_INT(x)   ((struct arg){.bytes = sizeof(cl_int), .i = (cl_int)(x)})
-#define ARG_UINT(x)  ((struct arg){.bytes = sizeof(cl_uint), .u = (cl_uint)(x)})
-#define ARG_FLOAT(x) ((struct arg){.bytes = sizeof(cl_float), .f = (x)})
-#define ARG_UINT4(x) ((struct arg){.bytes = sizeof(cl_uint4), .u4 = (x)})
-
-/* A step on its way to launches. */
-struct maker {
-    struct backend_model *m;
-    const struct plan *plan;
-    const struct plan_step *s;
-    int32_t i_step;
-    struct err_info *info;
-};
-
 /* A launch of all rows of the step's kind. */
-static struct opencl_launch launch_of(const struct maker *k, size_t local, size_t groups)
+struct opencl_launch opencl_launch_of(const struct opencl_maker *k, size_t local, size_t groups)
 {
     return (struct opencl_launch){
-        .step = k->s, .local = local, .groups = groups, .rows = k->s->rows, .tile = 1, .max_rows = ANY_ROWS};
+        .step = k->s, .local = local, .groups = groups, .rows = k->s->rows, .tile = 1, .max_rows = OPENCL_ANY_ROWS};
 }
 
 /* Adds a launch of kernel `entry` of `file`; args: those behind the batch, which is first everywhere. */
-static enum err add_launch(const struct maker *k, struct opencl_launch l, const char *file, const char *entry,
-                           const char *options, const struct arg *args, int n_args)
+enum err opencl_add_launch(const struct opencl_maker *k, struct opencl_launch l, const char *file, const char *entry,
+                           const char *options, const struct opencl_arg *args, int n_args)
 {
     struct backend_model *m = k->m;
     if (m->is_dry) {
@@ -69,33 +41,40 @@ static enum err add_launch(const struct maker *k, struct opencl_launch l, const 
     return ocl_check(code, entry, k->info);
 }
 
-#define ADD(k, l, file, entry, options, ...)                                                                           \
-    add_launch((k), (l), (file), (entry), (options), (const struct arg[]){__VA_ARGS__},                                \
-               (int)ARRAY_LEN(((const struct arg[]){__VA_ARGS__})))
-
 /* --- places and arguments ----------------------------------------------------------------------------------------- */
 
-static struct arg mem_at(const struct maker *k, int32_t place)
+struct opencl_arg opencl_at(const struct opencl_maker *k, int32_t place)
 {
     return ARG_MEM(k->m->is_dry ? NULL : vram_at(k->m->vram, place));
 }
 
-static struct arg vector(const struct maker *k, plan_weight_id id)
+struct opencl_arg opencl_vector(const struct opencl_maker *k, plan_weight_id id)
 {
-    return mem_at(k, id == PLAN_NONE ? OPENCL_NONE : k->m->weights[id].place);
+    return opencl_at(k, id == PLAN_NONE ? OPENCL_NONE : k->m->weights[id].place);
 }
 
-static struct arg floats(const struct maker *k, plan_buf_id id) { return mem_at(k, k->m->bufs[id].floats); }
-static struct arg codes(const struct maker *k, plan_buf_id id) { return mem_at(k, k->m->bufs[id].codes); }
-static uint32_t width(const struct maker *k, plan_buf_id id) { return k->plan->bufs[id].width; }
-static uint32_t stride(const struct maker *k, plan_buf_id id) { return k->m->bufs[id].stride; }
-static struct arg stride_of(const struct maker *k, plan_buf_id id) { return ARG_UINT(stride(k, id)); }
-static struct arg blocks_of(const struct maker *k, plan_buf_id id) { return ARG_UINT(stride(k, id) / PANEL_BLOCK); }
+struct opencl_arg opencl_floats(const struct opencl_maker *k, plan_buf_id id)
+{
+    return opencl_at(k, k->m->bufs[id].floats);
+}
+struct opencl_arg opencl_codes(const struct opencl_maker *k, plan_buf_id id)
+{
+    return opencl_at(k, k->m->bufs[id].codes);
+}
+uint32_t opencl_width(const struct opencl_maker *k, plan_buf_id id) { return k->plan->bufs[id].width; }
+uint32_t opencl_stride(const struct opencl_maker *k, plan_buf_id id) { return k->m->bufs[id].stride; }
+uint32_t opencl_blocks(const struct opencl_maker *k, plan_buf_id id) { return opencl_stride(k, id) / PANEL_BLOCK; }
+static struct opencl_arg stride_of(const struct opencl_maker *k, plan_buf_id id)
+{
+    return ARG_UINT(opencl_stride(k, id));
+}
+static struct opencl_arg blocks_of(const struct opencl_maker *k, plan_buf_id id)
+{
+    return ARG_UINT(opencl_blocks(k, id));
+}
 
 /* The widest of what several steps use one after the other. */
-static void widen(uint32_t *wide, uint32_t n) { *wide = MAX_OF(*wide, opencl_round_up(n, OPENCL_ALIGN)); }
-
-static bool is_float(const struct maker *k, plan_weight_id id) { return panel_info(k->m->weights[id].kind)->is_float; }
+void opencl_widen(uint32_t *wide, uint32_t n) { *wide = MAX_OF(*wide, opencl_round_up(n, OPENCL_ALIGN)); }
 
 /* Does the step multiply what is in the buffer, as codes (or as floats) ? */
 static bool multiplies(const struct backend_model *m, const struct plan_step *s, plan_buf_id buf, bool as_codes)
@@ -110,14 +89,9 @@ static bool multiplies(const struct backend_model *m, const struct plan_step *s,
     return does;
 }
 
-/* What the steps behind step i do with what it leaves in the buffer. */
-struct need {
-    bool codes, floats;
-};
-
-static struct need need_of(const struct maker *k, plan_buf_id buf)
+struct opencl_need opencl_need_of(const struct opencl_maker *k, plan_buf_id buf)
 {
-    struct need n = {false, false};
+    struct opencl_need n = {false, false};
     for (int32_t i = k->i_step + 1; i < k->plan->n_steps; i++) {
         const struct plan_step *s = &k->plan->steps[i];
         int uses = plan_is_idle(s) ? 0 : plan_uses(s, buf);
@@ -132,42 +106,29 @@ static struct need need_of(const struct maker *k, plan_buf_id buf)
 }
 
 /* What the step's result is wanted as, in flags. */
-static int flags_of(const struct maker *k, plan_buf_id buf)
+static int flags_of(const struct opencl_maker *k, plan_buf_id buf)
 {
-    struct need n = need_of(k, buf);
+    struct opencl_need n = opencl_need_of(k, buf);
     return (n.codes ? FLAG_CODES : 0) | (n.floats ? FLAG_FLOATS : 0);
 }
 
 /* The buffer's rows as codes too. */
-static enum err add_codes(const struct maker *k, plan_buf_id buf, enum opencl_when when)
+static enum err add_codes(const struct opencl_maker *k, plan_buf_id buf, enum opencl_when when)
 {
     enum { WG = 128 };
-    struct opencl_launch l = launch_of(k, WG, (stride(k, buf) + 4 * WG - 1) / (4 * WG));
+    struct opencl_launch l = opencl_launch_of(k, WG, (opencl_stride(k, buf) + 4 * WG - 1) / (4 * WG));
     l.when = when;
-    return ADD(k, l, "norm.cl", "encode", "", ARG_INT(k->s->rows), floats(k, buf), stride_of(k, buf),
-               ARG_UINT(width(k, buf)), codes(k, buf), blocks_of(k, buf));
+    return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(k->s->rows), opencl_floats(k, buf), stride_of(k, buf),
+                      ARG_UINT(opencl_width(k, buf)), opencl_codes(k, buf), blocks_of(k, buf));
 }
 
 /* Behind a step that wrote floats. */
-static enum err end_step(const struct maker *k, plan_buf_id buf)
+enum err opencl_end_step(const struct opencl_maker *k, plan_buf_id buf)
 {
-    return need_of(k, buf).codes ? add_codes(k, buf, OPENCL_ALWAYS) : ERR_OK;
+    return opencl_need_of(k, buf).codes ? add_codes(k, buf, OPENCL_ALWAYS) : ERR_OK;
 }
 
 /* --- matmul ------------------------------------------------------------------------------------------------------- */
-
-/* What a matmul has besides a weight. */
-struct product {
-    plan_buf_id src;
-    struct arg dst;
-    uint32_t dst_stride, dst_first;
-    plan_weight_id w, bias;
-    plan_weight_id w2, bias2; /* of a pair */
-    float scale, cap;
-    int flags, act;
-    struct arg codes;
-    uint32_t codes_blocks;
-};
 
 /* Token rows of a work-group, and for how many of a batch. */
 struct tile {
@@ -176,213 +137,247 @@ struct tile {
     int32_t min_rows, max_rows;
 };
 
-static enum err add_product(const struct maker *k, const struct product *p)
+enum { MAX_TILES = 3, WAVES = 8 };
+
+/* By what fits in registers: two weights, floats and picks take more for each token row. Fewer than three end with 0. */
+static const struct tile *tiles_of(bool is_pair, bool reads_floats, bool is_picked)
 {
-    static const struct tile tiles[2][3] = {{{1, true, 0, 1}, {8, true, 2, 16}, {32, false, 17, ANY_ROWS}},
-                                            {{1, true, 0, 1}, {4, true, 2, 8}, {16, false, 9, ANY_ROWS}}};
-    enum { WAVES = 8 };
-    const struct opencl_weight *w = &k->m->weights[p->w];
-    const struct plan_weight *of = &k->plan->weights[p->w];
-    bool is_pair = p->w2 != PLAN_NONE, reads_floats = is_float(k, p->w);
+    static const struct tile all[3][MAX_TILES] = {
+        {{1, true, 0, 1}, {8, true, 2, 16}, {32, false, 17, OPENCL_ANY_ROWS}},
+        {{1, true, 0, 1}, {4, true, 2, 8}, {16, false, 9, OPENCL_ANY_ROWS}},
+        {{1, true, 0, 1}, {OPENCL_PICKED_ROWS, true, 2, OPENCL_ANY_ROWS}},
+    };
+    return all[is_picked ? 2 : is_pair || reads_floats];
+}
+
+enum err opencl_add_product(const struct opencl_maker *k, const struct opencl_product *p)
+{
+    const struct backend_model *m = k->m;
+    const struct opencl_weight *w = &m->weights[p->w];
+    bool is_pair = p->w2 != PLAN_NONE, reads_floats = panel_info(w->kind)->is_float, is_picked = p->per_row != 0;
+    uint32_t panels = is_picked ? w->group_panels : w->n_groups * w->group_panels;
+    uint32_t n_out = is_picked ? w->group_rows : k->plan->weights[p->w].n_out;
     int flags = p->flags | (p->bias != PLAN_NONE ? FLAG_BIAS : 0);
-    for (int i = 0; i < 3; i++) {
-        const struct tile *t = &tiles[is_pair || reads_floats][i];
-        char options[OPTIONS_BYTES];
-        uint32_t panels = w->n_groups * w->group_panels;
+    const struct tile *t = tiles_of(is_pair, reads_floats, is_picked), *end = t + MAX_TILES;
+    for (; t < end && t->tokens != 0; t++) {
+        char options[OPENCL_OPTIONS_BYTES];
         struct opencl_launch l =
-            launch_of(k, (size_t)WAVES * OPENCL_LANES, t->is_split ? panels : (panels + WAVES - 1) / WAVES);
+            opencl_launch_of(k, (size_t)WAVES * OPENCL_LANES, t->is_split ? panels : (panels + WAVES - 1) / WAVES);
+        l.by = is_picked ? OPENCL_BY_TILES : OPENCL_BY_ROWS;
         l.tile = t->tokens;
         l.min_rows = t->min_rows;
         l.max_rows = t->max_rows;
-        snprintf(options, sizeof options, "-DKIND=%d -DTOKENS=%u -DSPLIT=%d -DPAIR=%d -DPICKED=0", (int)w->kind,
-                 t->tokens, t->is_split, is_pair);
-        const struct arg args[] = {ARG_INT(k->s->rows), mem_at(k, w->place),
-                                   reads_floats ? floats(k, p->src) : codes(k, p->src), blocks_of(k, p->src),
-                                   ARG_UINT(w->n_parts), p->dst, ARG_UINT(p->dst_stride), ARG_UINT(p->dst_first),
-                                   ARG_UINT(of->n_out), ARG_UINT(panels), vector(k, p->bias), ARG_FLOAT(p->scale),
-                                   ARG_INT(flags), ARG_FLOAT(p->cap), ARG_UINT4(w->table),
-                                   /* of a pair alone */
-                                   mem_at(k, is_pair ? k->m->weights[p->w2].place : OPENCL_NONE), vector(k, p->bias2),
-                                   ARG_INT(p->act), p->codes, ARG_UINT(p->codes_blocks)};
-        TRY(add_launch(k, l, "matmul.cl", "matmul", options, args, (int)ARRAY_LEN(args) - (is_pair ? 0 : 5)));
+        snprintf(options, sizeof options, "-DKIND=%d -DTOKENS=%u -DSPLIT=%d -DPAIR=%d -DPICKED=%d", (int)w->kind,
+                 t->tokens, t->is_split, is_pair, is_picked);
+        struct opencl_arg args[32] = {
+            ARG_INT(k->s->rows),     opencl_at(k, w->place),    reads_floats ? p->floats : p->codes,
+            ARG_UINT(p->blocks),     ARG_UINT(w->n_parts),      p->dst,
+            ARG_UINT(p->dst_stride), ARG_UINT(p->dst_first),    ARG_UINT(n_out),
+            ARG_UINT(panels),        opencl_vector(k, p->bias), ARG_FLOAT(p->scale),
+            ARG_INT(flags),          ARG_FLOAT(p->cap),         ARG_UINT4(w->table)};
+        int n = 15;
+        if (is_pair) {
+            args[n++] = opencl_at(k, m->weights[p->w2].place);
+            args[n++] = opencl_vector(k, p->bias2);
+            args[n++] = ARG_INT(p->act);
+            args[n++] = p->dst_codes;
+            args[n++] = ARG_UINT(p->dst_blocks);
+        }
+        if (is_picked) {
+            args[n++] = opencl_at(k, m->tiles);
+            args[n++] = opencl_at(k, m->picks);
+            args[n++] = ARG_UINT(w->group_panels);
+            args[n++] = ARG_UINT(p->per_row);
+        }
+        TRY(opencl_add_launch(k, l, "matmul.cl", "matmul", options, args, n));
     }
     return ERR_OK;
 }
 
-static struct product product_of(const struct maker *k, int which)
+struct opencl_product opencl_product_of(const struct opencl_maker *k, int which)
 {
     const struct plan_step *s = k->s;
-    return (struct product){
-        .src = s->src, .w = s->w[which], .bias = s->bias[which], .w2 = PLAN_NONE, .bias2 = PLAN_NONE, .scale = 1.0f};
+    return (struct opencl_product){.floats = opencl_floats(k, s->src),
+                                   .codes = opencl_codes(k, s->src),
+                                   .blocks = opencl_blocks(k, s->src),
+                                   .w = s->w[which],
+                                   .bias = s->bias[which],
+                                   .w2 = PLAN_NONE,
+                                   .bias2 = PLAN_NONE,
+                                   .scale = 1.0f};
 }
 
-static enum err make_matmul(const struct maker *k)
+static enum err make_matmul(const struct opencl_maker *k)
 {
-    struct product p = product_of(k, 0);
-    p.dst = floats(k, k->s->dst);
-    p.dst_stride = stride(k, k->s->dst);
+    struct opencl_product p = opencl_product_of(k, 0);
+    p.dst = opencl_floats(k, k->s->dst);
+    p.dst_stride = opencl_stride(k, k->s->dst);
     p.scale = k->s->adds ? k->s->scale : 1.0f;
     p.flags = k->s->adds ? FLAG_ADDS : 0;
-    TRY(add_product(k, &p));
-    return end_step(k, k->s->dst);
+    TRY(opencl_add_product(k, &p));
+    return opencl_end_step(k, k->s->dst);
 }
 
 /* Two weights of one kind are one product; others, and a gate alone, are taken together by a launch of its own. */
-static enum err make_glu(const struct maker *k)
+static enum err make_glu(const struct opencl_maker *k)
 {
     enum { WG = 64 };
     const struct plan_step *s = k->s;
-    struct product p = product_of(k, 0);
+    struct opencl_product p = opencl_product_of(k, 0);
     bool is_gated = s->w[1] != PLAN_NONE;
-    p.dst = floats(k, s->dst);
-    p.dst_stride = stride(k, s->dst);
+    p.dst = opencl_floats(k, s->dst);
+    p.dst_stride = opencl_stride(k, s->dst);
     if (is_gated && k->m->weights[s->w[0]].kind == k->m->weights[s->w[1]].kind &&
         (s->bias[0] == PLAN_NONE) == (s->bias[1] == PLAN_NONE)) {
         p.w2 = s->w[1];
         p.bias2 = s->bias[1];
         p.act = (int)s->act;
         p.flags = flags_of(k, s->dst);
-        p.codes = codes(k, s->dst);
-        p.codes_blocks = stride(k, s->dst) / PANEL_BLOCK;
-        return add_product(k, &p);
+        p.dst_codes = opencl_codes(k, s->dst);
+        p.dst_blocks = opencl_blocks(k, s->dst);
+        return opencl_add_product(k, &p);
     }
-    TRY(add_product(k, &p));
+    TRY(opencl_add_product(k, &p));
     if (is_gated) {
-        struct product up = product_of(k, 1);
-        widen(&k->m->up_stride, width(k, s->dst));
-        up.dst = mem_at(k, k->m->up);
+        struct opencl_product up = opencl_product_of(k, 1);
+        opencl_widen(&k->m->up_stride, opencl_width(k, s->dst));
+        up.dst = opencl_at(k, k->m->up);
         up.dst_stride = k->m->up_stride;
-        TRY(add_product(k, &up));
+        TRY(opencl_add_product(k, &up));
     }
-    struct opencl_launch l = launch_of(k, WG, (width(k, s->dst) + WG - 1) / WG);
-    TRY(ADD(k, l, "streams.cl", "gated", "", ARG_INT(s->act), floats(k, s->dst), stride_of(k, s->dst),
-            ARG_UINT(width(k, s->dst)), mem_at(k, k->m->up), ARG_UINT(k->m->up_stride), ARG_INT(is_gated)));
-    return end_step(k, s->dst);
+    struct opencl_launch l = opencl_launch_of(k, WG, (opencl_width(k, s->dst) + WG - 1) / WG);
+    TRY(OPENCL_ADD(k, l, "streams.cl", "gated", "", ARG_INT(s->act), opencl_floats(k, s->dst), stride_of(k, s->dst),
+                   ARG_UINT(opencl_width(k, s->dst)), opencl_at(k, k->m->up), ARG_UINT(k->m->up_stride),
+                   ARG_INT(is_gated)));
+    return opencl_end_step(k, s->dst);
 }
 
-static enum err make_logits(const struct maker *k)
+static enum err make_logits(const struct opencl_maker *k)
 {
     enum { WG = 256 };
-    struct product p = product_of(k, 0);
+    struct opencl_product p = opencl_product_of(k, 0);
     struct backend_model *m = k->m;
     uint32_t n = k->plan->n_vocab;
-    p.dst = mem_at(k, m->logits);
+    p.dst = opencl_at(k, m->logits);
     p.dst_stride = n;
     p.scale = k->s->scale;
     p.cap = k->s->logits.softcap;
     p.flags = p.cap != 0 ? FLAG_CAP : 0;
-    TRY(add_product(k, &p));
+    TRY(opencl_add_product(k, &p));
     uint32_t per = (n + m->n_pieces - 1) / m->n_pieces;
-    TRY(ADD(k, launch_of(k, WG, m->n_pieces), "logits.cl", "piece", "", mem_at(k, m->logits), ARG_UINT(n),
-            ARG_UINT(per), mem_at(k, m->pieces)));
-    return ADD(k, launch_of(k, 1, 1), "logits.cl", "stats", "", mem_at(k, m->pieces), ARG_UINT(m->n_pieces),
-               mem_at(k, m->stats));
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, WG, m->n_pieces), "logits.cl", "piece", "", opencl_at(k, m->logits),
+                   ARG_UINT(n), ARG_UINT(per), opencl_at(k, m->pieces)));
+    return OPENCL_ADD(k, opencl_launch_of(k, 1, 1), "logits.cl", "stats", "", opencl_at(k, m->pieces),
+                      ARG_UINT(m->n_pieces), opencl_at(k, m->stats));
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
 /* One of the weights that are looked up; by: as embed.cl has it. */
-static enum err add_embed(const struct maker *k, plan_weight_id id, int by, float scale, int flags)
+static enum err add_embed(const struct opencl_maker *k, plan_weight_id id, int by, float scale, int flags)
 {
     enum { WG = 64 };
-    char options[OPTIONS_BYTES];
+    char options[OPENCL_OPTIONS_BYTES];
     if (id == PLAN_NONE) {
         return ERR_OK;
     }
     const struct opencl_weight *w = &k->m->weights[id];
-    uint32_t per = panel_info(w->kind)->is_float ? 8 : PANEL_BLOCK, n = width(k, k->s->dst);
+    uint32_t per = panel_info(w->kind)->is_float ? 8 : PANEL_BLOCK, n = opencl_width(k, k->s->dst);
     snprintf(options, sizeof options, "-DKIND=%d", (int)w->kind);
-    return ADD(k, launch_of(k, WG, (n + WG * per - 1) / (WG * per)), "embed.cl", "embed", options, ARG_INT(by),
-               mem_at(k, w->place), ARG_UINT(w->n_parts), ARG_UINT4(w->table), ARG_FLOAT(scale), ARG_INT(flags),
-               floats(k, k->s->dst), stride_of(k, k->s->dst), ARG_UINT(n));
+    return OPENCL_ADD(k, opencl_launch_of(k, WG, (n + WG * per - 1) / (WG * per)), "embed.cl", "embed", options,
+                      ARG_INT(by), opencl_at(k, w->place), ARG_UINT(w->n_parts), ARG_UINT4(w->table), ARG_FLOAT(scale),
+                      ARG_INT(flags), opencl_floats(k, k->s->dst), stride_of(k, k->s->dst), ARG_UINT(n));
 }
 
-static enum err make_embed(const struct maker *k)
+static enum err make_embed(const struct opencl_maker *k)
 {
     TRY(add_embed(k, k->s->w[0], 0, k->s->scale, 0));
     TRY(add_embed(k, k->s->w[1], 1, 1.0f, FLAG_ADDS));
     TRY(add_embed(k, k->s->w[2], 2, 1.0f, FLAG_ADDS));
-    return end_step(k, k->s->dst);
+    return opencl_end_step(k, k->s->dst);
 }
 
 /* The norm of src, to dst or to the rows that are wanted. */
-static enum err add_norm(const struct maker *k, struct arg dst, uint32_t dst_stride, int flags, plan_buf_id coded)
+static enum err add_norm(const struct opencl_maker *k, struct opencl_arg dst, uint32_t dst_stride, int flags,
+                         plan_buf_id coded)
 {
     enum { WG = 128 };
     const struct plan_step *s = k->s;
-    uint32_t n = s->w[0] == PLAN_NONE || s->norm.centers ? width(k, s->src) : k->plan->weights[s->w[0]].n_in;
+    uint32_t n = s->w[0] == PLAN_NONE || s->norm.centers ? opencl_width(k, s->src) : k->plan->weights[s->w[0]].n_in;
     flags |= (s->norm.centers ? FLAG_CENTERS : 0) | (s->w[0] != PLAN_NONE ? FLAG_WEIGHT : 0) |
              (s->bias[0] != PLAN_NONE ? FLAG_BIAS : 0);
-    return ADD(k, launch_of(k, WG, width(k, s->src) / n), "norm.cl", "norm", "", ARG_INT(s->rows), floats(k, s->src),
-               stride_of(k, s->src), vector(k, s->w[0]), vector(k, s->bias[0]), ARG_FLOAT(s->eps), ARG_UINT(n),
-               ARG_INT(flags), dst, ARG_UINT(dst_stride), coded == PLAN_NONE ? ARG_MEM(NULL) : codes(k, coded),
-               coded == PLAN_NONE ? ARG_UINT(0) : blocks_of(k, coded));
+    return OPENCL_ADD(k, opencl_launch_of(k, WG, opencl_width(k, s->src) / n), "norm.cl", "norm", "", ARG_INT(s->rows),
+                      opencl_floats(k, s->src), stride_of(k, s->src), opencl_vector(k, s->w[0]),
+                      opencl_vector(k, s->bias[0]), ARG_FLOAT(s->eps), ARG_UINT(n), ARG_INT(flags), dst,
+                      ARG_UINT(dst_stride), coded == PLAN_NONE ? ARG_MEM(NULL) : opencl_codes(k, coded),
+                      coded == PLAN_NONE ? ARG_UINT(0) : blocks_of(k, coded));
 }
 
-static enum err make_norm(const struct maker *k)
+static enum err make_norm(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
     uint32_t n = k->plan->weights[s->w[0]].n_in;
     int flags = flags_of(k, s->dst);
-    bool in_one = !s->adds && (n == width(k, s->src) || n % PANEL_BLOCK == 0);
+    bool in_one = !s->adds && (n == opencl_width(k, s->src) || n % PANEL_BLOCK == 0);
     if (!in_one) {
         flags = FLAG_FLOATS | (s->adds ? FLAG_ADDS : 0);
     }
-    TRY(add_norm(k, floats(k, s->dst), stride(k, s->dst), flags, in_one ? s->dst : PLAN_NONE));
-    return in_one ? ERR_OK : end_step(k, s->dst);
+    TRY(add_norm(k, opencl_floats(k, s->dst), opencl_stride(k, s->dst), flags, in_one ? s->dst : PLAN_NONE));
+    return in_one ? ERR_OK : opencl_end_step(k, s->dst);
 }
 
 /* Components [src_first, + n) of rows of src to dst_first of dst. */
-static enum err add_copy(const struct maker *k, struct arg src, uint32_t src_stride, uint32_t src_first, struct arg dst,
-                         uint32_t dst_stride, uint32_t dst_first, uint32_t n, int flags)
+static enum err add_copy(const struct opencl_maker *k, struct opencl_arg src, uint32_t src_stride, uint32_t src_first,
+                         struct opencl_arg dst, uint32_t dst_stride, uint32_t dst_first, uint32_t n, int flags)
 {
     enum { WG = 64 };
-    return ADD(k, launch_of(k, WG, (n + WG - 1) / WG), "rows.cl", "copy", "", ARG_INT(k->s->rows), src,
-               ARG_UINT(src_stride), ARG_UINT(src_first), dst, ARG_UINT(dst_stride), ARG_UINT(dst_first), ARG_UINT(n),
-               ARG_INT(flags));
+    return OPENCL_ADD(k, opencl_launch_of(k, WG, (n + WG - 1) / WG), "rows.cl", "copy", "", ARG_INT(k->s->rows), src,
+                      ARG_UINT(src_stride), ARG_UINT(src_first), dst, ARG_UINT(dst_stride), ARG_UINT(dst_first),
+                      ARG_UINT(n), ARG_INT(flags));
 }
 
-static enum err make_hidden(const struct maker *k)
+static enum err make_hidden(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
-    uint32_t n = width(k, s->src);
-    struct arg dst = mem_at(k, k->m->hidden);
-    return s->w[0] != PLAN_NONE ? add_norm(k, dst, n, FLAG_FLOATS | FLAG_PICKS, PLAN_NONE)
-                                : add_copy(k, floats(k, s->src), stride(k, s->src), 0, dst, n, 0, n, FLAG_PICKS);
+    uint32_t n = opencl_width(k, s->src);
+    struct opencl_arg dst = opencl_at(k, k->m->hidden);
+    return s->w[0] != PLAN_NONE
+               ? add_norm(k, dst, n, FLAG_FLOATS | FLAG_PICKS, PLAN_NONE)
+               : add_copy(k, opencl_floats(k, s->src), opencl_stride(k, s->src), 0, dst, n, 0, n, FLAG_PICKS);
 }
 
-static enum err make_gather(const struct maker *k)
+static enum err make_gather(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
-    TRY(add_copy(k, floats(k, s->src), stride(k, s->src), 0, floats(k, s->dst), stride(k, s->dst), 0, width(k, s->src),
-                 FLAG_PICKS));
-    return end_step(k, s->dst);
+    TRY(add_copy(k, opencl_floats(k, s->src), opencl_stride(k, s->src), 0, opencl_floats(k, s->dst),
+                 opencl_stride(k, s->dst), 0, opencl_width(k, s->src), FLAG_PICKS));
+    return opencl_end_step(k, s->dst);
 }
 
-static enum err make_input(const struct maker *k)
+static enum err make_input(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
-    TRY(add_copy(k, mem_at(k, k->m->input), k->plan->input_width, s->edge.first, floats(k, s->dst), stride(k, s->dst),
-                 0, width(k, s->dst), 0));
-    return end_step(k, s->dst);
+    TRY(add_copy(k, opencl_at(k, k->m->input), k->plan->input_width, s->edge.first, opencl_floats(k, s->dst),
+                 opencl_stride(k, s->dst), 0, opencl_width(k, s->dst), 0));
+    return opencl_end_step(k, s->dst);
 }
 
-static enum err make_output(const struct maker *k)
+static enum err make_output(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
-    return add_copy(k, floats(k, s->src), stride(k, s->src), 0, mem_at(k, k->m->output), k->plan->output_width,
-                    s->edge.first, width(k, s->src), 0);
+    return add_copy(k, opencl_floats(k, s->src), opencl_stride(k, s->src), 0, opencl_at(k, k->m->output),
+                    k->plan->output_width, s->edge.first, opencl_width(k, s->src), 0);
 }
 
 /* --- attention ---------------------------------------------------------------------------------------------------- */
 
 /* Rows of queries, keys and values that are to become heads. */
 struct head_rows {
-    struct arg q, k, v;
+    struct opencl_arg q, k, v;
     uint32_t q_stride, k_stride, v_stride, k_first, v_first;
 };
 
-static enum err add_heads(const struct maker *k, const struct head_rows *r)
+static enum err add_heads(const struct opencl_maker *k, const struct head_rows *r)
 {
     enum { WG = 64 };
     const struct plan_step *s = k->s;
@@ -391,17 +386,17 @@ static enum err add_heads(const struct maker *k, const struct head_rows *r)
     plan_weight_id q_norm = s->heads.q_norm, k_norm = s->heads.k_norm;
     uint32_t n = plan_n_items(k->plan, s); /* of which latents have no values */
     n -= n > k->plan->n_heads && kv->heads.latent_dim != 0 ? kv->heads.n_kv_heads : 0;
-    return ADD(k, launch_of(k, WG, n), "heads.cl", "heads", "", r->q, ARG_UINT(r->q_stride), ARG_UINT(0), r->k,
-               ARG_UINT(r->k_stride), ARG_UINT(r->k_first), r->v, ARG_UINT(r->v_stride), ARG_UINT(r->v_first),
-               floats(k, s->dst), stride_of(k, s->dst), mem_at(k, kv->keys), mem_at(k, kv->values),
-               ARG_UINT(k->plan->n_heads), ARG_UINT(kv->heads.n_kv_heads), ARG_UINT(kv->heads.head_dim),
-               vector(k, q_norm), ARG_INT(q_norm != PLAN_NONE), vector(k, k_norm),
-               ARG_UINT(k_norm != PLAN_NONE ? k->plan->weights[k_norm].n_in : 0), ARG_INT(s->heads.norms_values),
-               ARG_FLOAT(s->eps), ARG_INT(s->heads.rope), ARG_UINT(rope->n_rot), ARG_UINT(rope->first),
-               ARG_INT(rope->is_neox));
+    return OPENCL_ADD(k, opencl_launch_of(k, WG, n), "heads.cl", "heads", "", r->q, ARG_UINT(r->q_stride), ARG_UINT(0),
+                      r->k, ARG_UINT(r->k_stride), ARG_UINT(r->k_first), r->v, ARG_UINT(r->v_stride),
+                      ARG_UINT(r->v_first), opencl_floats(k, s->dst), stride_of(k, s->dst), opencl_at(k, kv->keys),
+                      opencl_at(k, kv->values), ARG_UINT(k->plan->n_heads), ARG_UINT(kv->heads.n_kv_heads),
+                      ARG_UINT(kv->heads.head_dim), opencl_vector(k, q_norm), ARG_INT(q_norm != PLAN_NONE),
+                      opencl_vector(k, k_norm), ARG_UINT(k_norm != PLAN_NONE ? k->plan->weights[k_norm].n_in : 0),
+                      ARG_INT(s->heads.norms_values), ARG_FLOAT(s->eps), ARG_INT(s->heads.rope), ARG_UINT(rope->n_rot),
+                      ARG_UINT(rope->first), ARG_INT(rope->is_neox));
 }
 
-static enum err make_qkv(const struct maker *k)
+static enum err make_qkv(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
     uint32_t first = 0, firsts[3] = {0};
@@ -409,39 +404,39 @@ static enum err make_qkv(const struct maker *k)
         firsts[i] = first;
         first += k->plan->weights[s->w[i]].n_out;
     }
-    widen(&k->m->qkv_stride, first);
-    struct arg all = mem_at(k, k->m->qkv);
+    opencl_widen(&k->m->qkv_stride, first);
+    struct opencl_arg all = opencl_at(k, k->m->qkv);
     for (int i = 0; i < 3 && s->w[i] != PLAN_NONE; i++) {
-        struct product p = product_of(k, i);
+        struct opencl_product p = opencl_product_of(k, i);
         p.dst = all;
         p.dst_stride = k->m->qkv_stride;
         p.dst_first = firsts[i];
-        TRY(add_product(k, &p));
+        TRY(opencl_add_product(k, &p));
     }
     uint32_t all_stride = k->m->qkv_stride;
     const struct head_rows r = {all, all, all, all_stride, all_stride, all_stride, firsts[1], firsts[2]};
     TRY(add_heads(k, &r));
-    return end_step(k, s->dst);
+    return opencl_end_step(k, s->dst);
 }
 
-static enum err make_heads(const struct maker *k)
+static enum err make_heads(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
     plan_buf_id keys = s->heads.keys != PLAN_NONE ? s->heads.keys : s->src;
     plan_buf_id values = s->heads.values != PLAN_NONE ? s->heads.values : s->src;
-    const struct head_rows r = {floats(k, s->src),
-                                floats(k, keys),
-                                floats(k, values),
-                                stride(k, s->src),
-                                stride(k, keys),
-                                stride(k, values),
+    const struct head_rows r = {opencl_floats(k, s->src),
+                                opencl_floats(k, keys),
+                                opencl_floats(k, values),
+                                opencl_stride(k, s->src),
+                                opencl_stride(k, keys),
+                                opencl_stride(k, values),
                                 0,
                                 0};
     TRY(add_heads(k, &r));
-    return end_step(k, s->dst);
+    return opencl_end_step(k, s->dst);
 }
 
-static enum err make_attention(const struct maker *k)
+static enum err make_attention(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
     const struct opencl_kv *kv = &k->m->kvs[s->layer];
@@ -449,33 +444,34 @@ static enum err make_attention(const struct maker *k)
     uint32_t dv = plan_kv_value_dim(of), n_heads = k->plan->n_heads, per_kv = n_heads / of->n_kv_heads;
     uint32_t tile = per_kv >= 4 ? 4 : per_kv, tiles = (per_kv + tile - 1) / tile;
     bool in_one = dv % PANEL_BLOCK == 0;
-    struct need need = need_of(k, s->dst);
+    struct opencl_need need = opencl_need_of(k, s->dst);
     int flags = in_one ? flags_of(k, s->dst) : FLAG_FLOATS;
-    char options[2][OPTIONS_BYTES];
+    char options[2][OPENCL_OPTIONS_BYTES];
     k->m->partial_bytes = MAX_OF(k->m->partial_bytes, (size_t)OPENCL_MAX_PARTS * n_heads * (dv + 2) * sizeof(float));
     for (int split = 0; split < 2; split++) {
-        snprintf(options[split], OPTIONS_BYTES, "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DSPLIT=%d", of->head_dim, dv,
-                 of->latent_dim != 0, tile, split);
-        struct opencl_launch l = launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
+        snprintf(options[split], OPENCL_OPTIONS_BYTES, "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DSPLIT=%d", of->head_dim,
+                 dv, of->latent_dim != 0, tile, split);
+        struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
         l.by_splits = split != 0;
         l.when = split != 0 ? OPENCL_IF_PARTS : OPENCL_IF_WHOLE;
-        TRY(ADD(k, l, "attention.cl", "attention", options[split], floats(k, s->src), stride_of(k, s->src),
-                mem_at(k, kv->keys), mem_at(k, kv->values), ARG_UINT(n_heads), ARG_UINT(of->n_kv_heads),
-                ARG_FLOAT(s->scale), ARG_FLOAT(s->attention.softcap), ARG_INT(s->attention.window), vector(k, s->w[0]),
-                ARG_INT(s->w[0] != PLAN_NONE), split != 0 ? mem_at(k, k->m->partial) : floats(k, s->dst),
-                stride_of(k, s->dst)));
+        TRY(OPENCL_ADD(k, l, "attention.cl", "attention", options[split], opencl_floats(k, s->src),
+                       stride_of(k, s->src), opencl_at(k, kv->keys), opencl_at(k, kv->values), ARG_UINT(n_heads),
+                       ARG_UINT(of->n_kv_heads), ARG_FLOAT(s->scale), ARG_FLOAT(s->attention.softcap),
+                       ARG_INT(s->attention.window), opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
+                       split != 0 ? opencl_at(k, k->m->partial) : opencl_floats(k, s->dst), stride_of(k, s->dst)));
     }
-    struct opencl_launch l = launch_of(k, OPENCL_LANES, n_heads);
+    struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, n_heads);
     l.when = OPENCL_IF_PARTS;
-    TRY(ADD(k, l, "attention.cl", "merge", options[1], mem_at(k, k->m->partial), ARG_UINT(n_heads),
-            ARG_INT(s->attention.window), vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE), floats(k, s->dst),
-            stride_of(k, s->dst), ARG_INT(flags), codes(k, s->dst), blocks_of(k, s->dst)));
+    TRY(OPENCL_ADD(k, l, "attention.cl", "merge", options[1], opencl_at(k, k->m->partial), ARG_UINT(n_heads),
+                   ARG_INT(s->attention.window), opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
+                   opencl_floats(k, s->dst), stride_of(k, s->dst), ARG_INT(flags), opencl_codes(k, s->dst),
+                   blocks_of(k, s->dst)));
     return need.codes ? add_codes(k, s->dst, in_one ? OPENCL_IF_WHOLE : OPENCL_ALWAYS) : ERR_OK;
 }
 
 /* --- all of them -------------------------------------------------------------------------------------------------- */
 
-static enum err (*const makers[PLAN_OP_COUNT])(const struct maker *k) = {
+static enum err (*const makers[PLAN_OP_COUNT])(const struct opencl_maker *k) = {
     [PLAN_EMBED] = make_embed,
     [PLAN_NORM] = make_norm,
     [PLAN_MATMUL] = make_matmul,
@@ -483,6 +479,8 @@ static enum err (*const makers[PLAN_OP_COUNT])(const struct maker *k) = {
     [PLAN_QKV] = make_qkv,
     [PLAN_HEADS] = make_heads,
     [PLAN_ATTENTION] = make_attention,
+    [PLAN_ROUTE] = opencl_experts_make_route,
+    [PLAN_EXPERTS] = opencl_experts_make,
     [PLAN_HIDDEN] = make_hidden,
     [PLAN_GATHER] = make_gather,
     [PLAN_LOGITS] = make_logits,
@@ -494,7 +492,7 @@ enum err opencl_steps_compile(struct backend_model *m, struct err_info *info)
 {
     for (int32_t i = 0; i < m->plan->n_steps; i++) {
         const struct plan_step *s = &m->plan->steps[i];
-        const struct maker k = {.m = m, .plan = m->plan, .s = s, .i_step = i, .info = info};
+        const struct opencl_maker k = {.m = m, .plan = m->plan, .s = s, .i_step = i, .info = info};
         if (plan_is_idle(s)) {
             continue;
         }

@@ -9,7 +9,7 @@
  *   -DTOKENS=   token rows of a work-group: 1 .. 8 with SPLIT, else a multiple of 8
  *   -DSPLIT=    0 or 1
  *   -DPAIR=     1: of two weights, act(x w) * (x w2), which is written as floats or activations in bytes
- *   -DPICKED=   1: of experts (experts.cl lists what is theirs): token rows are picks, panels those of their expert */
+ *   -DPICKED=   1: of experts: token rows are picks in the tiles of experts.cl, and panels those of a tile's expert */
 #define CHUNKS 8
 #define WAVES  8
 
@@ -21,7 +21,9 @@
 
 /* What of the token rows of a work-group is read. */
 struct tokens {
-#if IS_FLOAT
+#if IS_FLOAT && PICKED
+    __global const float *x[TOKENS];
+#elif IS_FLOAT
     __global const float *x; /* of the first */
     uint stride;
 #elif PICKED
@@ -32,7 +34,16 @@ struct tokens {
 #endif
 };
 
-#if !IS_FLOAT
+#if IS_FLOAT
+static inline __global const float *inputs_of(const struct tokens *t, uint m, uint i)
+{
+#if PICKED
+    return t->x[m] + 8 * i;
+#else
+    return t->x + (size_t)m * t->stride + 8 * i;
+#endif
+}
+#else
 static inline __global const int *block_of(const struct tokens *t, uint m, uint block)
 {
 #if PICKED
@@ -106,7 +117,7 @@ static inline void add_parts(__global const uint *panel, uint lane, uint from, u
             float8 w = unpack_floats(panel, lane, 4 * g + i);
 #pragma unroll
             for (uint m = 0; m < TOKENS; m++) {
-                __global const float *x = t->x + (size_t)m * t->stride + 32 * g + 8 * i;
+                __global const float *x = inputs_of(t, m, 4 * g + i);
                 acc[m] = fma(w.s0, x[0], acc[m]);
                 acc[m] = fma(w.s1, x[1], acc[m]);
                 acc[m] = fma(w.s2, x[2], acc[m]);
@@ -142,23 +153,52 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
                                              __global const uint *restrict w2, __global const float *restrict bias2,
                                              int act, __global int *restrict codes, uint codes_blocks
 #endif
+#if PICKED
+                                             ,
+                                             __global const int *restrict tiles, __global const int *restrict picks,
+                                             uint group_panels, uint per_row
+#endif
 )
 {
     const uint lid = get_local_id(0), lane = lid % LANES, wave = UNIFORM(lid / LANES);
-    const uint first = get_group_id(2) * TOKENS, n_rows = batch[rows];
+#if PICKED
+    /* rows of dst are picks, of which a row of x has per_row; n_out: of a group of panels */
+    if (get_group_id(2) >= (uint)tiles[0]) {
+        return;
+    }
+    __global const int *tile = tiles + 1 + get_group_id(2) * 3; /* expert, first pick, picks */
+    const uint expert = tile[0], n_rows = tile[2];
+    picks += tile[1];
+    const uint first_panel = expert * group_panels;
+#else
+    const uint first = get_group_id(2) * TOKENS, n_rows = batch[rows] - first;
+    const uint first_panel = 0;
+#endif
     __global const uint *weights[] = {w,
 #if PAIR
                                       w2
 #endif
     };
     struct tokens t;
+#if PICKED
+    for (uint m = 0; m < TOKENS; m++) {
+        const uint row = (uint)picks[min(m, n_rows - 1)] / per_row;
 #if IS_FLOAT
+        t.x[m] = (__global const float *)x + (size_t)row * n_blocks * 32;
+#else
+        t.x[m] = x + act_at(row, n_blocks);
+#endif
+    }
+#elif IS_FLOAT
     t.stride = n_blocks * 32;
     t.x = (__global const float *)x + (size_t)first * t.stride;
-    const size_t words = (size_t)n_parts * (KIND == KIND_F32 ? 32 : 16) * LANES;
 #else
     t.n_blocks = n_blocks;
     t.x = x + act_at(first, n_blocks);
+#endif
+#if IS_FLOAT
+    const size_t words = (size_t)n_parts * (KIND == KIND_F32 ? 32 : 16) * LANES;
+#else
     const size_t words = (size_t)n_parts * GROUP_WORDS * LANES;
 #endif
     const uint per = (n_parts + CHUNKS - 1) / CHUNKS;
@@ -171,7 +211,7 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
         for (uint m = 0; m < TOKENS; m++) {
             sum[k][m] = 0.0f;
         }
-        add_parts(weights[k] + panel * words, lane, from, to, table, &t, sum[k]);
+        add_parts(weights[k] + (first_panel + panel) * words, lane, from, to, table, &t, sum[k]);
         for (uint m = 0; m < TOKENS; m++) {
             parts[wave][k * TOKENS + m][lane] = sum[k][m];
         }
@@ -197,7 +237,7 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
             for (uint m = 0; m < TOKENS; m++) {
                 part[m] = 0.0f;
             }
-            add_parts(weights[k] + (is_there ? panel : 0) * words, lane, from, to, table, &t, part);
+            add_parts(weights[k] + (first_panel + (is_there ? panel : 0)) * words, lane, from, to, table, &t, part);
             for (uint m = 0; m < TOKENS; m++) {
                 sum[k][m] = c == 0 ? part[m] : sum[k][m] + part[m];
             }
@@ -206,6 +246,17 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
 #endif
     const uint n = panel * LANES + lane;
     const bool is_out = is_there && n < n_out;
+#if PICKED
+#define ROW(m) ((uint)picks[min((m), n_rows - 1)])
+    if ((flags & FLAG_BIAS) != 0) {
+        bias += expert * n_out;
+#if PAIR
+        bias2 += expert * n_out;
+#endif
+    }
+#else
+#define ROW(m) (first + (m))
+#endif
 #if PAIR
     __local float values[WAVES][8][LANES];
     __local float room[LANES * WAVES];
@@ -215,27 +266,27 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
         const uint end = min(begin + 8, n_own);
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint m = begin; m < end; m++) {
-            const uint row = first + own + m;
+            const uint row = ROW(own + m);
             float gate = sum[0][m] + ((flags & FLAG_BIAS) != 0 && is_out ? bias[n] : 0.0f);
             float up = sum[1][m] + ((flags & FLAG_BIAS) != 0 && is_out ? bias2[n] : 0.0f);
             float y = is_out ? glu(act, gate, up) : 0.0f;
             values[wave][m - begin][lane] = y;
-            if ((flags & FLAG_FLOATS) != 0 && is_out && row < n_rows) {
+            if ((flags & FLAG_FLOATS) != 0 && is_out && own + m < n_rows) {
                 dst[(size_t)row * dst_stride + n] = y;
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint four = 0; four < 2; four++) {
-            const uint m = 4 * four + lane / 8, row = first + own + begin + m;
-            const bool is_here = is_there && begin + m < end && row < n_rows && (flags & FLAG_CODES) != 0;
+            const uint m = 4 * four + lane / 8, at = own + begin + m, row = ROW(at);
+            const bool is_here = is_there && begin + m < end && at < n_rows && (flags & FLAG_CODES) != 0;
             float4 v = begin + m < end ? vload4(lane % 8, values[wave][m]) : (float4)0.0f;
             act_store(v, is_here, lid, room, rooms, codes + act_at(is_here ? row : 0, codes_blocks), panel);
         }
     }
 #else
     for (uint m = 0; m < n_own; m++) {
-        const uint row = first + own + m;
-        if (is_out && row < n_rows) {
+        const uint row = ROW(own + m);
+        if (is_out && own + m < n_rows) {
             float y = sum[0][m] + ((flags & FLAG_BIAS) != 0 ? bias[n] : 0.0f);
             y *= scale;
             y = (flags & FLAG_CAP) != 0 ? cap * tanh(y / cap) : y;

@@ -1,0 +1,95 @@
+/* Experts: rows are sorted by who they go to, in tiles; each is multiplied, and a row's results are summed up. */
+#include "opencl/opencl_maker.h"
+
+enum { WG = 64, SORT_WG = 256 };
+
+enum err opencl_experts_make_route(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    const struct plan_moe *moe = &k->plan->moe;
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, OPENCL_LANES, 1), "experts.cl", "route", "", opencl_floats(k, s->src),
+                   ARG_UINT(opencl_stride(k, s->src)), ARG_UINT(moe->n_experts), ARG_UINT(moe->n_used),
+                   ARG_UINT(moe->n_groups), ARG_UINT(moe->n_groups_used), ARG_INT(moe->by_two), ARG_INT(moe->gating),
+                   ARG_INT(moe->norms_weights), ARG_FLOAT(moe->weights_scale), opencl_vector(k, s->w[0]),
+                   ARG_INT(s->w[0] != PLAN_NONE), opencl_vector(k, s->w[1]), ARG_INT(s->w[1] != PLAN_NONE),
+                   opencl_floats(k, s->dst), ARG_UINT(opencl_stride(k, s->dst))));
+    return opencl_end_step(k, s->dst);
+}
+
+/* The lists, in tiles of the size that the products take for so many rows. */
+static enum err add_sort(const struct opencl_maker *k, uint32_t per_tile, int32_t min_rows, int32_t max_rows)
+{
+    const struct plan_step *s = k->s;
+    struct opencl_launch l = opencl_launch_of(k, SORT_WG, 1);
+    l.by = OPENCL_ONCE;
+    l.min_rows = min_rows;
+    l.max_rows = max_rows;
+    return OPENCL_ADD(k, l, "experts.cl", "sort", "", ARG_INT(s->rows), opencl_floats(k, s->experts.route),
+                      ARG_UINT(opencl_stride(k, s->experts.route)), ARG_UINT(k->plan->moe.n_experts),
+                      ARG_UINT(k->plan->moe.n_used), ARG_UINT(per_tile), opencl_at(k, k->m->picks),
+                      opencl_at(k, k->m->tiles));
+}
+
+/* act(x w[0]) * (x w[1]) of all picks, as floats or, where w[2] wants codes, as these. */
+static enum err add_inner(const struct opencl_maker *k, bool as_codes)
+{
+    const struct plan_step *s = k->s;
+    struct backend_model *m = k->m;
+    struct opencl_product p = opencl_product_of(k, 0);
+    p.per_row = k->plan->moe.n_used;
+    p.dst = opencl_at(k, m->made_floats);
+    p.dst_stride = m->made_stride;
+    p.act = (int)s->act;
+    if (m->weights[s->w[0]].kind == m->weights[s->w[1]].kind &&
+        (s->bias[0] == PLAN_NONE) == (s->bias[1] == PLAN_NONE)) {
+        p.w2 = s->w[1];
+        p.bias2 = s->bias[1];
+        p.flags = as_codes ? FLAG_CODES : FLAG_FLOATS;
+        p.dst_codes = opencl_at(k, m->made_codes);
+        p.dst_blocks = m->made_stride / PANEL_BLOCK;
+        return opencl_add_product(k, &p);
+    }
+    struct opencl_product up = opencl_product_of(k, 1);
+    uint32_t ff = m->weights[s->w[0]].group_rows;
+    up.per_row = p.per_row;
+    up.dst = opencl_at(k, m->up_made);
+    up.dst_stride = m->made_stride;
+    m->up_made = m->is_dry ? 0 : m->up_made; /* wanted */
+    TRY(opencl_add_product(k, &p));
+    TRY(opencl_add_product(k, &up));
+    struct opencl_launch l = opencl_launch_of(k, WG, (ff + WG - 1) / WG);
+    l.by = OPENCL_BY_PICKS;
+    TRY(OPENCL_ADD(k, l, "streams.cl", "gated", "", ARG_INT(s->act), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
+                   up.dst, ARG_UINT(m->made_stride), ARG_INT(1)));
+    l = opencl_launch_of(k, 128, (m->made_stride + 511) / 512);
+    l.by = OPENCL_BY_PICKS;
+    return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(s->rows), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
+                      opencl_at(k, m->made_codes), ARG_UINT(m->made_stride / PANEL_BLOCK));
+}
+
+enum err opencl_experts_make(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    struct backend_model *m = k->m;
+    bool as_codes = !panel_info(m->weights[s->w[2]].kind)->is_float;
+    opencl_widen(&m->made_stride, m->weights[s->w[0]].group_rows);
+    opencl_widen(&m->results_stride, opencl_width(k, s->dst));
+    TRY(add_sort(k, 1, 0, 1));
+    TRY(add_sort(k, OPENCL_PICKED_ROWS, 2, OPENCL_ANY_ROWS));
+    TRY(add_inner(k, as_codes));
+    struct opencl_product p = opencl_product_of(k, 2);
+    p.floats = opencl_at(k, m->made_floats);
+    p.codes = opencl_at(k, m->made_codes);
+    p.blocks = m->made_stride / PANEL_BLOCK;
+    p.per_row = 1;
+    p.dst = opencl_at(k, m->results);
+    p.dst_stride = m->results_stride;
+    TRY(opencl_add_product(k, &p));
+    uint32_t width = opencl_width(k, s->dst);
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, WG, (width + WG - 1) / WG), "experts.cl", "combine", "",
+                   opencl_floats(k, s->experts.route), ARG_UINT(opencl_stride(k, s->experts.route)),
+                   ARG_UINT(k->plan->moe.n_used), p.dst, ARG_UINT(m->results_stride), ARG_FLOAT(s->scale),
+                   ARG_INT(s->adds ? FLAG_ADDS : 0), opencl_floats(k, s->dst), ARG_UINT(opencl_stride(k, s->dst)),
+                   ARG_UINT(width)));
+    return opencl_end_step(k, s->dst);
+}

@@ -1,0 +1,96 @@
+/* How steps become launches: what the files that make them share (opencl_steps.c has most ops and the table of all).
+ * A maker places what its step needs besides the plan's buffers, and adds launches whose arguments never change; makers
+ * run twice, the first time only for the places. Threads: as backend.h says. */
+#ifndef INFCGI_OPENCL_MAKER_H
+#define INFCGI_OPENCL_MAKER_H
+
+#include "opencl/opencl_internal.h"
+
+enum { OPENCL_ANY_ROWS = INT32_MAX, OPENCL_OPTIONS_BYTES = 160 };
+
+/* An argument of a kernel. */
+struct opencl_arg {
+    size_t bytes;
+    union {
+        cl_mem mem;
+        cl_int i;
+        cl_uint u;
+        cl_float f;
+        cl_uint4 u4;
+    };
+};
+#define ARG_MEM(x)   ((struct opencl_arg){.bytes = sizeof(cl_mem), .mem = (x)})
+#define ARG_INT(x)   ((struct opencl_arg){.bytes = sizeof(cl_int), .i = (cl_int)(x)})
+#define ARG_UINT(x)  ((struct opencl_arg){.bytes = sizeof(cl_uint), .u = (cl_uint)(x)})
+#define ARG_FLOAT(x) ((struct opencl_arg){.bytes = sizeof(cl_float), .f = (x)})
+#define ARG_UINT4(x) ((struct opencl_arg){.bytes = sizeof(cl_uint4), .u4 = (x)})
+
+/* A step on its way to launches. */
+struct opencl_maker {
+    struct backend_model *m;
+    const struct plan *plan;
+    const struct plan_step *s;
+    int32_t i_step;
+    struct err_info *info;
+};
+
+/* A launch of all rows of the step's kind: a work-group of `local` work-items each, and `groups` of them. */
+struct opencl_launch opencl_launch_of(const struct opencl_maker *k, size_t local, size_t groups);
+
+/* Adds a launch of kernel `entry` of `file`; args: those behind the batch, which is first everywhere. */
+MUST_CHECK enum err opencl_add_launch(const struct opencl_maker *k, struct opencl_launch l, const char *file,
+                                      const char *entry, const char *options, const struct opencl_arg *args,
+                                      int n_args);
+
+#define OPENCL_ADD(k, l, file, entry, options, ...)                                                                    \
+    opencl_add_launch((k), (l), (file), (entry), (options), (const struct opencl_arg[]){__VA_ARGS__},                  \
+                      (int)ARRAY_LEN(((const struct opencl_arg[]){__VA_ARGS__})))
+
+/* What was placed, a vector (or nothing, of PLAN_NONE), a buffer's floats and codes, as arguments. */
+struct opencl_arg opencl_at(const struct opencl_maker *k, int32_t place);
+struct opencl_arg opencl_vector(const struct opencl_maker *k, plan_weight_id id);
+struct opencl_arg opencl_floats(const struct opencl_maker *k, plan_buf_id id);
+struct opencl_arg opencl_codes(const struct opencl_maker *k, plan_buf_id id);
+
+/* Of a buffer: floats of a row, floats between rows, and blocks of codes of a row. */
+uint32_t opencl_width(const struct opencl_maker *k, plan_buf_id id);
+uint32_t opencl_stride(const struct opencl_maker *k, plan_buf_id id);
+uint32_t opencl_blocks(const struct opencl_maker *k, plan_buf_id id);
+
+/* The widest of what several steps use one after the other. */
+void opencl_widen(uint32_t *wide, uint32_t n);
+
+/* What the steps behind it do with what the step leaves in the buffer. */
+struct opencl_need {
+    bool codes, floats;
+};
+struct opencl_need opencl_need_of(const struct opencl_maker *k, plan_buf_id buf);
+
+/* The end of a step that wrote floats: makes codes of them if they are wanted. */
+MUST_CHECK enum err opencl_end_step(const struct opencl_maker *k, plan_buf_id buf);
+
+/* A product: rows of src times w, and w2 of a pair, with the biases (PLAN_NONE: none). */
+struct opencl_product {
+    struct opencl_arg floats, codes; /* of src: which is read is w's kind's */
+    uint32_t blocks;                 /* of 32 inputs in its rows */
+    plan_weight_id w, bias;
+    plan_weight_id w2, bias2; /* OPTIONAL */
+    struct opencl_arg dst;
+    uint32_t dst_stride, dst_first;
+    float scale, cap;
+    int flags, act;
+    struct opencl_arg dst_codes; /* of a pair */
+    uint32_t dst_blocks;
+    /* Of experts: rows of dst are picks, of which a row of src has per_row; the step's lists are m->picks and m->tiles.
+     */
+    uint32_t per_row; /* 0: of no experts */
+};
+struct opencl_product opencl_product_of(const struct opencl_maker *k, int which);
+MUST_CHECK enum err opencl_add_product(const struct opencl_maker *k, const struct opencl_product *p);
+
+/* --- makers of other files ---------------------------------------------------------------------------------------- */
+
+MUST_CHECK enum err opencl_experts_make_route(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_experts_make(const struct opencl_maker *k);
+
+#endif
