@@ -4,9 +4,11 @@
 #include "opencl/opencl_internal.h"
 
 #include "engine/backend/rope_angles.h"
+#include "engine/base/machine.h"
 #include "engine/base/mem.h"
 #include "engine/plan/plan_ops.h"
 #include "engine/tensor/dtype.h"
+#include "opencl/inventory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,24 +19,25 @@ enum { LOGITS_PIECE = 4096, STATS_WORDS = 4 };
 
 static enum err opencl_probe(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
 {
-    struct device d;
-    (void)cfg;
-    *out = (struct backend_device){.bytes = {SIZE_MAX, 0}};
+    const struct inventory *v = inventory_get();
+    int device;
+    *out = (struct backend_device){.bytes = {machine_memory_bytes(), 0}};
     if (i > 0) {
         return ERR_NONE;
     }
-    enum err err = device_open(NULL, &d, info);
-    snprintf(out->name, sizeof out->name, "%s", d.caps.name);
-    out->bytes[BACKEND_DEVICE] = (size_t)d.caps.memory_bytes;
-    device_close(&d);
-    return err;
+    TRY(inventory_choose(v, cfg->device, &device, out->choice, info));
+    const struct device_caps *c = &v->probe.devices[device];
+    snprintf(out->name, sizeof out->name, "%s", inventory_name(c));
+    (void)inventory_device_note(v, device, out->note);
+    out->bytes[BACKEND_DEVICE] = (size_t)(c->free_bytes != 0 ? c->free_bytes : c->memory_bytes);
+    return ERR_OK;
 }
 
 static const char *opencl_kv_type_name(int i) { return i == 0 ? "f16" : NULL; }
 
 static const char *opencl_option_name(int i)
 {
-    static const char *const names[] = {"high-precision"};
+    static const char *const names[] = {"high-precision", "device"};
     return i < (int)ARRAY_LEN(names) ? names[i] : NULL;
 }
 
@@ -136,7 +139,7 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
     TRY(backend_check_types(m->plan, info));
     TRY(names_choose(opencl_kv_type_name, "cache-type-k", m->cfg.k_type, &only, info));
     TRY(names_choose(opencl_kv_type_name, "cache-type-v", m->cfg.v_type, &only, info));
-    TRY(device_open(NULL, &m->device, info));
+    TRY(device_open(m->cfg.device, &m->device, info));
     TRY(vram_new(&m->device.caps, &m->vram, info));
     m->act_words = (m->cfg.high_precision ? 16 : 8) + ACT_TAIL_WORDS;
     TRY(opencl_weights_lay_out(m, info));

@@ -4,10 +4,12 @@ import pathlib
 import subprocess
 import tempfile
 
+import harness
 from fake_machine import GIB, MIB, Machine
 
 VRAM = 25753026560  # of a card of 24 GB, as amdgpu counts it
 CARD = "0000:03:00.0"
+MODEL = harness.ROOT / "tests/golden/models/llama-gqa-tied.gguf"
 
 
 def run(ctx, machine, *args):
@@ -188,3 +190,28 @@ def test_what_a_driver_prints_is_no_answer(ctx):
     r = run(ctx, m, "--json")
     assert r.returncode == 0 and len(json.loads(r.stdout)["devices"]) == 1, r
     assert set(r.stderr.splitlines()) == {'{"end":true}'}, r
+
+
+def test_the_back_end_takes_the_device(ctx):
+    m = machine()
+    m.pocl()
+    for which in ("auto", "0"):
+        server = ctx.start("--backend", "opencl", "--device", which, model=MODEL, env=m.env)
+        (line,) = [line for line in server.log().splitlines() if " device choice=" in line]
+        assert " warn device choice=\"device 0 (" in line and line.endswith("it serves tests\""), line
+        ctx.after_test()
+
+
+def test_the_back_end_without_a_device(ctx):
+    m = machine()
+    none = "an OpenCL device, and there is none; found 'auto'; see `infcgi devices`"
+    for args, why in (((), none), (("--device", "7"), none.replace("auto", "7")),
+                      (("--device", "0,1"), "one device, found several: '0,1'")):
+        r = subprocess.run([ctx.binary, "generate", "--model", MODEL, "--prompt", "a", "--backend", "opencl", *args],
+                           env=m.env, capture_output=True, text=True, timeout=60)
+        assert r.returncode == 64 and r.stdout == "" and r.stderr == f"error: bad_config: device: expected {why}\n", r
+    m.pocl()
+    m.driver("crash-devices")  # which does not keep another from computing
+    r = subprocess.run([ctx.binary, "generate", "--model", MODEL, "--prompt", "a", "--n-predict", "2", "--backend", "opencl"],
+                       env=m.env, capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0 and "2 generated" in r.stderr, r

@@ -342,6 +342,18 @@ START_TEST(an_option_that_the_back_end_lacks_is_refused)
             ck_assert(!is_ref || strstr(info.text, "the back end ref has no such option") != NULL);
         }
     }
+    ck_assert_int_eq(load("--model=m.gguf", "--device=0", NULL), ERR_OK);
+    ck_assert_int_eq(conf_check(&c, command, &info), ERR_CONFIG);
+    ck_assert_str_eq(info.text, "device: expected nothing, as the back end cpu has no such option");
+    ck_assert_int_eq(load("--model=m.gguf", "--device=0", "--backend=opencl"), ERR_OK);
+    ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
+    ck_assert_str_eq(c.device, "0");
+    command = CONF_DEVICES; /* which computes on none */
+    ck_assert_int_eq(load("--device=0000:03:00.0", NULL, NULL), ERR_OK);
+    ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
+    command = CONF_SERVE;
+    ck_assert_int_eq(load("--model=m.gguf", "--device=gpu", NULL), ERR_CONFIG);
+    ck_assert(strstr(info.text, "expected auto, a number or a PCI address like 0000:03:00.0") != NULL);
     ck_assert_int_eq(load("--model=m.gguf", "--backend=ref", "--pack-cache=off"), ERR_OK);
     ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
 }
