@@ -21,7 +21,6 @@
 
 enum {
     LINE_BYTES = 4096,
-    MAX_RUNS = 4,   /* of the child: so many drivers but one may fail */
     MAX_DEPTH = 2,  /* of a line */
     REAP_MS = 1000, /* a driver that waits in the kernel cannot be killed: it is left behind */
 };
@@ -310,7 +309,7 @@ void probe_run(struct probe_result *out)
         ask_all(0, &(struct sink){add_platform, add_device, out});
         return;
     }
-    for (int run = 0; run < MAX_RUNS; run++) {
+    while (out->n_platforms < PROBE_MAX_PLATFORMS) {
         char fault[PROBE_FAULT_BYTES] = "";
         int before = out->n_platforms;
         if (run_child((uint32_t)before, out, fault)) {

@@ -195,8 +195,8 @@ def test_what_a_driver_prints_is_no_answer(ctx):
 def test_the_back_end_takes_the_device(ctx):
     m = machine()
     m.pocl()
-    for which in ("auto", "0"):
-        server = ctx.start("--backend", "opencl", "--device", which, model=MODEL, env=m.env)
+    for backend, which in (("opencl", "auto"), ("cpu:0-0,opencl", "0")):
+        server = ctx.start("--backend", backend, "--device", which, model=MODEL, env=m.env)
         (line,) = [line for line in server.log().splitlines() if " device choice=" in line]
         assert " warn device choice=\"device 0 (" in line and line.endswith("it serves tests\""), line
         ctx.after_test()

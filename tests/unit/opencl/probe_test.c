@@ -140,10 +140,11 @@ END_TEST
 START_TEST(each_of_many_fails)
 {
     run("echo '{\"platform\":'$1',\"name\":\"p'$1'\"}'\nkill -BUS $$", LONG_MS);
-    ck_assert_int_ge(found.n_platforms, 2); /* it is not tried forever */
-    ck_assert_int_lt(found.n_platforms, PROBE_MAX_PLATFORMS);
-    ck_assert_str_eq(found.platforms[1].name, "p1");
-    ck_assert_str_eq(found.platforms[1].fault, "crashed (Bus error)");
+    ck_assert_int_eq(found.n_platforms, PROBE_MAX_PLATFORMS); /* it is not tried forever */
+    for (int i = 0; i < PROBE_MAX_PLATFORMS; i++) {
+        ck_assert_str_eq(found.platforms[i].fault, "crashed (Bus error)");
+    }
+    ck_assert_str_eq(found.platforms[15].name, "p15");
 }
 END_TEST
 
