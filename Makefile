@@ -100,9 +100,9 @@ $(B)/unit_suites.o: $(B)/unit_suites.c
 	@$(CC) $(CFLAGS) -c -o $@ $<
 $(B)/unittests: $(engine-obj) $(call obj,$(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $(SUPPORT)) $(B)/unit_suites.o
 	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
-# The process with a back end that fails when it is told to (tests/support/faulty_backend.h).
+# The process with a back end and an OpenCL that fail when they are told to (tests/support/faulty_backend.h, fake_opencl.h).
 faulty := -Wl,--wrap=backend_find
-$(B)/infcgi_faulty: $(engine-obj) $(call obj,$(FCGI) tests/support/faulty_backend.c)
+$(B)/infcgi_faulty: $(engine-obj) $(call obj,$(FCGI) tests/support/faulty_backend.c tests/support/fake_opencl.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(FCGI_LIBS) $(LIBS)
 # Fuzz targets: each <name>_fuzz.c defines `void <name>_fuzz(data, n)`; the table is generated from the names.
 $(B)/fuzz_targets.c: $(FUZZ)

@@ -240,12 +240,14 @@ static enum err make_batch_buffer(struct backend_model *m, size_t words, struct 
         clReleaseMemObject(m->batch);
     }
     m->batch = mem;
-    m->cap_batch_words = words;
+    m->cap_batch_words = 0; /* until all kernels have it */
     for (size_t i = 0; i < m->n_launches && code == CL_SUCCESS; i++) {
         code = m->launches[i].kernel != NULL ? clSetKernelArg(m->launches[i].kernel, 0, sizeof m->batch, &m->batch)
                                              : CL_SUCCESS;
     }
-    return ocl_check(code, "clSetKernelArg", info);
+    TRY(ocl_check(code, "clSetKernelArg", info));
+    m->cap_batch_words = words;
+    return ERR_OK;
 }
 
 static enum err make_slots(struct backend_model *m, struct err_info *info)
@@ -547,18 +549,32 @@ static enum err check_batch(const struct backend_model *m, const struct backend_
     return m->is_lost ? err_set(info, ERR_LOST, NULL, "the OpenCL device was lost") : ERR_OK;
 }
 
+/* What is left of a batch that failed as it was begun: nothing that still writes to the caller's arrays. */
+static enum err give_up(struct backend_model *m, struct opencl_slot *s, enum err err, struct err_info *info)
+{
+    cl_int code = clFinish(m->device.queue);
+    if (s->done != NULL) {
+        clReleaseEvent(s->done);
+        s->done = NULL;
+    }
+    if (err != ERR_LOST && code != CL_SUCCESS) {
+        char room[OCL_NAME_BYTES];
+        err = err_set(info, ERR_LOST, "opencl", "clFinish behind a batch that failed: %s", ocl_error_name(code, room));
+    }
+    m->is_lost |= err == ERR_LOST;
+    return err;
+}
+
 static enum err opencl_begin(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
 {
     struct opencl_slot *s = &m->slots[m->next];
     TRY(check_batch(m, b, info));
-    TRY(reserve(m, b, s, info));
-    enum err err = write_batch(m, b, s, info);
+    enum err err = reserve(m, b, s, info);
+    err = err == ERR_OK ? write_batch(m, b, s, info) : err;
     err = err == ERR_OK ? launch_all(m, b, s, info) : err;
     err = err == ERR_OK ? read_results(m, b, s, info) : err;
     if (err != ERR_OK) {
-        clFinish(m->device.queue); /* nothing writes to the caller's arrays any more */
-        m->is_lost = err == ERR_LOST;
-        return err;
+        return give_up(m, s, err, info);
     }
     s->batch = *b;
     m->next = (m->next + 1) % OPENCL_MAX_BEGUN;

@@ -1,0 +1,196 @@
+/* Calls of OpenCL that fail while a model is opened or computes: a clear error, nothing left behind, nothing that still
+ * writes where nobody expects it; and answers as before where the device is still there. */
+#include "engine/base/mem.h"
+#include "tests/support/fake_opencl.h"
+#include "tests/unit/opencl/opencl_rig.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *backend_opencl_suite(void);
+
+static struct opencl_rig r;
+
+static void set_up(void) { opencl_rig_init(&r, "llama-biases"); }
+static void tear_down(void) { opencl_rig_fini(&r); }
+
+/* --- opening -------------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *call, *code;
+    enum err err;
+} openings[] = {
+    {"clGetPlatformIDs", "CL_OUT_OF_HOST_MEMORY", ERR_NOMEM},
+    {"clGetDeviceIDs", "CL_DEVICE_NOT_FOUND", ERR_LOST},
+    {"clCreateContext", "CL_DEVICE_NOT_AVAILABLE", ERR_LOST},
+    {"clCreateCommandQueue", "CL_OUT_OF_HOST_MEMORY", ERR_NOMEM},
+    {"clCreateBuffer", "CL_MEM_OBJECT_ALLOCATION_FAILURE", ERR_NOMEM},
+    {"clCreateSubBuffer", "CL_MEM_OBJECT_ALLOCATION_FAILURE", ERR_NOMEM},
+    {"clEnqueueFillBuffer", "CL_MEM_OBJECT_ALLOCATION_FAILURE", ERR_NOMEM},
+    {"clCreateProgramWithSource", "CL_OUT_OF_HOST_MEMORY", ERR_NOMEM},
+    {"clBuildProgram", "CL_OUT_OF_RESOURCES", ERR_LOST},
+    {"clCreateKernel", "CL_OUT_OF_HOST_MEMORY", ERR_NOMEM},
+    {"clSetKernelArg", "CL_OUT_OF_RESOURCES", ERR_LOST},
+    {"clEnqueueWriteBuffer", "CL_OUT_OF_RESOURCES", ERR_LOST},
+};
+
+/* The first, the tenth, the hundredth .. call of each fails, as far as there are so many. */
+START_TEST(each_call_of_open_fails)
+{
+    char rule[128];
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_OK); /* finds the devices, which is done once a process */
+    opencl_rig_close(&r);
+    for (size_t i = 0; i < ARRAY_LEN(openings); i++) {
+        enum err err = ERR_INTERNAL;
+        for (long n = 1; err != ERR_OK; n *= 10) {
+            snprintf(rule, sizeof rule, "%s:%ld:%s", openings[i].call, n, openings[i].code);
+            fake_opencl_arm(rule);
+            err = opencl_rig_open(&r);
+            ck_assert_msg(err == openings[i].err || (err == ERR_OK && n > 1), "%s: %s", rule, err_code(err));
+            ck_assert_msg(err == ERR_OK || strstr(r.info.text, openings[i].code) != NULL, "%s", r.info.text);
+            opencl_rig_close(&r);
+        }
+    }
+}
+END_TEST
+
+START_TEST(host_memory_runs_out_while_it_is_opened)
+{
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+    opencl_rig_close(&r);
+    enum err err = ERR_INTERNAL;
+    for (long n = 0; err != ERR_OK; n++) {
+        mem_fail_at(n);
+        err = opencl_rig_open(&r);
+        ck_assert_msg(err == ERR_OK || err == ERR_NOMEM, "%ld: %s", n, err_code(err));
+    }
+    mem_fail_at(-1);
+}
+END_TEST
+
+/* --- computing ------------------------------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *call;
+    long n;
+} steps[] = {
+    {"clEnqueueWriteBuffer", 1},        {"clEnqueueNDRangeKernel", 1},
+    {"clEnqueueNDRangeKernel", 2},      {"clEnqueueNDRangeKernel", 17},
+    {"clEnqueueReadBuffer", 1},         {"clEnqueueReadBuffer", 2},
+    {"clEnqueueMarkerWithWaitList", 1}, {"clFlush", 1},
+};
+
+/* A batch that fails, alone or behind another, and three that do well. */
+static void fail_one(const char *rule, bool is_behind_another, const float *good)
+{
+    if (is_behind_another) {
+        ck_assert_int_eq(opencl_rig_begin(&r), ERR_OK);
+    }
+    fake_opencl_arm(rule);
+    ck_assert_int_eq(opencl_rig_begin(&r), ERR_NOMEM);
+    for (int i = 0; i < 3; i++) {
+        if (!is_behind_another || i > 0) {
+            ck_assert_int_eq(opencl_rig_begin(&r), ERR_OK);
+        }
+        ck_assert_int_eq(opencl_rig_wait(&r), ERR_OK);
+        ck_assert(memcmp(good, r.logits, r.plan->n_vocab * sizeof *good) == 0);
+    }
+}
+
+START_TEST(a_batch_without_memory_harms_no_other)
+{
+    char rule[128];
+    float good[OPENCL_RIG_MAX_LOGITS];
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+    ck_assert_int_eq(opencl_rig_begin(&r), ERR_OK);
+    ck_assert_int_eq(opencl_rig_wait(&r), ERR_OK);
+    memcpy(good, r.logits, sizeof good);
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        snprintf(rule, sizeof rule, "%s:%ld:CL_MEM_OBJECT_ALLOCATION_FAILURE", steps[i].call, steps[i].n);
+        fail_one(rule, false, good);
+        fail_one(rule, true, good);
+    }
+}
+END_TEST
+
+START_TEST(a_device_is_gone_between_two_steps)
+{
+    char rule[128];
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        fake_opencl_arm("");
+        ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+        ck_assert_int_eq(opencl_rig_begin(&r), ERR_OK);
+        snprintf(rule, sizeof rule, "%s:%ld!:CL_OUT_OF_RESOURCES", steps[i].call, steps[i].n);
+        fake_opencl_arm(rule);
+        ck_assert_int_eq(opencl_rig_begin(&r), ERR_LOST);
+        ck_assert_msg(strstr(r.info.text, "CL_OUT_OF_RESOURCES") != NULL, "%s", r.info.text);
+        ck_assert_int_eq(opencl_rig_wait(&r), ERR_LOST);
+        long n = fake_opencl_calls("clEnqueueWriteBuffer");
+        ck_assert_int_eq(opencl_rig_begin(&r), ERR_LOST);
+        ck_assert_int_eq(fake_opencl_calls("clEnqueueWriteBuffer"), n);
+        opencl_rig_close(&r);
+    }
+}
+END_TEST
+
+START_TEST(a_device_is_gone_while_a_batch_is_waited_for)
+{
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+    ck_assert_int_eq(opencl_rig_begin(&r), ERR_OK);
+    ck_assert_int_eq(opencl_rig_begin(&r), ERR_OK);
+    fake_opencl_arm("clWaitForEvents:1:CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST");
+    ck_assert_int_eq(opencl_rig_wait(&r), ERR_LOST);
+    (void)opencl_rig_wait(&r); /* as it may be; nothing is left of it */
+    ck_assert_int_eq(opencl_rig_begin(&r), ERR_LOST);
+}
+END_TEST
+
+/* When it is not known whether what was begun has ended, nothing can be begun again. */
+START_TEST(a_queue_that_cannot_be_emptied_is_lost)
+{
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+    fake_opencl_arm("clEnqueueNDRangeKernel:3:CL_OUT_OF_HOST_MEMORY,clFinish:1:CL_OUT_OF_RESOURCES");
+    ck_assert_int_eq(opencl_rig_begin(&r), ERR_LOST);
+    ck_assert_int_eq(opencl_rig_begin(&r), ERR_LOST);
+}
+END_TEST
+
+/* --- pages ---------------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_page_of_a_device_that_is_gone)
+{
+    static float page[1 << 16];
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+    ck_assert_uint_le(backend_page_floats(r.plan) * sizeof(float), sizeof page);
+    for (int is_write = 0; is_write < 2; is_write++) {
+        fake_opencl_arm(is_write ? "clEnqueueWriteBuffer:2:CL_MEM_OBJECT_ALLOCATION_FAILURE"
+                                 : "clEnqueueReadBuffer:2:CL_MEM_OBJECT_ALLOCATION_FAILURE");
+        for (int i = 0; i < 2; i++) {
+            enum err err = is_write ? backend_opencl.page_write(r.model, 0, BACKEND_FLOATS, page, &r.info)
+                                    : backend_opencl.page_read(r.model, 0, BACKEND_FLOATS, page, &r.info);
+            ck_assert_int_eq(err, i == 0 ? ERR_NOMEM : ERR_OK);
+        }
+    }
+    fake_opencl_arm("clEnqueueReadBuffer:1!:CL_OUT_OF_RESOURCES");
+    ck_assert_int_eq(backend_opencl.page_read(r.model, 0, BACKEND_OWN, page, &r.info), ERR_LOST);
+    ck_assert_int_eq(opencl_rig_begin(&r), ERR_LOST);
+}
+END_TEST
+
+Suite *backend_opencl_suite(void)
+{
+    Suite *s = suite_create("backend_opencl");
+    TCase *t = tcase_create("faults");
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, each_call_of_open_fails);
+    tcase_add_test(t, host_memory_runs_out_while_it_is_opened);
+    tcase_add_test(t, a_batch_without_memory_harms_no_other);
+    tcase_add_test(t, a_device_is_gone_between_two_steps);
+    tcase_add_test(t, a_device_is_gone_while_a_batch_is_waited_for);
+    tcase_add_test(t, a_queue_that_cannot_be_emptied_is_lost);
+    tcase_add_test(t, a_page_of_a_device_that_is_gone);
+    suite_add_tcase(s, t);
+    return s;
+}
