@@ -59,7 +59,7 @@ struct engine_config {
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
     const char
         *quantize; /* type that weights of F32, F16, BF16 become: "q8_0" (plan_quantize.h); NULL or "off": none */
-    const char *pack_cache; /* OPTIONAL: folder for packed weights that the next start maps (docs/internals/cpu.md) */
+    const char *pack_cache; /* OPTIONAL: folder for what the next start needs not prepare again (backend.h) */
     /* OPTIONAL: a format's name or the path of a Jinja file, in place of the model file's chat template; its marks are
      * marks (tokenizer.h). */
     const char *chat_template;
@@ -68,6 +68,9 @@ struct engine_config {
      * ends it with ERR_CANCELLED, and nothing is left behind. */
     bool (*progress)(void *arg, float fraction);
     void *progress_arg;
+    /* OPTIONAL: called by engine_open with what an operator should know of what it does: a sentence. */
+    void (*tell)(void *arg, const char *text);
+    void *tell_arg;
     /* OPTIONAL: told why a batch could not be computed, before its streams end, from a thread of the engine, which it
      * must not hold up. Of ERR_LOST it is told once, and of nothing after it. */
     void (*failed)(void *arg, const struct err_info *why);

@@ -131,6 +131,8 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                              .mtime_ns = gguf_mtime_ns(e->gguf)},
                                   .progress = cfg->progress,
                                   .progress_arg = cfg->progress_arg,
+                                  .tell = cfg->tell,
+                                  .tell_arg = cfg->tell_arg,
                                   .weight_done = drop_file_pages,
                                   .weight_done_arg = e->gguf};
     TRY(backend_device_of(e->backend, bc, &out->device, info));

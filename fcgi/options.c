@@ -103,7 +103,7 @@ static const struct option options[] = {
            "OpenCL device, by its number or PCI address as `infcgi devices` lists them; auto: the best GPU",
            .fallback = "auto", .words = device_name, .check = inventory_check_name),
     OPTION("pack-cache", NULL, OPTION_FILE, ENGINE, pack_cache,
-           "folder where packed weights are kept for the next start; off: packed at every start", .fallback = "off",
+           "folder where packed weights and OpenCL programs are kept for the next start; off: made at every start", .fallback = "off",
            .words = pack_cache_name),
     OPTION("pooling", NULL, OPTION_TEXT, SERVE, pooling,
            "how states become an embedding; default: as the model file says", .words = plan_pooling_name),

@@ -37,7 +37,7 @@ static const char *opencl_kv_type_name(int i) { return i == 0 ? "f16" : NULL; }
 
 static const char *opencl_option_name(int i)
 {
-    static const char *const names[] = {"high-precision", "device"};
+    static const char *const names[] = {"high-precision", "device", "pack-cache"};
     return i < (int)ARRAY_LEN(names) ? names[i] : NULL;
 }
 
@@ -141,6 +141,7 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
     TRY(names_choose(opencl_kv_type_name, "cache-type-v", m->cfg.v_type, &only, info));
     TRY(device_open(m->cfg.device, &m->device, info));
     TRY(vram_new(&m->device.caps, &m->vram, info));
+    TRY(program_set_new(&m->device, &m->cfg, &m->programs, info));
     m->act_words = (m->cfg.high_precision ? 16 : 8) + ACT_TAIL_WORDS;
     TRY(opencl_weights_lay_out(m, info));
     TRY(lay_out_kv(m, info));
@@ -265,8 +266,8 @@ static enum err make_slots(struct backend_model *m, struct err_info *info)
 
 static enum err open_model(struct backend_model *m, struct err_info *info)
 {
-    TRY(program_set_new(&m->device, m->cfg.high_precision, &m->programs, info));
     TRY(vram_take(m->vram, &m->device, info));
+    TRY(program_build_all(m->programs, &m->progress_before, info));
     TRY(make_slots(m, info));
     TRY(opencl_steps_compile(m, info));
     return opencl_weights_load(m, info);
@@ -715,8 +716,8 @@ static enum err opencl_state_write(struct backend_model *m, int32_t state, const
 
 static void opencl_info(const struct backend_model *m, struct backend_info *out)
 {
-    (void)m;
-    *out = (struct backend_info){.pack_note = "", .max_begun = OPENCL_MAX_BEGUN};
+    const struct program_cache *c = program_set_cache(m->programs);
+    *out = (struct backend_info){.pack_state = c->state, .pack_note = c->note, .max_begun = OPENCL_MAX_BEGUN};
 }
 
 const struct backend backend_opencl = {

@@ -87,6 +87,7 @@ struct backend_model {
     struct backend_config cfg;
     struct device device;
     struct program_set *programs;
+    float progress_before; /* of loading, when weights begin */
     struct vram *vram;
     struct opencl_weight *weights; /* [n_weights] */
     struct opencl_kv *kvs;         /* [L] */

@@ -23,7 +23,7 @@ enum err opencl_add_launch(const struct opencl_maker *k, struct opencl_launch l,
 {
     struct backend_model *m = k->m;
     if (m->is_dry) {
-        return ERR_OK;
+        return program_want(m->programs, file, options, k->info);
     }
     if (m->n_launches == m->cap_launches) {
         size_t cap = m->cap_launches != 0 ? 2 * m->cap_launches : 256;

@@ -1,4 +1,4 @@
-/* Building programs, each once for a set. */
+/* Building programs, each once for a set: from a file that was kept, else from source. */
 #include "opencl/program.h"
 
 #include "engine/base/mem.h"
@@ -6,27 +6,35 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OPTIONS_BYTES = 512 };
+enum { OPTIONS_BYTES = 256, ALL_OPTIONS_BYTES = OPTIONS_BYTES + 64, LOG_BYTES = 600, MAX_FILES = 4 };
+
+/* Of the progress of loading, where programs are compiled: a driver's first start takes as long as loading a model. */
+static const float compile_share = 0.3f;
 
 struct program {
     const char *file;
     char options[OPTIONS_BYTES];
-    cl_program program;
+    enum device_dot dot;
+    cl_program program; /* NULL: not built yet */
 };
 
 struct program_set {
     const struct device *device;
-    bool fine;
+    const struct backend_config *cfg;
+    struct program_cache cache;
     struct program *at;
     size_t n, cap;
+    bool has_told; /* that a program was refused */
 };
 
-enum err program_set_new(const struct device *d, bool fine, struct program_set **out, struct err_info *info)
+enum err program_set_new(const struct device *d, const struct backend_config *cfg, struct program_set **out,
+                         struct err_info *info)
 {
     *out = mem_zalloc(sizeof **out, MEM_MODEL);
     TRY_MEM_FOR(*out != NULL, info, "out of memory for OpenCL programs");
     (*out)->device = d;
-    (*out)->fine = fine;
+    (*out)->cfg = cfg;
+    (*out)->cache.folder = cfg->pack_cache;
     return ERR_OK;
 }
 
@@ -36,12 +44,18 @@ void program_set_free(struct program_set **s)
         return;
     }
     for (size_t i = 0; i < (*s)->n; i++) {
-        clReleaseProgram((*s)->at[i].program);
+        if ((*s)->at[i].program != NULL) {
+            clReleaseProgram((*s)->at[i].program);
+        }
     }
     mem_free((*s)->at);
     mem_free(*s);
     *s = NULL;
 }
+
+const struct program_cache *program_set_cache(const struct program_set *s) { return &s->cache; }
+
+/* --- what a program is made of ---------------------------------------------------------------------------------------- */
 
 static const char *source_of(const char *name)
 {
@@ -52,59 +66,224 @@ static const char *source_of(const char *name)
     return s->text;
 }
 
-/* The compiler's first line, or several. */
-static enum err refused(const struct device *d, cl_program program, const char *file, const char *options,
-                        struct err_info *info)
+/* A program's texts, each behind a line that says where it comes from. */
+struct texts {
+    const char *all[2 * MAX_FILES + 2]; /* a place for the driver's version, and NULL behind the last */
+    char lines[MAX_FILES][64];
+    cl_uint n;
+};
+
+static void find_texts(const struct program *p, struct texts *t)
 {
-    char log[900] = "";
+    const char *files[MAX_FILES] = {"shared.h", "common.clh",
+                                    strstr(p->options, "-DKIND=") != NULL ? "weights.clh" : NULL, p->file};
+    t->n = 0;
+    for (size_t i = 0; i < MAX_FILES; i++) {
+        if (files[i] != NULL) {
+            snprintf(t->lines[i], sizeof t->lines[i], "\n#line 1 \"%s\"\n", files[i]);
+            t->all[t->n++] = t->lines[i];
+            t->all[t->n++] = source_of(files[i]);
+        }
+    }
+    t->all[t->n] = NULL;
+}
+
+static void find_options(const struct program_set *s, const struct program *p, char out[ALL_OPTIONS_BYTES])
+{
+    snprintf(out, ALL_OPTIONS_BYTES, "-cl-std=CL1.2 -DDOT_ARM=%d -DACT_FINE=%d %s", (int)p->dot, s->cfg->high_precision,
+             p->options);
+}
+
+static void find_file(const struct program_set *s, const struct program *p, struct program_file *out)
+{
+    const struct device_caps *c = &s->device->caps;
+    struct texts t;
+    char options[ALL_OPTIONS_BYTES];
+    find_texts(p, &t);
+    find_options(s, p, options);
+    t.all[t.n] = c->driver;
+    t.all[t.n + 1] = NULL;
+    program_cache_find(&s->cache, (const char *const[]){c->platform, c->name, p->file, options, NULL}, t.all, out);
+}
+
+/* --- building --------------------------------------------------------------------------------------------------------- */
+
+/* The compiler's first line, without what is in front of it. */
+static void first_line(const struct device *d, cl_program program, char out[LOG_BYTES])
+{
     size_t n = 0;
+    out[0] = '\0';
     clGetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &n);
     char *all = mem_zalloc(n + 1, MEM_SCRATCH);
     if (all != NULL && clGetProgramBuildInfo(program, d->id, CL_PROGRAM_BUILD_LOG, n, all, NULL) == CL_SUCCESS) {
-        snprintf(log, sizeof log, "%s", all);
+        const char *line = strstr(all, "error:"), *from = line != NULL ? line : all + strspn(all, " \n");
+        while (from > all && from[-1] != '\n') {
+            from--;
+        }
+        snprintf(out, LOG_BYTES, "%.*s", (int)strcspn(from, "\n"), from);
     }
     mem_free(all);
-    return err_set(info, ERR_INTERNAL, file, "%s: the OpenCL compiler of %s refuses %s: %s", file, d->caps.name,
-                   options, log);
 }
 
-static enum err build(const struct program_set *s, const char *file, const char *options, cl_program *out,
-                      struct err_info *info)
+static void tell(const struct program_set *s, const char *text)
+{
+    if (s->cfg->tell != NULL) {
+        s->cfg->tell(s->cfg->tell_arg, text);
+    }
+}
+
+/* Keeps what the driver built, if it gives it. */
+static void keep(struct program_set *s, const struct program *p)
+{
+    struct program_file file;
+    size_t n = 0;
+    find_file(s, p, &file);
+    if (file.path[0] == '\0' ||
+        clGetProgramInfo(p->program, CL_PROGRAM_BINARY_SIZES, sizeof n, &n, NULL) != CL_SUCCESS || n == 0) {
+        return;
+    }
+    unsigned char *binary = mem_alloc(n, MEM_SCRATCH);
+    if (binary != NULL &&
+        clGetProgramInfo(p->program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL) == CL_SUCCESS) {
+        program_cache_write(&s->cache, &file, binary, n);
+    }
+    mem_free(binary);
+}
+
+/* From source. ERR_UNSUPPORTED_DEVICE: the compiler refuses it. */
+static enum err compile(struct program_set *s, struct program *p, struct err_info *info)
 {
     const struct device *d = s->device;
-    const char *files[] = {"shared.h", "common.clh", strstr(options, "-DKIND=") != NULL ? "weights.clh" : NULL, file};
-    const char *texts[2 * ARRAY_LEN(files)];
-    char lines[ARRAY_LEN(files)][64], all[OPTIONS_BYTES];
-    cl_uint n = 0;
+    struct texts t;
+    char options[ALL_OPTIONS_BYTES], line[LOG_BYTES];
     cl_int code;
-    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
-        if (files[i] != NULL) {
-            snprintf(lines[i], sizeof lines[i], "\n#line 1 \"%s\"\n", files[i]);
-            texts[n++] = lines[i];
-            texts[n++] = source_of(files[i]);
-        }
-    }
-    *out = clCreateProgramWithSource(d->context, n, texts, NULL, &code);
+    find_texts(p, &t);
+    find_options(s, p, options);
+    cl_program program = clCreateProgramWithSource(d->context, t.n, t.all, NULL, &code);
     TRY(ocl_check(code, "clCreateProgramWithSource", info));
-    snprintf(all, sizeof all, "-cl-std=CL1.2 -DDOT_ARM=%d -DACT_FINE=%d %s", (int)d->caps.dot, s->fine, options);
-    code = clBuildProgram(*out, 1, &d->id, all, NULL, NULL);
+    code = clBuildProgram(program, 1, &d->id, options, NULL, NULL);
     if (code == CL_SUCCESS) {
+        p->program = program;
+        keep(s, p);
         return ERR_OK;
     }
-    enum err err =
-        code == CL_BUILD_PROGRAM_FAILURE ? refused(d, *out, file, all, info) : ocl_check(code, "clBuildProgram", info);
-    clReleaseProgram(*out);
+    enum err err = ERR_UNSUPPORTED_DEVICE;
+    if (code == CL_BUILD_PROGRAM_FAILURE) {
+        first_line(d, program, line);
+        err_set(info, err, p->file, "%s: the OpenCL compiler of %s refuses it with %s: %s", p->file, d->caps.name,
+                options, line);
+    } else {
+        err = ocl_check(code, "clBuildProgram", info);
+    }
+    clReleaseProgram(program);
     return err;
 }
 
-static enum err find(struct program_set *s, const char *file, const char *options, cl_program *out,
-                     struct err_info *info)
+/* Plain dot products from now on; the next start does not try others. */
+static void make_plain(struct program_set *s, struct program *p)
+{
+    struct program_file file;
+    find_file(s, p, &file);
+    program_cache_write(&s->cache, &file, "", 0);
+    p->dot = DEVICE_DOT_PLAIN;
+    if (p->program != NULL) {
+        clReleaseProgram(p->program);
+        p->program = NULL;
+    }
+}
+
+bool program_set_plain(struct program_set *s, const char *word)
+{
+    bool had_others = false;
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->at[i].dot != DEVICE_DOT_PLAIN && strstr(s->at[i].options, word) != NULL) {
+            make_plain(s, &s->at[i]);
+            had_others = true;
+        }
+    }
+    return had_others;
+}
+
+/* From source, with plain dot products where the compiler refuses those of the device. */
+static enum err compile_any(struct program_set *s, struct program *p, struct err_info *info)
+{
+    struct err_info why = {0};
+    char text[ERR_TEXT_BYTES + 64];
+    enum err err = compile(s, p, &why);
+    if (err != ERR_UNSUPPORTED_DEVICE || p->dot == DEVICE_DOT_PLAIN) {
+        if (err != ERR_OK && info != NULL) {
+            *info = why;
+        }
+        return err;
+    }
+    if (!s->has_told) {
+        snprintf(text, sizeof text, "dot products of kind %s are replaced by plain ones: %s",
+                 device_dot_name((int)p->dot), why.text);
+        tell(s, text);
+        s->has_told = true;
+    }
+    make_plain(s, p);
+    return compile(s, p, info);
+}
+
+/* From the binary; false: the driver does not take it. */
+static bool take(struct program_set *s, struct program *p, const struct buf *binary)
+{
+    const struct device *d = s->device;
+    const unsigned char *data = (const unsigned char *)binary->data;
+    char options[ALL_OPTIONS_BYTES];
+    cl_int code, status;
+    find_options(s, p, options);
+    cl_program program = clCreateProgramWithBinary(d->context, 1, &d->id, &binary->len, &data, &status, &code);
+    if (code != CL_SUCCESS) {
+        return false;
+    }
+    if (clBuildProgram(program, 1, &d->id, options, NULL, NULL) != CL_SUCCESS) {
+        clReleaseProgram(program);
+        return false;
+    }
+    p->program = program;
+    return true;
+}
+
+/* From the file that was kept; else p->program stays NULL. */
+static void take_kept(struct program_set *s, struct program *p)
+{
+    struct program_file file;
+    struct buf binary;
+    bool is_there = s->cache.folder != NULL;
+    buf_init(&binary, 0, MEM_SCRATCH);
+    while (is_there) {
+        find_file(s, p, &file);
+        is_there = program_cache_read(&s->cache, &file, &binary);
+        bool is_refused = is_there && binary.len == 0 && p->dot != DEVICE_DOT_PLAIN;
+        if (!is_refused) {
+            break;
+        }
+        p->dot = DEVICE_DOT_PLAIN;
+    }
+    if (is_there && binary.len != 0) {
+        (void)take(s, p, &binary);
+    }
+    buf_fini(&binary);
+}
+
+/* --- a set ------------------------------------------------------------------------------------------------------------ */
+
+static struct program *find(const struct program_set *s, const char *file, const char *options)
 {
     for (size_t i = 0; i < s->n; i++) {
         if (strcmp(s->at[i].file, file) == 0 && strcmp(s->at[i].options, options) == 0) {
-            *out = s->at[i].program;
-            return ERR_OK;
+            return &s->at[i];
         }
+    }
+    return NULL;
+}
+
+enum err program_want(struct program_set *s, const char *file, const char *options, struct err_info *info)
+{
+    if (find(s, file, options) != NULL) {
+        return ERR_OK;
     }
     if (s->n == s->cap) {
         size_t cap = s->cap != 0 ? 2 * s->cap : 32;
@@ -113,21 +292,49 @@ static enum err find(struct program_set *s, const char *file, const char *option
         s->at = more;
         s->cap = cap;
     }
-    struct program *p = &s->at[s->n];
-    p->file = file;
+    struct program *p = &s->at[s->n++];
+    *p = (struct program){.file = file, .dot = s->device->caps.dot};
     snprintf(p->options, sizeof p->options, "%s", options);
-    TRY(build(s, file, options, &p->program, info));
-    *out = p->program;
-    s->n++;
+    return ERR_OK;
+}
+
+enum err program_build_all(struct program_set *s, float *share, struct err_info *info)
+{
+    size_t n = 0, n_done = 0;
+    char text[128];
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->at[i].program == NULL) {
+            take_kept(s, &s->at[i]);
+            n += s->at[i].program == NULL;
+        }
+    }
+    *share = n > 0 ? compile_share : 0;
+    if (n > 0) {
+        snprintf(text, sizeof text, "compiling %zu OpenCL programs for %.64s", n, s->device->caps.name);
+        tell(s, text);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->at[i].program != NULL) {
+            continue;
+        }
+        if (s->cfg->progress != NULL && !s->cfg->progress(s->cfg->progress_arg, *share * (float)n_done / (float)n)) {
+            return err_set(info, ERR_CANCELLED, NULL, "loading was cancelled");
+        }
+        TRY(compile_any(s, &s->at[i], info));
+        n_done++;
+    }
     return ERR_OK;
 }
 
 enum err program_kernel(struct program_set *s, const char *file, const char *entry, const char *options, cl_kernel *out,
                         struct err_info *info)
 {
-    cl_program program;
     cl_int code;
-    TRY(find(s, file, options, &program, info));
-    *out = clCreateKernel(program, entry, &code);
+    TRY(program_want(s, file, options, info));
+    struct program *p = find(s, file, options);
+    if (p->program == NULL) {
+        TRY(compile_any(s, p, info));
+    }
+    *out = clCreateKernel(p->program, entry, &code);
     return ocl_check(code, entry, info);
 }

@@ -54,13 +54,17 @@ struct backend_config {
     int32_t max_rows;            /* T of the largest batch */
     int32_t max_logits;          /* S of the largest batch */
     const char *k_type, *v_type; /* OPTIONAL: of the KV cache, as kv_type_name has them; NULL = its first */
-    /* OPTIONAL: folder for files of packed weights, which the next start maps; borrowed for the call of open. */
+    /* OPTIONAL: folder for what the next start needs not prepare again, files of packed weights or of programs for a device;
+     * borrowed for the call of open. */
     const char *pack_cache;
     struct backend_source source; /* the file the plan was built from; read only with pack_cache */
     /* OPTIONAL: called while weights are prepared, with 0..1, from the opening thread; false: open ends with
      * ERR_CANCELLED. */
     bool (*progress)(void *arg, float fraction);
     void *progress_arg;
+    /* OPTIONAL: called from the opening thread with what an operator should know of what open does: a sentence. */
+    void (*tell)(void *arg, const char *text);
+    void *tell_arg;
     /* OPTIONAL: called when n bytes at `data`, of a weight, are no longer needed; from any thread. */
     void (*weight_done)(void *arg, const void *data, uint64_t n);
     void *weight_done_arg;

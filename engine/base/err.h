@@ -30,6 +30,7 @@
     X(ERR_DRAINING, "draining", 503, "server_error", "the server is shutting down")                                    \
     X(ERR_LOADING, "model_loading", 503, "unavailable_error", "the model is loading")                                  \
     X(ERR_UNSUPPORTED_CPU, "unsupported_cpu", 500, "server_error", "this CPU lacks the instructions asked for")        \
+    X(ERR_UNSUPPORTED_DEVICE, "unsupported_device", 500, "server_error", "the device cannot compute what is needed")   \
     /* requests */                                                                                                     \
     X(ERR_INVALID_JSON, "invalid_json", 400, "invalid_request_error", "the body is not valid JSON")                    \
     X(ERR_INVALID_UTF8, "invalid_utf8", 400, "invalid_request_error", "the body is not valid UTF-8")                   \

@@ -76,7 +76,8 @@ int cmd_end(const char *command, int rc)
 
 int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info)
 {
-    bool is_config = err == ERR_CONFIG || err == ERR_UNSUPPORTED_CPU || err == ERR_ADDRESS_IN_USE;
+    bool is_config =
+        err == ERR_CONFIG || err == ERR_UNSUPPORTED_CPU || err == ERR_UNSUPPORTED_DEVICE || err == ERR_ADDRESS_IN_USE;
     fprintf(stderr, "error: ");
     if (!is_config && conf->model != NULL) {
         fprintf(stderr, "%s: ", conf->model);

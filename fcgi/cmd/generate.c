@@ -74,6 +74,12 @@ static bool on_progress(void *arg, float fraction)
     return true;
 }
 
+static void on_told(void *unused, const char *text)
+{
+    (void)unused;
+    fprintf(stderr, "note: %s\n", text);
+}
+
 int cmd_generate(int argc, char **argv)
 {
     struct conf conf;
@@ -86,6 +92,7 @@ int cmd_generate(int argc, char **argv)
         cfg.max_seqs = 1; /* whatever a file that it shares with serve says */
         cfg.progress = on_progress;
         cfg.progress_arg = &bar;
+        cfg.tell = on_told;
         bar_begin(&bar);
         enum err err = engine_open(&cfg, &e, &info);
         bar_end(&bar);

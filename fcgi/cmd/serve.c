@@ -109,6 +109,12 @@ static bool on_progress(void *arg, float fraction)
     return !is_end_wanted(l->set);
 }
 
+static void on_told(void *unused, const char *text)
+{
+    (void)unused;
+    log_line("info", "loading note=\"%s\"", text);
+}
+
 /* What an operator should know of a model that was loaded. */
 static void log_model(const struct engine_model_info *m)
 {
@@ -163,6 +169,7 @@ static enum err load(const sigset_t *set, struct err_info *info)
     struct loading loading = {.set = set, .last_ns = start};
     cfg.progress = on_progress;
     cfg.progress_arg = &loading;
+    cfg.tell = on_told;
     cfg.failed = on_failed;
     bar_begin(&loading.bar);
     enum err err = engine_open(&cfg, &e, info);

@@ -69,6 +69,54 @@ START_TEST(host_memory_runs_out_while_it_is_opened)
 }
 END_TEST
 
+/* --- programs ------------------------------------------------------------------------------------------------------- */
+
+static int n_told;
+static char told[1024];
+static float fraction;
+static long n_asked, ends_at;
+
+static void on_told(void *unused, const char *text)
+{
+    (void)unused;
+    n_told++;
+    snprintf(told, sizeof told, "%s", text);
+}
+
+static bool on_progress(void *unused, float x)
+{
+    (void)unused;
+    ck_assert(x >= fraction && x <= 1);
+    fraction = x;
+    return ++n_asked != ends_at;
+}
+
+START_TEST(a_program_that_is_refused)
+{
+    r.cfg.tell = on_told;
+    fake_opencl_arm("clBuildProgram@matmul.cl:2:CL_BUILD_PROGRAM_FAILURE");
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_UNSUPPORTED_DEVICE);
+    ck_assert_msg(strncmp(r.info.text, "matmul.cl: the OpenCL compiler of ", 34) == 0, "%s", r.info.text);
+    ck_assert_int_eq(n_told, 1);
+    ck_assert_msg(strncmp(told, "compiling ", 10) == 0, "%s", told);
+}
+END_TEST
+
+START_TEST(compiling_is_progress_and_can_be_given_up)
+{
+    enum err err = ERR_INTERNAL;
+    r.cfg.progress = on_progress;
+    for (ends_at = 1; err != ERR_OK; ends_at *= 3) {
+        n_asked = 0;
+        fraction = 0;
+        err = opencl_rig_open(&r);
+        ck_assert_msg(err == ERR_CANCELLED || (err == ERR_OK && n_asked < ends_at), "%s", err_code(err));
+        ck_assert(err == ERR_OK || n_asked == ends_at);
+    }
+    ck_assert(fraction == 1);
+}
+END_TEST
+
 /* --- computing ------------------------------------------------------------------------------------------------------ */
 
 static const struct {
@@ -186,6 +234,8 @@ Suite *backend_opencl_suite(void)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, each_call_of_open_fails);
     tcase_add_test(t, host_memory_runs_out_while_it_is_opened);
+    tcase_add_test(t, a_program_that_is_refused);
+    tcase_add_test(t, compiling_is_progress_and_can_be_given_up);
     tcase_add_test(t, a_batch_without_memory_harms_no_other);
     tcase_add_test(t, a_device_is_gone_between_two_steps);
     tcase_add_test(t, a_device_is_gone_while_a_batch_is_waited_for);
