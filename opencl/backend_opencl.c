@@ -2,6 +2,7 @@
  * launches in an in-order queue, which the host neither waits for nor looks at before its results are read. What the
  * device needs of a batch goes there in one piece, in front of the launches. */
 #include "opencl/opencl_internal.h"
+#include "opencl/selftest.h"
 
 #include "engine/backend/rope_angles.h"
 #include "engine/base/machine.h"
@@ -139,9 +140,14 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
     TRY(backend_check_types(m->plan, info));
     TRY(names_choose(opencl_kv_type_name, "cache-type-k", m->cfg.k_type, &only, info));
     TRY(names_choose(opencl_kv_type_name, "cache-type-v", m->cfg.v_type, &only, info));
-    TRY(device_open(m->cfg.device, &m->device, info));
+    if (m->of != NULL) {
+        m->device = m->of->device;
+        m->programs = m->of->programs;
+    } else {
+        TRY(device_open(m->cfg.device, &m->device, info));
+        TRY(program_set_new(&m->device, &m->cfg, &m->programs, info));
+    }
     TRY(vram_new(&m->device.caps, &m->vram, info));
-    TRY(program_set_new(&m->device, &m->cfg, &m->programs, info));
     m->act_words = (m->cfg.high_precision ? 16 : 8) + ACT_TAIL_WORDS;
     TRY(opencl_weights_lay_out(m, info));
     TRY(lay_out_kv(m, info));
@@ -174,22 +180,26 @@ static void opencl_close(struct backend_model **model)
         clReleaseMemObject(m->batch);
     }
     opencl_steps_free(m);
-    program_set_free(&m->programs);
     vram_free(&m->vram);
-    device_close(&m->device);
+    if (m->of == NULL) {
+        program_set_free(&m->programs);
+        device_close(&m->device);
+    }
     mem_free(m->weights);
     mem_free(m->kvs);
     mem_free(m);
     *model = NULL;
 }
 
-static enum err make_model(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
-                           struct err_info *info)
+/* of: OPTIONAL, whose device and programs it shares. */
+static enum err make_model(const struct plan *plan, const struct backend_config *cfg, const struct backend_model *of,
+                           struct backend_model **out, struct err_info *info)
 {
     struct backend_model *m = *out = mem_zalloc(sizeof *m, MEM_MODEL);
     TRY_MEM_FOR(m != NULL, info, "out of memory for the OpenCL back end");
     m->plan = plan;
     m->cfg = *cfg;
+    m->of = of;
     m->picks = m->tiles = m->made_floats = m->made_codes = m->up_made = m->results = OPENCL_NONE;
     m->partial = m->qkv = m->up = m->logits = m->pieces = m->stats = m->hidden = m->input = m->output = m->states =
         OPENCL_NONE;
@@ -204,7 +214,7 @@ static enum err opencl_measure(const struct plan *plan, const struct backend_con
                                struct err_info *info)
 {
     struct backend_model *m;
-    TRY(make_model(plan, cfg, &m, info));
+    TRY(make_model(plan, cfg, NULL, &m, info));
     *out = (struct backend_measure){.kernels = "opencl", .k_type = "f16", .v_type = "f16"};
     out->bytes[BACKEND_DEVICE] = (struct backend_bytes){
         .weights = vram_bytes(m->vram, VRAM_WEIGHTS),
@@ -267,10 +277,23 @@ static enum err make_slots(struct backend_model *m, struct err_info *info)
 static enum err open_model(struct backend_model *m, struct err_info *info)
 {
     TRY(vram_take(m->vram, &m->device, info));
-    TRY(program_build_all(m->programs, &m->progress_before, info));
+    TRY(program_build_all(m->programs, info));
+    TRY(m->of == NULL ? selftest_run(m, info) : ERR_OK);
     TRY(make_slots(m, info));
     TRY(opencl_steps_compile(m, info));
     return opencl_weights_load(m, info);
+}
+
+enum err opencl_open_beside(const struct backend_model *of, const struct plan *plan, const struct backend_config *cfg,
+                            struct backend_model **out, struct err_info *info)
+{
+    *out = NULL;
+    TRY(make_model(plan, cfg, of, out, info));
+    enum err err = open_model(*out, info);
+    if (err != ERR_OK) {
+        opencl_close(out);
+    }
+    return err;
 }
 
 static enum err opencl_open(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
@@ -278,12 +301,7 @@ static enum err opencl_open(const struct plan *plan, const struct backend_config
 {
     *out = NULL;
     TRY(backend_check_ranks(plan, cfg, info));
-    TRY(make_model(plan, cfg, out, info));
-    enum err err = open_model(*out, info);
-    if (err != ERR_OK) {
-        opencl_close(out);
-    }
-    return err;
+    return opencl_open_beside(NULL, plan, cfg, out, info);
 }
 
 /* --- a batch ------------------------------------------------------------------------------------------------------ */

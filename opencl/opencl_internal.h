@@ -87,7 +87,7 @@ struct backend_model {
     struct backend_config cfg;
     struct device device;
     struct program_set *programs;
-    float progress_before; /* of loading, when weights begin */
+    const struct backend_model *of; /* OPTIONAL: whose device and programs it has */
     struct vram *vram;
     struct opencl_weight *weights; /* [n_weights] */
     struct opencl_kv *kvs;         /* [L] */
@@ -116,6 +116,13 @@ struct backend_model {
     int n_begun, next; /* slots in use; the one that is begun next */
     bool is_lost;
 };
+
+/* --- backend_opencl.c --------------------------------------------------------------------------------------------- */
+
+/* Opens a plan as backend.open does, with the device and the programs of `of`, which stays open longer; NULL: with its own. */
+MUST_CHECK enum err opencl_open_beside(const struct backend_model *of, const struct plan *plan,
+                                       const struct backend_config *cfg, struct backend_model **out,
+                                       struct err_info *info);
 
 /* --- opencl_weights.c --------------------------------------------------------------------------------------------- */
 

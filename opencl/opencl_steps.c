@@ -159,7 +159,7 @@ enum err opencl_add_product(const struct opencl_maker *k, const struct opencl_pr
     uint32_t n_out = is_picked ? w->group_rows : k->plan->weights[p->w].n_out;
     int flags = p->flags | (p->bias != PLAN_NONE ? FLAG_BIAS : 0);
     const struct tile *t = tiles_of(is_pair, reads_floats, is_picked), *end = t + MAX_TILES;
-    for (; t < end && t->tokens != 0; t++) {
+    for (; t < end && t->tokens != 0 && t->min_rows <= m->cfg.max_rows; t++) {
         char options[OPENCL_OPTIONS_BYTES];
         struct opencl_launch l =
             opencl_launch_of(k, (size_t)WAVES * OPENCL_LANES, t->is_split ? panels : (panels + WAVES - 1) / WAVES);

@@ -242,7 +242,7 @@ static enum err load_panel(struct loader *l, int32_t id, uint32_t group, uint32_
         of->source->ops->done(of->source, row, n_rows, l->m->cfg.weight_done, l->m->cfg.weight_done_arg);
     }
     l->done++;
-    float before = l->m->progress_before, part = (float)((double)l->done / (double)l->all);
+    float before = program_set_progress(l->m->programs), part = (float)((double)l->done / (double)l->all);
     bool goes_on =
         l->m->cfg.progress == NULL || l->m->cfg.progress(l->m->cfg.progress_arg, before + (1 - before) * part);
     return goes_on ? ERR_OK : err_set(info, ERR_CANCELLED, NULL, "loading was cancelled");

@@ -6,7 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OPTIONS_BYTES = 256, ALL_OPTIONS_BYTES = OPTIONS_BYTES + 64, LOG_BYTES = 600, MAX_FILES = 4 };
+enum {
+    OPTIONS_BYTES = 256,
+    ALL_OPTIONS_BYTES = OPTIONS_BYTES + 64,
+    LOG_BYTES = 600,
+    MAX_FILES = 4,
+    MAX_PLAIN = 32,
+    WORD_BYTES = 32
+};
 
 /* Of the progress of loading, where programs are compiled: a driver's first start takes as long as loading a model. */
 static const float compile_share = 0.3f;
@@ -24,7 +31,10 @@ struct program_set {
     struct program_cache cache;
     struct program *at;
     size_t n, cap;
-    bool has_told; /* that a program was refused */
+    char plain[MAX_PLAIN][WORD_BYTES]; /* words of options with which programs are plain */
+    int n_plain;
+    float progress;
+    bool has_told_work, has_told_refusal;
 };
 
 enum err program_set_new(const struct device *d, const struct backend_config *cfg, struct program_set **out,
@@ -125,7 +135,7 @@ static void first_line(const struct device *d, cl_program program, char out[LOG_
     mem_free(all);
 }
 
-static void tell(const struct program_set *s, const char *text)
+void program_set_tell(const struct program_set *s, const char *text)
 {
     if (s->cfg->tell != NULL) {
         s->cfg->tell(s->cfg->tell_arg, text);
@@ -201,6 +211,9 @@ bool program_set_plain(struct program_set *s, const char *word)
             had_others = true;
         }
     }
+    if (had_others && s->n_plain < MAX_PLAIN) {
+        snprintf(s->plain[s->n_plain++], WORD_BYTES, "%s", word);
+    }
     return had_others;
 }
 
@@ -216,11 +229,11 @@ static enum err compile_any(struct program_set *s, struct program *p, struct err
         }
         return err;
     }
-    if (!s->has_told) {
+    if (!s->has_told_refusal) {
         snprintf(text, sizeof text, "dot products of kind %s are replaced by plain ones: %s",
                  device_dot_name((int)p->dot), why.text);
-        tell(s, text);
-        s->has_told = true;
+        program_set_tell(s, text);
+        s->has_told_refusal = true;
     }
     make_plain(s, p);
     return compile(s, p, info);
@@ -268,6 +281,33 @@ static void take_kept(struct program_set *s, struct program *p)
     buf_fini(&binary);
 }
 
+/* --- what was found --------------------------------------------------------------------------------------------------- */
+
+void program_set_find(const struct program_set *s, const char *const *names, struct program_file *out)
+{
+    enum { MAX_NAMES = 8, MAX_SOURCES = 48 };
+    const struct device_caps *c = &s->device->caps;
+    const char *which[MAX_NAMES] = {c->platform, c->name}, *of[MAX_SOURCES] = {c->driver, device_dot_name((int)c->dot)};
+    for (size_t n = 2; *names != NULL && n < MAX_NAMES - 1; n++) {
+        which[n] = *names++;
+    }
+    for (size_t n = 0; program_sources[n].name != NULL && n + 2 < MAX_SOURCES - 1; n++) {
+        of[n + 2] = program_sources[n].text;
+    }
+    program_cache_find(&s->cache, which, of, out);
+}
+
+bool program_set_has(struct program_set *s, const struct program_file *f)
+{
+    struct buf none;
+    buf_init(&none, 0, MEM_SCRATCH);
+    bool has = program_cache_read(&s->cache, f, &none);
+    buf_fini(&none);
+    return has;
+}
+
+void program_set_mark(struct program_set *s, const struct program_file *f) { program_cache_write(&s->cache, f, "", 0); }
+
 /* --- a set ------------------------------------------------------------------------------------------------------------ */
 
 static struct program *find(const struct program_set *s, const char *file, const char *options)
@@ -295,10 +335,24 @@ enum err program_want(struct program_set *s, const char *file, const char *optio
     struct program *p = &s->at[s->n++];
     *p = (struct program){.file = file, .dot = s->device->caps.dot};
     snprintf(p->options, sizeof p->options, "%s", options);
+    for (int i = 0; i < s->n_plain; i++) {
+        p->dot = strstr(options, s->plain[i]) != NULL ? DEVICE_DOT_PLAIN : p->dot;
+    }
     return ERR_OK;
 }
 
-enum err program_build_all(struct program_set *s, float *share, struct err_info *info)
+float program_set_progress(const struct program_set *s) { return s->progress; }
+
+/* Of those that are compiled, n_done are. ERR_CANCELLED. */
+static enum err go_on(struct program_set *s, size_t n_done, size_t n, struct err_info *info)
+{
+    s->progress = MAX_OF(s->progress, compile_share * (float)n_done / (float)n);
+    return s->cfg->progress == NULL || s->cfg->progress(s->cfg->progress_arg, s->progress)
+               ? ERR_OK
+               : err_set(info, ERR_CANCELLED, NULL, "loading was cancelled");
+}
+
+enum err program_build_all(struct program_set *s, struct err_info *info)
 {
     size_t n = 0, n_done = 0;
     char text[128];
@@ -308,22 +362,18 @@ enum err program_build_all(struct program_set *s, float *share, struct err_info 
             n += s->at[i].program == NULL;
         }
     }
-    *share = n > 0 ? compile_share : 0;
-    if (n > 0) {
+    if (n > 0 && !s->has_told_work) {
         snprintf(text, sizeof text, "compiling %zu OpenCL programs for %.64s", n, s->device->caps.name);
-        tell(s, text);
+        program_set_tell(s, text);
+        s->has_told_work = true;
     }
     for (size_t i = 0; i < s->n; i++) {
-        if (s->at[i].program != NULL) {
-            continue;
+        if (s->at[i].program == NULL) {
+            TRY(go_on(s, n_done++, n, info));
+            TRY(compile_any(s, &s->at[i], info));
         }
-        if (s->cfg->progress != NULL && !s->cfg->progress(s->cfg->progress_arg, *share * (float)n_done / (float)n)) {
-            return err_set(info, ERR_CANCELLED, NULL, "loading was cancelled");
-        }
-        TRY(compile_any(s, &s->at[i], info));
-        n_done++;
     }
-    return ERR_OK;
+    return n > 0 ? go_on(s, n, n, info) : ERR_OK;
 }
 
 enum err program_kernel(struct program_set *s, const char *file, const char *entry, const char *options, cl_kernel *out,

@@ -28,19 +28,32 @@ void program_set_free(struct program_set **s);
  * borrowed for good. ERR_NOMEM. */
 MUST_CHECK enum err program_want(struct program_set *s, const char *file, const char *options, struct err_info *info);
 
-/* Builds what is wanted and is not built; where that takes long, progress goes from 0 to *share, else that is 0. Where
- * the compiler refuses a program with the device's way to take dot products, the plain one takes its place, which is told.
- * ERR_UNSUPPORTED_DEVICE: it refuses that too, and *info has the first lines of why. ERR_CANCELLED. */
-MUST_CHECK enum err program_build_all(struct program_set *s, float *share, struct err_info *info);
+/* Builds what is wanted and is not built; what is compiled is told, once, and is progress. Where the compiler refuses a
+ * program with the device's way to take dot products, the plain one takes its place, which is told.
+ * ERR_UNSUPPORTED_DEVICE: it refuses that too, and *info has the first line of why. ERR_CANCELLED. */
+MUST_CHECK enum err program_build_all(struct program_set *s, struct err_info *info);
+
+/* How far progress has come by it: 0 where nothing was compiled. */
+float program_set_progress(const struct program_set *s);
 
 /* A kernel of its own, to be released by clReleaseKernel: function `entry` of a program, which is built if it is not.
  * Errors: those of program_build_all. */
 MUST_CHECK enum err program_kernel(struct program_set *s, const char *file, const char *entry, const char *options,
                                    cl_kernel *out, struct err_info *info);
 
-/* The programs whose options hold the word compute wrongly: they are built anew with plain dot products, now and at later
- * starts. False: they have plain ones. Kernels that were made of them before stay as they are. */
+/* The programs whose options hold the word compute wrongly: those that are built are built anew with plain dot products,
+ * now and at later starts, and those that are wanted later have plain ones, too. False: all have them already. Kernels
+ * that were made before stay as they are. */
 bool program_set_plain(struct program_set *s, const char *word);
+
+/* Something that was found of these sources on this device, and holds for all starts until they or the driver change: its
+ * file (names: which; a list of texts that ends with NULL); was it found; it is found now. */
+void program_set_find(const struct program_set *s, const char *const *names, struct program_file *out);
+bool program_set_has(struct program_set *s, const struct program_file *f);
+void program_set_mark(struct program_set *s, const struct program_file *f);
+
+/* Tells the operator (backend_config.tell). */
+void program_set_tell(const struct program_set *s, const char *text);
 
 /* How what was built came from files, and what is to be said of that; the set's. */
 const struct program_cache *program_set_cache(const struct program_set *s);

@@ -48,10 +48,11 @@ static void read_rule(const char *text)
     struct rule r = {.mark = 0};
     char code[64], at[32], how[16];
     if (sscanf(text, "dot:%15s", how) == 1) {
-        has_dot = true;
-        dot_source = strcmp(how, "right") == 0 ? "inline int dot_4x8packed_ss_int(uint a, uint b)\n"
-                                                 "{ int4 p = convert_int4(as_char4(a)) * convert_int4(as_char4(b));\n"
-                                                 "  return p.x + p.y + p.z + p.w; }\n"
+        has_dot = strcmp(how, "broken") != 0;
+        dot_source = !has_dot ? "#undef as_char4\n#define as_char4(x) __builtin_astype((x) & 0x7f7f7f7f, char4)\n"
+                     : strcmp(how, "right") == 0 ? "inline int dot_4x8packed_ss_int(uint a, uint b)\n"
+                                                   "{ int4 p = convert_int4(as_char4(a)) * convert_int4(as_char4(b));\n"
+                                                   "  return p.x + p.y + p.z + p.w; }\n"
                      : strcmp(how, "wrong") == 0
                          ? "inline int dot_4x8packed_ss_int(uint a, uint b)\n"
                            "{ int4 p = convert_int4(as_uchar4(a)) * convert_int4(as_char4(b));\n"

@@ -8,7 +8,8 @@
  *   CALL@WORD:N:CODE  counts those alone that have to do with WORD: in a kernel's name or its program's options, in the
  *                     options or the source of what is built
  *   dot:HOW           the device says that it has an instruction for dot products of bytes, and its compiler
- *                     has a function for that which is right, wrong, or none
+ *                     has a function for that which is right, wrong, or none; broken: it says nothing, and plain ones
+ *                     are wrong
  *
  * Threads: one at a time. */
 #ifndef INFCGI_TEST_FAKE_OPENCL_H

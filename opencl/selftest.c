@@ -1,0 +1,296 @@
+/* Small products whose results are known: the host takes rows apart as the truth does (quant.h) and sums in double.
+ *
+ * Activations are such that their codes are exact, so that nothing but the rounding of float sums is between what is wanted
+ * and what is found: a dot product that is wrong by one shows. */
+#include "opencl/selftest.h"
+
+#include "engine/base/mem.h"
+#include "engine/plan/plan_ops.h"
+#include "engine/quant/quant.h"
+#include "engine/quant/row_mapped.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    N_IN = 512, /* two blocks of the K types */
+    N_OUT = 48, /* a panel and a half */
+    ROWS = 33,
+    MAX_ROW_BYTES = N_IN * 4,
+    TRIES = 1000, /* to find bytes of a row that stand for finite numbers */
+};
+
+static const double max_error = 1e-4; /* of the sum of absolute products: float sums of N_IN products are within 1e-5 */
+static bool is_always;
+
+void selftest_always(bool yes) { is_always = yes; }
+
+/* A case: act(x w[0]) * (x w[1]) of a pair, else x w[0]. */
+struct product_case {
+    enum dtype type;
+    bool is_pair;
+    unsigned char rows[2][N_OUT * MAX_ROW_BYTES]; /* encoded */
+    float values[2][N_OUT * N_IN];                /* what they stand for */
+    float x[ROWS * N_IN], found[ROWS * N_OUT];
+    uint32_t state; /* of the generator */
+};
+
+/* --- a case --------------------------------------------------------------------------------------------------------- */
+
+static uint32_t next(struct product_case *c)
+{
+    c->state = c->state * 1664525u + 1013904223u; /* Numerical Recipes */
+    return c->state >> 8;
+}
+
+/* Do the values lie where sums of products of them are exact enough? */
+static bool is_tame(const float *x)
+{
+    bool has_some = false;
+    for (int i = 0; i < N_IN; i++) {
+        if (!isfinite(x[i]) || fabsf(x[i]) > 1e4f) {
+            return false;
+        }
+        has_some |= x[i] != 0;
+    }
+    return has_some;
+}
+
+/* A row of made-up bytes, as any are a row; at last of small ones, whose scales are small. */
+static void make_row(struct product_case *c, size_t row_bytes, unsigned char *row, float *values)
+{
+    for (int k = 0; k <= TRIES; k++) {
+        for (size_t i = 0; i < row_bytes; i++) {
+            row[i] = (unsigned char)(next(c) & (k < TRIES ? 0xff : 0x3f));
+        }
+        quant_ops(c->type)->dequantize(row, N_IN, values);
+        if (is_tame(values)) {
+            return;
+        }
+    }
+}
+
+/* Codes of bytes are exact where each block has its largest at the end of the range; with second terms, units are
+ * a 254th. */
+static void make_inputs(struct product_case *c, bool fine)
+{
+    int32_t units = fine ? 254 : 1, most = 127 * units;
+    for (size_t i = 0; i < (size_t)ROWS * N_IN; i++) {
+        int32_t v = (int32_t)(next(c) % (2 * (uint32_t)most + 1)) - most;
+        c->x[i] = (float)(i % PANEL_BLOCK == i / N_IN % PANEL_BLOCK ? (v < 0 ? -most : most) : v) / (float)units;
+    }
+}
+
+static void make_case(struct product_case *c, enum dtype type, bool is_pair, bool fine)
+{
+    uint64_t row_bytes = 0;
+    *c = (struct product_case){.type = type, .is_pair = is_pair, .state = 1};
+    bool fits = dtype_row_bytes(type, N_IN, &row_bytes) && row_bytes <= MAX_ROW_BYTES;
+    for (int w = 0; w < 2 && fits; w++) {
+        for (size_t i = 0; i < N_OUT; i++) {
+            make_row(c, (size_t)row_bytes, c->rows[w] + i * row_bytes, c->values[w] + i * N_IN);
+        }
+    }
+    make_inputs(c, fine);
+}
+
+static enum err make_plan(struct product_case *c, struct plan *p, struct err_info *info)
+{
+    plan_buf_id x, y;
+    plan_weight_id w[2];
+    p->n_vocab = p->n_layers = p->n_heads = p->n_kv_heads = 1;
+    p->head_dim = 2;
+    p->n_ctx_train = ROWS;
+    p->n_embd = p->output_width = N_OUT;
+    p->input_width = N_IN;
+    TRY(plan_add_buf(p, "x", N_IN, &x));
+    TRY(plan_add_buf(p, "y", N_OUT, &y));
+    for (int i = 0; i < 2; i++) {
+        TRY(plan_add_weight(p, "w", row_mapped_new(&p->arena, c->type, c->rows[i], N_OUT, N_IN), &w[i]));
+    }
+    struct plan_step steps[] = {plan_edge_of(false, x, 0), plan_step_of(c->is_pair ? PLAN_GLU : PLAN_MATMUL, x, y),
+                                plan_edge_of(true, y, 0)};
+    steps[1].w[0] = w[0];
+    steps[1].w[1] = c->is_pair ? w[1] : PLAN_NONE;
+    steps[1].act = PLAN_SILU;
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        TRY(plan_add_step(p, &steps[i]));
+    }
+    return plan_check(p, info);
+}
+
+/* Rows [0, n) to c->found, as a batch of their own. */
+static enum err compute(struct product_case *c, struct backend_model *m, int32_t n, struct err_info *info)
+{
+    static const int32_t page[2] = {0, 0};
+    static const int32_t *const tables = page;
+    static const int32_t zeros[ROWS] = {0};
+    int32_t pos[ROWS];
+    for (int32_t i = 0; i < n; i++) {
+        pos[i] = i;
+    }
+    const struct backend_batch b = {.n_rows = n,
+                                    .tokens = zeros,
+                                    .pos = pos,
+                                    .seq = zeros,
+                                    .n_seqs = 1,
+                                    .page_tables = &tables,
+                                    .input = c->x,
+                                    .output = c->found};
+    memset(c->found, 0xff, sizeof c->found); /* no numbers */
+    return backend_compute(&backend_opencl, m, &b, info);
+}
+
+/* --- what it should be ---------------------------------------------------------------------------------------------- */
+
+/* A sum of products, and how far a float sum of them may be from it. */
+static double sum_of(const float *x, const float *w, double *slack)
+{
+    double sum = 0, size = 0;
+    for (int i = 0; i < N_IN; i++) {
+        sum += (double)x[i] * w[i];
+        size += fabs((double)x[i] * w[i]);
+    }
+    *slack = size * max_error;
+    return sum;
+}
+
+static bool is_right(const struct product_case *c, int32_t row, int32_t out)
+{
+    const float *x = c->x + (size_t)row * N_IN;
+    double slack, up_slack, found = c->found[(size_t)row * N_OUT + (size_t)out];
+    double wanted = sum_of(x, c->values[0] + (size_t)out * N_IN, &slack);
+    if (c->is_pair) { /* SiLU rises by 1.1 at most */
+        double up = sum_of(x, c->values[1] + (size_t)out * N_IN, &up_slack);
+        double gate = wanted / (1 + exp(-wanted));
+        slack = 1.1 * slack * (fabs(up) + up_slack) + fabs(gate) * (up_slack + fabs(up) * max_error);
+        wanted = gate * up;
+    }
+    return fabs(found - wanted) <= slack + 1e-37; /* not so of what is no number */
+}
+
+/* *right: is each of the case's products what it should be, in batches for each tile? */
+static enum err test_model(struct product_case *c, struct backend_model *m, bool *right, struct err_info *info)
+{
+    static const int32_t batches[] = {1, 3, ROWS};
+    *right = true;
+    for (size_t k = 0; k < ARRAY_LEN(batches) && *right; k++) {
+        int32_t n = MIN_OF(batches[k], m->cfg.max_rows);
+        TRY(compute(c, m, n, info));
+        for (int32_t i = 0; i < n * N_OUT && *right; i++) {
+            *right = is_right(c, i / N_OUT, i % N_OUT);
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err test_case(struct backend_model *of, struct product_case *c, bool *right, struct err_info *info)
+{
+    const struct backend_config cfg = {.n_threads = 1,
+                                       .n_pages = 1,
+                                       .max_rows =
+                                           MIN_OF(of->cfg.max_rows, (int32_t)ROWS), /* and tiles of the model's */
+                                       .max_logits = 1,
+                                       .high_precision = of->cfg.high_precision};
+    struct plan *p;
+    struct backend_model *m = NULL;
+    TRY_MEM_FOR(plan_new(&p) == ERR_OK, info, "out of memory for a test of the device");
+    enum err err = make_plan(c, p, info);
+    err = err == ERR_OK ? opencl_open_beside(of, p, &cfg, &m, info) : err;
+    err = err == ERR_OK ? test_model(c, m, right, info) : err;
+    backend_opencl.close(&m);
+    plan_free(&p);
+    return err;
+}
+
+/* Tests one kind, of the type, and makes it plain if it is wrong. */
+static enum err test_kind(struct backend_model *m, struct product_case *c, enum dtype type, bool is_pair,
+                          struct err_info *info)
+{
+    char word[32], text[256];
+    const char *name = dtype_info(type)->name;
+    bool right = false;
+    snprintf(word, sizeof word, "-DKIND=%d ", (int)quant_ops(type)->panel);
+    make_case(c, type, is_pair, m->cfg.high_precision);
+    TRY(test_case(m, c, &right, info));
+    if (!right && program_set_plain(m->programs, word)) {
+        snprintf(text, sizeof text,
+                 "%.64s computes products with %s weights wrongly: dot products of kind %s are replaced by plain ones",
+                 m->device.caps.name, name, device_dot_name((int)m->device.caps.dot));
+        program_set_tell(m->programs, text);
+        TRY(test_case(m, c, &right, info));
+    }
+    return right ? ERR_OK
+                 : err_set(info, ERR_UNSUPPORTED_DEVICE, "opencl",
+                           "%s computes products with %s weights wrongly, with plain dot products, too",
+                           m->device.caps.name, name);
+}
+
+/* --- which ---------------------------------------------------------------------------------------------------------- */
+
+/* What a model multiplies by: of each kind a type, and whether there are pairs. */
+struct kinds {
+    bool is_used[PANEL_KIND_COUNT], has_pairs[PANEL_KIND_COUNT];
+    enum dtype type[PANEL_KIND_COUNT];
+};
+
+static void find_kinds(const struct backend_model *m, struct kinds *out)
+{
+    const struct plan_operand *o;
+    int32_t id;
+    *out = (struct kinds){.is_used = {false}};
+    for (int32_t i = 0; i < m->plan->n_steps; i++) {
+        const struct plan_step *s = &m->plan->steps[i];
+        for (int k = 0; (o = plan_next_operand(s, &k, &id)) != NULL;) {
+            enum panel_kind kind = m->weights[plan_is_buf(o) ? 0 : id].kind;
+            if (!plan_is_buf(o) && (o->flags & PLAN_MULTIPLIES) != 0 && !panel_info(kind)->is_float) {
+                out->is_used[kind] = true;
+                out->type[kind] = m->plan->weights[id].type;
+                out->has_pairs[kind] |= (s->op == PLAN_GLU || s->op == PLAN_EXPERTS) && id == s->w[1];
+            }
+        }
+    }
+}
+
+/* The file that says that all of them were right. */
+static void find_file(const struct backend_model *m, const struct kinds *k, struct program_file *out)
+{
+    char kinds[2 * PANEL_KIND_COUNT + 1] = "", fine[2] = {m->cfg.high_precision ? '1' : '0', '\0'};
+    for (int i = 0; i < PANEL_KIND_COUNT; i++) {
+        kinds[2 * i] = k->is_used[i] ? '1' : '0';
+        kinds[2 * i + 1] = k->has_pairs[i] ? '1' : '0';
+    }
+    program_set_find(m->programs, (const char *const[]){"selftest", kinds, fine, NULL}, out);
+}
+
+static enum err test_kinds(struct backend_model *m, const struct kinds *k, struct err_info *info)
+{
+    struct product_case *c = mem_alloc(sizeof *c, MEM_SCRATCH);
+    TRY_MEM_FOR(c != NULL, info, "out of memory for a test of the device");
+    enum err err = ERR_OK;
+    for (int i = 0; i < PANEL_KIND_COUNT && err == ERR_OK; i++) {
+        err = k->is_used[i] ? test_kind(m, c, k->type[i], false, info) : ERR_OK;
+        err = err == ERR_OK && k->has_pairs[i] ? test_kind(m, c, k->type[i], true, info) : err;
+    }
+    mem_free(c);
+    return err;
+}
+
+enum err selftest_run(struct backend_model *m, struct err_info *info)
+{
+    const struct device_caps *caps = &m->device.caps;
+    struct kinds k;
+    struct program_file file;
+    if (!caps->is_gpu && caps->dot == DEVICE_DOT_PLAIN && !is_always) {
+        return ERR_OK;
+    }
+    find_kinds(m, &k);
+    find_file(m, &k, &file);
+    if (program_set_has(m->programs, &file)) {
+        return ERR_OK;
+    }
+    TRY(test_kinds(m, &k, info));
+    program_set_mark(m->programs, &file);
+    return ERR_OK;
+}
