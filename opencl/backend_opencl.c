@@ -481,18 +481,17 @@ static int32_t count_groups(const struct backend_model *m, const struct opencl_l
 }
 
 /* Puts the sums over all ranks in the place of src. */
-static enum err meet_ranks(struct backend_model *m, const struct plan_step *step, const struct backend_batch *b,
-                           struct err_info *info)
+static enum err meet_ranks(struct backend_model *m, const struct plan_step *step, int32_t n_rows, struct err_info *info)
 {
     const struct opencl_buf *buf = &m->bufs[step->src];
-    size_t bytes = (size_t)b->n_rows * buf->stride * sizeof(float);
+    size_t bytes = (size_t)MAX_OF(n_rows, 1) * buf->stride * sizeof(float); /* other ranks wait for none too */
     cl_mem mem = vram_at(m->vram, buf->floats);
     float *rows = mem_alloc(bytes, MEM_SCRATCH);
     TRY_MEM_FOR(rows != NULL, info, "out of memory for rows that ranks sum up");
     enum err err = ocl_check(clEnqueueReadBuffer(m->device.queue, mem, CL_TRUE, 0, bytes, rows, 0, NULL, NULL),
                              "clEnqueueReadBuffer", info);
     if (err == ERR_OK) {
-        err = m->cfg.reduce(m->cfg.reduce_arg, rows, b->n_rows, m->plan->bufs[step->src].width, buf->stride);
+        err = m->cfg.reduce(m->cfg.reduce_arg, rows, n_rows, m->plan->bufs[step->src].width, buf->stride);
         err = err == ERR_OK ? ERR_OK : backend_reduce_failed(err, info);
     }
     if (err == ERR_OK) {
@@ -510,11 +509,11 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
     bool in_parts = b->n_rows <= OPENCL_PARTS_ROWS && (int64_t)b->n_rows * splits <= OPENCL_MAX_PARTS;
     for (size_t i = 0; i < m->n_launches; i++) {
         const struct opencl_launch *l = &m->launches[i];
+        int32_t rows = s->words[l->rows];
         if (l->kernel == NULL) {
-            TRY(meet_ranks(m, l->step, b, info));
+            TRY(meet_ranks(m, l->step, rows, info));
             continue;
         }
-        int32_t rows = s->words[l->rows];
         bool is_for = rows > 0 && rows >= l->min_rows && rows <= l->max_rows &&
                       l->when != (in_parts ? OPENCL_IF_WHOLE : OPENCL_IF_PARTS);
         if (!is_for) {

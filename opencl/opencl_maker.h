@@ -42,6 +42,9 @@ MUST_CHECK enum err opencl_add_launch(const struct opencl_maker *k, struct openc
                                       const char *entry, const char *options, const struct opencl_arg *args,
                                       int n_args);
 
+/* Adds the place where all ranks meet to sum up the step's src. */
+MUST_CHECK enum err opencl_add_meeting(const struct opencl_maker *k);
+
 #define OPENCL_ADD(k, l, file, entry, options, ...)                                                                    \
     opencl_add_launch((k), (l), (file), (entry), (options), (const struct opencl_arg[]){__VA_ARGS__},                  \
                       (int)ARRAY_LEN(((const struct opencl_arg[]){__VA_ARGS__})))
@@ -92,5 +95,11 @@ MUST_CHECK enum err opencl_add_product(const struct opencl_maker *k, const struc
 
 MUST_CHECK enum err opencl_experts_make_route(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_experts_make(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_streams_make_multiply(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_streams_make_sum(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_streams_make_predict(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_streams_make_correct(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_streams_make_gate(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_streams_make_reduce(const struct opencl_maker *k);
 
 #endif

@@ -17,6 +17,20 @@ struct opencl_launch opencl_launch_of(const struct opencl_maker *k, size_t local
         .step = k->s, .local = local, .groups = groups, .rows = k->s->rows, .tile = 1, .max_rows = OPENCL_ANY_ROWS};
 }
 
+static enum err push_launch(const struct opencl_maker *k, struct opencl_launch l)
+{
+    struct backend_model *m = k->m;
+    if (m->n_launches == m->cap_launches) {
+        size_t cap = m->cap_launches != 0 ? 2 * m->cap_launches : 256;
+        struct opencl_launch *more = mem_realloc(m->launches, cap * sizeof *more, MEM_MODEL);
+        TRY_MEM_FOR(more != NULL, k->info, "out of memory for launches");
+        m->launches = more;
+        m->cap_launches = cap;
+    }
+    m->launches[m->n_launches++] = l;
+    return ERR_OK;
+}
+
 /* Adds a launch of kernel `entry` of `file`; args: those behind the batch, which is first everywhere. */
 enum err opencl_add_launch(const struct opencl_maker *k, struct opencl_launch l, const char *file, const char *entry,
                            const char *options, const struct opencl_arg *args, int n_args)
@@ -25,20 +39,22 @@ enum err opencl_add_launch(const struct opencl_maker *k, struct opencl_launch l,
     if (m->is_dry) {
         return program_want(m->programs, file, options, k->info);
     }
-    if (m->n_launches == m->cap_launches) {
-        size_t cap = m->cap_launches != 0 ? 2 * m->cap_launches : 256;
-        struct opencl_launch *more = mem_realloc(m->launches, cap * sizeof *more, MEM_MODEL);
-        TRY_MEM_FOR(more != NULL, k->info, "out of memory for launches");
-        m->launches = more;
-        m->cap_launches = cap;
-    }
     TRY(program_kernel(m->programs, file, entry, options, &l.kernel, k->info));
-    m->launches[m->n_launches++] = l;
+    enum err err = push_launch(k, l);
+    if (err != ERR_OK) {
+        clReleaseKernel(l.kernel);
+        return err;
+    }
     cl_int code = clSetKernelArg(l.kernel, 0, sizeof m->batch, &m->batch);
     for (int i = 0; i < n_args && code == CL_SUCCESS; i++) {
         code = clSetKernelArg(l.kernel, (cl_uint)i + 1, args[i].bytes, &args[i].i);
     }
     return ocl_check(code, entry, k->info);
+}
+
+enum err opencl_add_meeting(const struct opencl_maker *k)
+{
+    return k->m->is_dry ? ERR_OK : push_launch(k, opencl_launch_of(k, 0, 0));
 }
 
 /* --- places and arguments ----------------------------------------------------------------------------------------- */
@@ -481,6 +497,12 @@ static enum err (*const makers[PLAN_OP_COUNT])(const struct opencl_maker *k) = {
     [PLAN_ATTENTION] = make_attention,
     [PLAN_ROUTE] = opencl_experts_make_route,
     [PLAN_EXPERTS] = opencl_experts_make,
+    [PLAN_GATE] = opencl_streams_make_gate,
+    [PLAN_MULTIPLY] = opencl_streams_make_multiply,
+    [PLAN_SUM] = opencl_streams_make_sum,
+    [PLAN_PREDICT] = opencl_streams_make_predict,
+    [PLAN_CORRECT] = opencl_streams_make_correct,
+    [PLAN_REDUCE] = opencl_streams_make_reduce,
     [PLAN_HIDDEN] = make_hidden,
     [PLAN_GATHER] = make_gather,
     [PLAN_LOGITS] = make_logits,

@@ -11,3 +11,168 @@ __kernel GROUP(WG, 1) void gated(__global const int *restrict batch, int act, __
         *y = is_gated ? glu(act, *y, by[(size_t)row * by_stride + i]) : activate(act, *y);
     }
 }
+
+/* dst = scale * src (* w) (+ dst_scale * dst, with FLAG_ADDS); dst may be src. */
+__kernel GROUP(WG, 1) void sum(__global const int *restrict batch, __global const float *src, uint src_stride,
+                               __global const float *restrict w, int flags, float scale, float dst_scale,
+                               __global float *dst, uint dst_stride, uint n)
+{
+    const uint row = get_group_id(2), i = get_global_id(0);
+    if (i < n) {
+        __global float *out = dst + (size_t)row * dst_stride + i;
+        float y = src[(size_t)row * src_stride + i];
+        y = scale * ((flags & FLAG_WEIGHT) != 0 ? y * w[i] : y);
+        *out = (flags & FLAG_ADDS) != 0 ? fma(dst_scale, *out, y) : y;
+    }
+}
+
+/* dst *= scale * map(by), or scale alone. */
+__kernel GROUP(WG, 1) void multiply(__global const int *restrict batch, __global const float *restrict by,
+                                    uint by_stride, uint by_first, int has_by, int how, float scale,
+                                    __global float *restrict dst, uint dst_stride, uint n)
+{
+    const uint row = get_group_id(2), i = get_global_id(0);
+    if (i < n) {
+        dst[(size_t)row * dst_stride + i] *= scale * (has_by ? map(how, by[(size_t)row * by_stride + by_first + i]) : 1);
+    }
+}
+
+/* --- a work-group has a row ------------------------------------------------------------------------------------------ */
+
+#define ROW_WG 256
+
+static inline float mean_square(__global const float *x, uint n, float mean, uint lid, __local float *room)
+{
+    float sum = 0.0f;
+    for (uint i = lid; i < n; i += ROW_WG) {
+        const float v = x[i] - mean;
+        sum = fma(v, v, sum);
+    }
+    return group_sum(sum, lid, ROW_WG, room) / n;
+}
+
+/* As `sum`, of src brought to the magnitude of `level`. */
+__kernel GROUP(ROW_WG, 1) void level(__global const int *restrict batch, __global const float *src, uint src_stride,
+                                     __global const float *restrict w, int flags, float scale, float eps,
+                                     __global const float *restrict level, uint level_stride, __global float *dst,
+                                     uint dst_stride, uint n)
+{
+    __local float room[ROW_WG];
+    const uint lid = get_local_id(0), row = get_group_id(2);
+    __global const float *x = src + (size_t)row * src_stride;
+    __global float *out = dst + (size_t)row * dst_stride;
+    const float wanted = mean_square(level + (size_t)row * level_stride, n, 0.0f, lid, room);
+    const float is = mean_square(x, n, 0.0f, lid, room);
+    const float factor = sqrt(wanted / fmax(is, eps));
+    for (uint i = lid; i < n; i += ROW_WG) {
+        const float y = x[i] * factor * ((flags & FLAG_WEIGHT) != 0 ? w[i] : 1.0f);
+        out[i] = scale * ((flags & FLAG_ADDS) != 0 ? out[i] + y : y);
+    }
+}
+
+/* dst *= scale * GELU(what is above mean + cutoff * standard deviation of by). */
+__kernel GROUP(ROW_WG, 1) void sparse(__global const int *restrict batch, __global const float *restrict by,
+                                      uint by_stride, uint by_first, float cutoff, float scale,
+                                      __global float *restrict dst, uint dst_stride, uint n)
+{
+    __local float room[ROW_WG];
+    const uint lid = get_local_id(0), row = get_group_id(2);
+    __global const float *x = by + (size_t)row * by_stride + by_first;
+    __global float *out = dst + (size_t)row * dst_stride;
+    float sum = 0.0f;
+    for (uint i = lid; i < n; i += ROW_WG) {
+        sum += x[i];
+    }
+    const float mean = group_sum(sum, lid, ROW_WG, room) / n;
+    const float above = mean + cutoff * sqrt(mean_square(x, n, mean, lid, room));
+    for (uint i = lid; i < n; i += ROW_WG) {
+        out[i] *= scale * map(3, x[i] < above ? 0.0f : x[i] - above);
+    }
+}
+
+/* dst *= sigmoid(src . w); src has n_in components. */
+__kernel GROUP(ROW_WG, 1) void gate(__global const int *restrict batch, __global const float *restrict src,
+                                    uint src_stride, uint n_in, __global const float *restrict w,
+                                    __global float *restrict dst, uint dst_stride, uint n)
+{
+    __local float room[ROW_WG];
+    const uint lid = get_local_id(0), row = get_group_id(2);
+    __global const float *x = src + (size_t)row * src_stride;
+    float sum = 0.0f;
+    for (uint i = lid; i < n_in; i += ROW_WG) {
+        sum = fma(x[i], w[i], sum);
+    }
+    const float factor = sigmoid(group_sum(sum, lid, ROW_WG, room));
+    for (uint i = lid; i < n; i += ROW_WG) {
+        dst[(size_t)row * dst_stride + i] *= factor;
+    }
+}
+
+/* --- streams that are predicted and corrected, -DSTREAMS= of them ----------------------------------------------------- */
+
+#ifdef STREAMS
+#define MAX_STREAMS 6
+#define X           __global float *x0, __global float *x1, __global float *x2, __global float *x3, __global float *x4, __global float *x5
+
+/* Coefficient i of w times tanh(logits). */
+static inline float mixed(__global const float *w, __global const float *logits, uint i)
+{
+    float sum = 0.0f;
+    for (uint j = 0; j < STREAMS; j++) {
+        sum = fma(w[i * STREAMS + j], tanh(logits[j]), sum);
+    }
+    return sum;
+}
+
+/* x_i += the sum over j of c[i][j] x_j */
+__kernel GROUP(WG, 1) void predict(__global const int *restrict batch, __global const float *restrict logits,
+                                   uint logits_stride, __global const float *restrict w, X, uint stride, uint n)
+{
+    __local float c[STREAMS * STREAMS];
+    __global float *const x[MAX_STREAMS] = {x0, x1, x2, x3, x4, x5};
+    const uint row = get_group_id(2), lid = get_local_id(0), k = get_global_id(0);
+    if (lid < STREAMS * STREAMS) {
+        c[lid] = mixed(w, logits + (size_t)row * logits_stride, lid);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float old[STREAMS];
+    for (uint i = 0; i < STREAMS; i++) {
+        old[i] = k < n ? x[i][(size_t)row * stride + k] : 0.0f;
+    }
+    for (uint i = 0; i < STREAMS; i++) {
+        float sum = old[i];
+        for (uint j = 0; j < STREAMS; j++) {
+            sum = fma(c[i * STREAMS + j], old[j], sum);
+        }
+        if (k < n) {
+            x[i][(size_t)row * stride + k] = sum;
+        }
+    }
+}
+
+/* x_i += (1 + c[i]) (src - x_first) */
+__kernel GROUP(WG, 1) void correct(__global const int *restrict batch, __global const float *restrict logits,
+                                   uint logits_stride, __global const float *restrict w, X, uint stride, uint n,
+                                   uint first, __global const float *restrict src, uint src_stride)
+{
+    __local float c[STREAMS];
+    __global float *const x[MAX_STREAMS] = {x0, x1, x2, x3, x4, x5};
+    const uint row = get_group_id(2), lid = get_local_id(0), k = get_global_id(0);
+    if (lid < STREAMS) {
+        c[lid] = 1.0f + mixed(w, logits + (size_t)row * logits_stride, lid);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    float change = k < n ? src[(size_t)row * src_stride + k] : 0.0f, old[STREAMS];
+    for (uint i = 0; i < STREAMS; i++) {
+        old[i] = k < n ? x[i][(size_t)row * stride + k] : 0.0f;
+    }
+    for (uint i = 0; i < STREAMS; i++) {
+        change -= i == first ? old[i] : 0.0f;
+    }
+    for (uint i = 0; i < STREAMS; i++) {
+        if (k < n) {
+            x[i][(size_t)row * stride + k] = fma(c[i], change, old[i]);
+        }
+    }
+}
+#endif

@@ -288,6 +288,7 @@ START_TEST(a_step_is_its_formula_however_it_is_cut)
             check(_i, &backend_cpu, kern_isa_name(i));
         }
     }
+    check(_i, &backend_opencl, NULL);
 }
 END_TEST
 

@@ -1,0 +1,109 @@
+/* Sums, streams and factors of rows (kernels/streams.cl). */
+#include "opencl/opencl_maker.h"
+
+#include <stdio.h>
+
+enum { WG = 64, ROW_WG = 256 };
+
+/* A work-item for each component of dst. */
+static struct opencl_launch by_components(const struct opencl_maker *k)
+{
+    return opencl_launch_of(k, WG, (opencl_width(k, k->s->dst) + WG - 1) / WG);
+}
+
+/* Rows of a buffer; two arguments. */
+#define ROWS_ARGS(k, id) opencl_floats((k), (id)), ARG_UINT(opencl_stride((k), (id)))
+
+enum err opencl_streams_make_multiply(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    struct opencl_arg n = ARG_UINT(opencl_width(k, s->dst));
+    bool has_by = s->src != PLAN_NONE;
+    if (s->multiply.is_sparse && has_by) {
+        TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "sparse", "", ROWS_ARGS(k, s->src),
+                       ARG_UINT(s->multiply.first), ARG_FLOAT(s->multiply.cutoff), ARG_FLOAT(s->scale),
+                       ROWS_ARGS(k, s->dst), n));
+    } else {
+        TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "multiply", "",
+                       has_by ? opencl_floats(k, s->src) : ARG_MEM(NULL),
+                       ARG_UINT(has_by ? opencl_stride(k, s->src) : 0), ARG_UINT(s->multiply.first), ARG_INT(has_by),
+                       ARG_INT(s->multiply.map), ARG_FLOAT(s->scale), ROWS_ARGS(k, s->dst), n));
+    }
+    return opencl_end_step(k, s->dst);
+}
+
+static enum err add_sum(const struct opencl_maker *k, plan_weight_id w, float dst_scale)
+{
+    const struct plan_step *s = k->s;
+    int flags = (w != PLAN_NONE ? FLAG_WEIGHT : 0) | (s->adds ? FLAG_ADDS : 0);
+    TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "sum", "", ROWS_ARGS(k, s->src), opencl_vector(k, w),
+                   ARG_INT(flags), ARG_FLOAT(s->scale), ARG_FLOAT(dst_scale), ROWS_ARGS(k, s->dst),
+                   ARG_UINT(opencl_width(k, s->dst))));
+    return opencl_end_step(k, s->dst);
+}
+
+enum err opencl_streams_make_sum(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    int flags = (s->w[0] != PLAN_NONE ? FLAG_WEIGHT : 0) | (s->adds ? FLAG_ADDS : 0);
+    if (s->sum.level == PLAN_NONE) {
+        return add_sum(k, s->w[0], s->scale);
+    }
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "level", "", ROWS_ARGS(k, s->src),
+                   opencl_vector(k, s->w[0]), ARG_INT(flags), ARG_FLOAT(s->scale), ARG_FLOAT(s->eps),
+                   ROWS_ARGS(k, s->sum.level), ROWS_ARGS(k, s->dst), ARG_UINT(opencl_width(k, s->dst))));
+    return opencl_end_step(k, s->dst);
+}
+
+enum err opencl_streams_make_reduce(const struct opencl_maker *k)
+{
+    TRY(opencl_add_meeting(k));
+    return add_sum(k, PLAN_NONE, 1.0f);
+}
+
+enum err opencl_streams_make_gate(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "gate", "", ROWS_ARGS(k, s->src),
+                   ARG_UINT(opencl_width(k, s->src)), opencl_vector(k, s->w[0]), ROWS_ARGS(k, s->dst),
+                   ARG_UINT(opencl_width(k, s->dst))));
+    return opencl_end_step(k, s->dst);
+}
+
+/* Stream i, of which there may be fewer. */
+static struct opencl_arg stream(const struct opencl_maker *k, uint32_t i)
+{
+    return i < k->s->streams.n ? opencl_floats(k, k->s->dst + (plan_buf_id)i) : ARG_MEM(NULL);
+}
+#define STREAMS_ARGS(k) stream((k), 0), stream((k), 1), stream((k), 2), stream((k), 3), stream((k), 4), stream((k), 5)
+_Static_assert(PLAN_MAX_STREAMS == 6, "as many as streams.cl takes");
+
+static enum err end_streams(const struct opencl_maker *k)
+{
+    for (uint32_t i = 0; i < k->s->streams.n; i++) {
+        TRY(opencl_end_step(k, k->s->dst + (plan_buf_id)i));
+    }
+    return ERR_OK;
+}
+
+enum err opencl_streams_make_predict(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    char options[OPENCL_OPTIONS_BYTES];
+    snprintf(options, sizeof options, "-DSTREAMS=%u", s->streams.n);
+    TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "predict", options, ROWS_ARGS(k, s->src),
+                   opencl_vector(k, s->w[0]), STREAMS_ARGS(k), ARG_UINT(opencl_stride(k, s->dst)),
+                   ARG_UINT(opencl_width(k, s->dst))));
+    return end_streams(k);
+}
+
+enum err opencl_streams_make_correct(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    char options[OPENCL_OPTIONS_BYTES];
+    snprintf(options, sizeof options, "-DSTREAMS=%u", s->streams.n);
+    TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "correct", options, ROWS_ARGS(k, s->streams.routes),
+                   opencl_vector(k, s->w[0]), STREAMS_ARGS(k), ARG_UINT(opencl_stride(k, s->dst)),
+                   ARG_UINT(opencl_width(k, s->dst)), ARG_UINT(s->streams.first), ROWS_ARGS(k, s->src)));
+    return end_streams(k);
+}
