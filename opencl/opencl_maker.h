@@ -15,6 +15,7 @@ struct opencl_arg {
         cl_mem mem;
         cl_int i;
         cl_uint u;
+        cl_ulong ul;
         cl_float f;
         cl_uint4 u4;
     };
@@ -22,6 +23,7 @@ struct opencl_arg {
 #define ARG_MEM(x)   ((struct opencl_arg){.bytes = sizeof(cl_mem), .mem = (x)})
 #define ARG_INT(x)   ((struct opencl_arg){.bytes = sizeof(cl_int), .i = (cl_int)(x)})
 #define ARG_UINT(x)  ((struct opencl_arg){.bytes = sizeof(cl_uint), .u = (cl_uint)(x)})
+#define ARG_ULONG(x) ((struct opencl_arg){.bytes = sizeof(cl_ulong), .ul = (x)})
 #define ARG_FLOAT(x) ((struct opencl_arg){.bytes = sizeof(cl_float), .f = (x)})
 #define ARG_UINT4(x) ((struct opencl_arg){.bytes = sizeof(cl_uint4), .u4 = (x)})
 
@@ -95,6 +97,9 @@ MUST_CHECK enum err opencl_add_product(const struct opencl_maker *k, const struc
 
 MUST_CHECK enum err opencl_experts_make_route(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_experts_make(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_recurrent_make_short_conv(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_recurrent_make_delta(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_recurrent_make_ssm(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_streams_make_multiply(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_streams_make_sum(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_streams_make_predict(const struct opencl_maker *k);

@@ -388,7 +388,8 @@ static void check(const struct subject *s, const struct backend *b, const char *
     ck_assert_msg(b->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
     struct backend_measure takes;
     ck_assert_int_eq(b->measure(p, &cfg, &takes, &info), ERR_OK);
-    ck_assert_uint_eq(takes.bytes[BACKEND_HOST].state, p->recurrent_floats * sizeof(float));
+    ck_assert_uint_eq(takes.bytes[b == &backend_opencl ? BACKEND_DEVICE : BACKEND_HOST].state,
+                      p->recurrent_floats * sizeof(float));
     forward(b, m, slots, start, all, whole);
     run_cut(b, m, others, cut); /* each begins in a slot that holds the other's state */
     ck_assert_msg(memcmp(whole, cut, sizeof whole) == 0, "%s %s: a cut changes bits", b->name, cpu != NULL ? cpu : "");
@@ -432,13 +433,14 @@ START_TEST(a_step_is_its_formula_however_it_is_cut)
             check(s, &backend_cpu, kern_isa_name(i));
         }
     }
+    check(s, &backend_opencl, NULL);
 }
 END_TEST
 
 START_TEST(a_batch_of_more_sequences_than_slots_is_refused)
 {
-    const struct backend *const backends[] = {&backend_ref, &backend_cpu};
-    for (int i = 0; i < 2; i++) {
+    const struct backend *const backends[] = {&backend_ref, &backend_cpu, &backend_opencl};
+    for (size_t i = 0; i < ARRAY_LEN(backends); i++) {
         struct backend_config cfg = {.n_threads = 1, .n_pages = 1, .n_states = 1, .max_rows = 2, .max_logits = 1};
         int32_t pos[2] = {0, 0}, seq[2] = {0, 1}, pages[1] = {0};
         const int32_t *tables[2] = {pages, pages};

@@ -1,0 +1,230 @@
+/* Steps that carry a state from row to row: short convolutions, the gated delta rule, and state spaces. A state is
+ * brought in once for all rows that a batch has of a sequence, and written back once, and where the batch wants a copy. */
+
+/* The step's part of a state, which is at `first` of each. */
+static inline __global float *state_at(__global float *states, ulong state_floats, ulong first, int id)
+{
+    return states + (size_t)id * state_floats + first;
+}
+
+#ifdef TAPS
+/* A work-item has a channel, and a part of a sequence's rows: those of all but the first part see rows of the batch alone,
+ * and the first part's work-item is the only one that reads or writes the state, [TAPS - 1][width].
+ *   -DTAPS= */
+#define WG     64
+#define PIECES 16
+#define AHEAD  8 /* rows that are loaded together */
+
+__kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __global const float *restrict src,
+                                      uint src_stride, uint width, __global const float *restrict w,
+                                      __global const float *restrict bias, int has_bias, int how,
+                                      __global float *states, ulong state_floats, ulong state_first,
+                                      __global float *restrict dst, uint dst_stride)
+{
+    __global const int *seq = batch + batch[BATCH_AT_SEQS] + get_group_id(2) * SEQ_WORDS;
+    const int n_groups = get_num_groups(0) / PIECES, piece = get_group_id(0) / n_groups;
+    const uint n = get_group_id(0) % n_groups * WG + get_local_id(0);
+    const int first = seq[SEQ_FIRST], end = seq[SEQ_END];
+    const int per = max((end - first + PIECES - 1) / PIECES, TAPS - 1);
+    const int from = min(first + piece * per, end), to = min(from + per, end);
+    if (n >= width || from == to) {
+        return;
+    }
+    float taps[TAPS], x[TAPS]; /* the rows that are seen, the latest last */
+    float begin[TAPS - 1];     /* those in front of the sequence's first */
+    for (int j = 0; j < TAPS; j++) {
+        taps[j] = w[(size_t)n * TAPS + j];
+    }
+    for (int j = 0; j < TAPS - 1; j++) {
+        begin[j] = piece == 0 && seq[SEQ_FROM] >= 0
+                       ? state_at(states, state_floats, state_first, seq[SEQ_FROM])[(size_t)j * width + n]
+                       : 0.0f;
+        x[j + 1] = piece == 0 ? begin[j] : src[(size_t)(from - TAPS + 1 + j) * src_stride + n];
+    }
+    const float added = has_bias ? bias[n] : 0.0f;
+    for (int i = from; i < to; i += AHEAD) {
+        float ahead[AHEAD];
+        for (int k = 0; k < AHEAD; k++) {
+            ahead[k] = src[(size_t)min(i + k, to - 1) * src_stride + n];
+        }
+        for (int k = 0; k < AHEAD && i + k < to; k++) {
+            float sum = 0.0f;
+            for (int j = 0; j < TAPS; j++) {
+                x[j] = j < TAPS - 1 ? x[j + 1] : ahead[k];
+                sum = fma(taps[j], x[j], sum);
+            }
+            dst[(size_t)(i + k) * dst_stride + n] = map(how, sum + added);
+        }
+    }
+    __global const int *copies = batch + batch[BATCH_AT_COPIES];
+    for (int c = seq[SEQ_COPY]; c <= seq[SEQ_COPIES_END] && piece == 0; c++) { /* the sequence's own state is last */
+        const bool is_own = c == seq[SEQ_COPIES_END];
+        const int behind = is_own ? end : copies[2 * c] + 1;
+        __global float *state =
+            state_at(states, state_floats, state_first, is_own ? seq[SEQ_STATE] : copies[2 * c + 1]);
+        for (int j = 0; j < TAPS - 1; j++) {
+            const int row = behind - (TAPS - 1) + j;
+            float v = row >= first ? src[(size_t)row * src_stride + n] : 0.0f;
+            for (int k = j + 1; k < TAPS - 1; k++) { /* no index that is not known to the compiler */
+                v = row - first + TAPS - 1 == k ? begin[k] : v;
+            }
+            state[(size_t)j * width + n] = v;
+        }
+    }
+}
+#endif
+
+#ifdef DK
+/* A work-group has a head of a sequence, and LANES columns of its state [DK][dv]; a wave has a part of each column, in
+ * registers. What rows have for all columns is brought in by all work-items, a row ahead. A row takes one sum over the
+ * waves: of S_(t-1) with k and q for the delta rule, whose y = S_t^T q is then decay S_(t-1)^T q + change (k.q); and of
+ * S_t with C for state spaces.
+ *   -DDK=     rows of the state: dk of the delta rule, n of state spaces
+ *   -DPARTS=  waves
+ *   -DDELTA=  1: the delta rule (k, q, v, alpha, beta), 0: state spaces (B, C, x, dt) */
+#define WG    (LANES * PARTS)
+#define PER   ((DK + PARTS - 1) / PARTS)
+#define LOADS ((DK + WG - 1) / WG)
+#define SUMS  (DELTA ? 5 : 1) /* with k; with q; k.q, k.k and q.q */
+
+static inline float softplus(float x) { return x > 30.0f ? x : log1p(exp(x)); }
+
+/* A row on its way: what it has for the work-item, and for all of them. */
+struct scan_row {
+    float k[LOADS], q[LOADS], v, rate, beta;
+};
+
+/* k_first, q_first, v_first: of the head, in a row of src. */
+static inline struct scan_row load_row(__global const float *src, uint k_first, uint q_first, uint v_first, bool has_v,
+                                       __global const float *rate, __global const float *beta, uint lid)
+{
+    struct scan_row r;
+    for (uint i = 0; i < LOADS; i++) {
+        const uint j = i * WG + lid;
+        r.k[i] = j < DK ? src[k_first + j] : 0.0f;
+        r.q[i] = j < DK ? src[q_first + j] : 0.0f;
+    }
+    r.v = has_v ? src[v_first] : 0.0f;
+    r.rate = *rate;
+    r.beta = *beta;
+    return r;
+}
+
+static inline void store_row(const struct scan_row *r, uint lid, __local float *k, __local float *q)
+{
+    for (uint i = 0; i < LOADS; i++) {
+        const uint j = i * WG + lid;
+        if (j < PER * PARTS) {
+            k[j] = r->k[i];
+            q[j] = r->q[i];
+        }
+    }
+}
+
+/* A part of a column, from row `begin` of the state on. */
+static inline void store_part(const float s[PER], uint begin, uint dv, __global float *to)
+{
+#pragma unroll
+    for (uint j = 0; j < PER; j++) {
+        if (begin + j < DK) {
+            to[(size_t)j * dv] = s[j];
+        }
+    }
+}
+
+/* per_k: heads side by side that share k and q, or 0: they take turns, of n_k. k, q and v begin in a row of src at ..;
+ * rates: dt, or alpha, of a row; w: of heads, A; skip: D. */
+__kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global const float *restrict src, uint src_stride,
+                                uint k_begin, uint q_begin, uint v_begin, uint per_k, uint n_k, uint dv,
+                                __global const float *restrict rates, uint rates_stride,
+                                __global const float *restrict betas, uint betas_stride,
+                                __global const float *restrict w, __global const float *restrict bias,
+                                __global const float *restrict skip, __global float *states, ulong state_floats,
+                                ulong state_first, __global float *restrict dst, uint dst_stride)
+{
+    __local float keys[2][PER * PARTS], queries[2][PER * PARTS];
+    __local float parts[2][PARTS][SUMS][LANES];
+    const uint lid = get_local_id(0), lane = lid % LANES, part = UNIFORM(lid / LANES);
+    const uint slices = (dv + LANES - 1) / LANES, h = get_group_id(0) / slices;
+    const uint n = get_group_id(0) % slices * LANES + lane, begin = part * PER;
+    const bool is_there = n < dv;
+    __global const int *seq = batch + batch[BATCH_AT_SEQS] + get_group_id(2) * SEQ_WORDS;
+    __global const int *copies = batch + batch[BATCH_AT_COPIES];
+    const int first = seq[SEQ_FIRST], end = seq[SEQ_END], from = seq[SEQ_FROM];
+    int copy = seq[SEQ_COPY];
+    const uint head = per_k != 0 ? h / per_k : h % n_k;
+    const uint k_first = k_begin + head * DK, q_first = q_begin + head * DK, v_first = v_begin + h * dv + n;
+    const size_t at = ((size_t)h * DK + begin) * dv + n;
+    float s[PER], k[PER];
+    for (uint j = 0; j < PER; j++) {
+        s[j] = from >= 0 && is_there && begin + j < DK
+                   ? state_at(states, state_floats, state_first, max(from, 0))[at + (size_t)j * dv]
+                   : 0.0f;
+    }
+    struct scan_row row = load_row(src + (size_t)first * src_stride, k_first, q_first, v_first, is_there,
+                                   rates + (size_t)first * rates_stride + h, betas + (size_t)first * betas_stride + h,
+                                   lid);
+    store_row(&row, lid, keys[first % 2], queries[first % 2]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = first; i < end; i++) {
+        const uint here = i % 2;
+        const size_t next = min(i + 1, end - 1);
+        const float rate = softplus(row.rate + bias[h]), beta = sigmoid(row.beta), v = row.v;
+        const float decay = exp(rate * w[h]);
+        row = load_row(src + next * src_stride, k_first, q_first, v_first, is_there, rates + next * rates_stride + h,
+                       betas + next * betas_stride + h, lid);
+        float sum[SUMS];
+        for (uint c = 0; c < SUMS; c++) {
+            sum[c] = 0.0f;
+        }
+#pragma unroll
+        for (uint j = 0; j < PER; j++) {
+            const float q = queries[here][begin + j];
+            k[j] = keys[here][begin + j];
+#if DELTA
+            sum[0] = fma(s[j], k[j], sum[0]);
+            sum[1] = fma(s[j], q, sum[1]);
+            sum[2] = fma(k[j], q, sum[2]);
+            sum[3] = fma(k[j], k[j], sum[3]);
+            sum[4] = fma(q, q, sum[4]);
+#else
+            s[j] = fma(decay, s[j], k[j] * (rate * v));
+            sum[0] = fma(s[j], q, sum[0]);
+#endif
+        }
+        for (uint c = 0; c < SUMS; c++) {
+            parts[here][part][c][lane] = sum[c];
+        }
+        store_row(&row, lid, keys[1 - here], queries[1 - here]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint c = 0; c < SUMS; c++) {
+            sum[c] = parts[here][0][c][lane];
+            for (uint p = 1; p < PARTS; p++) {
+                sum[c] += parts[here][p][c][lane];
+            }
+        }
+#if DELTA
+        /* k and q of length 1; the floor is that of the reference */
+        const float by_k = 1.0f / sqrt(sum[3] + 1e-6f), by_q = 1.0f / (sqrt(sum[4] + 1e-6f) * sqrt((float)DK));
+        const float change = beta * (v - decay * by_k * sum[0]) * by_k;
+        const float y = by_q * fma(change, sum[2], decay * sum[1]);
+        for (uint j = 0; j < PER; j++) {
+            s[j] = fma(decay, s[j], k[j] * change);
+        }
+#else
+        const float y = fma(skip[h], v, sum[0]);
+#endif
+        if (part == 0 && is_there) {
+            dst[(size_t)i * dst_stride + h * dv + n] = y;
+        }
+        const bool is_copied = copy < seq[SEQ_COPIES_END] && copies[2 * copy] == i;
+        if (is_copied && is_there) {
+            store_part(s, begin, dv, state_at(states, state_floats, state_first, copies[2 * copy + 1]) + at);
+        }
+        copy += is_copied;
+    }
+    if (is_there) {
+        store_part(s, begin, dv, state_at(states, state_floats, state_first, seq[SEQ_STATE]) + at);
+    }
+}
+#endif

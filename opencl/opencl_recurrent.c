@@ -1,0 +1,105 @@
+/* Steps with a recurrent state, which has the floats of the plan in the plan's order (kernels/recurrent.cl). */
+#include "opencl/opencl_maker.h"
+
+#include <stdio.h>
+
+enum { CONV_WG = 64, CONV_PIECES = 16, NORM_WG = 128 };
+
+/* Where a state is; three arguments. */
+#define STATE_ARGS(k)                                                                                                  \
+    opencl_at((k), (k)->m->states), ARG_ULONG((k)->plan->recurrent_floats), ARG_ULONG((k)->s->recurrent)
+
+enum err opencl_recurrent_make_short_conv(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    uint32_t width = opencl_width(k, s->src);
+    char options[OPENCL_OPTIONS_BYTES];
+    struct opencl_launch l = opencl_launch_of(k, CONV_WG, (size_t)((width + CONV_WG - 1) / CONV_WG) * CONV_PIECES);
+    l.by = OPENCL_BY_SEQS;
+    snprintf(options, sizeof options, "-DTAPS=%u", s->conv.taps);
+    TRY(OPENCL_ADD(k, l, "recurrent.cl", "short_conv", options, opencl_floats(k, s->src),
+                   ARG_UINT(opencl_stride(k, s->src)), ARG_UINT(width), opencl_vector(k, s->w[0]),
+                   opencl_vector(k, s->bias[0]), ARG_INT(s->bias[0] != PLAN_NONE), ARG_INT(s->conv.map), STATE_ARGS(k),
+                   opencl_floats(k, s->dst), ARG_UINT(opencl_stride(k, s->dst))));
+    return opencl_end_step(k, s->dst);
+}
+
+/* What a scan reads of a row of src: n_k heads of keys, queries and values, which begin there. */
+struct scan {
+    bool is_delta;
+    uint32_t n_heads, dk, dv;           /* of values; rows and columns of a state */
+    uint32_t k_first, q_first, v_first; /* in src */
+    uint32_t per_k, n_k;                /* heads that share a key side by side; 0: they take turns */
+    plan_buf_id rates, betas;
+    plan_weight_id skip;
+};
+
+/* A part of a column is what registers of a wave hold. */
+static enum err add_scan(const struct opencl_maker *k, const struct scan *of)
+{
+    const struct plan_step *s = k->s;
+    size_t waves = of->dk <= 128 ? 4 : 8, slices = (of->dv + OPENCL_LANES - 1) / OPENCL_LANES;
+    char options[OPENCL_OPTIONS_BYTES];
+    struct opencl_launch l = opencl_launch_of(k, waves * OPENCL_LANES, of->n_heads * slices);
+    l.by = OPENCL_BY_SEQS;
+    snprintf(options, sizeof options, "-DDK=%u -DPARTS=%zu -DDELTA=%d", of->dk, waves, of->is_delta);
+    return OPENCL_ADD(k, l, "recurrent.cl", "scan", options, opencl_floats(k, s->src),
+                      ARG_UINT(opencl_stride(k, s->src)), ARG_UINT(of->k_first), ARG_UINT(of->q_first),
+                      ARG_UINT(of->v_first), ARG_UINT(of->per_k), ARG_UINT(of->n_k), ARG_UINT(of->dv),
+                      opencl_floats(k, of->rates), ARG_UINT(opencl_stride(k, of->rates)), opencl_floats(k, of->betas),
+                      ARG_UINT(opencl_stride(k, of->betas)), opencl_vector(k, s->w[0]), opencl_vector(k, s->bias[0]),
+                      opencl_vector(k, of->skip), STATE_ARGS(k), opencl_floats(k, s->dst),
+                      ARG_UINT(opencl_stride(k, s->dst)));
+}
+
+/* The norm of each head of dst, in place; makes codes where heads are whole blocks. */
+static enum err add_head_norm(const struct opencl_maker *k, uint32_t n)
+{
+    const struct plan_step *s = k->s;
+    struct opencl_need need = opencl_need_of(k, s->dst);
+    bool in_one = n % PANEL_BLOCK == 0;
+    int flags = FLAG_WEIGHT | (need.floats || !in_one ? FLAG_FLOATS : 0) | (need.codes && in_one ? FLAG_CODES : 0);
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, NORM_WG, opencl_width(k, s->dst) / n), "norm.cl", "norm", "",
+                   ARG_INT(s->rows), opencl_floats(k, s->dst), ARG_UINT(opencl_stride(k, s->dst)),
+                   opencl_vector(k, s->w[1]), ARG_MEM(NULL), ARG_FLOAT(s->eps), ARG_UINT(n), ARG_INT(flags),
+                   opencl_floats(k, s->dst), ARG_UINT(opencl_stride(k, s->dst)), opencl_codes(k, s->dst),
+                   ARG_UINT(opencl_blocks(k, s->dst))));
+    return in_one ? ERR_OK : opencl_end_step(k, s->dst);
+}
+
+enum err opencl_recurrent_make_delta(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    const struct plan_delta *d = &k->plan->delta;
+    uint32_t keys = d->n_k_heads * d->key_dim;
+    TRY(add_scan(k, &(struct scan){.is_delta = true,
+                                   .n_heads = d->n_v_heads,
+                                   .dk = d->key_dim,
+                                   .dv = d->value_dim,
+                                   .k_first = keys,
+                                   .v_first = 2 * keys,
+                                   .per_k = d->is_tiled ? 0 : d->n_v_heads / d->n_k_heads,
+                                   .n_k = d->n_k_heads,
+                                   .rates = s->delta.alpha,
+                                   .betas = s->delta.beta,
+                                   .skip = PLAN_NONE}));
+    return s->w[1] != PLAN_NONE ? add_head_norm(k, d->value_dim) : opencl_end_step(k, s->dst);
+}
+
+enum err opencl_recurrent_make_ssm(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    const struct plan_ssm *m = &k->plan->ssm;
+    uint32_t values = m->n_heads * m->head_dim;
+    TRY(add_scan(k, &(struct scan){.n_heads = m->n_heads,
+                                   .dk = m->state_dim,
+                                   .dv = m->head_dim,
+                                   .k_first = values,
+                                   .q_first = values + m->n_groups * m->state_dim,
+                                   .per_k = m->n_heads / m->n_groups,
+                                   .n_k = m->n_groups,
+                                   .rates = s->ssm.dt,
+                                   .betas = s->ssm.dt, /* of which there are none */
+                                   .skip = s->w[1]}));
+    return opencl_end_step(k, s->dst);
+}
