@@ -485,6 +485,32 @@ static enum err make_attention(const struct opencl_maker *k)
     return need.codes ? add_codes(k, s->dst, in_one ? OPENCL_IF_WHOLE : OPENCL_ALWAYS) : ERR_OK;
 }
 
+/* Few rows, and many. */
+static enum err make_head_matmul(const struct opencl_maker *k)
+{
+    enum { HEAD_WAVES = 4 };
+    static const struct tile all[] = {{.tokens = 1, .max_rows = 1},
+                                      {.tokens = 8, .min_rows = 2, .max_rows = OPENCL_ANY_ROWS}};
+    const struct plan_step *s = k->s;
+    const struct opencl_weight *w = &k->m->weights[s->w[0]];
+    uint32_t panels = w->n_groups * w->group_panels;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        char options[OPENCL_OPTIONS_BYTES];
+        struct opencl_launch l =
+            opencl_launch_of(k, (size_t)HEAD_WAVES * OPENCL_LANES, (panels + HEAD_WAVES - 1) / HEAD_WAVES);
+        l.tile = all[i].tokens;
+        l.min_rows = all[i].min_rows;
+        l.max_rows = all[i].max_rows;
+        snprintf(options, sizeof options, "-DKIND=%d -DTOKENS=%u", (int)w->kind, all[i].tokens);
+        TRY(OPENCL_ADD(k, l, "heads_matmul.cl", "heads_matmul", options, ARG_INT(s->rows), opencl_at(k, w->place),
+                       ARG_UINT(w->panel_bytes / sizeof(uint32_t)), ARG_UINT(w->group_panels), ARG_UINT(panels),
+                       ARG_UINT(k->plan->weights[s->w[0]].n_in), ARG_UINT(w->group_rows), opencl_floats(k, s->src),
+                       stride_of(k, s->src), ARG_UINT(opencl_width(k, s->src) / w->n_groups), opencl_floats(k, s->dst),
+                       stride_of(k, s->dst), ARG_UINT(opencl_width(k, s->dst) / w->n_groups)));
+    }
+    return opencl_end_step(k, s->dst);
+}
+
 /* --- all of them -------------------------------------------------------------------------------------------------- */
 
 static enum err (*const makers[PLAN_OP_COUNT])(const struct opencl_maker *k) = {
@@ -495,6 +521,7 @@ static enum err (*const makers[PLAN_OP_COUNT])(const struct opencl_maker *k) = {
     [PLAN_QKV] = make_qkv,
     [PLAN_HEADS] = make_heads,
     [PLAN_ATTENTION] = make_attention,
+    [PLAN_HEAD_MATMUL] = make_head_matmul,
     [PLAN_ROUTE] = opencl_experts_make_route,
     [PLAN_EXPERTS] = opencl_experts_make,
     [PLAN_GATE] = opencl_streams_make_gate,
