@@ -18,7 +18,7 @@ sentence() {
          }' "$1"
 }
 
-sources() { { git ls-files -co --exclude-standard -- "$@" 2>/dev/null || find "$@" -type f; } | grep '\.[ch]$'; }
+sources() { { git ls-files -co --exclude-standard -- "$@" 2>/dev/null || find "$@" -type f; } | grep -E '\.([ch]|clh?)$'; }
 
 table() { # FOLDER
     local stem file
@@ -26,6 +26,7 @@ table() { # FOLDER
     for stem in $(sources "$1" | grep -E "^$1/[^/]+\$" | sed -E 's|.*/||; s/\.[ch]$//' | sort -u); do
         file=$1/$stem.h
         [ -f "$file" ] || file=$1/$stem.c
+        [ -f "$file" ] || file=$1/$stem # OpenCL C keeps its ending
         printf '| `%s` | %s |\n' "$stem" "$(sentence "$file")"
     done
 }
