@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RULES = 16, MAX_CALLS = 64, TEXT_BYTES = 64 << 10, MIN_CODE = -1100 };
+enum { MAX_RULES = 16, MAX_CALLS = 64, TEXT_BYTES = 64 << 10, MIN_CODE = -1100, CRASH = 1 };
 
 struct rule {
     char call[48], word[64];
@@ -34,6 +34,9 @@ static bool is_told, has_dot;
 static cl_int code_of(const char *name)
 {
     char room[OCL_NAME_BYTES];
+    if (strcmp(name, "crash") == 0) {
+        return CRASH;
+    }
     for (cl_int code = 0; code > MIN_CODE; code--) {
         if (strcmp(ocl_error_name(code, room), name) == 0) {
             return code;
@@ -128,6 +131,9 @@ static cl_int fault(const char *name, const char *about)
         }
         r->n++;
         if (r->n == r->at || (r->mark == '+' && r->n > r->at)) {
+            if (r->code == CRASH) {
+                abort();
+            }
             gone = r->mark == '!' ? r->code : CL_SUCCESS;
             return r->code;
         }

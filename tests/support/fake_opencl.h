@@ -5,6 +5,7 @@
  *   CALL:N:CODE       the N-th call (1 = the next) fails: clCreateBuffer:3:CL_OUT_OF_RESOURCES
  *   CALL:N+:CODE      it and all calls of that name behind it
  *   CALL:N!:CODE      it, and then every call of any name: the device is gone
+ *   CALL:N:crash      it ends the process, as a driver does that crashes
  *   CALL@WORD:N:CODE  counts those alone that have to do with WORD: in a kernel's name or its program's options, in the
  *                     options or the source of what is built
  *   dot:HOW           the device says that it has an instruction for dot products of bytes, and its compiler
