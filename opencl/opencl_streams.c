@@ -14,21 +14,32 @@ static struct opencl_launch by_components(const struct opencl_maker *k)
 /* Rows of a buffer; two arguments. */
 #define ROWS_ARGS(k, id) opencl_floats((k), (id)), ARG_UINT(opencl_stride((k), (id)))
 
+/* dst *= scale, and a part of src: with the codes of what comes out. */
+static enum err add_multiply(const struct opencl_maker *k)
+{
+    enum { MULTIPLY_WG = 128 };
+    const struct plan_step *s = k->s;
+    struct opencl_need need = opencl_need_of(k, s->dst);
+    bool has_by = s->src != PLAN_NONE;
+    size_t n_groups = (opencl_stride(k, s->dst) + 4 * MULTIPLY_WG - 1) / (4 * MULTIPLY_WG);
+    return OPENCL_ADD(k, opencl_launch_of(k, MULTIPLY_WG, n_groups), "streams.cl", "multiply", "",
+                      has_by ? opencl_floats(k, s->src) : ARG_MEM(NULL),
+                      ARG_UINT(has_by ? opencl_stride(k, s->src) : 0), ARG_UINT(s->multiply.first), ARG_INT(has_by),
+                      ARG_INT(s->multiply.map), ARG_FLOAT(s->scale), ROWS_ARGS(k, s->dst),
+                      ARG_UINT(opencl_width(k, s->dst)),
+                      ARG_INT((need.codes ? FLAG_CODES : 0) | (need.floats ? FLAG_FLOATS : 0)), opencl_codes(k, s->dst),
+                      ARG_UINT(opencl_blocks(k, s->dst)));
+}
+
 enum err opencl_streams_make_multiply(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
-    struct opencl_arg n = ARG_UINT(opencl_width(k, s->dst));
-    bool has_by = s->src != PLAN_NONE;
-    if (s->multiply.is_sparse && has_by) {
-        TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "sparse", "", ROWS_ARGS(k, s->src),
-                       ARG_UINT(s->multiply.first), ARG_FLOAT(s->multiply.cutoff), ARG_FLOAT(s->scale),
-                       ROWS_ARGS(k, s->dst), n));
-    } else {
-        TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "multiply", "",
-                       has_by ? opencl_floats(k, s->src) : ARG_MEM(NULL),
-                       ARG_UINT(has_by ? opencl_stride(k, s->src) : 0), ARG_UINT(s->multiply.first), ARG_INT(has_by),
-                       ARG_INT(s->multiply.map), ARG_FLOAT(s->scale), ROWS_ARGS(k, s->dst), n));
+    if (!s->multiply.is_sparse || s->src == PLAN_NONE) {
+        return add_multiply(k);
     }
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "sparse", "", ROWS_ARGS(k, s->src),
+                   ARG_UINT(s->multiply.first), ARG_FLOAT(s->multiply.cutoff), ARG_FLOAT(s->scale),
+                   ROWS_ARGS(k, s->dst), ARG_UINT(opencl_width(k, s->dst))));
     return opencl_end_step(k, s->dst);
 }
 

@@ -1,32 +1,6 @@
 /* Norms of rows, and activations in bytes of what they make or of any rows. */
 #define WG 128
 
-/* Components i .. i + 3 of x[n]; zeros behind the last. */
-static inline float4 load_4(__global const float *x, uint i, uint n)
-{
-    float4 v = 0.0f;
-    if (i + 4 <= n) {
-        v = vload4(0, x + i);
-    } else if (i < n) {
-        v.x = x[i];
-        v.y = i + 1 < n ? x[i + 1] : 0.0f;
-        v.z = i + 2 < n ? x[i + 2] : 0.0f;
-    }
-    return v;
-}
-
-static inline void store_4(float4 v, __global float *x, uint i, uint n)
-{
-    if (i + 4 <= n) {
-        vstore4(v, 0, x + i);
-    } else {
-        float all[4] = {v.x, v.y, v.z, v.w};
-        for (uint k = 0; i + k < n; k++) {
-            x[i + k] = all[k];
-        }
-    }
-}
-
 static inline float sum_4(float4 v) { return (v.x + v.y) + (v.z + v.w); }
 
 /* A work-group has n components of a row, from group * n on: RMSNorm, or LayerNorm with FLAG_CENTERS; without FLAG_WEIGHT

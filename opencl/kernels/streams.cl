@@ -26,15 +26,28 @@ __kernel GROUP(WG, 1) void sum(__global const int *restrict batch, __global cons
     }
 }
 
-/* dst *= scale * map(by), or scale alone. */
-__kernel GROUP(WG, 1) void multiply(__global const int *restrict batch, __global const float *restrict by,
-                                    uint by_stride, uint by_first, int has_by, int how, float scale,
-                                    __global float *restrict dst, uint dst_stride, uint n)
+#define MULTIPLY_WG 128
+
+/* dst *= scale * map(by), or scale alone; as floats, activations in bytes, or both, by flags. */
+__kernel GROUP(MULTIPLY_WG, 1) void multiply(__global const int *restrict batch, __global const float *restrict by,
+                                             uint by_stride, uint by_first, int has_by, int how, float scale,
+                                             __global float *restrict dst, uint dst_stride, uint n, int flags,
+                                             __global int *restrict codes, uint codes_blocks)
 {
-    const uint row = get_group_id(2), i = get_global_id(0);
-    if (i < n) {
-        dst[(size_t)row * dst_stride + i] *= scale * (has_by ? map(how, by[(size_t)row * by_stride + by_first + i]) : 1);
+    __local float room[MULTIPLY_WG];
+    __local int rooms[MULTIPLY_WG];
+    const uint row = get_group_id(2), i = 4 * get_global_id(0);
+    __global float *out = dst + (size_t)row * dst_stride;
+    float4 v = load_4(out, i, n) * scale;
+    if (has_by) {
+        const float4 x = load_4(by + (size_t)row * by_stride + by_first, i, n);
+        v *= (float4)(map(how, x.x), map(how, x.y), map(how, x.z), map(how, x.w));
     }
+    if ((flags & FLAG_FLOATS) != 0) {
+        store_4(v, out, i, n);
+    }
+    act_store(v, i / 32 < codes_blocks && (flags & FLAG_CODES) != 0, get_local_id(0), room, rooms,
+              codes + act_at(row, codes_blocks), i / 32);
 }
 
 /* --- a work-group has a row ------------------------------------------------------------------------------------------ */
