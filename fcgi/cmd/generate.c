@@ -43,7 +43,7 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
     while (err == ERR_OK && ev.kind != SCHED_END) {
         err = engine_next(s, 1000, &ev);
         err = err == ERR_AGAIN ? ERR_OK : err;
-        if (err == ERR_OK) {
+        if (err == ERR_OK && ev.text_len > 0) { /* nothing within a second is no text */
             fwrite(ev.text, 1, ev.text_len, stdout);
             fflush(stdout);
             ev.text_len = 0;
