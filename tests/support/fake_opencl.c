@@ -29,6 +29,10 @@ static cl_int gone; /* with this, when it is not CL_SUCCESS */
 static const char *dot_source;
 static bool is_told, has_dot;
 
+/* PoCL and its compiler end without giving back what they have, when they have compiled: asked by the leak sanitizer. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:libpocl\nleak:libLLVM\nleak:libclang"; }
+
 /* --- rules ---------------------------------------------------------------------------------------------------------- */
 
 static cl_int code_of(const char *name)
