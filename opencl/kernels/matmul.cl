@@ -60,7 +60,7 @@ static inline void add_block(__global const uint *group, uint lane, uint b, uint
     int w[8];
     unpack_codes(group, lane, b, table, w);
     float4 scale = unpack_scales(group, lane, b);
-#pragma unroll
+    UNROLL
     for (uint m = 0; m < TOKENS; m++) {
         __global const int *x = block_of(t, m, block);
         float factor = as_float(x[ACT_CODES]);
@@ -115,7 +115,7 @@ static inline void add_parts(__global const uint *panel, uint lane, uint from, u
 #if IS_FLOAT
         for (uint i = 0; i < 4; i++) {
             float8 w = unpack_floats(panel, lane, 4 * g + i);
-#pragma unroll
+            UNROLL
             for (uint m = 0; m < TOKENS; m++) {
                 __global const float *x = inputs_of(t, m, 4 * g + i);
                 acc[m] = fma(w.s0, x[0], acc[m]);
@@ -133,7 +133,7 @@ static inline void add_parts(__global const uint *panel, uint lane, uint from, u
         }
 #else
         __global const uint *group = panel + (size_t)g * GROUP_WORDS * LANES;
-#pragma unroll
+        UNROLL
         for (uint b = 0; b < GROUP_BLOCKS; b++) {
             add_block(group, lane, b, g * GROUP_BLOCKS + b, table, t, acc);
         }
