@@ -454,11 +454,13 @@ static enum err make_heads(const struct opencl_maker *k)
 
 static enum err make_attention(const struct opencl_maker *k)
 {
+    enum { WIDE_VALUE = 256 };
     const struct plan_step *s = k->s;
     const struct opencl_kv *kv = &k->m->kvs[s->layer];
     const struct plan_kv *of = &kv->heads;
     uint32_t dv = plan_kv_value_dim(of), n_heads = k->plan->n_heads, per_kv = n_heads / of->n_kv_heads;
-    uint32_t tile = per_kv >= 4 ? 4 : per_kv, tiles = (per_kv + tile - 1) / tile;
+    uint32_t most = dv > WIDE_VALUE ? 3 : 4; /* by the registers that their sums take */
+    uint32_t tile = MIN_OF(per_kv, most), tiles = (per_kv + tile - 1) / tile;
     bool in_one = dv % PANEL_BLOCK == 0;
     struct opencl_need need = opencl_need_of(k, s->dst);
     int flags = in_one ? flags_of(k, s->dst) : FLAG_FLOATS;

@@ -22,6 +22,12 @@
 
 static inline uint component(uint lane, uint c) { return c / VEC * (LANES * VEC) + lane * VEC + c % VEC; }
 
+/* All of them are kept in registers, so no index may be known at run time only; no more loads than that are under way, as
+ * they take registers too. */
+#define EACH_HEAD(h)  UNROLL for (uint h = 0; h < HEADS; h++)
+#define EACH_VALUE(c) UNROLL for (uint c = 0; c < N; c++)
+#define KEYS_LOADED   (LATENT ? 1 : 2)
+
 /* A part of a softmax: largest score, sum of weights and of weighted values. */
 struct part {
     float max, sum, values[N];
@@ -32,9 +38,7 @@ static inline void join(struct part *all, const struct part *next)
 {
     const float max = fmax(all->max, next->max), a = exp(all->max - max), b = exp(next->max - max);
     all->sum = fma(next->sum, b, all->sum * a);
-    for (uint c = 0; c < N; c++) {
-        all->values[c] = fma(next->values[c], b, all->values[c] * a);
-    }
+    EACH_VALUE(c) { all->values[c] = fma(next->values[c], b, all->values[c] * a); }
     all->max = max;
 }
 
@@ -42,16 +46,16 @@ static inline float score_cap(float score, float cap) { return cap != 0.0f ? cap
 
 /* Parts of so many heads go on by the positions first .. last of a page. */
 static inline void add_page(__global const half *keys, __global const half *values, __local const float *q,
-                            __local float *weights, uint lane, int first, int last, float scale, float cap, uint n_heads,
+                            __local float *weights, uint lane, int first, int last, float scale, float cap,
                             struct part *parts)
 {
-    float scores[HEADS];
-    for (uint h = 0; h < HEADS; h++) {
-        scores[h] = 0.0f;
-    }
+    float scores[HEADS], less[HEADS];
+    EACH_HEAD(h) { scores[h] = 0.0f; }
+#pragma unroll KEYS_LOADED
     for (uint u = 0; u < UNITS; u++) {
         const float8 k = vload_half8(u * KV_SLOTS + lane, keys);
-        for (uint h = 0; h < HEADS; h++) {
+        EACH_HEAD(h)
+        {
             const float8 of = vload8(h * UNITS + u, q);
             float s = fma(of.s0, k.s0, scores[h]);
             s = fma(of.s1, k.s1, s);
@@ -61,52 +65,63 @@ static inline void add_page(__global const half *keys, __global const half *valu
             s = fma(of.s5, k.s5, s);
             s = fma(of.s6, k.s6, s);
             scores[h] = fma(of.s7, k.s7, s);
+            SCHEDULE();
         }
     }
     const bool is_seen = (int)lane >= first && (int)lane <= last;
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint h = 0; h < HEADS; h++) {
+    EACH_HEAD(h)
+    {
         scores[h] = is_seen ? score_cap(scores[h] * scale, cap) : -INFINITY;
         weights[h * KV_SLOTS + lane] = scores[h];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    float less[HEADS];
-    for (uint h = 0; h < HEADS; h++) {
-        float max = parts[h].max;
-        for (uint i = 0; i < KV_SLOTS; i++) {
-            max = fmax(max, weights[h * KV_SLOTS + i]);
+    EACH_HEAD(h)
+    {
+        float4 max4 = parts[h].max;
+#pragma unroll 2
+        for (uint i = 0; i < KV_SLOTS / 4; i++) {
+            max4 = fmax(max4, vload4(i, weights + h * KV_SLOTS));
         }
+        const float max = fmax(fmax(max4.x, max4.y), fmax(max4.z, max4.w));
         less[h] = exp(parts[h].max - max);
         parts[h].max = max;
+        SCHEDULE();
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint h = 0; h < HEADS; h++) {
+    EACH_HEAD(h)
+    {
         weights[h * KV_SLOTS + lane] = exp(scores[h] - parts[h].max);
         parts[h].sum *= less[h];
-        for (uint c = 0; c < N; c++) {
-            parts[h].values[c] *= less[h];
-        }
+        EACH_VALUE(c) { parts[h].values[c] *= less[h]; }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 1
     for (int slot = first; slot <= last; slot++) {
-        float v[N];
+        EACH_HEAD(h) { parts[h].sum += weights[h * KV_SLOTS + slot]; }
+        UNROLL
         for (uint c = 0; c < N; c += VEC) {
+            float v[VEC];
             const uint j = component(lane, c);
 #if LATENT
-            vstore8(j < DV ? vload_half8(j / 8 * KV_SLOTS + slot, keys) : (float8)0.0f, 0, v + c);
+            vstore8(j < DV ? vload_half8(j / 8 * KV_SLOTS + slot, keys) : (float8)0.0f, 0, v);
 #elif VEC == 4
-            vstore4(vload_half4(0, values + slot * V_STRIDE + j), 0, v + c);
+            vstore4(vload_half4(0, values + slot * V_STRIDE + j), 0, v);
 #elif VEC == 2
-            vstore2(vload_half2(0, values + slot * V_STRIDE + j), 0, v + c);
+            vstore2(vload_half2(0, values + slot * V_STRIDE + j), 0, v);
 #else
-            v[c] = j < DV ? vload_half(slot * V_STRIDE + j, values) : 0.0f;
+            v[0] = j < DV ? vload_half(slot * V_STRIDE + j, values) : 0.0f;
 #endif
-        }
-        for (uint h = 0; h < HEADS; h++) {
-            const float weight = weights[h * KV_SLOTS + slot];
-            parts[h].sum += weight;
-            for (uint c = 0; c < N; c++) {
-                parts[h].values[c] = fma(weight, v[c], parts[h].values[c]);
+            EACH_HEAD(h)
+            {
+                const float weight = weights[h * KV_SLOTS + slot];
+                UNROLL
+                for (uint i = 0; i < VEC; i++) {
+                    parts[h].values[c + i] = fma(weight, v[i], parts[h].values[c + i]);
+                }
+                if (LATENT) {
+                    SCHEDULE();
+                }
             }
         }
     }
@@ -114,7 +129,8 @@ static inline void add_page(__global const half *keys, __global const half *valu
 
 static inline void finish(struct part *p, uint lane, __global float *out)
 {
-    for (uint c = 0; c < N; c++) {
+    EACH_VALUE(c)
+    {
         const uint j = component(lane, c);
         if (j < DV) {
             out[j] = p->values[c] / p->sum;
@@ -156,41 +172,43 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
     barrier(CLK_LOCAL_MEM_FENCE);
     struct part parts[HEADS];
 #if !SPLIT
-    struct part all[HEADS];
+    __local struct part all[HEADS][LANES]; /* each lane has its own there, where they take no registers */
     const int begin = split;
     for (; split < split_end; split++)
 #endif
     {
-        for (uint h = 0; h < HEADS; h++) {
+        EACH_HEAD(h)
+        {
             parts[h].max = -INFINITY;
             parts[h].sum = 0.0f;
-            for (uint c = 0; c < N; c++) {
-                parts[h].values[c] = 0.0f;
-            }
+            EACH_VALUE(c) { parts[h].values[c] = 0.0f; }
         }
         const int from = max(first, split * ATTENTION_SPLIT);
         const int to = min(last, split * ATTENTION_SPLIT + ATTENTION_SPLIT - 1);
         for (int p = from / KV_SLOTS; p <= to / KV_SLOTS; p++) {
             const size_t at = (size_t)table[p] * n_kv_heads + kv_head;
             add_page(keys + at * UNITS * KV_SLOTS * 8, values + at * KV_SLOTS * V_STRIDE, query, weights, lane,
-                     max(from - p * KV_SLOTS, 0), min(to - p * KV_SLOTS, KV_SLOTS - 1), scale, cap, n_own, parts);
+                     max(from - p * KV_SLOTS, 0), min(to - p * KV_SLOTS, KV_SLOTS - 1), scale, cap, parts);
         }
 #if !SPLIT
-        for (uint h = 0; h < HEADS; h++) {
-            if (split == begin) {
-                all[h] = parts[h];
-            } else {
-                join(&all[h], &parts[h]);
+        EACH_HEAD(h)
+        {
+            if (split != begin) {
+                struct part before = all[h][lane];
+                join(&before, &parts[h]);
+                parts[h] = before;
             }
+            all[h][lane] = parts[h];
         }
 #endif
     }
-#pragma unroll
-    for (uint h = 0; h < HEADS; h++) {
+    EACH_HEAD(h)
+    {
         if (h < n_own) {
 #if SPLIT
             __global float *to = out + (((size_t)row * n_heads + first_head + h) * n_splits + get_group_id(1)) * (DV + 2);
-            for (uint c = 0; c < N; c++) {
+            EACH_VALUE(c)
+            {
                 const uint j = component(lane, c);
                 if (j < DV) {
                     to[j] = parts[h].values[c];
@@ -201,8 +219,9 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
                 to[DV + 1] = parts[h].sum;
             }
 #else
-            all[h].sum += has_sinks ? exp(sinks[first_head + h] - all[h].max) : 0.0f;
-            finish(&all[h], lane, out + (size_t)row * out_stride + (size_t)(first_head + h) * DV);
+            struct part p = all[h][lane];
+            p.sum += has_sinks ? exp(sinks[first_head + h] - p.max) : 0.0f;
+            finish(&p, lane, out + (size_t)row * out_stride + (size_t)(first_head + h) * DV);
 #endif
         }
     }
@@ -227,7 +246,8 @@ __kernel GROUP(LANES, 1) void merge(__global const int *restrict batch, __global
         struct part next;
         next.max = from[DV];
         next.sum = from[DV + 1];
-        for (uint c = 0; c < N; c++) {
+        EACH_VALUE(c)
+        {
             const uint j = component(lane, c);
             next.values[c] = j < DV ? from[j] : 0.0f;
         }
@@ -241,9 +261,7 @@ __kernel GROUP(LANES, 1) void merge(__global const int *restrict batch, __global
     if ((flags & FLAG_FLOATS) != 0) {
         finish(&all, lane, out + (size_t)row * out_stride + (size_t)h * DV);
     }
-    for (uint c = 0; c < N; c++) {
-        values[component(lane, c)] = all.values[c] / all.sum;
-    }
+    EACH_VALUE(c) { values[component(lane, c)] = all.values[c] / all.sum; }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint begin = 0; begin < DV; begin += 4 * LANES) {
         const uint j = begin + 4 * lane;
