@@ -13,6 +13,8 @@
 #define CHUNKS 8
 #define WAVES  8
 
+#define LOADED (ACT_FINE ? 2 : 4) /* blocks whose loads may be under way at once: more take too many registers */
+
 #if PAIR
 #define WEIGHTS 2
 #else
@@ -136,8 +138,30 @@ static inline void add_parts(__global const uint *panel, uint lane, uint from, u
         UNROLL
         for (uint b = 0; b < GROUP_BLOCKS; b++) {
             add_block(group, lane, b, g * GROUP_BLOCKS + b, table, t, acc);
+            if (b % LOADED == LOADED - 1) {
+                SCHEDULE();
+            }
         }
 #endif
+    }
+}
+
+/* sum[] = chunks [first, end) of the panel, which has n_parts parts. */
+static inline void add_chunks(__global const uint *panel, uint lane, uint n_parts, uint first, uint end, uint4 table,
+                              const struct tokens *t, float *sum)
+{
+    const uint per = (n_parts + CHUNKS - 1) / CHUNKS;
+    for (uint c = first; c < end; c++) {
+        float part[TOKENS];
+        UNROLL
+        for (uint m = 0; m < TOKENS; m++) {
+            part[m] = 0.0f;
+        }
+        add_parts(panel, lane, min(c * per, n_parts), min((c + 1) * per, n_parts), table, t, part);
+        UNROLL
+        for (uint m = 0; m < TOKENS; m++) {
+            sum[m] = c == first ? part[m] : sum[m] + part[m];
+        }
     }
 }
 
@@ -174,11 +198,6 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
     const uint first = get_group_id(2) * TOKENS, n_rows = batch[rows] - first;
     const uint first_panel = 0;
 #endif
-    __global const uint *weights[] = {w,
-#if PAIR
-                                      w2
-#endif
-    };
     struct tokens t;
 #if PICKED
     for (uint m = 0; m < TOKENS; m++) {
@@ -201,24 +220,30 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
 #else
     const size_t words = (size_t)n_parts * GROUP_WORDS * LANES;
 #endif
-    const uint per = (n_parts + CHUNKS - 1) / CHUNKS;
     float sum[WEIGHTS][TOKENS];
 #if SPLIT
     __local float parts[CHUNKS][WEIGHTS * TOKENS][LANES];
-    const uint panel = get_group_id(0);
-    const uint from = min(wave * per, n_parts), to = min(from + per, n_parts);
-    for (uint k = 0; k < WEIGHTS; k++) {
-        for (uint m = 0; m < TOKENS; m++) {
-            sum[k][m] = 0.0f;
-        }
-        add_parts(weights[k] + (first_panel + panel) * words, lane, from, to, table, &t, sum[k]);
-        for (uint m = 0; m < TOKENS; m++) {
-            parts[wave][k * TOKENS + m][lane] = sum[k][m];
-        }
+    const uint panel = get_group_id(0), from = wave, to = wave + 1;
+    const size_t at = (first_panel + panel) * words;
+#else
+    const uint panel = get_group_id(0) * WAVES + wave, from = 0, to = CHUNKS;
+    const bool is_there = panel < n_panels;
+    const size_t at = (first_panel + (is_there ? panel : 0)) * words;
+#endif
+    add_chunks(w + at, lane, n_parts, from, to, table, &t, sum[0]);
+#if PAIR
+    add_chunks(w2 + at, lane, n_parts, from, to, table, &t, sum[1]);
+#endif
+#if SPLIT
+    UNROLL
+    for (uint i = 0; i < WEIGHTS * TOKENS; i++) {
+        parts[wave][i][lane] = sum[i / TOKENS][i % TOKENS];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     /* a wave goes on with a token row */
     const uint own = wave < TOKENS ? wave : 0, n_own = 1;
+    const bool is_there = wave < TOKENS;
+    UNROLL
     for (uint k = 0; k < WEIGHTS; k++) {
         float all = parts[0][k * TOKENS + own][lane];
         for (uint c = 1; c < CHUNKS; c++) {
@@ -226,23 +251,8 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
         }
         sum[k][0] = all;
     }
-    const bool is_there = wave < TOKENS;
 #else
-    const uint panel = get_group_id(0) * WAVES + wave, own = 0, n_own = TOKENS;
-    const bool is_there = panel < n_panels;
-    for (uint k = 0; k < WEIGHTS; k++) {
-        float part[TOKENS];
-        for (uint c = 0; c < CHUNKS; c++) {
-            const uint from = min(c * per, n_parts), to = min(from + per, n_parts);
-            for (uint m = 0; m < TOKENS; m++) {
-                part[m] = 0.0f;
-            }
-            add_parts(weights[k] + (first_panel + (is_there ? panel : 0)) * words, lane, from, to, table, &t, part);
-            for (uint m = 0; m < TOKENS; m++) {
-                sum[k][m] = c == 0 ? part[m] : sum[k][m] + part[m];
-            }
-        }
-    }
+    const uint own = 0, n_own = TOKENS;
 #endif
     const uint n = panel * LANES + lane;
     const bool is_out = is_there && n < n_out;
@@ -262,15 +272,17 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
     __local float room[LANES * WAVES];
     __local int rooms[LANES * WAVES];
     /* eight token rows of a wave at a time: their 32 outputs are a block each */
+    const uint at_once = n_own < 8 ? n_own : 8;
+    UNROLL
     for (uint begin = 0; begin < n_own; begin += 8) {
-        const uint end = min(begin + 8, n_own);
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint m = begin; m < end; m++) {
-            const uint row = ROW(own + m);
+        UNROLL
+        for (uint i = 0; i < at_once; i++) {
+            const uint m = begin + i, row = ROW(own + m);
             float gate = sum[0][m] + ((flags & FLAG_BIAS) != 0 && is_out ? bias[n] : 0.0f);
             float up = sum[1][m] + ((flags & FLAG_BIAS) != 0 && is_out ? bias2[n] : 0.0f);
             float y = is_out ? glu(act, gate, up) : 0.0f;
-            values[wave][m - begin][lane] = y;
+            values[wave][i][lane] = y;
             if ((flags & FLAG_FLOATS) != 0 && is_out && own + m < n_rows) {
                 dst[(size_t)row * dst_stride + n] = y;
             }
@@ -278,8 +290,8 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint four = 0; four < 2; four++) {
             const uint m = 4 * four + lane / 8, at = own + begin + m, row = ROW(at);
-            const bool is_here = is_there && begin + m < end && at < n_rows && (flags & FLAG_CODES) != 0;
-            float4 v = begin + m < end ? vload4(lane % 8, values[wave][m]) : (float4)0.0f;
+            const bool is_here = is_there && m < at_once && at < n_rows && (flags & FLAG_CODES) != 0;
+            float4 v = m < at_once ? vload4(lane % 8, values[wave][m]) : (float4)0.0f;
             act_store(v, is_here, lid, room, rooms, codes + act_at(is_here ? row : 0, codes_blocks), panel);
         }
     }
