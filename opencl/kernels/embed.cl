@@ -7,6 +7,18 @@
 #define VALUES 32
 #endif
 
+/* Components i .. i + 3 of n. */
+static inline void put(float4 v, float scale, int flags, __global float *dst, uint n, uint i)
+{
+    const float y[4] = {v.x * scale, v.y * scale, v.z * scale, v.w * scale};
+    UNROLL
+    for (uint j = 0; j < 4; j++) {
+        if (i + j < n) {
+            dst[i + j] = (flags & FLAG_ADDS) != 0 ? dst[i + j] + y[j] : y[j];
+        }
+    }
+}
+
 /* dst[row][n] = scale * row of w, with FLAG_ADDS added; a work-item has a block. n_parts: as matmul counts. */
 __kernel GROUP(WG, 1) void embed(__global const int *restrict batch, int by, __global const uint *restrict w,
                                  uint n_parts, uint4 table, float scale, int flags, __global float *restrict dst,
@@ -18,24 +30,23 @@ __kernel GROUP(WG, 1) void embed(__global const int *restrict batch, int by, __g
     }
     const uint id = by == 0 ? batch[batch[BATCH_AT_TOKENS] + row] : by == 1 ? batch[batch[BATCH_AT_POS] + row] : 0;
     const uint lane = id % LANES;
-    float values[VALUES];
+    dst += (size_t)row * dst_stride + first;
+    const uint n = min(width - first, (uint)VALUES);
 #if IS_FLOAT
     __global const uint *panel = w + (size_t)(id / LANES) * n_parts * (KIND == KIND_F32 ? 32 : 16) * LANES;
-    vstore8(unpack_floats(panel, lane, block), 0, values);
+    const float8 v = unpack_floats(panel, lane, block);
+    put(v.lo, scale, flags, dst, n, 0);
+    put(v.hi, scale, flags, dst, n, 4);
 #else
     __global const uint *panel = w + (size_t)(id / LANES) * n_parts * GROUP_WORDS * LANES;
     __global const uint *group = panel + (size_t)(block / GROUP_BLOCKS) * GROUP_WORDS * LANES;
     int codes[8];
     unpack_codes(group, lane, block % GROUP_BLOCKS, table, codes);
     float4 of = unpack_scales(group, lane, block % GROUP_BLOCKS);
+    UNROLL
     for (uint i = 0; i < 8; i++) {
         float4 v = convert_float4(as_char4(codes[i])) - (float)ZERO_POINT;
-        vstore4((i < 4 ? of.x : of.y) * v + (i < 4 ? of.z : of.w), i, values);
+        put((i < 4 ? of.x : of.y) * v + (i < 4 ? of.z : of.w), scale, flags, dst, n, 4 * i);
     }
 #endif
-    for (uint i = 0; i < VALUES && first + i < width; i++) {
-        __global float *out = dst + (size_t)row * dst_stride + first + i;
-        float y = values[i] * scale;
-        *out = (flags & FLAG_ADDS) != 0 ? *out + y : y;
-    }
 }
