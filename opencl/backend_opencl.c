@@ -87,7 +87,7 @@ static uint64_t rows_bytes(const struct backend_model *m, uint32_t n)
 /* Bytes of codes of rows of n components. */
 static uint64_t codes_bytes(const struct backend_model *m, uint32_t n)
 {
-    return (uint64_t)opencl_rows(m) * (n / PANEL_BLOCK) * m->act_words * sizeof(int32_t);
+    return (uint64_t)opencl_rows(m) * (n / PANEL_BLOCK) * 2 * ACT_WORDS * sizeof(int32_t);
 }
 
 static enum err lay_out_bufs(struct backend_model *m, struct err_info *info)
@@ -148,7 +148,6 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
         TRY(program_set_new(&m->device, &m->cfg, &m->programs, info));
     }
     TRY(vram_new(&m->device.caps, &m->vram, info));
-    m->act_words = (m->cfg.high_precision ? 16 : 8) + ACT_TAIL_WORDS;
     TRY(opencl_weights_lay_out(m, info));
     TRY(lay_out_kv(m, info));
     TRY(lay_out_bufs(m, info));

@@ -95,7 +95,6 @@ struct backend_model {
     struct opencl_launch *launches;
     size_t n_launches, cap_launches;
     bool is_dry;        /* steps are gone through for the places that they take */
-    uint32_t act_words; /* words of a block of codes (ACT_WORDS) */
     uint32_t n_pieces;  /* of a row of logits */
     int32_t partial;    /* parts of attention */
     size_t partial_bytes;

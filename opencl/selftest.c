@@ -71,14 +71,17 @@ static void make_row(struct product_case *c, size_t row_bytes, unsigned char *ro
     }
 }
 
-/* Codes of bytes are exact where each block has its largest at the end of the range; with second terms, units are
- * a 254th. */
+/* Codes of bytes are exact where each block has its largest at the end of the range, 127. With second terms, units are a
+ * 254th: everywhere with `fine`, else in blocks whose other components are small. */
 static void make_inputs(struct product_case *c, bool fine)
 {
-    int32_t units = fine ? 254 : 1, most = 127 * units;
     for (size_t i = 0; i < (size_t)ROWS * N_IN; i++) {
+        size_t row = i / N_IN, block = i / PANEL_BLOCK;
+        bool is_small = !fine && block % 4 == 1;
+        int32_t units = fine || is_small ? 254 : 1, most = is_small ? 2 * units : 127 * units;
         int32_t v = (int32_t)(next(c) % (2 * (uint32_t)most + 1)) - most;
-        c->x[i] = (float)(i % PANEL_BLOCK == i / N_IN % PANEL_BLOCK ? (v < 0 ? -most : most) : v) / (float)units;
+        bool is_largest = i % PANEL_BLOCK == row % PANEL_BLOCK;
+        c->x[i] = is_largest ? (v < 0 ? -127.0f : 127.0f) : (float)v / (float)units;
     }
 }
 

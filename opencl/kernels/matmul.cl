@@ -13,6 +13,9 @@
 #define CHUNKS 8
 #define WAVES  8
 
+/* Blocks of a group that come one behind the other in the code: more of many rows do not fit in the instruction cache. */
+#define IN_LINE (GROUP_BLOCKS == 8 && TOKENS >= 16 ? 4 : GROUP_BLOCKS)
+
 #define LOADED (ACT_FINE ? 2 : 4) /* blocks whose loads may be under way at once: more take too many registers */
 
 #if PAIR
@@ -29,10 +32,11 @@ struct tokens {
     __global const float *x; /* of the first */
     uint stride;
 #elif PICKED
-    __global const int *x[TOKENS];
+    __global const int *x;
+    uint row[TOKENS], n_blocks;
 #else
-    __global const int *x; /* of the first tile; rows begin at a tile's, or there is one tile, and x is in it */
-    uint n_blocks;
+    __global const int *x;
+    uint row, n_blocks; /* the first: of a tile, or all are in its tile */
 #endif
 };
 
@@ -46,64 +50,72 @@ static inline __global const float *inputs_of(const struct tokens *t, uint m, ui
 #endif
 }
 #else
-static inline __global const int *block_of(const struct tokens *t, uint m, uint block)
+static inline __global const int *term_of(const struct tokens *t, uint m, uint term, uint block)
 {
 #if PICKED
-    return t->x[m] + (size_t)block * ACT_STEP;
+    return t->x + act_at(t->row[m], t->n_blocks, term, block);
 #else
-    return t->x + ((size_t)(m / ACT_ROWS) * t->n_blocks + block) * ACT_STEP + m % ACT_ROWS * ACT_WORDS;
+    return t->x + act_at(t->row + m, t->n_blocks, term, block);
 #endif
 }
 
-/* acc[] += block b of group g, which is block `block` of the row. */
+/* *acc += a term of a block of a row of x times one of the weight. */
+static inline void add_term(const int *w, float4 scale, __global const int *x, float *acc)
+{
+    const float factor = fabs(as_float(x[ACT_FACTOR]));
+    int low = -ZERO_POINT * x[ACT_LOW], high = -ZERO_POINT * x[ACT_HIGH];
+#if BLOCK_16
+    for (uint i = 0; i < 4; i++) {
+        low = dot4(w[i], x[i], low);
+        high = dot4(w[4 + i], x[4 + i], high);
+    }
+    *acc = fma(scale.x * factor, (float)low, *acc);
+    *acc = fma(scale.y * factor, (float)high, *acc);
+#if HAS_MIN
+    *acc = fma(scale.z * factor, (float)x[ACT_LOW], *acc);
+    *acc = fma(scale.w * factor, (float)x[ACT_HIGH], *acc);
+#endif
+#else
+    low += high;
+    for (uint i = 0; i < 8; i++) {
+        low = dot4(w[i], x[i], low);
+    }
+    *acc = fma(scale.x * factor, (float)low, *acc);
+#if HAS_MIN
+    *acc = fma(scale.z, as_float(x[ACT_TOTAL]), *acc);
+#endif
+#endif
+}
+
+/* acc[] += block b of group g, which is block `block` of the row. Of eight rows the second terms are taken if one has
+ * some: where they are zero they add nothing. */
 static inline void add_block(__global const uint *group, uint lane, uint b, uint block, uint4 table,
                              const struct tokens *t, float *acc)
 {
     int w[8];
     unpack_codes(group, lane, b, table, w);
-    float4 scale = unpack_scales(group, lane, b);
+    const float4 scale = unpack_scales(group, lane, b);
     UNROLL
-    for (uint m = 0; m < TOKENS; m++) {
-        __global const int *x = block_of(t, m, block);
-        float factor = as_float(x[ACT_CODES]);
-        int low = -ZERO_POINT * x[ACT_CODES + 1], high = -ZERO_POINT * x[ACT_CODES + 2];
-#if ACT_FINE
-        int coarse_low = 0, coarse_high = 0;
-        for (uint i = 0; i < 4; i++) {
-            coarse_low = dot4(w[i], x[i], coarse_low);
-            low = dot4(w[i], x[8 + i], low);
-            coarse_high = dot4(w[4 + i], x[4 + i], coarse_high);
-            high = dot4(w[4 + i], x[12 + i], high);
+    for (uint begin = 0; begin < TOKENS; begin += 8) {
+        const uint end = min(begin + 8, (uint)TOKENS);
+        int signs = 0;
+        UNROLL
+        for (uint m = begin; m < end; m++) {
+            __global const int *x = term_of(t, m, 0, block);
+            signs |= x[ACT_FACTOR];
+            add_term(w, scale, x, &acc[m]);
+            if (m % 2 == 1) {
+                SCHEDULE();
+            }
         }
-        low += 254 * coarse_low;
-        high += 254 * coarse_high;
-#elif BLOCK_16
-        for (uint i = 0; i < 4; i++) {
-            low = dot4(w[i], x[i], low);
-            high = dot4(w[4 + i], x[4 + i], high);
-        }
-#else
-        low += high;
-        high = 0;
-        for (uint i = 0; i < 8; i++) {
-            low = dot4(w[i], x[i], low);
-        }
-#endif
-#if BLOCK_16
-        acc[m] = fma(scale.x * factor, (float)low, acc[m]);
-        acc[m] = fma(scale.y * factor, (float)high, acc[m]);
-#if HAS_MIN
-        acc[m] = fma(scale.z * factor, (float)x[ACT_CODES + 1], acc[m]);
-        acc[m] = fma(scale.w * factor, (float)x[ACT_CODES + 2], acc[m]);
-#endif
-#else
-        acc[m] = fma(scale.x * factor, (float)(low + high), acc[m]);
-#if HAS_MIN
-        acc[m] = fma(scale.z, as_float(x[ACT_CODES + 3]), acc[m]);
-#endif
-#endif
-        if (m % 2 == 1) {
-            SCHEDULE();
+        if (ACT_FINE || signs < 0) {
+            UNROLL
+            for (uint m = begin; m < end; m++) {
+                add_term(w, scale, term_of(t, m, 1, block), &acc[m]);
+                if (m % 2 == 1) {
+                    SCHEDULE();
+                }
+            }
         }
     }
 }
@@ -135,11 +147,14 @@ static inline void add_parts(__global const uint *panel, uint lane, uint from, u
         }
 #else
         __global const uint *group = panel + (size_t)g * GROUP_WORDS * LANES;
-        UNROLL
-        for (uint b = 0; b < GROUP_BLOCKS; b++) {
-            add_block(group, lane, b, g * GROUP_BLOCKS + b, table, t, acc);
-            if (b % LOADED == LOADED - 1) {
-                SCHEDULE();
+        NO_UNROLL
+        for (uint begin = 0; begin < GROUP_BLOCKS; begin += IN_LINE) {
+            UNROLL
+            for (uint b = begin; b < begin + IN_LINE; b++) {
+                add_block(group, lane, b, g * GROUP_BLOCKS + b, table, t, acc);
+                if (b % LOADED == LOADED - 1) {
+                    SCHEDULE();
+                }
             }
         }
 #endif
@@ -199,21 +214,24 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
     const uint first_panel = 0;
 #endif
     struct tokens t;
+#if !IS_FLOAT
+    t.x = x;
+    t.n_blocks = n_blocks;
+#elif !PICKED
+    t.x = (__global const float *)x + (size_t)first * n_blocks * 32;
+    t.stride = n_blocks * 32;
+#endif
 #if PICKED
     for (uint m = 0; m < TOKENS; m++) {
         const uint row = (uint)picks[min(m, n_rows - 1)] / per_row;
 #if IS_FLOAT
         t.x[m] = (__global const float *)x + (size_t)row * n_blocks * 32;
 #else
-        t.x[m] = x + act_at(row, n_blocks);
+        t.row[m] = row;
 #endif
     }
-#elif IS_FLOAT
-    t.stride = n_blocks * 32;
-    t.x = (__global const float *)x + (size_t)first * t.stride;
-#else
-    t.n_blocks = n_blocks;
-    t.x = x + act_at(first, n_blocks);
+#elif !IS_FLOAT
+    t.row = first;
 #endif
 #if IS_FLOAT
     const size_t words = (size_t)n_parts * (KIND == KIND_F32 ? 32 : 16) * LANES;
@@ -292,7 +310,7 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
             const uint m = 4 * four + lane / 8, at = own + begin + m, row = ROW(at);
             const bool is_here = is_there && m < at_once && at < n_rows && (flags & FLAG_CODES) != 0;
             float4 v = m < at_once ? vload4(lane % 8, values[wave][m]) : (float4)0.0f;
-            act_store(v, is_here, lid, room, rooms, codes + act_at(is_here ? row : 0, codes_blocks), panel);
+            act_store(v, is_here, lid, room, rooms, codes, is_here ? row : 0, codes_blocks, panel);
         }
     }
 #else

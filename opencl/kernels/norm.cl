@@ -49,7 +49,7 @@ __kernel GROUP(WG, 1) void norm(__global const int *restrict batch, int rows, __
             v.z = i + 2 < n ? v.z : 0.0f;
             v.w = i + 3 < n ? v.w : 0.0f;
         }
-        act_store(v, i < n && (flags & FLAG_CODES) != 0, lid, room, rooms, codes + act_at(row, codes_blocks),
+        act_store(v, i < n && (flags & FLAG_CODES) != 0, lid, room, rooms, codes, row, codes_blocks,
                   (first + i) / 32);
     }
 }
@@ -62,5 +62,5 @@ __kernel GROUP(WG, 1) void encode(__global const int *restrict batch, int rows, 
     __local int rooms[WG];
     const uint lid = get_local_id(0), row = get_group_id(2), i = get_group_id(0) * 4 * WG + 4 * lid;
     float4 v = load_4(src + (size_t)row * src_stride, i, width);
-    act_store(v, i / 32 < codes_blocks, lid, room, rooms, codes + act_at(row, codes_blocks), i / 32);
+    act_store(v, i / 32 < codes_blocks, lid, room, rooms, codes, row, codes_blocks, i / 32);
 }

@@ -32,11 +32,17 @@ enum {
     SEQ_WORDS
 };
 
-/* Activations in bytes: rows in tiles of ACT_ROWS, [tile][block of 32][row of the tile][words]: codes, four a word, of
- * which there are eight words, or with ACT_FINE sixteen: then the codes are those of a first and of a second term, and
- * the value is factor * (254 * first + second). Then the factor, the sums of the first 16 and the last 16 values without
- * the factor as integers, and their total times the factor. */
-enum { ACT_ROWS = 8, ACT_TAIL_WORDS = 4 };
+/* Activations in bytes: blocks of 32 as a first term, code * factor, and a second, which is zero in most. Rows in tiles
+ * of ACT_ROWS, [tile][term][block][row of the tile][words]; the factor of a first term is negative where there is a
+ * second, and means its magnitude. */
+enum {
+    ACT_FACTOR = 8, /* behind the codes, four a word .. */
+    ACT_LOW,        /* .. and sums of the first 16 codes, .. */
+    ACT_HIGH,       /* .. the last 16 .. */
+    ACT_TOTAL,      /* .. and of all, times the factor */
+    ACT_WORDS,
+    ACT_ROWS = 8
+};
 
 /* What becomes of a result; flags of matmul and others. */
 enum {
