@@ -10,25 +10,29 @@
 #include "opencl/vram.h"
 
 enum {
-    OPENCL_LANES = 32,   /* rows of a panel, as LANES of the kernels */
-    OPENCL_ROWS = 32,    /* rows that buffers are padded to: the largest tile of token rows */
-    OPENCL_ALIGN = 64,   /* components that a row is padded to */
-    OPENCL_NONE = -1,    /* no place in the device's memory */
-    OPENCL_MAX_BEGUN = 2 /* batches */
+    OPENCL_LANES = 32,          /* rows of a panel, as LANES of the kernels */
+    OPENCL_ROWS = 32,           /* rows that buffers are padded to: the largest tile of token rows */
+    OPENCL_ALIGN = 64,          /* components that a row is padded to */
+    OPENCL_NONE = -1,           /* no place in the device's memory */
+    OPENCL_MAX_BEGUN = 2,       /* batches */
+    OPENCL_MAX_JOINED = 1 << 30 /* bytes of weights that lie one behind the other */
 };
 
 /* A weight as it lies on the device (kernels/weights.clh). */
 struct opencl_weight {
     bool is_vector; /* f32 [n_in], as it is */
-    bool is_used;
     bool as_floats; /* made F16 where it is quantised */
+    int32_t n_uses; /* operands of steps that are it */
     enum panel_kind kind;
     uint32_t n_groups; /* parts of as many rows, each of which begins with a panel: heads, experts */
     uint32_t group_rows, group_panels;
     uint32_t n_parts; /* of a panel, as add_parts of matmul.cl counts */
     size_t panel_bytes;
     cl_uint4 table;
+    plan_weight_id next; /* OPTIONAL: lies behind it, and is multiplied in the same product; it is_behind */
+    bool is_behind;
     int32_t place;
+    size_t at; /* bytes, where it begins there: not 0 only of a next one */
 };
 
 /* The keys and values that a layer reads (kernels/heads.cl). */
@@ -94,9 +98,9 @@ struct backend_model {
     struct opencl_buf bufs[PLAN_MAX_BUFS];
     struct opencl_launch *launches;
     size_t n_launches, cap_launches;
-    bool is_dry;        /* steps are gone through for the places that they take */
-    uint32_t n_pieces;  /* of a row of logits */
-    int32_t partial;    /* parts of attention */
+    bool is_dry;       /* steps are gone through for the places that they take */
+    uint32_t n_pieces; /* of a row of logits */
+    int32_t partial;   /* parts of attention */
     size_t partial_bytes;
     int32_t qkv; /* [rows][stride of the widest] */
     uint32_t qkv_stride;

@@ -171,8 +171,11 @@ enum err opencl_add_product(const struct opencl_maker *k, const struct opencl_pr
     const struct backend_model *m = k->m;
     const struct opencl_weight *w = &m->weights[p->w];
     bool is_pair = p->w2 != PLAN_NONE, reads_floats = panel_info(w->kind)->is_float, is_picked = p->per_row != 0;
-    uint32_t panels = is_picked ? w->group_panels : w->n_groups * w->group_panels;
-    uint32_t n_out = is_picked ? w->group_rows : k->plan->weights[p->w].n_out;
+    uint32_t panels = is_picked ? w->group_panels : 0, n_out = is_picked ? w->group_rows : 0;
+    for (plan_weight_id id = p->w; !is_picked && id != PLAN_NONE; id = m->weights[id].next) {
+        panels += m->weights[id].n_groups * m->weights[id].group_panels;
+        n_out += k->plan->weights[id].n_out;
+    }
     int flags = p->flags | (p->bias != PLAN_NONE ? FLAG_BIAS : 0);
     const struct tile *t = tiles_of(is_pair, reads_floats, is_picked), *end = t + MAX_TILES;
     for (; t < end && t->tokens != 0 && t->min_rows <= m->cfg.max_rows; t++) {
@@ -427,7 +430,9 @@ static enum err make_qkv(const struct opencl_maker *k)
         p.dst = all;
         p.dst_stride = k->m->qkv_stride;
         p.dst_first = firsts[i];
-        TRY(opencl_add_product(k, &p));
+        if (!k->m->weights[s->w[i]].is_behind) {
+            TRY(opencl_add_product(k, &p));
+        }
     }
     uint32_t all_stride = k->m->qkv_stride;
     const struct head_rows r = {all, all, all, all_stride, all_stride, all_stride, firsts[1], firsts[2]};

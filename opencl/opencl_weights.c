@@ -143,7 +143,7 @@ static void find_use(struct backend_model *m, const struct plan_step *s)
             continue;
         }
         struct opencl_weight *w = &m->weights[id];
-        w->is_used = true;
+        w->n_uses++;
         w->is_vector |= (o->flags & PLAN_VECTOR) != 0;
         w->as_floats |= s->op == PLAN_HEAD_MATMUL;
         if (s->op == PLAN_HEAD_MATMUL || s->op == PLAN_EXPERTS) {
@@ -152,17 +152,14 @@ static void find_use(struct backend_model *m, const struct plan_step *s)
     }
 }
 
-static enum err lay_out(struct backend_model *m, struct opencl_weight *w, const struct plan_weight *of,
-                        struct err_info *info)
+/* How a weight lies, but for the place. */
+static void lay_out(struct opencl_weight *w, const struct plan_weight *of)
 {
     const struct quant_ops *ops = quant_ops(of->type);
     w->place = OPENCL_NONE;
-    if (!w->is_used) {
-        return ERR_OK;
-    }
-    if (w->is_vector) {
-        return vram_place(m->vram, VRAM_WEIGHTS, opencl_round_up(of->n_in, OPENCL_ALIGN) * sizeof(float), of->name,
-                          &w->place, info);
+    w->next = PLAN_NONE;
+    if (w->n_uses == 0 || w->is_vector) {
+        return;
     }
     w->kind = w->as_floats && !panel_info(ops->panel)->is_float ? PANEL_F16 : ops->panel;
     w->group_rows = w->group_rows != 0 ? w->group_rows : of->n_out;
@@ -184,8 +181,64 @@ static enum err lay_out(struct backend_model *m, struct opencl_weight *w, const 
         w->n_parts = (blocks + g.n_blocks - 1) / g.n_blocks;
         w->panel_bytes = (size_t)w->n_parts * g.words * OPENCL_LANES * sizeof(uint32_t);
     }
-    uint64_t bytes = (uint64_t)w->panel_bytes * w->group_panels * w->n_groups; /* holds: in the file it is as much */
-    return vram_place(m->vram, VRAM_WEIGHTS, bytes, of->name, &w->place, info);
+}
+
+static uint64_t bytes_of(const struct backend_model *m, plan_weight_id id)
+{
+    const struct opencl_weight *w = &m->weights[id];
+    return w->is_vector ? m->plan->weights[id].n_in * sizeof(float)
+                        : (uint64_t)w->panel_bytes * w->group_panels * w->n_groups; /* holds: in the file as much */
+}
+
+/* Can b lie behind a, and both be one product? Their panels and biases must follow each other without a gap. */
+static bool can_join(const struct backend_model *m, const struct plan_step *s, int a)
+{
+    const struct opencl_weight *w = &m->weights[s->w[a]], *x = &m->weights[s->w[a + 1]];
+    plan_weight_id bias = s->bias[a], next_bias = s->bias[a + 1];
+    bool have_biases = bias != PLAN_NONE && next_bias != PLAN_NONE && m->weights[bias].n_uses == 1 &&
+                       m->weights[next_bias].n_uses == 1;
+    return w->n_uses == 1 && x->n_uses == 1 && w->kind == x->kind && w->n_parts == x->n_parts && w->n_groups == 1 &&
+           x->n_groups == 1 && w->group_rows % OPENCL_LANES == 0 &&
+           memcmp(&w->table, &x->table, sizeof w->table) == 0 &&
+           (have_biases || (bias == PLAN_NONE && next_bias == PLAN_NONE)) &&
+           bytes_of(m, s->w[a]) + bytes_of(m, s->w[a + 1]) < OPENCL_MAX_JOINED;
+}
+
+static void set_next(struct backend_model *m, plan_weight_id id, plan_weight_id next)
+{
+    if (id != PLAN_NONE) {
+        m->weights[id].next = next;
+        m->weights[next].is_behind = true;
+    }
+}
+
+/* What queries, keys and values are made with is one product where it can be. */
+static void join(struct backend_model *m, const struct plan_step *s)
+{
+    for (int i = 0; s->op == PLAN_QKV && i < 2 && s->w[i + 1] != PLAN_NONE; i++) {
+        if (can_join(m, s, i)) {
+            set_next(m, s->w[i], s->w[i + 1]);
+            set_next(m, s->bias[i], s->bias[i + 1]);
+        }
+    }
+}
+
+/* Places a weight and those behind it. */
+static enum err place(struct backend_model *m, plan_weight_id first, struct err_info *info)
+{
+    enum { VECTOR_BYTES = OPENCL_ALIGN * sizeof(float) }; /* what vectors are padded to */
+    uint64_t bytes = 0;
+    int32_t at;
+    for (plan_weight_id id = first; id != PLAN_NONE; id = m->weights[id].next) {
+        m->weights[id].at = (size_t)bytes;
+        bytes += bytes_of(m, id);
+    }
+    bytes = m->weights[first].is_vector ? (bytes + VECTOR_BYTES - 1) / VECTOR_BYTES * VECTOR_BYTES : bytes;
+    TRY(vram_place(m->vram, VRAM_WEIGHTS, bytes, m->plan->weights[first].name, &at, info));
+    for (plan_weight_id id = first; id != PLAN_NONE; id = m->weights[id].next) {
+        m->weights[id].place = at;
+    }
+    return ERR_OK;
 }
 
 enum err opencl_weights_lay_out(struct backend_model *m, struct err_info *info)
@@ -196,7 +249,15 @@ enum err opencl_weights_lay_out(struct backend_model *m, struct err_info *info)
         find_use(m, &m->plan->steps[i]);
     }
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        TRY(lay_out(m, &m->weights[i], &m->plan->weights[i], info));
+        lay_out(&m->weights[i], &m->plan->weights[i]);
+    }
+    for (int32_t i = 0; i < m->plan->n_steps; i++) {
+        join(m, &m->plan->steps[i]);
+    }
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        if (m->weights[i].n_uses != 0 && !m->weights[i].is_behind) {
+            TRY(place(m, i, info));
+        }
     }
     return ERR_OK;
 }
@@ -236,7 +297,7 @@ static enum err load_panel(struct loader *l, int32_t id, uint32_t group, uint32_
         const unsigned char *rows = row_source_rows(of->source, row, n_rows, l->rows, &stride);
         pack_codes_panel(of, w->kind, rows, stride, n_rows, room);
     }
-    size_t at = ((size_t)group * w->group_panels + panel) * w->panel_bytes;
+    size_t at = w->at + ((size_t)group * w->group_panels + panel) * w->panel_bytes;
     TRY(write_panel(l, vram_at(l->m->vram, w->place), at, room, w->panel_bytes, info));
     if (l->m->cfg.weight_done != NULL) {
         of->source->ops->done(of->source, row, n_rows, l->m->cfg.weight_done, l->m->cfg.weight_done_arg);
@@ -257,7 +318,7 @@ static enum err load_weight(struct loader *l, int32_t id, uint32_t *room, struct
     }
     if (w->is_vector) {
         of->source->ops->read(of->source, 0, 0, of->n_in, l->floats);
-        return write_panel(l, vram_at(l->m->vram, w->place), 0, l->floats, of->n_in * sizeof(float), info);
+        return write_panel(l, vram_at(l->m->vram, w->place), w->at, l->floats, of->n_in * sizeof(float), info);
     }
     for (uint32_t g = 0; g < w->n_groups; g++) {
         for (uint32_t p = 0; p < w->group_panels; p++) {
