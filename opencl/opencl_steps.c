@@ -6,7 +6,6 @@
 #include "engine/base/mem.h"
 #include "engine/plan/plan_ops.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 

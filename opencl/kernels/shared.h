@@ -15,7 +15,6 @@ enum {
     BATCH_AT_PICKED_HIDDEN,
     BATCH_AT_SEQS,   /* [sequences][SEQ_WORDS] */
     BATCH_AT_COPIES, /* [copies][2]: row, state */
-    BATCH_AT_WANTS,  /* [S] */
     BATCH_AT_ROPES,  /* words, one of each RoPE table: f32 [T][n_rot/2][2] cosines and sines */
     BATCH_AT_QUERY_SCALES = BATCH_AT_ROPES + 8, /* .. f32 [T], or 0 */
     BATCH_WORDS = BATCH_AT_QUERY_SCALES + 8
