@@ -226,6 +226,22 @@ START_TEST(a_page_of_a_device_that_is_gone)
 }
 END_TEST
 
+/* They have no values, for which there is no call. */
+START_TEST(a_page_of_latents)
+{
+    static float page[1 << 16];
+    opencl_rig_fini(&r);
+    opencl_rig_init(&r, "deepseek2-v2");
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+    ck_assert_uint_le(backend_page_floats(r.plan) * sizeof(float), sizeof page);
+    fake_opencl_arm("");
+    ck_assert_int_eq(backend_opencl.page_write(r.model, 0, BACKEND_FLOATS, page, &r.info), ERR_OK);
+    ck_assert_int_eq(backend_opencl.page_read(r.model, 0, BACKEND_OWN, page, &r.info), ERR_OK);
+    ck_assert_int_eq(fake_opencl_calls("clEnqueueWriteBuffer"), r.plan->n_layers);
+    ck_assert_int_eq(fake_opencl_calls("clEnqueueReadBuffer"), r.plan->n_layers);
+}
+END_TEST
+
 Suite *backend_opencl_suite(void)
 {
     Suite *s = suite_create("backend_opencl");
@@ -241,6 +257,7 @@ Suite *backend_opencl_suite(void)
     tcase_add_test(t, a_device_is_gone_while_a_batch_is_waited_for);
     tcase_add_test(t, a_queue_that_cannot_be_emptied_is_lost);
     tcase_add_test(t, a_page_of_a_device_that_is_gone);
+    tcase_add_test(t, a_page_of_latents);
     suite_add_tcase(s, t);
     return s;
 }
