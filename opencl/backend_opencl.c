@@ -113,7 +113,7 @@ static enum err lay_out_results(struct backend_model *m, struct err_info *info)
     } places[] = {
         {rows_bytes(m, m->made_stride) * k, "rows inside of experts", &m->made_floats},
         {codes_bytes(m, m->made_stride) * k, "rows inside of experts", &m->made_codes},
-        {rows_bytes(m, m->up_made != OPENCL_NONE ? m->made_stride : 0) * k, "rows inside of experts", &m->up_made},
+        {rows_bytes(m, m->has_up_made ? m->made_stride : 0) * k, "rows inside of experts", &m->up_made},
         {rows_bytes(m, m->results_stride) * k, "what experts make", &m->results},
         {rows_bytes(m, 1) * k, "rows of experts", &m->picks},
         {(rows_bytes(m, 1) * k + 4) * 3, "rows of experts", &m->tiles},

@@ -54,7 +54,7 @@ static enum err add_inner(const struct opencl_maker *k, bool as_codes)
     up.per_row = p.per_row;
     up.dst = opencl_at(k, m->up_made);
     up.dst_stride = m->made_stride;
-    m->up_made = m->is_dry ? 0 : m->up_made; /* wanted */
+    m->has_up_made = true;
     TRY(opencl_add_product(k, &p));
     TRY(opencl_add_product(k, &up));
     struct opencl_launch l = opencl_launch_of(k, WG, (ff + WG - 1) / WG);

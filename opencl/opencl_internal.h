@@ -108,6 +108,7 @@ struct backend_model {
     uint32_t up_stride;
     int32_t picks, tiles;                     /* of experts: lists that kernels/experts.cl makes */
     int32_t made_floats, made_codes, up_made; /* [picks][made_stride]: inside of experts, and what they make */
+    bool has_up_made;                         /* experts whose two first weights are of two kinds */
     uint32_t made_stride;
     int32_t results; /* [picks][stride of the widest result] */
     uint32_t results_stride;
