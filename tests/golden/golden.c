@@ -52,12 +52,12 @@ static bool is_device(const struct bound *b) { return strcmp(b->backend, "opencl
 
 enum { N_BOUNDS = ARRAY_LEN(bounds), MAX_PROMPTS = 64, MAX_ISAS = 16 };
 
-/* A row of the table: of each bound and ISA (0 for ref) the largest error of last logits. */
+/* A row of the table: of each bound and ISA (0 for ref) the largest error of last logits, where it was tested. */
 static struct row {
     const char *name;
     char arch[24];
     double worst[N_BOUNDS][MAX_ISAS];
-    bool failed[N_BOUNDS][MAX_ISAS];
+    bool is_there[N_BOUNDS][MAX_ISAS], failed[N_BOUNDS][MAX_ISAS];
 } table[MAX_MODELS];
 static int n_rows;
 static bool is_verbose;
@@ -176,6 +176,7 @@ static void note_error(struct subject *s, const struct prompt *p, double error, 
 {
     double *cell = &s->row->worst[s->bound - bounds][s->isa];
     *cell = fmax(*cell, error);
+    s->row->is_there[s->bound - bounds][s->isa] = true;
     if (is_verbose) {
         printf("  %-23s %-4s %-7s %s prompt %3d  %.1e %.1e\n", s->name, s->backend->name, s->cpu,
                s->bound->high_precision ? "high" : "fast", p->n, error, logprob_error);
@@ -526,8 +527,8 @@ static void print_columns(const struct row *r)
             } else {
                 snprintf(name, sizeof name, bounds[b].n_ranks > 1 ? "%s/%u" : "%s", of, bounds[b].n_ranks);
             }
-            if (r == NULL || r->failed[b][isa]) {
-                printf(" %12s", r == NULL ? name : "FAILED");
+            if (r == NULL || r->failed[b][isa] || !r->is_there[b][isa]) {
+                printf(" %12s", r == NULL ? name : r->failed[b][isa] ? "FAILED" : "-");
             } else {
                 printf(" %12.1e", r->worst[b][isa]);
             }
