@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOGITS_PIECE = 4096, STATS_WORDS = 4 };
+enum { LOGITS_PIECE = 4096, RESULT_WORDS = STATS_WORDS + 2 * MAX_BEST /* of a row of logits, at most */ };
 
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
@@ -122,7 +122,8 @@ static enum err lay_out_results(struct backend_model *m, struct err_info *info)
         {m->partial_bytes, "parts of the attention", &m->partial},
         {n_logits * n_vocab * sizeof(float), "logits", &m->logits},
         {n_logits * m->n_pieces * 4 * sizeof(float), "pieces of logits", &m->pieces},
-        {n_logits * STATS_WORDS * sizeof(float), "statistics of logits", &m->stats},
+        {n_logits * m->n_pieces * MAX_BEST * sizeof(int32_t), "pieces of logits", &m->lists},
+        {n_logits * RESULT_WORDS * sizeof(float), "statistics of logits", &m->stats},
         {hidden, "hidden rows", &m->hidden},
         {rows_bytes(m, m->plan->input_width), "input rows", &m->input},
         {rows_bytes(m, m->plan->output_width), "output rows", &m->output},
@@ -200,8 +201,8 @@ static enum err make_model(const struct plan *plan, const struct backend_config 
     m->cfg = *cfg;
     m->of = of;
     m->picks = m->tiles = m->made_floats = m->made_codes = m->up_made = m->results = OPENCL_NONE;
-    m->partial = m->qkv = m->up = m->logits = m->pieces = m->stats = m->hidden = m->input = m->output = m->states =
-        OPENCL_NONE;
+    m->partial = m->qkv = m->up = m->logits = m->pieces = m->lists = m->stats = m->hidden = m->input = m->output =
+        m->states = OPENCL_NONE;
     enum err err = lay_out(m, info);
     if (err != ERR_OK) {
         opencl_close(out);
@@ -266,7 +267,7 @@ static enum err make_slots(struct backend_model *m, struct err_info *info)
         struct opencl_slot *s = &m->slots[i];
         s->cap_words = fixed_words(m);
         s->words = mem_zalloc_array(s->cap_words, sizeof *s->words, MEM_SCRATCH);
-        s->stats = mem_zalloc_array((size_t)m->cfg.max_logits * STATS_WORDS + 1, sizeof *s->stats, MEM_SCRATCH);
+        s->stats = mem_zalloc_array((size_t)m->cfg.max_logits * RESULT_WORDS + 1, sizeof *s->stats, MEM_SCRATCH);
         s->input = mem_zalloc_array((size_t)m->cfg.max_rows * m->plan->input_width + 1, sizeof(float), MEM_SCRATCH);
         TRY_MEM_FOR(s->words != NULL && s->stats != NULL && s->input != NULL, info, "out of memory for batches");
     }
@@ -335,6 +336,20 @@ static int32_t end_of_seq(const struct backend_batch *b, int32_t i)
         end++;
     }
     return end;
+}
+
+/* What rows of logits want beside their statistics. */
+static void put_wants(const struct backend_batch *b, struct writer *w)
+{
+    int32_t at = b->n_logits * STATS_WORDS;
+    w->words[BATCH_AT_WANTS] = (int32_t)w->n;
+    for (int32_t i = 0; i < b->n_logits; i++) {
+        int32_t *to = take_words(w, 2), wants = b->wants != NULL ? b->wants[i] : BACKEND_ALL_LOGITS;
+        to[0] = wants != BACKEND_ALL_LOGITS ? wants : 0;
+        to[1] = at;
+        at += 2 * to[0];
+    }
+    w->words[BATCH_RESULTS] = at;
 }
 
 /* Page tables, sequences, and what rows say of them. */
@@ -446,6 +461,7 @@ static enum err write_batch(struct backend_model *m, const struct backend_batch 
         copy[0] = b->copy_rows[i];
         copy[1] = b->copy_states[i];
     }
+    put_wants(b, &w);
     put_seqs(m, b, &w);
     put_ropes(m, b, &w);
     cl_command_queue q = m->device.queue;
@@ -541,7 +557,7 @@ static enum err read_results(struct backend_model *m, const struct backend_batch
                              struct err_info *info)
 {
     size_t row = (size_t)m->plan->n_vocab * sizeof(float);
-    TRY(read_later(m, m->stats, 0, (size_t)b->n_logits * STATS_WORDS * sizeof(float), s->stats, info));
+    TRY(read_later(m, m->stats, 0, (size_t)s->words[BATCH_RESULTS] * sizeof(float), s->stats, info));
     for (int32_t i = 0; i < b->n_logits; i++) {
         if (b->wants == NULL || b->wants[i] == BACKEND_ALL_LOGITS) {
             TRY(read_later(m, m->logits, (size_t)i * row, row, b->logits + (size_t)i * m->plan->n_vocab, info));
@@ -599,6 +615,22 @@ static enum err opencl_begin(struct backend_model *m, const struct backend_batch
     return ERR_OK;
 }
 
+/* What was read of row i of logits, to the caller. */
+static void take_result(const struct opencl_slot *s, int32_t i)
+{
+    const float *stats = s->stats + (size_t)i * STATS_WORDS;
+    const int32_t *wants = s->words + s->words[BATCH_AT_WANTS] + 2 * (size_t)i;
+    struct backend_row_stats *out = &s->batch.stats[i];
+    memcpy(&out->argmax, &stats[0], sizeof out->argmax);
+    out->max = stats[1];
+    out->logsumexp = stats[2];
+    for (int32_t k = 0; k < wants[0]; k++) {
+        struct candidate *c = &s->batch.best[(size_t)i * MAX_BEST + (size_t)k];
+        memcpy(&c->id, &s->stats[wants[1] + 2 * k], sizeof c->id);
+        c->logit = s->stats[wants[1] + 2 * k + 1];
+    }
+}
+
 static enum err opencl_wait(struct backend_model *m, struct err_info *info)
 {
     struct opencl_slot *s = &m->slots[(m->next + OPENCL_MAX_BEGUN - m->n_begun) % OPENCL_MAX_BEGUN];
@@ -608,11 +640,7 @@ static enum err opencl_wait(struct backend_model *m, struct err_info *info)
     s->done = NULL;
     m->is_lost |= err == ERR_LOST;
     for (int32_t i = 0; i < s->batch.n_logits && err == ERR_OK; i++) {
-        const float *stats = s->stats + (size_t)i * STATS_WORDS;
-        struct backend_row_stats *out = &s->batch.stats[i];
-        memcpy(&out->argmax, &stats[0], sizeof out->argmax);
-        out->max = stats[1];
-        out->logsumexp = stats[2];
+        take_result(s, i);
     }
     return err;
 }
@@ -736,7 +764,8 @@ static enum err opencl_state_write(struct backend_model *m, int32_t state, const
 static void opencl_info(const struct backend_model *m, struct backend_info *out)
 {
     const struct program_cache *c = program_set_cache(m->programs);
-    *out = (struct backend_info){.pack_state = c->state, .pack_note = c->note, .max_begun = OPENCL_MAX_BEGUN};
+    *out = (struct backend_info){
+        .pack_state = c->state, .pack_note = c->note, .max_begun = OPENCL_MAX_BEGUN, .max_best = MAX_BEST};
 }
 
 const struct backend backend_opencl = {

@@ -81,7 +81,7 @@ struct opencl_slot {
     struct backend_batch batch; /* of which the arrays that are read are not there any more */
     int32_t *words;             /* what was written to the device: as shared.h says */
     size_t cap_words;
-    float *stats; /* [max_logits][4] */
+    float *stats; /* results, as shared.h says */
     float *input; /* [max_rows][input_width] */
     cl_event done;
 };
@@ -112,7 +112,7 @@ struct backend_model {
     uint32_t made_stride;
     int32_t results; /* [picks][stride of the widest result] */
     uint32_t results_stride;
-    int32_t logits, pieces, stats, hidden, input, output, states;
+    int32_t logits, pieces, lists, stats, hidden, input, output, states;
     cl_mem batch;
     size_t cap_batch_words;
     size_t page_bytes, state_bytes;

@@ -283,9 +283,11 @@ static enum err make_logits(const struct opencl_maker *k)
     p.flags = p.cap != 0 ? FLAG_CAP : 0;
     TRY(opencl_add_product(k, &p));
     uint32_t per = (n + m->n_pieces - 1) / m->n_pieces;
-    TRY(OPENCL_ADD(k, opencl_launch_of(k, WG, m->n_pieces), "logits.cl", "piece", "", opencl_at(k, m->logits),
-                   ARG_UINT(n), ARG_UINT(per), opencl_at(k, m->pieces)));
-    return OPENCL_ADD(k, opencl_launch_of(k, 1, 1), "logits.cl", "stats", "", opencl_at(k, m->pieces),
+    struct opencl_arg logits = opencl_at(k, m->logits), pieces = opencl_at(k, m->pieces),
+                      lists = opencl_at(k, m->lists);
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, WG, m->n_pieces), "logits.cl", "piece", "", logits, ARG_UINT(n),
+                   ARG_UINT(per), pieces, lists));
+    return OPENCL_ADD(k, opencl_launch_of(k, WG, 1), "logits.cl", "whole", "", logits, ARG_UINT(n), pieces, lists,
                       ARG_UINT(m->n_pieces), opencl_at(k, m->stats));
 }
 

@@ -1,10 +1,121 @@
-/* What is known of rows of logits without the host's seeing them all. */
+/* What is known of rows of logits without the host's seeing them all: arg-max, largest, logsumexp, and of rows that want
+ * some the best tokens. All of it is found for pieces of a row, and from these for the row. */
 #define WG 256
 
-/* group_id(0): a piece of `per` logits of row group_id(2); pieces[row][piece][4]: largest, the lowest index of those (as
- * bits), and the sum of exp(logit - largest). */
-__kernel GROUP(WG, 1) void piece(__global const int *restrict batch, __global const float *restrict logits, uint n, uint per, __global float *restrict pieces)
+/* --- the best of many ----------------------------------------------------------------------------------------------- */
+
+/* Where a pick looks: at the logits x of n tokens, from `first` on, or of those in lists (OPTIONAL) that are MAX_BEST
+ * apart, `per` in each, -1 for none. Either way ids ascend. */
+struct source {
+    __global const float *x;
+    __global const int *lists;
+    uint first, per, n;
+};
+
+/* Work-items' notes for each other. */
+struct room {
+    uint2 sums[WG + WG / 16];
+    uint bins[WG], found[2];
+    int picked[MAX_BEST];
+    uint keys[MAX_BEST];
+};
+
+static inline int id_of(struct source s, uint i)
 {
+    return s.lists == 0 ? (int)(s.first + i) : s.lists[i / s.per * MAX_BEST + i % s.per];
+}
+
+/* In the order of logits, zeros of both signs are the same; NaN comes last, and behind it no token at all. */
+static inline uint key_of(__global const float *x, int id)
+{
+    const float logit = id < 0 ? 0.0f : x[id];
+    const uint bits = logit == 0.0f ? 0 : as_uint(logit);
+    return id < 0 ? 0 : isnan(logit) ? 1 : bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+}
+
+/* The sum of `own` of all work-items in front of this one. */
+static inline uint2 sum_before(uint2 own, uint lid, __local struct room *r)
+{
+    barrier(CLK_LOCAL_MEM_FENCE);
+    r->sums[lid] = own;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lid < WG / 16) {
+        uint2 sum = 0;
+        for (uint i = 0; i < 16; i++) {
+            sum += r->sums[16 * lid + i];
+        }
+        r->sums[WG + lid] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint2 sum = 0;
+    for (uint i = 0; i < lid / 16; i++) {
+        sum += r->sums[WG + i];
+    }
+    for (uint i = lid / 16 * 16; i < lid; i++) {
+        sum += r->sums[i];
+    }
+    return sum;
+}
+
+/* Eight more bits of the key that the k-th best has: known.x are those above `shift`, and among keys with these it is the
+ * known.y-th. No loop is around the barriers (common.clh). */
+static inline uint2 next_digit(struct source s, uint2 known, uint shift, uint lid, __local struct room *r)
+{
+    const uint mask = shift == 24 ? 0 : ~0u << (shift + 8);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    r->bins[lid] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = lid; i < s.n; i += WG) {
+        const uint key = key_of(s.x, id_of(s, i));
+        if ((key & mask) == known.x) {
+            atomic_inc(&r->bins[WG - 1 - (key >> shift & 255)]);
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const uint own = r->bins[lid], above = sum_before((uint2)(own, 0), lid, r).x;
+    if (above < known.y && known.y <= above + own) {
+        r->found[0] = WG - 1 - lid;
+        r->found[1] = known.y - above;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return (uint2)(known.x | r->found[0] << shift, r->found[1]);
+}
+
+/* r->picked[0 .. k-1]: the ids of the best k of at least so many, ascending; of equals those with lower ids. Behind a
+ * barrier all may read them. */
+static inline __attribute__((always_inline)) void pick(struct source s, uint k, uint lid, __local struct room *r)
+{
+    uint2 last = next_digit(s, (uint2)(0, k), 24, lid, r);
+    last = next_digit(s, last, 16, lid, r);
+    last = next_digit(s, last, 8, lid, r);
+    last = next_digit(s, last, 0, lid, r);
+    const uint per = (s.n + WG - 1) / WG, from = min(lid * per, s.n), to = min(from + per, s.n);
+    uint2 n = 0; /* better ones, and those that equal the last, of which last.y are taken */
+    for (uint i = from; i < to; i++) {
+        const uint key = key_of(s.x, id_of(s, i));
+        n += (uint2)(key > last.x, key == last.x);
+    }
+    n = sum_before(n, lid, r);
+    for (uint i = from; i < to; i++) {
+        const int id = id_of(s, i);
+        const uint key = key_of(s.x, id);
+        if (key > last.x || (key == last.x && n.y < last.y)) {
+            r->picked[n.x + min(n.y, last.y)] = id;
+        }
+        n += (uint2)(key > last.x, key == last.x);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+/* --- rows ----------------------------------------------------------------------------------------------------------- */
+
+/* group_id(0): a piece of `per` logits of row group_id(2); pieces[row][piece][4]: largest, the lowest index of those (as
+ * bits), and the sum of exp(logit - largest); lists[row][piece][MAX_BEST]: its best, as many as the row wants, ids
+ * ascending, and -1 where there are no more. */
+__kernel GROUP(WG, 1) void piece(__global const int *restrict batch, __global const float *restrict logits, uint n,
+                                 uint per, __global float *restrict pieces, __global int *restrict lists)
+{
+    __local struct room r;
     __local float room[WG];
     __local int at[WG];
     const uint lid = get_local_id(0), which = get_group_id(0), row = get_group_id(2);
@@ -38,25 +149,62 @@ __kernel GROUP(WG, 1) void piece(__global const int *restrict batch, __global co
         out[1] = as_float(at[0]);
         out[2] = sum;
     }
+    const uint k = batch[batch[BATCH_AT_WANTS] + 2 * row], n_own = min(k, to - from);
+    if (k == 0) {
+        return; /* all work-items do */
+    }
+    const struct source s = {x, 0, from, 0, to - from};
+    pick(s, n_own, lid, &r);
+    if (lid < k) {
+        lists[((size_t)row * get_num_groups(0) + which) * MAX_BEST + lid] = lid < n_own ? r.picked[lid] : -1;
+    }
 }
 
-/* stats[row]: arg-max (as bits), largest, logsumexp, of n pieces; one work-item a row. */
-__kernel GROUP(1, 1) void stats(__global const int *restrict batch, __global const float *restrict pieces, uint n, __global float *restrict out)
+/* A work-group has a row of n logits, in n_pieces. out: the statistics of rows, [row][STATS_WORDS]: arg-max (as
+ * bits), largest, logsumexp; and of a row that wants its best these, where the batch says, best first: id (as bits) and
+ * logit, -inf where there are no more. */
+__kernel GROUP(WG, 1) void whole(__global const int *restrict batch, __global const float *restrict logits, uint n,
+                                 __global const float *restrict pieces, __global const int *restrict lists,
+                                 uint n_pieces, __global float *restrict out)
 {
-    const uint row = get_group_id(2);
-    __global const float *p = pieces + (size_t)row * n * 4;
-    float max = p[0], sum = 0.0f;
-    int best = as_int(p[1]);
-    for (uint i = 1; i < n; i++) {
-        if (p[4 * i] > max) {
-            max = p[4 * i];
-            best = as_int(p[4 * i + 1]);
+    __local struct room r;
+    const uint lid = get_local_id(0), row = get_group_id(2);
+    if (lid == 0) {
+        __global const float *p = pieces + (size_t)row * n_pieces * 4;
+        float max = p[0], sum = 0.0f;
+        int best = as_int(p[1]);
+        for (uint i = 1; i < n_pieces; i++) {
+            if (p[4 * i] > max) {
+                max = p[4 * i];
+                best = as_int(p[4 * i + 1]);
+            }
         }
+        for (uint i = 0; i < n_pieces; i++) {
+            sum += p[4 * i + 2] * exp(p[4 * i] - max);
+        }
+        out[STATS_WORDS * row] = as_float(best == INT_MAX ? 0 : best);
+        out[STATS_WORDS * row + 1] = max;
+        out[STATS_WORDS * row + 2] = log(sum) + max;
     }
-    for (uint i = 0; i < n; i++) {
-        sum += p[4 * i + 2] * exp(p[4 * i] - max);
+    __global const int *wants = batch + batch[BATCH_AT_WANTS] + 2 * row;
+    const uint k = wants[0], n_own = min(k, n);
+    if (k == 0) {
+        return; /* all work-items do */
     }
-    out[4 * row] = as_float(best == INT_MAX ? 0 : best);
-    out[4 * row + 1] = max;
-    out[4 * row + 2] = log(sum) + max;
+    __global const float *x = logits + (size_t)row * n;
+    const struct source s = {x, lists + (size_t)row * n_pieces * MAX_BEST, 0, k, n_pieces * k};
+    pick(s, n_own, lid, &r);
+    if (lid < n_own) {
+        r.keys[lid] = key_of(x, r.picked[lid]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lid < k) {
+        uint rank = 0;
+        for (uint i = 0; i < n_own && lid < n_own; i++) {
+            rank += r.keys[i] > r.keys[lid] || (r.keys[i] == r.keys[lid] && i < lid);
+        }
+        __global float *to = out + wants[1] + 2 * (lid < n_own ? rank : lid);
+        to[0] = as_float(lid < n_own ? r.picked[lid] : 0);
+        to[1] = lid < n_own ? x[r.picked[lid]] : -INFINITY;
+    }
 }

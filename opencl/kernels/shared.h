@@ -7,6 +7,7 @@ enum {
     BATCH_HIDDEN_ROWS, /* .. and E: by enum plan_rows */
     BATCH_SEQS,        /* sequences */
     BATCH_SPLITS,      /* parts of ATTENTION_SPLIT that the row with most has */
+    BATCH_RESULTS,     /* words of results */
     BATCH_AT_TOKENS,   /* word where they begin: [T] ids, .. */
     BATCH_AT_POS,      /* .. [T] positions, .. */
     BATCH_AT_LAST,     /* .. [T] last position that a row sees, .. */
@@ -15,6 +16,7 @@ enum {
     BATCH_AT_PICKED_HIDDEN,
     BATCH_AT_SEQS,   /* [sequences][SEQ_WORDS] */
     BATCH_AT_COPIES, /* [copies][2]: row, state */
+    BATCH_AT_WANTS,  /* [S][2]: how many of its best tokens a row wants, and word of the results where they go */
     BATCH_AT_ROPES,  /* words, one of each RoPE table: f32 [T][n_rot/2][2] cosines and sines */
     BATCH_AT_QUERY_SCALES = BATCH_AT_ROPES + 8, /* .. f32 [T], or 0 */
     BATCH_WORDS = BATCH_AT_QUERY_SCALES + 8
@@ -56,3 +58,6 @@ enum {
 };
 
 enum { KV_SLOTS = 32, ATTENTION_SPLIT = 128 /* positions that are summed up by themselves */ };
+
+/* Results that a batch is read for: [S][STATS_WORDS], then the best of rows that want some, two words each. */
+enum { STATS_WORDS = 4, MAX_BEST = 128 };
