@@ -14,9 +14,9 @@
 #define WAVES  8
 
 /* Blocks of a group that come one behind the other in the code: more of many rows do not fit in the instruction cache. */
-#define IN_LINE (GROUP_BLOCKS == 8 && TOKENS >= 16 ? 4 : GROUP_BLOCKS)
+#define IN_LINE (TOKENS >= 16 ? 2 : GROUP_BLOCKS)
 
-#define LOADED (ACT_FINE ? 2 : 4) /* blocks whose loads may be under way at once: more take too many registers */
+#define LOADED 4 /* blocks whose loads may be under way at once: more take too many registers */
 
 #if PAIR
 #define WEIGHTS 2
@@ -64,25 +64,26 @@ static inline void add_term(const int *w, float4 scale, __global const int *x, f
 {
     const float factor = fabs(as_float(x[ACT_FACTOR]));
     int low = -ZERO_POINT * x[ACT_LOW], high = -ZERO_POINT * x[ACT_HIGH];
-#if BLOCK_16
+#if SCALE_16
     for (uint i = 0; i < 4; i++) {
         low = dot4(w[i], x[i], low);
         high = dot4(w[4 + i], x[4 + i], high);
     }
-    *acc = fma(scale.x * factor, (float)low, *acc);
-    *acc = fma(scale.y * factor, (float)high, *acc);
-#if HAS_MIN
-    *acc = fma(scale.z * factor, (float)x[ACT_LOW], *acc);
-    *acc = fma(scale.w * factor, (float)x[ACT_HIGH], *acc);
-#endif
+    *acc = fma(fma(scale.y, (float)high, scale.x * (float)low), factor, *acc);
 #else
     low += high;
     for (uint i = 0; i < 8; i++) {
         low = dot4(w[i], x[i], low);
     }
+#if BLOCK_16
+    /* minimums of both halves: the last one's for all, and by how much the first one's is more */
+    *acc = fma(scale.w, as_float(x[ACT_TOTAL]), *acc);
+    *acc = fma(fma(scale.x, (float)low, (scale.z - scale.w) * (float)x[ACT_LOW]), factor, *acc);
+#else
     *acc = fma(scale.x * factor, (float)low, *acc);
 #if HAS_MIN
     *acc = fma(scale.z, as_float(x[ACT_TOTAL]), *acc);
+#endif
 #endif
 #endif
 }
@@ -108,7 +109,7 @@ static inline void add_block(__global const uint *group, uint lane, uint b, uint
                 SCHEDULE();
             }
         }
-        if (ACT_FINE || signs < 0) {
+        if (signs < 0) {
             UNROLL
             for (uint m = begin; m < end; m++) {
                 add_term(w, scale, term_of(t, m, 1, block), &acc[m]);
@@ -140,7 +141,7 @@ static inline void add_parts(__global const uint *panel, uint lane, uint from, u
                 acc[m] = fma(w.s5, x[5], acc[m]);
                 acc[m] = fma(w.s6, x[6], acc[m]);
                 acc[m] = fma(w.s7, x[7], acc[m]);
-                if (m % 4 == 3) {
+                if (m % 2 == 1) {
                     SCHEDULE();
                 }
             }
