@@ -34,8 +34,6 @@ static enum err opencl_probe(const struct backend_config *cfg, int i, struct bac
     return ERR_OK;
 }
 
-static const char *opencl_kv_type_name(int i) { return i == 0 ? "f16" : NULL; }
-
 static const char *opencl_option_name(int i)
 {
     static const char *const names[] = {"high-precision", "device", "pack-cache"};
@@ -48,34 +46,6 @@ static enum err place(struct backend_model *m, enum vram_purpose purpose, uint64
                       struct err_info *info)
 {
     return vram_place(m->vram, purpose, bytes, what, id, info);
-}
-
-/* Gives each layer that stores keys and values its part of the cache. */
-static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
-{
-    m->kvs = mem_zalloc_array(m->plan->n_layers, sizeof *m->kvs, MEM_MODEL);
-    TRY_MEM_FOR(m->kvs != NULL, info, "out of memory for the table of layers");
-    for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
-        struct plan_kv heads = plan_kv_of(m->plan, i);
-        struct opencl_kv *kv = &m->kvs[i];
-        *kv = (struct opencl_kv){.heads = heads, .keys = OPENCL_NONE, .values = OPENCL_NONE};
-        if (heads.layer != i) {
-            *kv = heads.layer != PLAN_NONE ? m->kvs[heads.layer] : *kv;
-            continue;
-        }
-        kv->units = (heads.head_dim + 7) / 8;
-        kv->value_stride = heads.latent_dim != 0 ? 0 : kv->units * 8;
-        kv->key_bytes = (size_t)heads.n_kv_heads * kv->units * 8 * KV_PAGE_TOKENS * sizeof(uint16_t);
-        kv->value_bytes = (size_t)heads.n_kv_heads * kv->value_stride * KV_PAGE_TOKENS * sizeof(uint16_t);
-        m->page_bytes += kv->key_bytes + kv->value_bytes;
-        size_t n = (size_t)m->cfg.n_pages;
-        TRY(place(m, VRAM_KV, kv->key_bytes * n, "the keys of a layer", &kv->keys, info));
-        if (kv->value_bytes != 0) {
-            TRY(place(m, VRAM_KV, kv->value_bytes * n, "the values of a layer", &kv->values, info));
-        }
-    }
-    m->state_bytes = (size_t)m->plan->recurrent_floats * sizeof(float);
-    return place(m, VRAM_STATES, m->state_bytes * (size_t)m->cfg.n_states, "recurrent states", &m->states, info);
 }
 
 /* Bytes of rows of n floats. */
@@ -137,10 +107,9 @@ static enum err lay_out_results(struct backend_model *m, struct err_info *info)
 /* All that can be known without a weight or memory of the device. */
 static enum err lay_out(struct backend_model *m, struct err_info *info)
 {
-    int only;
+    const char *k_type, *v_type;
     TRY(backend_check_types(m->plan, info));
-    TRY(names_choose(opencl_kv_type_name, "cache-type-k", m->cfg.k_type, &only, info));
-    TRY(names_choose(opencl_kv_type_name, "cache-type-v", m->cfg.v_type, &only, info));
+    TRY(opencl_kv_types(m, &k_type, &v_type, info)); /* before a device is asked for */
     if (m->of != NULL) {
         m->device = m->of->device;
         m->programs = m->of->programs;
@@ -150,7 +119,9 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
     }
     TRY(vram_new(&m->device.caps, &m->vram, info));
     TRY(opencl_weights_lay_out(m, info));
-    TRY(lay_out_kv(m, info));
+    TRY(opencl_kv_lay_out(m, info));
+    m->state_bytes = (size_t)m->plan->recurrent_floats * sizeof(float);
+    TRY(place(m, VRAM_STATES, m->state_bytes * (size_t)m->cfg.n_states, "recurrent states", &m->states, info));
     TRY(lay_out_bufs(m, info));
     m->n_pieces = (m->plan->n_vocab + LOGITS_PIECE - 1) / LOGITS_PIECE;
     m->is_dry = true;
@@ -215,18 +186,19 @@ static enum err opencl_measure(const struct plan *plan, const struct backend_con
 {
     struct backend_model *m;
     TRY(make_model(plan, cfg, NULL, &m, info));
-    *out = (struct backend_measure){.kernels = "opencl", .k_type = "f16", .v_type = "f16"};
+    const char *k_type, *v_type;
+    enum err err = opencl_kv_types(m, &k_type, &v_type, info);
+    *out = (struct backend_measure){.kernels = "opencl"};
+    snprintf(out->k_type, sizeof out->k_type, "%s", k_type);
+    snprintf(out->v_type, sizeof out->v_type, "%s", v_type);
     out->bytes[BACKEND_DEVICE] = (struct backend_bytes){
         .weights = vram_bytes(m->vram, VRAM_WEIGHTS),
         .page = m->page_bytes,
         .state = m->state_bytes,
         .activations = vram_bytes(m->vram, VRAM_ACTIVATIONS),
     };
-    if (plan->latent_dim != 0) {
-        snprintf(out->v_type, sizeof out->v_type, "none");
-    }
     opencl_close(&m);
-    return ERR_OK;
+    return err;
 }
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
@@ -662,38 +634,6 @@ static enum err move_bytes(struct backend_model *m, int32_t place_id, size_t at,
     return err;
 }
 
-/* A half of a page's part of a layer, as floats at *x, which is written or, where is_write, read. */
-static void move_half(uint16_t *half, float *x, bool is_write)
-{
-    if (is_write) {
-        float v = *x > 65504.0f ? 65504.0f : *x < -65504.0f ? -65504.0f : *x;
-        *half = dtype_f32_to_f16(v);
-    } else {
-        *x = dtype_f16_to_f32(*half);
-    }
-}
-
-/* A layer's keys and values of a page, in `room` as they lie there, from or to floats at `at`; returns what is behind. */
-static float *convert_layer(const struct opencl_kv *kv, unsigned char *room, float *at, bool is_write)
-{
-    uint16_t *keys = (uint16_t *)(void *)room, *values = (uint16_t *)(void *)(room + kv->key_bytes);
-    uint32_t d = kv->heads.head_dim, n = kv->heads.n_kv_heads;
-    for (uint32_t slot = 0; slot < KV_PAGE_TOKENS; slot++) {
-        for (uint32_t h = 0; h < n; h++) {
-            for (uint32_t j = 0; j < d; j++) {
-                size_t unit = (size_t)h * kv->units + j / 8;
-                move_half(&keys[(unit * KV_PAGE_TOKENS + slot) * 8 + j % 8], at++, is_write);
-            }
-        }
-        for (uint32_t h = 0; h < n && kv->value_stride != 0; h++) {
-            for (uint32_t j = 0; j < d; j++) {
-                move_half(&values[((size_t)h * KV_PAGE_TOKENS + slot) * kv->value_stride + j], at++, is_write);
-            }
-        }
-    }
-    return at;
-}
-
 /* Layer i of a page between the device and `room`. */
 static enum err move_layer(struct backend_model *m, int32_t i, int32_t page, unsigned char *room, bool writes,
                            struct err_info *info)
@@ -726,11 +666,11 @@ static enum err move_page(struct backend_model *m, int32_t page, enum backend_fo
         }
         float *next = floats;
         if (writes) {
-            next = convert_layer(kv, room, floats, true);
+            next = opencl_kv_convert(kv, room, floats, true);
         }
         err = move_layer(m, i, page, room, writes, info);
         if (!writes && err == ERR_OK) {
-            next = convert_layer(kv, room, floats, false);
+            next = opencl_kv_convert(kv, room, floats, false);
         }
         floats = next;
     }

@@ -38,8 +38,8 @@ struct opencl_weight {
 /* The keys and values that a layer reads (kernels/heads.cl). */
 struct opencl_kv {
     struct plan_kv heads;
-    uint32_t units, value_stride;  /* of 8 components in a key; components of a value in the cache */
-    size_t key_bytes, value_bytes; /* of a page */
+    bool k_is_bytes, v_is_bytes;   /* q8_0, else halves */
+    size_t key_bytes, value_bytes; /* of a page; no values of latents */
     int32_t keys, values;          /* places */
 };
 
@@ -127,6 +127,22 @@ struct backend_model {
 MUST_CHECK enum err opencl_open_beside(const struct backend_model *of, const struct plan *plan,
                                        const struct backend_config *cfg, struct backend_model **out,
                                        struct err_info *info);
+
+/* --- opencl_kv.c -------------------------------------------------------------------------------------------------- */
+
+/* The i-th type of keys and values; NULL beyond the last. */
+const char *opencl_kv_type_name(int i);
+
+/* Of what type they are: cfg's, but latents have halves and no values; strings that stay. ERR_CONFIG. */
+MUST_CHECK enum err opencl_kv_types(const struct backend_model *m, const char **k_type, const char **v_type,
+                                    struct err_info *info);
+
+/* Gives each layer that stores keys and values its part of the cache. */
+MUST_CHECK enum err opencl_kv_lay_out(struct backend_model *m, struct err_info *info);
+
+/* A layer's keys and values of a page, in `room` as they lie there, from floats at `at` (BACKEND_FLOATS) with is_write,
+ * else to them; returns what is behind. */
+float *opencl_kv_convert(const struct opencl_kv *kv, unsigned char *room, float *at, bool is_write);
 
 /* --- opencl_weights.c --------------------------------------------------------------------------------------------- */
 

@@ -406,8 +406,10 @@ static enum err add_heads(const struct opencl_maker *k, const struct head_rows *
     plan_weight_id q_norm = s->heads.q_norm, k_norm = s->heads.k_norm;
     uint32_t n = plan_n_items(k->plan, s); /* of which latents have no values */
     n -= n > k->plan->n_heads && kv->heads.latent_dim != 0 ? kv->heads.n_kv_heads : 0;
-    return OPENCL_ADD(k, opencl_launch_of(k, WG, n), "heads.cl", "heads", "", r->q, ARG_UINT(r->q_stride), ARG_UINT(0),
-                      r->k, ARG_UINT(r->k_stride), ARG_UINT(r->k_first), r->v, ARG_UINT(r->v_stride),
+    char options[OPENCL_OPTIONS_BYTES];
+    snprintf(options, sizeof options, "-DK8=%d -DV8=%d", kv->k_is_bytes, kv->v_is_bytes);
+    return OPENCL_ADD(k, opencl_launch_of(k, WG, n), "heads.cl", "heads", options, r->q, ARG_UINT(r->q_stride),
+                      ARG_UINT(0), r->k, ARG_UINT(r->k_stride), ARG_UINT(r->k_first), r->v, ARG_UINT(r->v_stride),
                       ARG_UINT(r->v_first), opencl_floats(k, s->dst), stride_of(k, s->dst), opencl_at(k, kv->keys),
                       opencl_at(k, kv->values), ARG_UINT(k->plan->n_heads), ARG_UINT(kv->heads.n_kv_heads),
                       ARG_UINT(kv->heads.head_dim), opencl_vector(k, q_norm), ARG_INT(q_norm != PLAN_NONE),
@@ -473,8 +475,9 @@ static enum err make_attention(const struct opencl_maker *k)
     char options[2][OPENCL_OPTIONS_BYTES];
     k->m->partial_bytes = MAX_OF(k->m->partial_bytes, (size_t)OPENCL_MAX_PARTS * n_heads * (dv + 2) * sizeof(float));
     for (int split = 0; split < 2; split++) {
-        snprintf(options[split], OPENCL_OPTIONS_BYTES, "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DSPLIT=%d", of->head_dim,
-                 dv, of->latent_dim != 0, tile, split);
+        snprintf(options[split], OPENCL_OPTIONS_BYTES,
+                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DSPLIT=%d -DK8=%d -DV8=%d", of->head_dim, dv,
+                 of->latent_dim != 0, tile, split, kv->k_is_bytes, kv->v_is_bytes);
         struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
         l.by_splits = split != 0;
         l.when = split != 0 ? OPENCL_IF_PARTS : OPENCL_IF_WHOLE;

@@ -5,19 +5,11 @@
  * has a slot's score, and then components of the values. ATTENTION_SPLIT positions, beginning at a multiple of that, are
  * summed up by themselves, and then these parts in order; with SPLIT a work-group has one part, and merge adds up.
  *   -DD= -DDV=  width of a key, of a value   -DLATENT=  values are the first DV components of keys
- *   -DHEADS=    query heads of a work-group  -DSPLIT=   0 or 1 */
+ *   -DHEADS=    query heads of a work-group  -DSPLIT=   0 or 1
+ *   -DK8= -DV8= keys, values as bytes: 0 or 1 */
 #define UNITS    ((D + 7) / 8)
-#define V_STRIDE ((DV + 7) / 8 * 8)
 /* Components of a value that a lane has: N, VEC of them side by side. */
-#if LATENT
-#define VEC 8
-#elif DV % 128 == 0
-#define VEC 4
-#elif DV % 64 == 0
-#define VEC 2
-#else
-#define VEC 1
-#endif
+#define VEC (LATENT ? 8 : VALUE_VEC(DV))
 #define N ((DV + LANES * VEC - 1) / (LANES * VEC) * VEC)
 
 static inline uint component(uint lane, uint c) { return c / VEC * (LANES * VEC) + lane * VEC + c % VEC; }
@@ -26,7 +18,7 @@ static inline uint component(uint lane, uint c) { return c / VEC * (LANES * VEC)
  * they take registers too. */
 #define EACH_HEAD(h)  UNROLL for (uint h = 0; h < HEADS; h++)
 #define EACH_VALUE(c) UNROLL for (uint c = 0; c < N; c++)
-#define KEYS_LOADED   (LATENT ? 1 : 2)
+#define KEYS_LOADED   (LATENT || (K8 && (D + 15) / 16 % 2 != 0) ? 1 : 2)
 
 /* A part of a softmax: largest score, sum of weights and of weighted values. */
 struct part {
@@ -44,30 +36,162 @@ static inline void join(struct part *all, const struct part *next)
 
 static inline float score_cap(float score, float cap) { return cap != 0.0f ? cap * tanh(score / cap) : score; }
 
-/* Parts of so many heads go on by the positions first .. last of a page. */
-static inline void add_page(__global const half *keys, __global const half *values, __local const float *q,
-                            __local float *weights, uint lane, int first, int last, float scale, float cap,
-                            struct part *parts)
+/* A head's part of a page, in elements; components of a query, zeros behind the last of a key. */
+#if K8
+#define KEY_T    char
+#define KEY_PART KEY8_BYTES(D)
+#define KEY_UNITS ((D + 15) / 16)
+#define Q_WIDTH  (KEY_UNITS * 16)
+#else
+#define KEY_T    half
+#define KEY_PART (UNITS * KV_SLOTS * 8)
+#define Q_WIDTH  (UNITS * 8)
+#endif
+#if V8
+#define VALUE_T    char
+#define VALUE_PART VALUE8_BYTES(DV)
+#else
+#define VALUE_T    half
+#define VALUE_PART (KV_SLOTS * VALUE_STRIDE(DV))
+#endif
+
+/* 16 codes in one load. */
+static inline char16 codes_at(__global const char *codes, uint i)
 {
-    float scores[HEADS], less[HEADS];
-    EACH_HEAD(h) { scores[h] = 0.0f; }
+    return as_char16(((__global const int4 *)codes)[i]);
+}
+
+static inline float add_8(float8 a, float8 b, float sum)
+{
+    sum = fma(b.s0, a.s0, sum);
+    sum = fma(b.s1, a.s1, sum);
+    sum = fma(b.s2, a.s2, sum);
+    sum = fma(b.s3, a.s3, sum);
+    sum = fma(b.s4, a.s4, sum);
+    sum = fma(b.s5, a.s5, sum);
+    sum = fma(b.s6, a.s6, sum);
+    return fma(b.s7, a.s7, sum);
+}
+
+/* Queries of so many heads times the key of a lane's slot. */
+#if K8
+static inline void add_keys(__global const char *keys, __local const float *q, uint lane, float *scores)
+{
+#pragma unroll KEYS_LOADED
+    for (uint u = 0; u < KEY_UNITS; u++) {
+        const char16 codes = codes_at(keys, u * KV_SLOTS + lane);
+        const float scale = vload_half(u / 2 * KV_SLOTS + lane, (__global const half *)(keys + KEY8_CODES(D)));
+        const float8 low = convert_float8(codes.lo), high = convert_float8(codes.hi);
+        EACH_HEAD(h)
+        {
+            __local const float *of = q + h * Q_WIDTH + 16 * u;
+            const float sum = add_8(low, vload8(0, of), 0.0f);
+            SCHEDULE();
+            scores[h] = fma(add_8(high, vload8(1, of), sum), scale, scores[h]);
+            SCHEDULE();
+        }
+    }
+}
+#else
+static inline void add_keys(__global const half *keys, __local const float *q, uint lane, float *scores)
+{
 #pragma unroll KEYS_LOADED
     for (uint u = 0; u < UNITS; u++) {
         const float8 k = vload_half8(u * KV_SLOTS + lane, keys);
         EACH_HEAD(h)
         {
-            const float8 of = vload8(h * UNITS + u, q);
-            float s = fma(of.s0, k.s0, scores[h]);
-            s = fma(of.s1, k.s1, s);
-            s = fma(of.s2, k.s2, s);
-            s = fma(of.s3, k.s3, s);
-            s = fma(of.s4, k.s4, s);
-            s = fma(of.s5, k.s5, s);
-            s = fma(of.s6, k.s6, s);
-            scores[h] = fma(of.s7, k.s7, s);
+            scores[h] = add_8(k, vload8(h * UNITS + u, q), scores[h]);
             SCHEDULE();
         }
     }
+}
+#endif
+
+/* Parts of so many heads go on by the values of slots first .. last. Bytes: weights times scales, zeros elsewhere, are
+ * behind the weights. */
+#if V8
+static inline void add_values(__global const KEY_T *keys, __global const char *values, __local const float *weights,
+                              uint lane, int first, int last, struct part *parts)
+{
+#pragma unroll 1
+    for (int slot = first; slot <= last; slot++) {
+        EACH_HEAD(h) { parts[h].sum += weights[h * KV_SLOTS + slot]; }
+    }
+    UNROLL
+    for (uint from = 0; from < N; from += 2 * VEC) {
+#pragma unroll 1
+        for (int g = first / VALUE_SLOTS(DV); g <= last / VALUE_SLOTS(DV); g++) {
+            char codes[32];
+            UNROLL
+            for (uint i = 0; i < 2; i++) {
+                const uint j = component(lane, from + i * VEC), at = g * (VALUE_STRIDE(DV) / VEC) + j / VEC;
+                vstore16(j < DV ? codes_at(values, at) : (char16)0, i, codes);
+            }
+            UNROLL
+            for (uint slot = 0; slot < VALUE_SLOTS(DV); slot++) {
+                EACH_HEAD(h)
+                {
+                    const float weight = weights[(KV_SLOTS + g * VALUE_SLOTS(DV) + slot) * HEADS + h];
+                    UNROLL
+                    for (uint c = 0; c < 2 * VEC; c++) {
+                        if (from + c < N) {
+                            const float code = (float)codes[c / VEC * 16 + slot * VEC + c % VEC];
+                            parts[h].values[from + c] = fma(weight, code, parts[h].values[from + c]);
+                        }
+                    }
+                }
+                SCHEDULE();
+            }
+        }
+    }
+}
+#else
+static inline void add_values(__global const KEY_T *keys, __global const half *values, __local const float *weights,
+                              uint lane, int first, int last, struct part *parts)
+{
+#pragma unroll 1
+    for (int slot = first; slot <= last; slot++) {
+        EACH_HEAD(h) { parts[h].sum += weights[h * KV_SLOTS + slot]; }
+        UNROLL
+        for (uint c = 0; c < N; c += VEC) {
+            float v[VEC];
+            const uint j = component(lane, c);
+#if LATENT
+            vstore8(j < DV ? vload_half8(j / 8 * KV_SLOTS + slot, keys) : (float8)0.0f, 0, v);
+#elif VEC == 4
+            vstore4(vload_half4(0, values + slot * VALUE_STRIDE(DV) + j), 0, v);
+#elif VEC == 2
+            vstore2(vload_half2(0, values + slot * VALUE_STRIDE(DV) + j), 0, v);
+#else
+            v[0] = j < DV ? vload_half(slot * VALUE_STRIDE(DV) + j, values) : 0.0f;
+#endif
+            EACH_HEAD(h)
+            {
+                const float weight = weights[h * KV_SLOTS + slot];
+                UNROLL
+                for (uint i = 0; i < VEC; i++) {
+                    parts[h].values[c + i] = fma(weight, v[i], parts[h].values[c + i]);
+                }
+                if (LATENT) {
+                    SCHEDULE();
+                }
+            }
+        }
+    }
+}
+#endif
+
+/* Parts of so many heads go on by the positions first .. last of a page. */
+static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *values, __local const float *q,
+                            __local float *weights, uint lane, int first, int last, float scale, float cap,
+                            struct part *parts)
+{
+    float scores[HEADS], less[HEADS];
+    EACH_HEAD(h) { scores[h] = 0.0f; }
+    add_keys(keys, q, lane, scores);
+#if V8
+    const float value_scale = vload_half(lane, (__global const half *)(values + VALUE8_CODES(DV)));
+#endif
     const bool is_seen = (int)lane >= first && (int)lane <= last;
     barrier(CLK_LOCAL_MEM_FENCE);
     EACH_HEAD(h)
@@ -91,40 +215,16 @@ static inline void add_page(__global const half *keys, __global const half *valu
     barrier(CLK_LOCAL_MEM_FENCE);
     EACH_HEAD(h)
     {
-        weights[h * KV_SLOTS + lane] = exp(scores[h] - parts[h].max);
+        const float weight = exp(scores[h] - parts[h].max);
+        weights[h * KV_SLOTS + lane] = weight;
+#if V8
+        weights[(KV_SLOTS + lane) * HEADS + h] = is_seen ? weight * value_scale : 0.0f; /* what is there may be NaN */
+#endif
         parts[h].sum *= less[h];
         EACH_VALUE(c) { parts[h].values[c] *= less[h]; }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll 1
-    for (int slot = first; slot <= last; slot++) {
-        EACH_HEAD(h) { parts[h].sum += weights[h * KV_SLOTS + slot]; }
-        UNROLL
-        for (uint c = 0; c < N; c += VEC) {
-            float v[VEC];
-            const uint j = component(lane, c);
-#if LATENT
-            vstore8(j < DV ? vload_half8(j / 8 * KV_SLOTS + slot, keys) : (float8)0.0f, 0, v);
-#elif VEC == 4
-            vstore4(vload_half4(0, values + slot * V_STRIDE + j), 0, v);
-#elif VEC == 2
-            vstore2(vload_half2(0, values + slot * V_STRIDE + j), 0, v);
-#else
-            v[0] = j < DV ? vload_half(slot * V_STRIDE + j, values) : 0.0f;
-#endif
-            EACH_HEAD(h)
-            {
-                const float weight = weights[h * KV_SLOTS + slot];
-                UNROLL
-                for (uint i = 0; i < VEC; i++) {
-                    parts[h].values[c + i] = fma(weight, v[i], parts[h].values[c + i]);
-                }
-                if (LATENT) {
-                    SCHEDULE();
-                }
-            }
-        }
-    }
+    add_values(keys, values, weights, lane, first, last, parts);
 }
 
 static inline void finish(struct part *p, uint lane, __global float *out)
@@ -141,13 +241,13 @@ static inline void finish(struct part *p, uint lane, __global float *out)
 /* group_id(0): KV head and tile of its query heads; (1): part, of those that any row has; (2): row. partial: [row][query
  * head][n_splits][DV + 2]: values, largest score, sum. */
 __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __global const float *restrict q,
-                                        uint q_stride, __global const half *restrict keys,
-                                        __global const half *restrict values, uint n_heads, uint n_kv_heads, float scale,
+                                        uint q_stride, __global const KEY_T *restrict keys,
+                                        __global const VALUE_T *restrict values, uint n_heads, uint n_kv_heads, float scale,
                                         float cap, int window, __global const float *restrict sinks, int has_sinks,
                                         __global float *restrict out, uint out_stride)
 {
-    __local float query[HEADS * UNITS * 8];
-    __local float weights[HEADS * KV_SLOTS];
+    __local float query[HEADS * Q_WIDTH];
+    __local float weights[(1 + V8) * HEADS * KV_SLOTS];
     const uint lane = get_local_id(0), row = get_group_id(2);
     const uint per_kv = n_heads / n_kv_heads, tiles = (per_kv + HEADS - 1) / HEADS;
     const uint kv_head = get_group_id(0) / tiles, tile = get_group_id(0) % tiles;
@@ -165,8 +265,8 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
     int split = first / ATTENTION_SPLIT;
     const int split_end = last / ATTENTION_SPLIT + 1;
 #endif
-    for (uint i = lane; i < HEADS * UNITS * 8; i += LANES) {
-        const uint h = i / (UNITS * 8), j = i % (UNITS * 8);
+    for (uint i = lane; i < HEADS * Q_WIDTH; i += LANES) {
+        const uint h = i / Q_WIDTH, j = i % Q_WIDTH;
         query[i] = h < n_own && j < D ? q[(size_t)row * q_stride + (size_t)(first_head + h) * D + j] : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -187,7 +287,7 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
         const int to = min(last, split * ATTENTION_SPLIT + ATTENTION_SPLIT - 1);
         for (int p = from / KV_SLOTS; p <= to / KV_SLOTS; p++) {
             const size_t at = (size_t)table[p] * n_kv_heads + kv_head;
-            add_page(keys + at * UNITS * KV_SLOTS * 8, values + at * KV_SLOTS * V_STRIDE, query, weights, lane,
+            add_page(keys + at * KEY_PART, values + at * VALUE_PART, query, weights, lane,
                      max(from - p * KV_SLOTS, 0), min(to - p * KV_SLOTS, KV_SLOTS - 1), scale, cap, parts);
         }
 #if !SPLIT

@@ -1,19 +1,45 @@
 /* Heads of queries, keys and values: norms, RoPE, and keys and values to the cache.
  *
  * The cache of a layer, halves: keys [page][KV head][unit of 8 components][slot][8], values [page][KV head][slot]
- * [components, rounded up to 8]. */
+ * [components, rounded up to 8]. Bytes: as shared.h says.
+ *   -DK8= -DV8=  keys, values as bytes: 0 or 1 */
 #define WG       64
 #define MAX_HEAD 576
 
 static inline float to_half_range(float x) { return isnan(x) ? x : clamp(x, -65504.0f, 65504.0f); }
 
+#if K8
+#define KEY_T char
+#else
+#define KEY_T half
+#endif
+#if V8
+#define VALUE_T char
+#else
+#define VALUE_T half
+#endif
+
+/* What the scale of bytes is made of: the largest size; a NaN makes it infinite, and the scale and all with it NaN. */
+static inline float size_of(float x) { return isnan(x) ? INFINITY : fabs(to_half_range(x)); }
+
+static inline float scale_of(float largest)
+{
+    ushort bits;
+    vstore_half(isinf(largest) ? NAN : largest * (1.0f / 127.0f), 0, (half *)&bits);
+    return half_of(bits);
+}
+
+static inline char code_of(float x, float scale)
+{
+    return scale > 0.0f ? (char)clamp(rint(to_half_range(x) * (1.0f / scale)), -127.0f, 127.0f) : 0;
+}
 
 /* A work-group has a head of a row: one of queries, or of keys, or of values, in this order. first: component of the
  * row where heads begin. norm_n: components that a norm of keys takes, as q_norm takes d. */
 __kernel GROUP(WG, 1) void heads(__global const int *restrict batch, __global const float *q, uint q_stride,
                                  uint q_first, __global const float *k, uint k_stride, uint k_first,
                                  __global const float *v, uint v_stride, uint v_first, __global float *out,
-                                 uint out_stride, __global half *restrict keys, __global half *restrict values,
+                                 uint out_stride, __global KEY_T *restrict keys, __global VALUE_T *restrict values,
                                  uint n_heads, uint n_kv_heads, uint d, __global const float *restrict q_norm,
                                  int has_q_norm, __global const float *restrict k_norm, uint k_norm_n, int norms_values,
                                  float eps, int rope, uint n_rot, uint rope_first, int is_neox)
@@ -51,6 +77,13 @@ __kernel GROUP(WG, 1) void heads(__global const int *restrict batch, __global co
         head[b] = a0 * of.y + b0 * of.x;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+#if V8
+    float size = 0.0f;
+    for (uint j = lid; j < d; j += WG) {
+        size = fmax(size, size_of(head[j]));
+    }
+    const float value_scale = scale_of(group_max(size, lid, WG, room));
+#endif
     if (part == 0) {
         const int at = batch[BATCH_AT_QUERY_SCALES + rope];
         const float query_scale = at != 0 ? as_float(batch[at + row]) : 1.0f;
@@ -61,13 +94,33 @@ __kernel GROUP(WG, 1) void heads(__global const int *restrict batch, __global co
     }
     const uint pos = batch[batch[BATCH_AT_POS] + row], slot = pos % KV_SLOTS;
     const size_t page = batch[batch[batch[BATCH_AT_TABLE] + row] + pos / KV_SLOTS];
-    const uint units = (d + 7) / 8;
+    const size_t at = page * n_kv_heads + h;
     for (uint j = lid; j < d; j += WG) {
-        const float y = to_half_range(head[j]);
         if (part == 1) {
-            vstore_half(y, (((page * n_kv_heads + h) * units + j / 8) * KV_SLOTS + slot) * 8 + j % 8, keys);
+#if K8
+            float largest = 0.0f;
+            for (uint i = j / 32 * 32; i < min(j / 32 * 32 + 32, d); i++) {
+                largest = fmax(largest, size_of(head[i]));
+            }
+            const float key_scale = scale_of(largest);
+            __global char *to = keys + at * KEY8_BYTES(d);
+            to[KEY8_AT(slot, j)] = code_of(head[j], key_scale);
+            if (j % 32 == 0) {
+                vstore_half(key_scale, j / 32 * KV_SLOTS + slot, (__global half *)(to + KEY8_CODES(d)));
+            }
+#else
+            vstore_half(to_half_range(head[j]), ((at * ((d + 7) / 8) + j / 8) * KV_SLOTS + slot) * 8 + j % 8, keys);
+#endif
         } else {
-            vstore_half(y, ((page * n_kv_heads + h) * KV_SLOTS + slot) * units * 8 + j, values);
+#if V8
+            __global char *to = values + at * VALUE8_BYTES(d);
+            to[VALUE8_AT(d, slot, j)] = code_of(head[j], value_scale);
+            if (j == 0) {
+                vstore_half(value_scale, slot, (__global half *)(to + VALUE8_CODES(d)));
+            }
+#else
+            vstore_half(to_half_range(head[j]), (at * KV_SLOTS + slot) * VALUE_STRIDE(d) + j, values);
+#endif
         }
     }
 }
