@@ -196,7 +196,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     struct engine_backend b;
     struct backend_info bi;
     TRY(engine_plan(e, cfg, sc, &b, info));
-    TRY(engine_check_memory(cfg, &b, info));
+    TRY(engine_check_memory(e, cfg, &b, info));
     TRY(e->backend->open(e->plan, &b.cfg, &e->model, info));
     e->backend->info(e->model, &bi);
     e->info.backend = name_parts(e);

@@ -40,11 +40,12 @@ struct engine_sampling {
 /* Zero means "choose for me" wherever it is said so. Strings are borrowed for the call of engine_open. */
 struct engine_config {
     const char *model_path;
-    const char *backend; /* as backend_parts.h reads it, "ref:0-3,cpu"; NULL = "cpu" */
-    const char *device;  /* of the OpenCL back end (backend.h); NULL = "auto" */
-    const char *cpu;     /* ISA: NULL or "auto", else a name from kern.h: "avx512" */
-    bool high_precision; /* activations in 16 bits everywhere (backend.h) */
-    bool pin;            /* each worker thread stays on a CPU of its own */
+    const char *backend;    /* as backend_parts.h reads it, "ref:0-3,cpu"; NULL = "cpu" */
+    const char *gpu_layers; /* of a back end with a memory of its own (backend_layers.h): "auto", "17"; NULL = all */
+    const char *device;     /* of the OpenCL back end (backend.h); NULL = "auto" */
+    const char *cpu;        /* ISA: NULL or "auto", else a name from kern.h: "avx512" */
+    bool high_precision;    /* activations in 16 bits everywhere (backend.h) */
+    bool pin;               /* each worker thread stays on a CPU of its own */
     const char
         *cache_type_k; /* keys in the KV cache: "q8_0", as the back end has them; NULL = its first, cpu's "i16" */
     const char *cache_type_v;    /* values; the same */

@@ -41,8 +41,8 @@ struct engine_backend {
 MUST_CHECK enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                                 struct engine_backend *out, struct err_info *info);
 /* .. which says that the device or the operator's limit has no room for it. */
-MUST_CHECK enum err engine_check_memory(const struct engine_config *cfg, const struct engine_backend *b,
-                                        struct err_info *info);
+MUST_CHECK enum err engine_check_memory(const struct engine *e, const struct engine_config *cfg,
+                                        const struct engine_backend *b, struct err_info *info);
 
 /* Is the prompt 1 to `room` tokens in range? Errors as engine_submit's (engine_stream.c). */
 MUST_CHECK enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t n, size_t room,

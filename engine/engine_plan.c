@@ -1,6 +1,7 @@
 /* What an engine is opened with: limits of the scheduler, pages and states, and whether the memory is there. */
 #include "engine/engine_internal.h"
 
+#include "engine/backend/backend_layers.h"
 #include "engine/base/ck.h"
 #include "engine/base/names.h"
 #include "engine/base/pool.h"
@@ -95,14 +96,30 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     return ERR_OK;
 }
 
+/* For the longest sequence. */
+static int32_t least_pages(const struct sched_config *sc) { return (sc->n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
+
 /* Fewer pages than the default where the device lacks room for them beside all else that was measured; room for the
  * longest sequence in any case. */
 static int32_t default_pages(const struct sched_config *sc, const struct engine_backend *b)
 {
     struct backend_device left = b->device;
     left.bytes[BACKEND_HOST] -= left.bytes[BACKEND_HOST] / HOST_PART;
+    left.bytes[BACKEND_DEVICE] -= left.bytes[BACKEND_DEVICE] / BACKEND_DEVICE_PART;
     int32_t fit = backend_pages_that_fit(&left, &b->measure, sc->n_states);
-    return MAX_OF(MIN_OF(sc->n_pages, fit), (sc->n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
+    return MAX_OF(MIN_OF(sc->n_pages, fit), least_pages(sc));
+}
+
+/* Which back end has which layers, where the operator says so by their number. The cache gets smaller rather than that
+ * layers go. */
+static enum err place_layers(struct engine *e, const struct engine_config *cfg, const struct sched_config *sc,
+                             const struct backend_config *bc, struct err_info *info)
+{
+    struct backend_config least = *bc;
+    least.n_pages = cfg->kv_tokens != 0 ? sc->n_pages : least_pages(sc);
+    TRY(backend_layers_place(cfg->gpu_layers, e->plan, &least, &e->parts, info));
+    e->backend = backend_of_parts(&e->parts);
+    return ERR_OK;
 }
 
 enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
@@ -111,8 +128,8 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
     const char *name = cfg->backend != NULL ? cfg->backend : "cpu";
     struct backend_config *bc = &out->cfg;
     TRY(backend_parts_parse(name, "backend", e->plan->n_layers, &e->parts, info));
-    e->backend = backend_of_parts(&e->parts);
     TRY(plan_limits(e, cfg, sc, info));
+    sc->n_states = count_states(sc, (size_t)e->plan->recurrent_floats * sizeof(float));
     *bc = (struct backend_config){.device = cfg->device,
                                   .cpu = cfg->cpu,
                                   .parts = &e->parts,
@@ -120,6 +137,7 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                   .pin = cfg->pin,
                                   .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
                                   .n_pages = sc->n_pages,
+                                  .n_states = sc->n_states,
                                   .max_rows = sc->max_rows,
                                   .max_logits = sc->max_logits,
                                   .k_type = cfg->cache_type_k,
@@ -135,20 +153,60 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                   .tell_arg = cfg->tell_arg,
                                   .weight_done = drop_file_pages,
                                   .weight_done_arg = e->gguf};
+    TRY(place_layers(e, cfg, sc, bc, info));
     TRY(backend_device_of(e->backend, bc, &out->device, info));
     TRY(e->backend->measure(e->plan, bc, &out->measure, info));
-    sc->n_states = count_states(sc, backend_bytes_all(&out->measure).state);
     if (cfg->kv_tokens == 0) {
         bc->n_pages = sc->n_pages = default_pages(sc, out);
         TRY(e->backend->measure(e->plan, bc, &out->measure, info)); /* fewer pages want less beside them, too */
     }
-    bc->n_states = sc->n_states;
     out->takes = backend_bytes_all(&out->measure);
     TRY(backend_pool_bytes(&out->takes, sc->n_pages, sc->n_states, &out->pool_bytes, info));
     return plan_drafts(cfg, sc, info);
 }
 
-enum err engine_check_memory(const struct engine_config *cfg, const struct engine_backend *b, struct err_info *info)
+/* The back end that has a memory of its own, and how many layers it has; NULL: none. */
+static const struct backend *device_part(const struct engine *e, const struct engine_backend *b, int32_t *n_layers)
+{
+    for (int i = 0; i < e->parts.n; i++) {
+        const struct backend_part *p = &e->parts.at[i];
+        struct backend_device d;
+        struct err_info ignored;
+        if (backend_device_of(p->backend, &b->cfg, &d, &ignored) == ERR_OK && d.bytes[BACKEND_DEVICE] != 0) {
+            *n_layers = p->last - p->first + 1;
+            return p->backend;
+        }
+    }
+    return NULL;
+}
+
+/* Is all there that lies in the device's own memory? Else what lies there, and how many layers there is room for. */
+static enum err check_device(const struct engine *e, const struct engine_backend *b, struct err_info *info)
+{
+    const struct backend_bytes *need = &b->measure.bytes[BACKEND_DEVICE];
+    const struct backend_device device = {.bytes = {SIZE_MAX, b->device.bytes[BACKEND_DEVICE]}};
+    int32_t n_has, n_fit;
+    const struct backend *has;
+    size_t pages, states;
+    if (backend_pages_that_fit(&device, &b->measure, b->cfg.n_states) >= b->cfg.n_pages ||
+        (has = device_part(e, b, &n_has)) == NULL) {
+        return ERR_OK;
+    }
+    TRY(backend_pool_bytes(need, b->cfg.n_pages, 0, &pages, info));
+    TRY(backend_pool_bytes(need, 0, b->cfg.n_states, &states, info));
+    TRY(backend_layers_that_fit(has, e->plan, &b->cfg, &n_fit, info));
+    char way[64];
+    snprintf(way, sizeof way,
+             n_fit > 0 ? "there is room for --gpu-layers %" PRId32 : "none has room: --gpu-layers %" PRId32, n_fit);
+    return err_set(info, ERR_MEMORY_LIMIT, "gpu-layers",
+                   "gpu-layers: %s has %zu MiB free, and %" PRId32 " of %u layers need more: weights %zu MiB, a "
+                   "KV cache of %" PRId64 " tokens %zu, recurrent states %zu and activations %zu; %s",
+                   b->device.name, b->device.bytes[BACKEND_DEVICE] >> 20, n_has, e->plan->n_layers, need->weights >> 20,
+                   (int64_t)b->cfg.n_pages * KV_PAGE_TOKENS, pages >> 20, states >> 20, need->activations >> 20, way);
+}
+
+enum err engine_check_memory(const struct engine *e, const struct engine_config *cfg, const struct engine_backend *b,
+                             struct err_info *info)
 {
     int32_t most = backend_pages_that_fit(&b->device, &b->measure, b->cfg.n_states);
     uint64_t need = UINT64_MAX;
@@ -158,6 +216,7 @@ enum err engine_check_memory(const struct engine_config *cfg, const struct engin
                        "weights, KV cache and activations need %" PRIu64 " MiB, the limit is %" PRIu64 " MiB",
                        need >> 20, cfg->memory_limit_bytes >> 20);
     }
+    TRY(check_device(e, b, info));
     const char *option = cfg->kv_tokens != 0 ? "kv-tokens" : "ctx-size";
     return b->cfg.n_pages <= most
                ? ERR_OK
@@ -165,6 +224,7 @@ enum err engine_check_memory(const struct engine_config *cfg, const struct engin
                          "%s: expected at most %" PRId64 " tokens in the KV cache, found %" PRId64 ": %s has %zu MiB, "
                          "of which weights take %zu and activations %zu",
                          option, (int64_t)most * KV_PAGE_TOKENS, (int64_t)b->cfg.n_pages * KV_PAGE_TOKENS,
-                         b->device.name, (b->device.bytes[BACKEND_HOST] + b->device.bytes[BACKEND_DEVICE]) >> 20,
-                         b->takes.weights >> 20, b->takes.activations >> 20);
+                         b->device.name, b->device.bytes[BACKEND_HOST] >> 20,
+                         b->measure.bytes[BACKEND_HOST].weights >> 20,
+                         b->measure.bytes[BACKEND_HOST].activations >> 20);
 }

@@ -40,6 +40,7 @@ struct conf {
     bool pin;
     const char *backend;
     const char *device;
+    const char *gpu_layers;
     const char *pooling;
     const char *speculate;
     const char *cache_type_k, *cache_type_v;

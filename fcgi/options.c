@@ -1,7 +1,7 @@
 /* To add an option: a field in struct conf, a row here, the line that uses it; then `make docs`. */
 #include "fcgi/options.h"
 
-#include "engine/backend/backend_parts.h"
+#include "engine/backend/backend_layers.h"
 #include "engine/chat/chat_named.h"
 #include "engine/kernels/kern.h"
 #include "engine/plan/plan_quantize.h"
@@ -24,6 +24,11 @@ static enum err check_backend(const char *value, const char *what, struct err_in
 {
     struct backend_parts parts;
     return backend_parts_parse(value, what, 0, &parts, info);
+}
+
+static enum err check_layers(const char *value, const char *what, struct err_info *info)
+{
+    return backend_layers_parse(value, what, NULL, info);
 }
 
 static const char *device_name(int i) { return i == 0 ? "auto" : NULL; }
@@ -102,9 +107,13 @@ static const struct option options[] = {
     OPTION("device", NULL, OPTION_TEXT, KERNELS | DEVICES, device,
            "OpenCL device, by its number or PCI address as `infcgi devices` lists them; auto: the best GPU",
            .fallback = "auto", .words = device_name, .check = inventory_check_name),
+    OPTION("gpu-layers", "-ngl", OPTION_TEXT, KERNELS, gpu_layers,
+           "layers of the model, from the first on, that the device computes, the CPU the rest: a number; auto: as many "
+           "as its free memory has room for",
+           .fallback = "all", .words = backend_layers_name, .check = check_layers),
     OPTION("pack-cache", NULL, OPTION_FILE, ENGINE, pack_cache,
-           "folder where packed weights and OpenCL programs are kept for the next start; off: made at every start", .fallback = "off",
-           .words = pack_cache_name),
+           "folder where packed weights and OpenCL programs are kept for the next start; off: made at every start",
+           .fallback = "off", .words = pack_cache_name),
     OPTION("pooling", NULL, OPTION_TEXT, SERVE, pooling,
            "how states become an embedding; default: as the model file says", .words = plan_pooling_name),
     OPTION("quantize", NULL, OPTION_TEXT, KERNELS, quantize, "type that F32, F16 and BF16 weights become at load",

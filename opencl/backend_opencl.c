@@ -36,7 +36,7 @@ static enum err opencl_probe(const struct backend_config *cfg, int i, struct bac
 
 static const char *opencl_option_name(int i)
 {
-    static const char *const names[] = {"high-precision", "device", "pack-cache"};
+    static const char *const names[] = {"high-precision", "device", "gpu-layers", "pack-cache"};
     return i < (int)ARRAY_LEN(names) ? names[i] : NULL;
 }
 

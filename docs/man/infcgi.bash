@@ -23,6 +23,7 @@ _infcgi() {
     'serve --cpu' | 'generate --cpu' | 'bench --cpu' | 'inspect --cpu' | 'convert --cpu' | 'tokenize --cpu') words='auto ref avx2 avxvnni avx512 amx' ;;
     'serve --backend' | 'generate --backend' | 'bench --backend') words='cpu ref opencl' ;;
     'serve --device' | 'generate --device' | 'bench --device' | 'devices --device') words='auto' ;;
+    'serve --gpu-layers' | 'serve -ngl' | 'generate --gpu-layers' | 'generate -ngl' | 'bench --gpu-layers' | 'bench -ngl') words='auto all' ;;
     'serve --pack-cache' | 'generate --pack-cache') files=1 words='off' ;;
     'serve --pooling') words='mean cls last' ;;
     'serve --quantize' | 'generate --quantize' | 'bench --quantize') words='off q8_0 q6_k q5_k q5_1 q5_0 q4_k q4_1 q4_0' ;;
@@ -56,9 +57,9 @@ _infcgi() {
     'help --format') words='text md man bash' ;;
     *)
         case ${COMP_WORDS[1]} in
-        serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --temp --top-k --top-p --min-p --check-config --help --version ' ;;
-        generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --seed --chat --help --version ' ;;
-        bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --device --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --output --help --version ' ;;
+        serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --temp --top-k --top-p --min-p --check-config --help --version ' ;;
+        generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --seed --chat --help --version ' ;;
+        bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --device --gpu-layers --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --output --help --version ' ;;
         inspect) words='--model --config --cpu --kv --tensors --plan --template --check --verify --help --version ' files=1 ;;
         convert) words='--config --threads --cpu --source --target --type --imatrix --force --help --version ' files=1 ;;
         tokenize) words='--model --config --cpu --text --ids --no-bos --parse-special --help --version ' files=1 ;;

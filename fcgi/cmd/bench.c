@@ -3,7 +3,7 @@
  * itself: no scheduler, no sampling. */
 #include "fcgi/cmd/cmd.h"
 
-#include "engine/backend/backend_parts.h"
+#include "engine/backend/backend_layers.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/names.h"
@@ -35,7 +35,7 @@ struct bench {
     struct plan *plan;
     struct backend_parts parts;
     const struct backend *backend; /* of these */
-    struct backend_model *model; /* for n_batch rows and n_threads threads */
+    struct backend_model *model;   /* for n_batch rows and n_threads threads */
     struct backend_measure measure;
     struct backend_device device;
     struct bench_report report;
@@ -264,8 +264,6 @@ static enum err open_file(struct bench *b, struct err_info *info)
 {
     TRY(model_open(b->o->model, &b->gguf, info));
     TRY(model_build(b->gguf, 0, &b->plan, info));
-    TRY(backend_parts_parse(b->o->backend, "backend", b->plan->n_layers, &b->parts, info));
-    b->backend = backend_of_parts(&b->parts);
     TRY(check_encoder(b, info));
     TRY(plan_quantize(b->plan, b->o->quantize, info));
     return allocate(b);
@@ -291,6 +289,9 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .v_type = b->o->cache_type_v,
                                  .weight_done = drop_file_pages,
                                  .weight_done_arg = b->gguf};
+    TRY(backend_parts_parse(b->o->backend, "backend", b->plan->n_layers, &b->parts, info));
+    TRY(backend_layers_place(b->o->gpu_layers, b->plan, &cfg, &b->parts, info));
+    b->backend = backend_of_parts(&b->parts);
     TRY(backend_device_of(b->backend, &cfg, &b->device, info));
     TRY(b->backend->measure(b->plan, &cfg, &b->measure, info));
     TRY(b->backend->open(b->plan, &cfg, &b->model, info));

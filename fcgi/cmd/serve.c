@@ -42,6 +42,7 @@ struct engine_config cmd_engine_config(const struct conf *c)
         .model_path = c->model,
         .backend = c->backend,
         .device = c->device,
+        .gpu_layers = c->gpu_layers,
         .cpu = c->cpu,
         .pack_cache = strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
         .quantize = c->quantize,

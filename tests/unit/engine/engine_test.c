@@ -501,7 +501,7 @@ START_TEST(the_cache_is_as_large_as_a_device_has_room_for)
     size_t pages = (size_t)(m.kv_bytes / m.kv_tokens * KV_PAGE_TOKENS * N_PAGES), all = (size_t)m.weight_bytes + pages;
     size_t host = (size_t)m.activation_bytes;
     for (int is_device = 0; is_device < 2; is_device++) {
-        faulty_backend_shrink(is_device ? 2 * host : (host + all + 2) / 3 * 4, is_device ? all : 0);
+        faulty_backend_shrink(is_device ? 2 * host : (host + all + 2) / 3 * 4, is_device ? (all + 14) / 15 * 16 : 0);
         ck_assert_msg(engine_measure(&cfg, &fit, &info) == ERR_OK, "%s", info.text);
         ck_assert_uint_eq(fit.kv_tokens, N_PAGES * KV_PAGE_TOKENS);
         ck_assert_uint_le(fit.activation_bytes, m.activation_bytes);
@@ -509,14 +509,21 @@ START_TEST(the_cache_is_as_large_as_a_device_has_room_for)
         ck_assert_uint_eq(engine_model(e)->kv_bytes, pages);
         engine_close(&e);
     }
-    faulty_backend_shrink(host, all);
+    faulty_backend_shrink((size_t)fit.activation_bytes + all, 0);
     cfg.kv_tokens = N_PAGES * KV_PAGE_TOKENS + 1;
     ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_MEMORY_LIMIT);
     ck_assert_msg(strstr(info.text, "kv-tokens: expected at most 320 tokens") != NULL, "%s", info.text);
+    faulty_backend_shrink(2 * host, all);
+    ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_MEMORY_LIMIT);
+    ck_assert_msg(strstr(info.text, "a KV cache of 352 tokens") != NULL, "%s", info.text);
+    ck_assert_msg(strstr(info.text, "there is room for --gpu-layers 1") != NULL, "%s", info.text);
     faulty_backend_shrink(host, all - pages);
     cfg.kv_tokens = 0;
     ck_assert_int_eq(engine_measure(&cfg, &fit, &info), ERR_OK);
     ck_assert_uint_eq(fit.kv_tokens, N_CTX_HERE);
+    ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_MEMORY_LIMIT);
+    ck_assert_msg(strstr(info.text, "gpu-layers: ") == info.text, "%s", info.text);
+    faulty_backend_shrink((size_t)fit.activation_bytes + all - pages, 0);
     ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_MEMORY_LIMIT);
     ck_assert_msg(strstr(info.text, "ctx-size: expected at most 0 tokens") != NULL, "%s", info.text);
     faulty_backend_shrink(1, 0);

@@ -1,0 +1,47 @@
+"""Part of a model on a device: the same text whatever it computes, and what there is no room for."""
+import json
+import os
+import re
+import subprocess
+
+import harness
+
+ENV = {**os.environ, "OCL_ICD_VENDORS": "/etc/OpenCL/vendors/pocl.icd"}   # PoCL alone: other drivers leak when they are loaded
+
+
+def generate(ctx, *args, model=None):
+    return subprocess.run([ctx.binary, "generate", "--model", model or ctx.model, "--backend", "opencl", "--high-precision", "--batch-size", "8",
+                           "--prompt", "The capital of France is", "--n-predict", "8", "--temp", "0", *args],
+                          capture_output=True, text=True, timeout=600, env=ENV)
+
+
+def test_any_number_of_layers_gives_the_same_text(ctx):
+    if ctx.is_slow:
+        raise harness.Skip("minutes; nothing of it is compiled for the device")
+    runs = {n: generate(ctx, "--ctx-size", "256", "--gpu-layers", n) for n in ("0", "1", "15", "all", "auto")}
+    for n, run in runs.items():
+        assert run.returncode == 0 and run.stdout == runs["0"].stdout and len(run.stdout) > 10, (n, run.stdout, run.stderr)
+    assert "note: 30 of 30 layers fit in the " in runs["auto"].stderr, runs["auto"].stderr
+
+
+def test_what_has_no_room_is_told_what_has(ctx):
+    """A cache that is a quarter larger than the memory of the device: 23,040 bytes a token, 768 of a layer."""
+    run = subprocess.run([ctx.binary, "devices", "--json"], capture_output=True, text=True, timeout=120, env=ENV)
+    found = json.loads(run.stdout)
+    d = found["devices"][found["chosen"]["device"] if isinstance(found["chosen"], dict) else found["chosen"]]
+    tokens = (d["free_bytes"] or d["memory_bytes"]) * 5 // 4 // 23040
+    run = generate(ctx, "--kv-tokens", str(tokens))
+    m = re.search(r"memory_limit: gpu-layers: .+ has (\d+) MiB free, and 30 of 30 layers need more: weights (\d+) MiB, a KV cache of (\d+) tokens "
+                  r"(\d+), recurrent states 0 and activations \d+; there is room for --gpu-layers (\d+)\n", run.stderr)
+    assert run.returncode == 65 and m, (run.returncode, run.stderr)
+    free, weights, told, cache, n = map(int, m.groups())
+    assert 50 < weights < 200 and tokens <= told < tokens + 64 and cache == told * 23040 >> 20 and free < cache, run.stderr
+    assert 0 < n < 30 and n * cache / 30 < free, run.stderr
+
+
+def test_a_number_of_layers_wants_a_device(ctx):
+    for args, status, words in ((("--backend", "cpu", "--gpu-layers", "3"), 64, "gpu-layers: expected nothing, as the back end cpu has no such option"),
+                                (("--gpu-layers", "some"), 64, "gpu-layers (command line): expected a number of layers, auto or all; found 'some'"),
+                                (("--backend", "opencl:0-2,cpu", "-ngl", "3"), 64, "gpu-layers: expected nothing, as the back end's name says")):
+        run = generate(ctx, *args)
+        assert run.returncode == status and words in run.stderr, (args, run.returncode, run.stderr)

@@ -1,0 +1,243 @@
+/* How many layers a device computes: what a text says, and as many as fit, by what a back end measures that has all in a
+ * memory of its own. */
+#include "engine/backend/backend_layers.h"
+#include "engine/format/gguf.h"
+#include "engine/model/model.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *backend_layers_suite(void);
+
+enum { N_PAGES = 3, N_STATES = 2, N_ROWS = 5 };
+
+static struct gguf *g;
+static struct plan *plan;
+static int32_t n_layers;
+
+static void open_model(const char *name)
+{
+    char path[128];
+    struct err_info info = {0};
+    snprintf(path, sizeof path, "tests/golden/models/%s.gguf", name);
+    ck_assert_msg(gguf_open(path, &g, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(model_build(g, 0, &plan, &info) == ERR_OK, "%s", info.text);
+    n_layers = (int32_t)plan->n_layers;
+}
+
+static void close_model(void)
+{
+    plan_free(&plan);
+    gguf_close(&g);
+}
+
+/* --- a card ------------------------------------------------------------------------------------------------------- */
+
+static size_t card_bytes; /* 0: there is no card */
+
+static enum err probe_card(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
+{
+    (void)cfg;
+    *out = (struct backend_device){.name = "a card", .bytes = {1000, card_bytes}};
+    return i > 0 ? ERR_NONE : card_bytes != 0 ? ERR_OK : err_set(info, ERR_UNSUPPORTED_DEVICE, NULL, "no card");
+}
+
+static enum err measure_card(const struct plan *p, const struct backend_config *cfg, struct backend_measure *out,
+                             struct err_info *info)
+{
+    TRY(backend_ref.measure(p, cfg, out, info));
+    out->bytes[BACKEND_DEVICE] = out->bytes[BACKEND_HOST];
+    out->bytes[BACKEND_HOST] = (struct backend_bytes){0};
+    return ERR_OK;
+}
+
+static struct backend make_card(void)
+{
+    struct backend card = backend_ref;
+    card.probe = probe_card;
+    card.measure = measure_card;
+    return card;
+}
+
+static struct backend_config config(void)
+{
+    return (struct backend_config){
+        .n_threads = 1, .n_pages = N_PAGES, .n_states = N_STATES, .max_rows = N_ROWS, .max_logits = 1};
+}
+
+/* What the first n layers take of the card; 0: the model cannot be cut there. */
+static size_t bytes_of(const struct backend *card, int32_t n)
+{
+    struct backend_parts parts = backend_layers_parts(card, n, n_layers);
+    struct backend_config cfg = config();
+    struct backend_measure m;
+    struct err_info info = {0};
+    cfg.parts = &parts;
+    if (backend_of_parts(&parts)->measure(plan, &cfg, &m, &info) != ERR_OK) {
+        return 0;
+    }
+    const struct backend_bytes *b = &m.bytes[BACKEND_DEVICE];
+    return b->weights + b->activations + N_PAGES * b->page + N_STATES * b->state;
+}
+
+/* A memory with so much beside what is left to the driver. */
+static size_t with_rest(size_t bytes) { return bytes / 15 * 16 + bytes % 15; }
+
+/* --- tests -------------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_number_or_a_name)
+{
+    static const struct {
+        const char *text;
+        int32_t n; /* -2: refused */
+    } cases[] = {{"0", 0},
+                 {"17", 17},
+                 {"999999", 999999},
+                 {"auto", BACKEND_LAYERS_AUTO},
+                 {"all", BACKEND_LAYERS_ALL},
+                 {"-1", -2},
+                 {"1.5", -2},
+                 {"1000000", -2},
+                 {"", -2},
+                 {"half", -2},
+                 {" 1", -2},
+                 {"1 ", -2}};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int32_t n = -2;
+        struct err_info info = {0};
+        enum err err = backend_layers_parse(cases[i].text, "x", &n, &info);
+        ck_assert_msg(err == (cases[i].n == -2 ? ERR_CONFIG : ERR_OK) && n == cases[i].n, "%s: %d", cases[i].text, n);
+        ck_assert(err == ERR_OK || strncmp(info.text, "x: expected a number of layers, auto or all; found '", 52) == 0);
+    }
+}
+END_TEST
+
+START_TEST(as_many_as_fit)
+{
+    struct backend card = make_card();
+    struct backend_config cfg = config();
+    struct err_info info = {0};
+    int32_t n;
+    open_model("qwen3next-delta"); /* recurrent states, most layers without keys and values */
+    for (int32_t i = 1; i <= n_layers; i++) {
+        size_t bytes = bytes_of(&card, i);
+        ck_assert_uint_gt(bytes, bytes_of(&card, i - 1));
+        card_bytes = with_rest(bytes);
+        ck_assert_int_eq(backend_layers_that_fit(&card, plan, &cfg, &n, &info), ERR_OK);
+        ck_assert_int_eq(n, i);
+        card_bytes = with_rest(bytes - 1);
+        ck_assert_int_eq(backend_layers_that_fit(&card, plan, &cfg, &n, &info), ERR_OK);
+        ck_assert_int_eq(n, i - 1);
+    }
+    ck_assert_int_eq(backend_layers_that_fit(&backend_ref, plan, &cfg, &n, &info), ERR_OK);
+    ck_assert_int_eq(n, 0); /* all of its memory is the host's */
+    card_bytes = 0;
+    ck_assert_int_eq(backend_layers_that_fit(&card, plan, &cfg, &n, &info), ERR_UNSUPPORTED_DEVICE);
+    close_model();
+}
+END_TEST
+
+/* A layer may not lie behind the cut and read keys and values of one in front of it. */
+START_TEST(a_model_is_cut_where_it_can_be)
+{
+    struct backend card = make_card();
+    struct backend_config cfg = config();
+    struct err_info info = {0};
+    int32_t last = 0, n;
+    open_model("gemma3n-sparse");
+    for (int32_t i = 1; i < n_layers; i++) {
+        last = bytes_of(&card, i) != 0 ? i : last;
+    }
+    ck_assert_int_lt(last, n_layers - 1);
+    ck_assert_int_gt(last, 0);
+    card_bytes = with_rest(bytes_of(&card, n_layers) - 1);
+    ck_assert_int_eq(backend_layers_that_fit(&card, plan, &cfg, &n, &info), ERR_OK);
+    ck_assert_int_eq(n, last);
+    close_model();
+}
+END_TEST
+
+static char told[BACKEND_TEXT_BYTES];
+
+static void on_told(void *unused, const char *text)
+{
+    (void)unused;
+    snprintf(told, sizeof told, "%s", text);
+}
+
+static enum err place(const struct backend *b, const char *text, struct backend_parts *parts, struct err_info *info)
+{
+    struct backend_config cfg = config();
+    cfg.tell = on_told;
+    told[0] = '\0';
+    *parts = (struct backend_parts){.n = 1, .at = {{b, 0, n_layers - 1}}};
+    return backend_layers_place(text, plan, &cfg, parts, info);
+}
+
+START_TEST(layers_are_placed_as_the_text_says)
+{
+    struct backend card = make_card();
+    struct backend_parts parts;
+    struct err_info info = {0};
+    open_model("qwen3next-delta");
+    card_bytes = with_rest(bytes_of(&card, 2));
+    ck_assert_int_eq(place(&card, "auto", &parts, &info), ERR_OK);
+    ck_assert(parts.n == 2 && parts.at[0].backend == &card && parts.at[1].backend == &backend_cpu);
+    ck_assert(parts.at[0].first == 0 && parts.at[0].last == 1 && parts.at[1].first == 2);
+    ck_assert_int_eq(parts.at[1].last, n_layers - 1);
+    ck_assert_msg(strstr(told, "2 of 5 layers fit in the ") == told, "%s", told);
+    ck_assert_int_eq(place(&card, "4", &parts, &info), ERR_OK); /* whether it fits, the caller looks */
+    ck_assert(parts.n == 2 && parts.at[0].last == 3 && told[0] == '\0');
+    ck_assert_int_eq(place(&card, "5", &parts, &info), ERR_OK);
+    ck_assert(parts.n == 1 && parts.at[0].backend == &card && parts.at[0].last == 4);
+    ck_assert_int_eq(place(&card, "99", &parts, &info), ERR_OK);
+    ck_assert(parts.n == 1 && parts.at[0].backend == &card && parts.at[0].last == 4);
+    card_bytes = 1;
+    ck_assert_int_eq(place(&card, "auto", &parts, &info), ERR_OK);
+    ck_assert(parts.n == 1 && parts.at[0].backend == &backend_cpu && parts.at[0].last == 4);
+    card_bytes = 0;
+    ck_assert_int_eq(place(&card, "0", &parts, &info), ERR_OK);
+    ck_assert(parts.n == 1 && parts.at[0].backend == &backend_cpu && parts.at[0].last == 4);
+    ck_assert_int_eq(place(&card, "all", &parts, &info), ERR_OK); /* open will say that there is none */
+    ck_assert(parts.n == 1 && parts.at[0].backend == &card);
+    ck_assert_int_eq(place(&card, "1", &parts, &info), ERR_UNSUPPORTED_DEVICE);
+    ck_assert_int_eq(place(&backend_ref, "1", &parts, &info), ERR_CONFIG);
+    ck_assert_str_eq(info.text,
+                     "gpu-layers: expected nothing, as the back end ref computes in the host's memory; found '1'");
+    parts = backend_layers_parts(&card, 2, n_layers);
+    struct backend_config cfg = config();
+    ck_assert_int_eq(backend_layers_place("1", plan, &cfg, &parts, &info), ERR_CONFIG);
+    ck_assert_int_eq(backend_layers_place(NULL, plan, &cfg, &parts, &info), ERR_OK);
+    ck_assert_int_eq(parts.n, 2);
+    close_model();
+}
+END_TEST
+
+/* What the device refuses of the whole model is no reason to compute less on it. */
+START_TEST(what_is_wrong_with_all_layers_is_said)
+{
+    struct backend card = make_card();
+    struct backend_config cfg = config();
+    struct err_info info = {0};
+    int32_t n;
+    open_model("qwen3next-delta");
+    card_bytes = with_rest(bytes_of(&card, n_layers));
+    cfg.k_type = "q8_0"; /* which the CPU has and ref has not */
+    ck_assert_int_eq(backend_layers_that_fit(&card, plan, &cfg, &n, &info), ERR_CONFIG);
+    close_model();
+}
+END_TEST
+
+Suite *backend_layers_suite(void)
+{
+    Suite *s = suite_create("backend_layers");
+    TCase *t = tcase_create("backend_layers");
+    tcase_add_test(t, a_number_or_a_name);
+    tcase_add_test(t, as_many_as_fit);
+    tcase_add_test(t, a_model_is_cut_where_it_can_be);
+    tcase_add_test(t, layers_are_placed_as_the_text_says);
+    tcase_add_test(t, what_is_wrong_with_all_layers_is_said);
+    suite_add_tcase(s, t);
+    return s;
+}
