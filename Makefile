@@ -124,6 +124,8 @@ $(B)/checkkern: $(call obj,$(filter-out %/json_read.c,$(filter engine/base/% eng
 $(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(engine-obj) $(call obj,tests/support/remote_backend.c tests/support/sharded_backend.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(B)/drivers: $(B)/tests/support/fake_opencl.o
+
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo "  CC $<"; $(CC) -I. $(CFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
@@ -194,7 +196,7 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan and TSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty unittests checkkern golden same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty unittests checkkern golden drivers same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render fuzz-replay)
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern

@@ -22,6 +22,8 @@ runners='
 lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
 lint-bites|beside|bash tests/lint/lint_test.sh
 golden|beside|build/release/golden
+oclgrind|beside|bash tests/golden/oclgrind.sh
+rusticl|beside|OCL_ICD_VENDORS=/etc/OpenCL/vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe build/release/drivers llvmpipe
 golden-bites|beside|bash tests/golden/golden_test.sh
 unit-asan|beside|CK_EXCLUDE_TAGS=long build/asan/unittests
 unit-tsan|beside|build/tsan/unittests

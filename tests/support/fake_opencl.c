@@ -25,8 +25,9 @@ static struct {
     long n;
 } calls[MAX_CALLS];
 static long n_live;
-static cl_int gone; /* with this, when it is not CL_SUCCESS */
-static const char *dot_source;
+static cl_int gone;          /* with this, when it is not CL_SUCCESS */
+static const char *in_front; /* of sources */
+static void (*on_launch)(const char *about);
 static bool is_told, has_dot;
 
 /* PoCL and its compiler end without giving back what they have, when they have compiled: asked by the leak sanitizer. */
@@ -54,17 +55,20 @@ static void read_rule(const char *text)
 {
     struct rule r = {.mark = 0};
     char code[64], at[32], how[16];
+    if (strcmp(text, "barrier:none") == 0) {
+        in_front = "#define barrier(x)\n";
+        return;
+    }
     if (sscanf(text, "dot:%15s", how) == 1) {
         has_dot = strcmp(how, "broken") != 0;
-        dot_source = !has_dot ? "#undef as_char4\n#define as_char4(x) __builtin_astype((x) & 0x7f7f7f7f, char4)\n"
-                     : strcmp(how, "right") == 0 ? "inline int dot_4x8packed_ss_int(uint a, uint b)\n"
-                                                   "{ int4 p = convert_int4(as_char4(a)) * convert_int4(as_char4(b));\n"
-                                                   "  return p.x + p.y + p.z + p.w; }\n"
-                     : strcmp(how, "wrong") == 0
-                         ? "inline int dot_4x8packed_ss_int(uint a, uint b)\n"
-                           "{ int4 p = convert_int4(as_uchar4(a)) * convert_int4(as_char4(b));\n"
-                           "  return p.x + p.y + p.z + p.w; }\n"
-                         : NULL;
+        in_front = !has_dot ? "#undef as_char4\n#define as_char4(x) __builtin_astype((x) & 0x7f7f7f7f, char4)\n"
+                   : strcmp(how, "right") == 0 ? "inline int dot_4x8packed_ss_int(uint a, uint b)\n"
+                                                 "{ int4 p = convert_int4(as_char4(a)) * convert_int4(as_char4(b));\n"
+                                                 "  return p.x + p.y + p.z + p.w; }\n"
+                   : strcmp(how, "wrong") == 0 ? "inline int dot_4x8packed_ss_int(uint a, uint b)\n"
+                                                 "{ int4 p = convert_int4(as_uchar4(a)) * convert_int4(as_char4(b));\n"
+                                                 "  return p.x + p.y + p.z + p.w; }\n"
+                                               : NULL;
         return;
     }
     if (sscanf(text, "%47[^:@]@%63[^:]:%31[^:]:%63s", r.call, r.word, at, code) != 4) {
@@ -88,7 +92,7 @@ void fake_opencl_arm(const char *text)
     is_told = true;
     n_rules = 0;
     has_dot = false;
-    dot_source = NULL;
+    in_front = NULL;
     gone = CL_SUCCESS;
     memset(calls, 0, sizeof calls);
     while ((one = strsep(&rest, ",")) != NULL && n_rules < MAX_RULES) {
@@ -107,6 +111,8 @@ long fake_opencl_calls(const char *name)
     }
     return 0;
 }
+
+void fake_opencl_watch(void (*seen)(const char *about)) { on_launch = seen; }
 
 long fake_opencl_live(void) { return n_live; }
 
@@ -256,8 +262,8 @@ cl_program clCreateProgramWithSource(cl_context c, cl_uint n, const char **texts
     const char *all[32];
     cl_uint n_all = 0;
     *code = fault("clCreateProgramWithSource", "");
-    if (dot_source != NULL) {
-        all[n_all++] = dot_source;
+    if (in_front != NULL) {
+        all[n_all++] = in_front;
     }
     for (cl_uint i = 0; i < n && n_all < 32; i++) {
         all[n_all++] = texts[i];
@@ -295,6 +301,9 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint n_dims, c
         clGetProgramBuildInfo(program, id, CL_PROGRAM_BUILD_OPTIONS, sizeof about - used, about + used, NULL);
     }
     cl_int fails = fault("clEnqueueNDRangeKernel", about);
+    if (on_launch != NULL) {
+        on_launch(about);
+    }
     return fails != CL_SUCCESS ? fails
                                : next_clEnqueueNDRangeKernel(q, k, n_dims, at, global, local, n_events, events, done);
 }

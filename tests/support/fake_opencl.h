@@ -11,6 +11,7 @@
  *   dot:HOW           the device says that it has an instruction for dot products of bytes, and its compiler
  *                     has a function for that which is right, wrong, or none; broken: it says nothing, and plain ones
  *                     are wrong
+ *   barrier:none      kernels have no barriers
  *
  * Threads: one at a time. */
 #ifndef INFCGI_TEST_FAKE_OPENCL_H
@@ -18,6 +19,9 @@
 
 /* In the place of all rules before, and from now on calls are counted anew. */
 void fake_opencl_arm(const char *rules);
+
+/* Who is told of each launch, before it is made: the kernel's name and its program's options. NULL: nobody. */
+void fake_opencl_watch(void (*seen)(const char *about));
 
 /* Calls of that name. */
 long fake_opencl_calls(const char *name);

@@ -1,0 +1,288 @@
+/* Golden models on the OpenCL driver that is here, against ref: fewer models and batches than golden's, for drivers that
+ * interpret or compile slowly, as Oclgrind and llvmpipe do. All kernels of opencl/kernels run, and all arms that a
+ * device without dot products takes; which of them did not is a failure. Last line: N passed, N failed.
+ *
+ *   drivers NAME         the driver must be that: a word of its platform's or device's name
+ *   drivers NAME MODEL   that model alone, whatever runs then */
+#include "engine/backend/backend.h"
+#include "engine/base/mem.h"
+#include "engine/format/gguf.h"
+#include "engine/model/model.h"
+#include "engine/quant/panel.h"
+#include "opencl/inventory.h"
+#include "opencl/program.h"
+#include "tests/golden/golden_models.h"
+#include "tests/support/fake_opencl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Enough for all kernels, arms and kinds of weights; of them small ones. */
+static const struct {
+    const char *name;
+    bool high;    /* high_precision, which products of floats do not know */
+    bool is_many; /* also a batch of many rows, which takes minutes of a driver that interprets */
+} models[] = {
+    {"llama-quants.gguf", false, false},
+    {"llama-quants-few.gguf", false, false},
+    {"llama-quants-grid.gguf", false, false},
+    {"gemma3-linear-cap.gguf", false, true},
+    {"llama-mixtral-q8.gguf", true, false},
+    {"llama-gqa-tied.gguf", true, false},
+    {"deepseek2-v3.gguf", true, true},
+    {"gemma3n-sparse.gguf", true, false},
+    {"granitehybrid-experts.gguf", true, false},
+    {"qwen35moe-delta.gguf", true, false},
+    {"lfm2-conv.gguf", true, false},
+    {"gpt-oss-sinks.gguf", true, false},
+    {"bert-cls.gguf", true, false},
+};
+
+/* Rows of a sequence, a batch each: all tiles of token rows, attention in parts and as a whole. A model that sees rows
+ * behind a row has them in one. */
+static const int batches[] = {2, 1, 17};
+enum { ROWS = 20, MAX_ROWS = 17, N_PAGES = 2, MAX_SEEN = 1024, SEEN_BYTES = 256 };
+
+static int n_passed, n_failed;
+
+static void report(bool ok, const char *what, const char *name, double found, double allowed)
+{
+    n_passed += ok;
+    n_failed += !ok;
+    if (!ok) {
+        printf("FAILED %s: %s: found %g, allowed %g\n", name, what, found, allowed);
+    }
+}
+
+/* --- what ran ------------------------------------------------------------------------------------------------------- */
+
+static char seen[MAX_SEEN][SEEN_BYTES]; /* kernels and their programs' options */
+static int n_seen;
+
+static void on_launch(const char *about)
+{
+    for (int i = 0; i < n_seen; i++) {
+        if (strcmp(seen[i], about) == 0) {
+            return;
+        }
+    }
+    if (n_seen < MAX_SEEN) {
+        snprintf(seen[n_seen++], SEEN_BYTES, "%s", about);
+    }
+}
+
+/* Did a launch have all the words, of which each is followed by a blank or the end? */
+static bool has_run(const char *const *words)
+{
+    for (int i = 0; i < n_seen; i++) {
+        bool all = true;
+        for (const char *const *w = words; *w != NULL && all; w++) {
+            const char *at = strstr(seen[i], *w);
+            size_t n = strlen(*w);
+            while (at != NULL && at[n] != '\0' && at[n] != ' ') {
+                at = strstr(at + 1, *w);
+            }
+            all = at != NULL;
+        }
+        if (all) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_run(const char *a, const char *b, const char *c)
+{
+    char what[96];
+    snprintf(what, sizeof what, "%s %s %s", a, b != NULL ? b : "", c != NULL ? c : "");
+    report(has_run((const char *const[]){a, b, c, NULL}), "did not run", what, 0, 1);
+}
+
+/* Each function behind a __kernel in the sources. */
+static void check_kernels(void)
+{
+    for (const struct program_source *s = program_sources; s->name != NULL; s++) {
+        for (const char *at = s->text; (at = strstr(at, "__kernel ")) != NULL; at++) {
+            char name[48] = "";
+            const char *of = strstr(at, " void ");
+            report(of != NULL && sscanf(of, " void %47[a-z_0-9](", name) == 1, "the name of a kernel", s->name, 0, 1);
+            check_run(name, NULL, NULL);
+        }
+    }
+}
+
+static void check_arms(void)
+{
+    static const char *const arms[][3] = {
+        {"matmul", "-DACT_FINE=0"},
+        {"matmul", "-DACT_FINE=1"},
+        {"attention", "-DLATENT=1", "-DSPLIT=0"},
+        {"attention", "-DLATENT=1", "-DSPLIT=1"},
+        {"attention", "-DLATENT=0", "-DSPLIT=0"},
+        {"attention", "-DLATENT=0", "-DSPLIT=1"},
+    };
+    static const char *const ways[] = {"-DPAIR=0", "-DPAIR=1", "-DPICKED=1", "-DSPLIT=0", "-DSPLIT=1"};
+    bool ran[2][ARRAY_LEN(ways)] = {{false}};
+    char kind[32];
+    for (size_t i = 0; i < ARRAY_LEN(arms); i++) {
+        check_run(arms[i][0], arms[i][1], arms[i][2]);
+    }
+    for (int k = 0; k < PANEL_KIND_COUNT; k++) {
+        snprintf(kind, sizeof kind, "-DKIND=%d", k);
+        check_run("matmul", kind, NULL);
+        for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+            ran[panel_info((enum panel_kind)k)->is_float][i] |=
+                has_run((const char *const[]){"matmul", kind, ways[i], NULL});
+        }
+    }
+    for (size_t i = 0; i < 2 * ARRAY_LEN(ways); i++) {
+        report(ran[i % 2][i / 2], i % 2 != 0 ? "did not run, of floats" : "did not run, of codes", ways[i / 2], 0, 1);
+    }
+}
+
+/* --- a model -------------------------------------------------------------------------------------------------------- */
+
+/* Logits of the last row of each batch, or all states of a model that has none: the number of floats, 0: it failed. */
+static size_t compute(const struct backend *b, struct backend_model *m, const struct plan *p, bool is_many, float *out)
+{
+    static const int32_t pages[N_PAGES] = {1, 0};
+    const int32_t *tables = pages;
+    int32_t tokens[ROWS], pos[ROWS], rows[ROWS], seq[ROWS] = {0};
+    size_t n = 0;
+    for (int i = 0; i < ROWS; i++) {
+        tokens[i] = (i * 37 + 5) % (int32_t)p->n_vocab;
+        pos[i] = i;
+        rows[i] = i;
+    }
+    size_t n_batches = p->is_bidirectional ? 1 : ARRAY_LEN(batches) - !is_many;
+    for (size_t i = 0, from = 0; i < n_batches; from += (size_t)batches[i++]) {
+        int32_t last = batches[i] - 1;
+        struct backend_row_stats stats;
+        struct backend_batch batch = {.n_rows = batches[i],
+                                      .tokens = tokens + from,
+                                      .pos = pos + from,
+                                      .seq = seq,
+                                      .n_seqs = 1,
+                                      .page_tables = &tables,
+                                      .n_logits = p->has_logits ? 1 : 0,
+                                      .logit_rows = &last,
+                                      .logits = out + n,
+                                      .stats = &stats,
+                                      .n_hidden = p->has_hidden && !p->has_logits ? batches[i] : 0,
+                                      .hidden_rows = rows,
+                                      .hidden = out + n};
+        struct err_info info = {0};
+        if (backend_compute(b, m, &batch, &info) != ERR_OK) {
+            printf("FAILED on %s: %s\n", b->name, info.text);
+            return 0;
+        }
+        n += p->has_logits ? p->n_vocab : (size_t)batches[i] * p->n_embd;
+    }
+    return n;
+}
+
+/* Opens it, computes, and closes it: the number of floats, 0: it failed. */
+static size_t run(const struct backend *b, const struct plan *p, bool high, bool is_many, float *out)
+{
+    const struct backend_config cfg = {.n_threads = 1,
+                                       .n_pages = N_PAGES,
+                                       .n_states = 1,
+                                       .max_rows = MAX_ROWS,
+                                       .max_logits = 1,
+                                       .high_precision = high};
+    struct backend_model *m = NULL;
+    struct err_info info = {0};
+    if (b->open(p, &cfg, &m, &info) != ERR_OK) {
+        printf("FAILED on %s: %s\n", b->name, info.text);
+        return 0;
+    }
+    size_t n = compute(b, m, p, is_many, out);
+    b->close(&m);
+    return n;
+}
+
+/* The largest error, as a share of the spread of what is wanted; or what is no number. */
+static double error_of(const float *found, const float *wanted, size_t n)
+{
+    double mean = 0, var = 0, worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        mean += wanted[i] / (double)n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        double off = fabs((double)found[i] - wanted[i]);
+        var += (wanted[i] - mean) * (wanted[i] - mean) / (double)n;
+        worst = off > worst || isnan(off) ? off : worst;
+    }
+    return worst / sqrt(var);
+}
+
+/* As golden.c's bounds. */
+static double bound_of(const char *name, bool high)
+{
+    for (size_t i = 0; i < ARRAY_LEN(golden_models) && !high; i++) {
+        size_t n = strlen(golden_models[i].name);
+        if (strncmp(name, golden_models[i].name, n) == 0 && strcmp(name + n, ".gguf") == 0 &&
+            (golden_models[i].formats & GGUF) != 0) {
+            return golden_models[i].fast_logits;
+        }
+    }
+    return high ? 2e-2 : 0;
+}
+
+static void check_model(const char *name, bool high, bool is_many)
+{
+    char path[256];
+    struct gguf *g = NULL;
+    struct plan *p = NULL;
+    struct err_info info = {0};
+    snprintf(path, sizeof path, "tests/golden/models/%s", name);
+    enum err err = model_open(path, &g, &info);
+    err = err == ERR_OK ? model_build(g, 0, &p, &info) : err;
+    if (err != ERR_OK) {
+        printf("FAILED %s: %s\n", name, info.text);
+        n_failed++;
+        gguf_close(&g);
+        return;
+    }
+    size_t most = MAX_OF((size_t)p->n_vocab * ARRAY_LEN(batches), (size_t)p->n_embd * ROWS);
+    float *wanted = malloc(most * sizeof *wanted), *found = malloc(most * sizeof *found);
+    size_t n = run(&backend_ref, p, true, is_many, wanted);
+    bool ran = run(&backend_opencl, p, high, is_many, found) == n && n != 0;
+    double error = ran ? error_of(found, wanted, n) : NAN, allowed = bound_of(name, high);
+    printf("%-26s %-4s %.1e\n", name, high ? "high" : "fast", error);
+    report(error <= allowed, "largest error, share of the spread", name, error, allowed);
+    free(wanted);
+    free(found);
+    plan_free(&p);
+    gguf_close(&g);
+}
+
+int main(int argc, char **argv)
+{
+    const struct inventory *v = inventory_get();
+    const struct device_caps *c = &v->probe.devices[0];
+    bool is_it = argc > 1 && v->probe.n_devices == 1 &&
+                 (strstr(c->platform, argv[1]) != NULL || strstr(c->name, argv[1]) != NULL);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!is_it) {
+        printf("FAILED: expected one device, of %s; found %d, the first %s of %s\n", argc > 1 ? argv[1] : "a driver",
+               v->probe.n_devices, v->probe.n_devices > 0 ? c->name : "none",
+               v->probe.n_devices > 0 ? c->platform : "none");
+        printf("0 passed, 1 failed\n");
+        return 1;
+    }
+    fake_opencl_watch(on_launch);
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        if (argc == 2 || strcmp(argv[2], models[i].name) == 0) {
+            check_model(models[i].name, models[i].high, models[i].is_many);
+        }
+    }
+    if (argc == 2) {
+        check_kernels();
+        check_arms();
+    }
+    printf("%d passed, %d failed\n", n_passed, n_failed);
+    return n_failed == 0 && n_passed > 0 ? 0 : 1;
+}
