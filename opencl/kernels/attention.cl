@@ -18,7 +18,7 @@ static inline uint component(uint lane, uint c) { return c / VEC * (LANES * VEC)
  * they take registers too. */
 #define EACH_HEAD(h)  UNROLL for (uint h = 0; h < HEADS; h++)
 #define EACH_VALUE(c) UNROLL for (uint c = 0; c < N; c++)
-#define KEYS_LOADED   (LATENT || (K8 && (D + 15) / 16 % 2 != 0) ? 1 : 2)
+#define KEYS_LOADED   (LATENT || (K8 && (D <= 32 || (D + 15) / 16 % 2 != 0)) ? 1 : 2)
 
 /* A part of a softmax: largest score, sum of weights and of weighted values. */
 struct part {
