@@ -180,7 +180,7 @@ static enum err load(const sigset_t *set, struct err_info *info)
     server_state.model_id = conf->alias != NULL ? conf->alias : m->id;
     log_model(m);
     engine_warm(e);
-    err = share_memory(conf, true, info);
+    err = engine_is_lost(e, info) ? ERR_LOST : share_memory(conf, true, info);
     if (err != ERR_OK) {
         engine_close(&e);
         return err;

@@ -55,6 +55,14 @@ def test_a_lost_back_end_ends_the_process(ctx):
     assert s.request("GET", "/health").status in (502, 503)
 
 
+def test_a_back_end_that_is_lost_while_it_is_warmed_is_never_ready(ctx):
+    s = ctx.start(*ctx.ARGS, program="infcgi_faulty", env={"INFCGI_FAULT": "backend_lost@1"}, wait=False)
+    assert s.engine.wait(60) == 69, s.log()
+    log = s.log()
+    assert len(lines(log, "batch_failed")) == 1 and not lines(log, "ready"), log
+    assert f"backend_lost: {WHY}" in log.splitlines()[-1], log
+
+
 def test_run_sh_tells_that_the_back_end_was_lost(ctx):
     port = harness.free_port()
     run = ctx.run_sh(port, "--threads", "1", V=ctx.variant, PROGRAM="infcgi_faulty", INFCGI_FAULT="backend_lost@40",
