@@ -104,8 +104,8 @@ static enum err lay_out_results(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-/* All that can be known without a weight or memory of the device. */
-static enum err lay_out(struct backend_model *m, struct err_info *info)
+/* All that can be known without a weight or memory of the device, which is opened only for a model that will be. */
+static enum err lay_out(struct backend_model *m, bool opens, struct err_info *info)
 {
     const char *k_type, *v_type;
     TRY(backend_check_types(m->plan, info));
@@ -114,7 +114,7 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
         m->device = m->of->device;
         m->programs = m->of->programs;
     } else {
-        TRY(device_open(m->cfg.device, &m->device, info));
+        TRY((opens ? device_open : device_find)(m->cfg.device, &m->device, info));
         TRY(program_set_new(&m->device, &m->cfg, &m->programs, info));
     }
     TRY(vram_new(&m->device.caps, &m->vram, info));
@@ -162,9 +162,9 @@ static void opencl_close(struct backend_model **model)
     *model = NULL;
 }
 
-/* of: OPTIONAL, whose device and programs it shares. */
+/* of: OPTIONAL, whose device and programs it shares. opens: not measured alone. So there are six parameters. */
 static enum err make_model(const struct plan *plan, const struct backend_config *cfg, const struct backend_model *of,
-                           struct backend_model **out, struct err_info *info)
+                           bool opens, struct backend_model **out, struct err_info *info)
 {
     struct backend_model *m = *out = mem_zalloc(sizeof *m, MEM_MODEL);
     TRY_MEM_FOR(m != NULL, info, "out of memory for the OpenCL back end");
@@ -174,7 +174,7 @@ static enum err make_model(const struct plan *plan, const struct backend_config 
     m->picks = m->tiles = m->made_floats = m->made_codes = m->up_made = m->results = OPENCL_NONE;
     m->partial = m->qkv = m->up = m->logits = m->pieces = m->lists = m->stats = m->hidden = m->input = m->output =
         m->states = OPENCL_NONE;
-    enum err err = lay_out(m, info);
+    enum err err = lay_out(m, opens, info);
     if (err != ERR_OK) {
         opencl_close(out);
     }
@@ -185,7 +185,7 @@ static enum err opencl_measure(const struct plan *plan, const struct backend_con
                                struct err_info *info)
 {
     struct backend_model *m;
-    TRY(make_model(plan, cfg, NULL, &m, info));
+    TRY(make_model(plan, cfg, NULL, false, &m, info));
     const char *k_type, *v_type;
     enum err err = opencl_kv_types(m, &k_type, &v_type, info);
     *out = (struct backend_measure){.kernels = "opencl"};
@@ -260,7 +260,7 @@ enum err opencl_open_beside(const struct backend_model *of, const struct plan *p
                             struct backend_model **out, struct err_info *info)
 {
     *out = NULL;
-    TRY(make_model(plan, cfg, of, out, info));
+    TRY(make_model(plan, cfg, of, true, out, info));
     enum err err = open_model(*out, info);
     if (err != ERR_OK) {
         opencl_close(out);

@@ -281,8 +281,10 @@ const char *device_why_not(const struct device_caps *c, char room[DEVICE_WHY_BYT
 /* --- opening -------------------------------------------------------------------------------------------------------- */
 
 /* The device that was found, in this process. */
-static enum err find_again(const struct device_caps *c, struct device *out, struct err_info *info)
+static enum err find_again(struct device *d, struct err_info *info)
 {
+    const struct device_caps *c = &d->caps;
+    struct device_caps now = {.name = ""};
     cl_platform_id platforms[PROBE_MAX_PLATFORMS];
     cl_device_id ids[PROBE_MAX_DEVICES];
     cl_uint n_platforms = 0, n = 0;
@@ -292,25 +294,34 @@ static enum err find_again(const struct device_caps *c, struct device *out, stru
                       "clGetDeviceIDs", info));
     }
     if (c->i_device < n) {
-        out->id = ids[c->i_device];
-        TRY(device_read_caps(out->id, &out->caps, info));
-        out->caps.i_platform = c->i_platform;
-        out->caps.i_device = c->i_device;
+        TRY(device_read_caps(ids[c->i_device], &now, info));
     }
-    return c->i_device < n && strcmp(out->caps.name, c->name) == 0
-               ? ERR_OK
-               : err_set(info, ERR_LOST, "device", "device: %s is gone", c->name);
+    if (c->i_device >= n || strcmp(now.name, c->name) != 0) {
+        return err_set(info, ERR_LOST, "device", "device: %s is gone", c->name);
+    }
+    now.i_platform = c->i_platform;
+    now.i_device = c->i_device;
+    d->caps = now;
+    d->id = ids[c->i_device];
+    return ERR_OK;
 }
 
-enum err device_open(const char *which, struct device *out, struct err_info *info)
+enum err device_find(const char *which, struct device *out, struct err_info *info)
 {
     const struct inventory *v = inventory_get();
-    cl_int code = CL_SUCCESS;
     int i;
     *out = (struct device){0};
     TRY(inventory_choose(v, which, &i, out->why, info));
     (void)inventory_device_note(v, i, out->note);
-    TRY(find_again(&v->probe.devices[i], out, info));
+    out->caps = v->probe.devices[i];
+    return ERR_OK;
+}
+
+enum err device_open(const char *which, struct device *out, struct err_info *info)
+{
+    cl_int code = CL_SUCCESS;
+    TRY(device_find(which, out, info));
+    TRY(find_again(out, info));
     out->context = clCreateContext(NULL, 1, &out->id, NULL, NULL, &code);
     TRY(ocl_check(code, "clCreateContext", info));
     out->queue = clCreateCommandQueue(out->context, out->id, 0, &code);

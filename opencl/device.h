@@ -76,9 +76,13 @@ MUST_CHECK enum err device_read_caps(cl_device_id id, struct device_caps *out, s
 /* Why nothing can be computed on it, in room, which it returns; NULL: it can be used. */
 const char *device_why_not(const struct device_caps *c, char room[DEVICE_WHY_BYTES]);
 
-/* Opens the device that `which` names: OPTIONAL, "auto" (a discrete RDNA3 GPU, else any GPU, else any device), its number
- * or its card's PCI address (inventory.h). Drivers are asked in a child process first (probe.h), and only the one that
- * has the device is used here. ERR_CONFIG names what there is, or why it cannot be used; else ocl_check's. */
+/* The device that `which` names: OPTIONAL, "auto" (a discrete RDNA3 GPU, else any GPU, else any device), its number or its
+ * card's PCI address (inventory.h). It is not open: what it can do is what drivers said when they were asked in a child
+ * process (probe.h). ERR_CONFIG names what there is, or why it cannot be used. */
+MUST_CHECK enum err device_find(const char *which, struct device *out, struct err_info *info);
+
+/* Finds a device and opens it; only the driver that has it is used here. Errors: device_find's, ERR_LOST when it is gone, else
+ * ocl_check's. */
 MUST_CHECK enum err device_open(const char *which, struct device *out, struct err_info *info);
 
 /* Ends what is begun and gives all back; of one that is zeroed, nothing. */

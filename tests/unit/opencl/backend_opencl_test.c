@@ -55,6 +55,19 @@ START_TEST(each_call_of_open_fails)
 }
 END_TEST
 
+/* What the device can do is known from the probe. */
+START_TEST(measuring_opens_nothing)
+{
+    struct backend_measure m;
+    struct backend_device d;
+    ck_assert_int_eq(backend_device_of(&backend_opencl, &r.cfg, &d, &r.info), ERR_OK);
+    fake_opencl_arm("clGetPlatformIDs:1+:CL_OUT_OF_HOST_MEMORY,clCreateContext:1+:CL_DEVICE_NOT_AVAILABLE");
+    ck_assert_msg(backend_opencl.measure(r.plan, &r.cfg, &m, &r.info) == ERR_OK, "%s", r.info.text);
+    ck_assert_int_eq(fake_opencl_calls("clCreateContext") + fake_opencl_calls("clGetPlatformIDs"), 0);
+    ck_assert_uint_gt(m.bytes[BACKEND_DEVICE].weights, 0);
+}
+END_TEST
+
 START_TEST(host_memory_runs_out_while_it_is_opened)
 {
     ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
@@ -249,6 +262,7 @@ Suite *backend_opencl_suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, each_call_of_open_fails);
+    tcase_add_test(t, measuring_opens_nothing);
     tcase_add_test(t, host_memory_runs_out_while_it_is_opened);
     tcase_add_test(t, a_program_that_is_refused);
     tcase_add_test(t, compiling_is_progress_and_can_be_given_up);
