@@ -190,6 +190,16 @@ static const char *name_parts(struct engine *e)
     return kept;
 }
 
+/* The plan has looked that no number is too large (backend_pool_bytes). */
+static struct engine_device_memory device_memory(const struct engine_backend *b)
+{
+    const struct backend_bytes *d = &b->measure.bytes[BACKEND_DEVICE];
+    return (struct engine_device_memory){.weights = d->weights,
+                                         .kv = d->page * (uint64_t)b->cfg.n_pages,
+                                         .states = d->state * (uint64_t)b->cfg.n_states,
+                                         .activations = d->activations};
+}
+
 static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                              struct err_info *info)
 {
@@ -208,6 +218,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     e->info.cache_type_v = keep(e, b.measure.v_type, strlen(b.measure.v_type));
     e->info.weight_bytes = b.takes.weights;
     e->info.kv_bytes = b.pool_bytes;
+    e->info.device_memory = device_memory(&b);
     e->info.n_threads = b.cfg.n_threads;
     e->info.pack_cache = pack_state_names[bi.pack_state];
     e->info.pack_note = bi.pack_note;

@@ -78,6 +78,11 @@ struct engine_config {
     void *failed_arg;
 };
 
+/* What the model has in memories of devices' own, in bytes; all 0 where it lies in the process. */
+struct engine_device_memory {
+    uint64_t weights, kv, states, activations; /* kv: all pages; states: all recurrent states */
+};
+
 /* Borrowed from the engine, constant while it is open. */
 struct engine_model_info {
     const char *file;         /* path as given */
@@ -96,8 +101,9 @@ struct engine_model_info {
     const char *quantization; /* the type most weights have: "Q4_1" */
     uint64_t n_params;
     uint64_t file_bytes;
-    uint64_t weight_bytes; /* packed */
-    uint64_t kv_bytes;     /* the pool, and recurrent states */
+    uint64_t weight_bytes;                     /* packed */
+    uint64_t kv_bytes;                         /* the pool, and recurrent states */
+    struct engine_device_memory device_memory; /* of these bytes and those of activations */
     uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
     const char *pooling;             /* "mean", "cls", "last"; NULL = not known: no embeddings */
     bool generates;                  /* false: an encoder, which gives embeddings alone */

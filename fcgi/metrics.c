@@ -144,6 +144,18 @@ static void write_engine(struct buf *out, const struct engine *e)
     buf_printf(out, "infcgi_step_seconds_total %.6f\n", (double)s.step_ns / 1e9);
 }
 
+static void write_device(struct buf *out, const struct engine_device_memory *d)
+{
+    const struct {
+        const char *purpose;
+        uint64_t bytes;
+    } rows[] = {{"weights", d->weights}, {"kv", d->kv}, {"states", d->states}, {"activations", d->activations}};
+    write_head(out, "infcgi_device_memory_bytes", "gauge", "Memory of devices' own that the model has, by purpose.");
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        buf_printf(out, "infcgi_device_memory_bytes{purpose=\"%s\"} %" PRIu64 "\n", rows[i].purpose, rows[i].bytes);
+    }
+}
+
 void metrics_write(struct buf *out, const struct engine *e, const char *const *route_names, int n_routes)
 {
     write_head(out, "infcgi_up", "gauge", "1 once the model is loaded, until its back end is lost.");
@@ -153,6 +165,7 @@ void metrics_write(struct buf *out, const struct engine *e, const char *const *r
     write_codes(out, "infcgi_failed_batches_total", "Batches that could not be computed, by code.", failed_batches);
     if (e != NULL) {
         write_engine(out, e);
+        write_device(out, &engine_model(e)->device_memory);
     }
 #define METRIC_WRITE(id, name, help) write_histogram(out, id, name, help);
     METRIC_HISTOGRAM_LIST(METRIC_WRITE)

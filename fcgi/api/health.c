@@ -34,9 +34,9 @@ void api_health(struct call *c)
         buf_printf(&out, "{\"status\":\"%s\",",
                    is_lost       ? "lost"
                    : is_draining ? "draining"
-                   : is_cut    ? "file_cut"
-                   : is_stuck  ? "stuck"
-                               : "ok");
+                   : is_cut      ? "file_cut"
+                   : is_stuck    ? "stuck"
+                                 : "ok");
         if (is_lost) {
             buf_puts(&out, "\"reason\":");
             json_write_cstr(&out, lost.text);
@@ -47,9 +47,11 @@ void api_health(struct call *c)
         buf_printf(&out,
                    ",\"backend\":\"%s\",\"kernels\":\"%s\",\"kernels_why\":\"%s\",\"pack_cache\":\"%s\",\"threads\":%d,"
                    "\"running\":%" PRIu64 ",\"waiting\":%" PRIu64 ",\"weight_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64
-                   ",\"cache_type_k\":\"%s\",\"cache_type_v\":\"%s\"}",
+                   ",\"cache_type_k\":\"%s\",\"cache_type_v\":\"%s\",\"device_memory\":{\"weights\":%" PRIu64
+                   ",\"kv\":%" PRIu64 ",\"states\":%" PRIu64 ",\"activations\":%" PRIu64 "}}",
                    m->backend, m->kernels, m->kernels_why, m->pack_cache, m->n_threads, s.n_running, s.n_waiting,
-                   m->weight_bytes, m->kv_bytes, m->cache_type_k, m->cache_type_v);
+                   m->weight_bytes, m->kv_bytes, m->cache_type_k, m->cache_type_v, m->device_memory.weights,
+                   m->device_memory.kv, m->device_memory.states, m->device_memory.activations);
     }
     reply_send(&c->reply, status, "application/json", &out);
     buf_fini(&out);

@@ -66,6 +66,8 @@ START_TEST(a_failed_batch_ends_a_whole_answer_with_its_cause)
     ck_assert_msg(strstr(rig_got.raw.data, "\r\nX-Request-Id: mine-1\r\n") != NULL, "%s", rig_got.raw.data);
     ck_assert_int_eq(rig_post(URL, WHOLE), 200);
     ck_assert_int_eq(rig_get("/health"), 200);
+    ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(rig_answer, "device_memory"), "weights")), 0);
+    ck_assert_uint_eq(json_object_size(json_object_get(rig_answer, "device_memory")), 4);
     wait_for("infcgi_errors_total{code=\"out_of_memory\"}", 1);
 }
 END_TEST
@@ -144,9 +146,10 @@ static void strip(const char *body, struct buf *out)
 /* With little more memory each time, until it is enough: the answer is whole, or it says that it is not. */
 START_TEST(out_of_memory_cuts_no_answer_short_in_silence)
 {
-    static const char *const rest[] = {
-        "\"prompt\":\"ab\",\"logprobs\":3,\"echo\":true,\"stream\":true", "\"prompt\":\"ab\",\"stream\":true",
-        "\"prompt\":\"ab\",\"logprobs\":3,\"echo\":true,\"n\":2", "\"prompt\":\"ab\",\"return_token_ids\":true,\"echo\":true"};
+    static const char *const rest[] = {"\"prompt\":\"ab\",\"logprobs\":3,\"echo\":true,\"stream\":true",
+                                       "\"prompt\":\"ab\",\"stream\":true",
+                                       "\"prompt\":\"ab\",\"logprobs\":3,\"echo\":true,\"n\":2",
+                                       "\"prompt\":\"ab\",\"return_token_ids\":true,\"echo\":true"};
     struct buf whole, got;
     char body[256];
     int n_refused = 0, n_broken = 0;

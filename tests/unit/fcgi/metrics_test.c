@@ -1,6 +1,7 @@
 /* The exposition as Prometheus reads it: grammar, cumulative buckets, counters that count. */
 #include "fcgi/metrics.h"
 
+#include "tests/support/faulty_backend.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
@@ -113,6 +114,24 @@ START_TEST(the_text_is_an_exposition)
 }
 END_TEST
 
+START_TEST(memory_of_a_device_is_shown_by_purpose)
+{
+    static const size_t room = (size_t)1 << 40;
+    faulty_backend_shrink(room, room);
+    struct engine *e = rig_engine();
+    scrape(e);
+    (void)check_grammar();
+    const struct engine_model_info *m = engine_model(e);
+    ck_assert_uint_gt(m->weight_bytes, 0);
+    ck_assert(value("infcgi_device_memory_bytes{purpose=\"weights\"}") == (double)m->weight_bytes);
+    ck_assert(value("infcgi_device_memory_bytes{purpose=\"kv\"}") == (double)m->kv_bytes);
+    ck_assert(value("infcgi_device_memory_bytes{purpose=\"states\"}") == 0);
+    ck_assert(value("infcgi_device_memory_bytes{purpose=\"activations\"}") == 0); /* these are the host's there */
+    engine_close(&e);
+    faulty_backend_shrink(0, 0);
+}
+END_TEST
+
 START_TEST(buckets_are_cumulative)
 {
     static const double seconds[] = {0, 0.001, 0.0011, 0.005, 0.3, 0.3, 640, 640.001, 1e6};
@@ -216,6 +235,7 @@ Suite *metrics_suite(void)
     TCase *t = tcase_create("metrics");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, the_text_is_an_exposition);
+    tcase_add_test(t, memory_of_a_device_is_shown_by_purpose);
     tcase_add_test(t, buckets_are_cumulative);
     tcase_add_test(t, odd_durations_spoil_no_sum);
     tcase_add_test(t, requests_are_counted_by_endpoint_and_class);
