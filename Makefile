@@ -121,6 +121,7 @@ build/fuzz/fuzz: $(call fuzz-objects,tests/fuzz/replay.c)
 $(B)/checkkern: $(call obj,$(filter-out %/json_read.c,$(filter engine/base/% engine/tensor/% engine/quant/% engine/kernels/% engine/kv/kv_type.c,$(ENGINE))) $(KERNELS)) # no jansson when cross-compiled
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ -lm -lpthread
 
+$(B)/device_programs: override LDFLAGS += -Wl,--wrap=program_want
 $(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(engine-obj) $(call obj,tests/support/remote_backend.c tests/support/sharded_backend.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -149,6 +150,10 @@ fuzz:                                   ## untrusted input through libFuzzer: T=
 	@sh tests/support/deps.sh fuzz
 	@$(MAKE) -s $(JOBS) V=fuzz build/fuzz/fuzz
 	@for t in $(or $(T),$(notdir $(wildcard tests/fuzz/corpus/*))); do bash tests/fuzz/fuzz.sh $$t $(or $(S),60) $(ARGS) || exit; done
+isa-report:                             ## what OpenCL kernels become on RDNA3, without a card: GFX='gfx1100 gfx1151' (docs/internals/opencl.md)
+	@sh tests/support/deps.sh isa
+	@$(MAKE) -s $(JOBS) V=release build/release/device_programs
+	@JOBS="$$(nproc)" /usr/bin/python3 tests/isa/isa.py --table $(GFX)
 golden: $(B)/golden                     ## every family on every back end and ISA against transformers
 	$(B)/golden
 same-bytes: $(B)/same_bytes             ## 200 prompts alone, in batches, in pieces, cached: the same bits (fetches the default model)
@@ -196,14 +201,15 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan and TSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty unittests checkkern golden drivers same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty unittests checkkern golden device_programs drivers same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render fuzz-replay)
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
-test-long: deps                         ## what `make test` has no time for: long contexts and scripts under ASan, soaks of minutes
+test-long: deps                         ## what `make test` has no time for: long contexts and scripts under ASan, all device code, soaks of minutes
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=tsan build/tsan/infcgi
+	@$(MAKE) $(JOBS) V=release build/release/device_programs
 	@bash tests/run.sh --long
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(VENV)/.ok

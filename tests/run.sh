@@ -25,6 +25,8 @@ golden|beside|build/release/golden
 oclgrind|beside|bash tests/golden/oclgrind.sh
 rusticl|beside|OCL_ICD_VENDORS=/etc/OpenCL/vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe build/release/drivers llvmpipe
 golden-bites|beside|bash tests/golden/golden_test.sh
+isa|beside|/usr/bin/python3 tests/isa/isa.py
+isa-bites|beside|bash tests/isa/isa_test.sh
 unit-asan|beside|CK_EXCLUDE_TAGS=long build/asan/unittests
 unit-tsan|beside|build/tsan/unittests
 kernels-asan|beside|build/asan/checkkern
@@ -43,6 +45,7 @@ soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan
 '
 # shellcheck disable=SC2016
 long_runners='
+isa-long|beside|/usr/bin/python3 tests/isa/isa.py --all
 unit-asan-long|beside|CK_INCLUDE_TAGS=long build/asan/unittests
 e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan ${scripts//,/ }
 soak-tsan-long|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 600

@@ -5,6 +5,7 @@
 #   deps.sh arm    what building and running the ARM kernels on another CPU needs
 #   deps.sh valgrind  what `make kern-valgrind` needs
 #   deps.sh fuzz   what `make fuzz` needs: Debian 12's clang and its sanitizers
+#   deps.sh isa    what `make isa-report` needs: the first clang of Debian 12 that knows all of RDNA3, and AMD's library of OpenCL C
 #   deps.sh bench  what building, running, `make bench-peer` and `make peer-loads` need
 set -eu
 run='gcc libc6-dev make pkg-config libfcgi-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev ocl-icd-opencl-dev opencl-headers libpciaccess-dev nginx spawn-fcgi curl ca-certificates python3 python3-pip'
@@ -12,16 +13,18 @@ tests='check libsubunit-dev groff-base python3-venv python3-jinja2 universal-cta
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 valgrind='gcc libc6-dev make valgrind'
 fuzz='clang-14 libclang-rt-14-dev'
+isa='clang-19 llvm-19 rocm-device-libs'
 bench='cmake g++'
 
 case ${1:-run} in
 run) want=$run ;;
-test) want="$run $tests $arm" ;;
+test) want="$run $tests $arm $isa" ;;
 arm) want="make $arm" ;;
 valgrind) want=$valgrind ;;
 fuzz) want="$run $fuzz" ;;
+isa) want="$run pocl-opencl-icd $isa" ;;
 bench) want="$run $bench" ;;
-*) echo "usage: deps.sh run|test|arm|valgrind|fuzz|bench" >&2; exit 64 ;;
+*) echo "usage: deps.sh run|test|arm|valgrind|fuzz|isa|bench" >&2; exit 64 ;;
 esac
 if ! command -v dpkg-query >/dev/null; then
     echo "note: not a Debian system; needed are: $want" >&2
