@@ -246,6 +246,7 @@ install: all                            ## into PREFIX=/usr/local (DESTDIR= for 
 	sed 's|/usr/share/infcgi|$(PREFIX)/share/infcgi|' nginx/infcgi-http.conf > $(DEST)/share/infcgi/nginx/infcgi-http.conf
 	install -m 644 nginx/systemd/infcgi.socket $(DEST)/lib/systemd/system/infcgi.socket
 	sed 's|/usr/|$(PREFIX)/|' nginx/systemd/infcgi.service > $(DEST)/lib/systemd/system/infcgi.service
+	install -D -m 644 nginx/systemd/infcgi-gpu.conf $(DEST)/share/infcgi/systemd/infcgi-gpu.conf
 	install -m 644 docs/ops/*.md $(DEST)/share/doc/infcgi/ops
 	install -D -m 644 docs/man/infcgi.1 $(DEST)/share/man/man1/infcgi.1
 	install -D -m 644 docs/man/infcgi.bash $(DEST)/share/bash-completion/completions/infcgi
