@@ -46,6 +46,9 @@ soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan
 # shellcheck disable=SC2016
 long_runners='
 isa-long|beside|/usr/bin/python3 tests/isa/isa.py --all
+fidelity-opencl-long|beside|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds --backend opencl
+greedy-long|beside|build/release/greedy "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
+same-bytes-opencl-long|beside|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt opencl 8
 unit-asan-long|beside|CK_INCLUDE_TAGS=long build/asan/unittests
 e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan ${scripts//,/ }
 soak-tsan-long|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 600

@@ -1,9 +1,9 @@
 /* Fidelity on a real model: how far a back end's next-token distributions are from those of an independent float32
  * implementation on the same (dequantised) weights, over one text. fidelity.py makes the reference file.
  *
- *   fidelity MODEL.gguf REFERENCE [--backend cpu|ref] [--cpu ISA] [--threads N] [--chunk N] [-ctk TYPE] [-ctv TYPE]
+ *   fidelity MODEL.gguf REFERENCE [--backend cpu|ref|opencl] [--cpu ISA] [--threads N] [--chunk N] [-ctk TYPE] [-ctv TYPE]
  *            [--high-precision]
- *   fidelity MODEL.gguf REFERENCE --bounds
+ *   fidelity MODEL.gguf REFERENCE --bounds [--backend cpu|opencl]
  *
  * REFERENCE has one of two forms:
  *   int32 n, V, ids[n]; float logits[n][V]
@@ -12,7 +12,7 @@
  * divergence is that of distributions over K + 1 classes, which is never above that over all ids: a lower bound of it
  * [Cover & Thomas 2006, section 2.8, data processing].
  *
- * --bounds: default settings and others, each within bounds set for the default model; prints a line for each, then
+ * --bounds: default settings and others of the back end, each within bounds set for the default model; prints a line for each, then
  * `N passed, N failed`. */
 #include "engine/backend/backend.h"
 #include "engine/base/io.h"
@@ -223,29 +223,35 @@ static bool run(const struct plan *plan, const struct reference *r, const struct
  * are told apart with --high-precision, which leaves little else. `twin`: an earlier row that must give the same
  * result to the last bit. */
 static const struct bound {
-    const char *name;
+    const char *backend, *name;
     bool high_precision;
     int chunk;
     const char *kv_type;
     double kl, same;
-    int twin;
+    int twin; /* whose bits it has; -1: nobody's */
 } bounds[] = {
-    {"default", false, CHUNK, "i16", 2e-3, 0.96, -1},
-    {"default, one row at a time", false, 1, "i16", 2e-3, 0.96, 0},
-    {"--high-precision", true, CHUNK, "i16", 2e-6, 0.998, -1},
-    {"--high-precision, KV f16", true, CHUNK, "f16", 2e-6, 0.998, -1},
-    {"--high-precision, KV bf16", true, CHUNK, "bf16", 6e-5, 0.99, -1},
-    {"--high-precision, KV q8_0", true, CHUNK, "q8_0", 1e-3, 0.97, -1},
-    {"--high-precision, KV q4_0", true, CHUNK, "q4_0", 0.2, 0.72, -1},
+    {"cpu", "default", false, CHUNK, "i16", 2e-3, 0.96, -1},
+    {"cpu", "default, one row at a time", false, 1, "i16", 2e-3, 0.96, 0},
+    {"cpu", "--high-precision", true, CHUNK, "i16", 2e-6, 0.998, -1},
+    {"cpu", "--high-precision, KV f16", true, CHUNK, "f16", 2e-6, 0.998, -1},
+    {"cpu", "--high-precision, KV bf16", true, CHUNK, "bf16", 6e-5, 0.99, -1},
+    {"cpu", "--high-precision, KV q8_0", true, CHUNK, "q8_0", 1e-3, 0.97, -1},
+    {"cpu", "--high-precision, KV q4_0", true, CHUNK, "q4_0", 0.2, 0.72, -1},
+    {"opencl", "default", false, CHUNK, "f16", 2e-3, 0.96, -1},
+    {"opencl", "default, one row at a time", false, 1, "f16", 2e-3, 0.96, 7},
+    {"opencl", "--high-precision", true, CHUNK, "f16", 2e-6, 0.998, -1},
 };
 
-static int check_bounds(const struct plan *plan, const struct reference *r, int n_threads)
+static int check_bounds(const struct plan *plan, const struct reference *r, const char *backend, int n_threads)
 {
     struct result results[ARRAY_LEN(bounds)];
     int n_passed = 0, n_failed = 0;
     for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
         const struct bound *b = &bounds[i];
-        struct setting s = {.backend = "cpu",
+        if (strcmp(b->backend, backend) != 0) {
+            continue;
+        }
+        struct setting s = {.backend = backend,
                             .n_threads = n_threads,
                             .chunk = b->chunk,
                             .high_precision = b->high_precision,
@@ -268,9 +274,9 @@ static int check_bounds(const struct plan *plan, const struct reference *r, int 
 static int usage(void)
 {
     fprintf(stderr,
-            "usage: fidelity MODEL.gguf REFERENCE [--backend cpu|ref] [--cpu ISA] [--threads N] [--chunk 1-%d] "
+            "usage: fidelity MODEL.gguf REFERENCE [--backend cpu|ref|opencl] [--cpu ISA] [--threads N] [--chunk 1-%d] "
             "[-ctk TYPE] [-ctv TYPE] [--high-precision]\n"
-            "       fidelity MODEL.gguf REFERENCE --bounds [--threads N]\n",
+            "       fidelity MODEL.gguf REFERENCE --bounds [--backend cpu|opencl] [--threads N]\n",
             CHUNK);
     return 64;
 }
@@ -339,7 +345,7 @@ int main(int argc, char **argv)
     if (err != ERR_OK) {
         fprintf(stderr, "error: %s: %s\n", err_code(err), info.text);
     } else if (open_reference(argv[2], (int32_t)plan->n_vocab, &r)) {
-        rc = with_bounds ? check_bounds(plan, &r, s.n_threads) : run_one(argv[1], plan, &r, &s);
+        rc = with_bounds ? check_bounds(plan, &r, s.backend, s.n_threads) : run_one(argv[1], plan, &r, &s);
     }
     io_map_close(&r.map);
     plan_free(&plan);

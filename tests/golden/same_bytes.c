@@ -1,15 +1,16 @@
 /* A request's bytes never depend on its neighbours: 200 prompts alone, then together in batches of 2 to 32, with steps
  * of 16 to 512 rows, one thread and two, found in the prefix cache or not; tokens, log-probabilities and those of the
  * best alternatives must agree in every bit.
- *   same_bytes MODEL.gguf TEXT */
+ *   same_bytes MODEL.gguf TEXT [BACKEND [PROMPTS]]: cpu and all 200 prompts unless told */
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { N_PROMPTS = 200, N_TOKENS = 8, N_TOP = 3, LONGEST = 400, WAIT_MS = 60000 };
+enum { MAX_PROMPTS = 200, N_TOKENS = 8, N_TOP = 3, LONGEST = 400, WAIT_MS = 600000 };
 
 /* One way of running all prompts. */
 static const struct run {
@@ -38,8 +39,8 @@ static struct {
     struct arena arena;
     int32_t *ids; /* of the whole text */
     size_t n_ids;
-    struct answer expected[N_PROMPTS];
-    int n_passed, n_failed;
+    struct answer expected[MAX_PROMPTS];
+    int n_prompts, n_passed, n_failed;
     uint64_t n_cached;
 } test;
 
@@ -119,9 +120,9 @@ static void run_all(const struct run *r, struct engine *e)
     for (int pass = 0; pass < r->passes; pass++) {
         test.n_cached = 0;
         int failed = test.n_failed;
-        for (int from = 0; from < N_PROMPTS; from += r->n_together) {
+        for (int from = 0; from < test.n_prompts; from += r->n_together) {
             struct engine_stream *streams[32];
-            int n = MIN_OF(r->n_together, N_PROMPTS - from);
+            int n = MIN_OF(r->n_together, test.n_prompts - from);
             for (int i = 0; i < n; i++) {
                 streams[i] = submit(e, from + i);
             }
@@ -137,9 +138,11 @@ static void run_all(const struct run *r, struct engine *e)
     }
 }
 
-static enum err open_engine(const char *model, const struct run *r, struct engine **out, struct err_info *info)
+static enum err open_engine(const char *model, const char *backend, const struct run *r, struct engine **out,
+                            struct err_info *info)
 {
     const struct engine_config cfg = {.model_path = model,
+                                      .backend = backend,
                                       .n_threads = r->n_threads,
                                       .max_batch_rows = r->max_batch_rows,
                                       .max_seqs = r->max_seqs,
@@ -160,14 +163,16 @@ static enum err tokenize(const struct engine *e, const char *path, struct err_in
 
 int main(int argc, char **argv)
 {
-    if (argc != 3) {
-        fprintf(stderr, "usage: same_bytes MODEL.gguf TEXT\n");
+    const char *backend = argc > 3 ? argv[3] : "cpu";
+    test.n_prompts = argc > 4 ? (int)strtol(argv[4], NULL, 10) : MAX_PROMPTS;
+    if (argc < 3 || argc > 5 || test.n_prompts < 1 || test.n_prompts > MAX_PROMPTS) {
+        fprintf(stderr, "usage: same_bytes MODEL.gguf TEXT [BACKEND [PROMPTS]]\n");
         return 64;
     }
     for (size_t i = 0; i < ARRAY_LEN(runs); i++) {
         struct engine *e = NULL;
         struct err_info info = {0};
-        enum err err = open_engine(argv[1], &runs[i], &e, &info);
+        enum err err = open_engine(argv[1], backend, &runs[i], &e, &info);
         if (err == ERR_OK && test.ids == NULL) {
             arena_init(&test.arena, 0, 0, MEM_GENERAL);
             err = tokenize(e, argv[2], &info);
