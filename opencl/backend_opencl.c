@@ -11,10 +11,12 @@
 #include "engine/tensor/dtype.h"
 #include "opencl/inventory.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { LOGITS_PIECE = 4096, RESULT_WORDS = STATS_WORDS + 2 * MAX_BEST /* of a row of logits, at most */ };
+enum { LOGITS_PIECE = 4096 };
 
 /* --- what there is ------------------------------------------------------------------------------------------------ */
 
@@ -71,6 +73,12 @@ static enum err lay_out_bufs(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
+/* Words of a row of logits' results, at most. */
+static size_t result_words(const struct backend_model *m)
+{
+    return (size_t)m->n_pieces * PIECE_WORDS + 2 * (size_t)MAX_BEST;
+}
+
 static enum err lay_out_results(struct backend_model *m, struct err_info *info)
 {
     uint64_t n_logits = m->plan->has_logits ? (uint64_t)m->cfg.max_logits : 0, n_vocab = m->plan->n_vocab;
@@ -91,9 +99,8 @@ static enum err lay_out_results(struct backend_model *m, struct err_info *info)
         {rows_bytes(m, m->up_stride), "a product", &m->up},
         {m->partial_bytes, "parts of the attention", &m->partial},
         {n_logits * n_vocab * sizeof(float), "logits", &m->logits},
-        {n_logits * m->n_pieces * 4 * sizeof(float), "pieces of logits", &m->pieces},
         {n_logits * m->n_pieces * MAX_BEST * sizeof(int32_t), "pieces of logits", &m->lists},
-        {n_logits * RESULT_WORDS * sizeof(float), "statistics of logits", &m->stats},
+        {n_logits * result_words(m) * sizeof(float), "statistics of logits", &m->logit_results},
         {hidden, "hidden rows", &m->hidden},
         {rows_bytes(m, m->plan->input_width), "input rows", &m->input},
         {rows_bytes(m, m->plan->output_width), "output rows", &m->output},
@@ -172,7 +179,7 @@ static enum err make_model(const struct plan *plan, const struct backend_config 
     m->cfg = *cfg;
     m->of = of;
     m->picks = m->tiles = m->made_floats = m->made_codes = m->up_made = m->results = OPENCL_NONE;
-    m->partial = m->qkv = m->up = m->logits = m->pieces = m->lists = m->stats = m->hidden = m->input = m->output =
+    m->partial = m->qkv = m->up = m->logits = m->lists = m->logit_results = m->hidden = m->input = m->output =
         m->states = OPENCL_NONE;
     enum err err = lay_out(m, opens, info);
     if (err != ERR_OK) {
@@ -239,7 +246,7 @@ static enum err make_slots(struct backend_model *m, struct err_info *info)
         struct opencl_slot *s = &m->slots[i];
         s->cap_words = fixed_words(m);
         s->words = mem_zalloc_array(s->cap_words, sizeof *s->words, MEM_SCRATCH);
-        s->stats = mem_zalloc_array((size_t)m->cfg.max_logits * RESULT_WORDS + 1, sizeof *s->stats, MEM_SCRATCH);
+        s->stats = mem_zalloc_array((size_t)m->cfg.max_logits * result_words(m) + 1, sizeof *s->stats, MEM_SCRATCH);
         s->input = mem_zalloc_array((size_t)m->cfg.max_rows * m->plan->input_width + 1, sizeof(float), MEM_SCRATCH);
         TRY_MEM_FOR(s->words != NULL && s->stats != NULL && s->input != NULL, info, "out of memory for batches");
     }
@@ -311,9 +318,9 @@ static int32_t end_of_seq(const struct backend_batch *b, int32_t i)
 }
 
 /* What rows of logits want beside their statistics. */
-static void put_wants(const struct backend_batch *b, struct writer *w)
+static void put_wants(const struct backend_model *m, const struct backend_batch *b, struct writer *w)
 {
-    int32_t at = b->n_logits * STATS_WORDS;
+    int32_t at = b->n_logits * (int32_t)m->n_pieces * PIECE_WORDS;
     w->words[BATCH_AT_WANTS] = (int32_t)w->n;
     for (int32_t i = 0; i < b->n_logits; i++) {
         int32_t *to = take_words(w, 2), wants = b->wants != NULL ? b->wants[i] : BACKEND_ALL_LOGITS;
@@ -433,7 +440,7 @@ static enum err write_batch(struct backend_model *m, const struct backend_batch 
         copy[0] = b->copy_rows[i];
         copy[1] = b->copy_states[i];
     }
-    put_wants(b, &w);
+    put_wants(m, b, &w);
     put_seqs(m, b, &w);
     put_ropes(m, b, &w);
     cl_command_queue q = m->device.queue;
@@ -489,11 +496,32 @@ static enum err meet_ranks(struct backend_model *m, const struct plan_step *step
     return err;
 }
 
+/* Positions whose keys and values a batch's attention reads, each sequence's once. */
+static uint64_t count_positions(const struct backend_model *m, const struct backend_batch *b, int32_t window)
+{
+    uint64_t n = 0;
+    for (int32_t i = 0, end; i < b->n_rows; i = end) {
+        end = end_of_seq(b, i);
+        int32_t all = b->pos[end - 1] + 1, seen = window - 1 + end - i;
+        n += (uint64_t)(window > 0 && !m->plan->is_bidirectional ? MIN_OF(all, seen) : all);
+    }
+    return n;
+}
+
+static void count(struct backend_model *m, const struct opencl_launch *l, const struct backend_batch *b, size_t groups)
+{
+    m->counts.launches++;
+    m->counts.weight_bytes += l->weight_bytes * groups;
+    m->counts.cache_bytes += l->slot_bytes != 0 ? l->slot_bytes * count_positions(m, b, l->window) : 0;
+}
+
 static enum err launch_all(struct backend_model *m, const struct backend_batch *b, const struct opencl_slot *s,
                            struct err_info *info)
 {
     int32_t splits = s->words[BATCH_SPLITS];
-    bool in_parts = b->n_rows <= OPENCL_PARTS_ROWS && (int64_t)b->n_rows * splits <= OPENCL_MAX_PARTS;
+    m->counts = (struct backend_counts){0};
+    bool has_best = s->words[BATCH_RESULTS] > b->n_logits * (int32_t)m->n_pieces * PIECE_WORDS;
+    bool in_parts = splits > 1 && b->n_rows <= OPENCL_PARTS_ROWS && (int64_t)b->n_rows * splits <= OPENCL_MAX_PARTS;
     for (size_t i = 0; i < m->n_launches; i++) {
         const struct opencl_launch *l = &m->launches[i];
         int32_t rows = s->words[l->rows];
@@ -502,13 +530,15 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
             continue;
         }
         bool is_for = rows > 0 && rows >= l->min_rows && rows <= l->max_rows &&
-                      l->when != (in_parts ? OPENCL_IF_WHOLE : OPENCL_IF_PARTS);
+                      l->when != (in_parts ? OPENCL_IF_WHOLE : OPENCL_IF_PARTS) &&
+                      (l->when != OPENCL_IF_BEST || has_best);
         if (!is_for) {
             continue;
         }
         const size_t local[3] = {l->local, 1, 1};
         const size_t global[3] = {l->local * l->groups, l->by_splits ? (size_t)splits : 1,
                                   (size_t)count_groups(m, l, s, rows)};
+        count(m, l, b, global[2]);
         TRY(ocl_check(clEnqueueNDRangeKernel(m->device.queue, l->kernel, 3, NULL, global, local, 0, NULL, NULL),
                       plan_op_name(l->step->op), info));
     }
@@ -529,7 +559,7 @@ static enum err read_results(struct backend_model *m, const struct backend_batch
                              struct err_info *info)
 {
     size_t row = (size_t)m->plan->n_vocab * sizeof(float);
-    TRY(read_later(m, m->stats, 0, (size_t)s->words[BATCH_RESULTS] * sizeof(float), s->stats, info));
+    TRY(read_later(m, m->logit_results, 0, (size_t)s->words[BATCH_RESULTS] * sizeof(float), s->stats, info));
     for (int32_t i = 0; i < b->n_logits; i++) {
         if (b->wants == NULL || b->wants[i] == BACKEND_ALL_LOGITS) {
             TRY(read_later(m, m->logits, (size_t)i * row, row, b->logits + (size_t)i * m->plan->n_vocab, info));
@@ -588,14 +618,23 @@ static enum err opencl_begin(struct backend_model *m, const struct backend_batch
 }
 
 /* What was read of row i of logits, to the caller. */
-static void take_result(const struct opencl_slot *s, int32_t i)
+static void take_result(const struct backend_model *m, const struct opencl_slot *s, int32_t i)
 {
-    const float *stats = s->stats + (size_t)i * STATS_WORDS;
+    const float *p = s->stats + (size_t)i * m->n_pieces * PIECE_WORDS; /* as kernels/logits.cl has them */
     const int32_t *wants = s->words + s->words[BATCH_AT_WANTS] + 2 * (size_t)i;
     struct backend_row_stats *out = &s->batch.stats[i];
-    memcpy(&out->argmax, &stats[0], sizeof out->argmax);
-    out->max = stats[1];
-    out->logsumexp = stats[2];
+    uint32_t best = 0;
+    float sum = 0;
+    for (uint32_t k = 1; k < m->n_pieces; k++) {
+        best = p[PIECE_WORDS * k] > p[PIECE_WORDS * best] ? k : best;
+    }
+    out->max = p[PIECE_WORDS * best];
+    memcpy(&out->argmax, &p[PIECE_WORDS * best + 1], sizeof out->argmax);
+    out->argmax = out->argmax == INT_MAX ? 0 : out->argmax; /* no logit is a number */
+    for (uint32_t k = 0; k < m->n_pieces; k++) {
+        sum += p[PIECE_WORDS * k + 2] * expf(p[PIECE_WORDS * k] - out->max);
+    }
+    out->logsumexp = logf(sum) + out->max;
     for (int32_t k = 0; k < wants[0]; k++) {
         struct candidate *c = &s->batch.best[(size_t)i * MAX_BEST + (size_t)k];
         memcpy(&c->id, &s->stats[wants[1] + 2 * k], sizeof c->id);
@@ -612,7 +651,7 @@ static enum err opencl_wait(struct backend_model *m, struct err_info *info)
     s->done = NULL;
     m->is_lost |= err == ERR_LOST;
     for (int32_t i = 0; i < s->batch.n_logits && err == ERR_OK; i++) {
-        take_result(s, i);
+        take_result(m, s, i);
     }
     return err;
 }
@@ -704,8 +743,11 @@ static enum err opencl_state_write(struct backend_model *m, int32_t state, const
 static void opencl_info(const struct backend_model *m, struct backend_info *out)
 {
     const struct program_cache *c = program_set_cache(m->programs);
-    *out = (struct backend_info){
-        .pack_state = c->state, .pack_note = c->note, .max_begun = OPENCL_MAX_BEGUN, .max_best = MAX_BEST};
+    *out = (struct backend_info){.pack_state = c->state,
+                                 .pack_note = c->note,
+                                 .max_begun = OPENCL_MAX_BEGUN,
+                                 .max_best = MAX_BEST,
+                                 .counts = m->counts};
 }
 
 const struct backend backend_opencl = {
@@ -723,5 +765,6 @@ const struct backend backend_opencl = {
     .state_read = opencl_state_read,
     .state_write = opencl_state_write,
     .info = opencl_info,
+    .rate = opencl_rate,
     .close = opencl_close,
 };

@@ -60,7 +60,7 @@ enum { OPENCL_PICKED_ROWS = 4 /* picks of a tile, where a batch has more than a 
 
 /* Whether attention is computed in parts, each by a work-group, as a batch of few rows would leave most of a device idle;
  * OPENCL_MAX_PARTS: parts that there is room for. */
-enum opencl_when { OPENCL_ALWAYS, OPENCL_IF_PARTS, OPENCL_IF_WHOLE };
+enum opencl_when { OPENCL_ALWAYS, OPENCL_IF_PARTS, OPENCL_IF_WHOLE, OPENCL_IF_BEST /* of a row are wanted */ };
 enum { OPENCL_PARTS_ROWS = 16, OPENCL_MAX_PARTS = 2048 };
 
 /* A kernel with its arguments, and its sizes. */
@@ -74,6 +74,9 @@ struct opencl_launch {
     enum plan_rows rows;        /* .. rows of this kind .. */
     uint32_t tile;              /* .. so many a group */
     int32_t min_rows, max_rows; /* it is for so many of them */
+    uint64_t weight_bytes;      /* that it reads; of experts each tile of picks */
+    uint64_t slot_bytes;        /* of keys and values of a position that it reads, .. */
+    int32_t window;             /* .. 0: of all */
 };
 
 /* A batch that was begun. */
@@ -112,14 +115,20 @@ struct backend_model {
     uint32_t made_stride;
     int32_t results; /* [picks][stride of the widest result] */
     uint32_t results_stride;
-    int32_t logits, pieces, lists, stats, hidden, input, output, states;
+    int32_t logits, lists, logit_results, hidden, input, output, states;
     cl_mem batch;
     size_t cap_batch_words;
     size_t page_bytes, state_bytes;
     struct opencl_slot slots[OPENCL_MAX_BEGUN];
     int n_begun, next; /* slots in use; the one that is begun next */
     bool is_lost;
+    struct backend_counts counts;
 };
+
+/* --- opencl_rate.c ------------------------------------------------------------------------------------------------ */
+
+/* backend.rate */
+enum err opencl_rate(struct backend_model *m, struct backend_rates *out, struct err_info *info);
 
 /* --- backend_opencl.c --------------------------------------------------------------------------------------------- */
 

@@ -185,6 +185,7 @@ enum err opencl_add_product(const struct opencl_maker *k, const struct opencl_pr
         l.tile = t->tokens;
         l.min_rows = t->min_rows;
         l.max_rows = t->max_rows;
+        l.weight_bytes = (uint64_t)panels * w->panel_bytes * (is_pair ? 2 : 1);
         snprintf(options, sizeof options, "-DKIND=%d -DTOKENS=%u -DSPLIT=%d -DPAIR=%d -DPICKED=%d", (int)w->kind,
                  t->tokens, t->is_split, is_pair, is_picked);
         struct opencl_arg args[32] = {
@@ -283,12 +284,13 @@ static enum err make_logits(const struct opencl_maker *k)
     p.flags = p.cap != 0 ? FLAG_CAP : 0;
     TRY(opencl_add_product(k, &p));
     uint32_t per = (n + m->n_pieces - 1) / m->n_pieces;
-    struct opencl_arg logits = opencl_at(k, m->logits), pieces = opencl_at(k, m->pieces),
-                      lists = opencl_at(k, m->lists);
+    struct opencl_arg logits = opencl_at(k, m->logits), lists = opencl_at(k, m->lists),
+                      results = opencl_at(k, m->logit_results);
     TRY(OPENCL_ADD(k, opencl_launch_of(k, WG, m->n_pieces), "logits.cl", "piece", "", logits, ARG_UINT(n),
-                   ARG_UINT(per), pieces, lists));
-    return OPENCL_ADD(k, opencl_launch_of(k, WG, 1), "logits.cl", "whole", "", logits, ARG_UINT(n), pieces, lists,
-                      ARG_UINT(m->n_pieces), opencl_at(k, m->stats));
+                   ARG_UINT(per), results, lists));
+    struct opencl_launch l = opencl_launch_of(k, WG, 1);
+    l.when = OPENCL_IF_BEST;
+    return OPENCL_ADD(k, l, "logits.cl", "best", "", logits, ARG_UINT(n), lists, ARG_UINT(m->n_pieces), results);
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
@@ -317,19 +319,27 @@ static enum err make_embed(const struct opencl_maker *k)
     return opencl_end_step(k, k->s->dst);
 }
 
+/* Is step i nothing but a list of rows for a norm behind it, which can pick them itself? */
+static bool is_picked_by_norm(const struct plan *p, int32_t i)
+{
+    const struct plan_step *s = &p->steps[i], *next = s + 1;
+    return i >= 0 && i + 1 < p->n_steps && s->op == PLAN_GATHER && next->op == PLAN_NORM && next->src == s->dst &&
+           next->rows == s->rows && !next->adds && (next->dst == s->dst || !plan_is_read(p, i + 2, s->dst));
+}
+
 /* The norm of src, to dst or to the rows that are wanted. */
-static enum err add_norm(const struct opencl_maker *k, struct opencl_arg dst, uint32_t dst_stride, int flags,
-                         plan_buf_id coded)
+static enum err add_norm(const struct opencl_maker *k, plan_buf_id src, struct opencl_arg dst, uint32_t dst_stride,
+                         int flags, plan_buf_id coded)
 {
     enum { WG = 128 };
     const struct plan_step *s = k->s;
-    uint32_t n = s->w[0] == PLAN_NONE || s->norm.centers ? opencl_width(k, s->src) : k->plan->weights[s->w[0]].n_in;
+    uint32_t n = s->w[0] == PLAN_NONE || s->norm.centers ? opencl_width(k, src) : k->plan->weights[s->w[0]].n_in;
     flags |= (s->norm.centers ? FLAG_CENTERS : 0) | (s->w[0] != PLAN_NONE ? FLAG_WEIGHT : 0) |
              (s->bias[0] != PLAN_NONE ? FLAG_BIAS : 0);
-    return OPENCL_ADD(k, opencl_launch_of(k, WG, opencl_width(k, s->src) / n), "norm.cl", "norm", "", ARG_INT(s->rows),
-                      opencl_floats(k, s->src), stride_of(k, s->src), opencl_vector(k, s->w[0]),
-                      opencl_vector(k, s->bias[0]), ARG_FLOAT(s->eps), ARG_UINT(n), ARG_INT(flags), dst,
-                      ARG_UINT(dst_stride), coded == PLAN_NONE ? ARG_MEM(NULL) : opencl_codes(k, coded),
+    return OPENCL_ADD(k, opencl_launch_of(k, WG, opencl_width(k, src) / n), "norm.cl", "norm", "", ARG_INT(s->rows),
+                      opencl_floats(k, src), stride_of(k, src), opencl_vector(k, s->w[0]), opencl_vector(k, s->bias[0]),
+                      ARG_FLOAT(s->eps), ARG_UINT(n), ARG_INT(flags), dst, ARG_UINT(dst_stride),
+                      coded == PLAN_NONE ? ARG_MEM(NULL) : opencl_codes(k, coded),
                       coded == PLAN_NONE ? ARG_UINT(0) : blocks_of(k, coded));
 }
 
@@ -342,7 +352,12 @@ static enum err make_norm(const struct opencl_maker *k)
     if (!in_one) {
         flags = FLAG_FLOATS | (s->adds ? FLAG_ADDS : 0);
     }
-    TRY(add_norm(k, opencl_floats(k, s->dst), opencl_stride(k, s->dst), flags, in_one ? s->dst : PLAN_NONE));
+    plan_buf_id src = s->src;
+    if (is_picked_by_norm(k->plan, k->i_step - 1)) {
+        src = s[-1].src;
+        flags |= FLAG_PICKS;
+    }
+    TRY(add_norm(k, src, opencl_floats(k, s->dst), opencl_stride(k, s->dst), flags, in_one ? s->dst : PLAN_NONE));
     return in_one ? ERR_OK : opencl_end_step(k, s->dst);
 }
 
@@ -362,13 +377,16 @@ static enum err make_hidden(const struct opencl_maker *k)
     uint32_t n = opencl_width(k, s->src);
     struct opencl_arg dst = opencl_at(k, k->m->hidden);
     return s->w[0] != PLAN_NONE
-               ? add_norm(k, dst, n, FLAG_FLOATS | FLAG_PICKS, PLAN_NONE)
+               ? add_norm(k, s->src, dst, n, FLAG_FLOATS | FLAG_PICKS, PLAN_NONE)
                : add_copy(k, opencl_floats(k, s->src), opencl_stride(k, s->src), 0, dst, n, 0, n, FLAG_PICKS);
 }
 
 static enum err make_gather(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
+    if (is_picked_by_norm(k->plan, k->i_step)) {
+        return ERR_OK;
+    }
     TRY(add_copy(k, opencl_floats(k, s->src), opencl_stride(k, s->src), 0, opencl_floats(k, s->dst),
                  opencl_stride(k, s->dst), 0, opencl_width(k, s->src), FLAG_PICKS));
     return opencl_end_step(k, s->dst);
@@ -480,6 +498,8 @@ static enum err make_attention(const struct opencl_maker *k)
                  of->latent_dim != 0, tile, split, kv->k_is_bytes, kv->v_is_bytes);
         struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
         l.by_splits = split != 0;
+        l.slot_bytes = (kv->key_bytes + kv->value_bytes) / KV_PAGE_TOKENS;
+        l.window = s->attention.window;
         l.when = split != 0 ? OPENCL_IF_PARTS : OPENCL_IF_WHOLE;
         TRY(OPENCL_ADD(k, l, "attention.cl", "attention", options[split], opencl_floats(k, s->src),
                        stride_of(k, s->src), opencl_at(k, kv->keys), opencl_at(k, kv->values), ARG_UINT(n_heads),
@@ -512,6 +532,7 @@ static enum err make_head_matmul(const struct opencl_maker *k)
         l.tile = all[i].tokens;
         l.min_rows = all[i].min_rows;
         l.max_rows = all[i].max_rows;
+        l.weight_bytes = (uint64_t)panels * w->panel_bytes;
         snprintf(options, sizeof options, "-DKIND=%d -DTOKENS=%u", (int)w->kind, all[i].tokens);
         TRY(OPENCL_ADD(k, l, "heads_matmul.cl", "heads_matmul", options, ARG_INT(s->rows), opencl_at(k, w->place),
                        ARG_UINT(w->panel_bytes / sizeof(uint32_t)), ARG_UINT(w->group_panels), ARG_UINT(panels),

@@ -170,6 +170,13 @@ struct backend_batch {
 
 struct backend_model; /* a plan made ready by one back end */
 
+/* What the batch that was begun last makes the device do; zeros where a back end does not count. */
+struct backend_counts {
+    uint64_t launches;     /* of kernels */
+    uint64_t weight_bytes; /* of matrices that its products read, each as often as a launch does */
+    uint64_t cache_bytes;  /* of keys and values that its attention reads, each once a launch */
+};
+
 /* What is known of a model only when it is open. */
 struct backend_info {
     float *logits; /* OPTIONAL [max_logits][V]: a place for backend_batch.logits that costs no memory of its own, as
@@ -181,6 +188,13 @@ struct backend_info {
     int32_t max_best; /* of backend_batch.wants; 0: whoever wants a row's best tokens takes its logits */
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" when there is nothing to say */
+    struct backend_counts counts;
+};
+
+/* What a device does by itself. */
+struct backend_rates {
+    double launch_s, queued_launch_s; /* a kernel that does nothing: waited for by itself; of many in a row */
+    double copy_bytes_s;              /* of its memory, read and written */
 };
 
 struct backend {
@@ -215,6 +229,8 @@ struct backend {
     enum err (*state_read)(struct backend_model *m, int32_t state, void *out, struct err_info *info);
     enum err (*state_write)(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info);
     void (*info)(const struct backend_model *m, struct backend_info *out);
+    /* OPTIONAL. Measures the device, in a second at most, while no batch is begun. ERR_LOST, ERR_NOMEM. */
+    enum err (*rate)(struct backend_model *m, struct backend_rates *out, struct err_info *info);
     /* Returns soon also when the back end is lost. */
     void (*close)(struct backend_model **m);
 };

@@ -38,6 +38,7 @@ struct bench {
     struct backend_model *model;   /* for n_batch rows and n_threads threads */
     struct backend_measure measure;
     struct backend_device device;
+    struct backend_rates rates;
     struct bench_report report;
     struct work work;
     int n_batch, n_threads;
@@ -194,6 +195,9 @@ static enum err measure(struct bench *b, struct bench_row row, struct err_info *
             samples_ns[i] = MAX_OF(elapsed_ns, 1);
         }
     }
+    struct backend_info of;
+    b->backend->info(b->model, &of);
+    row.counts = is_prefill ? (struct backend_counts){0} : of.counts;
     count_run(b, &row);
     bench_report_row(&b->report, &row);
     return ERR_OK;
@@ -269,6 +273,12 @@ static enum err open_file(struct bench *b, struct err_info *info)
     return allocate(b);
 }
 
+static void on_told(void *arg, const char *text)
+{
+    (void)arg;
+    fprintf(stderr, "note: %s\n", text);
+}
+
 static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
 
 /* The back end for steps of n_batch rows on n_threads threads, in place of the one before. */
@@ -287,6 +297,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .max_logits = b->max_seqs,
                                  .k_type = b->o->cache_type_k,
                                  .v_type = b->o->cache_type_v,
+                                 .tell = on_told,
                                  .weight_done = drop_file_pages,
                                  .weight_done_arg = b->gguf};
     TRY(backend_parts_parse(b->o->backend, "backend", b->plan->n_layers, &b->parts, info));
@@ -295,6 +306,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
     TRY(backend_device_of(b->backend, &cfg, &b->device, info));
     TRY(b->backend->measure(b->plan, &cfg, &b->measure, info));
     TRY(b->backend->open(b->plan, &cfg, &b->model, info));
+    TRY(b->backend->rate != NULL ? b->backend->rate(b->model, &b->rates, info) : ERR_OK);
     memset(b->filled, 0, sizeof b->filled);
     b->n_batch = n_batch;
     b->n_threads = n_threads;
@@ -333,6 +345,7 @@ static void open_report(struct bench *b)
                                       .model_path = o->model,
                                       .kernels = b->measure.kernels,
                                       .cpu_info = b->device.name,
+                                      .rates = b->backend->rate != NULL ? &b->rates : NULL,
                                       .k_type = b->measure.k_type,
                                       .v_type = b->measure.v_type,
                                       .has_types = o->cache_type_k != NULL || o->cache_type_v != NULL,

@@ -189,10 +189,39 @@ static void print_json(const struct bench_report *r, const struct fields *f, con
     for (int i = 0; i < row->n_samples; i++) {
         fprintf(r->out, "%s%g", i > 0 ? ", " : "", sample_ts(row, i));
     }
-    fprintf(r->out, " ],\n    \"read_bytes\": %.0f,\n    \"matmul_ops\": %.0f\n  }", row->read_bytes, row->matmul_ops);
+    fprintf(r->out, " ],\n    \"read_bytes\": %.0f,\n    \"matmul_ops\": %.0f", row->read_bytes, row->matmul_ops);
+    if (row->counts.launches != 0) {
+        fprintf(r->out,
+                ",\n    \"launches\": %" PRIu64 ",\n    \"weight_bytes\": %" PRIu64 ",\n    \"cache_bytes\": %" PRIu64,
+                row->counts.launches, row->counts.weight_bytes, row->counts.cache_bytes);
+    }
+    if (r->rates != NULL) {
+        fprintf(r->out, ",\n    \"launch_us\": %.3f,\n    \"queued_launch_us\": %.3f,\n    \"copy_bytes_s\": %.0f",
+                r->rates->launch_s * 1e6, r->rates->queued_launch_s * 1e6, r->rates->copy_bytes_s);
+    }
+    fputs("\n  }", r->out);
 }
 
-static void print_md(const struct bench_report *r, const struct bench_row *row)
+/* What a generation's step makes the device do, for the foot. */
+static void note_counts(struct bench_report *r, const struct bench_row *row, const char *test, double tokens_s)
+{
+    const struct backend_counts *c = &row->counts;
+    size_t n = strlen(r->counted);
+    double bytes_s = (double)(c->weight_bytes + c->cache_bytes) * tokens_s / row->n_seqs;
+    if (c->launches == 0 || row->n_gen == 0) {
+        return;
+    }
+    snprintf(r->counted + n, sizeof r->counted - n,
+             "%s: a step is %" PRIu64 " launches and reads %.2f MB of weights, %.2f MB of keys and values: %.2f GB/s",
+             test, c->launches, (double)c->weight_bytes / 1e6, (double)c->cache_bytes / 1e6, bytes_s / 1e9);
+    n = strlen(r->counted);
+    if (r->rates != NULL) {
+        snprintf(r->counted + n, sizeof r->counted - n, ", %.0f %% of copying\n",
+                 100 * bytes_s / r->rates->copy_bytes_s);
+    }
+}
+
+static void print_md(struct bench_report *r, const struct bench_row *row)
 {
     static const double kib = 1024.0, mib = kib * kib, gib = mib * kib;
     char size[32], params[32], batch[16] = "", seqs[16] = "", depth[24] = "", test[80], speed[64];
@@ -215,6 +244,7 @@ static void print_md(const struct bench_report *r, const struct bench_row *row)
     if (r->has_types) {
         snprintf(types, sizeof types, " %6s | %6s |", r->k_type, r->v_type);
     }
+    note_counts(r, row, test, ts.mean);
     fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7d |%s%s %15s | %21s |\n", r->model_type, size, params,
             r->kernels, row->n_threads, batch, types, test,
             speed); /* 21: the plus-minus sign is two bytes and one column wide */
@@ -258,6 +288,11 @@ void bench_report_row(struct bench_report *r, const struct bench_row *row)
 void bench_report_foot(struct bench_report *r)
 {
     if (r->format == BENCH_MD) {
+        if (r->rates != NULL) {
+            fprintf(r->out, "\n%s\n%sa launch: %.1f us alone, %.1f us of many; copying: %.1f GB/s\n", r->cpu_info,
+                    r->counted, r->rates->launch_s * 1e6, r->rates->queued_launch_s * 1e6,
+                    r->rates->copy_bytes_s / 1e9);
+        }
         fprintf(r->out, "\nbuild: infcgi %s\n", CMD_VERSION);
     } else if (r->format == BENCH_JSON) {
         fputs("\n]\n", r->out);

@@ -2,11 +2,12 @@
  * same order [llama.cpp b11434: tools/llama-bench], so that scripts which read the one read the other.
  *
  * Three things differ, since there is nothing to compare with: a run of many sequences adds a field `n_seqs` behind the
- * last and prints its test as `tg64 x 16`; `backend` names the kernels; and JSON ends with `read_bytes` and
- * `matmul_ops`. Threads: one at a time. */
+ * last and prints its test as `tg64 x 16`; `backend` names the kernels; and JSON ends with `read_bytes`,
+ * `matmul_ops` and, of a device that counts (struct backend_counts), what a step came to. Threads: one at a time. */
 #ifndef INFCGI_CMD_BENCH_REPORT_H
 #define INFCGI_CMD_BENCH_REPORT_H
 
+#include "engine/backend/backend.h"
 #include "engine/base/compiler.h"
 
 #include <stdbool.h>
@@ -29,17 +30,20 @@ struct bench_report {
     const char *cpu_info;        /* what the device calls itself */
     char model_type[96];         /* "llama 135M Q4_1": architecture, parameters, the type of most weights */
     uint64_t model_bytes, n_params;
-    bool has_batches; /* a column n_batch in Markdown */
-    bool has_seqs;    /* a field n_seqs */
-    int n_rows;       /* printed so far */
+    bool has_batches;                  /* a column n_batch in Markdown */
+    bool has_seqs;                     /* a field n_seqs */
+    int n_rows;                        /* printed so far */
+    const struct backend_rates *rates; /* OPTIONAL: of the device */
+    char counted[1024];                /* what the foot says of rows */
 };
 
 /* One test. samples_ns [n_samples]: the time of each run, each > 0; n_samples >= 1. One of n_prompt and n_gen is 0. */
 struct bench_row {
     int n_prompt, n_gen, n_depth, n_seqs;
     int n_batch, n_threads;
-    double read_bytes; /* packed weights and KV that a run reads at least; 0 for a prompt, which computes */
-    double matmul_ops; /* multiplications and additions of a run's matrix products */
+    double read_bytes;            /* packed weights and KV that a run reads at least; 0 for a prompt, which computes */
+    double matmul_ops;            /* multiplications and additions of a run's matrix products */
+    struct backend_counts counts; /* of a generation's last step */
     int n_samples;
     const uint64_t *samples_ns;
 };

@@ -1,5 +1,5 @@
-/* What is known of rows of logits without the host's seeing them all: arg-max, largest, logsumexp, and of rows that want
- * some the best tokens. All of it is found for pieces of a row, and from these for the row. */
+/* What is known of rows of logits without the host's seeing them all: arg-max, largest, logsumexp, of pieces of a row,
+ * which the host puts together; and of rows that want some the best tokens. */
 #define WG 256
 
 /* --- the best of many ----------------------------------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ static inline __attribute__((always_inline)) void pick(struct source s, uint k, 
 
 /* --- rows ----------------------------------------------------------------------------------------------------------- */
 
-/* group_id(0): a piece of `per` logits of row group_id(2); pieces[row][piece][4]: largest, the lowest index of those (as
+/* group_id(0): a piece of `per` logits of row group_id(2); pieces[row][piece][PIECE_WORDS]: largest, the lowest index of those (as
  * bits), and the sum of exp(logit - largest); lists[row][piece][MAX_BEST]: its best, as many as the row wants, ids
  * ascending, and -1 where there are no more. */
 __kernel GROUP(WG, 1) void piece(__global const int *restrict batch, __global const float *restrict logits, uint n,
@@ -144,7 +144,7 @@ __kernel GROUP(WG, 1) void piece(__global const int *restrict batch, __global co
         barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (lid == 0) {
-        __global float *out = pieces + ((size_t)row * get_num_groups(0) + which) * 4;
+        __global float *out = pieces + ((size_t)row * get_num_groups(0) + which) * PIECE_WORDS;
         out[0] = largest;
         out[1] = as_float(at[0]);
         out[2] = sum;
@@ -160,32 +160,13 @@ __kernel GROUP(WG, 1) void piece(__global const int *restrict batch, __global co
     }
 }
 
-/* A work-group has a row of n logits, in n_pieces. out: the statistics of rows, [row][STATS_WORDS]: arg-max (as
- * bits), largest, logsumexp; and of a row that wants its best these, where the batch says, best first: id (as bits) and
- * logit, -inf where there are no more. */
-__kernel GROUP(WG, 1) void whole(__global const int *restrict batch, __global const float *restrict logits, uint n,
-                                 __global const float *restrict pieces, __global const int *restrict lists,
-                                 uint n_pieces, __global float *restrict out)
+/* A work-group has a row of n logits, in n_pieces, and finds its best, which it puts where the batch says, best first: id
+ * (as bits) and logit, -inf where there are no more. */
+__kernel GROUP(WG, 1) void best(__global const int *restrict batch, __global const float *restrict logits, uint n,
+                                __global const int *restrict lists, uint n_pieces, __global float *restrict out)
 {
     __local struct room r;
     const uint lid = get_local_id(0), row = get_group_id(2);
-    if (lid == 0) {
-        __global const float *p = pieces + (size_t)row * n_pieces * 4;
-        float max = p[0], sum = 0.0f;
-        int best = as_int(p[1]);
-        for (uint i = 1; i < n_pieces; i++) {
-            if (p[4 * i] > max) {
-                max = p[4 * i];
-                best = as_int(p[4 * i + 1]);
-            }
-        }
-        for (uint i = 0; i < n_pieces; i++) {
-            sum += p[4 * i + 2] * exp(p[4 * i] - max);
-        }
-        out[STATS_WORDS * row] = as_float(best == INT_MAX ? 0 : best);
-        out[STATS_WORDS * row + 1] = max;
-        out[STATS_WORDS * row + 2] = log(sum) + max;
-    }
     __global const int *wants = batch + batch[BATCH_AT_WANTS] + 2 * row;
     const uint k = wants[0], n_own = min(k, n);
     if (k == 0) {

@@ -47,10 +47,10 @@ enum {
 
 /* What becomes of a result; flags of matmul and others. */
 enum {
-    FLAG_ADDS = 1,  /* dst += */
+    FLAG_ADDS = 1, /* dst += */
     FLAG_BIAS = 2,
-    FLAG_CAP = 4,   /* cap * tanh(y / cap) */
-    FLAG_CODES = 8, /* written as activations in bytes .. */
+    FLAG_CAP = 4,     /* cap * tanh(y / cap) */
+    FLAG_CODES = 8,   /* written as activations in bytes .. */
     FLAG_FLOATS = 16, /* .. or as floats, or both */
     FLAG_CENTERS = 32,
     FLAG_PICKS = 64, /* rows are those of the list */
@@ -59,21 +59,22 @@ enum {
 
 enum { KV_SLOTS = 32, ATTENTION_SPLIT = 128 /* positions that are summed up by themselves */ };
 
-/* Results that a batch is read for: [S][STATS_WORDS], then the best of rows that want some, two words each. */
-enum { STATS_WORDS = 4, MAX_BEST = 128 };
+/* Results that a batch is read for: [S][pieces of a row][PIECE_WORDS], then the best of rows that want some, two words
+ * each. */
+enum { PIECE_WORDS = 4, MAX_BEST = 128 };
 
 /* Keys and values of d components as bytes (q8_0), a head's part of a page: codes, and behind them the scales, halves. A
  * work-item loads 16 codes. Keys: [unit of 16 components][slot][16], scales [block of 32][slot]. Values: 16 codes are
  * VALUE_VEC components, those that attention gives a work-item, of slots one behind the other: [slots][component /
  * VALUE_VEC][16], scales [slot]. */
-#define VALUE_STRIDE(d) (((d) + 7) / 8 * 8)
-#define VALUE_VEC(d)    ((d) % 128 == 0 ? 4 : (d) % 64 == 0 ? 2 : 1)
-#define VALUE_SLOTS(d)  (16 / VALUE_VEC(d))
-#define KEY8_CODES(d)   (((d) + 15) / 16 * 16 * KV_SLOTS)
-#define VALUE8_CODES(d) (VALUE_STRIDE(d) * KV_SLOTS)
-#define KEY8_BYTES(d)   (KEY8_CODES(d) + ((d) + 31) / 32 * 2 * KV_SLOTS)
-#define VALUE8_BYTES(d) (VALUE8_CODES(d) + 2 * KV_SLOTS)
-#define KEY8_AT(slot, j) ((j) / 16 * 16 * KV_SLOTS + (slot) * 16 + (j) % 16)
+#define VALUE_STRIDE(d)  (((d) + 7) / 8 * 8)
+#define VALUE_VEC(d)     ((d) % 128 == 0 ? 4 : (d) % 64 == 0 ? 2 : 1)
+#define VALUE_SLOTS(d)   (16 / VALUE_VEC(d))
+#define KEY8_CODES(d)    (((d) + 15) / 16 * 16 * KV_SLOTS)
+#define VALUE8_CODES(d)  (VALUE_STRIDE(d) * KV_SLOTS)
+#define KEY8_BYTES(d)    (KEY8_CODES(d) + ((d) + 31) / 32 * 2 * KV_SLOTS)
+#define VALUE8_BYTES(d)  (VALUE8_CODES(d) + 2 * KV_SLOTS)
+#define KEY8_AT(slot, j) ((j) / 16 * 16 * KV_SLOTS + (slot)*16 + (j) % 16)
 #define VALUE8_AT(d, slot, j)                                                                                          \
     (((slot) / VALUE_SLOTS(d) * (VALUE_STRIDE(d) / VALUE_VEC(d)) + (j) / VALUE_VEC(d)) * 16 +                          \
      (slot) % VALUE_SLOTS(d) * VALUE_VEC(d) + (j) % VALUE_VEC(d))

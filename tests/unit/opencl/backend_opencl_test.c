@@ -1,6 +1,8 @@
 /* Calls of OpenCL that fail while a model is opened or computes: a clear error, nothing left behind, nothing that still
  * writes where nobody expects it; and answers as before where the device is still there. */
 #include "engine/base/mem.h"
+#include "engine/plan/plan_ops.h"
+#include "engine/plan/plan_quantize.h"
 #include "tests/support/fake_opencl.h"
 #include "tests/unit/opencl/opencl_rig.h"
 
@@ -255,6 +257,86 @@ START_TEST(a_page_of_latents)
 }
 END_TEST
 
+/* --- what a token costs --------------------------------------------------------------------------------------------- */
+
+/* A step of one row behind OPENCL_RIG_ROWS others that have been computed. */
+static struct backend_counts count_token(int32_t pos)
+{
+    static const int32_t token = 7, zero = 0, pages[2] = {1, 0};
+    static const int32_t *const tables = pages;
+    const struct backend_batch b = {.n_rows = 1,
+                                    .tokens = &token,
+                                    .pos = &pos,
+                                    .seq = &zero,
+                                    .n_seqs = 1,
+                                    .page_tables = &tables,
+                                    .n_logits = 1,
+                                    .logit_rows = &zero,
+                                    .logits = r.logits,
+                                    .stats = &r.stats};
+    struct backend_info info;
+    ck_assert_int_eq(backend_compute(&backend_opencl, r.model, &b, &r.info), ERR_OK);
+    backend_opencl.info(r.model, &info);
+    return info.counts;
+}
+
+/* In the file, of all that a token is multiplied by, with rows to whole panels of 32, of which these models have few; they
+ * have no experts. */
+static double weights_of(const struct plan *p)
+{
+    const struct plan_operand *o;
+    double bytes = 0;
+    int32_t id;
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        for (int k = 0; (o = plan_next_operand(&p->steps[i], &k, &id)) != NULL;) {
+            bytes += !plan_is_buf(o) && (o->flags & PLAN_MULTIPLIES) != 0
+                         ? (double)p->weights[id].row_bytes * ((p->weights[id].n_out + 31) / 32 * 32)
+                         : 0;
+        }
+    }
+    return bytes;
+}
+
+/* A layer is 9 launches, and all else 4; fewer where products take floats as they are, and more where queries, keys and
+ * values are of three kinds, which are three products, and gate and up of two. */
+START_TEST(a_token_is_nine_launches_a_layer)
+{
+    static const struct {
+        const char *model, *quantize;
+        uint32_t per_layer;
+        double most; /* bytes, as a share of the weights': rows of 160 inputs become 192, and Q3_K takes more */
+    } models[] = {
+        {"llama-gqa-tied", "q8_0", 9, 1.05}, {"llama-gqa-tied", "off", 8, 1.03}, {"llama-quants", "off", 14, 1.05}};
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        opencl_rig_fini(&r);
+        opencl_rig_init(&r, models[i].model);
+        ck_assert_int_eq(plan_quantize(r.plan, models[i].quantize, &r.info), ERR_OK);
+        ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+        ck_assert_int_eq(opencl_rig_begin(&r), ERR_OK);
+        ck_assert_int_eq(opencl_rig_wait(&r), ERR_OK);
+        struct backend_counts c = count_token(OPENCL_RIG_ROWS);
+        ck_assert_msg(c.launches == models[i].per_layer * r.plan->n_layers + 4, "%s: %llu launches in %u layers",
+                      models[i].model, (unsigned long long)c.launches, r.plan->n_layers);
+        double share = (double)c.weight_bytes / weights_of(r.plan);
+        ck_assert_msg(share >= 1 && share <= models[i].most, "%s: %.3f of the weights' bytes", models[i].model, share);
+        double cache = (double)backend_page_floats(r.plan) / KV_PAGE_TOKENS * 2 * (OPENCL_RIG_ROWS + 1);
+        ck_assert_msg((double)c.cache_bytes >= cache && (double)c.cache_bytes <= 1.03 * cache,
+                      "%s: %.3f of the cache's bytes", models[i].model, (double)c.cache_bytes / cache);
+    }
+}
+END_TEST
+
+START_TEST(a_device_is_measured)
+{
+    struct backend_rates rates;
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+    ck_assert_int_eq(backend_opencl.rate(r.model, &rates, &r.info), ERR_OK);
+    ck_assert(rates.launch_s > 0 && rates.queued_launch_s > 0 && rates.copy_bytes_s > 0);
+    fake_opencl_arm("clSetKernelArg:1:CL_OUT_OF_RESOURCES");
+    ck_assert_int_eq(backend_opencl.rate(r.model, &rates, &r.info), ERR_LOST);
+}
+END_TEST
+
 Suite *backend_opencl_suite(void)
 {
     Suite *s = suite_create("backend_opencl");
@@ -272,6 +354,8 @@ Suite *backend_opencl_suite(void)
     tcase_add_test(t, a_queue_that_cannot_be_emptied_is_lost);
     tcase_add_test(t, a_page_of_a_device_that_is_gone);
     tcase_add_test(t, a_page_of_latents);
+    tcase_add_test(t, a_token_is_nine_launches_a_layer);
+    tcase_add_test(t, a_device_is_measured);
     suite_add_tcase(s, t);
     return s;
 }
