@@ -45,3 +45,22 @@ def test_a_number_of_layers_wants_a_device(ctx):
                                 (("--backend", "opencl:0-2,cpu", "-ngl", "3"), 64, "gpu-layers: expected nothing, as the back end's name says")):
         run = generate(ctx, *args)
         assert run.returncode == status and words in run.stderr, (args, run.returncode, run.stderr)
+
+
+def test_memory_of_the_device_is_told_by_purpose(ctx):
+    """Of one layer of two, and of a server without a device."""
+    model = str(harness.ROOT / "tests/golden/models/llama-biases.gguf")
+    args = ("--ctx-size", "128", "--kv-tokens", "256", "--parallel", "2", "--batch-size", "8")
+    taken = {}
+    for n in ("1", "all"):
+        s = ctx.start("--backend", "opencl", "--gpu-layers", n, *args, model=model, env=ENV)
+        h, m = s.request("GET", "/health").json(), s.metrics()
+        assert h["backend"] == ("opencl:0-0,cpu:1-1" if n == "1" else "opencl"), h
+        d = h["device_memory"]
+        assert {p: m[f'infcgi_device_memory_bytes{{purpose="{p}"}}'] for p in ("weights", "kv", "states", "activations")} == d, (d, m)
+        taken[n] = d
+        assert (m['infcgi_memory_bytes{purpose="weights"}'] > 0) == (n == "1"), m
+    assert taken["1"]["kv"] * 2 == taken["all"]["kv"] == h["kv_bytes"], taken
+    assert 0 < taken["1"]["weights"] < taken["all"]["weights"] and taken["all"]["states"] == 0 < taken["1"]["activations"], taken
+    s = ctx.start(*args, model=model)
+    assert set(s.request("GET", "/health").json()["device_memory"].values()) == {0}
