@@ -211,7 +211,7 @@ test: deps                              ## everything: lint, unit, kernels, gold
 test-long: deps                         ## what `make test` has no time for: long contexts and scripts under ASan, all device code, soaks of minutes
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=tsan build/tsan/infcgi
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,device_programs fidelity greedy same_bytes)
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,device_programs drivers fidelity greedy same_bytes)
 	@bash tests/run.sh --long
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(VENV)/.ok

@@ -10,21 +10,22 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 # name|how|command. To add a runner, add a line. `beside` others, two at a time, or `alone`: what waits for answers, and
-# what uses all CPUs itself. The longest come first.
+# what uses all CPUs itself. The longest come first, but unit: what PoCL compiles for it need not be compiled for its other
+# builds, for which it takes longer.
 #
 # On a bare machine of two CPUs `make test` takes half an hour at most, compiling included. What finds least for its time is in the
 # second list, and all that it runs stands in the first one in another build: test cases tagged `long` run in the release
 # build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh and the benchmark's driver with
-# the release engine.
+# the release engine; or, of device code, on another device or with smaller models.
 export scripts=page_test,bench_test,test_run_sh,test_the_default_model
 # shellcheck disable=SC2016
 runners='
+golden|beside|build/release/golden
+unit|beside|build/release/unittests
+oclgrind|beside|bash tests/golden/oclgrind.sh
+golden-bites|beside|bash tests/golden/golden_test.sh
 lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
 lint-bites|beside|bash tests/lint/lint_test.sh
-golden|beside|build/release/golden
-oclgrind|beside|bash tests/golden/oclgrind.sh
-rusticl|beside|OCL_ICD_VENDORS=/etc/OpenCL/vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe build/release/drivers llvmpipe
-golden-bites|beside|bash tests/golden/golden_test.sh
 isa|beside|/usr/bin/python3 tests/isa/isa.py
 isa-bites|beside|bash tests/isa/isa_test.sh
 unit-asan|beside|CK_EXCLUDE_TAGS=long build/asan/unittests
@@ -32,7 +33,6 @@ unit-tsan|beside|build/tsan/unittests
 kernels-asan|beside|build/asan/checkkern
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh
 kernels|beside|build/release/checkkern
-unit|beside|build/release/unittests
 chat-asan|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 chat|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 fuzz-replay|beside|build/asan/fuzz-replay
@@ -45,6 +45,7 @@ soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan
 '
 # shellcheck disable=SC2016
 long_runners='
+rusticl-long|beside|OCL_ICD_VENDORS=/etc/OpenCL/vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe build/release/drivers llvmpipe
 isa-long|beside|/usr/bin/python3 tests/isa/isa.py --all
 fidelity-opencl-long|beside|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds --backend opencl
 greedy-long|beside|build/release/greedy "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
