@@ -177,7 +177,8 @@ START_TEST(out_of_memory_cuts_no_answer_short_in_silence)
         ck_assert_uint_lt(share, 1 << 20);
     }
     mem_account_limit(0, 0);
-    ck_assert(n_refused > 10 && (n_broken > 0) == (_i < 2));
+    /* Only a stream breaks off. One that holds little may go from refused to whole, where its reader keeps up. */
+    ck_assert(n_refused > 10 && (n_broken > 0 || _i != 0) && (n_broken == 0 || _i < 2));
     buf_fini(&got);
     buf_fini(&whole);
 }
