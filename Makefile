@@ -229,6 +229,9 @@ bench-peer:                             ## speed against llama.cpp: MODELS= ROUN
 	 PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' DOCS='$(DOCS)' exec bash tests/bench/peer.sh
 bench-peer-types:                       ## the same for copies of SmolLM2 and Qwen in other weight types
 	@$(MAKE) -s bench-peer TYPES='$(or $(TYPES),all)'
+bench-gpu: all                          ## a device, and llama.cpp on it: MODEL= LLAMA_BENCH=llama-bench ROUNDS=3 DEVICE=auto (docs/benchmarks.md)
+	@python3 tests/bench/gpu.py --infcgi $(B)/infcgi --model "$(or $(MODEL),$$(bash nginx/fetch-model.sh))" --device '$(or $(DEVICE),auto)' \
+	 --llama-bench '$(LLAMA_BENCH)' --rounds '$(or $(ROUNDS),3)'
 bench-http:                             ## streams over HTTP against llama-server: PEER_BIN= MODEL= TESTS= ROUNDS=5 (docs/benchmarks.md)
 	@sh tests/support/deps.sh run
 	@$(MAKE) -s $(JOBS) all
@@ -256,5 +259,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy chat vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-http peer-loads ci install clean help
+.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy chat vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http peer-loads ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -15,6 +15,7 @@
 #include "engine/plan/plan_ops.h"
 #include "engine/plan/plan_quantize.h"
 #include "engine/tensor/dtype.h"
+#include "fcgi/cmd/bar.h"
 #include "fcgi/cmd/bench_report.h"
 
 #include <stdio.h>
@@ -39,6 +40,9 @@ struct bench {
     struct backend_measure measure;
     struct backend_device device;
     struct backend_rates rates;
+    bool has_rates;
+    struct backend_counts counts; /* of a generation */
+    struct bar bar;
     struct bench_report report;
     struct work work;
     int n_batch, n_threads;
@@ -101,6 +105,16 @@ static enum err prefill(struct bench *b, int seq, int from, int n, bool want_log
     return err;
 }
 
+/* Counts the step that was computed. */
+static void count(struct bench *b)
+{
+    struct backend_info of;
+    b->backend->info(b->model, &of);
+    b->counts.launches += of.counts.launches;
+    b->counts.weight_bytes += of.counts.weight_bytes;
+    b->counts.cache_bytes += of.counts.cache_bytes;
+}
+
 /* n steps of the first n_seqs sequences together behind `from` positions. */
 static enum err decode(struct bench *b, int n_seqs, int from, int n, struct err_info *info)
 {
@@ -115,6 +129,7 @@ static enum err decode(struct bench *b, int n_seqs, int from, int n, struct err_
             b->logit_rows[i] = i;
         }
         TRY(forward(b, n_seqs, n_seqs, n_seqs, info));
+        count(b);
     }
     return ERR_OK;
 }
@@ -187,6 +202,7 @@ static enum err measure(struct bench *b, struct bench_row row, struct err_info *
         }
     }
     for (int i = -1; i < row.n_samples; i++) {
+        b->counts = (struct backend_counts){0};
         uint64_t start = clock_now_ns();
         TRY(is_prefill ? prefill(b, 0, row.n_depth, row.n_prompt, true, info)
                        : decode(b, row.n_seqs, row.n_depth, row.n_gen, info));
@@ -195,9 +211,7 @@ static enum err measure(struct bench *b, struct bench_row row, struct err_info *
             samples_ns[i] = MAX_OF(elapsed_ns, 1);
         }
     }
-    struct backend_info of;
-    b->backend->info(b->model, &of);
-    row.counts = is_prefill ? (struct backend_counts){0} : of.counts;
+    row.counts = b->counts;
     count_run(b, &row);
     bench_report_row(&b->report, &row);
     return ERR_OK;
@@ -273,6 +287,12 @@ static enum err open_file(struct bench *b, struct err_info *info)
     return allocate(b);
 }
 
+static bool on_progress(void *arg, float fraction)
+{
+    bar_set(arg, (double)fraction);
+    return true;
+}
+
 static void on_told(void *arg, const char *text)
 {
     (void)arg;
@@ -280,6 +300,17 @@ static void on_told(void *arg, const char *text)
 }
 
 static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
+
+/* What the device does by itself, where it tells; a model may leave no memory to find out. */
+static enum err rate(struct bench *b, struct err_info *info)
+{
+    enum err err = b->backend->rate != NULL ? b->backend->rate(b->model, &b->rates, info) : ERR_NONE;
+    b->has_rates = err == ERR_OK;
+    if (err == ERR_NOMEM) {
+        fprintf(stderr, "note: the device is not measured by itself: %s\n", info->text);
+    }
+    return err == ERR_NOMEM || err == ERR_NONE ? ERR_OK : err;
+}
 
 /* The back end for steps of n_batch rows on n_threads threads, in place of the one before. */
 static enum err open_model(struct bench *b, int n_batch, int n_threads, struct err_info *info)
@@ -297,6 +328,8 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .max_logits = b->max_seqs,
                                  .k_type = b->o->cache_type_k,
                                  .v_type = b->o->cache_type_v,
+                                 .progress = on_progress,
+                                 .progress_arg = &b->bar,
                                  .tell = on_told,
                                  .weight_done = drop_file_pages,
                                  .weight_done_arg = b->gguf};
@@ -305,8 +338,11 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
     b->backend = backend_of_parts(&b->parts);
     TRY(backend_device_of(b->backend, &cfg, &b->device, info));
     TRY(b->backend->measure(b->plan, &cfg, &b->measure, info));
-    TRY(b->backend->open(b->plan, &cfg, &b->model, info));
-    TRY(b->backend->rate != NULL ? b->backend->rate(b->model, &b->rates, info) : ERR_OK);
+    bar_begin(&b->bar);
+    enum err err = b->backend->open(b->plan, &cfg, &b->model, info);
+    bar_end(&b->bar);
+    TRY(err);
+    TRY(rate(b, info));
     memset(b->filled, 0, sizeof b->filled);
     b->n_batch = n_batch;
     b->n_threads = n_threads;
@@ -345,7 +381,7 @@ static void open_report(struct bench *b)
                                       .model_path = o->model,
                                       .kernels = b->measure.kernels,
                                       .cpu_info = b->device.name,
-                                      .rates = b->backend->rate != NULL ? &b->rates : NULL,
+                                      .rates = b->has_rates ? &b->rates : NULL,
                                       .k_type = b->measure.k_type,
                                       .v_type = b->measure.v_type,
                                       .has_types = o->cache_type_k != NULL || o->cache_type_v != NULL,

@@ -202,22 +202,27 @@ static void print_json(const struct bench_report *r, const struct fields *f, con
     fputs("\n  }", r->out);
 }
 
-/* What a generation's step makes the device do, for the foot. */
-static void note_counts(struct bench_report *r, const struct bench_row *row, const char *test, double tokens_s)
+/* What a generation makes the device do, for the foot. */
+static void note_counts(struct bench_report *r, const struct bench_row *row, const char *test)
 {
     const struct backend_counts *c = &row->counts;
-    size_t n = strlen(r->counted);
-    double bytes_s = (double)(c->weight_bytes + c->cache_bytes) * tokens_s / row->n_seqs;
-    if (c->launches == 0 || row->n_gen == 0) {
+    size_t n = strlen(r->counted), room = sizeof r->counted - n;
+    double steps = row->n_gen, seconds = spread_of(row, false).mean / 1e9;
+    double bytes_s = (double)(c->weight_bytes + c->cache_bytes) / seconds;
+    char share[48] = "";
+    if (c->launches == 0) {
         return;
     }
-    snprintf(r->counted + n, sizeof r->counted - n,
-             "%s: a step is %" PRIu64 " launches and reads %.2f MB of weights, %.2f MB of keys and values: %.2f GB/s",
-             test, c->launches, (double)c->weight_bytes / 1e6, (double)c->cache_bytes / 1e6, bytes_s / 1e9);
-    n = strlen(r->counted);
     if (r->rates != NULL) {
-        snprintf(r->counted + n, sizeof r->counted - n, ", %.0f %% of copying\n",
-                 100 * bytes_s / r->rates->copy_bytes_s);
+        snprintf(share, sizeof share, ", %.0f %% of copying", 100 * bytes_s / r->rates->copy_bytes_s);
+    }
+    int all = snprintf(r->counted + n, room,
+                       "%s: a step is %.0f launches and reads %.2f MB of weights, %.2f MB of keys and values: "
+                       "%.2f GB/s%s\n",
+                       test, (double)c->launches / steps, (double)c->weight_bytes / steps / 1e6,
+                       (double)c->cache_bytes / steps / 1e6, bytes_s / 1e9, share);
+    if (all < 0 || (size_t)all >= room) {
+        r->counted[n] = '\0'; /* no half lines */
     }
 }
 
@@ -244,7 +249,7 @@ static void print_md(struct bench_report *r, const struct bench_row *row)
     if (r->has_types) {
         snprintf(types, sizeof types, " %6s | %6s |", r->k_type, r->v_type);
     }
-    note_counts(r, row, test, ts.mean);
+    note_counts(r, row, test);
     fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7d |%s%s %15s | %21s |\n", r->model_type, size, params,
             r->kernels, row->n_threads, batch, types, test,
             speed); /* 21: the plus-minus sign is two bytes and one column wide */
@@ -288,10 +293,12 @@ void bench_report_row(struct bench_report *r, const struct bench_row *row)
 void bench_report_foot(struct bench_report *r)
 {
     if (r->format == BENCH_MD) {
+        if (r->counted[0] != '\0' || r->rates != NULL) {
+            fprintf(r->out, "\n%s\n%s", r->cpu_info, r->counted);
+        }
         if (r->rates != NULL) {
-            fprintf(r->out, "\n%s\n%sa launch: %.1f us alone, %.1f us of many; copying: %.1f GB/s\n", r->cpu_info,
-                    r->counted, r->rates->launch_s * 1e6, r->rates->queued_launch_s * 1e6,
-                    r->rates->copy_bytes_s / 1e9);
+            fprintf(r->out, "a launch: %.1f us alone, %.1f us of many; copying: %.1f GB/s\n", r->rates->launch_s * 1e6,
+                    r->rates->queued_launch_s * 1e6, r->rates->copy_bytes_s / 1e9);
         }
         fprintf(r->out, "\nbuild: infcgi %s\n", CMD_VERSION);
     } else if (r->format == BENCH_JSON) {

@@ -34,7 +34,7 @@ struct bench_report {
     bool has_seqs;                     /* a field n_seqs */
     int n_rows;                        /* printed so far */
     const struct backend_rates *rates; /* OPTIONAL: of the device */
-    char counted[1024];                /* what the foot says of rows */
+    char counted[8192];                /* what the foot says of rows, as far as there is room */
 };
 
 /* One test. samples_ns [n_samples]: the time of each run, each > 0; n_samples >= 1. One of n_prompt and n_gen is 0. */
@@ -43,7 +43,7 @@ struct bench_row {
     int n_batch, n_threads;
     double read_bytes;            /* packed weights and KV that a run reads at least; 0 for a prompt, which computes */
     double matmul_ops;            /* multiplications and additions of a run's matrix products */
-    struct backend_counts counts; /* of a generation's last step */
+    struct backend_counts counts; /* of a run's generation; zeros: not counted */
     int n_samples;
     const uint64_t *samples_ns;
 };

@@ -1,4 +1,4 @@
-"""The driver of `make bench-http` against servers of our own: the table, the CSV, and what it refuses."""
+"""The drivers of `make bench-http`, against servers of our own, and `make bench-gpu`: tables, the CSV, and what they refuse."""
 import csv
 import pathlib
 import subprocess
@@ -42,3 +42,23 @@ def test_http_load_refuses(ctx):
         run = drive(*args)
         assert run.returncode == 2 and run.stdout == "", (args, run.stdout)
         assert run.stderr.startswith("error: ") and says in run.stderr and run.stderr.count("\n") == 1, (args, run.stderr)
+
+
+PEER = """#!/bin/sh
+case "$*" in *"-ngl 99"*) ;; *) echo 'not all layers' >&2; exit 1 ;; esac
+echo '[{"n_prompt": 512, "n_gen": 0, "avg_ts": 50.0}, {"n_prompt": 0, "n_gen": 128, "avg_ts": 20.0}]'
+"""
+
+
+def test_bench_gpu_measures_in_turns(ctx):
+    peer = pathlib.Path(ctx.server.dir) / "llama-bench"
+    peer.write_text(PEER)
+    peer.chmod(0o755)
+    model = harness.ROOT / "tests/golden/models/llama-gqa-tied.gguf"
+    command = [sys.executable, harness.ROOT / "tests/bench/gpu.py", "--infcgi", ctx.binary, "--model", model, "--rounds", "2"]
+    run = subprocess.run([*command, "--llama-bench", peer], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "| test | infcgi, tokens/s | llama.cpp, tokens/s | ratio |" in run.stdout, run.stdout
+    assert " | 20.0 (20.0 to 20.0) | " in run.stdout and "A decoded token: 20 launches, 0.2 MB of weights" in run.stdout, run.stdout
+    run = subprocess.run([*command, "--llama-bench", "/bin/false"], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 1 and "error: bench-gpu: false: exit 1" in run.stderr, run.stderr

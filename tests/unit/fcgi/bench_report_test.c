@@ -33,9 +33,17 @@ static const struct bench_row decode = {.n_gen = 64,
                                         .n_samples = 1,
                                         .samples_ns = samples_ns};
 
+static const struct backend_rates rates = {.launch_s = 20e-6, .queued_launch_s = 3e-6, .copy_bytes_s = 4e9};
+static bool is_counted, has_rates;
+
 /* Two rows in one format; the caller frees the text. */
 static char *print(enum bench_format format, bool has_seqs, bool has_batches)
 {
+    struct bench_row counted = decode;
+    if (is_counted) {
+        counted.counts =
+            (struct backend_counts){.launches = 64 * 274, .weight_bytes = 640000000, .cache_bytes = 64000000};
+    }
     char *text = NULL;
     size_t n = 0;
     struct bench_report r = {.format = format,
@@ -47,13 +55,14 @@ static char *print(enum bench_format format, bool has_seqs, bool has_batches)
                              .model_type = "llama 135M Q4_1",
                              .model_bytes = 96576768,
                              .n_params = 134515008,
+                             .rates = has_rates ? &rates : NULL,
                              .has_batches = has_batches,
                              .has_seqs = has_seqs};
     r.out = open_memstream(&text, &n);
     ck_assert_ptr_nonnull(r.out);
     bench_report_head(&r);
     bench_report_row(&r, &prefill);
-    bench_report_row(&r, &decode);
+    bench_report_row(&r, &counted);
     bench_report_foot(&r);
     fclose(r.out);
     return text;
@@ -129,6 +138,32 @@ START_TEST(markdown_has_the_peers_columns)
 }
 END_TEST
 
+/* What a device counts stands in the foot, as a step's, and with its own rates as a share of what it copies. */
+START_TEST(a_device_that_counts)
+{
+    is_counted = true;
+    char *text = print(BENCH_MD, true, false);
+    ck_assert_ptr_nonnull(
+        strstr(text, "\nA CPU\ntg64 x 16 @ d16: a step is 274 launches and reads 10.00 MB of weights, 1.00 MB "
+                     "of keys and values: 0.70 GB/s\n\nbuild"));
+    free(text);
+    has_rates = true;
+    text = print(BENCH_MD, true, false);
+    ck_assert_ptr_nonnull(
+        strstr(text, "0.70 GB/s, 18 % of copying\na launch: 20.0 us alone, 3.0 us of many; copying: 4.0 GB/s\n"));
+    free(text);
+    text = print(BENCH_JSON, true, false);
+    json_t *all = json_loads(text, 0, NULL), *row = json_array_get(all, 1);
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "launches")), 64 * 274);
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "weight_bytes")), 640000000);
+    ck_assert_int_eq(json_integer_value(json_object_get(row, "copy_bytes_s")), 4000000000);
+    ck_assert_ptr_null(json_object_get(json_array_get(all, 0), "launches"));
+    json_decref(all);
+    free(text);
+    is_counted = has_rates = false;
+}
+END_TEST
+
 Suite *bench_report_suite(void)
 {
     Suite *s = suite_create("bench_report");
@@ -136,6 +171,7 @@ Suite *bench_report_suite(void)
     tcase_add_test(t, csv_has_the_peers_fields);
     tcase_add_test(t, json_has_the_peers_fields);
     tcase_add_test(t, markdown_has_the_peers_columns);
+    tcase_add_test(t, a_device_that_counts);
     suite_add_tcase(s, t);
     return s;
 }
