@@ -521,7 +521,7 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
     int32_t splits = s->words[BATCH_SPLITS];
     m->counts = (struct backend_counts){0};
     bool has_best = s->words[BATCH_RESULTS] > b->n_logits * (int32_t)m->n_pieces * PIECE_WORDS;
-    bool in_parts = splits > 1 && b->n_rows <= OPENCL_PARTS_ROWS && (int64_t)b->n_rows * splits <= OPENCL_MAX_PARTS;
+    bool in_parts = b->n_rows <= OPENCL_PARTS_ROWS && (int64_t)b->n_rows * splits <= OPENCL_MAX_PARTS;
     for (size_t i = 0; i < m->n_launches; i++) {
         const struct opencl_launch *l = &m->launches[i];
         int32_t rows = s->words[l->rows];

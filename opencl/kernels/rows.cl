@@ -12,6 +12,3 @@ __kernel GROUP(WG, 1) void copy(__global const int *restrict batch, int rows, __
         dst[(size_t)row * dst_stride + dst_first + i] = src[(size_t)from * src_stride + src_first + i];
     }
 }
-
-/* Nothing: what a launch costs. */
-__kernel GROUP(WG, 1) void nothing(__global const int *restrict batch) {}

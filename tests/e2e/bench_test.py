@@ -1,5 +1,6 @@
 """The drivers of `make bench-http`, against servers of our own, and `make bench-gpu`: tables, the CSV, and what they refuse."""
 import csv
+import json
 import pathlib
 import subprocess
 import sys
@@ -59,6 +60,19 @@ def test_bench_gpu_measures_in_turns(ctx):
     run = subprocess.run([*command, "--llama-bench", peer], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "| test | infcgi, tokens/s | llama.cpp, tokens/s | ratio |" in run.stdout, run.stdout
-    assert " | 20.0 (20.0 to 20.0) | " in run.stdout and "A decoded token: 20 launches, 0.2 MB of weights" in run.stdout, run.stdout
+    assert " | 20.0 (20.0 to 20.0) | " in run.stdout and "A decoded token: 22 launches, 0.2 MB of weights" in run.stdout, run.stdout
     run = subprocess.run([*command, "--llama-bench", "/bin/false"], capture_output=True, text=True, timeout=300)
     assert run.returncode == 1 and "error: bench-gpu: false: exit 1" in run.stderr, run.stderr
+
+
+def test_a_decoded_token_is_nine_launches_a_layer(ctx):
+    if ctx.is_slow:
+        return
+    run = subprocess.run([ctx.binary, "bench", "--model", ctx.model, "--backend", "opencl", "-p", "0", "-n", "2", "-r", "1", "-o", "json"],
+                         capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    row, layers = json.loads(run.stdout)[0], 30
+    assert row["launches"] / row["n_gen"] == 9 * layers + 4, row["launches"]
+    # The embedding is the head too, so that a token reads the whole file but for vectors, words and their like.
+    assert 0.97 < row["weight_bytes"] / row["n_gen"] / row["model_size"] < 1.03, (row["weight_bytes"], row["model_size"])
+    assert row["copy_bytes_s"] > 0 and row["queued_launch_us"] > 0 and row["launch_us"] > 0, row
