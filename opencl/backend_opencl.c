@@ -193,7 +193,7 @@ static enum err opencl_measure(const struct plan *plan, const struct backend_con
 {
     struct backend_model *m;
     TRY(make_model(plan, cfg, NULL, false, &m, info));
-    const char *k_type, *v_type;
+    const char *k_type = "", *v_type = "";
     enum err err = opencl_kv_types(m, &k_type, &v_type, info);
     *out = (struct backend_measure){.kernels = "opencl"};
     snprintf(out->k_type, sizeof out->k_type, "%s", k_type);
