@@ -28,11 +28,13 @@ static long n_live;
 static cl_int gone;          /* with this, when it is not CL_SUCCESS */
 static const char *in_front; /* of sources */
 static void (*on_launch)(const char *about);
-static bool is_told, has_dot;
+static bool is_told, has_dot, was_used;
 
-/* PoCL and its compiler end without giving back what they have, when they have compiled: asked by the leak sanitizer. */
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void) { return "leak:libpocl\nleak:libLLVM\nleak:libclang"; }
+/* Asked by the leak sanitizer: is there nothing to look for? In a process that has computed with PoCL its tracer crashed now
+ * and then ("has encountered a fatal error"), and what PoCL and its compiler do not give back is no leak of ours. What is
+ * ours is counted: fake_opencl_live, mem_live. */
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void) { return was_used; }
 
 /* --- rules ---------------------------------------------------------------------------------------------------------- */
 
@@ -188,6 +190,7 @@ static cl_int fault(const char *name, const char *about)
         *code = fault(#name, "");                                                                                      \
         type made = *code != CL_SUCCESS ? NULL : next_##name args;                                                     \
         n_live += made != NULL;                                                                                        \
+        was_used = true;                                                                                               \
         return made;                                                                                                   \
     }
 

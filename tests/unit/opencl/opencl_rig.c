@@ -13,6 +13,7 @@ void opencl_rig_init(struct opencl_rig *r, const char *name)
 {
     char path[256];
     *r = (struct opencl_rig){.cfg = {.n_threads = 1, .n_pages = 2, .n_states = 1, .max_rows = 8, .max_logits = 2}};
+    r->live = mem_live();
     snprintf(path, sizeof path, "tests/golden/models/%s.gguf", name);
     ck_assert_msg(model_open(path, &r->file, &r->info) == ERR_OK, "%s", r->info.text);
     ck_assert_msg(model_build(r->file, 0, &r->plan, &r->info) == ERR_OK, "%s", r->info.text);
@@ -24,6 +25,7 @@ void opencl_rig_fini(struct opencl_rig *r)
     opencl_rig_close(r);
     plan_free(&r->plan);
     gguf_close(&r->file);
+    ck_assert_uint_eq(mem_live(), r->live);
 }
 
 enum err opencl_rig_open(struct opencl_rig *r)

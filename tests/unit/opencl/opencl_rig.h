@@ -12,6 +12,7 @@ struct opencl_rig {
     struct plan *plan;
     struct backend_config cfg; /* for opencl_rig_open, which may be changed */
     struct backend_model *model;
+    size_t live;                         /* bytes before it */
     struct err_info info;                /* of the last failure */
     float logits[OPENCL_RIG_MAX_LOGITS]; /* of opencl_rig_begin */
     struct backend_row_stats stats;
