@@ -45,7 +45,7 @@ struct bench {
     struct bar bar;
     struct bench_report report;
     struct work work;
-    int n_batch, n_threads;
+    int n_batch, n_threads, n_gpu_layers;
     int max_seqs;
     int32_t *pages; /* [max_seqs][pages of a sequence] */
     int32_t seq_pages;
@@ -196,6 +196,7 @@ static enum err measure(struct bench *b, struct bench_row row, struct err_info *
     row.samples_ns = samples_ns;
     row.n_batch = b->n_batch;
     row.n_threads = b->n_threads;
+    row.n_gpu_layers = b->n_gpu_layers;
     for (int s = 0; s < row.n_seqs; s++) {
         if (b->filled[s] < row.n_depth) {
             TRY(prefill(b, s, b->filled[s], row.n_depth - b->filled[s], false, info));
@@ -312,6 +313,19 @@ static enum err rate(struct bench *b, struct err_info *info)
     return err == ERR_NOMEM || err == ERR_NONE ? ERR_OK : err;
 }
 
+/* Layers that lie in a device's own memory. */
+static int count_gpu_layers(const struct backend_parts *parts, const struct backend_config *cfg)
+{
+    int n = 0;
+    for (const struct backend_part *p = parts->at; p < parts->at + parts->n; p++) {
+        struct backend_device d;
+        struct err_info ignored;
+        bool has_memory = backend_device_of(p->backend, cfg, &d, &ignored) == ERR_OK && d.bytes[BACKEND_DEVICE] != 0;
+        n += has_memory ? p->last - p->first + 1 : 0;
+    }
+    return n;
+}
+
 /* The back end for steps of n_batch rows on n_threads threads, in place of the one before. */
 static enum err open_model(struct bench *b, int n_batch, int n_threads, struct err_info *info)
 {
@@ -346,6 +360,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
     memset(b->filled, 0, sizeof b->filled);
     b->n_batch = n_batch;
     b->n_threads = n_threads;
+    b->n_gpu_layers = count_gpu_layers(&b->parts, &cfg);
     return ERR_OK;
 }
 

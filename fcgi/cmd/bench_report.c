@@ -101,7 +101,7 @@ static void fill(struct fields *f, const struct bench_report *r, const struct be
     add_int(f, "poll", 0);
     add_text(f, "type_k", r->k_type);
     add_text(f, "type_v", r->v_type);
-    add_int(f, "n_gpu_layers", 0);
+    add_int(f, "n_gpu_layers", (uint64_t)row->n_gpu_layers);
     add_int(f, "n_cpu_moe", 0);
     add_text(f, "split_mode", "none");
     add_int(f, "main_gpu", 0);

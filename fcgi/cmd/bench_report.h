@@ -41,6 +41,7 @@ struct bench_report {
 struct bench_row {
     int n_prompt, n_gen, n_depth, n_seqs;
     int n_batch, n_threads;
+    int n_gpu_layers;             /* that a device with a memory of its own computes */
     double read_bytes;            /* packed weights and KV that a run reads at least; 0 for a prompt, which computes */
     double matmul_ops;            /* multiplications and additions of a run's matrix products */
     struct backend_counts counts; /* of a run's generation; zeros: not counted */

@@ -29,6 +29,7 @@ static const struct bench_row decode = {.n_gen = 64,
                                         .n_seqs = 16,
                                         .n_batch = 256,
                                         .n_threads = 2,
+                                        .n_gpu_layers = 17,
                                         .read_bytes = 5e9,
                                         .n_samples = 1,
                                         .samples_ns = samples_ns};
@@ -77,6 +78,8 @@ START_TEST(csv_has_the_peers_fields)
     ck_assert_str_eq(text, peer_head);
     ck_assert_ptr_nonnull(strstr(eol + 1, "\"a\"\"b\\c\n.gguf\",\"llama 135M Q4_1\",\"96576768\",\"134515008\""));
     ck_assert_ptr_nonnull(strstr(eol + 1, "\"512\",\"0\",\"0\","));
+    ck_assert_ptr_nonnull(strstr(eol + 1, "\"i16\",\"f16\",\"0\",\"0\",\"none\","));
+    ck_assert_ptr_nonnull(strstr(eol + 1, "\"i16\",\"f16\",\"17\",\"0\",\"none\","));
     free(text);
     text = print(BENCH_CSV, true, false);
     ck_assert_ptr_nonnull(strstr(text, "stddev_ts,n_seqs\n"));
