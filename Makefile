@@ -126,6 +126,8 @@ $(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(engine-obj) $(call
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(B)/drivers: $(B)/tests/support/fake_opencl.o
+$(B)/golden: $(B)/tests/golden/golden_programs.o
+$(B)/golden: override LDFLAGS += -Wl,--wrap=device_open,--wrap=program_set_new,--wrap=program_set_free
 
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)

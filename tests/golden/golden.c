@@ -61,8 +61,7 @@ static struct row {
 } table[MAX_MODELS];
 static int n_rows;
 static bool is_verbose;
-static const char *only_backend;                      /* OPTIONAL */
-static char programs[] = "/tmp/infcgi-golden-XXXXXX"; /* a folder for what is built for devices */
+static const char *only_backend; /* OPTIONAL */
 
 struct prompt {
     int n;
@@ -382,8 +381,7 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
                                  .n_pages = N_PAGES,
                                  .n_states = 2,
                                  .max_rows = MAX_ROWS,
-                                 .max_logits = MAX_ROWS,
-                                 .pack_cache = is_device(s->bound) ? programs : NULL};
+                                 .max_logits = MAX_ROWS};
     struct err_info info = {0};
     if (s->backend->open(s->plan, &cfg, &s->model, &info) != ERR_OK) {
         printf("FAILED %s: %s\n", s->name, info.text);
@@ -667,20 +665,6 @@ static int list_models(const char *folder, char names[][64])
     return n;
 }
 
-static void remove_folder(const char *path)
-{
-    DIR *dir = opendir(path);
-    for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
-        char name[512];
-        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
-        (void)remove(name); /* "." and ".." stay */
-    }
-    if (dir != NULL) {
-        closedir(dir);
-    }
-    (void)remove(path);
-}
-
 int main(int argc, char **argv)
 {
     static char names[MAX_MODELS][64];
@@ -695,17 +679,12 @@ int main(int argc, char **argv)
     }
     const char *folder = argc > 1 ? argv[1] : "tests/golden/models";
     int n = list_models(folder, names);
-    if (mkdtemp(programs) == NULL) {
-        perror(programs);
-        return 1;
-    }
     for (int i = 0; i < n && !names_only; i++) {
         check_model(folder, names[i]);
     }
     if (!names_only) {
         print_table();
     }
-    remove_folder(programs);
     check_names(names, n);
     printf("%d passed, %d failed\n", n_passed, n_failed);
     return n_failed == 0 && n > 0 ? 0 : 1;
