@@ -15,9 +15,9 @@ cd "$(dirname "$0")/.." || exit 1
 #
 # On a bare machine of two CPUs `make test` takes half an hour at most, compiling included. What finds least for its time is in the
 # second list, and all that it runs stands in the first one in another build: test cases tagged `long` run in the release
-# build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh and the benchmark's driver with
-# the release engine; or, of device code, on another device or with smaller models.
-export scripts=page_test,bench_test,test_run_sh,test_the_default_model
+# build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh, the benchmark's driver and crowds of clients
+# with the release engine; or, of device code, on another device or with smaller models.
+export scripts=page_test,bench_test,turns_test,test_run_sh,test_the_default_model
 # shellcheck disable=SC2016
 runners='
 golden|beside|build/release/golden

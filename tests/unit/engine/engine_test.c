@@ -541,12 +541,15 @@ Suite *engine_suite(void)
 {
     Suite *s = suite_create("engine");
     TCase *c = tcase_create("engine");
-    tcase_add_loop_test(c, a_request_gives_the_same_bits_whatever_happens_around_it, 0, N_SUBJECTS * N_MODELS);
     tcase_add_loop_test(c, a_stop_string_ends_the_text_right_before_it, 0, N_MODELS);
     tcase_add_test(c, what_cannot_be_is_refused_with_a_reason);
     tcase_add_loop_test(c, an_engine_that_cannot_have_its_memory_says_so_and_leaves_nothing, 0, 2);
     tcase_add_test(c, recurrent_states_are_part_of_the_memory_plan);
     tcase_add_loop_test(c, the_cache_is_as_large_as_a_device_has_room_for, 0, N_MODELS);
+    suite_add_tcase(s, c);
+    c = tcase_create("crowds");
+    tcase_set_tags(c, "long"); /* tests/run.sh; what a request does alone ASan sees in the others */
+    tcase_add_loop_test(c, a_request_gives_the_same_bits_whatever_happens_around_it, 0, N_SUBJECTS * N_MODELS);
     suite_add_tcase(s, c);
     return s;
 }
