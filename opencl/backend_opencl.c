@@ -366,6 +366,31 @@ static void put_seqs(const struct backend_model *m, const struct backend_batch *
     h[BATCH_SEQS] = n_seqs;
 }
 
+/* Which rows attention takes together: those of a sequence in blocks, but a row that is left over. */
+static void put_blocks(const struct backend_batch *b, struct writer *w)
+{
+    int32_t *h = w->words, n_singles = 0, n_blocks = 0;
+    h[BATCH_AT_ORDER] = (int32_t)w->n;
+    int32_t *order = take_words(w, (size_t)b->n_rows), *behind = order + b->n_rows;
+    h[BATCH_AT_BLOCKS] = (int32_t)w->n;
+    for (int32_t i = 0, n; i < b->n_rows; i += n) {
+        n = MIN_OF(end_of_seq(b, i) - i, ATTENTION_BLOCK);
+        if (n == 1) {
+            order[n_singles++] = i;
+            continue;
+        }
+        int32_t *block = take_words(w, 2);
+        block[0] = i;
+        block[1] = n;
+        n_blocks++;
+        for (int32_t k = i; k < i + n; k++) {
+            *--behind = k;
+        }
+    }
+    h[BATCH_SINGLES] = n_singles;
+    h[BATCH_BLOCKS] = n_blocks;
+}
+
 static void put_ropes(const struct backend_model *m, const struct backend_batch *b, struct writer *w)
 {
     float cosines[PLAN_MAX_HEAD / 2], sines[PLAN_MAX_HEAD / 2];
@@ -442,6 +467,7 @@ static enum err write_batch(struct backend_model *m, const struct backend_batch 
     }
     put_wants(m, b, &w);
     put_seqs(m, b, &w);
+    put_blocks(b, &w);
     put_ropes(m, b, &w);
     cl_command_queue q = m->device.queue;
     TRY(ocl_check(clEnqueueWriteBuffer(q, m->batch, CL_FALSE, 0, w.n * sizeof *w.words, w.words, 0, NULL, NULL),
@@ -467,6 +493,10 @@ static int32_t count_groups(const struct backend_model *m, const struct opencl_l
         return picks;
     case OPENCL_BY_TILES: /* an expert's last one may be short */
         return MIN_OF(picks, picks / tile + (int32_t)m->plan->moe.n_experts);
+    case OPENCL_BY_SINGLES:
+        return s->words[BATCH_SINGLES];
+    case OPENCL_BY_BLOCKS:
+        return s->words[BATCH_BLOCKS] * (ATTENTION_BLOCK / tile);
     case OPENCL_ONCE:
         return 1;
     default:
@@ -496,23 +526,43 @@ static enum err meet_ranks(struct backend_model *m, const struct plan_step *step
     return err;
 }
 
-/* Positions whose keys and values a batch's attention reads, each sequence's once. */
-static uint64_t count_positions(const struct backend_model *m, const struct backend_batch *b, int32_t window)
+/* Positions that any of n rows sees; they are in one piece. */
+static uint64_t count_seen(const int32_t *words, int32_t row, int32_t n, int32_t window)
 {
-    uint64_t n = 0;
-    for (int32_t i = 0, end; i < b->n_rows; i = end) {
-        end = end_of_seq(b, i);
-        int32_t all = b->pos[end - 1] + 1, seen = window - 1 + end - i;
-        n += (uint64_t)(window > 0 && !m->plan->is_bidirectional ? MIN_OF(all, seen) : all);
+    const int32_t *last = words + words[BATCH_AT_LAST] + row;
+    int32_t from = INT32_MAX, to = 0;
+    for (int32_t i = 0; i < n; i++) {
+        from = MIN_OF(from, window > 0 ? MAX_OF(last[i] - window + 1, 0) : 0);
+        to = MAX_OF(to, last[i] + 1);
     }
-    return n;
+    return (uint64_t)(to - from);
 }
 
-static void count(struct backend_model *m, const struct opencl_launch *l, const struct backend_batch *b, size_t groups)
+/* Positions whose keys and values a launch of attention reads, for each row or block of rows. */
+static uint64_t count_positions(const struct opencl_launch *l, const int32_t *words)
+{
+    const int32_t *order = words + words[BATCH_AT_ORDER], *blocks = words + words[BATCH_AT_BLOCKS];
+    int32_t n = words[l->by == OPENCL_BY_SINGLES ? BATCH_SINGLES : BATCH_ROWS], tile = (int32_t)l->tile;
+    uint64_t all = 0;
+    if (l->by != OPENCL_BY_BLOCKS) {
+        for (int32_t i = 0; i < n; i++) {
+            all += count_seen(words, order[i], 1, l->window);
+        }
+        return all;
+    }
+    for (int32_t i = 0; i < words[BATCH_BLOCKS]; i++) {
+        for (int32_t k = 0; k < blocks[2 * i + 1]; k += tile) {
+            all += count_seen(words, blocks[2 * i] + k, MIN_OF(tile, blocks[2 * i + 1] - k), l->window);
+        }
+    }
+    return all;
+}
+
+static void count(struct backend_model *m, const struct opencl_launch *l, const struct opencl_slot *s, size_t groups)
 {
     m->counts.launches++;
     m->counts.weight_bytes += l->weight_bytes * groups;
-    m->counts.cache_bytes += l->slot_bytes != 0 ? l->slot_bytes * count_positions(m, b, l->window) : 0;
+    m->counts.cache_bytes += l->slot_bytes != 0 ? l->slot_bytes * count_positions(l, s->words) : 0;
 }
 
 static enum err launch_all(struct backend_model *m, const struct backend_batch *b, const struct opencl_slot *s,
@@ -529,16 +579,16 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
             TRY(meet_ranks(m, l->step, rows, info));
             continue;
         }
-        bool is_for = rows > 0 && rows >= l->min_rows && rows <= l->max_rows &&
+        size_t groups = rows > 0 ? (size_t)count_groups(m, l, s, rows) : 0;
+        bool is_for = groups > 0 && rows >= l->min_rows && rows <= l->max_rows &&
                       l->when != (in_parts ? OPENCL_IF_WHOLE : OPENCL_IF_PARTS) &&
                       (l->when != OPENCL_IF_BEST || has_best);
         if (!is_for) {
             continue;
         }
         const size_t local[3] = {l->local, 1, 1};
-        const size_t global[3] = {l->local * l->groups, l->by_splits ? (size_t)splits : 1,
-                                  (size_t)count_groups(m, l, s, rows)};
-        count(m, l, b, global[2]);
+        const size_t global[3] = {l->local * l->groups, l->by_splits ? (size_t)splits : 1, groups};
+        count(m, l, s, groups);
         TRY(ocl_check(clEnqueueNDRangeKernel(m->device.queue, l->kernel, 3, NULL, global, local, 0, NULL, NULL),
                       plan_op_name(l->step->op), info));
     }

@@ -52,8 +52,10 @@ struct opencl_buf {
 enum opencl_by {
     OPENCL_BY_ROWS,
     OPENCL_BY_SEQS,
-    OPENCL_BY_PICKS, /* rows times their experts */
-    OPENCL_BY_TILES, /* of picks (kernels/experts.cl): as many as there can be */
+    OPENCL_BY_PICKS,   /* rows times their experts */
+    OPENCL_BY_TILES,   /* of picks (kernels/experts.cl): as many as there can be */
+    OPENCL_BY_SINGLES, /* rows that no block has */
+    OPENCL_BY_BLOCKS,  /* of rows: `tile` rows of one */
     OPENCL_ONCE
 };
 enum { OPENCL_PICKED_ROWS = 4 /* picks of a tile, where a batch has more than a row */ };
@@ -75,8 +77,8 @@ struct opencl_launch {
     uint32_t tile;              /* .. so many a group */
     int32_t min_rows, max_rows; /* it is for so many of them */
     uint64_t weight_bytes;      /* that it reads; of experts each tile of picks */
-    uint64_t slot_bytes;        /* of keys and values of a position that it reads, .. */
-    int32_t window;             /* .. 0: of all */
+    uint64_t slot_bytes; /* of keys and values of a position that it reads, as often as for each row or block .. */
+    int32_t window;      /* .. 0: of all */
 };
 
 /* A batch that was begun. */

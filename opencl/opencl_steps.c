@@ -478,6 +478,18 @@ static enum err make_heads(const struct opencl_maker *k)
     return opencl_end_step(k, s->dst);
 }
 
+/* Rows that a work-group of blocked attention has, beside so many query heads: as the sums of eight fit in registers, or
+ * of four; what is known of eight rows of bytes does not. */
+static uint32_t rows_of_block(const struct opencl_kv *kv, uint32_t heads, uint32_t dv)
+{
+    uint32_t narrow = kv->k_is_bytes ? 64 : 128, most = dv <= narrow ? ATTENTION_BLOCK : ATTENTION_BLOCK / 2;
+    uint32_t rows = kv->k_is_bytes || kv->v_is_bytes ? ATTENTION_BLOCK / 2 : ATTENTION_BLOCK;
+    return heads == 1 ? MIN_OF(most, rows) : heads == 2 ? most / 2 : most / 4;
+}
+
+/* Of one step: a batch of few rows is computed in parts, others in blocks and by rows that no block has. */
+enum attention_form { IN_PARTS, BY_ROWS, IN_BLOCKS, N_FORMS };
+
 static enum err make_attention(const struct opencl_maker *k)
 {
     enum { WIDE_VALUE = 256 };
@@ -487,29 +499,34 @@ static enum err make_attention(const struct opencl_maker *k)
     uint32_t dv = plan_kv_value_dim(of), n_heads = k->plan->n_heads, per_kv = n_heads / of->n_kv_heads;
     uint32_t most = dv > WIDE_VALUE ? 3 : 4; /* by the registers that their sums take */
     uint32_t tile = MIN_OF(per_kv, most), tiles = (per_kv + tile - 1) / tile;
+    uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv) : 1;
     bool in_one = dv % PANEL_BLOCK == 0;
     struct opencl_need need = opencl_need_of(k, s->dst);
     int flags = in_one ? flags_of(k, s->dst) : FLAG_FLOATS;
-    char options[2][OPENCL_OPTIONS_BYTES];
+    char options[N_FORMS][OPENCL_OPTIONS_BYTES];
     k->m->partial_bytes = MAX_OF(k->m->partial_bytes, (size_t)OPENCL_MAX_PARTS * n_heads * (dv + 2) * sizeof(float));
-    for (int split = 0; split < 2; split++) {
-        snprintf(options[split], OPENCL_OPTIONS_BYTES,
-                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DSPLIT=%d -DK8=%d -DV8=%d", of->head_dim, dv,
-                 of->latent_dim != 0, tile, split, kv->k_is_bytes, kv->v_is_bytes);
+    for (enum attention_form form = IN_PARTS; form < (block > 1 ? N_FORMS : IN_BLOCKS); form++) {
+        uint32_t rows = form == IN_BLOCKS ? block : 1;
+        snprintf(options[form], OPENCL_OPTIONS_BYTES,
+                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d", of->head_dim, dv,
+                 of->latent_dim != 0, tile, rows, form == IN_PARTS, kv->k_is_bytes, kv->v_is_bytes);
         struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
-        l.by_splits = split != 0;
-        l.slot_bytes = (kv->key_bytes + kv->value_bytes) / KV_PAGE_TOKENS;
+        l.by_splits = form == IN_PARTS;
+        l.by = form == IN_BLOCKS ? OPENCL_BY_BLOCKS : form == BY_ROWS && block > 1 ? OPENCL_BY_SINGLES : OPENCL_BY_ROWS;
+        l.tile = rows;
+        l.slot_bytes = (kv->key_bytes + kv->value_bytes) / KV_PAGE_TOKENS * tiles;
         l.window = s->attention.window;
-        l.when = split != 0 ? OPENCL_IF_PARTS : OPENCL_IF_WHOLE;
-        TRY(OPENCL_ADD(k, l, "attention.cl", "attention", options[split], opencl_floats(k, s->src),
-                       stride_of(k, s->src), opencl_at(k, kv->keys), opencl_at(k, kv->values), ARG_UINT(n_heads),
-                       ARG_UINT(of->n_kv_heads), ARG_FLOAT(s->scale), ARG_FLOAT(s->attention.softcap),
-                       ARG_INT(s->attention.window), opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
-                       split != 0 ? opencl_at(k, k->m->partial) : opencl_floats(k, s->dst), stride_of(k, s->dst)));
+        l.when = form == IN_PARTS ? OPENCL_IF_PARTS : OPENCL_IF_WHOLE;
+        TRY(OPENCL_ADD(k, l, "attention.cl", "attention", options[form], opencl_floats(k, s->src), stride_of(k, s->src),
+                       opencl_at(k, kv->keys), opencl_at(k, kv->values), ARG_UINT(n_heads), ARG_UINT(of->n_kv_heads),
+                       ARG_FLOAT(s->scale), ARG_FLOAT(s->attention.softcap), ARG_INT(s->attention.window),
+                       opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
+                       form == IN_PARTS ? opencl_at(k, k->m->partial) : opencl_floats(k, s->dst),
+                       stride_of(k, s->dst)));
     }
     struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, n_heads);
     l.when = OPENCL_IF_PARTS;
-    TRY(OPENCL_ADD(k, l, "attention.cl", "merge", options[1], opencl_at(k, k->m->partial), ARG_UINT(n_heads),
+    TRY(OPENCL_ADD(k, l, "attention.cl", "merge", options[IN_PARTS], opencl_at(k, k->m->partial), ARG_UINT(n_heads),
                    ARG_INT(s->attention.window), opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
                    opencl_floats(k, s->dst), stride_of(k, s->dst), ARG_INT(flags), opencl_codes(k, s->dst),
                    blocks_of(k, s->dst)));

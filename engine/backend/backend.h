@@ -174,7 +174,7 @@ struct backend_model; /* a plan made ready by one back end */
 struct backend_counts {
     uint64_t launches;     /* of kernels */
     uint64_t weight_bytes; /* of matrices that its products read, each as often as a launch does */
-    uint64_t cache_bytes;  /* of keys and values that its attention reads, each once a launch */
+    uint64_t cache_bytes;  /* of keys and values that its attention reads, each as often as a launch does */
 };
 
 /* What is known of a model only when it is open. */

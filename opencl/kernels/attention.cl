@@ -1,11 +1,14 @@
 /* Attention over the pages of the cache (heads.cl has their layout) [Vaswani 2017, 3.2.1; paging: Kwon 2023, 4.1;
  * softmax in pieces: Milakov & Gimelshein 2018].
  *
- * A work-group is LANES work-items and has HEADS query heads of a KV head and a row. It goes through the pages: a lane
- * has a slot's score, and then components of the values. ATTENTION_SPLIT positions, beginning at a multiple of that, are
- * summed up by themselves, and then these parts in order; with SPLIT a work-group has one part, and merge adds up.
+ * A work-group is LANES work-items and has HEADS query heads of a KV head, of ROWS rows of a sequence, for which a page is
+ * read once. It goes through the pages: a lane has a slot's score, and then components of the values. ATTENTION_SPLIT
+ * positions, beginning at a multiple of that, are summed up by themselves, and then these parts in order; with SPLIT a
+ * work-group has one part, and merge adds up. What a row does not see of what others do leaves it as it is, so that it
+ * has the bits of ROWS=1.
  *   -DD= -DDV=  width of a key, of a value   -DLATENT=  values are the first DV components of keys
- *   -DHEADS=    query heads of a work-group  -DSPLIT=   0 or 1
+ *   -DHEADS=    query heads of a work-group  -DROWS=    1, or what ATTENTION_BLOCK is a multiple of
+ *   -DSPLIT=    0, or 1 with ROWS=1
  *   -DK8= -DV8= keys, values as bytes: 0 or 1 */
 #define UNITS    ((D + 7) / 8)
 /* Components of a value that a lane has: N, VEC of them side by side. */
@@ -16,7 +19,10 @@ static inline uint component(uint lane, uint c) { return c / VEC * (LANES * VEC)
 
 /* All of them are kept in registers, so no index may be known at run time only; no more loads than that are under way, as
  * they take registers too. */
-#define EACH_HEAD(h)  UNROLL for (uint h = 0; h < HEADS; h++)
+#define QUERIES       (ROWS * HEADS) /* [row][head] */
+#define EACH_ROW(r)   UNROLL for (uint r = 0; r < ROWS; r++)
+#define EACH_OF(n, h)  UNROLL for (uint h = 0; h < n; h++)
+#define EACH_QUERY(h)  EACH_OF(QUERIES, h)
 #define EACH_VALUE(c) UNROLL for (uint c = 0; c < N; c++)
 #define KEYS_LOADED   (LATENT || (K8 && (D <= 32 || (D + 15) / 16 % 2 != 0)) ? 1 : 2)
 
@@ -73,7 +79,7 @@ static inline float add_8(float8 a, float8 b, float sum)
     return fma(b.s7, a.s7, sum);
 }
 
-/* Queries of so many heads times the key of a lane's slot. */
+/* Queries times the key of a lane's slot. */
 #if K8
 static inline void add_keys(__global const char *keys, __local const float *q, uint lane, float *scores)
 {
@@ -82,7 +88,7 @@ static inline void add_keys(__global const char *keys, __local const float *q, u
         const char16 codes = codes_at(keys, u * KV_SLOTS + lane);
         const float scale = vload_half(u / 2 * KV_SLOTS + lane, (__global const half *)(keys + KEY8_CODES(D)));
         const float8 low = convert_float8(codes.lo), high = convert_float8(codes.hi);
-        EACH_HEAD(h)
+        EACH_QUERY(h)
         {
             __local const float *of = q + h * Q_WIDTH + 16 * u;
             const float sum = add_8(low, vload8(0, of), 0.0f);
@@ -98,7 +104,7 @@ static inline void add_keys(__global const half *keys, __local const float *q, u
 #pragma unroll KEYS_LOADED
     for (uint u = 0; u < UNITS; u++) {
         const float8 k = vload_half8(u * KV_SLOTS + lane, keys);
-        EACH_HEAD(h)
+        EACH_QUERY(h)
         {
             scores[h] = add_8(k, vload8(h * UNITS + u, q), scores[h]);
             SCHEDULE();
@@ -107,15 +113,15 @@ static inline void add_keys(__global const half *keys, __local const float *q, u
 }
 #endif
 
-/* Parts of so many heads go on by the values of slots first .. last. Bytes: weights times scales, zeros elsewhere, are
- * behind the weights. */
+/* Parts of n queries go on by the values of slots first .. last. Bytes: scaled, of QUERIES, are weights times scales, zeros
+ * elsewhere. */
 #if V8
 static inline void add_values(__global const KEY_T *keys, __global const char *values, __local const float *weights,
-                              uint lane, int first, int last, struct part *parts)
+                              __local const float *scaled, uint lane, uint n, int first, int last, struct part *parts)
 {
 #pragma unroll 1
     for (int slot = first; slot <= last; slot++) {
-        EACH_HEAD(h) { parts[h].sum += weights[h * KV_SLOTS + slot]; }
+        EACH_OF(n, h) { parts[h].sum += weights[h * KV_SLOTS + slot]; }
     }
     UNROLL
     for (uint from = 0; from < N; from += 2 * VEC) {
@@ -129,9 +135,9 @@ static inline void add_values(__global const KEY_T *keys, __global const char *v
             }
             UNROLL
             for (uint slot = 0; slot < VALUE_SLOTS(DV); slot++) {
-                EACH_HEAD(h)
+                EACH_OF(n, h)
                 {
-                    const float weight = weights[(KV_SLOTS + g * VALUE_SLOTS(DV) + slot) * HEADS + h];
+                    const float weight = scaled[(g * VALUE_SLOTS(DV) + slot) * QUERIES + h];
                     UNROLL
                     for (uint c = 0; c < 2 * VEC; c++) {
                         if (from + c < N) {
@@ -147,11 +153,11 @@ static inline void add_values(__global const KEY_T *keys, __global const char *v
 }
 #else
 static inline void add_values(__global const KEY_T *keys, __global const half *values, __local const float *weights,
-                              uint lane, int first, int last, struct part *parts)
+                              __local const float *scaled, uint lane, uint n, int first, int last, struct part *parts)
 {
 #pragma unroll 1
     for (int slot = first; slot <= last; slot++) {
-        EACH_HEAD(h) { parts[h].sum += weights[h * KV_SLOTS + slot]; }
+        EACH_OF(n, h) { parts[h].sum += weights[h * KV_SLOTS + slot]; }
         UNROLL
         for (uint c = 0; c < N; c += VEC) {
             float v[VEC];
@@ -165,7 +171,7 @@ static inline void add_values(__global const KEY_T *keys, __global const half *v
 #else
             v[0] = j < DV ? vload_half(slot * VALUE_STRIDE(DV) + j, values) : 0.0f;
 #endif
-            EACH_HEAD(h)
+            EACH_OF(n, h)
             {
                 const float weight = weights[h * KV_SLOTS + slot];
                 UNROLL
@@ -181,26 +187,41 @@ static inline void add_values(__global const KEY_T *keys, __global const half *v
 }
 #endif
 
-/* Parts of so many heads go on by the positions first .. last of a page. */
+/* Positions that a row sees. */
+struct span {
+    int first, last;
+};
+
+/* Parts of all queries go on by the positions of a page, which begins at `begin`, that are seen by their rows. */
 static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *values, __local const float *q,
-                            __local float *weights, uint lane, int first, int last, float scale, float cap,
-                            struct part *parts)
+                            __local float *weights, uint lane, int begin, const struct span *seen, float scale, float cap, struct part *parts)
 {
-    float scores[HEADS], less[HEADS];
-    EACH_HEAD(h) { scores[h] = 0.0f; }
+    float scores[QUERIES], less[QUERIES];
+    struct span slots[ROWS];
+    EACH_ROW(r)
+    {
+        slots[r].first = max(seen[r].first - begin, 0);
+        slots[r].last = min(seen[r].last - begin, KV_SLOTS - 1);
+    }
+    bool is_same = slots[0].first <= slots[0].last;
+    EACH_ROW(r)
+    {
+        is_same = is_same && slots[r].first == slots[0].first && slots[r].last == slots[0].last;
+    }
+    EACH_QUERY(h) { scores[h] = 0.0f; }
     add_keys(keys, q, lane, scores);
 #if V8
     const float value_scale = vload_half(lane, (__global const half *)(values + VALUE8_CODES(DV)));
 #endif
-    const bool is_seen = (int)lane >= first && (int)lane <= last;
     barrier(CLK_LOCAL_MEM_FENCE);
-    EACH_HEAD(h)
+    EACH_QUERY(h)
     {
+        const bool is_seen = (int)lane >= slots[h / HEADS].first && (int)lane <= slots[h / HEADS].last;
         scores[h] = is_seen ? score_cap(scores[h] * scale, cap) : -INFINITY;
         weights[h * KV_SLOTS + lane] = scores[h];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    EACH_HEAD(h)
+    EACH_QUERY(h)
     {
         float4 max4 = parts[h].max;
 #pragma unroll 2
@@ -208,23 +229,37 @@ static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *
             max4 = fmax(max4, vload4(i, weights + h * KV_SLOTS));
         }
         const float max = fmax(fmax(max4.x, max4.y), fmax(max4.z, max4.w));
-        less[h] = exp(parts[h].max - max);
+        const bool is_any = ROWS == 1 || slots[h / HEADS].first <= slots[h / HEADS].last;
+        less[h] = is_any ? exp(parts[h].max - max) : 1.0f;
         parts[h].max = max;
         SCHEDULE();
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    EACH_HEAD(h)
+    EACH_QUERY(h)
     {
         const float weight = exp(scores[h] - parts[h].max);
         weights[h * KV_SLOTS + lane] = weight;
 #if V8
-        weights[(KV_SLOTS + lane) * HEADS + h] = is_seen ? weight * value_scale : 0.0f; /* what is there may be NaN */
+        const bool is_seen = (int)lane >= slots[h / HEADS].first && (int)lane <= slots[h / HEADS].last;
+        weights[(KV_SLOTS + lane) * QUERIES + h] = is_seen ? weight * value_scale : 0.0f; /* what is there may be NaN */
 #endif
         parts[h].sum *= less[h];
         EACH_VALUE(c) { parts[h].values[c] *= less[h]; }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    add_values(keys, values, weights, lane, first, last, parts);
+    __local const float *scaled = weights + QUERIES * KV_SLOTS;
+    if (is_same) {
+        add_values(keys, values, weights, scaled, lane, QUERIES, slots[0].first, slots[0].last, parts);
+    }
+#if ROWS > 1
+    EACH_ROW(r)
+    {
+        if (!is_same && slots[r].first <= slots[r].last) {
+            add_values(keys, values, weights + r * HEADS * KV_SLOTS, scaled + r * HEADS, lane, HEADS, slots[r].first,
+                       slots[r].last, parts + r * HEADS);
+        }
+    }
+#endif
 }
 
 static inline void finish(struct part *p, uint lane, __global float *out)
@@ -238,75 +273,95 @@ static inline void finish(struct part *p, uint lane, __global float *out)
     }
 }
 
-/* group_id(0): KV head and tile of its query heads; (1): part, of those that any row has; (2): row. partial: [row][query
- * head][n_splits][DV + 2]: values, largest score, sum. */
+/* group_id(0): KV head and tile of its query heads; (1): part, of those that any row has; (2): row, or block of them.
+ * partial: [row][query head][n_splits][DV + 2]: values, largest score, sum. */
 __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __global const float *restrict q,
                                         uint q_stride, __global const KEY_T *restrict keys,
                                         __global const VALUE_T *restrict values, uint n_heads, uint n_kv_heads, float scale,
                                         float cap, int window, __global const float *restrict sinks, int has_sinks,
                                         __global float *restrict out, uint out_stride)
 {
-    __local float query[HEADS * Q_WIDTH];
-    __local float weights[(1 + V8) * HEADS * KV_SLOTS];
-    const uint lane = get_local_id(0), row = get_group_id(2);
+    __local float query[QUERIES * Q_WIDTH];
+    __local float weights[(1 + V8) * QUERIES * KV_SLOTS];
+    const uint lane = get_local_id(0), group = get_group_id(2);
     const uint per_kv = n_heads / n_kv_heads, tiles = (per_kv + HEADS - 1) / HEADS;
     const uint kv_head = get_group_id(0) / tiles, tile = get_group_id(0) % tiles;
     const uint first_head = kv_head * per_kv + tile * HEADS, n_own = min((uint)HEADS, per_kv - tile * HEADS);
-    const int last = batch[batch[BATCH_AT_LAST] + row];
-    const int first = window > 0 && last - window + 1 > 0 ? last - window + 1 : 0;
-    __global const int *table = batch + batch[batch[BATCH_AT_TABLE] + row];
-#if SPLIT
-    const uint n_splits = get_num_groups(1);
-    const int split = first / ATTENTION_SPLIT + get_group_id(1), split_end = split + 1;
-    if (split > last / ATTENTION_SPLIT) {
+#if ROWS > 1
+    __global const int *block = batch + batch[BATCH_AT_BLOCKS] + group / (ATTENTION_BLOCK / ROWS) * 2;
+    const int skipped = group % (ATTENTION_BLOCK / ROWS) * ROWS, row = block[0] + skipped;
+    const int n_rows = min(block[1] - skipped, ROWS); /* what a short block lacks is its last row again */
+    if (n_rows <= 0) {
         return;
     }
 #else
-    int split = first / ATTENTION_SPLIT;
-    const int split_end = last / ATTENTION_SPLIT + 1;
+    const int row = SPLIT ? group : batch[batch[BATCH_AT_ORDER] + group], n_rows = 1;
 #endif
-    for (uint i = lane; i < HEADS * Q_WIDTH; i += LANES) {
-        const uint h = i / Q_WIDTH, j = i % Q_WIDTH;
-        query[i] = h < n_own && j < D ? q[(size_t)row * q_stride + (size_t)(first_head + h) * D + j] : 0.0f;
+    __global const int *table = batch + batch[batch[BATCH_AT_TABLE] + row];
+    struct span seen[ROWS], all;
+    EACH_ROW(r)
+    {
+        seen[r].last = batch[batch[BATCH_AT_LAST] + row + min((int)r, n_rows - 1)];
+        seen[r].first = window > 0 ? max(seen[r].last - window + 1, 0) : 0;
+        all.first = r == 0 ? seen[r].first : min(all.first, seen[r].first);
+        all.last = r == 0 ? seen[r].last : max(all.last, seen[r].last);
+    }
+#if SPLIT
+    const uint n_splits = get_num_groups(1);
+    const int split = all.first / ATTENTION_SPLIT + get_group_id(1), split_end = split + 1;
+    if (split > all.last / ATTENTION_SPLIT) {
+        return;
+    }
+#else
+    int split = all.first / ATTENTION_SPLIT;
+    const int split_end = all.last / ATTENTION_SPLIT + 1;
+#endif
+    for (uint i = lane; i < QUERIES * Q_WIDTH; i += LANES) {
+        const uint h = i / Q_WIDTH % HEADS, j = i % Q_WIDTH;
+        const size_t at = row + min((int)(i / (HEADS * Q_WIDTH)), n_rows - 1);
+        query[i] = h < n_own && j < D ? q[at * q_stride + (size_t)(first_head + h) * D + j] : 0.0f;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    struct part parts[HEADS];
+    struct part parts[QUERIES];
 #if !SPLIT
-    __local struct part all[HEADS][LANES]; /* each lane has its own there, where they take no registers */
-    const int begin = split;
+    __local struct part sums[QUERIES][LANES]; /* each lane has its own there, where they take no registers */
     for (; split < split_end; split++)
 #endif
     {
-        EACH_HEAD(h)
+        EACH_QUERY(h)
         {
             parts[h].max = -INFINITY;
             parts[h].sum = 0.0f;
             EACH_VALUE(c) { parts[h].values[c] = 0.0f; }
         }
-        const int from = max(first, split * ATTENTION_SPLIT);
-        const int to = min(last, split * ATTENTION_SPLIT + ATTENTION_SPLIT - 1);
+        const int from = max(all.first, split * ATTENTION_SPLIT);
+        const int to = min(all.last, split * ATTENTION_SPLIT + ATTENTION_SPLIT - 1);
         for (int p = from / KV_SLOTS; p <= to / KV_SLOTS; p++) {
             const size_t at = (size_t)table[p] * n_kv_heads + kv_head;
-            add_page(keys + at * KEY_PART, values + at * VALUE_PART, query, weights, lane,
-                     max(from - p * KV_SLOTS, 0), min(to - p * KV_SLOTS, KV_SLOTS - 1), scale, cap, parts);
+            add_page(keys + at * KEY_PART, values + at * VALUE_PART, query, weights, lane, p * KV_SLOTS, seen, scale,
+                     cap, parts);
         }
 #if !SPLIT
-        EACH_HEAD(h)
+        EACH_QUERY(h)
         {
-            if (split != begin) {
-                struct part before = all[h][lane];
+            const int begin = seen[h / HEADS].first / ATTENTION_SPLIT, end = seen[h / HEADS].last / ATTENTION_SPLIT;
+            if (split > begin && split <= end) {
+                struct part before = sums[h][lane];
                 join(&before, &parts[h]);
                 parts[h] = before;
             }
-            all[h][lane] = parts[h];
+            if (split >= begin && split <= end) {
+                sums[h][lane] = parts[h];
+            }
         }
 #endif
     }
-    EACH_HEAD(h)
+    EACH_QUERY(h)
     {
-        if (h < n_own) {
+        const uint r = h / HEADS, head = first_head + h % HEADS;
+        if (r < n_rows && h % HEADS < n_own) {
 #if SPLIT
-            __global float *to = out + (((size_t)row * n_heads + first_head + h) * n_splits + get_group_id(1)) * (DV + 2);
+            __global float *to = out + (((size_t)row * n_heads + head) * n_splits + get_group_id(1)) * (DV + 2);
             EACH_VALUE(c)
             {
                 const uint j = component(lane, c);
@@ -319,9 +374,9 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
                 to[DV + 1] = parts[h].sum;
             }
 #else
-            struct part p = all[h][lane];
-            p.sum += has_sinks ? exp(sinks[first_head + h] - p.max) : 0.0f;
-            finish(&p, lane, out + (size_t)row * out_stride + (size_t)(first_head + h) * DV);
+            struct part p = sums[h][lane];
+            p.sum += has_sinks ? exp(sinks[head] - p.max) : 0.0f;
+            finish(&p, lane, out + (size_t)(row + r) * out_stride + (size_t)head * DV);
 #endif
         }
     }

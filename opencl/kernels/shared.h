@@ -8,6 +8,8 @@ enum {
     BATCH_SEQS,        /* sequences */
     BATCH_SPLITS,      /* parts of ATTENTION_SPLIT that the row with most has */
     BATCH_RESULTS,     /* words of results */
+    BATCH_SINGLES,     /* rows that no block has */
+    BATCH_BLOCKS,      /* of at most ATTENTION_BLOCK rows of a sequence */
     BATCH_AT_TOKENS,   /* word where they begin: [T] ids, .. */
     BATCH_AT_POS,      /* .. [T] positions, .. */
     BATCH_AT_LAST,     /* .. [T] last position that a row sees, .. */
@@ -16,6 +18,8 @@ enum {
     BATCH_AT_PICKED_HIDDEN,
     BATCH_AT_SEQS,   /* [sequences][SEQ_WORDS] */
     BATCH_AT_COPIES, /* [copies][2]: row, state */
+    BATCH_AT_ORDER,  /* [T] rows, those that no block has first */
+    BATCH_AT_BLOCKS, /* [blocks][2]: first row, rows */
     BATCH_AT_WANTS,  /* [S][2]: how many of its best tokens a row wants, and word of the results where they go */
     BATCH_AT_ROPES,  /* words, one of each RoPE table: f32 [T][n_rot/2][2] cosines and sines */
     BATCH_AT_QUERY_SCALES = BATCH_AT_ROPES + 8, /* .. f32 [T], or 0 */
@@ -57,7 +61,11 @@ enum {
     FLAG_WEIGHT = 128,
 };
 
-enum { KV_SLOTS = 32, ATTENTION_SPLIT = 128 /* positions that are summed up by themselves */ };
+enum {
+    KV_SLOTS = 32,
+    ATTENTION_SPLIT = 128, /* positions that are summed up by themselves */
+    ATTENTION_BLOCK = 8    /* rows for which keys and values are read together, at most */
+};
 
 /* Results that a batch is read for: [S][pieces of a row][PIECE_WORDS], then the best of rows that want some, two words
  * each. */

@@ -121,8 +121,9 @@ static void check_arms(void)
         {"matmul", "-DACT_FINE=1"},
         {"attention", "-DLATENT=1", "-DSPLIT=0"},
         {"attention", "-DLATENT=1", "-DSPLIT=1"},
-        {"attention", "-DLATENT=0", "-DSPLIT=0"},
+        {"attention", "-DLATENT=0", "-DROWS=1 -DSPLIT=0"},
         {"attention", "-DLATENT=0", "-DSPLIT=1"},
+        {"attention", "-DROWS=4", "-DV8=0"},
         {"attention", "-DK8=1", "-DV8=1"},
         {"heads", "-DK8=1", "-DV8=1"},
     };

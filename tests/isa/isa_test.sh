@@ -36,7 +36,7 @@ check 'scratch' "$rows" 'rows.cl: spills: [1-9][0-9]* bytes of scratch' rows.cl 
 check 'LDS' "$rows" 'rows.cl: room: 36000 bytes of LDS, more than 32768' rows.cl \
     '1i __kernel void room(__global int *x) { __local int a[9000]; a[x[0]] = x[1]; barrier(1); x[2] = a[x[3]]; }'
 check 'registers of a budget' 'rows.cl : vgpr=2 lds=0' 'rows.cl: copy: [3-9] VGPRs, more than 2'
-check 'registers of attention' 'attention.cl D,DV=576,512 LATENT=1 HEADS=4 SPLIT=0/1 K8,V8=0,0 : vgpr=255 lds=65536' \
+check 'registers of attention' 'attention.cl D,DV=576,512 LATENT=1 HEADS=4 ROWS=1 SPLIT=0/1 K8,V8=0,0 : vgpr=255 lds=65536' \
     'attention: 1[0-9]* VGPRs, more than 96'
 check 'a share' "$matrix dot4=95" 'v_dot4 are less than 95 %'
 check 'plain products' "$matrix" 'no v_dot4' common.clh "$plain"

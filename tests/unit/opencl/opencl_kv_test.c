@@ -23,7 +23,7 @@ static void fill(float *x, size_t n, uint32_t seed, float size)
 }
 
 /* Tokens' queries, keys and values, and the attention of these: HEADS heads, and as many of keys or one. */
-static struct plan *make_plan(uint32_t d, uint32_t n_kv_heads)
+static struct plan *make_plan(uint32_t d, uint32_t n_kv_heads, int32_t window)
 {
     static const char *const names[] = {"q", "k", "v"};
     struct plan *p;
@@ -59,6 +59,8 @@ static struct plan *make_plan(uint32_t d, uint32_t n_kv_heads)
     steps[0].heads.values = bufs[2];
     steps[0].heads.q_norm = steps[0].heads.k_norm = PLAN_NONE;
     steps[1].scale = 1.0f / sqrtf((float)d);
+    steps[1].attention.window = window;
+    steps[1].attention.softcap = window != 0 ? 3.0f : 0.0f;
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(plan_add_step(p, &steps[i]), ERR_OK);
     }
@@ -116,7 +118,9 @@ static void move(enum backend_form form, size_t bytes, const struct backend *a, 
 static const struct {
     uint32_t d, n_kv_heads;
     const char *k, *v;
-} cases[] = {{128, 1, "q8_0", "q8_0"}, {64, 5, "q8_0", "q8_0"}, {40, 1, "f16", "q8_0"}, {18, 1, "q8_0", "f16"}};
+    int32_t window; /* and the scores have a cap */
+} cases[] = {{128, 1, "q8_0", "q8_0", 0}, {64, 5, "q8_0", "q8_0", 21}, {40, 1, "f16", "q8_0", 3},
+             {18, 1, "q8_0", "f16", 0},   {128, 5, "f16", "f16", 0},   {32, 5, "f16", "f16", 150}};
 
 static const int32_t pages[] = {3, 1, 4, 15, 9, 2, 6}, others[] = {5, 8, 7, 0, 10, 12, 11};
 
@@ -129,13 +133,49 @@ static double distance(const float *a, const float *b, uint32_t n)
     return worst;
 }
 
-/* As far from float32 as the CPU with the same types, and the same bits in pieces. */
+/* Blocks of rows of several sequences, short ones and single rows, are each what they were alone. */
+static void check_together(struct backend_model *m, const float *wanted, uint32_t n)
+{
+    static float found[ROWS * MAX_WIDTH];
+    static const struct {
+        int from, n;
+    } parts[] = {{100, 21}, {40, 10}, {150, 1}, {120, 8}, {199, 1}, {27, 7}};
+    const int32_t *tables[ARRAY_LEN(parts)];
+    int32_t tokens[ROWS], pos[ROWS], seq[ROWS], rows[ROWS], n_rows = 0;
+    for (size_t s = 0; s < ARRAY_LEN(parts); s++) {
+        tables[s] = s % 2 != 0 ? others : pages;
+        for (int i = 0; i < parts[s].n; i++, n_rows++) {
+            pos[n_rows] = parts[s].from + i;
+            tokens[n_rows] = pos[n_rows] * 7 % N_VOCAB;
+            seq[n_rows] = (int32_t)s;
+            rows[n_rows] = n_rows;
+        }
+    }
+    struct backend_batch batch = {.n_rows = n_rows,
+                                  .tokens = tokens,
+                                  .pos = pos,
+                                  .seq = seq,
+                                  .n_seqs = ARRAY_LEN(parts),
+                                  .page_tables = tables,
+                                  .n_hidden = n_rows,
+                                  .hidden_rows = rows,
+                                  .hidden = found};
+    struct err_info info = {0};
+    ck_assert_msg(backend_compute(&backend_opencl, m, &batch, &info) == ERR_OK, "%s", info.text);
+    for (int32_t i = 0; i < n_rows; i++) {
+        ck_assert_msg(memcmp(found + (size_t)i * n, wanted + (size_t)pos[i] * n, n * sizeof *found) == 0,
+                      "row %d, of position %d, in a batch of several sequences", i, pos[i]);
+    }
+}
+
+/* As far from float32 as the CPU with the same types, and the same bits in pieces, which are computed in parts (1, 7) or
+ * blocks (33), and beside other sequences. */
 START_TEST(attention_of_each_type)
 {
     static float wanted[ROWS * MAX_WIDTH], found[ROWS * MAX_WIDTH], piece[ROWS * MAX_WIDTH];
     static const int pieces[] = {1, 7, 33};
     uint32_t n = HEADS * cases[_i].d;
-    struct plan *p = make_plan(cases[_i].d, cases[_i].n_kv_heads);
+    struct plan *p = make_plan(cases[_i].d, cases[_i].n_kv_heads, cases[_i].window);
     struct backend_model *ref = open_on(&backend_ref, p, NULL, NULL);
     struct backend_model *cpu = open_on(&backend_cpu, p, cases[_i].k, cases[_i].v);
     struct backend_model *m = open_on(&backend_opencl, p, cases[_i].k, cases[_i].v);
@@ -154,6 +194,7 @@ START_TEST(attention_of_each_type)
                           pieces[k]);
         }
     }
+    check_together(m, found, n);
     backend_ref.close(&ref);
     backend_cpu.close(&cpu);
     backend_opencl.close(&m);
@@ -166,7 +207,7 @@ START_TEST(pages_go_elsewhere_and_come_back)
     static float wanted[MAX_WIDTH], found[MAX_WIDTH], all[ROWS * MAX_WIDTH];
     const int32_t back[] = {0, 2, 4, 6, 8, 10, 12};
     uint32_t n = HEADS * cases[_i].d;
-    struct plan *p = make_plan(cases[_i].d, cases[_i].n_kv_heads);
+    struct plan *p = make_plan(cases[_i].d, cases[_i].n_kv_heads, cases[_i].window);
     struct backend_config cfg = {.n_threads = 1, .n_pages = N_PAGES, .max_rows = ROWS};
     struct backend_measure measure;
     struct err_info info = {0};
@@ -202,7 +243,7 @@ END_TEST
 START_TEST(bytes_take_half_the_room)
 {
     size_t page[2];
-    struct plan *p = make_plan(128, 1);
+    struct plan *p = make_plan(128, 1, 0);
     for (int i = 0; i < 2; i++) {
         const char *type = i == 0 ? "f16" : "q8_0";
         struct backend_config cfg = {.n_threads = 1, .n_pages = 1, .max_rows = 1, .k_type = type, .v_type = type};
