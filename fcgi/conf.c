@@ -326,7 +326,9 @@ enum err conf_load(struct conf *c, enum conf_command command, int argc, char **a
 
 void conf_fini(struct conf *c) { buf_fini(&c->file); }
 
-/* Another value than the default? */
+static bool is_same(const char *text, const char *other) { return other != NULL && strcmp(text, other) == 0; }
+
+/* Another value than the default, and than what asks for nothing? */
 static bool is_set(const struct conf *c, const struct option *o)
 {
     const void *at = (const char *)c + o->offset;
@@ -334,7 +336,7 @@ static bool is_set(const struct conf *c, const struct option *o)
         return *(const bool *)at;
     }
     const char *text = o->kind == OPTION_TEXT || o->kind == OPTION_FILE ? *(const char *const *)at : NULL;
-    return text != NULL && (o->fallback == NULL || strcmp(text, o->fallback) != 0);
+    return text != NULL && !is_same(text, o->fallback) && !is_same(text, o->nothing);
 }
 
 enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info)

@@ -31,6 +31,7 @@ struct option {
     unsigned required_by; /* commands that cannot do without it */
     unsigned operand_of;  /* commands that take it without its name too; several in the order of the table */
     bool may_be_empty;    /* a text of no bytes means what it says */
+    const char *nothing; /* OPTIONAL: of a text, what asks for nothing that a back end without the option does not do */
 };
 
 enum { OPTION_MAX = 128 }; /* rows */

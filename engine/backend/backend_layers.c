@@ -93,7 +93,8 @@ enum err backend_layers_place(const char *text, const struct plan *plan, const s
 {
     int32_t n = BACKEND_LAYERS_ALL, n_layers = (int32_t)plan->n_layers;
     TRY(text != NULL ? backend_layers_parse(text, "gpu-layers", &n, info) : ERR_OK);
-    if (n == BACKEND_LAYERS_ALL) {
+    bool is_host = parts->n == 1 && !backend_has_option(parts->at[0].backend, "gpu-layers");
+    if (n == BACKEND_LAYERS_ALL || (n == 0 && is_host)) {
         return ERR_OK;
     }
     if (parts->n > 1) {

@@ -30,7 +30,8 @@ MUST_CHECK enum err backend_layers_that_fit(const struct backend *device, const 
 
 /* Puts in the place of a single back end what `text` (backend_layers_parse's; OPTIONAL, NULL = all) makes of it; what
  * was chosen is told. ERR_CONFIG where there are several already, or the back end's device has no memory of its own;
- * else as backend_device_of and backend_layers_that_fit. With 0 layers the device need not be there. */
+ * else as backend_device_of and backend_layers_that_fit. With 0 layers the device need not be there, and a back end
+ * without the option stays. */
 MUST_CHECK enum err backend_layers_place(const char *text, const struct plan *plan, const struct backend_config *cfg,
                                          struct backend_parts *parts, struct err_info *info);
 

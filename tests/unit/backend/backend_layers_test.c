@@ -52,9 +52,12 @@ static enum err measure_card(const struct plan *p, const struct backend_config *
     return ERR_OK;
 }
 
+static const char *card_option(int i) { return i == 0 ? "gpu-layers" : NULL; }
+
 static struct backend make_card(void)
 {
     struct backend card = backend_ref;
+    card.option_name = card_option;
     card.probe = probe_card;
     card.measure = measure_card;
     return card;
@@ -202,6 +205,8 @@ START_TEST(layers_are_placed_as_the_text_says)
     ck_assert_int_eq(place(&card, "all", &parts, &info), ERR_OK); /* open will say that there is none */
     ck_assert(parts.n == 1 && parts.at[0].backend == &card);
     ck_assert_int_eq(place(&card, "1", &parts, &info), ERR_UNSUPPORTED_DEVICE);
+    ck_assert_int_eq(place(&backend_ref, "0", &parts, &info), ERR_OK);
+    ck_assert(parts.n == 1 && parts.at[0].backend == &backend_ref && parts.at[0].last == 4);
     ck_assert_int_eq(place(&backend_ref, "1", &parts, &info), ERR_CONFIG);
     ck_assert_str_eq(info.text,
                      "gpu-layers: expected nothing, as the back end ref computes in the host's memory; found '1'");

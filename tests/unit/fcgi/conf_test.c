@@ -348,6 +348,13 @@ START_TEST(an_option_that_the_back_end_lacks_is_refused)
     ck_assert_int_eq(load("--model=m.gguf", "--device=0", "--backend=opencl"), ERR_OK);
     ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
     ck_assert_str_eq(c.device, "0");
+    for (size_t i = 0; backend_at((int)i) != NULL; i++) {
+        ck_assert_int_eq(load("--model=m.gguf", "--backend", backend_name((int)i)), ERR_OK);
+        c.gpu_layers = "0"; /* which all of them do */
+        ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
+        c.gpu_layers = "1";
+        ck_assert_int_eq(conf_check(&c, command, &info), backend_at((int)i) == &backend_opencl ? ERR_OK : ERR_CONFIG);
+    }
     command = CONF_DEVICES; /* which computes on none */
     ck_assert_int_eq(load("--device=0000:03:00.0", NULL, NULL), ERR_OK);
     ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
