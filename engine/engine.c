@@ -193,11 +193,14 @@ static const char *name_parts(struct engine *e)
 /* The plan has looked that no number is too large (backend_pool_bytes). */
 static struct engine_device_memory device_memory(const struct engine_backend *b)
 {
-    const struct backend_bytes *d = &b->measure.bytes[BACKEND_DEVICE];
-    return (struct engine_device_memory){.weights = d->weights,
-                                         .kv = d->page * (uint64_t)b->cfg.n_pages,
-                                         .states = d->state * (uint64_t)b->cfg.n_states,
-                                         .activations = d->activations};
+    struct backend_bytes d = {0};
+    for (int i = BACKEND_DEVICE; i < BACKEND_MEMORIES; i++) {
+        backend_bytes_add(&d, &b->measure.bytes[i]);
+    }
+    return (struct engine_device_memory){.weights = d.weights,
+                                         .kv = d.page * (uint64_t)b->cfg.n_pages,
+                                         .states = d.state * (uint64_t)b->cfg.n_states,
+                                         .activations = d.activations};
 }
 
 static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,

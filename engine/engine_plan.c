@@ -105,7 +105,9 @@ static int32_t default_pages(const struct sched_config *sc, const struct engine_
 {
     struct backend_device left = b->device;
     left.bytes[BACKEND_HOST] -= left.bytes[BACKEND_HOST] / HOST_PART;
-    left.bytes[BACKEND_DEVICE] -= left.bytes[BACKEND_DEVICE] / BACKEND_DEVICE_PART;
+    for (int i = BACKEND_DEVICE; i < BACKEND_MEMORIES; i++) {
+        left.bytes[i] -= left.bytes[i] / BACKEND_DEVICE_PART;
+    }
     int32_t fit = backend_pages_that_fit(&left, &b->measure, sc->n_states);
     return MAX_OF(MIN_OF(sc->n_pages, fit), least_pages(sc));
 }
@@ -165,33 +167,26 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
     return plan_drafts(cfg, sc, info);
 }
 
-/* The back end that has a memory of its own, and how many layers it has; NULL: none. */
-static const struct backend *device_part(const struct engine *e, const struct engine_backend *b, int32_t *n_layers)
+/* Layers whose memory that is. */
+static int32_t count_layers(const struct backend_parts *parts, int memory)
 {
-    for (int i = 0; i < e->parts.n; i++) {
-        const struct backend_part *p = &e->parts.at[i];
-        struct backend_device d;
-        struct err_info ignored;
-        if (backend_device_of(p->backend, &b->cfg, &d, &ignored) == ERR_OK && d.bytes[BACKEND_DEVICE] != 0) {
-            *n_layers = p->last - p->first + 1;
-            return p->backend;
-        }
+    int32_t n = 0;
+    for (int i = 0; i < parts->n; i++) {
+        n += backend_parts_memory(parts, i) == memory ? parts->at[i].last - parts->at[i].first + 1 : 0;
     }
-    return NULL;
+    return n;
 }
 
-/* Is all there that lies in the device's own memory? Else what lies there, and how many layers there is room for. */
-static enum err check_device(const struct engine *e, const struct engine_backend *b, struct err_info *info)
+/* The device of a part lacks room: what lies there, and how many layers there is room for. */
+static enum err refuse_device(const struct engine *e, const struct engine_backend *b, int part, struct err_info *info)
 {
-    const struct backend_bytes *need = &b->measure.bytes[BACKEND_DEVICE];
-    const struct backend_device device = {.bytes = {SIZE_MAX, b->device.bytes[BACKEND_DEVICE]}};
-    int32_t n_has, n_fit;
-    const struct backend *has;
+    int own = backend_parts_memory(&e->parts, part);
+    const struct backend_bytes *need = &b->measure.bytes[own];
+    const struct backend *has = e->parts.at[part].backend;
+    struct backend_device d;
+    int32_t n_fit;
     size_t pages, states;
-    if (backend_pages_that_fit(&device, &b->measure, b->cfg.n_states) >= b->cfg.n_pages ||
-        (has = device_part(e, b, &n_has)) == NULL) {
-        return ERR_OK;
-    }
+    TRY(backend_device_of(has, &b->cfg, &d, info));
     TRY(backend_pool_bytes(need, b->cfg.n_pages, 0, &pages, info));
     TRY(backend_pool_bytes(need, 0, b->cfg.n_states, &states, info));
     TRY(backend_layers_that_fit(has, e->plan, &b->cfg, &n_fit, info));
@@ -201,8 +196,23 @@ static enum err check_device(const struct engine *e, const struct engine_backend
     return err_set(info, ERR_MEMORY_LIMIT, "gpu-layers",
                    "gpu-layers: %s has %zu MiB free, and %" PRId32 " of %u layers need more: weights %zu MiB, a "
                    "KV cache of %" PRId64 " tokens %zu, recurrent states %zu and activations %zu; %s",
-                   b->device.name, b->device.bytes[BACKEND_DEVICE] >> 20, n_has, e->plan->n_layers, need->weights >> 20,
-                   (int64_t)b->cfg.n_pages * KV_PAGE_TOKENS, pages >> 20, states >> 20, need->activations >> 20, way);
+                   d.name, b->device.bytes[own] >> 20, count_layers(&e->parts, own), e->plan->n_layers,
+                   need->weights >> 20, (int64_t)b->cfg.n_pages * KV_PAGE_TOKENS, pages >> 20, states >> 20,
+                   need->activations >> 20, way);
+}
+
+/* Is all there that lies in devices' own memories? */
+static enum err check_devices(const struct engine *e, const struct engine_backend *b, struct err_info *info)
+{
+    for (int i = 0; i < e->parts.n; i++) {
+        int own = backend_parts_memory(&e->parts, i);
+        const struct backend_device d = {.bytes = {0, b->device.bytes[own]}};
+        const struct backend_measure m = {.bytes = {{0}, b->measure.bytes[own]}};
+        if (b->device.bytes[own] != 0 && backend_pages_that_fit(&d, &m, b->cfg.n_states) < b->cfg.n_pages) {
+            return refuse_device(e, b, i, info);
+        }
+    }
+    return ERR_OK;
 }
 
 enum err engine_check_memory(const struct engine *e, const struct engine_config *cfg, const struct engine_backend *b,
@@ -216,7 +226,8 @@ enum err engine_check_memory(const struct engine *e, const struct engine_config 
                        "weights, KV cache and activations need %" PRIu64 " MiB, the limit is %" PRIu64 " MiB",
                        need >> 20, cfg->memory_limit_bytes >> 20);
     }
-    TRY(check_device(e, b, info));
+    TRY(check_devices(e, b, info));
+    const struct backend_bytes host = backend_host_bytes(&b->device, &b->measure);
     const char *option = cfg->kv_tokens != 0 ? "kv-tokens" : "ctx-size";
     return b->cfg.n_pages <= most
                ? ERR_OK
@@ -224,7 +235,6 @@ enum err engine_check_memory(const struct engine *e, const struct engine_config 
                          "%s: expected at most %" PRId64 " tokens in the KV cache, found %" PRId64 ": %s has %zu MiB, "
                          "of which weights take %zu and activations %zu",
                          option, (int64_t)most * KV_PAGE_TOKENS, (int64_t)b->cfg.n_pages * KV_PAGE_TOKENS,
-                         b->device.name, b->device.bytes[BACKEND_HOST] >> 20,
-                         b->measure.bytes[BACKEND_HOST].weights >> 20,
-                         b->measure.bytes[BACKEND_HOST].activations >> 20);
+                         b->device.name, b->device.bytes[BACKEND_HOST] >> 20, host.weights >> 20,
+                         host.activations >> 20);
 }

@@ -79,8 +79,11 @@ struct backend_config {
 
 enum { BACKEND_TEXT_BYTES = 384 };
 
-/* Where bytes lie: in the process, or in a memory of the device's own. */
-enum backend_memory { BACKEND_HOST, BACKEND_DEVICE, BACKEND_MEMORIES };
+enum { BACKEND_MAX_PARTS = 16 }; /* back ends that have layers of one model (backend_parts.h) */
+
+/* Where bytes lie: in the process, or in a memory of a device's own. A back end has one device; of several back ends for
+ * one model each device has a memory, from BACKEND_DEVICE on (backend_parts_memory). */
+enum backend_memory { BACKEND_HOST, BACKEND_DEVICE, BACKEND_MEMORIES = BACKEND_DEVICE + BACKEND_MAX_PARTS };
 
 /* What a back end computes on. */
 struct backend_device {
@@ -92,6 +95,7 @@ struct backend_device {
     /* What models may take of each memory: of the host what its control group may have, whoever holds it now, as much
      * of that is a cache or goes; of a device's own what is free. 0: it has no such memory. */
     size_t bytes[BACKEND_MEMORIES];
+    bool is_shared[BACKEND_MEMORIES]; /* a device's: what it holds lies in the host's memory, and counts there too */
 };
 
 /* What open takes of a memory, in bytes, but for tables that are small beside it. */
@@ -252,7 +256,10 @@ MUST_CHECK enum err backend_device_of(const struct backend *b, const struct back
 /* The host, of which there is one: a probe of back ends that compute on it. */
 enum err backend_probe_host(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info);
 
-/* Pages that a device holds beside all else that was measured, with so many states; at most INT32_MAX. */
+/* What lies in the host's memory, with memories that devices share with it. */
+struct backend_bytes backend_host_bytes(const struct backend_device *d, const struct backend_measure *m);
+
+/* Pages that all memories hold beside all else that was measured, with so many states; at most INT32_MAX. */
 int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m, int32_t n_states);
 
 /* Bytes of so many pages and states. ERR_NOMEM when no size_t holds them. */
@@ -264,6 +271,8 @@ bool backend_has_option(const struct backend *b, const char *option);
 
 /* The i-th type of keys and values that any of them has; NULL beyond the last. */
 const char *backend_kv_type_name(int i);
+
+void backend_bytes_add(struct backend_bytes *to, const struct backend_bytes *more);
 
 /* The sum over all memories. */
 struct backend_bytes backend_bytes_all(const struct backend_measure *m);

@@ -56,9 +56,13 @@ static enum err try_layers(const struct backend *device, const struct plan *plan
 }
 
 static enum err find_most(const struct backend *device, const struct plan *plan, const struct backend_config *cfg,
-                          size_t bytes, int32_t *n, struct err_info *info)
+                          const struct backend_device *d, int32_t *n, struct err_info *info)
 {
-    const struct backend_device room = {.bytes = {SIZE_MAX, bytes - bytes / BACKEND_DEVICE_PART}};
+    bool is_shared = d->is_shared[BACKEND_DEVICE];
+    size_t bytes = d->bytes[BACKEND_DEVICE];
+    const struct backend_device room = {
+        .bytes = {is_shared ? d->bytes[BACKEND_HOST] : SIZE_MAX, bytes - bytes / BACKEND_DEVICE_PART},
+        .is_shared = {[BACKEND_DEVICE] = is_shared}};
     int32_t fit = 0, not_fit = (int32_t)plan->n_layers + 1; /* none needs nothing of the device */
     bool fits;
     for (int32_t try = (int32_t)plan->n_layers; not_fit - fit > 1; try = fit + (not_fit - fit) / 2) {
@@ -75,7 +79,7 @@ enum err backend_layers_that_fit(const struct backend *device, const struct plan
     struct backend_device d;
     *n = 0;
     TRY(backend_device_of(device, cfg, &d, info));
-    return d.bytes[BACKEND_DEVICE] != 0 ? find_most(device, plan, cfg, d.bytes[BACKEND_DEVICE], n, info) : ERR_OK;
+    return d.bytes[BACKEND_DEVICE] != 0 ? find_most(device, plan, cfg, &d, n, info) : ERR_OK;
 }
 
 static void tell(const struct backend_config *cfg, const struct backend_device *d, int32_t n, int32_t n_layers)
@@ -112,7 +116,7 @@ enum err backend_layers_place(const char *text, const struct plan *plan, const s
                            device->name, text);
         }
         if (n == BACKEND_LAYERS_AUTO) {
-            TRY(find_most(device, plan, cfg, d.bytes[BACKEND_DEVICE], &n, info));
+            TRY(find_most(device, plan, cfg, &d, &n, info));
             tell(cfg, &d, n, n_layers);
         }
     }

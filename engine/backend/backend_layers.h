@@ -23,8 +23,8 @@ struct backend_parts backend_layers_parts(const struct backend *device, int32_t 
 
 /* The most layers of the plan, from the first on, for which the device has room in a memory of its own, with so many
  * pages and states as cfg has (its parts do not count), what batches need and BACKEND_DEVICE_PART left; 0: not even one,
- * or it has no such memory. What the host has room for does not count. Fails as measure of the whole plan on the device does,
- * but for ERR_NOMEM. */
+ * or it has no such memory. What the host has room for counts where the device's
+ * memory is the host's. Fails as measure of the whole plan on the device does, but for ERR_NOMEM. */
 MUST_CHECK enum err backend_layers_that_fit(const struct backend *device, const struct plan *plan,
                                             const struct backend_config *cfg, int32_t *n, struct err_info *info);
 

@@ -104,6 +104,15 @@ void backend_parts_name(const struct backend_parts *p, struct buf *out)
     }
 }
 
+int backend_parts_memory(const struct backend_parts *p, int i)
+{
+    int first = 0; /* that is on the device */
+    while (p->at[first].backend != p->at[i].backend) {
+        first++;
+    }
+    return BACKEND_DEVICE + first;
+}
+
 const struct backend *backend_of_parts(const struct backend_parts *p)
 {
     return p->n == 1 ? p->at[0].backend : &backend_composite;

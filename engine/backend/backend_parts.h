@@ -5,8 +5,6 @@
 #include "engine/backend/backend.h"
 #include "engine/base/buf.h"
 
-enum { BACKEND_MAX_PARTS = 16 };
-
 struct backend_part {
     const struct backend *backend;
     int32_t first, last; /* layers */
@@ -25,6 +23,10 @@ MUST_CHECK enum err backend_parts_parse(const char *text, const char *what, uint
 
 /* Appends "ref:0-3,cpu:4-29"; of one part its name alone. Check with buf_ok. */
 void backend_parts_name(const struct backend_parts *p, struct buf *out);
+
+/* Where backend_device and backend_measure of all parts have what the device of part i has of its own: parts that are on
+ * one device have one memory. */
+int backend_parts_memory(const struct backend_parts *p, int i);
 
 /* What is opened for them, with backend_config.parts: the back end itself where there is one, else backend_composite,
  * in which each part has pages and states of its own, of the same ids, and computes what the part in front of it gave.

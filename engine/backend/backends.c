@@ -103,16 +103,33 @@ enum err backend_probe_host(const struct backend_config *cfg, int i, struct back
     return i == 0 ? ERR_OK : ERR_NONE;
 }
 
+struct backend_bytes backend_host_bytes(const struct backend_device *d, const struct backend_measure *m)
+{
+    struct backend_bytes host = m->bytes[BACKEND_HOST];
+    for (int i = BACKEND_DEVICE; i < BACKEND_MEMORIES; i++) {
+        if (d->is_shared[i]) {
+            backend_bytes_add(&host, &m->bytes[i]);
+        }
+    }
+    return host;
+}
+
+/* Pages that a memory of so many bytes holds. */
+static size_t pages_in(size_t bytes, const struct backend_bytes *b, int32_t n_states)
+{
+    uint64_t rest = UINT64_MAX, states;
+    bool is_counted = ck_mul(b->state, (uint64_t)n_states, &states) && ck_add(b->weights, states, &rest) &&
+                      ck_add(rest, b->activations, &rest);
+    bool has_room = is_counted && rest <= bytes;
+    return !has_room ? 0 : b->page != 0 ? (bytes - (size_t)rest) / b->page : INT32_MAX;
+}
+
 int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m, int32_t n_states)
 {
-    size_t fit = INT32_MAX;
-    for (int i = 0; i < BACKEND_MEMORIES; i++) {
-        const struct backend_bytes *b = &m->bytes[i];
-        uint64_t rest = UINT64_MAX, states;
-        bool is_counted = ck_mul(b->state, (uint64_t)n_states, &states) && ck_add(b->weights, states, &rest) &&
-                          ck_add(rest, b->activations, &rest);
-        size_t left = is_counted && rest <= d->bytes[i] ? d->bytes[i] - (size_t)rest : 0;
-        fit = MIN_OF(fit, b->page != 0 ? left / b->page : rest <= d->bytes[i] ? fit : 0);
+    struct backend_bytes host = backend_host_bytes(d, m);
+    size_t fit = MIN_OF(pages_in(d->bytes[BACKEND_HOST], &host, n_states), (size_t)INT32_MAX);
+    for (int i = BACKEND_DEVICE; i < BACKEND_MEMORIES; i++) {
+        fit = MIN_OF(fit, pages_in(d->bytes[i], &m->bytes[i], n_states));
     }
     return (int32_t)fit;
 }
@@ -151,14 +168,19 @@ enum err backend_pool_bytes(const struct backend_bytes *b, int32_t n_pages, int3
     return ERR_OK;
 }
 
+void backend_bytes_add(struct backend_bytes *to, const struct backend_bytes *more)
+{
+    to->weights += more->weights;
+    to->page += more->page;
+    to->state += more->state;
+    to->activations += more->activations;
+}
+
 struct backend_bytes backend_bytes_all(const struct backend_measure *m)
 {
     struct backend_bytes all = {0};
     for (int i = 0; i < BACKEND_MEMORIES; i++) {
-        all.weights += m->bytes[i].weights;
-        all.page += m->bytes[i].page;
-        all.state += m->bytes[i].state;
-        all.activations += m->bytes[i].activations;
+        backend_bytes_add(&all, &m->bytes[i]);
     }
     return all;
 }

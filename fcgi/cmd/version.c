@@ -18,7 +18,8 @@ static void print_devices(void)
         printf("back end %s: %s\n", b->name, b->description);
         for (int k = 0; (err = b->probe(&(struct backend_config){0}, k, &d, &info)) != ERR_NONE; k++) {
             printf("  on %s", d.name[0] != '\0' ? d.name : "a device without a name");
-            printf(d.bytes[BACKEND_DEVICE] != 0 ? " with %zu MiB of its own" : "", d.bytes[BACKEND_DEVICE] >> 20);
+            printf(d.bytes[BACKEND_DEVICE] != 0 ? " with %zu MiB%s" : "", d.bytes[BACKEND_DEVICE] >> 20,
+                   d.is_shared[BACKEND_DEVICE] ? " that are the host's" : " of its own");
             printf(", %zu MiB of the host%s%s\n", d.bytes[BACKEND_HOST] >> 20, err != ERR_OK ? ", not usable: " : "",
                    err != ERR_OK ? info.text : "");
         }

@@ -26,6 +26,10 @@ void faulty_backend_shrink(size_t host, size_t device)
     atomic_store(&device_bytes, device);
 }
 
+static atomic_bool is_shared;
+
+void faulty_backend_share(bool is) { atomic_store(&is_shared, is); }
+
 static enum err probe_faulty(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
 {
     if (i == 0) {
@@ -34,6 +38,7 @@ static enum err probe_faulty(const struct backend_config *cfg, int i, struct bac
     TRY(real->probe(cfg, i - 1, out, info));
     out->bytes[BACKEND_HOST] = host_bytes;
     out->bytes[BACKEND_DEVICE] = device_bytes;
+    out->is_shared[BACKEND_DEVICE] = is_shared;
     return host_bytes > 1 ? ERR_OK : ERR_NONE;
 }
 

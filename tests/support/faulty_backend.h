@@ -15,4 +15,7 @@ void faulty_backend_arm(long n, enum err code);
  * second with so much, and with so much of its own for weights, pages and states; 0, 0: as it is. */
 void faulty_backend_shrink(size_t host, size_t device);
 
+/* From now on, what it has of its own is the host's. */
+void faulty_backend_share(bool is_shared);
+
 #endif

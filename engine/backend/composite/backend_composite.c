@@ -133,16 +133,13 @@ static enum err composite_measure(const struct plan *plan, const struct backend_
     struct backend_model *m;
     TRY(make_model(plan, cfg, &m, info));
     *out = (struct backend_measure){.bytes[BACKEND_HOST].activations = 2 * m->edge_bytes};
-    for (const struct part *p = m->parts; p < m->parts + m->n; p++) {
-        backend_join_name(out->kernels, p->measure.kernels);
-        backend_join_name(out->k_type, p->measure.k_type);
-        backend_join_name(out->v_type, p->measure.v_type);
-        for (int i = 0; i < BACKEND_MEMORIES; i++) {
-            out->bytes[i].weights += p->measure.bytes[i].weights;
-            out->bytes[i].page += p->measure.bytes[i].page;
-            out->bytes[i].state += p->measure.bytes[i].state;
-            out->bytes[i].activations += p->measure.bytes[i].activations;
-        }
+    for (int i = 0; i < m->n; i++) {
+        const struct backend_measure *part = &m->parts[i].measure;
+        backend_join_name(out->kernels, part->kernels);
+        backend_join_name(out->k_type, part->k_type);
+        backend_join_name(out->v_type, part->v_type);
+        backend_bytes_add(&out->bytes[BACKEND_HOST], &part->bytes[BACKEND_HOST]);
+        backend_bytes_add(&out->bytes[backend_parts_memory(cfg->parts, i)], &part->bytes[BACKEND_DEVICE]);
     }
     composite_close(&m);
     return ERR_OK;
@@ -157,13 +154,14 @@ static void join_name(char *all, size_t bytes, const char *name)
     }
 }
 
-/* All devices in one: there is one host, and what devices have of their own is summed up, as what the parts take is. */
+/* All devices in one: there is one host, and each device's own memory stands where what its parts take of it does. */
 static enum err composite_probe(const struct backend_config *cfg, int i, struct backend_device *out,
                                 struct err_info *info)
 {
     *out = (struct backend_device){.name = ""};
     for (int k = 0; i == 0 && k < cfg->parts->n; k++) {
         struct backend_device d;
+        int own = backend_parts_memory(cfg->parts, k);
         TRY(backend_device_of(cfg->parts->at[k].backend, cfg, &d, info));
         join_name(out->name, sizeof out->name, d.name);
         if (d.choice[0] != '\0') { /* of several parts the same: there is one --device */
@@ -171,7 +169,8 @@ static enum err composite_probe(const struct backend_config *cfg, int i, struct 
             memcpy(out->note, d.note, sizeof out->note);
         }
         out->bytes[BACKEND_HOST] = MAX_OF(out->bytes[BACKEND_HOST], d.bytes[BACKEND_HOST]);
-        out->bytes[BACKEND_DEVICE] += d.bytes[BACKEND_DEVICE];
+        out->bytes[own] = d.bytes[BACKEND_DEVICE];
+        out->is_shared[own] = d.is_shared[BACKEND_DEVICE];
     }
     return i == 0 ? ERR_OK : ERR_NONE;
 }

@@ -122,7 +122,7 @@ END_TEST
 static enum err probe_device(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
 {
     (void)cfg;
-    *out = (struct backend_device){.name = "a card", .bytes = {1000, 50}};
+    *out = (struct backend_device){.name = "a card", .bytes = {1000, 50}, .is_shared = {false, true}};
     return i == 0 ? ERR_OK : i == 1 ? err_set(info, ERR_UNSUPPORTED_CPU, NULL, "it is old") : ERR_NONE;
 }
 
@@ -146,7 +146,10 @@ START_TEST(devices_are_told_as_one)
     ck_assert_uint_gt(host_bytes, 1000);
     ck_assert_int_eq(backend_composite.probe(&cfg, 0, &d, &info), ERR_OK);
     ck_assert(strncmp(d.name, "a card", 6) == 0 && strstr(d.name + 1, "a card") == NULL);
-    ck_assert(d.bytes[BACKEND_HOST] == host_bytes && d.bytes[BACKEND_DEVICE] == 100);
+    ck_assert(d.bytes[BACKEND_HOST] == host_bytes && d.bytes[BACKEND_DEVICE] == 50 && d.is_shared[BACKEND_DEVICE]);
+    for (int i = BACKEND_DEVICE + 1; i < BACKEND_MEMORIES; i++) { /* the card has one memory for both its parts */
+        ck_assert(d.bytes[i] == 0 && !d.is_shared[i]);
+    }
     ck_assert_int_eq(backend_composite.probe(&cfg, 1, &d, &info), ERR_NONE);
     host.probe = probe_none;
     ck_assert_int_eq(backend_device_of(&backend_composite, &cfg, &d, &info), ERR_UNSUPPORTED_CPU);

@@ -34,12 +34,14 @@ static void close_model(void)
 
 /* --- a card ------------------------------------------------------------------------------------------------------- */
 
-static size_t card_bytes; /* 0: there is no card */
+static size_t card_bytes, host_bytes = 1000; /* 0: there is no card */
+static bool is_shared;
 
 static enum err probe_card(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
 {
     (void)cfg;
-    *out = (struct backend_device){.name = "a card", .bytes = {1000, card_bytes}};
+    *out =
+        (struct backend_device){.name = "a card", .bytes = {host_bytes, card_bytes}, .is_shared = {false, is_shared}};
     return i > 0 ? ERR_NONE : card_bytes != 0 ? ERR_OK : err_set(info, ERR_UNSUPPORTED_DEVICE, NULL, "no card");
 }
 
@@ -137,6 +139,26 @@ START_TEST(as_many_as_fit)
     ck_assert_int_eq(n, 0); /* all of its memory is the host's */
     card_bytes = 0;
     ck_assert_int_eq(backend_layers_that_fit(&card, plan, &cfg, &n, &info), ERR_UNSUPPORTED_DEVICE);
+    close_model();
+}
+END_TEST
+
+/* Where the card's memory is the host's, the rest of the model takes from it too. */
+START_TEST(a_shared_memory_has_room_for_all)
+{
+    struct backend card = make_card();
+    struct backend_config cfg = config();
+    struct err_info info = {0};
+    int32_t n;
+    open_model("qwen3next-delta");
+    size_t bytes = bytes_of(&card, n_layers);
+    card_bytes = 4 * bytes;
+    for (int i = 0; i < 4; i++) {
+        is_shared = i % 2 == 1;
+        host_bytes = i < 2 ? bytes : bytes - 1;
+        ck_assert_int_eq(backend_layers_that_fit(&card, plan, &cfg, &n, &info), ERR_OK);
+        ck_assert_int_eq(n == n_layers, i != 3);
+    }
     close_model();
 }
 END_TEST
@@ -240,6 +262,7 @@ Suite *backend_layers_suite(void)
     TCase *t = tcase_create("backend_layers");
     tcase_add_test(t, a_number_or_a_name);
     tcase_add_test(t, as_many_as_fit);
+    tcase_add_test(t, a_shared_memory_has_room_for_all);
     tcase_add_test(t, a_model_is_cut_where_it_can_be);
     tcase_add_test(t, layers_are_placed_as_the_text_says);
     tcase_add_test(t, what_is_wrong_with_all_layers_is_said);

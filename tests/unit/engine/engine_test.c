@@ -537,6 +537,40 @@ START_TEST(the_cache_is_as_large_as_a_device_has_room_for)
 }
 END_TEST
 
+/* What a device and the host have is one memory where the device shares the host's. */
+START_TEST(a_shared_memory_is_counted_once)
+{
+    enum { N_PAGES = 10, N_CTX_HERE = 64 };
+    struct engine_config cfg = {.model_path = models[0], .n_threads = 1, .n_ctx = N_CTX_HERE};
+    struct engine_memory m;
+    struct err_info info = {0};
+    struct engine *e = NULL;
+    cfg.kv_tokens = N_PAGES * KV_PAGE_TOKENS;
+    ck_assert_int_eq(engine_measure(&cfg, &m, &info), ERR_OK);
+    size_t all = (size_t)(m.weight_bytes + m.kv_bytes + m.activation_bytes);
+    for (int is_shared = 0; is_shared < 2; is_shared++) {
+        faulty_backend_share(is_shared);
+        faulty_backend_shrink(all, all);
+        ck_assert_msg(engine_open(&cfg, &e, &info) == ERR_OK, "%s", info.text);
+        engine_close(&e);
+        faulty_backend_shrink(all - 1, all);
+        ck_assert_int_eq(engine_open(&cfg, &e, &info), is_shared ? ERR_MEMORY_LIMIT : ERR_OK);
+        engine_close(&e);
+    }
+    ck_assert_msg(strstr(info.text, "kv-tokens: expected at most 288 tokens") != NULL, "%s", info.text);
+    cfg.kv_tokens = 0;
+    all -= (size_t)m.activation_bytes;
+    faulty_backend_shrink(0, 0);
+    ck_assert_int_eq(engine_measure(&cfg, &m, &info), ERR_OK);
+    all += (size_t)m.activation_bytes;                 /* of the largest cache */
+    faulty_backend_shrink((all + 2) / 3 * 4, 2 * all); /* a quarter is the requests' */
+    ck_assert_int_eq(engine_measure(&cfg, &m, &info), ERR_OK);
+    ck_assert_uint_eq(m.kv_tokens, N_PAGES * KV_PAGE_TOKENS);
+    faulty_backend_shrink(0, 0);
+    faulty_backend_share(false);
+}
+END_TEST
+
 Suite *engine_suite(void)
 {
     Suite *s = suite_create("engine");
@@ -546,6 +580,7 @@ Suite *engine_suite(void)
     tcase_add_loop_test(c, an_engine_that_cannot_have_its_memory_says_so_and_leaves_nothing, 0, 2);
     tcase_add_test(c, recurrent_states_are_part_of_the_memory_plan);
     tcase_add_loop_test(c, the_cache_is_as_large_as_a_device_has_room_for, 0, N_MODELS);
+    tcase_add_test(c, a_shared_memory_is_counted_once);
     suite_add_tcase(s, c);
     c = tcase_create("crowds");
     tcase_set_tags(c, "long"); /* tests/run.sh; what a request does alone ASan sees in the others */
