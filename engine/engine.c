@@ -190,17 +190,34 @@ static const char *name_parts(struct engine *e)
     return kept;
 }
 
-/* The plan has looked that no number is too large (backend_pool_bytes). */
-static struct engine_device_memory device_memory(const struct engine_backend *b)
+/* What the device of a part is, and has. The plan has looked that no number is too large (backend_pool_bytes). */
+static struct engine_device device_of(struct engine *e, const struct backend_device *d, const struct backend_bytes *has,
+                                      const struct backend_config *cfg)
 {
-    struct backend_bytes d = {0};
-    for (int i = BACKEND_DEVICE; i < BACKEND_MEMORIES; i++) {
-        backend_bytes_add(&d, &b->measure.bytes[i]);
+    return (struct engine_device){.id = keep(e, d->id, strlen(d->id)),
+                                  .name = keep(e, d->name, strlen(d->name)),
+                                  .choice = keep(e, d->choice, strlen(d->choice)),
+                                  .note = keep(e, d->note, strlen(d->note)),
+                                  .weights = has->weights,
+                                  .kv = has->page * (uint64_t)cfg->n_pages,
+                                  .states = has->state * (uint64_t)cfg->n_states,
+                                  .activations = has->activations};
+}
+
+static enum err tell_devices(struct engine *e, const struct engine_backend *b, struct err_info *info)
+{
+    struct engine_device *devices = arena_zalloc_array(&e->arena, (size_t)e->parts.n, sizeof *devices);
+    TRY(devices != NULL ? ERR_OK : no_memory(info));
+    for (int i = 0; i < e->parts.n; i++) {
+        int own = backend_parts_memory(&e->parts, i);
+        struct backend_device d;
+        TRY(backend_part_device(&e->parts.at[i], &b->cfg, &d, info));
+        if (d.bytes[BACKEND_DEVICE] != 0 && own == BACKEND_DEVICE + i) { /* the first part that is there */
+            devices[e->info.n_devices++] = device_of(e, &d, &b->measure.bytes[own], &b->cfg);
+        }
     }
-    return (struct engine_device_memory){.weights = d.weights,
-                                         .kv = d.page * (uint64_t)b->cfg.n_pages,
-                                         .states = d.state * (uint64_t)b->cfg.n_states,
-                                         .activations = d.activations};
+    e->info.devices = devices;
+    return ERR_OK;
 }
 
 static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
@@ -210,18 +227,16 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     struct backend_info bi;
     TRY(engine_plan(e, cfg, sc, &b, info));
     TRY(engine_check_memory(e, cfg, &b, info));
+    TRY(tell_devices(e, &b, info));
     TRY(e->backend->open(e->plan, &b.cfg, &e->model, info));
     e->backend->info(e->model, &bi);
     e->info.backend = name_parts(e);
-    e->info.device = keep(e, b.device.choice, strlen(b.device.choice));
-    e->info.device_note = keep(e, b.device.note, strlen(b.device.note));
     e->info.kernels = keep(e, b.measure.kernels, strlen(b.measure.kernels));
     e->info.kernels_why = explain_kernels(e, cfg->cpu);
     e->info.cache_type_k = keep(e, b.measure.k_type, strlen(b.measure.k_type));
     e->info.cache_type_v = keep(e, b.measure.v_type, strlen(b.measure.v_type));
     e->info.weight_bytes = b.takes.weights;
     e->info.kv_bytes = b.pool_bytes;
-    e->info.device_memory = device_memory(&b);
     e->info.n_threads = b.cfg.n_threads;
     e->info.pack_cache = pack_state_names[bi.pack_state];
     e->info.pack_note = bi.pack_note;

@@ -78,20 +78,23 @@ struct engine_config {
     void *failed_arg;
 };
 
-/* What the model has in memories of devices' own, in bytes; all 0 where it lies in the process. */
-struct engine_device_memory {
+/* A device with a memory of its own (backend.h), and the bytes that the model has there. */
+struct engine_device {
+    const char *id, *name;
+    const char *choice; /* which it is and why */
+    const char *note;   /* what makes it slower than it could be, and the like; "" = nothing to say */
     uint64_t weights, kv, states, activations; /* kv: all pages; states: all recurrent states */
 };
 
 /* Borrowed from the engine, constant while it is open. */
 struct engine_model_info {
-    const char *file;         /* path as given */
-    const char *id;           /* the file's base name without .gguf */
-    const char *name;         /* general.name, else the id */
-    const char *architecture; /* "llama" */
-    const char *backend;      /* "cpu"; of several with their layers: "ref:0-3,cpu:4-29" */
-    const char *device;       /* of a back end that has several: which and why (backend.h); "" = there is one */
-    const char *device_note;  /* what makes it slower than it could be, and the like; "" = nothing to say */
+    const char *file;                    /* path as given */
+    const char *id;                      /* the file's base name without .gguf */
+    const char *name;                    /* general.name, else the id */
+    const char *architecture;            /* "llama" */
+    const char *backend;                 /* "cpu"; of several with their layers: "ref:0-3,cpu:4-29" */
+    const struct engine_device *devices; /* in the order of their layers; none where all is in the process */
+    int n_devices;
     const char *kernels;      /* "avx512" */
     const char *kernels_why;  /* "the best this CPU can run; it has avx2 fma f16c ..." */
     const char *pack_cache;   /* "off", "mapped", "written", "failed" */
@@ -101,9 +104,8 @@ struct engine_model_info {
     const char *quantization; /* the type most weights have: "Q4_1" */
     uint64_t n_params;
     uint64_t file_bytes;
-    uint64_t weight_bytes;                     /* packed */
-    uint64_t kv_bytes;                         /* the pool, and recurrent states */
-    struct engine_device_memory device_memory; /* of these bytes and those of activations */
+    uint64_t weight_bytes; /* packed */
+    uint64_t kv_bytes;     /* the pool, and recurrent states */
     uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
     const char *pooling;             /* "mean", "cls", "last"; NULL = not known: no embeddings */
     bool generates;                  /* false: an encoder, which gives embeddings alone */

@@ -182,14 +182,13 @@ static enum err refuse_device(const struct engine *e, const struct engine_backen
 {
     int own = backend_parts_memory(&e->parts, part);
     const struct backend_bytes *need = &b->measure.bytes[own];
-    const struct backend *has = e->parts.at[part].backend;
     struct backend_device d;
     int32_t n_fit;
     size_t pages, states;
-    TRY(backend_device_of(has, &b->cfg, &d, info));
+    TRY(backend_part_device(&e->parts.at[part], &b->cfg, &d, info));
     TRY(backend_pool_bytes(need, b->cfg.n_pages, 0, &pages, info));
     TRY(backend_pool_bytes(need, 0, b->cfg.n_states, &states, info));
-    TRY(backend_layers_that_fit(has, e->plan, &b->cfg, &n_fit, info));
+    TRY(backend_layers_that_fit(e->parts.at[part].backend, e->plan, &b->cfg, &n_fit, info));
     char way[64];
     snprintf(way, sizeof way,
              n_fit > 0 ? "there is room for --gpu-layers %" PRId32 : "none has room: --gpu-layers %" PRId32, n_fit);
@@ -215,19 +214,13 @@ static enum err check_devices(const struct engine *e, const struct engine_backen
     return ERR_OK;
 }
 
-enum err engine_check_memory(const struct engine *e, const struct engine_config *cfg, const struct engine_backend *b,
-                             struct err_info *info)
+/* Is all there that lies in the host's memory? */
+static enum err check_host(const struct engine_config *cfg, const struct engine_backend *b, struct err_info *info)
 {
-    int32_t most = backend_pages_that_fit(&b->device, &b->measure, b->cfg.n_states);
-    uint64_t need = UINT64_MAX;
-    bool is_counted = ck_add(b->takes.weights, b->pool_bytes, &need) && ck_add(need, b->takes.activations, &need);
-    if (cfg->memory_limit_bytes != 0 && (!is_counted || need > cfg->memory_limit_bytes)) {
-        return err_set(info, ERR_MEMORY_LIMIT, "memory-limit",
-                       "weights, KV cache and activations need %" PRIu64 " MiB, the limit is %" PRIu64 " MiB",
-                       need >> 20, cfg->memory_limit_bytes >> 20);
-    }
-    TRY(check_devices(e, b, info));
-    const struct backend_bytes host = backend_host_bytes(&b->device, &b->measure);
+    const struct backend_bytes need = backend_host_bytes(&b->device, &b->measure);
+    const struct backend_device d = {.bytes = {b->device.bytes[BACKEND_HOST]}};
+    const struct backend_measure m = {.bytes = {need}};
+    int32_t most = backend_pages_that_fit(&d, &m, b->cfg.n_states);
     const char *option = cfg->kv_tokens != 0 ? "kv-tokens" : "ctx-size";
     return b->cfg.n_pages <= most
                ? ERR_OK
@@ -235,6 +228,19 @@ enum err engine_check_memory(const struct engine *e, const struct engine_config 
                          "%s: expected at most %" PRId64 " tokens in the KV cache, found %" PRId64 ": %s has %zu MiB, "
                          "of which weights take %zu and activations %zu",
                          option, (int64_t)most * KV_PAGE_TOKENS, (int64_t)b->cfg.n_pages * KV_PAGE_TOKENS,
-                         b->device.name, b->device.bytes[BACKEND_HOST] >> 20, host.weights >> 20,
-                         host.activations >> 20);
+                         b->device.name, d.bytes[BACKEND_HOST] >> 20, need.weights >> 20, need.activations >> 20);
+}
+
+enum err engine_check_memory(const struct engine *e, const struct engine_config *cfg, const struct engine_backend *b,
+                             struct err_info *info)
+{
+    uint64_t need = UINT64_MAX;
+    bool is_counted = ck_add(b->takes.weights, b->pool_bytes, &need) && ck_add(need, b->takes.activations, &need);
+    if (cfg->memory_limit_bytes != 0 && (!is_counted || need > cfg->memory_limit_bytes)) {
+        return err_set(info, ERR_MEMORY_LIMIT, "memory-limit",
+                       "weights, KV cache and activations need %" PRIu64 " MiB, the limit is %" PRIu64 " MiB",
+                       need >> 20, cfg->memory_limit_bytes >> 20);
+    }
+    TRY(check_host(cfg, b, info)); /* first, as fewer layers on a device that shares it make no room there */
+    return check_devices(e, b, info);
 }

@@ -144,15 +144,33 @@ static void write_engine(struct buf *out, const struct engine *e)
     buf_printf(out, "infcgi_step_seconds_total %.6f\n", (double)s.step_ns / 1e9);
 }
 
-static void write_device(struct buf *out, const struct engine_device_memory *d)
+/* Of a device without a name, and where there is none, without a label. */
+static void write_device(struct buf *out, const struct engine_device *d)
 {
     const struct {
         const char *purpose;
         uint64_t bytes;
     } rows[] = {{"weights", d->weights}, {"kv", d->kv}, {"states", d->states}, {"activations", d->activations}};
-    write_head(out, "infcgi_device_memory_bytes", "gauge", "Memory of devices' own that the model has, by purpose.");
+    char label[64] = "";
+    if (d->id != NULL && d->id[0] != '\0') {
+        snprintf(label, sizeof label, "device=\"%s\",", d->id);
+    }
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        buf_printf(out, "infcgi_device_memory_bytes{purpose=\"%s\"} %" PRIu64 "\n", rows[i].purpose, rows[i].bytes);
+        buf_printf(out, "infcgi_device_memory_bytes{%spurpose=\"%s\"} %" PRIu64 "\n", label, rows[i].purpose,
+                   rows[i].bytes);
+    }
+}
+
+static void write_devices(struct buf *out, const struct engine_model_info *m)
+{
+    const struct engine_device none = {0};
+    write_head(out, "infcgi_device_memory_bytes", "gauge",
+               "Memory of devices' own that the model has, by device and purpose.");
+    for (int i = 0; i < m->n_devices; i++) {
+        write_device(out, &m->devices[i]);
+    }
+    if (m->n_devices == 0) {
+        write_device(out, &none);
     }
 }
 
@@ -165,7 +183,7 @@ void metrics_write(struct buf *out, const struct engine *e, const char *const *r
     write_codes(out, "infcgi_failed_batches_total", "Batches that could not be computed, by code.", failed_batches);
     if (e != NULL) {
         write_engine(out, e);
-        write_device(out, &engine_model(e)->device_memory);
+        write_devices(out, engine_model(e));
     }
 #define METRIC_WRITE(id, name, help) write_histogram(out, id, name, help);
     METRIC_HISTOGRAM_LIST(METRIC_WRITE)

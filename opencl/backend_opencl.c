@@ -31,6 +31,7 @@ static enum err opencl_probe(const struct backend_config *cfg, int i, struct bac
     TRY(inventory_choose(v, cfg->device, &device, out->choice, info));
     const struct device_caps *c = &v->probe.devices[device];
     snprintf(out->name, sizeof out->name, "%s", inventory_name(c));
+    (void)inventory_id(v, device, out->id);
     (void)inventory_device_note(v, device, out->note);
     out->is_shared[BACKEND_DEVICE] = inventory_is_integrated(v, device);
     out->bytes[BACKEND_DEVICE] = (size_t)(c->free_bytes != 0 ? c->free_bytes : c->memory_bytes);

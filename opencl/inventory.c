@@ -202,6 +202,18 @@ static int find(const struct inventory *v, const char *which)
     return best;
 }
 
+const char *inventory_id(const struct inventory *v, int device, char room[BACKEND_ID_BYTES])
+{
+    const struct device_caps *c = &v->probe.devices[device];
+    char address[PCI_ADDRESS_BYTES];
+    if (c->has_pci && find(v, pci_address_text(&c->pci, address)) == device) {
+        snprintf(room, BACKEND_ID_BYTES, "%s", address);
+    } else {
+        snprintf(room, BACKEND_ID_BYTES, "%d", device);
+    }
+    return room;
+}
+
 enum err inventory_choose(const struct inventory *v, const char *which, int *device, char why[DEVICE_TEXT_BYTES],
                           struct err_info *info)
 {

@@ -31,6 +31,10 @@ const struct chip *inventory_chip(const struct inventory *v, int device, int car
 /* Is it in a processor, with memory of the host? By its chip, else by what the driver says. */
 bool inventory_is_integrated(const struct inventory *v, int device);
 
+/* The text that names this device and no other: its card's address, or its number where another driver shows the card and
+ * is taken for it. Writes to room, and returns it. */
+const char *inventory_id(const struct inventory *v, int device, char room[BACKEND_ID_BYTES]);
+
 /* What to call a device: as people do. Borrowed. */
 const char *inventory_name(const struct device_caps *c);
 

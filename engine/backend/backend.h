@@ -77,7 +77,7 @@ struct backend_config {
     void *reduce_arg;
 };
 
-enum { BACKEND_TEXT_BYTES = 384 };
+enum { BACKEND_TEXT_BYTES = 384, BACKEND_ID_BYTES = 24 };
 
 enum { BACKEND_MAX_PARTS = 16 }; /* back ends that have layers of one model (backend_parts.h) */
 
@@ -88,7 +88,9 @@ enum backend_memory { BACKEND_HOST, BACKEND_DEVICE, BACKEND_MEMORIES = BACKEND_D
 /* What a back end computes on. */
 struct backend_device {
     char name[128]; /* as it calls itself: "AMD EPYC 9654"; "" where it does not */
-    /* Of a back end that has several: which it is and why, "device 0 (..): a discrete RDNA3 GPU"; else "". */
+    /* Of a back end that has several: the text that names it alone in backend_config.device, "0000:03:00.0"; else "". */
+    char id[BACKEND_ID_BYTES];
+    /* .. and which it is and why, "device 0 (..): a discrete RDNA3 GPU"; else "". */
     char choice[BACKEND_TEXT_BYTES];
     char
         note[BACKEND_TEXT_BYTES]; /* what an operator should know of it, as that it is slower than it could be; or "" */

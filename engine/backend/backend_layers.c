@@ -35,8 +35,9 @@ enum err backend_layers_parse(const char *text, const char *what, int32_t *out, 
 
 struct backend_parts backend_layers_parts(const struct backend *device, int32_t n, int32_t n_layers)
 {
-    const struct backend_part first = {device, 0, MIN_OF(n, n_layers) - 1}, rest = {&backend_cpu, n, n_layers - 1};
-    return n <= 0          ? (struct backend_parts){.n = 1, .at = {{&backend_cpu, 0, n_layers - 1}}}
+    const struct backend_part first = {device, 0, MIN_OF(n, n_layers) - 1, ""},
+                              rest = {&backend_cpu, n, n_layers - 1, ""};
+    return n <= 0          ? (struct backend_parts){.n = 1, .at = {{&backend_cpu, 0, n_layers - 1, ""}}}
            : n >= n_layers ? (struct backend_parts){.n = 1, .at = {first}}
                            : (struct backend_parts){.n = 2, .at = {first, rest}};
 }

@@ -104,10 +104,25 @@ void backend_parts_name(const struct backend_parts *p, struct buf *out)
     }
 }
 
+struct backend_config backend_part_config(const struct backend_part *p, const struct backend_config *cfg)
+{
+    struct backend_config c = *cfg;
+    c.parts = NULL;
+    c.device = p->device[0] != '\0' ? p->device : cfg->device;
+    return c;
+}
+
+enum err backend_part_device(const struct backend_part *p, const struct backend_config *cfg, struct backend_device *out,
+                             struct err_info *info)
+{
+    struct backend_config c = backend_part_config(p, cfg);
+    return backend_device_of(p->backend, &c, out, info);
+}
+
 int backend_parts_memory(const struct backend_parts *p, int i)
 {
     int first = 0; /* that is on the device */
-    while (p->at[first].backend != p->at[i].backend) {
+    while (p->at[first].backend != p->at[i].backend || strcmp(p->at[first].device, p->at[i].device) != 0) {
         first++;
     }
     return BACKEND_DEVICE + first;
@@ -115,5 +130,5 @@ int backend_parts_memory(const struct backend_parts *p, int i)
 
 const struct backend *backend_of_parts(const struct backend_parts *p)
 {
-    return p->n == 1 ? p->at[0].backend : &backend_composite;
+    return p->n == 1 && p->at[0].device[0] == '\0' ? p->at[0].backend : &backend_composite;
 }

@@ -7,7 +7,8 @@
 
 struct backend_part {
     const struct backend *backend;
-    int32_t first, last; /* layers */
+    int32_t first, last;           /* layers */
+    char device[BACKEND_ID_BYTES]; /* backend_config.device of this part; "": that of all */
 };
 
 struct backend_parts {
@@ -24,14 +25,21 @@ MUST_CHECK enum err backend_parts_parse(const char *text, const char *what, uint
 /* Appends "ref:0-3,cpu:4-29"; of one part its name alone. Check with buf_ok. */
 void backend_parts_name(const struct backend_parts *p, struct buf *out);
 
+/* What the back end of a part is opened with, of what all are. The text is the part's. */
+struct backend_config backend_part_config(const struct backend_part *p, const struct backend_config *cfg);
+
+/* The device of a part. Errors: backend_device_of's. */
+MUST_CHECK enum err backend_part_device(const struct backend_part *p, const struct backend_config *cfg,
+                                        struct backend_device *out, struct err_info *info);
+
 /* Where backend_device and backend_measure of all parts have what the device of part i has of its own: parts that are on
  * one device have one memory. */
 int backend_parts_memory(const struct backend_parts *p, int i);
 
-/* What is opened for them, with backend_config.parts: the back end itself where there is one, else backend_composite,
- * in which each part has pages and states of its own, of the same ids, and computes what the part in front of it gave.
- * What a page or a state holds is what the parts hold, one behind the other. Batches may be begun beside each other as
- * the last part says. */
+/* What is opened for them, with backend_config.parts: the back end itself where there is one, on the device that the
+ * configuration names, else backend_composite, in which each part has pages and states of its own, of the same ids, and
+ * computes what the part in front of it gave. What a page or a state holds is what the parts hold, one behind the other.
+ * Batches may be begun beside each other as the last part says. */
 const struct backend *backend_of_parts(const struct backend_parts *p);
 extern const struct backend backend_composite;
 

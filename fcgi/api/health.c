@@ -8,6 +8,34 @@
 
 enum { STUCK_MS = 10000 }; /* a step that takes longer than this on a CPU that works is not a step any more */
 
+static void put_bytes(struct buf *out, const struct engine_device *d)
+{
+    buf_printf(out, "\"weights\":%" PRIu64 ",\"kv\":%" PRIu64 ",\"states\":%" PRIu64 ",\"activations\":%" PRIu64 "}",
+               d->weights, d->kv, d->states, d->activations);
+}
+
+/* Of all devices together, and of each. */
+static void put_devices(struct buf *out, const struct engine_model_info *m)
+{
+    struct engine_device all = {0};
+    buf_puts(out, "\"devices\":[");
+    for (int i = 0; i < m->n_devices; i++) {
+        const struct engine_device *d = &m->devices[i];
+        buf_puts(out, i > 0 ? ",{\"device\":" : "{\"device\":");
+        json_write_cstr(out, d->id);
+        buf_puts(out, ",\"name\":");
+        json_write_cstr(out, d->name);
+        buf_putc(out, ',');
+        put_bytes(out, d);
+        all.weights += d->weights;
+        all.kv += d->kv;
+        all.states += d->states;
+        all.activations += d->activations;
+    }
+    buf_puts(out, "],\"device_memory\":{");
+    put_bytes(out, &all);
+}
+
 void api_health(struct call *c)
 {
     struct buf out;
@@ -47,11 +75,11 @@ void api_health(struct call *c)
         buf_printf(&out,
                    ",\"backend\":\"%s\",\"kernels\":\"%s\",\"kernels_why\":\"%s\",\"pack_cache\":\"%s\",\"threads\":%d,"
                    "\"running\":%" PRIu64 ",\"waiting\":%" PRIu64 ",\"weight_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64
-                   ",\"cache_type_k\":\"%s\",\"cache_type_v\":\"%s\",\"device_memory\":{\"weights\":%" PRIu64
-                   ",\"kv\":%" PRIu64 ",\"states\":%" PRIu64 ",\"activations\":%" PRIu64 "}}",
+                   ",\"cache_type_k\":\"%s\",\"cache_type_v\":\"%s\",",
                    m->backend, m->kernels, m->kernels_why, m->pack_cache, m->n_threads, s.n_running, s.n_waiting,
-                   m->weight_bytes, m->kv_bytes, m->cache_type_k, m->cache_type_v, m->device_memory.weights,
-                   m->device_memory.kv, m->device_memory.states, m->device_memory.activations);
+                   m->weight_bytes, m->kv_bytes, m->cache_type_k, m->cache_type_v);
+        put_devices(&out, m);
+        buf_putc(&out, '}');
     }
     reply_send(&c->reply, status, "application/json", &out);
     buf_fini(&out);

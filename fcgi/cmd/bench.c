@@ -320,7 +320,7 @@ static int count_gpu_layers(const struct backend_parts *parts, const struct back
     for (const struct backend_part *p = parts->at; p < parts->at + parts->n; p++) {
         struct backend_device d;
         struct err_info ignored;
-        bool has_memory = backend_device_of(p->backend, cfg, &d, &ignored) == ERR_OK && d.bytes[BACKEND_DEVICE] != 0;
+        bool has_memory = backend_part_device(p, cfg, &d, &ignored) == ERR_OK && d.bytes[BACKEND_DEVICE] != 0;
         n += has_memory ? p->last - p->first + 1 : 0;
     }
     return n;

@@ -125,9 +125,8 @@ static void log_model(const struct engine_model_info *m)
         log_line("info", "chat_template format=%s reason=\"the model file has none; its family has one format\"",
                  m->chat_format);
     }
-    if (m->device[0] != '\0') {
-        log_line(m->device_note[0] != '\0' ? "warn" : "info", "device choice=\"%s\" note=\"%s\"", m->device,
-                 m->device_note);
+    for (const struct engine_device *d = m->devices; d < m->devices + m->n_devices; d++) {
+        log_line(d->note[0] != '\0' ? "warn" : "info", "device choice=\"%s\" note=\"%s\"", d->choice, d->note);
     }
     if (m->pack_note[0] != '\0') {
         log_line("warn", "pack_cache reason=\"%s\"", m->pack_note);

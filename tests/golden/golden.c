@@ -433,7 +433,8 @@ static void check_parts(struct subject *s, const struct gguf *expect)
         report(s, k > 0, "a place to cut the layers at", 0, 1);
     }
     for (size_t i = 0; k > 0 && i < (s->bound->high_precision ? ARRAY_LEN(pairs) : 1); i++) {
-        const struct backend_parts parts = {.n = 2, .at = {{pairs[i][0], 0, k - 1}, {pairs[i][1], k, n_layers - 1}}};
+        const struct backend_parts parts = {.n = 2,
+                                            .at = {{pairs[i][0], 0, k - 1, ""}, {pairs[i][1], k, n_layers - 1, ""}}};
         s->backend = backend_of_parts(&parts);
         s->parts = &parts;
         s->is_mixed = pairs[i][0] != pairs[i][1];

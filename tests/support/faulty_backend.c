@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ static enum err probe_faulty(const struct backend_config *cfg, int i, struct bac
         return err_set(info, ERR_UNSUPPORTED_CPU, NULL, "the first device is broken");
     }
     TRY(real->probe(cfg, i - 1, out, info));
+    snprintf(out->id, sizeof out->id, "7");
     out->bytes[BACKEND_HOST] = host_bytes;
     out->bytes[BACKEND_DEVICE] = device_bytes;
     out->is_shared[BACKEND_DEVICE] = is_shared;

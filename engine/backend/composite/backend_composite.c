@@ -57,8 +57,7 @@ static enum err lay_out_part(struct backend_model *m, int i, const struct plan *
     struct part *p = &m->parts[i];
     p->layers = cfg->parts->at[i];
     p->whole = cfg;
-    p->cfg = *cfg;
-    p->cfg.parts = NULL;
+    p->cfg = backend_part_config(&p->layers, cfg);
     p->cfg.k_type = type_of(cfg->parts, p->layers.backend, cfg->k_type);
     p->cfg.v_type = type_of(cfg->parts, p->layers.backend, cfg->v_type);
     p->cfg.max_logits = i + 1 < m->n ? 0 : cfg->max_logits;
@@ -154,7 +153,8 @@ static void join_name(char *all, size_t bytes, const char *name)
     }
 }
 
-/* All devices in one: there is one host, and each device's own memory stands where what its parts take of it does. */
+/* All devices in one: there is one host, and each device's own memory stands where what its parts take of it does. Which
+ * devices these are the parts tell. */
 static enum err composite_probe(const struct backend_config *cfg, int i, struct backend_device *out,
                                 struct err_info *info)
 {
@@ -162,12 +162,8 @@ static enum err composite_probe(const struct backend_config *cfg, int i, struct 
     for (int k = 0; i == 0 && k < cfg->parts->n; k++) {
         struct backend_device d;
         int own = backend_parts_memory(cfg->parts, k);
-        TRY(backend_device_of(cfg->parts->at[k].backend, cfg, &d, info));
+        TRY(backend_part_device(&cfg->parts->at[k], cfg, &d, info));
         join_name(out->name, sizeof out->name, d.name);
-        if (d.choice[0] != '\0') { /* of several parts the same: there is one --device */
-            memcpy(out->choice, d.choice, sizeof out->choice);
-            memcpy(out->note, d.note, sizeof out->note);
-        }
         out->bytes[BACKEND_HOST] = MAX_OF(out->bytes[BACKEND_HOST], d.bytes[BACKEND_HOST]);
         out->bytes[own] = d.bytes[BACKEND_DEVICE];
         out->is_shared[own] = d.is_shared[BACKEND_DEVICE];

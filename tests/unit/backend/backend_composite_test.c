@@ -36,7 +36,7 @@ static void close_model(void)
 
 static struct backend_parts parts_of(const struct backend *a, const struct backend *b, int32_t cut)
 {
-    return (struct backend_parts){.n = 2, .at = {{a, 0, cut - 1}, {b, cut, n_layers - 1}}};
+    return (struct backend_parts){.n = 2, .at = {{a, 0, cut - 1, ""}, {b, cut, n_layers - 1, ""}}};
 }
 
 static struct backend_config config_of(const struct backend_parts *parts, const char *cpu)
@@ -121,8 +121,9 @@ END_TEST
 
 static enum err probe_device(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
 {
-    (void)cfg;
-    *out = (struct backend_device){.name = "a card", .bytes = {1000, 50}, .is_shared = {false, true}};
+    bool is_other = cfg->device != NULL && strcmp(cfg->device, "other") == 0;
+    *out =
+        (struct backend_device){.name = "a card", .bytes = {1000, is_other ? 70 : 50}, .is_shared = {false, !is_other}};
     return i == 0 ? ERR_OK : i == 1 ? err_set(info, ERR_UNSUPPORTED_CPU, NULL, "it is old") : ERR_NONE;
 }
 
@@ -139,7 +140,7 @@ START_TEST(devices_are_told_as_one)
     card.probe = probe_device;
     host.probe = backend_probe_host;
     open_model();
-    struct backend_parts parts = {.n = 3, .at = {{&card, 0, 0}, {&card, 1, 1}, {&host, 2, n_layers - 1}}};
+    struct backend_parts parts = {.n = 3, .at = {{&card, 0, 0, ""}, {&card, 1, 1, ""}, {&host, 2, n_layers - 1, ""}}};
     struct backend_config cfg = config_of(&parts, NULL);
     ck_assert_int_eq(backend_device_of(&host, &cfg, &d, &info), ERR_OK);
     size_t host_bytes = d.bytes[BACKEND_HOST];
@@ -150,6 +151,12 @@ START_TEST(devices_are_told_as_one)
     for (int i = BACKEND_DEVICE + 1; i < BACKEND_MEMORIES; i++) { /* the card has one memory for both its parts */
         ck_assert(d.bytes[i] == 0 && !d.is_shared[i]);
     }
+    snprintf(parts.at[1].device, sizeof parts.at[1].device, "other");
+    ck_assert_int_eq(backend_composite.probe(&cfg, 0, &d, &info), ERR_OK);
+    ck_assert(backend_parts_memory(&parts, 0) == BACKEND_DEVICE &&
+              backend_parts_memory(&parts, 1) == BACKEND_DEVICE + 1);
+    ck_assert(d.bytes[BACKEND_DEVICE] == 50 && d.is_shared[BACKEND_DEVICE]);
+    ck_assert(d.bytes[BACKEND_DEVICE + 1] == 70 && !d.is_shared[BACKEND_DEVICE + 1]);
     ck_assert_int_eq(backend_composite.probe(&cfg, 1, &d, &info), ERR_NONE);
     host.probe = probe_none;
     ck_assert_int_eq(backend_device_of(&backend_composite, &cfg, &d, &info), ERR_UNSUPPORTED_CPU);
@@ -163,7 +170,7 @@ START_TEST(each_part_keeps_its_packed_weights)
 {
     open_model();
     struct backend_parts parts = parts_of(&backend_cpu, &backend_cpu, 2);
-    const struct backend_parts one = {.n = 1, .at = {{&backend_cpu, 0, n_layers - 1}}};
+    const struct backend_parts one = {.n = 1, .at = {{&backend_cpu, 0, n_layers - 1, ""}}};
     for (int i = 0; i < 4; i++) {
         struct backend_model *m;
         struct err_info info = {0};

@@ -196,7 +196,7 @@ static enum err place(const struct backend *b, const char *text, struct backend_
     struct backend_config cfg = config();
     cfg.tell = on_told;
     told[0] = '\0';
-    *parts = (struct backend_parts){.n = 1, .at = {{b, 0, n_layers - 1}}};
+    *parts = (struct backend_parts){.n = 1, .at = {{b, 0, n_layers - 1, ""}}};
     return backend_layers_place(text, plan, &cfg, parts, info);
 }
 

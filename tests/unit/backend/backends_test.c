@@ -27,7 +27,7 @@ static struct backend_parts parts;
 
 static const struct backend *composite_of(const struct backend *b)
 {
-    parts = (struct backend_parts){.n = 2, .at = {{&backend_ref, 0, 0}, {b, 1, 1}}};
+    parts = (struct backend_parts){.n = 2, .at = {{&backend_ref, 0, 0, ""}, {b, 1, 1, ""}}};
     return &backend_composite;
 }
 

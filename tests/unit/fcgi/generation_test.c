@@ -68,6 +68,7 @@ START_TEST(a_failed_batch_ends_a_whole_answer_with_its_cause)
     ck_assert_int_eq(rig_get("/health"), 200);
     ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(rig_answer, "device_memory"), "weights")), 0);
     ck_assert_uint_eq(json_object_size(json_object_get(rig_answer, "device_memory")), 4);
+    ck_assert_uint_eq(json_array_size(json_object_get(rig_answer, "devices")), 0);
     wait_for("infcgi_errors_total{code=\"out_of_memory\"}", 1);
 }
 END_TEST

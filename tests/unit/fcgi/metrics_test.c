@@ -123,12 +123,17 @@ START_TEST(memory_of_a_device_is_shown_by_purpose)
     (void)check_grammar();
     const struct engine_model_info *m = engine_model(e);
     ck_assert_uint_gt(m->weight_bytes, 0);
-    ck_assert(value("infcgi_device_memory_bytes{purpose=\"weights\"}") == (double)m->weight_bytes);
-    ck_assert(value("infcgi_device_memory_bytes{purpose=\"kv\"}") == (double)m->kv_bytes);
-    ck_assert(value("infcgi_device_memory_bytes{purpose=\"states\"}") == 0);
-    ck_assert(value("infcgi_device_memory_bytes{purpose=\"activations\"}") == 0); /* these are the host's there */
+    ck_assert(value("infcgi_device_memory_bytes{device=\"7\",purpose=\"weights\"}") == (double)m->weight_bytes);
+    ck_assert(value("infcgi_device_memory_bytes{device=\"7\",purpose=\"kv\"}") == (double)m->kv_bytes);
+    ck_assert(value("infcgi_device_memory_bytes{device=\"7\",purpose=\"states\"}") == 0);
+    ck_assert(value("infcgi_device_memory_bytes{device=\"7\",purpose=\"activations\"}") ==
+              0); /* these are the host's there */
     engine_close(&e);
     faulty_backend_shrink(0, 0);
+    e = rig_engine();
+    scrape(e);
+    ck_assert(value("infcgi_device_memory_bytes{purpose=\"weights\"}") == 0); /* there is none */
+    engine_close(&e);
 }
 END_TEST
 

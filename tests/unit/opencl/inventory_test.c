@@ -63,6 +63,15 @@ static void takes(const char *which, int device, const char *why)
     ck_assert_str_eq(found, why);
 }
 
+static void is_named(int device, const char *id)
+{
+    char room[BACKEND_ID_BYTES], why[DEVICE_TEXT_BYTES];
+    struct err_info info = {0};
+    int i = -1;
+    ck_assert_str_eq(inventory_id(&v, device, room), id);
+    ck_assert_msg(inventory_choose(&v, id, &i, why, &info) == ERR_OK && i == device, "%s", info.text);
+}
+
 static void refuses(const char *which, const char *why)
 {
     char room[DEVICE_TEXT_BYTES];
@@ -92,6 +101,10 @@ START_TEST(the_best_is_taken)
     add_device("rusticl", "AMD Radeon RX 7900 XTX (radeonsi, navi31)", 3, true);
     takes("auto", 5, "device 5 (AMD Radeon RX 7900 XTX (radeonsi, navi31) at 0000:03:00.0): a discrete RDNA3 GPU");
     takes("03:00.0", 5, "device 5 (AMD Radeon RX 7900 XTX (radeonsi, navi31) at 0000:03:00.0): a discrete RDNA3 GPU");
+    is_named(0, "0");
+    is_named(2, "0000:04:00.0");
+    is_named(4, "4"); /* the address is the other driver's */
+    is_named(5, "0000:03:00.0");
     v.probe.devices[5].version = 110; /* which the other driver makes up for */
     takes("0000:03:00.0", 4, "device 4 (AMD Radeon RX 7900 XTX at 0000:03:00.0): a discrete RDNA3 GPU");
     takes("0", 0, "device 0 (pthread): no GPU");
