@@ -22,6 +22,7 @@ struct program {
     const char *file;
     char options[OPTIONS_BYTES];
     enum device_dot dot;
+    bool is_wide;       /* in waves of 64 */
     cl_program program; /* NULL: not built yet */
 };
 
@@ -34,7 +35,7 @@ struct program_set {
     char plain[MAX_PLAIN][WORD_BYTES]; /* words of options with which programs are plain */
     int n_plain;
     float progress;
-    bool has_told_work, has_told_refusal;
+    bool has_told_work, has_told_dot, has_told_wide;
 };
 
 enum err program_set_new(const struct device *d, const struct backend_config *cfg, struct program_set **out,
@@ -100,8 +101,8 @@ static void find_texts(const struct program *p, struct texts *t)
 
 static void find_options(const struct program_set *s, const struct program *p, char out[ALL_OPTIONS_BYTES])
 {
-    snprintf(out, ALL_OPTIONS_BYTES, "-cl-std=CL1.2 -DDOT_ARM=%d -DACT_FINE=%d %s", (int)p->dot, s->cfg->high_precision,
-             p->options);
+    snprintf(out, ALL_OPTIONS_BYTES, "-cl-std=CL1.2 -DDOT_ARM=%d -DACT_FINE=%d %s%s", (int)p->dot,
+             s->cfg->high_precision, p->options, p->is_wide ? " -Wf,-mwavefrontsize64" : "");
 }
 
 static void find_file(const struct program_set *s, const struct program *p, struct program_file *out)
@@ -178,7 +179,7 @@ static enum err compile(struct program_set *s, struct program *p, struct err_inf
         return ERR_OK;
     }
     enum err err = ERR_UNSUPPORTED_DEVICE;
-    if (code == CL_BUILD_PROGRAM_FAILURE) {
+    if (code == CL_BUILD_PROGRAM_FAILURE || code == CL_INVALID_BUILD_OPTIONS) {
         first_line(d, program, line);
         err_set(info, err, p->file, "%s: the OpenCL compiler of %s refuses it with %s: %s", p->file, d->caps.name,
                 options, line);
@@ -189,25 +190,36 @@ static enum err compile(struct program_set *s, struct program *p, struct err_inf
     return err;
 }
 
-/* Plain dot products from now on; the next start does not try others. */
-static void make_plain(struct program_set *s, struct program *p)
+/* The next plainer form of a program: waves of 32, then plain dot products. False: there is none. */
+static bool go_plainer(struct program *p)
+{
+    const bool is_plain = !p->is_wide && p->dot == DEVICE_DOT_PLAIN;
+    p->dot = p->is_wide ? p->dot : DEVICE_DOT_PLAIN;
+    p->is_wide = false;
+    return !is_plain;
+}
+
+/* The same, and the next start does not try the form that it has now, either. */
+static bool make_plainer(struct program_set *s, struct program *p)
 {
     struct program_file file;
     find_file(s, p, &file);
+    if (!go_plainer(p)) {
+        return false;
+    }
     program_cache_write(&s->cache, &file, "", 0);
-    p->dot = DEVICE_DOT_PLAIN;
     if (p->program != NULL) {
         clReleaseProgram(p->program);
         p->program = NULL;
     }
+    return true;
 }
 
 bool program_set_plain(struct program_set *s, const char *word)
 {
     bool had_others = false;
     for (size_t i = 0; i < s->n; i++) {
-        if (s->at[i].dot != DEVICE_DOT_PLAIN && strstr(s->at[i].options, word) != NULL) {
-            make_plain(s, &s->at[i]);
+        while (strstr(s->at[i].options, word) != NULL && make_plainer(s, &s->at[i])) {
             had_others = true;
         }
     }
@@ -217,26 +229,37 @@ bool program_set_plain(struct program_set *s, const char *word)
     return had_others;
 }
 
-/* From source, with plain dot products where the compiler refuses those of the device. */
+/* The compiler refuses the form that a program has; told once for each. */
+static void tell_refusal(struct program_set *s, const struct program *p, const char *why)
+{
+    char text[ERR_TEXT_BYTES + 64];
+    bool *has_told = p->is_wide ? &s->has_told_wide : &s->has_told_dot;
+    if (p->is_wide) {
+        snprintf(text, sizeof text, "waves of 64 are replaced by waves of 32: %s", why);
+    } else {
+        snprintf(text, sizeof text, "dot products of kind %s are replaced by plain ones: %s",
+                 device_dot_name((int)p->dot), why);
+    }
+    if (!*has_told) {
+        program_set_tell(s, text);
+    }
+    *has_told = true;
+}
+
+/* From source, in the first form that the compiler takes. */
 static enum err compile_any(struct program_set *s, struct program *p, struct err_info *info)
 {
     struct err_info why = {0};
-    char text[ERR_TEXT_BYTES + 64];
     enum err err = compile(s, p, &why);
-    if (err != ERR_UNSUPPORTED_DEVICE || p->dot == DEVICE_DOT_PLAIN) {
-        if (err != ERR_OK && info != NULL) {
-            *info = why;
-        }
-        return err;
+    while (err == ERR_UNSUPPORTED_DEVICE && (p->is_wide || p->dot != DEVICE_DOT_PLAIN)) {
+        tell_refusal(s, p, why.text);
+        (void)make_plainer(s, p);
+        err = compile(s, p, &why);
     }
-    if (!s->has_told_refusal) {
-        snprintf(text, sizeof text, "dot products of kind %s are replaced by plain ones: %s",
-                 device_dot_name((int)p->dot), why.text);
-        program_set_tell(s, text);
-        s->has_told_refusal = true;
+    if (err != ERR_OK && info != NULL) {
+        *info = why;
     }
-    make_plain(s, p);
-    return compile(s, p, info);
+    return err;
 }
 
 /* From the binary; false: the driver does not take it. */
@@ -269,11 +292,10 @@ static void take_kept(struct program_set *s, struct program *p)
     while (is_there) {
         find_file(s, p, &file);
         is_there = program_cache_read(&s->cache, &file, &binary);
-        bool is_refused = is_there && binary.len == 0 && p->dot != DEVICE_DOT_PLAIN;
-        if (!is_refused) {
+        bool is_refused = is_there && binary.len == 0;
+        if (!is_refused || !go_plainer(p)) {
             break;
         }
-        p->dot = DEVICE_DOT_PLAIN;
     }
     if (is_there && binary.len != 0) {
         (void)take(s, p, &binary);
@@ -320,6 +342,21 @@ static struct program *find(const struct program_set *s, const char *file, const
     return NULL;
 }
 
+/* Which programs take fewer clocks in waves of 64, as tests/isa/isa.py counts them (docs/internals/opencl.md): products of
+ * many rows, whose waves have the same activations. */
+static bool is_better_wide(const char *file, const char *options)
+{
+    static const struct {
+        const char *file, *option;
+    } wide[] = {{"matmul.cl", "-DSPLIT=0"}};
+    for (size_t i = 0; i < ARRAY_LEN(wide); i++) {
+        if (strcmp(file, wide[i].file) == 0 && strstr(options, wide[i].option) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 enum err program_want(struct program_set *s, const char *file, const char *options, struct err_info *info)
 {
     if (find(s, file, options) != NULL) {
@@ -334,9 +371,11 @@ enum err program_want(struct program_set *s, const char *file, const char *optio
     }
     struct program *p = &s->at[s->n++];
     *p = (struct program){.file = file, .dot = s->device->caps.dot};
+    p->is_wide = p->dot == DEVICE_DOT_AMD && is_better_wide(file, options);
     snprintf(p->options, sizeof p->options, "%s", options);
     for (int i = 0; i < s->n_plain; i++) {
-        p->dot = strstr(options, s->plain[i]) != NULL ? DEVICE_DOT_PLAIN : p->dot;
+        while (strstr(options, s->plain[i]) != NULL && go_plainer(p)) {
+        }
     }
     return ERR_OK;
 }

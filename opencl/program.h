@@ -29,7 +29,7 @@ void program_set_free(struct program_set **s);
 MUST_CHECK enum err program_want(struct program_set *s, const char *file, const char *options, struct err_info *info);
 
 /* Builds what is wanted and is not built; what is compiled is told, once, and is progress. Where the compiler refuses a
- * program with the device's way to take dot products, the plain one takes its place, which is told.
+ * program in waves of 64 or with the device's way to take dot products, a plainer one takes its place, which is told.
  * ERR_UNSUPPORTED_DEVICE: it refuses that too, and *info has the first line of why. ERR_CANCELLED. */
 MUST_CHECK enum err program_build_all(struct program_set *s, struct err_info *info);
 

@@ -130,6 +130,9 @@ static inline void add_parts(__global const uint *panel, uint lane, uint from, u
 #if IS_FLOAT
         for (uint i = 0; i < 4; i++) {
             float8 w = unpack_floats(panel, lane, 4 * g + i);
+#if !SPLIT
+            w = as_floats(w);
+#endif
             UNROLL
             for (uint m = 0; m < TOKENS; m++) {
                 __global const float *x = inputs_of(t, m, 4 * g + i);

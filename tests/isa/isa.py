@@ -6,6 +6,7 @@ that the back end asks for over the golden models (tests/golden/device_programs.
   isa.py            programs and targets that stand for all of them; a line for each fault, then `N passed, N failed`
   isa.py --all      all programs on all targets
   isa.py --table    the figures of each kernel, too; of all programs, on GFX.. (gfx1100), when there are some
+  --wave 32|64      all programs in waves of so many, to compare; else those that the budget says
   --budget FILE, --kernels FOLDER   others than tests/isa/budget and opencl/kernels
 
 docs/internals/opencl.md says what the figures mean. JOBS=2: so many compilers at once."""
@@ -33,7 +34,10 @@ VGPR_MOST = 96         # of matrix-vector and attention: 16 waves a SIMD still f
 DOT4_LEAST = 55        # percent of the vector instructions of the inner loop of most token rows
 VALU_MOST = 3          # vector instructions of matrix-vector for 16 bytes that a wave loads
 WIDE_LEAST = 0.66      # of the bytes that matrix-vector loads come 16 at a time: those of codes; scales do not
-WAVE = 32
+WAVE = 32              # but for programs whose line of the budget says wave=64
+# Vector instructions that a SIMD does for 64 lanes in a clock, in waves of 64; it does others for 32. In waves of 32 the
+# compiler makes pairs of them: v_dual_* [https://rocm.docs.amd.com/projects/rocprofiler-compute, RDNA, WGP: V_FMA_F32]
+TWICE = re.compile(r'v_(fma|fmac|fmaak|fmamk|mul|add|sub|subrev|max|min)_f32')
 SHORT_STEP = 12        # of the short list the other chips have one program of so many
 HALVES = {'gfx1102': 1024, 'gfx1103': 1024}  # registers a lane of a SIMD; others have 1536
 WIDTHS = {'D', 'DV', 'DK', 'PARTS'}          # of models: smaller ones take no more
@@ -48,6 +52,7 @@ class Line:
         programs, _, most = text.partition(' : ')
         self.file, *words = programs.split()
         self.most = {k: int(v) for k, v in (w.split('=') for w in most.split())}
+        self.wave = self.most.get('wave', WAVE)
         self.lists, self.short = [], []
         for word in words:
             names, _, values = word.partition('=')
@@ -128,7 +133,7 @@ def compile_one(gfx, line, options, kernels, folder):
     texts = ['shared.h', 'common.clh'] + ['weights.clh'] * ('KIND' in options) + [line.file]
     source = ''.join(f'#line 1 "{t}"\n' + open(os.path.join(kernels, t)).read() for t in texts)
     words = ['-x', 'cl', '-cl-std=CL1.2', '-target', 'amdgcn-amd-amdhsa', f'-mcpu={gfx}', '-O3', '-Xclang',
-             '-finclude-default-header', '-DDOT_ARM=2'] + [f'-D{k}={v}' for k, v in ({'ACT_FINE': '0'} | options).items()]
+             '-finclude-default-header', '-DDOT_ARM=2'] + ['-mwavefrontsize64'] * (line.wave == 64) + [f'-D{k}={v}' for k, v in ({'ACT_FINE': '0'} | options).items()]
     key = hashlib.sha256('\0'.join([open(__file__).read(), source] + words).encode()).hexdigest()
     kept, obj = os.path.join(BUILD, key + '.json'), os.path.join(folder, key + '.o')
     if os.path.exists(kept):
@@ -158,12 +163,14 @@ def figures_of(notes, text, gfx):
         kernel = re.search(r'^    \.name: +(\w+)', part, re.M).group(1)
         f = {k: int(re.search(rf'^    \.{v}: +(\d+)', part, re.M).group(1)) for k, v in NOTES.items()}
         code = instructions(bodies[kernel])
-        room = HALVES.get(gfx, 1536)
+        room = HALVES.get(gfx, 1536) * 32 // f['wave']
         step = room // 64  # registers are given out so many at a time
         f['waves'] = min(16, room // (-(-max(f['vgpr'], 1) // step) * step))
         f['dot4'] = sum(op.startswith('v_dot4') for _, op, _ in code)
         f['calls'] = sum(op.startswith(('s_swappc', 's_setpc')) for _, op, _ in code)
         f['loop'] = loop_of(code)
+        if f['loop']:
+            f['loop']['clocks'] = f['loop']['valu'] * (64 // WAVE) - f['loop']['twice'] * (f['wave'] == 64)
         out[kernel] = f
     return out
 
@@ -232,6 +239,7 @@ def loop_of(code):
         f = {'valu': sum(op.startswith('v_') for op in ops),
              'dot4': sum(op.startswith('v_dot4') for op in ops),
              'fma': sum('fma' in op for op in ops),
+             'twice': sum(TWICE.match(op) is not None for op in ops),
              'bytes': sum(WIDTH[next(w for w in WIDTH if w in op)] for op in loads),
              'wide': sum(16 for op in loads if 'b128' in op),
              'ops': len(ops)}
@@ -241,6 +249,11 @@ def loop_of(code):
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
+
+def share_of(p):
+    """Of the loop's clocks those of v_dot4, in percent; without pairs of instructions, of its vector instructions."""
+    return 100 * p['dot4'] * (64 // WAVE) / p['clocks'] if p else 0
+
 
 def faults_of(line, options, f):
     is_matmul = line.file == 'matmul.cl'
@@ -255,13 +268,13 @@ def faults_of(line, options, f):
         yield f"{f['vgpr']} VGPRs, more than {VGPR_MOST}"
     if f['lds'] > min(line.most['lds'], LDS_MOST):
         yield f"{f['lds']} bytes of LDS, more than {min(line.most['lds'], LDS_MOST)}"
-    if f['wave'] != WAVE:
-        yield f"waves of {f['wave']}, not of {WAVE}"
+    if f['wave'] != line.wave:
+        yield f"waves of {f['wave']}, not of {line.wave}"
     if is_int8 and f['dot4'] == 0:
         yield 'no v_dot4'
     least = line.most.get('dot4', DOT4_LEAST)
-    if is_int8 and not is_vector and 100 * p.get('dot4', 0) < least * p.get('valu', 1):
-        yield f'v_dot4 are less than {least} % of the vector instructions of the inner loop: {p}'
+    if is_int8 and not is_vector and share_of(p) < least:
+        yield f'v_dot4 take less than {least} % of the clocks of the inner loop: {p}'
     if is_vector and options['TOKENS'] == '1' and not p.get('bytes'):
         yield 'no inner loop that loads'
     elif is_vector and options['TOKENS'] == '1':
@@ -273,11 +286,11 @@ def faults_of(line, options, f):
 
 def print_table(rows):
     print(f'{"program: kernel":76}{"target":8} VGPR SGPR spilled scratch waves   LDS  dot4 | inner loop: vector instructions, '
-          'v_dot4 %, bytes a lane, vector instructions for 16 bytes of a wave, all instructions')
+          'v_dot4 %, bytes a lane, vector instructions for 16 bytes of a wave, all instructions, clocks of 64 lanes')
     for gfx, line, options, kernel, f in rows:
         p = f['loop']
-        share = '' if not p else (f"{p['valu']:5} {100 * p['dot4'] // max(p['valu'], 1):3} % {p['bytes']:5} "
-                                  f"{16 * p['valu'] / max(WAVE * p['bytes'], 1):6.2f} {p['ops']:5}")
+        share = '' if not p else (f"{p['valu']:5} {int(share_of(p)):3} % {p['bytes']:5} "
+                                  f"{16 * p['valu'] / max(f['wave'] * p['bytes'], 1):6.2f} {p['ops']:5} {p['clocks']:5}")
         print(f"{name_of(line.file, options) + ': ' + kernel:76}{gfx:8} {f['vgpr']:4} {f['sgpr']:4} "
               f"{f['vgpr_spill'] + f['sgpr_spill']:7} {f['scratch']:7} {f['waves']:5} {f['lds']:5} {f['dot4']:5} | {share}")
 
@@ -287,10 +300,13 @@ def main():
     args.add_argument('targets', nargs='*')
     args.add_argument('--all', action='store_true')
     args.add_argument('--table', action='store_true')
+    args.add_argument('--wave', type=int, choices=[32, 64])
     args.add_argument('--budget', default=os.path.join(ROOT, 'tests/isa/budget'))
     args.add_argument('--kernels', default=os.path.join(ROOT, 'opencl/kernels'))
     args = args.parse_args()
     lines = [Line(text) for text in open(args.budget) if text.strip() and text[0] != '#']
+    for line in lines:
+        line.wave = args.wave or line.wave
     every = args.all or args.table
     targets = args.targets or (TARGETS if not args.table else TARGETS[:1])
     programs = [(line, o) for line in lines for o in line.programs(every)]

@@ -38,7 +38,7 @@ check 'LDS' "$rows" 'rows.cl: room: 36000 bytes of LDS, more than 32768' rows.cl
 check 'registers of a budget' 'rows.cl : vgpr=2 lds=0' 'rows.cl: copy: [3-9] VGPRs, more than 2'
 check 'registers of attention' 'attention.cl D,DV=576,512 LATENT=1 HEADS=4 ROWS=1 SPLIT=0/1 K8,V8=0,0 : vgpr=255 lds=65536' \
     'attention: 1[0-9]* VGPRs, more than 96'
-check 'a share' "$matrix dot4=95" 'v_dot4 are less than 95 %'
+check 'a share' "$matrix dot4=95" 'v_dot4 take less than 95 %'
 check 'plain products' "$matrix" 'no v_dot4' common.clh "$plain"
 check 'more instructions' "$vector" '[0-9]+ vector instructions for 36 bytes a lane' common.clh "$plain"
 check 'small loads' "$vector" '0 of 36 bytes a lane are loaded 16 at a time' weights.clh \

@@ -11,6 +11,7 @@
 
 Suite *program_suite(void);
 
+static const char of_many[] = "-DKIND=4 -DTOKENS=32 -DSPLIT=0 -DPAIR=0 -DPICKED=0";
 static const char options[] = "-DKIND=4 -DTOKENS=1 -DSPLIT=1 -DPAIR=0 -DPICKED=0"; /* Q8_0 */
 static struct device d;
 static struct backend_config cfg;
@@ -98,6 +99,34 @@ START_TEST(plain_ones_are_refused_too)
 }
 END_TEST
 
+/* No compiler here has what AMD's has: it refuses waves of 64, and then AMD's dot products. */
+START_TEST(waves_of_64_are_of_many_rows)
+{
+    ck_assert_int_eq(start("dot:none"), ERR_OK);
+    for (int i = 0; i < 2; i++) {
+        program_set_free(&s);
+        n_told = 0;
+        d.caps.dot = DEVICE_DOT_AMD;
+        fake_opencl_arm("");
+        ck_assert_int_eq(program_set_new(&d, &cfg, &s, &info), ERR_OK);
+        ck_assert_int_eq(program_want(s, "matmul.cl", of_many, &info), ERR_OK);
+        ck_assert_msg(program_build_all(s, &info) == ERR_OK, "%s", info.text);
+        ck_assert_int_eq(fake_opencl_calls("clBuildProgram"), i == 0 ? 3 : 1);
+        ck_assert_int_eq(fake_opencl_calls("clCreateProgramWithSource"), i == 0 ? 3 : 0);
+        ck_assert_int_eq(n_told, i == 0 ? 3 : 0);
+    }
+    ck_assert_msg(strncmp(told[1], "waves of 64 are replaced by waves of 32: matmul.cl: ", 52) == 0, "%s", told[1]);
+    ck_assert_msg(strncmp(told[2], "dot products of kind amd are replaced by plain ones: ", 53) == 0, "%s", told[2]);
+    program_set_free(&s); /* one token row has waves of 32 */
+    n_told = 0;
+    ck_assert_int_eq(program_set_new(&d, &cfg, &s, &info), ERR_OK);
+    ck_assert_int_eq(program_want(s, "matmul.cl", options, &info), ERR_OK);
+    ck_assert_int_eq(program_build_all(s, &info), ERR_OK);
+    ck_assert_int_eq(n_told, 2);
+    ck_assert_msg(strncmp(told[1], "dot products of kind amd are", 28) == 0, "%s", told[1]);
+}
+END_TEST
+
 Suite *program_suite(void)
 {
     Suite *suite = suite_create("program");
@@ -107,6 +136,7 @@ Suite *program_suite(void)
     tcase_add_test(t, dot_products_that_are_refused);
     tcase_add_test(t, dot_products_that_turn_out_to_be_wrong);
     tcase_add_test(t, plain_ones_are_refused_too);
+    tcase_add_test(t, waves_of_64_are_of_many_rows);
     suite_add_tcase(suite, t);
     return suite;
 }
