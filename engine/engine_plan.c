@@ -189,13 +189,16 @@ static enum err refuse_device(const struct engine *e, const struct engine_backen
     TRY(backend_pool_bytes(need, b->cfg.n_pages, 0, &pages, info));
     TRY(backend_pool_bytes(need, 0, b->cfg.n_states, &states, info));
     TRY(backend_layers_that_fit(e->parts.at[part].backend, e->plan, &b->cfg, &n_fit, info));
-    char way[64];
+    char way[64], id[BACKEND_ID_BYTES + 16] = "";
+    if (d.id[0] != '\0') {
+        snprintf(id, sizeof id, " (device %s)", d.id);
+    }
     snprintf(way, sizeof way,
              n_fit > 0 ? "there is room for --gpu-layers %" PRId32 : "none has room: --gpu-layers %" PRId32, n_fit);
     return err_set(info, ERR_MEMORY_LIMIT, "gpu-layers",
-                   "gpu-layers: %s has %zu MiB free, and %" PRId32 " of %u layers need more: weights %zu MiB, a "
+                   "gpu-layers: %s%s has %zu MiB free, and %" PRId32 " of %u layers need more: weights %zu MiB, a "
                    "KV cache of %" PRId64 " tokens %zu, recurrent states %zu and activations %zu; %s",
-                   d.name, b->device.bytes[own] >> 20, count_layers(&e->parts, own), e->plan->n_layers,
+                   d.name, id, b->device.bytes[own] >> 20, count_layers(&e->parts, own), e->plan->n_layers,
                    need->weights >> 20, (int64_t)b->cfg.n_pages * KV_PAGE_TOKENS, pages >> 20, states >> 20,
                    need->activations >> 20, way);
 }

@@ -25,10 +25,7 @@ static enum err opencl_probe(const struct backend_config *cfg, int i, struct bac
     const struct inventory *v = inventory_get();
     int device;
     *out = (struct backend_device){.bytes = {machine_memory_bytes(), 0}};
-    if (i > 0) {
-        return ERR_NONE;
-    }
-    TRY(inventory_choose(v, cfg->device, &device, out->choice, info));
+    TRY(inventory_choose(v, cfg->device, i, &device, out->choice, info));
     const struct device_caps *c = &v->probe.devices[device];
     snprintf(out->name, sizeof out->name, "%s", inventory_name(c));
     (void)inventory_id(v, device, out->id);

@@ -311,7 +311,10 @@ enum err device_find(const char *which, struct device *out, struct err_info *inf
     const struct inventory *v = inventory_get();
     int i;
     *out = (struct device){0};
-    TRY(inventory_choose(v, which, &i, out->why, info));
+    if (which != NULL && strchr(which, ',') != NULL) {
+        return err_set(info, ERR_CONFIG, "device", "device: expected one device, found several: '%.64s'", which);
+    }
+    TRY(inventory_choose(v, which, 0, &i, out->why, info));
     (void)inventory_device_note(v, i, out->note);
     out->caps = v->probe.devices[i];
     return ERR_OK;

@@ -165,24 +165,34 @@ static int number_of(const char *text)
     return n;
 }
 
+/* Entry i of a list, in room; NULL beyond the last. */
+static const char *entry_of(const char *list, int i, char room[DEVICE_TEXT_BYTES])
+{
+    while (i > 0 && list != NULL) {
+        list = strchr(list, ',');
+        list = list != NULL ? list + 1 : NULL;
+        i--;
+    }
+    if (list != NULL) {
+        snprintf(room, DEVICE_TEXT_BYTES, "%.*s", (int)MIN_OF(strcspn(list, ","), DEVICE_TEXT_BYTES - 1u), list);
+    }
+    return list != NULL ? room : NULL;
+}
+
 enum err inventory_check_name(const char *which, const char *what, struct err_info *info)
 {
-    char one[DEVICE_TEXT_BYTES];
+    char room[DEVICE_TEXT_BYTES];
     struct pci_address ignored;
-    for (const char *at = which;;) {
-        size_t n = strcspn(at, ",");
-        snprintf(one, sizeof one, "%.*s", (int)MIN_OF(n, sizeof one - 1), at);
+    const char *one;
+    for (int i = 0; (one = entry_of(which, i, room)) != NULL; i++) {
         if (strcmp(one, "auto") != 0 && number_of(one) < 0 && !pci_address_parse(one, &ignored)) {
             return err_set(info, ERR_CONFIG, "device",
                            "%s: expected auto, a number or a PCI address like 0000:03:00.0, or several with commas "
                            "between them; found '%.64s'",
                            what, one);
         }
-        if (at[n] == '\0') {
-            return ERR_OK;
-        }
-        at += n + 1;
     }
+    return ERR_OK;
 }
 
 /* -1: there is none of the name. */
@@ -214,27 +224,53 @@ const char *inventory_id(const struct inventory *v, int device, char room[BACKEN
     return room;
 }
 
-enum err inventory_choose(const struct inventory *v, const char *which, int *device, char why[DEVICE_TEXT_BYTES],
-                          struct err_info *info)
+static enum err choose_one(const struct inventory *v, const char *which, int *device, struct err_info *info)
 {
-    which = which != NULL ? which : "auto";
-    why[0] = '\0';
-    TRY(inventory_check_name(which, "device", info));
-    if (strchr(which, ',') != NULL) {
-        return err_set(info, ERR_CONFIG, "device", "device: expected one device, found several: '%.64s'", which);
-    }
     char room[DEVICE_WHY_BYTES], name[DEVICE_TEXT_BYTES];
     int i = find(v, which);
     if (i < 0) {
         return refuse(v, which, info);
     }
     const char *why_not = device_why_not(&v->probe.devices[i], room);
-    (void)describe(v, i, name);
     if (why_not != NULL) {
-        return err_set(info, ERR_CONFIG, "device", "device %s cannot be used: %s", name, why_not);
+        return err_set(info, ERR_CONFIG, "device", "device %s cannot be used: %s", describe(v, i, name), why_not);
     }
-    snprintf(why, DEVICE_TEXT_BYTES, "device %.*s: %s", DEVICE_TEXT_BYTES / 2, name, kind_of(v, i));
     *device = i;
+    return ERR_OK;
+}
+
+/* Are they one, or two drivers' of one card? */
+static bool is_same_card(const struct inventory *v, int a, int b)
+{
+    const struct device_caps *c = &v->probe.devices[a], *d = &v->probe.devices[b];
+    return a == b || (c->has_pci && d->has_pci && pci_address_is(&c->pci, &d->pci));
+}
+
+enum err inventory_choose(const struct inventory *v, const char *which, int i, int *device, char why[DEVICE_TEXT_BYTES],
+                          struct err_info *info)
+{
+    char room[DEVICE_TEXT_BYTES], names[2][DEVICE_TEXT_BYTES];
+    int of[PROBE_MAX_DEVICES + 1]; /* of the entries up to i: two are the same before there are more */
+    which = which != NULL ? which : "auto";
+    why[0] = '\0';
+    if (entry_of(which, i, room) == NULL) {
+        return ERR_NONE;
+    }
+    TRY(inventory_check_name(which, "device", info));
+    for (int k = 0; k <= i; k++) {
+        const char *entry = entry_of(which, k, room);
+        TRY(choose_one(v, entry, &of[k], info));
+        for (int before = 0; before < k; before++) {
+            if (is_same_card(v, of[before], of[k])) {
+                return err_set(info, ERR_CONFIG, "device",
+                               "device: expected each card once; found '%.64s', device %s, behind device %s", entry,
+                               describe(v, of[k], names[0]), describe(v, of[before], names[1]));
+            }
+        }
+    }
+    *device = of[i];
+    snprintf(why, DEVICE_TEXT_BYTES, "device %.*s: %s", DEVICE_TEXT_BYTES / 2, describe(v, of[i], names[0]),
+             kind_of(v, of[i]));
     return ERR_OK;
 }
 

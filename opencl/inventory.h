@@ -38,17 +38,17 @@ const char *inventory_id(const struct inventory *v, int device, char room[BACKEN
 /* What to call a device: as people do. Borrowed. */
 const char *inventory_name(const struct device_caps *c);
 
-/* The device that `which` names: NULL or "auto", its number, or its card's PCI address; of a list, all, which must be one.
- * `why` says what it is and, of "auto", why it was taken: "device 0 (gfx1100 at 0000:03:00.0), a discrete RDNA3 GPU".
- * ERR_CONFIG names what there is, or says why it cannot be used. */
-MUST_CHECK enum err inventory_choose(const struct inventory *v, const char *which, int *device,
+/* The i-th device that `which` names: NULL or "auto", its number, or its card's PCI address, or a list of these with commas;
+ * ERR_NONE beyond the last. `why` says what it is, which is why "auto" takes it: "device 0 (gfx1100 at 0000:03:00.0): a
+ * discrete RDNA3 GPU". ERR_CONFIG names what there is, says why it cannot be used, or which stands in the list before. */
+MUST_CHECK enum err inventory_choose(const struct inventory *v, const char *which, int i, int *device,
                                      char why[DEVICE_TEXT_BYTES], struct err_info *info);
 
 /* What drivers did when they were asked, the i-th that did wrong: "rusticl crashed (Segmentation fault)". Writes to room;
  * false: that is all. */
 bool inventory_fault(const struct inventory *v, int i, char room[DEVICE_TEXT_BYTES]);
 
-/* Is it a text that may name devices, whether they are there or not? ERR_CONFIG; `what` begins the message. */
+/* Is it a text that may name devices, one or several, whether they are there or not? ERR_CONFIG; `what` begins the message. */
 MUST_CHECK enum err inventory_check_name(const char *which, const char *what, struct err_info *info);
 
 /* Does the host reach all of a card's memory (pci.h)? Of one in a processor it is not known: its memory is the host's. */

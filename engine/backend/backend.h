@@ -41,7 +41,8 @@ enum backend_pack_state {
 };
 
 struct backend_config {
-    /* OPTIONAL: where a back end has several devices, which of them: its number or address; NULL or "auto" = the best. */
+    /* OPTIONAL: where a back end has several devices, which of them: its number or address; NULL or "auto" = the best. A
+     * list of several, with commas, probe takes; for measure and open each is a part's (backend_layers_place). */
     const char *device;
     const char *cpu;                   /* ISA for the CPU kernels; NULL = best there is */
     int n_threads;                     /* >= 1; of each part that computes by them */

@@ -33,94 +33,245 @@ enum err backend_layers_parse(const char *text, const char *what, int32_t *out, 
     return ERR_OK;
 }
 
-struct backend_parts backend_layers_parts(const struct backend *device, int32_t n, int32_t n_layers)
+/* --- devices -------------------------------------------------------------------------------------------------------- */
+
+enum { MAX_CARDS = BACKEND_MAX_PARTS - 1 }; /* the CPU is a part, too */
+
+/* The devices that layers are placed on, in this order: one, or those that backend_config.device lists. */
+struct cards {
+    const struct backend *backend;
+    const struct plan *plan;
+    const struct backend_config *cfg;
+    int n;
+    struct backend_device at[MAX_CARDS];
+};
+
+static bool is_list(const struct backend_config *cfg)
 {
-    const struct backend_part first = {device, 0, MIN_OF(n, n_layers) - 1, ""},
-                              rest = {&backend_cpu, n, n_layers - 1, ""};
-    return n <= 0          ? (struct backend_parts){.n = 1, .at = {{&backend_cpu, 0, n_layers - 1, ""}}}
-           : n >= n_layers ? (struct backend_parts){.n = 1, .at = {first}}
-                           : (struct backend_parts){.n = 2, .at = {first, rest}};
+    return cfg->device != NULL && strchr(cfg->device, ',') != NULL;
 }
 
-/* Do the first n layers fit in `room`? Where the plan cannot be cut there, or has more in one piece than the device
- * takes, they do not. */
-static enum err try_layers(const struct backend *device, const struct plan *plan, const struct backend_config *cfg,
-                           const struct backend_device *room, int32_t n, bool *fits, struct err_info *info)
+static enum err find_cards(struct cards *c, struct err_info *info)
 {
-    struct backend_parts parts = backend_layers_parts(device, n, (int32_t)plan->n_layers);
-    struct backend_config c = *cfg;
+    struct backend_device d;
+    enum err err;
+    c->n = 1;
+    if (!is_list(c->cfg)) {
+        return backend_device_of(c->backend, c->cfg, &c->at[0], info);
+    }
+    for (c->n = 0; (err = c->backend->probe(c->cfg, c->n, &d, info)) == ERR_OK; c->n++) {
+        if (c->n == MAX_CARDS) {
+            return err_set(info, ERR_CONFIG, "device", "device: expected %d devices at most, found more", MAX_CARDS);
+        }
+        c->at[c->n] = d;
+    }
+    return err == ERR_NONE ? ERR_OK : err;
+}
+
+/* All bytes that the devices have of their own, where each has some; else 0. */
+static size_t count_bytes(const struct cards *c)
+{
+    size_t all = 0;
+    for (int i = 0; i < c->n; i++) {
+        if (c->at[i].bytes[BACKEND_DEVICE] == 0) {
+            return 0;
+        }
+        all += c->at[i].bytes[BACKEND_DEVICE];
+    }
+    return all;
+}
+
+/* Device i has the layers in front of ends[i] that those before it have not, the CPU the rest. room: what models may take
+ * of the memories that these parts lie in. */
+static struct backend_parts lay_out(const struct cards *c, const int32_t *ends, struct backend_device *room)
+{
+    struct backend_parts parts = {0};
+    int32_t from = 0, n_layers = (int32_t)c->plan->n_layers;
+    *room = (struct backend_device){.bytes[BACKEND_HOST] = SIZE_MAX};
+    for (int i = 0; i < c->n; from = ends[i], i++) {
+        int own = BACKEND_DEVICE + parts.n; /* backend_parts_memory: no device has two parts */
+        if (ends[i] == from) {
+            continue;
+        }
+        struct backend_part *p = &parts.at[parts.n++];
+        *p = (struct backend_part){.backend = c->backend, .first = from, .last = ends[i] - 1};
+        if (c->n > 1) {
+            memcpy(p->device, c->at[i].id, sizeof p->device);
+        }
+        room->bytes[own] = c->at[i].bytes[BACKEND_DEVICE];
+        room->is_shared[own] = c->at[i].is_shared[BACKEND_DEVICE];
+        room->bytes[BACKEND_HOST] = room->is_shared[own] ? c->at[i].bytes[BACKEND_HOST] : room->bytes[BACKEND_HOST];
+    }
+    if (from < n_layers) {
+        parts.at[parts.n++] = (struct backend_part){.backend = &backend_cpu, .first = from, .last = n_layers - 1};
+    }
+    return parts;
+}
+
+/* Do layers placed so fit? Where the plan cannot be cut there, or has more in one piece than a device takes, they do
+ * not. */
+static enum err try_ends(const struct cards *c, const int32_t *ends, bool *fits, struct err_info *info)
+{
+    struct backend_device room;
+    struct backend_parts parts = lay_out(c, ends, &room);
+    struct backend_config cfg = *c->cfg;
     struct backend_measure m;
-    c.parts = &parts;
-    enum err err = backend_of_parts(&parts)->measure(plan, &c, &m, info);
-    *fits = err == ERR_OK && backend_pages_that_fit(room, &m, c.n_states) >= c.n_pages;
+    cfg.parts = &parts;
+    enum err err = backend_of_parts(&parts)->measure(c->plan, &cfg, &m, info);
+    *fits = err == ERR_OK && backend_pages_that_fit(&room, &m, cfg.n_states) >= cfg.n_pages;
     return err == ERR_NOMEM || (err == ERR_CONFIG && parts.n > 1) ? ERR_OK : err;
 }
 
-static enum err find_most(const struct backend *device, const struct plan *plan, const struct backend_config *cfg,
-                          const struct backend_device *d, int32_t *n, struct err_info *info)
+static void set_from(const struct cards *c, int i, int32_t end, int32_t *ends)
 {
-    bool is_shared = d->is_shared[BACKEND_DEVICE];
-    size_t bytes = d->bytes[BACKEND_DEVICE];
-    const struct backend_device room = {
-        .bytes = {is_shared ? d->bytes[BACKEND_HOST] : SIZE_MAX, bytes - bytes / BACKEND_DEVICE_PART},
-        .is_shared = {[BACKEND_DEVICE] = is_shared}};
-    int32_t fit = 0, not_fit = (int32_t)plan->n_layers + 1; /* none needs nothing of the device */
-    bool fits;
-    for (int32_t try = (int32_t)plan->n_layers; not_fit - fit > 1; try = fit + (not_fit - fit) / 2) {
-        TRY(try_layers(device, plan, cfg, &room, try, &fits, info));
-        *(fits ? &fit : &not_fit) = try;
+    for (; i < c->n; i++) {
+        ends[i] = end;
     }
-    *n = fit;
+}
+
+/* Fills one device after the other with as many of the first n layers as fit. */
+static enum err fill(const struct cards *c, int32_t n, int32_t *ends, struct err_info *info)
+{
+    int32_t fit = 0; /* none needs nothing of a device */
+    for (int i = 0; i < c->n; i++) {
+        int32_t not_fit = n + 1;
+        for (int32_t try = n; not_fit - fit > 1; try = fit + (not_fit - fit) / 2) {
+            bool fits;
+            set_from(c, i, try, ends);
+            TRY(try_ends(c, ends, &fits, info));
+            *(fits ? &fit : &not_fit) = try;
+        }
+        set_from(c, i, fit, ends);
+    }
     return ERR_OK;
+}
+
+/* The first n layers on all devices, in proportion to their memory; where that does not fit, as fill has them, and
+ * the last device all for which none has room. */
+static enum err spread(const struct cards *c, int32_t n, int32_t *ends, struct err_info *info)
+{
+    double before = 0, all = (double)count_bytes(c);
+    bool fits = true;
+    for (int i = 0; i < c->n; i++) {
+        before += (double)c->at[i].bytes[BACKEND_DEVICE];
+        ends[i] = (int32_t)(n * (before / all) + 0.5);
+    }
+    TRY(c->n > 1 ? try_ends(c, ends, &fits, info) : ERR_OK);
+    TRY(!fits ? fill(c, n, ends, info) : ERR_OK);
+    ends[c->n - 1] = n;
+    return ERR_OK;
+}
+
+/* What is left to drivers does not count. */
+static void leave_part(struct cards *c)
+{
+    for (int i = 0; i < c->n; i++) {
+        c->at[i].bytes[BACKEND_DEVICE] -= c->at[i].bytes[BACKEND_DEVICE] / BACKEND_DEVICE_PART;
+    }
 }
 
 enum err backend_layers_that_fit(const struct backend *device, const struct plan *plan,
                                  const struct backend_config *cfg, int32_t *n, struct err_info *info)
 {
-    struct backend_device d;
+    struct cards c = {.backend = device, .plan = plan, .cfg = cfg};
+    int32_t ends[MAX_CARDS];
     *n = 0;
-    TRY(backend_device_of(device, cfg, &d, info));
-    return d.bytes[BACKEND_DEVICE] != 0 ? find_most(device, plan, cfg, &d, n, info) : ERR_OK;
+    TRY(find_cards(&c, info));
+    if (count_bytes(&c) == 0) {
+        return ERR_OK;
+    }
+    leave_part(&c);
+    TRY(fill(&c, (int32_t)plan->n_layers, ends, info));
+    *n = ends[c.n - 1];
+    return ERR_OK;
 }
 
-static void tell(const struct backend_config *cfg, const struct backend_device *d, int32_t n, int32_t n_layers)
+/* --- placing --------------------------------------------------------------------------------------------------------- */
+
+static void tell(const struct cards *c, size_t bytes, int32_t n)
 {
-    char text[BACKEND_TEXT_BYTES];
-    snprintf(text, sizeof text, "%" PRId32 " of %" PRId32 " layers fit in the %zu MiB that %s has free%s", n, n_layers,
-             d->bytes[BACKEND_DEVICE] >> 20, d->name, n < n_layers ? "; the rest is computed by the CPU" : "");
-    if (cfg->tell != NULL) {
-        cfg->tell(cfg->tell_arg, text);
+    char text[BACKEND_TEXT_BYTES], whose[sizeof c->at[0].name + 8];
+    int32_t n_layers = (int32_t)c->plan->n_layers;
+    if (c->n == 1) {
+        snprintf(whose, sizeof whose, "%s has", c->at[0].name);
+    } else {
+        snprintf(whose, sizeof whose, "%d devices have", c->n);
     }
+    snprintf(text, sizeof text, "%" PRId32 " of %" PRId32 " layers fit in the %zu MiB that %s free%s", n, n_layers,
+             bytes >> 20, whose, n < n_layers ? "; the rest is computed by the CPU" : "");
+    if (c->cfg->tell != NULL) {
+        c->cfg->tell(c->cfg->tell_arg, text);
+    }
+}
+
+/* The first n layers, or as many as fit. text: who says so. */
+static enum err place(struct cards *c, int32_t n, const char *text, struct backend_parts *parts, struct err_info *info)
+{
+    int32_t ends[MAX_CARDS], n_layers = (int32_t)c->plan->n_layers;
+    struct backend_device ignored;
+    TRY(find_cards(c, info));
+    size_t bytes = count_bytes(c);
+    if (bytes == 0) {
+        return err_set(info, ERR_CONFIG, "gpu-layers",
+                       "gpu-layers: expected nothing, as the back end %s computes in the host's memory; found '%s'",
+                       c->backend->name, text);
+    }
+    if (n == BACKEND_LAYERS_AUTO) {
+        leave_part(c);
+        TRY(fill(c, n_layers, ends, info));
+        n = ends[c->n - 1];
+        tell(c, bytes, n);
+    }
+    TRY(spread(c, MIN_OF(n, n_layers), ends, info));
+    *parts = lay_out(c, ends, &ignored);
+    return ERR_OK;
+}
+
+static bool has_devices(const struct backend_part *p) { return backend_has_option(p->backend, "device"); }
+
+/* Parts that are there already take the devices of a list, one each. */
+static enum err share_list(const struct backend_config *cfg, struct backend_parts *parts, struct err_info *info)
+{
+    struct cards c = {.cfg = cfg};
+    struct backend_part *takers[BACKEND_MAX_PARTS];
+    int n = 0;
+    for (struct backend_part *p = parts->at; p < parts->at + parts->n; p++) {
+        if (has_devices(p)) {
+            takers[n++] = p;
+            c.backend = p->backend;
+        }
+    }
+    TRY(n != 0 ? find_cards(&c, info) : ERR_OK);
+    if (n != c.n) {
+        return err_set(info, ERR_CONFIG, "device",
+                       "device: expected one device for each of the %d parts of the back end %s; found '%.64s'", n,
+                       c.backend->name, cfg->device);
+    }
+    for (int i = 0; i < n; i++) {
+        memcpy(takers[i]->device, c.at[i].id, sizeof takers[i]->device);
+    }
+    return ERR_OK;
 }
 
 enum err backend_layers_place(const char *text, const struct plan *plan, const struct backend_config *cfg,
                               struct backend_parts *parts, struct err_info *info)
 {
-    int32_t n = BACKEND_LAYERS_ALL, n_layers = (int32_t)plan->n_layers;
+    struct cards c = {.backend = parts->at[0].backend, .plan = plan, .cfg = cfg};
+    int32_t n = BACKEND_LAYERS_ALL;
     TRY(text != NULL ? backend_layers_parse(text, "gpu-layers", &n, info) : ERR_OK);
-    bool is_host = parts->n == 1 && !backend_has_option(parts->at[0].backend, "gpu-layers");
-    if (n == BACKEND_LAYERS_ALL || (n == 0 && is_host)) {
-        return ERR_OK;
-    }
-    if (parts->n > 1) {
+    if (parts->n > 1 && n != BACKEND_LAYERS_ALL) {
         return err_set(info, ERR_CONFIG, "gpu-layers",
                        "gpu-layers: expected nothing, as the back end's name says which has what layers; found '%s'",
                        text);
     }
-    const struct backend *device = parts->at[0].backend;
-    if (n != 0) {
-        struct backend_device d;
-        TRY(backend_device_of(device, cfg, &d, info));
-        if (d.bytes[BACKEND_DEVICE] == 0) {
-            return err_set(info, ERR_CONFIG, "gpu-layers",
-                           "gpu-layers: expected nothing, as the back end %s computes in the host's memory; found '%s'",
-                           device->name, text);
-        }
-        if (n == BACKEND_LAYERS_AUTO) {
-            TRY(find_most(device, plan, cfg, &d, &n, info));
-            tell(cfg, &d, n, n_layers);
-        }
+    if (parts->n > 1) {
+        return is_list(cfg) ? share_list(cfg, parts, info) : ERR_OK;
     }
-    *parts = backend_layers_parts(device, n, n_layers);
-    return ERR_OK;
+    bool is_host = !has_devices(&parts->at[0]);
+    if (n == 0) {
+        parts->at[0].backend = is_host ? parts->at[0].backend : &backend_cpu;
+        return ERR_OK;
+    }
+    bool stays = n == BACKEND_LAYERS_ALL && (is_host || !is_list(cfg)); /* with one device open will look for it */
+    return stays ? ERR_OK : place(&c, n, text != NULL ? text : "all", parts, info);
 }

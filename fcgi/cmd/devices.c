@@ -202,11 +202,32 @@ static json_t *all_objects(const struct inventory *v)
 
 /* --- the command ------------------------------------------------------------------------------------------------------ */
 
-/* device: -1 for none. */
-static int print_json(const struct inventory *v, int device, const char *why)
+/* What --device takes. */
+struct choice {
+    int n, device[PROBE_MAX_DEVICES];
+    char why[PROBE_MAX_DEVICES][DEVICE_TEXT_BYTES];
+};
+
+static enum err choose(const struct inventory *v, const char *which, struct choice *out, struct err_info *info)
 {
-    json_t *all = all_objects(v);
-    json_t *chosen = device >= 0 ? json_pack("{s:i, s:s}", "device", device, "why", why) : json_null();
+    for (out->n = 0;; out->n++) { /* as none comes twice, there are no more than v has */
+        char why[DEVICE_TEXT_BYTES];
+        int device;
+        enum err err = inventory_choose(v, which, out->n, &device, why, info);
+        if (err != ERR_OK) {
+            return err == ERR_NONE ? ERR_OK : err;
+        }
+        out->device[out->n] = device;
+        memcpy(out->why[out->n], why, sizeof why);
+    }
+}
+
+static int print_json(const struct inventory *v, const struct choice *c)
+{
+    json_t *all = all_objects(v), *chosen = json_array();
+    for (int i = 0; i < c->n; i++) {
+        (void)json_array_append_new(chosen, json_pack("{s:i, s:s}", "device", c->device[i], "why", c->why[i]));
+    }
     bool is_said = json_object_set_new(all, "chosen", chosen) == 0 && json_dumpf(all, stdout, JSON_INDENT(2)) == 0;
     puts("");
     json_decref(all);
@@ -215,22 +236,21 @@ static int print_json(const struct inventory *v, int device, const char *why)
 
 static int show(const struct conf *conf)
 {
+    static struct choice chosen;
     const struct inventory *v = inventory_get();
     struct err_info info = {0};
-    char why[DEVICE_TEXT_BYTES] = "";
-    int device = -1;
-    enum err err = inventory_choose(v, conf->device, &device, why, &info);
+    enum err err = choose(v, conf->device, &chosen, &info);
     if (err != ERR_OK && strcmp(conf->device, "auto") != 0) {
         return cmd_fail(conf, err, &info);
     }
     if (conf->json) {
-        return print_json(v, err == ERR_OK ? device : -1, why);
+        return print_json(v, &chosen);
     }
     print_table(v);
     print_notes(v);
     print_missing(v);
-    if (err == ERR_OK) {
-        printf("--device %s: %s\n", conf->device, why);
+    for (int i = 0; i < chosen.n; i++) {
+        printf("--device %s: %s\n", conf->device, chosen.why[i]);
     }
     return CMD_OK;
 }

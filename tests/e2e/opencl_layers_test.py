@@ -7,6 +7,7 @@ import harness
 
 ENV = {**os.environ, "OCL_ICD_VENDORS": "/etc/OpenCL/vendors/pocl.icd"}   # PoCL alone: other drivers leak when they are loaded
 SMALL = {**ENV, "POCL_MEMORY_LIMIT": "1"}   # GiB
+TWO = {"POCL_DEVICES": "pthread pthread"}   # both of the same CPU
 
 
 def generate(ctx, *args, model=None, env=ENV):
@@ -63,3 +64,40 @@ def test_memory_of_the_device_is_told_by_purpose(ctx):
     s = ctx.start(*args, model=model)
     h = s.request("GET", "/health").json()
     assert set(h["device_memory"].values()) == {0} and h["devices"] == [], h
+
+
+def test_two_devices_answer_as_one(ctx):
+    """Of two layers each has one; the answer has the bits of one device, and each device is told."""
+    model = str(harness.ROOT / "tests/golden/models/llama-biases.gguf")
+    body = {"prompt": [5, 3, 8, 2], "max_tokens": 8, "temperature": 0, "logprobs": 3}
+    answers, taken = {}, {}
+    for which in ("0", "0,1", "1,0"):
+        s = ctx.start("--backend", "opencl", "--device", which, "--ctx-size", "128", "--kv-tokens", "256", "--batch-size", "8",
+                      model=model, env={**ENV, **TWO})
+        answers[which] = s.request("POST", "/v1/completions", body).json()["choices"]
+        h, m = s.request("GET", "/health").json(), s.metrics()
+        assert h["backend"] == ("opencl" if which == "0" else "opencl:0-0,opencl:1-1"), h
+        assert [d["device"] for d in h["devices"]] == which.split(","), h
+        for d in h["devices"]:
+            assert {p: m[f'infcgi_device_memory_bytes{{device="{d["device"]}",purpose="{p}"}}'] for p in h["device_memory"]}.items() <= d.items(), (d, m)
+        for p, n in h["device_memory"].items():
+            assert n == sum(d[p] for d in h["devices"]), h
+        assert s.log().count(" device choice=\"device ") == len(h["devices"]), s.log()
+        taken[which] = h["device_memory"]
+    assert answers["0"] == answers["0,1"] == answers["1,0"], answers
+    assert taken["0"]["kv"] == taken["0,1"]["kv"] and taken["0"]["weights"] <= taken["0,1"]["weights"], taken
+
+
+def test_two_devices_have_room_for_what_one_has_not(ctx):
+    """1.1 GiB of keys and values, of which either device takes half; 2.2 GiB are too much for both."""
+    args = ("--backend", "opencl", "--high-precision", "--batch-size", "8", "--ctx-size", "64", "--kv-tokens", str((1 << 30) * 11 // 10 // 23040))
+    one = generate(ctx, *args, env={**SMALL, **TWO})
+    assert one.returncode == 65 and "(device 0) has 1024 MiB free, and 30 of 30 layers need more" in one.stderr, one.stderr
+    more = generate(ctx, *args, "--kv-tokens", str((1 << 30) * 22 // 10 // 23040), "--device", "0,1", env={**SMALL, **TWO})
+    m = re.search(r"\(device 1\) has 1024 MiB free, and (\d+) of 30 layers need more: .*; there is room for --gpu-layers (\d+)\n", more.stderr)
+    assert more.returncode == 65 and m, more.stderr
+    assert 15 < int(m[2]) < 30, m
+    if ctx.is_slow:
+        return
+    auto = generate(ctx, *args, "--device", "0,1", "--gpu-layers", "auto", env={**SMALL, **TWO})
+    assert auto.returncode == 0 and "note: 30 of 30 layers fit in the 2048 MiB that 2 devices have free" in auto.stderr, auto.stderr

@@ -281,7 +281,18 @@ static enum err composite_state_write(struct backend_model *m, int32_t state, co
     return ERR_OK;
 }
 
-static void composite_info(const struct backend_model *m, struct backend_info *out) { *out = m->info; }
+static void composite_info(const struct backend_model *m, struct backend_info *out)
+{
+    *out = m->info;
+    out->counts = (struct backend_counts){0};
+    for (const struct part *p = m->parts; p < m->parts + m->n; p++) {
+        struct backend_info part;
+        p->layers.backend->info(p->m, &part);
+        out->counts.launches += part.counts.launches;
+        out->counts.weight_bytes += part.counts.weight_bytes;
+        out->counts.cache_bytes += part.counts.cache_bytes;
+    }
+}
 
 const struct backend backend_composite = {
     .name = "composite",

@@ -37,12 +37,23 @@ static void close_model(void)
 static size_t card_bytes, host_bytes = 1000; /* 0: there is no card */
 static bool is_shared;
 
+/* Cards that lists name: "0" is the one with card_bytes. */
+static size_t list_bytes[3];
+
 static enum err probe_card(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
 {
-    (void)cfg;
-    *out =
-        (struct backend_device){.name = "a card", .bytes = {host_bytes, card_bytes}, .is_shared = {false, is_shared}};
-    return i > 0 ? ERR_NONE : card_bytes != 0 ? ERR_OK : err_set(info, ERR_UNSUPPORTED_DEVICE, NULL, "no card");
+    const char *at = cfg->device != NULL ? cfg->device : "0"; /* digits with commas */
+    if (2 * (size_t)i >= strlen(at)) {
+        return ERR_NONE;
+    }
+    int number = at[2 * i] - '0';
+    if (number > 2) {
+        return err_set(info, ERR_CONFIG, "device", "no card has the number %d", number);
+    }
+    size_t bytes = number == 0 ? card_bytes : list_bytes[number];
+    *out = (struct backend_device){.name = "a card", .bytes = {host_bytes, bytes}, .is_shared = {false, is_shared}};
+    snprintf(out->id, sizeof out->id, "%d", number);
+    return bytes != 0 ? ERR_OK : err_set(info, ERR_UNSUPPORTED_DEVICE, NULL, "no card");
 }
 
 static enum err measure_card(const struct plan *p, const struct backend_config *cfg, struct backend_measure *out,
@@ -54,7 +65,7 @@ static enum err measure_card(const struct plan *p, const struct backend_config *
     return ERR_OK;
 }
 
-static const char *card_option(int i) { return i == 0 ? "gpu-layers" : NULL; }
+static const char *card_option(int i) { return i == 0 ? "device" : NULL; }
 
 static struct backend make_card(void)
 {
@@ -71,10 +82,19 @@ static struct backend_config config(void)
         .n_threads = 1, .n_pages = N_PAGES, .n_states = N_STATES, .max_rows = N_ROWS, .max_logits = 1};
 }
 
+static struct backend_parts parts_of(const struct backend *card, int32_t n)
+{
+    const struct backend_part first = {card, 0, MIN_OF(n, n_layers) - 1, ""},
+                              rest = {&backend_cpu, n, n_layers - 1, ""};
+    return n <= 0          ? (struct backend_parts){.n = 1, .at = {rest}}
+           : n >= n_layers ? (struct backend_parts){.n = 1, .at = {first}}
+                           : (struct backend_parts){.n = 2, .at = {first, rest}};
+}
+
 /* What the first n layers take of the card; 0: the model cannot be cut there. */
 static size_t bytes_of(const struct backend *card, int32_t n)
 {
-    struct backend_parts parts = backend_layers_parts(card, n, n_layers);
+    struct backend_parts parts = parts_of(card, n);
     struct backend_config cfg = config();
     struct backend_measure m;
     struct err_info info = {0};
@@ -191,13 +211,20 @@ static void on_told(void *unused, const char *text)
     snprintf(told, sizeof told, "%s", text);
 }
 
-static enum err place(const struct backend *b, const char *text, struct backend_parts *parts, struct err_info *info)
+static enum err place_on(const char *list, const struct backend *b, const char *text, struct backend_parts *parts,
+                         struct err_info *info)
 {
     struct backend_config cfg = config();
+    cfg.device = list;
     cfg.tell = on_told;
     told[0] = '\0';
     *parts = (struct backend_parts){.n = 1, .at = {{b, 0, n_layers - 1, ""}}};
     return backend_layers_place(text, plan, &cfg, parts, info);
+}
+
+static enum err place(const struct backend *b, const char *text, struct backend_parts *parts, struct err_info *info)
+{
+    return place_on(NULL, b, text, parts, info);
 }
 
 START_TEST(layers_are_placed_as_the_text_says)
@@ -232,11 +259,103 @@ START_TEST(layers_are_placed_as_the_text_says)
     ck_assert_int_eq(place(&backend_ref, "1", &parts, &info), ERR_CONFIG);
     ck_assert_str_eq(info.text,
                      "gpu-layers: expected nothing, as the back end ref computes in the host's memory; found '1'");
-    parts = backend_layers_parts(&card, 2, n_layers);
+    parts = parts_of(&card, 2);
     struct backend_config cfg = config();
     ck_assert_int_eq(backend_layers_place("1", plan, &cfg, &parts, &info), ERR_CONFIG);
     ck_assert_int_eq(backend_layers_place(NULL, plan, &cfg, &parts, &info), ERR_OK);
     ck_assert_int_eq(parts.n, 2);
+    close_model();
+}
+END_TEST
+
+static void is_part(const struct backend_parts *parts, int i, const char *device, int32_t first, int32_t last)
+{
+    const struct backend_part *p = &parts->at[i];
+    ck_assert_msg(i < parts->n && strcmp(p->device, device) == 0 && p->first == first && p->last == last,
+                  "part %d of %d: '%s' %d to %d", i, parts->n, p->device, p->first, p->last);
+    ck_assert((p->backend == &backend_cpu) == (device[0] == '\0'));
+}
+
+START_TEST(layers_are_spread_over_a_list)
+{
+    struct backend card = make_card();
+    struct backend_parts parts;
+    struct err_info info = {0};
+    open_model("qwen3next-delta"); /* of five layers */
+    size_t all = bytes_of(&card, n_layers);
+    card_bytes = list_bytes[2] = 4 * all;
+    list_bytes[1] = 12 * all;
+    ck_assert_int_eq(place_on("0,1", &card, "all", &parts, &info), ERR_OK);
+    ck_assert(parts.n == 2 && backend_of_parts(&parts) == &backend_composite);
+    is_part(&parts, 0, "0", 0, 0);
+    is_part(&parts, 1, "1", 1, 4);
+    ck_assert_int_eq(place_on("1,2,0", &card, "4", &parts, &info), ERR_OK);
+    ck_assert_int_eq(parts.n, 4);
+    is_part(&parts, 0, "1", 0, 1);
+    is_part(&parts, 1, "2", 2, 2);
+    is_part(&parts, 2, "0", 3, 3);
+    is_part(&parts, 3, "", 4, 4);
+    ck_assert_int_eq(place_on("1,0", &card, "auto", &parts, &info), ERR_OK);
+    ck_assert(parts.n == 2 && strstr(told, "5 of 5 layers fit in the ") == told &&
+              strstr(told, "that 2 devices have free"));
+    list_bytes[1] = 1; /* a card that is full */
+    ck_assert_int_eq(place_on("1,0", &card, "all", &parts, &info), ERR_OK);
+    ck_assert(parts.n == 1 && backend_of_parts(&parts) == &backend_composite); /* the device is not the list's first */
+    is_part(&parts, 0, "0", 0, 4);
+    ck_assert_int_eq(place_on("1,0", &card, "0", &parts, &info), ERR_OK);
+    ck_assert(parts.n == 1 && parts.at[0].backend == &backend_cpu);
+    ck_assert_int_eq(place_on("1,7", &card, "all", &parts, &info), ERR_CONFIG);
+    ck_assert_str_eq(info.text, "no card has the number 7");
+    close_model();
+}
+END_TEST
+
+/* Two cards have room for what one has not, and where the cut must lie follows from what fits. */
+START_TEST(a_list_has_room_for_more)
+{
+    struct backend card = make_card();
+    struct backend_config cfg = config();
+    struct backend_parts parts;
+    struct err_info info = {0};
+    int32_t n;
+    open_model("qwen3next-delta");
+    for (int32_t i = 1; i < n_layers; i++) {
+        card_bytes = with_rest(bytes_of(&card, i));
+        list_bytes[1] = with_rest(bytes_of(&card, n_layers)); /* more than the rest takes */
+        list_bytes[2] = 1;
+        cfg.device = "0,2";
+        ck_assert_int_eq(backend_layers_that_fit(&card, plan, &cfg, &n, &info), ERR_OK);
+        ck_assert_int_eq(n, i);
+        cfg.device = "0,1";
+        ck_assert_int_eq(backend_layers_that_fit(&card, plan, &cfg, &n, &info), ERR_OK);
+        ck_assert_int_eq(n, n_layers);
+        ck_assert_int_eq(place_on("0,1", &card, "auto", &parts, &info), ERR_OK);
+        ck_assert(parts.n == 2 && parts.at[0].last < i && parts.at[1].last == n_layers - 1);
+        ck_assert_int_eq(place_on("0,2", &card, "all", &parts, &info), ERR_OK); /* what has no room the last one has */
+        is_part(&parts, 0, "0", 0, i - 1);
+        is_part(&parts, 1, "2", i, n_layers - 1);
+    }
+    close_model();
+}
+END_TEST
+
+START_TEST(parts_take_the_devices_of_a_list)
+{
+    struct backend card = make_card();
+    struct backend_config cfg = config();
+    struct err_info info = {0};
+    open_model("qwen3next-delta");
+    card_bytes = list_bytes[1] = list_bytes[2] = 1000;
+    struct backend_parts parts = {.n = 3, .at = {{&card, 0, 1, ""}, {&backend_cpu, 2, 2, ""}, {&card, 3, 4, ""}}};
+    cfg.device = "2,0";
+    ck_assert_int_eq(backend_layers_place(NULL, plan, &cfg, &parts, &info), ERR_OK);
+    is_part(&parts, 0, "2", 0, 1);
+    is_part(&parts, 1, "", 2, 2);
+    is_part(&parts, 2, "0", 3, 4);
+    cfg.device = "2,0,1";
+    ck_assert_int_eq(backend_layers_place(NULL, plan, &cfg, &parts, &info), ERR_CONFIG);
+    ck_assert_str_eq(info.text,
+                     "device: expected one device for each of the 2 parts of the back end ref; found '2,0,1'");
     close_model();
 }
 END_TEST
@@ -265,6 +384,9 @@ Suite *backend_layers_suite(void)
     tcase_add_test(t, a_shared_memory_has_room_for_all);
     tcase_add_test(t, a_model_is_cut_where_it_can_be);
     tcase_add_test(t, layers_are_placed_as_the_text_says);
+    tcase_add_test(t, layers_are_spread_over_a_list);
+    tcase_add_test(t, a_list_has_room_for_more);
+    tcase_add_test(t, parts_take_the_devices_of_a_list);
     tcase_add_test(t, what_is_wrong_with_all_layers_is_said);
     suite_add_tcase(s, t);
     return s;

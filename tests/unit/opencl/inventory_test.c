@@ -58,7 +58,7 @@ static void takes(const char *which, int device, const char *why)
     struct err_info info = {0};
     int i = -1;
     inventory_match(&v);
-    ck_assert_msg(inventory_choose(&v, which, &i, found, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(inventory_choose(&v, which, 0, &i, found, &info) == ERR_OK, "%s", info.text);
     ck_assert_int_eq(i, device);
     ck_assert_str_eq(found, why);
 }
@@ -69,18 +69,24 @@ static void is_named(int device, const char *id)
     struct err_info info = {0};
     int i = -1;
     ck_assert_str_eq(inventory_id(&v, device, room), id);
-    ck_assert_msg(inventory_choose(&v, id, &i, why, &info) == ERR_OK && i == device, "%s", info.text);
+    ck_assert_msg(inventory_choose(&v, id, 0, &i, why, &info) == ERR_OK && i == device, "%s", info.text);
 }
 
-static void refuses(const char *which, const char *why)
+/* Entry n of a list is refused, and those before it are not. */
+static void refuses_entry(const char *which, int n, const char *why)
 {
     char room[DEVICE_TEXT_BYTES];
     struct err_info info = {0};
-    int i = -1;
-    ck_assert_int_eq(inventory_choose(&v, which, &i, room, &info), ERR_CONFIG);
+    int device = -1;
+    for (int i = 0; i < n; i++) {
+        ck_assert_msg(inventory_choose(&v, which, i, &device, room, &info) == ERR_OK, "%s", info.text);
+    }
+    ck_assert_int_eq(inventory_choose(&v, which, n, &device, room, &info), ERR_CONFIG);
     ck_assert_str_eq(info.text, why);
     ck_assert_str_eq(info.where, "device");
 }
+
+static void refuses(const char *which, const char *why) { refuses_entry(which, 0, why); }
 
 /* --- which ---------------------------------------------------------------------------------------------------------- */
 
@@ -116,7 +122,13 @@ END_TEST
 
 START_TEST(what_cannot_be_had)
 {
+    struct err_info info = {0};
+    char why[DEVICE_TEXT_BYTES];
+    int device;
     refuses("auto", "device: expected an OpenCL device, and there is none; found 'auto'; see `infcgi devices`");
+    ck_assert_int_eq(inventory_choose(&v, "auto", 1, &device, why, &info),
+                     ERR_NONE); /* so that who asks comes to an end */
+    ck_assert_int_eq(inventory_choose(&v, "gpu", 1, &device, why, &info), ERR_NONE);
     add_platform("good");
     add_platform("rusticl");
     snprintf(v.probe.platforms[1].fault, PROBE_FAULT_BYTES, "crashed (Segmentation fault)");
@@ -132,7 +144,49 @@ START_TEST(what_cannot_be_had)
                  "`infcgi devices`");
     refuses("0000:08:00.0", "device: expected the number or PCI address of one of 0 (a), 1 (b at 0000:07:00.0); found "
                             "'0000:08:00.0'; see `infcgi devices`");
-    refuses("0,1", "device: expected one device, found several: '0,1'");
+}
+END_TEST
+
+START_TEST(a_list_has_each_card_once)
+{
+    static const int taken[] = {1, 0, 3};
+    char why[DEVICE_TEXT_BYTES];
+    struct err_info info = {0};
+    int device = -1;
+    add_device("Portable Computing Language", "pthread", 0, false);
+    add_device("rusticl", "one (navi31)", 3, true);
+    add_device("AMD Accelerated Parallel Processing", "gfx1100", 3, true);
+    add_device("rusticl", "other (navi31)", 0xe3, true);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_msg(inventory_choose(&v, "auto,0,0000:e3:00.0", i, &device, why, &info) == ERR_OK, "%s", info.text);
+        ck_assert_int_eq(device, taken[i]);
+    }
+    ck_assert_str_eq(why, "device 3 (other (navi31) at 0000:e3:00.0): a discrete RDNA3 GPU");
+    ck_assert_int_eq(inventory_choose(&v, "auto,0,0000:e3:00.0", 3, &device, why, &info), ERR_NONE);
+    ck_assert_int_eq(inventory_choose(&v, NULL, 1, &device, why, &info), ERR_NONE);
+    refuses_entry("0,3,0", 2,
+                  "device: expected each card once; found '0', device 0 (pthread), behind device 0 (pthread)");
+    refuses_entry("1,03:00.0", 1,
+                  "device: expected each card once; found '03:00.0', device 1 (one (navi31) at 0000:03:00.0), behind "
+                  "device 1 (one (navi31) at 0000:03:00.0)");
+    refuses_entry(
+        "1,2", 1,
+        "device: expected each card once; found '2', device 2 (gfx1100 at 0000:03:00.0), behind device 1 (one "
+        "(navi31) at 0000:03:00.0)");
+    refuses_entry(
+        "3,auto,1", 2,
+        "device: expected each card once; found '1', device 1 (one (navi31) at 0000:03:00.0), behind device 1 "
+        "(one (navi31) at 0000:03:00.0)");
+    refuses_entry(
+        "0,7", 1,
+        "device: expected the number or PCI address of one of 0 (pthread), 1 (one (navi31) at 0000:03:00.0), 2 "
+        "(gfx1100 at 0000:03:00.0), 3 (other (navi31) at 0000:e3:00.0); found '7'; see `infcgi devices`");
+    refuses("0, 1",
+            "device: expected auto, a number or a PCI address like 0000:03:00.0, or several with commas between "
+            "them; found ' 1'");
+    v.probe.devices[3].version = 110;
+    refuses_entry("0,3", 1,
+                  "device 3 (other (navi31) at 0000:e3:00.0) cannot be used: OpenCL 1.1, 1.2 or later is needed");
 }
 END_TEST
 
@@ -244,6 +298,7 @@ Suite *inventory_suite(void)
     tcase_add_checked_fixture(t, set_up, NULL);
     tcase_add_test(t, the_best_is_taken);
     tcase_add_test(t, what_cannot_be_had);
+    tcase_add_test(t, a_list_has_each_card_once);
     tcase_add_test(t, texts_that_may_name_devices);
     tcase_add_test(t, two_cards_and_their_devices);
     tcase_add_test(t, a_small_window_of_a_processor_s_gpu_costs_nothing);
