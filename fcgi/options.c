@@ -104,11 +104,10 @@ static const struct option options[] = {
            "what computes; of several back ends each with its layers, counted from 0, and the last with the rest: "
            "ref:0-3,cpu",
            .fallback = "cpu", .words = backend_name, .check = check_backend),
-    OPTION(
-        "device", NULL, OPTION_TEXT, KERNELS | DEVICES, device,
-        "OpenCL device, by its number or PCI address as `infcgi devices` lists them, or several with commas, each of "
-        "which has some of the layers; auto: the best GPU",
-        .fallback = "auto", .words = device_name, .check = inventory_check_name),
+    OPTION("device", NULL, OPTION_TEXT, KERNELS | DEVICES, device,
+           "OpenCL device, by its number or PCI address as `infcgi devices` lists them; several with commas share the "
+           "layers of the model; auto: the best GPU",
+           .fallback = "auto", .words = device_name, .check = inventory_check_name),
     OPTION("gpu-layers", "-ngl", OPTION_TEXT, KERNELS, gpu_layers,
            "layers of the model, from the first on, that the device computes, the CPU the rest: a number; auto: as "
            "many as its free memory has room for",

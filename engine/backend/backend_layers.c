@@ -150,8 +150,11 @@ static enum err fill(const struct cards *c, int32_t n, int32_t *ends, struct err
  * the last device all for which none has room. */
 static enum err spread(const struct cards *c, int32_t n, int32_t *ends, struct err_info *info)
 {
-    double before = 0, all = (double)count_bytes(c);
+    double before = 0, all = 0;
     bool fits = true;
+    for (int i = 0; i < c->n; i++) {
+        all += (double)c->at[i].bytes[BACKEND_DEVICE];
+    }
     for (int i = 0; i < c->n; i++) {
         before += (double)c->at[i].bytes[BACKEND_DEVICE];
         ends[i] = (int32_t)(n * (before / all) + 0.5);
@@ -244,8 +247,8 @@ static enum err share_list(const struct backend_config *cfg, struct backend_part
     TRY(n != 0 ? find_cards(&c, info) : ERR_OK);
     if (n != c.n) {
         return err_set(info, ERR_CONFIG, "device",
-                       "device: expected one device for each of the %d parts of the back end %s; found '%.64s'", n,
-                       c.backend->name, cfg->device);
+                       "device: expected as many devices as parts of the back end %s, %d; found '%.64s'",
+                       c.backend->name, n, cfg->device);
     }
     for (int i = 0; i < n; i++) {
         memcpy(takers[i]->device, c.at[i].id, sizeof takers[i]->device);
