@@ -11,11 +11,11 @@ branch-x86  := -fcf-protection
 branch-arm  := -mbranch-protection=standard
 opt-release  = -O2 -g $(HARDEN)
 opt-debug   := -O0 -g3 -fPIE
-opt-asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-opt-tsan    := -O1 -g -fsanitize=thread
+opt-asan    := -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+opt-tsan    := -O1 -g1 -fsanitize=thread
 opt-cov     := -O0 -g --coverage
 opt-valgrind := -O2 -g -DCHECK_VALGRIND
-opt-arm64   := -O2 -g
+opt-arm64   := -O2
 opt-fuzz    := $(opt-asan) -fsanitize=fuzzer-no-link
 ld-release  := -pie -Wl,-z,relro,-z,now
 ld-arm64    := -static
