@@ -220,7 +220,7 @@ test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai
 	@$(e2e) $(V) $(ONLY)
 check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render fuzz-replay) $(VENV)/.ok
-	@bash tests/run.sh unit-asan unit-asan-long kernels-asan chat-asan fuzz-replay e2e-asan e2e-asan-long
+	@bash tests/run.sh unit-asan unit-asan-fork unit-asan-long kernels-asan chat-asan fuzz-replay e2e-asan e2e-asan-long
 check-tsan: deps                        ## threads under the thread sanitizer: unit suites, and a minute of mixed clients
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests) $(VENV)/.ok
 	@bash tests/run.sh unit-tsan soak-tsan

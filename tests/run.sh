@@ -16,7 +16,9 @@ cd "$(dirname "$0")/.." || exit 1
 # On a bare machine of two CPUs `make test` takes half an hour at most, compiling included. What finds least for its time is in the
 # second list, and all that it runs stands in the first one in another build: test cases tagged `long` run in the release
 # build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh, the benchmark's driver and crowds of clients
-# with the release engine; or, of device code, on another device or with smaller models.
+# with the release engine; or, of device code, on another device or with smaller models. Leaks are looked for at
+# the end of a process, which takes longer than most tests: under ASan a suite is one process, but for the cases tagged
+# `fork`, whose tests leave something behind.
 export scripts=page_test,bench_test,turns_test,test_run_sh,test_the_default_model
 # shellcheck disable=SC2016
 runners='
@@ -28,7 +30,8 @@ lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
 lint-bites|beside|bash tests/lint/lint_test.sh
 isa|beside|/usr/bin/python3 tests/isa/isa.py
 isa-bites|beside|bash tests/isa/isa_test.sh
-unit-asan|beside|CK_EXCLUDE_TAGS=long build/asan/unittests
+unit-asan|beside|CK_FORK=no CK_EXCLUDE_TAGS="long fork" build/asan/unittests
+unit-asan-fork|beside|CK_INCLUDE_TAGS=fork CK_EXCLUDE_TAGS=long build/asan/unittests
 unit-tsan|beside|build/tsan/unittests
 kernels-asan|beside|build/asan/checkkern
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh

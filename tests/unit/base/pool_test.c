@@ -184,6 +184,7 @@ Suite *pool_suite(void)
 {
     Suite *s = suite_create("pool");
     TCase *c = tcase_create("pool");
+    tcase_set_tags(c, "fork");
     tcase_add_loop_test(c, barriers_order_what_threads_write, 0, 3);
     tcase_add_loop_test(c, many_short_runs_lose_none, 0, 3);
     tcase_add_loop_test(c, workers_that_sleep_wake_up, 0, 3);

@@ -221,6 +221,7 @@ Suite *apikey_suite(void)
 {
     Suite *s = suite_create("apikey");
     TCase *t = tcase_create("apikey");
+    tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, NULL, teardown);
     tcase_add_test(t, without_keys_all_may_pass);
     tcase_add_test(t, comments_blank_lines_and_line_ends);

@@ -103,6 +103,7 @@ Suite *completions_suite(void)
 {
     Suite *s = suite_create("completions");
     TCase *t = tcase_create("completions");
+    tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, setup, rig_unserve);
     tcase_add_test(t, banning_every_token_is_refused);
     tcase_add_test(t, one_token_may_be_left);

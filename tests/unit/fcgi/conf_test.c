@@ -521,6 +521,7 @@ Suite *conf_suite(void)
 {
     Suite *s = suite_create("conf");
     TCase *t = tcase_create("conf");
+    tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, NULL, teardown);
     tcase_add_test(t, integers_keep_their_bounds);
     tcase_add_test(t, real_numbers_keep_their_bounds);

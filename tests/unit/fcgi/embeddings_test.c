@@ -337,6 +337,7 @@ Suite *embeddings_suite(void)
 {
     Suite *s = suite_create("embeddings");
     TCase *encoder = tcase_create("encoder"), *decoder = tcase_create("decoder"), *limits = tcase_create("limits");
+    tcase_set_tags(encoder, "fork");
     tcase_add_checked_fixture(encoder, setup_encoder, rig_unserve);
     tcase_add_test(encoder, an_encoder_gives_the_references_embeddings);
     tcase_add_test(encoder, formats_and_dimensions_hold_the_same_numbers);

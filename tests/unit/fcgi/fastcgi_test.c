@@ -83,6 +83,7 @@ Suite *fastcgi_suite(void)
 {
     Suite *s = suite_create("fastcgi");
     TCase *c = tcase_create("fastcgi");
+    tcase_set_tags(c, "fork");
     tcase_add_test(c, work_before_a_generation_is_told_when_the_client_leaves);
     tcase_add_test(c, a_request_that_stops_in_its_middle_is_given_up);
     suite_add_tcase(s, c);

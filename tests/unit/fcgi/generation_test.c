@@ -189,6 +189,7 @@ Suite *generation_suite(void)
 {
     Suite *s = suite_create("generation");
     TCase *t = tcase_create("generation");
+    tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, setup, rig_unserve);
     tcase_add_test(t, a_failed_batch_ends_a_whole_answer_with_its_cause);
     tcase_add_test(t, a_stream_that_broke_off_is_no_success);

@@ -89,6 +89,7 @@ Suite *messages_suite(void)
 {
     Suite *s = suite_create("messages");
     TCase *t = tcase_create("messages");
+    tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, setup, rig_unserve);
     tcase_add_test(t, null_content_where_a_template_adds_strings);
     tcase_add_test(t, null_content_where_a_template_prints_it);

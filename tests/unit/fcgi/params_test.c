@@ -387,6 +387,7 @@ Suite *params_suite(void)
 {
     Suite *s = suite_create("params");
     TCase *t = tcase_create("params");
+    tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, every_field_refuses_other_types);
     tcase_add_test(t, every_number_refuses_what_is_out_of_range);

@@ -391,6 +391,7 @@ Suite *reply_suite(void)
 {
     Suite *s = suite_create("reply");
     TCase *t = tcase_create("reply");
+    tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, a_whole_body);
     tcase_add_test(t, request_ids);

@@ -744,6 +744,10 @@ Suite *route_suite(void)
     Suite *s = suite_create("route");
     TCase *table = tcase_create("table"), *api = tcase_create("api"), *strict = tcase_create("strict"),
           *loading = tcase_create("loading");
+    TCase *all[] = {table, api, strict, loading};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        tcase_set_tags(all[i], "fork");
+    }
     tcase_add_test(table, methods_and_paths);
     tcase_add_test(table, rows);
     tcase_add_test(table, paths_are_decoded_once);
