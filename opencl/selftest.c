@@ -18,7 +18,7 @@ enum {
     N_OUT = 48, /* a panel and a half */
     ROWS = 33,
     MAX_ROW_BYTES = N_IN * 4,
-    TRIES = 1000, /* to find bytes of a row that stand for finite numbers */
+    TRIES = 2000, /* to find bytes of a block that stand for numbers of a middling size */
 };
 
 static const double max_error = 1e-4; /* of the sum of absolute products: float sums of N_IN products are within 1e-5 */
@@ -36,6 +36,28 @@ struct product_case {
     uint32_t state; /* of the generator */
 };
 
+void selftest_make_block(enum dtype type, uint32_t *state, unsigned char *block)
+{
+    const struct dtype_info *info = dtype_info(type);
+    float values[ROW_SOURCE_MAX_GRAIN];
+    for (int k = 0; k < TRIES; k++) {
+        bool has_large = false, fits = true;
+        for (uint32_t i = 0; i < info->block_bytes; i++) {
+            *state = *state * 1664525u + 1013904223u; /* Numerical Recipes */
+            block[i] = (unsigned char)(*state >> 16);
+        }
+        quant_ops(type)->dequantize(block, info->block_elems, values);
+        for (uint32_t i = 0; i < info->block_elems; i++) {
+            has_large |= fabsf(values[i]) > 1.0f / 16;
+            fits &= fabsf(values[i]) < 8; /* not so of what is no number */
+        }
+        if (has_large && fits) {
+            return;
+        }
+    }
+    memset(block, 0, info->block_bytes);
+}
+
 /* --- a case --------------------------------------------------------------------------------------------------------- */
 
 static uint32_t next(struct product_case *c)
@@ -44,31 +66,13 @@ static uint32_t next(struct product_case *c)
     return c->state >> 8;
 }
 
-/* Do the values lie where sums of products of them are exact enough? */
-static bool is_tame(const float *x)
-{
-    bool has_some = false;
-    for (int i = 0; i < N_IN; i++) {
-        if (!isfinite(x[i]) || fabsf(x[i]) > 1e4f) {
-            return false;
-        }
-        has_some |= x[i] != 0;
-    }
-    return has_some;
-}
-
-/* A row of made-up bytes, as any are a row; at last of small ones, whose scales are small. */
+/* A row of made-up bytes, as any are a row. */
 static void make_row(struct product_case *c, size_t row_bytes, unsigned char *row, float *values)
 {
-    for (int k = 0; k <= TRIES; k++) {
-        for (size_t i = 0; i < row_bytes; i++) {
-            row[i] = (unsigned char)(next(c) & (k < TRIES ? 0xff : 0x3f));
-        }
-        quant_ops(c->type)->dequantize(row, N_IN, values);
-        if (is_tame(values)) {
-            return;
-        }
+    for (size_t at = 0; at < row_bytes; at += dtype_info(c->type)->block_bytes) {
+        selftest_make_block(c->type, &c->state, row + at);
     }
+    quant_ops(c->type)->dequantize(row, N_IN, values);
 }
 
 /* Codes of bytes are exact where each block has its largest at the end of the range, 127. With second terms, units are a
@@ -257,14 +261,22 @@ static void find_kinds(const struct backend_model *m, struct kinds *out)
 }
 
 /* The file that says that all of them were right. */
-static void find_file(const struct backend_model *m, const struct kinds *k, struct program_file *out)
+static enum err find_file(const struct backend_model *m, const struct kinds *k, struct program_file *out,
+                          struct err_info *info)
 {
+    struct buf steps;
     char kinds[2 * PANEL_KIND_COUNT + 1] = "", fine[2] = {m->cfg.high_precision ? '1' : '0', '\0'};
     for (int i = 0; i < PANEL_KIND_COUNT; i++) {
         kinds[2 * i] = k->is_used[i] ? '1' : '0';
         kinds[2 * i + 1] = k->has_pairs[i] ? '1' : '0';
     }
-    program_set_find(m->programs, (const char *const[]){"selftest", kinds, fine, NULL}, out);
+    buf_init(&steps, 0, MEM_SCRATCH);
+    enum err err = selftest_steps_name(m, &steps, info);
+    if (err == ERR_OK) {
+        program_set_find(m->programs, (const char *const[]){"selftest", kinds, fine, steps.data, NULL}, out);
+    }
+    buf_fini(&steps);
+    return err;
 }
 
 static enum err test_kinds(struct backend_model *m, const struct kinds *k, struct err_info *info)
@@ -289,11 +301,12 @@ enum err selftest_run(struct backend_model *m, struct err_info *info)
         return ERR_OK;
     }
     find_kinds(m, &k);
-    find_file(m, &k, &file);
+    TRY(find_file(m, &k, &file, info));
     if (program_set_has(m->programs, &file)) {
         return ERR_OK;
     }
     TRY(test_kinds(m, &k, info));
+    TRY(selftest_steps(m, info));
     program_set_mark(m->programs, &file);
     return ERR_OK;
 }

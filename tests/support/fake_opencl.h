@@ -6,6 +6,7 @@
  *   CALL:N+:CODE      it and all calls of that name behind it
  *   CALL:N!:CODE      it, and then every call of any name: the device is gone
  *   CALL:N:crash      it ends the process, as a driver does that crashes
+ *   CALL:N+:skip      they seem to do well, and do nothing: of clEnqueueNDRangeKernel alone
  *   CALL@WORD:N:CODE  counts those alone that have to do with WORD: in a kernel's name or its program's options, in the
  *                     options or the source of what is built
  *   dot:HOW           the device says that it has an instruction for dot products of bytes, and its compiler
