@@ -542,9 +542,13 @@ static enum err test_case(struct step_case *c, struct err_info *info)
     mem_free(wanted.all);
     if (err == ERR_OK && off > 1) {
         const struct device_caps *d = &c->m->device.caps;
+        char how[64] = "some results are no numbers, or best tokens are others";
+        if (isfinite(off)) {
+            snprintf(how, sizeof how, "they are off %.2g times as far as is allowed", off);
+        }
         return err_set(info, ERR_UNSUPPORTED_DEVICE, "opencl",
-                       "%s, with driver %s, computes steps of kind '%s' wrongly (by %.2g times what is allowed)",
-                       d->name, d->driver, plan_op_name(c->of->op), off);
+                       "%s, with driver %s, computes steps of kind '%s' wrongly: %s", d->name, d->driver,
+                       plan_op_name(c->of->op), how);
     }
     return err;
 }
