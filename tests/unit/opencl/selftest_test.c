@@ -337,9 +337,14 @@ Suite *selftest_suite(void)
     tcase_add_test(t, kernels_are_wrong);
     tcase_add_test(t, a_step_is_wrong);
     tcase_add_test(t, all_kernels_have_faults);
+    tcase_add_test(t, other_steps_are_tested);
+    suite_add_tcase(s, t);
+    t = tcase_create("all kinds"); /* many programs, and nothing that ASan does not see in the others */
+    tcase_set_tags(t, "long");
+    tcase_set_timeout(t, 300);
+    tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, experts_are_wrong);
     tcase_add_test(t, right_products_of_all_kinds);
-    tcase_add_test(t, other_steps_are_tested);
     suite_add_tcase(s, t);
     return s;
 }
