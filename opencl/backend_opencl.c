@@ -197,6 +197,7 @@ static enum err opencl_measure(const struct plan *plan, const struct backend_con
     *out = (struct backend_measure){.kernels = "opencl"};
     snprintf(out->k_type, sizeof out->k_type, "%s", k_type);
     snprintf(out->v_type, sizeof out->v_type, "%s", v_type);
+    out->bytes[BACKEND_HOST].activations = opencl_weights_staged(m); /* while it is opened: the most that it takes */
     out->bytes[BACKEND_DEVICE] = (struct backend_bytes){
         .weights = vram_bytes(m->vram, VRAM_WEIGHTS),
         .page = m->page_bytes,

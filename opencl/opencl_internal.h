@@ -160,7 +160,11 @@ float *opencl_kv_convert(const struct opencl_kv *kv, unsigned char *room, float 
 /* Finds how each weight will lie, and places it. */
 MUST_CHECK enum err opencl_weights_lay_out(struct backend_model *m, struct err_info *info);
 
-/* Packs all of them and brings them to the device; progress and weight_done as backend_config says. ERR_CANCELLED. */
+/* Bytes of the host's memory that opencl_weights_load goes through, and gives back. */
+size_t opencl_weights_staged(const struct backend_model *m);
+
+/* Packs all of them with cfg.n_threads threads and brings them to the device, which is called by this one alone; progress
+ * and weight_done as backend_config says. When it returns nothing is on its way. ERR_CANCELLED. */
 MUST_CHECK enum err opencl_weights_load(struct backend_model *m, struct err_info *info);
 
 /* --- opencl_steps.c ----------------------------------------------------------------------------------------------- */

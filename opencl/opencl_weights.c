@@ -1,10 +1,13 @@
-/* Weights on their way to the device: taken apart by quant.h and put together as kernels/weights.clh says. */
+/* Weights on their way to the device: taken apart by quant.h and put together as kernels/weights.clh says, by all threads
+ * in memory that the device reads by itself, while what they packed before is on its way. */
 #include "opencl/opencl_internal.h"
 
 #include "engine/base/mem.h"
+#include "engine/base/pool.h"
 #include "engine/plan/plan_ops.h"
 #include "engine/quant/quant.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 _Static_assert(PANEL_U4 == 3 && PANEL_U2_MIN_K == 8 && PANEL_U6_K == 12 && PANEL_T4_BF16 == 15,
@@ -114,19 +117,15 @@ static void pack_codes_panel(const struct plan_weight *w, enum panel_kind kind, 
     }
 }
 
-/* n_rows <= 32 rows of floats, [n_rows][n_in], to a panel of zeros. */
-static void pack_float_panel(const float *x, enum panel_kind kind, uint32_t n_in, uint32_t n_rows, uint32_t *panel)
+/* A row of floats, [n_in], to a panel of zeros. */
+static void pack_float_row(const float *x, enum panel_kind kind, uint32_t n_in, uint32_t lane, uint32_t *panel)
 {
-    for (uint32_t lane = 0; lane < n_rows; lane++) {
-        for (uint32_t k = 0; k < n_in; k++) {
-            float v = x[(size_t)lane * n_in + k];
-            if (kind == PANEL_F32) {
-                memcpy(&panel[((size_t)(k / 4) * OPENCL_LANES + lane) * 4 + k % 4], &v, sizeof v);
-            } else {
-                uint16_t bits = kind == PANEL_F16 ? dtype_f32_to_f16(v) : dtype_f32_to_bf16(v);
-                memcpy((uint16_t *)(void *)panel + ((size_t)(k / 8) * OPENCL_LANES + lane) * 8 + k % 8, &bits,
-                       sizeof bits);
-            }
+    for (uint32_t k = 0; k < n_in; k++) {
+        if (kind == PANEL_F32) {
+            memcpy(&panel[((size_t)(k / 4) * OPENCL_LANES + lane) * 4 + k % 4], &x[k], sizeof x[k]);
+        } else {
+            uint16_t bits = kind == PANEL_F16 ? dtype_f32_to_f16(x[k]) : dtype_f32_to_bf16(x[k]);
+            memcpy((uint16_t *)(void *)panel + ((size_t)(k / 8) * OPENCL_LANES + lane) * 8 + k % 8, &bits, sizeof bits);
         }
     }
 }
@@ -264,94 +263,288 @@ enum err opencl_weights_lay_out(struct backend_model *m, struct err_info *info)
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
 
-struct loader {
-    struct backend_model *m;
-    float *floats;       /* [32][widest] */
-    unsigned char *rows; /* 32 encoded rows */
-    uint64_t done, all;  /* panels */
+/* A buffer that the host writes to and the device reads from. */
+struct stage {
+    cl_mem mem;
+    unsigned char *at; /* where the host sees it */
+    cl_event sent;     /* OPTIONAL: the device has what was packed last */
 };
 
-static enum err write_panel(const struct loader *l, cl_mem to, size_t at, const void *data, size_t bytes,
-                            struct err_info *info)
+/* Panels [first, first + n) of a weight, or a vector, in a stage. */
+struct piece {
+    int32_t id;
+    uint32_t first, n;
+    unsigned char *at;
+};
+
+enum {
+    N_STAGES = 2,          /* one is packed while the other is on its way */
+    STAGE_BYTES = 8 << 20, /* so many panels that threads end a round of them at about the same time */
+    MAX_PIECES = 64        /* of a round */
+};
+
+struct loader {
+    struct backend_model *m;
+    struct stage stages[N_STAGES];
+    size_t stage_bytes;
+    int32_t id; /* what comes next: a panel of a weight */
+    uint32_t panel;
+    struct piece pieces[MAX_PIECES]; /* of a round, which all threads pack .. */
+    uint32_t n_pieces, n_panels;
+    atomic_uint next;    /* .. panel by panel: that which nobody has taken */
+    float *floats;       /* [n_threads][widest] */
+    unsigned char *rows; /* [n_threads][rows_bytes]: those of a panel, where their source must make them */
+    size_t widest, rows_bytes;
+    uint64_t done_bytes, all_bytes;
+};
+
+/* Panels of a weight; a vector is one. */
+static uint32_t panels_of(const struct opencl_weight *w)
 {
-    return ocl_check(clEnqueueWriteBuffer(l->m->device.queue, to, CL_TRUE, at, bytes, data, 0, NULL, NULL),
-                     "clEnqueueWriteBuffer", info);
+    return w->place == OPENCL_NONE ? 0 : w->is_vector ? 1 : w->n_groups * w->group_panels;
 }
 
-/* Panel `panel` of group `group`. */
-static enum err load_panel(struct loader *l, int32_t id, uint32_t group, uint32_t panel, uint32_t *room,
-                           struct err_info *info)
+/* Bytes of a panel. */
+static size_t step_of(const struct backend_model *m, int32_t id)
 {
-    const struct plan_weight *of = &l->m->plan->weights[id];
-    const struct opencl_weight *w = &l->m->weights[id];
-    uint32_t row = group * w->group_rows + panel * OPENCL_LANES;
-    uint32_t n_rows = MIN_OF((uint32_t)OPENCL_LANES, w->group_rows - panel * OPENCL_LANES);
-    memset(room, 0, w->panel_bytes);
+    const struct opencl_weight *w = &m->weights[id];
+    return w->is_vector ? (size_t)bytes_of(m, id) : w->panel_bytes;
+}
+
+/* The first row of a panel; n_out for the panel behind the last. */
+static uint32_t row_of_panel(const struct opencl_weight *w, uint32_t panel)
+{
+    return w->is_vector ? panel : panel / w->group_panels * w->group_rows + panel % w->group_panels * OPENCL_LANES;
+}
+
+static size_t stage_bytes(const struct backend_model *m, uint64_t *all_bytes)
+{
+    size_t largest = 0;
+    *all_bytes = 0;
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        uint32_t n = panels_of(&m->weights[i]);
+        largest = n != 0 ? MAX_OF(largest, step_of(m, i)) : largest;
+        *all_bytes += n != 0 ? bytes_of(m, i) : 0;
+    }
+    return MAX_OF(largest, (size_t)MIN_OF((uint64_t)STAGE_BYTES, *all_bytes / (2 * N_STAGES))); /* small models, too */
+}
+
+size_t opencl_weights_staged(const struct backend_model *m)
+{
+    uint64_t all_bytes;
+    return N_STAGES * stage_bytes(m, &all_bytes);
+}
+
+static void pack_panel(const struct loader *l, const struct piece *p, uint32_t i, int thread)
+{
+    const struct plan_weight *of = &l->m->plan->weights[p->id];
+    const struct opencl_weight *w = &l->m->weights[p->id];
+    const struct row_source_ops *ops = of->source->ops;
+    unsigned char *at = p->at + i * step_of(l->m, p->id);
+    uint32_t *panel = (uint32_t *)(void *)at;
+    if (w->is_vector) {
+        ops->read(of->source, 0, 0, of->n_in, (float *)(void *)at);
+        return;
+    }
+    uint32_t row = row_of_panel(w, p->first + i);
+    uint32_t n_rows = MIN_OF((uint32_t)OPENCL_LANES, w->group_rows - row % w->group_rows);
+    memset(panel, 0, w->panel_bytes);
     if (panel_info(w->kind)->is_float) {
-        for (uint32_t i = 0; i < n_rows; i++) {
-            of->source->ops->read(of->source, row + i, 0, of->n_in, l->floats + (size_t)i * of->n_in);
+        float *x = l->floats + (size_t)thread * l->widest;
+        for (uint32_t lane = 0; lane < n_rows; lane++) {
+            ops->read(of->source, row + lane, 0, of->n_in, x);
+            pack_float_row(x, w->kind, of->n_in, lane, panel);
         }
-        pack_float_panel(l->floats, w->kind, of->n_in, n_rows, room);
     } else {
         uint64_t stride;
-        const unsigned char *rows = row_source_rows(of->source, row, n_rows, l->rows, &stride);
-        pack_codes_panel(of, w->kind, rows, stride, n_rows, room);
+        unsigned char *room = l->rows + (size_t)thread * l->rows_bytes;
+        const unsigned char *rows = row_source_rows(of->source, row, n_rows, room, &stride);
+        pack_codes_panel(of, w->kind, rows, stride, n_rows, panel);
     }
-    size_t at = w->at + ((size_t)group * w->group_panels + panel) * w->panel_bytes;
-    TRY(write_panel(l, vram_at(l->m->vram, w->place), at, room, w->panel_bytes, info));
-    if (l->m->cfg.weight_done != NULL) {
-        of->source->ops->done(of->source, row, n_rows, l->m->cfg.weight_done, l->m->cfg.weight_done_arg);
+}
+
+static void pack_share(void *arg, int thread, int n_threads)
+{
+    struct loader *l = arg;
+    uint32_t taken;
+    (void)n_threads;
+    while ((taken = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->n_panels) {
+        const struct piece *p = l->pieces;
+        for (; taken >= p->n; p++) {
+            taken -= p->n;
+        }
+        pack_panel(l, p, taken, thread);
     }
-    l->done++;
-    float before = program_set_progress(l->m->programs), part = (float)((double)l->done / (double)l->all);
-    bool goes_on =
-        l->m->cfg.progress == NULL || l->m->cfg.progress(l->m->cfg.progress_arg, before + (1 - before) * part);
+}
+
+/* What of the weights comes next, as much as a stage holds. */
+static void choose_round(struct loader *l, unsigned char *at)
+{
+    size_t left = l->stage_bytes;
+    l->n_pieces = l->n_panels = 0;
+    for (; l->id < l->m->plan->n_weights; l->id++, l->panel = 0) {
+        uint32_t rest = panels_of(&l->m->weights[l->id]) - l->panel;
+        if (rest == 0) {
+            continue;
+        }
+        size_t bytes = step_of(l->m, l->id);
+        uint32_t n = (uint32_t)MIN_OF((size_t)rest, left / bytes);
+        if (n == 0 || l->n_pieces == MAX_PIECES) {
+            return;
+        }
+        l->pieces[l->n_pieces++] = (struct piece){l->id, l->panel, n, at};
+        l->panel += n;
+        l->n_panels += n;
+        at += n * bytes;
+        left -= n * bytes;
+        if (n < rest) {
+            return;
+        }
+    }
+}
+
+/* Brings a round to the device, which it reaches later. */
+static enum err send(const struct loader *l, struct stage *s, struct err_info *info)
+{
+    cl_command_queue queue = l->m->device.queue;
+    for (uint32_t i = 0; i < l->n_pieces; i++) {
+        const struct piece *p = &l->pieces[i];
+        const struct opencl_weight *w = &l->m->weights[p->id];
+        size_t bytes = step_of(l->m, p->id);
+        TRY(ocl_check(clEnqueueWriteBuffer(queue, vram_at(l->m->vram, w->place), CL_FALSE, w->at + p->first * bytes,
+                                           p->n * bytes, p->at, 0, NULL, i + 1 == l->n_pieces ? &s->sent : NULL),
+                      "clEnqueueWriteBuffer", info));
+    }
+    return ocl_check(clFlush(queue), "clFlush", info);
+}
+
+/* Waits until a stage can be packed anew. */
+static enum err wait_for(struct stage *s, struct err_info *info)
+{
+    if (s->sent == NULL) {
+        return ERR_OK;
+    }
+    cl_int code = clWaitForEvents(1, &s->sent);
+    clReleaseEvent(s->sent);
+    s->sent = NULL;
+    return ocl_check(code, "waiting for weights", info);
+}
+
+/* Tells that the file bytes of rows [row, end) are read. */
+static void done_with(const struct backend_model *m, const struct plan_weight *w, uint32_t row, uint32_t end)
+{
+    if (m->cfg.weight_done != NULL) {
+        w->source->ops->done(w->source, row, end - row, m->cfg.weight_done, m->cfg.weight_done_arg);
+    }
+}
+
+/* A round is packed: tells so. */
+static enum err end_round(struct loader *l, struct err_info *info)
+{
+    struct backend_model *m = l->m;
+    for (uint32_t i = 0; i < l->n_pieces; i++) {
+        const struct piece *p = &l->pieces[i];
+        const struct opencl_weight *w = &m->weights[p->id];
+        done_with(m, &m->plan->weights[p->id], row_of_panel(w, p->first), row_of_panel(w, p->first + p->n));
+        l->done_bytes += p->n * step_of(m, p->id);
+    }
+    float before = program_set_progress(m->programs), part = (float)((double)l->done_bytes / (double)l->all_bytes);
+    bool goes_on = m->cfg.progress == NULL || m->cfg.progress(m->cfg.progress_arg, before + (1 - before) * part);
     return goes_on ? ERR_OK : err_set(info, ERR_CANCELLED, NULL, "loading was cancelled");
 }
 
-static enum err load_weight(struct loader *l, int32_t id, uint32_t *room, struct err_info *info)
+static enum err load_all(struct loader *l, struct pool *pool, struct err_info *info)
 {
-    const struct plan_weight *of = &l->m->plan->weights[id];
-    const struct opencl_weight *w = &l->m->weights[id];
-    if (w->place == OPENCL_NONE) {
-        return ERR_OK;
+    struct backend_model *m = l->m;
+    for (uint32_t round = 0; l->done_bytes < l->all_bytes; round++) {
+        struct stage *s = &l->stages[round % N_STAGES];
+        TRY(wait_for(s, info));
+        choose_round(l, s->at);
+        atomic_store_explicit(&l->next, 0, memory_order_relaxed);
+        pool_run(pool, pack_share, l);
+        TRY(send(l, s, info));
+        TRY(end_round(l, info));
     }
-    if (w->is_vector) {
-        of->source->ops->read(of->source, 0, 0, of->n_in, l->floats);
-        return write_panel(l, vram_at(l->m->vram, w->place), w->at, l->floats, of->n_in * sizeof(float), info);
+    for (int i = 0; i < N_STAGES; i++) {
+        TRY(wait_for(&l->stages[i], info));
     }
-    for (uint32_t g = 0; g < w->n_groups; g++) {
-        for (uint32_t p = 0; p < w->group_panels; p++) {
-            TRY(load_panel(l, id, g, p, room, info));
+    for (int32_t i = 0; i < m->plan->n_weights;
+         i++) { /* pages that a neighbour's reading brought back, and shared ones */
+        done_with(m, &m->plan->weights[i], 0, m->plan->weights[i].n_out);
+    }
+    return ERR_OK;
+}
+
+static enum err make_stage(const struct loader *l, struct stage *s, struct err_info *info)
+{
+    const struct device *d = &l->m->device;
+    cl_int code;
+    s->mem = clCreateBuffer(d->context, CL_MEM_ALLOC_HOST_PTR | CL_MEM_READ_ONLY, l->stage_bytes, NULL, &code);
+    TRY(ocl_check(code, "clCreateBuffer", info));
+    s->at = clEnqueueMapBuffer(d->queue, s->mem, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0, l->stage_bytes, 0, NULL,
+                               NULL, &code);
+    return ocl_check(code, "clEnqueueMapBuffer", info);
+}
+
+/* Ends what is on its way, and gives the stages back. */
+static enum err free_stages(struct loader *l, enum err err, struct err_info *info)
+{
+    cl_command_queue queue = l->m->device.queue;
+    for (int i = 0; i < N_STAGES; i++) {
+        if (l->stages[i].at != NULL) {
+            (void)clEnqueueUnmapMemObject(queue, l->stages[i].mem, l->stages[i].at, 0, NULL, NULL);
         }
     }
+    cl_int code = clFinish(queue);
+    for (int i = 0; i < N_STAGES; i++) {
+        if (l->stages[i].sent != NULL) {
+            clReleaseEvent(l->stages[i].sent);
+        }
+        if (l->stages[i].mem != NULL) {
+            clReleaseMemObject(l->stages[i].mem);
+        }
+    }
+    return err != ERR_OK ? err : ocl_check(code, "clFinish", info);
+}
+
+/* Room for each thread, of what weights need to be packed. */
+static enum err make_room(struct loader *l, int n_threads, struct err_info *info)
+{
+    for (int32_t i = 0; i < l->m->plan->n_weights; i++) {
+        const struct plan_weight *of = &l->m->plan->weights[i];
+        const struct opencl_weight *w = &l->m->weights[i];
+        if (panels_of(w) == 0 || w->is_vector) {
+            continue;
+        }
+        if (panel_info(w->kind)->is_float) {
+            l->widest = MAX_OF(l->widest, (size_t)of->n_in);
+        } else {
+            l->rows_bytes = MAX_OF(l->rows_bytes, (size_t)of->row_bytes * OPENCL_LANES);
+        }
+    }
+    l->floats = mem_zalloc_array((size_t)n_threads, l->widest * sizeof *l->floats, MEM_SCRATCH);
+    l->rows = mem_zalloc_array((size_t)n_threads, l->rows_bytes, MEM_SCRATCH);
+    TRY_MEM_FOR(l->floats != NULL && l->rows != NULL, info, "out of memory for packing weights");
     return ERR_OK;
 }
 
 enum err opencl_weights_load(struct backend_model *m, struct err_info *info)
 {
     struct loader l = {.m = m};
-    size_t widest = 0, row_bytes = 0, panel_bytes = 0;
-    for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        const struct plan_weight *of = &m->plan->weights[i];
-        const struct opencl_weight *w = &m->weights[i];
-        bool is_matrix = w->place != OPENCL_NONE && !w->is_vector;
-        widest = MAX_OF(widest, (size_t)of->n_in * (is_matrix ? OPENCL_LANES : 1));
-        row_bytes = is_matrix ? MAX_OF(row_bytes, (size_t)of->row_bytes) : row_bytes;
-        panel_bytes = is_matrix ? MAX_OF(panel_bytes, w->panel_bytes) : panel_bytes;
-        l.all += is_matrix ? (uint64_t)w->n_groups * w->group_panels : 0;
+    struct pool *pool = NULL;
+    l.stage_bytes = stage_bytes(m, &l.all_bytes);
+    if (l.all_bytes == 0) {
+        return ERR_OK;
     }
-    l.floats = mem_zalloc_array(widest, sizeof *l.floats, MEM_SCRATCH);
-    l.rows = mem_zalloc_array(OPENCL_LANES, row_bytes, MEM_SCRATCH);
-    uint32_t *room = mem_zalloc(panel_bytes, MEM_SCRATCH);
-    enum err err = l.floats != NULL && l.rows != NULL && room != NULL
-                       ? ERR_OK
-                       : err_set(info, ERR_NOMEM, NULL, "out of memory for packing weights");
-    for (int32_t i = 0; i < m->plan->n_weights && err == ERR_OK; i++) {
-        err = load_weight(&l, i, room, info);
+    enum err err = pool_new(m->cfg.n_threads, &pool, info);
+    err = err == ERR_OK ? make_room(&l, m->cfg.n_threads, info) : err;
+    for (int i = 0; i < N_STAGES && err == ERR_OK; i++) {
+        err = make_stage(&l, &l.stages[i], info);
     }
+    err = err == ERR_OK ? load_all(&l, pool, info) : err;
+    err = free_stages(&l, err, info);
+    pool_free(&pool);
     mem_free(l.floats);
     mem_free(l.rows);
-    mem_free(room);
     return err;
 }

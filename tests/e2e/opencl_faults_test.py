@@ -35,17 +35,18 @@ def generate(ctx, rules, *args, name="llama-biases"):
 
 
 def test_a_device_that_is_gone_ends_the_process(ctx):
-    """As any back end that is lost: streams end with the error, others have status 500, the process ends with 69."""
-    s = ctx.start(*ARGS, model=model("llama-biases"), program="infcgi_faulty",
-                  env=told("clEnqueueNDRangeKernel:3000!:CL_OUT_OF_RESOURCES"))
-    connection, response = s.stream(URL, BODY)
-    got = list(harness.events(iter(response.readline, b"")))
-    assert None not in got and got[-1]["error"]["code"] == "backend_lost", got[-2:]
-    assert "CL_OUT_OF_RESOURCES" in got[-1]["error"]["message"], got[-1]
-    connection.close()
-    assert s.engine.wait(30) == 69, s.log()
-    failed = [line for line in s.log().splitlines() if " batch_failed " in line]
-    assert len(failed) == 1 and " code=backend_lost " in failed[0] and "CL_OUT_OF_RESOURCES" in failed[0], s.log()
+    """As any back end that is lost: streams end with the error, others have status 500, the process ends with 69. Also of two."""
+    for devices in ((), ("--device", "0,1")):
+        s = ctx.start(*ARGS, *devices, model=model("llama-biases"), program="infcgi_faulty",
+                      env={**told("clEnqueueNDRangeKernel:3000!:CL_OUT_OF_RESOURCES"), "POCL_DEVICES": "pthread pthread"})
+        connection, response = s.stream(URL, BODY)
+        got = list(harness.events(iter(response.readline, b"")))
+        assert None not in got and got[-1]["error"]["code"] == "backend_lost", got[-2:]
+        assert "CL_OUT_OF_RESOURCES" in got[-1]["error"]["message"], got[-1]
+        connection.close()
+        assert s.engine.wait(30) == 69, s.log()
+        failed = [line for line in s.log().splitlines() if " batch_failed " in line]
+        assert len(failed) == 1 and " code=backend_lost " in failed[0] and "CL_OUT_OF_RESOURCES" in failed[0], s.log()
 
 
 def test_a_batch_without_memory_ends_its_requests_alone(ctx):

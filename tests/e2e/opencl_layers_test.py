@@ -89,15 +89,15 @@ def test_two_devices_answer_as_one(ctx):
 
 
 def test_two_devices_have_room_for_what_one_has_not(ctx):
-    """1.1 GiB of keys and values, of which either device takes half; 2.2 GiB are too much for both."""
-    args = ("--backend", "opencl", "--high-precision", "--batch-size", "8", "--ctx-size", "64", "--kv-tokens", str((1 << 30) * 11 // 10 // 23040))
-    one = generate(ctx, *args, env={**SMALL, **TWO})
-    assert one.returncode == 65 and "(device 0) has 1024 MiB free, and 30 of 30 layers need more" in one.stderr, one.stderr
-    more = generate(ctx, *args, "--kv-tokens", str((1 << 30) * 22 // 10 // 23040), "--device", "0,1", env={**SMALL, **TWO})
-    m = re.search(r"\(device 1\) has 1024 MiB free, and (\d+) of 30 layers need more: .*; there is room for --gpu-layers (\d+)\n", more.stderr)
-    assert more.returncode == 65 and m, more.stderr
-    assert 15 < int(m[2]) < 30, m
-    if ctx.is_slow:
-        return
-    auto = generate(ctx, *args, "--device", "0,1", "--gpu-layers", "auto", env={**SMALL, **TWO})
-    assert auto.returncode == 0 and "note: 30 of 30 layers fit in the 2048 MiB that 2 devices have free" in auto.stderr, auto.stderr
+    """640 bytes a token in five layers: 1.1 GiB, of which either device takes some; 2.2 GiB are too much for both."""
+    def of(gib, *args):
+        return generate(ctx, "--ctx-size", "64", "--kv-tokens", str(int(gib * (1 << 30) / 640)), *args, env={**SMALL, **TWO},
+                        model=str(harness.ROOT / "tests/golden/models/smollm3-nope.gguf"))
+
+    one = of(1.1)
+    assert one.returncode == 65 and "(device 0) has 1024 MiB free, and 5 of 5 layers need more" in one.stderr, one.stderr
+    both = of(2.2, "--device", "0,1")
+    m = re.search(r"\(device 1\) has 1024 MiB free, and (\d+) of 5 layers need more: .*; there is room for --gpu-layers 4\n", both.stderr)
+    assert both.returncode == 65 and m and int(m[1]) < 5, both.stderr
+    auto = of(1.1, "--device", "0,1", "--gpu-layers", "auto")
+    assert auto.returncode == 0 and "note: 5 of 5 layers fit in the 2048 MiB that 2 devices have free" in auto.stderr, auto.stderr

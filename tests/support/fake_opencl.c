@@ -235,10 +235,6 @@ RELEASE(cl_event, clReleaseEvent)
 
 CODE(clSetKernelArg, (cl_kernel k, cl_uint i, size_t n, const void *value), (k, i, n, value))
 CODE(clGetProgramInfo, (cl_program p, cl_program_info what, size_t n, void *out, size_t *got), (p, what, n, out, got))
-CODE(clEnqueueWriteBuffer,
-     (cl_command_queue q, cl_mem m, cl_bool waits, size_t at, size_t n, const void *from, cl_uint n_events,
-      const cl_event *events, cl_event *done),
-     (q, m, waits, at, n, from, n_events, events, done))
 CODE(clEnqueueReadBuffer,
      (cl_command_queue q, cl_mem m, cl_bool waits, size_t at, size_t n, void *to, cl_uint n_events,
       const cl_event *events, cl_event *done),
@@ -250,6 +246,28 @@ CODE(clEnqueueFillBuffer,
 CODE(clFlush, (cl_command_queue q), (q))
 WAIT(clFinish, (cl_command_queue q), (q))
 WAIT(clWaitForEvents, (cl_uint n, const cl_event *events), (n, events))
+
+CODE(clEnqueueUnmapMemObject,
+     (cl_command_queue q, cl_mem m, void *at, cl_uint n_events, const cl_event *events, cl_event *done),
+     (q, m, at, n_events, events, done))
+
+void *clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool waits, cl_map_flags f, size_t at, size_t n,
+                         cl_uint n_events, const cl_event *events, cl_event *done, cl_int *code)
+{
+    NEXT(clEnqueueMapBuffer)
+    *code = fault("clEnqueueMapBuffer", "");
+    return *code != CL_SUCCESS ? NULL : next_clEnqueueMapBuffer(q, m, waits, f, at, n, n_events, events, done, code);
+}
+
+cl_int clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool waits, size_t at, size_t n, const void *from,
+                            cl_uint n_events, const cl_event *events, cl_event *done)
+{
+    NEXT(clEnqueueWriteBuffer)
+    cl_int code = fault("clEnqueueWriteBuffer", "");
+    code = code != CL_SUCCESS ? code : next_clEnqueueWriteBuffer(q, m, waits, at, n, from, n_events, events, done);
+    n_live += code == CL_SUCCESS && done != NULL;
+    return code;
+}
 
 cl_int clEnqueueMarkerWithWaitList(cl_command_queue q, cl_uint n, const cl_event *events, cl_event *done)
 {

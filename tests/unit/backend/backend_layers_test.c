@@ -311,6 +311,8 @@ START_TEST(layers_are_spread_over_a_list)
     ck_assert(parts.n == 1 && parts.at[0].backend == &backend_cpu);
     ck_assert_int_eq(place_on("1,7", &card, "all", &parts, &info), ERR_CONFIG);
     ck_assert_str_eq(info.text, "no card has the number 7");
+    ck_assert_int_eq(place_on("0,1,0,1,0,1,0,1,0,1,0,1,0,1,0,1", &card, "all", &parts, &info), ERR_CONFIG);
+    ck_assert_str_eq(info.text, "device: expected 15 devices at most, found more");
     close_model();
 }
 END_TEST

@@ -1,8 +1,10 @@
 /* Calls of OpenCL that fail while a model is opened or computes: a clear error, nothing left behind, nothing that still
  * writes where nobody expects it; and answers as before where the device is still there. */
 #include "engine/base/mem.h"
+#include "engine/format/gguf.h"
 #include "engine/plan/plan_ops.h"
 #include "engine/plan/plan_quantize.h"
+#include "opencl/opencl_internal.h"
 #include "tests/support/fake_opencl.h"
 #include "tests/unit/opencl/opencl_rig.h"
 
@@ -57,6 +59,109 @@ START_TEST(each_call_of_open_fails)
 }
 END_TEST
 
+/* What brings weights to the device fails while others are on their way: the first call of a kind, behind which nothing
+ * works, and the last. */
+START_TEST(each_call_of_loading_fails)
+{
+    static const struct {
+        const char *call, *code;
+        enum err err;
+    } calls[] = {
+        {"clEnqueueMapBuffer", "CL_OUT_OF_HOST_MEMORY", ERR_NOMEM},
+        {"clEnqueueWriteBuffer", "CL_OUT_OF_RESOURCES", ERR_LOST},
+        {"clFlush", "CL_OUT_OF_HOST_MEMORY", ERR_NOMEM},
+        {"clWaitForEvents", "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST", ERR_LOST},
+        {"clFinish", "CL_OUT_OF_RESOURCES", ERR_LOST},
+    };
+    char rule[128];
+    long n_calls[ARRAY_LEN(calls)];
+    r.cfg.n_threads = 3;
+    fake_opencl_arm("");
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+        n_calls[i] = fake_opencl_calls(calls[i].call);
+        ck_assert_int_ge(n_calls[i], 2);
+    }
+    opencl_rig_close(&r);
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
+        const struct {
+            long n;
+            const char *mark;
+        } at[] = {{1, "!"}, {n_calls[i], ""}};
+        for (size_t k = 0; k < ARRAY_LEN(at); k++) {
+            snprintf(rule, sizeof rule, "%s:%ld%s:%s", calls[i].call, at[k].n, at[k].mark, calls[i].code);
+            fake_opencl_arm(rule);
+            ck_assert_msg(opencl_rig_open(&r) == calls[i].err, "%s", rule);
+            ck_assert_msg(strstr(r.info.text, calls[i].code) != NULL, "%s: %s", rule, r.info.text);
+        }
+    }
+}
+END_TEST
+
+/* All that the device has as weights, in `all`; returns how much. */
+static size_t read_weights(unsigned char *all, size_t cap)
+{
+    size_t used = 0, bytes = 0;
+    for (int32_t i = 0; i < r.plan->n_weights; i++) {
+        cl_mem mem = vram_at(r.model->vram, r.model->weights[i].place);
+        if (mem != NULL && !r.model->weights[i].is_behind) {
+            ck_assert_int_eq(clGetMemObjectInfo(mem, CL_MEM_SIZE, sizeof bytes, &bytes, NULL), CL_SUCCESS);
+            ck_assert_uint_le(used + bytes, cap);
+            ck_assert_int_eq(
+                clEnqueueReadBuffer(r.model->device.queue, mem, CL_TRUE, 0, bytes, all + used, 0, NULL, NULL),
+                CL_SUCCESS);
+            used += bytes;
+        }
+    }
+    return used;
+}
+
+START_TEST(threads_make_the_same_weights)
+{
+    static const char *const models[] = {"llama-quants", "deepseek2-v2"};
+    static unsigned char one[4 << 20], more[sizeof one];
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        opencl_rig_fini(&r);
+        opencl_rig_init(&r, models[i]);
+        ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+        size_t n = read_weights(one, sizeof one);
+        opencl_rig_close(&r);
+        r.cfg.n_threads = 5;
+        ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+        ck_assert_uint_eq(read_weights(more, sizeof more), n);
+        ck_assert_msg(n != 0 && memcmp(one, more, n) == 0, "%s", models[i]);
+    }
+}
+END_TEST
+
+static unsigned char is_done[4 << 20]; /* a byte of the file */
+
+static void on_done(void *unused, const void *data, uint64_t n)
+{
+    const struct io_map *map = gguf_map(r.file);
+    size_t at = (size_t)((const unsigned char *)data - (const unsigned char *)map->data);
+    (void)unused;
+    ck_assert(at <= map->bytes && n <= map->bytes - at && map->bytes <= sizeof is_done);
+    memset(is_done + at, 1, (size_t)n);
+}
+
+/* Vectors, too. */
+START_TEST(the_file_is_done_with)
+{
+    uint64_t stride;
+    r.cfg.weight_done = on_done;
+    memset(is_done, 0, sizeof is_done);
+    ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
+    for (int32_t i = 0; i < r.plan->n_weights; i++) {
+        const struct plan_weight *w = &r.plan->weights[i];
+        const struct row_part all = {0, w->n_out, 0, w->n_in};
+        const unsigned char *from = w->source->ops->at(w->source, &all, &stride);
+        size_t at = (size_t)(from - (const unsigned char *)gguf_map(r.file)->data);
+        ck_assert_msg(memchr(is_done + at, 0, (size_t)(w->n_out * w->row_bytes)) == NULL, "%s", w->name);
+    }
+}
+END_TEST
+
 /* What the device can do is known from the probe. */
 START_TEST(measuring_opens_nothing)
 {
@@ -67,6 +172,8 @@ START_TEST(measuring_opens_nothing)
     ck_assert_msg(backend_opencl.measure(r.plan, &r.cfg, &m, &r.info) == ERR_OK, "%s", r.info.text);
     ck_assert_int_eq(fake_opencl_calls("clCreateContext") + fake_opencl_calls("clGetPlatformIDs"), 0);
     ck_assert_uint_gt(m.bytes[BACKEND_DEVICE].weights, 0);
+    size_t staged = m.bytes[BACKEND_HOST].activations;
+    ck_assert(staged > 0 && staged < m.bytes[BACKEND_DEVICE].weights);
 }
 END_TEST
 
@@ -346,6 +453,9 @@ Suite *backend_opencl_suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, each_call_of_open_fails);
+    tcase_add_test(t, each_call_of_loading_fails);
+    tcase_add_test(t, threads_make_the_same_weights);
+    tcase_add_test(t, the_file_is_done_with);
     tcase_add_test(t, measuring_opens_nothing);
     tcase_add_test(t, host_memory_runs_out_while_it_is_opened);
     tcase_add_test(t, a_program_that_is_refused);
