@@ -466,8 +466,13 @@ Suite *backend_opencl_suite(void)
     tcase_add_test(t, a_queue_that_cannot_be_emptied_is_lost);
     tcase_add_test(t, a_page_of_a_device_that_is_gone);
     tcase_add_test(t, a_page_of_latents);
-    tcase_add_test(t, launches_and_bytes_of_a_token);
     tcase_add_test(t, a_device_is_measured);
     suite_add_tcase(s, t);
+    TCase *counts = tcase_create("counts");
+    tcase_set_tags(counts, "long"); /* tests/run.sh; models that PoCL compiles and computes, opened as in others */
+    tcase_set_timeout(counts, 120);
+    tcase_add_checked_fixture(counts, set_up, tear_down);
+    tcase_add_test(counts, launches_and_bytes_of_a_token);
+    suite_add_tcase(s, counts);
     return s;
 }

@@ -12,7 +12,7 @@
 Suite *program_suite(void);
 
 static const char of_many[] = "-DKIND=4 -DTOKENS=32 -DSPLIT=0 -DPAIR=0 -DPICKED=0";
-static const char options[] = "-DKIND=4 -DTOKENS=1 -DSPLIT=1 -DPAIR=0 -DPICKED=0"; /* Q8_0 */
+static const char options[] = "-DKIND=4 -DTOKENS=1 -DSPLIT=1 -DPAIR=0 -DPICKED=0"; /* Q4_1 */
 static struct device d;
 static struct backend_config cfg;
 static struct program_set *s;

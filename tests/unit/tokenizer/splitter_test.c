@@ -479,11 +479,14 @@ Suite *splitter_suite(void)
     TCase *c = tcase_create("splitter");
     tcase_add_loop_test(c, rows_are_cut_as_by_a_plain_model, 0, n_rows());
     tcase_add_loop_test(c, monotonous_texts_take_linear_time, 0, n_rows());
-    tcase_add_test(c, expressions_that_want_more_are_stopped);
     tcase_add_test(c, who_leaves_stops_the_work);
     tcase_add_test(c, matches_gaps_and_empty_matches_are_words);
     tcase_add_test(c, oniguruma_is_rewritten);
     tcase_add_test(c, random_patterns_are_refused_or_work);
     suite_add_tcase(s, c);
+    TCase *budget = tcase_create("budget");
+    tcase_set_tags(budget, "long"); /* tests/run.sh; PCRE2 does the work, which no sanitizer watches */
+    tcase_add_test(budget, expressions_that_want_more_are_stopped);
+    suite_add_tcase(s, budget);
     return s;
 }
