@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.." || exit 1
 # build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh, the benchmark's driver and crowds of clients
 # with the release engine; or, of device code, on another device or with smaller models. Leaks are looked for at
 # the end of a process, which takes longer than most tests: under ASan a suite is one process, but for the cases tagged
-# `fork`, whose tests leave something behind.
+# `fork`, whose tests leave something behind, or compute with PoCL, behind which leaks are not looked for (fake_opencl.c).
 export scripts=page_test,bench_test,turns_test,test_run_sh,test_the_default_model
 # shellcheck disable=SC2016
 runners='

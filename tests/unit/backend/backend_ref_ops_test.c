@@ -686,6 +686,7 @@ Suite *backend_ref_ops_suite(void)
 {
     Suite *s = suite_create("backend_ref_ops");
     TCase *c = tcase_create("backend_ref_ops");
+    tcase_set_tags(c, "fork");
     tcase_add_loop_test(c, an_operation_gives_what_a_hand_works_out, 0, PLAN_OP_COUNT * (int)ARRAY_LEN(subjects));
     suite_add_tcase(s, c);
     return s;

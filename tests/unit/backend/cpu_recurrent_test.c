@@ -506,6 +506,7 @@ Suite *cpu_recurrent_suite(void)
 {
     Suite *s = suite_create("cpu_recurrent");
     TCase *c = tcase_create("cpu_recurrent");
+    tcase_set_tags(c, "fork");
     tcase_add_loop_test(c, a_step_is_its_formula_however_it_is_cut, 0, (int)(sizeof subjects / sizeof *subjects));
     tcase_add_test(c, a_batch_of_more_sequences_than_slots_is_refused);
     tcase_add_test(c, a_recurrent_step_that_does_not_fit_is_the_builders_mistake);

@@ -296,6 +296,7 @@ Suite *cpu_streams_suite(void)
 {
     Suite *s = suite_create("cpu_streams");
     TCase *c = tcase_create("cpu_streams");
+    tcase_set_tags(c, "fork");
     tcase_add_loop_test(c, a_step_is_its_formula_however_it_is_cut, X, ROUTES);
     suite_add_tcase(s, c);
     return s;

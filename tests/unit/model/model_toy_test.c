@@ -152,6 +152,7 @@ Suite *model_toy_suite(void)
 {
     Suite *s = suite_create("model_toy");
     TCase *c = tcase_create("model_toy");
+    tcase_set_tags(c, "fork");
     tcase_add_test(c, a_builder_and_a_row_make_a_family);
     tcase_add_test(c, the_programs_own_table_does_not_know_it);
     suite_add_tcase(s, c);

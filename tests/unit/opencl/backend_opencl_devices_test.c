@@ -158,6 +158,7 @@ Suite *backend_opencl_devices_suite(void)
 {
     Suite *s = suite_create("backend_opencl_devices");
     TCase *t = tcase_create("backend_opencl_devices");
+    tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, two_devices_compute_what_one_does);
     tcase_add_test(t, each_device_has_its_share);

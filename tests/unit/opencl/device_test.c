@@ -96,6 +96,7 @@ Suite *device_suite(void)
 {
     Suite *s = suite_create("device");
     TCase *t = tcase_create("device");
+    tcase_set_tags(t, "fork");
     tcase_set_timeout(t, 60);
     tcase_add_test(t, what_is_needed);
     tcase_add_loop_test(t, the_device_here_is_opened, 0, 3);

@@ -262,6 +262,7 @@ Suite *opencl_kv_suite(void)
 {
     Suite *s = suite_create("opencl_kv");
     TCase *t = tcase_create("kv");
+    tcase_set_tags(t, "fork");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, attention_of_each_type, 0, (int)ARRAY_LEN(cases));
     tcase_add_loop_test(t, pages_go_elsewhere_and_come_back, 0, (int)ARRAY_LEN(cases));

@@ -210,6 +210,7 @@ Suite *opencl_recurrent_suite(void)
 {
     Suite *s = suite_create("opencl_recurrent");
     TCase *c = tcase_create("opencl_recurrent");
+    tcase_set_tags(c, "fork");
     tcase_add_loop_test(c, a_step_of_real_size_is_that_of_ref, 0, (int)ARRAY_LEN(shapes));
     suite_add_tcase(s, c);
     return s;

@@ -217,6 +217,7 @@ Suite *opencl_steps_logits_suite(void)
 {
     Suite *s = suite_create("opencl_steps_logits");
     TCase *t = tcase_create("best");
+    tcase_set_tags(t, "fork");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, the_best_of_each_row, 0, (int)ARRAY_LEN(vocabs));
     tcase_add_test(t, a_row_that_holds_no_numbers);

@@ -163,6 +163,7 @@ Suite *opencl_steps_suite(void)
 {
     Suite *s = suite_create("opencl_steps");
     TCase *c = tcase_create("types");
+    tcase_set_tags(c, "fork");
     tcase_add_loop_test(c, test_types, 0, (int)ARRAY_LEN(types));
     suite_add_tcase(s, c);
     return s;

@@ -245,6 +245,7 @@ Suite *program_cache_suite(void)
 {
     Suite *s = suite_create("program_cache");
     TCase *t = tcase_create("program_cache");
+    tcase_set_tags(t, "fork");
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, what_is_kept_comes_back);

@@ -131,6 +131,7 @@ Suite *program_suite(void)
 {
     Suite *suite = suite_create("program");
     TCase *t = tcase_create("program");
+    tcase_set_tags(t, "fork");
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, dot_products_that_are_refused);

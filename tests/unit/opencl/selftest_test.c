@@ -329,6 +329,7 @@ Suite *selftest_suite(void)
 {
     Suite *s = suite_create("selftest");
     TCase *t = tcase_create("selftest");
+    tcase_set_tags(t, "fork");
     tcase_set_timeout(t, 300);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, dot_products_are_tested_once);
