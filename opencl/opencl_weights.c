@@ -468,8 +468,8 @@ static enum err load_all(struct loader *l, struct pool *pool, struct err_info *i
     for (int i = 0; i < N_STAGES; i++) {
         TRY(wait_for(&l->stages[i], info));
     }
-    for (int32_t i = 0; i < m->plan->n_weights;
-         i++) { /* pages that a neighbour's reading brought back, and shared ones */
+    /* pages that a neighbour's reading brought back, and shared ones */
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
         done_with(m, &m->plan->weights[i], 0, m->plan->weights[i].n_out);
     }
     return ERR_OK;

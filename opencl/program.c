@@ -346,15 +346,7 @@ static struct program *find(const struct program_set *s, const char *file, const
  * many rows, whose waves have the same activations. */
 static bool is_better_wide(const char *file, const char *options)
 {
-    static const struct {
-        const char *file, *option;
-    } wide[] = {{"matmul.cl", "-DSPLIT=0"}};
-    for (size_t i = 0; i < ARRAY_LEN(wide); i++) {
-        if (strcmp(file, wide[i].file) == 0 && strstr(options, wide[i].option) != NULL) {
-            return true;
-        }
-    }
-    return false;
+    return strcmp(file, "matmul.cl") == 0 && strstr(options, "-DSPLIT=0") != NULL;
 }
 
 enum err program_want(struct program_set *s, const char *file, const char *options, struct err_info *info)

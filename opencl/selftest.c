@@ -36,6 +36,12 @@ struct product_case {
     uint32_t state; /* of the generator */
 };
 
+uint32_t selftest_next(uint32_t *state)
+{
+    *state = *state * 1664525u + 1013904223u; /* Numerical Recipes */
+    return *state >> 8;
+}
+
 void selftest_make_block(enum dtype type, uint32_t *state, unsigned char *block)
 {
     const struct dtype_info *info = dtype_info(type);
@@ -43,8 +49,7 @@ void selftest_make_block(enum dtype type, uint32_t *state, unsigned char *block)
     for (int k = 0; k < TRIES; k++) {
         bool has_large = false, fits = true;
         for (uint32_t i = 0; i < info->block_bytes; i++) {
-            *state = *state * 1664525u + 1013904223u; /* Numerical Recipes */
-            block[i] = (unsigned char)(*state >> 16);
+            block[i] = (unsigned char)(selftest_next(state) >> 8);
         }
         quant_ops(type)->dequantize(block, info->block_elems, values);
         for (uint32_t i = 0; i < info->block_elems; i++) {
@@ -59,12 +64,6 @@ void selftest_make_block(enum dtype type, uint32_t *state, unsigned char *block)
 }
 
 /* --- a case --------------------------------------------------------------------------------------------------------- */
-
-static uint32_t next(struct product_case *c)
-{
-    c->state = c->state * 1664525u + 1013904223u; /* Numerical Recipes */
-    return c->state >> 8;
-}
 
 /* A row of made-up bytes, as any are a row. */
 static void make_row(struct product_case *c, size_t row_bytes, unsigned char *row, float *values)
@@ -83,7 +82,7 @@ static void make_inputs(struct product_case *c, bool fine)
         size_t row = i / N_IN, block = i / PANEL_BLOCK;
         bool is_small = !fine && block % 4 == 1;
         int32_t units = fine || is_small ? 254 : 1, most = is_small ? 2 * units : 127 * units;
-        int32_t v = (int32_t)(next(c) % (2 * (uint32_t)most + 1)) - most;
+        int32_t v = (int32_t)(selftest_next(&c->state) % (2 * (uint32_t)most + 1)) - most;
         bool is_largest = i % PANEL_BLOCK == row % PANEL_BLOCK;
         c->x[i] = is_largest ? (v < 0 ? -127.0f : 127.0f) : (float)v / (float)units;
     }

@@ -24,6 +24,9 @@ MUST_CHECK enum err selftest_steps(const struct backend_model *m, struct err_inf
 /* Appends what tells those steps from another model's. ERR_NOMEM. */
 MUST_CHECK enum err selftest_steps_name(const struct backend_model *m, struct buf *out, struct err_info *info);
 
+/* 24 made-up bits, the next ones of a generator. */
+uint32_t selftest_next(uint32_t *state);
+
 /* A block of the type: made-up bytes, as any are one, which stand for numbers of a middling size, as those of models are.
  * type: with codes. state: of the generator. */
 void selftest_make_block(enum dtype type, uint32_t *state, unsigned char *block);

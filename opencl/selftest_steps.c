@@ -64,11 +64,7 @@ struct results {
 /* --- numbers -------------------------------------------------------------------------------------------------------- */
 
 /* In -1 .. 1. */
-static float next(struct step_case *c)
-{
-    c->state = c->state * 1664525u + 1013904223u; /* Numerical Recipes */
-    return (float)(c->state >> 8) / (float)(1 << 23) - 1;
-}
+static float next(struct step_case *c) { return (float)selftest_next(&c->state) / (float)(1 << 23) - 1; }
 
 static void fill(struct step_case *c, float *x, size_t n)
 {
