@@ -208,6 +208,7 @@ static enum err tell_devices(struct engine *e, const struct engine_backend *b, s
 {
     struct engine_device *devices = arena_zalloc_array(&e->arena, (size_t)e->parts.n, sizeof *devices);
     TRY(devices != NULL ? ERR_OK : no_memory(info));
+    e->info.n_devices = 0;
     for (int i = 0; i < e->parts.n; i++) {
         int own = backend_parts_memory(&e->parts, i);
         struct backend_device d;
@@ -220,15 +221,88 @@ static enum err tell_devices(struct engine *e, const struct engine_backend *b, s
     return ERR_OK;
 }
 
+/* Appends "0-3,7": the layers; true if there are any. */
+static bool name_layers(const bool *layers, uint32_t n, struct buf *out)
+{
+    bool any = false;
+    for (uint32_t i = 0, last; i < n; i++) {
+        for (last = i; layers[i] && last + 1 < n && layers[last + 1];) {
+            last++;
+        }
+        if (layers[i]) {
+            buf_printf(out, last > i ? "%s%u-%u" : "%s%u", any ? "," : "", i, last);
+            any = true;
+            i = last;
+        }
+    }
+    return any;
+}
+
+/* A device computes something wrongly: the layers that have it, which open told of, go to the CPU from now on. Failing with
+ * `why` if there are none. */
+static enum err move_layers(struct engine *e, const struct engine_config *cfg, const bool *found,
+                            const struct err_info *why, struct err_info *info)
+{
+    struct buf text;
+    uint32_t n = e->plan->n_layers;
+    buf_init(&text, 0, MEM_GENERAL);
+    buf_printf(&text, "%s: the CPU computes layers ", why->text);
+    bool any = name_layers(found, n, &text);
+    if (any && e->unfit == NULL) {
+        e->unfit = arena_zalloc_array(&e->arena, n, sizeof *e->unfit);
+    }
+    for (uint32_t i = 0; any && e->unfit != NULL && i < n; i++) {
+        e->unfit[i] |= found[i];
+    }
+    if (any && cfg->tell != NULL && buf_ok(&text) == ERR_OK) {
+        cfg->tell(cfg->tell_arg, text.data);
+    }
+    buf_fini(&text);
+    if (!any) {
+        *info = *why;
+        return why->code;
+    }
+    return e->unfit != NULL ? ERR_OK : no_memory(info);
+}
+
+/* Opens the model on what has which layers. ERR_AGAIN: layers went to the CPU. */
+static enum err try_open(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+                         struct engine_backend *b, struct err_info *info)
+{
+    struct err_info why = {0};
+    enum err err = engine_plan(e, cfg, sc, b, info);
+    if (err == ERR_CONFIG && e->unfit != NULL) { /* the plan cannot be cut there */
+        memset(e->unfit, true, e->plan->n_layers * sizeof *e->unfit);
+        err = engine_plan(e, cfg, sc, b, info);
+    }
+    TRY(err);
+    TRY(engine_check_memory(e, cfg, b, info));
+    TRY(tell_devices(e, b, info));
+    b->cfg.unfit = mem_zalloc_array(e->plan->n_layers, sizeof *b->cfg.unfit, MEM_GENERAL);
+    if (b->cfg.unfit == NULL) {
+        return no_memory(info);
+    }
+    err = e->backend->open(e->plan, &b->cfg, &e->model, &why);
+    if (err == ERR_UNSUPPORTED_DEVICE) {
+        err = move_layers(e, cfg, b->cfg.unfit, &why, info);
+        err = err == ERR_OK ? ERR_AGAIN : err;
+    } else if (err != ERR_OK) {
+        *info = why;
+    }
+    mem_free(b->cfg.unfit);
+    b->cfg.unfit = NULL;
+    return err;
+}
+
 static enum err open_backend(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                              struct err_info *info)
 {
     struct engine_backend b;
     struct backend_info bi;
-    TRY(engine_plan(e, cfg, sc, &b, info));
-    TRY(engine_check_memory(e, cfg, &b, info));
-    TRY(tell_devices(e, &b, info));
-    TRY(e->backend->open(e->plan, &b.cfg, &e->model, info));
+    enum err err;
+    while ((err = try_open(e, cfg, sc, &b, info)) == ERR_AGAIN) { /* with fewer layers on the device each time */
+    }
+    TRY(err);
     e->backend->info(e->model, &bi);
     e->info.backend = name_parts(e);
     e->info.kernels = keep(e, b.measure.kernels, strlen(b.measure.kernels));

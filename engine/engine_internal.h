@@ -25,6 +25,7 @@ struct engine {
     int32_t *ends;      /* [n_ends] ids that end a generation */
     size_t n_ends;
     uint32_t max_seqs;
+    bool *unfit; /* [L] layers that the device chosen for them computes wrongly; NULL = none is known */
 };
 
 /* What the back end is opened with, and what that takes. */

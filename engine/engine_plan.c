@@ -112,15 +112,28 @@ static int32_t default_pages(const struct sched_config *sc, const struct engine_
     return MAX_OF(MIN_OF(sc->n_pages, fit), least_pages(sc));
 }
 
+/* The type of keys or values if the CPU has it; else NULL, its first. */
+static const char *own_type(const char *type)
+{
+    return type != NULL && names_find(backend_cpu.kv_type_name, type) >= 0 ? type : NULL;
+}
+
 /* Which back end has which layers, where the operator says so by their number. The cache gets smaller rather than that
  * layers go. */
 static enum err place_layers(struct engine *e, const struct engine_config *cfg, const struct sched_config *sc,
-                             const struct backend_config *bc, struct err_info *info)
+                             struct backend_config *bc, struct err_info *info)
 {
     struct backend_config least = *bc;
     least.n_pages = cfg->kv_tokens != 0 ? sc->n_pages : least_pages(sc);
     TRY(backend_layers_place(cfg->gpu_layers, e->plan, &least, &e->parts, info));
+    if (e->unfit != NULL) {
+        backend_layers_move(e->unfit, &e->parts);
+    }
     e->backend = backend_of_parts(&e->parts);
+    if (e->unfit != NULL && e->backend == &backend_cpu) { /* types that were the device's */
+        bc->k_type = own_type(bc->k_type);
+        bc->v_type = own_type(bc->v_type);
+    }
     return ERR_OK;
 }
 

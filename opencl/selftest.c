@@ -278,6 +278,35 @@ static enum err find_file(const struct backend_model *m, const struct kinds *k, 
     return err;
 }
 
+void selftest_mark(const struct backend_model *m, int32_t i)
+{
+    const struct plan *p = m->plan;
+    int32_t layer = PLAN_NONE;
+    for (int32_t k = i; k >= 0 && layer == PLAN_NONE; k--) { /* its own, or the last one in front of it */
+        layer = p->steps[k].layer;
+    }
+    for (int32_t k = i; k < p->n_steps && layer == PLAN_NONE; k++) {
+        layer = p->steps[k].layer;
+    }
+    if (m->cfg.unfit != NULL && layer != PLAN_NONE) {
+        m->cfg.unfit[layer] = true;
+    }
+}
+
+/* Marks what multiplies by weights of the kind. */
+static void mark_kind(const struct backend_model *m, enum panel_kind kind)
+{
+    const struct plan_operand *o;
+    int32_t id;
+    for (int32_t i = 0; i < m->plan->n_steps; i++) {
+        for (int k = 0; (o = plan_next_operand(&m->plan->steps[i], &k, &id)) != NULL;) {
+            if (!plan_is_buf(o) && (o->flags & PLAN_MULTIPLIES) != 0 && m->weights[id].kind == kind) {
+                selftest_mark(m, i);
+            }
+        }
+    }
+}
+
 static enum err test_kinds(struct backend_model *m, const struct kinds *k, struct err_info *info)
 {
     struct product_case *c = mem_alloc(sizeof *c, MEM_SCRATCH);
@@ -286,6 +315,9 @@ static enum err test_kinds(struct backend_model *m, const struct kinds *k, struc
     for (int i = 0; i < PANEL_KIND_COUNT && err == ERR_OK; i++) {
         err = k->is_used[i] ? test_kind(m, c, k->type[i], false, info) : ERR_OK;
         err = err == ERR_OK && k->has_pairs[i] ? test_kind(m, c, k->type[i], true, info) : err;
+        if (err == ERR_UNSUPPORTED_DEVICE) {
+            mark_kind(m, (enum panel_kind)i);
+        }
     }
     mem_free(c);
     return err;

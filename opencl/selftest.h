@@ -8,7 +8,9 @@
 #include "engine/base/buf.h"
 #include "opencl/opencl_internal.h"
 
-/* Tests products with each kind of weight in codes that the model multiplies by, with all tiles of token rows and, where the
+/* Where the device computes something wrongly, plain too, the layers that have it are told to backend_config.unfit.
+ *
+ * Tests products with each kind of weight in codes that the model multiplies by, with all tiles of token rows and, where the
  * model has them, of two weights; programs are the model's own, and built here if they are not. A kind that is wrong is
  * made plain (program_set_plain), which is told, and tested again. Then come the steps (selftest_steps). What was right once
  * is remembered where programs are kept. The CPU with plain dot products, which is C, is not tested unless
@@ -23,6 +25,10 @@ MUST_CHECK enum err selftest_steps(const struct backend_model *m, struct err_inf
 
 /* Appends what tells those steps from another model's. ERR_NOMEM. */
 MUST_CHECK enum err selftest_steps_name(const struct backend_model *m, struct buf *out, struct err_info *info);
+
+/* Tells backend_config.unfit (which may be NULL) of the layer that step i is a part of; of the first one or the last where it
+ * stands in front of all or behind them. (selftest.c) */
+void selftest_mark(const struct backend_model *m, int32_t i);
 
 /* 24 made-up bits, the next ones of a generator. */
 uint32_t selftest_next(uint32_t *state);

@@ -681,11 +681,27 @@ static bool has_case(const struct plan_step *s)
     return s->op != PLAN_INPUT && s->op != PLAN_OUTPUT && s->op != PLAN_GATHER && s->op != PLAN_REDUCE;
 }
 
-/* Goes through the steps that differ, and tests each, with tests. */
+/* Marks the steps that are described so. */
+static void mark(const struct backend_model *m, const struct buf *description)
+{
+    struct buf one;
+    buf_init(&one, 0, MEM_SCRATCH);
+    for (int32_t i = 0; i < m->plan->n_steps; i++) {
+        buf_reset(&one);
+        describe(m->plan, &m->plan->steps[i], &one);
+        if (buf_ok(&one) != ERR_OK || strcmp(one.data, description->data) == 0) {
+            selftest_mark(m, i);
+        }
+    }
+    buf_fini(&one);
+}
+
+/* Goes through the steps that differ, and tests each, with tests. Wrong ones are marked, and the first of them is told. */
 static enum err walk(const struct backend_model *m, struct buf *names, bool tests, struct err_info *info)
 {
     enum dtype coded = find_coded(m);
     struct buf one;
+    struct err_info wrong = {0};
     enum err err = ERR_OK;
     buf_init(&one, 0, MEM_SCRATCH);
     for (int32_t i = 0; i < m->plan->n_steps && err == ERR_OK; i++) {
@@ -697,8 +713,17 @@ static enum err walk(const struct backend_model *m, struct buf *names, bool test
         }
         buf_add(names, &one);
         err = tests ? test_step(m, s, coded, info) : ERR_OK;
+        if (err == ERR_UNSUPPORTED_DEVICE) {
+            wrong = wrong.code == ERR_OK ? *info : wrong;
+            mark(m, &one);
+            err = ERR_OK;
+        }
     }
     buf_fini(&one);
+    if (err == ERR_OK && wrong.code != ERR_OK) {
+        *info = wrong;
+        return wrong.code;
+    }
     if (err == ERR_OK && buf_ok(names) != ERR_OK) {
         err = err_set(info, ERR_NOMEM, NULL, "out of memory for a test of the device");
     }

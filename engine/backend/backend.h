@@ -66,6 +66,9 @@ struct backend_config {
     /* OPTIONAL: called from the opening thread with what an operator should know of what open does: a sentence. */
     void (*tell)(void *arg, const char *text);
     void *tell_arg;
+    /* OPTIONAL [L] of the whole model, all false before: open sets those of layers for which it found that the device
+     * computes wrongly, and then fails with ERR_UNSUPPORTED_DEVICE. */
+    bool *unfit;
     /* OPTIONAL: called when n bytes at `data`, of a weight, are no longer needed; from any thread. */
     void (*weight_done)(void *arg, const void *data, uint64_t n);
     void *weight_done_arg;

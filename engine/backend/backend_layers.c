@@ -278,3 +278,49 @@ enum err backend_layers_place(const char *text, const struct plan *plan, const s
     bool stays = n == BACKEND_LAYERS_ALL && (is_host || !is_list(cfg)); /* with one device open will look for it */
     return stays ? ERR_OK : place(&c, n, text != NULL ? text : "all", parts, info);
 }
+
+/* --- moving ---------------------------------------------------------------------------------------------------------- */
+
+/* Are these layers the last part's, too? */
+static bool joins(const struct backend_parts *to, const struct backend_part *layers)
+{
+    const struct backend_part *last = &to->at[to->n - 1];
+    return to->n > 0 && last->backend == layers->backend && strcmp(last->device, layers->device) == 0;
+}
+
+static bool has_unfit(const bool *unfit, const struct backend_part *p)
+{
+    bool any = false;
+    for (int32_t at = p->first; at <= p->last; at++) {
+        any |= unfit[at];
+    }
+    return any;
+}
+
+/* Adds the layers of a part; n_behind: parts that follow, each of which needs a place. */
+static void move_part(const bool *unfit, const struct backend_part *p, int n_behind, struct backend_parts *to)
+{
+    bool is_cut = has_devices(p) && has_unfit(unfit, p);
+    for (int32_t at = p->first; at <= p->last; at++) {
+        struct backend_part one = *p;
+        one.first = one.last = at;
+        bool has_room = joins(to, &one) || to->n + 2 + n_behind <= BACKEND_MAX_PARTS; /* and for the CPU behind it */
+        if (is_cut && (unfit[at] || !has_room)) {
+            one = (struct backend_part){.backend = &backend_cpu, .first = at, .last = at};
+        }
+        if (joins(to, &one)) {
+            to->at[to->n - 1].last = at;
+        } else {
+            to->at[to->n++] = one;
+        }
+    }
+}
+
+void backend_layers_move(const bool *unfit, struct backend_parts *parts)
+{
+    const struct backend_parts from = *parts;
+    *parts = (struct backend_parts){0};
+    for (int i = 0; i < from.n; i++) {
+        move_part(unfit, &from.at[i], from.n - i - 1, parts);
+    }
+}

@@ -33,4 +33,8 @@ MUST_CHECK enum err backend_layers_that_fit(const struct backend *device, const 
 MUST_CHECK enum err backend_layers_place(const char *text, const struct plan *plan, const struct backend_config *cfg,
                                          struct backend_parts *parts, struct err_info *info);
 
+/* Gives the layers that are unfit [L] for what is a device to the CPU, and the rest of a part, too, where there would be more
+ * parts than BACKEND_MAX_PARTS. parts: backend_layers_place's, of all layers. */
+void backend_layers_move(const bool *unfit, struct backend_parts *parts);
+
 #endif

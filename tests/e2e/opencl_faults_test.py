@@ -87,6 +87,18 @@ def test_dot_products_that_are_refused_or_wrong(ctx):
         assert (status, answer) == (0, good) and err.count("replaced") == 1 and words in err, (rules, status, answer, good, err)
 
 
+def test_layers_that_are_computed_wrongly_go_to_the_cpu(ctx):
+    """A step that is wrong and has no plainer form: its layers alone, or all; the answer is the CPU's."""
+    for name, word, step, where in (("qwen35-delta", "scan", "delta", "0-1,3"), ("llama-biases", "attention", "attention", "0-1")):
+        args = ("--high-precision", "--cache-type-k", "f16", "--cache-type-v", "f16")
+        status, good, err = generate(ctx, "", *args, name=name)
+        assert status == 0, err
+        status, answer, err = generate(ctx, f"dot:right,clEnqueueNDRangeKernel@{word} -:1+:skip", *args, name=name)
+        assert (status, answer) == (0, good), (status, answer, good, err)
+        told = [line for line in err.splitlines() if f"computes steps of kind '{step}' wrongly" in line]
+        assert len(told) == 1 and told[0].endswith(f": the CPU computes layers {where}"), err
+
+
 def test_a_damaged_program_never_reaches_the_driver(ctx):
     with tempfile.TemporaryDirectory(prefix="infcgi-e2e.") as folder:
         args = ("--pack-cache", folder)

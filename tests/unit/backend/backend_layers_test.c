@@ -381,6 +381,80 @@ START_TEST(what_is_wrong_with_all_layers_is_said)
 }
 END_TEST
 
+/* --- moving --------------------------------------------------------------------------------------------------------- */
+
+static bool is_unfit_and(const bool *unfit, const struct backend_parts *parts, const struct backend *device)
+{
+    bool ok = true;
+    int32_t at = 0;
+    for (int i = 0; i < parts->n; i++) {
+        ok &= parts->at[i].first == at && parts->at[i].last >= at;
+        for (; at <= parts->at[i].last; at++) {
+            ok &= !unfit[at] || parts->at[i].backend != device;
+        }
+        ok &= i == 0 || parts->at[i].backend != parts->at[i - 1].backend ||
+              strcmp(parts->at[i].device, parts->at[i - 1].device) != 0;
+    }
+    return ok;
+}
+
+START_TEST(unfit_layers_go_to_the_cpu)
+{
+    struct backend card = make_card();
+    const bool unfit[] = {false, true, true, false, false, true};
+    struct backend_parts parts = {.n = 1, .at = {{&card, 0, 5, ""}}};
+    backend_layers_move(unfit, &parts);
+    ck_assert_int_eq(parts.n, 4);
+    ck_assert(parts.at[0].backend == &card && parts.at[0].first == 0 && parts.at[0].last == 0);
+    ck_assert(parts.at[1].backend == &backend_cpu && parts.at[1].first == 1 && parts.at[1].last == 2);
+    ck_assert(parts.at[2].backend == &card && parts.at[2].first == 3 && parts.at[2].last == 4);
+    ck_assert(parts.at[3].backend == &backend_cpu && parts.at[3].first == 5 && parts.at[3].last == 5);
+
+    /* What is no device keeps its layers, and the CPU's become one part; each device keeps its own. */
+    parts = (struct backend_parts){
+        .n = 4, .at = {{&card, 0, 1, "0"}, {&backend_cpu, 2, 2, ""}, {&card, 3, 4, "1"}, {&backend_ref, 5, 5, ""}}};
+    backend_layers_move(unfit, &parts);
+    ck_assert_int_eq(parts.n, 4);
+    is_part(&parts, 0, "0", 0, 0);
+    is_part(&parts, 1, "", 1, 2);
+    is_part(&parts, 2, "1", 3, 4);
+    ck_assert(parts.at[3].backend == &backend_ref && parts.at[1].backend == &backend_cpu);
+
+    const bool all[] = {true, true, true, true, true, true};
+    parts = (struct backend_parts){.n = 2, .at = {{&card, 0, 3, "0"}, {&card, 4, 5, "1"}}};
+    backend_layers_move(all, &parts);
+    ck_assert(parts.n == 1 && parts.at[0].backend == &backend_cpu && parts.at[0].device[0] == '\0');
+    is_part(&parts, 0, "", 0, 5);
+}
+END_TEST
+
+/* Never more parts than there is room for, and no unfit layer on the device, however they lie. */
+START_TEST(there_is_room_for_all_parts)
+{
+    struct backend card = make_card();
+    bool unfit[64];
+    uint32_t state = 1;
+    for (int n_before = 1; n_before <= BACKEND_MAX_PARTS; n_before++) {
+        for (int k = 0; k < 200; k++) {
+            struct backend_parts parts = {.n = n_before};
+            for (int i = 0; i < 64; i++) {
+                state = state * 1664525u + 1013904223u;
+                unfit[i] = k == 0 ? i % 2 == 0 : (state >> 16) % 8 == 0;
+            }
+            for (int i = 0; i < n_before; i++) {
+                parts.at[i] = (struct backend_part){
+                    .backend = &card, .first = i * 64 / n_before, .last = (i + 1) * 64 / n_before - 1};
+                snprintf(parts.at[i].device, sizeof parts.at[i].device, "%d", i);
+            }
+            backend_layers_move(unfit, &parts);
+            ck_assert_int_le(parts.n, BACKEND_MAX_PARTS);
+            ck_assert_int_eq(parts.at[parts.n - 1].last, 63);
+            ck_assert(is_unfit_and(unfit, &parts, &card));
+        }
+    }
+}
+END_TEST
+
 Suite *backend_layers_suite(void)
 {
     Suite *s = suite_create("backend_layers");
@@ -394,6 +468,8 @@ Suite *backend_layers_suite(void)
     tcase_add_test(t, a_list_has_room_for_more);
     tcase_add_test(t, parts_take_the_devices_of_a_list);
     tcase_add_test(t, what_is_wrong_with_all_layers_is_said);
+    tcase_add_test(t, unfit_layers_go_to_the_cpu);
+    tcase_add_test(t, there_is_room_for_all_parts);
     suite_add_tcase(s, t);
     return s;
 }

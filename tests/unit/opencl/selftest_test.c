@@ -120,9 +120,14 @@ END_TEST
 START_TEST(plain_ones_are_wrong)
 {
     struct backend_model *m;
+    bool unfit[1] = {false};
     selftest_always(true);
     fake_opencl_arm("dot:broken");
     ck_assert_int_eq(backend_opencl.open(plan, &cfg, &m, &info), ERR_UNSUPPORTED_DEVICE);
+    plan->steps[1].layer = 0;
+    cfg.unfit = unfit;
+    ck_assert_int_eq(backend_opencl.open(plan, &cfg, &m, &info), ERR_UNSUPPORTED_DEVICE);
+    ck_assert(unfit[0]);
     ck_assert_ptr_null(m);
     ck_assert_msg(strstr(info.text, "wrongly, with plain dot products, too") != NULL, "%s", info.text);
 }
@@ -224,6 +229,42 @@ START_TEST(a_step_is_wrong)
     ck_assert_msg(strstr(r.info.text, "computes steps of kind 'attention' wrongly") != NULL, "%s", r.info.text);
     fake_opencl_arm("");
     ck_assert_msg(opencl_rig_open(&r) == ERR_OK, "%s", r.info.text);
+    opencl_rig_fini(&r);
+}
+END_TEST
+
+/* Layers that have wrong steps are told, all of them at once; others are not. */
+START_TEST(wrong_layers_are_told)
+{
+    static const struct {
+        const char *rules;
+        bool wrong[5]; /* of layers 0, 1 and 3 with the delta rule, 2 and 4 with attention */
+    } cases[] = {
+        {"clEnqueueNDRangeKernel@scan -:1+:skip", {true, true, false, true, false}},
+        {"clEnqueueNDRangeKernel@attention -:1+:skip", {false, false, true, false, true}},
+        {"clEnqueueNDRangeKernel@embed -:1+:skip", {true}},
+        {"clEnqueueNDRangeKernel@piece -:1+:skip,clEnqueueNDRangeKernel@embed -:1+:skip",
+         {true, false, false, false, true}},
+    };
+    struct opencl_rig r;
+    bool unfit[5];
+    fake_opencl_arm("");
+    opencl_rig_init(&r, "qwen35-delta");
+    ck_assert_int_eq(r.plan->n_layers, ARRAY_LEN(unfit));
+    r.cfg.unfit = unfit;
+    ck_assert_msg(opencl_rig_open(&r) == ERR_OK, "%s", r.info.text);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        memset(unfit, 0, sizeof unfit);
+        fake_opencl_arm(cases[i].rules);
+        ck_assert_int_eq(selftest_steps(r.model, &info), ERR_UNSUPPORTED_DEVICE);
+        for (size_t k = 0; k < ARRAY_LEN(unfit); k++) {
+            ck_assert_msg(unfit[k] == cases[i].wrong[k], "%s: layer %zu", cases[i].rules, k);
+        }
+    }
+    memset(unfit, 0, sizeof unfit);
+    fake_opencl_arm("");
+    ck_assert_int_eq(selftest_steps(r.model, &info), ERR_OK);
+    ck_assert(memchr(unfit, true, sizeof unfit) == NULL);
     opencl_rig_fini(&r);
 }
 END_TEST
@@ -337,6 +378,7 @@ Suite *selftest_suite(void)
     tcase_add_test(t, the_device_fails_meanwhile);
     tcase_add_test(t, kernels_are_wrong);
     tcase_add_test(t, a_step_is_wrong);
+    tcase_add_test(t, wrong_layers_are_told);
     tcase_add_test(t, all_kernels_have_faults);
     tcase_add_test(t, other_steps_are_tested);
     suite_add_tcase(s, t);
