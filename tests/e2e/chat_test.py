@@ -4,7 +4,7 @@ import time
 
 import harness
 
-FRANCE = [{"role": "user", "content": "What is the capital of France?"}]
+FRANCE = [{"role": "user", "content": "Name the capital of France."}]   # of which the model is sure, however an ISA rounds
 COUNT = [{"role": "user", "content": "Count from one to fifty in words."}]
 
 
@@ -122,7 +122,7 @@ def test_null_equals_absent(ctx):
 
 
 def test_message_shapes(ctx):
-    parts = [{"type": "text", "text": "What is the capital"}, {"type": "text", "text": " of France?"}]
+    parts = [{"type": "text", "text": "Name the capital"}, {"type": "text", "text": " of France."}]
     r = ctx.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": parts}], "temperature": 0, "max_tokens": 30})
     assert r.status == 200 and "Paris" in r.json()["choices"][0]["message"]["content"], r.body
     r = ctx.server.post("/v1/chat/completions", {"messages": [{"role": "developer", "content": "Be brief."}, *FRANCE], "max_tokens": 3})
