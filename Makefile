@@ -211,9 +211,9 @@ test: deps                              ## everything: lint, unit, kernels, gold
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-long: deps                         ## what `make test` has no time for: long contexts and scripts under ASan, all device code, soaks of minutes
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests) $(VENV)/.ok
-	@$(MAKE) $(JOBS) V=tsan build/tsan/infcgi
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,device_programs drivers fidelity greedy same_bytes)
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,golden device_programs drivers fidelity greedy same_bytes)
 	@bash tests/run.sh --long
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(VENV)/.ok

@@ -15,11 +15,12 @@ cd "$(dirname "$0")/.." || exit 1
 #
 # On a bare machine of two CPUs `make test` takes half an hour at most, compiling included. What finds least for its time is in the
 # second list, and all that it runs stands in the first one in another build: test cases tagged `long` run in the release
-# build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh, the benchmark's driver and crowds of clients
-# with the release engine; or, of device code, on another device or with smaller models. Leaks are looked for at
-# the end of a process, which takes longer than most tests: under ASan a suite is one process, but for the cases tagged
+# build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh, the benchmark's driver, crowds of
+# clients and models on devices, whose C the unit tests have under ASan, with the release engine; or, of device code, on
+# another device or with smaller models; or fewer of the same kind: of models that are there in two formats one in full, of
+# chats under ASan each fifth, of prompts for the same bytes the first 80. Leaks are looked for at the end of a process, which takes longer than most tests: under ASan a suite is one process, but for the cases tagged
 # `fork`, whose tests leave something behind, or compute with PoCL, behind which leaks are not looked for (fake_opencl.c).
-export scripts=page_test,bench_test,turns_test,test_run_sh,test_the_default_model
+export scripts=page_test,bench_test,turns_test,test_run_sh,test_the_default_model,opencl_layers_test,opencl_faults_test
 # shellcheck disable=SC2016
 runners='
 golden|beside|build/release/golden
@@ -32,15 +33,15 @@ isa|beside|/usr/bin/python3 tests/isa/isa.py
 isa-bites|beside|bash tests/isa/isa_test.sh
 unit-asan|beside|CK_FORK=no CK_EXCLUDE_TAGS="long fork" build/asan/unittests
 unit-asan-fork|beside|CK_INCLUDE_TAGS=fork CK_EXCLUDE_TAGS=long build/asan/unittests
-unit-tsan|beside|build/tsan/unittests
+unit-tsan|beside|CK_EXCLUDE_TAGS=long build/tsan/unittests
 kernels-asan|beside|build/asan/checkkern
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh
 kernels|beside|build/release/checkkern
-chat-asan|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
+chat-asan|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --every 5 --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 chat|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 fuzz-replay|beside|build/asan/fuzz-replay
 vectors|beside|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
-same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
+same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu 80
 fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 e2e|alone|build/venv/bin/python tests/e2e/run.py --variant release
 e2e-asan|alone|build/venv/bin/python tests/e2e/run.py --variant asan --without $scripts
@@ -48,12 +49,16 @@ soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan
 '
 # shellcheck disable=SC2016
 long_runners='
+golden-long|beside|build/release/golden --all
 rusticl-long|beside|OCL_ICD_VENDORS=/etc/OpenCL/vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe build/release/drivers llvmpipe
 isa-long|beside|/usr/bin/python3 tests/isa/isa.py --all
 fidelity-opencl-long|beside|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds --backend opencl
 greedy-long|beside|build/release/greedy "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
+same-bytes-long|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 same-bytes-opencl-long|beside|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt opencl 8
+chat-asan-long|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 unit-asan-long|beside|CK_INCLUDE_TAGS=long build/asan/unittests
+unit-tsan-long|beside|CK_INCLUDE_TAGS=long build/tsan/unittests
 e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan ${scripts//,/ }
 soak-tsan-long|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 600
 '

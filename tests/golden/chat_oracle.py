@@ -218,6 +218,7 @@ def main():
                       help="conversations with every three values of the axes together, or the whole product (an hour)")
     args.add_argument("--seed", type=int, default=1)
     args.add_argument("--fuzz", type=int, default=1500, help="how many generated cases of each kind")
+    args.add_argument("--every", type=int, default=1, help="of all cases each so-manieth")
     args.add_argument("-v", action="store_true", help="a line for each template file")
     args = args.parse_args()
 
@@ -239,6 +240,7 @@ def main():
     if unicodedata.unidata_version == UNICODE:
         cases += chat_cases.characters()
     cases += chat_fuzz.generate(args.seed, args.fuzz)
+    cases = cases[::args.every]
 
     warnings.simplefilter("ignore", SyntaxWarning)  # of the code that jinja2 generates
     env = environment()

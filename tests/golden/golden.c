@@ -2,6 +2,8 @@
  * computed in float32 (make_golden.py, make_families.py). Prints a table, then `N passed, N failed`; with -v also the
  * errors of each prompt, with -n nothing but the models that golden_models.h asks for and that are not there, with
  * --backend NAME one back end alone.
+ * A SafeTensors folder whose model is there as GGUF, too, shows that it is read as that is, for which one ISA is enough, and
+ * no threads, ranks or parts; with --all it has all that the others have.
  *
  * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share
  * of the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the
@@ -26,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_PROMPT = 128, N_GREEDY = 12, MAX_MODELS = 256, N_PAGES = 16, MAX_ROWS = 96 };
 
@@ -61,6 +64,7 @@ static struct row {
 } table[MAX_MODELS];
 static int n_rows;
 static bool is_verbose;
+static bool runs_all;
 static const char *only_backend; /* OPTIONAL */
 
 struct prompt {
@@ -87,6 +91,7 @@ struct subject {
     float *logits; /* [MAX_ROWS][V] */
     float *hidden; /* [MAX_ROWS][D], asked for instead of logits when `embeds` */
     bool embeds;
+    bool is_twin; /* the same model is there in the other format */
     struct backend_row_stats stats[MAX_ROWS];
     int n_threads;
     uint64_t hash[MAX_PROMPTS]; /* of the logits of each prompt with one thread */
@@ -444,16 +449,31 @@ static void check_parts(struct subject *s, const struct gguf *expect)
     s->is_mixed = false;
 }
 
+static int best_isa(void)
+{
+    int best = 0;
+    for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
+        best = kern_isa_is_there(isa) ? isa : best;
+    }
+    return best;
+}
+
 /* One back end with every ISA, each with one thread and with several; or as several ranks. */
 static void check_bound(struct subject *s, const struct gguf *expect)
 {
     bool all = has_isas(s->bound);
+    if (s->is_twin) {
+        s->isa = all ? best_isa() : 0;
+        s->cpu = all ? kern_isa_name(s->isa) : "-";
+        if (s->bound->n_ranks == 1 && (s->bound->high_precision || !is_device(s->bound))) {
+            check_backend(s, expect, 1);
+        }
+        return;
+    }
     if (s->bound->n_ranks > 1) {
         const struct backend *whole = s->backend;
-        s->isa = 0;
-        for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
-            s->cpu = kern_isa_is_there(isa) ? kern_isa_name(isa) : s->cpu;
-        }
+        s->isa = 0; /* its column */
+        s->cpu = kern_isa_name(best_isa());
         s->backend = sharded_backend_of(whole, s->bound->n_ranks);
         check_backend(s, expect, 1);
         s->backend = whole;
@@ -563,6 +583,8 @@ static void check_model(const char *folder, const char *name)
     struct gguf *g = NULL, *expect = NULL;
     struct subject s = {.name = name, .backend = backend_at(0), .cpu = "-"};
     struct err_info info = {0};
+    snprintf(path, sizeof path, "%s/%.*s.gguf", folder, (int)strcspn(name, "."), name);
+    s.is_twin = !runs_all && format_of(name) == FOLDER && access(path, F_OK) == 0;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     enum err err = model_open(path, &g, &info);
     snprintf(path, sizeof path, "%s/%.*s.expect.gguf", folder, (int)strcspn(name, "."), name);
@@ -673,6 +695,9 @@ int main(int argc, char **argv)
     bool names_only = argc > 1 && strcmp(argv[1], "-n") == 0;
     argv += is_verbose || names_only;
     argc -= is_verbose || names_only;
+    runs_all = argc > 1 && strcmp(argv[1], "--all") == 0;
+    argv += runs_all;
+    argc -= runs_all;
     if (argc > 2 && strcmp(argv[1], "--backend") == 0) {
         only_backend = argv[2];
         argv += 2;
