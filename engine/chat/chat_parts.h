@@ -1,0 +1,70 @@
+/* What a model's answer is made of: its text arrives in pieces of any size, and parts come out, thinking and calls of
+ * tools apart from what is said to the user.
+ *
+ * Thinking stands between <think> and </think>, at the start of an answer; a call between <tool_call> and </tool_call>,
+ * whose body is told by how it begins: a JSON object with name and arguments (Hermes, Qwen2.5, Qwen3, SmolLM3),
+ * <function=NAME> with <parameter=K> (Qwen3-Coder, Qwen3.5), or a name with <arg_key> and <arg_value> (GLM-4.5, GLM-4.7).
+ * A call comes out once it is whole; what does not parse is text. White space around thinking and calls is dropped, up
+ * to CHAT_SPLIT_SPACE bytes of it. Parts of one kind in a row, joined, do not depend on how the text was cut.
+ *
+ * Ownership: init borrows the tools until fini. Errors: no memory sticks, see chat_split_ok; what was fed afterwards is
+ * lost. Threads: one splitter belongs to one thread at a time. Source: the models' chat templates. */
+#ifndef INFCGI_ENGINE_CHAT_PARTS_H
+#define INFCGI_ENGINE_CHAT_PARTS_H
+
+#include "engine/base/buf.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum chat_part_kind { CHAT_TEXT, CHAT_REASONING, CHAT_CALL_BEGIN, CHAT_CALL_ARGUMENTS, CHAT_CALL_END };
+
+/* text[0..len): borrowed for the call of the sink. */
+struct chat_part {
+    enum chat_part_kind kind;
+    size_t i_call;    /* CALL_*: counted from 0 */
+    const char *text; /* TEXT, REASONING; CALL_BEGIN: the name; CALL_ARGUMENTS: a piece of the JSON object */
+    size_t len;
+};
+
+typedef void chat_part_sink(void *arg, const struct chat_part *part);
+
+enum { CHAT_SPLIT_SPACE = 64, CHAT_SPLIT_DEPTH = 64 /* of arguments */ };
+
+/* All zero: everything is text. */
+struct chat_split_config {
+    bool splits_reasoning;
+    bool starts_in_reasoning; /* the prompt ended with <think> */
+    bool reads_calls;
+    const json_t *tools; /* OPTIONAL: the request's, by whose schemas values without quotes are strings or JSON */
+};
+
+/* Fields are private. */
+struct chat_split {
+    struct chat_split_config config;
+    enum chat_split_state { CHAT_AT_START, CHAT_IN_REASONING, CHAT_IN_TEXT, CHAT_IN_CALL } state;
+    struct buf held;  /* what is not given out yet */
+    size_t n_scanned; /* IN_CALL: bytes of held that were looked at */
+    size_t body;      /* IN_CALL: where the body begins in held */
+    size_t i_call;    /* calls so far */
+    bool drops_space; /* the white space that comes next is no part of the answer */
+    bool is_json;     /* IN_CALL: quotes count */
+    bool knows_body;  /* IN_CALL: is_json is set */
+    bool is_in_string, is_escaped;
+    enum err err;
+};
+
+void chat_split_init(struct chat_split *s, const struct chat_split_config *config);
+void chat_split_fini(struct chat_split *s);
+
+/* Takes the next piece, and gives the parts that are certain. */
+void chat_split_feed(struct chat_split *s, const char *text, size_t n, chat_part_sink *sink, void *arg);
+
+/* The answer has ended: gives the rest. A call that lacks only its end mark is one; a part of one is text. */
+void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg);
+
+bool chat_split_is_reasoning(const struct chat_split *s);
+MUST_CHECK enum err chat_split_ok(const struct chat_split *s);
+
+#endif

@@ -1,0 +1,232 @@
+/* Answers taken apart: each form of a call and of thinking, whole and cut at every byte. */
+#include "engine/chat/chat_parts.h"
+
+#include "engine/base/mem.h"
+#include "engine/base/rng.h"
+
+#include <check.h>
+#include <string.h>
+
+Suite *chat_parts_suite(void);
+
+/* What came out, as "T:text|R:thinking|C:name|A:arguments|E|": parts of one kind in a row are joined. */
+struct seen {
+    struct buf out;
+    int last;
+};
+
+static void see(void *arg, const struct chat_part *part)
+{
+    struct seen *s = arg;
+    bool joins = (int)part->kind == s->last && part->kind != CHAT_CALL_BEGIN;
+    if (!joins) {
+        buf_puts(&s->out, s->last >= 0 ? "|" : "");
+        buf_printf(&s->out, "%c:", "TRCAE"[part->kind]);
+    }
+    buf_append(&s->out, part->text, part->len);
+    s->last = (int)part->kind;
+}
+
+static json_t *tools;
+
+static const struct chat_split_config all = {.splits_reasoning = true, .reads_calls = true};
+
+/* step: bytes of a piece, behind a first piece of `first` bytes. */
+static void split(const struct chat_split_config *config, const char *text, size_t n, size_t first, size_t step,
+                  struct seen *s)
+{
+    struct chat_split_config with_tools = *config;
+    struct chat_split it;
+    with_tools.tools = tools;
+    *s = (struct seen){.last = -1};
+    buf_init(&s->out, 0, MEM_GENERAL);
+    chat_split_init(&it, &with_tools);
+    for (size_t i = 0, len = first; i < n; i += len, len = step) {
+        len = MIN_OF(len, n - i);
+        chat_split_feed(&it, text + i, len, see, s);
+    }
+    chat_split_finish(&it, see, s);
+    ck_assert_int_eq(chat_split_ok(&it), ERR_OK);
+    chat_split_fini(&it);
+}
+
+/* Whole, in two pieces at every place, and byte by byte. */
+static void expect(const struct chat_split_config *config, const char *text, const char *expected)
+{
+    struct seen s;
+    size_t n = strlen(text);
+    for (size_t first = 1; first <= n; first++) {
+        split(config, text, n, first, n, &s);
+        ck_assert_msg(strcmp(s.out.data != NULL ? s.out.data : "", expected) == 0,
+                      "cut at %zu of '%s': expected '%s', found '%s'", first, text, expected, s.out.data);
+        buf_fini(&s.out);
+    }
+    split(config, text, n, 1, 1, &s);
+    ck_assert_str_eq(s.out.data != NULL ? s.out.data : "", expected);
+    buf_fini(&s.out);
+}
+
+static void set_up(void)
+{
+    json_error_t e;
+    tools = json_loads("[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":"
+                       "{\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},"
+                       "\"o\":{\"type\":[\"string\",\"null\"]}}}}}]",
+                       0, &e);
+    ck_assert_ptr_nonnull(tools);
+}
+
+static void tear_down(void)
+{
+    json_decref(tools);
+    tools = NULL;
+}
+
+START_TEST(text_alone_passes)
+{
+    expect(&all, "Hello,\n world <tool> </think> \n", "T:Hello,\n world <tool> </think> \n");
+    expect(&all, " <thin", "T: <thin");
+    expect(&(struct chat_split_config){0}, "<think>a</think><tool_call>{}</tool_call>",
+           "T:<think>a</think><tool_call>{}</tool_call>");
+}
+END_TEST
+
+START_TEST(thinking_is_split_off)
+{
+    const struct chat_split_config begun = {.splits_reasoning = true, .starts_in_reasoning = true};
+    expect(&all, "<think>\nHm.\n So\n</think>\n\nYes.\n", "R:Hm.\n So|T:Yes.\n");
+    expect(&all, "\n<think>\n\n</think>\n\nYes", "T:Yes");
+    expect(&all, "<think>never ends</thin", "R:never ends</thin");
+    expect(&all, "No <think>x</think>", "T:No <think>x</think>");
+    expect(&begun, "\nHm</think>Yes <think>", "R:Hm|T:Yes <think>");
+    expect(&begun, "Hm", "R:Hm");
+}
+END_TEST
+
+START_TEST(json_calls_are_read)
+{
+    expect(&all, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 1.50, \"a\": [{}]}}\n</tool_call>",
+           "C:f|A:{\"n\": 1.50, \"a\": [{}]}|E:");
+    expect(&all, "<tool_call>{\"parameters\":{\"x\":\"</tool_call> \\\" {\"},\"name\":\"g\"}</tool_call>",
+           "C:g|A:{\"x\":\"</tool_call> \\\" {\"}|E:");
+    expect(&all, "<tool_call>{\"name\":\"g\"}</tool_call>\n<tool_call>{\"name\":\"h\",\"arguments\":\"{\\\"a\\\":1}\"}",
+           "C:g|A:{}|E:|C:h|A:{\"a\":1}|E:");
+    expect(&all, "<think>a</think>\nI call.\n\n<tool_call>{\"name\":\"g\"}</tool_call>\n", "R:a|T:I call.|C:g|A:{}|E:");
+    expect(&all, "<tool_call>{\"name\":\"g\"}</tool_call>\nDone.", "C:g|A:{}|E:|T:Done.");
+}
+END_TEST
+
+START_TEST(keyed_calls_are_read)
+{
+    expect(&all,
+           "<tool_call>\n<function=f>\n<parameter=s>\n12\n</parameter>\n<parameter=n>\n12\n</parameter>\n"
+           "<parameter=o>\nnull\n</parameter>\n<parameter=q>\na \"b\"\n\n</parameter>\n</function>\n</tool_call>",
+           "C:f|A:{\"s\":\"12\",\"n\":12,\"o\":null,\"q\":\"a \\\"b\\\"\\n\"}|E:");
+    expect(&all, "<tool_call><function=g></function></tool_call>", "C:g|A:{}|E:");
+    expect(&all,
+           "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>true</arg_value>\n<arg_key>x</arg_key>\n"
+           "<arg_value>[1, 2]</arg_value>\n</tool_call>",
+           "C:f|A:{\"s\":\"true\",\"x\":[1, 2]}|E:");
+    expect(&all, "<tool_call>f<arg_key>n</arg_key><arg_value>1,\"b\":2</arg_value></tool_call>",
+           "C:f|A:{\"n\":\"1,\\\"b\\\":2\"}|E:");
+}
+END_TEST
+
+START_TEST(what_does_not_parse_is_text)
+{
+    static const char *const cases[] = {
+        "<tool_call></tool_call>",
+        "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":",
+        "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"</tool_call>",
+        "<tool_call>{\"arguments\":{}}</tool_call> and on",
+        "<tool_call>{\"name\":\"\"}</tool_call>",
+        "<tool_call>{\"name\":\"f\",\"arguments\":[1]}</tool_call>",
+        "<tool_call>{\"name\":\"f\",\"arguments\":\"[1]\"}</tool_call>",
+        "<tool_call>{\"name\":\"f\"}}</tool_call>",
+        "<tool_call><function=f><parameter=a>1</function></tool_call>",
+        "<tool_call><function=f><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>",
+        "<tool_call>no call at all</tool_call>",
+        "<tool_call>f<arg_key>a</arg_key>1</tool_call>",
+        " <tool_cal",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char expected[256] = "T:";
+        strcat(expected, cases[i]);
+        expect(&all, cases[i], expected);
+    }
+}
+END_TEST
+
+/* White space beyond the limit belongs to the text, wherever it is cut. */
+START_TEST(space_is_held_up_to_a_limit)
+{
+    char text[256], expected[256];
+    memset(text, ' ', sizeof text);
+    text[0] = 'a';
+    strcpy(text + 101, "<tool_call>{\"name\":\"g\"}</tool_call>");
+    memset(expected, ' ', sizeof expected);
+    memcpy(expected, "T:a", 3);
+    strcpy(expected + 3 + 100 - CHAT_SPLIT_SPACE, "|C:g|A:{}|E:");
+    expect(&all, text, expected);
+}
+END_TEST
+
+static size_t next(uint64_t *position) { return (size_t)(rng_uniform(17, 0, (*position)++) * 1000000); }
+
+/* Marks and their pieces in any order: cut anywhere it is the same, and no byte makes it fail. */
+START_TEST(any_text_is_the_same_however_cut)
+{
+    static const char *const words[] = {"<think>",
+                                        "</think>",
+                                        "<tool_call>",
+                                        "</tool_call>",
+                                        "{\"name\":\"f\"",
+                                        "}",
+                                        ",",
+                                        "\"",
+                                        "\\",
+                                        "<",
+                                        "\n",
+                                        "  ",
+                                        "<function=f>",
+                                        "</function>",
+                                        "<parameter=s>",
+                                        "</parameter>",
+                                        "<arg_key>",
+                                        "</arg_key>",
+                                        "\"arguments\":{",
+                                        "\xc3\xa9"};
+    uint64_t position = 0;
+    for (int i = 0; i < 3000; i++) {
+        char text[512] = "";
+        for (size_t k = 0, n = 1 + next(&position) % 24; k < n; k++) {
+            strcat(text, words[next(&position) % ARRAY_LEN(words)]);
+        }
+        struct seen whole, cut;
+        size_t n = strlen(text);
+        split(&all, text, n, n, n, &whole);
+        split(&all, text, n, 1 + next(&position) % 7, 1 + next(&position) % 5, &cut);
+        ck_assert_msg(whole.out.len == cut.out.len &&
+                          (whole.out.len == 0 || memcmp(whole.out.data, cut.out.data, whole.out.len) == 0),
+                      "'%s': whole '%s', cut '%s'", text, whole.out.data, cut.out.data);
+        buf_fini(&whole.out);
+        buf_fini(&cut.out);
+    }
+}
+END_TEST
+
+Suite *chat_parts_suite(void)
+{
+    Suite *s = suite_create("chat_parts");
+    TCase *t = tcase_create("split");
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, text_alone_passes);
+    tcase_add_test(t, thinking_is_split_off);
+    tcase_add_test(t, json_calls_are_read);
+    tcase_add_test(t, keyed_calls_are_read);
+    tcase_add_test(t, what_does_not_parse_is_text);
+    tcase_add_test(t, space_is_held_up_to_a_limit);
+    tcase_add_test(t, any_text_is_the_same_however_cut);
+    suite_add_tcase(s, t);
+    return s;
+}
