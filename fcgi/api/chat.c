@@ -5,6 +5,7 @@
 
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
+#include "engine/base/rng.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,16 +37,78 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
     return ERR_OK;
 }
 
-static enum err make_prompt(struct call *c, const struct params *p, bool shows_tools, int32_t **ids, size_t *n,
+/* reasoning_effort is shown to the template; "none" also as the switch that Qwen's and GLM's templates have. What
+ * chat_template_kwargs says counts more. */
+static enum err add_effort(const json_t *root, json_t *context, struct err_info *info)
+{
+    static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+    json_t *effort = json_object_get(root, "reasoning_effort");
+    bool is_known = effort == NULL || json_is_null(effort);
+    for (size_t i = 0; i < ARRAY_LEN(efforts); i++) {
+        is_known = is_known || json_read_is(effort, efforts[i]);
+    }
+    if (!is_known) {
+        return json_in_refuse(json_is_string(effort) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_effort",
+                              "one of none, minimal, low, medium, high, xhigh, max", effort, info);
+    }
+    if (json_is_string(effort) && json_object_get(context, "reasoning_effort") == NULL &&
+        json_object_set(context, "reasoning_effort", effort) != 0) {
+        return ERR_NOMEM;
+    }
+    return json_read_is(effort, "none") && json_object_get(context, "enable_thinking") == NULL &&
+                   json_object_set_new(context, "enable_thinking", json_false()) != 0
+               ? ERR_NOMEM
+               : ERR_OK;
+}
+
+/* Renders with the arguments of earlier calls as objects, as most templates want them; where a template fails on that,
+ * with the strings they came as. */
+static enum err render(struct call *c, json_t *context, int32_t **ids, size_t *n, struct err_info *info)
+{
+    json_t *undo = json_array();
+    enum err err = undo != NULL ? tools_open_arguments(json_object_get(context, "messages"), undo) : ERR_NOMEM;
+    if (err == ERR_OK) {
+        err = engine_chat(c->engine, context, fastcgi_has_left(c->reply.request), &c->arena, ids, n, info);
+    }
+    if (err == ERR_TEMPLATE && json_array_size(undo) > 0) {
+        *info = (struct err_info){0};
+        err = tools_close_arguments(undo);
+        err = err != ERR_OK
+                  ? err
+                  : engine_chat(c->engine, context, fastcgi_has_left(c->reply.request), &c->arena, ids, n, info);
+    }
+    json_decref(undo);
+    return err;
+}
+
+/* Has the template begun the thinking? */
+static enum err look_for_reasoning(const struct engine *e, const int32_t *ids, size_t n, struct params *p)
+{
+    enum { LAST = 16 };
+    static const char think[] = "<think>";
+    struct buf text;
+    size_t k = MIN_OF(n, (size_t)LAST), len = sizeof think - 1;
+    buf_init(&text, 0, MEM_REQUEST);
+    enum err err = engine_detokenize(e, ids + (n - k), k, &text);
+    size_t end = text.len;
+    while (end > 0 && strchr(" \n\t", text.data[end - 1]) != NULL) {
+        end--;
+    }
+    p->split.starts_in_reasoning = err == ERR_OK && end >= len && memcmp(text.data + end - len, think, len) == 0;
+    buf_fini(&text);
+    return err;
+}
+
+static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, int32_t **ids, size_t *n,
                             struct err_info *info)
 {
     json_t *context = engine_chat_context(c->engine, json_object_get(p->root, "messages"), p->add_generation_prompt);
     bool ok =
         context != NULL && (!shows_tools || json_object_set(context, "tools", json_object_get(p->root, "tools")) == 0);
     enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
-    if (err == ERR_OK) {
-        err = engine_chat(c->engine, context, fastcgi_has_left(c->reply.request), &c->arena, ids, n, info);
-    }
+    err = err != ERR_OK ? err : add_effort(p->root, context, info);
+    err = err != ERR_OK ? err : render(c, context, ids, n, info);
+    err = err != ERR_OK ? err : look_for_reasoning(c->engine, *ids, *n, p);
     json_decref(context);
     return err;
 }
@@ -87,52 +150,187 @@ static void chat_open(struct generation *g, struct choice *c, struct buf *out)
     generation_chunk_close(g, out);
 }
 
+/* --- parts of a streamed answer */
+
+/* Where parts of an event go; the first chunk of a token tells the token. */
+struct teller {
+    struct generation *g;
+    struct choice *c;
+    const struct engine_event *ev; /* NULL once it is told, and at the end */
+    struct buf *out;
+};
+
+static void write_call_head(struct choice *c, const struct chat_part *part, struct buf *out)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    char id[25];
+    for (size_t i = 0; i + 1 < sizeof id; i++) {
+        id[i] = letters[rng_fresh_seed() % (sizeof letters - 1)];
+    }
+    id[sizeof id - 1] = '\0';
+    buf_printf(out, "\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":", id);
+    json_write_string(out, part->text, part->len);
+    buf_puts(out, ",\"arguments\":");
+    c->n_calls++;
+}
+
+static void write_delta(struct choice *c, const struct chat_part *part, struct buf *out)
+{
+    switch (part->kind) {
+    case CHAT_TEXT:
+        buf_puts(out, "\"content\":");
+        json_write_string(out, part->text, part->len);
+        break;
+    case CHAT_REASONING: /* both names are in use */
+        buf_puts(out, "\"reasoning_content\":");
+        json_write_string(out, part->text, part->len);
+        buf_puts(out, ",\"reasoning\":");
+        json_write_string(out, part->text, part->len);
+        break;
+    case CHAT_CALL_BEGIN:
+        buf_printf(out, "\"tool_calls\":[{\"index\":%zu,", part->i_call);
+        write_call_head(c, part, out);
+        buf_puts(out, "\"\"}}]");
+        break;
+    case CHAT_CALL_ARGUMENTS:
+        buf_printf(out, "\"tool_calls\":[{\"index\":%zu,\"function\":{\"arguments\":", part->i_call);
+        json_write_string(out, part->text, part->len);
+        buf_puts(out, "}}]");
+        break;
+    case CHAT_CALL_END:
+        break;
+    }
+}
+
+/* part NULL: the token alone. */
+static void tell_part(struct teller *t, const struct chat_part *part)
+{
+    const struct params *p = t->g->params;
+    bool has_token = t->ev != NULL && t->ev->kind == SCHED_TOKEN;
+    chunk(t->g, t->c, "{", t->out);
+    if (part != NULL) {
+        write_delta(t->c, part, t->out);
+    }
+    buf_puts(t->out, "},\"logprobs\":");
+    if (has_token && p->want_logprobs) {
+        buf_puts(t->out, "{\"content\":[");
+        write_logprobs(t->g, t->ev, t->out);
+        buf_puts(t->out, "],\"refusal\":null}");
+    } else {
+        buf_puts(t->out, "null");
+    }
+    if (has_token && p->return_token_ids) {
+        buf_printf(t->out, ",\"token_ids\":[%d]", t->ev->token.id);
+    }
+    buf_puts(t->out, ",\"finish_reason\":null}");
+    generation_chunk_close(t->g, t->out);
+    t->ev = NULL;
+}
+
+static void stream_part(void *arg, const struct chat_part *part)
+{
+    if (part->kind != CHAT_CALL_END) {
+        tell_part(arg, part);
+    }
+}
+
+static void count_reasoning(struct choice *c, const struct engine_event *ev)
+{
+    c->n_reasoning += ev->kind == SCHED_TOKEN && chat_split_is_reasoning(&c->split);
+}
+
 static void chat_token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
 {
-    bool has_logprobs = g->params->want_logprobs && ev->kind == SCHED_TOKEN;
-    if (ev->text_len == 0 && !has_logprobs && !g->params->return_token_ids) {
-        return; /* part of a character: it comes with the next token */
+    struct teller t = {g, c, ev, out};
+    bool tells_tokens = ev->kind == SCHED_TOKEN && (g->params->want_logprobs || g->params->return_token_ids);
+    chat_split_feed(&c->split, ev->text, ev->text_len, stream_part, &t);
+    count_reasoning(c, ev);
+    if (t.ev != NULL && tells_tokens) { /* its text is part of a character or a mark, or held back */
+        tell_part(&t, NULL);
     }
-    chunk(g, c, ev->text_len > 0 ? "{\"content\":" : "{", out);
-    if (ev->text_len > 0) {
-        json_write_string(out, ev->text, ev->text_len);
-    }
-    buf_puts(out, "},\"logprobs\":");
-    if (has_logprobs) {
-        buf_puts(out, "{\"content\":[");
-        write_logprobs(g, ev, out);
-        buf_puts(out, "],\"refusal\":null}");
-    } else {
-        buf_puts(out, "null");
-    }
-    if (g->params->return_token_ids && ev->kind == SCHED_TOKEN) {
-        buf_printf(out, ",\"token_ids\":[%d]", ev->token.id);
-    }
-    buf_puts(out, ",\"finish_reason\":null}");
-    generation_chunk_close(g, out);
+}
+
+/* A call that is whole counts even where the answer was cut off behind it; the reason is the cut, then. */
+static const char *finish_reason(const struct choice *c)
+{
+    return c->n_calls > 0 && c->end.finish != SCHED_FINISH_LENGTH ? "tool_calls" : generation_finish_reason(c);
 }
 
 static void chat_finish(struct generation *g, struct choice *c, struct buf *out)
 {
+    struct teller t = {g, c, NULL, out};
+    chat_split_finish(&c->split, stream_part, &t);
     chunk(g, c, "{},\"logprobs\":null", out);
-    buf_printf(out, ",\"finish_reason\":\"%s\"}", generation_finish_reason(c));
+    buf_printf(out, ",\"finish_reason\":\"%s\"}", finish_reason(c));
     generation_chunk_close(g, out);
+}
+
+/* --- whole answers */
+
+static void keep_part(void *arg, const struct chat_part *part)
+{
+    struct choice *c = arg;
+    switch (part->kind) {
+    case CHAT_TEXT:
+        buf_append(&c->text, part->text, part->len);
+        break;
+    case CHAT_REASONING:
+        buf_append(&c->reasoning, part->text, part->len);
+        break;
+    case CHAT_CALL_BEGIN:
+        buf_puts(&c->calls, part->i_call == 0 ? "{" : ",{");
+        write_call_head(c, part, &c->calls);
+        break;
+    case CHAT_CALL_ARGUMENTS:
+        buf_append(&c->arguments, part->text, part->len);
+        break;
+    case CHAT_CALL_END:
+        json_write_buf(&c->calls, &c->arguments);
+        buf_puts(&c->calls, "}}");
+        buf_reset(&c->arguments);
+        break;
+    }
 }
 
 static void chat_gather(struct generation *g, struct choice *c, const struct engine_event *ev)
 {
-    buf_append(&c->text, ev->text, ev->text_len);
+    chat_split_feed(&c->split, ev->text, ev->text_len, keep_part, c);
+    count_reasoning(c, ev);
     if (g->params->want_logprobs && ev->kind == SCHED_TOKEN) {
         buf_puts(&c->parts[0], c->parts[0].len == 0 ? "" : ",");
         write_logprobs(g, ev, &c->parts[0]);
     }
 }
 
+static void write_message(struct choice *c, struct buf *out)
+{
+    buf_puts(out, "{\"role\":\"assistant\",\"content\":");
+    if (c->text.len == 0 && c->n_calls > 0) {
+        buf_puts(out, "null");
+    } else {
+        json_write_buf(out, &c->text);
+    }
+    if (c->reasoning.len > 0) {
+        buf_puts(out, ",\"reasoning_content\":");
+        json_write_buf(out, &c->reasoning);
+        buf_puts(out, ",\"reasoning\":");
+        json_write_buf(out, &c->reasoning);
+    }
+    if (c->n_calls > 0) {
+        buf_puts(out, ",\"tool_calls\":[");
+        buf_add(out, &c->calls);
+        buf_putc(out, ']');
+    }
+    buf_puts(out, ",\"refusal\":null}");
+}
+
 static void chat_choice(struct generation *g, struct choice *c, struct buf *out)
 {
-    buf_printf(out, "{\"index\":%d,\"message\":{\"role\":\"assistant\",\"content\":", c->index);
-    json_write_buf(out, &c->text);
-    buf_puts(out, ",\"refusal\":null},\"logprobs\":");
+    chat_split_finish(&c->split, keep_part, c);
+    out->err = out->err != ERR_OK ? out->err : chat_split_ok(&c->split);
+    buf_printf(out, "{\"index\":%d,\"message\":", c->index);
+    write_message(c, out);
+    buf_puts(out, ",\"logprobs\":");
     if (g->params->want_logprobs) {
         buf_puts(out, "{\"content\":[");
         buf_add(out, &c->parts[0]);
@@ -145,7 +343,7 @@ static void chat_choice(struct generation *g, struct choice *c, struct buf *out)
         buf_add(out, &c->ids);
         buf_putc(out, ']');
     }
-    buf_printf(out, ",\"finish_reason\":\"%s\"}", generation_finish_reason(c));
+    buf_printf(out, ",\"finish_reason\":\"%s\"}", finish_reason(c));
 }
 
 static const struct shape chat_shape = {
@@ -159,6 +357,8 @@ static const struct shape chat_shape = {
     .gather = chat_gather,
     .choice = chat_choice,
 };
+
+const struct shape *api_chat_shape(void) { return &chat_shape; }
 
 void api_chat(struct call *c)
 {
@@ -178,9 +378,13 @@ void api_chat(struct call *c)
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
+        json_t *tools = shows_tools ? json_incref(json_object_get(p.root, "tools")) : NULL;
+        p.split.reads_calls = shows_tools;
+        p.split.tools = tools;
         p.root = NULL;
         route_drop_json(c); /* before the answer, which may take minutes */
         const int32_t *const prompts[1] = {ids};
         generation_run(c, &p, &chat_shape, prompts, &n, 1);
+        json_decref(tools);
     }
 }

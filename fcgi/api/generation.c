@@ -38,10 +38,11 @@ void generation_chunk_close(const struct generation *g, struct buf *out)
 
 static void write_usage(const struct generation *g, struct buf *out)
 {
-    int64_t prompt = 0, cached = 0, completion = 0;
+    int64_t prompt = 0, cached = 0, completion = 0, reasoning = 0;
     for (size_t i = 0; i < g->n_choices; i++) {
         const struct sched_usage *u = &g->choices[i].usage;
         completion += u->completion_tokens;
+        reasoning += g->choices[i].n_reasoning;
         if (i % (size_t)g->params->n == 0) { /* a prompt counts once, whatever n is */
             prompt += u->prompt_tokens;
             cached += u->cached_tokens;
@@ -50,8 +51,8 @@ static void write_usage(const struct generation *g, struct buf *out)
     buf_printf(out,
                "\"usage\":{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64 ",\"total_tokens\":%" PRId64
                ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRId64
-               "},\"completion_tokens_details\":{\"reasoning_tokens\":0}}",
-               prompt, completion, prompt + completion, cached);
+               "},\"completion_tokens_details\":{\"reasoning_tokens\":%" PRId64 "}}",
+               prompt, completion, prompt + completion, cached, reasoning);
 }
 
 const char *generation_finish_reason(const struct choice *c)
@@ -244,6 +245,10 @@ static enum err check_kept(const struct choice *c)
 {
     TRY(buf_ok(&c->text));
     TRY(buf_ok(&c->ids));
+    TRY(chat_split_ok(&c->split));
+    TRY(buf_ok(&c->reasoning));
+    TRY(buf_ok(&c->calls));
+    TRY(buf_ok(&c->arguments));
     for (size_t k = 0; k < ARRAY_LEN(c->parts); k++) {
         TRY(buf_ok(&c->parts[k]));
     }
@@ -429,6 +434,10 @@ static void close_choices(struct generation *g)
         close_stream(g, c);
         buf_fini(&c->text);
         buf_fini(&c->ids);
+        chat_split_fini(&c->split);
+        buf_fini(&c->reasoning);
+        buf_fini(&c->calls);
+        buf_fini(&c->arguments);
         for (size_t k = 0; k < ARRAY_LEN(c->parts); k++) {
             buf_fini(&c->parts[k]);
         }
@@ -513,6 +522,10 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
         choice->echo = p->gen.prompt_logprobs ? &g.choices[i / (size_t)p->n * (size_t)p->n] : NULL;
         buf_init(&choice->text, 0, MEM_REQUEST);
         buf_init(&choice->ids, 0, MEM_REQUEST);
+        chat_split_init(&choice->split, &p->split);
+        buf_init(&choice->reasoning, 0, MEM_REQUEST);
+        buf_init(&choice->calls, 0, MEM_REQUEST);
+        buf_init(&choice->arguments, 0, MEM_REQUEST);
         for (size_t k = 0; k < ARRAY_LEN(choice->parts); k++) {
             buf_init(&choice->parts[k], 0, MEM_REQUEST);
         }

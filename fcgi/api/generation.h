@@ -22,6 +22,12 @@ struct choice {
     size_t n_echoed;           /* tokens of the prompt told so far with theirs */
     size_t echo_lens[4];       /* whole answers: bytes of `parts` that are the prompt's */
     size_t n_text;             /* bytes said so far, streamed or not */
+    struct chat_split split;   /* chat: takes the text apart */
+    struct buf reasoning;      /* chat, whole answers */
+    struct buf calls;          /* chat, whole answers: JSON of the calls that are complete */
+    struct buf arguments;      /* chat, whole answers: of the call that is being told */
+    size_t n_calls;            /* chat: told so far */
+    int64_t n_reasoning;       /* chat: tokens of thinking */
     uint64_t last_token_ns;
     struct engine_event end;
     struct sched_usage usage;
@@ -70,6 +76,9 @@ struct generation {
  * made. */
 void generation_run(struct call *c, struct params *p, const struct shape *shape, const int32_t *const *prompts,
                     const size_t *n_ids, size_t n_prompts);
+
+/* What /v1/chat/completions writes. */
+const struct shape *api_chat_shape(void);
 
 /* Appends `data: {"id":...,"object":...,"created":...,"model":...,"choices":[` and its counterpart `]}\n\n`. */
 void generation_chunk_open(const struct generation *g, struct buf *out);

@@ -118,6 +118,23 @@ static enum err check_content(json_t *message, size_t i, struct err_info *info)
     return ERR_OK;
 }
 
+/* Templates know an earlier answer's thinking as reasoning_content. */
+static enum err check_reasoning(json_t *message, size_t i, struct err_info *info)
+{
+    static const char *const names[] = {"reasoning_content", "reasoning"};
+    for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+        const json_t *v = json_read_get(message, names[k]);
+        if (v != NULL && !json_is_string(v)) {
+            return bad_message(i, names[k], ERR_INVALID_TYPE, "a string", v, info);
+        }
+    }
+    json_t *other = json_object_get(message, "reasoning");
+    return json_is_string(other) && json_read_get(message, "reasoning_content") == NULL &&
+                   json_object_set(message, "reasoning_content", other) != 0
+               ? ERR_NOMEM
+               : ERR_OK;
+}
+
 static enum err check_message(json_t *message, size_t i, struct err_info *info)
 {
     char where[32];
@@ -126,6 +143,7 @@ static enum err check_message(json_t *message, size_t i, struct err_info *info)
     }
     TRY(check_role(message, i, info));
     TRY(check_content(message, i, info));
+    TRY(check_reasoning(message, i, info));
     snprintf(where, sizeof where, "messages[%zu]", i);
     return tools_check_message(message, where, info);
 }

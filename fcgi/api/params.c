@@ -49,7 +49,8 @@ static const struct field chat_fields[] = {
     {"tool_choice", FIELD_CUSTOM, 0, 0, 0},
     {"chat_template_kwargs", FIELD_CUSTOM, 0, 0, 0},
     {"parallel_tool_calls", FIELD_IGNORED, 0, 0, 0},
-    {"reasoning_effort", FIELD_IGNORED, 0, 0, 0},
+    {"reasoning_effort", FIELD_CUSTOM, 0, 0, 0},
+    {"reasoning_format", FIELD_CUSTOM, 0, 0, 0},
     {"store", FIELD_IGNORED, 0, 0, 0},
     {"service_tier", FIELD_IGNORED, 0, 0, 0},
     {"safety_identifier", FIELD_IGNORED, 0, 0, 0},
@@ -228,6 +229,20 @@ static enum err read_response_format(const struct params *p, struct err_info *in
                    "response_format: only {\"type\": \"text\"} is supported");
 }
 
+/* "none" leaves thinking in the content. */
+static enum err read_reasoning_format(struct params *p, struct err_info *info)
+{
+    static const char expected[] = "one of auto, deepseek, none";
+    const json_t *format = json_read_get(p->root, "reasoning_format");
+    p->split.splits_reasoning = !json_read_is(format, "none");
+    if (format == NULL || json_read_is(format, "none") || json_read_is(format, "auto") ||
+        json_read_is(format, "deepseek")) {
+        return ERR_OK;
+    }
+    return json_in_refuse(json_is_string(format) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_format", expected,
+                          format, info);
+}
+
 static enum err read_logprobs(struct params *p, bool is_chat, struct err_info *info)
 {
     if (!is_chat) {
@@ -280,6 +295,7 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
     TRY(read_logprobs(p, is_chat, info));
     if (is_chat) {
         TRY(read_response_format(p, info));
+        TRY(read_reasoning_format(p, info));
     }
     p->gen.sampling.top_k = p->gen.sampling.top_k < 0 ? 0 : p->gen.sampling.top_k;
     p->gen.max_tokens = (int32_t)p->max_tokens;

@@ -3,6 +3,7 @@
 #ifndef INFCGI_FCGI_API_PARAMS_H
 #define INFCGI_FCGI_API_PARAMS_H
 
+#include "engine/chat/chat_parts.h"
 #include "engine/engine.h"
 #include "fcgi/json_in.h"
 
@@ -17,7 +18,8 @@ struct params {
     bool want_logprobs;   /* chat */
     bool stream, echo, include_usage, return_token_ids;
     bool add_generation_prompt;
-    const json_t *root; /* borrowed, and NULL once the prompt is made */
+    struct chat_split_config split; /* chat: what to look for in answers; its tools are chat.c's */
+    const json_t *root;             /* borrowed, and NULL once the prompt is made */
 };
 
 enum { PARAMS_MAX_N = 128, PARAMS_MAX_STOP_IDS = 64 };

@@ -154,3 +154,50 @@ enum err tools_check_message(const json_t *message, const char *where, struct er
     TRY(check_optional(message, where, "function_call", JSON_OBJECT, "an object", info));
     return legacy == NULL ? ERR_OK : check_called(legacy, join(at, where, "function_call"), info);
 }
+
+/* --- arguments, text or object ---------------------------------------------------------------------------------- */
+
+enum { MAX_ARGUMENTS_DEPTH = 32 };
+
+static enum err open_call(json_t *call, json_t *undo)
+{
+    json_t *f = json_object_get(call, "function"), *text = json_object_get(f, "arguments"), *object = NULL;
+    struct err_info ignored = {0};
+    if (!json_is_string(text)) {
+        return ERR_OK;
+    }
+    enum err err = json_read(json_string_value(text), json_string_length(text), MAX_ARGUMENTS_DEPTH, "arguments",
+                             &object, &ignored);
+    if (err == ERR_NOMEM) {
+        return err;
+    }
+    if (err != ERR_OK) { /* no object: the template gets the text */
+        return ERR_OK;
+    }
+    bool ok = json_array_append_new(undo, json_pack("[OO]", f, text)) == 0;
+    ok = ok && json_object_set(f, "arguments", object) == 0;
+    json_decref(object);
+    return ok ? ERR_OK : ERR_NOMEM;
+}
+
+enum err tools_open_arguments(json_t *messages, json_t *undo)
+{
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *calls = json_object_get(json_array_get(messages, i), "tool_calls");
+        for (size_t k = 0; k < json_array_size(calls); k++) {
+            TRY(open_call(json_array_get(calls, k), undo));
+        }
+    }
+    return ERR_OK;
+}
+
+enum err tools_close_arguments(json_t *undo)
+{
+    for (size_t i = 0; i < json_array_size(undo); i++) {
+        const json_t *pair = json_array_get(undo, i);
+        if (json_object_set(json_array_get(pair, 0), "arguments", json_array_get(pair, 1)) != 0) {
+            return ERR_NOMEM;
+        }
+    }
+    return ERR_OK;
+}

@@ -1,5 +1,5 @@
 /* What `tools`, `tool_choice` and the calls of earlier messages must look like. Nothing is enforced on answers: the
- * template shows tools to the model, whose calls come back as text. Threads: pure functions. */
+ * template shows tools to the model, and chat_parts.h reads calls from what it writes. Threads: pure functions. */
 #ifndef INFCGI_FCGI_API_TOOLS_H
 #define INFCGI_FCGI_API_TOOLS_H
 
@@ -13,5 +13,10 @@ MUST_CHECK enum err tools_check(const json_t *root, bool *shown, struct err_info
 /* Checks tool_calls, function_call and tool_call_id of a message, each of which may be absent. where: its place, as
  * messages[1]. Fails as tools_check. */
 MUST_CHECK enum err tools_check_message(const json_t *message, const char *where, struct err_info *info);
+
+/* Turns the arguments of calls in checked messages that are the text of an object into that object, and appends to
+ * `undo` what tools_close_arguments needs to put the texts back. ERR_NOMEM. */
+MUST_CHECK enum err tools_open_arguments(json_t *messages, json_t *undo);
+MUST_CHECK enum err tools_close_arguments(json_t *undo);
 
 #endif

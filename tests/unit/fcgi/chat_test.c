@@ -1,0 +1,212 @@
+/* Calls and thinking in chat answers: what the endpoint writes for texts that a model might say, streamed and whole. */
+#include "fcgi/api/generation.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include <check.h>
+#include <string.h>
+
+Suite *chat_suite(void);
+
+#define CHAT "/v1/chat/completions"
+
+static struct server *server;
+
+static void setup(void) { server = rig_serve(false, false); }
+
+/* What is written for an answer in pieces of `step` bytes. */
+static void write_answer(const char *text, size_t step, enum sched_finish finish, bool streams, struct buf *out)
+{
+    const struct shape *shape = api_chat_shape();
+    struct call call = {.server = server, .engine = atomic_load(&server->engine)};
+    struct params p = {.n = 1, .stream = streams, .split = {.splits_reasoning = true, .reads_calls = true}};
+    struct choice c = {.end = {.finish = finish}};
+    struct generation g = {.call = &call, .params = &p, .shape = shape, .choices = &c, .n_choices = 1, .id = "x"};
+    struct buf *const bufs[] = {&c.text, &c.reasoning, &c.calls, &c.arguments, out};
+    for (size_t i = 0; i < ARRAY_LEN(bufs); i++) {
+        buf_init(bufs[i], 0, MEM_GENERAL);
+    }
+    chat_split_init(&c.split, &p.split);
+    for (size_t i = 0, n = strlen(text); i < n; i += step) {
+        const struct engine_event ev = {.kind = SCHED_TOKEN, .text = text + i, .text_len = MIN_OF(step, n - i)};
+        if (streams) {
+            shape->token(&g, &c, &ev, out);
+        } else {
+            shape->gather(&g, &c, &ev);
+        }
+    }
+    (streams ? shape->finish : shape->choice)(&g, &c, out);
+    ck_assert_int_eq(buf_ok(out), ERR_OK);
+    chat_split_fini(&c.split);
+    for (size_t i = 0; i + 1 < ARRAY_LEN(bufs); i++) {
+        buf_fini(bufs[i]);
+    }
+}
+
+static json_t *whole(const char *text, size_t step, enum sched_finish finish)
+{
+    struct buf out;
+    json_error_t e;
+    write_answer(text, step, finish, false, &out);
+    json_t *choice = json_loadb(out.data, out.len, 0, &e);
+    ck_assert_msg(choice != NULL, "%s: %s", e.text, out.data);
+    buf_fini(&out);
+    return choice;
+}
+
+static const char *text_of(const json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
+}
+
+static void add(char *to, const json_t *text)
+{
+    if (json_is_string(text)) {
+        strcat(to, json_string_value(text));
+    }
+}
+
+/* The parts of a stream, joined as a client does. */
+struct joined {
+    char content[256], reasoning[256], names[256], arguments[256], finish[32];
+    int n_ids;
+};
+
+static void join_chunk(const char *data, size_t n, struct joined *j)
+{
+    json_error_t e;
+    json_t *chunk = json_loadb(data, n, 0, &e);
+    ck_assert_msg(chunk != NULL, "%.*s", (int)n, data);
+    const json_t *choice = json_array_get(json_object_get(chunk, "choices"), 0);
+    const json_t *delta = json_object_get(choice, "delta");
+    const json_t *call = json_array_get(json_object_get(delta, "tool_calls"), 0),
+                 *f = json_object_get(call, "function");
+    add(j->content, json_object_get(delta, "content"));
+    add(j->reasoning, json_object_get(delta, "reasoning_content"));
+    add(j->names, json_object_get(f, "name"));
+    add(j->arguments, json_object_get(f, "arguments"));
+    add(j->finish, json_object_get(choice, "finish_reason"));
+    j->n_ids += json_string_length(json_object_get(call, "id")) == 5 + 24;
+    json_decref(chunk);
+}
+
+static struct joined streamed(const char *text, size_t step)
+{
+    struct buf out;
+    struct joined j = {.n_ids = 0};
+    write_answer(text, step, SCHED_FINISH_STOP, true, &out);
+    for (const char *p = out.data, *end; (end = strstr(p, "\n\n")) != NULL; p = end + 2) {
+        ck_assert_int_eq(strncmp(p, "data: ", 6), 0);
+        join_chunk(p + 6, (size_t)(end - p - 6), &j);
+    }
+    buf_fini(&out);
+    return j;
+}
+
+static const char answer[] =
+    "<think>\nHm\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"\\u00e9\"}}\n"
+    "</tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>";
+
+START_TEST(whole_answers_have_calls)
+{
+    for (size_t step = 1; step < sizeof answer; step += 3) {
+        json_t *choice = whole(answer, step, SCHED_FINISH_STOP);
+        const json_t *m = json_object_get(choice, "message"), *calls = json_object_get(m, "tool_calls");
+        const json_t *f = json_object_get(json_array_get(calls, 0), "function");
+        ck_assert_str_eq(text_of(choice, "finish_reason"), "tool_calls");
+        ck_assert(json_is_null(json_object_get(m, "content")));
+        ck_assert_str_eq(text_of(m, "reasoning_content"), "Hm");
+        ck_assert_str_eq(text_of(m, "reasoning"), "Hm");
+        ck_assert_uint_eq(json_array_size(calls), 2);
+        ck_assert_str_eq(text_of(f, "name"), "f");
+        ck_assert_str_eq(text_of(f, "arguments"), "{\"a\": \"\\u00e9\"}");
+        ck_assert_str_eq(text_of(json_array_get(calls, 1), "type"), "function");
+        ck_assert_str_ne(text_of(json_array_get(calls, 0), "id"), text_of(json_array_get(calls, 1), "id"));
+        json_decref(choice);
+    }
+}
+END_TEST
+
+START_TEST(streams_say_the_same)
+{
+    for (size_t step = 1; step < sizeof answer; step += 3) {
+        struct joined j = streamed(answer, step);
+        ck_assert_str_eq(j.content, "");
+        ck_assert_str_eq(j.reasoning, "Hm");
+        ck_assert_str_eq(j.names, "fg");
+        ck_assert_str_eq(j.arguments, "{\"a\": \"\\u00e9\"}{}");
+        ck_assert_str_eq(j.finish, "tool_calls");
+        ck_assert_int_eq(j.n_ids, 2);
+    }
+}
+END_TEST
+
+START_TEST(half_a_call_is_text)
+{
+    json_t *choice = whole("Hm.\n<tool_call>\n{\"name\": \"f\", \"argum", 4, SCHED_FINISH_LENGTH);
+    const json_t *m = json_object_get(choice, "message");
+    ck_assert_str_eq(text_of(choice, "finish_reason"), "length");
+    ck_assert_str_eq(text_of(m, "content"), "Hm.\n<tool_call>\n{\"name\": \"f\", \"argum");
+    ck_assert_ptr_null(json_object_get(m, "tool_calls"));
+    json_decref(choice);
+}
+END_TEST
+
+#define ASK                                                                                                            \
+    "\"max_tokens\":4,\"ignore_eos\":true,\"logit_bias\":{\"65\":100},\"messages\":[{\"role\":\"user\",\"content\":"   \
+    "\"Hi\"}]"
+
+START_TEST(a_template_may_begin_the_thinking)
+{
+    rig_use_template("{{ messages[0].content }}<think>\n");
+    ck_assert_int_eq(rig_post(CHAT, "{" ASK "}"), 200);
+    ck_assert_str_eq(rig_text_at("choices.0.message.reasoning_content"), "AAAA");
+    ck_assert_str_eq(rig_text_at("choices.0.message.content"), "");
+    ck_assert_int_eq(rig_number_at("usage.completion_tokens_details.reasoning_tokens"), 4);
+    ck_assert_int_eq(rig_post(CHAT, "{\"reasoning_format\":\"none\"," ASK "}"), 200);
+    ck_assert_str_eq(rig_text_at("choices.0.message.content"), "AAAA");
+    rig_use_template("{{ messages[0].content }}{% if enable_thinking is not defined %}<think>{% endif %}"
+                     "{{ reasoning_effort }}");
+    ck_assert_int_eq(rig_post(CHAT, "{\"reasoning_effort\":\"none\"," ASK "}"), 200);
+    ck_assert_str_eq(rig_text_at("choices.0.message.content"), "AAAA");
+}
+END_TEST
+
+START_TEST(wrong_fields_are_named)
+{
+    rig_refuse(CHAT, "{\"reasoning_format\":\"x\"," ASK "}", 400, "invalid_value", "reasoning_format");
+    rig_refuse(CHAT, "{\"reasoning_effort\":5," ASK "}", 400, "invalid_type", "reasoning_effort");
+    rig_refuse(CHAT, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\",\"reasoning\":[]}]}", 400,
+               "invalid_type", "messages[0].reasoning");
+}
+END_TEST
+
+#define CALLED(arguments)                                                                                              \
+    "{\"max_tokens\":0,\"messages\":[{\"role\":\"assistant\",\"reasoning\":\"r\",\"tool_calls\":[{\"function\":{"      \
+    "\"name\":\"f\",\"arguments\":" arguments "}}]}]}"
+
+/* A template sees objects; one that adds them to strings gets the text. */
+START_TEST(arguments_suit_the_template)
+{
+    rig_use_template("{{ messages[0].reasoning_content }}{{ messages[0].tool_calls[0].function.arguments.a }}");
+    ck_assert_int_eq(rig_post(CHAT, CALLED("\"{\\\"a\\\":\\\"xyz\\\"}\"")), 200);
+    ck_assert_int_eq(rig_number_at("usage.prompt_tokens"), 4);
+    rig_use_template("{{ 'b' + messages[0].tool_calls[0].function.arguments }}");
+    ck_assert_int_eq(rig_post(CHAT, CALLED("\"{\\\"a\\\":1}\"")), 200);
+    ck_assert_int_eq(rig_number_at("usage.prompt_tokens"), 8);
+}
+END_TEST
+
+Suite *chat_suite(void)
+{
+    Suite *s = suite_create("chat");
+    TCase *t = tcase_create("chat");
+    tcase_add_checked_fixture(t, setup, rig_unserve);
+    tcase_add_test(t, whole_answers_have_calls);
+    tcase_add_test(t, streams_say_the_same);
+    tcase_add_test(t, half_a_call_is_text);
+    tcase_add_test(t, a_template_may_begin_the_thinking);
+    tcase_add_test(t, wrong_fields_are_named);
+    tcase_add_test(t, arguments_suit_the_template);
+    suite_add_tcase(s, t);
+    return s;
+}
