@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_NAME = 64 };
+enum { MAX_NAME = 64, MAX_TOOLS = 128 };
 
 /* Writes "at.field", or at[i] for an element; returns `out`. Places are shorter than the limits, which gcc wants. */
 static const char *join(char out[ERR_WHERE_BYTES], const char *at, const char *field)
@@ -107,6 +107,10 @@ enum err tools_check(const json_t *root, bool *shown, struct err_info *info)
     const json_t *tools = json_read_get(root, "tools"), *choice = json_read_get(root, "tool_choice");
     char at[ERR_WHERE_BYTES];
     TRY(check_optional(root, "", "tools", JSON_ARRAY, "an array", info));
+    if (json_array_size(tools) > MAX_TOOLS) {
+        return err_set(info, ERR_INVALID_VALUE, "tools", "tools: expected at most %d tools, found %zu", MAX_TOOLS,
+                       json_array_size(tools));
+    }
     for (size_t i = 0; i < json_array_size(tools); i++) {
         TRY(check_tool(json_array_get(tools, i), element(at, "tools", i), info));
     }

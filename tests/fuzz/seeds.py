@@ -266,6 +266,12 @@ MESSAGES = {
                               {"role": "function", "name": "f", "content": "1"}], "tools": [FUNCTION]},
 }
 
+CHAT_PARTS = {
+    "json": '<think>\nHm\n</think>\n\nI call.\n<tool_call>\n{"name": "f", "arguments": {"a": "</tool_call>", "b": 1}}\n</tool_call>',
+    "parameters": "<tool_call>\n<function=f>\n<parameter=a>\n[1]\n</parameter>\n</function>\n</tool_call>\n",
+    "arg_keys": "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>b</arg_value>\n</tool_call>",
+}
+
 
 def main():
     gguf_seeds()
@@ -277,6 +283,8 @@ def main():
     for name, text in JINJA.items():
         write("jinja", name, text)
     write("jinja", "variables", "{{ x.y[0] }}{{ d|tojson }}\0" + json.dumps({"x": {"y": [1e300, None]}, "d": {"\"": []}}))
+    for name, text in CHAT_PARTS.items():
+        write("chat_parts", name, text)
     for target, table in ("request", REQUESTS), ("messages", MESSAGES):
         for name, body in table.items():
             write(target, name, json.dumps(body))

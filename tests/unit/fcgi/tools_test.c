@@ -138,6 +138,24 @@ START_TEST(tools_are_shown_unless_none_are_wanted)
 }
 END_TEST
 
+START_TEST(tools_are_counted)
+{
+    char text[32768];
+    for (int n = 128; n <= 129; n++) {
+        bool shown;
+        struct err_info info;
+        strcpy(text, "{\"tools\":[" TOOL);
+        for (int i = 1; i < n; i++) {
+            strcat(text, "," TOOL);
+        }
+        ck_assert_uint_lt(strlen(text), sizeof text - 3);
+        strcat(text, "]}");
+        ck_assert_int_eq(check(text, true, &shown, &info), n == 128 ? ERR_OK : ERR_INVALID_VALUE);
+    }
+    expect(text, true, ERR_INVALID_VALUE, "tools");
+}
+END_TEST
+
 #define CHAT "/v1/chat/completions"
 #define HI   "\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}"
 
@@ -169,6 +187,7 @@ Suite *tools_suite(void)
     tcase_add_loop_test(forms, forms_of_tools, 0, ARRAY_LEN(requests));
     tcase_add_loop_test(forms, forms_of_calls, 0, ARRAY_LEN(messages));
     tcase_add_test(forms, tools_are_shown_unless_none_are_wanted);
+    tcase_add_test(forms, tools_are_counted);
     tcase_add_checked_fixture(api, setup, rig_unserve);
     tcase_add_test(api, the_endpoint_names_the_place);
     suite_add_tcase(s, forms);
