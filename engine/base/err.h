@@ -48,6 +48,10 @@
     X(ERR_CONTEXT_LENGTH, "context_length_exceeded", 400, "invalid_request_error", "the prompt is too long")           \
     X(ERR_PATTERN_LIMIT, "pattern_limit", 400, "invalid_request_error",                                                \
       "the text takes the model's pre-tokenizer too much work")                                                        \
+    X(ERR_INVALID_GRAMMAR, "invalid_grammar", 400, "invalid_request_error", "the grammar is malformed")                \
+    X(ERR_INVALID_SCHEMA, "invalid_json_schema", 400, "invalid_request_error", "the JSON Schema cannot be enforced")   \
+    X(ERR_GRAMMAR_LIMIT, "grammar_too_complex", 400, "invalid_request_error", "the grammar takes too much work")       \
+    X(ERR_GRAMMAR_DEAD_END, "grammar_dead_end", 500, "server_error", "no token of the model can follow the grammar")   \
     X(ERR_TEMPLATE, "template_error", 400, "invalid_request_error", "the chat template failed")                        \
     X(ERR_NO_TEMPLATE, "no_chat_template", 400, "invalid_request_error", "the model has no chat template")             \
     X(ERR_API_KEY, "invalid_api_key", 401, "invalid_request_error", "the API key is missing or wrong")                 \

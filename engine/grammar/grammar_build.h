@@ -1,0 +1,43 @@
+/* Grammars put together rule by rule: what front ends (JSON Schema, GBNF, tool formats) write.
+ *
+ * A grammar says a set of strings of bytes and special tokens, exactly: nothing is greedy, and of several readings all are
+ * followed. Lexemes are regular expressions; rules may be recursive in every way.
+ * What goes wrong while one is built is kept in the builder, and grammar_finish says it.
+ * Threads: a builder belongs to one thread. */
+#ifndef INFCGI_GRAMMAR_GRAMMAR_BUILD_H
+#define INFCGI_GRAMMAR_GRAMMAR_BUILD_H
+
+#include "engine/grammar/grammar.h"
+#include "engine/grammar/regex.h"
+
+struct grammar_builder;
+typedef uint32_t symbol_id;
+
+enum {
+    GRAMMAR_MAX_RULES = 10000,
+    GRAMMAR_MAX_SYMBOLS = 1 << 20, /* on the right sides of all rules */
+    GRAMMAR_MAX_LEXEMES = 1 << 16,
+};
+
+/* ERR_NOMEM. */
+MUST_CHECK enum err grammar_builder_new(struct grammar_builder **out);
+void grammar_builder_free(struct grammar_builder **b);
+
+/* Where the expressions of its lexemes are made. */
+struct regex_set *grammar_regexes(struct grammar_builder *b);
+
+symbol_id grammar_lexeme(struct grammar_builder *b, regex_id r);
+symbol_id grammar_token(struct grammar_builder *b, int32_t id); /* this token of the vocabulary, whatever its text */
+symbol_id grammar_rule(struct grammar_builder *b);              /* a rule without alternatives so far */
+void grammar_alternative(struct grammar_builder *b, symbol_id rule, const symbol_id *parts, size_t n);
+symbol_id grammar_sequence(struct grammar_builder *b, const symbol_id *parts, size_t n);
+symbol_id grammar_choice(struct grammar_builder *b, const symbol_id *parts, size_t n);
+/* max: or REGEX_UNBOUNDED. It is counted, so bounds cost nothing. */
+symbol_id grammar_repeat(struct grammar_builder *b, symbol_id of, uint32_t min, uint32_t max);
+
+/* Makes the grammar of what `start` derives, and takes the builder, also on failure. What can derive no string is left out.
+ * ERR_NOMEM, ERR_GRAMMAR_LIMIT, ERR_INVALID_GRAMMAR: no string at all. */
+MUST_CHECK enum err grammar_finish(struct grammar_builder **b, symbol_id start, struct grammar **out,
+                                   struct err_info *info);
+
+#endif

@@ -1,0 +1,113 @@
+/* Shared by the files of grammar. */
+#ifndef INFCGI_GRAMMAR_GRAMMAR_INTERNAL_H
+#define INFCGI_GRAMMAR_GRAMMAR_INTERNAL_H
+
+#include "engine/grammar/grammar_build.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* A symbol, or the end of a rule, in the two top bits; its number in the others. */
+#define SYMBOL_LEXEME    0u
+#define SYMBOL_TOKEN     (1u << 30)
+#define SYMBOL_RULE      (2u << 30)
+#define SYMBOL_END       (3u << 30)
+#define SYMBOL_KIND(s)   ((s) & (3u << 30))
+#define SYMBOL_NUMBER(s) ((s) & ~(3u << 30))
+
+/* A rule: alternatives, one behind the other in grammar.slots, each with an end; or `of` so many times. */
+struct grammar_rule {
+    bool is_repeat, is_nullable, is_productive, is_predicted;
+    uint32_t min, max;   /* of a repeat */
+    uint32_t first, n;   /* its alternatives, of grammar.alternatives; of a repeat the slot, of grammar.slots */
+    uint32_t last_added; /* while it is built: its newest alternative plus 1; each names the one before it */
+};
+
+struct grammar_alternative {
+    uint32_t first, n; /* symbols in grammar.slots, without the end */
+    uint32_t before;   /* while it is built */
+};
+
+/* A lexer state: what is left of each of several expressions that are followed side by side, REGEX_NONE of those that have
+ * ended. */
+struct lexer_state {
+    uint32_t first, n;      /* of lexer.parts */
+    uint32_t next;          /* its row of lexer.next, plus 1; 0 = none yet */
+    bool accepts;           /* one of them is nullable */
+    struct regex_hash near; /* the same for states that no token tells apart */
+};
+enum { LEXER_DEAD = 0 };
+
+struct lexer {
+    struct regex_set *set;
+    const unsigned char *byte_class;
+    int n_classes;
+    struct lexer_state *states; /* 0: all have ended */
+    uint32_t n_states, cap_states;
+    regex_id *parts;
+    uint32_t n_parts, cap_parts;
+    uint32_t *next; /* rows of n_classes: state plus 1, 0 = not known yet */
+    uint32_t n_rows, cap_rows;
+    uint32_t *table; /* [n_table] of states */
+    uint32_t n_table;
+    uint32_t near_bytes;
+};
+
+struct grammar {
+    atomic_int refs;
+    pthread_mutex_t lock; /* guards the lexer: it grows as it is walked */
+    struct lexer lexer;
+    regex_id *lexemes;
+    uint32_t n_lexemes, cap_lexemes;
+    struct grammar_rule *rules;
+    uint32_t n_rules, cap_rules;
+    struct grammar_alternative *alternatives;
+    uint32_t n_alternatives, cap_alternatives;
+    uint32_t *slots;
+    uint32_t n_slots, cap_slots;
+    uint32_t *slot_rule; /* [n_slots] whose it is */
+    uint32_t start;      /* a rule of one alternative: what the grammar begins with */
+    enum err err;        /* while it is built */
+};
+
+/* grammar_lexer.c. Errors: regex_ok's. */
+MUST_CHECK enum err lexer_init(struct lexer *l, struct regex_set *set);
+void lexer_fini(struct lexer *l);
+/* The state of these expressions. */
+MUST_CHECK enum err lexer_state_of(struct lexer *l, const regex_id *parts, uint32_t n, uint32_t *out);
+/* Behind a byte; LEXER_DEAD: nothing goes on. */
+MUST_CHECK enum err lexer_step(struct lexer *l, uint32_t state, unsigned char byte, uint32_t *out);
+
+/* A node of the trie, in depth-first order. */
+struct vocab_node {
+    uint32_t end;              /* behind its subtree */
+    uint32_t first;            /* of vocab.order: tokens in its subtree begin there */
+    uint16_t n;                /* tokens that end here */
+    unsigned char byte, depth; /* depth of the first level: 1 */
+};
+
+/* What a lexer state allows by itself: tokens within which it goes on, and nodes at which an expression may end. */
+struct vocab_walk {
+    struct regex_hash key;
+    uint64_t *bits;
+    uint32_t *nodes;
+    uint32_t n_nodes, n_visited;
+};
+
+struct grammar_vocab {
+    int32_t n_vocab;
+    struct vocab_node *nodes;
+    uint32_t n_nodes;
+    int32_t *order; /* [n_order] tokens by their bytes */
+    uint32_t n_order;
+    char *bytes;           /* of all tokens */
+    uint32_t *starts;      /* [n_vocab + 1] */
+    unsigned char *is_end; /* [n_vocab] 1: ends a sequence; 2: stands for no bytes */
+    uint32_t max_bytes;
+    pthread_mutex_t lock; /* guards what follows */
+    struct vocab_walk *walks;
+    uint32_t n_walks;
+};
+enum { VOCAB_MAX_WALKS = 512 };
+
+#endif

@@ -1,0 +1,157 @@
+/* Several expressions followed side by side: states are lists of what is left of each, kept once, with a table of what a byte
+ * makes of them. */
+#include "engine/grammar/grammar_internal.h"
+
+#include "engine/base/hash.h"
+#include "engine/base/mem.h"
+
+#include <string.h>
+
+enum { FIRST_TABLE = 64, MAX_STATES = 1 << 16, SEARCH_BUDGET = 20000, MAX_TABLE_BYTES = 32 << 20 };
+
+/* Room for `more` behind n elements. */
+static bool reserve(void **array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
+{
+    if (n + more <= *cap) {
+        return true;
+    }
+    uint32_t wanted = MAX_OF(2 * *cap, n + more + 16);
+    void *p = mem_realloc(*array, wanted * size, MEM_REQUEST);
+    if (p == NULL) {
+        return false;
+    }
+    *array = p;
+    *cap = wanted;
+    return true;
+}
+
+enum err lexer_init(struct lexer *l, struct regex_set *set)
+{
+    uint32_t dead;
+    *l = (struct lexer){.set = set, .near_bytes = GRAMMAR_MAX_TOKEN_BYTES, .n_table = FIRST_TABLE};
+    l->byte_class = regex_byte_classes(set, &l->n_classes);
+    l->table = mem_zalloc_array(l->n_table, sizeof *l->table, MEM_REQUEST);
+    return l->table != NULL ? lexer_state_of(l, NULL, 0, &dead) : ERR_NOMEM;
+}
+
+void lexer_fini(struct lexer *l)
+{
+    regex_set_free(&l->set);
+    mem_free(l->states);
+    mem_free(l->parts);
+    mem_free(l->next);
+    mem_free(l->table);
+}
+
+static uint32_t place_of(const struct lexer *l, const regex_id *parts, uint32_t n)
+{
+    uint32_t at = (uint32_t)hash64(parts, n * sizeof *parts, n) & (l->n_table - 1);
+    for (; l->table[at] != 0; at = (at + 1) & (l->n_table - 1)) {
+        const struct lexer_state *s = &l->states[l->table[at] - 1];
+        if (s->n == n && (n == 0 || memcmp(l->parts + s->first, parts, n * sizeof *parts) == 0)) {
+            break;
+        }
+    }
+    return at;
+}
+
+static enum err grow_table(struct lexer *l)
+{
+    mem_free(l->table);
+    l->n_table *= 2;
+    l->table = mem_zalloc_array(l->n_table, sizeof *l->table, MEM_REQUEST);
+    if (l->table == NULL) {
+        l->n_table = 0;
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < l->n_states; i++) {
+        l->table[place_of(l, l->parts + l->states[i].first, l->states[i].n)] = i + 1;
+    }
+    return ERR_OK;
+}
+
+enum err lexer_state_of(struct lexer *l, const regex_id *parts, uint32_t n, uint32_t *out)
+{
+    if (l->n_table == 0 || l->n_states >= MAX_STATES) {
+        return l->n_table == 0 ? ERR_NOMEM : ERR_GRAMMAR_LIMIT;
+    }
+    uint32_t at = place_of(l, parts, n);
+    if (l->table[at] != 0) {
+        *out = l->table[at] - 1;
+        return ERR_OK;
+    }
+    if (!reserve((void **)&l->states, l->n_states, 1, &l->cap_states, sizeof *l->states) ||
+        !reserve((void **)&l->parts, l->n_parts, n, &l->cap_parts, sizeof *l->parts)) {
+        return ERR_NOMEM;
+    }
+    struct lexer_state s = {.first = l->n_parts, .n = n};
+    for (uint32_t i = 0; i < n; i++) {
+        l->parts[l->n_parts + i] = parts[i];
+        s.accepts |= regex_is_nullable(l->set, parts[i]);
+        if (parts[i] != REGEX_NONE) {
+            struct regex_hash h = regex_hash(l->set, regex_near(l->set, parts[i], l->near_bytes));
+            s.near.a += h.a;
+            s.near.b += h.b;
+        }
+    }
+    TRY(regex_ok(l->set));
+    l->n_parts += n;
+    *out = l->n_states;
+    l->states[l->n_states++] = s;
+    l->table[at] = l->n_states;
+    return 2 * l->n_states > l->n_table ? grow_table(l) : ERR_OK;
+}
+
+static enum err make_row(struct lexer *l, uint32_t state)
+{
+    size_t row = (size_t)l->n_classes;
+    if ((l->n_rows + 1) * row * sizeof *l->next > MAX_TABLE_BYTES) {
+        return ERR_GRAMMAR_LIMIT;
+    }
+    if (!reserve((void **)&l->next, l->n_rows, 1, &l->cap_rows, row * sizeof *l->next)) {
+        return ERR_NOMEM;
+    }
+    memset(l->next + l->n_rows * row, 0, row * sizeof *l->next);
+    l->states[state].next = ++l->n_rows;
+    return ERR_OK;
+}
+
+/* Finds the state behind a byte of the class. */
+static enum err derive(struct lexer *l, uint32_t state, unsigned char byte, uint32_t *out)
+{
+    regex_id small[64], *parts = small;
+    uint32_t n = l->states[state].n, n_left = 0;
+    if (n > ARRAY_LEN(small)) {
+        parts = mem_zalloc_array(n, sizeof *parts, MEM_REQUEST);
+    }
+    enum err err = parts != NULL ? ERR_OK : ERR_NOMEM;
+    for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
+        bool none;
+        parts[i] = regex_next(l->set, l->parts[l->states[state].first + i], byte);
+        err = regex_is_none(l->set, parts[i], SEARCH_BUDGET, &none);
+        parts[i] = none ? REGEX_NONE : parts[i];
+        n_left += parts[i] != REGEX_NONE;
+    }
+    *out = LEXER_DEAD;
+    err = err == ERR_OK && n_left > 0 ? lexer_state_of(l, parts, n, out) : err;
+    if (parts != small) {
+        mem_free(parts);
+    }
+    return err;
+}
+
+enum err lexer_step(struct lexer *l, uint32_t state, unsigned char byte, uint32_t *out)
+{
+    size_t class = l->byte_class[byte];
+    if (l->states[state].next == 0) {
+        TRY(make_row(l, state));
+    }
+    uint32_t *found = &l->next[(size_t)(l->states[state].next - 1) * (size_t)l->n_classes + class];
+    if (*found == 0) {
+        uint32_t next;
+        TRY(derive(l, state, byte, &next));
+        *found = next + 1;
+    }
+    *out = *found - 1;
+    return ERR_OK;
+}

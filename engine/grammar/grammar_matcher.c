@@ -1,0 +1,387 @@
+/* Where a sequence stands in a grammar: columns of Earley's items where lexemes may end, and what is left of the lexemes that
+ * were begun there.
+ *
+ * A position within a lexeme is a lexer state (grammar_lexer.c) and a base: for each part of the state the column it was begun
+ * in and which lexeme it is. Where a part may end, a column is made of the items that waited for it, and a base of what can
+ * begin there beside what goes on. */
+#include "engine/grammar/grammar_matcher.h"
+
+#include "engine/base/mem.h"
+
+#include <string.h>
+
+enum { MAX_ITEMS = 1 << 22, MAX_COLUMN_ITEMS = 20000 };
+
+/* --- growing arrays -------------------------------------------------------------------------------------------------- */
+
+static bool reserve(void **array, uint32_t n, uint32_t *cap, size_t size)
+{
+    if (n < *cap) {
+        return true;
+    }
+    uint32_t wanted = *cap != 0 ? 2 * *cap : 32;
+    void *p = mem_realloc(*array, wanted * size, MEM_REQUEST);
+    if (p == NULL) {
+        return false;
+    }
+    *array = p;
+    *cap = wanted;
+    return true;
+}
+
+/* --- a column -------------------------------------------------------------------------------------------------------- */
+
+/* Is the item in the newest column? */
+static bool has_item(const struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
+{
+    for (uint32_t i = m->columns[m->n_columns - 1].first; i < m->n_items; i++) {
+        const struct matcher_item *item = &m->items[i];
+        if (item->slot == slot && item->origin == origin && item->count == count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum err push_item(struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
+{
+    struct matcher_column *c = &m->columns[m->n_columns - 1];
+    if (m->n_items >= MAX_ITEMS || c->n >= MAX_COLUMN_ITEMS) {
+        return ERR_GRAMMAR_LIMIT;
+    }
+    if (!reserve((void **)&m->items, m->n_items, &m->cap_items, sizeof *m->items)) {
+        return ERR_NOMEM;
+    }
+    m->items[m->n_items++] = (struct matcher_item){slot, origin, count};
+    c->n++;
+    return ERR_OK;
+}
+
+/* Adds an item to the newest column unless it is there. */
+static enum err add_item(struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
+{
+    return has_item(m, slot, origin, count) ? ERR_OK : push_item(m, slot, origin, count);
+}
+
+/* Adds an item behind the symbol it waits for. */
+static enum err advance(struct grammar_matcher *m, struct matcher_item item)
+{
+    const struct grammar *g = m->g;
+    const struct grammar_rule *r = &g->rules[g->slot_rule[item.slot]];
+    if (!r->is_repeat) {
+        return add_item(m, item.slot + 1, item.origin, 0);
+    }
+    uint32_t count = r->max == REGEX_UNBOUNDED ? MIN_OF(item.count + 1, r->min) : item.count + 1;
+    return add_item(m, item.slot, item.origin, count);
+}
+
+/* Begins a lexeme here, once. */
+static enum err add_scan(struct grammar_matcher *m, uint32_t lexeme)
+{
+    struct matcher_base *b = &m->bases[m->n_bases - 1];
+    uint32_t here = m->n_columns - 1;
+    for (uint32_t i = b->first; i < m->n_scans; i++) {
+        if (m->scans[i].column == here && m->scans[i].lexeme == lexeme) {
+            return ERR_OK;
+        }
+    }
+    if (!reserve((void **)&m->scans, m->n_scans, &m->cap_scans, sizeof *m->scans)) {
+        return ERR_NOMEM;
+    }
+    m->scans[m->n_scans++] = (struct matcher_scan){here, lexeme, m->g->lexemes[lexeme]};
+    return ERR_OK;
+}
+
+/* The items that waited for the rule in the column where it began go on. */
+static enum err complete(struct grammar_matcher *m, uint32_t rule, uint32_t origin)
+{
+    uint32_t here = m->n_columns - 1;
+    if (rule == m->g->start) {
+        m->columns[here].may_end = true; /* it begins in the first column alone */
+    }
+    if (origin == here) {
+        return ERR_OK; /* it is nullable: whoever waits for it went on at once */
+    }
+    const struct matcher_column from = m->columns[origin];
+    for (uint32_t i = from.first; i < from.first + from.n; i++) {
+        if (m->g->slots[m->items[i].slot] == (SYMBOL_RULE | rule) && matcher_waits(m, &m->items[i])) {
+            TRY(advance(m, m->items[i]));
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err predict(struct grammar_matcher *m, uint32_t rule)
+{
+    const struct grammar_rule *r = &m->g->rules[rule];
+    uint32_t here = m->n_columns - 1;
+    if (r->is_repeat) {
+        return add_item(m, r->first, here, 0);
+    }
+    bool is_there = r->n == 0 || has_item(m, m->g->alternatives[r->first].first, here, 0); /* then all of them are */
+    for (uint32_t i = 0; i < r->n && !is_there; i++) {
+        TRY(push_item(m, m->g->alternatives[r->first + i].first, here, 0));
+    }
+    return ERR_OK;
+}
+
+bool matcher_waits(const struct grammar_matcher *m, const struct matcher_item *item)
+{
+    const struct grammar_rule *r = &m->g->rules[m->g->slot_rule[item->slot]];
+    return !r->is_repeat || r->max == REGEX_UNBOUNDED || item->count < r->max;
+}
+
+/* What an item of the newest column brings with it. */
+static enum err expand(struct grammar_matcher *m, struct matcher_item item)
+{
+    const struct grammar *g = m->g;
+    uint32_t symbol = g->slots[item.slot], rule = g->slot_rule[item.slot], number = SYMBOL_NUMBER(symbol);
+    if (SYMBOL_KIND(symbol) == SYMBOL_END) {
+        return complete(m, rule, item.origin);
+    }
+    if (g->rules[rule].is_repeat && item.count >= g->rules[rule].min) {
+        TRY(complete(m, rule, item.origin));
+    }
+    if (!matcher_waits(m, &item)) {
+        return ERR_OK;
+    }
+    bool is_nullable = false;
+    switch (SYMBOL_KIND(symbol)) {
+    case SYMBOL_RULE:
+        TRY(predict(m, number));
+        is_nullable = g->rules[number].is_nullable;
+        break;
+    case SYMBOL_LEXEME:
+        is_nullable = regex_is_nullable(g->lexer.set, g->lexemes[number]);
+        if (g->lexemes[number] != REGEX_EMPTY && g->lexemes[number] != REGEX_NONE) {
+            TRY(add_scan(m, number));
+        }
+        break;
+    default:
+        m->columns[m->n_columns - 1].has_tokens = true;
+        break;
+    }
+    return is_nullable && !g->rules[rule].is_repeat ? advance(m, item) : ERR_OK; /* a repeat has no empty turns */
+}
+
+static enum err close_column(struct grammar_matcher *m)
+{
+    uint32_t first = m->columns[m->n_columns - 1].first;
+    for (uint32_t i = first; i < m->n_items; i++) {
+        TRY(expand(m, m->items[i]));
+    }
+    return ERR_OK;
+}
+
+static enum err open_column(struct grammar_matcher *m)
+{
+    if (!reserve((void **)&m->columns, m->n_columns, &m->cap_columns, sizeof *m->columns) ||
+        !reserve((void **)&m->bases, m->n_bases, &m->cap_bases, sizeof *m->bases)) {
+        return ERR_NOMEM;
+    }
+    m->columns[m->n_columns++] = (struct matcher_column){.first = m->n_items};
+    m->bases[m->n_bases++] = (struct matcher_base){.first = m->n_scans, .column = m->n_columns - 1};
+    return ERR_OK;
+}
+
+/* The lexer state of the scans of the newest base. */
+static enum err close_base(struct grammar_matcher *m, struct matcher_place *out)
+{
+    struct matcher_base *b = &m->bases[m->n_bases - 1];
+    b->n = m->n_scans - b->first;
+    regex_id small[64], *parts = b->n <= ARRAY_LEN(small) ? small : mem_zalloc_array(b->n, sizeof *parts, MEM_REQUEST);
+    if (parts == NULL) {
+        return ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < b->n; i++) {
+        parts[i] = m->scans[b->first + i].left;
+    }
+    out->base = m->n_bases - 1;
+    enum err err = lexer_state_of(&m->g->lexer, parts, b->n, &out->state);
+    if (parts != small) {
+        mem_free(parts);
+    }
+    return err;
+}
+
+enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at, bool keeps, struct matcher_place *out)
+{
+    const struct lexer *l = &m->g->lexer;
+    TRY(open_column(m));
+    const struct matcher_base from = m->bases[at.base];
+    for (uint32_t i = 0; i < from.n; i++) {
+        regex_id left = l->parts[l->states[at.state].first + i];
+        struct matcher_scan scan = m->scans[from.first + i];
+        if (left != REGEX_NONE && regex_is_nullable(l->set, left)) {
+            const struct matcher_column column = m->columns[scan.column];
+            for (uint32_t k = column.first; k < column.first + column.n; k++) {
+                if (m->g->slots[m->items[k].slot] == (SYMBOL_LEXEME | scan.lexeme) && matcher_waits(m, &m->items[k])) {
+                    TRY(advance(m, m->items[k]));
+                }
+            }
+        }
+        if (keeps && left != REGEX_NONE && left != REGEX_EMPTY) { /* what goes on */
+            if (!reserve((void **)&m->scans, m->n_scans, &m->cap_scans, sizeof *m->scans)) {
+                return ERR_NOMEM;
+            }
+            m->scans[m->n_scans++] = (struct matcher_scan){scan.column, scan.lexeme, left};
+        }
+    }
+    TRY(close_column(m));
+    return close_base(m, out);
+}
+
+/* --- a matcher ------------------------------------------------------------------------------------------------------- */
+
+static enum err start(struct grammar_matcher *m)
+{
+    TRY(open_column(m));
+    TRY(predict(m, m->g->start));
+    TRY(close_column(m));
+    m->has_column = true;
+    return close_base(m, &m->at);
+}
+
+enum err grammar_matcher_new(struct grammar *g, struct grammar_vocab *v, struct grammar_matcher **out)
+{
+    struct grammar_matcher *m = *out = mem_zalloc(sizeof *m, MEM_REQUEST);
+    if (m == NULL) {
+        return ERR_NOMEM;
+    }
+    m->g = grammar_ref(g);
+    m->v = v;
+    pthread_mutex_lock(&g->lock);
+    enum err err = start(m);
+    pthread_mutex_unlock(&g->lock);
+    if (err != ERR_OK) {
+        grammar_matcher_free(out);
+    }
+    return err;
+}
+
+void grammar_matcher_free(struct grammar_matcher **matcher)
+{
+    struct grammar_matcher *m = *matcher;
+    if (m != NULL) {
+        grammar_unref(&m->g);
+        mem_free(m->items);
+        mem_free(m->columns);
+        mem_free(m->scans);
+        mem_free(m->bases);
+        mem_free(m->memo);
+        mem_free(m->depths);
+        mem_free(m);
+    }
+    *matcher = NULL;
+}
+
+struct matcher_mark matcher_mark(const struct grammar_matcher *m)
+{
+    return (struct matcher_mark){.at = m->at,
+                                 .has_column = m->has_column,
+                                 .n_items = m->n_items,
+                                 .n_columns = m->n_columns,
+                                 .n_scans = m->n_scans,
+                                 .n_bases = m->n_bases};
+}
+
+void matcher_restore(struct grammar_matcher *m, const struct matcher_mark *to)
+{
+    m->at = to->at;
+    m->has_column = to->has_column;
+    m->n_items = to->n_items;
+    m->n_columns = to->n_columns;
+    m->n_scans = to->n_scans;
+    m->n_bases = to->n_bases;
+}
+
+/* One byte; *taken: it may come. */
+static enum err take_byte(struct grammar_matcher *m, unsigned char byte, bool *taken)
+{
+    uint32_t state;
+    TRY(lexer_step(&m->g->lexer, m->at.state, byte, &state));
+    *taken = state != LEXER_DEAD;
+    m->has_column = false;
+    if (*taken) {
+        m->at.state = state;
+        if (m->g->lexer.states[state].accepts) {
+            m->has_column = true;
+            return matcher_begin_column(m, m->at, true, &m->at);
+        }
+    }
+    return ERR_OK;
+}
+
+/* A special token, where one is waited for. */
+static enum err take_token(struct grammar_matcher *m, int32_t id, bool *taken)
+{
+    *taken = false;
+    if (!m->has_column || !m->columns[m->bases[m->at.base].column].has_tokens) {
+        return ERR_OK;
+    }
+    const struct matcher_column from = m->columns[m->bases[m->at.base].column];
+    TRY(open_column(m));
+    for (uint32_t i = from.first; i < from.first + from.n; i++) {
+        if (m->g->slots[m->items[i].slot] == (SYMBOL_TOKEN | (uint32_t)id) && matcher_waits(m, &m->items[i])) {
+            TRY(advance(m, m->items[i]));
+            *taken = true;
+        }
+    }
+    TRY(close_column(m));
+    return close_base(m, &m->at);
+}
+
+static enum err take(struct grammar_matcher *m, int32_t id, bool *taken)
+{
+    const struct grammar_vocab *v = m->v;
+    struct matcher_mark before = matcher_mark(m);
+    enum err err = take_token(m, id, taken);
+    if (err == ERR_OK && !*taken && v->is_end[id] == 0) {
+        matcher_restore(m, &before);
+        *taken = true;
+        for (uint32_t i = v->starts[id]; i < v->starts[id + 1] && *taken && err == ERR_OK; i++) {
+            err = take_byte(m, (unsigned char)v->bytes[i], taken);
+        }
+    }
+    if (err != ERR_OK || !*taken) {
+        matcher_restore(m, &before);
+        return err;
+    }
+    m->marks[m->n_marks++ % GRAMMAR_MAX_ROLLBACK] = before;
+    return ERR_OK;
+}
+
+enum err grammar_matcher_accept(struct grammar_matcher *m, int32_t id, bool *taken)
+{
+    *taken = false;
+    if (id < 0 || id >= m->v->n_vocab) {
+        return ERR_OK;
+    }
+    if (m->v->is_end[id] == 1 && grammar_matcher_may_end(m)) {
+        m->marks[m->n_marks++ % GRAMMAR_MAX_ROLLBACK] = matcher_mark(m);
+        *taken = true;
+        return ERR_OK;
+    }
+    pthread_mutex_lock(&m->g->lock);
+    enum err err = take(m, id, taken);
+    pthread_mutex_unlock(&m->g->lock);
+    return err;
+}
+
+void grammar_matcher_rollback(struct grammar_matcher *m, int n)
+{
+    for (; n > 0 && m->n_marks > 0; n--) {
+        matcher_restore(m, &m->marks[--m->n_marks % GRAMMAR_MAX_ROLLBACK]);
+    }
+}
+
+bool grammar_matcher_may_end(const struct grammar_matcher *m)
+{
+    return m->has_column && m->columns[m->bases[m->at.base].column].may_end;
+}
+
+bool grammar_matcher_must_end(const struct grammar_matcher *m)
+{
+    const struct matcher_base *b = &m->bases[m->at.base];
+    return grammar_matcher_may_end(m) && b->n == 0 && !m->columns[b->column].has_tokens;
+}

@@ -1,0 +1,75 @@
+/* What the files of the matcher share. */
+#ifndef INFCGI_GRAMMAR_GRAMMAR_MATCHER_H
+#define INFCGI_GRAMMAR_GRAMMAR_MATCHER_H
+
+#include "engine/grammar/grammar_internal.h"
+
+/* A rule that was begun in column `origin` and is read up to a slot; count: turns of a repeat, of one without a bound no more
+ * than its least. */
+struct matcher_item {
+    uint32_t slot, origin, count;
+};
+
+/* Items of one place in the text, in matcher.items. */
+struct matcher_column {
+    uint32_t first, n;
+    bool may_end, has_tokens; /* has_tokens: some wait for a special token */
+};
+
+/* A lexeme that was begun in a column, and what was left of it when its base was made. */
+struct matcher_scan {
+    uint32_t column, lexeme;
+    regex_id left;
+};
+
+/* Scans that go on side by side, in matcher.scans: one for each part of their lexer states. column: made with it. */
+struct matcher_base {
+    uint32_t first, n, column;
+};
+
+struct matcher_place {
+    uint32_t state, base;
+};
+
+/* All that is to be the same again. */
+struct matcher_mark {
+    struct matcher_place at;
+    bool has_column; /* the base's column is of this place, and not of one before it */
+    uint32_t n_items, n_columns, n_scans, n_bases;
+};
+
+/* What matcher_begin_column gave, while a mask is made. */
+struct matcher_memo {
+    struct matcher_place from, to;
+    uint32_t round; /* of another mask: free */
+};
+enum { MATCHER_MEMO = 256 };
+
+struct grammar_matcher {
+    struct grammar *g;
+    struct grammar_vocab *v;
+    struct matcher_place at;
+    bool has_column;
+    struct matcher_item *items;
+    struct matcher_column *columns;
+    struct matcher_scan *scans;
+    struct matcher_base *bases;
+    uint32_t n_items, cap_items, n_columns, cap_columns, n_scans, cap_scans, n_bases, cap_bases;
+    struct matcher_mark marks[GRAMMAR_MAX_ROLLBACK]; /* in front of tokens; a ring */
+    int n_marks;
+    struct matcher_memo *memo; /* [MATCHER_MEMO] */
+    uint32_t round;
+    struct matcher_place *depths; /* scratch of walks */
+};
+
+/* Does the item wait for the symbol of its slot? Not a repeat that has had all its turns. */
+bool matcher_waits(const struct grammar_matcher *m, const struct matcher_item *item);
+
+/* Makes a column of what ends at `at`, and a base of what begins there, beside what goes on, with keeps. */
+MUST_CHECK enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at, bool keeps,
+                                         struct matcher_place *out);
+
+struct matcher_mark matcher_mark(const struct grammar_matcher *m);
+void matcher_restore(struct grammar_matcher *m, const struct matcher_mark *to);
+
+#endif

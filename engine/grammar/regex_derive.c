@@ -1,0 +1,315 @@
+/* Derivatives, and what can be told by walking them. */
+#include "engine/grammar/regex_internal.h"
+
+#include "engine/base/mem.h"
+
+#include <string.h>
+
+enum { FIRST_MEMO = 1024 };
+
+/* --- classes of bytes ---------------------------------------------------------------------------------------------- */
+
+const unsigned char *regex_byte_classes(struct regex_set *s, int *n)
+{
+    if (!s->has_byte_classes) {
+        s->has_byte_classes = true;
+        s->n_byte_classes = 1;
+        for (size_t i = 0; i < s->n_classes; i++) { /* splits each class into what is in this one and what is not */
+            const uint64_t *bits = s->classes[i].bits;
+            short in[256], out[256]; /* new number of those of a class */
+            int count = 0;
+            unsigned char fresh[256];
+            memset(in, -1, sizeof in);
+            memset(out, -1, sizeof out);
+            for (int b = 0; b < 256; b++) {
+                short *to = (bits[b / 64] >> b % 64 & 1) != 0 ? &in[s->byte_class[b]] : &out[s->byte_class[b]];
+                *to = *to < 0 ? (short)count++ : *to;
+                fresh[b] = (unsigned char)*to;
+            }
+            memcpy(s->byte_class, fresh, sizeof fresh);
+            s->n_byte_classes = count;
+        }
+        for (int b = 255; b >= 0; b--) {
+            s->byte_of_class[s->byte_class[b]] = (unsigned char)b;
+        }
+    }
+    if (n != NULL) {
+        *n = s->n_byte_classes;
+    }
+    return s->byte_class;
+}
+
+void regex_split_classes(struct regex_set *s, const uint64_t bits[4])
+{
+    for (int b = 0; b < 256 && s->has_byte_classes; b++) {
+        int first = s->byte_of_class[s->byte_class[b]];
+        if ((bits[b / 64] >> b % 64 & 1) != (bits[first / 64] >> first % 64 & 1)) {
+            s->has_byte_classes = false;
+            memset(s->byte_class, 0, sizeof s->byte_class);
+            s->n_memoed = 0;
+            if (s->n_memo > 0) {
+                memset(s->memo_keys, 0, s->n_memo * sizeof *s->memo_keys);
+            }
+        }
+    }
+}
+
+/* --- what was derived before ------------------------------------------------------------------------------------------ */
+
+static size_t memo_place(const struct regex_set *s, uint64_t key)
+{
+    size_t at = (size_t)(key * 0x9e3779b97f4a7c15u >> 20) & (s->n_memo - 1);
+    while (s->memo_keys[at] != 0 && s->memo_keys[at] != key) {
+        at = (at + 1) & (s->n_memo - 1);
+    }
+    return at;
+}
+
+static bool memo_get(const struct regex_set *s, regex_id r, unsigned class, regex_id *out)
+{
+    if (s->n_memo == 0) {
+        return false;
+    }
+    uint64_t key = ((uint64_t)r << 8 | class) + 1;
+    size_t at = memo_place(s, key);
+    *out = s->memo_values[at];
+    return s->memo_keys[at] == key;
+}
+
+static bool memo_grow(struct regex_set *s)
+{
+    struct regex_set old = *s;
+    s->n_memo = old.n_memo != 0 ? 2 * old.n_memo : FIRST_MEMO;
+    s->memo_keys = mem_zalloc_array(s->n_memo, sizeof *s->memo_keys, MEM_REQUEST);
+    s->memo_values = mem_zalloc_array(s->n_memo, sizeof *s->memo_values, MEM_REQUEST);
+    if (s->memo_keys == NULL || s->memo_values == NULL) {
+        mem_free(s->memo_keys);
+        mem_free(s->memo_values);
+        s->memo_keys = old.memo_keys;
+        s->memo_values = old.memo_values;
+        s->n_memo = old.n_memo;
+        s->err = s->err == ERR_OK ? ERR_NOMEM : s->err;
+        return false;
+    }
+    for (size_t i = 0; i < old.n_memo; i++) {
+        if (old.memo_keys[i] != 0) {
+            size_t at = memo_place(s, old.memo_keys[i]);
+            s->memo_keys[at] = old.memo_keys[i];
+            s->memo_values[at] = old.memo_values[i];
+        }
+    }
+    mem_free(old.memo_keys);
+    mem_free(old.memo_values);
+    return true;
+}
+
+static void memo_put(struct regex_set *s, regex_id r, unsigned class, regex_id value)
+{
+    uint64_t key = ((uint64_t)r << 8 | class) + 1;
+    if (2 * s->n_memoed >= s->n_memo && !memo_grow(s)) {
+        return;
+    }
+    if (s->n_memoed > 8 * s->max_nodes) {
+        s->err = s->err == ERR_OK ? ERR_GRAMMAR_LIMIT : s->err;
+        return;
+    }
+    size_t at = memo_place(s, key);
+    s->memo_keys[at] = key;
+    s->memo_values[at] = value;
+    s->n_memoed++;
+}
+
+/* --- derivatives --------------------------------------------------------------------------------------------------- */
+
+/* Puts the parts of r whose derivatives are needed and not there on the stack; true if there are any. */
+static bool push_missing(struct regex_set *s, regex_id r, unsigned class)
+{
+    const struct regex_node n = s->nodes[r];
+    size_t before = s->work.n;
+    regex_id found, part = n.a, rest = n.b;
+    switch ((enum regex_kind)n.kind) {
+    case REGEX_K_CONCAT:
+        if (s->nodes[n.a].is_nullable && !memo_get(s, n.b, class, &found)) {
+            regex_list_push(s, &s->work, n.b);
+        }
+        /* fall through */
+    case REGEX_K_NOT:
+    case REGEX_K_REPEAT:
+        if (!memo_get(s, n.a, class, &found)) {
+            regex_list_push(s, &s->work, n.a);
+        }
+        break;
+    case REGEX_K_OR:
+    case REGEX_K_AND:
+        for (bool more = true; more && s->err == ERR_OK;) {
+            if (!memo_get(s, part, class, &found)) {
+                regex_list_push(s, &s->work, part);
+            }
+            more = part != rest || part == n.a;
+            bool is_list = s->nodes[rest].kind == n.kind;
+            if (part == rest) {
+                break;
+            }
+            part = is_list ? s->nodes[rest].a : rest;
+            rest = is_list ? s->nodes[rest].b : rest;
+        }
+        break;
+    default:
+        break;
+    }
+    return s->work.n > before;
+}
+
+/* The union or intersection of the parts' derivatives, which are there. */
+static regex_id join_parts(struct regex_set *s, regex_id r, unsigned class)
+{
+    const struct regex_node n = s->nodes[r];
+    enum regex_kind kind = (enum regex_kind)n.kind;
+    size_t from = s->parts.n;
+    regex_id found = REGEX_NONE, at = r;
+    for (bool more = true; more;) {
+        bool is_list = s->nodes[at].kind == n.kind;
+        memo_get(s, is_list ? s->nodes[at].a : at, class, &found);
+        while (s->nodes[found].kind == n.kind && regex_list_push(s, &s->parts, s->nodes[found].a)) {
+            found = s->nodes[found].b;
+        }
+        regex_list_push(s, &s->parts, found);
+        more = is_list && s->err == ERR_OK;
+        at = is_list ? s->nodes[at].b : at;
+    }
+    found = s->err == ERR_OK ? regex_join(s, kind, s->parts.ids + from, s->parts.n - from) : REGEX_NONE;
+    s->parts.n = from;
+    return found;
+}
+
+/* Of a node the derivatives of whose parts are there. */
+static regex_id derive(struct regex_set *s, regex_id r, unsigned class)
+{
+    const struct regex_node n = s->nodes[r];
+    unsigned byte = s->byte_of_class[class];
+    regex_id a = REGEX_NONE, b = REGEX_NONE;
+    switch ((enum regex_kind)n.kind) {
+    case REGEX_K_CLASS:
+        return (s->classes[n.a].bits[byte / 64] >> byte % 64 & 1) != 0 ? REGEX_EMPTY : REGEX_NONE;
+    case REGEX_K_CONCAT:
+        memo_get(s, n.a, class, &a);
+        a = regex_concat(s, a, n.b);
+        if (s->nodes[n.a].is_nullable) {
+            memo_get(s, n.b, class, &b);
+            a = regex_or(s, a, b);
+        }
+        return a;
+    case REGEX_K_OR:
+    case REGEX_K_AND:
+        return join_parts(s, r, class);
+    case REGEX_K_NOT:
+        memo_get(s, n.a, class, &a);
+        return regex_not(s, a);
+    case REGEX_K_REPEAT:
+        memo_get(s, n.a, class, &a);
+        b = regex_repeat(s, n.a, n.min > 0 ? n.min - 1 : 0, n.max == REGEX_UNBOUNDED ? n.max : n.max - 1);
+        return regex_concat(s, a, b);
+    default:
+        return REGEX_NONE;
+    }
+}
+
+static regex_id next_of_class(struct regex_set *s, regex_id r, unsigned class)
+{
+    regex_id found = REGEX_NONE;
+    if (r == REGEX_NONE || r == REGEX_EMPTY || s->err != ERR_OK) {
+        return REGEX_NONE;
+    }
+    if (memo_get(s, r, class, &found)) {
+        return found;
+    }
+    size_t from = s->work.n;
+    regex_list_push(s, &s->work, r);
+    while (s->work.n > from && s->err == ERR_OK) {
+        regex_id top = s->work.ids[s->work.n - 1];
+        if (memo_get(s, top, class, &found)) {
+            s->work.n--;
+        } else if (!push_missing(s, top, class) && s->err == ERR_OK) {
+            found = derive(s, top, class);
+            memo_put(s, top, class, found);
+            s->work.n--;
+        }
+    }
+    s->work.n = from;
+    return s->err == ERR_OK ? found : REGEX_NONE;
+}
+
+regex_id regex_next(struct regex_set *s, regex_id r, unsigned char byte)
+{
+    return next_of_class(s, r, regex_byte_classes(s, NULL)[byte]);
+}
+
+/* --- is there a string? ---------------------------------------------------------------------------------------------- */
+
+/* Looks through all that can follow r, breadth first; what was seen is behind `from` in s->work. */
+static enum err search(struct regex_set *s, regex_id r, size_t budget, size_t from, bool *found)
+{
+    regex_byte_classes(s, NULL);
+    regex_list_push(s, &s->work, r);
+    s->nodes[r].known |= 4; /* seen */
+    for (size_t at = from; at < s->work.n && !*found && s->err == ERR_OK; at++) {
+        for (int class = 0; class < s->n_byte_classes && !*found; class ++) {
+            regex_id next = next_of_class(s, s->work.ids[at], (unsigned)class);
+            const struct regex_node *n = &s->nodes[next];
+            *found = n->is_nullable || (n->is_plain && next != REGEX_NONE) || (n->known & 3) == 1;
+            if (next != REGEX_NONE && (n->known & 6) == 0) {
+                s->nodes[next].known |= 4;
+                regex_list_push(s, &s->work, next);
+            }
+        }
+        if (s->work.n - from > budget && !*found) {
+            return ERR_GRAMMAR_LIMIT;
+        }
+    }
+    return s->err;
+}
+
+enum err regex_is_none(struct regex_set *s, regex_id r, size_t budget, bool *none)
+{
+    const struct regex_node *n = &s->nodes[r];
+    *none = r == REGEX_NONE || (n->known & 3) == 2;
+    if (s->err != ERR_OK || n->is_plain || n->is_nullable || (n->known & 3) != 0) {
+        return s->err;
+    }
+    size_t from = s->work.n;
+    bool found = false;
+    enum err err = search(s, r, budget, from, &found);
+    for (size_t i = from; i < s->work.n; i++) {
+        s->nodes[s->work.ids[i]].known &= 3;
+        if (err == ERR_OK && !found) {
+            s->nodes[s->work.ids[i]].known = 2;
+        }
+    }
+    s->nodes[r].known = err == ERR_OK && found ? 1 : s->nodes[r].known;
+    s->work.n = from;
+    *none = err == ERR_OK && !found;
+    return err;
+}
+
+/* --- near ---------------------------------------------------------------------------------------------------------- */
+
+/* A repeat behind which `bytes` bytes cannot tell its bounds from farther ones. */
+static regex_id near_repeat(struct regex_set *s, regex_id r, uint32_t bytes)
+{
+    const struct regex_node n = s->nodes[r];
+    if (n.kind != REGEX_K_REPEAT || s->nodes[n.a].is_nullable) {
+        return r;
+    }
+    uint32_t max = n.max > bytes ? REGEX_UNBOUNDED : n.max; /* each time takes a byte at least */
+    return regex_repeat(s, n.a, MIN_OF(n.min, bytes + 1), max);
+}
+
+regex_id regex_near(struct regex_set *s, regex_id r, uint32_t bytes)
+{
+    const struct regex_node n = s->nodes[r];
+    if (n.kind == REGEX_K_CONCAT) {
+        regex_id a = near_repeat(s, n.a, bytes);
+        return a == n.a ? r : regex_concat(s, a, n.b);
+    }
+    return near_repeat(s, r, bytes);
+}

@@ -1,0 +1,66 @@
+/* How a set keeps its expressions; shared by the files of regex. */
+#ifndef INFCGI_GRAMMAR_REGEX_INTERNAL_H
+#define INFCGI_GRAMMAR_REGEX_INTERNAL_H
+
+#include "engine/grammar/regex.h"
+
+enum regex_kind {
+    REGEX_K_NONE,
+    REGEX_K_EMPTY,
+    REGEX_K_CLASS,  /* a: of set->classes */
+    REGEX_K_CONCAT, /* a b; a is no CONCAT */
+    REGEX_K_OR,     /* a | b: a is no OR, b may be one; in order of ids, of which no two are equal */
+    REGEX_K_AND,    /* the same */
+    REGEX_K_NOT,    /* a */
+    REGEX_K_REPEAT, /* a, min .. max times */
+};
+
+struct regex_node {
+    unsigned char kind;
+    bool is_nullable;
+    bool is_plain;       /* without AND and NOT: then it matches something, unless it is REGEX_NONE */
+    unsigned char known; /* of others: 1 it matches something, 2 nothing, 0 not known yet */
+    uint32_t a, b, min, max;
+    struct regex_hash hash, sum; /* sum: of OR and AND, of the parts' hashes */
+};
+
+struct regex_class {
+    uint64_t bits[4];
+};
+
+/* Growing list of ids. */
+struct regex_list {
+    regex_id *ids;
+    size_t n, cap;
+};
+
+struct regex_set {
+    enum err err;
+    size_t max_nodes;
+    struct regex_node *nodes;
+    size_t n_nodes, cap_nodes;
+    struct regex_class *classes;
+    size_t n_classes, cap_classes;
+    uint32_t *table; /* [n_table] of nodes by hash, 0 = free: NONE is not in it */
+    size_t n_table;
+    uint64_t *memo_keys; /* [n_memo] node << 8 | class of bytes, plus 1; 0 = free */
+    regex_id *memo_values;
+    size_t n_memo, n_memoed;
+    bool has_byte_classes;
+    int n_byte_classes;
+    unsigned char byte_class[256], byte_of_class[256]; /* its first byte */
+    struct regex_list work, parts;                     /* scratch of regex_next; of unions */
+};
+
+/* The node, made if it is not there. NONE on failure. */
+regex_id regex_node(struct regex_set *s, struct regex_node node);
+
+/* Union or intersection of ids[0..n), which are changed. */
+regex_id regex_join(struct regex_set *s, enum regex_kind kind, regex_id *ids, size_t n);
+
+/* A class of bytes is new: where it takes apart bytes that had one class, derivatives are to be found anew. (regex_derive.c) */
+void regex_split_classes(struct regex_set *s, const uint64_t bits[4]);
+
+bool regex_list_push(struct regex_set *s, struct regex_list *l, regex_id id);
+
+#endif
