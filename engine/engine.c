@@ -394,6 +394,7 @@ enum err engine_open(const struct engine_config *cfg, struct engine **out, struc
         return no_memory(info);
     }
     arena_init(&e->arena, 4096, 0, MEM_MODEL);
+    pthread_mutex_init(&e->grammar_lock, NULL);
     enum err err = open_all(e, cfg, info);
     if (err != ERR_OK) {
         engine_close(&e);
@@ -420,6 +421,7 @@ enum err engine_check(const char *path, bool reads_weights, struct err_info *inf
         return no_memory(info);
     }
     arena_init(&e->arena, 4096, 0, MEM_MODEL);
+    pthread_mutex_init(&e->grammar_lock, NULL);
     enum err err = read_file(e, &cfg, info);
     if (err == ERR_OK) {
         err = backend_check_types(e->plan, info);
@@ -457,6 +459,7 @@ enum err engine_measure(const struct engine_config *cfg, struct engine_memory *o
         return no_memory(info);
     }
     arena_init(&e->arena, 4096, 0, MEM_MODEL);
+    pthread_mutex_init(&e->grammar_lock, NULL);
     enum err err = measure(e, cfg, out, info);
     engine_close(&e);
     return err;
@@ -473,10 +476,12 @@ void engine_close(struct engine **engine)
         e->backend->close(&e->model);
     }
     chat_template_free(&e->chat);
+    grammar_vocab_free(&e->vocab);
     tokenizer_free(&e->tokenizer);
     plan_free(&e->plan);
     gguf_close(&e->gguf);
     mem_free(e->ends);
+    pthread_mutex_destroy(&e->grammar_lock);
     arena_fini(&e->arena);
     mem_free(e);
     *engine = NULL;

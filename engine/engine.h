@@ -23,6 +23,7 @@ struct engine;
 struct engine_stream;
 struct engine_embedding;
 struct sched_group;
+struct grammar;
 
 /* Limits of a request; the server's field table uses the same names. */
 enum {
@@ -206,6 +207,8 @@ struct engine_params {
     const char *stop[ENGINE_MAX_STOPS]; /* length-counted; NUL is data */
     size_t stop_len[ENGINE_MAX_STOPS];  /* 1 .. ENGINE_MAX_STOP_BYTES */
     size_t n_stop;
+    struct grammar
+        *grammar; /* OPTIONAL, of engine_grammar_*: what the text follows; borrowed for the call that submits */
     const char *cache_salt; /* OPTIONAL: prefixes are shared only between requests of the same salt */
     uint64_t deadline_ns;   /* on clock_now_ns; 0 = none */
     uint64_t request_id;    /* for the log */
@@ -245,6 +248,11 @@ size_t engine_group_room(struct sched_group *g);
 
 /* Lets go of the group; its sequences go on. */
 void engine_group_close(struct sched_group **g);
+
+/* A grammar for engine_params.grammar: any JSON object. The caller's, to engine_grammar_free; sequences that were submitted
+ * keep it. The first call of all makes the vocabulary's tables, a quarter of a second for 150,000 tokens. ERR_NOMEM. */
+MUST_CHECK enum err engine_grammar_json_object(struct engine *e, struct grammar **out, struct err_info *info);
+void engine_grammar_free(struct grammar **g);
 
 /* What differs between the sequences of a request. */
 struct engine_sequence {

@@ -6,8 +6,11 @@
 #include "engine/base/mem.h"
 #include "engine/chat/chat_template.h"
 #include "engine/engine.h"
+#include "engine/grammar/grammar.h"
 #include "engine/sched/sched.h"
 #include "engine/tokenizer/tokenizer.h"
+
+#include <pthread.h>
 
 /* Constant while it is open, but for what lies behind sched. */
 struct engine {
@@ -25,7 +28,9 @@ struct engine {
     int32_t *ends;      /* [n_ends] ids that end a generation */
     size_t n_ends;
     uint32_t max_seqs;
-    bool *unfit; /* [L] layers that the device chosen for them computes wrongly; NULL = none is known */
+    pthread_mutex_t grammar_lock;
+    struct grammar_vocab *vocab; /* (grammar_lock) made when it is first needed; constant from then on */
+    bool *unfit;                 /* [L] layers that the device chosen for them computes wrongly; NULL = none is known */
 };
 
 /* What the back end is opened with, and what that takes. */

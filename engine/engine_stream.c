@@ -171,8 +171,8 @@ enum err engine_check_submit(const struct engine *e, const int32_t *ids, size_t 
 }
 
 /* What the scheduler is told of a sequence; the rules are the caller's. */
-static struct sched_request make_request(const struct engine_params *p, const struct engine_sequence *q,
-                                         const struct rules *rules)
+static struct sched_request make_request(const struct engine *e, const struct engine_params *p,
+                                         const struct engine_sequence *q, const struct rules *rules)
 {
     struct sched_request r = {
         .tokens = q->ids,
@@ -180,6 +180,8 @@ static struct sched_request make_request(const struct engine_params *p, const st
         .max_tokens = p->max_tokens,
         .min_tokens = p->min_tokens,
         .prompt_logprobs = q->prompt_logprobs,
+        .grammar = p->grammar,
+        .vocab = p->grammar != NULL ? e->vocab : NULL, /* which then is there */
         .sampling = p->sampling,
         .salt = p->cache_salt,
         .deadline_ns = p->deadline_ns,
@@ -229,7 +231,7 @@ static enum err make_all(struct engine *e, const struct engine_params *p, const 
     TRY(make_rules(e, p, &sub->arena, &sub->rules));
     for (size_t i = 0; i < n; i++) {
         TRY(new_stream(e, p, &out[i]));
-        sub->requests[i] = make_request(p, &seqs[i], &sub->rules);
+        sub->requests[i] = make_request(e, p, &seqs[i], &sub->rules);
     }
     return ERR_OK;
 }

@@ -135,7 +135,9 @@ static bool add_slots(struct grammar *g, const symbol_id *parts, size_t n, uint3
     if (place == NULL) {
         return false;
     }
-    memcpy(place, parts, n * sizeof *parts);
+    if (n > 0) {
+        memcpy(place, parts, n * sizeof *parts);
+    }
     place[n] = SYMBOL_END;
     *first = g->n_slots;
     g->n_slots += (uint32_t)n + 1;

@@ -47,8 +47,8 @@ void sampler_scratch_fini(struct sampler_scratch *s)
 
 static bool changes_logits(const struct sampler_params *p, bool ban_ends)
 {
-    return p->n_bias > 0 || (ban_ends && p->n_ends > 0) || p->repeat_penalty != 1.0f || p->presence_penalty != 0 ||
-           p->frequency_penalty != 0;
+    return p->is_guided || p->n_bias > 0 || (ban_ends && p->n_ends > 0) || p->repeat_penalty != 1.0f ||
+           p->presence_penalty != 0 || p->frequency_penalty != 0;
 }
 
 static void penalise_repeats(const struct sampler_params *p, const struct sampler_history *h, struct sampler_view *v,
@@ -85,6 +85,9 @@ static void change_logits(const struct sampler_params *p, const struct sampler_h
                           unsigned char *seen)
 {
     sampler_view_find_max(v);
+    if (h->allowed != NULL) {
+        sampler_view_keep(v, h->allowed);
+    }
     for (size_t i = 0; i < p->n_bias; i++) {
         float *logit = sampler_view_change(v, p->bias[i].id);
         *logit = p->bias[i].bias <= SAMPLER_BAN ? -INFINITY : *logit + p->bias[i].bias;

@@ -39,6 +39,7 @@ struct sampler_params {
     size_t n_bias;
     const int32_t *ends; /* [n_ends] ids that end a sequence, in range */
     size_t n_ends;
+    bool is_guided; /* rows come with sampler_history.allowed */
 };
 
 /* A row of logits and what the back end found in it. */
@@ -55,7 +56,8 @@ struct sampler_row {
 struct sampler_history {
     const int32_t *tokens; /* [n_tokens] */
     int32_t n_prompt, n_tokens;
-    bool ban_ends; /* no end token now (min_tokens) */
+    bool ban_ends;           /* no end token now (min_tokens) */
+    const uint64_t *allowed; /* OPTIONAL [(n_vocab + 63) / 64] bits of the tokens that may come (grammar.h) */
 };
 
 struct sampler_top {

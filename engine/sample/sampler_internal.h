@@ -30,6 +30,9 @@ void sampler_view_find_max(struct sampler_view *v);
 float *sampler_view_change(struct sampler_view *v, int32_t id);
 void sampler_view_settle(struct sampler_view *v);
 
+/* Changes the logits of all tokens whose bit is not set to -inf. */
+void sampler_view_keep(struct sampler_view *v, const uint64_t *allowed);
+
 /* Logits of block b; *len gets how many. */
 const float *sampler_view_block(const struct sampler_view *v, int32_t b, int32_t *len);
 

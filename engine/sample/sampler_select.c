@@ -59,6 +59,23 @@ float *sampler_view_change(struct sampler_view *v, int32_t id)
     return v->changed + id;
 }
 
+void sampler_view_keep(struct sampler_view *v, const uint64_t *allowed)
+{
+    for (int32_t from = 0; from < v->n; from += 64) {
+        uint64_t bits = allowed[from / 64];
+        int32_t to = MIN_OF(from + 64, v->n);
+        if (bits == UINT64_MAX) {
+            continue;
+        }
+        for (int32_t id = from; id < to; id += BLOCK_STEP) { /* blocks begin at such ids alone */
+            sampler_view_change(v, id);
+        }
+        for (int32_t id = from; id < to; id++) {
+            v->changed[id] = (bits >> (id - from) & 1) != 0 ? v->changed[id] : -INFINITY;
+        }
+    }
+}
+
 void sampler_view_settle(struct sampler_view *v)
 {
     for (int32_t b = 0; b < v->n_blocks; b++) {

@@ -342,6 +342,10 @@ static enum err allocate(struct sched *s)
     s->offers = arena_zalloc_array(a, seqs, sizeof *s->offers);
     TRY(arena_ok(a));
     TRY(sampler_scratch_init(&s->scratch, c->n_vocab));
+    s->allowed = mem_zalloc_array(((size_t)c->n_vocab + 63) / 64, sizeof *s->allowed, MEM_SCRATCH);
+    if (s->allowed == NULL) {
+        return ERR_NOMEM;
+    }
     return kv_cache_new(c->n_pages, c->n_states, &s->kv);
 }
 
@@ -418,6 +422,7 @@ void sched_free(struct sched **sched)
     }
     arena_fini(&s->arena);
     sampler_scratch_fini(&s->scratch);
+    mem_free(s->allowed);
     kv_cache_free(&s->kv);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->wake);

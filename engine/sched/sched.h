@@ -17,6 +17,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/base/err.h"
+#include "engine/grammar/grammar.h"
 #include "engine/sched/sched_report.h"
 
 #include <stdbool.h>
@@ -63,8 +64,12 @@ struct sched_request {
     int32_t min_tokens;
     bool prompt_logprobs;
     struct sampler_params sampling; /* bias and ends are copied too; ends = all ids that end this sequence */
-    const char *salt;               /* OPTIONAL */
-    uint64_t deadline_ns;           /* clock_now_ns, 0 = none */
+    /* OPTIONAL: what the sequence follows, which takes a reference, and the vocabulary, which outlives it. It ends where nothing
+     * may follow, and with ERR_GRAMMAR_DEAD_END where no token can, or ERR_GRAMMAR_LIMIT. */
+    struct grammar *grammar;
+    struct grammar_vocab *vocab;
+    const char *salt;     /* OPTIONAL */
+    uint64_t deadline_ns; /* clock_now_ns, 0 = none */
 };
 
 struct sched_event {

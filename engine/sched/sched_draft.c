@@ -14,6 +14,20 @@ static int32_t draft_room(struct sched *s, struct sched_seq *q)
     return MAX_OF(MIN_OF(n, (int32_t)sched_ring_room(q) - 1), 0);
 }
 
+/* How many of the guessed tokens the sequence's grammar takes. */
+static int32_t count_allowed(struct sched_seq *q)
+{
+    int32_t n = 0;
+    bool taken = true;
+    while (n < q->n_draft && taken) {
+        enum err err = grammar_matcher_accept(q->matcher, q->tokens[q->n_tokens + n], &taken);
+        taken = taken && err == ERR_OK; /* what went wrong will be told when the token is sampled */
+        n += taken;
+    }
+    grammar_matcher_rollback(q->matcher, n);
+    return n;
+}
+
 /* Puts n guessed tokens behind those of q. The guess may run into tokens it has just put there, as in a text that
  * repeats itself. Nothing follows an end, so none is drafted. */
 static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
@@ -25,6 +39,7 @@ static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
         q->tokens[q->n_tokens + i] = q->tokens[q->draft.source + i];
         q->n_draft++;
     }
+    q->n_draft = q->matcher != NULL ? count_allowed(q) : q->n_draft;
 }
 
 void sched_draft_all(struct sched *s, struct sched_seq **seqs, int32_t n)

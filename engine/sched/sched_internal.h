@@ -66,7 +66,8 @@ struct sched_seq {
     atomic_bool cancelled;  /* set by anyone, read by the scheduler each step */
 
     struct sampler_params sampling;
-    int32_t *tokens; /* [max_total + 1] prompt and what was generated; behind it n_draft guessed ones */
+    struct grammar_matcher *matcher; /* behind the last token; NULL = it may say anything */
+    int32_t *tokens;                 /* [max_total + 1] prompt and what was generated; behind it n_draft guessed ones */
     int32_t n_prompt, n_tokens, max_total, min_tokens;
     bool prompt_logprobs, is_private; /* private: uses no others' pages */
     bool leaves_pages;                /* others may use its own */
@@ -111,9 +112,9 @@ struct sched_seq {
     pthread_cond_t ready;
     struct sched_entry ring[SCHED_RING]; /* (lock) */
     struct sampler_top *tops;            /* [SCHED_RING][n_top] (lock) */
-    uint32_t n_put, n_got;    /* (lock) */
-    struct sched_usage usage; /* (lock) */
-    struct err_info why;      /* why it broke off, set before SCHED_END is given out; code ERR_OK = no more is known */
+    uint32_t n_put, n_got;               /* (lock) */
+    struct sched_usage usage;            /* (lock) */
+    struct err_info why; /* why it broke off, set before SCHED_END is given out; code ERR_OK = no more is known */
     uint64_t submit_ns, admit_ns, first_ns;
 };
 
@@ -138,6 +139,7 @@ struct sched {
     struct sched_config cfg;
     struct kv_cache *kv;
     struct sampler_scratch scratch;
+    uint64_t *allowed; /* [(n_vocab + 63) / 64] scratch: what may come next */
     pthread_t thread;
     bool is_started;
 

@@ -215,6 +215,23 @@ static void note_first_token(struct sched_seq *q)
     }
 }
 
+/* Picks a token; with a grammar one that it allows. */
+static enum err pick(struct sched *s, struct sched_seq *q, const struct sampler_row *row, struct sampler_history *h,
+                     struct sampler_result *r)
+{
+    bool taken = true;
+    if (q->matcher != NULL) {
+        TRY(grammar_matcher_mask(q->matcher, s->allowed));
+        h->allowed = s->allowed;
+    }
+    enum err err = sampler_pick(&q->sampling, row, h, &s->scratch, r);
+    if (q->matcher == NULL || err != ERR_OK) {
+        return q->matcher != NULL && err == ERR_INVALID_VALUE ? ERR_GRAMMAR_DEAD_END : err; /* bans leave none */
+    }
+    TRY(grammar_matcher_accept(q->matcher, r->id, &taken));
+    return taken ? ERR_OK : ERR_INTERNAL;
+}
+
 /* Samples behind the last token. *finish tells whether the sequence is complete. */
 static enum err sample_next(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t i_logits,
                             enum sched_finish *finish)
@@ -224,7 +241,7 @@ static enum err sample_next(struct sched *s, const struct sched_batch *b, struct
     struct sampler_history h = {
         .tokens = q->tokens, .n_prompt = q->n_prompt, .n_tokens = q->n_tokens, .ban_ends = n_generated < q->min_tokens};
     struct sampler_result r;
-    TRY(sampler_pick(&q->sampling, &row, &h, &s->scratch, &r));
+    TRY(pick(s, q, &row, &h, &r));
     note_first_token(q);
     q->tokens[q->n_tokens++] = r.id;
     draft_learn(&q->draft, q->tokens, q->n_tokens);
@@ -236,7 +253,9 @@ static enum err sample_next(struct sched *s, const struct sched_batch *b, struct
         return ERR_OK;
     }
     sched_put_token(q, SCHED_TOKEN, &r);
-    if (q->n_tokens >= q->max_total) {
+    if (q->matcher != NULL && grammar_matcher_must_end(q->matcher)) {
+        *finish = SCHED_FINISH_STOP; /* no step for an end that is certain */
+    } else if (q->n_tokens >= q->max_total) {
         *finish = SCHED_FINISH_LENGTH;
     }
     return ERR_OK;

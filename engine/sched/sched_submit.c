@@ -11,6 +11,7 @@ static void seq_free(struct sched_seq *q)
     pthread_mutex_destroy(&q->lock);
     pthread_cond_destroy(&q->ready);
     sched_group_release(&q->group);
+    grammar_matcher_free(&q->matcher);
     struct arena a = q->arena;
     arena_fini(&a);
 }
@@ -80,6 +81,10 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
     fill_pooling(s, q, r);
     q->leaves_pages = !q->is_private || (r->prompt_logprobs && r->pooling == PLAN_POOL_NONE);
     TRY(arena_ok(a));
+    if (r->grammar != NULL) {
+        q->sampling.is_guided = true;
+        TRY(grammar_matcher_new(r->grammar, r->vocab, &q->matcher));
+    }
     memcpy(q->tokens, r->tokens, (size_t)r->n_tokens * sizeof *q->tokens);
     if (s->cfg.draft_max > 0 && q->max_total > q->n_prompt + 1) {
         TRY(draft_init(&q->draft, q->max_total, a));
@@ -266,9 +271,12 @@ static enum err make_seq(struct sched *s, const struct sched_request *r, struct 
     q->group = g;
     atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
     atomic_init(&q->refs, 2);
-    if (seq_fill(s, q, r) != ERR_OK) {
+    enum err err = seq_fill(s, q, r);
+    if (err != ERR_OK) {
         seq_free(q);
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for a request of %d tokens", r->n_tokens);
+        return err == ERR_GRAMMAR_LIMIT
+                   ? err_set(info, err, NULL, "the grammar's beginning has too many readings")
+                   : err_set(info, ERR_NOMEM, NULL, "out of memory for a request of %d tokens", r->n_tokens);
     }
     q->submit_ns = clock_now_ns();
     *out = q;
