@@ -375,16 +375,21 @@ void api_chat(struct call *c)
     err = err != ERR_OK ? err : messages_check(c->json, &info);
     err = err != ERR_OK ? err : tools_check(c->json, &shows_tools, &info);
     err = err != ERR_OK ? err : make_prompt(c, &p, shows_tools, &ids, &n, &info);
+    if (err == ERR_OK && p.is_json) { /* and nothing else: no thinking, no calls */
+        p.split = (struct chat_split_config){.splits_reasoning = false};
+        err = engine_grammar_json_object(c->engine, &p.gen.grammar, &info);
+    }
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
         json_t *tools = shows_tools ? json_incref(json_object_get(p.root, "tools")) : NULL;
-        p.split.reads_calls = shows_tools;
+        p.split.reads_calls = shows_tools && !p.is_json;
         p.split.tools = tools;
         p.root = NULL;
         route_drop_json(c); /* before the answer, which may take minutes */
         const int32_t *const prompts[1] = {ids};
         generation_run(c, &p, &chat_shape, prompts, &n, 1);
         json_decref(tools);
+        engine_grammar_free(&p.gen.grammar);
     }
 }

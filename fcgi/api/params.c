@@ -213,12 +213,13 @@ static enum err read_stream_options(struct params *p, struct err_info *info)
     return ERR_OK;
 }
 
-/* Text only: an answer that ignored a schema would be worse than none. */
-static enum err read_response_format(const struct params *p, struct err_info *info)
+/* No schemas yet: an answer that ignored one would be worse than none. */
+static enum err read_response_format(struct params *p, struct err_info *info)
 {
     const json_t *format = json_read_get(p->root, "response_format");
     const json_t *type = json_object_get(format, "type");
-    if (format == NULL || json_read_is(type, "text")) {
+    p->is_json = json_read_is(type, "json_object");
+    if (format == NULL || p->is_json || json_read_is(type, "text")) {
         return ERR_OK;
     }
     if (!json_is_string(type)) {
@@ -226,7 +227,7 @@ static enum err read_response_format(const struct params *p, struct err_info *in
                        "response_format: expected an object with a string type");
     }
     return err_set(info, ERR_UNSUPPORTED_PARAMETER, "response_format",
-                   "response_format: only {\"type\": \"text\"} is supported");
+                   "response_format.type: expected \"text\" or \"json_object\"; schemas are not supported yet");
 }
 
 /* "none" leaves thinking in the content. */

@@ -18,6 +18,7 @@ struct params {
     bool want_logprobs;   /* chat */
     bool stream, echo, include_usage, return_token_ids;
     bool add_generation_prompt;
+    bool is_json;                   /* chat: the answer is to be a JSON object */
     struct chat_split_config split; /* chat: what to look for in answers; its tools are chat.c's */
     const json_t *root;             /* borrowed, and NULL once the prompt is made */
 };

@@ -371,7 +371,7 @@ START_TEST(what_belongs_together)
     refuse("{\"best_of\":2}", false, ERR_UNSUPPORTED_PARAMETER, "best_of");
     accept("{\"best_of\":1}", false);
     accept("{\"response_format\":{\"type\":\"text\"}}", true);
-    refuse_value("response_format", "{\"type\":\"json_object\"}", true, ERR_UNSUPPORTED_PARAMETER);
+    accept("{\"response_format\":{\"type\":\"json_object\"}}", true);
     refuse_value("response_format", "{\"type\":\"json_schema\",\"json_schema\":{}}", true, ERR_UNSUPPORTED_PARAMETER);
     static const char *const no_formats[] = {"\"text\"", "5", "[]", "true", "{}", "{\"type\":5}"};
     for (size_t i = 0; i < ARRAY_LEN(no_formats); i++) {

@@ -728,6 +728,56 @@ START_TEST(failed_allocations_leave_nothing)
 }
 END_TEST
 
+/* With a mask the pick is that of a row in which all other tokens are -inf, whatever else is asked for. */
+START_TEST(masks_are_rows_without_the_others)
+{
+    enum { N = 3000 };
+    static float logits[N], masked[N];
+    static uint64_t allowed[(N + 63) / 64];
+    struct sampler_scratch scratch;
+    uint64_t state = 11;
+    ck_assert_int_eq(sampler_scratch_init(&scratch, N), ERR_OK);
+    for (int turn = 0; turn < 400; turn++) {
+        static const uint64_t share[] = {1, 2, 50, 99, 100};
+        int32_t tokens[4] = {1, 2, 3, (int32_t)(turn % N)};
+        struct sampler_history h = {.tokens = tokens, .n_prompt = 2, .n_tokens = 4, .allowed = allowed};
+        struct sampler_params p = neutral();
+        p.temperature = turn % 4 == 0 ? 0 : 0.7f;
+        p.top_k = turn % 3 == 0 ? 20 : 0;
+        p.top_p = turn % 5 == 0 ? 0.9f : 1;
+        p.min_p = turn % 7 == 0 ? 0.05f : 0;
+        p.repeat_penalty = turn % 2 == 0 ? 1 : 1.2f;
+        p.seed = (uint64_t)turn;
+        memset(allowed, 0, sizeof allowed);
+        for (int32_t i = 0; i < N; i++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            logits[i] = (float)((state >> 40) % 2000) / 100 - 10;
+            bool is = (state >> 20) % 100 < share[turn % 5] || i == 77;
+            allowed[i / 64] |= (uint64_t)is << i % 64;
+            masked[i] = is ? logits[i] : -INFINITY;
+        }
+        struct sampler_row row = row_of(logits, N), other = row_of(masked, N);
+        struct sampler_result found, expected;
+        p.is_guided = true;
+        ck_assert_int_eq(sampler_wants(&p, N, false), SAMPLER_ALL_LOGITS);
+        ck_assert_int_eq(sampler_pick(&p, &row, &h, &scratch, &found), ERR_OK);
+        ck_assert((allowed[found.id / 64] >> found.id % 64 & 1) != 0);
+        p.is_guided = false;
+        h.allowed = NULL;
+        ck_assert_int_eq(sampler_pick(&p, &other, &h, &scratch, &expected), ERR_OK);
+        ck_assert_msg(found.id == expected.id, "turn %d: %d, not %d", turn, found.id, expected.id);
+    }
+    struct sampler_params p = neutral();
+    struct sampler_row row = row_of(logits, N);
+    struct sampler_result r;
+    struct sampler_history h = {.allowed = allowed};
+    memset(allowed, 0, sizeof allowed);
+    p.is_guided = true;
+    ck_assert_int_eq(sampler_pick(&p, &row, &h, &scratch, &r), ERR_INVALID_VALUE);
+    sampler_scratch_fini(&scratch);
+}
+END_TEST
+
 Suite *sampler_suite(void)
 {
     Suite *s = suite_create("sampler");
@@ -744,6 +794,7 @@ Suite *sampler_suite(void)
     tcase_add_loop_test(c, tokens_come_up_as_often_as_they_should, 0, 5);
     tcase_add_test(c, log_probabilities_are_the_models_own);
     tcase_add_test(c, failed_allocations_leave_nothing);
+    tcase_add_test(c, masks_are_rows_without_the_others);
     suite_add_tcase(s, c);
     return s;
 }

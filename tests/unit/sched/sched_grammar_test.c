@@ -1,0 +1,169 @@
+/* Sequences that follow a grammar: what they say is of it, alone and among others, with drafts and without, sent back and come
+ * again; they end where nothing may follow, and say so where no token can. */
+#include "engine/grammar/grammar_json.h"
+#include "tests/support/sched_rig.h"
+#include "tests/unit/tokenizer/vocab_file.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *sched_grammar_suite(void);
+
+enum { MOST = 12, MAX_NEW = 120 };
+
+static struct vocab file;
+static struct grammar_vocab *vocab;
+static struct grammar *json;
+static struct err_info info;
+static int32_t end_id;
+
+/* As many tokens as the fake back end has. */
+static void set_up(void)
+{
+    static const char *const pieces[] = {
+        "{", "}",  "\"", ":",  ",", "[",  "]",   "\":", "\",", "{\"", "true", "null",
+        "1", "23", "-",  ".5", "a", "bc", "def", " ",   "\\n", "\"}", "]}",   "\xc3\xa9"};
+    struct grammar_builder *b;
+    vocab_plain(&file, "t5");
+    end_id = (int32_t)file.eos;
+    for (size_t i = 0; file.n_tokens < FAKE_VOCAB; i++) {
+        char other[16];
+        const char *text = i < ARRAY_LEN(pieces) ? pieces[i] : other;
+        snprintf(other, sizeof other, "w%zu", i);
+        vocab_add(&file, text, strlen(text), TOKEN_NORMAL, -(float)i);
+    }
+    ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
+    ck_assert_int_eq(grammar_vocab_new(file.t, &vocab), ERR_OK);
+    ck_assert_int_eq(grammar_vocab_size(vocab), FAKE_VOCAB);
+    ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
+    ck_assert_msg(grammar_finish(&b, grammar_json_object(b), &json, &info) == ERR_OK, "%s", info.text);
+}
+
+static void tear_down(void)
+{
+    grammar_unref(&json);
+    grammar_vocab_free(&vocab);
+    vocab_fini(&file);
+}
+
+static struct sched_request request(uint64_t which, int32_t *tokens)
+{
+    rig_prompt(tokens, 40 + (int32_t)which, which % 3);
+    struct sched_request q = rig_request(tokens, 40 + (int32_t)which, MAX_NEW);
+    q.grammar = json;
+    q.vocab = vocab;
+    q.sampling.temperature = which % 3 == 0 ? 0 : 0.9f;
+    q.sampling.seed = which;
+    q.sampling.top_p = which % 2 == 0 ? 1 : 0.95f;
+    q.sampling.n_top = which % 4 == 0 ? 2 : -1;
+    q.sampling.ends = &end_id;
+    q.sampling.n_ends = 1;
+    return q;
+}
+
+static void check_json(const struct rig_output *out)
+{
+    struct buf text;
+    buf_init(&text, 0, MEM_GENERAL);
+    for (int32_t i = 0; i < out->n; i++) {
+        tokenizer_piece(file.t, out->ids[i], true, &text);
+    }
+    buf_putc(&text, '\0');
+    ck_assert_int_eq(out->err, ERR_OK);
+    json_t *value = json_loads(text.data, 0, NULL);
+    ck_assert_msg(out->finish == SCHED_FINISH_LENGTH || json_is_object(value), "%s", text.data);
+    ck_assert(text.data[0] == '{');
+    json_decref(value);
+    buf_fini(&text);
+}
+
+static void run(struct rig_limits limits, bool at_once, struct rig_output *out)
+{
+    static int32_t tokens[MOST][256];
+    struct rig r = rig_open(limits);
+    struct sched_seq *seqs[MOST];
+    int n_whole = 0;
+    for (uint64_t i = 0; i < MOST; i++) {
+        struct sched_request q = request(i, tokens[i]);
+        seqs[i] = rig_submit(&r, &q);
+        if (!at_once) {
+            rig_collect(&seqs[i], &out[i]);
+        }
+    }
+    for (uint64_t i = 0; i < MOST; i++) {
+        if (at_once) {
+            rig_collect(&seqs[i], &out[i]);
+        }
+        check_json(&out[i]);
+        n_whole += out[i].finish == SCHED_FINISH_STOP;
+    }
+    ck_assert_int_gt(n_whole, 2);
+    rig_close(&r);
+}
+
+START_TEST(what_is_said_is_json)
+{
+    static struct rig_output alone[MOST], other[MOST];
+    run((struct rig_limits){.max_seqs = 16}, false, alone);
+    const struct rig_limits all[] = {{.max_seqs = 16},
+                                     {.max_seqs = 16, .draft_max = 15, .n_remembered = 1},
+                                     {.max_seqs = 3, .n_pages = 20, .max_rows = 24}};
+    for (size_t k = 0; k < ARRAY_LEN(all); k++) {
+        for (int at_once = 0; at_once < 2 && all[k].n_remembered == 0; at_once++) {
+            run(all[k], at_once != 0, other);
+            for (int i = 0; i < MOST; i++) {
+                rig_compare(&other[i], &alone[i], "with a grammar");
+            }
+        }
+    }
+    run(all[1], false, alone); /* which repeats itself, so its texts are others */
+    run((struct rig_limits){.max_seqs = 16, .n_remembered = 1}, true, other);
+    for (int i = 0; i < MOST; i++) {
+        rig_compare(&other[i], &alone[i], "with drafts");
+    }
+}
+END_TEST
+
+/* Bans that leave nothing end the sequence alone, and ends that come too early are no harm. */
+START_TEST(nothing_may_follow)
+{
+    int32_t tokens[256];
+    struct sampler_bias bias[FAKE_VOCAB];
+    static struct rig_output out;
+    struct rig r = rig_open((struct rig_limits){.max_seqs = 4});
+    struct sched_request q = request(0, tokens);
+    for (int32_t i = 0; i < FAKE_VOCAB; i++) {
+        struct buf text;
+        buf_init(&text, 0, MEM_GENERAL);
+        tokenizer_piece(file.t, i, true, &text);
+        bool begins = text.len > 0 && text.data[0] == '{';
+        bias[i] = (struct sampler_bias){i, begins ? SAMPLER_BAN : 1};
+        buf_fini(&text);
+    }
+    q.sampling.bias = bias;
+    q.sampling.n_bias = FAKE_VOCAB;
+    struct sched_seq *seq = rig_submit(&r, &q);
+    rig_collect(&seq, &out);
+    ck_assert_int_eq(out.err, ERR_GRAMMAR_DEAD_END);
+    ck_assert_int_eq(out.n, 0);
+    q = request(1, tokens);
+    q.min_tokens = MAX_NEW; /* an object ends where it ends */
+    seq = rig_submit(&r, &q);
+    rig_collect(&seq, &out);
+    check_json(&out);
+    rig_close(&r);
+}
+END_TEST
+
+Suite *sched_grammar_suite(void)
+{
+    Suite *s = suite_create("sched_grammar");
+    TCase *t = tcase_create("sched_grammar");
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, what_is_said_is_json);
+    tcase_add_test(t, nothing_may_follow);
+    suite_add_tcase(s, t);
+    return s;
+}
