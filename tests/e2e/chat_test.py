@@ -1,4 +1,6 @@
 """/v1/chat/completions with the openai package: answers, streams, logprobs, stop strings, n, seeds, leaving."""
+import concurrent.futures
+import json
 import math
 import time
 
@@ -109,6 +111,31 @@ def test_seed(ctx):
             model=model_id(ctx), messages=FRANCE, temperature=1.5, seed=seed, max_tokens=24).choices[0].message.content
     assert ask(7) == ask(7)
     assert len({ask(seed) for seed in range(5)}) > 1
+
+
+def test_json_object(ctx):
+    """A model that says anything says an object: whole, streamed, n of them, alone and among others; cut off it says so."""
+    def ask(seed, **more):
+        return ctx.server.client().chat.completions.create(
+            model=model_id(ctx), messages=[{"role": "user", "content": "Tell me a story."}], seed=seed, temperature=1.2,
+            response_format={"type": "json_object"}, **{"max_tokens": 60, **more})
+    texts, n_whole = [], 0
+    for seed in range(2 if ctx.is_slow else 5):
+        choice = ask(seed).choices[0]
+        assert choice.message.content.startswith("{") and not choice.message.tool_calls, choice
+        if choice.finish_reason == "stop":
+            assert isinstance(json.loads(choice.message.content), dict), choice
+            n_whole += 1
+        texts.append(choice.message.content)
+    assert n_whole > 0, texts
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda seed: ask(seed).choices[0].message.content, range(len(texts)))) == texts
+    streamed = "".join(c.choices[0].delta.content or "" for c in ask(0, stream=True))
+    assert streamed == texts[0]
+    several = ask(0, n=3)
+    assert several.choices[0].message.content == texts[0] and all(c.message.content.startswith("{") for c in several.choices)
+    assert ask(1, max_tokens=1).choices[0].finish_reason == "length"
+    assert ctx.server.idle()
 
 
 def test_null_equals_absent(ctx):

@@ -200,6 +200,7 @@ Suite *chat_suite(void)
 {
     Suite *s = suite_create("chat");
     TCase *t = tcase_create("chat");
+    tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, setup, rig_unserve);
     tcase_add_test(t, whole_answers_have_calls);
     tcase_add_test(t, streams_say_the_same);

@@ -291,6 +291,7 @@ START_TEST(json_by_masks)
     for (int round = 0; round < 60; round++) {
         struct buf said;
         buf_init(&said, 0, MEM_GENERAL);
+        grammar_matcher_free(&m);
         ck_assert_int_eq(grammar_matcher_new(g, vocab, &m), ERR_OK);
         for (int step = 0; step < 40; step++) {
             int n;
@@ -312,7 +313,6 @@ START_TEST(json_by_masks)
             ck_assert(accepts(id));
             tokenizer_piece(file.t, id, true, &said);
         }
-        grammar_matcher_free(&m);
         buf_fini(&said);
     }
     ck_assert_int_gt(n_ended, 10);
