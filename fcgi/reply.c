@@ -69,6 +69,9 @@ static void write_head(struct reply *r, struct buf *head, int status, const char
                reply_reason(status), content_type, r->id);
     buf_printf(head, "OpenAI-Version: 2020-10-01\r\nOpenAI-Processing-Ms: %" PRIu64 "\r\n",
                (clock_now_ns() - r->arrived_ns) / 1000000u);
+    if (r->is_anthropic) {
+        buf_printf(head, "Request-Id: %s\r\n", r->id);
+    }
     if (r->allow != NULL) {
         buf_printf(head, "Allow: %s\r\n", r->allow);
     }
@@ -112,16 +115,50 @@ static enum err name_memory(enum err code, struct err_info *info)
     return code;
 }
 
+/* [Anthropic's API reference, "Errors"] */
+static const char *anthropic_type(int status)
+{
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 404:
+        return "not_found_error";
+    case 413:
+        return "request_too_large";
+    case 429:
+        return "rate_limit_error";
+    case 503:
+        return "overloaded_error";
+    case 504:
+        return "timeout_error";
+    default:
+        return status < 500 ? "invalid_request_error" : "api_error";
+    }
+}
+
+static void write_anthropic_error(const struct reply *r, struct buf *out, enum err code, const char *message)
+{
+    int status = r->retry_after_s != 0 ? 503 : err_http_status(code);
+    buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", anthropic_type(status));
+    json_write_cstr(out, message);
+    buf_printf(out, "},\"request_id\":\"%s\"}", r->id);
+}
+
 /* The error object, of what name_memory makes of the code; returns that. */
-static enum err write_error(struct buf *out, enum err code, const struct err_info *info)
+static enum err write_error(const struct reply *r, struct buf *out, enum err code, const struct err_info *info)
 {
     struct err_info memory = {0};
     if (name_memory(code, &memory) != code) {
         code = memory.code;
         info = &memory;
     }
+    const char *message = info != NULL && info->text[0] != '\0' ? info->text : err_text(code);
+    if (r->is_anthropic) {
+        write_anthropic_error(r, out, code, message);
+        return code;
+    }
     buf_puts(out, "{\"error\":{\"message\":");
-    json_write_cstr(out, info != NULL && info->text[0] != '\0' ? info->text : err_text(code));
+    json_write_cstr(out, message);
     buf_printf(out, ",\"type\":\"%s\",\"param\":", err_type(code));
     json_write_cstr(out, info != NULL && info->where[0] != '\0' ? info->where : NULL);
     buf_printf(out, ",\"code\":\"%s\"}}", err_code(code));
@@ -132,7 +169,7 @@ void reply_error(struct reply *r, enum err code, const struct err_info *info)
 {
     struct buf body;
     buf_init(&body, 0, MEM_GENERAL); /* small, and must be had when requests may have no more */
-    r->err = write_error(&body, code, info);
+    r->err = write_error(r, &body, code, info);
     int status = r->retry_after_s != 0 ? 503 : err_http_status(r->err);
     if (status == 503 && r->retry_after_s == 0) {
         r->retry_after_s = 1;
@@ -147,7 +184,7 @@ void reply_write_refusal(struct buf *out, enum err code, const struct err_info *
     struct buf body;
     buf_init(&body, 0, MEM_GENERAL);
     snprintf(r.id, sizeof r.id, "%016" PRIx64, rng_fresh_seed());
-    code = write_error(&body, code, info);
+    code = write_error(&r, &body, code, info);
     write_head(&r, out, err_http_status(code), "application/json");
     buf_printf(out, "Content-Length: %zu\r\n\r\n", body.len);
     buf_append(out, body.data, body.len);
@@ -183,7 +220,7 @@ void reply_break_off(struct reply *r, enum err code, const struct err_info *info
     struct buf event;
     buf_init(&event, 0, MEM_GENERAL);
     buf_puts(&event, "data: ");
-    r->err = write_error(&event, code, info);
+    r->err = write_error(r, &event, code, info);
     r->status = err_http_status(r->err);
     buf_puts(&event, "\n\n");
     if (reply_push(r, &event) == ERR_CANCELLED) {

@@ -17,6 +17,7 @@ struct reply {
     int status;        /* sent, 0 = none yet; of a stream that broke off, its error's */
     enum err err;      /* what the answer says is wrong */
     const char *allow; /* for 405: methods */
+    bool is_anthropic; /* errors in the form of Anthropic's API */
     int retry_after_s; /* for 503; set before reply_error it makes a 503 of any error */
 };
 

@@ -18,6 +18,7 @@ static const struct route routes[] = {
     {"POST", "/completions", api_completions, false, true, true, "completions"},
     {"POST", "/v1/embeddings", api_embeddings, false, true, true, "embeddings"},
     {"POST", "/embeddings", api_embeddings, false, true, true, "embeddings"},
+    {"POST", "/v1/messages/count_tokens", api_anthropic_count, false, true, true, "count-tokens"},
     {"GET", "/v1/models", api_models, false, true, true, "models"},
     {"GET", "/models", api_models, false, true, true, "models"},
     {"GET", "/v1/models/", api_model, true, true, true, "models"},
@@ -128,6 +129,14 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
     return ERR_OK;
 }
 
+/* Clients of these paths read errors in the form of that API, whatever is wrong. */
+static bool is_anthropic(const char *path)
+{
+    static const char messages[] = "/v1/messages";
+    size_t n = sizeof messages - 1;
+    return strncmp(path, messages, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
 static void dispatch(struct call *c, const char *method, const char *uri, int *route_index)
 {
     char path[MAX_PATH_BYTES];
@@ -135,6 +144,7 @@ static void dispatch(struct call *c, const char *method, const char *uri, int *r
     const struct route *route = NULL;
     const char *allow = "";
     if (route_decode_path(uri, path, sizeof path)) {
+        c->reply.is_anthropic = is_anthropic(path);
         route = route_find(method, path, &allow);
     }
     if (route == NULL && allow[0] != '\0') {

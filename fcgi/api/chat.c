@@ -360,6 +360,17 @@ static const struct shape chat_shape = {
 
 const struct shape *api_chat_shape(void) { return &chat_shape; }
 
+enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32_t **ids, size_t *n,
+                      struct err_info *info)
+{
+    TRY(params_read(p, c->json, true, c->server->conf->strict_api, c->engine, &c->arena, info));
+    TRY(generation_check_model(c->server, p->model, info));
+    TRY(engine_check_generates(c->engine, info));
+    TRY(messages_check(c->json, info));
+    TRY(tools_check(c->json, shows_tools, info));
+    return make_prompt(c, p, *shows_tools, ids, n, info);
+}
+
 void api_chat(struct call *c)
 {
     struct err_info info = {0};
@@ -368,13 +379,7 @@ void api_chat(struct call *c)
     int32_t *ids = NULL;
     size_t n = 0;
     enum err err = route_read_json(c, &info);
-    err =
-        err != ERR_OK ? err : params_read(&p, c->json, true, c->server->conf->strict_api, c->engine, &c->arena, &info);
-    err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
-    err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
-    err = err != ERR_OK ? err : messages_check(c->json, &info);
-    err = err != ERR_OK ? err : tools_check(c->json, &shows_tools, &info);
-    err = err != ERR_OK ? err : make_prompt(c, &p, shows_tools, &ids, &n, &info);
+    err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
     if (err == ERR_OK && p.is_json) { /* and nothing else: no thinking, no calls */
         p.split = (struct chat_split_config){.splits_reasoning = false};
         err = engine_grammar_json_object(c->engine, &p.gen.grammar, &info);

@@ -77,6 +77,11 @@ struct generation {
 void generation_run(struct call *c, struct params *p, const struct shape *shape, const int32_t *const *prompts,
                     const size_t *n_ids, size_t n_prompts);
 
+/* Checks c->json, a body of /v1/chat/completions, and renders it: *ids lie in the arena, and p->root is c->json. Fails
+ * as params_read, messages_check, tools_check and engine_chat. */
+MUST_CHECK enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32_t **ids, size_t *n,
+                                 struct err_info *info);
+
 /* What /v1/chat/completions writes. */
 const struct shape *api_chat_shape(void);
 

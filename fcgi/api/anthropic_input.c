@@ -1,0 +1,348 @@
+/* A user's message may hold results of tools beside text: they become messages of their own, in front of it. An
+ * assistant's blocks become one message with content, reasoning_content and tool_calls. */
+#include "fcgi/api/anthropic_input.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- places and types ------------------------------------------------------------------------------------------- */
+
+static const char *member(char out[ERR_WHERE_BYTES], const char *at, const char *field)
+{
+    snprintf(out, ERR_WHERE_BYTES, "%.96s.%.24s", at, field);
+    return out;
+}
+
+static const char *element(char out[ERR_WHERE_BYTES], const char *at, size_t i)
+{
+    snprintf(out, ERR_WHERE_BYTES, "%.96s[%zu]", at, i);
+    return out;
+}
+
+static enum err expect(const json_t *v, json_type type, const char *where, const char *expected, struct err_info *info)
+{
+    if (v != NULL && json_typeof(v) == type) {
+        return ERR_OK;
+    }
+    bool is_absent = v == NULL || json_is_null(v);
+    return json_in_refuse(is_absent ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, where, expected, v, info);
+}
+
+/* *out: a string that must be there. */
+static enum err get_string(const json_t *object, const char *at, const char *field, json_t **out, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    *out = json_object_get(object, field);
+    return expect(*out, JSON_STRING, member(where, at, field), "a string", info);
+}
+
+/* Takes `made`, which is NULL when memory was out. */
+static enum err append(json_t *array, json_t *made)
+{
+    return made != NULL && json_array_append_new(array, made) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+static enum err put(json_t *object, const char *name, json_t *made)
+{
+    return made != NULL && json_object_set_new(object, name, made) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+static enum err add_text(const json_t *block, const char *at, json_t *parts, struct err_info *info)
+{
+    json_t *text;
+    TRY(get_string(block, at, "text", &text, info));
+    return append(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
+}
+
+/* The error of a block that has no place there. */
+static enum err refuse_block(const json_t *block, const char *at, const char *expected, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    const json_t *type = json_object_get(block, "type");
+    TRY(expect(block, JSON_OBJECT, at, "an object with a type", info));
+    TRY(expect(type, JSON_STRING, member(where, at, "type"), expected, info));
+    return json_in_refuse(ERR_INVALID_VALUE, where, expected, type, info);
+}
+
+/* A string, or an array of text blocks: as a string, or parts. */
+static enum err add_texts(const json_t *content, const char *at, json_t *message, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    if (content == NULL || json_is_string(content)) {
+        return put(message, "content", content == NULL ? json_string("") : json_incref((json_t *)content));
+    }
+    TRY(expect(content, JSON_ARRAY, at, "a string or an array of text blocks", info));
+    json_t *parts = json_array();
+    enum err err = put(message, "content", parts);
+    for (size_t i = 0; err == ERR_OK && i < json_array_size(content); i++) {
+        const json_t *block = json_array_get(content, i);
+        element(where, at, i);
+        err = json_read_is(json_object_get(block, "type"), "text")
+                  ? add_text(block, where, parts, info)
+                  : refuse_block(block, where, "\"text\", as this model reads text only", info);
+    }
+    return err;
+}
+
+/* --- messages --------------------------------------------------------------------------------------------------- */
+
+/* What a message turns into. */
+struct turned {
+    json_t *messages;  /* of the whole conversation: results of tools go there at once */
+    json_t *parts;     /* owned: texts */
+    json_t *calls;     /* owned */
+    json_t *reasoning; /* owned, or NULL: a string */
+    bool is_user, is_after_assistant;
+    size_t n_results;
+};
+
+static enum err add_result(struct turned *t, const json_t *block, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *id;
+    if (!t->is_after_assistant) {
+        return json_in_refuse(ERR_INVALID_VALUE, at, "tool_result only behind a message of the assistant",
+                              json_object_get(block, "type"), info);
+    }
+    TRY(get_string(block, at, "tool_use_id", &id, info));
+    json_t *message = json_pack("{s:s, s:O}", "role", "tool", "tool_call_id", id);
+    TRY(append(t->messages, message));
+    t->n_results++;
+    return add_texts(json_read_get(block, "content"), member(where, at, "content"), message, info);
+}
+
+static enum err add_call(struct turned *t, const json_t *block, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *id, *name, *input = json_object_get(block, "input");
+    TRY(get_string(block, at, "id", &id, info));
+    TRY(get_string(block, at, "name", &name, info));
+    TRY(expect(input, JSON_OBJECT, member(where, at, "input"), "an object", info));
+    return append(t->calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
+                                      name, "arguments", input));
+}
+
+static enum err add_thinking(struct turned *t, const json_t *block, const char *at, struct err_info *info)
+{
+    json_t *text;
+    TRY(get_string(block, at, "thinking", &text, info));
+    json_t *all = t->reasoning == NULL
+                      ? json_incref(text)
+                      : json_pack("s%+%+%", json_string_value(t->reasoning), json_string_length(t->reasoning), "\n",
+                                  (size_t)1, json_string_value(text), json_string_length(text));
+    json_decref(t->reasoning);
+    t->reasoning = all;
+    return all != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+static enum err add_block(struct turned *t, const json_t *block, const char *at, struct err_info *info)
+{
+    const json_t *type = json_object_get(block, "type");
+    if (json_read_is(type, "text")) {
+        return add_text(block, at, t->parts, info);
+    }
+    if (t->is_user) {
+        return json_read_is(type, "tool_result")
+                   ? add_result(t, block, at, info)
+                   : refuse_block(block, at, "\"text\" or \"tool_result\", as this model reads text only", info);
+    }
+    if (json_read_is(type, "tool_use")) {
+        return add_call(t, block, at, info);
+    }
+    if (json_read_is(type, "thinking")) {
+        return add_thinking(t, block, at, info);
+    }
+    return json_read_is(type, "redacted_thinking") /* another model's, which nobody here can read */
+               ? ERR_OK
+               : refuse_block(block, at, "\"text\", \"tool_use\" or \"thinking\"", info);
+}
+
+/* The message of what add_block kept; none where there were results alone. */
+static enum err close_message(struct turned *t)
+{
+    if (t->n_results > 0 && json_array_size(t->parts) == 0) {
+        return ERR_OK;
+    }
+    json_t *message = json_pack("{s:s, s:O}", "role", t->is_user ? "user" : "assistant", "content", t->parts);
+    TRY(append(t->messages, message));
+    if (json_array_size(t->calls) > 0) {
+        TRY(put(message, "tool_calls", json_incref(t->calls)));
+    }
+    return t->reasoning != NULL ? put(message, "reasoning_content", json_incref(t->reasoning)) : ERR_OK;
+}
+
+static enum err add_blocks(struct turned *t, const json_t *content, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    t->parts = json_array();
+    t->calls = json_array();
+    enum err err = t->parts != NULL && t->calls != NULL ? ERR_OK : ERR_NOMEM;
+    for (size_t i = 0; err == ERR_OK && i < json_array_size(content); i++) {
+        err = add_block(t, json_array_get(content, i), element(where, at, i), info);
+    }
+    err = err != ERR_OK ? err : close_message(t);
+    json_decref(t->parts);
+    json_decref(t->calls);
+    json_decref(t->reasoning);
+    return err;
+}
+
+static enum err add_message(const json_t *in, size_t i, bool is_after_assistant, json_t *messages,
+                            struct err_info *info)
+{
+    char at[ERR_WHERE_BYTES], where[ERR_WHERE_BYTES];
+    element(at, "messages", i);
+    TRY(expect(in, JSON_OBJECT, at, "an object with role and content", info));
+    json_t *role = json_object_get(in, "role"), *content = json_object_get(in, "content");
+    bool is_user = json_read_is(role, "user");
+    if (!is_user && !json_read_is(role, "assistant")) {
+        TRY(expect(role, JSON_STRING, member(where, at, "role"), "\"user\" or \"assistant\"", info));
+        return json_in_refuse(ERR_INVALID_VALUE, where, "\"user\" or \"assistant\"", role, info);
+    }
+    if (json_is_string(content)) {
+        return append(messages, json_pack("{s:O, s:O}", "role", role, "content", content));
+    }
+    TRY(expect(content, JSON_ARRAY, member(where, at, "content"), "a string or an array of blocks", info));
+    struct turned t = {.messages = messages, .is_user = is_user, .is_after_assistant = is_after_assistant};
+    return add_blocks(&t, content, where, info);
+}
+
+static enum err add_messages(const json_t *body, json_t *messages, struct err_info *info)
+{
+    const json_t *in = json_object_get(body, "messages");
+    bool is_after_assistant = false;
+    TRY(expect(in, JSON_ARRAY, "messages", "an array of messages", info));
+    for (size_t i = 0; i < json_array_size(in); i++) {
+        const json_t *message = json_array_get(in, i);
+        TRY(add_message(message, i, is_after_assistant, messages, info));
+        is_after_assistant = json_read_is(json_object_get(message, "role"), "assistant");
+    }
+    return ERR_OK;
+}
+
+static bool is_billing_header(const json_t *part)
+{
+    static const char mark[] = "x-anthropic-billing-header:";
+    const json_t *text = json_object_get(part, "text");
+    return json_string_length(text) >= sizeof mark - 1 && memcmp(json_string_value(text), mark, sizeof mark - 1) == 0;
+}
+
+static enum err add_system(const json_t *body, json_t *messages, struct err_info *info)
+{
+    const json_t *system = json_read_get(body, "system");
+    if (system == NULL) {
+        return ERR_OK;
+    }
+    json_t *message = json_pack("{s:s}", "role", "system");
+    TRY(append(messages, message));
+    TRY(add_texts(system, "system", message, info));
+    json_t *parts = json_object_get(message, "content");
+    for (size_t i = json_array_size(parts); i > 0; i--) {
+        if (is_billing_header(json_array_get(parts, i - 1)) && json_array_remove(parts, i - 1) != 0) {
+            return ERR_NOMEM;
+        }
+    }
+    bool is_empty = json_is_array(parts) && json_array_size(parts) == 0;
+    return is_empty && json_array_remove(messages, 0) != 0 ? ERR_NOMEM : ERR_OK;
+}
+
+/* --- tools ------------------------------------------------------------------------------------------------------ */
+
+static enum err add_tool(const json_t *tool, const char *at, json_t *tools, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *name, *schema = json_object_get(tool, "input_schema"), *about = json_object_get(tool, "description");
+    TRY(expect(tool, JSON_OBJECT, at, "an object with name and input_schema", info));
+    const json_t *type = json_read_get(tool, "type");
+    if (type != NULL && !json_read_is(type, "custom")) {
+        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, member(where, at, "type"),
+                              "\"custom\", as this server runs no tools itself", type, info);
+    }
+    TRY(get_string(tool, at, "name", &name, info));
+    TRY(expect(schema, JSON_OBJECT, member(where, at, "input_schema"), "a JSON Schema, an object", info));
+    json_t *function = json_pack("{s:O, s:O}", "name", name, "parameters", schema);
+    TRY(append(tools, json_pack("{s:s, s:o}", "type", "function", "function", function)));
+    return about != NULL ? put(function, "description", json_incref(about)) : ERR_OK;
+}
+
+static enum err add_tools(const json_t *body, json_t *chat, struct err_info *info)
+{
+    char at[ERR_WHERE_BYTES];
+    const json_t *in = json_read_get(body, "tools");
+    if (in == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(in, JSON_ARRAY, "tools", "an array of tools", info));
+    json_t *tools = json_array();
+    TRY(put(chat, "tools", tools));
+    for (size_t i = 0; i < json_array_size(in); i++) {
+        TRY(add_tool(json_array_get(in, i), element(at, "tools", i), tools, info));
+    }
+    return ERR_OK;
+}
+
+static enum err add_choice(const json_t *body, json_t *chat, struct err_info *info)
+{
+    static const char expected[] = "\"auto\", \"any\", \"tool\" or \"none\"";
+    const json_t *choice = json_read_get(body, "tool_choice");
+    json_t *type = json_object_get(choice, "type"), *name;
+    if (choice == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(choice, JSON_OBJECT, "tool_choice", "an object with a type", info));
+    if (json_read_is(type, "auto") || json_read_is(type, "none")) {
+        return put(chat, "tool_choice", json_incref(type));
+    }
+    if (json_read_is(type, "any")) {
+        return put(chat, "tool_choice", json_string("required"));
+    }
+    if (json_read_is(type, "tool")) {
+        TRY(get_string(choice, "tool_choice", "name", &name, info));
+        return put(chat, "tool_choice", json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name));
+    }
+    TRY(expect(type, JSON_STRING, "tool_choice.type", expected, info));
+    return json_in_refuse(ERR_INVALID_VALUE, "tool_choice.type", expected, type, info);
+}
+
+/* --- the body --------------------------------------------------------------------------------------------------- */
+
+static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err_info *info)
+{
+    static const char expected[] = "\"enabled\", \"adaptive\" or \"disabled\"";
+    const json_t *thinking = json_read_get(body, "thinking"), *type = json_object_get(thinking, "type");
+    if (thinking == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(thinking, JSON_OBJECT, "thinking", "an object with a type", info));
+    TRY(expect(type, JSON_STRING, "thinking.type", expected, info));
+    bool is_off = json_read_is(type, "disabled");
+    if (!is_off && !json_read_is(type, "enabled") && !json_read_is(type, "adaptive")) {
+        return json_in_refuse(ERR_INVALID_VALUE, "thinking.type", expected, type, info);
+    }
+    return put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", !is_off));
+}
+
+static enum err fill(const json_t *body, json_t *chat, struct err_info *info)
+{
+    json_t *messages = json_array(), *model;
+    TRY(put(chat, "messages", messages));
+    model = json_object_get(body, "model");
+    TRY(expect(model, JSON_STRING, "model", "a string", info));
+    TRY(put(chat, "model", json_incref(model)));
+    TRY(add_system(body, messages, info));
+    TRY(add_messages(body, messages, info));
+    TRY(add_tools(body, chat, info));
+    TRY(add_choice(body, chat, info));
+    return add_thinking_switch(body, chat, info);
+}
+
+enum err anthropic_to_chat(const json_t *body, json_t **chat, struct err_info *info)
+{
+    *chat = json_object();
+    enum err err = *chat != NULL ? fill(body, *chat, info) : ERR_NOMEM;
+    if (err != ERR_OK) {
+        json_decref(*chat);
+        *chat = NULL;
+    }
+    return err;
+}

@@ -1,0 +1,221 @@
+/* Requests of Anthropic's API: what they turn into, what is refused where, and how the endpoint answers. */
+#include "fcgi/api/anthropic_input.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include <check.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *anthropic_input_suite(void);
+
+#define COUNT    "/v1/messages/count_tokens"
+#define ASKED    "{'role':'user','content':'Hi'}"
+#define CALLED   "{'role':'assistant','content':[{'type':'tool_use','id':'t1','name':'f','input':{'a':1}}]}"
+#define MESSAGES "{'model':'m','messages':[" ASKED "]"
+
+/* Quotes are single in these tables. */
+static void quote(char *json)
+{
+    for (char *p = json; *p != '\0'; p++) {
+        *p = *p == '\'' ? '"' : *p;
+    }
+}
+
+static json_t *parse(const char *text)
+{
+    char json[2048];
+    snprintf(json, sizeof json, "%s", text);
+    quote(json);
+    json_error_t e;
+    json_t *v = json_loads(json, 0, &e);
+    ck_assert_msg(v != NULL, "%s: %s", e.text, json);
+    return v;
+}
+
+/* chat: without the model. */
+static const struct {
+    const char *in, *chat;
+} turns[] = {
+    {MESSAGES "}", "{'messages':[" ASKED "]}"},
+    {MESSAGES ",'system':'S','max_tokens':5,'metadata':{'user_id':'u'},'tools':null}",
+     "{'messages':[{'role':'system','content':'S'}," ASKED "]}"},
+    {MESSAGES ",'system':[{'type':'text','text':'x-anthropic-billing-header: v=1; cch=abc'},"
+              "{'type':'text','text':'S','cache_control':{'type':'ephemeral'}}]}",
+     "{'messages':[{'role':'system','content':[{'type':'text','text':'S'}]}," ASKED "]}"},
+    {MESSAGES ",'system':[{'type':'text','text':'x-anthropic-billing-header: v=1'}]}", "{'messages':[" ASKED "]}"},
+    {"{'model':'m','messages':[" ASKED ",{'role':'assistant','content':[{'type':'thinking','thinking':'A','signature':"
+     "'s'},{'type':'redacted_thinking','data':'d'},{'type':'thinking','thinking':'B'},{'type':'text','text':'T'},"
+     "{'type':'tool_use','id':'t1','name':'f','input':{'a':1}}]},{'role':'user','content':[{'type':'tool_result',"
+     "'tool_use_id':'t1','content':[{'type':'text','text':'R'}]},{'type':'tool_result','tool_use_id':'t2'},"
+     "{'type':'text','text':'Go'}]}]}",
+     "{'messages':[" ASKED ",{'role':'assistant','content':[{'type':'text','text':'T'}],'reasoning_content':'A\\nB',"
+     "'tool_calls':[{'id':'t1','type':'function','function':{'name':'f','arguments':{'a':1}}}]},{'role':'tool',"
+     "'tool_call_id':'t1','content':[{'type':'text','text':'R'}]},{'role':'tool','tool_call_id':'t2','content':''},"
+     "{'role':'user','content':[{'type':'text','text':'Go'}]}]}"},
+    {"{'model':'m','messages':[" ASKED "," CALLED ",{'role':'user','content':[{'type':'tool_result','tool_use_id':'t1',"
+     "'content':'5'}]}]}",
+     "{'messages':[" ASKED ",{'role':'assistant','content':[],'tool_calls':[{'id':'t1','type':'function','function':{"
+     "'name':'f','arguments':{'a':1}}}]},{'role':'tool','tool_call_id':'t1','content':'5'}]}"},
+    {MESSAGES ",'tools':[{'name':'f','description':'D','input_schema':{'type':'object'},'cache_control':{}},"
+              "{'type':'custom','name':'g','input_schema':{}}],'tool_choice':{'type':'auto'}}",
+     "{'messages':[" ASKED
+     "],'tools':[{'type':'function','function':{'name':'f','description':'D','parameters':{'type':"
+     "'object'}}},{'type':'function','function':{'name':'g','parameters':{}}}],'tool_choice':'auto'}"},
+    {MESSAGES ",'tool_choice':{'type':'any'}}", "{'messages':[" ASKED "],'tool_choice':'required'}"},
+    {MESSAGES ",'tool_choice':{'type':'none'}}", "{'messages':[" ASKED "],'tool_choice':'none'}"},
+    {MESSAGES ",'tool_choice':{'type':'tool','name':'f'}}",
+     "{'messages':[" ASKED "],'tool_choice':{'type':'function','function':{'name':'f'}}}"},
+    {MESSAGES ",'thinking':{'type':'enabled','budget_tokens':1024}}",
+     "{'messages':[" ASKED "],'chat_template_kwargs':{'enable_thinking':true}}"},
+    {MESSAGES ",'thinking':{'type':'disabled'}}",
+     "{'messages':[" ASKED "],'chat_template_kwargs':{'enable_thinking':false}}"},
+};
+
+START_TEST(bodies_turn_into_chat)
+{
+    struct err_info info = {0};
+    json_t *in = parse(turns[_i].in), *expected = parse(turns[_i].chat), *chat;
+    ck_assert_msg(anthropic_to_chat(in, &chat, &info) == ERR_OK, "%s", info.text);
+    ck_assert_str_eq(json_string_value(json_object_get(chat, "model")), "m");
+    json_object_del(chat, "model");
+    char text[2048] = "";
+    json_dumpb(chat, text, sizeof text - 1, JSON_COMPACT);
+    ck_assert_msg(json_equal(chat, expected), "%s", text);
+    json_decref(in);
+    json_decref(expected);
+    json_decref(chat);
+}
+END_TEST
+
+#define ONE(content)          "{'model':'m','messages':[{'role':'user','content':" content "}]}"
+#define BY_ASSISTANT(content) "{'model':'m','messages':[" ASKED ",{'role':'assistant','content':[" content "]}]}"
+
+static const struct {
+    const char *in, *where;
+    enum err code;
+} refusals[] = {
+    {"{'messages':[]}", "model", ERR_MISSING_PARAMETER},
+    {"{'model':'m'}", "messages", ERR_MISSING_PARAMETER},
+    {"{'model':'m','messages':{}}", "messages", ERR_INVALID_TYPE},
+    {"{'model':'m','messages':[1]}", "messages[0]", ERR_INVALID_TYPE},
+    {"{'model':'m','messages':[{'role':'tool','content':''}]}", "messages[0].role", ERR_INVALID_VALUE},
+    {"{'model':'m','messages':[{'content':''}]}", "messages[0].role", ERR_MISSING_PARAMETER},
+    {ONE("5"), "messages[0].content", ERR_INVALID_TYPE},
+    {ONE("[5]"), "messages[0].content[0]", ERR_INVALID_TYPE},
+    {ONE("[{}]"), "messages[0].content[0].type", ERR_MISSING_PARAMETER},
+    {ONE("[{'type':'text'}]"), "messages[0].content[0].text", ERR_MISSING_PARAMETER},
+    {ONE("[{'type':'image','source':{}}]"), "messages[0].content[0].type", ERR_INVALID_VALUE},
+    {ONE("[{'type':'tool_use','id':'t','name':'f','input':{}}]"), "messages[0].content[0].type", ERR_INVALID_VALUE},
+    {ONE("[{'type':'tool_result','tool_use_id':'t'}]"), "messages[0].content[0]", ERR_INVALID_VALUE},
+    {BY_ASSISTANT("{'type':'tool_use','id':'t','name':'f','input':'{}'}"), "messages[1].content[0].input",
+     ERR_INVALID_TYPE},
+    {BY_ASSISTANT("{'type':'tool_use','name':'f','input':{}}"), "messages[1].content[0].id", ERR_MISSING_PARAMETER},
+    {BY_ASSISTANT("{'type':'tool_use','id':'t','input':{}}"), "messages[1].content[0].name", ERR_MISSING_PARAMETER},
+    {BY_ASSISTANT("{'type':'thinking'}"), "messages[1].content[0].thinking", ERR_MISSING_PARAMETER},
+    {BY_ASSISTANT("{'type':'tool_result','tool_use_id':'t'}"), "messages[1].content[0].type", ERR_INVALID_VALUE},
+    {"{'model':'m','messages':[" CALLED
+     ",{'role':'user','content':[{'type':'tool_result','tool_use_id':'t1','content':["
+     "{'type':'image'}]}]}]}",
+     "messages[1].content[0].content[0].type", ERR_INVALID_VALUE},
+    {"{'model':'m','messages':[" CALLED ",{'role':'user','content':[{'type':'tool_result'}]}]}",
+     "messages[1].content[0].tool_use_id", ERR_MISSING_PARAMETER},
+    {MESSAGES ",'system':5}", "system", ERR_INVALID_TYPE},
+    {MESSAGES ",'system':[{'type':'image'}]}", "system[0].type", ERR_INVALID_VALUE},
+    {MESSAGES ",'tools':{}}", "tools", ERR_INVALID_TYPE},
+    {MESSAGES ",'tools':[1]}", "tools[0]", ERR_INVALID_TYPE},
+    {MESSAGES ",'tools':[{'type':'web_search_20250305','name':'web_search'}]}", "tools[0].type",
+     ERR_UNSUPPORTED_PARAMETER},
+    {MESSAGES ",'tools':[{'input_schema':{}}]}", "tools[0].name", ERR_MISSING_PARAMETER},
+    {MESSAGES ",'tools':[{'name':'f'}]}", "tools[0].input_schema", ERR_MISSING_PARAMETER},
+    {MESSAGES ",'tool_choice':'auto'}", "tool_choice", ERR_INVALID_TYPE},
+    {MESSAGES ",'tool_choice':{'type':'x'}}", "tool_choice.type", ERR_INVALID_VALUE},
+    {MESSAGES ",'tool_choice':{'type':'tool'}}", "tool_choice.name", ERR_MISSING_PARAMETER},
+    {MESSAGES ",'thinking':true}", "thinking", ERR_INVALID_TYPE},
+    {MESSAGES ",'thinking':{'type':'on'}}", "thinking.type", ERR_INVALID_VALUE},
+};
+
+START_TEST(wrong_fields_are_named)
+{
+    struct err_info info = {0};
+    json_t *in = parse(refusals[_i].in), *chat;
+    ck_assert_int_eq(anthropic_to_chat(in, &chat, &info), refusals[_i].code);
+    ck_assert_str_eq(info.where, refusals[_i].where);
+    ck_assert_ptr_null(chat);
+    json_decref(in);
+}
+END_TEST
+
+/* --- the endpoint ----------------------------------------------------------------------------------------------- */
+
+static int post(const char *uri, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int post(const char *uri, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    quote(text);
+    return rig_post(uri, text);
+}
+
+START_TEST(counts_what_chat_would_prompt)
+{
+    const struct server *server = rig_serve(false, false);
+    ck_assert_int_eq(
+        post("/v1/chat/completions", "{'max_tokens':1,'messages':[{'role':'system','content':'S'}," ASKED "]}"), 200);
+    json_int_t n = rig_number_at("usage.prompt_tokens");
+    ck_assert_int_eq(post(COUNT, "{'model':'%s','system':'S','messages':[" ASKED "]}", server->model_id), 200);
+    ck_assert_int_eq(rig_number_at("input_tokens"), n);
+}
+END_TEST
+
+static void expect_error(int status, int found, const char *type)
+{
+    ck_assert_int_eq(found, status);
+    ck_assert_str_eq(rig_text_at("type"), "error");
+    ck_assert_str_eq(rig_text_at("error.type"), type);
+    ck_assert_uint_gt(strlen(rig_text_at("error.message")), 0);
+    char header[128];
+    snprintf(header, sizeof header, "\r\nRequest-Id: %s\r\n", rig_text_at("request_id"));
+    ck_assert_ptr_nonnull(strstr(rig_got.raw.data, header));
+}
+
+START_TEST(errors_have_that_form)
+{
+    const struct server *server = rig_serve(false, false);
+    expect_error(400, post(COUNT, "{'model':'%s'}", server->model_id), "invalid_request_error");
+    expect_error(404, post(COUNT, "{'model':'other','messages':[" ASKED "]}"), "not_found_error");
+    expect_error(400,
+                 post(COUNT, "{'model':'%s','messages':[" ASKED "],'tool_choice':{'type':'any'}}", server->model_id),
+                 "invalid_request_error");
+    expect_error(404, post("/v1/messages/other", "{}"), "not_found_error");
+    expect_error(404, post("/v1/messages", "{}"), "not_found_error");
+    expect_error(405, rig_get(COUNT), "invalid_request_error");
+    ck_assert_int_eq(post("/v1/messagesx", "{}"), 404);
+    ck_assert_str_eq(rig_text_at("error.code"), "unknown_url");
+}
+END_TEST
+
+START_TEST(a_model_that_loads_is_overload)
+{
+    rig_serve(false, true);
+    expect_error(503, post(COUNT, MESSAGES "}"), "overloaded_error");
+}
+END_TEST
+
+Suite *anthropic_input_suite(void)
+{
+    Suite *s = suite_create("anthropic_input");
+    TCase *forms = tcase_create("forms"), *served = tcase_create("served");
+    tcase_add_loop_test(forms, bodies_turn_into_chat, 0, ARRAY_LEN(turns));
+    tcase_add_loop_test(forms, wrong_fields_are_named, 0, ARRAY_LEN(refusals));
+    tcase_add_checked_fixture(served, NULL, rig_unserve);
+    tcase_add_test(served, counts_what_chat_would_prompt);
+    tcase_add_test(served, errors_have_that_form);
+    tcase_add_test(served, a_model_that_loads_is_overload);
+    suite_add_tcase(s, forms);
+    suite_add_tcase(s, served);
+    return s;
+}
