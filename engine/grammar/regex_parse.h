@@ -1,0 +1,25 @@
+/* Patterns of ECMA-262 with flag u (ECMAScript 2024, section 22.2.1) as expressions of regex.h over UTF-8.
+ *
+ * Known: alternatives, groups (named and not), classes and \d \w \s \D \W \S, `.`, escapes of characters, * + ? {n} {n,} {n,m} (a ?
+ * behind them changes nothing of what matches), ^ and $. As without flag u, as schemas are written: a backslash before any
+ * ASCII punctuation gives that character, and { } ] where they mean nothing stand for themselves.
+ * Refused, each named with its offset: back references, look-around, \b \B, \p \P, modifiers of groups, * + {} of a group
+ * with ^ or $ in it, lone surrogates. Nothing recurses; time and memory go by the pattern's length. */
+#ifndef INFCGI_GRAMMAR_REGEX_PARSE_H
+#define INFCGI_GRAMMAR_REGEX_PARSE_H
+
+#include "engine/grammar/regex.h"
+
+enum {
+    REGEX_PARSE_MAX_BYTES = 1 << 16, /* of a pattern */
+    REGEX_PARSE_MAX_DEPTH = 128,     /* of groups within groups */
+    REGEX_PARSE_MAX_WIDE = 8192,     /* ranges beyond ASCII of all classes; one of over 64 characters counts as four */
+};
+
+/* pattern[0..n) -> *out. is_search: what it matches may stand anywhere, as JSON Schema's `pattern` has it, and ^ and $ hold it to
+ * the ends; else it is the whole string. *out matches valid UTF-8 only. ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT, ERR_NOMEM;
+ * info (OPTIONAL): what is wrong, with its offset in the pattern. *out is REGEX_NONE then. */
+MUST_CHECK enum err regex_parse(struct regex_set *s, const char *pattern, size_t n, bool is_search, regex_id *out,
+                                struct err_info *info);
+
+#endif

@@ -1,0 +1,367 @@
+/* Patterns against a matcher that tries every way (none of it the product's), by hand, and hostile ones. */
+#include "engine/grammar/regex_parse.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/compiler.h"
+#include "engine/base/mem.h"
+#include "engine/base/utf8.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *regex_parse_suite(void);
+
+static struct regex_set *set;
+
+static void set_up(void) { ck_assert_int_eq(regex_set_new(0, &set), ERR_OK); }
+
+static void tear_down(void) { regex_set_free(&set); }
+
+static regex_id parsed(const char *pattern, bool is_search)
+{
+    regex_id out;
+    struct err_info info = {0};
+    enum err err = regex_parse(set, pattern, strlen(pattern), is_search, &out, &info);
+    ck_assert_msg(err == ERR_OK, "%s: %s", pattern, info.text);
+    return out;
+}
+
+static bool says(regex_id r, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        r = regex_next(set, r, (unsigned char)s[i]);
+    }
+    return regex_is_nullable(set, r);
+}
+
+START_TEST(patterns_match_what_they_should)
+{
+    static const struct {
+        const char *pattern;
+        bool is_search;
+        const char *yes[4], *no[5];
+    } rows[] = {
+        {"ab|c", false, {"ab", "c"}, {"", "a", "abc", "xc"}},
+        {"ab|c", true, {"ab", "xxabyy", "c\n"}, {"", "a", "ba"}},
+        {"^ab|c$", true, {"abx", "xc", "ab"}, {"xab", "cx", ""}},
+        {"^(a|b)+$", true, {"a", "abba"}, {"", "abc", "xa", "a\n"}},
+        {"(^a|b)c", true, {"ac", "xbc", "bcx"}, {"xac", "c"}},
+        {"a?^b", true, {"b", "bx"}, {"ab", "xb"}},
+        {"a$b?", true, {"a", "xa"}, {"ab", "b"}},
+        {"(?:^x)?y", true, {"xy", "ay", "y"}, {"x", ""}},
+        {"a^b", true, {0}, {"ab", "a^b", ""}},
+        {"^^a$$", false, {"a"}, {"", "aa"}},
+        {"", false, {""}, {"a"}},
+        {"", true, {"", "a\xC3\xA9"}, {"\xFF"}},
+        {"a{2,3}?b{0}c{2}", false, {"aacc", "aaacc"}, {"acc", "aaaacc", "aabcc"}},
+        {"a{2,}", false, {"aa", "aaaaa"}, {"a", ""}},
+        {"a{x}b{,2}]}", false, {"a{x}b{,2}]}"}, {"a"}},
+        {"(?<year>\\d{4})-\\d\\d", false, {"2024-01"}, {"2024-1", "x024-01"}},
+        {"[^a-c\\d]", false, {"d", "\xC3\xA9", "\xF0\x9F\x98\x80", "\n"}, {"a", "5", "", "\xC3"}},
+        {"[\\w.+\\-]+", false, {"a_Z.9+-"}, {"a b", "\xC3\xA9"}},
+        {"[a\\]-]", false, {"a", "]", "-"}, {"\\", "b"}},
+        {"[]", true, {0}, {"", "a"}},
+        {"[^]", false, {"\n", "a"}, {"", "ab"}},
+        {".", false, {"a", "\xE2\x82\xAC"}, {"\n", "\r", "\xE2\x80\xA8", ""}},
+        {"\\S\\s", false, {"a ", "a\xC2\xA0", "a\xE3\x80\x80"}, {"  ", "aa"}},
+        {"\\D\\W", false, {"a ", "\xC3\xA9\xC3\xA9"}, {"1 ", "aa"}},
+        {"\\u00e9\\u{1F600}\\uD83D\\uDE00", false, {"\xC3\xA9\xF0\x9F\x98\x80\xF0\x9F\x98\x80"}, {"e"}},
+        {"\\x41\\t\\cJ\\/\\@\\.\\-", false, {"A\t\n/@.-"}, {"A"}},
+        {"[\xC3\xA0-\xC3\xBF]", false, {"\xC3\xA9"}, {"\xC3\x9F", "e"}},
+        {"[\\b]", false, {"\b"}, {"b"}},
+        {"(((a)))*", false, {"", "aaa"}, {"b"}},
+        {"a||b", false, {"", "a", "b"}, {"ab"}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        regex_id r = parsed(rows[i].pattern, rows[i].is_search);
+        for (size_t k = 0; k < ARRAY_LEN(rows[i].yes) && rows[i].yes[k] != NULL; k++) {
+            ck_assert_msg(says(r, rows[i].yes[k], strlen(rows[i].yes[k])), "%s: %s", rows[i].pattern, rows[i].yes[k]);
+        }
+        for (size_t k = 0; k < ARRAY_LEN(rows[i].no) && rows[i].no[k] != NULL; k++) {
+            ck_assert_msg(!says(r, rows[i].no[k], strlen(rows[i].no[k])), "%s: %s", rows[i].pattern, rows[i].no[k]);
+        }
+    }
+    ck_assert(says(parsed("\\0", false), "", 1));
+}
+END_TEST
+
+/* --- against a matcher that tries every way ----------------------------------------------------------------------- */
+
+/* Trees of few nodes: printed as a pattern, and matched by the set of places where a match that begins at `from` can end. */
+enum kind { LETTER, ANY, BEGIN, END_OF, JOIN, EITHER, MAYBE, MANY, TWICE };
+
+struct tree {
+    enum kind kind;
+    char letter;
+    bool is_anchored;
+    const struct tree *a, *b;
+};
+
+static unsigned ends(const struct tree *t, const char *s, int n, int from)
+{
+    unsigned out = 0, mid = 0;
+    switch (t->kind) {
+    case LETTER:
+    case ANY:
+        return from < n && (t->kind == ANY || s[from] == t->letter) ? 1u << (from + 1) : 0;
+    case BEGIN:
+        return from == 0 ? 1u : 0;
+    case END_OF:
+        return from == n ? 1u << n : 0;
+    case EITHER:
+        return ends(t->a, s, n, from) | ends(t->b, s, n, from);
+    case MAYBE:
+        return 1u << from | ends(t->a, s, n, from);
+    case MANY:
+        out = 1u << from;
+        for (int i = from; i <= n; i++) {
+            out |= (out >> i & 1) != 0 ? ends(t->a, s, n, i) : 0;
+        }
+        return out;
+    default:
+        mid = ends(t->a, s, n, from);
+        for (int i = from; i <= n; i++) {
+            out |= (mid >> i & 1) != 0 ? ends(t->kind == JOIN ? t->b : t->a, s, n, i) : 0;
+        }
+        return out;
+    }
+}
+
+static void print(const struct tree *t, char *out, size_t size)
+{
+    char a[512] = "", b[512] = "";
+    if (t->a != NULL) {
+        print(t->a, a, sizeof a / 2);
+    }
+    if (t->b != NULL) {
+        print(t->b, b, sizeof b / 2);
+    }
+    switch (t->kind) {
+    case LETTER:
+        snprintf(out, size, "%c", t->letter);
+        break;
+    case JOIN:
+        snprintf(out, size, "%s%s", a, b);
+        break;
+    case EITHER:
+        snprintf(out, size, "(?:%s|%s)", a, b);
+        break;
+    default:
+        snprintf(out, size, t->a == NULL ? "%s%s" : "(%s)%s", a,
+                 (const char *[]){"", ".", "^", "$", "", "", "?", "*", "{2}"}[t->kind]);
+    }
+}
+
+static uint32_t random_below(uint32_t *state, uint32_t n)
+{
+    *state = *state * 1664525u + 1013904223u;
+    return (*state >> 8) % n;
+}
+
+/* The last of trees[0..n): the first few are leaves; of two that were made, or of one, the others. */
+static void grow(struct tree *trees, int n, uint32_t *state)
+{
+    for (int i = 0; i < n; i++) {
+        enum kind kind = i < 4 ? (enum kind)random_below(state, 4) : JOIN + random_below(state, 5);
+        const struct tree *a = i < 4 ? NULL : &trees[random_below(state, (uint32_t)i)], *b = NULL;
+        kind = kind >= MANY && a->is_anchored ? MAYBE : kind; /* such repeats are refused */
+        if (kind == JOIN || kind == EITHER) {
+            b = &trees[random_below(state, (uint32_t)i)];
+        }
+        trees[i] = (struct tree){.kind = kind, .letter = (char)('a' + random_below(state, 2)), .a = a, .b = b};
+        trees[i].is_anchored =
+            kind == BEGIN || kind == END_OF || (a != NULL && a->is_anchored) || (b != NULL && b->is_anchored);
+    }
+}
+
+START_TEST(random_patterns_match_as_trying_every_way_does)
+{
+    uint32_t state = 17;
+    size_t n_yes = 0, n_no = 0;
+    for (int turn = 0; turn < 3000; turn++) {
+        struct tree trees[9];
+        char pattern[1024];
+        grow(trees, (int)ARRAY_LEN(trees), &state);
+        const struct tree *top = &trees[ARRAY_LEN(trees) - 1];
+        print(top, pattern, sizeof pattern);
+        regex_id whole = parsed(pattern, false), anywhere = parsed(pattern, true);
+        for (int w = 1; w < 64; w++) { /* words of a and b: the bits behind the first */
+            char s[8];
+            int n = 31 - __builtin_clz((unsigned)w);
+            bool is_whole = false, is_found = false;
+            for (int i = 0; i < n; i++) {
+                s[i] = w >> i & 1 ? 'b' : 'a';
+            }
+            for (int from = 0; from <= n; from++) {
+                unsigned to = ends(top, s, n, from);
+                is_whole = is_whole || (from == 0 && (to >> n & 1) != 0);
+                is_found = is_found || to != 0;
+            }
+            ck_assert_msg(says(whole, s, (size_t)n) == is_whole, "/%s/ whole: %.*s", pattern, n, s);
+            ck_assert_msg(says(anywhere, s, (size_t)n) == is_found, "/%s/ in: %.*s", pattern, n, s);
+            n_yes += is_found ? 1 : 0;
+            n_no += is_found ? 0 : 1;
+        }
+        regex_set_free(&set);
+        set_up();
+    }
+    ck_assert_uint_gt(n_yes, 20000);
+    ck_assert_uint_gt(n_no, 10000);
+}
+END_TEST
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+START_TEST(what_is_not_known_is_named_with_its_place)
+{
+    static const struct {
+        const char *pattern, *says;
+        uint64_t at;
+    } rows[] = {
+        {"(a)\\1", "back reference", 3},
+        {"\\k<x>", "back reference", 0},
+        {"a(?=b)", "look-around", 1},
+        {"a(?!b)", "look-around", 1},
+        {"(?<=a)b", "look-around", 0},
+        {"(?<!a)b", "look-around", 0},
+        {"(?i:a)", "kind of group", 0},
+        {"(?<>a)", "kind of group", 0},
+        {"x\\b", "borders of words", 1},
+        {"\\p{L}", "properties", 0},
+        {"(^a)*", "^ or $", 4},
+        {"a(b", "without its )", 1},
+        {"ab)", "without its (", 2},
+        {"a[b", "without its ]", 1},
+        {"*a", "repeat of nothing", 0},
+        {"a**", "repeat of nothing", 2},
+        {"(|+)", "repeat of nothing", 2},
+        {"^*", "repeat of nothing", 1},
+        {"a{3,2}", "least", 1},
+        {"[b-a]", "range", 1},
+        {"[\\d-z]", "range", 1},
+        {"a\\", "backslash at the end", 1},
+        {"\\uD83D", "surrogate", 0},
+        {"\\uDE00", "surrogate", 0},
+        {"\\u12", "four hexadecimal", 0},
+        {"\\u{110000}", "number", 0},
+        {"\\xg0", "two hexadecimal", 0},
+        {"\\c1", "letter", 0},
+        {"\\q", "does not exist", 0},
+        {"\\01", "back reference", 0},
+        {"a\xC3", "UTF-8", 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err_info info = {0};
+        regex_id out = REGEX_ALL;
+        enum err err = regex_parse(set, rows[i].pattern, strlen(rows[i].pattern), true, &out, &info);
+        ck_assert_msg(err == ERR_INVALID_GRAMMAR, "%s: %s", rows[i].pattern, err_code(err));
+        ck_assert_msg(strstr(info.text, rows[i].says) != NULL, "%s: %s", rows[i].pattern, info.text);
+        ck_assert_msg(info.offset == rows[i].at, "%s: %s", rows[i].pattern, info.text);
+        ck_assert_uint_eq(out, REGEX_NONE);
+    }
+    ck_assert_int_eq(regex_ok(set), ERR_OK); /* the set is as good as before */
+}
+END_TEST
+
+#ifdef __SANITIZE_ADDRESS__
+enum { MOST_MS = 2500 };
+#else
+enum { MOST_MS = 250 }; /* 100 are wanted; a busy machine has less cache */
+#endif
+enum { BIG = REGEX_PARSE_MAX_BYTES + 1 };
+
+/* A pattern of `unit` over and over: it works or is too much, soon. */
+static enum err hostile(const char *unit, size_t n)
+{
+    static char pattern[BIG];
+    size_t n_unit = strnlen(unit, n);
+    regex_id out;
+    for (size_t i = 0; i < n; i++) {
+        pattern[i] = unit[i % n_unit];
+    }
+    struct regex_set *own;
+    ck_assert_int_eq(regex_set_new(0, &own), ERR_OK);
+    uint64_t begin = clock_thread_ns();
+    enum err err = regex_parse(own, pattern, n, true, &out, NULL);
+    uint64_t ms = (clock_thread_ns() - begin) / 1000000;
+    ck_assert_msg(ms < MOST_MS, "%s: %u ms", unit, (unsigned)ms);
+    ck_assert_uint_lt(regex_set_bytes(own), (size_t)64 << 20);
+    regex_set_free(&own);
+    return err;
+}
+
+/* A class of n characters beyond ASCII of which no two touch. */
+static enum err hostile_class(size_t n)
+{
+    static char pattern[BIG];
+    size_t len = 1;
+    pattern[0] = '[';
+    for (size_t i = 0; i < n; i++) {
+        len += utf8_encode((uint32_t)(0x10000 + 2 * i * 37 % 0x80000), pattern + len);
+    }
+    pattern[len++] = ']';
+    return hostile(pattern, len);
+}
+
+START_TEST(hostile_patterns_end_soon)
+{
+    ck_assert_int_eq(hostile_class(REGEX_PARSE_MAX_WIDE), ERR_OK);
+    ck_assert_int_eq(hostile_class(REGEX_PARSE_MAX_WIDE + 1), ERR_GRAMMAR_LIMIT);
+    static const char *const units[] = {"(",       "[",           "(a|",    "a|",     "|",    "^",
+                                        "$",       "a?",          "ab|",    "[a-z]*", "\\d+", "(^|a)b|c$",
+                                        "a{9999}", "(a{999}){9}", "[^a]|b", ".*a"};
+    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+        for (size_t n = 60000; n < 60004; n++) {
+            enum err err = hostile(units[i], n);
+            ck_assert_msg(err == ERR_OK || err == ERR_GRAMMAR_LIMIT || err == ERR_INVALID_GRAMMAR, "%s: %s", units[i],
+                          err_code(err));
+        }
+    }
+    ck_assert_int_eq(hostile("(", 60000), ERR_GRAMMAR_LIMIT);
+    ck_assert_int_eq(hostile("a", BIG), ERR_GRAMMAR_LIMIT);
+    ck_assert_int_eq(hostile("(((((((((((((((((((", 19), ERR_INVALID_GRAMMAR);
+    regex_id r = parsed("^(a+)+$", true);
+    for (int i = 0; i < 5000; i++) {
+        r = regex_next(set, r, 'a');
+    }
+    ck_assert(regex_is_nullable(set, r));
+    ck_assert(!regex_is_nullable(set, regex_next(set, r, '!')));
+    ck_assert(!says(parsed("^(x{1000000}|[a-c]{1000000,99999999999999999999})$", true), "ab", 2));
+}
+END_TEST
+
+START_TEST(it_stands_without_memory)
+{
+    static const char pattern[] = "^(a|[^b-d\\s]+)\\u00e9{2,5}|x$";
+    size_t before = mem_live();
+    bool is_through = false;
+    for (long at = 0; !is_through; at++) {
+        struct regex_set *own;
+        regex_id out;
+        ck_assert_int_eq(regex_set_new(0, &own), ERR_OK);
+        mem_fail_at(at);
+        enum err err = regex_parse(own, pattern, strlen(pattern), true, &out, NULL);
+        is_through = !mem_fault_fired();
+        mem_fail_at(-1);
+        ck_assert_int_eq(err, is_through ? ERR_OK : ERR_NOMEM);
+        regex_set_free(&own);
+        ck_assert_uint_eq(mem_live(), before);
+    }
+}
+END_TEST
+
+Suite *regex_parse_suite(void)
+{
+    Suite *s = suite_create("regex_parse");
+    TCase *c = tcase_create("regex_parse");
+    tcase_add_checked_fixture(c, set_up, tear_down);
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, patterns_match_what_they_should);
+    tcase_add_test(c, random_patterns_match_as_trying_every_way_does);
+    tcase_add_test(c, what_is_not_known_is_named_with_its_place);
+    tcase_add_test(c, hostile_patterns_end_soon);
+    tcase_add_test(c, it_stands_without_memory);
+    suite_add_tcase(s, c);
+    return s;
+}
