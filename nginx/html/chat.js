@@ -106,17 +106,28 @@ function draw_text(target, text) {
   target.replaceChildren(...nodes);
 }
 
+// What the model thinks, folded, and what it says.
+function draw_message(shown, message) {
+  shown.thinking.hidden = !message.reasoning_content;
+  draw_text(shown.thoughts, message.reasoning_content || '');
+  draw_text(shown.text, message.content);
+}
+
 function add_message(message) {
   $('hello').hidden = true;
   const box = el('article', `message ${message.role}`);
+  const thinking = el('details', 'thinking');
+  const thoughts = el('div', 'thoughts');
   const text = el('div', 'text');
   const tools = el('div', 'tools');
-  box.append(el('div', 'who', message.role === 'user' ? 'You' : 'Assistant'), text, tools);
+  const shown = { box, thinking, thoughts, text, tools };
+  thinking.append(el('summary', '', 'Thinking'), thoughts);
+  box.append(el('div', 'who', message.role === 'user' ? 'You' : 'Assistant'), thinking, text, tools);
   if (message.role === 'user') tools.hidden = true;
-  draw_text(text, message.content);
+  draw_message(shown, message);
   tools.append(copy_button(() => message.content));
   $('log').append(box);
-  return { box, text, tools };
+  return shown;
 }
 
 function draw_all() {
@@ -216,12 +227,13 @@ async function answer(message, shown, run) {
       run.finish = choice.finish_reason;
       run.last = performance.now();
     }
-    const text = choice.delta && choice.delta.content;
-    if (!text) return;
+    const { content = '', reasoning_content: thought = '' } = choice.delta || {};
+    if (!content && !thought) return;
     run.first ||= performance.now();
     run.last = performance.now();
     run.events += 1;
-    message.content += text;
+    message.content += content || '';
+    if (thought) message.reasoning_content = (message.reasoning_content || '') + thought;
     shown.dirty = true;
   });
   if (problem) return problem;
@@ -234,7 +246,7 @@ function start_drawing(message, shown, run) {
   const draw = () => {
     if (shown.dirty) {
       const follow = is_at_end();
-      draw_text(shown.text, message.content);
+      draw_message(shown, message);
       $('stats').textContent = stats_text(run, run.last);
       if (follow) $('log').scrollTop = $('log').scrollHeight;
       shown.dirty = false;
@@ -285,8 +297,8 @@ async function send(text) {
 // Keeps what came; gives the question back to the input when nothing did.
 function finish(question, asked, message, shown, problem) {
   show_error(problem);
-  if (message.content) {
-    draw_text(shown.text, message.content);
+  if (message.content || message.reasoning_content) {
+    draw_message(shown, message);
     messages.push(message);
   } else {
     shown.box.remove();

@@ -44,6 +44,29 @@ def is_done(b):
     return bool(answers(b)) and b.visible("#send")
 
 
+def test_thinking_is_folded(ctx):
+    """Beside the answer, not in it; kept, and sent with the next question."""
+    b = opened(ctx)
+    b.run("""window.asked = []; const f = window.fetch; window.fetch = (url, o) => {
+        if (!o || !o.body) return f(url, o);
+        window.asked.push(JSON.parse(o.body).messages);
+        const deltas = [{role: 'assistant', content: null}, {reasoning_content: 'They ask '}, {reasoning_content: 'for <b>blue</b>.'},
+                        {content: 'It is blue.'}];
+        const events = deltas.map((delta) => 'data: ' + JSON.stringify({choices: [{index: 0, delta, finish_reason: null}]}) + '\\n\\n');
+        return Promise.resolve(new Response(events.join('') + 'data: [DONE]\\n\\n', {headers: {'content-type': 'text/event-stream'}}));
+    }""")
+    ask(b, "What color is the sky?")
+    b.wait(lambda: is_done(b), "an answer")
+    assert answers(b) == ["It is blue."], answers(b)
+    assert b.visible(".message.assistant .thinking summary") and not b.visible(".message.assistant .thoughts")
+    assert not b.visible(".message.user .thinking")
+    b.run("document.querySelector('.message.assistant .thinking').open = true")
+    assert b.text(".message.assistant .thoughts") == ["They ask for <b>blue</b>."], b.text(".message.assistant .thoughts")
+    ask(b, "And the sea?")
+    b.wait(lambda: len(answers(b)) == 2 and b.visible("#send"), "a second answer")
+    assert b.run("return window.asked[1][1].reasoning_content") == "They ask for <b>blue</b>."
+
+
 def test_ask_with_the_keyboard(ctx):
     b = opened(ctx)
     set_greedy(b)
