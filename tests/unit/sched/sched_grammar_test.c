@@ -29,7 +29,7 @@ static void set_up(void)
     vocab_plain(&file, "t5");
     end_id = (int32_t)file.eos;
     for (size_t i = 0; file.n_tokens < FAKE_VOCAB; i++) {
-        char other[16];
+        char other[32];
         const char *text = i < ARRAY_LEN(pieces) ? pieces[i] : other;
         snprintf(other, sizeof other, "w%zu", i);
         vocab_add(&file, text, strlen(text), TOKEN_NORMAL, -(float)i);
