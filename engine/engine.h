@@ -252,6 +252,10 @@ void engine_group_close(struct sched_group **g);
 /* A grammar for engine_params.grammar: any JSON object. The caller's, to engine_grammar_free; sequences that were submitted
  * keep it. The first call of all makes the vocabulary's tables, a quarter of a second for 150,000 tokens. ERR_NOMEM. */
 MUST_CHECK enum err engine_grammar_json_object(struct engine *e, struct grammar **out, struct err_info *info);
+/* .. what a JSON Schema, borrowed, allows (schema.h). ERR_INVALID_SCHEMA with the place in the schema as a JSON pointer,
+ * ERR_INVALID_GRAMMAR: it allows nothing; ERR_GRAMMAR_LIMIT, ERR_NOMEM. */
+MUST_CHECK enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, struct grammar **out,
+                                               struct err_info *info);
 void engine_grammar_free(struct grammar **g);
 
 /* What differs between the sequences of a request. */

@@ -2,6 +2,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/grammar/grammar_json.h"
+#include "engine/grammar/schema.h"
 
 /* The tables, made once: most servers never need them. */
 static enum err need_vocab(struct engine *e)
@@ -12,14 +13,32 @@ static enum err need_vocab(struct engine *e)
     return err;
 }
 
+static enum err begin(struct engine *e, struct grammar_builder **b, struct grammar **out, struct err_info *info)
+{
+    *out = NULL;
+    return need_vocab(e) == ERR_OK && grammar_builder_new(b) == ERR_OK
+               ? ERR_OK
+               : err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar");
+}
+
 enum err engine_grammar_json_object(struct engine *e, struct grammar **out, struct err_info *info)
 {
     struct grammar_builder *b;
-    *out = NULL;
-    if (need_vocab(e) != ERR_OK || grammar_builder_new(&b) != ERR_OK) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar");
-    }
+    TRY(begin(e, &b, out, info));
     return grammar_finish(&b, grammar_json_object(b), out, info);
+}
+
+enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, struct grammar **out, struct err_info *info)
+{
+    struct grammar_builder *b;
+    symbol_id start;
+    TRY(begin(e, &b, out, info));
+    enum err err = schema_add(b, schema, &start, info);
+    if (err != ERR_OK) {
+        grammar_builder_free(&b);
+        return err;
+    }
+    return grammar_finish(&b, start, out, info);
 }
 
 void engine_grammar_free(struct grammar **g) { grammar_unref(g); }

@@ -371,6 +371,21 @@ enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32
     return make_prompt(c, p, *shows_tools, ids, n, info);
 }
 
+/* What the answer follows. An error names the place in the request. */
+static enum err make_grammar(struct engine *e, struct params *p, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    if (p->schema == NULL) {
+        return engine_grammar_json_object(e, &p->gen.grammar, info);
+    }
+    enum err err = engine_grammar_json_schema(e, p->schema, &p->gen.grammar, info);
+    if (err != ERR_OK && err != ERR_NOMEM) {
+        snprintf(where, sizeof where, "response_format.json_schema.schema%.88s", info->where);
+        snprintf(info->where, sizeof info->where, "%s", where);
+    }
+    return err;
+}
+
 void api_chat(struct call *c)
 {
     struct err_info info = {0};
@@ -382,7 +397,7 @@ void api_chat(struct call *c)
     err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
     if (err == ERR_OK && p.is_json) { /* and nothing else: no thinking, no calls */
         p.split = (struct chat_split_config){.splits_reasoning = false};
-        err = engine_grammar_json_object(c->engine, &p.gen.grammar, &info);
+        err = make_grammar(c->engine, &p, &info);
     }
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);

@@ -213,24 +213,45 @@ static enum err read_stream_options(struct params *p, struct err_info *info)
     return ERR_OK;
 }
 
-/* No schemas yet: an answer that ignored one would be worse than none. */
+/* {"type": "json_schema", "json_schema": {"name": .., "schema": ..}} */
+static enum err read_schema(struct params *p, const json_t *format, struct err_info *info)
+{
+    const json_t *outer = json_read_get(format, "json_schema"), *name = json_read_get(outer, "name");
+    static const char at[] = "response_format.json_schema";
+    if (!json_is_object(outer)) {
+        return json_in_refuse(outer == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, at, "an object with a schema",
+                              outer, info);
+    }
+    if (name != NULL && !json_is_string(name)) {
+        return json_in_refuse(ERR_INVALID_TYPE, "response_format.json_schema.name", "a string", name, info);
+    }
+    p->schema = json_read_get(outer, "schema");
+    if (!json_is_object(p->schema)) {
+        return json_in_refuse(p->schema == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
+                              "response_format.json_schema.schema", "a JSON Schema, an object", p->schema, info);
+    }
+    return ERR_OK;
+}
+
 static enum err read_response_format(struct params *p, struct err_info *info)
 {
     const json_t *format = json_read_get(p->root, "response_format");
     const json_t *type = json_object_get(format, "type");
-    p->is_json = json_read_is(type, "json_object");
-    if (format == NULL || p->is_json || json_read_is(type, "text")) {
+    p->is_json = json_read_is(type, "json_object") || json_read_is(type, "json_schema");
+    if (format == NULL || json_read_is(type, "text")) {
         return ERR_OK;
     }
     if (!json_is_string(type)) {
         return err_set(info, ERR_INVALID_TYPE, "response_format",
                        "response_format: expected an object with a string type");
     }
-    return err_set(info, ERR_UNSUPPORTED_PARAMETER, "response_format",
-                   "response_format.type: expected \"text\" or \"json_object\"; schemas are not supported yet");
+    if (!p->is_json) {
+        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "response_format", "text, json_object or json_schema", type,
+                              info);
+    }
+    return json_read_is(type, "json_schema") ? read_schema(p, format, info) : ERR_OK;
 }
 
-/* "none" leaves thinking in the content. */
 static enum err read_reasoning_format(struct params *p, struct err_info *info)
 {
     static const char expected[] = "one of auto, deepseek, none";

@@ -18,7 +18,8 @@ struct params {
     bool want_logprobs;   /* chat */
     bool stream, echo, include_usage, return_token_ids;
     bool add_generation_prompt;
-    bool is_json;                   /* chat: the answer is to be a JSON object */
+    bool is_json;                   /* chat: the answer is to be a JSON object .. */
+    const json_t *schema;           /* .. or what this schema allows; of root, NULL = none */
     struct chat_split_config split; /* chat: what to look for in answers; its tools are chat.c's */
     const json_t *root;             /* borrowed, and NULL once the prompt is made */
 };

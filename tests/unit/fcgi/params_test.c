@@ -372,7 +372,18 @@ START_TEST(what_belongs_together)
     accept("{\"best_of\":1}", false);
     accept("{\"response_format\":{\"type\":\"text\"}}", true);
     accept("{\"response_format\":{\"type\":\"json_object\"}}", true);
-    refuse_value("response_format", "{\"type\":\"json_schema\",\"json_schema\":{}}", true, ERR_UNSUPPORTED_PARAMETER);
+    accept("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"schema\":{}}}}", true);
+    refuse("{\"response_format\":{\"type\":\"json_schema\"}}", true, ERR_MISSING_PARAMETER,
+           "response_format.json_schema");
+    refuse("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":5}}", true, ERR_INVALID_TYPE,
+           "response_format.json_schema");
+    refuse("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{}}}", true, ERR_MISSING_PARAMETER,
+           "response_format.json_schema.schema");
+    refuse("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":[]}}}", true, ERR_INVALID_TYPE,
+           "response_format.json_schema.schema");
+    refuse("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":1,\"schema\":{}}}}", true,
+           ERR_INVALID_TYPE, "response_format.json_schema.name");
+    refuse_value("response_format", "{\"type\":\"xml\"}", true, ERR_UNSUPPORTED_PARAMETER);
     static const char *const no_formats[] = {"\"text\"", "5", "[]", "true", "{}", "{\"type\":5}"};
     for (size_t i = 0; i < ARRAY_LEN(no_formats); i++) {
         refuse_value("response_format", no_formats[i], true, ERR_INVALID_TYPE);

@@ -1,0 +1,652 @@
+/* Each schema within the schema becomes a rule, once; those that are named and not yet written wait in a list. */
+#include "engine/grammar/schema.h"
+
+#include "engine/base/json_read.h"
+#include "engine/base/mem.h"
+#include "engine/grammar/grammar_json.h"
+#include "engine/grammar/regex_parse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A schema that is a rule. */
+struct node {
+    const json_t *schema;
+    symbol_id rule;
+    const char *path; /* JSON pointer */
+};
+
+struct writer {
+    struct grammar_builder *b;
+    struct regex_set *s;
+    const json_t *root;
+    struct node *nodes; /* [SCHEMA_MAX_NODES] */
+    size_t n_nodes, n_written;
+    uint32_t *table; /* [N_TABLE] of nodes by schema, plus 1; 0 = free */
+    struct arena arena;
+    symbol_id any; /* any value; 0 = not made yet */
+    symbol_id comma;
+    regex_id spaces, character; /* character: of a string, as it is written */
+    struct err_info *info;
+    bool has_failed; /* for lack of memory */
+};
+
+enum { N_TABLE = 1 << 15, MAX_REF = 1024 };
+_Static_assert((int)N_TABLE > 2 * (int)SCHEMA_MAX_NODES, "the table is sparse");
+
+static enum err refuse(struct writer *w, const char *path, const char *keyword, const char *expected)
+{
+    char where[ERR_WHERE_BYTES];
+    snprintf(where, sizeof where, "%.96s/%.24s", path, keyword);
+    return err_set(w->info, ERR_INVALID_SCHEMA, where, "JSON Schema, %.200s/%s: %s", path[0] != '\0' ? path : "#",
+                   keyword, expected);
+}
+
+/* --- pieces ----------------------------------------------------------------------------------------------------------- */
+
+static symbol_id text(struct writer *w, const char *s) { return grammar_lexeme(w->b, regex_bytes(w->s, s, strlen(s))); }
+
+/* A bracket with the spaces on its inner side. */
+static symbol_id opening(struct writer *w, const char *s)
+{
+    return grammar_lexeme(w->b, regex_concat(w->s, regex_bytes(w->s, s, 1), w->spaces));
+}
+
+static symbol_id closing(struct writer *w, const char *s)
+{
+    return grammar_lexeme(w->b, regex_concat(w->s, w->spaces, regex_bytes(w->s, s, 1)));
+}
+
+static regex_id quoted(struct writer *w, regex_id inside)
+{
+    regex_id quote = regex_bytes(w->s, "\"", 1);
+    return regex_concat(w->s, quote, regex_concat(w->s, inside, quote));
+}
+
+/* A key with its colon. */
+static symbol_id key_of(struct writer *w, regex_id inside)
+{
+    regex_id colon = regex_concat(w->s, w->spaces, regex_concat(w->s, regex_bytes(w->s, ":", 1), w->spaces));
+    return grammar_lexeme(w->b, regex_concat(w->s, quoted(w, inside), colon));
+}
+
+/* What stands between the quotes, as jansson writes it; the builder fails with the set where there is no memory. */
+static regex_id written(struct writer *w, const char *key)
+{
+    json_t *value = json_string_nocheck(key);
+    char *dumped = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    regex_id r = dumped != NULL ? regex_bytes(w->s, dumped + 1, strlen(dumped) - 2) : REGEX_NONE;
+    w->has_failed |= dumped == NULL;
+    mem_free(dumped);
+    json_decref(value);
+    return r;
+}
+
+static symbol_id any_value(struct writer *w)
+{
+    w->any = w->any != 0 ? w->any : grammar_json_value(w->b);
+    return w->any;
+}
+
+static symbol_id empty(struct writer *w) { return grammar_sequence(w->b, NULL, 0); }
+
+/* --- schemas as rules -------------------------------------------------------------------------------------------------- */
+
+/* path/key, with ~0 and ~1 in it. */
+static const char *join(struct writer *w, const char *path, const char *key)
+{
+    char out[ERR_WHERE_BYTES];
+    size_t n = (size_t)snprintf(out, sizeof out, "%.80s/", path);
+    for (; *key != '\0' && n + 3 < sizeof out; key++) {
+        if (*key == '~' || *key == '/') {
+            out[n++] = '~';
+            out[n++] = *key == '~' ? '0' : '1';
+        } else {
+            out[n++] = *key;
+        }
+    }
+    return arena_dup(&w->arena, out, n);
+}
+
+static const char *join_index(struct writer *w, const char *path, size_t i)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%zu", i);
+    return join(w, path, number);
+}
+
+/* The symbol of a schema, which is written later. */
+static enum err need(struct writer *w, const json_t *schema, const char *path, symbol_id *out)
+{
+    if (!json_is_object(schema) && !json_is_boolean(schema)) {
+        return refuse(w, path != NULL ? path : "", "", "expected a schema, an object or a boolean");
+    }
+    if (json_is_true(schema)) { /* jansson has one true and one false */
+        *out = any_value(w);
+        return ERR_OK;
+    }
+    if (json_is_false(schema)) {
+        *out = grammar_rule(w->b); /* derives nothing */
+        return ERR_OK;
+    }
+    size_t at = ((size_t)(uintptr_t)schema >> 4) * 0x9e3779b97f4a7c15u >> 20 & (N_TABLE - 1);
+    for (; w->table[at] != 0; at = (at + 1) & (N_TABLE - 1)) {
+        if (w->nodes[w->table[at] - 1].schema == schema) {
+            *out = w->nodes[w->table[at] - 1].rule;
+            return ERR_OK;
+        }
+    }
+    if (w->n_nodes == SCHEMA_MAX_NODES) {
+        return err_set(w->info, ERR_GRAMMAR_LIMIT, NULL, "JSON Schema: expected at most %d schemas within it",
+                       SCHEMA_MAX_NODES);
+    }
+    *out = grammar_rule(w->b);
+    w->nodes[w->n_nodes++] = (struct node){schema, *out, path != NULL ? path : ""};
+    w->table[at] = (uint32_t)w->n_nodes;
+    return path != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+/* What a pointer within the document names: "#", "#/$defs/name". NULL: nothing. */
+static const json_t *resolve(const json_t *root, const char *ref)
+{
+    const json_t *at = root;
+    char name[MAX_REF];
+    if (ref[0] != '#' || strlen(ref) >= sizeof name || (ref[1] != '\0' && ref[1] != '/')) {
+        return NULL;
+    }
+    for (ref++; *ref == '/' && at != NULL;) {
+        size_t n = 0;
+        for (ref++; *ref != '\0' && *ref != '/'; ref++) {
+            bool is_escape = *ref == '~' && (ref[1] == '0' || ref[1] == '1');
+            name[n++] = is_escape ? (ref[1] == '0' ? '~' : '/') : *ref;
+            ref += is_escape;
+        }
+        name[n] = '\0';
+        size_t index = 0;
+        bool is_index = json_is_array(at) && n > 0 && n < 6 && strspn(name, "0123456789") == n;
+        for (size_t i = 0; i < n && is_index; i++) {
+            index = index * 10 + (size_t)(name[i] - '0');
+        }
+        at = is_index ? json_array_get(at, index) : json_object_get(at, name);
+    }
+    return at;
+}
+
+/* --- keywords -------------------------------------------------------------------------------------------------------- */
+
+/* What says something of values and is not enforced here. */
+static const char *const refused[] = {"format",
+                                      "multipleOf",
+                                      "minimum",
+                                      "maximum",
+                                      "exclusiveMinimum",
+                                      "exclusiveMaximum",
+                                      "patternProperties",
+                                      "propertyNames",
+                                      "dependencies",
+                                      "dependentRequired",
+                                      "dependentSchemas",
+                                      "unevaluatedProperties",
+                                      "unevaluatedItems",
+                                      "contains",
+                                      "minContains",
+                                      "maxContains",
+                                      "minProperties",
+                                      "maxProperties",
+                                      "not",
+                                      "if",
+                                      "then",
+                                      "else",
+                                      "allOf",
+                                      "oneOf",
+                                      "$dynamicRef",
+                                      "$recursiveRef",
+                                      "extends",
+                                      "disallow"};
+
+/* Others say nothing of values: they are not looked at. */
+static bool is_keyword(const char *key)
+{
+    static const char *const all[] = {"type",     "properties",  "required",        "additionalProperties",
+                                      "items",    "prefixItems", "additionalItems", "minItems",
+                                      "maxItems", "uniqueItems", "minLength",       "maxLength",
+                                      "pattern",  "enum",        "const",           "anyOf",
+                                      "$ref",     "nullable"};
+    bool found = false;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        found = found || strcmp(key, all[i]) == 0;
+    }
+    return found;
+}
+
+/* Has the schema another keyword that says something than `one` and, beside an enumeration, its type? */
+static bool has_others(const json_t *schema, const char *one, bool may_have_type)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)schema, key, value)
+    {
+        bool is_type = may_have_type && strcmp(key, "type") == 0;
+        if (strcmp(key, one) != 0 && !is_type && is_keyword(key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum err check_keywords(struct writer *w, const struct node *node)
+{
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        if (json_object_get(node->schema, refused[i]) != NULL) {
+            return refuse(w, node->path, refused[i], "this keyword is not supported");
+        }
+    }
+    if (json_is_true(json_object_get(node->schema, "uniqueItems"))) {
+        return refuse(w, node->path, "uniqueItems", "this keyword is not supported");
+    }
+    return ERR_OK;
+}
+
+/* A count, or what stands for none. */
+static enum err read_count(struct writer *w, const struct node *node, const char *keyword, uint32_t none, uint32_t *out)
+{
+    const json_t *v = json_object_get(node->schema, keyword);
+    double number = json_number_value(v);
+    *out = none;
+    if (v == NULL) {
+        return ERR_OK;
+    }
+    if (!json_is_number(v) || number < 0 || number != (double)(int64_t)number) {
+        return refuse(w, node->path, keyword, "expected a whole number, 0 or more");
+    }
+    *out = number < (double)(UINT32_MAX - 1) ? (uint32_t)number : UINT32_MAX - 1;
+    return ERR_OK;
+}
+
+static void add(struct writer *w, const struct node *node, symbol_id symbol)
+{
+    grammar_alternative(w->b, node->rule, &symbol, 1);
+}
+
+/* --- objects ----------------------------------------------------------------------------------------------------------- */
+
+static bool is_required(const json_t *required, const char *key)
+{
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        if (json_read_is(json_array_get(required, i), key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Members that the schema does not name: *out is one of them, or nothing at all when there may be none. */
+static enum err other_member(struct writer *w, const struct node *node, const json_t *properties, symbol_id *out)
+{
+    const json_t *more = json_object_get(node->schema, "additionalProperties");
+    symbol_id value = any_value(w);
+    const char *key;
+    json_t *unused;
+    if (more != NULL) {
+        TRY(need(w, more, join(w, node->path, "additionalProperties"), &value));
+    }
+    regex_id names = REGEX_NONE;
+    json_object_foreach((json_t *)properties, key, unused)
+    {
+        names = regex_or(w->s, names, regex_bytes(w->s, key, strlen(key)));
+    }
+    static const struct regex_range all[] = {{0, 0x10ffff}};
+    regex_id any = regex_repeat(w->s, regex_code_points(w->s, all, 1), 0, REGEX_UNBOUNDED);
+    regex_id name = regex_json_escaped(w->s, regex_and(w->s, any, regex_not(w->s, names)));
+    *out = grammar_sequence(w->b, (symbol_id[]){key_of(w, name), value}, 2);
+    return ERR_OK;
+}
+
+/* Required names that `properties` does not have, behind those that it has: a schema without a say of its own. */
+static enum err check_required(struct writer *w, const struct node *node, const json_t *required,
+                               const json_t *properties)
+{
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const json_t *name = json_array_get(required, i);
+        if (!json_is_string(name)) {
+            return refuse(w, node->path, "required", "expected an array of names");
+        }
+        if (json_object_get(properties, json_string_value(name)) == NULL) {
+            return refuse(w, node->path, "required", "expected names that `properties` has; another is not supported");
+        }
+    }
+    return required == NULL || json_is_array(required)
+               ? ERR_OK
+               : refuse(w, node->path, "required", "expected an array of names");
+}
+
+/* From the last property to the first: what may follow where none was written so far, and where some was. */
+static enum err write_object(struct writer *w, const struct node *node)
+{
+    const json_t *properties = json_object_get(node->schema, "properties"),
+                 *required = json_object_get(node->schema, "required");
+    symbol_id other;
+    if (properties != NULL && !json_is_object(properties)) {
+        return refuse(w, node->path, "properties", "expected an object of schemas");
+    }
+    TRY(check_required(w, node, required, properties));
+    TRY(other_member(w, node, properties, &other));
+    size_t n = json_object_size(properties), i = n;
+    const char **keys = arena_zalloc_array(&w->arena, n + 1, sizeof *keys), *key,
+               *path = join(w, node->path, "properties");
+    json_t *value;
+    if (keys == NULL || path == NULL) {
+        return ERR_NOMEM;
+    }
+    json_object_foreach((json_t *)properties, key, value) { keys[n - i--] = key; }
+    symbol_id more = grammar_sequence(w->b, (symbol_id[]){w->comma, other}, 2);
+    symbol_id some = grammar_repeat(w->b, more, 0, REGEX_UNBOUNDED); /* what may follow a member */
+    symbol_id none =
+        grammar_choice(w->b, (symbol_id[]){empty(w), grammar_sequence(w->b, (symbol_id[]){other, some}, 2)}, 2);
+    for (i = n; i-- > 0;) {
+        symbol_id of, next_some, next_none;
+        TRY(need(w, json_object_get(properties, keys[i]), join(w, path, keys[i]), &of));
+        symbol_id member = grammar_sequence(w->b, (symbol_id[]){key_of(w, written(w, keys[i])), of}, 2);
+        next_some = grammar_sequence(w->b, (symbol_id[]){w->comma, member, some}, 3);
+        next_none = grammar_sequence(w->b, (symbol_id[]){member, some}, 2);
+        if (!is_required(required, keys[i])) {
+            next_none = grammar_choice(w->b, (symbol_id[]){next_none, none}, 2);
+            next_some = grammar_choice(w->b, (symbol_id[]){next_some, some}, 2);
+        }
+        none = next_none;
+        some = next_some;
+    }
+    add(w, node, grammar_sequence(w->b, (symbol_id[]){opening(w, "{"), none, closing(w, "}")}, 3));
+    return ERR_OK;
+}
+
+/* --- arrays ------------------------------------------------------------------------------------------------------------ */
+
+/* Elements behind the first ones: of `of`, so many that there are min to max in all. */
+static symbol_id write_rest(struct writer *w, symbol_id of, uint32_t n_first, uint32_t min, uint32_t max)
+{
+    symbol_id more = grammar_sequence(w->b, (symbol_id[]){w->comma, of}, 2);
+    if (max != REGEX_UNBOUNDED && max <= n_first) {
+        return empty(w);
+    }
+    uint32_t least = min > n_first ? min - n_first : 0, most = max == REGEX_UNBOUNDED ? max : max - n_first;
+    if (n_first > 0) {
+        return grammar_repeat(w->b, more, least, most);
+    }
+    uint32_t behind = most == REGEX_UNBOUNDED ? most : most - 1;
+    symbol_id some =
+        grammar_sequence(w->b, (symbol_id[]){of, grammar_repeat(w->b, more, least > 0 ? least - 1 : 0, behind)}, 2);
+    return least > 0 ? some : grammar_choice(w->b, (symbol_id[]){empty(w), some}, 2);
+}
+
+static enum err write_array(struct writer *w, const struct node *node)
+{
+    const json_t *items = json_object_get(node->schema, "items"), *first = json_object_get(node->schema, "prefixItems");
+    const char *rest_word = "items";
+    uint32_t min, max;
+    symbol_id of = any_value(w), rest;
+    TRY(read_count(w, node, "minItems", 0, &min));
+    TRY(read_count(w, node, "maxItems", REGEX_UNBOUNDED, &max));
+    if (json_is_array(items)) { /* before 2020-12 */
+        first = items;
+        rest_word = "additionalItems";
+        items = json_object_get(node->schema, rest_word);
+    }
+    if (items != NULL) {
+        TRY(need(w, items, join(w, node->path, rest_word), &of));
+    }
+    if (first != NULL && !json_is_array(first)) {
+        return refuse(w, node->path, "prefixItems", "expected an array of schemas");
+    }
+    size_t n = json_array_size(first);
+    const char *path =
+        join(w, node->path, json_object_get(node->schema, "prefixItems") != NULL ? "prefixItems" : "items");
+    if (path == NULL || n > SCHEMA_MAX_NODES) {
+        return path == NULL ? ERR_NOMEM : refuse(w, node->path, "prefixItems", "expected fewer schemas");
+    }
+    rest = write_rest(w, of, (uint32_t)n, min, max);
+    for (size_t i = n; i-- > 0;) { /* rest: what follows the elements up to i, which may be left out from some on */
+        symbol_id one;
+        TRY(need(w, json_array_get(first, i), join_index(w, path, i), &one));
+        rest = i == 0 ? grammar_sequence(w->b, (symbol_id[]){one, rest}, 2)
+                      : grammar_sequence(w->b, (symbol_id[]){w->comma, one, rest}, 3);
+        bool may = max == REGEX_UNBOUNDED || i < max, must = i < min;
+        rest = !may ? empty(w) : must ? rest : grammar_choice(w->b, (symbol_id[]){empty(w), rest}, 2);
+    }
+    if (max != REGEX_UNBOUNDED && min > max) {
+        return ERR_OK; /* no array is so */
+    }
+    add(w, node, grammar_sequence(w->b, (symbol_id[]){opening(w, "["), rest, closing(w, "]")}, 3));
+    return ERR_OK;
+}
+
+/* --- scalars ---------------------------------------------------------------------------------------------------------- */
+
+/* Strings that the pattern is found in. */
+static enum err read_pattern(struct writer *w, const struct node *node, const json_t *pattern, regex_id *out)
+{
+    struct err_info why = {0};
+    if (!json_is_string(pattern)) {
+        return refuse(w, node->path, "pattern", "expected a string, a regular expression");
+    }
+    enum err err = regex_parse(w->s, json_string_value(pattern), json_string_length(pattern), true, out, &why);
+    return err == ERR_INVALID_GRAMMAR ? refuse(w, node->path, "pattern", why.text) : err;
+}
+
+static enum err write_string(struct writer *w, const struct node *node)
+{
+    static const struct regex_range all[] = {{0, 0x10ffff}};
+    const json_t *pattern = json_object_get(node->schema, "pattern");
+    uint32_t min, max;
+    TRY(read_count(w, node, "minLength", 0, &min));
+    TRY(read_count(w, node, "maxLength", REGEX_UNBOUNDED, &max));
+    if (pattern != NULL) {
+        regex_id found, any = regex_repeat(w->s, regex_code_points(w->s, all, 1), min, max);
+        TRY(read_pattern(w, node, pattern, &found));
+        add(w, node, grammar_lexeme(w->b, quoted(w, regex_json_escaped(w->s, regex_and(w->s, any, found)))));
+        return ERR_OK;
+    }
+    regex_id inside = regex_repeat(w->s, w->character, min, max);
+    bool is_free = min == 0 && max == REGEX_UNBOUNDED;
+    add(w, node, grammar_lexeme(w->b, is_free ? grammar_json_string(w->b) : quoted(w, inside)));
+    return ERR_OK;
+}
+
+static regex_id integer(struct writer *w)
+{
+    regex_id digit = regex_byte_range(w->s, '0', '9');
+    regex_id whole =
+        regex_concat(w->s, regex_byte_range(w->s, '1', '9'), regex_repeat(w->s, digit, 0, REGEX_UNBOUNDED));
+    return regex_concat(w->s, regex_repeat(w->s, regex_bytes(w->s, "-", 1), 0, 1),
+                        regex_or(w->s, regex_bytes(w->s, "0", 1), whole));
+}
+
+static bool has_type(const json_t *type, const char *name)
+{
+    bool found = json_read_is(type, name);
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        found = found || json_read_is(json_array_get(type, i), name);
+    }
+    return found;
+}
+
+/* Is the value of a type that the schema names? */
+static bool fits_type(const json_t *type, const json_t *value)
+{
+    double number = json_number_value(value);
+    bool is_whole = json_is_integer(value) || (json_is_real(value) && number == (double)(int64_t)number);
+    return type == NULL || (json_is_string(value) && has_type(type, "string")) ||
+           (json_is_number(value) && (has_type(type, "number") || (is_whole && has_type(type, "integer")))) ||
+           (json_is_boolean(value) && has_type(type, "boolean")) || (json_is_null(value) && has_type(type, "null")) ||
+           (json_is_object(value) && has_type(type, "object")) || (json_is_array(value) && has_type(type, "array"));
+}
+
+/* The one text of the value, as jansson writes it. */
+static enum err write_value(struct writer *w, const struct node *node, const json_t *value, regex_id *out)
+{
+    *out = REGEX_NONE;
+    if (!fits_type(json_object_get(node->schema, "type"), value)) {
+        return ERR_OK;
+    }
+    char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    if (dumped == NULL) {
+        return ERR_NOMEM;
+    }
+    *out = regex_bytes(w->s, dumped, strlen(dumped));
+    mem_free(dumped);
+    return ERR_OK;
+}
+
+/* One lexeme for all values of an enumeration. */
+static enum err write_enum(struct writer *w, const struct node *node, const json_t *values)
+{
+    size_t n = json_array_size(values);
+    if (has_others(node->schema, "enum", true)) {
+        return refuse(w, node->path, "enum", "expected no other keyword beside it but type");
+    }
+    if (!json_is_array(values)) {
+        return refuse(w, node->path, "enum", "expected an array of values");
+    }
+    regex_id *all = mem_zalloc_array(n + 1, sizeof *all, MEM_REQUEST);
+    enum err err = all != NULL ? ERR_OK : ERR_NOMEM;
+    for (size_t i = 0; i < n && err == ERR_OK; i++) {
+        err = write_value(w, node, json_array_get(values, i), &all[i]);
+    }
+    if (err == ERR_OK) {
+        add(w, node, grammar_lexeme(w->b, regex_or_all(w->s, all, n)));
+    }
+    mem_free(all);
+    return err;
+}
+
+static enum err write_const(struct writer *w, const struct node *node, const json_t *value)
+{
+    regex_id text_of;
+    if (has_others(node->schema, "const", true)) {
+        return refuse(w, node->path, "const", "expected no other keyword beside it but type");
+    }
+    TRY(write_value(w, node, value, &text_of));
+    add(w, node, grammar_lexeme(w->b, text_of));
+    return ERR_OK;
+}
+
+static enum err write_types(struct writer *w, const struct node *node)
+{
+    static const char *const names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+    const json_t *type = json_object_get(node->schema, "type");
+    for (size_t i = 0; i < MAX_OF(json_array_size(type), type != NULL ? 1u : 0u); i++) {
+        const json_t *one = json_is_array(type) ? json_array_get(type, i) : type;
+        bool known = false;
+        for (size_t k = 0; k < ARRAY_LEN(names); k++) {
+            known = known || json_read_is(one, names[k]);
+        }
+        if (!known) {
+            return refuse(w, node->path, "type", "expected object, array, string, number, integer, boolean or null");
+        }
+    }
+    TRY(type == NULL || has_type(type, "object") ? write_object(w, node) : ERR_OK);
+    TRY(type == NULL || has_type(type, "array") ? write_array(w, node) : ERR_OK);
+    TRY(type == NULL || has_type(type, "string") ? write_string(w, node) : ERR_OK);
+    if (type == NULL || has_type(type, "number")) {
+        add(w, node, grammar_lexeme(w->b, grammar_json_number(w->b)));
+    } else if (has_type(type, "integer")) {
+        add(w, node, grammar_lexeme(w->b, integer(w)));
+    }
+    if (type == NULL || has_type(type, "boolean")) {
+        add(w, node, text(w, "true"));
+        add(w, node, text(w, "false"));
+    }
+    if (type == NULL || has_type(type, "null") || json_is_true(json_object_get(node->schema, "nullable"))) {
+        add(w, node, text(w, "null"));
+    }
+    return ERR_OK;
+}
+
+/* --- a schema ---------------------------------------------------------------------------------------------------------- */
+
+static enum err write_ref(struct writer *w, const struct node *node, const json_t *ref)
+{
+    symbol_id symbol;
+    if (has_others(node->schema, "$ref", false)) {
+        return refuse(w, node->path, "$ref", "expected no other keyword beside it");
+    }
+    const json_t *found = json_is_string(ref) ? resolve(w->root, json_string_value(ref)) : NULL;
+    if (found == NULL) {
+        return refuse(w, node->path, "$ref",
+                      "expected a JSON pointer to a schema of the same document, as #/$defs/name");
+    }
+    TRY(need(w, found, json_string_value(ref) + 1, &symbol)); /* the text lives as long as the document */
+    add(w, node, symbol);
+    return ERR_OK;
+}
+
+static enum err write_any_of(struct writer *w, const struct node *node, const json_t *all)
+{
+    const char *path = join(w, node->path, "anyOf");
+    if (has_others(node->schema, "anyOf", false)) {
+        return refuse(w, node->path, "anyOf", "expected no other keyword beside it");
+    }
+    if (!json_is_array(all) || json_array_size(all) == 0 || path == NULL) {
+        return path == NULL ? ERR_NOMEM : refuse(w, node->path, "anyOf", "expected an array of schemas");
+    }
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        symbol_id symbol;
+        TRY(need(w, json_array_get(all, i), join_index(w, path, i), &symbol));
+        add(w, node, symbol);
+    }
+    return ERR_OK;
+}
+
+static enum err write_node(struct writer *w, const struct node *node)
+{
+    const json_t *ref = json_object_get(node->schema, "$ref"), *any_of = json_object_get(node->schema, "anyOf");
+    const json_t *values = json_object_get(node->schema, "enum"), *value = json_object_get(node->schema, "const");
+    TRY(check_keywords(w, node));
+    if (ref != NULL) {
+        return write_ref(w, node, ref);
+    }
+    if (any_of != NULL) {
+        return write_any_of(w, node, any_of);
+    }
+    if (values != NULL) {
+        return write_enum(w, node, values);
+    }
+    if (value != NULL) {
+        return write_const(w, node, value);
+    }
+    return write_types(w, node);
+}
+
+static enum err write_all(struct writer *w, symbol_id *out)
+{
+    static const struct regex_range all[] = {{0, 0x10ffff}};
+    w->spaces = grammar_json_spaces(w->b);
+    w->character = regex_json_escaped(w->s, regex_code_points(w->s, all, 1));
+    w->comma =
+        grammar_lexeme(w->b, regex_concat(w->s, w->spaces, regex_concat(w->s, regex_bytes(w->s, ",", 1), w->spaces)));
+    TRY(need(w, w->root, "", out));
+    while (w->n_written < w->n_nodes) {
+        const struct node node = w->nodes[w->n_written++];
+        TRY(write_node(w, &node));
+        TRY(w->has_failed ? ERR_NOMEM : regex_ok(w->s));
+    }
+    return ERR_OK;
+}
+
+enum err schema_add(struct grammar_builder *b, const json_t *schema, symbol_id *out, struct err_info *info)
+{
+    struct writer w = {.b = b, .s = grammar_regexes(b), .root = schema, .info = info};
+    arena_init(&w.arena, 4096, 8 << 20, MEM_REQUEST);
+    w.nodes = mem_zalloc_array(SCHEMA_MAX_NODES, sizeof *w.nodes, MEM_REQUEST);
+    w.table = mem_zalloc_array(N_TABLE, sizeof *w.table, MEM_REQUEST);
+    enum err err = w.nodes != NULL && w.table != NULL ? write_all(&w, out) : ERR_NOMEM;
+    if (err == ERR_NOMEM) {
+        err_set(info, err, NULL, "out of memory for the JSON Schema");
+    } else if (err == ERR_GRAMMAR_LIMIT && info->code != err) {
+        err_set(info, err, NULL, "JSON Schema: the strings it names take too much work");
+    }
+    mem_free(w.nodes);
+    mem_free(w.table);
+    arena_fini(&w.arena);
+    return err;
+}
