@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/regex_parse.h"
+#include "engine/grammar/schema_text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -175,43 +176,58 @@ static const json_t *resolve(const json_t *root, const char *ref)
 /* --- keywords -------------------------------------------------------------------------------------------------------- */
 
 /* What says something of values and is not enforced here. */
-static const char *const refused[] = {"format",
-                                      "multipleOf",
-                                      "minimum",
-                                      "maximum",
-                                      "exclusiveMinimum",
-                                      "exclusiveMaximum",
-                                      "patternProperties",
-                                      "propertyNames",
-                                      "dependencies",
-                                      "dependentRequired",
-                                      "dependentSchemas",
-                                      "unevaluatedProperties",
-                                      "unevaluatedItems",
-                                      "contains",
-                                      "minContains",
-                                      "maxContains",
-                                      "minProperties",
-                                      "maxProperties",
-                                      "not",
-                                      "if",
-                                      "then",
-                                      "else",
-                                      "allOf",
-                                      "oneOf",
-                                      "$dynamicRef",
-                                      "$recursiveRef",
-                                      "extends",
-                                      "disallow"};
+static const char *const refused[] = {
+    "multipleOf",
+    "patternProperties",
+    "propertyNames",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedItems",
+    "contains",
+    "unevaluatedProperties",
+    "minContains",
+    "maxContains",
+    "minProperties",
+    "maxProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "allOf",
+    "oneOf",
+    "$dynamicRef",
+    "$recursiveRef",
+    "extends",
+    "disallow",
+};
 
 /* Others say nothing of values: they are not looked at. */
 static bool is_keyword(const char *key)
 {
-    static const char *const all[] = {"type",     "properties",  "required",        "additionalProperties",
-                                      "items",    "prefixItems", "additionalItems", "minItems",
-                                      "maxItems", "uniqueItems", "minLength",       "maxLength",
-                                      "pattern",  "enum",        "const",           "anyOf",
-                                      "$ref",     "nullable"};
+    static const char *const all[] = {"type",
+                                      "properties",
+                                      "required",
+                                      "additionalProperties",
+                                      "items",
+                                      "prefixItems",
+                                      "additionalItems",
+                                      "minItems",
+                                      "maxItems",
+                                      "uniqueItems",
+                                      "minLength",
+                                      "maxLength",
+                                      "pattern",
+                                      "format",
+                                      "minimum",
+                                      "maximum",
+                                      "exclusiveMinimum",
+                                      "exclusiveMaximum",
+                                      "enum",
+                                      "const",
+                                      "anyOf",
+                                      "$ref",
+                                      "nullable"};
     bool found = false;
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         found = found || strcmp(key, all[i]) == 0;
@@ -436,29 +452,77 @@ static enum err read_pattern(struct writer *w, const struct node *node, const js
 static enum err write_string(struct writer *w, const struct node *node)
 {
     static const struct regex_range all[] = {{0, 0x10ffff}};
-    const json_t *pattern = json_object_get(node->schema, "pattern");
+    const json_t *pattern = json_object_get(node->schema, "pattern"), *format = json_object_get(node->schema, "format");
+    enum schema_format kind = SCHEMA_FORMAT_UNKNOWN;
     uint32_t min, max;
+    regex_id strings = REGEX_ALL, found;
     TRY(read_count(w, node, "minLength", 0, &min));
     TRY(read_count(w, node, "maxLength", REGEX_UNBOUNDED, &max));
     if (pattern != NULL) {
-        regex_id found, any = regex_repeat(w->s, regex_code_points(w->s, all, 1), min, max);
-        TRY(read_pattern(w, node, pattern, &found));
-        add(w, node, grammar_lexeme(w->b, quoted(w, regex_json_escaped(w->s, regex_and(w->s, any, found)))));
+        TRY(read_pattern(w, node, pattern, &strings));
+    }
+    if (json_is_string(format)) {
+        kind = schema_format_of(w->s, json_string_value(format), &found);
+        strings = kind == SCHEMA_FORMAT_KNOWN ? regex_and(w->s, strings, found) : strings;
+    }
+    if (kind == SCHEMA_FORMAT_REFUSED) {
+        return refuse(w, node->path, "format", "this format is not supported");
+    }
+    if (strings != REGEX_ALL) {
+        regex_id any = regex_repeat(w->s, regex_code_points(w->s, all, 1), min, max);
+        add(w, node, grammar_lexeme(w->b, quoted(w, regex_json_escaped(w->s, regex_and(w->s, any, strings)))));
         return ERR_OK;
     }
-    regex_id inside = regex_repeat(w->s, w->character, min, max);
     bool is_free = min == 0 && max == REGEX_UNBOUNDED;
-    add(w, node, grammar_lexeme(w->b, is_free ? grammar_json_string(w->b) : quoted(w, inside)));
+    add(w, node,
+        grammar_lexeme(w->b,
+                       is_free ? grammar_json_string(w->b) : quoted(w, regex_repeat(w->s, w->character, min, max))));
     return ERR_OK;
 }
 
-static regex_id integer(struct writer *w)
+/* The bound of `keyword`, or of the one that leaves the bound itself out, which before 2019 was a boolean beside it; the nearer
+ * one of both. sign: 1 of minima, -1 of maxima. */
+static enum err read_bound(struct writer *w, const struct node *node, const char *keyword, const char *open_keyword,
+                           int sign, bool is_whole, struct schema_bound *out)
 {
-    regex_id digit = regex_byte_range(w->s, '0', '9');
-    regex_id whole =
-        regex_concat(w->s, regex_byte_range(w->s, '1', '9'), regex_repeat(w->s, digit, 0, REGEX_UNBOUNDED));
-    return regex_concat(w->s, regex_repeat(w->s, regex_bytes(w->s, "-", 1), 0, 1),
-                        regex_or(w->s, regex_bytes(w->s, "0", 1), whole));
+    const json_t *closed = json_object_get(node->schema, keyword), *open = json_object_get(node->schema, open_keyword);
+    *out = (struct schema_bound){.is_there = false};
+    for (int i = 0; i < 2; i++) {
+        const json_t *v = i == 0 ? closed : open;
+        const char *word = i == 0 ? keyword : open_keyword;
+        if (v == NULL || (i == 1 && json_is_boolean(v))) {
+            continue;
+        }
+        double number = json_number_value(v);
+        if (!json_is_number(v) || !(number >= -(double)SCHEMA_MAX_BOUND && number <= (double)SCHEMA_MAX_BOUND)) {
+            return refuse(w, node->path, word, "expected a number of at most 10^15 from 0");
+        }
+        int64_t value = (int64_t)number;
+        bool is_open = i == 1 || json_is_true(open), is_cut = (double)value != number;
+        if (is_cut && !is_whole) {
+            return refuse(w, node->path, word,
+                          "expected a whole number; others are not supported as bounds of a number");
+        }
+        if (is_cut) { /* the next whole number inside */
+            value += sign > 0 ? number > 0 : -(number < 0);
+            is_open = false;
+        }
+        int64_t nearer = sign * (value - out->value);
+        if (!out->is_there || nearer > 0 || (nearer == 0 && is_open)) {
+            *out = (struct schema_bound){true, is_open, value};
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err write_number(struct writer *w, const struct node *node, bool is_whole)
+{
+    struct schema_bound min, max;
+    TRY(read_bound(w, node, "minimum", "exclusiveMinimum", 1, is_whole, &min));
+    TRY(read_bound(w, node, "maximum", "exclusiveMaximum", -1, is_whole, &max));
+    bool is_free = !is_whole && !min.is_there && !max.is_there;
+    add(w, node, grammar_lexeme(w->b, is_free ? grammar_json_number(w->b) : schema_numbers(w->s, min, max, is_whole)));
+    return ERR_OK;
 }
 
 static bool has_type(const json_t *type, const char *name)
@@ -547,10 +611,8 @@ static enum err write_types(struct writer *w, const struct node *node)
     TRY(type == NULL || has_type(type, "object") ? write_object(w, node) : ERR_OK);
     TRY(type == NULL || has_type(type, "array") ? write_array(w, node) : ERR_OK);
     TRY(type == NULL || has_type(type, "string") ? write_string(w, node) : ERR_OK);
-    if (type == NULL || has_type(type, "number")) {
-        add(w, node, grammar_lexeme(w->b, grammar_json_number(w->b)));
-    } else if (has_type(type, "integer")) {
-        add(w, node, grammar_lexeme(w->b, integer(w)));
+    if (type == NULL || has_type(type, "number") || has_type(type, "integer")) {
+        TRY(write_number(w, node, type != NULL && !has_type(type, "number")));
     }
     if (type == NULL || has_type(type, "boolean")) {
         add(w, node, text(w, "true"));
