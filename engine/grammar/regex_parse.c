@@ -157,8 +157,7 @@ static bool take_number(const struct regex_reader *r, size_t *at, uint32_t *valu
     return *at > first;
 }
 
-/* A count in braces behind {; nothing is taken where there is none. */
-static bool take_counts(struct regex_reader *r, uint32_t *min, uint32_t *max)
+bool regex_reader_takes_counts(struct regex_reader *r, uint32_t *min, uint32_t *max)
 {
     size_t at = r->at;
     if (!take_number(r, &at, min)) {
@@ -256,7 +255,7 @@ static enum err read_one(struct parser *p)
     case '?':
         return repeat_last(p, at, 0, 1);
     case '{':
-        return take_counts(r, &min, &max) ? repeat_last(p, at, min, max) : read_atom(p, c);
+        return regex_reader_takes_counts(r, &min, &max) ? repeat_last(p, at, min, max) : read_atom(p, c);
     default:
         return read_atom(p, c);
     }

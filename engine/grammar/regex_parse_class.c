@@ -17,7 +17,7 @@ static const struct regex_range spaces[] = {{9, 13},          {' ', ' '},       
                                             {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
                                             {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 
-static enum err add(struct regex_ranges *to, uint32_t first, uint32_t last)
+enum err regex_ranges_add(struct regex_ranges *to, uint32_t first, uint32_t last)
 {
     if (to->n == to->cap) {
         size_t cap = to->cap == 0 ? 16 : 2 * to->cap;
@@ -36,13 +36,13 @@ static enum err add_all(struct regex_ranges *to, const struct regex_range *list,
     uint32_t next = 0;
     for (size_t i = 0; i < n; i++) {
         if (!others) {
-            TRY(add(to, list[i].first, list[i].last));
+            TRY(regex_ranges_add(to, list[i].first, list[i].last));
         } else if (list[i].first > next) {
-            TRY(add(to, next, list[i].first - 1));
+            TRY(regex_ranges_add(to, next, list[i].first - 1));
         }
         next = list[i].last + 1;
     }
-    return others && next <= LAST_CODE_POINT ? add(to, next, LAST_CODE_POINT) : ERR_OK;
+    return others && next <= LAST_CODE_POINT ? regex_ranges_add(to, next, LAST_CODE_POINT) : ERR_OK;
 }
 
 static int order_ranges(const void *a, const void *b)
@@ -81,8 +81,8 @@ static enum err one_of(struct regex_set *s, const struct regex_ranges *ranges, r
     return regex_ok(s);
 }
 
-/* One character of the ranges, or of all others. UTF-8 has no surrogates, so what lies on both sides of them is cut there. */
-static enum err finish(struct regex_reader *r, bool others, regex_id *out)
+/* UTF-8 has no surrogates, so what lies on both sides of them is cut there. */
+enum err regex_reader_class(struct regex_reader *r, bool others, regex_id *out)
 {
     struct regex_ranges all = {NULL, 0, 0}, cut = {NULL, 0, 0};
     merge(&r->ranges);
@@ -90,15 +90,15 @@ static enum err finish(struct regex_reader *r, bool others, regex_id *out)
     for (size_t i = 0; err == ERR_OK && i < all.n; i++) {
         struct regex_range x = all.list[i];
         if (x.first < FIRST_SURROGATE) {
-            err = add(&cut, x.first, MIN_OF(x.last, FIRST_SURROGATE - 1u));
+            err = regex_ranges_add(&cut, x.first, MIN_OF(x.last, FIRST_SURROGATE - 1u));
         }
         if (err == ERR_OK && x.last > LAST_SURROGATE) {
-            err = add(&cut, MAX_OF(x.first, LAST_SURROGATE + 1u), x.last);
+            err = regex_ranges_add(&cut, MAX_OF(x.first, LAST_SURROGATE + 1u), x.last);
         }
         r->n_wide += x.last <= 0x7F ? 0 : x.last - x.first < 64 ? 1 : 4; /* as the time goes that they take */
         if (err == ERR_OK && r->n_wide > REGEX_PARSE_MAX_WIDE) {
             err = err_set_at(r->info, ERR_GRAMMAR_LIMIT, r->at,
-                             "the pattern has more than %d ranges of characters beyond ASCII, read to byte %zu",
+                             "expected at most %d ranges of characters beyond ASCII, read to byte %zu",
                              REGEX_PARSE_MAX_WIDE, r->at);
         }
     }
@@ -120,8 +120,7 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* `n` hexadecimal digits. */
-static bool take_hex(struct regex_reader *r, size_t n, uint32_t *value)
+bool regex_reader_takes_hex(struct regex_reader *r, size_t n, uint32_t *value)
 {
     *value = 0;
     if (r->n - r->at < n) {
@@ -151,11 +150,11 @@ static enum err read_unicode(struct regex_reader *r, size_t begin, uint32_t *c)
         if (r->at == first || *c > LAST_CODE_POINT || !regex_reader_takes(r, '}')) {
             return regex_reader_bad(r, begin, "\\u{ } without the number of a character");
         }
-    } else if (!take_hex(r, 4, c)) {
+    } else if (!regex_reader_takes_hex(r, 4, c)) {
         return regex_reader_bad(r, begin, "\\u without four hexadecimal digits");
     } else if (*c >= FIRST_SURROGATE && *c < 0xDC00 && r->n - r->at >= 6 && memcmp(r->pattern + r->at, "\\u", 2) == 0) {
         r->at += 2;
-        if (!take_hex(r, 4, &low) || low < 0xDC00 || low > LAST_SURROGATE) {
+        if (!regex_reader_takes_hex(r, 4, &low) || low < 0xDC00 || low > LAST_SURROGATE) {
             return regex_reader_bad(r, begin, "half a surrogate pair");
         }
         *c = 0x10000 + ((*c - FIRST_SURROGATE) << 10) + (low - 0xDC00);
@@ -175,7 +174,8 @@ static enum err read_letter(struct regex_reader *r, size_t begin, char e, uint32
         return ERR_OK;
     }
     if (e == 'x') {
-        return take_hex(r, 2, c) ? ERR_OK : regex_reader_bad(r, begin, "\\x without two hexadecimal digits");
+        return regex_reader_takes_hex(r, 2, c) ? ERR_OK
+                                               : regex_reader_bad(r, begin, "\\x without two hexadecimal digits");
     }
     if (e == 'u') {
         return read_unicode(r, begin, c);
@@ -241,9 +241,9 @@ enum err regex_read_escape(struct regex_reader *r, regex_id *out)
     r->ranges.n = 0;
     TRY(read_either(r, false, &is_set, &c));
     if (!is_set) {
-        TRY(add(&r->ranges, c, c));
+        TRY(regex_ranges_add(&r->ranges, c, c));
     }
-    return finish(r, false, out);
+    return regex_reader_class(r, false, out);
 }
 
 /* One character or set of a class; a set is added at once. */
@@ -280,10 +280,10 @@ enum err regex_read_class(struct regex_reader *r, regex_id *out)
             return regex_reader_bad(r, at, "a range of characters that is none");
         }
         if (!is_set) {
-            TRY(add(&r->ranges, first, last));
+            TRY(regex_ranges_add(&r->ranges, first, last));
         }
     }
-    return finish(r, others, out);
+    return regex_reader_class(r, others, out);
 }
 
 regex_id regex_any_but_line_ends(struct regex_set *s)

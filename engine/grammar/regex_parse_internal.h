@@ -1,4 +1,4 @@
-/* What the files of regex_parse share: where the reader stands, and sets of code points. */
+/* What regex_parse and other readers of grammars share: where the reader stands, and sets of code points. */
 #ifndef INFCGI_GRAMMAR_REGEX_PARSE_INTERNAL_H
 #define INFCGI_GRAMMAR_REGEX_PARSE_INTERNAL_H
 
@@ -28,6 +28,17 @@ bool regex_reader_takes(struct regex_reader *r, char c);
 
 /* The character at r->at, which is not the end; r->at goes behind it. The pattern is valid UTF-8. */
 uint32_t regex_reader_character(struct regex_reader *r);
+
+/* `n` hexadecimal digits; false, with nothing taken, where they are not. */
+bool regex_reader_takes_hex(struct regex_reader *r, size_t n, uint32_t *value);
+
+/* n}, n,} or n,m} behind a brace; false, with nothing taken, where none is. max: or REGEX_UNBOUNDED. */
+bool regex_reader_takes_counts(struct regex_reader *r, uint32_t *min, uint32_t *max);
+
+MUST_CHECK enum err regex_ranges_add(struct regex_ranges *to, uint32_t first, uint32_t last);
+
+/* One character of r->ranges, which are empty behind that, or of all others. */
+MUST_CHECK enum err regex_reader_class(struct regex_reader *r, bool others, regex_id *out);
 
 /* The two below begin behind what told them apart, a backslash or a [, and give one character's expression. */
 MUST_CHECK enum err regex_read_escape(struct regex_reader *r, regex_id *out);
