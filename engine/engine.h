@@ -27,6 +27,7 @@ struct grammar;
 
 /* Limits of a request; the server's field table uses the same names. */
 enum {
+    ENGINE_MAX_GRAMMAR_BYTES = 1 << 16, /* of a request's GBNF or pattern */
     ENGINE_MAX_STOPS = 16,
     ENGINE_MAX_STOP_BYTES = 256,
     ENGINE_MAX_BIAS = 1024,
@@ -256,6 +257,12 @@ MUST_CHECK enum err engine_grammar_json_object(struct engine *e, struct grammar 
  * ERR_INVALID_GRAMMAR: it allows nothing; ERR_GRAMMAR_LIMIT, ERR_NOMEM. */
 MUST_CHECK enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, struct grammar **out,
                                                struct err_info *info);
+/* .. what a grammar in GBNF (grammar_gbnf.h), or a pattern of ECMA-262 that the whole text matches (regex_parse.h), says; text[0..n).
+ * ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT, ERR_NOMEM. */
+MUST_CHECK enum err engine_grammar_gbnf(struct engine *e, const char *text, size_t n, struct grammar **out,
+                                        struct err_info *info);
+MUST_CHECK enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, struct grammar **out,
+                                         struct err_info *info);
 void engine_grammar_free(struct grammar **g);
 
 /* What differs between the sequences of a request. */

@@ -1,7 +1,9 @@
 /* Grammars that requests name, and the tables of the vocabulary that they share. */
 #include "engine/engine_internal.h"
 
+#include "engine/grammar/grammar_gbnf.h"
 #include "engine/grammar/grammar_json.h"
+#include "engine/grammar/regex_parse.h"
 #include "engine/grammar/schema.h"
 
 /* The tables, made once: most servers never need them. */
@@ -39,6 +41,36 @@ enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, stru
         return err;
     }
     return grammar_finish(&b, start, out, info);
+}
+
+_Static_assert((int)GRAMMAR_GBNF_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
+                   (int)REGEX_PARSE_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES,
+               "the field table's limit is the readers'");
+
+enum err engine_grammar_gbnf(struct engine *e, const char *text, size_t n, struct grammar **out, struct err_info *info)
+{
+    struct grammar_builder *b;
+    symbol_id start;
+    TRY(begin(e, &b, out, info));
+    enum err err = grammar_gbnf(b, text, n, &start, info);
+    if (err != ERR_OK) {
+        grammar_builder_free(&b);
+        return err;
+    }
+    return grammar_finish(&b, start, out, info);
+}
+
+enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, struct grammar **out, struct err_info *info)
+{
+    struct grammar_builder *b;
+    regex_id whole;
+    TRY(begin(e, &b, out, info));
+    enum err err = regex_parse(grammar_regexes(b), text, n, false, &whole, info);
+    if (err != ERR_OK) {
+        grammar_builder_free(&b);
+        return err;
+    }
+    return grammar_finish(&b, grammar_lexeme(b, whole), out, info);
 }
 
 void engine_grammar_free(struct grammar **g) { grammar_unref(g); }

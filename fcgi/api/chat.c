@@ -371,21 +371,6 @@ enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32
     return make_prompt(c, p, *shows_tools, ids, n, info);
 }
 
-/* What the answer follows. An error names the place in the request. */
-static enum err make_grammar(struct engine *e, struct params *p, struct err_info *info)
-{
-    char where[ERR_WHERE_BYTES];
-    if (p->schema == NULL) {
-        return engine_grammar_json_object(e, &p->gen.grammar, info);
-    }
-    enum err err = engine_grammar_json_schema(e, p->schema, &p->gen.grammar, info);
-    if (err != ERR_OK && err != ERR_NOMEM) {
-        snprintf(where, sizeof where, "response_format.json_schema.schema%.88s", info->where);
-        snprintf(info->where, sizeof info->where, "%s", where);
-    }
-    return err;
-}
-
 void api_chat(struct call *c)
 {
     struct err_info info = {0};
@@ -395,15 +380,15 @@ void api_chat(struct call *c)
     size_t n = 0;
     enum err err = route_read_json(c, &info);
     err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
-    if (err == ERR_OK && p.is_json) { /* and nothing else: no thinking, no calls */
+    if (err == ERR_OK && params_has_grammar(&p)) { /* and nothing else: no thinking, no calls */
         p.split = (struct chat_split_config){.splits_reasoning = false};
-        err = make_grammar(c->engine, &p, &info);
+        err = params_grammar(&p, c->engine, &info);
     }
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
         json_t *tools = shows_tools ? json_incref(json_object_get(p.root, "tools")) : NULL;
-        p.split.reads_calls = shows_tools && !p.is_json;
+        p.split.reads_calls = shows_tools && p.gen.grammar == NULL;
         p.split.tools = tools;
         p.root = NULL;
         route_drop_json(c); /* before the answer, which may take minutes */

@@ -211,11 +211,13 @@ void api_completions(struct call *c)
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
     err = err != ERR_OK ? err : prompts_read(&prompts, c, c->json, &rule, &info);
     err = err != ERR_OK ? err : check_echo(&p, &prompts, &info);
+    err = err != ERR_OK ? err : params_grammar(&p, c->engine, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
         p.root = NULL;
         route_drop_json(c); /* before the answer, which may take minutes */
         generation_run(c, &p, &completion_shape, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
+        engine_grammar_free(&p.gen.grammar);
     }
 }

@@ -4,6 +4,7 @@
 #include "engine/base/mem.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define AT(member) offsetof(struct params, member)
@@ -30,9 +31,10 @@
         {"return_token_ids", FIELD_BOOL, AT(return_token_ids), 0, 0}, {"stop", FIELD_CUSTOM, 0, 0, 0},                 \
         {"stop_token_ids", FIELD_CUSTOM, 0, 0, 0}, {"logit_bias", FIELD_CUSTOM, 0, 0, 0},                              \
         {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_IGNORED, 0, 0, 0},                                   \
-        {"metadata", FIELD_IGNORED, 0, 0, 0}, {"grammar", FIELD_REFUSED, 0, 0, 0},                                     \
+        {"metadata", FIELD_IGNORED, 0, 0, 0}, {"grammar", FIELD_STRING, AT(gbnf), 0, ENGINE_MAX_GRAMMAR_BYTES},        \
         {"json_schema", FIELD_REFUSED, 0, 0, 0}, {"guided_json", FIELD_REFUSED, 0, 0, 0},                              \
-        {"guided_regex", FIELD_REFUSED, 0, 0, 0}, {"structured_outputs", FIELD_REFUSED, 0, 0, 0},                      \
+        {"guided_regex", FIELD_STRING, AT(pattern), 0, ENGINE_MAX_GRAMMAR_BYTES},                                      \
+        {"structured_outputs", FIELD_REFUSED, 0, 0, 0},                                                                \
     {                                                                                                                  \
         "chat_template", FIELD_REFUSED, 0, 0, 0                                                                        \
     }
@@ -72,6 +74,36 @@ static const struct field completion_fields[] = {
     {"best_of", FIELD_INT, AT(best_of), 1, PARAMS_MAX_N},
     {"suffix", FIELD_REFUSED, 0, 0, 0},
 };
+
+static bool is_given(const char *text) { return text != NULL && text[0] != '\0'; }
+
+bool params_has_grammar(const struct params *p) { return p->is_json || is_given(p->gbnf) || is_given(p->pattern); }
+
+enum err params_grammar(struct params *p, struct engine *e, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES] = "";
+    enum err err = ERR_OK;
+    if (is_given(p->gbnf) + is_given(p->pattern) + p->is_json > 1) {
+        return err_set(info, ERR_INVALID_VALUE, is_given(p->gbnf) ? "grammar" : "guided_regex",
+                       "expected one of grammar, guided_regex and response_format, found more");
+    }
+    if (is_given(p->gbnf)) {
+        err = engine_grammar_gbnf(e, p->gbnf, strlen(p->gbnf), &p->gen.grammar, info);
+        snprintf(where, sizeof where, "grammar");
+    } else if (is_given(p->pattern)) {
+        err = engine_grammar_regex(e, p->pattern, strlen(p->pattern), &p->gen.grammar, info);
+        snprintf(where, sizeof where, "guided_regex");
+    } else if (p->schema != NULL) {
+        err = engine_grammar_json_schema(e, p->schema, &p->gen.grammar, info);
+        snprintf(where, sizeof where, "response_format.json_schema.schema%.88s", info->where);
+    } else if (p->is_json) {
+        err = engine_grammar_json_object(e, &p->gen.grammar, info);
+    }
+    if (err != ERR_OK && err != ERR_NOMEM) {
+        snprintf(info->where, sizeof info->where, "%s", where);
+    }
+    return err;
+}
 
 const struct field *params_field(bool is_chat, int i)
 {
@@ -252,6 +284,7 @@ static enum err read_response_format(struct params *p, struct err_info *info)
     return json_read_is(type, "json_schema") ? read_schema(p, format, info) : ERR_OK;
 }
 
+/* "none" leaves thinking in the content. */
 static enum err read_reasoning_format(struct params *p, struct err_info *info)
 {
     static const char expected[] = "one of auto, deepseek, none";

@@ -20,6 +20,7 @@ struct params {
     bool add_generation_prompt;
     bool is_json;                   /* chat: the answer is to be a JSON object .. */
     const json_t *schema;           /* .. or what this schema allows; of root, NULL = none */
+    const char *gbnf, *pattern;     /* what the answer follows, instead; NULL or "" = none */
     struct chat_split_config split; /* chat: what to look for in answers; its tools are chat.c's */
     const json_t *root;             /* borrowed, and NULL once the prompt is made */
 };
@@ -30,6 +31,11 @@ enum { PARAMS_MAX_N = 128, PARAMS_MAX_STOP_IDS = 64 };
  * the table. On failure info->where is the field. */
 MUST_CHECK enum err params_read(struct params *p, const json_t *root, bool is_chat, bool strict, const struct engine *e,
                                 struct arena *arena, struct err_info *info);
+
+/* Makes p->gen.grammar, the caller's, of what the fields ask for; before p->root goes. It stays NULL where they ask for none. An
+ * error names the place in the request: ERR_INVALID_VALUE: two of them; engine_grammar_*'s. */
+bool params_has_grammar(const struct params *p);
+MUST_CHECK enum err params_grammar(struct params *p, struct engine *e, struct err_info *info);
 
 /* Fields of the chat or the completion table, for tests and docs checks; NULL beyond the last. */
 const struct field *params_field(bool is_chat, int i);

@@ -181,6 +181,24 @@ def test_json_schema(ctx):
     assert ctx.server.idle()
 
 
+def test_grammar(ctx):
+    """GBNF and patterns hold in chat and text completions, and what is wrong with one is a 400 in its field."""
+    import re
+    gbnf = 'root ::= "<" item ("," item)* ">"\nitem ::= [a-c]{1,2} | "(" item ")"'
+    for seed in range(3):
+        shared = {"seed": seed, "temperature": 1.5, "max_tokens": 24}
+        r = ctx.server.post("/v1/chat/completions", {"messages": FRANCE, "guided_regex": "(yes|no), \\d{2,3}", **shared}).json()
+        assert re.fullmatch(r"(yes|no), \d{2,3}", r["choices"][0]["message"]["content"]), r
+        r = ctx.server.post("/v1/completions", {"prompt": "Say:", "grammar": gbnf, **shared}).json()
+        assert re.fullmatch(r"<[a-c(),]*>?" if r["choices"][0]["finish_reason"] == "length" else r"<[a-c(),]+>", r["choices"][0]["text"]), r
+    for more, param, code in (({"grammar": "root ::= x"}, "grammar", "invalid_grammar"), ({"guided_regex": "(?=a)"}, "guided_regex", "invalid_grammar"),
+                              ({"grammar": "root ::= " + "(" * 200}, "grammar", "grammar_too_complex"),
+                              ({"grammar": "root ::= [a]", "guided_regex": "a"}, "grammar", "invalid_value")):
+        r = ctx.server.post("/v1/chat/completions", {"messages": FRANCE, **more})
+        assert r.status == 400 and (r.error()["param"], r.error()["code"]) == (param, code), r.body
+    assert ctx.server.idle()
+
+
 def test_null_equals_absent(ctx):
     nulls = dict.fromkeys(["temperature", "top_p", "n", "stop", "logit_bias", "stream", "stream_options", "max_tokens", "tools",
                            "response_format", "user", "logprobs", "top_logprobs", "presence_penalty"])

@@ -384,6 +384,10 @@ START_TEST(what_belongs_together)
     refuse("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":1,\"schema\":{}}}}", true,
            ERR_INVALID_TYPE, "response_format.json_schema.name");
     refuse_value("response_format", "{\"type\":\"xml\"}", true, ERR_UNSUPPORTED_PARAMETER);
+    accept("{\"grammar\":\"root ::= [a-z]+\",\"guided_regex\":\"\"}", true);
+    accept("{\"guided_regex\":\"a+\"}", false);
+    refuse("{\"grammar\":5}", false, ERR_INVALID_TYPE, "grammar");
+    refuse("{\"guided_regex\":[1]}", true, ERR_INVALID_TYPE, "guided_regex");
     static const char *const no_formats[] = {"\"text\"", "5", "[]", "true", "{}", "{\"type\":5}"};
     for (size_t i = 0; i < ARRAY_LEN(no_formats); i++) {
         refuse_value("response_format", no_formats[i], true, ERR_INVALID_TYPE);
