@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/regex_parse.h"
+#include "engine/grammar/schema_disjoint.h"
 #include "engine/grammar/schema_text.h"
 
 #include <stdio.h>
@@ -32,7 +33,7 @@ struct writer {
     bool has_failed; /* for lack of memory */
 };
 
-enum { N_TABLE = 1 << 15, MAX_REF = 1024 };
+enum { N_TABLE = 1 << 15 };
 _Static_assert((int)N_TABLE > 2 * (int)SCHEMA_MAX_NODES, "the table is sparse");
 
 static enum err refuse(struct writer *w, const char *path, const char *keyword, const char *expected)
@@ -147,32 +148,6 @@ static enum err need(struct writer *w, const json_t *schema, const char *path, s
     return path != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-/* What a pointer within the document names: "#", "#/$defs/name". NULL: nothing. */
-static const json_t *resolve(const json_t *root, const char *ref)
-{
-    const json_t *at = root;
-    char name[MAX_REF];
-    if (ref[0] != '#' || strlen(ref) >= sizeof name || (ref[1] != '\0' && ref[1] != '/')) {
-        return NULL;
-    }
-    for (ref++; *ref == '/' && at != NULL;) {
-        size_t n = 0;
-        for (ref++; *ref != '\0' && *ref != '/'; ref++) {
-            bool is_escape = *ref == '~' && (ref[1] == '0' || ref[1] == '1');
-            name[n++] = is_escape ? (ref[1] == '0' ? '~' : '/') : *ref;
-            ref += is_escape;
-        }
-        name[n] = '\0';
-        size_t index = 0;
-        bool is_index = json_is_array(at) && n > 0 && n < 6 && strspn(name, "0123456789") == n;
-        for (size_t i = 0; i < n && is_index; i++) {
-            index = index * 10 + (size_t)(name[i] - '0');
-        }
-        at = is_index ? json_array_get(at, index) : json_object_get(at, name);
-    }
-    return at;
-}
-
 /* --- keywords -------------------------------------------------------------------------------------------------------- */
 
 /* What says something of values and is not enforced here. */
@@ -188,14 +163,11 @@ static const char *const refused[] = {
     "unevaluatedProperties",
     "minContains",
     "maxContains",
-    "minProperties",
     "maxProperties",
     "not",
     "if",
     "then",
     "else",
-    "allOf",
-    "oneOf",
     "$dynamicRef",
     "$recursiveRef",
     "extends",
@@ -226,6 +198,9 @@ static bool is_keyword(const char *key)
                                       "enum",
                                       "const",
                                       "anyOf",
+                                      "oneOf",
+                                      "allOf",
+                                      "minProperties",
                                       "$ref",
                                       "nullable"};
     bool found = false;
@@ -296,39 +271,36 @@ static bool is_required(const json_t *required, const char *key)
     return false;
 }
 
-/* Members that the schema does not name: *out is one of them, or nothing at all when there may be none. */
-static enum err other_member(struct writer *w, const struct node *node, const json_t *properties, symbol_id *out)
-{
-    const json_t *more = json_object_get(node->schema, "additionalProperties");
-    symbol_id value = any_value(w);
-    const char *key;
-    json_t *unused;
-    if (more != NULL) {
-        TRY(need(w, more, join(w, node->path, "additionalProperties"), &value));
-    }
-    regex_id names = REGEX_NONE;
-    json_object_foreach((json_t *)properties, key, unused)
-    {
-        names = regex_or(w->s, names, regex_bytes(w->s, key, strlen(key)));
-    }
-    static const struct regex_range all[] = {{0, 0x10ffff}};
-    regex_id any = regex_repeat(w->s, regex_code_points(w->s, all, 1), 0, REGEX_UNBOUNDED);
-    regex_id name = regex_json_escaped(w->s, regex_and(w->s, any, regex_not(w->s, names)));
-    *out = grammar_sequence(w->b, (symbol_id[]){key_of(w, name), value}, 2);
-    return ERR_OK;
-}
+/* The names of members in the order in which they come: those of `properties`, then required ones that it does not have, which
+ * are as additionalProperties says. */
+struct names {
+    const char **at;
+    size_t n, n_own;
+};
 
-/* Required names that `properties` does not have, behind those that it has: a schema without a say of its own. */
-static enum err check_required(struct writer *w, const struct node *node, const json_t *required,
-                               const json_t *properties)
+static enum err list_names(struct writer *w, const struct node *node, const json_t *properties, const json_t *required,
+                           struct names *out)
 {
+    size_t most = json_object_size(properties) + json_array_size(required) + 1;
+    const char *key;
+    json_t *value;
+    *out = (struct names){.at = arena_zalloc_array(&w->arena, most, sizeof *out->at)};
+    if (out->at == NULL) {
+        return ERR_NOMEM;
+    }
+    json_object_foreach((json_t *)properties, key, value) { out->at[out->n++] = key; }
+    out->n_own = out->n;
     for (size_t i = 0; i < json_array_size(required); i++) {
-        const json_t *name = json_array_get(required, i);
-        if (!json_is_string(name)) {
+        const char *name = json_string_value(json_array_get(required, i));
+        bool is_new = name != NULL && json_object_get(properties, name) == NULL;
+        if (name == NULL || strlen(name) != json_string_length(json_array_get(required, i))) {
             return refuse(w, node->path, "required", "expected an array of names");
         }
-        if (json_object_get(properties, json_string_value(name)) == NULL) {
-            return refuse(w, node->path, "required", "expected names that `properties` has; another is not supported");
+        for (size_t k = out->n_own; k < out->n; k++) {
+            is_new = is_new && strcmp(out->at[k], name) != 0;
+        }
+        if (is_new) {
+            out->at[out->n++] = name;
         }
     }
     return required == NULL || json_is_array(required)
@@ -336,36 +308,62 @@ static enum err check_required(struct writer *w, const struct node *node, const 
                : refuse(w, node->path, "required", "expected an array of names");
 }
 
-/* From the last property to the first: what may follow where none was written so far, and where some was. */
+/* *out: a member of another name. more: what it holds. */
+static void other_member(struct writer *w, const struct names *names, symbol_id more, symbol_id *out)
+{
+    static const struct regex_range all[] = {{0, 0x10ffff}};
+    regex_id own = REGEX_NONE, any = regex_repeat(w->s, regex_code_points(w->s, all, 1), 0, REGEX_UNBOUNDED);
+    for (size_t i = 0; i < names->n; i++) {
+        own = regex_or(w->s, own, regex_bytes(w->s, names->at[i], strlen(names->at[i])));
+    }
+    regex_id name = regex_json_escaped(w->s, regex_and(w->s, any, regex_not(w->s, own)));
+    *out = grammar_sequence(w->b, (symbol_id[]){key_of(w, name), more}, 2);
+}
+
+/* A member of the i-th name. */
+static enum err own_member(struct writer *w, const struct node *node, const struct names *names, size_t i,
+                           symbol_id more, symbol_id *out)
+{
+    const json_t *schema = json_object_get(json_object_get(node->schema, "properties"), names->at[i]);
+    symbol_id of = more;
+    if (i < names->n_own) {
+        const char *path = join(w, node->path, "properties");
+        TRY(path != NULL ? need(w, schema, join(w, path, names->at[i]), &of) : ERR_NOMEM);
+    }
+    *out = grammar_sequence(w->b, (symbol_id[]){key_of(w, written(w, names->at[i])), of}, 2);
+    return ERR_OK;
+}
+
+/* From the last name to the first: what may follow where none was written so far, and where some was. */
 static enum err write_object(struct writer *w, const struct node *node)
 {
     const json_t *properties = json_object_get(node->schema, "properties"),
-                 *required = json_object_get(node->schema, "required");
-    symbol_id other;
+                 *required = json_object_get(node->schema, "required"),
+                 *additional = json_object_get(node->schema, "additionalProperties");
+    struct names names;
+    symbol_id more = any_value(w), other, member;
+    uint32_t least;
     if (properties != NULL && !json_is_object(properties)) {
         return refuse(w, node->path, "properties", "expected an object of schemas");
     }
-    TRY(check_required(w, node, required, properties));
-    TRY(other_member(w, node, properties, &other));
-    size_t n = json_object_size(properties), i = n;
-    const char **keys = arena_zalloc_array(&w->arena, n + 1, sizeof *keys), *key,
-               *path = join(w, node->path, "properties");
-    json_t *value;
-    if (keys == NULL || path == NULL) {
-        return ERR_NOMEM;
+    TRY(read_count(w, node, "minProperties", 0, &least));
+    TRY(list_names(w, node, properties, required, &names));
+    if (least > 1 && least > json_array_size(required)) {
+        return refuse(w, node->path, "minProperties", "expected 1, or as many as are required, at most");
     }
-    json_object_foreach((json_t *)properties, key, value) { keys[n - i--] = key; }
-    symbol_id more = grammar_sequence(w->b, (symbol_id[]){w->comma, other}, 2);
-    symbol_id some = grammar_repeat(w->b, more, 0, REGEX_UNBOUNDED); /* what may follow a member */
-    symbol_id none =
-        grammar_choice(w->b, (symbol_id[]){empty(w), grammar_sequence(w->b, (symbol_id[]){other, some}, 2)}, 2);
-    for (i = n; i-- > 0;) {
-        symbol_id of, next_some, next_none;
-        TRY(need(w, json_object_get(properties, keys[i]), join(w, path, keys[i]), &of));
-        symbol_id member = grammar_sequence(w->b, (symbol_id[]){key_of(w, written(w, keys[i])), of}, 2);
-        next_some = grammar_sequence(w->b, (symbol_id[]){w->comma, member, some}, 3);
-        next_none = grammar_sequence(w->b, (symbol_id[]){member, some}, 2);
-        if (!is_required(required, keys[i])) {
+    if (additional != NULL) {
+        TRY(need(w, additional, join(w, node->path, "additionalProperties"), &more));
+    }
+    other_member(w, &names, more, &other);
+    symbol_id others = grammar_sequence(w->b, (symbol_id[]){w->comma, other}, 2);
+    symbol_id some = grammar_repeat(w->b, others, 0, REGEX_UNBOUNDED); /* what may follow a member */
+    symbol_id first = grammar_sequence(w->b, (symbol_id[]){other, some}, 2);
+    symbol_id none = least > 0 ? first : grammar_choice(w->b, (symbol_id[]){empty(w), first}, 2);
+    for (size_t i = names.n; i-- > 0;) {
+        TRY(own_member(w, node, &names, i, more, &member));
+        symbol_id next_some = grammar_sequence(w->b, (symbol_id[]){w->comma, member, some}, 3);
+        symbol_id next_none = grammar_sequence(w->b, (symbol_id[]){member, some}, 2);
+        if (!is_required(required, names.at[i])) {
             next_none = grammar_choice(w->b, (symbol_id[]){next_none, none}, 2);
             next_some = grammar_choice(w->b, (symbol_id[]){next_some, some}, 2);
         }
@@ -525,31 +523,11 @@ static enum err write_number(struct writer *w, const struct node *node, bool is_
     return ERR_OK;
 }
 
-static bool has_type(const json_t *type, const char *name)
-{
-    bool found = json_read_is(type, name);
-    for (size_t i = 0; i < json_array_size(type); i++) {
-        found = found || json_read_is(json_array_get(type, i), name);
-    }
-    return found;
-}
-
-/* Is the value of a type that the schema names? */
-static bool fits_type(const json_t *type, const json_t *value)
-{
-    double number = json_number_value(value);
-    bool is_whole = json_is_integer(value) || (json_is_real(value) && number == (double)(int64_t)number);
-    return type == NULL || (json_is_string(value) && has_type(type, "string")) ||
-           (json_is_number(value) && (has_type(type, "number") || (is_whole && has_type(type, "integer")))) ||
-           (json_is_boolean(value) && has_type(type, "boolean")) || (json_is_null(value) && has_type(type, "null")) ||
-           (json_is_object(value) && has_type(type, "object")) || (json_is_array(value) && has_type(type, "array"));
-}
-
 /* The one text of the value, as jansson writes it. */
 static enum err write_value(struct writer *w, const struct node *node, const json_t *value, regex_id *out)
 {
     *out = REGEX_NONE;
-    if (!fits_type(json_object_get(node->schema, "type"), value)) {
+    if (!schema_fits_type(json_object_get(node->schema, "type"), value)) {
         return ERR_OK;
     }
     char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -608,17 +586,17 @@ static enum err write_types(struct writer *w, const struct node *node)
             return refuse(w, node->path, "type", "expected object, array, string, number, integer, boolean or null");
         }
     }
-    TRY(type == NULL || has_type(type, "object") ? write_object(w, node) : ERR_OK);
-    TRY(type == NULL || has_type(type, "array") ? write_array(w, node) : ERR_OK);
-    TRY(type == NULL || has_type(type, "string") ? write_string(w, node) : ERR_OK);
-    if (type == NULL || has_type(type, "number") || has_type(type, "integer")) {
-        TRY(write_number(w, node, type != NULL && !has_type(type, "number")));
+    TRY(type == NULL || schema_has_type(type, "object") ? write_object(w, node) : ERR_OK);
+    TRY(type == NULL || schema_has_type(type, "array") ? write_array(w, node) : ERR_OK);
+    TRY(type == NULL || schema_has_type(type, "string") ? write_string(w, node) : ERR_OK);
+    if (type == NULL || schema_has_type(type, "number") || schema_has_type(type, "integer")) {
+        TRY(write_number(w, node, type != NULL && !schema_has_type(type, "number")));
     }
-    if (type == NULL || has_type(type, "boolean")) {
+    if (type == NULL || schema_has_type(type, "boolean")) {
         add(w, node, text(w, "true"));
         add(w, node, text(w, "false"));
     }
-    if (type == NULL || has_type(type, "null") || json_is_true(json_object_get(node->schema, "nullable"))) {
+    if (type == NULL || schema_has_type(type, "null") || json_is_true(json_object_get(node->schema, "nullable"))) {
         add(w, node, text(w, "null"));
     }
     return ERR_OK;
@@ -632,7 +610,7 @@ static enum err write_ref(struct writer *w, const struct node *node, const json_
     if (has_others(node->schema, "$ref", false)) {
         return refuse(w, node->path, "$ref", "expected no other keyword beside it");
     }
-    const json_t *found = json_is_string(ref) ? resolve(w->root, json_string_value(ref)) : NULL;
+    const json_t *found = json_is_string(ref) ? schema_resolve(w->root, json_string_value(ref)) : NULL;
     if (found == NULL) {
         return refuse(w, node->path, "$ref",
                       "expected a JSON pointer to a schema of the same document, as #/$defs/name");
@@ -642,15 +620,37 @@ static enum err write_ref(struct writer *w, const struct node *node, const json_
     return ERR_OK;
 }
 
-static enum err write_any_of(struct writer *w, const struct node *node, const json_t *all)
+/* Of oneOf, where just one may hold: no value is of two of them, which has to be plain to see. */
+static enum err check_one_of(struct writer *w, const struct node *node, const json_t *all)
 {
-    const char *path = join(w, node->path, "anyOf");
-    if (has_others(node->schema, "anyOf", false)) {
-        return refuse(w, node->path, "anyOf", "expected no other keyword beside it");
+    enum { MOST = 128 };
+    size_t n = json_array_size(all);
+    for (size_t i = 0; i < n && n <= MOST; i++) {
+        for (size_t k = 0; k < i; k++) {
+            if (!schema_are_disjoint(w->root, json_array_get(all, i), json_array_get(all, k))) {
+                return refuse(w, node->path, "oneOf",
+                              "expected schemas of which no value can be of two, by types, values or members");
+            }
+        }
+    }
+    return n <= MOST ? ERR_OK : refuse(w, node->path, "oneOf", "expected 128 schemas at most");
+}
+
+/* anyOf, oneOf, or allOf of a single one. */
+static enum err write_some_of(struct writer *w, const struct node *node, const char *keyword)
+{
+    const char *path = join(w, node->path, keyword);
+    const json_t *all = json_object_get(node->schema, keyword);
+    if (has_others(node->schema, keyword, false)) {
+        return refuse(w, node->path, keyword, "expected no other keyword beside it");
     }
     if (!json_is_array(all) || json_array_size(all) == 0 || path == NULL) {
-        return path == NULL ? ERR_NOMEM : refuse(w, node->path, "anyOf", "expected an array of schemas");
+        return path == NULL ? ERR_NOMEM : refuse(w, node->path, keyword, "expected an array of schemas");
     }
+    if (strcmp(keyword, "allOf") == 0 && json_array_size(all) > 1) {
+        return refuse(w, node->path, keyword, "expected one schema; several are not supported");
+    }
+    TRY(strcmp(keyword, "oneOf") == 0 ? check_one_of(w, node, all) : ERR_OK);
     for (size_t i = 0; i < json_array_size(all); i++) {
         symbol_id symbol;
         TRY(need(w, json_array_get(all, i), join_index(w, path, i), &symbol));
@@ -661,14 +661,17 @@ static enum err write_any_of(struct writer *w, const struct node *node, const js
 
 static enum err write_node(struct writer *w, const struct node *node)
 {
-    const json_t *ref = json_object_get(node->schema, "$ref"), *any_of = json_object_get(node->schema, "anyOf");
+    const json_t *ref = json_object_get(node->schema, "$ref");
+    static const char *const some_of[] = {"anyOf", "oneOf", "allOf"};
     const json_t *values = json_object_get(node->schema, "enum"), *value = json_object_get(node->schema, "const");
     TRY(check_keywords(w, node));
     if (ref != NULL) {
         return write_ref(w, node, ref);
     }
-    if (any_of != NULL) {
-        return write_any_of(w, node, any_of);
+    for (size_t i = 0; i < ARRAY_LEN(some_of); i++) {
+        if (json_object_get(node->schema, some_of[i]) != NULL) {
+            return write_some_of(w, node, some_of[i]);
+        }
     }
     if (values != NULL) {
         return write_enum(w, node, values);

@@ -1,0 +1,21 @@
+/* Can a value be of both of two schemas? What oneOf asks. Only simple reasons are looked for: types, values, and for objects a
+ * member that both ask for, or that one asks for and the other forbids. Threads: pure. */
+#ifndef INFCGI_GRAMMAR_SCHEMA_DISJOINT_H
+#define INFCGI_GRAMMAR_SCHEMA_DISJOINT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* True: no value is of both. root: the document of both. */
+bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b);
+
+/* The schema that a JSON pointer within the document names, as "#/$defs/name"; NULL: none. */
+const json_t *schema_resolve(const json_t *root, const char *ref);
+
+/* Is the value of a type that `type`, of a schema and OPTIONAL, names? */
+bool schema_fits_type(const json_t *type, const json_t *value);
+
+/* Does `type` name it, by itself or among others? */
+bool schema_has_type(const json_t *type, const char *name);
+
+#endif
