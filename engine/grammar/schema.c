@@ -30,7 +30,8 @@ struct writer {
     symbol_id comma;
     regex_id spaces, character; /* character: of a string, as it is written */
     struct err_info *info;
-    bool has_failed; /* for lack of memory */
+    bool has_failed;   /* for lack of memory */
+    bool ref_is_alone; /* before 2019 nothing beside $ref has a say [draft-07 core, section 8.3] */
 };
 
 enum { N_TABLE = 1 << 15 };
@@ -153,7 +154,6 @@ static enum err need(struct writer *w, const json_t *schema, const char *path, s
 /* What says something of values and is not enforced here. */
 static const char *const refused[] = {
     "multipleOf",
-    "patternProperties",
     "propertyNames",
     "dependencies",
     "dependentRequired",
@@ -181,6 +181,7 @@ static bool is_keyword(const char *key)
                                       "properties",
                                       "required",
                                       "additionalProperties",
+                                      "patternProperties",
                                       "items",
                                       "prefixItems",
                                       "additionalItems",
@@ -278,6 +279,12 @@ struct names {
     size_t n, n_own;
 };
 
+/* Kinds of members that have no names of their own. */
+struct members {
+    symbol_id *symbols;
+    size_t n;
+};
+
 static enum err list_names(struct writer *w, const struct node *node, const json_t *properties, const json_t *required,
                            struct names *out)
 {
@@ -308,16 +315,73 @@ static enum err list_names(struct writer *w, const struct node *node, const json
                : refuse(w, node->path, "required", "expected an array of names");
 }
 
-/* *out: a member of another name. more: what it holds. */
-static void other_member(struct writer *w, const struct names *names, symbol_id more, symbol_id *out)
+static bool matches(struct writer *w, regex_id r, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        r = regex_next(w->s, r, (unsigned char)*text);
+    }
+    return regex_is_nullable(w->s, r);
+}
+
+/* Members whose names a pattern finds go to `out`, and the pattern to *found. A name that two patterns find, or one and
+ * `properties`, would have to be as both say. */
+static enum err pattern_members(struct writer *w, const struct node *node, const struct names *names, regex_id own,
+                                struct members *out, regex_id *found)
+{
+    enum { BUDGET = 5000 };
+    const json_t *patterns = json_object_get(node->schema, "patternProperties");
+    const char *path = join(w, node->path, "patternProperties"), *key;
+    json_t *schema;
+    if ((patterns != NULL && !json_is_object(patterns)) || path == NULL) {
+        return path == NULL ? ERR_NOMEM : refuse(w, node->path, "patternProperties", "expected an object of schemas");
+    }
+    out->symbols = arena_zalloc_array(&w->arena, json_object_size(patterns) + 1, sizeof *out->symbols);
+    if (out->symbols == NULL) {
+        return ERR_NOMEM;
+    }
+    json_object_foreach((json_t *)patterns, key, schema)
+    {
+        struct err_info why = {0};
+        regex_id r;
+        symbol_id of;
+        bool none;
+        enum err err = regex_parse(w->s, key, strlen(key), true, &r, &why);
+        TRY(err == ERR_INVALID_GRAMMAR ? refuse(w, node->path, "patternProperties", why.text) : err);
+        for (size_t i = 0; i < names->n; i++) {
+            if (matches(w, r, names->at[i])) {
+                return refuse(w, node->path, "patternProperties",
+                              "expected no pattern that finds a name of `properties` or `required`");
+            }
+        }
+        TRY(regex_is_none(w->s, regex_and(w->s, *found, r), BUDGET, &none));
+        if (!none) {
+            return refuse(w, node->path, "patternProperties", "expected patterns of which no two find the same name");
+        }
+        *found = regex_or(w->s, *found, r);
+        TRY(need(w, schema, join(w, path, key), &of));
+        regex_id name = regex_json_escaped(w->s, regex_and(w->s, r, regex_not(w->s, own)));
+        out->symbols[out->n++] = grammar_sequence(w->b, (symbol_id[]){key_of(w, name), of}, 2);
+    }
+    return ERR_OK;
+}
+
+/* *out: a member of another name. more: what those hold that no pattern finds. */
+static enum err other_member(struct writer *w, const struct node *node, const struct names *names, symbol_id more,
+                             symbol_id *out)
 {
     static const struct regex_range all[] = {{0, 0x10ffff}};
-    regex_id own = REGEX_NONE, any = regex_repeat(w->s, regex_code_points(w->s, all, 1), 0, REGEX_UNBOUNDED);
+    struct members members = {.n = 0};
+    regex_id own = REGEX_NONE, found = REGEX_NONE,
+             any = regex_repeat(w->s, regex_code_points(w->s, all, 1), 0, REGEX_UNBOUNDED);
     for (size_t i = 0; i < names->n; i++) {
         own = regex_or(w->s, own, regex_bytes(w->s, names->at[i], strlen(names->at[i])));
     }
-    regex_id name = regex_json_escaped(w->s, regex_and(w->s, any, regex_not(w->s, own)));
-    *out = grammar_sequence(w->b, (symbol_id[]){key_of(w, name), more}, 2);
+    TRY(pattern_members(w, node, names, own, &members, &found));
+    regex_id rest = regex_and(w->s, any, regex_not(w->s, regex_or(w->s, own, found)));
+    members.symbols[members.n++] =
+        grammar_sequence(w->b, (symbol_id[]){key_of(w, regex_json_escaped(w->s, rest)), more}, 2);
+    *out = grammar_choice(w->b, members.symbols, members.n);
+    return ERR_OK;
 }
 
 /* A member of the i-th name. */
@@ -354,7 +418,7 @@ static enum err write_object(struct writer *w, const struct node *node)
     if (additional != NULL) {
         TRY(need(w, additional, join(w, node->path, "additionalProperties"), &more));
     }
-    other_member(w, &names, more, &other);
+    TRY(other_member(w, node, &names, more, &other));
     symbol_id others = grammar_sequence(w->b, (symbol_id[]){w->comma, other}, 2);
     symbol_id some = grammar_repeat(w->b, others, 0, REGEX_UNBOUNDED); /* what may follow a member */
     symbol_id first = grammar_sequence(w->b, (symbol_id[]){other, some}, 2);
@@ -607,7 +671,7 @@ static enum err write_types(struct writer *w, const struct node *node)
 static enum err write_ref(struct writer *w, const struct node *node, const json_t *ref)
 {
     symbol_id symbol;
-    if (has_others(node->schema, "$ref", false)) {
+    if (!w->ref_is_alone && has_others(node->schema, "$ref", false)) {
         return refuse(w, node->path, "$ref", "expected no other keyword beside it");
     }
     const json_t *found = json_is_string(ref) ? schema_resolve(w->root, json_string_value(ref)) : NULL;
@@ -664,6 +728,9 @@ static enum err write_node(struct writer *w, const struct node *node)
     const json_t *ref = json_object_get(node->schema, "$ref");
     static const char *const some_of[] = {"anyOf", "oneOf", "allOf"};
     const json_t *values = json_object_get(node->schema, "enum"), *value = json_object_get(node->schema, "const");
+    if (ref != NULL && w->ref_is_alone) {
+        return write_ref(w, node, ref);
+    }
     TRY(check_keywords(w, node));
     if (ref != NULL) {
         return write_ref(w, node, ref);
@@ -689,6 +756,9 @@ static enum err write_all(struct writer *w, symbol_id *out)
     w->character = regex_json_escaped(w->s, regex_code_points(w->s, all, 1));
     w->comma =
         grammar_lexeme(w->b, regex_concat(w->s, w->spaces, regex_concat(w->s, regex_bytes(w->s, ",", 1), w->spaces)));
+    const char *draft = json_string_value(json_object_get(w->root, "$schema"));
+    w->ref_is_alone = draft != NULL && (strstr(draft, "draft-04") != NULL || strstr(draft, "draft-06") != NULL ||
+                                        strstr(draft, "draft-07") != NULL);
     TRY(need(w, w->root, "", out));
     while (w->n_written < w->n_nodes) {
         const struct node node = w->nodes[w->n_written++];
