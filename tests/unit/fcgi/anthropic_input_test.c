@@ -211,6 +211,7 @@ Suite *anthropic_input_suite(void)
     TCase *forms = tcase_create("forms"), *served = tcase_create("served");
     tcase_add_loop_test(forms, bodies_turn_into_chat, 0, ARRAY_LEN(turns));
     tcase_add_loop_test(forms, wrong_fields_are_named, 0, ARRAY_LEN(refusals));
+    tcase_set_tags(served, "fork");
     tcase_add_checked_fixture(served, NULL, rig_unserve);
     tcase_add_test(served, counts_what_chat_would_prompt);
     tcase_add_test(served, errors_have_that_form);
