@@ -23,24 +23,31 @@ static enum err begin(struct engine *e, struct grammar_builder **b, struct gramm
                : err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar");
 }
 
+/* The grammar of what `start` derives, unless its reader failed with err. */
+static enum err end(enum err err, struct grammar_builder **b, symbol_id start, struct grammar **out,
+                    struct err_info *info)
+{
+    if (err != ERR_OK) {
+        grammar_builder_free(b);
+        return err;
+    }
+    return grammar_finish(b, start, out, info);
+}
+
 enum err engine_grammar_json_object(struct engine *e, struct grammar **out, struct err_info *info)
 {
     struct grammar_builder *b;
     TRY(begin(e, &b, out, info));
-    return grammar_finish(&b, grammar_json_object(b), out, info);
+    return end(ERR_OK, &b, grammar_json_object(b), out, info);
 }
 
 enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, struct grammar **out, struct err_info *info)
 {
     struct grammar_builder *b;
-    symbol_id start;
+    symbol_id start = 0;
     TRY(begin(e, &b, out, info));
     enum err err = schema_add(b, schema, &start, info);
-    if (err != ERR_OK) {
-        grammar_builder_free(&b);
-        return err;
-    }
-    return grammar_finish(&b, start, out, info);
+    return end(err, &b, start, out, info);
 }
 
 _Static_assert((int)GRAMMAR_GBNF_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
@@ -50,14 +57,10 @@ _Static_assert((int)GRAMMAR_GBNF_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
 enum err engine_grammar_gbnf(struct engine *e, const char *text, size_t n, struct grammar **out, struct err_info *info)
 {
     struct grammar_builder *b;
-    symbol_id start;
+    symbol_id start = 0;
     TRY(begin(e, &b, out, info));
     enum err err = grammar_gbnf(b, text, n, &start, info);
-    if (err != ERR_OK) {
-        grammar_builder_free(&b);
-        return err;
-    }
-    return grammar_finish(&b, start, out, info);
+    return end(err, &b, start, out, info);
 }
 
 enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, struct grammar **out, struct err_info *info)
@@ -66,11 +69,7 @@ enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, stru
     regex_id whole;
     TRY(begin(e, &b, out, info));
     enum err err = regex_parse(grammar_regexes(b), text, n, false, &whole, info);
-    if (err != ERR_OK) {
-        grammar_builder_free(&b);
-        return err;
-    }
-    return grammar_finish(&b, grammar_lexeme(b, whole), out, info);
+    return end(err, &b, grammar_lexeme(b, whole), out, info);
 }
 
 void engine_grammar_free(struct grammar **g) { grammar_unref(g); }

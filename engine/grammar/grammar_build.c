@@ -1,8 +1,6 @@
 /* Rules as they are written, and what is made of them: one row of slots, in which an item of Earley's method is a place. */
 #include "engine/grammar/grammar_internal.h"
 
-#include "engine/base/mem.h"
-
 #include <string.h>
 
 struct grammar_builder {
@@ -18,15 +16,9 @@ static void *reserve(struct grammar *g, void **array, uint32_t n, uint32_t more,
         g->err = g->err == ERR_OK ? ERR_GRAMMAR_LIMIT : g->err;
         return NULL;
     }
-    if (n + more > *cap) {
-        uint32_t wanted = MAX_OF(2 * *cap, n + more + 16);
-        void *p = mem_realloc(*array, wanted * size, MEM_REQUEST);
-        if (p == NULL) {
-            g->err = ERR_NOMEM;
-            return NULL;
-        }
-        *array = p;
-        *cap = wanted;
+    if (!grammar_reserve(array, n, more, cap, size, MEM_REQUEST)) {
+        g->err = ERR_NOMEM;
+        return NULL;
     }
     return (char *)*array + n * size;
 }

@@ -2,6 +2,7 @@
 #ifndef INFCGI_GRAMMAR_GRAMMAR_INTERNAL_H
 #define INFCGI_GRAMMAR_GRAMMAR_INTERNAL_H
 
+#include "engine/base/mem.h"
 #include "engine/grammar/grammar_build.h"
 
 #include <pthread.h>
@@ -70,6 +71,23 @@ struct grammar {
     enum err err;        /* while it is built */
 };
 
+/* Room for `more` elements of `size` bytes behind n; false: there is no memory. */
+static inline bool grammar_reserve(void **array, uint32_t n, uint32_t more, uint32_t *cap, size_t size,
+                                   enum mem_purpose purpose)
+{
+    if (*array != NULL && n + more <= *cap) {
+        return true;
+    }
+    uint32_t wanted = MAX_OF(2 * *cap, n + more + 16);
+    void *p = mem_realloc(*array, wanted * size, purpose);
+    if (p == NULL) {
+        return false;
+    }
+    *array = p;
+    *cap = wanted;
+    return true;
+}
+
 /* grammar_lexer.c. Errors: regex_ok's. */
 MUST_CHECK enum err lexer_init(struct lexer *l, struct regex_set *set);
 void lexer_fini(struct lexer *l);
@@ -103,7 +121,8 @@ struct grammar_vocab {
     char *bytes;           /* of all tokens */
     uint32_t *starts;      /* [n_vocab + 1] */
     unsigned char *is_end; /* [n_vocab] 1: ends a sequence; 2: stands for no bytes */
-    uint32_t max_bytes;
+    int32_t *ends;         /* [n_ends] those that end a sequence */
+    int32_t n_ends;
     pthread_mutex_t lock; /* guards what follows */
     struct vocab_walk *walks;
     uint32_t n_walks;

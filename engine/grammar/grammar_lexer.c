@@ -3,27 +3,10 @@
 #include "engine/grammar/grammar_internal.h"
 
 #include "engine/base/hash.h"
-#include "engine/base/mem.h"
 
 #include <string.h>
 
 enum { FIRST_TABLE = 64, MAX_STATES = 1 << 16, SEARCH_BUDGET = 20000, MAX_TABLE_BYTES = 32 << 20 };
-
-/* Room for `more` behind n elements. */
-static bool reserve(void **array, uint32_t n, uint32_t more, uint32_t *cap, size_t size)
-{
-    if (n + more <= *cap) {
-        return true;
-    }
-    uint32_t wanted = MAX_OF(2 * *cap, n + more + 16);
-    void *p = mem_realloc(*array, wanted * size, MEM_REQUEST);
-    if (p == NULL) {
-        return false;
-    }
-    *array = p;
-    *cap = wanted;
-    return true;
-}
 
 enum err lexer_init(struct lexer *l, struct regex_set *set)
 {
@@ -80,8 +63,8 @@ enum err lexer_state_of(struct lexer *l, const regex_id *parts, uint32_t n, uint
         *out = l->table[at] - 1;
         return ERR_OK;
     }
-    if (!reserve((void **)&l->states, l->n_states, 1, &l->cap_states, sizeof *l->states) ||
-        !reserve((void **)&l->parts, l->n_parts, n, &l->cap_parts, sizeof *l->parts)) {
+    if (!grammar_reserve((void **)&l->states, l->n_states, 1, &l->cap_states, sizeof *l->states, MEM_REQUEST) ||
+        !grammar_reserve((void **)&l->parts, l->n_parts, n, &l->cap_parts, sizeof *l->parts, MEM_REQUEST)) {
         return ERR_NOMEM;
     }
     struct lexer_state s = {.first = l->n_parts, .n = n};
@@ -108,7 +91,7 @@ static enum err make_row(struct lexer *l, uint32_t state)
     if ((l->n_rows + 1) * row * sizeof *l->next > MAX_TABLE_BYTES) {
         return ERR_GRAMMAR_LIMIT;
     }
-    if (!reserve((void **)&l->next, l->n_rows, 1, &l->cap_rows, row * sizeof *l->next)) {
+    if (!grammar_reserve((void **)&l->next, l->n_rows, 1, &l->cap_rows, row * sizeof *l->next, MEM_REQUEST)) {
         return ERR_NOMEM;
     }
     memset(l->next + l->n_rows * row, 0, row * sizeof *l->next);

@@ -6,11 +6,11 @@
  *   subtree of the node is walked with that. Many nodes end the same lexeme; the column is made once. */
 #include "engine/grammar/grammar_matcher.h"
 
-#include "engine/base/mem.h"
-
 #include <string.h>
 
-enum { LEAST_KEPT = 1000, MAX_VISITED = 1 << 23 }; /* nodes: walks that are kept; of one mask */
+/* Nodes: walks that are kept visit so many; so many where lexemes end, as all walks together are to stay below 64 MiB; of one
+ * mask. */
+enum { LEAST_KEPT = 1000, MAX_KEPT_NODES = 1 << 14, MAX_VISITED = 1 << 23 };
 
 struct walker {
     struct grammar_matcher *m;
@@ -26,21 +26,6 @@ static void allow(uint64_t *bits, const struct grammar_vocab *v, const struct vo
 }
 
 /* --- lexer states alone ---------------------------------------------------------------------------------------------- */
-
-static bool push_node(struct vocab_walk *w, uint32_t *cap, uint32_t node)
-{
-    if (w->n_nodes == *cap) {
-        uint32_t wanted = *cap != 0 ? 2 * *cap : 64;
-        void *p = mem_realloc(w->nodes, wanted * sizeof *w->nodes, MEM_MODEL);
-        if (p == NULL) {
-            return false;
-        }
-        w->nodes = p;
-        *cap = wanted;
-    }
-    w->nodes[w->n_nodes++] = node;
-    return true;
-}
 
 /* Walks the trie from its root; w->bits is zero. */
 static enum err walk_lexer(struct grammar_matcher *m, uint32_t state, struct vocab_walk *w)
@@ -60,8 +45,11 @@ static enum err walk_lexer(struct grammar_matcher *m, uint32_t state, struct voc
         }
         m->depths[node->depth].state = next;
         allow(w->bits, v, node);
-        if (l->states[next].accepts && node->end > i + 1 && !push_node(w, &cap, i)) {
-            return ERR_NOMEM;
+        if (l->states[next].accepts && node->end > i + 1) {
+            if (!grammar_reserve((void **)&w->nodes, w->n_nodes, 1, &cap, sizeof *w->nodes, MEM_REQUEST)) {
+                return ERR_NOMEM;
+            }
+            w->nodes[w->n_nodes++] = i;
         }
         i++;
     }
@@ -119,7 +107,7 @@ static enum err walk_state(struct grammar_matcher *m, uint32_t state, uint64_t *
     out->bits = bits;
     enum err err = walk_lexer(m, state, out);
     out->bits = NULL;
-    if (err == ERR_OK && out->n_visited >= LEAST_KEPT) {
+    if (err == ERR_OK && out->n_visited >= LEAST_KEPT && out->n_nodes <= MAX_KEPT_NODES) {
         struct vocab_walk kept = {.key = key, .n_nodes = out->n_nodes};
         kept.bits = mem_alloc(n_words * sizeof *bits, MEM_MODEL);
         kept.nodes = mem_alloc(out->n_nodes * sizeof *kept.nodes, MEM_MODEL);
@@ -223,10 +211,8 @@ static void allow_tokens(const struct grammar_matcher *m, uint64_t *bits)
             bits[id / 64] |= (uint64_t)1 << id % 64;
         }
     }
-    for (int32_t id = 0; grammar_matcher_may_end(m) && id < m->v->n_vocab; id++) {
-        if (m->v->is_end[id] == 1) {
-            bits[id / 64] |= (uint64_t)1 << id % 64;
-        }
+    for (int32_t i = 0; grammar_matcher_may_end(m) && i < m->v->n_ends; i++) {
+        bits[m->v->ends[i] / 64] |= (uint64_t)1 << m->v->ends[i] % 64;
     }
 }
 

@@ -6,28 +6,9 @@
  * begin there beside what goes on. */
 #include "engine/grammar/grammar_matcher.h"
 
-#include "engine/base/mem.h"
-
 #include <string.h>
 
 enum { MAX_ITEMS = 1 << 22, MAX_COLUMN_ITEMS = 20000 };
-
-/* --- growing arrays -------------------------------------------------------------------------------------------------- */
-
-static bool reserve(void **array, uint32_t n, uint32_t *cap, size_t size)
-{
-    if (n < *cap) {
-        return true;
-    }
-    uint32_t wanted = *cap != 0 ? 2 * *cap : 32;
-    void *p = mem_realloc(*array, wanted * size, MEM_REQUEST);
-    if (p == NULL) {
-        return false;
-    }
-    *array = p;
-    *cap = wanted;
-    return true;
-}
 
 /* --- a column -------------------------------------------------------------------------------------------------------- */
 
@@ -49,7 +30,7 @@ static enum err push_item(struct grammar_matcher *m, uint32_t slot, uint32_t ori
     if (m->n_items >= MAX_ITEMS || c->n >= MAX_COLUMN_ITEMS) {
         return ERR_GRAMMAR_LIMIT;
     }
-    if (!reserve((void **)&m->items, m->n_items, &m->cap_items, sizeof *m->items)) {
+    if (!grammar_reserve((void **)&m->items, m->n_items, 1, &m->cap_items, sizeof *m->items, MEM_REQUEST)) {
         return ERR_NOMEM;
     }
     m->items[m->n_items++] = (struct matcher_item){slot, origin, count};
@@ -85,7 +66,7 @@ static enum err add_scan(struct grammar_matcher *m, uint32_t lexeme)
             return ERR_OK;
         }
     }
-    if (!reserve((void **)&m->scans, m->n_scans, &m->cap_scans, sizeof *m->scans)) {
+    if (!grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST)) {
         return ERR_NOMEM;
     }
     m->scans[m->n_scans++] = (struct matcher_scan){here, lexeme, m->g->lexemes[lexeme]};
@@ -175,8 +156,8 @@ static enum err close_column(struct grammar_matcher *m)
 
 static enum err open_column(struct grammar_matcher *m)
 {
-    if (!reserve((void **)&m->columns, m->n_columns, &m->cap_columns, sizeof *m->columns) ||
-        !reserve((void **)&m->bases, m->n_bases, &m->cap_bases, sizeof *m->bases)) {
+    if (!grammar_reserve((void **)&m->columns, m->n_columns, 1, &m->cap_columns, sizeof *m->columns, MEM_REQUEST) ||
+        !grammar_reserve((void **)&m->bases, m->n_bases, 1, &m->cap_bases, sizeof *m->bases, MEM_REQUEST)) {
         return ERR_NOMEM;
     }
     m->columns[m->n_columns++] = (struct matcher_column){.first = m->n_items};
@@ -221,7 +202,7 @@ enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at
             }
         }
         if (keeps && left != REGEX_NONE && left != REGEX_EMPTY) { /* what goes on */
-            if (!reserve((void **)&m->scans, m->n_scans, &m->cap_scans, sizeof *m->scans)) {
+            if (!grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST)) {
                 return ERR_NOMEM;
             }
             m->scans[m->n_scans++] = (struct matcher_scan){scan.column, scan.lexeme, left};

@@ -28,8 +28,8 @@ static uint32_t token_length(const struct grammar_vocab *v, int32_t id) { return
 static enum err read_tokens(struct grammar_vocab *v, const struct tokenizer *t)
 {
     struct buf all;
-    buf_init(&all, 0, MEM_MODEL);
-    for (int32_t id = 0; id < v->n_vocab; id++) {
+    buf_init(&all, UINT32_MAX / 2, MEM_MODEL); /* offsets have 32 bits */
+    for (int32_t id = 0; id < v->n_vocab && buf_ok(&all) == ERR_OK; id++) {
         enum token_kind kind = tokenizer_kind(t, id);
         v->starts[id] = (uint32_t)all.len;
         bool is_text = kind == TOKEN_NORMAL || kind == TOKEN_BYTE || kind == TOKEN_USER_DEFINED;
@@ -40,10 +40,7 @@ static enum err read_tokens(struct grammar_vocab *v, const struct tokenizer *t)
         uint32_t n = (uint32_t)all.len - v->starts[id];
         v->is_end[id] = v->is_end[id] != 0 ? 1 : n == 0 || n > GRAMMAR_MAX_TOKEN_BYTES ? 2 : 0;
         v->n_order += v->is_end[id] == 0;
-        v->max_bytes = v->is_end[id] == 0 ? MAX_OF(v->max_bytes, n) : v->max_bytes;
-        if (all.len > UINT32_MAX / 2) {
-            break;
-        }
+        v->n_ends += v->is_end[id] == 1;
     }
     v->starts[v->n_vocab] = (uint32_t)all.len;
     enum err err = buf_ok(&all);
@@ -61,7 +58,9 @@ static void add_token(struct grammar_vocab *v, const struct entry *e, uint32_t a
         v->nodes[v->n_nodes++] =
             (struct vocab_node){.first = at, .byte = (unsigned char)e->bytes[d], .depth = (unsigned char)(d + 1)};
     }
-    v->nodes[path[e->n - 1]].n++;
+    if (v->nodes[path[e->n - 1]].n < UINT16_MAX) { /* more tokens of one text are never needed */
+        v->nodes[path[e->n - 1]].n++;
+    }
 }
 
 static void close_nodes(struct grammar_vocab *v, uint32_t from, uint32_t to, const uint32_t *path)
@@ -92,14 +91,17 @@ static enum err make_trie(struct grammar_vocab *v)
 {
     struct entry *entries = mem_zalloc_array(v->n_order + 1u, sizeof *entries, MEM_MODEL);
     v->order = mem_zalloc_array(v->n_order + 1u, sizeof *v->order, MEM_MODEL);
+    v->ends = mem_zalloc_array((size_t)v->n_ends + 1, sizeof *v->ends, MEM_MODEL);
     v->nodes =
         mem_zalloc_array((size_t)v->starts[v->n_vocab] + 1, sizeof *v->nodes, MEM_MODEL); /* a node a byte at most */
-    enum err err = entries != NULL && v->order != NULL && v->nodes != NULL ? ERR_OK : ERR_NOMEM;
+    enum err err = entries != NULL && v->order != NULL && v->ends != NULL && v->nodes != NULL ? ERR_OK : ERR_NOMEM;
     if (err == ERR_OK) {
-        uint32_t n = 0;
+        uint32_t n = 0, n_ends = 0;
         for (int32_t id = 0; id < v->n_vocab; id++) {
             if (v->is_end[id] == 0) {
                 entries[n++] = (struct entry){v->bytes + v->starts[id], token_length(v, id), id};
+            } else if (v->is_end[id] == 1) {
+                v->ends[n_ends++] = id;
             }
         }
         qsort(entries, n, sizeof *entries, by_bytes);
@@ -145,6 +147,7 @@ void grammar_vocab_free(struct grammar_vocab **vocab)
         mem_free(v->bytes);
         mem_free(v->starts);
         mem_free(v->is_end);
+        mem_free(v->ends);
         pthread_mutex_destroy(&v->lock);
         mem_free(v);
     }
