@@ -4,10 +4,11 @@
 #include "engine/base/json_read.h"
 #include "engine/base/mem.h"
 #include "engine/grammar/grammar_json.h"
-#include "engine/grammar/regex_parse.h"
+#include "engine/grammar/regex_parse_internal.h"
 #include "engine/grammar/schema_disjoint.h"
 #include "engine/grammar/schema_text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,20 +16,21 @@
 struct node {
     const json_t *schema;
     symbol_id rule;
-    const char *path; /* JSON pointer */
+    const char *path;   /* JSON pointer */
+    bool is_of_another; /* it has an $id of its own, or a schema around it has: pointers there begin elsewhere */
 };
 
 struct writer {
     struct grammar_builder *b;
     struct regex_set *s;
     const json_t *root;
-    struct node *nodes; /* [SCHEMA_MAX_NODES] */
-    size_t n_nodes, n_written;
-    uint32_t *table; /* [N_TABLE] of nodes by schema, plus 1; 0 = free */
+    struct node *nodes;        /* [SCHEMA_MAX_NODES] */
+    size_t n_nodes, n_written; /* the last one that is written, or is being */
+    uint32_t *table;           /* [N_TABLE] of nodes by schema, plus 1; 0 = free */
     struct arena arena;
     symbol_id any; /* any value; 0 = not made yet */
     symbol_id comma;
-    regex_id spaces, character; /* character: of a string, as it is written */
+    regex_id spaces, any_text; /* any_text: a string of any characters, as it is meant */
     struct err_info *info;
     bool has_failed;   /* for lack of memory */
     bool ref_is_alone; /* before 2019 nothing beside $ref has a say [draft-07 core, section 8.3] */
@@ -144,7 +146,8 @@ static enum err need(struct writer *w, const json_t *schema, const char *path, s
                        SCHEMA_MAX_NODES);
     }
     *out = grammar_rule(w->b);
-    w->nodes[w->n_nodes++] = (struct node){schema, *out, path != NULL ? path : ""};
+    bool is_of_another = w->n_written > 0 && (w->nodes[w->n_written - 1].is_of_another || schema_has_id(schema));
+    w->nodes[w->n_nodes++] = (struct node){schema, *out, path != NULL ? path : "", is_of_another};
     w->table[at] = (uint32_t)w->n_nodes;
     return path != NULL ? ERR_OK : ERR_NOMEM;
 }
@@ -248,7 +251,7 @@ static enum err read_count(struct writer *w, const struct node *node, const char
     if (v == NULL) {
         return ERR_OK;
     }
-    if (!json_is_number(v) || number < 0 || number != (double)(int64_t)number) {
+    if (!json_is_number(v) || number < 0 || number != floor(number)) {
         return refuse(w, node->path, keyword, "expected a whole number, 0 or more");
     }
     *out = number < (double)(UINT32_MAX - 1) ? (uint32_t)number : UINT32_MAX - 1;
@@ -365,22 +368,28 @@ static enum err pattern_members(struct writer *w, const struct node *node, const
     return ERR_OK;
 }
 
-/* *out: a member of another name. more: what those hold that no pattern finds. */
+/* Members of other names; *is_there: there may be such. more: what those hold that no pattern finds; additional: what says so. */
 static enum err other_member(struct writer *w, const struct node *node, const struct names *names, symbol_id more,
-                             symbol_id *out)
+                             const json_t *additional, symbol_id *out, bool *is_there)
 {
-    static const struct regex_range all[] = {{0, 0x10ffff}};
     struct members members = {.n = 0};
-    regex_id own = REGEX_NONE, found = REGEX_NONE,
-             any = regex_repeat(w->s, regex_code_points(w->s, all, 1), 0, REGEX_UNBOUNDED);
-    for (size_t i = 0; i < names->n; i++) {
-        own = regex_or(w->s, own, regex_bytes(w->s, names->at[i], strlen(names->at[i])));
+    regex_id found = REGEX_NONE, *own = arena_zalloc_array(&w->arena, names->n + 1, sizeof *own);
+    if (own == NULL) {
+        return ERR_NOMEM;
     }
-    TRY(pattern_members(w, node, names, own, &members, &found));
-    regex_id rest = regex_and(w->s, any, regex_not(w->s, regex_or(w->s, own, found)));
-    members.symbols[members.n++] =
-        grammar_sequence(w->b, (symbol_id[]){key_of(w, regex_json_escaped(w->s, rest)), more}, 2);
-    *out = grammar_choice(w->b, members.symbols, members.n);
+    bool has_more = !json_is_false(additional);
+    *is_there = has_more || json_object_size(json_object_get(node->schema, "patternProperties")) > 0;
+    for (size_t i = 0; i < names->n && *is_there; i++) {
+        own[i] = regex_bytes(w->s, names->at[i], strlen(names->at[i]));
+    }
+    regex_id all = *is_there ? regex_or_all(w->s, own, names->n) : REGEX_NONE;
+    TRY(pattern_members(w, node, names, all, &members, &found));
+    if (has_more) {
+        regex_id rest = regex_and(w->s, w->any_text, regex_not(w->s, regex_or(w->s, all, found)));
+        members.symbols[members.n++] =
+            grammar_sequence(w->b, (symbol_id[]){key_of(w, regex_json_escaped(w->s, rest)), more}, 2);
+    }
+    *out = *is_there ? grammar_choice(w->b, members.symbols, members.n) : 0;
     return ERR_OK;
 }
 
@@ -406,23 +415,32 @@ static enum err write_object(struct writer *w, const struct node *node)
                  *additional = json_object_get(node->schema, "additionalProperties");
     struct names names;
     symbol_id more = any_value(w), other, member;
-    uint32_t least;
+    bool has_others_behind;
+    uint32_t least, n_required = 0;
     if (properties != NULL && !json_is_object(properties)) {
         return refuse(w, node->path, "properties", "expected an object of schemas");
     }
     TRY(read_count(w, node, "minProperties", 0, &least));
     TRY(list_names(w, node, properties, required, &names));
-    if (least > 1 && least > json_array_size(required)) {
+    for (size_t i = 0; i < names.n; i++) {
+        n_required += is_required(required, names.at[i]);
+    }
+    if (least > 1 && least > n_required) {
         return refuse(w, node->path, "minProperties", "expected 1, or as many as are required, at most");
     }
     if (additional != NULL) {
         TRY(need(w, additional, join(w, node->path, "additionalProperties"), &more));
     }
-    TRY(other_member(w, node, &names, more, &other));
-    symbol_id others = grammar_sequence(w->b, (symbol_id[]){w->comma, other}, 2);
-    symbol_id some = grammar_repeat(w->b, others, 0, REGEX_UNBOUNDED); /* what may follow a member */
-    symbol_id first = grammar_sequence(w->b, (symbol_id[]){other, some}, 2);
-    symbol_id none = least > 0 ? first : grammar_choice(w->b, (symbol_id[]){empty(w), first}, 2);
+    TRY(other_member(w, node, &names, more, additional, &other, &has_others_behind));
+    symbol_id some = empty(w), none = some, first; /* what may follow a member, and what none */
+    if (has_others_behind) {
+        symbol_id others = grammar_sequence(w->b, (symbol_id[]){w->comma, other}, 2);
+        some = grammar_repeat(w->b, others, 0, REGEX_UNBOUNDED);
+        first = grammar_sequence(w->b, (symbol_id[]){other, some}, 2);
+        none = least > 0 ? first : grammar_choice(w->b, (symbol_id[]){none, first}, 2);
+    } else if (least > 0) {
+        none = grammar_rule(w->b); /* nothing is not enough */
+    }
     for (size_t i = names.n; i-- > 0;) {
         TRY(own_member(w, node, &names, i, more, &member));
         symbol_id next_some = grammar_sequence(w->b, (symbol_id[]){w->comma, member, some}, 3);
@@ -513,7 +531,6 @@ static enum err read_pattern(struct writer *w, const struct node *node, const js
 
 static enum err write_string(struct writer *w, const struct node *node)
 {
-    static const struct regex_range all[] = {{0, 0x10ffff}};
     const json_t *pattern = json_object_get(node->schema, "pattern"), *format = json_object_get(node->schema, "format");
     enum schema_format kind = SCHEMA_FORMAT_UNKNOWN;
     uint32_t min, max;
@@ -530,15 +547,10 @@ static enum err write_string(struct writer *w, const struct node *node)
     if (kind == SCHEMA_FORMAT_REFUSED) {
         return refuse(w, node->path, "format", "this format is not supported");
     }
-    if (strings != REGEX_ALL) {
-        regex_id any = regex_repeat(w->s, regex_code_points(w->s, all, 1), min, max);
-        add(w, node, grammar_lexeme(w->b, quoted(w, regex_json_escaped(w->s, regex_and(w->s, any, strings)))));
-        return ERR_OK;
-    }
-    bool is_free = min == 0 && max == REGEX_UNBOUNDED;
-    add(w, node,
-        grammar_lexeme(w->b,
-                       is_free ? grammar_json_string(w->b) : quoted(w, regex_repeat(w->s, w->character, min, max))));
+    bool is_free = strings == REGEX_ALL && min == 0 && max == REGEX_UNBOUNDED;
+    regex_id counted = regex_repeat(w->s, regex_any_character(w->s), min, max);
+    regex_id inside = regex_json_escaped(w->s, regex_and(w->s, counted, strings));
+    add(w, node, grammar_lexeme(w->b, is_free ? grammar_json_string(w->b) : quoted(w, inside)));
     return ERR_OK;
 }
 
@@ -674,6 +686,9 @@ static enum err write_ref(struct writer *w, const struct node *node, const json_
     if (!w->ref_is_alone && has_others(node->schema, "$ref", false)) {
         return refuse(w, node->path, "$ref", "expected no other keyword beside it");
     }
+    if (node->is_of_another) {
+        return refuse(w, node->path, "$ref", "expected no schema around it with an $id of its own");
+    }
     const json_t *found = json_is_string(ref) ? schema_resolve(w->root, json_string_value(ref)) : NULL;
     if (found == NULL) {
         return refuse(w, node->path, "$ref",
@@ -751,9 +766,8 @@ static enum err write_node(struct writer *w, const struct node *node)
 
 static enum err write_all(struct writer *w, symbol_id *out)
 {
-    static const struct regex_range all[] = {{0, 0x10ffff}};
     w->spaces = grammar_json_spaces(w->b);
-    w->character = regex_json_escaped(w->s, regex_code_points(w->s, all, 1));
+    w->any_text = regex_repeat(w->s, regex_any_character(w->s), 0, REGEX_UNBOUNDED);
     w->comma =
         grammar_lexeme(w->b, regex_concat(w->s, w->spaces, regex_concat(w->s, regex_bytes(w->s, ",", 1), w->spaces)));
     const char *draft = json_string_value(json_object_get(w->root, "$schema"));

@@ -3,9 +3,17 @@
 #include "engine/base/compiler.h"
 #include "engine/base/json_read.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_REF = 1024, MAX_HOPS = 16 };
+
+bool schema_has_id(const json_t *schema)
+{
+    const char *id = json_string_value(json_object_get(schema, "$id"));
+    id = id != NULL ? id : json_string_value(json_object_get(schema, "id")); /* draft 4 */
+    return id != NULL && id[0] != '#';
+}
 
 const json_t *schema_resolve(const json_t *root, const char *ref)
 {
@@ -16,6 +24,9 @@ const json_t *schema_resolve(const json_t *root, const char *ref)
     }
     for (ref++; *ref == '/' && at != NULL;) {
         size_t n = 0;
+        if (at != root && schema_has_id(at)) { /* what is in there has pointers of its own */
+            return NULL;
+        }
         for (ref++; *ref != '\0' && *ref != '/'; ref++) {
             bool is_escape = *ref == '~' && (ref[1] == '0' || ref[1] == '1');
             name[n++] = is_escape ? (ref[1] == '0' ? '~' : '/') : *ref;
@@ -44,7 +55,7 @@ bool schema_has_type(const json_t *type, const char *name)
 bool schema_fits_type(const json_t *type, const json_t *value)
 {
     double number = json_number_value(value);
-    bool is_whole = json_is_integer(value) || (json_is_real(value) && number == (double)(int64_t)number);
+    bool is_whole = json_is_number(value) && number == floor(number);
     return type == NULL || (json_is_string(value) && schema_has_type(type, "string")) ||
            (json_is_number(value) &&
             (schema_has_type(type, "number") || (is_whole && schema_has_type(type, "integer")))) ||
@@ -98,7 +109,8 @@ static bool has_no_value_of(const json_t *a, const json_t *b)
         for (size_t k = 0; (y = value_at(b, k, &names)) != NULL; k++) {
             is_of_b = is_of_b || is_same(x, y);
         }
-        if (is_of_b && schema_fits_type(json_object_get(b, "type"), x)) {
+        bool is_null = json_is_null(x) && json_is_true(json_object_get(b, "nullable"));
+        if (is_of_b && (is_null || schema_fits_type(json_object_get(b, "type"), x))) {
             return false;
         }
     }

@@ -9,7 +9,11 @@
 /* True: no value is of both. root: the document of both. */
 bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b);
 
-/* The schema that a JSON pointer within the document names, as "#/$defs/name"; NULL: none. */
+/* Has it an $id, which is no mere name? Then pointers in it begin there, and not at the document's root. */
+bool schema_has_id(const json_t *schema);
+
+/* The schema that a JSON pointer within the document names, as "#/$defs/name"; NULL: none, or one within a schema with an $id
+ * of its own. */
 const json_t *schema_resolve(const json_t *root, const char *ref);
 
 /* Is the value of a type that `type`, of a schema and OPTIONAL, names? */
