@@ -260,6 +260,7 @@ static void chat_finish(struct generation *g, struct choice *c, struct buf *out)
 {
     struct teller t = {g, c, NULL, out};
     chat_split_finish(&c->split, stream_part, &t);
+    out->err = out->err != ERR_OK ? out->err : chat_split_ok(&c->split);
     chunk(g, c, "{},\"logprobs\":null", out);
     buf_printf(out, ",\"finish_reason\":\"%s\"}", finish_reason(c));
     generation_chunk_close(g, out);
