@@ -284,7 +284,7 @@ enum err backend_layers_place(const char *text, const struct plan *plan, const s
 /* Are these layers the last part's, too? */
 static bool joins(const struct backend_parts *to, const struct backend_part *layers)
 {
-    const struct backend_part *last = &to->at[to->n - 1];
+    const struct backend_part *last = &to->at[MAX_OF(to->n - 1, 0)];
     return to->n > 0 && last->backend == layers->backend && strcmp(last->device, layers->device) == 0;
 }
 
