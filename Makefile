@@ -168,6 +168,9 @@ greedy: $(B)/greedy                     ## the default model's most likely text 
 	$(B)/greedy "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
 fidelity-bounds: $(B)/fidelity          ## the default model within its bounds: each KV type, prompt and decode (fetches the model)
 	$(B)/fidelity "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
+maskbench: $(B)/maskbench              ## JSON Schemas of DIR=folder, in MaskBench's form, and how long masks take; MODEL=file ARGS=-v
+	@test -n '$(DIR)' || { echo 'error: maskbench: expected DIR=folder with *.json of MaskBench' >&2; exit 64; }
+	$(B)/maskbench $(ARGS) "$(or $(MODEL),$$(bash nginx/fetch-model.sh))" '$(DIR)'
 chat: $(B)/chat_render                  ## published chat templates against Python's jinja2 (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
 	    /usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render --templates "$$folder/templates"
@@ -261,5 +264,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy chat vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http peer-loads ci install clean help
+.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench chat vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http peer-loads ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -1,0 +1,199 @@
+/* Schemas with valid and invalid instances, in the form of MaskBench's files (guidance-ai/jsonschemabench), through the engine
+ * token by token: what each schema allows, and how long masks take.
+ *
+ *   maskbench MODEL.gguf FOLDER [MASKS]
+ *
+ * Each *.json of the folder is {"schema": .., "tests": [{"valid": .., "data": ..}]}. An instance is written as Python's
+ * json.dumps does. MASKS: of that many instances a file the masks are made and timed [1]; 0 = of none. A schema passes when
+ * all of its instances are taken or refused as they should. Prints a line for each that does not, with -v, and the sums. */
+#include "engine/base/clock.h"
+#include "engine/base/json_read.h"
+#include "engine/base/mem.h"
+#include "engine/format/gguf.h"
+#include "engine/grammar/schema.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TIMES = 1 << 22, MAX_FILES = 1 << 16 };
+
+static struct tokenizer *tokenizer;
+static struct grammar_vocab *vocab;
+static uint64_t *bits;
+static double *all_us, first_us[MAX_FILES];
+static size_t n_all, n_first;
+static bool is_verbose;
+static struct {
+    int files, passing, refused, wrong_accepts, wrong_rejects, broken;
+} sums;
+
+static void die(const char *what, const struct err_info *info)
+{
+    fprintf(stderr, "maskbench: %s: %s\n", what, info->text);
+    exit(1);
+}
+
+static void tell(const char *file, const char *what, const char *text)
+{
+    if (is_verbose) {
+        printf("%s %s: %.300s\n", what, file, text);
+    }
+}
+
+/* Makes the mask in front of a token; it must say of the token what taking it says. */
+static void time_mask(struct grammar_matcher *m, bool is_first, const char *file, int32_t id, bool *is_allowed)
+{
+    uint64_t begin = clock_now_ns();
+    enum err err = grammar_matcher_mask(m, bits);
+    double us = (double)(clock_now_ns() - begin) / 1e3;
+    if (err != ERR_OK && err != ERR_GRAMMAR_DEAD_END) {
+        tell(file, "mask", err_code(err));
+        sums.broken++;
+    }
+    *is_allowed = (bits[id / 64] >> id % 64 & 1) != 0;
+    if (is_first) {
+        first_us[n_first++] = us;
+    }
+    if (n_all < MAX_TIMES) {
+        all_us[n_all++] = us;
+    }
+}
+
+/* Is the text one of the grammar? */
+static bool takes(struct grammar *g, const char *text, bool times, bool is_first, const char *file)
+{
+    struct token_list ids = {0};
+    struct grammar_matcher *m;
+    bool taken = true;
+    if (tokenizer_encode(tokenizer, text, strlen(text), 0, NULL, 0, SIZE_MAX, &ids) != ERR_OK ||
+        grammar_matcher_new(g, vocab, &m) != ERR_OK) {
+        fprintf(stderr, "maskbench: out of memory\n");
+        exit(1);
+    }
+    for (size_t i = 0; i < ids.n && taken; i++) {
+        bool is_allowed = false;
+        if (times) {
+            time_mask(m, is_first && i == 0, file, ids.ids[i], &is_allowed);
+        }
+        enum err err = grammar_matcher_accept(m, ids.ids[i], &taken);
+        if (err != ERR_OK || (times && is_allowed != taken)) {
+            tell(file, "broken", err != ERR_OK ? err_code(err) : "the mask says otherwise");
+            sums.broken++;
+            taken = false;
+        }
+    }
+    bool is = taken && grammar_matcher_may_end(m);
+    grammar_matcher_free(&m);
+    token_list_fini(&ids);
+    return is;
+}
+
+static bool check_tests(struct grammar *g, const json_t *tests, size_t n_masks, const char *file)
+{
+    bool is_right = true;
+    for (size_t i = 0; i < json_array_size(tests); i++) {
+        const json_t *test = json_array_get(tests, i);
+        char *text = json_dumps(json_object_get(test, "data"), JSON_ENCODE_ANY);
+        bool valid = json_is_true(json_object_get(test, "valid"));
+        bool taken = text != NULL && takes(g, text, i < n_masks, i == 0, file);
+        if (taken != valid) {
+            tell(file, taken ? "wrong accept" : "wrong reject", text != NULL ? text : "");
+            sums.wrong_accepts += taken;
+            sums.wrong_rejects += !taken;
+            is_right = false;
+        }
+        mem_free(text);
+    }
+    return is_right;
+}
+
+static void check_file(const char *folder, const char *file, size_t n_masks)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    json_t *root = json_load_file(path, JSON_ALLOW_NUL, NULL);
+    const json_t *schema = json_object_get(root, "schema");
+    struct err_info info = {0};
+    struct grammar_builder *b;
+    struct grammar *g = NULL;
+    symbol_id start = 0;
+    if (schema == NULL || grammar_builder_new(&b) != ERR_OK) {
+        tell(file, "not read", "no object with a schema that jansson reads");
+        json_decref(root);
+        return;
+    }
+    sums.files++;
+    enum err err = schema_add(b, schema, &start, &info);
+    if (err == ERR_OK) {
+        err = grammar_finish(&b, start, &g, &info);
+    } else {
+        grammar_builder_free(&b);
+    }
+    if (err != ERR_OK) {
+        tell(file, "refused", info.text);
+        sums.refused++;
+    } else {
+        sums.passing += check_tests(g, json_object_get(root, "tests"), n_masks, file);
+    }
+    grammar_unref(&g);
+    json_decref(root);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_times(const char *what, double *us, size_t n)
+{
+    double sum = 0;
+    if (n == 0) {
+        return;
+    }
+    qsort(us, n, sizeof *us, by_size);
+    for (size_t i = 0; i < n; i++) {
+        sum += us[i];
+    }
+    printf("%s: %zu, mean %.1f us, p50 %.1f, p99 %.1f, max %.0f\n", what, n, sum / (double)n, us[n / 2],
+           us[n * 99 / 100], us[n - 1]);
+}
+
+int main(int argc, char **argv)
+{
+    struct err_info info = {0};
+    struct gguf *gguf;
+    is_verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
+    argv += is_verbose;
+    argc -= is_verbose;
+    DIR *dir = argc > 2 ? opendir(argv[2]) : NULL;
+    if (dir == NULL) {
+        fprintf(stderr, "maskbench: expected [-v] MODEL.gguf FOLDER [MASKS], found %s\n",
+                argc > 2 ? "a folder that cannot be read" : "fewer");
+        return 64;
+    }
+    json_read_use_mem();
+    if (gguf_open(argv[1], &gguf, &info) != ERR_OK || tokenizer_new(gguf, &tokenizer, &info) != ERR_OK) {
+        die(argv[1], &info);
+    }
+    all_us = mem_zalloc_array(MAX_TIMES, sizeof *all_us, MEM_GENERAL);
+    bits = mem_zalloc_array(((size_t)tokenizer_n_vocab(tokenizer) + 63) / 64, sizeof *bits, MEM_GENERAL);
+    if (all_us == NULL || bits == NULL || grammar_vocab_new(tokenizer, &vocab) != ERR_OK) {
+        die("memory", &info);
+    }
+    for (struct dirent *e; (e = readdir(dir)) != NULL && sums.files < MAX_FILES;) {
+        size_t n = strlen(e->d_name);
+        if (n > 5 && strcmp(e->d_name + n - 5, ".json") == 0) {
+            check_file(argv[2], e->d_name, argc > 3 ? (size_t)strtoul(argv[3], NULL, 10) : 1);
+        }
+    }
+    closedir(dir);
+    printf("schemas: %d, passing %d (%.1f %%), refused %d; instances: %d wrong accepts, %d wrong rejects; broken: %d\n",
+           sums.files, sums.passing, 100.0 * sums.passing / (sums.files != 0 ? sums.files : 1), sums.refused,
+           sums.wrong_accepts, sums.wrong_rejects, sums.broken);
+    print_times("masks", all_us, n_all);
+    print_times("first masks", first_us, n_first);
+    return sums.files > 0 && sums.wrong_accepts == 0 ? 0 : 1;
+}
