@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.." || exit 1
 # what uses all CPUs itself. The longest come first, but unit: what PoCL compiles for it need not be compiled for its other
 # builds, for which it takes longer.
 #
-# On a bare machine of two CPUs `make test` takes half an hour at most, compiling included. What finds least for its time is in the
+# On a bare machine of two CPUs `make test` is to take half an hour at most, compiling included. What finds least for its time is in the
 # second list, and all that it runs stands in the first one in another build: test cases tagged `long` run in the release
 # build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh, the benchmark's driver, crowds of
 # clients and models on devices, whose C the unit tests have under ASan, with the release engine; or, of device code, on
