@@ -198,11 +198,11 @@ static enum err flush(struct reply *r, bool is_written)
     return is_written && fastcgi_flush(r->request) ? ERR_OK : ERR_CANCELLED;
 }
 
-enum err reply_start_events(struct reply *r)
+enum err reply_start_stream(struct reply *r, const char *type)
 {
     struct buf head;
     buf_init(&head, 0, MEM_GENERAL);
-    write_head(r, &head, 200, "text/event-stream; charset=utf-8");
+    write_head(r, &head, 200, type != NULL ? type : "text/event-stream; charset=utf-8");
     buf_puts(&head, "X-Accel-Buffering: no\r\n\r\n");
     enum err err = flush(r, buf_ok(&head) == ERR_OK && fastcgi_write(r->request, head.data, head.len));
     buf_fini(&head);
@@ -219,13 +219,15 @@ void reply_break_off(struct reply *r, enum err code, const struct err_info *info
 {
     struct buf event;
     buf_init(&event, 0, MEM_GENERAL);
-    buf_puts(&event, "data: ");
-    r->err = write_error(r, &event, code, info);
-    r->status = err_http_status(r->err);
+    buf_puts(&event, r->is_anthropic ? "event: error\ndata: " : "data: ");
+    code = write_error(r, &event, code, info);
     buf_puts(&event, "\n\n");
-    if (reply_push(r, &event) == ERR_CANCELLED) {
-        r->err = ERR_CANCELLED;
-        r->status = err_http_status(ERR_CANCELLED);
-    }
+    reply_break_off_with(r, code, &event);
     buf_fini(&event);
+}
+
+void reply_break_off_with(struct reply *r, enum err code, const struct buf *event)
+{
+    r->err = reply_push(r, event) == ERR_CANCELLED ? ERR_CANCELLED : code;
+    r->status = err_http_status(r->err);
 }

@@ -34,12 +34,14 @@ void reply_error(struct reply *r, enum err code, const struct err_info *info);
 /* Appends a whole answer, head and error object, for a request that has no struct reply: its head was refused. */
 void reply_write_refusal(struct buf *out, enum err code, const struct err_info *info);
 
-/* Sends the head of a text/event-stream. ERR_CANCELLED when the client has gone (as below). */
-MUST_CHECK enum err reply_start_events(struct reply *r);
+/* Sends the head of a stream; type NULL: text/event-stream. ERR_CANCELLED when the client has gone (as below). */
+MUST_CHECK enum err reply_start_stream(struct reply *r, const char *type);
 /* Sends text as it is, and flushes. ERR_NOMEM, ERR_TOO_LARGE when the text is not whole: then nothing is sent. */
 MUST_CHECK enum err reply_push(struct reply *r, const struct buf *text);
 /* Ends a stream with an error event, unless the client has gone, in place of what ends it well. info OPTIONAL. */
 void reply_break_off(struct reply *r, enum err code, const struct err_info *info);
+/* The same with an event that the caller wrote. */
+void reply_break_off_with(struct reply *r, enum err code, const struct buf *event);
 
 /* Reason phrase of a status we use. */
 const char *reply_reason(int status);

@@ -357,6 +357,8 @@ static const struct shape chat_shape = {
     .finish = chat_finish,
     .gather = chat_gather,
     .choice = chat_choice,
+    .done = generation_done,
+    .whole = generation_whole,
 };
 
 const struct shape *api_chat_shape(void) { return &chat_shape; }
@@ -372,6 +374,29 @@ enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32
     return make_prompt(c, p, *shows_tools, ids, n, info);
 }
 
+void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32_t *ids, size_t n,
+                 const struct shape *shape, void *arg)
+{
+    struct err_info info = {0};
+    enum err err = ERR_OK;
+    if (params_has_grammar(p)) { /* and nothing else: no thinking, no calls */
+        p->split = (struct chat_split_config){.splits_reasoning = false};
+        err = params_grammar(p, c->engine, &info);
+    }
+    if (err != ERR_OK) {
+        reply_error(&c->reply, err, &info);
+        return;
+    }
+    json_t *tools = shows_tools ? json_incref(json_object_get(p->root, "tools")) : NULL;
+    p->split.reads_calls = shows_tools && p->gen.grammar == NULL;
+    p->split.tools = tools;
+    p->root = NULL;
+    route_drop_json(c); /* before the answer, which may take minutes */
+    generation_run(c, p, shape, arg, (const int32_t *const[]){ids}, &n, 1);
+    json_decref(tools);
+    engine_grammar_free(&p->gen.grammar);
+}
+
 void api_chat(struct call *c)
 {
     struct err_info info = {0};
@@ -381,21 +406,9 @@ void api_chat(struct call *c)
     size_t n = 0;
     enum err err = route_read_json(c, &info);
     err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
-    if (err == ERR_OK && params_has_grammar(&p)) { /* and nothing else: no thinking, no calls */
-        p.split = (struct chat_split_config){.splits_reasoning = false};
-        err = params_grammar(&p, c->engine, &info);
-    }
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
-        json_t *tools = shows_tools ? json_incref(json_object_get(p.root, "tools")) : NULL;
-        p.split.reads_calls = shows_tools && p.gen.grammar == NULL;
-        p.split.tools = tools;
-        p.root = NULL;
-        route_drop_json(c); /* before the answer, which may take minutes */
-        const int32_t *const prompts[1] = {ids};
-        generation_run(c, &p, &chat_shape, prompts, &n, 1);
-        json_decref(tools);
-        engine_grammar_free(&p.gen.grammar);
+        chat_answer(c, &p, shows_tools, ids, n, &chat_shape, NULL);
     }
 }

@@ -180,6 +180,8 @@ static const struct shape completion_shape = {
     .finish = completion_finish,
     .gather = completion_gather,
     .choice = completion_choice,
+    .done = generation_done,
+    .whole = generation_whole,
 };
 
 /* Log-probabilities of prompts stand in an answer n times. Streamed they are written as they come. */
@@ -217,7 +219,7 @@ void api_completions(struct call *c)
     } else {
         p.root = NULL;
         route_drop_json(c); /* before the answer, which may take minutes */
-        generation_run(c, &p, &completion_shape, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
+        generation_run(c, &p, &completion_shape, NULL, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
         engine_grammar_free(&p.gen.grammar);
     }
 }

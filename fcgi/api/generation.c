@@ -36,23 +36,29 @@ void generation_chunk_close(const struct generation *g, struct buf *out)
     buf_puts(out, g->params->include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
 }
 
-static void write_usage(const struct generation *g, struct buf *out)
+struct generation_usage generation_usage(const struct generation *g)
 {
-    int64_t prompt = 0, cached = 0, completion = 0, reasoning = 0;
+    struct generation_usage sum = {0};
     for (size_t i = 0; i < g->n_choices; i++) {
         const struct sched_usage *u = &g->choices[i].usage;
-        completion += u->completion_tokens;
-        reasoning += g->choices[i].n_reasoning;
-        if (i % (size_t)g->params->n == 0) { /* a prompt counts once, whatever n is */
-            prompt += u->prompt_tokens;
-            cached += u->cached_tokens;
+        sum.completion += u->completion_tokens;
+        sum.reasoning += g->choices[i].n_reasoning;
+        if (i % (size_t)g->params->n == 0) {
+            sum.prompt += u->prompt_tokens;
+            sum.cached += u->cached_tokens;
         }
     }
+    return sum;
+}
+
+static void write_usage(const struct generation *g, struct buf *out)
+{
+    const struct generation_usage u = generation_usage(g);
     buf_printf(out,
                "\"usage\":{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64 ",\"total_tokens\":%" PRId64
                ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRId64
                "},\"completion_tokens_details\":{\"reasoning_tokens\":%" PRId64 "}}",
-               prompt, completion, prompt + completion, cached, reasoning);
+               u.prompt, u.completion, u.prompt + u.completion, u.cached, u.reasoning);
 }
 
 const char *generation_finish_reason(const struct choice *c)
@@ -336,8 +342,7 @@ static bool push(struct generation *g, struct buf *out)
     return g->failure.code == ERR_OK;
 }
 
-/* What comes behind the last event. */
-static void write_done(struct generation *g, struct buf *out)
+void generation_done(struct generation *g, struct buf *out)
 {
     if (g->params->include_usage) {
         buf_puts(out, "data: ");
@@ -349,22 +354,55 @@ static void write_done(struct generation *g, struct buf *out)
     buf_puts(out, "data: [DONE]\n\n");
 }
 
+void generation_whole(struct generation *g, struct buf *out)
+{
+    write_envelope(g, g->shape->object, out);
+    for (size_t i = 0; i < g->n_choices; i++) {
+        buf_puts(out, i == 0 ? "" : ",");
+        g->shape->choice(g, &g->choices[i], out);
+    }
+    buf_puts(out, "],");
+    write_usage(g, out);
+    buf_putc(out, '}');
+}
+
+static void open_answer(struct generation *g, struct buf *out)
+{
+    if (g->shape->begin != NULL) {
+        g->shape->begin(g, out);
+    }
+    for (size_t i = 0; i < g->n_choices; i++) {
+        g->shape->open(g, &g->choices[i], out);
+    }
+    if (out->len == 0 && g->shape->ping == NULL) {
+        buf_puts(out, ": ok\n\n");
+    }
+}
+
+/* Tells in the stream what went wrong; nothing comes behind it. */
+static void break_off(struct generation *g, struct buf *out)
+{
+    struct reply *r = &g->call->reply;
+    if (g->shape->broken == NULL) {
+        reply_break_off(r, g->failure.code, &g->failure);
+        return;
+    }
+    buf_reset(out);
+    g->shape->broken(g, out);
+    reply_break_off_with(r, g->failure.code, out);
+}
+
 /* Writes events until all choices have ended or something breaks them off. */
 static void stream_answer(struct generation *g, struct buf *out)
 {
     int ping_ms = (int)g->call->server->conf->ping_s * 1000;
-    fail(g, reply_start_events(&g->call->reply), NULL);
-    for (size_t i = 0; i < g->n_choices; i++) {
-        g->shape->open(g, &g->choices[i], out);
-    }
-    if (out->len == 0) {
-        buf_puts(out, ": ok\n\n");
-    }
+    fail(g, reply_start_stream(&g->call->reply, g->shape->stream_type), NULL);
+    open_answer(g, out);
     bool goes_on = push(g, out);
     uint64_t last_write_ns = clock_now_ns();
     for (size_t n_open = 1; goes_on && n_open > 0;) {
         if (!take_events(g, ping_ms, out, &n_open) && clock_now_ns() - last_write_ns >= (uint64_t)ping_ms * 1000000u) {
-            buf_puts(out, ": ping\n\n");
+            buf_puts(out, g->shape->ping != NULL ? g->shape->ping : ": ping\n\n");
         }
         if (out->len > 0 || buf_ok(out) != ERR_OK) {
             goes_on = push(g, out);
@@ -373,11 +411,11 @@ static void stream_answer(struct generation *g, struct buf *out)
         goes_on = goes_on && go_on(g);
     }
     if (goes_on) {
-        write_done(g, out);
+        g->shape->done(g, out);
         goes_on = push(g, out);
     }
-    if (!goes_on) { /* in the stream, and then no [DONE] */
-        reply_break_off(&g->call->reply, g->failure.code, &g->failure);
+    if (!goes_on) {
+        break_off(g, out);
     }
 }
 
@@ -392,14 +430,7 @@ static void whole_answer(struct generation *g, struct buf *out)
         reply_error(&g->call->reply, g->failure.code, &g->failure);
         return;
     }
-    write_envelope(g, g->shape->object, out);
-    for (size_t i = 0; i < g->n_choices; i++) {
-        buf_puts(out, i == 0 ? "" : ",");
-        g->shape->choice(g, &g->choices[i], out);
-    }
-    buf_puts(out, "],");
-    write_usage(g, out);
-    buf_putc(out, '}');
+    g->shape->whole(g, out);
     if (buf_ok(out) != ERR_OK) {
         reply_error(&g->call->reply, ERR_NOMEM, NULL);
     } else {
@@ -490,10 +521,10 @@ static void answer(struct generation *g)
     buf_fini(&out);
 }
 
-void generation_run(struct call *c, struct params *p, const struct shape *shape, const int32_t *const *prompts,
-                    const size_t *n_ids, size_t n_prompts)
+void generation_run(struct call *c, struct params *p, const struct shape *shape, void *arg,
+                    const int32_t *const *prompts, const size_t *n_ids, size_t n_prompts)
 {
-    struct generation g = {.call = c, .params = p, .shape = shape, .created = clock_unix_seconds()};
+    struct generation g = {.call = c, .params = p, .shape = shape, .arg = arg, .created = clock_unix_seconds()};
     struct err_info info = {0};
     size_t n = n_prompts * (size_t)p->n;
     if (n > MAX_CHOICES) {

@@ -39,9 +39,12 @@ struct generation;
 /* What an endpoint writes. All append to `out`. */
 struct shape {
     const char *id_prefix; /* "chatcmpl-" */
-    const char *object;    /* "chat.completion" */
+    const char *object;    /* OpenAI's envelope: "chat.completion" */
     const char *chunk_object;
     const char *prompt_field; /* whose fault it is when the prompt is too long */
+    const char *stream_type;  /* Content-Type of a stream; NULL: text/event-stream */
+    const char *ping;         /* streamed: what tells that we live; NULL: a comment of event streams, "": nothing can */
+    void (*begin)(struct generation *g, struct buf *out); /* OPTIONAL, streamed: before the first choice's `open` */
     void (*open)(struct generation *g, struct choice *c,
                  struct buf *out); /* streamed: what comes first, may append nothing */
     void (*token)(struct generation *g, struct choice *c, const struct engine_event *ev,
@@ -51,12 +54,17 @@ struct shape {
     void (*gather)(struct generation *g, struct choice *c,
                    const struct engine_event *ev);                           /* whole: keep what choice needs */
     void (*choice)(struct generation *g, struct choice *c, struct buf *out); /* whole: the object in "choices" */
+    void (*done)(struct generation *g, struct buf *out);   /* streamed: what comes behind the last event */
+    void (*whole)(struct generation *g, struct buf *out);  /* whole: the body */
+    void (*broken)(struct generation *g, struct buf *out); /* OPTIONAL, streamed: in place of `done`, tells g->failure;
+                                                            * else an error in the form of the reply */
 };
 
 struct generation {
     struct call *call;
     struct params *params;
     const struct shape *shape;
+    void *arg;              /* the endpoint's own */
     struct choice *choices; /* [n_choices] */
     size_t n_choices;
     size_t n_submitted;        /* of them, in the order of generation.c's nth_choice */
@@ -73,17 +81,33 @@ struct generation {
 };
 
 /* Makes n_prompts * params->n choices over the prompts (ids borrowed until the end), submits, answers. Frees what it
- * made. */
-void generation_run(struct call *c, struct params *p, const struct shape *shape, const int32_t *const *prompts,
-                    const size_t *n_ids, size_t n_prompts);
+ * made. arg: for the functions of the shape. */
+void generation_run(struct call *c, struct params *p, const struct shape *shape, void *arg,
+                    const int32_t *const *prompts, const size_t *n_ids, size_t n_prompts);
 
 /* Checks c->json, a body of /v1/chat/completions, and renders it: *ids lie in the arena, and p->root is c->json. Fails
  * as params_read, messages_check, tools_check and engine_chat. */
 MUST_CHECK enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32_t **ids, size_t *n,
                                  struct err_info *info);
 
+/* Answers what chat_prepare made, in the shape given: sets up what the answer must follow, looks for calls where tools
+ * are shown, and lets c->json go before the answer. Errors are answered, too. */
+void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32_t *ids, size_t n,
+                 const struct shape *shape, void *arg);
+
 /* What /v1/chat/completions writes. */
 const struct shape *api_chat_shape(void);
+
+/* The `done` and `whole` of OpenAI's completions: all choices in one object with usage; usage where it was asked for,
+ * and [DONE]. */
+void generation_done(struct generation *g, struct buf *out);
+void generation_whole(struct generation *g, struct buf *out);
+
+/* Tokens of all choices; a prompt counts once, whatever n is. */
+struct generation_usage {
+    int64_t prompt, cached, completion, reasoning;
+};
+struct generation_usage generation_usage(const struct generation *g);
 
 /* Appends `data: {"id":...,"object":...,"created":...,"model":...,"choices":[` and its counterpart `]}\n\n`. */
 void generation_chunk_open(const struct generation *g, struct buf *out);

@@ -41,7 +41,7 @@ static void stream_until_gone(struct reply *r)
     struct buf event;
     buf_init(&event, 0, MEM_REQUEST);
     buf_puts(&event, "data: x\n\n");
-    bool connected = reply_start_events(r) == ERR_OK;
+    bool connected = reply_start_stream(r, NULL) == ERR_OK;
     fastcgi_watch(r->request, on_gone, &n_gone);
     for (int i = 0; connected && i < 500; i++) {
         connected = reply_push(r, &event) == ERR_OK;
@@ -80,7 +80,7 @@ static void send_events(struct reply *r)
 {
     struct buf event;
     buf_init(&event, 0, MEM_REQUEST);
-    bool ok = reply_start_events(r) == ERR_OK;
+    bool ok = reply_start_stream(r, NULL) == ERR_OK;
     buf_puts(&event, "data: {\"a\":\"\xE2\x82\xAC\"}\n\n");
     ok = ok && reply_push(r, &event) == ERR_OK;
     buf_reset(&event);
