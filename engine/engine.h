@@ -224,6 +224,7 @@ struct engine_event {
     size_t text_len;
     enum sched_finish finish;   /* END */
     const char *stop_match;     /* END by a stop string: which (a NUL follows); else NULL */
+    size_t i_stop;              /* .. its place in engine_params.stop */
     enum err err;               /* END: ERR_OK, or why the stream broke off */
     const struct err_info *why; /* END: what is known of that beyond err, or NULL */
 };

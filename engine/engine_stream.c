@@ -335,7 +335,8 @@ static bool look_for_stop(struct engine_stream *s, size_t *releasable)
     s->lacks_text = s->lacks_text || buf_ok(&s->decoded) != ERR_OK || buf_ok(&s->stop.held) != ERR_OK;
     if (found) {
         s->is_stopped = true;
-        s->end = (struct engine_event){.finish = SCHED_FINISH_STOP, .stop_match = s->stop.strings[which]};
+        s->end =
+            (struct engine_event){.finish = SCHED_FINISH_STOP, .stop_match = s->stop.strings[which], .i_stop = which};
         sched_cancel(s->seq);
     }
     return found;

@@ -18,6 +18,7 @@ static const struct route routes[] = {
     {"POST", "/completions", api_completions, false, true, true, "completions"},
     {"POST", "/v1/embeddings", api_embeddings, false, true, true, "embeddings"},
     {"POST", "/embeddings", api_embeddings, false, true, true, "embeddings"},
+    {"POST", "/v1/messages", api_anthropic_messages, false, true, true, "messages"},
     {"POST", "/v1/messages/count_tokens", api_anthropic_count, false, true, true, "count-tokens"},
     {"GET", "/v1/models", api_models, false, true, true, "models"},
     {"GET", "/models", api_models, false, true, true, "models"},

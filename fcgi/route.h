@@ -51,6 +51,7 @@ bool route_decode_path(const char *uri, char *out, size_t cap);
 void api_chat(struct call *c);
 void api_completions(struct call *c);
 void api_anthropic_count(struct call *c);
+void api_anthropic_messages(struct call *c);
 void api_embeddings(struct call *c);
 void api_models(struct call *c);
 void api_model(struct call *c);

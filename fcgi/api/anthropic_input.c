@@ -2,6 +2,9 @@
  * assistant's blocks become one message with content, reasoning_content and tool_calls. */
 #include "fcgi/api/anthropic_input.h"
 
+#include "engine/engine.h"
+#include "fcgi/api/tools.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -45,6 +48,13 @@ static enum err append(json_t *array, json_t *made)
 static enum err put(json_t *object, const char *name, json_t *made)
 {
     return made != NULL && json_object_set_new(object, name, made) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+/* Copies a member that is there, and not null. */
+static enum err copy(const json_t *from, const char *name, json_t *to, const char *new_name)
+{
+    json_t *v = json_object_get(from, name);
+    return v == NULL || json_is_null(v) ? ERR_OK : put(to, new_name, json_incref(v));
 }
 
 static enum err add_text(const json_t *block, const char *at, json_t *parts, struct err_info *info)
@@ -116,7 +126,8 @@ static enum err add_call(struct turned *t, const json_t *block, const char *at, 
     char where[ERR_WHERE_BYTES];
     json_t *id, *name, *input = json_object_get(block, "input");
     TRY(get_string(block, at, "id", &id, info));
-    TRY(get_string(block, at, "name", &name, info));
+    TRY(tools_check_name(block, at, info));
+    name = json_object_get(block, "name");
     TRY(expect(input, JSON_OBJECT, member(where, at, "input"), "an object", info));
     return append(t->calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
                                       name, "arguments", input));
@@ -251,18 +262,19 @@ static enum err add_system(const json_t *body, json_t *messages, struct err_info
 static enum err add_tool(const json_t *tool, const char *at, json_t *tools, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
-    json_t *name, *schema = json_object_get(tool, "input_schema"), *about = json_object_get(tool, "description");
+    json_t *schema = json_object_get(tool, "input_schema");
     TRY(expect(tool, JSON_OBJECT, at, "an object with name and input_schema", info));
     const json_t *type = json_read_get(tool, "type");
     if (type != NULL && !json_read_is(type, "custom")) {
         return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, member(where, at, "type"),
                               "\"custom\", as this server runs no tools itself", type, info);
     }
-    TRY(get_string(tool, at, "name", &name, info));
+    TRY(tools_check_name(tool, at, info));
     TRY(expect(schema, JSON_OBJECT, member(where, at, "input_schema"), "a JSON Schema, an object", info));
-    json_t *function = json_pack("{s:O, s:O}", "name", name, "parameters", schema);
+    json_t *function = json_pack("{s:O, s:O}", "name", json_object_get(tool, "name"), "parameters", schema);
     TRY(append(tools, json_pack("{s:s, s:o}", "type", "function", "function", function)));
-    return about != NULL ? put(function, "description", json_incref(about)) : ERR_OK;
+    TRY(copy(tool, "description", function, "description"));
+    return copy(tool, "strict", function, "strict");
 }
 
 static enum err add_tools(const json_t *body, json_t *chat, struct err_info *info)
@@ -281,6 +293,15 @@ static enum err add_tools(const json_t *body, json_t *chat, struct err_info *inf
     return ERR_OK;
 }
 
+static enum err add_parallel(const json_t *choice, json_t *chat, struct err_info *info)
+{
+    const json_t *off = json_read_get(choice, "disable_parallel_tool_use");
+    if (off != NULL && !json_is_boolean(off)) {
+        return json_in_refuse(ERR_INVALID_TYPE, "tool_choice.disable_parallel_tool_use", "a boolean", off, info);
+    }
+    return json_is_true(off) ? put(chat, "parallel_tool_calls", json_false()) : ERR_OK;
+}
+
 static enum err add_choice(const json_t *body, json_t *chat, struct err_info *info)
 {
     static const char expected[] = "\"auto\", \"any\", \"tool\" or \"none\"";
@@ -290,6 +311,7 @@ static enum err add_choice(const json_t *body, json_t *chat, struct err_info *in
         return ERR_OK;
     }
     TRY(expect(choice, JSON_OBJECT, "tool_choice", "an object with a type", info));
+    TRY(add_parallel(choice, chat, info));
     if (json_read_is(type, "auto") || json_read_is(type, "none")) {
         return put(chat, "tool_choice", json_incref(type));
     }
@@ -304,23 +326,123 @@ static enum err add_choice(const json_t *body, json_t *chat, struct err_info *in
     return json_in_refuse(ERR_INVALID_VALUE, "tool_choice.type", expected, type, info);
 }
 
-/* --- the body --------------------------------------------------------------------------------------------------- */
+/* --- how to answer ---------------------------------------------------------------------------------------------- */
 
+/* Adaptive thinking, and thinking between calls of tools, leave it to the model how long it thinks. */
 static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err_info *info)
 {
-    static const char expected[] = "\"enabled\", \"adaptive\" or \"disabled\"";
+    static const char expected[] = "\"enabled\", \"adaptive\", \"between_tools\" or \"disabled\"";
+    static const char *const on[] = {"enabled", "adaptive", "between_tools"};
     const json_t *thinking = json_read_get(body, "thinking"), *type = json_object_get(thinking, "type");
+    const json_t *budget = json_read_get(thinking, "budget_tokens");
+    bool is_on = false;
     if (thinking == NULL) {
         return ERR_OK;
     }
     TRY(expect(thinking, JSON_OBJECT, "thinking", "an object with a type", info));
     TRY(expect(type, JSON_STRING, "thinking.type", expected, info));
-    bool is_off = json_read_is(type, "disabled");
-    if (!is_off && !json_read_is(type, "enabled") && !json_read_is(type, "adaptive")) {
+    for (size_t i = 0; i < ARRAY_LEN(on); i++) {
+        is_on = is_on || json_read_is(type, on[i]);
+    }
+    if (!is_on && !json_read_is(type, "disabled")) {
         return json_in_refuse(ERR_INVALID_VALUE, "thinking.type", expected, type, info);
     }
-    return put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", !is_off));
+    if (budget != NULL && (!json_is_integer(budget) || json_integer_value(budget) < 1)) {
+        return json_in_refuse(json_is_integer(budget) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "thinking.budget_tokens",
+                              "a positive integer", budget, info);
+    }
+    return put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", is_on));
 }
+
+/* Structured answers. at: the place of format, which betas had elsewhere. */
+static enum err add_format(const json_t *format, const char *at, json_t *chat, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *schema = json_object_get(format, "schema");
+    const json_t *type = json_object_get(format, "type");
+    if (format == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(format, JSON_OBJECT, at, "an object with type and schema", info));
+    if (!json_read_is(type, "json_schema")) {
+        TRY(expect(type, JSON_STRING, member(where, at, "type"), "\"json_schema\"", info));
+        return json_in_refuse(ERR_INVALID_VALUE, where, "\"json_schema\"", type, info);
+    }
+    TRY(expect(schema, JSON_OBJECT, member(where, at, "schema"), "a JSON Schema, an object", info));
+    return put(chat, "response_format",
+               json_pack("{s:s, s:{s:O}}", "type", "json_schema", "json_schema", "schema", schema));
+}
+
+static enum err add_output_config(const json_t *body, json_t *chat, struct err_info *info)
+{
+    static const char expected[] = "\"low\", \"medium\", \"high\", \"xhigh\" or \"max\"";
+    static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max"};
+    const json_t *config = json_read_get(body, "output_config");
+    json_t *effort = json_object_get(config, "effort");
+    bool is_known = effort == NULL || json_is_null(effort);
+    TRY(add_format(json_read_get(body, "output_format"), "output_format", chat, info));
+    if (config == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(config, JSON_OBJECT, "output_config", "an object", info));
+    for (size_t i = 0; i < ARRAY_LEN(efforts); i++) {
+        is_known = is_known || json_read_is(effort, efforts[i]);
+    }
+    if (!is_known) {
+        return json_in_refuse(json_is_string(effort) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "output_config.effort",
+                              expected, effort, info);
+    }
+    TRY(copy(config, "effort", chat, "reasoning_effort"));
+    return add_format(json_read_get(config, "format"), "output_config.format", chat, info);
+}
+
+static enum err add_stops(const json_t *body, json_t *chat, struct err_info *info)
+{
+    char at[ERR_WHERE_BYTES], expected[64];
+    json_t *stops = json_object_get(body, "stop_sequences");
+    if (stops == NULL || json_is_null(stops)) {
+        return ERR_OK;
+    }
+    snprintf(expected, sizeof expected, "at most %d strings of 1 to %d bytes", ENGINE_MAX_STOPS, ENGINE_MAX_STOP_BYTES);
+    TRY(expect(stops, JSON_ARRAY, "stop_sequences", "an array of strings", info));
+    for (size_t i = 0; i < json_array_size(stops); i++) {
+        const json_t *stop = json_array_get(stops, i);
+        size_t n = json_string_length(stop);
+        TRY(expect(stop, JSON_STRING, element(at, "stop_sequences", i), "a string", info));
+        if (n == 0 || n > ENGINE_MAX_STOP_BYTES || i == ENGINE_MAX_STOPS) {
+            return json_in_refuse(ERR_INVALID_VALUE, at, expected, stop, info);
+        }
+    }
+    return put(chat, "stop", json_incref(stops));
+}
+
+/* What would have servers of others called from here. */
+static enum err refuse_servers(const json_t *body, struct err_info *info)
+{
+    const json_t *servers = json_read_get(body, "mcp_servers");
+    return json_array_size(servers) == 0 ? ERR_OK
+                                         : json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "mcp_servers",
+                                                          "none, as this server calls no others", servers, info);
+}
+
+enum err anthropic_add_answer(const json_t *body, json_t *chat, struct err_info *info)
+{
+    /* These have the same names and meanings; the second row is of the chat endpoint alone. */
+    static const char *const same[] = {
+        "max_tokens",       "temperature",       "top_p",          "top_k", "stream",        "min_p",      "typical_p",
+        "presence_penalty", "frequency_penalty", "repeat_penalty", "seed",  "repeat_last_n", "min_tokens", "ignore_eos",
+        "logit_bias",       "cache_salt",        "stop_token_ids",
+    };
+    TRY(expect(json_object_get(body, "max_tokens"), JSON_INTEGER, "max_tokens", "an integer", info));
+    TRY(refuse_servers(body, info));
+    TRY(add_stops(body, chat, info));
+    for (size_t i = 0; i < ARRAY_LEN(same); i++) {
+        TRY(copy(body, same[i], chat, same[i]));
+    }
+    return ERR_OK;
+}
+
+/* --- the body --------------------------------------------------------------------------------------------------- */
 
 static enum err fill(const json_t *body, json_t *chat, struct err_info *info)
 {
@@ -333,7 +455,8 @@ static enum err fill(const json_t *body, json_t *chat, struct err_info *info)
     TRY(add_messages(body, messages, info));
     TRY(add_tools(body, chat, info));
     TRY(add_choice(body, chat, info));
-    return add_thinking_switch(body, chat, info);
+    TRY(add_thinking_switch(body, chat, info));
+    return add_output_config(body, chat, info);
 }
 
 enum err anthropic_to_chat(const json_t *body, json_t **chat, struct err_info *info)
@@ -345,4 +468,39 @@ enum err anthropic_to_chat(const json_t *body, json_t **chat, struct err_info *i
         *chat = NULL;
     }
     return err;
+}
+
+/* --- places ----------------------------------------------------------------------------------------------------- */
+
+/* Replaces the first `from` in text, of cap bytes. */
+static void replace(char *text, size_t cap, const char *from, const char *to)
+{
+    char rest[ERR_TEXT_BYTES];
+    char *at = strstr(text, from);
+    if (at != NULL) {
+        snprintf(rest, sizeof rest, "%s", at + strlen(from));
+        snprintf(at, cap - (size_t)(at - text), "%s%s", to, rest);
+    }
+}
+
+void anthropic_place(struct err_info *info)
+{
+    static const struct {
+        const char *begin, *from, *to;
+    } places[] = {
+        {"tools[", ".function.parameters", ".input_schema"},
+        {"tools[", ".function", ""},
+        {"tool_choice.function", ".function", ""},
+        {"response_format.", "response_format.json_schema", "output_config.format"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        const char *where = info->where;
+        if (strncmp(where, places[i].begin, strlen(places[i].begin)) == 0 && strstr(where, places[i].from) != NULL) {
+            if (strncmp(info->text, where, strlen(where)) == 0) {
+                replace(info->text, sizeof info->text, places[i].from, places[i].to);
+            }
+            replace(info->where, sizeof info->where, places[i].from, places[i].to);
+            return;
+        }
+    }
 }

@@ -279,6 +279,7 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     }
     if (ev.kind == SCHED_END) {
         c->end = ev;
+        c->end.stop_match = ev.stop_match != NULL ? g->gen.stop[ev.i_stop] : NULL; /* which outlives the stream */
         c->has_ended = true;
         fail(g, ev.err, ev.why);
         engine_stream_usage(c->stream, &c->usage);

@@ -30,7 +30,7 @@ static enum err refuse(const char *where, json_type type, const char *expected, 
     return json_in_refuse(code, where, expected, found, info);
 }
 
-static enum err check_name(const json_t *object, const char *at, struct err_info *info)
+enum err tools_check_name(const json_t *object, const char *at, struct err_info *info)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     const json_t *v = json_object_get(object, "name");
@@ -80,7 +80,7 @@ static enum err check_tool(const json_t *tool, const char *at, struct err_info *
     }
     TRY(check_type(tool, at, false, info));
     TRY(get_function(tool, at, &f, inner, info));
-    TRY(check_name(f, inner, info));
+    TRY(tools_check_name(f, inner, info));
     TRY(check_optional(f, inner, "description", JSON_STRING, "a string", info));
     TRY(check_optional(f, inner, "parameters", JSON_OBJECT, "a JSON Schema, an object", info));
     const json_t *strict = json_read_get(f, "strict");
@@ -126,7 +126,7 @@ static enum err check_called(const json_t *f, const char *at, struct err_info *i
 {
     const json_t *arguments = json_object_get(f, "arguments");
     char where[ERR_WHERE_BYTES];
-    TRY(check_name(f, at, info));
+    TRY(tools_check_name(f, at, info));
     return json_is_string(arguments) || json_is_object(arguments)
                ? ERR_OK
                : refuse(join(where, at, "arguments"), JSON_STRING, "a string of JSON", arguments, info);

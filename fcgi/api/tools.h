@@ -10,6 +10,9 @@
  * is the place, as tools[1].function.name. */
 MUST_CHECK enum err tools_check(const json_t *root, bool *shown, struct err_info *info);
 
+/* Checks the member `name` of what stands at `at`: 1 to 64 letters, digits, '_' and '-'. Fails as tools_check. */
+MUST_CHECK enum err tools_check_name(const json_t *object, const char *at, struct err_info *info);
+
 /* Checks tool_calls, function_call and tool_call_id of a message, each of which may be absent. where: its place, as
  * messages[1]. Fails as tools_check. */
 MUST_CHECK enum err tools_check_message(const json_t *message, const char *where, struct err_info *info);

@@ -70,6 +70,17 @@ static const struct {
      "{'messages':[" ASKED "],'chat_template_kwargs':{'enable_thinking':true}}"},
     {MESSAGES ",'thinking':{'type':'disabled'}}",
      "{'messages':[" ASKED "],'chat_template_kwargs':{'enable_thinking':false}}"},
+    {MESSAGES ",'thinking':{'type':'adaptive','display':'omitted'},'context_management':{'edits':[]}}",
+     "{'messages':[" ASKED "],'chat_template_kwargs':{'enable_thinking':true}}"},
+    {MESSAGES ",'tools':[{'name':'f','input_schema':{},'strict':true}],'tool_choice':{'type':'any',"
+              "'disable_parallel_tool_use':true}}",
+     "{'messages':[" ASKED "],'tools':[{'type':'function','function':{'name':'f','parameters':{},'strict':true}}],"
+     "'tool_choice':'required','parallel_tool_calls':false}"},
+    {MESSAGES ",'output_config':{'effort':'high','format':{'type':'json_schema','schema':{'type':'object'}}}}",
+     "{'messages':[" ASKED "],'reasoning_effort':'high','response_format':{'type':'json_schema','json_schema':{"
+     "'schema':{'type':'object'}}}}"},
+    {MESSAGES ",'output_config':{'effort':null},'output_format':{'type':'json_schema','schema':{}}}",
+     "{'messages':[" ASKED "],'response_format':{'type':'json_schema','json_schema':{'schema':{}}}}"},
 };
 
 START_TEST(bodies_turn_into_chat)
@@ -133,6 +144,18 @@ static const struct {
     {MESSAGES ",'tool_choice':{'type':'tool'}}", "tool_choice.name", ERR_MISSING_PARAMETER},
     {MESSAGES ",'thinking':true}", "thinking", ERR_INVALID_TYPE},
     {MESSAGES ",'thinking':{'type':'on'}}", "thinking.type", ERR_INVALID_VALUE},
+    {MESSAGES ",'thinking':{'type':'enabled','budget_tokens':0}}", "thinking.budget_tokens", ERR_INVALID_VALUE},
+    {MESSAGES ",'thinking':{'type':'enabled','budget_tokens':'1'}}", "thinking.budget_tokens", ERR_INVALID_TYPE},
+    {MESSAGES ",'tool_choice':{'type':'auto','disable_parallel_tool_use':1}}", "tool_choice.disable_parallel_tool_use",
+     ERR_INVALID_TYPE},
+    {MESSAGES ",'output_config':5}", "output_config", ERR_INVALID_TYPE},
+    {MESSAGES ",'output_config':{'effort':'none'}}", "output_config.effort", ERR_INVALID_VALUE},
+    {MESSAGES ",'output_config':{'format':{'type':'json'}}}", "output_config.format.type", ERR_INVALID_VALUE},
+    {MESSAGES ",'output_config':{'format':{'type':'json_schema'}}}", "output_config.format.schema",
+     ERR_MISSING_PARAMETER},
+    {MESSAGES ",'output_format':{}}", "output_format.type", ERR_MISSING_PARAMETER},
+    {BY_ASSISTANT("{'type':'tool_use','id':'t','name':'a b','input':{}}"), "messages[1].content[0].name",
+     ERR_INVALID_VALUE},
 };
 
 START_TEST(wrong_fields_are_named)
@@ -143,6 +166,59 @@ START_TEST(wrong_fields_are_named)
     ck_assert_str_eq(info.where, refusals[_i].where);
     ck_assert_ptr_null(chat);
     json_decref(in);
+}
+END_TEST
+
+static const struct {
+    const char *more, *chat; /* members behind max_tokens; what they turn into */
+} settings[] = {
+    {"", "{'max_tokens':7}"},
+    {",'temperature':0.5,'top_p':0.9,'top_k':5,'stream':true,'metadata':{'user_id':'u'},'service_tier':'auto'",
+     "{'max_tokens':7,'temperature':0.5,'top_p':0.9,'top_k':5,'stream':true}"},
+    {",'stop_sequences':['a','b'],'seed':1,'n':2,'echo':true,'mcp_servers':[]",
+     "{'max_tokens':7,'stop':['a','b'],'seed':1}"},
+    {",'temperature':null,'stop_sequences':null", "{'max_tokens':7}"},
+    {",'mcp_servers':[{}]", NULL},
+};
+
+START_TEST(settings_turn_into_those_of_chat)
+{
+    char text[512];
+    struct err_info info = {0};
+    snprintf(text, sizeof text, "{'max_tokens':7%s}", settings[_i].more);
+    json_t *in = parse(text), *expected = parse(settings[_i].chat != NULL ? settings[_i].chat : "{}");
+    json_t *chat = json_object();
+    enum err err = anthropic_add_answer(in, chat, &info);
+    ck_assert_int_eq(err, settings[_i].chat != NULL ? ERR_OK : ERR_UNSUPPORTED_PARAMETER);
+    json_dumpb(chat, text, sizeof text, JSON_COMPACT);
+    ck_assert_msg(json_equal(chat, expected), "%s", text);
+    json_decref(in);
+    json_decref(expected);
+    json_decref(chat);
+}
+END_TEST
+
+static const struct {
+    const char *where, *placed;
+} places[] = {
+    {"tools[3].function.name", "tools[3].name"},
+    {"tools[3].function.parameters/properties/function", "tools[3].input_schema/properties/function"},
+    {"tools[3]", "tools[3]"},
+    {"tool_choice.function.name", "tool_choice.name"},
+    {"response_format.json_schema.schema/type", "output_config.format.schema/type"},
+    {"messages[0].function.parameters", "messages[0].function.parameters"},
+    {"", ""},
+};
+
+START_TEST(places_are_those_of_the_body)
+{
+    char expected[ERR_WHERE_BYTES + 8];
+    struct err_info info = {0};
+    err_set(&info, ERR_INVALID_TYPE, places[_i].where, "%s: x", places[_i].where);
+    anthropic_place(&info);
+    ck_assert_str_eq(info.where, places[_i].placed);
+    snprintf(expected, sizeof expected, "%s: x", places[_i].placed);
+    ck_assert_str_eq(info.text, expected);
 }
 END_TEST
 
@@ -187,11 +263,8 @@ START_TEST(errors_have_that_form)
     const struct server *server = rig_serve(false, false);
     expect_error(400, post(COUNT, "{'model':'%s'}", server->model_id), "invalid_request_error");
     expect_error(404, post(COUNT, "{'model':'other','messages':[" ASKED "]}"), "not_found_error");
-    expect_error(400,
-                 post(COUNT, "{'model':'%s','messages':[" ASKED "],'tool_choice':{'type':'any'}}", server->model_id),
-                 "invalid_request_error");
     expect_error(404, post("/v1/messages/other", "{}"), "not_found_error");
-    expect_error(404, post("/v1/messages", "{}"), "not_found_error");
+    expect_error(400, post("/v1/messages", "{}"), "invalid_request_error");
     expect_error(405, rig_get(COUNT), "invalid_request_error");
     ck_assert_int_eq(post("/v1/messagesx", "{}"), 404);
     ck_assert_str_eq(rig_text_at("error.code"), "unknown_url");
@@ -211,6 +284,8 @@ Suite *anthropic_input_suite(void)
     TCase *forms = tcase_create("forms"), *served = tcase_create("served");
     tcase_add_loop_test(forms, bodies_turn_into_chat, 0, ARRAY_LEN(turns));
     tcase_add_loop_test(forms, wrong_fields_are_named, 0, ARRAY_LEN(refusals));
+    tcase_add_loop_test(forms, settings_turn_into_those_of_chat, 0, ARRAY_LEN(settings));
+    tcase_add_loop_test(forms, places_are_those_of_the_body, 0, ARRAY_LEN(places));
     tcase_set_tags(served, "fork");
     tcase_add_checked_fixture(served, NULL, rig_unserve);
     tcase_add_test(served, counts_what_chat_would_prompt);
