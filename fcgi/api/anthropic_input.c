@@ -198,17 +198,51 @@ static enum err add_blocks(struct turned *t, const json_t *content, const char *
     return err;
 }
 
+/* The content of `message` as an array of parts, borrowed; NULL: no memory. */
+static json_t *open_parts(json_t *message)
+{
+    json_t *content = json_object_get(message, "content");
+    if (!json_is_string(content)) {
+        return content;
+    }
+    json_t *parts = json_pack("[{s:s, s:O}]", "type", "text", "text", content);
+    return json_object_set_new(message, "content", parts) == 0 ? parts : NULL;
+}
+
+/* What the system says in the middle of a conversation: few templates take a message of that role there, so the user says
+ * it, in the message in front where that is the user's. */
+static enum err add_notice(const json_t *content, const char *at, json_t *messages, struct err_info *info)
+{
+    json_t *last = json_array_get(messages, json_array_size(messages) - 1), *parts;
+    json_t *message = json_pack("{s:s}", "role", "user");
+    TRY(append(messages, message));
+    TRY(add_texts(content, at, message, info));
+    if (!json_read_is(json_object_get(last, "role"), "user")) {
+        return ERR_OK;
+    }
+    parts = open_parts(last);
+    TRY(append(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n")));
+    return json_array_extend(parts, open_parts(message)) == 0 &&
+                   json_array_remove(messages, json_array_size(messages) - 1) == 0
+               ? ERR_OK
+               : ERR_NOMEM;
+}
+
 static enum err add_message(const json_t *in, size_t i, bool is_after_assistant, json_t *messages,
                             struct err_info *info)
 {
+    static const char roles[] = "\"user\" or \"assistant\"";
     char at[ERR_WHERE_BYTES], where[ERR_WHERE_BYTES];
     element(at, "messages", i);
     TRY(expect(in, JSON_OBJECT, at, "an object with role and content", info));
     json_t *role = json_object_get(in, "role"), *content = json_object_get(in, "content");
     bool is_user = json_read_is(role, "user");
+    if (json_read_is(role, "system") && content != NULL) {
+        return add_notice(content, member(where, at, "content"), messages, info);
+    }
     if (!is_user && !json_read_is(role, "assistant")) {
-        TRY(expect(role, JSON_STRING, member(where, at, "role"), "\"user\" or \"assistant\"", info));
-        return json_in_refuse(ERR_INVALID_VALUE, where, "\"user\" or \"assistant\"", role, info);
+        TRY(expect(role, JSON_STRING, member(where, at, "role"), roles, info));
+        return json_in_refuse(ERR_INVALID_VALUE, where, roles, role, info);
     }
     if (json_is_string(content)) {
         return append(messages, json_pack("{s:O, s:O}", "role", role, "content", content));

@@ -57,6 +57,12 @@ static const struct {
      "'content':'5'}]}]}",
      "{'messages':[" ASKED ",{'role':'assistant','content':[],'tool_calls':[{'id':'t1','type':'function','function':{"
      "'name':'f','arguments':{'a':1}}}]},{'role':'tool','tool_call_id':'t1','content':'5'}]}"},
+    {"{'model':'m','messages':[" ASKED ",{'role':'system','content':'S'},{'role':'system','content':[{'type':'text',"
+     "'text':'T'}]},{'role':'assistant','content':'A'},{'role':'system','content':'U'}]}",
+     "{'messages':[{'role':'user','content':[{'type':'text','text':'Hi'},{'type':'text','text':'\\n\\n'},{'type':'text'"
+     ","
+     "'text':'S'},{'type':'text','text':'\\n\\n'},{'type':'text','text':'T'}]},{'role':'assistant','content':'A'},"
+     "{'role':'user','content':'U'}]}"},
     {MESSAGES ",'tools':[{'name':'f','description':'D','input_schema':{'type':'object'},'cache_control':{}},"
               "{'type':'custom','name':'g','input_schema':{}}],'tool_choice':{'type':'auto'}}",
      "{'messages':[" ASKED
@@ -113,6 +119,9 @@ static const struct {
     {"{'model':'m','messages':[{'role':'tool','content':''}]}", "messages[0].role", ERR_INVALID_VALUE},
     {"{'model':'m','messages':[{'content':''}]}", "messages[0].role", ERR_MISSING_PARAMETER},
     {ONE("5"), "messages[0].content", ERR_INVALID_TYPE},
+    {"{'model':'m','messages':[{'role':'system'}]}", "messages[0].role", ERR_INVALID_VALUE},
+    {"{'model':'m','messages':[{'role':'system','content':[{'type':'image'}]}]}", "messages[0].content[0].type",
+     ERR_INVALID_VALUE},
     {ONE("[5]"), "messages[0].content[0]", ERR_INVALID_TYPE},
     {ONE("[{}]"), "messages[0].content[0].type", ERR_MISSING_PARAMETER},
     {ONE("[{'type':'text'}]"), "messages[0].content[0].text", ERR_MISSING_PARAMETER},
