@@ -62,7 +62,8 @@ UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 # Under the thread sanitizer the suites that have threads.
 unit-tsan := $(addprefix tests/unit/,unit_main.c sched/% engine/% base/pool_test.c fcgi/reply_test.c fcgi/fastcgi_test.c fcgi/fcgi_rig.c tokenizer/vocab_file.c)
 UNIT    := $(filter $(or $(unit-$(V)),%),$(UNIT))
-SUPPORT := $(sort $(shell find tests/support -name '*.c'))
+# But for the back end that wraps what faulty_backend.c does.
+SUPPORT := $(sort $(filter-out tests/support/scripted_backend.c,$(shell find tests/support -name '*.c')))
 FUZZ    := $(sort $(shell find tests/fuzz -name '*.c'))
 KERNELS := $(call here,$(shell find tests/kernels -name '*.c'))
 obj      = $(patsubst %.c,$(B)/%.o,$1)
@@ -104,6 +105,9 @@ $(B)/unittests: $(engine-obj) $(call obj,$(filter-out fcgi/main.c,$(FCGI)) $(UNI
 faulty := -Wl,--wrap=backend_find
 $(B)/infcgi_faulty: $(engine-obj) $(call obj,$(FCGI) tests/support/faulty_backend.c tests/support/fake_opencl.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(FCGI_LIBS) $(LIBS)
+# The process with a back end that says what a script has for a prompt (tests/support/scripted_backend.h).
+$(B)/infcgi_scripted: $(engine-obj) $(call obj,$(FCGI) tests/support/scripted_backend.c)
+	@echo "  LD $@"; $(CC) $(LDFLAGS) -Wl,--wrap=backend_find -Wl,--wrap=engine_open -o $@ $^ $(FCGI_LIBS) $(LIBS)
 # Fuzz targets: each <name>_fuzz.c defines `void <name>_fuzz(data, n)`; the table is generated from the names.
 $(B)/fuzz_targets.c: $(FUZZ)
 	@mkdir -p $(@D)
@@ -190,6 +194,7 @@ lint: all                               ## layers, banned functions, sizes, docs
 
 # --- running, testing, installing ---------------------------------------------------------------------------------
 VENV   := build/venv
+CLIENTS := build/clients
 PREFIX ?= /usr/local
 DEST    = $(DESTDIR)$(PREFIX)
 JOBS    = -j$(shell nproc)
@@ -201,6 +206,9 @@ deps:                                   ## install the Debian packages that are 
 $(VENV)/.ok: tests/e2e/requirements.txt
 	@echo "  VENV $(VENV)"; rm -rf $(VENV); mkdir -p build; python3 -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
+$(CLIENTS)/.ok: tests/clients/package.json
+	@echo "  NPM $(CLIENTS)"; rm -rf $(CLIENTS); mkdir -p $(CLIENTS); cp $< $(CLIENTS)
+	@cd $(CLIENTS) && npm install --silent --no-audit --no-fund && touch .ok
 run: override export MODEL := $(value MODEL)
 run: override export PORT := $(value PORT)
 run:                                    ## serve on nginx; MODEL=path PORT=8080 ARGS='options of infcgi serve'
@@ -208,21 +216,24 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@$(MAKE) -s $(JOBS) all
 	@V=$(V) exec bash nginx/run.sh $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan and TSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty unittests checkkern golden device_programs drivers same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render fuzz-replay)
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted unittests checkkern golden device_programs drivers same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render fuzz-replay)
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-long: deps                         ## what `make test` has no time for: long contexts and scripts under ASan, all device code, soaks of minutes
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests chat_render) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,golden device_programs drivers fidelity greedy same_bytes)
 	@bash tests/run.sh --long
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
-	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(VENV)/.ok
+	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(B)/infcgi_scripted $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
+clients: deps                           ## agents against a model that says what a script has: ONLY=name picks
+	@$(MAKE) $(JOBS) all $(B)/infcgi_scripted $(VENV)/.ok $(CLIENTS)/.ok
+	@$(e2e) $(V) --folder tests/clients $(ONLY)
 check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty unittests checkkern chat_render fuzz-replay) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render fuzz-replay) $(VENV)/.ok
 	@bash tests/run.sh unit-asan unit-asan-fork unit-asan-long kernels-asan chat-asan fuzz-replay e2e-asan e2e-asan-long
 check-tsan: deps                        ## threads under the thread sanitizer: unit suites, and a minute of mixed clients
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests) $(VENV)/.ok

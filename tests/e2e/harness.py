@@ -40,6 +40,17 @@ def until(condition, seconds=10.0, every=0.02):
         time.sleep(every)
 
 
+def with_context(model, n, folder):
+    """A copy of a GGUF file of the Llama family that says it was trained with a context of n tokens: for agents, whose prompts
+    are long, and a model that computes nothing."""
+    data = bytearray(pathlib.Path(model).read_bytes())
+    key = b"llama.context_length"
+    at = data.index(key) + len(key) + 4   # behind the type
+    data[at:at + 4] = n.to_bytes(4, "little")
+    (folder / "long.gguf").write_bytes(data)
+    return folder / "long.gguf"
+
+
 class Response:
     """Status, headers and body of a request through http.client."""
 
@@ -241,6 +252,17 @@ class Context:
         if wait:
             server.wait_ready()
         return server
+
+    def scripted(self, rules, *args, model=None, log=None):
+        """A server of this test's own whose answers are those of `rules` (tests/support/scripted_backend.h), with tools.jinja
+        as its template."""
+        folder = tempfile.mkdtemp(prefix="infcgi-script.")
+        self.cleanups.append(lambda: shutil.rmtree(folder))
+        script = pathlib.Path(folder) / "script.json"
+        script.write_text(json.dumps(rules))
+        env = {"INFCGI_SCRIPT": str(script), **({"INFCGI_SCRIPT_LOG": str(log)} if log else {})}
+        return self.start(*(args or self.ARGS), "--chat-template", str(ROOT / "tests/e2e/tools.jinja"), model=model, env=env,
+                          program="infcgi_scripted")
 
     def run_sh(self, port, *args, **env):
         """nginx/run.sh, as `make run` calls it, with its output to read; killed after the test."""

@@ -98,6 +98,36 @@ def test_conversation_with_tools(ctx):
     assert c.messages.count_tokens(model=m.model, messages=turns).input_tokens > one + 10
 
 
+def test_agent_loop(ctx):
+    """A model that thinks, calls two tools and says something behind their results; whole and streamed."""
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "%s"}}\n</tool_call>'
+    s = ctx.scripted([{"if": ["RAIN"], "say": "Take an umbrella \u2602 to Paris."},
+                      {"if": ["Paris or"], "say": "<think>\nI look it up.\n</think>\n\nA moment.\n" + call % "Paris" + "\n" + call % "\u041a\u0438\u0457\u0432"}])
+    c = client(s)
+    request = {"model": s.request("GET", "/v1/models").json()["data"][0]["id"], "max_tokens": 200, "tools": [TOOL],
+               "system": [{"type": "text", "text": "Be helpful."}], "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    turns = [{"role": "user", "content": "Paris or Kyiv?"}]
+
+    def whole():
+        return c.messages.create(**request, messages=turns)
+
+    def streamed():
+        with c.messages.stream(**request, messages=turns) as stream:
+            return stream.get_final_message()
+    for ask in (whole, streamed):
+        m = ask()
+        assert [b.type for b in m.content] == ["thinking", "text", "tool_use", "tool_use"], m
+        assert m.content[0].thinking == "I look it up." and m.content[0].signature, m
+        assert m.content[1].text == "A moment." and m.stop_reason == "tool_use", m
+        assert [b.input for b in m.content[2:]] == [{"city": "Paris"}, {"city": "\u041a\u0438\u0457\u0432"}], m
+        assert m.content[2].id != m.content[3].id and {b.name for b in m.content[2:]} == {"get_weather"}, m
+    turns += [{"role": "assistant", "content": m.content},
+              {"role": "user", "content": [{"type": "tool_result", "tool_use_id": b.id, "content": "RAIN"} for b in m.content[2:]]}]
+    for ask in (whole, streamed):
+        m = ask()
+        assert [b.text for b in m.content] == ["Take an umbrella \u2602 to Paris."] and m.stop_reason == "end_turn", m
+
+
 def test_errors_are_the_clients_exceptions(ctx):
     c = client(ctx.server)
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}

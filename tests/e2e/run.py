@@ -1,6 +1,6 @@
 """Runs the end-to-end tests. The last line is `N passed, N failed`.
 
-    run.py [--variant release|asan|...] [--without WORD,WORD] [WORD...]
+    run.py [--variant release|asan|...] [--folder tests/clients] [--without WORD,WORD] [WORD...]
         only tests whose `file.function` holds one of the words, and none of those behind --without
 """
 import argparse
@@ -13,8 +13,9 @@ import traceback
 import harness
 
 
-def find(words, without):
-    for path in sorted(pathlib.Path(__file__).parent.glob("*_test.py")):
+def find(folder, words, without):
+    sys.path.insert(0, str(folder.resolve()))
+    for path in sorted(folder.glob("*_test.py")):
         module = importlib.import_module(path.stem)
         for name, function in list(vars(module).items()):  # a test's warning adds a name to its module
             full = f"{path.stem}.{name}"
@@ -40,6 +41,7 @@ def run_one(ctx, function):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--variant", default="release")
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(__file__).parent)
     parser.add_argument("--without", type=lambda s: s.split(","), default=[])
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
@@ -55,7 +57,7 @@ def main():
             passed += 1
             print(f"ok   {name} {seconds:.2f} s", flush=True)
 
-    for name, function in find(options.words, options.without):
+    for name, function in find(options.folder, options.words, options.without):
         start = time.monotonic()
         try:
             problem = run_one(ctx, function)

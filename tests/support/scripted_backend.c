@@ -1,0 +1,235 @@
+/* What a sequence said is read back from the tokens that its pages were given; so a prefix that comes from the cache is
+ * known, too. An answer that goes on is found by all that stands before it. */
+#include "tests/support/scripted_backend.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/mem.h"
+#include "engine/engine.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct answer {
+    struct answer *next;
+    int32_t *prompt, *say;
+    size_t n_prompt, n_say;
+};
+
+static const struct backend *real;
+static struct engine *engine;
+static json_t *script;
+static FILE *record;      /* or NULL */
+static int32_t *page_ids; /* [n_pages][KV_PAGE_TOKENS] */
+static uint32_t n_vocab;
+static struct answer *answers; /* the newest first; they live as long as the process */
+
+static void give_up(const char *why)
+{
+    fprintf(stderr, "scripted_backend: %s\n", why);
+    exit(70);
+}
+
+static void *must(void *memory)
+{
+    if (memory == NULL) {
+        give_up("out of memory");
+    }
+    return memory;
+}
+
+/* --- what to say ------------------------------------------------------------------------------------------------ */
+
+static bool fits(const json_t *rule, const char *prompt)
+{
+    const json_t *needles = json_object_get(rule, "if");
+    for (size_t i = 0; i < json_array_size(needles); i++) {
+        if (strstr(prompt, json_string_value(json_array_get(needles, i))) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *choose(const char *prompt)
+{
+    for (size_t i = 0; i < json_array_size(script); i++) {
+        const json_t *rule = json_array_get(script, i);
+        if (fits(rule, prompt)) {
+            return json_string_value(json_object_get(rule, "say"));
+        }
+    }
+    return "";
+}
+
+static struct answer *make_answer(const int32_t *ids, size_t n)
+{
+    struct answer *a = must(mem_zalloc(sizeof *a, MEM_GENERAL));
+    struct err_info info = {0};
+    struct arena arena;
+    struct buf text;
+    int32_t *say;
+    buf_init(&text, 0, MEM_GENERAL);
+    arena_init(&arena, 4096, 0, MEM_GENERAL);
+    if (engine_detokenize(engine, ids, n, &text) != ERR_OK) {
+        give_up("the prompt is no text");
+    }
+    buf_putc(&text, '\0');
+    const char *words = choose(text.data);
+    if (engine_tokenize(engine, words, strlen(words), false, true, NULL, 0, NULL, &arena, &say, &a->n_say, &info) !=
+        ERR_OK) {
+        give_up(info.text);
+    }
+    if (record != NULL) {
+        fprintf(record, "--- prompt\n%s\n--- says\n%s\n", text.data, words);
+        fflush(record);
+    }
+    a->say = must(mem_zalloc_array(a->n_say + 1, sizeof *say, MEM_GENERAL));
+    memcpy(a->say, say, a->n_say * sizeof *say);
+    a->say[a->n_say++] = engine_model(engine)->eos;
+    a->prompt = must(mem_zalloc_array(n + 1, sizeof *ids, MEM_GENERAL));
+    memcpy(a->prompt, ids, n * sizeof *ids);
+    a->n_prompt = n;
+    a->next = answers;
+    answers = a;
+    arena_fini(&arena);
+    buf_fini(&text);
+    return a;
+}
+
+/* What comes behind ids[0..n). */
+static int32_t next_token(const int32_t *ids, size_t n)
+{
+    for (const struct answer *a = answers; a != NULL; a = a->next) {
+        size_t said = n - a->n_prompt;
+        if (n >= a->n_prompt && said < a->n_say && memcmp(ids, a->prompt, a->n_prompt * sizeof *ids) == 0 &&
+            memcmp(ids + a->n_prompt, a->say, said * sizeof *ids) == 0) {
+            return a->say[said];
+        }
+    }
+    return make_answer(ids, n)->say[0];
+}
+
+/* --- the back end ----------------------------------------------------------------------------------------------- */
+
+static void write_row(const struct backend_batch *b, int32_t i, int32_t id)
+{
+    float *row = b->logits + (size_t)i * n_vocab;
+    memset(row, 0, n_vocab * sizeof *row);
+    row[id] = 60;
+    b->stats[i] = (struct backend_row_stats){.argmax = id, .max = 60, .logsumexp = 60};
+}
+
+static enum err begin_scripted(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
+{
+    (void)m;
+    (void)info;
+    for (int32_t i = 0; i < b->n_rows; i++) {
+        int32_t page = b->page_tables[b->seq[i]][b->pos[i] / KV_PAGE_TOKENS];
+        page_ids[(size_t)page * KV_PAGE_TOKENS + (size_t)b->pos[i] % KV_PAGE_TOKENS] = b->tokens[i];
+    }
+    for (int32_t i = 0; i < b->n_logits; i++) {
+        int32_t row = b->logit_rows[i], n = b->pos[row] + 1;
+        int32_t *ids = must(mem_zalloc_array((size_t)n, sizeof *ids, MEM_GENERAL));
+        for (int32_t p = 0; p < n; p++) {
+            int32_t page = b->page_tables[b->seq[row]][p / KV_PAGE_TOKENS];
+            ids[p] = page_ids[(size_t)page * KV_PAGE_TOKENS + (size_t)p % KV_PAGE_TOKENS];
+        }
+        write_row(b, i, engine != NULL ? next_token(ids, (size_t)n) : 0);
+        mem_free(ids);
+    }
+    return ERR_OK;
+}
+
+static enum err wait_scripted(struct backend_model *m, struct err_info *info)
+{
+    (void)m;
+    (void)info;
+    return ERR_OK;
+}
+
+static enum err read_page(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+                          struct err_info *info)
+{
+    TRY(real->page_read(m, page, form, out, info));
+    memcpy(out, page_ids + (size_t)page * KV_PAGE_TOKENS, KV_PAGE_TOKENS * sizeof *page_ids);
+    return ERR_OK;
+}
+
+static enum err write_page(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+                           struct err_info *info)
+{
+    (void)m;
+    (void)form;
+    (void)info;
+    memcpy(page_ids + (size_t)page * KV_PAGE_TOKENS, bytes, KV_PAGE_TOKENS * sizeof *page_ids);
+    return ERR_OK;
+}
+
+static enum err open_scripted(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
+                              struct err_info *info)
+{
+    page_ids = must(mem_zalloc_array((size_t)cfg->n_pages * KV_PAGE_TOKENS, sizeof *page_ids, MEM_GENERAL));
+    n_vocab = plan->n_vocab;
+    return real->open(plan, cfg, out, info);
+}
+
+/* Logits always: what a row's best are is not kept. */
+static void info_scripted(const struct backend_model *m, struct backend_info *out)
+{
+    real->info(m, out);
+    out->max_best = 0;
+    out->max_begun = 1;
+}
+
+/* --- the links -------------------------------------------------------------------------------------------------- */
+
+static bool read_script(void)
+{
+    const char *path = getenv("INFCGI_SCRIPT"), *log = getenv("INFCGI_SCRIPT_LOG");
+    json_error_t e;
+    if (path == NULL) {
+        return false;
+    }
+    script = script != NULL ? script : json_load_file(path, 0, &e);
+    if (!json_is_array(script)) {
+        give_up("INFCGI_SCRIPT names no JSON array");
+    }
+    if (log != NULL && record == NULL && (record = fopen(log, "a")) == NULL) {
+        give_up("INFCGI_SCRIPT_LOG cannot be written");
+    }
+    return true;
+}
+
+const struct backend *__real_backend_find(const char *name);
+const struct backend *__wrap_backend_find(const char *name);
+
+const struct backend *__wrap_backend_find(const char *name)
+{
+    static struct backend scripted;
+    const struct backend *found = __real_backend_find(name);
+    if (found == NULL || !read_script()) {
+        return found;
+    }
+    real = found;
+    scripted = *found;
+    scripted.open = open_scripted;
+    scripted.begin = begin_scripted;
+    scripted.wait = wait_scripted;
+    scripted.page_read = read_page;
+    scripted.page_write = write_page;
+    scripted.info = info_scripted;
+    return &scripted;
+}
+
+enum err __real_engine_open(const struct engine_config *cfg, struct engine **out, struct err_info *info);
+enum err __wrap_engine_open(const struct engine_config *cfg, struct engine **out, struct err_info *info);
+
+enum err __wrap_engine_open(const struct engine_config *cfg, struct engine **out, struct err_info *info)
+{
+    enum err err = __real_engine_open(cfg, out, info);
+    engine = err == ERR_OK ? *out : NULL;
+    return err;
+}
