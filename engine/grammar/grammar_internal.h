@@ -29,15 +29,32 @@ struct grammar_alternative {
     uint32_t before;   /* while it is built */
 };
 
-/* A lexer state: what is left of each of several expressions that are followed side by side, REGEX_NONE of those that have
- * ended. */
+/* What is left of the expression `index` of several that are followed side by side. */
+struct lexer_part {
+    uint32_t index;
+    regex_id left;
+};
+
+/* A lexer state: what is left of those that go on, by index. */
 struct lexer_state {
-    uint32_t first, n;      /* of lexer.parts */
-    uint32_t next;          /* its row of lexer.next, plus 1; 0 = none yet */
-    bool accepts;           /* one of them is nullable */
+    uint32_t first, n; /* of lexer.parts */
+    uint32_t next;     /* its row of lexer.next, plus 1; 0 = none yet */
+    bool accepts;      /* one of them is nullable */
+    bool has_ends;     /* those that are nullable have indices below 64, and `ends` a bit of each */
+    uint64_t ends;
     struct regex_hash near; /* the same for states that no token tells apart */
 };
 enum { LEXER_DEAD = 0 };
+
+/* Plain text: whole characters of UTF-8 that a JSON string may hold as they are, so no control characters, quotes and
+ * backslashes. Its automaton: PLAIN_WHOLE between characters; the other states are within one. (grammar_plain.c) */
+enum { PLAIN_WHOLE = 0, PLAIN_STATES = 8, PLAIN_NOT = 8 };
+unsigned plain_step(unsigned state, unsigned char byte);
+
+/* A byte that stands for all of its class that go on to the same state. */
+struct plain_byte {
+    unsigned char byte, next;
+};
 
 struct lexer {
     struct regex_set *set;
@@ -45,13 +62,17 @@ struct lexer {
     int n_classes;
     struct lexer_state *states; /* 0: all have ended */
     uint32_t n_states, cap_states;
-    regex_id *parts;
+    struct lexer_part *parts;
     uint32_t n_parts, cap_parts;
-    uint32_t *next; /* rows of n_classes: state plus 1, 0 = not known yet */
-    uint32_t n_rows, cap_rows;
+    unsigned char byte_of[256]; /* of a class */
+    uint32_t *next;             /* rows of n_classes: state plus 1, 0 = not known yet */
+    unsigned char *like;        /* rows: the first class that leads on to the same state */
+    uint32_t n_rows, cap_rows, cap_likes;
     uint32_t *table; /* [n_table] of states */
     uint32_t n_table;
     uint32_t near_bytes;
+    struct plain_byte *plain; /* those of the plain states, one behind the other */
+    uint32_t plain_first[PLAIN_STATES + 1];
 };
 
 struct grammar {
@@ -91,42 +112,65 @@ static inline bool grammar_reserve(void **array, uint32_t n, uint32_t more, uint
 /* grammar_lexer.c. Errors: regex_ok's. */
 MUST_CHECK enum err lexer_init(struct lexer *l, struct regex_set *set);
 void lexer_fini(struct lexer *l);
-/* The state of these expressions. */
-MUST_CHECK enum err lexer_state_of(struct lexer *l, const regex_id *parts, uint32_t n, uint32_t *out);
+/* The state of these parts, none of which is REGEX_NONE. */
+MUST_CHECK enum err lexer_state_of(struct lexer *l, const struct lexer_part *parts, uint32_t n, uint32_t *out);
 /* Behind a byte; LEXER_DEAD: nothing goes on. */
-MUST_CHECK enum err lexer_step(struct lexer *l, uint32_t state, unsigned char byte, uint32_t *out);
+MUST_CHECK enum err lexer_step_anew(struct lexer *l, uint32_t state, unsigned char byte, uint32_t *out);
+static inline enum err lexer_step(struct lexer *l, uint32_t state, unsigned char byte, uint32_t *out)
+{
+    uint32_t row = l->states[state].next;
+    uint32_t next = row != 0 ? l->next[(size_t)(row - 1) * (size_t)l->n_classes + l->byte_class[byte]] : 0;
+    *out = next - 1;
+    return next != 0 ? ERR_OK : lexer_step_anew(l, state, byte, out);
+}
+
+/* grammar_plain.c. *out: within as many bytes of plain text as this, 0 .. PLAIN_MAX_DEPTH, no expression ends and not all
+ * die, whatever they are; or fewer, where to know it takes too many states. lexer_init_plain: ERR_NOMEM. */
+enum { PLAIN_MAX_DEPTH = 32 };
+MUST_CHECK enum err lexer_init_plain(struct lexer *l);
+MUST_CHECK enum err lexer_plain_depth(struct lexer *l, uint32_t state, uint32_t *out);
 
 /* A node of the trie, in depth-first order. */
 struct vocab_node {
     uint32_t end;              /* behind its subtree */
-    uint32_t first;            /* of vocab.order: tokens in its subtree begin there */
+    uint32_t first;            /* of trie.order: tokens in its subtree begin there */
     uint16_t n;                /* tokens that end here */
     unsigned char byte, depth; /* depth of the first level: 1 */
 };
 
-/* What a lexer state allows by itself: tokens within which it goes on, and nodes at which an expression may end. */
+/* The tokens that are not plain text of at most `depth` bytes. */
+struct vocab_trie {
+    uint32_t depth; /* 0: of all tokens */
+    struct vocab_node *nodes;
+    uint32_t n_nodes;
+    int32_t *order; /* [n_order] tokens by their bytes */
+    uint32_t n_order;
+    uint64_t *plain; /* those that are, a bit each */
+};
+enum { VOCAB_TRIES = 5 };
+
+/* What a lexer state allows by itself: tokens within which it goes on, and nodes of a trie at which an expression may end. */
 struct vocab_walk {
     struct regex_hash key;
     uint64_t *bits;
     uint32_t *nodes;
     uint32_t n_nodes, n_visited;
+    uint32_t trie;
 };
 
 struct grammar_vocab {
     int32_t n_vocab;
-    struct vocab_node *nodes;
-    uint32_t n_nodes;
-    int32_t *order; /* [n_order] tokens by their bytes */
-    uint32_t n_order;
-    char *bytes;           /* of all tokens */
-    uint32_t *starts;      /* [n_vocab + 1] */
-    unsigned char *is_end; /* [n_vocab] 1: ends a sequence; 2: stands for no bytes */
-    int32_t *ends;         /* [n_ends] those that end a sequence */
+    struct vocab_trie tries[VOCAB_TRIES]; /* by depth */
+    uint32_t n_tokens;                    /* in the first trie */
+    char *bytes;                          /* of all tokens */
+    uint32_t *starts;                     /* [n_vocab + 1] */
+    unsigned char *is_end;                /* [n_vocab] 1: ends a sequence; 2: stands for no bytes */
+    int32_t *ends;                        /* [n_ends] those that end a sequence */
     int32_t n_ends;
-    pthread_mutex_t lock; /* guards what follows */
-    struct vocab_walk *walks;
-    uint32_t n_walks;
+    pthread_mutex_t lock;     /* guards what follows */
+    struct vocab_walk *walks; /* [VOCAB_MAX_WALKS]: groups of VOCAB_WAYS, by the key */
+    uint32_t n_walks;         /* that were put there */
 };
-enum { VOCAB_MAX_WALKS = 512 };
+enum { VOCAB_MAX_WALKS = 512, VOCAB_WAYS = 8 };
 
 #endif

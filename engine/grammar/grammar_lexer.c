@@ -2,8 +2,6 @@
  * makes of them. */
 #include "engine/grammar/grammar_internal.h"
 
-#include "engine/base/hash.h"
-
 #include <string.h>
 
 enum { FIRST_TABLE = 64, MAX_STATES = 1 << 16, SEARCH_BUDGET = 20000, MAX_TABLE_BYTES = 32 << 20 };
@@ -13,8 +11,12 @@ enum err lexer_init(struct lexer *l, struct regex_set *set)
     uint32_t dead;
     *l = (struct lexer){.set = set, .near_bytes = GRAMMAR_MAX_TOKEN_BYTES, .n_table = FIRST_TABLE};
     l->byte_class = regex_byte_classes(set, &l->n_classes);
+    for (int byte = 255; byte >= 0; byte--) {
+        l->byte_of[l->byte_class[byte]] = (unsigned char)byte;
+    }
     l->table = mem_zalloc_array(l->n_table, sizeof *l->table, MEM_REQUEST);
-    return l->table != NULL ? lexer_state_of(l, NULL, 0, &dead) : ERR_NOMEM;
+    TRY(l->table != NULL ? lexer_state_of(l, NULL, 0, &dead) : ERR_NOMEM);
+    return lexer_init_plain(l);
 }
 
 void lexer_fini(struct lexer *l)
@@ -23,12 +25,19 @@ void lexer_fini(struct lexer *l)
     mem_free(l->states);
     mem_free(l->parts);
     mem_free(l->next);
+    mem_free(l->like);
     mem_free(l->table);
+    mem_free(l->plain);
 }
 
-static uint32_t place_of(const struct lexer *l, const regex_id *parts, uint32_t n)
+static uint32_t place_of(const struct lexer *l, const struct lexer_part *parts, uint32_t n)
 {
-    uint32_t at = (uint32_t)hash64(parts, n * sizeof *parts, n) & (l->n_table - 1);
+    uint64_t hash = n;
+    for (uint32_t i = 0; i < n; i++) {
+        hash = (hash ^ parts[i].index ^ (uint64_t)parts[i].left << 32) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    uint32_t at = (uint32_t)hash & (l->n_table - 1);
     for (; l->table[at] != 0; at = (at + 1) & (l->n_table - 1)) {
         const struct lexer_state *s = &l->states[l->table[at] - 1];
         if (s->n == n && (n == 0 || memcmp(l->parts + s->first, parts, n * sizeof *parts) == 0)) {
@@ -53,7 +62,7 @@ static enum err grow_table(struct lexer *l)
     return ERR_OK;
 }
 
-enum err lexer_state_of(struct lexer *l, const regex_id *parts, uint32_t n, uint32_t *out)
+enum err lexer_state_of(struct lexer *l, const struct lexer_part *parts, uint32_t n, uint32_t *out)
 {
     if (l->n_table == 0 || l->n_states >= MAX_STATES) {
         return l->n_table == 0 ? ERR_NOMEM : ERR_GRAMMAR_LIMIT;
@@ -67,15 +76,16 @@ enum err lexer_state_of(struct lexer *l, const regex_id *parts, uint32_t n, uint
         !grammar_reserve((void **)&l->parts, l->n_parts, n, &l->cap_parts, sizeof *l->parts, MEM_REQUEST)) {
         return ERR_NOMEM;
     }
-    struct lexer_state s = {.first = l->n_parts, .n = n};
+    struct lexer_state s = {.first = l->n_parts, .n = n, .has_ends = true};
     for (uint32_t i = 0; i < n; i++) {
         l->parts[l->n_parts + i] = parts[i];
-        s.accepts |= regex_is_nullable(l->set, parts[i]);
-        if (parts[i] != REGEX_NONE) {
-            struct regex_hash h = regex_hash(l->set, regex_near(l->set, parts[i], l->near_bytes));
-            s.near.a += h.a;
-            s.near.b += h.b;
-        }
+        bool ends = regex_is_nullable(l->set, parts[i].left);
+        s.accepts |= ends;
+        s.has_ends &= !ends || parts[i].index < 64;
+        s.ends |= (uint64_t)ends << parts[i].index % 64;
+        struct regex_hash h = regex_hash(l->set, regex_near(l->set, parts[i].left, l->near_bytes));
+        s.near.a += h.a;
+        s.near.b += h.b;
     }
     TRY(regex_ok(l->set));
     l->n_parts += n;
@@ -85,24 +95,43 @@ enum err lexer_state_of(struct lexer *l, const regex_id *parts, uint32_t n, uint
     return 2 * l->n_states > l->n_table ? grow_table(l) : ERR_OK;
 }
 
+/* Notes of each class the first that leads on to the same state. */
+static void find_likes(struct lexer *l, uint32_t state, unsigned char *like)
+{
+    unsigned char groups[256] = {0}, first[256];
+    int n_groups = 1, n_found = 0;
+    const struct lexer_state *s = &l->states[state];
+    for (uint32_t i = 0; i < s->n && n_groups < l->n_classes; i++) {
+        regex_split_groups(l->set, l->parts[s->first + i].left, groups, &n_groups);
+    }
+    for (int class = 0; class < l->n_classes; class ++) { /* groups are numbered as they are come upon */
+        if (groups[class] == n_found) {
+            first[n_found++] = (unsigned char)class;
+        }
+        like[class] = first[groups[class]];
+    }
+}
+
 static enum err make_row(struct lexer *l, uint32_t state)
 {
     size_t row = (size_t)l->n_classes;
     if ((l->n_rows + 1) * row * sizeof *l->next > MAX_TABLE_BYTES) {
         return ERR_GRAMMAR_LIMIT;
     }
-    if (!grammar_reserve((void **)&l->next, l->n_rows, 1, &l->cap_rows, row * sizeof *l->next, MEM_REQUEST)) {
+    if (!grammar_reserve((void **)&l->next, l->n_rows, 1, &l->cap_rows, row * sizeof *l->next, MEM_REQUEST) ||
+        !grammar_reserve((void **)&l->like, l->n_rows, 1, &l->cap_likes, row, MEM_REQUEST)) {
         return ERR_NOMEM;
     }
     memset(l->next + l->n_rows * row, 0, row * sizeof *l->next);
+    find_likes(l, state, l->like + l->n_rows * row);
     l->states[state].next = ++l->n_rows;
-    return ERR_OK;
+    return regex_ok(l->set);
 }
 
 /* Finds the state behind a byte of the class. */
 static enum err derive(struct lexer *l, uint32_t state, unsigned char byte, uint32_t *out)
 {
-    regex_id small[64], *parts = small;
+    struct lexer_part small[64], *parts = small;
     uint32_t n = l->states[state].n, n_left = 0;
     if (n > ARRAY_LEN(small)) {
         parts = mem_zalloc_array(n, sizeof *parts, MEM_REQUEST);
@@ -110,31 +139,43 @@ static enum err derive(struct lexer *l, uint32_t state, unsigned char byte, uint
     enum err err = parts != NULL ? ERR_OK : ERR_NOMEM;
     for (uint32_t i = 0; i < n && err == ERR_OK; i++) {
         bool none;
-        parts[i] = regex_next(l->set, l->parts[l->states[state].first + i], byte);
-        err = regex_is_none(l->set, parts[i], SEARCH_BUDGET, &none);
-        parts[i] = none ? REGEX_NONE : parts[i];
-        n_left += parts[i] != REGEX_NONE;
+        struct lexer_part part = l->parts[l->states[state].first + i];
+        part.left = regex_next(l->set, part.left, byte);
+        err = regex_is_none(l->set, part.left, SEARCH_BUDGET, &none);
+        parts[n_left] = part;
+        n_left += !none;
     }
     *out = LEXER_DEAD;
-    err = err == ERR_OK && n_left > 0 ? lexer_state_of(l, parts, n, out) : err;
+    err = err == ERR_OK && n_left > 0 ? lexer_state_of(l, parts, n_left, out) : err;
     if (parts != small) {
         mem_free(parts);
     }
     return err;
 }
 
-enum err lexer_step(struct lexer *l, uint32_t state, unsigned char byte, uint32_t *out)
+/* Finds what the class leads to, of the first like it. */
+static enum err fill(struct lexer *l, uint32_t state, size_t row, size_t class)
+{
+    size_t like = l->like[row + class];
+    if (l->next[row + like] == 0) {
+        uint32_t next;
+        TRY(derive(l, state, l->byte_of[like], &next));
+        l->next[row + like] = next + 1;
+    }
+    l->next[row + class] = l->next[row + like];
+    return ERR_OK;
+}
+
+enum err lexer_step_anew(struct lexer *l, uint32_t state, unsigned char byte, uint32_t *out)
 {
     size_t class = l->byte_class[byte];
     if (l->states[state].next == 0) {
         TRY(make_row(l, state));
     }
-    uint32_t *found = &l->next[(size_t)(l->states[state].next - 1) * (size_t)l->n_classes + class];
-    if (*found == 0) {
-        uint32_t next;
-        TRY(derive(l, state, byte, &next));
-        *found = next + 1;
+    size_t row = (size_t)(l->states[state].next - 1) * (size_t)l->n_classes;
+    if (l->next[row + class] == 0) {
+        TRY(fill(l, state, row, class));
     }
-    *out = *found - 1;
+    *out = l->next[row + class] - 1;
     return ERR_OK;
 }

@@ -8,34 +8,27 @@
 
 #include <string.h>
 
-/* Nodes: walks that are kept visit so many; so many where lexemes end, as all walks together are to stay below 64 MiB; of one
- * mask. */
-enum { LEAST_KEPT = 1000, MAX_KEPT_NODES = 1 << 14, MAX_VISITED = 1 << 23 };
+/* Nodes: walks that are kept visit so many; so many where lexemes end, as all walks together are to stay below 64 MiB. */
+enum { LEAST_KEPT = 500, MAX_KEPT_NODES = 1 << 14 };
 
-struct walker {
-    struct grammar_matcher *m;
-    uint64_t *bits;
-    uint32_t n_visited;
-};
-
-static void allow(uint64_t *bits, const struct grammar_vocab *v, const struct vocab_node *node)
+static void allow(uint64_t *bits, const struct vocab_trie *t, const struct vocab_node *node)
 {
     for (uint32_t i = node->first; i < node->first + node->n; i++) {
-        bits[v->order[i] / 64] |= (uint64_t)1 << v->order[i] % 64;
+        bits[t->order[i] / 64] |= (uint64_t)1 << t->order[i] % 64;
     }
 }
 
 /* --- lexer states alone ---------------------------------------------------------------------------------------------- */
 
-/* Walks the trie from its root; w->bits is zero. */
-static enum err walk_lexer(struct grammar_matcher *m, uint32_t state, struct vocab_walk *w)
+/* Walks the trie of w from its root, for what w->bits does not hold. */
+static enum err walk_trie(struct grammar_matcher *m, uint32_t state, struct vocab_walk *w)
 {
-    const struct grammar_vocab *v = m->v;
+    const struct vocab_trie *t = &m->v->tries[w->trie];
     struct lexer *l = &m->g->lexer;
     uint32_t cap = 0;
     m->depths[0].state = state;
-    for (uint32_t i = 0; i < v->n_nodes;) {
-        const struct vocab_node *node = &v->nodes[i];
+    for (uint32_t i = 0; i < t->n_nodes;) {
+        const struct vocab_node *node = &t->nodes[i];
         uint32_t next;
         TRY(lexer_step(l, m->depths[node->depth - 1].state, node->byte, &next));
         w->n_visited++;
@@ -44,7 +37,7 @@ static enum err walk_lexer(struct grammar_matcher *m, uint32_t state, struct voc
             continue;
         }
         m->depths[node->depth].state = next;
-        allow(w->bits, v, node);
+        allow(w->bits, t, node);
         if (l->states[next].accepts && node->end > i + 1) {
             if (!grammar_reserve((void **)&w->nodes, w->n_nodes, 1, &cap, sizeof *w->nodes, MEM_REQUEST)) {
                 return ERR_NOMEM;
@@ -56,11 +49,29 @@ static enum err walk_lexer(struct grammar_matcher *m, uint32_t state, struct voc
     return ERR_OK;
 }
 
+/* Allows the plain text that the state goes on with, and walks the trie of the rest. */
+static enum err walk_lexer(struct grammar_matcher *m, uint32_t state, size_t n_words, struct vocab_walk *w)
+{
+    uint32_t depth;
+    TRY(lexer_plain_depth(&m->g->lexer, state, &depth));
+    while (w->trie + 1 < VOCAB_TRIES && m->v->tries[w->trie + 1].depth <= depth) {
+        w->trie++;
+    }
+    memcpy(w->bits, m->v->tries[w->trie].plain, n_words * sizeof *w->bits);
+    return walk_trie(m, state, w);
+}
+
+/* The places where a walk of the key may be kept. */
+static struct vocab_walk *group_of(const struct grammar_vocab *v, struct regex_hash key)
+{
+    return &v->walks[key.a % (VOCAB_MAX_WALKS / VOCAB_WAYS) * VOCAB_WAYS];
+}
+
 /* Puts a walk where one was before. */
 static void keep_walk(struct grammar_vocab *v, struct vocab_walk *w)
 {
     pthread_mutex_lock(&v->lock);
-    struct vocab_walk *place = &v->walks[v->n_walks++ % VOCAB_MAX_WALKS];
+    struct vocab_walk *place = group_of(v, w->key) + v->n_walks++ % VOCAB_WAYS;
     struct vocab_walk old = *place;
     *place = *w;
     pthread_mutex_unlock(&v->lock);
@@ -74,12 +85,14 @@ static enum err find_walk(struct grammar_vocab *v, struct regex_hash key, size_t
     enum err err = ERR_OK;
     *found = false;
     pthread_mutex_lock(&v->lock);
-    for (uint32_t i = 0; i < MIN_OF(v->n_walks, (uint32_t)VOCAB_MAX_WALKS) && !*found; i++) {
-        const struct vocab_walk *w = &v->walks[i];
+    const struct vocab_walk *group = group_of(v, key);
+    for (uint32_t i = 0; i < VOCAB_WAYS && !*found; i++) {
+        const struct vocab_walk *w = &group[i];
         if (w->key.a == key.a && w->key.b == key.b && w->bits != NULL) {
             *found = true;
             memcpy(bits, w->bits, n_words * sizeof *bits);
-            out->n_nodes = w->n_nodes;
+            *out = *w;
+            out->bits = NULL;
             out->nodes = mem_alloc(w->n_nodes * sizeof *out->nodes, MEM_REQUEST);
             if (out->nodes != NULL && w->n_nodes > 0) {
                 memcpy(out->nodes, w->nodes, w->n_nodes * sizeof *out->nodes);
@@ -103,12 +116,11 @@ static enum err walk_state(struct grammar_matcher *m, uint32_t state, uint64_t *
     if (found) {
         return ERR_OK;
     }
-    memset(bits, 0, n_words * sizeof *bits);
     out->bits = bits;
-    enum err err = walk_lexer(m, state, out);
+    enum err err = walk_lexer(m, state, n_words, out);
     out->bits = NULL;
     if (err == ERR_OK && out->n_visited >= LEAST_KEPT && out->n_nodes <= MAX_KEPT_NODES) {
-        struct vocab_walk kept = {.key = key, .n_nodes = out->n_nodes};
+        struct vocab_walk kept = *out;
         kept.bits = mem_alloc(n_words * sizeof *bits, MEM_MODEL);
         kept.nodes = mem_alloc(out->n_nodes * sizeof *kept.nodes, MEM_MODEL);
         if (kept.bits != NULL && kept.nodes != NULL) { /* else it is found again another time */
@@ -126,74 +138,83 @@ static enum err walk_state(struct grammar_matcher *m, uint32_t state, uint64_t *
 
 /* --- behind the end of a lexeme ---------------------------------------------------------------------------------------- */
 
-/* The place of what begins where lexemes end, of which much is asked again. */
-static enum err begin(struct walker *w, struct matcher_place at, struct matcher_place *out)
+/* The place of what begins where lexemes end, and of what goes on, with keeps; otherwise it is the same wherever the same ones
+ * end. Much is asked again, so what is made stays as long as the mask is. */
+static enum err begin(struct grammar_matcher *m, struct matcher_place at, bool keeps, struct matcher_place *out)
 {
-    struct grammar_matcher *m = w->m;
-    struct matcher_memo *memo = &m->memo[(at.state * 31 + at.base * 17) % MATCHER_MEMO];
-    if (memo->round != m->round || memo->from.state != at.state || memo->from.base != at.base) {
+    const struct lexer_state *state = &m->g->lexer.states[at.state];
+    bool by_ends = !keeps && state->has_ends;
+    uint64_t of = by_ends ? state->ends : at.state;
+    size_t i = (of * 0x9e3779b97f4a7c15u >> 40) + at.base * 34u + 2u * keeps + by_ends;
+    struct matcher_memo *memo = &m->memo[i % MATCHER_MEMO];
+    if (memo->round != m->round || memo->of != of || memo->base != at.base || memo->keeps != keeps ||
+        memo->by_ends != by_ends) {
         struct matcher_place to;
-        TRY(matcher_begin_column(m, at, false, &to));
-        *memo = (struct matcher_memo){.from = at, .to = to, .round = m->round};
+        TRY(matcher_begin_column(m, at, keeps, &to));
+        *memo = (struct matcher_memo){
+            .of = of, .base = at.base, .to = to, .keeps = keeps, .by_ends = by_ends, .round = m->round};
     }
     *out = memo->to;
     return ERR_OK;
 }
 
 /* Walks what is below a node from a place behind it. */
-static enum err walk_below(struct walker *w, uint32_t top, struct matcher_place from)
+static enum err walk_below(struct grammar_matcher *m, const struct vocab_trie *t, uint32_t top,
+                           struct matcher_place from, uint64_t *bits)
 {
-    struct grammar_matcher *m = w->m;
-    const struct grammar_vocab *v = m->v;
     struct lexer *l = &m->g->lexer;
     struct matcher_place *depths = m->depths;
-    depths[v->nodes[top].depth] = from;
-    for (uint32_t i = top + 1; i < v->nodes[top].end;) {
-        const struct vocab_node *node = &v->nodes[i];
+    uint32_t n_visited = 0;
+    depths[t->nodes[top].depth] = from;
+    for (uint32_t i = top + 1; i < t->nodes[top].end; n_visited++) {
+        const struct vocab_node *node = &t->nodes[i];
         struct matcher_place at = depths[node->depth - 1];
         uint32_t next;
         TRY(lexer_step(l, at.state, node->byte, &next));
-        if (++w->n_visited > MAX_VISITED) {
-            return ERR_GRAMMAR_LIMIT;
-        }
         if (next == LEXER_DEAD) {
             i = node->end;
             continue;
         }
         at.state = next;
-        allow(w->bits, v, node);
+        allow(bits, t, node);
         if (l->states[next].accepts && node->end > i + 1) {
-            TRY(matcher_begin_column(m, at, true, &at)); /* and what goes on */
+            TRY(begin(m, at, true, &at));
         }
         depths[node->depth] = at;
         i++;
     }
-    return ERR_OK;
+    return matcher_spend(m, n_visited);
 }
 
-/* The lexer state at a node, from the root of the trie. */
-static enum err state_at(struct grammar_matcher *m, uint32_t node, uint32_t *state)
+/* The lexer state at a node; m->path[0..*n) leads to the one before, which stands in front of it. */
+static enum err state_at(struct grammar_matcher *m, const struct vocab_trie *t, uint32_t node, uint32_t *n,
+                         uint32_t *state)
 {
-    const struct grammar_vocab *v = m->v;
-    const char *bytes = v->bytes + v->starts[v->order[v->nodes[node].first]];
-    for (uint32_t i = 0; i < v->nodes[node].depth; i++) {
-        TRY(lexer_step(&m->g->lexer, *state, (unsigned char)bytes[i], state));
+    const char *bytes = m->v->bytes + m->v->starts[t->order[t->nodes[node].first]];
+    while (*n > 0 && t->nodes[m->path[*n - 1].node].end <= node) {
+        --*n;
     }
+    uint32_t depth = *n > 0 ? t->nodes[m->path[*n - 1].node].depth : 0;
+    *state = *n > 0 ? m->path[*n - 1].state : m->at.state;
+    for (; depth < t->nodes[node].depth; depth++) {
+        TRY(lexer_step(&m->g->lexer, *state, (unsigned char)bytes[depth], state));
+    }
+    m->path[(*n)++] = (struct matcher_step){node, *state};
     return ERR_OK;
 }
 
-static enum err walk(struct walker *w)
+static enum err walk(struct grammar_matcher *m, uint64_t *bits)
 {
-    struct grammar_matcher *m = w->m;
     struct vocab_walk own;
-    enum err err = walk_state(m, m->at.state, w->bits, &own);
+    uint32_t n_path = 0;
+    enum err err = walk_state(m, m->at.state, bits, &own);
+    const struct vocab_trie *t = &m->v->tries[own.trie];
+    err = err == ERR_OK ? matcher_spend(m, own.n_visited) : err; /* whether it was kept or not */
     for (uint32_t i = 0; i < own.n_nodes && err == ERR_OK; i++) {
         struct matcher_place at = m->at, from;
-        err = state_at(m, own.nodes[i], &at.state);
-        err = err == ERR_OK ? begin(w, at, &from) : err;
-        struct matcher_mark here = matcher_mark(m);
-        err = err == ERR_OK ? walk_below(w, own.nodes[i], from) : err;
-        matcher_restore(m, &here); /* what begin made stays */
+        err = state_at(m, t, own.nodes[i], &n_path, &at.state);
+        err = err == ERR_OK ? begin(m, at, false, &from) : err;
+        err = err == ERR_OK ? walk_below(m, t, own.nodes[i], from, bits) : err;
     }
     mem_free(own.nodes);
     return err;
@@ -221,19 +242,20 @@ static enum err make_scratch(struct grammar_matcher *m)
     if (m->memo == NULL) {
         m->memo = mem_zalloc_array(MATCHER_MEMO, sizeof *m->memo, MEM_REQUEST);
         m->depths = mem_zalloc_array(GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->depths, MEM_REQUEST);
+        m->path = mem_zalloc_array(GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->path, MEM_REQUEST);
     }
-    return m->memo != NULL && m->depths != NULL ? ERR_OK : ERR_NOMEM;
+    return m->memo != NULL && m->depths != NULL && m->path != NULL ? ERR_OK : ERR_NOMEM;
 }
 
 enum err grammar_matcher_mask(struct grammar_matcher *m, uint64_t *bits)
 {
-    struct walker w = {.m = m, .bits = bits};
     size_t n_words = ((size_t)m->v->n_vocab + 63) / 64;
     TRY(make_scratch(m));
     struct matcher_mark before = matcher_mark(m);
     pthread_mutex_lock(&m->g->lock);
     m->round++;
-    enum err err = walk(&w);
+    m->work = 0;
+    enum err err = walk(m, bits);
     matcher_restore(m, &before);
     pthread_mutex_unlock(&m->g->lock);
     TRY(err);

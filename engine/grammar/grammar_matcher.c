@@ -8,16 +8,61 @@
 
 #include <string.h>
 
-enum { MAX_ITEMS = 1 << 22, MAX_COLUMN_ITEMS = 20000 };
+enum { MAX_ITEMS = 1 << 22, MAX_COLUMN_ITEMS = 20000, MAX_WORK = 1 << 22, FEW_ITEMS = 24, FIRST_SEEN = 256 };
 
 /* --- a column -------------------------------------------------------------------------------------------------------- */
 
-/* Is the item in the newest column? */
-static bool has_item(const struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
+enum err matcher_spend(struct grammar_matcher *m, uint64_t work)
 {
-    for (uint32_t i = m->columns[m->n_columns - 1].first; i < m->n_items; i++) {
-        const struct matcher_item *item = &m->items[i];
-        if (item->slot == slot && item->origin == origin && item->count == count) {
+    m->work += work;
+    return m->work <= MAX_WORK ? ERR_OK : ERR_GRAMMAR_LIMIT;
+}
+
+static bool is_item(const struct matcher_item *item, uint32_t slot, uint32_t origin, uint32_t count)
+{
+    return item->slot == slot && item->origin == origin && item->count == count;
+}
+
+/* Where the item is noted in m->seen, or is to be. */
+static struct matcher_seen *place_of(const struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
+{
+    uint64_t hash = (slot * 0x9e3779b97f4a7c15u ^ origin * 0xc2b2ae3d27d4eb4fu) + count * 0x165667b19e3779f9u;
+    uint32_t at = (uint32_t)(hash >> 32) & (m->n_seen - 1);
+    while (m->seen[at].stamp == m->stamp && !is_item(&m->items[m->seen[at].item], slot, origin, count)) {
+        at = (at + 1) & (m->n_seen - 1);
+    }
+    return &m->seen[at];
+}
+
+/* Notes the items of the newest column that are not yet. Where there is no memory they are looked through. */
+static void note_items(struct grammar_matcher *m, const struct matcher_column *c)
+{
+    if (2 * c->n >= m->n_seen) {
+        uint32_t n = MAX_OF(2 * m->n_seen, (uint32_t)FIRST_SEEN);
+        mem_free(m->seen);
+        m->seen = mem_zalloc_array(n, sizeof *m->seen, MEM_REQUEST);
+        m->n_seen = m->seen != NULL ? n : 0;
+        m->stamp = 1;
+        m->n_noted = 0;
+    }
+    for (; m->n_seen > 0 && m->n_noted < c->n; m->n_noted++) {
+        uint32_t i = c->first + m->n_noted;
+        *place_of(m, m->items[i].slot, m->items[i].origin, m->items[i].count) = (struct matcher_seen){i, m->stamp};
+    }
+}
+
+/* Is the item in the newest column? */
+static bool has_item(struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
+{
+    const struct matcher_column *c = &m->columns[m->n_columns - 1];
+    if (c->n > FEW_ITEMS) {
+        note_items(m, c);
+    }
+    if (c->n > FEW_ITEMS && m->n_seen > 0) {
+        return place_of(m, slot, origin, count)->stamp == m->stamp;
+    }
+    for (uint32_t i = c->first; i < m->n_items; i++) {
+        if (is_item(&m->items[i], slot, origin, count)) {
             return true;
         }
     }
@@ -35,7 +80,7 @@ static enum err push_item(struct grammar_matcher *m, uint32_t slot, uint32_t ori
     }
     m->items[m->n_items++] = (struct matcher_item){slot, origin, count};
     c->n++;
-    return ERR_OK;
+    return matcher_spend(m, 1);
 }
 
 /* Adds an item to the newest column unless it is there. */
@@ -84,6 +129,7 @@ static enum err complete(struct grammar_matcher *m, uint32_t rule, uint32_t orig
         return ERR_OK; /* it is nullable: whoever waits for it went on at once */
     }
     const struct matcher_column from = m->columns[origin];
+    TRY(matcher_spend(m, 1 + from.n / 4)); /* a short look each */
     for (uint32_t i = from.first; i < from.first + from.n; i++) {
         if (m->g->slots[m->items[i].slot] == (SYMBOL_RULE | rule) && matcher_waits(m, &m->items[i])) {
             TRY(advance(m, m->items[i]));
@@ -160,6 +206,8 @@ static enum err open_column(struct grammar_matcher *m)
         !grammar_reserve((void **)&m->bases, m->n_bases, 1, &m->cap_bases, sizeof *m->bases, MEM_REQUEST)) {
         return ERR_NOMEM;
     }
+    m->stamp++;
+    m->n_noted = 0;
     m->columns[m->n_columns++] = (struct matcher_column){.first = m->n_items};
     m->bases[m->n_bases++] = (struct matcher_base){.first = m->n_scans, .column = m->n_columns - 1};
     return ERR_OK;
@@ -170,12 +218,13 @@ static enum err close_base(struct grammar_matcher *m, struct matcher_place *out)
 {
     struct matcher_base *b = &m->bases[m->n_bases - 1];
     b->n = m->n_scans - b->first;
-    regex_id small[64], *parts = b->n <= ARRAY_LEN(small) ? small : mem_zalloc_array(b->n, sizeof *parts, MEM_REQUEST);
+    struct lexer_part small[64], *parts = small;
+    parts = b->n <= ARRAY_LEN(small) ? small : mem_zalloc_array(b->n, sizeof *parts, MEM_REQUEST);
     if (parts == NULL) {
         return ERR_NOMEM;
     }
     for (uint32_t i = 0; i < b->n; i++) {
-        parts[i] = m->scans[b->first + i].left;
+        parts[i] = (struct lexer_part){i, m->scans[b->first + i].left};
     }
     out->base = m->n_bases - 1;
     enum err err = lexer_state_of(&m->g->lexer, parts, b->n, &out->state);
@@ -190,22 +239,24 @@ enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at
     const struct lexer *l = &m->g->lexer;
     TRY(open_column(m));
     const struct matcher_base from = m->bases[at.base];
-    for (uint32_t i = 0; i < from.n; i++) {
-        regex_id left = l->parts[l->states[at.state].first + i];
-        struct matcher_scan scan = m->scans[from.first + i];
-        if (left != REGEX_NONE && regex_is_nullable(l->set, left)) {
+    TRY(matcher_spend(m, l->states[at.state].n));
+    for (uint32_t i = 0; i < l->states[at.state].n; i++) {
+        const struct lexer_part part = l->parts[l->states[at.state].first + i];
+        struct matcher_scan scan = m->scans[from.first + part.index];
+        if (regex_is_nullable(l->set, part.left)) {
             const struct matcher_column column = m->columns[scan.column];
+            TRY(matcher_spend(m, 1 + column.n / 4));
             for (uint32_t k = column.first; k < column.first + column.n; k++) {
                 if (m->g->slots[m->items[k].slot] == (SYMBOL_LEXEME | scan.lexeme) && matcher_waits(m, &m->items[k])) {
                     TRY(advance(m, m->items[k]));
                 }
             }
         }
-        if (keeps && left != REGEX_NONE && left != REGEX_EMPTY) { /* what goes on */
+        if (keeps && part.left != REGEX_EMPTY) { /* what goes on */
             if (!grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST)) {
                 return ERR_NOMEM;
             }
-            m->scans[m->n_scans++] = (struct matcher_scan){scan.column, scan.lexeme, left};
+            m->scans[m->n_scans++] = (struct matcher_scan){scan.column, scan.lexeme, part.left};
         }
     }
     TRY(close_column(m));
@@ -251,6 +302,8 @@ void grammar_matcher_free(struct grammar_matcher **matcher)
         mem_free(m->bases);
         mem_free(m->memo);
         mem_free(m->depths);
+        mem_free(m->path);
+        mem_free(m->seen);
         mem_free(m);
     }
     *matcher = NULL;
@@ -344,6 +397,7 @@ enum err grammar_matcher_accept(struct grammar_matcher *m, int32_t id, bool *tak
         return ERR_OK;
     }
     pthread_mutex_lock(&m->g->lock);
+    m->work = 0;
     enum err err = take(m, id, taken);
     pthread_mutex_unlock(&m->g->lock);
     return err;

@@ -40,10 +40,23 @@ struct matcher_mark {
 
 /* What matcher_begin_column gave, while a mask is made. */
 struct matcher_memo {
-    struct matcher_place from, to;
+    uint64_t of; /* the lexer state, or the parts of it that end, by_ends */
+    uint32_t base;
+    bool keeps, by_ends;
+    struct matcher_place to;
     uint32_t round; /* of another mask: free */
 };
-enum { MATCHER_MEMO = 256 };
+enum { MATCHER_MEMO = 512 };
+
+/* A node on the path from the root of a trie, and the lexer state there. */
+struct matcher_step {
+    uint32_t node, state;
+};
+
+/* An item of the column with this stamp; of another: free. */
+struct matcher_seen {
+    uint32_t item, stamp;
+};
 
 struct grammar_matcher {
     struct grammar *g;
@@ -60,6 +73,10 @@ struct grammar_matcher {
     struct matcher_memo *memo; /* [MATCHER_MEMO] */
     uint32_t round;
     struct matcher_place *depths; /* scratch of walks */
+    struct matcher_step *path;    /* scratch: to a node */
+    struct matcher_seen *seen;    /* [n_seen] items of the newest column, once they are many */
+    uint32_t n_seen, n_noted, stamp;
+    uint64_t work; /* for the token */
 };
 
 /* Does the item wait for the symbol of its slot? Not a repeat that has had all its turns. */
@@ -68,6 +85,10 @@ bool matcher_waits(const struct grammar_matcher *m, const struct matcher_item *i
 /* Makes a column of what ends at `at`, and a base of what begins there, beside what goes on, with keeps. */
 MUST_CHECK enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at, bool keeps,
                                          struct matcher_place *out);
+
+/* Counts what a mask or a token takes, in looks at items and nodes; ERR_GRAMMAR_LIMIT: it is too much. Whether it is does not
+ * depend on what others have left in caches. */
+MUST_CHECK enum err matcher_spend(struct grammar_matcher *m, uint64_t work);
 
 struct matcher_mark matcher_mark(const struct grammar_matcher *m);
 void matcher_restore(struct grammar_matcher *m, const struct matcher_mark *to);

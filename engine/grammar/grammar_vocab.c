@@ -1,5 +1,5 @@
-/* A vocabulary as a trie of the tokens' bytes, in one row in depth-first order: a walk goes on to the next node or skips a
- * subtree. */
+/* A vocabulary as tries of the tokens' bytes, each in one row in depth-first order: a walk goes on to the next node or skips a
+ * subtree. Beside the trie of all tokens there are those of what is not plain text of a few bytes, and of more. */
 #include "engine/grammar/grammar_internal.h"
 
 #include "engine/base/buf.h"
@@ -39,7 +39,7 @@ static enum err read_tokens(struct grammar_vocab *v, const struct tokenizer *t)
         }
         uint32_t n = (uint32_t)all.len - v->starts[id];
         v->is_end[id] = v->is_end[id] != 0 ? 1 : n == 0 || n > GRAMMAR_MAX_TOKEN_BYTES ? 2 : 0;
-        v->n_order += v->is_end[id] == 0;
+        v->n_tokens += v->is_end[id] == 0;
         v->n_ends += v->is_end[id] == 1;
     }
     v->starts[v->n_vocab] = (uint32_t)all.len;
@@ -51,63 +51,104 @@ static enum err read_tokens(struct grammar_vocab *v, const struct tokenizer *t)
 }
 
 /* Adds the nodes of a token whose first `common` bytes are those of the one before it. */
-static void add_token(struct grammar_vocab *v, const struct entry *e, uint32_t at, uint32_t common, uint32_t *path)
+static void add_token(struct vocab_trie *t, const struct entry *e, uint32_t at, uint32_t common, uint32_t *path)
 {
     for (uint32_t d = common; d < e->n; d++) {
-        path[d] = v->n_nodes;
-        v->nodes[v->n_nodes++] =
+        path[d] = t->n_nodes;
+        t->nodes[t->n_nodes++] =
             (struct vocab_node){.first = at, .byte = (unsigned char)e->bytes[d], .depth = (unsigned char)(d + 1)};
     }
-    if (v->nodes[path[e->n - 1]].n < UINT16_MAX) { /* more tokens of one text are never needed */
-        v->nodes[path[e->n - 1]].n++;
+    if (t->nodes[path[e->n - 1]].n < UINT16_MAX) { /* more tokens of one text are never needed */
+        t->nodes[path[e->n - 1]].n++;
     }
 }
 
-static void close_nodes(struct grammar_vocab *v, uint32_t from, uint32_t to, const uint32_t *path)
+static void close_nodes(struct vocab_trie *t, uint32_t from, uint32_t to, const uint32_t *path)
 {
     for (uint32_t d = from; d < to; d++) {
-        v->nodes[path[d]].end = v->n_nodes;
+        t->nodes[path[d]].end = t->n_nodes;
     }
 }
 
-static void make_nodes(struct grammar_vocab *v, const struct entry *entries)
+/* entries: [t->n_order] in order. */
+static void make_nodes(struct vocab_trie *t, const struct entry *entries)
 {
     uint32_t path[GRAMMAR_MAX_TOKEN_BYTES], before = 0; /* length of the token before */
-    for (uint32_t i = 0; i < v->n_order; i++) {
+    for (uint32_t i = 0; i < t->n_order; i++) {
         const struct entry *e = &entries[i];
         uint32_t common = 0;
         while (i > 0 && common < before && common < e->n && entries[i - 1].bytes[common] == e->bytes[common]) {
             common++;
         }
-        close_nodes(v, common, before, path);
-        add_token(v, e, i, common, path);
-        v->order[i] = e->id;
+        close_nodes(t, common, before, path);
+        add_token(t, e, i, common, path);
+        t->order[i] = e->id;
         before = e->n;
     }
-    close_nodes(v, 0, before, path);
+    close_nodes(t, 0, before, path);
 }
 
-static enum err make_trie(struct grammar_vocab *v)
+static bool is_plain(const struct entry *e, uint32_t depth)
 {
-    struct entry *entries = mem_zalloc_array(v->n_order + 1u, sizeof *entries, MEM_MODEL);
-    v->order = mem_zalloc_array(v->n_order + 1u, sizeof *v->order, MEM_MODEL);
-    v->ends = mem_zalloc_array((size_t)v->n_ends + 1, sizeof *v->ends, MEM_MODEL);
-    v->nodes =
-        mem_zalloc_array((size_t)v->starts[v->n_vocab] + 1, sizeof *v->nodes, MEM_MODEL); /* a node a byte at most */
-    enum err err = entries != NULL && v->order != NULL && v->ends != NULL && v->nodes != NULL ? ERR_OK : ERR_NOMEM;
-    if (err == ERR_OK) {
-        uint32_t n = 0, n_ends = 0;
-        for (int32_t id = 0; id < v->n_vocab; id++) {
-            if (v->is_end[id] == 0) {
-                entries[n++] = (struct entry){v->bytes + v->starts[id], token_length(v, id), id};
-            } else if (v->is_end[id] == 1) {
-                v->ends[n_ends++] = id;
-            }
+    unsigned state = PLAIN_WHOLE;
+    for (uint32_t i = 0; i < e->n && e->n <= depth && state != PLAIN_NOT; i++) {
+        state = plain_step(state, (unsigned char)e->bytes[i]);
+    }
+    return e->n <= depth && state == PLAIN_WHOLE;
+}
+
+/* Makes a trie of the entries that are not plain text of `depth` bytes; they stay in front, *n of them. */
+static enum err make_trie(const struct grammar_vocab *v, uint32_t depth, struct entry *entries, uint32_t *n,
+                          struct vocab_trie *t)
+{
+    size_t n_bytes = 0;
+    t->depth = depth;
+    t->plain = mem_zalloc_array(((size_t)v->n_vocab + 63) / 64, sizeof *t->plain, MEM_MODEL);
+    if (t->plain == NULL) {
+        return ERR_NOMEM;
+    }
+    if (depth > 0) { /* what shorter text left out is left out here, too */
+        memcpy(t->plain, t[-1].plain, ((size_t)v->n_vocab + 63) / 64 * sizeof *t->plain);
+    }
+    for (uint32_t i = 0; i < *n; i++) {
+        if (is_plain(&entries[i], depth)) {
+            t->plain[entries[i].id / 64] |= (uint64_t)1 << entries[i].id % 64;
+        } else {
+            n_bytes += entries[i].n;
+            entries[t->n_order++] = entries[i];
         }
+    }
+    *n = t->n_order;
+    t->order = mem_zalloc_array(t->n_order + 1u, sizeof *t->order, MEM_MODEL);
+    t->nodes = mem_zalloc_array(n_bytes + 1, sizeof *t->nodes, MEM_MODEL); /* a node a byte at most */
+    if (t->order == NULL || t->nodes == NULL) {
+        return ERR_NOMEM;
+    }
+    make_nodes(t, entries);
+    void *less = mem_realloc(t->nodes, (t->n_nodes + 1u) * sizeof *t->nodes, MEM_MODEL);
+    t->nodes = less != NULL ? less : t->nodes;
+    return ERR_OK;
+}
+
+static enum err make_tries(struct grammar_vocab *v)
+{
+    static const uint32_t depths[VOCAB_TRIES] = {0, 4, 8, 16, PLAIN_MAX_DEPTH};
+    struct entry *entries = mem_zalloc_array(v->n_tokens + 1u, sizeof *entries, MEM_MODEL);
+    v->ends = mem_zalloc_array((size_t)v->n_ends + 1, sizeof *v->ends, MEM_MODEL);
+    enum err err = entries != NULL && v->ends != NULL ? ERR_OK : ERR_NOMEM;
+    uint32_t n = 0, n_ends = 0;
+    for (int32_t id = 0; id < v->n_vocab && err == ERR_OK; id++) {
+        if (v->is_end[id] == 0) {
+            entries[n++] = (struct entry){v->bytes + v->starts[id], token_length(v, id), id};
+        } else if (v->is_end[id] == 1) {
+            v->ends[n_ends++] = id;
+        }
+    }
+    if (err == ERR_OK) {
         qsort(entries, n, sizeof *entries, by_bytes);
-        make_nodes(v, entries);
-        void *less = mem_realloc(v->nodes, (v->n_nodes + 1u) * sizeof *v->nodes, MEM_MODEL);
-        v->nodes = less != NULL ? less : v->nodes;
+    }
+    for (size_t i = 0; i < VOCAB_TRIES && err == ERR_OK; i++) {
+        err = make_trie(v, depths[i], entries, &n, &v->tries[i]);
     }
     mem_free(entries);
     return err;
@@ -126,7 +167,7 @@ enum err grammar_vocab_new(const struct tokenizer *t, struct grammar_vocab **out
     v->is_end = mem_zalloc(n, MEM_MODEL);
     v->walks = mem_zalloc_array(VOCAB_MAX_WALKS, sizeof *v->walks, MEM_MODEL);
     enum err err = v->starts != NULL && v->is_end != NULL && v->walks != NULL ? read_tokens(v, t) : ERR_NOMEM;
-    err = err == ERR_OK ? make_trie(v) : err;
+    err = err == ERR_OK ? make_tries(v) : err;
     if (err != ERR_OK) {
         grammar_vocab_free(out);
     }
@@ -142,8 +183,11 @@ void grammar_vocab_free(struct grammar_vocab **vocab)
             mem_free(v->walks[i].nodes);
         }
         mem_free(v->walks);
-        mem_free(v->nodes);
-        mem_free(v->order);
+        for (size_t i = 0; i < VOCAB_TRIES; i++) {
+            mem_free(v->tries[i].nodes);
+            mem_free(v->tries[i].order);
+            mem_free(v->tries[i].plain);
+        }
         mem_free(v->bytes);
         mem_free(v->starts);
         mem_free(v->is_end);

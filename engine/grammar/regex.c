@@ -2,11 +2,12 @@
  * unions and intersections, grouping of what stands in a row, and neutral elements. That is what keeps derivatives few. */
 #include "engine/grammar/regex_internal.h"
 
-#include "engine/base/hash.h"
 #include "engine/base/mem.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FIRST_TABLE = 256, MAX_CODE_POINT = 0x10ffff };
 
@@ -46,33 +47,82 @@ bool regex_list_push(struct regex_set *s, struct regex_list *l, regex_id id)
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-static struct regex_hash mix(struct regex_hash h, uint64_t seed)
+/* Hashes name what vocabularies keep for all grammars, so nobody may choose two expressions of one hash: both lanes begin with
+ * numbers that the process drew. */
+static struct regex_hash lanes;
+
+static void draw_lanes(void)
 {
-    const uint64_t words[2] = {h.a, h.b};
-    return (struct regex_hash){hash64(words, sizeof words, seed),
-                               hash64(words, sizeof words, ~seed * 0x9e3779b97f4a7c15u)};
+    if (getentropy(&lanes, sizeof lanes) != 0) {
+        lanes = (struct regex_hash){0x9e3779b97f4a7c15u, 0x8ebc6af09c88c6e3u};
+    }
 }
 
+/* Takes a word in. */
+static void fold(struct regex_hash *h, uint64_t word)
+{
+    h->a = (h->a ^ word) * 0x9e3779b97f4a7c15u;
+    h->a ^= h->a >> 32;
+    h->b = (h->b ^ word) * 0xbf58476d1ce4e5b9u;
+    h->b ^= h->b >> 31;
+}
+
+static struct regex_hash begin_hash(uint64_t word)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, draw_lanes);
+    struct regex_hash h = lanes;
+    fold(&h, word);
+    return h;
+}
+
+static struct regex_hash end_hash(struct regex_hash h)
+{
+    h.a = (h.a ^ h.a >> 30 ^ h.b << 17) * 0xbf58476d1ce4e5b9u;
+    h.b = (h.b ^ h.b >> 27 ^ h.a << 13) * 0x94d049bb133111ebu; /* splitmix64's [Steele 2014] */
+    return (struct regex_hash){h.a ^ h.a >> 31, h.b ^ h.b >> 31};
+}
+
+static struct regex_hash mix(struct regex_hash of, uint64_t seed)
+{
+    struct regex_hash h = begin_hash(seed);
+    fold(&h, of.a);
+    fold(&h, of.b);
+    return end_hash(h);
+}
+
+/* Of the form alone, whatever ids are. */
 static struct regex_hash hash_of(const struct regex_set *s, const struct regex_node *n)
 {
-    uint64_t words[9] = {n->kind, n->min, n->max};
+    struct regex_hash h = begin_hash(n->kind);
+    fold(&h, (uint64_t)n->min << 32 | n->max);
     switch ((enum regex_kind)n->kind) {
     case REGEX_K_CLASS:
-        memcpy(&words[3], s->classes[n->a].bits, sizeof s->classes[n->a].bits);
+        for (size_t i = 0; i < 4; i++) {
+            fold(&h, s->classes[n->a].bits[i]);
+        }
         break;
     case REGEX_K_OR:
     case REGEX_K_AND:
-        words[3] = n->sum.a;
-        words[4] = n->sum.b;
+        fold(&h, n->sum.a);
+        fold(&h, n->sum.b);
         break;
     default:
-        words[3] = s->nodes[n->a].hash.a;
-        words[4] = s->nodes[n->a].hash.b;
-        words[5] = s->nodes[n->b].hash.a;
-        words[6] = s->nodes[n->b].hash.b;
+        fold(&h, s->nodes[n->a].hash.a);
+        fold(&h, s->nodes[n->a].hash.b);
+        fold(&h, s->nodes[n->b].hash.a);
+        fold(&h, s->nodes[n->b].hash.b);
         break;
     }
-    return (struct regex_hash){hash64(words, sizeof words, 1), hash64(words, sizeof words, 0x8ebc6af09c88c6e3u)};
+    return end_hash(h);
+}
+
+/* Where the search for a node begins in the table. */
+static size_t place_of(const struct regex_set *s, const struct regex_node *n)
+{
+    uint64_t h = ((uint64_t)n->a << 32 | n->b) * 0x9e3779b97f4a7c15u;
+    h = (h ^ h >> 32 ^ ((uint64_t)n->min << 32 | n->max)) * 0xbf58476d1ce4e5b9u + n->kind;
+    return (h ^ h >> 32) & (s->n_table - 1);
 }
 
 /* Of a union or an intersection, in whatever order its parts are. */
@@ -85,22 +135,21 @@ static struct regex_hash sum_of(const struct regex_set *s, const struct regex_no
 
 static bool grow_table(struct regex_set *s)
 {
-    size_t n = 2 * s->n_table;
-    uint32_t *table = mem_zalloc_array(n, sizeof *table, MEM_REQUEST);
+    uint32_t *table = mem_zalloc_array(2 * s->n_table, sizeof *table, MEM_REQUEST);
     if (table == NULL) {
         fail(s, ERR_NOMEM);
         return false;
     }
+    mem_free(s->table);
+    s->table = table;
+    s->n_table *= 2;
     for (size_t id = 1; id < s->n_nodes; id++) {
-        size_t at = s->nodes[id].hash.a & (n - 1);
+        size_t at = place_of(s, &s->nodes[id]);
         while (table[at] != 0) {
-            at = (at + 1) & (n - 1);
+            at = (at + 1) & (s->n_table - 1);
         }
         table[at] = (uint32_t)id;
     }
-    mem_free(s->table);
-    s->table = table;
-    s->n_table = n;
     return true;
 }
 
@@ -114,11 +163,7 @@ regex_id regex_node(struct regex_set *s, struct regex_node node)
     if (s->err != ERR_OK) {
         return REGEX_NONE;
     }
-    if (node.kind == REGEX_K_OR || node.kind == REGEX_K_AND) {
-        node.sum = sum_of(s, &node);
-    }
-    node.hash = hash_of(s, &node);
-    size_t at = node.hash.a & (s->n_table - 1);
+    size_t at = place_of(s, &node);
     for (; s->table[at] != 0; at = (at + 1) & (s->n_table - 1)) {
         if (is_same(&s->nodes[s->table[at]], &node)) {
             return s->table[at];
@@ -130,6 +175,10 @@ regex_id regex_node(struct regex_set *s, struct regex_node node)
     if (!grow(s, (void **)&s->nodes, s->n_nodes, &s->cap_nodes, sizeof *s->nodes)) {
         return REGEX_NONE;
     }
+    if (node.kind == REGEX_K_OR || node.kind == REGEX_K_AND) {
+        node.sum = sum_of(s, &node);
+    }
+    node.hash = hash_of(s, &node);
     s->nodes[s->n_nodes] = node;
     s->table[at] = (uint32_t)s->n_nodes++;
     if (2 * s->n_nodes > s->n_table && !grow_table(s)) {
@@ -206,7 +255,8 @@ regex_id regex_byte_class(struct regex_set *s, const uint64_t bits[4])
         if (!grow(s, (void **)&s->classes, s->n_classes, &s->cap_classes, sizeof *s->classes)) {
             return REGEX_NONE;
         }
-        memcpy(s->classes[s->n_classes++].bits, bits, sizeof s->classes[i].bits);
+        s->classes[i] = (struct regex_class){.bits = {bits[0], bits[1], bits[2], bits[3]}};
+        s->n_classes++;
     }
     return regex_node(s, (struct regex_node){.kind = REGEX_K_CLASS, .a = (uint32_t)i, .is_plain = true});
 }

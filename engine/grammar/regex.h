@@ -69,11 +69,15 @@ regex_id regex_next(struct regex_set *s, regex_id r, unsigned char byte);
  * *n (OPTIONAL): how many there are. [256] */
 const unsigned char *regex_byte_classes(struct regex_set *s, int *n);
 
+/* Takes groups of byte classes apart, groups[class] of 0 .. *n_groups - 1, until bytes of one group have the same derivative of
+ * r [Owens 2009, section 4.2]. */
+void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, int *n_groups);
+
 /* An expression that tells strings of at most `bytes` bytes apart just as r does; the same for many r whose repeats differ
  * far away. */
 regex_id regex_near(struct regex_set *s, regex_id r, uint32_t bytes);
 
-/* 128 bits that are the same for expressions of the same form in any set. */
+/* 128 bits that are the same for expressions of the same form in any set of this process. */
 struct regex_hash {
     uint64_t a, b;
 };

@@ -76,6 +76,20 @@ static bool memo_get(const struct regex_set *s, regex_id r, unsigned class, rege
     return s->memo_keys[at] == key;
 }
 
+/* The derivative, where it was found before or is told by the node alone, as of texts. */
+static bool find_next(const struct regex_set *s, regex_id r, unsigned class, regex_id *out)
+{
+    const struct regex_node *n = &s->nodes[r], *first = n->kind == REGEX_K_CONCAT ? &s->nodes[n->a] : n;
+    if (first->kind == REGEX_K_CLASS) {
+        unsigned byte = s->byte_of_class[class];
+        bool is_in = (s->classes[first->a].bits[byte / 64] >> byte % 64 & 1) != 0;
+        *out = !is_in ? REGEX_NONE : first == n ? REGEX_EMPTY : n->b;
+        return true;
+    }
+    *out = REGEX_NONE;
+    return n->kind <= REGEX_K_EMPTY || memo_get(s, r, class, out);
+}
+
 static bool memo_grow(struct regex_set *s)
 {
     struct regex_set old = *s;
@@ -129,20 +143,20 @@ static bool push_missing(struct regex_set *s, regex_id r, unsigned class)
     regex_id found, part = n.a, rest = n.b;
     switch ((enum regex_kind)n.kind) {
     case REGEX_K_CONCAT:
-        if (s->nodes[n.a].is_nullable && !memo_get(s, n.b, class, &found)) {
+        if (s->nodes[n.a].is_nullable && !find_next(s, n.b, class, &found)) {
             regex_list_push(s, &s->work, n.b);
         }
         /* fall through */
     case REGEX_K_NOT:
     case REGEX_K_REPEAT:
-        if (!memo_get(s, n.a, class, &found)) {
+        if (!find_next(s, n.a, class, &found)) {
             regex_list_push(s, &s->work, n.a);
         }
         break;
     case REGEX_K_OR:
     case REGEX_K_AND:
         for (bool more = true; more && s->err == ERR_OK;) {
-            if (!memo_get(s, part, class, &found)) {
+            if (!find_next(s, part, class, &found)) {
                 regex_list_push(s, &s->work, part);
             }
             more = part != rest || part == n.a;
@@ -169,7 +183,7 @@ static regex_id join_parts(struct regex_set *s, regex_id r, unsigned class)
     regex_id found = REGEX_NONE, at = r;
     for (bool more = true; more;) {
         bool is_list = s->nodes[at].kind == n.kind;
-        memo_get(s, is_list ? s->nodes[at].a : at, class, &found);
+        find_next(s, is_list ? s->nodes[at].a : at, class, &found);
         while (s->nodes[found].kind == n.kind && regex_list_push(s, &s->parts, s->nodes[found].a)) {
             found = s->nodes[found].b;
         }
@@ -186,16 +200,13 @@ static regex_id join_parts(struct regex_set *s, regex_id r, unsigned class)
 static regex_id derive(struct regex_set *s, regex_id r, unsigned class)
 {
     const struct regex_node n = s->nodes[r];
-    unsigned byte = s->byte_of_class[class];
     regex_id a = REGEX_NONE, b = REGEX_NONE;
     switch ((enum regex_kind)n.kind) {
-    case REGEX_K_CLASS:
-        return (s->classes[n.a].bits[byte / 64] >> byte % 64 & 1) != 0 ? REGEX_EMPTY : REGEX_NONE;
     case REGEX_K_CONCAT:
-        memo_get(s, n.a, class, &a);
+        find_next(s, n.a, class, &a);
         a = regex_concat(s, a, n.b);
         if (s->nodes[n.a].is_nullable) {
-            memo_get(s, n.b, class, &b);
+            find_next(s, n.b, class, &b);
             a = regex_or(s, a, b);
         }
         return a;
@@ -203,10 +214,10 @@ static regex_id derive(struct regex_set *s, regex_id r, unsigned class)
     case REGEX_K_AND:
         return join_parts(s, r, class);
     case REGEX_K_NOT:
-        memo_get(s, n.a, class, &a);
+        find_next(s, n.a, class, &a);
         return regex_not(s, a);
     case REGEX_K_REPEAT:
-        memo_get(s, n.a, class, &a);
+        find_next(s, n.a, class, &a);
         b = regex_repeat(s, n.a, n.min > 0 ? n.min - 1 : 0, n.max == REGEX_UNBOUNDED ? n.max : n.max - 1);
         return regex_concat(s, a, b);
     default:
@@ -217,17 +228,14 @@ static regex_id derive(struct regex_set *s, regex_id r, unsigned class)
 static regex_id next_of_class(struct regex_set *s, regex_id r, unsigned class)
 {
     regex_id found = REGEX_NONE;
-    if (r == REGEX_NONE || r == REGEX_EMPTY || s->err != ERR_OK) {
-        return REGEX_NONE;
-    }
-    if (memo_get(s, r, class, &found)) {
+    if (s->err != ERR_OK || find_next(s, r, class, &found)) {
         return found;
     }
     size_t from = s->work.n;
     regex_list_push(s, &s->work, r);
     while (s->work.n > from && s->err == ERR_OK) {
         regex_id top = s->work.ids[s->work.n - 1];
-        if (memo_get(s, top, class, &found)) {
+        if (find_next(s, top, class, &found)) {
             s->work.n--;
         } else if (!push_missing(s, top, class) && s->err == ERR_OK) {
             found = derive(s, top, class);
@@ -241,7 +249,49 @@ static regex_id next_of_class(struct regex_set *s, regex_id r, unsigned class)
 
 regex_id regex_next(struct regex_set *s, regex_id r, unsigned char byte)
 {
-    return next_of_class(s, r, regex_byte_classes(s, NULL)[byte]);
+    if (!s->has_byte_classes) {
+        regex_byte_classes(s, NULL);
+    }
+    return next_of_class(s, r, s->byte_class[byte]);
+}
+
+/* --- groups of bytes ----------------------------------------------------------------------------------------------- */
+
+/* Takes apart what is in the class of bytes and what is not. */
+static void split_by(const struct regex_set *s, const uint64_t bits[4], unsigned char *groups, int *n_groups)
+{
+    short numbers[256][2];
+    int n = 0;
+    memset(numbers, -1, (size_t)*n_groups * sizeof *numbers);
+    for (int class = 0; class < s->n_byte_classes; class ++) {
+        unsigned byte = s->byte_of_class[class];
+        short *number = &numbers[groups[class]][bits[byte / 64] >> byte % 64 & 1];
+        *number = *number < 0 ? (short)n++ : *number;
+        groups[class] = (unsigned char)*number;
+    }
+    *n_groups = n;
+}
+
+void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, int *n_groups)
+{
+    size_t from = s->work.n;
+    s->n_splits++;
+    regex_list_push(s, &s->work, r);
+    while (s->work.n > from && s->err == ERR_OK) { /* down to the classes that the next byte is looked up in */
+        const struct regex_node n = s->nodes[s->work.ids[--s->work.n]];
+        if (n.kind == REGEX_K_CLASS && s->classes[n.a].seen != s->n_splits) {
+            s->classes[n.a].seen = s->n_splits;
+            split_by(s, s->classes[n.a].bits, groups, n_groups);
+        } else if (n.kind > REGEX_K_CLASS) {
+            bool has_two = n.kind == REGEX_K_OR || n.kind == REGEX_K_AND ||
+                           (n.kind == REGEX_K_CONCAT && s->nodes[n.a].is_nullable);
+            regex_list_push(s, &s->work, n.a);
+            if (has_two) {
+                regex_list_push(s, &s->work, n.b);
+            }
+        }
+    }
+    s->work.n = from;
 }
 
 /* --- is there a string? ---------------------------------------------------------------------------------------------- */

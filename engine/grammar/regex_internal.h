@@ -26,6 +26,7 @@ struct regex_node {
 
 struct regex_class {
     uint64_t bits[4];
+    uint32_t seen; /* by the call of regex_split_groups of this number */
 };
 
 /* Growing list of ids. */
@@ -46,6 +47,7 @@ struct regex_set {
     uint64_t *memo_keys; /* [n_memo] node << 8 | class of bytes, plus 1; 0 = free */
     regex_id *memo_values;
     size_t n_memo, n_memoed;
+    uint32_t n_splits; /* calls of regex_split_groups */
     bool has_byte_classes;
     int n_byte_classes;
     unsigned char byte_class[256], byte_of_class[256]; /* its first byte */
