@@ -40,7 +40,7 @@ static void write_call_head(const struct chat_part *part, struct buf *out)
     buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"toolu_%016" PRIx64 "%08" PRIx32 "\",\"name\":", rng_fresh_seed(),
                (uint32_t)rng_fresh_seed());
     json_write_string(out, part->text, part->len);
-    buf_puts(out, ",\"input\":");
+    buf_puts(out, ",\"caller\":{\"type\":\"direct\"},\"input\":");
 }
 
 /* The arguments of a call that was told to its end are an object; of one that was cut off there is none. */
@@ -64,7 +64,7 @@ static void close_whole(const struct teller *t, bool is_complete)
         buf_puts(&c->calls, ",\"signature\":\"" SIGNATURE "\"}");
         break;
     case ANTHROPIC_TEXT:
-        buf_puts(&c->calls, "{\"type\":\"text\",\"text\":");
+        buf_puts(&c->calls, "{\"type\":\"text\",\"citations\":null,\"text\":");
         json_write_buf(&c->calls, &c->text);
         buf_puts(&c->calls, "}");
         break;
@@ -114,7 +114,7 @@ static void open_block(const struct teller *t, enum anthropic_block kind, const 
         write_call_head(call, t->out);
         buf_puts(t->out, "{}}");
     } else {
-        buf_puts(t->out, kind == ANTHROPIC_TEXT ? "{\"type\":\"text\",\"text\":\"\"}"
+        buf_puts(t->out, kind == ANTHROPIC_TEXT ? "{\"type\":\"text\",\"citations\":null,\"text\":\"\"}"
                                                 : "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
     }
     end_event(t->out);
@@ -183,21 +183,22 @@ static void finish_blocks(struct generation *g, struct choice *c, struct buf *ou
 
 /* --- messages --------------------------------------------------------------------------------------------------- */
 
-/* Tokens that were read from the cache stand apart: input_tokens has those that were computed. */
-static void write_usage(int64_t prompt, int64_t cached, struct buf *out)
+/* What both usages have; tokens that were read from the cache stand apart: input_tokens has those that were computed. */
+static void write_usage(const struct generation_usage *u, struct buf *out)
 {
     buf_printf(out,
-               "\"usage\":{\"input_tokens\":%" PRId64
-               ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%" PRId64,
-               prompt - cached, cached);
+               "\"input_tokens\":%" PRId64 ",\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%" PRId64
+               ",\"output_tokens\":%" PRId64 ",\"output_tokens_details\":{\"thinking_tokens\":%" PRId64
+               "},\"server_tool_use\":null",
+               u->prompt - u->cached, u->cached, u->completion, u->reasoning);
 }
 
-static void write_end_usage(const struct generation *g, struct buf *out)
+/* Of a message; the members that are null are required all the same. */
+static void write_message_usage(const struct generation_usage *u, struct buf *out)
 {
-    const struct generation_usage u = generation_usage(g);
-    write_usage(u.prompt, u.cached, out);
-    buf_printf(out, ",\"output_tokens\":%" PRId64 ",\"output_tokens_details\":{\"thinking_tokens\":%" PRId64 "}}",
-               u.completion, u.reasoning);
+    buf_puts(out, "\"usage\":{");
+    write_usage(u, out);
+    buf_puts(out, ",\"cache_creation\":null,\"inference_geo\":null,\"service_tier\":\"standard\"}");
 }
 
 /* A cut by max_tokens is told from one by the context, which clients make room in. */
@@ -214,7 +215,7 @@ static void write_stop(const struct generation *g, struct buf *out)
 {
     const struct choice *c = &g->choices[0];
     const char *reason = stop_reason(g, c);
-    buf_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", reason);
+    buf_printf(out, "\"stop_reason\":\"%s\",\"stop_details\":null,\"container\":null,\"stop_sequence\":", reason);
     if (strcmp(reason, "stop_sequence") == 0) {
         json_write_string(out, c->end.stop_match, g->params->gen.stop_len[c->end.i_stop]);
     } else {
@@ -243,9 +244,9 @@ static void stream_open(struct generation *g, struct choice *c, struct buf *out)
     begin_event(out, "message_start");
     buf_puts(out, ",\"message\":");
     write_head(g, out);
-    buf_puts(out, "],\"stop_reason\":null,\"stop_sequence\":null,");
-    write_usage((int64_t)c->n_prompt, 0, out);
-    buf_puts(out, ",\"output_tokens\":0}}");
+    buf_puts(out, "],\"stop_reason\":null,\"stop_details\":null,\"container\":null,\"stop_sequence\":null,");
+    write_message_usage(&(struct generation_usage){.prompt = (int64_t)c->n_prompt}, out);
+    buf_putc(out, '}');
     end_event(out);
 }
 
@@ -257,11 +258,13 @@ static void stream_finish(struct generation *g, struct choice *c, struct buf *ou
 
 static void stream_done(struct generation *g, struct buf *out)
 {
+    const struct generation_usage u = generation_usage(g);
     begin_event(out, "message_delta");
     buf_puts(out, ",\"delta\":{");
     write_stop(g, out);
-    buf_puts(out, "},");
-    write_end_usage(g, out);
+    buf_puts(out, "},\"usage\":{");
+    write_usage(&u, out);
+    buf_putc(out, '}');
     end_event(out);
     begin_event(out, "message_stop");
     end_event(out);
@@ -274,6 +277,7 @@ static void whole_gather(struct generation *g, struct choice *c, const struct en
 
 static void write_whole(struct generation *g, struct buf *out)
 {
+    const struct generation_usage u = generation_usage(g);
     struct choice *c = &g->choices[0];
     finish_blocks(g, c, NULL);
     out->err = out->err != ERR_OK ? out->err : chat_split_ok(&c->split);
@@ -282,7 +286,7 @@ static void write_whole(struct generation *g, struct buf *out)
     buf_puts(out, "],");
     write_stop(g, out);
     buf_putc(out, ',');
-    write_end_usage(g, out);
+    write_message_usage(&u, out);
     buf_putc(out, '}');
 }
 

@@ -167,7 +167,7 @@ static void take_event(struct reader *r, const char *name, const json_t *event)
     } else if (strcmp(type, "message_delta") == 0) {
         ck_assert(!r->is_open);
         json_object_update(r->message, json_object_get(event, "delta"));
-        json_object_set(r->message, "usage", json_object_get(event, "usage"));
+        json_object_update(json_object_get(r->message, "usage"), json_object_get(event, "usage"));
     } else {
         ck_assert_str_eq(type, "message_stop");
         r->has_ended = true;
@@ -222,29 +222,40 @@ static const struct {
     struct engine_event end;
     const char *reason, *sequence;
 } answers[] = {
-    {"Hello", "[{\"type\":\"text\",\"text\":\"Hello\"}]", {.finish = SCHED_FINISH_STOP}, "end_turn", NULL},
+    {"Hello",
+     "[{\"type\":\"text\",\"citations\":null,\"text\":\"Hello\"}]",
+     {.finish = SCHED_FINISH_STOP},
+     "end_turn",
+     NULL},
     {"", "[]", {.finish = SCHED_FINISH_STOP}, "end_turn", NULL},
-    {"Hel", "[{\"type\":\"text\",\"text\":\"Hel\"}]", {.finish = SCHED_FINISH_LENGTH}, "max_tokens", NULL},
-    {"A ", "[{\"type\":\"text\",\"text\":\"A \"}]", {.stop_match = "END"}, "stop_sequence", "END"},
+    {"Hel",
+     "[{\"type\":\"text\",\"citations\":null,\"text\":\"Hel\"}]",
+     {.finish = SCHED_FINISH_LENGTH},
+     "max_tokens",
+     NULL},
+    {"A ", "[{\"type\":\"text\",\"citations\":null,\"text\":\"A \"}]", {.stop_match = "END"}, "stop_sequence", "END"},
     {"<think>\nHm \"é\"\n</think>\n\nYes",
-     "[{\"type\":\"thinking\",\"thinking\":\"Hm \\\"é\\\"\",\"signature\":\"infcgi\"},{\"type\":\"text\",\"text\":"
-     "\"Yes\"}]",
+     "[{\"type\":\"thinking\",\"thinking\":\"Hm "
+     "\\\"é\\\"\",\"signature\":\"infcgi\"},{\"type\":\"text\",\"citations\":null,\"text\":\"Yes\"}]",
      {.finish = SCHED_FINISH_STOP},
      "end_turn",
      NULL},
     {"<think>\nHm\n</think>\n\n" CALL("f", "{\"a\": \"\\u00e9\", \"b\": [1, {}]}") "\n" CALL("g", "{}"),
-     "[{\"type\":\"thinking\",\"thinking\":\"Hm\",\"signature\":\"infcgi\"},{\"type\":\"tool_use\",\"name\":\"f\","
-     "\"input\":{\"a\":\"é\",\"b\":[1,{}]}},{\"type\":\"tool_use\",\"name\":\"g\",\"input\":{}}]",
+     "[{\"type\":\"thinking\",\"thinking\":\"Hm\",\"signature\":\"infcgi\"},{\"type\":\"tool_use\",\"caller\":{"
+     "\"type\":\"direct\"},\"name\":\"f\",\"input\":{\"a\":\"é\",\"b\":[1,{}]}},{\"type\":\"tool_use\",\"caller\":{"
+     "\"type\":\"direct\"},\"name\":\"g\",\"input\":{}}]",
      {.stop_match = "END"},
      "tool_use",
      NULL},
     {"I ask.\n" CALL("f", "{\"a\": 1}"),
-     "[{\"type\":\"text\",\"text\":\"I ask.\"},{\"type\":\"tool_use\",\"name\":\"f\",\"input\":{\"a\":1}}]",
+     "[{\"type\":\"text\",\"citations\":null,\"text\":\"I "
+     "ask.\"},{\"type\":\"tool_use\",\"caller\":{\"type\":\"direct\"},\"name\":\"f\",\"input\":{\"a\":1}}]",
      {.finish = SCHED_FINISH_STOP},
      "tool_use",
      NULL},
     {CALL("f", "{}") "\nThen", /* behind a call, too, there may be text */
-     "[{\"type\":\"tool_use\",\"name\":\"f\",\"input\":{}},{\"type\":\"text\",\"text\":\"Then\"}]",
+     "[{\"type\":\"tool_use\",\"caller\":{\"type\":\"direct\"},\"name\":\"f\",\"input\":{}},{\"type\":\"text\","
+     "\"citations\":null,\"text\":\"Then\"}]",
      {.finish = SCHED_FINISH_LENGTH},
      "max_tokens",
      NULL},
