@@ -98,11 +98,11 @@ static enum err add_texts(const json_t *content, const char *at, json_t *message
 
 /* What a message turns into. */
 struct turned {
-    json_t *messages;  /* of the whole conversation: results of tools go there at once */
-    json_t *parts;     /* owned: texts */
-    json_t *calls;     /* owned */
-    json_t *reasoning; /* owned, or NULL: a string */
-    bool is_user, is_after_assistant;
+    json_t *messages;     /* of the whole conversation: results of tools go there at once */
+    json_t *parts;        /* owned: texts */
+    json_t *calls;        /* owned */
+    struct buf reasoning; /* of all blocks, a line each */
+    bool is_user, is_after_assistant, has_reasoning;
     size_t n_results;
 };
 
@@ -137,13 +137,10 @@ static enum err add_thinking(struct turned *t, const json_t *block, const char *
 {
     json_t *text;
     TRY(get_string(block, at, "thinking", &text, info));
-    json_t *all = t->reasoning == NULL
-                      ? json_incref(text)
-                      : json_pack("s%+%+%", json_string_value(t->reasoning), json_string_length(t->reasoning), "\n",
-                                  (size_t)1, json_string_value(text), json_string_length(text));
-    json_decref(t->reasoning);
-    t->reasoning = all;
-    return all != NULL ? ERR_OK : ERR_NOMEM;
+    buf_puts(&t->reasoning, t->has_reasoning ? "\n" : "");
+    buf_append(&t->reasoning, json_string_value(text), json_string_length(text));
+    t->has_reasoning = true;
+    return buf_ok(&t->reasoning);
 }
 
 static enum err add_block(struct turned *t, const json_t *block, const char *at, struct err_info *info)
@@ -179,12 +176,14 @@ static enum err close_message(struct turned *t)
     if (json_array_size(t->calls) > 0) {
         TRY(put(message, "tool_calls", json_incref(t->calls)));
     }
-    return t->reasoning != NULL ? put(message, "reasoning_content", json_incref(t->reasoning)) : ERR_OK;
+    const char *text = t->reasoning.data != NULL ? t->reasoning.data : "";
+    return t->has_reasoning ? put(message, "reasoning_content", json_stringn_nocheck(text, t->reasoning.len)) : ERR_OK;
 }
 
 static enum err add_blocks(struct turned *t, const json_t *content, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
+    buf_init(&t->reasoning, 0, MEM_REQUEST);
     t->parts = json_array();
     t->calls = json_array();
     enum err err = t->parts != NULL && t->calls != NULL ? ERR_OK : ERR_NOMEM;
@@ -194,7 +193,7 @@ static enum err add_blocks(struct turned *t, const json_t *content, const char *
     err = err != ERR_OK ? err : close_message(t);
     json_decref(t->parts);
     json_decref(t->calls);
-    json_decref(t->reasoning);
+    buf_fini(&t->reasoning);
     return err;
 }
 
@@ -281,14 +280,20 @@ static enum err add_system(const json_t *body, json_t *messages, struct err_info
     json_t *message = json_pack("{s:s}", "role", "system");
     TRY(append(messages, message));
     TRY(add_texts(system, "system", message, info));
-    json_t *parts = json_object_get(message, "content");
-    for (size_t i = json_array_size(parts); i > 0; i--) {
-        if (is_billing_header(json_array_get(parts, i - 1)) && json_array_remove(parts, i - 1) != 0) {
+    const json_t *parts = json_object_get(message, "content");
+    if (!json_is_array(parts)) {
+        return ERR_OK;
+    }
+    json_t *kept = json_array();
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        json_t *part = json_array_get(parts, i);
+        if (!is_billing_header(part) && json_array_append(kept, part) != 0) {
+            json_decref(kept);
             return ERR_NOMEM;
         }
     }
-    bool is_empty = json_is_array(parts) && json_array_size(parts) == 0;
-    return is_empty && json_array_remove(messages, 0) != 0 ? ERR_NOMEM : ERR_OK;
+    TRY(put(message, "content", kept));
+    return json_array_size(kept) == 0 && json_array_remove(messages, 0) != 0 ? ERR_NOMEM : ERR_OK;
 }
 
 /* --- tools ------------------------------------------------------------------------------------------------------ */

@@ -46,10 +46,9 @@ static void write_call_head(const struct chat_part *part, struct buf *out)
 /* The arguments of a call that was told to its end are an object; of one that was cut off there is none. */
 static void write_input(struct choice *c, bool is_complete, struct buf *out)
 {
-    if (is_complete && c->arguments.len > 0) {
-        buf_add(out, &c->arguments);
-    } else {
-        buf_puts(out, "{}");
+    buf_puts(out, is_complete && c->arguments.len > 0 ? "" : "{}");
+    if (is_complete) {
+        buf_add(out, &c->arguments); /* and what failed there */
     }
     buf_puts(out, "}");
 }

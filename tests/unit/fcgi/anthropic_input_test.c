@@ -105,6 +105,53 @@ START_TEST(bodies_turn_into_chat)
 }
 END_TEST
 
+/* With each allocation failing in turn. */
+START_TEST(no_memory_is_told)
+{
+    struct err_info info = {0};
+    json_t *in = parse(turns[_i].in), *chat;
+    size_t live = mem_live();
+    bool fired = true;
+    for (int n = 0; fired; n++) {
+        mem_fail_at(n);
+        enum err err = anthropic_to_chat(in, &chat, &info);
+        fired = mem_fault_fired();
+        mem_fail_at(-1);
+        ck_assert_msg(fired ? err == ERR_NOMEM && chat == NULL : err == ERR_OK, "allocation %d: %s", n, err_code(err));
+        json_decref(chat);
+        ck_assert_uint_eq(mem_live(), live);
+        ck_assert_int_lt(n, 1000);
+    }
+    json_decref(in);
+}
+END_TEST
+
+/* Of what a body may hold, many small pieces: the work grows as they do, or this test runs out of time. */
+START_TEST(many_blocks_take_their_time_once)
+{
+    enum { N = 60000 };
+    struct err_info info = {0};
+    json_t *body = parse(MESSAGES "}"), *chat, *system = json_array(), *thoughts = json_array();
+    for (int i = 0; i < N; i++) {
+        json_array_append_new(system, parse("{'type':'text','text':'x-anthropic-billing-header: a'}"));
+        json_array_append_new(thoughts,
+                              parse("{'type':'thinking','thinking':'A thought of about forty bytes, or so'}"));
+        json_array_append_new(json_object_get(body, "messages"), parse("{'role':'system','content':'S'}"));
+    }
+    json_object_set_new(body, "system", system);
+    json_array_append_new(json_object_get(body, "messages"),
+                          json_pack("{s:s,s:o}", "role", "assistant", "content", thoughts));
+    ck_assert_int_eq(anthropic_to_chat(body, &chat, &info), ERR_OK);
+    const json_t *messages = json_object_get(chat, "messages");
+    ck_assert_uint_eq(json_array_size(messages), 2);
+    ck_assert_uint_eq(json_array_size(json_object_get(json_array_get(messages, 0), "content")), 2 * N + 1);
+    ck_assert_uint_eq(json_string_length(json_object_get(json_array_get(messages, 1), "reasoning_content")),
+                      N * 38 - 1);
+    json_decref(body);
+    json_decref(chat);
+}
+END_TEST
+
 #define ONE(content)          "{'model':'m','messages':[{'role':'user','content':" content "}]}"
 #define BY_ASSISTANT(content) "{'model':'m','messages':[" ASKED ",{'role':'assistant','content':[" content "]}]}"
 
@@ -292,6 +339,8 @@ Suite *anthropic_input_suite(void)
     Suite *s = suite_create("anthropic_input");
     TCase *forms = tcase_create("forms"), *served = tcase_create("served");
     tcase_add_loop_test(forms, bodies_turn_into_chat, 0, ARRAY_LEN(turns));
+    tcase_add_loop_test(forms, no_memory_is_told, 0, ARRAY_LEN(turns));
+    tcase_add_test(forms, many_blocks_take_their_time_once);
     tcase_add_loop_test(forms, wrong_fields_are_named, 0, ARRAY_LEN(refusals));
     tcase_add_loop_test(forms, settings_turn_into_those_of_chat, 0, ARRAY_LEN(settings));
     tcase_add_loop_test(forms, places_are_those_of_the_body, 0, ARRAY_LEN(places));

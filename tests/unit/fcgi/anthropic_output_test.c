@@ -28,7 +28,8 @@ static size_t piece(const char *text, size_t step)
 }
 
 /* What is written for an answer in such pieces. */
-static void write_answer(const char *text, size_t step, const struct engine_event *end, bool streams, struct buf *out)
+static enum err write_answer(const char *text, size_t step, const struct engine_event *end, bool streams,
+                             struct buf *out)
 {
     const struct shape *shape = anthropic_shape();
     struct anthropic_answer state = {0};
@@ -62,11 +63,13 @@ static void write_answer(const char *text, size_t step, const struct engine_even
         shape->finish(&g, &c, out);
     }
     (streams ? shape->done : shape->whole)(&g, out);
-    ck_assert_int_eq(buf_ok(out), ERR_OK);
-    chat_split_fini(&c.split);
+    enum err err = buf_ok(out);
     for (size_t i = 0; i + 1 < ARRAY_LEN(bufs); i++) {
+        err = err != ERR_OK ? err : buf_ok(bufs[i]); /* what generation.c looks at, too */
         buf_fini(bufs[i]);
     }
+    chat_split_fini(&c.split);
+    return err;
 }
 
 static json_t *parse(const char *text, size_t n)
@@ -80,7 +83,7 @@ static json_t *parse(const char *text, size_t n)
 static json_t *whole(const char *text, size_t step, const struct engine_event *end)
 {
     struct buf out;
-    write_answer(text, step, end, false, &out);
+    ck_assert_int_eq(write_answer(text, step, end, false, &out), ERR_OK);
     json_t *message = parse(out.data, out.len);
     buf_fini(&out);
     return message;
@@ -192,7 +195,7 @@ static json_t *read_stream(const char *data)
 static json_t *streamed(const char *text, size_t step, const struct engine_event *end)
 {
     struct buf out;
-    write_answer(text, step, end, true, &out);
+    ck_assert_int_eq(write_answer(text, step, end, true, &out), ERR_OK);
     json_t *message = read_stream(out.data);
     buf_fini(&out);
     return message;
@@ -292,6 +295,28 @@ START_TEST(streams_and_whole_answers_are_equal)
         ck_assert(json_equal(one, other));
         json_decref(one);
         json_decref(other);
+    }
+}
+END_TEST
+
+/* With each allocation failing in turn: an answer is told to be broken, or all that was said is in it. A call that there
+ * was no memory to read is text. */
+START_TEST(no_memory_is_told)
+{
+    const char *last = _i == 4 ? "Yes" : "u00e9";
+    for (int streams = 0; streams < 2; streams++) {
+        bool fired = true;
+        for (int n = 0; fired; n++) {
+            struct buf out;
+            mem_fail_at(n);
+            enum err err = write_answer(answers[_i].said, 1000, &answers[_i].end, streams, &out);
+            fired = mem_fault_fired();
+            mem_fail_at(-1);
+            bool is_whole = err == ERR_OK && strstr(out.data, last) != NULL;
+            ck_assert_msg(is_whole || (fired && err == ERR_NOMEM), "allocation %d: %s", n, err_code(err));
+            buf_fini(&out);
+            ck_assert_int_lt(n, 1000);
+        }
     }
 }
 END_TEST
@@ -407,6 +432,7 @@ Suite *anthropic_output_suite(void)
     Suite *s = suite_create("anthropic_output");
     TCase *written = tcase_create("written"), *t = tcase_create("served");
     tcase_add_loop_test(written, streams_and_whole_answers_are_equal, 0, ARRAY_LEN(answers));
+    tcase_add_loop_test(written, no_memory_is_told, 4, 6);
     suite_add_tcase(s, written);
     tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, setup, rig_unserve);
