@@ -173,6 +173,12 @@ static enum err write_error(const struct reply *r, struct buf *out, enum err cod
 void reply_error(struct reply *r, enum err code, const struct err_info *info)
 {
     struct buf body;
+    struct err_info named;
+    if (info != NULL && r->name_place != NULL) {
+        named = *info;
+        r->name_place(r->place_arg, &named);
+        info = &named;
+    }
     buf_init(&body, 0, MEM_GENERAL); /* small, and must be had when requests may have no more */
     r->err = write_error(r, &body, code, info);
     int status = r->retry_after_s != 0 ? 503 : err_http_status(r->err);

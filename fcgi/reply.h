@@ -18,6 +18,10 @@ struct reply {
     enum err err;      /* what the answer says is wrong */
     const char *allow; /* for 405: methods */
     bool is_anthropic; /* errors in the form of Anthropic's API */
+    /* OPTIONAL, before an error is told: names its place as the client knows it, where we read another form of what it
+     * sent. place_arg: for it. */
+    void (*name_place)(const void *arg, struct err_info *info);
+    const void *place_arg;
     int retry_after_s; /* for 503; set before reply_error it makes a 503 of any error */
     void (*place)(
         struct err_info *info); /* OPTIONAL: turns the place that an error names into one of the client's body,

@@ -52,6 +52,8 @@ void api_chat(struct call *c);
 void api_completions(struct call *c);
 void api_anthropic_count(struct call *c);
 void api_anthropic_messages(struct call *c);
+void api_responses(struct call *c);
+void api_responses_count(struct call *c);
 void api_embeddings(struct call *c);
 void api_models(struct call *c);
 void api_model(struct call *c);

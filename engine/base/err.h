@@ -56,6 +56,7 @@
     X(ERR_NO_TEMPLATE, "no_chat_template", 400, "invalid_request_error", "the model has no chat template")             \
     X(ERR_API_KEY, "invalid_api_key", 401, "invalid_request_error", "the API key is missing or wrong")                 \
     X(ERR_MODEL_NOT_FOUND, "model_not_found", 404, "invalid_request_error", "no such model")                           \
+    X(ERR_RESPONSE_NOT_FOUND, "response_not_found", 404, "invalid_request_error", "no such response is kept")          \
     X(ERR_UNKNOWN_URL, "unknown_url", 404, "invalid_request_error", "no such URL")                                     \
     X(ERR_METHOD, "method_not_allowed", 405, "invalid_request_error", "this URL does not take that method")            \
     X(ERR_TOO_LARGE, "request_too_large", 413, "invalid_request_error", "the request body is too large")               \

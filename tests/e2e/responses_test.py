@@ -1,0 +1,107 @@
+"""/v1/responses with the openai package: answers, streams, parse, tools, thinking, errors."""
+import json
+
+import openai
+import pydantic
+
+FRANCE = "Name the capital of France."
+WEATHER = {"type": "function", "name": "get_weather", "description": "Weather of a place", "strict": False,
+           "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}}
+
+
+def model_id(ctx):
+    return ctx.server.request("GET", "/v1/models").json()["data"][0]["id"]
+
+
+def ask(ctx, **more):
+    return dict(model=model_id(ctx), input=FRANCE, temperature=0, max_output_tokens=40, **more)
+
+
+def test_answer_and_stream_are_the_same(ctx):
+    client = ctx.server.client()
+    whole = client.responses.create(**ask(ctx, instructions="Answer briefly.", metadata={"a": "b"}))
+    assert "Paris" in whole.output_text, whole
+    assert whole.id.startswith("resp_") and whole.status in ("completed", "incomplete")
+    assert whole.usage.total_tokens == whole.usage.input_tokens + whole.usage.output_tokens
+    assert whole.metadata == {"a": "b"} and whole.instructions == "Answer briefly." and whole.temperature == 0
+    with client.responses.stream(**ask(ctx, instructions="Answer briefly.")) as stream:
+        events = list(stream)
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    assert [e.type for e in events[:4]] == ["response.created", "response.in_progress", "response.output_item.added",
+                                            "response.content_part.added"]
+    assert [e.type for e in events[-4:]] == ["response.output_text.done", "response.content_part.done",
+                                             "response.output_item.done", f"response.{whole.status}"]
+    text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+    assert text == whole.output_text == events[-1].response.output_text
+    assert events[-1].response.usage.output_tokens == whole.usage.output_tokens
+    assert events[-1].response.usage.input_tokens_details.cached_tokens >= 0
+
+
+def test_history_goes_back(ctx):
+    """What was answered can be sent back as it came, with another question behind it."""
+    client = ctx.server.client()
+    first = client.responses.create(**ask(ctx, store=False))
+    items = [{"role": "user", "content": FRANCE}, *first.output, {"role": "user", "content": "Say that again."}]
+    second = client.responses.create(model=model_id(ctx), input=items, temperature=0, max_output_tokens=20, store=False)
+    assert second.usage.input_tokens > first.usage.input_tokens + 3 and second.output_text
+    assert ctx.server.idle()
+
+
+def test_parse(ctx):
+    class City(pydantic.BaseModel):
+        name: str
+        is_capital: bool
+
+    client = ctx.server.client()
+    for seed in range(3):
+        r = client.responses.parse(model=model_id(ctx), input=FRANCE, text_format=City, max_output_tokens=200, temperature=0,
+                                   extra_body={"seed": seed})
+        if r.status == "completed":
+            assert isinstance(r.output_parsed, City), r
+    r = client.responses.create(**ask(ctx, text={"format": {"type": "json_object"}}))
+    assert r.output_text.startswith("{")
+
+
+def test_tools_are_shown_and_results_taken(ctx):
+    client = ctx.server.client()
+    tools = [WEATHER, {"type": "web_search"}, {"type": "custom", "name": "apply_patch", "format": {
+        "type": "grammar", "syntax": "lark", "definition": "start: \"*** Begin\" /.+/"}}]
+    plain = client.responses.create(**ask(ctx))
+    r = client.responses.create(**ask(ctx, tools=tools, tool_choice="auto", parallel_tool_calls=False))
+    assert r.tools[0].name == "get_weather" and r.tools[1].type == "web_search" and r.tools[2].type == "custom"
+    items = [{"role": "user", "content": "Weather in Paris?"},
+             {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Ask."}]},
+             {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": json.dumps({"place": "Paris"})},
+             {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "*** Begin x"},
+             {"type": "function_call_output", "call_id": "c1", "output": "Sunny."},
+             {"type": "custom_tool_call_output", "call_id": "c2", "output": "Done."}]
+    r = client.responses.create(model=model_id(ctx), input=items, tools=tools, temperature=0, max_output_tokens=20)
+    assert r.output_text and r.usage.input_tokens > plain.usage.input_tokens
+    assert client.responses.input_tokens.count(model=model_id(ctx), input=items, tools=tools).input_tokens == r.usage.input_tokens
+
+
+def test_errors_name_the_place(ctx):
+    client = ctx.server.client()
+
+    def refused(**fields):
+        try:
+            client.responses.create(**{**ask(ctx), **fields})
+        except openai.APIStatusError as e:
+            return e.status_code, e.body["code"], e.body["param"]
+        raise AssertionError("not refused")
+    image = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]}]
+    assert refused(input=image) == (400, "invalid_value", "input[0].content[0].type")
+    assert refused(model="other") == (404, "model_not_found", "model")
+    assert refused(previous_response_id="resp_0") == (404, "response_not_found", "previous_response_id")
+    assert refused(conversation="conv_1") == (400, "unsupported_parameter", "conversation")
+    assert refused(tools=[{"type": "file_search", "vector_store_ids": []}]) == (400, "unsupported_parameter", "tools[0].type")
+    assert refused(tools=[{**WEATHER, "name": "no name"}]) == (400, "invalid_value", "tools[0].name")
+
+
+def test_what_is_too_long_fails_in_a_stream(ctx):
+    """Codex shortens its conversation when a stream says so."""
+    client = ctx.server.client()
+    events = list(client.responses.create(model=model_id(ctx), input="word " * 9000, stream=True))
+    assert [e.type for e in events] == ["response.created", "response.in_progress", "response.failed"]
+    assert events[-1].response.error.code == "context_length_exceeded"
+    assert ctx.server.idle()

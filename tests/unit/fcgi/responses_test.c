@@ -1,0 +1,189 @@
+/* /v1/responses through FastCGI over a tiny model: forms of answers, errors and streams. */
+#include "tests/unit/fcgi/fcgi_rig.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *responses_suite(void);
+
+#define URI "/v1/responses"
+/* The model says "AAAA". */
+#define ASK "\"max_output_tokens\":4,\"ignore_eos\":true,\"logit_bias\":{\"65\":100},\"input\":\"Hi\""
+
+static void setup(void) { rig_serve(false, false); }
+
+START_TEST(an_answer_is_a_response)
+{
+    ck_assert_int_eq(rig_post(URI,
+                              "{" ASK ",\"instructions\":\"Be brief.\",\"metadata\":{\"a\":\"b\"},\"temperature\":0,"
+                              "\"tools\":[{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"web_search\"}],"
+                              "\"reasoning\":{\"effort\":\"low\"},\"store\":false}"),
+                     200);
+    ck_assert_str_eq(rig_text_at("object"), "response");
+    ck_assert_str_eq(rig_text_at("status"), "incomplete");
+    ck_assert_str_eq(rig_text_at("incomplete_details.reason"), "max_output_tokens");
+    ck_assert_int_eq(strncmp(rig_text_at("id"), "resp_", 5), 0);
+    ck_assert_str_eq(rig_text_at("output.0.content.0.text"), "AAAA");
+    ck_assert_str_eq(rig_text_at("output.0.role"), "assistant");
+    ck_assert_int_eq(rig_number_at("usage.output_tokens"), 4);
+    ck_assert_int_eq(rig_number_at("usage.total_tokens"), 4 + rig_number_at("usage.input_tokens"));
+    ck_assert_str_eq(rig_text_at("instructions"), "Be brief.");
+    ck_assert_str_eq(rig_text_at("metadata.a"), "b");
+    ck_assert_str_eq(rig_text_at("tools.1.type"), "web_search");
+    ck_assert(json_is_null(rig_at("tools.0.parameters")));
+    ck_assert_str_eq(rig_text_at("reasoning.effort"), "low");
+    ck_assert_str_eq(rig_text_at("text.format.type"), "text");
+    ck_assert_str_eq(rig_text_at("tool_choice"), "auto");
+    ck_assert(json_is_false(rig_at("store")));
+    ck_assert(json_number_value(rig_at("temperature")) == 0);
+    ck_assert_int_eq(rig_post("/responses", "{" ASK "}"), 200);
+}
+END_TEST
+
+START_TEST(prompts_are_those_of_chat)
+{
+    ck_assert_int_eq(rig_post("/v1/chat/completions",
+                              "{\"max_tokens\":1,\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":"
+                              "\"user\",\"content\":\"Hi\"}]}"),
+                     200);
+    json_int_t n = rig_number_at("usage.prompt_tokens");
+    ck_assert_int_eq(rig_post(URI "/input_tokens", "{\"instructions\":\"S\",\"input\":\"Hi\"}"), 200);
+    ck_assert_int_eq(rig_number_at("input_tokens"), n);
+    ck_assert_str_eq(rig_text_at("object"), "response.input_tokens");
+}
+END_TEST
+
+START_TEST(log_probabilities_are_told)
+{
+    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"top_logprobs\":2}"), 200);
+    ck_assert_uint_eq(json_array_size(rig_at("output.0.content.0.logprobs")), 4);
+    ck_assert_str_eq(rig_text_at("output.0.content.0.logprobs.3.token"), "A");
+    ck_assert_int_eq(rig_number_at("output.0.content.0.logprobs.0.bytes.0"), 65);
+    ck_assert_uint_eq(json_array_size(rig_at("output.0.content.0.logprobs.0.top_logprobs")), 2);
+}
+END_TEST
+
+static const char *stream_of(const char *body)
+{
+    ck_assert_int_eq(rig_post(URI, body), 200);
+    ck_assert_ptr_nonnull(rig_got.body);
+    return rig_got.body;
+}
+
+START_TEST(streams_end_with_the_response)
+{
+    const char *body = stream_of("{" ASK ",\"stream\":true,\"top_logprobs\":0}");
+    ck_assert_int_eq(
+        strncmp(body, "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,",
+                strlen("event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,")),
+        0);
+    ck_assert_ptr_nonnull(strstr(body, "event: response.output_text.delta\n"));
+    ck_assert_ptr_nonnull(strstr(body, "\"delta\":\"A\",\"logprobs\":[{\"token\":\"A\",\"bytes\":[65],"));
+    const char *last = strstr(body, "event: response.incomplete\n");
+    ck_assert_ptr_nonnull(last);
+    ck_assert_ptr_nonnull(strstr(last, "\"text\":\"AAAA\""));
+    ck_assert_ptr_null(strstr(body, "[DONE]"));
+}
+END_TEST
+
+START_TEST(thoughts_are_items)
+{
+    rig_use_template("{{ messages[0].content }}<think>\n");
+    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"include\":[\"reasoning.encrypted_content\"]}"), 200);
+    ck_assert_str_eq(rig_text_at("output.0.type"), "reasoning");
+    ck_assert_str_eq(rig_text_at("output.0.content.0.text"), "AAAA");
+    ck_assert_str_eq(rig_text_at("output.0.encrypted_content"), "infcgi-plain:AAAA");
+    ck_assert_int_eq(rig_number_at("usage.output_tokens_details.reasoning_tokens"), 4);
+    const char *body = stream_of("{" ASK ",\"stream\":true}");
+    ck_assert_ptr_nonnull(strstr(body, "event: response.reasoning_text.delta\n"));
+}
+END_TEST
+
+START_TEST(a_schema_is_followed)
+{
+    ck_assert_int_eq(rig_post(URI, "{\"max_output_tokens\":8,\"input\":\"Hi\",\"text\":{\"format\":{\"type\":"
+                                   "\"json_schema\",\"name\":\"n\",\"schema\":{\"const\":5}}}}"),
+                     200);
+    ck_assert_str_eq(rig_text_at("output.0.content.0.text"), "5");
+    ck_assert_str_eq(rig_text_at("status"), "completed");
+}
+END_TEST
+
+START_TEST(wrong_fields_are_named)
+{
+    static const struct {
+        const char *body;
+        int status;
+        const char *code, *param;
+    } cases[] = {
+        {"{\"input\":5}", 400, "invalid_type", "input"},
+        {"{" ASK ",\"model\":\"other\"}", 404, "model_not_found", "model"},
+        {"{" ASK ",\"previous_response_id\":\"resp_x\"}", 404, "response_not_found", "previous_response_id"},
+        {"{" ASK ",\"background\":true}", 400, "unsupported_parameter", "background"},
+        {"{" ASK ",\"conversation\":\"c\"}", 400, "unsupported_parameter", "conversation"},
+        {"{" ASK ",\"stream\":1}", 400, "invalid_type", "stream"},
+        {"{" ASK ",\"temperature\":3}", 400, "invalid_value", "temperature"},
+        {"{" ASK ",\"metadata\":{\"a\":1}}", 400, "invalid_value", "metadata"},
+        {"{" ASK ",\"include\":[1]}", 400, "invalid_value", "include"},
+        {"{" ASK ",\"truncation\":\"some\"}", 400, "invalid_value", "truncation"},
+        {"{\"input\":\"Hi\",\"max_output_tokens\":\"1\"}", 400, "invalid_type", "max_output_tokens"},
+        {"{" ASK ",\"top_logprobs\":21}", 400, "invalid_value", "top_logprobs"},
+        {"{" ASK ",\"reasoning\":{\"effort\":\"x\"}}", 400, "invalid_value", "reasoning.effort"},
+        {"{" ASK ",\"tools\":[{\"type\":\"web_search\"},{\"type\":\"function\",\"name\":\"f\",\"parameters\":5}]}", 400,
+         "invalid_type", "tools[1].parameters"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        rig_refuse(URI, cases[i].body, cases[i].status, cases[i].code, cases[i].param);
+    }
+    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\",\"schema\":{"
+                                   "\"type\":5}}}}"),
+                     400);
+    ck_assert_int_eq(strncmp(rig_text_at("error.param"), "text.format.schema", strlen("text.format.schema")), 0);
+}
+END_TEST
+
+/* Codex looks for this code in a stream. */
+START_TEST(a_stream_tells_that_the_input_is_too_long)
+{
+    static const char head[] = "{\"stream\":true,\"input\":\"", plain[] = "{\"input\":\"";
+    char body[RIG_CTX + 128];
+    snprintf(body, sizeof body, "%s%0*d\"}", plain, RIG_CTX, 0);
+    rig_refuse(URI, body, 400, "context_length_exceeded", "input");
+    snprintf(body, sizeof body, "%s%0*d\"}", head, RIG_CTX, 0);
+    const char *answer = stream_of(body), *last = strstr(answer, "event: response.failed\n");
+    ck_assert_int_eq(strncmp(answer, "event: response.created\n", strlen("event: response.created\n")), 0);
+    ck_assert_ptr_nonnull(last);
+    ck_assert_ptr_nonnull(strstr(last, "\"error\":{\"code\":\"context_length_exceeded\",\"message\":"));
+}
+END_TEST
+
+START_TEST(unknown_fields_are_refused_when_strict)
+{
+    rig_serve(true, false);
+    rig_refuse(URI, "{" ASK ",\"max_tokens\":5}", 400, "unknown_parameter", "max_tokens");
+    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"prompt_cache_key\":\"k\",\"client_metadata\":{}}"), 200);
+}
+END_TEST
+
+Suite *responses_suite(void)
+{
+    Suite *s = suite_create("responses");
+    TCase *t = tcase_create("served"), *strict = tcase_create("strict");
+    tcase_set_tags(t, "fork");
+    tcase_add_checked_fixture(t, setup, rig_unserve);
+    tcase_add_test(t, an_answer_is_a_response);
+    tcase_add_test(t, prompts_are_those_of_chat);
+    tcase_add_test(t, log_probabilities_are_told);
+    tcase_add_test(t, streams_end_with_the_response);
+    tcase_add_test(t, thoughts_are_items);
+    tcase_add_test(t, a_schema_is_followed);
+    tcase_add_test(t, wrong_fields_are_named);
+    tcase_add_test(t, a_stream_tells_that_the_input_is_too_long);
+    suite_add_tcase(s, t);
+    tcase_set_tags(strict, "fork");
+    tcase_add_checked_fixture(strict, NULL, rig_unserve);
+    tcase_add_test(strict, unknown_fields_are_refused_when_strict);
+    suite_add_tcase(s, strict);
+    return s;
+}
