@@ -1,11 +1,33 @@
-/* GET /v1/models and /v1/models/{id}: the one model, in OpenAI's shape with what llama.cpp's and vLLM's clients read.
- */
+/* GET /v1/models and /v1/models/{id}: the one model, in OpenAI's shape with what llama.cpp's and vLLM's clients read;
+ * clients of Anthropic's API, which send its version, find that one's members beside it. */
 #include "fcgi/api/generation.h"
 
 #include "engine/base/json_write.h"
 
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
+
+static bool is_anthropic(const struct call *c)
+{
+    return fastcgi_param(c->reply.request, "HTTP_ANTHROPIC_VERSION") != NULL;
+}
+
+/* Each behind a comma. */
+static void write_anthropic_model(const struct call *c, struct buf *out)
+{
+    char date[32] = "1970-01-01T00:00:00Z";
+    time_t started = (time_t)c->server->started;
+    struct tm utc;
+    uint32_t n_ctx = engine_model(c->engine)->n_ctx;
+    if (gmtime_r(&started, &utc) != NULL) {
+        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    }
+    buf_printf(out, ",\"type\":\"model\",\"created_at\":\"%s\",\"lifecycle\":\"active\",\"max_input_tokens\":%u", date,
+               n_ctx);
+    buf_printf(out, ",\"max_tokens\":%u,\"display_name\":", n_ctx);
+    json_write_cstr(out, c->server->model_id);
+}
 
 static void write_model(const struct call *c, struct buf *out)
 {
@@ -14,6 +36,9 @@ static void write_model(const struct call *c, struct buf *out)
     json_write_cstr(out, c->server->model_id);
     buf_printf(out, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"infcgi\",\"max_model_len\":%u",
                c->server->started, m->n_ctx);
+    if (is_anthropic(c)) {
+        write_anthropic_model(c, out);
+    }
     buf_printf(out,
                ",\"meta\":{\"architecture\":\"%s\",\"quantization\":\"%s\",\"n_ctx_train\":%u,\"n_embd\":%u,\"n_"
                "params\":%" PRIu64 ",\"size\":%" PRIu64 ",\"n_vocab\":%u}}",
@@ -36,7 +61,14 @@ void api_models(struct call *c)
     buf_init(&out, 0, MEM_REQUEST);
     buf_puts(&out, "{\"object\":\"list\",\"data\":[");
     write_model(c, &out);
-    buf_puts(&out, "]}");
+    buf_putc(&out, ']');
+    if (is_anthropic(c)) { /* the page is the last */
+        buf_puts(&out, ",\"has_more\":false,\"first_id\":");
+        json_write_cstr(&out, c->server->model_id);
+        buf_puts(&out, ",\"last_id\":");
+        json_write_cstr(&out, c->server->model_id);
+    }
+    buf_putc(&out, '}');
     send(c, &out);
 }
 

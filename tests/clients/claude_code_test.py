@@ -23,8 +23,15 @@ def agent(server, folder, home, *args):
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
     run = subprocess.run([CLAUDE, "-p", TASK, "--allowedTools", "Read,Edit", "--output-format", "json", *args], cwd=folder, env=env,
                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0, (run.stdout, run.stderr)
+    assert run.returncode in (0, 1) and run.stdout, (run.stdout, run.stderr)
     return json.loads(run.stdout)
+
+
+def test_knows_that_a_prompt_is_too_long(ctx):
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as home:
+        s = ctx.scripted([{"say": "OK"}], "--threads", "2", "--ctx-size", "4096", "--kv-tokens", "4096")
+        said = agent(s, folder, home)
+        assert said["is_error"] and said["terminal_reason"] == "prompt_too_long" and "limit 4096" in said["result"], said
 
 
 def test_reads_and_edits_a_file(ctx):

@@ -128,6 +128,18 @@ def test_agent_loop(ctx):
         assert [b.text for b in m.content] == ["Take an umbrella \u2602 to Paris."] and m.stop_reason == "end_turn", m
 
 
+def test_models(ctx):
+    c = client(ctx.server)
+    models = list(c.models.list())
+    assert len(models) == 1 and models[0].type == "model" and models[0].display_name == models[0].id, models
+    assert models[0].max_input_tokens == 2048, models
+    assert c.models.retrieve(models[0].id) == models[0]
+    raises(anthropic.NotFoundError, lambda: c.models.retrieve("other"))
+    plain = ctx.server.request("GET", "/v1/models").json()
+    assert "first_id" not in plain and "display_name" not in plain["data"][0], plain
+    assert models[0].created_at.timestamp() == plain["data"][0]["created"]
+
+
 def test_errors_are_the_clients_exceptions(ctx):
     c = client(ctx.server)
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
