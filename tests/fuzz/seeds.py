@@ -272,6 +272,32 @@ CHAT_PARTS = {
     "arg_keys": "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>b</arg_value>\n</tool_call>",
 }
 
+# Each with a text that it says.
+GRAMMARS = {
+    "gbnf": {
+        "list": ('root ::= "[" (item ("," item)*)? "]"\nitem ::= [a-z]+ | root # nested\n', "[ab,[c]]"),
+        "counts": ('root ::= x{2,3} "\\u00e9"?\nx ::= [^\\n\\]] | "\\x41" {3}', "1AAA\u00e9"),
+        "left": ('root ::= root "+" n | n\nn ::= ("0" | [1-9] [0-9]*) |', "1+20+"),
+    },
+    "pattern": {
+        "date": (r"^\d{4}-(0[1-9]|1[0-2])$", "2024-02"),
+        "names": (r"(?<name>[A-Z][^\s,]*)(?:, ?\w+)*?|\u{1F600}", "Abc, d"),
+        "ends": (r"^a|b$|^$|[\d\-\]]{2,5}\.", "12-."),
+    },
+    "schema": {
+        "object": (json.dumps({"type": "object", "properties": {"a": {"type": "integer", "minimum": -3, "maximum": 120},
+                                                                "b": {"$ref": "#/$defs/l"}}, "required": ["a"],
+                               "additionalProperties": False,
+                               "$defs": {"l": {"type": "array", "items": {"$ref": "#"}, "maxItems": 3}}}), '{"a": 12, "b": []}'),
+        "texts": (json.dumps({"anyOf": [{"type": "string", "pattern": "^[a-c]+$", "maxLength": 4}, {"enum": [1, "x", None, {"k": [True]}]},
+                                        {"type": "string", "format": "date-time"}]}), '"abc"'),
+        "others": (json.dumps({"type": ["object", "null"], "patternProperties": {"^x-": {"type": "boolean"}},
+                               "additionalProperties": {"type": "number"}, "minProperties": 1}), '{"x-a":true,"b":1e3}'),
+        "one": (json.dumps({"oneOf": [{"type": "object", "properties": {"k": {"const": "a"}}, "required": ["k"]},
+                                      {"type": "object", "properties": {"k": {"const": "b"}}, "required": ["k"]}]}), '{"k":"b"}'),
+    },
+}
+
 
 def main():
     gguf_seeds()
@@ -285,6 +311,9 @@ def main():
     write("jinja", "variables", "{{ x.y[0] }}{{ d|tojson }}\0" + json.dumps({"x": {"y": [1e300, None]}, "d": {"\"": []}}))
     for name, text in CHAT_PARTS.items():
         write("chat_parts", name, text)
+    for target, table in GRAMMARS.items():
+        for name, (grammar, text) in table.items():
+            write(target, name, f"{grammar}\0{text}")
     for target, table in ("request", REQUESTS), ("messages", MESSAGES):
         for name, body in table.items():
             write(target, name, json.dumps(body))
