@@ -147,15 +147,10 @@ static void write_anthropic_error(const struct reply *r, struct buf *out, enum e
 /* The error object, of what name_memory makes of the code; returns that. */
 static enum err write_error(const struct reply *r, struct buf *out, enum err code, const struct err_info *info)
 {
-    struct err_info memory = {0}, placed;
+    struct err_info memory = {0};
     if (name_memory(code, &memory) != code) {
         code = memory.code;
         info = &memory;
-    }
-    if (r->place != NULL && info != NULL) {
-        placed = *info;
-        r->place(&placed);
-        info = &placed;
     }
     const char *message = info != NULL && info->text[0] != '\0' ? info->text : err_text(code);
     if (r->is_anthropic) {

@@ -23,9 +23,6 @@ struct reply {
     void (*name_place)(const void *arg, struct err_info *info);
     const void *place_arg;
     int retry_after_s; /* for 503; set before reply_error it makes a 503 of any error */
-    void (*place)(
-        struct err_info *info); /* OPTIONAL: turns the place that an error names into one of the client's body,
-                                           * where that was translated before it was checked */
 };
 
 /* Fills id from REQUEST_ID, else from the client's header (sane ones only), or draws one; and arrived_ns. */

@@ -12,7 +12,7 @@ static enum err prepare(struct call *c, bool is_answered, struct params *p, bool
     enum err err = is_answered ? anthropic_add_answer(c->json, chat, info) : ERR_OK;
     route_drop_json(c);
     c->json = chat;
-    c->reply.place = anthropic_place;
+    c->reply.name_place = anthropic_name_place;
     return err != ERR_OK ? err : chat_prepare(c, p, shows_tools, ids, n, info);
 }
 

@@ -522,8 +522,9 @@ static void replace(char *text, size_t cap, const char *from, const char *to)
     }
 }
 
-void anthropic_place(struct err_info *info)
+void anthropic_name_place(const void *arg, struct err_info *info)
 {
+    (void)arg;
     static const struct {
         const char *begin, *from, *to;
     } places[] = {

@@ -17,7 +17,8 @@ MUST_CHECK enum err anthropic_to_chat(const json_t *body, json_t **chat, struct 
  * same in both, the chat endpoint checks type and range. */
 MUST_CHECK enum err anthropic_add_answer(const json_t *body, json_t *chat, struct err_info *info);
 
-/* Turns the place of an error that was found in such a chat into the one in the body it was made of. */
-void anthropic_place(struct err_info *info);
+/* Turns the place of an error that was found in such a chat into the one in the body it was made of: reply.h's
+ * name_place. arg is not read. */
+void anthropic_name_place(const void *arg, struct err_info *info);
 
 #endif

@@ -271,7 +271,7 @@ START_TEST(places_are_those_of_the_body)
     char expected[ERR_WHERE_BYTES + 8];
     struct err_info info = {0};
     err_set(&info, ERR_INVALID_TYPE, places[_i].where, "%s: x", places[_i].where);
-    anthropic_place(&info);
+    anthropic_name_place(NULL, &info);
     ck_assert_str_eq(info.where, places[_i].placed);
     snprintf(expected, sizeof expected, "%s: x", places[_i].placed);
     ck_assert_str_eq(info.text, expected);
