@@ -140,6 +140,9 @@ static enum err choose_chat(struct engine *e, struct err_info *info)
         }
         e->info.chat_failed = err != ERR_OK ? &e->chat_failed : NULL;
     }
+    size_t n = 0;
+    const char *source = e->chat != NULL ? chat_template_source(e->chat, &n) : NULL;
+    e->tool_format = chat_format_of(source, n);
     return ERR_OK;
 }
 

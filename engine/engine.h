@@ -23,6 +23,8 @@ struct engine;
 struct engine_stream;
 struct engine_embedding;
 struct sched_group;
+struct chat_forced;
+struct chat_format;
 struct grammar;
 
 /* Limits of a request; the server's field table uses the same names. */
@@ -185,6 +187,12 @@ void engine_token_bytes(const struct engine *e, int32_t id, struct buf *out);
  * caller's, to json_decref. */
 json_t *engine_chat_context(const struct engine *e, json_t *messages, bool adds_generation_prompt);
 
+/* How the model writes calls of tools (chat_format.h). */
+const struct chat_format *engine_tool_format(const struct engine *e);
+
+/* Does the chat template's text have this word? */
+bool engine_chat_mentions(const struct engine *e, const char *word);
+
 /* Ids of a conversation: the chat template (chat_choose.h) is rendered with the variables of `context` and today's date,
  * and tokenised; what stands in the messages yields no special tokens, and BOS comes before it unless the template wrote
  * that itself. Where a template fails on, or prints, the null content of a message, that becomes empty in `context`.
@@ -264,6 +272,9 @@ MUST_CHECK enum err engine_grammar_gbnf(struct engine *e, const char *text, size
                                         struct err_info *info);
 MUST_CHECK enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, struct grammar **out,
                                          struct err_info *info);
+/* .. answers with calls of tools (chat_forced.h). *i_failed: the tool whose schema the error is of. */
+MUST_CHECK enum err engine_grammar_calls(struct engine *e, const struct chat_forced *f, struct grammar **out,
+                                         size_t *i_failed, struct err_info *info);
 void engine_grammar_free(struct grammar **g);
 
 /* What differs between the sequences of a request. */

@@ -13,6 +13,15 @@ json_t *engine_chat_context(const struct engine *e, json_t *messages, bool adds_
                      "bos_token", m->bos_text, "eos_token", m->eos_text);
 }
 
+const struct chat_format *engine_tool_format(const struct engine *e) { return e->tool_format; }
+
+bool engine_chat_mentions(const struct engine *e, const char *word)
+{
+    size_t n = 0;
+    const char *source = e->chat != NULL ? chat_template_source(e->chat, &n) : NULL;
+    return source != NULL && memmem(source, n, word, strlen(word)) != NULL;
+}
+
 /* Gives messages without content an empty one. *any: there were such. */
 static enum err fill_contents(json_t *messages, bool *any)
 {

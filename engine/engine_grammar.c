@@ -1,6 +1,7 @@
 /* Grammars that requests name, and the tables of the vocabulary that they share. */
 #include "engine/engine_internal.h"
 
+#include "engine/chat/chat_forced.h"
 #include "engine/grammar/grammar_gbnf.h"
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/regex_parse.h"
@@ -70,6 +71,17 @@ enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, stru
     TRY(begin(e, &b, out, info));
     enum err err = regex_parse(grammar_regexes(b), text, n, false, &whole, info);
     return end(err, &b, grammar_lexeme(b, whole), out, info);
+}
+
+enum err engine_grammar_calls(struct engine *e, const struct chat_forced *f, struct grammar **out, size_t *i_failed,
+                              struct err_info *info)
+{
+    struct grammar_builder *b;
+    symbol_id start = 0;
+    *i_failed = 0;
+    TRY(begin(e, &b, out, info));
+    enum err err = chat_forced_add(b, f, e->tokenizer, &start, i_failed, info);
+    return end(err, &b, start, out, info);
 }
 
 void engine_grammar_free(struct grammar **g) { grammar_unref(g); }

@@ -4,6 +4,7 @@
 
 #include "engine/backend/backend_parts.h"
 #include "engine/base/mem.h"
+#include "engine/chat/chat_format.h"
 #include "engine/chat/chat_template.h"
 #include "engine/engine.h"
 #include "engine/grammar/grammar.h"
@@ -19,6 +20,7 @@ struct engine {
     struct tokenizer *tokenizer;
     struct chat_template *chat;  /* NULL: none, or none that can be used ... */
     struct err_info chat_failed; /* ... and why */
+    const struct chat_format *tool_format;
     struct backend_parts parts;
     const struct backend *backend; /* of these */
     struct backend_model *model;

@@ -1,11 +1,14 @@
 /* POST /v1/chat/completions: messages through the model's chat template, and OpenAI's chat shapes. */
 #include "fcgi/api/generation.h"
 #include "fcgi/api/messages.h"
+#include "fcgi/api/tool_choice.h"
 #include "fcgi/api/tools.h"
+#include "fcgi/api/tools_prompt.h"
 
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
+#include "engine/chat/chat_format.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -99,15 +102,39 @@ static enum err look_for_reasoning(const struct engine *e, const int32_t *ids, s
     return err;
 }
 
+/* As render, for a template that knows no tools. One that fails on earlier calls, or on a system message, gets them as
+ * text, or with the user's. */
+static enum err render_told(struct call *c, json_t *context, const json_t *tools, int32_t **ids, size_t *n,
+                            struct err_info *info)
+{
+    static const unsigned ways[] = {TOOLS_PROMPT_KEEPS_CALLS, TOOLS_PROMPT_KEEPS_CALLS | TOOLS_PROMPT_NO_SYSTEM, 0,
+                                    TOOLS_PROMPT_NO_SYSTEM};
+    json_t *messages = json_incref(json_object_get(context, "messages")), *told;
+    enum err err = ERR_TEMPLATE;
+    for (size_t i = engine_chat_mentions(c->engine, "tool_calls") ? 0 : 2; err == ERR_TEMPLATE && i < ARRAY_LEN(ways);
+         i++) {
+        *info = (struct err_info){0};
+        err = tools_prompt(messages, tools, ways[i], &told);
+        if (err == ERR_OK) {
+            err = json_object_set_new(context, "messages", told) == 0 ? render(c, context, ids, n, info) : ERR_NOMEM;
+        }
+    }
+    json_decref(messages);
+    return err;
+}
+
 static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, int32_t **ids, size_t *n,
                             struct err_info *info)
 {
     json_t *context = engine_chat_context(c->engine, json_object_get(p->root, "messages"), p->add_generation_prompt);
-    bool ok =
-        context != NULL && (!shows_tools || json_object_set(context, "tools", json_object_get(p->root, "tools")) == 0);
+    json_t *all = json_object_get(p->root, "tools"), *tools = shows_tools ? all : NULL;
+    bool is_told = json_array_size(all) > 0 && engine_tool_format(c->engine)->is_told;
+    bool ok = context != NULL && (tools == NULL || is_told || json_object_set(context, "tools", tools) == 0);
     enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
     err = err != ERR_OK ? err : add_effort(p->root, context, info);
-    err = err != ERR_OK ? err : render(c, context, ids, n, info);
+    err = err != ERR_OK ? err
+          : is_told     ? render_told(c, context, tools, ids, n, info)
+                        : render(c, context, ids, n, info);
     err = err != ERR_OK ? err : look_for_reasoning(c->engine, *ids, *n, p);
     json_decref(context);
     return err;
@@ -379,7 +406,11 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
 {
     struct err_info info = {0};
     enum err err = ERR_OK;
-    if (params_has_grammar(p)) { /* and nothing else: no thinking, no calls */
+    bool is_forced = false, binds = shows_tools && tool_choice_binds(p->root, &is_forced);
+    p->split.reads_calls = shows_tools;
+    if (binds && (is_forced || !p->is_json)) { /* a call is no answer: the form asked of that does not matter */
+        err = tool_choice_grammar(p, c->engine, &info);
+    } else if (params_has_grammar(p)) { /* and nothing else: no thinking, no calls */
         p->split = (struct chat_split_config){.splits_reasoning = false};
         err = params_grammar(p, c->engine, &info);
     }
@@ -388,7 +419,6 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
         return;
     }
     json_t *tools = shows_tools ? json_incref(json_object_get(p->root, "tools")) : NULL;
-    p->split.reads_calls = shows_tools && p->gen.grammar == NULL;
     p->split.tools = tools;
     p->root = NULL;
     route_drop_json(c); /* before the answer, which may take minutes */

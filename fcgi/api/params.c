@@ -50,7 +50,7 @@ static const struct field chat_fields[] = {
     {"tools", FIELD_CUSTOM, 0, 0, 0},
     {"tool_choice", FIELD_CUSTOM, 0, 0, 0},
     {"chat_template_kwargs", FIELD_CUSTOM, 0, 0, 0},
-    {"parallel_tool_calls", FIELD_IGNORED, 0, 0, 0},
+    {"parallel_tool_calls", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning_effort", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning_format", FIELD_CUSTOM, 0, 0, 0},
     {"store", FIELD_IGNORED, 0, 0, 0},
@@ -77,7 +77,9 @@ static const struct field completion_fields[] = {
 
 static bool is_given(const char *text) { return text != NULL && text[0] != '\0'; }
 
-bool params_has_grammar(const struct params *p) { return p->is_json || is_given(p->gbnf) || is_given(p->pattern); }
+bool params_has_text_grammar(const struct params *p) { return is_given(p->gbnf) || is_given(p->pattern); }
+
+bool params_has_grammar(const struct params *p) { return p->is_json || params_has_text_grammar(p); }
 
 enum err params_grammar(struct params *p, struct engine *e, struct err_info *info)
 {

@@ -35,6 +35,7 @@ MUST_CHECK enum err params_read(struct params *p, const json_t *root, bool is_ch
 /* Makes p->gen.grammar, the caller's, of what the fields ask for; before p->root goes. It stays NULL where they ask for none. An
  * error names the place in the request: ERR_INVALID_VALUE: two of them; engine_grammar_*'s. */
 bool params_has_grammar(const struct params *p);
+bool params_has_text_grammar(const struct params *p); /* .. but for response_format */
 MUST_CHECK enum err params_grammar(struct params *p, struct engine *e, struct err_info *info);
 
 /* Fields of the chat or the completion table, for tests and docs checks; NULL beyond the last. */

@@ -51,6 +51,12 @@ static enum err check_optional(const json_t *object, const char *at, const char 
     return v == NULL || json_typeof(v) == type ? ERR_OK : refuse(join(where, at, field), type, expected, v, info);
 }
 
+static enum err check_optional_flag(const json_t *root, const char *field, struct err_info *info)
+{
+    const json_t *v = json_read_get(root, field);
+    return v == NULL || json_is_boolean(v) ? ERR_OK : refuse(field, JSON_TRUE, "a boolean", v, info);
+}
+
 static enum err check_type(const json_t *object, const char *at, bool may_lack, struct err_info *info)
 {
     const json_t *v = json_read_get(object, "type");
@@ -89,17 +95,70 @@ static enum err check_tool(const json_t *tool, const char *at, struct err_info *
                : refuse(join(where, inner, "strict"), JSON_TRUE, "a boolean", strict, info);
 }
 
-/* A choice of one tool, or of any, would have to be enforced on the answer. */
-static enum err check_choice(const json_t *choice, struct err_info *info)
+/* The tool of that name, of the first n. */
+static bool has_tool(const json_t *tools, size_t n, const json_t *name)
 {
-    static const char expected[] = "\"none\" or \"auto\"";
-    if (choice == NULL || json_read_is(choice, "none") || json_read_is(choice, "auto")) {
-        return ERR_OK;
+    bool has = false;
+    for (size_t i = 0; i < n; i++) {
+        has = has || json_equal(json_object_get(json_object_get(json_array_get(tools, i), "function"), "name"), name);
     }
-    if (json_read_is(choice, "required") || json_is_object(choice)) {
-        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "tool_choice", expected, choice, info);
+    return has;
+}
+
+/* {"type": "function", "function": {"name": one of tools}} */
+static enum err check_named(const json_t *choice, const char *at, const json_t *tools, struct err_info *info)
+{
+    const json_t *f;
+    char inner[ERR_WHERE_BYTES], where[ERR_WHERE_BYTES];
+    if (!json_is_object(choice)) {
+        return refuse(at, JSON_OBJECT, "an object with type and function", choice, info);
     }
-    return refuse("tool_choice", JSON_STRING, expected, choice, info);
+    TRY(check_type(choice, at, false, info));
+    TRY(get_function(choice, at, &f, inner, info));
+    TRY(tools_check_name(f, inner, info));
+    const json_t *name = json_object_get(f, "name");
+    return has_tool(tools, json_array_size(tools), name)
+               ? ERR_OK
+               : refuse(join(where, inner, "name"), JSON_STRING, "the name of one of tools", name, info);
+}
+
+/* {"type": "allowed_tools", "allowed_tools": {"mode": .., "tools": [..]}} */
+static enum err check_allowed(const json_t *choice, const json_t *tools, struct err_info *info)
+{
+    static const char at[] = "tool_choice.allowed_tools", list[] = "tool_choice.allowed_tools.tools";
+    char where[ERR_WHERE_BYTES];
+    const json_t *inner = json_object_get(choice, "allowed_tools"), *mode = json_object_get(inner, "mode");
+    const json_t *some = json_object_get(inner, "tools");
+    if (!json_is_object(inner)) {
+        return refuse(at, JSON_OBJECT, "an object with mode and tools", inner, info);
+    }
+    if (!json_read_is(mode, "auto") && !json_read_is(mode, "required")) {
+        return refuse(join(where, at, "mode"), JSON_STRING, "\"auto\" or \"required\"", mode, info);
+    }
+    if (json_array_size(some) == 0 || json_array_size(some) > MAX_TOOLS) {
+        return refuse(list, JSON_ARRAY, "an array of 1 to 128 tools", some, info);
+    }
+    for (size_t i = 0; i < json_array_size(some); i++) {
+        TRY(check_named(json_array_get(some, i), element(where, list, i), tools, info));
+    }
+    return ERR_OK;
+}
+
+static enum err check_choice(const json_t *choice, const json_t *tools, struct err_info *info)
+{
+    static const char expected[] = "\"none\", \"auto\", \"required\" or an object that names a function";
+    if (json_is_object(choice)) {
+        return json_read_is(json_object_get(choice, "type"), "allowed_tools")
+                   ? check_allowed(choice, tools, info)
+                   : check_named(choice, "tool_choice", tools, info);
+    }
+    bool is_required = json_read_is(choice, "required");
+    if (choice != NULL && !is_required && !json_read_is(choice, "none") && !json_read_is(choice, "auto")) {
+        return refuse("tool_choice", JSON_STRING, expected, choice, info);
+    }
+    return !is_required || json_array_size(tools) > 0
+               ? ERR_OK
+               : json_in_refuse(ERR_INVALID_VALUE, "tool_choice", "\"required\" only beside tools", choice, info);
 }
 
 enum err tools_check(const json_t *root, bool *shown, struct err_info *info)
@@ -112,9 +171,17 @@ enum err tools_check(const json_t *root, bool *shown, struct err_info *info)
                        json_array_size(tools));
     }
     for (size_t i = 0; i < json_array_size(tools); i++) {
-        TRY(check_tool(json_array_get(tools, i), element(at, "tools", i), info));
+        const json_t *tool = json_array_get(tools, i);
+        TRY(check_tool(tool, element(at, "tools", i), info));
+        const json_t *name = json_object_get(json_object_get(tool, "function"), "name");
+        if (has_tool(tools, i, name)) {
+            char where[ERR_WHERE_BYTES];
+            snprintf(where, sizeof where, "tools[%zu].function.name", i);
+            return json_in_refuse(ERR_INVALID_VALUE, where, "a name that no tool in front has", name, info);
+        }
     }
-    TRY(check_choice(choice, info));
+    TRY(check_choice(choice, tools, info));
+    TRY(check_optional_flag(root, "parallel_tool_calls", info));
     *shown = json_array_size(tools) > 0 && !json_read_is(choice, "none");
     return ERR_OK;
 }

@@ -1,13 +1,12 @@
-/* What `tools`, `tool_choice` and the calls of earlier messages must look like. Nothing is enforced on answers: the
- * template shows tools to the model, and chat_parts.h reads calls from what it writes. Threads: pure functions. */
+/* What `tools`, `tool_choice`, `parallel_tool_calls` and the calls of earlier messages must look like. Threads: pure
+ * functions. */
 #ifndef INFCGI_FCGI_API_TOOLS_H
 #define INFCGI_FCGI_API_TOOLS_H
 
 #include "fcgi/json_in.h"
 
-/* Checks `tools` and `tool_choice` of a request. *shown: the template is to see the tools. ERR_MISSING_PARAMETER,
- * ERR_INVALID_TYPE, ERR_INVALID_VALUE, ERR_UNSUPPORTED_PARAMETER (a choice that would have to be enforced); info->where
- * is the place, as tools[1].function.name. */
+/* Checks these of a request. *shown: the template is to see the tools. ERR_MISSING_PARAMETER, ERR_INVALID_TYPE,
+ * ERR_INVALID_VALUE; info->where is the place, as tools[1].function.name. */
 MUST_CHECK enum err tools_check(const json_t *root, bool *shown, struct err_info *info);
 
 /* Checks the member `name` of what stands at `at`: 1 to 64 letters, digits, '_' and '-'. Fails as tools_check. */

@@ -181,6 +181,47 @@ def test_json_schema(ctx):
     assert ctx.server.idle()
 
 
+SHAPES = [{"type": "function", "function": {"name": "draw", "description": "Draws a shape.", "parameters": {
+              "type": "object", "properties": {"shape": {"enum": ["circle", "square"]}, "size": {"type": "integer", "minimum": 1, "maximum": 9}},
+              "required": ["shape", "size"], "additionalProperties": False}}},
+          {"type": "function", "function": {"name": "wipe"}}]
+
+
+def check_calls(choice, names):
+    """Each call is of one of the names and fits its schema."""
+    assert choice.message.content is None and choice.finish_reason in ("tool_calls", "length"), choice
+    for call in choice.message.tool_calls:
+        said = json.loads(call.function.arguments)
+        assert call.function.name in names and call.type == "function" and call.id, call
+        if call.function.name == "draw":
+            assert set(said) == {"shape", "size"} and said["shape"] in ("circle", "square") and 1 <= said["size"] <= 9, call
+        else:
+            assert said == {}, call
+
+
+def test_tool_choice(ctx):
+    """A call that is asked for comes, whatever the model, and fits its schema; streamed too. The model's template knows no tools."""
+    client, ask = ctx.server.client(), {"model": model_id(ctx), "messages": FRANCE, "tools": SHAPES, "max_tokens": 200, "temperature": 1.3}
+    for choice, names in (("required", ("draw", "wipe")), ({"type": "function", "function": {"name": "draw"}}, ("draw",))):
+        r = client.chat.completions.create(**ask, tool_choice=choice, parallel_tool_calls=False).choices[0]
+        check_calls(r, names)
+        assert len(r.message.tool_calls) == 1 and r.finish_reason == "tool_calls", r
+    named = {**ask, "seed": 5, "tool_choice": {"type": "function", "function": {"name": "draw"}}}
+    whole = client.chat.completions.create(**named).choices[0].message.tool_calls[0].function
+    deltas = [t for c in client.chat.completions.create(**named, stream=True) for t in c.choices[0].delta.tool_calls or []]
+    assert [d.function.name for d in deltas if d.function.name] == ["draw"] and {d.index for d in deltas} == {0}, deltas
+    assert "".join(d.function.arguments or "" for d in deltas) == whole.arguments, (deltas, whole)
+    strict = [{"type": "function", "function": {**SHAPES[0]["function"], "strict": True}}]
+    r = client.chat.completions.create(**{**ask, "tools": strict, "max_tokens": 30}).choices[0]
+    assert r.message.content or r.message.tool_calls, r
+    bad = {"type": "function", "function": {"name": "bad", "parameters": {"type": "object", "properties": {"a": {"not": {}}}}}}
+    for tools, choice, param in (([*SHAPES, bad], "required", "tools[2].function.parameters/properties/a/not"),
+                                 (SHAPES, {"type": "function", "function": {"name": "x"}}, "tool_choice.function.name"), ([], "required", "tool_choice")):
+        r = ctx.server.post("/v1/chat/completions", {"messages": FRANCE, "tools": tools, "tool_choice": choice})
+        assert r.status == 400 and r.error()["param"] == param, (r.status, r.body)
+    assert ctx.server.idle()
+
+
 def test_grammar(ctx):
     """GBNF and patterns hold in chat and text completions, and what is wrong with one is a 400 in its field."""
     import re

@@ -103,7 +103,9 @@ const char *rig_model(uint32_t type)
     return path;
 }
 
-static const char chatml[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+/* It shows no tools, and has the word: else they would be told in messages, for which the context has no room. */
+static const char chatml[] = "{# no tools #}"
+                             "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
                              "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 /* source: of the chat template, NULL = none. */

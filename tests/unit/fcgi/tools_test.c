@@ -37,6 +37,9 @@ static void expect(const char *text, bool is_request, enum err code, const char 
     }
 }
 
+#define CHOICE(choice)   "{\"tools\":[" TOOL "],\"tool_choice\":" choice "}"
+#define ALLOWED(allowed) CHOICE("{\"type\":\"allowed_tools\",\"allowed_tools\":" allowed "}")
+
 struct expected {
     const char *text;
     enum err code;
@@ -77,9 +80,27 @@ static const struct expected requests[] = {
     {FUNCTION("{\"name\":\"a\",\"parameters\":\"{}\"}"), ERR_INVALID_TYPE, "tools[1].function.parameters"},
     {FUNCTION("{\"name\":\"a\",\"parameters\":[]}"), ERR_INVALID_TYPE, "tools[1].function.parameters"},
     {FUNCTION("{\"name\":\"a\",\"strict\":\"yes\"}"), ERR_INVALID_TYPE, "tools[1].function.strict"},
-    {"{\"tool_choice\":\"required\"}", ERR_UNSUPPORTED_PARAMETER, "tool_choice"},
-    {"{\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"a\"}}}", ERR_UNSUPPORTED_PARAMETER,
-     "tool_choice"},
+    {"{\"tools\":[" TOOL "," TOOL "]}", ERR_INVALID_VALUE, "tools[1].function.name"},
+    {"{\"parallel_tool_calls\":false}", ERR_OK, ""},
+    {"{\"parallel_tool_calls\":0}", ERR_INVALID_TYPE, "parallel_tool_calls"},
+    {CHOICE("\"required\""), ERR_OK, ""},
+    {CHOICE("{\"type\":\"function\",\"function\":{\"name\":\"" NAME_64 "\"}}"), ERR_OK, ""},
+    {CHOICE("{\"type\":\"function\",\"function\":{\"name\":\"b\"}}"), ERR_INVALID_VALUE, "tool_choice.function.name"},
+    {CHOICE("{\"type\":\"function\"}"), ERR_MISSING_PARAMETER, "tool_choice.function"},
+    {CHOICE("{\"type\":\"custom\"}"), ERR_INVALID_VALUE, "tool_choice.type"},
+    {CHOICE("{}"), ERR_MISSING_PARAMETER, "tool_choice.type"},
+    {ALLOWED("{\"mode\":\"auto\",\"tools\":[" TOOL "]}"), ERR_OK, ""},
+    {ALLOWED("5"), ERR_INVALID_TYPE, "tool_choice.allowed_tools"},
+    {ALLOWED("{\"tools\":[" TOOL "]}"), ERR_MISSING_PARAMETER, "tool_choice.allowed_tools.mode"},
+    {ALLOWED("{\"mode\":\"any\",\"tools\":[" TOOL "]}"), ERR_INVALID_VALUE, "tool_choice.allowed_tools.mode"},
+    {ALLOWED("{\"mode\":\"auto\"}"), ERR_MISSING_PARAMETER, "tool_choice.allowed_tools.tools"},
+    {ALLOWED("{\"mode\":\"auto\",\"tools\":[]}"), ERR_INVALID_VALUE, "tool_choice.allowed_tools.tools"},
+    {ALLOWED("{\"mode\":\"auto\",\"tools\":[5]}"), ERR_INVALID_TYPE, "tool_choice.allowed_tools.tools[0]"},
+    {ALLOWED("{\"mode\":\"auto\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"b\"}}]}"),
+     ERR_INVALID_VALUE, "tool_choice.allowed_tools.tools[0].function.name"},
+    {"{\"tool_choice\":\"required\"}", ERR_INVALID_VALUE, "tool_choice"},
+    {"{\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"a\"}}}", ERR_INVALID_VALUE,
+     "tool_choice.function.name"},
     {"{\"tool_choice\":\"any\"}", ERR_INVALID_VALUE, "tool_choice"},
     {"{\"tool_choice\":\"\"}", ERR_INVALID_VALUE, "tool_choice"},
     {"{\"tool_choice\":true}", ERR_INVALID_TYPE, "tool_choice"},
@@ -146,7 +167,7 @@ START_TEST(tools_are_counted)
         struct err_info info;
         strcpy(text, "{\"tools\":[" TOOL);
         for (int i = 1; i < n; i++) {
-            strcat(text, "," TOOL);
+            sprintf(text + strlen(text), ",{\"type\":\"function\",\"function\":{\"name\":\"f%d\"}}", i);
         }
         ck_assert_uint_lt(strlen(text), sizeof text - 3);
         strcat(text, "]}");

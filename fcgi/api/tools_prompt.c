@@ -1,0 +1,148 @@
+/* The form of calls is the one that most models with tools have learnt. */
+#include "fcgi/api/tools_prompt.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/json_read.h"
+#include "engine/base/json_write.h"
+
+#include <string.h>
+
+static void put_text(struct buf *b, const json_t *text)
+{
+    if (json_is_string(text)) {
+        buf_append(b, json_string_value(text), json_string_length(text));
+    }
+}
+
+static void put_json(struct buf *b, const json_t *v)
+{
+    char *text = json_dumps(v, JSON_ENCODE_ANY);
+    b->err = b->err != ERR_OK ? b->err : text == NULL ? ERR_NOMEM : ERR_OK;
+    buf_puts(b, text != NULL ? text : "");
+    mem_free(text);
+}
+
+static void put_tools(struct buf *b, const json_t *tools)
+{
+    buf_puts(b, "These functions can be called. Each line describes one:\n<tools>\n");
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        put_json(b, json_object_get(json_array_get(tools, i), "function"));
+        buf_putc(b, '\n');
+    }
+    buf_puts(b, "</tools>\nTo call a function, answer with its name and its arguments as JSON:\n<tool_call>\n"
+                "{\"name\": \"the name\", \"arguments\": {\"an argument\": \"its value\"}}\n</tool_call>\n"
+                "What it gives comes back between <tool_response> and </tool_response>.");
+}
+
+/* What an assistant said, and its calls. */
+static void put_calls(struct buf *b, const json_t *message)
+{
+    const json_t *calls = json_object_get(message, "tool_calls");
+    put_text(b, json_object_get(message, "content"));
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *f = json_object_get(json_array_get(calls, i), "function");
+        const json_t *arguments = json_object_get(f, "arguments");
+        buf_puts(b, b->len > 0 ? "\n<tool_call>\n{\"name\": " : "<tool_call>\n{\"name\": ");
+        put_json(b, json_object_get(f, "name"));
+        buf_puts(b, ", \"arguments\": ");
+        if (json_is_string(arguments)) {
+            put_text(b, arguments);
+        } else {
+            put_json(b, arguments);
+        }
+        buf_puts(b, "}\n</tool_call>");
+    }
+}
+
+static bool is_result(const json_t *message)
+{
+    const json_t *role = json_object_get(message, "role");
+    return json_read_is(role, "tool") || json_read_is(role, "function");
+}
+
+/* Appends {role, content: b}. */
+static enum err append(json_t *to, const char *role, const struct buf *b)
+{
+    TRY(buf_ok(b));
+    return json_array_append_new(to, json_pack("{s:s, s:o}", "role", role, "content",
+                                               json_stringn_nocheck(b->data != NULL ? b->data : "", b->len))) == 0
+               ? ERR_OK
+               : ERR_NOMEM;
+}
+
+/* Results in a row are one message. */
+static enum err add_results(const json_t *messages, size_t *i, struct buf *b, json_t *to)
+{
+    for (; is_result(json_array_get(messages, *i)); ++*i) {
+        buf_puts(b, b->len > 0 ? "\n<tool_response>\n" : "<tool_response>\n");
+        put_text(b, json_object_get(json_array_get(messages, *i), "content"));
+        buf_puts(b, "\n</tool_response>");
+    }
+    return append(to, "user", b);
+}
+
+/* Where the tools are told: in front of message i? */
+static bool is_told_at(const json_t *messages, size_t i, bool no_system)
+{
+    const json_t *role = json_object_get(json_array_get(messages, i), "role");
+    return no_system ? json_read_is(role, "user") : i == 0;
+}
+
+/* The tools, beside what the message at *i says if it is of the role that tells them. */
+static enum err add_tools(const json_t *messages, size_t *i, const json_t *tools, bool no_system, struct buf *b,
+                          json_t *to)
+{
+    const json_t *message = json_array_get(messages, *i), *content = json_object_get(message, "content");
+    bool is_system = json_read_is(json_object_get(message, "role"), "system");
+    if (!no_system && is_system) {
+        put_text(b, content);
+        buf_puts(b, "\n\n");
+    }
+    put_tools(b, tools);
+    if (no_system) {
+        buf_puts(b, "\n\n");
+        put_text(b, content);
+    }
+    *i += no_system || is_system;
+    return append(to, no_system ? "user" : "system", b);
+}
+
+/* Messages from *i on that become one. */
+static enum err add_next(const json_t *messages, size_t *i, const json_t **tools, unsigned flags, json_t *to)
+{
+    json_t *message = json_array_get(messages, *i);
+    bool no_system = (flags & TOOLS_PROMPT_NO_SYSTEM) != 0, keeps_calls = (flags & TOOLS_PROMPT_KEEPS_CALLS) != 0;
+    struct buf b;
+    enum err err;
+    buf_init(&b, 0, MEM_REQUEST);
+    if (*tools != NULL && is_told_at(messages, *i, no_system)) {
+        err = add_tools(messages, i, *tools, no_system, &b, to);
+        *tools = NULL;
+    } else if (!keeps_calls && is_result(message)) {
+        err = add_results(messages, i, &b, to);
+    } else if (!keeps_calls && json_array_size(json_object_get(message, "tool_calls")) > 0) {
+        put_calls(&b, message);
+        err = append(to, "assistant", &b);
+        ++*i;
+    } else {
+        err = json_array_append(to, message) == 0 ? ERR_OK : ERR_NOMEM;
+        ++*i;
+    }
+    buf_fini(&b);
+    return err;
+}
+
+enum err tools_prompt(const json_t *messages, const json_t *tools, unsigned flags, json_t **out)
+{
+    enum err err = ERR_OK;
+    *out = json_array();
+    for (size_t i = 0; *out != NULL && err == ERR_OK && i < json_array_size(messages);) {
+        err = add_next(messages, &i, &tools, flags, *out);
+    }
+    err = *out == NULL ? ERR_NOMEM : err;
+    if (err != ERR_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return err;
+}

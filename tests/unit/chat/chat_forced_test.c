@@ -1,0 +1,182 @@
+/* Answers that must be calls: what the grammar of a format takes, byte by byte, and what it does not. */
+#include "engine/chat/chat_forced.h"
+
+#include "engine/base/mem.h"
+#include "tests/unit/tokenizer/vocab_file.h"
+
+#include <check.h>
+#include <string.h>
+
+Suite *chat_forced_suite(void);
+
+static struct vocab file;
+static struct grammar_vocab *vocab;
+static struct err_info info;
+static int32_t id_of[256];
+
+static void set_up(void)
+{
+    vocab_bpe(&file, "gpt-2");
+    ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
+    ck_assert_int_eq(grammar_vocab_new(file.t, &vocab), ERR_OK);
+    for (int32_t i = 0; i < 256; i++) { /* which token is which byte */
+        struct buf b;
+        buf_init(&b, 0, MEM_GENERAL);
+        tokenizer_piece(file.t, i, true, &b);
+        id_of[(unsigned char)b.data[0]] = i;
+        buf_fini(&b);
+    }
+}
+
+static void tear_down(void)
+{
+    grammar_vocab_free(&vocab);
+    vocab_fini(&file);
+}
+
+static enum err compile(const struct chat_forced *f, struct grammar **out, size_t *i_failed)
+{
+    struct grammar_builder *b;
+    symbol_id start;
+    info = (struct err_info){0};
+    *out = NULL;
+    ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
+    enum err err = chat_forced_add(b, f, file.t, &start, i_failed, &info);
+    if (err == ERR_OK) {
+        return grammar_finish(&b, start, out, &info);
+    }
+    grammar_builder_free(&b);
+    return err;
+}
+
+static bool says(struct grammar *g, const char *text)
+{
+    struct grammar_matcher *m;
+    bool taken = true;
+    ck_assert_int_eq(grammar_matcher_new(g, vocab, &m), ERR_OK);
+    for (; *text != '\0' && taken; text++) {
+        ck_assert_int_eq(grammar_matcher_accept(m, id_of[(unsigned char)*text], &taken), ERR_OK);
+    }
+    bool is = taken && grammar_matcher_may_end(m);
+    grammar_matcher_free(&m);
+    return is;
+}
+
+enum { MOST = 10 };
+
+static void check(struct chat_forced f, const char *const *right, const char *const *wrong)
+{
+    struct grammar *g;
+    size_t i_failed;
+    json_t *number = json_loads("{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"],"
+                                "\"additionalProperties\":false}",
+                                0, NULL);
+    const struct chat_forced_tool tools[] = {{"f", number, false}, {"g", NULL, false}, {"h", NULL, true}};
+    f.format = f.format != NULL ? f.format : chat_format_at(0);
+    f.tools = tools;
+    f.n_tools = ARRAY_LEN(tools);
+    ck_assert_msg(compile(&f, &g, &i_failed) == ERR_OK, "%s", info.text);
+    for (; *right != NULL; right++) {
+        ck_assert_msg(says(g, *right), "expected '%s' to be taken", *right);
+    }
+    for (; *wrong != NULL; wrong++) {
+        ck_assert_msg(!says(g, *wrong), "expected '%s' to be refused", *wrong);
+    }
+    grammar_unref(&g);
+    json_decref(number);
+}
+
+#define F "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>"
+#define G "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>"
+#define H "<tool_call>\n{\"name\": \"h\", \"arguments\": {\"x\":[1]}}\n</tool_call>"
+
+START_TEST(forced_calls)
+{
+    check((struct chat_forced){0}, (const char *const[]){F, G, H, F "\n" G "\n" F, NULL},
+          (const char *const[]){"", "Hello", "Hello\n" F, F "\n", F G, "<tool_call>\n{\"name\": \"f\"}\n</tool_call>",
+                                "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}\n</tool_call>",
+                                "<tool_call>\n{\"name\": \"g\", \"arguments\": {\"a\": 1}}\n</tool_call>",
+                                "<tool_call>\n{\"name\": \"x\", \"arguments\": {}}\n</tool_call>", "<think>a</think>" F,
+                                NULL});
+    check((struct chat_forced){.is_single = true}, (const char *const[]){F, G, NULL},
+          (const char *const[]){"", F "\n" G, NULL});
+}
+END_TEST
+
+START_TEST(text_in_front)
+{
+    check((struct chat_forced){.may_speak = true},
+          (const char *const[]){"", "Hello <tool_cal", F, "Hello\n" F "\n" G, NULL},
+          (const char *const[]){"<tool_call>", "a <tool_call>\n{}", F "\nHello", NULL});
+    check((struct chat_forced){.may_speak = true, .is_single = true}, (const char *const[]){"", "Hi", "Hi\n" F, NULL},
+          (const char *const[]){F "\n" G, NULL});
+}
+END_TEST
+
+START_TEST(thinking_in_front)
+{
+    check((struct chat_forced){.is_thinking = true}, (const char *const[]){"Hm <b></think>" F, "</think>\n\n" F, NULL},
+          (const char *const[]){F, "<think>", "Hm</think>", "a</think></think>" F, NULL});
+    check((struct chat_forced){.may_think = true},
+          (const char *const[]){F, "<think>\nHm\n</think>\n\n" F, "<think></think>" F, NULL},
+          (const char *const[]){"Hm</think>" F, "<think>a</think>", NULL});
+}
+END_TEST
+
+/* Arguments are an object for certain, or the schema is refused, with the tool. */
+START_TEST(schemas_of_objects)
+{
+    static const struct {
+        const char *schema, *where;
+    } cases[] = {
+        {"{}", NULL},
+        {"{\"type\":\"object\"}", NULL},
+        {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"type\":\"object\"}}}", NULL},
+        {"{\"anyOf\":[{\"type\":\"object\"},{\"$ref\":\"#/definitions/a\"}],\"definitions\":{\"a\":{\"type\":"
+         "\"object\"}}}",
+         NULL},
+        {"{\"type\":\"string\"}", "/type"},
+        {"{\"type\":[\"object\",\"null\"]}", "/type"},
+        {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{}}}", "/type"},
+        {"{\"$ref\":\"#\"}", "/type"},
+        {"{\"$ref\":\"#/none\"}", "/type"},
+        {"{\"anyOf\":[{\"type\":\"object\"},{\"type\":\"array\"}]}", "/type"},
+        {"{\"enum\":[1]}", "/type"},
+        {"{\"properties\":{\"a\":{\"type\":\"object\",\"propertyNames\":{}}}}", "/properties/a/propertyNames"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct grammar *g;
+        size_t i_failed = 0;
+        json_t *schema = json_loads(cases[i].schema, 0, NULL), *kept = json_deep_copy(schema);
+        const struct chat_forced_tool tools[] = {{"f", NULL, false}, {"g", schema, false}};
+        const struct chat_forced f = {.format = chat_format_at(0), .tools = tools, .n_tools = 2};
+        enum err err = compile(&f, &g, &i_failed);
+        ck_assert_msg(err == (cases[i].where != NULL ? ERR_INVALID_SCHEMA : ERR_OK), "%s: %s", cases[i].schema,
+                      err_code(err));
+        if (cases[i].where != NULL) {
+            ck_assert_str_eq(info.where, cases[i].where);
+            ck_assert_uint_eq(i_failed, 1);
+        } else {
+            ck_assert(says(g, "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>"));
+            ck_assert(!says(g, "<tool_call>\n{\"name\": \"g\", \"arguments\": 1}\n</tool_call>"));
+        }
+        ck_assert(json_equal(schema, kept));
+        grammar_unref(&g);
+        json_decref(schema);
+        json_decref(kept);
+    }
+}
+END_TEST
+
+Suite *chat_forced_suite(void)
+{
+    Suite *s = suite_create("chat_forced");
+    TCase *t = tcase_create("forced");
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, forced_calls);
+    tcase_add_test(t, text_in_front);
+    tcase_add_test(t, thinking_in_front);
+    tcase_add_test(t, schemas_of_objects);
+    suite_add_tcase(s, t);
+    return s;
+}
