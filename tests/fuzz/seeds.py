@@ -265,6 +265,23 @@ MESSAGES = {
     "function": {"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "function_call": CALL["function"]},
                               {"role": "function", "name": "f", "content": "1"}], "tools": [FUNCTION]},
 }
+ANTHROPIC_CALL = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}}
+ANTHROPIC = {
+    "plain": {"model": "m", "max_tokens": 5, "stream": True, "system": "s", "messages": [{"role": "user", "content": "u"}],
+              "temperature": 0.5, "top_p": 0.9, "top_k": 5, "stop_sequences": ["a"], "metadata": {"user_id": "u"}},
+    "tools": {"model": "m", "max_tokens": 5, "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
+              "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}, "strict": True}],
+              "system": [{"type": "text", "text": "x-anthropic-billing-header: a"}, {"type": "text", "text": "s"}],
+              "messages": [{"role": "user", "content": [{"type": "text", "text": "u"}]}, {"role": "system", "content": "n"},
+                           {"role": "assistant", "content": [{"type": "thinking", "thinking": "h", "signature": "x"},
+                                                             {"type": "text", "text": "a"}, ANTHROPIC_CALL]},
+                           {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [
+                               {"type": "text", "text": "r"}]}, {"type": "text", "text": "v"}]}]},
+    "format": {"model": "m", "max_tokens": 5, "thinking": {"type": "enabled", "budget_tokens": 1024}, "mcp_servers": [],
+               "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
+               "messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": [
+                   {"type": "redacted_thinking", "data": "d"}]}, {"role": "system", "content": [{"type": "text", "text": "n"}]}]},
+}
 
 CHAT_PARTS = {
     "json": '<think>\nHm\n</think>\n\nI call.\n<tool_call>\n{"name": "f", "arguments": {"a": "</tool_call>", "b": 1}}\n</tool_call>',
@@ -314,7 +331,7 @@ def main():
     for target, table in GRAMMARS.items():
         for name, (grammar, text) in table.items():
             write(target, name, f"{grammar}\0{text}")
-    for target, table in ("request", REQUESTS), ("messages", MESSAGES):
+    for target, table in ("request", REQUESTS), ("messages", MESSAGES), ("anthropic", ANTHROPIC):
         for name, body in table.items():
             write(target, name, json.dumps(body))
 
