@@ -136,11 +136,16 @@ static const char *anthropic_type(int status)
     }
 }
 
-static void write_anthropic_error(const struct reply *r, struct buf *out, enum err code, const char *message)
+/* There is no member for the place: the message begins with it. */
+static void write_anthropic_error(const struct reply *r, struct buf *out, enum err code, const char *where,
+                                  const char *message)
 {
+    char text[ERR_WHERE_BYTES + ERR_TEXT_BYTES + 2];
+    bool has_place = strncmp(message, where, strlen(where)) == 0;
     int status = r->retry_after_s != 0 ? 503 : err_http_status(code);
+    snprintf(text, sizeof text, "%s%s%s", has_place ? "" : where, has_place ? "" : ": ", message);
     buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", anthropic_type(status));
-    json_write_cstr(out, message);
+    json_write_cstr(out, text);
     buf_printf(out, "},\"request_id\":\"%s\"}", r->id);
 }
 
@@ -154,7 +159,7 @@ static enum err write_error(const struct reply *r, struct buf *out, enum err cod
     }
     const char *message = info != NULL && info->text[0] != '\0' ? info->text : err_text(code);
     if (r->is_anthropic) {
-        write_anthropic_error(r, out, code, message);
+        write_anthropic_error(r, out, code, info != NULL ? info->where : "", message);
         return code;
     }
     buf_puts(out, "{\"error\":{\"message\":");

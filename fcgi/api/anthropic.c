@@ -22,9 +22,8 @@ static enum err check_length(const struct call *c, const struct params *p, const
 {
     enum err err = engine_check_submit(c->engine, ids, n, &p->gen, info);
     int n_ctx = engine_model(c->engine)->n_ctx;
-    return err == ERR_CONTEXT_LENGTH
-               ? err_set(info, err, "messages", "prompt is too long: %zu tokens > %d maximum", n, n_ctx)
-               : err;
+    return err == ERR_CONTEXT_LENGTH ? err_set(info, err, NULL, "prompt is too long: %zu tokens > %d maximum", n, n_ctx)
+                                     : err;
 }
 
 void api_anthropic_messages(struct call *c)

@@ -98,6 +98,30 @@ def test_conversation_with_tools(ctx):
     assert c.messages.count_tokens(model=m.model, messages=turns).input_tokens > one + 10
 
 
+def test_a_call_that_is_asked_for(ctx):
+    """With any model: whole and streamed, and by an automatic call of the tool's name."""
+    c = client(ctx.server)
+    where = {"name": "where", "input_schema": {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"],
+                                               "additionalProperties": False}}
+    other = {"name": "count", "input_schema": {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}},
+                                               "required": ["n"], "additionalProperties": False}}
+    for choice, names in (({"type": "any"}, {"where", "count"}), ({"type": "tool", "name": "count"}, {"count"})):
+        request = ask(ctx, tools=[where, other], tool_choice={**choice, "disable_parallel_tool_use": True}, max_tokens=60)
+        m = c.messages.create(**request)
+        with c.messages.stream(**request) as stream:
+            streamed = stream.get_final_message()
+        for answer in (m, streamed):
+            assert answer.stop_reason == "tool_use" and [b.type for b in answer.content] == ["tool_use"], answer
+            call = answer.content[0]
+            assert call.name in names and isinstance(call.input, dict), call
+            assert call.name != "count" or list(call.input) == ["n"] and call.input["n"] <= 9, call
+        assert m.content[0].input == streamed.content[0].input
+    assert c.messages.count_tokens(**{k: v for k, v in request.items() if k not in ("max_tokens", "extra_body")}).input_tokens > 20
+    bad = {**other, "input_schema": {"type": "object", "properties": {"n": {"type": "number", "multipleOf": -1}}}}
+    e = raises(anthropic.BadRequestError, lambda: c.messages.create(**{**request, "tools": [bad]}))
+    assert "tools[0].input_schema" in e.body["error"]["message"], e.body
+
+
 def test_agent_loop(ctx):
     """A model that thinks, calls two tools and says something behind their results; whole and streamed."""
     call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "%s"}}\n</tool_call>'

@@ -391,7 +391,10 @@ static const struct {
     {",'max_tokens':4,'tools':[{'name':'a b','input_schema':{}}]", "tools[0].name: expected 1 to 64"},
     {",'max_tokens':4,'tools':[{'name':'f','input_schema':{},'description':5}]", "tools[0].description: expected"},
     {",'max_tokens':4,'tools':[{'name':'f','input_schema':{},'strict':5}]", "tools[0].strict: expected a boolean"},
-    {",'max_tokens':4,'output_config':{'format':{'type':'json_schema','schema':{'type':'x'}}}", ""},
+    {",'max_tokens':4,'output_config':{'format':{'type':'json_schema','schema':{'type':'x'}}}",
+     "output_config.format.schema/type: JSON Schema"},
+    {",'max_tokens':4,'tool_choice':{'type':'tool','name':'g'},'tools':[{'name':'f','input_schema':{}}]",
+     "tool_choice.name: "},
 };
 
 START_TEST(wrong_fields_are_named)
