@@ -51,7 +51,7 @@ struct conf {
     const char *prompt;
     int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, request_memory_mib,
         draft_max;
-    int64_t max_connections, body_limit_kib, drain_s, ping_s, timeout_s;
+    int64_t max_connections, body_limit_kib, response_memory_mib, drain_s, ping_s, timeout_s;
     int64_t n_predict, seed;
     struct engine_sampling sampling;
     bool check_config, drain_close, strict_api, share_cache, help, version, chat;

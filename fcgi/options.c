@@ -127,6 +127,8 @@ static const struct option options[] = {
            .fallback = "1024", .min = 2, .max = 65536),
     OPTION("body-limit", NULL, OPTION_INTEGER, SERVE, body_limit_kib, "largest request body in KiB", .fallback = "4096",
            .min = 1, .max = 1 << 20),
+    OPTION("response-memory", NULL, OPTION_INTEGER, SERVE, response_memory_mib,
+           "MiB that responses kept for /v1/responses may hold; 0: none is kept", .fallback = "64", .max = 1 << 20),
     OPTION("drain-timeout", NULL, OPTION_INTEGER, SERVE, drain_s, "seconds running requests get after SIGTERM",
            .fallback = "30", .max = 86400),
     OPTION("drain-close", NULL, OPTION_FLAG, SERVE, drain_close,

@@ -19,6 +19,9 @@ static const struct route routes[] = {
     {"POST", "/v1/responses", api_responses, false, true, true, "responses"},
     {"POST", "/responses", api_responses, false, true, true, "responses"},
     {"POST", "/v1/responses/input_tokens", api_responses_count, false, true, true, "responses"},
+    {"GET", "/v1/responses/", api_response_get, true, true, true, "responses"},
+    {"DELETE", "/v1/responses/", api_response_delete, true, true, true, "responses"},
+    {"POST", "/v1/responses/", api_response_post, true, true, true, "responses"},
     {"POST", "/v1/embeddings", api_embeddings, false, true, true, "embeddings"},
     {"POST", "/embeddings", api_embeddings, false, true, true, "embeddings"},
     {"POST", "/v1/messages", api_anthropic_messages, false, true, true, "messages"},
@@ -43,6 +46,10 @@ static bool path_matches(const struct route *r, const char *path)
 
 const struct route *route_find(const char *method, const char *path, const char **allow)
 {
+    enum { TAKES_GET = 1, TAKES_POST = 2, TAKES_DELETE = 4 };
+    static const char *const lists[] = {"",       "GET, HEAD",         "POST",         "GET, HEAD, POST",
+                                        "DELETE", "GET, HEAD, DELETE", "POST, DELETE", "GET, HEAD, POST, DELETE"};
+    unsigned takes = 0;
     *allow = "";
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
         if (!path_matches(&routes[i], path)) {
@@ -53,8 +60,11 @@ const struct route *route_find(const char *method, const char *path, const char 
         if (is_head || strcmp(method, routes[i].method) == 0) {
             return &routes[i];
         }
-        *allow = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
+        takes |= strcmp(routes[i].method, "GET") == 0    ? TAKES_GET
+                 : strcmp(routes[i].method, "POST") == 0 ? TAKES_POST
+                                                         : TAKES_DELETE;
     }
+    *allow = lists[takes];
     return NULL;
 }
 

@@ -22,7 +22,7 @@ struct call {
 };
 
 struct route {
-    const char *method; /* "GET" or "POST" */
+    const char *method; /* "GET", "POST" or "DELETE" */
     const char *path;   /* exact, or a prefix when it ends with "/" and is_prefix */
     void (*handle)(struct call *c);
     bool is_prefix, needs_model, needs_key;
@@ -54,6 +54,9 @@ void api_anthropic_count(struct call *c);
 void api_anthropic_messages(struct call *c);
 void api_responses(struct call *c);
 void api_responses_count(struct call *c);
+void api_response_get(struct call *c);
+void api_response_delete(struct call *c);
+void api_response_post(struct call *c);
 void api_embeddings(struct call *c);
 void api_models(struct call *c);
 void api_model(struct call *c);

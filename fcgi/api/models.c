@@ -45,6 +45,32 @@ static void write_model(const struct call *c, struct buf *out)
                m->architecture, m->quantization, m->n_ctx_train, m->n_embd, m->n_params, m->file_bytes, m->n_vocab);
 }
 
+/* What Codex reads of a model [codex-rs/protocol/src/openai_models.rs]: it takes no list without these, and knows only
+ * from them how long a conversation may be. Its own instructions would fill the context of a small model. */
+static void write_for_codex(const struct call *c, struct buf *out)
+{
+    static const char instructions[] = "You are a coding agent. You work in the user's project through the tools that "
+                                       "you are given. Look at files before "
+                                       "you change them, make the smallest change that does what is asked, try it "
+                                       "where you can, and say in a few words "
+                                       "what you did.";
+    enum { OUTPUT_TOKENS = 10000 }; /* of one tool, kept of its output */
+    const struct engine_model_info *m = engine_model(c->engine);
+    buf_puts(out, "{\"slug\":");
+    json_write_cstr(out, c->server->model_id);
+    buf_puts(out, ",\"display_name\":");
+    json_write_cstr(out, c->server->model_id);
+    buf_puts(out, ",\"description\":null,\"default_reasoning_level\":null,\"supported_reasoning_levels\":[],"
+                  "\"shell_type\":\"shell_command\",\"visibility\":\"list\",\"supported_in_api\":true,\"priority\":0,"
+                  "\"availability_nux\":null,\"upgrade\":null,\"base_instructions\":");
+    json_write_cstr(out, instructions);
+    buf_puts(out, ",\"supports_reasoning_summaries\":false,\"support_verbosity\":false,\"default_verbosity\":null,"
+                  "\"apply_patch_tool_type\":\"freeform\",\"supports_parallel_tool_calls\":true,"
+                  "\"experimental_supported_tools\":[],\"input_modalities\":[\"text\"]");
+    buf_printf(out, ",\"truncation_policy\":{\"mode\":\"tokens\",\"limit\":%u},\"context_window\":%u}",
+               MIN_OF(m->n_ctx / 4, (uint32_t)OUTPUT_TOKENS), m->n_ctx);
+}
+
 static void send(struct call *c, struct buf *out)
 {
     if (buf_ok(out) != ERR_OK) {
@@ -61,6 +87,8 @@ void api_models(struct call *c)
     buf_init(&out, 0, MEM_REQUEST);
     buf_puts(&out, "{\"object\":\"list\",\"data\":[");
     write_model(c, &out);
+    buf_puts(&out, "],\"models\":[");
+    write_for_codex(c, &out);
     buf_putc(&out, ']');
     if (is_anthropic(c)) { /* the page is the last */
         buf_puts(&out, ",\"has_more\":false,\"first_id\":");

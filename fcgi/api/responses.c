@@ -1,9 +1,11 @@
 /* POST /v1/responses and /v1/responses/input_tokens: OpenAI's Responses API over the path of chat completions. */
 #include "fcgi/api/responses_input.h"
 #include "fcgi/api/responses_output.h"
+#include "fcgi/api/responses_store.h"
 
 #include "engine/base/json_write.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* --- fields ----------------------------------------------------------------------------------------------------- */
@@ -185,13 +187,20 @@ static void repeat_sampling(const struct params *p, struct buf *out)
     }
 }
 
-static void write_echo(const json_t *body, const struct params *p, struct buf *out)
+static void write_echo(const json_t *body, const struct params *p, bool is_kept, struct buf *out)
 {
     static const char *const rows[][2] = {
-        {"instructions", "null"},     {"max_output_tokens", "null"},   {"max_tool_calls", "null"},
-        {"metadata", "{}"},           {"parallel_tool_calls", "true"}, {"previous_response_id", "null"},
-        {"prompt_cache_key", "null"}, {"safety_identifier", "null"},   {"store", "true"},
-        {"tool_choice", "\"auto\""},  {"top_logprobs", "0"},           {"user", "null"},
+        {"instructions", "null"},
+        {"max_output_tokens", "null"},
+        {"max_tool_calls", "null"},
+        {"metadata", "{}"},
+        {"parallel_tool_calls", "true"},
+        {"previous_response_id", "null"},
+        {"prompt_cache_key", "null"},
+        {"safety_identifier", "null"},
+        {"tool_choice", "\"auto\""},
+        {"top_logprobs", "0"},
+        {"user", "null"},
     };
     const json_t *reasoning = json_read_get(body, "reasoning"), *text = json_read_get(body, "text");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -210,7 +219,8 @@ static void write_echo(const json_t *body, const struct params *p, struct buf *o
         buf_putc(out, ',');
         repeat(text, "verbosity", "null", out);
     }
-    buf_puts(out, "},\"background\":false,\"service_tier\":\"default\",\"truncation\":\"disabled\"");
+    buf_printf(out, "},\"store\":%s,\"background\":false,\"service_tier\":\"default\",\"truncation\":\"disabled\"",
+               is_kept ? "true" : "false");
 }
 
 /* --- shape ------------------------------------------------------------------------------------------------------ */
@@ -221,7 +231,12 @@ struct answering {
     struct responses_chat chat;
     struct responses_output output;
     struct buf echo;
-    json_t *body; /* owned; NULL once the echo is written */
+    json_t *body;     /* owned; NULL once the echo is written */
+    json_t *past;     /* owned: items of the response that this one goes on from; NULL = none */
+    json_t *items;    /* owned: the input as items */
+    bool is_kept;     /* the response is, when it has ended */
+    struct buf input; /* kept: JSON of the items */
+    char previous[RESPONSES_ID_BYTES];
 };
 
 static struct responses_output *output_of(const struct generation *g, struct buf *out)
@@ -277,10 +292,26 @@ static struct responses_end end_of(const struct generation *g, const struct gene
     return (struct responses_end){.status = is_cut ? "incomplete" : "completed", .usage = usage};
 }
 
+/* Before it is told, so that who goes on from it at once finds it. One for which memory is out is not kept, but told. */
+static void keep(const struct generation *g, const struct responses_end *end)
+{
+    struct answering *a = g->arg;
+    struct buf response;
+    if (!a->is_kept) {
+        return;
+    }
+    buf_init(&response, 0, MEM_REQUEST);
+    responses_output_write(&a->output, end, &response);
+    a->is_kept = responses_store_put(&g->call->caller, a->output.id, a->previous[0] != '\0' ? a->previous : NULL,
+                                     &response, &a->input, &a->output.items) == ERR_OK;
+    buf_fini(&response);
+}
+
 static void done(struct generation *g, struct buf *out)
 {
     const struct generation_usage usage = generation_usage(g);
     const struct responses_end end = end_of(g, &usage);
+    keep(g, &end);
     responses_output_end(output_of(g, out), &end);
 }
 
@@ -289,6 +320,7 @@ static void whole(struct generation *g, struct buf *out)
     const struct generation_usage usage = generation_usage(g);
     const struct responses_end end = end_of(g, &usage);
     enum err err = finish(g, &g->choices[0], NULL);
+    keep(g, &end);
     responses_output_write(output_of(g, NULL), &end, out);
     out->err = out->err != ERR_OK ? out->err : err;
 }
@@ -322,19 +354,65 @@ struct prompt {
     size_t n;
 };
 
-static enum err find_previous(const struct ask *ask, struct err_info *info)
+static enum err find_previous(const struct call *c, struct answering *a, struct err_info *info)
 {
-    return ask->previous == NULL ? ERR_OK
-                                 : err_set(info, ERR_RESPONSE_NOT_FOUND, "previous_response_id",
-                                           "previous_response_id: no response with the id '%.64s'", ask->previous);
+    const char *id = a->ask.previous;
+    if (id == NULL) {
+        return ERR_OK;
+    }
+    enum err err = responses_store_items(&c->caller, id, true, &a->past);
+    if (err == ERR_RESPONSE_NOT_FOUND) {
+        err_set(info, err, "previous_response_id", "previous_response_id: no response with the id '%.64s' is kept", id);
+    }
+    snprintf(a->previous, sizeof a->previous, "%s", id);
+    return err;
+}
+
+static bool is_reference(const json_t *item)
+{
+    const json_t *type = json_read_get(item, "type");
+    bool has_no_other = type == NULL && json_object_get(item, "role") == NULL;
+    return (has_no_other || json_read_is(type, "item_reference")) && json_is_string(json_object_get(item, "id"));
+}
+
+/* Puts items that are kept in the place of what refers to them; others are refused later. */
+static enum err find_references(const struct call *c, json_t *items)
+{
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        json_t *item = json_array_get(items, i), *found;
+        if (!is_reference(item)) {
+            continue;
+        }
+        enum err err = responses_store_item(&c->caller, json_string_value(json_object_get(item, "id")), &found);
+        if (err != ERR_RESPONSE_NOT_FOUND) {
+            TRY(err);
+            TRY(json_array_set_new(items, i, found) == 0 ? ERR_OK : ERR_NOMEM);
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err find_items(const struct call *c, struct answering *a)
+{
+    const json_t *input = json_object_get(c->json, "input");
+    if (!json_is_array(input)) {
+        return ERR_OK;
+    }
+    if (json_array_size(input) > RESPONSES_MAX_ITEMS) { /* refused later */
+        return ERR_OK;
+    }
+    a->items = responses_items(input);
+    TRY(a->items != NULL ? find_references(c, a->items) : ERR_NOMEM);
+    return json_object_set(c->json, "input", a->items) == 0 ? ERR_OK : ERR_NOMEM;
 }
 
 static enum err prepare(struct call *c, struct answering *a, struct prompt *p, struct err_info *info)
 {
     TRY(route_read_json(c, info));
     TRY(read_ask(c, &a->ask, info));
-    TRY(find_previous(&a->ask, info));
-    TRY(responses_to_chat(c->json, NULL, &a->chat, info));
+    TRY(find_previous(c, a, info));
+    TRY(find_items(c, a));
+    TRY(responses_to_chat(c->json, a->past, &a->chat, info));
     c->reply.name_place = responses_name_place;
     c->reply.place_arg = &a->chat;
     a->body = c->json;
@@ -342,10 +420,49 @@ static enum err prepare(struct call *c, struct answering *a, struct prompt *p, s
     return chat_prepare(c, &p->params, &p->shows_tools, &p->ids, &p->n, info);
 }
 
+/* Items that are kept have ids, by which they can be referred to, and types. */
+static enum err name_items(json_t *items, const char *response_id)
+{
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        json_t *item = json_array_get(items, i);
+        char id[RESPONSES_ITEM_ID_BYTES];
+        snprintf(id, sizeof id, "in_%.24s_%zu", response_id + strlen("resp_"), i);
+        bool ok = json_read_get(item, "id") != NULL || json_object_set_new(item, "id", json_string(id)) == 0;
+        ok = ok &&
+             (json_read_get(item, "type") != NULL || json_object_set_new(item, "type", json_string("message")) == 0);
+        TRY(ok ? ERR_OK : ERR_NOMEM);
+    }
+    return ERR_OK;
+}
+
+/* Writes what will be kept of the input. */
+static void set_up_keeping(struct answering *a)
+{
+    if (a->items == NULL) {
+        a->items = responses_items(json_object_get(a->body, "input"));
+    }
+    a->is_kept = a->items != NULL && name_items(a->items, a->output.id) == ERR_OK;
+    for (size_t i = 0; a->is_kept && i < json_array_size(a->items); i++) {
+        buf_puts(&a->input, i == 0 ? "" : ",");
+        dump(json_array_get(a->items, i), &a->input);
+    }
+}
+
+static void drop_items(struct answering *a)
+{
+    json_decref(a->past);
+    json_decref(a->items);
+    a->past = a->items = NULL;
+}
+
 static void set_up_output(const struct call *c, struct answering *a, const struct params *p)
 {
     struct responses_output *o = &a->output;
-    write_echo(a->body, p, &a->echo);
+    bool is_kept = a->ask.store && responses_store_is_on();
+    if (is_kept) {
+        set_up_keeping(a);
+    }
+    write_echo(a->body, p, is_kept, &a->echo);
     o->model = c->server->model_id;
     o->echo = &a->echo;
     o->names = a->chat.names;
@@ -355,6 +472,7 @@ static void set_up_output(const struct call *c, struct answering *a, const struc
     a->body = NULL;
     json_decref(a->chat.chat);
     a->chat.chat = NULL;
+    drop_items(a);
 }
 
 /* Codex makes its conversation shorter when a stream tells it that it is too long, not when a status does. */
@@ -397,7 +515,9 @@ static void finish_call(struct call *c, struct answering *a)
     json_decref(a->body);
     responses_chat_fini(&a->chat);
     responses_output_fini(&a->output);
+    drop_items(a);
     buf_fini(&a->echo);
+    buf_fini(&a->input);
 }
 
 static void start_call(struct answering *a)
@@ -405,6 +525,7 @@ static void start_call(struct answering *a)
     *a = (struct answering){.ask = {.store = true}};
     responses_output_init(&a->output);
     buf_init(&a->echo, 0, MEM_REQUEST);
+    buf_init(&a->input, 0, MEM_REQUEST);
 }
 
 void api_responses(struct call *c)

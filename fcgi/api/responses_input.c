@@ -409,11 +409,10 @@ static enum err add_function(struct responses_chat *out, const json_t *tool, con
     static const char *const members[] = {"description", "parameters", "strict"};
     TRY(tools_check_name(tool, at, info));
     json_t *name = json_object_get(tool, "name"), *flat = flat_name(space, name), *function = json_object();
-    enum err err = flat != NULL && function != NULL ? ERR_OK : ERR_NOMEM;
+    enum err err = flat != NULL && function != NULL ? put(function, "name", json_incref(flat)) : ERR_NOMEM;
     for (size_t i = 0; err == ERR_OK && i < ARRAY_LEN(members); i++) {
         err = copy(tool, members[i], function, members[i]);
     }
-    err = err != ERR_OK ? err : put(function, "name", json_incref(flat));
     if (err == ERR_OK && space != NULL) {
         err = put(out->names, json_string_value(flat), json_pack("{s:O, s:O}", "namespace", space, "name", name));
     }
@@ -447,8 +446,8 @@ static enum err describe_custom(const json_t *tool, const char *at, json_t **abo
     }
     TRY(get_string(format, where, "definition", &definition, info));
     *about = json_pack("s%++++%", text != NULL ? json_string_value(text) : "", json_string_length(text),
-                       "\n\nThe input follows this grammar (", json_string_value(syntax), "):\n",
-                       json_string_value(definition), json_string_length(definition));
+                       "\n\nIt is given as the string `input`, which follows this grammar (", json_string_value(syntax),
+                       "):\n", json_string_value(definition), json_string_length(definition));
     return *about != NULL ? ERR_OK : ERR_NOMEM;
 }
 

@@ -16,9 +16,6 @@ MUST_CHECK enum err tools_check_name(const json_t *object, const char *at, struc
  * messages[1]. Fails as tools_check. */
 MUST_CHECK enum err tools_check_message(const json_t *message, const char *where, struct err_info *info);
 
-/* Checks the name of a function, a member of `object`. at: the object's place. Fails as tools_check. */
-MUST_CHECK enum err tools_check_name(const json_t *object, const char *at, struct err_info *info);
-
 /* Turns the arguments of calls in checked messages that are the text of an object into that object, and appends to
  * `undo` what tools_close_arguments needs to put the texts back. ERR_NOMEM. */
 MUST_CHECK enum err tools_open_arguments(json_t *messages, json_t *undo);

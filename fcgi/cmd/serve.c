@@ -5,6 +5,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/mem_account.h"
 #include "engine/chat/chat_named.h"
+#include "fcgi/api/responses_store.h"
 #include "fcgi/apikey.h"
 #include "fcgi/cmd/bar.h"
 #include "fcgi/fastcgi.h"
@@ -141,6 +142,7 @@ static enum err share_memory(const struct conf *conf, bool is_loaded, struct err
     TRY(memory_plan(conf, &found, FASTCGI_CONNECTION_BYTES, is_loaded, &plan, info));
     mem_account_limit(plan.budget_bytes, plan.share_bytes);
     fastcgi_limit(plan.n_connections);
+    responses_store_limit((size_t)conf->response_memory_mib << 20);
     if (is_loaded) {
         log_line("info", "memory requests_mib=%zu request_mib=%zu connections=%d", plan.budget_bytes >> 20,
                  plan.share_bytes >> 20, plan.n_connections);

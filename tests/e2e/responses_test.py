@@ -80,6 +80,59 @@ def test_tools_are_shown_and_results_taken(ctx):
     assert client.responses.input_tokens.count(model=model_id(ctx), input=items, tools=tools).input_tokens == r.usage.input_tokens
 
 
+def test_a_conversation_goes_on(ctx):
+    """What is kept: answers by id, their input in pages, conversations over previous_response_id and references."""
+    client = ctx.server.client()
+    first = client.responses.create(**ask(ctx))
+    assert client.responses.retrieve(first.id) == first
+    second = client.responses.create(**{**ask(ctx), "input": "Say that again."}, previous_response_id=first.id)
+    assert second.previous_response_id == first.id and second.usage.input_tokens > first.usage.input_tokens
+    items = [{"role": "user", "content": FRANCE}, {"type": "item_reference", "id": first.output[0].id},
+             {"role": "user", "content": "Say that again."}]
+    assert client.responses.create(**{**ask(ctx), "input": items, "store": False}).output_text == second.output_text
+    with client.responses.stream(**{**ask(ctx), "input": "And again."}, previous_response_id=second.id) as stream:
+        third = list(stream)[-1].response
+    listed = list(client.responses.input_items.list(third.id, order="asc", limit=2))
+    assert [i.role for i in listed] == ["user", "assistant", "user", "assistant", "user"]
+    assert listed[1].content[0].text == first.output_text
+    client.responses.delete(second.id)   # the third still knows what it said
+    assert [i.id for i in client.responses.input_items.list(third.id, order="asc")] == [i.id for i in listed]
+    for call in (lambda: client.responses.retrieve(second.id), lambda: client.responses.cancel("resp_0"),
+                 lambda: client.responses.create(**ask(ctx), previous_response_id=second.id)):
+        try:
+            call()
+        except openai.NotFoundError as e:
+            assert e.body["code"] == "response_not_found"
+        else:
+            raise AssertionError("found")
+
+
+def test_calls_of_a_script(ctx):
+    """A model that calls tools, plain and custom, whole and streamed, and what it says to their results."""
+    def call(name, **arguments):
+        return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
+    patch = "*** Begin Patch\n+\"x\"\n*** End Patch"
+    s = ctx.scripted([{"if": ["Sunny."], "say": "It is sunny."},
+                      {"say": "<think>\nAsk.\n</think>\n\nI look.\n" + call("get_weather", place="Paris") + "\n" +
+                       call("apply_patch", input=patch)}])
+    client = s.client()
+    model = s.request("GET", "/v1/models").json()["models"][0]["slug"]
+    question = {"role": "user", "content": "Weather in Paris?"}
+    fields = dict(model=model, tools=[WEATHER, {"type": "custom", "name": "apply_patch"}], store=False)
+    r = client.responses.create(input=[question], **fields)
+    with client.responses.stream(input=[question], **fields) as stream:
+        streamed = stream.get_final_response()
+    for answer in (r, streamed):
+        thought, said, weather, custom = answer.output
+        assert (thought.type, thought.content[0].text, said.content[0].text) == ("reasoning", "Ask.", "I look.")
+        assert (weather.type, weather.name, json.loads(weather.arguments)) == ("function_call", "get_weather", {"place": "Paris"})
+        assert (custom.type, custom.name, custom.input) == ("custom_tool_call", "apply_patch", patch)
+        assert answer.status == "completed" and answer.usage.output_tokens_details.reasoning_tokens > 0
+    results = [{"type": "function_call_output", "call_id": r.output[2].call_id, "output": "Sunny."},
+               {"type": "custom_tool_call_output", "call_id": r.output[3].call_id, "output": "Done."}]
+    assert client.responses.create(input=[question, *r.output, *results], **fields).output_text == "It is sunny."
+
+
 def test_errors_name_the_place(ctx):
     client = ctx.server.client()
 

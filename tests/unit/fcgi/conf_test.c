@@ -76,6 +76,7 @@ static const struct {
     {"max-connections", offsetof(struct conf, max_connections), 2, 65536, 1024},
     {"request-memory", offsetof(struct conf, request_memory_mib), 0, 1 << 20, 0},
     {"body-limit", offsetof(struct conf, body_limit_kib), 1, 1 << 20, 4096},
+    {"response-memory", offsetof(struct conf, response_memory_mib), 0, 1 << 20, 64},
     {"drain-timeout", offsetof(struct conf, drain_s), 0, 86400, 30},
     {"sse-ping-interval", offsetof(struct conf, ping_s), 1, 3600, 10},
     {"timeout", offsetof(struct conf, timeout_s), 0, 86400, 0},

@@ -95,7 +95,8 @@ static const struct {
          "grammar',"
          "'syntax':'lark','definition':'start: A'}}],'tool_choice':{'type':'custom','name':'p'}"),
      "{" MESSAGES ",'tools':[{'type':'function','function':{'name':'p','description':'P'," INPUT_SCHEMA "}},{'type':"
-     "'function','function':{'name':'q','description':'\\n\\nThe input follows this grammar (lark):\\nstart: "
+     "'function','function':{'name':'q','description':'\\n\\nIt is given as the string `input`, which follows this "
+     "grammar (lark):\\nstart: "
      "A'," INPUT_SCHEMA "}}],'tool_choice':{'type':'function','function':{'name':'p'}}}"},
     {ONE("'tools':[{'type':'function','name':'e'}," FUNCTION ",{'type':'custom','name':'p'}],'tool_choice':{'type':"
          "'allowed_tools','mode':'required','tools':[{'type':'function','name':'f'}]}"),

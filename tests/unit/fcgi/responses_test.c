@@ -1,4 +1,5 @@
 /* /v1/responses through FastCGI over a tiny model: forms of answers, errors and streams. */
+#include "fcgi/api/responses_store.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -166,10 +167,164 @@ START_TEST(unknown_fields_are_refused_when_strict)
 }
 END_TEST
 
+/* Codex takes no list without these. */
+START_TEST(models_are_listed_for_codex)
+{
+    static const char *const members[] = {"description",
+                                          "supported_reasoning_levels",
+                                          "supported_in_api",
+                                          "priority",
+                                          "upgrade",
+                                          "supports_reasoning_summaries",
+                                          "support_verbosity",
+                                          "default_verbosity",
+                                          "supports_parallel_tool_calls",
+                                          "experimental_supported_tools"};
+    ck_assert_int_eq(rig_get("/v1/models"), 200);
+    ck_assert_str_eq(rig_text_at("models.0.slug"), rig_text_at("data.0.id"));
+    ck_assert_str_eq(rig_text_at("models.0.display_name"), rig_text_at("data.0.id"));
+    ck_assert_int_eq(rig_number_at("models.0.context_window"), rig_number_at("data.0.max_model_len"));
+    ck_assert_int_eq(rig_number_at("models.0.truncation_policy.limit"), RIG_CTX / 4);
+    ck_assert_str_eq(rig_text_at("models.0.shell_type"), "shell_command");
+    ck_assert_str_eq(rig_text_at("models.0.visibility"), "list");
+    ck_assert_str_eq(rig_text_at("models.0.apply_patch_tool_type"), "freeform");
+    ck_assert_uint_gt(strlen(rig_text_at("models.0.base_instructions")), 0);
+    for (size_t i = 0; i < ARRAY_LEN(members); i++) {
+        ck_assert_msg(json_object_get(rig_at("models.0"), members[i]) != NULL, "%s", members[i]);
+    }
+}
+END_TEST
+
+/* --- what is kept ----------------------------------------------------------------------------------------------- */
+
+static void ask_and_keep(const char *more, char id[64])
+{
+    char body[512];
+    snprintf(body, sizeof body, "{" ASK "%s}", more);
+    responses_store_limit(1 << 20);
+    ck_assert_int_eq(rig_post(URI, body), 200);
+    ck_assert(json_is_true(rig_at("store")));
+    snprintf(id, 64, "%s", rig_text_at("id"));
+}
+
+static int get(const char *id, const char *rest)
+{
+    char uri[256];
+    snprintf(uri, sizeof uri, URI "/%s%s", id, rest);
+    return rig_get(uri);
+}
+
+START_TEST(a_response_is_kept)
+{
+    char id[64], uri[128];
+    ask_and_keep("", id);
+    json_t *told = json_incref(rig_answer);
+    ck_assert_int_eq(get(id, ""), 200);
+    ck_assert(json_equal(rig_answer, told));
+    json_decref(told);
+    ck_assert_int_eq(get(id, "?stream=true"), 400);
+    ck_assert_str_eq(rig_text_at("error.param"), "stream");
+    snprintf(uri, sizeof uri, URI "/%s/cancel", id);
+    ck_assert_int_eq(rig_post(uri, ""), 400);
+    ck_assert_int_eq(get(id, "/other"), 404);
+    ck_assert_str_eq(rig_text_at("error.code"), "unknown_url");
+    snprintf(uri, sizeof uri, URI "/%s", id);
+    ck_assert_int_eq(rig_ask("DELETE", uri, NULL, "", 0), 200);
+    ck_assert(json_is_true(rig_at("deleted")));
+    ck_assert_int_eq(rig_ask("DELETE", uri, NULL, "", 0), 404);
+    ck_assert_int_eq(get(id, ""), 404);
+    ck_assert_str_eq(rig_text_at("error.code"), "response_not_found");
+    ck_assert_int_eq(rig_post(URI "/resp_1/cancel", ""), 404);
+}
+END_TEST
+
+START_TEST(a_conversation_goes_on)
+{
+    char id[64], more[160];
+    ask_and_keep("", id);
+    json_int_t n = rig_number_at("usage.input_tokens");
+    ck_assert_int_eq(rig_post(URI "/input_tokens", "{\"input\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":"
+                                                   "\"assistant\",\"content\":\"AAAA\"},{\"role\":\"user\","
+                                                   "\"content\":\"Hi\"}]}"),
+                     200);
+    json_int_t both = rig_number_at("input_tokens");
+    snprintf(more, sizeof more, ",\"previous_response_id\":\"%s\"", id);
+    ask_and_keep(more, id);
+    ck_assert_int_eq(rig_number_at("usage.input_tokens"), both);
+    ck_assert_int_gt(both, n);
+    ck_assert_int_eq(get(id, "/input_items?order=asc"), 200);
+    ck_assert_uint_eq(json_array_size(rig_at("data")), 3);
+    ck_assert_str_eq(rig_text_at("data.1.content.0.text"), "AAAA");
+    ck_assert(json_is_false(rig_at("has_more")));
+}
+END_TEST
+
+START_TEST(input_comes_in_pages)
+{
+    char id[64], after[128], last[64];
+    responses_store_limit(1 << 20);
+    ck_assert_int_eq(rig_post(URI, "{\"max_output_tokens\":1,\"input\":[{\"role\":\"user\",\"content\":\"a\"},"
+                                   "{\"id\":\"mine\",\"role\":\"user\",\"content\":\"b\"},"
+                                   "{\"role\":\"user\",\"content\":\"c\"}]}"),
+                     200);
+    snprintf(id, sizeof id, "%s", rig_text_at("id"));
+    ck_assert_int_eq(get(id, "/input_items?limit=1"), 200); /* the last comes first */
+    ck_assert_str_eq(rig_text_at("data.0.content"), "c");
+    ck_assert_str_eq(rig_text_at("data.0.type"), "message");
+    ck_assert(json_is_true(rig_at("has_more")));
+    snprintf(last, sizeof last, "%s", rig_text_at("last_id"));
+    ck_assert_str_eq(rig_text_at("first_id"), last);
+    snprintf(after, sizeof after, "/input_items?order=desc&after=%s", last);
+    ck_assert_int_eq(get(id, after), 200);
+    ck_assert_uint_eq(json_array_size(rig_at("data")), 2);
+    ck_assert_str_eq(rig_text_at("first_id"), "mine");
+    ck_assert_int_eq(get(id, "/input_items?limit=0"), 400);
+    ck_assert_int_eq(get(id, "/input_items?limit=101"), 400);
+    ck_assert_int_eq(get(id, "/input_items?order=up"), 400);
+    ck_assert_str_eq(rig_text_at("error.param"), "order");
+    ck_assert_int_eq(get("resp_1", "/input_items"), 404);
+}
+END_TEST
+
+START_TEST(items_are_referred_to)
+{
+    char id[64], body[512];
+    ask_and_keep("", id);
+    snprintf(body, sizeof body,
+             "{\"input\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"type\":\"item_reference\",\"id\":\"%s\"}]}",
+             rig_text_at("output.0.id"));
+    ck_assert_int_eq(rig_post(URI "/input_tokens", body), 200);
+    json_int_t n = rig_number_at("input_tokens");
+    ck_assert_int_eq(rig_post(URI "/input_tokens", "{\"input\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":"
+                                                   "\"assistant\",\"content\":\"AAAA\"}]}"),
+                     200);
+    ck_assert_int_eq(rig_number_at("input_tokens"), n);
+    rig_refuse(URI, "{\"input\":[{\"id\":\"msg_000000000000000000000000_0\"}]}", 400, "invalid_value", "input[0].id");
+}
+END_TEST
+
+START_TEST(what_shall_not_be_kept_is_not)
+{
+    responses_store_limit(1 << 20);
+    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"store\":false}"), 200);
+    ck_assert_uint_eq(responses_store_bytes(), 0);
+    responses_store_limit(0);
+    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"store\":true}"), 200);
+    ck_assert(json_is_false(rig_at("store")));
+    ck_assert_uint_eq(responses_store_bytes(), 0);
+}
+END_TEST
+
+static void let_all_go(void)
+{
+    responses_store_limit(0);
+    rig_unserve();
+}
+
 Suite *responses_suite(void)
 {
     Suite *s = suite_create("responses");
-    TCase *t = tcase_create("served"), *strict = tcase_create("strict");
+    TCase *t = tcase_create("served"), *strict = tcase_create("strict"), *kept = tcase_create("kept");
     tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, setup, rig_unserve);
     tcase_add_test(t, an_answer_is_a_response);
@@ -179,8 +334,17 @@ Suite *responses_suite(void)
     tcase_add_test(t, thoughts_are_items);
     tcase_add_test(t, a_schema_is_followed);
     tcase_add_test(t, wrong_fields_are_named);
+    tcase_add_test(t, models_are_listed_for_codex);
     tcase_add_test(t, a_stream_tells_that_the_input_is_too_long);
     suite_add_tcase(s, t);
+    tcase_set_tags(kept, "fork");
+    tcase_add_checked_fixture(kept, setup, let_all_go);
+    tcase_add_test(kept, a_response_is_kept);
+    tcase_add_test(kept, a_conversation_goes_on);
+    tcase_add_test(kept, input_comes_in_pages);
+    tcase_add_test(kept, items_are_referred_to);
+    tcase_add_test(kept, what_shall_not_be_kept_is_not);
+    suite_add_tcase(s, kept);
     tcase_set_tags(strict, "fork");
     tcase_add_checked_fixture(strict, NULL, rig_unserve);
     tcase_add_test(strict, unknown_fields_are_refused_when_strict);

@@ -29,6 +29,11 @@ START_TEST(methods_and_paths)
         {"POST", "/v1/responses", "/v1/responses", ""},
         {"POST", "/responses", "/responses", ""},
         {"POST", "/v1/responses/input_tokens", "/v1/responses/input_tokens", ""},
+        {"GET", "/v1/responses/resp_1", "/v1/responses/", ""},
+        {"DELETE", "/v1/responses/resp_1", "/v1/responses/", ""},
+        {"POST", "/v1/responses/resp_1/cancel", "/v1/responses/", ""},
+        {"GET", "/v1/responses", NULL, "POST"},
+        {"PUT", "/v1/responses/resp_1", NULL, "GET, HEAD, POST, DELETE"},
         {"POST", "/v1/embeddings", "/v1/embeddings", ""},
         {"POST", "/embeddings", "/embeddings", ""},
         {"POST", "/tokenize", "/tokenize", ""},
@@ -72,7 +77,7 @@ START_TEST(rows)
     int n = 0;
     for (const struct route *r; (r = route_at(n)) != NULL; n++) {
         const char *allow;
-        ck_assert(strcmp(r->method, "GET") == 0 || strcmp(r->method, "POST") == 0);
+        ck_assert(strcmp(r->method, "GET") == 0 || strcmp(r->method, "POST") == 0 || strcmp(r->method, "DELETE") == 0);
         ck_assert(r->path[0] == '/' && r->handle != NULL && r->doc != NULL);
         ck_assert_msg(r->is_prefix || route_find(r->method, r->path, &allow) == r, "%s is hidden by a row before",
                       r->path);

@@ -1,0 +1,272 @@
+/* A list in the order of use. It is searched from its begin: who goes on asks for what is new, and a look at all of them
+ * takes less than a token. */
+#include "fcgi/api/responses_store.h"
+
+#include "engine/base/mem.h"
+#include "fcgi/api/responses_output.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One response; behind it lie its texts. */
+struct kept {
+    struct kept *newer, *older; /* of the list */
+    struct kept *previous;      /* held; OPTIONAL */
+    size_t n_holders;           /* the list, and responses that go on from it */
+    bool is_listed;
+    char id[RESPONSES_ID_BYTES];
+    struct apikey_id owner;
+    size_t n_response, n_input, n_output;
+    char text[]; /* in this order */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct kept *newest, *oldest;
+    size_t n, bytes, limit_bytes;
+} store = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- the list, under the lock ----------------------------------------------------------------------------------- */
+
+static size_t size_of(const struct kept *k) { return sizeof *k + k->n_response + k->n_input + k->n_output; }
+
+static void let_go(struct kept *k)
+{
+    while (k != NULL && --k->n_holders == 0) {
+        struct kept *previous = k->previous;
+        store.bytes -= size_of(k);
+        mem_free(k);
+        k = previous;
+    }
+}
+
+static void unlink_kept(struct kept *k)
+{
+    *(k->newer != NULL ? &k->newer->older : &store.newest) = k->older;
+    *(k->older != NULL ? &k->older->newer : &store.oldest) = k->newer;
+    store.n--;
+}
+
+static void link_newest(struct kept *k)
+{
+    k->newer = NULL;
+    k->older = store.newest;
+    *(k->older != NULL ? &k->older->newer : &store.oldest) = k;
+    store.newest = k;
+    store.n++;
+}
+
+static void unlist(struct kept *k)
+{
+    unlink_kept(k);
+    k->is_listed = false;
+    let_go(k);
+}
+
+static void trim(void)
+{
+    while (store.oldest != NULL && (store.n > RESPONSES_STORE_MAX || store.bytes > store.limit_bytes)) {
+        unlist(store.oldest);
+    }
+}
+
+static bool is_owner(const struct kept *k, const struct apikey_id *owner)
+{
+    return k->owner.is_set == owner->is_set &&
+           (!owner->is_set || memcmp(k->owner.bytes, owner->bytes, sizeof owner->bytes) == 0);
+}
+
+/* NULL where there is none; it is the newest then. */
+static struct kept *find(const struct apikey_id *owner, const char *id)
+{
+    struct kept *k = store.newest;
+    while (k != NULL && (strcmp(k->id, id) != 0 || !is_owner(k, owner))) {
+        k = k->older;
+    }
+    if (k != NULL) {
+        unlink_kept(k);
+        link_newest(k);
+    }
+    return k;
+}
+
+/* --- texts ------------------------------------------------------------------------------------------------------ */
+
+static void append_items(struct buf *out, const char *text, size_t n)
+{
+    buf_puts(out, n > 0 && out->len > 1 ? "," : "");
+    buf_append(out, text, n);
+}
+
+static void append_own(struct buf *out, const struct kept *k, bool with_output)
+{
+    const char *input = k->text + k->n_response;
+    append_items(out, input, k->n_input);
+    if (with_output) {
+        append_items(out, input + k->n_input, k->n_output);
+    }
+}
+
+/* The items of k and of all before it, the first in front. */
+static enum err append_all(struct buf *out, const struct kept *last, bool with_output)
+{
+    size_t n = 0;
+    for (const struct kept *k = last; k != NULL; k = k->previous) {
+        n++;
+    }
+    const struct kept **all = mem_zalloc_array(n, sizeof *all, MEM_REQUEST);
+    TRY_MEM(all != NULL);
+    for (const struct kept *k = last; k != NULL; k = k->previous) {
+        all[--n] = k;
+    }
+    for (const struct kept **k = all;; k++) {
+        append_own(out, *k, *k != last || with_output);
+        if (*k == last) {
+            break;
+        }
+    }
+    mem_free(all);
+    return buf_ok(out);
+}
+
+/* What we wrote ourselves. */
+static enum err parse_items(struct buf *text, json_t **items)
+{
+    buf_putc(text, ']');
+    TRY(buf_ok(text));
+    *items = json_loadb(text->data, text->len, JSON_ALLOW_NUL, NULL);
+    return *items != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+/* --- what others call ------------------------------------------------------------------------------------------- */
+
+void responses_store_limit(size_t bytes)
+{
+    pthread_mutex_lock(&store.lock);
+    store.limit_bytes = bytes;
+    trim();
+    pthread_mutex_unlock(&store.lock);
+}
+
+bool responses_store_is_on(void)
+{
+    pthread_mutex_lock(&store.lock);
+    bool is_on = store.limit_bytes > 0;
+    pthread_mutex_unlock(&store.lock);
+    return is_on;
+}
+
+size_t responses_store_bytes(void)
+{
+    pthread_mutex_lock(&store.lock);
+    size_t bytes = store.bytes;
+    pthread_mutex_unlock(&store.lock);
+    return bytes;
+}
+
+static void put_text(struct kept *k, size_t at, const struct buf *text)
+{
+    if (text->len > 0) {
+        memcpy(k->text + at, text->data, text->len);
+    }
+}
+
+enum err responses_store_put(const struct apikey_id *owner, const char *id, const char *previous,
+                             const struct buf *response, const struct buf *input, const struct buf *output)
+{
+    TRY(buf_ok(response));
+    TRY(buf_ok(input));
+    TRY(buf_ok(output));
+    struct kept *k = mem_alloc(sizeof *k + response->len + input->len + output->len, MEM_GENERAL);
+    TRY_MEM(k != NULL);
+    *k = (struct kept){.n_holders = 1,
+                       .is_listed = true,
+                       .owner = *owner,
+                       .n_response = response->len,
+                       .n_input = input->len,
+                       .n_output = output->len};
+    snprintf(k->id, sizeof k->id, "%s", id);
+    put_text(k, 0, response);
+    put_text(k, response->len, input);
+    put_text(k, response->len + input->len, output);
+    pthread_mutex_lock(&store.lock);
+    k->previous = previous != NULL ? find(owner, previous) : NULL;
+    if (k->previous != NULL) {
+        k->previous->n_holders++;
+    }
+    store.bytes += size_of(k);
+    link_newest(k);
+    if (previous != NULL && k->previous == NULL) { /* it went meanwhile: this one would be half a conversation */
+        unlist(k);
+    }
+    trim();
+    pthread_mutex_unlock(&store.lock);
+    return ERR_OK;
+}
+
+enum err responses_store_get(const struct apikey_id *owner, const char *id, struct buf *out)
+{
+    pthread_mutex_lock(&store.lock);
+    const struct kept *k = find(owner, id);
+    if (k != NULL) {
+        buf_append(out, k->text, k->n_response);
+    }
+    pthread_mutex_unlock(&store.lock);
+    return k != NULL ? buf_ok(out) : ERR_RESPONSE_NOT_FOUND;
+}
+
+enum err responses_store_items(const struct apikey_id *owner, const char *id, bool with_output, json_t **items)
+{
+    struct buf text;
+    buf_init(&text, 0, MEM_REQUEST);
+    buf_putc(&text, '[');
+    pthread_mutex_lock(&store.lock);
+    const struct kept *k = find(owner, id);
+    enum err err = k != NULL ? append_all(&text, k, with_output) : ERR_RESPONSE_NOT_FOUND;
+    pthread_mutex_unlock(&store.lock);
+    err = err != ERR_OK ? err : parse_items(&text, items);
+    buf_fini(&text);
+    return err;
+}
+
+enum err responses_store_item(const struct apikey_id *owner, const char *item_id, json_t **item)
+{
+    char id[RESPONSES_ID_BYTES];
+    struct buf text;
+    json_t *items = NULL;
+    const char *digits = strchr(item_id, '_');
+    if (digits == NULL || strlen(digits) <= RESPONSES_HEX) {
+        return ERR_RESPONSE_NOT_FOUND;
+    }
+    snprintf(id, sizeof id, "resp_%.*s", RESPONSES_HEX, digits + 1);
+    buf_init(&text, 0, MEM_REQUEST);
+    buf_putc(&text, '[');
+    pthread_mutex_lock(&store.lock);
+    const struct kept *k = find(owner, id);
+    if (k != NULL) {
+        append_own(&text, k, true);
+    }
+    pthread_mutex_unlock(&store.lock);
+    enum err err = k != NULL ? parse_items(&text, &items) : ERR_RESPONSE_NOT_FOUND;
+    *item = NULL;
+    for (size_t i = 0; i < json_array_size(items) && *item == NULL; i++) {
+        json_t *one = json_array_get(items, i);
+        const char *its = json_string_value(json_object_get(one, "id"));
+        *item = its != NULL && strcmp(its, item_id) == 0 ? json_incref(one) : NULL;
+    }
+    json_decref(items);
+    buf_fini(&text);
+    return err != ERR_OK ? err : *item != NULL ? ERR_OK : ERR_RESPONSE_NOT_FOUND;
+}
+
+enum err responses_store_drop(const struct apikey_id *owner, const char *id)
+{
+    pthread_mutex_lock(&store.lock);
+    struct kept *k = find(owner, id);
+    if (k != NULL) {
+        unlist(k);
+    }
+    pthread_mutex_unlock(&store.lock);
+    return k != NULL ? ERR_OK : ERR_RESPONSE_NOT_FOUND;
+}

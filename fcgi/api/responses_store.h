@@ -1,0 +1,40 @@
+/* Responses that are kept for later requests: by id, for whoever made them. They lie in memory as JSON, up to a bound in
+ * bytes and RESPONSES_STORE_MAX of them; past it the one goes that was not asked for the longest. What is kept of a
+ * conversation is shared by the responses that go on from it, so a long one does not count many times; an earlier
+ * response's part of it stays as long as a later one needs it.
+ *
+ * Ownership: texts are copied in and out. Errors: ERR_RESPONSE_NOT_FOUND (never kept, gone, or another key's), ERR_NOMEM;
+ * those of a put leave the store as it was. Threads: all may be called at once. */
+#ifndef INFCGI_FCGI_API_RESPONSES_STORE_H
+#define INFCGI_FCGI_API_RESPONSES_STORE_H
+
+#include "engine/base/buf.h"
+#include "fcgi/apikey.h"
+
+#include <jansson.h>
+
+enum { RESPONSES_STORE_MAX = 4096 };
+
+/* What all may take, 0 (as at the start): nothing is kept. What is too much goes. */
+void responses_store_limit(size_t bytes);
+bool responses_store_is_on(void);
+size_t responses_store_bytes(void);
+
+/* Keeps a response: its JSON, and its input and output, arrays of items without their brackets. previous: the response it
+ * goes on from (OPTIONAL). */
+MUST_CHECK enum err responses_store_put(const struct apikey_id *owner, const char *id, const char *previous,
+                                        const struct buf *response, const struct buf *input, const struct buf *output);
+
+/* Appends its JSON. */
+MUST_CHECK enum err responses_store_get(const struct apikey_id *owner, const char *id, struct buf *out);
+
+/* *items, a new reference: what came before its output, or with_output all of the conversation. */
+MUST_CHECK enum err responses_store_items(const struct apikey_id *owner, const char *id, bool with_output,
+                                          json_t **items);
+
+/* *item, a new reference: of the input or output of a response that is kept, found by the digits in its id. */
+MUST_CHECK enum err responses_store_item(const struct apikey_id *owner, const char *item_id, json_t **item);
+
+MUST_CHECK enum err responses_store_drop(const struct apikey_id *owner, const char *id);
+
+#endif

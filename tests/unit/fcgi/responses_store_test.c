@@ -1,0 +1,215 @@
+/* Responses that are kept: bounds, order, whose they are, and conversations that share what came before. */
+#include "fcgi/api/responses_store.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+Suite *responses_store_suite(void);
+
+static const struct apikey_id nobody, anna = {true, {1}}, bert = {true, {2}};
+
+static void id_of(int i, char id[32]) { snprintf(id, 32, "resp_%024d", i); }
+
+static void fill(struct buf *b, const char *text)
+{
+    buf_init(b, 0, MEM_GENERAL);
+    buf_puts(b, text);
+}
+
+/* Keeps a response "R" whose input is the item i and whose output is 1000 + i. */
+static void put(const struct apikey_id *owner, int i, int previous)
+{
+    char id[32], before[32], text[128];
+    struct buf response, input, output;
+    id_of(i, id);
+    id_of(previous, before);
+    fill(&response, "R");
+    snprintf(text, sizeof text, "{\"id\":\"in_%024d_0\"}", i);
+    fill(&input, text);
+    snprintf(text, sizeof text, "{\"id\":\"msg_%024d_0\"}", i);
+    fill(&output, text);
+    ck_assert_int_eq(responses_store_put(owner, id, previous != 0 ? before : NULL, &response, &input, &output), ERR_OK);
+    buf_fini(&response);
+    buf_fini(&input);
+    buf_fini(&output);
+}
+
+static bool has(const struct apikey_id *owner, int i)
+{
+    char id[32];
+    struct buf out;
+    id_of(i, id);
+    buf_init(&out, 0, MEM_GENERAL);
+    enum err err = responses_store_get(owner, id, &out);
+    ck_assert(err == ERR_RESPONSE_NOT_FOUND || (err == ERR_OK && strcmp(out.data, "R") == 0));
+    buf_fini(&out);
+    return err == ERR_OK;
+}
+
+static enum err drop(const struct apikey_id *owner, int i)
+{
+    char id[32];
+    id_of(i, id);
+    return responses_store_drop(owner, id);
+}
+
+/* The numbers in the ids of a conversation's items, outputs negative. */
+static void items_of(int i, bool with_output, char out[256])
+{
+    char id[32];
+    json_t *items = NULL;
+    id_of(i, id);
+    ck_assert_int_eq(responses_store_items(&nobody, id, with_output, &items), ERR_OK);
+    out[0] = '\0';
+    for (size_t k = 0; k < json_array_size(items); k++) {
+        const char *item = json_string_value(json_object_get(json_array_get(items, k), "id"));
+        int number;
+        ck_assert_int_eq(sscanf(strchr(item, '_'), "_%d", &number), 1);
+        sprintf(out + strlen(out), "%d ", item[0] == 'm' ? -number : number);
+    }
+    json_decref(items);
+}
+
+static void setup(void) { responses_store_limit(1 << 20); }
+static void clear(void)
+{
+    responses_store_limit(0);
+    ck_assert_uint_eq(responses_store_bytes(), 0);
+}
+
+START_TEST(each_key_has_its_own)
+{
+    put(&anna, 1, 0);
+    put(&nobody, 2, 0);
+    ck_assert(has(&anna, 1) && !has(&bert, 1) && !has(&nobody, 1));
+    ck_assert(has(&nobody, 2) && !has(&anna, 2));
+    ck_assert_int_eq(drop(&bert, 1), ERR_RESPONSE_NOT_FOUND);
+    ck_assert_int_eq(drop(&anna, 1), ERR_OK);
+    ck_assert_int_eq(drop(&anna, 1), ERR_RESPONSE_NOT_FOUND);
+    ck_assert(!has(&anna, 1));
+}
+END_TEST
+
+START_TEST(conversations_are_put_together)
+{
+    char items[256];
+    put(&nobody, 1, 0);
+    put(&nobody, 2, 1);
+    put(&nobody, 3, 2);
+    put(&nobody, 4, 2);
+    items_of(3, true, items);
+    ck_assert_str_eq(items, "1 -1 2 -2 3 -3 ");
+    items_of(4, false, items);
+    ck_assert_str_eq(items, "1 -1 2 -2 4 ");
+    ck_assert_int_eq(drop(&nobody, 1), ERR_OK); /* and what goes on from it still knows it */
+    ck_assert_int_eq(drop(&nobody, 2), ERR_OK);
+    ck_assert(!has(&nobody, 2));
+    items_of(3, true, items);
+    ck_assert_str_eq(items, "1 -1 2 -2 3 -3 ");
+    size_t bytes = responses_store_bytes();
+    ck_assert_int_eq(drop(&nobody, 3), ERR_OK);
+    ck_assert_uint_lt(responses_store_bytes(), bytes);
+    ck_assert_int_eq(drop(&nobody, 4), ERR_OK);
+    ck_assert_uint_eq(responses_store_bytes(), 0);
+}
+END_TEST
+
+START_TEST(what_was_not_asked_for_goes_first)
+{
+    put(&nobody, 1, 0);
+    size_t one = responses_store_bytes();
+    responses_store_limit(3 * one);
+    put(&nobody, 2, 0);
+    put(&nobody, 3, 0);
+    ck_assert(has(&nobody, 1));
+    put(&nobody, 4, 0);
+    ck_assert(has(&nobody, 1) && !has(&nobody, 2) && has(&nobody, 3) && has(&nobody, 4));
+    put(&nobody, 5, 1); /* who goes on from one asks for it */
+    put(&nobody, 6, 0);
+    ck_assert(has(&nobody, 1) && has(&nobody, 5) && has(&nobody, 6) && !has(&nobody, 3));
+    ck_assert_uint_le(responses_store_bytes(), 3 * one);
+    responses_store_limit(one - 1);
+    ck_assert_uint_eq(responses_store_bytes(), 0);
+    put(&nobody, 7, 0);
+    ck_assert(!has(&nobody, 7));
+}
+END_TEST
+
+START_TEST(there_are_so_many_at_most)
+{
+    for (int i = 1; i <= RESPONSES_STORE_MAX + 2; i++) {
+        put(&nobody, i, 0);
+    }
+    ck_assert(!has(&nobody, 1) && !has(&nobody, 2) && has(&nobody, 3) && has(&nobody, RESPONSES_STORE_MAX + 2));
+}
+END_TEST
+
+START_TEST(half_a_conversation_is_none)
+{
+    put(&nobody, 2, 1);
+    ck_assert(!has(&nobody, 2));
+    put(&anna, 1, 0);
+    put(&bert, 2, 1);
+    ck_assert(!has(&bert, 2));
+}
+END_TEST
+
+START_TEST(items_are_found_by_their_ids)
+{
+    static const char *const none[] = {"msg_000000000000000000000001_1", "msg_000000000000000000000002_0", "msg_1",
+                                       "msg", ""};
+    json_t *item;
+    put(&anna, 1, 0);
+    ck_assert_int_eq(responses_store_item(&anna, "msg_000000000000000000000001_0", &item), ERR_OK);
+    json_decref(item);
+    ck_assert_int_eq(responses_store_item(&anna, "in_000000000000000000000001_0", &item), ERR_OK);
+    json_decref(item);
+    ck_assert_int_eq(responses_store_item(&bert, "msg_000000000000000000000001_0", &item), ERR_RESPONSE_NOT_FOUND);
+    for (size_t i = 0; i < ARRAY_LEN(none); i++) {
+        ck_assert_int_eq(responses_store_item(&anna, none[i], &item), ERR_RESPONSE_NOT_FOUND);
+    }
+}
+END_TEST
+
+START_TEST(no_memory_changes_nothing)
+{
+    char id[32];
+    json_t *items;
+    struct buf response, input, output;
+    id_of(2, id);
+    fill(&response, "R");
+    fill(&input, "{\"id\":\"a\"}");
+    fill(&output, "");
+    put(&nobody, 1, 0);
+    size_t bytes = responses_store_bytes();
+    mem_fail_at(0);
+    ck_assert_int_eq(responses_store_put(&nobody, id, NULL, &response, &input, &output), ERR_NOMEM);
+    ck_assert_uint_eq(responses_store_bytes(), bytes);
+    id_of(1, id);
+    for (long n = 0; n < 3; n++) { /* the texts, the list of responses, what is parsed */
+        mem_fail_at(n);
+        ck_assert_int_eq(responses_store_items(&nobody, id, true, &items), ERR_NOMEM);
+    }
+    mem_fail_at(-1);
+    buf_fini(&response);
+    buf_fini(&input);
+    buf_fini(&output);
+}
+END_TEST
+
+Suite *responses_store_suite(void)
+{
+    Suite *s = suite_create("responses_store");
+    TCase *t = tcase_create("store");
+    tcase_add_checked_fixture(t, setup, clear);
+    tcase_add_test(t, each_key_has_its_own);
+    tcase_add_test(t, conversations_are_put_together);
+    tcase_add_test(t, what_was_not_asked_for_goes_first);
+    tcase_add_test(t, there_are_so_many_at_most);
+    tcase_add_test(t, half_a_conversation_is_none);
+    tcase_add_test(t, items_are_found_by_their_ids);
+    tcase_add_test(t, no_memory_changes_nothing);
+    suite_add_tcase(s, t);
+    return s;
+}
