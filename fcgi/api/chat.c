@@ -349,7 +349,7 @@ static void write_message(struct choice *c, struct buf *out)
         buf_add(out, &c->calls);
         buf_putc(out, ']');
     }
-    buf_puts(out, ",\"refusal\":null}");
+    buf_puts(out, ",\"refusal\":null,\"annotations\":[]}");
 }
 
 static void chat_choice(struct generation *g, struct choice *c, struct buf *out)

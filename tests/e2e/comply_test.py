@@ -1,0 +1,36 @@
+"""llm-comply holds answers against the documents of three APIs; the model says what a script has."""
+import json
+import subprocess
+
+import harness
+
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"location": "Paris"}}\n</tool_call>'
+THOUGHT = "<think>\nHm\n</think>\n\nHello."
+
+
+def comply(ctx, form, model, says, *options):
+    """Runs all of its tests, some of which are for models of certain names; the ids of those that do not pass."""
+    s = ctx.scripted([{"if": ["eather"], "say": CALL}, {"say": says}], *ctx.ARGS, "--alias", model)
+    run = subprocess.run([harness.ROOT / "build/venv/bin/llm-comply", "--format", form, "-u", f"{s.base}/v1", "-k", "none", "-m", model,
+                          "--json", *options], capture_output=True, text=True, timeout=120)
+    results = json.loads(run.stdout)["results"]
+    for r in results:
+        if r["status"] != "passed":
+            print(form, r["id"], r["status"], r.get("errors"))
+    assert len(results) >= 9 and not any(r["status"] == "skipped" for r in results), results
+    return {r["id"] for r in results if r["status"] != "passed"}
+
+
+def test_chat(ctx):
+    """Models read text; `model` may be left out."""
+    assert comply(ctx, "openai-chat", "gpt-5", THOUGHT) == {"chat-image-input", "chat-error-handling"}
+
+
+def test_responses(ctx):
+    """The same. Its document does not know the text of thinking yet."""
+    assert comply(ctx, "open-responses", "gpt-5", "Hello.") == {"image-input", "error-handling"}
+
+
+def test_messages(ctx):
+    failed = comply(ctx, "anthropic", "claude-opus-4-6", THOUGHT, "--auth-header", "x-api-key", "--no-bearer")
+    assert failed == {"anth-image-input"}, failed
