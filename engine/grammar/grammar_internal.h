@@ -56,6 +56,12 @@ struct plain_byte {
     unsigned char byte, next;
 };
 
+/* Within as many bytes of plain text as `alive` an expression goes on, whatever they are, and within `quiet` it does not end. */
+struct plain_reach {
+    regex_id of; /* REGEX_NONE: free */
+    unsigned char alive, quiet;
+};
+
 struct lexer {
     struct regex_set *set;
     const unsigned char *byte_class;
@@ -73,6 +79,8 @@ struct lexer {
     uint32_t near_bytes;
     struct plain_byte *plain; /* those of the plain states, one behind the other */
     uint32_t plain_first[PLAIN_STATES + 1];
+    struct plain_reach *reaches; /* [n_reaches] by expression */
+    uint32_t n_reaches, n_reached;
 };
 
 struct grammar {

@@ -28,6 +28,7 @@ void lexer_fini(struct lexer *l)
     mem_free(l->like);
     mem_free(l->table);
     mem_free(l->plain);
+    mem_free(l->reaches);
 }
 
 static uint32_t place_of(const struct lexer *l, const struct lexer_part *parts, uint32_t n)

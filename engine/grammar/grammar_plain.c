@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MAX_PAIRS = 512, N_SEEN = 2048 /* a power of two */ };
+enum { MAX_PAIRS = 512, N_SEEN = 2048 /* a power of two */, FIRST_REACHES = 64, SEARCH_BUDGET = 20000 };
 
 /* Bytes from first to last lead from a state to the next [Unicode 15, table 3-7]. */
 static const struct plain_arc {
@@ -48,67 +48,140 @@ enum err lexer_init_plain(struct lexer *l)
     return ERR_OK;
 }
 
-/* Lexer states with the states of plain text, in the order in which they were come upon. */
+/* --- one expression ------------------------------------------------------------------------------------------------- */
+
+/* Expressions with the states of plain text, in the order in which they were come upon. */
 struct pairs {
     struct {
-        uint32_t state;
+        regex_id left;
         unsigned plain;
+        struct regex_hash near;
     } pairs[MAX_PAIRS];
     uint32_t n;
-    uint16_t seen[N_SEEN]; /* pairs plus 1, by state and plain */
+    uint16_t seen[N_SEEN]; /* pairs plus 1, by near and plain */
 };
 
 /* Adds a pair unless it, or one that no token tells apart from it, is there; false: there is no room. */
-static bool add_pair(struct pairs *p, const struct lexer *l, uint32_t state, unsigned plain)
+static bool add_pair(struct pairs *p, struct lexer *l, regex_id left, unsigned plain)
 {
-    struct regex_hash key = l->states[state].near;
-    uint32_t at = (uint32_t)(key.a ^ key.a >> 32 ^ plain * 0x9e3779b9u) & (N_SEEN - 1);
+    struct regex_hash near = regex_hash(l->set, regex_near(l->set, left, l->near_bytes));
+    uint32_t at = (uint32_t)(near.a ^ near.a >> 32 ^ plain * 0x9e3779b9u) & (N_SEEN - 1);
     for (; p->seen[at] != 0; at = (at + 1) & (N_SEEN - 1)) {
         uint32_t i = p->seen[at] - 1u;
-        const struct regex_hash *other = &l->states[p->pairs[i].state].near;
-        if (p->pairs[i].plain == plain && other->a == key.a && other->b == key.b) {
+        if (p->pairs[i].plain == plain && p->pairs[i].near.a == near.a && p->pairs[i].near.b == near.b) {
             return true;
         }
     }
     if (p->n == MAX_PAIRS) {
         return false;
     }
-    p->pairs[p->n].state = state;
+    p->pairs[p->n].left = left;
     p->pairs[p->n].plain = plain;
+    p->pairs[p->n].near = near;
     p->seen[at] = (uint16_t)++p->n;
     return true;
 }
 
-/* Adds what a byte makes of the pair i; *goes_on: each of them may be followed. */
-static enum err follow(struct pairs *p, struct lexer *l, uint32_t i, bool *goes_on)
+/* Bytes that lead on from the pair i, one of each group that leads to the same. Adds what they lead to. *lives: none of them ends
+ * it; *goes_on: it ends nowhere, and there is room. */
+static enum err follow(struct pairs *p, struct lexer *l, uint32_t i, bool *lives, bool *goes_on)
 {
-    uint32_t state = p->pairs[i].state, next;
+    regex_id left = p->pairs[i].left;
     unsigned plain = p->pairs[i].plain;
-    *goes_on = true;
+    unsigned char groups[256] = {0}, seen[256] = {0}; /* of a group: bit `next` */
+    int n_groups = 1;
+    regex_split_groups(l->set, left, groups, &n_groups);
     for (uint32_t k = l->plain_first[plain]; k < l->plain_first[plain + 1] && *goes_on; k++) {
-        TRY(lexer_step(l, state, l->plain[k].byte, &next));
-        *goes_on = next != LEXER_DEAD && !l->states[next].accepts && add_pair(p, l, next, l->plain[k].next);
+        const struct plain_byte step = l->plain[k];
+        unsigned char *is_seen = &seen[groups[l->byte_class[step.byte]]];
+        bool none;
+        if ((*is_seen >> step.next & 1) == 0) {
+            *is_seen |= (unsigned char)(1u << step.next);
+            regex_id next = regex_next(l->set, left, step.byte);
+            TRY(regex_is_none(l->set, next, SEARCH_BUDGET, &none));
+            *lives = *lives && !none;
+            *goes_on = none || (!regex_is_nullable(l->set, next) && add_pair(p, l, next, step.next));
+        }
+    }
+    return regex_ok(l->set);
+}
+
+static enum err find_reach(struct lexer *l, regex_id r, struct plain_reach *out)
+{
+    struct pairs p;
+    bool lives = true, goes_on = true;
+    uint32_t at = 0;
+    p.n = 0;
+    memset(p.seen, 0, sizeof p.seen);
+    add_pair(&p, l, r, PLAIN_WHOLE);
+    *out = (struct plain_reach){.of = r};
+    for (unsigned char depth = 1; depth <= PLAIN_MAX_DEPTH && goes_on; depth++) {
+        for (uint32_t end = p.n; at < end && goes_on;
+             at++) { /* none are left once all that plain text comes to was seen */
+            TRY(follow(&p, l, at, &lives, &goes_on));
+        }
+        out->alive = lives && goes_on ? depth : out->alive;
+        out->quiet = goes_on ? depth : out->quiet;
     }
     return ERR_OK;
 }
 
+/* --- what was found before ------------------------------------------------------------------------------------------ */
+
+static struct plain_reach *reach_at(const struct lexer *l, regex_id r)
+{
+    uint32_t at = r * 0x9e3779b9u >> 7 & (l->n_reaches - 1);
+    while (l->reaches[at].of != REGEX_NONE && l->reaches[at].of != r) {
+        at = (at + 1) & (l->n_reaches - 1);
+    }
+    return &l->reaches[at];
+}
+
+static enum err grow_reaches(struct lexer *l)
+{
+    struct plain_reach *old = l->reaches;
+    uint32_t n = l->n_reaches;
+    l->reaches = mem_zalloc_array(n != 0 ? 2 * n : FIRST_REACHES, sizeof *l->reaches, MEM_REQUEST);
+    if (l->reaches == NULL) {
+        l->reaches = old;
+        return ERR_NOMEM;
+    }
+    l->n_reaches = n != 0 ? 2 * n : FIRST_REACHES;
+    for (uint32_t i = 0; i < n; i++) {
+        if (old[i].of != REGEX_NONE) {
+            *reach_at(l, old[i].of) = old[i];
+        }
+    }
+    mem_free(old);
+    return ERR_OK;
+}
+
+static enum err get_reach(struct lexer *l, regex_id r, struct plain_reach *out)
+{
+    if (2 * l->n_reached >= l->n_reaches) {
+        TRY(grow_reaches(l));
+    }
+    *out = *reach_at(l, r);
+    if (out->of == REGEX_NONE) {
+        TRY(find_reach(l, r, out));
+        *reach_at(l, r) = *out;
+        l->n_reached++;
+    }
+    return ERR_OK;
+}
+
+/* --- a state -------------------------------------------------------------------------------------------------------- */
+
 enum err lexer_plain_depth(struct lexer *l, uint32_t state, uint32_t *out)
 {
-    struct pairs p;
-    bool goes_on = true;
-    p.n = 0;
-    memset(p.seen, 0, sizeof p.seen);
-    add_pair(&p, l, state, PLAIN_WHOLE);
-    *out = 0;
-    for (uint32_t at = 0, end = p.n; at < end && *out < PLAIN_MAX_DEPTH; end = p.n) {
-        for (; at < end; at++) {
-            TRY(follow(&p, l, at, &goes_on));
-            if (!goes_on) {
-                return ERR_OK;
-            }
-        }
-        ++*out;
+    const struct lexer_state s = l->states[state];
+    uint32_t alive = 0, quiet = PLAIN_MAX_DEPTH;
+    for (uint32_t i = 0; i < s.n && quiet > 0; i++) { /* one that lives is enough; none may end */
+        struct plain_reach reach;
+        TRY(get_reach(l, l->parts[s.first + i].left, &reach));
+        alive = MAX_OF(alive, (uint32_t)reach.alive);
+        quiet = MIN_OF(quiet, (uint32_t)reach.quiet);
     }
-    *out = PLAIN_MAX_DEPTH; /* all that plain text comes to was looked at, or as far as is asked */
+    *out = MIN_OF(alive, quiet);
     return ERR_OK;
 }

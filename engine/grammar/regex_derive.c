@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-enum { FIRST_MEMO = 1024 };
+/* Derivatives that are remembered: beyond so many all are forgotten, which is quicker than to look for them in more memory. */
+enum { FIRST_MEMO = 1024, MAX_REMEMBERED = 1 << 16 };
 
 /* --- classes of bytes ---------------------------------------------------------------------------------------------- */
 
@@ -39,6 +40,14 @@ const unsigned char *regex_byte_classes(struct regex_set *s, int *n)
     return s->byte_class;
 }
 
+static void memo_forget(struct regex_set *s)
+{
+    s->n_memoed = 0;
+    if (s->n_memo > 0) {
+        memset(s->memo_keys, 0, s->n_memo * sizeof *s->memo_keys);
+    }
+}
+
 void regex_split_classes(struct regex_set *s, const uint64_t bits[4])
 {
     for (int b = 0; b < 256 && s->has_byte_classes; b++) {
@@ -46,10 +55,7 @@ void regex_split_classes(struct regex_set *s, const uint64_t bits[4])
         if ((bits[b / 64] >> b % 64 & 1) != (bits[first / 64] >> first % 64 & 1)) {
             s->has_byte_classes = false;
             memset(s->byte_class, 0, sizeof s->byte_class);
-            s->n_memoed = 0;
-            if (s->n_memo > 0) {
-                memset(s->memo_keys, 0, s->n_memo * sizeof *s->memo_keys);
-            }
+            memo_forget(s);
         }
     }
 }
@@ -230,6 +236,9 @@ static regex_id next_of_class(struct regex_set *s, regex_id r, unsigned class)
     regex_id found = REGEX_NONE;
     if (s->err != ERR_OK || find_next(s, r, class, &found)) {
         return found;
+    }
+    if (s->n_memoed > MAX_REMEMBERED) { /* and never while the derivatives of parts are awaited */
+        memo_forget(s);
     }
     size_t from = s->work.n;
     regex_list_push(s, &s->work, r);

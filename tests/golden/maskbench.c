@@ -67,17 +67,20 @@ static bool takes(struct grammar *g, const char *text, bool times, bool is_first
     struct token_list ids = {0};
     struct grammar_matcher *m;
     bool taken = true;
-    if (tokenizer_encode(tokenizer, text, strlen(text), 0, NULL, 0, SIZE_MAX, &ids) != ERR_OK ||
-        grammar_matcher_new(g, vocab, &m) != ERR_OK) {
-        fprintf(stderr, "maskbench: out of memory\n");
-        exit(1);
+    enum err err = tokenizer_encode(tokenizer, text, strlen(text), 0, NULL, 0, SIZE_MAX, &ids);
+    err = err == ERR_OK ? grammar_matcher_new(g, vocab, &m) : err;
+    if (err != ERR_OK) {
+        tell(file, "broken", err_code(err));
+        sums.broken++;
+        token_list_fini(&ids);
+        return false;
     }
     for (size_t i = 0; i < ids.n && taken; i++) {
         bool is_allowed = false;
         if (times) {
             time_mask(m, is_first && i == 0, file, ids.ids[i], &is_allowed);
         }
-        enum err err = grammar_matcher_accept(m, ids.ids[i], &taken);
+        err = grammar_matcher_accept(m, ids.ids[i], &taken);
         if (err != ERR_OK || (times && is_allowed != taken)) {
             tell(file, "broken", err != ERR_OK ? err_code(err) : "the mask says otherwise");
             sums.broken++;
