@@ -62,6 +62,7 @@ void grammar_unref(struct grammar **grammar)
     mem_free(g->alternatives);
     mem_free(g->slots);
     mem_free(g->slot_rule);
+    mem_free(g->slot_is);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
 }
@@ -127,6 +128,11 @@ static bool add_slots(struct grammar *g, const symbol_id *parts, size_t n, uint3
     if (place == NULL) {
         return false;
     }
+    if (!grammar_reserve((void **)&g->slot_is, g->n_slots, (uint32_t)n + 1, &g->cap_slot_is, 1, MEM_REQUEST)) {
+        g->err = ERR_NOMEM;
+        return false;
+    }
+    memset(g->slot_is + g->n_slots, 0, n + 1);
     if (n > 0) {
         memcpy(place, parts, n * sizeof *parts);
     }
@@ -189,6 +195,33 @@ symbol_id grammar_repeat(struct grammar_builder *b, symbol_id of, uint32_t min, 
     return rule;
 }
 
+symbol_id grammar_set(struct grammar_builder *b, const struct grammar_member *members, size_t n, symbol_id between,
+                      uint32_t min, uint32_t max)
+{
+    struct grammar *g = b->g;
+    symbol_id rule = grammar_rule(b);
+    symbol_id *parts = mem_zalloc_array(n + 1, sizeof *parts, MEM_REQUEST);
+    uint32_t first = 0, n_must = 0;
+    for (size_t i = 0; parts != NULL && i < n; i++) {
+        parts[i] = members[i].symbol;
+        n_must += members[i].must_be;
+    }
+    if (parts != NULL) {
+        parts[n] = between;
+    }
+    g->err = g->err == ERR_OK && parts == NULL ? ERR_NOMEM : g->err;
+    if (g->err == ERR_OK && add_slots(g, parts, n + 1, &first) && g->err == ERR_OK) {
+        g->rules[SYMBOL_NUMBER(rule)] = (struct grammar_rule){
+            .is_set = true, .min = MAX_OF(min, n_must), .max = max, .n_must = n_must, .first = first, .n = (uint32_t)n};
+        for (size_t i = 0; i < n; i++) {
+            g->slot_is[first + i] = (unsigned char)((members[i].must_be ? MEMBER_MUST_BE : 0) |
+                                                    (members[i].may_repeat ? MEMBER_MAY_REPEAT : 0));
+        }
+    }
+    mem_free(parts);
+    return rule;
+}
+
 /* --- what rules derive ---------------------------------------------------------------------------------------------- */
 
 enum { IS_NULLABLE, IS_PRODUCTIVE };
@@ -217,8 +250,28 @@ static bool alternative_has(const struct grammar *g, const struct regex_set *set
     return true;
 }
 
+/* Members that are there so far are enough for a set, or none need be. */
+static bool set_has(const struct grammar *g, const struct regex_set *set, const struct grammar_rule *r, int what)
+{
+    uint32_t n_can = 0, n_must = 0;
+    bool can_repeat = false;
+    for (uint32_t i = r->first; i < r->first + r->n && what == IS_PRODUCTIVE; i++) {
+        bool can = has(g, set, g->slots[i], IS_PRODUCTIVE);
+        n_can += can;
+        n_must += can && (g->slot_is[i] & MEMBER_MUST_BE) != 0;
+        can_repeat = can_repeat || (can && (g->slot_is[i] & MEMBER_MAY_REPEAT) != 0);
+    }
+    bool has_between = r->min < 2 || has(g, set, g->slots[r->first + r->n], what);
+    return what == IS_NULLABLE
+               ? r->min == 0
+               : n_must == r->n_must && (n_can >= r->min || can_repeat) && r->min <= r->max && has_between;
+}
+
 static bool rule_has(const struct grammar *g, const struct regex_set *set, const struct grammar_rule *r, int what)
 {
+    if (r->is_set) {
+        return set_has(g, set, r, what);
+    }
     if (r->is_repeat) {
         return r->min == 0 || has(g, set, g->slots[r->first], what);
     }
@@ -270,6 +323,13 @@ static enum err settle(struct grammar *g, const struct regex_set *set)
     }
     for (uint32_t i = 0; i < g->n_rules; i++) {
         struct grammar_rule *r = &g->rules[i];
+        if (r->is_set) {
+            for (uint32_t k = r->first; k <= r->first + r->n + 1; k++) {
+                g->slot_rule[k] = i;
+                g->slot_is[k] |= has(g, set, g->slots[k], IS_PRODUCTIVE) ? MEMBER_CAN_BE : 0;
+            }
+            continue;
+        }
         if (r->is_repeat) {
             bool can = has(g, set, g->slots[r->first], IS_PRODUCTIVE);
             r->max = can ? r->max : 0;

@@ -14,7 +14,7 @@ struct grammar_builder;
 typedef uint32_t symbol_id;
 
 enum {
-    GRAMMAR_MAX_RULES = 10000,
+    GRAMMAR_MAX_RULES = 1 << 15,
     GRAMMAR_MAX_SYMBOLS = 1 << 20, /* on the right sides of all rules */
     GRAMMAR_MAX_LEXEMES = 1 << 16,
 };
@@ -34,6 +34,15 @@ symbol_id grammar_sequence(struct grammar_builder *b, const symbol_id *parts, si
 symbol_id grammar_choice(struct grammar_builder *b, const symbol_id *parts, size_t n);
 /* max: or REGEX_UNBOUNDED. It is counted, so bounds cost nothing. */
 symbol_id grammar_repeat(struct grammar_builder *b, symbol_id of, uint32_t min, uint32_t max);
+
+/* Members in any order, with `between` between two: each once, or any number of times where may_repeat says so; those that
+ * must_be there, and min to max in all. */
+struct grammar_member {
+    symbol_id symbol; /* derives no empty string */
+    bool must_be, may_repeat;
+};
+symbol_id grammar_set(struct grammar_builder *b, const struct grammar_member *members, size_t n, symbol_id between,
+                      uint32_t min, uint32_t max);
 
 /* Makes the grammar of what `start` derives, and takes the builder, also on failure. What can derive no string is left out.
  * ERR_NOMEM, ERR_GRAMMAR_LIMIT, ERR_INVALID_GRAMMAR: no string at all. */

@@ -16,13 +16,18 @@
 #define SYMBOL_KIND(s)   ((s) & (3u << 30))
 #define SYMBOL_NUMBER(s) ((s) & ~(3u << 30))
 
-/* A rule: alternatives, one behind the other in grammar.slots, each with an end; or `of` so many times. */
+/* A rule: alternatives, one behind the other in grammar.slots, each with an end; or `of` so many times; or the members of a set,
+ * what stands between them and an end. */
 struct grammar_rule {
-    bool is_repeat, is_nullable, is_productive, is_predicted;
-    uint32_t min, max;   /* of a repeat */
-    uint32_t first, n;   /* its alternatives, of grammar.alternatives; of a repeat the slot, of grammar.slots */
+    bool is_repeat, is_set, is_nullable, is_productive;
+    uint32_t min, max; /* of a repeat and of a set */
+    uint32_t n_must;   /* of a set: members that must be there */
+    uint32_t first,
+        n; /* its alternatives, of grammar.alternatives; of a repeat the slot, of a set the members, of grammar.slots */
     uint32_t last_added; /* while it is built: its newest alternative plus 1; each names the one before it */
 };
+
+enum { MEMBER_MUST_BE = 1, MEMBER_MAY_REPEAT = 2, MEMBER_CAN_BE = 4 /* it derives something */ };
 
 struct grammar_alternative {
     uint32_t first, n; /* symbols in grammar.slots, without the end */
@@ -94,10 +99,11 @@ struct grammar {
     struct grammar_alternative *alternatives;
     uint32_t n_alternatives, cap_alternatives;
     uint32_t *slots;
-    uint32_t n_slots, cap_slots;
-    uint32_t *slot_rule; /* [n_slots] whose it is */
-    uint32_t start;      /* a rule of one alternative: what the grammar begins with */
-    enum err err;        /* while it is built */
+    uint32_t n_slots, cap_slots, cap_slot_is;
+    uint32_t *slot_rule;    /* [n_slots] whose it is */
+    unsigned char *slot_is; /* [n_slots] of members of sets: MEMBER_* */
+    uint32_t start;         /* a rule of one alternative: what the grammar begins with */
+    enum err err;           /* while it is built */
 };
 
 /* Room for `more` elements of `size` bytes behind n; false: there is no memory. */

@@ -89,11 +89,29 @@ static enum err add_item(struct grammar_matcher *m, uint32_t slot, uint32_t orig
     return has_item(m, slot, origin, count) ? ERR_OK : push_item(m, slot, origin, count);
 }
 
+/* Adds items that wait for the members that may come next. */
+static enum err add_members(struct grammar_matcher *m, const struct grammar_rule *r, uint32_t origin, uint32_t set)
+{
+    TRY(matcher_spend(m, r->n));
+    for (uint32_t i = 0; i < r->n; i++) {
+        TRY(matcher_set_may_add(m, r, set, i) ? add_item(m, r->first + i, origin, set) : ERR_OK);
+    }
+    return ERR_OK;
+}
+
 /* Adds an item behind the symbol it waits for. */
 static enum err advance(struct grammar_matcher *m, struct matcher_item item)
 {
     const struct grammar *g = m->g;
     const struct grammar_rule *r = &g->rules[g->slot_rule[item.slot]];
+    if (r->is_set && item.slot == r->first + r->n) {
+        return add_members(m, r, item.origin, item.count);
+    }
+    if (r->is_set) {
+        uint32_t set;
+        TRY(matcher_set_add(m, r, item.count, item.slot - r->first, &set));
+        return add_item(m, r->first + r->n, item.origin, set);
+    }
     if (!r->is_repeat) {
         return add_item(m, item.slot + 1, item.origin, 0);
     }
@@ -142,6 +160,9 @@ static enum err predict(struct grammar_matcher *m, uint32_t rule)
 {
     const struct grammar_rule *r = &m->g->rules[rule];
     uint32_t here = m->n_columns - 1;
+    if (r->is_set) {
+        return add_members(m, r, here, SETS_NONE);
+    }
     if (r->is_repeat) {
         return add_item(m, r->first, here, 0);
     }
@@ -155,6 +176,9 @@ static enum err predict(struct grammar_matcher *m, uint32_t rule)
 bool matcher_waits(const struct grammar_matcher *m, const struct matcher_item *item)
 {
     const struct grammar_rule *r = &m->g->rules[m->g->slot_rule[item->slot]];
+    if (r->is_set) {
+        return item->slot < r->first + r->n || matcher_set_may_go_on(m, r, item->count);
+    }
     return !r->is_repeat || r->max == REGEX_UNBOUNDED || item->count < r->max;
 }
 
@@ -166,7 +190,9 @@ static enum err expand(struct grammar_matcher *m, struct matcher_item item)
     if (SYMBOL_KIND(symbol) == SYMBOL_END) {
         return complete(m, rule, item.origin);
     }
-    if (g->rules[rule].is_repeat && item.count >= g->rules[rule].min) {
+    const struct grammar_rule *r = &g->rules[rule];
+    bool is_behind = r->is_set && item.slot == r->first + r->n;
+    if ((r->is_repeat && item.count >= r->min) || (is_behind && matcher_set_may_end(m, r, item.count))) {
         TRY(complete(m, rule, item.origin));
     }
     if (!matcher_waits(m, &item)) {
@@ -303,6 +329,7 @@ void grammar_matcher_free(struct grammar_matcher **matcher)
         mem_free(m->memo);
         mem_free(m->depths);
         mem_free(m->path);
+        matcher_sets_fini(&m->sets);
         mem_free(m->seen);
         mem_free(m);
     }

@@ -5,7 +5,7 @@
 #include "engine/grammar/grammar_internal.h"
 
 /* A rule that was begun in column `origin` and is read up to a slot; count: turns of a repeat, of one without a bound no more
- * than its least. */
+ * than its least; of a set, which of grammar_sets.c says which members were there. */
 struct matcher_item {
     uint32_t slot, origin, count;
 };
@@ -58,6 +58,16 @@ struct matcher_seen {
     uint32_t item, stamp;
 };
 
+/* Which members of sets were there: a number of words for each. */
+struct matcher_sets {
+    uint64_t *words;
+    uint32_t n_words, cap_words;
+    uint32_t *firsts; /* [n_sets] of words */
+    uint32_t n_sets, cap_firsts;
+    uint32_t *table; /* [n_table] of sets plus 1; 0 = free */
+    uint32_t n_table;
+};
+
 struct grammar_matcher {
     struct grammar *g;
     struct grammar_vocab *v;
@@ -77,6 +87,7 @@ struct grammar_matcher {
     struct matcher_seen *seen;    /* [n_seen] items of the newest column, once they are many */
     uint32_t n_seen, n_noted, stamp;
     uint64_t work; /* for the token */
+    struct matcher_sets sets;
 };
 
 /* Does the item wait for the symbol of its slot? Not a repeat that has had all its turns. */
@@ -85,6 +96,16 @@ bool matcher_waits(const struct grammar_matcher *m, const struct matcher_item *i
 /* Makes a column of what ends at `at`, and a base of what begins there, beside what goes on, with keeps. */
 MUST_CHECK enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at, bool keeps,
                                          struct matcher_place *out);
+
+/* grammar_sets.c: members of the rule, a set, that were there. None at all is SETS_NONE. */
+enum { SETS_NONE = 0 };
+void matcher_sets_fini(struct matcher_sets *s);
+/* *out: with one more, the i-th. ERR_NOMEM, ERR_GRAMMAR_LIMIT. */
+MUST_CHECK enum err matcher_set_add(struct grammar_matcher *m, const struct grammar_rule *r, uint32_t set, uint32_t i,
+                                    uint32_t *out);
+bool matcher_set_may_add(const struct grammar_matcher *m, const struct grammar_rule *r, uint32_t set, uint32_t i);
+bool matcher_set_may_go_on(const struct grammar_matcher *m, const struct grammar_rule *r, uint32_t set); /* with any */
+bool matcher_set_may_end(const struct grammar_matcher *m, const struct grammar_rule *r, uint32_t set);
 
 /* Counts what a mask or a token takes, in looks at items and nodes; ERR_GRAMMAR_LIMIT: it is too much. Whether it is does not
  * depend on what others have left in caches. */

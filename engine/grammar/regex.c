@@ -247,6 +247,11 @@ regex_id regex_byte_class(struct regex_set *s, const uint64_t bits[4])
     if ((bits[0] | bits[1] | bits[2] | bits[3]) == 0) {
         return REGEX_NONE;
     }
+    uint64_t hash = (bits[0] * 3 ^ bits[1] * 5 ^ bits[2] * 7 ^ bits[3] * 11) * 0x9e3779b97f4a7c15u;
+    uint32_t *memo = &s->class_memo[hash >> 58];
+    if (*memo != 0 && memcmp(s->classes[*memo - 1].bits, bits, sizeof s->classes[0].bits) == 0) {
+        i = *memo - 1;
+    }
     while (i < s->n_classes && memcmp(s->classes[i].bits, bits, sizeof s->classes[i].bits) != 0) {
         i++;
     }
@@ -258,7 +263,26 @@ regex_id regex_byte_class(struct regex_set *s, const uint64_t bits[4])
         s->classes[i] = (struct regex_class){.bits = {bits[0], bits[1], bits[2], bits[3]}};
         s->n_classes++;
     }
+    *memo = (uint32_t)i + 1;
     return regex_node(s, (struct regex_node){.kind = REGEX_K_CLASS, .a = (uint32_t)i, .is_plain = true});
+}
+
+size_t regex_work(const struct regex_set *s) { return s->n_work; }
+
+regex_id regex_multiple_left(struct regex_set *s, uint32_t m, uint32_t left)
+{
+    return regex_node(s,
+                      (struct regex_node){
+                          .kind = REGEX_K_MULTIPLE, .min = m, .max = left, .is_nullable = left == 0, .is_plain = true});
+}
+
+regex_id regex_multiple(struct regex_set *s, uint32_t m)
+{
+    for (unsigned c = '0'; c <= '9'; c++) { /* so that no two share a class */
+        regex_byte_range(s, c, c);
+    }
+    regex_byte_range(s, '.', '.');
+    return regex_multiple_left(s, m, 0);
 }
 
 regex_id regex_byte_range(struct regex_set *s, unsigned first, unsigned last)

@@ -51,6 +51,9 @@ regex_id regex_and(struct regex_set *s, regex_id a, regex_id b);
 regex_id regex_not(struct regex_set *s, regex_id a);                                /* every other string of bytes */
 regex_id regex_repeat(struct regex_set *s, regex_id a, uint32_t min, uint32_t max); /* max: or REGEX_UNBOUNDED */
 
+/* Digits, with points anywhere among them, whose number without the points is a multiple of m, 1 or more; so is the empty string. */
+regex_id regex_multiple(struct regex_set *s, uint32_t m);
+
 /* Strings that stand between the quotes of a JSON string and say a string of r: control characters, quote and backslash are
  * escaped, other ASCII may be, and beyond it characters stand for themselves. [RFC 8259 section 7] (regex_json.c) */
 regex_id regex_json_escaped(struct regex_set *s, regex_id r);
@@ -82,6 +85,9 @@ struct regex_hash {
     uint64_t a, b;
 };
 struct regex_hash regex_hash(const struct regex_set *s, regex_id r);
+
+/* Derivatives that were found so far. */
+size_t regex_work(const struct regex_set *s);
 
 /* Bytes that the set holds. */
 size_t regex_set_bytes(const struct regex_set *s);

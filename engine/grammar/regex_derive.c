@@ -137,6 +137,7 @@ static void memo_put(struct regex_set *s, regex_id r, unsigned class, regex_id v
     s->memo_keys[at] = key;
     s->memo_values[at] = value;
     s->n_memoed++;
+    s->n_work++;
 }
 
 /* --- derivatives --------------------------------------------------------------------------------------------------- */
@@ -205,7 +206,8 @@ static regex_id join_parts(struct regex_set *s, regex_id r, unsigned class)
 /* Of a node the derivatives of whose parts are there. */
 static regex_id derive(struct regex_set *s, regex_id r, unsigned class)
 {
-    const struct regex_node n = s->nodes[r];
+    struct regex_node n = s->nodes[r];
+    unsigned byte = s->byte_of_class[class];
     regex_id a = REGEX_NONE, b = REGEX_NONE;
     switch ((enum regex_kind)n.kind) {
     case REGEX_K_CONCAT:
@@ -222,6 +224,9 @@ static regex_id derive(struct regex_set *s, regex_id r, unsigned class)
     case REGEX_K_NOT:
         find_next(s, n.a, class, &a);
         return regex_not(s, a);
+    case REGEX_K_MULTIPLE:
+        n.max = (uint32_t)(((uint64_t)n.max * 10 + (byte - '0')) % n.min);
+        return byte == '.' ? r : byte >= '0' && byte <= '9' ? regex_multiple_left(s, n.min, n.max) : REGEX_NONE;
     case REGEX_K_REPEAT:
         find_next(s, n.a, class, &a);
         b = regex_repeat(s, n.a, n.min > 0 ? n.min - 1 : 0, n.max == REGEX_UNBOUNDED ? n.max : n.max - 1);
@@ -291,6 +296,13 @@ void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, 
         if (n.kind == REGEX_K_CLASS && s->classes[n.a].seen != s->n_splits) {
             s->classes[n.a].seen = s->n_splits;
             split_by(s, s->classes[n.a].bits, groups, n_groups);
+        } else if (n.kind == REGEX_K_MULTIPLE) {
+            for (unsigned c = 0; c < 11; c++) { /* each digit and the point by itself */
+                unsigned byte = c < 10 ? '0' + c : '.';
+                uint64_t bits[4] = {0};
+                bits[byte / 64] = (uint64_t)1 << byte % 64;
+                split_by(s, bits, groups, n_groups);
+            }
         } else if (n.kind > REGEX_K_CLASS) {
             bool has_two = n.kind == REGEX_K_OR || n.kind == REGEX_K_AND ||
                            (n.kind == REGEX_K_CONCAT && s->nodes[n.a].is_nullable);
@@ -312,7 +324,14 @@ static enum err search(struct regex_set *s, regex_id r, size_t budget, size_t fr
     regex_list_push(s, &s->work, r);
     s->nodes[r].known |= 4; /* seen */
     for (size_t at = from; at < s->work.n && !*found && s->err == ERR_OK; at++) {
+        unsigned char groups[256] = {0};
+        int n_groups = 1, n_seen = 0;
+        regex_split_groups(s, s->work.ids[at], groups, &n_groups);
         for (int class = 0; class < s->n_byte_classes && !*found; class ++) {
+            if (groups[class] != n_seen) { /* groups are numbered as they are come upon: it is like one before */
+                continue;
+            }
+            n_seen++;
             regex_id next = next_of_class(s, s->work.ids[at], (unsigned)class);
             const struct regex_node *n = &s->nodes[next];
             *found = n->is_nullable || (n->is_plain && next != REGEX_NONE) || (n->known & 3) == 1;

@@ -7,12 +7,13 @@
 enum regex_kind {
     REGEX_K_NONE,
     REGEX_K_EMPTY,
-    REGEX_K_CLASS,  /* a: of set->classes */
-    REGEX_K_CONCAT, /* a b; a is no CONCAT */
-    REGEX_K_OR,     /* a | b: a is no OR, b may be one; in order of ids, of which no two are equal */
-    REGEX_K_AND,    /* the same */
-    REGEX_K_NOT,    /* a */
-    REGEX_K_REPEAT, /* a, min .. max times */
+    REGEX_K_CLASS,    /* a: of set->classes */
+    REGEX_K_CONCAT,   /* a b; a is no CONCAT */
+    REGEX_K_OR,       /* a | b: a is no OR, b may be one; in order of ids, of which no two are equal */
+    REGEX_K_AND,      /* the same */
+    REGEX_K_NOT,      /* a */
+    REGEX_K_REPEAT,   /* a, min .. max times */
+    REGEX_K_MULTIPLE, /* digits that make a multiple of min, where max is what is left over so far */
 };
 
 struct regex_node {
@@ -42,11 +43,12 @@ struct regex_set {
     size_t n_nodes, cap_nodes;
     struct regex_class *classes;
     size_t n_classes, cap_classes;
-    uint32_t *table; /* [n_table] of nodes by hash, 0 = free: NONE is not in it */
+    uint32_t class_memo[64]; /* by bits: a class plus 1 */
+    uint32_t *table;         /* [n_table] of nodes by hash, 0 = free: NONE is not in it */
     size_t n_table;
     uint64_t *memo_keys; /* [n_memo] node << 8 | class of bytes, plus 1; 0 = free */
     regex_id *memo_values;
-    size_t n_memo, n_memoed;
+    size_t n_memo, n_memoed, n_work;
     uint32_t n_splits; /* calls of regex_split_groups */
     bool has_byte_classes;
     int n_byte_classes;
@@ -56,6 +58,9 @@ struct regex_set {
 
 /* The node, made if it is not there. NONE on failure. */
 regex_id regex_node(struct regex_set *s, struct regex_node node);
+
+/* What is left of regex_multiple's where the digits so far leave so much over. */
+regex_id regex_multiple_left(struct regex_set *s, uint32_t m, uint32_t left);
 
 /* Union or intersection of ids[0..n), which are changed. */
 regex_id regex_join(struct regex_set *s, enum regex_kind kind, regex_id *ids, size_t n);

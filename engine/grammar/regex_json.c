@@ -68,6 +68,7 @@ static regex_id write_node(struct regex_set *s, regex_id r, const regex_id *ways
     switch ((enum regex_kind)n.kind) {
     case REGEX_K_NONE:
     case REGEX_K_EMPTY:
+    case REGEX_K_MULTIPLE: /* of numbers alone, which have no escapes */
         return r;
     case REGEX_K_CLASS: {
         const struct regex_class c = s->classes[n.a];

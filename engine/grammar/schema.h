@@ -1,8 +1,8 @@
 /* JSON Schema as a grammar: texts that a schema allows, and no others. What cannot be enforced is refused and never ignored.
  * Drafts 4 to 2020-12, as far as the table in docs/internals/grammar.md goes.
  *
- * Members come in the order in which the schema names them, others behind. Texts are JSON as grammar_json writes it; keys and
- * values of a schema are written in one way, without escapes that need not be. Nothing recurses; schemas are bounded by SCHEMA_MAX_NODES.
+ * Members come in any order. Texts are JSON as grammar_json writes it; keys and values of a schema are written in one way,
+ * without escapes that need not be. Nothing recurses; schemas are bounded by SCHEMA_MAX_NODES.
  * Threads: as the builder's. */
 #ifndef INFCGI_GRAMMAR_SCHEMA_H
 #define INFCGI_GRAMMAR_SCHEMA_H

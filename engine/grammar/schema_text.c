@@ -212,3 +212,104 @@ regex_id schema_numbers(struct regex_set *s, struct schema_bound min, struct sch
     }
     return r;
 }
+
+/* --- decimals ---------------------------------------------------------------------------------------------------------- */
+
+/* The digits behind the point, without zeros at the end; how many. */
+static int digits_of(uint64_t fraction, int places, unsigned out[SCHEMA_MAX_PLACES])
+{
+    int n = places;
+    for (int i = places - 1; i >= 0; i--, fraction /= 10) {
+        out[i] = (unsigned)(fraction % 10);
+    }
+    while (n > 0 && out[n - 1] == 0) {
+        n--;
+    }
+    return n;
+}
+
+/* A point and digits that say more than d[0..n), n > 0, or less; and d itself, unless is_open. */
+static regex_id fraction_beyond(struct regex_set *s, const unsigned *d, int n, bool is_more, bool is_open)
+{
+    regex_id any = regex_repeat(s, digit(s, 0, 9), 0, REGEX_UNBOUNDED),
+             zeros = regex_repeat(s, digit(s, 0, 0), 0, REGEX_UNBOUNDED);
+    regex_id some = regex_concat(s, zeros, regex_concat(s, digit(s, 1, 9), any));
+    regex_id r = is_more ? (is_open ? some : any) : (is_open ? REGEX_NONE : zeros);
+    for (int i = n - 1; i >= 0; i--) { /* r: what may stand behind d[0 .. i] */
+        regex_id here = is_more ? digit(s, d[i] + 1, 9) : d[i] > 0 ? digit(s, 0, d[i] - 1) : REGEX_NONE;
+        bool may_end = !is_more && i > 0; /* with less than d */
+        r = regex_or(s, regex_concat(s, digit(s, d[i], d[i]), r), regex_concat(s, here, any));
+        r = may_end ? regex_or(s, r, REGEX_EMPTY) : r;
+    }
+    return regex_concat(s, regex_bytes(s, ".", 1), r);
+}
+
+/* Numbers without a sign, of the value and beyond. */
+static regex_id beyond(struct regex_set *s, uint64_t value, int places, bool is_more, bool is_open)
+{
+    unsigned d[SCHEMA_MAX_PLACES];
+    uint64_t front = value / power_of_ten(places);
+    int n = digits_of(value % power_of_ten(places), places, d);
+    regex_id any = fraction(s, true, true), here;
+    if (n == 0) {
+        here = is_more ? fraction(s, !is_open, true) : fraction(s, !is_open, false);
+    } else {
+        here = fraction_beyond(s, d, n, is_more, is_open);
+        here = is_more ? here : regex_or(s, here, fraction(s, true, false));
+    }
+    regex_id others = is_more ? whole(s, front + 1, UINT64_MAX) : front > 0 ? whole(s, 0, front - 1) : REGEX_NONE;
+    return regex_or(s, regex_concat(s, whole(s, front, front), here), regex_concat(s, others, any));
+}
+
+regex_id schema_numbers_from(struct regex_set *s, struct schema_decimal at, bool is_min, bool is_open)
+{
+    bool is_negative = at.value < 0;
+    uint64_t value = is_negative ? (uint64_t)-at.value : (uint64_t)at.value;
+    regex_id all = regex_concat(s, whole(s, 0, UINT64_MAX), fraction(s, true, true));
+    regex_id minus = regex_bytes(s, "-", 1);
+    if (is_min && !is_negative) {
+        return beyond(s, value, at.places, true, is_open);
+    }
+    if (is_min) {
+        return regex_or(s, all, regex_concat(s, minus, beyond(s, value, at.places, false, is_open)));
+    }
+    if (is_negative || value == 0) {
+        regex_id below = regex_concat(s, minus, beyond(s, value, at.places, true, is_open));
+        return is_negative || is_open ? below : regex_or(s, below, beyond(s, 0, 0, false, false));
+    }
+    return regex_or(s, beyond(s, value, at.places, false, is_open), regex_concat(s, minus, all));
+}
+
+regex_id schema_fractions(struct regex_set *s)
+{
+    regex_id minus = regex_repeat(s, regex_bytes(s, "-", 1), 0, 1);
+    return regex_concat(s, minus, regex_concat(s, whole(s, 0, UINT64_MAX), fraction(s, false, true)));
+}
+
+static uint64_t common_divisor(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+regex_id schema_multiples(struct regex_set *s, struct schema_decimal m)
+{
+    regex_id r = REGEX_NONE, front = whole(s, 0, UINT64_MAX), point = regex_bytes(s, ".", 1);
+    regex_id zeros = regex_repeat(s, digit(s, 0, 0), 0, REGEX_UNBOUNDED);
+    for (int k = 0; k <= m.places; k++) { /* by digits behind the point; those that are not there are zeros */
+        uint64_t of = (uint64_t)m.value / common_divisor((uint64_t)m.value, power_of_ten(m.places - k));
+        regex_id digits = regex_repeat(s, digit(s, 0, 9), (uint32_t)k, (uint32_t)k);
+        regex_id behind = k > 0 ? regex_concat(s, point, digits) : REGEX_EMPTY;
+        regex_id one = regex_and(s, regex_concat(s, front, behind), regex_multiple(s, (uint32_t)of));
+        if (k == m.places) { /* and zeros, which no longer count */
+            regex_id more = regex_concat(s, point, regex_concat(s, digit(s, 0, 0), zeros));
+            one = regex_concat(s, one, k > 0 ? zeros : regex_repeat(s, more, 0, 1));
+        }
+        r = regex_or(s, r, one);
+    }
+    return regex_concat(s, regex_repeat(s, regex_bytes(s, "-", 1), 0, 1), r);
+}

@@ -282,6 +282,87 @@ static symbol_id json_value(void)
     return value;
 }
 
+/* --- sets ---------------------------------------------------------------------------------------------------------- */
+
+enum { MAX_MEMBERS = 4 };
+
+/* Members are words, with a word between two. */
+struct made_set {
+    int n, word[MAX_MEMBERS], between;
+    bool must_be[MAX_MEMBERS], may_repeat[MAX_MEMBERS];
+    uint32_t min, max;
+    uint64_t words;
+};
+
+/* Adds all that can follow `so_far`, of count members, those of `seen` among them. */
+static void find_sets(struct made_set *x, int so_far, uint32_t count, unsigned seen)
+{
+    bool has_all = true;
+    for (int i = 0; i < x->n; i++) {
+        has_all = has_all && (!x->must_be[i] || (seen >> i & 1) != 0);
+    }
+    if (has_all && count >= x->min && count <= x->max) {
+        x->words |= (uint64_t)1 << so_far;
+    }
+    int front = count > 0 ? word_join(so_far, x->between) : so_far;
+    for (int i = 0; i < x->n && count < x->max && count < WORDS_LONGEST && front >= 0; i++) {
+        int next = word_join(front, x->word[i]);
+        if (next >= 0 && (x->may_repeat[i] || (seen >> i & 1) == 0)) {
+            find_sets(x, next, count + 1, seen | 1u << i);
+        }
+    }
+}
+
+static symbol_id word_symbol(int i)
+{
+    char word[WORDS_LONGEST + 1];
+    word_at(i, word);
+    return text(word);
+}
+
+START_TEST(random_sets)
+{
+    int n_whole = 0;
+    for (int seed = 0; seed < 2000; seed++) {
+        uint32_t state = (uint32_t)seed * 7919u + 3;
+        struct made_set x = {.n = (int)random_below(&state, MAX_MEMBERS + 1),
+                             .between = 1 + (int)random_below(&state, 2)};
+        struct grammar_member members[MAX_MEMBERS];
+        for (int i = 0; i < x.n; i++) {
+            x.word[i] = 1 + (int)random_below(&state, 6); /* of one letter or two */
+            x.must_be[i] = random_below(&state, 3) == 0;
+            x.may_repeat[i] = random_below(&state, 4) == 0;
+            members[i] = (struct grammar_member){word_symbol(x.word[i]), x.must_be[i], x.may_repeat[i]};
+        }
+        x.min = random_below(&state, 3);
+        x.max = random_below(&state, 2) == 0 ? REGEX_UNBOUNDED : random_below(&state, 4);
+        find_sets(&x, 0, 0, 0);
+        symbol_id start = grammar_set(b, members, (size_t)x.n, word_symbol(x.between), x.min, x.max);
+        enum err err = grammar_finish(&b, start, &g, &info);
+        char word[WORDS_LONGEST + 1];
+        if (err == ERR_OK) {
+            int n;
+            ck_assert_int_eq(grammar_matcher_new(g, vocab, &m), ERR_OK);
+            for (int w = 0; w < N_WORDS; w++) {
+                word_at(w, word);
+                bool wanted = (x.words >> w & 1) != 0;
+                ck_assert_msg(says(word) == wanted, "set %d and '%s': wanted %d", seed, word, wanted);
+            }
+            check_mask(&n);
+            ck_assert_msg(n > 0, "set %d begins with nothing", seed);
+            n_whole++;
+        } else {
+            ck_assert_int_eq(err, ERR_INVALID_GRAMMAR);
+            ck_assert_uint_eq(x.words, 0);
+        }
+        drop();
+        ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
+        set = grammar_regexes(b);
+    }
+    ck_assert_int_gt(n_whole, 1000);
+}
+END_TEST
+
 /* Walks at random through what the masks allow: it is JSON, whichever tokens it was made of. */
 START_TEST(json_by_masks)
 {
@@ -473,6 +554,7 @@ Suite *grammar_suite(void)
     TCase *t = tcase_create("grammar");
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, random_grammars);
+    tcase_add_test(t, random_sets);
     tcase_add_test(t, json_by_masks);
     tcase_add_test(t, json_texts);
     tcase_add_test(t, special_tokens);

@@ -1,0 +1,148 @@
+/* Arrays of a schema. */
+#include "engine/grammar/schema_internal.h"
+
+#include "engine/grammar/schema_disjoint.h"
+
+/* The schemas of a part's first elements and of the others; NULL: it says nothing of them. */
+struct elements {
+    const json_t *first, *rest;
+    const char *first_word, *rest_word;
+};
+
+static struct elements elements_of(const struct writer *w, const struct part *p)
+{
+    const json_t *items = schema_keyword(w, p, "items");
+    if (json_is_array(items)) { /* before 2020-12 */
+        return (struct elements){items, schema_keyword(w, p, "additionalItems"), "items", "additionalItems"};
+    }
+    return (struct elements){schema_keyword(w, p, "prefixItems"), items, "prefixItems", "items"};
+}
+
+/* What the i-th element is to be of. */
+static enum err element_parts(struct writer *w, const struct parts *list, size_t i, struct parts *out)
+{
+    out->n = 0;
+    out->is_none = false;
+    for (size_t k = 0; k < list->n; k++) {
+        const struct part *p = &list->at[k];
+        struct elements e = elements_of(w, p);
+        if (i < json_array_size(e.first)) {
+            const char *path = schema_join(w, p->path, e.first_word);
+            TRY(path != NULL ? schema_add_part(w, p, json_array_get(e.first, i), schema_join_index(w, path, i), out)
+                             : ERR_NOMEM);
+        } else if (e.rest != NULL) {
+            TRY(schema_add_part(w, p, e.rest, schema_join(w, p->path, e.rest_word), out));
+        }
+    }
+    return ERR_OK;
+}
+
+/* Elements behind the first ones: of `of`, so many that there are min to max in all. */
+static symbol_id write_rest(struct writer *w, symbol_id of, uint32_t n_first, uint32_t min, uint32_t max)
+{
+    symbol_id more = grammar_sequence(w->b, (symbol_id[]){w->comma, of}, 2);
+    if (max != REGEX_UNBOUNDED && max <= n_first) {
+        return grammar_sequence(w->b, NULL, 0);
+    }
+    uint32_t least = min > n_first ? min - n_first : 0, most = max == REGEX_UNBOUNDED ? max : max - n_first;
+    if (n_first > 0) {
+        return grammar_repeat(w->b, more, least, most);
+    }
+    uint32_t behind = most == REGEX_UNBOUNDED ? most : most - 1;
+    symbol_id some =
+        grammar_sequence(w->b, (symbol_id[]){of, grammar_repeat(w->b, more, least > 0 ? least - 1 : 0, behind)}, 2);
+    symbol_id none = grammar_sequence(w->b, NULL, 0);
+    return least > 0 ? some : grammar_choice(w->b, (symbol_id[]){none, some}, 2);
+}
+
+static enum err write_elements(struct writer *w, const struct parts *list, size_t n, uint32_t min, uint32_t max,
+                               symbol_id *out)
+{
+    struct parts of;
+    symbol_id one;
+    TRY(element_parts(w, list, n, &of));
+    max = of.is_none ? MIN_OF(max, (uint32_t)n) : max;
+    TRY(schema_need(w, &of, &one));
+    *out = write_rest(w, one, (uint32_t)n, min, max);
+    for (size_t i = n; i-- > 0;) { /* *out: what follows the elements up to i, which may be left out from some on */
+        TRY(element_parts(w, list, i, &of));
+        TRY(schema_need(w, &of, &one));
+        *out = i == 0 ? grammar_sequence(w->b, (symbol_id[]){one, *out}, 2)
+                      : grammar_sequence(w->b, (symbol_id[]){w->comma, one, *out}, 3);
+        bool may = max == REGEX_UNBOUNDED || i < max, must = i < min;
+        symbol_id none = grammar_sequence(w->b, NULL, 0);
+        *out = !may ? none : must ? *out : grammar_choice(w->b, (symbol_id[]){none, *out}, 2);
+    }
+    return ERR_OK;
+}
+
+/* Elements that differ: those of an enumeration, each once. */
+static enum err write_unique(struct writer *w, const struct parts *list, const struct part *unique, uint32_t min,
+                             uint32_t max, symbol_id *out)
+{
+    enum { MOST = 256 };
+    const json_t *values = NULL;
+    struct parts of;
+    TRY(element_parts(w, list, 0, &of));
+    for (size_t i = 0; i < of.n; i++) {
+        const json_t *ref = json_object_get(of.at[i].schema, "$ref");
+        const json_t *schema = json_is_string(ref) && !of.at[i].is_of_another
+                                   ? schema_resolve(w->root, json_string_value(ref))
+                                   : of.at[i].schema;
+        values = values == NULL ? json_object_get(schema, "enum") : values;
+    }
+    size_t n = json_array_size(values), n_members = 0;
+    struct grammar_member *members = arena_alloc(&w->arena, (n + 1) * sizeof *members);
+    if (values == NULL || n > MOST) {
+        return schema_refuse(w, unique->path, "uniqueItems",
+                             "expected an enumeration of 256 values at most as items, or maxItems of 1");
+    }
+    for (size_t i = 0; i < n && members != NULL; i++) {
+        struct parts one = of;
+        json_t *value = json_array_get(values, i);
+        const json_t *only = NULL;
+        if (schema_has_value(values, i, value)) { /* it is there already */
+            continue;
+        }
+        if (!schema_was_made(w, value, SCHEMA_VALUE, &only)) {
+            only = schema_keep(w, value, SCHEMA_VALUE, json_pack("{sO}", "const", value));
+        }
+        TRY(only != NULL ? schema_add_part(w, &of.at[0], only, of.at[0].path, &one) : ERR_NOMEM);
+        members[n_members] = (struct grammar_member){.symbol = 0};
+        TRY(schema_need(w, &one, &members[n_members++].symbol));
+    }
+    *out = members != NULL ? grammar_set(w->b, members, n_members, w->comma, min, max) : 0;
+    return members != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+enum err schema_write_array(struct writer *w, const struct node *node, const struct parts *list)
+{
+    uint32_t min = 0, max = REGEX_UNBOUNDED, one_min, one_max;
+    const struct part *unique = NULL;
+    size_t n = 0;
+    symbol_id all;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct part *p = &list->at[i];
+        struct elements e = elements_of(w, p);
+        TRY(schema_count(w, p, "minItems", 0, &one_min));
+        TRY(schema_count(w, p, "maxItems", REGEX_UNBOUNDED, &one_max));
+        min = MAX_OF(min, one_min);
+        max = MIN_OF(max, one_max);
+        if ((e.first != NULL && !json_is_array(e.first)) || json_array_size(e.first) > SCHEMA_MAX_NODES) {
+            return schema_refuse(w, p->path, e.first_word, "expected an array of schemas, 10000 at most");
+        }
+        n = MAX_OF(n, json_array_size(e.first));
+        unique = json_is_true(schema_keyword(w, p, "uniqueItems")) ? p : unique;
+    }
+    if (max != REGEX_UNBOUNDED && min > max) {
+        return ERR_OK; /* no array is so */
+    }
+    if (unique != NULL && max > 1 && !w->is_loose) {
+        TRY(n == 0 ? write_unique(w, list, unique, min, max, &all)
+                   : schema_refuse(w, unique->path, "uniqueItems", "expected no schemas for single items beside it"));
+    } else {
+        TRY(write_elements(w, list, n, min, max, &all));
+    }
+    schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){schema_opening(w, "["), all, schema_closing(w, "]")}, 3));
+    return ERR_OK;
+}

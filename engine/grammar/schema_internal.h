@@ -1,0 +1,149 @@
+/* Shared by the files of schema. */
+#ifndef INFCGI_GRAMMAR_SCHEMA_INTERNAL_H
+#define INFCGI_GRAMMAR_SCHEMA_INTERNAL_H
+
+#include "engine/base/mem.h"
+#include "engine/grammar/schema.h"
+
+#include <string.h>
+
+/* A schema that a value is to be of, beside others. */
+struct part {
+    const json_t *schema;
+    const char *path;   /* JSON pointer */
+    bool is_of_another; /* it has an $id of its own, or a schema around it has: pointers there begin elsewhere */
+    bool is_chosen;     /* one of its anyOf is another part */
+    bool is_one_of;     /* its anyOf was a oneOf */
+    bool is_valued;     /* what its enum or const says is another part */
+    size_t asked_by;    /* which of the list asks for it, plus 1; 0 = none */
+};
+
+/* Values that are of all parts; a rule. */
+struct node {
+    struct part *parts; /* in order */
+    size_t n;
+    symbol_id rule;
+};
+
+/* Another form of a schema, made once. */
+struct made {
+    const json_t *of;
+    int what; /* enum schema_form */
+    json_t *schema;
+};
+
+struct writer {
+    struct grammar_builder *b;
+    struct regex_set *s;
+    const json_t *root;
+    struct node *nodes; /* [max_nodes] */
+    size_t n_nodes, n_written, max_nodes;
+    uint32_t *table; /* [2 * max_nodes] of nodes by parts, plus 1; 0 = free */
+    struct made *made;
+    size_t n_made, cap_made;
+    struct arena arena;
+    symbol_id any; /* any value; 0 = not made yet */
+    symbol_id comma;
+    regex_id spaces, any_text; /* any_text: a string of any characters, as it is meant */
+    struct err_info *info;
+    size_t n_checks;   /* writers that looked whether schemas are disjoint */
+    json_t *fraction;  /* the type of numbers that are no integers, which has no name: this very string */
+    size_t n_work;     /* of those writers, and of enumerations, in derivatives */
+    bool has_failed;   /* for lack of memory */
+    bool ref_is_alone; /* before 2019 nothing beside $ref has a say [draft-07 core, section 8.3] */
+    bool is_loose;     /* what cannot be enforced is left out: the grammar says at least what the schema allows */
+};
+
+/* What a list of parts holds at most. */
+enum { SCHEMA_MAX_PARTS = 200 };
+struct parts {
+    struct part at[SCHEMA_MAX_PARTS];
+    size_t n;
+    bool is_none; /* one of them is `false` */
+};
+
+/* --- schema.c */
+
+MUST_CHECK enum err schema_refuse(struct writer *w, const char *path, const char *keyword, const char *expected);
+
+/* path/key, with ~0 and ~1 in it; NULL: no memory. */
+const char *schema_join(struct writer *w, const char *path, const char *key);
+const char *schema_join_index(struct writer *w, const char *path, size_t i);
+
+/* The part's keyword, unless nothing beside $ref has a say; NULL: none. */
+const json_t *schema_keyword(const struct writer *w, const struct part *p, const char *keyword);
+
+/* Adds what the schema at path says to the list. from: what it is within. */
+MUST_CHECK enum err schema_add_part(struct writer *w, const struct part *from, const json_t *schema, const char *path,
+                                    struct parts *list);
+
+/* The symbol of what is of all parts of the list; it is written later. */
+MUST_CHECK enum err schema_need(struct writer *w, struct parts *list, symbol_id *out);
+
+/* A count, or what stands for none. */
+MUST_CHECK enum err schema_count(struct writer *w, const struct part *p, const char *keyword, uint32_t none,
+                                 uint32_t *out);
+
+void schema_put(struct writer *w, const struct node *node, symbol_id symbol); /* another alternative */
+symbol_id schema_opening(struct writer *w, const char *bracket);              /* with the spaces on its inner side */
+symbol_id schema_closing(struct writer *w, const char *bracket);
+regex_id schema_quoted(struct writer *w, regex_id inside);
+bool schema_matches(struct writer *w, regex_id r, const char *text);
+
+/* Keeps a schema as long as the writer, once of a form and a schema; NULL: no memory, or `schema` was. */
+enum schema_form { SCHEMA_NEGATION, SCHEMA_CONDITIONS, SCHEMA_ONE_OF, SCHEMA_VALUE };
+const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema);
+bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form what, const json_t **out);
+
+/* Has it a keyword that says something of values, other than `one` (OPTIONAL)? */
+bool schema_says_more(const json_t *schema, const char *one);
+
+bool schema_is_word(const char *key); /* Is it a keyword that says something of values? */
+
+/* A writer with b and root: init makes the rest, write_all writes what is needed. */
+MUST_CHECK enum err schema_writer_init(struct writer *w, size_t max_nodes);
+MUST_CHECK enum err schema_write_all(struct writer *w);
+void schema_writer_fini(struct writer *w);
+
+/* --- schema_object.c, schema_array.c, schema_scalar.c: alternatives of the node for values of a type; parts without anyOf and
+ * the like. */
+
+MUST_CHECK enum err schema_write_object(struct writer *w, const struct node *node, const struct parts *list);
+MUST_CHECK enum err schema_write_array(struct writer *w, const struct node *node, const struct parts *list);
+MUST_CHECK enum err schema_write_string(struct writer *w, const struct node *node, const struct parts *list);
+MUST_CHECK enum err schema_write_number(struct writer *w, const struct node *node, const struct parts *list,
+                                        unsigned types);
+/* Strings, as they are meant, that the parts allow; *is_free: any. */
+MUST_CHECK enum err schema_strings(struct writer *w, const struct parts *list, regex_id *out, bool *is_free);
+/* The one part with enum or const, if there is one, among others. *is_there. */
+MUST_CHECK enum err schema_write_values(struct writer *w, const struct node *node, const struct parts *list,
+                                        unsigned types, bool *is_there);
+
+/* --- schema_form.c: a schema in another form; NULL with *is_known: the same, else it cannot be said. */
+
+/* Values that are not of it. */
+MUST_CHECK enum err schema_negate(struct writer *w, const json_t *schema, const json_t **out);
+/* What not, if and dependencies say, by anyOf and allOf. */
+MUST_CHECK enum err schema_conditions(struct writer *w, const struct part *p, const json_t **out);
+/* oneOf as anyOf. */
+MUST_CHECK enum err schema_one_of(struct writer *w, const struct part *p, const json_t **out);
+/* Is the value among the first n? 1 and 1.0 are the same. */
+bool schema_has_value(const json_t *values, size_t n, const json_t *value);
+
+/* Is the scalar one that a plain `not` of a part names? */
+bool schema_is_left_out(const struct parts *list, const json_t *value);
+/* Does `not` say what the types' writers know: other strings than a pattern or an enumeration? */
+bool schema_is_plain_not(const json_t *schema);
+
+enum schema_type {
+    SCHEMA_OBJECT = 1,
+    SCHEMA_ARRAY = 2,
+    SCHEMA_STRING = 4,
+    SCHEMA_INTEGER = 8,
+    SCHEMA_FRACTION = 16, /* numbers that are no integers */
+    SCHEMA_BOOLEAN = 32,
+    SCHEMA_NULL = 64,
+    SCHEMA_ALL_TYPES = 127,
+};
+
+#endif

@@ -1,0 +1,445 @@
+/* Strings, numbers and enumerations of a schema. */
+#include "engine/grammar/schema_internal.h"
+
+#include "engine/base/json_read.h"
+#include "engine/grammar/grammar_json.h"
+#include "engine/grammar/regex_parse_internal.h"
+#include "engine/grammar/schema_text.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static bool is_same(const json_t *a, const json_t *b)
+{
+    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b)
+                                                  : json_equal(a, b) != 0;
+}
+
+/* The i-th of the values that enum or const of a schema name; NULL: there is no such. */
+static json_t *value_at(const json_t *schema, size_t i)
+{
+    const json_t *values = json_object_get(schema, "enum");
+    json_t *one = json_object_get(schema, "const");
+    return one != NULL ? (i == 0 ? one : NULL) : json_array_get(values, i);
+}
+
+static bool names_values(const struct part *p)
+{
+    return !p->is_valued && (json_object_get(p->schema, "const") != NULL || json_object_get(p->schema, "enum") != NULL);
+}
+
+static bool has_value(const json_t *schema, const json_t *value)
+{
+    const json_t *one;
+    bool has = false;
+    for (size_t i = 0; !has && (one = value_at(schema, i)) != NULL; i++) {
+        has = is_same(one, value);
+    }
+    return has;
+}
+
+bool schema_has_value(const json_t *values, size_t n, const json_t *value)
+{
+    bool has = false;
+    for (size_t i = 0; i < n && !has; i++) {
+        has = is_same(json_array_get(values, i), value);
+    }
+    return has;
+}
+
+bool schema_is_left_out(const struct parts *list, const json_t *value)
+{
+    bool is = false;
+    for (size_t i = 0; i < list->n; i++) {
+        const json_t *schema = list->at[i].schema;
+        is = is || (schema_is_plain_not(schema) && has_value(json_object_get(schema, "not"), value));
+    }
+    return is;
+}
+
+/* --- strings ---------------------------------------------------------------------------------------------------------- */
+
+static enum err read_pattern(struct writer *w, const struct part *p, const json_t *pattern, regex_id *out)
+{
+    struct err_info why = {0};
+    if (!json_is_string(pattern)) {
+        return schema_refuse(w, p->path, "pattern", "expected a string, a regular expression");
+    }
+    enum err err = regex_parse(w->s, json_string_value(pattern), json_string_length(pattern), true, out, &why);
+    return err == ERR_INVALID_GRAMMAR ? schema_refuse(w, p->path, "pattern", why.text) : err;
+}
+
+/* Strings among the values. */
+static regex_id strings_of(struct writer *w, const json_t *schema)
+{
+    const json_t *one;
+    regex_id all = REGEX_NONE;
+    for (size_t i = 0; (one = value_at(schema, i)) != NULL; i++) {
+        if (json_is_string(one)) {
+            all = regex_or(w->s, all, regex_bytes(w->s, json_string_value(one), json_string_length(one)));
+        }
+    }
+    return all;
+}
+
+/* Takes from *r what the part does not allow. */
+static enum err limit_strings(struct writer *w, const struct part *p, regex_id *r)
+{
+    const json_t *pattern = schema_keyword(w, p, "pattern"), *format = schema_keyword(w, p, "format");
+    const json_t *other = schema_is_plain_not(p->schema) ? schema_keyword(w, p, "not") : NULL;
+    regex_id found;
+    if (pattern != NULL) {
+        TRY(read_pattern(w, p, pattern, &found));
+        *r = regex_and(w->s, *r, found);
+    }
+    if (json_is_string(format)) {
+        enum schema_format kind = schema_format_of(w->s, json_string_value(format), &found);
+        if (kind == SCHEMA_FORMAT_REFUSED && !w->is_loose) {
+            return schema_refuse(w, p->path, "format", "this format is not supported");
+        }
+        *r = kind == SCHEMA_FORMAT_KNOWN ? regex_and(w->s, *r, found) : *r;
+    }
+    if (other != NULL && json_object_get(other, "pattern") != NULL) {
+        TRY(read_pattern(w, p, json_object_get(other, "pattern"), &found));
+        *r = regex_and(w->s, *r, regex_not(w->s, found));
+    } else if (other != NULL) {
+        *r = regex_and(w->s, *r, regex_not(w->s, strings_of(w, other)));
+    }
+    return ERR_OK;
+}
+
+static enum err string_limits(struct writer *w, const struct parts *list, regex_id *out, bool *is_free)
+{
+    uint32_t min = 0, max = REGEX_UNBOUNDED, least, most;
+    regex_id strings = REGEX_ALL;
+    for (size_t i = 0; i < list->n; i++) {
+        TRY(schema_count(w, &list->at[i], "minLength", 0, &least));
+        TRY(schema_count(w, &list->at[i], "maxLength", REGEX_UNBOUNDED, &most));
+        min = MAX_OF(min, least);
+        max = MIN_OF(max, most);
+        TRY(limit_strings(w, &list->at[i], &strings));
+    }
+    *is_free = strings == REGEX_ALL && min == 0 && max == REGEX_UNBOUNDED;
+    regex_id counted = min <= max ? regex_repeat(w->s, regex_any_character(w->s), min, max) : REGEX_NONE;
+    *out = regex_and(w->s, counted, strings);
+    return ERR_OK;
+}
+
+enum err schema_strings(struct writer *w, const struct parts *list, regex_id *out, bool *is_free)
+{
+    TRY(string_limits(w, list, out, is_free));
+    for (size_t i = 0; i < list->n; i++) {
+        if (names_values(&list->at[i])) {
+            *out = regex_and(w->s, *out, strings_of(w, list->at[i].schema));
+            *is_free = false;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err schema_write_string(struct writer *w, const struct node *node, const struct parts *list)
+{
+    regex_id strings;
+    bool is_free;
+    TRY(string_limits(w, list, &strings, &is_free));
+    schema_put(w, node,
+               grammar_lexeme(w->b, is_free ? grammar_json_string(w->b)
+                                            : schema_quoted(w, regex_json_escaped(w->s, strings))));
+    return ERR_OK;
+}
+
+/* --- numbers ---------------------------------------------------------------------------------------------------------- */
+
+/* The number of `keyword` as a decimal; false: it is too large, or has too many digits. */
+static bool read_decimal(const json_t *v, struct schema_decimal *out)
+{
+    double number = json_number_value(v), power = 1;
+    for (int places = 0; places <= SCHEMA_MAX_PLACES; places++, power *= 10) {
+        double scaled = round(number * power);
+        if (!(fabs(scaled) <= (double)SCHEMA_MAX_BOUND)) {
+            return false;
+        }
+        if (scaled / power == number) {
+            *out = (struct schema_decimal){(int64_t)scaled, places};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The nearest bounds on both sides. */
+struct bounds {
+    bool has[2], is_open[2]; /* 0: below, 1: above */
+    struct schema_decimal at[2];
+};
+
+/* a - b */
+static double difference(struct schema_decimal a, struct schema_decimal b)
+{
+    double x = (double)a.value / pow(10, a.places), y = (double)b.value / pow(10, b.places);
+    return x - y; /* both are numbers of the schema again */
+}
+
+/* side: 0 = a least one, 1 = a greatest. */
+static enum err read_bound(struct writer *w, const struct part *p, const char *keyword, int side, bool is_open,
+                           bool is_whole, struct bounds *out)
+{
+    const json_t *v = schema_keyword(w, p, keyword);
+    struct schema_decimal at;
+    if (v == NULL || json_is_boolean(v)) {
+        return ERR_OK;
+    }
+    if (!json_is_number(v) || !read_decimal(v, &at)) {
+        return schema_refuse(w, p->path, keyword,
+                             "expected a number of at most 10^15 from 0, with 12 decimals at most");
+    }
+    if (is_whole && at.places > 0) { /* the next whole number inside */
+        double number = json_number_value(v);
+        at = (struct schema_decimal){(int64_t)(side == 0 ? ceil(number) : floor(number)), 0};
+        is_open = false;
+    }
+    double nearer = out->has[side] ? difference(at, out->at[side]) * (side == 0 ? 1 : -1) : 1;
+    if (nearer > 0 || (nearer == 0 && is_open)) {
+        out->has[side] = true;
+        out->at[side] = at;
+        out->is_open[side] = is_open;
+    }
+    return ERR_OK;
+}
+
+static enum err read_bounds(struct writer *w, const struct part *p, bool is_whole, struct bounds *out)
+{
+    bool opens_min = json_is_true(schema_keyword(w, p, "exclusiveMinimum")); /* before 2019 */
+    bool opens_max = json_is_true(schema_keyword(w, p, "exclusiveMaximum"));
+    TRY(read_bound(w, p, "minimum", 0, opens_min, is_whole, out));
+    TRY(read_bound(w, p, "exclusiveMinimum", 0, true, is_whole, out));
+    TRY(read_bound(w, p, "maximum", 1, opens_max, is_whole, out));
+    return read_bound(w, p, "exclusiveMaximum", 1, true, is_whole, out);
+}
+
+/* Numbers within them, REGEX_ALL where there are none. */
+static regex_id within(struct writer *w, const struct bounds *b, bool is_whole)
+{
+    regex_id r = REGEX_ALL;
+    struct schema_bound ends[2] = {{.is_there = false}, {.is_there = false}};
+    bool is_plain = (!b->has[0] || b->at[0].places == 0) && (!b->has[1] || b->at[1].places == 0);
+    for (int i = 0; i < 2 && is_plain; i++) {
+        ends[i] = (struct schema_bound){b->has[i], b->is_open[i], b->at[i].value};
+    }
+    if (is_plain && (b->has[0] || b->has[1])) {
+        return schema_numbers(w->s, ends[0], ends[1], is_whole);
+    }
+    for (int i = 0; i < 2; i++) {
+        r = b->has[i] ? regex_and(w->s, r, schema_numbers_from(w->s, b->at[i], i == 0, b->is_open[i])) : r;
+    }
+    return r;
+}
+
+static enum err limit_by_multiple(struct writer *w, const struct part *p, regex_id *r)
+{
+    const json_t *v = schema_keyword(w, p, "multipleOf");
+    struct schema_decimal of;
+    if (v == NULL) {
+        return ERR_OK;
+    }
+    if (!json_is_number(v) || !read_decimal(v, &of) || of.value <= 0 || of.value > SCHEMA_MAX_MULTIPLE) {
+        return schema_refuse(w, p->path, "multipleOf", "expected a number of at most 1000 over a power of ten");
+    }
+    *r = regex_and(w->s, *r, schema_multiples(w->s, of));
+    return ERR_OK;
+}
+
+/* Texts of numbers that all parts allow; REGEX_ALL: any number. */
+static enum err number_limits(struct writer *w, const struct parts *list, bool is_whole, regex_id *out)
+{
+    struct bounds b = {.has = {false, false}};
+    regex_id multiples = REGEX_ALL;
+    for (size_t i = 0; i < list->n; i++) {
+        TRY(read_bounds(w, &list->at[i], is_whole, &b));
+        TRY(limit_by_multiple(w, &list->at[i], &multiples));
+    }
+    *out = within(w, &b, is_whole);
+    if (is_whole && *out == REGEX_ALL) {
+        *out = schema_numbers(w->s, (struct schema_bound){false}, (struct schema_bound){false}, true);
+    }
+    *out = regex_and(w->s, *out, multiples);
+    return ERR_OK;
+}
+
+/* Numbers that a plain `not` names are left out of whole ones, which have one text each. */
+static enum err leave_out(struct writer *w, const struct part *p, bool is_whole, regex_id *r)
+{
+    const json_t *one;
+    for (size_t i = 0; schema_is_plain_not(p->schema) && (one = value_at(schema_keyword(w, p, "not"), i)) != NULL;
+         i++) {
+        double number = json_number_value(one);
+        if (json_is_number(one) && !is_whole) {
+            return schema_refuse(w, p->path, "not",
+                                 "expected no numbers among its values, where not only integers may be");
+        }
+        if (json_is_number(one) && number == floor(number) && fabs(number) < (double)SCHEMA_MAX_BOUND) {
+            char text[32];
+            int n = snprintf(text, sizeof text, "%lld", (long long)number);
+            *r = regex_and(w->s, *r, regex_not(w->s, regex_bytes(w->s, text, (size_t)n)));
+        }
+    }
+    return ERR_OK;
+}
+
+enum err schema_write_number(struct writer *w, const struct node *node, const struct parts *list, unsigned types)
+{
+    regex_id r;
+    bool is_whole = (types & SCHEMA_FRACTION) == 0;
+    TRY(number_limits(w, list, is_whole, &r));
+    r = (types & SCHEMA_INTEGER) == 0 ? regex_and(w->s, r, schema_fractions(w->s)) : r;
+    r = r == REGEX_ALL ? grammar_json_number(w->b) : r;
+    for (size_t i = 0; i < list->n && !w->is_loose; i++) {
+        TRY(leave_out(w, &list->at[i], is_whole, &r));
+    }
+    schema_put(w, node, grammar_lexeme(w->b, r));
+    return ERR_OK;
+}
+
+/* --- enumerations ------------------------------------------------------------------------------------------------------ */
+
+/* What all values of an enumeration are to be of. */
+struct limits {
+    unsigned types;
+    regex_id strings, numbers; /* REGEX_ALL: any */
+};
+
+static unsigned type_of(const json_t *value)
+{
+    double number = json_number_value(value);
+    return json_is_object(value)     ? SCHEMA_OBJECT
+           : json_is_array(value)    ? SCHEMA_ARRAY
+           : json_is_string(value)   ? SCHEMA_STRING
+           : json_is_boolean(value)  ? SCHEMA_BOOLEAN
+           : json_is_null(value)     ? SCHEMA_NULL
+           : number == floor(number) ? SCHEMA_INTEGER
+                                     : SCHEMA_FRACTION;
+}
+
+/* Is the value, which p names, one of all parts, as far as scalars go? text: of it. */
+static bool fits(struct writer *w, const struct parts *list, const struct part *p, const struct limits *l,
+                 const json_t *value, const char *text)
+{
+    bool fits = (l->types & type_of(value)) != 0 && !schema_is_left_out(list, value);
+    for (size_t i = 0; i < list->n; i++) {
+        fits = fits && (&list->at[i] == p || !names_values(&list->at[i]) || has_value(list->at[i].schema, value));
+    }
+    if (json_is_string(value)) {
+        bool is_whole = strlen(json_string_value(value)) == json_string_length(value);
+        return fits &&
+               (l->strings == REGEX_ALL || (is_whole && schema_matches(w, l->strings, json_string_value(value))));
+    }
+    return fits && (!json_is_number(value) || l->numbers == REGEX_ALL || schema_matches(w, l->numbers, text));
+}
+
+/* A schema of this object or array alone; what other parts say goes on to its members. */
+static json_t *schema_of(const json_t *value)
+{
+    const char *key;
+    json_t *one, *members = json_is_object(value) ? json_object() : json_array(), *names = json_array();
+    bool ok = members != NULL && names != NULL;
+    size_t i;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        ok = ok && json_object_set_new_nocheck(members, key, json_pack("{sO}", "const", one)) == 0 &&
+             json_array_append_new(names, json_string_nocheck(key)) == 0;
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        ok = ok && json_array_append_new(members, json_pack("{sO}", "const", one)) == 0;
+    }
+    json_t *out = NULL;
+    if (ok && json_is_object(value)) {
+        out = json_pack("{sssOsOsb}", "type", "object", "properties", members, "required", names,
+                        "additionalProperties", 0);
+    } else if (ok) {
+        out = json_pack("{sssOsbsIsI}", "type", "array", "prefixItems", members, "items", 0, "minItems",
+                        (json_int_t)json_array_size(value), "maxItems", (json_int_t)json_array_size(value));
+    }
+    json_decref(members);
+    json_decref(names);
+    return out;
+}
+
+/* An object or an array: its members are written like those of any other. */
+static enum err write_structure(struct writer *w, const struct node *node, const struct parts *list,
+                                const struct part *p, json_t *value)
+{
+    struct parts of = *list;
+    const json_t *schema;
+    symbol_id symbol;
+    if (!schema_was_made(w, value, SCHEMA_VALUE, &schema)) {
+        schema = schema_keep(w, value, SCHEMA_VALUE, schema_of(value));
+    }
+    for (size_t i = 0; i < of.n; i++) {
+        of.at[i].is_valued = true;
+    }
+    TRY(schema != NULL ? schema_add_part(w, p, schema, p->path, &of) : ERR_NOMEM);
+    TRY(schema_need(w, &of, &symbol));
+    schema_put(w, node, symbol);
+    return ERR_OK;
+}
+
+/* The value's one text, if it is of all parts; *out stays as it is for objects and arrays, which are alternatives. */
+static enum err write_value(struct writer *w, const struct node *node, const struct parts *list, const struct part *p,
+                            const struct limits *l, json_t *value, regex_id *out)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    if (text == NULL) {
+        return ERR_NOMEM;
+    }
+    enum err err = ERR_OK;
+    if (fits(w, list, p, l, value, text)) {
+        if (json_is_object(value) || json_is_array(value)) {
+            err = write_structure(w, node, list, p, value);
+        } else {
+            *out = regex_bytes(w->s, text, strlen(text));
+        }
+    }
+    mem_free(text);
+    return err;
+}
+
+static enum err write_all_values(struct writer *w, const struct node *node, const struct parts *list,
+                                 const struct part *p, const struct limits *l)
+{
+    size_t n = json_object_get(p->schema, "const") != NULL ? 1 : json_array_size(json_object_get(p->schema, "enum"));
+    regex_id *all = mem_zalloc_array(n + 1, sizeof *all, MEM_REQUEST);
+    enum err err = all != NULL ? ERR_OK : ERR_NOMEM;
+    for (size_t i = 0; i < n && err == ERR_OK; i++) {
+        err = write_value(w, node, list, p, l, value_at(p->schema, i), &all[i]);
+    }
+    if (err == ERR_OK) {
+        schema_put(w, node, grammar_lexeme(w->b, regex_or_all(w->s, all, n)));
+    }
+    mem_free(all);
+    return err;
+}
+
+enum err schema_write_values(struct writer *w, const struct node *node, const struct parts *list, unsigned types,
+                             bool *is_there)
+{
+    struct limits l = {.types = types};
+    const struct part *p = NULL;
+    bool is_free;
+    for (size_t i = 0; i < list->n && p == NULL; i++) {
+        const json_t *values = schema_keyword(w, &list->at[i], "enum");
+        if (values != NULL && !json_is_array(values)) {
+            return schema_refuse(w, list->at[i].path, "enum", "expected an array of values");
+        }
+        bool has_values = values != NULL || schema_keyword(w, &list->at[i], "const") != NULL;
+        p = has_values && !list->at[i].is_valued ? &list->at[i] : NULL;
+    }
+    *is_there = p != NULL;
+    if (p == NULL) {
+        return ERR_OK;
+    }
+    TRY(string_limits(w, list, &l.strings, &is_free));
+    l.strings = is_free ? REGEX_ALL : l.strings;
+    TRY(number_limits(w, list, false, &l.numbers));
+    return write_all_values(w, node, list, p, &l);
+}
