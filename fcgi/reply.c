@@ -136,6 +136,13 @@ static const char *anthropic_type(int status)
     }
 }
 
+/* What clients act on: one that sent a conversation to be kept goes on without. */
+static const char *anthropic_details(enum err code, const char *where)
+{
+    bool is_thread = code == ERR_UNSUPPORTED_PARAMETER && strcmp(where, "thread") == 0;
+    return is_thread ? ",\"details\":{\"error_code\":\"thread_unsupported_request\",\"unsupported\":[]}" : "";
+}
+
 /* There is no member for the place: the message begins with it. */
 static void write_anthropic_error(const struct reply *r, struct buf *out, enum err code, const char *where,
                                   const char *message)
@@ -146,6 +153,7 @@ static void write_anthropic_error(const struct reply *r, struct buf *out, enum e
     snprintf(text, sizeof text, "%s%s%s", has_place ? "" : where, has_place ? "" : ": ", message);
     buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", anthropic_type(status));
     json_write_cstr(out, text);
+    buf_puts(out, anthropic_details(code, where));
     buf_printf(out, "},\"request_id\":\"%s\"}", r->id);
 }
 

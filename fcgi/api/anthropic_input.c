@@ -455,10 +455,14 @@ static enum err add_stops(const json_t *body, json_t *chat, struct err_info *inf
     return put(chat, "stop", json_incref(stops));
 }
 
-/* What would have servers of others called from here. */
-static enum err refuse_servers(const json_t *body, struct err_info *info)
+/* What would have servers of others called from here, or the conversation kept here; clients know by the error's details
+ * (reply.c) that they must send all of it. */
+static enum err refuse_services(const json_t *body, struct err_info *info)
 {
-    const json_t *servers = json_read_get(body, "mcp_servers");
+    const json_t *servers = json_read_get(body, "mcp_servers"), *thread = json_read_get(body, "thread");
+    if (thread != NULL) {
+        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "thread", "none, as conversations are not kept", thread, info);
+    }
     return json_array_size(servers) == 0 ? ERR_OK
                                          : json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "mcp_servers",
                                                           "none, as this server calls no others", servers, info);
@@ -473,7 +477,6 @@ enum err anthropic_add_answer(const json_t *body, json_t *chat, struct err_info 
         "logit_bias",       "cache_salt",        "stop_token_ids",
     };
     TRY(expect(json_object_get(body, "max_tokens"), JSON_INTEGER, "max_tokens", "an integer", info));
-    TRY(refuse_servers(body, info));
     TRY(add_stops(body, chat, info));
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
         TRY(copy(body, same[i], chat, same[i]));
@@ -487,6 +490,7 @@ static enum err fill(const json_t *body, json_t *chat, struct err_info *info)
 {
     json_t *messages = json_array(), *model;
     TRY(put(chat, "messages", messages));
+    TRY(refuse_services(body, info));
     model = json_object_get(body, "model");
     TRY(expect(model, JSON_STRING, "model", "a string", info));
     TRY(put(chat, "model", json_incref(model)));

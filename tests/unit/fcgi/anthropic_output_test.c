@@ -406,6 +406,17 @@ START_TEST(wrong_fields_are_named)
 }
 END_TEST
 
+/* By these details a client knows that it must send the conversation itself. */
+START_TEST(a_thread_is_refused_as_clients_know)
+{
+    ck_assert_int_eq(ask(",'max_tokens':4,'thread':{'type':'create'}"), 400);
+    ck_assert_str_eq(rig_text_at("error.details.error_code"), "thread_unsupported_request");
+    ck_assert_ptr_nonnull(rig_at("error.details.unsupported"));
+    ck_assert_int_eq(ask(",'max_tokens':4,'mcp_servers':[1],'thread':null"), 400);
+    ck_assert_ptr_null(rig_at("error.details"));
+}
+END_TEST
+
 START_TEST(a_long_prompt_is_told_in_the_words_that_agents_know)
 {
     char more[400] = ",'max_tokens':4,'system':'";
@@ -443,6 +454,7 @@ Suite *anthropic_output_suite(void)
     tcase_add_test(t, answers_streamed);
     tcase_add_test(t, the_stop_sequence_is_told);
     tcase_add_loop_test(t, wrong_fields_are_named, 0, ARRAY_LEN(refusals));
+    tcase_add_test(t, a_thread_is_refused_as_clients_know);
     tcase_add_test(t, a_long_prompt_is_told_in_the_words_that_agents_know);
     tcase_add_test(t, structured_answers_are_held);
     suite_add_tcase(s, t);
