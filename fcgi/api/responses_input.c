@@ -394,13 +394,16 @@ json_t *responses_items(const json_t *input)
 
 /* --- tools ------------------------------------------------------------------------------------------------------ */
 
-/* Adds a function that was made, whose place is `at`; takes it. */
-static enum err keep_function(struct responses_chat *out, json_t *function, const char *at)
+/* Adds a function that was made, and its place; takes both. */
+static enum err keep_function(struct responses_chat *out, json_t *function, json_t *place)
 {
-    json_t *tools = json_object_get(out->chat, "tools");
     json_t *tool = json_pack("{s:s, s:o}", "type", "function", "function", function);
-    TRY(append(tools, tool));
-    return append(out->places, json_string(at));
+    enum err err = append(json_object_get(out->chat, "tools"), tool);
+    if (err != ERR_OK) {
+        json_decref(place);
+        return err;
+    }
+    return append(out->places, place);
 }
 
 static enum err add_function(struct responses_chat *out, const json_t *tool, const json_t *space, const char *at,
@@ -421,21 +424,23 @@ static enum err add_function(struct responses_chat *out, const json_t *tool, con
         json_decref(function);
         return err;
     }
-    return keep_function(out, function, at);
+    return keep_function(out, function, json_string(at));
 }
 
-/* *about, a new reference: what the model is told of a custom tool, with the grammar that its input has. */
-static enum err describe_custom(const json_t *tool, const char *at, json_t **about, struct err_info *info)
+/* What a custom tool's input is like. */
+struct custom_format {
+    const json_t *syntax; /* "lark" or "regex"; NULL: any text */
+    json_t *definition;
+};
+
+static enum err read_format(const json_t *tool, const char *at, struct custom_format *f, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES], inner[ERR_WHERE_BYTES];
-    const json_t *text = json_read_get(tool, "description"), *format = json_read_get(tool, "format");
-    const json_t *type = json_object_get(format, "type"), *syntax = json_object_get(format, "syntax");
-    json_t *definition;
-    *about = NULL;
-    TRY(text == NULL ? ERR_OK : expect(text, JSON_STRING, member(where, at, "description"), "a string", info));
+    const json_t *format = json_read_get(tool, "format"), *type = json_object_get(format, "type");
+    const json_t *syntax = json_object_get(format, "syntax");
+    *f = (struct custom_format){0};
     if (format == NULL || json_read_is(type, "text")) {
-        *about = text != NULL ? json_incref((json_t *)text) : json_string("");
-        return *about != NULL ? ERR_OK : ERR_NOMEM;
+        return ERR_OK;
     }
     TRY(expect(format, JSON_OBJECT, member(where, at, "format"), "an object with a type", info));
     if (!json_read_is(type, "grammar")) {
@@ -444,22 +449,51 @@ static enum err describe_custom(const json_t *tool, const char *at, json_t **abo
     if (!json_read_is(syntax, "lark") && !json_read_is(syntax, "regex")) {
         return refuse_string(syntax, member(inner, where, "syntax"), "\"lark\" or \"regex\"", info);
     }
-    TRY(get_string(format, where, "definition", &definition, info));
-    *about = json_pack("s%++++%", text != NULL ? json_string_value(text) : "", json_string_length(text),
-                       "\n\nIt is given as the string `input`, which follows this grammar (", json_string_value(syntax),
-                       "):\n", json_string_value(definition), json_string_length(definition));
-    return *about != NULL ? ERR_OK : ERR_NOMEM;
+    f->syntax = syntax;
+    return get_string(format, where, "definition", &f->definition, info);
+}
+
+/* What the model is told of a custom tool, with the grammar that its input has; a new reference. */
+static json_t *describe_custom(const json_t *text, const struct custom_format *f)
+{
+    const char *about = text != NULL ? json_string_value(text) : "";
+    size_t n = json_string_length(text);
+    if (f->syntax == NULL) {
+        return json_stringn(about, n);
+    }
+    return json_pack("s%++++%", about, n, "\n\nIt is given as the string `input`, which follows this grammar (",
+                     json_string_value(f->syntax), "):\n", json_string_value(f->definition),
+                     json_string_length(f->definition));
+}
+
+/* The schema of its one argument; a new reference. */
+static json_t *custom_schema(const struct custom_format *f)
+{
+    json_t *input = json_pack("{s:s}", "type", "string");
+    if (f->syntax != NULL && json_read_is(f->syntax, "regex") &&
+        put(input, "pattern",
+            json_pack("s+%+", "^(?:", json_string_value(f->definition), json_string_length(f->definition), ")$")) !=
+            ERR_OK) {
+        json_decref(input);
+        return NULL;
+    }
+    return json_pack("{s:s, s:{s:o}, s:[s], s:b}", "type", "object", "properties", "input", input, "required", "input",
+                     "additionalProperties", 0);
 }
 
 static enum err add_custom(struct responses_chat *out, const json_t *tool, const char *at, struct err_info *info)
 {
-    json_t *about, *name = json_object_get(tool, "name");
+    char where[ERR_WHERE_BYTES];
+    struct custom_format format;
+    json_t *name = json_object_get(tool, "name");
+    const json_t *text = json_read_get(tool, "description");
     TRY(tools_check_name(tool, at, info));
-    TRY(describe_custom(tool, at, &about, info));
-    json_t *function =
-        json_pack("{s:O, s:o, s:{s:s, s:{s:{s:s}}, s:[s]}}", "name", name, "description", about, "parameters", "type",
-                  "object", "properties", "input", "type", "string", "required", "input");
-    TRY(keep_function(out, function, at));
+    TRY(text == NULL ? ERR_OK : expect(text, JSON_STRING, member(where, at, "description"), "a string", info));
+    TRY(read_format(tool, at, &format, info));
+    json_t *function = json_pack("{s:O, s:o, s:o, s:b}", "name", name, "description", describe_custom(text, &format),
+                                 "parameters", custom_schema(&format), "strict", 1);
+    member(where, at, "format.definition"); /* which is what the schema is made of */
+    TRY(keep_function(out, function, json_pack("[s, s]", at, where)));
     return put(out->names, json_string_value(name), json_pack("{s:b}", "custom", 1));
 }
 
@@ -721,16 +755,29 @@ static void rename_place(struct err_info *info, size_t n, const char *name)
     memcpy(info->where, where, sizeof where);
 }
 
-/* tools[i] or tools[i].function, and what is in it */
+static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+
+/* tools[i] or tools[i].function, and what is in it. place: an array for custom tools, whose schema we made. */
+static void rename_in_tool(const json_t *place, size_t n, struct err_info *info)
+{
+    static const char function[] = ".function", parameters[] = ".parameters";
+    n += begins(info->where + n, function) ? strlen(function) : 0;
+    if (json_is_string(place)) {
+        rename_place(info, n, json_string_value(place));
+    } else if (begins(info->where + n, parameters)) {
+        rename_place(info, strlen(info->where), json_string_value(json_array_get(place, 1)));
+    } else {
+        rename_place(info, n, json_string_value(json_array_get(place, 0)));
+    }
+}
+
 static void rename_tool(const json_t *places, struct err_info *info)
 {
-    static const char function[] = ".function";
     for (size_t i = 0; i < json_array_size(places); i++) {
         char place[32];
-        size_t n = (size_t)snprintf(place, sizeof place, "tools[%zu]", i);
-        if (strncmp(info->where, place, n) == 0) {
-            n += strncmp(info->where + n, function, sizeof function - 1) == 0 ? sizeof function - 1 : 0;
-            rename_place(info, n, json_string_value(json_array_get(places, i)));
+        snprintf(place, sizeof place, "tools[%zu]", i);
+        if (begins(info->where, place)) {
+            rename_in_tool(json_array_get(places, i), strlen(place), info);
             return;
         }
     }
@@ -748,14 +795,13 @@ void responses_name_place(const void *chat, struct err_info *info)
         {"tool_choice.function", "tool_choice"},
     };
     const struct responses_chat *c = chat;
-    if (strncmp(info->where, "tools[", strlen("tools[")) == 0) {
+    if (begins(info->where, "tools[")) {
         rename_tool(c->places, info);
         return;
     }
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         size_t n = strlen(names[i][0]);
-        if (strncmp(info->where, names[i][0], n) == 0 &&
-            (info->where[n] == '\0' || strchr(".[", info->where[n]) != NULL)) {
+        if (begins(info->where, names[i][0]) && (info->where[n] == '\0' || strchr(".[", info->where[n]) != NULL)) {
             rename_place(info, i == 0 ? strlen(info->where) : n, names[i][1]);
             return;
         }

@@ -12,18 +12,21 @@ enum { RESPONSES_MAX_ITEMS = 4096, RESPONSES_ITEM_ID_BYTES = 64 };
 
 /* What a body turns into. responses_chat_fini frees it. */
 struct responses_chat {
-    json_t *chat;   /* model, messages, tools, tool_choice, response_format, sampling */
-    json_t *places; /* for each of chat's tools its place in the body, as "tools[2].tools[0]" */
-    json_t *names;  /* of functions that are not plain ones: {"custom": true}, or {"namespace": .., "name": ..} */
+    json_t *chat; /* model, messages, tools, tool_choice, response_format, sampling */
+    json_t
+        *places; /* for each of chat's tools its place in the body, as "tools[2].tools[0]"; of custom tools an array of
+                     * it and that of their grammar */
+    json_t *names; /* of functions that are not plain ones: {"custom": true}, or {"namespace": .., "name": ..} */
 };
 
 /* Makes *out of `body`; past: items that came before its input (OPTIONAL, an array).
  *
  * instructions and the system's and developer's messages at the begin become one message, as most templates take one.
  * Thinking, text and calls in a row become one message of the assistant; a call's output comes directly behind the
- * message with the call. A custom tool is a function with one string, `input`; tools of a namespace are functions whose
- * names begin with it. Tools of which an agent only says that they could be had (web_search, image_generation,
- * tool_search) are passed over; others that the server would have to run are refused, and so is what is no text.
+ * message with the call. A custom tool is a function with one string, `input`, which matches its format where that is a
+ * regular expression; tools of a namespace are functions whose names begin with it. Tools of which an agent only says
+ * that they could be had (web_search, image_generation, tool_search) are passed over; others that the server would have
+ * to run are refused, and so is what is no text.
  * ERR_MISSING_PARAMETER, ERR_INVALID_TYPE, ERR_INVALID_VALUE, ERR_UNSUPPORTED_PARAMETER with info->where the place in
  * `body`, as input[0].content[1].type; ERR_NOMEM. */
 MUST_CHECK enum err responses_to_chat(const json_t *body, const json_t *past, struct responses_chat *out,

@@ -1,5 +1,6 @@
 """/v1/responses with the openai package: answers, streams, parse, tools, thinking, errors."""
 import json
+import re
 
 import openai
 import pydantic
@@ -80,6 +81,18 @@ def test_tools_are_shown_and_results_taken(ctx):
     assert client.responses.input_tokens.count(model=model_id(ctx), input=items, tools=tools).input_tokens == r.usage.input_tokens
 
 
+def test_a_custom_tool_is_called_when_it_must_be(ctx):
+    """Also by a model that cannot, with input of its pattern."""
+    client = ctx.server.client()
+    letters = {"type": "custom", "name": "letters", "format": {"type": "grammar", "syntax": "regex", "definition": "[a-z]{3,5}"}}
+    fields = dict(tools=[letters], tool_choice={"type": "custom", "name": "letters"})
+    with client.responses.stream(**ask(ctx, **fields)) as stream:
+        answer = list(stream)[-1].response
+    assert answer.status == "completed" and answer.output[0].name == "letters", answer
+    assert re.fullmatch("[a-z]{3,5}", answer.output[0].input), answer
+    assert client.responses.create(**ask(ctx, **fields)).output[0].input == answer.output[0].input
+
+
 def test_a_conversation_goes_on(ctx):
     """What is kept: answers by id, their input in pages, conversations over previous_response_id and references."""
     client = ctx.server.client()
@@ -148,6 +161,8 @@ def test_errors_name_the_place(ctx):
     assert refused(previous_response_id="resp_0") == (404, "response_not_found", "previous_response_id")
     assert refused(conversation="conv_1") == (400, "unsupported_parameter", "conversation")
     assert refused(tools=[{"type": "file_search", "vector_store_ids": []}]) == (400, "unsupported_parameter", "tools[0].type")
+    ahead = {"type": "custom", "name": "p", "format": {"type": "grammar", "syntax": "regex", "definition": "(?=a)b"}}
+    assert refused(tools=[{"type": "web_search"}, ahead], tool_choice="required")[0::2] == (400, "tools[1].format.definition")
     assert refused(tools=[{**WEATHER, "name": "no name"}]) == (400, "invalid_value", "tools[0].name")
 
 

@@ -35,7 +35,9 @@ static json_t *parse(const char *text)
 #define FUNCTION   "{'type':'function','name':'f','description':'D','parameters':{'type':'object'},'strict':true}"
 #define AS_CHAT                                                                                                        \
     "{'type':'function','function':{'name':'f','description':'D','parameters':{'type':'object'},'strict':true}}"
-#define INPUT_SCHEMA "'parameters':{'type':'object','properties':{'input':{'type':'string'}},'required':['input']}"
+#define CUSTOM(pattern)                                                                                                \
+    "'parameters':{'type':'object','properties':{'input':{'type':'string'" pattern                                     \
+    "}},'required':['input'],'additionalProperties':false},'strict':true"
 
 static const struct {
     const char *in, *chat;
@@ -94,10 +96,16 @@ static const struct {
     {ONE("'tools':[{'type':'custom','name':'p','description':'P'},{'type':'custom','name':'q','format':{'type':'"
          "grammar',"
          "'syntax':'lark','definition':'start: A'}}],'tool_choice':{'type':'custom','name':'p'}"),
-     "{" MESSAGES ",'tools':[{'type':'function','function':{'name':'p','description':'P'," INPUT_SCHEMA "}},{'type':"
-     "'function','function':{'name':'q','description':'\\n\\nIt is given as the string `input`, which follows this "
-     "grammar (lark):\\nstart: "
-     "A'," INPUT_SCHEMA "}}],'tool_choice':{'type':'function','function':{'name':'p'}}}"},
+     "{" MESSAGES ",'tools':[{'type':'function','function':{'name':'p','description':'P'," CUSTOM(
+         "") "}},{'type':"
+             "'function','function':{'name':'q','description':'\\n\\nIt is given as the string `input`, which follows "
+             "this "
+             "grammar (lark):\\nstart: "
+             "A'," CUSTOM("") "}}],'tool_choice':{'type':'function','function':{'name':'p'}}}"},
+    {ONE("'tools':[{'type':'custom','name':'r','format':{'type':'grammar','syntax':'regex','definition':'a|b'}}]"),
+     "{" MESSAGES
+     ",'tools':[{'type':'function','function':{'name':'r','description':'\\n\\nIt is given as the string `input`, "
+     "which follows this grammar (regex):\\na|b'," CUSTOM(",'pattern':'^(?:a|b)$'") "}}]}"},
     {ONE("'tools':[{'type':'function','name':'e'}," FUNCTION ",{'type':'custom','name':'p'}],'tool_choice':{'type':"
          "'allowed_tools','mode':'required','tools':[{'type':'function','name':'f'}]}"),
      "{" MESSAGES ",'tools':[" AS_CHAT "],'tool_choice':'required'}"},
@@ -226,15 +234,17 @@ START_TEST(places_are_the_clients)
         {"tool_choice.function.name", "tool_choice.name"},
         {"tools[0].function.parameters.type", "tools[1].parameters.type"},
         {"tools[1].function", "tools[2].tools[0]"},
-        {"tools[2].type", "tools[2].type"},
+        {"tools[2].function.parameters/properties/input/pattern", "tools[3].format.definition"},
+        {"tools[2].function.name", "tools[3].name"},
+        {"tools[3].type", "tools[3].type"},
         {"tools", "tools"},
         {"temperature", "temperature"},
         {"promptly", "promptly"},
     };
     struct responses_chat out;
     struct err_info info = {0};
-    json_t *in = parse(
-        ONE("'tools':[{'type':'web_search'}," FUNCTION ",{'type':'namespace','name':'n','tools':[" FUNCTION "]}]"));
+    json_t *in = parse(ONE("'tools':[{'type':'web_search'}," FUNCTION
+                           ",{'type':'namespace','name':'n','tools':[" FUNCTION "]},{'type':'custom','name':'p'}]"));
     ck_assert_int_eq(responses_to_chat(in, NULL, &out, &info), ERR_OK);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char text[256];
