@@ -443,7 +443,7 @@ static void set_up_keeping(struct answering *a)
     }
     a->is_kept = a->items != NULL && name_items(a->items, a->output.id) == ERR_OK;
     for (size_t i = 0; a->is_kept && i < json_array_size(a->items); i++) {
-        buf_puts(&a->input, i == 0 ? "" : ",");
+        buf_puts(&a->input, i == 0 ? "" : "\n");
         dump(json_array_get(a->items, i), &a->input);
     }
 }

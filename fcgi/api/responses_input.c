@@ -1,6 +1,8 @@
-/* Items are read in order; `open` is the assistant's message that the next item may go on. */
+/* Items are read in order; `open` is the assistant's message that the next item may go on. Results wait beside the message
+ * with their call until all is read, so that they come behind it whatever was said since. */
 #include "fcgi/api/responses_input.h"
 
+#include "engine/base/buf.h"
 #include "fcgi/api/tools.h"
 
 #include <stdio.h>
@@ -98,9 +100,19 @@ static enum err add_content(const json_t *content, const char *at, json_t *parts
 /* --- items ------------------------------------------------------------------------------------------------------ */
 
 struct turns {
-    json_t *messages;
-    json_t *open; /* borrowed from messages; NULL: the next item begins another */
+    json_t *messages;   /* owned, as the next two */
+    json_t *results;    /* of each message: an array of messages with results of its calls, or null */
+    json_t *calls;      /* ids of calls: the numbers of their messages */
+    json_t *open;       /* borrowed from messages; NULL: the next item begins another */
+    struct buf thought; /* of `open`, not put there yet */
 };
+
+/* Takes `message`, which is NULL when memory was out. */
+static enum err add_turn(struct turns *t, json_t *message)
+{
+    TRY(append(t->messages, message));
+    return append(t->results, json_null());
+}
 
 /* The assistant's message that goes on, made anew where it may not. */
 static enum err open_message(struct turns *t, bool may_go_on)
@@ -109,7 +121,7 @@ static enum err open_message(struct turns *t, bool may_go_on)
         return ERR_OK;
     }
     t->open = json_pack("{s:s, s:n}", "role", "assistant", "content");
-    enum err err = append(t->messages, t->open);
+    enum err err = add_turn(t, t->open);
     t->open = err == ERR_OK ? t->open : NULL;
     return err;
 }
@@ -136,9 +148,8 @@ static enum err add_instructions(struct turns *t, const json_t *content, const c
         return add_content(content, at, parts, info);
     }
     parts = json_array();
-    json_t *message = json_pack("{s:s, s:o?}", "role", "system", "content", parts);
-    TRY(append(t->messages, message));
-    return add_content(content, at, parts, info);
+    TRY(add_turn(t, json_pack("{s:s, s:o?}", "role", "system", "content", parts)));
+    return parts != NULL ? add_content(content, at, parts, info) : ERR_NOMEM;
 }
 
 static enum err add_message(struct turns *t, const json_t *item, const char *at, struct err_info *info)
@@ -162,69 +173,62 @@ static enum err add_message(struct turns *t, const json_t *item, const char *at,
         err = err != ERR_OK ? err : put(t->open, "content", json_incref(parts));
     } else {
         t->open = NULL;
-        err = err != ERR_OK ? err : append(t->messages, json_pack("{s:s, s:O}", "role", "user", "content", parts));
+        err = err != ERR_OK ? err : add_turn(t, json_pack("{s:s, s:O}", "role", "user", "content", parts));
     }
     json_decref(parts);
     return err;
 }
 
-/* *out: the thought, a new reference; NULL where nobody here can read it. */
-static enum err get_thought(const json_t *item, const char *at, json_t **out, struct err_info *info)
+/* A thought that only encrypted_content holds: of ours the text, of others nothing that anybody here can read. */
+static void add_sealed(struct turns *t, const json_t *item)
 {
     static const char mark[] = RESPONSES_PLAIN;
-    char where[ERR_WHERE_BYTES];
-    const json_t *content = json_read_get(item, "content"), *sealed = json_read_get(item, "encrypted_content");
+    const json_t *sealed = json_read_get(item, "encrypted_content");
     size_t n = sizeof mark - 1, n_sealed = json_string_length(sealed);
-    *out = NULL;
-    if (content == NULL || (json_is_array(content) && json_array_size(content) == 0)) {
-        if (n_sealed < n || memcmp(json_string_value(sealed), mark, n) != 0) {
-            return ERR_OK;
-        }
-        *out = json_stringn(json_string_value(sealed) + n, n_sealed - n);
-        return *out != NULL ? ERR_OK : ERR_NOMEM;
+    if (n_sealed > n && memcmp(json_string_value(sealed), mark, n) == 0) {
+        buf_append(&t->thought, json_string_value(sealed) + n, n_sealed - n);
     }
-    TRY(expect(content, JSON_ARRAY, member(where, at, "content"), "an array of reasoning_text parts", info));
-    json_t *all = json_string("");
-    enum err err = all != NULL ? ERR_OK : ERR_NOMEM;
-    for (size_t i = 0; err == ERR_OK && i < json_array_size(content); i++) {
-        char part[ERR_WHERE_BYTES];
-        json_t *text, *before = all;
-        err = expect(json_array_get(content, i), JSON_OBJECT, element(part, where, i), "an object with a text", info);
-        err = err != ERR_OK ? err : get_string(json_array_get(content, i), part, "text", &text, info);
-        if (err == ERR_OK) {
-            all = json_pack("s%+%", json_string_value(before), json_string_length(before), json_string_value(text),
-                            json_string_length(text));
-            json_decref(before);
-            err = all != NULL ? ERR_OK : ERR_NOMEM;
-        }
+}
+
+static enum err add_thought(struct turns *t, const json_t *content, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    TRY(expect(content, JSON_ARRAY, at, "an array of reasoning_text parts", info));
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i);
+        json_t *text;
+        TRY(expect(part, JSON_OBJECT, element(where, at, i), "an object with a text", info));
+        TRY(get_string(part, where, "text", &text, info));
+        buf_append(&t->thought, json_string_value(text), json_string_length(text));
     }
-    *out = err == ERR_OK ? all : NULL;
-    if (err != ERR_OK) {
-        json_decref(all);
-    }
-    return err;
+    return ERR_OK;
 }
 
 static enum err add_reasoning(struct turns *t, const json_t *item, const char *at, struct err_info *info)
 {
-    json_t *thought;
-    TRY(get_thought(item, at, &thought, info));
-    if (thought == NULL) {
-        return ERR_OK;
+    char where[ERR_WHERE_BYTES];
+    const json_t *content = json_read_get(item, "content");
+    bool is_empty = content == NULL || (json_is_array(content) && json_array_size(content) == 0);
+    size_t before = t->thought.len;
+    buf_puts(&t->thought, before > 0 ? "\n" : "");
+    if (is_empty) {
+        add_sealed(t, item);
+    } else {
+        TRY(add_thought(t, content, member(where, at, "content"), info));
     }
-    enum err err = open_message(t, !has_said(t));
-    const json_t *before = json_object_get(t->open, "reasoning_content");
-    if (err == ERR_OK && before != NULL) {
-        json_t *all = json_pack("s%+%+%", json_string_value(before), json_string_length(before), "\n", (size_t)1,
-                                json_string_value(thought), json_string_length(thought));
-        json_decref(thought);
-        return put(t->open, "reasoning_content", all);
+    TRY(buf_ok(&t->thought));
+    return t->thought.len > before ? open_message(t, !has_said(t)) : ERR_OK;
+}
+
+/* No more of it comes. */
+static enum err close_thought(struct turns *t)
+{
+    enum err err = buf_ok(&t->thought);
+    if (err == ERR_OK && t->thought.len > 0 && t->open != NULL) {
+        err = put(t->open, "reasoning_content", json_stringn(t->thought.data, t->thought.len));
     }
-    if (err != ERR_OK) {
-        json_decref(thought);
-        return err;
-    }
-    return put(t->open, "reasoning_content", thought);
+    buf_reset(&t->thought);
+    return err;
 }
 
 /* A function's name behind that of its namespace, which may end with a separator; a new reference. */
@@ -252,6 +256,9 @@ static enum err put_call(struct turns *t, const json_t *item, const char *at, js
             err = put(t->open, "tool_calls", calls);
         }
     }
+    err = err != ERR_OK
+              ? err
+              : put(t->calls, json_string_value(id), json_integer((json_int_t)json_array_size(t->messages) - 1));
     if (err != ERR_OK) {
         json_decref(arguments);
         return err;
@@ -274,39 +281,24 @@ static enum err add_custom_call(struct turns *t, const json_t *item, const char 
     return put_call(t, item, at, json_pack("{s:O}", "input", input), info);
 }
 
-static bool has_call(const json_t *message, const json_t *id)
-{
-    const json_t *calls = json_object_get(message, "tool_calls");
-    for (size_t i = 0; i < json_array_size(calls); i++) {
-        if (json_equal(json_object_get(json_array_get(calls, i), "id"), id)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The result goes behind those that follow the message with the call, whatever was said since. */
 static enum err add_output(struct turns *t, const json_t *item, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
-    json_t *id, *parts;
+    json_t *id, *parts = NULL;
     TRY(get_string(item, at, "call_id", &id, info));
-    size_t i = json_array_size(t->messages);
-    while (i > 0 && !has_call(json_array_get(t->messages, i - 1), id)) {
-        i--;
-    }
-    if (i == 0) {
+    const json_t *number = json_object_get(t->calls, json_string_value(id));
+    if (number == NULL) {
         return json_in_refuse(ERR_INVALID_VALUE, member(where, at, "call_id"), "the call_id of a call before it", id,
                               info);
     }
-    while (json_read_is(json_object_get(json_array_get(t->messages, i), "role"), "tool")) {
-        i++;
+    size_t i = (size_t)json_integer_value(number);
+    if (json_is_null(json_array_get(t->results, i)) && json_array_set_new(t->results, i, json_array()) != 0) {
+        return ERR_NOMEM;
     }
-    parts = json_array();
-    json_t *message = json_pack("{s:s, s:O, s:o?}", "role", "tool", "tool_call_id", id, "content", parts);
     t->open = NULL;
-    bool is_in = message != NULL && json_array_insert_new(t->messages, i, message) == 0;
-    TRY(is_in && parts != NULL ? ERR_OK : ERR_NOMEM);
+    parts = json_array();
+    TRY(append(json_array_get(t->results, i),
+               json_pack("{s:s, s:O, s:o}", "role", "tool", "tool_call_id", id, "content", parts)));
     return add_content(json_object_get(item, "output"), member(where, at, "output"), parts, info);
 }
 
@@ -338,6 +330,7 @@ static enum err add_item(struct turns *t, const json_t *item, const char *at, st
     char where[ERR_WHERE_BYTES];
     TRY(expect(item, JSON_OBJECT, at, "an item, an object with a type", info));
     const json_t *type = json_read_get(item, "type");
+    TRY(json_read_is(type, "reasoning") ? ERR_OK : close_thought(t));
     for (size_t i = 0; type != NULL && i < ARRAY_LEN(items); i++) {
         if (json_read_is(type, items[i].type)) {
             return items[i].add(t, item, at, info);
@@ -362,17 +355,17 @@ static enum err add_items(struct turns *t, const json_t *in, const char *at, str
     return ERR_OK;
 }
 
-static enum err add_input(const json_t *body, const json_t *past, json_t *messages, struct err_info *info)
+static enum err add_turns(struct turns *t, const json_t *body, const json_t *past, struct err_info *info)
 {
-    struct turns t = {.messages = messages};
     const json_t *input = json_read_get(body, "input"), *instructions = json_read_get(body, "instructions");
     if (instructions != NULL) {
         TRY(expect(instructions, JSON_STRING, "instructions", "a string", info));
-        TRY(add_instructions(&t, instructions, "instructions", info));
+        TRY(add_instructions(t, instructions, "instructions", info));
     }
-    TRY(add_items(&t, past, "previous_response_id", info));
+    TRY(add_items(t, past, "previous_response_id", info));
     if (json_is_string(input)) {
-        return append(messages, json_pack("{s:s, s:O}", "role", "user", "content", input));
+        TRY(close_thought(t));
+        return add_turn(t, json_pack("{s:s, s:O}", "role", "user", "content", input));
     }
     TRY(expect(input, JSON_ARRAY, "input", "a string or an array of items", info));
     size_t n = json_array_size(input) + json_array_size(past);
@@ -380,7 +373,33 @@ static enum err add_input(const json_t *body, const json_t *past, json_t *messag
         return err_set(info, ERR_INVALID_VALUE, "input", "input: expected 1 to %d items, found %zu",
                        RESPONSES_MAX_ITEMS, n);
     }
-    return add_items(&t, input, "input", info);
+    TRY(add_items(t, input, "input", info));
+    return close_thought(t);
+}
+
+/* Messages, and behind each the results of its calls. */
+static enum err join_turns(const struct turns *t, json_t *messages)
+{
+    for (size_t i = 0; i < json_array_size(t->messages); i++) {
+        TRY(json_array_append(messages, json_array_get(t->messages, i)) == 0 ? ERR_OK : ERR_NOMEM);
+        json_t *results = json_array_get(t->results, i);
+        TRY(!json_is_array(results) || json_array_extend(messages, results) == 0 ? ERR_OK : ERR_NOMEM);
+    }
+    return ERR_OK;
+}
+
+static enum err add_input(const json_t *body, const json_t *past, json_t *messages, struct err_info *info)
+{
+    struct turns t = {.messages = json_array(), .results = json_array(), .calls = json_object()};
+    buf_init(&t.thought, 0, MEM_REQUEST);
+    bool is_there = t.messages != NULL && t.results != NULL && t.calls != NULL;
+    enum err err = is_there ? add_turns(&t, body, past, info) : ERR_NOMEM;
+    err = err != ERR_OK ? err : join_turns(&t, messages);
+    json_decref(t.messages);
+    json_decref(t.results);
+    json_decref(t.calls);
+    buf_fini(&t.thought);
+    return err;
 }
 
 json_t *responses_items(const json_t *input)
@@ -395,10 +414,18 @@ json_t *responses_items(const json_t *input)
 /* --- tools ------------------------------------------------------------------------------------------------------ */
 
 /* Adds a function that was made, and its place; takes both. */
-static enum err keep_function(struct responses_chat *out, json_t *function, json_t *place)
+static enum err keep_function(struct responses_chat *out, json_t *function, json_t *place, struct err_info *info)
 {
+    json_t *tools = json_object_get(out->chat, "tools");
+    bool has_room = json_array_size(tools) < RESPONSES_MAX_TOOLS;
+    enum err err = has_room ? ERR_OK
+                            : err_set(info, ERR_INVALID_VALUE, "tools",
+                                      "tools: expected at most %d functions, found more", RESPONSES_MAX_TOOLS);
     json_t *tool = json_pack("{s:s, s:o}", "type", "function", "function", function);
-    enum err err = append(json_object_get(out->chat, "tools"), tool);
+    if (err != ERR_OK) {
+        json_decref(tool);
+    }
+    err = err != ERR_OK ? err : append(tools, tool);
     if (err != ERR_OK) {
         json_decref(place);
         return err;
@@ -424,7 +451,7 @@ static enum err add_function(struct responses_chat *out, const json_t *tool, con
         json_decref(function);
         return err;
     }
-    return keep_function(out, function, json_string(at));
+    return keep_function(out, function, json_string(at), info);
 }
 
 /* What a custom tool's input is like. */
@@ -493,7 +520,7 @@ static enum err add_custom(struct responses_chat *out, const json_t *tool, const
     json_t *function = json_pack("{s:O, s:o, s:o, s:b}", "name", name, "description", describe_custom(text, &format),
                                  "parameters", custom_schema(&format), "strict", 1);
     member(where, at, "format.definition"); /* which is what the schema is made of */
-    TRY(keep_function(out, function, json_pack("[s, s]", at, where)));
+    TRY(keep_function(out, function, json_pack("[s, s]", at, where), info));
     return put(out->names, json_string_value(name), json_pack("{s:b}", "custom", 1));
 }
 
@@ -609,6 +636,10 @@ static enum err add_allowed(struct responses_chat *out, const json_t *choice, st
         return refuse_string(mode, "tool_choice.mode", "\"auto\" or \"required\"", info);
     }
     TRY(expect(in, JSON_ARRAY, "tool_choice.tools", "an array of tools", info));
+    if (json_array_size(in) > RESPONSES_MAX_TOOLS) {
+        return err_set(info, ERR_INVALID_VALUE, "tool_choice.tools",
+                       "tool_choice.tools: expected at most %d, found %zu", RESPONSES_MAX_TOOLS, json_array_size(in));
+    }
     names = json_array();
     enum err err = names != NULL ? ERR_OK : ERR_NOMEM;
     for (size_t i = 0; err == ERR_OK && i < json_array_size(in); i++) {

@@ -3,6 +3,7 @@
 #include "fcgi/api/responses_store.h"
 
 #include "engine/base/mem.h"
+#include "engine/base/json_read.h"
 #include "fcgi/api/responses_output.h"
 
 #include <pthread.h>
@@ -103,6 +104,10 @@ static void append_own(struct buf *out, const struct kept *k, bool with_output)
 {
     const char *input = k->text + k->n_response;
     append_items(out, input, k->n_input);
+    for (char *line = out->data;
+         buf_ok(out) == ERR_OK && (line = memchr(line, '\n', out->len - (size_t)(line - out->data))) != NULL;) {
+        *line = ',';
+    }
     if (with_output) {
         append_items(out, input + k->n_input, k->n_output);
     }
@@ -230,11 +235,38 @@ enum err responses_store_items(const struct apikey_id *owner, const char *id, bo
     return err;
 }
 
+/* Appends the line of the input that has the id, and perhaps others: the text may stand deeper in one. */
+static void append_lines(struct buf *out, const struct kept *k, const char *item_id)
+{
+    char member[RESPONSES_ITEM_ID_BYTES + 16];
+    const char *begin = k->text + k->n_response, *end = begin + k->n_input, *at = begin;
+    int n = snprintf(member, sizeof member, "\"id\":\"%.*s\"", RESPONSES_ITEM_ID_BYTES, item_id);
+    while (at < end && (at = memmem(at, (size_t)(end - at), member, (size_t)n)) != NULL) {
+        const char *before = memrchr(begin, '\n', (size_t)(at - begin)), *behind = memchr(at, '\n', (size_t)(end - at));
+        before = before != NULL ? before + 1 : begin;
+        behind = behind != NULL ? behind : end;
+        append_items(out, before, (size_t)(behind - before));
+        at = behind;
+    }
+}
+
+static enum err find_item(struct buf *text, const char *item_id, json_t **item)
+{
+    json_t *items = NULL;
+    TRY(parse_items(text, &items));
+    *item = NULL;
+    for (size_t i = 0; i < json_array_size(items) && *item == NULL; i++) {
+        json_t *one = json_array_get(items, i);
+        *item = json_read_is(json_object_get(one, "id"), item_id) ? json_incref(one) : NULL;
+    }
+    json_decref(items);
+    return *item != NULL ? ERR_OK : ERR_RESPONSE_NOT_FOUND;
+}
+
 enum err responses_store_item(const struct apikey_id *owner, const char *item_id, json_t **item)
 {
     char id[RESPONSES_ID_BYTES];
     struct buf text;
-    json_t *items = NULL;
     const char *digits = strchr(item_id, '_');
     if (digits == NULL || strlen(digits) <= RESPONSES_HEX) {
         return ERR_RESPONSE_NOT_FOUND;
@@ -245,19 +277,13 @@ enum err responses_store_item(const struct apikey_id *owner, const char *item_id
     pthread_mutex_lock(&store.lock);
     const struct kept *k = find(owner, id);
     if (k != NULL) {
-        append_own(&text, k, true);
+        append_lines(&text, k, item_id);
+        append_items(&text, k->text + k->n_response + k->n_input, k->n_output);
     }
     pthread_mutex_unlock(&store.lock);
-    enum err err = k != NULL ? parse_items(&text, &items) : ERR_RESPONSE_NOT_FOUND;
-    *item = NULL;
-    for (size_t i = 0; i < json_array_size(items) && *item == NULL; i++) {
-        json_t *one = json_array_get(items, i);
-        const char *its = json_string_value(json_object_get(one, "id"));
-        *item = its != NULL && strcmp(its, item_id) == 0 ? json_incref(one) : NULL;
-    }
-    json_decref(items);
+    enum err err = k != NULL ? find_item(&text, item_id, item) : ERR_RESPONSE_NOT_FOUND;
     buf_fini(&text);
-    return err != ERR_OK ? err : *item != NULL ? ERR_OK : ERR_RESPONSE_NOT_FOUND;
+    return err;
 }
 
 enum err responses_store_drop(const struct apikey_id *owner, const char *id)

@@ -20,7 +20,8 @@ void responses_store_limit(size_t bytes);
 bool responses_store_is_on(void);
 size_t responses_store_bytes(void);
 
-/* Keeps a response: its JSON, and its input and output, arrays of items without their brackets. previous: the response it
+/* Keeps a response: its JSON; the items of its input, a line each without white space; and those of its output, an array
+ * without its brackets. previous: the response it
  * goes on from (OPTIONAL). */
 MUST_CHECK enum err responses_store_put(const struct apikey_id *owner, const char *id, const char *previous,
                                         const struct buf *response, const struct buf *input, const struct buf *output);

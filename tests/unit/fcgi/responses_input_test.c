@@ -1,6 +1,8 @@
 /* Requests of the Responses API: what they turn into, what is refused where, and where errors of the chat body are. */
 #include "fcgi/api/responses_input.h"
 
+#include "engine/base/mem.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
@@ -275,6 +277,62 @@ START_TEST(earlier_items_come_first)
 }
 END_TEST
 
+/* Memory is out at every step in turn: that is what is said, and nothing leaks. */
+START_TEST(no_memory_is_told)
+{
+    struct err_info info = {0};
+    struct responses_chat out;
+    json_t *in = parse("{'instructions':'I','input':[" HI "," THOUGHT("T") "," THOUGHT("U") "," CALL("1") "," OUTPUT(
+        "1") ",{'type':'custom_tool_call','call_id':'2','name':'p','input':'x'}],'tools':[" FUNCTION ",{'type':"
+             "'namespace','name':'n','tools':[" FUNCTION "]},{'type':'custom','name':'p','format':{'type':'grammar',"
+             "'syntax':'regex','definition':'a'}}],'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{"
+             "'type':'function','name':'f'}]},'text':{'format':{'type':'json_object'}}}");
+    size_t live = mem_live();
+    enum err err = ERR_NOMEM;
+    for (long n = 0; err != ERR_OK; n++) {
+        ck_assert_uint_eq(mem_live(), live);
+        mem_fail_at(n);
+        err = responses_to_chat(in, NULL, &out, &info);
+        ck_assert_msg(err == (mem_fault_fired() ? ERR_NOMEM : ERR_OK), "%ld: %s", n, info.text);
+        mem_fail_at(-1);
+    }
+    ck_assert_uint_eq(json_array_size(json_object_get(out.chat, "messages")), 5);
+    responses_chat_fini(&out);
+    json_decref(in);
+}
+END_TEST
+
+/* Many small pieces take linear time, and many tools are refused before they are compared. */
+START_TEST(much_is_no_burden)
+{
+    enum { PARTS = 60000 };
+    struct err_info info = {0};
+    struct responses_chat out;
+    json_t *parts = json_array(), *tools = json_array();
+    for (int i = 0; i < PARTS; i++) {
+        json_array_append_new(parts,
+                              json_pack("{s:s, s:s}", "type", "reasoning_text", "text", "0123456789012345678901"));
+        json_array_append_new(tools, json_pack("{s:s, s:s}", "type", "function", "name", "f"));
+    }
+    json_t *in = json_pack("{s:[{s:s, s:O}]}", "input", "type", "reasoning", "content", parts);
+    ck_assert_int_eq(responses_to_chat(in, NULL, &out, &info), ERR_OK);
+    const json_t *message = json_array_get(json_object_get(out.chat, "messages"), 0);
+    ck_assert_uint_eq(json_string_length(json_object_get(message, "reasoning_content")), 22 * PARTS);
+    responses_chat_fini(&out);
+    json_decref(in);
+    in = json_pack("{s:s, s:O, s:{s:s, s:s, s:O}}", "input", "Hi", "tools", tools, "tool_choice", "type",
+                   "allowed_tools", "mode", "auto", "tools", tools);
+    ck_assert_int_eq(responses_to_chat(in, NULL, &out, &info), ERR_INVALID_VALUE);
+    ck_assert_str_eq(info.where, "tools");
+    json_object_del(in, "tools");
+    ck_assert_int_eq(responses_to_chat(in, NULL, &out, &info), ERR_INVALID_VALUE);
+    ck_assert_str_eq(info.where, "tool_choice.tools");
+    json_decref(in);
+    json_decref(parts);
+    json_decref(tools);
+}
+END_TEST
+
 START_TEST(a_string_is_an_item)
 {
     json_t *text = json_string("Hi"), *items = responses_items(text);
@@ -296,6 +354,8 @@ Suite *responses_input_suite(void)
     tcase_add_test(t, places_are_the_clients);
     tcase_add_test(t, earlier_items_come_first);
     tcase_add_test(t, a_string_is_an_item);
+    tcase_add_test(t, no_memory_is_told);
+    tcase_add_test(t, much_is_no_burden);
     suite_add_tcase(s, t);
     return s;
 }
