@@ -393,6 +393,15 @@ static void break_off(struct generation *g, struct buf *out)
     reply_break_off_with(r, g->failure.code, out);
 }
 
+static void tick(struct generation *g, struct buf *out)
+{
+    if (g->shape->tick != NULL) {
+        g->shape->tick(g, out);
+    } else {
+        buf_puts(out, g->shape->ping != NULL ? g->shape->ping : ": ping\n\n");
+    }
+}
+
 /* Writes events until all choices have ended or something breaks them off. */
 static void stream_answer(struct generation *g, struct buf *out)
 {
@@ -403,7 +412,7 @@ static void stream_answer(struct generation *g, struct buf *out)
     uint64_t last_write_ns = clock_now_ns();
     for (size_t n_open = 1; goes_on && n_open > 0;) {
         if (!take_events(g, ping_ms, out, &n_open) && clock_now_ns() - last_write_ns >= (uint64_t)ping_ms * 1000000u) {
-            buf_puts(out, g->shape->ping != NULL ? g->shape->ping : ": ping\n\n");
+            tick(g, out);
         }
         if (out->len > 0 || buf_ok(out) != ERR_OK) {
             goes_on = push(g, out);

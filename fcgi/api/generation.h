@@ -44,6 +44,7 @@ struct shape {
     const char *prompt_field; /* whose fault it is when the prompt is too long */
     const char *stream_type;  /* Content-Type of a stream; NULL: text/event-stream */
     const char *ping;         /* streamed: what tells that we live; NULL: a comment of event streams, "": nothing can */
+    void (*tick)(struct generation *g, struct buf *out);  /* OPTIONAL, streamed: writes it, in place of ping */
     void (*begin)(struct generation *g, struct buf *out); /* OPTIONAL, streamed: before the first choice's `open` */
     void (*open)(struct generation *g, struct choice *c,
                  struct buf *out); /* streamed: what comes first, may append nothing */

@@ -248,6 +248,8 @@ static struct responses_output *output_of(const struct generation *g, struct buf
 
 static void begin(struct generation *g, struct buf *out) { responses_output_begin(output_of(g, out)); }
 
+static void tick(struct generation *g, struct buf *out) { responses_output_tick(output_of(g, out)); }
+
 static void open_choice(struct generation *g, struct choice *c, struct buf *out)
 {
     (void)g, (void)c, (void)out; /* items begin when there is something of them */
@@ -334,6 +336,7 @@ static void broken(struct generation *g, struct buf *out)
 static const struct shape shape = {
     .id_prefix = "resp_",
     .prompt_field = "input",
+    .tick = tick,
     .begin = begin,
     .open = open_choice,
     .token = token,

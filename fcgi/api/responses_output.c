@@ -425,12 +425,15 @@ void responses_output_token(struct responses_output *o, const struct generation 
     buf_puts(&o->fresh, "]}");
 }
 
+static const struct responses_end begun = {.status = "in_progress"};
+
 void responses_output_begin(struct responses_output *o)
 {
-    static const struct responses_end begun = {.status = "in_progress"};
     tell_response(o, "response.created", &begun);
     tell_response(o, "response.in_progress", &begun);
 }
+
+void responses_output_tick(struct responses_output *o) { tell_response(o, "response.in_progress", &begun); }
 
 void responses_output_close(struct responses_output *o, bool is_cut)
 {

@@ -52,6 +52,10 @@ MUST_CHECK enum err responses_output_ok(const struct responses_output *o);
 /* The events of the begin. */
 void responses_output_begin(struct responses_output *o);
 
+/* Tells that the answer goes on: response.in_progress once more. Codex leaves when no event has come for five minutes,
+ * and does not count comments. */
+void responses_output_tick(struct responses_output *o);
+
 /* Takes a part: a chat_part_sink, arg the answer. */
 void responses_output_part(void *arg, const struct chat_part *part);
 
