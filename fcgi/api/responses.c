@@ -451,6 +451,12 @@ static void set_up_keeping(struct answering *a)
     }
 }
 
+static bool wants_summary(const json_t *body)
+{
+    const json_t *reasoning = json_object_get(body, "reasoning");
+    return json_read_get(reasoning, "summary") != NULL || json_read_get(reasoning, "generate_summary") != NULL;
+}
+
 static void drop_items(struct answering *a)
 {
     json_decref(a->past);
@@ -470,6 +476,7 @@ static void set_up_output(const struct call *c, struct answering *a, const struc
     o->echo = &a->echo;
     o->names = a->chat.names;
     o->seals_thoughts = includes(a->body, "reasoning.encrypted_content");
+    o->sums_up = wants_summary(a->body);
     o->tells_logprobs = p->want_logprobs;
     json_decref(a->body);
     a->body = NULL;

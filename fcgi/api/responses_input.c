@@ -179,11 +179,10 @@ static enum err add_message(struct turns *t, const json_t *item, const char *at,
     return err;
 }
 
-/* A thought that only encrypted_content holds: of ours the text, of others nothing that anybody here can read. */
-static void add_sealed(struct turns *t, const json_t *item)
+/* A thought of ours that only encrypted_content holds; of others' nothing, which nobody here can read. */
+static void add_sealed(struct turns *t, const json_t *sealed)
 {
     static const char mark[] = RESPONSES_PLAIN;
-    const json_t *sealed = json_read_get(item, "encrypted_content");
     size_t n = sizeof mark - 1, n_sealed = json_string_length(sealed);
     if (n_sealed > n && memcmp(json_string_value(sealed), mark, n) == 0) {
         buf_append(&t->thought, json_string_value(sealed) + n, n_sealed - n);
@@ -193,7 +192,7 @@ static void add_sealed(struct turns *t, const json_t *item)
 static enum err add_thought(struct turns *t, const json_t *content, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
-    TRY(expect(content, JSON_ARRAY, at, "an array of reasoning_text parts", info));
+    TRY(expect(content, JSON_ARRAY, at, "an array of parts with a text", info));
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *part = json_array_get(content, i);
         json_t *text;
@@ -204,17 +203,24 @@ static enum err add_thought(struct turns *t, const json_t *content, const char *
     return ERR_OK;
 }
 
+static bool has_parts(const json_t *parts)
+{
+    return parts != NULL && !(json_is_array(parts) && json_array_size(parts) == 0);
+}
+
 static enum err add_reasoning(struct turns *t, const json_t *item, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
-    const json_t *content = json_read_get(item, "content");
-    bool is_empty = content == NULL || (json_is_array(content) && json_array_size(content) == 0);
+    const json_t *content = json_read_get(item, "content"), *summary = json_read_get(item, "summary");
+    const json_t *sealed = json_read_get(item, "encrypted_content");
     size_t before = t->thought.len;
     buf_puts(&t->thought, before > 0 ? "\n" : "");
-    if (is_empty) {
-        add_sealed(t, item);
-    } else {
+    if (has_parts(content)) {
         TRY(add_thought(t, content, member(where, at, "content"), info));
+    } else if (sealed != NULL) {
+        add_sealed(t, sealed);
+    } else if (has_parts(summary)) {
+        TRY(add_thought(t, summary, member(where, at, "summary"), info));
     }
     TRY(buf_ok(&t->thought));
     return t->thought.len > before ? open_message(t, !has_said(t)) : ERR_OK;

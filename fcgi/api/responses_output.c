@@ -13,16 +13,21 @@ static const struct {
     const char *type, *prefix; /* of the item and its id */
     const char *delta, *done;  /* events of its text */
     const char *field;         /* where the latter has the text */
-    bool has_content;          /* it is a part of the item */
+    const char *begin, *end;   /* events of the part with the text; NULL: the item has none */
+    const char *part, *index;  /* the part's type, and what events call its number */
 } kinds[] = {
-    [RESPONSES_NOTHING] = {"", "", "", "", "", false},
     [RESPONSES_REASONING] = {"reasoning", "rs", "response.reasoning_text.delta", "response.reasoning_text.done", "text",
-                             true},
-    [RESPONSES_MESSAGE] = {"message", "msg", "response.output_text.delta", "response.output_text.done", "text", true},
+                             "response.content_part.added", "response.content_part.done", "reasoning_text",
+                             "content_index"},
+    [RESPONSES_SUMMARY] = {"reasoning", "rs", "response.reasoning_summary_text.delta",
+                           "response.reasoning_summary_text.done", "text", "response.reasoning_summary_part.added",
+                           "response.reasoning_summary_part.done", "summary_text", "summary_index"},
+    [RESPONSES_MESSAGE] = {"message", "msg", "response.output_text.delta", "response.output_text.done", "text",
+                           "response.content_part.added", "response.content_part.done", "output_text", "content_index"},
     [RESPONSES_CALL] = {"function_call", "fc", "response.function_call_arguments.delta",
-                        "response.function_call_arguments.done", "arguments", false},
+                        "response.function_call_arguments.done", "arguments", NULL, NULL, NULL, NULL},
     [RESPONSES_CUSTOM_CALL] = {"custom_tool_call", "ctc", "response.custom_tool_call_input.delta",
-                               "response.custom_tool_call_input.done", "input", false},
+                               "response.custom_tool_call_input.done", "input", NULL, NULL, NULL, NULL},
 };
 
 static struct buf *const *all_bufs(struct responses_output *o, struct buf *room[5])
@@ -67,14 +72,13 @@ enum err responses_output_ok(const struct responses_output *o)
 /* The part of an item that has content; is_new: still without its text. */
 static void write_part(const struct responses_output *o, bool is_new, struct buf *out)
 {
-    bool is_thought = o->open == RESPONSES_REASONING;
-    buf_printf(out, "{\"type\":\"%s\",\"text\":", is_thought ? "reasoning_text" : "output_text");
+    buf_printf(out, "{\"type\":\"%s\",\"text\":", kinds[o->open].part);
     if (is_new) {
         buf_puts(out, "\"\"");
     } else {
         json_write_buf(out, &o->text);
     }
-    if (!is_thought) {
+    if (o->open == RESPONSES_MESSAGE) {
         buf_puts(out, ",\"annotations\":[],\"logprobs\":[");
         if (!is_new) {
             buf_add(out, &o->logprobs);
@@ -84,9 +88,10 @@ static void write_part(const struct responses_output *o, bool is_new, struct buf
     buf_putc(out, '}');
 }
 
-static void write_content(const struct responses_output *o, bool is_new, struct buf *out)
+/* The member that has the part. */
+static void write_parts(const struct responses_output *o, const char *name, bool is_new, struct buf *out)
 {
-    buf_puts(out, ",\"content\":[");
+    buf_printf(out, ",\"%s\":[", name);
     if (!is_new) {
         write_part(o, false, out);
     }
@@ -96,8 +101,9 @@ static void write_content(const struct responses_output *o, bool is_new, struct 
 static void write_thought(const struct responses_output *o, bool is_new, struct buf *out)
 {
     struct buf sealed;
-    buf_puts(out, ",\"summary\":[]");
-    write_content(o, is_new, out);
+    bool is_summary = o->open == RESPONSES_SUMMARY;
+    buf_puts(out, is_summary ? ",\"content\":[]" : ",\"summary\":[]");
+    write_parts(o, is_summary ? "summary" : "content", is_new, out);
     buf_puts(out, ",\"encrypted_content\":");
     if (is_new || !o->seals_thoughts) {
         buf_puts(out, "null");
@@ -136,11 +142,11 @@ static void write_item(const struct responses_output *o, const char *status, str
 {
     bool is_new = strcmp(status, "in_progress") == 0;
     buf_printf(out, "{\"id\":\"%s\",\"type\":\"%s\",\"status\":\"%s\"", o->item, kinds[o->open].type, status);
-    if (o->open == RESPONSES_REASONING) {
+    if (o->open == RESPONSES_REASONING || o->open == RESPONSES_SUMMARY) {
         write_thought(o, is_new, out);
     } else if (o->open == RESPONSES_MESSAGE) {
         buf_puts(out, ",\"role\":\"assistant\"");
-        write_content(o, is_new, out);
+        write_parts(o, "content", is_new, out);
     } else {
         write_call(o, is_new, out);
     }
@@ -254,15 +260,16 @@ static bool open_item_event(struct responses_output *o, const char *type)
         return false;
     }
     buf_printf(o->out, ",\"item_id\":\"%s\",\"output_index\":%zu", o->item, o->n_items);
-    if (kinds[o->open].has_content) {
-        buf_puts(o->out, ",\"content_index\":0");
+    if (kinds[o->open].index != NULL) {
+        buf_printf(o->out, ",\"%s\":0", kinds[o->open].index);
     }
     return true;
 }
 
+/* type NULL: the item has no parts. */
 static void tell_part(struct responses_output *o, const char *type, bool is_new)
 {
-    if (kinds[o->open].has_content && open_item_event(o, type)) {
+    if (type != NULL && open_item_event(o, type)) {
         buf_puts(o->out, ",\"part\":");
         write_part(o, is_new, o->out);
         close_event(o);
@@ -326,7 +333,7 @@ static void close_item(struct responses_output *o, const char *status)
         tell_delta(o, o->text.data != NULL ? o->text.data : "", o->text.len);
     }
     tell_text(o);
-    tell_part(o, "response.content_part.done", false);
+    tell_part(o, kinds[o->open].end, false);
     tell_item(o, "response.output_item.done", status);
     buf_puts(&o->items, o->n_items == 0 ? "" : ",");
     write_item(o, status, &o->items);
@@ -344,7 +351,7 @@ static void open_item(struct responses_output *o, enum responses_kind kind)
         buf_reset(&o->logprobs);
     }
     tell_item(o, "response.output_item.added", "in_progress");
-    tell_part(o, "response.content_part.added", true);
+    tell_part(o, kinds[o->open].begin, true);
 }
 
 static void add_text(struct responses_output *o, enum responses_kind kind, const struct chat_part *part)
@@ -379,7 +386,7 @@ void responses_output_part(void *arg, const struct chat_part *part)
         add_text(o, RESPONSES_MESSAGE, part);
         break;
     case CHAT_REASONING:
-        add_text(o, RESPONSES_REASONING, part);
+        add_text(o, o->sums_up ? RESPONSES_SUMMARY : RESPONSES_REASONING, part);
         break;
     case CHAT_CALL_BEGIN:
         begin_call(o, part);

@@ -12,12 +12,13 @@
 
 enum { RESPONSES_HEX = 24, RESPONSES_ID_BYTES = 5 + RESPONSES_HEX + 1 };
 
-/* An answer. Zero-initialise but for the first five; the others are private. */
+/* An answer. Zero-initialise but for the first six; the others are private. */
 struct responses_output {
     const char *model;
     const struct buf *echo; /* members of the response that repeat the request, as `"store":true` */
     const json_t *names;    /* of responses_chat */
     bool seals_thoughts;    /* encrypted_content is asked for */
+    bool sums_up;           /* a summary of thoughts is asked for, which they are themselves */
     bool tells_logprobs;
     char id[RESPONSES_ID_BYTES]; /* "resp_" and hexadecimal digits, which its items' ids have, too */
     int64_t created, completed;
@@ -25,6 +26,7 @@ struct responses_output {
     enum responses_kind {
         RESPONSES_NOTHING,
         RESPONSES_REASONING,
+        RESPONSES_SUMMARY, /* thinking, told as its summary */
         RESPONSES_MESSAGE,
         RESPONSES_CALL,
         RESPONSES_CUSTOM_CALL,

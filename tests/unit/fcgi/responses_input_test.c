@@ -76,6 +76,10 @@ static const struct {
                                                                                              "assistant','"
                                                                                              "content':[" TEXT(
                                                                                                  "B") "]}]}"},
+    {"{'input':[" HI
+     ",{'type':'reasoning','content':[],'summary':[{'type':'summary_text','text':'T'}]},{'role':'assistant',"
+     "'content':'A'},{'type':'reasoning','summary':[{'type':'summary_text','text':'U'}],'encrypted_content':'gAAA'}]}",
+     "{'messages':[" ASKED ",{'role':'assistant','content':[" TEXT("A") "],'reasoning_content':'T'}]}"},
     /* thoughts: sealed by us, by others, and none */
     {"{'input':[" HI ",{'type':'reasoning','summary':[],'encrypted_content':'infcgi-plain:T'},{'role':'assistant',"
      "'content':'A'},{'type':'reasoning','summary':[],'encrypted_content':'gAAA'}," HI "]}",
@@ -167,6 +171,7 @@ static const struct {
     {ROLE("{'type':'input_file','file_id':'f'}"), "input[0].content[0].type", ERR_INVALID_VALUE},
     {ROLE("{'type':'input_audio','input_audio':{}}"), "input[0].content[0].type", ERR_INVALID_VALUE},
     {ITEM("{'type':'reasoning','content':'x'}"), "input[1].content", ERR_INVALID_TYPE},
+    {ITEM("{'type':'reasoning','summary':'x'}"), "input[1].summary", ERR_INVALID_TYPE},
     {ITEM("{'type':'reasoning','content':[{}]}"), "input[1].content[0].text", ERR_MISSING_PARAMETER},
     {ITEM("{'type':'reasoning','content':[5]}"), "input[1].content[0]", ERR_INVALID_TYPE},
     {ITEM("{'type':'function_call','call_id':'1','name':'f'}"), "input[1].arguments", ERR_MISSING_PARAMETER},

@@ -44,7 +44,7 @@ static json_t *read_events(const struct buf *stream)
     return events;
 }
 
-static struct told tell(const char *text, size_t step, bool is_cut, bool seals)
+static struct told tell_as(const char *text, size_t step, bool is_cut, bool seals, bool sums_up)
 {
     static const struct generation_usage usage = {.prompt = 7, .cached = 4, .completion = 5, .reasoning = 2};
     const struct responses_end end = {.status = is_cut ? "incomplete" : "completed", .usage = &usage};
@@ -58,7 +58,8 @@ static struct told tell(const char *text, size_t step, bool is_cut, bool seals)
     buf_init(&whole, 0, MEM_GENERAL);
     buf_init(&stream, 0, MEM_GENERAL);
     buf_puts(&echo, "\"store\":false");
-    struct responses_output o = {.model = "m", .echo = &echo, .names = table, .seals_thoughts = seals, .out = &stream};
+    struct responses_output o = {
+        .model = "m", .echo = &echo, .names = table, .seals_thoughts = seals, .sums_up = sums_up, .out = &stream};
     responses_output_init(&o);
     snprintf(o.id, sizeof o.id, "resp_%024d", 1);
     o.created = 1;
@@ -89,6 +90,11 @@ static struct told tell(const char *text, size_t step, bool is_cut, bool seals)
     return told;
 }
 
+static struct told tell(const char *text, size_t step, bool is_cut, bool seals)
+{
+    return tell_as(text, step, is_cut, seals, false);
+}
+
 static void forget(struct told *t)
 {
     json_decref(t->events);
@@ -114,15 +120,18 @@ static json_t *join(const json_t *events)
             ck_assert_str_eq(text_of(item, "status"), "in_progress");
             is_open = true;
             text[0] = '\0';
-        } else if (strcmp(type, "response.content_part.added") == 0) {
+        } else if (strcmp(type, "response.content_part.added") == 0 ||
+                   strcmp(type, "response.reasoning_summary_part.added") == 0) {
             ck_assert(is_open && !has_part);
             ck_assert_str_eq(text_of(json_object_get(e, "part"), "text"), "");
             has_part = true;
         } else if (strcmp(end, ".delta") == 0) {
             ck_assert(is_open);
-            ck_assert_int_eq(json_object_get(e, "content_index") != NULL, has_part);
+            ck_assert_int_eq(json_object_get(e, "content_index") != NULL || json_object_get(e, "summary_index") != NULL,
+                             has_part);
             strcat(text, text_of(e, "delta"));
-        } else if (strcmp(type, "response.content_part.done") == 0) {
+        } else if (strcmp(type, "response.content_part.done") == 0 ||
+                   strcmp(type, "response.reasoning_summary_part.done") == 0) {
             ck_assert_str_eq(text_of(json_object_get(e, "part"), "text"), text);
             has_part = false;
         } else if (strcmp(type, "response.output_item.done") == 0) {
@@ -202,6 +211,23 @@ START_TEST(items_are_what_was_said)
         show(t.whole, i, text);
         ck_assert_str_eq(text, expected[i]);
     }
+    forget(&t);
+}
+END_TEST
+
+/* Clients that show no thinking but its summary get that. */
+START_TEST(thoughts_are_told_as_summary)
+{
+    struct told t = tell_as(answers[1], 4, false, false, true);
+    const json_t *item = json_array_get(json_object_get(t.whole, "output"), 0);
+    json_t *items = join(t.events);
+    ck_assert_str_eq(text_of(json_array_get(json_object_get(item, "summary"), 0), "text"), "Hm, well");
+    ck_assert_str_eq(text_of(json_array_get(json_object_get(item, "summary"), 0), "type"), "summary_text");
+    ck_assert_uint_eq(json_array_size(json_object_get(item, "content")), 0);
+    ck_assert_str_eq(text_of(json_array_get(t.events, 3), "type"), "response.reasoning_summary_part.added");
+    ck_assert_str_eq(text_of(json_array_get(t.events, 4), "type"), "response.reasoning_summary_text.delta");
+    ck_assert(json_equal(items, json_object_get(t.whole, "output")));
+    json_decref(items);
     forget(&t);
 }
 END_TEST
@@ -326,6 +352,7 @@ Suite *responses_output_suite(void)
     TCase *t = tcase_create("answers");
     tcase_add_loop_test(t, events_make_the_response, 0, ARRAY_LEN(answers));
     tcase_add_test(t, items_are_what_was_said);
+    tcase_add_test(t, thoughts_are_told_as_summary);
     tcase_add_test(t, custom_calls_have_plain_input);
     tcase_add_test(t, an_answer_is_cut_off);
     tcase_add_test(t, failures_have_codes_that_clients_know);
