@@ -152,6 +152,22 @@ def test_agent_loop(ctx):
         assert [b.text for b in m.content] == ["Take an umbrella \u2602 to Paris."] and m.stop_reason == "end_turn", m
 
 
+def test_tool_runner(ctx):
+    """It sends only what is new, until it is told to send all of it."""
+    s = ctx.scripted([{"if": ["RAIN in Paris"], "say": "Rain."},
+                      {"say": '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'}])
+
+    @anthropic.beta_tool
+    def weather(city: str) -> str:
+        """Weather of a city."""
+        return f"RAIN in {city}"
+    model = s.request("GET", "/v1/models").json()["data"][0]["id"]
+    for stream in (False, True):
+        runner = client(s).beta.messages.tool_runner(model=model, max_tokens=60, messages=FRANCE, tools=[weather], stream=stream)
+        final = runner.until_done()
+        assert final.content[-1].text == "Rain.", final
+
+
 def test_models(ctx):
     c = client(ctx.server)
     models = list(c.models.list())

@@ -64,13 +64,30 @@ static const char *choose(const char *prompt)
     return "";
 }
 
-static struct answer *make_answer(const int32_t *ids, size_t n)
+static struct answer *new_answer(const int32_t *ids, size_t n, const int32_t *say, size_t n_say)
 {
     struct answer *a = must(mem_zalloc(sizeof *a, MEM_GENERAL));
+    a->say = must(mem_zalloc_array(n_say + 1, sizeof *say, MEM_GENERAL));
+    if (n_say > 0) {
+        memcpy(a->say, say, n_say * sizeof *say);
+    }
+    a->say[n_say] = engine_model(engine)->eos;
+    a->n_say = n_say + 1;
+    a->prompt = must(mem_zalloc_array(n + 1, sizeof *ids, MEM_GENERAL));
+    memcpy(a->prompt, ids, n * sizeof *ids);
+    a->n_prompt = n;
+    a->next = answers;
+    answers = a;
+    return a;
+}
+
+static struct answer *make_answer(const int32_t *ids, size_t n)
+{
     struct err_info info = {0};
     struct arena arena;
     struct buf text;
     int32_t *say;
+    size_t n_say;
     buf_init(&text, 0, MEM_GENERAL);
     arena_init(&arena, 4096, 0, MEM_GENERAL);
     if (engine_detokenize(engine, ids, n, &text) != ERR_OK) {
@@ -78,7 +95,7 @@ static struct answer *make_answer(const int32_t *ids, size_t n)
     }
     buf_putc(&text, '\0');
     const char *words = choose(text.data);
-    if (engine_tokenize(engine, words, strlen(words), false, true, NULL, 0, NULL, &arena, &say, &a->n_say, &info) !=
+    if (engine_tokenize(engine, words, strlen(words), false, true, NULL, 0, NULL, &arena, &say, &n_say, &info) !=
         ERR_OK) {
         give_up(info.text);
     }
@@ -86,30 +103,28 @@ static struct answer *make_answer(const int32_t *ids, size_t n)
         fprintf(record, "--- prompt\n%s\n--- says\n%s\n", text.data, words);
         fflush(record);
     }
-    a->say = must(mem_zalloc_array(a->n_say + 1, sizeof *say, MEM_GENERAL));
-    memcpy(a->say, say, a->n_say * sizeof *say);
-    a->say[a->n_say++] = engine_model(engine)->eos;
-    a->prompt = must(mem_zalloc_array(n + 1, sizeof *ids, MEM_GENERAL));
-    memcpy(a->prompt, ids, n * sizeof *ids);
-    a->n_prompt = n;
-    a->next = answers;
-    answers = a;
+    struct answer *a = new_answer(ids, n, say, n_say);
     arena_fini(&arena);
     buf_fini(&text);
     return a;
 }
 
-/* What comes behind ids[0..n). */
+/* What comes behind ids[0..n). Where a grammar kept a token of an answer from being sampled, the script is at its end. */
 static int32_t next_token(const int32_t *ids, size_t n)
 {
+    bool is_off_script = false;
     for (const struct answer *a = answers; a != NULL; a = a->next) {
         size_t said = n - a->n_prompt;
-        if (n >= a->n_prompt && said < a->n_say && memcmp(ids, a->prompt, a->n_prompt * sizeof *ids) == 0 &&
-            memcmp(ids + a->n_prompt, a->say, said * sizeof *ids) == 0) {
+        if (n < a->n_prompt || said > a->n_say || memcmp(ids, a->prompt, a->n_prompt * sizeof *ids) != 0 ||
+            (said > 0 && memcmp(ids + a->n_prompt, a->say, (said - 1) * sizeof *ids) != 0)) {
+            continue;
+        }
+        if (said < a->n_say && (said == 0 || ids[n - 1] == a->say[said - 1])) {
             return a->say[said];
         }
+        is_off_script = is_off_script || ids[n - 1] != a->say[said - 1];
     }
-    return make_answer(ids, n)->say[0];
+    return (is_off_script ? new_answer(ids, n, NULL, 0) : make_answer(ids, n))->say[0];
 }
 
 /* --- the back end ----------------------------------------------------------------------------------------------- */
