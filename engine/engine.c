@@ -115,7 +115,7 @@ static enum err describe(struct engine *e, const struct engine_config *cfg, stru
     describe_name(e, cfg->model_path);
     describe_tensors(e);
     TRY(describe_sampling(e, cfg->sampling, info));
-    e->info.n_vocab = e->plan->n_vocab;
+    e->info.n_vocab = e->plan->n_vocab / MAX_OF(e->plan->ranker.n_segments, 1u);
     e->info.n_embd = e->plan->n_embd;
     e->info.n_layers = e->plan->n_layers;
     e->info.n_ctx_train = e->plan->n_ctx_train;
@@ -356,10 +356,11 @@ static enum err read_file(struct engine *e, const struct engine_config *cfg, str
     TRY(go_on(cfg, info));
     TRY(open_tokenizer(e, cfg, info));
     TRY(go_on(cfg, info));
-    if ((uint32_t)tokenizer_n_vocab(e->tokenizer) != e->plan->n_vocab) {
+    uint32_t n_rows = e->plan->n_vocab / MAX_OF(e->plan->ranker.n_segments, 1u);
+    if ((uint32_t)tokenizer_n_vocab(e->tokenizer) != n_rows) {
         return err_set(info, ERR_BAD_VOCAB, "tokenizer.ggml.tokens",
-                       "tokenizer.ggml.tokens: expected %u tokens, as token_embd.weight has rows; found %d",
-                       e->plan->n_vocab, tokenizer_n_vocab(e->tokenizer));
+                       "tokenizer.ggml.tokens: expected %u tokens, as token_embd.weight has rows; found %d", n_rows,
+                       tokenizer_n_vocab(e->tokenizer));
     }
     TRY(describe(e, cfg, info));
     return choose_chat(e, info);
@@ -372,9 +373,16 @@ static enum err choose_pooling(struct engine *e, const char *wanted, struct err_
     if (pooling == PLAN_POOL_NONE && (wanted != NULL || !e->info.generates)) {
         return names_refuse(plan_pooling_name, "pooling", wanted != NULL ? wanted : "", info);
     }
+    bool ranks = pooling == PLAN_POOL_RANK;
+    if (ranks && e->plan->ranker.out == NULL) {
+        return err_set(info, ERR_CONFIG, "pooling",
+                       "pooling: expected mean, cls or last, as the model has no cls.output.weight; found 'rank'");
+    }
     e->plan->pooling = (enum plan_pooling)pooling;
     e->info.pooling = plan_pooling_name(pooling - 1);
-    return ERR_OK;
+    e->info.ranks = ranks;
+    e->info.generates = e->info.generates && !ranks;
+    return ranks ? engine_rank_load(e, info) : ERR_OK;
 }
 
 static enum err open_all(struct engine *e, const struct engine_config *cfg, struct err_info *info)

@@ -52,15 +52,15 @@ struct engine_config {
     bool pin;               /* each worker thread stays on a CPU of its own */
     const char
         *cache_type_k; /* keys in the KV cache: "q8_0", as the back end has them; NULL = its first, cpu's "i16" */
-    const char *cache_type_v;    /* values; the same */
-    int n_threads;               /* 0 = CPUs this process may run on */
-    uint32_t n_ctx;              /* longest sequence in tokens; 0 = the model's training context, at most 32768 */
-    uint64_t kv_tokens;          /* tokens the KV pool holds, for all sequences; 0 = 32768, at least n_ctx */
-    int max_seqs;                /* sequences in one batch; 0 = 16 */
-    int max_batch_rows;          /* token rows in one step; 0 = 512 */
-    int queue_max_requests;      /* waiting requests before 503; 0 = 256 */
-    const char *pooling;         /* how states become embeddings: "mean", "cls", "last"; NULL = as the file says */
-    int draft_max;               /* tokens guessed ahead where text repeats, in one step, 1..31; 0 = 15, -1 = none */
+    const char *cache_type_v; /* values; the same */
+    int n_threads;            /* 0 = CPUs this process may run on */
+    uint32_t n_ctx;           /* longest sequence in tokens; 0 = the model's training context, at most 32768 */
+    uint64_t kv_tokens;       /* tokens the KV pool holds, for all sequences; 0 = 32768, at least n_ctx */
+    int max_seqs;             /* sequences in one batch; 0 = 16 */
+    int max_batch_rows;       /* token rows in one step; 0 = 512 */
+    int queue_max_requests;   /* waiting requests before 503; 0 = 256 */
+    const char *pooling;      /* how states become embeddings: a name of plan_pooling_name; NULL = as the file says */
+    int draft_max;            /* tokens guessed ahead where text repeats, in one step, 1..31; 0 = 15, -1 = none */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
     const char
         *quantize; /* type that weights of F32, F16, BF16 become: "q8_0" (plan_quantize.h); NULL or "off": none */
@@ -111,8 +111,9 @@ struct engine_model_info {
     uint64_t weight_bytes; /* packed */
     uint64_t kv_bytes;     /* the pool, and recurrent states */
     uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
-    const char *pooling;             /* "mean", "cls", "last"; NULL = not known: no embeddings */
-    bool generates;                  /* false: an encoder, which gives embeddings alone */
+    const char *pooling;             /* "mean", "cls", "last", "rank"; NULL = not known: no embeddings */
+    bool generates;                  /* false: an encoder or a reranker, which gives no text */
+    bool ranks;                      /* a reranker, which gives numbers for pairs of texts alone */
     int32_t bos, eos;                /* ids, -1 = none */
     const char *bos_text, *eos_text; /* NUL-terminated, "" = none: bos_token and eos_token of chat templates */
     const char *chat_format; /* of the family, as neither configuration nor file has a chat template; else NULL */
@@ -322,11 +323,32 @@ struct engine_embed_params {
 /* ERR_UNSUPPORTED_ENDPOINT when the pooling is not known. */
 MUST_CHECK enum err engine_check_embeds(const struct engine *e, struct err_info *info);
 
+/* ERR_UNSUPPORTED_ENDPOINT when the model is no reranker. */
+MUST_CHECK enum err engine_check_ranks(const struct engine *e, struct err_info *info);
+
+/* A text, borrowed. */
+struct engine_text {
+    const char *text;
+    size_t n;
+};
+
+/* The ids of a pair as a reranker was trained for it: of an encoder both texts between the vocabulary's own special tokens,
+ * of a decoder the file's template named rerank around them, or one behind the other when there is none. No special
+ * token is looked for in the texts. *ids lie in the arena. As engine_tokenize. */
+MUST_CHECK enum err engine_tokenize_pair(const struct engine *e, const struct engine_text *query,
+                                         const struct engine_text *document, const atomic_bool *stop,
+                                         struct arena *arena, int32_t **ids, size_t *n_ids, struct err_info *info);
+
 /* Queues a text to embed, beside everything else that runs. ids: 1 .. n_ctx tokens in range (copied).
  * Fails as engine_check_embeds and, else, as engine_submit_all. */
 MUST_CHECK enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_ids,
                                  const struct engine_embed_params *p, struct engine_embedding **out,
                                  struct err_info *info);
+
+/* The same with a pair to rank, of engine_tokenize_pair; *out of engine_embedding_wait is then [1], a number without bounds
+ * which is larger the better the texts fit. Fails as engine_check_ranks and, else, as engine_submit_all. */
+MUST_CHECK enum err engine_rank(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_embed_params *p,
+                                struct engine_embedding **out, struct err_info *info);
 
 /* Waits up to timeout_ms for *out, [n_embd] of length 1, borrowed until engine_embedding_close. The same tokens give
  * the same bits whatever else runs. ERR_AGAIN: not yet. ERR_CANCELLED, ERR_DEADLINE, ERR_NUMERICAL, ERR_LOST or what

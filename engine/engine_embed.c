@@ -1,15 +1,24 @@
 /* Embeddings: a prompt goes through the scheduler as any other, and comes back as a vector. */
 #include "engine/engine_internal.h"
 
+#include <math.h>
+
 /* A text on its way. */
 struct engine_embedding {
+    const struct engine *engine;
     struct sched_seq *seq;
+    float number; /* of a pair */
     bool has_ended;
     struct err_info why; /* when it has: code ERR_OK = it is there */
 };
 
 enum err engine_check_embeds(const struct engine *e, struct err_info *info)
 {
+    if (e->info.ranks) {
+        return err_set(info, ERR_UNSUPPORTED_ENDPOINT, "model",
+                       "the model ranks pairs of texts: expected /v1/rerank or /v1/score, or the option "
+                       "--pooling mean, cls or last");
+    }
     return e->info.pooling != NULL
                ? ERR_OK
                : err_set(info, ERR_UNSUPPORTED_ENDPOINT, "model",
@@ -17,18 +26,18 @@ enum err engine_check_embeds(const struct engine *e, struct err_info *info)
                          "--pooling mean, cls or last");
 }
 
-enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_embed_params *p,
-                      struct engine_embedding **out, struct err_info *info)
+static enum err submit(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_embed_params *p,
+                       struct engine_embedding **out, struct err_info *info)
 {
-    *out = NULL;
-    TRY(engine_check_embeds(e, info));
     TRY(engine_check_file(e, info));
     TRY(engine_check_prompt(e, ids, n_ids, e->info.n_ctx, info));
     struct engine_embedding *w = mem_zalloc(sizeof *w, MEM_REQUEST);
     if (w == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
     }
-    const struct sched_request r = {.pooling = e->plan->pooling,
+    w->engine = e;
+    const struct sched_request r = {.pooling = e->info.ranks ? e->plan->ranker.row : e->plan->pooling,
+                                    .keeps_length = e->info.ranks,
                                     .tokens = ids,
                                     .n_tokens = (int32_t)n_ids,
                                     .salt = p->cache_salt,
@@ -42,6 +51,29 @@ enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_ids, const 
     return ERR_OK;
 }
 
+enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_embed_params *p,
+                      struct engine_embedding **out, struct err_info *info)
+{
+    *out = NULL;
+    TRY(engine_check_embeds(e, info));
+    return submit(e, ids, n_ids, p, out, info);
+}
+
+enum err engine_rank(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_embed_params *p,
+                     struct engine_embedding **out, struct err_info *info)
+{
+    *out = NULL;
+    TRY(engine_check_ranks(e, info));
+    return submit(e, ids, n_ids, p, out, info);
+}
+
+/* Of a sequence that ended well. */
+static enum err find_number(struct engine_embedding *w)
+{
+    w->number = engine_rank_number(w->engine, sched_embedding(w->seq));
+    return isfinite(w->number) ? ERR_OK : err_set(&w->why, ERR_NUMERICAL, NULL, "%s", err_text(ERR_NUMERICAL));
+}
+
 enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out, struct err_info *info)
 {
     *out = NULL;
@@ -51,9 +83,12 @@ enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const
         w->has_ended = true; /* an embedding has one event */
         if (ev.err != ERR_OK) {
             err_set(&w->why, ev.err, NULL, "%s", ev.why != NULL ? ev.why->text : err_text(ev.err));
+        } else if (w->engine->info.ranks) {
+            (void)!find_number(w);
         }
     }
-    *out = w->why.code == ERR_OK ? sched_embedding(w->seq) : NULL;
+    const float *state = w->why.code == ERR_OK ? sched_embedding(w->seq) : NULL;
+    *out = state != NULL && w->engine->info.ranks ? &w->number : state;
     return w->why.code == ERR_OK ? ERR_OK : err_set(info, w->why.code, NULL, "%s", w->why.text);
 }
 

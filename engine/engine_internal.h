@@ -25,6 +25,7 @@ struct engine {
     const struct backend *backend; /* of these */
     struct backend_model *model;
     struct sched *sched;
+    struct engine_rank *rank; /* of the arena; NULL: it ranks nothing */
     struct engine_model_info info;
     struct arena arena; /* strings of info */
     int32_t *ends;      /* [n_ends] ids that end a generation */
@@ -55,6 +56,12 @@ MUST_CHECK enum err engine_check_memory(const struct engine *e, const struct eng
 /* Is the prompt 1 to `room` tokens in range? Errors as engine_submit's (engine_stream.c). */
 MUST_CHECK enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t n, size_t room,
                                         struct err_info *info);
+
+/* Makes e->rank of the plan's, whose file is read (engine_rank.c). ERR_NOMEM, ERR_NUMERICAL. */
+MUST_CHECK enum err engine_rank_load(struct engine *e, struct err_info *info);
+
+/* The number that a state [n_embd] becomes. */
+float engine_rank_number(const struct engine *e, const float *state);
 
 /* Reads all of a weight whose type can be executed (engine_verify.c). ERR_NUMERICAL, ERR_NOMEM. */
 MUST_CHECK enum err engine_verify_weight(const struct plan_weight *w, struct err_info *info);

@@ -66,9 +66,9 @@ enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t 
             e->info.n_ctx, n);
     }
     for (size_t i = 0; i < n; i++) {
-        if (ids[i] < 0 || (uint32_t)ids[i] >= e->info.n_vocab) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= e->plan->n_vocab) {
             return err_set(info, ERR_INVALID_VALUE, "prompt", "prompt[%zu]: expected a token id of 0 to %u, found %d",
-                           i, e->info.n_vocab - 1, ids[i]);
+                           i, e->plan->n_vocab - 1, ids[i]);
         }
     }
     return ERR_OK;
@@ -76,8 +76,10 @@ enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t 
 
 enum err engine_check_generates(const struct engine *e, struct err_info *info)
 {
-    return e->info.generates
-               ? ERR_OK
+    return e->info.generates ? ERR_OK
+           : e->info.ranks
+               ? err_set(info, ERR_UNSUPPORTED_ENDPOINT, "model",
+                         "the model ranks pairs of texts and gives none: expected /v1/rerank or /v1/score")
                : err_set(info, ERR_UNSUPPORTED_ENDPOINT, "model",
                          "%s models give embeddings and no text: expected /v1/embeddings", e->info.architecture);
 }

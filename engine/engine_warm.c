@@ -63,7 +63,8 @@ static void embed(struct engine *e, int n, uint64_t deadline_ns)
     const float *vector;
     for (int i = 0; i < n; i++) {
         make_prompt(e, i, ids);
-        if (engine_embed(e, ids, MIN_OF((size_t)WARM_TOKENS, e->info.n_ctx), &p, &texts[i], &info) != ERR_OK) {
+        size_t n_ids = MIN_OF((size_t)WARM_TOKENS, e->info.n_ctx);
+        if ((e->info.ranks ? engine_rank : engine_embed)(e, ids, n_ids, &p, &texts[i], &info) != ERR_OK) {
             break;
         }
     }

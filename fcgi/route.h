@@ -58,6 +58,8 @@ void api_response_get(struct call *c);
 void api_response_delete(struct call *c);
 void api_response_post(struct call *c);
 void api_embeddings(struct call *c);
+void api_rerank(struct call *c);
+void api_score(struct call *c);
 void api_models(struct call *c);
 void api_model(struct call *c);
 void api_tokenize(struct call *c);

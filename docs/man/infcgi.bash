@@ -25,7 +25,7 @@ _infcgi() {
     'serve --device' | 'generate --device' | 'bench --device' | 'devices --device') words='auto' ;;
     'serve --gpu-layers' | 'serve -ngl' | 'generate --gpu-layers' | 'generate -ngl' | 'bench --gpu-layers' | 'bench -ngl') words='auto all' ;;
     'serve --pack-cache' | 'generate --pack-cache') files=1 words='off' ;;
-    'serve --pooling') words='mean cls last' ;;
+    'serve --pooling') words='mean cls last rank' ;;
     'serve --quantize' | 'generate --quantize' | 'bench --quantize') words='off q8_0 q6_k q5_k q5_1 q5_0 q4_k q4_1 q4_0' ;;
     'serve --speculate' | 'generate --speculate') words='auto off' ;;
     'serve --draft-max' | 'generate --draft-max') ;;

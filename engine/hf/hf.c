@@ -583,7 +583,7 @@ static const struct hf_family *find_family(const struct hf_family *const *famili
 
 static enum err unknown(const struct hf_family *const *families, const json_t *config, struct err_info *info)
 {
-    char known[ERR_TEXT_BYTES - 192] = "", shown[JSON_READ_SHOWN];
+    char known[ERR_TEXT_BYTES - 128] = "", shown[JSON_READ_SHOWN];
     const json_t *names = json_read_get(config, "architectures"), *first = json_array_get(names, 0);
     if (!json_is_string(first)) {
         return err_set(info, ERR_UNSUPPORTED_ARCH, "architectures",

@@ -94,7 +94,7 @@ struct hf_fixed {
     const char *expected; /* "7", "true", "one or other"; "none": only null */
 };
 
-enum { HF_MAX_NAMES = 5 };
+enum { HF_MAX_NAMES = 6 };
 
 struct hf_family {
     const char *architectures[HF_MAX_NAMES + 1]; /* of config.json; NULL ends */

@@ -1,10 +1,11 @@
-/* Encoders for embeddings: BERT [Devlin 2018] with learned positions and a feed-forward block of one matrix up and one
+/* Encoders for embeddings and for ranking: BERT [Devlin 2018] with learned positions and a feed-forward block of one matrix up and one
  * down, which BGE, E5, GTE, MiniLM, RoBERTa and XLM-RoBERTa share; and nomic-bert [Nussbaum 2024, "Nomic Embed"] with
  * RoPE and a gated block. Norms stand behind the residual sums (post-norm), every row sees its whole text, and there
  * are no logits. Keys and tensors: llama.cpp b11434, src/models/bert.cpp and nomic-bert.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 #include "engine/tensor/row_order.h"
+#include "engine/tensor/row_shifted.h"
 
 #include <string.h>
 
@@ -17,6 +18,26 @@ static enum err add_norm(struct blocks *b, const char *weight, const char *bias,
     TRY(blocks_bind(b, weight, layer, 1, b->h.n_embd, false, &s.w[0]));
     TRY(blocks_bind(b, bias, layer, 1, b->h.n_embd, true, &s.bias[0]));
     return plan_add_step(b->plan, &s);
+}
+
+/* The second text of a pair has another row of the segments' table than the first, which a reranker feels: tokens behind
+ * the vocabulary stand for those of the second text. */
+static enum err add_segments(struct blocks *b, const struct plan_step *s, uint32_t n_types)
+{
+    struct plan *p = b->plan;
+    p->ranker.n_segments = 1;
+    if (p->ranker.out == NULL || n_types < 2) {
+        return ERR_OK;
+    }
+    if (p->n_vocab > PLAN_MAX_VOCAB / 2) {
+        return err_set(b->info, ERR_BAD_HPARAM, "token_embd.weight",
+                       "token_embd.weight: expected at most %d rows in a model that ranks pairs, found %u",
+                       PLAN_MAX_VOCAB / 2, p->n_vocab);
+    }
+    const struct row_source *both = row_shifted_new(&p->arena, p->weights[s->w[0]].source, p->weights[s->w[2]].source);
+    p->ranker.n_segments = 2;
+    p->n_vocab *= 2;
+    return plan_set_source(p, s->w[0], both);
 }
 
 /* Tokens, positions, the first segment's row; norm. */
@@ -33,6 +54,7 @@ static enum err add_embedding(struct blocks *b, bool has_positions)
         TRY(blocks_bind(b, "token_types.weight", -1, n_types, h->n_embd, false, &s.w[2]));
     }
     TRY(plan_add_step(b->plan, &s));
+    TRY(add_segments(b, &s, n_types));
     return add_norm(b, "token_embd_norm.weight", "token_embd_norm.bias", -1);
 }
 
@@ -210,6 +232,14 @@ static const struct hf_name hf_bert_names[] = {
     {"encoder.layer.{}.output.dense.bias", "blk.{}.ffn_down.bias", HF_SAME},
     {"encoder.layer.{}.output.LayerNorm.weight", "blk.{}.layer_output_norm.weight", HF_SAME},
     {"encoder.layer.{}.output.LayerNorm.bias", "blk.{}.layer_output_norm.bias", HF_SAME},
+    {"pooler.dense.weight", "cls.weight", HF_SAME}, /* of rerankers: BERT's .. */
+    {"pooler.dense.bias", "cls.bias", HF_SAME},
+    {"classifier.weight", "cls.output.weight", HF_SAME},
+    {"classifier.bias", "cls.output.bias", HF_SAME},
+    {"classifier.dense.weight", "cls.weight", HF_SAME}, /* .. and RoBERTa's */
+    {"classifier.dense.bias", "cls.bias", HF_SAME},
+    {"classifier.out_proj.weight", "cls.output.weight", HF_SAME},
+    {"classifier.out_proj.bias", "cls.output.bias", HF_SAME},
     {NULL, NULL, HF_SAME},
 };
 
@@ -232,7 +262,7 @@ static const struct hf_name hf_nomic_names[] = {
 };
 
 static const struct hf_family hf_bert = {
-    .architectures = {"BertModel", "BertForMaskedLM"},
+    .architectures = {"BertModel", "BertForMaskedLM", "BertForSequenceClassification"},
     .arch = "bert",
     .prefix = "bert.",
     .keys = hf_keys,
@@ -243,7 +273,8 @@ static const struct hf_family hf_bert = {
 };
 
 static const struct hf_family hf_roberta = {
-    .architectures = {"XLMRobertaModel", "XLMRobertaForMaskedLM", "RobertaModel", "RobertaForMaskedLM"},
+    .architectures = {"XLMRobertaModel", "XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification", "RobertaModel",
+                      "RobertaForMaskedLM", "RobertaForSequenceClassification"},
     .arch = "bert",
     .prefix = "roberta.",
     .keys = hf_roberta_keys,
@@ -263,7 +294,7 @@ static const struct hf_family hf_nomic = {
 };
 
 const struct model_family model_bert = {
-    .members = "BERT, BGE, E5, GTE, MiniLM, XLM-RoBERTa; for embeddings",
+    .members = "BERT, BGE, E5, GTE, MiniLM, XLM-RoBERTa; for embeddings and ranking",
     .arch = "bert",
     .hf = {&hf_bert, &hf_roberta},
     .build = build,

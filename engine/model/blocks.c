@@ -107,14 +107,9 @@ static enum err read_pooling(struct blocks *b)
     snprintf(key, sizeof key, "%s.attention.causal", b->arch);
     TRY(gguf_get_bool_or(b->g, key, !b->centers, &is_causal, b->info));
     TRY(blocks_get_u32(b, "pooling_type", NONE, RANK, NONE, &type));
-    if (type == RANK) {
-        return err_set(b->info, ERR_BAD_HPARAM, "pooling_type",
-                       "%s.pooling_type: expected 1 (mean), 2 (cls) or 3 (last), found 4 (rank), a reranker's",
-                       b->arch);
-    }
     b->plan->is_bidirectional = !is_causal;
     b->plan->pooling = (enum plan_pooling)type;
-    return ERR_OK;
+    return type == RANK || type == NONE ? blocks_read_rank(b) : ERR_OK;
 }
 
 /* One number, or one for each layer: the same, or 0 where a layer has no attention. */

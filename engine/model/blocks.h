@@ -225,6 +225,10 @@ MUST_CHECK enum err blocks_add_ropes(struct blocks *b);
 /* One table of b->h.n_rot components. */
 MUST_CHECK enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_scaled, int32_t *id);
 
+/* Reads the head of a reranker into b->plan->ranker and sets the plan's pooling, of a file that says of no other pooling:
+ * cls.output, and cls before it (blocks_rank.c). ERR_MISSING_TENSOR when the file says rank and has none. */
+MUST_CHECK enum err blocks_read_rank(struct blocks *b);
+
 /* The whole decoder as b->style says (blocks_decoder.c): embed; L times (norm, QKV + RoPE, attention, output +
  * residual, norm, gated feed-forward, down + residual); gather, norm, logits (tied to the embedding when there is no
  * output.weight). Biases are used where the file has them; Q, K and V may stand in one tensor (attn_qkv), gate and up

@@ -14,9 +14,15 @@ static enum err build(struct blocks *b)
     return blocks_build_decoder(b);
 }
 
+static const struct hf_name hf_names[] = {
+    {"score.weight", "cls.output.weight", HF_SAME},
+    {NULL, NULL, HF_SAME},
+};
+
 static const struct hf_family hf_qwen3 = {
-    .architectures = {"Qwen3ForCausalLM", "Qwen3Model"},
+    .architectures = {"Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification"},
     .arch = "qwen3",
+    .names = hf_names,
     .finish = hf_add_optional_window,
 };
 

@@ -116,7 +116,7 @@ enum err plan_add_step(struct plan *p, const struct plan_step *s)
 
 const char *plan_pooling_name(int i)
 {
-    static const char *const names[] = {"mean", "cls", "last"};
+    static const char *const names[] = {"mean", "cls", "last", "rank"};
     return i >= 0 && i < (int)ARRAY_LEN(names) ? names[i] : NULL;
 }
 

@@ -235,6 +235,19 @@ enum plan_pooling {
     PLAN_POOL_MEAN,
     PLAN_POOL_CLS,  /* the first row's */
     PLAN_POOL_LAST, /* the last row's */
+    PLAN_POOL_RANK, /* a number instead, as struct plan_ranker says */
+};
+
+/* How a pair of texts that stand in one sequence becomes a number: of the state s of one row, h = tanh(dense s + dense_bias),
+ * and score = out h + out_bias; of two scores, those of "yes" and "no", the first less the second. Not packed: it is
+ * computed outside of the back end. */
+struct plan_ranker {
+    const struct row_source *dense;      /* [D][D]; OPTIONAL: h = s */
+    const struct row_source *dense_bias; /* [1][D], OPTIONAL */
+    const struct row_source *out;        /* [n_out][D]; NULL: the model ranks nothing */
+    const struct row_source *out_bias;   /* [1][n_out], OPTIONAL */
+    enum plan_pooling row;               /* PLAN_POOL_CLS or PLAN_POOL_LAST */
+    uint32_t n_segments;                 /* 2: rows of the second text have ids of V / 2 and more; else 1 */
 };
 
 /* The attention of a layer: its heads, and whose keys and values it reads. */
@@ -294,6 +307,7 @@ struct plan {
     uint32_t input_width, output_width; /* floats of the rows that PLAN_INPUT reads and PLAN_OUTPUT gives; 0 = none */
     uint32_t rank, n_ranks;             /* whose shard it is (plan_shard.h); 0 and 0 of a whole plan */
     enum plan_pooling pooling;
+    struct plan_ranker ranker;
     struct plan_moe moe;
     struct plan_delta delta;
     struct plan_ssm ssm;
@@ -350,7 +364,7 @@ MUST_CHECK enum err plan_check(struct plan *p, struct err_info *info);
 
 const char *plan_op_name(enum plan_op op);
 
-/* The name of pooling i + 1: "mean", "cls", "last"; NULL for "the file does not say" and beyond the last. */
+/* The name of pooling i + 1: "mean", "cls", "last", "rank"; NULL for "the file does not say" and beyond the last. */
 const char *plan_pooling_name(int i);
 
 #endif

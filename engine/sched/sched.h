@@ -57,7 +57,8 @@ struct sched_config {
 /* One sequence to generate, or, with a pooling, to embed; then max_tokens is 0 and of sampling, which is all zero,
  * nothing is used. Everything is copied. */
 struct sched_request {
-    enum plan_pooling pooling; /* PLAN_POOL_NONE = generate */
+    enum plan_pooling pooling; /* PLAN_POOL_NONE = generate; never PLAN_POOL_RANK */
+    bool keeps_length;         /* with a pooling of one row: its state as it is */
     const int32_t *tokens;     /* [n_tokens] the prompt, ids in range, 1 .. n_ctx of them */
     int32_t n_tokens;
     int32_t max_tokens; /* 0 = prefill only, -1 = until n_ctx */
@@ -117,7 +118,8 @@ MUST_CHECK enum err sched_submit(struct sched *s, const struct sched_request *r,
 /* Waits up to timeout_ms for an event. ERR_AGAIN: none yet. ERR_NONE: SCHED_END was given out. */
 MUST_CHECK enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out);
 
-/* The embedding, [n_embd], of length 1; of a sequence that was submitted with a pooling and gave SCHED_END with ERR_OK.
+/* The embedding, [n_embd], of length 1 unless its own was to be kept; of a sequence that was submitted with a pooling
+ * and gave SCHED_END with ERR_OK.
  * Its bits depend on the tokens alone. Borrowed until sched_release. */
 const float *sched_embedding(const struct sched_seq *q);
 

@@ -37,7 +37,7 @@ enum err sched_finish_embedding(struct sched *s, struct sched_seq *q)
         return ERR_NUMERICAL;
     }
     for (size_t k = 0; k < n; k++) { /* a mean and a sum have the same direction */
-        q->embedding[k] = sum > 0 ? (float)(q->pooled[k] / sqrt(sum)) : 0;
+        q->embedding[k] = sum > 0 ? (float)(q->pooled[k] / (q->keeps_length ? 1 : sqrt(sum))) : 0;
     }
     return ERR_OK;
 }

@@ -72,6 +72,7 @@ struct sched_seq {
     bool prompt_logprobs, is_private; /* private: uses no others' pages */
     bool leaves_pages;                /* others may use its own */
     enum plan_pooling pooling;
+    bool keeps_length;
     double *pooled;   /* [n_embd] sum of the states so far; NULL without pooling */
     float *embedding; /* [n_embd], before SCHED_END is given out */
     uint64_t salt, deadline_ns;

@@ -50,6 +50,7 @@ static void *copy_array(struct arena *a, const void *from, size_t n, size_t size
 static void fill_pooling(struct sched *s, struct sched_seq *q, const struct sched_request *r)
 {
     q->pooling = r->pooling;
+    q->keeps_length = r->keeps_length;
     if (r->pooling == PLAN_POOL_NONE) {
         return;
     }

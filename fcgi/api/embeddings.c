@@ -1,25 +1,14 @@
-/* POST /v1/embeddings, in OpenAI's shape: each text becomes a vector of length 1. Texts of one request run beside each
- * other, so many at a time that others find room in the queue; answers are written in their order as they come. */
+/* POST /v1/embeddings, in OpenAI's shape: each text becomes a vector of length 1. */
 #include "fcgi/api/generation.h"
-#include "fcgi/api/prompts.h"
+#include "fcgi/api/vectors.h"
 
-#include "engine/base/clock.h"
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
-#include "fcgi/log.h"
-#include "fcgi/metrics.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-enum {
-    MAX_INPUTS = 2048, /* as OpenAI's */
-    WINDOW = 64,       /* texts of one request in the engine at a time */
-    WAIT_MS = 1000,
-    MAX_SALT_BYTES = 256,
-};
 
 struct embeddings_fields {
     const char *model, *encoding_format, *cache_salt;
@@ -31,7 +20,7 @@ static const struct field fields[] = {
     {"input", FIELD_CUSTOM, 0, 0, 0},
     {"encoding_format", FIELD_STRING, offsetof(struct embeddings_fields, encoding_format), 0, 64},
     {"dimensions", FIELD_INT, offsetof(struct embeddings_fields, dimensions), 1, 1 << 20},
-    {"cache_salt", FIELD_STRING, offsetof(struct embeddings_fields, cache_salt), 0, MAX_SALT_BYTES},
+    {"cache_salt", FIELD_STRING, offsetof(struct embeddings_fields, cache_salt), 0, VECTORS_MAX_SALT_BYTES},
     {"user", FIELD_IGNORED, 0, 0, 0},
 };
 
@@ -44,12 +33,7 @@ struct job {
     bool as_base64;
     struct engine_embed_params params;
     char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
-    size_t n_submitted, n_done;
-    struct sched_waits waits; /* the longest of a text */
     struct buf out;
-    pthread_mutex_t lock;                  /* guards `open` and is_gone against the poller */
-    struct engine_embedding *open[WINDOW]; /* text i at i % WINDOW */
-    bool is_gone;
 };
 
 /* --- vectors ------------------------------------------------------------------------------------------------------ */
@@ -102,143 +86,24 @@ static void write_base64(const float *x, size_t n, struct buf *out)
     buf_putc(out, '"');
 }
 
-static enum err write_vector(struct job *j, const float *vector)
+static enum err write_vector(void *arg, size_t i, const float *vector)
 {
+    struct job *j = arg;
     if (j->short_one != NULL) {
         shorten(vector, j->width, j->short_one);
         vector = j->short_one;
     }
-    buf_printf(&j->out, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", j->n_done == 0 ? "" : ",",
-               j->n_done);
+    buf_printf(&j->out, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i == 0 ? "" : ",", i);
     (j->as_base64 ? write_base64 : write_numbers)(vector, j->width, &j->out);
     buf_putc(&j->out, '}');
     return buf_ok(&j->out);
 }
 
-/* --- running ------------------------------------------------------------------------------------------------------ */
-
-/* From the poller: the client has left. */
-static void on_gone(void *arg)
-{
-    struct job *j = arg;
-    pthread_mutex_lock(&j->lock);
-    j->is_gone = true;
-    for (size_t i = 0; i < WINDOW; i++) {
-        if (j->open[i] != NULL) {
-            engine_embedding_cancel(j->open[i]);
-        }
-    }
-    pthread_mutex_unlock(&j->lock);
-}
-
-/* Hands on as many texts as may run. Once one was taken, one always may be there, so what was begun is finished. */
-static enum err submit(struct job *j, struct err_info *info)
-{
-    while (j->n_submitted < j->prompts.n && j->n_submitted - j->n_done < WINDOW &&
-           (j->n_submitted == j->n_done || engine_group_room(j->params.group) > 0)) {
-        size_t i = j->n_submitted;
-        struct engine_embedding *w;
-        enum err err = engine_embed(j->call->engine, j->prompts.ids[i], j->prompts.n_ids[i], &j->params, &w, info);
-        if (err == ERR_AGAIN && i > j->n_done) {
-            return ERR_OK;
-        }
-        TRY(err);
-        pthread_mutex_lock(&j->lock);
-        j->open[i % WINDOW] = w;
-        j->n_submitted++;
-        if (j->is_gone) {
-            engine_embedding_cancel(w);
-        }
-        pthread_mutex_unlock(&j->lock);
-    }
-    return ERR_OK;
-}
-
-static void close_one(struct job *j, size_t slot)
-{
-    pthread_mutex_lock(&j->lock);
-    struct engine_embedding *w = j->open[slot];
-    j->open[slot] = NULL;
-    pthread_mutex_unlock(&j->lock);
-    engine_embedding_close(&w);
-}
-
-/* Waits for the first that is not done, and writes it. */
-static enum err take(struct job *j, struct err_info *info)
-{
-    size_t slot = j->n_done % WINDOW;
-    const float *vector;
-    enum err err;
-    do {
-        err = engine_embedding_wait(j->open[slot], WAIT_MS, &vector, info);
-    } while (err == ERR_AGAIN);
-    err = err != ERR_OK ? err : write_vector(j, vector);
-    struct sched_usage usage;
-    engine_embedding_usage(j->open[slot], &usage);
-    sched_waits_raise(&j->waits, &usage.waits);
-    close_one(j, slot);
-    j->n_done += err == ERR_OK;
-    return err;
-}
-
-static enum err run_all(struct job *j, struct err_info *info)
-{
-    TRY(engine_group_open(j->call->engine, apikey_number(&j->call->caller), j->prompts.n, &j->params.group));
-    buf_puts(&j->out, "{\"object\":\"list\",\"data\":[");
-    while (j->n_done < j->prompts.n) {
-        TRY(submit(j, info));
-        TRY(take(j, info));
-    }
-    size_t n_tokens = 0;
-    for (size_t i = 0; i < j->prompts.n; i++) {
-        n_tokens += j->prompts.n_ids[i];
-    }
-    buf_puts(&j->out, "],\"model\":");
-    json_write_cstr(&j->out, j->call->server->model_id);
-    buf_printf(&j->out, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}", n_tokens, n_tokens);
-    uint64_t took_ns = clock_now_ns() - j->call->reply.arrived_ns;
-    metrics_observe(METRIC_E2E, (double)took_ns / 1e9);
-    char waits[SCHED_WAITS_BYTES];
-    log_line("info", "embeddings id=%s inputs=%zu prompt_tokens=%zu total_ms=%" PRIu64 " waited_ms=%s",
-             j->call->reply.id, j->prompts.n, n_tokens, took_ns / 1000000u, sched_waits_text(&j->waits, waits));
-    return buf_ok(&j->out);
-}
-
-static void answer(struct job *j)
-{
-    struct err_info info = {0};
-    struct call *c = j->call;
-    fastcgi_watch(c->reply.request, on_gone, j);
-    enum err err = run_all(j, &info);
-    fastcgi_watch(c->reply.request, NULL, NULL);
-    if (err == ERR_OK) {
-        reply_send(&c->reply, 200, "application/json", &j->out);
-        return;
-    }
-    if (err == ERR_OVERLOADED) {
-        generation_set_retry_after(c);
-    }
-    reply_error(&c->reply, err, info.code == err ? &info : NULL);
-}
-
 /* --- the request -------------------------------------------------------------------------------------------------- */
-
-static enum err check_lengths(const struct job *j, struct err_info *info)
-{
-    uint32_t n_ctx = engine_model(j->call->engine)->n_ctx;
-    for (size_t i = 0; i < j->prompts.n; i++) {
-        if (j->prompts.n_ids[i] > n_ctx) {
-            return err_set(info, ERR_CONTEXT_LENGTH, "input",
-                           "This model's maximum context length is %u tokens; text %zu of the input has %zu tokens",
-                           n_ctx, i, j->prompts.n_ids[i]);
-        }
-    }
-    return ERR_OK;
-}
 
 static enum err read_fields(struct job *j, const json_t *root, struct err_info *info)
 {
-    static const struct prompts_rule rule = {.field = "input", .max = MAX_INPUTS, .refuses_empty = true};
+    static const struct prompts_rule rule = {.field = "input", .max = VECTORS_MAX_TEXTS, .refuses_empty = true};
     const struct server *server = j->call->server;
     const struct engine_model_info *m = engine_model(j->call->engine);
     struct embeddings_fields f = {0};
@@ -258,15 +123,21 @@ static enum err read_fields(struct job *j, const json_t *root, struct err_info *
     if (j->width < m->n_embd) {
         j->short_one = arena_alloc(&j->call->arena, j->width * sizeof *j->short_one);
     }
-    int64_t timeout_s = server->conf->timeout_s;
-    if (f.cache_salt != NULL) { /* the JSON is gone when the texts are handed on */
-        f.cache_salt = arena_dup(&j->call->arena, f.cache_salt, strlen(f.cache_salt));
-    }
-    j->params.cache_salt = generation_salt(j->call, f.cache_salt, j->salt);
-    j->params.deadline_ns = timeout_s != 0 ? j->call->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
+    TRY(vectors_params(j->call, f.cache_salt, j->salt, &j->params));
     TRY(prompts_read(&j->prompts, j->call, root, &rule, info));
     TRY(arena_ok(&j->call->arena));
-    return check_lengths(j, info);
+    return vectors_check_lengths(j->call, &j->prompts, "input", info);
+}
+
+static enum err run(struct job *j, struct err_info *info)
+{
+    struct vectors v = {.prompts = &j->prompts, .start = engine_embed, .each = write_vector, .arg = j};
+    buf_puts(&j->out, "{\"object\":\"list\",\"data\":[");
+    TRY(vectors_run(&v, j->call, &j->params, "embeddings", info));
+    buf_puts(&j->out, "],\"model\":");
+    json_write_cstr(&j->out, j->call->server->model_id);
+    buf_printf(&j->out, ",\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}", v.n_tokens, v.n_tokens);
+    return buf_ok(&j->out);
 }
 
 void api_embeddings(struct call *c)
@@ -274,19 +145,14 @@ void api_embeddings(struct call *c)
     struct err_info info = {0};
     struct job j = {.call = c};
     buf_init(&j.out, 0, MEM_REQUEST);
-    pthread_mutex_init(&j.lock, NULL);
     enum err err = route_read_json(c, &info);
     err = err != ERR_OK ? err : read_fields(&j, c->json, &info);
     route_drop_json(c);
-    if (err != ERR_OK) {
-        reply_error(&c->reply, err, &info);
+    err = err != ERR_OK ? err : run(&j, &info);
+    if (err == ERR_OK) {
+        reply_send(&c->reply, 200, "application/json", &j.out);
     } else {
-        answer(&j);
+        reply_error(&c->reply, err, info.code == err ? &info : NULL);
     }
-    for (size_t i = 0; i < WINDOW; i++) {
-        close_one(&j, i);
-    }
-    engine_group_close(&j.params.group);
     buf_fini(&j.out);
-    pthread_mutex_destroy(&j.lock);
 }

@@ -1,0 +1,191 @@
+/* Ranking: a query and a document stand in one sequence, and the state of one of its rows becomes a number. */
+#include "engine/engine_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* struct plan_ranker as floats. */
+struct engine_rank {
+    const float *dense;      /* [D][D], OPTIONAL */
+    const float *dense_bias; /* [D], OPTIONAL */
+    const float *out;        /* [n_out][D] */
+    const float *out_bias;   /* [n_out], OPTIONAL */
+    uint32_t n_out;
+};
+
+enum err engine_check_ranks(const struct engine *e, struct err_info *info)
+{
+    return e->info.ranks
+               ? ERR_OK
+               : err_set(info, ERR_UNSUPPORTED_ENDPOINT, "model",
+                         "the model is no reranker: expected one with the tensor cls.output.weight (pooling rank), "
+                         "such as BGE reranker or Qwen3-Reranker");
+}
+
+/* --- the head ----------------------------------------------------------------------------------------------------- */
+
+/* NULL of a NULL source is no error: *ok stays. */
+static const float *load(struct engine *e, const struct row_source *s, bool *ok, bool *is_finite)
+{
+    float *out = s != NULL ? arena_zalloc_array(&e->arena, (size_t)s->n_rows * s->n_in, sizeof *out) : NULL;
+    *ok = *ok && (s == NULL || out != NULL);
+    for (uint32_t row = 0; out != NULL && row < s->n_rows; row++) {
+        float *to = out + (size_t)row * s->n_in;
+        s->ops->read(s, row, 0, s->n_in, to);
+        for (uint32_t i = 0; i < s->n_in; i++) {
+            *is_finite = *is_finite && isfinite(to[i]);
+        }
+    }
+    return out;
+}
+
+enum err engine_rank_load(struct engine *e, struct err_info *info)
+{
+    const struct plan_ranker *p = &e->plan->ranker;
+    bool ok = true, is_finite = true;
+    struct engine_rank *r = arena_zalloc(&e->arena, sizeof *r);
+    if (r != NULL) {
+        r->dense = load(e, p->dense, &ok, &is_finite);
+        r->dense_bias = load(e, p->dense_bias, &ok, &is_finite);
+        r->out = load(e, p->out, &ok, &is_finite);
+        r->out_bias = load(e, p->out_bias, &ok, &is_finite);
+        r->n_out = p->out->n_rows;
+    }
+    if (r == NULL || !ok) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the head of the reranker");
+    }
+    if (!is_finite) {
+        return err_set(info, ERR_NUMERICAL, "cls.output.weight",
+                       "cls.weight, cls.output.weight: expected finite numbers, found another");
+    }
+    e->rank = r;
+    return ERR_OK;
+}
+
+static double product(const float *a, const float *b, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += (double)a[i] * b[i];
+    }
+    return sum;
+}
+
+static double bias_of(const float *bias, uint32_t i) { return bias != NULL ? (double)bias[i] : 0; }
+
+/* Sums of n products at a time, so that no room is needed for the layer between. */
+float engine_rank_number(const struct engine *e, const float *state)
+{
+    const struct engine_rank *r = e->rank;
+    uint32_t d = e->info.n_embd;
+    double score[2] = {0, 0};
+    for (uint32_t k = 0; k < r->n_out; k++) {
+        score[k] = bias_of(r->out_bias, k);
+    }
+    for (uint32_t i = 0; i < d; i++) {
+        double h = r->dense == NULL ? (double)state[i]
+                                    : tanh(product(r->dense + (size_t)i * d, state, d) + bias_of(r->dense_bias, i));
+        for (uint32_t k = 0; k < r->n_out; k++) {
+            score[k] += h * r->out[(size_t)k * d + i];
+        }
+    }
+    return (float)(score[0] - score[1]);
+}
+
+/* --- pairs -------------------------------------------------------------------------------------------------------- */
+
+/* Both as the vocabulary wraps a single text; where texts of a pair lie between two separators (RoBERTa and its kin), the
+ * second's first token becomes the other separator, else it goes. [transformers 5, build_inputs_with_special_tokens of
+ * BertTokenizer and XLMRobertaTokenizer] */
+static enum err join_wrapped(const struct engine *e, const struct engine_text *query,
+                             const struct engine_text *document, const atomic_bool *stop, struct arena *arena,
+                             int32_t **ids, size_t *n_ids, struct err_info *info)
+{
+    int32_t *first, *second;
+    size_t n_first, n_second;
+    struct gguf_str model = {0};
+    TRY(engine_tokenize(e, query->text, query->n, true, false, NULL, 0, stop, arena, &first, &n_first, info));
+    TRY(engine_tokenize(e, document->text, document->n, true, false, NULL, 0, stop, arena, &second, &n_second, info));
+    TRY(gguf_get_str(e->gguf, "tokenizer.ggml.model", &model, info));
+    bool is_wrapped = tokenizer_adds_bos(e->tokenizer) && n_first > 0 && n_second > 0;
+    bool is_single = model.len == 4 && memcmp(model.data, "bert", 4) == 0;
+    if (is_wrapped && is_single) {
+        second++;
+        n_second--;
+    } else if (is_wrapped) {
+        second[0] = first[n_first - 1];
+    }
+    int32_t shift = e->plan->ranker.n_segments == 2 ? (int32_t)e->info.n_vocab : 0;
+    *ids = arena_alloc(arena, (n_first + n_second + 1) * sizeof **ids);
+    if (*ids == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokens");
+    }
+    memcpy(*ids, first, n_first * sizeof **ids);
+    for (size_t i = 0; i < n_second; i++) {
+        (*ids)[n_first + i] = second[i] + shift;
+    }
+    *n_ids = n_first + n_second;
+    return ERR_OK;
+}
+
+/* What stands at `at` in a template: 0 for text, else the number of the text that goes there. */
+static int slot_at(const struct gguf_str *t, size_t at, size_t *n)
+{
+    static const char *const slots[] = {"{query}", "{document}"};
+    for (int i = 0; i < (int)ARRAY_LEN(slots); i++) {
+        *n = strlen(slots[i]);
+        if (t->len - at >= *n && memcmp(t->data + at, slots[i], *n) == 0) {
+            return i + 1;
+        }
+    }
+    *n = 1;
+    return 0;
+}
+
+enum { MAX_SLOTS = 16 };
+
+/* The texts in their places, and where they lie: no marks are looked for there. */
+static enum err fill(const struct gguf_str *t, const struct engine_text *const texts[2], struct buf *out,
+                     struct span plain[MAX_SLOTS], size_t *n_plain)
+{
+    size_t step;
+    *n_plain = 0;
+    for (size_t at = 0; at < t->len; at += step) {
+        int slot = slot_at(t, at, &step);
+        if (slot == 0 || *n_plain == MAX_SLOTS) {
+            buf_append(out, t->data + at, step);
+            continue;
+        }
+        const struct engine_text *text = texts[slot - 1];
+        plain[(*n_plain)++] = (struct span){out->len, out->len + text->n};
+        buf_append(out, text->text, text->n);
+    }
+    return buf_ok(out);
+}
+
+enum err engine_tokenize_pair(const struct engine *e, const struct engine_text *query,
+                              const struct engine_text *document, const atomic_bool *stop, struct arena *arena,
+                              int32_t **ids, size_t *n_ids, struct err_info *info)
+{
+    static const char key[] = "tokenizer.chat_template.rerank", bare[] = "{query}{document}";
+    if (e->plan->is_bidirectional) {
+        return join_wrapped(e, query, document, stop, arena, ids, n_ids, info);
+    }
+    const struct engine_text *const texts[] = {query, document};
+    struct gguf_str template = {bare, sizeof bare - 1};
+    struct span plain[MAX_SLOTS];
+    size_t n_plain;
+    struct buf text;
+    if (gguf_find(e->gguf, key) != NULL) {
+        TRY(gguf_get_str(e->gguf, key, &template, info));
+    }
+    buf_init(&text, 0, MEM_REQUEST);
+    enum err err = fill(&template, texts, &text, plain, &n_plain);
+    err = err != ERR_OK ? err_set(info, err, NULL, "out of memory for the pair") : err;
+    if (err == ERR_OK) {
+        err = engine_tokenize(e, text.data != NULL ? text.data : "", text.len, false, true, plain, n_plain, stop, arena,
+                              ids, n_ids, info);
+    }
+    buf_fini(&text);
+    return err;
+}

@@ -1,0 +1,158 @@
+#include "fcgi/api/vectors.h"
+
+#include "engine/base/clock.h"
+#include "fcgi/api/generation.h"
+#include "fcgi/log.h"
+#include "fcgi/metrics.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { WINDOW = 64 /* texts of one request in the engine at a time */, WAIT_MS = 1000 };
+
+/* Texts being run. */
+struct job {
+    struct call *call;
+    struct vectors *vectors;
+    const struct prompts *prompts;
+    struct engine_embed_params params;
+    size_t n_submitted, n_done;
+    struct sched_waits waits;              /* the longest of a text */
+    pthread_mutex_t lock;                  /* guards `open` and is_gone against the poller */
+    struct engine_embedding *open[WINDOW]; /* text i at i % WINDOW */
+    bool is_gone;
+};
+
+enum err vectors_params(struct call *c, const char *own_salt, char text[APIKEY_SALT_BYTES],
+                        struct engine_embed_params *out)
+{
+    int64_t timeout_s = c->server->conf->timeout_s;
+    if (own_salt != NULL) { /* the JSON is gone when the texts are handed on */
+        own_salt = arena_dup(&c->arena, own_salt, strlen(own_salt));
+    }
+    out->cache_salt = generation_salt(c, own_salt, text);
+    out->deadline_ns = timeout_s != 0 ? c->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
+    return arena_ok(&c->arena);
+}
+
+enum err vectors_check_lengths(const struct call *c, const struct prompts *p, const char *field, struct err_info *info)
+{
+    uint32_t n_ctx = engine_model(c->engine)->n_ctx;
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->n_ids[i] > n_ctx) {
+            return err_set(info, ERR_CONTEXT_LENGTH, field,
+                           "This model's maximum context length is %u tokens; text %zu of the %s has %zu tokens", n_ctx,
+                           i, field, p->n_ids[i]);
+        }
+    }
+    return ERR_OK;
+}
+
+/* From the poller: the client has left. */
+static void on_gone(void *arg)
+{
+    struct job *j = arg;
+    pthread_mutex_lock(&j->lock);
+    j->is_gone = true;
+    for (size_t i = 0; i < WINDOW; i++) {
+        if (j->open[i] != NULL) {
+            engine_embedding_cancel(j->open[i]);
+        }
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* Hands on as many texts as may run. Once one was taken, one always may be there, so what was begun is finished. */
+static enum err submit(struct job *j, struct err_info *info)
+{
+    while (j->n_submitted < j->prompts->n && j->n_submitted - j->n_done < WINDOW &&
+           (j->n_submitted == j->n_done || engine_group_room(j->params.group) > 0)) {
+        size_t i = j->n_submitted;
+        struct engine_embedding *w;
+        enum err err =
+            j->vectors->start(j->call->engine, j->prompts->ids[i], j->prompts->n_ids[i], &j->params, &w, info);
+        if (err == ERR_AGAIN && i > j->n_done) {
+            return ERR_OK;
+        }
+        TRY(err);
+        pthread_mutex_lock(&j->lock);
+        j->open[i % WINDOW] = w;
+        j->n_submitted++;
+        if (j->is_gone) {
+            engine_embedding_cancel(w);
+        }
+        pthread_mutex_unlock(&j->lock);
+    }
+    return ERR_OK;
+}
+
+static void close_one(struct job *j, size_t slot)
+{
+    pthread_mutex_lock(&j->lock);
+    struct engine_embedding *w = j->open[slot];
+    j->open[slot] = NULL;
+    pthread_mutex_unlock(&j->lock);
+    engine_embedding_close(&w);
+}
+
+/* Waits for the first that is not done, and tells it. */
+static enum err take(struct job *j, struct err_info *info)
+{
+    size_t slot = j->n_done % WINDOW;
+    const float *vector;
+    enum err err;
+    do {
+        err = engine_embedding_wait(j->open[slot], WAIT_MS, &vector, info);
+    } while (err == ERR_AGAIN);
+    err = err != ERR_OK ? err : j->vectors->each(j->vectors->arg, j->n_done, vector);
+    struct sched_usage usage;
+    engine_embedding_usage(j->open[slot], &usage);
+    sched_waits_raise(&j->waits, &usage.waits);
+    close_one(j, slot);
+    j->n_done += err == ERR_OK;
+    return err;
+}
+
+static enum err run_all(struct job *j, struct err_info *info)
+{
+    TRY(engine_group_open(j->call->engine, apikey_number(&j->call->caller), j->prompts->n, &j->params.group));
+    while (j->n_done < j->prompts->n) {
+        TRY(submit(j, info));
+        TRY(take(j, info));
+    }
+    return ERR_OK;
+}
+
+static void log_end(const struct job *j, const char *name)
+{
+    uint64_t took_ns = clock_now_ns() - j->call->reply.arrived_ns;
+    metrics_observe(METRIC_E2E, (double)took_ns / 1e9);
+    char waits[SCHED_WAITS_BYTES];
+    log_line("info", "%s id=%s inputs=%zu prompt_tokens=%zu total_ms=%" PRIu64 " waited_ms=%s", name, j->call->reply.id,
+             j->prompts->n, j->vectors->n_tokens, took_ns / 1000000u, sched_waits_text(&j->waits, waits));
+}
+
+enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_params *params, const char *name,
+                     struct err_info *info)
+{
+    struct job j = {.call = c, .vectors = v, .prompts = v->prompts, .params = *params};
+    pthread_mutex_init(&j.lock, NULL);
+    v->n_tokens = 0;
+    for (size_t i = 0; i < v->prompts->n; i++) {
+        v->n_tokens += v->prompts->n_ids[i];
+    }
+    fastcgi_watch(c->reply.request, on_gone, &j);
+    enum err err = run_all(&j, info);
+    fastcgi_watch(c->reply.request, NULL, NULL);
+    if (err == ERR_OK) {
+        log_end(&j, name);
+    } else if (err == ERR_OVERLOADED) {
+        generation_set_retry_after(c);
+    }
+    for (size_t i = 0; i < WINDOW; i++) {
+        close_one(&j, i);
+    }
+    engine_group_close(&j.params.group);
+    pthread_mutex_destroy(&j.lock);
+    return err;
+}

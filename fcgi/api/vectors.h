@@ -1,0 +1,36 @@
+/* Many texts of one request through the engine, for endpoints that answer each with numbers: embeddings, ranking. They run
+ * beside each other, so many at a time that others find room in the queue, and are told in their order as they come. A
+ * client that leaves ends them. Threads: the request's, but for the poller's cancel. */
+#ifndef INFCGI_FCGI_API_VECTORS_H
+#define INFCGI_FCGI_API_VECTORS_H
+
+#include "fcgi/api/prompts.h"
+#include "fcgi/route.h"
+
+enum { VECTORS_MAX_TEXTS = 2048 /* of a request, as OpenAI's */, VECTORS_MAX_SALT_BYTES = 256 };
+
+struct vectors {
+    const struct prompts *prompts; /* borrowed */
+    /* engine_embed or engine_rank */
+    enum err (*start)(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_embed_params *p,
+                      struct engine_embedding **out, struct err_info *info);
+    enum err (*each)(void *arg, size_t i, const float *vector); /* i = 0, 1, ...; its error ends the rest */
+    void *arg;
+    size_t n_tokens; /* of all texts, once it has run */
+};
+
+/* The parameters of a request: salt (OPTIONAL, borrowed from the JSON, copied), and the server's time limit. text: where
+ * the salt may lie. ERR_NOMEM. */
+MUST_CHECK enum err vectors_params(struct call *c, const char *own_salt, char text[APIKEY_SALT_BYTES],
+                                   struct engine_embed_params *out);
+
+/* ERR_CONTEXT_LENGTH with info->where the field, when a text is longer than the model's context. */
+MUST_CHECK enum err vectors_check_lengths(const struct call *c, const struct prompts *p, const char *field,
+                                          struct err_info *info);
+
+/* Runs them all and writes a line to the log, under the endpoint's name. Fails as `start`, engine_embedding_wait and
+ * `each` do; then Retry-After is set. */
+MUST_CHECK enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_params *params, const char *name,
+                                struct err_info *info);
+
+#endif
