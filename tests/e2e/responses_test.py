@@ -50,15 +50,12 @@ def test_history_goes_back(ctx):
 
 def test_parse(ctx):
     class City(pydantic.BaseModel):
-        name: str
+        name: str = pydantic.Field(max_length=20)
         is_capital: bool
 
     client = ctx.server.client()
-    for seed in range(3):
-        r = client.responses.parse(model=model_id(ctx), input=FRANCE, text_format=City, max_output_tokens=200, temperature=0,
-                                   extra_body={"seed": seed})
-        if r.status == "completed":
-            assert isinstance(r.output_parsed, City), r
+    r = client.responses.parse(model=model_id(ctx), input=FRANCE, text_format=City, max_output_tokens=100, temperature=0)
+    assert r.status == "completed" and isinstance(r.output_parsed, City), r
     r = client.responses.create(**ask(ctx, text={"format": {"type": "json_object"}}))
     assert r.output_text.startswith("{")
 
