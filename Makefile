@@ -206,9 +206,11 @@ deps:                                   ## install the Debian packages that are 
 $(VENV)/.ok: tests/e2e/requirements.txt
 	@echo "  VENV $(VENV)"; rm -rf $(VENV); mkdir -p build; python3 -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
-$(CLIENTS)/.ok: tests/clients/package.json
-	@echo "  NPM $(CLIENTS)"; rm -rf $(CLIENTS); mkdir -p $(CLIENTS); cp $< $(CLIENTS)
-	@cd $(CLIENTS) && npm install --silent --no-audit --no-fund && touch .ok
+$(CLIENTS)/.ok: tests/clients/package.json tests/clients/requirements.txt
+	@echo "  CLIENTS $(CLIENTS)"; rm -rf $(CLIENTS); mkdir -p $(CLIENTS); cp $< $(CLIENTS)
+	@cd $(CLIENTS) && npm install --silent --no-audit --no-fund
+	@python3 -m venv $(CLIENTS)/venv && $(CLIENTS)/venv/bin/python -m pip install -q --disable-pip-version-check -r $(lastword $^)
+	@touch $@
 run: override export MODEL := $(value MODEL)
 run: override export PORT := $(value PORT)
 run:                                    ## serve on nginx; MODEL=path PORT=8080 ARGS='options of infcgi serve'
@@ -229,7 +231,7 @@ test-long: deps                         ## what `make test` has no time for: lon
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(B)/infcgi_scripted $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
-clients: deps                           ## agents and packages of npm against a model that says what a script has: ONLY=name picks
+clients: deps                           ## agents, the AI SDK and LangChain against a model that says what a script has: ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_scripted $(VENV)/.ok $(CLIENTS)/.ok
 	@$(e2e) $(V) --folder tests/clients $(ONLY)
 check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
