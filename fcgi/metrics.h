@@ -27,7 +27,7 @@ void metrics_observe(enum metric_histogram h, double seconds);
 
 /* Counts an answered request, and what it says is wrong. route: index of its row in the route table, below
  * METRICS_MAX_ROUTES. */
-enum { METRICS_MAX_ROUTES = 32 };
+enum { METRICS_MAX_ROUTES = 64 };
 void metrics_count_request(int route, int http_status, enum err err);
 
 /* Counts a batch that could not be computed. */

@@ -170,6 +170,12 @@ static enum err write_error(const struct reply *r, struct buf *out, enum err cod
         write_anthropic_error(r, out, code, info != NULL ? info->where : "", message);
         return code;
     }
+    if (r->is_ollama) {
+        buf_puts(out, "{\"error\":");
+        json_write_cstr(out, message);
+        buf_putc(out, '}');
+        return code;
+    }
     buf_puts(out, "{\"error\":{\"message\":");
     json_write_cstr(out, message);
     buf_printf(out, ",\"type\":\"%s\",\"param\":", err_type(code));
@@ -238,9 +244,9 @@ void reply_break_off(struct reply *r, enum err code, const struct err_info *info
 {
     struct buf event;
     buf_init(&event, 0, MEM_GENERAL);
-    buf_puts(&event, r->is_anthropic ? "event: error\ndata: " : "data: ");
+    buf_puts(&event, r->is_anthropic ? "event: error\ndata: " : r->is_ollama ? "" : "data: ");
     code = write_error(r, &event, code, info);
-    buf_puts(&event, "\n\n");
+    buf_puts(&event, r->is_ollama ? "\n" : "\n\n");
     reply_break_off_with(r, code, &event);
     buf_fini(&event);
 }

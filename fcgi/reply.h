@@ -18,6 +18,7 @@ struct reply {
     enum err err;      /* what the answer says is wrong */
     const char *allow; /* for 405: methods */
     bool is_anthropic; /* errors in the form of Anthropic's API */
+    bool is_ollama;    /* errors in the form of Ollama's: a text alone */
     /* OPTIONAL, before an error is told: names its place as the client knows it, where we read another form of what it
      * sent. place_arg: for it. */
     void (*name_place)(const void *arg, struct err_info *info);

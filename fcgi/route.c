@@ -27,6 +27,14 @@ static const struct route routes[] = {
     {"POST", "/v1/rerank", api_rerank, false, true, true, "rerank"},
     {"POST", "/v2/rerank", api_rerank, false, true, true, "rerank"},
     {"POST", "/rerank", api_rerank, false, true, true, "rerank"},
+    {"POST", "/api/chat", api_ollama_chat, false, true, true, "ollama"},
+    {"POST", "/api/generate", api_ollama_generate, false, true, true, "ollama"},
+    {"POST", "/api/embed", api_ollama_embed, false, true, true, "ollama"},
+    {"POST", "/api/embeddings", api_ollama_embeddings, false, true, true, "ollama"},
+    {"POST", "/api/show", api_ollama_show, false, true, true, "ollama"},
+    {"GET", "/api/tags", api_ollama_tags, false, true, true, "ollama"},
+    {"GET", "/api/ps", api_ollama_ps, false, true, true, "ollama"},
+    {"GET", "/api/version", api_ollama_version, false, false, true, "ollama"},
     {"POST", "/v1/score", api_score, false, true, true, "score"},
     {"POST", "/score", api_score, false, true, true, "score"},
     {"POST", "/v1/messages", api_anthropic_messages, false, true, true, "messages"},
@@ -164,6 +172,7 @@ static void dispatch(struct call *c, const char *method, const char *uri, int *r
     const char *allow = "";
     if (route_decode_path(uri, path, sizeof path)) {
         c->reply.is_anthropic = is_anthropic(path);
+        c->reply.is_ollama = strncmp(path, "/api/", 5) == 0;
         route = route_find(method, path, &allow);
     }
     if (route == NULL && allow[0] != '\0') {

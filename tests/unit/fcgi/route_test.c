@@ -86,7 +86,7 @@ START_TEST(rows)
                       r->path);
     }
     ck_assert_int_gt(n, 8);
-    ck_assert_int_le(n, 32);
+    ck_assert_int_le(n, 64);
     ck_assert_ptr_null(route_at(-1));
 }
 END_TEST
