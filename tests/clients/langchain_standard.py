@@ -8,7 +8,15 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 MODEL = {"model": os.environ["MODEL"], "api_key": "none", "max_retries": 0}
 
 
-class TestMessages(ChatModelIntegrationTests):
+class Standard(ChatModelIntegrationTests):
+    supports_json_mode = True
+    model_override_value = MODEL["model"]
+
+
+class TestMessages(Standard):
+    supports_json_mode = False   # of that API none
+    supports_anthropic_inputs = True
+
     @property
     def chat_model_class(self):
         return ChatAnthropic
@@ -18,7 +26,7 @@ class TestMessages(ChatModelIntegrationTests):
         return {**MODEL, "base_url": os.environ["BASE"], "max_tokens": 300}
 
 
-class TestChat(ChatModelIntegrationTests):
+class TestChat(Standard):
     @property
     def chat_model_class(self):
         return ChatOpenAI
