@@ -12,8 +12,8 @@ def test_chat_and_lists(ctx):
     plain = server.post("/v1/chat/completions", {"messages": messages, "temperature": 0, "max_tokens": 12}).json()
     assert "".join(x["message"]["content"] for x in lines) == plain["choices"][0]["message"]["content"], lines
     assert 0 < lines[-1]["eval_count"] <= 12 and lines[-1]["total_duration"] > lines[-1]["eval_duration"] > 0
-    model = server.get("/api/tags").json()["models"][0]["name"]
+    model = server.request("GET", "/api/tags").json()["models"][0]["name"]
     assert server.post("/api/show", {"model": model + ":latest"}).json()["details"]["format"] == "gguf"
-    assert server.get("/api/version").status == 200 and server.get("/api/ps").json()["models"][0]["model"] == model
+    assert server.request("GET", "/api/version").status == 200 and server.request("GET", "/api/ps").json()["models"][0]["model"] == model
     r = server.post("/api/generate", {"model": "no such model", "prompt": "a"})
     assert r.status == 404 and "no such model" in r.json()["error"]
