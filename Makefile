@@ -216,7 +216,7 @@ run: override export PORT := $(value PORT)
 run:                                    ## serve on nginx; MODEL=path PORT=8080 ARGS='options of infcgi serve'
 	@sh tests/support/deps.sh run
 	@$(MAKE) -s $(JOBS) all
-	@V=$(V) exec bash nginx/run.sh $(ARGS)
+	@V=$(V) exec bash nginx/run.sh --any-model $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan and TSan
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted unittests checkkern golden device_programs drivers same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render fuzz-replay)

@@ -138,6 +138,7 @@ static const struct option options[] = {
     OPTION("timeout", NULL, OPTION_INTEGER, SERVE, timeout_s, "seconds a request may take, queue included; 0: no limit",
            .fallback = "0", .max = 86400),
     OPTION("strict-api", NULL, OPTION_FLAG, SERVE, strict_api, "refuse unknown request fields"),
+    OPTION("any-model", NULL, OPTION_FLAG, SERVE, any_model, "answer for any model that a request names"),
     OPTION("prompt", "-p", OPTION_TEXT, GENERATE, prompt, "the prompt", .required_by = GENERATE, .may_be_empty = true),
     OPTION("n-predict", "-n", OPTION_INTEGER, GENERATE, n_predict, "tokens at most; -1: until the context is full",
            .fallback = "128", .min = -1, .max = 1 << 30),

@@ -72,6 +72,11 @@ void api_models(struct call *c);
 void api_model(struct call *c);
 void api_tokenize(struct call *c);
 void api_detokenize(struct call *c);
+void api_llama_completion(struct call *c);
+void api_llama_slots(struct call *c);
+void api_llama_props(struct call *c);
+void api_llama_adapters(struct call *c);
+void api_llama_template(struct call *c);
 void api_health(struct call *c);
 void api_metrics(struct call *c);
 

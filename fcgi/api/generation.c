@@ -91,7 +91,7 @@ void generation_write_bytes(const struct generation *g, int32_t id, struct buf *
 
 enum err generation_check_model(const struct server *s, const char *asked, struct err_info *info)
 {
-    if (asked == NULL || asked[0] == '\0' || strcmp(asked, s->model_id) == 0) {
+    if (asked == NULL || asked[0] == '\0' || s->conf->any_model || strcmp(asked, s->model_id) == 0) {
         return ERR_OK;
     }
     return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected '%.128s', found '%.128s'", s->model_id, asked);

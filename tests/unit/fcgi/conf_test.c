@@ -167,6 +167,7 @@ START_TEST(flags_are_on_or_off)
         const char *name;
         size_t offset;
     } flags[] = {{"strict-api", offsetof(struct conf, strict_api)},
+                 {"any-model", offsetof(struct conf, any_model)},
                  {"chat", offsetof(struct conf, chat)},
                  {"check-config", offsetof(struct conf, check_config)},
                  {"help", offsetof(struct conf, help)},
