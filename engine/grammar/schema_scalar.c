@@ -328,10 +328,16 @@ static bool fits(struct writer *w, const struct parts *list, const struct part *
     for (size_t i = 0; i < list->n; i++) {
         fits = fits && (&list->at[i] == p || !names_values(&list->at[i]) || has_value(list->at[i].schema, value));
     }
+    /* What the expressions do not know: loosely it fits. */
+    bool is_unknown = json_is_string(value) ? strlen(json_string_value(value)) != json_string_length(value)
+                                            : json_is_number(value) && strpbrk(text, "eE") != NULL;
+    if (is_unknown && w->is_loose) {
+        return fits;
+    }
     if (json_is_string(value)) {
-        bool is_whole = strlen(json_string_value(value)) == json_string_length(value);
+        bool has_nul = is_unknown;
         return fits &&
-               (l->strings == REGEX_ALL || (is_whole && schema_matches(w, l->strings, json_string_value(value))));
+               (l->strings == REGEX_ALL || (!has_nul && schema_matches(w, l->strings, json_string_value(value))));
     }
     return fits && (!json_is_number(value) || l->numbers == REGEX_ALL || schema_matches(w, l->numbers, text));
 }

@@ -169,7 +169,7 @@ def test_json_schema(ctx):
                                                      {"type": "json_schema", "json_schema": {"name": "car", "schema": short}}})
         choice = r.json()["choices"][0]
         said = json.loads(choice["message"]["content"])
-        assert choice["finish_reason"] == "stop" and list(said) == ["color", "doors"], r.body
+        assert choice["finish_reason"] == "stop" and set(said) == {"color", "doors"}, r.body
         assert said["color"] in ("red", "green") and len(said["doors"]) <= 2 and set(said["doors"]) <= {1, 2}, r.body
     for schema, code, where in (({"type": "object", "properties": {"a": {"type": "string", "format": "regex"}}}, "invalid_json_schema", "/properties/a/format"),
                                 ({"type": "array", "items": {"$ref": "#/none"}}, "invalid_json_schema", "/items/$ref"),
@@ -214,8 +214,8 @@ def test_tool_choice(ctx):
     strict = [{"type": "function", "function": {**SHAPES[0]["function"], "strict": True}}]
     r = client.chat.completions.create(**{**ask, "tools": strict, "max_tokens": 30}).choices[0]
     assert r.message.content or r.message.tool_calls, r
-    bad = {"type": "function", "function": {"name": "bad", "parameters": {"type": "object", "properties": {"a": {"not": {}}}}}}
-    for tools, choice, param in (([*SHAPES, bad], "required", "tools[2].function.parameters/properties/a/not"),
+    bad = {"type": "function", "function": {"name": "bad", "parameters": {"type": "object", "properties": {"a": {"contains": {}}}}}}
+    for tools, choice, param in (([*SHAPES, bad], "required", "tools[2].function.parameters/properties/a/contains"),
                                  (SHAPES, {"type": "function", "function": {"name": "x"}}, "tool_choice.function.name"), ([], "required", "tool_choice")):
         r = ctx.server.post("/v1/chat/completions", {"messages": FRANCE, "tools": tools, "tool_choice": choice})
         assert r.status == 400 and r.error()["param"] == param, (r.status, r.body)

@@ -391,6 +391,7 @@ START_TEST(what_is_refused)
         {"{\"allOf\":[{\"type\":\"null\"},5]}", "/allOf/1/", "a schema, an object or a boolean"},
         {"{\"dependencies\":5}", "/dependencies", "an object"},
         {"{\"type\":\"number\",\"not\":{\"enum\":[1]}}", "/not", "no numbers among its values"},
+        {"{\"oneOf\":[{\"const\":1e30},{\"minimum\":5,\"items\":{}}]}", "/oneOf", "no value is of two"},
         {"{\"oneOf\":[{\"type\":\"text\"},{\"type\":\"null\"}]}", "/oneOf/0/type", "expected object, array"},
     };
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
