@@ -68,6 +68,7 @@ struct engine_config {
     /* OPTIONAL: a format's name or the path of a Jinja file, in place of the model file's chat template; its marks are
      * marks (tokenizer.h). */
     const char *chat_template;
+    const char *tool_format; /* of chat_format.h, by name; NULL: what the chat template tells */
     const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
     /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open, many times a second; false
      * ends it with ERR_CANCELLED, and nothing is left behind. */

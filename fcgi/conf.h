@@ -42,6 +42,7 @@ struct conf {
     const char *device;
     const char *gpu_layers;
     const char *pooling;
+    const char *tool_format;
     const char *speculate;
     const char *cache_type_k, *cache_type_v;
     const char *config;

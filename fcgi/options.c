@@ -2,6 +2,7 @@
 #include "fcgi/options.h"
 
 #include "engine/backend/backend_layers.h"
+#include "engine/chat/chat_format.h"
 #include "engine/chat/chat_named.h"
 #include "engine/kernels/kern.h"
 #include "engine/plan/plan_quantize.h"
@@ -70,6 +71,8 @@ static const struct option options[] = {
            "API keys share the prefix cache: faster, but one can find out what another asked"),
     OPTION("chat-template", NULL, OPTION_FILE, ENGINE, chat_template,
            "a Jinja file, or a format by name, instead of the model file's chat template", .words = chat_named_name_at),
+    OPTION("tool-format", NULL, OPTION_TEXT, SERVE, tool_format,
+           "how the model writes calls of tools; default: as its chat template does", .words = chat_format_name_at),
     OPTION("threads", "-t", OPTION_INTEGER, ENGINE | CONVERT, threads, "worker threads; 0: as many as CPUs",
            .fallback = "0", .max = 256),
     OPTION("ctx-size", "-c", OPTION_INTEGER, ENGINE, ctx_size,

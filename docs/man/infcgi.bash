@@ -10,6 +10,7 @@ _infcgi() {
     'serve --config' | 'generate --config' | 'bench --config' | 'inspect --config' | 'convert --config' | 'tokenize --config') files=1 ;;
     'serve --api-key-file') files=1 ;;
     'serve --chat-template' | 'generate --chat-template') files=1 words='chatglm3 chatglm4 chatml command-r deepseek deepseek-r1 deepseek2 deepseek3 gemma gpt-oss granite kimi-k2 llama2 llama3 llama4 minicpm mistral-v1 mistral-v3 mistral-v3-tekken mistral-v7 mistral-v7-tekken openchat phi3 phi4 qwen2.5 seed_oss smollm2 solar-open vicuna vicuna-orca zephyr' ;;
+    'serve --tool-format') words='hermes generic gpt-oss deepseek-v3.2 deepseek kimi-k2 minimax-m2 mistral gemma4 lfm2 granite3 llama4 llama3' ;;
     'serve --threads' | 'serve -t' | 'generate --threads' | 'generate -t' | 'convert --threads' | 'convert -t') ;;
     'serve --ctx-size' | 'serve -c' | 'generate --ctx-size' | 'generate -c') ;;
     'serve --kv-tokens' | 'generate --kv-tokens') ;;
@@ -58,7 +59,7 @@ _infcgi() {
     'help --format') words='text md man bash' ;;
     *)
         case ${COMP_WORDS[1]} in
-        serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --response-memory --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --any-model --temp --top-k --top-p --min-p --check-config --help --version ' ;;
+        serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --tool-format --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --response-memory --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --any-model --temp --top-k --top-p --min-p --check-config --help --version ' ;;
         generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --seed --chat --help --version ' ;;
         bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --device --gpu-layers --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --output --help --version ' ;;
         inspect) words='--model --config --cpu --kv --tensors --plan --template --check --verify --help --version ' files=1 ;;

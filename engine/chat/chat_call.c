@@ -258,16 +258,375 @@ static bool read_arg_keys(struct cursor c, const json_t *tools, struct buf *name
     return c.at == c.end;
 }
 
-bool chat_call_read(const char *body, size_t n, const json_t *tools, struct buf *name, struct buf *arguments)
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+/* What is read so far. */
+struct reader {
+    const json_t *tools;
+    struct buf *out, name, arguments; /* of the call that is read */
+    size_t n;
+};
+
+static void begin_call(struct reader *r)
 {
-    struct cursor c = {body, body + n};
-    trim(&c);
-    if (c.at == c.end) {
+    buf_reset(&r->name);
+    buf_reset(&r->arguments);
+}
+
+/* Keeps the call, if it is one. */
+static bool end_call(struct reader *r, bool is_read)
+{
+    bool is_call = is_read && buf_ok(&r->name) == ERR_OK && buf_ok(&r->arguments) == ERR_OK && r->name.len > 0 &&
+                   memchr(r->name.data, '\0', r->name.len) == NULL && r->arguments.len > 0 &&
+                   is_object(r->arguments.data, r->arguments.len); /* two values of one key, say, are none */
+    if (is_call) {
+        buf_add(r->out, &r->name);
+        buf_putc(r->out, '\0');
+        buf_add(r->out, &r->arguments);
+        buf_putc(r->out, '\0');
+        r->n++;
+    }
+    r->out->err = r->out->err != ERR_OK ? r->out->err : r->name.err != ERR_OK ? r->name.err : r->arguments.err;
+    return is_call;
+}
+
+/* *out: the object that c begins with, which is skipped. */
+static bool take_object(struct cursor *c, struct cursor *out)
+{
+    int depth = 0;
+    bool is_in_string = false;
+    for (const char *p = c->at; p < c->end; p++) {
+        if (is_in_string && *p == '\\') {
+            p += p + 1 < c->end;
+            continue;
+        }
+        is_in_string = is_in_string != (*p == '"');
+        if (!is_in_string) {
+            depth += (*p == '{' || *p == '[') - (*p == '}' || *p == ']');
+        }
+        if (!is_in_string && depth == 0) {
+            *out = (struct cursor){c->at, p + 1};
+            c->at = p + 1;
+            return out->at[0] == '{';
+        }
+    }
+    return false;
+}
+
+/* Objects, one or several, perhaps within brackets, with commas, semicolons or nothing between. */
+static bool read_objects(struct reader *r, struct cursor c)
+{
+    struct cursor one;
+    bool is_list = skip(&c, "[");
+    for (skip_space(&c); c.at < c.end && *c.at == '{'; skip_space(&c)) {
+        begin_call(r);
+        if (!take_object(&c, &one) || !end_call(r, read_json(one, &r->name, &r->arguments))) {
+            return false;
+        }
+        skip_space(&c);
+        if (!skip(&c, ",")) {
+            skip(&c, ";");
+        }
+    }
+    bool is_closed = !is_list || skip(&c, "]");
+    skip_space(&c);
+    return is_closed && c.at == c.end && r->n > 0;
+}
+
+static bool read_tagged(struct reader *r, struct cursor c)
+{
+    if (*c.at == '{' || *c.at == '[') {
+        return read_objects(r, c);
+    }
+    begin_call(r);
+    return end_call(r, *c.at == '<' ? read_parameters(c, r->tools, &r->name, &r->arguments)
+                                    : read_arg_keys(c, r->tools, &r->name, &r->arguments));
+}
+
+/* A name without what some formats put around it: functions.NAME:0, NAME[CALL_ID]id. */
+static void strip_name(struct cursor *name)
+{
+    static const char prefix[] = "functions.", id[] = "[CALL_ID]";
+    const char *front = memmem(name->at, (size_t)(name->end - name->at), prefix, sizeof prefix - 1);
+    name->at = front != NULL ? front + sizeof prefix - 1 : name->at;
+    trim(name);
+    const char *found = memmem(name->at, (size_t)(name->end - name->at), id, sizeof id - 1);
+    found = found != NULL ? found : memchr(name->at, ':', (size_t)(name->end - name->at));
+    name->end = found != NULL ? found : name->end;
+    for (const char *p = name->at; p < name->end; p++) { /* a header goes on behind it */
+        if (is_space(*p) || *p == '<') {
+            name->end = p;
+        }
+    }
+}
+
+/* NAME separator {..}; DeepSeek R1: function separator NAME, and the object as a block of Markdown. */
+static bool read_named(struct reader *r, struct cursor c, const char *separator)
+{
+    struct cursor name, rest;
+    if (*c.at == '{' || *c.at == '[') {
+        return read_objects(r, c);
+    }
+    if (separator[0] == '\0' || !take_until(&c, separator, &name)) {
         return false;
     }
-    bool is_call = *c.at == '{'   ? read_json(c, name, arguments)
-                   : *c.at == '<' ? read_parameters(c, tools, name, arguments)
-                                  : read_arg_keys(c, tools, name, arguments);
-    return is_call && buf_ok(name) == ERR_OK && buf_ok(arguments) == ERR_OK &&
-           is_object(arguments->data, arguments->len); /* two values of one key, say, are none */
+    begin_call(r);
+    trim(&name);
+    if (name.end - name.at == 8 && memcmp(name.at, "function", 8) == 0 && take_until(&c, "```json", &rest)) {
+        name = rest;
+        if (!take_until(&c, "```", &rest)) {
+            return false;
+        }
+        c = rest;
+    }
+    strip_name(&name);
+    trim(&c);
+    buf_append(&r->name, name.at, (size_t)(name.end - name.at));
+    buf_append(&r->arguments, c.at, (size_t)(c.end - c.at));
+    return end_call(r, true);
+}
+
+/* <invoke name="NAME"> (<parameter name="K" string="true|false"?> V </parameter>)* </invoke>, with a word of the model's before
+ * the names of tags; of the first and the last tag some may be marks that are gone already. */
+static bool read_invoke(struct reader *r, struct cursor c)
+{
+    static const char attribute[] = "name=\"", dsml[] = "\xef\xbd\x9c"
+                                                        "DSML"
+                                                        "\xef\xbd\x9c";
+    if (*c.at == '{') {
+        return read_objects(r, c);
+    }
+    bool is_dsml = memmem(c.at, (size_t)(c.end - c.at), dsml, sizeof dsml - 1) != NULL;
+    const char *begin = is_dsml ? "<\xef\xbd\x9c"
+                                  "DSML"
+                                  "\xef\xbd\x9cparameter name=\""
+                                : "<parameter name=\"";
+    const char *end = is_dsml ? "</\xef\xbd\x9c"
+                                "DSML"
+                                "\xef\xbd\x9cparameter>"
+                              : "</parameter>";
+    while (c.at < c.end) {
+        struct cursor word, rest, value;
+        begin_call(r);
+        skip_space(&c);
+        skip(&c, "<invoke ");
+        if (!skip(&c, attribute) || !take_until(&c, "\"", &word) || !take_until(&c, ">", &rest)) {
+            return false;
+        }
+        buf_append(&r->name, word.at, (size_t)(word.end - word.at));
+        buf_putc(&r->arguments, '{');
+        for (skip_space(&c); skip(&c, begin); skip_space(&c)) {
+            if (!take_until(&c, "\"", &word) || !take_until(&c, ">", &rest) || !take_until(&c, end, &value)) {
+                return false;
+            }
+            if (memmem(rest.at, (size_t)(rest.end - rest.at), "true", 4) != NULL) { /* string="true" */
+                buf_puts(&r->arguments, r->arguments.len > 1 ? "," : "");
+                json_write_string(&r->arguments, word.at, (size_t)(word.end - word.at));
+                buf_putc(&r->arguments, ':');
+                json_write_string(&r->arguments, value.at, (size_t)(value.end - value.at));
+            } else {
+                write_member(r->tools, &r->name, word, value, &r->arguments);
+            }
+        }
+        buf_putc(&r->arguments, '}');
+        if (!end_call(r, true)) {
+            return false;
+        }
+        skip(&c, "</invoke>");
+        skip_space(&c);
+    }
+    return r->n > 0;
+}
+
+/* --- values in other languages ------------------------------------------------------------------------------------ */
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+}
+
+/* A string of Python behind its quote. */
+static bool take_python_string(struct cursor *c, char quote, struct buf *out)
+{
+    struct buf text;
+    buf_init(&text, 0, MEM_REQUEST);
+    for (; c->at < c->end && *c->at != quote; c->at++) {
+        char ch = *c->at;
+        if (ch == '\\' && c->at + 1 < c->end) {
+            static const char from[] = "ntr", to[] = "\n\t\r";
+            const char *found = strchr(from, *++c->at);
+            ch = found != NULL ? to[found - from] : *c->at;
+        }
+        buf_putc(&text, ch);
+    }
+    json_write_buf(out, &text);
+    out->err = out->err != ERR_OK ? out->err : text.err;
+    buf_fini(&text);
+    bool is_closed = c->at < c->end;
+    c->at += is_closed;
+    return is_closed;
+}
+
+/* A word: a key where a colon follows and the language has no quotes there, True, False, None, or a number. */
+static void write_word(struct cursor *c, bool is_quoted, struct buf *out)
+{
+    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
+    const char *from = c->at;
+    while (c->at < c->end && is_word(*c->at)) {
+        c->at++;
+    }
+    size_t n = (size_t)(c->at - from);
+    if (is_quoted && c->at < c->end && *c->at == ':') {
+        json_write_string(out, from, n);
+        return;
+    }
+    for (size_t i = 0; i < 3; i++) {
+        if (strlen(words[i][0]) == n && memcmp(words[i][0], from, n) == 0) {
+            buf_puts(out, words[i][1]);
+            return;
+        }
+    }
+    buf_append(out, from, n);
+}
+
+/* A value as JSON, up to what ends it at its own depth: one of `ends`. is_quoted: Gemma's, whose strings stand between
+ * <|"|> and whose keys are bare; else Python's. */
+static bool take_value(struct cursor *c, bool is_quoted, const char *ends, struct buf *out)
+{
+    static const char quote[] = "<|\"|>";
+    int depth = 0;
+    while (c->at < c->end && (depth > 0 || strchr(ends, *c->at) == NULL)) {
+        struct cursor text;
+        if (is_quoted && skip(c, quote)) {
+            if (!take_until(c, quote, &text)) {
+                return false;
+            }
+            json_write_string(out, text.at, (size_t)(text.end - text.at));
+        } else if (!is_quoted && (*c->at == '"' || *c->at == '\'')) {
+            char mark = *c->at++;
+            if (!take_python_string(c, mark, out)) {
+                return false;
+            }
+        } else if (is_word(*c->at)) {
+            write_word(c, is_quoted, out);
+        } else {
+            depth += (*c->at == '{' || *c->at == '[') - (*c->at == '}' || *c->at == ']');
+            buf_putc(out, *c->at++);
+        }
+    }
+    return c->at < c->end && depth == 0;
+}
+
+/* call:NAME{K:V,..}, one or several. */
+static bool read_quoted(struct reader *r, struct cursor c)
+{
+    struct cursor name;
+    if (*c.at == '{' || *c.at == '[') {
+        return read_objects(r, c);
+    }
+    for (; skip(&c, "call:"); skip_space(&c)) {
+        begin_call(r);
+        if (!take_until(&c, "{", &name)) {
+            return false;
+        }
+        buf_append(&r->name, name.at, (size_t)(name.end - name.at));
+        buf_putc(&r->arguments, '{');
+        bool is_whole = take_value(&c, true, "}", &r->arguments);
+        buf_putc(&r->arguments, '}');
+        c.at += is_whole;
+        if (!end_call(r, is_whole)) {
+            return false;
+        }
+    }
+    return c.at == c.end && r->n > 0;
+}
+
+/* NAME(K=V, ..) */
+static bool read_python_call(struct reader *r, struct cursor *c)
+{
+    struct cursor word;
+    begin_call(r);
+    if (!take_until(c, "(", &word)) {
+        return false;
+    }
+    trim(&word);
+    buf_append(&r->name, word.at, (size_t)(word.end - word.at));
+    buf_putc(&r->arguments, '{');
+    for (skip_space(c); c->at < c->end && *c->at != ')'; skip_space(c)) {
+        if (!take_until(c, "=", &word)) {
+            return false;
+        }
+        trim(&word);
+        buf_puts(&r->arguments, r->arguments.len > 1 ? "," : "");
+        json_write_string(&r->arguments, word.at, (size_t)(word.end - word.at));
+        buf_putc(&r->arguments, ':');
+        skip_space(c);
+        if (!take_value(c, false, ",)", &r->arguments)) {
+            return false;
+        }
+        skip(c, ",");
+    }
+    buf_putc(&r->arguments, '}');
+    return skip(c, ")") && end_call(r, true);
+}
+
+/* [call, call]; or JSON. */
+static bool read_python(struct reader *r, struct cursor c)
+{
+    struct cursor first = c;
+    skip(&first, "[");
+    skip_space(&first);
+    if (first.at < first.end && *first.at == '{') {
+        return read_objects(r, c);
+    }
+    bool is_list = skip(&c, "[");
+    for (skip_space(&c); c.at < c.end && *c.at != ']'; skip_space(&c)) {
+        if (!read_python_call(r, &c)) {
+            return false;
+        }
+        skip_space(&c);
+        skip(&c, ",");
+    }
+    return (!is_list || skip(&c, "]")) && c.at == c.end && r->n > 0;
+}
+
+size_t chat_calls_read(const struct chat_format *format, const char *body, size_t n, const json_t *tools,
+                       struct buf *out)
+{
+    struct cursor c = {body, body + n};
+    struct reader r = {.tools = tools, .out = out};
+    size_t before = out->len;
+    trim(&c);
+    if (c.at == c.end) {
+        return 0;
+    }
+    buf_init(&r.name, 0, MEM_REQUEST);
+    buf_init(&r.arguments, 0, MEM_REQUEST);
+    bool is_whole = false;
+    switch (format->body) {
+    case CHAT_BODY_TAGGED:
+        is_whole = read_tagged(&r, c);
+        break;
+    case CHAT_BODY_CHANNELS: /* the splitter's: NAME separator {..} */
+    case CHAT_BODY_NAMED:
+        is_whole = read_named(&r, c, format->separator);
+        break;
+    case CHAT_BODY_INVOKE:
+        is_whole = read_invoke(&r, c);
+        break;
+    case CHAT_BODY_QUOTED:
+        is_whole = read_quoted(&r, c);
+        break;
+    case CHAT_BODY_PYTHON:
+        is_whole = read_python(&r, c);
+        break;
+    }
+    buf_fini(&r.name);
+    buf_fini(&r.arguments);
+    if (!is_whole && out->data != NULL) {
+        out->len = before;
+        out->data[before] = '\0';
+    }
+    return is_whole && buf_ok(out) == ERR_OK ? r.n : 0;
 }

@@ -149,13 +149,9 @@ static enum err call_of(struct writer *w, const struct chat_forced_tool *tool, s
     symbol_id arguments = 0;
     TRY(arguments_of(w, tool, &arguments));
     add_mark(w, &r, format->call);
-    add_text(w, &r, "{\"name\": \"");
     add_text(w, &r, tool->name);
-    add_text(w, &r, "\", \"");
-    add_text(w, &r, format->arguments);
-    add_text(w, &r, "\": ");
+    add_mark(w, &r, format->name_end);
     add(&r, arguments);
-    add_text(w, &r, "}");
     add_mark(w, &r, format->call_end);
     *out = sequence(w, &r);
     return ERR_OK;

@@ -9,24 +9,43 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What says a call, between `call` and `call_end`. */
+/* What says calls, between `open` and `close`. (chat_call.c) */
 enum chat_body {
-    CHAT_BODY_JSON, /* {"name": NAME, "arguments": {..}} */
+    CHAT_BODY_TAGGED,   /* told by how it begins: JSON, <function=NAME> with <parameter=K>, or a name with <arg_key> */
+    CHAT_BODY_NAMED,    /* NAME, `separator`, a JSON object; or JSON, one call or an array */
+    CHAT_BODY_INVOKE,   /* <invoke name="NAME"> with <parameter name="K"> */
+    CHAT_BODY_QUOTED,   /* call:NAME{K:V}, strings between <|"|> */
+    CHAT_BODY_PYTHON,   /* [NAME(K=V), ...], or JSON */
+    CHAT_BODY_CHANNELS, /* none: messages with a channel, and a recipient where they are calls */
 };
 
-/* begin, then calls with `between` between them, then end; "" = nothing. */
+/* "" = nothing. */
 struct chat_format {
     const char *name;
+    const char *sign; /* what a chat template of the format has in it */
+
+    /* Reading. */
     enum chat_body body;
-    const char *begin, *call, *call_end, *between, *end;
-    const char *arguments;         /* JSON: the key of the arguments */
+    const char *open, *close; /* around calls; close "": they go on to the next `open` or the answer's end */
+    const char *separator;    /* NAMED: behind the name; what stands behind a ':' in the name counts the calls */
+    const char *around[4];    /* marks around all calls, which say nothing; NULL behind the last */
+    char bare;                /* an answer that begins so is a call, without marks; 0: none is */
+    bool has_tokens;          /* marks are control tokens, whose text answers do not show otherwise */
+
+    /* Writing: begin, then calls with `between` between them, then end; a call is `call` NAME `name_end` and the
+     * arguments, an object, `call_end`. */
+    const char *begin, *call, *name_end, *call_end, *between, *end;
+
     const char *think, *think_end; /* around what the model thinks */
     bool is_told; /* the template knows no tools: a system message says what there is, and how to call */
 };
 
-/* The i-th row; NULL beyond the last. */
+/* The i-th row; NULL beyond the last. The first is that of templates that name tools without any row's sign. */
 const struct chat_format *chat_format_at(int i);
 const char *chat_format_name_at(int i);
+
+/* The row of the name; NULL: there is none. */
+const struct chat_format *chat_format_named(const char *name);
 
 /* The format that a chat template, source[0..n), tells the model. */
 const struct chat_format *chat_format_of(const char *source, size_t n);

@@ -1,18 +1,18 @@
 /* What a model's answer is made of: its text arrives in pieces of any size, and parts come out, thinking and calls of
- * tools apart from what is said to the user.
+ * tools apart from what is said to the user. Which marks stand around them, and how calls are written, a row of
+ * chat_format.h says.
  *
- * Thinking stands between <think> and </think>, at the start of an answer; a call between <tool_call> and </tool_call>,
- * whose body is told by how it begins: a JSON object with name and arguments (Hermes, Qwen2.5, Qwen3, SmolLM3),
- * <function=NAME> with <parameter=K> (Qwen3-Coder, Qwen3.5), or a name with <arg_key> and <arg_value> (GLM-4.5, GLM-4.7).
- * A call comes out once it is whole; what does not parse is text. White space around thinking and calls is dropped, up
- * to CHAT_SPLIT_SPACE bytes of it. Parts of one kind in a row, joined, do not depend on how the text was cut.
+ * Thinking stands at the start of an answer, or in messages of a channel of their own. A call comes out once it is whole;
+ * what does not parse is text. White space around thinking and calls is dropped, up to CHAT_SPLIT_SPACE bytes of it. Parts
+ * of one kind in a row, joined, do not depend on how the text was cut.
  *
- * Ownership: init borrows the tools until fini. Errors: no memory sticks, see chat_split_ok; what was fed afterwards is
- * lost. Threads: one splitter belongs to one thread at a time. Source: the models' chat templates. */
+ * Ownership: init borrows format and tools until fini. Errors: no memory sticks, see chat_split_ok; what was fed afterwards
+ * is lost. Threads: one splitter belongs to one thread at a time. Source: the models' chat templates. */
 #ifndef INFCGI_ENGINE_CHAT_PARTS_H
 #define INFCGI_ENGINE_CHAT_PARTS_H
 
 #include "engine/base/buf.h"
+#include "engine/chat/chat_format.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -35,20 +35,29 @@ enum { CHAT_SPLIT_SPACE = 64, CHAT_SPLIT_DEPTH = 64 /* of arguments */ };
 /* All zero: everything is text. */
 struct chat_split_config {
     bool splits_reasoning;
-    bool starts_in_reasoning; /* the prompt ended with <think> */
+    bool starts_in_reasoning; /* the prompt ended with the mark of thinking */
     bool reads_calls;
+    const struct chat_format *format; /* NULL: the table's first */
     const json_t *tools; /* OPTIONAL: the request's, by whose schemas values without quotes are strings or JSON */
 };
 
 /* Fields are private. */
 struct chat_split {
     struct chat_split_config config;
-    enum chat_split_state { CHAT_AT_START, CHAT_IN_REASONING, CHAT_IN_TEXT, CHAT_IN_CALL } state;
+    enum chat_split_state {
+        CHAT_AT_START,
+        CHAT_IN_REASONING,
+        CHAT_IN_TEXT,
+        CHAT_IN_CALL,
+        CHAT_IN_HEADER, /* of a message with a channel */
+    } state;
     struct buf held;  /* what is not given out yet */
     size_t n_scanned; /* IN_CALL: bytes of held that were looked at */
-    size_t body;      /* IN_CALL: where the body begins in held */
+    size_t body;      /* IN_CALL: where the body begins in held; IN_HEADER: behind the mark of the message */
     size_t i_call;    /* calls so far */
     bool drops_space; /* the white space that comes next is no part of the answer */
+    bool has_text;    /* some was given */
+    bool is_bare;     /* IN_CALL: without marks */
     bool is_json;     /* IN_CALL: quotes count */
     bool knows_body;  /* IN_CALL: is_json is set */
     bool is_in_string, is_escaped;

@@ -373,6 +373,16 @@ static enum err read_special(struct loader *l, const char *key, int32_t *out)
     return ERR_OK;
 }
 
+/* Where messages of several channels make one answer, <|end|> ends a message, and <|call|> the answer. */
+static void mark_ends_of_channels(struct tokenizer *t)
+{
+    int32_t call = tokenizer_find(t, "<|call|>", 8), end = tokenizer_find(t, "<|end|>", 7);
+    if (call >= 0 && end >= 0 && tokenizer_find(t, "<|return|>", 10) >= 0 && t->kinds[call] == TOKEN_CONTROL) {
+        t->is_eog[end] = 0;
+        t->is_eog[call] = 1;
+    }
+}
+
 /* Marks what ends a generation by its text. The first list ends a turn in known families whatever else the file says
  * and is never text; words of the second are also used as text, so they count only where the file calls them control
  * tokens [the names: llama.cpp b11434, src/llama-vocab.cpp]. */
@@ -399,6 +409,7 @@ static void mark_known_ends(struct tokenizer *t)
             t->is_eog[id] = 1;
         }
     }
+    mark_ends_of_channels(t);
 }
 
 /* What WordPiece and unigram vocabularies have of their own: BERT calls its two [CLS] and [SEP] and always adds them; a

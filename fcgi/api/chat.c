@@ -88,12 +88,15 @@ static enum err render(struct call *c, json_t *context, int32_t **ids, size_t *n
 static enum err look_for_reasoning(const struct engine *e, const int32_t *ids, size_t n, struct params *p)
 {
     enum { LAST = 16 };
-    static const char think[] = "<think>";
+    const char *think = engine_tool_format(e)->think;
     struct buf text;
-    size_t k = MIN_OF(n, (size_t)LAST), len = sizeof think - 1;
+    size_t k = MIN_OF(n, (size_t)LAST), len = strlen(think);
     buf_init(&text, 0, MEM_REQUEST);
     enum err err = engine_detokenize(e, ids + (n - k), k, &text);
     size_t end = text.len;
+    while (len > 0 && strchr(" \n\t", think[len - 1]) != NULL) {
+        len--;
+    }
     while (end > 0 && strchr(" \n\t", text.data[end - 1]) != NULL) {
         end--;
     }
@@ -407,11 +410,15 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
     struct err_info info = {0};
     enum err err = ERR_OK;
     bool is_forced = false, binds = shows_tools && tool_choice_binds(p->root, &is_forced);
+    const struct chat_format *format = engine_tool_format(c->engine);
+    p->split.format = format;
     p->split.reads_calls = shows_tools;
+    p->gen.show_special = format->has_tokens && (shows_tools || format->body == CHAT_BODY_CHANNELS);
     if (binds && (is_forced || !p->is_json)) { /* a call is no answer: the form asked of that does not matter */
         err = tool_choice_grammar(p, c->engine, &info);
     } else if (params_has_grammar(p)) { /* and nothing else: no thinking, no calls */
         p->split = (struct chat_split_config){.splits_reasoning = false};
+        p->gen.show_special = false;
         err = params_grammar(p, c->engine, &info);
     }
     if (err != ERR_OK) {

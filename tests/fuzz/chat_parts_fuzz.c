@@ -32,9 +32,9 @@ static void join(void *arg, const struct chat_part *part)
     j->last = (int)part->kind;
 }
 
-static void split(const unsigned char *data, size_t n, size_t step, struct joined *j)
+static void split(const unsigned char *data, size_t n, size_t step, const struct chat_format *format, struct joined *j)
 {
-    const struct chat_split_config config = {.splits_reasoning = true, .reads_calls = true};
+    const struct chat_split_config config = {.splits_reasoning = true, .reads_calls = true, .format = format};
     struct chat_split s;
     j->last = -1;
     buf_init(&j->out, 0, MEM_GENERAL);
@@ -50,8 +50,14 @@ static void split(const unsigned char *data, size_t n, size_t step, struct joine
 void chat_parts_fuzz(const unsigned char *data, size_t n)
 {
     struct joined whole, cut;
-    split(data, n, n + 1, &whole);
-    split(data, n, 1 + n % 3, &cut);
+    const struct chat_format *format = NULL;
+    if (n > 0 && data[0] < ' ') { /* a row of the table, else its first */
+        format = chat_format_at(data[0]);
+        data++;
+        n--;
+    }
+    split(data, n, n + 1, format, &whole);
+    split(data, n, 1 + n % 3, format, &cut);
     assert(whole.out.len == cut.out.len);
     assert(whole.out.len == 0 || memcmp(whole.out.data, cut.out.data, whole.out.len) == 0);
     buf_fini(&whole.out);

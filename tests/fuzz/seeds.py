@@ -284,6 +284,15 @@ ANTHROPIC = {
 }
 
 CHAT_PARTS = {
+    "channels": "\x02<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=functions.f<|message|>{}<|call|>",
+    "dsml": "\x03<\uff5cDSML\uff5cinvoke name=\"f\">\n<\uff5cDSML\uff5cparameter name=\"k\" string=\"true\">v</\uff5cDSML\uff5cparameter></\uff5cDSML\uff5cinvoke>",
+    "kimi": "\x05<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+    "invoke": "\x06<minimax:tool_call><invoke name=\"f\"><parameter name=\"k\">1</parameter></invoke></minimax:tool_call>",
+    "mistral": "\x07[TOOL_CALLS]f[CALL_ID]a[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}",
+    "quoted": "\x08<|tool_call>call:f{a:<|\"|>b<|\"|>,c:{d:[1]}}<tool_call|>",
+    "python": "\x09<|tool_call_start|>[f(a=\"b\", c=['d', None]), g()]<|tool_call_end|>",
+    "bare_list": "\x0b[f(a=1)]",
+    "bare": "\x0c{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}",
     "json": '<think>\nHm\n</think>\n\nI call.\n<tool_call>\n{"name": "f", "arguments": {"a": "</tool_call>", "b": 1}}\n</tool_call>',
     "parameters": "<tool_call>\n<function=f>\n<parameter=a>\n[1]\n</parameter>\n</function>\n</tool_call>\n",
     "arg_keys": "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>b</arg_value>\n</tool_call>",

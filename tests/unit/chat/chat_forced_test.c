@@ -2,9 +2,11 @@
 #include "engine/chat/chat_forced.h"
 
 #include "engine/base/mem.h"
+#include "engine/chat/chat_parts.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 Suite *chat_forced_suite(void);
@@ -168,6 +170,46 @@ START_TEST(schemas_of_objects)
 }
 END_TEST
 
+/* What must come in a format is what its reader reads: names and arguments, however many. */
+struct read {
+    char text[256];
+};
+
+static void note(void *arg, const struct chat_part *part)
+{
+    struct read *r = arg;
+    static const char *const kinds[] = {"T:", "R:", "C:", "A:", ""};
+    strcat(r->text, kinds[part->kind]);
+    strncat(r->text, part->text, part->len);
+}
+
+START_TEST(formats_are_written_as_they_are_read)
+{
+    const struct chat_forced_tool tools[] = {{.name = "first", .is_loose = true}, {.name = "second", .is_loose = true}};
+    const struct chat_format *row;
+    for (int i = 0; (row = chat_format_at(i)) != NULL; i++) {
+        const struct chat_forced f = {.format = row, .tools = tools, .n_tools = 2};
+        char text[1024];
+        struct grammar *g;
+        size_t i_failed;
+        struct read r = {""};
+        struct chat_split split;
+        snprintf(text, sizeof text, "%s%sfirst%s{\"a\": \"x\"}%s%s%ssecond%s{}%s%s", row->begin, row->call,
+                 row->name_end, row->call_end, row->between, row->call, row->name_end, row->call_end, row->end);
+        ck_assert_msg(compile(&f, &g, &i_failed) == ERR_OK, "%s: %s", row->name, info.text);
+        ck_assert_msg(says(g, text), "%s: %s", row->name, text);
+        grammar_unref(&g);
+        chat_split_init(&split,
+                        &(struct chat_split_config){.splits_reasoning = true, .reads_calls = true, .format = row});
+        chat_split_feed(&split, text, strlen(text), note, &r);
+        chat_split_finish(&split, note, &r);
+        chat_split_fini(&split);
+        ck_assert_msg(strcmp(r.text, "C:firstA:{\"a\": \"x\"}C:secondA:{}") == 0, "%s: %s of %s", row->name, r.text,
+                      text);
+    }
+}
+END_TEST
+
 Suite *chat_forced_suite(void)
 {
     Suite *s = suite_create("chat_forced");
@@ -177,6 +219,7 @@ Suite *chat_forced_suite(void)
     tcase_add_test(t, text_in_front);
     tcase_add_test(t, thinking_in_front);
     tcase_add_test(t, schemas_of_objects);
+    tcase_add_test(t, formats_are_written_as_they_are_read);
     suite_add_tcase(s, t);
     return s;
 }

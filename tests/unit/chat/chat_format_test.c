@@ -2,6 +2,7 @@
 #include "engine/chat/chat_format.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 Suite *chat_format_suite(void);
@@ -13,6 +14,24 @@ START_TEST(templates_tell_their_format)
     ck_assert(!chat_format_of(with, strlen(with))->is_told);
     ck_assert_str_eq(chat_format_of(without, strlen(without))->name, "generic");
     ck_assert(chat_format_of(NULL, 0)->is_told);
+}
+END_TEST
+
+/* Every row's sign tells it, behind what others have in common. */
+START_TEST(signs_tell_their_row)
+{
+    char source[256];
+    const struct chat_format *row;
+    for (int i = 0; (row = chat_format_at(i)) != NULL; i++) {
+        snprintf(source, sizeof source, "{%% if tools %%}<think><tool_call>%s{%% endif %%}", row->sign);
+        const char *told = chat_format_of(source, strlen(source))->name;
+        ck_assert_str_eq(told, row->sign[0] != '\0' ? row->name : "hermes");
+        ck_assert_ptr_eq(chat_format_named(row->name), row);
+        bool has_open = row->open[0] != '\0' || row->body == CHAT_BODY_CHANNELS;
+        ck_assert_msg(has_open && row->call[0] != '\0' && row->think[0] != '\0' && row->think_end[0] != '\0', "%s",
+                      row->name);
+    }
+    ck_assert_ptr_null(chat_format_named("none"));
 }
 END_TEST
 
@@ -33,6 +52,7 @@ Suite *chat_format_suite(void)
     Suite *s = suite_create("chat_format");
     TCase *t = tcase_create("table");
     tcase_add_test(t, templates_tell_their_format);
+    tcase_add_test(t, signs_tell_their_row);
     tcase_add_test(t, names_are_known_once);
     suite_add_tcase(s, t);
     return s;

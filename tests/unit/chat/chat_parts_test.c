@@ -215,12 +215,128 @@ START_TEST(any_text_is_the_same_however_cut)
 }
 END_TEST
 
+/* Each format's calls, thinking and text, and what only looks like a call. */
+static const struct {
+    const char *format, *text, *parts;
+} format_rows[] = {
+    {"hermes",
+     "<tool_call>[{\"name\":\"a\",\"arguments\":{}},{\"name\":\"b\",\"arguments\":{\"x\":\"]}\"}}]</tool_call>",
+     "C:a|A:{}|E:|C:b|A:{\"x\":\"]}\"}|E:"},
+    {"mistral",
+     "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abc\"}, {\"name\": \"g\", \"arguments\": "
+     "{}}]",
+     "C:f|A:{\"a\": 1}|E:|C:g|A:{}|E:"},
+    {"mistral", "I look.\n[TOOL_CALLS]f[ARGS]{\"a\": \"[TOOL_CALLS]\"}[TOOL_CALLS]g[CALL_ID]123456789[ARGS]{}",
+     "T:I look.|C:f|A:{\"a\": \"[TOOL_CALLS]\"}|E:|C:g|A:{}|E:"},
+    {"mistral", "[TOOL_CALLS]f[ARGS]{\"a\": ", "T:[TOOL_CALLS]f[ARGS]{\"a\": "},
+    {"mistral", "[THINK]so[/THINK]Yes", "R:so|T:Yes"},
+    {"deepseek",
+     "<think>\nhm</think>\n\nI do.\n\n<\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "begin\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "begin\xef\xbd\x9c>f<\xef\xbd\x9ctool\xe2\x96\x81sep\xef\xbd\x9c>{\"a\": "
+     "\"\xc3\xa9\"}<\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "end\xef\xbd\x9c>\n<\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "begin\xef\xbd\x9c>g<\xef\xbd\x9ctool\xe2\x96\x81sep\xef\xbd\x9c>{}<\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "end\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "end\xef\xbd\x9c>",
+     "R:hm|T:I do.|C:f|A:{\"a\": \"\xc3\xa9\"}|E:|C:g|A:{}|E:"},
+    {"deepseek",
+     "<\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "begin\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "begin\xef\xbd\x9c>function<\xef\xbd\x9ctool\xe2\x96\x81sep\xef\xbd\x9c>f\n```json\n{\"a\": "
+     "[1]}\n```<\xef\xbd\x9ctool\xe2\x96\x81"
+     "call\xe2\x96\x81"
+     "end\xef\xbd\x9c><\xef\xbd\x9ctool\xe2\x96\x81"
+     "calls\xe2\x96\x81"
+     "end\xef\xbd\x9c>",
+     "C:f|A:{\"a\": [1]}|E:"},
+    {"kimi-k2",
+     "Sure.<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\":1}<|tool_"
+     "call_end|><|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_"
+     "section_end|>",
+     "T:Sure.|C:f|A:{\"a\":1}|E:|C:g|A:{}|E:"},
+    {"minimax-m2",
+     "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"s\">5</parameter>\n<parameter "
+     "name=\"n\">5</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>",
+     "C:f|A:{\"s\":\"5\",\"n\":5}|E:|C:g|A:{}|E:"},
+    {"deepseek-v3.2",
+     "Hi\n\n<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9c"
+     "function_calls>\n<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9cinvoke name=\"f\">\n<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9cparameter name=\"s\" string=\"true\">a\n\"b</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9cparameter>\n<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9cparameter name=\"n\" string=\"false\">[1]</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9cparameter>\n</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9cinvoke>\n<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9cinvoke name=\"g\">\n</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9cinvoke>\n</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9c"
+     "function_calls>",
+     "T:Hi|C:f|A:{\"s\":\"a\\n\\\"b\",\"n\":[1]}|E:|C:g|A:{}|E:"},
+    {"deepseek-v3.2",
+     "<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9ctool_calls>\n<\xef\xbd\x9c"
+     "DSML\xef\xbd\x9cinvoke name=\"g\">\n</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9cinvoke>\n</\xef\xbd\x9c"
+     "DSML\xef\xbd\x9ctool_calls>",
+     "C:g|A:{}|E:"},
+    {"gemma4",
+     "<|channel>thought\nso<channel|>Ok<|tool_call>call:f{a:<|\"|>x,\"y}<|\"|>,b:{c:[1,true]},d:null}<tool_call|><|"
+     "tool_call>call:g{}<tool_call|>",
+     "R:so|T:Ok|C:f|A:{\"a\":\"x,\\\"y}\",\"b\":{\"c\":[1,true]},\"d\":null}|E:|C:g|A:{}|E:"},
+    {"lfm2", "<|tool_call_start|>[f(a=\"x, (\\\"\", b=[1, 'y'], c={\"k\": True}, d=None), g()]<|tool_call_end|>Done",
+     "C:f|A:{\"a\":\"x, (\\\"\",\"b\":[1, \"y\"],\"c\":{\"k\": true},\"d\":null}|E:|C:g|A:{}|E:|T:Done"},
+    {"lfm2", "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]<|tool_call_end|>",
+     "C:f|A:{\"a\": 1}|E:"},
+    {"lfm2", "<|tool_call_start|>[f(a=<|tool_call_end|>", "T:<|tool_call_start|>[f(a=<|tool_call_end|>"},
+    {"granite3", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", "C:f|A:{\"a\": 1}|E:"},
+    {"llama4", "[f(a=1), g(s=\"t\")]", "C:f|A:{\"a\":1}|E:|C:g|A:{\"s\":\"t\"}|E:"},
+    {"llama4", "[1, 2] are numbers", "T:[1, 2] are numbers"},
+    {"llama3", "{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "C:f|A:{\"a\": 1}|E:"},
+    {"llama3", "{\"name\": \"f\", \"parameters\": {\"a\": 1}}; {\"name\": \"g\", \"parameters\": {}}",
+     "C:f|A:{\"a\": 1}|E:|C:g|A:{}|E:"},
+    {"llama3", "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}", "C:f|A:{}|E:"},
+    {"llama3", "{\"a\": 1} is JSON", "T:{\"a\": 1} is JSON"},
+    {"llama3", "Text {\"name\": \"f\", \"parameters\": {}}", "T:Text {\"name\": \"f\", \"parameters\": {}}"},
+    {"gpt-oss",
+     "<|channel|>analysis<|message|>I think.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+     "<|constrain|>json<|message|>{\"a\": \"<b>\"}<|call|>",
+     "R:I think.|C:f|A:{\"a\": \"<b>\"}|E:"},
+    {"gpt-oss", "<|channel|>analysis<|message|>a b <|end|><|start|>assistant<|channel|>final<|message|>The answer.\n",
+     "R:a b |T:The answer.\n"},
+    {"gpt-oss", " to=functions.g<|channel|>commentary json<|message|>{}", "C:g|A:{}|E:"},
+    {"gpt-oss", "<|channel|>commentary to=functions.f<|message|>not json<|call|>", "T:not json"},
+    {"gpt-oss", "plain text <|x", "T:plain text <|x"},
+    {"gpt-oss", "<|channel|>final", ""},
+};
+
+START_TEST(formats_are_read)
+{
+    for (size_t i = 0; i < ARRAY_LEN(format_rows); i++) {
+        struct chat_split_config config = all;
+        config.format = chat_format_named(format_rows[i].format);
+        ck_assert_msg(config.format != NULL, "%s", format_rows[i].format);
+        expect(&config, format_rows[i].text, format_rows[i].parts);
+    }
+}
+END_TEST
+
 Suite *chat_parts_suite(void)
 {
     Suite *s = suite_create("chat_parts");
     TCase *t = tcase_create("split");
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, text_alone_passes);
+    tcase_add_test(t, formats_are_read);
     tcase_add_test(t, thinking_is_split_off);
     tcase_add_test(t, json_calls_are_read);
     tcase_add_test(t, keyed_calls_are_read);
