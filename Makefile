@@ -178,6 +178,9 @@ maskbench: $(B)/maskbench              ## JSON Schemas of DIR=folder, in MaskBen
 chat: $(B)/chat_render                  ## published chat templates against Python's jinja2 (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
 	    /usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render --templates "$$folder/templates"
+calls: $(B)/chat_render                 ## calls of tools that published chat templates write, read back: N=1000 random ones of each
+	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
+	    /usr/bin/python3 tests/golden/call_oracle.py $(B)/chat_render "$$folder/templates" $(or $(N),1000)
 vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
 tokenizer-agreement: $(B)/tokenizer_ids $(GOLD)/.ok ## 10 MB of text a vocabulary against Hugging Face's tokenizers (fetches 1 GB of packages once)
@@ -277,5 +280,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench chat vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http peer-loads ci install clean help
+.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http peer-loads ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

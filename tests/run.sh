@@ -39,6 +39,7 @@ kernels-arm|beside|bash tests/kernels/qemu_arm.sh
 kernels|beside|build/release/checkkern
 chat-asan|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --every 5 --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 chat|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
+calls|beside|/usr/bin/python3 tests/golden/call_oracle.py build/release/chat_render "$(sh tests/golden/tokenizer_vectors.sh)/templates" 20
 fuzz-replay|beside|build/asan/fuzz-replay
 vectors|beside|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
 same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu 80

@@ -175,14 +175,28 @@ static bool is_value(struct cursor v)
     return is;
 }
 
+/* What templates of Python write for true, false and null; NULL: it is none of these. */
+static const char *python_word(const char *s, size_t n)
+{
+    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
+    const char *found = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(words) && found == NULL; i++) {
+        found = strlen(words[i][0]) == n && memcmp(words[i][0], s, n) == 0 ? words[i][1] : NULL;
+    }
+    return found;
+}
+
 /* A value is JSON where it can be and the schema does not ask for a string; null may stand beside strings. */
 static void write_value(const json_t *type, struct cursor v, struct buf *out)
 {
     struct cursor t = v;
     trim(&t);
     size_t n = (size_t)(t.end - t.at);
+    const char *word = type != NULL && !may_be_string(type) ? python_word(t.at, n) : NULL;
     bool is_null = n == 4 && memcmp(t.at, "null", 4) == 0 && json_is_array(type);
-    if (is_null || (!may_be_string(type) && is_value(t))) {
+    if (word != NULL) {
+        buf_puts(out, word);
+    } else if (is_null || (!may_be_string(type) && is_value(t))) {
         buf_append(out, t.at, n);
     } else {
         json_write_string(out, v.at, (size_t)(v.end - v.at));
@@ -446,12 +460,20 @@ static bool is_word(char c)
            c == '.';
 }
 
+/* Does the quote end its string? Templates do not escape those within: it's one of them unless a value may end there. */
+static bool ends_string(const struct cursor *c)
+{
+    struct cursor behind = {c->at + 1, c->end};
+    skip_space(&behind);
+    return behind.at == behind.end || strchr(",)]}:", *behind.at) != NULL;
+}
+
 /* A string of Python behind its quote. */
 static bool take_python_string(struct cursor *c, char quote, struct buf *out)
 {
     struct buf text;
     buf_init(&text, 0, MEM_REQUEST);
-    for (; c->at < c->end && *c->at != quote; c->at++) {
+    for (; c->at < c->end && (*c->at != quote || !ends_string(c)); c->at++) {
         char ch = *c->at;
         if (ch == '\\' && c->at + 1 < c->end) {
             static const char from[] = "ntr", to[] = "\n\t\r";
@@ -471,7 +493,6 @@ static bool take_python_string(struct cursor *c, char quote, struct buf *out)
 /* A word: a key where a colon follows and the language has no quotes there, True, False, None, or a number. */
 static void write_word(struct cursor *c, bool is_quoted, struct buf *out)
 {
-    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
     const char *from = c->at;
     while (c->at < c->end && is_word(*c->at)) {
         c->at++;
@@ -481,11 +502,10 @@ static void write_word(struct cursor *c, bool is_quoted, struct buf *out)
         json_write_string(out, from, n);
         return;
     }
-    for (size_t i = 0; i < 3; i++) {
-        if (strlen(words[i][0]) == n && memcmp(words[i][0], from, n) == 0) {
-            buf_puts(out, words[i][1]);
-            return;
-        }
+    const char *word = python_word(from, n);
+    if (word != NULL) {
+        buf_puts(out, word);
+        return;
     }
     buf_append(out, from, n);
 }

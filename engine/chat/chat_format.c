@@ -15,7 +15,7 @@
 static const struct chat_format formats[] = {
     /* Hermes, Qwen2.5, Qwen3, SmolLM3, Granite 4; Qwen3-Coder, Qwen3.5; GLM-4.5, GLM-4.7 */
     {.name = "hermes",
-     .sign = "",
+     .signs = {NULL},
      .body = CHAT_BODY_TAGGED,
      .open = "<tool_call>",
      .close = "</tool_call>",
@@ -23,7 +23,7 @@ static const struct chat_format formats[] = {
      WRITES_TAGGED,
      THINK},
     {.name = "generic",
-     .sign = "",
+     .signs = {NULL},
      .body = CHAT_BODY_TAGGED,
      .open = "<tool_call>",
      .close = "</tool_call>",
@@ -32,7 +32,7 @@ static const struct chat_format formats[] = {
      THINK,
      .is_told = true},
     {.name = "gpt-oss",
-     .sign = "<|channel|>",
+     .signs = {"<|channel|>"},
      .body = CHAT_BODY_CHANNELS,
      .open = "",
      .close = "",
@@ -47,9 +47,9 @@ static const struct chat_format formats[] = {
      .think = "<|channel|>analysis<|message|>",
      .think_end = "<|end|><|start|>assistant"},
     {.name = "deepseek-v3.2",
-     .sign = "\xef\xbd\x9c"
-             "DSML"
-             "\xef\xbd\x9c",
+     .signs = {"\xef\xbd\x9c"
+               "DSML"
+               "\xef\xbd\x9c"},
      .body = CHAT_BODY_INVOKE,
      .open = "<\xef\xbd\x9c"
              "DSML"
@@ -93,9 +93,9 @@ static const struct chat_format formats[] = {
      .end = "",
      THINK},
     {.name = "deepseek",
-     .sign = "<\xef\xbd\x9ctool\xe2\x96\x81"
-             "calls\xe2\x96\x81"
-             "begin\xef\xbd\x9c>",
+     .signs = {"<\xef\xbd\x9ctool\xe2\x96\x81"
+               "calls\xe2\x96\x81"
+               "begin\xef\xbd\x9c>"},
      .body = CHAT_BODY_NAMED,
      .open = "<\xef\xbd\x9ctool\xe2\x96\x81"
              "call\xe2\x96\x81"
@@ -127,7 +127,7 @@ static const struct chat_format formats[] = {
             "end\xef\xbd\x9c>",
      THINK},
     {.name = "kimi-k2",
-     .sign = "<|tool_call_argument_begin|>",
+     .signs = {"<|tool_call_argument_begin|>"},
      .body = CHAT_BODY_NAMED,
      .open = "<|tool_call_begin|>",
      .close = "<|tool_call_end|>",
@@ -142,7 +142,7 @@ static const struct chat_format formats[] = {
      .end = "<|tool_calls_section_end|>",
      THINK},
     {.name = "minimax-m2",
-     .sign = "<minimax:tool_call>",
+     .signs = {"<minimax:tool_call>"},
      .body = CHAT_BODY_INVOKE,
      .open = "<minimax:tool_call>",
      .close = "</minimax:tool_call>",
@@ -158,7 +158,7 @@ static const struct chat_format formats[] = {
      .end = "",
      THINK},
     {.name = "mistral",
-     .sign = "[TOOL_CALLS]",
+     .signs = {"[TOOL_CALLS]"},
      .body = CHAT_BODY_NAMED,
      .open = "[TOOL_CALLS]",
      .close = "",
@@ -173,7 +173,7 @@ static const struct chat_format formats[] = {
      .think = "[THINK]",
      .think_end = "[/THINK]"},
     {.name = "gemma4",
-     .sign = "<|tool_call>",
+     .signs = {"<|tool_call>"},
      .body = CHAT_BODY_QUOTED,
      .open = "<|tool_call>",
      .close = "<tool_call|>",
@@ -190,7 +190,7 @@ static const struct chat_format formats[] = {
      .think = "<|channel>thought\n",
      .think_end = "<channel|>"},
     {.name = "lfm2",
-     .sign = "<|tool_call_start|>",
+     .signs = {"<|tool_call_start|>", "<|tool_list_start|>"},
      .body = CHAT_BODY_PYTHON,
      .open = "<|tool_call_start|>",
      .close = "<|tool_call_end|>",
@@ -204,7 +204,7 @@ static const struct chat_format formats[] = {
      .end = "]<|tool_call_end|>",
      THINK},
     {.name = "granite3",
-     .sign = "<|tool_call|>",
+     .signs = {"<|tool_call|>"},
      .body = CHAT_BODY_NAMED,
      .open = "<|tool_call|>",
      .close = "",
@@ -218,7 +218,7 @@ static const struct chat_format formats[] = {
      .end = "]",
      THINK},
     {.name = "llama4",
-     .sign = "<|header_start|>",
+     .signs = {"<|header_start|>"},
      .body = CHAT_BODY_PYTHON,
      .open = "<|python_start|>",
      .close = "<|python_end|>",
@@ -232,7 +232,7 @@ static const struct chat_format formats[] = {
      .end = "]",
      THINK},
     {.name = "llama3",
-     .sign = "\"parameters\": dictionary",
+     .signs = {"\"parameters\": dictionary"},
      .body = CHAT_BODY_NAMED,
      .open = "<|python_tag|>",
      .close = "",
@@ -273,8 +273,10 @@ static bool holds(const char *source, size_t n, const char *word)
 const struct chat_format *chat_format_of(const char *source, size_t n)
 {
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
-        if (formats[i].sign[0] != '\0' && holds(source, n, formats[i].sign)) {
-            return &formats[i];
+        for (size_t k = 0; k < ARRAY_LEN(formats[i].signs) && formats[i].signs[k] != NULL; k++) {
+            if (holds(source, n, formats[i].signs[k])) {
+                return &formats[i];
+            }
         }
     }
     return &formats[holds(source, n, "tools") ? 0 : 1]; /* what every template that shows them calls them */

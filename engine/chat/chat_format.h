@@ -22,7 +22,7 @@ enum chat_body {
 /* "" = nothing. */
 struct chat_format {
     const char *name;
-    const char *sign; /* what a chat template of the format has in it */
+    const char *signs[2]; /* what chat templates of the format have in them, one of these */
 
     /* Reading. */
     enum chat_body body;

@@ -1,10 +1,14 @@
 /* Renders chat templates for chat_oracle.py. Reads one JSON object a line from standard input,
  *   {"template": text, "context": object, "now": seconds since 1970}
  * and writes one a line: {"ok": text, "user": [[from, to], ...]} with byte ranges, or {"error": text, "code": word,
- * "parsed": whether it was a template at all}. With --named it writes {"name": word, "template": text} for each format.
+ * "parsed": whether it was a template at all}. A line for call_oracle.py,
+ *   {"template": text, "answer": text, "tools": array, "step": bytes of a piece, "thinks": whether the prompt began to}
+ * gives what the answer is made of: {"format": word, "content": text, "reasoning": text,
+ * "calls": [[name, arguments], ...]}. With --named it writes {"name": word, "template": text} for each format.
  */
 #include "engine/base/mem.h"
 #include "engine/chat/chat_named.h"
+#include "engine/chat/chat_parts.h"
 #include "engine/chat/chat_template.h"
 
 #include <stdio.h>
@@ -25,8 +29,73 @@ static json_t *success(const struct chat_output *out)
     return json_pack("{so, so}", "ok", json_stringn(out->text, out->len), "user", user);
 }
 
+/* --- answers ---------------------------------------------------------------------------------------------------- */
+
+struct answer {
+    struct buf content, reasoning, arguments;
+    json_t *calls;
+};
+
+static void take_part(void *arg, const struct chat_part *part)
+{
+    struct answer *a = arg;
+    json_t *last = json_array_get(a->calls, json_array_size(a->calls) - 1);
+    switch (part->kind) {
+    case CHAT_TEXT:
+        buf_append(&a->content, part->text, part->len);
+        break;
+    case CHAT_REASONING:
+        buf_append(&a->reasoning, part->text, part->len);
+        break;
+    case CHAT_CALL_BEGIN:
+        json_array_append_new(a->calls, json_pack("[o]", json_stringn(part->text, part->len)));
+        break;
+    case CHAT_CALL_ARGUMENTS:
+        buf_append(&a->arguments, part->text, part->len);
+        break;
+    case CHAT_CALL_END:
+        json_array_append_new(last, json_stringn(a->arguments.data, a->arguments.len));
+        buf_reset(&a->arguments);
+        break;
+    }
+}
+
+static json_t *text_of(const struct buf *b) { return json_stringn(b->data != NULL ? b->data : "", b->len); }
+
+static json_t *split(const json_t *one)
+{
+    const json_t *source = json_object_get(one, "template"), *text = json_object_get(one, "answer");
+    const struct chat_format *format = chat_format_of(json_string_value(source), json_string_length(source));
+    const struct chat_split_config config = {.splits_reasoning = true,
+                                             .starts_in_reasoning = json_is_true(json_object_get(one, "thinks")),
+                                             .reads_calls = true,
+                                             .format = format,
+                                             .tools = json_object_get(one, "tools")};
+    struct answer a = {.calls = json_array()};
+    struct chat_split s;
+    size_t step = (size_t)json_integer_value(json_object_get(one, "step")), n = json_string_length(text);
+    buf_init(&a.content, 0, MEM_GENERAL);
+    buf_init(&a.reasoning, 0, MEM_GENERAL);
+    buf_init(&a.arguments, 0, MEM_GENERAL);
+    chat_split_init(&s, &config);
+    for (size_t i = 0; i < n; i += step) {
+        chat_split_feed(&s, json_string_value(text) + i, MIN_OF(step, n - i), take_part, &a);
+    }
+    chat_split_finish(&s, take_part, &a);
+    chat_split_fini(&s);
+    json_t *out = json_pack("{ss, so, so, so}", "format", format->name, "content", text_of(&a.content), "reasoning",
+                            text_of(&a.reasoning), "calls", a.calls);
+    buf_fini(&a.content);
+    buf_fini(&a.reasoning);
+    buf_fini(&a.arguments);
+    return out;
+}
+
 static json_t *render(const json_t *one)
 {
+    if (json_object_get(one, "answer") != NULL) {
+        return split(one);
+    }
     const json_t *source = json_object_get(one, "template");
     struct chat_template *t = NULL;
     struct chat_output out = {0};
@@ -77,7 +146,10 @@ static int render_lines(void)
     for (ssize_t n; (n = getline(&line, &cap, stdin)) > 0;) {
         json_error_t error;
         json_t *one = json_loadb(line, (size_t)n, JSON_ALLOW_NUL, &error);
-        if (!json_is_string(json_object_get(one, "template")) || !json_is_object(json_object_get(one, "context"))) {
+        bool is_case =
+            json_is_object(json_object_get(one, "context")) ||
+            (json_is_string(json_object_get(one, "answer")) && json_integer_value(json_object_get(one, "step")) > 0);
+        if (!json_is_string(json_object_get(one, "template")) || !is_case) {
             fprintf(stderr, "not a case: %s\n", error.text);
             return 2;
         }

@@ -23,9 +23,10 @@ START_TEST(signs_tell_their_row)
     char source[256];
     const struct chat_format *row;
     for (int i = 0; (row = chat_format_at(i)) != NULL; i++) {
-        snprintf(source, sizeof source, "{%% if tools %%}<think><tool_call>%s{%% endif %%}", row->sign);
+        snprintf(source, sizeof source, "{%% if tools %%}<think><tool_call>%s{%% endif %%}",
+                 row->signs[0] != NULL ? row->signs[0] : "");
         const char *told = chat_format_of(source, strlen(source))->name;
-        ck_assert_str_eq(told, row->sign[0] != '\0' ? row->name : "hermes");
+        ck_assert_str_eq(told, row->signs[0] != NULL ? row->name : "hermes");
         ck_assert_ptr_eq(chat_format_named(row->name), row);
         bool has_open = row->open[0] != '\0' || row->body == CHAT_BODY_CHANNELS;
         ck_assert_msg(has_open && row->call[0] != '\0' && row->think[0] != '\0' && row->think_end[0] != '\0', "%s",
