@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.." || exit 1
 # second list, and all that it runs stands in the first one in another build: test cases tagged `long` run in the release
 # build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh, the benchmark's driver, crowds of
 # clients, long prompts and models on devices, whose C the unit tests have under ASan, with the release engine; or, of device code, on
-# another device or with smaller models; or fewer of the same kind: of models that are there in two formats one in full, of
+# another device or with smaller models; or fewer of the same kind: of models that are there in two formats one in full, of ISAs between the first and the best one thread, of
 # chats under ASan each fifth, of prompts for the same bytes the first 80. Leaks are looked for at the end of a process, which takes longer than most tests: under ASan a suite is one process, but for the cases tagged
 # `fork`, whose tests leave something behind, or compute with PoCL, behind which leaks are not looked for (fake_opencl.c).
 export scripts=page_test,bench_test,turns_test,test_run_sh,test_the_default_model,opencl_layers_test,opencl_faults_test,test_choices_share_one_echo,test_keys_share_no_cached_prefix,test_same_bytes_alone_and_among_others,test_two_hundred_large_texts
