@@ -77,7 +77,8 @@ UNIT_LIBS := -lcheck -lsubunit -lrt
 
 all: $(B)/infcgi                        ## build the FastCGI process, build/<variant>/infcgi
 engine-obj := $(call obj,$(ENGINE) $(OPENCL)) $(B)/opencl_sources.o
-$(B)/infcgi: $(engine-obj) $(call obj,$(FCGI))
+fcgi-obj   := $(call obj,$(FCGI)) $(B)/openapi.o
+$(B)/infcgi: $(engine-obj) $(fcgi-obj)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(LIBS)
 
 # The OpenCL C sources as strings, one for each file of opencl/kernels.
@@ -89,6 +90,13 @@ $(B)/opencl_sources.c: $(CL)
 $(B)/opencl_sources.o: $(B)/opencl_sources.c
 	@$(CC) -I. $(CFLAGS) -c -o $@ $<
 
+# docs/openapi.json as a string.
+$(B)/openapi.c: docs/openapi.json
+	@mkdir -p $(@D)
+	@{ echo 'extern const char openapi_json[];'; echo 'const char openapi_json[] ='; sed 's/[\\"]/\\&/g; s/.*/    "&\\n"/' $<; echo '    ;'; } > $@
+$(B)/openapi.o: $(B)/openapi.c
+	@$(CC) $(CFLAGS) -c -o $@ $<
+
 # Unit tests: each <stem>_test.c defines `Suite *<stem>_suite(void)`; the list of suites is generated from the names.
 $(B)/unit_suites.c: $(UNIT)
 	@mkdir -p $(@D)
@@ -99,14 +107,14 @@ $(B)/unit_suites.c: $(UNIT)
 	   for f in $(filter %_test.c,$(UNIT)); do echo "    $$(basename $$f _test.c)_suite,"; done; echo '    0};'; } > $@
 $(B)/unit_suites.o: $(B)/unit_suites.c
 	@$(CC) $(CFLAGS) -c -o $@ $<
-$(B)/unittests: $(engine-obj) $(call obj,$(filter-out fcgi/main.c,$(FCGI)) $(UNIT) $(SUPPORT)) $(B)/unit_suites.o
+$(B)/unittests: $(engine-obj) $(filter-out %/main.o,$(fcgi-obj)) $(call obj,$(UNIT) $(SUPPORT)) $(B)/unit_suites.o
 	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
 # The process with a back end and an OpenCL that fail when they are told to (tests/support/faulty_backend.h, fake_opencl.h).
 faulty := -Wl,--wrap=backend_find
-$(B)/infcgi_faulty: $(engine-obj) $(call obj,$(FCGI) tests/support/faulty_backend.c tests/support/fake_opencl.c)
+$(B)/infcgi_faulty: $(engine-obj) $(fcgi-obj) $(call obj,tests/support/faulty_backend.c tests/support/fake_opencl.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(FCGI_LIBS) $(LIBS)
 # The process with a back end that says what a script has for a prompt (tests/support/scripted_backend.h).
-$(B)/infcgi_scripted: $(engine-obj) $(call obj,$(FCGI) tests/support/scripted_backend.c)
+$(B)/infcgi_scripted: $(engine-obj) $(fcgi-obj) $(call obj,tests/support/scripted_backend.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -Wl,--wrap=backend_find -Wl,--wrap=engine_open -o $@ $^ $(FCGI_LIBS) $(LIBS)
 # Fuzz targets: each <name>_fuzz.c defines `void <name>_fuzz(data, n)`; the table is generated from the names.
 $(B)/fuzz_targets.c: $(FUZZ)
@@ -117,7 +125,7 @@ $(B)/fuzz_targets.c: $(FUZZ)
 	   echo '    {0}};'; } > $@
 $(B)/fuzz_targets.o: $(B)/fuzz_targets.c
 	@$(CC) -I. $(CFLAGS) -c -o $@ $<
-fuzz-objects = $(engine-obj) $(call obj,$(filter-out fcgi/main.c,$(FCGI)) $(filter-out $1,$(FUZZ))) $(B)/fuzz_targets.o
+fuzz-objects = $(engine-obj) $(filter-out %/main.o,$(fcgi-obj)) $(call obj,$(filter-out $1,$(FUZZ))) $(B)/fuzz_targets.o
 $(B)/fuzz-replay: $(call fuzz-objects,tests/fuzz/libfuzzer.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(LIBS)
 build/fuzz/fuzz: $(call fuzz-objects,tests/fuzz/replay.c)

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Writes what the tables of commands and options say: the table in ops/options.md, the man page, completion for bash.
+# Writes what the tables of commands, options, routes and fields say: the table in ops/options.md, the man page, completion for
+# bash, openapi.yaml and openapi.json.
 #   make.sh PROGRAM [FOLDER]   PROGRAM: infcgi; FOLDER: where to write, in place of this one
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,3 +15,4 @@ page=$(awk -v table="${table//\\/\\\\}" '
     !inside
     /^<!-- made by `make docs`: begin/ { inside = 1; print table }' "$here/ops/options.md")
 printf '%s\n' "$page" >"$to/ops/options.md"
+/usr/bin/python3 "$here/openapi.py" "$program" "$to"

@@ -49,6 +49,7 @@ static const struct route routes[] = {
     {"GET", "/props", api_llama_props, false, true, true, "llama-server"},
     {"GET", "/slots", api_llama_slots, false, true, true, "llama-server"},
     {"GET", "/lora-adapters", api_llama_adapters, false, true, true, "llama-server"},
+    {"GET", "/openapi.json", api_openapi, false, false, false, "openapi"},
     {"GET", "/health", api_health, false, false, false, "health"},
     {"GET", "/v1/health", api_health, false, false, false, "health"},
     {"GET", "/metrics", api_metrics, false, false, false, "metrics"},

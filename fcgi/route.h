@@ -77,6 +77,7 @@ void api_llama_slots(struct call *c);
 void api_llama_props(struct call *c);
 void api_llama_adapters(struct call *c);
 void api_llama_template(struct call *c);
+void api_openapi(struct call *c);
 void api_health(struct call *c);
 void api_metrics(struct call *c);
 

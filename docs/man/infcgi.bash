@@ -56,7 +56,7 @@ _infcgi() {
     'convert --type') words='copy f32 f16 bf16 q8_0 q6_k q5_k_m q5_k q5_1 q5_0 q4_k_m q4_k q4_1 q4_0' ;;
     'convert --imatrix') files=1 ;;
     'tokenize --text') ;;
-    'help --format') words='text md man bash' ;;
+    'help --format') words='text md man bash api' ;;
     *)
         case ${COMP_WORDS[1]} in
         serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --tool-format --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --response-memory --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --any-model --temp --top-k --top-p --min-p --check-config --help --version ' ;;

@@ -1,4 +1,5 @@
 /* POST /v1/embeddings, in OpenAI's shape: each text becomes a vector of length 1. */
+#include "fcgi/api/fields.h"
 #include "fcgi/api/generation.h"
 #include "fcgi/api/vectors.h"
 
@@ -23,6 +24,7 @@ static const struct field fields[] = {
     {"cache_salt", FIELD_STRING, offsetof(struct embeddings_fields, cache_salt), 0, VECTORS_MAX_SALT_BYTES},
     {"user", FIELD_IGNORED, 0, 0, 0},
 };
+const struct field_table fields_of_embeddings = {"embeddings", fields, ARRAY_LEN(fields)};
 
 /* A request being answered. */
 struct job {

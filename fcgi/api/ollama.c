@@ -1,5 +1,6 @@
 /* Ollama's API as far as editors and chat pages use it: POST /api/chat, /api/generate, /api/show, /api/embed and
  * /api/embeddings, GET /api/tags, /api/ps and /api/version, over the one model. */
+#include "fcgi/api/fields.h"
 #include "fcgi/api/ollama_input.h"
 #include "fcgi/api/ollama_output.h"
 #include "fcgi/api/vectors.h"
@@ -141,6 +142,7 @@ static const struct field show_fields[] = {
     {"name", FIELD_STRING, offsetof(struct model_fields, name), 0, 4096},
     {"verbose", FIELD_IGNORED, 0, 0, 0},
 };
+const struct field_table fields_of_ollama_show = {"ollama_show", show_fields, ARRAY_LEN(show_fields)};
 
 /* asked: OPTIONAL. */
 static enum err check_model(const struct call *c, const char *asked, struct err_info *info)
@@ -197,6 +199,7 @@ static const struct field embed_fields[] = {
     {"keep_alive", FIELD_IGNORED, 0, 0, 0},
     {"dimensions", FIELD_REFUSED, 0, 0, 0},
 };
+const struct field_table fields_of_ollama_embed = {"ollama_embed", embed_fields, ARRAY_LEN(embed_fields)};
 
 /* Texts being embedded. */
 struct embed {

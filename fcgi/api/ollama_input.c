@@ -1,6 +1,8 @@
 /* What chat completions check is left to them; here is what has another name or form. */
 #include "fcgi/api/ollama_input.h"
 
+#include "fcgi/api/fields.h"
+
 #include "engine/base/buf.h"
 
 #include <stdio.h>
@@ -26,6 +28,7 @@ static const struct field chat_fields[] = {
     {"tools", FIELD_CUSTOM, 0, 0, 0},
     {"logprobs", FIELD_REFUSED, 0, 0, 0},
 };
+const struct field_table fields_of_ollama_chat = {"ollama_chat", chat_fields, ARRAY_LEN(chat_fields)};
 
 static const struct field generate_fields[] = {
     COMMON,
@@ -38,6 +41,7 @@ static const struct field generate_fields[] = {
     {"context", FIELD_REFUSED, 0, 0, 0},
     {"logprobs", FIELD_REFUSED, 0, 0, 0},
 };
+const struct field_table fields_of_ollama_generate = {"ollama_generate", generate_fields, ARRAY_LEN(generate_fields)};
 
 static enum err refuse(const char *where, json_type type, const char *expected, const json_t *v, struct err_info *info)
 {

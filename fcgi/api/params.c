@@ -1,6 +1,8 @@
 /* The tables, and stop, logit_bias, stop_token_ids, stream_options and response_format. */
 #include "fcgi/api/params.h"
 
+#include "fcgi/api/fields.h"
+
 #include "engine/base/mem.h"
 
 #include <math.h>
@@ -65,6 +67,7 @@ static const struct field chat_fields[] = {
     {"function_call", FIELD_REFUSED, 0, 0, 0},
     {"web_search_options", FIELD_REFUSED, 0, 0, 0},
 };
+const struct field_table fields_of_chat = {"chat", chat_fields, ARRAY_LEN(chat_fields)};
 
 static const struct field completion_fields[] = {
     SHARED_FIELDS,
@@ -74,6 +77,7 @@ static const struct field completion_fields[] = {
     {"best_of", FIELD_INT, AT(best_of), 1, PARAMS_MAX_N},
     {"suffix", FIELD_REFUSED, 0, 0, 0},
 };
+const struct field_table fields_of_completions = {"completions", completion_fields, ARRAY_LEN(completion_fields)};
 
 static bool is_given(const char *text) { return text != NULL && text[0] != '\0'; }
 

@@ -1,6 +1,7 @@
 /* POST /v1/rerank as Jina, Cohere and vLLM have it: documents in the order in which they fit a query; and POST /v1/score as
  * vLLM has it: the number of each pair. A model of the kind that ranks gives a number without bounds, of which the logistic
  * function makes the score, 0 to 1. */
+#include "fcgi/api/fields.h"
 #include "fcgi/api/generation.h"
 #include "fcgi/api/vectors.h"
 
@@ -40,6 +41,7 @@ static const struct field rerank_fields[] = {
     {"max_chunks_per_doc", FIELD_REFUSED, 0, 0, 0},
     {"max_tokens_per_doc", FIELD_REFUSED, 0, 0, 0},
 };
+const struct field_table fields_of_rerank = {"rerank", rerank_fields, ARRAY_LEN(rerank_fields)};
 
 static const struct field score_fields[] = {
     COMMON,
@@ -48,6 +50,7 @@ static const struct field score_fields[] = {
     {"queries", FIELD_CUSTOM, 0, 0, 0},
     {"documents", FIELD_CUSTOM, 0, 0, 0},
 };
+const struct field_table fields_of_score = {"score", score_fields, ARRAY_LEN(score_fields)};
 
 struct result {
     size_t index;

@@ -1,4 +1,5 @@
 /* POST /v1/responses and /v1/responses/input_tokens: OpenAI's Responses API over the path of chat completions. */
+#include "fcgi/api/fields.h"
 #include "fcgi/api/responses_input.h"
 #include "fcgi/api/responses_output.h"
 #include "fcgi/api/responses_store.h"
@@ -62,6 +63,7 @@ static const struct field fields[] = {
     {"prompt", FIELD_REFUSED, 0, 0, 0},
     {"moderation", FIELD_REFUSED, 0, 0, 0},
 };
+const struct field_table fields_of_responses = {"responses", fields, ARRAY_LEN(fields)};
 
 static enum err refuse(const char *where, json_type type, const char *expected, const json_t *v, struct err_info *info)
 {

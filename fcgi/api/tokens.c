@@ -1,5 +1,6 @@
 /* POST /tokenize and /detokenize, in llama.cpp's shapes ("content" / "tokens") and vLLM's ("prompt" / "tokens",
  * "prompt"). */
+#include "fcgi/api/fields.h"
 #include "fcgi/api/generation.h"
 #include "fcgi/api/prompts.h"
 
@@ -23,6 +24,7 @@ static const struct field fields[] = {
     {"prompt", FIELD_CUSTOM, 0, 0, 0},
     {"tokens", FIELD_CUSTOM, 0, 0, 0},
 };
+const struct field_table fields_of_tokenize = {"tokenize", fields, ARRAY_LEN(fields)};
 
 static void write_tokens(const struct call *c, const int32_t *ids, size_t n, bool with_pieces, struct buf *out)
 {

@@ -1,8 +1,10 @@
 #include "fcgi/cmd/manual.h"
 
 #include "engine/backend/backend.h"
+#include "fcgi/api/fields.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/options.h"
+#include "fcgi/route.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -298,12 +300,31 @@ static void put_bash(struct buf *out)
                   "complete -o filenames -F _infcgi infcgi\n");
 }
 
+/* --- the API ------------------------------------------------------------------------------------------------------ */
+
+/* A line for each row of the route table, and of the tables of fields, its parts behind tabs: for docs/openapi.py. */
+static void put_api(struct buf *out)
+{
+    const struct route *r;
+    const struct field_table *t;
+    for (int i = 0; (r = route_at(i)) != NULL; i++) {
+        buf_printf(out, "path\t%s\t%s\t%s\t%s\t%s\n", r->method, r->path, r->is_prefix ? "prefix" : "whole",
+                   r->needs_key ? "key" : "open", r->doc);
+    }
+    for (int i = 0; (t = fields_table_at(i)) != NULL; i++) {
+        for (size_t k = 0; k < t->n; k++) {
+            const struct field *f = &t->rows[k];
+            buf_printf(out, "field\t%s\t%s\t%s\t%.10g\t%.10g\n", t->name, f->name, fields_kind_name(f->kind), f->min, f->max);
+        }
+    }
+}
+
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
     void (*put)(struct buf *out);
-} formats[] = {{"text", put_list}, {"md", put_markdown}, {"man", put_man}, {"bash", put_bash}};
+} formats[] = {{"text", put_list}, {"md", put_markdown}, {"man", put_man}, {"bash", put_bash}, {"api", put_api}};
 
 const char *manual_format_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(formats) ? formats[i].name : NULL; }
 

@@ -10,7 +10,7 @@
 const char *manual_format_name(int i);
 
 /* Appends the manual in that form: a list of commands, a table of options in Markdown, a page for man(7), completion
- * for bash. Check with buf_ok. */
+ * for bash, a line for each route and each field of a request. Check with buf_ok. */
 void manual_print(const char *format, struct buf *out);
 
 /* Appends what --help of a command says. */

@@ -137,13 +137,25 @@ documented() {
         for word in $(cat fcgi/api/*.c | grep -oE '\{"[a-z0-9_]+", *FIELD_' | cut -d'"' -f2 | sort -u); do
             grep -qF "\`$word\`" docs/api.md || echo "docs/api.md:1: request field $word is not listed"
         done
-        for word in $(sed -nE 's/^ *\{"(GET|POST)", "([^"]+)".*/\2/p' fcgi/route.c); do
+        for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", "([^"]+)".*/\2/p' fcgi/route.c); do
             grep -qE "\`$word(\{id\})?\`" docs/api.md || echo "docs/api.md:1: path $word is not listed"
         done
-        for word in $(sed -nE 's/^ *\{"(GET|POST)", .*, "([a-z-]+)"\},$/\2/p' fcgi/route.c | sort -u); do
+        for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", .*, "([a-z-]+)"\},$/\2/p' fcgi/route.c | sort -u); do
             grep -qi "^## ${word//-/ }\$" docs/api.md || echo "docs/api.md:1: there is no heading for $word"
         done
     fi
+}
+
+# Each table of request fields has a name in fcgi/api/fields.c, from where docs/openapi.yaml has its rows.
+field_tables() {
+    local file array name
+    [ -f fcgi/api/fields.c ] || return 0
+    for file in $(grep -l '^static const struct field [a-z_]*\[\]' fcgi/api/*.c); do
+        for array in $(sed -nE 's/^static const struct field ([a-z_]+)\[\].*/\1/p' "$file"); do
+            name=$(sed -nE "s/^const struct field_table (fields_of_[a-z_]+) = \{\"[a-z_]+\", $array, ARRAY_LEN\($array\)\};/\1/p" "$file")
+            grep -qF "&${name:-?}," fcgi/api/fields.c || echo "$file:1: fcgi/api/fields.c does not list the table $array"
+        done
+    done
 }
 
 # What `make docs` writes is what the program says. Names of instruction sets are those of x86.
@@ -151,10 +163,10 @@ generated() {
     local page
     [ "$(uname -m)" = x86_64 ] || return 0
     if ! bash docs/make.sh "${INFCGI:-build/release/infcgi}" "$made" 2>"$out"; then
-        echo "docs/make.sh:1: $(head -n 1 "$out")"
-        return
+        grep '^docs/openapi' "$out" || echo "docs/make.sh:1: $(tail -n 1 "$out")"
+        [ -f "$made/openapi.json" ] || return
     fi
-    for page in ops/options.md man/infcgi.1 man/infcgi.bash; do
+    for page in ops/options.md man/infcgi.1 man/infcgi.bash openapi.yaml openapi.json; do
         cmp -s "docs/$page" "$made/$page" || echo "docs/$page:1: stale; make docs writes it"
     done
     command -v groff >/dev/null && groff -man -ww -Tutf8 docs/man/infcgi.1 2>&1 >/dev/null | sed -E 's/^groff|^troff:[^:]*/docs\/man\/infcgi.1/'
@@ -181,6 +193,7 @@ findings=$(
     file_names
     scripts
     documented
+    field_tables
     generated
     links
 )

@@ -9,7 +9,7 @@
 #   deps.sh bench  what building, running, `make bench-peer` and `make peer-loads` need
 set -eu
 run='gcc libc6-dev make pkg-config libfcgi-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev ocl-icd-opencl-dev opencl-headers libpciaccess-dev nginx spawn-fcgi curl ca-certificates python3 python3-pip'
-tests='check libsubunit-dev groff-base python3-venv python3-jinja2 universal-ctags shellcheck chromium chromium-driver pocl-opencl-icd mesa-opencl-icd oclgrind'
+tests='check libsubunit-dev groff-base python3-venv python3-jinja2 python3-yaml universal-ctags shellcheck chromium chromium-driver pocl-opencl-icd mesa-opencl-icd oclgrind'
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 valgrind='gcc libc6-dev make valgrind'
 fuzz='clang-14 libclang-rt-14-dev'

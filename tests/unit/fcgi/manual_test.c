@@ -1,6 +1,7 @@
 /* What the tables of commands and options say in each form. */
 #include "fcgi/cmd/manual.h"
 
+#include "fcgi/api/fields.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/options.h"
 #include "tests/support/folder.h"
@@ -50,11 +51,36 @@ START_TEST(help_is_wrapped_and_shows_operands_names_and_defaults)
 }
 END_TEST
 
+START_TEST(routes_and_fields_are_lines)
+{
+    const struct field_table *t;
+    print("api");
+    expect("path\tGET\t/v1/models/\tprefix\tkey\tmodels\n");
+    expect("path\tGET\t/health\twhole\topen\thealth\n");
+    expect("field\tchat\ttemperature\tnumber\t0\t2\n");
+    expect("field\tchat\tmax_tokens\tinteger\t0\t2147483647\n");
+    expect("field\tresponses\tprompt\trefused\t0\t0\n");
+    for (int i = 0; (t = fields_table_at(i)) != NULL; i++) {
+        char line[128];
+        ck_assert_uint_gt(t->n, 0);
+        snprintf(line, sizeof line, "field\t%s\t%s\t", t->name, t->rows[t->n - 1].name);
+        expect(line);
+        for (int k = 0; k < i; k++) {
+            ck_assert_str_ne(fields_table_at(k)->name, t->name);
+        }
+    }
+    ck_assert_ptr_null(fields_table_at(-1));
+}
+END_TEST
+
 START_TEST(every_command_and_option_is_in_every_form)
 {
     const struct option *o;
     const struct cmd *c;
     for (int f = 1; manual_format_name(f) != NULL; f++) {
+        if (strcmp(manual_format_name(f), "api") == 0) {
+            continue; /* it tells of requests */
+        }
         print(manual_format_name(f));
         bool is_man = strcmp(manual_format_name(f), "man") == 0;
         for (int i = 0; (o = option_at(i)) != NULL; i++) {
@@ -118,6 +144,7 @@ Suite *manual_suite(void)
     TCase *t = tcase_create("manual");
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, help_is_wrapped_and_shows_operands_names_and_defaults);
+    tcase_add_test(t, routes_and_fields_are_lines);
     tcase_add_test(t, every_command_and_option_is_in_every_form);
     tcase_add_test(t, bash_completes_commands_options_names_and_files);
     suite_add_tcase(s, t);
