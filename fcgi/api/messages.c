@@ -135,6 +135,15 @@ static enum err check_reasoning(json_t *message, size_t i, struct err_info *info
                : ERR_OK;
 }
 
+/* An earlier answer's audio is known by an id alone, which no server has here. */
+static enum err check_audio(const json_t *message, size_t i, struct err_info *info)
+{
+    const json_t *audio = json_read_get(message, "audio");
+    return audio == NULL ? ERR_OK
+                         : bad_message(i, "audio", ERR_UNSUPPORTED_PARAMETER, "none, as this model reads text only",
+                                       audio, info);
+}
+
 static enum err check_message(json_t *message, size_t i, struct err_info *info)
 {
     char where[32];
@@ -144,6 +153,7 @@ static enum err check_message(json_t *message, size_t i, struct err_info *info)
     TRY(check_role(message, i, info));
     TRY(check_content(message, i, info));
     TRY(check_reasoning(message, i, info));
+    TRY(check_audio(message, i, info));
     snprintf(where, sizeof where, "messages[%zu]", i);
     return tools_check_message(message, where, info);
 }

@@ -185,7 +185,8 @@ static enum err fill_message(struct talk *t, size_t at, const json_t *from, json
     static const char *const rows[][2] = {{"role", "role"}, {"content", "content"}, {"thinking", "reasoning_content"}};
     char where[ERR_WHERE_BYTES];
     snprintf(where, sizeof where, "messages[%zu].images", at);
-    if (json_array_size(json_object_get(from, "images")) > 0) {
+    const json_t *images = json_read_get(from, "images");
+    if (images != NULL && !(json_is_array(images) && json_array_size(images) == 0)) {
         return err_set(info, ERR_UNSUPPORTED_PARAMETER, where, "%s: images are not supported", where);
     }
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

@@ -55,6 +55,7 @@ static const struct field chat_fields[] = {
     {"parallel_tool_calls", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning_effort", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning_format", FIELD_CUSTOM, 0, 0, 0},
+    {"modalities", FIELD_CUSTOM, 0, 0, 0},
     {"store", FIELD_IGNORED, 0, 0, 0},
     {"service_tier", FIELD_IGNORED, 0, 0, 0},
     {"safety_identifier", FIELD_IGNORED, 0, 0, 0},
@@ -76,6 +77,7 @@ static const struct field completion_fields[] = {
     {"logprobs", FIELD_INT, AT(logprobs), 0, SAMPLER_MAX_TOP},
     {"best_of", FIELD_INT, AT(best_of), 1, PARAMS_MAX_N},
     {"suffix", FIELD_REFUSED, 0, 0, 0},
+    {"image_data", FIELD_REFUSED, 0, 0, 0},
 };
 const struct field_table fields_of_completions = {"completions", completion_fields, ARRAY_LEN(completion_fields)};
 
@@ -304,6 +306,23 @@ static enum err read_reasoning_format(struct params *p, struct err_info *info)
                           format, info);
 }
 
+/* Of what an answer may be made of: text. */
+static enum err read_modalities(const struct params *p, struct err_info *info)
+{
+    static const char expected[] = "an array with \"text\" alone, as this model writes text only";
+    const json_t *kinds = json_read_get(p->root, "modalities");
+    if (kinds != NULL && !json_is_array(kinds)) {
+        return json_in_refuse(ERR_INVALID_TYPE, "modalities", expected, kinds, info);
+    }
+    for (size_t i = 0; i < json_array_size(kinds); i++) {
+        const json_t *kind = json_array_get(kinds, i);
+        if (!json_read_is(kind, "text")) {
+            return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "modalities", expected, kind, info);
+        }
+    }
+    return ERR_OK;
+}
+
 static enum err read_logprobs(struct params *p, bool is_chat, struct err_info *info)
 {
     if (!is_chat) {
@@ -357,6 +376,7 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
     if (is_chat) {
         TRY(read_response_format(p, info));
         TRY(read_reasoning_format(p, info));
+        TRY(read_modalities(p, info));
     }
     p->gen.sampling.top_k = p->gen.sampling.top_k < 0 ? 0 : p->gen.sampling.top_k;
     p->gen.max_tokens = (int32_t)p->max_tokens;
