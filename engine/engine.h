@@ -274,6 +274,9 @@ MUST_CHECK enum err engine_grammar_gbnf(struct engine *e, const char *text, size
                                         struct err_info *info);
 MUST_CHECK enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, struct grammar **out,
                                          struct err_info *info);
+/* .. one of n texts, texts[i][0..lengths[i]). */
+MUST_CHECK enum err engine_grammar_choice(struct engine *e, const char *const *texts, const size_t *lengths, size_t n,
+                                          struct grammar **out, struct err_info *info);
 /* .. answers with calls of tools (chat_forced.h). *i_failed: the tool whose schema the error is of. */
 MUST_CHECK enum err engine_grammar_calls(struct engine *e, const struct chat_forced *f, struct grammar **out,
                                          size_t *i_failed, struct err_info *info);

@@ -73,6 +73,27 @@ enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, stru
     return end(err, &b, grammar_lexeme(b, whole), out, info);
 }
 
+enum err engine_grammar_choice(struct engine *e, const char *const *texts, const size_t *lengths, size_t n,
+                               struct grammar **out, struct err_info *info)
+{
+    struct grammar_builder *b;
+    regex_id *ids = mem_zalloc_array(n, sizeof *ids, MEM_REQUEST);
+    symbol_id start = 0;
+    if (ids == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar");
+    }
+    enum err err = begin(e, &b, out, info);
+    if (err == ERR_OK) {
+        for (size_t i = 0; i < n; i++) {
+            ids[i] = regex_bytes(grammar_regexes(b), texts[i], lengths[i]);
+        }
+        start = grammar_lexeme(b, regex_or_all(grammar_regexes(b), ids, n));
+        err = end(ERR_OK, &b, start, out, info);
+    }
+    mem_free(ids);
+    return err;
+}
+
 enum err engine_grammar_calls(struct engine *e, const struct chat_forced *f, struct grammar **out, size_t *i_failed,
                               struct err_info *info)
 {

@@ -414,7 +414,7 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
     p->split.format = format;
     p->split.reads_calls = shows_tools;
     p->gen.show_special = format->has_tokens && (shows_tools || format->body == CHAT_BODY_CHANNELS);
-    if (binds && (is_forced || !p->is_json)) { /* a call is no answer: the form asked of that does not matter */
+    if (binds && (is_forced || !p->constraint.is_of_response)) { /* a call is no answer: the form asked of that does not matter */
         err = tool_choice_grammar(p, c->engine, &info);
     } else if (params_has_grammar(p)) { /* and nothing else: no thinking, no calls */
         p->split = (struct chat_split_config){.splits_reasoning = false};

@@ -226,54 +226,20 @@ static enum err translate(json_t *root, struct err_info *info)
     return ok ? ERR_OK : ERR_NOMEM;
 }
 
-/* json_schema is taken out of the body, for /v1/completions has no such field; the caller decrefs it. */
-static enum err take_schema(json_t *root, json_t **out, struct err_info *info)
-{
-    json_t *schema = json_object_get(root, "json_schema");
-    *out = NULL;
-    if (schema == NULL || json_is_null(schema)) {
-        return ERR_OK;
-    }
-    if (!json_is_object(schema)) {
-        return json_in_refuse(ERR_INVALID_TYPE, "json_schema", "a JSON Schema, an object", schema, info);
-    }
-    *out = json_incref(schema);
-    json_object_del(root, "json_schema");
-    return ERR_OK;
-}
-
-static enum err make_grammar(struct call *c, struct params *p, const json_t *schema, struct err_info *info)
-{
-    static const char inner[] = "response_format.json_schema.schema";
-    p->schema = schema;
-    p->is_json = schema != NULL;
-    enum err err = params_grammar(p, c->engine, info);
-    p->schema = NULL;
-    if (err != ERR_OK && strncmp(info->where, inner, sizeof inner - 1) == 0) { /* its place in this body */
-        char where[ERR_WHERE_BYTES];
-        snprintf(where, sizeof where, "json_schema%s", info->where + sizeof inner - 1);
-        memcpy(info->where, where, sizeof where);
-    }
-    return err;
-}
-
 void api_llama_completion(struct call *c)
 {
     static const struct prompts_rule rule = {.field = "prompt", .max = MAX_PROMPTS};
     struct err_info info = {0};
     struct params p = {0};
     struct prompts prompts = {0};
-    json_t *schema = NULL;
     enum err err = route_read_json(c, &info);
     err = err != ERR_OK ? err : translate(c->json, &info);
-    err = err != ERR_OK ? err : take_schema(c->json, &schema, &info);
     err =
         err != ERR_OK ? err : params_read(&p, c->json, false, c->server->conf->strict_api, c->engine, &c->arena, &info);
     err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
     err = err != ERR_OK ? err : prompts_read(&prompts, c, c->json, &rule, &info);
-    err = err != ERR_OK ? err : make_grammar(c, &p, schema, &info);
-    json_decref(schema);
+    err = err != ERR_OK ? err : params_grammar(&p, c->engine, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
         return;

@@ -1,4 +1,4 @@
-/* The tables, and stop, logit_bias, stop_token_ids, stream_options and response_format. */
+/* The tables, and stop, logit_bias, stop_token_ids, stream_options and reasoning_format. */
 #include "fcgi/api/params.h"
 
 #include "fcgi/api/fields.h"
@@ -33,10 +33,12 @@
         {"return_token_ids", FIELD_BOOL, AT(return_token_ids), 0, 0}, {"stop", FIELD_CUSTOM, 0, 0, 0},                 \
         {"stop_token_ids", FIELD_CUSTOM, 0, 0, 0}, {"logit_bias", FIELD_CUSTOM, 0, 0, 0},                              \
         {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_IGNORED, 0, 0, 0},                                   \
-        {"metadata", FIELD_IGNORED, 0, 0, 0}, {"grammar", FIELD_STRING, AT(gbnf), 0, ENGINE_MAX_GRAMMAR_BYTES},        \
-        {"json_schema", FIELD_REFUSED, 0, 0, 0}, {"guided_json", FIELD_REFUSED, 0, 0, 0},                              \
-        {"guided_regex", FIELD_STRING, AT(pattern), 0, ENGINE_MAX_GRAMMAR_BYTES},                                      \
-        {"structured_outputs", FIELD_REFUSED, 0, 0, 0},                                                                \
+        {"metadata", FIELD_IGNORED, 0, 0, 0}, {"grammar", FIELD_CUSTOM, 0, 0, 0},                                      \
+        {"json_schema", FIELD_CUSTOM, 0, 0, 0}, {"guided_json", FIELD_CUSTOM, 0, 0, 0},                                \
+        {"guided_regex", FIELD_CUSTOM, 0, 0, 0}, {"guided_choice", FIELD_CUSTOM, 0, 0, 0},                             \
+        {"guided_grammar", FIELD_CUSTOM, 0, 0, 0}, {"guided_decoding_backend", FIELD_IGNORED, 0, 0, 0},                \
+        {"guided_whitespace_pattern", FIELD_REFUSED, 0, 0, 0}, {"structured_outputs", FIELD_CUSTOM, 0, 0, 0},          \
+        {"response_format", FIELD_CUSTOM, 0, 0, 0},                                                                    \
     {                                                                                                                  \
         "chat_template", FIELD_REFUSED, 0, 0, 0                                                                        \
     }
@@ -48,7 +50,6 @@ static const struct field chat_fields[] = {
     {"logprobs", FIELD_BOOL, AT(want_logprobs), 0, 0},
     {"top_logprobs", FIELD_INT, AT(top_logprobs), 0, SAMPLER_MAX_TOP},
     {"add_generation_prompt", FIELD_BOOL, AT(add_generation_prompt), 0, 0},
-    {"response_format", FIELD_CUSTOM, 0, 0, 0},
     {"tools", FIELD_CUSTOM, 0, 0, 0},
     {"tool_choice", FIELD_CUSTOM, 0, 0, 0},
     {"chat_template_kwargs", FIELD_CUSTOM, 0, 0, 0},
@@ -81,36 +82,16 @@ static const struct field completion_fields[] = {
 };
 const struct field_table fields_of_completions = {"completions", completion_fields, ARRAY_LEN(completion_fields)};
 
-static bool is_given(const char *text) { return text != NULL && text[0] != '\0'; }
+bool params_has_grammar(const struct params *p) { return p->constraint.kind != CONSTRAINT_NONE; }
 
-bool params_has_text_grammar(const struct params *p) { return is_given(p->gbnf) || is_given(p->pattern); }
-
-bool params_has_grammar(const struct params *p) { return p->is_json || params_has_text_grammar(p); }
+bool params_has_text_grammar(const struct params *p)
+{
+    return params_has_grammar(p) && !p->constraint.is_of_response;
+}
 
 enum err params_grammar(struct params *p, struct engine *e, struct err_info *info)
 {
-    char where[ERR_WHERE_BYTES] = "";
-    enum err err = ERR_OK;
-    if (is_given(p->gbnf) + is_given(p->pattern) + p->is_json > 1) {
-        return err_set(info, ERR_INVALID_VALUE, is_given(p->gbnf) ? "grammar" : "guided_regex",
-                       "expected one of grammar, guided_regex and response_format, found more");
-    }
-    if (is_given(p->gbnf)) {
-        err = engine_grammar_gbnf(e, p->gbnf, strlen(p->gbnf), &p->gen.grammar, info);
-        snprintf(where, sizeof where, "grammar");
-    } else if (is_given(p->pattern)) {
-        err = engine_grammar_regex(e, p->pattern, strlen(p->pattern), &p->gen.grammar, info);
-        snprintf(where, sizeof where, "guided_regex");
-    } else if (p->schema != NULL) {
-        err = engine_grammar_json_schema(e, p->schema, &p->gen.grammar, info);
-        snprintf(where, sizeof where, "response_format.json_schema.schema%.88s", info->where);
-    } else if (p->is_json) {
-        err = engine_grammar_json_object(e, &p->gen.grammar, info);
-    }
-    if (err != ERR_OK && err != ERR_NOMEM) {
-        snprintf(info->where, sizeof info->where, "%s", where);
-    }
-    return err;
+    return constraint_grammar(&p->constraint, e, &p->gen.grammar, info);
 }
 
 const struct field *params_field(bool is_chat, int i)
@@ -253,45 +234,6 @@ static enum err read_stream_options(struct params *p, struct err_info *info)
     return ERR_OK;
 }
 
-/* {"type": "json_schema", "json_schema": {"name": .., "schema": ..}} */
-static enum err read_schema(struct params *p, const json_t *format, struct err_info *info)
-{
-    const json_t *outer = json_read_get(format, "json_schema"), *name = json_read_get(outer, "name");
-    static const char at[] = "response_format.json_schema";
-    if (!json_is_object(outer)) {
-        return json_in_refuse(outer == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, at, "an object with a schema",
-                              outer, info);
-    }
-    if (name != NULL && !json_is_string(name)) {
-        return json_in_refuse(ERR_INVALID_TYPE, "response_format.json_schema.name", "a string", name, info);
-    }
-    p->schema = json_read_get(outer, "schema");
-    if (!json_is_object(p->schema)) {
-        return json_in_refuse(p->schema == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
-                              "response_format.json_schema.schema", "a JSON Schema, an object", p->schema, info);
-    }
-    return ERR_OK;
-}
-
-static enum err read_response_format(struct params *p, struct err_info *info)
-{
-    const json_t *format = json_read_get(p->root, "response_format");
-    const json_t *type = json_object_get(format, "type");
-    p->is_json = json_read_is(type, "json_object") || json_read_is(type, "json_schema");
-    if (format == NULL || json_read_is(type, "text")) {
-        return ERR_OK;
-    }
-    if (!json_is_string(type)) {
-        return err_set(info, ERR_INVALID_TYPE, "response_format",
-                       "response_format: expected an object with a string type");
-    }
-    if (!p->is_json) {
-        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "response_format", "text, json_object or json_schema", type,
-                              info);
-    }
-    return json_read_is(type, "json_schema") ? read_schema(p, format, info) : ERR_OK;
-}
-
 /* "none" leaves thinking in the content. */
 static enum err read_reasoning_format(struct params *p, struct err_info *info)
 {
@@ -373,8 +315,8 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
     TRY(read_bias(p, n_vocab, arena, info));
     TRY(read_stream_options(p, info));
     TRY(read_logprobs(p, is_chat, info));
+    TRY(constraint_read(root, &p->constraint, info));
     if (is_chat) {
-        TRY(read_response_format(p, info));
         TRY(read_reasoning_format(p, info));
         TRY(read_modalities(p, info));
     }

@@ -5,6 +5,7 @@
 
 #include "engine/chat/chat_parts.h"
 #include "engine/engine.h"
+#include "fcgi/api/constraint.h"
 #include "fcgi/json_in.h"
 
 struct params {
@@ -18,9 +19,7 @@ struct params {
     bool want_logprobs;   /* chat */
     bool stream, echo, include_usage, return_token_ids;
     bool add_generation_prompt;
-    bool is_json;                   /* chat: the answer is to be a JSON object .. */
-    const json_t *schema;           /* .. or what this schema allows; of root, NULL = none */
-    const char *gbnf, *pattern;     /* what the answer follows, instead; NULL or "" = none */
+    struct constraint constraint;   /* the form of the answer; of root */
     struct chat_split_config split; /* chat: what to look for in answers; its tools are chat.c's */
     const json_t *root;             /* borrowed, and NULL once the prompt is made */
 };

@@ -114,7 +114,7 @@ enum err tool_choice_grammar(struct params *p, struct engine *e, struct err_info
     if (params_has_text_grammar(p)) {
         return err_set(
             info, ERR_INVALID_VALUE, "tool_choice",
-            "tool_choice: expected no grammar and no guided_regex beside calls that are enforced, found one");
+            "tool_choice: expected no grammar beside calls that are enforced, found %s", p->constraint.where);
     }
     enum err err = list_callable(p->root, is_forced, &c);
     err = err != ERR_OK ? err : make(p, e, &c, is_forced, info);

@@ -232,9 +232,15 @@ def test_grammar(ctx):
         assert re.fullmatch(r"(yes|no), \d{2,3}", r["choices"][0]["message"]["content"]), r
         r = ctx.server.post("/v1/completions", {"prompt": "Say:", "grammar": gbnf, **shared}).json()
         assert re.fullmatch(r"<[a-c(),]*>?" if r["choices"][0]["finish_reason"] == "length" else r"<[a-c(),]+>", r["choices"][0]["text"]), r
+    for form in ({"structured_outputs": {"choice": ["red", "green"]}}, {"guided_choice": ["red", "green"]}, {"guided_regex": "red|green"},
+                 {"guided_grammar": 'root ::= "red" | "green"'}):
+        assert ctx.server.post("/v1/chat/completions", {"messages": FRANCE, **form}).json()["choices"][0]["message"]["content"] in ("red", "green"), form
+    for form in ({"json_schema": {"enum": [12, 13]}}, {"guided_json": '{"enum": [12, 13]}'}, {"structured_outputs": {"json": {"enum": [12, 13]}}}):
+        assert ctx.server.post("/v1/completions", {"prompt": "Say:", **form}).json()["choices"][0]["text"] in ("12", "13"), form
     for more, param, code in (({"grammar": "root ::= x"}, "grammar", "invalid_grammar"), ({"guided_regex": "(?=a)"}, "guided_regex", "invalid_grammar"),
                               ({"grammar": "root ::= " + "(" * 200}, "grammar", "grammar_too_complex"),
-                              ({"grammar": "root ::= [a]", "guided_regex": "a"}, "grammar", "invalid_value")):
+                              ({"grammar": "root ::= [a]", "guided_regex": "a"}, "guided_regex", "invalid_value"),
+                              ({"structured_outputs": {"json": {"type": "x"}}}, "structured_outputs.json/type", "invalid_json_schema")):
         r = ctx.server.post("/v1/chat/completions", {"messages": FRANCE, **more})
         assert r.status == 400 and (r.error()["param"], r.error()["code"]) == (param, code), r.body
     assert ctx.server.idle()

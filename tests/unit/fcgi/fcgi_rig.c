@@ -354,6 +354,16 @@ json_int_t rig_number_at(const char *path)
     return json_integer_value(rig_at(path));
 }
 
+const char *rig_quotes(const char *text, char *room)
+{
+    char *at = room;
+    for (; *text != '\0'; text++) {
+        *at++ = *text == '\'' ? '"' : *text;
+    }
+    *at = '\0';
+    return room;
+}
+
 void rig_refuse(const char *uri, const char *body, int status, const char *code, const char *param)
 {
     int found = rig_post(uri, body);

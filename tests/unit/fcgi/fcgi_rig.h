@@ -67,6 +67,9 @@ json_t *rig_at(const char *path);
 const char *rig_text_at(const char *path);
 json_int_t rig_number_at(const char *path);
 
+/* JSON that is written with single quotation marks, into room for it; returns room. */
+const char *rig_quotes(const char *text, char *room);
+
 /* The request is the client's error: with this status, code and param (NULL: null). */
 void rig_refuse(const char *uri, const char *body, int status, const char *code, const char *param);
 

@@ -58,7 +58,8 @@ static enum err make(const char *text, const char *gbnf, struct err_info *info, 
 {
     json_t *root = json_loads(text, 0, NULL);
     ck_assert_msg(root != NULL, "%s", text);
-    struct params p = {.root = root, .gbnf = gbnf};
+    struct params p = {.root = root};
+    p.constraint = gbnf != NULL ? (struct constraint){.kind = CONSTRAINT_GBNF, .where = gbnf} : p.constraint;
     *info = (struct err_info){0};
     enum err err = tool_choice_grammar(&p, engine, info);
     *made = p.gen.grammar != NULL;
