@@ -1,652 +1,572 @@
-/* Numbers are never printed anew: arguments are the model's own bytes where it wrote JSON. */
+/* Numbers are never printed anew: arguments are the model's own bytes where it wrote JSON. Each phase reads what it is
+ * sure of from the front, so that a body is looked at once, however it is cut. */
 #include "engine/chat/chat_call.h"
 
 #include "engine/base/json_read.h"
 #include "engine/base/json_write.h"
-#include "engine/chat/chat_parts.h"
+#include "engine/base/mem.h"
+#include "engine/chat/chat_call_internal.h"
 
-#include <string.h>
+/* --- parts ------------------------------------------------------------------------------------------------------ */
 
-/* A stretch of the body that is still to read. */
-struct cursor {
-    const char *at, *end;
+static void give(struct chat_call *c, enum chat_part_kind kind, size_t i_call, const char *text, size_t n)
+{
+    c->sink(c->arg, &(struct chat_part){.kind = kind, .i_call = i_call, .text = text, .len = n});
+}
+
+/* A part that is kept back: this, and its text behind it. */
+struct record {
+    enum chat_part_kind kind;
+    size_t i_call, len;
 };
 
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
-static void skip_space(struct cursor *c)
+static void emit(struct chat_call *c, enum chat_part_kind kind, const char *text, size_t n)
 {
-    while (c->at < c->end && is_space(*c->at)) {
-        c->at++;
+    const struct record r = {kind, c->n_calls - 1, n};
+    if (c->is_told && !c->is_kept) {
+        give(c, kind, r.i_call, text, n);
+        return;
     }
+    buf_append(&c->pending, &r, sizeof r);
+    buf_append(&c->pending, text, n);
 }
 
-static bool skip(struct cursor *c, const char *mark)
+static void give_pending(struct chat_call *c)
 {
-    size_t n = strlen(mark);
-    if ((size_t)(c->end - c->at) < n || memcmp(c->at, mark, n) != 0) {
-        return false;
+    for (size_t at = 0; buf_ok(&c->pending) == ERR_OK && at < c->pending.len;) {
+        struct record r;
+        memcpy(&r, c->pending.data + at, sizeof r);
+        at += sizeof r;
+        give(c, r.kind, r.i_call, c->pending.data + at, r.len);
+        at += r.len;
     }
-    c->at += n;
-    return true;
+    c->pending.len = 0; /* what failed stays so */
+    c->is_told = true;
+    c->is_kept = false;
 }
 
-/* *out: what stands before the mark, which is skipped. */
-static bool take_until(struct cursor *c, const char *mark, struct cursor *out)
+static bool is_known(const struct chat_call *c)
 {
-    const char *found = memmem(c->at, (size_t)(c->end - c->at), mark, strlen(mark));
-    if (found == NULL) {
-        return false;
+    bool is = c->tools == NULL;
+    for (size_t i = 0; i < json_array_size(c->tools) && !is; i++) {
+        const json_t *f = json_object_get(json_array_get(c->tools, i), "function");
+        is = json_read_is(json_object_get(f, "name"), c->name.data);
     }
-    *out = (struct cursor){c->at, found};
-    c->at = found + strlen(mark);
-    return true;
-}
-
-static void trim(struct cursor *c)
-{
-    skip_space(c);
-    while (c->end > c->at && is_space(c->end[-1])) {
-        c->end--;
-    }
-}
-
-static bool is_object(const char *text, size_t n)
-{
-    struct err_info ignored = {0};
-    json_t *parsed = NULL;
-    bool is = json_read(text, n, CHAT_SPLIT_DEPTH, "a call", &parsed, &ignored) == ERR_OK;
-    json_decref(parsed);
     return is;
 }
 
-/* --- a JSON object ---------------------------------------------------------------------------------------------- */
-
-/* Behind the string that begins at p; the JSON is known to be valid. */
-static const char *end_of_string(const char *p)
+void chat_call_settle(struct chat_call *c)
 {
-    for (p++; *p != '"'; p++) {
-        p += *p == '\\';
+    if (c->is_told) {
+        c->from = c->at;
     }
-    return p + 1;
 }
 
-/* The object's bytes that are the value of its member `key`, an object itself. The whole is valid JSON without
- * escapes in this key, else `out` stays empty. */
-static void find_value(const char *body, size_t n, const char *key, struct cursor *out)
+enum step chat_call_open(struct chat_call *c)
 {
-    int depth = 0;
-    const char *end = body + n, *value = NULL;
-    for (const char *p = body; p < end;) {
-        if (*p == '"') {
-            const char *behind = end_of_string(p), *colon = behind;
-            while (is_space(*colon)) {
-                colon++;
-            }
-            if (depth == 1 && *colon == ':' && (size_t)(behind - p) == strlen(key) + 2 &&
-                memcmp(p + 1, key, strlen(key)) == 0) {
-                value = colon + 1;
-            }
-            p = behind;
-            continue;
+    if (buf_ok(&c->name) != ERR_OK || c->name.len == 0 || memchr(c->name.data, '\0', c->name.len) != NULL) {
+        return STEP_FAIL;
+    }
+    bool may_tell = is_known(c);
+    c->is_kept = c->is_told && !may_tell;
+    c->is_open = c->has_called = true;
+    c->scan = (struct json_scan){.depth = 0};
+    c->n_calls++;
+    emit(c, CHAT_CALL_BEGIN, c->name.data, c->name.len);
+    if (may_tell) {
+        give_pending(c);
+    }
+    return STEP_ON;
+}
+
+enum step chat_call_add(struct chat_call *c, const char *json, size_t n)
+{
+    struct json_scan scan = c->scan;
+    if (json_scan_feed(&scan, json, n) < n) {
+        return STEP_FAIL;
+    }
+    c->scan = scan;
+    emit(c, CHAT_CALL_ARGUMENTS, json, n);
+    if (scan.state == JSON_SCAN_WHOLE) {
+        emit(c, CHAT_CALL_END, "", 0);
+        if (c->is_kept) {
+            give_pending(c);
         }
-        depth += (*p == '{' || *p == '[') - (*p == '}' || *p == ']');
-        p++;
-        if (value != NULL && depth == 1 && p[-1] == '}') {
-            *out = (struct cursor){value, p};
-            trim(out);
-            return;
-        }
+        c->is_open = false;
+        chat_call_settle(c);
     }
+    return STEP_ON;
 }
 
-static bool copy_arguments(const json_t *call, const char *body, size_t n, struct buf *out)
+enum step chat_call_puts(struct chat_call *c, const char *json) { return chat_call_add(c, json, strlen(json)); }
+
+static enum step add_piece(struct chat_call *c)
 {
-    const char *key = json_object_get(call, "arguments") != NULL ? "arguments" : "parameters";
-    const json_t *v = json_object_get(call, key);
-    struct cursor raw = {0};
-    if (json_is_object(v)) {
-        find_value(body, n, key, &raw);
-        buf_append(out, raw.at, (size_t)(raw.end - raw.at));
-        return raw.at != NULL;
-    }
-    if (json_is_string(v)) { /* JSON in a string, as OpenAI's API writes it */
-        buf_append(out, json_string_value(v), json_string_length(v));
-        return is_object(json_string_value(v), json_string_length(v));
-    }
-    buf_puts(out, "{}");
-    return v == NULL || json_is_null(v);
+    enum step step = buf_ok(&c->piece) == ERR_OK ? chat_call_add(c, c->piece.data, c->piece.len) : STEP_FAIL;
+    chat_call_reset(c, &c->piece);
+    return step;
 }
 
-static bool read_json(struct cursor c, struct buf *name, struct buf *arguments)
+enum step chat_call_add_text(struct chat_call *c, const char *text, size_t n)
 {
-    struct err_info ignored = {0};
-    json_t *call = NULL;
-    size_t n = (size_t)(c.end - c.at);
-    bool is_call = json_read(c.at, n, CHAT_SPLIT_DEPTH, "a call", &call, &ignored) == ERR_OK;
-    const json_t *v = json_object_get(call, "name");
-    is_call = is_call && json_string_length(v) > 0 && copy_arguments(call, c.at, n, arguments);
-    if (is_call) {
-        buf_append(name, json_string_value(v), json_string_length(v));
+    if (n == 0) {
+        return STEP_ON;
     }
-    json_decref(call);
-    return is_call;
+    json_write_string(&c->piece, text, n);
+    if (buf_ok(&c->piece) == ERR_OK) { /* without its quotes */
+        memmove(c->piece.data, c->piece.data + 1, c->piece.len - 2);
+        c->piece.len -= 2;
+    }
+    return add_piece(c);
 }
 
-/* --- keyed text ------------------------------------------------------------------------------------------------- */
-
-/* The type that the schema of the tool gives to the member; NULL = none is known. */
-static const json_t *type_of(const json_t *tools, const struct buf *name, struct cursor key)
+enum step chat_call_add_key(struct chat_call *c, const char *key, size_t n)
 {
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *f = json_object_get(json_array_get(tools, i), "function");
-        if (json_read_is(json_object_get(f, "name"), name->data)) {
-            const json_t *properties = json_object_get(json_object_get(f, "parameters"), "properties");
-            return json_object_get(json_object_getn(properties, key.at, (size_t)(key.end - key.at)), "type");
-        }
-    }
-    return NULL;
+    buf_puts(&c->piece, c->scan.state == JSON_SCAN_KEY ? "" : ",");
+    json_write_string(&c->piece, n > 0 ? key : "", n);
+    buf_putc(&c->piece, ':');
+    return add_piece(c);
 }
 
-static bool may_be_string(const json_t *type)
+void chat_call_reset(struct chat_call *c, struct buf *b)
 {
-    bool may = json_read_is(type, "string");
-    for (size_t i = 0; i < json_array_size(type); i++) {
-        may = may || json_read_is(json_array_get(type, i), "string");
-    }
-    return may;
+    c->err = c->err != ERR_OK ? c->err : buf_ok(b);
+    buf_reset(b);
 }
 
-/* Is it JSON of one value? */
-static bool is_value(struct cursor v)
+/* --- bytes ------------------------------------------------------------------------------------------------------ */
+
+bool chat_call_skip(struct chat_call *c, const char *others)
+{
+    while (c->at < c->in.len && (chat_call_is_space(c->in.data[c->at]) ||
+                                 (c->in.data[c->at] != '\0' && strchr(others, c->in.data[c->at]) != NULL))) {
+        c->at++;
+    }
+    return c->at < c->in.len;
+}
+
+enum step chat_call_mark(struct chat_call *c, const char *mark)
+{
+    size_t n = strlen(mark), room = chat_call_left(c) < n ? chat_call_left(c) : n;
+    if (memcmp(chat_call_front(c), mark, room) != 0) {
+        return STEP_FAIL;
+    }
+    c->at += room == n ? n : 0;
+    return room == n ? STEP_ON : chat_call_wait(c);
+}
+
+enum step chat_call_until(struct chat_call *c, const char *mark, struct buf *out)
+{
+    size_t n = chat_call_left(c) < CHAT_CALL_LONGEST ? chat_call_left(c) : CHAT_CALL_LONGEST;
+    const char *front = chat_call_front(c), *found = memmem(front, n, mark, strlen(mark));
+    if (found == NULL) {
+        return n == CHAT_CALL_LONGEST ? STEP_FAIL : chat_call_wait(c);
+    }
+    chat_call_reset(c, out);
+    buf_append(out, front, (size_t)(found - front));
+    c->at += (size_t)(found - front) + strlen(mark);
+    return buf_ok(out) == ERR_OK ? STEP_ON : STEP_FAIL;
+}
+
+void chat_call_trim(struct buf *b)
+{
+    size_t front = 0;
+    while (b->len > 0 && chat_call_is_space(b->data[b->len - 1])) {
+        b->data[--b->len] = '\0';
+    }
+    while (front < b->len && chat_call_is_space(b->data[front])) {
+        front++;
+    }
+    if (front > 0) {
+        memmove(b->data, b->data + front, b->len - front + 1);
+        b->len -= front;
+    }
+}
+
+/* --- JSON ------------------------------------------------------------------------------------------------------- */
+
+/* What stands between and behind objects. */
+static enum step before_object(struct chat_call *c)
+{
+    bool is_more = chat_call_skip(c, ",;");
+    chat_call_settle(c);
+    if (!is_more) {
+        return STEP_WAIT;
+    }
+    if (*chat_call_front(c) == '{') {
+        c->object = (struct json_scan){.depth = 0};
+        c->has_called = false;
+        chat_call_reset(c, &c->name);
+        chat_call_reset(c, &c->value);
+        chat_call_reset(c, &c->piece);
+        return chat_call_go(c, PHASE_OBJECT);
+    }
+    return c->n_calls > 0 ? chat_call_go(c, PHASE_BEHIND) : STEP_FAIL;
+}
+
+/* The string that a JSON string writes takes its place; false: it is no string. */
+static bool decode(struct chat_call *c, struct buf *b)
 {
     struct buf object;
     struct err_info ignored = {0};
     json_t *parsed = NULL;
     buf_init(&object, 0, MEM_REQUEST);
     buf_puts(&object, "{\"v\":");
-    buf_append(&object, v.at, (size_t)(v.end - v.at));
+    buf_add(&object, b);
     buf_puts(&object, "}");
-    bool is = buf_ok(&object) == ERR_OK &&
-              json_read(object.data, object.len, CHAT_SPLIT_DEPTH, "a value", &parsed, &ignored) == ERR_OK &&
-              json_object_size(parsed) == 1; /* no second member behind a comma */
+    enum err err = buf_ok(&object);
+    err = err != ERR_OK ? err : json_read(object.data, object.len, CHAT_SPLIT_DEPTH, "a string", &parsed, &ignored);
+    const json_t *v = json_object_get(parsed, "v");
+    if (err == ERR_OK && json_is_string(v)) {
+        chat_call_reset(c, b);
+        buf_append(b, json_string_value(v), json_string_length(v));
+    }
+    bool is_string = err == ERR_OK && json_is_string(v);
+    b->err = b->err != ERR_OK ? b->err : err == ERR_NOMEM ? err : ERR_OK;
     json_decref(parsed);
     buf_fini(&object);
-    return is;
+    return is_string;
 }
 
-/* What templates of Python write for true, false and null; NULL: it is none of these. */
-static const char *python_word(const char *s, size_t n)
+static bool begins(const struct buf *b, const char *word)
 {
-    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
-    const char *found = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(words) && found == NULL; i++) {
-        found = strlen(words[i][0]) == n && memcmp(words[i][0], s, n) == 0 ? words[i][1] : NULL;
+    return b->len >= strlen(word) && memcmp(b->data, word, strlen(word)) == 0;
+}
+
+/* The object is whole, and its call has not begun: there are no arguments, or they stand before the name, or in a string, as
+ * OpenAI's API writes them. */
+static enum step whole_object(struct chat_call *c)
+{
+    bool has_none = c->value.len == 0 || begins(&c->value, "null");
+    if (begins(&c->value, "\"") && !decode(c, &c->value)) {
+        return STEP_FAIL;
     }
-    return found;
-}
-
-/* A value is JSON where it can be and the schema does not ask for a string; null may stand beside strings. */
-static void write_value(const json_t *type, struct cursor v, struct buf *out)
-{
-    struct cursor t = v;
-    trim(&t);
-    size_t n = (size_t)(t.end - t.at);
-    const char *word = type != NULL && !may_be_string(type) ? python_word(t.at, n) : NULL;
-    bool is_null = n == 4 && memcmp(t.at, "null", 4) == 0 && json_is_array(type);
-    if (word != NULL) {
-        buf_puts(out, word);
-    } else if (is_null || (!may_be_string(type) && is_value(t))) {
-        buf_append(out, t.at, n);
-    } else {
-        json_write_string(out, v.at, (size_t)(v.end - v.at));
+    struct json_scan scan = {.depth = 0};
+    bool is_object = has_none || (json_scan_feed(&scan, c->value.data, c->value.len) == c->value.len &&
+                                  scan.state == JSON_SCAN_WHOLE);
+    if (!is_object || !decode(c, &c->name) || chat_call_open(c) != STEP_ON) {
+        return STEP_FAIL;
     }
+    return has_none ? chat_call_puts(c, "{}") : chat_call_add(c, c->value.data, c->value.len);
 }
 
-static void write_member(const json_t *tools, const struct buf *name, struct cursor key, struct cursor value,
-                         struct buf *out)
-{
-    if (out->len > 1) {
-        buf_putc(out, ',');
-    }
-    json_write_string(out, key.at, (size_t)(key.end - key.at));
-    buf_putc(out, ':');
-    write_value(type_of(tools, name, key), value, out);
-}
+static bool is_in_string(enum json_scan_state state) { return state >= JSON_SCAN_STRING && state <= JSON_SCAN_LOW_U; }
 
-/* One newline at each end is the format's. */
-static void trim_newlines(struct cursor *v)
+/* A byte of a member's value. */
+static enum step take_value(struct chat_call *c, char byte)
 {
-    v->at += v->at < v->end && *v->at == '\n';
-    v->end -= v->end > v->at && v->end[-1] == '\n';
-}
-
-static bool take_name(struct cursor n, struct buf *name)
-{
-    trim(&n);
-    buf_append(name, n.at, (size_t)(n.end - n.at));
-    return n.end > n.at && memchr(n.at, '<', (size_t)(n.end - n.at)) == NULL && buf_ok(name) == ERR_OK;
-}
-
-/* <function=NAME> (<parameter=K> V </parameter>)* </function> */
-static bool read_parameters(struct cursor c, const json_t *tools, struct buf *name, struct buf *arguments)
-{
-    struct cursor word, value;
-    if (!skip(&c, "<function=") || !take_until(&c, ">", &word) || !take_name(word, name)) {
-        return false;
-    }
-    buf_putc(arguments, '{');
-    for (skip_space(&c); skip(&c, "<parameter="); skip_space(&c)) {
-        if (!take_until(&c, ">", &word) || !take_until(&c, "</parameter>", &value)) {
-            return false;
+    if (c->member == MEMBER_NAME && !c->has_called) {
+        buf_putc(&c->name, byte);
+    } else if (c->member == MEMBER_ARGUMENTS) {
+        if (!c->has_called && byte == '{' && c->value.len == 0 && c->name.len > 0 &&
+            (!decode(c, &c->name) || chat_call_open(c) != STEP_ON)) {
+            return STEP_FAIL;
         }
-        trim_newlines(&value);
-        write_member(tools, name, word, value, arguments);
-    }
-    buf_putc(arguments, '}');
-    return skip(&c, "</function>") && c.at == c.end;
-}
-
-/* NAME (<arg_key>K</arg_key> <arg_value>V</arg_value>)* */
-static bool read_arg_keys(struct cursor c, const json_t *tools, struct buf *name, struct buf *arguments)
-{
-    struct cursor word, value;
-    const char *mark = memchr(c.at, '<', (size_t)(c.end - c.at));
-    word = (struct cursor){c.at, mark != NULL ? mark : c.end};
-    c.at = word.end;
-    if (!take_name(word, name) || strpbrk(name->data, " \n\t{}\"") != NULL) {
-        return false;
-    }
-    buf_putc(arguments, '{');
-    for (; skip(&c, "<arg_key>"); skip_space(&c)) {
-        if (!take_until(&c, "</arg_key>", &word)) {
-            return false;
-        }
-        skip_space(&c);
-        if (!skip(&c, "<arg_value>") || !take_until(&c, "</arg_value>", &value)) {
-            return false;
-        }
-        write_member(tools, name, word, value, arguments);
-    }
-    buf_putc(arguments, '}');
-    return c.at == c.end;
-}
-
-/* --- calls -------------------------------------------------------------------------------------------------------- */
-
-/* What is read so far. */
-struct reader {
-    const json_t *tools;
-    struct buf *out, name, arguments; /* of the call that is read */
-    size_t n;
-};
-
-static void begin_call(struct reader *r)
-{
-    buf_reset(&r->name);
-    buf_reset(&r->arguments);
-}
-
-/* Keeps the call, if it is one. */
-static bool end_call(struct reader *r, bool is_read)
-{
-    bool is_call = is_read && buf_ok(&r->name) == ERR_OK && buf_ok(&r->arguments) == ERR_OK && r->name.len > 0 &&
-                   memchr(r->name.data, '\0', r->name.len) == NULL && r->arguments.len > 0 &&
-                   is_object(r->arguments.data, r->arguments.len); /* two values of one key, say, are none */
-    if (is_call) {
-        buf_add(r->out, &r->name);
-        buf_putc(r->out, '\0');
-        buf_add(r->out, &r->arguments);
-        buf_putc(r->out, '\0');
-        r->n++;
-    }
-    r->out->err = r->out->err != ERR_OK ? r->out->err : r->name.err != ERR_OK ? r->name.err : r->arguments.err;
-    return is_call;
-}
-
-/* *out: the object that c begins with, which is skipped. */
-static bool take_object(struct cursor *c, struct cursor *out)
-{
-    int depth = 0;
-    bool is_in_string = false;
-    for (const char *p = c->at; p < c->end; p++) {
-        if (is_in_string && *p == '\\') {
-            p += p + 1 < c->end;
-            continue;
-        }
-        is_in_string = is_in_string != (*p == '"');
-        if (!is_in_string) {
-            depth += (*p == '{' || *p == '[') - (*p == '}' || *p == ']');
-        }
-        if (!is_in_string && depth == 0) {
-            *out = (struct cursor){c->at, p + 1};
-            c->at = p + 1;
-            return out->at[0] == '{';
+        if (!c->has_called || c->is_open) {
+            buf_putc(c->is_open ? &c->piece : &c->value, byte);
         }
     }
-    return false;
+    return STEP_ON;
 }
 
-/* Objects, one or several, perhaps within brackets, with commas, semicolons or nothing between. */
-static bool read_objects(struct reader *r, struct cursor c)
+static void end_key(struct chat_call *c)
 {
-    struct cursor one;
-    bool is_list = skip(&c, "[");
-    for (skip_space(&c); c.at < c.end && *c.at == '{'; skip_space(&c)) {
-        begin_call(r);
-        if (!take_object(&c, &one) || !end_call(r, read_json(one, &r->name, &r->arguments))) {
-            return false;
-        }
-        skip_space(&c);
-        if (!skip(&c, ",")) {
-            skip(&c, ";");
-        }
+    bool is_name = strcmp(c->key.data, "\"name\"") == 0;
+    bool is_arguments = strcmp(c->key.data, "\"arguments\"") == 0 || strcmp(c->key.data, "\"parameters\"") == 0;
+    c->member = is_name ? MEMBER_NAME : is_arguments ? MEMBER_ARGUMENTS : MEMBER_OTHER;
+    if (!c->has_called && c->member != MEMBER_OTHER) { /* of two the last counts */
+        chat_call_reset(c, is_name ? &c->name : &c->value);
     }
-    bool is_closed = !is_list || skip(&c, "]");
-    skip_space(&c);
-    return is_closed && c.at == c.end && r->n > 0;
 }
 
-static bool read_tagged(struct reader *r, struct cursor c)
+static enum step take_byte(struct chat_call *c, char byte)
 {
-    if (*c.at == '{' || *c.at == '[') {
-        return read_objects(r, c);
+    enum json_scan_state before = c->object.state;
+    unsigned depth = c->object.depth;
+    if (json_scan_feed(&c->object, &byte, 1) == 0) {
+        return STEP_FAIL;
     }
-    begin_call(r);
-    return end_call(r, *c.at == '<' ? read_parameters(c, r->tools, &r->name, &r->arguments)
-                                    : read_arg_keys(c, r->tools, &r->name, &r->arguments));
+    enum json_scan_state state = c->object.state;
+    if (c->object.depth != 1) {
+        return c->object.depth > 1 ? take_value(c, byte) : STEP_ON;
+    }
+    bool is_key = c->object.is_key && (is_in_string(state) || (is_in_string(before) && state == JSON_SCAN_COLON));
+    if (is_key) {
+        if (before == JSON_SCAN_KEY) {
+            chat_call_reset(c, &c->key);
+        }
+        buf_putc(&c->key, byte);
+        if (state == JSON_SCAN_COLON && buf_ok(&c->key) == ERR_OK) {
+            end_key(c);
+        }
+        return STEP_ON;
+    }
+    bool is_value =
+        is_in_string(state) || state >= JSON_SCAN_MINUS ||
+        (state == JSON_SCAN_BEHIND && (before != JSON_SCAN_BEHIND || depth > 1) && !chat_call_is_space(byte));
+    enum step step = is_value ? take_value(c, byte) : STEP_ON;
+    return step == STEP_ON && c->is_open && state == JSON_SCAN_BEHIND ? add_piece(c) : step;
+}
+
+static enum step in_object(struct chat_call *c)
+{
+    enum step step = STEP_ON;
+    while (c->at < c->in.len && step == STEP_ON && c->object.state != JSON_SCAN_WHOLE) {
+        step = take_byte(c, c->in.data[c->at]);
+        c->at += step == STEP_ON;
+    }
+    if (c->is_open && c->piece.len > 0) {
+        step = add_piece(c) == STEP_ON ? step : STEP_FAIL;
+    }
+    if (c->has_called && !c->is_open) { /* no other member matters */
+        chat_call_settle(c);
+    }
+    if (step != STEP_ON || c->object.state != JSON_SCAN_WHOLE) {
+        return step == STEP_ON ? STEP_WAIT : step;
+    }
+    return c->has_called || whole_object(c) == STEP_ON ? chat_call_go(c, PHASE_ITEM) : STEP_FAIL;
+}
+
+/* Calls are whole: brackets that are one too many, and the end of a list or a block of Markdown, do no harm. */
+static enum step behind_calls(struct chat_call *c)
+{
+    bool is_more = chat_call_skip(c, "]}`");
+    chat_call_settle(c);
+    return is_more ? STEP_FAIL : STEP_WAIT;
+}
+
+/* --- a name, and JSON -------------------------------------------------------------------------------------------- */
+
+static void cut(struct buf *b, size_t from, size_t to)
+{
+    memmove(b->data, b->data + from, to - from);
+    b->len = to - from;
+    b->data[b->len] = '\0';
 }
 
 /* A name without what some formats put around it: functions.NAME:0, NAME[CALL_ID]id. */
-static void strip_name(struct cursor *name)
+static void strip_name(struct buf *name)
 {
     static const char prefix[] = "functions.", id[] = "[CALL_ID]";
-    const char *front = memmem(name->at, (size_t)(name->end - name->at), prefix, sizeof prefix - 1);
-    name->at = front != NULL ? front + sizeof prefix - 1 : name->at;
-    trim(name);
-    const char *found = memmem(name->at, (size_t)(name->end - name->at), id, sizeof id - 1);
-    found = found != NULL ? found : memchr(name->at, ':', (size_t)(name->end - name->at));
-    name->end = found != NULL ? found : name->end;
-    for (const char *p = name->at; p < name->end; p++) { /* a header goes on behind it */
-        if (is_space(*p) || *p == '<') {
-            name->end = p;
-        }
+    const char *front = memmem(name->data, name->len, prefix, sizeof prefix - 1);
+    if (front != NULL) {
+        cut(name, (size_t)(front - name->data) + sizeof prefix - 1, name->len);
     }
+    chat_call_trim(name);
+    const char *found = memmem(name->data, name->len, id, sizeof id - 1);
+    cut(name, 0, found != NULL ? (size_t)(found - name->data) : name->len);
+    cut(name, 0, strcspn(name->data, ": \n\t\r<")); /* a header goes on behind it */
 }
 
 /* NAME separator {..}; DeepSeek R1: function separator NAME, and the object as a block of Markdown. */
-static bool read_named(struct reader *r, struct cursor c, const char *separator)
+static enum step in_name(struct chat_call *c)
 {
-    struct cursor name, rest;
-    if (*c.at == '{' || *c.at == '[') {
-        return read_objects(r, c);
+    bool is_fenced = c->phase == PHASE_FENCE;
+    enum step step = chat_call_until(c, is_fenced ? "```json" : c->format->separator, &c->name);
+    if (step != STEP_ON) {
+        return step;
     }
-    if (separator[0] == '\0' || !take_until(&c, separator, &name)) {
-        return false;
+    chat_call_trim(&c->name);
+    if (!is_fenced && c->name.len == 8 && memcmp(c->name.data, "function", 8) == 0 &&
+        c->format->body == CHAT_BODY_NAMED) {
+        return chat_call_go(c, PHASE_FENCE);
     }
-    begin_call(r);
-    trim(&name);
-    if (name.end - name.at == 8 && memcmp(name.at, "function", 8) == 0 && take_until(&c, "```json", &rest)) {
-        name = rest;
-        if (!take_until(&c, "```", &rest)) {
-            return false;
-        }
-        c = rest;
+    if (c->name.len > 0) {
+        strip_name(&c->name);
     }
-    strip_name(&name);
-    trim(&c);
-    buf_append(&r->name, name.at, (size_t)(name.end - name.at));
-    buf_append(&r->arguments, c.at, (size_t)(c.end - c.at));
-    return end_call(r, true);
+    return chat_call_go(c, PHASE_ARGUMENTS);
 }
 
-/* <invoke name="NAME"> (<parameter name="K" string="true|false"?> V </parameter>)* </invoke>, with a word of the model's before
- * the names of tags; of the first and the last tag some may be marks that are gone already. */
-static bool read_invoke(struct reader *r, struct cursor c)
+static enum step in_arguments(struct chat_call *c)
 {
-    static const char attribute[] = "name=\"", dsml[] = "\xef\xbd\x9c"
-                                                        "DSML"
-                                                        "\xef\xbd\x9c";
-    if (*c.at == '{') {
-        return read_objects(r, c);
+    if (!c->is_open) {
+        if (!chat_call_skip(c, "")) {
+            return STEP_WAIT;
+        }
+        if (*chat_call_front(c) != '{' || chat_call_open(c) != STEP_ON) {
+            return STEP_FAIL;
+        }
     }
-    bool is_dsml = memmem(c.at, (size_t)(c.end - c.at), dsml, sizeof dsml - 1) != NULL;
-    const char *begin = is_dsml ? "<\xef\xbd\x9c"
-                                  "DSML"
-                                  "\xef\xbd\x9cparameter name=\""
-                                : "<parameter name=\"";
-    const char *end = is_dsml ? "</\xef\xbd\x9c"
-                                "DSML"
-                                "\xef\xbd\x9cparameter>"
-                              : "</parameter>";
-    while (c.at < c.end) {
-        struct cursor word, rest, value;
-        begin_call(r);
-        skip_space(&c);
-        skip(&c, "<invoke ");
-        if (!skip(&c, attribute) || !take_until(&c, "\"", &word) || !take_until(&c, ">", &rest)) {
-            return false;
-        }
-        buf_append(&r->name, word.at, (size_t)(word.end - word.at));
-        buf_putc(&r->arguments, '{');
-        for (skip_space(&c); skip(&c, begin); skip_space(&c)) {
-            if (!take_until(&c, "\"", &word) || !take_until(&c, ">", &rest) || !take_until(&c, end, &value)) {
-                return false;
-            }
-            if (memmem(rest.at, (size_t)(rest.end - rest.at), "true", 4) != NULL) { /* string="true" */
-                buf_puts(&r->arguments, r->arguments.len > 1 ? "," : "");
-                json_write_string(&r->arguments, word.at, (size_t)(word.end - word.at));
-                buf_putc(&r->arguments, ':');
-                json_write_string(&r->arguments, value.at, (size_t)(value.end - value.at));
-            } else {
-                write_member(r->tools, &r->name, word, value, &r->arguments);
-            }
-        }
-        buf_putc(&r->arguments, '}');
-        if (!end_call(r, true)) {
-            return false;
-        }
-        skip(&c, "</invoke>");
-        skip_space(&c);
+    struct json_scan scan = c->scan;
+    size_t left = chat_call_left(c), n = json_scan_feed(&scan, chat_call_front(c), left);
+    enum step step = n > 0 ? chat_call_add(c, chat_call_front(c), n) : STEP_ON;
+    c->at += n;
+    if (step == STEP_ON && !c->is_open) {
+        chat_call_settle(c);
+        return chat_call_go(c, PHASE_BEHIND);
     }
-    return r->n > 0;
+    return n < left ? STEP_FAIL : STEP_WAIT;
 }
 
-/* --- values in other languages ------------------------------------------------------------------------------------ */
+/* --- bodies ------------------------------------------------------------------------------------------------------ */
 
-static bool is_word(char c)
+static enum step begin_body(struct chat_call *c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-           c == '.';
-}
-
-/* Does the quote end its string? Templates do not escape those within: it's one of them unless a value may end there. */
-static bool ends_string(const struct cursor *c)
-{
-    struct cursor behind = {c->at + 1, c->end};
-    skip_space(&behind);
-    return behind.at == behind.end || strchr(",)]}:", *behind.at) != NULL;
-}
-
-/* A string of Python behind its quote. */
-static bool take_python_string(struct cursor *c, char quote, struct buf *out)
-{
-    struct buf text;
-    buf_init(&text, 0, MEM_REQUEST);
-    for (; c->at < c->end && (*c->at != quote || !ends_string(c)); c->at++) {
-        char ch = *c->at;
-        if (ch == '\\' && c->at + 1 < c->end) {
-            static const char from[] = "ntr", to[] = "\n\t\r";
-            const char *found = strchr(from, *++c->at);
-            ch = found != NULL ? to[found - from] : *c->at;
-        }
-        buf_putc(&text, ch);
+    static const enum phase phases[] = {
+        [CHAT_BODY_NAMED] = PHASE_NAME,
+        [CHAT_BODY_QUOTED] = PHASE_WORD_NAME,
+        [CHAT_BODY_PYTHON] = PHASE_WORD_NAME,
+        [CHAT_BODY_CHANNELS] = PHASE_NAME,
+    };
+    enum chat_body body = c->format->body;
+    if (!chat_call_skip(c, "")) {
+        return STEP_WAIT;
     }
-    json_write_buf(out, &text);
-    out->err = out->err != ERR_OK ? out->err : text.err;
-    buf_fini(&text);
-    bool is_closed = c->at < c->end;
-    c->at += is_closed;
-    return is_closed;
-}
-
-/* A word: a key where a colon follows and the language has no quotes there, True, False, None, or a number. */
-static void write_word(struct cursor *c, bool is_quoted, struct buf *out)
-{
-    const char *from = c->at;
-    while (c->at < c->end && is_word(*c->at)) {
+    char first = *chat_call_front(c);
+    if (first == '[' && body != CHAT_BODY_CHANNELS && body != CHAT_BODY_INVOKE) {
+        c->is_list = true;
         c->at++;
+        return chat_call_go(c, body == CHAT_BODY_PYTHON ? PHASE_WORD_NAME : PHASE_ITEM);
     }
-    size_t n = (size_t)(c->at - from);
-    if (is_quoted && c->at < c->end && *c->at == ':') {
-        json_write_string(out, from, n);
-        return;
+    if (first == '{' && body != CHAT_BODY_CHANNELS) {
+        return chat_call_go(c, PHASE_ITEM);
     }
-    const char *word = python_word(from, n);
-    if (word != NULL) {
-        buf_puts(out, word);
-        return;
+    if (body == CHAT_BODY_TAGGED || body == CHAT_BODY_INVOKE) {
+        return chat_call_begin_tags(c);
     }
-    buf_append(out, from, n);
+    c->is_quoted = body == CHAT_BODY_QUOTED;
+    return phases[body] == PHASE_NAME && c->format->separator[0] == '\0' ? STEP_FAIL : chat_call_go(c, phases[body]);
 }
 
-/* A value as JSON, up to what ends it at its own depth: one of `ends`. is_quoted: Gemma's, whose strings stand between
- * <|"|> and whose keys are bare; else Python's. */
-static bool take_value(struct cursor *c, bool is_quoted, const char *ends, struct buf *out)
+static enum step look(struct chat_call *c)
 {
-    static const char quote[] = "<|\"|>";
-    int depth = 0;
-    while (c->at < c->end && (depth > 0 || strchr(ends, *c->at) == NULL)) {
-        struct cursor text;
-        if (is_quoted && skip(c, quote)) {
-            if (!take_until(c, quote, &text)) {
-                return false;
-            }
-            json_write_string(out, text.at, (size_t)(text.end - text.at));
-        } else if (!is_quoted && (*c->at == '"' || *c->at == '\'')) {
-            char mark = *c->at++;
-            if (!take_python_string(c, mark, out)) {
-                return false;
-            }
-        } else if (is_word(*c->at)) {
-            write_word(c, is_quoted, out);
-        } else {
-            depth += (*c->at == '{' || *c->at == '[') - (*c->at == '}' || *c->at == ']');
-            buf_putc(out, *c->at++);
-        }
+    static enum step (*const steps[N_PHASES])(struct chat_call *) = {
+        [PHASE_BODY] = begin_body,
+        [PHASE_BEHIND] = behind_calls,
+        [PHASE_ITEM] = before_object,
+        [PHASE_OBJECT] = in_object,
+        [PHASE_NAME] = in_name,
+        [PHASE_FENCE] = in_name,
+        [PHASE_ARGUMENTS] = in_arguments,
+        [PHASE_TAG_NAME] = chat_call_tag_name,
+        [PHASE_TAG_KEY] = chat_call_tag_key,
+        [PHASE_TAG_VALUE] = chat_call_tag_value,
+        [PHASE_TAG_TEXT] = chat_call_tag_text,
+        [PHASE_WORD_NAME] = chat_call_word_name,
+        [PHASE_WORD_KEY] = chat_call_word_key,
+        [PHASE_WORD_VALUE] = chat_call_word_value,
+        [PHASE_WORD_TEXT] = chat_call_word_text,
+    };
+    enum step step = STEP_ON;
+    while (step == STEP_ON && chat_call_ok(c) == ERR_OK) {
+        step = steps[c->phase](c);
     }
-    return c->at < c->end && depth == 0;
+    return step;
 }
 
-/* call:NAME{K:V,..}, one or several. */
-static bool read_quoted(struct reader *r, struct cursor c)
+/* What is given of a call stays given. */
+static void break_off(struct chat_call *c)
 {
-    struct cursor name;
-    if (*c.at == '{' || *c.at == '[') {
-        return read_objects(r, c);
+    if (c->is_open && c->is_told && !c->is_kept) {
+        emit(c, CHAT_CALL_CUT, "", 0);
+        c->from = c->is_last ? c->in.len : c->at; /* the end of the body is no text */
     }
-    for (; skip(&c, "call:"); skip_space(&c)) {
-        begin_call(r);
-        if (!take_until(&c, "{", &name)) {
-            return false;
-        }
-        buf_append(&r->name, name.at, (size_t)(name.end - name.at));
-        buf_putc(&r->arguments, '{');
-        bool is_whole = take_value(&c, true, "}", &r->arguments);
-        buf_putc(&r->arguments, '}');
-        c.at += is_whole;
-        if (!end_call(r, is_whole)) {
-            return false;
-        }
-    }
-    return c.at == c.end && r->n > 0;
+    c->is_open = false;
+    c->is_broken = true;
 }
 
-/* NAME(K=V, ..) */
-static bool read_python_call(struct reader *r, struct cursor *c)
+bool chat_call_feed(struct chat_call *c, const char *text, size_t n, chat_part_sink *sink, void *arg)
 {
-    struct cursor word;
-    begin_call(r);
-    if (!take_until(c, "(", &word)) {
-        return false;
+    bool gives = c->is_told && c->is_open && !c->is_kept;
+    size_t unwanted = gives ? c->at : c->from;
+    if (unwanted > 0) {
+        memmove(c->in.data, c->in.data + unwanted, c->in.len - unwanted + 1);
+        c->in.len -= unwanted;
+        c->at -= unwanted;
+        c->from = 0;
     }
-    trim(&word);
-    buf_append(&r->name, word.at, (size_t)(word.end - word.at));
-    buf_putc(&r->arguments, '{');
-    for (skip_space(c); c->at < c->end && *c->at != ')'; skip_space(c)) {
-        if (!take_until(c, "=", &word)) {
-            return false;
-        }
-        trim(&word);
-        buf_puts(&r->arguments, r->arguments.len > 1 ? "," : "");
-        json_write_string(&r->arguments, word.at, (size_t)(word.end - word.at));
-        buf_putc(&r->arguments, ':');
-        skip_space(c);
-        if (!take_value(c, false, ",)", &r->arguments)) {
-            return false;
-        }
-        skip(c, ",");
+    c->sink = sink;
+    c->arg = arg;
+    buf_append(&c->in, text, n);
+    if (look(c) == STEP_FAIL) {
+        break_off(c);
     }
-    buf_putc(&r->arguments, '}');
-    return skip(c, ")") && end_call(r, true);
+    return !c->is_broken;
 }
 
-/* [call, call]; or JSON. */
-static bool read_python(struct reader *r, struct cursor c)
+bool chat_call_finish(struct chat_call *c, chat_part_sink *sink, void *arg)
 {
-    struct cursor first = c;
-    skip(&first, "[");
-    skip_space(&first);
-    if (first.at < first.end && *first.at == '{') {
-        return read_objects(r, c);
+    c->sink = sink;
+    c->arg = arg;
+    c->is_last = true;
+    bool is_read = !c->is_broken && look(c) != STEP_FAIL && chat_call_left(c) == 0;
+    bool may_end = c->phase == PHASE_BEHIND ||
+                   ((c->phase == PHASE_ITEM || c->phase == PHASE_TAG_NAME || c->phase == PHASE_WORD_NAME) &&
+                    !c->is_list && c->n_calls > 0);
+    bool is_whole = is_read && may_end && !c->is_open && chat_call_ok(c) == ERR_OK;
+    if (!is_whole) {
+        break_off(c);
+    } else if (!c->is_told) {
+        give_pending(c);
     }
-    bool is_list = skip(&c, "[");
-    for (skip_space(&c); c.at < c.end && *c.at != ']'; skip_space(&c)) {
-        if (!read_python_call(r, &c)) {
-            return false;
-        }
-        skip_space(&c);
-        skip(&c, ",");
-    }
-    return (!is_list || skip(&c, "]")) && c.at == c.end && r->n > 0;
+    return is_whole;
 }
 
-size_t chat_calls_read(const struct chat_format *format, const char *body, size_t n, const json_t *tools,
-                       struct buf *out)
+static struct buf *const *all_bufs(struct chat_call *c, struct buf *room[6])
 {
-    struct cursor c = {body, body + n};
-    struct reader r = {.tools = tools, .out = out};
-    size_t before = out->len;
-    trim(&c);
-    if (c.at == c.end) {
-        return 0;
+    room[0] = &c->in;
+    room[1] = &c->pending;
+    room[2] = &c->name;
+    room[3] = &c->key;
+    room[4] = &c->value;
+    room[5] = &c->piece;
+    return room;
+}
+
+enum err chat_call_new(const struct chat_format *format, const json_t *tools, struct chat_call **out)
+{
+    struct buf *room[6];
+    struct chat_call *c = mem_zalloc(sizeof *c, MEM_REQUEST);
+    *out = c;
+    if (c == NULL) {
+        return ERR_NOMEM;
     }
-    buf_init(&r.name, 0, MEM_REQUEST);
-    buf_init(&r.arguments, 0, MEM_REQUEST);
-    bool is_whole = false;
-    switch (format->body) {
-    case CHAT_BODY_TAGGED:
-        is_whole = read_tagged(&r, c);
-        break;
-    case CHAT_BODY_CHANNELS: /* the splitter's: NAME separator {..} */
-    case CHAT_BODY_NAMED:
-        is_whole = read_named(&r, c, format->separator);
-        break;
-    case CHAT_BODY_INVOKE:
-        is_whole = read_invoke(&r, c);
-        break;
-    case CHAT_BODY_QUOTED:
-        is_whole = read_quoted(&r, c);
-        break;
-    case CHAT_BODY_PYTHON:
-        is_whole = read_python(&r, c);
-        break;
+    c->format = format;
+    c->tools = tools;
+    for (size_t i = 0; i < ARRAY_LEN(room); i++) {
+        buf_init(all_bufs(c, room)[i], 0, MEM_REQUEST);
     }
-    buf_fini(&r.name);
-    buf_fini(&r.arguments);
-    if (!is_whole && out->data != NULL) {
-        out->len = before;
-        out->data[before] = '\0';
+    return ERR_OK;
+}
+
+void chat_call_free(struct chat_call **c)
+{
+    struct buf *room[6];
+    for (size_t i = 0; *c != NULL && i < ARRAY_LEN(room); i++) {
+        buf_fini(all_bufs(*c, room)[i]);
     }
-    return is_whole && buf_ok(out) == ERR_OK ? r.n : 0;
+    mem_free(*c);
+    *c = NULL;
+}
+
+void chat_call_begin(struct chat_call *c, const char *front, size_t n)
+{
+    struct buf *room[6];
+    for (size_t i = 0; chat_call_ok(c) == ERR_OK && i < ARRAY_LEN(room); i++) { /* what failed stays so */
+        buf_reset(all_bufs(c, room)[i]);
+    }
+    buf_append(&c->in, front, n);
+    c->at = c->in.len;
+    c->from = c->n_calls = 0;
+    c->phase = PHASE_BODY;
+    c->n_seen = 0;
+    c->is_last = c->is_told = c->is_open = c->is_kept = c->is_list = c->is_broken = c->is_quoted = false;
+}
+
+bool chat_call_is_told(const struct chat_call *c) { return c->is_told; }
+
+const char *chat_call_rest(const struct chat_call *c, size_t *n)
+{
+    *n = c->in.len - c->from;
+    return c->in.data != NULL ? c->in.data + c->from : "";
+}
+
+enum err chat_call_ok(const struct chat_call *c)
+{
+    const struct buf *const bufs[] = {&c->in, &c->pending, &c->name, &c->key, &c->value, &c->piece};
+    enum err err = c->err;
+    for (size_t i = 0; i < ARRAY_LEN(bufs) && err == ERR_OK; i++) {
+        err = buf_ok(bufs[i]);
+    }
+    return err;
 }

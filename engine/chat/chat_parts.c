@@ -1,5 +1,5 @@
 /* An explicit state machine: each state takes what it is sure of from the front of `held` and says whether another
- * look may bring more. What is held back is the beginning of a mark and the white space before it, or one call. */
+ * look may bring more. What is held back is the beginning of a mark and the white space before it. */
 #include "engine/chat/chat_parts.h"
 
 #include "engine/base/mem.h"
@@ -136,11 +136,22 @@ static bool in_reasoning(struct chat_split *s, const struct output *o)
     return go(s, CHAT_IN_TEXT);
 }
 
-static bool begin_call(struct chat_split *s, size_t body, bool is_bare)
+/* A body begins behind `front` bytes of what is held, which are text where it is no call. */
+static bool begin_call(struct chat_split *s, size_t front, size_t n_header, bool is_bare)
 {
-    s->body = s->n_scanned = body;
+    if (s->calls == NULL) {
+        s->err = chat_call_new(s->config.format, s->config.tools, &s->calls);
+        if (s->err != ERR_OK) {
+            return false;
+        }
+    }
+    chat_call_begin(s->calls, s->held.data, front);
+    drop(s, front);
+    s->n_scanned = 0;
+    s->n_header = n_header;
+    s->i_first = s->i_call;
     s->is_bare = is_bare;
-    s->is_in_string = s->is_escaped = s->is_json = s->knows_body = false;
+    s->is_broken = s->is_in_string = s->is_escaped = s->is_json = s->knows_body = false;
     return go(s, CHAT_IN_CALL);
 }
 
@@ -162,7 +173,7 @@ static bool in_text(struct chat_split *s, const struct output *o)
             return false;
         }
         if (s->held.data[front] == f->bare) {
-            return begin_call(s, front, true);
+            return begin_call(s, front, 0, true);
         }
     }
     for (size_t i = 0; i < ARRAY_LEN(f->around) && f->around[i] != NULL; i++) {
@@ -176,30 +187,7 @@ static bool in_text(struct chat_split *s, const struct output *o)
         s->drops_space = true;
         return true;
     }
-    return begin_call(s, space + strlen(f->open), false);
-}
-
-/* Gives the calls whose body ends at `end`; false: there are none. */
-static bool give_calls(struct chat_split *s, size_t end, const struct output *o)
-{
-    struct buf calls;
-    buf_init(&calls, 0, MEM_REQUEST);
-    size_t n = chat_calls_read(s->config.format, s->held.data + s->body, end - s->body, s->config.tools, &calls);
-    const char *name = calls.data;
-    for (size_t i = 0; i < n; i++) {
-        const char *arguments = name + strlen(name) + 1;
-        struct chat_part part = {CHAT_CALL_BEGIN, s->i_call++, name, strlen(name)};
-        o->sink(o->arg, &part);
-        part = (struct chat_part){CHAT_CALL_ARGUMENTS, part.i_call, arguments, strlen(arguments)};
-        o->sink(o->arg, &part);
-        part = (struct chat_part){CHAT_CALL_END, part.i_call, "", 0};
-        o->sink(o->arg, &part);
-        s->drops_space = true;
-        name = arguments + strlen(arguments) + 1;
-    }
-    s->err = s->err != ERR_OK ? s->err : buf_ok(&calls);
-    buf_fini(&calls);
-    return n > 0;
+    return begin_call(s, space + strlen(f->open), 0, false);
 }
 
 /* Looks at the next byte of a JSON body: inside a string no mark counts. */
@@ -238,19 +226,89 @@ static bool find_call_end(struct chat_split *s, const char *mark)
     return false;
 }
 
+/* Where parts of a body go. */
+struct counted {
+    struct chat_split *s;
+    const struct output *o;
+};
+
+static void count_part(void *arg, const struct chat_part *part)
+{
+    const struct counted *to = arg;
+    struct chat_part counted = *part;
+    counted.i_call += to->s->i_first;
+    to->s->i_call = counted.i_call + 1;
+    to->o->sink(to->o->arg, &counted);
+}
+
+/* What the body's reader did not give is what comes next again, but for the header. */
+static void take_back(struct chat_split *s)
+{
+    size_t n;
+    const char *rest = chat_call_rest(s->calls, &n);
+    struct buf all;
+    buf_init(&all, 0, MEM_REQUEST);
+    size_t n_skipped = chat_call_is_told(s->calls) ? 0 : MIN_OF(s->n_header, n);
+    buf_append(&all, rest + n_skipped, n - n_skipped);
+    buf_append(&all, s->held.data, s->held.len);
+    buf_fini(&s->held);
+    s->held = all;
+    s->err = s->err != ERR_OK ? s->err : buf_ok(&s->held);
+}
+
+/* Hands on the bytes that were looked at; false: the body is broken, and those behind them are no call. */
+static bool feed_call(struct chat_split *s, const struct output *o)
+{
+    struct counted to = {s, o};
+    if (s->n_scanned == 0 || s->is_broken) {
+        return true;
+    }
+    s->is_broken = !chat_call_feed(s->calls, s->held.data, s->n_scanned, count_part, &to);
+    s->err = s->err != ERR_OK ? s->err : chat_call_ok(s->calls);
+    drop(s, s->n_scanned);
+    s->n_scanned = 0;
+    if (!s->is_broken || (!chat_call_is_told(s->calls) && !s->is_bare)) {
+        return true; /* text with its end mark, but that comes first */
+    }
+    take_back(s);
+    s->has_text = true;
+    s->drops_space = false;
+    return false;
+}
+
+/* The body has ended. False: it is text, and in front of what is held. */
+static bool end_call(struct chat_split *s, const struct output *o)
+{
+    struct counted to = {s, o};
+    size_t n_rest;
+    bool is_call = chat_call_finish(s->calls, count_part, &to);
+    chat_call_rest(s->calls, &n_rest);
+    is_call = is_call || (chat_call_is_told(s->calls) && n_rest == 0);
+    s->err = s->err != ERR_OK ? s->err : chat_call_ok(s->calls);
+    if (!is_call) {
+        take_back(s);
+        s->has_text = true;
+    }
+    s->drops_space = is_call;
+    return is_call;
+}
+
 static bool in_call(struct chat_split *s, const struct output *o)
 {
     const struct chat_format *f = s->config.format;
     const char *mark = s->is_bare ? "" : f->close[0] != '\0' ? f->close : f->open;
-    if (!find_call_end(s, mark)) {
+    bool is_end = find_call_end(s, mark);
+    if (!feed_call(s, o)) {
+        return go(s, CHAT_IN_TEXT);
+    }
+    if (!is_end) {
         return false;
     }
-    size_t end = s->n_scanned, behind = end + strlen(f->close); /* the next `open` stays */
-    if (give_calls(s, end, o)) {
-        drop(s, behind);
+    size_t behind = s->held.len - s->n_scanned - strlen(f->close); /* the next `open` stays */
+    if (end_call(s, o)) {
+        drop(s, s->held.len - behind);
     } else {
-        s->has_text = true;
-        give(s, CHAT_TEXT, behind, o);
+        give(s, CHAT_TEXT, s->held.len - behind, o);
     }
     return go(s, CHAT_IN_TEXT);
 }
@@ -296,56 +354,85 @@ static bool in_header(struct chat_split *s)
     }
     size_t n = (size_t)(found - s->held.data), body = n + sizeof message_mark - 1;
     enum chat_split_state state = state_of(s, s->held.data, n);
-    if (state == CHAT_IN_CALL) { /* its header has the name */
-        s->body = 0;
+    if (state == CHAT_IN_CALL) { /* its header has the name, and marks that end nothing */
+        bool goes_on = begin_call(s, 0, body, false);
         s->n_scanned = body;
-    } else {
-        drop(s, body);
+        return goes_on;
     }
+    drop(s, body);
     return go(s, state);
+}
+
+/* Looks for the message's end from where the last look ended; NULL: it has not come. */
+static const char *find_message_end(struct chat_split *s)
+{
+    size_t end = s->held.len;
+    const char *mark = NULL, *from = s->held.data + s->n_scanned;
+    for (size_t i = 0; i < ARRAY_LEN(message_ends); i++) {
+        const char *at = memmem(from, s->held.len - s->n_scanned, message_ends[i], strlen(message_ends[i]));
+        if (at != NULL && (mark == NULL || (size_t)(at - s->held.data) < end)) {
+            end = (size_t)(at - s->held.data);
+            mark = message_ends[i];
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(message_ends) && mark == NULL; i++) {
+        end = MIN_OF(end, s->held.len - partial_mark(from, s->held.len - s->n_scanned, message_ends[i]));
+    }
+    s->n_scanned = end;
+    return mark;
+}
+
+/* The mark stands in front of what is held. */
+static bool end_message(struct chat_split *s, const char *mark)
+{
+    drop(s, mark != channel_mark && mark != start_mark ? strlen(mark) : 0); /* else: of the next header */
+    s->drops_space = false;
+    return go(s, CHAT_AT_START);
+}
+
+static bool in_message_call(struct chat_split *s, const struct output *o)
+{
+    const char *mark = find_message_end(s);
+    if (!feed_call(s, o)) {
+        return go(s, CHAT_IN_TEXT);
+    }
+    if (mark == NULL) {
+        return false;
+    }
+    size_t behind = s->held.len - s->n_scanned;
+    if (!end_call(s, o)) {
+        give(s, CHAT_TEXT, s->held.len - behind, o);
+    }
+    return end_message(s, mark);
 }
 
 static bool in_message(struct chat_split *s, const struct output *o)
 {
     struct marks marks = {{NULL}, 0};
-    size_t found, space, skipped = s->state == CHAT_IN_CALL ? s->n_scanned : 0;
+    size_t found, space;
     for (size_t i = 0; i < ARRAY_LEN(message_ends); i++) {
         marks.at[marks.n++] = message_ends[i];
     }
-    if (s->state == CHAT_IN_CALL) {
-        size_t end = SIZE_MAX;
-        for (size_t i = 0; i < marks.n; i++) {
-            const char *at = memmem(s->held.data + skipped, s->held.len - skipped, marks.at[i], strlen(marks.at[i]));
-            if (at != NULL && (size_t)(at - s->held.data) < end) {
-                end = (size_t)(at - s->held.data);
-                found = i;
-            }
-        }
-        if (end == SIZE_MAX) {
-            return false;
-        }
-        if (!give_calls(s, end, o)) {
-            drop(s, skipped);
-            give(s, CHAT_TEXT, end - skipped, o);
-        } else {
-            drop(s, end);
-        }
-    } else {
-        enum chat_part_kind kind = s->state == CHAT_IN_REASONING ? CHAT_REASONING : CHAT_TEXT;
-        if (!give_before(s, kind, &marks, &found, &space, o)) {
-            return false;
-        }
-        give(s, kind, space, o);
+    enum chat_part_kind kind = s->state == CHAT_IN_REASONING ? CHAT_REASONING : CHAT_TEXT;
+    if (!give_before(s, kind, &marks, &found, &space, o)) {
+        return false;
     }
-    bool is_end = marks.at[found] != channel_mark && marks.at[found] != start_mark; /* else: of the next header */
-    drop(s, is_end ? strlen(marks.at[found]) : 0);
-    s->drops_space = false;
-    return go(s, CHAT_AT_START);
+    give(s, kind, space, o);
+    return end_message(s, marks.at[found]);
 }
 
 static bool step_channels(struct chat_split *s, const struct output *o)
 {
-    return s->state == CHAT_AT_START ? before_message(s) : s->state == CHAT_IN_HEADER ? in_header(s) : in_message(s, o);
+    switch (s->state) {
+    case CHAT_AT_START:
+        return before_message(s);
+    case CHAT_IN_HEADER:
+        return in_header(s);
+    case CHAT_IN_CALL:
+        return in_message_call(s, o);
+    default:
+        return in_message(s, o);
+    }
 }
 
 static bool step(struct chat_split *s, const struct output *o)
@@ -377,7 +464,11 @@ void chat_split_init(struct chat_split *s, const struct chat_split_config *confi
     buf_init(&s->held, 0, MEM_REQUEST);
 }
 
-void chat_split_fini(struct chat_split *s) { buf_fini(&s->held); }
+void chat_split_fini(struct chat_split *s)
+{
+    chat_call_free(&s->calls);
+    buf_fini(&s->held);
+}
 
 void chat_split_feed(struct chat_split *s, const char *text, size_t n, chat_part_sink *sink, void *arg)
 {
@@ -394,12 +485,8 @@ void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg)
     if (s->err != ERR_OK) {
         return;
     }
-    bool has_channels = s->config.format->body == CHAT_BODY_CHANNELS;
-    bool is_call = s->state == CHAT_IN_CALL && !s->is_in_string && give_calls(s, s->held.len, &o);
+    bool is_call = s->state == CHAT_IN_CALL && end_call(s, &o);
     bool is_space_only = s->drops_space && leading_space(s->held.data, s->held.len) == s->held.len;
-    if (has_channels && s->state == CHAT_IN_CALL && !is_call) {
-        drop(s, s->n_scanned); /* the header is no text */
-    }
     if (is_call || is_space_only || s->state == CHAT_IN_HEADER) {
         drop(s, s->held.len);
     } else {

@@ -2,9 +2,11 @@
  * tools apart from what is said to the user. Which marks stand around them, and how calls are written, a row of
  * chat_format.h says.
  *
- * Thinking stands at the start of an answer, or in messages of a channel of their own. A call comes out once it is whole;
- * what does not parse is text. White space around thinking and calls is dropped, up to CHAT_SPLIT_SPACE bytes of it. Parts
- * of one kind in a row, joined, do not depend on how the text was cut.
+ * Thinking stands at the start of an answer, or in messages of a channel of their own. A call comes out as soon as it is
+ * certain, its arguments in pieces that go on with what is JSON so far (chat_call.h); what is no call is text. Where a call
+ * that has come out breaks off, at the answer's end or because what the model wrote is no JSON, it ends with
+ * CHAT_CALL_CUT, and what the model says then is text. White space around thinking and calls is dropped, up to
+ * CHAT_SPLIT_SPACE bytes of it. Parts of one kind in a row, joined, do not depend on how the text was cut.
  *
  * Ownership: init borrows format and tools until fini. Errors: no memory sticks, see chat_split_ok; what was fed afterwards
  * is lost. Threads: one splitter belongs to one thread at a time. Source: the models' chat templates. */
@@ -18,7 +20,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum chat_part_kind { CHAT_TEXT, CHAT_REASONING, CHAT_CALL_BEGIN, CHAT_CALL_ARGUMENTS, CHAT_CALL_END };
+enum chat_part_kind {
+    CHAT_TEXT,
+    CHAT_REASONING,
+    CHAT_CALL_BEGIN,
+    CHAT_CALL_ARGUMENTS,
+    CHAT_CALL_END, /* the arguments are a JSON object */
+    CHAT_CALL_CUT, /* they are the beginning of one, and no more comes */
+};
 
 /* text[0..len): borrowed for the call of the sink. */
 struct chat_part {
@@ -31,6 +40,8 @@ struct chat_part {
 typedef void chat_part_sink(void *arg, const struct chat_part *part);
 
 enum { CHAT_SPLIT_SPACE = 64, CHAT_SPLIT_DEPTH = 64 /* of arguments */ };
+
+struct chat_call;
 
 /* All zero: everything is text. */
 struct chat_split_config {
@@ -51,15 +62,18 @@ struct chat_split {
         CHAT_IN_CALL,
         CHAT_IN_HEADER, /* of a message with a channel */
     } state;
-    struct buf held;  /* what is not given out yet */
-    size_t n_scanned; /* IN_CALL: bytes of held that were looked at */
-    size_t body;      /* IN_CALL: where the body begins in held; IN_HEADER: behind the mark of the message */
-    size_t i_call;    /* calls so far */
-    bool drops_space; /* the white space that comes next is no part of the answer */
-    bool has_text;    /* some was given */
-    bool is_bare;     /* IN_CALL: without marks */
-    bool is_json;     /* IN_CALL: quotes count */
-    bool knows_body;  /* IN_CALL: is_json is set */
+    struct buf held;         /* what is not given out yet */
+    struct chat_call *calls; /* IN_CALL: reads the body, and holds what of it is not given out; NULL before the first */
+    size_t n_scanned;        /* IN_CALL: bytes of held that were looked at */
+    size_t n_header;         /* IN_CALL: bytes of the message's header, which are no text */
+    size_t i_call;           /* calls so far */
+    size_t i_first;          /* IN_CALL: of the body */
+    bool drops_space;        /* the white space that comes next is no part of the answer */
+    bool has_text;           /* some was given */
+    bool is_bare;            /* IN_CALL: without marks */
+    bool is_broken;          /* IN_CALL: the body is none; text, once its end has come */
+    bool is_json;            /* IN_CALL: quotes count */
+    bool knows_body;         /* IN_CALL: is_json is set */
     bool is_in_string, is_escaped;
     enum err err;
 };
@@ -70,7 +84,7 @@ void chat_split_fini(struct chat_split *s);
 /* Takes the next piece, and gives the parts that are certain. */
 void chat_split_feed(struct chat_split *s, const char *text, size_t n, chat_part_sink *sink, void *arg);
 
-/* The answer has ended: gives the rest. A call that lacks only its end mark is one; a part of one is text. */
+/* The answer has ended: gives the rest. A call that lacks only its end mark is one. */
 void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg);
 
 bool chat_split_is_reasoning(const struct chat_split *s);

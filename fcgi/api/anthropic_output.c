@@ -2,6 +2,7 @@
  * a stop; whole, c->calls has the blocks that are complete, and c->text or c->arguments what the open one holds. */
 #include "fcgi/api/anthropic_output.h"
 
+#include "engine/base/json_scan.h"
 #include "engine/base/json_write.h"
 #include "engine/base/rng.h"
 
@@ -43,14 +44,29 @@ static void write_call_head(const struct chat_part *part, struct buf *out)
     buf_puts(out, ",\"caller\":{\"type\":\"direct\"},\"input\":");
 }
 
-/* The arguments of a call that was told to its end are an object; of one that was cut off there is none. */
+/* Bytes of text, the beginning of a JSON object, up to the end of its last member that is whole; 0: none is. */
+static size_t whole_members(const char *text, size_t n)
+{
+    struct json_scan scan = {.depth = 0};
+    size_t end = 0;
+    for (size_t i = 0; i < n && json_scan_feed(&scan, text + i, 1) == 1; i++) {
+        if (scan.depth == 1 && scan.state == JSON_SCAN_BEHIND) {
+            end = i + 1;
+        } else if (scan.depth == 1 && scan.state == JSON_SCAN_KEY && text[i] == ',') { /* behind a number */
+            end = i;
+        }
+    }
+    return end;
+}
+
+/* The arguments of a call that was told to its end are an object; one that breaks off has the members that are whole. */
 static void write_input(struct choice *c, bool is_complete, struct buf *out)
 {
-    buf_puts(out, is_complete && c->arguments.len > 0 ? "" : "{}");
-    if (is_complete) {
-        buf_add(out, &c->arguments); /* and what failed there */
-    }
-    buf_puts(out, "}");
+    const char *text = c->arguments.data != NULL ? c->arguments.data : "";
+    size_t n = is_complete ? c->arguments.len : whole_members(text, c->arguments.len);
+    buf_append(out, text, n);
+    buf_puts(out, n == 0 ? "{}}" : is_complete ? "}" : "}}");
+    out->err = out->err != ERR_OK ? out->err : c->arguments.err;
 }
 
 static void close_whole(const struct teller *t, bool is_complete)
@@ -167,7 +183,8 @@ static void take_part(void *arg, const struct chat_part *part)
         add(t, part);
         break;
     case CHAT_CALL_END:
-        close_block(t, true);
+    case CHAT_CALL_CUT:
+        close_block(t, part->kind == CHAT_CALL_END);
         break;
     }
 }

@@ -228,6 +228,7 @@ static void write_delta(struct choice *c, const struct chat_part *part, struct b
         buf_puts(out, "}}]");
         break;
     case CHAT_CALL_END:
+    case CHAT_CALL_CUT: /* what is missing shows in the arguments, which clients parse */
         break;
     }
 }
@@ -259,7 +260,7 @@ static void tell_part(struct teller *t, const struct chat_part *part)
 
 static void stream_part(void *arg, const struct chat_part *part)
 {
-    if (part->kind != CHAT_CALL_END) {
+    if (part->kind != CHAT_CALL_END && part->kind != CHAT_CALL_CUT) {
         tell_part(arg, part);
     }
 }
@@ -280,7 +281,7 @@ static void chat_token(struct generation *g, struct choice *c, const struct engi
     }
 }
 
-/* A call that is whole counts even where the answer was cut off behind it; the reason is the cut, then. */
+/* A call counts even where the answer was cut off in it or behind it; the reason is the cut, then. */
 static const char *finish_reason(const struct choice *c)
 {
     return c->n_calls > 0 && c->end.finish != SCHED_FINISH_LENGTH ? "tool_calls" : generation_finish_reason(c);
@@ -316,6 +317,7 @@ static void keep_part(void *arg, const struct chat_part *part)
         buf_append(&c->arguments, part->text, part->len);
         break;
     case CHAT_CALL_END:
+    case CHAT_CALL_CUT:
         json_write_buf(&c->calls, &c->arguments);
         buf_puts(&c->calls, "}}");
         buf_reset(&c->arguments);

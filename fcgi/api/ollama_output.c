@@ -1,4 +1,4 @@
-/* A call is told when it is whole, as its arguments are an object there. */
+/* A call is told when it is whole, as its arguments are an object there; one that breaks off is none. */
 #include "fcgi/api/ollama_output.h"
 
 #include "engine/base/clock.h"
@@ -110,17 +110,19 @@ static void take_part(void *arg, const struct chat_part *part)
         end_call(t);
         t->c->echo_lens[0] = t->c->calls.len;
         break;
+    case CHAT_CALL_CUT:
+        if (buf_ok(&t->c->calls) == ERR_OK && buf_ok(&t->c->arguments) == ERR_OK) { /* what failed stays so */
+            t->c->calls.len = t->c->echo_lens[0];
+            buf_reset(&t->c->arguments);
+        }
+        break;
     }
 }
 
-/* Half a call is none. */
 static void finish_parts(struct generation *g, struct choice *c, struct buf *out)
 {
     struct teller t = {g, c, out};
     chat_split_finish(&c->split, take_part, &t);
-    if (c->n_calls > 0 && buf_ok(&c->calls) == ERR_OK) {
-        c->calls.len = c->echo_lens[0];
-    }
     out = out != NULL ? out : &c->text;
     out->err = out->err != ERR_OK ? out->err : chat_split_ok(&c->split);
 }

@@ -46,6 +46,7 @@ void responses_output_init(struct responses_output *o)
     for (size_t i = 0; i < ARRAY_LEN(room); i++) {
         buf_init(bufs[i], 0, MEM_REQUEST);
     }
+    responses_custom_init(&o->custom);
     snprintf(o->id, sizeof o->id, "resp_%016" PRIx64 "%08" PRIx32, rng_fresh_seed(), (uint32_t)rng_fresh_seed());
     o->created = clock_unix_seconds();
 }
@@ -56,6 +57,7 @@ void responses_output_fini(struct responses_output *o)
     for (size_t i = 0; i < ARRAY_LEN(room); i++) {
         buf_fini(bufs[i]);
     }
+    responses_custom_fini(&o->custom);
 }
 
 enum err responses_output_ok(const struct responses_output *o)
@@ -64,6 +66,7 @@ enum err responses_output_ok(const struct responses_output *o)
     TRY(buf_ok(&o->text));
     TRY(buf_ok(&o->logprobs));
     TRY(buf_ok(&o->fresh));
+    TRY(responses_custom_ok(&o->custom));
     return buf_ok(&o->items);
 }
 
@@ -306,21 +309,30 @@ static void tell_text(struct responses_output *o)
 
 /* --- the course of an answer ------------------------------------------------------------------------------------ */
 
-/* A custom tool's input stands in the arguments that the model wrote; other arguments are the input. */
+/* A custom tool's input stands in the arguments that the model wrote; other arguments are the input, and told now. */
 static void unwrap_input(struct responses_output *o)
 {
-    struct err_info ignored = {0};
-    json_t *arguments = NULL;
-    const char *text = o->text.data != NULL ? o->text.data : "";
-    enum err err = json_read(text, o->text.len, CHAT_SPLIT_DEPTH, "arguments", &arguments, &ignored);
-    const json_t *input = json_object_get(arguments, "input");
-    if (err == ERR_OK && json_is_string(input)) {
+    if (!o->custom.has_input) {
+        tell_delta(o, o->text.data != NULL ? o->text.data : "", o->text.len);
+    } else if (responses_output_ok(o) == ERR_OK) {
         buf_reset(&o->text);
-        buf_append(&o->text, json_string_value(input), json_string_length(input));
-    } else if (err == ERR_NOMEM) {
-        o->text.err = ERR_NOMEM;
+        buf_add(&o->text, &o->custom.input);
     }
-    json_decref(arguments);
+}
+
+/* The next piece of a call's arguments. */
+static void add_arguments(struct responses_output *o, const struct chat_part *part)
+{
+    buf_append(&o->text, part->text, part->len);
+    if (o->open == RESPONSES_CALL) {
+        tell_delta(o, part->text, part->len);
+        return;
+    }
+    size_t before = o->custom.input.len;
+    responses_custom_feed(&o->custom, part->text, part->len);
+    if (o->custom.input.len > before) {
+        tell_delta(o, o->custom.input.data + before, o->custom.input.len - before);
+    }
 }
 
 static void close_item(struct responses_output *o, const char *status)
@@ -330,7 +342,6 @@ static void close_item(struct responses_output *o, const char *status)
     }
     if (o->open == RESPONSES_CUSTOM_CALL) {
         unwrap_input(o);
-        tell_delta(o, o->text.data != NULL ? o->text.data : "", o->text.len);
     }
     tell_text(o);
     tell_part(o, kinds[o->open].end, false);
@@ -375,6 +386,7 @@ static void begin_call(struct responses_output *o, const struct chat_part *part)
     }
     buf_append(&o->name, part->text, part->len);
     const json_t *other = json_object_get(o->names, o->name.data != NULL ? o->name.data : "");
+    responses_custom_begin(&o->custom);
     open_item(o, json_object_get(other, "custom") != NULL ? RESPONSES_CUSTOM_CALL : RESPONSES_CALL);
 }
 
@@ -392,13 +404,11 @@ void responses_output_part(void *arg, const struct chat_part *part)
         begin_call(o, part);
         break;
     case CHAT_CALL_ARGUMENTS:
-        buf_append(&o->text, part->text, part->len);
-        if (o->open == RESPONSES_CALL) {
-            tell_delta(o, part->text, part->len);
-        }
+        add_arguments(o, part);
         break;
     case CHAT_CALL_END:
-        close_item(o, "completed");
+    case CHAT_CALL_CUT:
+        close_item(o, part->kind == CHAT_CALL_END ? "completed" : "incomplete");
         break;
     }
     if (buf_ok(&o->fresh) == ERR_OK) {

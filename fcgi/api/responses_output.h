@@ -8,6 +8,7 @@
 #define INFCGI_FCGI_API_RESPONSES_OUTPUT_H
 
 #include "fcgi/api/generation.h"
+#include "fcgi/api/responses_custom.h"
 #include "fcgi/api/responses_input.h"
 
 enum { RESPONSES_HEX = 24, RESPONSES_ID_BYTES = 5 + RESPONSES_HEX + 1 };
@@ -33,11 +34,12 @@ struct responses_output {
     } open; /* the item that is being told */
     size_t n_items;
     char item[RESPONSES_ITEM_ID_BYTES];
-    struct buf name, text; /* of the item that is open; of calls their arguments */
-    struct buf logprobs;   /* of it */
-    struct buf fresh;      /* log-probabilities of tokens whose text has not come out */
-    struct buf items;      /* JSON of those that are complete, comma-separated */
-    struct buf *out;       /* where events go, NULL: nobody wants them */
+    struct buf name, text;          /* of the item that is open; of calls their arguments */
+    struct responses_custom custom; /* the input of a custom call that is open */
+    struct buf logprobs;            /* of it */
+    struct buf fresh;               /* log-probabilities of tokens whose text has not come out */
+    struct buf items;               /* JSON of those that are complete, comma-separated */
+    struct buf *out;                /* where events go, NULL: nobody wants them */
 };
 
 /* What can be told of the end. */

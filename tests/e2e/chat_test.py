@@ -199,6 +199,36 @@ def check_calls(choice, names):
             assert said == {}, call
 
 
+def test_calls_come_in_pieces(ctx):
+    """Deltas of a call's arguments, whole and cut off by max_tokens at any token, are what an answer that is not streamed has."""
+    said = {"shape": "circle", "note": "a \"round\" one\nof caf\u00e9 size", "more": [1, {"deep": None}]}
+    call = '<tool_call>\n{"name": "draw", "arguments": %s}\n</tool_call>' % json.dumps(said)
+    s = ctx.scripted([{"say": "I draw.\n" + call + "\n" + call.replace("draw", "wipe")}])
+    ask = {"model": s.request("GET", "/v1/models").json()["data"][0]["id"], "messages": FRANCE, "tools": SHAPES}
+    client = s.client()
+    most = client.chat.completions.create(**ask).usage.completion_tokens
+    for n in (most, *range(6, most, 7)):
+        whole = client.chat.completions.create(**ask, max_tokens=n).choices[0]
+        deltas = [c.choices[0] for c in client.chat.completions.create(**ask, max_tokens=n, stream=True)]
+        calls = {}
+        for piece in (t for d in deltas for t in d.delta.tool_calls or []):
+            name, pieces = calls.setdefault(piece.index, (piece.function.name, []))
+            pieces.append(piece.function.arguments)
+        assert "".join(d.delta.content or "" for d in deltas) == (whole.message.content or ""), (n, whole)
+        assert [(name, "".join(pieces)) for name, pieces in calls.values()] == \
+            [(t.function.name, t.function.arguments) for t in whole.message.tool_calls or []], (n, whole)
+        assert deltas[-1].finish_reason == whole.finish_reason == ("length" if n < most else "tool_calls"), (n, whole)
+        if n == most:
+            assert [json.loads(t.function.arguments) for t in whole.message.tool_calls] == [said, said]
+            assert [len(pieces) > 10 for _, pieces in calls.values()] == [True, True], calls
+    half = s.post("/v1/messages", {**ask, "max_tokens": 30, "tools": [{"name": "draw", "input_schema": {"type": "object"}}]}).json()
+    assert [b["type"] for b in half["content"]] == ["text", "tool_use"] and half["stop_reason"] == "max_tokens", half
+    assert half["content"][1]["input"] == {"shape": "circle"}, half
+    half = s.post("/v1/responses", {"model": ask["model"], "input": "x", "max_output_tokens": 30, "tools": [{"type": "function", "name": "draw"}]}).json()
+    assert [i["status"] for i in half["output"]] == ["completed", "incomplete"] and half["status"] == "incomplete", half
+    assert half["output"][1]["arguments"].startswith('{"shape": "circle", "note": "a'), half
+
+
 def test_tool_choice(ctx):
     """A call that is asked for comes, whatever the model, and fits its schema; streamed too. The model's template knows no tools."""
     client, ask = ctx.server.client(), {"model": model_id(ctx), "messages": FRANCE, "tools": SHAPES, "max_tokens": 200, "temperature": 1.3}

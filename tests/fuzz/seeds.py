@@ -295,6 +295,9 @@ CHAT_PARTS = {
     "bare": "\x0c{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}",
     "json": '<think>\nHm\n</think>\n\nI call.\n<tool_call>\n{"name": "f", "arguments": {"a": "</tool_call>", "b": 1}}\n</tool_call>',
     "parameters": "<tool_call>\n<function=f>\n<parameter=a>\n[1]\n</parameter>\n</function>\n</tool_call>\n",
+    "known": '\x10<tool_call>[{"name": "f", "arguments": {"s": "a\\u00e9"}}, {"name": "g", "arguments": "{}"}]</tool_call>',
+    "broken": '\x10<tool_call>{"name": "f", "arguments": {"s": [1, x]}}</tool_call>',
+    "cut": "\x16<minimax:tool_call><invoke name=\"f\"><parameter name=\"s\">a\"b</parameter></invoke><invoke name=\"f\"><parameter name=\"s\">c",
     "arg_keys": "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>b</arg_value>\n</tool_call>",
 }
 

@@ -3,9 +3,14 @@
  * and writes one a line: {"ok": text, "user": [[from, to], ...]} with byte ranges, or {"error": text, "code": word,
  * "parsed": whether it was a template at all}. A line for call_oracle.py,
  *   {"template": text, "answer": text, "tools": array, "step": bytes of a piece, "thinks": whether the prompt began to}
- * gives what the answer is made of: {"format": word, "content": text, "reasoning": text,
- * "calls": [[name, arguments], ...]}. With --named it writes {"name": word, "template": text} for each format.
+ * gives what the answer is made of, cut in such pieces and, where the first has all of it, in two at every place:
+ *   {"format": word, "content": text, "reasoning": text, "calls": [[name, arguments], ...],
+ *    "most": pieces that the arguments of a call came in, "wrong": whether they are no JSON}
+ * or {"differs": N}, where bytes [0, N) as the first piece give something else. With --named it writes
+ * {"name": word, "template": text} for each format.
  */
+#include "engine/base/compiler.h"
+#include "engine/base/json_scan.h"
 #include "engine/base/mem.h"
 #include "engine/chat/chat_named.h"
 #include "engine/chat/chat_parts.h"
@@ -34,6 +39,9 @@ static json_t *success(const struct chat_output *out)
 struct answer {
     struct buf content, reasoning, arguments;
     json_t *calls;
+    struct json_scan scan; /* of the arguments */
+    int n_pieces, most;    /* of the call's arguments; of one call */
+    bool is_wrong;         /* pieces that do not go on with JSON, or a call that breaks off */
 };
 
 static void take_part(void *arg, const struct chat_part *part)
@@ -49,11 +57,17 @@ static void take_part(void *arg, const struct chat_part *part)
         break;
     case CHAT_CALL_BEGIN:
         json_array_append_new(a->calls, json_pack("[o]", json_stringn(part->text, part->len)));
+        a->scan = (struct json_scan){.depth = 0};
+        a->n_pieces = 0;
         break;
     case CHAT_CALL_ARGUMENTS:
         buf_append(&a->arguments, part->text, part->len);
+        a->is_wrong = a->is_wrong || json_scan_feed(&a->scan, part->text, part->len) < part->len;
+        a->most = MAX_OF(a->most, ++a->n_pieces);
         break;
     case CHAT_CALL_END:
+    case CHAT_CALL_CUT:
+        a->is_wrong = a->is_wrong || a->scan.state != JSON_SCAN_WHOLE;
         json_array_append_new(last, json_stringn(a->arguments.data, a->arguments.len));
         buf_reset(&a->arguments);
         break;
@@ -62,39 +76,67 @@ static void take_part(void *arg, const struct chat_part *part)
 
 static json_t *text_of(const struct buf *b) { return json_stringn(b->data != NULL ? b->data : "", b->len); }
 
-static json_t *split(const json_t *one)
+/* The answer in pieces of `step` bytes behind a first one. */
+static json_t *split(const struct chat_split_config *config, const char *text, size_t n, size_t first, size_t step)
 {
-    const json_t *source = json_object_get(one, "template"), *text = json_object_get(one, "answer");
-    const struct chat_format *format = chat_format_of(json_string_value(source), json_string_length(source));
-    const struct chat_split_config config = {.splits_reasoning = true,
-                                             .starts_in_reasoning = json_is_true(json_object_get(one, "thinks")),
-                                             .reads_calls = true,
-                                             .format = format,
-                                             .tools = json_object_get(one, "tools")};
     struct answer a = {.calls = json_array()};
     struct chat_split s;
-    size_t step = (size_t)json_integer_value(json_object_get(one, "step")), n = json_string_length(text);
     buf_init(&a.content, 0, MEM_GENERAL);
     buf_init(&a.reasoning, 0, MEM_GENERAL);
     buf_init(&a.arguments, 0, MEM_GENERAL);
-    chat_split_init(&s, &config);
-    for (size_t i = 0; i < n; i += step) {
-        chat_split_feed(&s, json_string_value(text) + i, MIN_OF(step, n - i), take_part, &a);
+    chat_split_init(&s, config);
+    for (size_t i = 0, len = first; i < n; i += len, len = step) {
+        len = MIN_OF(len, n - i);
+        chat_split_feed(&s, text + i, len, take_part, &a);
     }
     chat_split_finish(&s, take_part, &a);
     chat_split_fini(&s);
-    json_t *out = json_pack("{ss, so, so, so}", "format", format->name, "content", text_of(&a.content), "reasoning",
-                            text_of(&a.reasoning), "calls", a.calls);
+    json_t *out = json_pack("{ss, so, so, so, si, sb}", "format", config->format->name, "content", text_of(&a.content),
+                            "reasoning", text_of(&a.reasoning), "calls", a.calls, "most", a.most, "wrong", a.is_wrong);
     buf_fini(&a.content);
     buf_fini(&a.reasoning);
     buf_fini(&a.arguments);
     return out;
 }
 
+/* The place where two pieces give something else than `expected`, 0: none does. In how many a call comes differs. */
+static size_t find_difference(const struct chat_split_config *config, const char *text, size_t n, json_t *expected)
+{
+    size_t first = 1;
+    bool is_same = true;
+    for (; first < n && is_same; first += is_same) {
+        json_t *other = split(config, text, n, first, n);
+        json_object_set(other, "most", json_object_get(expected, "most"));
+        is_same = json_equal(other, expected);
+        json_decref(other);
+    }
+    return is_same ? 0 : first;
+}
+
+static json_t *read_answer(const json_t *one)
+{
+    const json_t *source = json_object_get(one, "template"), *said = json_object_get(one, "answer");
+    const struct chat_split_config config = {.splits_reasoning = true,
+                                             .starts_in_reasoning = json_is_true(json_object_get(one, "thinks")),
+                                             .reads_calls = true,
+                                             .format =
+                                                 chat_format_of(json_string_value(source), json_string_length(source)),
+                                             .tools = json_object_get(one, "tools")};
+    const char *text = json_string_value(said);
+    size_t n = json_string_length(said), step = (size_t)json_integer_value(json_object_get(one, "step"));
+    json_t *answer = split(&config, text, n, step, step);
+    size_t at = step >= n ? find_difference(&config, text, n, answer) : 0;
+    if (at > 0) {
+        json_decref(answer);
+        return json_pack("{sI}", "differs", (json_int_t)at);
+    }
+    return answer;
+}
+
 static json_t *render(const json_t *one)
 {
     if (json_object_get(one, "answer") != NULL) {
-        return split(one);
+        return read_answer(one);
     }
     const json_t *source = json_object_get(one, "template");
     struct chat_template *t = NULL;

@@ -1,6 +1,7 @@
 /* Answers taken apart: each form of a call and of thinking, whole and cut at every byte. */
 #include "engine/chat/chat_parts.h"
 
+#include "engine/base/json_scan.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 
@@ -9,19 +10,33 @@
 
 Suite *chat_parts_suite(void);
 
-/* What came out, as "T:text|R:thinking|C:name|A:arguments|E|": parts of one kind in a row are joined. */
+/* What came out, as "T:text|R:thinking|C:name|A:arguments|E|", a call that breaks off with X: parts of one kind in a row are joined. */
 struct seen {
     struct buf out;
     int last;
+    struct json_scan scan; /* of the arguments */
 };
+
+/* Arguments are JSON as far as they have come, and whole where the call ends. */
+static void check_arguments(struct seen *s, const struct chat_part *part)
+{
+    if (part->kind == CHAT_CALL_BEGIN) {
+        s->scan = (struct json_scan){.depth = 0};
+    } else if (part->kind == CHAT_CALL_ARGUMENTS) {
+        ck_assert_uint_eq(json_scan_feed(&s->scan, part->text, part->len), part->len);
+    } else if (part->kind == CHAT_CALL_END || part->kind == CHAT_CALL_CUT) {
+        ck_assert_int_eq(s->scan.state == JSON_SCAN_WHOLE, part->kind == CHAT_CALL_END);
+    }
+}
 
 static void see(void *arg, const struct chat_part *part)
 {
     struct seen *s = arg;
+    check_arguments(s, part);
     bool joins = (int)part->kind == s->last && part->kind != CHAT_CALL_BEGIN;
     if (!joins) {
         buf_puts(&s->out, s->last >= 0 ? "|" : "");
-        buf_printf(&s->out, "%c:", "TRCAE"[part->kind]);
+        buf_printf(&s->out, "%c:", "TRCAEX"[part->kind]);
     }
     buf_append(&s->out, part->text, part->len);
     s->last = (int)part->kind;
@@ -136,23 +151,98 @@ START_TEST(what_does_not_parse_is_text)
 {
     static const char *const cases[] = {
         "<tool_call></tool_call>",
-        "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":",
-        "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"</tool_call>",
+        "<tool_call>{\"name\":\"f",
+        "<tool_call>{\"name\":\"f\",\"arguments\":",
+        "<tool_call>{\"name\":\"g\",\"arguments\":{\"a\":",
+        "<tool_call>{\"name\":\"g\",\"arguments\":{\"a\":\"</tool_call>",
+        "<tool_call>[{\"name\":\"g\"},{\"name\":\"h\"}</tool_call>",
         "<tool_call>{\"arguments\":{}}</tool_call> and on",
         "<tool_call>{\"name\":\"\"}</tool_call>",
         "<tool_call>{\"name\":\"f\",\"arguments\":[1]}</tool_call>",
         "<tool_call>{\"name\":\"f\",\"arguments\":\"[1]\"}</tool_call>",
-        "<tool_call>{\"name\":\"f\"}}</tool_call>",
-        "<tool_call><function=f><parameter=a>1</function></tool_call>",
-        "<tool_call><function=f><parameter=a>1</parameter><parameter=a>2</parameter></function></tool_call>",
+        "<tool_call>{\"name\":\"g\"} and</tool_call>",
+        "<tool_call><function=f></tool_call>",
+        "<tool_call><function=g><parameter=a>1</function></tool_call>",
         "<tool_call>no call at all</tool_call>",
-        "<tool_call>f<arg_key>a</arg_key>1</tool_call>",
+        "<tool_call>g<arg_key>a</arg_key>1</tool_call>",
         " <tool_cal",
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char expected[256] = "T:";
         strcat(expected, cases[i]);
         expect(&all, cases[i], expected);
+    }
+}
+END_TEST
+
+/* A call that has come out is not taken back: it breaks off, and the rest is text. */
+START_TEST(calls_that_break_off_are_cut)
+{
+    static const char *const cases[][2] = {
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "C:f|A:{\"a\":|X:"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"b</tool_call>", "C:f|A:{\"a\":\"b</tool_call>|X:"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1</tool_call> Yes", "C:f|A:{\"a\":1|X:|T:Yes"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":x}}</tool_call>", "C:f|A:{\"a\":|X:|T:x}}</tool_call>"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}", "C:f|A:{\"a\":1}|E:"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{}}}]</tool_call>", "C:f|A:{}|E:"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{},\"id\":1}</tool_c", "C:f|A:{}|E:"},
+        {"<tool_call>{\"name\":\"f\",\"arguments\":{}} what</tool_call>", "C:f|A:{}|E:|T:what</tool_call>"},
+        {"<tool_call>[{\"name\":\"f\"},{\"name\":\"g\",\"arguments\":{\"a\":",
+         "C:f|A:{}|E:|T:{\"name\":\"g\",\"arguments\":{\"a\":"},
+        {"<tool_call>[{\"name\":\"g\"},{\"name\":\"f\",\"arguments\":{\"a\":", "C:g|A:{}|E:|C:f|A:{\"a\":|X:"},
+        {"<tool_call><function=f><parameter=a>1</function></tool_call>", "C:f|A:{|X:"},
+        {"<tool_call><function=f><parameter=s>\none\ntwo\n</para", "C:f|A:{\"s\":\"one\\ntwo|X:"},
+        {"<tool_call>f<arg_key>n</arg_key>1</tool_call>", "C:f|A:{|X:|T:1</tool_call>"},
+        {"<tool_call><function=f><parameter=n>1</parameter>\nand</tool_call>", "C:f|A:{\"n\":1|X:|T:and</tool_call>"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        expect(&all, cases[i][0], cases[i][1]);
+    }
+}
+END_TEST
+
+/* What has come out where ^ stands, byte by byte. */
+START_TEST(arguments_come_as_they_are_written)
+{
+    static const char *const cases[][3] = {
+        {"hermes", "<tool_call>{\"name\":\"f\",\"arguments\":{^\"s\":\"ab^c\",\"n\":12^}}",
+         "C:f|A:{\"s\":\"abc\",\"n\":12}"},
+        {"hermes", "<tool_call>{\"arguments\":{\"s\":1},\"name\":\"f\"}^", "C:f|A:{\"s\":1}|E:"},
+        {"hermes", "<tool_call><function=f><parameter=s>\na \"^b\nc^", "C:f|A:{\"s\":\"a \\\"b\\nc"},
+        {"hermes", "<tool_call><function=f><parameter=n>1</parameter>^", "C:f|A:{\"n\":1"},
+        {"hermes", "<tool_call>f<arg_key>s</arg_key><arg_value>ab^c^</arg_value>", "C:f|A:{\"s\":\"abc"},
+        {"minimax-m2", "<minimax:tool_call><invoke name=\"f\"><parameter name=\"s\">ab^c^</parameter>",
+         "C:f|A:{\"s\":\"abc"},
+        {"mistral", "[TOOL_CALLS]f[ARGS]{^\"s\": \"ab^c", "C:f|A:{\"s\": \"ab"},
+        {"mistral", "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"s\": \"ab^c", "C:f|A:{\"s\": \"ab"},
+        {"gemma4", "<|tool_call>call:f{s:<|\"|>ab^c^<|\"|>", "C:f|A:{\"s\":\"abc"},
+        {"lfm2", "<|tool_call_start|>[f(s=\"ab^c^\"", "C:f|A:{\"s\":\"abc"},
+        {"llama3", "{\"name\": \"f\", \"parameters\": {\"s\": \"ab^", "C:f|A:{\"s\": \"ab"},
+        {"llama4", "[f(s='ab^c^'", "C:f|A:{\"s\":\"abc"},
+        {"gpt-oss", "<|channel|>commentary to=functions.f<|message|>{\"s\": \"ab^", "C:f|A:{\"s\": \"ab"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct chat_split_config config = all;
+        struct chat_split it;
+        struct seen s = {.last = -1};
+        config.tools = tools;
+        config.format = chat_format_named(cases[i][0]);
+        size_t shown = 0;
+        buf_init(&s.out, 0, MEM_GENERAL);
+        chat_split_init(&it, &config);
+        for (const char *p = cases[i][1]; *p != '\0'; p++) {
+            if (*p == '^') { /* more came out than where the last ^ stood, and nothing is kept back */
+                ck_assert_msg(s.out.len > shown && strncmp(s.out.data, cases[i][2], s.out.len) == 0,
+                              "%s: '%s' gave '%s'", cases[i][0], cases[i][1], s.out.data);
+                shown = s.out.len;
+            } else {
+                chat_split_feed(&it, p, 1, see, &s);
+            }
+        }
+        ck_assert_msg(shown == strlen(cases[i][2]) || cases[i][1][strlen(cases[i][1]) - 1] != '^', "%s: '%s' gave '%s'",
+                      cases[i][0], cases[i][1], s.out.data);
+        chat_split_fini(&it);
+        buf_fini(&s.out);
     }
 }
 END_TEST
@@ -228,7 +318,8 @@ static const struct {
      "C:f|A:{\"a\": 1}|E:|C:g|A:{}|E:"},
     {"mistral", "I look.\n[TOOL_CALLS]f[ARGS]{\"a\": \"[TOOL_CALLS]\"}[TOOL_CALLS]g[CALL_ID]123456789[ARGS]{}",
      "T:I look.|C:f|A:{\"a\": \"[TOOL_CALLS]\"}|E:|C:g|A:{}|E:"},
-    {"mistral", "[TOOL_CALLS]f[ARGS]{\"a\": ", "T:[TOOL_CALLS]f[ARGS]{\"a\": "},
+    {"mistral", "[TOOL_CALLS]g[ARGS]{\"a\": ", "T:[TOOL_CALLS]g[ARGS]{\"a\": "},
+    {"mistral", "[TOOL_CALLS]f[ARGS]{\"a\": 1} So.", "C:f|A:{\"a\": 1}|E:|T:So."},
     {"mistral", "[THINK]so[/THINK]Yes", "R:so|T:Yes"},
     {"deepseek",
      "<think>\nhm</think>\n\nI do.\n\n<\xef\xbd\x9ctool\xe2\x96\x81"
@@ -297,7 +388,8 @@ static const struct {
      "C:f|A:{\"a\":\"x, (\\\"\",\"b\":[1, \"y\"],\"c\":{\"k\": true},\"d\":null}|E:|C:g|A:{}|E:|T:Done"},
     {"lfm2", "<|tool_call_start|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]<|tool_call_end|>",
      "C:f|A:{\"a\": 1}|E:"},
-    {"lfm2", "<|tool_call_start|>[f(a=<|tool_call_end|>", "T:<|tool_call_start|>[f(a=<|tool_call_end|>"},
+    {"lfm2", "<|tool_call_start|>[g(a=<|tool_call_end|>", "T:<|tool_call_start|>[g(a=<|tool_call_end|>"},
+    {"lfm2", "<|tool_call_start|>[f(a=<|tool_call_end|>", "C:f|A:{\"a\":|X:"},
     {"granite3", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]", "C:f|A:{\"a\": 1}|E:"},
     {"llama4", "[f(a=1), g(s=\"t\")]", "C:f|A:{\"a\":1}|E:|C:g|A:{\"s\":\"t\"}|E:"},
     {"llama4", "[1, 2] are numbers", "T:[1, 2] are numbers"},
@@ -341,6 +433,8 @@ Suite *chat_parts_suite(void)
     tcase_add_test(t, json_calls_are_read);
     tcase_add_test(t, keyed_calls_are_read);
     tcase_add_test(t, what_does_not_parse_is_text);
+    tcase_add_test(t, calls_that_break_off_are_cut);
+    tcase_add_test(t, arguments_come_as_they_are_written);
     tcase_add_test(t, space_is_held_up_to_a_limit);
     tcase_add_test(t, any_text_is_the_same_however_cut);
     suite_add_tcase(s, t);

@@ -299,6 +299,39 @@ START_TEST(streams_and_whole_answers_are_equal)
 }
 END_TEST
 
+/* A call that breaks off: of its input, the members that are whole; streamed, all that came. */
+START_TEST(half_a_call_has_half_its_input)
+{
+    static const char *const cases[][3] = {
+        {"{\"a\": [1, {}], \"b\": 12", "{\"a\": [1, {}]}", "{\"a\": [1, {}], \"b\": 12"},
+        {"{\"a\": 1, \"b\": {\"c\": 2}", "{\"a\": 1, \"b\": {\"c\": 2}}", "{\"a\": 1, \"b\": {\"c\": 2}"},
+        {"{\"a\": \"x", "{}", "{\"a\": \"x"},
+        {"{", "{}", "{"},
+    };
+    const struct engine_event end = {.finish = SCHED_FINISH_LENGTH};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char said[128], partial[128] = "";
+        snprintf(said, sizeof said, "<tool_call>\n{\"name\": \"f\", \"arguments\": %s", cases[i][0]);
+        json_t *message = whole(said, 3, &end), *input = parse(cases[i][1], strlen(cases[i][1]));
+        const json_t *block = json_array_get(json_object_get(message, "content"), 0);
+        ck_assert(json_equal(json_object_get(block, "input"), input));
+        ck_assert_str_eq(text_of(message, "stop_reason"), "max_tokens");
+        struct buf out;
+        ck_assert_int_eq(write_answer(said, 3, &end, true, &out), ERR_OK);
+        for (char *p = out.data; (p = strstr(p, "data: {")) != NULL; p++) {
+            json_t *event = parse(p + 6, strcspn(p + 6, "\n"));
+            const char *delta = text_of(json_object_get(event, "delta"), "partial_json");
+            strcat(partial, delta != NULL ? delta : "");
+            json_decref(event);
+        }
+        ck_assert_str_eq(partial, cases[i][2]);
+        buf_fini(&out);
+        json_decref(input);
+        json_decref(message);
+    }
+}
+END_TEST
+
 /* With each allocation failing in turn: an answer is told to be broken, or all that was said is in it. A call that there
  * was no memory to read is text. */
 START_TEST(no_memory_is_told)
@@ -446,6 +479,7 @@ Suite *anthropic_output_suite(void)
     Suite *s = suite_create("anthropic_output");
     TCase *written = tcase_create("written"), *t = tcase_create("served");
     tcase_add_loop_test(written, streams_and_whole_answers_are_equal, 0, ARRAY_LEN(answers));
+    tcase_add_test(written, half_a_call_has_half_its_input);
     tcase_add_loop_test(written, no_memory_is_told, 4, 6);
     suite_add_tcase(s, written);
     tcase_set_tags(t, "fork");

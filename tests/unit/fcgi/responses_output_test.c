@@ -158,6 +158,10 @@ static const char *const answers[] = {
     "<tool_call>\n{\"name\": \"p\", \"arguments\": {\"input\": \"*** \\\"x\\\"\\n\"}}\n</tool_call>",
     "<tool_call>\n{\"name\": \"p\", \"arguments\": {\"patch\": 5}}\n</tool_call> and on",
     "",
+    "<tool_call>\n{\"name\": \"p\", \"arguments\": {\"x\": {\"input\": \"no\"}, \"input\": "
+    "\"\\u00e9\\ud83d\\ude00\\\\n\xc3\xa9\"}}\n</tool_call>",
+    "<tool_call>\n{\"name\": \"p\", \"arguments\": {\"input\": \"a\\n",
+    "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"b",
 };
 
 START_TEST(events_make_the_response)
@@ -243,6 +247,30 @@ START_TEST(custom_calls_have_plain_input)
     ck_assert_uint_eq(json_array_size(json_object_get(other.whole, "output")), 2);
     forget(&t);
     forget(&other);
+}
+END_TEST
+
+/* Escapes come in pieces, and half a call keeps what came of it. */
+START_TEST(inputs_and_arguments_come_in_pieces)
+{
+    static const char *const expected[] = {"\xc3\xa9\xf0\x9f\x98\x80\\n\xc3\xa9", "a\n", "{\"a\": \"b"};
+    for (int i = 0; i < 3; i++) {
+        struct told t = tell(answers[6 + i], 1, true, false);
+        char text[64] = "";
+        size_t n_deltas = 0, k;
+        const json_t *event, *item = json_array_get(json_object_get(t.whole, "output"), 0);
+        json_array_foreach(t.events, k, event)
+        {
+            const char *delta = text_of(event, "delta");
+            strcat(text, delta != NULL ? delta : "");
+            n_deltas += delta != NULL;
+        }
+        ck_assert_str_eq(text, expected[i]);
+        ck_assert_str_eq(text_of(item, i < 2 ? "input" : "arguments"), expected[i]);
+        ck_assert_str_eq(text_of(item, "status"), i == 0 ? "completed" : "incomplete");
+        ck_assert_uint_ge(n_deltas, 2);
+        forget(&t);
+    }
 }
 END_TEST
 
@@ -354,6 +382,7 @@ Suite *responses_output_suite(void)
     tcase_add_test(t, items_are_what_was_said);
     tcase_add_test(t, thoughts_are_told_as_summary);
     tcase_add_test(t, custom_calls_have_plain_input);
+    tcase_add_test(t, inputs_and_arguments_come_in_pieces);
     tcase_add_test(t, an_answer_is_cut_off);
     tcase_add_test(t, failures_have_codes_that_clients_know);
     tcase_add_test(t, no_memory_is_told);

@@ -1,0 +1,215 @@
+/* Values in Python, and Gemma's, whose strings stand between <|"|> and whose keys are bare. */
+#include "engine/chat/chat_call_internal.h"
+
+#include "engine/base/json_write.h"
+#include "engine/base/utf8.h"
+
+static const char gemma_quote[] = "<|\"|>";
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+           c == '.';
+}
+
+/* Bytes of the word in front. It is complete where something stands behind it. */
+static size_t word_length(const struct chat_call *c)
+{
+    size_t n = 0, left = chat_call_left(c);
+    while (n < left && n < CHAT_CALL_LONGEST && is_word(chat_call_front(c)[n])) {
+        n++;
+    }
+    return n;
+}
+
+/* A word, perhaps white space, and c: all are read. */
+static enum step word_before(struct chat_call *c, char mark, struct buf *out)
+{
+    size_t n = word_length(c), k = n, left = chat_call_left(c);
+    while (k < left && chat_call_is_space(chat_call_front(c)[k])) {
+        k++;
+    }
+    if (n == CHAT_CALL_LONGEST || (n == 0 && left > 0)) {
+        return STEP_FAIL;
+    }
+    if (k == left) {
+        return chat_call_wait(c);
+    }
+    if (chat_call_front(c)[k] != mark) {
+        return STEP_FAIL;
+    }
+    chat_call_reset(c, out);
+    buf_append(out, chat_call_front(c), n);
+    c->at += k + 1;
+    return buf_ok(out) == ERR_OK ? STEP_ON : STEP_FAIL;
+}
+
+static enum step open_call(struct chat_call *c)
+{
+    enum step step = c->is_open ? STEP_ON : chat_call_open(c);
+    return step == STEP_ON && c->scan.state == JSON_SCAN_NOTHING ? chat_call_puts(c, "{") : step;
+}
+
+/* call:NAME{ */
+static enum step quoted_name(struct chat_call *c)
+{
+    size_t at = c->at;
+    enum step step = chat_call_mark(c, "call:");
+    step = step == STEP_ON ? chat_call_until(c, "{", &c->name) : step;
+    c->at = step == STEP_WAIT ? at : c->at;
+    step = step == STEP_ON ? open_call(c) : step;
+    c->depth = 0;
+    return step == STEP_ON ? chat_call_go(c, PHASE_WORD_VALUE) : step;
+}
+
+enum step chat_call_word_name(struct chat_call *c)
+{
+    bool is_more = chat_call_skip(c, c->n_calls > 0 && !c->is_quoted ? "," : "");
+    chat_call_settle(c);
+    if (!is_more) {
+        return STEP_WAIT; /* another may come */
+    }
+    if (c->is_quoted) {
+        return quoted_name(c);
+    }
+    char first = *chat_call_front(c);
+    if (first == '{' && c->n_calls == 0) {
+        return chat_call_go(c, PHASE_ITEM);
+    }
+    if (first == ']' && c->is_list && c->n_calls > 0) {
+        return chat_call_go(c, PHASE_BEHIND);
+    }
+    enum step step = word_before(c, '(', &c->name);
+    return step == STEP_ON ? chat_call_go(c, PHASE_WORD_KEY) : step;
+}
+
+/* K=, or the end of the call. */
+enum step chat_call_word_key(struct chat_call *c)
+{
+    if (!chat_call_skip(c, c->is_open ? "," : "")) {
+        return chat_call_wait(c);
+    }
+    bool is_end = *chat_call_front(c) == ')';
+    c->at += is_end;
+    enum step step = is_end ? STEP_ON : word_before(c, '=', &c->key);
+    step = step == STEP_ON ? open_call(c) : step;
+    if (step != STEP_ON) {
+        return step;
+    }
+    c->depth = 0;
+    step = is_end ? chat_call_puts(c, "}") : chat_call_add_key(c, c->key.data, c->key.len);
+    return step == STEP_ON ? chat_call_go(c, is_end ? PHASE_WORD_NAME : PHASE_WORD_VALUE) : step;
+}
+
+/* A word: a key where a colon follows and the language has no quotes there, True, False, None, or a number. */
+static enum step read_word(struct chat_call *c)
+{
+    const char *front = chat_call_front(c);
+    size_t n = word_length(c);
+    if (n == chat_call_left(c) || n == CHAT_CALL_LONGEST) {
+        return n == CHAT_CALL_LONGEST ? STEP_FAIL : chat_call_wait(c);
+    }
+    const char *word = chat_call_python_word(front, n);
+    enum step step;
+    if (c->is_quoted && front[n] == ':') {
+        chat_call_reset(c, &c->key);
+        json_write_string(&c->key, front, n);
+        step = buf_ok(&c->key) == ERR_OK ? chat_call_add(c, c->key.data, c->key.len) : STEP_FAIL;
+    } else {
+        step = word != NULL ? chat_call_puts(c, word) : chat_call_add(c, front, n);
+    }
+    c->at += step == STEP_ON ? n : 0;
+    return step;
+}
+
+static enum step begin_text(struct chat_call *c, size_t n_read)
+{
+    enum step step = chat_call_puts(c, "\"");
+    c->at += step == STEP_ON ? n_read : 0;
+    return step == STEP_ON ? chat_call_go(c, PHASE_WORD_TEXT) : step;
+}
+
+enum step chat_call_word_value(struct chat_call *c)
+{
+    if (chat_call_left(c) == 0) {
+        return chat_call_wait(c);
+    }
+    char first = *chat_call_front(c);
+    if (c->depth == 0 && c->is_quoted && first == '}') {
+        c->at++;
+        enum step step = chat_call_puts(c, "}");
+        return step == STEP_ON ? chat_call_go(c, PHASE_WORD_NAME) : step;
+    }
+    if (c->depth == 0 && !c->is_quoted && (first == ',' || first == ')')) {
+        return chat_call_go(c, PHASE_WORD_KEY);
+    }
+    if (c->is_quoted && first == gemma_quote[0]) {
+        size_t at = c->at;
+        enum step step = chat_call_mark(c, gemma_quote);
+        size_t n = c->at - at;
+        c->at = at;
+        return step == STEP_ON ? begin_text(c, n) : step;
+    }
+    if (!c->is_quoted && (first == '"' || first == '\'')) {
+        c->quote = first;
+        return begin_text(c, 1);
+    }
+    if (is_word(first)) {
+        return read_word(c);
+    }
+    enum step step = chat_call_add(c, &first, 1);
+    c->at += step == STEP_ON;
+    c->depth += first == '{' || first == '[';
+    c->depth -= c->depth > 0 && (first == '}' || first == ']');
+    return step;
+}
+
+/* Does the quote at front[i] end its string? Templates do not escape those within: it's one of them unless a value may end
+ * there. STEP_WAIT: what comes tells. */
+static enum step ends_string(const struct chat_call *c, size_t i)
+{
+    size_t left = chat_call_left(c);
+    for (i++; i < left && chat_call_is_space(chat_call_front(c)[i]); i++) {
+    }
+    if (i == left) {
+        return c->is_last ? STEP_ON : STEP_WAIT;
+    }
+    char behind = chat_call_front(c)[i];
+    return behind != '\0' && strchr(",)]}:", behind) != NULL ? STEP_ON : STEP_FAIL;
+}
+
+/* Within a string of Python. */
+static enum step python_text(struct chat_call *c)
+{
+    static const char from[] = "ntr", to[] = "\n\t\r";
+    const char *front = chat_call_front(c);
+    size_t i = 0, n = chat_call_left(c) - utf8_incomplete_tail(front, chat_call_left(c));
+    enum step end = STEP_FAIL;
+    chat_call_reset(c, &c->value);
+    while (i < n) {
+        char ch = front[i];
+        end = ch == c->quote ? ends_string(c, i) : STEP_FAIL;
+        bool is_escape = ch == '\\';
+        if (end != STEP_FAIL || (is_escape && i + 1 == n)) {
+            break;
+        }
+        const char *found = is_escape && front[i + 1] != '\0' ? strchr(from, front[i + 1]) : NULL;
+        buf_putc(&c->value, found != NULL ? to[found - from] : front[i + is_escape]);
+        i += 1 + is_escape;
+    }
+    enum step step = buf_ok(&c->value) == ERR_OK ? STEP_ON : STEP_FAIL;
+    step = step == STEP_ON ? chat_call_add_text(c, c->value.data, c->value.len) : step;
+    c->at += i;
+    if (step != STEP_ON || end != STEP_ON) {
+        return step == STEP_ON ? chat_call_wait(c) : step;
+    }
+    c->at++;
+    return STEP_ON;
+}
+
+enum step chat_call_word_text(struct chat_call *c)
+{
+    enum step step = c->is_quoted ? chat_call_text(c, gemma_quote, false) : python_text(c);
+    step = step == STEP_ON ? chat_call_puts(c, "\"") : step;
+    return step == STEP_ON ? chat_call_go(c, PHASE_WORD_VALUE) : step;
+}
