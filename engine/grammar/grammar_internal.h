@@ -65,6 +65,7 @@ struct plain_byte {
 struct plain_reach {
     regex_id of; /* REGEX_NONE: free */
     unsigned char alive, quiet;
+    bool is_whole; /* more is not to be found: it ends behind `quiet`, or it takes too many states to know */
 };
 
 struct lexer {
@@ -140,7 +141,7 @@ static inline enum err lexer_step(struct lexer *l, uint32_t state, unsigned char
 
 /* grammar_plain.c. *out: within as many bytes of plain text as this, 0 .. PLAIN_MAX_DEPTH, no expression ends and not all
  * die, whatever they are; or fewer, where to know it takes too many states. lexer_init_plain: ERR_NOMEM. */
-enum { PLAIN_MAX_DEPTH = 32 };
+enum { PLAIN_MIN_DEPTH = 4, PLAIN_MAX_DEPTH = 32 }; /* below the least it is 0 */
 MUST_CHECK enum err lexer_init_plain(struct lexer *l);
 MUST_CHECK enum err lexer_plain_depth(struct lexer *l, uint32_t state, uint32_t *out);
 

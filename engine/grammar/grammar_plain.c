@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MAX_PAIRS = 512, N_SEEN = 2048 /* a power of two */, FIRST_REACHES = 64, SEARCH_BUDGET = 20000 };
+enum { MAX_PAIRS = 512, N_SEEN = 2048 /* a power of two */, FIRST_REACHES = 64, SEARCH_BUDGET = 20000, MAX_JOINT = 16 };
 
 /* Bytes from first to last lead from a state to the next [Unicode 15, table 3-7]. */
 static const struct plain_arc {
@@ -64,7 +64,7 @@ struct pairs {
 /* Adds a pair unless it, or one that no token tells apart from it, is there; false: there is no room. */
 static bool add_pair(struct pairs *p, struct lexer *l, regex_id left, unsigned plain)
 {
-    struct regex_hash near = regex_hash(l->set, regex_near(l->set, left, l->near_bytes));
+    struct regex_hash near = regex_hash(l->set, regex_near(l->set, left, PLAIN_MAX_DEPTH));
     uint32_t at = (uint32_t)(near.a ^ near.a >> 32 ^ plain * 0x9e3779b9u) & (N_SEEN - 1);
     for (; p->seen[at] != 0; at = (at + 1) & (N_SEEN - 1)) {
         uint32_t i = p->seen[at] - 1u;
@@ -106,7 +106,8 @@ static enum err follow(struct pairs *p, struct lexer *l, uint32_t i, bool *lives
     return regex_ok(l->set);
 }
 
-static enum err find_reach(struct lexer *l, regex_id r, struct plain_reach *out)
+/* Looks as far as all lives, and as far as `wanted`. */
+static enum err find_reach(struct lexer *l, regex_id r, uint32_t wanted, struct plain_reach *out)
 {
     struct pairs p;
     bool lives = true, goes_on = true;
@@ -115,14 +116,15 @@ static enum err find_reach(struct lexer *l, regex_id r, struct plain_reach *out)
     memset(p.seen, 0, sizeof p.seen);
     add_pair(&p, l, r, PLAIN_WHOLE);
     *out = (struct plain_reach){.of = r};
-    for (unsigned char depth = 1; depth <= PLAIN_MAX_DEPTH && goes_on; depth++) {
-        for (uint32_t end = p.n; at < end && goes_on;
-             at++) { /* none are left once all that plain text comes to was seen */
+    for (unsigned char depth = 1; depth <= PLAIN_MAX_DEPTH && goes_on && (lives || depth <= wanted); depth++) {
+        for (uint32_t end = p.n; at < end && goes_on; at++) {
             TRY(follow(&p, l, at, &lives, &goes_on));
         }
+        depth = at == p.n && goes_on ? PLAIN_MAX_DEPTH : depth; /* all that plain text comes to was seen */
         out->alive = lives && goes_on ? depth : out->alive;
         out->quiet = goes_on ? depth : out->quiet;
     }
+    out->is_whole = !goes_on;
     return ERR_OK;
 }
 
@@ -156,30 +158,53 @@ static enum err grow_reaches(struct lexer *l)
     return ERR_OK;
 }
 
-static enum err get_reach(struct lexer *l, regex_id r, struct plain_reach *out)
+/* `quiet` of what is found is right up to `wanted`. */
+static enum err get_reach(struct lexer *l, regex_id r, uint32_t wanted, struct plain_reach *out)
 {
+    r = regex_near(l->set, r, PLAIN_MAX_DEPTH); /* so that bounds far off make no difference */
+    TRY(regex_ok(l->set));
     if (2 * l->n_reached >= l->n_reaches) {
         TRY(grow_reaches(l));
     }
     *out = *reach_at(l, r);
-    if (out->of == REGEX_NONE) {
-        TRY(find_reach(l, r, out));
+    if (out->of == REGEX_NONE || (!out->is_whole && out->quiet < wanted)) {
+        l->n_reached += out->of == REGEX_NONE;
+        TRY(find_reach(l, r, wanted, out));
         *reach_at(l, r) = *out;
-        l->n_reached++;
     }
     return ERR_OK;
 }
 
 /* --- a state -------------------------------------------------------------------------------------------------------- */
 
+/* Of the parts together: one may go on where another does not. */
+static enum err get_joint_reach(struct lexer *l, const struct lexer_state *s, struct plain_reach *out)
+{
+    regex_id all = REGEX_NONE;
+    for (uint32_t i = 0; i < s->n; i++) {
+        all = regex_or(l->set, all, l->parts[s->first + i].left);
+    }
+    TRY(regex_ok(l->set));
+    return get_reach(l, all, 0, out);
+}
+
 enum err lexer_plain_depth(struct lexer *l, uint32_t state, uint32_t *out)
 {
     const struct lexer_state s = l->states[state];
+    struct plain_reach reach;
     uint32_t alive = 0, quiet = PLAIN_MAX_DEPTH;
-    for (uint32_t i = 0; i < s.n && quiet > 0; i++) { /* one that lives is enough; none may end */
-        struct plain_reach reach;
-        TRY(get_reach(l, l->parts[s.first + i].left, &reach));
+    for (uint32_t i = 0; i < s.n; i++) { /* one that lives is enough; none may end */
+        TRY(get_reach(l, l->parts[s.first + i].left, 0, &reach));
         alive = MAX_OF(alive, (uint32_t)reach.alive);
+        quiet = reach.is_whole ? MIN_OF(quiet, (uint32_t)reach.quiet) : quiet;
+    }
+    if (alive < PLAIN_MIN_DEPTH && quiet >= PLAIN_MIN_DEPTH && s.n > 1 && s.n <= MAX_JOINT) {
+        TRY(get_joint_reach(l, &s, &reach));
+        alive = MAX_OF(alive, (uint32_t)reach.alive);
+    }
+    alive = alive >= PLAIN_MIN_DEPTH ? MIN_OF(alive, quiet) : 0; /* less is of no use */
+    for (uint32_t i = 0; i < s.n && alive > 0; i++) {
+        TRY(get_reach(l, l->parts[s.first + i].left, alive, &reach));
         quiet = MIN_OF(quiet, (uint32_t)reach.quiet);
     }
     *out = MIN_OF(alive, quiet);

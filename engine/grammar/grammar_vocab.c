@@ -132,7 +132,7 @@ static enum err make_trie(const struct grammar_vocab *v, uint32_t depth, struct 
 
 static enum err make_tries(struct grammar_vocab *v)
 {
-    static const uint32_t depths[VOCAB_TRIES] = {0, 4, 8, 16, PLAIN_MAX_DEPTH};
+    static const uint32_t depths[VOCAB_TRIES] = {0, PLAIN_MIN_DEPTH, 8, 16, PLAIN_MAX_DEPTH};
     struct entry *entries = mem_zalloc_array(v->n_tokens + 1u, sizeof *entries, MEM_MODEL);
     v->ends = mem_zalloc_array((size_t)v->n_ends + 1, sizeof *v->ends, MEM_MODEL);
     enum err err = entries != NULL && v->ends != NULL ? ERR_OK : ERR_NOMEM;

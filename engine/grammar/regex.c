@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FIRST_TABLE = 256, MAX_CODE_POINT = 0x10ffff };
+enum { FIRST_TABLE = 256, FIRST_CLASSES = 128, MAX_CODE_POINT = 0x10ffff };
 
 static regex_id fail(struct regex_set *s, enum err err)
 {
@@ -220,6 +220,7 @@ void regex_set_free(struct regex_set **set)
         mem_free(s->nodes);
         mem_free(s->classes);
         mem_free(s->table);
+        mem_free(s->class_table);
         mem_free(s->memo_keys);
         mem_free(s->memo_values);
         mem_free(s->work.ids);
@@ -232,7 +233,8 @@ void regex_set_free(struct regex_set **set)
 size_t regex_set_bytes(const struct regex_set *s)
 {
     return sizeof *s + s->cap_nodes * sizeof *s->nodes + s->cap_classes * sizeof *s->classes +
-           s->n_table * sizeof *s->table + s->n_memo * (sizeof *s->memo_keys + sizeof *s->memo_values) +
+           s->n_table * sizeof *s->table + s->n_class_table * sizeof *s->class_table +
+           s->n_memo * (sizeof *s->memo_keys + sizeof *s->memo_values) +
            (s->work.cap + s->parts.cap) * sizeof(regex_id);
 }
 
@@ -241,29 +243,53 @@ struct regex_hash regex_hash(const struct regex_set *s, regex_id r) { return s->
 
 /* --- bytes and characters ----------------------------------------------------------------------------------------- */
 
+/* Where the class is in the table, or is to be. */
+static size_t place_of_class(const struct regex_set *s, const uint64_t bits[4])
+{
+    uint64_t hash = (bits[0] * 3 ^ bits[1] * 5 ^ bits[2] * 7 ^ bits[3] * 11) * 0x9e3779b97f4a7c15u;
+    size_t at = (size_t)(hash >> 32) & (s->n_class_table - 1);
+    while (s->class_table[at] != 0 &&
+           memcmp(s->classes[s->class_table[at] - 1].bits, bits, sizeof s->classes[0].bits) != 0) {
+        at = (at + 1) & (s->n_class_table - 1);
+    }
+    return at;
+}
+
+/* Room for one more class in the table; false: s has failed. */
+static bool grow_class_table(struct regex_set *s)
+{
+    if (2 * s->n_classes < s->n_class_table) {
+        return true;
+    }
+    size_t n = s->n_class_table != 0 ? 2 * s->n_class_table : FIRST_CLASSES;
+    uint32_t *table = mem_zalloc_array(n, sizeof *table, MEM_REQUEST);
+    if (table == NULL) {
+        fail(s, ERR_NOMEM);
+        return false;
+    }
+    mem_free(s->class_table);
+    s->class_table = table;
+    s->n_class_table = n;
+    for (size_t i = 0; i < s->n_classes; i++) {
+        s->class_table[place_of_class(s, s->classes[i].bits)] = (uint32_t)i + 1;
+    }
+    return true;
+}
+
 regex_id regex_byte_class(struct regex_set *s, const uint64_t bits[4])
 {
-    size_t i = 0;
-    if ((bits[0] | bits[1] | bits[2] | bits[3]) == 0) {
+    if ((bits[0] | bits[1] | bits[2] | bits[3]) == 0 || !grow_class_table(s)) {
         return REGEX_NONE;
     }
-    uint64_t hash = (bits[0] * 3 ^ bits[1] * 5 ^ bits[2] * 7 ^ bits[3] * 11) * 0x9e3779b97f4a7c15u;
-    uint32_t *memo = &s->class_memo[hash >> 58];
-    if (*memo != 0 && memcmp(s->classes[*memo - 1].bits, bits, sizeof s->classes[0].bits) == 0) {
-        i = *memo - 1;
-    }
-    while (i < s->n_classes && memcmp(s->classes[i].bits, bits, sizeof s->classes[i].bits) != 0) {
-        i++;
-    }
+    size_t at = place_of_class(s, bits), i = s->class_table[at] != 0 ? s->class_table[at] - 1 : s->n_classes;
     if (i == s->n_classes) {
         regex_split_classes(s, bits);
         if (!grow(s, (void **)&s->classes, s->n_classes, &s->cap_classes, sizeof *s->classes)) {
             return REGEX_NONE;
         }
         s->classes[i] = (struct regex_class){.bits = {bits[0], bits[1], bits[2], bits[3]}};
-        s->n_classes++;
+        s->class_table[at] = (uint32_t)++s->n_classes;
     }
-    *memo = (uint32_t)i + 1;
     return regex_node(s, (struct regex_node){.kind = REGEX_K_CLASS, .a = (uint32_t)i, .is_plain = true});
 }
 

@@ -14,6 +14,7 @@ const unsigned char *regex_byte_classes(struct regex_set *s, int *n)
 {
     if (!s->has_byte_classes) {
         s->has_byte_classes = true;
+        s->n_members++;
         s->n_byte_classes = 1;
         for (size_t i = 0; i < s->n_classes; i++) { /* splits each class into what is in this one and what is not */
             const uint64_t *bits = s->classes[i].bits;
@@ -271,37 +272,96 @@ regex_id regex_next(struct regex_set *s, regex_id r, unsigned char byte)
 
 /* --- groups of bytes ----------------------------------------------------------------------------------------------- */
 
-/* Takes apart what is in the class of bytes and what is not. */
-static void split_by(const struct regex_set *s, const uint64_t bits[4], unsigned char *groups, int *n_groups)
+/* Groups of classes of bytes while they are taken apart. */
+struct partition {
+    unsigned char *groups;        /* [s->n_byte_classes] */
+    short sizes[256], parts[256]; /* of a group; parts: how many of it are in what it is taken apart by; 0 between calls */
+    int n;
+};
+
+/* Takes apart what is among the members and what is not: what is of a group that is not among them whole gets a new one. */
+static void split_by(struct partition *p, const uint64_t members[4])
 {
-    short numbers[256][2];
-    int n = 0;
-    memset(numbers, -1, (size_t)*n_groups * sizeof *numbers);
-    for (int class = 0; class < s->n_byte_classes; class ++) {
-        unsigned byte = s->byte_of_class[class];
-        short *number = &numbers[groups[class]][bits[byte / 64] >> byte % 64 & 1];
-        *number = *number < 0 ? (short)n++ : *number;
-        groups[class] = (unsigned char)*number;
+    short fresh[256];
+    for (int word = 0; word < 4; word++) {
+        for (uint64_t left = members[word]; left != 0; left &= left - 1) {
+            p->parts[p->groups[word * 64 + __builtin_ctzll(left)]]++;
+        }
     }
-    *n_groups = n;
+    for (int word = 0; word < 4; word++) {
+        for (uint64_t left = members[word]; left != 0; left &= left - 1) {
+            unsigned char *group = &p->groups[word * 64 + __builtin_ctzll(left)];
+            if (p->parts[*group] > 0) { /* the first of them that is come upon */
+                bool is_whole = p->parts[*group] == p->sizes[*group];
+                fresh[*group] = is_whole ? *group : (short)p->n++;
+                p->sizes[fresh[*group]] = p->parts[*group];
+                p->sizes[*group] = (short)(p->sizes[*group] - (is_whole ? 0 : p->parts[*group]));
+                p->parts[*group] = 0;
+            }
+            *group = (unsigned char)fresh[*group];
+        }
+    }
+}
+/* Numbers the groups as they are come upon, the class 0 first. */
+static void number_groups(struct partition *p, int n_classes)
+{
+    short numbers[256];
+    int n = 0;
+    memset(numbers, -1, (size_t)p->n * sizeof *numbers);
+    for (int class = 0; class < n_classes; class ++) {
+        short *number = &numbers[p->groups[class]];
+        *number = *number < 0 ? (short)n++ : *number;
+        p->groups[class] = (unsigned char)*number;
+    }
+}
+
+/* The classes of bytes that a class is made of, or is not, whichever are fewer: they take apart the same. */
+static const uint64_t *members_of(const struct regex_set *s, struct regex_class *c)
+{
+    if (c->n_members != s->n_members) {
+        uint64_t in[4] = {0};
+        int n = 0;
+        for (unsigned class = 0; class < (unsigned)s->n_byte_classes; class ++) {
+            uint64_t is_in = c->bits[s->byte_of_class[class] / 64] >> s->byte_of_class[class] % 64 & 1;
+            in[class / 64] |= is_in << class % 64;
+            n += (int)is_in;
+        }
+        for (unsigned class = 0; class < (unsigned)s->n_byte_classes && 2 * n > s->n_byte_classes; class ++) {
+            in[class / 64] ^= (uint64_t)1 << class % 64;
+        }
+        memcpy(c->members, in, sizeof in);
+        c->n_members = s->n_members;
+    }
+    return c->members;
+}
+
+static void begin_split(struct partition *p, unsigned char *groups, int n_groups, int n_classes)
+{
+    *p = (struct partition){.groups = groups, .n = n_groups};
+    for (int class = 0; class < n_classes; class ++) {
+        p->sizes[groups[class]]++;
+    }
 }
 
 void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, int *n_groups)
 {
+    struct partition p;
     size_t from = s->work.n;
+    regex_byte_classes(s, NULL);
+    begin_split(&p, groups, *n_groups, s->n_byte_classes);
     s->n_splits++;
     regex_list_push(s, &s->work, r);
     while (s->work.n > from && s->err == ERR_OK) { /* down to the classes that the next byte is looked up in */
         const struct regex_node n = s->nodes[s->work.ids[--s->work.n]];
         if (n.kind == REGEX_K_CLASS && s->classes[n.a].seen != s->n_splits) {
             s->classes[n.a].seen = s->n_splits;
-            split_by(s, s->classes[n.a].bits, groups, n_groups);
+            split_by(&p, members_of(s, &s->classes[n.a]));
         } else if (n.kind == REGEX_K_MULTIPLE) {
-            for (unsigned c = 0; c < 11; c++) { /* each digit and the point by itself */
-                unsigned byte = c < 10 ? '0' + c : '.';
-                uint64_t bits[4] = {0};
-                bits[byte / 64] = (uint64_t)1 << byte % 64;
-                split_by(s, bits, groups, n_groups);
+            for (unsigned c = 0; c < 11; c++) { /* each digit and the point by itself, as regex_multiple has made them */
+                unsigned class = s->byte_class[c < 10 ? '0' + c : '.'];
+                uint64_t members[4] = {0};
+                members[class / 64] = (uint64_t)1 << class % 64;
+                split_by(&p, members);
             }
         } else if (n.kind > REGEX_K_CLASS) {
             bool has_two = n.kind == REGEX_K_OR || n.kind == REGEX_K_AND ||
@@ -313,17 +373,34 @@ void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, 
         }
     }
     s->work.n = from;
+    number_groups(&p, s->n_byte_classes);
+    *n_groups = p.n;
 }
 
 /* --- is there a string? ---------------------------------------------------------------------------------------------- */
 
+/* What was come upon, breadth first, in s->work: two words each, the expression and where the one stands that led to it. */
+static void push_found(struct regex_set *s, regex_id r, size_t by)
+{
+    if (regex_list_push(s, &s->work, r) && regex_list_push(s, &s->work, (regex_id)by)) {
+        s->nodes[r].known |= 4; /* seen */
+    }
+}
+
+/* The expression at `at` and all that led to it match something. */
+static void note_path(struct regex_set *s, size_t from, size_t at)
+{
+    for (bool more = true; more; at = from + s->work.ids[at + 1]) {
+        s->nodes[s->work.ids[at]].known |= 1;
+        more = at != from;
+    }
+}
+
 /* Looks through all that can follow r, breadth first; what was seen is behind `from` in s->work. */
 static enum err search(struct regex_set *s, regex_id r, size_t budget, size_t from, bool *found)
 {
-    regex_byte_classes(s, NULL);
-    regex_list_push(s, &s->work, r);
-    s->nodes[r].known |= 4; /* seen */
-    for (size_t at = from; at < s->work.n && !*found && s->err == ERR_OK; at++) {
+    push_found(s, r, 0);
+    for (size_t at = from; at < s->work.n && !*found && s->err == ERR_OK; at += 2) {
         unsigned char groups[256] = {0};
         int n_groups = 1, n_seen = 0;
         regex_split_groups(s, s->work.ids[at], groups, &n_groups);
@@ -335,12 +412,13 @@ static enum err search(struct regex_set *s, regex_id r, size_t budget, size_t fr
             regex_id next = next_of_class(s, s->work.ids[at], (unsigned)class);
             const struct regex_node *n = &s->nodes[next];
             *found = n->is_nullable || (n->is_plain && next != REGEX_NONE) || (n->known & 3) == 1;
-            if (next != REGEX_NONE && (n->known & 6) == 0) {
-                s->nodes[next].known |= 4;
-                regex_list_push(s, &s->work, next);
+            if (*found) {
+                note_path(s, from, at);
+            } else if (next != REGEX_NONE && (n->known & 6) == 0) {
+                push_found(s, next, at - from);
             }
         }
-        if (s->work.n - from > budget && !*found) {
+        if ((s->work.n - from) / 2 > budget && !*found) {
             return ERR_GRAMMAR_LIMIT;
         }
     }
@@ -357,13 +435,10 @@ enum err regex_is_none(struct regex_set *s, regex_id r, size_t budget, bool *non
     size_t from = s->work.n;
     bool found = false;
     enum err err = search(s, r, budget, from, &found);
-    for (size_t i = from; i < s->work.n; i++) {
-        s->nodes[s->work.ids[i]].known &= 3;
-        if (err == ERR_OK && !found) {
-            s->nodes[s->work.ids[i]].known = 2;
-        }
+    for (size_t i = from; i + 1 < s->work.n; i += 2) {
+        unsigned char *known = &s->nodes[s->work.ids[i]].known;
+        *known = err == ERR_OK && !found ? 2 : *known & 3;
     }
-    s->nodes[r].known = err == ERR_OK && found ? 1 : s->nodes[r].known;
     s->work.n = from;
     *none = err == ERR_OK && !found;
     return err;

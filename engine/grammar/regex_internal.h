@@ -27,6 +27,8 @@ struct regex_node {
 
 struct regex_class {
     uint64_t bits[4];
+    uint64_t members[4];  /* the classes of bytes it is made of, where n_members is that of the set */
+    uint32_t n_members;
     uint32_t seen; /* by the call of regex_split_groups of this number */
 };
 
@@ -43,7 +45,8 @@ struct regex_set {
     size_t n_nodes, cap_nodes;
     struct regex_class *classes;
     size_t n_classes, cap_classes;
-    uint32_t class_memo[64]; /* by bits: a class plus 1 */
+    uint32_t *class_table;   /* [n_class_table] by bits: a class plus 1; 0 = free */
+    size_t n_class_table;
     uint32_t *table;         /* [n_table] of nodes by hash, 0 = free: NONE is not in it */
     size_t n_table;
     uint64_t *memo_keys; /* [n_memo] node << 8 | class of bytes, plus 1; 0 = free */
@@ -51,6 +54,7 @@ struct regex_set {
     size_t n_memo, n_memoed, n_work;
     uint32_t n_splits; /* calls of regex_split_groups */
     bool has_byte_classes;
+    uint32_t n_members; /* times that the classes of bytes were found */
     int n_byte_classes;
     unsigned char byte_class[256], byte_of_class[256]; /* its first byte */
     struct regex_list work, parts;                     /* scratch of regex_next; of unions */

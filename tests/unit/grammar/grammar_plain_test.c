@@ -94,7 +94,7 @@ static void check(struct grammar_builder *b, regex_id r, const char *text, uint3
     grammar_unref(&g);
 }
 
-/* A string of at most n characters goes on for n bytes whatever they are, and no farther. */
+/* A string of at most n characters goes on for n bytes whatever they are, and no farther; fewer than make a difference are none. */
 START_TEST(lengths)
 {
     static const uint32_t maxima[] = {0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 300, REGEX_UNBOUNDED};
@@ -104,7 +104,8 @@ START_TEST(lengths)
         ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
         struct regex_set *s = grammar_regexes(b);
         check(b, regex_repeat(s, character(s), MIN_OF(2u, maxima[i]), maxima[i]), "\"na\xc3\xa9nameofathing", &depth);
-        ck_assert_uint_eq(depth, MIN_OF(maxima[i], (uint32_t)PLAIN_MAX_DEPTH));
+        uint32_t wanted = maxima[i] >= PLAIN_MIN_DEPTH ? MIN_OF(maxima[i], (uint32_t)PLAIN_MAX_DEPTH) : 0;
+        ck_assert_uint_eq(depth, wanted);
     }
 }
 END_TEST
@@ -122,6 +123,32 @@ START_TEST(names)
         check(b, is_not ? regex_and(s, any, regex_not(s, some)) : regex_concat(s, some, any), "\"nameof", &depth);
         ck_assert_uint_eq(depth, is_not ? PLAIN_MAX_DEPTH : 0);
     }
+}
+END_TEST
+
+/* Of two expressions neither goes on with all plain text, but both together do. */
+START_TEST(jointly)
+{
+    struct grammar_builder *b;
+    struct grammar *g;
+    struct grammar_matcher *m;
+    uint32_t state, depth;
+    ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
+    struct regex_set *s = grammar_regexes(b);
+    regex_id any = regex_concat(s, regex_repeat(s, character(s), 0, REGEX_UNBOUNDED), regex_bytes(s, "\"", 1));
+    regex_id with_n = regex_concat(s, regex_bytes(s, "n", 1), any), others = regex_and(s, any, regex_not(s, with_n));
+    symbol_id both[] = {grammar_lexeme(b, with_n), grammar_lexeme(b, others)};
+    ck_assert_int_eq(grammar_finish(&b, grammar_choice(b, both, 2), &g, &info), ERR_OK);
+    struct lexer_part parts[] = {{0, with_n}, {1, others}};
+    for (uint32_t n = 1; n <= 2; n++) {
+        ck_assert_int_eq(lexer_state_of(&g->lexer, parts, n, &state), ERR_OK);
+        ck_assert_int_eq(lexer_plain_depth(&g->lexer, state, &depth), ERR_OK);
+        ck_assert_uint_eq(depth, n == 2 ? PLAIN_MAX_DEPTH : 0);
+    }
+    ck_assert_int_eq(grammar_matcher_new(g, vocab, &m), ERR_OK);
+    check_mask(m, "jointly");
+    grammar_matcher_free(&m);
+    grammar_unref(&g);
 }
 END_TEST
 
@@ -191,6 +218,7 @@ Suite *grammar_plain_suite(void)
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_add_test(c, lengths);
     tcase_add_test(c, names);
+    tcase_add_test(c, jointly);
     tcase_add_test(c, ends_within);
     tcase_add_test(c, steps);
     suite_add_tcase(s, c);
