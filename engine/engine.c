@@ -5,6 +5,7 @@
 #include "engine/base/names.h"
 #include "engine/chat/chat_choose.h"
 #include "engine/format/gguf.h"
+#include "engine/grammar/grammar_cache.h"
 #include "engine/kernels/kern.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan_quantize.h"
@@ -411,7 +412,8 @@ enum err engine_open(const struct engine_config *cfg, struct engine **out, struc
     }
     arena_init(&e->arena, 4096, 0, MEM_MODEL);
     pthread_mutex_init(&e->grammar_lock, NULL);
-    enum err err = open_all(e, cfg, info);
+    enum err err = grammar_cache_new(GRAMMAR_CACHE_ENTRIES, GRAMMAR_CACHE_BYTES, &e->grammars);
+    err = err == ERR_OK ? open_all(e, cfg, info) : no_memory(info);
     if (err != ERR_OK) {
         engine_close(&e);
         return err;
@@ -492,6 +494,7 @@ void engine_close(struct engine **engine)
         e->backend->close(&e->model);
     }
     chat_template_free(&e->chat);
+    grammar_cache_free(&e->grammars);
     grammar_vocab_free(&e->vocab);
     tokenizer_free(&e->tokenizer);
     plan_free(&e->plan);

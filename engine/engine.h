@@ -371,4 +371,9 @@ void engine_embedding_close(struct engine_embedding **w);
 
 void engine_get_stats(const struct engine *e, struct sched_stats *out);
 
+struct engine_grammar_stats {
+    uint64_t n_made, n_reused, n_kept; /* grammars read; requests that found theirs; grammars that are kept now */
+};
+void engine_get_grammar_stats(const struct engine *e, struct engine_grammar_stats *out);
+
 #endif

@@ -1,7 +1,10 @@
 /* Grammars that requests name, and the tables of the vocabulary that they share. */
 #include "engine/engine_internal.h"
 
+#include "engine/base/buf.h"
+#include "engine/base/mem_account.h"
 #include "engine/chat/chat_forced.h"
+#include "engine/grammar/grammar_cache.h"
 #include "engine/grammar/grammar_gbnf.h"
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/regex_parse.h"
@@ -16,93 +19,229 @@ static enum err need_vocab(struct engine *e)
     return err;
 }
 
-static enum err begin(struct engine *e, struct grammar_builder **b, struct grammar **out, struct err_info *info)
-{
-    *out = NULL;
-    return need_vocab(e) == ERR_OK && grammar_builder_new(b) == ERR_OK
-               ? ERR_OK
-               : err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar");
-}
+static enum err no_memory(struct err_info *info) { return err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar"); }
 
-/* The grammar of what `start` derives, unless its reader failed with err. */
-static enum err end(enum err err, struct grammar_builder **b, symbol_id start, struct grammar **out,
-                    struct err_info *info)
+/* What a grammar is made of. `read` adds it to b; *i_failed as engine_grammar_calls's. */
+struct source {
+    enum err (*read)(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+                     struct err_info *info);
+    const json_t *schema;
+    const char *text; /* [n] */
+    size_t n;
+    const char *const *texts; /* [n] */
+    const size_t *lengths;
+    const struct chat_forced *calls;
+    size_t *i_failed;
+};
+
+/* Makes the grammar, and all that each of its sequences begins with: what requests do beside each other later is in none's
+ * account. */
+static enum err make(struct engine *e, const struct source *from, struct grammar **out, struct err_info *info)
 {
+    struct grammar_builder *b;
+    struct grammar_matcher *m;
+    symbol_id start = 0;
+    if (grammar_builder_new(&b) != ERR_OK) {
+        return no_memory(info);
+    }
+    enum err err = from->read(e, b, from, &start, info);
     if (err != ERR_OK) {
-        grammar_builder_free(b);
+        grammar_builder_free(&b);
         return err;
     }
-    return grammar_finish(b, start, out, info);
+    TRY(grammar_finish(&b, start, out, info));
+    if (grammar_matcher_new(*out, e->vocab, &m) == ERR_OK) { /* else whoever wants one is told */
+        grammar_matcher_free(&m);
+    }
+    return ERR_OK;
+}
+
+/* Makes it with an account of its own, as it outlives the request. */
+static enum err make_apart(struct engine *e, const struct source *from, struct grammar **out, struct err_info *info)
+{
+    struct mem_account *own = mem_zalloc(sizeof *own, MEM_GENERAL);
+    if (own == NULL) {
+        return no_memory(info);
+    }
+    struct mem_account *before = mem_account_begin_other(own);
+    enum err err = make(e, from, out, info);
+    mem_account_end_other(before);
+    if (err != ERR_OK) {
+        mem_free(own);
+        return err;
+    }
+    grammar_give_account(*out, own);
+    return ERR_OK;
+}
+
+/* The grammar of a source, of the same key made once. key: a letter and what it is made of. */
+static enum err get(struct engine *e, struct buf *key, const struct source *from, struct grammar **out,
+                    struct err_info *info)
+{
+    *out = NULL;
+    bool has_key = buf_ok(key) == ERR_OK;
+    enum err err = need_vocab(e);
+    if (err != ERR_OK) {
+        no_memory(info);
+    } else if (has_key) {
+        *out = grammar_cache_get(e->grammars, key->data, key->len);
+    }
+    if (err == ERR_OK && *out == NULL) {
+        err = make_apart(e, from, out, info);
+        if (err == ERR_OK && has_key) {
+            grammar_cache_put(e->grammars, key->data, key->len, *out);
+        }
+    }
+    buf_fini(key);
+    return err;
+}
+
+enum { MAX_KEY_BYTES = 1 << 20 }; /* longer ones are made each time */
+
+static void begin_key(struct buf *key, char letter)
+{
+    buf_init(key, MAX_KEY_BYTES, MEM_REQUEST);
+    buf_putc(key, letter);
+}
+
+static int add_piece(const char *text, size_t n, void *key)
+{
+    buf_append(key, text, n);
+    return 0;
+}
+
+static void add_json(struct buf *key, const json_t *value)
+{
+    if (value != NULL && json_dump_callback(value, add_piece, key, JSON_COMPACT | JSON_ENCODE_ANY) != 0) {
+        key->err = key->err == ERR_OK ? ERR_NOMEM : key->err; /* then it is not kept */
+    }
+    buf_putc(key, '\0');
+}
+
+/* --- kinds ----------------------------------------------------------------------------------------------------------- */
+
+static enum err read_object(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+                            struct err_info *info)
+{
+    (void)e, (void)from, (void)info;
+    *start = grammar_json_object(b);
+    return ERR_OK;
 }
 
 enum err engine_grammar_json_object(struct engine *e, struct grammar **out, struct err_info *info)
 {
-    struct grammar_builder *b;
-    TRY(begin(e, &b, out, info));
-    return end(ERR_OK, &b, grammar_json_object(b), out, info);
+    struct buf key;
+    begin_key(&key, 'o');
+    return get(e, &key, &(struct source){.read = read_object}, out, info);
+}
+
+static enum err read_schema(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+                            struct err_info *info)
+{
+    (void)e;
+    return schema_add(b, from->schema, start, info);
 }
 
 enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, struct grammar **out, struct err_info *info)
 {
-    struct grammar_builder *b;
-    symbol_id start = 0;
-    TRY(begin(e, &b, out, info));
-    enum err err = schema_add(b, schema, &start, info);
-    return end(err, &b, start, out, info);
+    struct buf key;
+    begin_key(&key, 's');
+    add_json(&key, schema);
+    return get(e, &key, &(struct source){.read = read_schema, .schema = schema}, out, info);
 }
 
 _Static_assert((int)GRAMMAR_GBNF_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
                    (int)REGEX_PARSE_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES,
                "the field table's limit is the readers'");
 
+static enum err read_gbnf(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+                          struct err_info *info)
+{
+    (void)e;
+    return grammar_gbnf(b, from->text, from->n, start, info);
+}
+
 enum err engine_grammar_gbnf(struct engine *e, const char *text, size_t n, struct grammar **out, struct err_info *info)
 {
-    struct grammar_builder *b;
-    symbol_id start = 0;
-    TRY(begin(e, &b, out, info));
-    enum err err = grammar_gbnf(b, text, n, &start, info);
-    return end(err, &b, start, out, info);
+    struct buf key;
+    begin_key(&key, 'g');
+    buf_append(&key, text, n);
+    return get(e, &key, &(struct source){.read = read_gbnf, .text = text, .n = n}, out, info);
+}
+
+static enum err read_regex(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+                           struct err_info *info)
+{
+    regex_id whole;
+    (void)e;
+    TRY(regex_parse(grammar_regexes(b), from->text, from->n, false, &whole, info));
+    *start = grammar_lexeme(b, whole);
+    return ERR_OK;
 }
 
 enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, struct grammar **out, struct err_info *info)
 {
-    struct grammar_builder *b;
-    regex_id whole;
-    TRY(begin(e, &b, out, info));
-    enum err err = regex_parse(grammar_regexes(b), text, n, false, &whole, info);
-    return end(err, &b, grammar_lexeme(b, whole), out, info);
+    struct buf key;
+    begin_key(&key, 'r');
+    buf_append(&key, text, n);
+    return get(e, &key, &(struct source){.read = read_regex, .text = text, .n = n}, out, info);
+}
+
+static enum err read_choice(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+                            struct err_info *info)
+{
+    regex_id *ids = mem_zalloc_array(from->n, sizeof *ids, MEM_REQUEST);
+    (void)e;
+    if (ids == NULL) {
+        return no_memory(info);
+    }
+    for (size_t i = 0; i < from->n; i++) {
+        ids[i] = regex_bytes(grammar_regexes(b), from->texts[i], from->lengths[i]);
+    }
+    *start = grammar_lexeme(b, regex_or_all(grammar_regexes(b), ids, from->n));
+    mem_free(ids);
+    return ERR_OK;
 }
 
 enum err engine_grammar_choice(struct engine *e, const char *const *texts, const size_t *lengths, size_t n,
                                struct grammar **out, struct err_info *info)
 {
-    struct grammar_builder *b;
-    regex_id *ids = mem_zalloc_array(n, sizeof *ids, MEM_REQUEST);
-    symbol_id start = 0;
-    if (ids == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar");
+    struct buf key;
+    begin_key(&key, 'c');
+    for (size_t i = 0; i < n; i++) {
+        buf_printf(&key, "%zu:", lengths[i]);
+        buf_append(&key, texts[i], lengths[i]);
     }
-    enum err err = begin(e, &b, out, info);
-    if (err == ERR_OK) {
-        for (size_t i = 0; i < n; i++) {
-            ids[i] = regex_bytes(grammar_regexes(b), texts[i], lengths[i]);
-        }
-        start = grammar_lexeme(b, regex_or_all(grammar_regexes(b), ids, n));
-        err = end(ERR_OK, &b, start, out, info);
-    }
-    mem_free(ids);
-    return err;
+    return get(e, &key, &(struct source){.read = read_choice, .texts = texts, .lengths = lengths, .n = n}, out, info);
+}
+
+static enum err read_calls(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+                           struct err_info *info)
+{
+    return chat_forced_add(b, from->calls, e->tokenizer, start, from->i_failed, info);
 }
 
 enum err engine_grammar_calls(struct engine *e, const struct chat_forced *f, struct grammar **out, size_t *i_failed,
                               struct err_info *info)
 {
-    struct grammar_builder *b;
-    symbol_id start = 0;
+    struct buf key;
+    begin_key(&key, 't');
+    buf_append(&key, &f->format, sizeof f->format); /* a row of a table, which stands where it stands */
+    buf_printf(&key, "%d%d%d%d", f->is_single, f->may_speak, f->is_thinking, f->may_think);
+    for (size_t i = 0; i < f->n_tools; i++) {
+        buf_printf(&key, "%s%d", f->tools[i].name, f->tools[i].is_loose);
+        buf_putc(&key, f->tools[i].parameters != NULL ? '=' : ';');
+        add_json(&key, f->tools[i].parameters);
+    }
     *i_failed = 0;
-    TRY(begin(e, &b, out, info));
-    enum err err = chat_forced_add(b, f, e->tokenizer, &start, i_failed, info);
-    return end(err, &b, start, out, info);
+    return get(e, &key, &(struct source){.read = read_calls, .calls = f, .i_failed = i_failed}, out, info);
+}
+
+void engine_get_grammar_stats(const struct engine *e, struct engine_grammar_stats *out)
+{
+    struct grammar_cache_stats s;
+    grammar_cache_get_stats(e->grammars, &s);
+    *out = (struct engine_grammar_stats){.n_made = s.n_made, .n_reused = s.n_found, .n_kept = s.n_entries};
 }
 
 void engine_grammar_free(struct grammar **g) { grammar_unref(g); }

@@ -144,6 +144,18 @@ static void write_engine(struct buf *out, const struct engine *e)
     buf_printf(out, "infcgi_step_seconds_total %.6f\n", (double)s.step_ns / 1e9);
 }
 
+static void write_grammars(struct buf *out, const struct engine *e)
+{
+    struct engine_grammar_stats s;
+    engine_get_grammar_stats(e, &s);
+    write_head(out, "infcgi_grammars_made_total", "counter", "Schemas and other grammars that were read.");
+    buf_printf(out, "infcgi_grammars_made_total %" PRIu64 "\n", s.n_made);
+    write_head(out, "infcgi_grammars_reused_total", "counter", "Requests whose grammar was kept from one before.");
+    buf_printf(out, "infcgi_grammars_reused_total %" PRIu64 "\n", s.n_reused);
+    write_head(out, "infcgi_grammars_kept", "gauge", "Grammars that are kept.");
+    buf_printf(out, "infcgi_grammars_kept %" PRIu64 "\n", s.n_kept);
+}
+
 /* Of a device without a name, and where there is none, without a label. */
 static void write_device(struct buf *out, const struct engine_device *d)
 {
@@ -183,6 +195,7 @@ void metrics_write(struct buf *out, const struct engine *e, const char *const *r
     write_codes(out, "infcgi_failed_batches_total", "Batches that could not be computed, by code.", failed_batches);
     if (e != NULL) {
         write_engine(out, e);
+        write_grammars(out, e);
         write_devices(out, engine_model(e));
     }
 #define METRIC_WRITE(id, name, help) write_histogram(out, id, name, help);

@@ -19,7 +19,7 @@ enum {
 
 struct header {
     uint64_t bytes : 56, purpose : 8;
-    struct mem_account *account; /* NULL: none; for MEM_REQUEST */
+    struct mem_account *account; /* NULL: none; for what is charged */
 };
 _Static_assert(sizeof(struct header) <= HEADER_BYTES, "the header must keep blocks 16-byte aligned");
 
@@ -53,15 +53,18 @@ static void count(enum mem_purpose purpose, size_t add, size_t sub)
     atomic_fetch_add_explicit(&live_bytes[purpose], add - sub, memory_order_relaxed);
 }
 
+/* Is memory for this taken of the budget of requests? */
+static bool is_charged(enum mem_purpose purpose) { return purpose == MEM_REQUEST || purpose == MEM_GRAMMAR; }
+
 /* May this thread have a block of this size? Then it is charged. */
 static bool charge(struct mem_account *account, enum mem_purpose purpose, size_t bytes)
 {
-    return purpose != MEM_REQUEST || mem_account_take(account, bytes + HEADER_BYTES + MALLOC_BYTES);
+    return !is_charged(purpose) || mem_account_take(account, bytes + HEADER_BYTES + MALLOC_BYTES);
 }
 
 static void uncharge(struct mem_account *account, enum mem_purpose purpose, size_t bytes)
 {
-    if (purpose == MEM_REQUEST) {
+    if (is_charged(purpose)) {
         mem_account_give(account, bytes + HEADER_BYTES + MALLOC_BYTES);
     }
 }
@@ -71,7 +74,7 @@ static void *take(size_t bytes, enum mem_purpose purpose, bool is_zeroed)
     if (bytes > MAX_BYTES || must_fail()) {
         return NULL;
     }
-    struct mem_account *account = purpose == MEM_REQUEST ? mem_account_current() : NULL;
+    struct mem_account *account = is_charged(purpose) ? mem_account_current() : NULL;
     if (!charge(account, purpose, bytes)) {
         return NULL;
     }
@@ -187,7 +190,7 @@ size_t mem_live(void)
 
 const char *mem_purpose_name(enum mem_purpose purpose)
 {
-    static const char *const names[MEM_PURPOSE_COUNT] = {"general", "model", "weights", "kv", "scratch", "request"};
+    static const char *const names[MEM_PURPOSE_COUNT] = {"general", "model", "weights", "kv", "scratch", "request", "grammar"};
     return names[purpose];
 }
 

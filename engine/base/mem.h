@@ -20,6 +20,7 @@ enum mem_purpose {
     MEM_KV,      /* KV cache */
     MEM_SCRATCH, /* activations and per-thread scratch */
     MEM_REQUEST, /* one request: body, prompt, output */
+    MEM_GRAMMAR, /* what answers are held to; of requests, and kept for others of the same form */
     MEM_PURPOSE_COUNT
 };
 

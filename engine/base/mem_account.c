@@ -43,6 +43,22 @@ size_t mem_account_leave(void)
     return a != NULL ? atomic_load(&a->peak_bytes) : 0;
 }
 
+struct mem_account *mem_account_begin_other(struct mem_account *other)
+{
+    struct mem_account *before = current;
+    current = other;
+    return before;
+}
+
+void mem_account_end_other(struct mem_account *before)
+{
+    int refusal = current != NULL ? atomic_load(&current->refusal) : MEM_REFUSED_NOT;
+    if (before != NULL && refusal != MEM_REFUSED_NOT) {
+        atomic_store(&before->refusal, refusal);
+    }
+    current = before;
+}
+
 enum mem_refusal mem_account_refusal(void)
 {
     return current != NULL ? (enum mem_refusal)atomic_load(&current->refusal) : MEM_REFUSED_NOT;

@@ -1,4 +1,4 @@
-/* What requests may hold: one budget for all of MEM_REQUEST together, and a share of it for each request. mem.c asks
+/* What requests may hold: one budget for all of MEM_REQUEST and MEM_GRAMMAR together, and a share of it for each request. mem.c asks
  * here before it hands out a block; a refusal is NULL to the caller, and the account knows which of the two it was, so
  * that the answer can say. A block stays charged to the account it was taken for, whoever frees it.
  *
@@ -35,10 +35,15 @@ size_t mem_account_share(void);
 /* Bytes now charged to the budget. */
 size_t mem_account_held(void);
 
-/* Until mem_account_leave, blocks of MEM_REQUEST that this thread takes are charged to `a`, whose refusal is forgotten.
+/* Until mem_account_leave, blocks of these that this thread takes are charged to `a`, whose refusal is forgotten.
  * mem_account_leave returns the most the account held meanwhile. */
 void mem_account_enter(struct mem_account *a);
 size_t mem_account_leave(void);
+
+/* Blocks are charged to `other` (OPTIONAL) from now on, which what outlives a request has for itself; returns this thread's account, for
+ * mem_account_end_other, which goes back to it and tells it of a refusal of the other one. */
+struct mem_account *mem_account_begin_other(struct mem_account *other);
+void mem_account_end_other(struct mem_account *before);
 
 /* This thread's account, NULL when none is entered; and why it was last refused a block. */
 struct mem_account *mem_account_current(void);

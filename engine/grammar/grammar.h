@@ -22,6 +22,10 @@ struct grammar_matcher;
 struct grammar *grammar_ref(struct grammar *g);
 void grammar_unref(struct grammar **g);
 
+/* What g holds is charged to the account, of MEM_GENERAL, which is freed when g is. Before others have g. */
+struct mem_account;
+void grammar_give_account(struct grammar *g, struct mem_account *account);
+
 enum { GRAMMAR_MAX_TOKEN_BYTES = 255 }; /* longer tokens are never allowed */
 
 /* The bytes of all tokens but control tokens, which are allowed by grammar_token alone, and which ids end a sequence. The

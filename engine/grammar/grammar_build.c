@@ -16,7 +16,7 @@ static void *reserve(struct grammar *g, void **array, uint32_t n, uint32_t more,
         g->err = g->err == ERR_OK ? ERR_GRAMMAR_LIMIT : g->err;
         return NULL;
     }
-    if (!grammar_reserve(array, n, more, cap, size, MEM_REQUEST)) {
+    if (!grammar_reserve(array, n, more, cap, size, MEM_GRAMMAR)) {
         g->err = ERR_NOMEM;
         return NULL;
     }
@@ -25,11 +25,11 @@ static void *reserve(struct grammar *g, void **array, uint32_t n, uint32_t more,
 
 enum err grammar_builder_new(struct grammar_builder **out)
 {
-    struct grammar_builder *b = *out = mem_zalloc(sizeof *b, MEM_REQUEST);
+    struct grammar_builder *b = *out = mem_zalloc(sizeof *b, MEM_GRAMMAR);
     if (b == NULL) {
         return ERR_NOMEM;
     }
-    b->g = mem_zalloc(sizeof *b->g, MEM_REQUEST);
+    b->g = mem_zalloc(sizeof *b->g, MEM_GRAMMAR);
     if (b->g == NULL || pthread_mutex_init(&b->g->lock, NULL) != 0) {
         mem_free(b->g);
         b->g = NULL;
@@ -56,6 +56,7 @@ void grammar_unref(struct grammar **grammar)
     if (g == NULL || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
+    struct mem_account *account = g->account;
     lexer_fini(&g->lexer);
     mem_free(g->lexemes);
     mem_free(g->rules);
@@ -65,6 +66,16 @@ void grammar_unref(struct grammar **grammar)
     mem_free(g->slot_is);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
+    mem_free(account); /* the last, as all else was charged to it */
+}
+
+void grammar_give_account(struct grammar *g, struct mem_account *account) { g->account = account; }
+
+size_t grammar_bytes(const struct grammar *g)
+{
+    return sizeof *g + lexer_bytes(&g->lexer) + g->cap_lexemes * sizeof *g->lexemes + g->cap_rules * sizeof *g->rules +
+           g->cap_alternatives * sizeof *g->alternatives + g->cap_slots * sizeof *g->slots +
+           g->n_slots * sizeof *g->slot_rule + g->cap_slot_is;
 }
 
 void grammar_builder_free(struct grammar_builder **builder)
@@ -128,7 +139,7 @@ static bool add_slots(struct grammar *g, const symbol_id *parts, size_t n, uint3
     if (place == NULL) {
         return false;
     }
-    if (!grammar_reserve((void **)&g->slot_is, g->n_slots, (uint32_t)n + 1, &g->cap_slot_is, 1, MEM_REQUEST)) {
+    if (!grammar_reserve((void **)&g->slot_is, g->n_slots, (uint32_t)n + 1, &g->cap_slot_is, 1, MEM_GRAMMAR)) {
         g->err = ERR_NOMEM;
         return false;
     }
@@ -200,7 +211,7 @@ symbol_id grammar_set(struct grammar_builder *b, const struct grammar_member *me
 {
     struct grammar *g = b->g;
     symbol_id rule = grammar_rule(b);
-    symbol_id *parts = mem_zalloc_array(n + 1, sizeof *parts, MEM_REQUEST);
+    symbol_id *parts = mem_zalloc_array(n + 1, sizeof *parts, MEM_GRAMMAR);
     uint32_t first = 0, n_must = 0;
     for (size_t i = 0; parts != NULL && i < n; i++) {
         parts[i] = members[i].symbol;
@@ -315,8 +326,8 @@ static enum err check_lexemes(struct grammar *g, struct regex_set *set)
 static enum err settle(struct grammar *g, const struct regex_set *set)
 {
     uint32_t n = 0;
-    struct grammar_alternative *all = mem_zalloc_array(g->n_alternatives + 1, sizeof *all, MEM_REQUEST);
-    g->slot_rule = mem_zalloc_array(g->n_slots + 1, sizeof *g->slot_rule, MEM_REQUEST);
+    struct grammar_alternative *all = mem_zalloc_array(g->n_alternatives + 1, sizeof *all, MEM_GRAMMAR);
+    g->slot_rule = mem_zalloc_array(g->n_slots + 1, sizeof *g->slot_rule, MEM_GRAMMAR);
     if (all == NULL || g->slot_rule == NULL) {
         mem_free(all);
         return ERR_NOMEM;

@@ -3,6 +3,7 @@
 #define INFCGI_GRAMMAR_GRAMMAR_INTERNAL_H
 
 #include "engine/base/mem.h"
+#include "engine/base/mem_account.h"
 #include "engine/grammar/grammar_build.h"
 
 #include <pthread.h>
@@ -105,6 +106,7 @@ struct grammar {
     unsigned char *slot_is; /* [n_slots] of members of sets: MEMBER_* */
     uint32_t start;         /* a rule of one alternative: what the grammar begins with */
     enum err err;           /* while it is built */
+    struct mem_account *account; /* OPTIONAL: what it holds is charged to; its own */
 };
 
 /* Room for `more` elements of `size` bytes behind n; false: there is no memory. */
@@ -124,9 +126,13 @@ static inline bool grammar_reserve(void **array, uint32_t n, uint32_t more, uint
     return true;
 }
 
+/* Bytes it holds. */
+size_t grammar_bytes(const struct grammar *g);
+
 /* grammar_lexer.c. Errors: regex_ok's. */
 MUST_CHECK enum err lexer_init(struct lexer *l, struct regex_set *set);
 void lexer_fini(struct lexer *l);
+size_t lexer_bytes(const struct lexer *l);
 /* The state of these parts, none of which is REGEX_NONE. */
 MUST_CHECK enum err lexer_state_of(struct lexer *l, const struct lexer_part *parts, uint32_t n, uint32_t *out);
 /* Behind a byte; LEXER_DEAD: nothing goes on. */

@@ -14,7 +14,7 @@ enum err lexer_init(struct lexer *l, struct regex_set *set)
     for (int byte = 255; byte >= 0; byte--) {
         l->byte_of[l->byte_class[byte]] = (unsigned char)byte;
     }
-    l->table = mem_zalloc_array(l->n_table, sizeof *l->table, MEM_REQUEST);
+    l->table = mem_zalloc_array(l->n_table, sizeof *l->table, MEM_GRAMMAR);
     TRY(l->table != NULL ? lexer_state_of(l, NULL, 0, &dead) : ERR_NOMEM);
     return lexer_init_plain(l);
 }
@@ -29,6 +29,14 @@ void lexer_fini(struct lexer *l)
     mem_free(l->table);
     mem_free(l->plain);
     mem_free(l->reaches);
+}
+
+size_t lexer_bytes(const struct lexer *l)
+{
+    size_t row = (size_t)l->n_classes;
+    return regex_set_bytes(l->set) + l->cap_states * sizeof *l->states + l->cap_parts * sizeof *l->parts +
+           l->cap_rows * row * sizeof *l->next + l->cap_likes * row + l->n_table * sizeof *l->table +
+           l->n_reaches * sizeof *l->reaches;
 }
 
 static uint32_t place_of(const struct lexer *l, const struct lexer_part *parts, uint32_t n)
@@ -52,7 +60,7 @@ static enum err grow_table(struct lexer *l)
 {
     mem_free(l->table);
     l->n_table *= 2;
-    l->table = mem_zalloc_array(l->n_table, sizeof *l->table, MEM_REQUEST);
+    l->table = mem_zalloc_array(l->n_table, sizeof *l->table, MEM_GRAMMAR);
     if (l->table == NULL) {
         l->n_table = 0;
         return ERR_NOMEM;
@@ -73,8 +81,8 @@ enum err lexer_state_of(struct lexer *l, const struct lexer_part *parts, uint32_
         *out = l->table[at] - 1;
         return ERR_OK;
     }
-    if (!grammar_reserve((void **)&l->states, l->n_states, 1, &l->cap_states, sizeof *l->states, MEM_REQUEST) ||
-        !grammar_reserve((void **)&l->parts, l->n_parts, n, &l->cap_parts, sizeof *l->parts, MEM_REQUEST)) {
+    if (!grammar_reserve((void **)&l->states, l->n_states, 1, &l->cap_states, sizeof *l->states, MEM_GRAMMAR) ||
+        !grammar_reserve((void **)&l->parts, l->n_parts, n, &l->cap_parts, sizeof *l->parts, MEM_GRAMMAR)) {
         return ERR_NOMEM;
     }
     struct lexer_state s = {.first = l->n_parts, .n = n, .has_ends = true};
@@ -119,8 +127,8 @@ static enum err make_row(struct lexer *l, uint32_t state)
     if ((l->n_rows + 1) * row * sizeof *l->next > MAX_TABLE_BYTES) {
         return ERR_GRAMMAR_LIMIT;
     }
-    if (!grammar_reserve((void **)&l->next, l->n_rows, 1, &l->cap_rows, row * sizeof *l->next, MEM_REQUEST) ||
-        !grammar_reserve((void **)&l->like, l->n_rows, 1, &l->cap_likes, row, MEM_REQUEST)) {
+    if (!grammar_reserve((void **)&l->next, l->n_rows, 1, &l->cap_rows, row * sizeof *l->next, MEM_GRAMMAR) ||
+        !grammar_reserve((void **)&l->like, l->n_rows, 1, &l->cap_likes, row, MEM_GRAMMAR)) {
         return ERR_NOMEM;
     }
     memset(l->next + l->n_rows * row, 0, row * sizeof *l->next);
@@ -135,7 +143,7 @@ static enum err derive(struct lexer *l, uint32_t state, unsigned char byte, uint
     struct lexer_part small[64], *parts = small;
     uint32_t n = l->states[state].n, n_left = 0;
     if (n > ARRAY_LEN(small)) {
-        parts = mem_zalloc_array(n, sizeof *parts, MEM_REQUEST);
+        parts = mem_zalloc_array(n, sizeof *parts, MEM_GRAMMAR);
     }
     enum err err = parts != NULL ? ERR_OK : ERR_NOMEM;
     for (uint32_t i = 0; i < n && err == ERR_OK; i++) {

@@ -29,7 +29,7 @@ unsigned plain_step(unsigned state, unsigned char byte)
 enum err lexer_init_plain(struct lexer *l)
 {
     uint32_t n = 0;
-    l->plain = mem_zalloc_array(256 * PLAIN_STATES, sizeof *l->plain, MEM_REQUEST);
+    l->plain = mem_zalloc_array(256 * PLAIN_STATES, sizeof *l->plain, MEM_GRAMMAR);
     if (l->plain == NULL) {
         return ERR_NOMEM;
     }
@@ -143,7 +143,7 @@ static enum err grow_reaches(struct lexer *l)
 {
     struct plain_reach *old = l->reaches;
     uint32_t n = l->n_reaches;
-    l->reaches = mem_zalloc_array(n != 0 ? 2 * n : FIRST_REACHES, sizeof *l->reaches, MEM_REQUEST);
+    l->reaches = mem_zalloc_array(n != 0 ? 2 * n : FIRST_REACHES, sizeof *l->reaches, MEM_GRAMMAR);
     if (l->reaches == NULL) {
         l->reaches = old;
         return ERR_NOMEM;

@@ -26,7 +26,7 @@ static bool grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_
         return true;
     }
     size_t more = *cap != 0 ? 2 * *cap : 64;
-    void *p = mem_realloc(*array, more * size, MEM_REQUEST);
+    void *p = mem_realloc(*array, more * size, MEM_GRAMMAR);
     if (p == NULL) {
         fail(s, ERR_NOMEM);
         return false;
@@ -135,7 +135,7 @@ static struct regex_hash sum_of(const struct regex_set *s, const struct regex_no
 
 static bool grow_table(struct regex_set *s)
 {
-    uint32_t *table = mem_zalloc_array(2 * s->n_table, sizeof *table, MEM_REQUEST);
+    uint32_t *table = mem_zalloc_array(2 * s->n_table, sizeof *table, MEM_GRAMMAR);
     if (table == NULL) {
         fail(s, ERR_NOMEM);
         return false;
@@ -189,13 +189,13 @@ regex_id regex_node(struct regex_set *s, struct regex_node node)
 
 enum err regex_set_new(size_t max_nodes, struct regex_set **out)
 {
-    struct regex_set *s = *out = mem_zalloc(sizeof *s, MEM_REQUEST);
+    struct regex_set *s = *out = mem_zalloc(sizeof *s, MEM_GRAMMAR);
     if (s == NULL) {
         return ERR_NOMEM;
     }
     s->max_nodes = max_nodes != 0 ? max_nodes : REGEX_MAX_NODES;
     s->n_table = FIRST_TABLE;
-    s->table = mem_zalloc_array(s->n_table, sizeof *s->table, MEM_REQUEST);
+    s->table = mem_zalloc_array(s->n_table, sizeof *s->table, MEM_GRAMMAR);
     bool ok = s->table != NULL && grow(s, (void **)&s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
     if (ok) { /* REGEX_NONE, which stands in no table: nobody makes it anew */
         s->nodes[0] = (struct regex_node){.kind = REGEX_K_NONE, .is_plain = true};
@@ -262,7 +262,7 @@ static bool grow_class_table(struct regex_set *s)
         return true;
     }
     size_t n = s->n_class_table != 0 ? 2 * s->n_class_table : FIRST_CLASSES;
-    uint32_t *table = mem_zalloc_array(n, sizeof *table, MEM_REQUEST);
+    uint32_t *table = mem_zalloc_array(n, sizeof *table, MEM_GRAMMAR);
     if (table == NULL) {
         fail(s, ERR_NOMEM);
         return false;

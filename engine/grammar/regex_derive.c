@@ -101,8 +101,8 @@ static bool memo_grow(struct regex_set *s)
 {
     struct regex_set old = *s;
     s->n_memo = old.n_memo != 0 ? 2 * old.n_memo : FIRST_MEMO;
-    s->memo_keys = mem_zalloc_array(s->n_memo, sizeof *s->memo_keys, MEM_REQUEST);
-    s->memo_values = mem_zalloc_array(s->n_memo, sizeof *s->memo_values, MEM_REQUEST);
+    s->memo_keys = mem_zalloc_array(s->n_memo, sizeof *s->memo_keys, MEM_GRAMMAR);
+    s->memo_values = mem_zalloc_array(s->n_memo, sizeof *s->memo_values, MEM_GRAMMAR);
     if (s->memo_keys == NULL || s->memo_values == NULL) {
         mem_free(s->memo_keys);
         mem_free(s->memo_values);

@@ -164,6 +164,7 @@ def test_json_schema(ctx):
             assert r.choices[0].finish_reason == "length" and r.choices[0].message.content.startswith("{"), r
     short = {"type": "object", "properties": {"color": {"enum": ["red", "green"]}, "doors": {"type": "array", "items": {"enum": [1, 2]}, "maxItems": 2}},
              "required": ["color", "doors"], "additionalProperties": False}
+    before = ctx.server.metrics()
     for seed in range(3):
         r = ctx.server.post("/v1/chat/completions", {"messages": FRANCE, "seed": seed, "temperature": 1.5, "max_tokens": 200, "response_format":
                                                      {"type": "json_schema", "json_schema": {"name": "car", "schema": short}}})
@@ -171,6 +172,9 @@ def test_json_schema(ctx):
         said = json.loads(choice["message"]["content"])
         assert choice["finish_reason"] == "stop" and set(said) == {"color", "doors"}, r.body
         assert said["color"] in ("red", "green") and len(said["doors"]) <= 2 and set(said["doors"]) <= {1, 2}, r.body
+    after = ctx.server.metrics()
+    for name, n in (("made", 1), ("reused", 2)):
+        assert after[f"infcgi_grammars_{name}_total"] - before[f"infcgi_grammars_{name}_total"] == n, (name, before, after)
     for schema, code, where in (({"type": "object", "properties": {"a": {"type": "string", "format": "regex"}}}, "invalid_json_schema", "/properties/a/format"),
                                 ({"type": "array", "items": {"$ref": "#/none"}}, "invalid_json_schema", "/items/$ref"),
                                 ({"type": "string", "minLength": 2, "maxLength": 1}, "invalid_grammar", "")):
