@@ -38,7 +38,7 @@ def number(x):
 def schema(kind, low, high):
     """Of a row. null stands for absent."""
     if kind in ("any", "ignored"):
-        return "{}" if kind == "any" else "{description: no effect}"
+        return "{}" if kind == "any" else "{maxLength: 65536, maxItems: 256, maxProperties: 256, description: no effect}"
     if kind == "refused":
         return "{enum: [null, false, []], description: refused}"
     if kind == "string":

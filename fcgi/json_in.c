@@ -83,6 +83,17 @@ static enum err refuse(const struct field *f, const json_t *v, struct err_info *
                   : err_set(info, ERR_UNSUPPORTED_PARAMETER, f->name, "%s is not supported by this server", f->name);
 }
 
+static enum err read_ignored(const struct field *f, const json_t *v, struct err_info *info)
+{
+    size_t n = json_is_array(v) ? json_array_size(v) : json_object_size(v), n_bytes = json_string_length(v);
+    if (n > JSON_IN_MAX_FIELDS || n_bytes > JSON_IN_IGNORED_BYTES) {
+        return err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected at most %d %s, found %zu", f->name,
+                       json_is_string(v) ? (int)JSON_IN_IGNORED_BYTES : (int)JSON_IN_MAX_FIELDS,
+                       json_is_string(v) ? "bytes" : "members", MAX_OF(n, n_bytes));
+    }
+    return ERR_OK;
+}
+
 static enum err read_field(const struct field *f, const json_t *v, void *target, struct err_info *info)
 {
     void *to = (char *)target + f->offset;
@@ -104,6 +115,7 @@ static enum err read_field(const struct field *f, const json_t *v, void *target,
     case FIELD_REFUSED:
         return refuse(f, v, info);
     case FIELD_IGNORED:
+        return read_ignored(f, v, info);
     case FIELD_CUSTOM:
         return ERR_OK;
     }

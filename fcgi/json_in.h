@@ -15,6 +15,7 @@
 enum {
     JSON_IN_MAX_DEPTH = 64,
     JSON_IN_MAX_FIELDS = 256,
+    JSON_IN_IGNORED_BYTES = 64 << 10, /* a text that nobody reads */
     /* A body's tree may take so much, or so many times the body's length: token ids, the densest of honest texts, take
      * 12 to 18 times theirs. Empty objects take 100 times. */
     JSON_IN_TREE_BYTES = 96 << 20,
@@ -34,7 +35,7 @@ enum field_kind {
     FIELD_UINT64,  /* uint64_t: any JSON integer, two's complement */
     FIELD_FLOAT,   /* float in [min, max] */
     FIELD_STRING,  /* const char *, NUL-terminated, borrowed from the JSON; at most max bytes, none of them NUL */
-    FIELD_IGNORED, /* known, has no effect */
+    FIELD_IGNORED, /* known, has no effect; at most JSON_IN_IGNORED_BYTES or JSON_IN_MAX_FIELDS members */
     FIELD_CUSTOM,  /* known, read by the endpoint's own code */
     FIELD_REFUSED, /* not supported: ERR_UNSUPPORTED_PARAMETER unless null, false, or an empty array */
 };

@@ -1,6 +1,7 @@
 #include "fcgi/api/constraint.h"
 
 #include "engine/base/mem.h"
+#include "fcgi/api/schema_check.h"
 #include "fcgi/json_in.h"
 
 #include <stdio.h>
@@ -180,6 +181,17 @@ enum err constraint_read(const json_t *root, struct constraint *out, struct err_
 
 /* --- grammars --------------------------------------------------------------------------------------------------------- */
 
+/* Says what is wrong as the engine does: the text has the place within the schema, and so has info->where, alone. */
+static enum err check_form(const json_t *schema, struct err_info *info)
+{
+    static const char at[] = "JSON Schema, #";
+    enum err err = schema_check(schema, at, info);
+    if (err == ERR_INVALID_SCHEMA) {
+        memmove(info->where, info->where + sizeof at - 1, strlen(info->where) - sizeof at + 2);
+    }
+    return err;
+}
+
 /* info->where: where the schema is, and the place within it. */
 static enum err make_schema(const struct constraint *c, struct engine *e, struct grammar **out, struct err_info *info)
 {
@@ -188,7 +200,9 @@ static enum err make_schema(const struct constraint *c, struct engine *e, struct
         TRY(json_read(json_string_value(c->value), json_string_length(c->value), JSON_MAX_DEPTH, c->where, &parsed,
                       info));
     }
-    enum err err = engine_grammar_json_schema(e, parsed != NULL ? parsed : c->value, out, info);
+    const json_t *schema = parsed != NULL ? parsed : c->value;
+    enum err err = check_form(schema, info);
+    err = err != ERR_OK ? err : engine_grammar_json_schema(e, schema, out, info);
     json_decref(parsed);
     return err;
 }

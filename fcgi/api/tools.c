@@ -2,6 +2,8 @@
  * and their arguments be an object, as clients of other servers send them. */
 #include "fcgi/api/tools.h"
 
+#include "fcgi/api/schema_check.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -89,6 +91,8 @@ static enum err check_tool(const json_t *tool, const char *at, struct err_info *
     TRY(tools_check_name(f, inner, info));
     TRY(check_optional(f, inner, "description", JSON_STRING, "a string", info));
     TRY(check_optional(f, inner, "parameters", JSON_OBJECT, "a JSON Schema, an object", info));
+    const json_t *parameters = json_read_get(f, "parameters");
+    TRY(parameters != NULL ? schema_check(parameters, join(where, inner, "parameters"), info) : ERR_OK);
     const json_t *strict = json_read_get(f, "strict");
     return strict == NULL || json_is_boolean(strict)
                ? ERR_OK

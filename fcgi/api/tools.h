@@ -6,7 +6,7 @@
 #include "fcgi/json_in.h"
 
 /* Checks these of a request. *shown: the template is to see the tools. ERR_MISSING_PARAMETER, ERR_INVALID_TYPE,
- * ERR_INVALID_VALUE; info->where is the place, as tools[1].function.name. */
+ * ERR_INVALID_VALUE; info->where is the place, as tools[1].function.name. Fails as schema_check of parameters. */
 MUST_CHECK enum err tools_check(const json_t *root, bool *shown, struct err_info *info);
 
 /* Checks the member `name` of what stands at `at`: 1 to 64 letters, digits, '_' and '-'. Fails as tools_check. */

@@ -186,6 +186,35 @@ static enum err read(const char *text, bool strict)
     return err != ERR_OK ? err : json_in_fields(root, table, ARRAY_LEN(table), strict, &got, &info);
 }
 
+START_TEST(what_is_ignored_is_not_large)
+{
+    struct buf text;
+    buf_init(&text, 0, MEM_GENERAL);
+    for (int more = 0; more <= 1; more++) {
+        enum err expected = more ? ERR_INVALID_VALUE : ERR_OK;
+        buf_reset(&text);
+        buf_puts(&text, "{\"ignored\":\"");
+        for (int i = 0; i < JSON_IN_IGNORED_BYTES + more; i++) {
+            buf_putc(&text, 'x');
+        }
+        buf_puts(&text, "\"}");
+        ck_assert_int_eq(read(text.data, false), expected);
+        for (int is_object = 0; is_object <= 1; is_object++) {
+            buf_reset(&text);
+            buf_puts(&text, is_object ? "{\"ignored\":{" : "{\"ignored\":[");
+            for (int i = 0; i < JSON_IN_MAX_FIELDS + more; i++) {
+                buf_puts(&text, i > 0 ? "," : "");
+                buf_printf(&text, is_object ? "\"%d\":0" : "%d", i);
+            }
+            buf_puts(&text, is_object ? "}}" : "]}");
+            ck_assert_int_eq(read(text.data, false), expected);
+        }
+        ck_assert_str_eq(info.where, more ? "ignored" : "");
+    }
+    buf_fini(&text);
+}
+END_TEST
+
 START_TEST(each_kind_takes_its_type_alone)
 {
     static const char *const values[] = {"true", "5", "1.5", "\"x\"", "[]", "[1]", "{}", "{\"a\":1}", "false"};
@@ -326,6 +355,7 @@ Suite *json_in_suite(void)
     tcase_add_test(t, bodies);
     tcase_add_test(t, numbers_beyond_all_bounds_name_their_field);
     tcase_add_test(t, nesting_ends_at_the_limit);
+    tcase_add_test(t, what_is_ignored_is_not_large);
     tcase_add_test(t, each_kind_takes_its_type_alone);
     tcase_add_test(t, ranges_are_kept);
     tcase_add_test(t, null_equals_absent);

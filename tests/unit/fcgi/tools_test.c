@@ -79,6 +79,11 @@ static const struct expected requests[] = {
     {FUNCTION("{\"name\":\"a\",\"description\":5}"), ERR_INVALID_TYPE, "tools[1].function.description"},
     {FUNCTION("{\"name\":\"a\",\"parameters\":\"{}\"}"), ERR_INVALID_TYPE, "tools[1].function.parameters"},
     {FUNCTION("{\"name\":\"a\",\"parameters\":[]}"), ERR_INVALID_TYPE, "tools[1].function.parameters"},
+    {FUNCTION("{\"name\":\"a\",\"parameters\":{\"type\":\"something\"}}"), ERR_INVALID_SCHEMA,
+     "tools[1].function.parameters/type"},
+    {"{\"tool_choice\":\"none\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"parameters\":"
+     "{\"properties\":{\"b\":{\"anyOf\":[{},{\"enum\":5}]}}}}}]}",
+     ERR_INVALID_SCHEMA, "tools[0].function.parameters/properties/b/anyOf/1/enum"},
     {FUNCTION("{\"name\":\"a\",\"strict\":\"yes\"}"), ERR_INVALID_TYPE, "tools[1].function.strict"},
     {"{\"tools\":[" TOOL "," TOOL "]}", ERR_INVALID_VALUE, "tools[1].function.name"},
     {"{\"parallel_tool_calls\":false}", ERR_OK, ""},

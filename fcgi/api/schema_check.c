@@ -1,0 +1,292 @@
+/* A list of schemas that are still to be looked at, each with the one it stands in: schemas nest as deep as the request's
+ * JSON may, and a place is only written for an error. [JSON Schema 2020-12 and draft 4, validation] */
+#include "fcgi/api/schema_check.h"
+
+#include "engine/base/buf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What stands behind a keyword. */
+enum form {
+    TYPES,   /* a type's name, or an array of such */
+    SCHEMA,  /* a schema, true or false */
+    SCHEMAS, /* 1 or more in an array */
+    ITEMS,   /* a schema, or an array of schemas (to draft 2019-09) */
+    NAMED,   /* an object of schemas */
+    DEPENDS, /* an object of schemas and arrays of strings (to draft 7) */
+    STRING,
+    STRINGS,
+    NAMED_STRINGS, /* an object of arrays of strings */
+    VALUES,        /* an array */
+    COUNT,         /* a whole number, 0 or more */
+    NUMBER,
+    LIMIT, /* a number, or in draft 4 a boolean */
+    STEP,  /* a number above 0 */
+    FLAG,
+};
+
+static const struct {
+    const char *keyword;
+    enum form form;
+} keywords[] = {
+    {"type", TYPES},
+    {"enum", VALUES},
+    {"properties", NAMED},
+    {"patternProperties", NAMED},
+    {"$defs", NAMED},
+    {"definitions", NAMED},
+    {"dependentSchemas", NAMED},
+    {"dependencies", DEPENDS},
+    {"dependentRequired", NAMED_STRINGS},
+    {"required", STRINGS},
+    {"additionalProperties", SCHEMA},
+    {"unevaluatedProperties", SCHEMA},
+    {"propertyNames", SCHEMA},
+    {"items", ITEMS},
+    {"prefixItems", SCHEMAS},
+    {"additionalItems", SCHEMA},
+    {"unevaluatedItems", SCHEMA},
+    {"contains", SCHEMA},
+    {"not", SCHEMA},
+    {"if", SCHEMA},
+    {"then", SCHEMA},
+    {"else", SCHEMA},
+    {"allOf", SCHEMAS},
+    {"anyOf", SCHEMAS},
+    {"oneOf", SCHEMAS},
+    {"$ref", STRING},
+    {"pattern", STRING},
+    {"format", STRING},
+    {"title", STRING},
+    {"description", STRING},
+    {"minLength", COUNT},
+    {"maxLength", COUNT},
+    {"minItems", COUNT},
+    {"maxItems", COUNT},
+    {"minContains", COUNT},
+    {"maxContains", COUNT},
+    {"minProperties", COUNT},
+    {"maxProperties", COUNT},
+    {"minimum", NUMBER},
+    {"maximum", NUMBER},
+    {"exclusiveMinimum", LIMIT},
+    {"exclusiveMaximum", LIMIT},
+    {"multipleOf", STEP},
+    {"uniqueItems", FLAG},
+};
+
+static const char *const expectations[] = {
+    [TYPES] = "\"object\", \"array\", \"string\", \"number\", \"integer\", \"boolean\", \"null\", or an array of them",
+    [SCHEMA] = "a schema: an object or a boolean",
+    [SCHEMAS] = "an array of schemas",
+    [ITEMS] = "a schema or an array of schemas",
+    [NAMED] = "an object of schemas",
+    [DEPENDS] = "an object of schemas or arrays of strings",
+    [STRING] = "a string",
+    [STRINGS] = "an array of strings",
+    [NAMED_STRINGS] = "an object of arrays of strings",
+    [VALUES] = "an array",
+    [COUNT] = "a whole number, 0 or more",
+    [NUMBER] = "a number",
+    [LIMIT] = "a number, or a boolean",
+    [STEP] = "a number above 0",
+    [FLAG] = "a boolean",
+};
+
+/* A value that must be a schema. */
+struct entry {
+    const json_t *value;
+    const char *keyword, *name; /* in `parent`: behind the keyword, and there under the name, or ..  */
+    size_t index;               /* .. at the index where that is no NO_INDEX */
+    size_t parent;              /* its number; of the whole schema its own */
+};
+
+static const size_t NO_INDEX = (size_t)-1;
+
+/* The list, as bytes; entry i is read with get. */
+static struct entry get(const struct buf *list, size_t i)
+{
+    struct entry e;
+    memcpy(&e, list->data + i * sizeof e, sizeof e);
+    return e;
+}
+
+static void add(struct buf *list, const struct entry *e) { buf_append(list, e, sizeof *e); }
+
+/* --- places ------------------------------------------------------------------------------------------------------- */
+
+static void put_name(struct buf *out, const char *name)
+{
+    buf_putc(out, '/');
+    for (; *name != '\0'; name++) {
+        buf_puts(out, *name == '~' ? "~0" : *name == '/' ? "~1" : "");
+        if (*name != '~' && *name != '/') {
+            buf_putc(out, *name);
+        }
+    }
+}
+
+static void put_entry(struct buf *out, const struct entry *e)
+{
+    put_name(out, e->keyword);
+    if (e->name != NULL) {
+        put_name(out, e->name);
+    }
+    if (e->index != NO_INDEX) {
+        buf_printf(out, "/%zu", e->index);
+    }
+}
+
+/* The pointer to `last`, which stands in entry `parent` or is it where its keyword is NULL. */
+static void put_place(const struct buf *list, size_t parent, const struct entry *last, struct buf *out)
+{
+    size_t path[JSON_IN_MAX_DEPTH], n = 0;
+    for (size_t i = parent; i > 0 && n < ARRAY_LEN(path); i = get(list, i).parent) {
+        path[n++] = i;
+    }
+    while (n > 0) {
+        struct entry e = get(list, path[--n]);
+        put_entry(out, &e);
+    }
+    if (last->keyword != NULL) {
+        put_entry(out, last);
+    }
+}
+
+/* The error of what stands at `last`. */
+static enum err refuse(const struct buf *list, size_t parent, const struct entry *last, const char *expected,
+                       const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    struct buf place;
+    buf_init(&place, 0, MEM_REQUEST);
+    put_place(list, parent, last, &place);
+    enum err err = buf_ok(&place);
+    snprintf(where, sizeof where, "%s%s", at, place.data != NULL ? place.data : "");
+    buf_fini(&place);
+    return err != ERR_OK ? err : json_in_refuse(ERR_INVALID_SCHEMA, where, expected, last->value, info);
+}
+
+/* --- forms -------------------------------------------------------------------------------------------------------- */
+
+static bool is_type(const json_t *v)
+{
+    static const char *const names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+    bool is_known = false;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        is_known = is_known || json_read_is(v, names[i]);
+    }
+    return is_known;
+}
+
+static bool is_string(const json_t *v) { return json_is_string(v); }
+
+/* An array whose elements all are. */
+static bool is_array_of(const json_t *v, bool (*is)(const json_t *v))
+{
+    bool all = json_is_array(v);
+    for (size_t i = 0; i < json_array_size(v) && all; i++) {
+        all = is(json_array_get(v, i));
+    }
+    return all;
+}
+
+static bool is_object_of_strings(const json_t *v)
+{
+    const char *name;
+    json_t *member;
+    bool all = json_is_object(v);
+    json_object_foreach((json_t *)v, name, member) { all = all && is_array_of(member, is_string); }
+    return all;
+}
+
+/* Does v have the form, but for schemas in it? */
+static bool fits(const json_t *v, enum form form)
+{
+    double number = json_number_value(v);
+    switch (form) {
+    case TYPES:
+        return is_type(v) || (json_array_size(v) > 0 && is_array_of(v, is_type));
+    case SCHEMA:
+        return true; /* it is looked at as one */
+    case SCHEMAS:
+        return json_is_array(v) && json_array_size(v) > 0;
+    case ITEMS:
+        return json_is_object(v) || json_is_boolean(v) || json_is_array(v);
+    case NAMED:
+    case DEPENDS:
+        return json_is_object(v);
+    case STRING:
+        return json_is_string(v);
+    case STRINGS:
+        return is_array_of(v, is_string);
+    case NAMED_STRINGS:
+        return is_object_of_strings(v);
+    case VALUES:
+        return json_is_array(v);
+    case COUNT:
+        return json_is_number(v) && number >= 0 && number < 9.2e18 && number == (double)(int64_t)number;
+    case NUMBER:
+        return json_is_number(v);
+    case LIMIT:
+        return json_is_number(v) || json_is_boolean(v);
+    case STEP:
+        return json_is_number(v) && number > 0;
+    case FLAG:
+        return json_is_boolean(v);
+    }
+    return false;
+}
+
+/* Adds the schemas in v, the value of a keyword that fits its form. */
+static void add_schemas(struct buf *list, const struct entry *of, enum form form)
+{
+    struct entry e = *of;
+    const char *name;
+    json_t *member;
+    if (form == SCHEMA || (form == ITEMS && !json_is_array(of->value))) {
+        add(list, of);
+    } else if (form == SCHEMAS || form == ITEMS) {
+        for (e.index = 0; e.index < json_array_size(of->value); e.index++) {
+            e.value = json_array_get(of->value, e.index);
+            add(list, &e);
+        }
+    } else if (form == NAMED || form == DEPENDS) {
+        json_object_foreach((json_t *)of->value, name, member)
+        {
+            if (form == NAMED || !is_array_of(member, is_string)) {
+                e.name = name;
+                e.value = member;
+                add(list, &e);
+            }
+        }
+    }
+}
+
+enum err schema_check(const json_t *schema, const char *at, struct err_info *info)
+{
+    struct buf list;
+    enum err err = ERR_OK;
+    size_t n = 1;
+    buf_init(&list, 0, MEM_REQUEST);
+    add(&list, &(struct entry){schema, NULL, NULL, NO_INDEX, 0});
+    for (size_t i = 0; i < n && err == ERR_OK && list.err == ERR_OK; i++) {
+        struct entry e = get(&list, i);
+        if (!json_is_object(e.value) && !json_is_boolean(e.value)) {
+            err = refuse(&list, e.parent, &e, expectations[SCHEMA], at, info);
+        }
+        for (size_t k = 0; k < ARRAY_LEN(keywords) && err == ERR_OK; k++) {
+            struct entry in = {json_read_get(e.value, keywords[k].keyword), keywords[k].keyword, NULL, NO_INDEX, i};
+            if (in.value != NULL && !fits(in.value, keywords[k].form)) {
+                err = refuse(&list, i, &in, expectations[keywords[k].form], at, info);
+            } else if (in.value != NULL) {
+                add_schemas(&list, &in, keywords[k].form);
+            }
+        }
+        n = list.len / sizeof e;
+    }
+    err = err != ERR_OK ? err : buf_ok(&list);
+    buf_fini(&list);
+    return err;
+}
