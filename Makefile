@@ -242,7 +242,7 @@ test-long: deps                         ## what `make test` has no time for: lon
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(B)/infcgi_scripted $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
-clients: deps                           ## agents, the AI SDK and LangChain against a model that says what a script has: ONLY=name picks
+clients: deps                           ## agents, the AI SDK, LangChain, LiteLLM and others against a model that says what a script has, and schemathesis: ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_scripted $(VENV)/.ok $(CLIENTS)/.ok
 	@$(e2e) $(V) --folder tests/clients $(ONLY)
 check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan

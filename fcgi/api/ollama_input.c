@@ -105,11 +105,11 @@ static enum err add_think(const json_t *body, json_t *chat, struct err_info *inf
     if (think == NULL || json_is_null(think)) {
         return ERR_OK;
     }
-    if (json_is_string(think)) {
+    if (json_read_is(think, "low") || json_read_is(think, "medium") || json_read_is(think, "high")) {
         return put(chat, "reasoning_effort", json_incref(think));
     }
     if (!json_is_boolean(think)) {
-        return refuse("think", JSON_TRUE, "a boolean, or one of low, medium, high", think, info);
+        return refuse("think", JSON_STRING, "a boolean, or one of low, medium, high", think, info);
     }
     return json_is_true(think) ? put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", 1))
                                : put(chat, "reasoning_effort", json_string("none"));
@@ -262,6 +262,9 @@ static enum err add_talk(const json_t *body, bool is_generate, json_t *chat, boo
     *is_empty = json_array_size(messages) == 0;
     json_t *tools = json_object_get(body, "tools");
     if (tools != NULL && !json_is_null(tools)) {
+        if (!json_is_array(tools)) { /* chat completions would not see it where there is no message */
+            return refuse("tools", JSON_ARRAY, "an array", tools, info);
+        }
         TRY(put(chat, "tools", json_incref(tools)));
     }
     return add_messages(messages, out, info);

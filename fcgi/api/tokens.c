@@ -50,11 +50,12 @@ static enum err tokenize(struct call *c, const json_t *root, struct buf *out, st
     TRY(generation_check_model(c->server, f.model, info));
     const json_t *content = json_read_get(root, "content"), *prompt = json_read_get(root, "prompt");
     const json_t *text = content != NULL ? content : prompt;
-    if (text == NULL || !json_is_string(text)) {
+    const json_t *wrong = content != NULL && !json_is_string(content) ? content : prompt;
+    if (text == NULL || (wrong != NULL && !json_is_string(wrong))) {
         return err_set(info, text == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
-                       text == prompt && text != NULL ? "prompt" : "content",
+                       wrong == prompt && wrong != NULL ? "prompt" : "content",
                        "content (or prompt): expected a string, found %s",
-                       text == NULL ? "none" : json_read_type_name(text));
+                       text == NULL ? "none" : json_read_type_name(wrong));
     }
     int32_t *ids;
     size_t n;

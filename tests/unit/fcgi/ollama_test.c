@@ -92,6 +92,8 @@ START_TEST(errors_are_a_text)
         {"/api/chat", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"options\":7}", "options", 400},
         {"/api/chat", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"format\":7}", "format", 400},
         {"/api/chat", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"think\":7}", "think", 400},
+        {"/api/chat", "{\"messages\":[],\"think\":\"much\"}", "think", 400},
+        {"/api/chat", "{\"messages\":[],\"tools\":{}}", "tools", 400},
         {"/api/generate", "{\"prompt\":7}", "prompt", 400},
         {"/api/generate", "{\"prompt\":\"a\",\"system\":7}", "system", 400},
         {"/api/generate", "{\"prompt\":\"a\",\"suffix\":\"b\"}", "suffix", 400},

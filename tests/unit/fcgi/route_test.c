@@ -259,6 +259,7 @@ START_TEST(tokens_there_and_back)
     rig_refuse("/tokenize", "{\"content\":null}", 400, "missing_required_parameter", "content");
     rig_refuse("/tokenize", "{\"content\":5}", 400, "invalid_type", "content");
     rig_refuse("/tokenize", "{\"prompt\":[\"x\"]}", 400, "invalid_type", "prompt");
+    rig_refuse("/tokenize", "{\"content\":\"a\",\"prompt\":{}}", 400, "invalid_type", "prompt");
     rig_refuse("/tokenize", "{\"content\":\"x\",\"add_special\":1}", 400, "invalid_type", "add_special");
     rig_refuse("/tokenize", "{\"content\":\"x\",\"model\":\"other\"}", 404, "model_not_found", "model");
     rig_refuse("/detokenize", "{}", 400, "missing_required_parameter", "tokens");
