@@ -214,6 +214,16 @@ void route_drop_json(struct call *c)
     c->json = NULL;
 }
 
+/* Rows of one path are one endpoint in the metrics, where no sample may stand twice. */
+static int first_of_path(int i)
+{
+    int first = i;
+    for (int k = i - 1; k >= 0; k--) {
+        first = strcmp(routes[k].path, routes[i].path) == 0 ? k : first;
+    }
+    return first;
+}
+
 void route_request(struct fastcgi_request *r, void *arg)
 {
     struct server *server = arg;
@@ -231,7 +241,7 @@ void route_request(struct fastcgi_request *r, void *arg)
     const char *method = fastcgi_param(r, "REQUEST_METHOD"), *uri = fastcgi_param(r, "REQUEST_URI");
     uri = uri != NULL ? uri : fastcgi_param(r, "DOCUMENT_URI");
     dispatch(&c, method != NULL ? method : "", uri != NULL ? uri : "", &route_index);
-    metrics_count_request(route_index, c.reply.status, c.reply.err);
+    metrics_count_request(first_of_path(route_index), c.reply.status, c.reply.err);
     if (route_index < 0 || routes[route_index].needs_key) {
         log_line("info", "request id=%s route=%s status=%d code=%s total_ms=%" PRIu64, c.reply.id,
                  route_index >= 0 ? routes[route_index].path : "-", c.reply.status, err_code(c.reply.err),

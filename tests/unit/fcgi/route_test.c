@@ -272,6 +272,18 @@ START_TEST(tokens_there_and_back)
 }
 END_TEST
 
+START_TEST(a_path_of_several_methods_is_one_sample)
+{
+    static const char sample[] = "endpoint=\"/v1/responses/\",status=\"4xx\"";
+    ck_assert_int_eq(rig_get("/v1/responses/resp_none"), 404);
+    ck_assert_int_eq(rig_ask("DELETE", "/v1/responses/resp_none", NULL, "", 0), 404);
+    ck_assert_int_eq(rig_get("/metrics"), 200);
+    const char *first = strstr(rig_got.body, sample);
+    ck_assert_ptr_nonnull(first);
+    ck_assert_ptr_null(strstr(first + 1, sample));
+}
+END_TEST
+
 /* `open` n times, and never closed. */
 static void refuse_deep(const char *head, const char *open, size_t n)
 {
@@ -767,6 +779,7 @@ Suite *route_suite(void)
     tcase_add_test(api, health_models_and_metrics);
     tcase_add_test(api, while_the_server_shuts_down);
     tcase_add_test(api, tokens_there_and_back);
+    tcase_add_test(api, a_path_of_several_methods_is_one_sample);
     tcase_add_test(api, bad_messages);
     tcase_add_test(api, names_do_not_end_at_a_nul);
     tcase_add_test(api, bad_prompts);
