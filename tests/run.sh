@@ -79,9 +79,10 @@ rm -f $logs/*.count
 
 # run NAME COMMAND: prints its line, and on failure the end of its log; leaves "passed failed" in NAME.count
 run() {
-    local log=$logs/$1.log start=$SECONDS status count p=0 f=0 why='' skipped text table
-    bash -c "$2" >"$log" 2>&1 </dev/null
-    status=$?
+    local log=$logs/$1.log start=$SECONDS status count p=0 f=0 why='' skipped text table cpu TIMEFORMAT='%0U %0S'
+    cpu=$({ time bash -c "$2" >"$log" 2>&1 </dev/null; } 2>&1; echo $?)
+    status=${cpu##*$'\n'}
+    cpu=${cpu%%$'\n'*}
     count=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
     [[ $count =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed ]] && p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]}
     if [ -z "$count" ]; then
@@ -96,7 +97,7 @@ run() {
     fi
     skipped=$(grep -acE '^skip ' "$log")
     [ "$skipped" = 0 ] || why="$why ($skipped skipped, as the log says)"
-    text=$(printf '%-12s %6d ok %4d failed %5d s%s' "$1" "$p" "$f" $((SECONDS - start)) "$why")
+    text=$(printf '%-12s %6d ok %4d failed %5d s %5d CPU s%s' "$1" "$p" "$f" $((SECONDS - start)) $((${cpu/ / + })) "$why")
     table=$(sed -n '/^Table: /,$p' "$log" | sed '/^[0-9]* passed, [0-9]* failed/d')
     [ -z "$table" ] || text+=$'\n'$table
     [ "$f" = 0 ] || text+=$(printf '\n--- the end of %s\n' "$log"; sed '/^Table: /,$d' "$log" | tail -n 60; printf '\n---')
