@@ -1,48 +1,25 @@
-/* One pass with a stack of open groups, as regex_parse has; a piece is an expression for as long as no rule is named in it. */
+/* One pass: what is read goes straight to the pieces. */
 #include "engine/grammar/grammar_gbnf.h"
 
-#include "engine/base/hash.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
+#include "engine/grammar/grammar_pieces.h"
 #include "engine/grammar/regex_parse_internal.h"
 
 #include <string.h>
 
-enum { N_NAMES = 1 << 15 }; /* places of the table, more than twice GRAMMAR_MAX_RULES */
-
-struct piece {
-    bool is_regex;
-    uint32_t id; /* regex_id or symbol_id */
-};
-
-struct group {
-    size_t at, i_whole, i_part; /* on the stack of pieces: where its alternatives begin, and the parts of the last */
-};
-
-struct name {
-    const char *text; /* of the grammar's text; NULL: free */
-    size_t n;
-    symbol_id rule;
-    bool is_defined;
-};
-
 struct parser {
     struct regex_reader r;
-    struct grammar_builder *b;
-    struct piece *pieces; /* [r.n + 2]: each byte leaves one at most, and so does the end of an alternative */
-    uint32_t *ids;        /* [r.n + 2] scratch */
-    struct name *names;   /* [N_NAMES] by hash */
-    size_t n_names, n_pieces, n_groups;
-    struct group groups[GRAMMAR_GBNF_MAX_DEPTH + 1];
+    struct grammar_pieces p;    /* of [r.n + 2]: each byte leaves one at most, and so does the end of an alternative */
+    struct grammar_name *names; /* [GRAMMAR_NAMES]; their numbers are rules */
+    size_t n_names;
     bool can_repeat;
 };
 
 static enum err bad(const struct parser *p, size_t at, const char *what)
 {
-    size_t line = 1;
-    for (size_t i = 0; i < at; i++) {
-        line += p->r.pattern[i] == '\n' ? 1 : 0;
-    }
+    size_t line, column;
+    grammar_text_place(p->r.pattern, at, &line, &column);
     return err_set_at(p->r.info, ERR_INVALID_GRAMMAR, at, "line %zu of the grammar, byte %zu: %s", line, at, what);
 }
 
@@ -71,7 +48,7 @@ static bool is_word(char c)
 }
 
 /* The rule of the name that stands here, made when it is new. */
-static enum err read_name(struct parser *p, struct name **out)
+static enum err read_name(struct parser *p, struct grammar_name **out)
 {
     struct regex_reader *r = &p->r;
     const char *text = r->pattern + r->at;
@@ -83,102 +60,31 @@ static enum err read_name(struct parser *p, struct name **out)
     if (n == 0) {
         return bad(p, r->at, "expected a name, a text in quotes, a class or a group");
     }
-    size_t i = hash64(text, n, 0) % N_NAMES;
-    while (p->names[i].text != NULL && (p->names[i].n != n || memcmp(p->names[i].text, text, n) != 0)) {
-        i = (i + 1) % N_NAMES;
-    }
-    *out = &p->names[i];
+    *out = grammar_name_at(p->names, text, n);
     if ((*out)->text == NULL) {
-        if (p->n_names++ == GRAMMAR_MAX_RULES) {
-            return err_set_at(r->info, ERR_GRAMMAR_LIMIT, r->at, "expected at most %d rules", GRAMMAR_MAX_RULES);
+        if (p->n_names++ == GRAMMAR_NAMES_MOST) {
+            return err_set_at(r->info, ERR_GRAMMAR_LIMIT, r->at, "expected at most %d rules", GRAMMAR_NAMES_MOST);
         }
-        **out = (struct name){.text = text, .n = n, .rule = grammar_rule(p->b)};
+        **out = (struct grammar_name){.text = text, .n = n, .id = grammar_rule(p->p.b)};
     }
     return ERR_OK;
 }
 
-/* --- pieces ------------------------------------------------------------------------------------------------------- */
+/* --- groups ------------------------------------------------------------------------------------------------------- */
 
-static void push(struct parser *p, bool is_regex, uint32_t id, bool can_repeat)
+static void push(struct parser *p, bool is_regex, uint32_t id)
 {
-    p->pieces[p->n_pieces++] = (struct piece){is_regex, id};
-    p->can_repeat = can_repeat;
-}
-
-static symbol_id symbol_of(struct parser *p, struct piece x) { return x.is_regex ? grammar_lexeme(p->b, x.id) : x.id; }
-
-/* Ends an alternative: expressions side by side become one. */
-static void fold_sequence(struct parser *p)
-{
-    struct group *g = &p->groups[p->n_groups - 1];
-    size_t top = p->n_pieces, n = 0;
-    regex_id run = REGEX_EMPTY;
-    while (top > g->i_part) { /* from the right, as joining is linear so; ids: from the right too */
-        struct piece x = p->pieces[--top];
-        if (x.is_regex) {
-            run = regex_concat(p->r.set, x.id, run);
-            continue;
-        }
-        if (run != REGEX_EMPTY) {
-            p->ids[n++] = grammar_lexeme(p->b, run);
-        }
-        p->ids[n++] = x.id;
-        run = REGEX_EMPTY;
-    }
-    p->n_pieces = g->i_part;
-    if (n == 0) {
-        push(p, true, run, false);
-    } else {
-        if (run != REGEX_EMPTY) {
-            p->ids[n++] = grammar_lexeme(p->b, run);
-        }
-        for (size_t i = 0; i < n / 2; i++) {
-            uint32_t id = p->ids[i];
-            p->ids[i] = p->ids[n - 1 - i];
-            p->ids[n - 1 - i] = id;
-        }
-        push(p, false, grammar_sequence(p->b, p->ids, n), false);
-    }
-    g->i_part = p->n_pieces;
-}
-
-/* Ends the group; its one piece is left. */
-static void fold_group(struct parser *p)
-{
-    fold_sequence(p);
-    const struct group *g = &p->groups[--p->n_groups];
-    size_t n = 0, n_symbols = 0;
-    for (size_t i = g->i_whole; i < p->n_pieces; i++) {
-        if (p->pieces[i].is_regex) {
-            p->ids[n++] = p->pieces[i].id;
-        } else {
-            p->pieces[g->i_whole + n_symbols++] = p->pieces[i];
-        }
-    }
-    struct piece plain = {true, n == 0 ? REGEX_NONE : regex_or_all(p->r.set, p->ids, n)};
-    p->n_pieces = g->i_whole;
-    if (n_symbols == 0) {
-        push(p, true, plain.id, true);
-        return;
-    }
-    for (size_t i = 0; i < n_symbols; i++) {
-        p->ids[i] = p->pieces[g->i_whole + i].id;
-    }
-    if (n > 0) {
-        p->ids[n_symbols++] = symbol_of(p, plain);
-    }
-    push(p, false, grammar_choice(p->b, p->ids, n_symbols), true);
+    grammar_pieces_push(&p->p, is_regex, id);
+    p->can_repeat = true;
 }
 
 static enum err open_group(struct parser *p, size_t at)
 {
-    if (p->n_groups == ARRAY_LEN(p->groups)) {
-        return err_set_at(p->r.info, ERR_GRAMMAR_LIMIT, at, "expected groups nested at most %d deep, at byte %zu",
-                          GRAMMAR_GBNF_MAX_DEPTH, at);
-    }
-    p->groups[p->n_groups++] = (struct group){at, p->n_pieces, p->n_pieces};
     p->can_repeat = false;
-    return ERR_OK;
+    return grammar_pieces_open(&p->p, at)
+               ? ERR_OK
+               : err_set_at(p->r.info, ERR_GRAMMAR_LIMIT, at, "expected groups nested at most %d deep, at byte %zu",
+                            GRAMMAR_PIECES_MAX_DEPTH, at);
 }
 
 static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t max)
@@ -189,8 +95,7 @@ static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t 
     if (min > max) {
         return bad(p, at, "a repeat of which the least is more than the most");
     }
-    struct piece *x = &p->pieces[p->n_pieces - 1];
-    x->id = x->is_regex ? regex_repeat(p->r.set, x->id, min, max) : grammar_repeat(p->b, x->id, min, max);
+    grammar_pieces_repeat(&p->p, min, max);
     return ERR_OK;
 }
 
@@ -234,13 +139,13 @@ static enum err read_text(struct parser *p)
         }
         TRY(read_character(p, &c));
         char utf8[4];
-        p->ids[n++] = regex_bytes(r->set, utf8, utf8_encode(c, utf8));
+        p->p.ids[n++] = regex_bytes(r->set, utf8, utf8_encode(c, utf8));
     }
     regex_id all = REGEX_EMPTY;
     for (; n > 0; n--) {
-        all = regex_concat(r->set, p->ids[n - 1], all);
+        all = regex_concat(r->set, p->p.ids[n - 1], all);
     }
-    push(p, true, all, true);
+    push(p, true, all);
     return ERR_OK;
 }
 
@@ -269,7 +174,7 @@ static enum err read_class(struct parser *p)
         TRY(regex_ranges_add(&r->ranges, first, last));
     }
     TRY(regex_reader_class(r, others, &id));
-    push(p, true, id, true);
+    push(p, true, id);
     return ERR_OK;
 }
 
@@ -280,7 +185,7 @@ static enum err read_one(struct parser *p)
     struct regex_reader *r = &p->r;
     size_t at = r->at;
     uint32_t min, max;
-    struct name *name;
+    struct grammar_name *name;
     switch (r->pattern[r->at++]) {
     case '"':
         return read_text(p);
@@ -288,18 +193,20 @@ static enum err read_one(struct parser *p)
         return read_class(p);
     case '.':
         r->dot = r->dot != REGEX_NONE ? r->dot : regex_any_character(r->set);
-        push(p, true, r->dot, true);
+        push(p, true, r->dot);
         return ERR_OK;
     case '(':
         return open_group(p, at);
     case ')':
-        if (p->n_groups == 1) {
+        if (p->p.n_groups == 1) {
             return bad(p, at, "a ) without its (");
         }
-        fold_group(p);
+        grammar_pieces_close(&p->p);
+        p->can_repeat = true;
         return ERR_OK;
     case '|':
-        fold_sequence(p);
+        grammar_pieces_or(&p->p);
+        p->can_repeat = false;
         skip_space(p, true);
         return ERR_OK;
     case '*':
@@ -314,7 +221,7 @@ static enum err read_one(struct parser *p)
     default:
         r->at = at;
         TRY(read_name(p, &name));
-        push(p, false, name->rule, true);
+        push(p, false, name->id);
         return ERR_OK;
     }
 }
@@ -324,7 +231,7 @@ static enum err read_rule(struct parser *p)
 {
     struct regex_reader *r = &p->r;
     size_t begin = r->at;
-    struct name *name;
+    struct grammar_name *name;
     TRY(read_name(p, &name));
     skip_space(p, false);
     if (r->n - r->at < 3 || memcmp(r->pattern + r->at, "::=", 3) != 0) {
@@ -337,17 +244,17 @@ static enum err read_rule(struct parser *p)
     r->at += 3;
     skip_space(p, true);
     TRY(open_group(p, begin));
-    while (r->at < r->n && (p->n_groups > 1 || (r->pattern[r->at] != '\n' && r->pattern[r->at] != '\r'))) {
+    while (r->at < r->n && (p->p.n_groups > 1 || (r->pattern[r->at] != '\n' && r->pattern[r->at] != '\r'))) {
         TRY(read_one(p));
         TRY(regex_ok(r->set));
-        skip_space(p, p->n_groups > 1);
+        skip_space(p, p->p.n_groups > 1);
     }
-    if (p->n_groups > 1) {
-        return bad(p, p->groups[p->n_groups - 1].at, "a ( without its )");
+    if (p->p.n_groups > 1) {
+        return bad(p, p->p.groups[p->p.n_groups - 1].at, "a ( without its )");
     }
-    fold_group(p);
-    symbol_id body = symbol_of(p, p->pieces[--p->n_pieces]);
-    grammar_alternative(p->b, name->rule, &body, 1);
+    grammar_pieces_close(&p->p);
+    symbol_id body = grammar_pieces_symbol(&p->p, p->p.list[--p->p.n]);
+    grammar_alternative(p->p.b, name->id, &body, 1);
     return regex_ok(r->set);
 }
 
@@ -358,15 +265,15 @@ static enum err parse(struct parser *p, symbol_id *root)
     for (skip_space(p, true); r->at < r->n; skip_space(p, true)) {
         TRY(read_rule(p));
     }
-    for (size_t i = 0; i < N_NAMES; i++) {
-        const struct name *x = &p->names[i];
+    for (size_t i = 0; i < GRAMMAR_NAMES; i++) {
+        const struct grammar_name *x = &p->names[i];
         if (x->text != NULL && !x->is_defined) {
             return err_set_at(r->info, ERR_INVALID_GRAMMAR, (uint64_t)(x->text - r->pattern),
                               "the grammar names a rule that it does not have: %.*s", (int)MIN_OF(x->n, 100u), x->text);
         }
         if (x->text != NULL && x->n == 4 && memcmp(x->text, "root", 4) == 0) {
             has_root = true;
-            *root = x->rule;
+            *root = x->id;
         }
     }
     return has_root ? ERR_OK : err_set(r->info, ERR_INVALID_GRAMMAR, NULL, "the grammar has no rule root");
@@ -383,16 +290,15 @@ enum err grammar_gbnf(struct grammar_builder *b, const char *text, size_t n, sym
     if (!utf8_valid(text, n, &bad_at)) {
         return err_set_at(info, ERR_INVALID_GRAMMAR, bad_at, "the grammar is not valid UTF-8 at byte %zu", bad_at);
     }
-    struct parser p = {.r = {.set = grammar_regexes(b), .pattern = text, .n = n, .info = info}, .b = b};
-    p.pieces = mem_zalloc_array(n + 2, sizeof *p.pieces, MEM_REQUEST);
-    p.ids = mem_zalloc_array(n + 2, sizeof *p.ids, MEM_REQUEST);
-    p.names = mem_zalloc_array(N_NAMES, sizeof *p.names, MEM_REQUEST);
-    enum err err = p.pieces != NULL && p.ids != NULL && p.names != NULL ? parse(&p, root) : ERR_NOMEM;
+    struct parser p = {.r = {.set = grammar_regexes(b), .pattern = text, .n = n, .info = info}};
+    enum err err = grammar_pieces_init(&p.p, b, n + 2);
+    p.names = mem_zalloc_array(GRAMMAR_NAMES, sizeof *p.names, MEM_REQUEST);
+    err = err == ERR_OK && p.names == NULL ? ERR_NOMEM : err;
+    err = err == ERR_OK ? parse(&p, root) : err;
     if (err == regex_ok(p.r.set) && err != ERR_OK) {
         err_set_at(info, err, p.r.at, "the grammar takes too much, read to byte %zu", p.r.at);
     }
-    mem_free(p.pieces);
-    mem_free(p.ids);
+    grammar_pieces_fini(&p.p);
     mem_free(p.names);
     mem_free(p.r.ranges.list);
     return err;

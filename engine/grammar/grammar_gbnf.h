@@ -7,10 +7,7 @@
 
 #include "engine/grammar/grammar_build.h"
 
-enum {
-    GRAMMAR_GBNF_MAX_BYTES = 1 << 16,
-    GRAMMAR_GBNF_MAX_DEPTH = 128, /* of groups within groups */
-};
+enum { GRAMMAR_GBNF_MAX_BYTES = 1 << 16 };
 
 /* text[0..n) -> *root, to grammar_finish. ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT, ERR_NOMEM; info (OPTIONAL): what is
  * wrong, with the line. */

@@ -1,0 +1,124 @@
+#include "engine/grammar/grammar_pieces.h"
+
+#include "engine/base/hash.h"
+#include "engine/base/mem.h"
+
+#include <string.h>
+
+enum err grammar_pieces_init(struct grammar_pieces *p, struct grammar_builder *b, size_t cap)
+{
+    *p = (struct grammar_pieces){.b = b, .set = grammar_regexes(b)};
+    p->list = mem_zalloc_array(cap, sizeof *p->list, MEM_REQUEST);
+    p->ids = mem_zalloc_array(cap, sizeof *p->ids, MEM_REQUEST);
+    return p->list != NULL && p->ids != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+void grammar_pieces_fini(struct grammar_pieces *p)
+{
+    mem_free(p->list);
+    mem_free(p->ids);
+}
+
+void grammar_pieces_push(struct grammar_pieces *p, bool is_regex, uint32_t id)
+{
+    p->list[p->n++] = (struct grammar_piece){is_regex, id};
+}
+
+symbol_id grammar_pieces_symbol(struct grammar_pieces *p, struct grammar_piece x)
+{
+    return x.is_regex ? grammar_lexeme(p->b, x.id) : x.id;
+}
+
+bool grammar_pieces_open(struct grammar_pieces *p, size_t at)
+{
+    bool has_room = p->n_groups <= GRAMMAR_PIECES_MAX_DEPTH;
+    if (has_room) {
+        p->groups[p->n_groups].at = at;
+        p->groups[p->n_groups].i_whole = p->groups[p->n_groups].i_part = p->n;
+        p->n_groups++;
+    }
+    return has_room;
+}
+
+void grammar_pieces_or(struct grammar_pieces *p)
+{
+    size_t i_part = p->groups[p->n_groups - 1].i_part, top = p->n, n = 0;
+    regex_id run = REGEX_EMPTY;
+    while (top > i_part) { /* from the right, as joining is linear so; ids: from the right too */
+        struct grammar_piece x = p->list[--top];
+        if (x.is_regex) {
+            run = regex_concat(p->set, x.id, run);
+            continue;
+        }
+        if (run != REGEX_EMPTY) {
+            p->ids[n++] = grammar_lexeme(p->b, run);
+        }
+        p->ids[n++] = x.id;
+        run = REGEX_EMPTY;
+    }
+    p->n = i_part;
+    if (n == 0) {
+        grammar_pieces_push(p, true, run);
+    } else {
+        if (run != REGEX_EMPTY) {
+            p->ids[n++] = grammar_lexeme(p->b, run);
+        }
+        for (size_t i = 0; i < n / 2; i++) {
+            uint32_t id = p->ids[i];
+            p->ids[i] = p->ids[n - 1 - i];
+            p->ids[n - 1 - i] = id;
+        }
+        grammar_pieces_push(p, false, grammar_sequence(p->b, p->ids, n));
+    }
+    p->groups[p->n_groups - 1].i_part = p->n;
+}
+
+void grammar_pieces_close(struct grammar_pieces *p)
+{
+    grammar_pieces_or(p);
+    size_t i_whole = p->groups[--p->n_groups].i_whole, n = 0, n_symbols = 0;
+    for (size_t i = i_whole; i < p->n; i++) {
+        if (p->list[i].is_regex) {
+            p->ids[n++] = p->list[i].id;
+        } else {
+            p->list[i_whole + n_symbols++] = p->list[i];
+        }
+    }
+    struct grammar_piece plain = {true, n == 0 ? REGEX_NONE : regex_or_all(p->set, p->ids, n)};
+    p->n = i_whole;
+    if (n_symbols == 0) {
+        grammar_pieces_push(p, true, plain.id);
+        return;
+    }
+    for (size_t i = 0; i < n_symbols; i++) {
+        p->ids[i] = p->list[i_whole + i].id;
+    }
+    if (n > 0) {
+        p->ids[n_symbols++] = grammar_pieces_symbol(p, plain);
+    }
+    grammar_pieces_push(p, false, grammar_choice(p->b, p->ids, n_symbols));
+}
+
+void grammar_pieces_repeat(struct grammar_pieces *p, uint32_t min, uint32_t max)
+{
+    struct grammar_piece *x = &p->list[p->n - 1];
+    x->id = x->is_regex ? regex_repeat(p->set, x->id, min, max) : grammar_repeat(p->b, x->id, min, max);
+}
+
+struct grammar_name *grammar_name_at(struct grammar_name *table, const char *text, size_t n)
+{
+    size_t i = hash64(text, n, 0) % GRAMMAR_NAMES;
+    while (table[i].text != NULL && (table[i].n != n || memcmp(table[i].text, text, n) != 0)) {
+        i = (i + 1) % GRAMMAR_NAMES;
+    }
+    return &table[i];
+}
+
+void grammar_text_place(const char *text, size_t at, size_t *line, size_t *column)
+{
+    *line = *column = 1;
+    for (size_t i = 0; i < at; i++) {
+        *column = text[i] == '\n' ? 1 : *column + ((text[i] & 0xC0) != 0x80 ? 1 : 0);
+        *line += text[i] == '\n' ? 1 : 0;
+    }
+}

@@ -1,0 +1,57 @@
+/* What readers of grammars that are written down (GBNF, Lark) share: names, and what is read of a rule, put together on a stack
+ * of open groups. A piece is an expression for as long as no rule is named in it, and expressions side by side become one
+ * lexeme. Nothing recurses. Threads: as the builder's. */
+#ifndef INFCGI_GRAMMAR_GRAMMAR_PIECES_H
+#define INFCGI_GRAMMAR_GRAMMAR_PIECES_H
+
+#include "engine/grammar/grammar_build.h"
+
+enum { GRAMMAR_PIECES_MAX_DEPTH = 128 /* of groups within groups */ };
+
+struct grammar_piece {
+    bool is_regex;
+    uint32_t id; /* regex_id or symbol_id */
+};
+
+struct grammar_pieces {
+    struct grammar_builder *b;
+    struct regex_set *set;
+    struct grammar_piece *list; /* [cap] */
+    uint32_t *ids;              /* [cap] scratch, also the reader's between calls */
+    size_t n;
+    struct {
+        size_t at, i_whole, i_part; /* of the text; on the stack: where its alternatives begin, and the parts of the last */
+    } groups[GRAMMAR_PIECES_MAX_DEPTH + 1];
+    size_t n_groups;
+};
+
+/* cap: how many parts and alternatives a rule has at most, and one. ERR_NOMEM. */
+MUST_CHECK enum err grammar_pieces_init(struct grammar_pieces *p, struct grammar_builder *b, size_t cap);
+void grammar_pieces_fini(struct grammar_pieces *p);
+
+void grammar_pieces_push(struct grammar_pieces *p, bool is_regex, uint32_t id);
+/* A ( at this place of the text; false: nested too deeply. */
+bool grammar_pieces_open(struct grammar_pieces *p, size_t at);
+void grammar_pieces_or(struct grammar_pieces *p);
+/* Ends the innermost group, which is open: one piece is left of it, the topmost. */
+void grammar_pieces_close(struct grammar_pieces *p);
+/* Repeats the topmost. max: or REGEX_UNBOUNDED. */
+void grammar_pieces_repeat(struct grammar_pieces *p, uint32_t min, uint32_t max);
+symbol_id grammar_pieces_symbol(struct grammar_pieces *p, struct grammar_piece x);
+
+/* Names by their text, each with a number of the reader's. */
+struct grammar_name {
+    const char *text; /* borrowed; NULL: free */
+    size_t n;
+    uint32_t id;
+    bool is_defined;
+};
+enum { GRAMMAR_NAMES = 1 << 15, GRAMMAR_NAMES_MOST = GRAMMAR_NAMES / 2 };
+
+/* The name's place in table[GRAMMAR_NAMES], whose text is NULL where it is new. */
+struct grammar_name *grammar_name_at(struct grammar_name *table, const char *text, size_t n);
+
+/* The line and column of a byte of the text, from 1. */
+void grammar_text_place(const char *text, size_t at, size_t *line, size_t *column);
+
+#endif
