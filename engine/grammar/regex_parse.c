@@ -213,8 +213,15 @@ static enum err read_atom(struct parser *p, char c)
     } else if (c == '\\') {
         TRY(regex_read_escape(r, &id));
     } else if (c == '.') {
-        r->dot = r->dot != REGEX_NONE ? r->dot : regex_any_but_line_ends(r->set);
+        r->dot = r->dot != REGEX_NONE                   ? r->dot
+                 : (r->flags & REGEX_DOT_ALL) != 0  ? regex_any_character(r->set)
+                 : (r->flags & REGEX_DOT_LINE) != 0 ? regex_any_but_newline(r->set)
+                                                    : regex_any_but_line_ends(r->set);
         id = r->dot;
+    } else if ((r->flags & REGEX_ANY_CASE) != 0) {
+        r->ranges.n = 0;
+        TRY(regex_ranges_add(&r->ranges, (unsigned char)c, (unsigned char)c));
+        TRY(regex_reader_class(r, false, &id));
     } else {
         size_t first = --r->at;
         regex_reader_character(r);
@@ -243,10 +250,12 @@ static enum err read_one(struct parser *p)
         fold_sequence(p);
         return ERR_OK;
     case '^':
-        push(p, (struct part){{[AT_BEGIN] = REGEX_EMPTY}}, false);
-        return ERR_OK;
     case '$':
-        push(p, (struct part){{[AT_END] = REGEX_EMPTY}}, false);
+        if ((r->flags & REGEX_NO_ANCHORS) != 0) {
+            return regex_reader_bad(r, at, "^ or $, which are not supported here");
+        }
+        push(p, free_part(REGEX_NONE), false);
+        p->parts[p->n_parts - 1].by[c == '^' ? AT_BEGIN : AT_END] = REGEX_EMPTY;
         return ERR_OK;
     case '*':
         return repeat_last(p, at, 0, REGEX_UNBOUNDED);
@@ -274,7 +283,7 @@ static regex_id place(struct regex_set *s, const struct part *p, bool is_search)
     return out;
 }
 
-static enum err parse(struct parser *p, bool is_search, regex_id *out)
+static enum err parse(struct parser *p, regex_id *out)
 {
     struct regex_reader *r = &p->r;
     p->groups[p->n_groups++] = (struct group){.at = 0, .i_whole = 0, .i_part = 0};
@@ -289,15 +298,30 @@ static enum err parse(struct parser *p, bool is_search, regex_id *out)
     }
     if (regex_ok(r->set) == ERR_OK) {
         fold_group(p);
-        *out = place(r->set, &p->parts[0], is_search);
+        *out = place(r->set, &p->parts[0], (r->flags & REGEX_SEARCH) != 0);
     }
     enum err err = regex_ok(r->set);
     return err == ERR_OK ? ERR_OK
                          : err_set_at(r->info, err, r->at, "the pattern takes too much, read to byte %zu", r->at);
 }
 
+static bool is_ascii(const char *text, size_t n)
+{
+    unsigned char all = 0;
+    for (size_t i = 0; i < n; i++) {
+        all |= (unsigned char)text[i];
+    }
+    return all < 0x80;
+}
+
 enum err regex_parse(struct regex_set *s, const char *pattern, size_t n, bool is_search, regex_id *out,
                      struct err_info *info)
+{
+    return regex_parse_with(s, pattern, n, is_search ? REGEX_SEARCH : 0, out, info);
+}
+
+enum err regex_parse_with(struct regex_set *s, const char *pattern, size_t n, unsigned flags, regex_id *out,
+                          struct err_info *info)
 {
     size_t bad_at = 0;
     *out = REGEX_NONE;
@@ -308,10 +332,14 @@ enum err regex_parse(struct regex_set *s, const char *pattern, size_t n, bool is
     if (!utf8_valid(pattern, n, &bad_at)) {
         return err_set_at(info, ERR_INVALID_GRAMMAR, bad_at, "the pattern is not valid UTF-8 at byte %zu", bad_at);
     }
-    struct parser p = {.r = {.set = s, .pattern = pattern, .n = n, .info = info}};
+    if ((flags & REGEX_ANY_CASE) != 0 && !is_ascii(pattern, n)) {
+        return err_set_at(info, ERR_INVALID_GRAMMAR, 0,
+                          "expected a pattern of ASCII where upper and lower case are the same, found another");
+    }
+    struct parser p = {.r = {.set = s, .pattern = pattern, .n = n, .info = info, .flags = flags}};
     p.parts = mem_zalloc_array(n + 2, sizeof *p.parts, MEM_REQUEST);
     p.ids = mem_zalloc_array(n + 2, sizeof *p.ids, MEM_REQUEST);
-    enum err err = p.parts != NULL && p.ids != NULL ? parse(&p, is_search, out) : ERR_NOMEM;
+    enum err err = p.parts != NULL && p.ids != NULL ? parse(&p, out) : ERR_NOMEM;
     mem_free(p.parts);
     mem_free(p.ids);
     mem_free(p.r.ranges.list);

@@ -22,4 +22,15 @@ enum {
 MUST_CHECK enum err regex_parse(struct regex_set *s, const char *pattern, size_t n, bool is_search, regex_id *out,
                                 struct err_info *info);
 
+/* The same for patterns of other languages. Without REGEX_SEARCH it is the whole string. */
+enum {
+    REGEX_SEARCH = 1,
+    REGEX_ANY_CASE = 2,   /* ASCII letters match in both cases; a pattern with others than ASCII is refused */
+    REGEX_DOT_LINE = 4,   /* `.` matches all but \n, as in Python and Rust .. */
+    REGEX_DOT_ALL = 8,    /* .. or all */
+    REGEX_NO_ANCHORS = 16 /* ^ and $ are refused */
+};
+MUST_CHECK enum err regex_parse_with(struct regex_set *s, const char *pattern, size_t n, unsigned flags, regex_id *out,
+                                     struct err_info *info);
+
 #endif

@@ -81,10 +81,24 @@ static enum err one_of(struct regex_set *s, const struct regex_ranges *ranges, r
     return regex_ok(s);
 }
 
+/* The other case of each ASCII letter of the ranges. */
+static enum err add_cases(struct regex_ranges *r)
+{
+    for (size_t i = 0, n = r->n; i < n; i++) {
+        for (uint32_t first = 'A'; first <= 'a'; first += 'a' - 'A') {
+            uint32_t other = first ^ ('a' - 'A'), from = MAX_OF(r->list[i].first, first);
+            uint32_t to = MIN_OF(r->list[i].last, first + 25);
+            TRY(from <= to ? regex_ranges_add(r, from - first + other, to - first + other) : ERR_OK);
+        }
+    }
+    return ERR_OK;
+}
+
 /* UTF-8 has no surrogates, so what lies on both sides of them is cut there. */
 enum err regex_reader_class(struct regex_reader *r, bool others, regex_id *out)
 {
     struct regex_ranges all = {NULL, 0, 0}, cut = {NULL, 0, 0};
+    TRY((r->flags & REGEX_ANY_CASE) != 0 ? add_cases(&r->ranges) : ERR_OK);
     merge(&r->ranges);
     enum err err = add_all(&all, r->ranges.list, r->ranges.n, others);
     for (size_t i = 0; err == ERR_OK && i < all.n; i++) {
@@ -290,6 +304,13 @@ regex_id regex_any_but_line_ends(struct regex_set *s)
 {
     static const struct regex_range ranges[] = {
         {0, 9}, {11, 12}, {14, 0x2027}, {0x202A, FIRST_SURROGATE - 1}, {LAST_SURROGATE + 1, LAST_CODE_POINT}};
+    return regex_code_points(s, ranges, ARRAY_LEN(ranges));
+}
+
+regex_id regex_any_but_newline(struct regex_set *s)
+{
+    static const struct regex_range ranges[] = {
+        {0, 9}, {11, FIRST_SURROGATE - 1}, {LAST_SURROGATE + 1, LAST_CODE_POINT}};
     return regex_code_points(s, ranges, ARRAY_LEN(ranges));
 }
 

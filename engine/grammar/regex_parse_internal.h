@@ -17,6 +17,7 @@ struct regex_reader {
     struct err_info *info;
     struct regex_ranges ranges; /* scratch of one class */
     size_t n_wide;              /* ranges beyond ASCII so far: each takes microseconds */
+    unsigned flags;             /* of regex_parse_with */
     regex_id dot;               /* what `.` is, once it is known; else REGEX_NONE */
 };
 
@@ -46,6 +47,7 @@ MUST_CHECK enum err regex_read_class(struct regex_reader *r, regex_id *out);
 
 /* What `.` matches: all but ends of lines. */
 regex_id regex_any_but_line_ends(struct regex_set *s);
+regex_id regex_any_but_newline(struct regex_set *s);
 regex_id regex_any_character(struct regex_set *s);
 
 #endif

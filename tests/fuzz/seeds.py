@@ -308,6 +308,11 @@ GRAMMARS = {
         "counts": ('root ::= x{2,3} "\\u00e9"?\nx ::= [^\\n\\]] | "\\x41" {3}', "1AAA\u00e9"),
         "left": ('root ::= root "+" n | n\nn ::= ("0" | [1-9] [0-9]*) |', "1+20+"),
     },
+    "lark": {
+        "words": ('start: (A | b)~1..3 -> x\nA: "a".."c" | /[d-f]+/i\n?b.2: ["x"i] start? // c\n%ignore " "\n', "a X dE"),
+        "common": ('%import common (ESCAPED_STRING, INT)\n%import common.WS -> S\n%ignore S\nstart: "[" [v ("," v)*] "]"\n'
+                   'v: ESCAPED_STRING | INT | start\n', '[ "a\\"b", 12, [] ]'),
+    },
     "pattern": {
         "date": (r"^\d{4}-(0[1-9]|1[0-2])$", "2024-02"),
         "names": (r"(?<name>[A-Z][^\s,]*)(?:, ?\w+)*?|\u{1F600}", "Abc, d"),
