@@ -274,6 +274,9 @@ MUST_CHECK enum err engine_grammar_gbnf(struct engine *e, const char *text, size
                                         struct err_info *info);
 MUST_CHECK enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, struct grammar **out,
                                          struct err_info *info);
+/* .. what a grammar says that is Lark's or GBNF (grammar_is_lark). Errors: engine_grammar_gbnf's. */
+MUST_CHECK enum err engine_grammar_any(struct engine *e, const char *text, size_t n, struct grammar **out,
+                                       struct err_info *info);
 /* .. one of n texts, texts[i][0..lengths[i]). */
 MUST_CHECK enum err engine_grammar_choice(struct engine *e, const char *const *texts, const size_t *lengths, size_t n,
                                           struct grammar **out, struct err_info *info);

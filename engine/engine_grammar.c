@@ -7,6 +7,7 @@
 #include "engine/grammar/grammar_cache.h"
 #include "engine/grammar/grammar_gbnf.h"
 #include "engine/grammar/grammar_json.h"
+#include "engine/grammar/grammar_lark.h"
 #include "engine/grammar/regex_parse.h"
 #include "engine/grammar/schema.h"
 
@@ -151,6 +152,7 @@ enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, stru
 }
 
 _Static_assert((int)GRAMMAR_GBNF_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
+                   (int)GRAMMAR_LARK_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
                    (int)REGEX_PARSE_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES,
                "the field table's limit is the readers'");
 
@@ -167,6 +169,24 @@ enum err engine_grammar_gbnf(struct engine *e, const char *text, size_t n, struc
     begin_key(&key, 'g');
     buf_append(&key, text, n);
     return get(e, &key, &(struct source){.read = read_gbnf, .text = text, .n = n}, out, info);
+}
+
+static enum err read_lark(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+                          struct err_info *info)
+{
+    (void)e;
+    return grammar_lark(b, from->text, from->n, false, start, info);
+}
+
+enum err engine_grammar_any(struct engine *e, const char *text, size_t n, struct grammar **out, struct err_info *info)
+{
+    struct buf key;
+    if (!grammar_is_lark(text, n)) {
+        return engine_grammar_gbnf(e, text, n, out, info);
+    }
+    begin_key(&key, 'l');
+    buf_append(&key, text, n);
+    return get(e, &key, &(struct source){.read = read_lark, .text = text, .n = n}, out, info);
 }
 
 static enum err read_regex(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,

@@ -127,6 +127,7 @@ bool schema_is_word(const char *key)
         "dependencies",
         "dependentRequired",
         "dependentSchemas",
+        "x-lark",
     };
     bool found = false;
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {

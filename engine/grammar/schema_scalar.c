@@ -3,6 +3,7 @@
 
 #include "engine/base/json_read.h"
 #include "engine/grammar/grammar_json.h"
+#include "engine/grammar/grammar_lark.h"
 #include "engine/grammar/regex_parse_internal.h"
 #include "engine/grammar/schema_text.h"
 
@@ -137,11 +138,48 @@ enum err schema_strings(struct writer *w, const struct parts *list, regex_id *ou
     return ERR_OK;
 }
 
+/* The part that holds strings to a grammar of Lark's form, which may stand alone; NULL: none. */
+static const struct part *lark_part(struct writer *w, const struct parts *list)
+{
+    const struct part *found = NULL;
+    for (size_t i = 0; i < list->n && !w->is_loose; i++) {
+        found = schema_keyword(w, &list->at[i], "x-lark") != NULL ? &list->at[i] : found;
+    }
+    return found;
+}
+
+static enum err write_lark(struct writer *w, const struct node *node, const struct parts *list, const struct part *p)
+{
+    const json_t *text = schema_keyword(w, p, "x-lark");
+    struct err_info why = {0};
+    symbol_id inside;
+    for (size_t i = 0; i < list->n; i++) {
+        if (&list->at[i] != p && schema_keyword(w, &list->at[i], "x-lark") != NULL) {
+            return schema_refuse(w, p->path, "x-lark", "expected one grammar of a string");
+        }
+    }
+    if (!json_is_string(text)) {
+        return schema_refuse(w, p->path, "x-lark", "expected a string, a grammar of Lark's form");
+    }
+    enum err err = grammar_lark(w->b, json_string_value(text), json_string_length(text), true, &inside, &why);
+    if (err == ERR_INVALID_GRAMMAR) {
+        return schema_refuse(w, p->path, "x-lark", why.text);
+    }
+    symbol_id quote = grammar_lexeme(w->b, regex_bytes(w->s, "\"", 1));
+    schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){quote, inside, quote}, 3));
+    return err == ERR_OK ? ERR_OK : err_set(w->info, err, NULL, "%s", why.text);
+}
+
 enum err schema_write_string(struct writer *w, const struct node *node, const struct parts *list)
 {
     regex_id strings;
     bool is_free;
+    const struct part *lark = lark_part(w, list);
     TRY(string_limits(w, list, &strings, &is_free));
+    if (lark != NULL) {
+        return is_free ? write_lark(w, node, list, lark)
+                       : schema_refuse(w, lark->path, "x-lark", "expected no pattern, format or length beside it");
+    }
     schema_put(w, node,
                grammar_lexeme(w->b, is_free ? grammar_json_string(w->b)
                                             : schema_quoted(w, regex_json_escaped(w->s, strings))));
@@ -443,6 +481,9 @@ enum err schema_write_values(struct writer *w, const struct node *node, const st
     *is_there = p != NULL;
     if (p == NULL) {
         return ERR_OK;
+    }
+    if (lark_part(w, list) != NULL) {
+        return schema_refuse(w, lark_part(w, list)->path, "x-lark", "expected no enum and no const beside it");
     }
     TRY(string_limits(w, list, &l.strings, &is_free));
     l.strings = is_free ? REGEX_ALL : l.strings;

@@ -21,11 +21,11 @@ static const struct row rows[] = {
     FIELD("guided_json", CONSTRAINT_SCHEMA),
     FIELD("guided_regex", CONSTRAINT_REGEX),
     FIELD("guided_choice", CONSTRAINT_CHOICE),
-    FIELD("guided_grammar", CONSTRAINT_GBNF),
+    FIELD("guided_grammar", CONSTRAINT_GRAMMAR),
     MEMBER("structured_outputs", "json", CONSTRAINT_SCHEMA),
     MEMBER("structured_outputs", "regex", CONSTRAINT_REGEX),
     MEMBER("structured_outputs", "choice", CONSTRAINT_CHOICE),
-    MEMBER("structured_outputs", "grammar", CONSTRAINT_GBNF),
+    MEMBER("structured_outputs", "grammar", CONSTRAINT_GRAMMAR),
     MEMBER("structured_outputs", "json_object", CONSTRAINT_OBJECT),
 };
 
@@ -148,7 +148,8 @@ static enum err read_row(const struct row *r, const json_t *v, struct constraint
                   [CONSTRAINT_SCHEMA] = {"a JSON Schema, an object", .is_string = true, .is_object = true},
                   [CONSTRAINT_REGEX] = {"a string", .is_string = true},
                   [CONSTRAINT_CHOICE] = {"an array of strings, 1 to 10000", .is_array = true},
-                  [CONSTRAINT_GBNF] = {"a string", .is_string = true}};
+                  [CONSTRAINT_GBNF] = {"a string", .is_string = true},
+                  [CONSTRAINT_GRAMMAR] = {"a string", .is_string = true}};
     bool fits = json_is_string(v)   ? shapes[r->kind].is_string
                 : json_is_object(v) ? shapes[r->kind].is_object
                 : json_is_array(v)  ? shapes[r->kind].is_array
@@ -225,6 +226,7 @@ static enum err make_choice(const struct constraint *c, struct engine *e, struct
 
 static enum err make(const struct constraint *c, struct engine *e, struct grammar **out, struct err_info *info)
 {
+    static const char lark_mark[] = "%llguidance";
     const char *text = json_string_value(c->value);
     size_t n = json_string_length(c->value);
     switch (c->kind) {
@@ -237,7 +239,11 @@ static enum err make(const struct constraint *c, struct engine *e, struct gramma
     case CONSTRAINT_CHOICE:
         return make_choice(c, e, out, info);
     case CONSTRAINT_GBNF:
-        return engine_grammar_gbnf(e, text, n, out, info);
+        return n >= sizeof lark_mark - 1 && memcmp(text, lark_mark, sizeof lark_mark - 1) == 0
+                   ? engine_grammar_any(e, text, n, out, info)
+                   : engine_grammar_gbnf(e, text, n, out, info);
+    case CONSTRAINT_GRAMMAR:
+        return engine_grammar_any(e, text, n, out, info);
     default:
         return ERR_OK;
     }

@@ -13,7 +13,8 @@ enum constraint_kind {
     CONSTRAINT_SCHEMA, /* an object, or a string with one */
     CONSTRAINT_REGEX,
     CONSTRAINT_CHOICE, /* an array of strings */
-    CONSTRAINT_GBNF,   /* unless it begins with %llguidance, as Lark's do for llama.cpp */
+    CONSTRAINT_GBNF,   /* or Lark's behind %llguidance, as llama.cpp has it */
+    CONSTRAINT_GRAMMAR /* Lark's or GBNF, as vLLM tells them apart */
 };
 
 struct constraint {

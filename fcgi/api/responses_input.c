@@ -503,10 +503,14 @@ static json_t *describe_custom(const json_t *text, const struct custom_format *f
 static json_t *custom_schema(const struct custom_format *f)
 {
     json_t *input = json_pack("{s:s}", "type", "string");
-    if (f->syntax != NULL && json_read_is(f->syntax, "regex") &&
-        put(input, "pattern",
-            json_pack("s+%+", "^(?:", json_string_value(f->definition), json_string_length(f->definition), ")$")) !=
-            ERR_OK) {
+    enum err err = ERR_OK;
+    if (f->syntax != NULL && json_read_is(f->syntax, "regex")) {
+        err = put(input, "pattern",
+                  json_pack("s+%+", "^(?:", json_string_value(f->definition), json_string_length(f->definition), ")$"));
+    } else if (f->syntax != NULL) {
+        err = put(input, "x-lark", json_incref(f->definition));
+    }
+    if (err != ERR_OK) {
         json_decref(input);
         return NULL;
     }

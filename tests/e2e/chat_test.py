@@ -267,7 +267,7 @@ def test_grammar(ctx):
         r = ctx.server.post("/v1/completions", {"prompt": "Say:", "grammar": gbnf, **shared}).json()
         assert re.fullmatch(r"<[a-c(),]*>?" if r["choices"][0]["finish_reason"] == "length" else r"<[a-c(),]+>", r["choices"][0]["text"]), r
     for form in ({"structured_outputs": {"choice": ["red", "green"]}}, {"guided_choice": ["red", "green"]}, {"guided_regex": "red|green"},
-                 {"guided_grammar": 'root ::= "red" | "green"'}):
+                 {"guided_grammar": 'root ::= "red" | "green"'}, {"structured_outputs": {"grammar": 'start: "red" | COLOUR\nCOLOUR: /gre{2}n/'}}):
         assert ctx.server.post("/v1/chat/completions", {"messages": FRANCE, **form}).json()["choices"][0]["message"]["content"] in ("red", "green"), form
     for form in ({"json_schema": {"enum": [12, 13]}}, {"guided_json": '{"enum": [12, 13]}'}, {"structured_outputs": {"json": {"enum": [12, 13]}}}):
         assert ctx.server.post("/v1/completions", {"prompt": "Say:", **form}).json()["choices"][0]["text"] in ("12", "13"), form

@@ -88,6 +88,14 @@ def test_a_custom_tool_is_called_when_it_must_be(ctx):
     assert answer.status == "completed" and answer.output[0].name == "letters", answer
     assert re.fullmatch("[a-z]{3,5}", answer.output[0].input), answer
     assert client.responses.create(**ask(ctx, **fields)).output[0].input == answer.output[0].input
+    patch = {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition":
+             'start: "*** Begin" LF line~1..2 "*** End"\nline: ("+" | "-") /[a-z"]{1,4}/ LF\n%import common.LF\n'}}
+    ends = {**ask(ctx, tools=[patch], tool_choice={"type": "custom", "name": "patch"}), "max_output_tokens": 300}
+    called = client.responses.create(**ends).output[0]
+    assert re.fullmatch('\\*\\*\\* Begin\n([+-][a-z"]{1,4}\n){1,2}\\*\\*\\* End', called.input), called
+    patch["format"]["definition"] = "start: x"
+    r = ctx.server.post("/v1/responses", {"input": FRANCE, "tools": [patch], "tool_choice": "required"})
+    assert r.status == 400 and r.error()["param"] == "tools[0].format.definition", r.body
 
 
 def test_a_conversation_goes_on(ctx):

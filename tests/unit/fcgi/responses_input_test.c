@@ -107,7 +107,7 @@ static const struct {
              "'function','function':{'name':'q','description':'\\n\\nIt is given as the string `input`, which follows "
              "this "
              "grammar (lark):\\nstart: "
-             "A'," CUSTOM("") "}}],'tool_choice':{'type':'function','function':{'name':'p'}}}"},
+             "A'," CUSTOM(",'x-lark':'start: A'") "}}],'tool_choice':{'type':'function','function':{'name':'p'}}}"},
     {ONE("'tools':[{'type':'custom','name':'r','format':{'type':'grammar','syntax':'regex','definition':'a|b'}}]"),
      "{" MESSAGES
      ",'tools':[{'type':'function','function':{'name':'r','description':'\\n\\nIt is given as the string `input`, "
@@ -242,6 +242,7 @@ START_TEST(places_are_the_clients)
         {"tools[0].function.parameters.type", "tools[1].parameters.type"},
         {"tools[1].function", "tools[2].tools[0]"},
         {"tools[2].function.parameters/properties/input/pattern", "tools[3].format.definition"},
+        {"tools[2].function.parameters/properties/input/x-lark", "tools[3].format.definition"},
         {"tools[2].function.name", "tools[3].name"},
         {"tools[3].type", "tools[3].type"},
         {"tools", "tools"},
