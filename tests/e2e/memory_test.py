@@ -14,8 +14,8 @@ MIB = 1 << 20
 
 
 def hostile(part):
-    """4 MiB of a part, again and again, in a field that is ignored."""
-    head, tail = b'{"prompt":"Hi","max_tokens":1,"metadata":[', b']}'
+    """4 MiB of a part, again and again, in a field that is not known, so ignored, whatever it holds."""
+    head, tail = b'{"prompt":"Hi","max_tokens":1,"unknown":[', b']}'
     n = (4 * MIB - len(head) - len(tail)) // (len(part) + 1)
     return head + b",".join([part] * n) + tail
 
