@@ -380,7 +380,7 @@ static enum err choose_pooling(struct engine *e, const char *wanted, struct err_
         return names_refuse(plan_pooling_name, "pooling", wanted != NULL ? wanted : "", info);
     }
     bool ranks = pooling == PLAN_POOL_RANK;
-    if (ranks && e->plan->ranker.out == NULL) {
+    if (ranks && e->plan->ranker.head.n == 0) {
         return err_set(info, ERR_CONFIG, "pooling",
                        "pooling: expected mean, cls or last, as the model has no cls.output.weight; found 'rank'");
     }
@@ -388,7 +388,9 @@ static enum err choose_pooling(struct engine *e, const char *wanted, struct err_
     e->info.pooling = plan_pooling_name(pooling - 1);
     e->info.ranks = ranks;
     e->info.generates = e->info.generates && !ranks;
-    return ranks ? engine_rank_load(e, info) : ERR_OK;
+    const struct plan_head *head = ranks ? &e->plan->ranker.head : &e->plan->dense;
+    e->info.n_embd_out = plan_head_width(head, e->plan->n_embd);
+    return head->n != 0 ? engine_head_load(&e->arena, head, &e->head, info) : ERR_OK;
 }
 
 static enum err open_all(struct engine *e, const struct engine_config *cfg, struct err_info *info)

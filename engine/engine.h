@@ -112,6 +112,7 @@ struct engine_model_info {
     uint64_t weight_bytes; /* packed */
     uint64_t kv_bytes;     /* the pool, and recurrent states */
     uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
+    uint32_t n_embd_out;             /* components of an embedding */
     const char *pooling;             /* "mean", "cls", "last", "rank"; NULL = not known: no embeddings */
     bool generates;                  /* false: an encoder or a reranker, which gives no text */
     bool ranks;                      /* a reranker, which gives numbers for pairs of texts alone */
@@ -357,7 +358,7 @@ MUST_CHECK enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_
 MUST_CHECK enum err engine_rank(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_embed_params *p,
                                 struct engine_embedding **out, struct err_info *info);
 
-/* Waits up to timeout_ms for *out, [n_embd] of length 1, borrowed until engine_embedding_close. The same tokens give
+/* Waits up to timeout_ms for *out, [n_embd_out] of length 1, borrowed until engine_embedding_close. The same tokens give
  * the same bits whatever else runs. ERR_AGAIN: not yet. ERR_CANCELLED, ERR_DEADLINE, ERR_NUMERICAL, ERR_LOST or what
  * else the back end failed with: there will be none. */
 MUST_CHECK enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out,

@@ -7,10 +7,25 @@
 struct engine_embedding {
     const struct engine *engine;
     struct sched_seq *seq;
-    float number; /* of a pair */
+    const float *result; /* once it is there */
     bool has_ended;
     struct err_info why; /* when it has: code ERR_OK = it is there */
+    float number;        /* of a pair */
+    float *vector;       /* [n_embd_out], of a text where layers stand behind the pooling .. */
+    double room[];       /* .. and what these need, before the vector */
 };
+
+/* With what its result needs. */
+static struct engine_embedding *new_embedding(const struct engine *e)
+{
+    size_t room = engine_head_room(e->head), n = e->head != NULL && !e->info.ranks ? e->info.n_embd_out : 0;
+    struct engine_embedding *w = mem_zalloc(sizeof *w + room * sizeof *w->room + n * sizeof *w->vector, MEM_REQUEST);
+    if (w != NULL) {
+        w->engine = e;
+        w->vector = (float *)(void *)(w->room + room);
+    }
+    return w;
+}
 
 enum err engine_check_embeds(const struct engine *e, struct err_info *info)
 {
@@ -31,13 +46,12 @@ static enum err submit(struct engine *e, const int32_t *ids, size_t n_ids, const
 {
     TRY(engine_check_file(e, info));
     TRY(engine_check_prompt(e, ids, n_ids, e->info.n_ctx, info));
-    struct engine_embedding *w = mem_zalloc(sizeof *w, MEM_REQUEST);
+    struct engine_embedding *w = new_embedding(e);
     if (w == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
     }
-    w->engine = e;
-    const struct sched_request r = {.pooling = e->info.ranks ? e->plan->ranker.row : e->plan->pooling,
-                                    .keeps_length = e->info.ranks,
+    const struct sched_request r = {.pooling = e->info.ranks ? e->plan->ranker.states : e->plan->pooling,
+                                    .keeps_length = e->head != NULL,
                                     .tokens = ids,
                                     .n_tokens = (int32_t)n_ids,
                                     .salt = p->cache_salt,
@@ -67,11 +81,37 @@ enum err engine_rank(struct engine *e, const int32_t *ids, size_t n_ids, const s
     return submit(e, ids, n_ids, p, out, info);
 }
 
-/* Of a sequence that ended well. */
+/* What the layers behind the pooling make of it, brought to length 1. ERR_NUMERICAL. */
+static enum err find_vector(struct engine_embedding *w)
+{
+    const double *x = engine_head_run(w->engine->head, sched_embedding(w->seq), w->room);
+    size_t n = w->engine->info.n_embd_out;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += x[i] * x[i];
+    }
+    for (size_t i = 0; i < n; i++) {
+        w->vector[i] = sum > 0 ? (float)(x[i] / sqrt(sum)) : 0;
+    }
+    w->result = w->vector;
+    return isfinite(sum) ? ERR_OK : ERR_NUMERICAL;
+}
+
 static enum err find_number(struct engine_embedding *w)
 {
-    w->number = engine_rank_number(w->engine, sched_embedding(w->seq));
-    return isfinite(w->number) ? ERR_OK : err_set(&w->why, ERR_NUMERICAL, NULL, "%s", err_text(ERR_NUMERICAL));
+    w->number = engine_rank_number(w->engine, sched_embedding(w->seq), w->room);
+    w->result = &w->number;
+    return isfinite(w->number) ? ERR_OK : ERR_NUMERICAL;
+}
+
+/* Of a sequence that ended well. */
+static void find_result(struct engine_embedding *w)
+{
+    w->result = sched_embedding(w->seq);
+    enum err err = w->engine->info.ranks ? find_number(w) : w->engine->head != NULL ? find_vector(w) : ERR_OK;
+    if (err != ERR_OK) {
+        err_set(&w->why, err, NULL, "%s", err_text(err));
+    }
 }
 
 enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out, struct err_info *info)
@@ -83,12 +123,11 @@ enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const
         w->has_ended = true; /* an embedding has one event */
         if (ev.err != ERR_OK) {
             err_set(&w->why, ev.err, NULL, "%s", ev.why != NULL ? ev.why->text : err_text(ev.err));
-        } else if (w->engine->info.ranks) {
-            (void)!find_number(w);
+        } else {
+            find_result(w);
         }
     }
-    const float *state = w->why.code == ERR_OK ? sched_embedding(w->seq) : NULL;
-    *out = state != NULL && w->engine->info.ranks ? &w->number : state;
+    *out = w->why.code == ERR_OK ? w->result : NULL;
     return w->why.code == ERR_OK ? ERR_OK : err_set(info, w->why.code, NULL, "%s", w->why.text);
 }
 

@@ -25,7 +25,7 @@ struct engine {
     const struct backend *backend; /* of these */
     struct backend_model *model;
     struct sched *sched;
-    struct engine_rank *rank; /* of the arena; NULL: it ranks nothing */
+    struct engine_head *head; /* of the arena: what embeddings or scores are made by; NULL = states are embeddings */
     struct engine_model_info info;
     struct arena arena; /* strings of info */
     int32_t *ends;      /* [n_ends] ids that end a generation */
@@ -58,11 +58,15 @@ MUST_CHECK enum err engine_check_memory(const struct engine *e, const struct eng
 MUST_CHECK enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t n, size_t room,
                                         struct err_info *info);
 
-/* Makes e->rank of the plan's, whose file is read (engine_rank.c). ERR_NOMEM, ERR_NUMERICAL. */
-MUST_CHECK enum err engine_rank_load(struct engine *e, struct err_info *info);
+/* Layers behind the pooling (engine_head.c). load: those of a plan, one at least, whose file is read, in the arena;
+ * ERR_NOMEM, ERR_NUMERICAL. run: what becomes of pooled states [n_embd], within room[engine_head_room]. Threads: any. */
+MUST_CHECK enum err engine_head_load(struct arena *arena, const struct plan_head *p, struct engine_head **out,
+                                     struct err_info *info);
+size_t engine_head_room(const struct engine_head *h); /* doubles; 0 of NULL */
+const double *engine_head_run(const struct engine_head *h, const float *states, double *room);
 
-/* The number that a state [n_embd] becomes. */
-float engine_rank_number(const struct engine *e, const float *state);
+/* The number that pooled states [n_embd] become, by e->head (engine_rank.c). */
+float engine_rank_number(const struct engine *e, const float *states, double *room);
 
 /* Reads all of a weight whose type can be executed (engine_verify.c). ERR_NUMERICAL, ERR_NOMEM. */
 MUST_CHECK enum err engine_verify_weight(const struct plan_weight *w, struct err_info *info);

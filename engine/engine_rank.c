@@ -1,17 +1,7 @@
 /* Ranking: a query and a document stand in one sequence, and the state of one of its rows becomes a number. */
 #include "engine/engine_internal.h"
 
-#include <math.h>
 #include <string.h>
-
-/* struct plan_ranker as floats. */
-struct engine_rank {
-    const float *dense;      /* [D][D], OPTIONAL */
-    const float *dense_bias; /* [D], OPTIONAL */
-    const float *out;        /* [n_out][D] */
-    const float *out_bias;   /* [n_out], OPTIONAL */
-    uint32_t n_out;
-};
 
 enum err engine_check_ranks(const struct engine *e, struct err_info *info)
 {
@@ -22,74 +12,11 @@ enum err engine_check_ranks(const struct engine *e, struct err_info *info)
                          "such as BGE reranker or Qwen3-Reranker");
 }
 
-/* --- the head ----------------------------------------------------------------------------------------------------- */
-
-/* NULL of a NULL source is no error: *ok stays. */
-static const float *load(struct engine *e, const struct row_source *s, bool *ok, bool *is_finite)
+float engine_rank_number(const struct engine *e, const float *states, double *room)
 {
-    float *out = s != NULL ? arena_zalloc_array(&e->arena, (size_t)s->n_rows * s->n_in, sizeof *out) : NULL;
-    *ok = *ok && (s == NULL || out != NULL);
-    for (uint32_t row = 0; out != NULL && row < s->n_rows; row++) {
-        float *to = out + (size_t)row * s->n_in;
-        s->ops->read(s, row, 0, s->n_in, to);
-        for (uint32_t i = 0; i < s->n_in; i++) {
-            *is_finite = *is_finite && isfinite(to[i]);
-        }
-    }
-    return out;
-}
-
-enum err engine_rank_load(struct engine *e, struct err_info *info)
-{
-    const struct plan_ranker *p = &e->plan->ranker;
-    bool ok = true, is_finite = true;
-    struct engine_rank *r = arena_zalloc(&e->arena, sizeof *r);
-    if (r != NULL) {
-        r->dense = load(e, p->dense, &ok, &is_finite);
-        r->dense_bias = load(e, p->dense_bias, &ok, &is_finite);
-        r->out = load(e, p->out, &ok, &is_finite);
-        r->out_bias = load(e, p->out_bias, &ok, &is_finite);
-        r->n_out = p->out->n_rows;
-    }
-    if (r == NULL || !ok) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the head of the reranker");
-    }
-    if (!is_finite) {
-        return err_set(info, ERR_NUMERICAL, "cls.output.weight",
-                       "cls.weight, cls.output.weight: expected finite numbers, found another");
-    }
-    e->rank = r;
-    return ERR_OK;
-}
-
-static double product(const float *a, const float *b, uint32_t n)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        sum += (double)a[i] * b[i];
-    }
-    return sum;
-}
-
-static double bias_of(const float *bias, uint32_t i) { return bias != NULL ? (double)bias[i] : 0; }
-
-/* Sums of n products at a time, so that no room is needed for the layer between. */
-float engine_rank_number(const struct engine *e, const float *state)
-{
-    const struct engine_rank *r = e->rank;
-    uint32_t d = e->info.n_embd;
-    double score[2] = {0, 0};
-    for (uint32_t k = 0; k < r->n_out; k++) {
-        score[k] = bias_of(r->out_bias, k);
-    }
-    for (uint32_t i = 0; i < d; i++) {
-        double h = r->dense == NULL ? (double)state[i]
-                                    : tanh(product(r->dense + (size_t)i * d, state, d) + bias_of(r->dense_bias, i));
-        for (uint32_t k = 0; k < r->n_out; k++) {
-            score[k] += h * r->out[(size_t)k * d + i];
-        }
-    }
-    return (float)(score[0] - score[1]);
+    const double *score = engine_head_run(e->head, states, room);
+    bool is_yes_or_no = plan_head_width(&e->plan->ranker.head, 0) == 2;
+    return (float)(is_yes_or_no ? score[0] - score[1] : score[0]);
 }
 
 /* --- pairs -------------------------------------------------------------------------------------------------------- */
@@ -108,7 +35,7 @@ static enum err join_wrapped(const struct engine *e, const struct engine_text *q
     TRY(engine_tokenize(e, document->text, document->n, true, false, NULL, 0, stop, arena, &second, &n_second, info));
     TRY(gguf_get_str(e->gguf, "tokenizer.ggml.model", &model, info));
     bool is_wrapped = tokenizer_adds_bos(e->tokenizer) && n_first > 0 && n_second > 0;
-    bool is_single = model.len == 4 && memcmp(model.data, "bert", 4) == 0;
+    bool is_single = e->plan->ranker.has_one_separator || (model.len == 4 && memcmp(model.data, "bert", 4) == 0);
     if (is_wrapped && is_single) {
         second++;
         n_second--;

@@ -527,13 +527,13 @@ static enum err meet_ranks(struct backend_model *m, const struct plan_step *step
 }
 
 /* Positions that any of n rows sees; they are in one piece. */
-static uint64_t count_seen(const int32_t *words, int32_t row, int32_t n, int32_t window)
+static uint64_t count_seen(const struct opencl_launch *l, const int32_t *words, int32_t row, int32_t n)
 {
-    const int32_t *last = words + words[BATCH_AT_LAST] + row;
-    int32_t from = INT32_MAX, to = 0;
+    const int32_t *own = words + words[BATCH_AT_POS] + row, *last = words + words[BATCH_AT_LAST] + row;
+    int32_t window = l->step->attention.window, ahead = l->step->attention.ahead, from = INT32_MAX, to = 0;
     for (int32_t i = 0; i < n; i++) {
-        from = MIN_OF(from, window > 0 ? MAX_OF(last[i] - window + 1, 0) : 0);
-        to = MAX_OF(to, last[i] + 1);
+        from = MIN_OF(from, window > 0 ? MAX_OF(own[i] - window + 1, 0) : 0);
+        to = MAX_OF(to, (window > 0 ? MIN_OF(own[i] + ahead, last[i]) : last[i]) + 1);
     }
     return (uint64_t)(to - from);
 }
@@ -546,13 +546,13 @@ static uint64_t count_positions(const struct opencl_launch *l, const int32_t *wo
     uint64_t all = 0;
     if (l->by != OPENCL_BY_BLOCKS) {
         for (int32_t i = 0; i < n; i++) {
-            all += count_seen(words, order[i], 1, l->window);
+            all += count_seen(l, words, order[i], 1);
         }
         return all;
     }
     for (int32_t i = 0; i < words[BATCH_BLOCKS]; i++) {
         for (int32_t k = 0; k < blocks[2 * i + 1]; k += tile) {
-            all += count_seen(words, blocks[2 * i] + k, MIN_OF(tile, blocks[2 * i + 1] - k), l->window);
+            all += count_seen(l, words, blocks[2 * i] + k, MIN_OF(tile, blocks[2 * i + 1] - k));
         }
     }
     return all;

@@ -515,19 +515,18 @@ static enum err make_attention(const struct opencl_maker *k)
         l.by = form == IN_BLOCKS ? OPENCL_BY_BLOCKS : form == BY_ROWS && block > 1 ? OPENCL_BY_SINGLES : OPENCL_BY_ROWS;
         l.tile = rows;
         l.slot_bytes = (kv->key_bytes + kv->value_bytes) / KV_PAGE_TOKENS * tiles;
-        l.window = s->attention.window;
         l.when = form == IN_PARTS ? OPENCL_IF_PARTS : OPENCL_IF_WHOLE;
         TRY(OPENCL_ADD(k, l, "attention.cl", "attention", options[form], opencl_floats(k, s->src), stride_of(k, s->src),
                        opencl_at(k, kv->keys), opencl_at(k, kv->values), ARG_UINT(n_heads), ARG_UINT(of->n_kv_heads),
                        ARG_FLOAT(s->scale), ARG_FLOAT(s->attention.softcap), ARG_INT(s->attention.window),
-                       opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
+                       ARG_INT(s->attention.ahead), opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
                        form == IN_PARTS ? opencl_at(k, k->m->partial) : opencl_floats(k, s->dst),
                        stride_of(k, s->dst)));
     }
     struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, n_heads);
     l.when = OPENCL_IF_PARTS;
     TRY(OPENCL_ADD(k, l, "attention.cl", "merge", options[IN_PARTS], opencl_at(k, k->m->partial), ARG_UINT(n_heads),
-                   ARG_INT(s->attention.window), opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
+                   ARG_INT(s->attention.window), ARG_INT(s->attention.ahead), opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
                    opencl_floats(k, s->dst), stride_of(k, s->dst), ARG_INT(flags), opencl_codes(k, s->dst),
                    blocks_of(k, s->dst)));
     return need.codes ? add_codes(k, s->dst, in_one ? OPENCL_IF_WHOLE : OPENCL_ALWAYS) : ERR_OK;

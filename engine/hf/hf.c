@@ -7,8 +7,8 @@
 #include "engine/format/tokenizer_json.h"
 #include "engine/hf/hf_check.h"
 #include "engine/hf/hf_layers.h"
+#include "engine/hf/hf_modules.h"
 #include "engine/hf/hf_names.h"
-#include "engine/hf/hf_pooling.h"
 #include "engine/hf/hf_quant.h"
 #include "engine/hf/hf_rope.h"
 #include "engine/hf/hf_words.h"
@@ -218,7 +218,7 @@ static enum err copy_keys(struct hf *h)
     for (const struct hf_key *k = h->family->keys; k != NULL && k->json != NULL; k++) {
         TRY(copy_key(h, k, false));
     }
-    TRY(hf_add_pooling(h));
+    TRY(hf_modules_add(h));
     return hf_add_rope(h);
 }
 
@@ -296,6 +296,23 @@ static enum err convert(struct hf *h, const struct st_tensor *t, struct gguf_ten
         memcpy(copy, t->data, (size_t)t->bytes);
         out->data = copy;
     }
+    return ERR_OK;
+}
+
+enum err hf_add_copy(struct hf *h, const char *name, const struct st_tensor *t)
+{
+    struct gguf_tensor out;
+    if (t->n_dims == 1) {
+        return add_vector(h, name, t, HF_SAME);
+    }
+    TRY(convert(h, t, &out));
+    if (out.data == t->data) {
+        void *copy = arena_alloc(&h->b.arena, (size_t)t->bytes);
+        TRY_MEM_FOR(copy != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
+        memcpy(copy, t->data, (size_t)t->bytes);
+        out.data = copy;
+    }
+    gguf_build_tensor(&h->b, name, &out);
     return ERR_OK;
 }
 

@@ -108,6 +108,7 @@ struct hf_family {
     const struct hf_name *names;    /* OPTIONAL: looked at before those that all have */
     const struct hf_fixed *fixed;   /* OPTIONAL */
     enum hf_act act;
+    bool has_act;                     /* `finish` reads the gate's name itself; act is then of no account */
     uint32_t window;                  /* sliding_window where config.json does not say; 0 = a folder may have none */
     bool has_layer_types;             /* reads layer_types itself; else they are full_attention and sliding_attention */
     double rotary_part;               /* partial_rotary_factor where config.json does not say; 0 = 1 */
@@ -127,6 +128,10 @@ MUST_CHECK enum err hf_get_f64(const struct hf *h, const json_t *object, const c
  * ERR_NOMEM. */
 MUST_CHECK enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first, const char *second);
 MUST_CHECK enum err hf_add_every_second(struct hf *h, const char *name, const char *first, const char *second);
+
+/* A tensor of a file that will be closed, a vector or a matrix, under the name of GGUF: its elements are copied.
+ * ERR_UNSUPPORTED_TYPE, ERR_BAD_TENSOR_SHAPE, ERR_NOMEM. */
+MUST_CHECK enum err hf_add_copy(struct hf *h, const char *name, const struct st_tensor *t);
 
 /* Refuses layers without experts among layers with some: mlp_only_layers, decoder_sparse_step [transformers 5,
  * Qwen3MoeDecoderLayer]. A `finish`. ERR_BAD_CONFIG. */

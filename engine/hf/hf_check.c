@@ -69,7 +69,7 @@ static enum err check_act(const struct hf *h)
     const json_t *v = json_read_get(h->config, key);
     enum hf_act act = h->family->act;
     bool is_old = act == HF_GELU_TANH && strcmp(key, "hidden_act") == 0 && is_any(v, "gelu");
-    bool is_known = v == NULL || is_old || is_any(v, acts[act].name) || is_any(v, acts[act].also);
+    bool is_known = h->family->has_act || v == NULL || is_old || is_any(v, acts[act].name) || is_any(v, acts[act].also);
     return is_known ? ERR_OK : bad(h, key, acts[act].name, v);
 }
 

@@ -94,8 +94,9 @@ const struct hf_name *hf_names_find(const struct hf_family *family, const char *
     const char *text_name = hf_names_in_text(name, room), *prefix = family->prefix;
     size_t n_prefix = prefix != NULL && strncmp(text_name, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
     const struct hf_name *n = find_name(family->names, text_name + n_prefix, number);
-    n = n != NULL ? n : find_name(common_names, text_name, number);
     snprintf(bare, sizeof bare, "model.%s", text_name);
+    n = n != NULL ? n : find_name(family->names, bare, number);
+    n = n != NULL ? n : find_name(common_names, text_name, number);
     return n != NULL ? n : find_name(common_names, bare, number);
 }
 

@@ -1,15 +1,12 @@
 /* Names: sentence-transformers 5, models/Pooling.py. */
 #include "engine/hf/hf_pooling.h"
 
-#include "engine/base/buf.h"
-#include "engine/base/io.h"
+#include "engine/hf/hf_modules.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { POOLING_BYTES = 64 << 10, POOLING_DEPTH = 8, PATH_BYTES = 4096, KEY_BYTES = 128 };
-
-#define POOLING_FILE "1_Pooling/config.json"
+enum { KEY_BYTES = 128 };
 
 /* Old files have a boolean each, new ones one name; numbers are those of GGUF files. */
 static const struct {
@@ -24,7 +21,7 @@ static const struct {
     {"pooling_mode_weightedmean_tokens", "weightedmean", 0},
 };
 
-static enum err add_mode(struct hf *h, const json_t *config)
+static enum err add_mode(struct hf *h, const json_t *config, const char *file)
 {
     const char *name = json_string_value(json_read_get(config, "pooling_mode")), *found = NULL;
     uint32_t type = 0;
@@ -38,7 +35,7 @@ static enum err add_mode(struct hf *h, const json_t *config)
     }
     if (n != 1 || type == 0) { /* several would stand behind each other in one vector */
         return err_set(h->info, ERR_BAD_CONFIG, "pooling_mode",
-                       POOLING_FILE ": pooling_mode: expected one of mean, cls, lasttoken; found %s%.64s",
+                       "%s: pooling_mode: expected one of mean, cls, lasttoken; found %s%.64s", file,
                        n > 1 ? "several, the last " : "",
                        found != NULL  ? found
                        : name != NULL ? name
@@ -61,29 +58,16 @@ bool hf_has_pooling(const struct hf *h)
     return found;
 }
 
-enum err hf_add_pooling(struct hf *h)
+enum err hf_add_pooling(struct hf *h, const char *folder, bool must_be)
 {
-    char path[PATH_BYTES];
-    struct buf text;
-    if (snprintf(path, sizeof path, "%s/" POOLING_FILE, h->folder) >= (int)sizeof path) {
-        return err_set(h->info, ERR_FILE, NULL, "expected a path below %d bytes", PATH_BYTES);
+    char file[256];
+    json_t *config;
+    snprintf(file, sizeof file, "%.200s/config.json", folder);
+    TRY(hf_modules_read(h, file, &config));
+    if (config == NULL) {
+        return must_be ? err_set(h->info, ERR_BAD_CONFIG, folder, "%s: expected, found none", file) : ERR_OK;
     }
-    buf_init(&text, POOLING_BYTES, MEM_GENERAL);
-    struct err_info ignored;
-    json_t *config = NULL;
-    enum err err = io_read_file(path, POOLING_BYTES, &text, &ignored);
-    if (err == ERR_FILE) { /* none */
-        buf_fini(&text);
-        return ERR_OK;
-    }
-    err = err != ERR_OK ? err_set(h->info, err, NULL, "%s", ignored.text)
-                        : json_read_file(text.data, text.len, POOLING_DEPTH, POOLING_FILE, &config, h->info);
-    buf_fini(&text);
-    snprintf(path, sizeof path, "%s/2_Dense", h->folder);
-    if (err == ERR_OK && io_is_folder(path)) {
-        err = err_set(h->info, ERR_BAD_CONFIG, "2_Dense", "2_Dense: expected no layers behind the pooling, found one");
-    }
-    err = err != ERR_OK ? err : add_mode(h, config);
+    enum err err = add_mode(h, config, file);
     json_decref(config);
     return err;
 }

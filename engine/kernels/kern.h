@@ -72,9 +72,9 @@ typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
  * Keys and values live in pages of KV_PAGE_TOKENS positions, in one of the types of kv_type.h, which need not be the
  * same for both. Page p of a sequence holds positions 32p .. 32p+31; the keys of one layer and KV head start at
  * keys + pages[p] * kv.k.bytes, the values at values + pages[p] * kv.v.bytes.
- * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1]. Row r, at position pos[r],
- * sees positions max(0, pos[r]-window+1) .. pos[r] (window 0: all). Positions are ascending. Cannot fail. Slots of a
- * page that a row does not see may hold anything, even NaN; a NaN that it sees shows in its output.
+ * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1]. Row r sees positions
+ * max(0, pos[r]-window+1) .. pos[r] (window 0: all), or first[r] .. pos[r]. Positions are ascending. Cannot fail. Slots
+ * of a page that a row does not see may hold anything, even NaN; a NaN that it sees shows in its output.
  *
  * Positions are taken in segments of KERN_SEGMENT_TOKENS, at fixed places; within one, 128 positions after the other
  * with a running maximum [online softmax, Milakov 2018]; maximum, sum and output of the segments are folded together in
@@ -95,7 +95,8 @@ struct kern_attention_args {
     size_t q_stride; /* floats between rows */
     float *out;      /* same shape, but for kv.d_value in place of d, with out_stride */
     size_t out_stride;
-    const int32_t *pos; /* [n_rows] */
+    const int32_t *pos;   /* [n_rows] */
+    const int32_t *first; /* [n_rows], OPTIONAL: in place of the window, ascending, at most pos */
     int n_rows;
     int n_group;         /* query heads that share this KV head */
     struct kv_layout kv; /* kv.d: head width, a multiple of 4, at most KERN_MAX_HEAD */
@@ -110,14 +111,15 @@ struct kern_attention_args {
     const float *sinks;
 };
 
-/* First position that a row sees, and the segments from the first to the last that any row of a call sees. */
-static inline int32_t kern_visible_from(int window, int32_t pos)
+/* First position that a row sees, and the segments from the first, that row `row` and later ones see, to the last. */
+static inline int32_t kern_visible_from(const struct kern_attention_args *a, int row)
 {
-    return window > 0 && pos >= window ? pos - window + 1 : 0;
+    int32_t pos = a->pos[row];
+    return a->first != NULL ? a->first[row] : a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
 }
-static inline int32_t kern_first_segment(int window, int32_t first_pos)
+static inline int32_t kern_first_segment(const struct kern_attention_args *a, int row)
 {
-    return kern_visible_from(window, first_pos) / KERN_SEGMENT_TOKENS;
+    return kern_visible_from(a, row) / KERN_SEGMENT_TOKENS;
 }
 static inline int32_t kern_last_segment(int32_t last_pos) { return last_pos / KERN_SEGMENT_TOKENS; }
 

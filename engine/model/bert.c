@@ -26,7 +26,7 @@ static enum err add_segments(struct blocks *b, const struct plan_step *s, uint32
 {
     struct plan *p = b->plan;
     p->ranker.n_segments = 1;
-    if (p->ranker.out == NULL || n_types < 2) {
+    if (p->ranker.head.n == 0 || n_types < 2) {
         return ERR_OK;
     }
     if (p->n_vocab > PLAN_MAX_VOCAB / 2) {
@@ -105,11 +105,11 @@ static enum err add_bufs(struct blocks *b)
 /* has_positions: learned ones, else RoPE. */
 static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gated)
 {
-    b->centers = true;
+    b->centers = b->is_encoder = true;
     TRY(blocks_read_hparams(b));
-    if (!b->plan->is_bidirectional || b->plan->moe.n_experts != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
-                       "%s: expected attention.causal false and no experts, found another", b->arch);
+    if (b->plan->moe.n_experts != 0) {
+        return err_set(b->info, ERR_BAD_HPARAM, "expert_count", "%s.expert_count: expected 0, found %u", b->arch,
+                       b->plan->moe.n_experts);
     }
     b->style.is_neox = true;
     if (has_positions) {

@@ -105,10 +105,14 @@ static enum err read_pooling(struct blocks *b)
     uint32_t type;
     bool is_causal;
     snprintf(key, sizeof key, "%s.attention.causal", b->arch);
-    TRY(gguf_get_bool_or(b->g, key, !b->centers, &is_causal, b->info));
+    TRY(gguf_get_bool_or(b->g, key, !b->is_encoder, &is_causal, b->info));
     TRY(blocks_get_u32(b, "pooling_type", NONE, RANK, NONE, &type));
     b->plan->is_bidirectional = !is_causal;
+    if (b->is_encoder && is_causal) {
+        return err_set(b->info, ERR_BAD_HPARAM, key, "%s: expected false, found true", key);
+    }
     b->plan->pooling = (enum plan_pooling)type;
+    TRY(blocks_read_dense(b));
     return type == RANK || type == NONE ? blocks_read_rank(b) : ERR_OK;
 }
 
@@ -389,14 +393,14 @@ enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)
     if (b->style.window == 0) {
         return ERR_OK;
     }
-    if (b->plan->is_bidirectional) {
+    if (b->plan->is_bidirectional && !b->is_encoder) {
         return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
                        "%s.attention.causal: expected true with a sliding window, found false", b->arch);
     }
     if (kv == NULL || kv->type != GGUF_ARRAY) {
         TRY(blocks_get_u32(b, "attention.sliding_window_pattern", 1, PLAN_MAX_LAYERS, period, &period));
         for (uint32_t i = 0; i < b->h.n_layers; i++) {
-            b->style.is_local[i] = i % period != period - 1;
+            b->style.is_local[i] = i % period != (b->style.first_is_global ? 0 : period - 1);
         }
         return ERR_OK;
     }

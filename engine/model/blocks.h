@@ -66,6 +66,9 @@ struct blocks_style {
     uint32_t query_period; /* of plan_rope */
     uint32_t window;       /* positions a local layer sees, itself included */
     float local_freq_base; /* RoPE theta of local layers */
+    bool first_is_global;  /* of each period of layers the first is global; else the last */
+    bool first_is_bare;    /* nothing norms what attention of the first layer reads: embed_norm did */
+    const char *embed_norm; /* of the embedding; NULL: there is none */
     const char *ffn_norm;  /* name of the norm in front of the feed-forward block */
     const char *last_norm; /* and of the one behind the last layer */
     uint32_t conv_taps;    /* of short convolutions, also in front of the delta rule and of state spaces */
@@ -87,6 +90,9 @@ struct blocks {
     const char *arch; /* prefix of the hyper-parameter keys */
     uint32_t n_ctx;   /* longest sequence that will be run */
     bool centers;     /* LayerNorm instead of RMSNorm everywhere; set before blocks_read_hparams */
+    /* Rows see those behind them where the file does not say, and windows reach as far behind a row as before it; set
+     * before blocks_read_hparams. */
+    bool is_encoder;
     struct plan *plan;
     struct blocks_hparams h;
     struct blocks_style style;
@@ -136,8 +142,8 @@ MUST_CHECK enum err blocks_read_hparams(struct blocks *b);
 MUST_CHECK enum err blocks_read_context(struct blocks *b);
 
 /* Which layers are local: <arch>.attention.sliding_window_pattern, an array (true = local) or a period, whose last
- * layer is global; `period` when the file does not say. Reads the window first; without one (0) every layer is global.
- */
+ * layer is global (the first with style.first_is_global); `period` when the file does not say. Reads the window first;
+ * without one (0) every layer is global. */
 MUST_CHECK enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period);
 
 /* Finds the tensor `name` (a printf format with the layer number when layer >= 0) and adds it as [n_out][n_in].
@@ -225,8 +231,11 @@ MUST_CHECK enum err blocks_add_ropes(struct blocks *b);
 /* One table of b->h.n_rot components. */
 MUST_CHECK enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_scaled, int32_t *id);
 
-/* Reads the head of a reranker into b->plan->ranker and sets the plan's pooling, of a file that says of no other pooling:
- * cls.output, and cls before it (blocks_rank.c). ERR_MISSING_TENSOR when the file says rank and has none. */
+/* Reads what stands behind the states (blocks_head.c). dense: layers of embeddings, dense_2, dense_3 .., into
+ * b->plan->dense; ERR_BAD_TENSOR_SHAPE. rank: the head of a reranker, cls.output and cls before it, into
+ * b->plan->ranker, and sets the plan's pooling, of a file that says of no other pooling; ERR_MISSING_TENSOR when the file
+ * says rank and has none. */
+MUST_CHECK enum err blocks_read_dense(struct blocks *b);
 MUST_CHECK enum err blocks_read_rank(struct blocks *b);
 
 /* The whole decoder as b->style says (blocks_decoder.c): embed; L times (norm, QKV + RoPE, attention, output +

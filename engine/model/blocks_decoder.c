@@ -91,7 +91,10 @@ static enum err add_qkv(struct blocks *b, int layer)
     struct plan_step qkv = plan_step_of(PLAN_QKV, PLAN_NONE, b->q);
     qkv.eps = b->h.eps;
     qkv.heads.rope = blocks_rope_of(b, layer);
-    TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &qkv.src));
+    qkv.src = b->x;
+    if (layer != 0 || !b->style.first_is_bare) {
+        TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &qkv.src));
+    }
     TRY((b->style.gates_attention ? blocks_bind_gated_qkv : blocks_bind_qkv)(b, layer, &qkv));
     if (b->style.head_norm == BLOCKS_NORM_WIDE) {
         return add_wide_heads(b, &qkv);
@@ -109,6 +112,10 @@ enum err blocks_attend(struct blocks *b, int layer)
     att.scale = b->style.attn_scale;
     att.attention.softcap = b->style.attn_softcap;
     att.attention.window = b->style.is_local[layer] ? (int32_t)b->style.window : 0;
+    if (b->is_encoder && att.attention.window > 0) { /* half of it before the row, half behind it */
+        att.attention.ahead = att.attention.window / 2;
+        att.attention.window = att.attention.ahead + 1;
+    }
     if (b->style.has_sinks) {
         TRY(blocks_bind(b, "blk.%d.attn_sinks.weight", layer, 1, b->h.n_heads, false, &att.w[0]));
     }
@@ -164,6 +171,7 @@ static enum err add_feed_forward(struct blocks *b, int layer)
 static enum err add_hidden(struct blocks *b)
 {
     struct plan_step hidden = plan_step_of(PLAN_HIDDEN, b->x, PLAN_NONE);
+    hidden.norm.centers = b->centers;
     hidden.eps = b->h.eps;
     TRY(blocks_bind(b, b->style.last_norm, -1, 1, b->h.n_embd, false, &hidden.w[0]));
     return plan_add_step(b->plan, &hidden);
@@ -259,6 +267,9 @@ enum err blocks_build_decoder(struct blocks *b)
     embed.scale = b->style.embed_scale;
     TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
     TRY(plan_add_step(b->plan, &embed));
+    if (b->style.embed_norm != NULL) {
+        TRY(blocks_add_norm(b, b->style.embed_norm, -1, b->x, b->x, false));
+    }
     for (uint32_t i = 0; i < h->n_layers; i++) {
         b->plan->layer = (int32_t)i;
         TRY(mixers[b->style.mixer[i]].add(b, (int)i));

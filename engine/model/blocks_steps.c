@@ -11,6 +11,7 @@
 enum err blocks_add_norm(struct blocks *b, const char *name, int layer, plan_buf_id src, plan_buf_id dst, bool adds)
 {
     struct plan_step s = plan_step_of(PLAN_NORM, src, dst);
+    s.norm.centers = b->centers;
     s.adds = adds;
     s.eps = b->h.eps;
     TRY(blocks_bind(b, name, layer, 1, b->plan->bufs[src].width, false, &s.w[0]));

@@ -33,6 +33,14 @@ static enum err build(struct blocks *b)
     return blocks_build_decoder(b);
 }
 
+/* EmbeddingGemma [Schechter Vera 2025]: the same, but rows see those behind them, in local layers as far as those before;
+ * and layers stand behind the pooling (blocks_head.c). */
+static enum err build_embedding(struct blocks *b)
+{
+    b->is_encoder = true;
+    return build(b);
+}
+
 static const struct hf_key hf_gemma3_keys[] = {
     {"query_pre_attn_scalar", "attention.scale", HF_WORD},
     {"sliding_window", "attention.sliding_window", HF_U32},
@@ -71,6 +79,41 @@ static const struct hf_family hf_gemma3 = {
     .window = 4096,
     .norms_plus_one = true,
     .finish = hf_add_query_scale,
+};
+
+/* Text models without a head: EmbeddingGemma's, which say that they look ahead, and decoders for embeddings. */
+static const struct hf_family *choose_headless(const json_t *config);
+
+static const struct hf_fixed hf_gemma_embedding_fixed[] = {
+    {"attn_logit_softcapping", "none"},
+    {"sliding_window_pattern", "6"},
+    {NULL, NULL},
+};
+
+static const struct hf_family hf_gemma_embedding = {
+    .architectures = {"Gemma3TextModel"},
+    .arch = "gemma-embedding",
+    .choose = choose_headless,
+    .defaults = hf_gemma3_defaults,
+    .keys = hf_gemma3_keys,
+    .names = hf_gemma3_names,
+    .fixed = hf_gemma_embedding_fixed,
+    .act = HF_GELU_TANH,
+    .window = 4096,
+    .norms_plus_one = true,
+    .finish = hf_add_query_scale,
+};
+
+static const struct hf_family *choose_headless(const json_t *config)
+{
+    return json_is_true(json_read_get(config, "use_bidirectional_attention")) ? &hf_gemma_embedding : &hf_gemma3;
+}
+
+const struct model_family model_gemma_embedding = {
+    .members = "EmbeddingGemma; for embeddings",
+    .arch = "gemma-embedding",
+    .hf = {&hf_gemma_embedding},
+    .build = build_embedding,
 };
 
 const struct model_family model_gemma3 = {

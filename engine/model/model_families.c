@@ -34,8 +34,10 @@
     X(deepseek2) \
     X(lfm2) \
     X(lfm2moe) \
+    X(gemma_embedding) \
     X(bert) \
-    X(nomic_bert)
+    X(nomic_bert) \
+    X(modern_bert)
 /* clang-format on */
 
 #define DECLARE(name) extern const struct model_family model_##name;

@@ -120,6 +120,19 @@ const char *plan_pooling_name(int i)
     return i >= 0 && i < (int)ARRAY_LEN(names) ? names[i] : NULL;
 }
 
+const char *plan_dense_act_name(int act)
+{
+    static const char *const names[PLAN_DENSE_ACT_COUNT] = {
+        [PLAN_DENSE_NONE] = "none", [PLAN_DENSE_TANH] = "tanh", [PLAN_DENSE_RELU] = "relu",
+        [PLAN_DENSE_GELU] = "gelu", [PLAN_DENSE_SILU] = "silu", [PLAN_DENSE_SIGMOID] = "sigmoid"};
+    return act >= 0 && act < PLAN_DENSE_ACT_COUNT ? names[act] : NULL;
+}
+
+uint32_t plan_head_width(const struct plan_head *h, uint32_t n_embd)
+{
+    return h->n != 0 ? h->layers[h->n - 1].weight->n_rows : n_embd;
+}
+
 /* Heads of the layers that have their own, and whose cache they share. */
 static enum err check_kvs(const struct plan *p, struct err_info *info)
 {

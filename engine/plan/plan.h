@@ -192,7 +192,8 @@ struct plan_step {
         } heads;                           /* PLAN_QKV, PLAN_HEADS */
         struct {
             float softcap;  /* of q.k; 0 = none */
-            int32_t window; /* positions a row sees, itself included; 0 = all before it */
+            int32_t window; /* positions a row sees, itself and those before it; 0 = all there are */
+            int32_t ahead;  /* positions behind it, of a bidirectional plan with a window */
         } attention;
         struct {
             plan_buf_id route;
@@ -238,16 +239,42 @@ enum plan_pooling {
     PLAN_POOL_RANK, /* a number instead, as struct plan_ranker says */
 };
 
-/* How a pair of texts that stand in one sequence becomes a number: of the state s of one row, h = tanh(dense s + dense_bias),
- * and score = out h + out_bias; of two scores, those of "yes" and "no", the first less the second. Not packed: it is
- * computed outside of the back end. */
+/* What stands behind a layer's matrix. */
+enum plan_dense_act {
+    PLAN_DENSE_NONE,
+    PLAN_DENSE_TANH,
+    PLAN_DENSE_RELU,
+    PLAN_DENSE_GELU,
+    PLAN_DENSE_SILU,
+    PLAN_DENSE_SIGMOID,
+    PLAN_DENSE_ACT_COUNT
+};
+
+/* A layer of what a sequence's states were pooled to: y = act(weight x + bias), and with `norm` the LayerNorm of it. Not
+ * packed: it is computed outside of the back end. */
+struct plan_dense {
+    const struct row_source *weight; /* [n_out][n_in] */
+    const struct row_source *bias;   /* [1][n_out], OPTIONAL */
+    const struct row_source *norm;   /* [1][n_out], OPTIONAL */
+    enum plan_dense_act act;
+    float eps; /* of the norm */
+};
+
+enum { PLAN_MAX_DENSE = 4 };
+
+/* Layers, each as wide as the one before it gives; the first takes D. n 0: there are none. */
+struct plan_head {
+    struct plan_dense layers[PLAN_MAX_DENSE];
+    int n;
+};
+
+/* How a pair of texts that stand in one sequence becomes a number: the score that the head makes of the pooled states; of
+ * two scores, those of "yes" and "no", the first less the second. */
 struct plan_ranker {
-    const struct row_source *dense;      /* [D][D]; OPTIONAL: h = s */
-    const struct row_source *dense_bias; /* [1][D], OPTIONAL */
-    const struct row_source *out;        /* [n_out][D]; NULL: the model ranks nothing */
-    const struct row_source *out_bias;   /* [1][n_out], OPTIONAL */
-    enum plan_pooling row;               /* PLAN_POOL_CLS or PLAN_POOL_LAST */
-    uint32_t n_segments;                 /* 2: rows of the second text have ids of V / 2 and more; else 1 */
+    struct plan_head head;    /* n 0: the model ranks nothing */
+    enum plan_pooling states; /* PLAN_POOL_MEAN, PLAN_POOL_CLS or PLAN_POOL_LAST */
+    uint32_t n_segments;      /* 2: rows of the second text have ids of V / 2 and more; else 1 */
+    bool has_one_separator;   /* between the texts, whatever the vocabulary */
 };
 
 /* The attention of a layer: its heads, and whose keys and values it reads. */
@@ -307,6 +334,7 @@ struct plan {
     uint32_t input_width, output_width; /* floats of the rows that PLAN_INPUT reads and PLAN_OUTPUT gives; 0 = none */
     uint32_t rank, n_ranks;             /* whose shard it is (plan_shard.h); 0 and 0 of a whole plan */
     enum plan_pooling pooling;
+    struct plan_head dense; /* of embeddings, behind the pooling */
     struct plan_ranker ranker;
     struct plan_moe moe;
     struct plan_delta delta;
@@ -366,5 +394,11 @@ const char *plan_op_name(enum plan_op op);
 
 /* The name of pooling i + 1: "mean", "cls", "last", "rank"; NULL for "the file does not say" and beyond the last. */
 const char *plan_pooling_name(int i);
+
+/* The name of an enum plan_dense_act, "none", "tanh" ..; NULL beyond the last. */
+const char *plan_dense_act_name(int act);
+
+/* Numbers that a head gives; `n_embd` when it has no layers. */
+uint32_t plan_head_width(const struct plan_head *h, uint32_t n_embd);
 
 #endif

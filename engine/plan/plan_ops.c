@@ -200,6 +200,14 @@ static enum err check_head_matmul(const struct plan_check *c)
                : ERR_OK;
 }
 
+static enum err check_attention(const struct plan_check *c)
+{
+    int32_t window = c->step->attention.window, ahead = c->step->attention.ahead;
+    bool may_look_ahead = c->plan->is_bidirectional && window > 0;
+    return window < 0 || ahead < 0 || (ahead > 0 && !may_look_ahead) ? fails(c, "looks ahead without a window to do so")
+                                                                     : ERR_OK;
+}
+
 static enum err check_multiply(const struct plan_check *c)
 {
     const struct plan_step *s = c->step;
@@ -361,6 +369,7 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                           .operands = {BUF(src, PLAN_PARTS | PLAN_READS, ANY), BUF(dst, PLAN_PARTS | PLAN_WRITES, ANY),
                                        WEIGHT(w[0], PLAN_MULTIPLIES, OUT, IN, HEADS)}},
     [PLAN_ATTENTION] = {.name = "attention",
+                        .check = check_attention,
                         .split = PLAN_BY_HEADS,
                         .n_items = HEADS,
                         .crosses_rows = true,

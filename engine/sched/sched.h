@@ -58,7 +58,7 @@ struct sched_config {
  * nothing is used. Everything is copied. */
 struct sched_request {
     enum plan_pooling pooling; /* PLAN_POOL_NONE = generate; never PLAN_POOL_RANK */
-    bool keeps_length;         /* with a pooling of one row: its state as it is */
+    bool keeps_length;         /* with a pooling: what it gives, as it is */
     const int32_t *tokens;     /* [n_tokens] the prompt, ids in range, 1 .. n_ctx of them */
     int32_t n_tokens;
     int32_t max_tokens; /* 0 = prefill only, -1 = until n_ctx */

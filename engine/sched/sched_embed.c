@@ -36,8 +36,9 @@ enum err sched_finish_embedding(struct sched *s, struct sched_seq *q)
     if (!isfinite(sum)) {
         return ERR_NUMERICAL;
     }
-    for (size_t k = 0; k < n; k++) { /* a mean and a sum have the same direction */
-        q->embedding[k] = sum > 0 ? (float)(q->pooled[k] / (q->keeps_length ? 1 : sqrt(sum))) : 0;
+    double n_rows = q->pooling == PLAN_POOL_MEAN ? q->n_prompt : 1; /* a mean and a sum have the same direction */
+    for (size_t k = 0; k < n; k++) {
+        q->embedding[k] = sum > 0 ? (float)(q->pooled[k] / (q->keeps_length ? n_rows : sqrt(sum))) : 0;
     }
     return ERR_OK;
 }

@@ -117,12 +117,12 @@ static enum err read_fields(struct job *j, const json_t *root, struct err_info *
         return err_set(info, ERR_INVALID_VALUE, "encoding_format",
                        "encoding_format: expected float or base64, found '%.64s'", f.encoding_format);
     }
-    if (f.dimensions > (int64_t)m->n_embd) {
-        return err_set(info, ERR_INVALID_VALUE, "dimensions", "dimensions: expected 1 to %u, found %" PRId64, m->n_embd,
+    if (f.dimensions > (int64_t)m->n_embd_out) {
+        return err_set(info, ERR_INVALID_VALUE, "dimensions", "dimensions: expected 1 to %u, found %" PRId64, m->n_embd_out,
                        f.dimensions);
     }
-    j->width = f.dimensions != 0 ? (size_t)f.dimensions : m->n_embd;
-    if (j->width < m->n_embd) {
+    j->width = f.dimensions != 0 ? (size_t)f.dimensions : m->n_embd_out;
+    if (j->width < m->n_embd_out) {
         j->short_one = arena_alloc(&j->call->arena, j->width * sizeof *j->short_one);
     }
     TRY(vectors_params(j->call, f.cache_salt, j->salt, &j->params));

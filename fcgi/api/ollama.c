@@ -226,7 +226,7 @@ static enum err read_embed(struct embed *e, const struct prompts_rule *rule, str
 static enum err write_vector(void *arg, size_t i, const float *vector)
 {
     struct embed *e = arg;
-    uint32_t n = engine_model(e->call->engine)->n_embd;
+    uint32_t n = engine_model(e->call->engine)->n_embd_out;
     buf_puts(&e->out, i == 0 ? "" : ",");
     for (uint32_t k = 0; k < n; k++) {
         buf_putc(&e->out, k == 0 ? '[' : ',');

@@ -273,13 +273,23 @@ static inline void finish(struct part *p, uint lane, __global float *out)
     }
 }
 
+/* What a row sees: with a window so many positions up to itself and those ahead, as far as there are any. */
+static inline struct span seen_of(__global const int *batch, int row, int window, int ahead)
+{
+    const int own = batch[batch[BATCH_AT_POS] + row], last = batch[batch[BATCH_AT_LAST] + row];
+    struct span seen;
+    seen.first = window > 0 ? max(own - window + 1, 0) : 0;
+    seen.last = window > 0 ? min(own + ahead, last) : last;
+    return seen;
+}
+
 /* group_id(0): KV head and tile of its query heads; (1): part, of those that any row has; (2): row, or block of them.
  * partial: [row][query head][n_splits][DV + 2]: values, largest score, sum. */
 __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __global const float *restrict q,
                                         uint q_stride, __global const KEY_T *restrict keys,
                                         __global const VALUE_T *restrict values, uint n_heads, uint n_kv_heads, float scale,
-                                        float cap, int window, __global const float *restrict sinks, int has_sinks,
-                                        __global float *restrict out, uint out_stride)
+                                        float cap, int window, int ahead, __global const float *restrict sinks,
+                                        int has_sinks, __global float *restrict out, uint out_stride)
 {
     __local float query[QUERIES * Q_WIDTH];
     __local float weights[(1 + V8) * QUERIES * KV_SLOTS];
@@ -301,8 +311,7 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
     struct span seen[ROWS], all;
     EACH_ROW(r)
     {
-        seen[r].last = batch[batch[BATCH_AT_LAST] + row + min((int)r, n_rows - 1)];
-        seen[r].first = window > 0 ? max(seen[r].last - window + 1, 0) : 0;
+        seen[r] = seen_of(batch, row + min((int)r, n_rows - 1), window, ahead);
         all.first = r == 0 ? seen[r].first : min(all.first, seen[r].first);
         all.last = r == 0 ? seen[r].last : max(all.last, seen[r].last);
     }
@@ -384,17 +393,16 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
 
 /* A work-group has a query head of a row. n_splits: of partial. Codes: with DV a multiple of 32. */
 __kernel GROUP(LANES, 1) void merge(__global const int *restrict batch, __global const float *restrict partial,
-                                    uint n_heads, int window, __global const float *restrict sinks, int has_sinks,
-                                    __global float *restrict out, uint out_stride, int flags,
+                                    uint n_heads, int window, int ahead, __global const float *restrict sinks,
+                                    int has_sinks, __global float *restrict out, uint out_stride, int flags,
                                     __global int *restrict codes, uint codes_blocks)
 {
     __local float values[N * LANES];
     __local float room[LANES];
     __local int rooms[LANES];
     const uint lane = get_local_id(0), h = get_group_id(0), row = get_group_id(2);
-    const int last = batch[batch[BATCH_AT_LAST] + row], n_splits = batch[BATCH_SPLITS];
-    const int first = window > 0 && last - window + 1 > 0 ? last - window + 1 : 0;
-    const int n = last / ATTENTION_SPLIT - first / ATTENTION_SPLIT + 1;
+    const struct span seen = seen_of(batch, row, window, ahead);
+    const int n_splits = batch[BATCH_SPLITS], n = seen.last / ATTENTION_SPLIT - seen.first / ATTENTION_SPLIT + 1;
     __global const float *from = partial + ((size_t)row * n_heads + h) * n_splits * (DV + 2);
     struct part all;
     for (int s = 0; s < n; s++, from += DV + 2) {

@@ -18,6 +18,7 @@
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
 #include "engine/kernels/kern.h"
+#include "engine/engine_internal.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan_cut.h"
 #include "tests/golden/golden_models.h"
@@ -225,16 +226,43 @@ static const void *given(const struct subject *s, size_t *row_bytes)
     return s->embeds ? s->hidden : s->logits;
 }
 
+/* What layers behind the pooling make of it, in place of it; returns its width. */
+static size_t apply_dense(const struct subject *s, double **pooled)
+{
+    const struct plan_head *dense = &s->plan->dense;
+    size_t d = s->plan->n_embd, width = plan_head_width(dense, s->plan->n_embd);
+    struct engine_head *h;
+    struct arena a;
+    float *states = calloc(d, sizeof *states);
+    arena_init(&a, 0, 0, MEM_GENERAL);
+    if (dense->n != 0 && engine_head_load(&a, dense, &h, NULL) == ERR_OK) {
+        for (size_t k = 0; k < d; k++) {
+            states[k] = (float)(*pooled)[k];
+        }
+        double *room = calloc(engine_head_room(h), sizeof *room);
+        const double *out = engine_head_run(h, states, room);
+        free(*pooled);
+        *pooled = calloc(width, sizeof **pooled);
+        memcpy(*pooled, out, width * sizeof **pooled);
+        free(room);
+    }
+    free(states);
+    arena_fini(&a);
+    return width;
+}
+
 static void check_embedding(struct subject *s, const struct prompt *p)
 {
     size_t d = s->plan->n_embd;
     double sum = 0, worst = 0, *pooled = calloc(d, sizeof *pooled);
+    bool is_mean = s->plan->pooling == PLAN_POOL_MEAN;
     for (int i = 0; i < p->n; i++) {
-        bool counts = s->plan->pooling == PLAN_POOL_MEAN || i == (s->plan->pooling == PLAN_POOL_CLS ? 0 : p->n - 1);
+        bool counts = is_mean || i == (s->plan->pooling == PLAN_POOL_CLS ? 0 : p->n - 1);
         for (size_t k = 0; counts && k < d; k++) {
-            pooled[k] += s->hidden[(size_t)i * d + k];
+            pooled[k] += s->hidden[(size_t)i * d + k] / (is_mean ? p->n : 1);
         }
     }
+    d = apply_dense(s, &pooled);
     for (size_t k = 0; k < d; k++) {
         sum += pooled[k] * pooled[k];
     }

@@ -20,12 +20,14 @@ static const struct golden_model {
     double fast_logits, fast_logprobs;
 } golden_models[] = {
     {"bert-cls", GGUF | FOLDER, FLOATS},
+    {"bert-dense-mean", FOLDER, FLOATS},
     {"bert-mean", GGUF | FOLDER, FLOATS},
     {"bert-xlmr-mean", GGUF | FOLDER, FLOATS},
     {"deepseek2-v2", GGUF | FOLDER, FLOATS},
     {"deepseek2-v2-lite", GGUF | FOLDER, FLOATS},
     {"deepseek2-v3", GGUF | FOLDER, FLOATS},
     {"deepseek2-v3-fused", GGUF, 0.1, 0.1},
+    {"gemma-embedding-mean", GGUF | FOLDER, FLOATS},
     {"gemma2-caps", GGUF | FOLDER, FLOATS},
     {"gemma3-linear", FOLDER, FLOATS},
     {"gemma3-linear-cap", GGUF, 0.13, 0.14},
@@ -66,6 +68,7 @@ static const struct golden_model {
     {"llama-rope3-old", FOLDER, FLOATS},
     {"llama-yarn", GGUF | FOLDER, FLOATS},
     {"mistral3-yarn", GGUF | FOLDER, FLOATS},
+    {"modern-bert-cls", GGUF | FOLDER, FLOATS},
     {"nomic-bert-mean", GGUF | FOLDER, FLOATS},
     {"olmo2-wide", GGUF | FOLDER, FLOATS},
     {"olmo2-window", GGUF | FOLDER, FLOATS},

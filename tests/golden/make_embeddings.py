@@ -22,6 +22,7 @@ import conversion
 
 from make_families import round_weights
 from make_golden import PROMPT_LENGTHS, VOCAB, rope, write_expected, write_tokenizer
+from safetensors.torch import save_file
 
 ENCODER = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, vocab_size=VOCAB, max_position_embeddings=128,
                type_vocab_size=2, pad_token_id=258, attn_implementation="eager")
@@ -44,6 +45,31 @@ MODELS = {
 MODELS["bert-xlmr-mean"] = lambda: hf.XLMRobertaModel(hf.XLMRobertaConfig(**{
     **ENCODER, "max_position_embeddings": 130, "type_vocab_size": 1, "pad_token_id": 1}, num_attention_heads=4,
     hidden_act="gelu"), add_pooling_layer=False)
+# Windows to both sides, shorter than the prompts; layers of both kinds, one global in front of another.
+KINDS = ["sliding_attention", "full_attention", "sliding_attention"]
+MODELS["gemma-embedding-mean"] = lambda: hf.Gemma3TextModel(hf.Gemma3TextConfig(
+    **{**DECODER, "num_hidden_layers": 3}, head_dim=20, query_pre_attn_scalar=20, sliding_window=14, layer_types=KINDS,
+    use_bidirectional_attention=True, rope_parameters={"full_attention": rope(theta=1000000.0),
+                                                       "sliding_attention": rope(theta=10000.0)}))
+
+
+def modern_bert(kind, **more):
+    config = hf.ModernBertConfig(
+        hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=4, vocab_size=VOCAB,
+        max_position_embeddings=128, local_attention=14, global_attn_every_n_layers=2,
+        rope_parameters={"full_attention": rope(theta=1000.0), "sliding_attention": rope(theta=100.0)}, bos_token_id=256,
+        eos_token_id=257, cls_token_id=256, sep_token_id=257, pad_token_id=258, attn_implementation="eager", **more)
+    config.layer_norm_eps = config.norm_eps  # the name that published files have beside it, and the converter reads
+    config.global_attn_every_n_layers = 2
+    return kind(config)
+
+
+MODELS["modern-bert-cls"] = lambda: modern_bert(hf.ModernBertModel)
+MODELS["bert-dense-mean"] = MODELS["bert-mean"]
+# Layers behind the pooling: widths, activation; those with one have a bias. The converter takes neither of these.
+DENSE = {"gemma-embedding-mean": [(48, 96, "linear.Identity"), (96, 48, "linear.Identity")],
+         "bert-dense-mean": [(60, 28, "activation.Tanh"), (28, 44, "activation.GELU")]}
+FOLDER_ONLY = ("bert-dense-mean",)
 MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 
 
@@ -54,17 +80,48 @@ def spread_out(model, gen):
             is_norm = "norm" in name.lower() and name.endswith("weight")
             is_query = any(part in name for part in ("query.weight", "key.weight", "q_proj.weight", "k_proj.weight"))
             noise = torch.randn(p.shape, generator=gen)
-            p.copy_(1 + 0.2 * noise if is_norm else (0.35 if is_query else 0.15) * noise)
+            one = 0 if isinstance(model, hf.Gemma3TextModel) else 1  # Gemma adds it itself
+            p.copy_(one + 0.2 * noise if is_norm else (0.35 if is_query else 0.22 if "Wqkv" in name else 0.15) * noise)
 
 
-def embed(model, ids, pooling):
+class Dense(torch.nn.Module):
+    def __init__(self, n_in, n_out, act):
+        super().__init__()
+        self.linear = torch.nn.Linear(n_in, n_out, bias=act != "linear.Identity")
+        self.kind = "torch.nn.modules." + act
+        self.act = getattr(torch.nn, act.rsplit(".", 1)[1])()
+
+    def forward(self, x):
+        return self.act(self.linear(x))
+
+    def save(self, folder):
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(
+            {"in_features": self.linear.in_features, "out_features": self.linear.out_features,
+             "bias": self.linear.bias is not None, "activation_function": self.kind}, indent=2))
+        save_file(self.state_dict(), folder / "model.safetensors")
+
+
+def make_dense(name, gen):
+    layers = torch.nn.Sequential(*(Dense(*row) for row in DENSE.get(name, [])))
+    spread_out(layers, gen)
+    round_weights(layers, False)
+    return layers
+
+
+def embed(model, dense, ids, pooling):
     states = (model.model if hasattr(model, "lm_head") else model)(ids).last_hidden_state[0].double()
     pooled = {"mean": states.mean(0), "cls": states[0], "last": states[-1]}[pooling]
+    pooled = dense.double()(pooled)
     return (pooled / pooled.norm()).float().numpy()
 
 
-def describe_pooling(folder, pooling, width):
-    modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+def describe_modules(folder, pooling, width, dense):
+    modules = [("Transformer", ""), ("Pooling", "1_Pooling")]
+    for layer in dense.float():
+        modules.append(("Dense", f"{len(modules)}_Dense"))
+        layer.save(folder / modules[-1][1])
+    modules.append(("Normalize", f"{len(modules)}_Normalize"))
     (folder / "modules.json").write_text(json.dumps([
         {"idx": i, "name": str(i), "path": path, "type": "sentence_transformers.models." + kind}
         for i, (kind, path) in enumerate(modules)], indent=2))
@@ -116,16 +173,22 @@ def write_nomic(model, path, pooling):
 def convert(folder, out):
     hparams = conversion.ModelBase.load_hparams(folder, False)
     arch = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
-    model = conversion.get_model_class(arch)(folder, gguf.LlamaFileType.MOSTLY_BF16, Path(out), eager=True)
+    model = conversion.get_model_class(arch)(folder, gguf.LlamaFileType.MOSTLY_BF16, Path(out), eager=True,
+                                             sentence_transformers_dense_modules=True)
+    counted = folder / "tokenizer.json"  # Gemma's converter counts its tokens
+    counted.write_text(json.dumps({"model": {"vocab": dict.fromkeys(range(VOCAB))}, "added_tokens": []}))
 
     def set_vocab():
         if arch == "BertModel":
             model.vocab_size = VOCAB
             model.gguf_writer.add_token_type_count(hparams["type_vocab_size"])
+        if arch == "Gemma3TextModel":  # of six layers the converter knows which are global
+            model.gguf_writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in KINDS])
         write_tokenizer(model.gguf_writer)
     model.set_vocab = set_vocab
     with torch.inference_mode():
         model.write()
+    counted.unlink()
 
 
 def main():
@@ -136,22 +199,24 @@ def main():
         seed, pooling = 200000 + number, name.rsplit("-", 1)[1]
         rng = np.random.default_rng(seed)
         model = make().float().eval()
-        spread_out(model, torch.Generator().manual_seed(seed))
+        gen = torch.Generator().manual_seed(seed)
+        spread_out(model, gen)
         round_weights(model, False)
+        dense = make_dense(name, gen)
         prompts = []
         with torch.no_grad():
             for n in PROMPT_LENGTHS:
                 ids = torch.from_numpy(rng.integers(0, VOCAB, (1, n)))
-                prompts.append({"ids": ids[0].numpy().astype(np.int32), "embedding": embed(model, ids, pooling)})
+                prompts.append({"ids": ids[0].numpy().astype(np.int32), "embedding": embed(model, dense, ids, pooling)})
         write_expected(f"{folder}/{name}.expect.gguf", prompts)
         saved = Path(folder, f"{name}.hf")
         inner = model.model if hasattr(model, "lm_head") else model  # what sentence-transformers saves
         inner.to(torch.bfloat16).save_pretrained(saved)
-        describe_pooling(saved, pooling, model.config.hidden_size)
+        describe_modules(saved, pooling, model.config.hidden_size, dense)
         Path(saved, "generation_config.json").unlink(missing_ok=True)
         if name.startswith("nomic"):
             write_nomic(model, f"{folder}/{name}.gguf", pooling)
-        else:
+        elif name not in FOLDER_ONLY:
             convert(saved, f"{folder}/{name}.gguf")
         print(f"{name}: seed {seed}")
 

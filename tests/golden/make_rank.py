@@ -22,7 +22,7 @@ import transformers as hf
 from conversion.base import gguf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from make_embeddings import DECODER, ENCODER, spread_out
+from make_embeddings import DECODER, ENCODER, modern_bert, spread_out
 from make_families import round_weights
 from make_golden import PROMPT_LENGTHS, VOCAB, rope, write_expected, write_tokenizer
 
@@ -36,6 +36,8 @@ MODELS = {
         hidden_act="gelu", num_labels=1)),
     "qwen3-label": lambda: hf.Qwen3ForSequenceClassification(hf.Qwen3Config(**QWEN3, num_labels=1)),
     "qwen3-yes": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**QWEN3)),
+    "modern-bert-pair": lambda: modern_bert(hf.ModernBertForSequenceClassification, num_labels=1, classifier_pooling="mean",
+                                            hidden_activation="silu"),
 }
 
 
@@ -74,7 +76,7 @@ def convert(model, name, folder, out):
 
 def write_folder_tokenizer(folder, name):
     """Of as many tokens as the others: bytes, or for BERT letters, and three special ones."""
-    first, last = ("[CLS]", "[SEP]") if name == "bert-pair" else ("<s>", "</s>")
+    first, last = ("[CLS]", "[SEP]") if name in ("bert-pair", "modern-bert-pair") else ("<s>", "</s>")
     special = [first, last, "[UNK]"]
     if name == "bert-pair":
         letters = [chr(33 + i) for i in range(94)]
@@ -91,6 +93,9 @@ def write_folder_tokenizer(folder, name):
     else:
         t = Tokenizer(models.BPE(vocab, []))
         t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        if name == "modern-bert-pair":
+            t.post_processor = processors.TemplateProcessing(
+                single=f"{first} $A {last}", pair=f"{first} $A {last} $B {last}", special_tokens=[(w, i) for w, i in ends])
         if name == "bert-xlmr-pair":
             t.post_processor = processors.RobertaProcessing(*ends, trim_offsets=False, add_prefix_space=False)
     t.add_special_tokens(special)

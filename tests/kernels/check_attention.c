@@ -48,14 +48,14 @@ static const char *const kind_names[] = {"uniform", "peaked", "spread", "subnorm
 
 static struct {
     struct kern_attention_args a;
-    int32_t pos[64], pages[MAX_TABLE];
+    int32_t pos[64], first[64], pages[MAX_TABLE];
     unsigned char *pool;
     size_t pool_bytes;
 } k; /* the case */
 
-static int32_t from_of(const struct kern_attention_args *a, int32_t pos)
+static int32_t from_of(int r)
 {
-    return a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
+    return k.a.first != NULL ? k.a.first[r] : k.a.window > 0 && k.pos[r] >= k.a.window ? k.pos[r] - k.a.window + 1 : 0;
 }
 
 static unsigned char *keys_of(const struct kern_attention_args *a, int32_t t)
@@ -123,7 +123,7 @@ static void fill_position(struct check *c, enum kind kind, int32_t t)
 /* Pages in disorder; only what some row sees is a number. */
 static void make_pages(struct check *c, enum kind kind)
 {
-    int32_t first = from_of(&k.a, k.pos[0]), last = k.pos[k.a.n_rows - 1];
+    int32_t first = from_of(0), last = k.pos[k.a.n_rows - 1];
     int n_used = last / 32 - first / 32 + 1, n_pool = n_used + 1;
     k.pool_bytes = (size_t)k.a.kv.bytes * (size_t)n_pool;
     k.pool = check_buffer(k.pool_bytes, 64);
@@ -142,12 +142,24 @@ static void make_pages(struct check *c, enum kind kind)
         k.pages[first / 32 + i] = n_pool - 1 - (i + turn) % n_pool;
     }
     for (int r = 0; r < k.a.n_rows; r++) {
-        int32_t from = from_of(&k.a, k.pos[r]);
+        int32_t from = from_of(r);
         from = r > 0 ? MAX_OF(from, k.pos[r - 1] + 1) : from;
         for (int32_t t = from; t <= k.pos[r]; t++) {
             fill_position(c, kind, t);
         }
     }
+}
+
+/* As in models that look to both sides: half the window before a row and half behind it, but for the last position. */
+static void look_ahead(int32_t half)
+{
+    int32_t end = k.pos[k.a.n_rows - 1];
+    for (int r = 0; r < k.a.n_rows; r++) {
+        k.first[r] = MAX_OF(k.pos[r] - half, 0);
+        k.pos[r] = MIN_OF(k.pos[r] + half, end);
+    }
+    k.a.first = k.first;
+    k.a.window = 1; /* of no account */
 }
 
 static void make_case(struct check *c, enum kind kind, const struct shape *s)
@@ -173,6 +185,9 @@ static void make_case(struct check *c, enum kind kind, const struct shape *s)
     }
     for (int r = 0; r < s->n_rows; r++) {
         k.pos[r] = s->first + r * s->gap;
+    }
+    if (s->window > 0 && check_random_below(c, 2) == 0) {
+        look_ahead(s->window / 2);
     }
     if (check_random_below(c, 2) == 0) {
         float *sinks = check_buffer((size_t)s->n_group * sizeof *sinks, 4);
@@ -210,7 +225,7 @@ static void truth(int r, int g, double *want, double *limit)
     const float *q = a->q + (size_t)r * a->q_stride + (size_t)(g * a->kv.d);
     static double score[LONG], sum_abs[KERN_MAX_HEAD];
     double largest = -INFINITY, sum = 0, magnitude = 0, rounding = 0, q_norm = 0;
-    int32_t from = from_of(a, a->pos[r]), n = a->pos[r] - from + 1;
+    int32_t from = from_of(r), n = a->pos[r] - from + 1;
     for (int j = 0; j < a->kv.d; j++) {
         q_norm += (double)q[j] * (double)q[j];
     }
@@ -275,9 +290,9 @@ static void spoil_unseen(struct check *c, int r)
     for (int j = 0; j < k.a.kv.d; j++) {
         nan[j] = NAN;
     }
-    int32_t first = from_of(&k.a, k.pos[0]), last = k.pos[k.a.n_rows - 1];
+    int32_t first = from_of(0), last = k.pos[k.a.n_rows - 1];
     for (int32_t t = first / 32 * 32; t <= last / 32 * 32 + 31; t++) {
-        if (t < from_of(&k.a, k.pos[r]) || t > k.pos[r]) {
+        if (t < from_of(r) || t > k.pos[r]) {
             c->ref->kv_store(&k.a.kv, nan, nan, t % 32, keys_of(&k.a, t), values_of(&k.a, t));
         }
     }
@@ -290,6 +305,7 @@ static bool check_part(struct check *c, int r, int n_rows, int g, int n_group)
     float *out = check_buffer((size_t)(n_rows * n_group * k.a.kv.d_value) * sizeof *out, 4);
     part.q += (size_t)r * part.q_stride + (size_t)(g * part.kv.d);
     part.pos += r;
+    part.first = k.a.first == NULL ? NULL : k.a.first + r;
     part.sinks = k.a.sinks == NULL ? NULL : k.a.sinks + g;
     part.n_rows = n_rows;
     part.n_group = n_group;
@@ -326,7 +342,7 @@ static void check_parts(struct check *c)
         return;
     }
     struct kern_attention_args whole = k.a;
-    int32_t first = kern_first_segment(whole.window, k.pos[0]), n = kern_last_segment(k.pos[whole.n_rows - 1]) + 1;
+    int32_t first = kern_first_segment(&whole, 0), n = kern_last_segment(k.pos[whole.n_rows - 1]) + 1;
     size_t stride = (size_t)(whole.n_rows * whole.n_group) * kern_part_floats(whole.kv.d_value);
     size_t out_floats = whole.out_stride * (size_t)whole.n_rows;
     if (stride * (size_t)(n - first) * sizeof(float) > CHECK_BUFFER_BYTES) {
@@ -348,10 +364,13 @@ static void check_parts(struct check *c)
     }
 }
 
-/* A NaN that a row does see must show, in that row and in no row before it. */
+/* A NaN that a row does see must show, in that row and in none that does not see it. */
 static void check_seen_nan(struct check *c)
 {
-    int last = k.a.n_rows - 1, j = check_random_below(c, k.a.kv.d);
+    int last = k.a.n_rows - 1, n_before = 0, j = check_random_below(c, k.a.kv.d);
+    while (k.pos[n_before] < k.pos[last]) {
+        n_before++;
+    }
     bool in_key = (check_random(c) & 1) != 0;
     size_t n = k.a.out_stride * (size_t)k.a.n_rows;
     const float *before = k.a.out;
@@ -365,7 +384,7 @@ static void check_seen_nan(struct check *c)
     k.a.out = check_buffer(n * sizeof *k.a.out, 4);
     check_use_filling(k.a.out, n * sizeof *k.a.out); /* between rows */
     c->t->attention(&k.a);
-    check_same_f32(c, "rows before a NaN", k.a.out, before, k.a.out_stride * (size_t)last);
+    check_same_f32(c, "rows before a NaN", k.a.out, before, k.a.out_stride * (size_t)n_before);
     for (int g = 0; g < k.a.n_group; g++) {
         for (int i = 0; i < k.a.kv.d_value; i++) {
             size_t at = (size_t)last * k.a.out_stride + (size_t)(g * k.a.kv.d_value + i);
@@ -470,7 +489,7 @@ static void wrong_position(const struct kern_attention_args *a) /* sees nothing 
     int32_t pos[64];
     struct kern_attention_args b = *a;
     for (int r = 0; r < a->n_rows; r++) {
-        pos[r] = a->window > 0 ? a->pos[r] : MAX_OF(a->pos[r] - 1, 0); /* pages before a window are not there */
+        pos[r] = a->window > 0 || a->first != NULL ? a->pos[r] : MAX_OF(a->pos[r] - 1, 0); /* pages before a window are not there */
     }
     b.pos = pos;
     honest(&b);
@@ -479,7 +498,12 @@ static void wrong_position(const struct kern_attention_args *a) /* sees nothing 
 static void wrong_window(const struct kern_attention_args *a)
 {
     struct kern_attention_args b = *a;
+    int32_t first[64];
     b.window = a->window > 1 ? a->window - 1 : a->window;
+    b.first = a->first != NULL ? first : NULL;
+    for (int r = 0; a->first != NULL && r < a->n_rows; r++) {
+        first[r] = MIN_OF(a->first[r] + 1, a->pos[r]);
+    }
     honest(&b);
 }
 

@@ -166,16 +166,29 @@ void cpu_attention_begin(struct backend_model *m, const struct backend_batch *ba
 
 /* --- running ---------------------------------------------------------------------------------------------------- */
 
+/* What rows of a block see in a step with a window to both sides. */
+static void look_ahead(const struct plan_step *s, const int32_t *own, int32_t n_rows, struct kern_attention_args *a,
+                       int32_t first[ATTENTION_ROWS], int32_t last[ATTENTION_ROWS])
+{
+    for (int32_t i = 0; i < n_rows; i++) {
+        first[i] = MAX_OF(own[i] - s->attention.window + 1, 0);
+        last[i] = MIN_OF(own[i] + s->attention.ahead, a->pos[i]);
+    }
+    a->first = first;
+    a->pos = last;
+}
+
 static void run_task(const struct backend_model *m, const struct backend_batch *batch, const struct plan_step *s,
                      const struct cpu_piece *piece, uint32_t share)
 {
+    int32_t first[ATTENTION_ROWS], last[ATTENTION_ROWS];
     const struct plan *p = m->plan;
     struct cpu_attention *t = m->attention;
     const struct cpu_block *b = &t->blocks[piece->block];
     const struct cpu_kv *kv = &m->kvs[s->layer];
     uint32_t n_heads = share_heads(p, &kv->heads), head = share * n_heads;
     uint32_t kv_head = head / (p->n_heads / kv->heads.n_kv_heads);
-    const struct kern_attention_args a = {
+    struct kern_attention_args a = {
         .q = m->bufs[s->src] + (size_t)b->row * m->strides[s->src] + (size_t)head * kv->heads.head_dim,
         .q_stride = m->strides[s->src],
         .out = m->bufs[s->dst] + (size_t)b->row * m->strides[s->dst] + (size_t)head * plan_kv_value_dim(&kv->heads),
@@ -192,6 +205,9 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
         .softcap = s->attention.softcap,
         .sinks = s->w[0] == PLAN_NONE ? NULL : m->weights[s->w[0]].vector + head,
     };
+    if (m->plan->is_bidirectional && s->attention.window > 0) {
+        look_ahead(s, batch->pos + b->row, b->n_rows, &a, first, last);
+    }
     if (piece->n == 0) {
         m->kern.attention(&a);
         return;

@@ -50,7 +50,7 @@ static void attention(const struct kern_attention_args *a)
     for (int r = 0; r < a->n_rows; r++) {
         for (int g = 0; g < a->n_group; g++) {
             const float *q = a->q + (size_t)r * a->q_stride + (size_t)(g * a->kv.d);
-            attend(a, q, kern_visible_from(a->window, a->pos[r]), a->pos[r], &max, &sum, out);
+            attend(a, q, kern_visible_from(a, r), a->pos[r], &max, &sum, out);
             sum += sink_weight(a, g, max);
             for (int j = 0; j < a->kv.d_value; j++) {
                 a->out[(size_t)r * a->out_stride + (size_t)(g * a->kv.d_value + j)] = (float)(out[j] / sum);
@@ -65,7 +65,7 @@ static void one_segment(const struct kern_attention_args *a, int32_t segment, fl
     int width = kv_value_width(a->kv.d_value);
     for (int i = 0; i < a->n_rows * a->n_group; i++, part += kern_part_floats(a->kv.d_value)) {
         int r = i / a->n_group, g = i % a->n_group;
-        int32_t first = MAX_OF(kern_visible_from(a->window, a->pos[r]), segment * KERN_SEGMENT_TOKENS);
+        int32_t first = MAX_OF(kern_visible_from(a, r), segment * KERN_SEGMENT_TOKENS);
         int32_t last = MIN_OF(a->pos[r], segment * KERN_SEGMENT_TOKENS + KERN_SEGMENT_TOKENS - 1);
         attend(a, a->q + (size_t)r * a->q_stride + (size_t)(g * a->kv.d), first, last, &max, &sum, out);
         for (int j = 0; j < a->kv.d_value; j++) {

@@ -305,7 +305,7 @@ static void att_add(struct att_work *w, struct att_tile *t, int index)
     int row = index / a->n_group, head = index % a->n_group, d = a->kv.d, i = t->n++;
     const float *q = a->q + (size_t)row * a->q_stride + (size_t)(head * d);
     float *result = a->out + (size_t)row * a->out_stride + (size_t)(head * a->kv.d_value);
-    int32_t pos = a->pos[row], from = kern_visible_from(a->window, pos);
+    int32_t pos = a->pos[row], from = kern_visible_from(a, row);
     t->queries[i] = (struct att_query){.from = from, .pos = pos, .head = head, .result = result};
     float scale = a->softcap != 0 ? a->scale : a->scale * ATT_LOG2_E;
     t->first = i == 0 ? from : MIN_OF(t->first, from);
@@ -351,10 +351,10 @@ static void vec_attention(const struct kern_attention_args *a)
     w.width = kv_value_width(a->kv.d_value);
     int n = a->n_rows * a->n_group;
     for (int from = 0; from < n;) {
-        int32_t first = a->pos[from / a->n_group];
+        int32_t first = kern_first_segment(a, from / a->n_group);
         from = att_fill(&w, from, n);
         int32_t last = a->pos[(from - 1) / a->n_group];
-        for (int32_t s = kern_first_segment(a->window, first); s <= kern_last_segment(last); s++) {
+        for (int32_t s = first; s <= kern_last_segment(last); s++) {
             att_begin_segment(&w);
             att_segment_run(&w, s, kern_last_segment(last));
             att_end_segment(&w, NULL);

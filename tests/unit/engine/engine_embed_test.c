@@ -14,9 +14,11 @@ Suite *engine_embed_suite(void);
 
 enum { N_TEXTS = 14, LONGEST = 120, MAX_WIDTH = 64 };
 
-static const char *const models[] = {"tests/golden/models/bert-mean.gguf", "tests/golden/models/nomic-bert-mean.gguf",
-                                     "tests/golden/models/qwen3-last.gguf", "tests/golden/models/qwen2-bias.gguf"};
-enum { N_MODELS = 4, DECODERS = 2 };
+static const char *const models[] = {
+    "tests/golden/models/bert-mean.gguf",            "tests/golden/models/nomic-bert-mean.gguf",
+    "tests/golden/models/gemma-embedding-mean.gguf", "tests/golden/models/modern-bert-cls.gguf",
+    "tests/golden/models/qwen3-last.gguf",           "tests/golden/models/qwen2-bias.gguf"};
+enum { N_MODELS = ARRAY_LEN(models), DECODERS = 4 };
 
 static struct engine *open_engine(struct engine_config cfg)
 {
@@ -56,7 +58,7 @@ static void finish(struct engine *e, struct engine_embedding **w, float *out)
     while ((err = engine_embedding_wait(*w, 1000, &vector, NULL)) == ERR_AGAIN) {
     }
     ck_assert_int_eq(err, ERR_OK);
-    memcpy(out, vector, engine_model(e)->n_embd * sizeof *out);
+    memcpy(out, vector, engine_model(e)->n_embd_out * sizeof *out);
     ck_assert_int_eq(engine_embedding_wait(*w, 0, &vector, NULL), ERR_OK); /* as often as one likes */
     engine_embedding_close(w);
     ck_assert_ptr_null(*w);
@@ -106,7 +108,7 @@ START_TEST(the_bits_depend_on_the_text_alone)
     struct engine_config cfg = {
         .model_path = models[_i], .n_threads = 1, .pooling = _i == N_MODELS - 1 ? "mean" : NULL};
     struct engine *e = open_engine(cfg);
-    size_t width = engine_model(e)->n_embd;
+    size_t width = engine_model(e)->n_embd_out;
     ck_assert(width <= MAX_WIDTH && engine_model(e)->generates == is_decoder && engine_model(e)->pooling != NULL);
     embed_alone(e, alone);
     embed_alone(e, other);

@@ -14,7 +14,7 @@ Suite *engine_rank_suite(void);
 
 #define DIR "tests/golden/rank/"
 
-enum { N_PAIRS = 4, VOCAB = 288 };
+enum { N_PAIRS = 4, VOCAB = 288, N_KINDS = 3 };
 
 static const struct {
     const char *model, *expect;
@@ -22,6 +22,8 @@ static const struct {
               {DIR "bert-pair.hf", DIR "bert-pair.expect.gguf"},
               {DIR "bert-xlmr-pair.gguf", DIR "bert-xlmr-pair.expect.gguf"},
               {DIR "bert-xlmr-pair.hf", DIR "bert-xlmr-pair.expect.gguf"},
+              {DIR "modern-bert-pair.gguf", DIR "modern-bert-pair.expect.gguf"},
+              {DIR "modern-bert-pair.hf", DIR "modern-bert-pair.expect.gguf"},
               {DIR "qwen3-label.hf", DIR "qwen3-label.expect.gguf"},
               {DIR "qwen3-yes.gguf", DIR "qwen3-yes.expect.gguf"}};
 enum { N_MODELS = ARRAY_LEN(models) };
@@ -135,14 +137,22 @@ START_TEST(a_vocabulary_with_special_tokens_wraps_pairs_as_its_kind_does)
 {
     static const int32_t bert[] = {0, 67, 162, 1, 67 + VOCAB, 162 + VOCAB, 163 + VOCAB, 1 + VOCAB};
     static const int32_t roberta[] = {0, 67, 68, 1, 1, 67, 68, 69, 1};
+    static const int32_t modern[] = {0, 67, 68, 1, 67, 68, 69, 1}; /* bytes as RoBERTa's, but one separator */
+    static const struct {
+        const char *model, *separator;
+        const int32_t *ids;
+        size_t n;
+    } kinds[N_KINDS] = {{DIR "bert-pair.hf", "[SEP]", bert, ARRAY_LEN(bert)},
+                        {DIR "bert-xlmr-pair.hf", "</s>", roberta, ARRAY_LEN(roberta)},
+                        {DIR "modern-bert-pair.hf", "[SEP]", modern, ARRAY_LEN(modern)}};
     struct arena a;
     int32_t *ids;
-    struct engine *e = open_engine((struct engine_config){.model_path = models[_i == 0 ? 1 : 3].model});
+    struct engine *e = open_engine((struct engine_config){.model_path = kinds[_i].model});
     arena_init(&a, 0, 0, MEM_GENERAL);
     size_t n = pair(e, "ab", "abc", &a, &ids);
-    ck_assert_uint_eq(n, _i == 0 ? ARRAY_LEN(bert) : ARRAY_LEN(roberta));
-    ck_assert_int_eq(memcmp(ids, _i == 0 ? bert : roberta, n * sizeof *ids), 0);
-    ck_assert_uint_eq(pair(e, "ab", _i == 0 ? "[SEP]" : "</s>", &a, &ids), 4 + 6);
+    ck_assert_uint_eq(n, kinds[_i].n);
+    ck_assert_int_eq(memcmp(ids, kinds[_i].ids, n * sizeof *ids), 0);
+    ck_assert_uint_eq(pair(e, "ab", kinds[_i].separator, &a, &ids), 4 + 6);
     arena_fini(&a);
     engine_close(&e);
 }
@@ -197,7 +207,7 @@ Suite *engine_rank_suite(void)
     TCase *t = tcase_create("engine_rank");
     tcase_add_loop_test(t, numbers_are_the_references_alone_and_together, 0, 2 * N_MODELS);
     tcase_add_test(t, the_second_text_of_an_encoder_has_a_segment_of_its_own);
-    tcase_add_loop_test(t, a_vocabulary_with_special_tokens_wraps_pairs_as_its_kind_does, 0, 2);
+    tcase_add_loop_test(t, a_vocabulary_with_special_tokens_wraps_pairs_as_its_kind_does, 0, N_KINDS);
     tcase_add_test(t, a_template_wraps_the_texts_of_a_decoder_and_marks_in_them_are_text);
     tcase_add_test(t, a_model_does_what_it_is_for);
     suite_add_tcase(s, t);

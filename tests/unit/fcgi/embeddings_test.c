@@ -3,13 +3,16 @@
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
 #include "fcgi/route.h"
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 Suite *embeddings_suite(void);
@@ -52,12 +55,12 @@ static json_int_t usage(const char *what)
     return json_integer_value(json_object_get(json_object_get(rig_answer, "usage"), what));
 }
 
-/* The four prompts of the golden set in one request, as token ids. */
-START_TEST(an_encoder_gives_the_references_embeddings)
+/* The four prompts of a golden set in one request, as token ids, and the vectors that are expected. */
+static void check_references(const char *expect, size_t width)
 {
     struct gguf *g;
     struct err_info info = {0};
-    ck_assert_msg(gguf_open(EXPECT, &g, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(gguf_open(expect, &g, &info) == ERR_OK, "%s", info.text);
     struct buf body;
     buf_init(&body, 0, MEM_GENERAL);
     buf_puts(&body, "{\"model\":\"tiny\",\"input\":[");
@@ -76,23 +79,28 @@ START_TEST(an_encoder_gives_the_references_embeddings)
     buf_puts(&body, "]}");
     buf_putc(&body, '\0');
     ck_assert_msg(rig_post(URL, body.data) == 200, "%s", rig_got.body);
-    ck_assert_str_eq(json_string_value(json_object_get(rig_answer, "object")), "list");
-    ck_assert_str_eq(json_string_value(json_object_get(rig_answer, "model")), "tiny");
-    ck_assert_str_eq(json_string_value(json_object_get(data_at(0), "object")), "embedding");
     ck_assert_uint_eq(json_array_size(json_object_get(rig_answer, "data")), 4);
-    ck_assert(usage("prompt_tokens") == 1 + 7 + 33 + 70 && usage("total_tokens") == 1 + 7 + 33 + 70);
     for (size_t i = 0; i < 4; i++) {
         float x[MAX_WIDTH];
         double worst = 0;
-        ck_assert_uint_eq(numbers_at(i, x), WIDTH);
-        for (size_t k = 0; k < WIDTH; k++) {
+        ck_assert_uint_eq(numbers_at(i, x), width);
+        for (size_t k = 0; k < width; k++) {
             worst = fmax(worst, fabs((double)x[k] - expected[i][k]));
         }
         ck_assert_msg(worst < 1e-5, "text %zu: off by %g", i, worst);
-        ck_assert(fabs(length_of(x, WIDTH) - 1) < 1e-6);
+        ck_assert(fabs(length_of(x, width) - 1) < 1e-6);
     }
     buf_fini(&body);
     gguf_close(&g);
+}
+
+START_TEST(an_encoder_gives_the_references_embeddings)
+{
+    check_references(EXPECT, WIDTH);
+    ck_assert_str_eq(json_string_value(json_object_get(rig_answer, "object")), "list");
+    ck_assert_str_eq(json_string_value(json_object_get(rig_answer, "model")), "tiny");
+    ck_assert_str_eq(json_string_value(json_object_get(data_at(0), "object")), "embedding");
+    ck_assert(usage("prompt_tokens") == 1 + 7 + 33 + 70 && usage("total_tokens") == 1 + 7 + 33 + 70);
 }
 END_TEST
 
@@ -294,6 +302,48 @@ START_TEST(a_decoder_embeds_when_told_how)
 }
 END_TEST
 
+/* The golden folder with layers behind the pooling, and a vocabulary of its size. */
+static const char *dense_folder(void)
+{
+    static const char *const files[] = {"models/bert-dense-mean.hf/config.json",
+                                        "models/bert-dense-mean.hf/model.safetensors",
+                                        "models/bert-dense-mean.hf/modules.json",
+                                        "models/bert-dense-mean.hf/1_Pooling",
+                                        "models/bert-dense-mean.hf/2_Dense",
+                                        "models/bert-dense-mean.hf/3_Dense",
+                                        "rank/bert-pair.hf/tokenizer.json"};
+    char target[4096], link[64], *root = realpath("tests/golden", NULL);
+    ck_assert_ptr_nonnull(root);
+    ck_assert_int_eq(mkdir(folder_file("dense"), 0700), 0);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        snprintf(target, sizeof target, "%s/%s", root, files[i]);
+        snprintf(link, sizeof link, "dense%s", strrchr(files[i], '/'));
+        ck_assert_int_eq(symlink(target, folder_file(link)), 0);
+    }
+    free(root);
+    return folder_file("dense");
+}
+
+START_TEST(layers_behind_the_pooling_make_vectors_of_their_width)
+{
+    enum { DENSE_WIDTH = 44, SHORT = 20 }; /* of a model of 60 */
+    float all[MAX_WIDTH], some[MAX_WIDTH];
+    struct engine_config cfg = {.model_path = dense_folder(), .backend = "ref", .n_threads = 1};
+    struct engine *before = swap_engine(&cfg);
+    check_references("tests/golden/models/bert-dense-mean.expect.gguf", DENSE_WIDTH);
+    rig_refuse(URL, "{\"input\":\"a\",\"dimensions\":45}", 400, "invalid_value", "dimensions");
+    ck_assert_int_eq(rig_post(URL, "{\"input\":\"a\"}"), 200);
+    ck_assert_uint_eq(numbers_at(0, all), DENSE_WIDTH);
+    ck_assert_int_eq(rig_post(URL, "{\"input\":\"a\",\"dimensions\":20}"), 200);
+    ck_assert_uint_eq(numbers_at(0, some), SHORT);
+    double part = length_of(all, SHORT);
+    for (size_t k = 0; k < SHORT; k++) {
+        ck_assert(fabs(some[k] - all[k] / part) < 1e-6);
+    }
+    swap_back(before);
+}
+END_TEST
+
 START_TEST(a_batch_must_hold_the_longest_text)
 {
     struct engine_config cfg = {.model_path = ENCODER, .backend = "ref", .n_threads = 1, .max_batch_rows = 127};
@@ -346,6 +396,7 @@ Suite *embeddings_suite(void)
     tcase_add_test(encoder, a_queue_shorter_than_the_request_is_waited_for);
     tcase_add_test(encoder, an_encoder_does_not_generate);
     tcase_add_test(encoder, a_client_that_leaves_costs_nothing);
+    tcase_add_test(encoder, layers_behind_the_pooling_make_vectors_of_their_width);
     tcase_add_checked_fixture(decoder, setup_decoder, rig_unserve);
     tcase_add_test(decoder, a_decoder_embeds_when_told_how);
     tcase_add_test(limits, a_batch_must_hold_the_longest_text);

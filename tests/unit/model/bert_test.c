@@ -179,7 +179,100 @@ START_TEST(what_is_not_computed_is_refused_by_name)
     struct gguf *g;
     struct err_info info = {0};
     ck_assert_int_eq(model_open(folder_path(), &g, &info), ERR_BAD_CONFIG);
-    ck_assert_msg(strstr(info.text, "2_Dense") != NULL, "%s", info.text);
+    ck_assert_msg(strstr(info.text, "2_Dense: expected modules.json") != NULL, "%s", info.text);
+}
+END_TEST
+
+/* --- modules ------------------------------------------------------------------------------------------------------ */
+
+#define MODULE(type, path) "{\"type\":\"sentence_transformers.models." type "\",\"path\":\"" path "\"}"
+#define FRONT              "[" MODULE("Transformer", "") "," MODULE("Pooling", "1_Pooling") ","
+#define MODULES            FRONT MODULE("Dense", "2_Dense") "," MODULE("Normalize", "3_Normalize") "]"
+#define DENSE(in, out, more) "{\"in_features\":" in ",\"out_features\":" out more "}"
+#define TANH                 ",\"bias\":true,\"activation_function\":\"torch.nn.modules.activation.Tanh\""
+
+/* A folder of bert-mean, of 60 dimensions, with the first layer of bert-dense-mean, of 28 from 60, behind it. */
+static enum err open_modules(const char *modules, const char *dense, struct gguf **g, struct plan **p,
+                             struct err_info *info)
+{
+    char link_to[PATH_BYTES + 64], *root = realpath(MODELS, NULL);
+    ck_assert_ptr_nonnull(root);
+    snprintf(link_to, sizeof link_to, "%s/bert-dense-mean.hf/2_Dense/model.safetensors", root);
+    free(root);
+    folder_of("bert-mean",
+              "{\"architectures\":[\"BertModel\"],\"layer_norm_eps\":1e-12,\"hidden_size\":60,"
+              "\"max_position_embeddings\":128,\"num_attention_heads\":3,\"intermediate_size\":80,"
+              "\"num_hidden_layers\":2,\"hidden_act\":\"gelu\"}",
+              MEAN);
+    ck_assert_int_eq(mkdir(folder_file("2_Dense"), 0700), 0);
+    ck_assert_int_eq(symlink(link_to, folder_file("2_Dense/model.safetensors")), 0);
+    if (dense != NULL) {
+        folder_write_text("2_Dense/config.json", dense);
+    }
+    folder_write_text("modules.json", modules);
+    *g = NULL;
+    *p = NULL;
+    enum err err = model_open(folder_path(), g, info);
+    return err != ERR_OK ? err : model_build(*g, 0, p, info);
+}
+
+START_TEST(modules_become_the_pooling_and_layers_behind_it)
+{
+    static const char *const plain[] = {MODULES, FRONT MODULE("Dense", "2_Dense") "]",
+                                        "[{\"type\":\"custom.Transformer\",\"path\":\"\"},"
+                                        "{\"type\":\"x.modules.pooling.Pooling\",\"path\":\"1_Pooling\"},"
+                                        "{\"type\":\"x.Dense\",\"path\":\"2_Dense\"}]"};
+    struct gguf *g;
+    struct plan *p;
+    struct err_info info = {0};
+    for (size_t i = 0; i < ARRAY_LEN(plain); i++) {
+        ck_assert_msg(open_modules(plain[i], DENSE("60", "28", TANH), &g, &p, &info) == ERR_OK, "%s", info.text);
+        ck_assert(p->pooling == PLAN_POOL_MEAN && p->dense.n == 1 && plan_head_width(&p->dense, 60) == 28);
+        ck_assert(p->dense.layers[0].act == PLAN_DENSE_TANH && p->dense.layers[0].bias != NULL);
+        plan_free(&p);
+        gguf_close(&g);
+    }
+    ck_assert_int_eq(open_modules(FRONT MODULE("Normalize", "2_Normalize") "]", NULL, &g, &p, &info), ERR_OK);
+    ck_assert(p->dense.n == 0 && plan_head_width(&p->dense, 60) == 60);
+    plan_free(&p);
+    gguf_close(&g);
+}
+END_TEST
+
+START_TEST(modules_that_are_not_computed_are_refused_by_name)
+{
+    static const struct {
+        const char *modules, *dense, *word;
+        enum err err;
+    } cases[] = {
+        {"[]", NULL, "modules.json: expected an array of modules, found none", ERR_BAD_CONFIG},
+        {"{}", NULL, "modules.json: expected an array of modules, found an object", ERR_BAD_CONFIG},
+        {"[", NULL, "modules.json is not valid JSON", ERR_INVALID_JSON},
+        {"[7]", NULL, "[0].type: expected Transformer", ERR_BAD_CONFIG},
+        {"[" MODULE("Transformer", "") "," MODULE("Dense", "2_Dense") "]", NULL, "[1].type", ERR_BAD_CONFIG},
+        {"[" MODULE("Pooling", "1_Pooling") "," MODULE("Transformer", "") "]", NULL, "[1].type", ERR_BAD_CONFIG},
+        {FRONT MODULE("Normalize", "") "," MODULE("Dense", "2_Dense") "]", NULL, "[3].type", ERR_BAD_CONFIG},
+        {FRONT MODULE("LSTM", "2_LSTM") "]", NULL, "found 'sentence_transformers.models.LSTM'", ERR_BAD_CONFIG},
+        {FRONT MODULE("Dense", "../x") "]", NULL, "[2].path: expected a folder's name, found '../x'", ERR_BAD_CONFIG},
+        {FRONT "{\"type\":\"a.Dense\"}]", NULL, "[2].path", ERR_BAD_CONFIG},
+        {"[" MODULE("Transformer", "") "," MODULE("Pooling", "9_Pooling") "]", NULL, "9_Pooling/config.json: expected",
+         ERR_BAD_CONFIG},
+        {MODULES, NULL, "2_Dense/config.json: expected, found none", ERR_BAD_CONFIG},
+        {MODULES, DENSE("60", "0", TANH), "2_Dense/config.json: out_features: expected 1 to 1048576, found 0",
+         ERR_BAD_CONFIG},
+        {MODULES, DENSE("60", "27", TANH), "linear.weight: expected [27, 60]", ERR_BAD_TENSOR_SHAPE},
+        {MODULES, DENSE("60", "28", ",\"activation_function\":\"torch.nn.modules.activation.Softsign\""),
+         "activation_function: expected Identity", ERR_BAD_CONFIG},
+        {MODULES, DENSE("60", "28", ",\"activation_function\":null"), "activation_function", ERR_BAD_CONFIG},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct gguf *g;
+        struct plan *p;
+        struct err_info info = {0};
+        enum err err = open_modules(cases[i].modules, cases[i].dense, &g, &p, &info);
+        ck_assert_msg(err == cases[i].err && strstr(info.text, cases[i].word) != NULL, "case %zu: %s: %s", i,
+                      err_code(err), info.text);
+    }
 }
 END_TEST
 
@@ -237,6 +330,8 @@ Suite *bert_suite(void)
     tcase_add_test(c, both_kinds_of_nomic_config_are_read);
     tcase_add_test(c, values_of_a_file_that_cannot_be_are_named);
     tcase_add_test(c, what_is_not_computed_is_refused_by_name);
+    tcase_add_test(c, modules_become_the_pooling_and_layers_behind_it);
+    tcase_add_test(c, modules_that_are_not_computed_are_refused_by_name);
     suite_add_tcase(s, c);
     return s;
 }

@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-Suite *blocks_rank_suite(void);
+Suite *blocks_head_suite(void);
 
 static struct plan *build(const char *path, struct gguf **g)
 {
@@ -22,7 +22,7 @@ START_TEST(the_head_tells_a_reranker)
 {
     static const struct {
         const char *path;
-        enum plan_pooling pooling, row;
+        enum plan_pooling pooling, states;
         uint32_t n_out, n_segments;
         bool has_dense;
     } rows[] = {
@@ -36,10 +36,10 @@ START_TEST(the_head_tells_a_reranker)
     };
     struct gguf *g;
     struct plan *p = build(rows[_i].path, &g);
-    ck_assert(p->pooling == rows[_i].pooling && p->ranker.row == rows[_i].row);
-    ck_assert_uint_eq(p->ranker.out != NULL ? p->ranker.out->n_rows : 0, rows[_i].n_out);
+    ck_assert(p->pooling == rows[_i].pooling && p->ranker.states == rows[_i].states);
+    ck_assert_uint_eq(plan_head_width(&p->ranker.head, 0), rows[_i].n_out);
     ck_assert_uint_eq(p->ranker.n_segments, rows[_i].n_segments);
-    ck_assert((p->ranker.dense != NULL) == rows[_i].has_dense);
+    ck_assert_int_eq(p->ranker.head.n, rows[_i].n_out == 0 ? 0 : 1 + rows[_i].has_dense);
     plan_free(&p);
     gguf_close(&g);
 }
@@ -70,10 +70,10 @@ START_TEST(a_head_that_cannot_be_is_refused)
 }
 END_TEST
 
-Suite *blocks_rank_suite(void)
+Suite *blocks_head_suite(void)
 {
-    Suite *s = suite_create("blocks_rank");
-    TCase *t = tcase_create("blocks_rank");
+    Suite *s = suite_create("blocks_head");
+    TCase *t = tcase_create("blocks_head");
     tcase_add_loop_test(t, the_head_tells_a_reranker, 0, 7);
     tcase_add_test(t, a_head_that_cannot_be_is_refused);
     suite_add_tcase(s, t);
