@@ -20,7 +20,7 @@ enum err hf_modules_read(const struct hf *h, const char *name, json_t **out)
     static const char member[] = "{\"v\":";
     char path[PATH_BYTES];
     struct buf text;
-    struct err_info failed;
+    struct err_info failed = {.text = "out of memory"};
     *out = NULL;
     if (snprintf(path, sizeof path, "%s/%s", h->folder, name) >= (int)sizeof path) {
         return err_set(h->info, ERR_FILE, NULL, "expected a path below %d bytes", PATH_BYTES);
@@ -28,17 +28,20 @@ enum err hf_modules_read(const struct hf *h, const char *name, json_t **out)
     json_t *object = NULL;
     buf_init(&text, FILE_BYTES + sizeof member + 1, MEM_GENERAL);
     buf_puts(&text, member); /* the reader's texts are objects; this may be an array */
-    enum err err = io_read_file(path, FILE_BYTES, &text, &failed);
+    enum err err = buf_ok(&text);
+    err = err == ERR_OK ? io_read_file(path, FILE_BYTES, &text, &failed) : err;
+    bool is_there = err != ERR_FILE;
+    buf_putc(&text, '}');
+    err = err == ERR_OK ? buf_ok(&text) : err;
     if (err == ERR_OK) {
-        buf_putc(&text, '}');
         err = json_read_file(text.data, text.len, FILE_DEPTH, name, &object, h->info);
         *out = json_incref(json_object_get(object, "v"));
-    } else {
-        err = err == ERR_FILE ? ERR_OK : err_set(h->info, err, NULL, "%s", failed.text);
+    } else if (is_there) {
+        err_set(h->info, err, NULL, "%s", failed.text);
     }
     json_decref(object);
     buf_fini(&text);
-    return err;
+    return is_there ? err : ERR_OK;
 }
 
 /* What stands behind the last dot: "torch.nn.modules.activation.Tanh" is a Tanh. */

@@ -84,6 +84,12 @@ static const struct hf_family hf_gemma3 = {
 /* Text models without a head: EmbeddingGemma's, which say that they look ahead, and decoders for embeddings. */
 static const struct hf_family *choose_headless(const json_t *config);
 
+static const struct hf_key hf_gemma_embedding_keys[] = {
+    {"query_pre_attn_scalar", "attention.scale", HF_WORD},
+    {"sliding_window", "attention.sliding_window", HF_U32},
+    {NULL, NULL, HF_U32},
+};
+
 static const struct hf_fixed hf_gemma_embedding_fixed[] = {
     {"attn_logit_softcapping", "none"},
     {"sliding_window_pattern", "6"},
@@ -95,7 +101,7 @@ static const struct hf_family hf_gemma_embedding = {
     .arch = "gemma-embedding",
     .choose = choose_headless,
     .defaults = hf_gemma3_defaults,
-    .keys = hf_gemma3_keys,
+    .keys = hf_gemma_embedding_keys,
     .names = hf_gemma3_names,
     .fixed = hf_gemma_embedding_fixed,
     .act = HF_GELU_TANH,

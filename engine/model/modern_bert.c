@@ -56,6 +56,7 @@ static enum err finish(struct hf *h)
 {
     char key[128], shown[JSON_READ_SHOWN];
     uint32_t every;
+    gguf_build_bool(&h->b, hf_key(h, "attention.causal", key), false); /* llama.cpp's reader takes nothing for granted */
     TRY(hf_get_u32(h, "global_attn_every_n_layers", 1, PLAN_MAX_LAYERS, GLOBAL_EVERY, &every));
     if (json_read_get(h->config, "layer_types") == NULL) {
         gguf_build_u32(&h->b, hf_key(h, "attention.sliding_window_pattern", key), every);

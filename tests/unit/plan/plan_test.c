@@ -228,6 +228,10 @@ START_TEST(a_buffer_of_another_width_is_the_builders_mistake)
     p = make_plan();
     p->steps[S_NORM].adds = p->steps[S_NORM].norm.centers = true;
     check_fails(p, ERR_INTERNAL, "cannot add");
+    p = make_plan();
+    p->steps[S_ATTENTION].attention.window = 4;
+    p->steps[S_ATTENTION].attention.ahead = 3; /* in a plan that looks back alone */
+    check_fails(p, ERR_INTERNAL, "looks ahead");
     p = make_plan(); /* a matrix cannot tell whose fault it is: the file's is likelier */
     p->steps[S_DOWN].dst = Q;
     check_fails(p, ERR_BAD_TENSOR_SHAPE, "down");
