@@ -102,6 +102,7 @@ static enum err describe_sampling(struct engine *e, const struct engine_sampling
         s->top_p = wanted->top_p >= 0 ? wanted->top_p : s->top_p;
         s->min_p = wanted->min_p >= 0 ? wanted->min_p : s->min_p;
         s->top_k = wanted->top_k >= 0 ? wanted->top_k : s->top_k;
+        s->seed = wanted->seed;
     }
     return ERR_OK;
 }

@@ -39,6 +39,7 @@ enum {
 struct engine_sampling {
     double temperature, top_p, min_p; /* a negative value means "not set" */
     int64_t top_k;
+    int64_t seed; /* 0: drawn for each request */
 };
 
 /* Zero means "choose for me" wherever it is said so. Strings are borrowed for the call of engine_open. */
@@ -183,6 +184,12 @@ MUST_CHECK enum err engine_detokenize(const struct engine *e, const int32_t *ids
 /* Appends the raw bytes of one id, which may be part of a UTF-8 sequence. */
 void engine_token_bytes(const struct engine *e, int32_t id, struct buf *out);
 
+/* Ids of the marks around a gap that is to be filled, -1 = the vocabulary has none; bos: what begins every text, -1 = nothing. */
+struct engine_fim {
+    int32_t prefix, suffix, middle, repo, file, bos;
+};
+void engine_get_fim(const struct engine *e, struct engine_fim *out);
+
 /* --- conversations ---------------------------------------------------------------------------------------------- */
 
 /* The variables that every template gets: `messages` (OpenAI's, to which a reference is taken), add_generation_prompt,
@@ -192,6 +199,9 @@ json_t *engine_chat_context(const struct engine *e, json_t *messages, bool adds_
 
 /* How the model writes calls of tools (chat_format.h). */
 const struct chat_format *engine_tool_format(const struct engine *e);
+
+/* Appends the text of the chat template; nothing where there is none. ERR_NOMEM. */
+MUST_CHECK enum err engine_chat_template(const struct engine *e, struct buf *out);
 
 /* Does the chat template's text have this word? */
 bool engine_chat_mentions(const struct engine *e, const char *word);

@@ -22,6 +22,16 @@ bool engine_chat_mentions(const struct engine *e, const char *word)
     return source != NULL && memmem(source, n, word, strlen(word)) != NULL;
 }
 
+enum err engine_chat_template(const struct engine *e, struct buf *out)
+{
+    size_t n = 0;
+    const char *source = e->chat != NULL ? chat_template_source(e->chat, &n) : NULL;
+    if (source != NULL) {
+        buf_append(out, source, n);
+    }
+    return buf_ok(out);
+}
+
 /* Gives messages without content an empty one. *any: there were such. */
 static enum err fill_contents(json_t *messages, bool *any)
 {

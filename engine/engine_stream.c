@@ -48,7 +48,7 @@ void engine_params_init(const struct engine *e, struct engine_params *p)
                                              .typical_p = 1,
                                              .repeat_penalty = 1,
                                              .repeat_last_n = 64,
-                                             .seed = rng_fresh_seed(),
+                                             .seed = s->seed != 0 ? (uint64_t)s->seed : rng_fresh_seed(),
                                              .n_top = -1},
                                 .max_tokens = -1};
 }

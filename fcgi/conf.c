@@ -4,6 +4,7 @@
 #include "engine/base/io.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/options.h"
+#include "fcgi/options_other.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -255,13 +256,44 @@ static const struct option *next_operand(const struct arguments *a)
     return NULL;
 }
 
-/* The option that the argument at hand names, or whose value it is. */
+/* An option of llama-server: *o is what it is called here, or NULL where it has no effect. */
+static enum err match_other(struct arguments *a, const struct option_other *other, const struct option **o,
+                            const char **value, struct err_info *info)
+{
+    const char *equals = strchr(a->argv[a->i], '='), *next = a->i + 1 < a->argc ? a->argv[a->i + 1] : NULL;
+    *o = NULL;
+    if (other->hint != NULL) {
+        return err_set(info, ERR_CONFIG, other->name, "%s: not an option of infcgi serve: %s", other->name, other->hint);
+    }
+    if (other->same_as != NULL) {
+        *o = option_find(other->same_as, strlen(other->same_as), a->command);
+        *value = equals != NULL ? equals + 1 : NULL;
+        return ERR_OK;
+    }
+    bool is_value = next != NULL && (other->takes == OPTION_OTHER_VALUE ||
+                                     (other->takes == OPTION_OTHER_SWITCH &&
+                                      (strcmp(next, "on") == 0 || strcmp(next, "off") == 0 || strcmp(next, "auto") == 0)));
+    a->i += equals == NULL && is_value;
+    return ERR_OK;
+}
+
+/* The option that the argument at hand names, or whose value it is; NULL where it names what has no effect. */
 static enum err match_argument(struct arguments *a, const struct option **out, const char **value,
                                struct err_info *info)
 {
     const char *arg = a->argv[a->i];
     bool is_operand = a->no_names || arg[0] != '-' || strcmp(arg, "-") == 0;
-    const struct option *o = *out = is_operand ? next_operand(a) : match_name(arg, a->command, value);
+    const struct option *o = is_operand ? next_operand(a) : match_name(arg, a->command, value);
+    bool is_other = !is_operand && a->command == CONF_SERVE && (o == NULL || (o->commands & CONF_SERVE) == 0);
+    const struct option_other *other = is_other ? option_other_find(arg) : NULL;
+    if (other != NULL) {
+        TRY(match_other(a, other, &o, value, info));
+        if (o == NULL) {
+            *out = NULL;
+            return ERR_OK;
+        }
+    }
+    *out = o;
     if (o == NULL) {
         return err_set(info, ERR_CONFIG, arg, "unknown option '%.64s'; --help lists them", arg);
     }
@@ -297,6 +329,9 @@ static enum err read_arguments(struct conf *c, enum conf_command command, int ar
         const struct option *o;
         const char *value = NULL;
         TRY(match_argument(&a, &o, &value, info));
+        if (o == NULL) {
+            continue;
+        }
         if (!only_config || is_config(o)) {
             TRY(set_value(c, o, value, "command line", a.is_given[option_index(o)], info));
         }

@@ -54,8 +54,9 @@ struct conf {
         draft_max;
     int64_t max_connections, body_limit_kib, response_memory_mib, drain_s, ping_s, timeout_s;
     int64_t n_predict, seed;
+    int64_t limit_predict; /* of serve */
     struct engine_sampling sampling;
-    bool check_config, drain_close, strict_api, any_model, share_cache, help, version, chat;
+    bool check_config, drain_close, strict_api, any_model, share_cache, no_slots, metrics, help, version, chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
     int64_t repetitions;
     const char *output;

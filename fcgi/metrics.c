@@ -186,6 +186,65 @@ static void write_devices(struct buf *out, const struct engine_model_info *m)
     }
 }
 
+/* --- llama-server's names --------------------------------------------------------------------------------------------- */
+
+static struct {
+    atomic_ullong prefill_ns, decode_ns, prompt_tokens, decoded_tokens; /* of sequences that have ended */
+    atomic_int longest;                                                  /* tokens of one */
+} sequences;
+
+void metrics_note_sequence(const struct sched_usage *u)
+{
+    int n = u->prompt_tokens + u->completion_tokens, longest = atomic_load(&sequences.longest);
+    atomic_fetch_add_explicit(&sequences.prefill_ns, u->prefill_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&sequences.decode_ns, u->decode_ns, memory_order_relaxed);
+    atomic_fetch_add_explicit(&sequences.prompt_tokens, (unsigned long long)(u->prompt_tokens - u->cached_tokens),
+                              memory_order_relaxed);
+    if (u->completion_tokens > 1) { /* the first costs no step */
+        atomic_fetch_add_explicit(&sequences.decoded_tokens, (unsigned long long)u->completion_tokens - 1,
+                                  memory_order_relaxed);
+    }
+    while (n > longest && !atomic_compare_exchange_weak(&sequences.longest, &longest, n)) {
+    }
+}
+
+void metrics_write_llama(struct buf *out, const struct engine *e)
+{
+    struct sched_stats s = {0};
+    if (e != NULL) {
+        engine_get_stats(e, &s);
+    }
+    double prompt_s = (double)atomic_load(&sequences.prefill_ns) / 1e9;
+    double decode_s = (double)atomic_load(&sequences.decode_ns) / 1e9;
+    double n_prompt = (double)atomic_load(&sequences.prompt_tokens), n_decoded = (double)atomic_load(&sequences.decoded_tokens);
+    const struct {
+        const char *name, *type, *help;
+        double value;
+    } rows[] = {
+        {"prompt_tokens_total", "counter", "Prompt tokens processed.", (double)(s.prompt_tokens - s.cached_tokens)},
+        {"prompt_tokens_cached_total", "counter", "Prompt tokens found in the cache.", (double)s.cached_tokens},
+        {"prompt_seconds_total", "counter", "Time prompts took.", prompt_s},
+        {"tokens_predicted_total", "counter", "Tokens generated.", (double)s.generated_tokens},
+        {"tokens_predicted_seconds_total", "counter", "Time generation took.", decode_s},
+        {"n_decode_total", "counter", "Batches computed.", (double)s.steps},
+        {"n_tokens_max", "counter", "Most tokens of one sequence.", (double)atomic_load(&sequences.longest)},
+        {"spec_decode_num_draft_tokens_total", "counter", "Tokens guessed ahead.", (double)s.drafted_tokens},
+        {"spec_decode_num_accepted_tokens_total", "counter", "Tokens guessed ahead that came true.", (double)s.accepted_tokens},
+        {"spec_decode_num_drafts_total", "counter", "Times that tokens were guessed.", (double)s.drafts},
+        {"prompt_tokens_seconds", "gauge", "Prompt tokens a second.", prompt_s > 0 ? n_prompt / prompt_s : 0},
+        {"predicted_tokens_seconds", "gauge", "Generated tokens a second.", decode_s > 0 ? n_decoded / decode_s : 0},
+        {"requests_processing", "gauge", "Sequences being computed.", (double)s.n_running},
+        {"requests_deferred", "gauge", "Sequences in the queue.", (double)s.n_waiting},
+        {"n_busy_slots_per_decode", "gauge", "Token rows of a batch.", s.steps > 0 ? (double)s.step_rows / (double)s.steps : 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "llamacpp:%s", rows[i].name);
+        write_head(out, name, rows[i].type, rows[i].help);
+        buf_printf(out, "%s %.15g\n", name, rows[i].value);
+    }
+}
+
 void metrics_write(struct buf *out, const struct engine *e, const char *const *route_names, int n_routes)
 {
     write_head(out, "infcgi_up", "gauge", "1 once the model is loaded, until its back end is lost.");

@@ -33,6 +33,12 @@ void metrics_count_request(int route, int http_status, enum err err);
 /* Counts a batch that could not be computed. */
 void metrics_count_failed_batch(enum err why);
 
+/* Counts a sequence that has ended, for llama-server's sums. */
+void metrics_note_sequence(const struct sched_usage *u);
+
+/* Appends what llama-server's exposition has, as "llamacpp:..", of its own counts from the start of the process on. */
+void metrics_write_llama(struct buf *out, const struct engine *e);
+
 /* Appends the exposition, format 0.0.4. e OPTIONAL: NULL while the model loads. */
 void metrics_write(struct buf *out, const struct engine *e, const char *const *route_names, int n_routes);
 

@@ -75,6 +75,9 @@ static void write_head(struct reply *r, struct buf *head, int status, const char
     if (r->allow != NULL) {
         buf_printf(head, "Allow: %s\r\n", r->allow);
     }
+    if (r->process_started != 0) {
+        buf_printf(head, "Process-Start-Time-Unix: %" PRId64 "\r\n", r->process_started);
+    }
     if (r->retry_after_s > 0) {
         buf_printf(head, "Retry-After: %d\r\n", r->retry_after_s);
     }

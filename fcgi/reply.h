@@ -23,6 +23,7 @@ struct reply {
      * sent. place_arg: for it. */
     void (*name_place)(const void *arg, struct err_info *info);
     const void *place_arg;
+    int64_t process_started; /* seconds since 1970, told in a header where it is not 0 */
     int retry_after_s; /* for 503; set before reply_error it makes a 503 of any error */
 };
 

@@ -8,6 +8,8 @@
 
 #include <stdatomic.h>
 
+#define SERVER_VERSION "0.1.0"
+
 struct server {
     const struct conf *conf;         /* set once */
     _Atomic(struct engine *) engine; /* NULL while the model loads; release/acquire: model_id before it */

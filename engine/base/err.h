@@ -45,6 +45,7 @@
       "a parameter is not supported")                                                                                  \
     X(ERR_UNSUPPORTED_ENDPOINT, "unsupported_endpoint", 400, "invalid_request_error",                                  \
       "the model cannot do what this URL is for")                                                                      \
+    X(ERR_NOT_SUPPORTED, "not_supported", 501, "not_supported_error", "the server or the model has no such thing")     \
     X(ERR_CONTEXT_LENGTH, "context_length_exceeded", 400, "invalid_request_error", "the prompt is too long")           \
     X(ERR_PATTERN_LIMIT, "pattern_limit", 400, "invalid_request_error",                                                \
       "the text takes the model's pre-tokenizer too much work")                                                        \

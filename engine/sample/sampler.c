@@ -407,6 +407,14 @@ static int32_t best_of_row(const struct sampler_row *row, const struct sampler_v
     return n;
 }
 
+/* The stages behind top-k, of n candidates; returns how many they keep. */
+static int32_t truncate(const struct sampler_params *p, struct candidate *cands, int32_t n)
+{
+    n = p->typical_p < 1 ? keep_typical(cands, n, p->typical_p) : n;
+    n = p->top_p < 1 ? keep_top_p(cands, n, p->top_p) : n;
+    return p->min_p > 0 ? keep_min_p(cands, n, p->min_p) : n;
+}
+
 static int32_t sample(struct chain *c, double u)
 {
     const struct sampler_params *p = c->p;
@@ -422,17 +430,34 @@ static int32_t sample(struct chain *c, double u)
     if (k == c->view->n && sampler_bins_pick(p, c->view, c->max, c->s, u, &id)) {
         return id;
     }
-    n = best_of_row(c->row, c->view, k, c->s);
-    if (p->typical_p < 1) {
-        n = keep_typical(cands, n, p->typical_p);
-    }
-    if (p->top_p < 1) {
-        n = keep_top_p(cands, n, p->top_p);
-    }
-    if (p->min_p > 0) {
-        n = keep_min_p(cands, n, p->min_p);
-    }
+    n = truncate(p, cands, best_of_row(c->row, c->view, k, c->s));
     return draw(c, n, u);
+}
+
+/* What the draw of r->id was made from. The whole row is sorted: for requests that ask for it alone. */
+static void tell_drawn(struct chain *c, struct sampler_view *v, struct sampler_result *r)
+{
+    const struct sampler_params *p = c->p;
+    const struct candidate *cands = c->s->cands;
+    int32_t k = p->top_k > 0 && p->top_k < v->n ? p->top_k : v->n;
+    if (!isnan(c->logsumexp)) { /* else the maxima are those of the changed row already */
+        sampler_view_find_max(v);
+    }
+    int32_t n = truncate(p, c->s->cands, sampler_view_best(v, k, c->s->cands, c->s->spare));
+    n = p->temperature > 0 ? n : MIN_OF(n, 1);
+    double total = 0, inverse = p->temperature > 0 ? 1.0 / (double)p->temperature : 1;
+    for (int32_t i = 0; i < n; i++) {
+        total += exp(((double)cands[i].logit - cands[0].logit) * inverse);
+    }
+    r->n_top = 0;
+    r->logprob = 0;
+    for (int32_t i = 0; i < n; i++) {
+        float share = (float)(exp(((double)cands[i].logit - cands[0].logit) * inverse) / total);
+        r->logprob = cands[i].id == r->id ? share : r->logprob;
+        if (share > 0 && r->n_top < p->n_top) {
+            r->top[r->n_top++] = (struct sampler_top){cands[i].id, share};
+        }
+    }
 }
 
 /* --- the chain -------------------------------------------------------------------------------------------------- */
@@ -490,7 +515,7 @@ static enum err prepare(struct chain *c, const struct sampler_row *row, const st
 int32_t sampler_wants(const struct sampler_params *p, int32_t n_vocab, bool ban_ends)
 {
     int32_t n_top = MAX_OF(p->n_top, p->n_top == 0 ? 1 : 0); /* the log-probability of the best is its logit's */
-    if (changes_logits(p, ban_ends)) {
+    if (changes_logits(p, ban_ends) || p->tells_drawn) {
         return SAMPLER_ALL_LOGITS;
     }
     if (p->temperature > 0) {
@@ -527,6 +552,9 @@ enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *
     }
     if (p->n_top >= 0) {
         r.logprob = logit_of(row, r.id) - row->logsumexp;
+    }
+    if (p->tells_drawn && p->n_top >= 0) {
+        tell_drawn(&c, &view, &r);
     }
     *out = r;
     return ERR_OK;

@@ -39,6 +39,8 @@ struct sampler_params {
     size_t n_bias;
     const int32_t *ends; /* [n_ends] ids that end a sequence, in range */
     size_t n_ends;
+    bool tells_drawn; /* with n_top >= 0: in place of log-probabilities the probabilities that the draw is made with,
+                       * behind all stages; of the best only those that can be drawn */
     bool is_guided; /* rows come with sampler_history.allowed */
 };
 
@@ -67,7 +69,7 @@ struct sampler_top {
 
 struct sampler_result {
     int32_t id;
-    float logprob; /* of id in the model's own distribution; NaN when not asked for */
+    float logprob; /* of id in the model's own distribution; NaN when not asked for; see tells_drawn */
     int32_t n_top;
     struct sampler_top top[SAMPLER_MAX_TOP]; /* best first, ties by lower id */
 };

@@ -130,6 +130,13 @@ enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out
     return err;
 }
 
+void sched_note_processed(struct sched_seq *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->usage.processed_tokens = MAX_OF(q->usage.processed_tokens, MIN_OF(q->n_computed, q->n_prompt));
+    pthread_mutex_unlock(&q->lock);
+}
+
 void sched_seq_usage(struct sched_seq *q, struct sched_usage *out)
 {
     pthread_mutex_lock(&q->lock);

@@ -207,6 +207,9 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
             pthread_mutex_unlock(&s->lock);
         }
     }
+    if (q->n_computed < q->n_prompt) {
+        sched_note_processed(q);
+    }
     /* Up to the next page that somebody else computes. */
     int32_t end = q->n_computed;
     while (end < q->n_tokens) {

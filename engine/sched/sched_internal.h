@@ -123,6 +123,7 @@ struct sched_seq {
 struct sched_batch {
     int32_t n_rows, n_seqs, n_logits, n_hidden;
     int32_t n_decoding; /* of the rows; drafts among them */
+    int32_t n_drafts; /* sequences with guessed tokens */
     int32_t n_drafted;
     bool leaves_extras;
     uint64_t begin_ns;
@@ -252,6 +253,7 @@ enum err sched_finish_embedding(struct sched *s, struct sched_seq *q); /* ERR_NU
 
 /* sched.c */
 uint32_t sched_ring_room(struct sched_seq *q);
+void sched_note_processed(struct sched_seq *q); /* how much of the prompt is done, for sched_seq_usage */
 void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const struct sampler_result *r);
 void sched_tell_readers(struct sched *s); /* of tokens put since, where that is left for when a batch has begun */
 void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err,

@@ -18,6 +18,7 @@ enum sched_finish { SCHED_FINISH_NONE, SCHED_FINISH_STOP, SCHED_FINISH_LENGTH };
 struct sched_usage {
     int32_t prompt_tokens;
     int32_t cached_tokens;     /* of the prompt, found in the KV cache */
+    int32_t processed_tokens;  /* of the prompt, computed or found so far */
     int32_t completion_tokens; /* sampled, end token included; of a stream, cut text excluded */
     int32_t drafted_tokens;    /* guessed ahead and computed */
     int32_t accepted_tokens;   /* of these came true, cut text included */
@@ -33,6 +34,7 @@ struct sched_stats {
     uint64_t states_held, states_kept;                       /* recurrent ones: by sequences; by pages */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
     uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead, and of these came true */
+    uint64_t drafts;                                         /* times that some were guessed */
     uint64_t steps, step_rows;                               /* batches run, and rows in them */
     uint64_t step_ns;                                        /* time in the back end */
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;

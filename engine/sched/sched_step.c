@@ -92,6 +92,7 @@ static void add_decoding(struct sched *s, struct sched_batch *b)
         struct sched_seq *q = b->seqs[i];
         add_rows(s, b, q, 1 + q->n_draft);
         b->n_drafted += q->n_draft;
+        b->n_drafts += q->n_draft > 0;
     }
     b->n_decoding = b->n_rows;
 }
@@ -318,6 +319,9 @@ static void finish_rows(struct sched *s, const struct sched_batch *b, struct sch
     q->is_begun = false;
     int32_t first = q->n_computed, i_logits = q->i_logits, n_tokens = q->n_tokens;
     q->n_computed += q->n_chunk - q->n_draft;
+    if (first < q->n_prompt) {
+        sched_note_processed(q);
+    }
     sched_named_pages_filled(s, q, first);
     sched_keep_copies(s, b, q);
     enum sched_finish finish = SCHED_FINISH_NONE;
@@ -392,13 +396,14 @@ static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns
     s->stats.step_ns += ns;
     s->stats.generated_tokens += r->n_generated;
     s->stats.drafted_tokens += (uint64_t)b->n_drafted;
+    s->stats.drafts += (uint64_t)b->n_drafts;
     s->stats.accepted_tokens += r->n_accepted;
     pthread_mutex_unlock(&s->lock);
 }
 
 static void clear_batch(struct sched_batch *b)
 {
-    b->n_rows = b->n_seqs = b->n_logits = b->n_hidden = b->n_decoding = b->n_drafted = b->n_copies = 0;
+    b->n_rows = b->n_seqs = b->n_logits = b->n_hidden = b->n_decoding = b->n_drafted = b->n_drafts = b->n_copies = 0;
 }
 
 static void form_batch(struct sched *s, struct sched_batch *b)

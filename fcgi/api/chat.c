@@ -379,6 +379,11 @@ static void chat_choice(struct generation *g, struct choice *c, struct buf *out)
     buf_printf(out, ",\"finish_reason\":\"%s\"}", finish_reason(c));
 }
 
+static void chat_progress(struct generation *g, struct choice *c, struct buf *out)
+{
+    generation_progress(g, c, "\"delta\":{},\"logprobs\":null", out);
+}
+
 static const struct shape chat_shape = {
     .id_prefix = "chatcmpl-",
     .object = "chat.completion",
@@ -391,6 +396,7 @@ static const struct shape chat_shape = {
     .choice = chat_choice,
     .done = generation_done,
     .whole = generation_whole,
+    .progress = chat_progress,
 };
 
 const struct shape *api_chat_shape(void) { return &chat_shape; }

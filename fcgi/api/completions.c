@@ -1,5 +1,6 @@
 /* POST /v1/completions: prompts as text or token ids, and OpenAI's text shapes with prompt log-probabilities. */
 #include "fcgi/api/generation.h"
+#include "fcgi/api/infill.h"
 #include "fcgi/api/prompts.h"
 
 #include "engine/base/json_write.h"
@@ -170,6 +171,11 @@ static void completion_choice(struct generation *g, struct choice *c, struct buf
     buf_printf(out, ",\"finish_reason\":\"%s\"}", generation_finish_reason(c));
 }
 
+static void completion_progress(struct generation *g, struct choice *c, struct buf *out)
+{
+    generation_progress(g, c, "\"text\":\"\",\"logprobs\":null", out);
+}
+
 static const struct shape completion_shape = {
     .id_prefix = "cmpl-",
     .object = "text_completion",
@@ -182,6 +188,7 @@ static const struct shape completion_shape = {
     .choice = completion_choice,
     .done = generation_done,
     .whole = generation_whole,
+    .progress = completion_progress,
 };
 
 /* Log-probabilities of prompts stand in an answer n times. Streamed they are written as they come. */
@@ -200,9 +207,20 @@ static enum err check_echo(const struct params *p, const struct prompts *prompts
                    MAX_ECHOED, n);
 }
 
-void api_completions(struct call *c)
+static enum err read_prompts(struct prompts *prompts, struct call *c, const struct params *p, struct err_info *info)
 {
     static const struct prompts_rule rule = {.field = "prompt", .max = MAX_PROMPTS};
+    if (p->suffix == NULL || p->suffix[0] == '\0') {
+        return prompts_read(prompts, c, c->json, &rule, info);
+    }
+    if (p->echo) {
+        return err_set(info, ERR_UNSUPPORTED_PARAMETER, "echo", "echo: expected false where there is a suffix");
+    }
+    return infill_prompts(prompts, c, c->json, info);
+}
+
+void api_completions(struct call *c)
+{
     struct err_info info = {0};
     struct params p = {0};
     struct prompts prompts = {0};
@@ -211,7 +229,7 @@ void api_completions(struct call *c)
         err != ERR_OK ? err : params_read(&p, c->json, false, c->server->conf->strict_api, c->engine, &c->arena, &info);
     err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
-    err = err != ERR_OK ? err : prompts_read(&prompts, c, c->json, &rule, &info);
+    err = err != ERR_OK ? err : read_prompts(&prompts, c, &p, &info);
     err = err != ERR_OK ? err : check_echo(&p, &prompts, &info);
     err = err != ERR_OK ? err : params_grammar(&p, c->engine, &info);
     if (err != ERR_OK) {

@@ -105,7 +105,7 @@ static enum err write_vector(void *arg, size_t i, const float *vector)
 
 static enum err read_fields(struct job *j, const json_t *root, struct err_info *info)
 {
-    static const struct prompts_rule rule = {.field = "input", .max = VECTORS_MAX_TEXTS, .refuses_empty = true};
+    static const struct prompts_rule rule = {.field = "input", .max = VECTORS_MAX_TEXTS, .takes_mixed = true, .refuses_empty = true};
     const struct server *server = j->call->server;
     const struct engine_model_info *m = engine_model(j->call->engine);
     struct embeddings_fields f = {0};

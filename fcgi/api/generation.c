@@ -1,6 +1,7 @@
 /* Streams are read in turn; what is there is written in one go. A client that leaves cancels all of them through the
  * poller, whatever this thread is doing. */
 #include "fcgi/api/generation.h"
+#include "fcgi/api/llama_output.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/json_write.h"
@@ -21,7 +22,7 @@ static void write_envelope(const struct generation *g, const char *object, struc
 {
     buf_printf(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", g->id, object, g->created);
     json_write_cstr(out, g->call->server->model_id);
-    buf_printf(out, ",\"system_fingerprint\":\"fp_%016" PRIx64 "\",\"choices\":[",
+    buf_printf(out, ",\"system_fingerprint\":\"b" SERVER_VERSION "-fp_%016" PRIx64 "\",\"choices\":[",
                engine_model(g->call->engine)->fingerprint);
 }
 
@@ -33,7 +34,20 @@ void generation_chunk_open(const struct generation *g, struct buf *out)
 
 void generation_chunk_close(const struct generation *g, struct buf *out)
 {
-    buf_puts(out, g->params->include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+    buf_puts(out, g->params->include_usage ? "],\"usage\":null" : "]");
+    if (g->timed != NULL) {
+        buf_putc(out, ',');
+        llama_write_timings(g->timed, out);
+    }
+    buf_puts(out, "}\n\n");
+}
+
+void generation_progress(struct generation *g, const struct choice *c, const char *empty, struct buf *out)
+{
+    generation_chunk_open(g, out);
+    buf_printf(out, "{\"index\":%d,%s,\"finish_reason\":null}],", c->index, empty);
+    llama_write_progress(g, c, out);
+    buf_puts(out, "}\n\n");
 }
 
 struct generation_usage generation_usage(const struct generation *g)
@@ -194,6 +208,7 @@ static enum err submit_more(struct generation *g, struct err_info *info)
 static void note_token(struct generation *g, struct choice *c)
 {
     uint64_t now = clock_now_ns();
+    c->first_token_ns = c->first_token_ns != 0 ? c->first_token_ns : now;
     if (g->first_token_ns == 0) {
         g->first_token_ns = now;
         metrics_observe(METRIC_TTFT, (double)(now - g->call->reply.arrived_ns) / 1e9);
@@ -261,13 +276,60 @@ static enum err check_kept(const struct choice *c)
     return ERR_OK;
 }
 
+/* Ends what takes longer than the request allows, once a line of it is there. */
+static void check_time(const struct generation *g, struct choice *c)
+{
+    uint64_t limit_ns = g->params->t_max_ms > 0 ? (uint64_t)g->params->t_max_ms * 1000000u : UINT64_MAX;
+    if (!c->is_out_of_time && c->has_new_line && clock_now_ns() - c->first_token_ns > limit_ns) {
+        c->is_out_of_time = true;
+        engine_cancel(c->stream);
+    }
+}
+
+/* What check_time has ended is complete. */
+static void accept_time_out(const struct choice *c, struct engine_event *ev)
+{
+    if (c->is_out_of_time && ev->err == ERR_CANCELLED) {
+        ev->err = ERR_OK;
+        ev->why = NULL;
+        ev->finish = SCHED_FINISH_LENGTH;
+    }
+}
+
+/* Tells how far the prompts are, where that is asked for: of each choice at first what was found in the cache, and at last
+ * all of it. True: something was told. */
+static bool tell_progress(struct generation *g, struct choice *c, struct buf *out)
+{
+    if (!g->params->return_progress || !g->params->stream || g->shape->progress == NULL || c->stream == NULL ||
+        c->first_token_ns != 0) {
+        return false;
+    }
+    struct sched_usage *u = &c->usage;
+    engine_stream_usage(c->stream, u);
+    bool is_first = c->progress_ns == 0 && (u->processed_tokens > 0 || u->queue_ns > 0);
+    if (!is_first && (c->progress_ns == 0 || u->processed_tokens <= c->n_processed)) {
+        return false;
+    }
+    if (is_first) {
+        c->progress_ns = clock_now_ns();
+        c->n_processed = u->cached_tokens;
+        g->shape->progress(g, c, out);
+    }
+    if (u->processed_tokens > c->n_processed) {
+        c->n_processed = u->processed_tokens;
+        g->shape->progress(g, c, out);
+    }
+    return true;
+}
+
 /* Takes one event of c; timeout_ms for the first. False: nothing came. */
 static bool take_event(struct generation *g, struct choice *c, int timeout_ms, struct buf *out)
 {
     struct engine_event ev;
     if (c->stream == NULL || engine_next(c->stream, timeout_ms, &ev) != ERR_OK) {
-        return false;
+        return tell_progress(g, c, out);
     }
+    tell_progress(g, c, out);
     if (ev.kind == SCHED_PROMPT_TOKEN) {
         tell_prompt_token(g, c, &ev, out);
         fail(g, check_kept(c), NULL);
@@ -277,13 +339,18 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
         note_token(g, c);
         note_id(g, c, ev.token.id);
     }
+    c->has_new_line = c->has_new_line || (ev.text_len > 0 && memchr(ev.text, '\n', ev.text_len) != NULL);
     if (ev.kind == SCHED_END) {
+        accept_time_out(c, &ev);
         c->end = ev;
         c->end.stop_match = ev.stop_match != NULL ? g->gen.stop[ev.i_stop] : NULL; /* which outlives the stream */
         c->has_ended = true;
         fail(g, ev.err, ev.why);
+    }
+    if (ev.kind == SCHED_END || g->params->timings_per_token) {
         engine_stream_usage(c->stream, &c->usage);
     }
+    g->timed = g->params->timings_per_token ? c : NULL;
     if (ev.kind != SCHED_END || ev.text_len > 0) {
         if (g->params->stream) {
             g->shape->token(g, c, &ev, out);
@@ -294,11 +361,16 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     }
     fail(g, check_kept(c), NULL);
     if (ev.kind == SCHED_END) {
+        g->timed = c;
         if (ev.err == ERR_OK && g->params->stream) {
             g->shape->finish(g, c, out);
         }
+        metrics_note_sequence(&c->usage);
         close_stream(g, c); /* its place in memory is another's */
+    } else {
+        check_time(g, c);
     }
+    g->timed = NULL;
     return true;
 }
 
@@ -320,8 +392,9 @@ static bool take_events(struct generation *g, int wait_ms, struct buf *out, size
     if (any || waited_for == NULL) {
         return any;
     }
-    /* Alone, a choice can be waited for as long as we like; among others only a moment. */
-    return take_event(g, waited_for, *n_open > 1 ? POLL_MS : wait_ms, out);
+    /* Alone, a choice can be waited for as long as we like; among others, or while its prompt is looked at, only a moment. */
+    bool is_watched = g->params->return_progress && waited_for->first_token_ns == 0;
+    return take_event(g, waited_for, *n_open > 1 || is_watched ? POLL_MS : wait_ms, out);
 }
 
 /* Hands on the next choices if there is room for them; false once something broke off. */
@@ -350,6 +423,8 @@ void generation_done(struct generation *g, struct buf *out)
         write_envelope(g, g->shape->chunk_object, out);
         buf_puts(out, "],");
         write_usage(g, out);
+        buf_putc(out, ',');
+        llama_write_timings(&g->choices[0], out);
         buf_puts(out, "}\n\n");
     }
     buf_puts(out, "data: [DONE]\n\n");
@@ -364,6 +439,12 @@ void generation_whole(struct generation *g, struct buf *out)
     }
     buf_puts(out, "],");
     write_usage(g, out);
+    buf_putc(out, ',');
+    llama_write_timings(&g->choices[0], out);
+    if (g->params->verbose) {
+        buf_puts(out, ",\"__verbose\":");
+        llama_write_result(g, &g->choices[0], out);
+    }
     buf_putc(out, '}');
 }
 
@@ -551,8 +632,12 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
         return;
     }
     g.n_choices = n;
+    int64_t most = c->server->conf->limit_predict;
+    if (most > 0 && p->gen.max_tokens < 0) {
+        p->gen.max_tokens = (int32_t)most;
+    }
     g.gen = p->gen;
-    g.gen.cache_salt = generation_salt(c, g.gen.cache_salt, g.salt);
+    g.gen.cache_salt = generation_salt(c, p->cache_prompt ? g.gen.cache_salt : g.id, g.salt);
     int64_t timeout_s = c->server->conf->timeout_s;
     g.gen.deadline_ns = timeout_s != 0 ? c->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
     for (size_t i = 0; i < n; i++) {

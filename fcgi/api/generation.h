@@ -28,7 +28,11 @@ struct choice {
     struct buf arguments;      /* chat, whole answers: of the call that is being told */
     size_t n_calls;            /* chat: told so far */
     int64_t n_reasoning;       /* chat: tokens of thinking */
-    uint64_t last_token_ns;
+    uint64_t first_token_ns, last_token_ns;
+    uint64_t progress_ns; /* when the first was told of how far the prompt is; 0 = nothing yet */
+    int32_t n_processed;  /* of the prompt, as told last */
+    bool has_new_line;    /* .. in what was generated */
+    bool is_out_of_time;
     struct engine_event end;
     struct sched_usage usage;
     bool has_ended;
@@ -57,6 +61,8 @@ struct shape {
     void (*choice)(struct generation *g, struct choice *c, struct buf *out); /* whole: the object in "choices" */
     void (*done)(struct generation *g, struct buf *out);   /* streamed: what comes behind the last event */
     void (*whole)(struct generation *g, struct buf *out);  /* whole: the body */
+    void (*progress)(struct generation *g, struct choice *c,
+                     struct buf *out); /* OPTIONAL, streamed: the event that tells how far the prompt is */
     void (*broken)(struct generation *g, struct buf *out); /* OPTIONAL, streamed: in place of `done`, tells g->failure;
                                                             * else an error in the form of the reply */
 };
@@ -78,6 +84,7 @@ struct generation {
     bool has_lock;
     pthread_mutex_t lock; /* guards the streams against the poller */
     uint64_t first_token_ns;
+    const struct choice *timed; /* whose timings the chunk at hand tells; OPTIONAL */
     struct err_info failure; /* what broke the answer off; code ERR_OK = nothing yet */
 };
 
@@ -113,6 +120,9 @@ struct generation_usage generation_usage(const struct generation *g);
 /* Appends `data: {"id":...,"object":...,"created":...,"model":...,"choices":[` and its counterpart `]}\n\n`. */
 void generation_chunk_open(const struct generation *g, struct buf *out);
 void generation_chunk_close(const struct generation *g, struct buf *out);
+
+/* The `progress` of OpenAI's: `empty` is a choice that says nothing but its index. */
+void generation_progress(struct generation *g, const struct choice *c, const char *empty, struct buf *out);
 
 /* "stop" or "length". */
 const char *generation_finish_reason(const struct choice *c);

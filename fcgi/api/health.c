@@ -96,6 +96,10 @@ void api_metrics(struct call *c)
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
     metrics_write(&out, c->engine, names, n);
+    if (c->server->conf->metrics) {
+        metrics_write_llama(&out, c->engine);
+        c->reply.process_started = c->server->started;
+    }
     reply_send(&c->reply, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
     buf_fini(&out);
 }

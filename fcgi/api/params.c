@@ -33,12 +33,16 @@
         {"return_token_ids", FIELD_BOOL, AT(return_token_ids), 0, 0}, {"stop", FIELD_CUSTOM, 0, 0, 0},                 \
         {"stop_token_ids", FIELD_CUSTOM, 0, 0, 0}, {"logit_bias", FIELD_CUSTOM, 0, 0, 0},                              \
         {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_IGNORED, 0, 0, 0},                                   \
-        {"metadata", FIELD_IGNORED, 0, 0, 0}, {"grammar", FIELD_CUSTOM, 0, 0, 0},                                      \
+        {"grammar", FIELD_CUSTOM, 0, 0, 0},                                                                            \
         {"json_schema", FIELD_CUSTOM, 0, 0, 0}, {"guided_json", FIELD_CUSTOM, 0, 0, 0},                                \
         {"guided_regex", FIELD_CUSTOM, 0, 0, 0}, {"guided_choice", FIELD_CUSTOM, 0, 0, 0},                             \
         {"guided_grammar", FIELD_CUSTOM, 0, 0, 0}, {"guided_decoding_backend", FIELD_IGNORED, 0, 0, 0},                \
         {"guided_whitespace_pattern", FIELD_REFUSED, 0, 0, 0}, {"structured_outputs", FIELD_CUSTOM, 0, 0, 0},          \
         {"response_format", FIELD_CUSTOM, 0, 0, 0},                                                                    \
+        {"metadata", FIELD_IGNORED, 0, 0, 0}, {"cache_prompt", FIELD_BOOL, AT(cache_prompt), 0, 0},                    \
+        {"timings_per_token", FIELD_BOOL, AT(timings_per_token), 0, 0},                                                \
+        {"return_progress", FIELD_BOOL, AT(return_progress), 0, 0}, {"verbose", FIELD_BOOL, AT(verbose), 0, 0},        \
+        {"id_slot", FIELD_INT, AT(id_slot), -1, 1023}, {"t_max_predict_ms", FIELD_INT, AT(t_max_ms), -1, INT32_TOP},   \
     {                                                                                                                  \
         "chat_template", FIELD_REFUSED, 0, 0, 0                                                                        \
     }
@@ -77,7 +81,7 @@ static const struct field completion_fields[] = {
     {"echo", FIELD_BOOL, AT(echo), 0, 0},
     {"logprobs", FIELD_INT, AT(logprobs), 0, SAMPLER_MAX_TOP},
     {"best_of", FIELD_INT, AT(best_of), 1, PARAMS_MAX_N},
-    {"suffix", FIELD_REFUSED, 0, 0, 0},
+    {"suffix", FIELD_STRING, AT(suffix), 0, INT32_TOP},
     {"image_data", FIELD_REFUSED, 0, 0, 0},
 };
 const struct field_table fields_of_completions = {"completions", completion_fields, ARRAY_LEN(completion_fields)};
@@ -152,20 +156,45 @@ static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct arena *a
     return ERR_OK;
 }
 
-static enum err make_bias(int64_t id, const json_t *value, int64_t n_vocab, struct sampler_bias *out,
-                          struct err_info *info)
+/* logit_bias as it is read. */
+struct bias_reader {
+    struct sampler_bias *out; /* [ENGINE_MAX_BIAS] */
+    size_t n;
+    int64_t n_vocab;
+    const struct engine *engine;
+    struct arena *arena;
+    struct err_info *info;
+};
+
+static enum err add_bias(struct bias_reader *r, int64_t id, const json_t *value)
 {
     bool is_ban = json_is_false(value);
-    if (id < 0 || id >= n_vocab) {
-        return err_set(info, ERR_INVALID_VALUE, "logit_bias",
-                       "logit_bias: expected token ids of 0 to %lld as keys, found another", (long long)n_vocab - 1);
+    if (id < 0 || id >= r->n_vocab) {
+        return err_set(r->info, ERR_INVALID_VALUE, "logit_bias",
+                       "logit_bias: expected token ids of 0 to %lld as keys, found another", (long long)r->n_vocab - 1);
     }
     double bias = is_ban ? -100 : json_number_value(value);
     if ((!is_ban && !json_is_number(value)) || !(bias >= -100 && bias <= 100)) {
-        return err_set(info, json_is_number(value) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "logit_bias",
+        return err_set(r->info, json_is_number(value) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "logit_bias",
                        "logit_bias: expected numbers of -100 to 100 as values, found %s", json_read_type_name(value));
     }
-    *out = (struct sampler_bias){.id = (int32_t)id, .bias = (float)bias};
+    if (r->n == ENGINE_MAX_BIAS) {
+        return err_set(r->info, ERR_INVALID_VALUE, "logit_bias", "logit_bias: expected at most %d tokens, found more",
+                       ENGINE_MAX_BIAS);
+    }
+    r->out[r->n++] = (struct sampler_bias){.id = (int32_t)id, .bias = (float)bias};
+    return ERR_OK;
+}
+
+/* Each token of a text, as llama.cpp takes it. */
+static enum err add_text_bias(struct bias_reader *r, const char *text, size_t n, const json_t *value)
+{
+    int32_t *ids;
+    size_t n_ids;
+    TRY(engine_tokenize(r->engine, text, n, false, false, NULL, 0, NULL, r->arena, &ids, &n_ids, r->info));
+    for (size_t i = 0; i < n_ids; i++) {
+        TRY(add_bias(r, ids[i], value));
+    }
     return ERR_OK;
 }
 
@@ -185,8 +214,16 @@ static int64_t parse_id(const char *s)
     return id;
 }
 
-/* OpenAI's map from id strings, or llama.cpp's array of [id, bias] pairs (bias false = ban). */
-static enum err read_bias(struct params *p, int64_t n_vocab, struct arena *arena, struct err_info *info)
+/* An object's key: an id, where it is a whole number, else a text. */
+static enum err add_key_bias(struct bias_reader *r, const char *key, const json_t *value)
+{
+    size_t n = strlen(key), n_digits = strspn(key, "0123456789");
+    bool is_number = n > 0 && (n_digits == n || (key[0] == '-' && n > 1 && strspn(key + 1, "0123456789") == n - 1));
+    return is_number ? add_bias(r, parse_id(key), value) : add_text_bias(r, key, n, value);
+}
+
+/* OpenAI's map from id strings, or llama.cpp's array of [id, bias] pairs (bias false = ban); with texts in place of ids. */
+static enum err read_bias(struct params *p, const struct engine *e, struct arena *arena, struct err_info *info)
 {
     const json_t *bias = json_read_get(p->root, "logit_bias");
     if (bias == NULL) {
@@ -197,21 +234,23 @@ static enum err read_bias(struct params *p, int64_t n_vocab, struct arena *arena
         return err_set(info, json_is_object(bias) || json_is_array(bias) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE,
                        "logit_bias", "logit_bias: expected an object with at most %d entries", ENGINE_MAX_BIAS);
     }
-    struct sampler_bias *out = arena_zalloc_array(arena, n + 1, sizeof *out);
-    TRY_MEM(out != NULL);
-    p->gen.sampling.bias = out;
-    p->gen.sampling.n_bias = n;
+    struct bias_reader r = {.n_vocab = engine_model(e)->n_vocab, .engine = e, .arena = arena, .info = info};
+    r.out = arena_zalloc_array(arena, n > 0 ? ENGINE_MAX_BIAS : 1, sizeof *r.out);
+    TRY_MEM(r.out != NULL);
     for (size_t i = 0; json_is_array(bias) && i < n; i++) {
-        const json_t *pair = json_array_get(bias, i), *id = json_array_get(pair, 0);
-        if (!json_is_integer(id) || json_array_size(pair) != 2) {
-            return err_set(info, ERR_INVALID_TYPE, "logit_bias", "logit_bias[%zu]: expected a pair [token id, number]",
-                           i);
+        const json_t *pair = json_array_get(bias, i), *id = json_array_get(pair, 0), *value = json_array_get(pair, 1);
+        if ((!json_is_integer(id) && !json_is_string(id)) || json_array_size(pair) != 2) {
+            return err_set(info, ERR_INVALID_TYPE, "logit_bias",
+                           "logit_bias[%zu]: expected a pair [token id or text, number]", i);
         }
-        TRY(make_bias(json_integer_value(id), json_array_get(pair, 1), n_vocab, out++, info));
+        TRY(json_is_string(id) ? add_text_bias(&r, json_string_value(id), json_string_length(id), value)
+                               : add_bias(&r, json_integer_value(id), value));
     }
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)bias, key, value) { TRY(make_bias(parse_id(key), value, n_vocab, out++, info)); }
+    json_object_foreach((json_t *)bias, key, value) { TRY(add_key_bias(&r, key, value)); }
+    p->gen.sampling.bias = r.out;
+    p->gen.sampling.n_bias = r.n;
     return ERR_OK;
 }
 
@@ -306,13 +345,15 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
                          .logprobs = -1,
                          .top_logprobs = -1,
                          .root = root,
-                         .add_generation_prompt = true};
+                         .add_generation_prompt = true,
+                         .cache_prompt = true,
+                         .id_slot = -1};
     engine_params_init(e, &p->gen);
     TRY(json_in_fields(root, is_chat ? chat_fields : completion_fields,
                        is_chat ? ARRAY_LEN(chat_fields) : ARRAY_LEN(completion_fields), strict, p, info));
     TRY(read_stop(p, info));
     TRY(read_stop_ids(p, n_vocab, arena, info));
-    TRY(read_bias(p, n_vocab, arena, info));
+    TRY(read_bias(p, e, arena, info));
     TRY(read_stream_options(p, info));
     TRY(read_logprobs(p, is_chat, info));
     TRY(constraint_read(root, &p->constraint, info));

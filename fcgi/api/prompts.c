@@ -1,6 +1,8 @@
 /* Reading prompts. */
 #include "fcgi/api/prompts.h"
 
+#include "engine/base/mem.h"
+
 #include <stdio.h>
 
 /* A request being read. */
@@ -20,21 +22,35 @@ static enum err refuse(const struct reader *r, enum err code, const char *found)
         r->rule->field, r->rule->max, found);
 }
 
+/* Of the text at hand, an object or what is in one. */
+static enum err refuse_object(const struct reader *r, enum err code, const char *member, const char *expected)
+{
+    char where[ERR_WHERE_BYTES];
+    snprintf(where, sizeof where, "%s.%s", r->rule->field, member);
+    return err_set(r->info, code, where, "%s: expected %s", where, expected);
+}
+
 static enum err refuse_empty(const struct reader *r)
 {
     return err_set(r->info, ERR_INVALID_VALUE, r->rule->field, "%s: expected at least one token, found an empty text",
                    r->rule->field);
 }
 
-static enum err add_text(const struct reader *r, const json_t *v)
+/* Ids of text[0..n) in the arena. */
+static enum err tokenize(const struct reader *r, const char *text, size_t n, bool add_special, int32_t **ids,
+                         size_t *n_ids)
 {
-    size_t i = r->out->n++, n = json_string_length(v);
+    return engine_tokenize(r->call->engine, text, n, add_special, true, NULL, 0,
+                           fastcgi_has_left(r->call->reply.request), &r->call->arena, ids, n_ids, r->info);
+}
+
+static enum err add_text(const struct reader *r, const char *text, size_t n)
+{
+    size_t i = r->out->n++;
     if (n == 0 && r->rule->refuses_empty) {
         return refuse_empty(r);
     }
-    TRY(engine_tokenize(r->call->engine, json_string_value(v), n, true, true, NULL, 0,
-                        fastcgi_has_left(r->call->reply.request), &r->call->arena, &r->out->ids[i], &r->out->n_ids[i],
-                        r->info));
+    TRY(tokenize(r, text, n, true, &r->out->ids[i], &r->out->n_ids[i]));
     return r->out->n_ids[i] == 0 ? refuse_empty(r) : ERR_OK;
 }
 
@@ -48,24 +64,96 @@ enum err prompts_bad_id(const char *field, size_t i, const json_t *v, int64_t n_
                    json_is_integer(v) ? number : json_read_type_name(v));
 }
 
+/* Token ids, and strings between them, of which the first of all comes with the special tokens of a text's beginning. */
 static enum err add_ids(const struct reader *r, const json_t *array)
 {
-    size_t n = json_array_size(array), i = r->out->n++;
+    size_t n = json_array_size(array), i = r->out->n++, n_ids = 0;
     int64_t n_vocab = engine_model(r->call->engine)->n_vocab;
     if (n == 0 && r->rule->refuses_empty) {
         return refuse_empty(r);
     }
-    int32_t *ids = r->out->ids[i] = arena_zalloc_array(&r->call->arena, n + 1, sizeof *ids);
+    int32_t **parts = arena_zalloc_array(&r->call->arena, n + 1, sizeof *parts);
+    size_t *lens = arena_zalloc_array(&r->call->arena, n + 1, sizeof *lens);
+    TRY(arena_ok(&r->call->arena));
+    for (size_t k = 0; k < n; k++) {
+        const json_t *v = json_array_get(array, k);
+        bool is_id = json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < n_vocab;
+        if (!is_id && !(json_is_string(v) && r->rule->takes_mixed)) {
+            return prompts_bad_id(r->rule->field, k, v, n_vocab, r->info);
+        }
+        if (json_is_string(v)) {
+            TRY(tokenize(r, json_string_value(v), json_string_length(v), k == 0, &parts[k], &lens[k]));
+        }
+        n_ids += json_is_string(v) ? lens[k] : 1;
+    }
+    int32_t *ids = r->out->ids[i] = arena_zalloc_array(&r->call->arena, n_ids + 1, sizeof *ids);
     TRY_MEM(ids != NULL);
     for (size_t k = 0; k < n; k++) {
         const json_t *v = json_array_get(array, k);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= n_vocab) {
-            return prompts_bad_id(r->rule->field, k, v, n_vocab, r->info);
+        if (json_is_integer(v)) {
+            ids[r->out->n_ids[i]++] = (int32_t)json_integer_value(v);
         }
-        ids[k] = (int32_t)json_integer_value(v);
+        for (size_t j = 0; j < lens[k]; j++) {
+            ids[r->out->n_ids[i]++] = parts[k][j];
+        }
     }
-    r->out->n_ids[i] = n;
-    return ERR_OK;
+    return n > 0 && n_ids == 0 ? refuse_empty(r) : ERR_OK;
+}
+
+/* llama-server's objects: {"prompt_string": ..}, and {"content": [{"type": "text", "text": ..}]}. */
+static enum err add_object(const struct reader *r, const json_t *object)
+{
+    const json_t *text = json_read_get(object, "prompt_string"), *parts = json_read_get(object, "content"), *part;
+    const json_t *media = json_read_get(object, "multimodal_data");
+    if (media != NULL && !(json_is_array(media) && json_array_size(media) == 0)) {
+        return refuse_object(r, ERR_UNSUPPORTED_PARAMETER, "multimodal_data", "none, as the model reads text alone");
+    }
+    if (json_is_string(text)) {
+        return add_text(r, json_string_value(text), json_string_length(text));
+    }
+    if (text != NULL || !json_is_array(parts)) {
+        return refuse_object(r, ERR_INVALID_TYPE, text != NULL ? "prompt_string" : "content",
+                             text != NULL ? "a string" : "an array of parts of type text, or a string prompt_string");
+    }
+    struct buf joined;
+    enum err err = ERR_OK;
+    size_t i;
+    buf_init(&joined, 0, MEM_REQUEST);
+    json_array_foreach((json_t *)parts, i, part)
+    {
+        const json_t *said = json_read_get(part, "text");
+        if (!json_read_is(json_object_get(part, "type"), "text") || !json_is_string(said)) {
+            err = refuse_object(r, ERR_INVALID_VALUE, "content", "parts of type text with a string text");
+            break;
+        }
+        buf_append(&joined, json_string_value(said), json_string_length(said));
+    }
+    err = err != ERR_OK ? err : buf_ok(&joined);
+    err = err != ERR_OK ? err : add_text(r, joined.data != NULL ? joined.data : "", joined.len);
+    buf_fini(&joined);
+    return err;
+}
+
+static enum err add(const struct reader *r, const json_t *v)
+{
+    return json_is_string(v)   ? add_text(r, json_string_value(v), json_string_length(v))
+           : json_is_array(v)  ? add_ids(r, v)
+           : json_is_object(v) && r->rule->takes_mixed ? add_object(r, v)
+                                                       : refuse(r, ERR_INVALID_TYPE, json_read_type_name(v));
+}
+
+/* Is the array one text: are there ids in it? */
+static bool has_ids(const json_t *array)
+{
+    const json_t *v;
+    size_t i;
+    json_array_foreach((json_t *)array, i, v)
+    {
+        if (json_is_integer(v)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static enum err read_all(const struct reader *r, const json_t *value, bool is_one, size_t n)
@@ -74,11 +162,7 @@ static enum err read_all(const struct reader *r, const json_t *value, bool is_on
     r->out->n_ids = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->n_ids);
     TRY(arena_ok(&r->call->arena));
     for (size_t i = 0; i < n; i++) {
-        const json_t *v = is_one ? value : json_array_get(value, i);
-        if (!json_is_string(v) && !json_is_array(v)) {
-            return refuse(r, ERR_INVALID_TYPE, json_read_type_name(v));
-        }
-        TRY(json_is_string(v) ? add_text(r, v) : add_ids(r, v));
+        TRY(add(r, is_one ? value : json_array_get(value, i)));
     }
     return ERR_OK;
 }
@@ -92,11 +176,12 @@ enum err prompts_read(struct prompts *p, struct call *c, const json_t *root, con
         return refuse(&r, ERR_MISSING_PARAMETER, "none");
     }
     size_t n = json_array_size(value);
-    if (!json_is_string(value) && (!json_is_array(value) || n == 0)) {
+    bool is_text = json_is_string(value) || (json_is_object(value) && rule->takes_mixed);
+    if (!is_text && (!json_is_array(value) || n == 0)) {
         return refuse(&r, json_is_array(value) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE,
                       json_is_array(value) ? "an empty array" : json_read_type_name(value));
     }
-    bool is_one = json_is_string(value) || json_is_integer(json_array_get(value, 0));
+    bool is_one = is_text || (rule->takes_mixed ? has_ids(value) : json_is_integer(json_array_get(value, 0)));
     if (!is_one && n > rule->max) {
         return refuse(&r, ERR_INVALID_VALUE, "more");
     }

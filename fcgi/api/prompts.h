@@ -15,10 +15,11 @@ struct prompts {
 struct prompts_rule {
     const char *field;
     size_t max;         /* texts in one request */
+    bool takes_mixed;   /* llama-server's forms too: strings between ids, and objects for strings */
     bool refuses_empty; /* texts of no bytes or no tokens, whatever special tokens the vocabulary would add */
 };
 
-/* Reads `field` of root: a string, an array of strings, an array of token ids, or an array of such arrays.
+/* Reads `field` of root: a string, an array of strings, an array of token ids, or an array of such arrays; see takes_mixed.
  * ERR_MISSING_PARAMETER, ERR_INVALID_TYPE, ERR_INVALID_VALUE with info->where the field or its element; ERR_NOMEM. */
 MUST_CHECK enum err prompts_read(struct prompts *p, struct call *c, const json_t *root, const struct prompts_rule *rule,
                                  struct err_info *info);

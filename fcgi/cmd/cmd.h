@@ -7,9 +7,9 @@
 
 #include "engine/chat/chat_template.h"
 #include "engine/engine.h"
-#include "fcgi/conf.h"
+#include "fcgi/server.h"
 
-#define CMD_VERSION "0.1.0"
+#define CMD_VERSION SERVER_VERSION
 
 /* Exit statuses [BSD sysexits]. */
 enum {

@@ -23,7 +23,7 @@ def raises(kind, call):
 
 def test_bad_fields_name_the_parameter(ctx):
     bad = [("temperature", "hot"), ("temperature", -0.1), ("temperature", 2.5), ("top_p", 1.5), ("n", 0), ("n", 10**6), ("n", 1.5),
-           ("max_tokens", -5), ("top_logprobs", 21), ("stop", 5), ("stop", [""]), ("seed", "x"), ("logit_bias", {"AI": 1}),
+           ("max_tokens", -5), ("top_logprobs", 21), ("stop", 5), ("stop", [""]), ("seed", "x"), ("logit_bias", {"AI": 101}),
            ("logit_bias", {"999999999": 1}), ("stream", "yes"), ("messages", []), ("messages", "Hi"), ("messages", None),
            ("presence_penalty", 3), ("min_p", -1), ("logprobs", 7),
            ("tools", [{"type": "function", "function": {"name": "a b"}}]), ("tools", [{"function": {"name": "a"}}]),

@@ -5,6 +5,7 @@
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/manual.h"
 #include "fcgi/options.h"
+#include "fcgi/options_other.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
@@ -81,8 +82,8 @@ static const struct {
     {"sse-ping-interval", offsetof(struct conf, ping_s), 1, 3600, 10},
     {"timeout", offsetof(struct conf, timeout_s), 0, 86400, 0},
     {"top-k", offsetof(struct conf, sampling.top_k), -1, INT32_MAX, -1},
-    {"n-predict", offsetof(struct conf, n_predict), -1, 1 << 30, 128},
-    {"seed", offsetof(struct conf, seed), 0, 9000000000000000, 0},
+    {"n-predict", offsetof(struct conf, limit_predict), -1, 1 << 30, -1},
+    {"seed", offsetof(struct conf, sampling.seed), 0, 9000000000000000, 0},
 };
 
 static int64_t integer(size_t i) { return *(const int64_t *)(const void *)((const char *)&c + integers[i].offset); }
@@ -251,6 +252,37 @@ START_TEST(short_names_are_the_long_ones)
     refuse("", NULL, "unknown option");
     refuse("--=x", NULL, "unknown option");
     refuse("--MODEL", "x", "unknown option");
+}
+END_TEST
+
+/* What llama-server calls otherwise, what has no effect with or without a value, and what is refused with a hint. */
+START_TEST(names_of_llama_server)
+{
+    accept("--predict", "7");
+    ck_assert_int_eq(c.limit_predict, 7);
+    accept("--chat-template-file=chatml", NULL);
+    ck_assert_str_eq(c.chat_template, "chatml");
+    static const char *const nothing[][2] = {
+        {"-fa", "on"}, {"-fa", NULL}, {"--jinja", NULL}, {"-ub", "64"}, {"--ubatch-size=32", NULL}, {"--no-webui", "-cb"}};
+    for (size_t i = 0; i < ARRAY_LEN(nothing); i++) {
+        accept(nothing[i][0], nothing[i][1]);
+        ck_assert(load(nothing[i][0], nothing[i][1] != NULL ? nothing[i][1] : "-m", nothing[i][1] != NULL ? "--jinja" : "a") == ERR_OK);
+    }
+    refuse("--port", "1", "nginx");
+    refuse("--host=::1", NULL, "nginx");
+    refuse("-hf", "a/b", "--model");
+    refuse("--api-key", "a", "--api-key-file");
+    refuse("--predict", NULL, "expected a value");
+    refuse("--predict", "x", "an integer");
+    command = CONF_GENERATE;
+    refuse("--jinja", NULL, "unknown option");
+    command = CONF_SERVE;
+    for (int i = 0; option_other_at(i) != NULL; i++) { /* none hides an option of our own */
+        const struct option_other *other = option_other_at(i);
+        ck_assert(other->same_as == NULL || option_find(other->same_as, strlen(other->same_as), CONF_SERVE) != NULL);
+        const struct option *own = option_find(other->name + 2, strlen(other->name + 2), CONF_SERVE);
+        ck_assert_msg(own == NULL || (own->commands & CONF_SERVE) == 0, "%s", other->name);
+    }
 }
 END_TEST
 
@@ -429,8 +461,8 @@ START_TEST(a_command_lists_and_takes_its_own_options)
     }
     command = CONF_SERVE;
     refuse("-p", "a text", "--prompt: expected an option of serve, found one of generate");
-    accept("--config", folder_write("both.conf", "n-predict = 5\nthreads = 2\nn-prompt = 1,2\n", 41)); /* one for all */
-    ck_assert_int_eq(c.n_predict, 5);
+    accept("--config", folder_write("both.conf", "repetitions = 5\nthreads = 2\nn-prompt = 1,2\n", 43)); /* one for all */
+    ck_assert_int_eq(c.repetitions, 5);
     ck_assert_int_eq(c.threads, 2);
     ck_assert_int_eq(c.n_prompt.n, 2);
 }
@@ -530,6 +562,7 @@ Suite *conf_suite(void)
     tcase_add_test(t, flags_are_on_or_off);
     tcase_add_test(t, texts_are_taken_as_they_are);
     tcase_add_test(t, short_names_are_the_long_ones);
+    tcase_add_test(t, names_of_llama_server);
     tcase_add_test(t, names_are_those_of_their_tables);
     tcase_add_test(t, a_list_holds_what_commas_and_options_separate);
     tcase_add_test(t, operands_stand_without_a_name);

@@ -54,6 +54,129 @@ START_TEST(several_prompts)
 }
 END_TEST
 
+/* Texts and ids in one prompt, and objects for texts. */
+START_TEST(mixed_prompts)
+{
+    ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":[97,\"bc\",100],\"n_predict\":1}"), 200);
+    ck_assert_str_eq(rig_text_at("prompt"), "abcd");
+    ck_assert_int_eq(rig_number_at("tokens_evaluated"), 4);
+    ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":{\"prompt_string\":\"xy\"},\"n_predict\":1}"), 200);
+    ck_assert_str_eq(rig_text_at("prompt"), "xy");
+    ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":[\"a\",{\"content\":[{\"type\":\"text\",\"text\":\"b\"},"
+                                          "{\"type\":\"text\",\"text\":\"c\"}]}],\"n_predict\":1}"),
+                     200);
+    ck_assert_str_eq(rig_text_at("1.prompt"), "bc");
+}
+END_TEST
+
+/* A bias of a text is one of each of its tokens. */
+START_TEST(biases_of_texts)
+{
+    static const char *const forms[] = {"[[\"x\",100]]", "{\"x\":100}"};
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{\"prompt\":\"ab\",\"temperature\":0,\"n_predict\":2,\"logit_bias\":%s}", forms[i]);
+        ck_assert_int_eq(rig_post(COMPLETION, body), 200);
+        ck_assert_str_eq(rig_text_at("content"), "xx");
+        ck_assert_int_eq(rig_number_at("generation_settings.logit_bias.0.token"), 120);
+    }
+    ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":\"ab\",\"n_predict\":2,\"logit_bias\":{\"xy\":false}}"), 200);
+    ck_assert_uint_eq(json_array_size(rig_at("generation_settings.logit_bias")), 2);
+    ck_assert(json_is_null(rig_at("generation_settings.logit_bias.1.bias")));
+}
+END_TEST
+
+/* What the draw is made with: all of it for a greedy token, and what a bias leaves else. */
+START_TEST(probabilities_of_the_draw)
+{
+    ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":1,\"n_probs\":3,\"post_sampling_probs\":true}"), 200);
+    ck_assert_double_eq_tol(json_number_value(rig_at("completion_probabilities.0.prob")), 1, 1e-6);
+    ck_assert_uint_eq(json_array_size(rig_at("completion_probabilities.0.top_probs")), 1);
+    ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":\"ab\",\"temperature\":1,\"top_k\":2,\"seed\":5,\"n_predict\":1,"
+                                          "\"n_probs\":5,\"post_sampling_probs\":true}"),
+                     200);
+    double sum = 0;
+    ck_assert_uint_eq(json_array_size(rig_at("completion_probabilities.0.top_probs")), 2);
+    sum += json_number_value(rig_at("completion_probabilities.0.top_probs.0.prob"));
+    sum += json_number_value(rig_at("completion_probabilities.0.top_probs.1.prob"));
+    ck_assert_double_eq_tol(sum, 1, 1e-6);
+    ck_assert(json_number_value(rig_at("completion_probabilities.0.prob")) > 0);
+}
+END_TEST
+
+/* A list turns off what it leaves out. */
+START_TEST(lists_of_samplers)
+{
+    ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":\"a\",\"n_predict\":1,\"top_k\":3,\"top_p\":0.5,\"min_p\":0.1,"
+                                          "\"typical_p\":0.5,\"repeat_penalty\":1.5,\"temperature\":0.3,\"samplers\":[\"dry\","
+                                          "\"top_k\",\"min_p\"]}"),
+                     200);
+    ck_assert_int_eq(rig_number_at("generation_settings.top_k"), 3);
+    ck_assert_double_eq_tol(json_number_value(rig_at("generation_settings.min_p")), 0.1, 1e-6);
+    static const char *const off[] = {"top_p", "typical_p", "repeat_penalty", "temperature"};
+    for (size_t i = 0; i < ARRAY_LEN(off); i++) {
+        char at[64];
+        snprintf(at, sizeof at, "generation_settings.%s", off[i]);
+        ck_assert_msg(json_number_value(rig_at(at)) == 1, "%s", off[i]);
+    }
+    ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":\"a\",\"n_predict\":1,\"top_k\":3,\"top_p\":0.5,\"samplers\":\"dp\"}"),
+                     200);
+    ck_assert_int_eq(rig_number_at("generation_settings.top_k"), 0);
+    ck_assert_double_eq_tol(json_number_value(rig_at("generation_settings.top_p")), 0.5, 1e-6);
+}
+END_TEST
+
+START_TEST(fields_of_the_answer)
+{
+    ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":2,\"response_fields\":[\"content\","
+                                          "\"generation_settings/n_predict\",\"nothing/there\"]}"),
+                     200);
+    ck_assert_uint_eq(json_object_size(rig_answer), 2);
+    ck_assert_str_eq(rig_text_at("content"), "xx");
+    ck_assert_int_eq(json_integer_value(json_object_get(rig_answer, "generation_settings/n_predict")), 2);
+}
+END_TEST
+
+/* Timings come with each event where they are asked for, and how far the prompt is before all of them. */
+START_TEST(progress_and_timings)
+{
+    static const char *const uris[] = {COMPLETION, "/v1/completions", "/v1/chat/completions"};
+    for (size_t i = 0; i < ARRAY_LEN(uris); i++) {
+        char body[512];
+        snprintf(body, sizeof body,
+                 "{%s,\"temperature\":0,\"logit_bias\":{\"120\":100},\"n_predict\":3,\"stream\":true,\"timings_per_token\":true,"
+                 "\"return_progress\":true}",
+                 i == 2 ? "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]" : "\"prompt\":\"ab\"");
+        ck_assert_int_eq(rig_post(uris[i], body), 200);
+        const char *progress = strstr(rig_got.body, "\"prompt_progress\":{"), *x = strstr(rig_got.body, "\"x\"");
+        ck_assert_msg(progress != NULL && x != NULL && progress < x, "%s", rig_got.body);
+        const char *timings = strstr(x, "\"timings\":{");
+        ck_assert_msg(timings != NULL && timings < strstr(x, "\n\n"), "%s", rig_got.body);
+    }
+    ck_assert_int_eq(rig_post("/v1/completions", "{" SAYS_X ",\"max_tokens\":3,\"stream\":true}"), 200);
+    ck_assert(strstr(rig_got.body, "prompt_progress") == NULL);
+    ck_assert_int_eq(rig_post("/v1/completions", "{" SAYS_X ",\"max_tokens\":3,\"verbose\":true}"), 200);
+    ck_assert_int_eq(rig_number_at("timings.predicted_n"), 3);
+    ck_assert_str_eq(rig_text_at("__verbose.prompt"), "ab");
+}
+END_TEST
+
+static void is_not_supported(const char *uri, const char *body)
+{
+    ck_assert_int_eq(rig_post(uri, body), 501);
+    ck_assert_str_eq(rig_text_at("error.code"), "not_supported");
+    ck_assert_str_eq(rig_text_at("error.type"), "not_supported_error");
+}
+
+/* The vocabulary of the rig has no marks for gaps. */
+START_TEST(gaps)
+{
+    is_not_supported("/infill", "{\"input_prefix\":\"a\",\"input_suffix\":\"b\"}");
+    is_not_supported("/v1/completions", "{\"prompt\":\"a\",\"suffix\":\"b\"}");
+    ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":\"a\",\"suffix\":\"\",\"max_tokens\":1}"), 200);
+}
+END_TEST
+
 /* Events say in parts what a whole answer says. */
 START_TEST(streams)
 {
@@ -96,8 +219,29 @@ START_TEST(what_is_refused)
     rig_refuse(COMPLETION, "{}", 400, "missing_required_parameter", "prompt");
     rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"n_probs\":21}", 400, "invalid_value", "n_probs");
     rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"n_probs\":\"1\"}", 400, "invalid_type", "n_probs");
-    rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"post_sampling_probs\":true}", 400, "unsupported_parameter",
-               "post_sampling_probs");
+    static const struct {
+        const char *members, *code, *param;
+    } cases[] = {
+        {"\"post_sampling_probs\":1", "invalid_type", "post_sampling_probs"},
+        {"\"samplers\":5", "invalid_type", "samplers"},
+        {"\"samplers\":[\"top_q\"]", "invalid_value", "samplers"},
+        {"\"samplers\":\"kq\"", "invalid_value", "samplers"},
+        {"\"samplers\":[\"temperature\",\"top_k\"]", "unsupported_parameter", "samplers"},
+        {"\"samplers\":\"tk\"", "unsupported_parameter", "samplers"},
+        {"\"mirostat\":1", "unsupported_parameter", "mirostat"},
+        {"\"dry_multiplier\":0.5", "unsupported_parameter", "dry_multiplier"},
+        {"\"lora\":[{\"id\":0}]", "unsupported_parameter", "lora"},
+        {"\"response_fields\":[1]", "invalid_type", "response_fields"},
+        {"\"id_slot\":\"a\"", "invalid_type", "id_slot"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{\"prompt\":\"a\",%s}", cases[i].members);
+        rig_refuse(COMPLETION, body, 400, cases[i].code, cases[i].param);
+    }
+    rig_refuse(COMPLETION, "{\"prompt\":{\"prompt_string\":5}}", 400, "invalid_type", "prompt.prompt_string");
+    rig_refuse(COMPLETION, "{\"prompt\":{\"prompt_string\":\"a\",\"multimodal_data\":[\"AAAA\"]}}", 400,
+               "unsupported_parameter", "prompt.multimodal_data");
     rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"json_schema\":5}", 400, "invalid_type", "json_schema");
     rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"json_schema\":{\"contains\":{}}}", 400, "invalid_json_schema",
                "json_schema/contains");
@@ -114,6 +258,11 @@ START_TEST(what_the_server_is)
     ck_assert_int_eq(rig_get("/props"), 200);
     ck_assert_int_eq(rig_number_at("default_generation_settings.n_ctx"), RIG_CTX);
     ck_assert_int_eq(rig_number_at("total_slots"), 16);
+    ck_assert_int_eq(rig_number_at("default_generation_settings.params.n_predict"), -1);
+    ck_assert(strstr(rig_text_at("chat_template"), "im_start") != NULL);
+    ck_assert_int_eq(rig_post("/chat/completions/input_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
+    ck_assert_int_gt(rig_number_at("input_tokens"), 2);
+    is_not_supported("/slots/0?action=save", "{\"filename\":\"a\"}");
     ck_assert_int_eq(rig_get("/slots"), 200);
     ck_assert_uint_eq(json_array_size(rig_answer), 16);
     ck_assert(json_is_false(rig_at("0.is_processing")));
@@ -133,6 +282,13 @@ Suite *llama_server_suite(void)
     tcase_add_checked_fixture(t, setup, rig_unserve);
     tcase_add_test(t, whole_answers);
     tcase_add_test(t, several_prompts);
+    tcase_add_test(t, mixed_prompts);
+    tcase_add_test(t, biases_of_texts);
+    tcase_add_test(t, probabilities_of_the_draw);
+    tcase_add_test(t, lists_of_samplers);
+    tcase_add_test(t, fields_of_the_answer);
+    tcase_add_test(t, progress_and_timings);
+    tcase_add_test(t, gaps);
     tcase_add_test(t, streams);
     tcase_add_test(t, constraints);
     tcase_add_test(t, what_is_refused);

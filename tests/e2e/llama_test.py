@@ -1,0 +1,55 @@
+"""llama-server's own API through nginx: its paths, infill with a vocabulary that can, and what it counts."""
+import json
+import pathlib
+import tempfile
+
+import harness
+
+
+def test_paths_come_through(ctx):
+    post = ctx.server.post
+    made = post("/completions", {"prompt": "The capital of France is", "n_predict": 3, "temperature": 0, "cache_prompt": False}).json()
+    assert "Paris" in made["content"] and made["timings"]["predicted_n"] == 3 and made["timings"]["cache_n"] == 0, made
+    assert post("/slots/0?action=erase", {}).status == 501
+    assert post("/infill", {"input_prefix": "a", "input_suffix": "b"}).status == 501   # this model has no tokens for it
+    count = post("/chat/completions/input_tokens", {"messages": [{"role": "user", "content": "Hi"}]}).json()["input_tokens"]
+    prompt = post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}).json()["prompt"]
+    assert count == len(post("/tokenize", {"content": prompt, "parse_special": True}).json()["tokens"])
+
+
+def test_a_long_prompt_tells_how_far_it_is(ctx):
+    connection, stream = ctx.server.stream("/completion", {"prompt": "one two three " * 400, "n_predict": 2, "return_progress": True,
+                                                           "cache_prompt": False})
+    told = [e["prompt_progress"] for e in harness.events(stream) if "prompt_progress" in e]
+    connection.close()
+    done = [p["processed"] for p in told]
+    assert done[0] == 0 and done == sorted(set(done)) and done[-1] == told[0]["total"] and len(done) >= 3, told
+
+
+def test_infill(ctx):
+    with tempfile.TemporaryDirectory() as folder:
+        model = harness.with_fim(ctx.model, pathlib.Path(folder) / "fim.gguf")
+        server = ctx.start("--threads", "2", "--ctx-size", "512", "--metrics", "--seed", "7", model=model)
+    asked = {"input_prefix": "def add(a, b):\n", "prompt": "    return", "input_suffix": "\nprint(add(1, 2))\n", "n_predict": 4, "ignore_eos": True}
+    got = server.post("/infill", asked).json()
+    gap = "<|fim_prefix|>def add(a, b):\n    return<|fim_suffix|>\nprint(add(1, 2))\n<|fim_middle|>"
+    assert got["prompt"] == "<reponame>myproject\n" + gap, got["prompt"]
+    assert got["tokens_predicted"] == 4 and got["generation_settings"]["seed"] == 7, got
+    others = {**asked, "input_extra": [{"filename": "a.py", "text": "x = 1"}]}
+    assert server.post("/infill", others).json()["prompt"] == "<reponame>myproject\n\n\n--- snippet ---\n\nx = 1" + gap
+    # of long texts the end of what is before, the beginning of what is behind, and room for the answer
+    long = {**asked, "input_prefix": "p " * 2000 + "END", "input_suffix": "BEGIN" + " s" * 2000}
+    cut = server.post("/infill", long).json()
+    assert "END    return<|fim_suffix|>BEGIN" in cut["prompt"] and cut["tokens_evaluated"] < 300, cut["tokens_evaluated"]
+    for wrong, param in (({"input_suffix": "b"}, "input_prefix"), ({**asked, "prompt": 5}, "prompt"),
+                         ({**asked, "input_extra": [{"filename": 1, "text": "a"}]}, "input_extra[0].filename")):
+        r = server.post("/infill", wrong)
+        assert r.status == 400 and r.error()["param"] == param, r.body
+    # marks in texts are text
+    assert server.post("/infill", {**asked, "input_prefix": "<|fim_middle|>"}).json()["tokens_evaluated"] > 20
+    said = server.post("/v1/completions", {"prompt": "def add(a, b):\n", "suffix": "\n", "max_tokens": 2, "verbose": True}).json()
+    assert said["__verbose"]["prompt"] == "<|fim_prefix|>def add(a, b):\n<|fim_suffix|>\n<|fim_middle|>", said
+    r = server.request("GET", "/metrics")
+    lines = r.body.decode().splitlines()
+    assert any(line.startswith("llamacpp:tokens_predicted_total ") and float(line.split()[1]) > 4 for line in lines), json.dumps(lines)
+    assert int(r.headers["Process-Start-Time-Unix"]) > 1e9
