@@ -206,6 +206,7 @@ lint: all                               ## layers, banned functions, sizes, docs
 # --- running, testing, installing ---------------------------------------------------------------------------------
 VENV   := build/venv
 CLIENTS := build/clients
+PEER   := build/peer-venv
 PREFIX ?= /usr/local
 DEST    = $(DESTDIR)$(PREFIX)
 JOBS    = -j$(shell nproc)
@@ -217,6 +218,9 @@ deps:                                   ## install the Debian packages that are 
 $(VENV)/.ok: tests/e2e/requirements.txt
 	@echo "  VENV $(VENV)"; rm -rf $(VENV); mkdir -p build; python3 -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
+$(PEER)/.ok: tests/peer/requirements.txt
+	@echo "  VENV $(PEER)"; rm -rf $(PEER); mkdir -p build; python3 -m venv $(PEER)
+	@$(PEER)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
 $(CLIENTS)/.ok: tests/clients/package.json tests/clients/requirements.txt
 	@echo "  CLIENTS $(CLIENTS)"; rm -rf $(CLIENTS); mkdir -p $(CLIENTS); cp $< $(CLIENTS)
 	@cd $(CLIENTS) && npm install --silent --no-audit --no-fund
@@ -245,6 +249,10 @@ test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai
 clients: deps                           ## agents, the AI SDK, LangChain, LiteLLM and others against a model that says what a script has, and schemathesis: ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_scripted $(VENV)/.ok $(CLIENTS)/.ok
 	@$(e2e) $(V) --folder tests/clients $(ONLY)
+peer-tests: deps                        ## llama.cpp's own server tests against this server (fetches 37 MB once): ONLY='words' picks cases
+	@$(MAKE) $(JOBS) all $(PEER)/.ok
+	folder=$$(sh tests/support/peer_source.sh server-tests 0 'tools/server/tests/*' 'models/templates/*') && model=$$(bash nginx/fetch-model.sh) && \
+	    $(PEER)/bin/python tests/peer/peer_tests.py --variant $(V) --tests "$$folder" --model "$$model" $(ONLY)
 check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render fuzz-replay) $(VENV)/.ok
 	@bash tests/run.sh unit-asan unit-asan-fork unit-asan-long kernels-asan chat-asan fuzz-replay e2e-asan e2e-asan-long
@@ -288,5 +296,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http peer-loads ci install clean help
+.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http peer-loads peer-tests ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))
