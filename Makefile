@@ -60,7 +60,7 @@ CL      := $(sort $(wildcard opencl/kernels/*))
 FCGI    := $(sort $(shell find fcgi -name '*.c'))
 UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 # Under the thread sanitizer the suites that have threads.
-unit-tsan := $(addprefix tests/unit/,unit_main.c sched/% engine/% base/pool_test.c fcgi/reply_test.c fcgi/fastcgi_test.c fcgi/fcgi_rig.c tokenizer/vocab_file.c)
+unit-tsan := $(addprefix tests/unit/,unit_main.c sched/% grammar/grammar_cache_test.c engine/% base/pool_test.c fcgi/reply_test.c fcgi/fastcgi_test.c fcgi/fcgi_rig.c tokenizer/vocab_file.c)
 UNIT    := $(filter $(or $(unit-$(V)),%),$(UNIT))
 # But for the back end that wraps what faulty_backend.c does.
 SUPPORT := $(sort $(filter-out tests/support/scripted_backend.c,$(shell find tests/support -name '*.c')))
