@@ -479,11 +479,11 @@ static enum err make_heads(const struct opencl_maker *k)
 }
 
 /* Rows that a work-group of blocked attention has, beside so many query heads: as the sums of eight fit in registers, or
- * of four; what is known of eight rows of bytes does not. */
-static uint32_t rows_of_block(const struct opencl_kv *kv, uint32_t heads, uint32_t dv)
+ * of four; what is known of eight rows of bytes does not, nor of rows with a window to both sides. */
+static uint32_t rows_of_block(const struct opencl_kv *kv, uint32_t heads, uint32_t dv, bool to_both)
 {
     uint32_t narrow = kv->k_is_bytes ? 64 : 128, most = dv <= narrow ? ATTENTION_BLOCK : ATTENTION_BLOCK / 2;
-    uint32_t rows = kv->k_is_bytes || kv->v_is_bytes ? ATTENTION_BLOCK / 2 : ATTENTION_BLOCK;
+    uint32_t rows = kv->k_is_bytes || kv->v_is_bytes || to_both ? ATTENTION_BLOCK / 2 : ATTENTION_BLOCK;
     return heads == 1 ? MIN_OF(most, rows) : heads == 2 ? most / 2 : most / 4;
 }
 
@@ -499,8 +499,8 @@ static enum err make_attention(const struct opencl_maker *k)
     uint32_t dv = plan_kv_value_dim(of), n_heads = k->plan->n_heads, per_kv = n_heads / of->n_kv_heads;
     uint32_t most = dv > WIDE_VALUE ? 3 : 4; /* by the registers that their sums take */
     uint32_t tile = MIN_OF(per_kv, most), tiles = (per_kv + tile - 1) / tile;
-    uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv) : 1;
-    bool in_one = dv % PANEL_BLOCK == 0;
+    bool in_one = dv % PANEL_BLOCK == 0, to_both = k->plan->is_bidirectional && s->attention.window > 0;
+    uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv, to_both) : 1;
     struct opencl_need need = opencl_need_of(k, s->dst);
     int flags = in_one ? flags_of(k, s->dst) : FLAG_FLOATS;
     char options[N_FORMS][OPENCL_OPTIONS_BYTES];
@@ -508,8 +508,8 @@ static enum err make_attention(const struct opencl_maker *k)
     for (enum attention_form form = IN_PARTS; form < (block > 1 ? N_FORMS : IN_BLOCKS); form++) {
         uint32_t rows = form == IN_BLOCKS ? block : 1;
         snprintf(options[form], OPENCL_OPTIONS_BYTES,
-                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d", of->head_dim, dv,
-                 of->latent_dim != 0, tile, rows, form == IN_PARTS, kv->k_is_bytes, kv->v_is_bytes);
+                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d%s", of->head_dim, dv,
+                 of->latent_dim != 0, tile, rows, form == IN_PARTS, kv->k_is_bytes, kv->v_is_bytes, to_both ? " -DBOTH=1" : "");
         struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
         l.by_splits = form == IN_PARTS;
         l.by = form == IN_BLOCKS ? OPENCL_BY_BLOCKS : form == BY_ROWS && block > 1 ? OPENCL_BY_SINGLES : OPENCL_BY_ROWS;

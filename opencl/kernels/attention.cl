@@ -9,7 +9,8 @@
  *   -DD= -DDV=  width of a key, of a value   -DLATENT=  values are the first DV components of keys
  *   -DHEADS=    query heads of a work-group  -DROWS=    1, or what ATTENTION_BLOCK is a multiple of
  *   -DSPLIT=    0, or 1 with ROWS=1
- *   -DK8= -DV8= keys, values as bytes: 0 or 1 */
+ *   -DK8= -DV8= keys, values as bytes: 0 or 1
+ *   -DBOTH=1     the window reaches to both sides of a row, whose own position is then not the last that it may see */
 #define UNITS    ((D + 7) / 8)
 /* Components of a value that a lane has: N, VEC of them side by side. */
 #define VEC (LATENT ? 8 : VALUE_VEC(DV))
@@ -273,13 +274,19 @@ static inline void finish(struct part *p, uint lane, __global float *out)
     }
 }
 
-/* What a row sees: with a window so many positions up to itself and those ahead, as far as there are any. */
+/* What a row sees: with a window so many positions up to itself and those ahead, as far as there are any. Two numbers of a
+ * row are more than scalar registers hold for eight, so the first is made of the last where it can be. */
 static inline struct span seen_of(__global const int *batch, int row, int window, int ahead)
 {
-    const int own = batch[batch[BATCH_AT_POS] + row], last = batch[batch[BATCH_AT_LAST] + row];
     struct span seen;
+    seen.last = batch[batch[BATCH_AT_LAST] + row];
+#ifdef BOTH
+    const int own = batch[batch[BATCH_AT_POS] + row];
+    seen.last = min(own + ahead, seen.last);
+#else
+    const int own = seen.last;
+#endif
     seen.first = window > 0 ? max(own - window + 1, 0) : 0;
-    seen.last = window > 0 ? min(own + ahead, last) : last;
     return seen;
 }
 
