@@ -207,6 +207,7 @@ lint: all                               ## layers, banned functions, sizes, docs
 VENV   := build/venv
 CLIENTS := build/clients
 PEER   := build/peer-venv
+PAGE   := build/html
 PREFIX ?= /usr/local
 DEST    = $(DESTDIR)$(PREFIX)
 JOBS    = -j$(shell nproc)
@@ -226,25 +227,29 @@ $(CLIENTS)/.ok: tests/clients/package.json tests/clients/requirements.txt
 	@cd $(CLIENTS) && npm install --silent --no-audit --no-fund
 	@python3 -m venv $(CLIENTS)/venv && $(CLIENTS)/venv/bin/python -m pip install -q --disable-pip-version-check -r $(lastword $^)
 	@touch $@
+page: $(PAGE)/.ok                       ## the chat page as nginx serves it, with the libraries that show Markdown (npm)
+# Where they cannot be fetched it is not made, but told, and the next make tries again.
+$(PAGE)/.ok: nginx/page.sh $(wildcard nginx/html/*)
+	@echo "  PAGE $(PAGE)"; bash $< $(PAGE)
 run: override export MODEL := $(value MODEL)
 run: override export PORT := $(value PORT)
 run:                                    ## serve on nginx; MODEL=path PORT=8080 ARGS='options of infcgi serve'
 	@sh tests/support/deps.sh run
-	@$(MAKE) -s $(JOBS) all
+	@$(MAKE) -s $(JOBS) all page
 	@V=$(V) exec bash nginx/run.sh --any-model $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan and TSan
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted unittests checkkern golden device_programs drivers same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted unittests checkkern golden device_programs drivers same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok page
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render fuzz-replay)
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-long: deps                         ## what `make test` has no time for: long contexts and scripts under ASan, all device code, soaks of minutes
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests chat_render) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests chat_render) $(VENV)/.ok page
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,golden device_programs drivers fidelity greedy same_bytes)
 	@bash tests/run.sh --long
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
-	@$(MAKE) $(JOBS) all $(B)/infcgi_faulty $(B)/infcgi_scripted $(VENV)/.ok
+	@$(MAKE) $(JOBS) all page $(B)/infcgi_faulty $(B)/infcgi_scripted $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
 clients: deps                           ## agents, the AI SDK, LangChain, LiteLLM and others against a model that says what a script has, and schemathesis: ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_scripted $(VENV)/.ok $(CLIENTS)/.ok
@@ -254,7 +259,7 @@ peer-tests: deps                        ## llama.cpp's own server tests against 
 	folder=$$(sh tests/support/peer_source.sh server-tests 0 'tools/server/tests/*' 'models/templates/*') && model=$$(bash nginx/fetch-model.sh) && \
 	    $(PEER)/bin/python tests/peer/peer_tests.py --variant $(V) --tests "$$folder" --model "$$model" $(ONLY)
 check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render fuzz-replay) $(VENV)/.ok
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render fuzz-replay) $(VENV)/.ok page
 	@bash tests/run.sh unit-asan unit-asan-fork unit-asan-long kernels-asan chat-asan fuzz-replay e2e-asan e2e-asan-long
 check-tsan: deps                        ## threads under the thread sanitizer: unit suites, and a minute of mixed clients
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests) $(VENV)/.ok
@@ -280,10 +285,11 @@ peer-loads:                             ## golden folders, converted, in llama.c
 	@V='$(V)' ONLY='$(ONLY)' PEER_SRC='$(PEER_SRC)' PEER_BUILD='$(PEER_BUILD)' exec bash tests/bench/peer_loads.sh
 ci:                                     ## what CI runs
 	@bash .ci/run
-install: all                            ## into PREFIX=/usr/local (DESTDIR= for packagers)
+install: all page                       ## into PREFIX=/usr/local (DESTDIR= for packagers)
 	install -D -m 755 $(B)/infcgi $(DEST)/bin/infcgi
 	install -d $(DEST)/share/infcgi/html $(DEST)/share/infcgi/nginx $(DEST)/lib/systemd/system $(DEST)/share/doc/infcgi/ops
 	install -m 644 nginx/html/* $(DEST)/share/infcgi/html
+	[ ! -e $(PAGE)/lib ] || install -D -m 644 -t $(DEST)/share/infcgi/html/lib $(PAGE)/lib/*
 	install -m 644 nginx/infcgi.conf $(DEST)/share/infcgi/nginx/infcgi.conf
 	sed 's|/usr/share/infcgi|$(PREFIX)/share/infcgi|' nginx/infcgi-http.conf > $(DEST)/share/infcgi/nginx/infcgi-http.conf
 	install -m 644 nginx/systemd/infcgi.socket $(DEST)/lib/systemd/system/infcgi.socket
@@ -296,5 +302,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http peer-loads peer-tests ci install clean help
+.PHONY: all page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http peer-loads peer-tests ci install clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

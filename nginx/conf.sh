@@ -8,6 +8,8 @@ dir=$1
 listen=$2
 error_log=${3:-stderr}
 access_log=${4:-off}
+html=$here/../build/html   # with the libraries of nginx/page.sh
+[ -d "$html" ] || html=$here/html
 user=
 [ "$(id -u)" != 0 ] || user="user root root;"   # else the workers could read neither the checkout nor the socket
 
@@ -18,5 +20,5 @@ q() { printf '%s' "$1" | sed 's/[&|\\]/\\&/g'; }
     access="s|@ACCESS_LOG@|$(q "$access_log")|"
 sed -e "s|@USER@|$user|" -e "s|@DIR@|$(q "$dir")|g" -e "s|@HERE@|$(q "$here")|" -e "s|@LISTEN@|$(q "$listen")|" \
     -e "s|@ERROR_LOG@|$(q "$error_log")|" -e "$access" "$here/nginx.conf.in" >"$dir/nginx.conf"
-sed -e "s|/run/infcgi/infcgi.sock|$(q "$dir/infcgi.sock")|" -e "s|/usr/share/infcgi/html|$(q "$here/html")|" \
+sed -e "s|/run/infcgi/infcgi.sock|$(q "$dir/infcgi.sock")|" -e "s|/usr/share/infcgi/html|$(q "$html")|" \
     "$here/infcgi-http.conf" >"$dir/infcgi-http.conf"

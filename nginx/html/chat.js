@@ -1,139 +1,49 @@
-// The chat page: keeps one conversation, sends it to /v1/chat/completions and shows the answer as it streams.
-// Text of the model or the user reaches the page through textContent only, never as markup.
-'use strict';
+// The chat page: keeps conversations, sends one to /v1/chat/completions and shows the answer as it streams.
+// What the model says reaches the page through markdown.js, and all other text through textContent; never as markup.
+import * as api from './api.js';
+import * as files from './files.js';
+import * as store from './store.js';
+import { ready } from './markdown.js';
+import { MessageView, draw_chats } from './view.js';
 
 const $ = (id) => document.getElementById(id);
-const history_key = 'infcgi.history';
-const settings_key = 'infcgi.settings';
-const api_key = 'infcgi.key';
 
-let messages = [];     // {role, content}
+const settings = store.settings();
+let chat = { id: store.new_id(), messages: [] };   // {role, content}, and files, reasoning_content, tool_calls
+let views = [];        // of the messages, in order
 let running = null;    // AbortController while an answer streams
+let editing = false;   // the input holds the last question, to be asked anew
 let model = null;      // id of the served model
-const settings = { system: '', temperature: null, max_tokens: null }; // null: the server's
 
-// --- storage: the page works without it (private windows may refuse) -------------------------------------------
+const last_question = () => chat.messages.findLastIndex((m) => m.role === 'user');
 
-function stored(store, key) {
-  try { return JSON.parse(store.getItem(key)); } catch { return null; }
-}
-
-function keep(store, key, value) {
-  try { store.setItem(key, JSON.stringify(value)); } catch { /* full or refused: the page goes on */ }
-}
-
-function load() {
-  const h = stored(localStorage, history_key);
-  if (Array.isArray(h)) {
-    messages = h.filter((m) => m && (m.role === 'user' || m.role === 'assistant') && typeof m.content === 'string');
-  }
-  const s = stored(localStorage, settings_key) || {};
-  if (typeof s.system === 'string') settings.system = s.system;
-  if (typeof s.temperature === 'number' && s.temperature >= 0 && s.temperature <= 2) settings.temperature = s.temperature;
-  if (Number.isInteger(s.max_tokens) && s.max_tokens > 0) settings.max_tokens = s.max_tokens;
+// The first call that has no result yet: what is typed next is its result.
+function pending_call() {
+  const at = chat.messages.findLastIndex((m) => m.role !== 'tool');
+  const results = chat.messages.slice(at + 1).map((m) => m.tool_call_id);
+  return (chat.messages[at]?.tool_calls || []).find((c) => !results.includes(c.id));
 }
 
 // --- drawing -----------------------------------------------------------------------------------------------------
 
-function el(tag, class_name, text) {
-  const e = document.createElement(tag);
-  if (class_name) e.className = class_name;
-  if (text !== undefined) e.textContent = text;
-  return e;
-}
-
-function copy_button(text_of) {
-  const b = el('button', '', 'Copy');
-  b.type = 'button';
-  b.addEventListener('click', async () => {
-    try {
-      await navigator.clipboard.writeText(text_of());
-      b.textContent = 'Copied';
-    } catch {
-      b.textContent = 'Not allowed';
-    }
-    setTimeout(() => { b.textContent = 'Copy'; }, 1500);
-  });
-  return b;
-}
-
-// Splits text at ``` fences: {code: bool, language, text}. An open fence at the end is code still being written.
-function blocks(text) {
-  const out = [];
-  let block = { code: false, lines: [] };
-  const flush = () => {
-    const t = block.lines.join('\n');
-    if (block.code || t.trim() !== '') out.push({ code: block.code, language: block.language, text: t });
-  };
-  for (const line of text.split('\n')) {
-    const fence = line.match(/^\s*```+\s*([\w+#.-]*)/);
-    if (fence && (!block.code || fence[1] === '')) {
-      flush();
-      block = { code: !block.code, language: fence[1], lines: [] };
-    } else {
-      block.lines.push(line);
-    }
-  }
-  flush();
-  return out;
-}
-
-// `code` within a paragraph; the rest stays plain.
-function paragraph(text) {
-  const p = el('p');
-  text.split(/(`[^`\n]+`)/).forEach((part, i) => {
-    p.append(i % 2 ? el('code', '', part.slice(1, -1)) : part);
-  });
-  return p;
-}
-
-function draw_text(target, text) {
-  const nodes = [];
-  for (const b of blocks(text)) {
-    if (!b.code) {
-      nodes.push(...b.text.split(/\n{2,}/).filter((t) => t.trim() !== '').map(paragraph));
-      continue;
-    }
-    const box = el('div', 'code');
-    const bar = el('div', 'bar');
-    bar.append(el('span', '', b.language || 'code'), copy_button(() => b.text));
-    const pre = el('pre');
-    pre.tabIndex = 0;
-    pre.append(el('code', '', b.text));
-    box.append(bar, pre);
-    nodes.push(box);
-  }
-  target.replaceChildren(...nodes);
-}
-
-// What the model thinks, folded, and what it says.
-function draw_message(shown, message) {
-  shown.thinking.hidden = !message.reasoning_content;
-  draw_text(shown.thoughts, message.reasoning_content || '');
-  draw_text(shown.text, message.content);
-}
-
-function add_message(message) {
+function add_view(message, is_running) {
   $('hello').hidden = true;
-  const box = el('article', `message ${message.role}`);
-  const thinking = el('details', 'thinking');
-  const thoughts = el('div', 'thoughts');
-  const text = el('div', 'text');
-  const tools = el('div', 'tools');
-  const shown = { box, thinking, thoughts, text, tools };
-  thinking.append(el('summary', '', 'Thinking'), thoughts);
-  box.append(el('div', 'who', message.role === 'user' ? 'You' : 'Assistant'), thinking, text, tools);
-  if (message.role === 'user') tools.hidden = true;
-  draw_message(shown, message);
-  tools.append(copy_button(() => message.content));
-  $('log').append(box);
-  return shown;
+  const view = new MessageView(message, is_running);
+  views.push(view);
+  $('log').append(view.box);
+  return view;
 }
 
 function draw_all() {
-  for (const m of document.querySelectorAll('.message')) m.remove();
-  $('hello').hidden = messages.length > 0;
-  messages.forEach(add_message);
+  for (const v of views) v.box.remove();
+  views = [];
+  $('hello').hidden = chat.messages.length > 0;
+  for (const m of chat.messages) add_view(m, false);
+  set_state();
+  scroll_to_end();
+}
+
+function scroll_to_end() {
   $('log').scrollTop = $('log').scrollHeight;
 }
 
@@ -148,59 +58,36 @@ function show_error(text) {
   $('error').hidden = !text;
 }
 
-function set_running(on) {
-  $('send').hidden = on;
-  $('stop').hidden = !on;
-  $('log').setAttribute('aria-busy', String(on));
+// What depends on whether an answer is running, and on what is last.
+function set_state() {
+  const call = running ? null : pending_call();
+  $('send').hidden = !!running;
+  $('stop').hidden = !running;
+  $('log').setAttribute('aria-busy', String(!!running));
+  $('editing').hidden = !editing;
+  $('input').placeholder = call ? `Result of ${call.function.name}` : 'Message';
+  const question = last_question();
+  views.forEach((v, i) => {
+    const is_last_answer = i === views.length - 1 && v.message.role === 'assistant';
+    if (!running && i === question) v.set_action('Edit', edit_last);
+    else if (!running && is_last_answer) v.set_action('Regenerate', regenerate);
+    else v.set_action(null);
+  });
 }
 
-// --- talking to the server ---------------------------------------------------------------------------------------
-
-function headers() {
-  const h = { 'Content-Type': 'application/json' };
-  const key = stored(sessionStorage, api_key);
-  if (key) h.Authorization = `Bearer ${key}`;
-  return h;
+function fit_input() {
+  const input = $('input');
+  input.style.height = 'auto';
+  input.style.height = `${input.scrollHeight + 2}px`;
 }
 
-// What went wrong, in a sentence, from an answer that is not 2xx.
-async function http_error(response) {
-  let said = null;
-  try { said = (await response.json()).error.message; } catch { /* not ours */ }
-  if (response.status === 401) return `${said || 'An API key is needed.'} Set it under Settings.`;
-  const wait = response.headers.get('Retry-After');
-  return `${said || `The server answered ${response.status}.`}${wait ? ` Try again in ${wait} s.` : ''}`;
+function set_input(text, its_files) {
+  $('input').value = text;
+  files.set(its_files || []);
+  fit_input();
 }
 
-// Calls on_event(object) for each `data:` event; true when the stream was closed by [DONE]. Lines may be split anywhere.
-async function read_events(body, on_event) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return false;
-    const lines = (rest + value).split('\n');
-    rest = lines.pop();
-    for (const raw of lines) {
-      const line = raw.endsWith('\r') ? raw.slice(0, -1) : raw;
-      if (!line.startsWith('data:')) continue;   // comments, blank lines
-      const data = line.slice(5).trim();
-      if (data === '[DONE]') return true;
-      on_event(JSON.parse(data));
-    }
-  }
-}
-
-function request_body() {
-  const all = settings.system.trim() ? [{ role: 'system', content: settings.system }] : [];
-  const body = {
-    messages: all.concat(messages), stream: true, stream_options: { include_usage: true },
-  };
-  if (settings.temperature !== null) body.temperature = settings.temperature;
-  if (model) body.model = model;
-  if (settings.max_tokens) body.max_completion_tokens = settings.max_tokens;
-  return JSON.stringify(body);
-}
+// --- answers -----------------------------------------------------------------------------------------------------
 
 // "12 tokens · 83.1 tokens/s · first after 0.05 s". Usage counts when it came, events until then.
 function stats_text(run, now) {
@@ -211,45 +98,19 @@ function stats_text(run, now) {
   return `${tokens} tokens${speed}${first}`;
 }
 
-// Streams one answer into `message`. Returns what to tell the user, or '' when all went well.
-async function answer(message, shown, run) {
-  const response = await fetch('/v1/chat/completions', {
-    method: 'POST', headers: headers(), body: request_body(), signal: running.signal,
-  });
-  if (!response.ok) return http_error(response);
-  let problem = '';
-  const ended = await read_events(response.body, (event) => {
-    if (event.error) problem = event.error.message || 'The engine reported an error.';
-    if (event.usage) run.usage = event.usage;
-    const choice = event.choices && event.choices[0];
-    if (!choice) return;
-    if (choice.finish_reason) {
-      run.finish = choice.finish_reason;
-      run.last = performance.now();
-    }
-    const { content = '', reasoning_content: thought = '' } = choice.delta || {};
-    if (!content && !thought) return;
-    run.first ||= performance.now();
-    run.last = performance.now();
-    run.events += 1;
-    message.content += content || '';
-    if (thought) message.reasoning_content = (message.reasoning_content || '') + thought;
-    shown.dirty = true;
-  });
-  if (problem) return problem;
-  return ended ? '' : 'The answer broke off: the connection ended early.';
-}
-
-// Draws at most once a frame, however fast the tokens come.
-function start_drawing(message, shown, run) {
+// Draws at most once a frame, and no more than a fifth of the time, however fast the tokens come and long a block is.
+function start_drawing(view, run) {
   let frame = 0;
+  let not_before = 0;
   const draw = () => {
-    if (shown.dirty) {
+    const start = performance.now();
+    if (view.dirty && start >= not_before) {
       const follow = is_at_end();
-      draw_message(shown, message);
+      view.draw();
       $('stats').textContent = stats_text(run, run.last);
-      if (follow) $('log').scrollTop = $('log').scrollHeight;
-      shown.dirty = false;
+      if (follow) scroll_to_end();
+      const end = performance.now();
+      not_before = end + 4 * (end - start);
     }
     frame = requestAnimationFrame(draw);
   };
@@ -257,141 +118,241 @@ function start_drawing(message, shown, run) {
   return () => cancelAnimationFrame(frame);
 }
 
-async function send(text) {
-  show_error('');
-  const question = { role: 'user', content: text };
-  messages.push(question);
-  const asked = add_message(question);
+// Answers the conversation as it is now. `undo` puts back what was before, when nothing comes.
+async function answer(undo) {
   const message = { role: 'assistant', content: '' };
-  const shown = add_message(message);
-  shown.box.classList.add('running');
-  $('log').scrollTop = $('log').scrollHeight;
-
   const run = { start: performance.now(), first: 0, last: 0, events: 0, usage: null, finish: null };
   const mine = new AbortController();
+  const mine_chat = chat;
+  const body = api.request_body(settings, chat.messages, model);
+  const view = add_view(message, true);
   running = mine;
-  set_running(true);
+  show_error('');
+  set_state();
+  scroll_to_end();
   $('status').textContent = 'Answering';
-  const stop_drawing = start_drawing(message, shown, run);
+  const stop_drawing = start_drawing(view, run);
   let problem = '';
   let note = '';
   try {
-    problem = await answer(message, shown, run);
+    problem = await api.answer(message, run, { body, key: store.key(), signal: mine.signal, on_change: () => { view.dirty = true; } });
     if (run.finish === 'length') note = 'cut at the longest answer';
   } catch (e) {
     if (e.name === 'AbortError') note = 'stopped';
     else problem = e instanceof SyntaxError ? 'The server sent something that is not JSON.' : 'The server cannot be reached.';
   }
   stop_drawing();
-  if (running !== mine) return;   // a new chat was begun meanwhile
-  running = null;
-  set_running(false);
-  shown.box.classList.remove('running');
-  finish(question, asked, message, shown, problem);
-  if (run.first) $('stats').textContent = stats_text(run, run.last) + (note ? ` · ${note}` : '');
-  else $('stats').textContent = note;
+  if (chat === mine_chat && running === mine) running = null;
+  if (run.finish !== 'tool_calls') delete message.tool_calls;   // half a call is none
+  const has_come = message.content || message.reasoning_content || message.tool_calls;
+  if (has_come) mine_chat.messages.push(message);
+  if (chat !== mine_chat) {   // another was opened meanwhile
+    if (has_come) keep(mine_chat);
+    return;
+  }
+  if (has_come) view.end();
+  else undo();
+  keep(chat);
+  set_state();
+  show_error(problem);
+  $('stats').textContent = run.first ? stats_text(run, run.last) + (note ? ` · ${note}` : '') : note;
   $('status').textContent = problem ? '' : `Answer complete. ${message.content.slice(0, 2000)}`;
   $('input').focus();
 }
 
-// Keeps what came; gives the question back to the input when nothing did.
-function finish(question, asked, message, shown, problem) {
-  show_error(problem);
-  if (message.content || message.reasoning_content) {
-    draw_message(shown, message);
-    messages.push(message);
+// A function that brings back the conversation and the input of now.
+function undo_to_now() {
+  const before = [...chat.messages];
+  const text = $('input').value;
+  const was_editing = editing;
+  return (its_files) => {
+    chat.messages = before;
+    editing = was_editing;
+    if (!$('input').value) set_input(text, its_files);
+    draw_all();
+  };
+}
+
+function submit() {
+  const text = $('input').value.trim();
+  if ((!text && files.count() === 0) || running) return;
+  const undo = undo_to_now();
+  const its_files = files.take();
+  const call = editing ? null : pending_call();
+  if (editing) chat.messages.splice(last_question());
+  const message = call ? { role: 'tool', tool_call_id: call.id, name: call.function.name, content: text } : { role: 'user', content: text };
+  if (its_files.length > 0) message.files = its_files;
+  const was_editing = editing;
+  editing = false;
+  set_input('');
+  chat.messages.push(message);
+  if (was_editing) draw_all();
+  else add_view(message, false);
+  if (call && pending_call()) {   // of several, each has a result before the model goes on
+    set_state();
+    keep(chat);
   } else {
-    shown.box.remove();
-    asked.box.remove();
-    messages.splice(messages.indexOf(question), 1);
-    if (!$('input').value) $('input').value = question.content;
-    $('hello').hidden = messages.length > 0;
-    fit_input();
-  }
-  keep(localStorage, history_key, messages);
-}
-
-async function find_model() {
-  try {
-    const response = await fetch('/v1/models', { headers: headers() });
-    if (!response.ok) {
-      $('model').textContent = response.status === 401 ? 'needs an API key' : 'not ready';
-      return response.status === 503 || response.status === 502 ? setTimeout(find_model, 1000) : undefined;
-    }
-    model = (await response.json()).data[0].id;
-    $('model').textContent = model;
-    $('model').title = model;
-  } catch {
-    $('model').textContent = 'not reachable';
-    setTimeout(find_model, 2000);
+    answer(() => undo(its_files));
   }
 }
 
-// --- wiring ------------------------------------------------------------------------------------------------------
+function regenerate() {
+  if (running) return;
+  const undo = undo_to_now();
+  chat.messages.pop();
+  draw_all();
+  answer(() => undo([]));
+}
+
+function edit_last() {
+  const question = chat.messages[last_question()];
+  editing = true;
+  set_input(question.content, question.files);
+  set_state();
+  $('input').focus();
+}
+
+function stop_editing() {
+  editing = false;
+  set_input('');
+  set_state();
+  $('input').focus();
+}
 
 function stop() {
   if (running) running.abort();
 }
 
-function new_chat() {
+// --- conversations -----------------------------------------------------------------------------------------------
+
+function keep(which) {
+  if (which.messages.length > 0) {
+    const first = which.messages[0];
+    const title = (first.content || first.files?.[0]?.name || '').replace(/\s+/g, ' ').slice(0, 60);
+    if (!store.save(which.id, title, which.messages)) show_error('The browser has no room to keep this conversation.');
+    if (which === chat) store.set_current(chat.id);
+  } else {
+    store.remove(which.id);
+  }
+  draw_list();
+}
+
+function draw_list() {
+  draw_chats($('chat-list'), store.list(), chat.id, {
+    open: open_chat,
+    rename(id, title) { store.rename(id, title); draw_list(); },
+    remove(id) {
+      store.remove(id);
+      if (id === chat.id) open_chat(null);
+      draw_list();
+    },
+    save_as,
+  });
+}
+
+// id: null for a new one.
+function open_chat(id) {
   stop();
   running = null;
-  set_running(false);
-  messages = [];
-  keep(localStorage, history_key, messages);
+  editing = false;
+  chat = { id: id || store.new_id(), messages: id ? store.messages(id) : [] };
+  store.set_current(id);
   show_error('');
+  set_input('');
   $('stats').textContent = '';
   draw_all();
+  draw_list();
+  if (!is_wide.matches) show_chats(false);
   $('input').focus();
 }
 
-function fit_input() {
-  const input = $('input');
-  input.style.height = 'auto';
-  input.style.height = `${input.scrollHeight + 2}px`;
+function save_as(id) {
+  const { title, time } = store.list().find((c) => c.id === id);
+  const text = JSON.stringify({ title, time: new Date(time).toISOString(), model, messages: store.messages(id) }, null, 2);
+  const a = document.createElement('a');
+  a.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+  a.download = `${title.replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-|-$/g, '') || 'conversation'}.json`;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(a.href), 1000);
 }
 
-function submit() {
-  const text = $('input').value.trim();
-  if (!text || running) return;
-  $('input').value = '';
-  fit_input();
-  send(text);
+const is_wide = window.matchMedia('(min-width: 64rem)');
+
+function show_chats(on) {
+  $('chats').hidden = !on;
+  $('chats-open').setAttribute('aria-expanded', String(on));
+}
+
+// --- settings ----------------------------------------------------------------------------------------------------
+
+function read_tools() {
+  let tools = [];
+  try { tools = JSON.parse($('tools').value.trim() || '[]'); } catch { tools = null; }
+  $('tools').setCustomValidity(Array.isArray(tools) ? '' : 'Expected a JSON array of tools.');
+  return Array.isArray(tools) ? tools : settings.tools;
+}
+
+function save_settings() {
+  const t = Number.parseFloat($('temperature').value);
+  const n = Number.parseInt($('max-tokens').value, 10);
+  settings.system = $('system').value;
+  settings.temperature = t >= 0 && t <= 2 ? t : null;
+  settings.max_tokens = n > 0 ? n : null;
+  settings.tools = read_tools();
+  settings.theme = $('theme').value;
+  document.documentElement.dataset.theme = settings.theme;
+  store.save_settings(settings);
+}
+
+async function find_model() {
+  const { model: found = null, why, again } = await api.find_model(store.key());
+  model = found;
+  $('model').textContent = found || why;
+  $('model').title = found || '';
+  if (again) setTimeout(find_model, again);
 }
 
 function wire_settings() {
-  const save = () => {
-    settings.system = $('system').value;
-    const t = Number.parseFloat($('temperature').value);
-    settings.temperature = t >= 0 && t <= 2 ? t : null;
-    const n = Number.parseInt($('max-tokens').value, 10);
-    settings.max_tokens = n > 0 ? n : null;
-    keep(localStorage, settings_key, settings);
-  };
   $('system').value = settings.system;
   $('temperature').value = settings.temperature ?? '';
   $('max-tokens').value = settings.max_tokens || '';
-  $('key').value = stored(sessionStorage, api_key) || '';
-  for (const id of ['system', 'temperature', 'max-tokens']) $(id).addEventListener('input', save);
+  $('tools').value = settings.tools.length > 0 ? JSON.stringify(settings.tools, null, 1) : '';
+  $('theme').value = settings.theme;
+  $('key').value = store.key();
+  document.documentElement.dataset.theme = settings.theme;
+  for (const id of ['system', 'temperature', 'max-tokens', 'tools', 'theme']) $(id).addEventListener('input', save_settings);
   $('key').addEventListener('change', () => {
-    keep(sessionStorage, api_key, $('key').value.trim());
+    store.save_key($('key').value.trim());
     find_model();
   });
   $('settings-open').addEventListener('click', () => $('settings').showModal());
   $('settings').addEventListener('close', () => $('input').focus());
 }
 
-load();
-wire_settings();
-draw_all();
+function wire() {
+  wire_settings();
+  files.wire(show_error);
+  $('form').addEventListener('submit', (e) => { e.preventDefault(); submit(); });
+  $('input').addEventListener('input', fit_input);
+  $('input').addEventListener('keydown', (e) => {
+    if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) { e.preventDefault(); submit(); }
+  });
+  document.addEventListener('keydown', (e) => {
+    if (e.key !== 'Escape' || $('settings').open || !(running || editing)) return;
+    e.preventDefault();
+    if (running) stop();
+    else stop_editing();
+  });
+  $('stop').addEventListener('click', stop);
+  $('edit-cancel').addEventListener('click', stop_editing);
+  $('new').addEventListener('click', () => open_chat(null));
+  $('chats-open').addEventListener('click', () => show_chats($('chats').hidden));
+  is_wide.addEventListener('change', () => show_chats(is_wide.matches));
+  window.addEventListener('storage', draw_list);   // another tab's
+}
+
+wire();
+show_chats(is_wide.matches);
 find_model();
-$('form').addEventListener('submit', (e) => { e.preventDefault(); submit(); });
-$('input').addEventListener('input', fit_input);
-$('input').addEventListener('keydown', (e) => {
-  if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) { e.preventDefault(); submit(); }
-});
-document.addEventListener('keydown', (e) => {
-  if (e.key === 'Escape' && running && !$('settings').open) { e.preventDefault(); stop(); }
-});
-$('stop').addEventListener('click', stop);
-$('new').addEventListener('click', new_chat);
+$('plain').hidden = await ready;
+open_chat(store.current());

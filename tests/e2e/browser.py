@@ -59,6 +59,11 @@ class Browser:
         found = self.call("POST", f"{self.session}/element", {"using": "css selector", "value": css})
         self.call("POST", f"{self.session}/element/{found[ELEMENT]}/click")
 
+    def choose(self, css, *paths):
+        """Files for an input of the type file, hidden or not."""
+        found = self.call("POST", f"{self.session}/element", {"using": "css selector", "value": css})
+        self.call("POST", f"{self.session}/element/{found[ELEMENT]}/value", {"text": "\n".join(map(str, paths))})
+
     def keys(self, text):
         """Types into what has the focus; SHIFT holds for the next key."""
         actions = []
@@ -80,6 +85,10 @@ class Browser:
     def console(self):
         """What the page logged since the last call."""
         return [f"{e['level']}: {e['message']}" for e in self.call("POST", f"{self.session}/se/log", {"type": "browser"})]
+
+    def cdp(self, method, **params):
+        """A command of Chromium's own protocol."""
+        return self.call("POST", f"{self.session}/goog/cdp/execute", {"cmd": method, "params": params})
 
     def resize(self, width, height):
         self.call("POST", f"{self.session}/window/rect", {"width": width, "height": height})

@@ -9,6 +9,9 @@
 #   deps.sh bench  what building, running, `make bench-peer` and `make peer-loads` need
 set -eu
 run='gcc libc6-dev make pkg-config libfcgi-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev ocl-icd-opencl-dev opencl-headers libpciaccess-dev nginx spawn-fcgi curl ca-certificates python3 python3-pip'
+# For the chat page's libraries. It also comes in packages of nodejs that are not Debian's.
+page=
+command -v npm >/dev/null || page=npm
 tests='check libsubunit-dev groff-base python3-venv python3-jinja2 python3-yaml universal-ctags shellcheck chromium chromium-driver pocl-opencl-icd mesa-opencl-icd oclgrind'
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 valgrind='gcc libc6-dev make valgrind'
@@ -17,8 +20,8 @@ isa='clang-19 llvm-19 rocm-device-libs'
 bench='cmake g++'
 
 case ${1:-run} in
-run) want=$run ;;
-test) want="$run $tests $arm $isa" ;;
+run) want="$run $page" ;;
+test) want="$run $page $tests $arm $isa" ;;
 arm) want="make $arm" ;;
 valgrind) want=$valgrind ;;
 fuzz) want="$run $fuzz" ;;
