@@ -147,7 +147,7 @@ async function answer(undo) {
   const has_come = message.content || message.reasoning_content || message.tool_calls;
   if (has_come) mine_chat.messages.push(message);
   if (chat !== mine_chat) {   // another was opened meanwhile
-    if (has_come) keep(mine_chat);
+    if (has_come && !mine_chat.is_deleted) keep(mine_chat);
     return;
   }
   if (has_come) view.end();
@@ -243,7 +243,10 @@ function draw_list() {
     rename(id, title) { store.rename(id, title); draw_list(); },
     remove(id) {
       store.remove(id);
-      if (id === chat.id) open_chat(null);
+      if (id === chat.id) {
+        chat.is_deleted = true;
+        open_chat(null);
+      }
       draw_list();
     },
     save_as,

@@ -435,8 +435,23 @@ def test_conversations_are_kept(ctx):
     b.click("#chat-list li:last-child .remove")
     b.wait(lambda: titles() == ["Second <b>conversation</b>"], "one conversation")
     assert b.text(".message") == [] and b.visible("#hello")
+    # One that is deleted while it is answered does not come back when the answer ends.
+    b.run("""window.fetch = (url, o) => Promise.resolve(new Response(new ReadableStream({start(c) {
+        c.enqueue(new TextEncoder().encode('data: {"choices":[{"index":0,"delta":{"content":"On and"}}]}\\n\\n'));
+        o.signal.addEventListener('abort', () => { c.error(new DOMException('', 'AbortError')); window.has_ended = true; });
+    }})))""")
+    b.click("#chats-open")
+    b.click("#chat-list .title")
+    ask(b, "More?")
+    b.wait(lambda: answers(b)[-1:] == ["On and"], "words")
+    b.click("#chats-open")
+    b.click("#chat-list .remove")
+    b.click("#chat-list .remove")
+    b.wait(lambda: b.run("return window.has_ended") and titles() == [] and b.text(".message") == [], "nothing")
+    say(b, text("D."))
+    ask_all(b, "Third")
     reopened(ctx, b)
-    assert titles() == ["Second <b>conversation</b>"] and b.run("return Object.keys(localStorage).filter((k) => k.includes('.chat.')).length") == 1
+    assert titles() == ["Third"] and b.run("return Object.keys(localStorage).filter((k) => k.includes('.chat.')).length") == 1
 
 
 def test_old_conversations_make_room(ctx):
