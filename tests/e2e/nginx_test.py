@@ -34,8 +34,9 @@ def check_json_error(reply, status):
 def test_curl_streams_early_and_in_whole_characters(ctx):
     body = json.dumps({"messages": [{"role": "user", "content": "Write three lines of Japanese with emoji."}], "stream": True,
                        "temperature": 1.3, "seed": 4, "max_tokens": 60, "ignore_eos": True})
+    base = ctx.server.base
     start = time.monotonic()
-    curl = subprocess.Popen(["curl", "-sN", f"{ctx.server.base}{CHAT}", "-H", "Content-Type: application/json", "-d", body],
+    curl = subprocess.Popen(["curl", "-sN", f"{base}{CHAT}", "-H", "Content-Type: application/json", "-d", body],
                             stdout=subprocess.PIPE)
     first = None
     pieces = []
