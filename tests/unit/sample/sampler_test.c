@@ -778,6 +778,69 @@ START_TEST(masks_are_rows_without_the_others)
 }
 END_TEST
 
+/* Logits, which tokens may come, and what share each of these then has: that of the model among them alone. */
+enum { MASK_VOCAB = 90, MASK_DRAWS = 40000 };
+
+static void masked_row(float *logits, uint64_t *allowed, double *shares)
+{
+    double total = 0;
+    for (int i = 0; i < MASK_VOCAB; i++) {
+        bool may_come = i % 7 == 3; /* 13 of them, the best among all is not one */
+        logits[i] = (float)(((i * 37) % MASK_VOCAB) * -0.05);
+        allowed[i / 64] |= (uint64_t)may_come << i % 64;
+        shares[i] = may_come ? exp((double)logits[i]) : 0;
+        total += shares[i];
+    }
+    for (int i = 0; i < MASK_VOCAB; i++) {
+        shares[i] /= total;
+    }
+}
+
+/* A mask is the same distribution among what it leaves, and log-probabilities are the model's, as if there were none. */
+START_TEST(a_mask_changes_what_is_drawn_and_no_log_probability)
+{
+    float logits[MASK_VOCAB];
+    uint64_t allowed[2] = {0};
+    double shares[MASK_VOCAB], chi2 = 0;
+    int count[MASK_VOCAB] = {0};
+    struct sampler_scratch s;
+    masked_row(logits, allowed, shares);
+    struct sampler_row row = row_of(logits, MASK_VOCAB);
+    struct sampler_params p = neutral();
+    struct sampler_result free_one, r;
+    p.n_top = 20;
+    ck_assert_int_eq(sampler_scratch_init(&s, MASK_VOCAB), ERR_OK);
+    ck_assert_int_eq(sampler_pick(&p, &row, &(struct sampler_history){0}, &s, &free_one), ERR_OK);
+    ck_assert(shares[free_one.top[0].id] == 0);
+    p.is_guided = true;
+    for (int32_t i = 0; i < MASK_DRAWS; i++) {
+        struct sampler_history h = {.n_tokens = i, .allowed = allowed};
+        enum err err = sampler_pick(&p, &row, &h, &s, &r);
+        float expected = logits[r.id] - row.logsumexp;
+        if (err != ERR_OK || memcmp(&r.logprob, &expected, sizeof expected) != 0 || r.n_top != free_one.n_top ||
+            memcmp(r.top, free_one.top, sizeof r.top) != 0) {
+            ck_abort_msg("draw %d: %s, token %d has %g, expected %g", i, err_code(err), r.id, (double)r.logprob,
+                         (double)expected);
+        }
+        count[r.id]++;
+    }
+    for (int i = 0; i < MASK_VOCAB; i++) {
+        double expected = MASK_DRAWS * shares[i];
+        ck_assert(count[i] == 0 || expected > 0);
+        chi2 += expected > 0 ? (count[i] - expected) * (count[i] - expected) / expected : 0;
+    }
+    ck_assert_msg(chi2 < 60 && chi2 > 1, "chi-square %g of 13 tokens", chi2); /* p below 1e-6 beyond it */
+    p.tells_drawn = true; /* who asks for them has the masked ones */
+    ck_assert_int_eq(sampler_pick(&p, &row, &(struct sampler_history){.allowed = allowed}, &s, &r), ERR_OK);
+    ck_assert_int_eq(r.n_top, 13);
+    ck_assert(fabs((double)r.logprob - shares[r.id]) < 1e-6);
+    for (int32_t i = 0; i < r.n_top; i++) {
+        ck_assert(fabs((double)r.top[i].logprob - shares[r.top[i].id]) < 1e-6);
+    }
+    sampler_scratch_fini(&s);
+}
+END_TEST
+
 Suite *sampler_suite(void)
 {
     Suite *s = suite_create("sampler");
@@ -795,6 +858,7 @@ Suite *sampler_suite(void)
     tcase_add_test(c, log_probabilities_are_the_models_own);
     tcase_add_test(c, failed_allocations_leave_nothing);
     tcase_add_test(c, masks_are_rows_without_the_others);
+    tcase_add_test(c, a_mask_changes_what_is_drawn_and_no_log_probability);
     suite_add_tcase(s, c);
     return s;
 }
