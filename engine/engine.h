@@ -11,6 +11,7 @@
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
 #include "engine/base/span.h"
+#include "engine/chat/chat_format.h"
 #include "engine/sched/sched_report.h"
 
 #include <jansson.h>
@@ -24,7 +25,6 @@ struct engine_stream;
 struct engine_embedding;
 struct sched_group;
 struct chat_forced;
-struct chat_format;
 struct grammar;
 
 /* Limits of a request; the server's field table uses the same names. */
@@ -272,25 +272,27 @@ size_t engine_group_room(struct sched_group *g);
 /* Lets go of the group; its sequences go on. */
 void engine_group_close(struct sched_group **g);
 
-/* A grammar for engine_params.grammar: any JSON object. The caller's, to engine_grammar_free; sequences that were submitted
- * keep it. The first call of all makes the vocabulary's tables, a quarter of a second for 150,000 tokens. ERR_NOMEM. */
-MUST_CHECK enum err engine_grammar_json_object(struct engine *e, struct grammar **out, struct err_info *info);
+/* A grammar for engine_params.grammar: any JSON object. thinking, here and below: in front of that, with the marks of
+ * engine_tool_format. The caller's, to engine_grammar_free; sequences that were submitted keep it. The first call of all makes
+ * the vocabulary's tables, a quarter of a second for 150,000 tokens. ERR_NOMEM. */
+MUST_CHECK enum err engine_grammar_json_object(struct engine *e, enum chat_thinking thinking, struct grammar **out,
+                                               struct err_info *info);
 /* .. what a JSON Schema, borrowed, allows (schema.h). ERR_INVALID_SCHEMA with the place in the schema as a JSON pointer,
  * ERR_INVALID_GRAMMAR: it allows nothing; ERR_GRAMMAR_LIMIT, ERR_NOMEM. */
-MUST_CHECK enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, struct grammar **out,
-                                               struct err_info *info);
+MUST_CHECK enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, enum chat_thinking thinking,
+                                               struct grammar **out, struct err_info *info);
 /* .. what a grammar in GBNF (grammar_gbnf.h), or a pattern of ECMA-262 that the whole text matches (regex_parse.h), says; text[0..n).
  * ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT, ERR_NOMEM. */
-MUST_CHECK enum err engine_grammar_gbnf(struct engine *e, const char *text, size_t n, struct grammar **out,
-                                        struct err_info *info);
-MUST_CHECK enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, struct grammar **out,
-                                         struct err_info *info);
+MUST_CHECK enum err engine_grammar_gbnf(struct engine *e, const char *text, size_t n, enum chat_thinking thinking,
+                                        struct grammar **out, struct err_info *info);
+MUST_CHECK enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, enum chat_thinking thinking,
+                                         struct grammar **out, struct err_info *info);
 /* .. what a grammar says that is Lark's or GBNF (grammar_is_lark). Errors: engine_grammar_gbnf's. */
-MUST_CHECK enum err engine_grammar_any(struct engine *e, const char *text, size_t n, struct grammar **out,
-                                       struct err_info *info);
+MUST_CHECK enum err engine_grammar_any(struct engine *e, const char *text, size_t n, enum chat_thinking thinking,
+                                       struct grammar **out, struct err_info *info);
 /* .. one of n texts, texts[i][0..lengths[i]). */
 MUST_CHECK enum err engine_grammar_choice(struct engine *e, const char *const *texts, const size_t *lengths, size_t n,
-                                          struct grammar **out, struct err_info *info);
+                                          enum chat_thinking thinking, struct grammar **out, struct err_info *info);
 /* .. answers with calls of tools (chat_forced.h). *i_failed: the tool whose schema the error is of. */
 MUST_CHECK enum err engine_grammar_calls(struct engine *e, const struct chat_forced *f, struct grammar **out,
                                          size_t *i_failed, struct err_info *info);

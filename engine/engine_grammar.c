@@ -22,7 +22,7 @@ static enum err need_vocab(struct engine *e)
 
 static enum err no_memory(struct err_info *info) { return err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar"); }
 
-/* What a grammar is made of. `read` adds it to b; *i_failed as engine_grammar_calls's. */
+/* What a grammar is made of. `read` adds it to b; *i_failed as engine_grammar_calls's. thinking: in front of what `read` adds. */
 struct source {
     enum err (*read)(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
                      struct err_info *info);
@@ -33,6 +33,7 @@ struct source {
     const size_t *lengths;
     const struct chat_forced *calls;
     size_t *i_failed;
+    enum chat_thinking thinking;
 };
 
 /* Makes the grammar, and all that each of its sequences begins with: what requests do beside each other later is in none's
@@ -50,6 +51,7 @@ static enum err make(struct engine *e, const struct source *from, struct grammar
         grammar_builder_free(&b);
         return err;
     }
+    start = chat_forced_think(b, e->tool_format, from->thinking, e->tokenizer, start);
     TRY(grammar_finish(&b, start, out, info));
     if (grammar_matcher_new(*out, e->vocab, &m) == ERR_OK) { /* else whoever wants one is told */
         grammar_matcher_free(&m);
@@ -75,7 +77,7 @@ static enum err make_apart(struct engine *e, const struct source *from, struct g
     return ERR_OK;
 }
 
-/* The grammar of a source, of the same key made once. key: a letter and what it is made of. */
+/* The grammar of a source, of the same key made once. key: a letter, the thinking, and what it is made of. */
 static enum err get(struct engine *e, struct buf *key, const struct source *from, struct grammar **out,
                     struct err_info *info)
 {
@@ -99,10 +101,10 @@ static enum err get(struct engine *e, struct buf *key, const struct source *from
 
 enum { MAX_KEY_BYTES = 1 << 20 }; /* longer ones are made each time */
 
-static void begin_key(struct buf *key, char letter)
+static void begin_key(struct buf *key, char letter, enum chat_thinking thinking)
 {
     buf_init(key, MAX_KEY_BYTES, MEM_REQUEST);
-    buf_putc(key, letter);
+    buf_printf(key, "%c%d", letter, (int)thinking);
 }
 
 static int add_piece(const char *text, size_t n, void *key)
@@ -129,11 +131,12 @@ static enum err read_object(struct engine *e, struct grammar_builder *b, const s
     return ERR_OK;
 }
 
-enum err engine_grammar_json_object(struct engine *e, struct grammar **out, struct err_info *info)
+enum err engine_grammar_json_object(struct engine *e, enum chat_thinking thinking, struct grammar **out,
+                                    struct err_info *info)
 {
     struct buf key;
-    begin_key(&key, 'o');
-    return get(e, &key, &(struct source){.read = read_object}, out, info);
+    begin_key(&key, 'o', thinking);
+    return get(e, &key, &(struct source){.read = read_object, .thinking = thinking}, out, info);
 }
 
 static enum err read_schema(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
@@ -143,12 +146,13 @@ static enum err read_schema(struct engine *e, struct grammar_builder *b, const s
     return schema_add(b, from->schema, start, info);
 }
 
-enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, struct grammar **out, struct err_info *info)
+enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, enum chat_thinking thinking,
+                                    struct grammar **out, struct err_info *info)
 {
     struct buf key;
-    begin_key(&key, 's');
+    begin_key(&key, 's', thinking);
     add_json(&key, schema);
-    return get(e, &key, &(struct source){.read = read_schema, .schema = schema}, out, info);
+    return get(e, &key, &(struct source){.read = read_schema, .thinking = thinking, .schema = schema}, out, info);
 }
 
 _Static_assert((int)GRAMMAR_GBNF_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
@@ -163,12 +167,13 @@ static enum err read_gbnf(struct engine *e, struct grammar_builder *b, const str
     return grammar_gbnf(b, from->text, from->n, start, info);
 }
 
-enum err engine_grammar_gbnf(struct engine *e, const char *text, size_t n, struct grammar **out, struct err_info *info)
+enum err engine_grammar_gbnf(struct engine *e, const char *text, size_t n, enum chat_thinking thinking,
+                             struct grammar **out, struct err_info *info)
 {
     struct buf key;
-    begin_key(&key, 'g');
+    begin_key(&key, 'g', thinking);
     buf_append(&key, text, n);
-    return get(e, &key, &(struct source){.read = read_gbnf, .text = text, .n = n}, out, info);
+    return get(e, &key, &(struct source){.read = read_gbnf, .thinking = thinking, .text = text, .n = n}, out, info);
 }
 
 static enum err read_lark(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
@@ -178,15 +183,16 @@ static enum err read_lark(struct engine *e, struct grammar_builder *b, const str
     return grammar_lark(b, from->text, from->n, false, start, info);
 }
 
-enum err engine_grammar_any(struct engine *e, const char *text, size_t n, struct grammar **out, struct err_info *info)
+enum err engine_grammar_any(struct engine *e, const char *text, size_t n, enum chat_thinking thinking,
+                            struct grammar **out, struct err_info *info)
 {
     struct buf key;
     if (!grammar_is_lark(text, n)) {
-        return engine_grammar_gbnf(e, text, n, out, info);
+        return engine_grammar_gbnf(e, text, n, thinking, out, info);
     }
-    begin_key(&key, 'l');
+    begin_key(&key, 'l', thinking);
     buf_append(&key, text, n);
-    return get(e, &key, &(struct source){.read = read_lark, .text = text, .n = n}, out, info);
+    return get(e, &key, &(struct source){.read = read_lark, .thinking = thinking, .text = text, .n = n}, out, info);
 }
 
 static enum err read_regex(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
@@ -199,12 +205,13 @@ static enum err read_regex(struct engine *e, struct grammar_builder *b, const st
     return ERR_OK;
 }
 
-enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, struct grammar **out, struct err_info *info)
+enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, enum chat_thinking thinking,
+                              struct grammar **out, struct err_info *info)
 {
     struct buf key;
-    begin_key(&key, 'r');
+    begin_key(&key, 'r', thinking);
     buf_append(&key, text, n);
-    return get(e, &key, &(struct source){.read = read_regex, .text = text, .n = n}, out, info);
+    return get(e, &key, &(struct source){.read = read_regex, .thinking = thinking, .text = text, .n = n}, out, info);
 }
 
 static enum err read_choice(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
@@ -224,15 +231,16 @@ static enum err read_choice(struct engine *e, struct grammar_builder *b, const s
 }
 
 enum err engine_grammar_choice(struct engine *e, const char *const *texts, const size_t *lengths, size_t n,
-                               struct grammar **out, struct err_info *info)
+                               enum chat_thinking thinking, struct grammar **out, struct err_info *info)
 {
     struct buf key;
-    begin_key(&key, 'c');
+    begin_key(&key, 'c', thinking);
     for (size_t i = 0; i < n; i++) {
         buf_printf(&key, "%zu:", lengths[i]);
         buf_append(&key, texts[i], lengths[i]);
     }
-    return get(e, &key, &(struct source){.read = read_choice, .texts = texts, .lengths = lengths, .n = n}, out, info);
+    const struct source from = {.read = read_choice, .thinking = thinking, .texts = texts, .lengths = lengths, .n = n};
+    return get(e, &key, &from, out, info);
 }
 
 static enum err read_calls(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
@@ -245,9 +253,9 @@ enum err engine_grammar_calls(struct engine *e, const struct chat_forced *f, str
                               struct err_info *info)
 {
     struct buf key;
-    begin_key(&key, 't');
+    begin_key(&key, 't', f->thinking);
     buf_append(&key, &f->format, sizeof f->format); /* a row of a table, which stands where it stands */
-    buf_printf(&key, "%d%d%d%d", f->is_single, f->may_speak, f->is_thinking, f->may_think);
+    buf_printf(&key, "%d%d", f->is_single, f->may_speak);
     for (size_t i = 0; i < f->n_tools; i++) {
         buf_printf(&key, "%s%d", f->tools[i].name, f->tools[i].is_loose);
         buf_putc(&key, f->tools[i].parameters != NULL ? '=' : ';');

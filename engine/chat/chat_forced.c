@@ -179,10 +179,9 @@ static enum err calls(struct writer *w, symbol_id *out, size_t *i_failed)
 }
 
 /* What the model thinks; has_begun: the prompt holds the first mark. */
-static symbol_id thinking(struct writer *w, bool has_begun)
+static symbol_id thought(struct writer *w, const struct chat_format *format, bool has_begun)
 {
     enum { MAX_NEWLINES = 4 };
-    const struct chat_format *format = w->f->format;
     struct row r = {.n = 0};
     if (!has_begun) {
         add_mark(w, &r, format->think);
@@ -193,6 +192,31 @@ static symbol_id thinking(struct writer *w, bool has_begun)
     return sequence(w, &r);
 }
 
+static void add_thinking(struct writer *w, struct row *r, const struct chat_format *format, enum chat_thinking thinking)
+{
+    if (thinking == CHAT_IS_THINKING) {
+        add(r, thought(w, format, true));
+    } else if (thinking == CHAT_MAY_THINK) {
+        add(r, grammar_repeat(w->b, thought(w, format, false), 0, 1));
+    }
+}
+
+symbol_id chat_forced_think(struct grammar_builder *b, const struct chat_format *format, enum chat_thinking thinking,
+                            const struct tokenizer *t, symbol_id said)
+{
+    struct writer w = {.b = b, .s = grammar_regexes(b), .t = t};
+    struct row r = {.n = 0};
+    if (thinking == CHAT_THINKS_NOT) {
+        return said;
+    }
+    add_thinking(&w, &r, format, thinking);
+    if (format->answer != NULL) {
+        add_mark(&w, &r, format->answer);
+    }
+    add(&r, said);
+    return sequence(&w, &r);
+}
+
 enum err chat_forced_add(struct grammar_builder *b, const struct chat_forced *f, const struct tokenizer *t,
                          symbol_id *out, size_t *i_failed, struct err_info *info)
 {
@@ -200,11 +224,7 @@ enum err chat_forced_add(struct grammar_builder *b, const struct chat_forced *f,
     struct row r = {.n = 0};
     symbol_id all;
     TRY(calls(&w, &all, i_failed));
-    if (f->is_thinking) {
-        add(&r, thinking(&w, true));
-    } else if (f->may_think) {
-        add(&r, grammar_repeat(b, thinking(&w, false), 0, 1));
-    }
+    add_thinking(&w, &r, f->format, f->thinking);
     if (f->may_speak) {
         const char *mark = f->format->begin[0] != '\0' ? f->format->begin : f->format->call;
         add(&r, grammar_lexeme(b, without(&w, mark)));

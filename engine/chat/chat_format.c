@@ -45,7 +45,8 @@ static const struct chat_format formats[] = {
      .between = "<|start|>assistant",
      .end = "",
      .think = "<|channel|>analysis<|message|>",
-     .think_end = "<|end|><|start|>assistant"},
+     .think_end = "<|end|><|start|>assistant",
+     .answer = "<|channel|>final<|message|>"},
     {.name = "deepseek-v3.2",
      .signs = {"\xef\xbd\x9c"
                "DSML"

@@ -19,6 +19,13 @@ enum chat_body {
     CHAT_BODY_CHANNELS, /* none: messages with a channel, and a recipient where they are calls */
 };
 
+/* What an answer begins with. */
+enum chat_thinking {
+    CHAT_THINKS_NOT,
+    CHAT_MAY_THINK,
+    CHAT_IS_THINKING, /* the prompt has begun it */
+};
+
 /* "" = nothing. */
 struct chat_format {
     const char *name;
@@ -37,6 +44,7 @@ struct chat_format {
     const char *begin, *call, *name_end, *call_end, *between, *end;
 
     const char *think, *think_end; /* around what the model thinks */
+    const char *answer;            /* OPTIONAL: stands in front of what it says, also without thinking */
     bool is_told; /* the template knows no tools: a system message says what there is, and how to call */
 };
 

@@ -84,25 +84,48 @@ static enum err render(struct call *c, json_t *context, int32_t **ids, size_t *n
     return err;
 }
 
-/* Has the template begun the thinking? */
-static enum err look_for_reasoning(const struct engine *e, const int32_t *ids, size_t n, struct params *p)
+static size_t without_space(const char *text, size_t n)
+{
+    while (n > 0 && strchr(" \n\t", text[n - 1]) != NULL) {
+        n--;
+    }
+    return n;
+}
+
+/* But for white space behind both. */
+static bool ends_with(const struct buf *text, const char *mark)
+{
+    size_t end = without_space(text->data, text->len), len = without_space(mark, strlen(mark));
+    return end >= len && memcmp(text->data + end - len, mark, len) == 0;
+}
+
+/* Has the template begun the thinking, or ended it? Of channels the mark of the end is that of any message. is_told: it was asked
+ * for an answer without. */
+static enum err look_for_reasoning(const struct engine *e, const int32_t *ids, size_t n, bool is_told, struct params *p)
 {
     enum { LAST = 16 };
-    const char *think = engine_tool_format(e)->think;
+    const struct chat_format *format = engine_tool_format(e);
     struct buf text;
-    size_t k = MIN_OF(n, (size_t)LAST), len = strlen(think);
+    size_t k = MIN_OF(n, (size_t)LAST);
     buf_init(&text, 0, MEM_REQUEST);
     enum err err = engine_detokenize(e, ids + (n - k), k, &text);
-    size_t end = text.len;
-    while (len > 0 && strchr(" \n\t", think[len - 1]) != NULL) {
-        len--;
+    if (err == ERR_OK) {
+        bool is_over = format->body != CHAT_BODY_CHANNELS && ends_with(&text, format->think_end);
+        bool is_known = engine_chat_mentions(e, format->think) || engine_chat_mentions(e, format->think_end);
+        p->split.starts_in_reasoning = ends_with(&text, format->think);
+        p->thinking = is_told || is_over || !p->split.splits_reasoning ? CHAT_THINKS_NOT
+                      : p->split.starts_in_reasoning                   ? CHAT_IS_THINKING
+                      : is_known                                       ? CHAT_MAY_THINK
+                                                                       : CHAT_THINKS_NOT;
     }
-    while (end > 0 && strchr(" \n\t", text.data[end - 1]) != NULL) {
-        end--;
-    }
-    p->split.starts_in_reasoning = err == ERR_OK && end >= len && memcmp(text.data + end - len, think, len) == 0;
     buf_fini(&text);
     return err;
+}
+
+/* Is it told not to think? The switches of Qwen's and GLM's templates, and of DeepSeek's and Granite's. */
+static bool is_told_not_to_think(const json_t *context)
+{
+    return json_is_false(json_object_get(context, "enable_thinking")) || json_is_false(json_object_get(context, "thinking"));
 }
 
 /* As render, for a template that knows no tools. One that fails on earlier calls, or on a system message, gets them as
@@ -138,7 +161,7 @@ static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, 
     err = err != ERR_OK ? err
           : is_told     ? render_told(c, context, tools, ids, n, info)
                         : render(c, context, ids, n, info);
-    err = err != ERR_OK ? err : look_for_reasoning(c->engine, *ids, *n, p);
+    err = err != ERR_OK ? err : look_for_reasoning(c->engine, *ids, *n, is_told_not_to_think(context), p);
     json_decref(context);
     return err;
 }
@@ -421,12 +444,16 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
     const struct chat_format *format = engine_tool_format(c->engine);
     p->split.format = format;
     p->split.reads_calls = shows_tools;
-    p->gen.show_special = format->has_tokens && (shows_tools || format->body == CHAT_BODY_CHANNELS);
+    bool shows_marks = shows_tools || format->body == CHAT_BODY_CHANNELS || p->thinking != CHAT_THINKS_NOT;
+    p->gen.show_special = format->has_tokens && shows_marks;
     if (binds && (is_forced || !p->constraint.is_of_response)) { /* a call is no answer: the form asked of that does not matter */
         err = tool_choice_grammar(p, c->engine, &info);
-    } else if (params_has_grammar(p)) { /* and nothing else: no thinking, no calls */
-        p->split = (struct chat_split_config){.splits_reasoning = false};
-        p->gen.show_special = false;
+    } else if (params_has_grammar(p)) { /* and nothing else: no calls, and no thinking but in front of it */
+        p->split.reads_calls = false;
+        if (p->thinking == CHAT_THINKS_NOT) {
+            p->split = (struct chat_split_config){.splits_reasoning = false};
+            p->gen.show_special = false;
+        }
         err = params_grammar(p, c->engine, &info);
     }
     if (err != ERR_OK) {

@@ -194,7 +194,8 @@ static enum err check_form(const json_t *schema, struct err_info *info)
 }
 
 /* info->where: where the schema is, and the place within it. */
-static enum err make_schema(const struct constraint *c, struct engine *e, struct grammar **out, struct err_info *info)
+static enum err make_schema(const struct constraint *c, struct engine *e, enum chat_thinking thinking,
+                            struct grammar **out, struct err_info *info)
 {
     json_t *parsed = NULL;
     if (json_is_string(c->value)) {
@@ -203,12 +204,13 @@ static enum err make_schema(const struct constraint *c, struct engine *e, struct
     }
     const json_t *schema = parsed != NULL ? parsed : c->value;
     enum err err = check_form(schema, info);
-    err = err != ERR_OK ? err : engine_grammar_json_schema(e, schema, out, info);
+    err = err != ERR_OK ? err : engine_grammar_json_schema(e, schema, thinking, out, info);
     json_decref(parsed);
     return err;
 }
 
-static enum err make_choice(const struct constraint *c, struct engine *e, struct grammar **out, struct err_info *info)
+static enum err make_choice(const struct constraint *c, struct engine *e, enum chat_thinking thinking,
+                            struct grammar **out, struct err_info *info)
 {
     size_t n = json_array_size(c->value);
     const char **texts = mem_zalloc_array(n, sizeof *texts, MEM_REQUEST);
@@ -217,43 +219,45 @@ static enum err make_choice(const struct constraint *c, struct engine *e, struct
         texts[i] = json_string_value(json_array_get(c->value, i));
         lengths[i] = json_string_length(json_array_get(c->value, i));
     }
-    enum err err = texts != NULL && lengths != NULL ? engine_grammar_choice(e, texts, lengths, n, out, info)
+    enum err err = texts != NULL && lengths != NULL ? engine_grammar_choice(e, texts, lengths, n, thinking, out, info)
                                                     : err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar");
     mem_free(texts);
     mem_free(lengths);
     return err;
 }
 
-static enum err make(const struct constraint *c, struct engine *e, struct grammar **out, struct err_info *info)
+static enum err make(const struct constraint *c, struct engine *e, enum chat_thinking thinking,
+                     struct grammar **out, struct err_info *info)
 {
     static const char lark_mark[] = "%llguidance";
     const char *text = json_string_value(c->value);
     size_t n = json_string_length(c->value);
     switch (c->kind) {
     case CONSTRAINT_OBJECT:
-        return engine_grammar_json_object(e, out, info);
+        return engine_grammar_json_object(e, thinking, out, info);
     case CONSTRAINT_SCHEMA:
-        return make_schema(c, e, out, info);
+        return make_schema(c, e, thinking, out, info);
     case CONSTRAINT_REGEX:
-        return engine_grammar_regex(e, text, n, out, info);
+        return engine_grammar_regex(e, text, n, thinking, out, info);
     case CONSTRAINT_CHOICE:
-        return make_choice(c, e, out, info);
+        return make_choice(c, e, thinking, out, info);
     case CONSTRAINT_GBNF:
         return n >= sizeof lark_mark - 1 && memcmp(text, lark_mark, sizeof lark_mark - 1) == 0
-                   ? engine_grammar_any(e, text, n, out, info)
-                   : engine_grammar_gbnf(e, text, n, out, info);
+                   ? engine_grammar_any(e, text, n, thinking, out, info)
+                   : engine_grammar_gbnf(e, text, n, thinking, out, info);
     case CONSTRAINT_GRAMMAR:
-        return engine_grammar_any(e, text, n, out, info);
+        return engine_grammar_any(e, text, n, thinking, out, info);
     default:
         return ERR_OK;
     }
 }
 
-enum err constraint_grammar(const struct constraint *c, struct engine *e, struct grammar **out, struct err_info *info)
+enum err constraint_grammar(const struct constraint *c, struct engine *e, enum chat_thinking thinking,
+                            struct grammar **out, struct err_info *info)
 {
     char inner[ERR_WHERE_BYTES];
     *out = NULL;
-    enum err err = make(c, e, out, info);
+    enum err err = make(c, e, thinking, out, info);
     if (err != ERR_OK && err != ERR_NOMEM) {
         snprintf(inner, sizeof inner, "%s", err == ERR_INVALID_SCHEMA ? info->where : "");
         snprintf(info->where, sizeof info->where, "%.40s%.80s", c->where, inner);

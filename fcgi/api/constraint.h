@@ -28,9 +28,9 @@ struct constraint {
  * the field, or the member of it. */
 MUST_CHECK enum err constraint_read(const json_t *root, struct constraint *out, struct err_info *info);
 
-/* Makes *out, the caller's; NULL where nothing is asked for. An error names the place in the request: ERR_INVALID_JSON of a schema in
- * a string; engine_grammar_*'s. */
-MUST_CHECK enum err constraint_grammar(const struct constraint *c, struct engine *e, struct grammar **out,
-                                       struct err_info *info);
+/* Makes *out, the caller's, with thinking in front of it; NULL where nothing is asked for. An error names the place in the request:
+ * ERR_INVALID_JSON of a schema in a string; engine_grammar_*'s. */
+MUST_CHECK enum err constraint_grammar(const struct constraint *c, struct engine *e, enum chat_thinking thinking,
+                                       struct grammar **out, struct err_info *info);
 
 #endif

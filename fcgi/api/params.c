@@ -95,7 +95,7 @@ bool params_has_text_grammar(const struct params *p)
 
 enum err params_grammar(struct params *p, struct engine *e, struct err_info *info)
 {
-    return constraint_grammar(&p->constraint, e, &p->gen.grammar, info);
+    return constraint_grammar(&p->constraint, e, p->thinking, &p->gen.grammar, info);
 }
 
 const struct field *params_field(bool is_chat, int i)

@@ -27,6 +27,7 @@ struct params {
     int64_t id_slot, t_max_ms; /* t_max_ms: from the first token on, once there is a new line; 0 = no limit */
     const char *suffix;             /* completions: of root, NULL = none */
     struct chat_split_config split; /* chat: what to look for in answers; its tools are chat.c's */
+    enum chat_thinking thinking;    /* chat: what the prompt, once it is made, leaves room for */
     const json_t *root;             /* borrowed, and NULL once the prompt is made */
 };
 
@@ -37,8 +38,8 @@ enum { PARAMS_MAX_N = 128, PARAMS_MAX_STOP_IDS = 64 };
 MUST_CHECK enum err params_read(struct params *p, const json_t *root, bool is_chat, bool strict, const struct engine *e,
                                 struct arena *arena, struct err_info *info);
 
-/* Makes p->gen.grammar, the caller's, of what the fields ask for; before p->root goes. It stays NULL where they ask for none. An
- * error names the place in the request: ERR_INVALID_VALUE: two of them; engine_grammar_*'s. */
+/* Makes p->gen.grammar, the caller's, of what the fields ask for, behind p->thinking; before p->root goes. It stays NULL where they
+ * ask for none. An error names the place in the request: ERR_INVALID_VALUE: two of them; engine_grammar_*'s. */
 bool params_has_grammar(const struct params *p);
 bool params_has_text_grammar(const struct params *p); /* .. but for response_format */
 MUST_CHECK enum err params_grammar(struct params *p, struct engine *e, struct err_info *info);

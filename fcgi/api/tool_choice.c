@@ -90,9 +90,7 @@ static enum err make(struct params *p, struct engine *e, const struct callable *
         .n_tools = c->n,
         .is_single = named(choice) != NULL || json_is_false(json_object_get(p->root, "parallel_tool_calls")),
         .may_speak = !is_forced,
-        .is_thinking = p->split.starts_in_reasoning,
-        .may_think = !p->split.starts_in_reasoning && p->split.splits_reasoning &&
-                     engine_chat_mentions(e, engine_tool_format(e)->think),
+        .thinking = p->split.starts_in_reasoning ? CHAT_IS_THINKING : p->thinking,
     };
     enum err err = engine_grammar_calls(e, &forced, &p->gen.grammar, &i_failed, info);
     if (err == ERR_INVALID_SCHEMA) {

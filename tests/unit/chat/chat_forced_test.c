@@ -117,11 +117,49 @@ END_TEST
 
 START_TEST(thinking_in_front)
 {
-    check((struct chat_forced){.is_thinking = true}, (const char *const[]){"Hm <b></think>" F, "</think>\n\n" F, NULL},
+    check((struct chat_forced){.thinking = CHAT_IS_THINKING}, (const char *const[]){"Hm <b></think>" F, "</think>\n\n" F, NULL},
           (const char *const[]){F, "<think>", "Hm</think>", "a</think></think>" F, NULL});
-    check((struct chat_forced){.may_think = true},
+    check((struct chat_forced){.thinking = CHAT_MAY_THINK},
           (const char *const[]){F, "<think>\nHm\n</think>\n\n" F, "<think></think>" F, NULL},
           (const char *const[]){"Hm</think>" F, "<think>a</think>", NULL});
+}
+END_TEST
+
+/* Any grammar, behind what the model thinks. */
+START_TEST(thinking_in_front_of_others)
+{
+    static const char *const harmony = "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>x";
+    static const struct {
+        const char *format;
+        enum chat_thinking thinking;
+        const char *right[4], *wrong[6];
+    } cases[] = {
+        {"hermes", CHAT_THINKS_NOT, {"x"}, {"", "<think></think>x"}},
+        {"hermes",
+         CHAT_MAY_THINK,
+         {"x", "<think>\nHm x</think>\n\nx", "<think></think>x"},
+         {"", "xx", "Hm</think>x", "<think>x", "<think>a</think>", "<think>a</think>y"}},
+        {"hermes", CHAT_IS_THINKING, {"</think>x", "Hm <think> x\n</think>\n\nx"}, {"x", "a</think>", "<think></think></think>x"}},
+        {"gpt-oss",
+         CHAT_MAY_THINK,
+         {"<|channel|>final<|message|>x", harmony},
+         {"x", "<|channel|>analysis<|message|>x", "<|channel|>analysis<|message|>Hm<|end|><|start|>assistantx"}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct grammar_builder *b;
+        struct grammar *g;
+        ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
+        symbol_id x = grammar_lexeme(b, regex_bytes(grammar_regexes(b), "x", 1));
+        x = chat_forced_think(b, chat_format_named(cases[i].format), cases[i].thinking, file.t, x);
+        ck_assert_int_eq(grammar_finish(&b, x, &g, &info), ERR_OK);
+        for (size_t k = 0; k < ARRAY_LEN(cases[i].right) && cases[i].right[k] != NULL; k++) {
+            ck_assert_msg(says(g, cases[i].right[k]), "%zu: expected '%s' to be taken", i, cases[i].right[k]);
+        }
+        for (size_t k = 0; k < ARRAY_LEN(cases[i].wrong) && cases[i].wrong[k] != NULL; k++) {
+            ck_assert_msg(!says(g, cases[i].wrong[k]), "%zu: expected '%s' to be refused", i, cases[i].wrong[k]);
+        }
+        grammar_unref(&g);
+    }
 }
 END_TEST
 
@@ -218,6 +256,7 @@ Suite *chat_forced_suite(void)
     tcase_add_test(t, forced_calls);
     tcase_add_test(t, text_in_front);
     tcase_add_test(t, thinking_in_front);
+    tcase_add_test(t, thinking_in_front_of_others);
     tcase_add_test(t, schemas_of_objects);
     tcase_add_test(t, formats_are_written_as_they_are_read);
     suite_add_tcase(s, t);

@@ -171,6 +171,33 @@ START_TEST(a_template_may_begin_the_thinking)
 }
 END_TEST
 
+/* The form that is asked for is that of what stands behind the thinking, unless there is to be none, or none is told apart. */
+START_TEST(forms_leave_room_for_thinking)
+{
+    static const struct {
+        const char *template, *fields;
+        bool thinks;
+    } cases[] = {
+        {"{{ messages[0].content }}<think>\n", "", true},
+        {"{{ messages[0].content }}<think>\n", "\"reasoning_format\":\"none\",", false},
+        {"{{ messages[0].content }}<think>\n", "\"chat_template_kwargs\":{\"enable_thinking\":false},", false},
+        {"{{ messages[0].content }}<think>\n\n</think>\n\n", "", false},
+        {"{{ messages[0].content }}", "", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char body[512];
+        rig_use_template(cases[i].template);
+        snprintf(body, sizeof body, "{%s\"guided_regex\":\"B{2,9}\"," ASK "}", cases[i].fields);
+        ck_assert_int_eq(rig_post(CHAT, body), 200);
+        ck_assert_str_eq(rig_text_at("choices.0.message.content"), cases[i].thinks ? "" : "BBBB");
+        ck_assert_int_eq(rig_number_at("usage.completion_tokens_details.reasoning_tokens"), cases[i].thinks ? 4 : 0);
+    }
+    rig_use_template("{{ messages[0].content }}{{ '<think>' if x }}");
+    ck_assert_int_eq(rig_post(CHAT, "{\"guided_regex\":\"[B<]{2,9}\"," ASK "}"), 200);
+    ck_assert_str_eq(rig_text_at("choices.0.finish_reason"), "length"); /* it may, and may not */
+}
+END_TEST
+
 START_TEST(wrong_fields_are_named)
 {
     rig_refuse(CHAT, "{\"reasoning_format\":\"x\"," ASK "}", 400, "invalid_value", "reasoning_format");
@@ -206,6 +233,7 @@ Suite *chat_suite(void)
     tcase_add_test(t, streams_say_the_same);
     tcase_add_test(t, half_a_call_is_text);
     tcase_add_test(t, a_template_may_begin_the_thinking);
+    tcase_add_test(t, forms_leave_room_for_thinking);
     tcase_add_test(t, wrong_fields_are_named);
     tcase_add_test(t, arguments_suit_the_template);
     suite_add_tcase(s, t);

@@ -1,0 +1,50 @@
+"""What a model thinks before it answers: in front of a form that was asked for."""
+import json
+
+import harness
+
+QUESTION = [{"role": "user", "content": "Which colour?"}]
+SCHEMA = {"type": "object", "properties": {"c": {"enum": ["red"]}}, "required": ["c"], "additionalProperties": False}
+FORM = {"type": "json_schema", "json_schema": {"name": "colour", "schema": SCHEMA}}
+
+
+def chat(s, **fields):
+    """A chat answer: its thinking, its content and the tokens of thinking; streamed, the same."""
+    body = {"messages": QUESTION, "max_tokens": 100, "temperature": 0, **fields}
+    r = s.post("/v1/chat/completions", body)
+    assert r.status == 200, r.body
+    answer = r.json()
+    message = answer["choices"][0]["message"]
+    said = {"reasoning_content": message.get("reasoning_content", ""), "content": message["content"]}
+    streamed = {"reasoning_content": "", "content": ""}
+    for event in harness.events(s.post("/v1/chat/completions", {**body, "stream": True}).body.splitlines()):
+        for choice in event["choices"] if event else []:
+            for name in streamed:
+                streamed[name] += choice["delta"].get(name) or ""
+    assert streamed == said, (streamed, said)
+    return said["reasoning_content"], said["content"], answer["usage"]["completion_tokens_details"]["reasoning_tokens"]
+
+
+def test_forms_hold_behind_it(ctx):
+    """A schema is that of the content, and the same one without thinking is another grammar."""
+    s = ctx.scripted([{"if": ["colour?"], "say": '<think>\nRed, {"c": 1}.\n</think>\n\n{"c": "red"}'},
+                      {"say": "<think>\nHm.\n</think>\n\nBlue it is."}])
+    other = [{"role": "user", "content": "Now?"}]
+    off = {"chat_template_kwargs": {"enable_thinking": False}}
+    for _ in range(2):   # the second time from the cache of grammars
+        thought, said, n = chat(s, response_format=FORM)
+        assert (thought, json.loads(said)) == ('Red, {"c": 1}.', {"c": "red"}) and n > 4, (thought, said, n)
+        thought, said, n = chat(s, messages=other, guided_choice=["yes", "no"])
+        assert thought == "Hm." and said in ("yes", "no") and n > 2, (thought, said, n)
+        thought, said, n = chat(s, response_format=FORM, **off)
+        assert thought == "" and json.loads(said) == {"c": "red"} and n == 0, (thought, said, n)
+        thought, said, n = chat(s, response_format=FORM, reasoning_format="none")
+        assert thought == "" and json.loads(said) == {"c": "red"} and n == 0, (thought, said, n)
+    model = s.request("GET", "/v1/models").json()["data"][0]["id"]
+    r = s.post("/v1/messages", {"model": model, "max_tokens": 100, "messages": QUESTION,
+                                "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}})
+    assert [b["type"] for b in r.json()["content"]] == ["thinking", "text"], r.body
+    assert json.loads(r.json()["content"][1]["text"]) == {"c": "red"}, r.body
+    r = s.post("/v1/responses", {"input": "Which colour?", "text": {"format": {"type": "json_schema", "name": "c", "schema": SCHEMA}}})
+    assert [i["type"] for i in r.json()["output"]] == ["reasoning", "message"], r.body
+    assert json.loads(r.json()["output"][1]["content"][0]["text"]) == {"c": "red"}, r.body
