@@ -54,6 +54,15 @@ struct sched_config {
     uint64_t (*now_ns)(void); /* OPTIONAL: what batches are timed by, in place of clock_now_ns */
 };
 
+/* What decides on tokens before the sampler does. Both are called from the scheduler's thread, in the order of the tokens, and what
+ * they say depends on these alone. */
+struct sched_guide {
+    int32_t (*next)(const void *state);    /* the token that must come now, in range; -1 = what is sampled */
+    void (*take)(void *state, int32_t id); /* it came, or another where a grammar refuses it */
+    const void *state;                     /* [n_bytes] */
+    size_t n_bytes;
+};
+
 /* One sequence to generate, or, with a pooling, to embed; then max_tokens is 0 and of sampling, which is all zero,
  * nothing is used. Everything is copied. */
 struct sched_request {
@@ -69,6 +78,7 @@ struct sched_request {
      * may follow, and with ERR_GRAMMAR_DEAD_END where no token can, or ERR_GRAMMAR_LIMIT. */
     struct grammar *grammar;
     struct grammar_vocab *vocab;
+    const struct sched_guide *guide; /* OPTIONAL */
     const char *salt;     /* OPTIONAL */
     uint64_t deadline_ns; /* clock_now_ns, 0 = none */
 };

@@ -67,6 +67,8 @@ struct sched_seq {
 
     struct sampler_params sampling;
     struct grammar_matcher *matcher; /* behind the last token; NULL = it may say anything */
+    struct sched_guide guide;        /* next NULL = none */
+    void *guide_state;               /* of the arena */
     int32_t *tokens;                 /* [max_total + 1] prompt and what was generated; behind it n_draft guessed ones */
     int32_t n_prompt, n_tokens, max_total, min_tokens;
     bool prompt_logprobs, is_private; /* private: uses no others' pages */

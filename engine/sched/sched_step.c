@@ -30,6 +30,7 @@ static bool has_room(struct sched_seq *q, uint32_t events)
 static int32_t row_wants(const struct sched *s, const struct sched_seq *q)
 {
     int32_t n = sampler_wants(&q->sampling, s->cfg.n_vocab, q->n_tokens - q->n_prompt < q->min_tokens);
+    n = q->guide.next != NULL && q->sampling.n_top >= 0 ? BACKEND_ALL_LOGITS : n; /* any token's may be asked for */
     return n <= s->cfg.max_best || n == 0 ? n : BACKEND_ALL_LOGITS;
 }
 
@@ -216,11 +217,40 @@ static void note_first_token(struct sched_seq *q)
     }
 }
 
+/* The token that the guide says, if there is one and the grammar takes it. */
+static enum err pick_guided(struct sched *s, struct sched_seq *q, const struct sampler_row *row, struct sampler_result *r,
+                            bool *taken)
+{
+    int32_t id = q->guide.next != NULL ? q->guide.next(q->guide_state) : -1;
+    *taken = id >= 0;
+    if (*taken && q->matcher != NULL) {
+        TRY(grammar_matcher_accept(q->matcher, id, taken));
+    }
+    if (!*taken) {
+        return ERR_OK;
+    }
+    *r = (struct sampler_result){.id = id, .logprob = NAN};
+    if (q->sampling.n_top >= 0) {
+        TRY(isfinite(row->logsumexp) ? ERR_OK : ERR_NUMERICAL);
+        sampler_logprobs(row, id, q->sampling.n_top, &s->scratch, r);
+    }
+    if (q->sampling.n_top >= 0 && q->sampling.tells_drawn) { /* nothing else could come */
+        r->logprob = 1;
+        r->n_top = 0;
+    }
+    return ERR_OK;
+}
+
 /* Picks a token; with a grammar one that it allows. */
 static enum err pick(struct sched *s, struct sched_seq *q, const struct sampler_row *row, struct sampler_history *h,
                      struct sampler_result *r)
 {
-    bool taken = true;
+    bool taken;
+    TRY(pick_guided(s, q, row, r, &taken));
+    if (taken) {
+        return ERR_OK;
+    }
+    taken = true;
     if (q->matcher != NULL) {
         TRY(grammar_matcher_mask(q->matcher, s->allowed));
         h->allowed = s->allowed;
@@ -246,6 +276,9 @@ static enum err sample_next(struct sched *s, const struct sched_batch *b, struct
     note_first_token(q);
     q->tokens[q->n_tokens++] = r.id;
     draft_learn(&q->draft, q->tokens, q->n_tokens);
+    if (q->guide.take != NULL) {
+        q->guide.take(q->guide_state, r.id);
+    }
     pthread_mutex_lock(&q->lock);
     q->usage.completion_tokens++;
     pthread_mutex_unlock(&q->lock);

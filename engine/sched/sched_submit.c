@@ -37,8 +37,9 @@ static size_t seq_bytes(const struct sched *s, const struct sched_request *r)
     size_t sampling = SCHED_RING * n_top * sizeof(struct sampler_top) + r->sampling.n_bias * sizeof *r->sampling.bias +
                       r->sampling.n_ends * sizeof *r->sampling.ends;
     size_t pooling = r->pooling != PLAN_POOL_NONE ? (size_t)s->cfg.n_embd * (sizeof(double) + sizeof(float)) : 0;
+    size_t guide = r->guide != NULL ? r->guide->n_bytes : 0;
     size_t tokens = n * sizeof(int32_t) * (s->cfg.draft_max > 0 ? 3 : 1) + n / KV_PAGE_TOKENS * sizeof(int32_t);
-    return sizeof(struct sched_seq) + sampling + pooling + tokens + 256;
+    return sizeof(struct sched_seq) + sampling + guide + pooling + tokens + 256;
 }
 
 static void *copy_array(struct arena *a, const void *from, size_t n, size_t size)
@@ -82,6 +83,11 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
     fill_pooling(s, q, r);
     q->leaves_pages = !q->is_private || (r->prompt_logprobs && r->pooling == PLAN_POOL_NONE);
     TRY(arena_ok(a));
+    if (r->guide != NULL) {
+        q->guide = *r->guide;
+        q->guide_state = copy_array(a, r->guide->state, 1, r->guide->n_bytes);
+        TRY(arena_ok(a));
+    }
     if (r->grammar != NULL) {
         q->sampling.is_guided = true;
         TRY(grammar_matcher_new(r->grammar, r->vocab, &q->matcher));
