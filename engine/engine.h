@@ -231,6 +231,11 @@ struct engine_params {
     size_t n_stop;
     struct grammar
         *grammar; /* OPTIONAL, of engine_grammar_*: what the text follows; borrowed for the call that submits */
+    /* Thinking (engine_tool_format) ends with these tokens behind so many; n_think_end 0: it takes as many as it likes. */
+    int32_t think_tokens;
+    bool is_thinking; /* the prompt has begun it */
+    const int32_t *think_end; /* [n_think_end], borrowed for the call that submits */
+    size_t n_think_end;
     const char *cache_salt; /* OPTIONAL: prefixes are shared only between requests of the same salt */
     uint64_t deadline_ns;   /* on clock_now_ns; 0 = none */
     uint64_t request_id;    /* for the log */

@@ -3,6 +3,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/base/rng.h"
+#include "engine/chat/chat_budget.h"
 #include "engine/sample/stop.h"
 
 #include <math.h>
@@ -217,6 +218,25 @@ static enum err new_stream(struct engine *e, const struct engine_params *p, stru
     return ERR_OK;
 }
 
+static int32_t next_of_budget(const void *budget) { return chat_budget_next(budget); }
+static void take_of_budget(void *budget, int32_t id) { chat_budget_take(budget, id); }
+
+/* What ends the thinking of each sequence, in the arena; NULL where nothing does. */
+static enum err make_guide(const struct engine *e, const struct engine_params *p, struct arena *arena, struct sched_guide **out)
+{
+    *out = NULL;
+    if (p->n_think_end == 0) {
+        return ERR_OK;
+    }
+    size_t n = chat_budget_bytes(p->n_think_end);
+    struct chat_budget *budget = arena_alloc(arena, n);
+    *out = arena_zalloc(arena, sizeof **out);
+    TRY(arena_ok(arena));
+    chat_budget_init(budget, e->tool_format, e->tokenizer, p->think_tokens, p->is_thinking, p->think_end, p->n_think_end);
+    **out = (struct sched_guide){.next = next_of_budget, .take = take_of_budget, .state = budget, .n_bytes = n};
+    return ERR_OK;
+}
+
 /* What submitting several needs besides their streams; borrowed from make_all to the end of submit_all. */
 struct submission {
     struct sched_request *requests; /* [n] */
@@ -230,10 +250,13 @@ static enum err make_all(struct engine *e, const struct engine_params *p, const 
 {
     sub->requests = arena_zalloc_array(&sub->arena, n, sizeof *sub->requests);
     sub->seqs = arena_zalloc_array(&sub->arena, n, sizeof *sub->seqs);
+    struct sched_guide *guide;
     TRY(make_rules(e, p, &sub->arena, &sub->rules));
+    TRY(make_guide(e, p, &sub->arena, &guide));
     for (size_t i = 0; i < n; i++) {
         TRY(new_stream(e, p, &out[i]));
         sub->requests[i] = make_request(e, p, &seqs[i], &sub->rules);
+        sub->requests[i].guide = guide;
     }
     return ERR_OK;
 }

@@ -55,6 +55,8 @@ struct conf {
     int64_t max_connections, body_limit_kib, response_memory_mib, drain_s, ping_s, timeout_s;
     int64_t n_predict, seed;
     int64_t limit_predict; /* of serve */
+    int64_t reasoning_budget;
+    const char *reasoning_budget_message;
     struct engine_sampling sampling;
     bool check_config, drain_close, strict_api, any_model, share_cache, no_slots, metrics, help, version, chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */

@@ -386,9 +386,13 @@ static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err
     if (!is_on && !json_read_is(type, "disabled")) {
         return json_in_refuse(ERR_INVALID_VALUE, "thinking.type", expected, type, info);
     }
-    if (budget != NULL && (!json_is_integer(budget) || json_integer_value(budget) < 1)) {
+    json_int_t n = json_integer_value(budget);
+    if (budget != NULL && (!json_is_integer(budget) || n < 1 || n > INT32_MAX)) {
         return json_in_refuse(json_is_integer(budget) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "thinking.budget_tokens",
-                              "a positive integer", budget, info);
+                              "an integer, 1 to 2147483647", budget, info);
+    }
+    if (budget != NULL || !is_on) { /* a template without the switch may begin the thinking all the same */
+        TRY(put(chat, "thinking_token_budget", json_integer(is_on ? n : 0)));
     }
     return put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", is_on));
 }

@@ -1,6 +1,7 @@
 /* POST /v1/chat/completions: messages through the model's chat template, and OpenAI's chat shapes. */
 #include "fcgi/api/generation.h"
 #include "fcgi/api/messages.h"
+#include "fcgi/api/reasoning.h"
 #include "fcgi/api/tool_choice.h"
 #include "fcgi/api/tools.h"
 #include "fcgi/api/tools_prompt.h"
@@ -40,30 +41,6 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
     return ERR_OK;
 }
 
-/* reasoning_effort is shown to the template; "none" also as the switch that Qwen's and GLM's templates have. What
- * chat_template_kwargs says counts more. */
-static enum err add_effort(const json_t *root, json_t *context, struct err_info *info)
-{
-    static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-    json_t *effort = json_object_get(root, "reasoning_effort");
-    bool is_known = effort == NULL || json_is_null(effort);
-    for (size_t i = 0; i < ARRAY_LEN(efforts); i++) {
-        is_known = is_known || json_read_is(effort, efforts[i]);
-    }
-    if (!is_known) {
-        return json_in_refuse(json_is_string(effort) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_effort",
-                              "one of none, minimal, low, medium, high, xhigh, max", effort, info);
-    }
-    if (json_is_string(effort) && json_object_get(context, "reasoning_effort") == NULL &&
-        json_object_set(context, "reasoning_effort", effort) != 0) {
-        return ERR_NOMEM;
-    }
-    return json_read_is(effort, "none") && json_object_get(context, "enable_thinking") == NULL &&
-                   json_object_set_new(context, "enable_thinking", json_false()) != 0
-               ? ERR_NOMEM
-               : ERR_OK;
-}
-
 /* Renders with the arguments of earlier calls as objects, as most templates want them; where a template fails on that,
  * with the strings they came as. */
 static enum err render(struct call *c, json_t *context, int32_t **ids, size_t *n, struct err_info *info)
@@ -82,50 +59,6 @@ static enum err render(struct call *c, json_t *context, int32_t **ids, size_t *n
     }
     json_decref(undo);
     return err;
-}
-
-static size_t without_space(const char *text, size_t n)
-{
-    while (n > 0 && strchr(" \n\t", text[n - 1]) != NULL) {
-        n--;
-    }
-    return n;
-}
-
-/* But for white space behind both. */
-static bool ends_with(const struct buf *text, const char *mark)
-{
-    size_t end = without_space(text->data, text->len), len = without_space(mark, strlen(mark));
-    return end >= len && memcmp(text->data + end - len, mark, len) == 0;
-}
-
-/* Has the template begun the thinking, or ended it? Of channels the mark of the end is that of any message. is_told: it was asked
- * for an answer without. */
-static enum err look_for_reasoning(const struct engine *e, const int32_t *ids, size_t n, bool is_told, struct params *p)
-{
-    enum { LAST = 16 };
-    const struct chat_format *format = engine_tool_format(e);
-    struct buf text;
-    size_t k = MIN_OF(n, (size_t)LAST);
-    buf_init(&text, 0, MEM_REQUEST);
-    enum err err = engine_detokenize(e, ids + (n - k), k, &text);
-    if (err == ERR_OK) {
-        bool is_over = format->body != CHAT_BODY_CHANNELS && ends_with(&text, format->think_end);
-        bool is_known = engine_chat_mentions(e, format->think) || engine_chat_mentions(e, format->think_end);
-        p->split.starts_in_reasoning = ends_with(&text, format->think);
-        p->thinking = is_told || is_over || !p->split.splits_reasoning ? CHAT_THINKS_NOT
-                      : p->split.starts_in_reasoning                   ? CHAT_IS_THINKING
-                      : is_known                                       ? CHAT_MAY_THINK
-                                                                       : CHAT_THINKS_NOT;
-    }
-    buf_fini(&text);
-    return err;
-}
-
-/* Is it told not to think? The switches of Qwen's and GLM's templates, and of DeepSeek's and Granite's. */
-static bool is_told_not_to_think(const json_t *context)
-{
-    return json_is_false(json_object_get(context, "enable_thinking")) || json_is_false(json_object_get(context, "thinking"));
 }
 
 /* As render, for a template that knows no tools. One that fails on earlier calls, or on a system message, gets them as
@@ -157,11 +90,12 @@ static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, 
     bool is_told = json_array_size(all) > 0 && engine_tool_format(c->engine)->is_told;
     bool ok = context != NULL && (tools == NULL || is_told || json_object_set(context, "tools", tools) == 0);
     enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
-    err = err != ERR_OK ? err : add_effort(p->root, context, info);
+    err = err != ERR_OK ? err : reasoning_add_effort(p->root, context, info);
     err = err != ERR_OK ? err
           : is_told     ? render_told(c, context, tools, ids, n, info)
                         : render(c, context, ids, n, info);
-    err = err != ERR_OK ? err : look_for_reasoning(c->engine, *ids, *n, is_told_not_to_think(context), p);
+    err = err != ERR_OK ? err : reasoning_look(c, context, *ids, *n, p);
+    err = err != ERR_OK ? err : reasoning_set_budget(c, p, info);
     json_decref(context);
     return err;
 }

@@ -60,6 +60,12 @@ static const struct field chat_fields[] = {
     {"parallel_tool_calls", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning_effort", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning_format", FIELD_CUSTOM, 0, 0, 0},
+    {"thinking_token_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP}, /* vLLM's */
+    {"thinking_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},       /* Qwen's */
+    {"reasoning_budget_tokens", FIELD_INT, AT(think_budget), -1, INT32_TOP}, /* llama-server's, as the next two */
+    {"thinking_budget_tokens", FIELD_INT, AT(think_budget), -1, INT32_TOP},
+    {"reasoning_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},
+    {"reasoning_budget_message", FIELD_STRING, AT(think_words), 0, 1024},
     {"modalities", FIELD_CUSTOM, 0, 0, 0},
     {"store", FIELD_IGNORED, 0, 0, 0},
     {"service_tier", FIELD_IGNORED, 0, 0, 0},
@@ -347,6 +353,7 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
                          .root = root,
                          .add_generation_prompt = true,
                          .cache_prompt = true,
+                         .think_budget = -1,
                          .id_slot = -1};
     engine_params_init(e, &p->gen);
     TRY(json_in_fields(root, is_chat ? chat_fields : completion_fields,

@@ -28,6 +28,8 @@ struct params {
     const char *suffix;             /* completions: of root, NULL = none */
     struct chat_split_config split; /* chat: what to look for in answers; its tools are chat.c's */
     enum chat_thinking thinking;    /* chat: what the prompt, once it is made, leaves room for */
+    int64_t think_budget;           /* chat: tokens of thinking, -1 = not said */
+    const char *think_words;        /* chat: of root, what ends it when that is spent; NULL = not said */
     const json_t *root;             /* borrowed, and NULL once the prompt is made */
 };
 

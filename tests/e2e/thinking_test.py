@@ -1,4 +1,4 @@
-"""What a model thinks before it answers: in front of a form that was asked for."""
+"""What a model thinks before it answers: in front of a form that was asked for, and for how long."""
 import json
 
 import harness
@@ -48,3 +48,28 @@ def test_forms_hold_behind_it(ctx):
     r = s.post("/v1/responses", {"input": "Which colour?", "text": {"format": {"type": "json_schema", "name": "c", "schema": SCHEMA}}})
     assert [i["type"] for i in r.json()["output"]] == ["reasoning", "message"], r.body
     assert json.loads(r.json()["output"][1]["content"][0]["text"]) == {"c": "red"}, r.body
+
+
+def test_budgets(ctx):
+    """Once it is spent the mark of the end comes, whatever the model says, and the answer goes on; the same in every API."""
+    s = ctx.scripted([{"behind": "</think>", "say": "\n\nRed."}, {"behind": ' {"', "say": 'c": "red"}'},
+                      {"if": ["Who?"], "say": "Me."}, {"say": "<think>\none two three four five six seven\n</think>\n\nBlue."}],
+                     *ctx.ARGS, "--reasoning-budget", "2")
+    whole = "one two three four five six seven"
+    for fields, thought, said in (({"thinking_token_budget": 4}, "one two three", "Red."), ({"thinking_budget": 0}, "", "Red."),
+                                  ({}, "one", "Red."), ({"reasoning_budget": -1}, "one", "Red."),
+                                  ({"thinking_budget": 100}, whole, "Blue."),
+                                  ({"reasoning_budget_tokens": 4, "reasoning_budget_message": " Enough."}, "one two three Enough.", "Red."),
+                                  ({"messages": [{"role": "user", "content": "Who?"}]}, "", "Me.")):
+        got = chat(s, **fields)
+        assert got[:2] == (thought, said), (fields, got)
+    thought, said, _ = chat(s, thinking_budget=4, response_format=FORM)
+    assert thought == "one two three" and json.loads(said) == {"c": "red"}, (thought, said)
+    model = s.request("GET", "/v1/models").json()["data"][0]["id"]
+    for thinking, expected in (({"type": "enabled", "budget_tokens": 4}, ["one two three", "Red."]), ({"type": "disabled"}, ["Red."]),
+                               ({"type": "enabled", "budget_tokens": 1024}, [whole, "Blue."])):
+        r = s.post("/v1/messages", {"model": model, "max_tokens": 100, "messages": QUESTION, "thinking": thinking}).json()
+        assert [b.get("thinking") or b.get("text") for b in r["content"]] == expected, r
+    r = s.post("/v1/responses", {"input": "Which colour?", "thinking_token_budget": 4}).json()
+    assert [i["content"][0]["text"] for i in r["output"]] == ["one two three", "Red."], r
+

@@ -42,9 +42,14 @@ static void *must(void *memory)
 
 /* --- what to say ------------------------------------------------------------------------------------------------ */
 
-static bool fits(const json_t *rule, const char *prompt)
+static bool fits(const json_t *rule, const char *prompt, bool is_off_script)
 {
-    const json_t *needles = json_object_get(rule, "if");
+    const json_t *needles = json_object_get(rule, "if"), *behind = json_object_get(rule, "behind");
+    size_t n = strlen(prompt), n_behind = json_string_length(behind);
+    if (is_off_script || behind != NULL) {
+        return is_off_script && behind != NULL && n >= n_behind &&
+               memcmp(prompt + n - n_behind, json_string_value(behind), n_behind) == 0;
+    }
     for (size_t i = 0; i < json_array_size(needles); i++) {
         if (strstr(prompt, json_string_value(json_array_get(needles, i))) == NULL) {
             return false;
@@ -53,11 +58,11 @@ static bool fits(const json_t *rule, const char *prompt)
     return true;
 }
 
-static const char *choose(const char *prompt)
+static const char *choose(const char *prompt, bool is_off_script)
 {
     for (size_t i = 0; i < json_array_size(script); i++) {
         const json_t *rule = json_array_get(script, i);
-        if (fits(rule, prompt)) {
+        if (fits(rule, prompt, is_off_script)) {
             return json_string_value(json_object_get(rule, "say"));
         }
     }
@@ -81,7 +86,7 @@ static struct answer *new_answer(const int32_t *ids, size_t n, const int32_t *sa
     return a;
 }
 
-static struct answer *make_answer(const int32_t *ids, size_t n)
+static struct answer *make_answer(const int32_t *ids, size_t n, bool is_off_script)
 {
     struct err_info info = {0};
     struct arena arena;
@@ -94,12 +99,12 @@ static struct answer *make_answer(const int32_t *ids, size_t n)
         give_up("the prompt is no text");
     }
     buf_putc(&text, '\0');
-    const char *words = choose(text.data);
+    const char *words = choose(text.data, is_off_script);
     if (engine_tokenize(engine, words, strlen(words), false, true, NULL, 0, NULL, &arena, &say, &n_say, &info) !=
         ERR_OK) {
         give_up(info.text);
     }
-    if (record != NULL) {
+    if (record != NULL && !is_off_script) {
         fprintf(record, "--- prompt\n%s\n--- says\n%s\n", text.data, words);
         fflush(record);
     }
@@ -109,7 +114,8 @@ static struct answer *make_answer(const int32_t *ids, size_t n)
     return a;
 }
 
-/* What comes behind ids[0..n). Where a grammar kept a token of an answer from being sampled, the script is at its end. */
+/* What comes behind ids[0..n). Where a token of an answer was not sampled, as a grammar forbade it, the script is at its end, or goes
+ * on as a rule says. */
 static int32_t next_token(const int32_t *ids, size_t n)
 {
     bool is_off_script = false;
@@ -124,7 +130,7 @@ static int32_t next_token(const int32_t *ids, size_t n)
         }
         is_off_script = is_off_script || ids[n - 1] != a->say[said - 1];
     }
-    return (is_off_script ? new_answer(ids, n, NULL, 0) : make_answer(ids, n))->say[0];
+    return make_answer(ids, n, is_off_script)->say[0];
 }
 
 /* --- the back end ----------------------------------------------------------------------------------------------- */

@@ -73,9 +73,9 @@ static const struct {
     {MESSAGES ",'tool_choice':{'type':'tool','name':'f'}}",
      "{'messages':[" ASKED "],'tool_choice':{'type':'function','function':{'name':'f'}}}"},
     {MESSAGES ",'thinking':{'type':'enabled','budget_tokens':1024}}",
-     "{'messages':[" ASKED "],'chat_template_kwargs':{'enable_thinking':true}}"},
+     "{'messages':[" ASKED "],'thinking_token_budget':1024,'chat_template_kwargs':{'enable_thinking':true}}"},
     {MESSAGES ",'thinking':{'type':'disabled'}}",
-     "{'messages':[" ASKED "],'chat_template_kwargs':{'enable_thinking':false}}"},
+     "{'messages':[" ASKED "],'thinking_token_budget':0,'chat_template_kwargs':{'enable_thinking':false}}"},
     {MESSAGES ",'thinking':{'type':'adaptive','display':'omitted'},'context_management':{'edits':[]}}",
      "{'messages':[" ASKED "],'chat_template_kwargs':{'enable_thinking':true}}"},
     {MESSAGES ",'tools':[{'name':'f','input_schema':{},'strict':true}],'tool_choice':{'type':'any',"

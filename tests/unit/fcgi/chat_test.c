@@ -151,9 +151,9 @@ START_TEST(half_a_call_is_text)
 }
 END_TEST
 
-#define ASK                                                                                                            \
-    "\"max_tokens\":4,\"ignore_eos\":true,\"logit_bias\":{\"65\":100},\"messages\":[{\"role\":\"user\",\"content\":"   \
-    "\"Hi\"}]"
+#define SAYS_A                                                                                                         \
+    "\"ignore_eos\":true,\"logit_bias\":{\"65\":100},\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]"
+#define ASK "\"max_tokens\":4," SAYS_A
 
 START_TEST(a_template_may_begin_the_thinking)
 {
@@ -198,6 +198,42 @@ START_TEST(forms_leave_room_for_thinking)
 }
 END_TEST
 
+/* Said by any name: two tokens of thinking, those of the mark, and the answer goes on. */
+START_TEST(thinking_has_a_budget)
+{
+    static const struct {
+        const char *fields, *thought, *said;
+    } cases[] = {
+        {"\"thinking_token_budget\":2", "AA", "AAAAAAAAAA"},
+        {"\"thinking_budget\":2", "AA", "AAAAAAAAAA"},
+        {"\"thinking_budget_tokens\":2", "AA", "AAAAAAAAAA"},
+        {"\"reasoning_budget_tokens\":2", "AA", "AAAAAAAAAA"},
+        {"\"reasoning_budget\":2,\"reasoning_budget_message\":\"!\"", "AA!", "AAAAAAAAA"},
+        {"\"chat_template_kwargs\":{\"thinking_budget\":2}", "AA", "AAAAAAAAAA"},
+        {"\"thinking_budget\":0,\"chat_template_kwargs\":{\"thinking_budget\":2}", "", "AAAAAAAAAAAA"},
+        {"\"thinking_budget\":3,\"logprobs\":true,\"top_logprobs\":2", "AAA", "AAAAAAAAA"},
+        {"\"thinking_budget\":3,\"guided_regex\":\"B{2}\"", "AAA", "BB"},
+        {"\"reasoning_budget\":-1", "AAAAAAAAAAAAAAAAAAAA", ""},
+        {"\"thinking_budget\":null", "AAAAAAAAAAAAAAAAAAAA", ""},
+    };
+    rig_use_template("{{ messages[0].content }}<think>\n");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char body[512];
+        snprintf(body, sizeof body, "{%s,%s}", cases[i].fields, "\"max_tokens\":20," SAYS_A);
+        ck_assert_int_eq(rig_post(CHAT, body), 200);
+        const json_t *thought = rig_at("choices.0.message.reasoning_content");
+        ck_assert_msg(strcmp(thought != NULL ? json_string_value(thought) : "", cases[i].thought) == 0, "%s: %s",
+                      cases[i].fields, rig_got.body);
+        ck_assert_msg(strcmp(rig_text_at("choices.0.message.content"), cases[i].said) == 0, "%s: %s", cases[i].fields,
+                      rig_got.body);
+    }
+    rig_refuse(CHAT, "{\"thinking_budget\":-2," ASK "}", 400, "invalid_value", "thinking_budget");
+    rig_refuse(CHAT, "{\"thinking_token_budget\":\"2\"," ASK "}", 400, "invalid_type", "thinking_token_budget");
+    rig_refuse(CHAT, "{\"chat_template_kwargs\":{\"thinking_budget\":-2}," ASK "}", 400, "invalid_value",
+               "chat_template_kwargs.thinking_budget");
+}
+END_TEST
+
 START_TEST(wrong_fields_are_named)
 {
     rig_refuse(CHAT, "{\"reasoning_format\":\"x\"," ASK "}", 400, "invalid_value", "reasoning_format");
@@ -234,6 +270,7 @@ Suite *chat_suite(void)
     tcase_add_test(t, half_a_call_is_text);
     tcase_add_test(t, a_template_may_begin_the_thinking);
     tcase_add_test(t, forms_leave_room_for_thinking);
+    tcase_add_test(t, thinking_has_a_budget);
     tcase_add_test(t, wrong_fields_are_named);
     tcase_add_test(t, arguments_suit_the_template);
     suite_add_tcase(s, t);

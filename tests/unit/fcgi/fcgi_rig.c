@@ -153,7 +153,7 @@ void rig_stop(void)
 
 static struct server *serve(struct engine *engine, bool is_strict, bool is_loading)
 {
-    conf = (struct conf){.body_limit_kib = 256, .ping_s = 1, .strict_api = is_strict};
+    conf = (struct conf){.body_limit_kib = 256, .ping_s = 1, .strict_api = is_strict, .reasoning_budget = -1};
     server_state = (struct server){.conf = &conf, .model_id = "tiny", .started = 1};
     served = engine;
     atomic_store(&server_state.engine, is_loading ? NULL : served);

@@ -1,0 +1,43 @@
+/* How long a model may think: counts tokens of thinking, and once there were enough says which must come, those that end it. It
+ * looks for the format's marks in the text of tokens, as chat_parts.h does, so that it does not matter into which tokens a model
+ * cuts them.
+ *
+ * A character, or an end mark, that has begun when the budget is spent may become whole first, within CHAT_BUDGET_LATE tokens.
+ * Answers in channels may think again later, with what is left.
+ * Threads: one budget belongs to one thread at a time. */
+#ifndef INFCGI_CHAT_CHAT_BUDGET_H
+#define INFCGI_CHAT_CHAT_BUDGET_H
+
+#include "engine/chat/chat_format.h"
+#include "engine/tokenizer/tokenizer.h"
+
+enum { CHAT_BUDGET_LATE = 8, CHAT_BUDGET_TAIL = 64 /* longer than any mark */ };
+
+/* Fields are private. It holds pointers to what lives as long as an engine, so bytes may be copied; chat_budget_bytes of them. */
+struct chat_budget {
+    const struct tokenizer *tokenizer;
+    const struct chat_format *format;
+    enum { CHAT_BUDGET_BEFORE, CHAT_BUDGET_IN, CHAT_BUDGET_OVER } state;
+    int32_t left;   /* tokens that may still be of thinking */
+    int32_t n_late; /* came when there were none */
+    size_t n_space, n_mark; /* BEFORE: white space, and bytes of the mark so far */
+    char tail[CHAT_BUDGET_TAIL]; /* the last bytes of what is looked at */
+    size_t n_tail;
+    size_t i_end, n_end; /* of the tokens that must come, so many came */
+    int32_t end[];       /* [n_end] */
+};
+
+size_t chat_budget_bytes(size_t n_end);
+
+/* At the beginning of an answer, within chat_budget_bytes(n_end). n_tokens: 0 = thinking ends at once; end[n_end]: ids of the tokens
+ * that end it, copied; has_begun: the prompt has begun the thinking. tokenizer is borrowed. */
+void chat_budget_init(struct chat_budget *b, const struct chat_format *format, const struct tokenizer *tokenizer, int32_t n_tokens,
+                      bool has_begun, const int32_t *end, size_t n_end);
+
+/* The token that must come now; TOKENIZER_NO_TOKEN: any may. */
+int32_t chat_budget_next(const struct chat_budget *b);
+
+/* A token came. Another than must leaves the rest of the answer alone. */
+void chat_budget_take(struct chat_budget *b, int32_t id);
+
+#endif

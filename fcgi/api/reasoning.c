@@ -1,0 +1,113 @@
+#include "fcgi/api/reasoning.h"
+
+#include "engine/base/buf.h"
+
+#include <string.h>
+
+enum err reasoning_add_effort(const json_t *root, json_t *context, struct err_info *info)
+{
+    static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+    json_t *effort = json_object_get(root, "reasoning_effort");
+    bool is_known = effort == NULL || json_is_null(effort);
+    for (size_t i = 0; i < ARRAY_LEN(efforts); i++) {
+        is_known = is_known || json_read_is(effort, efforts[i]);
+    }
+    if (!is_known) {
+        return json_in_refuse(json_is_string(effort) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_effort",
+                              "one of none, minimal, low, medium, high, xhigh, max", effort, info);
+    }
+    if (json_is_string(effort) && json_object_get(context, "reasoning_effort") == NULL &&
+        json_object_set(context, "reasoning_effort", effort) != 0) {
+        return ERR_NOMEM;
+    }
+    return json_read_is(effort, "none") && json_object_get(context, "enable_thinking") == NULL &&
+                   json_object_set_new(context, "enable_thinking", json_false()) != 0
+               ? ERR_NOMEM
+               : ERR_OK;
+}
+
+static size_t without_space(const char *text, size_t n)
+{
+    while (n > 0 && strchr(" \n\t", text[n - 1]) != NULL) {
+        n--;
+    }
+    return n;
+}
+
+/* But for white space behind both. */
+static bool ends_with(const struct buf *text, const char *mark)
+{
+    size_t end = without_space(text->data, text->len), len = without_space(mark, strlen(mark));
+    return end >= len && memcmp(text->data + end - len, mark, len) == 0;
+}
+
+/* Is it told not to think? The switches of Qwen's and GLM's templates, and of DeepSeek's and Granite's. */
+static bool is_told_not_to_think(const json_t *context)
+{
+    return json_is_false(json_object_get(context, "enable_thinking")) || json_is_false(json_object_get(context, "thinking"));
+}
+
+enum err reasoning_look(const struct call *c, const json_t *context, const int32_t *ids, size_t n, struct params *p)
+{
+    enum { LAST = 16 };
+    const struct engine *e = c->engine;
+    const struct chat_format *format = engine_tool_format(e);
+    struct buf text;
+    size_t k = MIN_OF(n, (size_t)LAST);
+    buf_init(&text, 0, MEM_REQUEST);
+    enum err err = engine_detokenize(e, ids + (n - k), k, &text);
+    if (err == ERR_OK) {
+        bool is_told = is_told_not_to_think(context);
+        /* of channels the mark of the end is that of any message */
+        bool is_over = format->body != CHAT_BODY_CHANNELS && ends_with(&text, format->think_end);
+        bool is_known = engine_chat_mentions(e, format->think) || engine_chat_mentions(e, format->think_end);
+        p->split.starts_in_reasoning = ends_with(&text, format->think);
+        p->thinking = is_told || is_over || !p->split.splits_reasoning ? CHAT_THINKS_NOT
+                      : p->split.starts_in_reasoning                   ? CHAT_IS_THINKING
+                      : is_known                                       ? CHAT_MAY_THINK
+                                                                       : CHAT_THINKS_NOT;
+    }
+    buf_fini(&text);
+    return err;
+}
+
+/* Ids of what ends the thinking: the operator's or the request's words, which hold no special tokens, and the format's mark. */
+static enum err tokenize_end(struct call *c, struct params *p, const char *words, struct err_info *info)
+{
+    int32_t *ids;
+    struct buf text;
+    struct span plain = {0, strlen(words)};
+    buf_init(&text, 0, MEM_REQUEST);
+    buf_puts(&text, words);
+    buf_puts(&text, engine_tool_format(c->engine)->think_end);
+    enum err err = buf_ok(&text);
+    if (err == ERR_OK) {
+        err = engine_tokenize(c->engine, text.data, text.len, false, true, &plain, plain.to > 0 ? 1 : 0, NULL, &c->arena, &ids,
+                              &p->gen.n_think_end, info);
+        p->gen.think_end = err == ERR_OK ? ids : NULL;
+    }
+    buf_fini(&text);
+    return err;
+}
+
+enum err reasoning_set_budget(struct call *c, struct params *p, struct err_info *info)
+{
+    static const char in_kwargs[] = "chat_template_kwargs.thinking_budget";
+    const struct conf *conf = c->server->conf;
+    const json_t *own = json_read_get(json_read_get(p->root, "chat_template_kwargs"), "thinking_budget");
+    int64_t n = p->think_budget;
+    if (json_is_integer(own) && n < 0) {
+        n = json_integer_value(own);
+        if (n < -1 || n > INT32_MAX) {
+            return json_in_refuse(ERR_INVALID_VALUE, in_kwargs, "-1 to 2147483647", own, info);
+        }
+    }
+    n = n < 0 ? conf->reasoning_budget : n;
+    if (n < 0) {
+        return ERR_OK;
+    }
+    p->gen.think_tokens = (int32_t)n;
+    p->gen.is_thinking = p->split.starts_in_reasoning;
+    const char *words = p->think_words != NULL ? p->think_words : conf->reasoning_budget_message;
+    return tokenize_end(c, p, words != NULL ? words : "", info);
+}
