@@ -29,7 +29,7 @@ void grammar_give_account(struct grammar *g, struct mem_account *account);
 enum { GRAMMAR_MAX_TOKEN_BYTES = 255 }; /* longer tokens are never allowed */
 
 /* The bytes of all tokens but control tokens, which are allowed by grammar_token alone, and which ids end a sequence. The
- * tokenizer is read for the time of the call. ERR_NOMEM. */
+ * tokenizer is borrowed and outlives it. ERR_NOMEM. */
 MUST_CHECK enum err grammar_vocab_new(const struct tokenizer *t, struct grammar_vocab **out);
 void grammar_vocab_free(struct grammar_vocab **v);
 int32_t grammar_vocab_size(const struct grammar_vocab *v);
@@ -48,6 +48,11 @@ MUST_CHECK enum err grammar_matcher_accept(struct grammar_matcher *m, int32_t id
 /* Is before the last n tokens again that were taken; at most GRAMMAR_MAX_ROLLBACK. */
 enum { GRAMMAR_MAX_ROLLBACK = 64 };
 void grammar_matcher_rollback(struct grammar_matcher *m, int n);
+
+/* Guesses what comes next where the grammar leaves no choice of bytes: the tokens of what must come, at most `max`, *n of them.
+ * Nothing else may come that says other bytes; as the same bytes may come in other tokens, masks are still to be asked. Changes
+ * nothing. Errors: grammar_matcher_mask's; then *n is 0. */
+MUST_CHECK enum err grammar_matcher_forced(struct grammar_matcher *m, int32_t *ids, int32_t max, int32_t *n);
 
 bool grammar_matcher_may_end(const struct grammar_matcher *m);
 bool grammar_matcher_must_end(const struct grammar_matcher *m); /* nothing may follow */

@@ -180,6 +180,7 @@ struct vocab_walk {
 };
 
 struct grammar_vocab {
+    const struct tokenizer *tokenizer;
     int32_t n_vocab;
     struct vocab_trie tries[VOCAB_TRIES]; /* by depth */
     uint32_t n_tokens;                    /* in the first trie */

@@ -356,8 +356,7 @@ void matcher_restore(struct grammar_matcher *m, const struct matcher_mark *to)
     m->n_bases = to->n_bases;
 }
 
-/* One byte; *taken: it may come. */
-static enum err take_byte(struct grammar_matcher *m, unsigned char byte, bool *taken)
+enum err matcher_take_byte(struct grammar_matcher *m, unsigned char byte, bool *taken)
 {
     uint32_t state;
     TRY(lexer_step(&m->g->lexer, m->at.state, byte, &state));
@@ -373,8 +372,7 @@ static enum err take_byte(struct grammar_matcher *m, unsigned char byte, bool *t
     return ERR_OK;
 }
 
-/* A special token, where one is waited for. */
-static enum err take_token(struct grammar_matcher *m, int32_t id, bool *taken)
+enum err matcher_take_token(struct grammar_matcher *m, int32_t id, bool *taken)
 {
     *taken = false;
     if (!m->has_column || !m->columns[m->bases[m->at.base].column].has_tokens) {
@@ -396,12 +394,12 @@ static enum err take(struct grammar_matcher *m, int32_t id, bool *taken)
 {
     const struct grammar_vocab *v = m->v;
     struct matcher_mark before = matcher_mark(m);
-    enum err err = take_token(m, id, taken);
+    enum err err = matcher_take_token(m, id, taken);
     if (err == ERR_OK && !*taken && v->is_end[id] == 0) {
         matcher_restore(m, &before);
         *taken = true;
         for (uint32_t i = v->starts[id]; i < v->starts[id + 1] && *taken && err == ERR_OK; i++) {
-            err = take_byte(m, (unsigned char)v->bytes[i], taken);
+            err = matcher_take_byte(m, (unsigned char)v->bytes[i], taken);
         }
     }
     if (err != ERR_OK || !*taken) {

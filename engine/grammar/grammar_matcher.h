@@ -97,6 +97,10 @@ bool matcher_waits(const struct grammar_matcher *m, const struct matcher_item *i
 MUST_CHECK enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at, bool keeps,
                                          struct matcher_place *out);
 
+/* One byte, or a special token; *taken: it may come. Where not, or of an error, the caller restores. */
+MUST_CHECK enum err matcher_take_byte(struct grammar_matcher *m, unsigned char byte, bool *taken);
+MUST_CHECK enum err matcher_take_token(struct grammar_matcher *m, int32_t id, bool *taken);
+
 /* grammar_sets.c: members of the rule, a set, that were there. None at all is SETS_NONE. */
 enum { SETS_NONE = 0 };
 void matcher_sets_fini(struct matcher_sets *s);

@@ -162,6 +162,7 @@ enum err grammar_vocab_new(const struct tokenizer *t, struct grammar_vocab **out
     }
     size_t n = (size_t)tokenizer_n_vocab(t);
     pthread_mutex_init(&v->lock, NULL);
+    v->tokenizer = t;
     v->n_vocab = (int32_t)n;
     v->starts = mem_zalloc_array(n + 1, sizeof *v->starts, MEM_MODEL);
     v->is_end = mem_zalloc(n, MEM_MODEL);

@@ -2,6 +2,7 @@
  * back, ends, limits. */
 #include "engine/grammar/grammar.h"
 
+#include "engine/base/buf.h"
 #include "engine/base/compiler.h"
 #include "engine/base/mem.h"
 #include "engine/grammar/grammar_build.h"
@@ -112,6 +113,49 @@ static void check_mask(int *n)
     ck_assert(err == (*n > 0 ? ERR_OK : ERR_GRAMMAR_DEAD_END));
 }
 
+/* Does what the token says begin as what the n tokens say, as far as both go? */
+static bool goes_with(int32_t id, const int32_t *ids, int32_t n)
+{
+    struct buf a, all;
+    buf_init(&a, 0, MEM_GENERAL);
+    buf_init(&all, 0, MEM_GENERAL);
+    tokenizer_piece(file.t, id, true, &a);
+    for (int32_t i = 0; i < n; i++) {
+        tokenizer_piece(file.t, ids[i], true, &all);
+    }
+    bool does = memcmp(a.data, all.data, MIN_OF(a.len, all.len)) == 0;
+    buf_fini(&a);
+    buf_fini(&all);
+    return does;
+}
+
+enum { MAX_FORCED = 16 };
+
+/* Where tokens are forced nothing may come that says something else; the matcher is where it was. Returns how many. */
+static int check_forced(void)
+{
+    int32_t ids[MAX_FORCED], n;
+    uint64_t before[MAX_VOCAB / 64] = {0};
+    ck_assert_int_eq(grammar_matcher_forced(m, ids, MAX_FORCED, &n), ERR_OK);
+    ck_assert_int_le(n, MAX_FORCED);
+    if (n == 0) {
+        return 0;
+    }
+    ck_assert_int_eq(grammar_matcher_mask(m, before), ERR_OK);
+    for (int32_t i = 0; i < n; i++) {
+        ck_assert_int_eq(grammar_matcher_mask(m, bits), ERR_OK);
+        for (int32_t id = 0; id < grammar_vocab_size(vocab); id++) {
+            bool is_allowed = (bits[id / 64] >> id % 64 & 1) != 0;
+            ck_assert_msg(!is_allowed || goes_with(id, ids + i, n - i), "%d of %d: %d, not %d", i, n, id, ids[i]);
+        }
+        ck_assert(accepts(ids[i]));
+    }
+    grammar_matcher_rollback(m, n);
+    ck_assert_int_eq(grammar_matcher_mask(m, bits), ERR_OK);
+    ck_assert_mem_eq(bits, before, sizeof bits);
+    return n;
+}
+
 static uint32_t random_below(uint32_t *state, uint32_t n)
 {
     *state = *state * 1664525u + 1013904223u;
@@ -214,7 +258,7 @@ static void check_words(const struct made *x, int seed)
 
 START_TEST(random_grammars)
 {
-    int n_whole = 0;
+    int n_whole = 0, n_forced = 0;
     for (int seed = 0; seed < 3000; seed++) {
         struct made x;
         uint32_t state = (uint32_t)seed * 7919u + 1;
@@ -228,6 +272,7 @@ START_TEST(random_grammars)
             check_words(&x, seed);
             check_mask(&n);
             ck_assert_msg(n > 0, "grammar %d begins with nothing", seed);
+            n_forced += check_forced();
             n_whole++;
         } else {
             ck_assert_int_eq(err, ERR_INVALID_GRAMMAR);
@@ -238,6 +283,7 @@ START_TEST(random_grammars)
         set = grammar_regexes(b);
     }
     ck_assert_int_gt(n_whole, 1500);
+    ck_assert_int_gt(n_forced, 100);
 }
 END_TEST
 
@@ -377,6 +423,7 @@ START_TEST(json_by_masks)
         for (int step = 0; step < 40; step++) {
             int n;
             check_mask(&n);
+            check_forced();
             if (grammar_matcher_may_end(m) && (n == 1 || random_below(&state, 3) == 0)) {
                 json_t *value = json_loadb(said.data, said.len, JSON_DECODE_ANY, NULL);
                 ck_assert_msg(value != NULL, "%.*s", (int)said.len, said.data);
@@ -433,6 +480,40 @@ START_TEST(special_tokens)
     check_mask(&n);
     ck_assert(n == 1 && accepts(end_id));
     ck_assert(!accepts(-1) && !accepts(grammar_vocab_size(vocab)));
+}
+END_TEST
+
+static void expect_forced(const int32_t *expected, int32_t n_expected)
+{
+    int32_t ids[MAX_FORCED], n;
+    ck_assert_int_eq(grammar_matcher_forced(m, ids, MAX_FORCED, &n), ERR_OK);
+    ck_assert_int_eq(n, n_expected);
+    ck_assert_mem_eq(ids, expected, (size_t)n * sizeof *ids);
+    ck_assert_int_eq(check_forced(), n);
+    for (int32_t i = 0; i < n; i++) {
+        ck_assert(accepts(ids[i]));
+    }
+}
+
+/* The tokenizer's tokens of what must come (it has no merges), special ones, and the last one where nothing follows; not one
+ * that could go on. */
+START_TEST(forced_tokens)
+{
+    const symbol_id whole[] = {text("aab"), grammar_token(b, mark_id), text("true,"), text("x")};
+    const int32_t all[] = {'a', 'a', 'b', mark_id, 't', 'r', 'u', 'e', ',', 'x'};
+    finish(grammar_sequence(b, whole, ARRAY_LEN(whole)));
+    expect_forced(all, ARRAY_LEN(all));
+    expect_forced(all, 0); /* but the end */
+    drop();
+    ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
+    set = grammar_regexes(b);
+    const symbol_id choice[] = {text("\"1"), text("x")};
+    const symbol_id open[] = {text("aab"), grammar_token(b, mark_id), text("true,"), grammar_choice(b, choice, 2)};
+    finish(grammar_sequence(b, open, ARRAY_LEN(open)));
+    expect_forced(all, 8); /* `,"` is a token, too */
+    expect_forced(all, 0);
+    ck_assert(accepts(',') && accepts('"'));
+    expect_forced((const int32_t[]){'1'}, 1);
 }
 END_TEST
 
@@ -558,6 +639,7 @@ Suite *grammar_suite(void)
     tcase_add_test(t, json_by_masks);
     tcase_add_test(t, json_texts);
     tcase_add_test(t, special_tokens);
+    tcase_add_test(t, forced_tokens);
     tcase_add_test(t, taking_back);
     tcase_add_test(t, long_texts);
     tcase_add_test(t, no_token_can_follow);
