@@ -11,6 +11,7 @@ enum {
     STALE_STEPS = 256, /* contexts grow and other work comes and goes: what was measured before says nothing */
     BASE_ROWS = 8,     /* a step of n rows is guessed to take n + BASE_ROWS units: 16 rows 2.7 times as long as one */
 };
+#define FORCED_RATE 0.9f
 #define LEAST_GAIN 1.05 /* drafting must promise so much more than a plain step: costs are measured with noise */
 
 /* Shortest match of each level, and how often a guess behind such a match came true in code and prose alike. */
@@ -32,7 +33,7 @@ static int level_of(int32_t n_match)
 
 enum err draft_init(struct draft *d, int32_t n_max, struct arena *a)
 {
-    *d = (struct draft){.n_indexed = 1};
+    *d = (struct draft){.n_indexed = 1, .forced_rate = FORCED_RATE};
     uint32_t n_heads = 16;
     while (n_heads < (uint32_t)n_max / 2 && n_heads < MAX_HEADS) {
         n_heads *= 2;
@@ -93,22 +94,46 @@ void draft_look(struct draft *d, const int32_t *tokens, int32_t n)
     d->n_match = best;
 }
 
+static void note(float *rate, int32_t *n_seen, bool is_hit)
+{
+    *n_seen += *n_seen < LAST_WEIGHT - FIRST_WEIGHT;
+    *rate += ((is_hit ? 1.0f : 0.0f) - *rate) / (float)(FIRST_WEIGHT + *n_seen);
+}
+
 void draft_learn(struct draft *d, const int32_t *tokens, int32_t n)
 {
+    if (d->i_forced < d->n_forced) {
+        bool is_hit = d->forced[d->i_forced++] == tokens[n - 1];
+        note(&d->forced_rate, &d->n_forced_seen, is_hit);
+        d->n_forced = is_hit ? d->n_forced : d->i_forced;
+    }
     if (d->source == 0) {
         return;
     }
     bool is_hit = tokens[d->source] == tokens[n - 1];
     int level = level_of(d->n_match);
-    d->n_seen[level] += d->n_seen[level] < LAST_WEIGHT - FIRST_WEIGHT;
-    d->rates[level] += ((is_hit ? 1.0f : 0.0f) - d->rates[level]) / (float)(FIRST_WEIGHT + d->n_seen[level]);
+    note(&d->rates[level], &d->n_seen[level], is_hit);
     d->source = is_hit ? d->source + 1 : 0;
     d->n_match += d->n_match < DRAFT_MAX_MATCH;
 }
 
 double draft_rate(const struct draft *d, int32_t i)
 {
+    if (i < draft_n_forced(d)) {
+        return (double)d->forced_rate;
+    }
     return d->source == 0 ? 0 : (double)d->rates[level_of(d->n_match + i)];
+}
+
+bool draft_agrees(const struct draft *d, const int32_t *tokens, int32_t n)
+{
+    for (int32_t i = 0; d->source != 0 && i < draft_n_forced(d); i++) {
+        int32_t at = d->source + i;
+        if ((at < n ? tokens[at] : d->forced[d->i_forced + at - n]) != d->forced[d->i_forced + i]) {
+            return false;
+        }
+    }
+    return d->source != 0;
 }
 
 /* --- costs and plan --------------------------------------------------------------------------------------------- */

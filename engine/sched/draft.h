@@ -12,6 +12,7 @@
 
 #include "engine/base/mem.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -31,6 +32,11 @@ struct draft {
     int32_t n_match;           /* tokens in front of it that equal the sequence's last ones; 2 .. DRAFT_MAX_MATCH */
     float rates[DRAFT_LEVELS]; /* how many of the guesses came true, 0..1 */
     int32_t n_seen[DRAFT_LEVELS];
+    /* Guesses of who knows better than the index, as a grammar does; they come first. Those from i_forced on are left. */
+    int32_t forced[DRAFT_MAX];
+    int32_t i_forced, n_forced;
+    float forced_rate; /* and how many of them came true */
+    int32_t n_forced_seen;
 };
 
 /* Room, in the arena, for a sequence of n_max tokens: 6 to 8 bytes for each. ERR_NOMEM: then *d is all zero. */
@@ -48,6 +54,18 @@ void draft_learn(struct draft *d, const int32_t *tokens, int32_t n);
 
 /* How likely the i-th token guessed ahead (from 0) comes true when those before it do; 0 without a guess. */
 double draft_rate(const struct draft *d, int32_t i);
+
+/* How many of the guesses are forced. */
+static inline int32_t draft_n_forced(const struct draft *d) { return d->n_forced - d->i_forced; }
+
+/* Does what is found in tokens[0..n) begin with the forced ones, so that it may be guessed to go on behind them? */
+bool draft_agrees(const struct draft *d, const int32_t *tokens, int32_t n);
+
+/* The i-th guess behind tokens[0..n); those before it stand there. */
+static inline int32_t draft_token(const struct draft *d, const int32_t *tokens, int32_t i)
+{
+    return i < draft_n_forced(d) ? d->forced[d->i_forced + i] : tokens[d->source + i];
+}
 
 /* Time of steps that only decode, by rows; entries that were not seen for long are guessed from their neighbours. */
 struct draft_costs {

@@ -1,5 +1,6 @@
-/* Drafts in a step: which sequences may guess ahead, how far, and with which tokens. They take only what nobody else
- * wants: rows of a step that no prompt needs, rows of logits, and pages while every running sequence could have one. */
+/* Drafts in a step: which sequences may guess ahead, how far, and with which tokens: what a grammar forces, then what
+ * stood in the text before. They take only what nobody else wants: rows of a step that no prompt needs, rows of logits,
+ * and pages while every running sequence could have one. */
 #include "engine/sched/sched_internal.h"
 
 _Static_assert((int)DRAFT_MAX < (int)KV_PAGE_TOKENS, "a draft needs one page more at most");
@@ -35,25 +36,64 @@ static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
     if (n > 0 && !sched_grow(s, q, q->n_tokens + n)) {
         return;
     }
-    for (int32_t i = 0; i < n && !sched_is_end(q, q->tokens[q->draft.source + i]); i++) {
-        q->tokens[q->n_tokens + i] = q->tokens[q->draft.source + i];
+    for (int32_t i = 0; i < n && !sched_is_end(q, draft_token(&q->draft, q->tokens, i)); i++) {
+        q->tokens[q->n_tokens + i] = draft_token(&q->draft, q->tokens, i);
         q->n_draft++;
     }
     q->n_draft = q->matcher != NULL ? count_allowed(q) : q->n_draft;
 }
 
+/* Looks for what the sequence's grammar forces, unless some of it is left from before. */
+static void look_forced(struct sched_seq *q)
+{
+    struct draft *d = &q->draft;
+    if (q->matcher != NULL && draft_n_forced(d) == 0) {
+        d->i_forced = 0;
+        /* What went wrong will be told when the token is sampled. */
+        (void)!grammar_matcher_forced(q->matcher, d->forced, DRAFT_MAX, &d->n_forced);
+    }
+}
+
+/* What q may guess, where others than forced tokens are guessed if may_look. */
+static struct draft_offer make_offer(struct sched *s, struct sched_seq *q, bool may_look)
+{
+    struct draft *d = &q->draft;
+    struct draft_offer o = {.draft = d};
+    int32_t n_forced = draft_n_forced(d);
+    if (may_look) {
+        draft_look(d, q->tokens, q->n_tokens);
+    }
+    if (n_forced > 0 || (may_look && d->source != 0)) {
+        o.n_max = draft_room(s, q);
+        o.n_max = MIN_OF(o.n_max, may_look && draft_agrees(d, q->tokens, q->n_tokens) ? o.n_max : n_forced);
+    }
+    return o;
+}
+
+/* Rows of a step with drafts. Those that grammars force nearly always come true, so that they pay in fuller steps. */
+static int32_t max_draft_rows(struct sched *s, int32_t n_running, int32_t most)
+{
+    int32_t max_rows = MIN_OF(most + 1, s->cfg.max_rows);
+    return MIN_OF(max_rows, s->cfg.max_logits - (s->n_running - n_running));
+}
+
 void sched_draft_all(struct sched *s, struct sched_seq **seqs, int32_t n)
 {
-    int32_t max_rows = MIN_OF(s->cfg.draft_max + 1, s->cfg.max_rows);
-    max_rows = MIN_OF(max_rows, s->cfg.max_logits - (s->n_running - n));
-    if (n == 0 || n >= max_rows) {
+    if (n == 0 || s->cfg.draft_max == 0) {
+        return;
+    }
+    bool has_forced = false;
+    for (int32_t i = 0; i < n; i++) {
+        look_forced(seqs[i]);
+        has_forced = has_forced || draft_n_forced(&seqs[i]->draft) > 0;
+    }
+    bool may_look = n < max_draft_rows(s, n, s->cfg.draft_max);
+    int32_t max_rows = max_draft_rows(s, n, has_forced ? (int32_t)DRAFT_MAX : s->cfg.draft_max);
+    if (n >= max_rows) {
         return;
     }
     for (int32_t i = 0; i < n; i++) {
-        struct sched_seq *q = seqs[i];
-        draft_look(&q->draft, q->tokens, q->n_tokens);
-        s->offers[i] = (struct draft_offer){.draft = &q->draft};
-        s->offers[i].n_max = q->draft.source != 0 ? draft_room(s, q) : 0;
+        s->offers[i] = make_offer(s, seqs[i], may_look);
     }
     draft_plan(&s->costs, s->offers, n, max_rows, n > 1 ? s->cfg.step_budget_ns : 0);
     for (int32_t i = 0; i < n; i++) {

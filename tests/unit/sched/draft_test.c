@@ -182,6 +182,41 @@ END_TEST
 
 /* --- costs and plans -------------------------------------------------------------------------------------------- */
 
+/* Those that somebody knows come first; what is found in the text goes on behind them where it begins with them. */
+START_TEST(forced_guesses_come_first)
+{
+    static const int32_t text[] = {1, 2, 3, 4, 5, 6, 7, 1, 2}; /* behind 1 2 stood 3 4 5 6 7 1 2 */
+    int32_t tokens[32], n = ARRAY_LEN(text);
+    struct draft d = fresh(32);
+    memcpy(tokens, text, sizeof text);
+    draft_look(&d, tokens, n);
+    ck_assert_int_eq(d.source, 2);
+    ck_assert(draft_agrees(&d, tokens, n) && draft_n_forced(&d) == 0);
+    double found = draft_rate(&d, 0);
+    for (d.n_forced = 0; d.n_forced < 9; d.n_forced++) { /* beyond the end of the text, where it repeats itself */
+        d.forced[d.n_forced] = text[2 + d.n_forced % 7];
+    }
+    ck_assert(draft_agrees(&d, tokens, n));
+    ck_assert_double_gt(draft_rate(&d, 8), found);
+    d.forced[8] = 9;
+    ck_assert(!draft_agrees(&d, tokens, n));
+    ck_assert(draft_token(&d, tokens, 0) == 3 && draft_token(&d, tokens, 8) == 9);
+    d.n_forced = 2;
+    ck_assert(draft_agrees(&d, tokens, n) && draft_token(&d, tokens, 2) == 5);
+    ck_assert(draft_rate(&d, 1) > draft_rate(&d, 2));
+    tokens[n++] = 3;
+    draft_learn(&d, tokens, n);
+    ck_assert(draft_n_forced(&d) == 1 && draft_token(&d, tokens, 0) == 4 && d.source == 3);
+    double before = draft_rate(&d, 0);
+    tokens[n++] = 8; /* then none is left */
+    draft_learn(&d, tokens, n);
+    ck_assert(draft_n_forced(&d) == 0 && d.source == 0 && !draft_agrees(&d, tokens, n));
+    d.i_forced = 0;
+    d.n_forced = 1;
+    ck_assert_double_lt(draft_rate(&d, 0), before);
+}
+END_TEST
+
 START_TEST(costs_of_rows_not_seen_lie_between_those_seen)
 {
     struct draft_costs c = {0};
@@ -301,6 +336,7 @@ Suite *draft_suite(void)
     tcase_add_test(t, short_texts_and_no_index_give_no_guess);
     tcase_add_test(t, no_memory_is_an_error_that_leaves_nothing);
     tcase_add_test(t, guesses_are_judged_although_nothing_is_drafted);
+    tcase_add_test(t, forced_guesses_come_first);
     tcase_add_test(t, costs_of_rows_not_seen_lie_between_those_seen);
     tcase_add_test(t, drafts_are_as_long_as_pays);
     tcase_add_test(t, limits_are_kept);

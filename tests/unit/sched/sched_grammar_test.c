@@ -1,11 +1,13 @@
 /* Sequences that follow a grammar: what they say is of it, alone and among others, with drafts and without, sent back and come
  * again; they end where nothing may follow, and say so where no token can. */
+#include "engine/grammar/grammar_build.h"
 #include "engine/grammar/grammar_json.h"
 #include "tests/support/sched_rig.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
 #include <check.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -126,6 +128,72 @@ START_TEST(what_is_said_is_json)
 }
 END_TEST
 
+/* --- forced tokens ------------------------------------------------------------------------------------------------- */
+
+/* Objects of one form, of which most is certain. */
+static void use_form(void)
+{
+    static const char *const texts[] = {"{\"w30w31w32\":", ",\"w33w34w35w36w37\":[", "]}"};
+    struct grammar_builder *b;
+    symbol_id parts[ARRAY_LEN(texts)];
+    grammar_unref(&json);
+    ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
+    struct regex_set *set = grammar_regexes(b);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        parts[i] = grammar_lexeme(b, regex_bytes(set, texts[i], strlen(texts[i])));
+    }
+    const symbol_id values[] = {grammar_lexeme(b, regex_bytes(set, "true", 4)), grammar_lexeme(b, regex_bytes(set, "23", 2)),
+                                grammar_lexeme(b, regex_bytes(set, "null", 4))};
+    symbol_id value = grammar_choice(b, values, ARRAY_LEN(values));
+    const symbol_id object[] = {parts[0], value, parts[1], value, parts[2]};
+    symbol_id objects = grammar_repeat(b, grammar_sequence(b, object, ARRAY_LEN(object)), 4, 4);
+    ck_assert_msg(grammar_finish(&b, objects, &json, &info) == ERR_OK, "%s", info.text);
+}
+
+/* Runs n sequences, which begin in one batch, all with log-probabilities; how many steps they took. */
+static uint64_t run_forms(struct rig_limits limits, uint64_t n, struct rig_output *out, struct sched_stats *st)
+{
+    static int32_t tokens[16][256];
+    struct rig r = rig_open(limits);
+    struct sched_seq *seqs[16];
+    atomic_store(&r.model->is_held, true);
+    for (uint64_t i = 0; i < n; i++) {
+        struct sched_request q = request(i, tokens[i]);
+        q.sampling.n_top = 2;
+        seqs[i] = rig_submit(&r, &q);
+    }
+    atomic_store(&r.model->is_held, false);
+    for (uint64_t i = 0; i < n; i++) {
+        rig_collect(&seqs[i], &out[i]);
+        ck_assert(out[i].err == ERR_OK && out[i].finish == SCHED_FINISH_STOP);
+    }
+    rig_wait_idle(&r);
+    *st = rig_stats(&r);
+    rig_close(&r);
+    return st->steps;
+}
+
+/* What is certain comes several tokens a step, in full batches too; tokens and log-probabilities are those of one a step. */
+START_TEST(what_is_forced_takes_few_steps)
+{
+    static struct rig_output plain[16], forced[16];
+    struct rig_limits limits = {.max_seqs = 16, .max_rows = 200, .max_logits = 64, .n_pages = 200};
+    uint64_t n = _i == 0 ? 1 : 16;
+    struct sched_stats st;
+    use_form();
+    uint64_t n_plain = run_forms(limits, n, plain, &st);
+    ck_assert_uint_eq(st.drafted_tokens, 0);
+    limits.draft_max = 15;
+    uint64_t n_forced = run_forms(limits, n, forced, &st);
+    for (uint64_t i = 0; i < n; i++) {
+        rig_compare(&forced[i], &plain[i], "forced");
+        ck_assert(!isnan(plain[i].logprobs[0]));
+    }
+    ck_assert_uint_gt(st.accepted_tokens, st.drafted_tokens / 2);
+    ck_assert_msg(n_forced < (n == 1 ? n_plain / 2 : n_plain * 4 / 5), "%d steps, %d without", (int)n_forced, (int)n_plain);
+}
+END_TEST
+
 /* Bans that leave nothing end the sequence alone, and ends that come too early are no harm. */
 START_TEST(nothing_may_follow)
 {
@@ -163,6 +231,7 @@ Suite *sched_grammar_suite(void)
     TCase *t = tcase_create("sched_grammar");
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, what_is_said_is_json);
+    tcase_add_loop_test(t, what_is_forced_takes_few_steps, 0, 2);
     tcase_add_test(t, nothing_may_follow);
     suite_add_tcase(s, t);
     return s;
