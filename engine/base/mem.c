@@ -216,6 +216,7 @@ static void *take_from(struct arena *a, size_t bytes)
     }
     bytes = (bytes + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
     if (a->limit_bytes != 0 && bytes > a->limit_bytes - MIN_OF(a->used_bytes, a->limit_bytes)) {
+        a->is_full = true;
         return NULL;
     }
     struct arena_chunk *c = a->head;
@@ -242,6 +243,7 @@ void *arena_alloc(struct arena *a, size_t bytes)
 }
 
 enum err arena_ok(const struct arena *a) { return a->has_failed ? ERR_NOMEM : ERR_OK; }
+bool arena_is_full(const struct arena *a) { return a->is_full; }
 
 void *arena_zalloc_array(struct arena *a, size_t n, size_t size)
 {
@@ -281,6 +283,7 @@ void arena_reset(struct arena *a)
     }
     a->used_bytes = 0;
     a->has_failed = false;
+    a->is_full = false;
 }
 
 void arena_fini(struct arena *a)

@@ -68,6 +68,7 @@ struct arena {
     size_t limit_bytes;
     size_t used_bytes; /* handed out in all */
     bool has_failed;
+    bool is_full; /* it has failed for its limit */
     enum mem_purpose purpose;
 };
 
@@ -84,6 +85,9 @@ MUST_CHECK void *arena_zalloc_array(struct arena *a, size_t n, size_t size);
 
 /* ERR_NOMEM when any of the above has given NULL, so that many can be asked for and looked at once. */
 MUST_CHECK enum err arena_ok(const struct arena *a);
+
+/* Was it the limit that made one of them fail, and not the memory? */
+bool arena_is_full(const struct arena *a);
 
 /* Frees every block but keeps one chunk for reuse / frees everything. */
 void arena_reset(struct arena *a);

@@ -6,6 +6,7 @@
 struct grammar_builder {
     struct grammar *g;
     struct regex_set *set;
+    bool borrows; /* the set */
 };
 
 /* Room for `more` of `size` bytes; NULL: the builder has failed. */
@@ -23,7 +24,7 @@ static void *reserve(struct grammar *g, void **array, uint32_t n, uint32_t more,
     return (char *)*array + n * size;
 }
 
-enum err grammar_builder_new(struct grammar_builder **out)
+static enum err new_builder(struct grammar_builder **out)
 {
     struct grammar_builder *b = *out = mem_zalloc(sizeof *b, MEM_GRAMMAR);
     if (b == NULL) {
@@ -36,10 +37,29 @@ enum err grammar_builder_new(struct grammar_builder **out)
     } else {
         atomic_init(&b->g->refs, 1);
     }
-    if (b->g == NULL || regex_set_new(0, &b->set) != ERR_OK) {
+    if (b->g == NULL) {
         grammar_builder_free(out);
         return ERR_NOMEM;
     }
+    return ERR_OK;
+}
+
+enum err grammar_builder_new(struct grammar_builder **out)
+{
+    TRY(new_builder(out));
+    if (regex_set_new(0, &(*out)->set) != ERR_OK) {
+        grammar_builder_free(out);
+        return ERR_NOMEM;
+    }
+    regex_limit_work((*out)->set, GRAMMAR_MAX_WORK);
+    return ERR_OK;
+}
+
+enum err grammar_builder_new_in(struct regex_set *set, struct grammar_builder **out)
+{
+    TRY(new_builder(out));
+    (*out)->set = set;
+    (*out)->borrows = true;
     return ERR_OK;
 }
 
@@ -83,7 +103,9 @@ void grammar_builder_free(struct grammar_builder **builder)
     struct grammar_builder *b = *builder;
     if (b != NULL) {
         grammar_unref(&b->g);
-        regex_set_free(&b->set);
+        if (!b->borrows) {
+            regex_set_free(&b->set);
+        }
         mem_free(b);
     }
     *builder = NULL;
@@ -296,10 +318,11 @@ static bool rule_has(const struct grammar *g, const struct regex_set *set, const
 
 /* Until nothing changes; each round goes backwards and forwards, as rules often stand behind or in front of those that use
  * them. */
-static void spread(struct grammar *g, const struct regex_set *set, int what)
+static enum err spread(struct grammar *g, struct regex_set *set, int what)
 {
     for (bool changes = true; changes;) {
         changes = false;
+        TRY(regex_spend(set, (g->n_rules + g->n_slots) / 2) ? ERR_OK : regex_ok(set)); /* short looks */
         for (uint32_t k = 0; k < 2 * g->n_rules; k++) {
             struct grammar_rule *r = &g->rules[k < g->n_rules ? k : 2 * g->n_rules - 1 - k];
             bool *is = what == IS_NULLABLE ? &r->is_nullable : &r->is_productive;
@@ -308,6 +331,7 @@ static void spread(struct grammar *g, const struct regex_set *set, int what)
             }
         }
     }
+    return ERR_OK;
 }
 
 /* Expressions that match nothing become REGEX_NONE. */
@@ -366,6 +390,15 @@ static enum err settle(struct grammar *g, const struct regex_set *set)
     return ERR_OK;
 }
 
+enum err grammar_derives(struct grammar_builder *b, symbol_id start, bool *out)
+{
+    TRY(b->g->err);
+    TRY(check_lexemes(b->g, b->set));
+    TRY(spread(b->g, b->set, IS_PRODUCTIVE));
+    *out = has(b->g, b->set, start, IS_PRODUCTIVE);
+    return ERR_OK;
+}
+
 static enum err finish(struct grammar_builder *b, symbol_id start, struct err_info *info)
 {
     struct grammar *g = b->g;
@@ -373,8 +406,8 @@ static enum err finish(struct grammar_builder *b, symbol_id start, struct err_in
     grammar_alternative(b, whole, &start, 1);
     TRY(g->err);
     TRY(check_lexemes(g, b->set));
-    spread(g, b->set, IS_NULLABLE);
-    spread(g, b->set, IS_PRODUCTIVE);
+    TRY(spread(g, b->set, IS_NULLABLE));
+    TRY(spread(g, b->set, IS_PRODUCTIVE));
     g->start = SYMBOL_NUMBER(whole);
     if (!g->rules[g->start].is_productive) {
         return err_set(info, ERR_INVALID_GRAMMAR, NULL, "the grammar matches no text at all");
@@ -382,6 +415,7 @@ static enum err finish(struct grammar_builder *b, symbol_id start, struct err_in
     TRY(settle(g, b->set));
     struct regex_set *set = b->set;
     b->set = NULL;
+    regex_limit_work(set, SIZE_MAX); /* each mask has a limit of its own from now on */
     return lexer_init(&g->lexer, set);
 }
 
@@ -393,7 +427,8 @@ enum err grammar_finish(struct grammar_builder **b, symbol_id start, struct gram
         *out = (*b)->g;
         (*b)->g = NULL;
     } else if (err == ERR_GRAMMAR_LIMIT) {
-        err_set(info, err, NULL, "the grammar is too large: expected at most %d rules and %d parts of expressions",
+        err_set(info, err, NULL, "the grammar takes too much work: expected at most %d rules and %d parts of expressions, "
+                                "derivatives among them",
                 GRAMMAR_MAX_RULES, REGEX_MAX_NODES);
     } else if (err == ERR_NOMEM) {
         err_set(info, err, NULL, "out of memory for the grammar");

@@ -17,10 +17,13 @@ enum {
     GRAMMAR_MAX_RULES = 1 << 15,
     GRAMMAR_MAX_SYMBOLS = 1 << 20, /* on the right sides of all rules */
     GRAMMAR_MAX_LEXEMES = 1 << 16,
+    GRAMMAR_MAX_WORK = 4000000, /* regex_spend's, until it is made: a tenth of a second at most */
 };
 
 /* ERR_NOMEM. */
 MUST_CHECK enum err grammar_builder_new(struct grammar_builder **out);
+/* With expressions of a set that is borrowed, and may hold more: for grammar_derives, not for grammar_finish. */
+MUST_CHECK enum err grammar_builder_new_in(struct regex_set *set, struct grammar_builder **out);
 void grammar_builder_free(struct grammar_builder **b);
 
 /* Where the expressions of its lexemes are made. */
@@ -43,6 +46,9 @@ struct grammar_member {
 };
 symbol_id grammar_set(struct grammar_builder *b, const struct grammar_member *members, size_t n, symbol_id between,
                       uint32_t min, uint32_t max);
+
+/* Does `start` derive a string? Errors: grammar_finish's. */
+MUST_CHECK enum err grammar_derives(struct grammar_builder *b, symbol_id start, bool *out);
 
 /* Makes the grammar of what `start` derives, and takes the builder, also on failure. What can derive no string is left out.
  * ERR_NOMEM, ERR_GRAMMAR_LIMIT, ERR_INVALID_GRAMMAR: no string at all. */

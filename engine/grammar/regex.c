@@ -19,6 +19,18 @@ static regex_id fail(struct regex_set *s, enum err err)
 
 enum err regex_ok(const struct regex_set *s) { return s->err; }
 
+size_t regex_work(const struct regex_set *s) { return s->n_work; }
+void regex_limit_work(struct regex_set *s, size_t most) { s->max_work = most; }
+
+bool regex_spend(struct regex_set *s, size_t work)
+{
+    s->n_work += work;
+    if (s->n_work > s->max_work) {
+        fail(s, ERR_GRAMMAR_LIMIT);
+    }
+    return s->err == ERR_OK;
+}
+
 /* Room for one more of `size` bytes in an array; false: s has failed. */
 static bool grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_t size)
 {
@@ -160,7 +172,7 @@ static bool is_same(const struct regex_node *a, const struct regex_node *b)
 
 regex_id regex_node(struct regex_set *s, struct regex_node node)
 {
-    if (s->err != ERR_OK) {
+    if (s->err != ERR_OK || !regex_spend(s, 1)) {
         return REGEX_NONE;
     }
     size_t at = place_of(s, &node);
@@ -178,6 +190,7 @@ regex_id regex_node(struct regex_set *s, struct regex_node node)
     if (node.kind == REGEX_K_OR || node.kind == REGEX_K_AND) {
         node.sum = sum_of(s, &node);
     }
+    regex_spend(s, 3);
     node.hash = hash_of(s, &node);
     s->nodes[s->n_nodes] = node;
     s->table[at] = (uint32_t)s->n_nodes++;
@@ -194,6 +207,7 @@ enum err regex_set_new(size_t max_nodes, struct regex_set **out)
         return ERR_NOMEM;
     }
     s->max_nodes = max_nodes != 0 ? max_nodes : REGEX_MAX_NODES;
+    s->max_work = SIZE_MAX;
     s->n_table = FIRST_TABLE;
     s->table = mem_zalloc_array(s->n_table, sizeof *s->table, MEM_GRAMMAR);
     bool ok = s->table != NULL && grow(s, (void **)&s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
@@ -225,6 +239,7 @@ void regex_set_free(struct regex_set **set)
         mem_free(s->memo_values);
         mem_free(s->work.ids);
         mem_free(s->parts.ids);
+        mem_free(s->escaped);
         mem_free(s);
     }
     *set = NULL;
@@ -235,10 +250,11 @@ size_t regex_set_bytes(const struct regex_set *s)
     return sizeof *s + s->cap_nodes * sizeof *s->nodes + s->cap_classes * sizeof *s->classes +
            s->n_table * sizeof *s->table + s->n_class_table * sizeof *s->class_table +
            s->n_memo * (sizeof *s->memo_keys + sizeof *s->memo_values) +
-           (s->work.cap + s->parts.cap) * sizeof(regex_id);
+           (s->work.cap + s->parts.cap + s->n_escaped) * sizeof(regex_id);
 }
 
 bool regex_is_nullable(const struct regex_set *s, regex_id r) { return s->nodes[r].is_nullable; }
+bool regex_is_plain(const struct regex_set *s, regex_id r) { return s->nodes[r].is_plain; }
 struct regex_hash regex_hash(const struct regex_set *s, regex_id r) { return s->nodes[r].hash; }
 
 /* --- bytes and characters ----------------------------------------------------------------------------------------- */
@@ -293,8 +309,6 @@ regex_id regex_byte_class(struct regex_set *s, const uint64_t bits[4])
     return regex_node(s, (struct regex_node){.kind = REGEX_K_CLASS, .a = (uint32_t)i, .is_plain = true});
 }
 
-size_t regex_work(const struct regex_set *s) { return s->n_work; }
-
 regex_id regex_multiple_left(struct regex_set *s, uint32_t m, uint32_t left)
 {
     return regex_node(s,
@@ -320,14 +334,25 @@ regex_id regex_byte_range(struct regex_set *s, unsigned first, unsigned last)
     return regex_byte_class(s, bits);
 }
 
+regex_id regex_byte(struct regex_set *s, unsigned char byte)
+{
+    if (s->singles[byte] == REGEX_NONE) {
+        s->singles[byte] = regex_byte_range(s, byte, byte);
+    }
+    return s->err == ERR_OK ? s->singles[byte] : REGEX_NONE;
+}
+
 regex_id regex_bytes(struct regex_set *s, const char *bytes, size_t n)
 {
-    regex_id r = REGEX_EMPTY;
+    return regex_bytes_before(s, bytes, n, REGEX_EMPTY);
+}
+
+regex_id regex_bytes_before(struct regex_set *s, const char *bytes, size_t n, regex_id behind)
+{
     for (size_t i = n; i > 0; i--) {
-        unsigned b = (unsigned char)bytes[i - 1];
-        r = regex_concat(s, regex_byte_range(s, b, b), r);
+        behind = regex_concat(s, regex_byte(s, (unsigned char)bytes[i - 1]), behind);
     }
-    return r;
+    return behind;
 }
 
 static int utf8_length(uint32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
@@ -431,17 +456,36 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The parts of ids, one level of unions in unions taken apart, behind `from` in s->parts. */
-static void flatten(struct regex_set *s, enum regex_kind kind, const regex_id *ids, size_t n)
+bool regex_push_parts(struct regex_set *s, enum regex_kind kind, regex_id r)
 {
-    for (size_t i = 0; i < n; i++) {
-        regex_id r = ids[i];
-        while (s->nodes[r].kind == kind && regex_list_push(s, &s->parts, s->nodes[r].a)) {
-            r = s->nodes[r].b;
+    while (s->nodes[r].kind == kind && regex_list_push(s, &s->parts, s->nodes[r].a)) {
+        r = s->nodes[r].b;
+    }
+    return s->err == ERR_OK && regex_list_push(s, &s->parts, r);
+}
+
+regex_id regex_join_parts(struct regex_set *s, enum regex_kind kind, size_t from)
+{
+    regex_id r = s->err == ERR_OK ? regex_join(s, kind, s->parts.ids + from, s->parts.n - from) : REGEX_NONE;
+    s->parts.n = from;
+    return r;
+}
+
+/* Most are few, and nearly in order. */
+static void sort_ids(regex_id *ids, size_t n)
+{
+    enum { FEW = 24 };
+    if (n > FEW) {
+        qsort(ids, n, sizeof *ids, by_id);
+        return;
+    }
+    for (size_t i = 1; i < n; i++) {
+        regex_id id = ids[i];
+        size_t k = i;
+        for (; k > 0 && ids[k - 1] > id; k--) {
+            ids[k] = ids[k - 1];
         }
-        if (s->err != ERR_OK || !regex_list_push(s, &s->parts, r)) {
-            return;
-        }
+        ids[k] = id;
     }
 }
 
@@ -471,8 +515,11 @@ regex_id regex_join(struct regex_set *s, enum regex_kind kind, regex_id *ids, si
 {
     bool is_or = kind == REGEX_K_OR, is_nullable = !is_or, is_plain = is_or, has_empty = false;
     regex_id neutral = is_or ? REGEX_NONE : REGEX_ALL, all = is_or ? REGEX_ALL : REGEX_NONE;
+    if (!regex_spend(s, n)) {
+        return REGEX_NONE;
+    }
     n = join_classes(s, kind, ids, n);
-    qsort(ids, n, sizeof *ids, by_id);
+    sort_ids(ids, n);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
         if (ids[i] == all) {
@@ -512,10 +559,9 @@ regex_id regex_join(struct regex_set *s, enum regex_kind kind, regex_id *ids, si
 static regex_id join(struct regex_set *s, enum regex_kind kind, const regex_id *ids, size_t n)
 {
     size_t from = s->parts.n;
-    flatten(s, kind, ids, n);
-    regex_id r = s->err == ERR_OK ? regex_join(s, kind, s->parts.ids + from, s->parts.n - from) : REGEX_NONE;
-    s->parts.n = from;
-    return r;
+    for (size_t i = 0; i < n && regex_push_parts(s, kind, ids[i]); i++) {
+    }
+    return regex_join_parts(s, kind, from);
 }
 
 regex_id regex_or_all(struct regex_set *s, const regex_id *ids, size_t n)

@@ -39,14 +39,24 @@ void regex_set_free(struct regex_set **s);
 MUST_CHECK enum err regex_ok(const struct regex_set *s);
 
 regex_id regex_bytes(struct regex_set *s, const char *bytes, size_t n); /* these bytes */
+/* These bytes, and then `behind`: quicker than to put one behind the other. */
+regex_id regex_bytes_before(struct regex_set *s, const char *bytes, size_t n, regex_id behind);
 regex_id regex_byte_class(struct regex_set *s,
                           const uint64_t bits[4]); /* one byte of them: bit b % 64 of bits[b / 64] */
+regex_id regex_byte(struct regex_set *s, unsigned char byte);
 regex_id regex_byte_range(struct regex_set *s, unsigned first, unsigned last);
 /* One UTF-8 character of the ranges, which are in order and do not overlap. */
 regex_id regex_code_points(struct regex_set *s, const struct regex_range *ranges, size_t n);
 regex_id regex_concat(struct regex_set *s, regex_id a, regex_id b);
 regex_id regex_or(struct regex_set *s, regex_id a, regex_id b);
 regex_id regex_or_all(struct regex_set *s, const regex_id *ids, size_t n); /* quicker than one by one */
+
+/* One of the words, which are put in order: what many begin or end with is one expression. (regex_words.c) */
+struct regex_word {
+    const char *bytes;
+    size_t n;
+};
+regex_id regex_words(struct regex_set *s, struct regex_word *words, size_t n);
 regex_id regex_and(struct regex_set *s, regex_id a, regex_id b);
 regex_id regex_not(struct regex_set *s, regex_id a);                                /* every other string of bytes */
 regex_id regex_repeat(struct regex_set *s, regex_id a, uint32_t min, uint32_t max); /* max: or REGEX_UNBOUNDED */
@@ -57,6 +67,9 @@ regex_id regex_multiple(struct regex_set *s, uint32_t m);
 /* Strings that stand between the quotes of a JSON string and say a string of r: control characters, quote and backslash are
  * escaped, other ASCII may be, and beyond it characters stand for themselves. [RFC 8259 section 7] (regex_json.c) */
 regex_id regex_json_escaped(struct regex_set *s, regex_id r);
+
+/* Is it made without intersections and complements? */
+bool regex_is_plain(const struct regex_set *s, regex_id r);
 
 /* Does it match the empty string? */
 bool regex_is_nullable(const struct regex_set *s, regex_id r);
@@ -86,8 +99,11 @@ struct regex_hash {
 };
 struct regex_hash regex_hash(const struct regex_set *s, regex_id r);
 
-/* Derivatives that were found so far. */
+/* What was done so far, in steps of some 20 ns: nodes that were asked for and made, derivatives that were found, parts that were
+ * put in order, and what others spent. From the limit on, which is none at first, the set has failed with ERR_GRAMMAR_LIMIT. */
 size_t regex_work(const struct regex_set *s);
+void regex_limit_work(struct regex_set *s, size_t most);
+bool regex_spend(struct regex_set *s, size_t work); /* false: s has failed */
 
 /* Bytes that the set holds. */
 size_t regex_set_bytes(const struct regex_set *s);

@@ -138,7 +138,7 @@ static void memo_put(struct regex_set *s, regex_id r, unsigned class, regex_id v
     s->memo_keys[at] = key;
     s->memo_values[at] = value;
     s->n_memoed++;
-    s->n_work++;
+    regex_spend(s, 5);
 }
 
 /* --- derivatives --------------------------------------------------------------------------------------------------- */
@@ -192,16 +192,10 @@ static regex_id join_parts(struct regex_set *s, regex_id r, unsigned class)
     for (bool more = true; more;) {
         bool is_list = s->nodes[at].kind == n.kind;
         find_next(s, is_list ? s->nodes[at].a : at, class, &found);
-        while (s->nodes[found].kind == n.kind && regex_list_push(s, &s->parts, s->nodes[found].a)) {
-            found = s->nodes[found].b;
-        }
-        regex_list_push(s, &s->parts, found);
-        more = is_list && s->err == ERR_OK;
+        more = regex_push_parts(s, kind, found) && is_list;
         at = is_list ? s->nodes[at].b : at;
     }
-    found = s->err == ERR_OK ? regex_join(s, kind, s->parts.ids + from, s->parts.n - from) : REGEX_NONE;
-    s->parts.n = from;
-    return found;
+    return regex_join_parts(s, kind, from);
 }
 
 /* Of a node the derivatives of whose parts are there. */
@@ -353,6 +347,7 @@ void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, 
     regex_list_push(s, &s->work, r);
     while (s->work.n > from && s->err == ERR_OK) { /* down to the classes that the next byte is looked up in */
         const struct regex_node n = s->nodes[s->work.ids[--s->work.n]];
+        s->n_work += 2;
         if (n.kind == REGEX_K_CLASS && s->classes[n.a].seen != s->n_splits) {
             s->classes[n.a].seen = s->n_splits;
             split_by(&p, members_of(s, &s->classes[n.a]));

@@ -51,13 +51,17 @@ struct regex_set {
     size_t n_table;
     uint64_t *memo_keys; /* [n_memo] node << 8 | class of bytes, plus 1; 0 = free */
     regex_id *memo_values;
-    size_t n_memo, n_memoed, n_work;
+    size_t n_memo, n_memoed;
+    size_t n_work, max_work; /* regex_spend's */
     uint32_t n_splits; /* calls of regex_split_groups */
     bool has_byte_classes;
     uint32_t n_members; /* times that the classes of bytes were found */
     int n_byte_classes;
     unsigned char byte_class[256], byte_of_class[256]; /* its first byte */
     struct regex_list work, parts;                     /* scratch of regex_next; of unions */
+    regex_id singles[256], any_character;              /* one byte, one character; REGEX_NONE: not made yet */
+    regex_id *escaped;                                 /* [n_escaped] what regex_json_escaped made, plus 1; 0 = nothing yet */
+    size_t n_escaped;
 };
 
 /* The node, made if it is not there. NONE on failure. */
@@ -68,6 +72,12 @@ regex_id regex_multiple_left(struct regex_set *s, uint32_t m, uint32_t left);
 
 /* Union or intersection of ids[0..n), which are changed. */
 regex_id regex_join(struct regex_set *s, enum regex_kind kind, regex_id *ids, size_t n);
+
+/* Puts r behind s->parts, or its parts, where it is such a union or intersection itself; false: s has failed. */
+bool regex_push_parts(struct regex_set *s, enum regex_kind kind, regex_id r);
+
+/* The same of what is behind `from` in s->parts, which is taken from there. */
+regex_id regex_join_parts(struct regex_set *s, enum regex_kind kind, size_t from);
 
 /* A class of bytes is new: where it takes apart bytes that had one class, derivatives are to be found anew. (regex_derive.c) */
 void regex_split_classes(struct regex_set *s, const uint64_t bits[4]);

@@ -5,6 +5,8 @@
 
 #include "engine/base/mem.h"
 
+#include <string.h>
+
 enum { N_NIBBLES = 16 };
 
 static regex_id hex_digit(struct regex_set *s, unsigned nibble)
@@ -61,8 +63,25 @@ static regex_id write_all(struct regex_set *s)
     return regex_repeat(s, write_class(s, bits), 0, REGEX_UNBOUNDED);
 }
 
+/* What a part became, plus 1; 0: nothing yet. */
+static regex_id made_of(const struct regex_set *s, regex_id r) { return r < s->n_escaped ? s->escaped[r] : 0; }
+
+/* The next part of r that nothing was made of yet; REGEX_NONE: there is none. */
+static regex_id missing_part(const struct regex_set *s, regex_id r)
+{
+    const struct regex_node *n = &s->nodes[r];
+    if (n->kind <= REGEX_K_CLASS || n->kind == REGEX_K_MULTIPLE) {
+        return REGEX_NONE;
+    }
+    if (made_of(s, n->a) == 0) {
+        return n->a;
+    }
+    bool has_two = n->kind == REGEX_K_CONCAT || n->kind == REGEX_K_OR || n->kind == REGEX_K_AND;
+    return has_two && made_of(s, n->b) == 0 ? n->b : REGEX_NONE;
+}
+
 /* What r becomes, of what its parts became. */
-static regex_id write_node(struct regex_set *s, regex_id r, const regex_id *ways)
+static regex_id write_node(struct regex_set *s, regex_id r)
 {
     const struct regex_node n = s->nodes[r];
     switch ((enum regex_kind)n.kind) {
@@ -75,42 +94,54 @@ static regex_id write_node(struct regex_set *s, regex_id r, const regex_id *ways
         return write_class(s, c.bits);
     }
     case REGEX_K_CONCAT:
-        return regex_concat(s, ways[n.a], ways[n.b]);
+        return regex_concat(s, s->escaped[n.a] - 1, s->escaped[n.b] - 1);
     case REGEX_K_OR:
-        return regex_or(s, ways[n.a], ways[n.b]);
+        return regex_or(s, s->escaped[n.a] - 1, s->escaped[n.b] - 1);
     case REGEX_K_AND:
-        return regex_and(s, ways[n.a], ways[n.b]);
+        return regex_and(s, s->escaped[n.a] - 1, s->escaped[n.b] - 1);
     case REGEX_K_NOT:
-        return regex_and(s, write_all(s), regex_not(s, ways[n.a]));
+        return regex_and(s, write_all(s), regex_not(s, s->escaped[n.a] - 1));
     case REGEX_K_REPEAT:
-        return regex_repeat(s, ways[n.a], n.min, n.max);
+        return regex_repeat(s, s->escaped[n.a] - 1, n.min, n.max);
     }
     return REGEX_NONE;
 }
 
+/* Room for what r and its parts become: these have lower ids. */
+static bool make_room(struct regex_set *s, regex_id r)
+{
+    size_t n = MAX_OF(2 * s->n_escaped, (size_t)r + 64);
+    if (r < s->n_escaped) {
+        return true;
+    }
+    void *p = mem_realloc(s->escaped, n * sizeof *s->escaped, MEM_GRAMMAR);
+    if (p == NULL) {
+        s->err = s->err == ERR_OK ? ERR_NOMEM : s->err;
+        return false;
+    }
+    s->escaped = p;
+    memset(s->escaped + s->n_escaped, 0, (n - s->n_escaped) * sizeof *s->escaped);
+    s->n_escaped = n;
+    return true;
+}
+
 regex_id regex_json_escaped(struct regex_set *s, regex_id r)
 {
-    if (s->err != ERR_OK) {
+    if (s->err != ERR_OK || !make_room(s, r)) {
         return REGEX_NONE;
     }
-    regex_id *ways = mem_zalloc_array((size_t)r + 1, sizeof *ways, MEM_REQUEST), made = REGEX_NONE;
-    unsigned char *is_part = mem_zalloc((size_t)r + 1, MEM_REQUEST);
-    if (ways == NULL || is_part == NULL) {
-        s->err = ERR_NOMEM;
-    } else {
-        is_part[r] = 1;
-        for (size_t id = (size_t)r + 1; id-- > 0;) { /* parts have lower ids than what they are a part of */
-            if (is_part[id] != 0) {
-                is_part[s->nodes[id].kind == REGEX_K_CLASS ? REGEX_NONE : s->nodes[id].a] = 1;
-                is_part[s->nodes[id].b] = 1;
-            }
+    size_t from = s->work.n;
+    regex_list_push(s, &s->work, r);
+    while (s->work.n > from && s->err == ERR_OK) { /* parts first; what many share, and other calls, is made once */
+        regex_id top = s->work.ids[s->work.n - 1], part = missing_part(s, top);
+        if (part != REGEX_NONE) {
+            regex_list_push(s, &s->work, part);
+        } else {
+            regex_id made = write_node(s, top);
+            s->escaped[top] = made + 1;
+            s->work.n--;
         }
-        for (size_t id = 0; id <= r; id++) {
-            ways[id] = is_part[id] != 0 ? write_node(s, (regex_id)id, ways) : REGEX_NONE;
-        }
-        made = ways[r];
     }
-    mem_free(ways);
-    mem_free(is_part);
-    return s->err == ERR_OK ? made : REGEX_NONE;
+    s->work.n = from;
+    return s->err == ERR_OK ? s->escaped[r] - 1 : REGEX_NONE;
 }

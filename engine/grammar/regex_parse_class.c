@@ -4,6 +4,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
+#include "engine/grammar/regex_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -317,5 +318,8 @@ regex_id regex_any_but_newline(struct regex_set *s)
 regex_id regex_any_character(struct regex_set *s)
 {
     static const struct regex_range ranges[] = {{0, FIRST_SURROGATE - 1}, {LAST_SURROGATE + 1, LAST_CODE_POINT}};
-    return regex_code_points(s, ranges, ARRAY_LEN(ranges));
+    if (s->any_character == REGEX_NONE) {
+        s->any_character = regex_code_points(s, ranges, ARRAY_LEN(ranges));
+    }
+    return s->err == ERR_OK ? s->any_character : REGEX_NONE;
 }

@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum err schema_refuse(struct writer *w, const char *path, const char *keyword, const char *expected)
 {
@@ -60,8 +61,13 @@ void schema_put(struct writer *w, const struct node *node, symbol_id symbol)
 
 const char *schema_join(struct writer *w, const char *path, const char *key)
 {
+    enum { MOST_OF_PATH = 80 };
     char out[ERR_WHERE_BYTES];
-    size_t n = (size_t)snprintf(out, sizeof out, "%.80s/", path);
+    size_t n = 0;
+    for (; path[n] != '\0' && n < MOST_OF_PATH; n++) {
+        out[n] = path[n];
+    }
+    out[n++] = '/';
     for (; *key != '\0' && n + 3 < sizeof out; key++) {
         if (*key == '~' || *key == '/') {
             out[n++] = '~';
@@ -75,69 +81,79 @@ const char *schema_join(struct writer *w, const char *path, const char *key)
 
 const char *schema_join_index(struct writer *w, const char *path, size_t i)
 {
-    char number[24];
-    snprintf(number, sizeof number, "%zu", i);
+    char digits[24], *number = digits + sizeof digits - 1;
+    *number = '\0';
+    do {
+        *--number = (char)('0' + i % 10);
+        i /= 10;
+    } while (i > 0);
     return schema_join(w, path, number);
 }
 
+enum err schema_spend(struct writer *w, size_t work) { return regex_spend(w->s, work) ? ERR_OK : regex_ok(w->s); }
+
 /* --- keywords -------------------------------------------------------------------------------------------------------- */
 
-/* What says something of values and is not enforced here. */
-static const char *const refused[] = {
-    "unevaluatedItems", "unevaluatedProperties", "contains", "minContains", "maxContains",
-    "$dynamicRef",      "$recursiveRef",         "extends",  "disallow",
+/* Keywords that say something of values, in order; others are not looked at. */
+static const struct word {
+    const char *name;
+    bool is_refused; /* it is not enforced here */
+} words[] = {
+    {"$dynamicRef", true},
+    {"$recursiveRef", true},
+    {"$ref", false},
+    {"additionalItems", false},
+    {"additionalProperties", false},
+    {"allOf", false},
+    {"anyOf", false},
+    {"const", false},
+    {"contains", true},
+    {"dependencies", false},
+    {"dependentRequired", false},
+    {"dependentSchemas", false},
+    {"disallow", true},
+    {"enum", false},
+    {"exclusiveMaximum", false},
+    {"exclusiveMinimum", false},
+    {"extends", true},
+    {"format", false},
+    {"if", false},
+    {"items", false},
+    {"maxContains", true},
+    {"maxItems", false},
+    {"maxLength", false},
+    {"maxProperties", false},
+    {"maximum", false},
+    {"minContains", true},
+    {"minItems", false},
+    {"minLength", false},
+    {"minProperties", false},
+    {"minimum", false},
+    {"multipleOf", false},
+    {"not", false},
+    {"nullable", false},
+    {"oneOf", false},
+    {"pattern", false},
+    {"patternProperties", false},
+    {"prefixItems", false},
+    {"properties", false},
+    {"propertyNames", false},
+    {"required", false},
+    {"type", false},
+    {"unevaluatedItems", true},
+    {"unevaluatedProperties", true},
+    {"uniqueItems", false},
+    {"x-lark", false},
 };
 
-/* Others say nothing of values: they are not looked at. */
-bool schema_is_word(const char *key)
+static int by_name(const void *key, const void *row) { return strcmp(key, ((const struct word *)row)->name); }
+
+static const struct word *word_of(const char *key)
 {
-    static const char *const all[] = {
-        "type",
-        "properties",
-        "required",
-        "additionalProperties",
-        "patternProperties",
-        "items",
-        "prefixItems",
-        "additionalItems",
-        "minItems",
-        "maxItems",
-        "uniqueItems",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "format",
-        "minimum",
-        "maximum",
-        "exclusiveMinimum",
-        "exclusiveMaximum",
-        "multipleOf",
-        "enum",
-        "const",
-        "anyOf",
-        "oneOf",
-        "allOf",
-        "minProperties",
-        "maxProperties",
-        "propertyNames",
-        "$ref",
-        "nullable",
-        "not",
-        "if",
-        "dependencies",
-        "dependentRequired",
-        "dependentSchemas",
-        "x-lark",
-    };
-    bool found = false;
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-        found = found || strcmp(key, all[i]) == 0;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
-        found = found || strcmp(key, refused[i]) == 0;
-    }
-    return found;
+    return bsearch(key, words, ARRAY_LEN(words), sizeof *words, by_name);
 }
+
+bool schema_is_word(const char *key) { return word_of(key) != NULL; }
 
 bool schema_says_more(const json_t *schema, const char *one)
 {
@@ -160,9 +176,14 @@ const json_t *schema_keyword(const struct writer *w, const struct part *p, const
 
 static enum err check_keywords(struct writer *w, const struct part *p)
 {
-    for (size_t i = 0; i < ARRAY_LEN(refused) && !w->is_loose; i++) {
-        if (json_object_get(p->schema, refused[i]) != NULL) {
-            return schema_refuse(w, p->path, refused[i], "this keyword is not supported");
+    const char *key;
+    json_t *value;
+    TRY(schema_spend(w, 40 + 6 * json_object_size(p->schema)));
+    json_object_foreach((json_t *)p->schema, key, value)
+    {
+        const struct word *word = w->is_loose ? NULL : word_of(key);
+        if (word != NULL && word->is_refused) {
+            return schema_refuse(w, p->path, key, "this keyword is not supported");
         }
     }
     return ERR_OK;
@@ -185,39 +206,61 @@ enum err schema_count(struct writer *w, const struct part *p, const char *keywor
 
 /* --- schemas in other forms ------------------------------------------------------------------------------------------- */
 
+/* Where it is in the table, or is to be. */
+static uint32_t *made_place(const struct writer *w, const json_t *of, enum schema_form what)
+{
+    size_t n = 2 * w->cap_made, at = (size_t)(((uintptr_t)of >> 4 ^ (uintptr_t)what) * 0x9e3779b97f4a7c15u >> 20) % n;
+    while (w->made_table[at] != 0 &&
+           (w->made[w->made_table[at] - 1].of != of || w->made[w->made_table[at] - 1].what != (int)what)) {
+        at = at + 1 < n ? at + 1 : 0;
+    }
+    return &w->made_table[at];
+}
+
 bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form what, const json_t **out)
 {
-    for (size_t i = 0; i < w->n_made; i++) {
-        if (w->made[i].of == of && w->made[i].what == (int)what) {
-            *out = w->made[i].schema;
-            return true;
-        }
+    uint32_t i = w->n_made > 0 ? *made_place(w, of, what) : 0;
+    *out = i != 0 ? w->made[i - 1].schema : *out;
+    return i != 0;
+}
+
+static bool grow_made(struct writer *w)
+{
+    size_t more = 2 * w->cap_made + 16;
+    struct made *made = mem_realloc(w->made, more * sizeof *made, MEM_REQUEST);
+    w->made = made != NULL ? made : w->made;
+    uint32_t *table = made != NULL ? mem_zalloc_array(2 * more, sizeof *table, MEM_REQUEST) : NULL;
+    if (table == NULL) {
+        return false;
     }
-    return false;
+    mem_free(w->made_table);
+    w->made_table = table;
+    w->cap_made = more;
+    for (size_t i = 0; i < w->n_made; i++) {
+        *made_place(w, w->made[i].of, (enum schema_form)w->made[i].what) = (uint32_t)i + 1;
+    }
+    return true;
 }
 
 const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema)
 {
-    enum { MOST = 4096 };
+    enum { MOST = 16384 };
+    w->has_failed |= schema == NULL;
     if (schema == NULL || w->n_made == MOST) {
         json_decref(schema);
-        w->has_failed |= schema == NULL;
         return NULL;
     }
-    if (w->n_made == w->cap_made) {
-        size_t more = 2 * w->cap_made + 16;
-        struct made *made = mem_realloc(w->made, more * sizeof *made, MEM_REQUEST);
-        if (made == NULL) {
-            json_decref(schema);
-            w->has_failed = true;
-            return NULL;
-        }
-        w->made = made;
-        w->cap_made = more;
+    if (w->n_made == w->cap_made && !grow_made(w)) {
+        json_decref(schema);
+        w->has_failed = true;
+        return NULL;
     }
+    *made_place(w, of, what) = (uint32_t)w->n_made + 1;
     w->made[w->n_made++] = (struct made){of, (int)what, schema};
     return schema;
 }
+
+enum err schema_not_kept(const struct writer *w) { return w->has_failed ? ERR_NOMEM : ERR_GRAMMAR_LIMIT; }
 
 /* --- lists of parts as rules ------------------------------------------------------------------------------------------- */
 
@@ -248,7 +291,7 @@ enum err schema_add_part(struct writer *w, const struct part *from, const json_t
     list->at[list->n++] = (struct part){.schema = schema,
                                         .path = path,
                                         .is_of_another = is_of_another,
-                                        .asked_by = is_of_list ? (size_t)(from - list->at) + 1 : 0};
+                                        .asked_by = is_of_list ? (uint32_t)(from - list->at) + 1 : 0};
     return ERR_OK;
 }
 
@@ -375,12 +418,14 @@ static enum err write_any_of(struct writer *w, const struct node *node, const st
         return schema_refuse(w, p->path, "anyOf", "expected an array of schemas");
     }
     for (size_t k = 0; k < json_array_size(all) && path != NULL; k++) {
-        struct parts one = *list;
+        struct parts one;
         symbol_id symbol;
+        TRY(schema_spend(w, 40 + 2 * list->n));
+        parts_copy(&one, list);
         one.at[i].is_chosen = true;
         TRY(schema_add_part(w, p, json_array_get(all, k), schema_join_index(w, path, k), &one));
         if (one.n > list->n) {
-            one.at[list->n].asked_by = i + 1;
+            one.at[list->n].asked_by = (uint32_t)i + 1;
         }
         if (!one.is_none) {
             TRY(schema_need(w, &one, &symbol));
@@ -424,7 +469,7 @@ static enum err read_types(struct writer *w, const struct part *p, unsigned *out
 static void write_word(struct writer *w, const struct node *node, const struct parts *list, json_t *value,
                        const char *word)
 {
-    if (!schema_is_left_out(list, value)) {
+    if (!schema_is_left_out(w, list, value)) {
         schema_put(w, node, text(w, word));
     }
 }
@@ -470,8 +515,19 @@ static enum err write_node(struct writer *w, const struct node *node)
     return write_types(w, node, &list);
 }
 
-/* Derivatives that a schema may take: a tenth of a second. */
-enum { MAX_WORK = 400000 };
+/* Says where it was too much, unless it is said. */
+static enum err say_where(struct writer *w, const struct node *node, enum err err)
+{
+    bool is_full = err == ERR_NOMEM && arena_is_full(&w->arena);
+    if (!is_full && err != ERR_GRAMMAR_LIMIT) {
+        return err;
+    }
+    const char *path = node->n > 0 && node->parts[0].path[0] != '\0' ? node->parts[0].path : "#";
+    return w->info->code == ERR_GRAMMAR_LIMIT
+               ? ERR_GRAMMAR_LIMIT
+               : err_set(w->info, ERR_GRAMMAR_LIMIT, NULL,
+                         "JSON Schema, %.200s: the schema takes too much work or memory, of which this was the last", path);
+}
 
 enum err schema_write_all(struct writer *w)
 {
@@ -482,11 +538,9 @@ enum err schema_write_all(struct writer *w)
             schema_put(w, &node, any_value(w));
             err = ERR_OK;
         }
-        TRY(err);
-        TRY(w->has_failed ? ERR_NOMEM : regex_ok(w->s));
-        if (regex_work(w->s) + w->n_work > MAX_WORK) {
-            return ERR_GRAMMAR_LIMIT;
-        }
+        err = err == ERR_OK && w->has_failed ? ERR_NOMEM : err;
+        err = err == ERR_OK ? regex_ok(w->s) : err;
+        TRY(say_where(w, &node, err));
     }
     return ERR_OK;
 }
@@ -513,6 +567,8 @@ void schema_writer_fini(struct writer *w)
     }
     json_decref(w->fraction);
     mem_free(w->made);
+    mem_free(w->made_table);
+    regex_set_free(&w->check_set);
     mem_free(w->nodes);
     mem_free(w->table);
     arena_fini(&w->arena);
@@ -537,7 +593,7 @@ enum err schema_add(struct grammar_builder *b, const json_t *schema, symbol_id *
     if (err == ERR_NOMEM) {
         err_set(info, err, NULL, "out of memory for the JSON Schema");
     } else if (err == ERR_GRAMMAR_LIMIT && info->code != err) {
-        err_set(info, err, NULL, "JSON Schema: the strings it names take too much work");
+        err_set(info, err, NULL, "JSON Schema: it takes too much work or memory");
     }
     schema_writer_fini(&w);
     return err;

@@ -98,16 +98,17 @@ static enum err write_unique(struct writer *w, const struct parts *list, const s
                              "expected an enumeration of 256 values at most as items, or maxItems of 1");
     }
     for (size_t i = 0; i < n && members != NULL; i++) {
-        struct parts one = of;
+        struct parts one;
         json_t *value = json_array_get(values, i);
         const json_t *only = NULL;
+        parts_copy(&one, &of);
         if (schema_has_value(values, i, value)) { /* it is there already */
             continue;
         }
         if (!schema_was_made(w, value, SCHEMA_VALUE, &only)) {
             only = schema_keep(w, value, SCHEMA_VALUE, json_pack("{sO}", "const", value));
         }
-        TRY(only != NULL ? schema_add_part(w, &of.at[0], only, of.at[0].path, &one) : ERR_NOMEM);
+        TRY(only != NULL ? schema_add_part(w, &of.at[0], only, of.at[0].path, &one) : schema_not_kept(w));
         members[n_members] = (struct grammar_member){.symbol = 0};
         TRY(schema_need(w, &one, &members[n_members++].symbol));
     }

@@ -8,6 +8,12 @@
 
 enum { MAX_REF = 1024, MAX_HOPS = 16 };
 
+/* Two schemas that are looked at. */
+struct look {
+    const json_t *root;
+    size_t n; /* names and values compared */
+};
+
 bool schema_has_id(const json_t *schema)
 {
     const char *id = json_string_value(json_object_get(schema, "$id"));
@@ -100,16 +106,20 @@ static bool names_values(const json_t *schema)
 }
 
 /* Is none of a's values one of b: of those that it names, or of its types? */
-static bool has_no_value_of(const json_t *a, const json_t *b)
+static bool has_no_value_of(struct look *look, const json_t *a, const json_t *b)
 {
     const json_t *x, *y;
     bool names;
-    for (size_t i = 0; (x = value_at(a, i, &names)) != NULL; i++) {
+    for (size_t i = 0; (x = value_at(a, i, &names)) != NULL; i++, look->n++) {
         bool is_of_b = !names_values(b);
         for (size_t k = 0; (y = value_at(b, k, &names)) != NULL; k++) {
             is_of_b = is_of_b || is_same(x, y);
+            look->n++;
         }
         bool is_null = json_is_null(x) && json_is_true(json_object_get(b, "nullable"));
+        if (look->n > SCHEMA_DISJOINT_WORK) {
+            return false;
+        }
         if (is_of_b && (is_null || schema_fits_type(json_object_get(b, "type"), x))) {
             return false;
         }
@@ -137,16 +147,16 @@ static bool share_type(const json_t *a, const json_t *b, bool but_object)
     return false;
 }
 
-static bool differ_simply(const json_t *a, const json_t *b)
+static bool differ_simply(struct look *look, const json_t *a, const json_t *b)
 {
-    bool by_values = (names_values(a) && has_no_value_of(a, b)) || (names_values(b) && has_no_value_of(b, a));
+    bool by_values = (names_values(a) && has_no_value_of(look, a, b)) || (names_values(b) && has_no_value_of(look, b, a));
     return by_values || json_is_false(a) || json_is_false(b) || !share_type(a, b, false);
 }
 
-static bool asks_for(const json_t *schema, const char *name)
+static bool asks_for(struct look *look, const json_t *schema, const char *name)
 {
     const json_t *required = json_object_get(schema, "required");
-    for (size_t i = 0; i < json_array_size(required); i++) {
+    for (size_t i = 0; i < json_array_size(required) && look->n <= SCHEMA_DISJOINT_WORK; i++, look->n++) {
         if (json_read_is(json_array_get(required, i), name)) {
             return true;
         }
@@ -164,30 +174,34 @@ static bool forbids(const json_t *schema, const char *name)
 }
 
 /* A member that a asks for says which of them an object is. */
-static bool tells_by_member(const json_t *root, const json_t *a, const json_t *b)
+static bool tells_by_member(struct look *look, const json_t *a, const json_t *b)
 {
     const json_t *required = json_object_get(a, "required");
-    for (size_t i = 0; i < json_array_size(required); i++) {
+    for (size_t i = 0; i < json_array_size(required) && look->n <= SCHEMA_DISJOINT_WORK; i++, look->n += 4) {
         const char *name = json_string_value(json_array_get(required, i));
         if (name == NULL) {
             continue;
         }
-        const json_t *x = follow(root, json_object_get(json_object_get(a, "properties"), name));
-        const json_t *y = follow(root, json_object_get(json_object_get(b, "properties"), name));
-        if (forbids(b, name) || (x != NULL && y != NULL && asks_for(b, name) && differ_simply(x, y))) {
+        const json_t *x = follow(look->root, json_object_get(json_object_get(a, "properties"), name));
+        const json_t *y = follow(look->root, json_object_get(json_object_get(b, "properties"), name));
+        if (forbids(b, name) || (x != NULL && y != NULL && asks_for(look, b, name) && differ_simply(look, x, y))) {
             return true;
         }
     }
     return false;
 }
 
-bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b)
+bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b, size_t *work)
 {
+    struct look look = {.root = root};
     a = follow(root, a);
     b = follow(root, b);
     if (a == NULL || b == NULL) {
         return false;
     }
     bool are_objects = !share_type(a, b, true);
-    return differ_simply(a, b) || (are_objects && (tells_by_member(root, a, b) || tells_by_member(root, b, a)));
+    bool are = differ_simply(&look, a, b) ||
+               (are_objects && (tells_by_member(&look, a, b) || tells_by_member(&look, b, a)));
+    *work += look.n;
+    return are;
 }

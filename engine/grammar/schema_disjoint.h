@@ -6,8 +6,10 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* True: no value is of both. root: the document of both. */
-bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b);
+/* True: no value is of both. root: the document of both. *work: how many names and values were compared is added to it; what takes
+ * more than SCHEMA_DISJOINT_WORK is not found out. */
+enum { SCHEMA_DISJOINT_WORK = 10000 };
+bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b, size_t *work);
 
 /* Has it an $id, which is no mere name? Then pointers in it begin there, and not at the document's root. */
 bool schema_has_id(const json_t *schema);

@@ -5,7 +5,7 @@
 #include "engine/base/json_read.h"
 #include "engine/grammar/schema_disjoint.h"
 
-enum { MAX_BRANCHES = 128, MAX_CHECKS = 500, CHECK_NODES = 40 };
+enum { MAX_BRANCHES = 128, MAX_CHECKS = 500, CHECK_NODES = 40, CHECK_PARTS = 1 << 16, CHECK_WORK = 200000, CHECK_BEGINS = 500 };
 
 bool schema_is_plain_not(const json_t *schema)
 {
@@ -199,7 +199,7 @@ enum err schema_negate(struct writer *w, const json_t *schema, const json_t **ou
         return ERR_OK;
     }
     *out = schema_keep(w, schema, SCHEMA_NEGATION, made);
-    return *out != NULL ? ERR_OK : w->has_failed ? ERR_NOMEM : ERR_GRAMMAR_LIMIT;
+    return *out != NULL ? ERR_OK : schema_not_kept(w);
 }
 
 /* --- not, if, dependencies --------------------------------------------------------------------------------------------- */
@@ -280,7 +280,7 @@ enum err schema_conditions(struct writer *w, const struct part *p, const json_t 
     err = err == ERR_OK ? add_dependencies(w, p, all) : err;
     if (err == ERR_OK && json_array_size(all) > 0) {
         *out = schema_keep(w, p->schema, SCHEMA_CONDITIONS, json_pack("{sO}", "allOf", all));
-        err = *out != NULL ? ERR_OK : w->has_failed ? ERR_NOMEM : ERR_GRAMMAR_LIMIT;
+        err = *out != NULL ? ERR_OK : schema_not_kept(w);
     }
     json_decref(all);
     return err;
@@ -293,33 +293,41 @@ static bool is_empty(struct writer *w, const struct part *p, const json_t *a, co
 {
     struct err_info ignored = {0};
     struct writer sub = {.root = w->root, .info = &ignored, .is_loose = true, .ref_is_alone = w->ref_is_alone};
-    struct parts list = {.n = 0};
-    struct grammar *g = NULL;
+    struct parts list;
     symbol_id start;
+    bool can = true;
     json_t *type = json_object_get(p->schema, "type"), *beside = type != NULL ? json_pack("{sO}", "type", type) : NULL;
-    if (grammar_builder_new(&sub.b) != ERR_OK) {
+    if (w->check_set != NULL && regex_ok(w->check_set) != ERR_OK) { /* it has met its limit: another one */
+        regex_set_free(&w->check_set);
+    }
+    if ((w->check_set == NULL && regex_set_new(CHECK_PARTS, &w->check_set) != ERR_OK) ||
+        grammar_builder_new_in(w->check_set, &sub.b) != ERR_OK) {
         json_decref(beside);
         return false;
     }
+    size_t before = regex_work(w->check_set);
+    regex_limit_work(w->check_set, before + CHECK_WORK);
+    list.n = 0;
+    list.is_none = false;
     enum err err = schema_writer_init(&sub, CHECK_NODES);
     err = err == ERR_OK ? schema_add_part(&sub, p, beside != NULL ? beside : json_true(), "", &list) : err;
     err = err == ERR_OK ? schema_add_part(&sub, p, a, "", &list) : err;
     err = err == ERR_OK ? schema_add_part(&sub, p, b, "", &list) : err;
     err = err == ERR_OK ? schema_need(&sub, &list, &start) : err;
     err = err == ERR_OK ? schema_write_all(&sub) : err;
-    size_t n_work = regex_work(sub.s) + 300; /* and what it takes to begin */
-    bool is = err == ERR_OK && grammar_finish(&sub.b, start, &g, &ignored) == ERR_INVALID_GRAMMAR;
+    err = err == ERR_OK ? grammar_derives(sub.b, start, &can) : err;
     grammar_builder_free(&sub.b);
-    grammar_unref(&g);
-    w->n_work += n_work;
     schema_writer_fini(&sub);
     json_decref(beside);
-    return is;
+    regex_spend(w->s, regex_work(w->check_set) - before + CHECK_BEGINS); /* whoever goes on sees whether it was too much */
+    return err == ERR_OK && !can;
 }
 
 static bool are_apart(struct writer *w, const struct part *p, const json_t *a, const json_t *b)
 {
-    return schema_are_disjoint(w->root, a, b) || (w->n_checks++ < MAX_CHECKS && is_empty(w, p, a, b));
+    size_t work = 0;
+    bool are = schema_are_disjoint(w->root, a, b, &work);
+    return regex_spend(w->s, work) && (are || (w->n_checks++ < MAX_CHECKS && is_empty(w, p, a, b)));
 }
 
 /* The i-th of them and none of those that could hold with it. */
@@ -328,7 +336,7 @@ static enum err only_one(struct writer *w, const struct part *p, const json_t *a
     json_t *parts = json_array();
     enum err err = parts != NULL ? and_(parts, json_incref(json_array_get(all, i))) : ERR_NOMEM;
     for (size_t k = 0; k < json_array_size(all) && err == ERR_OK; k++) {
-        const json_t *opposite;
+        const json_t *opposite = NULL;
         if (k != i && !are_apart(w, p, json_array_get(all, i), json_array_get(all, k))) {
             err = schema_negate(w, json_array_get(all, k), &opposite);
             err = err == ERR_OK && opposite == NULL
@@ -367,7 +375,7 @@ enum err schema_one_of(struct writer *w, const struct part *p, const json_t **ou
     }
     if (err == ERR_OK) {
         *out = schema_keep(w, p->schema, SCHEMA_ONE_OF, json_pack("{sO}", "anyOf", any));
-        err = *out != NULL ? ERR_OK : w->has_failed ? ERR_NOMEM : ERR_GRAMMAR_LIMIT;
+        err = *out != NULL ? ERR_OK : schema_not_kept(w);
     }
     json_decref(any);
     return err;

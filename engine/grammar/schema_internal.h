@@ -11,11 +11,11 @@
 struct part {
     const json_t *schema;
     const char *path;   /* JSON pointer */
+    uint32_t asked_by;  /* which of the list asks for it, plus 1; 0 = none */
     bool is_of_another; /* it has an $id of its own, or a schema around it has: pointers there begin elsewhere */
     bool is_chosen;     /* one of its anyOf is another part */
     bool is_one_of;     /* its anyOf was a oneOf */
     bool is_valued;     /* what its enum or const says is another part */
-    size_t asked_by;    /* which of the list asks for it, plus 1; 0 = none */
 };
 
 /* Values that are of all parts; a rule. */
@@ -41,6 +41,7 @@ struct writer {
     uint32_t *table; /* [2 * max_nodes] of nodes by parts, plus 1; 0 = free */
     struct made *made;
     size_t n_made, cap_made;
+    uint32_t *made_table; /* [2 * cap_made] of made by what it is of, plus 1; 0 = free */
     struct arena arena;
     symbol_id any; /* any value; 0 = not made yet */
     symbol_id comma;
@@ -48,7 +49,7 @@ struct writer {
     struct err_info *info;
     size_t n_checks;   /* writers that looked whether schemas are disjoint */
     json_t *fraction;  /* the type of numbers that are no integers, which has no name: this very string */
-    size_t n_work;     /* of those writers, and of enumerations, in derivatives */
+    struct regex_set *check_set; /* of those writers; NULL: none was needed yet */
     bool has_failed;   /* for lack of memory */
     bool ref_is_alone; /* before 2019 nothing beside $ref has a say [draft-07 core, section 8.3] */
     bool is_loose;     /* what cannot be enforced is left out: the grammar says at least what the schema allows */
@@ -62,9 +63,20 @@ struct parts {
     bool is_none; /* one of them is `false` */
 };
 
+/* Most lists are short: what is behind the last part is not copied. */
+static inline void parts_copy(struct parts *to, const struct parts *from)
+{
+    to->n = from->n;
+    to->is_none = from->is_none;
+    memcpy(to->at, from->at, from->n * sizeof *to->at);
+}
+
 /* --- schema.c */
 
 MUST_CHECK enum err schema_refuse(struct writer *w, const char *path, const char *keyword, const char *expected);
+
+/* Counts what is done for the schema; ERR_GRAMMAR_LIMIT: it is too much. */
+MUST_CHECK enum err schema_spend(struct writer *w, size_t work);
 
 /* path/key, with ~0 and ~1 in it; NULL: no memory. */
 const char *schema_join(struct writer *w, const char *path, const char *key);
@@ -90,8 +102,10 @@ symbol_id schema_closing(struct writer *w, const char *bracket);
 regex_id schema_quoted(struct writer *w, regex_id inside);
 bool schema_matches(struct writer *w, regex_id r, const char *text);
 
-/* Keeps a schema as long as the writer, once of a form and a schema; NULL: no memory, or `schema` was. */
-enum schema_form { SCHEMA_NEGATION, SCHEMA_CONDITIONS, SCHEMA_ONE_OF, SCHEMA_VALUE };
+/* Keeps a schema as long as the writer, once of a form and a schema; NULL: no memory, or `schema` was, or there are too many:
+ * schema_not_kept says which. SCHEMA_INDEX: no schema, but the values that one names, as keys. */
+enum schema_form { SCHEMA_NEGATION, SCHEMA_CONDITIONS, SCHEMA_ONE_OF, SCHEMA_VALUE, SCHEMA_INDEX };
+enum err schema_not_kept(const struct writer *w);
 const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema);
 bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form what, const json_t **out);
 
@@ -131,7 +145,7 @@ MUST_CHECK enum err schema_one_of(struct writer *w, const struct part *p, const 
 bool schema_has_value(const json_t *values, size_t n, const json_t *value);
 
 /* Is the scalar one that a plain `not` of a part names? */
-bool schema_is_left_out(const struct parts *list, const json_t *value);
+bool schema_is_left_out(struct writer *w, const struct parts *list, const json_t *value);
 /* Does `not` say what the types' writers know: other strings than a pattern or an enumeration? */
 bool schema_is_plain_not(const json_t *schema);
 

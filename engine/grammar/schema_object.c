@@ -16,7 +16,7 @@ struct pattern {
 
 struct object {
     const struct parts *list;
-    json_t *names; /* all that properties and required name, in order */
+    json_t *names; /* all that properties and required name, in order: true where it is required */
     struct pattern patterns[MAX_PATTERNS];
     size_t n_patterns;
     regex_id allowed; /* names, by propertyNames */
@@ -83,7 +83,8 @@ static enum err read_names(struct writer *w, struct object *o, const struct part
     bool ok = true;
     json_object_foreach((json_t *)schema_keyword(w, p, "properties"), key, value)
     {
-        ok = ok && json_object_set_new_nocheck(o->names, key, json_true()) == 0;
+        ok = ok && (json_object_get(o->names, key) != NULL ||
+                    json_object_set_new_nocheck(o->names, key, json_false()) == 0);
     }
     for (size_t i = 0; i < json_array_size(required); i++) {
         ok = ok &&
@@ -139,18 +140,6 @@ static enum err read_parts(struct writer *w, struct object *o)
     return ERR_OK;
 }
 
-static bool is_required(struct writer *w, const struct object *o, const char *name)
-{
-    bool is = false;
-    for (size_t i = 0; i < o->list->n; i++) {
-        const json_t *required = schema_keyword(w, &o->list->at[i], "required");
-        for (size_t k = 0; k < json_array_size(required) && !is; k++) {
-            is = json_read_is(json_array_get(required, k), name);
-        }
-    }
-    return is;
-}
-
 /* --- members ---------------------------------------------------------------------------------------------------------- */
 
 /* What a member's value is to be of: name OPTIONAL, of `properties`; found: which patterns find it. */
@@ -181,25 +170,30 @@ static enum err value_parts(struct writer *w, const struct object *o, const char
     return ERR_OK;
 }
 
-/* A key with its colon, and the value. */
-static enum err add_member(struct writer *w, struct object *o, regex_id inside, struct parts *value, bool must_be,
+/* A key, up to the value, and the value. */
+static enum err add_member(struct writer *w, struct object *o, regex_id key_text, struct parts *value, bool must_be,
                            bool may_repeat)
 {
     symbol_id of;
-    regex_id colon = regex_concat(w->s, w->spaces, regex_concat(w->s, regex_bytes(w->s, ":", 1), w->spaces));
     TRY(schema_need(w, value, &of));
-    symbol_id key = grammar_lexeme(w->b, regex_concat(w->s, schema_quoted(w, inside), colon));
+    symbol_id key = grammar_lexeme(w->b, key_text);
     o->members[o->n_members++] =
         (struct grammar_member){grammar_sequence(w->b, (symbol_id[]){key, of}, 2), must_be, may_repeat};
     return ERR_OK;
 }
 
-/* What stands between the quotes, as jansson writes it. */
+/* What stands between a key's quotes and the value. */
+static regex_id behind_key(struct writer *w)
+{
+    return regex_concat(w->s, w->spaces, regex_concat(w->s, regex_byte(w->s, ':'), w->spaces));
+}
+
+/* The key as jansson writes it, and what is behind it. */
 static regex_id written(struct writer *w, const char *key)
 {
     json_t *value = json_string_nocheck(key);
     char *dumped = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    regex_id r = dumped != NULL ? regex_bytes(w->s, dumped + 1, strlen(dumped) - 2) : REGEX_NONE;
+    regex_id r = dumped != NULL ? regex_bytes_before(w->s, dumped, strlen(dumped), behind_key(w)) : REGEX_NONE;
     w->has_failed |= dumped == NULL;
     mem_free(dumped);
     json_decref(value);
@@ -210,10 +204,11 @@ static enum err add_named(struct writer *w, struct object *o, const char *name)
 {
     struct parts value;
     uint32_t found = 0;
-    bool must_be = is_required(w, o, name);
+    bool must_be = json_is_true(json_object_get(o->names, name));
     for (size_t k = 0; k < o->n_patterns; k++) {
         found |= (uint32_t)schema_matches(w, o->patterns[k].r, name) << k;
     }
+    TRY(schema_spend(w, 20 + 6 * o->list->n + o->n_patterns));
     TRY(value_parts(w, o, name, found, &value));
     bool may_be = !value.is_none && (o->allowed == REGEX_ALL || schema_matches(w, o->allowed, name));
     o->is_none |= must_be && !may_be;
@@ -260,12 +255,12 @@ static enum err add_others(struct writer *w, struct object *o)
     struct other all[MAX_CLASSES];
     const char *key;
     json_t *value;
-    regex_id *own = arena_alloc(&w->arena, (n_names + 1) * sizeof *own);
+    struct regex_word *own = arena_alloc(&w->arena, (n_names + 1) * sizeof *own);
     if (own == NULL) {
         return ERR_NOMEM;
     }
-    json_object_foreach(o->names, key, value) { own[i++] = regex_bytes(w->s, key, strlen(key)); }
-    regex_id rest = regex_and(w->s, w->any_text, regex_not(w->s, regex_or_all(w->s, own, n_names)));
+    json_object_foreach(o->names, key, value) { own[i++] = (struct regex_word){key, strlen(key)}; }
+    regex_id rest = regex_and(w->s, w->any_text, regex_not(w->s, regex_words(w->s, own, n_names)));
     all[0] = (struct other){regex_and(w->s, rest, o->allowed), 0};
     for (size_t k = 0; k < o->n_patterns; k++) {
         TRY(split(w, all, &n, k, &o->patterns[k]));
@@ -274,7 +269,9 @@ static enum err add_others(struct writer *w, struct object *o)
         struct parts of;
         TRY(value_parts(w, o, NULL, all[k].found, &of));
         if (!of.is_none) {
-            TRY(add_member(w, o, regex_json_escaped(w->s, all[k].names), &of, false, true));
+            regex_id quote = regex_byte(w->s, '"'), inside = regex_json_escaped(w->s, all[k].names);
+            regex_id behind = regex_concat(w->s, quote, behind_key(w));
+            TRY(add_member(w, o, regex_concat(w->s, quote, regex_concat(w->s, inside, behind)), &of, false, true));
         }
     }
     return ERR_OK;

@@ -1,6 +1,7 @@
 /* Strings, numbers and enumerations of a schema. */
 #include "engine/grammar/schema_internal.h"
 
+#include "engine/base/buf.h"
 #include "engine/base/json_read.h"
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/grammar_lark.h"
@@ -29,10 +30,46 @@ static bool names_values(const struct part *p)
     return !p->is_valued && (json_object_get(p->schema, "const") != NULL || json_object_get(p->schema, "enum") != NULL);
 }
 
-static bool has_value(const json_t *schema, const json_t *value)
+/* What is the same for values that are the same; NULL: no memory. */
+static char *key_of(const json_t *value)
 {
+    char number[32];
+    if (!json_is_number(value)) {
+        return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+    }
+    int n = snprintf(number, sizeof number, "%.17g", json_number_value(value) + 0.0); /* -0 is 0 */
+    return mem_dup(number, (size_t)n, MEM_REQUEST);
+}
+
+/* The values that a schema names, as keys. */
+static const json_t *index_of(struct writer *w, const json_t *schema)
+{
+    const json_t *found = NULL, *one;
+    if (schema_was_made(w, schema, SCHEMA_INDEX, &found)) {
+        return found;
+    }
+    json_t *index = json_object();
+    for (size_t i = 0; index != NULL && (one = value_at(schema, i)) != NULL && regex_spend(w->s, 16); i++) {
+        char *key = key_of(one);
+        w->has_failed |= key == NULL || json_object_set_nocheck(index, key, json_true()) != 0;
+        mem_free(key);
+    }
+    return schema_keep(w, schema, SCHEMA_INDEX, index);
+}
+
+static bool has_value(struct writer *w, const json_t *schema, const json_t *value)
+{
+    enum { FEW = 8 };
     const json_t *one;
     bool has = false;
+    if (value_at(schema, FEW) != NULL) {
+        const json_t *index = index_of(w, schema);
+        char *key = index != NULL && regex_spend(w->s, 16) ? key_of(value) : NULL;
+        has = key != NULL && json_object_get(index, key) != NULL;
+        w->has_failed |= key == NULL && index != NULL && regex_ok(w->s) == ERR_OK;
+        mem_free(key);
+        return has;
+    }
     for (size_t i = 0; !has && (one = value_at(schema, i)) != NULL; i++) {
         has = is_same(one, value);
     }
@@ -48,12 +85,12 @@ bool schema_has_value(const json_t *values, size_t n, const json_t *value)
     return has;
 }
 
-bool schema_is_left_out(const struct parts *list, const json_t *value)
+bool schema_is_left_out(struct writer *w, const struct parts *list, const json_t *value)
 {
     bool is = false;
     for (size_t i = 0; i < list->n; i++) {
         const json_t *schema = list->at[i].schema;
-        is = is || (schema_is_plain_not(schema) && has_value(json_object_get(schema, "not"), value));
+        is = is || (schema_is_plain_not(schema) && has_value(w, json_object_get(schema, "not"), value));
     }
     return is;
 }
@@ -74,12 +111,20 @@ static enum err read_pattern(struct writer *w, const struct part *p, const json_
 static regex_id strings_of(struct writer *w, const json_t *schema)
 {
     const json_t *one;
-    regex_id all = REGEX_NONE;
-    for (size_t i = 0; (one = value_at(schema, i)) != NULL; i++) {
+    size_t n_values = 0, n = 0;
+    while (value_at(schema, n_values) != NULL) {
+        n_values++;
+    }
+    struct regex_word *words = mem_zalloc_array(n_values + 1, sizeof *words, MEM_REQUEST);
+    w->has_failed |= words == NULL;
+    for (size_t i = 0; i < n_values && words != NULL; i++) {
+        one = value_at(schema, i);
         if (json_is_string(one)) {
-            all = regex_or(w->s, all, regex_bytes(w->s, json_string_value(one), json_string_length(one)));
+            words[n++] = (struct regex_word){json_string_value(one), json_string_length(one)};
         }
     }
+    regex_id all = words != NULL ? regex_words(w->s, words, n) : REGEX_NONE;
+    mem_free(words);
     return all;
 }
 
@@ -121,6 +166,10 @@ static enum err string_limits(struct writer *w, const struct parts *list, regex_
         TRY(limit_strings(w, &list->at[i], &strings));
     }
     *is_free = strings == REGEX_ALL && min == 0 && max == REGEX_UNBOUNDED;
+    if (min == 0 && max == REGEX_UNBOUNDED && regex_is_plain(w->s, strings) && strings != REGEX_ALL) {
+        *out = strings; /* a pattern is of whole characters by itself */
+        return ERR_OK;
+    }
     regex_id counted = min <= max ? regex_repeat(w->s, regex_any_character(w->s), min, max) : REGEX_NONE;
     *out = regex_and(w->s, counted, strings);
     return ERR_OK;
@@ -344,6 +393,15 @@ enum err schema_write_number(struct writer *w, const struct node *node, const st
 struct limits {
     unsigned types;
     regex_id strings, numbers; /* REGEX_ALL: any */
+    const json_t *named[SCHEMA_MAX_PARTS], *left_out[SCHEMA_MAX_PARTS]; /* schemas of values that it is to be among, and not */
+    size_t n_named, n_left_out;
+};
+
+/* Texts of values, one behind the other. */
+struct texts {
+    struct buf all;
+    size_t *ends; /* [n] of texts in `all` */
+    size_t n;
 };
 
 static unsigned type_of(const json_t *value)
@@ -358,13 +416,15 @@ static unsigned type_of(const json_t *value)
                                      : SCHEMA_FRACTION;
 }
 
-/* Is the value, which p names, one of all parts, as far as scalars go? text: of it. */
-static bool fits(struct writer *w, const struct parts *list, const struct part *p, const struct limits *l,
-                 const json_t *value, const char *text)
+/* Is the value one of all parts, as far as scalars go? text: of it. */
+static bool fits(struct writer *w, const struct limits *l, const json_t *value, const char *text)
 {
-    bool fits = (l->types & type_of(value)) != 0 && !schema_is_left_out(list, value);
-    for (size_t i = 0; i < list->n; i++) {
-        fits = fits && (&list->at[i] == p || !names_values(&list->at[i]) || has_value(list->at[i].schema, value));
+    bool fits = (l->types & type_of(value)) != 0;
+    for (size_t i = 0; i < l->n_named && fits; i++) {
+        fits = has_value(w, l->named[i], value);
+    }
+    for (size_t i = 0; i < l->n_left_out && fits; i++) {
+        fits = !has_value(w, l->left_out[i], value);
     }
     /* What the expressions do not know: loosely it fits. */
     bool is_unknown = json_is_string(value) ? strlen(json_string_value(value)) != json_string_length(value)
@@ -413,63 +473,105 @@ static json_t *schema_of(const json_t *value)
 static enum err write_structure(struct writer *w, const struct node *node, const struct parts *list,
                                 const struct part *p, json_t *value)
 {
-    struct parts of = *list;
-    const json_t *schema;
+    struct parts of;
+    const json_t *schema = NULL;
     symbol_id symbol;
+    parts_copy(&of, list);
     if (!schema_was_made(w, value, SCHEMA_VALUE, &schema)) {
         schema = schema_keep(w, value, SCHEMA_VALUE, schema_of(value));
     }
     for (size_t i = 0; i < of.n; i++) {
         of.at[i].is_valued = true;
     }
-    TRY(schema != NULL ? schema_add_part(w, p, schema, p->path, &of) : ERR_NOMEM);
+    TRY(schema != NULL ? schema_add_part(w, p, schema, p->path, &of) : schema_not_kept(w));
     TRY(schema_need(w, &of, &symbol));
     schema_put(w, node, symbol);
     return ERR_OK;
 }
 
-/* The value's one text, if it is of all parts; *out stays as it is for objects and arrays, which are alternatives. */
-static enum err write_value(struct writer *w, const struct node *node, const struct parts *list, const struct part *p,
-                            const struct limits *l, json_t *value, regex_id *out)
+static int add_piece(const char *text, size_t n, void *to)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    if (text == NULL) {
+    buf_append(to, text, n);
+    return 0;
+}
+
+/* Adds the value's one text, if it is of all parts; objects and arrays become alternatives. */
+static enum err write_value(struct writer *w, const struct node *node, const struct parts *list, const struct part *p,
+                            const struct limits *l, json_t *value, struct texts *to)
+{
+    size_t from = to->all.len;
+    TRY(schema_spend(w, 8 + l->n_named + l->n_left_out));
+    if (json_dump_callback(value, add_piece, &to->all, JSON_ENCODE_ANY | JSON_COMPACT) != 0) {
         return ERR_NOMEM;
     }
-    enum err err = ERR_OK;
-    if (fits(w, list, p, l, value, text)) {
-        if (json_is_object(value) || json_is_array(value)) {
-            err = write_structure(w, node, list, p, value);
-        } else {
-            *out = regex_bytes(w->s, text, strlen(text));
-        }
+    buf_putc(&to->all, '\0');
+    TRY(buf_ok(&to->all));
+    bool is_one = fits(w, l, value, to->all.data + from), is_scalar = !json_is_object(value) && !json_is_array(value);
+    if (is_one && is_scalar) {
+        to->ends[to->n++] = to->all.len;
+    } else {
+        to->all.len = from;
     }
-    mem_free(text);
-    return err;
+    return is_one && !is_scalar ? write_structure(w, node, list, p, value) : ERR_OK;
+}
+
+/* The texts, each with a byte behind it that is none of it. */
+static enum err join_texts(struct writer *w, const struct node *node, const struct texts *texts)
+{
+    struct regex_word *words = mem_zalloc_array(texts->n + 1, sizeof *words, MEM_REQUEST);
+    if (words == NULL) {
+        return ERR_NOMEM;
+    }
+    for (size_t i = 0, from = 0; i < texts->n; from = texts->ends[i++]) {
+        words[i] = (struct regex_word){texts->all.data + from, texts->ends[i] - from - 1};
+    }
+    schema_put(w, node, grammar_lexeme(w->b, regex_words(w->s, words, texts->n)));
+    mem_free(words);
+    return ERR_OK;
 }
 
 static enum err write_all_values(struct writer *w, const struct node *node, const struct parts *list,
                                  const struct part *p, const struct limits *l)
 {
+    enum { MAX_BYTES = 16 << 20 };
     size_t n = json_object_get(p->schema, "const") != NULL ? 1 : json_array_size(json_object_get(p->schema, "enum"));
-    regex_id *all = mem_zalloc_array(n + 1, sizeof *all, MEM_REQUEST);
-    enum err err = all != NULL ? ERR_OK : ERR_NOMEM;
+    struct texts texts = {.ends = mem_zalloc_array(n + 1, sizeof *texts.ends, MEM_REQUEST)};
+    enum err err = texts.ends != NULL ? ERR_OK : ERR_NOMEM;
+    buf_init(&texts.all, MAX_BYTES, MEM_REQUEST);
     for (size_t i = 0; i < n && err == ERR_OK; i++) {
-        err = write_value(w, node, list, p, l, value_at(p->schema, i), &all[i]);
+        err = write_value(w, node, list, p, l, value_at(p->schema, i), &texts);
     }
-    if (err == ERR_OK) {
-        schema_put(w, node, grammar_lexeme(w->b, regex_or_all(w->s, all, n)));
-    }
-    mem_free(all);
+    err = err == ERR_TOO_LARGE ? ERR_GRAMMAR_LIMIT : err;
+    err = err == ERR_OK ? join_texts(w, node, &texts) : err;
+    buf_fini(&texts.all);
+    mem_free(texts.ends);
     return err;
+}
+
+/* What the values of p are to be of by what the parts say. */
+static enum err read_limits(struct writer *w, const struct parts *list, const struct part *p, struct limits *l)
+{
+    bool is_free;
+    l->n_named = l->n_left_out = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const json_t *schema = list->at[i].schema;
+        if (&list->at[i] != p && names_values(&list->at[i])) {
+            l->named[l->n_named++] = schema;
+        }
+        if (schema_is_plain_not(schema)) {
+            l->left_out[l->n_left_out++] = json_object_get(schema, "not");
+        }
+    }
+    TRY(string_limits(w, list, &l->strings, &is_free));
+    l->strings = is_free ? REGEX_ALL : l->strings;
+    return number_limits(w, list, false, &l->numbers);
 }
 
 enum err schema_write_values(struct writer *w, const struct node *node, const struct parts *list, unsigned types,
                              bool *is_there)
 {
-    struct limits l = {.types = types};
+    struct limits l;
     const struct part *p = NULL;
-    bool is_free;
     for (size_t i = 0; i < list->n && p == NULL; i++) {
         const json_t *values = schema_keyword(w, &list->at[i], "enum");
         if (values != NULL && !json_is_array(values)) {
@@ -485,8 +587,7 @@ enum err schema_write_values(struct writer *w, const struct node *node, const st
     if (lark_part(w, list) != NULL) {
         return schema_refuse(w, lark_part(w, list)->path, "x-lark", "expected no enum and no const beside it");
     }
-    TRY(string_limits(w, list, &l.strings, &is_free));
-    l.strings = is_free ? REGEX_ALL : l.strings;
-    TRY(number_limits(w, list, false, &l.numbers));
+    l.types = types;
+    TRY(read_limits(w, list, p, &l));
     return write_all_values(w, node, list, p, &l);
 }

@@ -116,6 +116,8 @@ def hostile_schemas():
         "a remote one": {"$ref": "http://127.0.0.1:1/schema.json"}, "a file": {"$ref": "file:///etc/passwd"},
         "a billion items": {"type": "array", "minItems": 10**9}, "a billion letters": {"type": "string", "minLength": 10**9},
         "up to a billion letters": {"type": "string", "maxLength": 10**9}, "a large enum": {"enum": list(range(10**5))},
+        "a large enum of strings": {"enum": [f"value number {i}" for i in range(10**5)]},
+        "two large enums": {"oneOf": [{"enum": [f"a{i}" for i in range(3 * 10**4)]}, {"enum": [f"b{i}" for i in range(3 * 10**4)]}]},
         "a wide choice": {"anyOf": [{}] * 10**5}, "contradictions": {"allOf": [{"type": "string"}, {"type": "number"}]},
         "no choice": {"anyOf": [{"enum": []}]}, "deep": deep, "a choice of choices": {"allOf": [{"anyOf": [{"minLength": i}, {"maxLength": i}]} for i in range(40)]},
         "a huge number": {"type": "integer", "minimum": 1e300}, "fine steps": {"type": "number", "multipleOf": 1e-300},

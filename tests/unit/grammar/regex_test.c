@@ -7,6 +7,7 @@
 #include "tests/unit/grammar/words.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 Suite *regex_suite(void);
@@ -218,6 +219,35 @@ START_TEST(json_strings)
 }
 END_TEST
 
+/* An enumeration says its words and no others, and what they share stands there once. */
+START_TEST(words_of_an_enumeration)
+{
+    enum { N = 3000, MOST = 12, HIGHEST = 0x1000 * 17 };
+    static char text[N][MOST];
+    static bool is_word[HIGHEST];
+    static struct regex_word words[N];
+    ck_assert_uint_eq(regex_words(set, words, 0), REGEX_NONE);
+    for (int i = 0; i < N; i++) { /* in no order, some twice, some the beginning of others, one empty */
+        int value = (i * 7919 & 0xfff) * (i % 3 == 0 ? 17 : 1), n = snprintf(text[i], MOST, "%x", value);
+        words[i] = (struct regex_word){text[i], i == 7 ? 0 : (size_t)n};
+        is_word[value] = is_word[value] || i != 7;
+    }
+    regex_id r = regex_words(set, words, N);
+    for (int value = 0; value < HIGHEST; value++) {
+        char word[MOST];
+        snprintf(word, sizeof word, "%x", value);
+        ck_assert_msg(says(r, word) == is_word[value], "%s", word);
+    }
+    ck_assert(says(r, "") && !says(r, "g"));
+    struct regex_word numbers[1000];
+    for (int i = 0; i < 1000; i++) {
+        numbers[i] = (struct regex_word){text[i], (size_t)snprintf(text[i], MOST, "%03d", 999 - i)};
+    }
+    regex_id digit = regex_byte_range(set, '0', '9');
+    ck_assert_uint_eq(regex_words(set, numbers, 1000), regex_concat(set, digit, regex_concat(set, digit, digit)));
+}
+END_TEST
+
 /* --- limits -------------------------------------------------------------------------------------------------------- */
 
 START_TEST(nodes_are_limited)
@@ -233,6 +263,20 @@ START_TEST(nodes_are_limited)
 }
 END_TEST
 
+START_TEST(work_is_limited)
+{
+    ck_assert(regex_spend(set, 1000));
+    regex_limit_work(set, regex_work(set) + 100);
+    regex_id r = regex_bytes(set, "abc", 3);
+    ck_assert(r != REGEX_NONE && regex_ok(set) == ERR_OK);
+    for (int i = 0; i < 100; i++) {
+        r = regex_bytes(set, "abc", 3);
+    }
+    ck_assert_uint_eq(r, REGEX_NONE);
+    ck_assert_int_eq(regex_ok(set), ERR_GRAMMAR_LIMIT);
+}
+END_TEST
+
 START_TEST(memory_runs_out)
 {
     for (long n = 0;; n++) {
@@ -242,7 +286,8 @@ START_TEST(memory_runs_out)
         if (err == ERR_OK) {
             regex_id r =
                 regex_repeat(set, regex_or(set, regex_bytes(set, "abc", 3), regex_bytes(set, "abd", 3)), 2, 900);
-            r = regex_and(set, regex_json_escaped(set, r), regex_not(set, regex_bytes(set, "x", 1)));
+            struct regex_word words[] = {{"x", 1}, {"xyz", 3}, {"aa", 2}};
+            r = regex_and(set, regex_json_escaped(set, r), regex_not(set, regex_words(set, words, 3)));
             for (int i = 0; i < 600; i++) {
                 r = regex_next(set, r, (unsigned char)"abc"[i % 3]);
             }
@@ -270,7 +315,9 @@ Suite *regex_suite(void)
     tcase_add_test(t, counts_are_no_copies);
     tcase_add_test(t, characters);
     tcase_add_test(t, json_strings);
+    tcase_add_test(t, words_of_an_enumeration);
     tcase_add_test(t, nodes_are_limited);
+    tcase_add_test(t, work_is_limited);
     tcase_add_test(t, memory_runs_out);
     suite_add_tcase(s, t);
     return s;
