@@ -417,10 +417,10 @@ static enum err write_any_of(struct writer *w, const struct node *node, const st
     if (!json_is_array(all) || json_array_size(all) == 0) {
         return schema_refuse(w, p->path, "anyOf", "expected an array of schemas");
     }
+    symbol_id symbol, last = 0;
     for (size_t k = 0; k < json_array_size(all) && path != NULL; k++) {
         struct parts one;
-        symbol_id symbol;
-        TRY(schema_spend(w, 40 + 2 * list->n));
+        TRY(schema_spend(w, 15 + 2 * list->n));
         parts_copy(&one, list);
         one.at[i].is_chosen = true;
         TRY(schema_add_part(w, p, json_array_get(all, k), schema_join_index(w, path, k), &one));
@@ -429,7 +429,10 @@ static enum err write_any_of(struct writer *w, const struct node *node, const st
         }
         if (!one.is_none) {
             TRY(schema_need(w, &one, &symbol));
-            schema_put(w, node, symbol);
+            if (k == 0 || symbol != last) { /* of many that say the same one is enough */
+                schema_put(w, node, symbol);
+            }
+            last = symbol;
         }
     }
     return path != NULL ? ERR_OK : ERR_NOMEM;

@@ -125,27 +125,28 @@ def hostile_schemas():
 
 
 def test_schemas(ctx):
-    """B17. Within 100 ms each on an idle machine; here others may run. Nothing is left behind."""
-    slowest = (0, "")
+    """B17. What is refused is within 100 ms each on an idle machine; here others may run. Nothing is left behind."""
+    slowest = {200: (0, ""), 400: (0, "")}
     assert post(ctx, APIS[0], response_format={"type": "json_object"}).status == 200   # the first one makes tables of the vocabulary
     for i, (title, schema) in enumerate(hostile_schemas().items()):
         api = APIS[i % len(APIS)]   # all of them turn a schema into the one of chat
         start = time.monotonic()
         r = post(ctx, api, **api.held(schema))
-        slowest = max(slowest, (time.monotonic() - start, f"{title}, {api.path}"))
-        assert r.status in (200, 400), (title, api.path, r.status, r.body[:300])
+        assert r.status in slowest, (title, api.path, r.status, r.body[:300])
+        slowest[r.status] = max(slowest[r.status], (time.monotonic() - start, f"{title}, {api.path}"))
         is_late = b"beginning has too many readings" in r.body   # found when the sequence starts
         assert r.status == 200 or is_late or (api.place(r) or "").startswith(api.schema_at), (title, api.path, r.body[:300])
         tool = APIS[0].tool("a", {"type": "object", "properties": {"x": schema}})
         tool["function"]["strict"] = True
-        if len(json.dumps(schema)) > 4000:
-            continue   # a prompt that shows it would be too long
+        if len(json.dumps(schema)) > 4000 or (r.status == 200 and i % 4 != 0):
+            continue   # a prompt that shows it would be too long, and each that is taken is computed
         r = post(ctx, APIS[0], tools=[tool])
         said = r.error() if r.status == 400 else {}
         place = "tools" if said.get("code") == "grammar_too_complex" else "tools[0].function.parameters/properties/x"   # all together are
         assert r.status == 200 or said["param"].startswith(place), (title, r.body[:300])
-    print(f"slowest schema: {slowest[0] * 1000:.0f} ms, {slowest[1]}")
-    assert slowest[0] < (20 if ctx.is_slow else 2), slowest
+    for status, (seconds, which) in slowest.items():
+        print(f"slowest schema that is {'taken' if status == 200 else 'refused'}: {seconds * 1000:.0f} ms, {which}")
+        assert seconds < (20 if ctx.is_slow else 2), slowest
     for title in "a loop", "a remote one", "a file", "a pattern that is none", "contradictions":
         assert post(ctx, APIS[0], **APIS[0].held(hostile_schemas()[title])).status == 400, title
     for schema, place in NO_SCHEMAS:
