@@ -209,6 +209,8 @@ bool engine_chat_mentions(const struct engine *e, const char *word);
 /* Ids of a conversation: the chat template (chat_choose.h) is rendered with the variables of `context` and today's date,
  * and tokenised; what stands in the messages yields no special tokens, and BOS comes before it unless the template wrote
  * that itself. Where a template fails on, or prints, the null content of a message, that becomes empty in `context`.
+ * Where the context has continue_final_message true, the prompt ends with the content of the last message, a string with more than white
+ * space; ERR_INVALID_VALUE of "messages" where the template does not show that as it is, but for white space around it.
  * *ids, stop and errors as engine_tokenize's; ERR_TEMPLATE, ERR_NO_TEMPLATE. Threads: as engine_tokenize; the context is
  * the caller's alone. */
 MUST_CHECK enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool *stop, struct arena *arena,

@@ -84,6 +84,65 @@ static enum err render(const struct chat_template *t, const json_t *context, str
     return err;
 }
 
+static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+/* Does all of o->text[from..to) come from users? */
+static bool is_users(const struct chat_output *o, size_t from, size_t to)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < o->n_user; i++) {
+        size_t begin = MAX_OF(o->user[i].from, from), end = MIN_OF(o->user[i].to, to);
+        n += end > begin ? end - begin : 0;
+    }
+    return n == to - from;
+}
+
+/* *at: where s[0..n), n >= 1, of a user's stands last in the text; false: nowhere, or it takes too long to find. */
+static bool find_last(const struct chat_output *o, const char *s, size_t n, size_t *at)
+{
+    size_t work = 0, most = (size_t)1 << 26;
+    for (size_t i = o->len >= n ? o->len - n + 1 : 0; i-- > 0 && work < most;) {
+        bool may_be = o->text[i] == s[0] && o->text[i + n - 1] == s[n - 1];
+        work += may_be ? n : 1;
+        if (may_be && memcmp(o->text + i, s, n) == 0) {
+            work += o->n_user;
+            if (is_users(o, i, i + n)) {
+                *at = i;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Cuts off what the template writes behind the last message's content; white space around that it may have dropped. */
+static enum err cut_behind_last(const json_t *messages, struct chat_output *o, struct err_info *info)
+{
+    const json_t *content = json_object_get(json_array_get(messages, json_array_size(messages) - 1), "content");
+    const char *s = json_is_string(content) ? json_string_value(content) : "";
+    size_t n = json_string_length(content), n_behind = 0, at;
+    for (; n > 0 && is_space(s[0]); n--) {
+        s++;
+    }
+    for (; n > 0 && is_space(s[n - 1]); n--) {
+        n_behind++;
+    }
+    if (n == 0 || !find_last(o, s, n, &at)) {
+        return err_set(info, ERR_INVALID_VALUE, "messages",
+                       "messages: expected content of the last one that the chat template shows as it is, to go on with");
+    }
+    size_t end = at + n, whole = end + n_behind;
+    o->len = whole <= o->len && memcmp(o->text + at, s, n + n_behind) == 0 && is_users(o, at, whole) ? whole : end;
+    o->text[o->len] = '\0';
+    while (o->n_user > 0 && o->user[o->n_user - 1].from >= o->len) {
+        o->n_user--;
+    }
+    if (o->n_user > 0) {
+        o->user[o->n_user - 1].to = MIN_OF(o->user[o->n_user - 1].to, o->len);
+    }
+    return ERR_OK;
+}
+
 enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool *stop, struct arena *arena,
                      int32_t **ids, size_t *n_ids, struct err_info *info)
 {
@@ -95,6 +154,9 @@ enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool 
         return info->code;
     }
     enum err err = render(e->chat, context, &text, info);
+    if (err == ERR_OK && json_is_true(json_object_get(context, "continue_final_message"))) {
+        err = cut_behind_last(json_object_get(context, "messages"), &text, info);
+    }
     if (err == ERR_OK) {
         bool has_bos = chat_output_has_bos(&text, engine_model(e)->bos_text);
         err = engine_tokenize(e, text.text, text.len, !has_bos, true, text.user, text.n_user, stop, arena, ids, n_ids,

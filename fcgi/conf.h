@@ -58,7 +58,7 @@ struct conf {
     int64_t reasoning_budget;
     const char *reasoning_budget_message;
     struct engine_sampling sampling;
-    bool check_config, drain_close, strict_api, any_model, share_cache, no_slots, metrics, help, version, chat;
+    bool check_config, drain_close, strict_api, any_model, share_cache, no_slots, no_prefill_assistant, metrics, help, version, chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
     int64_t repetitions;
     const char *output;

@@ -151,6 +151,8 @@ static const struct option options[] = {
            "what thinking ends with when they are spent; default: nothing but the mark of its end"),
     OPTION("seed", "-s", OPTION_INTEGER, SERVE, sampling.seed,
            "seed of requests that name none; 0: another one each time", .fallback = "0", .max = 9e15),
+    OPTION("no-prefill-assistant", NULL, OPTION_FLAG, SERVE, no_prefill_assistant,
+           "a last message of the assistant is followed by a new one; default: the answer goes on with it"),
     OPTION("no-slots", NULL, OPTION_FLAG, SERVE, no_slots, "GET /slots is answered 501"),
     OPTION("metrics", NULL, OPTION_FLAG, SERVE, metrics, "/metrics has what llama-server's has, under its names, too"),
     OPTION("any-model", NULL, OPTION_FLAG, SERVE, any_model, "answer for any model that a request names"),

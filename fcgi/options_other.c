@@ -60,6 +60,7 @@ static const struct option_other others[] = {
     FLAG("--rerank"),
     FLAG("--offline"),
     FLAG("--cache-prompt"),
+    FLAG("--prefill-assistant"),
     VALUE("--cache-reuse"),
     VALUE("--cache-ram"),
     VALUE("-cram"),

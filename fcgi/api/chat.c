@@ -1,5 +1,6 @@
 /* POST /v1/chat/completions: messages through the model's chat template, and OpenAI's chat shapes. */
 #include "fcgi/api/generation.h"
+#include "fcgi/api/continuation.h"
 #include "fcgi/api/messages.h"
 #include "fcgi/api/reasoning.h"
 #include "fcgi/api/tool_choice.h"
@@ -88,7 +89,8 @@ static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, 
     json_t *context = engine_chat_context(c->engine, json_object_get(p->root, "messages"), p->add_generation_prompt);
     json_t *all = json_object_get(p->root, "tools"), *tools = shows_tools ? all : NULL;
     bool is_told = json_array_size(all) > 0 && engine_tool_format(c->engine)->is_told;
-    bool ok = context != NULL && (tools == NULL || is_told || json_object_set(context, "tools", tools) == 0);
+    bool ok = context != NULL && json_object_set_new(context, "continue_final_message", json_boolean(p->continues)) == 0;
+    ok = ok && (tools == NULL || is_told || json_object_set(context, "tools", tools) == 0);
     enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
     err = err != ERR_OK ? err : reasoning_add_effort(p->root, context, info);
     err = err != ERR_OK ? err
@@ -366,6 +368,7 @@ enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32
     TRY(engine_check_generates(c->engine, info));
     TRY(messages_check(c->json, info));
     TRY(tools_check(c->json, shows_tools, info));
+    TRY(continuation_read(c, p, info));
     return make_prompt(c, p, *shows_tools, ids, n, info);
 }
 

@@ -54,6 +54,7 @@ static const struct field chat_fields[] = {
     {"logprobs", FIELD_BOOL, AT(want_logprobs), 0, 0},
     {"top_logprobs", FIELD_INT, AT(top_logprobs), 0, SAMPLER_MAX_TOP},
     {"add_generation_prompt", FIELD_BOOL, AT(add_generation_prompt), 0, 0},
+    {"continue_final_message", FIELD_BOOL, AT(continues), 0, 0},
     {"tools", FIELD_CUSTOM, 0, 0, 0},
     {"tool_choice", FIELD_CUSTOM, 0, 0, 0},
     {"chat_template_kwargs", FIELD_CUSTOM, 0, 0, 0},
@@ -75,7 +76,6 @@ static const struct field chat_fields[] = {
     {"prediction", FIELD_IGNORED, 0, 0, 0},
     {"audio", FIELD_REFUSED, 0, 0, 0},
     {"functions", FIELD_REFUSED, 0, 0, 0},
-    {"continue_final_message", FIELD_REFUSED, 0, 0, 0},
     {"function_call", FIELD_REFUSED, 0, 0, 0},
     {"web_search_options", FIELD_REFUSED, 0, 0, 0},
 };

@@ -19,6 +19,7 @@ struct params {
     bool want_logprobs;   /* chat */
     bool stream, echo, include_usage, return_token_ids;
     bool add_generation_prompt;
+    bool continues; /* chat: the answer goes on with the last message */
     struct constraint constraint;   /* the form of the answer; of root */
     bool tells_probs; /* completion_probabilities */
     bool cache_prompt; /* false: nothing is found in the prefix cache, and nothing left there for others */

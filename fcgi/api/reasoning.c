@@ -56,7 +56,7 @@ enum err reasoning_look(const struct call *c, const json_t *context, const int32
     size_t k = MIN_OF(n, (size_t)LAST);
     buf_init(&text, 0, MEM_REQUEST);
     enum err err = engine_detokenize(e, ids + (n - k), k, &text);
-    if (err == ERR_OK) {
+    if (err == ERR_OK && !p->continues) { /* else it is over, and what stands there was the client's */
         bool is_told = is_told_not_to_think(context);
         /* of channels the mark of the end is that of any message */
         bool is_over = format->body != CHAT_BODY_CHANNELS && ends_with(&text, format->think_end);

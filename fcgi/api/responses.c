@@ -428,6 +428,7 @@ static enum err prepare(struct call *c, struct answering *a, struct prompt *p, s
     c->reply.place_arg = &a->chat;
     a->body = c->json;
     c->json = json_incref(a->chat.chat);
+    TRY_MEM(json_object_set_new(c->json, "add_generation_prompt", json_true()) == 0); /* an item is never gone on with */
     return chat_prepare(c, &p->params, &p->shows_tools, &p->ids, &p->n, info);
 }
 

@@ -370,3 +370,31 @@ def test_cached_prefix_gives_the_same_bytes(ctx):
     first, second = (ctx.server.post("/v1/chat/completions", body).json() for _ in range(2))
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] > 100, second["usage"]
     assert first["choices"] == second["choices"]
+
+
+def test_a_last_message_is_gone_on_with(ctx):
+    """The assistant's own, in every API that knows it: the answer is what is new."""
+    s, model = ctx.server, model_id(ctx)
+    turns = [*FRANCE, {"role": "assistant", "content": "The capital of France is"}]
+    body = {"messages": turns, "temperature": 0, "max_tokens": 4}
+    r = s.post("/v1/chat/completions", body).json()
+    text = r["choices"][0]["message"]["content"]
+    assert text.startswith(" Paris"), r
+    vllm = {**body, "add_generation_prompt": False, "continue_final_message": True}
+    assert s.post("/v1/chat/completions", vllm).json()["choices"][0]["message"]["content"] == text
+    chunks = [c for c in harness.events(s.post("/v1/chat/completions", {**body, "stream": True}).body.splitlines()) if c]
+    assert "".join(d["delta"].get("content") or "" for c in chunks for d in c["choices"]) == text, chunks
+    formed = s.post("/v1/chat/completions", {**body, "guided_regex": " (Paris|Rome)"}).json()
+    assert formed["choices"][0]["message"]["content"] == " Paris", formed
+    r = s.post("/v1/messages", {**body, "model": model}).json()
+    assert r["content"] == [{"type": "text", "citations": None, "text": text}], r
+    r = s.post("/api/chat", {"model": model, "messages": turns, "stream": False, "options": {"temperature": 0, "num_predict": 4}}).json()
+    assert r["message"]["content"] == text, r
+    new = s.post("/v1/chat/completions", {**body, "add_generation_prompt": True}).json()
+    assert new["choices"][0]["message"]["content"] != text and new["usage"]["prompt_tokens"] > 0, new
+    r = s.post("/v1/messages", {"model": model, "max_tokens": 4, "messages": [*FRANCE, {"role": "assistant", "content": [
+        {"type": "tool_use", "id": "x", "name": "f", "input": {}}]}]})
+    assert r.status == 400 and "tool calls" in r.json()["error"]["message"], r.body
+    items = [*FRANCE, {"role": "assistant", "content": [{"type": "output_text", "text": "The capital of France is"}]}]
+    r = s.post("/v1/responses", {"model": model, "input": items, "temperature": 0, "max_output_tokens": 16}).json()
+    assert not r["output"][0]["content"][0]["text"].startswith(" Paris"), r   # an item of its own

@@ -244,7 +244,8 @@ START_TEST(wrong_fields_are_named)
 END_TEST
 
 #define CALLED(arguments)                                                                                              \
-    "{\"max_tokens\":0,\"messages\":[{\"role\":\"assistant\",\"reasoning\":\"r\",\"tool_calls\":[{\"function\":{"      \
+    "{\"max_tokens\":0,\"add_generation_prompt\":true,"                                                               \
+    "\"messages\":[{\"role\":\"assistant\",\"reasoning\":\"r\",\"tool_calls\":[{\"function\":{"                      \
     "\"name\":\"f\",\"arguments\":" arguments "}}]}]}"
 
 /* A template sees objects; one that adds them to strings gets the text. */
@@ -256,6 +257,61 @@ START_TEST(arguments_suit_the_template)
     rig_use_template("{{ 'b' + messages[0].tool_calls[0].function.arguments }}");
     ck_assert_int_eq(rig_post(CHAT, CALLED("\"{\\\"a\\\":1}\"")), 200);
     ck_assert_int_eq(rig_number_at("usage.prompt_tokens"), 8);
+}
+END_TEST
+
+#define SAID(text) "\"messages\":[{\"role\":\"user\",\"content\":\"a end\"},{\"role\":\"assistant\",\"content\":\"" text "\"}]"
+#define SHOWN(text) "<|im_start|>user\na end<|im_end|><|im_start|>assistant\n" text
+
+/* The prompt ends with what the assistant has said, unless the request says how else. */
+START_TEST(a_last_message_is_gone_on_with)
+{
+    static const char chatml[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}"
+                                 "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    static const char trims[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>{% endfor %}";
+    static const struct {
+        const char *template, *body, *prompt;
+    } cases[] = {
+        {chatml, "{" SAID("So it is") "}", SHOWN("So it is")},
+        {chatml, "{\"continue_final_message\":true,\"add_generation_prompt\":false," SAID(" x\\n ") "}", SHOWN(" x\n ")},
+        {trims, "{\"continue_final_message\":true," SAID(" x\\n ") "}", SHOWN("x")},
+        {chatml, "{" SAID("end") "}", SHOWN("end")}, /* not that of the mark, which no user said */
+        {chatml, "{" SAID("assistant") "}", SHOWN("assistant")},
+        {chatml, "{" SAID("<|im_end|>") "}", SHOWN("<|im_end|>")},
+        {chatml, "{" SAID(" ") "}", SHOWN("")},
+        {chatml, "{\"add_generation_prompt\":true," SAID("x") "}", SHOWN("x<|im_end|><|im_start|>assistant\n")},
+        {chatml, "{\"continue_final_message\":false," SAID("x") "}", SHOWN("x<|im_end|><|im_start|>assistant\n")},
+        {chatml, "{\"add_generation_prompt\":false," SAID("x") "}", SHOWN("x<|im_end|>")},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        rig_use_template(cases[i].template);
+        ck_assert_msg(rig_post("/apply-template", cases[i].body) == 200, "%s: %s", cases[i].body, rig_got.body);
+        ck_assert_msg(strcmp(rig_text_at("prompt"), cases[i].prompt) == 0, "%s: expected '%s', got '%s'", cases[i].body,
+                      cases[i].prompt, rig_text_at("prompt"));
+    }
+    rig_use_template(chatml);
+    ck_assert_int_eq(rig_post(CHAT, "{\"ignore_eos\":true,\"logit_bias\":{\"65\":100},\"max_tokens\":3," SAID("Bbb") "}"), 200);
+    ck_assert_str_eq(rig_text_at("choices.0.message.content"), "AAA"); /* what is new */
+}
+END_TEST
+
+START_TEST(what_cannot_be_gone_on_with)
+{
+    static const char *const bodies[] = {
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\"},{\"role\":\"assistant\",\"content\":\"y\"}]}",
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":\"x\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]}]}",
+        "{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"reasoning_content\":\"x\"}]}",
+        "{\"continue_final_message\":true,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+        "{" SAID("zz") "}", /* which this template does not show */
+    };
+    rig_use_template("{{ messages[0].content }}");
+    for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
+        rig_refuse(CHAT, bodies[i], 400, "invalid_value", "messages");
+    }
+    rig_refuse(CHAT, "{\"continue_final_message\":true,\"add_generation_prompt\":true," SAID("x") "}", 400, "invalid_value",
+               "continue_final_message");
+    rig_refuse(CHAT, "{\"chat_template_kwargs\":{\"continue_final_message\":true}," ASK "}", 400, "unsupported_parameter",
+               "chat_template_kwargs");
 }
 END_TEST
 
@@ -273,6 +329,8 @@ Suite *chat_suite(void)
     tcase_add_test(t, thinking_has_a_budget);
     tcase_add_test(t, wrong_fields_are_named);
     tcase_add_test(t, arguments_suit_the_template);
+    tcase_add_test(t, a_last_message_is_gone_on_with);
+    tcase_add_test(t, what_cannot_be_gone_on_with);
     suite_add_tcase(s, t);
     return s;
 }

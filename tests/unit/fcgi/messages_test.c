@@ -79,8 +79,9 @@ START_TEST(a_template_that_fails_either_way)
         "{{ raise_exception('content is ' ~ ('null' if messages[1].content is none else 'text')) }}";
     rig_use_template(source);
     rig_refuse(CHAT,
-               "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\",\"content\":null}]}", 400,
-               "template_error", NULL);
+               "{\"add_generation_prompt\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},"
+               "{\"role\":\"assistant\",\"content\":null}]}",
+               400, "template_error", NULL);
     ck_assert_msg(strstr(rig_text_at("error.message"), "content is null") != NULL, "%s", rig_got.body);
 }
 END_TEST

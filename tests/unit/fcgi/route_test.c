@@ -359,10 +359,8 @@ START_TEST(bad_messages)
     rig_refuse(CHAT, "{" HI ",\"chat_template\":\"{{ messages }}\"}", 400, "unsupported_parameter", "chat_template");
     rig_refuse("/v1/completions", "{\"prompt\":\"a\",\"chat_template\":\"x\"}", 400, "unsupported_parameter",
                "chat_template");
-    rig_refuse(CHAT, "{" HI ",\"continue_final_message\":true}", 400, "unsupported_parameter",
-               "continue_final_message");
-    rig_refuse(CHAT, "{" HI ",\"continue_final_message\":true,\"add_generation_prompt\":true}", 400,
-               "unsupported_parameter", "continue_final_message");
+    rig_refuse(CHAT, "{" HI ",\"continue_final_message\":true}", 400, "invalid_value", "messages");
+    rig_refuse(CHAT, "{" HI ",\"continue_final_message\":1}", 400, "invalid_type", "continue_final_message");
     rig_refuse(CHAT, "{" HI ",\"add_generation_prompt\":1}", 400, "invalid_type", "add_generation_prompt");
     refuse_deep("{" HI ",\"chat_template_kwargs\":", "{\"a\":", 1000);
     refuse_deep("{\"messages\":", "[", 100000);
