@@ -45,11 +45,14 @@ void sampler_scratch_fini(struct sampler_scratch *s)
 
 /* --- penalties -------------------------------------------------------------------------------------------------- */
 
-static bool changes_logits(const struct sampler_params *p, bool ban_ends)
+/* Beside a mask. */
+static bool changes_more(const struct sampler_params *p, bool ban_ends)
 {
-    return p->is_guided || p->n_bias > 0 || (ban_ends && p->n_ends > 0) || p->repeat_penalty != 1.0f ||
+    return p->n_bias > 0 || (ban_ends && p->n_ends > 0) || p->repeat_penalty != 1.0f ||
            p->presence_penalty != 0 || p->frequency_penalty != 0;
 }
+
+static bool changes_logits(const struct sampler_params *p, bool ban_ends) { return p->is_guided || changes_more(p, ban_ends); }
 
 static void penalise_repeats(const struct sampler_params *p, const struct sampler_history *h, struct sampler_view *v,
                              unsigned char *seen)
@@ -489,11 +492,45 @@ void sampler_logprobs(const struct sampler_row *row, int32_t id, int32_t n_top, 
     find_top(&v, row, n_top, scratch, out);
 }
 
+/* The best of the tokens that may come: nearly always the best of all, else only their logits are read. */
+static enum err best_allowed(const struct sampler_row *row, const uint64_t *allowed, const struct kern_table *kern,
+                             int32_t *best)
+{
+    float max = -INFINITY;
+    if ((allowed[row->argmax / 64] >> row->argmax % 64 & 1) != 0) {
+        *best = row->argmax;
+        return ERR_OK;
+    }
+    for (int32_t from = 0, n; from < row->n_vocab; from += n) {
+        uint64_t bits = allowed[from / 64];
+        n = 64;
+        if (bits == UINT64_MAX) { /* a run of such words in one go */
+            while (from + n < row->n_vocab && allowed[(from + n) / 64] == UINT64_MAX) {
+                n += 64;
+            }
+            int32_t id = from + kern->argmax(row->logits + from, MIN_OF(n, row->n_vocab - from));
+            *best = row->logits[id] > max ? id : *best;
+            max = MAX_OF(max, row->logits[id]);
+            continue;
+        }
+        for (int32_t id = from; bits != 0; id++, bits >>= 1) {
+            if ((bits & 1) != 0 && row->logits[id] > max) {
+                max = row->logits[id];
+                *best = id;
+            }
+        }
+    }
+    return max > -INFINITY ? ERR_OK : ERR_INVALID_VALUE;
+}
+
 /* Reads what the stages need and changes what bias and penalties change. */
 static enum err prepare(struct chain *c, const struct sampler_row *row, const struct sampler_history *h,
                         struct sampler_view *v, int32_t *best)
 {
     *best = row->argmax;
+    if (h->allowed != NULL && c->p->temperature <= 0 && !c->p->tells_drawn && !changes_more(c->p, h->ban_ends)) {
+        return best_allowed(row, h->allowed, c->s->kern, best);
+    }
     if (changes_logits(c->p, h->ban_ends)) {
         change_logits(c->p, h, v, c->s->seen);
         *best = sampler_view_argmax(v);

@@ -30,7 +30,7 @@ void sampler_view_find_max(struct sampler_view *v);
 float *sampler_view_change(struct sampler_view *v, int32_t id);
 void sampler_view_settle(struct sampler_view *v);
 
-/* Changes the logits of all tokens whose bit is not set to -inf. */
+/* Changes the logits of all tokens whose bit is not set to -inf, in a row that nothing was changed in so far. */
 void sampler_view_keep(struct sampler_view *v, const uint64_t *allowed);
 
 /* Logits of block b; *len gets how many. */
