@@ -278,7 +278,7 @@ bench-http:                             ## streams over HTTP against llama-serve
 	@sh tests/support/deps.sh run
 	@$(MAKE) -s $(JOBS) all
 	@V='$(V)' MODEL='$(MODEL)' PEER_BIN='$(PEER_BIN)' TESTS='$(TESTS)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' PARALLEL='$(PARALLEL)' \
-	 CONTEXT='$(CONTEXT)' ARGS='$(ARGS)' PEER_ARGS='$(PEER_ARGS)' OUT='$(OUT)' CSV='$(CSV)' exec bash tests/bench/http.sh
+	 CONTEXT='$(CONTEXT)' ARGS='$(ARGS)' PEER_ARGS='$(PEER_ARGS)' SCHEMA='$(SCHEMA)' OUT='$(OUT)' CSV='$(CSV)' exec bash tests/bench/http.sh
 peer-loads:                             ## golden folders, converted, in llama.cpp: ONLY= PEER_SRC= PEER_BUILD= (docs/ops/convert.md)
 	@sh tests/support/deps.sh bench
 	@$(MAKE) -s $(JOBS) all

@@ -9,6 +9,7 @@
 #   PARALLEL=16    sequences at once, of both
 #   CONTEXT=2048   tokens of each, of both
 #   ARGS='...'     further options of infcgi serve
+#   SCHEMA=1       each test also with answers that a JSON Schema allows
 #   PEER_ARGS='..' further options of llama-server
 #   OUT=file CSV=file   the table, and every row
 set -euo pipefail
@@ -70,5 +71,5 @@ if [ -n "${PEER_BIN:-}" ]; then
     about+=(--about "$(describe peer_version "$PEER_BIN"), llama-server -t $threads -np $parallel -c $((parallel * context)) ${PEER_ARGS:-}")
 fi
 
-python3 tests/bench/http_load.py --rounds "${ROUNDS:-5}" ${TESTS:+--tests "$TESTS"} ${OUT:+--out "$OUT"} ${CSV:+--csv "$CSV"} \
+python3 tests/bench/http_load.py --rounds "${ROUNDS:-5}" ${TESTS:+--tests "$TESTS"} ${OUT:+--out "$OUT"} ${CSV:+--csv "$CSV"} ${SCHEMA:+--schema} \
     "${about[@]}" "${servers[@]}"

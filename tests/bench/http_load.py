@@ -31,6 +31,12 @@ WORDS = ("the of and to in is was for that on as with by at from his it an were 
          "two also after time when all their but there been who her more other some would about into year years only up over than "
          "out made between state city part world may most people under well known such use them while can during before called "
          "where many through water name area later being school work number land high long house music group system line small").split()
+# Whatever a model says, what this allows is longer than any test.
+TAG = {"enum": ["red", "green", "blue"]}
+SCHEMA = {"type": "array", "minItems": 10000, "items": {
+    "type": "object", "required": ["name", "age", "is_member", "tags"], "additionalProperties": False,
+    "properties": {"name": {"type": "string", "maxLength": 40}, "age": {"type": "integer", "minimum": 0, "maximum": 150},
+                   "is_member": {"type": "boolean"}, "tags": {"type": "array", "maxItems": 3, "items": TAG}}}}
 FIELDS = ("ttft_ms", "itl_p50_ms", "itl_p99_ms", "tokens_s", "prompt_tokens", "completion_tokens")
 
 
@@ -50,15 +56,17 @@ def median(values):
 
 
 class Server:
-    """A name and the base URL behind it."""
+    """A name and the base URL behind it; with_schema: it is asked for answers that a schema allows."""
 
-    def __init__(self, text, timeout):
+    def __init__(self, text, timeout, with_schema=False):
         self.name, _, url = text.partition("=")
         parts = urllib.parse.urlsplit(url)
         if not self.name or parts.scheme != "http" or not parts.hostname:
             raise Failed(f"expected NAME=http://HOST:PORT, found '{text}'")
         self.address, self.port = self.loopback(parts.hostname), parts.port or 80
         self.path = parts.path.rstrip("/").removesuffix("/v1")
+        self.name += ", schema" if with_schema else ""
+        self.form = {"response_format": {"type": "json_schema", "json_schema": {"name": "people", "schema": SCHEMA}}} if with_schema else {}
         self.timeout = timeout
         self.model = self.ask("GET", "/v1/models")["data"][0]["id"]
 
@@ -98,7 +106,7 @@ class Stream(threading.Thread):
         super().__init__(daemon=True)
         self.server, self.go, self.problem = server, go, None
         self.body = json.dumps({"model": server.model, "prompt": prompt, "max_tokens": n_tokens, "ignore_eos": True,
-                                "temperature": 0, "stream": True, "stream_options": {"include_usage": True}})
+                                "temperature": 0, "stream": True, "stream_options": {"include_usage": True}, **server.form})
         self.times, self.usage, self.began, self.ended = [], None, 0.0, 0.0
 
     def run(self):
@@ -234,6 +242,7 @@ def read_options():
     p.add_argument("--tests", default="1x512x1,1x16x64,4x64x64,16x64x64", help="STREAMSxWORDSxTOKENS, with commas [%(default)s]")
     p.add_argument("--rounds", type=int, default=5, help="counted rounds [5]")
     p.add_argument("--shared", action="store_true", help="the same prompt for all, so that prefix caches help")
+    p.add_argument("--schema", action="store_true", help="each server also with answers that a JSON Schema allows")
     p.add_argument("--timeout", type=float, default=300, help="seconds without a byte [300]")
     p.add_argument("--limit", type=float, default=3600, help="seconds in all [3600]")
     p.add_argument("--csv", default="", help="file for every row")
@@ -243,7 +252,8 @@ def read_options():
 
 
 def run(o):
-    servers, tests = [Server(text, o.timeout) for text in o.servers], [Test(text) for text in o.tests.split(",")]
+    forms = (False, True) if o.schema else (False,)
+    servers, tests = [Server(text, o.timeout, form) for text in o.servers for form in forms], [Test(text) for text in o.tests.split(",")]
     names = [s.name for s in servers]
     n = (o.rounds + 1) * len(servers) * sum(t.streams for t in tests)
     if len(set(names)) != len(names) or not 1 <= o.rounds <= MAX_ROUNDS or n > MAX_REQUESTS:
