@@ -13,11 +13,13 @@ enum { MOST = 256 };
 
 static struct vocab file;
 static struct err_info info;
-static int32_t id_of[256];
+static int32_t id_of[256], begin_id, end_id;
 
 static void set_up(void)
 {
     vocab_bpe(&file, "gpt-2");
+    begin_id = vocab_add(&file, "[THINK]", 7, TOKEN_CONTROL, 0);
+    end_id = vocab_add(&file, "[/THINK]", 8, TOKEN_CONTROL, 0);
     ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
     for (int32_t i = 0; i < 256; i++) { /* which token is which byte */
         struct buf b;
@@ -92,6 +94,27 @@ START_TEST(thinking_ends_when_it_is_spent)
 }
 END_TEST
 
+/* A mark may be one token, whose text is the mark. */
+START_TEST(marks_are_tokens)
+{
+    struct chat_budget *b = mem_zalloc(chat_budget_bytes(1), MEM_GENERAL);
+    chat_budget_init(b, chat_format_named("mistral"), file.t, 2, false, &end_id, 1);
+    const int32_t says[] = {begin_id, id_of['a'], id_of['b']};
+    for (size_t i = 0; i < ARRAY_LEN(says); i++) {
+        ck_assert_int_eq(chat_budget_next(b), TOKENIZER_NO_TOKEN);
+        chat_budget_take(b, says[i]);
+    }
+    ck_assert_int_eq(chat_budget_next(b), end_id);
+    chat_budget_take(b, end_id);
+    ck_assert_int_eq(chat_budget_next(b), TOKENIZER_NO_TOKEN);
+    chat_budget_init(b, chat_format_named("mistral"), file.t, 1, true, &end_id, 1);
+    chat_budget_take(b, end_id); /* the model's own */
+    chat_budget_take(b, id_of['a']);
+    ck_assert_int_eq(chat_budget_next(b), TOKENIZER_NO_TOKEN);
+    mem_free(b);
+}
+END_TEST
+
 /* Something that keeps the end from coming, as a grammar may, goes before it. */
 START_TEST(what_cannot_come_is_given_up)
 {
@@ -113,6 +136,7 @@ Suite *chat_budget_suite(void)
     TCase *t = tcase_create("chat_budget");
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, thinking_ends_when_it_is_spent);
+    tcase_add_test(t, marks_are_tokens);
     tcase_add_test(t, what_cannot_come_is_given_up);
     suite_add_tcase(s, t);
     return s;

@@ -19,6 +19,7 @@ static int32_t id_of[256];
 static void set_up(void)
 {
     vocab_bpe(&file, "gpt-2");
+    int32_t begin = vocab_add(&file, "[THINK]", 7, TOKEN_CONTROL, 0), end = vocab_add(&file, "[/THINK]", 8, TOKEN_CONTROL, 0);
     ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
     ck_assert_int_eq(grammar_vocab_new(file.t, &vocab), ERR_OK);
     for (int32_t i = 0; i < 256; i++) { /* which token is which byte */
@@ -28,6 +29,8 @@ static void set_up(void)
         id_of[(unsigned char)b.data[0]] = i;
         buf_fini(&b);
     }
+    id_of[1] = begin; /* two bytes that no text here has */
+    id_of[2] = end;
 }
 
 static void tear_down(void)
@@ -140,6 +143,11 @@ START_TEST(thinking_in_front_of_others)
          {"x", "<think>\nHm x</think>\n\nx", "<think></think>x"},
          {"", "xx", "Hm</think>x", "<think>x", "<think>a</think>", "<think>a</think>y"}},
         {"hermes", CHAT_IS_THINKING, {"</think>x", "Hm <think> x\n</think>\n\nx"}, {"x", "a</think>", "<think></think></think>x"}},
+        {"mistral", /* whose marks are tokens here, and nothing else */
+         CHAT_MAY_THINK,
+         {"x", "\1Hm [/THINK] x\2\nx", "\1\2x"},
+         {"[THINK]Hm[/THINK]x", "\1Hm[/THINK]x", "\1\1\2x", "\1Hm\2", "\2x"}},
+        {"mistral", CHAT_IS_THINKING, {"\2x", "Hm\2x"}, {"x", "\1\2x"}},
         {"gpt-oss",
          CHAT_MAY_THINK,
          {"<|channel|>final<|message|>x", harmony},
