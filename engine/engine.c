@@ -1,6 +1,7 @@
 /* Opening a model and telling about it; text to ids and back. Streams are in engine_stream.c. */
 #include "engine/engine_internal.h"
 
+#include "engine/base/pool.h"
 #include "engine/base/io.h"
 #include "engine/base/names.h"
 #include "engine/chat/chat_choose.h"
@@ -324,6 +325,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     sc->logits = bi.logits;
     sc->max_begun = bi.max_begun;
     sc->max_best = bi.max_best;
+    sc->has_spare_cpu = b.cfg.n_threads < pool_cpu_count();
     return ERR_OK;
 }
 

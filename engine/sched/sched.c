@@ -353,6 +353,7 @@ static enum err allocate(struct sched *s)
     if (s->allowed == NULL) {
         return ERR_NOMEM;
     }
+    TRY(sched_masks_init(s));
     return kv_cache_new(c->n_pages, c->n_states, &s->kv);
 }
 
@@ -423,6 +424,7 @@ void sched_free(struct sched **sched)
         pthread_mutex_unlock(&s->lock);
         pthread_join(s->thread, NULL);
     }
+    sched_masks_fini(s);
     for (int32_t i = 0; i < s->cfg.max_begun; i++) {
         mem_unmap(s->batches[i].hidden, hidden_bytes(&s->cfg), MEM_SCRATCH);
         mem_unmap(s->cfg.logits != NULL ? NULL : s->batches[i].logits, logits_bytes(&s->cfg), MEM_SCRATCH);

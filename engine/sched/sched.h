@@ -40,6 +40,7 @@ struct sched_config {
                                    * go on from prefixes; then draft_max is 0. 0 = the plan keeps none */
     float *logits;                /* OPTIONAL, borrowed [max_logits][n_vocab]: backend_info.logits */
     int32_t max_begun, max_best;  /* backend_info's; of max_begun 0 = 1 and at most 2 are made use of */
+    bool has_spare_cpu;           /* beside those that begin takes where it computes: for masks of grammars */
     int32_t max_seqs;             /* sequences running at once */
     int32_t queue_max;            /* sequences waiting; those of one request, while others wait, half of it at most */
     uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */

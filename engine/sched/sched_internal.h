@@ -92,6 +92,8 @@ struct sched_seq {
     int32_t n_chunk;        /* rows in the current batch */
     int32_t n_draft;        /* of these the last, of tokens that are guessed */
     int32_t i_logits;       /* first of its rows of logits in the current batch */
+    int32_t i_sample;       /* first of them that a token is sampled from, or -1 */
+    int32_t n_masks;        /* so many of these from there on have masks in the batch */
     int32_t i_hidden;       /* the same of hidden rows */
     int32_t n_hidden;       /* of them in the current batch */
     int32_t n_prompt_given; /* prompt tokens given out with their log-probabilities */
@@ -137,6 +139,19 @@ struct sched_batch {
     float *hidden;                   /* [max_rows][n_embd]; NULL without embeddings */
     struct backend_row_stats *stats; /* [max_logits] */
     struct candidate *best;          /* [max_logits][max_best]; NULL without */
+    uint64_t *masks;                 /* [max_logits][(n_vocab + 63) / 64]; NULL: none are made beside it */
+};
+
+/* The thread that makes masks beside a back end that computes in begin. */
+struct sched_masker {
+    pthread_t thread;
+    bool is_started;
+    pthread_mutex_t lock; /* guards what follows, and whose turn batch->seqs are: the thread's, until it is stopped */
+    pthread_cond_t wake, done;
+    const struct sched_batch *batch; /* NULL = nothing to do */
+    int32_t i_next;                  /* of its sequences */
+    struct sched_seq *making;        /* whose masks it makes now, or NULL */
+    bool is_stopping;
 };
 
 struct sched {
@@ -191,6 +206,8 @@ struct sched {
     const int32_t **tables;
     struct sched_seq **ranked; /* [max_seqs] scratch of sched_rank */
     struct draft_offer *offers;
+    uint64_t n_masks, n_masks_beside; /* since the last step was counted */
+    struct sched_masker masker;
 };
 
 /* sched_step.c */
@@ -247,6 +264,16 @@ void sched_note_waiting(struct sched *s);
 
 /* sched_draft.c */
 void sched_draft_all(struct sched *s, struct sched_seq **seqs, int32_t n); /* drafts for seqs[n], which all decode */
+
+/* sched_mask.c */
+MUST_CHECK enum err sched_masks_init(struct sched *s); /* once batches are there; ERR_NOMEM */
+void sched_masks_fini(struct sched *s);
+void sched_masks_begin(struct sched *s, const struct sched_batch *b); /* the batch is about to begin */
+void sched_masks_make(struct sched *s, const struct sched_batch *b);  /* it has begun, and the device computes */
+struct sched_seq *sched_masks_stop(struct sched *s); /* no more are made but those of the one returned, or NULL */
+void sched_masks_wait(struct sched *s);              /* nor those */
+/* The mask of row i of logits, which q samples from; NULL: it was not made. */
+const uint64_t *sched_mask(const struct sched *s, const struct sched_batch *b, const struct sched_seq *q, int32_t i);
 
 /* sched_embed.c */
 bool sched_wants_state(const struct sched_seq *q, int32_t at); /* of the token at position `at`? */

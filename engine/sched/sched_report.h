@@ -35,6 +35,7 @@ struct sched_stats {
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
     uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead, and of these came true */
     uint64_t drafts;                                         /* times that some were guessed */
+    uint64_t masks, masks_beside;                            /* of grammars, sampled with; made while a batch was computed */
     uint64_t steps, step_rows;                               /* batches run, and rows in them */
     uint64_t step_ns;                                        /* time in the back end */
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;

@@ -38,6 +38,7 @@ static int32_t row_wants(const struct sched *s, const struct sched_seq *q)
 static void add_rows(struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t n)
 {
     int32_t first_logits = b->n_logits, first_hidden = b->n_hidden;
+    q->i_sample = -1;
     for (int32_t i = 0; i < n; i++) {
         int32_t at = q->n_computed + i, row = b->n_rows++;
         s->tokens[row] = q->tokens[at];
@@ -46,6 +47,7 @@ static void add_rows(struct sched *s, struct sched_batch *b, struct sched_seq *q
         bool is_last = at >= q->n_tokens - 1; /* or a drafted one behind it */
         bool for_prompt = q->prompt_logprobs && at < q->n_prompt - 1;
         if (for_prompt || (is_last && wants_token(q))) {
+            q->i_sample = at == q->n_tokens - 1 ? b->n_logits : q->i_sample;
             b->wants[b->n_logits] = for_prompt ? BACKEND_ALL_LOGITS : row_wants(s, q);
             s->logit_rows[b->n_logits++] = row;
         }
@@ -241,7 +243,7 @@ static enum err pick_guided(struct sched *s, struct sched_seq *q, const struct s
     return ERR_OK;
 }
 
-/* Picks a token; with a grammar one that it allows. */
+/* Picks a token; with a grammar one that it allows, whose mask may be there already. */
 static enum err pick(struct sched *s, struct sched_seq *q, const struct sampler_row *row, struct sampler_history *h,
                      struct sampler_result *r)
 {
@@ -251,7 +253,9 @@ static enum err pick(struct sched *s, struct sched_seq *q, const struct sampler_
         return ERR_OK;
     }
     taken = true;
-    if (q->matcher != NULL) {
+    s->n_masks += q->matcher != NULL;
+    s->n_masks_beside += h->allowed != NULL;
+    if (q->matcher != NULL && h->allowed == NULL) {
         TRY(grammar_matcher_mask(q->matcher, s->allowed));
         h->allowed = s->allowed;
     }
@@ -269,8 +273,11 @@ static enum err sample_next(struct sched *s, const struct sched_batch *b, struct
 {
     struct sampler_row row = row_at(s, b, i_logits);
     int32_t n_generated = q->n_tokens - q->n_prompt;
-    struct sampler_history h = {
-        .tokens = q->tokens, .n_prompt = q->n_prompt, .n_tokens = q->n_tokens, .ban_ends = n_generated < q->min_tokens};
+    struct sampler_history h = {.tokens = q->tokens,
+                                .n_prompt = q->n_prompt,
+                                .n_tokens = q->n_tokens,
+                                .ban_ends = n_generated < q->min_tokens,
+                                .allowed = q->matcher != NULL ? sched_mask(s, b, q, i_logits) : NULL};
     struct sampler_result r;
     TRY(pick(s, q, &row, &h, &r));
     note_first_token(q);
@@ -403,6 +410,9 @@ static void fail_batch(struct sched *s, struct sched_batch *b, struct err_info *
         s->cfg.failed(s->cfg.failed_arg, why);
     }
     sched_drop_copies(s, b);
+    if (sched_masks_stop(s) != NULL) {
+        sched_masks_wait(s);
+    }
     for (int32_t i = 0; i < b->n_seqs; i++) {
         b->seqs[i]->is_begun = false;
         end_running(s, b->seqs[i], SCHED_FINISH_NONE, err, why);
@@ -431,6 +441,9 @@ static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns
     s->stats.drafted_tokens += (uint64_t)b->n_drafted;
     s->stats.drafts += (uint64_t)b->n_drafts;
     s->stats.accepted_tokens += r->n_accepted;
+    s->stats.masks += s->n_masks;
+    s->stats.masks_beside += s->n_masks_beside;
+    s->n_masks = s->n_masks_beside = 0;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -494,6 +507,7 @@ static bool begin_batch(struct sched *s)
                                   .hidden_rows = s->hidden_rows,
                                   .hidden = b->hidden};
     struct err_info why = {0};
+    sched_masks_begin(s, b);
     b->begin_ns = s->cfg.now_ns();
     enum err err = s->cfg.backend->begin(s->cfg.model, &batch, &why);
     if (err != ERR_OK) {
@@ -512,6 +526,7 @@ static void finish_batch(struct sched *s)
 {
     struct sched_batch *b = s->begun[0];
     struct err_info why = {0};
+    sched_masks_make(s, b);
     enum err err = s->cfg.backend->wait(s->cfg.model, &why);
     uint64_t now = s->cfg.now_ns(), ns = now - MAX_OF(b->begin_ns, s->waited_ns);
     s->waited_ns = now;
@@ -525,8 +540,15 @@ static void finish_batch(struct sched *s)
         return;
     }
     struct step_result result = {0};
+    struct sched_seq *late = sched_masks_stop(s); /* the others need not wait for its masks */
     for (int32_t i = 0; i < b->n_seqs; i++) {
-        finish_rows(s, b, b->seqs[i], &result);
+        if (b->seqs[i] != late) {
+            finish_rows(s, b, b->seqs[i], &result);
+        }
+    }
+    if (late != NULL) {
+        sched_masks_wait(s);
+        finish_rows(s, b, late, &result);
     }
     s->leaves_extras = b->leaves_extras;
     count_step(s, b, ns, &result);

@@ -55,6 +55,7 @@ struct rig rig_open(struct rig_limits l)
                                .queue_max_tokens = l.queue_max_tokens,
                                .stall_ns = l.stall_ns,
                                .draft_max = l.draft_max,
+                               .has_spare_cpu = l.has_spare_cpu,
                                .n_embd = FAKE_EMBD,
                                .is_bidirectional = l.is_bidirectional,
                                .n_states = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0,

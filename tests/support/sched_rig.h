@@ -28,6 +28,7 @@ struct rig_limits {
     bool is_bidirectional;
     bool is_recurrent;     /* FAKE_MAX_SLOTS states at most */
     int32_t n_kept_states; /* beside those of max_seqs; 0 = 16 */
+    bool has_spare_cpu;
 };
 
 /* From now on rigs have the fake back end behind the remote one (remote_backend.h): a fixture of test cases. */

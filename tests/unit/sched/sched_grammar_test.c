@@ -110,7 +110,9 @@ START_TEST(what_is_said_is_json)
     static struct rig_output alone[MOST], other[MOST];
     run((struct rig_limits){.max_seqs = 16}, false, alone);
     const struct rig_limits all[] = {{.max_seqs = 16},
-                                     {.max_seqs = 16, .draft_max = 15, .n_remembered = 1},
+                                     {.max_seqs = 16, .draft_max = 15, .n_remembered = 1, .has_spare_cpu = true},
+                                     {.max_seqs = 16, .has_spare_cpu = true},
+                                     {.max_seqs = 3, .n_pages = 20, .max_rows = 24, .has_spare_cpu = true},
                                      {.max_seqs = 3, .n_pages = 20, .max_rows = 24}};
     for (size_t k = 0; k < ARRAY_LEN(all); k++) {
         for (int at_once = 0; at_once < 2 && all[k].n_remembered == 0; at_once++) {
@@ -125,6 +127,64 @@ START_TEST(what_is_said_is_json)
     for (int i = 0; i < MOST; i++) {
         rig_compare(&other[i], &alone[i], "with drafts");
     }
+}
+END_TEST
+
+/* Masks are made while batches are computed, where there is a CPU for it or the device is another; of sequences that are
+ * cancelled meanwhile, too. */
+START_TEST(masks_are_made_beside_the_batch)
+{
+    static int32_t tokens[MOST][256];
+    static struct rig_output out;
+    struct rig_limits limits = {.max_seqs = 16, .draft_max = 15, .has_spare_cpu = true};
+    struct rig r = rig_open(limits);
+    struct sched_seq *seqs[MOST];
+    atomic_store(&r.model->delay_us, 2000);
+    for (uint64_t i = 0; i < MOST; i++) {
+        struct sched_request q = request(i, tokens[i]);
+        seqs[i] = rig_submit(&r, &q);
+    }
+    for (uint64_t i = 0; i < MOST; i++) {
+        struct sched_event event;
+        for (int k = 0; k < 3 && i % 4 == 3; k++) {
+            ck_assert_int_eq(sched_next(seqs[i], 20000, &event), ERR_OK);
+        }
+        if (i % 4 == 3) {
+            sched_cancel(seqs[i]);
+        }
+        rig_collect(&seqs[i], &out);
+        ck_assert(out.err == ERR_OK || out.err == ERR_CANCELLED);
+    }
+    rig_wait_idle(&r);
+    struct sched_stats st = rig_stats(&r);
+    ck_assert_uint_gt(st.masks, 100);
+    ck_assert_msg(st.masks_beside > st.masks / 2, "%d of %d masks", (int)st.masks_beside, (int)st.masks);
+    rig_close(&r);
+}
+END_TEST
+
+/* A batch that fails while masks are made beside it. */
+START_TEST(masks_of_a_batch_that_fails)
+{
+    static int32_t tokens[MOST][256];
+    static struct rig_output out;
+    struct rig r = rig_open((struct rig_limits){.max_seqs = 16, .has_spare_cpu = true});
+    int n_failed = 0;
+    for (int round = 0; round < 20; round++) {
+        struct sched_seq *seqs[MOST];
+        atomic_store(&r.model->fail_token, round * 3);
+        for (uint64_t i = 0; i < MOST; i++) {
+            struct sched_request q = request(i, tokens[i]);
+            seqs[i] = rig_submit(&r, &q);
+        }
+        for (uint64_t i = 0; i < MOST; i++) {
+            rig_collect(&seqs[i], &out);
+            ck_assert(out.err == ERR_OK || out.err == ERR_INTERNAL);
+            n_failed += out.err != ERR_OK;
+        }
+    }
+    ck_assert_int_gt(n_failed, 20);
+    rig_close(&r);
 }
 END_TEST
 
@@ -225,14 +285,24 @@ START_TEST(nothing_may_follow)
 }
 END_TEST
 
+static TCase *all_tests(const char *name)
+{
+    TCase *t = tcase_create(name);
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, what_is_said_is_json);
+    tcase_add_test(t, masks_are_made_beside_the_batch);
+    tcase_add_test(t, masks_of_a_batch_that_fails);
+    tcase_add_loop_test(t, what_is_forced_takes_few_steps, 0, 2);
+    tcase_add_test(t, nothing_may_follow);
+    return t;
+}
+
 Suite *sched_grammar_suite(void)
 {
     Suite *s = suite_create("sched_grammar");
-    TCase *t = tcase_create("sched_grammar");
-    tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_add_test(t, what_is_said_is_json);
-    tcase_add_loop_test(t, what_is_forced_takes_few_steps, 0, 2);
-    tcase_add_test(t, nothing_may_follow);
-    suite_add_tcase(s, t);
+    TCase *remote = all_tests("sched_grammar_remote");
+    tcase_add_checked_fixture(remote, rig_go_remote, NULL);
+    suite_add_tcase(s, all_tests("sched_grammar"));
+    suite_add_tcase(s, remote);
     return s;
 }
