@@ -180,9 +180,15 @@ greedy: $(B)/greedy                     ## the default model's most likely text 
 	$(B)/greedy "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
 fidelity-bounds: $(B)/fidelity          ## the default model within its bounds: each KV type, prompt and decode (fetches the model)
 	$(B)/fidelity "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
-maskbench: $(B)/maskbench              ## JSON Schemas of DIR=folder, in MaskBench's form, and how long masks take; MODEL=file ARGS=-v
+LLG     := build/llguidance-venv
+$(LLG)/.ok: tests/golden/requirements-llguidance.txt
+	@echo "  VENV $(LLG)"; rm -rf $(LLG); mkdir -p build; python3 -m venv $(LLG)
+	@$(LLG)/bin/python -m pip install -q --disable-pip-version-check -r $< && touch $@
+maskbench: $(B)/maskbench $(B)/tokenizer_ids ## JSON Schemas of DIR=folder, in MaskBench's form, and how long masks take, beside llguidance; MODEL=file ARGS=-v
 	@test -n '$(DIR)' || { echo 'error: maskbench: expected DIR=folder with *.json of MaskBench' >&2; exit 64; }
-	$(B)/maskbench $(ARGS) "$(or $(MODEL),$$(bash nginx/fetch-model.sh))" '$(DIR)'
+	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" '$(DIR)' || exit; \
+	    $(MAKE) --no-print-directory $(LLG)/.ok || { echo 'maskbench: llguidance cannot be had from PyPI' >&2; exit 0; }; \
+	    $(LLG)/bin/python tests/golden/maskbench_llguidance.py $(B)/maskbench $(B)/tokenizer_ids "$$model" '$(DIR)'
 chat: $(B)/chat_render                  ## published chat templates against Python's jinja2 (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
 	    /usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render --templates "$$folder/templates"

@@ -2,10 +2,14 @@
  * token by token: what each schema allows, and how long masks take.
  *
  *   maskbench MODEL.gguf FOLDER [MASKS]
+ *   maskbench --tokens MODEL.gguf FOLDER      what others need to do the same (maskbench_llguidance.py)
  *
  * Each *.json of the folder is {"schema": .., "tests": [{"valid": .., "data": ..}]}. An instance is written as Python's
  * json.dumps does. MASKS: of that many instances a file the masks are made and timed [1]; 0 = of none. A schema passes when
- * all of its instances are taken or refused as they should. Prints a line for each that does not, with -v, and the sums. */
+ * all of its instances are taken or refused as they should. Prints a line for each that does not, with -v, and the sums.
+ *
+ * --tokens prints the size of the vocabulary; of each token a line: t and its bytes in hexadecimal, s for one without text, e for one
+ * that ends a text; then of each file a line "file NAME", and of each of its instances "valid" or "invalid" and its ids. */
 #include "engine/base/clock.h"
 #include "engine/base/json_read.h"
 #include "engine/base/mem.h"
@@ -24,7 +28,7 @@ static struct grammar_vocab *vocab;
 static uint64_t *bits;
 static double *all_us, first_us[MAX_FILES], made_us[MAX_FILES];
 static size_t n_all, n_first, n_made;
-static bool is_verbose;
+static bool is_verbose, prints_tokens;
 static struct {
     int files, passing, refused, wrong_accepts, wrong_rejects, broken;
 } sums;
@@ -107,6 +111,51 @@ static char *write_instance(const json_t *data)
     return text;
 }
 
+/* --- for others ---------------------------------------------------------------------------------------------------- */
+
+static void print_vocabulary(void)
+{
+    struct buf piece;
+    buf_init(&piece, 0, MEM_GENERAL);
+    printf("%d\n", (int)tokenizer_n_vocab(tokenizer));
+    for (int32_t id = 0; id < (int32_t)tokenizer_n_vocab(tokenizer); id++) {
+        enum token_kind kind = tokenizer_kind(tokenizer, id);
+        bool is_text = kind == TOKEN_NORMAL || kind == TOKEN_BYTE || kind == TOKEN_USER_DEFINED;
+        bool ends = tokenizer_is_eog(tokenizer, id);
+        buf_reset(&piece);
+        tokenizer_piece(tokenizer, id, true, &piece);
+        printf("%c ", ends ? 'e' : is_text && piece.len > 0 ? 't' : 's');
+        for (size_t i = 0; i < piece.len; i++) {
+            printf("%02x", (unsigned char)piece.data[i]);
+        }
+        printf("\n");
+    }
+    buf_fini(&piece);
+}
+
+static void print_tests(const json_t *tests, const char *file)
+{
+    printf("file %s\n", file);
+    for (size_t i = 0; i < json_array_size(tests); i++) {
+        const json_t *test = json_array_get(tests, i);
+        char *text = write_instance(json_object_get(test, "data"));
+        struct token_list ids = {0};
+        if (text == NULL || tokenizer_encode(tokenizer, text, strlen(text), 0, NULL, 0, SIZE_MAX, &ids) != ERR_OK) {
+            fprintf(stderr, "maskbench: %s: out of memory\n", file);
+            exit(1);
+        }
+        printf("%s ", json_is_true(json_object_get(test, "valid")) ? "valid" : "invalid");
+        for (size_t k = 0; k < ids.n; k++) {
+            printf("%d ", (int)ids.ids[k]);
+        }
+        printf("\n");
+        token_list_fini(&ids);
+        mem_free(text);
+    }
+}
+
+/* --- files --------------------------------------------------------------------------------------------------------- */
+
 static bool check_tests(struct grammar *g, const json_t *tests, size_t n_masks, const char *file)
 {
     bool is_right = true;
@@ -136,6 +185,12 @@ static void check_file(const char *folder, const char *file, size_t n_masks)
     struct grammar_builder *b;
     struct grammar *g = NULL;
     symbol_id start = 0;
+    if (schema != NULL && prints_tokens) {
+        sums.files++;
+        print_tests(json_object_get(root, "tests"), file);
+        json_decref(root);
+        return;
+    }
     if (schema == NULL || grammar_builder_new(&b) != ERR_OK) {
         tell(file, "not read", "no object with a schema that jansson reads");
         json_decref(root);
@@ -185,11 +240,12 @@ int main(int argc, char **argv)
     struct err_info info = {0};
     struct gguf *gguf;
     is_verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
-    argv += is_verbose;
-    argc -= is_verbose;
+    prints_tokens = argc > 1 && strcmp(argv[1], "--tokens") == 0;
+    argv += is_verbose || prints_tokens;
+    argc -= is_verbose || prints_tokens;
     DIR *dir = argc > 2 ? opendir(argv[2]) : NULL;
     if (dir == NULL) {
-        fprintf(stderr, "maskbench: expected [-v] MODEL.gguf FOLDER [MASKS], found %s\n",
+        fprintf(stderr, "maskbench: expected [-v | --tokens] MODEL.gguf FOLDER [MASKS], found %s\n",
                 argc > 2 ? "a folder that cannot be read" : "fewer");
         return 64;
     }
@@ -202,6 +258,9 @@ int main(int argc, char **argv)
     if (all_us == NULL || bits == NULL || grammar_vocab_new(tokenizer, &vocab) != ERR_OK) {
         die("memory", &info);
     }
+    if (prints_tokens) {
+        print_vocabulary();
+    }
     for (struct dirent *e; (e = readdir(dir)) != NULL && sums.files < MAX_FILES;) {
         size_t n = strlen(e->d_name);
         if (n > 5 && strcmp(e->d_name + n - 5, ".json") == 0) {
@@ -209,6 +268,9 @@ int main(int argc, char **argv)
         }
     }
     closedir(dir);
+    if (prints_tokens) {
+        return sums.files > 0 ? 0 : 1;
+    }
     printf("schemas: %d, passing %d (%.1f %%), refused %d; instances: %d wrong accepts, %d wrong rejects; broken: %d\n",
            sums.files, sums.passing, 100.0 * sums.passing / (sums.files != 0 ? sums.files : 1), sums.refused,
            sums.wrong_accepts, sums.wrong_rejects, sums.broken);

@@ -38,6 +38,7 @@ static void write_ids(const struct token_list *ids)
     uint32_t n = (uint32_t)ids->n;
     fwrite(&n, sizeof n, 1, stdout);
     fwrite(ids->ids, sizeof *ids->ids, ids->n, stdout);
+    fflush(stdout); /* whoever asks by a pipe waits for it */
 }
 
 static enum err cut(const struct pretokenizer *pre, const struct splitter *p, const struct buf *text,
