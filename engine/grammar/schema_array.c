@@ -116,12 +116,136 @@ static enum err write_unique(struct writer *w, const struct parts *list, const s
     return members != NULL ? ERR_OK : ERR_NOMEM;
 }
 
+/* --- contains ---------------------------------------------------------------------------------------------------------- */
+
+/* So many elements, of all, are to be of a schema. */
+struct contains {
+    const struct part *part; /* whose it is; NULL: nothing is asked for */
+    const json_t *schema;
+    uint32_t min, max;
+};
+
+enum { MAX_CONTAINED = 16, MAX_PLACES = 64 };
+
+static enum err refuse_contains(struct writer *w, const struct part *p, const char *expected)
+{
+    return schema_refuse(w, p->path, "contains", expected);
+}
+
+static enum err read_contains(struct writer *w, const struct parts *list, struct contains *out)
+{
+    *out = (struct contains){.part = NULL};
+    for (size_t i = 0; i < list->n && !w->is_loose; i++) {
+        const struct part *p = &list->at[i];
+        const json_t *schema = schema_keyword(w, p, "contains");
+        uint32_t min, max;
+        TRY(schema_count(w, p, "minContains", 1, &min));
+        TRY(schema_count(w, p, "maxContains", REGEX_UNBOUNDED, &max));
+        if (schema == NULL || (min == 0 && max == REGEX_UNBOUNDED)) {
+            continue;
+        }
+        if (out->part != NULL && (out->schema != schema || out->min != min || out->max != max)) {
+            return refuse_contains(w, p, "expected one contains for an array");
+        }
+        *out = (struct contains){p, schema, min, max};
+    }
+    return ERR_OK;
+}
+
+/* Elements of `of` in any number, `one` and so on, n times, and at the end others of `of`: before and behind are how many of
+ * these, least and most, where n is 1. */
+static symbol_id spread_out(struct writer *w, symbol_id of, symbol_id one, uint32_t n, const uint32_t before[2],
+                            const uint32_t behind[2])
+{
+    symbol_id first = grammar_sequence(w->b, (symbol_id[]){of, w->comma}, 2), parts[3 * MAX_CONTAINED];
+    symbol_id last = grammar_sequence(w->b, (symbol_id[]){w->comma, of}, 2);
+    size_t n_parts = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i > 0) {
+            parts[n_parts++] = w->comma;
+        }
+        parts[n_parts++] = grammar_repeat(w->b, first, before[0], before[1]);
+        parts[n_parts++] = one;
+    }
+    parts[n_parts++] = grammar_repeat(w->b, last, behind[0], behind[1]);
+    return grammar_sequence(w->b, parts, n_parts);
+}
+
+/* At least so many of `one` among `of`; min to max elements in all. */
+static enum err write_at_least(struct writer *w, const struct contains *c, symbol_id of, symbol_id one, uint32_t min,
+                               uint32_t max, symbol_id *out)
+{
+    static const uint32_t any[2] = {0, REGEX_UNBOUNDED};
+    symbol_id all[MAX_PLACES + 1];
+    size_t n = 0;
+    if (c->min <= MAX_CONTAINED && min <= c->min && max == REGEX_UNBOUNDED) {
+        *out = spread_out(w, of, one, c->min, any, any);
+        return ERR_OK;
+    }
+    uint32_t places = max == REGEX_UNBOUNDED ? min : max; /* where the first of them may stand, one by one */
+    if (c->min != 1 || places > MAX_PLACES) {
+        return refuse_contains(w, c->part,
+                               "expected minContains of 16 at most, and no numbers of items beside it, or of 64 at "
+                               "most beside 1");
+    }
+    for (uint32_t i = 0; i < places; i++) {
+        bool is_last = max == REGEX_UNBOUNDED && i + 1 == places;
+        const uint32_t before[2] = {i, is_last ? REGEX_UNBOUNDED : i};
+        const uint32_t behind[2] = {min > i + 1 ? min - i - 1 : 0, max == REGEX_UNBOUNDED ? max : max - i - 1};
+        all[n++] = spread_out(w, of, one, 1, before, behind);
+    }
+    *out = grammar_choice(w->b, all, n);
+    return ERR_OK;
+}
+
+/* No more than so many, either: `of` is without those of the schema. */
+static enum err write_at_most(struct writer *w, const struct contains *c, symbol_id of, symbol_id one, uint32_t min,
+                              uint32_t max, symbol_id *out)
+{
+    static const uint32_t any[2] = {0, REGEX_UNBOUNDED};
+    symbol_id all[MAX_CONTAINED + 1];
+    size_t n = 0;
+    if (c->max > MAX_CONTAINED || (c->max > 0 && (min > MAX_OF(c->min, 1u) || max != REGEX_UNBOUNDED))) {
+        return refuse_contains(w, c->part, "expected maxContains of 16 at most, and no numbers of items beside it");
+    }
+    for (uint32_t i = c->min; i <= c->max; i++) {
+        all[n++] = i == 0 ? write_rest(w, of, 0, min, max) : spread_out(w, of, one, i, any, any);
+    }
+    *out = grammar_choice(w->b, all, n);
+    return ERR_OK;
+}
+
+static enum err write_contains(struct writer *w, const struct parts *list, const struct contains *c, uint32_t min,
+                               uint32_t max, symbol_id *out)
+{
+    struct parts of, with;
+    symbol_id one, other;
+    const char *path = schema_join(w, c->part->path, "contains");
+    TRY(element_parts(w, list, 0, &of));
+    parts_copy(&with, &of);
+    TRY(schema_add_part(w, c->part, c->schema, path, &with));
+    TRY(schema_need(w, &with, &one));
+    if (c->max != REGEX_UNBOUNDED) {
+        const json_t *opposite;
+        TRY(schema_negate(w, c->schema, &opposite));
+        if (opposite == NULL) {
+            return schema_refuse(w, c->part->path, "maxContains", "expected a contains whose opposite can be said");
+        }
+        TRY(schema_add_part(w, c->part, opposite, path, &of));
+    }
+    TRY(schema_need(w, &of, &other));
+    return c->max == REGEX_UNBOUNDED ? write_at_least(w, c, other, one, min, max, out)
+                                     : write_at_most(w, c, other, one, min, max, out);
+}
+
 enum err schema_write_array(struct writer *w, const struct node *node, const struct parts *list)
 {
     uint32_t min = 0, max = REGEX_UNBOUNDED, one_min, one_max;
     const struct part *unique = NULL;
+    struct contains contains;
     size_t n = 0;
     symbol_id all;
+    TRY(read_contains(w, list, &contains));
     for (size_t i = 0; i < list->n; i++) {
         const struct part *p = &list->at[i];
         struct elements e = elements_of(w, p);
@@ -138,7 +262,15 @@ enum err schema_write_array(struct writer *w, const struct node *node, const str
     if (max != REGEX_UNBOUNDED && min > max) {
         return ERR_OK; /* no array is so */
     }
-    if (unique != NULL && max > 1 && !w->is_loose) {
+    if (contains.part != NULL && contains.min > MIN_OF(max, contains.max)) {
+        return ERR_OK;
+    }
+    if (contains.part != NULL && (n > 0 || (unique != NULL && max > 1))) {
+        return refuse_contains(w, contains.part, "expected no schemas for single items and no uniqueItems beside it");
+    }
+    if (contains.part != NULL) {
+        TRY(write_contains(w, list, &contains, min, max, &all));
+    } else if (unique != NULL && max > 1 && !w->is_loose) {
         TRY(n == 0 ? write_unique(w, list, unique, min, max, &all)
                    : schema_refuse(w, unique->path, "uniqueItems", "expected no schemas for single items beside it"));
     } else {

@@ -116,6 +116,21 @@ static void negate_any(struct negation *n, const json_t *any)
     or_(n, json_pack("{so}", "allOf", all));
 }
 
+/* All elements are not of it, where how many are to be is not said. */
+static void negate_contains(struct negation *n, const json_t *schema)
+{
+    bool counts = json_object_get(n->of, "minContains") != NULL || json_object_get(n->of, "maxContains") != NULL;
+    n->is_unknown |= counts;
+    or_(n, json_pack("{sss{sO}}", "type", "array", "items", "not", schema));
+}
+
+/* One of the elements is not of it, where it is of all. */
+static void negate_items(struct negation *n, const json_t *schema)
+{
+    n->is_unknown |= json_is_array(schema) || json_object_get(n->of, "prefixItems") != NULL;
+    or_(n, json_pack("{sss{sO}}", "type", "array", "contains", "not", schema));
+}
+
 static void negate_ref(struct negation *n, const json_t *ref)
 {
     const json_t *found = json_is_string(ref) ? schema_resolve(n->w->root, json_string_value(ref)) : NULL;
@@ -140,7 +155,8 @@ static void negate_keyword(struct negation *n, const char *key, const json_t *va
         const char *keyword;
         void (*negate)(struct negation *, const json_t *);
     } rows[] = {{"type", negate_type}, {"required", negate_required}, {"properties", negate_properties},
-                {"allOf", negate_all}, {"anyOf", negate_any},         {"$ref", negate_ref}};
+                {"allOf", negate_all}, {"anyOf", negate_any},         {"$ref", negate_ref},
+                {"items", negate_items}, {"contains", negate_contains}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (strcmp(key, rows[i].keyword) == 0) {
             rows[i].negate(n, value);
@@ -162,7 +178,9 @@ static void negate_keyword(struct negation *n, const char *key, const json_t *va
     } else if (strcmp(key, "minimum") == 0 || strcmp(key, "maximum") == 0 || strcmp(key, "exclusiveMinimum") == 0 ||
                strcmp(key, "exclusiveMaximum") == 0) {
         negate_bound(n, key, value);
-    } else if (strcmp(key, "nullable") != 0 && !(strcmp(key, "additionalProperties") == 0 && json_is_true(value))) {
+    } else if (strcmp(key, "nullable") != 0 && strcmp(key, "minContains") != 0 &&
+               strcmp(key, "maxContains") != 0 &&
+               !(strcmp(key, "additionalProperties") == 0 && json_is_true(value))) {
         n->is_unknown |= schema_is_word(key);
     }
 }

@@ -248,8 +248,8 @@ def test_tool_choice(ctx):
     strict = [{"type": "function", "function": {**SHAPES[0]["function"], "strict": True}}]
     r = client.chat.completions.create(**{**ask, "tools": strict, "max_tokens": 30}).choices[0]
     assert r.message.content or r.message.tool_calls, r
-    bad = {"type": "function", "function": {"name": "bad", "parameters": {"type": "object", "properties": {"a": {"contains": {}}}}}}
-    for tools, choice, param in (([*SHAPES, bad], "required", "tools[2].function.parameters/properties/a/contains"),
+    bad = {"type": "function", "function": {"name": "bad", "parameters": {"type": "object", "properties": {"a": {"unevaluatedItems": False}}}}}
+    for tools, choice, param in (([*SHAPES, bad], "required", "tools[2].function.parameters/properties/a/unevaluatedItems"),
                                  (SHAPES, {"type": "function", "function": {"name": "x"}}, "tool_choice.function.name"), ([], "required", "tool_choice")):
         r = ctx.server.post("/v1/chat/completions", {"messages": FRANCE, "tools": tools, "tool_choice": choice})
         assert r.status == 400 and r.error()["param"] == param, (r.status, r.body)

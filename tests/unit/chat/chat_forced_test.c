@@ -190,7 +190,7 @@ START_TEST(schemas_of_objects)
         {"{\"$ref\":\"#/none\"}", "/type"},
         {"{\"anyOf\":[{\"type\":\"object\"},{\"type\":\"array\"}]}", "/type"},
         {"{\"enum\":[1]}", "/type"},
-        {"{\"properties\":{\"a\":{\"type\":\"object\",\"contains\":{}}}}", "/properties/a/contains"},
+        {"{\"properties\":{\"a\":{\"type\":\"object\",\"unevaluatedItems\":{}}}}", "/properties/a/unevaluatedItems"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct grammar *g;
