@@ -10,7 +10,9 @@ def test_paths_come_through(ctx):
     post = ctx.server.post
     made = post("/completions", {"prompt": "The capital of France is", "n_predict": 3, "temperature": 0, "cache_prompt": False}).json()
     assert "Paris" in made["content"] and made["timings"]["predicted_n"] == 3 and made["timings"]["cache_n"] == 0, made
-    assert post("/slots/0?action=erase", {}).status == 501
+    for action in "save", "restore", "erase":
+        refused = post("/slots/0?action=" + action, {"filename": "a"})
+        assert refused.status == 501 and refused.error()["type"] == "not_supported_error", refused.body
     assert post("/infill", {"input_prefix": "a", "input_suffix": "b"}).status == 501   # this model has no tokens for it
     count = post("/chat/completions/input_tokens", {"messages": [{"role": "user", "content": "Hi"}]}).json()["input_tokens"]
     prompt = post("/apply-template", {"messages": [{"role": "user", "content": "Hi"}]}).json()["prompt"]

@@ -262,7 +262,6 @@ START_TEST(what_the_server_is)
     ck_assert(strstr(rig_text_at("chat_template"), "im_start") != NULL);
     ck_assert_int_eq(rig_post("/chat/completions/input_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
     ck_assert_int_gt(rig_number_at("input_tokens"), 2);
-    is_not_supported("/slots/0?action=save", "{\"filename\":\"a\"}");
     ck_assert_int_eq(rig_get("/slots"), 200);
     ck_assert_uint_eq(json_array_size(rig_answer), 16);
     ck_assert(json_is_false(rig_at("0.is_processing")));
@@ -271,6 +270,19 @@ START_TEST(what_the_server_is)
     ck_assert_int_eq(rig_post("/apply-template", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
     ck_assert_str_eq(rig_text_at("prompt"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
     rig_refuse("/apply-template", "{\"messages\":5}", 400, "invalid_type", "messages");
+}
+END_TEST
+
+/* As llama-server without --slot-save-path, which looks at nothing else either; the text says what to do. */
+START_TEST(slots_are_not_saved)
+{
+    static const char *const uris[] = {"/slots/0?action=save", "/slots/0?action=restore", "/slots/0?action=erase",
+                                       "/slots/9999?action=save", "/slots/x?action=nothing", "/slots/0"};
+    for (size_t i = 0; i < ARRAY_LEN(uris); i++) {
+        is_not_supported(uris[i], "{\"filename\":\"../a\"}");
+        ck_assert(strstr(rig_text_at("error.message"), "cache_prompt") != NULL);
+        is_not_supported(uris[i], "");
+    }
 }
 END_TEST
 
@@ -289,6 +301,7 @@ Suite *llama_server_suite(void)
     tcase_add_test(t, fields_of_the_answer);
     tcase_add_test(t, progress_and_timings);
     tcase_add_test(t, gaps);
+    tcase_add_test(t, slots_are_not_saved);
     tcase_add_test(t, streams);
     tcase_add_test(t, constraints);
     tcase_add_test(t, what_is_refused);
