@@ -141,7 +141,7 @@ static const struct word {
     {"required", false},
     {"type", false},
     {"unevaluatedItems", true},
-    {"unevaluatedProperties", true},
+    {"unevaluatedProperties", false},
     {"uniqueItems", false},
     {"x-lark", false},
 };
@@ -258,6 +258,15 @@ const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form w
     *made_place(w, of, what) = (uint32_t)w->n_made + 1;
     w->made[w->n_made++] = (struct made){of, (int)what, schema};
     return schema;
+}
+
+bool schema_was_derived(const struct writer *w, const json_t *schema)
+{
+    bool is = false;
+    for (size_t i = 0; i < w->n_made; i++) {
+        is = is || (w->made[i].schema == schema && w->made[i].what != SCHEMA_ONE_OF && w->made[i].what != SCHEMA_INDEX);
+    }
+    return is;
 }
 
 enum err schema_not_kept(const struct writer *w) { return w->has_failed ? ERR_NOMEM : ERR_GRAMMAR_LIMIT; }

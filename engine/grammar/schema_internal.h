@@ -108,6 +108,8 @@ enum schema_form { SCHEMA_NEGATION, SCHEMA_CONDITIONS, SCHEMA_ONE_OF, SCHEMA_VAL
 enum err schema_not_kept(const struct writer *w);
 const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema);
 bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form what, const json_t **out);
+/* Is it one that says another's negation, conditions or value? */
+bool schema_was_derived(const struct writer *w, const json_t *schema);
 
 /* Has it a keyword that says something of values, other than `one` (OPTIONAL)? */
 bool schema_says_more(const json_t *schema, const char *one);

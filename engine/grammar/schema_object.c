@@ -140,6 +140,68 @@ static enum err read_parts(struct writer *w, struct object *o)
     return ERR_OK;
 }
 
+/* --- unevaluatedProperties ----------------------------------------------------------------------------------------------- */
+
+/* Is the i-th part the k-th, or does that ask for it, by $ref, allOf or anyOf? */
+static bool is_within(const struct parts *list, size_t i, size_t k)
+{
+    while (i != k && list->at[i].asked_by != 0) {
+        i = list->at[i].asked_by - 1;
+    }
+    return i == k;
+}
+
+/* Does the i-th part say what a member of the name, or one that just these patterns find, is to be of? */
+static bool evaluates(struct writer *w, const struct object *o, size_t i, const char *name, uint32_t found)
+{
+    const struct part *p = &o->list->at[i];
+    bool is = schema_keyword(w, p, "additionalProperties") != NULL ||
+              (name != NULL && json_object_get(schema_keyword(w, p, "properties"), name) != NULL);
+    for (size_t k = 0; k < o->n_patterns && !is; k++) {
+        is = o->patterns[k].part == i && (found >> k & 1) != 0;
+    }
+    return is;
+}
+
+/* Adds what parts say of members that neither they nor those that they ask for say something of. Of an anyOf the list has the one
+ * schema that was chosen: what others that hold as well say does not count. */
+static enum err add_unevaluated(struct writer *w, const struct object *o, const char *name, uint32_t found,
+                                struct parts *out)
+{
+    const struct parts *list = o->list;
+    for (size_t k = 0; k < list->n && !w->is_loose; k++) {
+        const json_t *schema = schema_keyword(w, &list->at[k], "unevaluatedProperties");
+        bool is_evaluated = schema == NULL;
+        TRY(is_evaluated ? ERR_OK : schema_spend(w, list->n * (4 + list->n / 4 + o->n_patterns)));
+        for (size_t i = 0; i < list->n && !is_evaluated; i++) {
+            bool says_all = i != k && schema_keyword(w, &list->at[i], "unevaluatedProperties") != NULL;
+            is_evaluated = is_within(list, i, k) && (says_all || evaluates(w, o, i, name, found));
+        }
+        const char *path = is_evaluated ? "" : schema_join(w, list->at[k].path, "unevaluatedProperties");
+        TRY(is_evaluated ? ERR_OK : schema_add_part(w, &list->at[k], schema, path, out));
+    }
+    return ERR_OK;
+}
+
+/* What is said by other words, as of not and if, names members that nothing evaluates. */
+static enum err check_unevaluated(struct writer *w, const struct parts *list)
+{
+    const struct part *asking = NULL;
+    for (size_t k = 0; k < list->n && asking == NULL; k++) {
+        bool asks = schema_keyword(w, &list->at[k], "unevaluatedProperties") != NULL;
+        asking = asks && !w->is_loose ? &list->at[k] : NULL;
+    }
+    for (size_t i = 0; i < list->n && asking != NULL; i++) {
+        TRY(schema_spend(w, w->n_made));
+        if (schema_was_derived(w, list->at[i].schema)) {
+            return schema_refuse(w, asking->path, "unevaluatedProperties",
+                                 "expected no not, if, dependencies, const or enum beside it, and a oneOf of schemas of "
+                                 "which no value is of two");
+        }
+    }
+    return ERR_OK;
+}
+
 /* --- members ---------------------------------------------------------------------------------------------------------- */
 
 /* What a member's value is to be of: name OPTIONAL, of `properties`; found: which patterns find it. */
@@ -167,7 +229,7 @@ static enum err value_parts(struct writer *w, const struct object *o, const char
             TRY(schema_add_part(w, p, more, schema_join(w, p->path, "additionalProperties"), out));
         }
     }
-    return ERR_OK;
+    return add_unevaluated(w, o, name, found, out);
 }
 
 /* A key, up to the value, and the value. */
@@ -296,6 +358,7 @@ static enum err write_members(struct writer *w, const struct node *node, struct 
 {
     const char *key;
     json_t *value;
+    TRY(check_unevaluated(w, o->list));
     TRY(read_parts(w, o));
     o->members = arena_alloc(&w->arena, (json_object_size(o->names) + MAX_CLASSES) * sizeof *o->members);
     if (o->members == NULL) {
