@@ -57,6 +57,7 @@ struct conf {
     int64_t limit_predict; /* of serve */
     int64_t reasoning_budget;
     const char *reasoning_budget_message;
+    const char *reasoning, *reasoning_format, *reasoning_effort, *chat_template_kwargs;
     struct engine_sampling sampling;
     bool check_config, drain_close, strict_api, any_model, share_cache, no_slots, no_prefill_assistant, metrics, help, version, chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */

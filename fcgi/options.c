@@ -8,6 +8,7 @@
 #include "engine/plan/plan_quantize.h"
 #include "fcgi/cmd/bench_report.h"
 #include "engine/convert/convert_type.h"
+#include "fcgi/api/reasoning.h"
 #include "fcgi/cmd/manual.h"
 #include "opencl/inventory.h"
 
@@ -19,6 +20,14 @@
 static const char *cpu_name(int i) { return i == 0 ? "auto" : kern_isa_name(i - 1); }
 
 static const char *speculate_name(int i) { return i == 0 ? "auto" : i == 1 ? "off" : NULL; }
+static const char *effort_name(int i) { return i == 0 ? "default" : reasoning_effort_name(i - 1); }
+
+static const char *reasoning_name(int i)
+{
+    static const char *const names[] = {"auto", "on", "off"};
+    return i >= 0 && i < (int)ARRAY_LEN(names) ? names[i] : NULL;
+}
+
 static const char *pack_cache_name(int i) { return i == 0 ? "off" : NULL; }
 
 static enum err check_backend(const char *value, const char *what, struct err_info *info)
@@ -144,6 +153,17 @@ static const struct option options[] = {
     OPTION("n-predict", "-n", OPTION_INTEGER, SERVE, limit_predict,
            "tokens of an answer at most where a request does not say; -1, 0: as many as the context holds", .fallback = "-1",
            .min = -1, .max = 1 << 30),
+    OPTION("reasoning", "-rea", OPTION_TEXT, SERVE, reasoning,
+           "whether models that may think do, where a request does not say; auto: as the chat template does", .fallback = "auto",
+           .words = reasoning_name),
+    OPTION("reasoning-format", NULL, OPTION_TEXT, SERVE, reasoning_format,
+           "where thinking goes where a request does not say; none: it stays in the text of the answer", .fallback = "auto",
+           .words = params_reasoning_format_name),
+    OPTION("reasoning-effort", NULL, OPTION_TEXT, SERVE, reasoning_effort,
+           "reasoning_effort of requests that name none; default: as the chat template does", .fallback = "default",
+           .words = effort_name),
+    OPTION("chat-template-kwargs", NULL, OPTION_TEXT, SERVE, chat_template_kwargs,
+           "further variables of the chat template, a JSON object; a request's go before", .check = reasoning_check_kwargs),
     OPTION("reasoning-budget", NULL, OPTION_INTEGER, SERVE, reasoning_budget,
            "tokens of thinking at most where a request does not say; 0: thinking ends at once; -1: as many as the model likes",
            .fallback = "-1", .min = -1, .max = INT32_MAX),

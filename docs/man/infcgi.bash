@@ -37,6 +37,10 @@ _infcgi() {
     'serve --sse-ping-interval') ;;
     'serve --timeout') ;;
     'serve --n-predict' | 'serve -n') ;;
+    'serve --reasoning' | 'serve -rea') words='auto on off' ;;
+    'serve --reasoning-format') words='auto deepseek none' ;;
+    'serve --reasoning-effort') words='default none minimal low medium high xhigh max' ;;
+    'serve --chat-template-kwargs') ;;
     'serve --reasoning-budget') ;;
     'serve --reasoning-budget-message') ;;
     'serve --seed' | 'serve -s') ;;
@@ -63,7 +67,7 @@ _infcgi() {
     'help --format') words='text md man bash api' ;;
     *)
         case ${COMP_WORDS[1]} in
-        serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --tool-format --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --response-memory --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --n-predict --reasoning-budget --reasoning-budget-message --seed --no-prefill-assistant --no-slots --metrics --any-model --temp --top-k --top-p --min-p --check-config --help --version ' ;;
+        serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --tool-format --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --response-memory --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --n-predict --reasoning --reasoning-format --reasoning-effort --chat-template-kwargs --reasoning-budget --reasoning-budget-message --seed --no-prefill-assistant --no-slots --metrics --any-model --temp --top-k --top-p --min-p --check-config --help --version ' ;;
         generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --seed --chat --help --version ' ;;
         bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --device --gpu-layers --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --output --help --version ' ;;
         inspect) words='--model --config --cpu --kv --tensors --plan --template --check --verify --help --version ' files=1 ;;

@@ -93,6 +93,7 @@ static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, 
     ok = ok && (tools == NULL || is_told || json_object_set(context, "tools", tools) == 0);
     enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
     err = err != ERR_OK ? err : reasoning_add_effort(p->root, context, info);
+    err = err != ERR_OK ? err : reasoning_add_defaults(c->server->conf, context, info);
     err = err != ERR_OK ? err
           : is_told     ? render_told(c, context, tools, ids, n, info)
                         : render(c, context, ids, n, info);
@@ -367,6 +368,7 @@ enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32
     TRY(generation_check_model(c->server, p->model, info));
     TRY(engine_check_generates(c->engine, info));
     TRY(messages_check(c->json, info));
+    p->split.splits_reasoning = params_splits_reasoning(c->json, c->server->conf->reasoning_format);
     TRY(tools_check(c->json, shows_tools, info));
     TRY(continuation_read(c, p, info));
     return make_prompt(c, p, *shows_tools, ids, n, info);

@@ -279,18 +279,30 @@ static enum err read_stream_options(struct params *p, struct err_info *info)
     return ERR_OK;
 }
 
-/* "none" leaves thinking in the content. */
-static enum err read_reasoning_format(struct params *p, struct err_info *info)
+const char *params_reasoning_format_name(int i)
+{
+    static const char *const names[] = {"auto", "deepseek", "none"};
+    return i >= 0 && i < (int)ARRAY_LEN(names) ? names[i] : NULL;
+}
+
+bool params_splits_reasoning(const json_t *root, const char *otherwise)
+{
+    const json_t *format = json_read_get(root, "reasoning_format");
+    return format != NULL ? !json_read_is(format, "none") : otherwise == NULL || strcmp(otherwise, "none") != 0;
+}
+
+static enum err check_reasoning_format(const struct params *p, struct err_info *info)
 {
     static const char expected[] = "one of auto, deepseek, none";
     const json_t *format = json_read_get(p->root, "reasoning_format");
-    p->split.splits_reasoning = !json_read_is(format, "none");
-    if (format == NULL || json_read_is(format, "none") || json_read_is(format, "auto") ||
-        json_read_is(format, "deepseek")) {
-        return ERR_OK;
+    const char *name;
+    bool is_known = format == NULL;
+    for (int i = 0; (name = params_reasoning_format_name(i)) != NULL; i++) {
+        is_known = is_known || json_read_is(format, name);
     }
-    return json_in_refuse(json_is_string(format) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_format", expected,
-                          format, info);
+    return is_known ? ERR_OK
+                    : json_in_refuse(json_is_string(format) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_format", expected,
+                                     format, info);
 }
 
 /* Of what an answer may be made of: text. */
@@ -365,7 +377,8 @@ enum err params_read(struct params *p, const json_t *root, bool is_chat, bool st
     TRY(read_logprobs(p, is_chat, info));
     TRY(constraint_read(root, &p->constraint, info));
     if (is_chat) {
-        TRY(read_reasoning_format(p, info));
+        TRY(check_reasoning_format(p, info));
+        p->split.splits_reasoning = params_splits_reasoning(root, NULL);
         TRY(read_modalities(p, info));
     }
     p->gen.sampling.top_k = p->gen.sampling.top_k < 0 ? 0 : p->gen.sampling.top_k;

@@ -41,6 +41,12 @@ enum { PARAMS_MAX_N = 128, PARAMS_MAX_STOP_IDS = 64 };
 MUST_CHECK enum err params_read(struct params *p, const json_t *root, bool is_chat, bool strict, const struct engine *e,
                                 struct arena *arena, struct err_info *info);
 
+/* Does reasoning_format of `root`, or `otherwise` where it is not there, ask for thinking apart from the content? NULL: yes. */
+bool params_splits_reasoning(const json_t *root, const char *otherwise);
+
+/* The formats that there are: a names_fn. */
+const char *params_reasoning_format_name(int i);
+
 /* Makes p->gen.grammar, the caller's, of what the fields ask for, behind p->thinking; before p->root goes. It stays NULL where they
  * ask for none. An error names the place in the request: ERR_INVALID_VALUE: two of them; engine_grammar_*'s. */
 bool params_has_grammar(const struct params *p);

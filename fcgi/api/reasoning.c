@@ -4,9 +4,12 @@
 
 #include <string.h>
 
+static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
+
+const char *reasoning_effort_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(efforts) ? efforts[i] : NULL; }
+
 enum err reasoning_add_effort(const json_t *root, json_t *context, struct err_info *info)
 {
-    static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
     json_t *effort = json_object_get(root, "reasoning_effort");
     bool is_known = effort == NULL || json_is_null(effort);
     for (size_t i = 0; i < ARRAY_LEN(efforts); i++) {
@@ -24,6 +27,64 @@ enum err reasoning_add_effort(const json_t *root, json_t *context, struct err_in
                    json_object_set_new(context, "enable_thinking", json_false()) != 0
                ? ERR_NOMEM
                : ERR_OK;
+}
+
+/* Takes the value. */
+static enum err add_absent(json_t *context, const char *name, json_t *value)
+{
+    if (json_object_get(context, name) != NULL) {
+        json_decref(value);
+        return ERR_OK;
+    }
+    return json_object_set_new(context, name, value) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+static bool has_switch(const json_t *context)
+{
+    return json_object_get(context, "enable_thinking") != NULL || json_object_get(context, "thinking") != NULL;
+}
+
+enum err reasoning_add_defaults(const struct conf *conf, json_t *context, struct err_info *info)
+{
+    const char *kwargs = conf->chat_template_kwargs, *effort = conf->reasoning_effort, *name;
+    json_t *all = NULL, *value;
+    enum err err = kwargs != NULL ? json_read(kwargs, strlen(kwargs), JSON_IN_MAX_DEPTH, "chat-template-kwargs", &all, info) : ERR_OK;
+    json_object_foreach(all, name, value)
+    {
+        err = err != ERR_OK ? err : add_absent(context, name, json_incref(value));
+    }
+    json_decref(all);
+    if (err == ERR_OK && effort != NULL && strcmp(effort, "default") != 0) {
+        bool is_none = strcmp(effort, "none") == 0 && json_object_get(context, "reasoning_effort") == NULL && !has_switch(context);
+        err = add_absent(context, "reasoning_effort", json_string(effort));
+        err = err == ERR_OK && is_none ? add_absent(context, "enable_thinking", json_false()) : err;
+    }
+    if (err == ERR_OK && conf->reasoning != NULL && strcmp(conf->reasoning, "auto") != 0 && !has_switch(context)) {
+        bool is_on = strcmp(conf->reasoning, "on") == 0; /* by either name, as templates have one or the other */
+        err = add_absent(context, "enable_thinking", json_boolean(is_on));
+        err = err != ERR_OK ? err : add_absent(context, "thinking", json_boolean(is_on));
+    }
+    return err;
+}
+
+enum err reasoning_check_kwargs(const char *text, const char *what, struct err_info *info)
+{
+    const char *name;
+    json_t *all = NULL, *value;
+    struct err_info why = {0};
+    enum err err = json_read(text, strlen(text), JSON_IN_MAX_DEPTH, what, &all, &why);
+    if (err != ERR_OK) {
+        return err_set(info, ERR_CONFIG, "chat-template-kwargs", "%s: expected an object in JSON: %.200s", what, why.text);
+    }
+    json_object_foreach(all, name, value)
+    {
+        if (err == ERR_OK && (json_is_object(value) || json_is_array(value))) {
+            err = err_set(info, ERR_CONFIG, "chat-template-kwargs", "%s: %.64s: expected a string, number or boolean, found %s", what, name,
+                          json_read_type_name(value));
+        }
+    }
+    json_decref(all);
+    return err;
 }
 
 static size_t without_space(const char *text, size_t n)

@@ -9,6 +9,16 @@
  * chat_template_kwargs says, which is in `context`, counts more. ERR_INVALID_TYPE, ERR_INVALID_VALUE, ERR_NOMEM. */
 MUST_CHECK enum err reasoning_add_effort(const json_t *root, json_t *context, struct err_info *info);
 
+/* The efforts that there are: a names_fn. */
+const char *reasoning_effort_name(int i);
+
+/* Shows the template the operator's --chat-template-kwargs, --reasoning-effort and --reasoning, as far as `context`, in which what
+ * the request says is, has them not; the first counts most. ERR_NOMEM. */
+MUST_CHECK enum err reasoning_add_defaults(const struct conf *conf, json_t *context, struct err_info *info);
+
+/* Is text an object of strings, numbers and booleans, as chat_template_kwargs? `what` names it. ERR_CONFIG. */
+enum err reasoning_check_kwargs(const char *text, const char *what, struct err_info *info);
+
 /* Has the prompt, ids[n], begun the thinking, or ended it, or may the answer begin with it? Sets p->thinking and what p->split needs
  * of that. ERR_NOMEM. */
 MUST_CHECK enum err reasoning_look(const struct call *c, const json_t *context, const int32_t *ids, size_t n, struct params *p);

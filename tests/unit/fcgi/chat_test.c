@@ -234,6 +234,47 @@ START_TEST(thinking_has_a_budget)
 }
 END_TEST
 
+/* What the operator says of thinking goes to the template as far as the request says nothing. */
+START_TEST(thinking_has_defaults)
+{
+    static const char request_off[] = "\"chat_template_kwargs\":{\"enable_thinking\":false},", none[] = "\"reasoning_effort\":\"none\",";
+    static const struct {
+        const char *reasoning, *effort, *kwargs, *fields, *shown; /* enable_thinking, thinking, reasoning_effort, x */
+    } cases[] = {
+        {"auto", "default", NULL, "", "|||"},
+        {"on", "default", NULL, "", "True|True||"},
+        {"off", "default", NULL, "", "False|False||"},
+        {"on", "default", NULL, request_off, "False|||"},
+        {"on", "default", NULL, none, "False||none|"},
+        {"auto", "high", NULL, "", "||high|"},
+        {"auto", "high", NULL, "\"reasoning_effort\":\"low\",", "||low|"},
+        {"auto", "none", NULL, "", "False||none|"},
+        {"auto", "none", NULL, "\"chat_template_kwargs\":{\"enable_thinking\":true},", "True||none|"},
+        {"auto", "default", "{\"x\":7,\"enable_thinking\":false}", "", "False|||7"},
+        {"on", "high", "{\"enable_thinking\":false,\"reasoning_effort\":\"max\",\"messages\":1}", "", "False||max|"},
+        {"auto", "default", "{\"x\":7}", "\"chat_template_kwargs\":{\"x\":\"y\"},", "|||y"},
+    };
+    struct conf own = *server_state.conf;
+    server_state.conf = &own;
+    rig_use_template("{{ enable_thinking }}|{{ thinking }}|{{ reasoning_effort }}|{{ x }}");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char body[512];
+        own.reasoning = cases[i].reasoning;
+        own.reasoning_effort = cases[i].effort;
+        own.chat_template_kwargs = cases[i].kwargs;
+        snprintf(body, sizeof body, "{%s" ASK "}", cases[i].fields);
+        ck_assert_int_eq(rig_post("/apply-template", body), 200);
+        ck_assert_msg(strcmp(rig_text_at("prompt"), cases[i].shown) == 0, "%zu: %s", i, rig_got.body);
+    }
+    rig_use_template("{{ messages[0].content }}<think>\n");
+    own.reasoning_format = "none";
+    ck_assert_int_eq(rig_post(CHAT, "{" ASK "}"), 200);
+    ck_assert_str_eq(rig_text_at("choices.0.message.content"), "AAAA");
+    ck_assert_int_eq(rig_post(CHAT, "{\"reasoning_format\":\"deepseek\"," ASK "}"), 200);
+    ck_assert_str_eq(rig_text_at("choices.0.message.reasoning_content"), "AAAA");
+}
+END_TEST
+
 START_TEST(wrong_fields_are_named)
 {
     rig_refuse(CHAT, "{\"reasoning_format\":\"x\"," ASK "}", 400, "invalid_value", "reasoning_format");
@@ -327,6 +368,7 @@ Suite *chat_suite(void)
     tcase_add_test(t, a_template_may_begin_the_thinking);
     tcase_add_test(t, forms_leave_room_for_thinking);
     tcase_add_test(t, thinking_has_a_budget);
+    tcase_add_test(t, thinking_has_defaults);
     tcase_add_test(t, wrong_fields_are_named);
     tcase_add_test(t, arguments_suit_the_template);
     tcase_add_test(t, a_last_message_is_gone_on_with);

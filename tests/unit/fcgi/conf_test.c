@@ -274,6 +274,13 @@ START_TEST(names_of_llama_server)
     refuse("--slot-save-path", "/tmp", "slots are not saved");
     refuse("--api-key", "a", "--api-key-file");
     refuse("--predict", NULL, "expected a value");
+    accept("-rea", "off");
+    ck_assert_str_eq(c.reasoning, "off");
+    ck_assert_str_eq(c.reasoning_format, "auto");
+    accept("--chat-template-kwargs", "{\"a\": 1, \"b\": false}");
+    refuse("--chat-template-kwargs", "{\"a\": [1]}", "a: expected a string, number or boolean, found an array");
+    refuse("--chat-template-kwargs", "{'a': 1}", "expected an object in JSON");
+    refuse("--chat-template-kwargs", "[1]", "expected an object in JSON");
     refuse("--predict", "x", "an integer");
     command = CONF_GENERATE;
     refuse("--jinja", NULL, "unknown option");
@@ -425,7 +432,7 @@ START_TEST(every_option_is_read_from_the_environment)
         }
         setenv(text, "\x01", 1); /* no number, no flag, no name, no file there */
         bool is_text =
-            (o->kind == OPTION_TEXT && o->words == NULL) || (o->kind == OPTION_FILE && strcmp(o->name, "config") != 0);
+            (o->kind == OPTION_TEXT && o->words == NULL && o->check == NULL) || (o->kind == OPTION_FILE && strcmp(o->name, "config") != 0);
         for (unsigned bit = CONF_SERVE; bit <= CONF_HELP; bit <<= 1) {
             command = (enum conf_command)bit;
             const struct option *own = option_find(o->name, strlen(o->name), command);
