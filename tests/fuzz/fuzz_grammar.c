@@ -11,6 +11,7 @@ enum {
     MAX_TEXT = 256,
     MAX_VOCAB = 4096,
     ALL_TOKENS_STEPS = 3, /* places of which every token is tried */
+    MAX_FORCED = 16,
 };
 
 static struct gguf *file;
@@ -84,6 +85,23 @@ static bool try_all_tokens(struct walk *w)
     return true;
 }
 
+/* What is said to be forced can be taken, and leaves nothing. */
+static bool try_forced(struct walk *w)
+{
+    int32_t ids[MAX_FORCED], n, n_taken = 0;
+    bool taken = true, may_end = grammar_matcher_may_end(w->m);
+    bool goes_on = went_well(grammar_matcher_forced(w->m, ids, MAX_FORCED, &n));
+    assert(n == 0 || (!may_end && is_set(w, ids[0])));
+    while (goes_on && n_taken < n) {
+        goes_on = went_well(grammar_matcher_accept(w->m, ids[n_taken], &taken));
+        assert(taken || !goes_on);
+        n_taken += goes_on;
+    }
+    grammar_matcher_rollback(w->m, n_taken);
+    assert(grammar_matcher_may_end(w->m) == may_end);
+    return goes_on;
+}
+
 /* The n-th token of the mask that does not end the sequence, in a circle; -1: there is none. */
 static int32_t pick(const struct walk *w, uint64_t n)
 {
@@ -100,7 +118,8 @@ static int32_t pick(const struct walk *w, uint64_t n)
 static bool step(struct walk *w, int i, const char *next, uint64_t random, struct buf *whole)
 {
     bool taken = false;
-    if (!went_well(grammar_matcher_mask(w->m, w->bits)) || (i < ALL_TOKENS_STEPS && !try_all_tokens(w))) {
+    if (!went_well(grammar_matcher_mask(w->m, w->bits)) || (i < ALL_TOKENS_STEPS && !try_all_tokens(w)) ||
+        !try_forced(w)) {
         return false;
     }
     int32_t id = next != NULL ? byte_token[(unsigned char)*next] : pick(w, random);
