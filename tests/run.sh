@@ -13,14 +13,27 @@ cd "$(dirname "$0")/.." || exit 1
 # what uses all CPUs itself. The longest come first, but unit: what PoCL compiles for it need not be compiled for its other
 # builds, for which it takes longer.
 #
-# On a bare machine of two CPUs `make test` is to take half an hour at most, compiling included. What finds least for its time is in the
-# second list, and all that it runs stands in the first one in another build: test cases tagged `long` run in the release
-# build (long contexts, whose kernels ASan sees in short ones), and the chat page, run.sh, the benchmark's driver, crowds of
-# clients, long prompts and models on devices, whose C the unit tests have under ASan, with the release engine; or, of device code, on
-# another device or with smaller models; or fewer of the same kind: of models that are there in two formats one in full, of ISAs between the first and the best one thread, of
-# chats under ASan each fifth, of prompts for the same bytes the first 80. Leaks are looked for at the end of a process, which takes longer than most tests: under ASan a suite is one process, but for the cases tagged
-# `fork`, whose tests leave something behind, or compute with PoCL, behind which leaks are not looked for (fake_opencl.c).
-export scripts=page_test,bench_test,turns_test,test_run_sh,test_the_default_model,opencl_layers_test,opencl_faults_test,test_choices_share_one_echo,test_keys_share_no_cached_prefix,test_same_bytes_alone_and_among_others,test_two_hundred_large_texts
+# On a bare machine of two CPUs `make test` is to take half an hour at most, compiling included. What finds least for its
+# time is in the second list, and all that it runs stands in the first one in another build, on another device, with smaller
+# models or with fewer of the same kind:
+#   - test cases tagged `long` run in the release build (long contexts, whose kernels ASan sees in short ones);
+#   - tests over HTTP that $in_release names run there: the chat page, run.sh, the benchmark's driver, crowds of clients, models
+#     on devices, and what takes many tokens; their C the unit tests have under ASan;
+#   - of models that are there in two formats one runs in full, of ISAs below the best one thread, of chats under ASan each
+#     fifth, of prompts for the same bytes the first 50;
+#   - under TSan a model's recurrent states, `states`, run in test-long: engine and sched have the same threads.
+# Leaks are looked for at the end of a process, which takes longer than most tests: under ASan a suite is one process, but for
+# the cases tagged `fork`, whose tests leave something behind, or compute with PoCL, behind which leaks are not looked for
+# (fake_opencl.c).
+in_release='
+page_test bench_test turns_test test_run_sh test_the_default_model opencl_layers_test opencl_faults_test
+test_choices_share_one_echo test_keys_share_no_cached_prefix test_same_bytes_alone_and_among_others test_two_hundred_large_texts
+test_json_object test_json_schema test_tool_choice test_a_long_prompt_tells test_a_custom_tool_is_called test_infill
+test_tools_are_shown test_cached_prefix_gives test_a_call_that_is_asked_for test_many_choices_stream test_history_of_calls
+chat_test.test_seed test_conversation_with_tools
+'
+in_release=$(xargs <<<"$in_release")
+export in_release
 # shellcheck disable=SC2016
 runners='
 golden|beside|build/release/golden
@@ -33,7 +46,7 @@ isa|beside|/usr/bin/python3 tests/isa/isa.py
 isa-bites|beside|bash tests/isa/isa_test.sh
 unit-asan|beside|CK_FORK=no CK_EXCLUDE_TAGS="long fork" build/asan/unittests
 unit-asan-fork|beside|CK_INCLUDE_TAGS=fork CK_EXCLUDE_TAGS=long build/asan/unittests
-unit-tsan|beside|CK_EXCLUDE_TAGS=long build/tsan/unittests
+unit-tsan|beside|CK_EXCLUDE_TAGS="long states" build/tsan/unittests
 kernels-asan|beside|build/asan/checkkern
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh
 kernels|beside|build/release/checkkern
@@ -42,10 +55,10 @@ chat|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_rend
 calls|beside|/usr/bin/python3 tests/golden/call_oracle.py build/release/chat_render "$(sh tests/golden/tokenizer_vectors.sh)/templates" 20
 fuzz-replay|beside|build/asan/fuzz-replay
 vectors|beside|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
-same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu 80
+same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu 50
 fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 e2e|alone|build/venv/bin/python tests/e2e/run.py --variant release
-e2e-asan|alone|build/venv/bin/python tests/e2e/run.py --variant asan --without $scripts
+e2e-asan|alone|build/venv/bin/python tests/e2e/run.py --variant asan --without ${in_release// /,}
 soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan
 '
 # shellcheck disable=SC2016
@@ -59,8 +72,8 @@ same-bytes-long|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" te
 same-bytes-opencl-long|beside|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt opencl 8
 chat-asan-long|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 unit-asan-long|beside|CK_INCLUDE_TAGS=long build/asan/unittests
-unit-tsan-long|beside|CK_INCLUDE_TAGS=long build/tsan/unittests
-e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan ${scripts//,/ }
+unit-tsan-long|beside|CK_INCLUDE_TAGS="long states" build/tsan/unittests
+e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan $in_release
 soak-tsan-long|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 600
 '
 case ${1:-} in

@@ -183,12 +183,17 @@ class Server:
     def post(self, path, body, **kw):
         return self.request("POST", path, body, **kw)
 
-    def raw(self, data, timeout=20):
-        """Sends bytes as they are and returns all that comes back until the server closes."""
+    def raw(self, data, timeout=20, is_one=False):
+        """Sends bytes as they are and returns all that comes back until the server closes; is_one: until one answer has come,
+        as nginx waits five seconds for the rest of a body that it refused."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as s:
             s.sendall(data)
             got = b""
             while True:
+                head, _, body = got.partition(b"\r\n\r\n")
+                length = re.search(rb"\r\nContent-Length: (\d+)", head)
+                if is_one and length and len(body) >= int(length[1]):
+                    return got
                 try:
                     part = s.recv(65536)
                 except (ConnectionResetError, socket.timeout):

@@ -100,7 +100,7 @@ def test_errors_of_nginx_are_json(ctx):
     check_json_error(s.raw(b"GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n"), 400)
     check_json_error(s.raw(b"GET /v1/models HTTP/1.1\r\n" + host + b"X: " + b"a" * 40000 + b"\r\n\r\n"), 400)
     check_json_error(s.raw(b"GET /v1/models?" + b"a" * 40000 + b" HTTP/1.1\r\n" + host + b"\r\n"), 414)
-    check_json_error(s.raw(b"POST /v1/completions HTTP/1.1\r\n" + host + b"Content-Length: 99999999\r\n\r\n"), 413)
+    check_json_error(s.raw(b"POST /v1/completions HTTP/1.1\r\n" + host + b"Content-Length: 99999999\r\n\r\n", is_one=True), 413)
     check_json_error(s.raw(b"POST /v1/completions HTTP/1.1\r\n" + host + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400)
 
 
@@ -124,7 +124,7 @@ def test_access_log_has_the_path_of_the_client(ctx):
         assert s.request("GET", path + "?secret#secret").status == 404
         entry = harness.until(lambda: next((e for e in log_entries(s) if e["uri"] == path), None))
         assert entry and entry["status"] == 404, log_entries(s)
-    s.raw(b"POST /tokenize?secret HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+    s.raw(b"POST /tokenize?secret HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n", is_one=True)
     assert harness.until(lambda: log_entries(s)[-1]["uri"] == "/tokenize" and log_entries(s)[-1]["status"] == 413), log_entries(s)
     assert "secret" not in json.dumps(log_entries(s)) and "infcgi-error" not in json.dumps(log_entries(s))
 
@@ -133,7 +133,7 @@ def test_a_body_over_the_limit_is_refused_by_its_length(ctx):
     """nginx and the engine have one limit: what the engine would refuse, nginx does not read first."""
     limit = 4 << 20
     head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: "
-    check_json_error(ctx.server.raw((head + f"{limit + 1}\r\n\r\n").encode()), 413)
+    check_json_error(ctx.server.raw((head + f"{limit + 1}\r\n\r\n").encode(), is_one=True), 413)
     body = json.dumps({"prompt": [1], "max_tokens": 1}).encode()
     body += b" " * (limit - len(body))
     assert split(ctx.server.raw((head + f"{limit}\r\n\r\n").encode() + body))[0] == 200

@@ -330,9 +330,9 @@ def test_memory(ctx):
     weights, kv = sizes_of(small)
     print(f"     loaded: peak {loaded / MIB:.0f} MiB, packed weights {weights / MIB:.0f} MiB")
     assert loaded <= weights + kv + OVERHEAD, "weights must never be in memory twice"
-    s = ctx.start("--threads", "2", "--ctx-size", "8192", "--kv-tokens", "8192")
+    s = ctx.start("--threads", "2", "--ctx-size", "4096", "--kv-tokens", "4096")
     weights, kv = sizes_of(s)
-    bodies = [{"prompt": f"{i} " + "word " * 700, "max_tokens": 20, "ignore_eos": True, "logprobs": 5} for i in range(16)]
+    bodies = [{"prompt": f"{i} " + "word " * 700, "max_tokens": 20, "ignore_eos": True, "logprobs": 5} for i in range(8)]
     replies = harness.at_once([lambda b=b: s.post("/v1/completions", b) for b in bodies])
     assert all(r.status == 200 for r in replies), [r.status for r in replies]
     m = s.metrics()

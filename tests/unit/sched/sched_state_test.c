@@ -360,6 +360,7 @@ END_TEST
 static TCase *all_tests(const char *name)
 {
     TCase *t = tcase_create(name);
+    tcase_set_tags(t, "states");
     tcase_add_test(t, a_prompt_leaves_one_state_and_what_is_generated_another);
     tcase_add_loop_test(t, where_prompts_part_a_state_is_kept, 0, 2);
     tcase_add_test(t, the_state_unused_for_the_longest_time_goes);
