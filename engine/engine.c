@@ -98,12 +98,19 @@ static enum err describe_sampling(struct engine *e, const struct engine_sampling
         }
     }
     s->top_k = (int64_t)MAX_OF(top_k, 0.0);
+    s->typical_p = s->repeat_penalty = 1;
+    s->repeat_last_n = 64;
     if (wanted != NULL) {
         s->temperature = wanted->temperature >= 0 ? wanted->temperature : s->temperature;
         s->top_p = wanted->top_p >= 0 ? wanted->top_p : s->top_p;
         s->min_p = wanted->min_p >= 0 ? wanted->min_p : s->min_p;
         s->top_k = wanted->top_k >= 0 ? wanted->top_k : s->top_k;
         s->seed = wanted->seed;
+        s->typical_p = wanted->typical_p;
+        s->repeat_penalty = wanted->repeat_penalty;
+        s->repeat_last_n = wanted->repeat_last_n;
+        s->presence_penalty = wanted->presence_penalty;
+        s->frequency_penalty = wanted->frequency_penalty;
     }
     return ERR_OK;
 }

@@ -38,8 +38,10 @@ enum {
 /* Sampling that applies where a request says nothing. */
 struct engine_sampling {
     double temperature, top_p, min_p; /* a negative value means "not set" */
-    int64_t top_k;
-    int64_t seed; /* 0: drawn for each request */
+    int64_t top_k;                    /* the same */
+    int64_t seed;                     /* 0: drawn for each request */
+    double typical_p, repeat_penalty, presence_penalty, frequency_penalty; /* as sampler.h has them, and so the next */
+    int64_t repeat_last_n;
 };
 
 /* Zero means "choose for me" wherever it is said so. Strings are borrowed for the call of engine_open. */
@@ -121,7 +123,7 @@ struct engine_model_info {
     const char *bos_text, *eos_text; /* NUL-terminated, "" = none: bos_token and eos_token of chat templates */
     const char *chat_format; /* of the family, as neither configuration nor file has a chat template; else NULL */
     const struct err_info *chat_failed; /* why engine_chat cannot do; NULL = it can */
-    struct engine_sampling sampling;    /* all set: the configuration's, else the file's, else 1, 1, 0, 0 (OpenAI's) */
+    struct engine_sampling sampling;    /* all set: the configuration's, else the file's, else 1, 1, 0, 0 (OpenAI's), and no penalties */
     uint64_t fingerprint;               /* of metadata and tensor directory: same file, same value */
     int n_threads;
 };

@@ -50,6 +50,11 @@ _infcgi() {
     'serve --top-k' | 'generate --top-k') ;;
     'serve --top-p' | 'generate --top-p') ;;
     'serve --min-p' | 'generate --min-p') ;;
+    'serve --typical-p' | 'generate --typical-p') ;;
+    'serve --repeat-penalty' | 'generate --repeat-penalty') ;;
+    'serve --repeat-last-n' | 'generate --repeat-last-n') ;;
+    'serve --presence-penalty' | 'generate --presence-penalty') ;;
+    'serve --frequency-penalty' | 'generate --frequency-penalty') ;;
     'generate --seed' | 'generate -s') ;;
     'bench --n-prompt' | 'bench -p') ;;
     'bench --n-gen' | 'bench -n') ;;
@@ -67,8 +72,8 @@ _infcgi() {
     'help --format') words='text md man bash api' ;;
     *)
         case ${COMP_WORDS[1]} in
-        serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --tool-format --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --response-memory --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --n-predict --reasoning --reasoning-format --reasoning-effort --chat-template-kwargs --reasoning-budget --reasoning-budget-message --seed --no-prefill-assistant --no-slots --metrics --any-model --temp --top-k --top-p --min-p --check-config --help --version ' ;;
-        generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --seed --chat --help --version ' ;;
+        serve) words='--model --alias --socket --config --api-key-file --share-cache --chat-template --tool-format --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --pooling --quantize --speculate --draft-max --max-connections --body-limit --response-memory --drain-timeout --drain-close --sse-ping-interval --timeout --strict-api --n-predict --reasoning --reasoning-format --reasoning-effort --chat-template-kwargs --reasoning-budget --reasoning-budget-message --seed --no-prefill-assistant --no-slots --metrics --any-model --temp --top-k --top-p --min-p --typical-p --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --check-config --help --version ' ;;
+        generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --typical-p --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --seed --chat --help --version ' ;;
         bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --device --gpu-layers --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --output --help --version ' ;;
         inspect) words='--model --config --cpu --kv --tensors --plan --template --check --verify --help --version ' files=1 ;;
         convert) words='--config --threads --cpu --source --target --type --imatrix --force --help --version ' files=1 ;;

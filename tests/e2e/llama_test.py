@@ -31,12 +31,15 @@ def test_a_long_prompt_tells_how_far_it_is(ctx):
 def test_infill(ctx):
     with tempfile.TemporaryDirectory() as folder:
         model = harness.with_fim(ctx.model, pathlib.Path(folder) / "fim.gguf")
-        server = ctx.start("--threads", "2", "--ctx-size", "512", "--metrics", "--seed", "7", model=model)
+        server = ctx.start("--threads", "2", "--ctx-size", "512", "--metrics", "--seed", "7", "--presence-penalty", "0.5", "--repeat-last-n", "0",
+                           "--typical", "0.75", model=model)
     asked = {"input_prefix": "def add(a, b):\n", "prompt": "    return", "input_suffix": "\nprint(add(1, 2))\n", "n_predict": 4, "ignore_eos": True}
     got = server.post("/infill", asked).json()
     gap = "<|fim_prefix|>def add(a, b):\n    return<|fim_suffix|>\nprint(add(1, 2))\n<|fim_middle|>"
     assert got["prompt"] == "<reponame>myproject\n" + gap, got["prompt"]
     assert got["tokens_predicted"] == 4 and got["generation_settings"]["seed"] == 7, got
+    assert {"presence_penalty": 0.5, "frequency_penalty": 0, "repeat_penalty": 1, "repeat_last_n": 0,
+            "typical_p": 0.75}.items() <= got["generation_settings"].items(), got
     others = {**asked, "input_extra": [{"filename": "a.py", "text": "x = 1"}]}
     assert server.post("/infill", others).json()["prompt"] == "<reponame>myproject\n\n\n--- snippet ---\n\nx = 1" + gap
     # of long texts the end of what is before, the beginning of what is behind, and room for the answer

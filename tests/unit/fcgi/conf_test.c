@@ -274,6 +274,12 @@ START_TEST(names_of_llama_server)
     refuse("--slot-save-path", "/tmp", "slots are not saved");
     refuse("--api-key", "a", "--api-key-file");
     refuse("--predict", NULL, "expected a value");
+    accept("--typical", "0.25");
+    ck_assert_double_eq(c.sampling.typical_p, 0.25);
+    accept("--presence-penalty", "-1.5");
+    ck_assert(c.sampling.presence_penalty == -1.5 && c.sampling.repeat_penalty == 1 && c.sampling.repeat_last_n == 64);
+    refuse("--frequency-penalty", "2.1", "a number of -2 to 2");
+    refuse("--repeat-penalty", "0", "a number of 0.01 to 10");
     accept("-rea", "off");
     ck_assert_str_eq(c.reasoning, "off");
     ck_assert_str_eq(c.reasoning_format, "auto");
@@ -287,6 +293,12 @@ START_TEST(names_of_llama_server)
     command = CONF_SERVE;
     for (int i = 0; option_other_at(i) != NULL; i++) { /* none hides an option of our own */
         const struct option_other *other = option_other_at(i);
+        ck_assert_ptr_eq(option_other_find(other->name), other); /* nor another of these */
+        if (other->hint != NULL) {
+            refuse(other->name, NULL, other->hint);
+        } else if (other->same_as == NULL) {
+            accept(other->name, other->takes == OPTION_OTHER_VALUE ? "x" : other->takes == OPTION_OTHER_SWITCH ? "off" : NULL);
+        }
         ck_assert(other->same_as == NULL || option_find(other->same_as, strlen(other->same_as), CONF_SERVE) != NULL);
         const struct option *own = option_find(other->name + 2, strlen(other->name + 2), CONF_SERVE);
         ck_assert_msg(own == NULL || (own->commands & CONF_SERVE) == 0, "%s", other->name);
