@@ -264,7 +264,8 @@ bool schema_was_derived(const struct writer *w, const json_t *schema)
 {
     bool is = false;
     for (size_t i = 0; i < w->n_made; i++) {
-        is = is || (w->made[i].schema == schema && w->made[i].what != SCHEMA_ONE_OF && w->made[i].what != SCHEMA_INDEX);
+        is = is || (w->made[i].schema == schema && w->made[i].what != SCHEMA_ONE_OF && w->made[i].what != SCHEMA_INDEX &&
+                     w->made[i].what != SCHEMA_MEMBER);
     }
     return is;
 }

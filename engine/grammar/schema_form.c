@@ -26,6 +26,7 @@ struct negation {
     const json_t *of;
     json_t *any; /* array */
     bool is_unknown, has_failed;
+    bool is_lost; /* schema_not_kept says why */
 };
 
 static void or_(struct negation *n, json_t *schema)
@@ -116,6 +117,16 @@ static void negate_any(struct negation *n, const json_t *any)
     or_(n, json_pack("{so}", "allOf", all));
 }
 
+/* Some member has a name that `properties` has not. */
+static void negate_closed(struct negation *n)
+{
+    json_t *names = json_object_get(n->of, "properties"), *schema = json_pack("{ss}", "type", "object");
+    json_t *none = json_object(), *other = json_pack("{sOsO}", "names", names != NULL ? names : none, "of", schema);
+    n->is_lost |= schema_keep(n->w, schema, SCHEMA_MEMBER, other) == NULL;
+    json_decref(none);
+    or_(n, schema);
+}
+
 /* All elements are not of it, where how many are to be is not said. */
 static void negate_contains(struct negation *n, const json_t *schema)
 {
@@ -178,6 +189,8 @@ static void negate_keyword(struct negation *n, const char *key, const json_t *va
     } else if (strcmp(key, "minimum") == 0 || strcmp(key, "maximum") == 0 || strcmp(key, "exclusiveMinimum") == 0 ||
                strcmp(key, "exclusiveMaximum") == 0) {
         negate_bound(n, key, value);
+    } else if (strcmp(key, "additionalProperties") == 0 && json_is_false(value)) {
+        negate_closed(n); /* patternProperties beside it cannot be negated */
     } else if (strcmp(key, "nullable") != 0 && strcmp(key, "minContains") != 0 &&
                strcmp(key, "maxContains") != 0 &&
                !(strcmp(key, "additionalProperties") == 0 && json_is_true(value))) {
@@ -208,9 +221,9 @@ enum err schema_negate(struct writer *w, const json_t *schema, const json_t **ou
     }
     json_t *made = json_array_size(n.any) > 0 ? json_pack("{sO}", "anyOf", n.any) : json_false();
     json_decref(n.any);
-    if (n.has_failed || made == NULL) {
+    if (n.has_failed || n.is_lost || made == NULL) {
         json_decref(made);
-        return ERR_NOMEM;
+        return n.has_failed || made == NULL ? ERR_NOMEM : schema_not_kept(w);
     }
     if (n.is_unknown) {
         json_decref(made);

@@ -103,8 +103,9 @@ regex_id schema_quoted(struct writer *w, regex_id inside);
 bool schema_matches(struct writer *w, regex_id r, const char *text);
 
 /* Keeps a schema as long as the writer, once of a form and a schema; NULL: no memory, or `schema` was, or there are too many:
- * schema_not_kept says which. SCHEMA_INDEX: no schema, but the values that one names, as keys. */
-enum schema_form { SCHEMA_NEGATION, SCHEMA_CONDITIONS, SCHEMA_ONE_OF, SCHEMA_VALUE, SCHEMA_INDEX };
+ * schema_not_kept says which. SCHEMA_INDEX: no schema, but the values that one names, as keys. SCHEMA_MEMBER: an object has a member
+ * of another name than those in `names`; `of` is the schema that says so, for as long as this is kept. */
+enum schema_form { SCHEMA_NEGATION, SCHEMA_CONDITIONS, SCHEMA_ONE_OF, SCHEMA_VALUE, SCHEMA_INDEX, SCHEMA_MEMBER };
 enum err schema_not_kept(const struct writer *w);
 const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema);
 bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form what, const json_t **out);

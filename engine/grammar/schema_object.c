@@ -4,7 +4,7 @@
 #include "engine/base/json_read.h"
 #include "engine/grammar/regex_parse_internal.h"
 
-enum { MAX_PATTERNS = 32, MAX_CLASSES = 64, BUDGET = 5000 };
+enum { MAX_PATTERNS = 32, MAX_CLASSES = 64, BUDGET = 5000, MAX_ASKED = 4, MAX_CHOICES = 32, MAX_TRIES = 4096 };
 
 /* Of patternProperties. */
 struct pattern {
@@ -21,7 +21,10 @@ struct object {
     size_t n_patterns;
     regex_id allowed; /* names, by propertyNames */
     struct grammar_member *members;
+    const char **member_names; /* [n_members] NULL: others than `names` */
     size_t n_members;
+    const json_t *asked[MAX_ASKED]; /* there is a member of another name than these, of each */
+    size_t n_asked;
     uint32_t min, max;
     bool is_none; /* no object is so */
 };
@@ -123,6 +126,28 @@ static enum err read_allowed(struct writer *w, struct object *o, const struct pa
     return ERR_OK;
 }
 
+/* What a negation of additionalProperties asks for: the names become members of their own, so that all others are other ones. */
+static enum err read_asked(struct writer *w, struct object *o, const struct part *p)
+{
+    const json_t *other = NULL;
+    const char *key;
+    json_t *value;
+    bool ok = true;
+    if (!schema_was_made(w, p->schema, SCHEMA_MEMBER, &other)) {
+        return ERR_OK;
+    }
+    if (o->n_asked == MAX_ASKED) {
+        return ERR_GRAMMAR_LIMIT;
+    }
+    o->asked[o->n_asked++] = json_object_get(other, "names");
+    json_object_foreach((json_t *)o->asked[o->n_asked - 1], key, value)
+    {
+        ok = ok && (json_object_get(o->names, key) != NULL ||
+                    json_object_set_new_nocheck(o->names, key, json_false()) == 0);
+    }
+    return ok ? ERR_OK : ERR_NOMEM;
+}
+
 static enum err read_parts(struct writer *w, struct object *o)
 {
     for (size_t i = 0; i < o->list->n; i++) {
@@ -132,6 +157,7 @@ static enum err read_parts(struct writer *w, struct object *o)
         TRY(read_patterns(w, o, i));
         TRY(read_names(w, o, p));
         TRY(read_allowed(w, o, p));
+        TRY(read_asked(w, o, p));
         TRY(schema_count(w, p, "minProperties", 0, &min));
         TRY(schema_count(w, p, "maxProperties", REGEX_UNBOUNDED, &max));
         o->min = MAX_OF(o->min, min);
@@ -233,12 +259,13 @@ static enum err value_parts(struct writer *w, const struct object *o, const char
 }
 
 /* A key, up to the value, and the value. */
-static enum err add_member(struct writer *w, struct object *o, regex_id key_text, struct parts *value, bool must_be,
-                           bool may_repeat)
+static enum err add_member(struct writer *w, struct object *o, const char *name, regex_id key_text, struct parts *value,
+                           bool must_be, bool may_repeat)
 {
     symbol_id of;
     TRY(schema_need(w, value, &of));
     symbol_id key = grammar_lexeme(w->b, key_text);
+    o->member_names[o->n_members] = name;
     o->members[o->n_members++] =
         (struct grammar_member){grammar_sequence(w->b, (symbol_id[]){key, of}, 2), must_be, may_repeat};
     return ERR_OK;
@@ -274,7 +301,7 @@ static enum err add_named(struct writer *w, struct object *o, const char *name)
     TRY(value_parts(w, o, name, found, &value));
     bool may_be = !value.is_none && (o->allowed == REGEX_ALL || schema_matches(w, o->allowed, name));
     o->is_none |= must_be && !may_be;
-    return may_be ? add_member(w, o, written(w, name), &value, must_be, false) : ERR_OK;
+    return may_be ? add_member(w, o, name, written(w, name), &value, must_be, false) : ERR_OK;
 }
 
 /* Takes the names apart by whether the pattern finds them. */
@@ -333,7 +360,8 @@ static enum err add_others(struct writer *w, struct object *o)
         if (!of.is_none) {
             regex_id quote = regex_byte(w->s, '"'), inside = regex_json_escaped(w->s, all[k].names);
             regex_id behind = regex_concat(w->s, quote, behind_key(w));
-            TRY(add_member(w, o, regex_concat(w->s, quote, regex_concat(w->s, inside, behind)), &of, false, true));
+            regex_id text = regex_concat(w->s, quote, regex_concat(w->s, inside, behind));
+            TRY(add_member(w, o, NULL, text, &of, false, true));
         }
     }
     return ERR_OK;
@@ -354,6 +382,50 @@ static enum err check_least(struct writer *w, const struct object *o)
                                "expected 1, or as many as are required, at most");
 }
 
+static void write_set(struct writer *w, const struct node *node, const struct object *o)
+{
+    symbol_id all = grammar_set(w->b, o->members, o->n_members, w->comma, o->min, o->max);
+    schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){schema_opening(w, "{"), all, schema_closing(w, "}")}, 3));
+}
+
+/* A set for each choice of members that must be there, one for each of what is asked for. Choices are counted as the digits of a
+ * number are, of so many digits as there are members. */
+static enum err write_choices(struct writer *w, const struct node *node, struct object *o)
+{
+    size_t n_tries = 1, n_choices = 0;
+    for (size_t i = 0; i < o->n_asked; i++) {
+        n_tries *= MIN_OF(o->n_members, (size_t)MAX_TRIES);
+        if (n_tries > MAX_TRIES) {
+            return ERR_GRAMMAR_LIMIT;
+        }
+    }
+    for (size_t k = 0; k < n_tries; k++) {
+        size_t chosen[MAX_ASKED], left = k, n = 0;
+        bool was[MAX_ASKED], can = true;
+        for (; n < o->n_asked && can; left /= o->n_members) {
+            const char *name = o->member_names[left % o->n_members];
+            can = name == NULL || json_object_get(o->asked[n], name) == NULL;
+            chosen[n++] = left % o->n_members;
+        }
+        TRY(schema_spend(w, 10 + (can ? o->n_members : 0)));
+        if (!can) {
+            continue;
+        }
+        if (++n_choices > MAX_CHOICES) {
+            return ERR_GRAMMAR_LIMIT;
+        }
+        for (size_t i = 0; i < n; i++) {
+            was[i] = o->members[chosen[i]].must_be;
+            o->members[chosen[i]].must_be = true;
+        }
+        write_set(w, node, o);
+        for (size_t i = n; i-- > 0;) {
+            o->members[chosen[i]].must_be = was[i];
+        }
+    }
+    return ERR_OK;
+}
+
 static enum err write_members(struct writer *w, const struct node *node, struct object *o)
 {
     const char *key;
@@ -361,16 +433,18 @@ static enum err write_members(struct writer *w, const struct node *node, struct 
     TRY(check_unevaluated(w, o->list));
     TRY(read_parts(w, o));
     o->members = arena_alloc(&w->arena, (json_object_size(o->names) + MAX_CLASSES) * sizeof *o->members);
-    if (o->members == NULL) {
+    o->member_names = arena_alloc(&w->arena, (json_object_size(o->names) + MAX_CLASSES) * sizeof *o->member_names);
+    if (o->members == NULL || o->member_names == NULL) {
         return ERR_NOMEM;
     }
     json_object_foreach(o->names, key, value) { TRY(add_named(w, o, key)); }
     TRY(has_others(w, o) ? add_others(w, o) : ERR_OK);
     TRY(w->is_loose ? ERR_OK : check_least(w, o));
+    if (!o->is_none && o->min <= o->max && o->n_asked > 0) {
+        return o->n_members > 0 ? write_choices(w, node, o) : ERR_OK;
+    }
     if (!o->is_none && o->min <= o->max) {
-        symbol_id all = grammar_set(w->b, o->members, o->n_members, w->comma, o->min, o->max);
-        schema_put(w, node,
-                   grammar_sequence(w->b, (symbol_id[]){schema_opening(w, "{"), all, schema_closing(w, "}")}, 3));
+        write_set(w, node, o);
     }
     return ERR_OK;
 }

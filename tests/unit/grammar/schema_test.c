@@ -112,6 +112,28 @@ static const struct {
      "\"unevaluatedProperties\":false,\"minProperties\":0,\"allOf\":[{\"properties\":{\"a\":{\"properties\":{\"z\":{}}}}}]}",
      {"{\"a\":{\"q\":1}}", "{\"a\":1,\"b\":{\"c\":1}}"},
      {"{\"a\":1,\"z\":1}", "{\"b\":1}"}},
+    {"{\"type\":\"object\",\"not\":{\"properties\":{\"a\":{}},\"additionalProperties\":false}}",
+     {"{\"b\":1}", "{\"a\":1,\"b\":1}", "{\"b\":1,\"c\":2}"},
+     {"{}", "{\"a\":1}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"additionalProperties\":false,"
+     "\"not\":{\"properties\":{\"a\":{}},\"additionalProperties\":false}}",
+     {"{\"b\":1}", "{\"a\":1,\"b\":1}"},
+     {"{}", "{\"a\":1}", "{\"b\":1,\"c\":2}"}},
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"}},"
+     "\"not\":{\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{}},\"additionalProperties\":false}}",
+     {"{\"c\":1}", "{\"a\":null,\"b\":1,\"c\":1}"},
+     {"{\"a\":null}", "{\"b\":1}", "{\"a\":1,\"c\":1}"}},
+    {"{\"type\":\"object\",\"oneOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}},"
+     "\"additionalProperties\":false},{\"properties\":{\"b\":{\"type\":\"integer\"}},\"additionalProperties\":false}]}",
+     {"{\"a\":1}", "{\"b\":1}"},
+     {"{}", "{\"a\":1,\"b\":1}", "{\"c\":1}", "{\"a\":\"x\"}"}},
+    {"{\"type\":\"object\",\"allOf\":[{\"not\":{\"additionalProperties\":false,"
+     "\"properties\":{\"a\":{}}}},{\"not\":{\"additionalProperties\":false,\"properties\":{\"b\":{}}}}]}",
+     {"{\"c\":1}", "{\"a\":1,\"b\":1}", "{\"a\":1,\"c\":1}"},
+     {"{}", "{\"a\":1}", "{\"b\":1}"}},
+    {"{\"not\":{\"additionalProperties\":false}}",
+     {"{\"a\":1}"},
+     {"{}", "1"}},
     {"{\"type\":\"array\",\"contains\":{\"type\":\"null\"}}",
      {"[null]", "[1,null]", "[null,1]", "[1,null,\"a\"]", "[null,null]"},
      {"[]", "[1]", "[[null]]", "null"}},
