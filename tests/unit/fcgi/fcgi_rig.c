@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { WIDTH = 32, HEADS = 2, FF = 64, CONNECTIONS = 8 };
+enum { WIDTH = 32, HEADS = 2, FF = 64, CONNECTIONS = 8, MOST_TOKENS = RIG_VOCAB + 16 };
 
 static int listener = -1;
 static struct conf conf;
@@ -25,7 +25,7 @@ static struct engine *served;
 
 static void add_weight(struct gguf_writer *w, const char *name, uint64_t n_in, uint64_t n_out, uint32_t type)
 {
-    static float values[WIDTH * RIG_VOCAB];
+    static float values[WIDTH * MOST_TOKENS];
     uint64_t n = n_in * (n_out > 0 ? n_out : 1), dims[2] = {n_in, n_out};
     uint32_t x = (uint32_t)strlen(name) * 2654435761u;
     ck_assert(n <= ARRAY_LEN(values));
@@ -36,12 +36,23 @@ static void add_weight(struct gguf_writer *w, const char *name, uint64_t n_in, u
     gguf_writer_tensor(w, name, type, n_out == 0 ? 1 : 2, dims, values);
 }
 
-static void add_vocab(struct gguf_writer *w)
+/* marks: NULL-terminated. */
+static uint32_t n_tokens(const char *const *marks)
+{
+    uint32_t n = RIG_VOCAB;
+    while (*marks++ != NULL) {
+        n++;
+    }
+    ck_assert_uint_le(n, MOST_TOKENS);
+    return n;
+}
+
+static void add_vocab(struct gguf_writer *w, const char *const *marks)
 {
     static char texts[RIG_VOCAB][16];
-    const char *tokens[RIG_VOCAB];
-    int32_t kinds[RIG_VOCAB];
-    uint32_t next = 256;
+    const char *tokens[MOST_TOKENS];
+    int32_t kinds[MOST_TOKENS], bos = -1;
+    uint32_t next = 256, n = n_tokens(marks);
     for (uint32_t b = 0; b < RIG_VOCAB; b++) { /* the alphabet of GPT-2's bytes_to_unicode */
         bool shown = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
         texts[b][utf8_encode(shown ? b : next++, texts[b])] = '\0';
@@ -50,23 +61,31 @@ static void add_vocab(struct gguf_writer *w)
     }
     tokens[256] = "<|im_start|>";
     tokens[RIG_EOS] = "<|im_end|>";
+    for (uint32_t i = RIG_VOCAB; i < n; i++) {
+        tokens[i] = marks[i - RIG_VOCAB];
+        kinds[i] = 3;
+        bos = strcmp(tokens[i], "<s>") == 0 ? (int32_t)i : bos;
+    }
     gguf_writer_str(w, "tokenizer.ggml.model", "gpt2");
     gguf_writer_str(w, "tokenizer.ggml.pre", "gpt-2");
-    gguf_writer_str_array(w, "tokenizer.ggml.tokens", RIG_VOCAB, tokens);
-    gguf_writer_array(w, "tokenizer.ggml.token_type", GGUF_I32, RIG_VOCAB, kinds);
+    gguf_writer_str_array(w, "tokenizer.ggml.tokens", n, tokens);
+    gguf_writer_array(w, "tokenizer.ggml.token_type", GGUF_I32, n, kinds);
     gguf_writer_str_array(w, "tokenizer.ggml.merges", 0, NULL);
     gguf_writer_u32(w, "tokenizer.ggml.eos_token_id", RIG_EOS);
-    gguf_writer_bool(w, "tokenizer.ggml.add_bos_token", false);
+    if (bos >= 0) {
+        gguf_writer_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)bos);
+    }
+    gguf_writer_bool(w, "tokenizer.ggml.add_bos_token", bos >= 0);
 }
 
 /* type: that of blk.0.ffn_down.weight; bytes of other types than F32 mean nothing. */
-static void write_model(const char *path, uint32_t type)
+static void write_model(const char *path, uint32_t type, const char *const *marks)
 {
-    static const struct {
+    const struct {
         const char *name;
         uint64_t n_in, n_out; /* n_out 0: a vector */
     } weights[] = {
-        {"token_embd.weight", WIDTH, RIG_VOCAB},    {"output_norm.weight", WIDTH, 0},
+        {"token_embd.weight", WIDTH, n_tokens(marks)}, {"output_norm.weight", WIDTH, 0},
         {"blk.0.attn_norm.weight", WIDTH, 0},       {"blk.0.attn_q.weight", WIDTH, WIDTH},
         {"blk.0.attn_k.weight", WIDTH, WIDTH},      {"blk.0.attn_v.weight", WIDTH, WIDTH},
         {"blk.0.attn_output.weight", WIDTH, WIDTH}, {"blk.0.ffn_norm.weight", WIDTH, 0},
@@ -85,7 +104,7 @@ static void write_model(const char *path, uint32_t type)
     gguf_writer_u32(&w, "llama.feed_forward_length", FF);
     gguf_writer_u32(&w, "llama.attention.head_count", HEADS);
     gguf_writer_f32(&w, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    add_vocab(&w);
+    add_vocab(&w, marks);
     for (size_t i = 0; i < ARRAY_LEN(weights); i++) {
         add_weight(&w, weights[i].name, weights[i].n_in, weights[i].n_out,
                    i + 1 < ARRAY_LEN(weights) ? DTYPE_F32 : type);
@@ -96,10 +115,12 @@ static void write_model(const char *path, uint32_t type)
     buf_fini(&bytes);
 }
 
+static const char *const no_marks[] = {NULL};
+
 const char *rig_model(uint32_t type)
 {
     const char *path = folder_file("model.gguf");
-    write_model(path, type);
+    write_model(path, type, no_marks);
     return path;
 }
 
@@ -127,7 +148,7 @@ static struct engine *open_engine(const char *path, const char *pooling, const c
 struct engine *rig_engine(void)
 {
     const char *path = folder_file("tiny.gguf");
-    write_model(path, DTYPE_F32);
+    write_model(path, DTYPE_F32, no_marks);
     return open_engine(path, NULL, chatml);
 }
 
@@ -192,6 +213,14 @@ void rig_use_template(const char *source)
     engine_close(&served);
     served = open_engine(folder_file("tiny.gguf"), NULL, source);
     atomic_store(&server_state.engine, served);
+}
+
+void rig_use_marks(const char *const *marks)
+{
+    atomic_store(&server_state.engine, NULL);
+    engine_close(&served); /* which maps the file */
+    write_model(folder_file("tiny.gguf"), DTYPE_F32, marks);
+    rig_use_template(chatml);
 }
 
 /* --- the client ------------------------------------------------------------------------------------------------- */

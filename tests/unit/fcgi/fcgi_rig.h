@@ -34,6 +34,10 @@ void rig_unserve(void);
 /* While no request runs: the server's engine is opened anew, with this chat template; NULL: with none. */
 void rig_use_template(const char *source);
 
+/* The same, once and for all: opened anew with more control tokens, NULL-terminated, 16 at most; "<s>" among them is a BOS that
+ * prompts get. */
+void rig_use_marks(const char *const *marks);
+
 /* What came back. */
 struct rig_reply {
     struct buf raw;   /* head and body, NUL-terminated */

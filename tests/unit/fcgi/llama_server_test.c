@@ -177,6 +177,25 @@ START_TEST(gaps)
 }
 END_TEST
 
+/* The marks of Qwen2.5-Coder: its repository and files in front of the gap, each behind its name. */
+START_TEST(gaps_of_a_coder)
+{
+    static const char *const marks[] = {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
+                                        NULL};
+    static const char expected[] = "<|repo_name|>myproject\n<|file_sep|>x.c\nint x;\n<|file_sep|>tmp\ny<|file_sep|>filename\n"
+                                   "<|fim_prefix|>a<|fim_middle|>b<|fim_suffix|>c<|fim_middle|>";
+    static const char texts[] = "myproject\nx.c\nint x;\ntmp\nyfilename\na<|fim_middle|>bc"; /* a token a byte */
+    rig_use_marks(marks);
+    ck_assert_int_eq(rig_post("/infill", "{\"n_predict\":1,\"input_prefix\":\"a<|fim_middle|>\",\"prompt\":\"b\",\"input_suffix\":\"c\","
+                                         "\"input_extra\":[{\"filename\":\"x.c\",\"text\":\"int x;\\n\"},{\"text\":\"y\"}]}"),
+                     200);
+    ck_assert_str_eq(rig_text_at("prompt"), expected);
+    ck_assert_int_eq(rig_number_at("tokens_evaluated"), 7 + (int)sizeof texts - 1); /* marks, of which one was the client's text */
+    ck_assert_int_eq(rig_post("/v1/completions", "{\"verbose\":true,\"prompt\":\"a\",\"suffix\":\"b\",\"max_tokens\":1}"), 200);
+    ck_assert_str_eq(rig_text_at("__verbose.prompt"), "<|fim_prefix|>a<|fim_suffix|>b<|fim_middle|>");
+}
+END_TEST
+
 /* Events say in parts what a whole answer says. */
 START_TEST(streams)
 {
@@ -302,6 +321,7 @@ Suite *llama_server_suite(void)
     tcase_add_test(t, progress_and_timings);
     tcase_add_test(t, gaps);
     tcase_add_test(t, slots_are_not_saved);
+    tcase_add_test(t, gaps_of_a_coder);
     tcase_add_test(t, streams);
     tcase_add_test(t, constraints);
     tcase_add_test(t, what_is_refused);
