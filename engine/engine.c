@@ -132,6 +132,8 @@ static enum err describe(struct engine *e, const struct engine_config *cfg, stru
     e->info.generates = e->plan->has_logits;
     e->info.bos = tokenizer_bos(e->tokenizer);
     e->info.eos = tokenizer_eos(e->tokenizer);
+    e->info.adds_bos = tokenizer_adds_bos(e->tokenizer);
+    e->info.adds_eos = tokenizer_adds_eos(e->tokenizer);
     e->info.bos_text = keep_token(e, e->info.bos);
     e->info.eos_text = keep_token(e, e->info.eos);
     return ERR_OK;

@@ -120,6 +120,7 @@ struct engine_model_info {
     bool generates;                  /* false: an encoder or a reranker, which gives no text */
     bool ranks;                      /* a reranker, which gives numbers for pairs of texts alone */
     int32_t bos, eos;                /* ids, -1 = none */
+    bool adds_bos, adds_eos;         /* prompts that are text get them */
     const char *bos_text, *eos_text; /* NUL-terminated, "" = none: bos_token and eos_token of chat templates */
     const char *chat_format; /* of the family, as neither configuration nor file has a chat template; else NULL */
     const struct err_info *chat_failed; /* why engine_chat cannot do; NULL = it can */

@@ -95,9 +95,10 @@ void api_llama_adapters(struct call *c)
     send(c, ERR_OK, NULL, &out);
 }
 
-/* The prompt that /v1/chat/completions would make of the body. */
+/* The prompt that /v1/chat/completions would make of the body, without the BOS and EOS that a prompt gets anyway when it comes back. */
 void api_llama_template(struct call *c)
 {
+    const struct engine_model_info *m = engine_model(c->engine);
     struct err_info info = {0};
     struct params p = {0};
     struct buf out, text;
@@ -108,7 +109,9 @@ void api_llama_template(struct call *c)
     buf_init(&text, 0, MEM_REQUEST);
     enum err err = route_read_json(c, &info);
     err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
-    err = err != ERR_OK ? err : engine_detokenize(c->engine, ids, n, &text);
+    size_t from = err == ERR_OK && m->adds_bos && n > 0 && ids[0] == m->bos;
+    n -= err == ERR_OK && m->adds_eos && n > from && ids[n - 1] == m->eos;
+    err = err != ERR_OK ? err : engine_detokenize(c->engine, ids + from, n - from, &text);
     buf_puts(&out, "{\"prompt\":");
     json_write_buf(&out, &text);
     buf_putc(&out, '}');

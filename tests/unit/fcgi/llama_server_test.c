@@ -196,6 +196,24 @@ START_TEST(gaps_of_a_coder)
 }
 END_TEST
 
+/* What /apply-template gives comes back to /completion, which adds the BOS: once. */
+START_TEST(a_template_leaves_the_bos_to_who_adds_it)
+{
+    static const char *const marks[] = {"<s>", NULL};
+    rig_use_marks(marks);
+    for (int writes = 0; writes <= 1; writes++) {
+        rig_use_template(writes ? "{{ bos_token }}[{{ messages[0].content }}]" : "[{{ messages[0].content }}]");
+        ck_assert_int_eq(rig_post("/apply-template", "{\"messages\":[{\"role\":\"user\",\"content\":\"<s>hi\"}]}"), 200);
+        ck_assert_str_eq(rig_text_at("prompt"), "[<s>hi]");
+        ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":\"[hi]\",\"n_predict\":1}"), 200);
+        ck_assert_str_eq(rig_text_at("prompt"), "<s>[hi]");
+        ck_assert_int_eq(rig_number_at("tokens_evaluated"), 5);
+        ck_assert_int_eq(rig_post("/chat/completions/input_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
+        ck_assert_int_eq(rig_number_at("input_tokens"), 5);
+    }
+}
+END_TEST
+
 /* Events say in parts what a whole answer says. */
 START_TEST(streams)
 {
@@ -322,6 +340,7 @@ Suite *llama_server_suite(void)
     tcase_add_test(t, gaps);
     tcase_add_test(t, slots_are_not_saved);
     tcase_add_test(t, gaps_of_a_coder);
+    tcase_add_test(t, a_template_leaves_the_bos_to_who_adds_it);
     tcase_add_test(t, streams);
     tcase_add_test(t, constraints);
     tcase_add_test(t, what_is_refused);
