@@ -180,8 +180,8 @@ END_TEST
 /* The marks of Qwen2.5-Coder: its repository and files in front of the gap, each behind its name. */
 START_TEST(gaps_of_a_coder)
 {
-    static const char *const marks[] = {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
-                                        NULL};
+    static const char *const marks[] = {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>",
+                                        "<|file_sep|>", NULL};
     static const char expected[] = "<|repo_name|>myproject\n<|file_sep|>x.c\nint x;\n<|file_sep|>tmp\ny<|file_sep|>filename\n"
                                    "<|fim_prefix|>a<|fim_middle|>b<|fim_suffix|>c<|fim_middle|>";
     static const char texts[] = "myproject\nx.c\nint x;\ntmp\nyfilename\na<|fim_middle|>bc"; /* a token a byte */
