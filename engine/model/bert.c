@@ -240,6 +240,21 @@ static const struct hf_name hf_bert_names[] = {
     {"classifier.dense.bias", "cls.bias", HF_SAME},
     {"classifier.out_proj.weight", "cls.output.weight", HF_SAME},
     {"classifier.out_proj.bias", "cls.output.bias", HF_SAME},
+    /* XLM-RoBERTa as jina-reranker-v2 has it: the same layers under names of flash-attn's [vLLM, roberta.py] */
+    {"emb_ln.weight", "token_embd_norm.weight", HF_SAME},
+    {"emb_ln.bias", "token_embd_norm.bias", HF_SAME},
+    {"encoder.layers.{}.mixer.Wqkv.weight", "blk.{}.attn_qkv.weight", HF_SAME},
+    {"encoder.layers.{}.mixer.Wqkv.bias", "blk.{}.attn_qkv.bias", HF_SAME},
+    {"encoder.layers.{}.mixer.out_proj.weight", "blk.{}.attn_output.weight", HF_SAME},
+    {"encoder.layers.{}.mixer.out_proj.bias", "blk.{}.attn_output.bias", HF_SAME},
+    {"encoder.layers.{}.norm1.weight", "blk.{}.attn_output_norm.weight", HF_SAME},
+    {"encoder.layers.{}.norm1.bias", "blk.{}.attn_output_norm.bias", HF_SAME},
+    {"encoder.layers.{}.mlp.fc1.weight", "blk.{}.ffn_up.weight", HF_SAME},
+    {"encoder.layers.{}.mlp.fc1.bias", "blk.{}.ffn_up.bias", HF_SAME},
+    {"encoder.layers.{}.mlp.fc2.weight", "blk.{}.ffn_down.weight", HF_SAME},
+    {"encoder.layers.{}.mlp.fc2.bias", "blk.{}.ffn_down.bias", HF_SAME},
+    {"encoder.layers.{}.norm2.weight", "blk.{}.layer_output_norm.weight", HF_SAME},
+    {"encoder.layers.{}.norm2.bias", "blk.{}.layer_output_norm.bias", HF_SAME},
     {NULL, NULL, HF_SAME},
 };
 

@@ -6,8 +6,11 @@ and as llama.cpp's converter makes GGUF files of them, with the scores that tran
 
 For each model: NAME.hf, the folder as transformers saves it with a vocabulary of letters that wraps pairs as the kind does, and NAME.gguf, where there are both kinds, and
 NAME.expect.gguf: for each pair the ids and the logit. Ids of the second text of a model with two segments have the
-vocabulary's size added.
+vocabulary's size added. bert-xlmr-flash.hf is bert-xlmr-pair.hf with its tensors as jina-reranker-v2 names and joins them.
 """
+import json
+import shutil
+import struct
 import sys
 import tempfile
 from pathlib import Path
@@ -103,6 +106,35 @@ def write_folder_tokenizer(folder, name):
     print(name, t.encode("ab", "abc").ids)
 
 
+FLASH = {"embeddings.LayerNorm": "emb_ln", "attention.output.LayerNorm": "norm1", "attention.output.dense": "mixer.out_proj",
+         "intermediate.dense": "mlp.fc1", "output.LayerNorm": "norm2", "output.dense": "mlp.fc2", "encoder.layer.": "encoder.layers."}
+
+
+def write_flash(source, target):
+    """Q, K and V are one tensor, their rows one behind the other, and so their bytes."""
+    raw = Path(source, "model.safetensors").read_bytes()
+    n = 8 + struct.unpack("<Q", raw[:8])[0]
+    tensors = {name: (t["dtype"], t["shape"], raw[n + t["data_offsets"][0]:n + t["data_offsets"][1]])
+               for name, t in json.loads(raw[8:n]).items() if name != "__metadata__"}
+    head, data = {}, b""
+    for name, (dtype, shape, value) in tensors.items():
+        if ".self.key." in name or ".self.value." in name:
+            continue
+        if ".self.query." in name:
+            value += b"".join(tensors[name.replace("query", part)][2] for part in ("key", "value"))
+            shape, name = [3 * shape[0], *shape[1:]], name.replace("attention.self.query", "mixer.Wqkv")
+        for theirs, flash in FLASH.items():
+            name = name.replace(theirs, flash)
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(value)]}
+        data += value
+    text = json.dumps(head, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    Path(target).mkdir(exist_ok=True)
+    Path(target, "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(Path(source, name), target)
+
+
 def main():
     folder, wanted = sys.argv[2], sys.argv[3:]
     for number, (name, make) in enumerate(MODELS.items()):
@@ -127,6 +159,8 @@ def main():
             write_folder_tokenizer(saved, name)
             if name != "qwen3-label":
                 convert(model, name, saved, f"{folder}/{name}.gguf")
+            if name == "bert-xlmr-pair":
+                write_flash(saved, f"{folder}/bert-xlmr-flash.hf")
         print(f"{name}: seed {seed}", [float(p["logit"][0]) for p in prompts])
 
 

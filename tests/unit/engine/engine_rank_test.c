@@ -22,6 +22,7 @@ static const struct {
               {DIR "bert-pair.hf", DIR "bert-pair.expect.gguf"},
               {DIR "bert-xlmr-pair.gguf", DIR "bert-xlmr-pair.expect.gguf"},
               {DIR "bert-xlmr-pair.hf", DIR "bert-xlmr-pair.expect.gguf"},
+              {DIR "bert-xlmr-flash.hf", DIR "bert-xlmr-pair.expect.gguf"},
               {DIR "modern-bert-pair.gguf", DIR "modern-bert-pair.expect.gguf"},
               {DIR "modern-bert-pair.hf", DIR "modern-bert-pair.expect.gguf"},
               {DIR "qwen3-label.hf", DIR "qwen3-label.expect.gguf"},
