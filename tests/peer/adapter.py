@@ -50,9 +50,10 @@ def options(server, folder):
         template.write_text(server.chat_template)
     if server.chat_template_file:
         template = (pathlib.Path.cwd() / server.chat_template_file).resolve()
+    reasoning = "on" if server.reasoning == "auto" else server.reasoning   # their auto: on where the template has a switch
     pairs = {"--seed": server.seed, "--alias": server.model_alias, "--temp": server.temperature, "--n-predict": server.n_predict,
              "--batch-size": server.n_batch, "--pooling": server.pooling or ("mean" if server.server_embeddings else None),
-             "--chat-template": template}
+             "--chat-template": template, "--reasoning": reasoning, "--reasoning-format": server.reasoning_format}
     for name, value in pairs.items():
         if value is not None:
             args += [name, value]
@@ -106,11 +107,9 @@ def stop(self):
 
 
 def make_request(self, method, path, data=None, *rest, **kw):
-    """Their --verbose and --reasoning are fields of each request here."""
+    """Their --verbose is a field of each request here."""
     if self.debug and isinstance(data, dict) and "verbose" not in data:
         data = {**data, "verbose": True}
-    if self.reasoning is not None and isinstance(data, dict):
-        data = {**data, "chat_template_kwargs": {"enable_thinking": self.reasoning != "off"}}
     return send(self, method, path, data, *rest, **kw)
 
 
