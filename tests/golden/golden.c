@@ -292,13 +292,23 @@ static void check_threads(struct subject *s, const struct prompt *p, int i)
     }
 }
 
+static int best_isa(void)
+{
+    int best = 0;
+    for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
+        best = kern_isa_is_there(isa) ? isa : best;
+    }
+    return best;
+}
+
 /* The rest of the golden checks need the results of the whole prompt computed at once, which the caller left in
  * s->logits or s->hidden. A bidirectional model takes it in one piece, beside others. */
 static void check_bits(struct subject *s, const struct prompt *p)
 {
-    enum { N_ALONE = 12 }; /* rows in batches of one, behind all others in one batch; with --all every row */
+    enum { N_ALONE = 12, N_SHORT = 2 }; /* rows in batches of one, behind all others in one batch; with --all every row */
     static const int chunks[] = {16, 1, 5, 31, 48};
-    size_t n_chunks = s->n_threads == 1 ? ARRAY_LEN(chunks) : 1; /* the same bits with several is check_threads' */
+    bool is_short = !runs_all && (s->is_twin || (!is_device(s->bound) && s->isa != best_isa()));
+    size_t n_chunks = s->n_threads != 1 ? 1 : is_short ? N_SHORT : ARRAY_LEN(chunks); /* of threads check_threads knows */
     size_t row_bytes;
     const void *now = given(s, &row_bytes);
     char *whole = malloc((size_t)p->n * row_bytes);
@@ -477,15 +487,6 @@ static void check_parts(struct subject *s, const struct gguf *expect)
     }
     s->parts = NULL;
     s->is_mixed = false;
-}
-
-static int best_isa(void)
-{
-    int best = 0;
-    for (int isa = 0; kern_isa_name(isa) != NULL; isa++) {
-        best = kern_isa_is_there(isa) ? isa : best;
-    }
-    return best;
 }
 
 /* One back end with every ISA, each with one thread and with several; or as several ranks. */
