@@ -47,6 +47,7 @@ isa-i8mm    := $(isa-dotprod)+i8mm
 # With these checks vector kernels take 2.5 times as long to compile; ASan and checkkern's guard pages watch their pointers.
 vec-asan    := -fno-sanitize=alignment,null,object-size,pointer-overflow
 vec-fuzz    := -fno-sanitize=all # no target computes
+vec-release := -fno-var-tracking # where a variable lies at each instruction, which takes as long as all else
 isa-of       = $(lastword $(subst _, ,$(basename $(notdir $1))))
 isa          = $(isa-$(isa-of)) $(if $(isa-$(isa-of)),$(vec-$(V)))
 

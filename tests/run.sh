@@ -19,7 +19,7 @@ cd "$(dirname "$0")/.." || exit 1
 #   - test cases tagged `long` run in the release build (long contexts, whose kernels ASan sees in short ones);
 #   - tests over HTTP that $in_release names run there: the chat page, run.sh, the benchmark's driver, crowds of clients, models
 #     on devices, and what takes many tokens; their C the unit tests have under ASan;
-#   - of models that are there in two formats one runs in full, of ISAs below the best one thread, of chats under ASan each
+#   - of models that are there in two formats one runs in full, and on devices; of ISAs below the best one thread, of chats under ASan each
 #     fifth, of prompts for the same bytes the first 50;
 #   - under TSan a model's recurrent states, `states`, run in test-long: engine and sched have the same threads.
 # Leaks are looked for at the end of a process, which takes longer than most tests: under ASan a suite is one process, but for
@@ -30,7 +30,7 @@ page_test bench_test turns_test test_run_sh test_the_default_model opencl_layers
 test_choices_share_one_echo test_keys_share_no_cached_prefix test_same_bytes_alone_and_among_others test_two_hundred_large_texts
 test_json_object test_json_schema test_tool_choice test_a_long_prompt_tells test_a_custom_tool_is_called test_infill
 test_tools_are_shown test_cached_prefix_gives test_a_call_that_is_asked_for test_many_choices_stream test_history_of_calls
-chat_test.test_seed test_conversation_with_tools
+chat_test.test_seed test_conversation_with_tools test_sigterm_lets_running_streams_end test_a_restart_behind_a_held_socket
 '
 in_release=$(xargs <<<"$in_release")
 export in_release
@@ -59,7 +59,7 @@ same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/g
 fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 e2e|alone|build/venv/bin/python tests/e2e/run.py --variant release
 e2e-asan|alone|build/venv/bin/python tests/e2e/run.py --variant asan --without ${in_release// /,}
-soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan
+soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 30
 '
 # shellcheck disable=SC2016
 long_runners='

@@ -93,7 +93,8 @@ struct subject {
     float *logits; /* [MAX_ROWS][V] */
     float *hidden; /* [MAX_ROWS][D], asked for instead of logits when `embeds` */
     bool embeds;
-    bool is_twin; /* the same model is there in the other format, or with weights that are stored otherwise */
+    bool is_second; /* the same model is there in the other format: a device gets the same rows of it */
+    bool is_twin;   /* the same model is there in the other format, or with weights that are stored otherwise */
     struct backend_row_stats stats[MAX_ROWS];
     int n_threads;
     uint64_t hash[MAX_PROMPTS]; /* of the logits of each prompt with one thread */
@@ -498,7 +499,8 @@ static void check_bound(struct subject *s, const struct gguf *expect)
     if (s->is_twin || is_as_high) {
         s->isa = all ? best_isa() : 0;
         s->cpu = all ? kern_isa_name(s->isa) : "-";
-        if (s->bound->n_ranks == 1 && (s->bound->high_precision || !is_device(s->bound))) {
+        bool is_asked = !is_device(s->bound) || (s->bound->high_precision && !s->is_second);
+        if (s->bound->n_ranks == 1 && is_asked) {
             check_backend(s, expect, 1);
         }
         return;
@@ -618,7 +620,8 @@ static void check_model(const char *folder, const char *name)
     struct subject s = {.name = name, .backend = backend_at(0), .cpu = "-"};
     struct err_info info = {0};
     snprintf(path, sizeof path, "%s/%.*s.gguf", folder, (int)strcspn(name, "."), name);
-    s.is_twin = !runs_all && format_of(name) == FOLDER && access(path, F_OK) == 0;
+    s.is_second = !runs_all && format_of(name) == FOLDER && access(path, F_OK) == 0;
+    s.is_twin = s.is_second;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     enum err err = model_open(path, &g, &info);
     snprintf(path, sizeof path, "%s/%.*s.expect.gguf", folder, (int)strcspn(name, "."), name);
