@@ -17,7 +17,7 @@ enum {
     GRAMMAR_MAX_RULES = 1 << 15,
     GRAMMAR_MAX_SYMBOLS = 1 << 20, /* on the right sides of all rules */
     GRAMMAR_MAX_LEXEMES = 1 << 16,
-    GRAMMAR_MAX_WORK = 4000000, /* regex_spend's, until it is made: a tenth of a second at most */
+    GRAMMAR_MAX_WORK = 3000000, /* regex_spend's, until it is made: a tenth of a second at most */
 };
 
 /* ERR_NOMEM. */
