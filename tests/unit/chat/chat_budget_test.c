@@ -21,13 +21,7 @@ static void set_up(void)
     begin_id = vocab_add(&file, "[THINK]", 7, TOKEN_CONTROL, 0);
     end_id = vocab_add(&file, "[/THINK]", 8, TOKEN_CONTROL, 0);
     ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
-    for (int32_t i = 0; i < 256; i++) { /* which token is which byte */
-        struct buf b;
-        buf_init(&b, 0, MEM_GENERAL);
-        tokenizer_piece(file.t, i, true, &b);
-        id_of[(unsigned char)b.data[0]] = i;
-        buf_fini(&b);
-    }
+    vocab_byte_ids(&file, id_of);
 }
 
 static void tear_down(void) { vocab_fini(&file); }

@@ -22,13 +22,7 @@ static void set_up(void)
     int32_t begin = vocab_add(&file, "[THINK]", 7, TOKEN_CONTROL, 0), end = vocab_add(&file, "[/THINK]", 8, TOKEN_CONTROL, 0);
     ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
     ck_assert_int_eq(grammar_vocab_new(file.t, &vocab), ERR_OK);
-    for (int32_t i = 0; i < 256; i++) { /* which token is which byte */
-        struct buf b;
-        buf_init(&b, 0, MEM_GENERAL);
-        tokenizer_piece(file.t, i, true, &b);
-        id_of[(unsigned char)b.data[0]] = i;
-        buf_fini(&b);
-    }
+    vocab_byte_ids(&file, id_of);
     id_of[1] = begin; /* two bytes that no text here has */
     id_of[2] = end;
 }

@@ -21,14 +21,7 @@ static void set_up(void)
     vocab_bpe(&file, "gpt-2");
     ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
     ck_assert_int_eq(grammar_vocab_new(file.t, &vocab), ERR_OK);
-    for (int32_t i = 0; i < 256; i++) { /* which token is which byte */
-        struct buf b;
-        buf_init(&b, 0, MEM_GENERAL);
-        tokenizer_piece(file.t, i, true, &b);
-        ck_assert_uint_eq(b.len, 1);
-        id_of[(unsigned char)b.data[0]] = i;
-        buf_fini(&b);
-    }
+    vocab_byte_ids(&file, id_of);
 }
 
 static void tear_down(void)

@@ -1,6 +1,7 @@
 /* Writes the few records of a GGUF version 3 file that a tokenizer reads. */
 #include "tests/unit/tokenizer/vocab_file.h"
 
+#include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 
 #include <check.h>
@@ -223,6 +224,18 @@ enum err vocab_load(struct vocab *v, struct err_info *info)
     enum err err = gguf_open_memory(v->file.data, v->file.len, &v->g, info);
     ck_assert_msg(err == ERR_OK, "the test's file is refused: %s", info != NULL ? info->text : err_code(err));
     return tokenizer_new(v->g, &v->t, info);
+}
+
+void vocab_byte_ids(const struct vocab *v, int32_t id_of[static 256])
+{
+    for (int32_t i = 0; i < 256; i++) {
+        struct buf b;
+        buf_init(&b, 0, MEM_GENERAL);
+        tokenizer_piece(v->t, i, true, &b);
+        ck_assert_uint_eq(b.len, 1);
+        id_of[(unsigned char)b.data[0]] = i;
+        buf_fini(&b);
+    }
 }
 
 uint64_t vocab_random(uint64_t *state)

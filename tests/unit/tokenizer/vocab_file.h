@@ -33,6 +33,8 @@ void vocab_bpe(struct vocab *v, const char *pre);
 void vocab_plain(struct vocab *v, const char *model);
 /* SentencePiece: <unk> <s> </s>, the 256 byte tokens as 3 to 258. */
 void vocab_spm(struct vocab *v);
+/* Of a loaded vocab_bpe, whose first 256 tokens are bytes: which of them is which byte. */
+void vocab_byte_ids(const struct vocab *v, int32_t id_of[static 256]);
 void vocab_fini(struct vocab *v);
 
 /* Appends a token; returns its id. */
