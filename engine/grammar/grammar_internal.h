@@ -177,6 +177,7 @@ struct vocab_walk {
     uint32_t *nodes;
     uint32_t n_nodes, n_visited;
     uint32_t trie;
+    uint64_t worth; /* of a kept one: the least of its group goes */
 };
 
 struct grammar_vocab {
@@ -191,8 +192,8 @@ struct grammar_vocab {
     int32_t n_ends;
     pthread_mutex_t lock;     /* guards what follows */
     struct vocab_walk *walks; /* [VOCAB_MAX_WALKS]: groups of VOCAB_WAYS, by the key */
-    uint32_t n_walks;         /* that were put there */
+    uint64_t clock;           /* the most that one was worth that went */
 };
-enum { VOCAB_MAX_WALKS = 512, VOCAB_WAYS = 8 };
+enum { VOCAB_MAX_WALKS = 1024, VOCAB_WAYS = 16 };
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Nodes: walks that are kept visit so many; so many where lexemes end, as all walks together are to stay below 64 MiB. */
-enum { LEAST_KEPT = 500, MAX_KEPT_NODES = 1 << 14 };
+enum { LEAST_KEPT = 500, MAX_KEPT_NODES = 1 << 13 };
 
 static void allow(uint64_t *bits, const struct vocab_trie *t, const struct vocab_node *node)
 {
@@ -20,25 +20,41 @@ static void allow(uint64_t *bits, const struct vocab_trie *t, const struct vocab
 
 /* --- lexer states alone ---------------------------------------------------------------------------------------------- */
 
+/* lexer_step, with the row of the state, which is looked up once for all children of a node. */
+static enum err step_from(struct lexer *l, struct matcher_row *from, unsigned char byte, uint32_t *out)
+{
+    if (from->row != 0) {
+        uint32_t next = l->next[(size_t)(from->row - 1) * (size_t)l->n_classes + l->byte_class[byte]];
+        *out = next - 1;
+        if (next != 0) {
+            return ERR_OK;
+        }
+    }
+    TRY(lexer_step_anew(l, from->state, byte, out));
+    from->row = l->states[from->state].next;
+    return ERR_OK;
+}
+
 /* Walks the trie of w from its root, for what w->bits does not hold. */
 static enum err walk_trie(struct grammar_matcher *m, uint32_t state, struct vocab_walk *w)
 {
     const struct vocab_trie *t = &m->v->tries[w->trie];
     struct lexer *l = &m->g->lexer;
-    uint32_t cap = 0;
-    m->depths[0].state = state;
-    for (uint32_t i = 0; i < t->n_nodes;) {
+    struct matcher_row *depths = m->rows;
+    uint32_t cap = 0, n_visited = 0;
+    depths[0] = (struct matcher_row){state, l->states[state].next};
+    for (uint32_t i = 0; i < t->n_nodes; n_visited++) {
         const struct vocab_node *node = &t->nodes[i];
         uint32_t next;
-        TRY(lexer_step(l, m->depths[node->depth - 1].state, node->byte, &next));
-        w->n_visited++;
+        TRY(step_from(l, &depths[node->depth - 1], node->byte, &next));
         if (next == LEXER_DEAD) {
             i = node->end;
             continue;
         }
-        m->depths[node->depth].state = next;
+        const struct lexer_state *s = &l->states[next];
+        depths[node->depth] = (struct matcher_row){next, s->next};
         allow(w->bits, t, node);
-        if (l->states[next].accepts && node->end > i + 1) {
+        if (s->accepts && node->end > i + 1) {
             if (!grammar_reserve((void **)&w->nodes, w->n_nodes, 1, &cap, sizeof *w->nodes, MEM_REQUEST)) {
                 return ERR_NOMEM;
             }
@@ -46,6 +62,7 @@ static enum err walk_trie(struct grammar_matcher *m, uint32_t state, struct voca
         }
         i++;
     }
+    w->n_visited = n_visited;
     return ERR_OK;
 }
 
@@ -61,6 +78,9 @@ static enum err walk_lexer(struct grammar_matcher *m, uint32_t state, size_t n_w
     return walk_trie(m, state, w);
 }
 
+/* A walk is worth the nodes that it took, more than those that went since it was last wanted [GreedyDual: Young 1994, "The k-server dual
+ * and loose competitiveness for paging"]: so one of the whole trie outlives many short ones, and not for good. */
+
 /* The places where a walk of the key may be kept. */
 static struct vocab_walk *group_of(const struct grammar_vocab *v, struct regex_hash key)
 {
@@ -71,8 +91,13 @@ static struct vocab_walk *group_of(const struct grammar_vocab *v, struct regex_h
 static void keep_walk(struct grammar_vocab *v, struct vocab_walk *w)
 {
     pthread_mutex_lock(&v->lock);
-    struct vocab_walk *place = group_of(v, w->key) + v->n_walks++ % VOCAB_WAYS;
+    struct vocab_walk *group = group_of(v, w->key), *place = group; /* a free one is worth nothing */
+    for (uint32_t i = 1; i < VOCAB_WAYS; i++) {
+        place = group[i].worth < place->worth ? &group[i] : place;
+    }
     struct vocab_walk old = *place;
+    v->clock = MAX_OF(v->clock, old.worth);
+    w->worth = v->clock + w->n_visited;
     *place = *w;
     pthread_mutex_unlock(&v->lock);
     *w = old;
@@ -85,11 +110,12 @@ static enum err find_walk(struct grammar_vocab *v, struct regex_hash key, size_t
     enum err err = ERR_OK;
     *found = false;
     pthread_mutex_lock(&v->lock);
-    const struct vocab_walk *group = group_of(v, key);
+    struct vocab_walk *group = group_of(v, key);
     for (uint32_t i = 0; i < VOCAB_WAYS && !*found; i++) {
-        const struct vocab_walk *w = &group[i];
+        struct vocab_walk *w = &group[i];
         if (w->key.a == key.a && w->key.b == key.b && w->bits != NULL) {
             *found = true;
+            w->worth = v->clock + w->n_visited;
             memcpy(bits, w->bits, n_words * sizeof *bits);
             *out = *w;
             out->bits = NULL;
@@ -242,9 +268,10 @@ static enum err make_scratch(struct grammar_matcher *m)
     if (m->memo == NULL) {
         m->memo = mem_zalloc_array(MATCHER_MEMO, sizeof *m->memo, MEM_REQUEST);
         m->depths = mem_zalloc_array(GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->depths, MEM_REQUEST);
+        m->rows = mem_zalloc_array(GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->rows, MEM_REQUEST);
         m->path = mem_zalloc_array(GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->path, MEM_REQUEST);
     }
-    return m->memo != NULL && m->depths != NULL && m->path != NULL ? ERR_OK : ERR_NOMEM;
+    return m->memo != NULL && m->depths != NULL && m->rows != NULL && m->path != NULL ? ERR_OK : ERR_NOMEM;
 }
 
 enum err grammar_matcher_mask(struct grammar_matcher *m, uint64_t *bits)

@@ -328,6 +328,7 @@ void grammar_matcher_free(struct grammar_matcher **matcher)
         mem_free(m->bases);
         mem_free(m->memo);
         mem_free(m->depths);
+        mem_free(m->rows);
         mem_free(m->path);
         matcher_sets_fini(&m->sets);
         mem_free(m->seen);

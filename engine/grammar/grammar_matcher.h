@@ -53,6 +53,11 @@ struct matcher_step {
     uint32_t node, state;
 };
 
+/* A lexer state and its row (lexer_state.next). */
+struct matcher_row {
+    uint32_t state, row;
+};
+
 /* An item of the column with this stamp; of another: free. */
 struct matcher_seen {
     uint32_t item, stamp;
@@ -83,6 +88,7 @@ struct grammar_matcher {
     struct matcher_memo *memo; /* [MATCHER_MEMO] */
     uint32_t round;
     struct matcher_place *depths; /* scratch of walks */
+    struct matcher_row *rows;
     struct matcher_step *path;    /* scratch: to a node */
     struct matcher_seen *seen;    /* [n_seen] items of the newest column, once they are many */
     uint32_t n_seen, n_noted, stamp;

@@ -262,8 +262,12 @@ struct regex_hash regex_hash(const struct regex_set *s, regex_id r) { return s->
 /* Where the class is in the table, or is to be. */
 static size_t place_of_class(const struct regex_set *s, const uint64_t bits[4])
 {
-    uint64_t hash = (bits[0] * 3 ^ bits[1] * 5 ^ bits[2] * 7 ^ bits[3] * 11) * 0x9e3779b97f4a7c15u;
-    size_t at = (size_t)(hash >> 32) & (s->n_class_table - 1);
+    uint64_t hash = 0;
+    for (int i = 0; i < 4; i++) { /* most have one bit, which is to reach those that are looked at wherever it is */
+        hash = (hash ^ bits[i] ^ bits[i] >> 31) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    size_t at = (size_t)hash & (s->n_class_table - 1);
     while (s->class_table[at] != 0 &&
            memcmp(s->classes[s->class_table[at] - 1].bits, bits, sizeof s->classes[0].bits) != 0) {
         at = (at + 1) & (s->n_class_table - 1);

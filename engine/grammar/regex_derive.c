@@ -303,9 +303,11 @@ static void number_groups(struct partition *p, int n_classes)
     int n = 0;
     memset(numbers, -1, (size_t)p->n * sizeof *numbers);
     for (int class = 0; class < n_classes; class ++) {
-        short *number = &numbers[p->groups[class]];
-        *number = *number < 0 ? (short)n++ : *number;
-        p->groups[class] = (unsigned char)*number;
+        unsigned char group = p->groups[class];
+        if (numbers[group] < 0) {
+            numbers[group] = (short)n++;
+        }
+        p->groups[class] = (unsigned char)numbers[group];
     }
 }
 
@@ -332,7 +334,8 @@ static const uint64_t *members_of(const struct regex_set *s, struct regex_class 
 static void begin_split(struct partition *p, unsigned char *groups, int n_groups, int n_classes)
 {
     *p = (struct partition){.groups = groups, .n = n_groups};
-    for (int class = 0; class < n_classes; class ++) {
+    p->sizes[0] = (short)(n_groups == 1 ? n_classes : 0);
+    for (int class = 0; class < n_classes && n_groups > 1; class ++) {
         p->sizes[groups[class]]++;
     }
 }

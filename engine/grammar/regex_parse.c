@@ -8,6 +8,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
+#include "engine/grammar/regex_internal.h"
 
 #include <string.h>
 
@@ -270,6 +271,43 @@ static enum err read_one(struct parser *p)
     }
 }
 
+static bool is_flexible(const struct regex_node *n) { return n->kind == REGEX_K_REPEAT && n->max > n->min; }
+
+/* Behind any text, what is matched may as well begin where the least of its first repeat does: the text before says the rest. So
+ * [a-z]{1,255} costs what [a-z] does, and counts nothing. */
+static regex_id cut_begin(struct regex_set *s, regex_id r)
+{
+    for (;;) {
+        struct regex_node whole = s->nodes[r];
+        regex_id first = whole.kind == REGEX_K_CONCAT ? whole.a : r, rest = whole.kind == REGEX_K_CONCAT ? whole.b : REGEX_EMPTY;
+        struct regex_node n = s->nodes[first];
+        if (!is_flexible(&n)) {
+            return r;
+        }
+        r = regex_concat(s, regex_repeat(s, n.a, n.min, n.min), rest);
+    }
+}
+
+/* The same in front of any text, of the last repeat. */
+static regex_id cut_end(struct regex_set *s, regex_id r)
+{
+    size_t from = s->parts.n;
+    for (bool more = true; more;) {
+        while (s->nodes[r].kind == REGEX_K_CONCAT && regex_list_push(s, &s->parts, s->nodes[r].a)) {
+            r = s->nodes[r].b;
+        }
+        struct regex_node n = s->nodes[r];
+        more = s->err == ERR_OK && (is_flexible(&n) || (r == REGEX_EMPTY && s->parts.n > from));
+        if (more) {
+            r = r == REGEX_EMPTY ? s->parts.ids[--s->parts.n] : regex_repeat(s, n.a, n.min, n.min);
+        }
+    }
+    while (s->parts.n > from) {
+        r = regex_concat(s, s->parts.ids[--s->parts.n], r);
+    }
+    return r;
+}
+
 /* The string around what the pattern matches. */
 static regex_id place(struct regex_set *s, const struct part *p, bool is_search)
 {
@@ -278,7 +316,9 @@ static regex_id place(struct regex_set *s, const struct part *p, bool is_search)
     for (int needs = 0; needs < N_NEEDS; needs++) {
         regex_id before = (needs & AT_BEGIN) != 0 ? REGEX_EMPTY : any;
         regex_id behind = (needs & AT_END) != 0 ? REGEX_EMPTY : any;
-        out = regex_or(s, out, regex_concat(s, before, regex_concat(s, p->by[needs], behind)));
+        regex_id r = before == REGEX_EMPTY ? p->by[needs] : cut_begin(s, p->by[needs]);
+        r = behind == REGEX_EMPTY ? r : cut_end(s, r);
+        out = regex_or(s, out, regex_concat(s, before, regex_concat(s, r, behind)));
     }
     return out;
 }

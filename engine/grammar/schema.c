@@ -63,12 +63,13 @@ const char *schema_join(struct writer *w, const char *path, const char *key)
 {
     enum { MOST_OF_PATH = 80 };
     char out[ERR_WHERE_BYTES];
-    size_t n = 0;
-    for (; path[n] != '\0' && n < MOST_OF_PATH; n++) {
-        out[n] = path[n];
-    }
+    size_t n = strnlen(path, MOST_OF_PATH), n_plain = strcspn(key, "~/");
+    memcpy(out, path, n);
     out[n++] = '/';
-    for (; *key != '\0' && n + 3 < sizeof out; key++) {
+    n_plain = MIN_OF(n_plain, sizeof out - 3 - n);
+    memcpy(out + n, key, n_plain);
+    n += n_plain;
+    for (key += n_plain; *key != '\0' && n + 3 < sizeof out; key++) {
         if (*key == '~' || *key == '/') {
             out[n++] = '~';
             out[n++] = *key == '~' ? '0' : '1';
@@ -95,65 +96,18 @@ enum err schema_spend(struct writer *w, size_t work) { return regex_spend(w->s, 
 /* --- keywords -------------------------------------------------------------------------------------------------------- */
 
 /* Keywords that say something of values, in order; others are not looked at. */
-static const struct word {
-    const char *name;
-    bool is_refused; /* it is not enforced here */
-} words[] = {
-    {"$dynamicRef", true},
-    {"$recursiveRef", true},
-    {"$ref", false},
-    {"additionalItems", false},
-    {"additionalProperties", false},
-    {"allOf", false},
-    {"anyOf", false},
-    {"const", false},
-    {"contains", false},
-    {"dependencies", false},
-    {"dependentRequired", false},
-    {"dependentSchemas", false},
-    {"disallow", true},
-    {"enum", false},
-    {"exclusiveMaximum", false},
-    {"exclusiveMinimum", false},
-    {"extends", true},
-    {"format", false},
-    {"if", false},
-    {"items", false},
-    {"maxContains", false},
-    {"maxItems", false},
-    {"maxLength", false},
-    {"maxProperties", false},
-    {"maximum", false},
-    {"minContains", false},
-    {"minItems", false},
-    {"minLength", false},
-    {"minProperties", false},
-    {"minimum", false},
-    {"multipleOf", false},
-    {"not", false},
-    {"nullable", false},
-    {"oneOf", false},
-    {"pattern", false},
-    {"patternProperties", false},
-    {"prefixItems", false},
-    {"properties", false},
-    {"propertyNames", false},
-    {"required", false},
-    {"type", false},
-    {"unevaluatedItems", true},
-    {"unevaluatedProperties", false},
-    {"uniqueItems", false},
-    {"x-lark", false},
+static const char *const words[] = {
+    "$dynamicRef", "$recursiveRef", "$ref", "additionalItems", "additionalProperties", "allOf", "anyOf",
+    "const", "contains", "dependencies", "dependentRequired", "dependentSchemas", "disallow", "enum",
+    "exclusiveMaximum", "exclusiveMinimum", "extends", "format", "if", "items", "maxContains", "maxItems",
+    "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength", "minProperties", "minimum",
+    "multipleOf", "not", "nullable", "oneOf", "pattern", "patternProperties", "prefixItems", "properties",
+    "propertyNames", "required", "type", "unevaluatedItems", "unevaluatedProperties", "uniqueItems", "x-lark",
 };
 
-static int by_name(const void *key, const void *row) { return strcmp(key, ((const struct word *)row)->name); }
+static int by_name(const void *key, const void *row) { return strcmp(key, *(const char *const *)row); }
 
-static const struct word *word_of(const char *key)
-{
-    return bsearch(key, words, ARRAY_LEN(words), sizeof *words, by_name);
-}
-
-bool schema_is_word(const char *key) { return word_of(key) != NULL; }
+bool schema_is_word(const char *key) { return bsearch(key, words, ARRAY_LEN(words), sizeof *words, by_name) != NULL; }
 
 bool schema_says_more(const json_t *schema, const char *one)
 {
@@ -168,22 +122,64 @@ bool schema_says_more(const json_t *schema, const char *one)
     return false;
 }
 
-const json_t *schema_keyword(const struct writer *w, const struct part *p, const char *keyword)
+static struct seen *seen_place(const struct writer *w, const json_t *schema)
 {
-    bool is_ref = w->ref_is_alone && json_object_get(p->schema, "$ref") != NULL;
-    return is_ref ? NULL : json_object_get(p->schema, keyword);
+    size_t at = (size_t)(((uintptr_t)schema >> 4) * 0x9e3779b97f4a7c15u >> 20) % w->cap_seen;
+    while (w->seen[at].schema != NULL && w->seen[at].schema != schema) {
+        at = at + 1 < w->cap_seen ? at + 1 : 0;
+    }
+    return &w->seen[at];
+}
+
+static bool grow_seen(struct writer *w)
+{
+    enum { FIRST = 64 };
+    struct seen *before = w->seen;
+    size_t n = w->cap_seen, more = n != 0 ? 2 * n : FIRST;
+    struct seen *table = mem_zalloc_array(more, sizeof *table, MEM_REQUEST);
+    if (table == NULL) {
+        return false;
+    }
+    w->seen = table;
+    w->cap_seen = more;
+    for (size_t i = 0; i < n; i++) {
+        if (before[i].schema != NULL) {
+            *seen_place(w, before[i].schema) = before[i];
+        }
+    }
+    mem_free(before);
+    return true;
+}
+
+/* What the object's keys say, for as long as no other schema is looked at; NULL: no memory. */
+static const struct seen *see(struct writer *w, const json_t *schema)
+{
+    const char *key;
+    json_t *value;
+    if (2 * w->n_seen >= w->cap_seen && !grow_seen(w)) {
+        w->has_failed = true;
+        return NULL;
+    }
+    struct seen *place = seen_place(w, schema);
+    if (place->schema == NULL) {
+        *place = (struct seen){.schema = schema, .has_id = schema_has_id(schema)};
+        w->n_seen++;
+        json_object_foreach((json_t *)schema, key, value)
+        {
+            place->words |= schema_word_bit(key);
+            place->says = place->says || schema_is_word(key);
+        }
+    }
+    return place;
 }
 
 static enum err check_keywords(struct writer *w, const struct part *p)
 {
-    const char *key;
-    json_t *value;
+    static const char *const refused[] = {"$dynamicRef", "$recursiveRef", "disallow", "extends"};
     TRY(schema_spend(w, 40 + 6 * json_object_size(p->schema)));
-    json_object_foreach((json_t *)p->schema, key, value)
-    {
-        const struct word *word = w->is_loose ? NULL : word_of(key);
-        if (word != NULL && word->is_refused) {
-            return schema_refuse(w, p->path, key, "this keyword is not supported");
+    for (size_t i = 0; i < ARRAY_LEN(refused) && !w->is_loose; i++) {
+        if (schema_member(p, refused[i]) != NULL) {
+            return schema_refuse(w, p->path, refused[i], "this keyword is not supported");
         }
     }
     return ERR_OK;
@@ -284,8 +280,9 @@ enum err schema_add_part(struct writer *w, const struct part *from, const json_t
         return w->is_loose ? ERR_OK : schema_refuse(w, path, "", "expected a schema, an object or a boolean");
     }
     list->is_none |= json_is_false(schema);
-    if (json_is_boolean(schema) || !schema_says_more(schema, NULL)) {
-        return ERR_OK;
+    const struct seen *seen = json_is_boolean(schema) ? NULL : see(w, schema);
+    if (seen == NULL || !seen->says) {
+        return w->has_failed ? ERR_NOMEM : ERR_OK;
     }
     for (size_t i = 0; i < list->n; i++) {
         if (list->at[i].schema == schema) {
@@ -296,9 +293,10 @@ enum err schema_add_part(struct writer *w, const struct part *from, const json_t
         return err_set(w->info, ERR_GRAMMAR_LIMIT, NULL, "JSON Schema: expected at most %d schemas for one value",
                        SCHEMA_MAX_PARTS);
     }
-    bool is_of_another = from != NULL && (from->is_of_another || schema_has_id(schema));
+    bool is_of_another = from != NULL && (from->is_of_another || seen->has_id);
     bool is_of_list = from >= list->at && from < list->at + list->n;
     list->at[list->n++] = (struct part){.schema = schema,
+                                        .words = seen->words,
                                         .path = path,
                                         .is_of_another = is_of_another,
                                         .asked_by = is_of_list ? (uint32_t)(from - list->at) + 1 : 0};
@@ -377,11 +375,11 @@ static enum err add_ref(struct writer *w, const struct part *p, const json_t *re
 
 static enum err add_all_of(struct writer *w, const struct part *p, struct parts *list)
 {
-    const json_t *all = json_object_get(p->schema, "allOf");
-    const char *path = schema_join(w, p->path, "allOf");
+    const json_t *all = schema_member(p, "allOf");
     if (all == NULL) {
         return ERR_OK;
     }
+    const char *path = schema_join(w, p->path, "allOf");
     if (!json_is_array(all) || json_array_size(all) == 0) {
         return schema_refuse(w, p->path, "allOf", "expected an array of schemas");
     }
@@ -399,7 +397,7 @@ static enum err expand(struct writer *w, const struct node *node, struct parts *
     list->is_none = false;
     for (size_t i = 0; i < list->n && !list->is_none; i++) {
         const struct part *p = &list->at[i];
-        const json_t *ref = json_object_get(p->schema, "$ref"), *more = NULL;
+        const json_t *ref = schema_member(p, "$ref"), *more = NULL;
         TRY(ref != NULL ? add_ref(w, p, ref, list) : ERR_OK);
         if (ref != NULL && w->ref_is_alone) {
             continue;
@@ -422,7 +420,7 @@ static enum err expand(struct writer *w, const struct node *node, struct parts *
 static enum err write_any_of(struct writer *w, const struct node *node, const struct parts *list, size_t i)
 {
     const struct part *p = &list->at[i];
-    const json_t *all = json_object_get(p->schema, "anyOf");
+    const json_t *all = schema_member(p, "anyOf");
     const char *path = schema_join(w, p->path, p->is_one_of ? "oneOf" : "anyOf");
     if (!json_is_array(all) || json_array_size(all) == 0) {
         return schema_refuse(w, p->path, "anyOf", "expected an array of schemas");
@@ -487,16 +485,43 @@ static void write_word(struct writer *w, const struct node *node, const struct p
     }
 }
 
+/* Where objects and arrays are left out, the node is what else is of the list. Of values that are named all that is left out is. */
+static enum err leave_out(struct writer *w, const struct node *node, const struct parts *list, bool *is_written)
+{
+    struct parts more;
+    symbol_id symbol;
+    *is_written = false;
+    for (size_t i = 0; i < list->n; i++) {
+        const json_t *others;
+        TRY(list->at[i].is_valued ? ERR_OK : schema_other_values(w, &list->at[i], &others));
+        if (list->at[i].is_valued || others == NULL) {
+            continue;
+        }
+        if (!*is_written) {
+            parts_copy(&more, list);
+        }
+        *is_written = true;
+        TRY(schema_add_part(w, &list->at[i], others, list->at[i].path, &more));
+    }
+    if (*is_written && more.n > list->n) { /* else they are there already */
+        TRY(schema_need(w, &more, &symbol));
+        schema_put(w, node, symbol);
+    }
+    *is_written = *is_written && more.n > list->n;
+    return ERR_OK;
+}
+
 static enum err write_types(struct writer *w, const struct node *node, const struct parts *list)
 {
     unsigned types = SCHEMA_ALL_TYPES, one;
-    bool has_values;
+    bool has_values, is_written = false;
     for (size_t i = 0; i < list->n; i++) {
         TRY(read_types(w, &list->at[i], &one));
         types &= one;
     }
     TRY(schema_write_values(w, node, list, types, &has_values));
-    if (has_values) {
+    TRY(!has_values && (types & (SCHEMA_OBJECT | SCHEMA_ARRAY)) != 0 ? leave_out(w, node, list, &is_written) : ERR_OK);
+    if (has_values || is_written) {
         return ERR_OK;
     }
     TRY((types & SCHEMA_OBJECT) != 0 ? schema_write_object(w, node, list) : ERR_OK);
@@ -581,6 +606,7 @@ void schema_writer_fini(struct writer *w)
     json_decref(w->fraction);
     mem_free(w->made);
     mem_free(w->made_table);
+    mem_free(w->seen);
     regex_set_free(&w->check_set);
     mem_free(w->nodes);
     mem_free(w->table);

@@ -1,7 +1,6 @@
 /* Arrays of a schema. */
 #include "engine/grammar/schema_internal.h"
 
-#include "engine/grammar/schema_disjoint.h"
 
 /* The schemas of a part's first elements and of the others; NULL: it says nothing of them. */
 struct elements {
@@ -16,6 +15,20 @@ static struct elements elements_of(const struct writer *w, const struct part *p)
         return (struct elements){items, schema_keyword(w, p, "additionalItems"), "items", "additionalItems"};
     }
     return (struct elements){schema_keyword(w, p, "prefixItems"), items, "prefixItems", "items"};
+}
+
+static const char UNEVALUATED[] = "unevaluatedItems";
+
+/* Adds what parts say of elements that neither they nor those that they ask for say something of. */
+static enum err add_unevaluated(struct writer *w, const struct parts *list, size_t i, struct parts *out)
+{
+    bool says[SCHEMA_MAX_PARTS], has_unevaluated = false;
+    for (size_t k = 0; k < list->n && !w->is_loose; k++) {
+        struct elements e = elements_of(w, &list->at[k]);
+        says[k] = e.rest != NULL || i < json_array_size(e.first);
+        has_unevaluated = has_unevaluated || schema_keyword(w, &list->at[k], UNEVALUATED) != NULL;
+    }
+    return has_unevaluated ? schema_add_unevaluated(w, list, UNEVALUATED, says, out) : ERR_OK;
 }
 
 /* What the i-th element is to be of. */
@@ -34,7 +47,7 @@ static enum err element_parts(struct writer *w, const struct parts *list, size_t
             TRY(schema_add_part(w, p, e.rest, schema_join(w, p->path, e.rest_word), out));
         }
     }
-    return ERR_OK;
+    return add_unevaluated(w, list, i, out);
 }
 
 /* Elements behind the first ones: of `of`, so many that there are min to max in all. */
@@ -62,6 +75,10 @@ static enum err write_elements(struct writer *w, const struct parts *list, size_
     symbol_id one;
     TRY(element_parts(w, list, n, &of));
     max = of.is_none ? MIN_OF(max, (uint32_t)n) : max;
+    if (min > max) {
+        *out = grammar_rule(w->b); /* no array is so */
+        return ERR_OK;
+    }
     TRY(schema_need(w, &of, &one));
     *out = write_rest(w, one, (uint32_t)n, min, max);
     for (size_t i = n; i-- > 0;) { /* *out: what follows the elements up to i, which may be left out from some on */
@@ -76,44 +93,67 @@ static enum err write_elements(struct writer *w, const struct parts *list, size_
     return ERR_OK;
 }
 
-/* Elements that differ: those of an enumeration, each once. */
-static enum err write_unique(struct writer *w, const struct parts *list, const struct part *unique, uint32_t min,
-                             uint32_t max, symbol_id *out)
+static enum err refuse_unique(struct writer *w, const struct part *unique)
 {
-    enum { MOST = 256 };
-    const json_t *values = NULL;
-    struct parts of;
-    TRY(element_parts(w, list, 0, &of));
-    for (size_t i = 0; i < of.n; i++) {
-        const json_t *ref = json_object_get(of.at[i].schema, "$ref");
-        const json_t *schema = json_is_string(ref) && !of.at[i].is_of_another
-                                   ? schema_resolve(w->root, json_string_value(ref))
-                                   : of.at[i].schema;
-        values = values == NULL ? json_object_get(schema, "enum") : values;
-    }
+    return schema_refuse(w, unique->path, "uniqueItems",
+                         "expected items of 1000 values at most, as of an enumeration, or single ones of which no value is of "
+                         "two, or maxItems of 1");
+}
+
+/* Elements of few values, each once. */
+static enum err write_few(struct writer *w, const struct parts *of, const json_t *values, uint32_t min, uint32_t max,
+                          symbol_id *out)
+{
     size_t n = json_array_size(values), n_members = 0;
     struct grammar_member *members = arena_alloc(&w->arena, (n + 1) * sizeof *members);
-    if (values == NULL || n > MOST) {
-        return schema_refuse(w, unique->path, "uniqueItems",
-                             "expected an enumeration of 256 values at most as items, or maxItems of 1");
-    }
     for (size_t i = 0; i < n && members != NULL; i++) {
         struct parts one;
         json_t *value = json_array_get(values, i);
         const json_t *only = NULL;
-        parts_copy(&one, &of);
-        if (schema_has_value(values, i, value)) { /* it is there already */
-            continue;
+        one.n = 0;
+        one.is_none = false;
+        if (!schema_was_made(w, value, SCHEMA_ONLY, &only)) {
+            only = schema_keep(w, value, SCHEMA_ONLY, json_pack("{sO}", "const", value));
         }
-        if (!schema_was_made(w, value, SCHEMA_VALUE, &only)) {
-            only = schema_keep(w, value, SCHEMA_VALUE, json_pack("{sO}", "const", value));
-        }
-        TRY(only != NULL ? schema_add_part(w, &of.at[0], only, of.at[0].path, &one) : schema_not_kept(w));
+        TRY(only != NULL ? schema_add_part(w, &of->at[0], only, of->at[0].path, &one) : schema_not_kept(w));
+        TRY(of->n < SCHEMA_MAX_PARTS ? ERR_OK : ERR_GRAMMAR_LIMIT);
+        memcpy(one.at + one.n, of->at, of->n * sizeof *of->at); /* behind the one value, so that no others are looked at */
+        one.n += of->n;
         members[n_members] = (struct grammar_member){.symbol = 0};
         TRY(schema_need(w, &one, &members[n_members++].symbol));
     }
     *out = members != NULL ? grammar_set(w->b, members, n_members, w->comma, min, max) : 0;
     return members != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+/* Elements that differ: n single ones and no others, of which no value is of two, or those of few values. */
+static enum err write_unique(struct writer *w, const struct parts *list, const struct part *unique, size_t n, uint32_t min,
+                             uint32_t max, symbol_id *out)
+{
+    enum { MOST_VALUES = 1000, MOST_SINGLE = 32 };
+    struct parts of, other;
+    json_t *values;
+    TRY(element_parts(w, list, n, &of));
+    uint32_t most = of.is_none ? MIN_OF(max, (uint32_t)n) : max;
+    if (n > 0 && (most > n || n > MOST_SINGLE)) {
+        return refuse_unique(w, unique);
+    }
+    for (size_t i = 0; i < n; i++) {
+        TRY(element_parts(w, list, i, &of));
+        for (size_t k = i + 1; k < n; k++) {
+            TRY(element_parts(w, list, k, &other));
+            if (!schema_lists_differ(w, &of, &other)) {
+                return refuse_unique(w, unique);
+            }
+        }
+    }
+    if (n > 0 || most <= 1) {
+        return write_elements(w, list, n, min, max, out);
+    }
+    TRY(schema_few_values(w, &of, MOST_VALUES, &values));
+    enum err err = values != NULL ? write_few(w, &of, values, min, max, out) : refuse_unique(w, unique);
+    json_decref(values);
+    return err;
 }
 
 /* --- contains ---------------------------------------------------------------------------------------------------------- */
@@ -241,11 +281,13 @@ static enum err write_contains(struct writer *w, const struct parts *list, const
 enum err schema_write_array(struct writer *w, const struct node *node, const struct parts *list)
 {
     uint32_t min = 0, max = REGEX_UNBOUNDED, one_min, one_max;
-    const struct part *unique = NULL;
+    const struct part *unique = NULL, *containing = NULL;
     struct contains contains;
     size_t n = 0;
     symbol_id all;
+    bool has_unevaluated;
     TRY(read_contains(w, list, &contains));
+    TRY(schema_check_unevaluated(w, list, UNEVALUATED, &has_unevaluated));
     for (size_t i = 0; i < list->n; i++) {
         const struct part *p = &list->at[i];
         struct elements e = elements_of(w, p);
@@ -258,6 +300,10 @@ enum err schema_write_array(struct writer *w, const struct node *node, const str
         }
         n = MAX_OF(n, json_array_size(e.first));
         unique = json_is_true(schema_keyword(w, p, "uniqueItems")) ? p : unique;
+        containing = schema_keyword(w, p, "contains") != NULL ? p : containing;
+    }
+    if (has_unevaluated && containing != NULL) { /* what is contained is evaluated, by 2020-12, and is not, by 2019-09 */
+        return refuse_contains(w, containing, "expected no unevaluatedItems beside it");
     }
     if (max != REGEX_UNBOUNDED && min > max) {
         return ERR_OK; /* no array is so */
@@ -271,8 +317,7 @@ enum err schema_write_array(struct writer *w, const struct node *node, const str
     if (contains.part != NULL) {
         TRY(write_contains(w, list, &contains, min, max, &all));
     } else if (unique != NULL && max > 1 && !w->is_loose) {
-        TRY(n == 0 ? write_unique(w, list, unique, min, max, &all)
-                   : schema_refuse(w, unique->path, "uniqueItems", "expected no schemas for single items beside it"));
+        TRY(write_unique(w, list, unique, n, min, max, &all));
     } else {
         TRY(write_elements(w, list, n, min, max, &all));
     }

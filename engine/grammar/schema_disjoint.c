@@ -1,9 +1,12 @@
 #include "engine/grammar/schema_disjoint.h"
 
+#include "engine/base/ck.h"
 #include "engine/base/compiler.h"
 #include "engine/base/json_read.h"
+#include "engine/base/mem.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_REF = 1024, MAX_HOPS = 16 };
@@ -11,7 +14,9 @@ enum { MAX_REF = 1024, MAX_HOPS = 16 };
 /* Two schemas that are looked at. */
 struct look {
     const json_t *root;
-    size_t n; /* names and values compared */
+    size_t n;        /* names and values compared */
+    size_t n_by_key; /* the same, of enumerations too large for that */
+    bool has_failed;
 };
 
 bool schema_has_id(const json_t *schema)
@@ -71,6 +76,75 @@ bool schema_fits_type(const json_t *type, const json_t *value)
            (json_is_array(value) && schema_has_type(type, "array"));
 }
 
+/* --- values ------------------------------------------------------------------------------------------------------------ */
+
+/* JSON in which -0.0, as it is written for -0 too, becomes 0.0. */
+static void drop_signs_of_zero(char *text)
+{
+    size_t n = 0;
+    bool is_in_string = false, is_escaped = false;
+    for (const char *p = text; *p != '\0'; p++) {
+        bool is_zero = !is_in_string && strncmp(p, "-0.0", 4) == 0 && strchr(",]}", p[4]) != NULL;
+        is_in_string ^= *p == '"' && !is_escaped;
+        is_escaped = is_in_string && *p == '\\' && !is_escaped;
+        if (!is_zero) {
+            text[n++] = *p;
+        }
+    }
+    text[n] = '\0';
+}
+
+char *schema_key_of(const json_t *value)
+{
+    enum { FLAGS = JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS };
+    char number[32], *text;
+    if (json_is_number(value)) {
+        int n = snprintf(number, sizeof number, "%.17g", json_number_value(value) + 0.0); /* -0 is 0 */
+        return mem_dup(number, (size_t)n, MEM_REQUEST);
+    }
+    size_t n = json_string_length(value);
+    if (json_is_string(value) && memchr(json_string_value(value), '\0', n) == NULL) { /* most values: a quote, and it as it is */
+        text = mem_alloc(n + 2, MEM_REQUEST);
+        if (text != NULL) {
+            text[0] = '"';
+            memcpy(text + 1, json_string_value(value), n + 1);
+        }
+        return text;
+    }
+    text = json_dumps(value, FLAGS);
+    if (text != NULL && json_is_string(value)) {
+        text[0] = '@'; /* written, it could be another's text */
+    }
+    if (text != NULL && (json_is_object(value) || json_is_array(value))) { /* within it, too, 1 is 1.0 */
+        json_t *plain = json_loads(text, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, NULL);
+        mem_free(text);
+        text = plain != NULL ? json_dumps(plain, FLAGS) : NULL;
+        json_decref(plain);
+        if (text != NULL) {
+            drop_signs_of_zero(text);
+        }
+    }
+    return text;
+}
+
+bool schema_is_same(const json_t *a, const json_t *b, bool *has_failed)
+{
+    if (json_is_number(a) && json_is_number(b)) {
+        return json_number_value(a) == json_number_value(b);
+    }
+    bool may_be = (json_is_object(a) && json_is_object(b) && json_object_size(a) == json_object_size(b)) ||
+                  (json_is_array(a) && json_is_array(b) && json_array_size(a) == json_array_size(b));
+    if (!may_be || json_equal(a, b)) {
+        return json_equal(a, b) != 0;
+    }
+    char *x = schema_key_of(a), *y = schema_key_of(b);
+    bool is = x != NULL && y != NULL && strcmp(x, y) == 0;
+    *has_failed |= x == NULL || y == NULL;
+    mem_free(x);
+    mem_free(y);
+    return is;
+}
+
 /* --- reasons ----------------------------------------------------------------------------------------------------------- */
 
 static const char *const type_names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
@@ -82,12 +156,6 @@ static const json_t *follow(const json_t *root, const json_t *schema)
         schema = schema_resolve(root, json_string_value(json_object_get(schema, "$ref")));
     }
     return schema;
-}
-
-static bool is_same(const json_t *a, const json_t *b)
-{
-    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b)
-                                                  : json_equal(a, b) != 0;
 }
 
 /* The i-th of the values that the schema names; NULL: there is no such. *names: it names them. */
@@ -105,22 +173,58 @@ static bool names_values(const json_t *schema)
     return names;
 }
 
+/* Is the value of b, which names it? */
+static bool is_of(const json_t *b, const json_t *value)
+{
+    bool is_null = json_is_null(value) && json_is_true(json_object_get(b, "nullable"));
+    return is_null || schema_fits_type(json_object_get(b, "type"), value);
+}
+
+/* Has b's enumeration none of a's, by their keys? */
+static bool enums_differ(struct look *look, const json_t *a, const json_t *b)
+{
+    enum { WORK = 14, MOST_WORK = 2000000 }; /* of one value as much as of so many compared */
+    const json_t *x = json_object_get(a, "enum"), *y = json_object_get(b, "enum");
+    size_t n = json_array_size(x) + json_array_size(y);
+    bool differ = true;
+    if (n > (MOST_WORK - look->n_by_key) / WORK) {
+        return false;
+    }
+    json_t *keys = json_object();
+    look->has_failed |= keys == NULL;
+    for (size_t i = 0; i < n && differ && !look->has_failed; i++) {
+        bool is_y = i < json_array_size(y);
+        const json_t *value = is_y ? json_array_get(y, i) : json_array_get(x, i - json_array_size(y));
+        char *key = schema_key_of(value);
+        look->has_failed |= key == NULL || (is_y && json_object_set_nocheck(keys, key, json_true()) != 0);
+        differ = is_y || key == NULL || json_object_get(keys, key) == NULL || !is_of(b, value);
+        mem_free(key);
+        look->n_by_key += WORK;
+    }
+    json_decref(keys);
+    return differ && !look->has_failed;
+}
+
 /* Is none of a's values one of b: of those that it names, or of its types? */
 static bool has_no_value_of(struct look *look, const json_t *a, const json_t *b)
 {
     const json_t *x, *y;
     bool names;
+    size_t n_pairs = 0;
+    if (!ck_mul_size(json_array_size(json_object_get(a, "enum")), json_array_size(json_object_get(b, "enum")), &n_pairs) ||
+        n_pairs > SCHEMA_DISJOINT_WORK) {
+        return enums_differ(look, a, b);
+    }
     for (size_t i = 0; (x = value_at(a, i, &names)) != NULL; i++, look->n++) {
         bool is_of_b = !names_values(b);
         for (size_t k = 0; (y = value_at(b, k, &names)) != NULL; k++) {
-            is_of_b = is_of_b || is_same(x, y);
+            is_of_b = is_of_b || schema_is_same(x, y, &look->has_failed);
             look->n++;
         }
-        bool is_null = json_is_null(x) && json_is_true(json_object_get(b, "nullable"));
-        if (look->n > SCHEMA_DISJOINT_WORK) {
+        if (look->n > SCHEMA_DISJOINT_WORK || look->has_failed) {
             return false;
         }
-        if (is_of_b && (is_null || schema_fits_type(json_object_get(b, "type"), x))) {
+        if (is_of_b && is_of(b, x)) {
             return false;
         }
     }
@@ -149,7 +253,9 @@ static bool share_type(const json_t *a, const json_t *b, bool but_object)
 
 static bool differ_simply(struct look *look, const json_t *a, const json_t *b)
 {
-    bool by_values = (names_values(a) && has_no_value_of(look, a, b)) || (names_values(b) && has_no_value_of(look, b, a));
+    bool is_told = names_values(a) && json_object_get(a, "type") == NULL; /* b's values, too, are looked at, and no type of a's */
+    bool by_values = (names_values(a) && has_no_value_of(look, a, b)) ||
+                     (names_values(b) && !is_told && has_no_value_of(look, b, a));
     return by_values || json_is_false(a) || json_is_false(b) || !share_type(a, b, false);
 }
 
@@ -202,6 +308,6 @@ bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b, s
     bool are_objects = !share_type(a, b, true);
     bool are = differ_simply(&look, a, b) ||
                (are_objects && (tells_by_member(&look, a, b) || tells_by_member(&look, b, a)));
-    *work += look.n;
+    *work += look.n + look.n_by_key;
     return are;
 }

@@ -7,14 +7,17 @@
 
 enum { MAX_BRANCHES = 128, MAX_CHECKS = 500, CHECK_NODES = 40, CHECK_PARTS = 1 << 16, CHECK_WORK = 200000, CHECK_BEGINS = 500 };
 
-bool schema_is_plain_not(const json_t *schema)
+bool schema_is_plain_not(const struct part *p)
 {
-    const json_t *of = json_object_get(schema, "not");
+    const json_t *of = schema_member(p, "not");
+    if (of == NULL) {
+        return false;
+    }
     bool is_values = json_object_get(of, "enum") != NULL
                          ? !schema_says_more(of, "enum")
                          : json_object_get(of, "const") != NULL && !schema_says_more(of, "const");
     bool is_pattern = json_object_get(of, "pattern") != NULL && !schema_says_more(of, "pattern") &&
-                      json_read_is(json_object_get(schema, "type"), "string");
+                      json_read_is(schema_member(p, "type"), "string");
     return is_values || is_pattern;
 }
 
@@ -135,10 +138,29 @@ static void negate_contains(struct negation *n, const json_t *schema)
     or_(n, json_pack("{sss{sO}}", "type", "array", "items", "not", schema));
 }
 
+/* One of the elements is there and not of its schema. */
+static void negate_prefix(struct negation *n, const json_t *first)
+{
+    enum { MOST = 64 };
+    n->is_unknown |= json_array_size(first) > MOST;
+    for (size_t i = 0; i < json_array_size(first) && !n->is_unknown; i++) {
+        json_t *all = json_array();
+        for (size_t k = 0; k <= i; k++) {
+            n->has_failed |= json_array_append_new(all, k < i ? json_true() : not_(json_array_get(first, i))) != 0;
+        }
+        or_(n, json_pack("{sssIso}", "type", "array", "minItems", (json_int_t)i + 1, "prefixItems", all));
+    }
+}
+
 /* One of the elements is not of it, where it is of all. */
 static void negate_items(struct negation *n, const json_t *schema)
 {
-    n->is_unknown |= json_is_array(schema) || json_object_get(n->of, "prefixItems") != NULL;
+    const json_t *first = json_object_get(n->of, "prefixItems");
+    if (first != NULL && json_is_false(schema)) { /* there are more than the first ones */
+        or_(n, json_pack("{sssI}", "type", "array", "minItems", (json_int_t)json_array_size(first) + 1));
+        return;
+    }
+    n->is_unknown |= json_is_array(schema) || first != NULL;
     or_(n, json_pack("{sss{sO}}", "type", "array", "contains", "not", schema));
 }
 
@@ -167,7 +189,7 @@ static void negate_keyword(struct negation *n, const char *key, const json_t *va
         void (*negate)(struct negation *, const json_t *);
     } rows[] = {{"type", negate_type}, {"required", negate_required}, {"properties", negate_properties},
                 {"allOf", negate_all}, {"anyOf", negate_any},         {"$ref", negate_ref},
-                {"items", negate_items}, {"contains", negate_contains}};
+                {"items", negate_items}, {"contains", negate_contains}, {"prefixItems", negate_prefix}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (strcmp(key, rows[i].keyword) == 0) {
             rows[i].negate(n, value);
@@ -292,7 +314,7 @@ static enum err add_dependencies(struct writer *w, const struct part *p, json_t 
 static enum err add_not(struct writer *w, const struct part *p, json_t *all)
 {
     const json_t *schema = schema_keyword(w, p, "not"), *opposite;
-    if (schema == NULL || schema_is_plain_not(p->schema)) {
+    if (schema == NULL || schema_is_plain_not(p)) {
         return ERR_OK;
     }
     TRY(negate_or_refuse(w, p, "not", schema, &opposite));
@@ -301,8 +323,13 @@ static enum err add_not(struct writer *w, const struct part *p, json_t *all)
 
 enum err schema_conditions(struct writer *w, const struct part *p, const json_t **out)
 {
+    static const char *const all_words[] = {"not", "if", "dependencies", "dependentRequired", "dependentSchemas"};
+    uint64_t any = 0;
     *out = NULL;
-    if (w->is_loose || schema_was_made(w, p->schema, SCHEMA_CONDITIONS, out)) {
+    for (size_t i = 0; i < ARRAY_LEN(all_words); i++) {
+        any |= schema_word_bit(all_words[i]);
+    }
+    if (w->is_loose || (p->words & any) == 0 || schema_was_made(w, p->schema, SCHEMA_CONDITIONS, out)) {
         return ERR_OK;
     }
     json_t *all = json_array();
@@ -311,6 +338,39 @@ enum err schema_conditions(struct writer *w, const struct part *p, const json_t 
     err = err == ERR_OK ? add_dependencies(w, p, all) : err;
     if (err == ERR_OK && json_array_size(all) > 0) {
         *out = schema_keep(w, p->schema, SCHEMA_CONDITIONS, json_pack("{sO}", "allOf", all));
+        err = *out != NULL ? ERR_OK : schema_not_kept(w);
+    }
+    json_decref(all);
+    return err;
+}
+
+/* Adds that a value is none of the objects and arrays that a plain `not` names. */
+static enum err add_other_values(struct writer *w, const struct part *p, json_t *all)
+{
+    const json_t *of = schema_keyword(w, p, "not"), *values = json_object_get(of, "enum"), *opposite;
+    size_t n = values != NULL ? json_array_size(values) : 1;
+    TRY(schema_spend(w, n / 8));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *value = values != NULL ? json_array_get(values, i) : json_object_get(of, "const");
+        if (json_is_object(value) || json_is_array(value)) {
+            const json_t *schema = schema_of_value(w, value);
+            TRY(schema != NULL ? negate_or_refuse(w, p, "not", schema, &opposite) : schema_not_kept(w));
+            TRY(and_(all, json_incref((json_t *)opposite)));
+        }
+    }
+    return ERR_OK;
+}
+
+enum err schema_other_values(struct writer *w, const struct part *p, const json_t **out)
+{
+    *out = NULL;
+    if (w->is_loose || !schema_is_plain_not(p) || schema_was_made(w, p->schema, SCHEMA_OTHERS, out)) {
+        return ERR_OK;
+    }
+    json_t *all = json_array();
+    enum err err = all != NULL ? add_other_values(w, p, all) : ERR_NOMEM;
+    if (err == ERR_OK && json_array_size(all) > 0) {
+        *out = schema_keep(w, p->schema, SCHEMA_OTHERS, json_pack("{sO}", "allOf", all));
         err = *out != NULL ? ERR_OK : schema_not_kept(w);
     }
     json_decref(all);
@@ -327,7 +387,7 @@ static bool is_empty(struct writer *w, const struct part *p, const json_t *a, co
     struct parts list;
     symbol_id start;
     bool can = true;
-    json_t *type = json_object_get(p->schema, "type"), *beside = type != NULL ? json_pack("{sO}", "type", type) : NULL;
+    json_t *type = schema_member(p, "type"), *beside = type != NULL ? json_pack("{sO}", "type", type) : NULL;
     if (w->check_set != NULL && regex_ok(w->check_set) != ERR_OK) { /* it has met its limit: another one */
         regex_set_free(&w->check_set);
     }
@@ -361,14 +421,33 @@ static bool are_apart(struct writer *w, const struct part *p, const json_t *a, c
     return regex_spend(w->s, work) && (are || (w->n_checks++ < MAX_CHECKS && is_empty(w, p, a, b)));
 }
 
+/* Of which pairs of schemas no value is of both. */
+struct apart {
+    uint64_t bits[MAX_BRANCHES][MAX_BRANCHES / 64];
+};
+
+static bool is_apart(const struct apart *a, size_t i, size_t k) { return (a->bits[i][k / 64] >> k % 64 & 1) != 0; }
+
+static void find_apart(struct writer *w, const struct part *p, const json_t *all, struct apart *out)
+{
+    *out = (struct apart){0};
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        for (size_t k = i + 1; k < json_array_size(all) && regex_ok(w->s) == ERR_OK; k++) {
+            uint64_t are = are_apart(w, p, json_array_get(all, i), json_array_get(all, k));
+            out->bits[i][k / 64] |= are << k % 64;
+            out->bits[k][i / 64] |= are << i % 64;
+        }
+    }
+}
+
 /* The i-th of them and none of those that could hold with it. */
-static enum err only_one(struct writer *w, const struct part *p, const json_t *all, size_t i, json_t **out)
+static enum err only_one(struct writer *w, const struct part *p, const json_t *all, size_t i, const struct apart *apart, json_t **out)
 {
     json_t *parts = json_array();
     enum err err = parts != NULL ? and_(parts, json_incref(json_array_get(all, i))) : ERR_NOMEM;
     for (size_t k = 0; k < json_array_size(all) && err == ERR_OK; k++) {
         const json_t *opposite = NULL;
-        if (k != i && !are_apart(w, p, json_array_get(all, i), json_array_get(all, k))) {
+        if (k != i && !is_apart(apart, i, k)) {
             err = schema_negate(w, json_array_get(all, k), &opposite);
             err = err == ERR_OK && opposite == NULL
                       ? schema_refuse(w, p->path, "oneOf",
@@ -394,13 +473,17 @@ enum err schema_one_of(struct writer *w, const struct part *p, const json_t **ou
     if (!json_is_array(all) || n == 0 || n > MAX_BRANCHES) {
         return schema_refuse(w, p->path, "oneOf", "expected an array of schemas, 128 at most");
     }
+    struct apart apart;
     json_t *any = json_array();
     enum err err = any != NULL ? ERR_OK : ERR_NOMEM;
+    if (!w->is_loose) {
+        find_apart(w, p, all, &apart);
+    }
     for (size_t i = 0; i < n && err == ERR_OK; i++) {
         json_t *one = json_incref(json_array_get(all, i));
         if (!w->is_loose && n > 1) {
             json_decref(one);
-            err = only_one(w, p, all, i, &one);
+            err = only_one(w, p, all, i, &apart, &one);
         }
         err = err == ERR_OK ? and_(any, one) : err;
     }

@@ -10,12 +10,30 @@
 /* A schema that a value is to be of, beside others. */
 struct part {
     const json_t *schema;
+    uint64_t words;     /* schema_word_bit of its keys */
     const char *path;   /* JSON pointer */
     uint32_t asked_by;  /* which of the list asks for it, plus 1; 0 = none */
     bool is_of_another; /* it has an $id of its own, or a schema around it has: pointers there begin elsewhere */
     bool is_chosen;     /* one of its anyOf is another part */
     bool is_one_of;     /* its anyOf was a oneOf */
     bool is_valued;     /* what its enum or const says is another part */
+};
+
+/* A bit for a keyword, of which others have few the same: most questions for one that is not there end at this bit. The factors keep 56
+ * words that schemas have, 44 of them here, on 44 bits. A literal's is known to the compiler. */
+static inline uint64_t schema_word_bit(const char *word)
+{
+    size_t n = strlen(word);
+    unsigned sum = (unsigned char)word[0] + 51u * (unsigned char)word[n / 2] + 49u * (unsigned char)word[n - (n > 0)] + (unsigned)n;
+    return (uint64_t)1 << (sum & 63);
+}
+
+/* What the keys of a schema say. */
+struct seen {
+    const json_t *schema; /* NULL: a free place */
+    uint64_t words;       /* schema_word_bit of each */
+    bool says;            /* one of them says something of values */
+    bool has_id;          /* schema_has_id */
 };
 
 /* Values that are of all parts; a rule. */
@@ -42,6 +60,8 @@ struct writer {
     struct made *made;
     size_t n_made, cap_made;
     uint32_t *made_table; /* [2 * cap_made] of made by what it is of, plus 1; 0 = free */
+    struct seen *seen; /* [cap_seen] schemas that were looked at, by their addresses */
+    size_t n_seen, cap_seen;
     struct arena arena;
     symbol_id any; /* any value; 0 = not made yet */
     symbol_id comma;
@@ -82,8 +102,17 @@ MUST_CHECK enum err schema_spend(struct writer *w, size_t work);
 const char *schema_join(struct writer *w, const char *path, const char *key);
 const char *schema_join_index(struct writer *w, const char *path, size_t i);
 
-/* The part's keyword, unless nothing beside $ref has a say; NULL: none. */
-const json_t *schema_keyword(const struct writer *w, const struct part *p, const char *keyword);
+/* The part's keyword; NULL: none. */
+static inline json_t *schema_member(const struct part *p, const char *keyword)
+{
+    return (p->words & schema_word_bit(keyword)) != 0 ? json_object_get(p->schema, keyword) : NULL;
+}
+
+/* The same, unless nothing beside $ref has a say. */
+static inline const json_t *schema_keyword(const struct writer *w, const struct part *p, const char *keyword)
+{
+    return w->ref_is_alone && schema_member(p, "$ref") != NULL ? NULL : schema_member(p, keyword);
+}
 
 /* Adds what the schema at path says to the list. from: what it is within. */
 MUST_CHECK enum err schema_add_part(struct writer *w, const struct part *from, const json_t *schema, const char *path,
@@ -103,9 +132,19 @@ regex_id schema_quoted(struct writer *w, regex_id inside);
 bool schema_matches(struct writer *w, regex_id r, const char *text);
 
 /* Keeps a schema as long as the writer, once of a form and a schema; NULL: no memory, or `schema` was, or there are too many:
- * schema_not_kept says which. SCHEMA_INDEX: no schema, but the values that one names, as keys. SCHEMA_MEMBER: an object has a member
+ * schema_not_kept says which. SCHEMA_VALUE: of one object or array. SCHEMA_ONLY: a value as const.
+ * SCHEMA_INDEX: no schema, but the values that one names, as keys. SCHEMA_MEMBER: an object has a member
  * of another name than those in `names`; `of` is the schema that says so, for as long as this is kept. */
-enum schema_form { SCHEMA_NEGATION, SCHEMA_CONDITIONS, SCHEMA_ONE_OF, SCHEMA_VALUE, SCHEMA_INDEX, SCHEMA_MEMBER };
+enum schema_form {
+    SCHEMA_NEGATION,
+    SCHEMA_CONDITIONS,
+    SCHEMA_OTHERS,
+    SCHEMA_ONE_OF,
+    SCHEMA_VALUE,
+    SCHEMA_ONLY,
+    SCHEMA_INDEX,
+    SCHEMA_MEMBER
+};
 enum err schema_not_kept(const struct writer *w);
 const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema);
 bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form what, const json_t **out);
@@ -132,9 +171,30 @@ MUST_CHECK enum err schema_write_number(struct writer *w, const struct node *nod
                                         unsigned types);
 /* Strings, as they are meant, that the parts allow; *is_free: any. */
 MUST_CHECK enum err schema_strings(struct writer *w, const struct parts *list, regex_id *out, bool *is_free);
+/* A schema of this object or array alone, kept; NULL: as schema_keep. */
+const json_t *schema_of_value(struct writer *w, const json_t *value);
 /* The one part with enum or const, if there is one, among others. *is_there. */
 MUST_CHECK enum err schema_write_values(struct writer *w, const struct node *node, const struct parts *list,
                                         unsigned types, bool *is_there);
+
+/* --- schema_unique.c: elements of which no two are the same. */
+
+/* Different values that whatever is of the parts is among, a superset; *out: NULL: they are not known, or more than `most`; else the
+ * caller's. */
+MUST_CHECK enum err schema_few_values(struct writer *w, const struct parts *list, size_t most, json_t **out);
+/* Can no value be of all parts of both lists, as far as that is easily seen? */
+bool schema_lists_differ(struct writer *w, const struct parts *a, const struct parts *b);
+
+/* --- schema_unevaluated.c: what `keyword`, unevaluatedProperties or unevaluatedItems, says. */
+
+/* *is_there: a part has it. Refuses what is said by other words, as of not and if, beside it: that names members and elements that
+ * nothing evaluates. */
+MUST_CHECK enum err schema_check_unevaluated(struct writer *w, const struct parts *list, const char *keyword,
+                                             bool *is_there);
+/* Adds what the parts say of a member or an element, unless they or those that they ask for say what it is to be of: says[i], of the
+ * i-th part. */
+MUST_CHECK enum err schema_add_unevaluated(struct writer *w, const struct parts *list, const char *keyword,
+                                           const bool *says, struct parts *out);
 
 /* --- schema_form.c: a schema in another form; NULL with *is_known: the same, else it cannot be said. */
 
@@ -142,15 +202,14 @@ MUST_CHECK enum err schema_write_values(struct writer *w, const struct node *nod
 MUST_CHECK enum err schema_negate(struct writer *w, const json_t *schema, const json_t **out);
 /* What not, if and dependencies say, by anyOf and allOf. */
 MUST_CHECK enum err schema_conditions(struct writer *w, const struct part *p, const json_t **out);
+/* Values that are none of the objects and arrays that a plain `not` names; scalars the writers of types leave out. */
+MUST_CHECK enum err schema_other_values(struct writer *w, const struct part *p, const json_t **out);
 /* oneOf as anyOf. */
 MUST_CHECK enum err schema_one_of(struct writer *w, const struct part *p, const json_t **out);
-/* Is the value among the first n? 1 and 1.0 are the same. */
-bool schema_has_value(const json_t *values, size_t n, const json_t *value);
-
 /* Is the scalar one that a plain `not` of a part names? */
 bool schema_is_left_out(struct writer *w, const struct parts *list, const json_t *value);
-/* Does `not` say what the types' writers know: other strings than a pattern or an enumeration? */
-bool schema_is_plain_not(const json_t *schema);
+/* Does `not` say what the types' writers know: other strings than a pattern, or other scalars than an enumeration? */
+bool schema_is_plain_not(const struct part *p);
 
 enum schema_type {
     SCHEMA_OBJECT = 1,

@@ -6,6 +6,8 @@
 
 enum { MAX_PATTERNS = 32, MAX_CLASSES = 64, BUDGET = 5000, MAX_ASKED = 4, MAX_CHOICES = 32, MAX_TRIES = 4096 };
 
+static const char UNEVALUATED[] = "unevaluatedProperties";
+
 /* Of patternProperties. */
 struct pattern {
     regex_id r;
@@ -27,6 +29,7 @@ struct object {
     size_t n_asked;
     uint32_t min, max;
     bool is_none; /* no object is so */
+    bool has_unevaluated; /* a part has the keyword */
 };
 
 /* Names that no `properties` has and just these patterns find. */
@@ -59,7 +62,7 @@ static enum err read_patterns(struct writer *w, struct object *o, size_t part)
 {
     const struct part *p = &o->list->at[part];
     const json_t *patterns = schema_keyword(w, p, "patternProperties");
-    const char *path = schema_join(w, p->path, "patternProperties"), *key;
+    const char *path = patterns != NULL ? schema_join(w, p->path, "patternProperties") : "", *key;
     json_t *schema;
     if (path == NULL) {
         return ERR_NOMEM;
@@ -101,12 +104,14 @@ static enum err read_allowed(struct writer *w, struct object *o, const struct pa
 {
     static const char *const known[] = {"pattern", "minLength", "maxLength", "format", "enum", "const", "not", "type"};
     const json_t *names = schema_keyword(w, p, "propertyNames");
-    struct parts list = {.n = 0};
+    struct parts list;
     regex_id strings;
     bool is_free;
     if (names == NULL) {
         return ERR_OK;
     }
+    list.n = 0;
+    list.is_none = false;
     TRY(schema_add_part(w, p, names, schema_join(w, p->path, "propertyNames"), &list));
     for (size_t i = 0; i < list.n; i++) {
         const char *key;
@@ -168,15 +173,6 @@ static enum err read_parts(struct writer *w, struct object *o)
 
 /* --- unevaluatedProperties ----------------------------------------------------------------------------------------------- */
 
-/* Is the i-th part the k-th, or does that ask for it, by $ref, allOf or anyOf? */
-static bool is_within(const struct parts *list, size_t i, size_t k)
-{
-    while (i != k && list->at[i].asked_by != 0) {
-        i = list->at[i].asked_by - 1;
-    }
-    return i == k;
-}
-
 /* Does the i-th part say what a member of the name, or one that just these patterns find, is to be of? */
 static bool evaluates(struct writer *w, const struct object *o, size_t i, const char *name, uint32_t found)
 {
@@ -189,43 +185,16 @@ static bool evaluates(struct writer *w, const struct object *o, size_t i, const 
     return is;
 }
 
-/* Adds what parts say of members that neither they nor those that they ask for say something of. Of an anyOf the list has the one
- * schema that was chosen: what others that hold as well say does not count. */
+/* Adds what parts say of members that neither they nor those that they ask for say something of. */
 static enum err add_unevaluated(struct writer *w, const struct object *o, const char *name, uint32_t found,
                                 struct parts *out)
 {
-    const struct parts *list = o->list;
-    for (size_t k = 0; k < list->n && !w->is_loose; k++) {
-        const json_t *schema = schema_keyword(w, &list->at[k], "unevaluatedProperties");
-        bool is_evaluated = schema == NULL;
-        TRY(is_evaluated ? ERR_OK : schema_spend(w, list->n * (4 + list->n / 4 + o->n_patterns)));
-        for (size_t i = 0; i < list->n && !is_evaluated; i++) {
-            bool says_all = i != k && schema_keyword(w, &list->at[i], "unevaluatedProperties") != NULL;
-            is_evaluated = is_within(list, i, k) && (says_all || evaluates(w, o, i, name, found));
-        }
-        const char *path = is_evaluated ? "" : schema_join(w, list->at[k].path, "unevaluatedProperties");
-        TRY(is_evaluated ? ERR_OK : schema_add_part(w, &list->at[k], schema, path, out));
+    bool says[SCHEMA_MAX_PARTS];
+    for (size_t i = 0; i < o->list->n && o->has_unevaluated; i++) {
+        TRY(schema_spend(w, 1 + o->n_patterns));
+        says[i] = evaluates(w, o, i, name, found);
     }
-    return ERR_OK;
-}
-
-/* What is said by other words, as of not and if, names members that nothing evaluates. */
-static enum err check_unevaluated(struct writer *w, const struct parts *list)
-{
-    const struct part *asking = NULL;
-    for (size_t k = 0; k < list->n && asking == NULL; k++) {
-        bool asks = schema_keyword(w, &list->at[k], "unevaluatedProperties") != NULL;
-        asking = asks && !w->is_loose ? &list->at[k] : NULL;
-    }
-    for (size_t i = 0; i < list->n && asking != NULL; i++) {
-        TRY(schema_spend(w, w->n_made));
-        if (schema_was_derived(w, list->at[i].schema)) {
-            return schema_refuse(w, asking->path, "unevaluatedProperties",
-                                 "expected no not, if, dependencies, const or enum beside it, and a oneOf of schemas of "
-                                 "which no value is of two");
-        }
-    }
-    return ERR_OK;
+    return o->has_unevaluated ? schema_add_unevaluated(w, o->list, UNEVALUATED, says, out) : ERR_OK;
 }
 
 /* --- members ---------------------------------------------------------------------------------------------------------- */
@@ -430,7 +399,7 @@ static enum err write_members(struct writer *w, const struct node *node, struct 
 {
     const char *key;
     json_t *value;
-    TRY(check_unevaluated(w, o->list));
+    TRY(schema_check_unevaluated(w, o->list, UNEVALUATED, &o->has_unevaluated));
     TRY(read_parts(w, o));
     o->members = arena_alloc(&w->arena, (json_object_size(o->names) + MAX_CLASSES) * sizeof *o->members);
     o->member_names = arena_alloc(&w->arena, (json_object_size(o->names) + MAX_CLASSES) * sizeof *o->member_names);

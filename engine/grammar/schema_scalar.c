@@ -6,51 +6,48 @@
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/grammar_lark.h"
 #include "engine/grammar/regex_parse_internal.h"
+#include "engine/grammar/schema_disjoint.h"
 #include "engine/grammar/schema_text.h"
 
 #include <math.h>
 #include <stdio.h>
 
-static bool is_same(const json_t *a, const json_t *b)
+/* The values that enum or const of a schema name, or the one that both do. */
+struct values {
+    const json_t *all; /* NULL: `one` alone, if that is there */
+    json_t *one;
+};
+
+static struct values values_of(const json_t *schema)
 {
-    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b)
-                                                  : json_equal(a, b) != 0;
+    const json_t *all = json_object_get(schema, "enum");
+    json_t *one = json_object_get(schema, "const");
+    bool is_there = one == NULL || all == NULL, has_failed = false; /* for lack of memory it is not there */
+    for (size_t k = 0; k < json_array_size(all) && !is_there; k++) {
+        is_there = schema_is_same(json_array_get(all, k), one, &has_failed);
+    }
+    return one == NULL ? (struct values){all, NULL} : (struct values){NULL, is_there ? one : NULL};
 }
 
-/* The i-th of the values that enum or const of a schema name; NULL: there is no such. */
-static json_t *value_at(const json_t *schema, size_t i)
-{
-    const json_t *values = json_object_get(schema, "enum");
-    json_t *one = json_object_get(schema, "const");
-    return one != NULL ? (i == 0 ? one : NULL) : json_array_get(values, i);
-}
+static size_t n_values(const struct values *v) { return v->one != NULL ? 1 : json_array_size(v->all); }
+static json_t *value_at(const struct values *v, size_t i) { return v->one != NULL ? v->one : json_array_get(v->all, i); }
 
 static bool names_values(const struct part *p)
 {
-    return !p->is_valued && (json_object_get(p->schema, "const") != NULL || json_object_get(p->schema, "enum") != NULL);
-}
-
-/* What is the same for values that are the same; NULL: no memory. */
-static char *key_of(const json_t *value)
-{
-    char number[32];
-    if (!json_is_number(value)) {
-        return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
-    }
-    int n = snprintf(number, sizeof number, "%.17g", json_number_value(value) + 0.0); /* -0 is 0 */
-    return mem_dup(number, (size_t)n, MEM_REQUEST);
+    return !p->is_valued && (schema_member(p, "const") != NULL || schema_member(p, "enum") != NULL);
 }
 
 /* The values that a schema names, as keys. */
 static const json_t *index_of(struct writer *w, const json_t *schema)
 {
-    const json_t *found = NULL, *one;
+    const json_t *found = NULL;
     if (schema_was_made(w, schema, SCHEMA_INDEX, &found)) {
         return found;
     }
+    struct values v = values_of(schema);
     json_t *index = json_object();
-    for (size_t i = 0; index != NULL && (one = value_at(schema, i)) != NULL && regex_spend(w->s, 16); i++) {
-        char *key = key_of(one);
+    for (size_t i = 0; index != NULL && i < n_values(&v) && regex_spend(w->s, 16); i++) {
+        char *key = schema_key_of(value_at(&v, i));
         w->has_failed |= key == NULL || json_object_set_nocheck(index, key, json_true()) != 0;
         mem_free(key);
     }
@@ -60,27 +57,18 @@ static const json_t *index_of(struct writer *w, const json_t *schema)
 static bool has_value(struct writer *w, const json_t *schema, const json_t *value)
 {
     enum { FEW = 8 };
-    const json_t *one;
+    struct values v = values_of(schema);
     bool has = false;
-    if (value_at(schema, FEW) != NULL) {
+    if (n_values(&v) > FEW) {
         const json_t *index = index_of(w, schema);
-        char *key = index != NULL && regex_spend(w->s, 16) ? key_of(value) : NULL;
+        char *key = index != NULL && regex_spend(w->s, 16) ? schema_key_of(value) : NULL;
         has = key != NULL && json_object_get(index, key) != NULL;
         w->has_failed |= key == NULL && index != NULL && regex_ok(w->s) == ERR_OK;
         mem_free(key);
         return has;
     }
-    for (size_t i = 0; !has && (one = value_at(schema, i)) != NULL; i++) {
-        has = is_same(one, value);
-    }
-    return has;
-}
-
-bool schema_has_value(const json_t *values, size_t n, const json_t *value)
-{
-    bool has = false;
-    for (size_t i = 0; i < n && !has; i++) {
-        has = is_same(json_array_get(values, i), value);
+    for (size_t i = 0; !has && i < n_values(&v); i++) {
+        has = schema_is_same(value_at(&v, i), value, &w->has_failed);
     }
     return has;
 }
@@ -89,8 +77,8 @@ bool schema_is_left_out(struct writer *w, const struct parts *list, const json_t
 {
     bool is = false;
     for (size_t i = 0; i < list->n; i++) {
-        const json_t *schema = list->at[i].schema;
-        is = is || (schema_is_plain_not(schema) && has_value(w, json_object_get(schema, "not"), value));
+        const struct part *p = &list->at[i];
+        is = is || (schema_is_plain_not(p) && has_value(w, schema_member(p, "not"), value));
     }
     return is;
 }
@@ -110,15 +98,12 @@ static enum err read_pattern(struct writer *w, const struct part *p, const json_
 /* Strings among the values. */
 static regex_id strings_of(struct writer *w, const json_t *schema)
 {
-    const json_t *one;
-    size_t n_values = 0, n = 0;
-    while (value_at(schema, n_values) != NULL) {
-        n_values++;
-    }
-    struct regex_word *words = mem_zalloc_array(n_values + 1, sizeof *words, MEM_REQUEST);
+    struct values v = values_of(schema);
+    size_t n = 0;
+    struct regex_word *words = mem_zalloc_array(n_values(&v) + 1, sizeof *words, MEM_REQUEST);
     w->has_failed |= words == NULL;
-    for (size_t i = 0; i < n_values && words != NULL; i++) {
-        one = value_at(schema, i);
+    for (size_t i = 0; i < n_values(&v) && words != NULL; i++) {
+        const json_t *one = value_at(&v, i);
         if (json_is_string(one)) {
             words[n++] = (struct regex_word){json_string_value(one), json_string_length(one)};
         }
@@ -132,7 +117,7 @@ static regex_id strings_of(struct writer *w, const json_t *schema)
 static enum err limit_strings(struct writer *w, const struct part *p, regex_id *r)
 {
     const json_t *pattern = schema_keyword(w, p, "pattern"), *format = schema_keyword(w, p, "format");
-    const json_t *other = schema_is_plain_not(p->schema) ? schema_keyword(w, p, "not") : NULL;
+    const json_t *other = schema_is_plain_not(p) ? schema_keyword(w, p, "not") : NULL;
     regex_id found;
     if (pattern != NULL) {
         TRY(read_pattern(w, p, pattern, &found));
@@ -353,22 +338,31 @@ static enum err number_limits(struct writer *w, const struct parts *list, bool i
     return ERR_OK;
 }
 
-/* Numbers that a plain `not` names are left out of whole ones, which have one text each. */
+/* Numbers that are not this one; whole ones have one text each, of others those below and above stay, without exponents, as with
+ * bounds. */
+static regex_id numbers_but(struct writer *w, struct schema_decimal at, bool is_whole)
+{
+    char text[32];
+    int n = snprintf(text, sizeof text, "%lld", (long long)at.value);
+    return is_whole ? regex_not(w->s, regex_bytes(w->s, text, (size_t)n))
+                    : regex_or(w->s, schema_numbers_from(w->s, at, true, true), schema_numbers_from(w->s, at, false, true));
+}
+
+/* Numbers that a plain `not` names are left out. */
 static enum err leave_out(struct writer *w, const struct part *p, bool is_whole, regex_id *r)
 {
-    const json_t *one;
-    for (size_t i = 0; schema_is_plain_not(p->schema) && (one = value_at(schema_keyword(w, p, "not"), i)) != NULL;
-         i++) {
+    struct values of = values_of(schema_is_plain_not(p) ? schema_keyword(w, p, "not") : NULL);
+    for (size_t i = 0; i < n_values(&of); i++) {
+        const json_t *one = value_at(&of, i);
+        struct schema_decimal at;
         double number = json_number_value(one);
-        if (json_is_number(one) && !is_whole) {
-            return schema_refuse(w, p->path, "not",
-                                 "expected no numbers among its values, where not only integers may be");
+        if (!json_is_number(one) || (is_whole && number != floor(number))) {
+            continue;
         }
-        if (json_is_number(one) && number == floor(number) && fabs(number) < (double)SCHEMA_MAX_BOUND) {
-            char text[32];
-            int n = snprintf(text, sizeof text, "%lld", (long long)number);
-            *r = regex_and(w->s, *r, regex_not(w->s, regex_bytes(w->s, text, (size_t)n)));
+        if (!read_decimal(one, &at)) {
+            return schema_refuse(w, p->path, "not", "expected numbers of at most 10^15 from 0, with 12 decimals at most");
         }
+        *r = regex_and(w->s, *r, numbers_but(w, at, is_whole));
     }
     return ERR_OK;
 }
@@ -440,7 +434,7 @@ static bool fits(struct writer *w, const struct limits *l, const json_t *value, 
     return fits && (!json_is_number(value) || l->numbers == REGEX_ALL || schema_matches(w, l->numbers, text));
 }
 
-/* A schema of this object or array alone; what other parts say goes on to its members. */
+/* What other parts say goes on to its members. */
 static json_t *schema_of(const json_t *value)
 {
     const char *key;
@@ -469,17 +463,21 @@ static json_t *schema_of(const json_t *value)
     return out;
 }
 
+const json_t *schema_of_value(struct writer *w, const json_t *value)
+{
+    const json_t *schema = NULL;
+    return schema_was_made(w, value, SCHEMA_VALUE, &schema) ? schema
+                                                            : schema_keep(w, value, SCHEMA_VALUE, schema_of(value));
+}
+
 /* An object or an array: its members are written like those of any other. */
 static enum err write_structure(struct writer *w, const struct node *node, const struct parts *list,
                                 const struct part *p, json_t *value)
 {
     struct parts of;
-    const json_t *schema = NULL;
+    const json_t *schema = schema_of_value(w, value);
     symbol_id symbol;
     parts_copy(&of, list);
-    if (!schema_was_made(w, value, SCHEMA_VALUE, &schema)) {
-        schema = schema_keep(w, value, SCHEMA_VALUE, schema_of(value));
-    }
     for (size_t i = 0; i < of.n; i++) {
         of.at[i].is_valued = true;
     }
@@ -534,12 +532,13 @@ static enum err write_all_values(struct writer *w, const struct node *node, cons
                                  const struct part *p, const struct limits *l)
 {
     enum { MAX_BYTES = 16 << 20 };
-    size_t n = json_object_get(p->schema, "const") != NULL ? 1 : json_array_size(json_object_get(p->schema, "enum"));
+    struct values v = values_of(p->schema);
+    size_t n = n_values(&v);
     struct texts texts = {.ends = mem_zalloc_array(n + 1, sizeof *texts.ends, MEM_REQUEST)};
     enum err err = texts.ends != NULL ? ERR_OK : ERR_NOMEM;
     buf_init(&texts.all, MAX_BYTES, MEM_REQUEST);
     for (size_t i = 0; i < n && err == ERR_OK; i++) {
-        err = write_value(w, node, list, p, l, value_at(p->schema, i), &texts);
+        err = write_value(w, node, list, p, l, value_at(&v, i), &texts);
     }
     err = err == ERR_TOO_LARGE ? ERR_GRAMMAR_LIMIT : err;
     err = err == ERR_OK ? join_texts(w, node, &texts) : err;
@@ -554,12 +553,12 @@ static enum err read_limits(struct writer *w, const struct parts *list, const st
     bool is_free;
     l->n_named = l->n_left_out = 0;
     for (size_t i = 0; i < list->n; i++) {
-        const json_t *schema = list->at[i].schema;
-        if (&list->at[i] != p && names_values(&list->at[i])) {
-            l->named[l->n_named++] = schema;
+        const struct part *one = &list->at[i];
+        if (one != p && names_values(one)) {
+            l->named[l->n_named++] = one->schema;
         }
-        if (schema_is_plain_not(schema)) {
-            l->left_out[l->n_left_out++] = json_object_get(schema, "not");
+        if (schema_is_plain_not(one)) {
+            l->left_out[l->n_left_out++] = schema_member(one, "not");
         }
     }
     TRY(string_limits(w, list, &l->strings, &is_free));

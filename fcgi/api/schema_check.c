@@ -5,6 +5,7 @@
 #include "engine/base/buf.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What stands behind a keyword. */
@@ -26,53 +27,54 @@ enum form {
     FLAG,
 };
 
-static const struct {
-    const char *keyword;
+/* In order of their names. */
+static const struct keyword {
+    const char *name;
     enum form form;
 } keywords[] = {
-    {"type", TYPES},
-    {"enum", VALUES},
-    {"properties", NAMED},
-    {"patternProperties", NAMED},
     {"$defs", NAMED},
-    {"definitions", NAMED},
-    {"dependentSchemas", NAMED},
-    {"dependencies", DEPENDS},
-    {"dependentRequired", NAMED_STRINGS},
-    {"required", STRINGS},
-    {"additionalProperties", SCHEMA},
-    {"unevaluatedProperties", SCHEMA},
-    {"propertyNames", SCHEMA},
-    {"items", ITEMS},
-    {"prefixItems", SCHEMAS},
+    {"$ref", STRING},
     {"additionalItems", SCHEMA},
-    {"unevaluatedItems", SCHEMA},
-    {"contains", SCHEMA},
-    {"not", SCHEMA},
-    {"if", SCHEMA},
-    {"then", SCHEMA},
-    {"else", SCHEMA},
+    {"additionalProperties", SCHEMA},
     {"allOf", SCHEMAS},
     {"anyOf", SCHEMAS},
-    {"oneOf", SCHEMAS},
-    {"$ref", STRING},
-    {"pattern", STRING},
-    {"format", STRING},
-    {"title", STRING},
+    {"contains", SCHEMA},
+    {"definitions", NAMED},
+    {"dependencies", DEPENDS},
+    {"dependentRequired", NAMED_STRINGS},
+    {"dependentSchemas", NAMED},
     {"description", STRING},
-    {"minLength", COUNT},
-    {"maxLength", COUNT},
-    {"minItems", COUNT},
-    {"maxItems", COUNT},
-    {"minContains", COUNT},
-    {"maxContains", COUNT},
-    {"minProperties", COUNT},
-    {"maxProperties", COUNT},
-    {"minimum", NUMBER},
-    {"maximum", NUMBER},
-    {"exclusiveMinimum", LIMIT},
+    {"else", SCHEMA},
+    {"enum", VALUES},
     {"exclusiveMaximum", LIMIT},
+    {"exclusiveMinimum", LIMIT},
+    {"format", STRING},
+    {"if", SCHEMA},
+    {"items", ITEMS},
+    {"maxContains", COUNT},
+    {"maxItems", COUNT},
+    {"maxLength", COUNT},
+    {"maxProperties", COUNT},
+    {"maximum", NUMBER},
+    {"minContains", COUNT},
+    {"minItems", COUNT},
+    {"minLength", COUNT},
+    {"minProperties", COUNT},
+    {"minimum", NUMBER},
     {"multipleOf", STEP},
+    {"not", SCHEMA},
+    {"oneOf", SCHEMAS},
+    {"pattern", STRING},
+    {"patternProperties", NAMED},
+    {"prefixItems", SCHEMAS},
+    {"properties", NAMED},
+    {"propertyNames", SCHEMA},
+    {"required", STRINGS},
+    {"then", SCHEMA},
+    {"title", STRING},
+    {"type", TYPES},
+    {"unevaluatedItems", SCHEMA},
+    {"unevaluatedProperties", SCHEMA},
     {"uniqueItems", FLAG},
 };
 
@@ -264,27 +266,40 @@ static void add_schemas(struct buf *list, const struct entry *of, enum form form
     }
 }
 
+static int by_name(const void *key, const void *row) { return strcmp(key, ((const struct keyword *)row)->name); }
+
+/* Looks at the i-th of the list, and adds what it holds. */
+static enum err check_entry(struct buf *list, size_t i, const char *at, struct err_info *info)
+{
+    struct entry e = get(list, i);
+    const char *name;
+    json_t *value;
+    if (!json_is_object(e.value) && !json_is_boolean(e.value)) {
+        return refuse(list, e.parent, &e, expectations[SCHEMA], at, info);
+    }
+    json_object_foreach((json_t *)e.value, name, value)
+    {
+        const struct keyword *word = bsearch(name, keywords, ARRAY_LEN(keywords), sizeof *keywords, by_name);
+        struct entry in = {value, name, NULL, NO_INDEX, i};
+        if (word == NULL || json_is_null(value)) {
+            continue;
+        }
+        if (!fits(value, word->form)) {
+            return refuse(list, i, &in, expectations[word->form], at, info);
+        }
+        add_schemas(list, &in, word->form);
+    }
+    return ERR_OK;
+}
+
 enum err schema_check(const json_t *schema, const char *at, struct err_info *info)
 {
     struct buf list;
     enum err err = ERR_OK;
-    size_t n = 1;
     buf_init(&list, 0, MEM_REQUEST);
     add(&list, &(struct entry){schema, NULL, NULL, NO_INDEX, 0});
-    for (size_t i = 0; i < n && err == ERR_OK && list.err == ERR_OK; i++) {
-        struct entry e = get(&list, i);
-        if (!json_is_object(e.value) && !json_is_boolean(e.value)) {
-            err = refuse(&list, e.parent, &e, expectations[SCHEMA], at, info);
-        }
-        for (size_t k = 0; k < ARRAY_LEN(keywords) && err == ERR_OK; k++) {
-            struct entry in = {json_read_get(e.value, keywords[k].keyword), keywords[k].keyword, NULL, NO_INDEX, i};
-            if (in.value != NULL && !fits(in.value, keywords[k].form)) {
-                err = refuse(&list, i, &in, expectations[keywords[k].form], at, info);
-            } else if (in.value != NULL) {
-                add_schemas(&list, &in, keywords[k].form);
-            }
-        }
-        n = list.len / sizeof e;
+    for (size_t i = 0; i < list.len / sizeof(struct entry) && err == ERR_OK && list.err == ERR_OK; i++) {
+        err = check_entry(&list, i, at, info);
     }
     err = err != ERR_OK ? err : buf_ok(&list);
     buf_fini(&list);

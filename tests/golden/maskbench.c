@@ -6,7 +6,8 @@
  *
  * Each *.json of the folder is {"schema": .., "tests": [{"valid": .., "data": ..}]}. An instance is written as Python's
  * json.dumps does. MASKS: of that many instances a file the masks are made and timed [1]; 0 = of none. A schema passes when
- * all of its instances are taken or refused as they should. Prints a line for each that does not, with -v, and the sums.
+ * all of its instances are taken or refused as they should. Prints a line for each that does not, and for each mask that takes
+ * 10 ms, with -v, and the sums.
  *
  * --tokens prints the size of the vocabulary; of each token a line: t and its bytes in hexadecimal, s for one without text, e for one
  * that ends a text; then of each file a line "file NAME", and of each of its instances "valid" or "invalid" and its ids. */
@@ -21,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TIMES = 1 << 22, MAX_FILES = 1 << 16 };
+enum { MAX_TIMES = 1 << 22, MAX_FILES = 1 << 16, SLOW_US = 10000 };
 
 static struct tokenizer *tokenizer;
 static struct grammar_vocab *vocab;
@@ -55,6 +56,11 @@ static void time_mask(struct grammar_matcher *m, bool is_first, const char *file
     if (err != ERR_OK && err != ERR_GRAMMAR_DEAD_END) {
         tell(file, "mask", err_code(err));
         sums.broken++;
+    }
+    if (us > SLOW_US) {
+        char text[64];
+        snprintf(text, sizeof text, "%.0f us in front of token %d", us, (int)id);
+        tell(file, "slow", text);
     }
     *is_allowed = (bits[id / 64] >> id % 64 & 1) != 0;
     if (is_first) {

@@ -211,6 +211,26 @@ START_TEST(random_patterns_match_as_trying_every_way_does)
 }
 END_TEST
 
+/* What text before or behind says as well is not counted: the states of a pattern of 255 letters would be as many. */
+START_TEST(what_may_stand_anywhere_counts_no_more_than_it_must)
+{
+    static const char *const same[][2] = {
+        {"[A-Za-z0-9_.:-]{1,255}", "[A-Za-z0-9_.:-]"},
+        {"a{2,9}b+c*", "a{2}b"},
+        {"(a{3,5})+", "a{3}"},
+        {"a*", ""},
+        {"(ab?)*", ""},
+        {"x(y|z){0,7}$", "x(y|z){0,7}$"},
+        {"^a{1,8}b{1,8}", "^a{1,8}b"},
+        {"a{1,8}b{1,8}$", "ab{1,8}$"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(same); i++) {
+        ck_assert_msg(parsed(same[i][0], true) == parsed(same[i][1], true), "%s and %s", same[i][0], same[i][1]);
+    }
+    ck_assert(parsed("a{1,8}", true) != parsed("a{1,8}$", true) && parsed("a{1,8}", false) != parsed("a", false));
+}
+END_TEST
+
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 START_TEST(what_is_not_known_is_named_with_its_place)
@@ -359,6 +379,7 @@ Suite *regex_parse_suite(void)
     tcase_set_timeout(c, 60);
     tcase_add_test(c, patterns_match_what_they_should);
     tcase_add_test(c, random_patterns_match_as_trying_every_way_does);
+    tcase_add_test(c, what_may_stand_anywhere_counts_no_more_than_it_must);
     tcase_add_test(c, what_is_not_known_is_named_with_its_place);
     tcase_add_test(c, hostile_patterns_end_soon);
     tcase_add_test(c, it_stands_without_memory);

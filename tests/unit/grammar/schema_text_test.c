@@ -182,6 +182,52 @@ START_TEST(formats)
 }
 END_TEST
 
+/* Letters, dashes and dots: as RFC 1123 has it, and without -- at a label's third and fourth place. */
+static bool is_host(const char *text, size_t n)
+{
+    bool is = n > 0 && n <= 253;
+    for (size_t i = 0, begin = 0; is && i <= n; i++) {
+        if (i == n || text[i] == '.') {
+            size_t len = i - begin;
+            is = len >= 1 && len <= 63 && text[begin] != '-' && text[i - 1] != '-' &&
+                 (len < 4 || text[begin + 2] != '-' || text[begin + 3] != '-');
+            begin = i + 1;
+        }
+    }
+    return is;
+}
+
+START_TEST(host_names)
+{
+    regex_id r;
+    char text[256] = "";
+    ck_assert_int_eq(schema_format_of(set, "hostname", &r), SCHEMA_FORMAT_KNOWN);
+    for (int n = 0, all = 1; n <= 8; n++, all *= 3) { /* all texts */
+        for (int i = 0; i < all; i++) {
+            for (int k = 0, left = i; k < n; k++, left /= 3) {
+                text[k] = "a-."[left % 3];
+            }
+            text[n] = '\0';
+            ck_assert_msg(says(r, text) == is_host(text, (size_t)n), "%s", text);
+        }
+    }
+    for (size_t n = 60; n < 256; n++) { /* labels and names of all lengths */
+        memset(text, 'a', n);
+        text[n] = '\0';
+        ck_assert_msg(says(r, text) == (n <= 63), "%zu", n);
+        for (size_t k = 50; k + 1 < n; k += 51) {
+            text[k] = '.';
+        }
+        ck_assert_msg(says(r, text) == is_host(text, n), "%s", text);
+    }
+    /* What is dead is seen so at once, as each mask comes by there. */
+    for (const char *at = "co--"; *at != '\0'; at++) {
+        r = regex_next(set, r, (unsigned char)*at);
+    }
+    ck_assert_uint_eq(r, REGEX_NONE);
+}
+END_TEST
+
 Suite *schema_text_suite(void)
 {
     Suite *s = suite_create("schema_text");
@@ -189,6 +235,7 @@ Suite *schema_text_suite(void)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, numbers_within_bounds);
     tcase_add_test(t, formats);
+    tcase_add_test(t, host_names);
     tcase_add_test(t, decimals);
     tcase_add_test(t, multiples);
     suite_add_tcase(s, t);
